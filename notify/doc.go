@@ -1,0 +1,22 @@
+// Package notify listens for PostgreSQL's notifications and keeps what it
+// heard as one bit per channel: "there was news since you last asked". It is
+// what wakes Cuelight's workers within a millisecond, and nothing depends on
+// it but time: every notification may be lost, forged, late or doubled.
+//
+//	l := notify.New(pool, notify.Options{Channels: channels})
+//	go l.Run(ctx) // and wait for it when ctx is done
+//
+//	for range l.C() {
+//		for _, channel := range l.Take() { … }
+//	}
+//
+// A Listener keeps a connection of its own, beside the pool. It comes back by
+// itself when that is lost, with growing pauses, and then counts every channel
+// as news, since nobody knows what was missed. A connection that only looks
+// alive — a firewall forgot it, a proxy hands its LISTEN to somebody else —
+// is found out by a notification which the Listener sends to itself through
+// the pool and which has to come back in time.
+//
+// The payloads of notifications are not looked at: any role of the database
+// may send any.
+package notify

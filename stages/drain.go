@@ -1,0 +1,104 @@
+package stages
+
+import (
+	"context"
+	"time"
+)
+
+// drain is the end of a run: no more claims, then a grace for what is being
+// worked on, then its cancelling.
+type drain struct {
+	d       *dispatcher
+	stopped <-chan struct{} // nil once it has been seen
+	abort   <-chan struct{}
+	grace   *time.Timer
+	giveUp  time.Time // when to leave even with reports that could not be handed in
+}
+
+// farewell is how long, after the work has ended, the database may take to
+// hear of it.
+const farewell = 10 * time.Second
+
+func newDrain(ctx context.Context, d *dispatcher) *drain {
+	g := time.NewTimer(0)
+	if !g.Stop() {
+		<-g.C
+	}
+	return &drain{d: d, stopped: ctx.Done(), grace: g}
+}
+
+func (s *drain) stop() { s.grace.Stop() }
+
+func (s *drain) begin() {
+	s.stopped, s.abort = nil, s.d.Abort
+	s.d.draining = true
+	s.d.Observe(Event{Kind: Draining, Worker: s.d.workerID(), Count: s.d.live.count()})
+	s.grace.Reset(max(s.d.Grace, 0))
+}
+
+func (s *drain) cancel() {
+	s.abort = nil
+	s.d.live.cancelAll(ErrDraining)
+	s.giveUp = time.Now().Add(farewell)
+}
+
+// overdue says that waiting has no sense any more.
+func (s *drain) overdue() bool {
+	return !s.giveUp.IsZero() && time.Now().After(s.giveUp) && s.d.trouble.told && len(s.d.reports) == s.d.live.count()
+}
+
+// wait sleeps until there is something to do.
+func (d *dispatcher) wait(s *drain) {
+	timer := time.NewTimer(d.nextTime())
+	defer timer.Stop()
+	var wakes <-chan struct{}
+	if d.Wakes != nil && !d.draining {
+		wakes = d.Wakes.C()
+	}
+	select {
+	case f := <-d.done:
+		d.finish(f)
+	case <-wakes:
+		d.news(d.Wakes.Take())
+	case <-timer.C:
+	case <-s.stopped:
+		s.begin()
+	case <-s.grace.C:
+		s.cancel()
+	case <-s.abort:
+		s.grace.Stop()
+		s.cancel()
+	}
+}
+
+// nextTime is how long until something is due by the clock.
+func (d *dispatcher) nextTime() time.Duration {
+	if d.draining {
+		if d.trouble.over() {
+			return time.Second
+		}
+		return time.Until(d.trouble.until)
+	}
+	next := d.sweepAt
+	for i := range d.look {
+		l := &d.look[i]
+		if !l.nextAt.IsZero() && l.nextAt.Before(next) {
+			next = l.nextAt
+		}
+		if l.due && d.busy[i] < d.stages[i].Workers && l.notUntil.Before(next) {
+			next = l.notUntil
+		}
+	}
+	if next.Before(d.trouble.until) {
+		next = d.trouble.until
+	}
+	return time.Until(next)
+}
+
+// leave gives nothing back any more, only says good-bye.
+func (d *dispatcher) leave(life context.Context) {
+	ctx, cancel := context.WithTimeout(life, farewell)
+	defer cancel()
+	err := d.Store.Leave(ctx, d.workerID())
+	d.Observe(Event{Kind: Stopped, Worker: d.workerID(), Err: err})
+}

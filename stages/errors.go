@@ -1,0 +1,69 @@
+package stages
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Why a job's context ended; see [context.Cause].
+var (
+	// ErrLeaseLost: the claim is no longer this worker's. Nothing it does now
+	// will be kept.
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrDraining: the process stops and the grace is over. The claim goes
+	// back without counting as an attempt.
+	ErrDraining = errors.New("process is stopping")
+	// ErrTimeout: the attempt took longer than the stage's Timeout.
+	ErrTimeout = errors.New("attempt timed out")
+)
+
+// errRevoked marks the causes that say that the claim is certainly somebody
+// else's or nobody's: there is nothing to report any more.
+var errRevoked = errors.New("claim was taken back")
+
+// Permanent marks an error that no further attempt can mend: the stage is dead
+// at once. A nil error stays nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+// IsPermanent reports whether err, or one it wraps, was marked by [Permanent].
+func IsPermanent(err error) bool {
+	var p *permanentError
+	return errors.As(err, &p)
+}
+
+// RetryAfter marks an error after which the next attempt should wait d instead
+// of the stage's Backoff. It counts as an attempt like any other. A nil error
+// stays nil.
+func RetryAfter(d time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &retryAfterError{d, err}
+}
+
+type retryAfterError struct {
+	after time.Duration
+	err   error
+}
+
+func (e *retryAfterError) Error() string { return e.err.Error() }
+func (e *retryAfterError) Unwrap() error { return e.err }
+
+// panicError is what a panic in Work becomes.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n\n%s", e.value, e.stack) }

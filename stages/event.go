@@ -1,0 +1,43 @@
+package stages
+
+import (
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Kind says what an [Event] tells.
+type Kind string
+
+// What a Runner tells its Observe function. What concerns a claim is told
+// once the database has it, so that it stays true.
+const (
+	Started    Kind = "started"    // work on a claim begins
+	Progressed Kind = "progressed" // how far it is
+	Completed  Kind = "completed"  // the stage is completed
+	Failed     Kind = "failed"     // the attempt failed; RetryIn says when the next may start
+	Dead       Kind = "dead"       // the attempt failed and was the last
+	Released   Kind = "released"   // the claim was given back, not counted as an attempt
+	Revoked    Kind = "revoked"    // the claim was cancelled or lost; what was done is thrown away
+
+	Registered   Kind = "registered"    // the process is known to the database, as Worker
+	DatabaseLost Kind = "database_lost" // Err says why; told once, until it is back
+	DatabaseBack Kind = "database_back"
+	Expired      Kind = "expired"  // Count claims of workers that went away were freed
+	Draining     Kind = "draining" // no more claims; Count are still being worked on
+	Stopped      Kind = "stopped"  // the process gave back what it held
+)
+
+// Event is one thing that happened in a Runner.
+type Event struct {
+	Kind     Kind
+	Worker   store.ID
+	Task     store.ID
+	Stage    string
+	Attempt  int
+	Duration time.Duration // of the work
+	RetryIn  time.Duration
+	Progress Progress
+	Count    int
+	Err      error
+}

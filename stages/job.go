@@ -1,0 +1,50 @@
+package stages
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Job is one claim as [Work] sees it: which task, which stage, which attempt.
+type Job struct {
+	Task    store.ID        // the task
+	Source  string          // what was submitted
+	Params  json.RawMessage // the task's parameters, a JSON object
+	UserID  string          // whose task it is, or empty
+	Stage   string          // the stage being worked on
+	Attempt int             // 1 for the first try
+
+	results  func(ctx context.Context, stage string) (json.RawMessage, error)
+	progress func(Progress)
+}
+
+// Progress is how far an attempt has come. All fields are optional.
+type Progress struct {
+	Percent float64       // 0 to 100; negative where the end is not known
+	Speed   float64       // media seconds per second of wall time; 0 where it does not apply
+	ETA     time.Duration // estimated time left; 0 where it is not known
+	Note    string        // what is being done, a word or two
+}
+
+// Progress tells whoever watches how far the attempt has come. It may be
+// called as often as is convenient and never blocks.
+func (j *Job) Progress(p Progress) {
+	if j.progress != nil {
+		j.progress(p)
+	}
+}
+
+// Result reads what the named stage returned for this job's task. The stage
+// must be one that this one depends on, directly or not, so that it is
+// certainly completed.
+func Result[T any](ctx context.Context, j *Job, stage string) (T, error) {
+	var v T
+	raw, err := j.results(ctx, stage)
+	if err != nil {
+		return v, err
+	}
+	return v, json.Unmarshal(raw, &v)
+}

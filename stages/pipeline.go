@@ -1,0 +1,40 @@
+package stages
+
+import (
+	"fmt"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Pipeline is a checked set of stages, made by [New].
+type Pipeline struct {
+	graph  store.Graph
+	stages []Stage
+}
+
+// New checks the stages of a pipeline and fills in their defaults. Its errors
+// wrap [store.ErrGraph]: an unknown need, a circle, a name that is taken,
+// unusable or too long, a stage without work, a negative number.
+func New(name string, stages ...Stage) (*Pipeline, error) {
+	p := &Pipeline{stages: make([]Stage, len(stages))}
+	nodes := make([]store.Node, len(stages))
+	for i, s := range stages {
+		switch {
+		case s.Work == nil:
+			return nil, fmt.Errorf("pipeline %q: %w: stage %q has no Work", name, store.ErrGraph, s.Name)
+		case s.Workers < 0 || s.MaxAttempts < 0 || s.Timeout < 0 || s.Backoff.Base < 0 || s.Backoff.Max < 0:
+			return nil, fmt.Errorf("pipeline %q: %w: stage %q has a negative setting", name, store.ErrGraph, s.Name)
+		}
+		p.stages[i] = s.withDefaults()
+		nodes[i] = store.Node{Name: s.Name, Needs: s.Needs}
+	}
+	graph, err := store.NewGraph(name, nodes...)
+	if err != nil {
+		return nil, err
+	}
+	p.graph = graph
+	return p, nil
+}
+
+// Graph is the pipeline's shape, for [store.New].
+func (p *Pipeline) Graph() store.Graph { return p.graph }

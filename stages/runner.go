@@ -1,0 +1,184 @@
+package stages
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Store is what a Runner needs of the database. A *[store.Store] has it.
+type Store interface {
+	Graph() store.Graph
+	Register(ctx context.Context, w store.Worker) (store.ID, error)
+	Leave(ctx context.Context, worker store.ID) error
+	Turn(ctx context.Context, t store.Turn) (store.Turned, error)
+	Settled(ctx context.Context, reports []store.Report) (map[store.ID]bool, error)
+	Held(ctx context.Context, worker store.ID) ([]store.Claim, error)
+	Beat(ctx context.Context, worker store.ID, claims []store.Claim, running []store.Running) ([]store.ID, error)
+	Sweep(ctx context.Context, s store.Sweep) (store.Swept, error)
+	Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
+}
+
+// Wakes brings the news that a stage may have something to claim. A
+// *notify.Listener has it. News may come late, twice, or never: everything
+// works without, only slower.
+type Wakes interface {
+	// C yields a value when there is news.
+	C() <-chan struct{}
+	// Take returns the channels there was news on since the last call.
+	Take() []string
+}
+
+// Runner works on a pipeline: it claims what is ready, as far as it has free
+// slots, runs the stages' Work, and reports what became of it. Store and
+// Pipeline must be set; every other field has a useful zero value.
+type Runner struct {
+	Store    Store
+	Pipeline *Pipeline
+
+	// Wakes says when to look. Without it the Runner looks when it completes
+	// something itself, and at every sweep.
+	Wakes Wakes
+
+	// Grace is how long work may go on after Run's context is done, before it
+	// is cancelled and given back. Default 30 s; negative for none.
+	Grace time.Duration
+
+	// Abort, when it is closed, ends the grace at once.
+	Abort <-chan struct{}
+
+	// Sweep is the time between two slow passes, more or less a fifth. Default
+	// 15 s.
+	Sweep time.Duration
+
+	// GoneAfter is how long a worker may be silent before others take what it
+	// holds. It beats every sixth of that, and stops its own work after two
+	// thirds of it without an answer. All workers on a pipeline should have
+	// the same. Default 30 s.
+	GoneAfter time.Duration
+
+	// Version is the program's, for the list of workers.
+	Version string
+
+	// Observe is told what happens. It must not block. It may be called by
+	// several goroutines at once.
+	Observe func(Event)
+}
+
+// Run works until ctx is done, then drains: it claims nothing more, lets work
+// finish within the Grace, cancels what is left, gives that back and says
+// good-bye. It returns nil after a drain. A database that is away is waited
+// for, however long; Run returns an error only where it cannot begin.
+func (r Runner) Run(ctx context.Context) error {
+	if err := r.prepare(); err != nil {
+		return fmt.Errorf("run pipeline: %w", err)
+	}
+	d := newDispatcher(&r)
+	if err := d.register(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("run pipeline: %w", err)
+	}
+	// The database is still needed while the work drains.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	var g errgroup.Group
+	g.Go(func() error {
+		d.beat(life)
+		return nil
+	})
+	g.Go(func() error {
+		defer end()
+		d.run(ctx, life)
+		return nil
+	})
+	return g.Wait()
+}
+
+func (r *Runner) prepare() error {
+	switch {
+	case r.Store == nil:
+		return errors.New("no Store")
+	case r.Pipeline == nil:
+		return errors.New("no Pipeline")
+	case r.Store.Graph().Name() != r.Pipeline.graph.Name():
+		return fmt.Errorf("the Store is of pipeline %q, the Pipeline is %q", r.Store.Graph().Name(), r.Pipeline.graph.Name())
+	}
+	if r.Grace == 0 {
+		r.Grace = 30 * time.Second
+	}
+	if r.Sweep <= 0 {
+		r.Sweep = 15 * time.Second
+	}
+	if r.GoneAfter <= 0 {
+		r.GoneAfter = 30 * time.Second
+	}
+	if r.Observe == nil {
+		r.Observe = func(Event) {}
+	}
+	return nil
+}
+
+// live are the attempts being worked on, shared by the dispatcher, which adds
+// them, and the heartbeat, which cancels those that were lost.
+type live struct {
+	mu       sync.Mutex
+	attempts map[store.ID]*attempt // by token
+}
+
+func (l *live) add(a *attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.attempts[a.claim.Token] = a
+}
+
+func (l *live) remove(token store.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.attempts, token)
+}
+
+func (l *live) has(token store.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.attempts[token] != nil
+}
+
+func (l *live) all() []*attempt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*attempt, 0, len(l.attempts))
+	for _, a := range l.attempts {
+		all = append(all, a)
+	}
+	return all
+}
+
+func (l *live) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.attempts)
+}
+
+func (l *live) cancelAll(why error) {
+	for _, a := range l.all() {
+		a.cancel(why)
+	}
+}
+
+// self describes this process to the others.
+func (r *Runner) self() store.Worker {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "unknown"
+	}
+	return store.Worker{Host: host, PID: os.Getpid(), Version: r.Version}
+}

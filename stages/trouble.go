@@ -1,0 +1,141 @@
+package stages
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// trouble is what the dispatcher remembers while the database does not answer.
+type trouble struct {
+	told      bool      // the observer knows
+	uncertain bool      // a turn may have been committed although it failed
+	until     time.Time // no turn before
+	pause     *backoff.ExponentialBackOff
+}
+
+func (t *trouble) over() bool { return !time.Now().Before(t.until) }
+
+// turnFailed waits a little longer after every failure. Two transactions that
+// got in each other's way are no trouble: the turn is made again.
+func (d *dispatcher) turnFailed(life context.Context, err error) {
+	t := &d.trouble
+	t.uncertain = true
+	if store.Again(err) {
+		t.until = time.Now().Add(jitter(2 * time.Millisecond))
+		return
+	}
+	if refusesData(err) && len(d.reports) > 0 {
+		d.isolate(life)
+		return
+	}
+	if t.pause == nil {
+		t.pause = backoff.NewExponentialBackOff(
+			backoff.WithInitialInterval(100*time.Millisecond),
+			backoff.WithMaxInterval(5*time.Second),
+			backoff.WithMaxElapsedTime(0),
+		)
+	}
+	t.until = time.Now().Add(t.pause.NextBackOff())
+	if !t.told {
+		t.told = true
+		d.Observe(Event{Kind: DatabaseLost, Worker: d.workerID(), Err: err})
+	}
+}
+
+func (d *dispatcher) recovered() {
+	if d.trouble.told {
+		d.Observe(Event{Kind: DatabaseBack, Worker: d.workerID()})
+	}
+	d.trouble = trouble{}
+}
+
+// reconciled makes certain what a failed turn left uncertain: which of its
+// reports are in the history already, and which claims the database gave this
+// process that it never heard of. The latter are given back.
+func (d *dispatcher) reconciled(life context.Context) bool {
+	if !d.trouble.uncertain {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(life, turnTimeout)
+	defer cancel()
+	settled, err := d.settled(ctx)
+	if err == nil {
+		err = d.disown(ctx, settled)
+	}
+	if err != nil {
+		d.turnFailed(life, err)
+		return false
+	}
+	d.trouble.uncertain = false
+	return true
+}
+
+func (d *dispatcher) settled(ctx context.Context) (map[store.ID]bool, error) {
+	if len(d.reports) == 0 {
+		return nil, nil
+	}
+	var reports []store.Report
+	for _, f := range d.reports {
+		reports = append(reports, f.report)
+	}
+	return d.Store.Settled(ctx, reports)
+}
+
+// disown gives back the claims nobody here knows of.
+func (d *dispatcher) disown(ctx context.Context, settled map[store.ID]bool) error {
+	held, err := d.Store.Held(ctx, d.workerID())
+	if err != nil {
+		return err
+	}
+	var left []finished
+	for _, f := range d.reports {
+		if settled[f.report.Token] {
+			d.settle(f, true)
+		} else {
+			left = append(left, f)
+		}
+	}
+	d.reports = left
+	for _, c := range held {
+		if d.live.has(c.Token) {
+			continue
+		}
+		d.reports = append(d.reports, finished{
+			attempt: &attempt{claim: c, stage: &d.stages[c.Stage]},
+			report:  store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Released},
+			kind:    Released, err: errors.New("the claim's confirmation was lost"),
+		})
+	}
+	return nil
+}
+
+// refusesData: PostgreSQL's class 22, a value it cannot hold.
+func refusesData(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && len(pg.Code) == 5 && pg.Code[:2] == "22"
+}
+
+// isolate hands in the reports one by one, and makes a failed attempt of the
+// one whose result the database cannot hold: one task must not stop all.
+func (d *dispatcher) isolate(life context.Context) {
+	for i := range d.reports {
+		f := &d.reports[i]
+		ctx, cancel := context.WithTimeout(life, turnTimeout)
+		_, err := d.Store.Turn(ctx, store.Turn{
+			Worker: d.workerID(), Reports: []store.Report{f.report},
+			Free: make([]int, len(d.stages)), Look: make([]bool, len(d.stages)),
+		})
+		cancel()
+		if err != nil && refusesData(err) {
+			f.err = Permanent(err)
+			f.report.Result = nil
+			f.fail(f, f.err, nil)
+		}
+	}
+}

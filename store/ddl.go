@@ -1,0 +1,136 @@
+package store
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+	"text/template"
+)
+
+// SchemaVersion is the version of the tables this package works with.
+const SchemaVersion = 1
+
+//go:embed ddl/*.tmpl
+var ddlFiles embed.FS
+
+var ddlTemplates = template.Must(template.ParseFS(ddlFiles, "ddl/*.tmpl"))
+
+// SchemaSQL writes the tables of a pipeline, their constraints and indexes.
+// For [Video] it is schema.sql to the letter.
+func (g Graph) SchemaSQL() string { return g.render("schema.sql.tmpl") }
+
+// TriggersSQL writes the triggers and functions of a pipeline. For [Video] it
+// is triggers.sql to the letter.
+func (g Graph) TriggersSQL() string { return g.render("triggers.sql.tmpl") }
+
+func (g Graph) render(name string) string {
+	var b strings.Builder
+	if err := ddlTemplates.ExecuteTemplate(&b, name, g.words()); err != nil {
+		panic(fmt.Sprintf("template %s: %v", name, err)) // the templates are part of the program
+	}
+	return b.String()
+}
+
+// words is what the SQL templates are filled with: the names of one pipeline
+// and, per stage, the conditions that the table, the triggers and the
+// statements must word alike, else PostgreSQL does not see that a statement
+// may use a partial index.
+type words struct {
+	Name, Prefix, Tasks, Attempts string
+	Shape, RecallChannel          string
+	Version                       int
+	Stages                        []stageWords
+}
+
+type stageWords struct {
+	Name    string
+	Channel string
+	Needs   []string
+	Feeds   []string
+	Above   []string
+	Bit     int
+}
+
+func (g Graph) words() words {
+	w := words{
+		Name: g.name, Prefix: g.prefix(), Tasks: g.tasks(), Attempts: g.prefix() + "attempts",
+		Shape: g.shape(), RecallChannel: g.RecallChannel(), Version: SchemaVersion,
+	}
+	for i, n := range g.nodes {
+		s := stageWords{Name: n.Name, Channel: g.Channel(n.Name), Needs: n.Needs, Bit: 1 << i}
+		for _, j := range g.feeds[i] {
+			s.Feeds = append(s.Feeds, g.nodes[j].Name)
+		}
+		for _, j := range g.above[i] {
+			s.Above = append(s.Above, g.nodes[j].Name)
+		}
+		w.Stages = append(w.Stages, s)
+	}
+	return w
+}
+
+// Function names a function of this pipeline.
+func (w words) Function(verb string) string { return "cuelight_" + w.Name + "_" + verb }
+
+// Names lists the stages for a sentence.
+func (w words) Names() string {
+	var names []string
+	for _, s := range w.Stages {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Each lists a column of every stage.
+func (w words) Each(row, suffix string) string {
+	var cols []string
+	for _, s := range w.Stages {
+		cols = append(cols, row+s.Name+suffix)
+	}
+	return strings.Join(cols, ", ")
+}
+
+// Any says that at least one stage has the status.
+func (w words) Any(row, status string) string {
+	var parts []string
+	for _, s := range w.Stages {
+		parts = append(parts, fmt.Sprintf("%s%s_status = '%s'", row, s.Name, status))
+	}
+	return strings.Join(parts, " or ")
+}
+
+// NeedsText names what a stage needs, with its verb.
+func (s stageWords) NeedsText() string {
+	verb := " is"
+	if len(s.Needs) > 1 {
+		verb = " are"
+	}
+	return strings.Join(s.Needs, " and ") + verb
+}
+
+// NeedsCompleted says that all a stage needs is completed.
+func (s stageWords) NeedsCompleted(row string) string {
+	var parts []string
+	for _, n := range s.Needs {
+		parts = append(parts, row+n+"_status = 'completed'")
+	}
+	return strings.Join(parts, " and ")
+}
+
+// Open says that a stage is to be done and nothing it needs is missing; it may
+// have to wait for a time.
+func (s stageWords) Open(row string) string {
+	open := row + s.Name + "_status in ('pending', 'failed')"
+	if len(s.Needs) > 0 {
+		open += " and " + s.NeedsCompleted(row)
+	}
+	return open
+}
+
+// Ready says that a stage can be claimed now.
+func (s stageWords) Ready(row string) string {
+	return s.Open(row) + " and " + row + s.Name + "_run_at is null"
+}
+
+// AboveText lists the stage and all it needs as SQL strings.
+func (s stageWords) AboveText() string { return "'" + strings.Join(s.Above, "', '") + "'" }

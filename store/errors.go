@@ -1,0 +1,94 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// What a Store's methods may return, to be matched with [errors.Is]. Anything
+// else is the database's own error, wrapped with what was being done.
+var (
+	// ErrNotFound: there is no such task.
+	ErrNotFound = errors.New("no such task")
+	// ErrNoStage: the pipeline has no stage of that name.
+	ErrNoStage = errors.New("no such stage")
+	// ErrOverridden: the task was replaced by another and is never worked on
+	// again.
+	ErrOverridden = errors.New("task was replaced by another")
+	// ErrInvalid: a submission that cannot be: no source, parameters that are
+	// not a JSON object, text that PostgreSQL cannot hold.
+	ErrInvalid = errors.New("invalid submission")
+	// ErrNoSchema: the pipeline's tables are not there; see [Store.Migrate].
+	ErrNoSchema = errors.New("tables are missing")
+	// ErrSchemaOlder: the tables were made by an older version of this
+	// package; see [Store.Migrate].
+	ErrSchemaOlder = errors.New("tables are older than this program")
+	// ErrSchemaNewer: the tables were made by a newer version of this package.
+	// Nothing was changed.
+	ErrSchemaNewer = errors.New("tables are newer than this program")
+	// ErrSchemaShape: the tables are those of another graph under the same
+	// name. Nothing was changed.
+	ErrSchemaShape = errors.New("tables belong to a pipeline with other stages")
+	// ErrWorkerUnknown: the worker is not registered, or was given up.
+	ErrWorkerUnknown = errors.New("worker is not registered")
+)
+
+// SQLSTATEs that mean something here; see PostgreSQL's appendix A.
+const (
+	stateCheckViolation = "23514"
+	stateUndefinedTable = "42P01"
+	stateSerialization  = "40001"
+	stateDeadlock       = "40P01"
+	stateBadCharacter   = "22021"
+	stateUntranslatable = "22P05"
+)
+
+// cleanText makes text that PostgreSQL can hold: valid UTF-8 without NUL, and
+// of an error message no more than a person will read.
+func cleanText(s string) string {
+	const most = 64 << 10
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + " …"
+	}
+	return s
+}
+
+// pgState is the SQLSTATE and the constraint that err carries, if any.
+func pgState(err error) (state, constraint string) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code, pg.ConstraintName
+	}
+	return "", ""
+}
+
+// explain turns what the database refuses into the error that says why.
+func (s *Store) explain(act string, err error) error {
+	if err == nil {
+		return nil
+	}
+	state, constraint := pgState(err)
+	switch {
+	case state == stateCheckViolation && constraint == s.graph.tasks()+"_overridden_rests":
+		err = ErrOverridden
+	case state == stateCheckViolation && constraint == s.graph.tasks()+"_source_given":
+		err = fmt.Errorf("%w: no source", ErrInvalid)
+	case state == stateCheckViolation && constraint == s.graph.tasks()+"_params_object":
+		err = fmt.Errorf("%w: params are not a JSON object", ErrInvalid)
+	case state == stateBadCharacter, state == stateUntranslatable:
+		err = fmt.Errorf("%w: %w", ErrInvalid, err)
+	case state == stateUndefinedTable:
+		err = fmt.Errorf("%w: %w", ErrNoSchema, err)
+	}
+	return fmt.Errorf("%s: %w", act, err)
+}
+
+// Again reports whether err only says that two transactions got in each
+// other's way, so that the same call may simply be made again.
+func Again(err error) bool {
+	state, _ := pgState(err)
+	return state == stateDeadlock || state == stateSerialization
+}

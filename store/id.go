@@ -1,0 +1,66 @@
+package store
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// ID names a task, a worker or a claim's token. It is a UUID; the database
+// makes all of them: version 7 for tasks and workers, so that they sort by
+// time, and version 4 for tokens, so that none is ever made twice, not even
+// by a database restored from a backup. The zero ID names nothing.
+type ID [16]byte
+
+// ParseID reads the usual text form, with or without dashes.
+func ParseID(s string) (ID, error) {
+	var id ID
+	digits := s
+	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
+		digits = s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
+	}
+	if len(digits) != 32 {
+		return ID{}, fmt.Errorf("%q is not an id", s)
+	}
+	if _, err := hex.Decode(id[:], []byte(digits)); err != nil {
+		return ID{}, fmt.Errorf("%q is not an id", s)
+	}
+	return id, nil
+}
+
+// String is the form with dashes, the one PostgreSQL prints.
+func (id ID) String() string {
+	var b [36]byte
+	hex.Encode(b[:8], id[:4])
+	hex.Encode(b[9:13], id[4:6])
+	hex.Encode(b[14:18], id[6:8])
+	hex.Encode(b[19:23], id[8:10])
+	hex.Encode(b[24:], id[10:])
+	b[8], b[13], b[18], b[23] = '-', '-', '-', '-'
+	return string(b[:])
+}
+
+// IsZero reports whether id names nothing.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// MarshalText makes an ID a string in JSON.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (id *ID) UnmarshalText(b []byte) (err error) {
+	*id, err = ParseID(string(b))
+	return err
+}
+
+// ScanUUID and UUIDValue let pgx read and send an ID in binary. A null is the
+// zero ID.
+func (id *ID) ScanUUID(v pgtype.UUID) error {
+	*id = v.Bytes
+	return nil
+}
+
+// UUIDValue is the other half of ScanUUID.
+func (id ID) UUIDValue() (pgtype.UUID, error) {
+	return pgtype.UUID{Bytes: id, Valid: !id.IsZero()}, nil
+}

@@ -1,0 +1,297 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Status is how far a stage, or a task as a whole, has come.
+type Status string
+
+// The statuses of a stage. A task as a whole is dead or cancelled when one of
+// its stages is, completed when all are, and in progress once work on it has
+// begun.
+const (
+	StatusPending    Status = "pending"
+	StatusInProgress Status = "inprogress"
+	StatusCompleted  Status = "completed"
+	StatusFailed     Status = "failed" // will be tried again
+	StatusDead       Status = "dead"
+	StatusCancelled  Status = "cancelled"
+)
+
+// Task is a task as it stood when it was read.
+type Task struct {
+	ID           ID              `json:"task_id"`
+	CreatedAt    time.Time       `json:"created_at"`
+	Priority     int16           `json:"priority"`
+	Source       string          `json:"source"`
+	Params       json.RawMessage `json:"params"`
+	RequestID    string          `json:"request_id,omitempty"`
+	UserID       string          `json:"user_id,omitempty"`
+	OverriddenBy ID              `json:"overridden_by,omitzero"`
+	Status       Status          `json:"status"`
+	Stages       []StageState    `json:"stages"` // in the pipeline's order
+}
+
+// StageState is one stage of a [Task].
+type StageState struct {
+	Name     string     `json:"stage"`
+	Status   Status     `json:"status"`
+	Attempts int        `json:"attempts"`
+	Token    ID         `json:"-"`
+	LockedAt *time.Time `json:"locked_at,omitempty"`
+	LockedBy ID         `json:"locked_by,omitzero"`
+	RunAt    *time.Time `json:"run_at,omitempty"`
+}
+
+// Settled reports whether nothing will happen to the task by itself any more:
+// no stage is being worked on, and none that is to be done has all it needs.
+func (t Task) Settled(g Graph) bool {
+	for i, s := range t.Stages {
+		switch s.Status {
+		case StatusInProgress:
+			return false
+		case StatusPending, StatusFailed:
+			open := true
+			for _, j := range g.needs[i] {
+				open = open && t.Stages[j].Status == StatusCompleted
+			}
+			if open {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Attempt is one line of the history: one try of one stage, after it ended.
+type Attempt struct {
+	Task       ID              `json:"task_id"`
+	Stage      string          `json:"stage"`
+	Attempt    int             `json:"attempt"`
+	Outcome    string          `json:"outcome"` // completed, failed, expired, released or cancelled
+	StartedAt  time.Time       `json:"started_at"`
+	FinishedAt time.Time       `json:"finished_at"`
+	Host       string          `json:"host"`
+	PID        int             `json:"pid"`
+	RetryAt    *time.Time      `json:"retry_at,omitempty"`
+	Class      string          `json:"error_class,omitempty"`
+	Error      string          `json:"error,omitempty"`
+	Result     json.RawMessage `json:"result,omitempty"`
+	Worker     ID              `json:"worker_id"`
+	Token      ID              `json:"token"`
+}
+
+const taskColumns = `
+t.id, t.created_at, t.priority, t.source, t.params, coalesce(t.request_id, ''), coalesce(t.user_id, ''), t.overridden_by,
+       {{.Function "status"}}(t)::text
+       {{- range .Stages}},
+       t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token, t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at
+       {{- end}}`
+
+const getSQL = `
+/* get task */
+select ` + taskColumns + `
+  from {{.Tasks}} t where t.id = $1`
+
+// Get reads one task. It returns [ErrNotFound].
+func (s *Store) Get(ctx context.Context, id ID) (Task, error) {
+	rows, err := s.db.Query(ctx, s.sql.get, id)
+	if err != nil {
+		return Task{}, s.explain("get task", err)
+	}
+	t, err := pgx.CollectExactlyOneRow(rows, s.scanTask)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return t, s.explain("get task", err)
+}
+
+// Filter chooses tasks. Its zero value chooses all.
+type Filter struct {
+	Status Status // of the task as a whole
+	Stage  string // with StageStatus: tasks whose stage has that status
+	// StageStatus is the status of Stage.
+	StageStatus Status
+	UserID      string
+	RequestID   string
+	Source      string // part of it
+	Error       string // part of the error of one of the attempts
+	After       ID     // only tasks older than this one, for the next page
+	Limit       int    // at most so many; default 100
+}
+
+// matches: the conditions that list and retry-all share. An empty parameter is no
+// condition. What died is looked up in its own index.
+const matches = `
+       ($1 = '' or {{.Function "status"}}(t)::text = $1 and ($1 <> 'dead' or {{.Any "t." "dead"}}))
+   and ($2 < 0 or $3 = case $2 {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_status::text{{end}} end)
+   and ($4 = '' or t.user_id = $4)
+   and ($5 = '' or t.request_id = $5)
+   and ($6 = '' or strpos(t.source, $6) > 0)
+   and ($7 = '' or exists (select from {{.Attempts}} a where a.task_id = t.id and strpos(a.error, $7) > 0))`
+
+const listSQL = `
+/* list tasks */
+select ` + taskColumns + `
+  from {{.Tasks}} t
+ where ` + matches + `
+   and ($8::uuid is null or t.id < $8)
+ order by t.id desc
+ limit $9`
+
+// List reads tasks, newest first. The next page is that After the last one.
+func (s *Store) List(ctx context.Context, f Filter) ([]Task, error) {
+	if f.Stage != "" {
+		if _, ok := s.graph.Stage(f.Stage); !ok {
+			return nil, fmt.Errorf("list tasks: %w: %q", ErrNoStage, f.Stage)
+		}
+	}
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+	rows, err := s.db.Query(ctx, s.sql.list, append(f.args(s.graph), f.After, f.Limit)...)
+	if err != nil {
+		return nil, s.explain("list tasks", err)
+	}
+	tasks, err := pgx.CollectRows(rows, s.scanTask)
+	return tasks, s.explain("list tasks", err)
+}
+
+func (f Filter) args(g Graph) []any {
+	stage, ok := g.Stage(f.Stage)
+	if !ok {
+		stage = -1
+	}
+	return []any{string(f.Status), stage, string(f.StageStatus), f.UserID, f.RequestID, f.Source, f.Error}
+}
+
+// matching: retry all that match, in the order of their ids so that two
+// callers do not wait for each other.
+const matchingSQL = `
+/* retry all */
+select count(retried.id)
+  from (select t.id from {{.Tasks}} t
+         where t.overridden_by is null
+           and ($8::text is not null or {{.Any "t." "dead"}} or {{.Any "t." "failed"}} or {{.Any "t." "cancelled"}})
+           and ` + matches + `
+         order by t.id) as chosen
+ cross join lateral {{.Function "retry"}}(chosen.id, $8) as retried
+ group by chosen.id`
+
+func (s *Store) scanTask(row pgx.CollectableRow) (t Task, err error) {
+	t.Stages = make([]StageState, len(s.graph.nodes))
+	dest := []any{&t.ID, &t.CreatedAt, &t.Priority, &t.Source, &t.Params, &t.RequestID, &t.UserID, &t.OverriddenBy, &t.Status}
+	for i := range t.Stages {
+		st := &t.Stages[i]
+		st.Name = s.graph.byName[i]
+		dest = append(dest, &st.Status, &st.Attempts, &st.Token, &st.LockedAt, &st.LockedBy, &st.RunAt)
+	}
+	err = row.Scan(dest...)
+	return t, err
+}
+
+const byTailSQL = `
+/* find task by part of its id */
+select id from {{.Tasks}} where replace(id::text, '-', '') like '%' || replace($1, '-', '') limit 2`
+
+var idTail = regexp.MustCompile(`^[0-9a-f-]{4,36}$`)
+
+// Find resolves what a person typed: an id, or the end of one, at least four
+// digits, that only one task has. (The beginnings are times, and alike.)
+func (s *Store) Find(ctx context.Context, text string) (ID, error) {
+	if id, err := ParseID(text); err == nil {
+		return id, nil
+	}
+	if !idTail.MatchString(text) {
+		return ID{}, fmt.Errorf("%w: %q is neither an id nor the end of one", ErrNotFound, text)
+	}
+	rows, err := s.db.Query(ctx, s.sql.byTail, text)
+	if err != nil {
+		return ID{}, s.explain("find task", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[ID])
+	switch {
+	case err != nil:
+		return ID{}, s.explain("find task", err)
+	case len(ids) == 0:
+		return ID{}, fmt.Errorf("%w: none ends in %s", ErrNotFound, text)
+	case len(ids) > 1:
+		return ID{}, fmt.Errorf("%w: several end in %s", ErrNotFound, text)
+	}
+	return ids[0], nil
+}
+
+const historySQL = `
+/* task history */
+select task_id, stage, attempt, outcome::text, started_at, finished_at, coalesce(host, ''), coalesce(pid, 0),
+       retry_at, coalesce(error_class, ''), coalesce(error, ''), result, worker_id, token
+  from {{.Prefix}}history
+ where task_id = $1
+ order by started_at, finished_at, token`
+
+// History lists the attempts at a task, oldest first. It returns nothing for a
+// task that is not there.
+func (s *Store) History(ctx context.Context, id ID) ([]Attempt, error) {
+	rows, err := s.db.Query(ctx, s.sql.history, id)
+	if err != nil {
+		return nil, s.explain("task history", err)
+	}
+	attempts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a Attempt, err error) {
+		err = row.Scan(&a.Task, &a.Stage, &a.Attempt, &a.Outcome, &a.StartedAt, &a.FinishedAt, &a.Host, &a.PID,
+			&a.RetryAt, &a.Class, &a.Error, &a.Result, &a.Worker, &a.Token)
+		return a, err
+	})
+	return attempts, s.explain("task history", err)
+}
+
+const resultSQL = `
+/* stage result */
+select coalesce(result, 'null') from {{.Attempts}}
+ where task_id = $1 and stage = $2 and outcome = 'completed'
+ order by finished_at desc limit 1`
+
+// Result reads what a completed stage of a task returned, as JSON. It returns
+// [ErrNotFound] for a stage that was never completed.
+func (s *Store) Result(ctx context.Context, task ID, stage string) (json.RawMessage, error) {
+	var raw json.RawMessage
+	err := s.db.QueryRow(ctx, s.sql.result, task, stage).Scan(&raw)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = fmt.Errorf("%w, or its stage %q was never completed", ErrNotFound, stage)
+	}
+	return raw, s.explain("stage result", err)
+}
+
+const countsSQL = `
+/* counts */
+select by.stage, by.status::text, count(*)
+  from {{.Tasks}} t
+ cross join lateral (values {{- range $i, $s := .Stages}}{{if $i}},{{end}} ({{$i}}, t.{{.Name}}_status){{end}}) as by (stage, status)
+ group by 1, 2`
+
+// Counts counts the tasks per stage, in the pipeline's order, and status. It
+// reads the whole table: it is for people, not for loops.
+func (s *Store) Counts(ctx context.Context) ([]map[Status]int, error) {
+	rows, err := s.db.Query(ctx, s.sql.counts)
+	if err != nil {
+		return nil, s.explain("counts", err)
+	}
+	counts := make([]map[Status]int, len(s.graph.nodes))
+	for i := range counts {
+		counts[i] = make(map[Status]int)
+	}
+	var stage, n int
+	var status Status
+	_, err = pgx.ForEachRow(rows, []any{&stage, &status, &n}, func() error {
+		counts[stage][status] = n
+		return nil
+	})
+	return counts, s.explain("counts", err)
+}

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight"
+)
+
+// steps bring older tables up to date: steps[0] makes version 2 of version 1,
+// and so on. There has been one version so far.
+var steps = [SchemaVersion - 1]func(Graph) string{}
+
+const versionSQL = `
+/* schema version */
+select version, shape from cuelight_schema where pipeline = $1`
+
+// Check compares the tables with what this package needs, and changes
+// nothing. It returns [ErrNoSchema], [ErrSchemaOlder], [ErrSchemaNewer] or
+// [ErrSchemaShape].
+func (s *Store) Check(ctx context.Context) error {
+	version, err := s.version(ctx)
+	if err == nil && version < SchemaVersion {
+		err = fmt.Errorf("%w: version %d, needed is %d", ErrSchemaOlder, version, SchemaVersion)
+	}
+	if err != nil {
+		return fmt.Errorf("check tables of pipeline %s: %w", s.graph.name, err)
+	}
+	return nil
+}
+
+// version is the version of the tables, where nothing speaks against working
+// with them or bringing them up to date.
+func (s *Store) version(ctx context.Context) (int, error) {
+	var version int
+	var shape string
+	err := s.db.QueryRow(ctx, versionSQL, s.graph.name).Scan(&version, &shape)
+	state, _ := pgState(err)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), state == stateUndefinedTable:
+		return 0, ErrNoSchema
+	case err != nil:
+		return 0, err
+	case version > SchemaVersion:
+		return version, fmt.Errorf("%w: version %d, this program knows %d", ErrSchemaNewer, version, SchemaVersion)
+	case shape != s.graph.shape():
+		return version, fmt.Errorf("%w: the database has %q, the program %q", ErrSchemaShape, shape, s.graph.shape())
+	}
+	return version, nil
+}
+
+const migrateLockSQL = `
+/* lock migrations */
+select pg_advisory_xact_lock(hashtext('cuelight migrate'))`
+
+const migratedSQL = `
+/* schema is up to date */
+update cuelight_schema set version = $2, applied_at = now() where pipeline = $1`
+
+// Migrate makes the pipeline's tables, or brings older ones up to date, in one
+// transaction; any number of processes may call it at once. Tables that are up
+// to date are left alone. It returns [ErrSchemaNewer] or [ErrSchemaShape]
+// where that cannot be done, having changed nothing.
+//
+// It reports the version it found, 0 for no tables.
+func (s *Store) Migrate(ctx context.Context) (from int, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, migrateLockSQL); err != nil {
+			return err
+		}
+		var there bool
+		if err := tx.QueryRow(ctx, `select to_regclass('cuelight_schema') is not null`).Scan(&there); err != nil {
+			return err
+		}
+		if there {
+			from, err = s.WithTx(tx).version(ctx)
+			if err != nil && !errors.Is(err, ErrNoSchema) {
+				return err
+			}
+		}
+		if from == SchemaVersion {
+			return nil
+		}
+		if err := execAll(ctx, tx, s.graph.migration(from)); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, migratedSQL, s.graph.name, SchemaVersion)
+		return err
+	})
+	if err != nil {
+		return from, fmt.Errorf("migrate pipeline %s: %w", s.graph.name, err)
+	}
+	return from, nil
+}
+
+// migration is what Migrate runs on tables of the given version, 0 for none.
+func (g Graph) migration(from int) []string {
+	schema, triggers := g.SchemaSQL(), g.TriggersSQL()
+	if g.name == "video" && g.shape() == Video().shape() {
+		schema, triggers = cuelight.Schema, cuelight.Triggers
+	}
+	if from == 0 {
+		return []string{schema, triggers}
+	}
+	var sql []string
+	for _, step := range steps[from-1:] {
+		sql = append(sql, step(g))
+	}
+	return append(sql, triggers)
+}
+
+// execAll runs whole files, which hold many statements, and for that the
+// simple protocol.
+func execAll(ctx context.Context, tx pgx.Tx, files []string) error {
+	for _, sql := range files {
+		if _, err := tx.Conn().PgConn().Exec(ctx, sql).ReadAll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"text/template"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// DB is what a Store needs of a database. A *pgxpool.Pool, a *pgx.Conn and a
+// pgx.Tx all have it.
+type DB interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// Store is one pipeline's tables in one database. It holds no state of its
+// own: any number of Stores, in any number of processes, may work on the same
+// tables, and a Store may be used by many goroutines at once.
+type Store struct {
+	db    DB
+	graph Graph
+	sql   *statements
+}
+
+// New returns the Store of a pipeline. It does not touch the database; see
+// [Store.Migrate] for making the tables and [Store.Check] for looking whether
+// they are there.
+func New(db DB, g Graph) *Store {
+	return &Store{db: db, graph: g, sql: newStatements(g)}
+}
+
+// WithTx returns the same Store inside the caller's transaction: what it does
+// becomes true when the caller commits, and never was when the caller rolls
+// back.
+func (s *Store) WithTx(tx pgx.Tx) *Store {
+	return &Store{db: tx, graph: s.graph, sql: s.sql}
+}
+
+// Graph is the pipeline's shape.
+func (s *Store) Graph() Graph { return s.graph }
+
+// statements are the texts of one pipeline's statements. They name the
+// pipeline's table and its stages' columns, which parameters cannot, so they
+// are written once, when the Store is made, from the templates that stand
+// above the methods that send them.
+type statements struct {
+	submit, submitted               string
+	complete                        string
+	claim, mature, look, end, lapse []string // by stage
+	held, lost, settled             string
+	get, list, byTail, history      string
+	result, counts                  string
+	retry, cancel, matching         string
+	override                        string
+}
+
+func newStatements(g Graph) *statements {
+	w := g.words()
+	whole := func(text string) string { return fill(text, w) }
+	each := func(text string) []string {
+		var out []string
+		for i := range w.Stages {
+			out = append(out, fill(text, struct {
+				words
+				Stage stageWords
+			}{w, w.Stages[i]}))
+		}
+		return out
+	}
+	return &statements{
+		submit: whole(submitSQL), submitted: whole(submittedSQL),
+		complete: whole(completeSQL),
+		claim:    each(claimSQL), mature: each(matureSQL), look: each(lookSQL), end: each(endSQL), lapse: each(lapseSQL),
+		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL),
+		get: whole(getSQL), list: whole(listSQL), byTail: whole(byTailSQL), history: whole(historySQL),
+		result: whole(resultSQL), counts: whole(countsSQL),
+		retry: whole(retrySQL), cancel: whole(cancelSQL), matching: whole(matchingSQL),
+		override: whole(overrideSQL),
+	}
+}
+
+func fill(text string, data any) string {
+	t := template.Must(template.New("").Funcs(template.FuncMap{
+		"arg": func(first, step, i int) int { return first + step*i },
+	}).Parse(text))
+	var b strings.Builder
+	if err := t.Execute(&b, data); err != nil {
+		panic(err) // the texts are part of the program
+	}
+	return strings.TrimSpace(b.String())
+}

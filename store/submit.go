@@ -1,0 +1,189 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Submission is what a new task is made of. Only Source must be set.
+type Submission struct {
+	// Source says what to work on: for the video pipeline a path or an
+	// http(s) URL, for others whatever their first stage understands.
+	Source string
+	// Params are the task's parameters, a JSON object. Default {}.
+	Params json.RawMessage
+	// Priority orders waiting tasks, higher first. Default 0.
+	Priority int16
+	// RequestID makes the submission idempotent: a second one with the same
+	// RequestID changes nothing and returns the first task. Default: none.
+	RequestID string
+	// UserID says whose task it is. Default: nobody's.
+	UserID string
+	// NotBefore is a time before which the task does not start, by the
+	// database's clock. Default: at once.
+	NotBefore time.Time
+}
+
+// Receipt answers a [Submission].
+type Receipt struct {
+	ID      ID
+	Existed bool // the task was there already, by its RequestID
+}
+
+// Submit adds a task. It is durable, and the workers are told, once the
+// surrounding transaction commits: the caller's, see [Store.WithTx], or else
+// one of its own.
+func (s *Store) Submit(ctx context.Context, sub Submission) (Receipt, error) {
+	receipts, err := s.SubmitAll(ctx, []Submission{sub})
+	if err != nil {
+		return Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+// submit tasks: ids are drawn in the order given, so that the first given is
+// the first claimed; rows are inserted in the order of their request ids, so
+// that two callers with the same ones cannot wait for each other.
+const submitSQL = `
+/* submit tasks */
+with given as materialized (
+  select cuelight_id() as id, source, params::jsonb, priority, request_id, user_id,
+         case when run_at > now() then run_at end as run_at, n
+    from unnest($1::text[], $2::text[], $3::int2[], $4::text[], $5::text[], $6::timestamptz[])
+         with ordinality as given (source, params, priority, request_id, user_id, run_at, n)
+), added as (
+  insert into {{.Tasks}} (id, source, params, priority, request_id, user_id
+         {{- range .Stages}}{{if not .Needs}}, {{.Name}}_run_at{{end}}{{end}})
+  select id, source, params, priority, request_id, user_id
+         {{- range .Stages}}{{if not .Needs}}, run_at{{end}}{{end}}
+    from given
+   order by request_id, n
+      on conflict (request_id) where request_id is not null do nothing
+  returning id
+)
+select n, given.id, added.id is null as existed
+  from given left join added on added.id = given.id
+ order by n`
+
+const submittedSQL = `
+/* find submitted tasks */
+select request_id, id from {{.Tasks}} where request_id = any($1::text[])`
+
+// SubmitAll adds any number of tasks in one round trip, all of them or none.
+// The receipts are in the order of subs.
+func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, error) {
+	if len(subs) == 0 {
+		return nil, nil
+	}
+	args, err := submitArgs(subs)
+	if err != nil {
+		return nil, fmt.Errorf("submit: %w", err)
+	}
+	rows, err := s.db.Query(ctx, s.sql.submit, args...)
+	if err != nil {
+		return nil, s.explain("submit", err)
+	}
+	defer rows.Close()
+	receipts := make([]Receipt, len(subs))
+	var repeated []string
+	for rows.Next() {
+		var n int
+		var r Receipt
+		if err := rows.Scan(&n, &r.ID, &r.Existed); err != nil {
+			return nil, s.explain("submit", err)
+		}
+		receipts[n-1] = r
+		if r.Existed {
+			repeated = append(repeated, subs[n-1].RequestID)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, s.explain("submit", err)
+	}
+	if len(repeated) > 0 {
+		return receipts, s.findSubmitted(ctx, subs, repeated, receipts)
+	}
+	return receipts, nil
+}
+
+// findSubmitted looks up the tasks that were there already. It takes a second
+// statement because the first does not see what was committed beside it.
+func (s *Store) findSubmitted(ctx context.Context, subs []Submission, repeated []string, receipts []Receipt) error {
+	rows, err := s.db.Query(ctx, s.sql.submitted, repeated)
+	if err != nil {
+		return s.explain("find submitted", err)
+	}
+	defer rows.Close()
+	found := make(map[string]ID, len(repeated))
+	for rows.Next() {
+		var request string
+		var id ID
+		if err := rows.Scan(&request, &id); err != nil {
+			return s.explain("find submitted", err)
+		}
+		found[request] = id
+	}
+	for i := range receipts {
+		if receipts[i].Existed {
+			receipts[i].ID = found[subs[i].RequestID]
+		}
+	}
+	return s.explain("find submitted", rows.Err())
+}
+
+// submitArgs turns submissions into columns.
+func submitArgs(subs []Submission) ([]any, error) {
+	n := len(subs)
+	var (
+		sources, params = make([]string, n), make([]string, n)
+		priorities      = make([]int16, n)
+		requests, users = make([]*string, n), make([]*string, n)
+		notBefore       = make([]*time.Time, n)
+	)
+	for i := range subs {
+		sub := &subs[i]
+		if err := sub.check(); err != nil {
+			return nil, err
+		}
+		sources[i], priorities[i], params[i] = sub.Source, sub.Priority, "{}"
+		if len(sub.Params) > 0 {
+			params[i] = string(sub.Params)
+		}
+		if sub.RequestID != "" {
+			requests[i] = &sub.RequestID
+		}
+		if sub.UserID != "" {
+			users[i] = &sub.UserID
+		}
+		if !sub.NotBefore.IsZero() {
+			notBefore[i] = &sub.NotBefore
+		}
+	}
+	return []any{sources, params, priorities, requests, users, notBefore}, nil
+}
+
+func (sub *Submission) check() error {
+	for _, text := range []string{sub.Source, sub.RequestID, sub.UserID} {
+		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return fmt.Errorf("%w: %q is not UTF-8 text without NUL, which PostgreSQL needs", ErrInvalid, text)
+		}
+	}
+	if sub.Source == "" {
+		return fmt.Errorf("%w: no source", ErrInvalid)
+	}
+	if len(sub.Params) == 0 {
+		return nil
+	}
+	if !json.Valid(sub.Params) {
+		return fmt.Errorf("%w: params are not JSON", ErrInvalid)
+	}
+	if t := bytes.TrimSpace(sub.Params); t[0] != '{' {
+		return fmt.Errorf("%w: params are not a JSON object", ErrInvalid)
+	}
+	return nil
+}

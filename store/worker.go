@@ -1,0 +1,215 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Worker is one process that works on a pipeline.
+type Worker struct {
+	ID           ID
+	Pipeline     string
+	Host         string
+	PID          int
+	Version      string
+	Capabilities json.RawMessage
+	StartedAt    time.Time
+	BeatAt       time.Time
+	BeatAge      time.Duration // by the database's clock
+	StoppedAt    *time.Time    // it said good-bye
+	LostAt       *time.Time    // it was given up
+	Running      []Running
+}
+
+// Running is a claim as its worker last described it.
+type Running struct {
+	Task    ID      `json:"task"`
+	Stage   string  `json:"stage"`
+	Token   ID      `json:"token"`
+	Attempt int     `json:"attempt"`
+	Percent float64 `json:"percent"` // 0 to 100; negative where the end is not known
+	Speed   float64 `json:"speed,omitempty"`
+	ETA     float64 `json:"eta_s,omitempty"` // seconds left; 0 where it is not known
+	Note    string  `json:"note,omitempty"`
+}
+
+const registerSQL = `
+/* register worker */
+insert into workers (pipeline, host, pid, version, capabilities)
+values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'))
+returning id`
+
+// Register makes a worker known; only a registered worker may claim. Each
+// start of a process registers anew, so that a host that comes back is never
+// mistaken for the one that went.
+func (s *Store) Register(ctx context.Context, w Worker) (ID, error) {
+	var id ID
+	var capabilities *string
+	if len(w.Capabilities) > 0 {
+		text := string(w.Capabilities)
+		capabilities = &text
+	}
+	err := s.db.QueryRow(ctx, registerSQL, s.graph.name, w.Host, w.PID, w.Version, capabilities).Scan(&id)
+	return id, s.explain("register worker", err)
+}
+
+const beatSQL = `
+/* beat */
+update workers set beat_at = now(), running = $2::text::jsonb
+ where id = $1 and stopped_at is null and lost_at is null
+returning true`
+
+// lost: which of the given claims are no longer what their token says.
+const lostSQL = `
+/* find lost claims */
+select r.token
+  from unnest($1::uuid[], $2::int4[], $3::uuid[]) as r (id, stage, token)
+  left join {{.Tasks}} t on t.id = r.id
+ where r.token is distinct from case r.stage
+       {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_token{{end}} end`
+
+// Beat is a worker's sign of life for all it holds. It keeps what is running
+// for others to see, and returns the tokens of those among the claims that
+// are no longer the worker's: they were cancelled, retried, or given to
+// somebody else. [ErrWorkerUnknown] says that all of them are.
+func (s *Store) Beat(ctx context.Context, worker ID, claims []Claim, running []Running) ([]ID, error) {
+	if running == nil {
+		running = []Running{}
+	}
+	doing, err := json.Marshal(running)
+	if err != nil {
+		return nil, fmt.Errorf("beat: %w", err)
+	}
+	var batch pgx.Batch
+	batch.Queue(beatSQL, worker, string(doing)).QueryRow(func(row pgx.Row) error {
+		var known bool
+		err := row.Scan(&known)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrWorkerUnknown
+		}
+		return err
+	})
+	var lost []ID
+	if len(claims) > 0 {
+		s.queueLost(&batch, claims, &lost)
+	}
+	err = s.db.SendBatch(ctx, &batch).Close()
+	return lost, s.explain("beat", err)
+}
+
+// Lost is the second half of [Store.Beat] alone: which of the claims are no
+// longer their worker's.
+func (s *Store) Lost(ctx context.Context, claims []Claim) ([]ID, error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	var batch pgx.Batch
+	var lost []ID
+	s.queueLost(&batch, claims, &lost)
+	err := s.db.SendBatch(ctx, &batch).Close()
+	return lost, s.explain("find lost claims", err)
+}
+
+func (s *Store) queueLost(batch *pgx.Batch, claims []Claim, lost *[]ID) {
+	var ids, tokens []ID
+	var stages []int32
+	for _, c := range claims {
+		ids, stages, tokens = append(ids, c.Task), append(stages, int32(c.Stage)), append(tokens, c.Token)
+	}
+	batch.Queue(s.sql.lost, ids, stages, tokens).Query(func(rows pgx.Rows) (err error) {
+		*lost, err = pgx.CollectRows(rows, pgx.RowTo[ID])
+		return err
+	})
+}
+
+const heldSQL = `
+/* find held claims */
+select t.id, held.stage, held.token, held.attempt, t.source, t.params, coalesce(t.user_id, '')
+  from {{.Tasks}} t
+ cross join lateral (values
+       {{- range $i, $s := .Stages}}{{if $i}},{{end}}
+       ({{$i}}, t.{{.Name}}_token, t.{{.Name}}_attempts, t.{{.Name}}_locked_by){{end}}
+       ) as held (stage, token, attempt, locked_by)
+ where ({{.Any "t." "inprogress"}})
+   and held.locked_by = $1`
+
+// Held lists the claims that are a worker's as the database sees it. After an
+// error of [Store.Turn] there may be some that the worker never heard of.
+func (s *Store) Held(ctx context.Context, worker ID) ([]Claim, error) {
+	rows, err := s.db.Query(ctx, s.sql.held, worker)
+	if err != nil {
+		return nil, s.explain("find held claims", err)
+	}
+	claims, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Claim, err error) {
+		err = row.Scan(&c.Task, &c.Stage, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID)
+		return c, err
+	})
+	return claims, s.explain("find held claims", err)
+}
+
+const settledSQL = `
+/* find settled claims */
+select a.token
+  from unnest($1::uuid[], $2::uuid[], $3::text[]) as r (id, token, outcome)
+  join {{.Attempts}} a on a.task_id = r.id and a.token = r.token and a.outcome::text = r.outcome`
+
+// Settled tells which of the reports are in the history already, by their
+// tokens. It answers the question that an error of [Store.Turn] leaves open:
+// whether its transaction was committed all the same.
+func (s *Store) Settled(ctx context.Context, reports []Report) (map[ID]bool, error) {
+	var ids, tokens []ID
+	var outcomes []string
+	for _, r := range reports {
+		ids, tokens, outcomes = append(ids, r.Task), append(tokens, r.Token), append(outcomes, string(r.Outcome))
+	}
+	rows, err := s.db.Query(ctx, s.sql.settled, ids, tokens, outcomes)
+	if err != nil {
+		return nil, s.explain("find settled claims", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[ID])
+	settled := make(map[ID]bool, len(found))
+	for _, token := range found {
+		settled[token] = true
+	}
+	return settled, s.explain("find settled claims", err)
+}
+
+const leaveSQL = `
+/* leave */
+update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null`
+
+// Leave says that a worker has stopped, having given back all it held.
+func (s *Store) Leave(ctx context.Context, worker ID) error {
+	_, err := s.db.Exec(ctx, leaveSQL, worker)
+	return s.explain("leave", err)
+}
+
+const workersSQL = `
+/* list workers */
+select id, pipeline, host, pid, version, capabilities, started_at, beat_at,
+       extract(epoch from now() - beat_at)::float8, stopped_at, lost_at, running
+  from workers
+ where pipeline = $1 and ($2 or (stopped_at is null and lost_at is null))
+ order by id`
+
+// Workers lists the processes that work on the pipeline; with all set, those
+// that no longer do, too.
+func (s *Store) Workers(ctx context.Context, all bool) ([]Worker, error) {
+	rows, err := s.db.Query(ctx, workersSQL, s.graph.name, all)
+	if err != nil {
+		return nil, s.explain("list workers", err)
+	}
+	workers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Worker, err error) {
+		var age float64
+		err = row.Scan(&w.ID, &w.Pipeline, &w.Host, &w.PID, &w.Version, &w.Capabilities, &w.StartedAt, &w.BeatAt,
+			&age, &w.StoppedAt, &w.LostAt, &w.Running)
+		w.BeatAge = time.Duration(age * float64(time.Second))
+		return w, err
+	})
+	return workers, s.explain("list workers", err)
+}

@@ -1,0 +1,240 @@
+-- What happens next in Cuelight's video pipeline: who is woken when a row
+-- changes, whoever changed it; and the functions for people with only psql.
+--
+-- Load with psql -f after schema.sql; loading it again replaces what it made.
+--
+-- Written by `make sql`; change store/ddl/triggers.sql.tmpl instead.
+
+-- A wake carries no data: it says "look at this stage now". Where many rows
+-- change in one transaction, PostgreSQL delivers it once.
+create or replace function cuelight_wake() returns trigger language plpgsql as $$
+begin
+  perform pg_notify(tg_argv[0], '');
+  return null;
+end
+$$;
+
+-- A stage is woken when it can be claimed, or waits for another time, and that
+-- was not so before. A stage that is claimed in the statement which completes
+-- what it needs is never seen here, and nobody is woken for it.
+
+drop trigger if exists tasks_wake_ingest_insert on tasks;
+create trigger tasks_wake_ingest_insert after insert on tasks
+  for each row when (new.ingest_status in ('pending', 'failed'))
+  execute function cuelight_wake('cuelight_video_ingest');
+
+drop trigger if exists tasks_wake_ingest on tasks;
+create trigger tasks_wake_ingest after update on tasks
+  for each row when (
+    new.ingest_status in ('pending', 'failed')
+    and (not (old.ingest_status in ('pending', 'failed'))
+         or new.ingest_run_at is distinct from old.ingest_run_at))
+  execute function cuelight_wake('cuelight_video_ingest');
+
+drop trigger if exists tasks_wake_transcode_insert on tasks;
+create trigger tasks_wake_transcode_insert after insert on tasks
+  for each row when (new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed')
+  execute function cuelight_wake('cuelight_video_transcode');
+
+drop trigger if exists tasks_wake_transcode on tasks;
+create trigger tasks_wake_transcode after update on tasks
+  for each row when (
+    new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed'
+    and (not (old.transcode_status in ('pending', 'failed') and old.ingest_status = 'completed')
+         or new.transcode_run_at is distinct from old.transcode_run_at))
+  execute function cuelight_wake('cuelight_video_transcode');
+
+drop trigger if exists tasks_wake_metadata_insert on tasks;
+create trigger tasks_wake_metadata_insert after insert on tasks
+  for each row when (new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed')
+  execute function cuelight_wake('cuelight_video_metadata');
+
+drop trigger if exists tasks_wake_metadata on tasks;
+create trigger tasks_wake_metadata after update on tasks
+  for each row when (
+    new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed'
+    and (not (old.metadata_status in ('pending', 'failed') and old.ingest_status = 'completed')
+         or new.metadata_run_at is distinct from old.metadata_run_at))
+  execute function cuelight_wake('cuelight_video_metadata');
+
+drop trigger if exists tasks_wake_assemble_insert on tasks;
+create trigger tasks_wake_assemble_insert after insert on tasks
+  for each row when (new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed')
+  execute function cuelight_wake('cuelight_video_assemble');
+
+drop trigger if exists tasks_wake_assemble on tasks;
+create trigger tasks_wake_assemble after update on tasks
+  for each row when (
+    new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed'
+    and (not (old.assemble_status in ('pending', 'failed') and old.transcode_status = 'completed' and old.metadata_status = 'completed')
+         or new.assemble_run_at is distinct from old.assemble_run_at))
+  execute function cuelight_wake('cuelight_video_assemble');
+
+drop trigger if exists tasks_wake_publish_insert on tasks;
+create trigger tasks_wake_publish_insert after insert on tasks
+  for each row when (new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed')
+  execute function cuelight_wake('cuelight_video_publish');
+
+drop trigger if exists tasks_wake_publish on tasks;
+create trigger tasks_wake_publish after update on tasks
+  for each row when (
+    new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed'
+    and (not (old.publish_status in ('pending', 'failed') and old.assemble_status = 'completed')
+         or new.publish_run_at is distinct from old.publish_run_at))
+  execute function cuelight_wake('cuelight_video_publish');
+
+-- A claim that is taken from its worker, by a cancel, a retry or by hand, ends
+-- in the history, and the workers are told to check what they hold.
+create or replace function cuelight_video_recall() returns trigger language plpgsql set search_path from current as $$
+begin
+  insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
+  select old.id, was.token, was.stage, was.attempt, was.worker_id, was.started_at, 'cancelled'
+    from (values
+      ('ingest', old.ingest_token, new.ingest_token, new.ingest_status, old.ingest_attempts, old.ingest_locked_by, old.ingest_locked_at),
+      ('transcode', old.transcode_token, new.transcode_token, new.transcode_status, old.transcode_attempts, old.transcode_locked_by, old.transcode_locked_at),
+      ('metadata', old.metadata_token, new.metadata_token, new.metadata_status, old.metadata_attempts, old.metadata_locked_by, old.metadata_locked_at),
+      ('assemble', old.assemble_token, new.assemble_token, new.assemble_status, old.assemble_attempts, old.assemble_locked_by, old.assemble_locked_at),
+      ('publish', old.publish_token, new.publish_token, new.publish_status, old.publish_attempts, old.publish_locked_by, old.publish_locked_at)
+    ) as was (stage, token, token_now, status_now, attempt, worker_id, started_at)
+   where was.token is not null
+     and was.token is distinct from was.token_now
+     and was.status_now in ('pending', 'cancelled')
+  on conflict do nothing;
+  perform pg_notify('cuelight_video', '');
+  return null;
+end
+$$;
+
+drop trigger if exists tasks_recall on tasks;
+create trigger tasks_recall after update on tasks
+  for each row when (
+    old.ingest_status = 'inprogress' and new.ingest_status in ('pending', 'cancelled')
+    or old.transcode_status = 'inprogress' and new.transcode_status in ('pending', 'cancelled')
+    or old.metadata_status = 'inprogress' and new.metadata_status in ('pending', 'cancelled')
+    or old.assemble_status = 'inprogress' and new.assemble_status in ('pending', 'cancelled')
+    or old.publish_status = 'inprogress' and new.publish_status in ('pending', 'cancelled'))
+  execute function cuelight_video_recall();
+
+-- Deleting a task deletes its history.
+create or replace function cuelight_video_forget() returns trigger language plpgsql set search_path from current as $$
+begin
+  delete from attempts where task_id = old.id;
+  perform pg_notify('cuelight_video', '');
+  return null;
+end
+$$;
+
+drop trigger if exists tasks_forget on tasks;
+create trigger tasks_forget after delete on tasks
+  for each row execute function cuelight_video_forget();
+
+-- How a task as a whole stands.
+create or replace function cuelight_video_status(t tasks) returns cuelight_status language sql stable as $$
+  select case
+    when 'dead' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'dead'
+    when 'cancelled' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'cancelled'
+    when t.ingest_status = 'completed' and t.transcode_status = 'completed' and t.metadata_status = 'completed' and t.assemble_status = 'completed' and t.publish_status = 'completed' then 'completed'
+    when 'inprogress' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'inprogress'
+    when 'failed' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'failed'
+    when 'completed' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'inprogress'
+    else 'pending'
+  end::cuelight_status
+$$;
+
+-- Do a stage again, and everything after it:
+--   select cuelight_video_retry('<task id>', 'ingest');
+-- Without a stage: do whatever died, failed or was cancelled. What is running
+-- and has to be done again is taken from its worker.
+create or replace function cuelight_video_retry(task uuid, from_stage text default null) returns setof tasks
+language plpgsql set search_path from current as $$
+begin
+  if from_stage is not null and from_stage not in ('ingest', 'transcode', 'metadata', 'assemble', 'publish') then
+    raise exception 'there is no stage %', quote_literal(from_stage)
+      using errcode = 'invalid_parameter_value', hint = 'The stages are ingest, transcode, metadata, assemble, publish.';
+  end if;
+  return query
+  with again as (
+    select id,
+           case when from_stage is null then ingest_status in ('dead', 'failed', 'cancelled')
+                else from_stage in ('ingest') end as ingest_again,
+           case when from_stage is null then transcode_status in ('dead', 'failed', 'cancelled')
+                else from_stage in ('ingest', 'transcode') end as transcode_again,
+           case when from_stage is null then metadata_status in ('dead', 'failed', 'cancelled')
+                else from_stage in ('ingest', 'metadata') end as metadata_again,
+           case when from_stage is null then assemble_status in ('dead', 'failed', 'cancelled')
+                else from_stage in ('ingest', 'transcode', 'metadata', 'assemble') end as assemble_again,
+           case when from_stage is null then publish_status in ('dead', 'failed', 'cancelled')
+                else from_stage in ('ingest', 'transcode', 'metadata', 'assemble', 'publish') end as publish_again
+      from tasks where id = task for no key update
+  )
+  update tasks t set
+    ingest_status    = case when ingest_again then 'pending' else ingest_status end,
+    ingest_attempts  = case when ingest_again then 0 else ingest_attempts end,
+    ingest_token     = case when ingest_again then null else ingest_token end,
+    ingest_locked_at = case when ingest_again then null else ingest_locked_at end,
+    ingest_locked_by = case when ingest_again then null else ingest_locked_by end,
+    ingest_run_at    = case when ingest_again then null else ingest_run_at end,
+    transcode_status    = case when transcode_again then 'pending' else transcode_status end,
+    transcode_attempts  = case when transcode_again then 0 else transcode_attempts end,
+    transcode_token     = case when transcode_again then null else transcode_token end,
+    transcode_locked_at = case when transcode_again then null else transcode_locked_at end,
+    transcode_locked_by = case when transcode_again then null else transcode_locked_by end,
+    transcode_run_at    = case when transcode_again then null else transcode_run_at end,
+    metadata_status    = case when metadata_again then 'pending' else metadata_status end,
+    metadata_attempts  = case when metadata_again then 0 else metadata_attempts end,
+    metadata_token     = case when metadata_again then null else metadata_token end,
+    metadata_locked_at = case when metadata_again then null else metadata_locked_at end,
+    metadata_locked_by = case when metadata_again then null else metadata_locked_by end,
+    metadata_run_at    = case when metadata_again then null else metadata_run_at end,
+    assemble_status    = case when assemble_again then 'pending' else assemble_status end,
+    assemble_attempts  = case when assemble_again then 0 else assemble_attempts end,
+    assemble_token     = case when assemble_again then null else assemble_token end,
+    assemble_locked_at = case when assemble_again then null else assemble_locked_at end,
+    assemble_locked_by = case when assemble_again then null else assemble_locked_by end,
+    assemble_run_at    = case when assemble_again then null else assemble_run_at end,
+    publish_status    = case when publish_again then 'pending' else publish_status end,
+    publish_attempts  = case when publish_again then 0 else publish_attempts end,
+    publish_token     = case when publish_again then null else publish_token end,
+    publish_locked_at = case when publish_again then null else publish_locked_at end,
+    publish_locked_by = case when publish_again then null else publish_locked_by end,
+    publish_run_at    = case when publish_again then null else publish_run_at end
+   from again
+  where t.id = again.id
+  returning t.*;
+end
+$$;
+
+-- Cancel a task: what is not done yet will not be, and what is running is
+-- taken from its worker and stopped.
+--   select cuelight_video_cancel('<task id>');
+create or replace function cuelight_video_cancel(task uuid) returns setof tasks
+language sql set search_path from current as $$
+  update tasks t set
+    ingest_status    = case when ingest_status in ('completed', 'dead') then ingest_status else 'cancelled' end,
+    ingest_token     = null,
+    ingest_locked_at = null,
+    ingest_locked_by = null,
+    ingest_run_at    = null,
+    transcode_status    = case when transcode_status in ('completed', 'dead') then transcode_status else 'cancelled' end,
+    transcode_token     = null,
+    transcode_locked_at = null,
+    transcode_locked_by = null,
+    transcode_run_at    = null,
+    metadata_status    = case when metadata_status in ('completed', 'dead') then metadata_status else 'cancelled' end,
+    metadata_token     = null,
+    metadata_locked_at = null,
+    metadata_locked_by = null,
+    metadata_run_at    = null,
+    assemble_status    = case when assemble_status in ('completed', 'dead') then assemble_status else 'cancelled' end,
+    assemble_token     = null,
+    assemble_locked_at = null,
+    assemble_locked_by = null,
+    assemble_run_at    = null,
+    publish_status    = case when publish_status in ('completed', 'dead') then publish_status else 'cancelled' end,
+    publish_token     = null,
+    publish_locked_at = null,
+    publish_locked_by = null,
+    publish_run_at    = null
+  where t.id = task
+  returning t.*
+$$;
