@@ -102,7 +102,7 @@ func (a *attempt) fail(f *finished, err, why error) {
 		f.err = err
 	}
 	f.kind, f.report.Outcome = Failed, store.Failed
-	f.report.Error, f.report.Class = err.Error(), class(err)
+	f.err, f.report.Error, f.report.Class = err, err.Error(), class(err)
 	if IsPermanent(err) || a.claim.Attempt >= a.stage.MaxAttempts {
 		f.kind, f.report.Dead = Dead, true
 		return

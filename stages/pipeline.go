@@ -38,3 +38,13 @@ func New(name string, stages ...Stage) (*Pipeline, error) {
 
 // Graph is the pipeline's shape, for [store.New].
 func (p *Pipeline) Graph() store.Graph { return p.graph }
+
+// Channels are the NOTIFY channels that a [Runner] of this pipeline wants to
+// hear of.
+func (p *Pipeline) Channels() []string {
+	channels := []string{p.graph.RecallChannel()}
+	for _, s := range p.stages {
+		channels = append(channels, p.graph.Channel(s.Name))
+	}
+	return channels
+}

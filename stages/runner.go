@@ -82,7 +82,7 @@ func (r Runner) Run(ctx context.Context) error {
 		return fmt.Errorf("run pipeline: %w", err)
 	}
 	d := newDispatcher(&r)
-	if err := d.register(ctx); err != nil {
+	if err := d.enter(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -3,6 +3,7 @@ package stages
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -30,22 +31,44 @@ func (d *dispatcher) turnFailed(life context.Context, err error) {
 		t.until = time.Now().Add(jitter(2 * time.Millisecond))
 		return
 	}
-	if refusesData(err) && len(d.reports) > 0 {
-		d.isolate(life)
+	if refusesData(err) && d.isolate(life) {
 		return
 	}
 	if t.pause == nil {
-		t.pause = backoff.NewExponentialBackOff(
-			backoff.WithInitialInterval(100*time.Millisecond),
-			backoff.WithMaxInterval(5*time.Second),
-			backoff.WithMaxElapsedTime(0),
-		)
+		t.pause = newPause()
 	}
 	t.until = time.Now().Add(t.pause.NextBackOff())
 	if !t.told {
 		t.told = true
 		d.Observe(Event{Kind: DatabaseLost, Worker: d.workerID(), Err: err})
 	}
+}
+
+// newPause makes the pauses between tries while the database does not answer,
+// each of them changed by chance so that processes do not come back as one.
+func newPause() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(5*time.Second),
+		backoff.WithMaxElapsedTime(0),
+	)
+}
+
+// enter registers this process, waiting for a database that is away. What the
+// database itself has against it will not pass by waiting.
+func (d *dispatcher) enter(ctx context.Context) error {
+	return backoff.RetryNotify(func() error {
+		err := d.register(ctx)
+		if errors.Is(err, store.ErrNoSchema) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(newPause(), ctx), func(err error, _ time.Duration) {
+		if !d.trouble.told {
+			d.trouble.told = true
+			d.Observe(Event{Kind: DatabaseLost, Err: err})
+		}
+	})
 }
 
 func (d *dispatcher) recovered() {
@@ -122,8 +145,10 @@ func refusesData(err error) bool {
 }
 
 // isolate hands in the reports one by one, and makes a failed attempt of the
-// one whose result the database cannot hold: one task must not stop all.
-func (d *dispatcher) isolate(life context.Context) {
+// one whose result the database cannot hold: one task must not stop all. It
+// reports whether there was one.
+func (d *dispatcher) isolate(life context.Context) bool {
+	found := false
 	for i := range d.reports {
 		f := &d.reports[i]
 		ctx, cancel := context.WithTimeout(life, turnTimeout)
@@ -132,10 +157,11 @@ func (d *dispatcher) isolate(life context.Context) {
 			Free: make([]int, len(d.stages)), Look: make([]bool, len(d.stages)),
 		})
 		cancel()
-		if err != nil && refusesData(err) {
-			f.err = Permanent(err)
+		if err != nil && refusesData(err) && f.report.Outcome == store.Completed {
+			found = true
 			f.report.Result = nil
-			f.fail(f, f.err, nil)
+			f.fail(f, Permanent(fmt.Errorf("keep result: %w", err)), nil)
 		}
 	}
+	return found
 }

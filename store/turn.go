@@ -63,27 +63,31 @@ type Turned struct {
 	// Stale are the reports that changed nothing, because the claim was no
 	// longer the worker's.
 	Stale []Report
-	// Left says, by stage looked at, that something can be claimed which this
-	// turn did not get: there were more tasks than free slots, or another
-	// worker had the row locked just then.
+	// Left says, by stage, that there may be something to claim which this turn
+	// did not get: there were more tasks than free slots, or another worker had
+	// the row locked just then.
 	Left []bool
 	// Next is, by stage looked at, how long until the earliest time that a
 	// task waits for; negative where none waits.
 	Next []time.Duration
 }
 
+// lock tasks, in the order of their ids, so that two processes that hold stages
+// of the same tasks do not wait for each other. It is a statement of its own
+// because the next one then begins with a snapshot that has whatever was
+// waited for, and never meets a row that changed under it.
+const lockSQL = `
+/* lock tasks */
+select from {{.Tasks}} where id = any($1::uuid[]) order by id for no key update`
+
 // complete tasks: $1 is the worker; $2 and $3 are, per task, its id and the
 // set of stages to go on with; then, per stage, the token and the result where
-// that stage was completed, else nulls.
-//
-// Rows are locked in the order of their ids, so that two processes that hold
-// stages of the same tasks do not wait for each other. A stage goes on with
-// the next ones in the same update, unless somebody of higher priority waits
-// for the slot.
+// that stage was completed, else nulls. A stage goes on with the next ones in
+// the same update, unless somebody of higher priority waits for the slot.
 const completeSQL = `
 /* complete tasks */
 with done as materialized (
-  select t.id, t.priority, r.chain,
+  select t.id, t.priority, r.chain, $1::uuid as worker,
          {{- range $i, $s := .Stages}}{{if $i}},{{end}}
          coalesce(t.{{.Name}}_token = r.{{.Name}}_token, false) as {{.Name}}_done, r.{{.Name}}_result,
          t.{{.Name}}_status, t.{{.Name}}_attempts, t.{{.Name}}_token, t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at
@@ -93,10 +97,8 @@ with done as materialized (
          as r (id, chain
          {{- range .Stages}}, {{.Name}}_token, {{.Name}}_result{{end}})
     join {{.Tasks}} t on t.id = r.id
-   order by t.id
-     for no key update of t
 ), next as (
-  select id
+  select id, worker
          {{- range .Stages}},
          {{.Name}}_done,
          {{- if .Needs}}
@@ -121,7 +123,7 @@ with done as materialized (
          {{.Name}}_attempts  = {{.Name}}_attempts + {{.Name}}_next::int,
          {{.Name}}_token     = case when {{.Name}}_done then null when {{.Name}}_next then gen_random_uuid() else {{.Name}}_token end,
          {{.Name}}_locked_at = case when {{.Name}}_done then null when {{.Name}}_next then now() else {{.Name}}_locked_at end,
-         {{.Name}}_locked_by = case when {{.Name}}_done then null when {{.Name}}_next then $1 else {{.Name}}_locked_by end
+         {{.Name}}_locked_by = case when {{.Name}}_done then null when {{.Name}}_next then worker else {{.Name}}_locked_by end
          {{- else}}
          {{.Name}}_status    = case when {{.Name}}_done then 'completed' else {{.Name}}_status end,
          {{.Name}}_token     = case when {{.Name}}_done then null else {{.Name}}_token end,
@@ -156,8 +158,6 @@ with ended as materialized (
     from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::float8[], $6::text[], $7::text[])
          as r (id, token, outcome, status, retry_in, class, error)
     join {{.Tasks}} t on t.id = r.id and t.{{.Stage.Name}}_token = r.token
-   order by t.id
-     for no key update of t
 ), moved as (
   update {{.Tasks}} t set
          {{.Stage.Name}}_status    = ended.status,
@@ -270,12 +270,17 @@ func (t *turn) queueReports() {
 		row := merged.add(r)
 		for _, next := range t.store.graph.feeds[r.Stage] {
 			bit := int32(1) << next
-			if t.free[next] > 0 && merged.chain[row]&bit == 0 {
+			switch {
+			case merged.chain[row]&bit != 0: // its other need was completed in this turn, too
+			case t.free[next] > 0:
 				merged.chain[row] |= bit
 				t.free[next]--
+			default:
+				t.out.Left[next] = true
 			}
 		}
 	}
+	t.queueLock()
 	if len(merged.ids) > 0 {
 		t.batch.Queue(t.store.sql.complete, merged.args(t.in.Worker)...).Query(func(rows pgx.Rows) error {
 			return t.readCompleted(rows, merged)
@@ -284,6 +289,17 @@ func (t *turn) queueReports() {
 	for stage, reports := range ended {
 		t.queueEnds(stage, reports)
 	}
+}
+
+func (t *turn) queueLock() {
+	if len(t.in.Reports) == 0 {
+		return
+	}
+	ids := make([]ID, len(t.in.Reports))
+	for i := range t.in.Reports {
+		ids[i] = t.in.Reports[i].Task
+	}
+	t.batch.Queue(t.store.sql.lock, ids)
 }
 
 // readCompleted takes in what complete returned: which reports held, and the

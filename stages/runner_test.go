@@ -1,0 +1,444 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// bundle is a database with a pipeline of the test's own.
+type bundle struct {
+	*store.Store
+	t        testing.TB
+	pool     *pgxpool.Pool
+	pipeline *stages.Pipeline
+}
+
+func setup(t testing.TB, list ...stages.Stage) bundle {
+	t.Helper()
+	p, err := stages.New("test", list...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := pgtest.New(t, pgtest.SQL(p.Graph().SchemaSQL(), p.Graph().TriggersSQL()))
+	return bundle{store.New(pool, p.Graph()), t, pool, p}
+}
+
+// runner is one process's worth of Runner, in this process.
+type runner struct {
+	stages.Runner
+	events chan stages.Event
+	stop   func() // drains and waits
+}
+
+// start runs the pipeline until the test ends or stop is called. change may be
+// nil.
+func (b bundle) start(change func(*stages.Runner)) *runner {
+	b.t.Helper()
+	r := &runner{events: make(chan stages.Event, 100000)}
+	r.Runner = stages.Runner{
+		Store: b.Store, Pipeline: b.pipeline, Sweep: time.Hour, Grace: 10 * time.Second,
+		Observe: func(e stages.Event) { r.events <- e },
+	}
+	if change != nil {
+		change(&r.Runner)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			b.t.Errorf("run: %v", err)
+		}
+	})
+	b.t.Cleanup(r.stop)
+	r.wait(b.t, stages.Registered)
+	return r
+}
+
+// listening gives a Runner a listener, and waits until it hears.
+func (b bundle) listening() *notify.Listener {
+	b.t.Helper()
+	hears := make(chan struct{}, 1)
+	l := notify.New(b.pool, notify.Options{Channels: b.pipeline.Channels(), OnChange: func(ok bool, _ error) {
+		if ok {
+			hears <- struct{}{}
+		}
+	}})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	b.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			b.t.Error(err)
+		}
+	})
+	<-hears
+	return l
+}
+
+// wait takes events until one of the kind comes.
+func (r *runner) wait(t testing.TB, kind stages.Kind) stages.Event {
+	t.Helper()
+	late := time.NewTimer(30 * time.Second)
+	defer late.Stop()
+	for {
+		select {
+		case e := <-r.events:
+			if e.Kind == kind {
+				return e
+			}
+		case <-late.C:
+			t.Fatalf("nothing was %s in time", kind)
+		}
+	}
+}
+
+func (b bundle) submit() store.ID {
+	b.t.Helper()
+	receipt, err := b.Submit(b.t.Context(), store.Submission{Source: "a", Params: []byte(`{"n": 1}`)})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return receipt.ID
+}
+
+func (b bundle) task(id store.ID) store.Task {
+	b.t.Helper()
+	t, err := b.Get(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return t
+}
+
+func (b bundle) history(id store.ID) []store.Attempt {
+	b.t.Helper()
+	h, err := b.History(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return h
+}
+
+func noop(context.Context, *stages.Job) (any, error) { return nil, nil }
+
+func TestDependentsReadTheTypedResult(t *testing.T) {
+	t.Parallel()
+	type probe struct{ Width int }
+	got := make(chan probe, 1)
+	b := setup(t,
+		stages.Stage{Name: "probe", Work: func(context.Context, *stages.Job) (any, error) { return probe{640}, nil }},
+		stages.Stage{Name: "use", Needs: []string{"probe"}, Work: func(ctx context.Context, j *stages.Job) (any, error) {
+			p, err := stages.Result[probe](ctx, j, "probe")
+			got <- p
+			return nil, err
+		}},
+	)
+	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
+	id := b.submit()
+	r.wait(t, stages.Completed)
+	r.wait(t, stages.Completed)
+	if p := <-got; p.Width != 640 {
+		t.Errorf("dependent read %+v", p)
+	}
+	if s := b.task(id).Status; s != store.StatusCompleted {
+		t.Errorf("task is %s", s)
+	}
+}
+
+func TestEverythingWorksThroughTheSweepAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t,
+		stages.Stage{Name: "one", Work: noop},
+		stages.Stage{Name: "two", Needs: []string{"one"}, Work: noop},
+		stages.Stage{Name: "three", Needs: []string{"one"}, Work: noop},
+		stages.Stage{Name: "four", Needs: []string{"two", "three"}, Work: noop},
+	)
+	r := b.start(func(r *stages.Runner) { r.Sweep = 50 * time.Millisecond })
+	for range 20 {
+		b.submit()
+	}
+	for range 4 * 20 {
+		r.wait(t, stages.Completed)
+	}
+}
+
+func TestPanicIsAFailedAttemptWithItsStack(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Work: func(context.Context, *stages.Job) (any, error) { panic("out of cheese") }})
+	id := b.submit()
+	r := b.start(nil)
+	r.wait(t, stages.Dead)
+	h := b.history(id)[0]
+	if h.Class != "panic" || !strings.Contains(h.Error, "out of cheese") || !strings.Contains(h.Error, "runner_test.go") {
+		t.Errorf("history has class %q and error %q", h.Class, h.Error)
+	}
+}
+
+func TestErrorsDecideAboutTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err      error
+		attempts int
+		class    string
+	}{
+		"ordinary":    {errors.New("no luck"), 3, "error"},
+		"permanent":   {fmt.Errorf("wrapped: %w", stages.Permanent(errors.New("not a video"))), 1, "permanent"},
+		"retry after": {stages.RetryAfter(time.Millisecond, errors.New("busy")), 3, "retry_after"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stages.Stage{
+				Name: "one", Backoff: stages.Backoff{Base: time.Millisecond},
+				Work: func(context.Context, *stages.Job) (any, error) { return nil, c.err },
+			})
+			id := b.submit()
+			b.start(nil).wait(t, stages.Dead)
+			h := b.history(id)
+			if len(h) != c.attempts || h[0].Class != c.class {
+				t.Errorf("%d attempts of class %s, want %d of %s", len(h), h[0].Class, c.attempts, c.class)
+			}
+			if task := b.task(id); task.Status != store.StatusDead || task.Stages[0].Attempts != c.attempts {
+				t.Errorf("task is %s after %d attempts", task.Status, task.Stages[0].Attempts)
+			}
+		})
+	}
+}
+
+func TestResultThatCannotBeKeptEndsTheStageOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "one", Workers: 4, Work: func(_ context.Context, j *stages.Job) (any, error) {
+		switch {
+		case strings.Contains(string(j.Params), "1"):
+			return "a \x00 in it", nil
+		case strings.Contains(string(j.Params), "2"):
+			return make(chan int), nil
+		case strings.Contains(string(j.Params), "3"):
+			return json("1e400000"), nil // JSON, but beyond PostgreSQL's numeric
+		}
+		return nil, nil
+	}})
+	for i := range 5 {
+		if _, err := b.Submit(t.Context(), store.Submission{Source: "a", Params: fmt.Appendf(nil, `{"n": %d}`, i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := b.start(nil)
+	ended := map[stages.Kind]int{}
+	for ended[stages.Dead]+ended[stages.Completed] < 5 {
+		e := <-r.events
+		ended[e.Kind]++
+	}
+	if ended[stages.Dead] != 3 || ended[stages.Completed] != 2 {
+		t.Errorf("%d dead and %d completed, want 3 and 2", ended[stages.Dead], ended[stages.Completed])
+	}
+}
+
+type json string
+
+func (j json) MarshalJSON() ([]byte, error) { return []byte(j), nil }
+
+func TestTimeoutCancelsTheAttemptWithItsCause(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Timeout: 20 * time.Millisecond, Work: func(ctx context.Context, _ *stages.Job) (any, error) {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}})
+	id := b.submit()
+	b.start(nil).wait(t, stages.Dead)
+	if h := b.history(id)[0]; h.Class != "timeout" || !strings.Contains(h.Error, "timed out after 20ms") {
+		t.Errorf("history has class %q and error %q", h.Class, h.Error)
+	}
+}
+
+func TestCancelStopsRunningWorkAtOnce(t *testing.T) {
+	t.Parallel()
+	began, why := make(chan struct{}), make(chan error, 1)
+	b := setup(t, stages.Stage{Name: "one", Work: func(ctx context.Context, _ *stages.Job) (any, error) {
+		close(began)
+		<-ctx.Done()
+		why <- context.Cause(ctx)
+		return nil, ctx.Err()
+	}})
+	// The heartbeat alone would take half an hour to notice.
+	r := b.start(func(r *stages.Runner) { r.Wakes, r.GoneAfter = b.listening(), 3*time.Hour })
+	id := b.submit()
+	<-began
+	if err := b.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-why; !errors.Is(err, stages.ErrLeaseLost) {
+		t.Errorf("cause is %v", err)
+	}
+	r.wait(t, stages.Revoked)
+	if s := b.task(id).Status; s != store.StatusCancelled {
+		t.Errorf("task is %s", s)
+	}
+}
+
+func TestDrainLetsWorkFinishWithinTheGrace(t *testing.T) {
+	t.Parallel()
+	began, finish := make(chan struct{}), make(chan struct{})
+	b := setup(t,
+		stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) {
+			close(began)
+			<-finish
+			return nil, nil
+		}},
+		stages.Stage{Name: "two", Needs: []string{"one"}, Work: noop},
+	)
+	id := b.submit()
+	r := b.start(nil)
+	<-began
+	stopped := make(chan struct{})
+	go func() { r.stop(); close(stopped) }()
+	if e := r.wait(t, stages.Draining); e.Count != 1 {
+		t.Errorf("draining says %d are running, want 1", e.Count)
+	}
+	close(finish)
+	<-stopped
+	task := b.task(id)
+	if task.Stages[0].Status != store.StatusCompleted || task.Stages[1].Status != store.StatusPending {
+		t.Errorf("stages are %+v; want one completed, and two not begun", task.Stages)
+	}
+	if left, err := b.Workers(t.Context(), false); err != nil || len(left) != 0 {
+		t.Errorf("%d workers are left, %v", len(left), err)
+	}
+}
+
+func TestWorkThatOutlastsTheGraceIsGivenBackUncounted(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*stages.Runner){
+		"grace": func(r *stages.Runner) { r.Grace = 10 * time.Millisecond },
+		"abort": func(r *stages.Runner) {
+			closed := make(chan struct{})
+			close(closed)
+			r.Grace, r.Abort = time.Hour, closed
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			began, why := make(chan struct{}), make(chan error, 1)
+			b := setup(t, stages.Stage{Name: "one", Work: func(ctx context.Context, _ *stages.Job) (any, error) {
+				close(began)
+				<-ctx.Done()
+				why <- context.Cause(ctx)
+				return nil, ctx.Err()
+			}})
+			id := b.submit()
+			r := b.start(change)
+			<-began
+			r.stop()
+			if err := <-why; !errors.Is(err, stages.ErrDraining) {
+				t.Errorf("cause is %v", err)
+			}
+			if s := b.task(id).Stages[0]; s.Status != store.StatusPending || s.Attempts != 0 {
+				t.Errorf("stage is %s after %d attempts, want pending after none", s.Status, s.Attempts)
+			}
+			if h := b.history(id); len(h) != 1 || h[0].Outcome != "released" {
+				t.Errorf("history is %+v", h)
+			}
+		})
+	}
+}
+
+// Four processes on one database; no sweep would come in time. Siblings become
+// ready at the same instant on the same row, and whoever misses one because
+// another process has the row locked must not leave it lying.
+func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
+	t.Parallel()
+	const processes, tasks = 4, 500
+	var ran atomic.Int64
+	work := func(context.Context, *stages.Job) (any, error) { ran.Add(1); return nil, nil }
+	b := setup(t,
+		stages.Stage{Name: "a", Workers: 3, Work: work},
+		stages.Stage{Name: "b", Workers: 3, Needs: []string{"a"}, Work: work},
+		stages.Stage{Name: "c", Workers: 3, Needs: []string{"a"}, Work: work},
+		stages.Stage{Name: "d", Workers: 3, Needs: []string{"b", "c"}, Work: work},
+		stages.Stage{Name: "e", Workers: 3, Needs: []string{"d"}, Work: work},
+	)
+	var runners []*runner
+	for range processes {
+		runners = append(runners, b.start(func(r *stages.Runner) { r.Wakes = b.listening() }))
+	}
+	subs := make([]store.Submission, tasks)
+	for i := range subs {
+		subs[i].Source = fmt.Sprint(i)
+	}
+	receipts, err := b.SubmitAll(t.Context(), subs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	completed, shares := 0, make([]int, processes)
+	late := time.NewTimer(60 * time.Second)
+	defer late.Stop()
+	for completed < tasks*5 {
+		for i, r := range runners {
+			select {
+			case e := <-r.events:
+				if e.Kind == stages.Completed {
+					completed++
+					shares[i]++
+				} else if e.Err != nil {
+					t.Errorf("%s: %v", e.Kind, e.Err)
+				}
+			case <-late.C:
+				t.Fatalf("%d of %d stages were completed; the rest waits for a sweep", completed, tasks*5)
+			default:
+			}
+		}
+		time.Sleep(100 * time.Microsecond) // only a pause between looks at four channels
+	}
+	if ran.Load() != tasks*5 {
+		t.Errorf("work ran %d times, want %d", ran.Load(), tasks*5)
+	}
+	for i, n := range shares {
+		if n == 0 {
+			t.Errorf("process %d had no share: %v", i, shares)
+		}
+	}
+	for _, receipt := range receipts[:50] {
+		if h := b.history(receipt.ID); len(h) != 5 {
+			t.Errorf("task has %d attempts, want 5", len(h))
+		}
+	}
+}
+
+func TestRunRefusesWhatItCannotRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "one", Work: noop})
+	other, err := stages.New("other", stages.Stage{Name: "one", Work: noop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]stages.Runner{
+		"no store":         {Pipeline: b.pipeline},
+		"no pipeline":      {Store: b.Store},
+		"another pipeline": {Store: b.Store, Pipeline: other},
+		"no tables":        {Store: store.New(b.pool, other.Graph()), Pipeline: other},
+	} {
+		if name == "no tables" {
+			if _, err := b.pool.Exec(t.Context(), "drop table workers cascade"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Run(t.Context()); err == nil {
+			t.Errorf("%s: it ran", name)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package store_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestGraphIsChecked(t *testing.T) {
+	t.Parallel()
+	node := func(name string, needs ...string) store.Node { return store.Node{Name: name, Needs: needs} }
+	many := make([]store.Node, 32)
+	for i := range many {
+		many[i] = node("s" + strings.Repeat("x", i))
+	}
+	for name, c := range map[string]struct {
+		pipeline string
+		nodes    []store.Node
+		says     string
+	}{
+		"no stages":         {"p", nil, "no stages"},
+		"unknown need":      {"p", []store.Node{node("a", "b")}, `needs "b", which is not a stage`},
+		"itself":            {"p", []store.Node{node("a", "a")}, "needs itself"},
+		"circle":            {"p", []store.Node{node("a", "c"), node("b", "a"), node("c", "b")}, "circle: a needs c needs b needs a"},
+		"same need twice":   {"p", []store.Node{node("a"), node("b", "a", "a")}, "twice"},
+		"duplicate":         {"p", []store.Node{node("a"), node("a")}, `two stages are named "a"`},
+		"empty name":        {"p", []store.Node{node("")}, "lower-case"},
+		"capital":           {"p", []store.Node{node("Probe")}, "lower-case"},
+		"space":             {"p", []store.Node{node("a b")}, "lower-case"},
+		"quote":             {"p", []store.Node{node(`a"b`)}, "lower-case"},
+		"digit first":       {"p", []store.Node{node("1a")}, "lower-case"},
+		"pipeline name":     {"p;", []store.Node{node("a")}, "lower-case"},
+		"too long":          {"p", []store.Node{node(strings.Repeat("a", 60))}, "63 bytes"},
+		"too many":          {"p", many, "31 is the most"},
+		"no pipeline name":  {"", []store.Node{node("a")}, "lower-case"},
+		"long with a table": {strings.Repeat("p", 40), []store.Node{node("transcription")}, "63 bytes"},
+	} {
+		_, err := store.NewGraph(c.pipeline, c.nodes...)
+		if !errors.Is(err, store.ErrGraph) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: error is %v, want one that says %q", name, err, c.says)
+		}
+	}
+}
+
+func TestStagesMayBeNamedAsSQLsOwnWords(t *testing.T) {
+	t.Parallel()
+	g, err := store.NewGraph("order",
+		store.Node{Name: "select"}, store.Node{Name: "from", Needs: []string{"select"}}, store.Node{Name: "end", Needs: []string{"from", "select"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flows(t, g)
+}
+
+// The diamond has seven stages and several ends.
+func TestPipelineOfOnesOwnHasTablesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	g, err := store.NewGraph("podcast",
+		store.Node{Name: "fetch"},
+		store.Node{Name: "left", Needs: []string{"fetch"}},
+		store.Node{Name: "middle", Needs: []string{"fetch"}},
+		store.Node{Name: "right", Needs: []string{"fetch"}},
+		store.Node{Name: "join", Needs: []string{"left", "middle", "right"}},
+		store.Node{Name: "announce", Needs: []string{"join"}},
+		store.Node{Name: "archive", Needs: []string{"join"}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flows(t, g)
+}
+
+// flows makes the pipeline's tables beside the video pipeline's and takes a
+// task of it through all stages.
+func flows(t *testing.T, g store.Graph) {
+	t.Helper()
+	b := setup(t)
+	s := store.New(b.pool, g)
+	if from, err := s.Migrate(t.Context()); err != nil || from != 0 {
+		t.Fatal(from, err)
+	}
+	r, err := s.Submit(t.Context(), store.Submission{Source: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := s.Register(t.Context(), store.Worker{Host: "test", PID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(g.Stages())
+	in := store.Turn{Worker: w, Free: make([]int, n), Look: make([]bool, n)}
+	for i := range n {
+		in.Free[i] = 2
+	}
+	in.Look[0] = true
+	claimed := 0
+	for {
+		out, err := s.Turn(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Look, in.Reports = make([]bool, n), nil
+		for _, c := range out.Claims {
+			claimed++
+			in.Reports = append(in.Reports, store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Completed})
+		}
+		if len(in.Reports) == 0 {
+			break
+		}
+	}
+	task, err := s.Get(t.Context(), r.ID)
+	if err != nil || task.Status != store.StatusCompleted || claimed != n {
+		t.Errorf("task is %s after %d claims, want completed after %d: %v", task.Status, claimed, n, err)
+	}
+}

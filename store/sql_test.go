@@ -1,0 +1,202 @@
+package store_test
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/store"
+)
+
+// These tests are psql's view of the tables: nothing but SQL.
+
+func TestGeneratorWritesTheRootFilesToTheLetter(t *testing.T) {
+	g := store.Video()
+	if g.SchemaSQL() != cuelight.Schema {
+		t.Error("schema.sql is not what the generator writes: run make sql")
+	}
+	if g.TriggersSQL() != cuelight.Triggers {
+		t.Error("triggers.sql is not what the generator writes: run make sql")
+	}
+	if _, err := os.Stat("../schema.sql"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFilesCanBeAppliedAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.submit()
+	for range 2 {
+		b.exec(cuelight.Schema)
+		b.exec(cuelight.Triggers)
+	}
+	b.want(id, pending, pending, pending, pending, pending)
+}
+
+func TestSchemaDoesNotTouchSomebodyElsesTable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec("create schema theirs; set search_path = theirs; create table tasks (id int)")
+	_, err := b.pool.Exec(t.Context(), "set search_path = theirs; "+cuelight.Schema)
+	if err == nil || !strings.Contains(err.Error(), "not Cuelight's") {
+		t.Errorf("error is %v, want one that says whose table it is not", err)
+	}
+}
+
+func TestInsertFromPsqlIsASubmission(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	heard := b.listen("cuelight_video_ingest", "cuelight_video_transcode")
+	b.exec("insert into tasks (source) values ('a.mp4')")
+	if got := heard(); !slices.Equal(got, []string{"cuelight_video_ingest"}) {
+		t.Errorf("woken channels are %v, want ingest's", got)
+	}
+	b.finish(b.worker(), b.claim(b.worker(), ingest))
+}
+
+func TestImpossibleStatesAreRefusedByName(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.submit()
+	for change, constraint := range map[string]string{
+		"transcode_status = 'completed'":                     "tasks_transcode_needs",
+		"transcode_status = 'dead'":                          "tasks_transcode_needs",
+		"publish_status = 'completed'":                       "tasks_publish_needs",
+		"ingest_status = 'inprogress'":                       "tasks_ingest_claim",
+		"ingest_token = gen_random_uuid()":                   "tasks_ingest_claim",
+		"ingest_status = 'completed', ingest_run_at = now()": "tasks_ingest_waits",
+		"source = ''":        "tasks_source_given",
+		"params = '[]'":      "tasks_params_object",
+		"overridden_by = id": "tasks_overridden_rests",
+		"ingest_status = 'completed', transcode_status = 'completed', assemble_status = 'completed'": "tasks_assemble_needs",
+		`ingest_status = 'inprogress', ingest_token = gen_random_uuid(), ingest_locked_at = now()`:   "tasks_ingest_claim",
+	} {
+		_, err := b.pool.Exec(t.Context(), "update tasks set "+change)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.ConstraintName != constraint {
+			t.Errorf("%s: error is %v, want constraint %s", change, err, constraint)
+		}
+	}
+}
+
+func TestUpdateThatMakesAStageReadyWakesIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.submit()
+	all := []string{"cuelight_video"}
+	for _, s := range store.Video().Stages() {
+		all = append(all, "cuelight_video_"+s)
+	}
+	heard := b.listen(all...)
+	for _, step := range []struct {
+		change string
+		woken  []string
+	}{
+		{"ingest_status = 'completed'", []string{"cuelight_video_metadata", "cuelight_video_transcode"}},
+		{"ingest_status = 'completed'", nil},
+		{"transcode_status = 'dead'", nil},
+		{"transcode_status = 'pending'", []string{"cuelight_video_transcode"}},
+		{"transcode_status = 'completed'", nil},
+		{"metadata_status = 'completed'", []string{"cuelight_video_assemble"}},
+		{"assemble_run_at = now() + interval '1 hour'", []string{"cuelight_video_assemble"}},
+		{"assemble_run_at = null", []string{"cuelight_video_assemble"}},
+		{"priority = 3", nil},
+	} {
+		b.exec("update tasks set "+step.change+" where id = $1", id)
+		if got := heard(); !sameSet(got, step.woken) {
+			t.Errorf("%s wakes %v, want %v", step.change, got, step.woken)
+		}
+	}
+}
+
+func TestStageClaimedInTheSameUpdateWakesNobody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.submit()
+	w := b.worker()
+	heard := b.listen("cuelight_video", "cuelight_video_transcode", "cuelight_video_metadata", "cuelight_video_assemble", "cuelight_video_publish")
+	b.finish(w, b.claim(w, ingest))
+	if got := heard(); len(got) != 0 {
+		t.Errorf("woken: %v", got)
+	}
+}
+
+func TestRetryFunctionResetsTheStageAndAllAfterIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	b.finish(w, b.claim(w, ingest))
+	heard := b.listen("cuelight_video_transcode", "cuelight_video_metadata")
+	b.exec("select cuelight_video_retry($1, 'transcode')", id)
+	b.want(id, done, pending, done, pending, pending)
+	if got := heard(); !slices.Equal(got, []string{"cuelight_video_transcode"}) {
+		t.Errorf("woken: %v, want transcode", got)
+	}
+	b.finish(w, b.claim(w, transcode))
+	b.want(id, done, done, done, done, done)
+
+	_, err := b.pool.Exec(t.Context(), "select cuelight_video_retry($1, 'nonsense')", id)
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || !strings.Contains(pg.Hint, "ingest, transcode") {
+		t.Errorf("error for an unknown stage is %v, want a hint with the stages", err)
+	}
+}
+
+func TestClaimTakenByHandEndsInTheHistory(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	c := b.claim(w, ingest)
+	heard := b.listen("cuelight_video")
+	b.exec("update tasks set ingest_status = 'pending', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null")
+	if got := heard(); len(got) != 1 {
+		t.Errorf("workers were not told to check their claims: %v", got)
+	}
+	if h := b.history(id); len(h) != 1 || h[0].Outcome != "cancelled" || h[0].Token != c.Token {
+		t.Errorf("history is %+v, want the claim as cancelled", h)
+	}
+	lost, err := b.Beat(t.Context(), w, []store.Claim{c}, nil)
+	if err != nil || !slices.Equal(lost, []store.ID{c.Token}) {
+		t.Errorf("beat says %v, %v are lost; want the claim", lost, err)
+	}
+}
+
+func TestDeletingATaskDeletesItsHistory(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	b.finish(w, b.claim(w, ingest))
+	b.exec("delete from tasks where id = $1", id)
+	if h := b.history(id); len(h) != 0 {
+		t.Errorf("%d attempts are left", len(h))
+	}
+}
+
+func TestIdsSortByTheTimeTheyWereMade(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var sorted bool
+	var version string
+	err := b.pool.QueryRow(t.Context(), `
+		with made as materialized (select n, cuelight_id() as id from generate_series(1, 2000) as n),
+		     spaced as (select n, id from made where n % 20 = 0)
+		select bool_and(ordered), min(version) from (
+		  select id > lag(id, 1, '00000000-0000-0000-0000-000000000000'::uuid) over (order by n) as ordered,
+		         substr(id::text, 15, 1) as version from spaced) as checks`).Scan(&sorted, &version)
+	if err != nil || !sorted || version != "7" {
+		t.Errorf("sorted %t, version %s, %v", sorted, version, err)
+	}
+}
+
+func sameSet(a, b []string) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}

@@ -1,0 +1,190 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
+)
+
+// The stages of the video pipeline by number.
+const (
+	ingest = iota
+	transcode
+	metadata
+	assemble
+	publish
+)
+
+// bundle is a database with the video pipeline, for one test.
+type bundle struct {
+	*store.Store
+	t    testing.TB
+	pool *pgxpool.Pool
+}
+
+func setup(t testing.TB) bundle {
+	t.Helper()
+	g := store.Video()
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	return bundle{store.New(pool, g), t, pool}
+}
+
+// worker registers one more worker.
+func (b bundle) worker() store.ID {
+	b.t.Helper()
+	id, err := b.Register(b.t.Context(), store.Worker{Host: "test", PID: 1})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return id
+}
+
+// submit adds a task of which nothing but the source matters.
+func (b bundle) submit() store.ID {
+	b.t.Helper()
+	return b.submission(store.Submission{Source: "a.mp4"})
+}
+
+func (b bundle) submission(s store.Submission) store.ID {
+	b.t.Helper()
+	r, err := b.Submit(b.t.Context(), s)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r.ID
+}
+
+// turn makes a turn with the given free slots and reports, looking at the
+// stages given.
+func (b bundle) turn(worker store.ID, free int, reports []store.Report, look ...int) store.Turned {
+	b.t.Helper()
+	out, err := b.Turn(b.t.Context(), turn(worker, free, reports, look...))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
+
+func turn(worker store.ID, free int, reports []store.Report, look ...int) store.Turn {
+	in := store.Turn{Worker: worker, Reports: reports, Free: make([]int, 5), Look: make([]bool, 5), Mature: make([]bool, 5)}
+	for i := range in.Free {
+		in.Free[i] = free
+	}
+	for _, i := range look {
+		in.Look[i] = true
+	}
+	return in
+}
+
+// claim claims one stage of the only ready task.
+func (b bundle) claim(worker store.ID, stage int) store.Claim {
+	b.t.Helper()
+	out := b.turn(worker, 1, nil, stage)
+	if len(out.Claims) != 1 {
+		b.t.Fatalf("claimed %d tasks, want 1", len(out.Claims))
+	}
+	return out.Claims[0]
+}
+
+func completed(c store.Claim) store.Report {
+	return store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Completed}
+}
+
+func failed(c store.Claim, in time.Duration) store.Report {
+	return store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Failed, Error: "no luck", Class: "error", RetryIn: in}
+}
+
+// finish takes a task from wherever its claims are to the end of its stages.
+func (b bundle) finish(worker store.ID, claims ...store.Claim) {
+	b.t.Helper()
+	for len(claims) > 0 {
+		var reports []store.Report
+		for _, c := range claims {
+			reports = append(reports, completed(c))
+		}
+		claims = b.turn(worker, 1, reports).Claims
+	}
+}
+
+func (b bundle) get(id store.ID) store.Task {
+	b.t.Helper()
+	t, err := b.Get(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return t
+}
+
+// statuses are those of a task's stages, in order.
+func (b bundle) statuses(id store.ID) [5]store.Status {
+	b.t.Helper()
+	var s [5]store.Status
+	for i, st := range b.get(id).Stages {
+		s[i] = st.Status
+	}
+	return s
+}
+
+func (b bundle) want(id store.ID, want ...store.Status) {
+	b.t.Helper()
+	if got := b.statuses(id); got != [5]store.Status(want) {
+		b.t.Errorf("stages are %v, want %v", got, want)
+	}
+}
+
+func (b bundle) exec(sql string, args ...any) {
+	b.t.Helper()
+	if _, err := b.pool.Exec(b.t.Context(), sql, args...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b bundle) history(id store.ID) []store.Attempt {
+	b.t.Helper()
+	h, err := b.History(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return h
+}
+
+// listen collects the notifications on the channels from now on; the returned
+// function gives back those that came until now.
+func (b bundle) listen(channels ...string) func() []string {
+	b.t.Helper()
+	ctx := b.t.Context()
+	conn, err := pgx.Connect(ctx, b.pool.Config().ConnString())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { conn.Close(context.Background()) })
+	for _, c := range append(channels, "flush") {
+		if _, err := conn.Exec(ctx, "listen "+c); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return func() []string {
+		b.t.Helper()
+		b.exec("notify flush")
+		var got []string
+		for {
+			n, err := conn.WaitForNotification(ctx)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if n.Channel == "flush" {
+				return got
+			}
+			got = append(got, n.Channel)
+		}
+	}
+}
+
+func raw(s string) json.RawMessage { return json.RawMessage(s) }

@@ -1,0 +1,153 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestSubmitJoinsTheCallersTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	heard := b.listen("cuelight_video_ingest")
+	rolledBack := errors.New("changed my mind")
+	var id store.ID
+	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+		r, err := b.WithTx(tx).Submit(ctx, store.Submission{Source: "a"})
+		id = r.ID
+		return errors.Join(err, rolledBack)
+	})
+	if !errors.Is(err, rolledBack) {
+		t.Fatal(err)
+	}
+	if _, err := b.Get(ctx, id); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a submission that was rolled back is there: %v", err)
+	}
+	if got := heard(); len(got) != 0 {
+		t.Errorf("somebody was woken for it: %v", got)
+	}
+}
+
+func TestSubmitWithTheSameRequestIDReturnsTheFirstTask(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, err := b.Submit(t.Context(), store.Submission{Source: "a", RequestID: "r1"})
+	if err != nil || first.Existed {
+		t.Fatal(first, err)
+	}
+	second, err := b.Submit(t.Context(), store.Submission{Source: "b", RequestID: "r1"})
+	if err != nil || !second.Existed || second.ID != first.ID {
+		t.Errorf("second submit returned %+v, %v; want the first task", second, err)
+	}
+	if got := b.get(first.ID).Source; got != "a" {
+		t.Errorf("the first task's source became %q", got)
+	}
+	many, err := b.SubmitAll(t.Context(), []store.Submission{
+		{Source: "c", RequestID: "r2"}, {Source: "d"}, {Source: "e", RequestID: "r2"}, {Source: "f", RequestID: "r1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if many[0].Existed || many[1].Existed || !many[2].Existed || many[2].ID != many[0].ID || many[3].ID != first.ID {
+		t.Errorf("receipts are %+v", many)
+	}
+}
+
+func TestConcurrentSubmitsOfOneRequestMakeOneTask(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	subs := make([]store.Submission, 50)
+	for i := range subs {
+		subs[i] = store.Submission{Source: "a", RequestID: fmt.Sprint("r", i)}
+	}
+	reversed := make([]store.Submission, len(subs))
+	for i := range subs {
+		reversed[len(subs)-1-i] = subs[i]
+	}
+	var wg sync.WaitGroup
+	ids := make([]map[string]store.ID, 8)
+	for i := range ids {
+		wg.Go(func() {
+			mine := subs
+			if i%2 == 1 {
+				mine = reversed
+			}
+			receipts, err := b.SubmitAll(context.Background(), mine)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ids[i] = make(map[string]store.ID)
+			for j, r := range receipts {
+				ids[i][mine[j].RequestID] = r.ID
+			}
+		})
+	}
+	wg.Wait()
+	for i := range ids {
+		for request, id := range ids[i] {
+			if id != ids[0][request] {
+				t.Fatalf("request %s is task %s for one caller and %s for another", request, id, ids[0][request])
+			}
+		}
+	}
+}
+
+func TestBulkSubmitKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	subs := make([]store.Submission, 5000)
+	for i := range subs {
+		subs[i].Source = fmt.Sprint(i)
+	}
+	receipts, err := b.SubmitAll(t.Context(), subs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := b.worker()
+	for i, c := range b.turn(w, 5, nil, ingest).Claims {
+		if c.Task != receipts[i].ID || c.Source != fmt.Sprint(i) {
+			t.Errorf("claim %d is of source %s", i, c.Source)
+		}
+	}
+}
+
+func TestTaskDoesNotStartBeforeItsTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submission(store.Submission{Source: "later", NotBefore: time.Now().Add(time.Hour)})
+	past := b.submission(store.Submission{Source: "past", NotBefore: time.Now().Add(-time.Hour)})
+	out := b.turn(w, 5, nil, ingest)
+	if len(out.Claims) != 1 || out.Claims[0].Task != past {
+		t.Errorf("claims are %+v, want only the task whose time has come", out.Claims)
+	}
+	if n := out.Next[ingest]; n < 59*time.Minute || n > time.Hour {
+		t.Errorf("next time is in %s, want an hour", n)
+	}
+}
+
+func TestSubmitRefusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, sub := range map[string]store.Submission{
+		"no source":       {},
+		"not JSON":        {Source: "a", Params: raw(`{"a":`)},
+		"not an object":   {Source: "a", Params: raw(`[1]`)},
+		"NUL in params":   {Source: "a", Params: raw(`{"a": "\u0000"}`)},
+		"not UTF-8":       {Source: "a\xff"},
+		"NUL in a source": {Source: "a\x00b"},
+	} {
+		if _, err := b.Submit(t.Context(), sub); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%s: error is %v, want ErrInvalid", name, err)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+const (
+	pending    = store.StatusPending
+	inprogress = store.StatusInProgress
+	done       = store.StatusCompleted
+	failing    = store.StatusFailed
+	dead       = store.StatusDead
+	cancelled  = store.StatusCancelled
+)
+
+func TestTaskFlowsThroughItsStages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+
+	c := b.claim(w, ingest)
+	if c.Task != id || c.Attempt != 1 || c.Source != "a.mp4" || string(c.Params) != "{}" {
+		t.Errorf("claim is %+v", c)
+	}
+	b.want(id, inprogress, pending, pending, pending, pending)
+
+	out := b.turn(w, 1, []store.Report{completed(c)})
+	b.want(id, done, inprogress, inprogress, pending, pending)
+	if len(out.Claims) != 2 {
+		t.Fatalf("completing ingest claimed %d stages of the task, want transcode and metadata", len(out.Claims))
+	}
+
+	next := b.turn(w, 1, []store.Report{completed(out.Claims[0])})
+	b.want(id, done, done, inprogress, pending, pending)
+	if len(next.Claims) != 0 {
+		t.Errorf("assemble was claimed before metadata was completed")
+	}
+	b.finish(w, out.Claims[1])
+	b.want(id, done, done, done, done, done)
+	if got := b.get(id).Status; got != done {
+		t.Errorf("task is %s, want completed", got)
+	}
+	if h := b.history(id); len(h) != 5 {
+		t.Errorf("history has %d attempts, want 5", len(h))
+	}
+}
+
+func TestSiblingsCompletedInOneTurnFireTheFanInOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	two := b.turn(w, 1, []store.Report{completed(b.claim(w, ingest))}).Claims
+
+	out := b.turn(w, 5, []store.Report{completed(two[0]), completed(two[1])}, assemble)
+	if len(out.Claims) != 1 || out.Claims[0].Stage != assemble {
+		t.Errorf("claims are %+v, want assemble once", out.Claims)
+	}
+	b.want(id, done, done, done, inprogress, pending)
+}
+
+func TestStageGoesOnOnlyWhileSlotsAreFree(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	for range 3 {
+		b.submit()
+	}
+	first := b.turn(w, 3, nil, ingest).Claims
+	in := turn(w, 0, []store.Report{completed(first[0]), completed(first[1]), completed(first[2])})
+	in.Free[transcode] = 2
+	out, err := b.Turn(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Claims) != 2 || out.Claims[0].Stage != transcode || out.Claims[1].Stage != transcode {
+		t.Errorf("claims are %+v, want two of transcode", out.Claims)
+	}
+	if !out.Left[transcode] || !out.Left[metadata] {
+		t.Errorf("stages with work left are %v, want transcode and metadata among them", out.Left)
+	}
+}
+
+func TestReportWithAnotherTokenChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	held := b.claim(w, ingest)
+	stale := held
+	stale.Token = store.ID{1}
+
+	for name, report := range map[string]store.Report{
+		"completed": completed(stale),
+		"failed":    failed(stale, time.Second),
+		"released":  {Task: id, Stage: ingest, Token: stale.Token, Outcome: store.Released},
+	} {
+		out := b.turn(w, 1, []store.Report{report})
+		if len(out.Stale) != 1 || len(out.Claims) != 0 {
+			t.Errorf("%s: stale %d, claims %d; want 1 and 0", name, len(out.Stale), len(out.Claims))
+		}
+		b.want(id, inprogress, pending, pending, pending, pending)
+	}
+	if h := b.history(id); len(h) != 0 {
+		t.Errorf("history has %d attempts, want none", len(h))
+	}
+	if out := b.turn(w, 0, []store.Report{completed(held)}); len(out.Stale) != 0 {
+		t.Error("the holder's own report was refused")
+	}
+	if out := b.turn(w, 0, []store.Report{completed(held)}); len(out.Stale) != 1 {
+		t.Error("a report was taken twice")
+	}
+}
+
+func TestFailedStageWaitsForItsTimeAndIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	b.turn(w, 1, []store.Report{failed(b.claim(w, ingest), time.Hour)})
+	b.want(id, failing, pending, pending, pending, pending)
+
+	out := b.turn(w, 1, nil, ingest)
+	if len(out.Claims) != 0 || out.Left[ingest] {
+		t.Errorf("a stage was claimed, or shown as ready, before its time")
+	}
+	if n := out.Next[ingest]; n < 59*time.Minute || n > time.Hour {
+		t.Errorf("next time is in %s, want an hour", n)
+	}
+
+	b.exec("update tasks set ingest_run_at = now() - interval '1 second'")
+	in := turn(w, 1, nil, ingest)
+	in.Mature[ingest] = true
+	again, err := b.Turn(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(again.Claims) != 1 || again.Claims[0].Attempt != 2 {
+		t.Fatalf("claims are %+v, want the second attempt", again.Claims)
+	}
+	h := b.history(id)
+	if len(h) != 1 || h[0].Outcome != "failed" || h[0].Error != "no luck" || h[0].RetryAt == nil || h[0].Host != "test" {
+		t.Errorf("history is %+v", h)
+	}
+}
+
+func TestDeadStageLeavesItsSiblingAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	two := b.turn(w, 1, []store.Report{completed(b.claim(w, ingest))}).Claims
+	r := failed(two[0], 0)
+	r.Dead = true
+	b.turn(w, 1, []store.Report{r})
+	b.want(id, done, dead, inprogress, pending, pending)
+	if task := b.get(id); task.Status != dead || task.Settled(b.Graph()) {
+		t.Errorf("task is %s and settled %t; want dead, and not settled while metadata runs", task.Status, task.Settled(b.Graph()))
+	}
+	b.turn(w, 1, []store.Report{completed(two[1])})
+	b.want(id, done, dead, done, pending, pending)
+	if !b.get(id).Settled(b.Graph()) {
+		t.Error("nothing will happen any more, but the task is not settled")
+	}
+}
+
+func TestReleasedClaimDoesNotCountAsAnAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	c := b.claim(w, ingest)
+	b.turn(w, 0, []store.Report{{Task: id, Stage: ingest, Token: c.Token, Outcome: store.Released}})
+	if again := b.claim(w, ingest); again.Attempt != 1 || again.Token == c.Token {
+		t.Errorf("second claim is attempt %d with token reused %t; want 1 and false", again.Attempt, again.Token == c.Token)
+	}
+	if h := b.history(id); len(h) != 1 || h[0].Outcome != "released" {
+		t.Errorf("history is %+v, want one released attempt", h)
+	}
+}
+
+func TestHigherPriorityIsClaimedFirstThenTheOlder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	low := b.submission(store.Submission{Source: "low", Priority: -1})
+	old := b.submission(store.Submission{Source: "old"})
+	young := b.submission(store.Submission{Source: "young"})
+	high := b.submission(store.Submission{Source: "high", Priority: 5})
+	for i, want := range []store.ID{high, old, young, low} {
+		if got := b.claim(w, ingest).Task; got != want {
+			t.Errorf("claim %d is %s, want %s", i, got, want)
+		}
+	}
+}
+
+func TestPriorityBeatsGoingOnWithTheSameTask(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submission(store.Submission{Source: "ordinary"})
+	mine := b.claim(w, ingest)
+	urgent := b.submission(store.Submission{Source: "urgent", Priority: 1})
+	theirs := b.claim(w, ingest)
+	b.turn(w, 0, []store.Report{completed(theirs)}) // no free slots: transcode and metadata of urgent wait
+
+	out := b.turn(w, 1, []store.Report{completed(mine)})
+	if len(out.Claims) != 0 {
+		t.Errorf("went on with the ordinary task although an urgent one waits: %+v", out.Claims)
+	}
+	if got := b.claim(w, transcode).Task; got != urgent {
+		t.Errorf("next transcode is of %s, want the urgent task", got)
+	}
+}
+
+func TestResultIsKeptWithTheAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	r := completed(b.claim(w, ingest))
+	r.Result = raw(`{"file": "x", "bytes": 12345678901234567890}`)
+	b.turn(w, 0, []store.Report{r})
+	got, err := b.Result(t.Context(), id, "ingest")
+	if err != nil || string(got) != `{"file": "x", "bytes": 12345678901234567890}` {
+		t.Errorf("result is %s, %v", got, err)
+	}
+}
+
+func TestErrorTextIsMadeFitForTheDatabase(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	r := failed(b.claim(w, ingest), time.Second)
+	r.Error = "bad \xff bytes and \x00"
+	b.turn(w, 0, []store.Report{r})
+	if got := b.history(id)[0].Error; got != "bad \uFFFD bytes and \uFFFD" {
+		t.Errorf("error is %q", got)
+	}
+}
