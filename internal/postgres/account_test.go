@@ -1,0 +1,218 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/postgres"
+)
+
+func ownerUID(t *testing.T, path string) int {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(info.Sys().(*syscall.Stat_t).Uid)
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("this test is about root")
+	}
+}
+
+func TestRootRunsTheServerAsTheSystemUser(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	dir := filepath.Join(directory(t), "db")
+	begin(t, postgres.Options{Dir: dir})
+	account, err := postgres.LookupAccount("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if account.Name != "postgres" || account.UID == 0 {
+		t.Errorf("%+v", account)
+	}
+	proc := fmt.Sprintf("/proc/%d", serverPID(t, dir))
+	if uid := ownerUID(t, proc); uid != account.UID {
+		t.Errorf("the server runs as %d, want %d", uid, account.UID)
+	}
+	if uid := ownerUID(t, dir); uid != 0 {
+		t.Errorf("the directory was given to %d", uid)
+	}
+}
+
+func TestTheServerDoesNotSeeOurEnvironment(t *testing.T) {
+	t.Setenv("PGPORT", "9999")
+	t.Setenv("PGOPTIONS", "-c work_mem=9MB")
+	t.Setenv("CUELIGHT_ADMIN_SECRET", "swordfish")
+	dir := database(t)
+	s := begin(t, postgres.Options{Dir: dir})
+	if got := do(t, s.URL(), "show port"); got != "5432" {
+		t.Errorf("port is %s", got)
+	}
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", serverPID(t, dir)))
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip(err)
+	}
+	if err != nil || len(env) == 0 {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(env), "swordfish") || strings.Contains(string(env), "9999") {
+		t.Errorf("it sees %q", env)
+	}
+}
+
+func TestRootWithoutTheSystemUserIsToldHowToMakeIt(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	needServer(t)
+	_, err := postgres.Start(t.Context(), postgres.Options{Dir: directory(t), User: "nobody-of-that-name"})
+	if !errors.Is(err, postgres.ErrAccount) || !strings.Contains(err.Error(), "useradd") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWithoutRootTheServerRunsAsTheUser(t *testing.T) {
+	t.Parallel()
+	needServer(t)
+	cred := somebody(t)
+	dir := filepath.Join(directory(t), "db")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, int(cred.Uid), int(cred.Gid))); err != nil {
+		t.Fatal(err)
+	}
+	p := spawn(t, dir, cred)
+	do(t, p.url, createKeep)
+	pid := serverPID(t, dir)
+	if uid := ownerUID(t, fmt.Sprintf("/proc/%d", pid)); uid != int(cred.Uid) {
+		t.Errorf("the server runs as %d, want %d", uid, cred.Uid)
+	}
+
+	// Root joins in without taking anything over.
+	s := begin(t, postgres.Options{Dir: dir})
+	if !s.Adopted() {
+		t.Error("root started a second server")
+	}
+	p.leave("")
+	end(t, s)
+	stopped(t, dir, s.URL())
+	s = begin(t, postgres.Options{Dir: dir})
+	if uid := ownerUID(t, fmt.Sprintf("/proc/%d", serverPID(t, dir))); uid != int(cred.Uid) {
+		t.Errorf("root starts the server as %d, want %d", uid, cred.Uid)
+	}
+	end(t, s)
+
+	p = spawn(t, dir, cred)
+	if got := do(t, p.url, readKeep); got != "kept" {
+		t.Errorf("found %q", got)
+	}
+	p.leave("")
+}
+
+func TestAClusterOfAnotherUserIsRefusedWithoutRoot(t *testing.T) {
+	t.Parallel()
+	needServer(t)
+	cred := somebody(t)
+	dir := database(t)
+	end(t, begin(t, postgres.Options{Dir: dir}))
+	for _, name := range []string{"lock", "users"} { // else these stop it first
+		if err := os.Chmod(filepath.Join(dir, name), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := launch(t, dir, cred)
+	if line := p.line(); !strings.Contains(line, "belongs to another user") {
+		t.Errorf("it says %q", line)
+	}
+}
+
+// hidden makes a directory that only root can enter.
+func hidden(t *testing.T) string {
+	t.Helper()
+	needRoot(t)
+	dir := filepath.Join(directory(t), "root")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestADirectoryTheServerCannotReach(t *testing.T) {
+	t.Parallel()
+	parent, elsewhere := hidden(t), filepath.Join(directory(t), "elsewhere")
+	o := postgres.Options{Dir: filepath.Join(parent, "db"), Elsewhere: elsewhere}
+	s := begin(t, o)
+	if !strings.HasPrefix(s.Dir(), elsewhere+"/") {
+		t.Errorf("the database is in %s", s.Dir())
+	}
+	do(t, s.URL(), createKeep)
+	other := begin(t, o)
+	if !other.Adopted() {
+		t.Error("started a second server")
+	}
+	end(t, other)
+	end(t, s)
+	stopped(t, s.Dir(), s.URL())
+
+	t.Run("KeepsItsDatabase", func(t *testing.T) {
+		again := begin(t, o)
+		if got := do(t, again.URL(), readKeep); got != "kept" || again.Dir() != s.Dir() {
+			t.Errorf("found %q in %s", got, again.Dir())
+		}
+	})
+	moved := postgres.Options{Dir: filepath.Join(parent, "moved"), Elsewhere: elsewhere}
+	t.Run("TakesItAlongWhenMoved", func(t *testing.T) {
+		if err := os.Rename(o.Dir, moved.Dir); err != nil {
+			t.Fatal(err)
+		}
+		again := begin(t, moved)
+		if got := do(t, again.URL(), readKeep); got != "kept" || again.Dir() != s.Dir() {
+			t.Errorf("found %q in %s", got, again.Dir())
+		}
+	})
+	t.Run("ANewOneWithTheOldPathGetsItsOwn", func(t *testing.T) {
+		fresh := begin(t, o)
+		if fresh.Dir() == s.Dir() {
+			t.Error("it got the database of the one that was moved away")
+		}
+	})
+	t.Run("ACopyDoesNotShareIt", func(t *testing.T) {
+		link, err := os.ReadFile(filepath.Join(moved.Dir, "moved-to"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(parent, "copy")
+		write(t, filepath.Join(dir, "moved-to"), string(link))
+		refused(t, postgres.Options{Dir: dir, Elsewhere: elsewhere}, postgres.ErrNotCluster, s.Dir())
+	})
+	t.Run("IsNotBegunAnewWhenTheDatabaseIsGone", func(t *testing.T) {
+		if err := os.Rename(s.Dir(), s.Dir()+".unmounted"); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, moved, postgres.ErrNotCluster, s.Dir()+".unmounted")
+	})
+}
+
+func TestAnExistingClusterThatBecameUnreachableSaysWhere(t *testing.T) {
+	t.Parallel()
+	parent := hidden(t)
+	if err := os.Chmod(parent, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	o := postgres.Options{Dir: filepath.Join(parent, "db")}
+	end(t, begin(t, o))
+	if err := os.Chmod(parent, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	err := refused(t, o, postgres.ErrAccount, filepath.Join(o.Dir, "data"))
+	if !strings.Contains(err.Error(), "chmod o+x '"+parent+"'") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,195 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// defaults go into the configuration of a new cluster, where an operator may
+// change them: by hand or with ALTER SYSTEM.
+const defaults = `
+
+# Set by Cuelight when it made this database, for a machine that is shared with
+# ffmpeg. Change what you like; it is not written again.
+max_connections = 100
+shared_buffers = 128MB
+jit = off
+max_parallel_workers_per_gather = 0
+wal_compression = on
+log_checkpoints = off
+log_line_prefix = '%m [%p] '
+`
+
+// cluster is a database directory and who and what may run it.
+type cluster struct {
+	home    string
+	data    string // within home
+	bin     Binaries
+	account Account
+}
+
+// locate finds the cluster of o.Dir, or decides where and by whom a new one is
+// to be made.
+func locate(o Options) (*cluster, error) {
+	bins, err := Find(o.BinDir)
+	if err != nil {
+		return nil, err
+	}
+	newcomer := func() (Account, error) { return LookupAccount(o.User) }
+	home, err := findHome(o.Dir, o.Elsewhere, newcomer, bins[0])
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{home: home, data: filepath.Join(home, dataName), bin: bins[0]}
+	major, err := c.major()
+	if err != nil {
+		return nil, err
+	}
+	if major == 0 {
+		c.account, err = newcomer()
+		return c, err
+	}
+	if c.account, err = c.owner(); err != nil {
+		return nil, err
+	}
+	if c.bin, err = pick(bins, major, c.data); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// checkReach tells what is wrong if the account cannot get to the cluster.
+func (c *cluster) checkReach() error {
+	if c.account.CanEnter(c.bin, c.data) {
+		return nil
+	}
+	blocked := c.account.blockedAt(c.bin, c.data)
+	return &Error{
+		Problem: fmt.Sprintf("user %q, to whom the database in %s belongs, cannot enter %s", c.account.Name, c.data, blocked),
+		Advice:  fmt.Sprintf("allow it: chmod o+x '%s'", blocked),
+		Err:     ErrAccount,
+	}
+}
+
+// major is the version that made the cluster, or 0 if there is none yet.
+func (c *cluster) major() (int, error) {
+	text, err := os.ReadFile(filepath.Join(c.data, "PG_VERSION"))
+	if err == nil {
+		major, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil || major < 10 {
+			return 0, notCluster(c.data, "has a PG_VERSION that is no version")
+		}
+		return major, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, os.ErrPermission) {
+			return 0, &Error{
+				Problem: fmt.Sprintf("the database in %s belongs to another user", c.data),
+				Advice:  "run as that user or as root",
+				Err:     errors.Join(ErrAccount, err),
+			}
+		}
+		return 0, notCluster(c.data, "is something else ("+err.Error()+")")
+	}
+	entries, err := os.ReadDir(c.data)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, notCluster(c.data, "is something else ("+err.Error()+")")
+	}
+	if len(entries) > 0 {
+		return 0, notCluster(c.data, "holds other things")
+	}
+	return 0, nil
+}
+
+// owner is the account that must run an existing cluster.
+func (c *cluster) owner() (Account, error) {
+	info, err := os.Stat(c.data)
+	if err != nil {
+		return Account{}, fmt.Errorf("look at database: %w", err)
+	}
+	uid := ownerOf(info)
+	if os.Geteuid() == 0 {
+		return accountByID(uid)
+	}
+	self, err := LookupAccount("")
+	if err == nil && uid != self.UID {
+		err = &Error{
+			Problem: fmt.Sprintf("the database in %s belongs to another user (id %d)", c.data, uid),
+			Advice:  "run as that user or as root",
+			Err:     ErrAccount,
+		}
+	}
+	return self, err
+}
+
+func pick(bins []Binaries, major int, data string) (Binaries, error) {
+	for _, b := range bins {
+		if b.Major == major {
+			return b, nil
+		}
+	}
+	return Binaries{}, &VersionError{Dir: data, Major: major, Found: bins}
+}
+
+// create makes the cluster if there is none: under a name of its own first, so
+// that what is called data is always whole.
+func (c *cluster) create(ctx context.Context) error {
+	if major, err := c.major(); major != 0 || err != nil {
+		return err
+	}
+	c.removeLeftovers()
+	temp, err := os.MkdirTemp(c.home, tempPattern)
+	if err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	err = c.fill(ctx, temp)
+	if err == nil {
+		// The system call replaces an empty directory of that name and nothing
+		// else; os.Rename would refuse even that.
+		if err = syscall.Rename(temp, c.data); err == nil {
+			return syncDir(c.home)
+		}
+		err = fmt.Errorf("create database: rename %s to %s: %w", temp, c.data, err)
+	}
+	return errors.Join(err, os.RemoveAll(temp))
+}
+
+// fill makes a complete cluster in dir, on the disk when it returns.
+func (c *cluster) fill(ctx context.Context, dir string) error {
+	if err := c.account.Own(dir); err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	if err := c.bin.InitDB(ctx, c.account, dir); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "postgresql.conf"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	_, err = f.WriteString(defaults)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	return nil
+}
+
+// removeLeftovers removes what a process left that was killed while it made a
+// cluster. Its initdb may still be at it: then some of it stays until the next
+// time, which is not worth an error.
+func (c *cluster) removeLeftovers() {
+	entries, err := os.ReadDir(c.home)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if ours, _ := filepath.Match(tempPattern, e.Name()); ours && e.IsDir() {
+			_ = os.RemoveAll(filepath.Join(c.home, e.Name()))
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package postgres
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MinMajor is the oldest PostgreSQL that Cuelight works with.
+const MinMajor = 13
+
+// BinEnv is the environment variable that names the directory of the server's
+// programs, for an installation that [Find] would not see or would not prefer.
+const BinEnv = "CUELIGHT_PG_BIN"
+
+// ErrNotInstalled is matched by errors about a machine without a usable
+// PostgreSQL server. The text says where was looked and how to install one.
+var ErrNotInstalled = errors.New("no PostgreSQL server programs found")
+
+// Binaries is one installation of the PostgreSQL server.
+type Binaries struct {
+	Dir     string // holds initdb and postgres; absolute, symbolic links resolved
+	Version string // as the server prints it: "15.18", "18beta1"
+	Major   int    // 15
+}
+
+// Path is where the named program of the installation should be.
+func (b Binaries) Path(program string) string { return filepath.Join(b.Dir, program) }
+
+// Find lists the usable installations, the preferred one first: those in dir
+// alone if that is not empty, else those in $CUELIGHT_PG_BIN alone if that is
+// set, else what pg_config tells, what the usual places hold (newest first),
+// and what PATH leads to. Servers older than [MinMajor] are left out. The list
+// is empty only together with an error that matches [ErrNotInstalled].
+func Find(dir string) ([]Binaries, error) {
+	if dir == "" {
+		dir = os.Getenv(BinEnv)
+	}
+	places := [][]string{{dir}}
+	if dir == "" {
+		places = usualPlaces()
+	}
+
+	var found []Binaries
+	var reasons []string
+	seen := make(map[string]bool)
+	for _, group := range places {
+		var here []Binaries
+		for _, place := range group {
+			real, err := resolve(place)
+			if err == nil && seen[real] {
+				continue
+			}
+			seen[real] = true
+			var b Binaries
+			if err == nil {
+				b, err = inspect(real)
+			}
+			switch {
+			case err == nil:
+				here = append(here, b)
+			case dir != "" || !errors.Is(err, os.ErrNotExist):
+				reasons = append(reasons, err.Error())
+			}
+		}
+		slices.SortStableFunc(here, func(a, b Binaries) int { return cmp.Compare(b.Major, a.Major) })
+		found = append(found, here...)
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	return nil, notInstalled(dir, reasons)
+}
+
+// usualPlaces returns groups of directories, the preferred group first.
+// Within a group the newest version wins.
+func usualPlaces() [][]string {
+	var groups [][]string
+	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+		groups = append(groups, []string{string(bytes.TrimSpace(out))})
+	}
+	groups = append(groups,
+		glob("/usr/lib/postgresql/*/bin", "/usr/lib/postgresql*/bin", "/usr/libexec/postgresql*", "/usr/pgsql-*/bin"),
+		[]string{"/usr/local/bin", "/usr/local/pgsql/bin"})
+	if path, err := exec.LookPath("postgres"); err == nil {
+		groups = append(groups, []string{filepath.Dir(path)})
+	}
+	return append(groups,
+		glob("/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"),
+		glob("/Applications/Postgres.app/Contents/Versions/*/bin"))
+}
+
+func glob(patterns ...string) []string {
+	var all []string
+	for _, p := range patterns {
+		m, _ := filepath.Glob(p) // the only error is a bad pattern, and these are constant
+		all = append(all, m...)
+	}
+	return all
+}
+
+// resolve is the real path of a directory that holds the two programs that are
+// needed; distributions link one directory to another. A directory without them
+// gives an error that matches os.ErrNotExist.
+func resolve(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, program := range []string{"initdb", "postgres"} {
+		if _, err := os.Stat(filepath.Join(dir, program)); err != nil {
+			return "", err
+		}
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
+// inspect asks the server for its version.
+func inspect(dir string) (Binaries, error) {
+	out, err := exec.Command(filepath.Join(dir, "postgres"), "--version").Output()
+	if err != nil {
+		return Binaries{}, fmt.Errorf("ask %s for its version: %w", filepath.Join(dir, "postgres"), err)
+	}
+	version, major := parseVersion(string(out))
+	if major < MinMajor {
+		return Binaries{}, fmt.Errorf("the server in %s is %q, older than the %d that is needed", dir, bytes.TrimSpace(out), MinMajor)
+	}
+	return Binaries{Dir: dir, Version: version, Major: major}, nil
+}
+
+// parseVersion reads "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)".
+// The major version of text that is not understood is 0.
+func parseVersion(s string) (version string, major int) {
+	_, rest, ok := strings.Cut(s, "(PostgreSQL) ")
+	if !ok {
+		return "", 0
+	}
+	version, _, _ = strings.Cut(strings.TrimSpace(rest), " ")
+	digits := version
+	if i := strings.IndexFunc(version, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
+		digits = version[:i]
+	}
+	major, _ = strconv.Atoi(digits)
+	return version, major
+}
+
+func notInstalled(dir string, reasons []string) error {
+	advice := installLine("")
+	if dir != "" {
+		advice = fmt.Sprintf("name the directory that holds initdb and postgres, or leave it out (unset %s)", BinEnv)
+	}
+	return &Error{
+		Problem: ErrNotInstalled.Error(),
+		Advice:  advice,
+		Detail:  strings.Join(reasons, "\n"),
+		Err:     ErrNotInstalled,
+	}
+}
+
+// installLine is the command that installs the server; version is empty or a
+// major version.
+func installLine(version string) string {
+	has := func(program string) bool { _, err := exec.LookPath(program); return err == nil }
+	switch {
+	case runtime.GOOS == "darwin":
+		if version == "" {
+			version = "17"
+		}
+		return "install it: brew install postgresql@" + version
+	case has("apt-get"):
+		if version != "" {
+			version = "-" + version
+		}
+		return "install it: apt-get install --no-install-recommends postgresql" + version
+	case has("dnf"):
+		if version != "" {
+			version = ":" + version
+		}
+		return "install it: dnf install @postgresql" + version + "/server"
+	case has("apk"):
+		if version == "" {
+			version = "17"
+		}
+		return "install it: apk add postgresql" + version
+	default:
+		return strings.TrimSpace("install PostgreSQL "+version) + fmt.Sprintf(" with your system's packages, or name its programs' directory in %s", BinEnv)
+	}
+}

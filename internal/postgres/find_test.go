@@ -1,0 +1,85 @@
+package postgres_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/postgres"
+)
+
+// fake makes a directory with programs that print a version.
+func fake(t *testing.T, version string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"initdb", "postgres"} {
+		script := "#!/bin/sh\necho 'postgres (PostgreSQL) " + version + "'\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestFindReadsTheVersion(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]postgres.Binaries{
+		"15.18 (Debian 15.18-0+deb12u1)": {Version: "15.18", Major: 15},
+		"17.0":                           {Version: "17.0", Major: 17},
+		"19beta1":                        {Version: "19beta1", Major: 19},
+		"20devel":                        {Version: "20devel", Major: 20},
+	} {
+		dir := fake(t, text)
+		got, err := postgres.Find(dir)
+		want.Dir = dir
+		if err != nil || len(got) != 1 || got[0] != want {
+			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+}
+
+func TestFindTakesTheNamedDirectoryAlone(t *testing.T) {
+	dir := fake(t, "14.2")
+	t.Setenv(postgres.BinEnv, dir)
+	got, err := postgres.Find("")
+	if err != nil || len(got) != 1 || got[0].Dir != dir {
+		t.Errorf("from the environment: %+v, %v", got, err)
+	}
+	other := fake(t, "16.1")
+	got, err = postgres.Find(other)
+	if err != nil || len(got) != 1 || got[0].Dir != other {
+		t.Errorf("from the argument: %+v, %v", got, err)
+	}
+}
+
+func TestFindDoesNotTakeWhatIsNoUsableServer(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ dir, says string }{
+		"Nothing": {t.TempDir(), "initdb"},
+		"TooOld":  {fake(t, "12.22"), "12.22"},
+		"NoSense": {fake(t, "of the future"), "of the future"},
+	} {
+		got, err := postgres.Find(c.dir)
+		if len(got) != 0 || !errors.Is(err, postgres.ErrNotInstalled) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+			continue
+		}
+		if !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %q does not say %q", name, err, c.says)
+		}
+	}
+}
+
+func TestStartWithoutServerProgramsTouchesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := postgres.Start(t.Context(), postgres.Options{Dir: dir, BinDir: t.TempDir()})
+	if !errors.Is(err, postgres.ErrNotInstalled) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "data")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,51 @@
+package postgres_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/postgres"
+)
+
+// After a power cut the number of the old server may belong to another process
+// of the same user, which the new server takes for the old one.
+func TestTheProcessNumberOfADeadServerMayBeTaken(t *testing.T) {
+	t.Parallel()
+	needServer(t)
+	dir := database(t)
+	starter := spawn(t, dir, nil)
+	do(t, starter.url, createKeep)
+	pid := serverPID(t, dir)
+	kill(t, pid)
+	starter.kill()
+
+	account, err := postgres.LookupAccount("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	innocent := account.Command(t.Context(), "sleep", "60")
+	ended := runWhile(t, innocent, "")
+	for _, path := range []string{
+		filepath.Join(dir, "data", "postmaster.pid"),
+		filepath.Join(dir, "run", ".s.PGSQL.5432.lock"),
+	} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "\n")
+		write(t, path, strconv.Itoa(innocent.Process.Pid)+"\n"+rest)
+	}
+
+	began := time.Now()
+	s := begin(t, postgres.Options{Dir: dir})
+	if got := do(t, s.URL(), readKeep); got != "kept" {
+		t.Errorf("found %q", got)
+	}
+	t.Logf("started after %v", time.Since(began))
+	stillRuns(t, ended)
+}

@@ -1,0 +1,128 @@
+package postgres_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/postgres"
+)
+
+func TestTheFirstStartMakesADurablePrivateServer(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(directory(t), "not", "there", "yet")
+	s := begin(t, postgres.Options{Dir: dir})
+	if s.Adopted() || s.Dir() != dir {
+		t.Errorf("adopted %v, in %q", s.Adopted(), s.Dir())
+	}
+	for setting, want := range map[string]string{
+		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "data_checksums": "on",
+		"listen_addresses": "", "unix_socket_permissions": "0700", "server_encoding": "UTF8",
+		"jit": "off", "shared_buffers": "128MB", "max_connections": "100",
+	} {
+		if got := do(t, s.URL(), "show "+setting); got != want {
+			t.Errorf("%s is %q, want %q", setting, got, want)
+		}
+	}
+	if got := do(t, s.URL(), "select current_database() || ' ' || current_user"); got != "cuelight cuelight" {
+		t.Errorf("connected to %q", got)
+	}
+	for _, name := range []string{"data", "run"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+}
+
+func TestARestartKeepsTheRows(t *testing.T) {
+	t.Parallel()
+	dir := database(t)
+	s := begin(t, postgres.Options{Dir: dir})
+	do(t, s.URL(), "create table keep as select 'kept' as word")
+	end(t, s)
+	stopped(t, dir, s.URL())
+
+	s = begin(t, postgres.Options{Dir: dir})
+	if s.Adopted() {
+		t.Error("adopted a server that had been stopped")
+	}
+	if got := do(t, s.URL(), "select word from keep"); got != "kept" {
+		t.Errorf("found %q", got)
+	}
+	if err := s.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseTwiceIsCloseOnce(t *testing.T) {
+	t.Parallel()
+	s := begin(t, postgres.Options{Dir: database(t)})
+	end(t, s)
+	end(t, s)
+	select {
+	case <-s.Done():
+		t.Error("closing it was taken for its end")
+	default:
+	}
+}
+
+func TestEveryDatabaseAskedForIsThere(t *testing.T) {
+	t.Parallel()
+	dir := database(t)
+	for _, name := range []string{"", "other", `odd "name" & 100%/?`} {
+		s := begin(t, postgres.Options{Dir: dir, Database: name})
+		if name == "" {
+			name = "cuelight"
+		}
+		if got := do(t, s.URL(), "select current_database()::text"); got != name {
+			t.Errorf("connected to %q, want %q", got, name)
+		}
+	}
+}
+
+func TestDirectoriesWithOddNames(t *testing.T) {
+	t.Parallel()
+	for name, dir := range map[string]string{
+		"SpaceAndQuotes": `a b's "media" %s $HOME \n`,
+		"Comma":          "a,b",
+		"TooLongForASocket": filepath.Join(strings.Repeat("long", 20),
+			strings.Repeat("deep", 20), strings.Repeat("path", 20)),
+		"NotASCII": "vidéos – 動画",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(directory(t), dir)
+			s := begin(t, postgres.Options{Dir: dir})
+			do(t, s.URL(), "create table keep as select 'kept' as word")
+			other := begin(t, postgres.Options{Dir: dir})
+			if !other.Adopted() || other.URL() != s.URL() {
+				t.Errorf("adopted %v: %s, not %s", other.Adopted(), other.URL(), s.URL())
+			}
+			end(t, other)
+			socket := do(t, s.URL(), "select split_part(pg_read_file('postmaster.pid'), E'\\n', 5)")
+			if len(socket) > 90 {
+				t.Errorf("the socket is in %s", socket)
+			}
+			info, err := os.Stat(socket)
+			if err != nil || info.Mode().Perm() != 0o700 {
+				t.Errorf("%v, %v", info, err)
+			}
+			end(t, s)
+			if _, err := os.Stat(socket); err == nil && !strings.HasPrefix(socket, dir) {
+				t.Errorf("%s is left behind", socket)
+			}
+		})
+	}
+}
+
+func TestSettingsCountButNotAgainstPrivacy(t *testing.T) {
+	t.Parallel()
+	s := begin(t, postgres.Options{Dir: database(t), Settings: map[string]string{
+		"work_mem": "7MB", "listen_addresses": "*",
+	}})
+	if a, b := do(t, s.URL(), "show work_mem"), do(t, s.URL(), "show listen_addresses"); a != "7MB" || b != "" {
+		t.Errorf("work_mem %q, listen_addresses %q", a, b)
+	}
+}
