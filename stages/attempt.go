@@ -108,15 +108,15 @@ func (a *attempt) fail(f *finished, err, why error) {
 		return
 	}
 	f.report.RetryIn = jitter(a.stage.Backoff.after(a.claim.Attempt))
-	if after, ok := errors.AsType[*retryAfterError](err); ok {
-		f.report.RetryIn = max(after.after, 0)
+	if delay, ok := RetryDelay(err); ok {
+		f.report.RetryIn = delay
 	}
 }
 
 // class is the word for an error in the history.
 func class(err error) string {
 	var panicked *panicError
-	var later *retryAfterError
+	_, later := RetryDelay(err)
 	switch {
 	case errors.As(err, &panicked):
 		return "panic"
@@ -124,7 +124,7 @@ func class(err error) string {
 		return "timeout"
 	case IsPermanent(err):
 		return "permanent"
-	case errors.As(err, &later):
+	case later:
 		return "retry_after"
 	}
 	return "error"

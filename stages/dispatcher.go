@@ -307,10 +307,10 @@ func (d *dispatcher) job(a *attempt) *Job {
 	return &Job{
 		Task: a.claim.Task, Source: a.claim.Source, Params: a.claim.Params, UserID: a.claim.UserID,
 		Stage: a.stage.Name, Attempt: a.claim.Attempt,
-		results: func(ctx context.Context, stage string) (json.RawMessage, error) {
+		Results: func(ctx context.Context, stage string) (json.RawMessage, error) {
 			return d.Store.Result(ctx, a.claim.Task, stage)
 		},
-		progress: func(p Progress) {
+		OnProgress: func(p Progress) {
 			a.note(p)
 			d.Observe(Event{Kind: Progressed, Task: a.claim.Task, Stage: a.stage.Name, Attempt: a.claim.Attempt, Progress: p})
 		},

@@ -60,6 +60,16 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
+// RetryDelay is the pause that err, or one it wraps, asks for with
+// [RetryAfter], and whether there is one.
+func RetryDelay(err error) (time.Duration, bool) {
+	later, ok := errors.AsType[*retryAfterError](err)
+	if !ok {
+		return 0, false
+	}
+	return max(later.after, 0), true
+}
+
 // panicError is what a panic in Work becomes.
 type panicError struct {
 	value any

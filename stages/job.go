@@ -3,6 +3,7 @@ package stages
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -17,8 +18,11 @@ type Job struct {
 	Stage   string          // the stage being worked on
 	Attempt int             // 1 for the first try
 
-	results  func(ctx context.Context, stage string) (json.RawMessage, error)
-	progress func(Progress)
+	// Results reads what a stage of this task returned, and OnProgress is told
+	// how far the attempt has come. The Runner sets them; a test of a stage's
+	// Work may set its own. See [Result] and [Job.Progress].
+	Results    func(ctx context.Context, stage string) (json.RawMessage, error)
+	OnProgress func(Progress)
 }
 
 // Progress is how far an attempt has come. All fields are optional.
@@ -32,8 +36,8 @@ type Progress struct {
 // Progress tells whoever watches how far the attempt has come. It may be
 // called as often as is convenient and never blocks.
 func (j *Job) Progress(p Progress) {
-	if j.progress != nil {
-		j.progress(p)
+	if j.OnProgress != nil {
+		j.OnProgress(p)
 	}
 }
 
@@ -42,9 +46,12 @@ func (j *Job) Progress(p Progress) {
 // certainly completed.
 func Result[T any](ctx context.Context, j *Job, stage string) (T, error) {
 	var v T
-	raw, err := j.results(ctx, stage)
+	raw, err := j.Results(ctx, stage)
 	if err != nil {
-		return v, err
+		return v, fmt.Errorf("read result of %s: %w", stage, err)
 	}
-	return v, json.Unmarshal(raw, &v)
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return v, fmt.Errorf("read result of %s: %w", stage, err)
+	}
+	return v, nil
 }

@@ -229,7 +229,7 @@ func TestResultThatCannotBeKeptEndsTheStageOnly(t *testing.T) {
 		case strings.Contains(string(j.Params), "2"):
 			return make(chan int), nil
 		case strings.Contains(string(j.Params), "3"):
-			return json("1e400000"), nil // JSON, but beyond PostgreSQL's numeric
+			return text("1e400000"), nil // JSON, but beyond PostgreSQL's numeric
 		}
 		return nil, nil
 	}})
@@ -249,9 +249,9 @@ func TestResultThatCannotBeKeptEndsTheStageOnly(t *testing.T) {
 	}
 }
 
-type json string
+type text string
 
-func (j json) MarshalJSON() ([]byte, error) { return []byte(j), nil }
+func (j text) MarshalJSON() ([]byte, error) { return []byte(j), nil }
 
 func TestTimeoutCancelsTheAttemptWithItsCause(t *testing.T) {
 	t.Parallel()

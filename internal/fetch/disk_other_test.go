@@ -1,0 +1,10 @@
+//go:build !linux
+
+package fetch
+
+import "testing"
+
+func smallDisk(t *testing.T) string {
+	t.Skip("no disk can be mounted here")
+	return ""
+}

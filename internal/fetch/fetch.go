@@ -1,0 +1,133 @@
+package fetch
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Options are the limits of one [Fetch]. The zero value is usable.
+type Options struct {
+	// Allow names networks that may be downloaded from although they are not
+	// public, such as the one the storage is in. Default none.
+	Allow []netip.Prefix
+
+	// MaxBytes is the largest download. Default 100 GiB. A local file is
+	// bounded by the free disk space only.
+	MaxBytes int64
+
+	// Timeout ends a download that has taken longer in one call; what has come
+	// is kept for the next one. Default 12 h.
+	Timeout time.Duration
+
+	// IdleTimeout ends a download during which nothing has come for so long,
+	// connecting included. Default 1 min.
+	IdleTimeout time.Duration
+
+	// Reserve is how many bytes must stay free on the destination's disk.
+	// Default 0.
+	Reserve int64
+
+	// Link allows a hard link to a local source where there is no reflink. It
+	// is right only if nobody writes into a source once it is submitted;
+	// replacing one by rename is harmless.
+	Link bool
+
+	// Partial names the file that holds an unfinished download between calls,
+	// on the destination's file system; its state is kept beside it, with
+	// ".json" added. While one call uses it, another with the same name starts
+	// over in a file of its own. Default "": nothing is kept.
+	Partial string
+
+	// Progress is called while bytes come in: how many of how many. The total
+	// is negative where it is not known.
+	Progress func(done, total int64)
+
+	resolver *net.Resolver // tests only
+}
+
+const (
+	defaultMaxBytes    = 100 << 30
+	defaultTimeout     = 12 * time.Hour
+	defaultIdleTimeout = time.Minute
+)
+
+func (o Options) withDefaults() Options {
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = defaultMaxBytes
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = defaultIdleTimeout
+	}
+	if o.Progress == nil {
+		o.Progress = func(int64, int64) {}
+	}
+	return o
+}
+
+// The ways a source is brought over; see [File].
+const (
+	Reflink  = "reflink"
+	Link     = "link"
+	Copy     = "copy"
+	Download = "download"
+)
+
+// File is what [Fetch] brought.
+type File struct {
+	Name   string // the source's own name, for people: valid UTF-8, no path
+	Bytes  int64
+	SHA256 string // of the bytes at the destination, hexadecimal
+	How    string // Reflink, Link, Copy or Download
+}
+
+// Fetch brings source to the file dst, in a directory that exists and that
+// nobody else writes to. A file that is already there is replaced.
+func Fetch(ctx context.Context, source, dst string, o Options) (File, error) {
+	o = o.withDefaults()
+	src, err := parseSource(source)
+	if err != nil {
+		return File{}, &Error{Source: src.label, Permanent: true, Err: err}
+	}
+	var f File
+	if src.url != nil {
+		f, err = download(ctx, src.url, dst, o)
+	} else {
+		f, err = takeLocal(ctx, src.path, dst, o)
+	}
+	if err != nil {
+		// What broke because the context ended broke because of that.
+		if ctx.Err() != nil {
+			return File{}, ctx.Err()
+		}
+		return File{}, describe(src.label, err)
+	}
+	f.Name = src.name
+	return f, nil
+}
+
+// Free returns how many bytes a process without privileges can still write to
+// the file system that holds dir.
+func Free(dir string) (int64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return 0, err
+	}
+	return int64(st.Bavail) * int64(st.Bsize), nil
+}
+
+// checkSpace refuses what would not leave the reserve free. A disk that cannot
+// say how full it is, is taken to have room: writing will tell.
+func checkSpace(dst string, need, reserve int64) error {
+	free, err := Free(filepath.Dir(dst))
+	if err != nil || free >= need+reserve {
+		return nil
+	}
+	return &noSpaceError{need: need, reserve: reserve, free: free}
+}

@@ -1,0 +1,261 @@
+package fetch
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"code.dny.dev/ssrf"
+)
+
+func TestAddressThatIsNotPublicIsNeverConnectedTo(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int32
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) { reached.Add(1) })
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	for _, host := range []string{
+		"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "[::]",
+		"10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "169.254.169.254",
+		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "224.0.0.1", "255.255.255.255",
+	} {
+		_, err := Fetch(t.Context(), "http://"+host+":"+port+"/", t.TempDir()+"/out", Options{})
+		var e *Error
+		if !errors.As(err, &e) {
+			t.Errorf("%s: got %v", host, err)
+			continue
+		}
+		if !errors.Is(err, ssrf.ErrProhibitedIP) || !e.Permanent {
+			t.Errorf("%s: got %v, permanent %v", host, err, e.Permanent)
+		}
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("the server was reached %d times", n)
+	}
+}
+
+func TestRedirectToAnAddressThatIsNotAllowedIsRefused(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int32
+	inner := serveOn(t, "127.0.0.2:0", func(http.ResponseWriter, *http.Request) { reached.Add(1) })
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, inner.URL+"/secret", http.StatusFound)
+	})
+	_, err := Fetch(t.Context(), s.URL, t.TempDir()+"/out", Options{Allow: only("127.0.0.1/32")})
+	var e *Error
+	if !errors.As(err, &e) || !e.Permanent || !errors.Is(err, ssrf.ErrProhibitedIP) || !strings.Contains(err.Error(), "127.0.0.2") {
+		t.Errorf("got %v", err)
+	}
+	if reached.Load() != 0 {
+		t.Error("the redirect was followed")
+	}
+}
+
+// The name means an allowed address when it is first looked up and another one
+// the next time, as it would for an attacker who owns the name.
+func TestNameThatChangesItsAddressIsRefusedWhenItDoes(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int32
+	inner := serveOn(t, "127.0.0.2:0", func(http.ResponseWriter, *http.Request) { reached.Add(1) })
+	_, port, _ := net.SplitHostPort(inner.Listener.Addr().String())
+	outer := serveOn(t, "127.0.0.1:"+port, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		http.Redirect(w, r, "/again", http.StatusFound)
+	})
+	_ = outer
+	dns := nameServer(t, netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"))
+	_, err := Fetch(t.Context(), "http://rebind.example:"+port+"/", t.TempDir()+"/out",
+		Options{Allow: only("127.0.0.1/32"), resolver: dns})
+	if !errors.Is(err, ssrf.ErrProhibitedIP) || !strings.Contains(err.Error(), "127.0.0.2") {
+		t.Errorf("got %v", err)
+	}
+	if reached.Load() != 0 {
+		t.Error("the second address was connected to")
+	}
+}
+
+func TestEnvironmentsProxyIsNotUsed(t *testing.T) {
+	var reached atomic.Int32
+	proxy := serve(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	t.Setenv("ALL_PROXY", proxy.URL)
+	_, err := Fetch(t.Context(), "http://10.1.2.3/", t.TempDir()+"/out", Options{Allow: only("127.0.0.1/32")})
+	if !errors.Is(err, ssrf.ErrProhibitedIP) || reached.Load() != 0 {
+		t.Errorf("got %v; the proxy was asked %d times", err, reached.Load())
+	}
+}
+
+func TestHostsOwnPublicAddressIsNotPublic(t *testing.T) {
+	t.Parallel()
+	own := []netip.Prefix{netip.MustParsePrefix("8.8.8.8/32"), netip.MustParsePrefix("2600::1/128")}
+	g := newGuard(nil, own)
+	for addr, refused := range map[string]bool{"8.8.8.8": true, "8.8.8.9": false, "2600::1": true, "2600::2": false} {
+		if err := g.SafeAddr(netip.MustParseAddr(addr)); (err != nil) != refused {
+			t.Errorf("%s: %v", addr, err)
+		}
+		if err := newGuard(own, own).SafeAddr(netip.MustParseAddr(addr)); err != nil {
+			t.Errorf("%s though allowed: %v", addr, err)
+		}
+	}
+	if len(ownAddresses()) == 0 {
+		t.Error("this host has no address of its own")
+	}
+}
+
+func TestRedirectsAreFollowedWithinLimitsAndWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	var got http.Header
+	last := serveOn(t, "127.0.0.2:0", func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Clone()
+		w.Write([]byte("video"))
+	})
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/a":
+			if _, pass, _ := r.BasicAuth(); pass != "secret" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			http.SetCookie(w, &http.Cookie{Name: "c", Value: "secret"})
+			http.Redirect(w, r, "/b", http.StatusFound)
+		case "/b":
+			http.Redirect(w, r, last.URL, http.StatusTemporaryRedirect)
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/ftp":
+			w.Header().Set("Location", "ftp://h/secret")
+			w.WriteHeader(http.StatusFound)
+		case "/file":
+			w.Header().Set("Location", "file:///etc/passwd")
+			w.WriteHeader(http.StatusFound)
+		case "/bad":
+			w.Header().Set("Location", "http://u:secret@h:port/%zz")
+			w.WriteHeader(http.StatusFound)
+		case "/none":
+			w.WriteHeader(http.StatusFound)
+		}
+	})
+	withUser := strings.Replace(s.URL, "//", "//user:secret@", 1)
+	if _, err := Fetch(t.Context(), withUser+"/a?q=secret", t.TempDir()+"/out", Options{Allow: loopback}); err != nil {
+		t.Errorf("got %v", err)
+	}
+	for name, values := range got {
+		if name == "Referer" || strings.Contains(strings.Join(values, ""), "secret") {
+			t.Errorf("the other host was told %s: %q", name, values)
+		}
+	}
+	for path, want := range map[string]string{
+		"/loop": "more than 3 times", "/ftp": `"ftp"`, "/file": "nowhere", "/bad": "nowhere", "/none": "nowhere",
+	} {
+		_, err := Fetch(t.Context(), s.URL+path, t.TempDir()+"/out", Options{Allow: loopback})
+		var e *Error
+		if !errors.As(err, &e) || !e.Permanent || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v, want %q", path, err, want)
+		}
+	}
+}
+
+func TestRedirectFromHTTPSToHTTPIsRefused(t *testing.T) {
+	t.Parallel()
+	from, _ := url.Parse("https://h/a")
+	if _, err := redirected(from, "http://h/a"); err == nil {
+		t.Error("followed")
+	}
+	if to, err := redirected(from, "/b"); err != nil || to.String() != "https://h/b" {
+		t.Errorf("got %v, %v", to, err)
+	}
+}
+
+func TestUntrustedCertificateIsRefusedForGood(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = quietLog()
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	_, err := Fetch(t.Context(), s.URL, t.TempDir()+"/out", Options{Allow: loopback})
+	var e *Error
+	if !errors.As(err, &e) || !e.Permanent || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestServerThatIsDownIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+	_, err := Fetch(t.Context(), s.URL, t.TempDir()+"/out", Options{Allow: loopback})
+	var e *Error
+	if !errors.As(err, &e) || e.Permanent || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func quietLog() *log.Logger { return log.New(io.Discard, "", 0) }
+
+func only(prefix string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(prefix)} }
+
+func serveOn(t *testing.T, addr string, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Skipf("this host has no %s: %v", addr, err)
+	}
+	s := httptest.NewUnstartedServer(h)
+	s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// nameServer answers every question for an IPv4 address with the next of
+// addrs, the last one again and again, and has no IPv6 addresses.
+func nameServer(t *testing.T, addrs ...netip.Addr) *net.Resolver {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	must(t, err)
+	done := make(chan struct{})
+	t.Cleanup(func() { conn.Close(); <-done })
+	go func() {
+		defer close(done)
+		buf := make([]byte, 512)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			reply := append([]byte(nil), buf[:n]...)
+			// The question ends with its type and class; what follows it, the
+			// EDNS record, is dropped.
+			end := 12
+			for reply[end] != 0 {
+				end += int(reply[end]) + 1
+			}
+			kind := binary.BigEndian.Uint16(reply[end+1:])
+			reply = reply[:end+5]
+			copy(reply[2:12], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0})
+			if kind == 1 {
+				reply[7] = 1
+				reply = append(reply, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+				reply = append(reply, addrs[0].AsSlice()...)
+				if len(addrs) > 1 {
+					addrs = addrs[1:]
+				}
+			}
+			conn.WriteTo(reply, from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}

@@ -1,0 +1,222 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// made is a sound output of two rungs and sound, three segments each, and its
+// own copy for each test to spoil.
+func made(t *testing.T) func(t *testing.T) result {
+	t.Helper()
+	r := publish(t, clip(t, "a.mp4", "-f lavfi -i testsrc2=s=426x360:r=10:d=14 -f lavfi -i sine=d=14"+h264+"-c:a aac"))
+	if len(r.out.Video) != 2 || len(r.out.Audio) != 1 || r.out.Video[0].Segments != 3 {
+		t.Fatalf("output %+v", r.out)
+	}
+	return func(t *testing.T) result {
+		t.Helper()
+		c := r
+		c.dir = t.TempDir()
+		if err := os.CopyFS(c.dir, os.DirFS(r.dir)); err != nil {
+			t.Fatal(err)
+		}
+		// What is stored and read again is as good as what was made.
+		c.info, c.out = &Info{}, &Output{}
+		for to, from := range map[any]any{c.info: r.info, c.out: r.out} {
+			b, err := json.Marshal(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(b, to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return c
+	}
+}
+
+func TestCheckFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	fresh := made(t)
+	edit := func(name string, change func(string) string) func(*testing.T, result) {
+		return func(t *testing.T, r result) {
+			file := filepath.Join(r.dir, name)
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(change(string(b))), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dropLast := func(s string) string { return s[:strings.LastIndex(s, "#EXTINF")] + "#EXT-X-ENDLIST\n" }
+	tests := []struct {
+		name  string
+		spoil func(*testing.T, result)
+	}{
+		{"a segment is missing", func(t *testing.T, r result) { remove(t, filepath.Join(r.dir, "360p/seg-00001.m4s")) }},
+		{"the header is missing", func(t *testing.T, r result) { remove(t, filepath.Join(r.dir, "240p/init.mp4")) }},
+		{"the playlist is missing", func(t *testing.T, r result) { remove(t, filepath.Join(r.dir, "audio/index.m3u8")) }},
+		{"a segment is empty", edit("240p/seg-00002.m4s", func(string) string { return "" })},
+		{"a segment is cut short", edit("240p/seg-00001.m4s", func(s string) string { return s[:len(s)-7] })},
+		{"a segment of sound is cut at a box", edit("audio/seg-00001.m4s", func(s string) string { return s[:strings.Index(s, "mdat")-4] })},
+		{"a segment is another one", func(t *testing.T, r result) {
+			b, err := os.ReadFile(filepath.Join(r.dir, "360p/seg-00000.m4s"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			edit("360p/seg-00001.m4s", func(string) string { return string(b) })(t, r)
+		}},
+		{"the playlist has no end", edit("360p/index.m3u8", func(s string) string { return strings.ReplaceAll(s, "#EXT-X-ENDLIST", "") })},
+		{"the playlist ends early", edit("360p/index.m3u8", dropLast)},
+		{"the playlist of sound ends early", edit("audio/index.m3u8", dropLast)},
+		{"the playlist says other durations", edit("360p/index.m3u8", func(s string) string { return strings.Replace(s, "6.000000", "5.500000", 1) })},
+		{"the playlist leads elsewhere", edit("360p/index.m3u8", func(s string) string { return strings.Replace(s, "seg-00001", "../240p/seg-00001", 1) })},
+		{"the target duration is too low", edit("360p/index.m3u8", func(s string) string { return strings.Replace(s, "DURATION:6", "DURATION:5", 1) })},
+		{"there is an unfinished segment", stray("240p/seg-00003.m4s.tmp")},
+		{"there is an unfinished playlist", stray("240p/index.m3u8.tmp")},
+		{"there is a segment nobody names", stray("240p/seg-00003.m4s")},
+		{"there is a frame list", stray(decodedTap)},
+		{"a frame was lost on the way", func(_ *testing.T, r result) { r.out.Expected++ }},
+		{"half of the frames were lost on the way", func(_ *testing.T, r result) { r.out.Expected /= 3 }},
+		{"the source has more", func(_ *testing.T, r result) { r.info.Video.Duration *= 1.5 }},
+		{"the source has more sound", func(_ *testing.T, r result) { r.info.Audio[0].Duration *= 1.5 }},
+		{"the picture is gone", func(_ *testing.T, r result) { r.out.Video = nil }},
+		{"all is gone", func(_ *testing.T, r result) { r.out.Video, r.out.Audio = nil, nil }},
+	}
+	if r := fresh(t); quick.Check(t.Context(), r.info, r.dir, r.out) != nil {
+		t.Fatal("the copy is not sound")
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := fresh(t)
+			tt.spoil(t, r)
+			if err := quick.Check(t.Context(), r.info, r.dir, r.out); !errors.Is(err, ErrMismatch) {
+				t.Errorf("error %v; want ErrMismatch", err)
+			}
+		})
+	}
+}
+
+func remove(t *testing.T, file string) {
+	t.Helper()
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func stray(name string) func(*testing.T, result) {
+	return func(t *testing.T, r result) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(r.dir, name), []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCheckFindsKeyframesThatDiffer(t *testing.T) {
+	t.Parallel()
+	r := made(t)(t)
+	other := publish(t, clip(t, "b.mp4", "-f lavfi -i testsrc2=s=426x240:r=10:d=14 -vf setpts='(N+if(gte(N\\,5)\\,1))/10/TB' -fps_mode passthrough"+h264))
+	if err := os.RemoveAll(filepath.Join(r.dir, "240p")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(r.dir, "240p"), os.DirFS(filepath.Join(other.dir, "240p"))); err != nil {
+		t.Fatal(err)
+	}
+	r.out.Video[1] = other.out.Video[0]
+	err := quick.Check(t.Context(), r.info, r.dir, r.out)
+	if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "keyframes") {
+		t.Errorf("error %v; want one about keyframes", err)
+	}
+}
+
+func TestCheckStopsWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
+	r := made(t)(t)
+	ctx, cancel := background(t)
+	why := errors.New("draining")
+	cancel(why)
+	if err := quick.Check(ctx, r.info, r.dir, r.out); !errors.Is(err, why) || errors.Is(err, ErrMismatch) {
+		t.Errorf("error %v; want %v", err, why)
+	}
+}
+
+// An ffmpeg that is told to stop finishes its playlists as if the source ended
+// there. Here its exit code is hidden, too.
+func TestAnFFmpegThatWasToldToStopIsFoundOut(t *testing.T) {
+	t.Parallel()
+	real, err := exec.LookPath("ffmpeg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=10:d=40"+h264)
+	info, err := quick.Probe(t.Context(), src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := quick
+	tools.FFmpeg = script(t, `case "$*" in *-progress*) ;; *) exec `+real+` "$@" ;; esac
+`+real+` -re "$@" & child=$!
+while ! test -s 240p/seg-00000.m4s; do sleep 0.02; done
+kill -TERM $child
+wait $child
+exit 0
+`)
+	dir := t.TempDir()
+	out, err := tools.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
+	if err != nil {
+		t.Fatalf("%v; want an output that looks finished", err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, out.Video[0].Playlist))
+	if err != nil || !bytes.Contains(text, []byte("#EXT-X-ENDLIST")) {
+		t.Fatalf("%v: the playlist does not look finished\n%s", err, text)
+	}
+	if err := tools.Check(t.Context(), info, dir, out); !errors.Is(err, ErrMismatch) {
+		t.Errorf("error %v; want ErrMismatch", err)
+	}
+}
+
+func TestACancelledTranscodeLeavesNoProcessAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=25:d=60"+h264)
+	info, err := quick.Probe(t.Context(), src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("lease lost")
+	dir := t.TempDir()
+	_, err = Tools{Preset: "veryslow", Threads: 1}.Transcode(ctx, src, info, Ladder(info), dir, func(Progress) { cancel(why) })
+	if !errors.Is(err, why) {
+		t.Errorf("error %v; want %v", err, why)
+	}
+	if left := processesIn(t, dir); len(left) > 0 {
+		t.Errorf("processes %v still work in the output folder", left)
+	}
+}
+
+// processesIn finds processes by their working folder.
+func processesIn(t *testing.T, dir string) []string {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, link := range links {
+		if at, err := os.Readlink(link); err == nil && at == dir {
+			found = append(found, link)
+		}
+	}
+	return found
+}

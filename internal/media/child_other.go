@@ -1,0 +1,16 @@
+//go:build unix && !linux
+
+package media
+
+import "syscall"
+
+// dieWithParent has no counterpart here: children of a killed process run on.
+func dieWithParent(*syscall.SysProcAttr) {}
+
+// soften makes the child give way to others. It is a courtesy: a host that
+// forbids it loses nothing.
+func soften(pid, nice int) {
+	if nice > 0 {
+		_ = syscall.Setpriority(syscall.PRIO_PGRP, pid, min(nice, 19))
+	}
+}

@@ -1,0 +1,335 @@
+package media
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+const (
+	// maxSide and maxPixels bound what is decoded at all; a frame above costs
+	// gigabytes before anything can be scaled down.
+	maxSide   = 16384
+	maxPixels = 100_000_000
+	// maxDuration is two days. A few bytes can claim any duration.
+	maxDuration = 48 * 3600.0
+	// maxLead is how much sound before the first frame is cut off, in seconds,
+	// for a picture that starts at once: mostly what an encoder put there to
+	// prime its decoder.
+	maxLead = 0.1
+	// maxAudio bounds the audio renditions of one source.
+	maxAudio = 8
+)
+
+// describe turns what ffprobe said into an Info, or refuses the source.
+func describe(raw *rawProbe, tracks map[int]*track, size int64) (*Info, error) {
+	info := &Info{
+		Container: raw.Format.Name, Size: size, Cover: -1,
+		Audio: []Audio{}, Subtitles: []Subtitle{}, Warnings: []string{},
+	}
+	info.HeaderDuration, _ = raw.Format.Duration.seconds()
+	if refused := encrypted(raw); refused != nil {
+		return nil, refused
+	}
+	video, err := chooseVideo(raw, tracks, info)
+	if err != nil {
+		return nil, err
+	}
+	if video != nil {
+		if info.Video, err = describeVideo(video, tracks[video.Index], info); err != nil {
+			return nil, err
+		}
+	}
+	chooseAudio(raw, tracks, info)
+	chooseSubtitles(raw, info)
+	if info.Video == nil && len(info.Audio) == 0 {
+		return nil, refuseNothing(raw)
+	}
+	measure(info, raw, tracks)
+	if info.Duration > maxDuration {
+		return nil, &Refused{Reason: fmt.Sprintf("the source lasts %.0f hours; 48 are the most", info.Duration/3600)}
+	}
+	return info, nil
+}
+
+func encrypted(raw *rawProbe) *Refused {
+	for _, s := range raw.Streams {
+		if s.Tag == "encv" || s.Tag == "enca" {
+			return &Refused{Reason: "the " + s.Type + " is encrypted"}
+		}
+	}
+	return nil
+}
+
+func refuseNothing(raw *rawProbe) *Refused {
+	for _, s := range raw.Streams {
+		if name, known := s.codec(); s.Type == "audio" && !known {
+			return &Refused{Reason: fmt.Sprintf("the audio codec %q is not supported", name)}
+		}
+	}
+	return &Refused{Reason: "the file has neither video nor audio in it"}
+}
+
+// chooseVideo takes the stream a player would show: the one marked as default,
+// then the one with the largest picture. Covers, thumbnails and streams that
+// have no size or no packets do not count.
+func chooseVideo(raw *rawProbe, tracks map[int]*track, info *Info) (*rawStream, error) {
+	var best *rawStream
+	var unknown string
+	for i := range raw.Streams {
+		s := &raw.Streams[i]
+		if s.Type != "video" {
+			continue
+		}
+		if s.Disposition.Cover != 0 {
+			if info.Cover < 0 {
+				info.Cover = s.Index
+			}
+			continue
+		}
+		name, known := s.codec()
+		if !known {
+			unknown = name
+			continue
+		}
+		if s.Disposition.Thumbs != 0 || s.Width <= 0 || s.Height <= 0 || tracks[s.Index] == nil || tracks[s.Index].packets == 0 {
+			continue
+		}
+		if best == nil || better(s, best) {
+			best = s
+		}
+	}
+	if best == nil && unknown != "" {
+		return nil, &Refused{Reason: fmt.Sprintf("the video codec %q is not supported", unknown)}
+	}
+	if best == nil && hasEmptyVideo(raw) {
+		return nil, &Refused{Reason: "the video has no frames in it"}
+	}
+	return best, nil
+}
+
+func better(a, b *rawStream) bool {
+	if a.Disposition.Default != b.Disposition.Default {
+		return a.Disposition.Default > b.Disposition.Default
+	}
+	return a.Width*a.Height > b.Width*b.Height
+}
+
+// hasEmptyVideo reports whether somebody would expect a picture here, so that
+// publishing the sound alone would be a surprise.
+func hasEmptyVideo(raw *rawProbe) bool {
+	return slices.ContainsFunc(raw.Streams, func(s rawStream) bool {
+		return s.Type == "video" && s.Disposition.Cover == 0 && s.Disposition.Thumbs == 0 && s.Width > 0 && s.Height > 0
+	})
+}
+
+func describeVideo(s *rawStream, tr *track, info *Info) (*Video, error) {
+	if s.Width > maxSide || s.Height > maxSide || s.Width*s.Height > maxPixels {
+		return nil, &Refused{Reason: fmt.Sprintf("the picture is too large: %dx%d pixels", s.Width, s.Height)}
+	}
+	codec, _ := s.codec()
+	v := &Video{
+		Index: s.Index, Codec: codec, Profile: known(s.Profile), CodedWidth: s.Width, CodedHeight: s.Height, SAR: 1,
+		Frames: tr.packets, Keyframes: tr.keyframes, MaxGap: tr.maxGap, Start: tr.first, Duration: tr.duration(),
+		PixelFormat: known(s.PixelFormat), Matrix: known(s.Matrix), Primaries: known(s.Primaries), Transfer: known(s.Transfer),
+		FullRange: s.Range == "pc" || strings.HasPrefix(s.PixelFormat, "yuvj"),
+	}
+	v.Interlaced = s.FieldOrder != "" && s.FieldOrder != "unknown" && s.FieldOrder != "progressive"
+	v.saidProgressive = s.FieldOrder == "progressive"
+	v.TopFirst = s.FieldOrder == "tt" || s.FieldOrder == "bt"
+	v.Alpha = hasAlpha(s)
+	switch v.Transfer {
+	case "smpte2084":
+		v.HDR = "pq"
+	case "arib-std-b67":
+		v.HDR = "hlg"
+	}
+	if v.Duration > 0 {
+		v.FPS = float64(v.Frames) / v.Duration
+	} else {
+		v.FPS = ratio(s.AverageRate)
+	}
+	if err := sideData(s, v, info); err != nil {
+		return nil, err
+	}
+	if err := displaySize(s, v, info); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func sideData(s *rawStream, v *Video, info *Info) error {
+	for _, d := range s.SideData {
+		if d.Matrix != "" {
+			var ok bool
+			if v.Rotation, v.Mirrored, ok = orientation(d.Matrix); !ok {
+				info.warn("the file asks for a rotation that is not a quarter turn; it is ignored")
+			}
+		}
+		if d.DoViProfile == 5 || d.DoViProfile > 0 && d.Compatibility != nil && *d.Compatibility == 0 && d.DoViProfile != 7 {
+			return &Refused{Reason: fmt.Sprintf("the video is Dolby Vision profile %d, whose colours have no standard form", d.DoViProfile)}
+		}
+	}
+	return nil
+}
+
+// displaySize applies pixel shape and rotation.
+func displaySize(s *rawStream, v *Video, info *Info) error {
+	switch sar := ratio(s.SAR); {
+	case sar == 0:
+	case sar < 0.05 || sar > 20:
+		info.warn("the file claims pixels %.3g times as wide as high; they are taken for square", sar)
+	default:
+		v.SAR = sar
+	}
+	w, h := v.CodedWidth, v.CodedHeight
+	// Only ever stretched, as players do: no line of the picture gets lost.
+	if v.SAR >= 1 {
+		w = int(math.Round(float64(w) * v.SAR))
+	} else {
+		h = int(math.Round(float64(h) / v.SAR))
+	}
+	if v.Rotation == 90 || v.Rotation == 270 {
+		w, h = h, w
+	}
+	v.Width, v.Height = w, h
+	if _, _, ok := fit(w, h); !ok {
+		return &Refused{Reason: fmt.Sprintf("the picture is %dx%d pixels: too narrow to be shown", w, h)}
+	}
+	return nil
+}
+
+// hasAlpha knows the pixel formats with transparency, and WebM's way of hiding
+// it in a second layer.
+func hasAlpha(s *rawStream) bool {
+	for _, prefix := range []string{"yuva", "gbrap", "rgba", "bgra", "argb", "abgr", "ya8", "ya16", "pal8"} {
+		if strings.HasPrefix(s.PixelFormat, prefix) {
+			return true
+		}
+	}
+	return s.tag("alpha_mode") == "1"
+}
+
+// known drops ffprobe's words for "the file does not say".
+func known(s string) string {
+	if s == "unknown" || s == "reserved" || s == "unspecified" {
+		return ""
+	}
+	return s
+}
+
+func chooseAudio(raw *rawProbe, tracks map[int]*track, info *Info) {
+	for i := range raw.Streams {
+		s := &raw.Streams[i]
+		tr := tracks[s.Index]
+		if s.Type != "audio" || tr == nil || tr.packets == 0 {
+			continue
+		}
+		name, isKnown := s.codec()
+		if !isKnown {
+			info.warn("the audio stream %d is left out: codec %q is not supported", s.Index, name)
+			continue
+		}
+		rate, _ := s.Rate.seconds()
+		if s.Channels <= 0 || rate < 1 {
+			info.warn("the audio stream %d is left out: it has no channels or no sampling rate", s.Index)
+			continue
+		}
+		info.Audio = append(info.Audio, Audio{
+			Index: s.Index, Codec: name, Channels: s.Channels, Layout: known(s.Layout), Rate: int(rate),
+			Language: language(s.tag("language")), Title: s.tag("title"), Default: s.Disposition.Default != 0,
+			Start: tr.first, Duration: tr.duration(),
+		})
+	}
+	slices.SortStableFunc(info.Audio, func(a, b Audio) int {
+		switch {
+		case a.Default == b.Default:
+			return 0
+		case a.Default:
+			return -1
+		}
+		return 1
+	})
+	if n := len(info.Audio); n > maxAudio {
+		info.Audio = info.Audio[:maxAudio]
+		info.warn("only %d of %d audio streams are used", maxAudio, n)
+	}
+	for i := range info.Audio {
+		info.Audio[i].Default = i == 0
+	}
+}
+
+func chooseSubtitles(raw *rawProbe, info *Info) {
+	for i := range raw.Streams {
+		s := &raw.Streams[i]
+		if s.Type != "subtitle" {
+			continue
+		}
+		name, _ := s.codec()
+		switch name {
+		case "subrip", "srt", "ass", "ssa", "webvtt", "mov_text", "text", "ttml", "microdvd", "sami", "subviewer":
+			info.Subtitles = append(info.Subtitles, Subtitle{
+				Index: s.Index, Codec: name, Language: language(s.tag("language")), Title: s.tag("title"),
+				Forced: s.Disposition.Forced != 0,
+			})
+		default:
+			info.warn("the subtitle stream %d is left out: %s is not text", s.Index, name)
+		}
+	}
+}
+
+// language keeps tags that look like one; others would end up in playlists.
+func language(tag string) string {
+	tag = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(tag)), "_", "-")
+	if tag == "und" || len(tag) < 2 || len(tag) > 16 {
+		return ""
+	}
+	for _, r := range tag {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
+			return ""
+		}
+	}
+	return tag
+}
+
+// measure fills in the times of the whole source.
+func measure(info *Info, raw *rawProbe, tracks map[int]*track) {
+	start, end := math.Inf(1), math.Inf(-1)
+	take := func(index int) {
+		start, end = min(start, tracks[index].first), max(end, tracks[index].end)
+	}
+	if info.Video != nil {
+		take(info.Video.Index)
+	}
+	longest := 0.0
+	for _, a := range info.Audio {
+		take(a.Index)
+		longest = max(longest, a.Duration)
+	}
+	if info.Video != nil {
+		longest = max(longest, info.Video.Duration)
+	}
+	if v := info.Video; v != nil && v.Start-start <= maxLead {
+		start = v.Start
+	}
+	info.Start, info.FormatStart = start, start
+	if v, ok := raw.Format.Start.seconds(); ok {
+		info.FormatStart = v
+	}
+	info.Duration = end - start
+	if jumpingClock(info.Container) && info.Duration > longest+jump {
+		// Programs with clocks of their own: their distance means nothing.
+		info.Duration = longest
+	}
+	// Some headers count from zero, some from the first frame.
+	h := info.HeaderDuration
+	off := min(math.Abs(h-info.Duration), math.Abs(h-end))
+	if h > 0 && off > max(1, 0.05*h) {
+		info.warn("the file claims to last %.1f s, but has %.1f s in it", h, info.Duration)
+	}
+}
+
+func (i *Info) warn(format string, args ...any) {
+	i.Warnings = append(i.Warnings, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,110 @@
+package media
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// transcodeWith is Transcode with an ffmpeg that can do less.
+func transcodeWith(t *testing.T, src string, c caps) result {
+	t.Helper()
+	r := result{src: src, dir: t.TempDir()}
+	var err error
+	if r.info, err = quick.Probe(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	abs, url, err := sourceURL(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	video, audio := jobs(r.info, Ladder(r.info))
+	if err := makeFolders(r.dir, video, audio); err != nil {
+		t.Fatal(err)
+	}
+	plan := planTiming(r.info)
+	said, err := quick.run(t.Context(), child{
+		tool: "ffmpeg", args: quick.transcodeArgs(url, r.info, video, audio, plan, c), dir: r.dir, source: abs,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.out, err = collect(r.dir, r.info, video, audio, plan, c, said); err != nil {
+		t.Fatal(err)
+	}
+	if err := quick.Check(t.Context(), r.info, r.dir, r.out); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestWithoutZscaleHDRIsBrightEnoughAndWarnedAbout(t *testing.T) {
+	t.Parallel()
+	for hdr, transfer := range map[string]string{"pq": "smpte2084", "hlg": "arib-std-b67"} {
+		src := clip(t, "a.mkv", "-f lavfi -i color=0x808080:s=320x240:r=10:d=1 -vf format=yuv420p10le,setparams=color_trc="+transfer+
+			":color_primaries=bt2020:colorspace=bt2020nc -color_trc "+transfer+" -color_primaries bt2020 -colorspace bt2020nc"+h264)
+		r := transcodeWith(t, src, caps{frameMode: true})
+		if r.info.Video.HDR != hdr || len(r.out.Warnings) != 1 || !strings.Contains(r.out.Warnings[0], "zscale") {
+			t.Errorf("HDR %q, warnings %q", r.info.Video.HDR, r.out.Warnings)
+		}
+		wantSDR(t, filepath.Join(r.dir, r.out.Video[0].Playlist))
+	}
+}
+
+// Before 5.1, ffmpeg had one option for all outputs, and it has not quite gone.
+func TestTheOldOptionForFrameTimesDoesTheSame(t *testing.T) {
+	t.Parallel()
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=30:d=1"+h264)
+	r := transcodeWith(t, src, caps{})
+	if r.out.Decoded != 30 || r.out.Expected != 30 {
+		t.Errorf("output %+v; want 30 frames", r.out)
+	}
+}
+
+// CUELIGHT_TEST_MEDIA names a folder of real files, good and bad. Each of them
+// must be published whole or refused with a sentence.
+func TestRealFilesArePublishedOrRefused(t *testing.T) {
+	t.Parallel()
+	folder := os.Getenv("CUELIGHT_TEST_MEDIA")
+	if folder == "" {
+		t.Skip("CUELIGHT_TEST_MEDIA is not set")
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || filepath.Ext(e.Name()) == ".tsv" {
+			continue
+		}
+		t.Run(e.Name(), func(t *testing.T) {
+			src := filepath.Join(folder, e.Name())
+			dir := t.TempDir()
+			info, out, err := func() (*Info, *Output, error) {
+				info, err := quick.Probe(t.Context(), src)
+				if err != nil {
+					return nil, nil, err
+				}
+				out, err := quick.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
+				return info, out, err
+			}()
+			if err != nil {
+				wantRefused(t, err, "")
+				t.Logf("refused: %v", err)
+				return
+			}
+			if err := quick.Check(t.Context(), info, dir, out); err != nil {
+				t.Fatal(err)
+			}
+			if err := WriteMaster(dir, out, ""); err != nil {
+				t.Fatal(err)
+			}
+			if err := WriteMPD(dir, out); err != nil {
+				t.Fatal(err)
+			}
+			result{src, dir, info, out}.independently(t)
+			t.Logf("%s, %.3f s, %d frames, warnings %q %q", names(Ladder(info)), out.Duration, out.Expected, info.Warnings, out.Warnings)
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package media
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"github.com/Eyevinn/mp4ff/mp4"
+)
+
+// priming is the silence ffmpeg's AAC encoder puts in front, in samples.
+const priming = 1024
+
+// mendHeader rewrites a header's edit list, so that the first frame, or the
+// first sample that is not priming, is at 0, and names the brands that CMAF
+// players look for. skip is the first frame's time in ticks. ffmpeg writes a
+// list that shows the picture as late as its B-frames need, and the sound as
+// late as its encoder primes; together an offset that may be seen.
+func mendHeader(file string, skip int64) error {
+	before, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	parsed, err := mp4.DecodeFile(bytes.NewReader(before))
+	if err != nil {
+		return err
+	}
+	if parsed.Init == nil || parsed.Init.Moov == nil || parsed.Init.Moov.Trak == nil {
+		return fmt.Errorf("it describes no track")
+	}
+	moov := parsed.Init.Moov
+	trak := moov.Trak
+	children := trak.Children[:0:0]
+	for _, box := range trak.Children {
+		if box.Type() == "edts" {
+			continue
+		}
+		children = append(children, box)
+		if box.Type() == "tkhd" {
+			children = append(children, edits(skip))
+		}
+	}
+	trak.Children = children
+	parsed.Init.Ftyp = mp4.NewFtyp("iso6", 0, []string{"iso6", "cmfc", "mp41"})
+	parsed.Init.Children[0] = parsed.Init.Ftyp
+
+	var after bytes.Buffer
+	if err := parsed.Init.Encode(&after); err != nil {
+		return err
+	}
+	return writeFile(file, after.Bytes())
+}
+
+// edits shows a track from a certain tick on.
+func edits(skip int64) *mp4.EdtsBox {
+	elst := &mp4.ElstBox{Entries: []mp4.ElstEntry{{MediaTime: skip, MediaRateInteger: 1}}}
+	return &mp4.EdtsBox{Elst: []*mp4.ElstBox{elst}, Children: []mp4.Box{elst}}
+}

@@ -1,0 +1,245 @@
+package media
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/Eyevinn/mp4ff/mp4"
+)
+
+// stream is one rendition as its files show it.
+type stream struct {
+	codecs        string
+	width, height int
+	channels      int
+	rate          int // audio samples per second
+	timescale     int64
+	skip          int64 // ticks before what is shown first
+	target        int
+	init          string
+	segments      []segment
+	frames        int64
+	bytes         int64
+}
+
+// segment is one file of a rendition. Times are in ticks of the timescale.
+type segment struct {
+	name     string
+	listed   float64 // seconds, as the playlist says
+	start    int64
+	length   int64
+	frames   int64
+	keys     []int64 // decoding times of keyframes
+	first    int64   // smallest presentation time
+	bytes    int64
+	startsAt bool  // the first frame is a keyframe
+	last     int64 // duration of the last frame
+}
+
+func (s *stream) seconds(ticks int64) float64 { return float64(ticks) / float64(s.timescale) }
+
+func (s *stream) duration() float64 {
+	sum := int64(0)
+	for _, g := range s.segments {
+		sum += g.length
+	}
+	return s.seconds(sum)
+}
+
+// frameRate is the average between the first and the last frame; how long the
+// last one lasts is often a guess. A rate that is nearly a usual one is that.
+func (s *stream) frameRate() float64 {
+	n := len(s.segments)
+	length := s.duration() - s.seconds(s.segments[n-1].last)
+	if s.frames < 2 || length <= 0 {
+		return float64(s.frames) / s.duration()
+	}
+	rate := float64(s.frames-1) / length
+	if usual := steadyRate(rate); math.Abs(rate-usual) < 0.0005*usual {
+		return usual
+	}
+	return rate
+}
+
+// inspect reads a rendition's playlist, header and all its segments, without
+// decoding pictures or sound.
+func inspect(dir, list string) (*stream, error) {
+	folder := filepath.Dir(filepath.Join(dir, filepath.FromSlash(list)))
+	text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(list)))
+	if err != nil {
+		return nil, fmt.Errorf("read playlist: %w", err)
+	}
+	p, err := parsePlaylist(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("playlist %s: %w", list, err)
+	}
+	s := &stream{target: p.target, init: p.init, bytes: int64(len(text))}
+	trex, err := s.readInit(filepath.Join(folder, p.init))
+	if err != nil {
+		return nil, fmt.Errorf("header of %s: %w", list, err)
+	}
+	for _, l := range p.segments {
+		g, err := readSegment(filepath.Join(folder, l.name), trex)
+		if err != nil {
+			return nil, fmt.Errorf("segment %s of %s: %w", l.name, list, err)
+		}
+		g.name, g.listed = l.name, l.duration
+		s.segments = append(s.segments, g)
+		s.frames += g.frames
+		s.bytes += g.bytes
+	}
+	return s, nil
+}
+
+func (s *stream) readInit(file string) (*mp4.TrexBox, error) {
+	f, size, err := openWhole(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	s.bytes += size
+	parsed, err := mp4.DecodeFile(f)
+	if err != nil {
+		return nil, err
+	}
+	if parsed.Init == nil || parsed.Init.Moov == nil || parsed.Init.Moov.Mvex == nil || len(parsed.Init.Moov.Traks) != 1 {
+		return nil, fmt.Errorf("it is not one of a single fragmented track")
+	}
+	trak := parsed.Init.Moov.Trak
+	if trak.Mdia == nil || trak.Mdia.Mdhd == nil || trak.Mdia.Minf == nil || trak.Mdia.Minf.Stbl == nil || trak.Mdia.Minf.Stbl.Stsd == nil {
+		return nil, fmt.Errorf("it describes no samples")
+	}
+	if s.timescale = int64(trak.Mdia.Mdhd.Timescale); s.timescale == 0 {
+		return nil, fmt.Errorf("its clock stands still")
+	}
+	if e := trak.Edts; e != nil && len(e.Elst) == 1 && len(e.Elst[0].Entries) == 1 {
+		s.skip = e.Elst[0].Entries[0].MediaTime
+	}
+	return parsed.Init.Moov.Mvex.Trex, s.describe(trak.Mdia.Minf.Stbl.Stsd)
+}
+
+// describe builds the codec string from the decoder's configuration.
+func (s *stream) describe(stsd *mp4.StsdBox) error {
+	switch {
+	case stsd.AvcX != nil && stsd.AvcX.AvcC != nil:
+		c := stsd.AvcX.AvcC
+		s.codecs = fmt.Sprintf("avc1.%02x%02x%02x", c.AVCProfileIndication, c.ProfileCompatibility, c.AVCLevelIndication)
+		s.width, s.height = int(stsd.AvcX.Width), int(stsd.AvcX.Height)
+	case stsd.Mp4a != nil:
+		s.codecs = "mp4a.40.2"
+		s.channels, s.rate = int(stsd.Mp4a.ChannelCount), int(stsd.Mp4a.SampleRate)
+	default:
+		return fmt.Errorf("it is neither H.264 nor AAC")
+	}
+	return nil
+}
+
+func readSegment(file string, trex *mp4.TrexBox) (segment, error) {
+	f, size, err := openWhole(file)
+	if err != nil {
+		return segment{}, err
+	}
+	defer f.Close()
+	parsed, err := mp4.DecodeFile(f, mp4.WithDecodeMode(mp4.DecModeLazyMdat))
+	if err != nil {
+		return segment{}, err
+	}
+	g := segment{bytes: size}
+	for _, s := range parsed.Segments {
+		for _, frag := range s.Fragments {
+			if err := g.add(frag, trex); err != nil {
+				return segment{}, err
+			}
+		}
+	}
+	if g.frames == 0 || g.length == 0 {
+		return segment{}, errNothing
+	}
+	return g, nil
+}
+
+func (g *segment) add(frag *mp4.Fragment, trex *mp4.TrexBox) error {
+	if frag.Moof == nil || frag.Mdat == nil || len(frag.Moof.Trafs) != 1 || frag.Moof.Traf.Tfdt == nil || frag.Moof.Traf.Tfhd == nil {
+		return fmt.Errorf("a fragment lacks a part")
+	}
+	traf := frag.Moof.Traf
+	at := int64(traf.Tfdt.BaseMediaDecodeTime())
+	if g.frames == 0 {
+		g.start, g.first = at, at+1<<40
+	} else if at != g.start+g.length {
+		return fmt.Errorf("there is a hole between its fragments")
+	}
+	var payload uint64
+	for _, trun := range traf.Truns {
+		trun.AddSampleDefaultValues(traf.Tfhd, trex)
+		for _, sample := range trun.Samples {
+			key := sample.Flags&mp4.NonSyncSampleFlags == 0
+			if g.frames == 0 {
+				g.startsAt = key
+			}
+			if key {
+				g.keys = append(g.keys, at)
+			}
+			g.first = min(g.first, at+int64(sample.CompositionTimeOffset))
+			g.frames++
+			g.last = int64(sample.Dur)
+			at += g.last
+			payload += uint64(sample.Size)
+		}
+	}
+	g.length = at - g.start
+	if payload != uint64(frag.Mdat.DataLength()) && payload != frag.Mdat.GetLazyDataSize() {
+		return fmt.Errorf("it holds another amount of data than it says")
+	}
+	return nil
+}
+
+// openWhole opens an MP4 file whose boxes fill it exactly. A file that was cut
+// short, or has a hole where its end was to be, does not pass.
+func openWhole(file string) (*os.File, int64, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, 0, err
+	}
+	size, err := tiled(f)
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, size, nil
+}
+
+func tiled(f *os.File) (int64, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	size := st.Size()
+	if size == 0 {
+		return 0, fmt.Errorf("it is empty")
+	}
+	var head [16]byte
+	for at := int64(0); at < size; {
+		if _, err := f.ReadAt(head[:8], at); err != nil {
+			return 0, fmt.Errorf("it is cut short")
+		}
+		length := int64(binary.BigEndian.Uint32(head[:4]))
+		if length == 1 {
+			if _, err := f.ReadAt(head[:], at); err != nil {
+				return 0, fmt.Errorf("it is cut short")
+			}
+			length = int64(binary.BigEndian.Uint64(head[8:]))
+		}
+		if length < 8 || length > size-at {
+			return 0, fmt.Errorf("its box %q does not end where it should", strings.ToValidUTF8(string(head[4:8]), "?"))
+		}
+		at += length
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return size, err
+}

@@ -1,0 +1,111 @@
+package media
+
+import (
+	"fmt"
+	"math"
+)
+
+// step is one rung of the full ladder, for 16:9 and up to 30 frames a second.
+type step struct {
+	short   int // pixels of the short side
+	bitrate int // highest, in bits per second
+}
+
+var steps = [...]step{
+	{2160, 16_000_000}, {1440, 9_000_000}, {1080, 5_000_000}, {720, 2_800_000},
+	{480, 1_400_000}, {360, 800_000}, {240, 400_000},
+}
+
+const (
+	audioBitrate    = 128_000
+	lowAudioBitrate = 64_000
+	// almost is how close below a rung a source counts as that rung: 1918x1078
+	// is a 1080p source, shown at its own size.
+	almost = 0.95
+	// maxFrameRate is the highest frame rate that is published.
+	maxFrameRate = 60.0
+)
+
+// Ladder chooses the rungs for a source, the largest first: every standard
+// size whose short side fits into the short side of the picture as displayed,
+// and never less than one. A picture smaller than the smallest size, or than
+// 95 % of it, gets one rung at its own size. Video comes with one audio rung
+// called "audio" if the source has audio; audio alone gets "audio" and
+// "audio-low".
+func Ladder(info *Info) []Rung {
+	var rungs []Rung
+	if info.Video != nil {
+		rungs = videoRungs(info.Video)
+	}
+	if len(info.Audio) > 0 {
+		rungs = append(rungs, Rung{Name: "audio", AudioBitrate: audioBitrate})
+		if info.Video == nil {
+			rungs = append(rungs, Rung{Name: "audio-low", AudioBitrate: lowAudioBitrate})
+		}
+	}
+	return rungs
+}
+
+func videoRungs(v *Video) []Rung {
+	var rungs []Rung
+	short := min(v.Width, v.Height)
+	for _, s := range steps {
+		if float64(short) < almost*float64(s.short) {
+			continue
+		}
+		scale := min(1, float64(s.short)/float64(short))
+		w := min(nearestEven(float64(v.Width)*scale), even(float64(v.Width)))
+		h := min(nearestEven(float64(v.Height)*scale), even(float64(v.Height)))
+		if !encodable(w, h) {
+			continue
+		}
+		rungs = append(rungs, Rung{Name: fmt.Sprintf("%dp", s.short), Width: w, Height: h, VideoBitrate: ceiling(w, h, v.FPS)})
+	}
+	if len(rungs) > 0 {
+		return rungs
+	}
+	w, h, _ := fit(v.Width, v.Height)
+	return []Rung{{Name: fmt.Sprintf("%dp", min(w, h)), Width: w, Height: h, VideoBitrate: ceiling(w, h, v.FPS)}}
+}
+
+// ceiling interpolates between the steps by the number of pixels, so that
+// portrait, cinema and odd sizes get what their area needs, and adds a half
+// for high frame rates.
+func ceiling(w, h int, fps float64) int {
+	area := float64(w * h)
+	pixels := func(s step) float64 { return float64(s.short) * float64(s.short) * 16 / 9 }
+	last := steps[len(steps)-1]
+	rate := float64(last.bitrate) * area / pixels(last)
+	for i := 0; i+1 < len(steps); i++ {
+		hi, lo := steps[i], steps[i+1]
+		if area >= pixels(lo) {
+			part := (area - pixels(lo)) / (pixels(hi) - pixels(lo))
+			rate = float64(lo.bitrate) + part*float64(hi.bitrate-lo.bitrate)
+			break
+		}
+	}
+	if fps > 33 {
+		rate *= 1.5
+	}
+	return int(math.Round(max(rate, 100_000)/1000)) * 1000
+}
+
+// even is the nearest even number of pixels not above v, and at least 2:
+// 4:2:0 has no odd sizes.
+func even(v float64) int {
+	return max(2, int(math.Floor(v/2+1e-6))*2)
+}
+
+func nearestEven(v float64) int { return max(2, int(math.Round(v/2))*2) }
+
+// fit scales a size down until H.264 can carry it. It is not ok if one side
+// vanishes.
+func fit(w, h int) (ew, eh int, ok bool) {
+	scale := min(1, float64(maxEncodedSide)/float64(max(w, h)))
+	scale = min(scale, math.Sqrt(float64(maxEncodedPixels)/(float64(w)*float64(h))))
+	fw, fh := float64(w)*scale, float64(h)*scale
+	if scale < 1 && (fw < 2 || fh < 2) {
+		return 0, 0, false
+	}
+	return even(fw), even(fh), true
+}

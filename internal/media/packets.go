@@ -1,0 +1,246 @@
+package media
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+)
+
+// track is what the packets of one stream say.
+type track struct {
+	packets   int64 // meant to be shown
+	hidden    int64 // to be decoded only, before an edit list's start
+	keyframes int64
+	first     float64 // smallest timestamp
+	end       float64 // largest timestamp plus duration
+	maxGap    float64
+
+	jumping bool // the container allows timestamps to jump
+	shift   float64
+	expect  float64 // next decoding time
+	started bool
+	stamped bool
+	window  []float64 // last timestamps in display order
+	shown   float64   // the newest one that has left the window
+	settled bool
+	lastDur float64
+}
+
+// reorder is how far display order may be from decoding order.
+const reorder = 32
+
+// packet is one line of ffprobe's packet list.
+type packet struct {
+	stream        int
+	pts, dts, dur float64
+	hasPTS        bool
+	hasDTS        bool
+	key, discard  bool
+}
+
+// parsePacket reads a line of ffprobe's compact form, with keys.
+func parsePacket(line []byte) (packet, bool) {
+	p := packet{stream: -1}
+	for field := range bytes.SplitSeq(line, []byte("|")) {
+		key, value, ok := bytes.Cut(field, []byte("="))
+		if !ok {
+			continue
+		}
+		switch string(key) {
+		case "stream_index":
+			n, err := strconv.Atoi(string(value))
+			if err != nil || n < 0 {
+				return packet{}, false
+			}
+			p.stream = n
+		case "pts_time":
+			p.pts, p.hasPTS = text(value).seconds()
+		case "dts_time":
+			p.dts, p.hasDTS = text(value).seconds()
+		case "duration_time":
+			if d, ok := text(value).seconds(); ok && d > 0 {
+				p.dur = d
+			}
+		case "flags":
+			p.key = bytes.IndexByte(value, 'K') >= 0
+			p.discard = bytes.IndexByte(value, 'D') >= 0
+		}
+	}
+	return p, p.stream >= 0
+}
+
+// jump is the step in decoding time that ffmpeg takes for a new clock and
+// smooths away, in containers where clocks do change.
+const jump = 10.0
+
+func (t *track) add(p packet) {
+	if p.discard {
+		t.hidden++
+		return
+	}
+	t.packets++
+	if p.key {
+		t.keyframes++
+	}
+	if p.dur > 0 {
+		t.lastDur = p.dur
+	}
+	pts, ok := p.pts, p.hasPTS
+	if !ok {
+		// AVI and MPEG program streams may have decoding times only, or none.
+		switch {
+		case p.hasDTS:
+			pts = p.dts
+		case t.started:
+			pts = t.expect - t.shift
+		default:
+			return
+		}
+	}
+	clock := pts
+	if p.hasDTS {
+		clock = p.dts
+	}
+	t.advance(clock, p.dur)
+	t.show(pts+t.shift, p.dur)
+}
+
+// advance follows the decoding clock and notices where it jumps.
+func (t *track) advance(clock, dur float64) {
+	if t.started && t.jumping {
+		if step := clock + t.shift - t.expect; step > jump || step < -jump {
+			t.shift -= step
+		}
+	}
+	t.started = true
+	t.expect = clock + t.shift + dur
+}
+
+func (t *track) show(pts, dur float64) {
+	if !t.stamped || pts < t.first {
+		t.first = pts
+	}
+	if !t.stamped || pts+dur > t.end {
+		t.end = pts + dur
+	}
+	t.stamped = true
+	i := len(t.window)
+	t.window = append(t.window, pts)
+	for ; i > 0 && t.window[i-1] > pts; i-- {
+		t.window[i] = t.window[i-1]
+	}
+	t.window[i] = pts
+	if len(t.window) > reorder {
+		t.settle(t.window[0])
+		t.window = t.window[:copy(t.window, t.window[1:])]
+	}
+}
+
+func (t *track) settle(pts float64) {
+	if t.settled && pts-t.shown > t.maxGap {
+		t.maxGap = pts - t.shown
+	}
+	t.shown, t.settled = pts, true
+}
+
+// finish takes what is left in the window into account. A last packet that
+// does not say how long it lasts gets the average of the others.
+func (t *track) finish() {
+	for _, pts := range t.window {
+		t.settle(pts)
+	}
+	t.window = nil
+	if t.settled && t.end <= t.shown {
+		dur := t.lastDur
+		if dur == 0 && t.packets > 1 {
+			dur = (t.shown - t.first) / float64(t.packets-1)
+		}
+		t.end = t.shown + dur
+	}
+	if t.settled {
+		t.maxGap = max(t.maxGap, t.end-t.shown)
+	}
+}
+
+func (t *track) duration() float64 { return max(0, t.end-t.first) }
+
+// packetReader adds up ffprobe's packet list as it comes.
+type packetReader struct {
+	lines   lineWriter
+	jumping bool
+	tracks  map[int]*track
+}
+
+// maxStreams bounds what a hostile file can make this process remember.
+const maxStreams = 1024
+
+func newPacketReader(jumping bool) *packetReader {
+	r := &packetReader{jumping: jumping, tracks: map[int]*track{}}
+	r.lines.line = func(line []byte) {
+		p, ok := parsePacket(line)
+		if !ok {
+			return
+		}
+		t := r.tracks[p.stream]
+		if t == nil {
+			if len(r.tracks) >= maxStreams {
+				return
+			}
+			t = &track{jumping: jumping}
+			r.tracks[p.stream] = t
+		}
+		t.add(p)
+	}
+	return r
+}
+
+func (r *packetReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
+
+func (r *packetReader) finish() map[int]*track {
+	r.lines.Flush()
+	for _, t := range r.tracks {
+		t.finish()
+	}
+	return r.tracks
+}
+
+// lineWriter hands out whole lines. What is longer than maxLine is not a line
+// that anybody here waits for, and is dropped.
+type lineWriter struct {
+	line    func([]byte)
+	pending []byte
+	long    bool
+}
+
+const maxLine = 16 << 10
+
+func (w *lineWriter) Write(b []byte) (int, error) {
+	n := len(b)
+	for len(b) > 0 {
+		i := bytes.IndexByte(b, '\n')
+		part := b
+		if i >= 0 {
+			part = b[:i]
+		}
+		if w.long = w.long || len(w.pending)+len(part) > maxLine; !w.long {
+			w.pending = append(w.pending, part...)
+		}
+		if i < 0 {
+			break
+		}
+		w.Flush()
+		b = b[i+1:]
+	}
+	return n, nil
+}
+
+// Flush hands out the last line, which may lack its end.
+func (w *lineWriter) Flush() {
+	if !w.long && len(w.pending) > 0 {
+		w.line(w.pending)
+	}
+	w.pending, w.long = w.pending[:0], false
+}
+
+// round3 keeps milliseconds: what a person reads and JSON stores.
+func round3(v float64) float64 { return math.Round(v*1000) / 1000 }

@@ -1,0 +1,149 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+const (
+	// posterSide is the longest side of a poster, in pixels.
+	posterSide = 1280
+	// posterWindow is how many frames compete at each place.
+	posterWindow = 48
+)
+
+// posterPlaces are where a poster is looked for, as shares of the duration.
+var posterPlaces = [...]float64{0.1, 0.25, 0.5}
+
+// Poster writes a JPEG of one telling frame to file, as a whole or not at all,
+// no side longer than 1280 pixels. From a few places in the source it takes
+// the frame that is most like its neighbours, and of those the one with the
+// most detail: that is seldom black, blurred or in the middle of a fade. For
+// audio with an embedded cover, that is the poster. A source with neither
+// gives [ErrNoPicture].
+func (t Tools) Poster(ctx context.Context, src string, info *Info, file string) error {
+	if err := t.poster(ctx, src, info, file); err != nil {
+		return fmt.Errorf("make poster: %w", err)
+	}
+	return nil
+}
+
+func (t Tools) poster(ctx context.Context, src string, info *Info, file string) error {
+	abs, url, err := sourceURL(src)
+	if err != nil {
+		return err
+	}
+	if info.Video == nil && info.Cover < 0 {
+		return ErrNoPicture
+	}
+	c, err := t.caps(ctx, false, false)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(filepath.Dir(file), ".poster-")
+	if err != nil {
+		return spaceError(err)
+	}
+	defer os.RemoveAll(work)
+	best, bytes := "", int64(0)
+	for i, shot := range shots(info, c) {
+		name := fmt.Sprintf("%d.jpg", i)
+		if shot.last && best != "" {
+			break
+		}
+		if err := t.still(ctx, abs, url, work, name, shot); err != nil {
+			return err
+		}
+		st, err := os.Stat(filepath.Join(work, name))
+		if err == nil && st.Size() > bytes {
+			best, bytes = name, st.Size()
+		}
+	}
+	if best == "" {
+		return fmt.Errorf("%w: no frame could be decoded", ErrNoPicture)
+	}
+	if err := os.Chmod(filepath.Join(work, best), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(work, best), file)
+}
+
+// shot is one attempt at a still picture.
+type shot struct {
+	stream  int
+	at      float64 // seconds after the start
+	filter  string
+	decoder []string
+	// last is for when nothing else gave a picture.
+	last bool
+}
+
+func shots(info *Info, c caps) []shot {
+	if info.Video == nil {
+		return []shot{{stream: info.Cover, filter: fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:out_range=pc,format=yuvj420p", posterSide)}}
+	}
+	v := info.Video
+	filter := fmt.Sprintf("thumbnail=n=%d,", posterWindow) + stillFilter(v, posterSide, c)
+	var list []shot
+	for _, place := range posterPlaces {
+		at := v.Start - info.Start + place*v.Duration
+		if at*v.FPS < posterWindow {
+			// Too short to seek in: its one window starts at the beginning.
+			continue
+		}
+		list = append(list, shot{stream: v.Index, at: at, filter: filter, decoder: alphaDecoder(v, c)})
+	}
+	return append(list, shot{stream: v.Index, filter: filter, decoder: alphaDecoder(v, c), last: len(list) > 0})
+}
+
+// stillFilter turns a frame into a full-range picture for JPEG, no side longer
+// than side.
+func stillFilter(v *Video, side int, c caps) string {
+	w, h := v.Width, v.Height
+	if long := max(w, h); long > side {
+		w, h = max(2, w*side/long), max(2, h*side/long)
+	}
+	return stillSize(v, even(float64(w)), even(float64(h)), c)
+}
+
+func stillSize(v *Video, w, h int, c caps) string {
+	var f []string
+	if v.Interlaced {
+		f = append(f, deinterlacer(v, c))
+	}
+	f = append(f, turn(v)...)
+	f = append(f, picture(v, Rung{Width: w, Height: h}, c)...)
+	return strings.Join(append(f, "scale=in_range=tv:out_range=pc:in_color_matrix=bt709:out_color_matrix=bt601", "format=yuvj420p"), ",")
+}
+
+// still writes one JPEG, or none when there is no frame. An exit code says
+// nothing about that.
+func (t Tools) still(ctx context.Context, abs, url, dir, name string, s shot) error {
+	args := []string{"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error"}
+	args = append(args, t.threads()...)
+	options := append([]string{"-noautorotate"}, s.decoder...)
+	if s.at > 0 {
+		options = append(options, "-ss", seconds(s.at))
+	}
+	args = append(args, input(url, options...)...)
+	args = append(args, "-map", "0:"+strconv.Itoa(s.stream), "-vf", s.filter, "-frames:v", "1", "-q:v", "3", "-f", "mjpeg", "file:"+name)
+	out, err := t.run(ctx, child{tool: "ffmpeg", args: args, dir: dir, source: abs, quiet: true})
+	return pictureTrouble(out, err)
+}
+
+// pictureTrouble keeps errors that are not the source's fault.
+func pictureTrouble(out said, err error) error {
+	exit := (*exitError)(nil)
+	if !errors.As(err, &exit) || exit.signal != "" {
+		return err
+	}
+	if _, broken := hostTrouble(out.tail); broken {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// probeBytes bounds ffprobe's answer about formats and streams.
+const probeBytes = 16 << 20
+
+// Probe finds out what the file at path is. It reads the whole file once
+// without decoding it, so that durations and frame counts are measured and not
+// believed, and decodes a short sample.
+//
+// A [*Refused] error means that the file can never be published. Other errors
+// are about this host or this attempt: the file is not there, a program is
+// missing or was killed.
+func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
+	abs, url, err := sourceURL(path)
+	if err != nil {
+		return nil, err
+	}
+	size, err := readable(abs)
+	if err != nil {
+		return nil, fmt.Errorf("probe source: %w", err)
+	}
+	raw, err := t.probeStreams(ctx, abs, url)
+	if err != nil {
+		return nil, fmt.Errorf("probe source: %w", err)
+	}
+	tracks, err := t.probePackets(ctx, abs, url, jumpingClock(raw.Format.Name))
+	if err != nil {
+		return nil, fmt.Errorf("probe source: %w", err)
+	}
+	info, err := describe(raw, tracks, size)
+	if err != nil {
+		return nil, fmt.Errorf("probe source: %w", err)
+	}
+	if info.Video != nil {
+		if err := t.sample(ctx, abs, url, info); err != nil {
+			return nil, fmt.Errorf("probe source: %w", err)
+		}
+	}
+	return info, nil
+}
+
+// readable makes sure that what ffprobe complains about later is the content.
+func readable(path string) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if !st.Mode().IsRegular() {
+		return 0, &Refused{Reason: "the source is not a regular file"}
+	}
+	if st.Size() == 0 {
+		return 0, &Refused{Reason: "the file is empty"}
+	}
+	if _, err := f.Read(make([]byte, 1)); err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
+}
+
+func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, error) {
+	answer := &limitedBuffer{limit: probeBytes}
+	args := append([]string{"-hide_banner", "-loglevel", "repeat+level+error", "-of", "json", "-show_format", "-show_streams"},
+		input(url)...)
+	out, err := t.run(ctx, child{tool: "ffprobe", args: args, source: abs, stdout: answer})
+	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.signal == "" {
+		if reason, broken := hostTrouble(out.tail); broken {
+			return nil, fmt.Errorf("%s: %w", reason, err)
+		}
+		return nil, refuseUnreadable(abs, out.tail)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if answer.over {
+		return nil, &Refused{Reason: "the file's headers are too large to be true"}
+	}
+	return parseProbe(answer.Bytes())
+}
+
+// hostTrouble knows the messages that blame the host and not the file.
+func hostTrouble(tail string) (string, bool) {
+	for _, text := range []string{
+		"Cannot allocate memory", "Resource temporarily unavailable", "Too many open files", "Permission denied",
+		"No such file or directory", "Stale file handle",
+	} {
+		if strings.Contains(tail, text) {
+			return strings.ToLower(text), true
+		}
+	}
+	return "", false
+}
+
+// refuseUnreadable explains a file that could not even be opened.
+func refuseUnreadable(path, tail string) *Refused {
+	last := tail[strings.LastIndexByte(tail, '\n')+1:]
+	switch {
+	case strings.Contains(tail, "not on whitelist"):
+		return &Refused{Reason: "the file is a playlist, a script, a picture or text, not a video or audio file", Detail: last}
+	case strings.Contains(tail, "encrypt") || hasEncryptedEntry(path):
+		return &Refused{Reason: "the video is encrypted", Detail: tail}
+	case strings.Contains(tail, "moov atom not found"):
+		return &Refused{Reason: "the file is incomplete: its index (the moov box) is missing", Detail: tail}
+	}
+	return &Refused{Reason: "the file is not a video or audio file, or it is damaged beyond reading", Detail: tail}
+}
+
+// hasEncryptedEntry looks for the sample entries of encrypted MP4 tracks in
+// the first and last part of the file. It is asked only about files that
+// ffprobe could not open, so a false hit changes nothing but the words.
+func hasEncryptedEntry(path string) bool {
+	const part = 1 << 20
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, part))
+	if err != nil {
+		return false
+	}
+	var tail []byte
+	if st, err := f.Stat(); err == nil && st.Size() > part {
+		tail, _ = io.ReadAll(io.NewSectionReader(f, max(part, st.Size()-part), part))
+	}
+	for _, entry := range []string{"encv", "enca"} {
+		if bytes.Contains(head, []byte(entry)) || bytes.Contains(tail, []byte(entry)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t Tools) probePackets(ctx context.Context, abs, url string, jumping bool) (map[int]*track, error) {
+	reader := newPacketReader(jumping)
+	args := append([]string{
+		"-hide_banner", "-loglevel", "repeat+level+error", "-of", "compact=p=0:nk=0",
+		"-show_entries", "packet=stream_index,pts_time,dts_time,duration_time,flags",
+	}, input(url)...)
+	_, err := t.run(ctx, child{tool: "ffprobe", args: args, source: abs, stdout: reader})
+	// A file that breaks off ends with a complaint; what came before counts.
+	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.signal == "" {
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return reader.finish(), nil
+}
+
+// jumpingClock reports whether timestamps may jump in such a container without
+// a pause in the picture. ffmpeg smooths such jumps away while it transcodes.
+func jumpingClock(container string) bool {
+	switch container {
+	case "mpegts", "mpeg", "ogg":
+		return true
+	}
+	return false
+}
+
+// limitedBuffer keeps what comes, up to a limit.
+type limitedBuffer struct {
+	bytes.Buffer
+	limit int
+	over  bool
+}
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.over = b.over || b.Len()+len(p) > b.limit; b.over {
+		return len(p), nil
+	}
+	return b.Buffer.Write(p)
+}

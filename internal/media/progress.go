@@ -1,0 +1,106 @@
+package media
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"time"
+)
+
+const (
+	// highest is what Percent never exceeds before the output is checked.
+	highest = 99.0
+	// smoothing is the time over which the speed is averaged.
+	smoothing = 15.0
+	// flushing is how long the last frames may take to come out of the
+	// encoders' queues at most, as a share of the whole.
+	flushing = 0.01
+)
+
+// progressReader reads ffmpeg's -progress output: blocks of key=value lines,
+// each ending in "progress=continue" or "progress=end".
+type progressReader struct {
+	lines    lineWriter
+	duration float64
+	tell     func(Progress)
+	now      func() time.Time
+
+	position float64
+	frames   int64
+	bytes    int64
+	beats    int64
+	ended    bool
+
+	speed  float64
+	before time.Time
+	at     float64
+}
+
+func newProgressReader(duration float64, tell func(Progress), now func() time.Time) *progressReader {
+	r := &progressReader{duration: duration, tell: tell, now: now, before: now()}
+	r.lines.line = r.line
+	return r
+}
+
+func (r *progressReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
+
+// beat counts the steps forward. A child that only repeats itself is stuck.
+func (r *progressReader) beat() int64 { return r.beats }
+
+func (r *progressReader) line(line []byte) {
+	key, value, ok := bytes.Cut(line, []byte("="))
+	if !ok {
+		return
+	}
+	switch string(key) {
+	case "out_time_us":
+		// "N/A" until the first packet. out_time_ms is no use: it has
+		// microseconds in it, too.
+		if us, err := strconv.ParseInt(string(value), 10, 64); err == nil && float64(us)/1e6 > r.position && us/1e6 < maxTimestamp {
+			r.position = float64(us) / 1e6
+			r.beats++
+		}
+	case "frame":
+		r.forward(&r.frames, value)
+	case "total_size":
+		r.forward(&r.bytes, value)
+	case "progress":
+		r.ended = string(value) == "end"
+		if r.ended {
+			r.beats++
+		}
+		r.report()
+	}
+}
+
+func (r *progressReader) forward(v *int64, value []byte) {
+	if n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64); err == nil && n > *v {
+		*v = n
+		r.beats++
+	}
+}
+
+func (r *progressReader) report() {
+	now := r.now()
+	if wall := now.Sub(r.before).Seconds(); wall > 0 {
+		current := (r.position - r.at) / wall
+		if r.speed == 0 {
+			r.speed = current
+		} else {
+			weight := 1 - math.Exp(-wall/smoothing)
+			r.speed += weight * (current - r.speed)
+		}
+		r.before, r.at = now, r.position
+	}
+	if r.tell == nil {
+		return
+	}
+	p := Progress{Position: r.position, Speed: r.speed, Frames: r.frames}
+	if r.duration > 0 {
+		p.Percent = min(highest, 100*r.position/r.duration)
+		if left := r.duration*(1+flushing) - r.position; left > 0 && r.speed > 0 {
+			p.ETA = time.Duration(min(left/r.speed, maxTimestamp) * float64(time.Second)).Round(time.Second)
+		}
+	}
+	r.tell(p)
+}

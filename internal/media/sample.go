@@ -1,0 +1,173 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+const (
+	// sampleFrames is how many frames are looked at for interlacing, and
+	// fewFrames how many prove that a stream can be decoded at all.
+	sampleFrames = 120
+	fewFrames    = 5
+	// combed is the share of frames that must look interlaced in a source that
+	// says it is: film brought to 30 frames by pulldown has two in five. One
+	// that says nothing needs half, and to refute "progressive" nearly all
+	// must: moving patterns may look like interlacing.
+	combed, combedUnsaid, combedAgainst = 0.3, 0.5, 0.95
+	// sameParity is the share of those frames that must agree on the order.
+	sameParity = 0.9
+)
+
+// sample decodes a few frames: to refuse now what could never be transcoded,
+// and to see whether the picture is interlaced. Headers are often wrong about
+// that, in both directions.
+func (t Tools) sample(ctx context.Context, abs, url string, info *Info) error {
+	v := info.Video
+	look := maybeInterlaced(v)
+	start := 0.0
+	if look && info.Duration > 30 {
+		// Openings are often black, and black says nothing.
+		start = info.Duration / 3
+	}
+	seen, tail, err := t.look(ctx, abs, url, v.Index, start, look)
+	if err == nil && seen.frames == 0 && start > 0 {
+		seen, tail, err = t.look(ctx, abs, url, v.Index, 0, look)
+	}
+	if err != nil {
+		return err
+	}
+	if seen.frames == 0 {
+		return &Refused{Reason: fmt.Sprintf("not one frame of its %s video could be decoded", v.Codec), Detail: tail}
+	}
+	if look {
+		v.Interlaced, v.TopFirst = seen.verdict(v)
+	}
+	return nil
+}
+
+// maybeInterlaced saves the longer look for sources that leave doubt: a header
+// that says so, or a codec and size in use for interlaced video.
+func maybeInterlaced(v *Video) bool {
+	if v.Interlaced {
+		return true
+	}
+	if v.FPS > 31 {
+		return false
+	}
+	switch v.CodedHeight {
+	case 480, 486, 512, 576, 608, 1080, 1088:
+	default:
+		return false
+	}
+	switch v.Codec {
+	case "mpeg2video", "h264", "hevc", "mpeg4", "vc1", "dvvideo", "prores", "dnxhd", "mjpeg", "ffv1", "huffyuv", "rawvideo", "v210":
+		return true
+	}
+	return false
+}
+
+// look decodes frames from start on. A stream that cannot be decoded gives an
+// empty census and no error.
+func (t Tools) look(ctx context.Context, abs, url string, index int, start float64, interlaced bool) (census, string, error) {
+	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+level+error"}
+	args = append(args, t.threads()...)
+	var seek []string
+	if start > 0 {
+		seek = []string{"-ss", strconv.FormatFloat(start, 'f', 3, 64)}
+	}
+	args = append(args, input(url, seek...)...)
+	frames := fewFrames
+	if interlaced {
+		frames = sampleFrames
+	}
+	// Only frames that have metadata are printed, and idet gives them some.
+	args = append(args, "-map", "0:"+strconv.Itoa(index), "-vf", "idet,metadata=mode=print:file=-",
+		"-frames:v", strconv.Itoa(frames), "-f", "null", "-")
+	reader := newCensusReader()
+	out, err := t.run(ctx, child{tool: "ffmpeg", args: args, source: abs, stdout: reader})
+	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.signal == "" {
+		if reason, broken := hostTrouble(out.tail); broken {
+			return census{}, "", fmt.Errorf("%s: %w", reason, err)
+		}
+		err = nil
+	}
+	reader.lines.Flush()
+	return reader.census, out.tail, err
+}
+
+func (t Tools) threads() []string {
+	if t.Threads <= 0 {
+		return nil
+	}
+	return []string{"-threads", strconv.Itoa(t.Threads), "-filter_threads", strconv.Itoa(t.Threads)}
+}
+
+// census is what a look at some frames found.
+type census struct {
+	frames                   int
+	top, bottom, progressive float64
+}
+
+// verdict weighs the frames that showed anything; a still picture shows
+// nothing, and then the header has to do.
+func (c census) verdict(v *Video) (interlaced, top bool) {
+	needed := combedUnsaid
+	switch {
+	case v.Interlaced:
+		needed = combed
+	case v.saidProgressive:
+		needed = combedAgainst
+	}
+	told := c.top + c.bottom + c.progressive
+	if told < 8 {
+		return v.Interlaced, v.TopFirst
+	}
+	interlaced = c.top+c.bottom >= needed*told
+	if !v.Interlaced && max(c.top, c.bottom) < sameParity*(c.top+c.bottom) {
+		// Fields have one order throughout; patterns have none.
+		interlaced = false
+	}
+	return interlaced, interlaced && c.top >= c.bottom
+}
+
+// censusReader reads what ffmpeg's metadata filter prints. The counts of idet
+// add up from frame to frame, so the last ones hold.
+type censusReader struct {
+	lines lineWriter
+	census
+}
+
+func newCensusReader() *censusReader {
+	r := &censusReader{}
+	r.lines.line = r.line
+	return r
+}
+
+func (r *censusReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
+
+func (r *censusReader) line(line []byte) {
+	if bytes.HasPrefix(line, []byte("frame:")) {
+		r.frames++
+		return
+	}
+	key, value, ok := bytes.Cut(line, []byte("="))
+	if !ok {
+		return
+	}
+	v, ok := text(value).seconds()
+	if !ok || v < 0 {
+		return
+	}
+	switch string(key) {
+	case "lavfi.idet.multiple.tff":
+		r.top = v
+	case "lavfi.idet.multiple.bff":
+		r.bottom = v
+	case "lavfi.idet.multiple.progressive":
+		r.progressive = v
+	}
+}

@@ -1,0 +1,91 @@
+package media
+
+import (
+	"regexp"
+	"strings"
+)
+
+const (
+	tailBytes   = 4096
+	lineBytes   = 512
+	pendingSize = 8192
+)
+
+// stderrTail keeps the last lines a child wrote, counts the complaints among
+// them and notices a full disk, which ffmpeg may report and yet end with 0.
+type stderrTail struct {
+	source  string
+	pending []byte
+	lines   []string
+	size    int
+	count   int64
+	noSpace bool
+}
+
+func (s *stderrTail) Write(b []byte) (int, error) {
+	for _, c := range b {
+		if c == '\n' || c == '\r' {
+			s.flush()
+			continue
+		}
+		if len(s.pending) < pendingSize {
+			s.pending = append(s.pending, c)
+		}
+	}
+	return len(b), nil
+}
+
+func (s *stderrTail) said() said {
+	s.flush()
+	return said{tail: strings.Join(s.lines, "\n"), errors: s.count}
+}
+
+var (
+	// address is how ffmpeg tells two decoders apart; it differs in each run.
+	address  = regexp.MustCompile(` @ 0x[0-9a-f]+`)
+	levelTag = regexp.MustCompile(`\[(error|fatal|panic)\] `)
+)
+
+// noSpaceTexts are the C library's words for ENOSPC, EDQUOT and EFBIG.
+var noSpaceTexts = []string{"No space left on device", "Disk quota exceeded", "quota exceeded", "File too large"}
+
+func (s *stderrTail) flush() {
+	if len(s.pending) == 0 {
+		return
+	}
+	line := s.clean(string(s.pending))
+	s.pending = s.pending[:0]
+	if levelTag.MatchString(line) {
+		s.count++
+		line = levelTag.ReplaceAllString(line, "")
+	}
+	for _, text := range noSpaceTexts {
+		s.noSpace = s.noSpace || strings.Contains(line, text)
+	}
+	s.lines = append(s.lines, line)
+	s.size += len(line) + 1
+	for s.size > tailBytes && len(s.lines) > 1 {
+		s.size -= len(s.lines[0]) + 1
+		s.lines = s.lines[1:]
+	}
+}
+
+// clean makes a line fit for a database and for a person's eyes.
+func (s *stderrTail) clean(line string) string {
+	if s.source != "" {
+		line = strings.ReplaceAll(line, "file:"+s.source, "source")
+		line = strings.ReplaceAll(line, s.source, "source")
+	}
+	line = address.ReplaceAllString(line, "")
+	line = strings.ToValidUTF8(line, "\uFFFD")
+	line = strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, line)
+	if len(line) > lineBytes {
+		line = strings.ToValidUTF8(line[:lineBytes], "") + "…"
+	}
+	return line
+}

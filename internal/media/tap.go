@@ -1,0 +1,99 @@
+package media
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+)
+
+// The graph has two taps besides the encoders: what the decoder gave and what
+// the encoders got. Each writes one line per frame in ffmpeg's "framecrc"
+// form. The frames themselves are not touched for that: the tap's "encoder"
+// passes a pointer on.
+const (
+	decodedTap = "decoded.tap"
+	shownTap   = "shown.tap"
+)
+
+// tap is the frames that passed one.
+type tap struct {
+	frames int64
+	// first and end are in seconds; end includes the last frame's duration.
+	first, end float64
+	// gap is the longest time between two frames.
+	gap float64
+}
+
+func readTap(file string) (tap, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return tap{}, fmt.Errorf("read frame list: %w", err)
+	}
+	defer f.Close()
+	r := newTapReader()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := f.Read(buf)
+		_, _ = r.lines.Write(buf[:n])
+		if err != nil {
+			break
+		}
+	}
+	r.lines.Flush()
+	return r.tap(), nil
+}
+
+type tapReader struct {
+	lines       lineWriter
+	frames      int64
+	first, last int64
+	lastDur     int64
+	gap         int64
+	base        float64 // seconds per tick
+}
+
+func newTapReader() *tapReader {
+	r := &tapReader{base: 1.0 / ticks}
+	r.lines.line = r.line
+	return r
+}
+
+func (r *tapReader) line(line []byte) {
+	if rest, ok := bytes.CutPrefix(line, []byte("#tb 0:")); ok {
+		if v := ratio(string(bytes.TrimSpace(rest))); v > 0 {
+			r.base = v
+		}
+		return
+	}
+	fields := bytes.Split(line, []byte(","))
+	if len(fields) < 5 || bytes.HasPrefix(line, []byte("#")) {
+		return
+	}
+	pts, err1 := strconv.ParseInt(string(bytes.TrimSpace(fields[2])), 10, 64)
+	dur, err2 := strconv.ParseInt(string(bytes.TrimSpace(fields[3])), 10, 64)
+	if err1 != nil || err2 != nil || pts > math.MaxInt64/4 || pts < -math.MaxInt64/4 || dur < 0 || dur > math.MaxInt64/4 {
+		return
+	}
+	if r.frames == 0 {
+		r.first, r.last = pts, pts
+	}
+	r.frames++
+	r.first = min(r.first, pts)
+	r.gap = max(r.gap, pts-r.last)
+	if pts >= r.last {
+		r.last, r.lastDur = pts, dur
+	}
+}
+
+func (r *tapReader) tap() tap {
+	dur := float64(r.lastDur) * r.base
+	if r.frames > 1 && (r.lastDur == 0 || dur < 1.0/1000) {
+		dur = float64(r.last-r.first) * r.base / float64(r.frames-1)
+	}
+	return tap{
+		frames: r.frames, first: float64(r.first) * r.base, end: float64(r.last)*r.base + dur,
+		gap: float64(r.gap) * r.base,
+	}
+}

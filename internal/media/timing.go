@@ -1,0 +1,119 @@
+package media
+
+import (
+	"fmt"
+	"math"
+)
+
+const (
+	// ticks is the clock of every video rendition: the smallest that has a
+	// whole number of ticks for each frame at 23.976, 24, 25, 29.97, 30, 50,
+	// 59.94 and 60 frames a second.
+	ticks = 120000
+	// keyframeEvery is the distance of keyframes and segmentEvery the length
+	// aimed at for segments, in seconds.
+	keyframeEvery = 2
+	segmentEvery  = 6
+	// slowest is the frame rate of sources that have to be given one.
+	slowest = 10.0
+)
+
+// timing says what becomes of the source's timestamps.
+//
+// As a rule every decoded frame is kept with its own timestamp, whatever the
+// rate, so that the frames of a rendition can be counted against those of the
+// source. Two things are changed. Above 60 frames a second, frames that follow
+// too closely are dropped. And where a frame stays for more than two seconds,
+// or the sound goes on that long after the last frame, segments could not be
+// cut; such sources (slide shows, songs with a still picture) get a constant
+// frame rate, with frames repeated.
+type timing struct {
+	skew     float64 // seconds from ffmpeg's zero to ours
+	lead     float64 // seconds from our zero to the first frame
+	capped   bool
+	constant bool
+	rate     float64 // of a constant frame rate
+	hold     int     // frames to repeat at the end
+	limit    float64 // seconds; more than this is not written
+}
+
+func planTiming(info *Info) timing {
+	t := timing{limit: max(info.Duration*1.05, info.Duration+5)}
+	t.skew = info.Start - zero(info)
+	v := info.Video
+	if v == nil {
+		return t
+	}
+	t.lead = max(0, v.Start-info.Start)
+	after := info.Duration - t.lead - v.Duration
+	t.capped = v.FPS > maxFrameRate*1.001
+	if v.MaxGap > keyframeEvery || t.lead > keyframeEvery || after > keyframeEvery {
+		t.constant = true
+		t.capped = false
+		t.rate = steadyRate(v.FPS)
+		if after > 1/t.rate {
+			t.hold = int(after * t.rate)
+		}
+	}
+	return t
+}
+
+// zero is the timestamp that ffmpeg makes 0: the smallest of all streams, but
+// in containers where clocks jump the smallest of those in use.
+func zero(info *Info) float64 {
+	if !jumpingClock(info.Container) {
+		return info.FormatStart
+	}
+	first := info.Start
+	if info.Video != nil {
+		first = min(first, info.Video.Start)
+	}
+	for _, a := range info.Audio {
+		first = min(first, a.Start)
+	}
+	return first
+}
+
+// steadyRate is the usual frame rate nearest to an average.
+func steadyRate(fps float64) float64 {
+	fps = min(max(fps, slowest), maxFrameRate)
+	for _, usual := range []float64{24000.0 / 1001, 24, 25, 30000.0 / 1001, 30, 48, 50, 60000.0 / 1001, 60} {
+		if math.Abs(fps-usual) < 0.0005*usual {
+			return usual
+		}
+	}
+	return math.Ceil(fps)
+}
+
+// fraction writes a rate as ffmpeg takes it without rounding.
+func fraction(rate float64) string {
+	if whole := math.Round(rate); math.Abs(rate-whole) < 1e-9 {
+		return fmt.Sprintf("%d", int(whole))
+	}
+	return fmt.Sprintf("%d/1001", int(math.Round(rate*1001)))
+}
+
+// filters is the part of the graph that deals with time. In seconds it works
+// on ffmpeg's T; after it the first frame is at 0.
+func (t timing) filters() []string {
+	var f []string
+	if math.Abs(t.skew) > 0.0005 {
+		f = append(f, fmt.Sprintf("setpts=PTS-%.6f/TB", t.skew))
+	}
+	if t.constant {
+		f = append(f, "fps=fps="+fraction(t.rate)+":start_time=0")
+		if t.hold > 0 {
+			f = append(f, fmt.Sprintf("tpad=stop_mode=clone:stop=%d", t.hold))
+		}
+		return f
+	}
+	if t.capped {
+		// Dropping whole frames keeps an even rhythm where a conversion to 60
+		// would stutter: 120 becomes 60, 100 becomes 50.
+		f = append(f, fmt.Sprintf("select='isnan(prev_selected_t)+gte(t-prev_selected_t\\,1/%.1f)'", maxFrameRate+0.5))
+	}
+	// The first frame is shown from the start on, even where the sound begins
+	// before the picture. The graph may be built anew in mid-stream, and N
+	// start again, hence the second condition.
+	return append(f, fmt.Sprintf("setpts='if(eq(N\\,0)*lt(T\\,%.3f)\\,0\\,PTS)'", t.lead+0.5))
+}

@@ -1,0 +1,259 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// These tests run by synctest's clock, over a Store that is no database.
+
+func never(n int) []time.Duration {
+	all := make([]time.Duration, n)
+	for i := range all {
+		all[i] = -1
+	}
+	return all
+}
+
+// run starts a Runner on a fake; the returned function drains it and waits.
+func run(t *testing.T, f *fake, p *stages.Pipeline, change func(*stages.Runner)) (events func() []stages.Kind, stop func()) {
+	t.Helper()
+	f.graph = p.Graph()
+	told := make(chan stages.Event, 10000)
+	r := stages.Runner{Store: f, Pipeline: p, Observe: func(e stages.Event) { told <- e }}
+	if change != nil {
+		change(&r)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	synctest.Wait()
+	events = func() (kinds []stages.Kind) {
+		for len(told) > 0 {
+			kinds = append(kinds, (<-told).Kind)
+		}
+		return kinds
+	}
+	return events, func() {
+		t.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if !f.left {
+			t.Error("the worker did not say good-bye")
+		}
+	}
+}
+
+func TestIdleProcessAsksNextToNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sweeps, beats := 0, 0
+		f := &fake{
+			beat:  func([]store.Claim) ([]store.ID, error) { beats++; return nil, nil },
+			sweep: func() (store.Swept, error) { sweeps++; return store.Swept{Left: make([]bool, 1), Next: never(1)}, nil },
+		}
+		_, stop := run(t, f, pipeline(t, noop, "one"), nil)
+		time.Sleep(10 * time.Minute)
+		stop()
+		if n := len(f.seen()); n != 0 {
+			t.Errorf("%d turns with nothing to do", n)
+		}
+		if sweeps < 33 || sweeps > 51 || beats < 119 || beats > 121 {
+			t.Errorf("%d sweeps and %d beats in ten minutes; want about 40 and 120", sweeps, beats)
+		}
+	})
+}
+
+func TestWakesCoalesceIntoOneTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := notify.NewWakes()
+		p := pipeline(t, noop, "one", "two")
+		f := &fake{}
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes = w })
+		for range 1000 {
+			w.Add(p.Graph().Channel("one"), p.Graph().Channel("two"))
+		}
+		synctest.Wait()
+		stop()
+		if n := len(f.seen()); n < 1 || n > 2 {
+			t.Errorf("1000 wakes made %d turns, want one or two", n)
+		}
+	})
+}
+
+func TestRetryIsLookedForWhenItsTimeComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := notify.NewWakes()
+		p := pipeline(t, noop, "one")
+		f := &fake{turn: func(t store.Turn) (store.Turned, error) {
+			if t.Mature[0] {
+				return store.Turned{}, nil
+			}
+			return store.Turned{Next: []time.Duration{90 * time.Second}}, nil
+		}}
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		w.Add(p.Graph().Channel("one"))
+		time.Sleep(89 * time.Second)
+		before := len(f.seen())
+		time.Sleep(2 * time.Second)
+		turns := f.seen()
+		stop()
+		if before != 1 || len(turns) != 2 || !turns[1].Mature[0] || !turns[1].Look[0] {
+			t.Errorf("%d turns before the time and %d after; want one, then one that matures", before, len(turns)-before)
+		}
+	})
+}
+
+func TestMissedRowIsTriedAgainSoonAndNotForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := notify.NewWakes()
+		p := pipeline(t, noop, "one")
+		f := &fake{turn: func(store.Turn) (store.Turned, error) { return store.Turned{Left: []bool{true}}, nil }}
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		w.Add(p.Graph().Channel("one"))
+		time.Sleep(5 * time.Millisecond)
+		soon := len(f.seen())
+		time.Sleep(10 * time.Minute)
+		late := len(f.seen())
+		stop()
+		if soon < 2 || late > 20 {
+			t.Errorf("%d tries within 5 ms and %d within ten minutes; want some, then an end", soon, late)
+		}
+	})
+}
+
+func TestDatabaseThatIsAwayIsToldOfOnceAndAskedLessAndLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := notify.NewWakes()
+		p := pipeline(t, noop, "one")
+		back := time.Now().Add(5 * time.Minute)
+		f := &fake{turn: func(store.Turn) (store.Turned, error) {
+			if time.Now().Before(back) {
+				return store.Turned{}, errors.New("connection refused")
+			}
+			return store.Turned{}, nil
+		}}
+		events, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		w.Add(p.Graph().Channel("one"))
+		time.Sleep(10 * time.Minute)
+		kinds := map[stages.Kind]int{}
+		for _, k := range events() {
+			kinds[k]++
+		}
+		stop()
+		if kinds[stages.DatabaseLost] != 1 || kinds[stages.DatabaseBack] != 1 {
+			t.Errorf("told %v, want one loss and one return", kinds)
+		}
+		if n := len(f.seen()); n > 150 {
+			t.Errorf("asked %d times in five minutes", n)
+		}
+	})
+}
+
+func TestDeadlockIsRunAgainWithoutAWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := notify.NewWakes()
+		p := pipeline(t, noop, "one")
+		tries := 0
+		f := &fake{}
+		f.turn = func(in store.Turn) (store.Turned, error) {
+			if tries++; tries <= 3 {
+				return store.Turned{}, &pgconn.PgError{Code: "40P01"}
+			}
+			return store.Turned{}, nil
+		}
+		events, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		w.Add(p.Graph().Channel("one"))
+		time.Sleep(time.Second)
+		for _, k := range events() {
+			if k == stages.DatabaseLost {
+				t.Error("a deadlock was told as a lost database")
+			}
+		}
+		stop()
+		if tries != 4 {
+			t.Errorf("the turn was made %d times, want 4", tries)
+		}
+	})
+}
+
+func TestClaimNobodyHeardOfIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := notify.NewWakes()
+		p := pipeline(t, noop, "one")
+		orphan := store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1}
+		failed := false
+		f := &fake{}
+		f.turn = func(in store.Turn) (store.Turned, error) {
+			if !failed {
+				failed = true // committed, but the answer was lost
+				return store.Turned{}, errors.New("broken pipe")
+			}
+			return store.Turned{}, nil
+		}
+		f.held = func() ([]store.Claim, error) { return []store.Claim{orphan}, nil }
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		w.Add(p.Graph().Channel("one"))
+		time.Sleep(time.Minute)
+		turns := f.seen()
+		stop()
+		last := turns[len(turns)-1]
+		if len(last.Reports) != 1 || last.Reports[0].Token != orphan.Token || last.Reports[0].Outcome != store.Released {
+			t.Errorf("reports are %+v, want the orphan released", last.Reports)
+		}
+	})
+}
+
+func TestProcessWithoutAHeartbeatStopsItsWorkBeforeOthersTakeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := notify.NewWakes()
+		start := time.Now()
+		stopped := make(chan time.Duration, 1)
+		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) {
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), stages.ErrLeaseLost) {
+				t.Errorf("cause is %v", context.Cause(ctx))
+			}
+			stopped <- time.Since(start)
+			return nil, ctx.Err()
+		}, "one")
+		f := &fake{beat: func([]store.Claim) ([]store.ID, error) { return nil, errors.New("no route") }}
+		f.turn = claimed(store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes = w })
+		w.Add(p.Graph().Channel("one"))
+		after := <-stopped
+		stop()
+		if after < 20*time.Second || after > 28*time.Second {
+			t.Errorf("work was stopped after %s; others may take it after 30 s", after)
+		}
+	})
+}
+
+func TestGraceEndsByTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := notify.NewWakes()
+		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, "one")
+		f := &fake{turn: claimed(store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})}
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Grace = w, 40*time.Second })
+		w.Add(p.Graph().Channel("one"))
+		synctest.Wait()
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took < 40*time.Second || took > 42*time.Second {
+			t.Errorf("stopped after %s, want the grace of 40 s", took)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package stages_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// fake is a Store without a database, for tests of what depends on time. Its
+// functions answer when they are set; otherwise nothing happens, at once.
+type fake struct {
+	graph store.Graph
+	turn  func(store.Turn) (store.Turned, error)
+	beat  func([]store.Claim) ([]store.ID, error)
+	sweep func() (store.Swept, error)
+	held  func() ([]store.Claim, error)
+
+	mu    sync.Mutex
+	turns []store.Turn
+	left  bool
+}
+
+func (f *fake) Graph() store.Graph { return f.graph }
+
+func (f *fake) Register(context.Context, store.Worker) (store.ID, error) { return store.ID{1}, nil }
+
+func (f *fake) Leave(context.Context, store.ID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left = true
+	return nil
+}
+
+func (f *fake) Turn(_ context.Context, t store.Turn) (store.Turned, error) {
+	f.mu.Lock()
+	f.turns = append(f.turns, t)
+	f.mu.Unlock()
+	n := len(f.graph.Stages())
+	if f.turn != nil {
+		out, err := f.turn(t)
+		if out.Left == nil {
+			out.Left = make([]bool, n)
+		}
+		if out.Next == nil {
+			out.Next = never(n)
+		}
+		return out, err
+	}
+	return store.Turned{Left: make([]bool, n), Next: never(n)}, nil
+}
+
+func (f *fake) Settled(context.Context, []store.Report) (map[store.ID]bool, error) { return nil, nil }
+
+func (f *fake) Held(context.Context, store.ID) ([]store.Claim, error) {
+	if f.held != nil {
+		return f.held()
+	}
+	return nil, nil
+}
+
+func (f *fake) Beat(_ context.Context, _ store.ID, claims []store.Claim, _ []store.Running) ([]store.ID, error) {
+	if f.beat != nil {
+		return f.beat(claims)
+	}
+	return nil, nil
+}
+
+func (f *fake) Sweep(context.Context, store.Sweep) (store.Swept, error) {
+	n := len(f.graph.Stages())
+	if f.sweep != nil {
+		return f.sweep()
+	}
+	return store.Swept{Left: make([]bool, n), Next: never(n)}, nil
+}
+
+func (f *fake) Result(context.Context, store.ID, string) (json.RawMessage, error) { return nil, nil }
+
+// seen are the turns so far.
+func (f *fake) seen() []store.Turn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]store.Turn(nil), f.turns...)
+}
+
+// claimed hands out the claims once, to the first turn that looks.
+func claimed(claims ...store.Claim) func(store.Turn) (store.Turned, error) {
+	return func(t store.Turn) (store.Turned, error) {
+		for _, look := range t.Look {
+			if look && claims != nil {
+				out := store.Turned{Claims: claims}
+				claims = nil
+				return out, nil
+			}
+		}
+		return store.Turned{}, nil
+	}
+}
+
+// pipeline is one of stages without needs, all doing the same.
+func pipeline(t *testing.T, work stages.Work, names ...string) *stages.Pipeline {
+	t.Helper()
+	var list []stages.Stage
+	for _, n := range names {
+		list = append(list, stages.Stage{Name: n, Work: work, Workers: 2})
+	}
+	p, err := stages.New("test", list...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

@@ -1,0 +1,96 @@
+package video
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/stages"
+)
+
+// Assemble is the result of the assemble stage.
+type Assemble struct {
+	// Dir holds all that is published, relative to the task's directory.
+	Dir string `json:"dir"`
+	// Files and Bytes are how much that is.
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+}
+
+// Assemble is the stage that brings the renditions and the description
+// together, writes master.m3u8 and manifest.mpd, and checks the whole against
+// the source as it lies on disk.
+func (c Config) Assemble() stages.Stage {
+	return stages.Stage{
+		Name: assembleStage, Needs: []string{transcodeStage, metadataStage}, Workers: cmp.Or(c.Workers.Assemble, 2),
+		Work: work(func(ctx context.Context, job *stages.Job) (Assemble, error) {
+			in, err1 := stages.Result[Ingest](ctx, job, ingestStage)
+			tr, err2 := stages.Result[Transcode](ctx, job, transcodeStage)
+			md, err3 := stages.Result[Metadata](ctx, job, metadataStage)
+			if err := errors.Join(err1, err2, err3); err != nil {
+				return Assemble{}, err
+			}
+			return c.assemble(ctx, job, in, tr, md)
+		}),
+	}
+}
+
+func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Transcode, md Metadata) (Assemble, error) {
+	dir, err := c.findTaskDir(job.Task)
+	if err != nil {
+		return Assemble{}, err
+	}
+	renditions, err := finished(dir, transcodeStage, tr.Dir)
+	if err != nil {
+		return Assemble{}, err
+	}
+	description, err := finished(dir, metadataStage, md.Dir)
+	if err != nil {
+		return Assemble{}, err
+	}
+	w, err := newWorkdir(ctx, dir, assembleStage, servedMode)
+	if err != nil {
+		return Assemble{}, err
+	}
+	defer w.discard()
+
+	l := linker{need: tr.Output.Bytes, reserve: c.reserve()}
+	for _, part := range []string{renditions, description} {
+		if err := l.add(ctx, part, w.path, servedMode); err != nil {
+			return Assemble{}, fmt.Errorf("bring files together: %w", err)
+		}
+	}
+	if err := c.manifests(ctx, job, w.path, in, tr); err != nil {
+		return Assemble{}, err
+	}
+	size, err := measure(w.path)
+	if err != nil {
+		return Assemble{}, err
+	}
+	name, err := w.finish(ctx)
+	if err != nil {
+		return Assemble{}, err
+	}
+	w.removeOlder()
+	return Assemble{Dir: name, Files: size.files, Bytes: size.bytes}, nil
+}
+
+// manifests writes both manifests, if what they would name is sound.
+func (c Config) manifests(ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode) error {
+	job.Progress(stages.Progress{Percent: -1, Note: "checking"})
+	err := c.Tools.Check(ctx, in.Info, dir, tr.Output)
+	if errors.Is(err, media.ErrMismatch) {
+		// The files passed when transcode made them. Looking once more at the
+		// same files would change nothing.
+		return stages.Permanent(fmt.Errorf("%w; run stage %s again", err, transcodeStage))
+	}
+	if err != nil {
+		return err
+	}
+	if err := media.WriteMaster(dir, tr.Output, ""); err != nil {
+		return err
+	}
+	return media.WriteMPD(dir, tr.Output)
+}

@@ -1,0 +1,58 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/fetch"
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/stages"
+)
+
+func TestErrorsAreSortedByWhatCanMendThem(t *testing.T) {
+	t.Parallel()
+	path := func(errno error) error { return &fs.PathError{Op: "open", Path: "/x", Err: errno} }
+	for name, c := range map[string]struct {
+		err       error
+		permanent bool
+		want      string
+	}{
+		"refused source":      {fmt.Errorf("probe: %w", &media.Refused{Reason: "encrypted"}), true, "probe: encrypted"},
+		"missing source":      {&fetch.Error{Source: `"/x"`, Permanent: true, Err: errors.New("none")}, true, "none"},
+		"server has a break":  {&fetch.Error{Source: `"http://x"`, RetryAfter: time.Minute, Err: errors.New("503")}, false, "503"},
+		"broken connection":   {&fetch.Error{Source: `"http://x"`, Err: syscall.ECONNRESET}, false, "reset"},
+		"unreadable source":   {&fetch.Error{Source: `"/x"`, Err: path(syscall.EACCES)}, false, "fetch"},
+		"full disk in ffmpeg": {fmt.Errorf("run ffmpeg: %w", media.ErrNoSpace), false, "the disk is full: run ffmpeg"},
+		"full disk":           {path(syscall.ENOSPC), false, "the disk is full"},
+		"quota":               {path(syscall.EDQUOT), false, "the disk is full"},
+		"read-only disk":      {path(syscall.EROFS), false, "the disk is read-only"},
+		"missing permission":  {path(syscall.EACCES), false, "may not"},
+		"missing tool":        {fmt.Errorf("x: %w", media.ErrToolMissing), false, "brew install ffmpeg"},
+		"stalled ffmpeg":      {media.ErrStalled, false, "no progress"},
+		"output is not whole": {media.ErrMismatch, false, "does not match"},
+		"what nobody foresaw": {errors.New("odd"), false, "odd"},
+		"marked by the stage": {stages.Permanent(media.ErrMismatch), true, "does not match"},
+	} {
+		got := classify(t.Context(), c.err)
+		if stages.IsPermanent(got) != c.permanent || !strings.Contains(got.Error(), c.want) || !errors.Is(got, c.err) {
+			t.Errorf("%s: got %v, permanent %v", name, got, stages.IsPermanent(got))
+		}
+	}
+}
+
+func TestErrorOfAnAttemptThatWasStoppedIsWhyItWasStopped(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stages.ErrDraining)
+	for _, err := range []error{errors.New("signal: killed"), &media.Refused{Reason: "no frames"}} {
+		if got := classify(ctx, err); got != stages.ErrDraining {
+			t.Errorf("got %v", got)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// TaskDir is where the stages keep a task's files until it is deleted.
+func (c Config) TaskDir(task store.ID) string {
+	return filepath.Join(c.DataDir, "tasks", task.String())
+}
+
+// PublishedDir is where a task's video is published.
+func (c Config) PublishedDir(task store.ID) string {
+	return filepath.Join(c.PublishDir, task.String())
+}
+
+// Served directories are for a web server to read, the others are not.
+const (
+	privateMode = 0o750
+	servedMode  = 0o755
+)
+
+// makeTaskDir returns a task's directory, which exists then.
+func (c Config) makeTaskDir(task store.ID) (string, error) {
+	if err := checkRoot("data", c.DataDir); err != nil {
+		return "", err
+	}
+	dir := c.TaskDir(task)
+	if err := os.MkdirAll(dir, privateMode); err != nil {
+		return "", fmt.Errorf("make task directory: %w", err)
+	}
+	return filepath.Abs(dir)
+}
+
+// findTaskDir returns the directory of a task that earlier stages have worked
+// on. Its absence has its own words: it is what a stage meets that was claimed
+// on another host than the one before it, without a directory in common.
+func (c Config) findTaskDir(task store.ID) (string, error) {
+	if err := checkRoot("data", c.DataDir); err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(c.TaskDir(task))
+	if err == nil {
+		_, err = os.Stat(dir)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &goneError{what: "the task's directory", path: dir, err: err}
+	}
+	return dir, err
+}
+
+// makePublishedDir returns a task's published directory, which exists then.
+func (c Config) makePublishedDir(task store.ID) (string, error) {
+	if err := checkRoot("publish", c.PublishDir); err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(c.PublishedDir(task))
+	if err != nil {
+		return "", err
+	}
+	if err := os.Mkdir(dir, servedMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("make published directory: %w", err)
+	}
+	return dir, nil
+}
+
+// checkRoot keeps a stage from filling the mount point of a disk that is not
+// mounted.
+func checkRoot(what, dir string) error {
+	if dir == "" {
+		return fmt.Errorf("no %s directory is configured", what)
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &goneError{what: "the " + what + " directory", path: dir, err: err}
+	case err != nil:
+		return fmt.Errorf("look at %s directory: %w", what, err)
+	case !info.IsDir():
+		return fmt.Errorf("the %s directory %q is not a directory", what, dir)
+	}
+	return nil
+}
+
+// goneError is a directory or file that must be there and is not.
+type goneError struct {
+	what, path string
+	err        error
+}
+
+func (e *goneError) Error() string {
+	return fmt.Sprintf("%s %q does not exist on this host; is its disk mounted?", e.what, e.path)
+}
+func (e *goneError) Unwrap() error { return e.err }
+
+// finished returns the directory in parent that an earlier stage has finished.
+// The name comes from that stage's result.
+func finished(parent, stage, name string) (string, error) {
+	d, ok := parseDirName(name)
+	if !ok || d.stage != stage || d.scratch {
+		return "", fmt.Errorf("%q is not a directory of stage %s", name, stage)
+	}
+	dir := filepath.Join(parent, name)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return "", &goneError{what: "the output of stage " + stage, path: dir, err: err}
+	} else if err != nil {
+		return "", fmt.Errorf("look at output of stage %s: %w", stage, err)
+	}
+	return dir, nil
+}
+
+// lockDir waits for a directory's lock, at most until ctx ends. It goes with
+// the file that is returned, and with the process. On a file system without
+// locks it returns at once: what they keep apart there are only attempts that
+// overlap because one has lost its claim, and whose random names differ.
+func lockDir(ctx context.Context, dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if locked, err := tryLock(f); locked || err != nil {
+			return f, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			f.Close()
+			return nil, ctx.Err()
+		}
+	}
+}

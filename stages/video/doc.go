@@ -1,0 +1,56 @@
+// Package video is the built-in pipeline: the five stages that make a
+// published HLS and DASH video of a file or an address.
+//
+//	ingest ──▶ transcode ──┐
+//	      └──▶ metadata  ──┴──▶ assemble ──▶ publish
+//
+// Give [Stages] of a [Config] to stages.New. To build a pipeline of your own
+// around some of them, take a single one, such as Config.Ingest; the stages
+// find each other's results by the names they have here.
+//
+// What it promises:
+//
+//   - A source is only read. It is never moved, changed or deleted.
+//   - What is published was checked, frame- and second-wise against its source,
+//     in the very files that are served. Until a new version is complete, in
+//     place and on disk, the old one is what everybody sees; then one rename
+//     switches over.
+//   - Any stage may be run again at any time, also while an attempt that lost
+//     its claim is still running somewhere: no two attempts write to the same
+//     directory, and what an attempt leaves unfinished it removes itself, or
+//     the next one does if it was killed.
+//   - A stage that has returned has its files synced to disk.
+//
+// It does not create DataDir and PublishDir, does not log, and does not delete
+// tasks: removing a task's directory is up to its owner.
+//
+// # Where things are
+//
+//	DataDir/tasks/<task>/
+//	    download.part               an unfinished download, to be continued
+//	    ingest-0001-k3j9x2mq7b/     the source
+//	    transcode-0001-…/           its renditions
+//	    metadata-0001-…/            metadata.json, poster.jpg, storyboard/
+//	    assemble-0001-…/            all of it, with master.m3u8 and manifest.mpd
+//	    transcode-0002-….tmp/       an attempt at work
+//	PublishDir/<task>/
+//	    master.m3u8                 the stable addresses; they point into
+//	    manifest.mpd                the newest generation
+//	    gen-0001-…/                 an older generation, for those who play it
+//	    gen-0002-…/                 all of the newest one
+//
+// Renditions are hard-linked from stage to stage, so where DataDir and
+// PublishDir are on one file system they take up space once; on two, twice.
+// The source takes up space beside the original unless the file system has
+// reflinks or Config.LinkSources is set. Everything stays until the task is
+// deleted, since any stage may be run again; of a published task, the
+// directory below DataDir may be removed at any time by whoever does without
+// that.
+//
+// # Errors
+//
+// What lies in the source is permanent: it is not there, not media, encrypted.
+// What lies in this host may pass, and is tried again, after a longer pause
+// than other errors: ffmpeg is missing, a disk is full, not mounted or
+// read-only.
+package video

@@ -1,0 +1,138 @@
+package video
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/cuelight/cuelight/internal/fetch"
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/stages"
+)
+
+// Ingest is the result of the ingest stage.
+type Ingest struct {
+	// File is the source in the task's directory, relative to that.
+	File string `json:"file"`
+	// Name is the source's own name, for people; never part of a path.
+	Name string `json:"name"`
+	// Bytes and SHA256 are the file's, the latter hexadecimal.
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+	// How the file came: "reflink", "link", "copy" or "download".
+	How string `json:"how"`
+	// Info is what is in it.
+	Info *media.Info `json:"info"`
+}
+
+// Ingest is the stage that brings the source into the task's directory and
+// refuses what is not media, early and for good.
+//
+// A source is an absolute path or an http, https or file URL. It is retried
+// more often than other stages, because networks and servers come back, and
+// downloads are continued rather than begun again.
+func (c Config) Ingest() stages.Stage {
+	return stages.Stage{
+		Name: ingestStage, Work: work(c.ingest),
+		Workers: cmp.Or(c.Workers.Ingest, 4), MaxAttempts: 8,
+	}
+}
+
+func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
+	if err := c.checkProbe(); err != nil {
+		return Ingest{}, err
+	}
+	dir, err := c.makeTaskDir(job.Task)
+	if err != nil {
+		return Ingest{}, err
+	}
+	// A source that is refused leaves nothing, not even an empty directory.
+	defer os.Remove(dir)
+	w, err := newWorkdir(ctx, dir, ingestStage, privateMode)
+	if err != nil {
+		return Ingest{}, err
+	}
+	defer w.discard()
+
+	file := filepath.Join(w.path, "source")
+	f, err := fetch.Fetch(ctx, job.Source, file, c.fetchOptions(dir, job))
+	if err != nil {
+		return Ingest{}, err
+	}
+	if ext := safeExtension(f.Name); ext != "" {
+		if err := os.Rename(file, file+ext); err != nil {
+			return Ingest{}, fmt.Errorf("name source: %w", err)
+		}
+		file += ext
+	}
+	job.Progress(stages.Progress{Percent: -1, Note: "probing"})
+	info, err := c.Tools.Probe(ctx, file)
+	if err != nil {
+		return Ingest{}, err
+	}
+	name, err := w.finish(ctx)
+	if err != nil {
+		return Ingest{}, err
+	}
+	w.removeOlder()
+	return Ingest{
+		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
+		Bytes: f.Bytes, SHA256: f.SHA256, How: f.How, Info: info,
+	}, nil
+}
+
+// checkProbe finds out before a long download whether it could be looked at.
+func (c Config) checkProbe() error {
+	program := cmp.Or(c.Tools.FFprobe, "ffprobe")
+	if _, err := exec.LookPath(program); err != nil {
+		return fmt.Errorf("%w: %s", media.ErrToolMissing, program)
+	}
+	return nil
+}
+
+func (c Config) fetchOptions(dir string, job *stages.Job) fetch.Options {
+	return fetch.Options{
+		Allow:    c.AllowNetworks,
+		MaxBytes: c.MaxDownload,
+		Timeout:  c.DownloadTimeout,
+		Reserve:  c.reserve(),
+		Link:     c.LinkSources,
+		Partial:  filepath.Join(dir, "download.part"),
+		Progress: func(done, total int64) {
+			p := stages.Progress{Percent: -1, Note: "fetching"}
+			if total > 0 {
+				p.Percent = 100 * float64(done) / float64(total)
+			}
+			job.Progress(p)
+		},
+	}
+}
+
+var extensionPattern = regexp.MustCompile(`^\.[a-z0-9]{1,8}$`)
+
+// safeExtension is the ending of a name, if there is nothing odd about it. It
+// is kept for people, and because ffprobe takes it as a hint.
+func safeExtension(name string) string {
+	ext := strings.ToLower(filepath.Ext(name))
+	if !extensionPattern.MatchString(ext) {
+		return ""
+	}
+	return ext
+}
+
+// source is the ingested file, for the stages after this one.
+func (in Ingest) source(taskDir string) (string, error) {
+	dir, err := finished(taskDir, ingestStage, filepath.Dir(in.File))
+	if err != nil {
+		return "", err
+	}
+	if in.Info == nil {
+		return "", fmt.Errorf("the result of stage %s does not say what is in the source", ingestStage)
+	}
+	return filepath.Join(dir, filepath.Base(in.File)), nil
+}

@@ -1,0 +1,140 @@
+package video
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/stages"
+)
+
+// The names of what the metadata stage makes, also where it is published.
+const (
+	metadataFile  = "metadata.json"
+	posterFile    = "poster.jpg"
+	storyboardDir = "storyboard"
+)
+
+// Metadata is the result of the metadata stage.
+type Metadata struct {
+	// Dir holds the files, relative to the task's directory.
+	Dir string `json:"dir"`
+	Description
+}
+
+// Description is what metadata.json says. It is published, so it has nothing
+// of the source's name or of where the source came from.
+type Description struct {
+	// Info is what is in the source.
+	Info *media.Info `json:"info"`
+	// Poster is the poster's file name, empty if there is no picture.
+	Poster string `json:"poster,omitempty"`
+	// Storyboard is in the folder "storyboard"; nil if there is no picture.
+	Storyboard *media.Storyboard `json:"storyboard,omitempty"`
+	// Warnings are sentences about what could not be made.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Metadata is the stage that describes the source: metadata.json, a poster and
+// a storyboard. Sound without a picture has only the first.
+func (c Config) Metadata() stages.Stage {
+	return stages.Stage{
+		Name: metadataStage, Needs: []string{ingestStage}, Workers: cmp.Or(c.Workers.Metadata, 2),
+		Work: work(func(ctx context.Context, job *stages.Job) (Metadata, error) {
+			in, err := stages.Result[Ingest](ctx, job, ingestStage)
+			if err != nil {
+				return Metadata{}, err
+			}
+			return c.metadata(ctx, job, in)
+		}),
+	}
+}
+
+func (c Config) metadata(ctx context.Context, job *stages.Job, in Ingest) (Metadata, error) {
+	dir, err := c.findTaskDir(job.Task)
+	if err != nil {
+		return Metadata{}, err
+	}
+	source, err := in.source(dir)
+	if err != nil {
+		return Metadata{}, err
+	}
+	w, err := newWorkdir(ctx, dir, metadataStage, privateMode)
+	if err != nil {
+		return Metadata{}, err
+	}
+	defer w.discard()
+
+	d, err := c.describe(ctx, job, source, w.path)
+	if err != nil {
+		return Metadata{}, err
+	}
+	raw, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return Metadata{}, err
+	}
+	if err := os.WriteFile(filepath.Join(w.path, metadataFile), append(raw, '\n'), 0o644); err != nil {
+		return Metadata{}, fmt.Errorf("write description: %w", err)
+	}
+	name, err := w.finish(ctx)
+	if err != nil {
+		return Metadata{}, err
+	}
+	w.removeOlder()
+	return Metadata{Dir: name, Description: d}, nil
+}
+
+// describe probes again, rather than take what ingest found, so that this
+// stage can be run again by itself after an upgrade.
+func (c Config) describe(ctx context.Context, job *stages.Job, source, dir string) (Description, error) {
+	job.Progress(stages.Progress{Percent: -1, Note: "probing"})
+	info, err := c.Tools.Probe(ctx, source)
+	if err != nil {
+		return Description{}, err
+	}
+	d := Description{Info: info}
+
+	job.Progress(stages.Progress{Percent: -1, Note: "poster"})
+	err = c.Tools.Poster(ctx, source, info, filepath.Join(dir, posterFile))
+	if err == nil {
+		d.Poster = posterFile
+	} else if err = d.tolerate("poster", err); err != nil {
+		return Description{}, err
+	}
+
+	job.Progress(stages.Progress{Percent: -1, Note: "storyboard"})
+	sub := filepath.Join(dir, storyboardDir)
+	if err := os.Mkdir(sub, privateMode); err != nil {
+		return Description{}, fmt.Errorf("make storyboard: %w", err)
+	}
+	d.Storyboard, err = c.Tools.Storyboard(ctx, source, info, sub)
+	if err != nil {
+		d.Storyboard = nil
+		if err := d.tolerate("storyboard", err); err != nil {
+			return Description{}, err
+		}
+		if err := os.RemoveAll(sub); err != nil {
+			return Description{}, fmt.Errorf("make storyboard: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// tolerate accepts that a picture cannot be made. Whether the source can be
+// published without is for transcode to find out, not decided here.
+func (d *Description) tolerate(what string, err error) error {
+	if errors.Is(err, media.ErrNoPicture) {
+		return nil
+	}
+	var refused *media.Refused
+	if !errors.As(err, &refused) {
+		return fmt.Errorf("make %s: %w", what, err)
+	}
+	d.Warnings = append(d.Warnings, fmt.Sprintf("there is no %s: %s", what, refused.Reason))
+	return nil
+}

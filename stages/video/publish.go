@@ -1,0 +1,127 @@
+package video
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/stages"
+)
+
+// generationPrefix begins the names of generations in a published directory.
+const generationPrefix = "gen"
+
+// Publish is the result of the publish stage. All paths are relative to
+// PublishDir, with slashes: a web server that serves PublishDir has them as
+// URLs.
+type Publish struct {
+	// Master and Manifest are the stable addresses, the same for every
+	// generation.
+	Master   string `json:"master"`
+	Manifest string `json:"manifest"`
+	// Generation is the directory with all that belongs to this version. It
+	// has a master.m3u8 and a manifest.mpd of its own, which stay with it.
+	Generation string `json:"generation"`
+	// Metadata, Poster and Storyboard are in it; the latter two are empty if
+	// there is no picture.
+	Metadata   string `json:"metadata"`
+	Poster     string `json:"poster,omitempty"`
+	Storyboard string `json:"storyboard,omitempty"`
+	// Files and Bytes are how much it is.
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+}
+
+// Publish is the stage that makes the video visible, all at once.
+func (c Config) Publish() stages.Stage {
+	return stages.Stage{
+		Name: publishStage, Needs: []string{assembleStage}, Workers: cmp.Or(c.Workers.Publish, 2),
+		Work: work(func(ctx context.Context, job *stages.Job) (Publish, error) {
+			in, err1 := stages.Result[Ingest](ctx, job, ingestStage)
+			tr, err2 := stages.Result[Transcode](ctx, job, transcodeStage)
+			md, err3 := stages.Result[Metadata](ctx, job, metadataStage)
+			as, err4 := stages.Result[Assemble](ctx, job, assembleStage)
+			if err := errors.Join(err1, err2, err3, err4); err != nil {
+				return Publish{}, err
+			}
+			return c.publish(ctx, job, in, tr, md, as)
+		}),
+	}
+}
+
+func (c Config) publish(ctx context.Context, job *stages.Job, in Ingest, tr Transcode, md Metadata, as Assemble) (Publish, error) {
+	dir, err := c.findTaskDir(job.Task)
+	if err != nil {
+		return Publish{}, err
+	}
+	assembled, err := finished(dir, assembleStage, as.Dir)
+	if err != nil {
+		return Publish{}, err
+	}
+	public, err := c.makePublishedDir(job.Task)
+	if err != nil {
+		return Publish{}, err
+	}
+	w, err := newWorkdir(ctx, public, generationPrefix, servedMode)
+	if err != nil {
+		return Publish{}, err
+	}
+	defer w.discard()
+	if err := c.fill(ctx, job, w, assembled, in, tr, as); err != nil {
+		return Publish{}, err
+	}
+	name, err := w.finish(ctx)
+	if err != nil {
+		return Publish{}, err
+	}
+	s := switcher{public: public, mine: w.dirName, keep: c.keepOld(), out: tr.Output}
+	if err := s.run(ctx); err != nil {
+		if !s.switched {
+			w.retract()
+		}
+		return Publish{}, err
+	}
+	return published(job.Task.String(), name, md, as), nil
+}
+
+// fill makes the new generation what was assembled. Links are the very files
+// that were checked; copies are others, and are checked for themselves.
+func (c Config) fill(ctx context.Context, job *stages.Job, w *workdir, assembled string, in Ingest, tr Transcode, as Assemble) error {
+	l := linker{need: as.Bytes, reserve: c.reserve(), each: func(done tree) {
+		job.Progress(stages.Progress{Percent: 100 * float64(done.bytes) / float64(max(as.Bytes, 1)), Note: "publishing"})
+	}}
+	if err := l.add(ctx, assembled, w.path, servedMode); err != nil {
+		return fmt.Errorf("fill generation: %w", err)
+	}
+	if l.done.files != as.Files || l.done.bytes != as.Bytes {
+		return fmt.Errorf("fill generation: %d files with %d bytes, but %d with %d were assembled",
+			l.done.files, l.done.bytes, as.Files, as.Bytes)
+	}
+	if !l.copying {
+		return nil
+	}
+	job.Progress(stages.Progress{Percent: -1, Note: "checking"})
+	return c.Tools.Check(ctx, in.Info, w.path, tr.Output)
+}
+
+func published(task, generation string, md Metadata, as Assemble) Publish {
+	gen := path.Join(task, generation)
+	p := Publish{
+		Master:     path.Join(task, media.MasterName),
+		Manifest:   path.Join(task, media.ManifestName),
+		Generation: gen,
+		Metadata:   path.Join(gen, metadataFile),
+		Files:      as.Files,
+		Bytes:      as.Bytes,
+	}
+	if md.Poster != "" {
+		p.Poster = path.Join(gen, md.Poster)
+	}
+	if md.Storyboard != nil {
+		p.Storyboard = path.Join(gen, storyboardDir, md.Storyboard.VTT)
+	}
+	return p
+}

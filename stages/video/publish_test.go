@@ -1,0 +1,224 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/media"
+)
+
+func TestPublishingAgainKeepsTheOldGenerationForThoseWhoPlayIt(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	first := h.mustPublish(m)
+	second := h.mustPublish(m)
+	if first.Generation == second.Generation || first.Master != second.Master {
+		t.Fatalf("got %+v, then %+v", first, second)
+	}
+	master := read(t, filepath.Join(h.PublishDir, second.Master))
+	if strings.Contains(master, filepath.Base(first.Generation)) || !strings.Contains(master, filepath.Base(second.Generation)) {
+		t.Errorf("the master playlist leads to:\n%s", master)
+	}
+	wantPlayable(t, filepath.Join(h.PublishDir, first.Generation, "master.m3u8"), m.tr.Output.Video)
+
+	// What counts is when it was replaced, not when it was made.
+	long := time.Now().Add(-48 * time.Hour)
+	for _, p := range []Publish{first, second} {
+		if err := os.Chtimes(filepath.Join(h.PublishDir, p.Generation), long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	third := h.mustPublish(m)
+	for p, want := range map[string]bool{first.Generation: false, second.Generation: true, third.Generation: true} {
+		if exists(filepath.Join(h.PublishDir, p)) != want {
+			t.Errorf("%s exists: %v", p, !want)
+		}
+	}
+	h.KeepOld = -1
+	fourth := h.mustPublish(m)
+	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 3 || names[0] != filepath.Base(fourth.Generation) {
+		t.Errorf("there is %q", names)
+	}
+}
+
+func TestNobodySeesHalfAVideoWhileItIsReplaced(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	master := filepath.Join(h.PublishDir, h.mustPublish(m).Master)
+	stop, watched := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		for ; ; n++ {
+			select {
+			case <-stop:
+				watched <- n
+				return
+			default:
+			}
+			text, err := os.ReadFile(master)
+			if err != nil {
+				t.Errorf("the master playlist is gone: %v", err)
+				continue
+			}
+			for line := range strings.Lines(string(text)) {
+				if line[0] == '#' {
+					continue
+				}
+				if _, err := os.Stat(filepath.Join(filepath.Dir(master), strings.TrimSpace(line))); err != nil {
+					t.Errorf("a playlist it leads to is gone: %v", err)
+				}
+			}
+		}
+	}()
+	for range 20 {
+		h.mustPublish(m)
+	}
+	close(stop)
+	if n := <-watched; n < 20 {
+		t.Errorf("looked only %d times", n)
+	}
+}
+
+func TestAttemptThatWasOvertakenDoesNotSwitchBack(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	public := must(t)(h.makePublishedDir(h.job.Task)).(string)
+	zombie := mustWorkdir(t, public, generationPrefix)
+	if err := h.fill(t.Context(), h.job, zombie, filepath.Join(h.TaskDir(h.job.Task), m.as.Dir), m.in, m.tr, m.as); err != nil {
+		t.Fatal(err)
+	}
+	p := h.mustPublish(m)
+	before := read(t, filepath.Join(h.PublishDir, p.Master))
+	if !exists(zombie.path) {
+		t.Fatal("an attempt at work has lost its directory")
+	}
+	if _, err := zombie.finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := switcher{public: public, mine: zombie.dirName, out: m.tr.Output}
+	if err := s.run(t.Context()); err == nil || s.switched {
+		t.Errorf("got %v, switched %v", err, s.switched)
+	}
+	if read(t, filepath.Join(h.PublishDir, p.Master)) != before {
+		t.Error("the newer generation is not served any more")
+	}
+}
+
+func TestCancelledPublishChangesNothing(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.publish(ctx, h.job, m.in, m.tr, m.md, m.as); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 0 {
+		t.Errorf("there is %q", names)
+	}
+}
+
+func TestPublishToAnotherFileSystemCopiesAndChecksTheCopies(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	h.PublishDir = otherFileSystem(t)
+	p := h.mustPublish(m)
+	wantPlayable(t, filepath.Join(h.PublishDir, p.Master), m.tr.Output.Video)
+
+	// Files of the right sizes, but not those that were checked.
+	init := filepath.Join(h.TaskDir(h.job.Task), m.as.Dir, m.tr.Output.Video[0].Init)
+	content := read(t, init)
+	if err := os.Remove(init); err != nil {
+		t.Fatal(err)
+	}
+	write(t, init, strings.Repeat("x", len(content)))
+	_, err := h.tryPublish(m)
+	if !errors.Is(err, media.ErrMismatch) {
+		t.Errorf("got %v", err)
+	}
+	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 3 {
+		t.Errorf("there is %q", names)
+	}
+}
+
+func TestPublishNoticesMissingFiles(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	if err := os.Remove(filepath.Join(h.TaskDir(h.job.Task), m.as.Dir, "poster.jpg")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := h.tryPublish(m)
+	wantRetry(t, "missing file", err)
+	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 0 {
+		t.Errorf("there is %q", names)
+	}
+}
+
+func TestPruningTouchesNothingThatIsNotAnOldGeneration(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	h.KeepOld = -1
+	public := h.PublishedDir(h.job.Task)
+	for _, name := range []string{"gen-1", "gen-0001-AAAAAAAAAA", "other-0001-aaaaaaaaaa", "captions", "gen-0999-aaaaaaaaaa"} {
+		write(t, filepath.Join(public, name, "x"), "somebody's")
+	}
+	write(t, filepath.Join(public, switchPrefix+"123", "master.m3u8"), "of an attempt that was killed")
+	write(t, filepath.Join(public, "gen-0500-aaaaaaaaaa", "x"), "still served")
+	write(t, filepath.Join(public, "manifest.mpd"), "<BaseURL>gen-0500-aaaaaaaaaa/</BaseURL>")
+	overtaken := switcher{public: public, mine: dirName{stage: generationPrefix, number: 998}}
+	overtaken.prune()
+	for _, name := range []string{"gen-0500-aaaaaaaaaa", "gen-0999-aaaaaaaaaa"} {
+		if !exists(filepath.Join(public, name)) {
+			t.Errorf("an attempt that was overtaken removed %s", name)
+		}
+	}
+	h.mustPublish(m)
+	h.mustPublish(m)
+	want := []string{"captions", "gen-0001-AAAAAAAAAA", "gen-1", "master.m3u8", "manifest.mpd", "other-0001-aaaaaaaaaa"}
+	for _, name := range want {
+		if !exists(filepath.Join(public, name)) {
+			t.Errorf("%s is gone", name)
+		}
+	}
+	// The two that were not there before: the one served, and nothing else.
+	if names := list(t, public); len(names) != len(want)+1 {
+		t.Errorf("there is %q", names)
+	}
+}
+
+func TestManifestGetsItsBaseWhereTheSchemaWantsIt(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`<?xml version="1.0"?><!-- c --><MPD a="b"><Period/></MPD>`:                     `<?xml version="1.0"?><!-- c --><MPD a="b">` + "\n  <BaseURL>g&amp;/</BaseURL><Period/></MPD>",
+		`<MPD><ProgramInformation><Title>t</Title></ProgramInformation><Period/></MPD>`: `<MPD><ProgramInformation><Title>t</Title></ProgramInformation>` + "\n  <BaseURL>g&amp;/</BaseURL><Period/></MPD>",
+	} {
+		got, err := withBaseURL([]byte(in), "g&/")
+		if err != nil || string(got) != want {
+			t.Errorf("%s: got %s, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"", "<MPD/>", "<MPD>", "words", "<MPD></MPD>"} {
+		if got, err := withBaseURL([]byte(in), "g/"); err == nil {
+			t.Errorf("%q: got %s", in, got)
+		}
+	}
+}
+
+func FuzzWithBaseURL(f *testing.F) {
+	for _, s := range []string{"<MPD><Period/></MPD>", "<MPD><ProgramInformation/><Period/></MPD>", "<MPD", "<a><b><MPD/></b></a>"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := withBaseURL([]byte(s), "gen/")
+		if err != nil {
+			return
+		}
+		if len(got) <= len(s) || strings.Replace(string(got), "\n  <BaseURL>gen/</BaseURL>", "", 1) != s {
+			t.Errorf("%q became %q", s, got)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package video
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/stages"
+)
+
+// Transcode is the result of the transcode stage.
+type Transcode struct {
+	// Dir holds the renditions, relative to the task's directory.
+	Dir string `json:"dir"`
+	// Rungs is the ladder that was asked for, Output what came of it.
+	Rungs  []media.Rung  `json:"rungs"`
+	Output *media.Output `json:"output"`
+}
+
+// Transcode is the stage that makes the renditions.
+func (c Config) Transcode() stages.Stage {
+	return stages.Stage{
+		Name: transcodeStage, Needs: []string{ingestStage}, Workers: cmp.Or(c.Workers.Transcode, 1),
+		Work: work(func(ctx context.Context, job *stages.Job) (Transcode, error) {
+			in, err := stages.Result[Ingest](ctx, job, ingestStage)
+			if err != nil {
+				return Transcode{}, err
+			}
+			return c.transcode(ctx, job, in)
+		}),
+	}
+}
+
+func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Transcode, error) {
+	dir, err := c.findTaskDir(job.Task)
+	if err != nil {
+		return Transcode{}, err
+	}
+	source, err := in.source(dir)
+	if err != nil {
+		return Transcode{}, err
+	}
+	w, err := newWorkdir(ctx, dir, transcodeStage, privateMode)
+	if err != nil {
+		return Transcode{}, err
+	}
+	defer w.discard()
+
+	rungs := media.Ladder(in.Info)
+	if err := checkRoom(w.path, estimate(in.Info, rungs), c.reserve()); err != nil {
+		return Transcode{}, err
+	}
+	out, err := c.Tools.Transcode(ctx, source, in.Info, rungs, w.path, func(p media.Progress) {
+		job.Progress(stages.Progress{Percent: p.Percent, Speed: p.Speed, ETA: p.ETA, Note: "transcoding"})
+	})
+	if err != nil {
+		return Transcode{}, err
+	}
+	job.Progress(stages.Progress{Percent: 99, Note: "checking"})
+	// Here, where another attempt can mend it, and again in assemble.
+	if err := c.Tools.Check(ctx, in.Info, w.path, out); err != nil {
+		return Transcode{}, err
+	}
+	name, err := w.finish(ctx)
+	if err != nil {
+		return Transcode{}, err
+	}
+	w.removeOlder()
+	return Transcode{Dir: name, Rungs: rungs, Output: out}, nil
+}
+
+// estimate is how many bytes the renditions may take: all of what the ladder
+// allows. Most material stays well below, but a disk that fills up after an
+// hour costs the hour, and perhaps that of others.
+func estimate(info *media.Info, rungs []media.Rung) int64 {
+	bits := 0
+	for _, r := range rungs {
+		bits += r.VideoBitrate + r.AudioBitrate
+	}
+	return int64(float64(bits) / 8 * info.Duration)
+}

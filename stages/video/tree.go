@@ -1,0 +1,189 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/cuelight/cuelight/internal/fetch"
+)
+
+// tree counts the files in a directory and below.
+type tree struct {
+	files int
+	bytes int64
+}
+
+// linker makes one directory hold what others hold: by hard links where the
+// file system allows, which is instant and takes no space, else by copies.
+// Sharing a file is safe here, since nobody writes to one once its stage has
+// finished.
+type linker struct {
+	need    int64 // how much copying it all would take
+	reserve int64
+	copying bool
+	each    func(done tree)
+	done    tree
+}
+
+// add brings the contents of src, a directory, into dst, another one.
+func (l *linker) add(ctx context.Context, src, dst string, mode fs.FileMode) error {
+	entries, err := os.ReadDir(src)
+	if err != nil {
+		return fmt.Errorf("list directory: %w", err)
+	}
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		from, to := filepath.Join(src, e.Name()), filepath.Join(dst, e.Name())
+		switch {
+		case e.IsDir():
+			if err := os.Mkdir(to, mode); err != nil {
+				return fmt.Errorf("make directory: %w", err)
+			}
+			if err := l.add(ctx, from, to, mode); err != nil {
+				return err
+			}
+		case e.Type().IsRegular():
+			if err := l.file(from, to); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("%q is neither a file nor a directory", from)
+		}
+	}
+	return nil
+}
+
+func (l *linker) file(from, to string) error {
+	err := error(syscall.EXDEV)
+	if !l.copying {
+		err = os.Link(from, to)
+	}
+	if cannotLink(err) {
+		if !l.copying {
+			if err := checkRoom(filepath.Dir(to), l.need-l.done.bytes, l.reserve); err != nil {
+				return err
+			}
+			l.copying = true
+		}
+		err = copyFile(from, to)
+	}
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(to)
+	if err != nil {
+		return err
+	}
+	l.done.files++
+	l.done.bytes += info.Size()
+	if l.each != nil {
+		l.each(l.done)
+	}
+	return nil
+}
+
+// cannotLink reports whether a link failed because of what links are, not
+// because of the files.
+func cannotLink(err error) bool {
+	for _, errno := range []syscall.Errno{
+		syscall.EXDEV, syscall.EPERM, syscall.EMLINK, syscall.ENOTSUP, syscall.EOPNOTSUPP, syscall.ENOSYS,
+	} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(out, in)
+	if err == nil && n != info.Size() {
+		err = fmt.Errorf("copy %q: %d bytes of %d", from, n, info.Size())
+	}
+	return errors.Join(err, out.Close())
+}
+
+// measure counts what is in dir.
+func measure(dir string) (tree, error) {
+	var t tree
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		t.files++
+		t.bytes += info.Size()
+		return nil
+	})
+	return t, err
+}
+
+// syncTree puts all that is in dir on disk. Files that are there already, as
+// those are that an earlier stage has synced, cost next to nothing.
+func syncTree(ctx context.Context, dir string) error {
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		return syncFile(path)
+	})
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// checkRoom refuses what would leave less than the reserve free. A disk that
+// cannot say how full it is, is taken to have room: writing will tell.
+func checkRoom(dir string, need, reserve int64) error {
+	free, err := fetch.Free(dir)
+	if err != nil || free >= need+reserve {
+		return nil
+	}
+	return &fullError{dir: dir, need: need, reserve: reserve, free: free}
+}
+
+// fullError is a full disk, noticed in time; it matches ENOSPC.
+type fullError struct {
+	dir                 string
+	need, reserve, free int64
+}
+
+func (e *fullError) Error() string {
+	const mib = 1 << 20
+	return fmt.Sprintf("not enough disk space for %q: %d MiB needed, %d MiB to be kept free, %d MiB left",
+		e.dir, e.need/mib+1, e.reserve/mib, e.free/mib)
+}
+func (e *fullError) Unwrap() error { return syscall.ENOSPC }

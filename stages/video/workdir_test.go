@@ -1,0 +1,276 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+func TestWorkdirAppearsWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	w := mustWorkdir(t, parent, "transcode")
+	write(t, filepath.Join(w.path, "a", "b"), "x")
+	if names := list(t, parent); len(names) != 1 || !strings.HasSuffix(names[0], ".tmp") {
+		t.Fatalf("while at work: %q", names)
+	}
+	name, err := w.finish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.discard()
+	if names := list(t, parent); !slices.Equal(names, []string{name}) || strings.HasSuffix(name, ".tmp") {
+		t.Fatalf("when finished: %q, want %q", names, name)
+	}
+	if got := read(t, filepath.Join(parent, name, "a", "b")); got != "x" {
+		t.Errorf("content %q", got)
+	}
+}
+
+func TestWorkdirOfAnAttemptThatEndsBadlyIsRemoved(t *testing.T) {
+	t.Parallel()
+	for how, attempt := range map[string]func(ctx context.Context, w *workdir){
+		"error": func(context.Context, *workdir) {},
+		"panic": func(context.Context, *workdir) { panic("at the disco") },
+		"cancelled before it finished": func(ctx context.Context, w *workdir) {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			if _, err := w.finish(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("finish: %v", err)
+			}
+		},
+	} {
+		parent := t.TempDir()
+		func() {
+			defer func() { recover() }()
+			w := mustWorkdir(t, parent, "transcode")
+			defer w.discard()
+			write(t, filepath.Join(w.path, "a", "b"), "x")
+			attempt(t.Context(), w)
+		}()
+		if names := list(t, parent); len(names) != 0 {
+			t.Errorf("%s: left behind: %q", how, names)
+		}
+	}
+}
+
+func TestWorkdirLeftByADeadProcessIsRemovedAndOneInUseIsNot(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	dead := mustWorkdir(t, parent, "transcode")
+	dead.lock.Close() // what the kernel does for a process that dies
+	zombie := mustWorkdir(t, parent, "transcode")
+	defer zombie.discard()
+	other := mustWorkdir(t, parent, "metadata")
+	other.lock.Close()
+	write(t, filepath.Join(parent, "transcode-notes.tmp", "x"), "somebody's")
+
+	w := mustWorkdir(t, parent, "transcode")
+	defer w.discard()
+	if exists(dead.path) || !exists(zombie.path) || !exists(other.path) || !exists(w.path) {
+		t.Errorf("there is %q", list(t, parent))
+	}
+	if !exists(filepath.Join(parent, "transcode-notes.tmp", "x")) {
+		t.Error("a file of somebody else's was removed")
+	}
+	if w.number <= zombie.number || zombie.number <= dead.number {
+		t.Errorf("numbers %d, %d, %d", dead.number, zombie.number, w.number)
+	}
+}
+
+func TestWorkdirsMadeAtTheSameTimeDoNotRemoveEachOther(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	var all [40]*workdir
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() {
+			w, err := newWorkdir(t.Context(), parent, "transcode", privateMode)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			all[i] = w
+		})
+	}
+	wg.Wait()
+	numbers := map[int]bool{}
+	for _, w := range all {
+		if w == nil {
+			continue
+		}
+		defer w.discard()
+		if numbers[w.number] = true; !exists(w.path) {
+			t.Errorf("%s is gone", w.path)
+		}
+	}
+	if len(numbers) != len(all) {
+		t.Errorf("%d numbers for %d directories", len(numbers), len(all))
+	}
+}
+
+func TestFinishedWorkdirReplacesOlderOnesAndNeverNewerOnes(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	var dirs []*workdir
+	for range 3 {
+		w := mustWorkdir(t, parent, "transcode")
+		if _, err := w.finish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.lock.Close()
+		dirs = append(dirs, w)
+	}
+	dirs[1].removeOlder() // an attempt that lost its claim long ago
+	if exists(dirs[0].path) || !exists(dirs[1].path) || !exists(dirs[2].path) {
+		t.Errorf("there is %q", list(t, parent))
+	}
+}
+
+func TestResultThatNamesAnotherDirectoryIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	for _, name := range []string{
+		"", ".", "..", "../x", "/etc", "transcode-0001-aaaaaaaaaa.tmp", "metadata-0001-aaaaaaaaaa",
+		"transcode-0001-aaaaaaaaaa/..", "transcode-1-a",
+	} {
+		if dir, err := finished(parent, "transcode", name); err == nil {
+			t.Errorf("%q: %q", name, dir)
+		}
+	}
+	var gone *goneError
+	if _, err := finished(parent, "transcode", "transcode-0001-aaaaaaaaaa"); !errors.As(err, &gone) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTreeIsLinkedWhereThatIsPossible(t *testing.T) {
+	t.Parallel()
+	src, dst := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(src, "a"), "aa")
+	write(t, filepath.Join(src, "d", "b"), "bbb")
+	var l linker
+	if err := l.add(t.Context(), src, dst, servedMode); err != nil {
+		t.Fatal(err)
+	}
+	if l.copying || l.done != (tree{files: 2, bytes: 5}) {
+		t.Errorf("got %+v", l)
+	}
+	a, _ := os.Stat(filepath.Join(src, "d", "b"))
+	b, _ := os.Stat(filepath.Join(dst, "d", "b"))
+	if !os.SameFile(a, b) {
+		t.Error("not the same file")
+	}
+	if err := l.add(t.Context(), src, dst, servedMode); !errors.Is(err, os.ErrExist) {
+		t.Errorf("over an existing file: %v", err)
+	}
+}
+
+func TestTreeIsCopiedToAnotherFileSystem(t *testing.T) {
+	t.Parallel()
+	src, dst := t.TempDir(), otherFileSystem(t)
+	write(t, filepath.Join(src, "a"), "aa")
+	write(t, filepath.Join(src, "d", "b"), "bbb")
+	var l linker
+	if err := l.add(t.Context(), src, dst, servedMode); err != nil {
+		t.Fatal(err)
+	}
+	if !l.copying || l.done != (tree{files: 2, bytes: 5}) || read(t, filepath.Join(dst, "d", "b")) != "bbb" {
+		t.Errorf("got %+v", l)
+	}
+	full := linker{need: 5, reserve: 1 << 60}
+	if err := full.add(t.Context(), src, t.TempDir(), servedMode); err != nil {
+		t.Errorf("a link takes no space: %v", err)
+	}
+	sub := filepath.Join(dst, "sub")
+	mkdir(t, sub)
+	if err := full.add(t.Context(), src, sub, servedMode); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTreeWithSomethingElseThanFilesIsAnError(t *testing.T) {
+	t.Parallel()
+	src := t.TempDir()
+	if err := os.Symlink("/etc/passwd", filepath.Join(src, "a")); err != nil {
+		t.Fatal(err)
+	}
+	var l linker
+	if err := l.add(t.Context(), src, t.TempDir(), servedMode); err == nil {
+		t.Error("a symbolic link was taken along")
+	}
+}
+
+// otherFileSystem is a directory that cannot be linked to from TempDir.
+func otherFileSystem(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "cuelight-test-")
+	if err != nil {
+		t.Skipf("this host has no second file system to write to: %v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	here := filepath.Join(t.TempDir(), "probe")
+	write(t, here, "")
+	if err := os.Link(here, filepath.Join(dir, "probe")); !errors.Is(err, syscall.EXDEV) {
+		t.Skipf("this host has no second file system: %v", err)
+	}
+	return dir
+}
+
+func mustWorkdir(t *testing.T, parent, stage string) *workdir {
+	t.Helper()
+	w, err := newWorkdir(t.Context(), parent, stage, privateMode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.lock.Close() })
+	return w
+}
+
+func mkdir(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	mkdir(t, filepath.Dir(path))
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
