@@ -1,0 +1,20 @@
+module example.com/podcast
+
+go 1.26.0
+
+require (
+	github.com/cuelight/cuelight v0.0.0
+	github.com/jackc/pgx/v5 v5.12.0
+	golang.org/x/sync v0.24.0
+)
+
+require (
+	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgxlisten v0.0.0-20250802141604-12b92425684c // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	golang.org/x/text v0.41.0 // indirect
+)
+
+replace github.com/cuelight/cuelight => ../..

@@ -1,0 +1,29 @@
+package stages_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+)
+
+// The example is a module of its own: what it imports is all that a program
+// which embeds Cuelight needs.
+func TestProgramThatEmbedsCuelightRuns(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.Schema{})
+	cmd := exec.Command("go", "run", ".")
+	cmd.Dir = "../docs/example"
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+pool.Config().ConnString())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, stage := range []string{"fetch", "clean", "speech", "music", "chapters", "mix", "send"} {
+		if !strings.Contains(string(out), "completed "+stage+"\n") {
+			t.Errorf("%s was not completed:\n%s", stage, out)
+		}
+	}
+}
