@@ -67,6 +67,8 @@ create table if not exists workers (
   running      jsonb       not null default '[]'  -- what it works on, and how far that is
 );
 
+create index if not exists workers_alive on workers (pipeline) where stopped_at is null and lost_at is null;
+
 create table if not exists tasks (
   id            uuid        primary key default cuelight_id(),
   created_at    timestamptz not null default now(),

@@ -257,3 +257,31 @@ func TestGraceEndsByTheClock(t *testing.T) {
 		}
 	})
 }
+
+func TestOutcomesAreHandedInAsSoonAsTheDatabaseIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := notify.NewWakes()
+		p := pipeline(t, noop, "one")
+		start := time.Now()
+		var handedIn time.Duration
+		first := claimed(store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})
+		f := &fake{}
+		f.turn = func(in store.Turn) (store.Turned, error) {
+			if len(in.Reports) == 0 {
+				return first(in)
+			}
+			if time.Since(start) < time.Minute {
+				return store.Turned{}, errors.New("connection refused")
+			}
+			handedIn = time.Since(start)
+			return store.Turned{}, nil
+		}
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		w.Add(p.Graph().Channel("one"))
+		time.Sleep(2 * time.Minute)
+		stop()
+		if handedIn < time.Minute || handedIn > 70*time.Second {
+			t.Errorf("the outcome was handed in after %s; the database was back after a minute", handedIn)
+		}
+	})
+}

@@ -89,7 +89,7 @@ func (d *dispatcher) nextTime() time.Duration {
 			next = l.notUntil
 		}
 	}
-	if next.Before(d.trouble.until) {
+	if next.Before(d.trouble.until) || len(d.reports) > 0 {
 		next = d.trouble.until
 	}
 	return time.Until(next)

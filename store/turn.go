@@ -97,7 +97,7 @@ with done as materialized (
          as r (id, chain
          {{- range .Stages}}, {{.Name}}_token, {{.Name}}_result{{end}})
     join {{.Tasks}} t on t.id = r.id
-), next as (
+), next as materialized (
   select id, worker
          {{- range .Stages}},
          {{.Name}}_done,
@@ -208,10 +208,13 @@ update {{.Tasks}} set {{.Stage.Name}}_run_at = null
                  for no key update skip locked)`
 
 // look: whether something is ready, seen without locking, and how long until
-// something else will be.
+// something else will be. The order decides nothing but the plan: with exists,
+// where a good part of the table is ready, PostgreSQL would rather read the
+// table from its beginning, where the finished tasks are.
 const lookSQL = `
 /* look at {{.Stage.Name}} */
-select exists (select from {{.Tasks}} where {{.Stage.Ready ""}}),
+select (select true from {{.Tasks}} where {{.Stage.Ready ""}}
+         order by priority desc, id limit 1) is not null,
        coalesce(extract(epoch from (select min({{.Stage.Name}}_run_at) from {{.Tasks}}
                                      where {{.Stage.Name}}_run_at is not null) - now()), -1)::float8`
 
