@@ -298,8 +298,14 @@ func (d *dispatcher) start(life context.Context, c store.Claim) {
 	job := d.job(a)
 	d.Observe(Event{Kind: Started, Worker: d.workerID(), Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt})
 	d.work.Go(func() {
-		defer cancel(nil)
-		d.done <- a.work(ctx, job)
+		// Reported in a defer, so that the slot comes back even from Work that
+		// ends its goroutine.
+		f := a.conclude(nil, errGoexit, nil)
+		defer func() {
+			cancel(nil)
+			d.done <- f
+		}()
+		f = a.work(ctx, job)
 	})
 }
 

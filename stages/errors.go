@@ -18,6 +18,9 @@ var (
 	ErrTimeout = errors.New("attempt timed out")
 )
 
+// errGoexit is what Work that ends its goroutine instead of returning failed with.
+var errGoexit = errors.New("work ended its goroutine without returning")
+
 // errRevoked marks the causes that say that the claim is certainly somebody
 // else's or nobody's: there is nothing to report any more.
 var errRevoked = errors.New("claim was taken back")

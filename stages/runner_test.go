@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,9 +74,10 @@ func (b bundle) start(change func(*stages.Runner)) *runner {
 func (b bundle) listening() *notify.Listener {
 	b.t.Helper()
 	hears := make(chan struct{}, 1)
-	l := notify.New(b.pool, notify.Options{Channels: b.pipeline.Channels(), OnChange: func(ok bool, _ error) {
-		if ok {
-			hears <- struct{}{}
+	l := notify.New(b.pool, notify.Options{Channels: b.pipeline.Channels(), OnChange: func(bool, error) {
+		select {
+		case hears <- struct{}{}:
+		default: // only the first time is waited for
 		}
 	}})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -188,6 +190,20 @@ func TestPanicIsAFailedAttemptWithItsStack(t *testing.T) {
 	if h.Class != "panic" || !strings.Contains(h.Error, "out of cheese") || !strings.Contains(h.Error, "runner_test.go") {
 		t.Errorf("history has class %q and error %q", h.Class, h.Error)
 	}
+}
+
+func TestWorkThatEndsItsGoroutineIsAFailedAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Work: func(context.Context, *stages.Job) (any, error) {
+		runtime.Goexit()
+		return nil, nil
+	}})
+	b.submit()
+	r := b.start(nil)
+	r.wait(t, stages.Dead)
+	b.submit()
+	r.stop()
+	b.start(nil).wait(t, stages.Dead)
 }
 
 func TestErrorsDecideAboutTheNextAttempt(t *testing.T) {

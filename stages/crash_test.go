@@ -1,0 +1,95 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// The server is killed while tasks are under way, more than once. What was
+// acknowledged is there afterwards, everything comes to its end, and no stage
+// is completed twice.
+func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
+	t.Parallel()
+	work := func(ctx context.Context, _ *stages.Job) (any, error) {
+		if rand.IntN(20) == 0 {
+			return nil, errors.New("bad luck")
+		}
+		time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // work takes time
+		return nil, nil
+	}
+	p, err := stages.New("test",
+		stages.Stage{Name: "a", Workers: 8, Work: work, MaxAttempts: 20, Backoff: stages.Backoff{Base: time.Millisecond}},
+		stages.Stage{Name: "b", Workers: 8, Needs: []string{"a"}, Work: work, MaxAttempts: 20, Backoff: stages.Backoff{Base: time.Millisecond}},
+		stages.Stage{Name: "c", Workers: 8, Needs: []string{"a"}, Work: work, MaxAttempts: 20, Backoff: stages.Backoff{Base: time.Millisecond}},
+		stages.Stage{Name: "d", Workers: 8, Needs: []string{"b", "c"}, Work: work, MaxAttempts: 20, Backoff: stages.Backoff{Base: time.Millisecond}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := pgtest.NewServer(t, pgtest.ServerOptions{Durable: true})
+	pool := server.New(pgtest.SQL(p.Graph().SchemaSQL(), p.Graph().TriggersSQL()))
+	b := bundle{store.New(pool, p.Graph()), t, pool, p}
+	runners := []*runner{}
+	for range 2 {
+		runners = append(runners, b.start(func(r *stages.Runner) { r.Wakes, r.Sweep = b.listening(), time.Second }))
+	}
+	const tasks = 400
+	subs := make([]store.Submission, tasks)
+	for i := range subs {
+		subs[i].Source = fmt.Sprint(i)
+	}
+	receipts, err := b.SubmitAll(t.Context(), subs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	acknowledged := map[string]bool{}
+	take := func(n int) {
+		late := time.NewTimer(90 * time.Second)
+		defer late.Stop()
+		for n > 0 {
+			var e stages.Event
+			select {
+			case e = <-runners[0].events:
+			case e = <-runners[1].events:
+			case <-late.C:
+				t.Fatalf("%d completions did not come", n)
+			}
+			if e.Kind == stages.Completed {
+				key := e.Task.String() + e.Stage
+				if acknowledged[key] {
+					t.Errorf("%s was completed twice", key)
+				}
+				acknowledged[key] = true
+				n--
+			}
+		}
+	}
+	take(tasks / 2)
+	for range 3 {
+		server.Kill()
+		server.Start()
+		take(tasks / 2)
+	}
+	take(tasks*4 - 4*tasks/2)
+	for _, r := range receipts {
+		completed := map[string]int{}
+		for _, a := range b.history(r.ID) {
+			if a.Outcome == "completed" {
+				completed[a.Stage]++
+			}
+		}
+		for _, stage := range []string{"a", "b", "c", "d"} {
+			if completed[stage] != 1 {
+				t.Errorf("stage %s of %s is completed %d times in the history", stage, r.ID, completed[stage])
+			}
+		}
+	}
+}
