@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// player plays the published video with hls.js as fast as it can, jumps
+// nowhere, and says how that ended.
+const player = `<!doctype html><video id="v" muted autoplay></video><script src="/hls.js"></script><script>
+const v = document.getElementById("v");
+const say = (text) => fetch("/ended", {method: "POST", body: text});
+const hls = new Hls();
+hls.on(Hls.Events.ERROR, (_, e) => say("error " + e.type + " " + e.details));
+hls.on(Hls.Events.MANIFEST_PARSED, (_, e) => { levels = e.levels.length; v.playbackRate = 4; v.play(); });
+let levels = 0;
+v.onended = () => say("played " + levels + " " + v.currentTime.toFixed(2) + " " + v.videoWidth);
+v.onerror = () => say("error " + v.error.message);
+hls.loadSource("/master.m3u8");
+hls.attachMedia(v);
+</script>`
+
+func TestPublishedVideoPlaysToItsEndInABrowser(t *testing.T) {
+	chromium, script := needBrowser(t)
+	h := newHome(t)
+	file := clip(t, t.TempDir(), 8*time.Second, "640x480")
+	all, _ := h.run(file)
+	o := all[file]
+	if o.Status != "completed" {
+		t.Fatalf("outcome is %+v", o)
+	}
+	ended := make(chan string, 10)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, player) })
+	mux.HandleFunc("GET /hls.js", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, script) })
+	mux.HandleFunc("POST /ended", func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		ended <- string(text)
+	})
+	mux.Handle("GET /", http.FileServer(http.Dir(filepath.Dir(*o.Published))))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	browser := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio",
+		"--autoplay-policy=no-user-gesture-required", "--user-data-dir="+t.TempDir(), "--remote-debugging-port=0", server.URL)
+	browser.WaitDelay = 5 * time.Second
+	if err := browser.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); _ = browser.Wait() }()
+	select {
+	case got := <-ended:
+		var levels, width int
+		var at float64
+		if n, _ := fmt.Sscanf(got, "played %d %f %d", &levels, &at, &width); n != 3 || at < 7.9 || levels < 3 || width == 0 {
+			t.Errorf("the browser says %q; want three levels or more, played for 8 s", got)
+		}
+	case <-ctx.Done():
+		t.Error("the browser did not come to the end")
+	}
+}
+
+// needBrowser finds Chromium and the script of hls.js, which the npm registry has.
+func needBrowser(t *testing.T) (chromium, script string) {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			chromium = path
+			break
+		}
+	}
+	if chromium == "" {
+		t.Skip("there is no Chromium on this machine")
+	}
+	if script = os.Getenv("CUELIGHT_TEST_HLSJS"); script != "" {
+		return chromium, script
+	}
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		t.Skip("there is no npm on this machine to get hls.js with, and CUELIGHT_TEST_HLSJS does not name it")
+	}
+	dir := t.TempDir()
+	get := exec.Command(npm, "install", "--no-save", "--no-audit", "--no-fund", "--prefix", dir, "hls.js@1.7.4")
+	if out, err := get.CombinedOutput(); err != nil {
+		t.Skipf("npm does not get hls.js: %v\n%s", err, out)
+	}
+	return chromium, filepath.Join(dir, "node_modules", "hls.js", "dist", "hls.min.js")
+}

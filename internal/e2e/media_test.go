@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+)
+
+// media is a folder of real files, good and broken, beside the checkout on
+// machines that have it.
+const media = "../../../shared/media"
+
+// unpublishable are the files there of which nothing can be made, by what is
+// wrong with them.
+var unpublishable = map[string]string{
+	"broken_wrongfile.mp4":        "not a video",
+	"broken_no_moov.mp4":          "its index is missing",
+	"encrypted_cenc_clearkey.mp4": "encrypted",
+}
+
+func TestEveryRealFileIsPublishedOrRefusedWithAReason(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	found, _ := filepath.Glob(filepath.Join(media, "*"))
+	var files []string
+	for _, f := range found {
+		if abs, err := filepath.Abs(f); err == nil && !strings.HasSuffix(f, ".tsv") {
+			files = append(files, abs)
+		}
+	}
+	if len(files) == 0 {
+		t.Skip("the folder of real files, " + media + ", is not on this machine")
+	}
+	h := newHome(t)
+	began := time.Now()
+	all, code := h.run(files...)
+	if code != 3 {
+		t.Errorf("exit code is %d, want 3: some are published and some are not", code)
+	}
+	table := new(strings.Builder)
+	for _, f := range files {
+		o := all[f]
+		name := filepath.Base(f)
+		switch {
+		case o.Status == "completed":
+			fmt.Fprintf(table, "%-40s published  %6.1f s\n", name, seconds(o))
+			playable(t, *o.Published)
+		case o.Status == "dead" && o.Error != nil && len(*o.Error) > 10:
+			fmt.Fprintf(table, "%-40s refused    %s\n", name, *o.Error)
+		default:
+			t.Errorf("%s: %+v", name, o)
+		}
+		if why := unpublishable[name]; why != "" && o.Status == "completed" {
+			t.Errorf("%s was published although it is %s", name, why)
+		}
+	}
+	t.Logf("%d files in %s:\n%s", len(files), time.Since(began).Round(time.Second), table)
+}
+
+func seconds(o outcome) float64 {
+	var ms int64
+	for _, s := range o.Stages {
+		ms += s.DurationMS
+	}
+	return float64(ms) / 1000
+}
+
+// playable decodes a published video from its stable address, with a program
+// that had no part in making its playlists.
+func playable(t testing.TB, master string) {
+	t.Helper()
+	out, err := exec.Command("ffmpeg", "-v", "error", "-nostdin", "-i", master, "-map", "0:v:0?", "-map", "0:a:0?", "-f", "null", "-").CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("%s does not play: %v\n%s", master, err, out)
+	}
+	left, err := os.ReadDir(filepath.Dir(master))
+	if err != nil {
+		t.Error(err)
+	}
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name())
+	}
+	sort.Strings(names)
+	if s := strings.Join(names, " "); strings.Contains(s, "tmp") || strings.Contains(s, "part") {
+		t.Errorf("left beside %s: %s", master, s)
+	}
+}
