@@ -48,7 +48,11 @@ func jobs(info *Info, rungs []Rung) (video, audio []job) {
 // Output names are relative to the output folder, whose own name could have
 // characters in it that ffmpeg gives a meaning.
 func (t Tools) transcodeArgs(url string, info *Info, video, audio []job, plan timing, c caps) []string {
-	args := []string{"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error", "-progress", "pipe:1", "-stats_period", "1"}
+	args := []string{
+		"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error", "-progress", "pipe:1", "-stats_period", "1",
+		// What share of errors is too much is decided from what came out.
+		"-max_error_rate", "1",
+	}
 	args = append(args, t.threads()...)
 	options := []string{"-noautorotate"}
 	if info.Video != nil {

@@ -85,13 +85,13 @@ func TestAChildThatOnlyRepeatsItselfStandsStill(t *testing.T) {
 
 func TestAChildThatMovesOnIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	tools := Tools{FFmpeg: script(t, "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo frame=$i; echo progress=continue; sleep 0.1; done\n"), Stall: time.Second}
+	tools := Tools{FFmpeg: script(t, "i=0; while test $i -lt 40; do i=$((i+1)); echo frame=$i; echo progress=continue; sleep 0.1; done\n"), Stall: 3 * time.Second}
 	reader := newProgressReader(10, nil, time.Now)
 	if _, err := tools.run(t.Context(), child{tool: "ffmpeg", stdout: reader}); err != nil {
 		t.Error(err)
 	}
-	if reader.frames != 12 {
-		t.Errorf("%d frames; want 12", reader.frames)
+	if reader.frames != 40 {
+		t.Errorf("%d frames; want 40", reader.frames)
 	}
 }
 

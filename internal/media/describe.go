@@ -23,7 +23,7 @@ const (
 )
 
 // describe turns what ffprobe said into an Info, or refuses the source.
-func describe(raw *rawProbe, tracks map[int]*track, size int64) (*Info, error) {
+func describe(raw *rawProbe, tracks map[int]*track, size int64, can decodable) (*Info, error) {
 	info := &Info{
 		Container: raw.Format.Name, Size: size, Cover: -1,
 		Audio: []Audio{}, Subtitles: []Subtitle{}, Warnings: []string{},
@@ -32,7 +32,7 @@ func describe(raw *rawProbe, tracks map[int]*track, size int64) (*Info, error) {
 	if refused := encrypted(raw); refused != nil {
 		return nil, refused
 	}
-	video, err := chooseVideo(raw, tracks, info)
+	video, err := chooseVideo(raw, tracks, info, can)
 	if err != nil {
 		return nil, err
 	}
@@ -41,10 +41,10 @@ func describe(raw *rawProbe, tracks map[int]*track, size int64) (*Info, error) {
 			return nil, err
 		}
 	}
-	chooseAudio(raw, tracks, info)
+	chooseAudio(raw, tracks, info, can)
 	chooseSubtitles(raw, info)
 	if info.Video == nil && len(info.Audio) == 0 {
-		return nil, refuseNothing(raw)
+		return nil, refuseNothing(raw, can)
 	}
 	measure(info, raw, tracks)
 	if info.Duration > maxDuration {
@@ -62,9 +62,9 @@ func encrypted(raw *rawProbe) *Refused {
 	return nil
 }
 
-func refuseNothing(raw *rawProbe) *Refused {
+func refuseNothing(raw *rawProbe, can decodable) *Refused {
 	for _, s := range raw.Streams {
-		if name, known := s.codec(); s.Type == "audio" && !known {
+		if name, known := can.codec(&s); s.Type == "audio" && !known {
 			return &Refused{Reason: fmt.Sprintf("the audio codec %q is not supported", name)}
 		}
 	}
@@ -74,7 +74,7 @@ func refuseNothing(raw *rawProbe) *Refused {
 // chooseVideo takes the stream a player would show: the one marked as default,
 // then the one with the largest picture. Covers, thumbnails and streams that
 // have no size or no packets do not count.
-func chooseVideo(raw *rawProbe, tracks map[int]*track, info *Info) (*rawStream, error) {
+func chooseVideo(raw *rawProbe, tracks map[int]*track, info *Info, can decodable) (*rawStream, error) {
 	var best *rawStream
 	var unknown string
 	for i := range raw.Streams {
@@ -88,7 +88,7 @@ func chooseVideo(raw *rawProbe, tracks map[int]*track, info *Info) (*rawStream, 
 			}
 			continue
 		}
-		name, known := s.codec()
+		name, known := can.codec(s)
 		if !known {
 			unknown = name
 			continue
@@ -217,80 +217,6 @@ func known(s string) string {
 		return ""
 	}
 	return s
-}
-
-func chooseAudio(raw *rawProbe, tracks map[int]*track, info *Info) {
-	for i := range raw.Streams {
-		s := &raw.Streams[i]
-		tr := tracks[s.Index]
-		if s.Type != "audio" || tr == nil || tr.packets == 0 {
-			continue
-		}
-		name, isKnown := s.codec()
-		if !isKnown {
-			info.warn("the audio stream %d is left out: codec %q is not supported", s.Index, name)
-			continue
-		}
-		rate, _ := s.Rate.seconds()
-		if s.Channels <= 0 || rate < 1 {
-			info.warn("the audio stream %d is left out: it has no channels or no sampling rate", s.Index)
-			continue
-		}
-		info.Audio = append(info.Audio, Audio{
-			Index: s.Index, Codec: name, Channels: s.Channels, Layout: known(s.Layout), Rate: int(rate),
-			Language: language(s.tag("language")), Title: s.tag("title"), Default: s.Disposition.Default != 0,
-			Start: tr.first, Duration: tr.duration(),
-		})
-	}
-	slices.SortStableFunc(info.Audio, func(a, b Audio) int {
-		switch {
-		case a.Default == b.Default:
-			return 0
-		case a.Default:
-			return -1
-		}
-		return 1
-	})
-	if n := len(info.Audio); n > maxAudio {
-		info.Audio = info.Audio[:maxAudio]
-		info.warn("only %d of %d audio streams are used", maxAudio, n)
-	}
-	for i := range info.Audio {
-		info.Audio[i].Default = i == 0
-	}
-}
-
-func chooseSubtitles(raw *rawProbe, info *Info) {
-	for i := range raw.Streams {
-		s := &raw.Streams[i]
-		if s.Type != "subtitle" {
-			continue
-		}
-		name, _ := s.codec()
-		switch name {
-		case "subrip", "srt", "ass", "ssa", "webvtt", "mov_text", "text", "ttml", "microdvd", "sami", "subviewer":
-			info.Subtitles = append(info.Subtitles, Subtitle{
-				Index: s.Index, Codec: name, Language: language(s.tag("language")), Title: s.tag("title"),
-				Forced: s.Disposition.Forced != 0,
-			})
-		default:
-			info.warn("the subtitle stream %d is left out: %s is not text", s.Index, name)
-		}
-	}
-}
-
-// language keeps tags that look like one; others would end up in playlists.
-func language(tag string) string {
-	tag = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(tag)), "_", "-")
-	if tag == "und" || len(tag) < 2 || len(tag) > 16 {
-		return ""
-	}
-	for _, r := range tag {
-		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
-			return ""
-		}
-	}
-	return tag
 }
 
 // measure fills in the times of the whole source.

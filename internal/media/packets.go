@@ -69,9 +69,12 @@ func parsePacket(line []byte) (packet, bool) {
 	return p, p.stream >= 0
 }
 
-// jump is the step in decoding time that ffmpeg takes for a new clock and
-// smooths away, in containers where clocks do change.
-const jump = 10.0
+// jump and back are the steps in decoding time that ffmpeg takes for a new
+// clock and smooths away, in containers where clocks do change.
+const (
+	jump = 10.0
+	back = 0.1
+)
 
 func (t *track) add(p packet) {
 	if p.discard {
@@ -108,7 +111,7 @@ func (t *track) add(p packet) {
 // advance follows the decoding clock and notices where it jumps.
 func (t *track) advance(clock, dur float64) {
 	if t.started && t.jumping {
-		if step := clock + t.shift - t.expect; step > jump || step < -jump {
+		if step := clock + t.shift - t.expect; step > jump || step < -back {
 			t.shift -= step
 		}
 	}

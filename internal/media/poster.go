@@ -2,7 +2,6 @@ package media
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -133,17 +132,5 @@ func (t Tools) still(ctx context.Context, abs, url, dir, name string, s shot) er
 	args = append(args, input(url, options...)...)
 	args = append(args, "-map", "0:"+strconv.Itoa(s.stream), "-vf", s.filter, "-frames:v", "1", "-q:v", "3", "-f", "mjpeg", "file:"+name)
 	out, err := t.run(ctx, child{tool: "ffmpeg", args: args, dir: dir, source: abs, quiet: true})
-	return pictureTrouble(out, err)
-}
-
-// pictureTrouble keeps errors that are not the source's fault.
-func pictureTrouble(out said, err error) error {
-	exit := (*exitError)(nil)
-	if !errors.As(err, &exit) || exit.signal != "" {
-		return err
-	}
-	if _, broken := hostTrouble(out.tail); broken {
-		return err
-	}
-	return nil
+	return sourceTrouble(out, err)
 }

@@ -37,14 +37,16 @@ func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
-	info, err := describe(raw, tracks, size)
+	can, err := t.decodable(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
-	if info.Video != nil {
-		if err := t.sample(ctx, abs, url, info); err != nil {
-			return nil, fmt.Errorf("probe source: %w", err)
-		}
+	info, err := describe(raw, tracks, size, can)
+	if err != nil {
+		return nil, fmt.Errorf("probe source: %w", err)
+	}
+	if err := t.sample(ctx, abs, url, info); err != nil {
+		return nil, fmt.Errorf("probe source: %w", err)
 	}
 	return info, nil
 }
@@ -151,12 +153,9 @@ func (t Tools) probePackets(ctx context.Context, abs, url string, jumping bool) 
 		"-hide_banner", "-loglevel", "repeat+level+error", "-of", "compact=p=0:nk=0",
 		"-show_entries", "packet=stream_index,pts_time,dts_time,duration_time,flags",
 	}, input(url)...)
-	_, err := t.run(ctx, child{tool: "ffprobe", args: args, source: abs, stdout: reader})
+	out, err := t.run(ctx, child{tool: "ffprobe", args: args, source: abs, stdout: reader})
 	// A file that breaks off ends with a complaint; what came before counts.
-	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.signal == "" {
-		err = nil
-	}
-	if err != nil {
+	if err := sourceTrouble(out, err); err != nil {
 		return nil, err
 	}
 	return reader.finish(), nil

@@ -22,10 +22,23 @@ const (
 	sameParity = 0.9
 )
 
-// sample decodes a few frames: to refuse now what could never be transcoded,
-// and to see whether the picture is interlaced. Headers are often wrong about
-// that, in both directions.
+// sample decodes the beginning of each stream, to find out now what could
+// never be transcoded, and looks whether the picture is interlaced.
 func (t Tools) sample(ctx context.Context, abs, url string, info *Info) error {
+	if info.Video != nil {
+		if err := t.sampleVideo(ctx, abs, url, info); err != nil {
+			return err
+		}
+	}
+	if len(info.Audio) > 0 {
+		return t.sampleAudio(ctx, abs, url, info)
+	}
+	return nil
+}
+
+// sampleVideo refuses a picture that cannot be decoded, and decides about
+// interlacing from frames: headers are often wrong, in both directions.
+func (t Tools) sampleVideo(ctx context.Context, abs, url string, info *Info) error {
 	v := info.Video
 	look := maybeInterlaced(v)
 	start := 0.0
@@ -45,6 +58,61 @@ func (t Tools) sample(ctx context.Context, abs, url string, info *Info) error {
 	}
 	if look {
 		v.Interlaced, v.TopFirst = seen.verdict(v)
+	}
+	return nil
+}
+
+// listenFor is how much sound is decoded for a sample, in seconds.
+const listenFor = 20
+
+// sampleAudio leaves out streams of which nothing can be decoded. Transcoded,
+// they would be silence.
+func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) error {
+	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+level+error"}
+	args = append(args, t.threads()...)
+	args = append(args, input(url)...)
+	for _, a := range info.Audio {
+		args = append(args, "-map", "0:"+strconv.Itoa(a.Index))
+	}
+	args = append(args, "-t", strconv.Itoa(listenFor), "-max_error_rate", "1", "-f", "framecrc", "-")
+	heard := map[int]bool{}
+	lines := &lineWriter{line: func(line []byte) {
+		stream, _, ok := bytes.Cut(line, []byte(","))
+		if n, err := strconv.Atoi(string(stream)); ok && err == nil {
+			heard[n] = true
+		}
+	}}
+	out, err := t.run(ctx, child{tool: "ffmpeg", args: args, source: abs, stdout: lines})
+	if err := sourceTrouble(out, err); err != nil {
+		return err
+	}
+	lines.Flush()
+	kept := info.Audio[:0:0]
+	for i, a := range info.Audio {
+		// One that begins late had no chance to be heard.
+		if late := a.Start-info.Start > listenFor/2; heard[i] || late {
+			a.Default = len(kept) == 0
+			kept = append(kept, a)
+			continue
+		}
+		info.warn("the audio stream %d is left out: it could not be decoded", a.Index)
+	}
+	info.Audio = kept
+	if len(kept) == 0 && info.Video == nil {
+		return &Refused{Reason: "its sound could not be decoded", Detail: out.tail}
+	}
+	return nil
+}
+
+// sourceTrouble keeps errors that are not the source's fault: of an exit code
+// only those that blame the host.
+func sourceTrouble(out said, err error) error {
+	exit := (*exitError)(nil)
+	if !errors.As(err, &exit) || exit.signal != "" {
+		return err
+	}
+	if reason, broken := hostTrouble(out.tail); broken {
+		return fmt.Errorf("%s: %w", reason, err)
 	}
 	return nil
 }
@@ -89,21 +157,19 @@ func (t Tools) look(ctx context.Context, abs, url string, index int, start float
 		"-frames:v", strconv.Itoa(frames), "-f", "null", "-")
 	reader := newCensusReader()
 	out, err := t.run(ctx, child{tool: "ffmpeg", args: args, source: abs, stdout: reader})
-	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.signal == "" {
-		if reason, broken := hostTrouble(out.tail); broken {
-			return census{}, "", fmt.Errorf("%s: %w", reason, err)
-		}
-		err = nil
+	if err := sourceTrouble(out, err); err != nil {
+		return census{}, "", err
 	}
 	reader.lines.Flush()
-	return reader.census, out.tail, err
+	return reader.census, out.tail, nil
 }
 
 func (t Tools) threads() []string {
 	if t.Threads <= 0 {
 		return nil
 	}
-	return []string{"-threads", strconv.Itoa(t.Threads), "-filter_threads", strconv.Itoa(t.Threads)}
+	n := strconv.Itoa(t.Threads)
+	return []string{"-threads", n, "-filter_threads", n, "-filter_complex_threads", n}
 }
 
 // census is what a look at some frames found.

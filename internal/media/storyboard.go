@@ -65,7 +65,7 @@ func (t Tools) storyboard(ctx context.Context, src string, info *Info, dir strin
 		"-map", "[sheets]", "-q:v", "5", "-f", "image2", sheetPattern)
 	reader := newProgressReader(info.Duration, nil, time.Now)
 	out, err := t.run(ctx, child{tool: "ffmpeg", args: args, dir: dir, source: abs, stdout: reader})
-	if err := pictureTrouble(out, err); err != nil {
+	if err := sourceTrouble(out, err); err != nil {
 		return nil, err
 	}
 	if err := b.find(dir); err != nil {

@@ -85,7 +85,13 @@ func explain(err error, dir string, info *Info, video bool) error {
 	if !errors.As(err, &exit) || exit.signal != "" {
 		return err
 	}
-	if _, broken := hostTrouble(exit.tail); broken || !video {
+	if _, broken := hostTrouble(exit.tail); broken {
+		return err
+	}
+	if !video {
+		if made, globErr := fs.Glob(os.DirFS(dir), "*/seg-*"); globErr == nil && len(made) == 0 {
+			return &Refused{Reason: "its sound could not be decoded", Detail: exit.tail}
+		}
 		return err
 	}
 	if decoded, tapErr := readTap(filepath.Join(dir, decodedTap)); tapErr == nil && decoded.frames == 0 {
@@ -131,7 +137,7 @@ func collect(dir string, info *Info, video, audio []job, plan timing, c caps, ou
 		o.Audio = append(o.Audio, r)
 	}
 	if len(o.Video)+len(o.Audio) == 0 {
-		return nil, &Refused{Reason: "none of its sound could be decoded", Detail: out.tail}
+		return nil, &Refused{Reason: "its sound could not be decoded", Detail: out.tail}
 	}
 	o.sumUp()
 	return o, nil

@@ -1,0 +1,67 @@
+package media
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// joined is transport streams one after the other, as recorders leave them:
+// clocks jump, and sizes may change.
+func joined(t *testing.T, parts ...string) string {
+	t.Helper()
+	var all []byte
+	for _, args := range parts {
+		b, err := os.ReadFile(clip(t, "part.ts", args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b...)
+	}
+	file := filepath.Join(t.TempDir(), "joined.ts")
+	if err := os.WriteFile(file, all, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestAClockThatJumpsLeavesNoHole(t *testing.T) {
+	t.Parallel()
+	const part = "-f lavfi -i testsrc2=s=320x240:r=10:d=2 -f lavfi -i sine=d=2" + h264 + "-c:a aac "
+	for name, offset := range map[string]string{"back": "", "ahead": "-output_ts_offset 5000"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := publish(t, joined(t, part, part+offset))
+			if !near(r.info.Duration, 4, 0.3) || !near(r.out.Duration, 4, 0.3) || r.out.Expected < 39 {
+				t.Errorf("%.2f s of %.2f s, %d frames; want 40 in 4 s", r.out.Duration, r.info.Duration, r.out.Expected)
+			}
+		})
+	}
+}
+
+func TestAPictureThatChangesItsSizeIsBroughtToOne(t *testing.T) {
+	t.Parallel()
+	r := publish(t, joined(t,
+		"-f lavfi -i testsrc2=s=320x240:r=10:d=2"+h264, "-f lavfi -i testsrc2=s=640x360:r=10:d=2 -output_ts_offset 2"+h264))
+	if r.out.Expected < 39 || !near(r.out.Duration, 4, 0.3) {
+		t.Errorf("%d frames in %.2f s; want 40 in 4", r.out.Expected, r.out.Duration)
+	}
+}
+
+func TestSoundThatCannotBeDecodedIsLeftOut(t *testing.T) {
+	t.Parallel()
+	whole := clip(t, "a.mkv", "-f lavfi -i testsrc2=s=320x240:r=10:d=2 -f lavfi -i sine=d=2"+h264+"-c:a ac3")
+	src := filepath.Join(t.TempDir(), "noise.mkv")
+	ffmpeg(t, "-i", whole, "-c", "copy", "-bsf:a", "noise=amount=1", src)
+	r := publish(t, src)
+	if len(r.out.Video) != 1 || len(r.out.Audio) != 0 || len(r.info.Warnings) == 0 {
+		t.Errorf("output %+v; want the picture alone, and a warning", r.out)
+	}
+	if left, err := os.ReadDir(r.dir); err != nil || len(left) != 3 {
+		t.Errorf("%v, %v in the folder; want one rendition and two manifests", err, left)
+	}
+	alone := filepath.Join(t.TempDir(), "alone.mkv")
+	ffmpeg(t, "-i", src, "-map", "0:a", "-c", "copy", alone)
+	_, err := quick.Probe(t.Context(), alone)
+	wantRefused(t, err, "sound")
+}

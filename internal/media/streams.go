@@ -1,0 +1,110 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// decodable is the codecs that ffmpeg has a decoder for. ffprobe names some
+// that it has none for, and one such stream would end the whole transcode.
+type decodable map[string]bool
+
+// codec is the codec's name and whether it can be decoded here.
+func (d decodable) codec(s *rawStream) (name string, ok bool) {
+	name, known := s.codec()
+	return name, known && d[name]
+}
+
+func (t Tools) decodable(ctx context.Context) (decodable, error) {
+	text, err := t.list(ctx, "-codecs")
+	if err != nil {
+		return nil, err
+	}
+	d := decodable{}
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) > 1 && len(f[0]) == 6 && f[0][0] == 'D' {
+			d[f[1]] = true
+		}
+	}
+	if len(d) == 0 {
+		return nil, errors.New("ffmpeg names no decoders")
+	}
+	return d, nil
+}
+
+// chooseAudio takes what can be decoded, the stream marked as default first.
+func chooseAudio(raw *rawProbe, tracks map[int]*track, info *Info, can decodable) {
+	for i := range raw.Streams {
+		s := &raw.Streams[i]
+		tr := tracks[s.Index]
+		if s.Type != "audio" || tr == nil || tr.packets == 0 {
+			continue
+		}
+		name, isKnown := can.codec(s)
+		if !isKnown {
+			info.warn("the audio stream %d is left out: codec %q is not supported", s.Index, name)
+			continue
+		}
+		rate, _ := s.Rate.seconds()
+		if s.Channels <= 0 || rate < 1 {
+			info.warn("the audio stream %d is left out: it has no channels or no sampling rate", s.Index)
+			continue
+		}
+		info.Audio = append(info.Audio, Audio{
+			Index: s.Index, Codec: name, Channels: s.Channels, Layout: known(s.Layout), Rate: int(rate),
+			Language: language(s.tag("language")), Title: s.tag("title"), Default: s.Disposition.Default != 0,
+			Start: tr.first, Duration: tr.duration(),
+		})
+	}
+	slices.SortStableFunc(info.Audio, func(a, b Audio) int {
+		switch {
+		case a.Default == b.Default:
+			return 0
+		case a.Default:
+			return -1
+		}
+		return 1
+	})
+	if n := len(info.Audio); n > maxAudio {
+		info.Audio = info.Audio[:maxAudio]
+		info.warn("only %d of %d audio streams are used", maxAudio, n)
+	}
+	for i := range info.Audio {
+		info.Audio[i].Default = i == 0
+	}
+}
+
+func chooseSubtitles(raw *rawProbe, info *Info) {
+	for i := range raw.Streams {
+		s := &raw.Streams[i]
+		if s.Type != "subtitle" {
+			continue
+		}
+		name, _ := s.codec()
+		switch name {
+		case "subrip", "srt", "ass", "ssa", "webvtt", "mov_text", "text", "ttml", "microdvd", "sami", "subviewer":
+			info.Subtitles = append(info.Subtitles, Subtitle{
+				Index: s.Index, Codec: name, Language: language(s.tag("language")), Title: s.tag("title"),
+				Forced: s.Disposition.Forced != 0,
+			})
+		default:
+			info.warn("the subtitle stream %d is left out: %s is not text", s.Index, name)
+		}
+	}
+}
+
+// language keeps tags that look like one; others would end up in playlists.
+func language(tag string) string {
+	tag = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(tag)), "_", "-")
+	if tag == "und" || len(tag) < 2 || len(tag) > 16 {
+		return ""
+	}
+	for _, r := range tag {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
+			return ""
+		}
+	}
+	return tag
+}
