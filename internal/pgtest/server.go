@@ -147,6 +147,3 @@ func (s *Server) end(sig syscall.Signal) {
 // SocketDir is the directory of the server's socket. Its file is there while the
 // server accepts connections.
 func (s *Server) SocketDir() string { return s.c.socketDir() }
-
-// Binaries is the installation the server runs on, for its other programs.
-func (s *Server) Binaries() postgres.Binaries { return s.c.bin }

@@ -1,0 +1,97 @@
+# `make` alone lists what there is. The work is in internal/setup and
+# internal/tools; what needs more than one line has a script there.
+
+GO      ?= go
+PREFIX  ?= /usr/local
+DESTDIR ?=
+PKG     ?= ./...
+VERSION ?= $(shell GIT_OPTIONAL_LOCKS=0 git describe --tags --always --dirty 2>/dev/null)
+
+# Where Go's own installer puts it, for shells that were not told.
+export PATH := $(PATH):/usr/local/go/bin
+export GO
+
+# A file's name is data: taken as it was typed, with no $ expanded, and handed
+# over in the environment, where no shell reads it.
+override VIDEO := $(value VIDEO)
+export VIDEO
+
+# One way to compile for everything but the tests, so that nothing is compiled
+# twice: a program that stands alone, and holds no paths of this machine.
+plain = CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath -buildvcs=false"
+tool  = $(plain) $(GO) tool -modfile=internal/tools/go.mod
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: run
+run: needs-run build ## publish VIDEO=file.mp4 (or a sample), from nothing to a playable result
+	@internal/setup/run.sh
+
+.PHONY: build
+build: ## compile bin/cuelight
+	@$(plain) $(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/cuelight ./cmd/cuelight
+
+.PHONY: test
+test: needs-test ## run every test, with the race detector (PKG=./store ARGS='-run Claim -v')
+	@internal/setup/test.sh $(ARGS) $(PKG)
+
+.PHONY: test-quick
+test-quick: needs-run ## run the tests without the race detector, and without the long ones
+	@$(GO) test -short $(ARGS) $(PKG)
+
+.PHONY: sql
+sql: ## write schema.sql and triggers.sql anew from the generator
+	@$(GO) run ./store/internal/gensql
+
+.PHONY: fmt
+fmt: ## format the Go files
+	@gofmt -w .
+
+.PHONY: lint
+lint: fmt-check vet staticcheck deadcode ## all the checks that are not tests
+
+.PHONY: fmt-check
+fmt-check:
+	@unformatted=$$(gofmt -l .) && { test -z "$$unformatted" || { echo "make fmt would change:"; echo "$$unformatted"; exit 1; }; }
+
+# The second one is the promise that it compiles on macOS.
+.PHONY: vet
+vet:
+	@$(plain) $(GO) vet ./...
+	@$(plain) GOOS=darwin $(GO) vet ./...
+
+# Beyond the usual: every package and exported name has its comment.
+.PHONY: staticcheck
+staticcheck:
+	@$(tool) staticcheck -checks=inherit,ST1000,ST1020,ST1021,ST1022 ./...
+
+.PHONY: deadcode
+deadcode:
+	@$(plain) internal/tools/deadcode.sh
+
+.PHONY: check
+check: ## exactly what the automatic checks run
+	@CI=$${CI:-false} .ci/run
+
+.PHONY: install
+install: ## copy bin/cuelight and its systemd unit (PREFIX, DESTDIR)
+	@test -x bin/cuelight || { echo "cuelight: nothing built yet: make build"; exit 2; }
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/systemd/system" "$(DESTDIR)$(PREFIX)/lib/sysusers.d"
+	install -m 755 bin/cuelight "$(DESTDIR)$(PREFIX)/bin/cuelight"
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' docs/deploy/cuelight.service >"$(DESTDIR)$(PREFIX)/lib/systemd/system/cuelight.service"
+	install -m 644 docs/deploy/sysusers.conf "$(DESTDIR)$(PREFIX)/lib/sysusers.d/cuelight.conf"
+
+.PHONY: clean
+clean: ## remove what make built (never data)
+	@rm -rf bin
+
+.PHONY: needs-run
+needs-run:
+	@internal/setup/run.sh check
+	@internal/setup/install.sh run
+
+.PHONY: needs-test
+needs-test:
+	@internal/setup/install.sh test

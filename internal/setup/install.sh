@@ -1,0 +1,274 @@
+#!/bin/sh
+# Sees to it that the machine has what Cuelight needs besides Go. Says nothing,
+# and calls no package manager, when all is there.
+#
+#   install.sh run    PostgreSQL's server programs, ffmpeg and ffprobe
+#   install.sh test   the same, a C compiler for the race detector, and a
+#                     browser for the player test where CI=true
+#
+# Without a compiler the tests run without the race detector, without a browser
+# the player test is skipped; the rest is indispensable. From the environment:
+#
+#   CUELIGHT_PG_BIN        folder of PostgreSQL's programs, if they are elsewhere
+#   CUELIGHT_TEST_BROWSER  1: install a browser here, too; anything else: do not
+#   CUELIGHT_INSTALL       no: install nothing, print the line that would
+#
+# Exit codes: 0 what is indispensable is there; 1 installing it failed; 2 it
+# cannot be installed from here, and the line to run was printed.
+#
+# Lists of parts and packages are words in a string, split where they are used:
+# shellcheck disable=SC2086
+set -u
+
+oldest_postgres=13
+manager=           # the package manager, once something is missing
+log=               # what it said
+cluster_forbidden= # set while our word to Debian's PostgreSQL packages stands
+
+say() { printf 'cuelight: %s\n' "$*" >&2; }
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# --- What is there ----------------------------------------------------------
+
+# Go fetches the version that go.mod names by itself, from 1.21 on.
+check_go() {
+	if have go; then
+		case $(cd / && go env GOVERSION) in
+		go1.[0-9] | go1.[0-9].* | go1.1[0-9]* | go1.20*) ;;
+		*) return ;;
+		esac
+	fi
+	say 'Cuelight is built with Go 1.26 or newer, which is not here: see https://go.dev/dl'
+	exit 2
+}
+
+# postgres_in DIR: a server that is new enough, and the means to make a cluster.
+postgres_in() {
+	[ -x "$1/postgres" ] && [ -x "$1/initdb" ] || return 1
+	major=$("$1/postgres" -V 2>/dev/null | sed -n 's/^postgres (PostgreSQL) \([0-9]*\).*/\1/p')
+	[ "${major:-0}" -ge "$oldest_postgres" ]
+}
+
+# have_postgres looks where internal/postgres looks.
+have_postgres() {
+	if [ -n "${CUELIGHT_PG_BIN:-}" ]; then
+		postgres_in "$CUELIGHT_PG_BIN"
+		return
+	fi
+	if have pg_config && postgres_in "$(pg_config --bindir 2>/dev/null)"; then return 0; fi
+	if have postgres && postgres_in "$(dirname "$(command -v postgres)")"; then return 0; fi
+	for dir in /usr/lib/postgresql/*/bin /usr/lib/postgresql*/bin /usr/libexec/postgresql* /usr/pgsql-*/bin \
+		/usr/local/bin /usr/local/pgsql/bin /opt/homebrew/opt/postgresql*/bin /usr/local/opt/postgresql*/bin \
+		/Applications/Postgres.app/Contents/Versions/*/bin; do
+		if postgres_in "$dir"; then return 0; fi
+	done
+	return 1
+}
+
+# A compiler without the C library's headers is not enough.
+have_compiler() {
+	if [ "$(uname -s)" = Darwin ]; then
+		xcode-select -p >/dev/null 2>&1
+		return
+	fi
+	printf '#include <pthread.h>\n#include <stdlib.h>\n' |
+		${CC:-gcc} -fsyntax-only -x c - >/dev/null 2>&1
+}
+
+wants_browser() {
+	case ${CUELIGHT_TEST_BROWSER:-${CI:-}} in 1 | true) ;; *) return 1 ;; esac
+}
+
+# missing_parts run|test: the absent ones of postgres, ffmpeg, compiler, browser.
+missing_parts() {
+	have_postgres || echo postgres
+	{ have ffmpeg && have ffprobe; } || echo ffmpeg
+	[ "$1" = test ] || return 0
+	have_compiler || echo compiler
+	! wants_browser || have chromium || have chromium-browser || have google-chrome || echo browser
+}
+
+# --- What it is called, and how it is installed ------------------------------
+
+find_manager() {
+	for manager in apt-get dnf apk pacman brew; do
+		if have "$manager"; then return; fi
+	done
+	manager=
+}
+
+# packages_of PART…: their names for this machine's package manager.
+packages_of() {
+	for part in "$@"; do
+		case $manager:$part in
+		brew:postgres) echo postgresql@17 ;;
+		dnf:postgres) echo postgresql-server ;;
+		*:postgres) echo postgresql ;;
+		*:ffmpeg) echo ffmpeg ;;
+		brew:*) ;; # the compiler comes from Apple, the browser with its user
+		apt-get:compiler) echo gcc libc6-dev ;;
+		apk:compiler) echo gcc musl-dev ;;
+		dnf:compiler) echo gcc glibc-devel ;;
+		pacman:compiler) echo gcc ;;
+		*:browser) echo chromium ;;
+		esac
+	done
+}
+
+# line_for PACKAGE…: the line that a person types to install them.
+line_for() {
+	sudo=
+	if [ "$(id -u)" != 0 ] && have sudo; then sudo='sudo '; fi
+	case $manager in
+	apt-get) echo "${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends $*" ;;
+	dnf) echo "${sudo}dnf install -y $*" ;;
+	apk) echo "${sudo}apk add $*" ;;
+	pacman) echo "${sudo}pacman -S --needed --noconfirm $*" ;;
+	brew) echo "brew install $*" ;;
+	esac
+}
+
+# may_install: we know the package manager well, and are root, or can be without
+# asking anybody who is not there.
+may_install() {
+	[ "${CUELIGHT_INSTALL:-}" != no ] || return 1
+	case $manager in
+	apt-get) ;;
+	brew) [ "$(id -u)" != 0 ] && return ;;
+	*) return 1 ;;
+	esac
+	[ "$(id -u)" = 0 ] && return
+	have sudo || return 1
+	sudo -n true 2>/dev/null && return
+	[ -t 0 ] && [ -t 2 ] && sudo -v -p 'cuelight: to install packages, the password of %p: '
+}
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+apt_get() {
+	as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
+		${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} \
+		apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" </dev/null >"$log" 2>&1
+}
+
+# The lock of the package lists, unlike dpkg's, is not covered by
+# DPkg::Lock::Timeout: wait for another updater here, as long.
+apt_update() {
+	waited=0
+	until apt_get update; do
+		if [ "$waited" -ge 300 ] || ! grep -q 'Could not get lock' "$log"; then return 1; fi
+		sleep 5
+		waited=$((waited + 5))
+	done
+}
+
+# The lists are renewed only when it shows that they must be: a package is
+# unknown, or the archive has meanwhile replaced its version.
+apt_install() {
+	apt_get install --no-install-recommends "$@" && return
+	apt_update && apt_get install --no-install-recommends "$@"
+}
+
+# Debian sets up and starts a server of its own together with the programs,
+# unless told not to. Cuelight has no use for it.
+cluster_conf=/etc/postgresql-common/createcluster.d/cuelight-setup.conf
+
+forbid_cluster() {
+	[ ! -e "$cluster_conf" ] || return 0
+	cluster_forbidden=yes
+	as_root mkdir -p "${cluster_conf%/*}" &&
+		echo 'create_main_cluster = false' | as_root tee "$cluster_conf" >/dev/null
+}
+
+# Nothing of ours stays: the next PostgreSQL is its installer's to set up.
+# shellcheck disable=SC2317 # called by the trap
+clean_up() {
+	if [ -n "$cluster_forbidden" ]; then as_root rm -f "$cluster_conf"; fi
+	rm -f "$log"
+}
+
+# obtain PART…: installs them; says what, how much, and how long it took.
+obtain() {
+	packages=$(packages_of "$@" | tr '\n' ' ')
+	[ -n "$packages" ] || return 1
+	size=
+	if [ "$manager" = apt-get ]; then
+		size=$(apt-get --print-uris -y --no-install-recommends install $packages 2>/dev/null |
+			sed -n 's/^Need to get \([^ /]*\) \([kMG]*B\).*/; \1 \2 to download/p')
+	fi
+	say "installing ${packages% } with $manager, this once$size; it takes a minute or three …"
+	began=$(date +%s)
+	case $manager in
+	apt-get) apt_install $packages ;;
+	brew) brew install $packages </dev/null >"$log" 2>&1 ;;
+	esac || {
+		say "$manager could not install ${packages% }:"
+		tail -n 10 "$log" >&2
+		return 1
+	}
+	say "installed in $(($(date +%s) - began)) s"
+}
+
+# --- The plan ----------------------------------------------------------------
+
+# advise PART…: for a machine on which nothing may be installed from here.
+advise() {
+	parts=$*
+	say "missing: $parts"
+	packages=$(packages_of "$@" | tr '\n' ' ')
+	if [ -n "$packages" ] && [ -n "$manager" ]; then
+		say "to install, an administrator of this machine runs:"
+		printf '\n    %s\n\n' "$(line_for ${packages% })" >&2
+	fi
+	case $manager:" $parts " in
+	brew:*' compiler '*) say 'for the C compiler: xcode-select --install' ;;
+	dnf:*' ffmpeg '*) say "ffmpeg must have libx264: RPM Fusion's has, Fedora's own has not" ;;
+	esac
+}
+
+# provide PART…: installs what is missing, and exits with the script's code.
+provide() {
+	find_manager
+	if ! may_install; then
+		advise "$@"
+		case " $* " in *' postgres '* | *' ffmpeg '*) exit 2 ;; esac
+		exit 0
+	fi
+	trap clean_up EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM HUP
+	log=$(mktemp "${TMPDIR:-/tmp}/cuelight-setup.XXXXXX") || exit 1
+	case $manager:" $* " in apt-get:*' postgres '*) forbid_cluster || exit 1 ;; esac
+
+	# The browser on its own: where there is no package, the rest must not fail.
+	rest=$(printf '%s\n' "$@" | grep -v '^browser$')
+	failed=
+	if [ -n "$rest" ]; then obtain $rest || failed=yes; fi
+	case " $* " in *' browser '*) obtain browser || say 'the player test will be skipped' ;; esac
+
+	missing=$(missing_parts run | tr '\n' ' ')
+	[ -z "$missing" ] && exit 0
+	if [ -z "$failed" ]; then
+		say "still missing: ${missing% }. Needed are PostgreSQL $oldest_postgres or newer, ffmpeg and ffprobe;"
+		say 'CUELIGHT_PG_BIN names the folder of a PostgreSQL that is installed elsewhere'
+	fi
+	exit 1
+}
+
+case ${1:-} in
+run | test) ;;
+*)
+	say 'usage: install.sh run|test'
+	exit 2
+	;;
+esac
+check_go
+if [ -n "${CUELIGHT_PG_BIN:-}" ] && ! have_postgres; then
+	say "CUELIGHT_PG_BIN=$CUELIGHT_PG_BIN holds no PostgreSQL $oldest_postgres or newer (postgres, initdb)"
+	exit 2
+fi
+missing=$(missing_parts "$1")
+if [ -n "$missing" ]; then provide $missing; fi

@@ -1,0 +1,227 @@
+// Package setup_test says what the scripts in this folder promise: they are run
+// as they are, on a PATH where the package manager and its friends are stand-ins.
+package setup_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// aptGet notes its arguments and makes what it "installs" by putting programs
+// on the PATH. While the file "stale" is there, only an update helps.
+const aptGet = `#!/bin/sh
+here=$(dirname "$0")
+case " $* " in *' --print-uris '*) echo 'Need to get 12.5 MB/99 MB of archives.'; exit ;; esac
+echo "$*" >>"$here/calls"
+case " $* " in
+*' update '*) rm -f "$here/stale" ;;
+*' install '*)
+	if [ -e "$here/stale" ]; then echo 'E: Unable to locate package'; exit 100; fi
+	if [ -e "$here/broken" ]; then echo 'E: the disk is full'; exit 100; fi
+	for p in ffmpeg ffprobe gcc chromium; do ln -sf "$(command -v true)" "$here/$p"; done ;;
+esac
+`
+
+const apt = "-q -y -o DPkg::Lock::Timeout=300 "
+
+// machine is a PATH of its own: the usual small tools, Go, a compiler and
+// whatever a test adds.
+type machine struct {
+	t   *testing.T
+	dir string
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{t: t, dir: t.TempDir()}
+	for _, tool := range []string{
+		"sh", "awk", "cat", "date", "dirname", "env", "grep", "ln", "mkdir", "mktemp", "mv",
+		"rm", "sed", "sleep", "tail", "tee", "touch", "tr", "true", "uname", "go",
+	} {
+		m.link(tool)
+	}
+	m.script("id", "#!/bin/sh\necho 0\n")
+	m.script("gcc", "#!/bin/sh\ncat >/dev/null\n")
+	if out, err := m.command("sh", "install.sh", "run").CombinedOutput(); bytes.Contains(out, []byte("postgres")) {
+		t.Skipf("the tests need a machine with PostgreSQL: %v: %s", err, out)
+	}
+	m.script("apt-get", aptGet)
+	return m
+}
+
+func (m *machine) link(tool string) {
+	m.t.Helper()
+	path, err := exec.LookPath(tool)
+	if err != nil {
+		m.t.Skip(err)
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.Symlink(path, filepath.Join(m.dir, tool)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) script(name, text string) {
+	m.t.Helper()
+	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) remove(name string) {
+	m.t.Helper()
+	if err := os.Remove(filepath.Join(m.dir, name)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// calls are the lines that apt-get was called with, without the usual flags.
+func (m *machine) calls() string {
+	b, err := os.ReadFile(filepath.Join(m.dir, "calls"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		m.t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(b), apt, "")
+}
+
+func (m *machine) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(m.dir, name), args...)
+	cmd.Env = []string{"PATH=" + m.dir, "HOME=" + os.Getenv("HOME"), "TMPDIR=" + m.t.TempDir(), "CC=gcc"}
+	return cmd
+}
+
+// install runs install.sh and returns what it said and its exit code.
+func (m *machine) install(what string, env ...string) (said string, code int) {
+	m.t.Helper()
+	cmd := m.command("sh", "install.sh", what)
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		m.t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+func TestInstallIsSilentAndCallsNoPackageManagerWhenNothingIsMissing(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.script("ffmpeg", "")
+	m.script("ffprobe", "")
+	for _, what := range []string{"run", "test"} {
+		if said, code := m.install(what); said != "" || code != 0 {
+			t.Errorf("install.sh %s: exit %d, said %q", what, code, said)
+		}
+	}
+	if calls := m.calls(); calls != "" {
+		t.Errorf("called apt-get: %s", calls)
+	}
+}
+
+func TestInstallAddsOnlyWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	said, code := m.install("test")
+	if code != 0 || !strings.Contains(said, "installing ffmpeg with apt-get, this once; 12.5 MB to download") {
+		t.Errorf("exit %d, said %q", code, said)
+	}
+	if got, want := m.calls(), "install --no-install-recommends ffmpeg\n"; got != want {
+		t.Errorf("apt-get calls %q, want %q", got, want)
+	}
+}
+
+func TestInstallRenewsStalePackageLists(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.script("stale", "")
+	if said, code := m.install("run"); code != 0 {
+		t.Errorf("exit %d, said %q", code, said)
+	}
+	want := "install --no-install-recommends ffmpeg\nupdate\ninstall --no-install-recommends ffmpeg\n"
+	if got := m.calls(); got != want {
+		t.Errorf("apt-get calls %q, want %q", got, want)
+	}
+}
+
+func TestInstallShowsWhyItFailedAndExits1(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.script("broken", "")
+	said, code := m.install("run")
+	if code != 1 || !strings.Contains(said, "E: the disk is full") {
+		t.Errorf("exit %d, said %q", code, said)
+	}
+}
+
+func TestInstallWithoutRightsPrintsTheLineAndExits2(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sudo bool
+		env  string
+		line string
+	}{
+		"no sudo":      {false, "", "    apt-get update && apt-get install -y --no-install-recommends ffmpeg\n"},
+		"sudo refuses": {true, "", "    sudo apt-get update && sudo apt-get install -y --no-install-recommends ffmpeg\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.script("id", "#!/bin/sh\necho 1000\n")
+			if c.sudo {
+				m.script("sudo", "#!/bin/sh\nexit 1\n")
+			}
+			said, code := m.install("run")
+			if code != 2 || !strings.Contains(said, c.line) {
+				t.Errorf("exit %d, said %q", code, said)
+			}
+			if calls := m.calls(); calls != "" {
+				t.Errorf("called apt-get: %s", calls)
+			}
+		})
+	}
+}
+
+func TestInstallCanBeForbidden(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	said, code := m.install("run", "CUELIGHT_INSTALL=no")
+	if code != 2 || !strings.Contains(said, "    apt-get update && ") || m.calls() != "" {
+		t.Errorf("exit %d, said %q, called %q", code, said, m.calls())
+	}
+}
+
+func TestInstallGoesOnWithoutACompiler(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.script("ffmpeg", "")
+	m.script("ffprobe", "")
+	m.script("id", "#!/bin/sh\necho 1000\n")
+	m.remove("gcc")
+	said, code := m.install("test")
+	if code != 0 || !strings.Contains(said, "gcc libc6-dev") {
+		t.Errorf("exit %d, said %q", code, said)
+	}
+}
+
+func TestInstallFetchesABrowserOnlyForAutomaticChecks(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.script("ffmpeg", "")
+	m.script("ffprobe", "")
+	if said, code := m.install("test", "CI=true", "CUELIGHT_TEST_BROWSER=0"); said != "" || code != 0 {
+		t.Errorf("declined: exit %d, said %q", code, said)
+	}
+	if said, code := m.install("test", "CI=true"); code != 0 {
+		t.Errorf("exit %d, said %q", code, said)
+	}
+	if got, want := m.calls(), "install --no-install-recommends chromium\n"; got != want {
+		t.Errorf("apt-get calls %q, want %q", got, want)
+	}
+}
