@@ -8,15 +8,29 @@
 --
 -- Written by `make sql`; change store/ddl/schema.sql.tmpl instead.
 
+begin;
+
+-- What is here already must be Cuelight's.
 do $$
+declare theirs text;
 begin
-  if to_regclass('tasks') is not null and not exists (
-       select from pg_attribute
-        where attrelid = to_regclass('tasks') and attname = 'ingest_token') then
-    raise exception 'this schema holds a table tasks that is not Cuelight''s'
+  select name into theirs
+    from (values ('tasks', 'ingest_token'), ('attempts', 'token'),
+                 ('history', 'token'), ('workers', 'beat_at')) as ours (name, its_column)
+   where to_regclass(format('%I.%I', current_schema(), name)) is not null
+     and not exists (select from pg_attribute
+                      where attrelid = to_regclass(format('%I.%I', current_schema(), name))
+                        and attname = its_column);
+  if theirs is not null then
+    raise exception 'schema % holds something named % that is not Cuelight''s', current_schema(), theirs
       using hint = 'Use a schema of its own: create schema cuelight; and search_path=cuelight in the connection string.';
   end if;
-  if to_regtype('cuelight_status') is null then
+end
+$$;
+
+do $$
+begin
+  if to_regtype(format('%I.cuelight_status', current_schema())) is null then
     create type cuelight_status as enum
       ('pending',     -- to be done, once what it needs is completed
        'inprogress',  -- claimed by a worker
@@ -43,7 +57,8 @@ create or replace function cuelight_id() returns uuid language sql volatile para
     from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now (us)
 $$;
 
--- Which version of this file a pipeline's tables were made by.
+-- Which version of these files a pipeline's tables were made by; triggers.sql
+-- writes it down when all is there.
 create table if not exists cuelight_schema (
   pipeline   text        primary key,
   version    integer     not null,
@@ -116,6 +131,7 @@ create table if not exists tasks (
 
   constraint tasks_source_given check (source <> ''),
   constraint tasks_params_object check (jsonb_typeof(params) = 'object'),
+  constraint tasks_created_when check (isfinite(created_at)),
 
   -- transcode starts once ingest is completed.
   constraint tasks_transcode_needs check
@@ -145,21 +161,24 @@ create table if not exists tasks (
   constraint tasks_publish_claim check
     (num_nonnulls(publish_token, publish_locked_at, publish_locked_by) = case publish_status when 'inprogress' then 3 else 0 end),
 
-  -- Only what is still to be done can wait for a time.
+  -- Only what is still to be done can wait, and for a time that will come.
   constraint tasks_ingest_waits check
-    (ingest_run_at is null or ingest_status in ('pending', 'failed')),
+    (ingest_run_at is null or ingest_status in ('pending', 'failed') and isfinite(ingest_run_at)),
   constraint tasks_transcode_waits check
-    (transcode_run_at is null or transcode_status in ('pending', 'failed')),
+    (transcode_run_at is null or transcode_status in ('pending', 'failed') and isfinite(transcode_run_at)),
   constraint tasks_metadata_waits check
-    (metadata_run_at is null or metadata_status in ('pending', 'failed')),
+    (metadata_run_at is null or metadata_status in ('pending', 'failed') and isfinite(metadata_run_at)),
   constraint tasks_assemble_waits check
-    (assemble_run_at is null or assemble_status in ('pending', 'failed')),
+    (assemble_run_at is null or assemble_status in ('pending', 'failed') and isfinite(assemble_run_at)),
   constraint tasks_publish_waits check
-    (publish_run_at is null or publish_status in ('pending', 'failed')),
+    (publish_run_at is null or publish_status in ('pending', 'failed') and isfinite(publish_run_at)),
+
+  constraint tasks_attempts_counted check
+    (least(ingest_attempts, transcode_attempts, metadata_attempts, assemble_attempts, publish_attempts) >= 0),
 
   -- A task that was replaced is never worked on again.
   constraint tasks_overridden_rests check
-    (overridden_by is null or
+    (overridden_by is null or overridden_by <> id and
      (ingest_status in ('completed', 'dead', 'cancelled') and
       transcode_status in ('completed', 'dead', 'cancelled') and
       metadata_status in ('completed', 'dead', 'cancelled') and
@@ -226,6 +245,4 @@ create or replace view history as
     from attempts a
     left join workers w on w.id = a.worker_id;
 
-insert into cuelight_schema (pipeline, version, shape)
-values ('video', 1, 'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
-on conflict (pipeline) do nothing;
+commit;

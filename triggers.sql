@@ -5,6 +5,26 @@
 --
 -- Written by `make sql`; change store/ddl/triggers.sql.tmpl instead.
 
+begin;
+
+-- What is here already must be Cuelight's.
+do $$
+declare theirs text;
+begin
+  select name into theirs
+    from (values ('tasks', 'ingest_token'), ('attempts', 'token'),
+                 ('history', 'token'), ('workers', 'beat_at')) as ours (name, its_column)
+   where to_regclass(format('%I.%I', current_schema(), name)) is not null
+     and not exists (select from pg_attribute
+                      where attrelid = to_regclass(format('%I.%I', current_schema(), name))
+                        and attname = its_column);
+  if theirs is not null then
+    raise exception 'schema % holds something named % that is not Cuelight''s', current_schema(), theirs
+      using hint = 'Use a schema of its own: create schema cuelight; and search_path=cuelight in the connection string.';
+  end if;
+end
+$$;
+
 -- A wake carries no data: it says "look at this stage now". Where many rows
 -- change in one transaction, PostgreSQL delivers it once.
 create or replace function cuelight_wake() returns trigger language plpgsql as $$
@@ -18,73 +38,74 @@ $$;
 -- was not so before. A stage that is claimed in the statement which completes
 -- what it needs is never seen here, and nobody is woken for it.
 
-drop trigger if exists tasks_wake_ingest_insert on tasks;
-create trigger tasks_wake_ingest_insert after insert on tasks
+drop trigger if exists tasks_ingest_wake_insert on tasks;
+create trigger tasks_ingest_wake_insert after insert on tasks
   for each row when (new.ingest_status in ('pending', 'failed'))
   execute function cuelight_wake('cuelight_video_ingest');
 
-drop trigger if exists tasks_wake_ingest on tasks;
-create trigger tasks_wake_ingest after update on tasks
+drop trigger if exists tasks_ingest_wake on tasks;
+create trigger tasks_ingest_wake after update on tasks
   for each row when (
     new.ingest_status in ('pending', 'failed')
     and (not (old.ingest_status in ('pending', 'failed'))
          or new.ingest_run_at is distinct from old.ingest_run_at))
   execute function cuelight_wake('cuelight_video_ingest');
 
-drop trigger if exists tasks_wake_transcode_insert on tasks;
-create trigger tasks_wake_transcode_insert after insert on tasks
+drop trigger if exists tasks_transcode_wake_insert on tasks;
+create trigger tasks_transcode_wake_insert after insert on tasks
   for each row when (new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed')
   execute function cuelight_wake('cuelight_video_transcode');
 
-drop trigger if exists tasks_wake_transcode on tasks;
-create trigger tasks_wake_transcode after update on tasks
+drop trigger if exists tasks_transcode_wake on tasks;
+create trigger tasks_transcode_wake after update on tasks
   for each row when (
     new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed'
     and (not (old.transcode_status in ('pending', 'failed') and old.ingest_status = 'completed')
          or new.transcode_run_at is distinct from old.transcode_run_at))
   execute function cuelight_wake('cuelight_video_transcode');
 
-drop trigger if exists tasks_wake_metadata_insert on tasks;
-create trigger tasks_wake_metadata_insert after insert on tasks
+drop trigger if exists tasks_metadata_wake_insert on tasks;
+create trigger tasks_metadata_wake_insert after insert on tasks
   for each row when (new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed')
   execute function cuelight_wake('cuelight_video_metadata');
 
-drop trigger if exists tasks_wake_metadata on tasks;
-create trigger tasks_wake_metadata after update on tasks
+drop trigger if exists tasks_metadata_wake on tasks;
+create trigger tasks_metadata_wake after update on tasks
   for each row when (
     new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed'
     and (not (old.metadata_status in ('pending', 'failed') and old.ingest_status = 'completed')
          or new.metadata_run_at is distinct from old.metadata_run_at))
   execute function cuelight_wake('cuelight_video_metadata');
 
-drop trigger if exists tasks_wake_assemble_insert on tasks;
-create trigger tasks_wake_assemble_insert after insert on tasks
+drop trigger if exists tasks_assemble_wake_insert on tasks;
+create trigger tasks_assemble_wake_insert after insert on tasks
   for each row when (new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed')
   execute function cuelight_wake('cuelight_video_assemble');
 
-drop trigger if exists tasks_wake_assemble on tasks;
-create trigger tasks_wake_assemble after update on tasks
+drop trigger if exists tasks_assemble_wake on tasks;
+create trigger tasks_assemble_wake after update on tasks
   for each row when (
     new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed'
     and (not (old.assemble_status in ('pending', 'failed') and old.transcode_status = 'completed' and old.metadata_status = 'completed')
          or new.assemble_run_at is distinct from old.assemble_run_at))
   execute function cuelight_wake('cuelight_video_assemble');
 
-drop trigger if exists tasks_wake_publish_insert on tasks;
-create trigger tasks_wake_publish_insert after insert on tasks
+drop trigger if exists tasks_publish_wake_insert on tasks;
+create trigger tasks_publish_wake_insert after insert on tasks
   for each row when (new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed')
   execute function cuelight_wake('cuelight_video_publish');
 
-drop trigger if exists tasks_wake_publish on tasks;
-create trigger tasks_wake_publish after update on tasks
+drop trigger if exists tasks_publish_wake on tasks;
+create trigger tasks_publish_wake after update on tasks
   for each row when (
     new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed'
     and (not (old.publish_status in ('pending', 'failed') and old.assemble_status = 'completed')
          or new.publish_run_at is distinct from old.publish_run_at))
   execute function cuelight_wake('cuelight_video_publish');
 
--- A claim that is taken from its worker, by a cancel, a retry or by hand, ends
--- in the history, and the workers are told to check what they hold.
+-- A stage that is taken from its worker, by a cancel, a retry or by hand, so
+-- that it is cancelled or to be done again, leaves its claim in the history, and
+-- the workers are told to check what they hold.
 create or replace function cuelight_video_recall() returns trigger language plpgsql set search_path from current as $$
 begin
   insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
@@ -129,7 +150,7 @@ create trigger tasks_forget after delete on tasks
   for each row execute function cuelight_video_forget();
 
 -- How a task as a whole stands.
-create or replace function cuelight_video_status(t tasks) returns cuelight_status language sql stable as $$
+create or replace function cuelight_video_status(t tasks) returns text language sql stable as $$
   select case
     when 'dead' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'dead'
     when 'cancelled' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'cancelled'
@@ -138,7 +159,7 @@ create or replace function cuelight_video_status(t tasks) returns cuelight_statu
     when 'failed' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'failed'
     when 'completed' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'inprogress'
     else 'pending'
-  end::cuelight_status
+  end
 $$;
 
 -- Do a stage again, and everything after it:
@@ -238,3 +259,9 @@ language sql set search_path from current as $$
   where t.id = task
   returning t.*
 $$;
+
+insert into cuelight_schema (pipeline, version, shape)
+values ('video', 1, 'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
+on conflict (pipeline) do nothing;
+
+commit;

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +34,9 @@ type finished struct {
 	kind    Kind
 	err     error
 	took    time.Duration
-	dropped bool // the claim is somebody else's: nothing to report
+	dropped bool      // the claim is somebody else's: nothing to report
+	next    time.Time // the row was locked by somebody: not to be reported before
+	tries   int
 }
 
 // work runs one attempt to its end. It never panics, and says what became of
@@ -135,6 +139,24 @@ func (a *attempt) note(p Progress) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.progress, a.moved = p, true
+}
+
+// clean makes of what a stage said something that can be written down.
+func (p Progress) clean() Progress {
+	const noteAtMost = 200
+	if math.IsNaN(p.Percent) {
+		p.Percent = -1
+	}
+	p.Percent = min(max(p.Percent, -1), 100)
+	if math.IsNaN(p.Speed) || math.IsInf(p.Speed, 0) || p.Speed < 0 {
+		p.Speed = 0
+	}
+	p.ETA = max(p.ETA, 0)
+	p.Note = strings.ReplaceAll(strings.ToValidUTF8(p.Note, "\uFFFD"), "\x00", "\uFFFD")
+	if len(p.Note) > noteAtMost {
+		p.Note = strings.ToValidUTF8(p.Note[:noteAtMost], "")
+	}
+	return p
 }
 
 // running describes the attempt for others to see, and whether that changed

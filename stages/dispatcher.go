@@ -34,6 +34,30 @@ type dispatcher struct {
 	sweepAt  time.Time
 	draining bool
 	trouble  trouble
+	touch    touch
+}
+
+// touch is since when the database has answered everything, to the dispatcher
+// and to the heartbeat.
+type touch struct {
+	mu    sync.Mutex
+	since time.Time
+}
+
+func (t *touch) lost() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.since = time.Time{}
+}
+
+// kept is for how long, this answer included.
+func (t *touch) kept() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.since.IsZero() {
+		t.since = time.Now()
+	}
+	return time.Since(t.since)
 }
 
 // lookout is what the dispatcher knows of one stage's waiting tasks.
@@ -43,6 +67,7 @@ type lookout struct {
 	misses   int
 	mature   bool      // a time that tasks wait for has come
 	nextAt   time.Time // the earliest such time; zero for none
+	late     int       // how often in a row what was due could not be made ready
 }
 
 func newDispatcher(r *Runner) *dispatcher {
@@ -90,24 +115,24 @@ func (d *dispatcher) run(ctx, life context.Context) {
 	defer drain.stop()
 	for {
 		d.gather()
+		drain.look()
 		if d.draining && len(d.reports) == 0 && d.live.count() == 0 {
 			break
 		}
 		if drain.overdue() {
 			break // the database is away: the claims will lapse
 		}
-		if turn, worth := d.turn(); worth && d.trouble.over() {
-			d.take(life, turn)
-			continue
-		}
-		if !d.draining && d.trouble.over() && !time.Now().Before(d.sweepAt) {
+		if !d.trouble.over() {
+			d.wait(drain)
+		} else if !d.draining && !time.Now().Before(d.sweepAt) {
 			d.sweep(life)
-			continue
+		} else if turn, worth := d.turn(); worth {
+			d.take(life, turn)
+		} else {
+			d.wait(drain)
 		}
-		d.wait(drain)
 	}
 	d.work.Wait()
-	d.leave(life)
 }
 
 // gather takes in what ended and what there is news of, without waiting.
@@ -163,15 +188,13 @@ func (d *dispatcher) finish(f finished) {
 // turn is what to hand in now, and whether that is worth a round trip.
 func (d *dispatcher) turn() (store.Turn, bool) {
 	t := store.Turn{
-		Worker: d.workerID(),
-		Free:   make([]int, len(d.stages)),
-		Look:   make([]bool, len(d.stages)),
-		Mature: make([]bool, len(d.stages)),
+		Worker:  d.workerID(),
+		Reports: d.reportsDue(),
+		Free:    make([]int, len(d.stages)),
+		Look:    make([]bool, len(d.stages)),
+		Mature:  make([]bool, len(d.stages)),
 	}
-	worth := len(d.reports) > 0
-	for i := range d.reports {
-		t.Reports = append(t.Reports, d.reports[i].report)
-	}
+	worth := len(t.Reports) > 0
 	if d.draining {
 		return t, worth
 	}
@@ -187,13 +210,26 @@ func (d *dispatcher) turn() (store.Turn, bool) {
 	return t, worth
 }
 
+// reportsDue are all but those whose rows were locked a moment ago.
+func (d *dispatcher) reportsDue() []store.Report {
+	var due []store.Report
+	now := time.Now()
+	for i := range d.reports {
+		if !now.Before(d.reports[i].next) {
+			due = append(due, d.reports[i].report)
+		}
+	}
+	return due
+}
+
 // take makes one turn and takes in what came of it.
 func (d *dispatcher) take(life context.Context, t store.Turn) {
-	if !d.reconciled(life) {
-		return
+	if d.trouble.uncertain {
+		if !d.reconciled(life) {
+			return
+		}
+		t.Reports = d.reportsDue() // some were found in the history
 	}
-	handed := d.reports
-	t = d.refresh(t)
 	ctx, cancel := context.WithTimeout(life, turnTimeout)
 	out, err := d.Store.Turn(ctx, t)
 	cancel()
@@ -201,29 +237,45 @@ func (d *dispatcher) take(life context.Context, t store.Turn) {
 		d.turnFailed(life, err)
 		return
 	}
-	d.reports = nil
 	d.recovered()
-	stale := make(map[store.ID]bool, len(out.Stale))
-	for _, r := range out.Stale {
-		stale[r.Token] = true
-	}
-	for _, f := range handed {
-		d.settle(f, !stale[f.report.Token])
-	}
+	d.handedIn(t, out)
 	d.lookAgain(t, out)
 	for _, c := range out.Claims {
 		d.start(life, c)
 	}
 }
 
-// refresh makes the turn's reports those that are still to be handed in:
-// reconciling may have found some of them in the history.
-func (d *dispatcher) refresh(t store.Turn) store.Turn {
-	t.Reports = t.Reports[:0]
-	for i := range d.reports {
-		t.Reports = append(t.Reports, d.reports[i].report)
+// handedIn settles the reports of a turn, and keeps those whose rows somebody
+// else had locked. They come again after a millisecond or two, for so long
+// does another turn take, and then less and less often.
+func (d *dispatcher) handedIn(t store.Turn, out store.Turned) {
+	const reported, stale, locked = 1, 2, 3
+	fate := make(map[store.ID]int, len(t.Reports))
+	for _, r := range t.Reports {
+		fate[r.Token] = reported
 	}
-	return t
+	for _, r := range out.Stale {
+		fate[r.Token] = stale
+	}
+	for _, r := range out.Locked {
+		fate[r.Token] = locked
+	}
+	all := d.reports
+	d.reports = nil
+	for _, f := range all {
+		switch fate[f.report.Token] {
+		case reported:
+			d.settle(f, true)
+		case stale:
+			d.settle(f, false)
+		case locked:
+			f.next = time.Now().Add(jitter(3 * time.Millisecond / 2 << min(f.tries, 9)))
+			f.tries++
+			d.reports = append(d.reports, f)
+		default: // not of this turn
+			d.reports = append(d.reports, f)
+		}
+	}
 }
 
 // settle ends an attempt for good, once the database has its outcome.
@@ -266,11 +318,9 @@ func (d *dispatcher) lookAgain(t store.Turn, out store.Turned) {
 			l.due = l.due || out.Left[i]
 			continue
 		}
-		l.mature, l.due = false, out.Left[i]
-		if out.Next[i] >= 0 {
-			l.nextAt = time.Now().Add(out.Next[i])
-		}
-		if !out.Left[i] || got[i] >= t.Free[i] {
+		d.ripen(i, t.Mature[i], out.Next[i])
+		l.due = out.Left[i]
+		if !out.Left[i] || got[i] >= out.Asked[i] {
 			l.misses, l.notUntil = 0, time.Time{}
 			continue
 		}
@@ -282,6 +332,25 @@ func (d *dispatcher) lookAgain(t store.Turn, out store.Turned) {
 		pause := time.Millisecond << min(l.misses-1, 6)
 		l.notUntil = time.Now().Add(pause + time.Duration(rand.Int64N(int64(pause))))
 	}
+}
+
+// ripen sets the timer of a stage on the earliest time that a task waits for.
+// Where that has come and yet the turn could not make the task ready, it is
+// tried again, less and less often.
+func (d *dispatcher) ripen(stage int, tried bool, next time.Duration) {
+	l := &d.look[stage]
+	l.mature, l.nextAt = false, time.Time{}
+	if next < 0 {
+		l.late = 0
+		return
+	}
+	if next > 0 || !tried {
+		l.late = 0
+	} else {
+		l.late = min(l.late+1, 8)
+		next = 4 * time.Millisecond << l.late
+	}
+	l.nextAt = time.Now().Add(next)
 }
 
 const (
@@ -317,19 +386,26 @@ func (d *dispatcher) job(a *attempt) *Job {
 			return d.Store.Result(ctx, a.claim.Task, stage)
 		},
 		OnProgress: func(p Progress) {
+			p = p.clean()
 			a.note(p)
 			d.Observe(Event{Kind: Progressed, Task: a.claim.Task, Stage: a.stage.Name, Attempt: a.claim.Attempt, Progress: p})
 		},
 	}
 }
 
-// sweep makes the slow pass.
+// sweep makes the slow pass, and makes sure that the database and this process
+// have the same idea of which claims are its own.
 func (d *dispatcher) sweep(life context.Context) {
 	d.sweepAt = time.Now().Add(jitter(d.Runner.Sweep))
+	d.trouble.uncertain = true
 	if !d.reconciled(life) {
 		return
 	}
-	in := store.Sweep{GoneAfter: d.GoneAfter}
+	in := store.Sweep{Worker: d.workerID()}
+	// After a time without the database all others seem to be silent.
+	if d.touch.kept() >= d.GoneAfter {
+		in.GoneAfter = d.GoneAfter
+	}
 	for _, s := range d.stages {
 		in.MaxAttempts = append(in.MaxAttempts, s.MaxAttempts)
 	}
@@ -346,8 +422,6 @@ func (d *dispatcher) sweep(life context.Context) {
 	}
 	for i := range d.look {
 		d.look[i].due = d.look[i].due || out.Left[i]
-		if out.Next[i] >= 0 {
-			d.look[i].nextAt = time.Now().Add(out.Next[i])
-		}
+		d.ripen(i, true, out.Next[i])
 	}
 }

@@ -37,14 +37,41 @@ func (s *drain) begin() {
 }
 
 func (s *drain) cancel() {
+	s.grace.Stop()
 	s.abort = nil
 	s.d.live.cancelAll(ErrDraining)
 	s.giveUp = time.Now().Add(farewell)
 }
 
-// overdue says that waiting has no sense any more.
+// overdue says that waiting has no sense any more: no work goes on, and the
+// database, or somebody's lock, keeps the last reports from being handed in.
 func (s *drain) overdue() bool {
-	return !s.giveUp.IsZero() && time.Now().After(s.giveUp) && s.d.trouble.told && len(s.d.reports) == s.d.live.count()
+	if s.giveUp.IsZero() || time.Now().Before(s.giveUp) {
+		return false
+	}
+	for _, n := range s.d.busy {
+		if n > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// look sees to the signals between turns, without waiting: a process that has
+// a turn to make all the time must hear them too.
+func (s *drain) look() {
+	select {
+	case <-s.stopped:
+		s.begin()
+	default:
+	}
+	select {
+	case <-s.abort:
+		s.cancel()
+	case <-s.grace.C:
+		s.cancel()
+	default:
+	}
 }
 
 // wait sleeps until there is something to do.
@@ -66,20 +93,27 @@ func (d *dispatcher) wait(s *drain) {
 	case <-s.grace.C:
 		s.cancel()
 	case <-s.abort:
-		s.grace.Stop()
 		s.cancel()
 	}
 }
 
 // nextTime is how long until something is due by the clock.
 func (d *dispatcher) nextTime() time.Duration {
-	if d.draining {
-		if d.trouble.over() {
-			return time.Second
-		}
+	if !d.trouble.over() {
 		return time.Until(d.trouble.until)
 	}
 	next := d.sweepAt
+	if d.draining {
+		next = time.Now().Add(time.Second) // to see whether it is overdue
+	}
+	for _, f := range d.reports {
+		if f.next.Before(next) {
+			next = f.next
+		}
+	}
+	if d.draining {
+		return time.Until(next)
+	}
 	for i := range d.look {
 		l := &d.look[i]
 		if !l.nextAt.IsZero() && l.nextAt.Before(next) {
@@ -88,9 +122,6 @@ func (d *dispatcher) nextTime() time.Duration {
 		if l.due && d.busy[i] < d.stages[i].Workers && l.notUntil.Before(next) {
 			next = l.notUntil
 		}
-	}
-	if next.Before(d.trouble.until) || len(d.reports) > 0 {
-		next = d.trouble.until
 	}
 	return time.Until(next)
 }

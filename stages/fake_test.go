@@ -26,6 +26,8 @@ type fake struct {
 
 func (f *fake) Graph() store.Graph { return f.graph }
 
+func (f *fake) Check(context.Context) error { return nil }
+
 func (f *fake) Register(context.Context, store.Worker) (store.ID, error) { return store.ID{1}, nil }
 
 func (f *fake) Leave(context.Context, store.ID) error {
@@ -48,9 +50,12 @@ func (f *fake) Turn(_ context.Context, t store.Turn) (store.Turned, error) {
 		if out.Next == nil {
 			out.Next = never(n)
 		}
+		if out.Asked == nil {
+			out.Asked = t.Free
+		}
 		return out, err
 	}
-	return store.Turned{Left: make([]bool, n), Next: never(n)}, nil
+	return store.Turned{Left: make([]bool, n), Next: never(n), Asked: t.Free}, nil
 }
 
 func (f *fake) Settled(context.Context, []store.Report) (map[store.ID]bool, error) { return nil, nil }

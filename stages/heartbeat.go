@@ -42,14 +42,17 @@ func (d *dispatcher) beat(ctx context.Context) {
 		switch {
 		case err == nil:
 			last = began
+			continue
 		case errors.Is(err, store.ErrWorkerUnknown):
-			d.live.cancelAll(fmt.Errorf("%w: this process was given up: %w", ErrLeaseLost, errRevoked))
-			if d.register(ctx) == nil {
+			// Given back where nobody has freed them yet.
+			d.live.cancelAll(fmt.Errorf("%w: this process was given up", ErrLeaseLost))
+			if d.registerWithin(ctx, every) == nil {
 				last = began
 			}
 		case time.Since(last) > patience:
 			d.live.cancelAll(fmt.Errorf("%w: no heartbeat for %s", ErrLeaseLost, time.Since(last).Round(time.Second)))
 		}
+		d.touch.lost()
 	}
 }
 
@@ -70,6 +73,12 @@ func (d *dispatcher) beatOnce(ctx context.Context, timeout time.Duration, claims
 		}
 	}
 	return nil
+}
+
+func (d *dispatcher) registerWithin(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return d.register(ctx)
 }
 
 // describe lists what is being worked on, and whether any of it moved.

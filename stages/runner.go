@@ -9,14 +9,13 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/cuelight/cuelight/store"
 )
 
 // Store is what a Runner needs of the database. A *[store.Store] has it.
 type Store interface {
 	Graph() store.Graph
+	Check(ctx context.Context) error
 	Register(ctx context.Context, w store.Worker) (store.ID, error)
 	Leave(ctx context.Context, worker store.ID) error
 	Turn(ctx context.Context, t store.Turn) (store.Turned, error)
@@ -88,19 +87,16 @@ func (r Runner) Run(ctx context.Context) error {
 		}
 		return fmt.Errorf("run pipeline: %w", err)
 	}
-	// The database is still needed while the work drains.
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	var g errgroup.Group
-	g.Go(func() error {
-		d.beat(life)
-		return nil
-	})
-	g.Go(func() error {
-		defer end()
-		d.run(ctx, life)
-		return nil
-	})
-	return g.Wait()
+	// The database is still needed while the work drains, and so is the beat.
+	life := context.WithoutCancel(ctx)
+	beating, end := context.WithCancel(life)
+	var beat sync.WaitGroup
+	beat.Go(func() { d.beat(beating) })
+	d.run(ctx, life)
+	end()
+	beat.Wait()
+	d.leave(life)
+	return nil
 }
 
 func (r *Runner) prepare() error {
@@ -109,8 +105,9 @@ func (r *Runner) prepare() error {
 		return errors.New("no Store")
 	case r.Pipeline == nil:
 		return errors.New("no Pipeline")
-	case r.Store.Graph().Name() != r.Pipeline.graph.Name():
-		return fmt.Errorf("the Store is of pipeline %q, the Pipeline is %q", r.Store.Graph().Name(), r.Pipeline.graph.Name())
+	case r.Store.Graph().Name() != r.Pipeline.graph.Name() || r.Store.Graph().String() != r.Pipeline.graph.String():
+		return fmt.Errorf("the Store is of pipeline %s (%s), the Pipeline is %s (%s)",
+			r.Store.Graph().Name(), r.Store.Graph(), r.Pipeline.graph.Name(), r.Pipeline.graph)
 	}
 	if r.Grace == 0 {
 		r.Grace = 30 * time.Second

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -27,11 +28,14 @@ func (t *trouble) over() bool { return !time.Now().Before(t.until) }
 func (d *dispatcher) turnFailed(life context.Context, err error) {
 	t := &d.trouble
 	t.uncertain = true
+	if !store.Again(err) {
+		d.touch.lost()
+	}
 	if store.Again(err) {
 		t.until = time.Now().Add(jitter(2 * time.Millisecond))
 		return
 	}
-	if refusesData(err) && d.isolate(life) {
+	if refuses(err) && d.isolate(life) {
 		return
 	}
 	if t.pause == nil {
@@ -58,9 +62,14 @@ func newPause() *backoff.ExponentialBackOff {
 // database itself has against it will not pass by waiting.
 func (d *dispatcher) enter(ctx context.Context) error {
 	return backoff.RetryNotify(func() error {
-		err := d.register(ctx)
-		if errors.Is(err, store.ErrNoSchema) {
-			return backoff.Permanent(err)
+		err := d.Store.Check(ctx)
+		if err == nil {
+			err = d.register(ctx)
+		}
+		for _, hopeless := range []error{store.ErrNoSchema, store.ErrSchemaOlder, store.ErrSchemaNewer, store.ErrSchemaShape} {
+			if errors.Is(err, hopeless) {
+				return backoff.Permanent(err)
+			}
 		}
 		return err
 	}, backoff.WithContext(newPause(), ctx), func(err error, _ time.Duration) {
@@ -126,7 +135,7 @@ func (d *dispatcher) disown(ctx context.Context, settled map[store.ID]bool) erro
 	}
 	d.reports = left
 	for _, c := range held {
-		if d.live.has(c.Token) {
+		if d.live.has(c.Token) || slices.ContainsFunc(d.reports, func(f finished) bool { return f.report.Token == c.Token }) {
 			continue
 		}
 		d.reports = append(d.reports, finished{
@@ -138,15 +147,25 @@ func (d *dispatcher) disown(ctx context.Context, settled map[store.ID]bool) erro
 	return nil
 }
 
-// refusesData: PostgreSQL's class 22, a value it cannot hold.
-func refusesData(err error) bool {
+// refuses: the database answered, and has something against a row or a value
+// of the turn, not against the connection or the moment.
+func refuses(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && len(pg.Code) == 5 && pg.Code[:2] == "22"
+	if !ok || len(pg.Code) != 5 || pg.Code == readOnly {
+		return false
+	}
+	switch pg.Code[:2] {
+	case "08", "40", "53", "55", "57", "58", "XX":
+		return false
+	}
+	return true
 }
 
+const readOnly = "25006" // a server in recovery, or set so
+
 // isolate hands in the reports one by one, and makes a failed attempt of the
-// one whose result the database cannot hold: one task must not stop all. It
-// reports whether there was one.
+// one that the database does not take: one task must not stop all. It reports
+// whether there was one.
 func (d *dispatcher) isolate(life context.Context) bool {
 	found := false
 	for i := range d.reports {
@@ -157,7 +176,7 @@ func (d *dispatcher) isolate(life context.Context) bool {
 			Free: make([]int, len(d.stages)), Look: make([]bool, len(d.stages)),
 		})
 		cancel()
-		if err != nil && refusesData(err) && f.report.Outcome == store.Completed {
+		if err != nil && refuses(err) && f.report.Outcome == store.Completed {
 			found = true
 			f.report.Result = nil
 			f.fail(f, Permanent(fmt.Errorf("keep result: %w", err)), nil)

@@ -1,9 +1,9 @@
 package store
 
-// completions are the completed stages of a turn as the columns that complete
+// completion is the completed stages of a turn as the columns that complete
 // takes, one row per task: an update applies one row of its source to a row of
 // the table, so a task that comes twice would lose one of its stages.
-type completions struct {
+type completion struct {
 	row     map[ID]int
 	ids     []ID
 	chain   []int32
@@ -11,17 +11,29 @@ type completions struct {
 	results [][]*string // by stage and row
 }
 
-func newCompletions(stages, most int) *completions {
-	c := &completions{
-		row:     make(map[ID]int, most),
-		tokens:  make([][]ID, stages),
-		results: make([][]*string, stages),
-	}
-	return c
+// completions are one completion, or more where a stage of a task is reported
+// twice, with the token that holds and with one that no longer does.
+type completions []*completion
+
+// place is a row of a completion.
+type place struct {
+	*completion
+	row int
 }
 
-// add takes one report and returns the row it is in.
-func (c *completions) add(r *Report) int {
+// add takes one report.
+func (all *completions) add(r *Report, stages int) place {
+	for _, c := range *all {
+		if row, known := c.row[r.Task]; !known || c.tokens[r.Stage][row].IsZero() {
+			return c.add(r)
+		}
+	}
+	c := &completion{row: make(map[ID]int), tokens: make([][]ID, stages), results: make([][]*string, stages)}
+	*all = append(*all, c)
+	return c.add(r)
+}
+
+func (c *completion) add(r *Report) place {
 	row, known := c.row[r.Task]
 	if !known {
 		row = len(c.ids)
@@ -38,10 +50,10 @@ func (c *completions) add(r *Report) int {
 		text := string(r.Result)
 		c.results[r.Stage][row] = &text
 	}
-	return row
+	return place{c, row}
 }
 
-func (c *completions) args(worker ID) []any {
+func (c *completion) args(worker ID) []any {
 	args := []any{worker, c.ids, c.chain}
 	for i := range c.tokens {
 		args = append(args, c.tokens[i], c.results[i])

@@ -54,7 +54,7 @@ type stageWords struct {
 func (g Graph) words() words {
 	w := words{
 		Name: g.name, Prefix: g.prefix(), Tasks: g.tasks(), Attempts: g.prefix() + "attempts",
-		Shape: g.shape(), RecallChannel: g.RecallChannel(), Version: SchemaVersion,
+		Shape: g.String(), RecallChannel: g.RecallChannel(), Version: SchemaVersion,
 	}
 	for i, n := range g.nodes {
 		s := stageWords{Name: n.Name, Channel: g.Channel(n.Name), Needs: n.Needs, Bit: 1 << i}
@@ -97,6 +97,11 @@ func (w words) Any(row, status string) string {
 		parts = append(parts, fmt.Sprintf("%s%s_status = '%s'", row, s.Name, status))
 	}
 	return strings.Join(parts, " or ")
+}
+
+// Alive says that the worker is registered and was not given up.
+func (w words) Alive(worker string) string {
+	return "exists (select from workers where id = " + worker + " and stopped_at is null and lost_at is null)"
 }
 
 // NeedsText names what a stage needs, with its verb.

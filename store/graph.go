@@ -75,6 +75,9 @@ func (g *Graph) checkNames() error {
 	if !nameForm.MatchString(g.name) {
 		return errors.New("a pipeline's name is lower-case letters, digits and underscores, beginning with a letter")
 	}
+	if id := g.tasks() + "_overridden_rests"; len(id) > maxIdentifier {
+		return fmt.Errorf("%q is longer than PostgreSQL's %d bytes: shorten the name", id, maxIdentifier)
+	}
 	if len(g.nodes) == 0 {
 		return errors.New("it has no stages")
 	}
@@ -88,7 +91,7 @@ func (g *Graph) checkNames() error {
 		if _, twice := g.index[n.Name]; twice {
 			return fmt.Errorf("two stages are named %q", n.Name)
 		}
-		for _, id := range []string{g.tasks() + "_" + n.Name + "_waiting", g.tasks() + "_wake_" + n.Name + "_insert", g.Channel(n.Name)} {
+		for _, id := range []string{g.tasks() + "_" + n.Name + "_wake_insert", g.Channel(n.Name)} {
 			if len(id) > maxIdentifier {
 				return fmt.Errorf("stage %q: %q is longer than PostgreSQL's %d bytes: shorten the name", n.Name, id, maxIdentifier)
 			}
@@ -183,9 +186,9 @@ func (g Graph) prefix() string {
 
 func (g Graph) tasks() string { return g.prefix() + "tasks" }
 
-// shape is the graph in one line, kept in the database so that a program with
-// another idea of the pipeline is told so.
-func (g Graph) shape() string {
+// String is the graph's shape in one line. It is kept in the database, so that
+// a program with another idea of the pipeline is told so.
+func (g Graph) String() string {
 	var b strings.Builder
 	for i, n := range g.nodes {
 		if i > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,6 +14,12 @@ import (
 // steps bring older tables up to date: steps[0] makes version 2 of version 1,
 // and so on. There has been one version so far.
 var steps = [SchemaVersion - 1]func(Graph) string{}
+
+// The tables are looked for in the schema they would be made in, and not in
+// whatever else is in the search_path.
+const schemaSQL = `
+/* is there a schema */
+select to_regclass(format('%I.cuelight_schema', current_schema())) is not null`
 
 const versionSQL = `
 /* schema version */
@@ -35,19 +42,25 @@ func (s *Store) Check(ctx context.Context) error {
 // version is the version of the tables, where nothing speaks against working
 // with them or bringing them up to date.
 func (s *Store) version(ctx context.Context) (int, error) {
+	var there bool
+	if err := s.db.QueryRow(ctx, schemaSQL).Scan(&there); err != nil {
+		return 0, err
+	}
+	if !there {
+		return 0, ErrNoSchema
+	}
 	var version int
 	var shape string
 	err := s.db.QueryRow(ctx, versionSQL, s.graph.name).Scan(&version, &shape)
-	state, _ := pgState(err)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows), state == stateUndefinedTable:
+	case errors.Is(err, pgx.ErrNoRows):
 		return 0, ErrNoSchema
 	case err != nil:
 		return 0, err
 	case version > SchemaVersion:
 		return version, fmt.Errorf("%w: version %d, this program knows %d", ErrSchemaNewer, version, SchemaVersion)
-	case shape != s.graph.shape():
-		return version, fmt.Errorf("%w: the database has %q, the program %q", ErrSchemaShape, shape, s.graph.shape())
+	case shape != s.graph.String():
+		return version, fmt.Errorf("%w: the database has %q, the program %q", ErrSchemaShape, shape, s.graph.String())
 	}
 	return version, nil
 }
@@ -71,15 +84,9 @@ func (s *Store) Migrate(ctx context.Context) (from int, err error) {
 		if _, err := tx.Exec(ctx, migrateLockSQL); err != nil {
 			return err
 		}
-		var there bool
-		if err := tx.QueryRow(ctx, `select to_regclass('cuelight_schema') is not null`).Scan(&there); err != nil {
+		from, err = s.WithTx(tx).version(ctx)
+		if err != nil && !errors.Is(err, ErrNoSchema) {
 			return err
-		}
-		if there {
-			from, err = s.WithTx(tx).version(ctx)
-			if err != nil && !errors.Is(err, ErrNoSchema) {
-				return err
-			}
 		}
 		if from == SchemaVersion {
 			return nil
@@ -99,7 +106,7 @@ func (s *Store) Migrate(ctx context.Context) (from int, err error) {
 // migration is what Migrate runs on tables of the given version, 0 for none.
 func (g Graph) migration(from int) []string {
 	schema, triggers := g.SchemaSQL(), g.TriggersSQL()
-	if g.name == "video" && g.shape() == Video().shape() {
+	if g.name == "video" && g.String() == Video().String() {
 		schema, triggers = cuelight.Schema, cuelight.Triggers
 	}
 	if from == 0 {
@@ -113,9 +120,10 @@ func (g Graph) migration(from int) []string {
 }
 
 // execAll runs whole files, which hold many statements, and for that the
-// simple protocol.
+// simple protocol. For psql each file is a transaction; here all are one.
 func execAll(ctx context.Context, tx pgx.Tx, files []string) error {
 	for _, sql := range files {
+		sql = strings.Replace(strings.Replace(sql, "\nbegin;\n", "\n", 1), "\ncommit;\n", "\n", 1)
 		if _, err := tx.Conn().PgConn().Exec(ctx, sql).ReadAll(); err != nil {
 			return err
 		}

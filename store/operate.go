@@ -13,9 +13,9 @@ const retrySQL = `
 /* retry task */
 select id from {{.Function "retry"}}($1, $2)`
 
-// Retry does a stage of a task again, and everything after it: their results
-// are forgotten, their attempts start from one, and a worker that is busy with
-// one of them is told to stop. With from empty, only what died, failed or was
+// Retry does a stage of a task again, and everything after it: their attempts
+// start from one, their results will be replaced, and a worker that is busy
+// with one of them is told to stop. With from empty, only what died, failed or was
 // cancelled is done again. It returns [ErrNotFound], [ErrNoStage], or
 // [ErrOverridden].
 func (s *Store) Retry(ctx context.Context, task ID, from string) error {

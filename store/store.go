@@ -51,7 +51,7 @@ func (s *Store) Graph() Graph { return s.graph }
 // above the methods that send them.
 type statements struct {
 	submit, submitted               string
-	lock, complete                  string
+	lock, complete, exist           string
 	claim, mature, look, end, lapse []string // by stage
 	held, lost, settled             string
 	get, list, byTail, history      string
@@ -75,7 +75,7 @@ func newStatements(g Graph) *statements {
 	}
 	return &statements{
 		submit: whole(submitSQL), submitted: whole(submittedSQL),
-		lock: whole(lockSQL), complete: whole(completeSQL),
+		lock: whole(lockSQL), complete: whole(completeSQL), exist: whole(existSQL),
 		claim: each(claimSQL), mature: each(matureSQL), look: each(lookSQL), end: each(endSQL), lapse: each(lapseSQL),
 		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL),
 		get: whole(getSQL), list: whole(listSQL), byTail: whole(byTailSQL), history: whole(historySQL),

@@ -75,7 +75,9 @@ const submittedSQL = `
 select request_id, id from {{.Tasks}} where request_id = any($1::text[])`
 
 // SubmitAll adds any number of tasks in one round trip, all of them or none.
-// The receipts are in the order of subs.
+// The receipts are in the order of subs. Where a RequestID was there already, a
+// second round trip finds its task; an error of that one leaves the new tasks
+// in place, so that submitting again is right.
 func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, error) {
 	if len(subs) == 0 {
 		return nil, nil
@@ -128,12 +130,20 @@ func (s *Store) findSubmitted(ctx context.Context, subs []Submission, repeated [
 		}
 		found[request] = id
 	}
-	for i := range receipts {
-		if receipts[i].Existed {
-			receipts[i].ID = found[subs[i].RequestID]
-		}
+	if err := rows.Err(); err != nil {
+		return s.explain("find submitted", err)
 	}
-	return s.explain("find submitted", rows.Err())
+	for i := range receipts {
+		if !receipts[i].Existed {
+			continue
+		}
+		id, ok := found[subs[i].RequestID]
+		if !ok {
+			return fmt.Errorf("find submitted: request %q: %w: it was deleted just now", subs[i].RequestID, ErrNotFound)
+		}
+		receipts[i].ID = id
+	}
+	return nil
 }
 
 // submitArgs turns submissions into columns.

@@ -9,8 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/cuelight/cuelight/internal/postgres"
 )
 
 // ServerOptions are what a test may want of a server of its own.
