@@ -21,6 +21,9 @@ func (l *Listener) check(ctx context.Context) {
 		case <-tick.C:
 		}
 		if !l.Connected() {
+			if l.stuck() {
+				l.cut()
+			}
 			continue
 		}
 		switch l.checkOnce(ctx) {
@@ -32,6 +35,13 @@ func (l *Listener) check(ctx context.Context) {
 			l.cut()
 		}
 	}
+}
+
+// stuck: there is a connection, but it has not answered to LISTEN.
+func (l *Listener) stuck() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn != nil && time.Since(l.since) > l.opts.CheckWithin
 }
 
 type health int

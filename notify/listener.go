@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,7 +38,8 @@ type Options struct {
 	OnChange func(connected bool, err error)
 }
 
-// Listener listens on a connection of its own. Make one with [New].
+// Listener listens on a connection of its own. Make one with [New]; each reader
+// of news needs its own, since [Wakes.Take] empties it.
 type Listener struct {
 	*Wakes
 	pool  *pgxpool.Pool
@@ -47,6 +49,7 @@ type Listener struct {
 
 	mu        sync.Mutex
 	conn      *pgx.Conn // nil while there is none
+	since     time.Time // it was opened
 	heard     int       // how many channels this connection listens to
 	connected bool
 	tried     bool
@@ -57,6 +60,7 @@ type Listener struct {
 // New returns a Listener that connects as the pool does and checks itself
 // through the pool. It does nothing before [Listener.Run].
 func New(pool *pgxpool.Pool, o Options) *Listener {
+	o.Channels = slices.Compact(slices.Sorted(slices.Values(o.Channels)))
 	if o.CheckEvery <= 0 {
 		o.CheckEvery = 10 * time.Second
 	}
@@ -127,7 +131,7 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 		if err := sleep(ctx, l.nextPause()); err != nil {
 			return nil, err
 		}
-		conn, err := pgx.ConnectConfig(ctx, l.pool.Config().ConnConfig)
+		conn, err := l.dial(ctx)
 		if err != nil {
 			l.lost(ctx, err)
 			if ctx.Err() != nil {
@@ -136,10 +140,18 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 			continue
 		}
 		l.mu.Lock()
-		l.conn, l.heard = conn, 0
+		l.conn, l.heard, l.since = conn, 0, time.Now()
 		l.mu.Unlock()
 		return conn, nil
 	}
+}
+
+// dial does not wait longer for a server that says nothing than a connection
+// may be deaf.
+func (l *Listener) dial(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(l.opts.CheckWithin, 10*time.Second))
+	defer cancel()
+	return pgx.ConnectConfig(ctx, l.pool.Config().ConnConfig)
 }
 
 // nextPause is nothing for the very first connection and then grows, until a

@@ -1,6 +1,7 @@
 package notify_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -84,7 +85,7 @@ func (b bundle) exec(sql string) {
 
 func TestNewConnectionCountsEverythingAsNews(t *testing.T) {
 	t.Parallel()
-	b := listen(t, pgtest.New(t, pgtest.Schema{}), notify.Options{Channels: []string{"a", "B c"}})
+	b := listen(t, pgtest.New(t, pgtest.Schema{}), notify.Options{Channels: []string{"a", "B c", "a"}})
 	if got := b.news(); !slices.Equal(got, []string{"B c", "a"}) {
 		t.Errorf("news is %v, want both channels", got)
 	}
@@ -133,6 +134,22 @@ func TestDeafConnectionIsFoundOut(t *testing.T) {
 	}
 }
 
+// Silence between the start of a session and the answer to LISTEN.
+func TestConnectionThatNeverBeginsToHearIsFoundOut(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.Schema{})
+	p := newProxy(t, pool)
+	p.silence.Store(1) // the next connection gets no answer to its LISTEN
+	c := pool.Config()
+	c.ConnConfig.Host = p.dir
+	through, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(through.Close)
+	listen(t, through, notify.Options{Channels: []string{"a"}, CheckEvery: 20 * time.Millisecond, CheckWithin: 200 * time.Millisecond})
+}
+
 func TestListenerThatCannotConnectEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c, err := pgxpool.ParseConfig("host=" + t.TempDir())
@@ -157,8 +174,9 @@ func TestListenerThatCannotConnectEndsWithItsContext(t *testing.T) {
 
 // proxy passes connections on to a server until they are frozen.
 type proxy struct {
-	dir    string
-	frozen atomic.Pointer[chan struct{}]
+	dir     string
+	frozen  atomic.Pointer[chan struct{}]
+	silence atomic.Int64 // how many connections are to be frozen at their first LISTEN
 }
 
 func newProxy(t testing.TB, pool *pgxpool.Pool) *proxy {
@@ -183,12 +201,32 @@ func newProxy(t testing.TB, pool *pgxpool.Pool) *proxy {
 				continue
 			}
 			frozen := *p.frozen.Load()
+			var from io.Reader = client
+			if p.silence.Add(-1) >= 0 {
+				c := make(chan struct{})
+				frozen, from = c, &until{client, "listen ", sync.OnceFunc(func() { close(c) })}
+			}
 			wg.Go(func() { defer client.Close(); pass(client, server, frozen) })
-			wg.Go(func() { defer server.Close(); pass(server, client, frozen) })
+			wg.Go(func() { defer server.Close(); pass(server, from, frozen) })
 		}
 	})
 	t.Cleanup(func() { l.Close(); p.thaw(); wg.Wait() })
 	return p
+}
+
+// until reads on until the text comes, and then does something.
+type until struct {
+	io.Reader
+	text string
+	then func()
+}
+
+func (u *until) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
+	if bytes.Contains(p[:n], []byte(u.text)) {
+		u.then()
+	}
+	return n, err
 }
 
 // pass copies until an end closes, and only swallows once frozen.

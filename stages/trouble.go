@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -22,6 +23,29 @@ type trouble struct {
 }
 
 func (t *trouble) over() bool { return !time.Now().Before(t.until) }
+
+// touch is since when the database has answered everything, to the dispatcher
+// and to the heartbeat.
+type touch struct {
+	mu    sync.Mutex
+	since time.Time
+}
+
+func (t *touch) lost() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.since = time.Time{}
+}
+
+// kept is for how long, this answer included.
+func (t *touch) kept() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.since.IsZero() {
+		t.since = time.Now()
+	}
+	return time.Since(t.since)
+}
 
 // turnFailed waits a little longer after every failure. Two transactions that
 // got in each other's way are no trouble: the turn is made again.

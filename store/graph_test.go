@@ -47,7 +47,7 @@ func TestGraphIsChecked(t *testing.T) {
 func TestStagesMayBeNamedAsSQLsOwnWords(t *testing.T) {
 	t.Parallel()
 	g, err := store.NewGraph("order",
-		store.Node{Name: "select"}, store.Node{Name: "from", Needs: []string{"select"}}, store.Node{Name: "end", Needs: []string{"from", "select"}})
+		store.Node{Name: "select"}, store.Node{Name: "select_wake", Needs: []string{"select"}}, store.Node{Name: "select_insert", Needs: []string{"select"}}, store.Node{Name: "from", Needs: []string{"select"}}, store.Node{Name: "end", Needs: []string{"from", "select"}})
 	if err != nil {
 		t.Fatal(err)
 	}

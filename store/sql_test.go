@@ -7,9 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -39,13 +42,74 @@ func TestFilesCanBeAppliedAgain(t *testing.T) {
 	b.want(id, pending, pending, pending, pending, pending)
 }
 
-func TestSchemaDoesNotTouchSomebodyElsesTable(t *testing.T) {
+// psql goes on after an error, so each file must be all or nothing by itself.
+func TestFilesTouchNothingThatIsNotCuelights(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.exec("create schema theirs; set search_path = theirs; create table tasks (id int)")
-	_, err := b.pool.Exec(t.Context(), "set search_path = theirs; "+cuelight.Schema)
-	if err == nil || !strings.Contains(err.Error(), "not Cuelight's") {
-		t.Errorf("error is %v, want one that says whose table it is not", err)
+	for _, theirs := range []string{"create table tasks (id int)", "create table attempts (id int)", "create table workers (id int)", "create view history as select 1 as one"} {
+		pool := pgtest.New(t, pgtest.SQL(theirs))
+		for name, sql := range map[string]string{"schema.sql": cuelight.Schema, "triggers.sql": cuelight.Triggers} {
+			conn, err := pool.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
+			if err == nil || !strings.Contains(err.Error(), "not Cuelight's") {
+				t.Errorf("%s where there is %q: error is %v", name, theirs, err)
+			}
+			_, _ = conn.Exec(t.Context(), "rollback")
+			conn.Release()
+		}
+		var things int
+		err := pool.QueryRow(t.Context(), `select count(*) from pg_class where relnamespace = 'public'::regnamespace`).Scan(&things)
+		if err != nil || things != 1 {
+			t.Errorf("where there was %q there are now %d things, %v", theirs, things, err)
+		}
+	}
+}
+
+func TestTablesWithoutTriggersAreNotComplete(t *testing.T) {
+	t.Parallel()
+	s := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema)), store.Video())
+	if err := s.Check(t.Context()); !errors.Is(err, store.ErrNoSchema) {
+		t.Errorf("check says %v", err)
+	}
+	if from, err := s.Migrate(t.Context()); err != nil || from != 0 {
+		t.Errorf("migrate found %d, %v", from, err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSchemaOfOnesOwnKeepsTheTablesApart(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.SQL("create schema apart", "create table tasks (theirs int)"))
+	c := pool.Config()
+	c.ConnConfig.RuntimeParams["search_path"] = "apart,public"
+	apart, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(apart.Close)
+	b := bundle{store.New(apart, store.Video()), t, apart}
+	if _, err := b.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	id, w := b.submit(), b.worker()
+	// Everybody else has another search_path.
+	for _, sql := range []string{
+		"select apart.cuelight_video_status(t) from apart.tasks t",
+		"select apart.cuelight_video_cancel(id) from apart.tasks",
+		"select apart.cuelight_video_retry(id) from apart.tasks",
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	b.finish(w, b.claim(w, ingest))
+	b.want(id, done, done, done, done, done)
+	if _, err := pool.Exec(t.Context(), "delete from apart.tasks"); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -82,6 +146,19 @@ func TestImpossibleStatesAreRefusedByName(t *testing.T) {
 		if !errors.As(err, &pg) || pg.ConstraintName != constraint {
 			t.Errorf("%s: error is %v, want constraint %s", change, err, constraint)
 		}
+	}
+}
+
+func TestTaskCannotReplaceItself(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submit()
+	b.finish(w, b.claim(w, ingest))
+	_, err := b.pool.Exec(t.Context(), "update tasks set overridden_by = id")
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.ConstraintName != "tasks_overridden_rests" {
+		t.Errorf("error is %v", err)
 	}
 }
 

@@ -235,3 +235,109 @@ func TestErrorTextIsMadeFitForTheDatabase(t *testing.T) {
 		t.Errorf("error is %q", got)
 	}
 }
+
+func TestStaleReportDoesNotHideTheOneThatHolds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	old := b.claim(w, ingest)
+	if err := b.Retry(t.Context(), id, "ingest"); err != nil {
+		t.Fatal(err)
+	}
+	held := b.claim(w, ingest)
+	out := b.turn(w, 0, []store.Report{completed(held), completed(old), completed(held)})
+	if len(out.Stale) != 1 || out.Stale[0].Token != old.Token {
+		t.Errorf("stale are %+v, want the old claim", out.Stale)
+	}
+	b.want(id, done, pending, pending, pending, pending)
+}
+
+func TestTurnPassesOverRowsThatSomebodyHasLocked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	w := b.worker()
+	b.submit()
+	b.submit()
+	claims := b.turn(w, 2, nil, ingest).Claims
+	tx, err := b.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, "select from tasks where id = $1 for update", claims[0].Task); err != nil {
+		t.Fatal(err)
+	}
+	reports := []store.Report{completed(claims[0]), completed(claims[1]), failed(store.Claim{Task: store.ID{9}, Token: store.ID{9}}, 0)}
+	out := b.turn(w, 0, reports)
+	if len(out.Locked) != 1 || out.Locked[0].Task != claims[0].Task {
+		t.Errorf("locked are %+v, want the first task", out.Locked)
+	}
+	if len(out.Stale) != 1 || out.Stale[0].Task != (store.ID{9}) {
+		t.Errorf("stale are %+v, want the task that is not there", out.Stale)
+	}
+	b.want(claims[1].Task, done, pending, pending, pending, pending)
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if out := b.turn(w, 0, out.Locked); len(out.Locked)+len(out.Stale) != 0 {
+		t.Errorf("handed in again: %+v", out)
+	}
+}
+
+func TestTimeThatHasComeIsSaidToBeNow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submit()
+	b.exec("update tasks set ingest_run_at = now() - interval '1 hour'")
+	if n := b.turn(w, 1, nil, ingest).Next[ingest]; n != 0 {
+		t.Errorf("next is %s, want 0", n)
+	}
+	b.exec("update tasks set ingest_run_at = '294000-01-01'")
+	if n := b.turn(w, 1, nil, ingest).Next[ingest]; n < 24*time.Hour {
+		t.Errorf("next is %s, want a long time", n)
+	}
+}
+
+func TestSlotSetAsideForAFanInIsNotAMiss(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submit()
+	two := b.turn(w, 1, []store.Report{completed(b.claim(w, ingest))}).Claims
+	in := turn(w, 1, []store.Report{completed(two[0])}, assemble)
+	out, err := b.Turn(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Asked[assemble] != 0 {
+		t.Errorf("asked for %d of assemble with the only slot set aside", out.Asked[assemble])
+	}
+}
+
+func TestStageThatYieldsToAHigherPriorityIsSaidToBeLeft(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submission(store.Submission{Source: "ordinary"})
+	mine := b.claim(w, ingest)
+	b.submission(store.Submission{Source: "urgent", Priority: 1})
+	b.turn(w, 0, []store.Report{completed(b.claim(w, ingest))})
+	if out := b.turn(w, 1, []store.Report{completed(mine)}); !out.Left[transcode] || !out.Left[metadata] {
+		t.Errorf("left is %v, want transcode and metadata", out.Left)
+	}
+}
+
+func TestWorkerThatWasGivenUpClaimsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submit()
+	held := b.claim(w, ingest)
+	b.submit()
+	b.exec("update workers set lost_at = now()")
+	out := b.turn(w, 5, []store.Report{completed(held)}, ingest)
+	if len(out.Claims) != 0 || len(out.Stale) != 0 {
+		t.Errorf("claims are %+v and stale %+v; want none: what it did still counts", out.Claims, out.Stale)
+	}
+}

@@ -1,0 +1,289 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// faulty is a real Store that can be made to fail.
+type faulty struct {
+	*store.Store
+	down atomic.Bool
+
+	mu     sync.Mutex
+	turns  int
+	sweeps int
+	turn   func(n int, real func() (store.Turned, error)) (store.Turned, error) // n is 1 for the first turn
+}
+
+var errDown = errors.New("connection refused")
+
+func (f *faulty) Turn(ctx context.Context, t store.Turn) (store.Turned, error) {
+	if f.down.Load() {
+		return store.Turned{}, errDown
+	}
+	f.mu.Lock()
+	f.turns++
+	n := f.turns
+	f.mu.Unlock()
+	real := func() (store.Turned, error) { return f.Store.Turn(ctx, t) }
+	if f.turn != nil {
+		return f.turn(n, real)
+	}
+	return real()
+}
+
+func (f *faulty) Beat(ctx context.Context, w store.ID, c []store.Claim, r []store.Running) ([]store.ID, error) {
+	if f.down.Load() {
+		return nil, errDown
+	}
+	return f.Store.Beat(ctx, w, c, r)
+}
+
+func (f *faulty) Sweep(ctx context.Context, s store.Sweep) (store.Swept, error) {
+	if f.down.Load() {
+		return store.Swept{}, errDown
+	}
+	f.mu.Lock()
+	f.sweeps++
+	f.mu.Unlock()
+	return f.Store.Sweep(ctx, s)
+}
+
+func (f *faulty) Held(ctx context.Context, w store.ID) ([]store.Claim, error) {
+	if f.down.Load() {
+		return nil, errDown
+	}
+	return f.Store.Held(ctx, w)
+}
+
+// until asks again and again until the answer is yes.
+func until(t testing.TB, what string, yes func() bool) {
+	t.Helper()
+	late := time.Now().Add(30 * time.Second)
+	for !yes() {
+		if time.Now().After(late) {
+			t.Fatalf("not in time: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond) // between two questions
+	}
+}
+
+func waitForEnd(ctx context.Context, _ *stages.Job) (any, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestLostAnswersInARowLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "one", Workers: 2, Work: noop})
+	f := &faulty{Store: b.Store}
+	f.turn = func(n int, real func() (store.Turned, error)) (store.Turned, error) {
+		switch n {
+		case 1: // committed, but who knows
+			if _, err := real(); err != nil {
+				t.Error(err)
+			}
+			return store.Turned{}, errors.New("unexpected EOF")
+		case 2, 3:
+			return store.Turned{}, errors.New("unexpected EOF")
+		}
+		return real()
+	}
+	first := b.submit()
+	r := b.start(func(r *stages.Runner) { r.Store, r.Sweep = f, 50*time.Millisecond })
+	r.wait(t, stages.Completed)
+	second := b.submit()
+	r.wait(t, stages.Completed)
+	for _, id := range []store.ID{first, second} {
+		if s := b.task(id).Status; s != store.StatusCompleted {
+			t.Errorf("task is %s", s)
+		}
+	}
+}
+
+func TestProcessHearsItsSignalsAndSweepsUnderFullLoad(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "one", Workers: 4, Work: noop})
+	if _, err := b.pool.Exec(t.Context(), "insert into test_tasks (source) select 'x' from generate_series(1, 20000)"); err != nil {
+		t.Fatal(err)
+	}
+	f := &faulty{Store: b.Store}
+	r := b.start(func(r *stages.Runner) { r.Store, r.Sweep, r.Grace = f, 10*time.Millisecond, -1 })
+	for range 500 {
+		r.wait(t, stages.Completed)
+	}
+	r.stop()
+	if f.sweeps < 3 {
+		t.Errorf("%d sweeps", f.sweeps)
+	}
+	counts, err := b.Counts(t.Context())
+	if err != nil || counts[0][store.StatusPending] == 0 || counts[0][store.StatusInProgress] != 0 {
+		t.Errorf("after the stop tasks are %v, %v; want some pending and none in progress", counts[0], err)
+	}
+}
+
+func TestNonsensicalProgressHarmsNobody(t *testing.T) {
+	t.Parallel()
+	for _, p := range []stages.Progress{
+		{Speed: math.Inf(1), Percent: math.NaN()},
+		{Note: "a \x00 and \xff", Percent: math.Inf(-1), ETA: -1},
+	} {
+		b := setup(t,
+			stages.Stage{Name: "bad", Work: func(ctx context.Context, j *stages.Job) (any, error) {
+				j.Progress(p)
+				return waitForEnd(ctx, j)
+			}},
+			stages.Stage{Name: "good", Work: waitForEnd},
+		)
+		b.submit()
+		b.start(func(r *stages.Runner) { r.GoneAfter, r.Grace = 600*time.Millisecond, -1 })
+		var last store.Worker
+		until(t, "a heartbeat that says what is running", func() bool {
+			all, err := b.Workers(t.Context(), false)
+			if err != nil || len(all) != 1 {
+				t.Fatal(all, err)
+			}
+			last = all[0]
+			return len(last.Running) == 2
+		})
+		began := last.BeatAt
+		until(t, "further heartbeats", func() bool {
+			all, err := b.Workers(t.Context(), false)
+			return err == nil && len(all) == 1 && all[0].BeatAt.After(began.Add(time.Second))
+		})
+	}
+}
+
+func TestOutageLongerThanTheLeaseBurnsNoAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Work: waitForEnd})
+	var all []*faulty
+	var runners []*runner
+	for range 3 {
+		b.submit()
+		f := &faulty{Store: b.Store}
+		all = append(all, f)
+		runners = append(runners, b.start(func(r *stages.Runner) {
+			r.Store, r.GoneAfter, r.Sweep, r.Grace = f, 900*time.Millisecond, 50*time.Millisecond, -1
+		}))
+	}
+	for _, r := range runners {
+		r.wait(t, stages.Started)
+	}
+	for _, f := range all {
+		f.down.Store(true)
+	}
+	time.Sleep(2 * time.Second) // the outage
+	for _, f := range all {
+		f.down.Store(false)
+	}
+	for _, r := range runners {
+		r.wait(t, stages.Released) // its own heartbeat had stopped it
+		r.wait(t, stages.Started)
+	}
+	tasks, err := b.List(t.Context(), store.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		if s := task.Stages[0]; s.Status == store.StatusDead || s.Attempts > 1 {
+			t.Errorf("stage is %s after %d attempts: %+v", s.Status, s.Attempts, b.history(task.ID))
+		}
+	}
+}
+
+func TestRowThatSomebodyKeepsLockedHoldsUpNothingElse(t *testing.T) {
+	t.Parallel()
+	began, finish := make(chan struct{}), make(chan struct{})
+	var ran atomic.Int64
+	b := setup(t, stages.Stage{Name: "one", Workers: 2, Work: func(context.Context, *stages.Job) (any, error) {
+		if ran.Add(1) == 1 {
+			close(began)
+			<-finish
+		}
+		return nil, nil
+	}})
+	id := b.submit()
+	r := b.start(nil)
+	<-began
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "update test_tasks set priority = 1 where id = $1", id); err != nil {
+		t.Fatal(err)
+	}
+	close(finish)
+	others := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
+	for range 20 {
+		b.submit()
+	}
+	for range 20 {
+		others.wait(t, stages.Completed)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if e := r.wait(t, stages.Completed); e.Task != id {
+		t.Errorf("completed is %s", e.Task)
+	}
+}
+
+func TestProcessThatWasGivenUpStopsItsWorkAndRegistersAnew(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "one", Work: func(ctx context.Context, j *stages.Job) (any, error) {
+		if j.Attempt == 1 {
+			return waitForEnd(ctx, j)
+		}
+		return nil, nil
+	}})
+	id := b.submit()
+	r := b.start(func(r *stages.Runner) { r.GoneAfter, r.Sweep = time.Second, 50*time.Millisecond })
+	first := r.wait(t, stages.Started).Worker
+	if _, err := b.pool.Exec(t.Context(), "update workers set lost_at = now()"); err != nil {
+		t.Fatal(err)
+	}
+	if second := r.wait(t, stages.Registered).Worker; second == first {
+		t.Error("it registered as what was given up")
+	}
+	if e := r.wait(t, stages.Completed); e.Task != id || e.Attempt != 2 {
+		t.Errorf("completed is %+v", e)
+	}
+	if h := b.history(id); len(h) != 2 || h[0].Outcome != "expired" || h[0].Worker != first || h[1].Worker == first {
+		t.Errorf("history is %+v", h)
+	}
+}
+
+func TestDrainEndsThoughTheDatabaseStaysAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := notify.NewWakes()
+		p := pipeline(t, noop, "one")
+		calls := 0
+		f := &fake{turn: func(store.Turn) (store.Turned, error) { return store.Turned{}, errors.New("broken pipe") }}
+		f.held = func() ([]store.Claim, error) {
+			if calls++; calls > 2 {
+				return nil, errors.New("connection refused")
+			}
+			return []store.Claim{{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1}}, nil
+		}
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		w.Add(p.Graph().Channel("one"))
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("stopped after %s", took)
+		}
+	})
+}

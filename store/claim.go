@@ -1,0 +1,91 @@
+package store
+
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// claim: the rows of the stage's ready index, from its beginning, passing over
+// those that somebody else is claiming; for a worker that was not given up.
+const claimSQL = `
+/* claim {{.Stage.Name}} */
+with ready as materialized (
+  select id from {{.Tasks}}
+   where {{.Stage.Ready ""}}
+     and {{.Alive "$1"}}
+   order by priority desc, id
+   limit $2
+     for no key update skip locked
+)
+update {{.Tasks}} t set
+       {{.Stage.Name}}_status    = 'inprogress',
+       {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts + 1,
+       {{.Stage.Name}}_token     = gen_random_uuid(),
+       {{.Stage.Name}}_locked_at = now(),
+       {{.Stage.Name}}_locked_by = $1
+  from ready
+ where t.id = ready.id
+returning t.id, {{.Stage.Name}}_token, {{.Stage.Name}}_attempts, source, params, coalesce(user_id, '')`
+
+// mature: what waited for a time that has come is ready from now on.
+const matureSQL = `
+/* mature {{.Stage.Name}} */
+update {{.Tasks}} set {{.Stage.Name}}_run_at = null
+ where id in (select id from {{.Tasks}}
+               where {{.Stage.Name}}_run_at <= now()
+               order by {{.Stage.Name}}_run_at
+               limit 1000
+                 for no key update skip locked)`
+
+// look: whether something is ready, seen without locking, and how long until
+// something else will be. The order decides nothing but the plan: with exists,
+// where a good part of the table is ready, PostgreSQL would rather read the
+// table from its beginning, where the finished tasks are.
+const lookSQL = `
+/* look at {{.Stage.Name}} */
+select (select true from {{.Tasks}} where {{.Stage.Ready ""}}
+         order by priority desc, id limit 1) is not null,
+       (select greatest(extract(epoch from {{.Stage.Name}}_run_at - now()), 0)::float8 from {{.Tasks}}
+         where {{.Stage.Name}}_run_at is not null
+         order by {{.Stage.Name}}_run_at limit 1)`
+
+// queueLook claims in one stage, if it is to be looked at.
+func (t *turn) queueLook(stage int) {
+	sql := t.store.sql
+	if t.in.Mature != nil && t.in.Mature[stage] {
+		t.batch.Queue(sql.mature[stage])
+	}
+	if !t.in.Look[stage] {
+		return
+	}
+	if n := t.free[stage]; n > 0 {
+		t.out.Asked[stage] = n
+		t.batch.Queue(sql.claim[stage], t.in.Worker, n).Query(func(rows pgx.Rows) error {
+			c := Claim{Stage: stage}
+			for rows.Next() {
+				c.Params = nil
+				if err := rows.Scan(&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID); err != nil {
+					return err
+				}
+				t.out.Claims = append(t.out.Claims, c)
+			}
+			return rows.Err()
+		})
+	}
+	t.batch.Queue(sql.look[stage]).QueryRow(func(row pgx.Row) error {
+		var left bool
+		var next *float64
+		if err := row.Scan(&left, &next); err != nil {
+			return err
+		}
+		t.out.Left[stage] = t.out.Left[stage] || left
+		if next != nil {
+			t.out.Next[stage] = time.Duration(min(*next, farAway) * float64(time.Second))
+		}
+		return nil
+	})
+}
+
+// farAway is as many seconds as a Duration can hold and nobody waits for.
+const farAway = 1e9

@@ -1,0 +1,65 @@
+package store
+
+import "github.com/jackc/pgx/v5"
+
+// end claims of one stage: failed ones are to be tried again later or are
+// dead, released ones are as if they had not been claimed.
+const endSQL = `
+/* end {{.Stage.Name}} */
+with ended as materialized (
+  select t.id, r.outcome::cuelight_outcome, r.status::cuelight_status, r.retry_in, r.class, r.error,
+         t.{{.Stage.Name}}_token as token, t.{{.Stage.Name}}_attempts as attempt,
+         t.{{.Stage.Name}}_locked_by as locked_by, t.{{.Stage.Name}}_locked_at as locked_at
+    from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::float8[], $6::text[], $7::text[])
+         as r (id, token, outcome, status, retry_in, class, error)
+    join unnest(string_to_array(current_setting('cuelight.locked', true), ',')::uuid[]) as locked (id) using (id)
+    join {{.Tasks}} t on t.id = r.id and t.{{.Stage.Name}}_token = r.token
+), moved as (
+  update {{.Tasks}} t set
+         {{.Stage.Name}}_status    = ended.status,
+         {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts - (ended.outcome = 'released')::int,
+         {{.Stage.Name}}_token     = null,
+         {{.Stage.Name}}_locked_at = null,
+         {{.Stage.Name}}_locked_by = null,
+         {{.Stage.Name}}_run_at    = case when ended.retry_in > 0 then now() + make_interval(secs => ended.retry_in) end
+    from ended
+   where t.id = ended.id
+), kept as (
+  insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome, retry_at, error_class, error)
+  select id, token, '{{.Stage.Name}}', attempt, locked_by, locked_at, outcome,
+         case when status = 'failed' then now() + make_interval(secs => retry_in) end, class, error
+    from ended
+)
+select token from ended`
+
+func (t *turn) queueEnds(stage int, reports []*Report) {
+	if len(reports) == 0 {
+		return
+	}
+	var (
+		ids, tokens        []ID
+		outcomes, statuses []string
+		retryIn            []float64
+		classes, errs      []string
+	)
+	for _, r := range reports {
+		status, in := "failed", r.RetryIn.Seconds()
+		switch {
+		case r.Outcome == Released:
+			status, in = "pending", 0
+		case r.Dead:
+			status, in = "dead", 0
+		}
+		ids, tokens = append(ids, r.Task), append(tokens, r.Token)
+		outcomes, statuses, retryIn = append(outcomes, string(r.Outcome)), append(statuses, status), append(retryIn, in)
+		classes, errs = append(classes, r.Class), append(errs, cleanText(r.Error))
+	}
+	t.batch.Queue(t.store.sql.end[stage], ids, tokens, outcomes, statuses, retryIn, classes, errs).Query(func(rows pgx.Rows) error {
+		var token ID
+		_, err := pgx.ForEachRow(rows, []any{&token}, func() error {
+			t.applied[token] = true
+			return nil
+		})
+		return err
+	})
+}
