@@ -13,7 +13,7 @@ const lockSQL = `
 with locked as materialized (
   select id from {{.Tasks}} where id = any($1::uuid[]) for no key update skip locked
 ), kept as materialized (
-  select set_config('cuelight.locked', coalesce(string_agg(id::text, ','), ''), true) from locked
+  select set_config('cuelight.locked', coalesce(jsonb_object_agg(id, 1), '{}')::text, true) from locked
 )
 select locked.id from locked, kept`
 
@@ -23,19 +23,22 @@ select locked.id from locked, kept`
 // the same update, unless somebody of higher priority waits for the slot.
 const completeSQL = `
 /* complete tasks */
-with done as materialized (
+with locked as materialized (
+  select current_setting('cuelight.locked')::jsonb as ids
+), done as materialized (
   select t.id, t.priority, $1::uuid as worker,
          case when {{.Alive "$1"}} then r.chain else 0 end as chain,
          {{- range $i, $s := .Stages}}{{if $i}},{{end}}
          coalesce(t.{{.Name}}_token = r.{{.Name}}_token, false) as {{.Name}}_done, r.{{.Name}}_result,
          t.{{.Name}}_status, t.{{.Name}}_attempts, t.{{.Name}}_token, t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at
          {{- end}}
-    from unnest(string_to_array(current_setting('cuelight.locked', true), ',')::uuid[]) as locked (id)
-    join unnest($2::uuid[], $3::int4[]
+    from locked
+   cross join unnest($2::uuid[], $3::int4[]
          {{- range $i, $s := .Stages}}, ${{arg 4 2 $i}}::uuid[], ${{arg 5 2 $i}}::text[]{{end}})
          as r (id, chain
-         {{- range .Stages}}, {{.Name}}_token, {{.Name}}_result{{end}}) using (id)
-    join {{.Tasks}} t using (id)
+         {{- range .Stages}}, {{.Name}}_token, {{.Name}}_result{{end}})
+    join {{.Tasks}} t on t.id = r.id
+   where locked.ids ? r.id::text
 ), open as materialized (
   select id, worker, priority
          {{- range .Stages}},

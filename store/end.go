@@ -6,14 +6,17 @@ import "github.com/jackc/pgx/v5"
 // dead, released ones are as if they had not been claimed.
 const endSQL = `
 /* end {{.Stage.Name}} */
-with ended as materialized (
+with locked as materialized (
+  select current_setting('cuelight.locked')::jsonb as ids
+), ended as materialized (
   select t.id, r.outcome::cuelight_outcome, r.status::cuelight_status, r.retry_in, r.class, r.error,
          t.{{.Stage.Name}}_token as token, t.{{.Stage.Name}}_attempts as attempt,
          t.{{.Stage.Name}}_locked_by as locked_by, t.{{.Stage.Name}}_locked_at as locked_at
-    from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::float8[], $6::text[], $7::text[])
+    from locked
+   cross join unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::float8[], $6::text[], $7::text[])
          as r (id, token, outcome, status, retry_in, class, error)
-    join unnest(string_to_array(current_setting('cuelight.locked', true), ',')::uuid[]) as locked (id) using (id)
     join {{.Tasks}} t on t.id = r.id and t.{{.Stage.Name}}_token = r.token
+   where locked.ids ? r.id::text
 ), moved as (
   update {{.Tasks}} t set
          {{.Stage.Name}}_status    = ended.status,

@@ -82,6 +82,7 @@ func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 	stages := len(s.graph.nodes)
 	out := Swept{Left: make([]bool, stages), Next: never(stages)}
 	var batch pgx.Batch
+	batch.Queue(settingsSQL, false)
 	if in.GoneAfter > 0 {
 		batch.Queue(loseSQL, s.graph.name, in.Worker, in.GoneAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
 			out.Lost, err = pgx.CollectRows(rows, pgx.RowTo[ID])

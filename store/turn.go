@@ -78,9 +78,19 @@ type Turned struct {
 	Next []time.Duration
 }
 
-// A claim that is lost with a crash of the server costs a repeated attempt
-// and never a result, so a turn that only claims does not wait for the disk.
-const claimsOnlySQL = `/* only claims */ select set_config('synchronous_commit', 'off', true)`
+// settings of a turn. The shape of its plans must not depend on how large the
+// table was, or was thought to be, when a connection made them, so they are
+// made once, for all parameters, and by the indexes.
+//
+// A claim that is lost with a crash of the server costs a repeated attempt and
+// never a result, so a turn that only claims does not wait for the disk.
+const settingsSQL = `
+/* settings */
+select set_config('plan_cache_mode', 'force_generic_plan', true),
+       set_config('enable_seqscan', 'off', true),
+       set_config('enable_bitmapscan', 'off', true),
+       set_config('jit', 'off', true),
+       case when $1 then set_config('synchronous_commit', 'off', true) end`
 
 const existSQL = `
 /* find tasks */
@@ -97,9 +107,8 @@ func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 	stages := len(s.graph.nodes)
 	t := turn{store: s, in: in, free: append([]int(nil), in.Free...)}
 	t.out = Turned{Left: make([]bool, stages), Next: never(stages), Asked: make([]int, stages)}
-	if len(in.Reports) == 0 {
-		t.batch.Queue(claimsOnlySQL)
-	} else {
+	t.batch.Queue(settingsSQL, len(in.Reports) == 0)
+	if len(in.Reports) > 0 {
 		t.queueReports()
 	}
 	for i := range stages {

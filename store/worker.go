@@ -87,6 +87,7 @@ func (s *Store) Beat(ctx context.Context, worker ID, claims []Claim, running []R
 		doing = []byte("[]")
 	}
 	var batch pgx.Batch
+	batch.Queue(settingsSQL, true)
 	batch.Queue(beatSQL, worker, string(doing)).QueryRow(func(row pgx.Row) error {
 		var known bool
 		err := row.Scan(&known)
