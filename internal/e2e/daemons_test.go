@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+)
+
+// daemon is a running `cuelight serve`.
+type daemon struct {
+	t     testing.TB
+	cmd   *exec.Cmd
+	ended chan error
+
+	mu    sync.Mutex
+	lines []map[string]any
+}
+
+// serve starts a daemon on a database and reads what it logs.
+func (h home) serve(pool *pgxpool.Pool, args ...string) *daemon {
+	h.t.Helper()
+	cmd := h.command(append([]string{"serve"}, args...)...)
+	cmd.Env = append(cmd.Env, "CUELIGHT_DATABASE_URL="+pool.Config().ConnString())
+	logs, err := cmd.StderrPipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	d := &daemon{t: h.t, cmd: cmd, ended: make(chan error, 1)}
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	go func() {
+		d.read(logs)
+		d.ended <- cmd.Wait()
+	}()
+	h.t.Cleanup(d.stop)
+	return d
+}
+
+func (d *daemon) read(logs io.Reader) {
+	lines := bufio.NewScanner(logs)
+	for lines.Scan() {
+		entry := make(map[string]any)
+		if err := json.Unmarshal(lines.Bytes(), &entry); err != nil {
+			entry = map[string]any{"level": "error", "msg": "not JSON: " + lines.Text()}
+		}
+		d.mu.Lock()
+		d.lines = append(d.lines, entry)
+		d.mu.Unlock()
+	}
+}
+
+// stop drains the daemon, which must end well.
+func (d *daemon) stop() {
+	if d.cmd == nil {
+		return
+	}
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		d.t.Error(err)
+	}
+	select {
+	case err := <-d.ended:
+		if err != nil {
+			d.t.Errorf("the daemon ended with %v", err)
+		}
+	case <-time.After(time.Minute):
+		d.t.Error("the daemon did not end")
+		_ = d.cmd.Process.Kill()
+	}
+	d.cmd = nil
+}
+
+// logged are the lines so far with the level.
+func (d *daemon) logged(level string) []map[string]any {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var found []map[string]any
+	for _, l := range d.lines {
+		if l["level"] == level {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+// migrated is a database of the test's own with Cuelight's tables.
+func (h home) migrated() *pgxpool.Pool {
+	h.t.Helper()
+	pool := pgtest.New(h.t, pgtest.Schema{})
+	cmd := h.command("migrate")
+	cmd.Env = append(cmd.Env, "CUELIGHT_DATABASE_URL="+pool.Config().ConnString())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		h.t.Fatalf("%v\n%s", err, out)
+	}
+	return pool
+}
+
+// count asks the database for a number.
+func count(t testing.TB, pool *pgxpool.Pool, sql string) (n int) {
+	t.Helper()
+	if err := pool.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// within asks again and again until the number is as wanted.
+func within(t testing.TB, limit time.Duration, pool *pgxpool.Pool, want int, sql string) {
+	t.Helper()
+	late := time.Now().Add(limit)
+	for {
+		got := count(t, pool, sql)
+		if got == want {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("%d, want %d: %s", got, want, sql)
+		}
+		time.Sleep(10 * time.Millisecond) // between two questions
+	}
+}
+
+func TestFourDaemonsShareTheWork(t *testing.T) {
+	const tasks = 24
+	h := newHome(t)
+	pool := h.migrated()
+	file := clip(t, t.TempDir(), time.Second, "64x48")
+	var daemons []*daemon
+	for range 4 {
+		daemons = append(daemons, h.serve(pool))
+	}
+	within(t, 30*time.Second, pool, 4, `select count(*) from workers`)
+	if _, err := pool.Exec(t.Context(), `insert into tasks (source) select $1 from generate_series(1, $2)`, file, tasks); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 3*time.Minute, pool, tasks, `select count(*) from tasks where publish_status = 'completed'`)
+	for _, d := range daemons {
+		d.stop()
+		if bad := append(d.logged("error"), d.logged("warn")...); len(bad) > 0 {
+			t.Errorf("logged: %v", bad)
+		}
+	}
+	if n := count(t, pool, `select count(*) from attempts where outcome = 'completed'`); n != tasks*5 {
+		t.Errorf("%d stages were completed, want %d", n, tasks*5)
+	}
+	if n := count(t, pool, `select count(*) from attempts where outcome <> 'completed'`); n != 0 {
+		t.Errorf("%d attempts were in vain", n)
+	}
+	if n := count(t, pool, `select count(distinct worker_id) from attempts`); n != 4 {
+		t.Errorf("%d of the four did all the work", n)
+	}
+	if n := count(t, pool, `select count(*) from workers where stopped_at is null`); n != 0 {
+		t.Errorf("%d did not say good-bye", n)
+	}
+}
+
+// psql as the only client.
+func TestInsertFromPsqlStartsARunningDaemonAtOnce(t *testing.T) {
+	psql, err := exec.LookPath("psql")
+	if err != nil {
+		t.Skip("there is no psql on this machine")
+	}
+	h := newHome(t)
+	pool := h.migrated()
+	h.serve(pool)
+	within(t, 30*time.Second, pool, 1, `select count(*) from workers`)
+	file := clip(t, t.TempDir(), time.Second, "64x48")
+	ask := func(sql string) string {
+		t.Helper()
+		cmd := exec.Command(psql, "-XAtq", "-v", "file="+file, pool.Config().ConnString())
+		cmd.Stdin = strings.NewReader(sql)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, &stderr)
+		}
+		if strings.Contains(stderr.String(), "ERROR") {
+			return stderr.String()
+		}
+		return strings.TrimSpace(string(out))
+	}
+	id := ask(`insert into tasks (source) values (:'file') returning id`)
+	within(t, time.Minute, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
+	wait := `select (extract(epoch from started_at - created_at) * 1000)::int from attempts join tasks on id = task_id where stage = 'ingest'`
+	if ms := count(t, pool, wait); ms > 500 {
+		t.Errorf("the daemon began %d ms after the insert", ms)
+	}
+	ask(`select cuelight_video_retry('` + id + `', 'transcode')`)
+	within(t, time.Minute, pool, 2, `select count(*) from attempts where stage = 'publish' and outcome = 'completed'`)
+	if n := count(t, pool, `select count(*) from attempts where stage = 'ingest'`); n != 1 {
+		t.Errorf("ingest was done %d times", n)
+	}
+	if got := ask(`update tasks set ingest_status = 'pending'`); !strings.Contains(got, "_needs") {
+		t.Errorf("psql says %q", got)
+	}
+}
