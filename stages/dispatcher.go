@@ -3,6 +3,7 @@ package stages
 import (
 	"context"
 	"encoding/json"
+	"runtime"
 	"sync"
 	"time"
 
@@ -103,6 +104,8 @@ func (d *dispatcher) run(ctx, life context.Context) {
 
 // gather takes in what ended and what there is news of, without waiting.
 func (d *dispatcher) gather() {
+	// Work that ends at the same instant should come in the same turn.
+	runtime.Gosched()
 	for {
 		select {
 		case f := <-d.done:

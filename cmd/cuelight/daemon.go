@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// daemon is a running `cuelight serve`.
+type daemon struct {
+	c       *cli
+	db      *database
+	log     *zap.Logger
+	feed    *feed
+	systemd *systemd
+	boxes   inbox.Options
+	engine  *engine
+
+	ready sync.Once
+}
+
+// run works until ctx is done and the work has drained.
+func (d *daemon) run(ctx context.Context) error {
+	d.log.Info("database chosen", zap.String("database", d.db.name), zap.Bool("private", d.db.choice.private), zap.String("because", d.db.choice.why))
+	d.engine.observe, d.engine.listener = d.feed.observe, d.listening
+
+	ended := make(chan error, 1)
+	var all sync.WaitGroup
+	all.Go(func() { ended <- d.work(ctx) })
+	keeping, unkeep := context.WithCancel(context.WithoutCancel(ctx))
+	all.Go(func() { d.db.keep(keeping, d.server) })
+	err := d.attend(ctx, ended)
+	unkeep()
+	all.Wait()
+
+	select {
+	case <-d.c.sig.abort:
+		if s, ok := received(ctx); ok && err == nil {
+			return quiet(s.code())
+		}
+	default:
+	}
+	return err
+}
+
+// attend logs what happens, and shows the service manager that this process is
+// not stuck, until the work has ended.
+func (d *daemon) attend(ctx context.Context, ended <-chan error) error {
+	var beat <-chan time.Time
+	if d.systemd.watchdog > 0 {
+		tick := time.NewTicker(d.systemd.watchdog)
+		defer tick.Stop()
+		beat = tick.C
+	}
+	stopping, again := ctx.Done(), d.c.sig.abort
+	for {
+		select {
+		case err := <-ended:
+			d.events()
+			return err
+		case <-d.feed.wake:
+			d.events()
+		case <-beat:
+			d.systemd.tell("WATCHDOG=1")
+		case <-stopping:
+			stopping = nil
+			s, _ := received(ctx)
+			d.log.Info("stopping", zap.Stringer("signal", s.signal), zap.Duration("grace", d.engine.grace),
+				zap.String("hint", "a second signal stops at once"))
+			d.systemd.tell("STOPPING=1\nSTATUS=draining")
+		case <-again:
+			again = nil
+			d.log.Warn("stopping at once")
+		}
+	}
+}
+
+func (d *daemon) events() {
+	for _, e := range d.feed.take() {
+		logEvent(d.log, e)
+		switch e.Kind {
+		case stages.Registered, stages.DatabaseBack:
+			d.tellReady("working")
+		case stages.DatabaseLost:
+			d.systemd.tell("STATUS=waiting for the database")
+		}
+	}
+}
+
+// tellReady tells the service manager that the start is over: the daemon
+// works, or has begun to wait for a database that is away, which is not the
+// unit's failure.
+func (d *daemon) tellReady(status string) {
+	d.ready.Do(func() { d.systemd.tell("READY=1") })
+	d.systemd.tell("STATUS=" + status)
+}
+
+// work waits for the database and works. It comes back to waiting when the
+// database goes away in the very moment in which the work begins.
+func (d *daemon) work(ctx context.Context) error {
+	for {
+		if err := d.await(ctx); err != nil || ctx.Err() != nil {
+			return err
+		}
+		var g errgroup.Group
+		inner, stop := context.WithCancel(ctx)
+		g.Go(func() error {
+			defer stop()
+			return d.engine.run(inner)
+		})
+		if len(d.boxes.Dirs) > 0 {
+			g.Go(func() error { return d.watchBoxes(inner) })
+		}
+		err := g.Wait()
+		stop()
+		if ctx.Err() != nil || err != nil && explain(err).code != exitUnreachable {
+			return err
+		}
+	}
+}
+
+// await returns when the database answers and has the right tables. It returns
+// an error where waiting has no sense.
+func (d *daemon) await(ctx context.Context) error {
+	away := false
+	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := d.db.ready(ctx)
+		switch {
+		case err == nil:
+			if away {
+				d.log.Info("database back")
+			}
+			return nil
+		case ctx.Err() != nil:
+			return nil
+		case explain(err).code != exitUnreachable, isRefused(err):
+			return d.db.describe(err)
+		}
+		if !away {
+			away = true
+			d.log.Warn("database away", zap.String("error", reason(err)))
+			d.tellReady("waiting for the database")
+		}
+		if pause(ctx, wait) != nil {
+			return nil
+		}
+	}
+}
+
+// isRefused: the server answers that the user, the password or the database
+// is wrong. (PostgreSQL's class 28, and 3D000.)
+func isRefused(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && len(pg.Code) == 5 && (pg.Code[:2] == "28" || pg.Code == "3D000")
+}
+
+func (d *daemon) listening(connected bool, err error) {
+	if connected {
+		d.log.Info("listening")
+	} else {
+		d.log.Warn("not listening: the sweep goes on alone", zap.Error(err))
+	}
+}
+
+// server logs the end of the private server, and its new beginning.
+func (d *daemon) server(err error) {
+	if err != nil {
+		d.log.Error("private database server ended", zap.Error(err))
+	} else {
+		d.log.Info("private database server started again")
+	}
+}
+
+// watchBoxes submits what is dropped into the watched directories.
+func (d *daemon) watchBoxes(ctx context.Context) error {
+	d.boxes.Submit = func(ctx context.Context, files []inbox.File) error {
+		subs := make([]store.Submission, len(files))
+		for i, f := range files {
+			subs[i] = store.Submission{Source: sourceOfPath(f.Path), RequestID: f.RequestID()}
+		}
+		receipts, err := d.db.store.SubmitAll(ctx, subs)
+		if err != nil {
+			return err
+		}
+		for i, r := range receipts {
+			if !r.Existed {
+				d.log.Info("file submitted", zap.Stringer("task_id", r.ID), zap.String("path", files[i].Path))
+			}
+		}
+		return nil
+	}
+	d.boxes.Trouble = func(dir string, err error) {
+		switch {
+		case dir == "" && err != nil:
+			d.log.Warn("dropped files cannot be submitted yet", zap.Error(err))
+		case dir == "":
+			d.log.Info("dropped files can be submitted again")
+		case err != nil:
+			d.log.Warn("watched directory cannot be read", zap.String("path", dir), zap.Error(err))
+		default:
+			d.log.Info("watched directory can be read again", zap.String("path", dir))
+		}
+	}
+	for _, dir := range d.boxes.Dirs {
+		d.log.Info("watching", zap.String("path", dir))
+	}
+	return inbox.Run(ctx, d.boxes)
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/store"
+)
+
+const (
+	// skewAtMost is how far clocks may be apart before times in lists confuse.
+	// The work itself goes by the database's clock alone.
+	skewAtMost = 5 * time.Second
+	// hearWithin is how long a notification may take.
+	hearWithin = 5 * time.Second
+)
+
+// checkDatabase returns only errors of the closing.
+func (d *doctor) checkDatabase(ctx context.Context) error {
+	choice := d.c.choose()
+	if choice.private {
+		data, err := d.c.data()
+		if err != nil {
+			return nil // it was said already
+		}
+		if dir := filepath.Join(data, databaseDir); !isMade(dir) {
+			d.ok("database", "private, in %s (it will be made); %s", dir, choice.why)
+			return nil
+		}
+	}
+	db, err := d.c.openDatabase(ctx)
+	if err != nil {
+		p := explain(err)
+		d.wrong("database", p.text, p.hint)
+		return nil
+	}
+	if d.checkServer(ctx, db) {
+		d.checkTables(ctx, db)
+		d.checkListener(ctx, db)
+		d.checkWorkers(ctx, db)
+	}
+	return db.close()
+}
+
+const serverSQL = `
+/* doctor */
+select current_setting('server_version'), current_setting('server_version_num')::int, pg_is_in_recovery(), clock_timestamp()`
+
+func (d *doctor) checkServer(ctx context.Context, db *database) bool {
+	var version string
+	var number int
+	var standby bool
+	var theirs time.Time
+	// The first query pays for the connection, which would count as skew.
+	err := db.pool.Ping(ctx)
+	asked := time.Now()
+	if err == nil {
+		err = db.pool.QueryRow(ctx, serverSQL).Scan(&version, &number, &standby, &theirs)
+	}
+	took := time.Since(asked)
+	if err != nil {
+		p := explain(db.describe(err))
+		d.wrong("database", p.text, p.hint)
+		return false
+	}
+	d.ok("database", "%s, PostgreSQL %s; %s", db.name, version, db.choice.why)
+	if number < postgres.MinMajor*10000 {
+		d.wrong("database", "PostgreSQL "+version+" is too old", "version "+strconv.Itoa(postgres.MinMajor)+" or newer is needed")
+	}
+	if standby {
+		d.wrong("database", "it is a standby, which cannot be written to", "name the primary server")
+	}
+	skew := theirs.Sub(asked.Add(took / 2)).Abs()
+	if skew > skewAtMost+took {
+		d.warn("clock", fmt.Sprintf("this machine's clock and the database's are %s apart", span(skew)), "run a time service (NTP) on both")
+	} else {
+		d.ok("clock", "within %s of the database's", span(skew+took/2))
+	}
+	return true
+}
+
+func (d *doctor) checkTables(ctx context.Context, db *database) {
+	err := db.store.Check(ctx)
+	if err == nil {
+		d.ok("tables", "version %d", store.SchemaVersion)
+		return
+	}
+	p := explain(err)
+	d.wrong("tables", p.text, p.hint)
+}
+
+// checkListener connects as the workers do, and waits for the notification
+// that a listener sends to itself.
+func (d *doctor) checkListener(ctx context.Context, db *database) {
+	took, err := hear(ctx, db)
+	if err != nil {
+		d.wrong("notifications", "they do not arrive: "+firstLine(err.Error()),
+			"LISTEN needs a session of its own: connect to the server itself, not to a pooler in transaction mode. Without, work is found by the sweep, seconds later")
+		return
+	}
+	d.ok("notifications", "arrive within %s", span(took))
+}
+
+// channel is nobody's but doctor's.
+const channel = "cuelight_doctor"
+
+func hear(ctx context.Context, db *database) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, hearWithin)
+	defer cancel()
+	connected := make(chan error, 8)
+	listener := notify.New(db.pool, notify.Options{Channels: []string{channel}, OnChange: func(_ bool, err error) { connected <- err }})
+	ended := make(chan error, 1)
+	listening, stop := context.WithCancel(ctx)
+	go func() { ended <- listener.Run(listening) }()
+	defer func() { stop(); <-ended }()
+
+	select {
+	case err := <-connected:
+		if err != nil {
+			return 0, err
+		}
+	case <-ctx.Done():
+		return 0, errors.New("no connection to listen on")
+	}
+	// Being connected counts as news, too.
+	for range len(listener.C()) {
+		<-listener.C()
+	}
+	listener.Take()
+	began := time.Now()
+	if _, err := db.pool.Exec(ctx, "select pg_notify($1, '')", channel); err != nil {
+		return 0, err
+	}
+	for {
+		select {
+		case <-listener.C():
+			if len(listener.Take()) > 0 {
+				return time.Since(began), nil
+			}
+		case <-ctx.Done():
+			return 0, fmt.Errorf("none within %s", hearWithin)
+		}
+	}
+}
+
+func (d *doctor) checkWorkers(ctx context.Context, db *database) {
+	workers, err := db.store.Workers(ctx, false)
+	if err != nil {
+		return // the tables are missing, which was said already
+	}
+	alive := 0
+	for _, w := range workers {
+		if w.BeatAge < 30*time.Second {
+			alive++
+		}
+	}
+	if alive == 0 {
+		d.ok("workers", "none now: tasks wait for cuelight serve or run")
+		return
+	}
+	d.ok("workers", "%d", alive)
+}

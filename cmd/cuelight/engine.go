@@ -1,0 +1,63 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
+)
+
+// pipelineStages are the five stages as this program runs them.
+func pipelineStages(config video.Config) []stages.Stage {
+	all := video.Stages(config)
+	for i := range all {
+		if all[i].Name == publishStage {
+			all[i] = withDir(all[i], config.PublishDir)
+		}
+	}
+	return all
+}
+
+// engine works on the pipeline.
+type engine struct {
+	db       *database
+	stages   []stages.Stage
+	grace    time.Duration
+	abort    <-chan struct{}
+	observe  func(stages.Event)
+	listener func(connected bool, err error)
+}
+
+// run works until ctx is done, and then until what runs has ended.
+func (e *engine) run(ctx context.Context) error {
+	pipeline, err := stages.New(store.Video().Name(), e.stages...)
+	if err != nil {
+		return err
+	}
+	graph := pipeline.Graph()
+	channels := []string{graph.RecallChannel()}
+	for _, s := range graph.Stages() {
+		channels = append(channels, graph.Channel(s))
+	}
+	listener := notify.New(e.db.pool, notify.Options{Channels: channels, OnChange: e.listener})
+	runner := stages.Runner{
+		Store: store.New(e.db.pool, graph), Pipeline: pipeline, Wakes: listener,
+		// The Runner's zero is its default, ours is none.
+		Grace: cmp.Or(e.grace, -1), Abort: e.abort,
+		Version: programVersion(), Observe: e.observe,
+	}
+	listening, quit := context.WithCancel(context.WithoutCancel(ctx))
+	var g errgroup.Group
+	g.Go(func() error { return listener.Run(listening) })
+	g.Go(func() error {
+		defer quit()
+		return runner.Run(ctx)
+	})
+	return g.Wait()
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// statuses are those of a stage; a task as a whole has the same.
+var statuses = []string{
+	string(store.StatusPending), string(store.StatusInProgress), string(store.StatusCompleted),
+	string(store.StatusFailed), string(store.StatusDead), string(store.StatusCancelled),
+}
+
+// filterFlags are the flags that choose tasks.
+type filterFlags struct {
+	status, stage, user, request, source, error string
+}
+
+func addFilterFlags(cmd *cobra.Command) *filterFlags {
+	f := &filterFlags{}
+	flags := cmd.Flags()
+	flags.StringVar(&f.status, "status", "", "only tasks with this status: "+strings.Join(statuses, ", "))
+	flags.StringVar(&f.stage, "stage", "", "only tasks whose STAGE has a STATUS, written STAGE=STATUS")
+	flags.StringVar(&f.user, "user", "", "only tasks of this user")
+	flags.StringVar(&f.request, "request-id", "", "only the task with this request id")
+	flags.StringVar(&f.source, "source", "", "only tasks whose source contains this")
+	flags.StringVar(&f.error, "error", "", "only tasks of which an error contains this")
+	complete := func(words []string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+	}
+	var pairs []string
+	for _, stage := range store.Video().Stages() {
+		for _, status := range statuses {
+			pairs = append(pairs, stage+"="+status)
+		}
+	}
+	// They only fail for flags that are not there.
+	_ = cmd.RegisterFlagCompletionFunc("status", complete(statuses))
+	_ = cmd.RegisterFlagCompletionFunc("stage", complete(pairs))
+	return f
+}
+
+func (f *filterFlags) filter() (store.Filter, error) {
+	out := store.Filter{UserID: f.user, RequestID: f.request, Source: f.source, Error: f.error, Status: store.Status(f.status)}
+	if f.status != "" && !slices.Contains(statuses, f.status) {
+		return out, usagef("--status %s: it is one of %s", printable(f.status), strings.Join(statuses, ", "))
+	}
+	if f.stage == "" {
+		return out, nil
+	}
+	stage, status, ok := strings.Cut(f.stage, "=")
+	if !ok || !slices.Contains(statuses, status) {
+		return out, usagef("--stage %s: it is STAGE=STATUS, where STATUS is one of %s", printable(f.stage), strings.Join(statuses, ", "))
+	}
+	if err := checkStage(stage); err != nil {
+		return out, err
+	}
+	out.Stage, out.StageStatus = stage, store.Status(status)
+	return out, nil
+}
+
+func checkStage(name string) error {
+	graph := store.Video()
+	if _, ok := graph.Stage(name); !ok {
+		return usagef("there is no stage %s; the stages are %s", printable(name), strings.Join(graph.Stages(), ", "))
+	}
+	return nil
+}
+
+// eachTask does something to every task named, and goes on after one that is
+// not there or does not allow it.
+func (c *cli) eachTask(ctx context.Context, st *store.Store, words []string, do func(store.ID) error) error {
+	failed, last := 0, error(nil)
+	for _, word := range words {
+		id, err := st.Find(ctx, strings.ToLower(word))
+		if err == nil {
+			err = do(id)
+		}
+		if err == nil {
+			continue
+		}
+		p := explain(err)
+		if p.code == exitUnreachable || ctx.Err() != nil || isBrokenPipe(err) || len(words) == 1 {
+			return err
+		}
+		failed, last = failed+1, p
+		c.finish(&problem{code: p.code, text: printable(word) + ": " + p.text})
+	}
+	switch {
+	case failed == 0:
+		return nil
+	case failed < len(words):
+		return quiet(exitPartial)
+	}
+	return quiet(explain(last).code)
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/cuelight/cuelight/stages"
+)
+
+// newLog logs to standard error: for people on a terminal, JSON otherwise.
+func newLog(to *stream) *zap.Logger {
+	config := zap.NewProductionEncoderConfig()
+	config.EncodeDuration = zapcore.StringDurationEncoder
+	encoder := zapcore.NewJSONEncoder
+	if to.terminal {
+		encoder = zapcore.NewConsoleEncoder
+		config.EncodeTime = zapcore.TimeEncoderOfLayout(time.TimeOnly)
+		config.EncodeLevel = zapcore.CapitalLevelEncoder
+		if to.colour {
+			config.EncodeLevel = zapcore.CapitalColorLevelEncoder
+		}
+	} else {
+		config.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	}
+	return zap.New(zapcore.NewCore(encoder(config), zapcore.Lock(zapcore.AddSync(to)), zap.InfoLevel))
+}
+
+// logEvent logs what a Runner tells. An error is what somebody must look at:
+// a task that died. What will be tried again is a warning.
+func logEvent(log *zap.Logger, e stages.Event) {
+	if !e.Task.IsZero() {
+		log = log.With(zap.Stringer("task_id", e.Task), zap.String("stage", e.Stage), zap.Int("attempt", e.Attempt))
+	}
+	took := zap.Int64("duration_ms", e.Duration.Milliseconds())
+	switch e.Kind {
+	case stages.Started:
+		log.Info("stage started")
+	case stages.Completed:
+		log.Info("stage completed", took)
+	case stages.Failed:
+		log.Warn("stage failed", took, zap.Float64("retry_in_s", e.RetryIn.Seconds()), zap.Error(e.Err))
+	case stages.Dead:
+		log.Error("stage dead", took, zap.Error(e.Err))
+	case stages.Released:
+		log.Info("stage given back", took, zap.NamedError("reason", e.Err))
+	case stages.Revoked:
+		log.Info("stage taken back", took, zap.NamedError("reason", e.Err))
+	case stages.Registered:
+		log.Info("working", zap.Stringer("worker", e.Worker))
+	case stages.DatabaseLost:
+		log.Warn("database away", zap.Error(e.Err))
+	case stages.DatabaseBack:
+		log.Info("database back")
+	case stages.Expired:
+		log.Warn("claims of lost workers freed", zap.Int("count", e.Count))
+	case stages.Draining:
+		log.Info("draining", zap.Int("running", e.Count))
+	case stages.Stopped:
+		log.Info("stopped", zap.Stringer("worker", e.Worker))
+	}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
+)
+
+// workOptions are the flags of the commands that do the work.
+type workOptions struct {
+	ffmpeg, ffprobe string
+	preset          string
+	crf             int
+	threads         int
+	nice            int
+	workers         map[string]int
+	allow           []string
+	maxDownload     byteSize
+	downloadTimeout time.Duration
+	reserve         byteSize
+	keepOld         time.Duration
+	linkSources     bool
+	grace           time.Duration
+}
+
+func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
+	o := &workOptions{maxDownload: 100 << 30, reserve: 1 << 30}
+	f := cmd.Flags()
+	f.StringVar(&c.publishDir, "publish-dir", "", "where published videos go (default DATA-DIR/published)")
+	f.StringVar(&o.ffmpeg, "ffmpeg", "ffmpeg", "the ffmpeg program")
+	f.StringVar(&o.ffprobe, "ffprobe", "ffprobe", "the ffprobe program")
+	f.StringVar(&o.preset, "preset", "veryfast", "libx264's trade of time for size, ultrafast to veryslow")
+	f.IntVar(&o.crf, "crf", 23, "quality below each rendition's highest bitrate, 1 (best) to 51")
+	f.IntVar(&o.threads, "threads", 0, "threads of each decoder, filter and encoder; 0 leaves it to ffmpeg")
+	f.IntVar(&o.nice, "nice", 0, "lower the priority of ffmpeg by 1 to 19")
+	f.StringToIntVar(&o.workers, "workers", nil, "tasks worked on at once per stage (default ingest=4,transcode=1,metadata=2,assemble=2,publish=2)")
+	f.StringSliceVar(&o.allow, "allow-network", nil, "network that may be downloaded from although it is not public, such as 10.0.0.0/8; repeatable")
+	f.Var(&o.maxDownload, "max-download", "largest download")
+	f.DurationVar(&o.downloadTimeout, "download-timeout", 12*time.Hour, "longest download in one attempt")
+	f.Var(&o.reserve, "reserve", "disk space to keep free; 0 for none")
+	f.DurationVar(&o.keepOld, "keep-old", 24*time.Hour, "how long a replaced version stays for those who are playing it")
+	f.BoolVar(&o.linkSources, "link-sources", false, "hard-link local sources instead of copying; only if nobody writes into them")
+	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may go on after the first signal")
+	setting(f, "publish-dir", "ffmpeg", "ffprobe", "preset", "crf", "threads", "nice", "workers", "allow-network",
+		"max-download", "download-timeout", "reserve", "keep-old", "link-sources", "grace")
+	return o
+}
+
+// byteSize is a flag's number of bytes: 500M, 20GiB.
+type byteSize int64
+
+func (b *byteSize) Type() string { return "size" }
+func (b *byteSize) String() string {
+	return strings.ReplaceAll(strings.ReplaceAll(bytesText(int64(*b)), " ", ""), ".0", "")
+}
+
+// Set reads a number with a unit, which is a power of 1024 however it is
+// written.
+func (b *byteSize) Set(s string) error {
+	upper := strings.ToUpper(strings.TrimSpace(s))
+	number := strings.TrimRight(upper, "BI")
+	shift := 0
+	if i := strings.IndexAny(number, "KMGTP"); i >= 0 && i == len(number)-1 {
+		shift = 10 * (1 + strings.IndexByte("KMGTP", number[i]))
+		number = number[:i]
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !(v >= 0) || v*float64(int64(1)<<shift) > 1<<62 {
+		return errors.New("a size is a number with a unit, such as 500M or 20G")
+	}
+	*b = byteSize(v * float64(int64(1)<<shift))
+	return nil
+}
+
+// config is what the stages need, checked as far as it can be without them.
+func (o *workOptions) config(data, published string) (video.Config, error) {
+	config := video.Config{
+		DataDir: data, PublishDir: published,
+		Tools: video.Tools{
+			FFmpeg: o.ffmpeg, FFprobe: o.ffprobe, Preset: o.preset, CRF: o.crf, Threads: o.threads, Nice: o.nice,
+		},
+		MaxDownload: int64(o.maxDownload), DownloadTimeout: o.downloadTimeout,
+		LinkSources: o.linkSources, Reserve: int64(o.reserve), KeepOld: o.keepOld,
+	}
+	if o.reserve == 0 {
+		config.Reserve = -1
+	}
+	if o.keepOld <= 0 {
+		config.KeepOld = -1
+	}
+	presets := []string{"ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow"}
+	switch {
+	case !slices.Contains(presets, o.preset):
+		return config, usagef("--preset %s: it is one of %s", printable(o.preset), strings.Join(presets, ", "))
+	case o.crf < 1 || o.crf > 51:
+		return config, usagef("--crf %d: it is 1 to 51", o.crf)
+	case o.nice < 0 || o.nice > 19:
+		return config, usagef("--nice %d: it is 0 to 19", o.nice)
+	case o.threads < 0:
+		return config, usagef("--threads %d: it cannot be negative", o.threads)
+	case o.maxDownload <= 0, o.downloadTimeout <= 0:
+		return config, usagef("--max-download and --download-timeout must be more than nothing")
+	}
+	for _, text := range o.allow {
+		network, err := parseNetwork(text)
+		if err != nil {
+			return config, usagef("--allow-network %s: not a network such as 10.0.0.0/8", printable(text))
+		}
+		config.AllowNetworks = append(config.AllowNetworks, network)
+	}
+	return config, o.setWorkers(&config.Workers)
+}
+
+// parseNetwork reads a network or a single address.
+func parseNetwork(s string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(s); err == nil {
+		return addr.Prefix(addr.BitLen())
+	}
+	return netip.ParsePrefix(s)
+}
+
+func (o *workOptions) setWorkers(w *video.Workers) error {
+	fields := map[string]*int{
+		"ingest": &w.Ingest, "transcode": &w.Transcode, "metadata": &w.Metadata, "assemble": &w.Assemble, "publish": &w.Publish,
+	}
+	for stage, n := range o.workers {
+		field := fields[stage]
+		if field == nil {
+			return usagef("--workers: there is no stage %s; the stages are %s", printable(stage), strings.Join(store.Video().Stages(), ", "))
+		}
+		if n < 1 || n > 1000 {
+			return usagef("--workers %s=%d: it is 1 to 1000", stage, n)
+		}
+		*field = n
+	}
+	return nil
+}

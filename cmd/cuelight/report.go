@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
+)
+
+// publishStage is the name of the last stage of the built-in pipeline.
+const publishStage = "publish"
+
+// report is what became of a task: what `run --json` and `submit --wait
+// --json` write, one line per task.
+type report struct {
+	TaskID    store.ID             `json:"task_id"`
+	Source    string               `json:"source"` // as it was given
+	Status    store.Status         `json:"status"`
+	Published *string              `json:"published"` // path of master.m3u8
+	Error     *string              `json:"error"`     // of the stage that died
+	Stages    ordered[stageReport] `json:"stages"`
+}
+
+// stageReport is one stage in a report.
+type stageReport struct {
+	Status     store.Status `json:"status"`
+	Attempts   int          `json:"attempts"`
+	DurationMS int64        `json:"duration_ms"` // of all its attempts together
+	Error      *string      `json:"error"`       // of the last one, unless the stage is completed
+}
+
+// reportOn reads what became of a task. publishDir is where this process
+// publishes; another one that published the task may have another.
+func reportOn(ctx context.Context, st *store.Store, t store.Task, source, publishDir string) (report, error) {
+	r := report{TaskID: t.ID, Source: source, Status: t.Status}
+	history, err := st.History(ctx, t.ID)
+	if err != nil {
+		return r, err
+	}
+	for _, s := range t.Stages {
+		sr := summarize(s, history)
+		if s.Status == store.StatusDead && r.Error == nil {
+			r.Error = sr.Error
+		}
+		r.Stages = append(r.Stages, member[stageReport]{s.Name, sr})
+	}
+	if t.Status == store.StatusCompleted {
+		if r.Published, err = masterPath(ctx, st, t.ID, publishDir); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func summarize(s store.StageState, history []store.Attempt) stageReport {
+	sr := stageReport{Status: s.Status, Attempts: s.Attempts}
+	for i := range history {
+		a := &history[i]
+		if a.Stage != s.Name {
+			continue
+		}
+		sr.DurationMS += a.FinishedAt.Sub(a.StartedAt).Milliseconds()
+		if a.Error != "" {
+			sr.Error = &a.Error
+		}
+	}
+	if s.Status == store.StatusCompleted {
+		sr.Error = nil
+	}
+	return sr
+}
+
+// publishResult is the result of the publish stage with where that was: the
+// process that published a task may have another directory than the one that
+// asks.
+type publishResult struct {
+	video.Publish
+	Dir string `json:"publish_dir"`
+}
+
+// withDir makes the publish stage say where it published to.
+func withDir(s stages.Stage, dir string) stages.Stage {
+	work := s.Work
+	s.Work = func(ctx context.Context, job *stages.Job) (any, error) {
+		result, err := work(ctx, job)
+		if p, ok := result.(video.Publish); ok && err == nil {
+			return publishResult{p, dir}, nil
+		}
+		return result, err
+	}
+	return s
+}
+
+// masterPath is the stable address of a published video in the file system, or
+// nil for a task that was declared completed without a video.
+func masterPath(ctx context.Context, st *store.Store, task store.ID, publishDir string) (*string, error) {
+	raw, err := st.Result(ctx, task, publishStage)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	var result publishResult
+	if err == nil && json.Unmarshal(raw, &result) == nil && result.Master != "" {
+		path := filepath.Join(cmp.Or(result.Dir, publishDir), filepath.FromSlash(result.Master))
+		return &path, nil
+	}
+	path := filepath.Join(publishDir, task.String(), "master.m3u8")
+	if _, err := os.Stat(path); err != nil {
+		return nil, nil
+	}
+	return &path, nil
+}

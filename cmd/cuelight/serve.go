@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/internal/inbox"
+)
+
+const serveHelp = `Serve works on tasks as they come, until it is stopped. Any number of daemons may
+work on one database.
+
+With --watch it also submits the files that are dropped into a directory, at any
+depth, once they have stopped growing, and each of them once: a file is known by
+its path, size and modification time, also after a restart and on other hosts.
+Hidden files, empty ones, and names such as *.part, *.tmp and *.crdownload are
+passed over. Files are never moved or deleted.
+
+SIGTERM or Ctrl-C once: it takes on nothing more, lets running stages finish for
+as long as --grace, gives back what is left, and exits with 0. A second time: it
+stops at once, gives back all it holds, and exits with 143 or 130.
+
+It waits for a database that is away, also at the start. It does not change the
+tables of a database that is not private: see cuelight migrate.
+
+Logs go to standard error: JSON, or plain lines on a terminal. Under systemd, a
+unit may have Type=notify and WatchdogSec.`
+
+type serveOptions struct {
+	*workOptions
+	watch  []string
+	settle time.Duration
+}
+
+func (c *cli) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Work on tasks as they come, as a daemon",
+		Long:  serveHelp,
+		Args:  cobra.NoArgs,
+	}
+	o := &serveOptions{workOptions: c.workFlags(cmd)}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.watch, "watch", nil, "submit the files dropped into this directory; repeatable, in the variable separated by \":\"")
+	f.DurationVar(&o.settle, "settle", 5*time.Second, "how long a dropped file must have stayed as it is")
+	setting(f, "watch", "settle")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), o) }
+	return cmd
+}
+
+func (c *cli) serve(ctx context.Context, o *serveOptions) error {
+	boxes, err := o.inboxes()
+	if err != nil {
+		return err
+	}
+	config, err := c.prepare(o.workOptions)
+	if err != nil {
+		return err
+	}
+	// A watched directory may well hold the data directory; what the work makes
+	// there is not to be worked on.
+	boxes.Skip = []string{filepath.Join(config.DataDir, "tasks"), filepath.Join(config.DataDir, databaseDir), config.PublishDir}
+	db, err := c.openDatabase(ctx)
+	if err != nil {
+		return err
+	}
+	d := &daemon{
+		c: c, db: db, log: newLog(c.err), feed: newFeed(), systemd: newSystemd(c.env), boxes: boxes,
+		engine: &engine{db: db, stages: pipelineStages(config), grace: o.grace, abort: c.sig.abort},
+	}
+	err = d.run(ctx)
+	d.systemd.close()
+	return errors.Join(err, db.close())
+}
+
+// inboxes are the directories to watch, which must be there.
+func (o *serveOptions) inboxes() (inbox.Options, error) {
+	boxes := inbox.Options{Settle: o.settle}
+	if o.settle <= 0 {
+		return boxes, usagef("--settle %s: it must be more than nothing", o.settle)
+	}
+	for _, dir := range o.watch {
+		abs, err := filepath.Abs(dir)
+		if err == nil {
+			_, err = os.ReadDir(abs)
+		}
+		if err != nil {
+			return boxes, &problem{
+				code: exitUsage,
+				text: fmt.Sprintf("--watch %s: %s", printable(dir), systemWords(err)),
+				hint: "it must be a directory that this user may read",
+			}
+		}
+		boxes.Dirs = append(boxes.Dirs, abs)
+	}
+	return boxes, nil
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// environment is what os.Environ returns.
+type environment []string
+
+func (e environment) get(name string) string {
+	// The last one counts, as it does for os/exec.
+	for _, entry := range slices.Backward(e) {
+		if key, value, ok := strings.Cut(entry, "="); ok && key == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// fromEnvironment marks a flag that an environment variable can set.
+const fromEnvironment = "environment"
+
+// setting lets the environment set flags, and says so in their help.
+func setting(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		f := flags.Lookup(name)
+		variable := "CUELIGHT_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		f.Annotations = map[string][]string{fromEnvironment: {variable}}
+		f.Usage += " [" + variable + "]"
+	}
+}
+
+// commonFlags are those of every command.
+func (c *cli) commonFlags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.StringVar(&c.dataDir, "data-dir", "", "where sources, work and the private database are (default "+defaultDataDir(c.env)+")")
+	flags.StringVar(&c.databaseURL, "database-url", "", "address of the PostgreSQL database to use, or \"private\"")
+	setting(flags, "data-dir", "database-url")
+}
+
+func (c *cli) jsonFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&c.json, "json", false, "write JSON, one object per line")
+}
+
+// readEnvironment gives the flags that were not given on the command line what
+// the environment says, and warns of variables that nobody will read.
+func (c *cli) readEnvironment(cmd *cobra.Command) error {
+	var err error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		names := f.Annotations[fromEnvironment]
+		if err != nil || len(names) == 0 || f.Changed {
+			return
+		}
+		value := c.env.get(names[0])
+		if value == "" {
+			return
+		}
+		e := error(nil)
+		if list, ok := f.Value.(pflag.SliceValue); ok && f.Value.Type() == "stringArray" {
+			e = list.Replace(filepath.SplitList(value))
+		} else {
+			e = f.Value.Set(value)
+		}
+		if e != nil {
+			err = usagef("%s=%q: %s", names[0], value, firstLine(e.Error()))
+		}
+	})
+	if err == nil {
+		c.warnUnknown(cmd.Root())
+	}
+	return err
+}
+
+// warnUnknown finds misspelt variables. It only warns, because other programs
+// may have variables that begin like ours.
+func (c *cli) warnUnknown(root *cobra.Command) {
+	known := []string{"CUELIGHT_PG_BIN", "CUELIGHT_INSTALL"} // read elsewhere
+	collect := func(f *pflag.Flag) { known = append(known, f.Annotations[fromEnvironment]...) }
+	root.PersistentFlags().VisitAll(collect)
+	for _, cmd := range root.Commands() {
+		cmd.Flags().VisitAll(collect)
+	}
+	for _, entry := range c.env {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, "CUELIGHT_") || strings.HasPrefix(name, "CUELIGHT_TEST_") || slices.Contains(known, name) {
+			continue
+		}
+		hint := ""
+		if near := nearest(name, known); near != "" {
+			hint = "; did you mean " + near + "?"
+		}
+		fmt.Fprintf(c.err, "cuelight: warning: the variable %s is not a setting%s\n", name, hint)
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func (c *cli) showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show ID...",
+		Short: "Show tasks in full: stages, attempts, errors, progress",
+		Long: `Show shows all there is to know of tasks: their stages, every attempt with its
+error, and how far the running ones are. An id may be given by its end, four
+digits or more, if no other task's ends like that.`,
+		Args: atLeastOne("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.withTasks(cmd.Context(), func(db *database) error {
+				return c.eachTask(cmd.Context(), db.store, args, func(id store.ID) error {
+					return c.show(cmd.Context(), db, id)
+				})
+			})
+		},
+	}
+	c.jsonFlag(cmd)
+	return cmd
+}
+
+// details is a task with all there is to know of it.
+type details struct {
+	taskLine
+	Published *string         `json:"published"`
+	Error     *string         `json:"error"`
+	Running   []store.Running `json:"running"`
+	History   []store.Attempt `json:"history"`
+}
+
+func (c *cli) detailsOf(ctx context.Context, db *database, id store.ID) (details, error) {
+	t, err := db.store.Get(ctx, id)
+	if err != nil {
+		return details{}, err
+	}
+	published, err := c.published()
+	if err != nil {
+		return details{}, err
+	}
+	r, err := reportOn(ctx, db.store, t, t.Source, published)
+	if err != nil {
+		return details{}, err
+	}
+	d := details{taskLine: taskJSON(t), Published: r.Published, Error: r.Error, Running: []store.Running{}, History: []store.Attempt{}}
+	history, err := db.store.History(ctx, id)
+	if err != nil {
+		return details{}, err
+	}
+	d.History = append(d.History, history...)
+	workers, err := db.store.Workers(ctx, false)
+	if err != nil {
+		return details{}, err
+	}
+	held := make(map[store.ID]bool)
+	for _, s := range t.Stages {
+		held[s.Token] = !s.Token.IsZero()
+	}
+	for _, w := range workers {
+		for _, run := range w.Running {
+			if held[run.Token] { // what a worker says of itself is up to a second old
+				d.Running = append(d.Running, run)
+			}
+		}
+	}
+	return d, nil
+}
+
+func (c *cli) show(ctx context.Context, db *database, id store.ID) error {
+	d, err := c.detailsOf(ctx, db, id)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.writeJSON(d)
+	}
+	var b strings.Builder
+	c.head(&b, d)
+	b.WriteString("\n")
+	if _, err := fmt.Fprint(c.out, b.String()); err != nil {
+		return err
+	}
+	if err := c.stageTable(d).write(); err != nil {
+		return err
+	}
+	return c.writeHistory(d.History)
+}
+
+// head is what concerns the task as a whole.
+func (c *cli) head(b *strings.Builder, d details) {
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(b, "%-10s %s\n", name, value)
+		}
+	}
+	line("task", d.ID.String())
+	line("source", shownSource(d.Source))
+	line("status", c.out.paint(statusColours[string(d.Status)], string(d.Status)))
+	line("submitted", d.CreatedAt.Local().Format(time.DateTime)+" ("+span(time.Since(d.CreatedAt))+" ago)")
+	if d.Priority != 0 {
+		line("priority", fmt.Sprint(d.Priority))
+	}
+	line("user", printable(d.UserID))
+	line("request", printable(d.RequestID))
+	if string(d.Params) != "{}" {
+		line("params", printable(string(d.Params)))
+	}
+	if !d.OverriddenBy.IsZero() {
+		line("replaced by", d.OverriddenBy.String())
+	}
+	if d.Published != nil {
+		line("published", printable(*d.Published))
+	}
+	if d.Error != nil {
+		line("error", firstLine(*d.Error))
+	}
+}
+
+func (c *cli) stageTable(d details) *table {
+	t := &table{to: c.out, head: []string{"STAGE", "STATUS", "ATTEMPTS", "NOW"}}
+	for _, s := range d.Task.Stages {
+		now := ""
+		for _, r := range d.Running {
+			if r.Stage == s.Name {
+				now = runningRow(r, "").words()
+			}
+		}
+		if s.RunAt != nil {
+			now = "not before " + s.RunAt.Local().Format(time.DateTime)
+		}
+		t.add(s.Name, string(s.Status), fmt.Sprint(s.Attempts), now)
+	}
+	t.paint(1, statusColours)
+	return t
+}
+
+func runningRow(r store.Running, label string) row {
+	return row{
+		label: label, stage: r.Stage, percent: r.Percent, speed: r.Speed,
+		left: time.Duration(r.ETA * float64(time.Second)), note: r.Note,
+	}
+}
+
+// writeHistory writes an attempt per line, and all of its error below it.
+func (c *cli) writeHistory(history []store.Attempt) error {
+	if len(history) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString("\n")
+	for _, a := range history {
+		fmt.Fprintf(&b, "%s  %s, attempt %d: %s after %s on %s (process %d)\n", a.StartedAt.Local().Format(time.DateTime),
+			a.Stage, a.Attempt, a.Outcome, span(a.FinishedAt.Sub(a.StartedAt)), printable(a.Host), a.PID)
+		for line := range strings.Lines(a.Error) {
+			fmt.Fprintf(&b, "    %s\n", printable(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "  ")))
+		}
+	}
+	_, err := fmt.Fprint(c.out, b.String())
+	return err
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestTheFirstSignalLetsRunningStagesFinish(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		signal syscall.Signal
+		code   int
+	}{{syscall.SIGINT, 130}, {syscall.SIGTERM, 143}} {
+		t.Run(c.signal.String(), func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.gate()
+			r := p.start("run", "--json", "--grace", "10m", "clip.mp4")
+			p.waitReached()
+			r.signal(c.signal)
+			r.says("again to stop at once", 1)
+			p.open()
+			r.end(c.code)
+			if r.stdout.Len() > 0 {
+				t.Errorf("standard output has %q of a task that has not ended", &r.stdout)
+			}
+			if !strings.Contains(r.stderr(), "1 task not finished") {
+				t.Errorf("it said\n%s", r.stderr())
+			}
+			p.noneHeld()
+			task := p.list()[0]
+			if s := task.Stages["ingest"].Status; s != store.StatusCompleted {
+				t.Errorf("stage ingest is %s", s)
+			}
+			if task.Priority != 0 {
+				t.Errorf("priority %d of a task that nobody waits for", task.Priority)
+			}
+		})
+	}
+}
+
+func TestTheSecondSignalStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.gate()
+	r := p.start("run", "--json", "--grace", "10m", "clip.mp4")
+	p.waitReached()
+	r.signal(syscall.SIGINT)
+	r.says("again to stop at once", 1)
+	r.signal(syscall.SIGINT)
+	r.end(130)
+	if n := p.atGate(); n > 0 {
+		t.Errorf("%d processes of ffmpeg are left", n)
+	}
+	p.noneHeld()
+	for name, s := range p.list()[0].Stages {
+		if s.Status != store.StatusCompleted && s.Attempts > 0 {
+			t.Errorf("stage %s has %d attempts: being given back is not one", name, s.Attempts)
+		}
+	}
+}
+
+func TestTheGraceEnds(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.gate()
+	r := p.start("run", "--json", "--grace", "1s", "clip.mp4")
+	p.waitReached()
+	r.signal(syscall.SIGTERM)
+	r.end(143)
+	if n := p.atGate(); n > 0 {
+		t.Errorf("%d processes of ffmpeg are left", n)
+	}
+	p.noneHeld()
+}
+
+// What a run left behind, however it ended, neither keeps the next from
+// working nor is in its way.
+func TestAKilledRunIsRecoveredFrom(t *testing.T) {
+	t.Parallel()
+	p := newPrivatePlace(t)
+	p.gate()
+	killed := p.start("run", "clip.mp4")
+	p.waitReached()
+	killed.signal(syscall.SIGKILL)
+	killed.end(-1)
+	p.open()
+	r := p.run(0, "run", "--json", "other.mp4")
+	if got := decode[listed](r); len(got) != 1 || got[0].Source != "other.mp4" || got[0].Status != store.StatusCompleted {
+		t.Errorf("reports %+v", got)
+	}
+}
+
+func TestTwoRunsAtOnceShareADataDirectory(t *testing.T) {
+	t.Parallel()
+	p := newPrivatePlace(t)
+	one := p.start("run", "--json", "--publish-dir", "one", "clip.mp4", "missing.mp4")
+	two := p.start("run", "--json", "--publish-dir", "two", "other.mp4")
+	one.end(3)
+	two.end(0)
+	type ended struct {
+		Source    string
+		Published *string
+	}
+	for _, r := range append(decode[ended](one), decode[ended](two)...) {
+		if r.Source == "missing.mp4" {
+			continue
+		}
+		// Either may have published it, and each says where that was.
+		if r.Published == nil {
+			t.Errorf("%s was not published", r.Source)
+		} else if _, err := os.Stat(*r.Published); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAReaderThatGoesAwayEndsTheRunInOrder(t *testing.T) {
+	t.Parallel()
+	p := newPrivatePlace(t)
+	nobody, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close()
+	r := p.startWith(func(cmd *exec.Cmd) { cmd.Stdout = out }, "run", "--json", "missing.mp4", "clip.mp4")
+	out.Close()
+	r.end(1)
+	if strings.Contains(r.stderr(), "panic") {
+		t.Errorf("it said\n%s", r.stderr())
+	}
+	p.noneHeld()
+}
+
+func TestARunOutlivesItsPrivateServer(t *testing.T) {
+	t.Parallel()
+	p := newPrivatePlace(t)
+	p.gate()
+	r := p.start("run", "--json", "clip.mp4")
+	p.waitReached()
+	text, err := os.ReadFile(p.path("data/postgres/data/postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var server int
+	if _, err := fmt.Sscan(string(text), &server); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(server, syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	p.until("the server has ended", func() bool { return syscall.Kill(server, 0) != nil })
+	p.open()
+	r.end(0)
+}
+
+// It is not parallel, so that nothing else comes and goes meanwhile.
+func TestNothingIsLeftWhenTheProgramReturns(t *testing.T) {
+	p := newPrivatePlace(t)
+	before := goleak.IgnoreCurrent()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"run", "--json", p.path("missing.mp4")}, strings.NewReader(""), &stdout, &stderr, p.env)
+	if code != 1 || stdout.Len() == 0 {
+		t.Errorf("exit code %d; it said\n%s", code, &stderr)
+	}
+	goleak.VerifyNone(t, before)
+	if _, err := os.Stat(p.path("data/postgres/data/postmaster.pid")); err == nil {
+		t.Error("the private server still runs")
+	}
+}

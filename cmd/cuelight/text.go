@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/width"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// printable is s for a terminal: names and errors may hold anything, and what
+// a terminal would obey rather than show is shown as a Go string shows it.
+func printable(s string) string {
+	for i, r := range s {
+		if r == utf8.RuneError {
+			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 {
+				return strconv.Quote(s)
+			}
+		}
+		if !unicode.IsPrint(r) {
+			return strconv.Quote(s)
+		}
+	}
+	return s
+}
+
+// firstLine is the part of an error that is for everybody.
+func firstLine(s string) string {
+	s = strings.TrimSpace(s)
+	line, _, _ := strings.Cut(s, "\n")
+	return printable(strings.TrimRight(line, " \r"))
+}
+
+func runeWidth(r rune) int {
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// textWidth is how many columns s takes on a terminal.
+func textWidth(s string) int {
+	n := 0
+	for _, r := range s {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+// fit makes s exactly n columns wide, padding it or leaving out its middle: a
+// name's beginning and its end both tell it from others.
+func fit(s string, n int) string {
+	w := textWidth(s)
+	if w <= n {
+		return s + strings.Repeat(" ", n-w)
+	}
+	if n <= 1 {
+		return strings.Repeat("~", max(n, 0))
+	}
+	runes := []rune(s)
+	headMost, tailMost := (n-1+1)/2, (n-1)/2
+	head, tail := 0, len(runes)
+	hw, tw := 0, 0
+	for head < len(runes) && hw+runeWidth(runes[head]) <= headMost {
+		hw += runeWidth(runes[head])
+		head++
+	}
+	for tail > head && tw+runeWidth(runes[tail-1]) <= tailMost {
+		tail--
+		tw += runeWidth(runes[tail])
+	}
+	return string(runes[:head]) + "~" + string(runes[tail:]) + strings.Repeat(" ", n-1-hw-tw)
+}
+
+// clip cuts s to n columns.
+func clip(s string, n int) string {
+	w := 0
+	for i, r := range s {
+		if w += runeWidth(r); w > n {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// shortID is enough of an id to type: its end, since the beginnings are times.
+func shortID(id store.ID) string {
+	s := id.String()
+	return s[len(s)-8:]
+}
+
+// span is a duration for people, two units at most.
+func span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// clock is time left: 0:31, 12:05, 1:02:03.
+func clock(d time.Duration) string {
+	s := int(d.Round(time.Second).Seconds())
+	if s < 3600 {
+		return fmt.Sprintf("%d:%02d", s/60, s%60)
+	}
+	return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
+}
+
+// bytesText is a size for people.
+func bytesText(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, unit := float64(n)/1024, 0
+	for v >= 1024 && unit < 5 {
+		v, unit = v/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", v, "KMGTPE"[unit])
+}
+
+// plural is "1 task" or "2 tasks".
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// shellQuote makes a word of s that a shell reads back as s.
+func shellQuote(s string) string {
+	if s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-./:=@%+,", r)
+	}) < 0 {
+		return s
+	}
+	if printable(s) != s {
+		return "$'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\t", `\t`, "\x1b", `\e`).Replace(s) + "'"
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/fetch"
+)
+
+func TestFitIsExactlyAsWideAsAsked(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"", "a", "holiday.mp4", "日本語の動画.mp4", "cafe\u0301 au lait.mp4", strings.Repeat("x", 300) + ".mkv"} {
+		for n := range 40 {
+			if got := textWidth(fit(s, n)); got != n {
+				t.Errorf("fit(%q, %d) is %d columns wide", s, n, got)
+			}
+		}
+	}
+	if got := fit("holiday-in-spain.mp4", 11); got != "holid~n.mp4" && got != "holid~.mp4 " && !strings.HasSuffix(got, ".mp4") {
+		t.Errorf("the ending is lost: %q", got)
+	}
+}
+
+func TestClipIsNeverWider(t *testing.T) {
+	t.Parallel()
+	if got := clip("日本語", 5); got != "日本" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestPrintableNeverReachesTheTerminalsControls(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"holiday.mp4":          "holiday.mp4",
+		"日本 é.mp4":             "日本 é.mp4",
+		"\x1b[2Jboo":           `"\x1b[2Jboo"`,
+		"a\nb":                 `"a\nb"`,
+		"bad\xff":              `"bad\xff"`,
+		"\u202etxt.exe":        `"\u202etxt.exe"`,
+		"replacement\ufffd ok": "replacement\ufffd ok",
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("printable(%q) is %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestShellQuoteIsReadBackByTheShell(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"/a/b.m3u8", "", "it's", "a b", `"$HOME" \ *`, "dash-", "é"} {
+		out, err := exec.Command("sh", "-c", "printf %s "+shellQuote(s)).Output()
+		if err != nil || string(out) != s {
+			t.Errorf("the shell makes %q of %s (%v)", out, shellQuote(s), err)
+		}
+	}
+}
+
+func TestSourcesAreAbsoluteAndUTF8(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]string{
+		"a.mp4":                     "/wd/a.mp4",
+		"./a.mp4":                   "/wd/a.mp4",
+		"../a.mp4":                  "/wd/../a.mp4",
+		"/x/../a.mp4":               "/x/../a.mp4",
+		"-a.mp4":                    "/wd/-a.mp4",
+		"a%41.mp4":                  "/wd/a%41.mp4",
+		"file.mp4:1":                "/wd/file.mp4:1",
+		"a\xff b%.mp4":              "file:///wd/a%FF%20b%25.mp4",
+		"https://example.org/a?b=c": "https://example.org/a?b=c",
+		"HTTPS://example.org/\xff":  "HTTPS://example.org/%FF",
+		"http://e/\ufffd":           "http://e/\ufffd",
+		"file:///x/a%20b":           "file:///x/a%20b",
+		"1://x":                     "/wd/1://x",
+		"://x":                      "/wd/://x",
+	} {
+		if got, err := sourceOf(arg, "/wd"); err != nil || got != want {
+			t.Errorf("sourceOf(%q) is %q, %v; want %q", arg, got, err, want)
+		}
+	}
+	if _, err := sourceOf("", "/wd"); err == nil {
+		t.Error("an empty name is accepted")
+	}
+}
+
+func TestShownSourcesHaveNoSecrets(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"https://u:pw@example.org/a.mp4?token=t#f": "https://example.org/a.mp4",
+		"https://u:p%zz@example.org/":              "https://...",
+		"/x/a?b.mp4":                               "/x/a?b.mp4",
+	} {
+		if got := shownSource(in); got != want {
+			t.Errorf("shownSource(%q) is %q, want %q", in, got, want)
+		}
+	}
+	for in, want := range map[string]string{
+		"https://u:pw@example.org/d/a.mp4?token=t": "a.mp4",
+		"https://example.org/?token=t":             "example.org",
+		"/x/a.mp4":                                 "a.mp4",
+		"..":                                       "..",
+	} {
+		if got := labelOf(in); got != want {
+			t.Errorf("labelOf(%q) is %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestSizesAreReadWithTheirUnits(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]byteSize{
+		"0": 0, "12": 12, "12B": 12, "1k": 1 << 10, "500M": 500 << 20, "20GiB": 20 << 30, "1.5 GB": 3 << 29, "2T": 2 << 40,
+	} {
+		var got byteSize
+		if err := got.Set(in); err != nil || got != want {
+			t.Errorf("%q is %d, %v; want %d", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "lots", "-1", "1X", "M", "1e300", "NaN", "Inf"} {
+		var got byteSize
+		if err := got.Set(in); err == nil {
+			t.Errorf("%q is read as %d", in, got)
+		}
+	}
+	if got := (new(byteSize)); got.Set("100GiB") != nil || got.String() != "100GiB" {
+		t.Errorf("100GiB is written %s", got)
+	}
+}
+
+func TestTimesAreReadAsTimesOrPauses(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	for in, want := range map[string]time.Time{
+		"":                          {},
+		"90m":                       now.Add(90 * time.Minute),
+		"2030-01-31T08:00:00Z":      time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC),
+		"2030-01-31T08:00:00+02:00": time.Date(2030, 1, 31, 6, 0, 0, 0, time.UTC),
+		"2030-01-31 08:00":          time.Date(2030, 1, 31, 8, 0, 0, 0, time.Local),
+	} {
+		if got, err := parseTime(in, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q is %v, %v; want %v", in, got, err, want)
+		}
+	}
+}
+
+func TestDatabasesAreChosenInTheOrderOfTheHelp(t *testing.T) {
+	t.Parallel()
+	all := environment{"DATABASE_URL=postgres://d/", "PGHOST=/tmp", "PGUSER=u"}
+	for _, c := range []struct {
+		flag string
+		env  environment
+		want choice
+	}{
+		{"postgres://f/", all, choice{address: "postgres://f/", why: "--database-url or CUELIGHT_DATABASE_URL"}},
+		{"private", all, choice{private: true, why: "--database-url or CUELIGHT_DATABASE_URL"}},
+		{"", all, choice{address: "postgres://d/", why: "DATABASE_URL"}},
+		{"", all[1:], choice{why: "PGHOST"}},
+		{"", environment{"PGSERVICE=s"}, choice{why: "PGSERVICE"}},
+		{"", environment{"PGDATABASE=d"}, choice{why: "PGDATABASE"}},
+		{"", all[2:], choice{private: true, why: "no other database is named"}},
+	} {
+		if got := (&cli{databaseURL: c.flag, env: c.env}).choose(); got != c.want {
+			t.Errorf("%q with %v: %+v, want %+v", c.flag, c.env, got, c.want)
+		}
+	}
+}
+
+func TestAddressesAreShownWithoutPasswords(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"postgres://u:secret@h:5433/d?application_name=x": "postgres://u@h:5433/d",
+		"host=/run/pg user=u password=secret dbname=d":    "postgres://u@/d?host=/run/pg",
+		"postgres://u:secret@[::1]/d":                     "postgres://u@[::1]/d",
+	} {
+		config, err := choice{address: in}.config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := masked(config); got != want {
+			t.Errorf("%q is shown as %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestDefaultDataDirectories(t *testing.T) {
+	t.Parallel()
+	if got := defaultDataDir(environment{"HOME=/h", "XDG_DATA_HOME=/x"}); got != "/x/cuelight" && got != "/var/lib/cuelight" &&
+		got != "/h/Library/Application Support/cuelight" {
+		t.Errorf("got %s", got)
+	}
+	if got := defaultDataDir(environment{"XDG_DATA_HOME=relative"}); got != "" && got != "/var/lib/cuelight" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestAHastyPauseHeedsAServerWithinReason(t *testing.T) {
+	t.Parallel()
+	away := errors.New("connection reset")
+	for _, c := range []struct {
+		err     error
+		attempt int
+		want    time.Duration
+	}{
+		{away, 1, 2 * time.Second},
+		{away, 2, 4 * time.Second},
+		{fmt.Errorf("x: %w", &fetch.Error{RetryAfter: 10 * time.Second, Err: away}), 1, 10 * time.Second},
+		{&fetch.Error{RetryAfter: time.Hour, Err: away}, 1, 30 * time.Second},
+	} {
+		if got := hasty(c.err, c.attempt); got != c.want {
+			t.Errorf("after attempt %d, %v: %s, want %s", c.attempt, c.err, got, c.want)
+		}
+	}
+}
+
+func TestNearestIsAPlausibleSlip(t *testing.T) {
+	t.Parallel()
+	known := []string{"status", "stage", "source", "data-dir"}
+	for word, want := range map[string]string{"statsu": "status", "stag": "stage", "datadir": "data-dir", "colour": "", "x": ""} {
+		if got := nearest(word, known); got != want {
+			t.Errorf("nearest to %q is %q, want %q", word, got, want)
+		}
+	}
+}
+
+func TestOrderedObjectsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	got, err := json.Marshal(ordered[int]{{"z", 1}, {"a", 2}, {`q"`, 3}})
+	if err != nil || string(got) != `{"z":1,"a":2,"q\"":3}` {
+		t.Errorf("%s, %v", got, err)
+	}
+	if got, err := json.Marshal(ordered[int](nil)); err != nil || string(got) != "{}" {
+		t.Errorf("%s, %v", got, err)
+	}
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"runtime"
+)
+
+// checkTools makes sure that the programs the stages run are there.
+func (o *workOptions) checkTools() error {
+	for _, program := range []string{o.ffmpeg, o.ffprobe} {
+		if _, err := exec.LookPath(program); err != nil {
+			return &problem{
+				code: exitUsage,
+				text: fmt.Sprintf("%s is not installed, or cannot be run", printable(program)),
+				hint: installLine("ffmpeg"),
+			}
+		}
+	}
+	return nil
+}
+
+// installLine is the command that installs a package here.
+func installLine(name string) string {
+	has := func(program string) bool { _, err := exec.LookPath(program); return err == nil }
+	switch {
+	case runtime.GOOS == "darwin":
+		return "install it: brew install " + name
+	case has("apt-get"):
+		return "install it: apt-get install --no-install-recommends " + name
+	case has("dnf"):
+		return "install it: dnf install " + name
+	case has("apk"):
+		return "install it: apk add " + name
+	case has("pacman"):
+		return "install it: pacman -S " + name
+	}
+	return "install " + name + " with your system's packages"
+}

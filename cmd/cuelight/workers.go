@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func (c *cli) workersCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "workers",
+		Short: "List the processes that work on the pipeline",
+		Long: `Workers lists the processes that work on the pipeline, on all hosts, and what
+each of them is doing. One whose last sign of life is older than half a minute is
+given up, and its tasks go to others.`,
+		Args: cobra.NoArgs,
+	}
+	all := cmd.Flags().Bool("all", false, "also those that stopped or were given up")
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		err := c.withTasks(cmd.Context(), func(db *database) error {
+			return c.listWorkers(cmd.Context(), db, *all)
+		})
+		if errors.Is(err, errNothingYet) {
+			fmt.Fprintf(c.err, "cuelight: %s\n", errNothingYet.text)
+			return nil
+		}
+		return err
+	}
+	return cmd
+}
+
+// workerLine is a worker in JSON.
+type workerLine struct {
+	ID           store.ID        `json:"worker_id"`
+	Host         string          `json:"host"`
+	PID          int             `json:"pid"`
+	Version      string          `json:"version"`
+	State        string          `json:"state"` // working, stopped or lost
+	StartedAt    time.Time       `json:"started_at"`
+	BeatAgeMS    int64           `json:"beat_age_ms"`
+	Capabilities json.RawMessage `json:"capabilities"`
+	Running      []store.Running `json:"running"`
+}
+
+func (c *cli) listWorkers(ctx context.Context, db *database, all bool) error {
+	workers, err := db.store.Workers(ctx, all)
+	if err != nil {
+		return err
+	}
+	t := table{to: c.out, head: []string{"WORKER", "HOST", "PROCESS", "VERSION", "STATE", "BEAT", "RUNNING"}}
+	for _, w := range workers {
+		state := workerState(w)
+		if c.json {
+			err := c.writeJSON(workerLine{
+				ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, State: state, StartedAt: w.StartedAt,
+				BeatAgeMS: w.BeatAge.Milliseconds(), Capabilities: w.Capabilities, Running: w.Running,
+			})
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		var running []string
+		for _, r := range w.Running {
+			running = append(running, strings.TrimSpace(r.Stage+" "+shortID(r.Task)+" "+runningRow(r, "").words()))
+		}
+		t.add(shortID(w.ID), printable(w.Host), fmt.Sprint(w.PID), printable(w.Version), state,
+			span(w.BeatAge)+" ago", strings.Join(running, "; "))
+	}
+	if c.json {
+		return nil
+	}
+	return t.write()
+}
+
+func workerState(w store.Worker) string {
+	switch {
+	case w.LostAt != nil:
+		return "lost"
+	case w.StoppedAt != nil:
+		return "stopped"
+	}
+	return "working"
+}
