@@ -69,7 +69,11 @@ func (d *doctor) checkServer(ctx context.Context, db *database) bool {
 		d.wrong("database", p.text, p.hint)
 		return false
 	}
-	d.ok("database", "%s, PostgreSQL %s; %s", db.name, version, db.choice.why)
+	where := ""
+	if db.server != nil {
+		where = ", in " + printable(db.server.Dir())
+	}
+	d.ok("database", "%s%s, PostgreSQL %s; %s", db.name, where, version, db.choice.why)
 	if number < postgres.MinMajor*10000 {
 		d.wrong("database", "PostgreSQL "+version+" is too old", "version "+strconv.Itoa(postgres.MinMajor)+" or newer is needed")
 	}
