@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -59,7 +58,7 @@ func (d *dispatcher) turnFailed(life context.Context, err error) {
 		t.until = time.Now().Add(jitter(2 * time.Millisecond))
 		return
 	}
-	if refuses(err) && d.isolate(life) {
+	if store.Refuses(err) && d.isolate(life) {
 		return
 	}
 	if t.pause == nil {
@@ -171,22 +170,6 @@ func (d *dispatcher) disown(ctx context.Context, settled map[store.ID]bool) erro
 	return nil
 }
 
-// refuses: the database answered, and has something against a row or a value
-// of the turn, not against the connection or the moment.
-func refuses(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || len(pg.Code) != 5 || pg.Code == readOnly {
-		return false
-	}
-	switch pg.Code[:2] {
-	case "08", "40", "53", "55", "57", "58", "XX":
-		return false
-	}
-	return true
-}
-
-const readOnly = "25006" // a server in recovery, or set so
-
 // isolate hands in the reports one by one, and makes a failed attempt of the
 // one that the database does not take: one task must not stop all. It reports
 // whether there was one.
@@ -200,7 +183,7 @@ func (d *dispatcher) isolate(life context.Context) bool {
 			Free: make([]int, len(d.stages)), Look: make([]bool, len(d.stages)),
 		})
 		cancel()
-		if err != nil && refuses(err) && f.report.Outcome == store.Completed {
+		if err != nil && store.Refuses(err) && f.report.Outcome == store.Completed {
 			found = true
 			f.report.Result = nil
 			f.fail(f, Permanent(fmt.Errorf("keep result: %w", err)), nil)

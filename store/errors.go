@@ -92,3 +92,19 @@ func Again(err error) bool {
 	state, _ := pgState(err)
 	return state == stateDeadlock || state == stateSerialization
 }
+
+// Refuses reports whether err says that the database has something against a
+// row or a value it was given, and not against the connection or the moment:
+// giving it the same again will not help.
+func Refuses(err error) bool {
+	const readOnly = "25006" // a standby, or set so
+	state, _ := pgState(err)
+	if len(state) != 5 || state == readOnly {
+		return false
+	}
+	switch state[:2] {
+	case "08", "40", "53", "55", "57", "58", "XX": // appendix A: connection, rollback, resources, state, operator, system, internal
+		return false
+	}
+	return true
+}
