@@ -162,6 +162,7 @@ func (d *dispatcher) turn() (store.Turn, bool) {
 		Free:    make([]int, len(d.stages)),
 		Look:    make([]bool, len(d.stages)),
 		Mature:  make([]bool, len(d.stages)),
+		Only:    d.Only,
 	}
 	worth := len(t.Reports) > 0
 	if d.draining {

@@ -79,7 +79,7 @@ func (d *dispatcher) sweep(life context.Context) {
 	if !d.reconciled(life) {
 		return
 	}
-	in := store.Sweep{Worker: d.workerID()}
+	in := store.Sweep{Worker: d.workerID(), Only: d.Only}
 	// After a time without the database all others seem to be silent.
 	if d.touch.kept() >= d.GoneAfter {
 		in.GoneAfter = d.GoneAfter

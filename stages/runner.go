@@ -64,8 +64,14 @@ type Runner struct {
 	// the same. Default 30 s.
 	GoneAfter time.Duration
 
-	// Version is the program's, for the list of workers.
-	Version string
+	// Only are the tasks to work on; others are left to other processes.
+	// Default nil: all.
+	Only []store.ID
+
+	// Version and Capabilities, a JSON object, say in the list of workers what
+	// this process is.
+	Version      string
+	Capabilities json.RawMessage
 
 	// Observe is told what happens. It must not block. It may be called by
 	// several goroutines at once.
@@ -177,5 +183,5 @@ func (r *Runner) self() store.Worker {
 	if err != nil || host == "" {
 		host = "unknown"
 	}
-	return store.Worker{Host: host, PID: os.Getpid(), Version: r.Version}
+	return store.Worker{Host: host, PID: os.Getpid(), Version: r.Version, Capabilities: r.Capabilities}
 }

@@ -435,6 +435,32 @@ func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
 	}
 }
 
+func TestRunnerOfSomeTasksLeavesTheOthersAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t,
+		stages.Stage{Name: "one", Workers: 4, Work: noop},
+		stages.Stage{Name: "two", Needs: []string{"one"}, Workers: 4, Work: noop},
+	)
+	others := b.submit()
+	mine := b.submit()
+	urgent, err := b.Submit(t.Context(), store.Submission{Source: "a", Priority: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := b.start(func(r *stages.Runner) { r.Wakes, r.Only = b.listening(), []store.ID{mine} })
+	r.wait(t, stages.Completed)
+	r.wait(t, stages.Completed)
+	r.stop()
+	for _, id := range []store.ID{others, urgent.ID} {
+		if s := b.task(id).Status; s != store.StatusPending {
+			t.Errorf("another task is %s", s)
+		}
+	}
+	if s := b.task(mine).Status; s != store.StatusCompleted {
+		t.Errorf("its own task is %s", s)
+	}
+}
+
 func TestRunRefusesWhatItCannotRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Work: noop})

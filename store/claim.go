@@ -14,6 +14,7 @@ with ready as materialized (
   select id from {{.Tasks}}
    where {{.Stage.Ready ""}}
      and {{.Alive "$1"}}
+     and ($3::uuid[] is null or id = any($3))
    order by priority desc, id
    limit $2
      for no key update skip locked
@@ -45,6 +46,7 @@ update {{.Tasks}} set {{.Stage.Name}}_run_at = null
 const lookSQL = `
 /* look at {{.Stage.Name}} */
 select (select true from {{.Tasks}} where {{.Stage.Ready ""}}
+           and ($1::uuid[] is null or id = any($1))
          order by priority desc, id limit 1) is not null,
        (select greatest(extract(epoch from {{.Stage.Name}}_run_at - now()), 0)::float8 from {{.Tasks}}
          where {{.Stage.Name}}_run_at is not null
@@ -61,7 +63,7 @@ func (t *turn) queueLook(stage int) {
 	}
 	if n := t.free[stage]; n > 0 {
 		t.out.Asked[stage] = n
-		t.batch.Queue(sql.claim[stage], t.in.Worker, n).Query(func(rows pgx.Rows) error {
+		t.batch.Queue(sql.claim[stage], t.in.Worker, n, t.in.Only).Query(func(rows pgx.Rows) error {
 			c := Claim{Stage: stage}
 			for rows.Next() {
 				c.Params = nil
@@ -73,7 +75,7 @@ func (t *turn) queueLook(stage int) {
 			return rows.Err()
 		})
 	}
-	t.batch.Queue(sql.look[stage]).QueryRow(func(row pgx.Row) error {
+	t.batch.Queue(sql.look[stage], t.in.Only).QueryRow(func(row pgx.Row) error {
 		var left bool
 		var next *float64
 		if err := row.Scan(&left, &next); err != nil {

@@ -42,8 +42,7 @@ const (
 	stateUndefinedTable = "42P01"
 	stateSerialization  = "40001"
 	stateDeadlock       = "40P01"
-	stateBadCharacter   = "22021"
-	stateUntranslatable = "22P05"
+	classData           = "22" // values that cannot be
 )
 
 // cleanText makes text that PostgreSQL can hold: valid UTF-8 without NUL, and
@@ -78,7 +77,7 @@ func (s *Store) explain(act string, err error) error {
 		err = fmt.Errorf("%w: no source", ErrInvalid)
 	case state == stateCheckViolation && constraint == s.graph.tasks()+"_params_object":
 		err = fmt.Errorf("%w: params are not a JSON object", ErrInvalid)
-	case state == stateBadCharacter, state == stateUntranslatable:
+	case act == actSubmit && strings.HasPrefix(state, classData):
 		err = fmt.Errorf("%w: %w", ErrInvalid, err)
 	case state == stateUndefinedTable:
 		err = fmt.Errorf("%w: %w", ErrNoSchema, err)

@@ -21,6 +21,9 @@ func TestCancelTakesRunningWorkFromItsWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.want(id, done, cancelled, cancelled, cancelled, cancelled)
+	if h := b.history(id); len(h) != 3 || h[1].Outcome != "cancelled" || h[2].Outcome != "cancelled" || h[1].Host != "test" {
+		t.Errorf("history is %+v, want both claims as cancelled", h)
+	}
 	if len(heard()) == 0 {
 		t.Error("workers were not told")
 	}

@@ -45,14 +45,14 @@ func TestPlansUseTheirIndexesAmongManyFinishedTasks(t *testing.T) {
 		args  int
 		index string
 	}{
-		"claim ingest":     {s.sql.claim[0], 2, "tasks_ingest_ready"},
-		"claim assemble":   {s.sql.claim[3], 2, "tasks_assemble_ready"},
-		"look at ingest":   {s.sql.look[0], 0, "tasks_ingest_ready"},
+		"claim ingest":     {s.sql.claim[0], 3, "tasks_ingest_ready"},
+		"claim assemble":   {s.sql.claim[3], 3, "tasks_assemble_ready"},
+		"look at ingest":   {s.sql.look[0], 1, "tasks_ingest_ready"},
 		"mature ingest":    {s.sql.mature[0], 0, "tasks_ingest_waiting"},
 		"lock":             {s.sql.lock, 1, "tasks_pkey"},
 		"complete":         {s.sql.complete, 13, "tasks_pkey"},
 		"end transcode":    {s.sql.end[1], 7, "tasks_pkey"},
-		"lapse transcode":  {s.sql.lapse[1], 1, "tasks_held"},
+		"lapse transcode":  {s.sql.lapse[1], 2, "tasks_held"},
 		"find held claims": {s.sql.held, 1, "tasks_held"},
 		"find lost claims": {s.sql.lost, 3, "tasks_pkey"},
 		"get":              {s.sql.get, 1, "tasks_pkey"},

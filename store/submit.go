@@ -46,6 +46,8 @@ func (s *Store) Submit(ctx context.Context, sub Submission) (Receipt, error) {
 	return receipts[0], nil
 }
 
+const actSubmit = "submit"
+
 // submit tasks: ids are drawn in the order given, so that the first given is
 // the first claimed; rows are inserted in the order of their request ids, so
 // that two callers with the same ones cannot wait for each other.
@@ -88,7 +90,7 @@ func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, er
 	}
 	rows, err := s.db.Query(ctx, s.sql.submit, args...)
 	if err != nil {
-		return nil, s.explain("submit", err)
+		return nil, s.explain(actSubmit, err)
 	}
 	defer rows.Close()
 	receipts := make([]Receipt, len(subs))
@@ -97,7 +99,7 @@ func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, er
 		var n int
 		var r Receipt
 		if err := rows.Scan(&n, &r.ID, &r.Existed); err != nil {
-			return nil, s.explain("submit", err)
+			return nil, s.explain(actSubmit, err)
 		}
 		receipts[n-1] = r
 		if r.Existed {
@@ -105,7 +107,7 @@ func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, er
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return nil, s.explain("submit", err)
+		return nil, s.explain(actSubmit, err)
 	}
 	if len(repeated) > 0 {
 		return receipts, s.findSubmitted(ctx, subs, repeated, receipts)

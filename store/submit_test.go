@@ -139,12 +139,14 @@ func TestSubmitRefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, sub := range map[string]store.Submission{
-		"no source":       {},
-		"not JSON":        {Source: "a", Params: raw(`{"a":`)},
-		"not an object":   {Source: "a", Params: raw(`[1]`)},
-		"NUL in params":   {Source: "a", Params: raw(`{"a": "\u0000"}`)},
-		"not UTF-8":       {Source: "a\xff"},
-		"NUL in a source": {Source: "a\x00b"},
+		"no source":        {},
+		"not JSON":         {Source: "a", Params: raw(`{"a":`)},
+		"not an object":    {Source: "a", Params: raw(`[1]`)},
+		"NUL in params":    {Source: "a", Params: raw(`{"a": "\u0000"}`)},
+		"half a character": {Source: "a", Params: raw(`{"a": "\ud800"}`)},
+		"endless number":   {Source: "a", Params: raw(`{"a": 1e999999}`)},
+		"not UTF-8":        {Source: "a\xff"},
+		"NUL in a source":  {Source: "a\x00b"},
 	} {
 		if _, err := b.Submit(t.Context(), sub); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%s: error is %v, want ErrInvalid", name, err)

@@ -20,6 +20,8 @@ type Sweep struct {
 	// went away counts as an attempt, so that a task which kills its workers
 	// ends dead.
 	MaxAttempts []int
+	// Only are the tasks whose claims may lapse; nil for all.
+	Only []ID
 }
 
 // Swept is what the slow pass found.
@@ -55,6 +57,7 @@ with gone as materialized (
    where ({{.Any "t." "inprogress"}})
      and t.{{.Stage.Name}}_status = 'inprogress'
      and (w.id is null or w.stopped_at is not null or w.lost_at is not null)
+     and ($2::uuid[] is null or t.id = any($2))
 ), lapsed as materialized (
   select t.id, gone.token, gone.error, t.{{.Stage.Name}}_attempts as attempt,
          t.{{.Stage.Name}}_locked_by as locked_by, t.{{.Stage.Name}}_locked_at as locked_at
@@ -89,9 +92,9 @@ func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 			return err
 		})
 	}
-	look := turn{store: s, in: Turn{Look: make([]bool, stages), Mature: make([]bool, stages)}, free: make([]int, stages)}
+	look := turn{store: s, in: Turn{Look: make([]bool, stages), Mature: make([]bool, stages), Only: in.Only}, free: make([]int, stages)}
 	for i := range stages {
-		batch.Queue(s.sql.lapse[i], in.MaxAttempts[i]).Exec(func(tag pgconn.CommandTag) error {
+		batch.Queue(s.sql.lapse[i], in.MaxAttempts[i], in.Only).Exec(func(tag pgconn.CommandTag) error {
 			out.Expired += int(tag.RowsAffected())
 			return nil
 		})

@@ -55,6 +55,7 @@ type Turn struct {
 	Free    []int  // by stage: how many claims it can take, reports included
 	Look    []bool // by stage: whether something may be waiting there
 	Mature  []bool // by stage: whether a time that tasks wait for has come
+	Only    []ID   // the tasks to claim from; nil for all
 }
 
 // Turned is what a dispatcher gets back.

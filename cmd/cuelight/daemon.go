@@ -134,6 +134,9 @@ func (d *daemon) await(ctx context.Context) error {
 	away := false
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := d.db.ready(ctx)
+		if err == nil {
+			err = d.engine.mine.agrees(ctx, d.db.store, false)
+		}
 		switch {
 		case err == nil:
 			if away {

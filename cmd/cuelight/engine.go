@@ -28,6 +28,8 @@ func pipelineStages(config video.Config) []stages.Stage {
 type engine struct {
 	db       *database
 	stages   []stages.Stage
+	only     []store.ID // the tasks to work on; nil for all
+	mine     identity   // of the directories the stages work in
 	grace    time.Duration
 	abort    <-chan struct{}
 	observe  func(stages.Event)
@@ -40,14 +42,10 @@ func (e *engine) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	graph := pipeline.Graph()
-	channels := []string{graph.RecallChannel()}
-	for _, s := range graph.Stages() {
-		channels = append(channels, graph.Channel(s))
-	}
-	listener := notify.New(e.db.pool, notify.Options{Channels: channels, OnChange: e.listener})
+	listener := notify.New(e.db.pool, notify.Options{Channels: pipeline.Channels(), OnChange: e.listener})
 	runner := stages.Runner{
-		Store: store.New(e.db.pool, graph), Pipeline: pipeline, Wakes: listener,
+		Store: store.New(e.db.pool, pipeline.Graph()), Pipeline: pipeline, Wakes: listener,
+		Only: e.only, Capabilities: e.mine.capabilities(e.only != nil),
 		// The Runner's zero is its default, ours is none.
 		Grace: cmp.Or(e.grace, -1), Abort: e.abort,
 		Version: programVersion(), Observe: e.observe,

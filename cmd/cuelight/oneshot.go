@@ -102,10 +102,12 @@ func (j *oneShot) loop(stop func(), ended <-chan error) {
 			j.events()
 			j.check()
 		case <-look.C:
+			j.events()
 			j.doubtSome()
 			j.check()
 			j.waitNoLonger()
 		case <-redraw.C:
+			j.events()
 			j.progress.goingOn(j.feed.activities())
 		case <-second:
 			second = nil
@@ -113,7 +115,6 @@ func (j *oneShot) loop(stop func(), ended <-chan error) {
 			j.halt(stop)
 		}
 		if j.open == 0 || j.err != nil {
-			// What else is running are tasks of others: they get them back.
 			j.halt(stop)
 		}
 	}

@@ -96,11 +96,24 @@ func (c *cli) prepare(o *workOptions) (video.Config, error) {
 }
 
 func (c *cli) runOn(ctx context.Context, db *database, given []*given, config video.Config, o *workOptions, quietly bool) error {
+	mine, err := identify(config)
+	if err != nil {
+		return err
+	}
+	if err := mine.agrees(ctx, db.store, true); err != nil {
+		return err
+	}
 	if err := submitGiven(ctx, db.store, given); err != nil {
 		return err
 	}
+	// What others submitted is left to a daemon: it has more patience with
+	// failures, and is still there when this command has what it wants.
+	var only []store.ID
+	for _, g := range given {
+		only = append(only, g.task)
+	}
 	j := newOneShot(c, db, given, config.PublishDir, quietly)
-	return j.run(ctx, &engine{db: db, stages: inHaste(pipelineStages(config)), grace: o.grace})
+	return j.run(ctx, &engine{db: db, stages: inHaste(pipelineStages(config)), grace: o.grace, only: only, mine: mine})
 }
 
 // given is a source as it was given, once or several times, and its task.
@@ -138,7 +151,7 @@ func collectSources(args []string) ([]*given, error) {
 }
 
 // awaited is the priority of tasks that somebody waits for: above the usual 0,
-// so that they do not queue up behind what an earlier run left unfinished.
+// so that a daemon on the same database takes them first.
 const awaited = 1
 
 func submitGiven(ctx context.Context, st *store.Store, all []*given) error {

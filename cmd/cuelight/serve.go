@@ -63,6 +63,10 @@ func (c *cli) serve(ctx context.Context, o *serveOptions) error {
 	if err != nil {
 		return err
 	}
+	mine, err := identify(config)
+	if err != nil {
+		return err
+	}
 	// A watched directory may well hold the data directory; what the work makes
 	// there is not to be worked on.
 	boxes.Skip = []string{filepath.Join(config.DataDir, "tasks"), filepath.Join(config.DataDir, databaseDir), config.PublishDir}
@@ -72,7 +76,7 @@ func (c *cli) serve(ctx context.Context, o *serveOptions) error {
 	}
 	d := &daemon{
 		c: c, db: db, log: newLog(c.err), feed: newFeed(), systemd: newSystemd(c.env), boxes: boxes,
-		engine: &engine{db: db, stages: pipelineStages(config), grace: o.grace, abort: c.sig.abort},
+		engine: &engine{db: db, stages: pipelineStages(config), mine: mine, grace: o.grace, abort: c.sig.abort},
 	}
 	err = d.run(ctx)
 	d.systemd.close()

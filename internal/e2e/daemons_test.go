@@ -206,3 +206,23 @@ func TestInsertFromPsqlStartsARunningDaemonAtOnce(t *testing.T) {
 		t.Errorf("psql says %q", got)
 	}
 }
+
+// Two processes with other directories would look in vain for what the other
+// left. A run takes nobody else's tasks, so two of them may differ.
+func TestDaemonsThatDoNotShareTheirDirectoriesAreRefused(t *testing.T) {
+	h, other := newHome(t), newHome(t)
+	pool := h.migrated()
+	h.serve(pool)
+	within(t, 30*time.Second, pool, 1, `select count(*) from workers`)
+	for _, args := range [][]string{{"serve"}, {"run", clip(t, t.TempDir(), time.Second, "64x48")}} {
+		cmd := other.command(args...)
+		cmd.Env = append(cmd.Env, "CUELIGHT_DATABASE_URL="+pool.Config().ConnString())
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), "another data directory") {
+			t.Errorf("%s: exit code %d and %q", args[0], code, out)
+		}
+	}
+	if n := count(t, pool, `select count(*) from tasks`); n != 0 {
+		t.Errorf("%d tasks were submitted", n)
+	}
+}
