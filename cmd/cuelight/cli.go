@@ -1,15 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // cli is one invocation of the program.
@@ -73,14 +70,6 @@ func (c *cli) execute(args []string) error {
 	return err
 }
 
-// asUsage makes a problem of what cobra found wrong with the command line.
-func asUsage(err error) error {
-	if p, ok := errors.AsType[*problem](err); ok {
-		return p
-	}
-	return &problem{code: exitUsage, text: firstLine(err.Error()), hint: "cuelight --help lists the commands"}
-}
-
 func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "cuelight",
@@ -114,85 +103,11 @@ func (c *cli) root() *cobra.Command {
 	return root
 }
 
-// onlySubcommands is for a command that does nothing by itself.
-func (c *cli) onlySubcommands(cmd *cobra.Command) {
-	cmd.SuggestionsMinimumDistance = 2
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		p := usagef("unknown command %q", cmd.CommandPath()+" "+printable(args[0]))
-		p.hint = cmd.CommandPath() + " --help lists the commands"
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			p.hint = "did you mean: " + cmd.CommandPath() + " " + strings.Join(near, ", "+cmd.CommandPath()+" ")
-		}
-		return p
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cmd.SetOut(c.err)
-		_ = cmd.Help() // to standard error, where nothing is ever checked
-		return quiet(exitUsage)
-	}
-}
-
-// flagError adds what was probably meant.
-func flagError(cmd *cobra.Command, err error) error {
-	p := usagef("%s", firstLine(err.Error()))
-	p.hint = cmd.CommandPath() + " --help lists the flags"
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		if unknown.GetSpecifiedShortnames() != "" {
-			p.hint += "; a file whose name begins with a dash goes after --"
-		} else if near := nearest(unknown.GetSpecifiedName(), flagNames(cmd)); near != "" {
-			p.hint = "did you mean: --" + near
-		}
-	}
-	return p
-}
-
-func flagNames(cmd *cobra.Command) (names []string) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	return names
-}
-
-// nearest is the candidate that differs least from word, if it differs little.
-func nearest(word string, candidates []string) string {
-	best, most := "", 1+len(word)/3
-	for _, c := range candidates {
-		if d := distance(word, c); d <= most {
-			best, most = c, d-1
-		} else if best == "" && len(word) >= 3 && strings.HasPrefix(c, word) {
-			best = c
-		}
-	}
-	return best
-}
-
-// distance is Levenshtein's.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
-
 func (c *cli) versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if c.json {
 				return c.writeJSON(map[string]string{

@@ -67,13 +67,17 @@ func (c *cli) configure(ctx context.Context, db *database) (*pgxpool.Config, err
 		return nil, err
 	}
 	db.options = postgres.Options{Dir: filepath.Join(data, databaseDir)}
-	if !isMade(db.options.Dir) {
+	anew := !isMade(db.options.Dir)
+	if anew {
 		if _, err := postgres.Find(""); err == nil {
 			fmt.Fprintf(c.err, "cuelight: making a private database in %s\n", printable(db.options.Dir))
 		}
 	}
 	if db.server, err = postgres.Start(ctx, db.options); err != nil {
 		return nil, err
+	}
+	if home := db.server.Dir(); anew && home != db.options.Dir {
+		fmt.Fprintf(c.err, "cuelight: it is in %s, since its server may not enter that directory\n", printable(home))
 	}
 	config, err := pgxpool.ParseConfig(db.server.URL())
 	if err != nil {
@@ -128,7 +132,7 @@ func (db *database) describe(err error) error {
 	}
 	return &problem{
 		code: p.code,
-		text: fmt.Sprintf("the database %s does not answer: %s", db.name, reason(err)),
+		text: fmt.Sprintf("the database %s %s", db.name, absence(err)),
 		hint: "its address comes from " + db.choice.why + "; cuelight doctor looks closer",
 	}
 }

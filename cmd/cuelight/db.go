@@ -11,6 +11,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// psqlName is the command that hands its arguments on, and the program that gets
+// them.
+const psqlName = "psql"
+
 func (c *cli) databaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "db",
@@ -25,11 +29,11 @@ func (c *cli) databaseCommand() *cobra.Command {
 
 A private server runs only while some cuelight command uses it: a daemon, or
 "cuelight db psql".`,
-			Args: cobra.NoArgs,
+			Args: noArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.databaseAddress(cmd.Context()) },
 		},
 		&cobra.Command{
-			Use:   "psql [-- ARGUMENT...]",
+			Use:   psqlName + " [-- ARGUMENT...]",
 			Short: "Run psql on the database in use",
 			Long: `Psql runs PostgreSQL's own client on the database in use, with the arguments
 after "--". A private server keeps running meanwhile.`,
@@ -72,7 +76,7 @@ func (c *cli) psql(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.close()) }()
-	program := "psql"
+	program := psqlName
 	if db.server != nil {
 		program = db.server.Binaries().Path(program)
 	}

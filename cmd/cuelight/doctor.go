@@ -39,7 +39,7 @@ filters, directories and their free space, the database, its tables, its clock,
 and whether its notifications arrive. It says what is wrong and what to do about
 it, and changes nothing. The exit code is 1 if something is wrong; warnings do
 not count.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
 	}
 	f := cmd.Flags()

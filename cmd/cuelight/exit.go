@@ -31,7 +31,7 @@ const exitCodes = `Exit codes:
   2    used wrongly, or something is missing on this machine
   3    some succeeded, some did not
   4    no such task
-  10   the database does not answer
+  10   the database does not answer, or refuses
   13   the database's tables are missing, or of another version
   129, 130, 143   stopped by SIGHUP, SIGINT, SIGTERM before all was done`
 
@@ -97,12 +97,14 @@ func explain(err error) *problem {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return &problem{code: exitNotFound, text: firstLine(err.Error()), hint: "cuelight list shows what there is"}
+	case errors.Is(err, store.ErrInvalid) && errors.As(err, &pg):
+		return &problem{code: exitUsage, text: "invalid submission: " + firstLine(pg.Message), hint: firstLine(pg.Detail)}
 	case errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrNoStage):
 		return &problem{code: exitUsage, text: firstLine(err.Error())}
 	case errors.Is(err, store.ErrOverridden):
 		return &problem{code: exitFailure, text: "the task was replaced by another, and is never worked on again"}
 	case errors.As(err, &connect), errors.As(err, &pg) && isAway(pg.Code), isNetwork(err):
-		return &problem{code: exitUnreachable, text: "the database does not answer: " + reason(err)}
+		return &problem{code: exitUnreachable, text: "the database " + absence(err)}
 	case errors.As(err, &pg):
 		return &problem{code: exitFailure, text: "the database refused: " + firstLine(pg.Message), hint: firstLine(pg.Hint)}
 	case errors.Is(err, context.DeadlineExceeded):
@@ -165,6 +167,31 @@ func isNetwork(err error) bool {
 	return errors.As(err, &op)
 }
 
+// absence says of a database that cannot be used what it does, or does not.
+func absence(err error) string {
+	var connect *pgconn.ConnectError
+	var pg *pgconn.PgError
+	if errors.As(err, &connect) && errors.As(err, &pg) {
+		return "refuses us: " + reason(err)
+	}
+	return "does not answer: " + reason(err)
+}
+
+// lastTried is the error of the last of several addresses or ways to connect:
+// those before it were only worth a try.
+func lastTried(err error) error {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		several, ok := e.(interface{ Unwrap() []error })
+		if !ok {
+			continue
+		}
+		if all := several.Unwrap(); len(all) > 0 {
+			return lastTried(all[len(all)-1])
+		}
+	}
+	return err
+}
+
 // reason is why a connection failed, without the addresses that were tried.
 func reason(err error) string {
 	var pg *pgconn.PgError
@@ -174,6 +201,9 @@ func reason(err error) string {
 	switch {
 	case errors.As(err, &pg):
 		return firstLine(pg.Message)
+	}
+	err = lastTried(err)
+	switch {
 	case errors.As(err, &dns):
 		return fmt.Sprintf("%s: %s", dns.Name, dns.Err)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &op) && op.Timeout():

@@ -22,7 +22,7 @@ stages that are being worked on, or that failed. With --json every task is one
 line with all there is.
 
 On a terminal ids are shortened; their ends can be used like ids.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	filter := addFilterFlags(cmd)
 	limit := cmd.Flags().Int("limit", 100, "at most so many tasks")
@@ -58,6 +58,10 @@ func (c *cli) list(ctx context.Context, db *database, f store.Filter, after stri
 	tasks, err := db.store.List(ctx, f)
 	if err != nil {
 		return err
+	}
+	if len(tasks) == 0 {
+		fmt.Fprintln(c.err, "cuelight: no tasks")
+		return nil
 	}
 	if c.json {
 		for _, t := range tasks {

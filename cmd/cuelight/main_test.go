@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,7 +96,14 @@ func setUpScript(t *testing.T, e *testscript.Env) error {
 		e.Setenv(name, os.Getenv(name))
 	}
 	// A database without tables, on a server that was there before.
-	e.Setenv("FOREIGN", pgtest.New(t, pgtest.Schema{}).Config().ConnString())
+	foreign := pgtest.New(t, pgtest.Schema{}).Config().ConnString()
+	e.Setenv("FOREIGN", foreign)
+	address, err := url.Parse(foreign)
+	if err != nil {
+		return err
+	}
+	address.Path = "/nowhere"
+	e.Setenv("ABSENT", address.String())
 	video, err := sample()
 	if err != nil {
 		return fmt.Errorf("make clip: %w", err)

@@ -23,7 +23,7 @@ Those of a private database are brought up to date by every command.
 With --print it writes the SQL that makes the tables, for those who would rather
 load it themselves; with --check it only looks, and exits with 13 when there is
 something to do.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	check := cmd.Flags().Bool("check", false, "only look")
 	show := cmd.Flags().Bool("print", false, "write the SQL instead")

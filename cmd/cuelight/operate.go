@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -73,11 +74,34 @@ func (c *cli) retry(ctx context.Context, args []string, o *retryOptions) error {
 			return c.retryAll(ctx, db, filter, o)
 		}
 		return c.eachTask(ctx, db.store, args, func(id store.ID) error {
-			if err := db.store.Retry(ctx, id, o.from); err != nil {
-				return err
-			}
-			return c.acted(id, "waits to be done again")
+			return c.retryOne(ctx, db.store, id, o.from)
 		})
+	})
+}
+
+func (c *cli) retryOne(ctx context.Context, st *store.Store, id store.ID, from string) error {
+	before, err := st.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := st.Retry(ctx, id, from); err != nil {
+		return err
+	}
+	after, err := st.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	// It may have died between the two looks; then it is not completed now.
+	if from == "" && (after.Status == store.StatusCompleted || !hasFailed(before)) {
+		return c.acted(id, string(after.Status)+": nothing to do again; --from STAGE does it anyway")
+	}
+	return c.acted(id, "waits to be done again")
+}
+
+// hasFailed reports whether there is something that retry would do again.
+func hasFailed(t store.Task) bool {
+	return slices.ContainsFunc(t.Stages, func(s store.StageState) bool {
+		return s.Status == store.StatusDead || s.Status == store.StatusFailed || s.Status == store.StatusCancelled
 	})
 }
 

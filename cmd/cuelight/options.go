@@ -42,6 +42,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.IntVar(&o.threads, "threads", 0, "threads of each decoder, filter and encoder; 0 leaves it to ffmpeg")
 	f.IntVar(&o.nice, "nice", 0, "lower the priority of ffmpeg by 1 to 19")
 	f.StringToIntVar(&o.workers, "workers", nil, "tasks worked on at once per stage (default ingest=4,transcode=1,metadata=2,assemble=2,publish=2)")
+	f.Lookup("workers").DefValue = "" // the default is in the text; an empty map is not worth showing
 	f.StringSliceVar(&o.allow, "allow-network", nil, "network that may be downloaded from although it is not public, such as 10.0.0.0/8; repeatable")
 	f.Var(&o.maxDownload, "max-download", "largest download")
 	f.DurationVar(&o.downloadTimeout, "download-timeout", 12*time.Hour, "longest download in one attempt")

@@ -45,7 +45,7 @@ func (c *cli) data() (string, error) {
 	if err != nil {
 		return "", usagef("data directory %s: %v", printable(dir), err)
 	}
-	return abs, nil
+	return abs, checkName("data", abs)
 }
 
 // published is the directory that players are served from, absolute.
@@ -55,10 +55,29 @@ func (c *cli) published() (string, error) {
 		if err != nil {
 			return "", usagef("publish directory %s: %v", printable(c.publishDir), err)
 		}
-		return abs, nil
+		return abs, checkName("publish", abs)
 	}
 	data, err := c.data()
 	return filepath.Join(data, "published"), err
+}
+
+// checkName refuses a directory whose name would not come back as it was: it is
+// written to the database, to JSON and to files of lines.
+func checkName(what, dir string) error {
+	why := ""
+	switch {
+	case !utf8.ValidString(dir):
+		why = "its name is not UTF-8"
+	case strings.ContainsAny(dir, "\r\n"):
+		why = "there is a line break in its name"
+	default:
+		return nil
+	}
+	return &problem{
+		code: exitUsage,
+		text: fmt.Sprintf("the %s directory %s cannot be used: %s", what, printable(dir), why),
+		hint: fmt.Sprintf("name another with --%s-dir", what),
+	}
 }
 
 // places are the data and the publish directory.

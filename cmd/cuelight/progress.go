@@ -71,7 +71,7 @@ func (p *progress) event(e stages.Event) {
 	case stages.Revoked:
 		p.say("%s: %s stopped: the task was cancelled, or given to somebody else", label, e.Stage)
 	case stages.DatabaseLost:
-		p.say("the database does not answer, waiting for it: %s", reason(e.Err))
+		p.say("the database %s; waiting for it", absence(e.Err))
 	case stages.DatabaseBack:
 		p.say("the database is back")
 	case stages.Draining:

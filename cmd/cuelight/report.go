@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"unicode/utf8"
 
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/video"
@@ -20,7 +21,7 @@ const publishStage = "publish"
 // --json` write, one line per task.
 type report struct {
 	TaskID    store.ID             `json:"task_id"`
-	Source    string               `json:"source"` // as it was given
+	Source    string               `json:"source"` // as it was given; see writable
 	Status    store.Status         `json:"status"`
 	Published *string              `json:"published"` // path of master.m3u8
 	Error     *string              `json:"error"`     // of the stage that died
@@ -38,7 +39,7 @@ type stageReport struct {
 // reportOn reads what became of a task. publishDir is where this process
 // publishes; another one that published the task may have another.
 func reportOn(ctx context.Context, st *store.Store, t store.Task, source, publishDir string) (report, error) {
-	r := report{TaskID: t.ID, Source: source, Status: t.Status}
+	r := report{TaskID: t.ID, Source: writable(source, t.Source), Status: t.Status}
 	history, err := st.History(ctx, t.ID)
 	if err != nil {
 		return r, err
@@ -56,6 +57,15 @@ func reportOn(ctx context.Context, st *store.Store, t store.Task, source, publis
 		}
 	}
 	return r, nil
+}
+
+// writable is a source as it was given, or where that is not UTF-8, of which JSON
+// would lose a part, as it is stored.
+func writable(given, stored string) string {
+	if utf8.ValidString(given) {
+		return given
+	}
+	return stored
 }
 
 func summarize(s store.StageState, history []store.Attempt) stageReport {

@@ -20,7 +20,9 @@ With --watch it also submits the files that are dropped into a directory, at any
 depth, once they have stopped growing, and each of them once: a file is known by
 its path, size and modification time, also after a restart and on other hosts.
 Hidden files, empty ones, and names such as *.part, *.tmp and *.crdownload are
-passed over. Files are never moved or deleted.
+passed over: to upload under such a name and rename when all is there is surest,
+since an upload may stand still for longer than --settle. Files are never moved or
+deleted.
 
 SIGTERM or Ctrl-C once: it takes on nothing more, lets running stages finish for
 as long as --grace, gives back what is left, and exits with 0. A second time: it
@@ -43,12 +45,12 @@ func (c *cli) serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Work on tasks as they come, as a daemon",
 		Long:  serveHelp,
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 	}
 	o := &serveOptions{workOptions: c.workFlags(cmd)}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.watch, "watch", nil, "submit the files dropped into this directory; repeatable, in the variable separated by \":\"")
-	f.DurationVar(&o.settle, "settle", 5*time.Second, "how long a dropped file must have stayed as it is")
+	f.DurationVar(&o.settle, "settle", 10*time.Second, "how long a dropped file must have stayed as it is")
 	setting(f, "watch", "settle")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), o) }
 	return cmd

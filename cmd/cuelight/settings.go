@@ -23,6 +23,9 @@ func (e environment) get(name string) string {
 	return ""
 }
 
+// prefix begins the name of every variable that is a setting.
+const prefix = "CUELIGHT_"
+
 // fromEnvironment marks a flag that an environment variable can set.
 const fromEnvironment = "environment"
 
@@ -30,7 +33,7 @@ const fromEnvironment = "environment"
 func setting(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		f := flags.Lookup(name)
-		variable := "CUELIGHT_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		variable := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 		f.Annotations = map[string][]string{fromEnvironment: {variable}}
 		f.Usage += " [" + variable + "]"
 	}
@@ -54,6 +57,9 @@ func (c *cli) readEnvironment(cmd *cobra.Command) error {
 	var err error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		names := f.Annotations[fromEnvironment]
+		if err == nil && f.Changed && f.Value.String() == "" && strings.HasSuffix(f.Name, "-dir") {
+			err = usagef("--%s is empty: name a directory, or leave it out", f.Name)
+		}
 		if err != nil || len(names) == 0 || f.Changed {
 			return
 		}
@@ -68,7 +74,7 @@ func (c *cli) readEnvironment(cmd *cobra.Command) error {
 			e = f.Value.Set(value)
 		}
 		if e != nil {
-			err = usagef("%s=%q: %s", names[0], value, firstLine(e.Error()))
+			err = usagef("%s=%q: %s", names[0], value, wanted(f, e))
 		}
 	})
 	if err == nil {
@@ -86,14 +92,19 @@ func (c *cli) warnUnknown(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		cmd.Flags().VisitAll(collect)
 	}
+	short := make([]string, len(known))
+	for i, name := range known {
+		short[i] = strings.TrimPrefix(name, prefix)
+	}
 	for _, entry := range c.env {
 		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, "CUELIGHT_") || strings.HasPrefix(name, "CUELIGHT_TEST_") || slices.Contains(known, name) {
+		if !strings.HasPrefix(name, prefix) || strings.HasPrefix(name, "CUELIGHT_TEST_") || slices.Contains(known, name) {
 			continue
 		}
 		hint := ""
-		if near := nearest(name, known); near != "" {
-			hint = "; did you mean " + near + "?"
+		// Without what they have in common, which would make all alike.
+		if near := nearest(strings.TrimPrefix(name, prefix), short); near != "" {
+			hint = "; did you mean " + prefix + near + "?"
 		}
 		fmt.Fprintf(c.err, "cuelight: warning: the variable %s is not a setting%s\n", name, hint)
 	}

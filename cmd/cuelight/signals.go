@@ -38,7 +38,15 @@ func watchSignals(ctx context.Context) *signals {
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	// SIGPIPE is taken so that a reader that goes away is an error of the next
 	// write, after which there is time to stop the database, and not the end.
-	signal.Notify(s.in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	heed := []os.Signal{syscall.SIGTERM, syscall.SIGPIPE}
+	for _, n := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		// Whoever starts a program with these ignored, as nohup and a shell's
+		// background jobs are, means it to live on.
+		if !signal.Ignored(n) {
+			heed = append(heed, n)
+		}
+	}
+	signal.Notify(s.in, heed...)
 	s.done.Go(s.watch)
 	return s
 }

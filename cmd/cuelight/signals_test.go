@@ -48,6 +48,24 @@ func TestTheFirstSignalLetsRunningStagesFinish(t *testing.T) {
 	}
 }
 
+// As nohup starts it.
+func TestASignalIgnoredFromTheStartStaysIgnored(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.gate()
+	r := p.startWith(func(cmd *exec.Cmd) {
+		cmd.Args = append([]string{"sh", "-c", `trap '' HUP INT; exec "$@"`, "sh", cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = "/bin/sh"
+	}, "run", "--json", "--grace", "10m", "clip.mp4")
+	p.waitReached()
+	r.signal(syscall.SIGHUP)
+	r.signal(syscall.SIGINT)
+	r.signal(syscall.SIGTERM)
+	r.says("again to stop at once", 1)
+	p.open()
+	r.end(143) // neither of the others, and no second signal
+}
+
 func TestTheSecondSignalStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

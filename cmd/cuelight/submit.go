@@ -1,13 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 type submitOptions struct {
 	params, requestID, user, notBefore string
 	priority                           int16
+	replaces                           []string
 	wait                               bool
 }
 
@@ -30,6 +32,9 @@ func (c *cli) submitCommand() *cobra.Command {
 cuelight serve, works on it.
 
 A path must mean the same file where the daemon runs.
+
+With --replaces the new task takes the place of others: what runs of them is
+stopped, they are never worked on again, and what they published stays where it is.
 
 With --wait it waits until the tasks have ended, reports on them as cuelight run
 does, and has its exit codes.`,
@@ -44,6 +49,7 @@ does, and has its exit codes.`,
 	f.StringVar(&o.requestID, "request-id", "", "submitting again with the same id changes nothing and prints the first task")
 	f.StringVar(&o.user, "user", "", "whose task it is")
 	f.StringVar(&o.notBefore, "not-before", "", "do not start earlier: a time such as 2030-01-31T08:00:00Z, or a pause such as 90m")
+	f.StringSliceVar(&o.replaces, "replaces", nil, "ids of tasks that the new one replaces; repeatable")
 	f.BoolVar(&o.wait, "wait", false, "wait until the tasks have ended")
 	c.jsonFlag(cmd)
 	return cmd
@@ -56,10 +62,11 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 	}
 	c.warnMissing(subs)
 	return c.withDatabase(ctx, func(db *database) error {
-		receipts, err := db.store.SubmitAll(ctx, subs)
+		receipts, err := o.add(ctx, db.store, subs)
 		if err != nil {
 			return err
 		}
+		c.warnUnattended(ctx, db.store)
 		if o.wait {
 			return c.waitFor(ctx, db, args, receipts)
 		}
@@ -69,7 +76,7 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 					TaskID  store.ID `json:"task_id"`
 					Source  string   `json:"source"`
 					Existed bool     `json:"existed"`
-				}{r.ID, args[i], r.Existed})
+				}{r.ID, writable(args[i], subs[i].Source), r.Existed})
 			} else {
 				_, err = fmt.Fprintln(c.out, r.ID)
 			}
@@ -81,9 +88,29 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 	})
 }
 
+// add submits, and replaces what is to be replaced.
+func (o *submitOptions) add(ctx context.Context, st *store.Store, subs []store.Submission) ([]store.Receipt, error) {
+	if len(o.replaces) == 0 {
+		return st.SubmitAll(ctx, subs)
+	}
+	var old []store.ID
+	for _, word := range o.replaces {
+		id, err := st.Find(ctx, strings.ToLower(word))
+		if err != nil {
+			return nil, err
+		}
+		old = append(old, id)
+	}
+	r, err := st.Override(ctx, old, subs[0])
+	return []store.Receipt{r}, err
+}
+
 func (o *submitOptions) submissions(args []string) ([]store.Submission, error) {
 	if o.requestID != "" && len(args) > 1 {
 		return nil, usagef("--request-id names one task, but there are %d sources", len(args))
+	}
+	if len(o.replaces) > 0 && len(args) > 1 {
+		return nil, usagef("--replaces puts one task in the place of others, but there are %d sources", len(args))
 	}
 	params, err := parseParams(o.params)
 	if err != nil {
@@ -110,43 +137,6 @@ func (o *submitOptions) submissions(args []string) ([]store.Submission, error) {
 	return subs, nil
 }
 
-// parseParams points at the place where JSON goes wrong, which the database
-// would not.
-func parseParams(text string) (json.RawMessage, error) {
-	var object map[string]json.RawMessage
-	err := json.Unmarshal([]byte(text), &object)
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &syntax):
-		at := min(int(syntax.Offset), len(text))
-		return nil, &problem{
-			code: exitUsage,
-			text: fmt.Sprintf("--params is not JSON: %s, at character %d", syntax, at),
-			hint: "it is an object, such as '{\"title\": \"Holiday\"}'",
-		}
-	case err != nil, object == nil:
-		return nil, &problem{code: exitUsage, text: "--params is not a JSON object", hint: "such as '{\"title\": \"Holiday\"}'"}
-	case bytes.Contains([]byte(text), []byte(`\u0000`)):
-		return nil, usagef("--params holds \\u0000, which PostgreSQL cannot store")
-	}
-	return json.RawMessage(text), nil
-}
-
-func parseTime(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if d, err := time.ParseDuration(text); err == nil {
-		return now.Add(d), nil
-	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
-		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, usagef("--not-before %s: it is a time such as 2030-01-31T08:00:00Z, or a pause such as 90m", printable(text))
-}
-
 // warnMissing warns of files that are not here. They may be where the daemon
 // is.
 func (c *cli) warnMissing(subs []store.Submission) {
@@ -158,6 +148,25 @@ func (c *cli) warnMissing(subs []store.Submission) {
 			fmt.Fprintf(c.err, "cuelight: warning: %s is not on this machine\n", printable(s.Source))
 		}
 	}
+}
+
+// warnUnattended warns when nobody is there who would take the tasks. That they
+// were submitted stays true whatever becomes of the question, so its errors do
+// not count.
+func (c *cli) warnUnattended(ctx context.Context, st *store.Store) {
+	workers, err := st.Workers(ctx, false)
+	if err != nil || slices.ContainsFunc(workers, takesAny) {
+		return
+	}
+	fmt.Fprintln(c.err, "cuelight: nobody works on this database now: cuelight serve")
+}
+
+// takesAny reports whether a worker is there and takes any task. What does not
+// say otherwise does.
+func takesAny(w store.Worker) bool {
+	var who identity
+	_ = json.Unmarshal(w.Capabilities, &who)
+	return w.BeatAge <= silentAfter && !who.Some
 }
 
 // waitFor reports on tasks as they end.

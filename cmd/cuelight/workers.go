@@ -18,9 +18,10 @@ func (c *cli) workersCommand() *cobra.Command {
 		Use:   "workers",
 		Short: "List the processes that work on the pipeline",
 		Long: `Workers lists the processes that work on the pipeline, on all hosts, and what
-each of them is doing. One whose last sign of life is older than half a minute is
-given up, and its tasks go to others.`,
-		Args: cobra.NoArgs,
+each of them is doing. They give a sign of life every five seconds. One that has
+missed more than two is silent; after half a minute it is given up, and its tasks
+go to others.`,
+		Args: noArguments,
 	}
 	all := cmd.Flags().Bool("all", false, "also those that stopped or were given up")
 	c.jsonFlag(cmd)
@@ -43,7 +44,7 @@ type workerLine struct {
 	Host         string          `json:"host"`
 	PID          int             `json:"pid"`
 	Version      string          `json:"version"`
-	State        string          `json:"state"` // working, stopped or lost
+	State        string          `json:"state"` // working, silent, stopped or lost
 	StartedAt    time.Time       `json:"started_at"`
 	BeatAgeMS    int64           `json:"beat_age_ms"`
 	Capabilities json.RawMessage `json:"capabilities"`
@@ -54,6 +55,10 @@ func (c *cli) listWorkers(ctx context.Context, db *database, all bool) error {
 	workers, err := db.store.Workers(ctx, all)
 	if err != nil {
 		return err
+	}
+	if len(workers) == 0 {
+		fmt.Fprintln(c.err, "cuelight: no workers")
+		return nil
 	}
 	t := table{to: c.out, head: []string{"WORKER", "HOST", "PROCESS", "VERSION", "STATE", "BEAT", "RUNNING"}}
 	for _, w := range workers {
@@ -81,12 +86,17 @@ func (c *cli) listWorkers(ctx context.Context, db *database, all bool) error {
 	return t.write()
 }
 
+// quietAfter is when a third sign of life in a row is missing.
+const quietAfter = 15 * time.Second
+
 func workerState(w store.Worker) string {
 	switch {
 	case w.LostAt != nil:
 		return "lost"
 	case w.StoppedAt != nil:
 		return "stopped"
+	case w.BeatAge > quietAfter:
+		return "silent"
 	}
 	return "working"
 }

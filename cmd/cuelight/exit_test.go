@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestAFarEndThatIsNotPostgreSQLIsToldWithTheReason(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ answer, mode, want string }{
+		"HangsUp":         {"", "disable", "EOF"},
+		"HangsUpTwice":    {"", "prefer", "EOF"},
+		"SpeaksSomething": {"HTTP/1.1 400 Bad Request\r\n\r\n", "disable", "message"},
+		"RefusesTLS":      {"N", "require", "refused TLS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := pgx.Connect(t.Context(), "postgres://u@"+answering(t, c.answer)+"/x?sslmode="+c.mode)
+			p := explain(fmt.Errorf("list: %w", err))
+			if p.code != exitUnreachable || !strings.HasPrefix(p.text, "the database does not answer: ") ||
+				!strings.Contains(p.text, c.want) || strings.Contains(p.text, "user=") {
+				t.Errorf("exit code %d, %s", p.code, p.text)
+			}
+		})
+	}
+}
+
+// answering is the address of a server that says one thing to everybody.
+func answering(t *testing.T, text string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			// What was asked is read first: closing before would reset.
+			_, _ = conn.Read(make([]byte, 1024))
+			_, _ = conn.Write([]byte(text))
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		<-ended
+	})
+	return listener.Addr().String()
+}
+
+func TestWhatTheDatabaseCannotHoldIsAMistakeOfUse(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]string{
+		fmt.Errorf("submit: %w: %w", store.ErrInvalid, &pgconn.PgError{Code: "22P02", Message: "no such number"}): "invalid submission: no such number",
+		fmt.Errorf("submit: %w: no source", store.ErrInvalid):                                                     "submit: invalid submission: no source",
+	} {
+		if p := explain(err); p.code != exitUsage || p.text != want {
+			t.Errorf("exit code %d, %s; want %s", p.code, p.text, want)
+		}
+	}
+}

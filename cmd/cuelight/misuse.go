@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// asUsage makes a problem of what cobra found wrong with the command line.
+func asUsage(err error) error {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	return &problem{code: exitUsage, text: firstLine(err.Error()), hint: "cuelight --help lists the commands"}
+}
+
+// noArguments is for a command that takes flags only.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usagef("%s takes no arguments, but was given %s", cmd.CommandPath(), printable(args[0]))
+}
+
+// onlySubcommands is for a command that does nothing by itself.
+func (c *cli) onlySubcommands(cmd *cobra.Command) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		p := usagef("unknown command %q", cmd.CommandPath()+" "+printable(args[0]))
+		p.hint = cmd.CommandPath() + " --help lists the commands"
+		if near := nearest(args[0], commandNames(cmd)); near != "" {
+			p.hint = "did you mean: " + cmd.CommandPath() + " " + near
+		}
+		return p
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cmd.SetOut(c.err)
+		_ = cmd.Help() // to standard error, where nothing is ever checked
+		return quiet(exitUsage)
+	}
+}
+
+// flagError adds what was probably meant.
+func flagError(cmd *cobra.Command, err error) error {
+	p := usagef("%s", firstLine(err.Error()))
+	p.hint = cmd.CommandPath() + " --help lists the flags"
+	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		p.text = fmt.Sprintf("--%s %s: %s", value.GetFlag().Name, printable(value.GetValue()), wanted(value.GetFlag(), value.Unwrap()))
+		return p
+	}
+	if cmd.Name() == psqlName {
+		p.hint = "psql's own arguments go after --: cuelight db psql -- -c 'select …'"
+		return p
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if unknown.GetSpecifiedShortnames() != "" {
+			p.hint += "; a file whose name begins with a dash goes after --"
+		} else if near := nearest(unknown.GetSpecifiedName(), flagNames(cmd)); near != "" {
+			p.hint = "did you mean: --" + near
+		}
+	}
+	return p
+}
+
+// wanted says what a flag's value has to be like, where the error of the parser
+// would only say how the parser is called.
+func wanted(f *pflag.Flag, err error) string {
+	switch f.Value.Type() {
+	case "int":
+		return "it is a whole number"
+	case "int16":
+		return fmt.Sprintf("it is a whole number, %d to %d", math.MinInt16, math.MaxInt16)
+	case "duration":
+		return "it is a time span such as 90s, 10m or 1h30m"
+	case "bool":
+		return "it is true or false"
+	case "stringToInt":
+		return "it is STAGE=NUMBER, several separated by commas"
+	}
+	return firstLine(err.Error())
+}
+
+func commandNames(cmd *cobra.Command) (names []string) {
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() || sub.Name() == "help" {
+			names = append(names, sub.Name())
+		}
+	}
+	return names
+}
+
+func flagNames(cmd *cobra.Command) (names []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
+// nearest is the candidate that differs least from word, if it differs little:
+// of a short word, two changes leave nothing.
+func nearest(word string, candidates []string) string {
+	best, most := "", 1
+	if len(word) >= 6 {
+		most = len(word) / 3
+	}
+	for _, c := range candidates {
+		if d := distance(word, c); d <= most {
+			best, most = c, d-1
+		} else if best == "" && len(word) >= 3 && strings.HasPrefix(c, word) {
+			best = c
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// parseParams points at the place where JSON goes wrong, which the database
+// would not.
+func parseParams(text string) (json.RawMessage, error) {
+	var object map[string]json.RawMessage
+	err := json.Unmarshal([]byte(text), &object)
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		at := min(int(syntax.Offset), len(text))
+		return nil, &problem{
+			code: exitUsage,
+			text: fmt.Sprintf("--params is not JSON: %s, at character %d", syntax, at),
+			hint: "it is an object, such as '{\"title\": \"Holiday\"}'",
+		}
+	case err != nil, object == nil:
+		return nil, &problem{code: exitUsage, text: "--params is not a JSON object", hint: "such as '{\"title\": \"Holiday\"}'"}
+	case bytes.Contains([]byte(text), []byte(`\u0000`)):
+		return nil, usagef("--params holds \\u0000, which PostgreSQL cannot store")
+	}
+	return json.RawMessage(text), nil
+}
+
+func parseTime(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return now.Add(d), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, usagef("--not-before %s: it is a time such as 2030-01-31T08:00:00Z, or a pause such as 90m", printable(text))
+}
