@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -93,7 +94,14 @@ func makePlaces(data, published string) error {
 	if err := makeWritable("data", data); err != nil {
 		return err
 	}
-	return makeWritable("publish", published)
+	_, err := os.Stat(published)
+	made := errors.Is(err, fs.ErrNotExist)
+	if err := makeWritable("publish", published); err != nil || !made {
+		return err
+	}
+	// It is there to be served, whatever the umask; one that was there before
+	// is as its owner wants it.
+	return os.Chmod(published, 0o755)
 }
 
 // makeWritable makes a directory and tries to write in it, which says more

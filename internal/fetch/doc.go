@@ -12,7 +12,8 @@
 //   - Downloads are made by this package alone, never by ffmpeg, and every
 //     connection is checked when it is dialled: an address that is not public
 //     is refused unless Options.Allow names it, whatever a redirect or a name
-//     server says. Proxies from the environment are not used, because behind
+//     server says. So are the host's own addresses; where they cannot be
+//     listed, nothing is downloaded. Proxies from the environment are not used, because behind
 //     a proxy the address that matters is dialled by somebody else.
 //   - No error carries a URL's user, password, query or fragment.
 //   - A download that breaks off is continued by the next call with the same

@@ -24,8 +24,15 @@ type Options struct {
 	Timeout time.Duration
 
 	// IdleTimeout ends a download during which nothing has come for so long,
-	// connecting included. Default 1 min.
+	// connecting included, or less than MinBytes. What has come is kept for the
+	// next call. Default 1 min.
 	IdleTimeout time.Duration
+
+	// MinBytes is the least that must come in each IdleTimeout, the time that
+	// writing takes not counted. It is for servers that keep a download alive
+	// with a byte now and then. The end of a file may be shorter. Default
+	// 64 KiB; negative: one byte is enough.
+	MinBytes int64
 
 	// Reserve is how many bytes must stay free on the destination's disk.
 	// Default 0.
@@ -46,13 +53,15 @@ type Options struct {
 	// is negative where it is not known.
 	Progress func(done, total int64)
 
-	resolver *net.Resolver // tests only
+	resolver  *net.Resolver              // tests only
+	addresses func() ([]net.Addr, error) // tests only
 }
 
 const (
 	defaultMaxBytes    = 100 << 30
 	defaultTimeout     = 12 * time.Hour
 	defaultIdleTimeout = time.Minute
+	defaultMinBytes    = 64 << 10
 )
 
 func (o Options) withDefaults() Options {
@@ -65,8 +74,14 @@ func (o Options) withDefaults() Options {
 	if o.IdleTimeout <= 0 {
 		o.IdleTimeout = defaultIdleTimeout
 	}
+	if o.MinBytes == 0 {
+		o.MinBytes = defaultMinBytes
+	}
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}
+	}
+	if o.addresses == nil {
+		o.addresses = net.InterfaceAddrs
 	}
 	return o
 }
@@ -125,9 +140,10 @@ func Free(dir string) (int64, error) {
 // checkSpace refuses what would not leave the reserve free. A disk that cannot
 // say how full it is, is taken to have room: writing will tell.
 func checkSpace(dst string, need, reserve int64) error {
-	free, err := Free(filepath.Dir(dst))
+	dir := filepath.Dir(dst)
+	free, err := Free(dir)
 	if err != nil || free >= need+reserve {
 		return nil
 	}
-	return &noSpaceError{need: need, reserve: reserve, free: free}
+	return &noSpaceError{dir: dir, need: need, reserve: reserve, free: free}
 }

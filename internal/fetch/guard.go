@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -12,21 +13,25 @@ import (
 // newTransport connects to public addresses and to the allowed networks only,
 // and shares nothing with others of its kind. The caller closes its idle
 // connections.
-func newTransport(o Options) *http.Transport {
+func newTransport(o Options) (*http.Transport, error) {
+	own, err := ownAddresses(o.addresses)
+	if err != nil {
+		return nil, err
+	}
 	dialer := &net.Dialer{
 		Timeout:  30 * time.Second,
 		Resolver: o.resolver,
 		// Called with the address itself after every look-up, for every
 		// attempt, immediately before connecting: there is no later moment at
 		// which a name could turn out to mean something else.
-		Control: newGuard(o.Allow, ownAddresses()).Safe,
+		Control: newGuard(o.Allow, own).Safe,
 	}
 	return &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    30 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true,
-	}
+	}, nil
 }
 
 // newGuard refuses every address that is special in IANA's registries, and
@@ -53,12 +58,13 @@ func byFamily(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
 	return v4, v6
 }
 
-// ownAddresses are those of this host's interfaces. A host that cannot list
-// them is still guarded against all that are not public.
-func ownAddresses() []netip.Prefix {
-	addrs, err := net.InterfaceAddrs()
+// ownAddresses are those of this host's interfaces. Where they cannot be
+// listed, as in a sandbox without netlink, nothing is downloaded: one of them
+// may be public, and lead to what trusts this host.
+func ownAddresses(list func() ([]net.Addr, error)) ([]netip.Prefix, error) {
+	addrs, err := list()
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("list this host's own addresses, which are not downloaded from: %w", err)
 	}
 	var own []netip.Prefix
 	for _, a := range addrs {
@@ -69,5 +75,5 @@ func ownAddresses() []netip.Prefix {
 			}
 		}
 	}
-	return own
+	return own, nil
 }

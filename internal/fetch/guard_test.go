@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"code.dny.dev/ssrf"
@@ -106,8 +107,26 @@ func TestHostsOwnPublicAddressIsNotPublic(t *testing.T) {
 			t.Errorf("%s though allowed: %v", addr, err)
 		}
 	}
-	if len(ownAddresses()) == 0 {
-		t.Error("this host has no address of its own")
+	if here, err := ownAddresses(net.InterfaceAddrs); err != nil || len(here) == 0 {
+		t.Errorf("this host's own addresses are %v, %v", here, err)
+	}
+}
+
+func TestNothingIsDownloadedWhereTheHostCannotListItsAddresses(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int32
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) { reached.Add(1) })
+	dir := t.TempDir()
+	_, err := Fetch(t.Context(), s.URL, dir+"/out", Options{
+		Allow: loopback, Partial: dir + "/part",
+		addresses: func() ([]net.Addr, error) { return nil, syscall.EAFNOSUPPORT },
+	})
+	var e *Error
+	if !errors.As(err, &e) || e.Permanent || !errors.Is(err, syscall.EAFNOSUPPORT) || !strings.Contains(err.Error(), "own addresses") {
+		t.Errorf("got %v, want an error that is not permanent", err)
+	}
+	if reached.Load() != 0 {
+		t.Error("the server was reached")
 	}
 }
 

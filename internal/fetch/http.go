@@ -10,19 +10,22 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 )
 
-var (
-	errIdle    = errors.New("nothing has come from the server for too long")
-	errTooLong = errors.New("the download takes too long")
-)
+var errTooLong = errors.New("the download takes too long")
 
 // checkpointBytes is how much of a download a crash may cost.
 const checkpointBytes = 64 << 20
 
 // download brings what u names to dst.
 func download(ctx context.Context, u *url.URL, dst string, o Options) (f File, err error) {
+	via, err := newTransport(o)
+	if err != nil {
+		return File{}, err
+	}
+	defer via.CloseIdleConnections()
 	p, err := openPartial(u, dst, o)
 	if err != nil {
 		return File{}, err
@@ -41,12 +44,11 @@ func download(ctx context.Context, u *url.URL, dst string, o Options) (f File, e
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d := &transferring{p: p, o: o, sum: sha256.New(), via: newTransport(o)}
-	defer d.via.CloseIdleConnections()
+	d := &transferring{p: p, o: o, sum: sha256.New(), via: via}
 	if err := d.rehash(ctx); err != nil {
 		return File{}, err
 	}
-	d.idle = time.AfterFunc(o.IdleTimeout, func() { cancel(errIdle) })
+	d.idle = time.AfterFunc(o.IdleTimeout, func() { cancel(d.tooSlow()) })
 	defer d.idle.Stop()
 
 	if err := d.run(ctx, u); err != nil {
@@ -70,6 +72,7 @@ type transferring struct {
 	sum  hash.Hash // of the p.done bytes that there are
 	via  *http.Transport
 	idle *time.Timer
+	came atomic.Int64 // bytes of the body since idle last began anew
 }
 
 // rehash brings the sum up to what an earlier call left.
@@ -184,10 +187,17 @@ func (d *transferring) restart() {
 func (d *transferring) receive(ctx context.Context, body io.Reader) error {
 	buf := make([]byte, 256<<10)
 	marked := d.p.done
+	left := d.o.IdleTimeout
 	for {
-		d.idle.Reset(d.o.IdleTimeout)
+		d.idle.Reset(left)
+		began := time.Now()
 		n, err := body.Read(buf)
 		d.idle.Stop() // a slow disk is not the server's fault
+		left -= time.Since(began)
+		if came := d.came.Add(int64(n)); came > 0 && came >= d.o.MinBytes {
+			d.came.Store(0)
+			left = d.o.IdleTimeout
+		}
 		if n > 0 {
 			if err := d.keep(buf[:n]); err != nil {
 				return err
@@ -230,6 +240,16 @@ func (d *transferring) keep(b []byte) error {
 	}
 	d.o.Progress(d.p.done, d.p.state.Total)
 	return nil
+}
+
+// tooSlow is why a download was given up whose idle timer has run out.
+func (d *transferring) tooSlow() error {
+	came := d.came.Load()
+	if came == 0 {
+		return fmt.Errorf("nothing has come from the server for %v", d.o.IdleTimeout)
+	}
+	return fmt.Errorf("the server is too slow: %s in %v, where at least %s are wanted",
+		bytesText(came), d.o.IdleTimeout, bytesText(d.o.MinBytes))
 }
 
 func (d *transferring) tooLarge() error {

@@ -327,12 +327,17 @@ func TestAnswersAreSortedIntoPermanentAndTemporary(t *testing.T) {
 			c.Write([]byte("SSH-2.0-x\r\n"))
 			c.Close()
 		}, want: "malformed"},
-		"silence": {h: func(w http.ResponseWriter, r *http.Request) {
+		"silence after a byte": {h: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "500")
 			w.Write([]byte("x"))
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
-		}, want: "nothing has come"},
+		}, want: "too slow: 1 B in 200ms"},
+		"silence after the head": {h: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "500")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, want: "nothing has come from the server for 200ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -417,9 +422,11 @@ func TestCancelledDownloadEndsAtOnceAndKeepsWhatCame(t *testing.T) {
 func TestDownloadLeavesTheReserveFree(t *testing.T) {
 	t.Parallel()
 	s := serve(t, file(make([]byte, 100), `"v1"`))
-	_, err := Fetch(t.Context(), s.URL, t.TempDir()+"/out", Options{Allow: loopback, Reserve: 1 << 60})
+	dir := t.TempDir()
+	_, err := Fetch(t.Context(), s.URL, dir+"/out", Options{Allow: loopback, Reserve: 1 << 60})
 	var e *Error
-	if !errors.As(err, &e) || e.Permanent || !errors.Is(err, syscall.ENOSPC) {
+	if !errors.As(err, &e) || e.Permanent || !errors.Is(err, syscall.ENOSPC) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("not enough disk space for %q: 100 B needed", dir)) {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -20,7 +20,8 @@ type Options struct {
 	// over again until they change.
 	Submit func(ctx context.Context, files []File) error
 
-	// Settle is how long a file must stay as it is. Default 5 s.
+	// Settle is how long a file must stay as it is. It should be longer than
+	// the pauses that whoever writes there makes. Default 10 s.
 	Settle time.Duration
 
 	// Every is the time between two looks. It grows with the time that a look
@@ -57,7 +58,7 @@ const batch = 500
 // Run watches until ctx is done, and then returns nil.
 func Run(ctx context.Context, o Options) error {
 	if o.Settle <= 0 {
-		o.Settle = 5 * time.Second
+		o.Settle = 10 * time.Second
 	}
 	if o.Every <= 0 {
 		o.Every = time.Second
@@ -125,6 +126,7 @@ func (w *watcher) submit(ctx context.Context, now time.Time) {
 			due = append(due, e)
 		}
 	}
+	due = closed(ctx, due)
 	slices.SortFunc(due, func(a, b *entry) int {
 		return cmp.Or(a.ModTime.Compare(b.ModTime), cmp.Compare(a.Path, b.Path))
 	})
@@ -145,6 +147,21 @@ func (w *watcher) submit(ctx context.Context, now time.Time) {
 			e.handed = true
 		}
 	}
+}
+
+// closed leaves out the files that somebody still has open for writing. Asking
+// for all at once makes one pass over the processes of it, and only where there
+// is something to hand over.
+func closed(ctx context.Context, due []*entry) []*entry {
+	if len(due) == 0 {
+		return nil
+	}
+	var paths []string
+	for _, e := range due {
+		paths = append(paths, e.Path)
+	}
+	writing := beingWritten(ctx, paths)
+	return slices.DeleteFunc(due, func(e *entry) bool { return writing[e.Path] })
 }
 
 // trouble tells of changes only.

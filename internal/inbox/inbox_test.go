@@ -139,14 +139,16 @@ func TestAFileRenamedIntoPlaceIsHandedOverAtOnce(t *testing.T) {
 func TestAFileIsNotHandedOverWhileItGrows(t *testing.T) {
 	t.Parallel()
 	b := watch(t, nil)
-	f, err := os.Create(filepath.Join(b.dir, "a.mp4"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
 	const steps = 20
 	for range steps {
-		if _, err := f.WriteString("more"); err != nil {
+		// Closed in between, as by a program on another host, for all that can
+		// be seen from here.
+		f, err := os.OpenFile(filepath.Join(b.dir, "a.mp4"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteString("more")
+		if err := errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(settle / 10) // the writer's pace

@@ -39,8 +39,12 @@ func (w *watcher) look(ctx context.Context, now time.Time) {
 // Trouble has been told why.
 func (w *watcher) walk(ctx context.Context, root string, skip []os.FileInfo, now time.Time) error {
 	var missed error
+	home, err := realPath(root)
+	if err != nil {
+		home = "" // which no link leads into; the walk will tell why
+	}
 	// With the slash, a root that is a symbolic link is followed.
-	err := filepath.WalkDir(root+"/", func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root+"/", func(path string, d fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -60,7 +64,7 @@ func (w *watcher) walk(ctx context.Context, root string, skip []os.FileInfo, now
 		case isUnfinished(d.Name()):
 			return nil
 		}
-		if info := regular(path, d); info != nil {
+		if info := regular(path, d, home); info != nil {
 			w.saw(File{Path: filepath.Clean(path), Size: info.Size(), ModTime: info.ModTime()}, now)
 		}
 		return nil
@@ -75,13 +79,18 @@ func (w *watcher) walk(ctx context.Context, root string, skip []os.FileInfo, now
 	return errors.Join(err, missed)
 }
 
-// regular is the file's information, or nil for what is no file.
-func regular(path string, d fs.DirEntry) os.FileInfo {
+// regular is the file's information, or nil for what is no file, and for a
+// link that leads to a file outside home, the watched directory's real path.
+func regular(path string, d fs.DirEntry, home string) os.FileInfo {
 	var info os.FileInfo
 	var err error
 	switch {
 	case d.Type()&fs.ModeSymlink != 0:
-		info, err = os.Stat(path)
+		var real string
+		if real, err = realPath(path); err != nil || !isBelow(real, home) {
+			return nil
+		}
+		info, err = os.Lstat(real)
 	case d.Type().IsRegular():
 		info, err = d.Info()
 	default:
@@ -91,6 +100,19 @@ func regular(path string, d fs.DirEntry) os.FileInfo {
 		return nil
 	}
 	return info
+}
+
+func realPath(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
+}
+
+func isBelow(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return dir != "" && err == nil && filepath.IsLocal(rel)
 }
 
 func isSkipped(d fs.DirEntry, skip []os.FileInfo) bool {

@@ -115,10 +115,30 @@ func refuseUnreadable(path, tail string) *Refused {
 		return &Refused{Reason: "the file is a playlist, a script, a picture or text, not a video or audio file", Detail: last}
 	case strings.Contains(tail, "encrypt") || hasEncryptedEntry(path):
 		return &Refused{Reason: "the video is encrypted", Detail: tail}
-	case strings.Contains(tail, "moov atom not found"):
+	// ffprobe says so of anything that is named like an MP4 file.
+	case strings.Contains(tail, "moov atom not found") && beginsWithBox(path):
 		return &Refused{Reason: "the file is incomplete: its index (the moov box) is missing", Detail: tail}
 	}
 	return &Refused{Reason: "the file is not a video or audio file, or it is damaged beyond reading", Detail: tail}
+}
+
+// beginsWithBox reports whether a file begins as MP4 and QuickTime files do:
+// with the length of a box and its type.
+func beginsWithBox(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var head [8]byte
+	if _, err := io.ReadFull(f, head[:]); err != nil {
+		return false
+	}
+	switch string(head[4:]) {
+	case "ftyp", "styp", "moov", "mdat", "free", "skip", "wide":
+		return true
+	}
+	return false
 }
 
 // hasEncryptedEntry looks for the sample entries of encrypted MP4 tracks in

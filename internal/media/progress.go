@@ -12,6 +12,12 @@ const (
 	highest = 99.0
 	// smoothing is the time over which the speed is averaged.
 	smoothing = 15.0
+	// Before so many seconds have gone by, and this share of the work or at
+	// least so many seconds, the speed is that of starting up, or of the disk's
+	// cache, and says nothing about how long the rest will take.
+	startSeconds = 2.0
+	startShare   = 0.01
+	startAtMost  = 30.0
 	// flushing is how long the last frames may take to come out of the
 	// encoders' queues at most, as a share of the whole.
 	flushing = 0.01
@@ -31,13 +37,14 @@ type progressReader struct {
 	beats    int64
 	ended    bool
 
-	speed  float64
+	speed  float64 // 0 until it means something
+	began  time.Time
 	before time.Time
 	at     float64
 }
 
 func newProgressReader(duration float64, tell func(Progress), now func() time.Time) *progressReader {
-	r := &progressReader{duration: duration, tell: tell, now: now, before: now()}
+	r := &progressReader{duration: duration, tell: tell, now: now, began: now()}
 	r.lines.line = r.line
 	return r
 }
@@ -81,17 +88,7 @@ func (r *progressReader) forward(v *int64, value []byte) {
 }
 
 func (r *progressReader) report() {
-	now := r.now()
-	if wall := now.Sub(r.before).Seconds(); wall > 0 {
-		current := (r.position - r.at) / wall
-		if r.speed == 0 {
-			r.speed = current
-		} else {
-			weight := 1 - math.Exp(-wall/smoothing)
-			r.speed += weight * (current - r.speed)
-		}
-		r.before, r.at = now, r.position
-	}
+	r.measure(r.now())
 	if r.tell == nil {
 		return
 	}
@@ -103,4 +100,21 @@ func (r *progressReader) report() {
 		}
 	}
 	r.tell(p)
+}
+
+// measure brings the speed up to date: the average so far to begin with, and
+// from then on one in which what is long ago counts less.
+func (r *progressReader) measure(now time.Time) {
+	elapsed := now.Sub(r.began).Seconds()
+	wall := now.Sub(r.before).Seconds()
+	switch {
+	case elapsed < startSeconds, elapsed < startAtMost && r.position < startShare*r.duration:
+		return
+	case r.speed == 0:
+		r.speed = r.position / elapsed
+	case wall > 0:
+		weight := 1 - math.Exp(-wall/smoothing)
+		r.speed += weight * ((r.position-r.at)/wall - r.speed)
+	}
+	r.before, r.at = now, r.position
 }

@@ -27,7 +27,7 @@ func TestWhatIsNotMediaIsRefusedWithASentence(t *testing.T) {
 		{"DASH manifest", `<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static"><Period/></MPD>`, ""},
 		{"picture", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde", "picture"},
 		{"subtitles", "WEBVTT\n\n00:00.000 --> 00:01.000\nhello\n", ""},
-		{"noise", strings.Repeat("\x17\xa3\x5c\xf0\x02", 2000), ""},
+		{"noise", strings.Repeat("\x17\xa3\x5c\xf0\x02", 2000), "not a video or audio file"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -42,6 +42,34 @@ func TestWhatIsNotMediaIsRefusedWithASentence(t *testing.T) {
 				t.Errorf("info %+v beside the error", info)
 			}
 		})
+	}
+}
+
+func TestAMissingIndexIsSpokenOfOnlyWhereThereCouldBeOne(t *testing.T) {
+	t.Parallel()
+	const missing = "its index (the moov box) is missing"
+	for name, c := range map[string]struct {
+		head string
+		want string
+	}{
+		"type":         {"\x00\x00\x00\x18ftypisom", missing},
+		"segment":      {"\x00\x00\x00\x18stypmsdh", missing},
+		"media":        {"\x00\x0f\xff\xffmdat", missing},
+		"QuickTime":    {"\x00\x00\x00\x08wide\x00\x00\x00\x00mdat", missing},
+		"damaged moov": {"\x00\x00\xff\xffmoov", missing},
+		"free":         {"\x00\x00\x00\x08free", missing},
+		"skip":         {"\x00\x00\x00\x08skip", missing},
+		"noise":        {"\x17\xa3\x5c\xf0\x02\x17\xa3\x5c\xf0\x02", "not a video or audio file"},
+		"text":         {"ftyp is a word, moov another", "not a video or audio file"},
+		"too short":    {"ftyp", "not a video or audio file"},
+	} {
+		file := filepath.Join(t.TempDir(), "a.mp4")
+		if err := os.WriteFile(file, []byte(c.head), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := refuseUnreadable(file, "[mov,mp4] moov atom not found"); !strings.Contains(got.Reason, c.want) {
+			t.Errorf("%s: %q", name, got.Reason)
+		}
 	}
 }
 

@@ -202,7 +202,8 @@ type Progress struct {
 	Percent float64 `json:"percent"`
 	// Position is how much of the source is done, in seconds.
 	Position float64 `json:"position"`
-	// Speed is seconds of source done in a second, smoothed; 0 at first.
+	// Speed is seconds of source done in a second, smoothed; 0 until it says
+	// something: for the first 2 s, and until 1 % is done or 30 s have passed.
 	Speed float64 `json:"speed"`
 	// ETA is the time left as far as that speed tells; 0 when unknown.
 	ETA time.Duration `json:"eta"`

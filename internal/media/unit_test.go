@@ -205,6 +205,43 @@ func TestProgressIsSmoothCappedAndDeafToNonsense(t *testing.T) {
 	}
 }
 
+func TestProgressTellsNoSpeedBeforeItMeansSomething(t *testing.T) {
+	t.Parallel()
+	const never = -1
+	for name, c := range map[string]struct {
+		duration float64
+		first    float64 // seconds of source in the first second
+		then     float64 // and in each after that
+		known    int     // the second after which the speed is told
+	}{
+		"a burst, then steady":        {duration: 100, first: 20, then: 2, known: 2},
+		"slow, of something long":     {duration: 1000, first: 0, then: 2, known: 6},
+		"slow, of something endless":  {duration: 36000, first: 0, then: 2, known: 30},
+		"of something without length": {duration: 0, first: 0, then: 2, known: 2},
+		"nothing comes":               {duration: 100, first: 0, then: 0, known: never},
+	} {
+		now := time.Unix(0, 0)
+		var last Progress
+		r := newProgressReader(c.duration, func(p Progress) { last = p }, func() time.Time { return now })
+		at := 0.0
+		for second := 1; second <= 40; second++ {
+			if now = now.Add(time.Second); second == 1 {
+				at += c.first
+			} else {
+				at += c.then
+			}
+			fmt.Fprintf(r, "out_time_us=%.0f\nprogress=continue\n", at*1e6)
+			want := c.known != never && second >= c.known
+			if told := last.Speed > 0; told != want {
+				t.Errorf("%s: the speed after %d s is %v", name, second, last.Speed)
+			}
+			if told := last.ETA > 0; told != (want && c.duration > 0) {
+				t.Errorf("%s: the time left after %d s is %v", name, second, last.ETA)
+			}
+		}
+	}
+}
+
 func TestProgressOfUnknownDurationHasNoPercent(t *testing.T) {
 	t.Parallel()
 	var last Progress

@@ -22,12 +22,6 @@ func (c Config) PublishedDir(task store.ID) string {
 	return filepath.Join(c.PublishDir, task.String())
 }
 
-// Served directories are for a web server to read, the others are not.
-const (
-	privateMode = 0o750
-	servedMode  = 0o755
-)
-
 // makeTaskDir returns a task's directory, which exists then.
 func (c Config) makeTaskDir(task store.ID) (string, error) {
 	if err := checkRoot("data", c.DataDir); err != nil {
@@ -69,7 +63,7 @@ func (c Config) makePublishedDir(task store.ID) (string, error) {
 	if err := os.Mkdir(dir, servedMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("make published directory: %w", err)
 	}
-	return dir, nil
+	return dir, setMode(dir, servedMode)
 }
 
 // checkRoot keeps a stage from filling the mount point of a disk that is not

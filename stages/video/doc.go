@@ -20,9 +20,12 @@
 //     directory, and what an attempt leaves unfinished it removes itself, or
 //     the next one does if it was killed.
 //   - A stage that has returned has its files synced to disk.
+//   - What is published can be read by every account whatever the umask:
+//     directories have mode 0755, files 0644. PublishDir itself and those above
+//     it are left as they are.
 //
-// It does not create DataDir and PublishDir, does not log, and does not delete
-// tasks: removing a task's directory is up to its owner.
+// It does not create DataDir and PublishDir, does not log, and deletes nothing
+// of a task that has ended.
 //
 // # Where things are
 //
@@ -42,10 +45,29 @@
 // Renditions are hard-linked from stage to stage, so where DataDir and
 // PublishDir are on one file system they take up space once; on two, twice.
 // The source takes up space beside the original unless the file system has
-// reflinks or Config.LinkSources is set. Everything stays until the task is
-// deleted, since any stage may be run again; of a published task, the
-// directory below DataDir may be removed at any time by whoever does without
-// that.
+// reflinks or Config.LinkSources is set.
+//
+// # What stays, and what may be removed
+//
+// Each stage keeps the directory of its last successful attempt, and removes
+// those before. So all that is shown above stays when a task ends, also when it
+// is dead or cancelled, and nothing but a person removes it:
+//
+//   - DataDir/tasks/<task>, as a whole, once all of the task's stages are
+//     completed, or once it is dead or cancelled and to remain so. What is
+//     published does not need it. The task's stages cannot be run again after
+//     that, except all of them, from ingest on, if the source is still where it
+//     was. Where renditions are linked, this frees little more than the
+//     source's copy.
+//   - PublishDir/<task>, as a whole, once nobody is to see the video any more.
+//     To have it back, run the publish stage again.
+//   - PublishDir/<task>/gen-…, if neither master.m3u8 nor manifest.mpd beside it
+//     names it and nobody plays it any more. Publishing the task again does the
+//     same after Config.KeepOld.
+//
+// Nothing in DataDir/tasks/<task> may be removed while one of its stages waits
+// or is at work, nor a single directory in it at any time: the stages after it
+// have its name.
 //
 // # Errors
 //

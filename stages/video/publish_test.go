@@ -46,6 +46,39 @@ func TestPublishingAgainKeepsTheOldGenerationForThoseWhoPlayIt(t *testing.T) {
 	}
 }
 
+func TestTaskDirectoryOfACompletedTaskMayBeRemoved(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	first := h.mustPublish(m)
+	if err := os.RemoveAll(h.TaskDir(h.job.Task)); err != nil {
+		t.Fatal(err)
+	}
+	master := filepath.Join(h.PublishDir, first.Master)
+	wantPlayable(t, master, m.tr.Output.Video)
+	_, err := h.transcode(t.Context(), h.job, m.in)
+	wantRetry(t, "transcode without its source", err)
+	_, err = h.tryPublish(m)
+	wantRetry(t, "publish without what was assembled", err)
+	wantPlayable(t, master, m.tr.Output.Video)
+
+	again := h.mustPublish(h.mustMake())
+	if again.Generation == first.Generation || again.Master != first.Master {
+		t.Errorf("got %+v, then %+v", first, again)
+	}
+	wantPlayable(t, master, m.tr.Output.Video)
+}
+
+func TestPublishedDirectoryComesBackWhenPublishRunsAgain(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	h.mustPublish(m)
+	if err := os.RemoveAll(h.PublishedDir(h.job.Task)); err != nil {
+		t.Fatal(err)
+	}
+	again := h.mustPublish(m)
+	wantPlayable(t, filepath.Join(h.PublishDir, again.Master), m.tr.Output.Video)
+}
+
 func TestNobodySeesHalfAVideoWhileItIsReplaced(t *testing.T) {
 	t.Parallel()
 	h, m := ready(t)

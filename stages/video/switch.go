@@ -110,6 +110,9 @@ func (s *switcher) replace(ctx context.Context) error {
 	if err := s.rebaseManifest(tmp, base); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
+	if err := serveTree(tmp); err != nil {
+		return err
+	}
 	if err := syncTree(ctx, tmp); err != nil {
 		return err
 	}
@@ -139,7 +142,7 @@ func (s *switcher) rebaseManifest(dir, base string) error {
 	if text, err = withBaseURL(text, base); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, media.ManifestName), text, 0o644)
+	return os.WriteFile(filepath.Join(dir, media.ManifestName), text, servedFileMode)
 }
 
 // withBaseURL adds a BaseURL to an MPD: the first of its children, but for

@@ -25,6 +25,7 @@ import (
 type workdir struct {
 	path   string // where it is now
 	parent string
+	mode   fs.FileMode
 	dirName
 	lock *os.File
 }
@@ -59,10 +60,10 @@ func (d dirName) String() string {
 // newWorkdir makes a directory for this attempt of stage and removes what dead
 // ones have left in theirs. The caller defers its discard.
 func newWorkdir(ctx context.Context, parent, stage string, mode fs.FileMode) (*workdir, error) {
-	w := &workdir{parent: parent, dirName: dirName{
+	w := &workdir{parent: parent, mode: mode, dirName: dirName{
 		stage: stage, number: 1, random: strings.ToLower(rand.Text()[:10]), scratch: true,
 	}}
-	older, err := w.make(ctx, mode)
+	older, err := w.make(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func newWorkdir(ctx context.Context, parent, stage string, mode fs.FileMode) (*w
 // make makes the directory and returns those that were there before. It holds
 // the parent's lock, so that no other attempt takes the new directory for a
 // dead one's before its own lock is on it.
-func (w *workdir) make(ctx context.Context, mode fs.FileMode) (older []dirName, err error) {
+func (w *workdir) make(ctx context.Context) (older []dirName, err error) {
 	lock, err := lockDir(ctx, w.parent)
 	if err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func (w *workdir) make(ctx context.Context, mode fs.FileMode) (older []dirName, 
 		w.number = max(w.number, d.number+1)
 	}
 	w.path = filepath.Join(w.parent, w.String())
-	if err := os.Mkdir(w.path, mode); err != nil {
+	if err := os.Mkdir(w.path, w.mode); err != nil {
 		return nil, fmt.Errorf("make working directory: %w", err)
 	}
 	if w.lock, err = os.Open(w.path); err != nil {
@@ -118,8 +119,13 @@ func dirNames(parent, stage string) ([]dirName, error) {
 }
 
 // finish syncs the directory with all that is in it and gives it its final
-// name, which it returns.
+// name, which it returns. If it is to be served, everybody can read it then.
 func (w *workdir) finish(ctx context.Context) (string, error) {
+	if w.mode == servedMode {
+		if err := serveTree(w.path); err != nil {
+			return "", err
+		}
+	}
 	if err := syncTree(ctx, w.path); err != nil {
 		return "", err
 	}
