@@ -17,4 +17,4 @@ else
 fi
 # Longer than any package needs on two busy cores; short enough that the stacks of
 # one that hangs are still seen where checks end after a quarter of an hour.
-exec "$go" test -timeout 8m "$@"
+exec "$go" test -timeout 12m "$@"
