@@ -17,8 +17,8 @@ import (
 // gather more: a turn's batch is what came up during the turn before.
 type dispatcher struct {
 	*Runner
-	stages []Stage
-	byName map[string]int // NOTIFY channel → stage
+	stages    []Stage
+	byChannel map[string]int // NOTIFY channel → stage
 
 	mu     sync.Mutex
 	worker store.ID
@@ -39,24 +39,24 @@ type dispatcher struct {
 
 func newDispatcher(r *Runner) *dispatcher {
 	d := &dispatcher{
-		Runner: r,
-		stages: r.Pipeline.stages,
-		byName: make(map[string]int),
-		live:   live{attempts: make(map[store.ID]*attempt)},
-		recall: make(chan struct{}, 1),
-		busy:   make([]int, len(r.Pipeline.stages)),
-		look:   make([]lookout, len(r.Pipeline.stages)),
+		Runner:    r,
+		stages:    r.Pipeline.stages,
+		byChannel: make(map[string]int),
+		live:      live{attempts: make(map[store.ID]*attempt)},
+		recall:    make(chan struct{}, 1),
+		busy:      make([]int, len(r.Pipeline.stages)),
+		look:      make([]lookout, len(r.Pipeline.stages)),
 	}
 	slots := 0
 	for i, s := range d.stages {
 		slots += s.Workers
-		d.byName[r.Pipeline.graph.Channel(s.Name)] = i
+		d.byChannel[r.Pipeline.graph.Channel(s.Name)] = i
 	}
 	d.done = make(chan finished, slots)
 	return d
 }
 
-// register makes this process known, waiting for the database if need be.
+// register makes this process known, under a name it never had before.
 func (d *dispatcher) register(ctx context.Context) error {
 	id, err := d.Store.Register(ctx, d.self())
 	if err != nil {
@@ -87,7 +87,7 @@ func (d *dispatcher) run(ctx, life context.Context) {
 			break
 		}
 		if drain.overdue() {
-			break // the database is away: the claims will lapse
+			break // what could not be handed in will lapse
 		}
 		if !d.trouble.over() {
 			d.wait(drain)
@@ -132,7 +132,7 @@ func (d *dispatcher) gather() {
 
 func (d *dispatcher) news(channels []string) {
 	for _, c := range channels {
-		if i, ok := d.byName[c]; ok {
+		if i, ok := d.byChannel[c]; ok {
 			d.look[i].due, d.look[i].misses, d.look[i].notUntil = true, 0, time.Time{}
 		} else if c == d.Pipeline.graph.RecallChannel() {
 			select {

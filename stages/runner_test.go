@@ -388,9 +388,17 @@ func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
 		stages.Stage{Name: "d", Workers: 3, Needs: []string{"b", "c"}, Work: work},
 		stages.Stage{Name: "e", Workers: 3, Needs: []string{"d"}, Work: work},
 	)
-	var runners []*runner
-	for range processes {
-		runners = append(runners, b.start(func(r *stages.Runner) { r.Wakes = b.listening() }))
+	type told struct {
+		process int
+		stages.Event
+	}
+	all := make(chan told, 20*tasks) // what all processes tell
+	for i := range processes {
+		b.start(func(r *stages.Runner) {
+			r.Wakes = b.listening()
+			own := r.Observe
+			r.Observe = func(e stages.Event) { own(e); all <- told{i, e} }
+		})
 	}
 	subs := make([]store.Submission, tasks)
 	for i := range subs {
@@ -404,21 +412,17 @@ func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
 	late := time.NewTimer(60 * time.Second)
 	defer late.Stop()
 	for completed < tasks*5 {
-		for i, r := range runners {
-			select {
-			case e := <-r.events:
-				if e.Kind == stages.Completed {
-					completed++
-					shares[i]++
-				} else if e.Err != nil {
-					t.Errorf("%s: %v", e.Kind, e.Err)
-				}
-			case <-late.C:
-				t.Fatalf("%d of %d stages were completed; the rest waits for a sweep", completed, tasks*5)
-			default:
+		select {
+		case e := <-all:
+			if e.Kind == stages.Completed {
+				completed++
+				shares[e.process]++
+			} else if e.Err != nil {
+				t.Errorf("%s: %v", e.Kind, e.Err)
 			}
+		case <-late.C:
+			t.Fatalf("%d of %d stages were completed; the rest waits for a sweep", completed, tasks*5)
 		}
-		time.Sleep(100 * time.Microsecond) // only a pause between looks at four channels
 	}
 	if ran.Load() != tasks*5 {
 		t.Errorf("work ran %d times, want %d", ran.Load(), tasks*5)

@@ -51,16 +51,14 @@ func (t *touch) kept() time.Duration {
 func (d *dispatcher) turnFailed(life context.Context, err error) {
 	t := &d.trouble
 	t.uncertain = true
-	if !store.Again(err) {
-		d.touch.lost()
-	}
-	if store.Again(err) {
+	switch {
+	case store.Again(err):
 		t.until = time.Now().Add(jitter(2 * time.Millisecond))
 		return
-	}
-	if store.Refuses(err) && d.isolate(life) {
+	case store.Refuses(err) && d.isolate(life):
 		return
 	}
+	d.touch.lost()
 	if t.pause == nil {
 		t.pause = newPause()
 	}

@@ -92,7 +92,12 @@ func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 			return err
 		})
 	}
-	look := turn{store: s, in: Turn{Look: make([]bool, stages), Mature: make([]bool, stages), Only: in.Only}, free: make([]int, stages)}
+	// To look and to claim nothing is a turn without free slots.
+	look := turn{
+		store: s, free: make([]int, stages),
+		in:  Turn{Look: make([]bool, stages), Mature: make([]bool, stages), Only: in.Only},
+		out: Turned{Left: out.Left, Next: out.Next},
+	}
 	for i := range stages {
 		batch.Queue(s.sql.lapse[i], in.MaxAttempts[i], in.Only).Exec(func(tag pgconn.CommandTag) error {
 			out.Expired += int(tag.RowsAffected())
@@ -101,7 +106,6 @@ func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 		look.in.Look[i], look.in.Mature[i] = true, true
 		look.queueLook(i)
 	}
-	look.out = Turned{Left: out.Left, Next: out.Next, Asked: make([]int, stages)}
 	batch.QueuedQueries = append(batch.QueuedQueries, look.batch.QueuedQueries...)
 	err := s.db.SendBatch(ctx, &batch).Close()
 	return out, s.explain("sweep", err)

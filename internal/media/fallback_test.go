@@ -1,7 +1,6 @@
 package media
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -59,52 +58,5 @@ func TestTheOldOptionForFrameTimesDoesTheSame(t *testing.T) {
 	r := transcodeWith(t, src, caps{})
 	if r.out.Decoded != 30 || r.out.Expected != 30 {
 		t.Errorf("output %+v; want 30 frames", r.out)
-	}
-}
-
-// CUELIGHT_TEST_MEDIA names a folder of real files, good and bad. Each of them
-// must be published whole or refused with a sentence.
-func TestRealFilesArePublishedOrRefused(t *testing.T) {
-	t.Parallel()
-	folder := os.Getenv("CUELIGHT_TEST_MEDIA")
-	if folder == "" {
-		t.Skip("CUELIGHT_TEST_MEDIA is not set")
-	}
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if !e.Type().IsRegular() || filepath.Ext(e.Name()) == ".tsv" {
-			continue
-		}
-		t.Run(e.Name(), func(t *testing.T) {
-			src := filepath.Join(folder, e.Name())
-			dir := t.TempDir()
-			info, out, err := func() (*Info, *Output, error) {
-				info, err := quick.Probe(t.Context(), src)
-				if err != nil {
-					return nil, nil, err
-				}
-				out, err := quick.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
-				return info, out, err
-			}()
-			if err != nil {
-				wantRefused(t, err, "")
-				t.Logf("refused: %v", err)
-				return
-			}
-			if err := quick.Check(t.Context(), info, dir, out); err != nil {
-				t.Fatal(err)
-			}
-			if err := WriteMaster(dir, out, ""); err != nil {
-				t.Fatal(err)
-			}
-			if err := WriteMPD(dir, out); err != nil {
-				t.Fatal(err)
-			}
-			result{src, dir, info, out}.independently(t)
-			t.Logf("%s, %.3f s, %d frames, warnings %q %q", names(Ladder(info)), out.Duration, out.Expected, info.Warnings, out.Warnings)
-		})
 	}
 }
