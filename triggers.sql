@@ -261,7 +261,7 @@ language sql set search_path from current as $$
 $$;
 
 insert into cuelight_schema (pipeline, version, shape)
-values ('video', 1, 'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
+values ('video', 2, 'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
 on conflict (pipeline) do nothing;
 
 commit;

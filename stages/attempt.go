@@ -19,12 +19,14 @@ import (
 type attempt struct {
 	claim  store.Claim
 	stage  *Stage
+	ctx    context.Context
 	cancel context.CancelCauseFunc
 	began  time.Time
 
 	mu       sync.Mutex
 	progress Progress
-	moved    bool // progress was made since it was last written down
+	moved    bool        // progress was made since it was last written down
+	watchdog *time.Timer // ends the attempt when no progress is made; nil for never
 }
 
 // finished is an attempt that ended, and what is to be reported of it.
@@ -39,12 +41,23 @@ type finished struct {
 	tries   int
 }
 
-// work runs one attempt to its end. It never panics, and says what became of
-// the attempt whatever the stage did.
-func (a *attempt) work(ctx context.Context, job *Job) finished {
-	cancel := context.CancelFunc(func() {})
+// newAttempt begins an attempt: the clock of its timeouts runs.
+func newAttempt(life context.Context, c store.Claim, stage *Stage) *attempt {
+	a := &attempt{claim: c, stage: stage, began: time.Now()}
+	a.ctx, a.cancel = context.WithCancelCause(life)
+	if stage.Stall > 0 {
+		a.watchdog = time.AfterFunc(stage.Stall, func() { a.cancel(ErrStalled) })
+	}
+	return a
+}
+
+// work runs the attempt to its end. It never panics, and says what became of
+// it whatever the stage did.
+func (a *attempt) work(job *Job) finished {
+	ctx, cancel := a.ctx, context.CancelFunc(func() {})
 	if a.stage.Timeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, a.stage.Timeout, ErrTimeout)
+		defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
 	}
 	defer cancel()
 	result, err := call(ctx, a.stage.Work, job)
@@ -57,6 +70,31 @@ func (a *attempt) work(ctx context.Context, job *Job) finished {
 	return f
 }
 
+// stubbornAfter is how long work that was told to end may take over it.
+const stubbornAfter = 15 * time.Second
+
+// remind calls back if the attempt is told to end and has not, some time later.
+// The function it returns ends that, and the watch for progress, too.
+func (a *attempt) remind(call func()) (end func()) {
+	ended := make(chan struct{})
+	unwatch := context.AfterFunc(a.ctx, func() {
+		late := time.NewTimer(stubbornAfter)
+		defer late.Stop()
+		select {
+		case <-ended:
+		case <-late.C:
+			call()
+		}
+	})
+	return func() {
+		unwatch()
+		close(ended)
+		if a.watchdog != nil {
+			a.watchdog.Stop()
+		}
+	}
+}
+
 // call keeps a panic in a stage from being more than a failed attempt.
 func call(ctx context.Context, work Work, job *Job) (result any, err error) {
 	defer func() {
@@ -67,6 +105,10 @@ func call(ctx context.Context, work Work, job *Job) (result any, err error) {
 	return work(ctx, job)
 }
 
+// resultAtMost is how large a result may be, in bytes. PostgreSQL would hold
+// more, but whoever reads a task reads its results.
+const resultAtMost = 16 << 20
+
 // encodeResult makes the JSON that is kept. PostgreSQL's jsonb cannot hold a
 // NUL, and no further attempt would change that.
 func encodeResult(result any) (json.RawMessage, error) {
@@ -76,6 +118,9 @@ func encodeResult(result any) (json.RawMessage, error) {
 	raw, err := json.Marshal(result)
 	if err == nil && bytes.Contains(raw, []byte(`\u0000`)) {
 		err = errors.New(`it holds \u0000`)
+	}
+	if err == nil && len(raw) > resultAtMost {
+		err = fmt.Errorf("it has %d MiB, and %d are allowed: large things belong into files", len(raw)>>20, resultAtMost>>20)
 	}
 	if err != nil {
 		return nil, Permanent(fmt.Errorf("keep result: %w", err))
@@ -101,9 +146,11 @@ func (a *attempt) conclude(result json.RawMessage, err, why error) finished {
 }
 
 func (a *attempt) fail(f *finished, err, why error) {
-	if errors.Is(why, ErrTimeout) {
+	switch {
+	case errors.Is(why, ErrTimeout):
 		err = fmt.Errorf("%w after %s: %w", ErrTimeout, a.stage.Timeout, err)
-		f.err = err
+	case errors.Is(why, ErrStalled):
+		err = fmt.Errorf("%w for %s: %w", ErrStalled, a.stage.Stall, err)
 	}
 	f.kind, f.report.Outcome = Failed, store.Failed
 	f.err, f.report.Error, f.report.Class = err, err.Error(), class(err)
@@ -126,6 +173,8 @@ func class(err error) string {
 		return "panic"
 	case errors.Is(err, ErrTimeout):
 		return "timeout"
+	case errors.Is(err, ErrStalled):
+		return "stalled"
 	case IsPermanent(err):
 		return "permanent"
 	case later:
@@ -138,7 +187,12 @@ func class(err error) string {
 func (a *attempt) note(p Progress) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	forward := p.Percent != a.progress.Percent || p.Note != a.progress.Note
 	a.progress, a.moved = p, true
+	// A watchdog that went off stays so.
+	if forward && a.watchdog != nil && a.watchdog.Stop() {
+		a.watchdog.Reset(a.stage.Stall)
+	}
 }
 
 // clean makes of what a stage said something that can be written down.

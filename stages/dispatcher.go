@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,12 +27,17 @@ type dispatcher struct {
 	live   live
 	work   sync.WaitGroup
 	done   chan finished // never blocks: it holds as many as there are slots
+	over   chan store.ID // tokens of attempts that were told to end and did not; never blocks either
 	recall chan struct{} // for the heartbeat: check the claims now
+	gone   chan struct{} // from the heartbeat: somebody went away
+	deaf   chan struct{} // from the heartbeat: no news comes in
 
 	busy     []int // by stage: slots in use
 	look     []lookout
 	reports  []finished // ended, not in the database yet
+	stubborn []*attempt // given up, but still in their slots
 	sweepAt  time.Time
+	swept    bool // at least once
 	draining bool
 	trouble  trouble
 	touch    touch
@@ -44,6 +50,8 @@ func newDispatcher(r *Runner) *dispatcher {
 		byChannel: make(map[string]int),
 		live:      live{attempts: make(map[store.ID]*attempt)},
 		recall:    make(chan struct{}, 1),
+		gone:      make(chan struct{}, 1),
+		deaf:      make(chan struct{}, 1),
 		busy:      make([]int, len(r.Pipeline.stages)),
 		look:      make([]lookout, len(r.Pipeline.stages)),
 	}
@@ -52,7 +60,7 @@ func newDispatcher(r *Runner) *dispatcher {
 		slots += s.Workers
 		d.byChannel[r.Pipeline.graph.Channel(s.Name)] = i
 	}
-	d.done = make(chan finished, slots)
+	d.done, d.over = make(chan finished, slots), make(chan store.ID, slots)
 	return d
 }
 
@@ -77,10 +85,11 @@ func (d *dispatcher) workerID() store.ID {
 
 // run turns until ctx is done and nothing is being worked on any more. life
 // outlives ctx by the drain.
-func (d *dispatcher) run(ctx, life context.Context) {
+func (d *dispatcher) run(ctx, life context.Context) error {
 	drain := newDrain(ctx, d)
 	defer drain.stop()
 	for {
+		d.Pulse("dispatcher")
 		d.gather()
 		drain.look()
 		if d.draining && len(d.reports) == 0 && d.live.count() == 0 {
@@ -99,7 +108,11 @@ func (d *dispatcher) run(ctx, life context.Context) {
 			d.wait(drain)
 		}
 	}
+	if len(d.stubborn) > 0 {
+		return stubbornError(d.stubborn)
+	}
 	d.work.Wait()
+	return nil
 }
 
 // gather takes in what ended and what there is news of, without waiting.
@@ -111,29 +124,41 @@ func (d *dispatcher) gather() {
 		case f := <-d.done:
 			d.finish(f)
 			continue
+		case token := <-d.over:
+			d.giveUp(token)
+			continue
 		default:
 		}
 		break
 	}
-	if d.Wakes != nil {
-		select {
-		case <-d.Wakes.C():
-			d.news(d.Wakes.Take())
-		default:
-		}
+	select {
+	case <-d.news():
+		d.hear(d.Wakes.Take())
+	case <-d.gone:
+		d.sweepAt = time.Now()
+	case <-d.deaf:
+		d.guess()
+	default:
 	}
 	now := time.Now()
 	for i := range d.look {
-		if l := &d.look[i]; !l.nextAt.IsZero() && !now.Before(l.nextAt) {
-			l.due, l.mature, l.nextAt = true, true, time.Time{}
-		}
+		d.look[i].come(now)
 	}
 }
 
-func (d *dispatcher) news(channels []string) {
+// news yields a value when there is news; never where there is none.
+func (d *dispatcher) news() <-chan struct{} {
+	if d.Wakes == nil {
+		return nil
+	}
+	return d.Wakes.C()
+}
+
+// hear takes in the news.
+func (d *dispatcher) hear(channels []string) {
 	for _, c := range channels {
 		if i, ok := d.byChannel[c]; ok {
-			d.look[i].due, d.look[i].misses, d.look[i].notUntil = true, 0, time.Time{}
+			d.look[i].wake()
 		} else if c == d.Pipeline.graph.RecallChannel() {
 			select {
 			case d.recall <- struct{}{}:
@@ -146,8 +171,30 @@ func (d *dispatcher) news(channels []string) {
 // finish frees the slot of an attempt that ended.
 func (d *dispatcher) finish(f finished) {
 	d.busy[f.claim.Stage]--
+	if i := slices.Index(d.stubborn, f.attempt); i >= 0 {
+		d.stubborn = slices.Delete(d.stubborn, i, i+1) // what became of it has been said
+		return
+	}
 	if f.dropped {
 		d.live.remove(f.claim.Token)
+		d.tell(f, Revoked)
+		return
+	}
+	d.reports = append(d.reports, f)
+}
+
+// giveUp says what became of an attempt that was told to end and does not. Its
+// slot is taken for as long as it goes on.
+func (d *dispatcher) giveUp(token store.ID) {
+	a := d.live.get(token)
+	if a == nil || slices.ContainsFunc(d.reports, func(f finished) bool { return f.attempt == a }) {
+		return // it ended after all
+	}
+	d.stubborn = append(d.stubborn, a)
+	f := a.conclude(nil, errStubborn, context.Cause(a.ctx))
+	f.took = time.Since(a.began)
+	if f.dropped {
+		d.live.remove(token)
 		d.tell(f, Revoked)
 		return
 	}
@@ -277,8 +324,7 @@ const turnTimeout = 30 * time.Second
 
 // start sets one claim to work.
 func (d *dispatcher) start(life context.Context, c store.Claim) {
-	ctx, cancel := context.WithCancelCause(life)
-	a := &attempt{claim: c, stage: &d.stages[c.Stage], cancel: cancel, began: time.Now()}
+	a := newAttempt(life, c, &d.stages[c.Stage])
 	d.busy[c.Stage]++
 	d.live.add(a)
 	job := d.job(a)
@@ -287,18 +333,20 @@ func (d *dispatcher) start(life context.Context, c store.Claim) {
 		// Reported in a defer, so that the slot comes back even from Work that
 		// ends its goroutine.
 		f := a.conclude(nil, errGoexit, nil)
+		forgive := a.remind(func() { d.over <- c.Token })
 		defer func() {
-			cancel(nil)
+			forgive()
+			a.cancel(nil)
 			d.done <- f
 		}()
-		f = a.work(ctx, job)
+		f = a.work(job)
 	})
 }
 
 func (d *dispatcher) job(a *attempt) *Job {
 	return &Job{
 		Task: a.claim.Task, Source: a.claim.Source, Params: a.claim.Params, UserID: a.claim.UserID,
-		Stage: a.stage.Name, Attempt: a.claim.Attempt,
+		Stage: a.stage.Name, Attempt: a.claim.Attempt, Token: a.claim.Token,
 		Results: func(ctx context.Context, stage string) (json.RawMessage, error) {
 			return d.Store.Result(ctx, a.claim.Task, stage)
 		},

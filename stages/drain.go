@@ -12,6 +12,7 @@ type drain struct {
 	stopped <-chan struct{} // nil once it has been seen
 	abort   <-chan struct{}
 	grace   *time.Timer
+	over    bool      // the work is to end at once
 	giveUp  time.Time // when to leave even with reports that could not be handed in
 }
 
@@ -40,21 +41,20 @@ func (s *drain) cancel() {
 	s.grace.Stop()
 	s.abort = nil
 	s.d.live.cancelAll(ErrDraining)
-	s.giveUp = time.Now().Add(farewell)
+	s.over = true
 }
 
 // overdue says that waiting has no sense any more: no work goes on, and the
 // database, or somebody's lock, keeps the last reports from being handed in.
 func (s *drain) overdue() bool {
-	if s.giveUp.IsZero() || time.Now().Before(s.giveUp) {
-		return false
-	}
+	busy := 0
 	for _, n := range s.d.busy {
-		if n > 0 {
-			return false
-		}
+		busy += n
 	}
-	return true
+	if !s.over || busy > len(s.d.stubborn) {
+		s.giveUp = time.Now().Add(farewell)
+	}
+	return !time.Now().Before(s.giveUp)
 }
 
 // look sees to the signals between turns, without waiting: a process that has
@@ -78,15 +78,17 @@ func (s *drain) look() {
 func (d *dispatcher) wait(s *drain) {
 	timer := time.NewTimer(d.nextTime())
 	defer timer.Stop()
-	var wakes <-chan struct{}
-	if d.Wakes != nil && !d.draining {
-		wakes = d.Wakes.C()
-	}
 	select {
 	case f := <-d.done:
 		d.finish(f)
-	case <-wakes:
-		d.news(d.Wakes.Take())
+	case token := <-d.over:
+		d.giveUp(token)
+	case <-d.news():
+		d.hear(d.Wakes.Take())
+	case <-d.gone:
+		d.sweepAt = time.Now()
+	case <-d.deaf:
+		d.guess()
 	case <-timer.C:
 	case <-s.stopped:
 		s.begin()
@@ -116,8 +118,10 @@ func (d *dispatcher) nextTime() time.Duration {
 	}
 	for i := range d.look {
 		l := &d.look[i]
-		if !l.nextAt.IsZero() && l.nextAt.Before(next) {
-			next = l.nextAt
+		for _, at := range []time.Time{l.nextAt, l.suspectAt} {
+			if !at.IsZero() && at.Before(next) {
+				next = at
+			}
 		}
 		if l.due && d.busy[i] < d.stages[i].Workers && l.notUntil.Before(next) {
 			next = l.notUntil

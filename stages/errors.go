@@ -3,6 +3,7 @@ package stages
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -16,7 +17,24 @@ var (
 	ErrDraining = errors.New("process is stopping")
 	// ErrTimeout: the attempt took longer than the stage's Timeout.
 	ErrTimeout = errors.New("attempt timed out")
+	// ErrStalled: the attempt made no progress for the stage's Stall.
+	ErrStalled = errors.New("attempt made no progress")
 )
+
+// ErrStubborn is what [Runner.Run] returns when a stage's Work did not return
+// although its context was done, and the process was to stop.
+var ErrStubborn = errors.New("work does not heed its context")
+
+// errStubborn is what such work failed with.
+var errStubborn = fmt.Errorf("%w: it went on for %s after that", ErrStubborn, stubbornAfter)
+
+func stubbornError(all []*attempt) error {
+	var names []string
+	for _, a := range all {
+		names = append(names, fmt.Sprintf("%s of task %s", a.stage.Name, a.claim.Task))
+	}
+	return fmt.Errorf("%w: %s", ErrStubborn, strings.Join(names, ", "))
+}
 
 // errGoexit is what Work that ends its goroutine instead of returning failed with.
 var errGoexit = errors.New("work ended its goroutine without returning")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -15,20 +16,30 @@ import (
 type fake struct {
 	graph store.Graph
 	turn  func(store.Turn) (store.Turned, error)
-	beat  func([]store.Claim) ([]store.ID, error)
-	sweep func() (store.Swept, error)
+	beat  func(store.Beat) (store.Beaten, error)
+	sweep func(store.Sweep) (store.Swept, error)
 	held  func() ([]store.Claim, error)
+
+	register func(store.Worker)
 
 	mu    sync.Mutex
 	turns []store.Turn
 	left  bool
+
+	workers []store.Worker
+	givenUp []store.ID
 }
 
 func (f *fake) Graph() store.Graph { return f.graph }
 
 func (f *fake) Check(context.Context) error { return nil }
 
-func (f *fake) Register(context.Context, store.Worker) (store.ID, error) { return store.ID{1}, nil }
+func (f *fake) Register(_ context.Context, w store.Worker) (store.ID, error) {
+	if f.register != nil {
+		f.register(w)
+	}
+	return store.ID{1}, nil
+}
 
 func (f *fake) Leave(context.Context, store.ID) error {
 	f.mu.Lock()
@@ -53,9 +64,12 @@ func (f *fake) Turn(_ context.Context, t store.Turn) (store.Turned, error) {
 		if out.Asked == nil {
 			out.Asked = t.Free
 		}
+		if out.Found == nil {
+			out.Found = make([]int, n)
+		}
 		return out, err
 	}
-	return store.Turned{Left: make([]bool, n), Next: never(n), Asked: t.Free}, nil
+	return store.Turned{Left: make([]bool, n), Next: never(n), Asked: t.Free, Found: make([]int, n)}, nil
 }
 
 func (f *fake) Settled(context.Context, []store.Report) (map[store.ID]bool, error) { return nil, nil }
@@ -67,17 +81,26 @@ func (f *fake) Held(context.Context, store.ID) ([]store.Claim, error) {
 	return nil, nil
 }
 
-func (f *fake) Beat(_ context.Context, _ store.ID, claims []store.Claim, _ []store.Running) ([]store.ID, error) {
+func (f *fake) Beat(_ context.Context, b store.Beat) (store.Beaten, error) {
 	if f.beat != nil {
-		return f.beat(claims)
+		return f.beat(b)
 	}
-	return nil, nil
+	return store.Beaten{Now: time.Now()}, nil
 }
 
-func (f *fake) Sweep(context.Context, store.Sweep) (store.Swept, error) {
+func (f *fake) Workers(context.Context, bool) ([]store.Worker, error) { return f.workers, nil }
+
+func (f *fake) GiveUp(_ context.Context, workers []store.ID) ([]store.ID, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.givenUp = append(f.givenUp, workers...)
+	return workers, nil
+}
+
+func (f *fake) Sweep(_ context.Context, s store.Sweep) (store.Swept, error) {
 	n := len(f.graph.Stages())
 	if f.sweep != nil {
-		return f.sweep()
+		return f.sweep(s)
 	}
 	return store.Swept{Left: make([]bool, n), Next: never(n)}, nil
 }
@@ -96,7 +119,10 @@ func claimed(claims ...store.Claim) func(store.Turn) (store.Turned, error) {
 	return func(t store.Turn) (store.Turned, error) {
 		for _, look := range t.Look {
 			if look && claims != nil {
-				out := store.Turned{Claims: claims}
+				out := store.Turned{Claims: claims, Found: make([]int, len(t.Look))}
+				for _, c := range claims {
+					out.Found[c.Stage]++
+				}
 				claims = nil
 				return out, nil
 			}

@@ -43,11 +43,11 @@ func (f *faulty) Turn(ctx context.Context, t store.Turn) (store.Turned, error) {
 	return real()
 }
 
-func (f *faulty) Beat(ctx context.Context, w store.ID, c []store.Claim, r []store.Running) ([]store.ID, error) {
+func (f *faulty) Beat(ctx context.Context, b store.Beat) (store.Beaten, error) {
 	if f.down.Load() {
-		return nil, errDown
+		return store.Beaten{}, errDown
 	}
-	return f.Store.Beat(ctx, w, c, r)
+	return f.Store.Beat(ctx, b)
 }
 
 func (f *faulty) Sweep(ctx context.Context, s store.Sweep) (store.Swept, error) {
@@ -147,7 +147,7 @@ func TestNonsensicalProgressHarmsNobody(t *testing.T) {
 			stages.Stage{Name: "good", Work: waitForEnd},
 		)
 		b.submit()
-		b.start(func(r *stages.Runner) { r.GoneAfter, r.Grace = 600*time.Millisecond, -1 })
+		b.start(func(r *stages.Runner) { r.Lease, r.Grace = 600*time.Millisecond, -1 })
 		var last store.Worker
 		until(t, "a heartbeat that says what is running", func() bool {
 			all, err := b.Workers(t.Context(), false)
@@ -175,7 +175,7 @@ func TestOutageLongerThanTheLeaseBurnsNoAttempt(t *testing.T) {
 		f := &faulty{Store: b.Store}
 		all = append(all, f)
 		runners = append(runners, b.start(func(r *stages.Runner) {
-			r.Store, r.GoneAfter, r.Sweep, r.Grace = f, 900*time.Millisecond, 50*time.Millisecond, -1
+			r.Store, r.Lease, r.Sweep, r.Grace = f, 900*time.Millisecond, 50*time.Millisecond, -1
 		}))
 	}
 	for _, r := range runners {
@@ -242,14 +242,15 @@ func TestRowThatSomebodyKeepsLockedHoldsUpNothingElse(t *testing.T) {
 
 func TestProcessThatWasGivenUpStopsItsWorkAndRegistersAnew(t *testing.T) {
 	t.Parallel()
+	var ran atomic.Int64
 	b := setup(t, stages.Stage{Name: "one", Work: func(ctx context.Context, j *stages.Job) (any, error) {
-		if j.Attempt == 1 {
+		if ran.Add(1) == 1 {
 			return waitForEnd(ctx, j)
 		}
 		return nil, nil
 	}})
 	id := b.submit()
-	r := b.start(func(r *stages.Runner) { r.GoneAfter, r.Sweep = time.Second, 50*time.Millisecond })
+	r := b.start(func(r *stages.Runner) { r.Lease, r.Sweep = time.Second, 50*time.Millisecond })
 	first := r.wait(t, stages.Started).Worker
 	if _, err := b.pool.Exec(t.Context(), "update workers set lost_at = now()"); err != nil {
 		t.Fatal(err)
@@ -257,10 +258,9 @@ func TestProcessThatWasGivenUpStopsItsWorkAndRegistersAnew(t *testing.T) {
 	if second := r.wait(t, stages.Registered).Worker; second == first {
 		t.Error("it registered as what was given up")
 	}
-	if e := r.wait(t, stages.Completed); e.Task != id || e.Attempt != 2 {
-		t.Errorf("completed is %+v", e)
-	}
-	if h := b.history(id); len(h) != 2 || h[0].Outcome != "expired" || h[0].Worker != first || h[1].Worker == first {
+	r.wait(t, stages.Completed)
+	// Either its own sweep took the claim, or it gave it back before that.
+	if h := b.history(id); len(h) != 2 || h[0].Outcome != "expired" && h[0].Outcome != "released" || h[0].Worker != first || h[1].Worker == first {
 		t.Errorf("history is %+v", h)
 	}
 }

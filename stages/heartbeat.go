@@ -4,25 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cuelight/cuelight/store"
 )
 
-// beat tells the database that this process lives, how far its work is, and
-// learns which of its claims are no longer its own. There is one beat for all
-// claims. It returns when ctx is done.
+// heartbeat tells the database that this process lives and how far its work
+// is. It learns which of its claims are no longer its own, and whether another
+// process went away. There is one beat for all claims.
+type heartbeat struct {
+	*dispatcher
+	every  time.Duration // between two beats
+	within time.Duration // how long one may take
+	last   time.Time     // when the last one that was answered was sent
+	sent   time.Time
+	err    error // what became of the last one
+}
+
+// beat returns when ctx is done.
 func (d *dispatcher) beat(ctx context.Context) {
-	var (
-		every = d.GoneAfter / 6
-		// Whoever has had no answer for this long may already have been given
-		// up by the others, whose patience is GoneAfter.
-		patience = d.GoneAfter * 2 / 3
-		last     = time.Now()
-		sent     time.Time
-		tick     = time.NewTicker(min(time.Second, every))
-	)
-	defer tick.Stop()
+	h := &heartbeat{
+		dispatcher: d, last: time.Now(),
+		every: min(d.Lease/18, 2*time.Second), within: min(d.Lease/12, 3*time.Second),
+	}
+	timer := time.NewTimer(jitter(h.tick()))
+	defer timer.Stop()
 	for {
 		recall := false
 		select {
@@ -30,49 +39,82 @@ func (d *dispatcher) beat(ctx context.Context) {
 			return
 		case <-d.recall:
 			recall = true
-		case <-tick.C:
+		case <-timer.C:
+			timer.Reset(jitter(h.tick()))
 		}
-		claims, running, moved := d.describe()
-		if !recall && !moved && time.Since(sent) < every {
-			continue
-		}
-		began := time.Now()
-		sent = began
-		err := d.beatOnce(ctx, every, claims, running)
-		switch {
-		case err == nil:
-			last = began
-			continue
-		case errors.Is(err, store.ErrWorkerUnknown):
-			// Given back where nobody has freed them yet.
-			d.live.cancelAll(fmt.Errorf("%w: this process was given up", ErrLeaseLost))
-			if d.registerWithin(ctx, every) == nil {
-				last = began
-			}
-		case time.Since(last) > patience:
-			d.live.cancelAll(fmt.Errorf("%w: no heartbeat for %s", ErrLeaseLost, time.Since(last).Round(time.Second)))
-		}
-		d.touch.lost()
+		d.Pulse("heartbeat")
+		h.beat(ctx, recall)
 	}
 }
 
-func (d *dispatcher) beatOnce(ctx context.Context, timeout time.Duration, claims []store.Claim, running []store.Running) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	lost, err := d.Store.Beat(ctx, d.workerID(), claims, running)
-	if err != nil {
-		return err
+// tick is how often progress is written down, more or less a fifth; every
+// second one is a beat in any case.
+func (h *heartbeat) tick() time.Duration { return h.every / 2 }
+
+func (h *heartbeat) beat(ctx context.Context, recall bool) {
+	claims, running, moved := h.describe()
+	if h.err == nil && !recall && !moved && time.Since(h.sent) < h.every*4/5 {
+		return
 	}
+	h.sent = time.Now()
+	out, err := h.send(ctx, claims, running)
+	h.err = err
+	switch {
+	case err == nil:
+		h.last = h.sent
+		h.touch.heard(out.Now, h.sent)
+		h.revoke(out.Lost)
+		poke(h.gone, out.Gone)
+		poke(h.deaf, !h.hears())
+		return
+	case errors.Is(err, store.ErrWorkerUnknown):
+		// Given back where nobody has freed them yet.
+		h.live.cancelAll(fmt.Errorf("%w: this process was given up", ErrLeaseLost))
+		if h.registerWithin(ctx, h.within) == nil {
+			h.last = time.Now()
+		}
+	case time.Since(h.last)+h.tick() > h.patience():
+		h.live.cancelAll(fmt.Errorf("%w: no heartbeat for %s", ErrLeaseLost, time.Since(h.last).Round(time.Second)))
+	}
+	h.touch.lost()
+}
+
+// patience is how long this process may be without an answer before it stops
+// its work, which must be before others take it: they wait for the whole lease,
+// but for those whose sessions have ended only for the grace. A server that is
+// not there at all takes nothing away; having come back, it starts the others'
+// patience anew.
+func (h *heartbeat) patience() time.Duration {
+	if key, held := h.session(); key != 0 && !held && (h.err == nil || !absent(h.err)) {
+		return store.Grace(h.Lease) * 6 / 7
+	}
+	return h.Lease * 5 / 6
+}
+
+func (h *heartbeat) send(ctx context.Context, claims []store.Claim, running []store.Running) (store.Beaten, error) {
+	within := min(h.within, max(h.patience()-time.Since(h.last)-h.tick(), h.tick()/4))
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	key, held := h.session()
+	if !held {
+		key = 0
+	}
+	return h.Store.Beat(ctx, store.Beat{
+		Worker: h.workerID(), Session: key, Kept: h.touch.kept(), Claims: claims, Running: running,
+	})
+}
+
+// revoke stops the work on claims that are somebody else's now, or nobody's.
+func (h *heartbeat) revoke(lost []store.ID) {
 	gone := make(map[store.ID]bool, len(lost))
 	for _, token := range lost {
 		gone[token] = true
 	}
-	for _, a := range d.live.all() {
+	for _, a := range h.live.all() {
 		if gone[a.claim.Token] {
 			a.cancel(fmt.Errorf("%w: %w", ErrLeaseLost, errRevoked))
 		}
 	}
-	return nil
 }
 
 func (d *dispatcher) registerWithin(ctx context.Context, timeout time.Duration) error {
@@ -88,4 +130,56 @@ func (d *dispatcher) describe() (claims []store.Claim, running []store.Running, 
 		claims, running, moved = append(claims, a.claim), append(running, r), moved || m
 	}
 	return claims, running, moved
+}
+
+// session is the key of the lock that Wakes hold for this process, 0 for none,
+// and whether they hold it now.
+func (d *dispatcher) session() (key int64, held bool) {
+	if s, ok := d.Wakes.(interface{ Session() (int64, bool) }); ok {
+		return s.Session()
+	}
+	return 0, false
+}
+
+// hears reports whether news comes in at all.
+func (d *dispatcher) hears() bool {
+	if d.Wakes == nil {
+		return false
+	}
+	c, ok := d.Wakes.(interface{ Connected() bool })
+	return !ok || c.Connected()
+}
+
+// poke leaves word for the dispatcher.
+func poke(c chan<- struct{}, when bool) {
+	if !when {
+		return
+	}
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// absent reports whether err says, of every address that was tried, that the
+// server is not there: nobody listens, or it is stopping or starting.
+func absent(err error) bool {
+	if pg, ok := err.(*pgconn.PgError); ok {
+		return pg.Code == "57P01" || pg.Code == "57P02" || pg.Code == "57P03"
+	}
+	if errno, ok := err.(syscall.Errno); ok {
+		return errno == syscall.ECONNREFUSED || errno == syscall.ENOENT
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return absent(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			if !absent(one) {
+				return false
+			}
+		}
+		return len(e.Unwrap()) > 0
+	}
+	return false
 }

@@ -18,6 +18,11 @@ type Job struct {
 	Stage   string          // the stage being worked on
 	Attempt int             // 1 for the first try
 
+	// Token names this claim, and nothing else ever: a key for whatever must
+	// be done once, or must be refused to those who came too late, in other
+	// systems.
+	Token store.ID
+
 	// Results reads what a stage of this task returned, and OnProgress is told
 	// how far the attempt has come. The Runner sets them; a test of a stage's
 	// Work may set its own. See [Result] and [Job.Progress].

@@ -31,6 +31,13 @@ func (l *live) has(token store.ID) bool {
 	return l.attempts[token] != nil
 }
 
+// get is the attempt with the token, or nil.
+func (l *live) get(token store.ID) *attempt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.attempts[token]
+}
+
 func (l *live) all() []*attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()

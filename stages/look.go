@@ -16,7 +16,39 @@ type lookout struct {
 	mature   bool      // a time that tasks wait for has come
 	nextAt   time.Time // the earliest such time; zero for none
 	late     int       // how often in a row what was due could not be made ready
+
+	suspectAt time.Time // the sweep saw something nobody was woken for; zero for not
+	missed    bool      // due only because of the sweep, or for want of news
 }
+
+// wake notes news.
+func (l *lookout) wake() {
+	l.due, l.misses, l.notUntil = true, 0, time.Time{}
+	l.suspectAt, l.missed = time.Time{}, false
+}
+
+// come notes what has come due by the clock.
+func (l *lookout) come(now time.Time) {
+	if !l.nextAt.IsZero() && !now.Before(l.nextAt) {
+		l.due, l.mature, l.nextAt = true, true, time.Time{}
+	}
+	if !l.suspectAt.IsZero() && !now.Before(l.suspectAt) {
+		l.missed = l.missed || !l.due
+		l.due, l.suspectAt = true, time.Time{}
+	}
+}
+
+// guess makes every stage due although there is no news, because none comes in.
+func (d *dispatcher) guess() {
+	for i := range d.look {
+		if l := &d.look[i]; !l.due {
+			l.due, l.missed = true, true
+		}
+	}
+}
+
+// wakeLate is how long after the sweep has seen a task the news of it may come.
+const wakeLate = time.Second
 
 const maxMisses = 12
 
@@ -26,10 +58,6 @@ const maxMisses = 12
 // same tasks. No further news will come of them, so it goes again, within a
 // millisecond or two at first, and leaves it to the sweep after some tries.
 func (d *dispatcher) lookAgain(t store.Turn, out store.Turned) {
-	got := make([]int, len(d.stages))
-	for _, c := range out.Claims {
-		got[c.Stage]++
-	}
 	for i := range d.look {
 		l := &d.look[i]
 		if !t.Look[i] {
@@ -38,7 +66,11 @@ func (d *dispatcher) lookAgain(t store.Turn, out store.Turned) {
 		}
 		d.ripen(i, t.Mature[i], out.Next[i])
 		l.due = out.Left[i]
-		if !out.Left[i] || got[i] >= out.Asked[i] {
+		if l.missed && out.Found[i] > 0 {
+			d.Observe(Event{Kind: Missed, Worker: d.workerID(), Stage: d.stages[i].Name, Count: out.Found[i]})
+		}
+		l.missed = l.missed && l.due
+		if !out.Left[i] || out.Found[i] >= out.Asked[i] {
 			l.misses, l.notUntil = 0, time.Time{}
 			continue
 		}
@@ -79,27 +111,80 @@ func (d *dispatcher) sweep(life context.Context) {
 	if !d.reconciled(life) {
 		return
 	}
-	in := store.Sweep{Worker: d.workerID(), Only: d.Only}
-	// After a time without the database all others seem to be silent.
-	if d.touch.kept() >= d.GoneAfter {
-		in.GoneAfter = d.GoneAfter
+	ctx, cancel := context.WithTimeout(life, turnTimeout)
+	defer cancel()
+	if err := d.succeed(ctx); err != nil {
+		d.turnFailed(life, err)
+		return
 	}
+	in := store.Sweep{Worker: d.workerID(), Kept: d.touch.kept(), Clock: d.touch.expected(), Only: d.Only}
 	for _, s := range d.stages {
 		in.MaxAttempts = append(in.MaxAttempts, s.MaxAttempts)
 	}
-	ctx, cancel := context.WithTimeout(life, turnTimeout)
-	defer cancel()
 	out, err := d.Store.Sweep(ctx, in)
 	if err != nil {
 		d.turnFailed(life, err)
 		return
 	}
 	d.recovered()
+	d.lost(out.Lost)
 	if out.Expired > 0 {
 		d.Observe(Event{Kind: Expired, Worker: d.workerID(), Count: out.Expired})
 	}
+	if out.Locked {
+		d.sweepAt = time.Now().Add(jitter(min(d.Runner.Sweep, sweepAgain)))
+	}
 	for i := range d.look {
-		d.look[i].due = d.look[i].due || out.Left[i]
 		d.ripen(i, true, out.Next[i])
+		d.suspect(i, out.Left[i])
+	}
+	d.swept = true
+}
+
+// sweepAgain is when to sweep again where somebody's lock was in the way.
+const sweepAgain = 250 * time.Millisecond
+
+// suspect takes in that the sweep saw something to claim. At first that is what
+// there was before this process. Later, whoever was awake should have been told
+// of it; but the news may just be on its way.
+func (d *dispatcher) suspect(stage int, left bool) {
+	l := &d.look[stage]
+	switch {
+	case !left || l.due:
+	case !d.swept:
+		l.due = true
+	default:
+		l.suspectAt = time.Now().Add(wakeLate)
+	}
+}
+
+// succeed gives up, in its first sweep, the workers that were on this machine
+// before this process and are certainly dead, so that their work goes on at once.
+func (d *dispatcher) succeed(ctx context.Context) error {
+	if d.swept {
+		return nil
+	}
+	me, self := here(), d.self()
+	all, err := d.Store.Workers(ctx, false)
+	if err != nil {
+		return err
+	}
+	var dead []store.ID
+	for _, w := range all {
+		if w.ID != d.workerID() && me.outlived(self.Host, w) {
+			dead = append(dead, w.ID)
+		}
+	}
+	if len(dead) == 0 {
+		return nil
+	}
+	lost, err := d.Store.GiveUp(ctx, dead)
+	d.lost(lost)
+	return err
+}
+
+func (d *dispatcher) lost(workers []store.ID) {
+	for _, id := range workers {
+		d.Observe(Event{Kind: WorkerLost, Worker: d.workerID(), Gone: id})
 	}
 }

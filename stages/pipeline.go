@@ -22,7 +22,7 @@ func New(name string, stages ...Stage) (*Pipeline, error) {
 		switch {
 		case s.Work == nil:
 			return nil, fmt.Errorf("pipeline %q: %w: stage %q has no Work", name, store.ErrGraph, s.Name)
-		case s.Workers < 0 || s.MaxAttempts < 0 || s.Timeout < 0 || s.Backoff.Base < 0 || s.Backoff.Max < 0:
+		case s.Workers < 0 || s.MaxAttempts < 0 || s.Timeout < 0 || s.Stall < 0 || s.Backoff.Base < 0 || s.Backoff.Max < 0:
 			return nil, fmt.Errorf("pipeline %q: %w: stage %q has a negative setting", name, store.ErrGraph, s.Name)
 		}
 		p.stages[i] = s.withDefaults()

@@ -21,7 +21,9 @@ type Store interface {
 	Turn(ctx context.Context, t store.Turn) (store.Turned, error)
 	Settled(ctx context.Context, reports []store.Report) (map[store.ID]bool, error)
 	Held(ctx context.Context, worker store.ID) ([]store.Claim, error)
-	Beat(ctx context.Context, worker store.ID, claims []store.Claim, running []store.Running) ([]store.ID, error)
+	Beat(ctx context.Context, b store.Beat) (store.Beaten, error)
+	Workers(ctx context.Context, all bool) ([]store.Worker, error)
+	GiveUp(ctx context.Context, workers []store.ID) ([]store.ID, error)
 	Sweep(ctx context.Context, s store.Sweep) (store.Swept, error)
 	Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
 }
@@ -29,6 +31,12 @@ type Store interface {
 // Wakes brings the news that a stage may have something to claim. A
 // *notify.Listener has it. News may come late, twice, or never: everything
 // works without, only slower.
+//
+// Two further methods are used where they are there, as the Listener's are.
+// Connected() bool says whether news comes in at all; while it does not, the
+// Runner looks every two seconds. Session() (key int64, held bool) is the key of
+// an advisory lock that is held, shared, in a session of this process's own; by
+// its end others see at once that the process died.
 type Wakes interface {
 	// C yields a value when there is news.
 	C() <-chan struct{}
@@ -58,11 +66,12 @@ type Runner struct {
 	// 15 s.
 	Sweep time.Duration
 
-	// GoneAfter is how long a worker may be silent before others take what it
-	// holds. It beats every sixth of that, and stops its own work after two
-	// thirds of it without an answer. All workers on a pipeline should have
-	// the same. Default 30 s.
-	GoneAfter time.Duration
+	// Lease is how long this process may be silent before others take what it
+	// holds. It beats every two seconds, or at an eighteenth of the Lease if
+	// that is less, and stops its own work after five sixths of it without an
+	// answer. If it dies, others see its session end and take its work after
+	// [store.Grace] instead. Default 36 s.
+	Lease time.Duration
 
 	// Only are the tasks to work on; others are left to other processes.
 	// Default nil: all.
@@ -73,6 +82,11 @@ type Runner struct {
 	Version      string
 	Capabilities json.RawMessage
 
+	// Pulse is called by each of the Runner's loops, with its name, every time
+	// round: at least once a minute, also while the database is away. Where it
+	// is not, the process is stuck.
+	Pulse func(loop string)
+
 	// Observe is told what happens. It must not block. It may be called by
 	// several goroutines at once.
 	Observe func(Event)
@@ -80,8 +94,10 @@ type Runner struct {
 
 // Run works until ctx is done, then drains: it claims nothing more, lets work
 // finish within the Grace, cancels what is left, gives that back and says
-// good-bye. It returns nil after a drain. A database that is away is waited
-// for, however long; Run returns an error only where it cannot begin.
+// good-bye. It returns nil after a drain, or [ErrStubborn] if there was work that
+// did not heed its context: its claims were given back, too, and what it still
+// does is in vain. A database that is away is waited for, however long; Run
+// returns another error only where it cannot begin.
 func (r Runner) Run(ctx context.Context) error {
 	if err := r.prepare(); err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
@@ -98,10 +114,13 @@ func (r Runner) Run(ctx context.Context) error {
 	beating, end := context.WithCancel(life)
 	var beat sync.WaitGroup
 	beat.Go(func() { d.beat(beating) })
-	d.run(ctx, life)
+	err := d.run(ctx, life)
 	end()
 	beat.Wait()
 	d.leave(life)
+	if err != nil {
+		return fmt.Errorf("run pipeline: %w", err)
+	}
 	return nil
 }
 
@@ -121,8 +140,11 @@ func (r *Runner) prepare() error {
 	if r.Sweep <= 0 {
 		r.Sweep = 15 * time.Second
 	}
-	if r.GoneAfter <= 0 {
-		r.GoneAfter = 30 * time.Second
+	if r.Lease <= 0 {
+		r.Lease = store.DefaultLease
+	}
+	if r.Pulse == nil {
+		r.Pulse = func(string) {}
 	}
 	if r.Observe == nil {
 		r.Observe = func(Event) {}
@@ -136,5 +158,8 @@ func (r *Runner) self() store.Worker {
 	if err != nil || host == "" {
 		host = "unknown"
 	}
-	return store.Worker{Host: host, PID: os.Getpid(), Version: r.Version, Capabilities: r.Capabilities}
+	return store.Worker{
+		Host: host, PID: os.Getpid(), Place: here().String(),
+		Lease: r.Lease, Version: r.Version, Capabilities: r.Capabilities,
+	}
 }

@@ -286,24 +286,31 @@ func TestCancelStopsRunningWorkAtOnce(t *testing.T) {
 	t.Parallel()
 	began, why := make(chan struct{}), make(chan error, 1)
 	b := setup(t, stages.Stage{Name: "one", Work: func(ctx context.Context, _ *stages.Job) (any, error) {
-		close(began)
+		began <- struct{}{}
 		<-ctx.Done()
 		why <- context.Cause(ctx)
 		return nil, ctx.Err()
 	}})
-	// The heartbeat alone would take half an hour to notice.
-	r := b.start(func(r *stages.Runner) { r.Wakes, r.GoneAfter = b.listening(), 3*time.Hour })
-	id := b.submit()
-	<-began
-	if err := b.Cancel(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-why; !errors.Is(err, stages.ErrLeaseLost) {
-		t.Errorf("cause is %v", err)
-	}
-	r.wait(t, stages.Revoked)
-	if s := b.task(id).Status; s != store.StatusCancelled {
-		t.Errorf("task is %s", s)
+	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
+	// The heartbeat alone would notice after two seconds, more or less, but
+	// not again and again at once.
+	for range 4 {
+		id := b.submit()
+		<-began
+		asked := time.Now()
+		if err := b.Cancel(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-why; !errors.Is(err, stages.ErrLeaseLost) {
+			t.Errorf("cause is %v", err)
+		}
+		if took := time.Since(asked); took > time.Second {
+			t.Errorf("it took %s", took)
+		}
+		r.wait(t, stages.Revoked)
+		if s := b.task(id).Status; s != store.StatusCancelled {
+			t.Errorf("task is %s", s)
+		}
 	}
 }
 

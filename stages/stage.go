@@ -12,9 +12,9 @@ import (
 // is kept as null.
 //
 // Work must return when ctx is done. [context.Cause] says why: [ErrTimeout],
-// [ErrLeaseLost] (which a cancel is, too), or [ErrDraining]. It may be called again for
-// the same task at any time after it has begun (a crash, a lost lease), so
-// what it leaves behind must be safe to do twice.
+// [ErrStalled], [ErrLeaseLost] (which a cancel is, too), or [ErrDraining]. It
+// may be called again for the same task at any time after it has begun (a
+// crash, a lost lease), so what it leaves behind must be safe to do twice.
 type Work func(ctx context.Context, job *Job) (result any, err error)
 
 // Stage is one step of a pipeline. Name and Work must be set; every other
@@ -41,6 +41,11 @@ type Stage struct {
 	// Timeout ends an attempt that takes longer; the attempt fails. Default 0:
 	// none.
 	Timeout time.Duration
+
+	// Stall ends an attempt that makes no progress for so long; the attempt
+	// fails. What counts is a call of [Job.Progress] with another Percent or
+	// Note than the one before. Default 0: none.
+	Stall time.Duration
 
 	// Backoff is the pause after a failed attempt.
 	Backoff Backoff

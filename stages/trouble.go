@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -22,29 +21,6 @@ type trouble struct {
 }
 
 func (t *trouble) over() bool { return !time.Now().Before(t.until) }
-
-// touch is since when the database has answered everything, to the dispatcher
-// and to the heartbeat.
-type touch struct {
-	mu    sync.Mutex
-	since time.Time
-}
-
-func (t *touch) lost() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.since = time.Time{}
-}
-
-// kept is for how long, this answer included.
-func (t *touch) kept() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.since.IsZero() {
-		t.since = time.Now()
-	}
-	return time.Since(t.since)
-}
 
 // turnFailed waits a little longer after every failure. Two transactions that
 // got in each other's way are no trouble: the turn is made again.
@@ -106,6 +82,7 @@ func (d *dispatcher) recovered() {
 		d.Observe(Event{Kind: DatabaseBack, Worker: d.workerID()})
 	}
 	d.trouble = trouble{}
+	d.touch.answered()
 }
 
 // reconciled makes certain what a failed turn left uncertain: which of its

@@ -71,6 +71,7 @@ func (t *turn) queueLook(stage int) {
 					return err
 				}
 				t.out.Claims = append(t.out.Claims, c)
+				t.out.Found[stage]++
 			}
 			return rows.Err()
 		})

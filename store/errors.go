@@ -42,7 +42,9 @@ const (
 	stateUndefinedTable = "42P01"
 	stateSerialization  = "40001"
 	stateDeadlock       = "40P01"
-	classData           = "22" // values that cannot be
+	stateReadOnly       = "25006" // a standby, or a primary that was set so
+	stateTooMuch        = "54000" // of a transaction's notifications, for one
+	classData           = "22"    // values that cannot be
 )
 
 // cleanText makes text that PostgreSQL can hold: valid UTF-8 without NUL, and
@@ -71,6 +73,8 @@ func (s *Store) explain(act string, err error) error {
 	}
 	state, constraint := pgState(err)
 	switch {
+	case state == stateReadOnly:
+		s.abandon()
 	case state == stateCheckViolation && constraint == s.graph.tasks()+"_overridden_rests":
 		err = ErrOverridden
 	case state == stateCheckViolation && constraint == s.graph.tasks()+"_source_given":
@@ -85,6 +89,15 @@ func (s *Store) explain(act string, err error) error {
 	return fmt.Errorf("%s: %w", act, err)
 }
 
+// abandon closes the connections to a server that refuses to write: it was the
+// primary and is so no longer, and would keep them for ever. The next ones find
+// the one that writes, if the address names several.
+func (s *Store) abandon() {
+	if pool, ok := s.db.(interface{ Reset() }); ok {
+		pool.Reset()
+	}
+}
+
 // Again reports whether err only says that two transactions got in each
 // other's way, so that the same call may simply be made again.
 func Again(err error) bool {
@@ -96,9 +109,10 @@ func Again(err error) bool {
 // row or a value it was given, and not against the connection or the moment:
 // giving it the same again will not help.
 func Refuses(err error) bool {
-	const readOnly = "25006" // a standby, or set so
 	state, _ := pgState(err)
-	if len(state) != 5 || state == readOnly {
+	// Results are kept so small that 54000 only says that the server's queue of
+	// notifications is full.
+	if len(state) != 5 || state == stateReadOnly || state == stateTooMuch {
 		return false
 	}
 	switch state[:2] {

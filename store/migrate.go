@@ -12,8 +12,19 @@ import (
 )
 
 // steps bring older tables up to date: steps[0] makes version 2 of version 1,
-// and so on. There has been one version so far.
-var steps = [SchemaVersion - 1]func(Graph) string{}
+// and so on.
+var steps = [SchemaVersion - 1]func(Graph) string{
+	func(Graph) string { return sessionsSQL },
+}
+
+// Version 2 notices the end of a worker by the end of its session. The table
+// is shared by all pipelines of a schema, so the columns may be there already.
+const sessionsSQL = `
+/* add sessions to workers */
+alter table workers
+  add column if not exists lease   interval not null default '36 s',
+  add column if not exists session bigint,
+  add column if not exists place   text     not null default ''`
 
 // The tables are looked for in the schema they would be made in, and not in
 // whatever else is in the search_path.

@@ -27,7 +27,7 @@ func TestCancelTakesRunningWorkFromItsWorker(t *testing.T) {
 	if len(heard()) == 0 {
 		t.Error("workers were not told")
 	}
-	if lost, err := b.Beat(t.Context(), w, two, nil); err != nil || len(lost) != 2 {
+	if lost, err := b.beat(w, two...); err != nil || len(lost) != 2 {
 		t.Errorf("beat says %d claims are lost, want 2: %v", len(lost), err)
 	}
 	if out := b.turn(w, 1, []store.Report{completed(two[0])}); len(out.Stale) != 1 || len(out.Claims) != 0 {
@@ -76,7 +76,7 @@ func TestRetryFromAStageTakesItFromItsWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.want(id, pending, pending, pending, pending, pending)
-	if lost, err := b.Beat(t.Context(), w, two, nil); err != nil || len(lost) != 2 {
+	if lost, err := b.beat(w, two...); err != nil || len(lost) != 2 {
 		t.Errorf("beat says %d are lost, want both: %v", len(lost), err)
 	}
 	for name, err := range map[string]error{
@@ -134,7 +134,7 @@ func TestOverriddenTasksAreNeverClaimedAgain(t *testing.T) {
 			t.Errorf("retry of a replaced task: %v, want ErrOverridden", err)
 		}
 	}
-	if lost, _ := b.Beat(ctx, w, []store.Claim{held}, nil); len(lost) != 1 {
+	if lost, _ := b.beat(w, held); len(lost) != 1 {
 		t.Error("work on a replaced task goes on")
 	}
 	out := b.turn(w, 9, nil, ingest)
@@ -233,14 +233,15 @@ func TestSilentWorkerIsGivenUpAndItsClaimsAreFree(t *testing.T) {
 	id, silent, beating := b.submit(), b.worker(), b.worker()
 	c := b.claim(silent, ingest)
 	b.exec("update workers set beat_at = now() - interval '1 minute' where id = $1", silent)
-	sweep := store.Sweep{GoneAfter: 30 * time.Second, MaxAttempts: []int{2, 2, 2, 2, 2}}
+	b.exec("update tasks set ingest_locked_at = now() - interval '1 minute'")
+	sweep := store.Sweep{Kept: time.Hour, MaxAttempts: []int{2, 2, 2, 2, 2}}
 
 	out, err := b.Sweep(ctx, sweep)
 	if err != nil || out.Expired != 1 || !slices.Equal(out.Lost, []store.ID{silent}) || !out.Left[ingest] {
 		t.Fatalf("sweep found %+v, %v; want one worker lost and its claim expired", out, err)
 	}
 	b.want(id, failing, pending, pending, pending, pending)
-	if _, err := b.Beat(ctx, silent, nil, nil); !errors.Is(err, store.ErrWorkerUnknown) {
+	if _, err := b.beat(silent); !errors.Is(err, store.ErrWorkerUnknown) {
 		t.Errorf("a worker that was given up may go on: %v", err)
 	}
 	if out := b.turn(silent, 0, []store.Report{completed(c)}); len(out.Stale) != 1 {
@@ -253,15 +254,34 @@ func TestSilentWorkerIsGivenUpAndItsClaimsAreFree(t *testing.T) {
 	if out, err := b.Sweep(ctx, sweep); err != nil || out.Expired != 0 {
 		t.Errorf("a living worker's claim was taken: %+v, %v", out, err)
 	}
-	if err := b.Leave(ctx, beating); err != nil {
-		t.Fatal(err)
-	}
+	b.exec("update workers set beat_at = now() - interval '1 minute' where id = $1", beating)
+	b.exec("update tasks set ingest_locked_at = now() - interval '1 minute'")
 	if out, err := b.Sweep(ctx, sweep); err != nil || out.Expired != 1 {
-		t.Errorf("a worker that left holds on to its claim: %+v, %v", out, err)
+		t.Errorf("the second worker's claim is not free: %+v, %v", out, err)
 	}
 	b.want(id, dead, pending, pending, pending, pending)
 	if h := b.history(id); len(h) != 2 || h[0].Outcome != "expired" || h[1].Outcome != "expired" {
 		t.Errorf("history is %+v", h)
+	}
+}
+
+func TestWhatAWorkerLeftBehindWhenItStoppedIsFreeAndDoesNotCount(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	c := b.claim(w, ingest)
+	if err := b.Leave(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := b.Sweep(t.Context(), store.Sweep{MaxAttempts: []int{1, 1, 1, 1, 1}}); err != nil || out.Expired != 1 {
+		t.Errorf("a worker that left holds on to its claim: %+v, %v", out, err)
+	}
+	b.want(id, pending, pending, pending, pending, pending)
+	if h := b.history(id); len(h) != 1 || h[0].Outcome != "released" || h[0].Token != c.Token {
+		t.Errorf("history is %+v", h)
+	}
+	if again := b.claim(b.worker(), ingest); again.Attempt != 1 {
+		t.Errorf("attempt is %d", again.Attempt)
 	}
 }
 
@@ -313,7 +333,8 @@ func TestMigrateMakesTheTablesOnceHoweverManyCall(t *testing.T) {
 		from = append(from, <-made)
 	}
 	slices.Sort(from)
-	if !slices.Equal(from, []int{0, 1, 1, 1, 1, 1}) {
+	now := store.SchemaVersion
+	if !slices.Equal(from, []int{0, now, now, now, now, now}) {
 		t.Errorf("versions found were %v, want one that found nothing", from)
 	}
 	if err := s.Check(ctx); err != nil {

@@ -52,7 +52,7 @@ func TestPlansUseTheirIndexesAmongManyFinishedTasks(t *testing.T) {
 		"lock":             {s.sql.lock, 1, "tasks_pkey"},
 		"complete":         {s.sql.complete, 13, "tasks_pkey"},
 		"end transcode":    {s.sql.end[1], 7, "tasks_pkey"},
-		"lapse transcode":  {s.sql.lapse[1], 2, "tasks_held"},
+		"lapse transcode":  {s.sql.lapse[1], 1, "tasks_held"},
 		"find held claims": {s.sql.held, 1, "tasks_held"},
 		"find lost claims": {s.sql.lost, 3, "tasks_pkey"},
 		"get":              {s.sql.get, 1, "tasks_pkey"},

@@ -238,7 +238,7 @@ func TestClaimTakenByHandEndsInTheHistory(t *testing.T) {
 	if h := b.history(id); len(h) != 1 || h[0].Outcome != "cancelled" || h[0].Token != c.Token {
 		t.Errorf("history is %+v, want the claim as cancelled", h)
 	}
-	lost, err := b.Beat(t.Context(), w, []store.Claim{c}, nil)
+	lost, err := b.beat(w, c)
 	if err != nil || !slices.Equal(lost, []store.ID{c.Token}) {
 		t.Errorf("beat says %v, %v are lost; want the claim", lost, err)
 	}

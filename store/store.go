@@ -53,7 +53,7 @@ type statements struct {
 	submit, submitted               string
 	lock, complete, exist           string
 	claim, mature, look, end, lapse []string // by stage
-	held, lost, settled             string
+	held, lost, settled, lose       string
 	get, list, byTail, history      string
 	result, counts                  string
 	retry, cancel, matching         string
@@ -77,7 +77,7 @@ func newStatements(g Graph) *statements {
 		submit: whole(submitSQL), submitted: whole(submittedSQL),
 		lock: whole(lockSQL), complete: whole(completeSQL), exist: whole(existSQL),
 		claim: each(claimSQL), mature: each(matureSQL), look: each(lookSQL), end: each(endSQL), lapse: each(lapseSQL),
-		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL),
+		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL), lose: whole(loseSQL),
 		get: whole(getSQL), list: whole(listSQL), byTail: whole(byTailSQL), history: whole(historySQL),
 		result: whole(resultSQL), counts: whole(countsSQL),
 		retry: whole(retrySQL), cancel: whole(cancelSQL), matching: whole(matchingSQL),

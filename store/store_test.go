@@ -37,6 +37,13 @@ func setup(t testing.TB) bundle {
 }
 
 // worker registers one more worker.
+// beat is a sign of life of a worker without a session, and what it hears of
+// its claims.
+func (b bundle) beat(w store.ID, claims ...store.Claim) ([]store.ID, error) {
+	out, err := b.Beat(b.t.Context(), store.Beat{Worker: w, Claims: claims})
+	return out.Lost, err
+}
+
 func (b bundle) worker() store.ID {
 	b.t.Helper()
 	id, err := b.Register(b.t.Context(), store.Worker{Host: "test", PID: 1})

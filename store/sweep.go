@@ -5,22 +5,25 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Sweep is what the slow pass needs to know.
 type Sweep struct {
 	// Worker is who makes it. It is not given up.
 	Worker ID
-	// GoneAfter is how long a worker may be silent before it is given up; 0 for
-	// giving up nobody. Whoever has lost touch with the database has to be
-	// sure first that the others could have beaten for as long.
-	GoneAfter time.Duration
+	// Kept is how long the worker has been in touch with the database without
+	// a break; it judges those who could have beaten for as long as they may
+	// be silent. 0 for giving up nobody.
+	Kept time.Duration
+	// Clock is what the database's clock should say, as far as the worker
+	// knows. Where it says something else it was changed, or the worker itself
+	// stood still, and nobody is given up. Zero for not known.
+	Clock time.Time
 	// MaxAttempts is, by stage, how often it is tried: a claim whose worker
 	// went away counts as an attempt, so that a task which kills its workers
 	// ends dead.
 	MaxAttempts []int
-	// Only are the tasks whose claims may lapse; nil for all.
+	// Only are the tasks to look for; nil for all.
 	Only []ID
 }
 
@@ -28,55 +31,68 @@ type Sweep struct {
 type Swept struct {
 	Lost    []ID // workers given up
 	Expired int  // claims taken from workers that were given up, or stopped
+	Locked  bool // there are more, whose rows somebody else had locked: sweep again
 	// Left and Next are those of [Turned], for all stages.
 	Left []bool
 	Next []time.Duration
 }
 
-// lose gives up the workers that have been silent too long. Whoever is found
-// silent and beats in between waits for the row and is judged again.
+// lose gives up the workers that are gone. Two things must be true of each: it
+// gives no sign of life, and neither does the youngest of its claims. Whoever is
+// found gone and beats in between waits for the row and is judged again.
 const loseSQL = `
 /* give up workers */
-update workers set lost_at = now(), running = '[]'
- where pipeline = $1 and stopped_at is null and lost_at is null
-   and id is distinct from $2 and beat_at < now() - make_interval(secs => $3)
+update workers w set lost_at = now(), running = '[]'
+ where pipeline = $4 and stopped_at is null and lost_at is null and id is distinct from $1
+   and ` + goneSQL + `
+   and ($2::timestamptz is null or now() between $2 - interval '2 s' and $2 + interval '2 s')
+   and not exists (select from {{.Tasks}} t
+                    where ({{.Any "t." "inprogress"}})
+                      and ({{range $i, $s := .Stages}}{{if $i}}
+                        or {{end}}t.{{.Name}}_locked_by = w.id and t.{{.Name}}_locked_at > now() - ` + graceSQL + `{{end}}))
 returning id`
 
-// lapse: what was held by a worker that stopped or was given up is free
-// again, or dead when it has been tried often enough. Rows are chosen first
+// lapse: what was held by a worker that was given up is free again, or dead
+// when it has been tried often enough; what was left by one that stopped in
+// good order, and could not hand it in, was not its fault. Rows are chosen first
 // and locked by their tokens then: a claim that was freed and taken anew in
 // between is another one.
 const lapseSQL = `
 /* lapse {{.Stage.Name}} */
 with gone as materialized (
   select t.id, t.{{.Stage.Name}}_token as token,
+         w.id is not null and w.lost_at is null as released,
          case when w.id is null then 'its worker went away'
+              when w.lost_at is null then format('its worker, process %s on %s, stopped', w.pid, w.host)
               else format('its worker, process %s on %s, went away', w.pid, w.host) end as error
     from {{.Tasks}} t
     left join workers w on w.id = t.{{.Stage.Name}}_locked_by
    where ({{.Any "t." "inprogress"}})
      and t.{{.Stage.Name}}_status = 'inprogress'
      and (w.id is null or w.stopped_at is not null or w.lost_at is not null)
-     and ($2::uuid[] is null or t.id = any($2))
 ), lapsed as materialized (
-  select t.id, gone.token, gone.error, t.{{.Stage.Name}}_attempts as attempt,
+  select t.id, gone.token, gone.released, gone.error, t.{{.Stage.Name}}_attempts as attempt,
          t.{{.Stage.Name}}_locked_by as locked_by, t.{{.Stage.Name}}_locked_at as locked_at
     from gone
     join {{.Tasks}} t on t.id = gone.id and t.{{.Stage.Name}}_token = gone.token
      for no key update of t skip locked
 ), moved as (
   update {{.Tasks}} t set
-         {{.Stage.Name}}_status    = case when lapsed.attempt >= $1 then 'dead' else 'failed' end::cuelight_status,
+         {{.Stage.Name}}_status    = case when lapsed.released then 'pending' when lapsed.attempt >= $1 then 'dead' else 'failed' end::cuelight_status,
+         {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts - lapsed.released::int,
          {{.Stage.Name}}_token     = null,
          {{.Stage.Name}}_locked_at = null,
          {{.Stage.Name}}_locked_by = null
     from lapsed
    where t.id = lapsed.id and t.{{.Stage.Name}}_token = lapsed.token
+), kept as (
+  insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome, retry_at, error_class, error)
+  select id, token, '{{.Stage.Name}}', attempt, locked_by, locked_at,
+         case when released then 'released' else 'expired' end::cuelight_outcome,
+         case when not released and attempt < $1 then now() end, case when not released then 'expired' end, error
+    from lapsed
 )
-insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome, retry_at, error_class, error)
-select id, token, '{{.Stage.Name}}', attempt, locked_by, locked_at, 'expired',
-       case when attempt < $1 then now() end, 'expired', error
-  from lapsed`
+select (select count(*) from lapsed), (select count(*) from gone)`
 
 // Sweep is the slow pass, one transaction: it gives up workers that are
 // silent, frees what they held, makes ready what waited for a time that has
@@ -86,8 +102,12 @@ func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 	out := Swept{Left: make([]bool, stages), Next: never(stages)}
 	var batch pgx.Batch
 	batch.Queue(settingsSQL, false)
-	if in.GoneAfter > 0 {
-		batch.Queue(loseSQL, s.graph.name, in.Worker, in.GoneAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
+	if in.Kept > 0 {
+		var clock *time.Time
+		if !in.Clock.IsZero() {
+			clock = &in.Clock
+		}
+		batch.Queue(s.sql.lose, in.Worker, clock, in.Kept.Seconds(), s.graph.name).Query(func(rows pgx.Rows) (err error) {
 			out.Lost, err = pgx.CollectRows(rows, pgx.RowTo[ID])
 			return err
 		})
@@ -99,9 +119,11 @@ func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 		out: Turned{Left: out.Left, Next: out.Next},
 	}
 	for i := range stages {
-		batch.Queue(s.sql.lapse[i], in.MaxAttempts[i], in.Only).Exec(func(tag pgconn.CommandTag) error {
-			out.Expired += int(tag.RowsAffected())
-			return nil
+		batch.Queue(s.sql.lapse[i], in.MaxAttempts[i]).QueryRow(func(row pgx.Row) error {
+			var lapsed, gone int
+			err := row.Scan(&lapsed, &gone)
+			out.Expired, out.Locked = out.Expired+lapsed, out.Locked || lapsed < gone
+			return err
 		})
 		look.in.Look[i], look.in.Mature[i] = true, true
 		look.queueLook(i)

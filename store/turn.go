@@ -68,8 +68,8 @@ type Turned struct {
 	// had the task's row locked. They are to be handed in again.
 	Locked []Report
 	// Asked says, by stage, how many claims were asked for beside those that go
-	// on with the tasks reported.
-	Asked []int
+	// on with the tasks reported, and Found how many of them there were.
+	Asked, Found []int
 	// Left says, by stage, that there may be something to claim which this turn
 	// did not get: there were more tasks than free slots, or another worker had
 	// the row locked just then.
@@ -81,7 +81,9 @@ type Turned struct {
 
 // settings of a turn. The shape of its plans must not depend on how large the
 // table was, or was thought to be, when a connection made them, so they are
-// made once, for all parameters, and by the indexes.
+// made once, for all parameters, and by the indexes. What a role is set to allow
+// its people's statements is not meant for these, which have a limit of their
+// own, shorter than the patience of those who send them.
 //
 // A claim that is lost with a crash of the server costs a repeated attempt and
 // never a result, so a turn that only claims does not wait for the disk.
@@ -91,6 +93,7 @@ select set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
        set_config('jit', 'off', true),
+       set_config('statement_timeout', '25s', true),
        case when $1 then set_config('synchronous_commit', 'off', true) end`
 
 const existSQL = `
@@ -107,7 +110,7 @@ select id from {{.Tasks}} where id = any($1::uuid[])`
 func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 	stages := len(s.graph.nodes)
 	t := turn{store: s, in: in, free: append([]int(nil), in.Free...)}
-	t.out = Turned{Left: make([]bool, stages), Next: never(stages), Asked: make([]int, stages)}
+	t.out = Turned{Left: make([]bool, stages), Next: never(stages), Asked: make([]int, stages), Found: make([]int, stages)}
 	t.batch.Queue(settingsSQL, len(in.Reports) == 0)
 	if len(in.Reports) > 0 {
 		t.queueReports()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,12 +17,19 @@ type Worker struct {
 	PID          int
 	Version      string
 	Capabilities json.RawMessage
-	StartedAt    time.Time
-	BeatAt       time.Time
-	BeatAge      time.Duration // by the database's clock
-	StoppedAt    *time.Time    // it said good-bye
-	LostAt       *time.Time    // it was given up
-	Running      []Running
+	// Lease is how long it may be silent before its claims are anybody's.
+	// Default [DefaultLease].
+	Lease time.Duration
+	// Place says where it runs: empty, or words that differ from machine to
+	// machine, from boot to boot, and between namespaces of processes.
+	Place     string
+	Connected bool // its session is open, as far as the database knows
+	StartedAt time.Time
+	BeatAt    time.Time
+	BeatAge   time.Duration // by the database's clock
+	StoppedAt *time.Time    // it said good-bye
+	LostAt    *time.Time    // it was given up
+	Running   []Running
 }
 
 // Running is a claim as its worker last described it.
@@ -38,31 +44,75 @@ type Running struct {
 	Note    string  `json:"note,omitempty"`
 }
 
+// DefaultLease is how long a worker may be silent.
+const DefaultLease = 36 * time.Second
+
 const registerSQL = `
 /* register worker */
-insert into workers (pipeline, host, pid, version, capabilities)
-values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'))
+insert into workers (pipeline, host, pid, version, capabilities, lease, place)
+values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7)
 returning id`
 
 // Register makes a worker known; only a registered worker may claim. Each
 // start of a process registers anew, so that a host that comes back is never
 // mistaken for the one that went.
 func (s *Store) Register(ctx context.Context, w Worker) (ID, error) {
+	if w.Lease <= 0 {
+		w.Lease = DefaultLease
+	}
 	var id ID
 	var capabilities *string
 	if len(w.Capabilities) > 0 {
 		text := string(w.Capabilities)
 		capabilities = &text
 	}
-	err := s.db.QueryRow(ctx, registerSQL, s.graph.name, w.Host, w.PID, w.Version, capabilities).Scan(&id)
+	err := s.db.QueryRow(ctx, registerSQL, s.graph.name, w.Host, w.PID, w.Version, capabilities, w.Lease.Seconds(), w.Place).Scan(&id)
 	return id, s.explain("register worker", err)
 }
 
+// beat: the sign of life, and whether somebody else is without one. It does not
+// wait for the disk: a beat that is lost with a crash of the server is made good
+// by the next.
 const beatSQL = `
 /* beat */
-update workers set beat_at = now(), running = $2::text::jsonb
- where id = $1 and stopped_at is null and lost_at is null
-returning true`
+with beat as (
+  update workers set beat_at = now(), running = $2::text::jsonb, session = coalesce(nullif($5::bigint, 0), session)
+   where id = $1 and stopped_at is null and lost_at is null
+  returning id
+)
+select exists (select from beat), now(),
+       exists (select from workers w
+                where pipeline = $4 and id <> $1 and stopped_at is null and lost_at is null
+                  and ` + goneSQL + `),
+       set_config('synchronous_commit', 'off', true)`
+
+// gone: a worker w is not there any more, as one sees it who has been in touch
+// with the database for $3 seconds without a break. Either its session has
+// ended and it does not beat, or it has not beaten for its lease; a beat from
+// the future was made before the clock was put back. Whoever has been away
+// himself must first leave the others as long to come back.
+const goneSQL = `(
+         (greatest(now() - w.beat_at, w.beat_at - now()) > w.lease
+          and make_interval(secs => $3) >= w.lease)
+      or (greatest(now() - w.beat_at, w.beat_at - now()) > ` + graceSQL + `
+          and make_interval(secs => $3) >= ` + graceSQL + `
+          and w.session is not null
+          and not ` + connectedSQL + `))`
+
+// grace is how long a worker w whose session has ended may take to come back;
+// see [Grace].
+const graceSQL = `least(w.lease / 5, interval '7 s')`
+
+// connected: the session of a worker w is open.
+const connectedSQL = `exists (
+            select from pg_locks l
+             where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+               and l.database = (select oid from pg_database where datname = current_database())
+               and (l.classid::bigint << 32 | l.objid::bigint) = w.session)`
+
+// Grace is how long a worker whose session has ended, and who does not beat,
+// is waited for: 7 s, or a fifth of its lease if that is less.
+func Grace(lease time.Duration) time.Duration { return min(lease/5, 7*time.Second) }
 
 // lost: which of the given claims are no longer what their token says.
 const lostSQL = `
@@ -73,35 +123,55 @@ select r.token
  where r.token is distinct from case r.stage
        {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_token{{end}} end`
 
-// Beat is a worker's sign of life for all it holds. It keeps what is running
-// for others to see, and returns the tokens of those among the claims that
-// are no longer the worker's: they were cancelled, retried, or given to
-// somebody else. [ErrWorkerUnknown] says that all of them are.
-func (s *Store) Beat(ctx context.Context, worker ID, claims []Claim, running []Running) ([]ID, error) {
-	if running == nil {
-		running = []Running{}
+// Beat is what a worker says of itself.
+type Beat struct {
+	Worker ID
+	// Session is the key of the advisory lock that the worker holds, shared,
+	// on a connection of its own; 0 for none.
+	Session int64
+	// Kept is how long the worker has been in touch with the database without
+	// a break. Before it has been for as long as others may be silent, it
+	// judges nobody.
+	Kept time.Duration
+	// Claims are to be checked; Running is kept for others to see.
+	Claims  []Claim
+	Running []Running
+}
+
+// Beaten is what a worker hears.
+type Beaten struct {
+	Lost []ID      // tokens of the claims that are no longer the worker's
+	Now  time.Time // the database's clock
+	Gone bool      // another worker went away, and is to be given up by [Store.Sweep]
+}
+
+// Beat is a worker's sign of life for all it holds. Claims are lost when they
+// were cancelled, retried, or given to somebody else. [ErrWorkerUnknown] says
+// that all of them are.
+func (s *Store) Beat(ctx context.Context, in Beat) (Beaten, error) {
+	if in.Running == nil {
+		in.Running = []Running{}
 	}
 	// The sign of life does not depend on what is said about the work.
-	doing, err := json.Marshal(running)
+	doing, err := json.Marshal(in.Running)
 	if err != nil || bytes.Contains(doing, []byte(`\u0000`)) {
 		doing = []byte("[]")
 	}
 	var batch pgx.Batch
-	batch.Queue(settingsSQL, true)
-	batch.Queue(beatSQL, worker, string(doing)).QueryRow(func(row pgx.Row) error {
+	var out Beaten
+	batch.Queue(beatSQL, in.Worker, string(doing), in.Kept.Seconds(), s.graph.name, in.Session).QueryRow(func(row pgx.Row) error {
 		var known bool
-		err := row.Scan(&known)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return ErrWorkerUnknown
+		if err := row.Scan(&known, &out.Now, &out.Gone, nil); err != nil || known {
+			return err
 		}
-		return err
+		return ErrWorkerUnknown
 	})
-	var lost []ID
-	if len(claims) > 0 {
-		s.queueLost(&batch, claims, &lost)
+	if len(in.Claims) > 0 {
+		batch.Queue(settingsSQL, true)
+		s.queueLost(&batch, in.Claims, &out.Lost)
 	}
 	err = s.db.SendBatch(ctx, &batch).Close()
-	return lost, s.explain("beat", err)
+	return out, s.explain("beat", err)
 }
 
 // Lost is the second half of [Store.Beat] alone: which of the claims are no
@@ -191,11 +261,29 @@ func (s *Store) Leave(ctx context.Context, worker ID) error {
 	return s.explain("leave", err)
 }
 
+const giveUpSQL = `
+/* give up dead workers */
+update workers set lost_at = now(), running = '[]'
+ where id = any($1::uuid[]) and stopped_at is null and lost_at is null
+returning id`
+
+// GiveUp gives up workers whose processes are certainly dead, whatever their
+// leases say. It returns those that had not been given up before.
+func (s *Store) GiveUp(ctx context.Context, workers []ID) ([]ID, error) {
+	rows, err := s.db.Query(ctx, giveUpSQL, workers)
+	if err != nil {
+		return nil, s.explain("give up workers", err)
+	}
+	lost, err := pgx.CollectRows(rows, pgx.RowTo[ID])
+	return lost, s.explain("give up workers", err)
+}
+
 const workersSQL = `
 /* list workers */
-select id, pipeline, host, pid, version, capabilities, started_at, beat_at,
+select id, pipeline, host, pid, version, capabilities, extract(epoch from lease)::float8, place,
+       stopped_at is null and lost_at is null and ` + connectedSQL + `, started_at, beat_at,
        extract(epoch from now() - beat_at)::float8, stopped_at, lost_at, running
-  from workers
+  from workers w
  where pipeline = $1 and ($2 or (stopped_at is null and lost_at is null))
  order by id`
 
@@ -207,10 +295,10 @@ func (s *Store) Workers(ctx context.Context, all bool) ([]Worker, error) {
 		return nil, s.explain("list workers", err)
 	}
 	workers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Worker, err error) {
-		var age float64
-		err = row.Scan(&w.ID, &w.Pipeline, &w.Host, &w.PID, &w.Version, &w.Capabilities, &w.StartedAt, &w.BeatAt,
-			&age, &w.StoppedAt, &w.LostAt, &w.Running)
-		w.BeatAge = time.Duration(age * float64(time.Second))
+		var lease, age float64
+		err = row.Scan(&w.ID, &w.Pipeline, &w.Host, &w.PID, &w.Version, &w.Capabilities, &lease, &w.Place,
+			&w.Connected, &w.StartedAt, &w.BeatAt, &age, &w.StoppedAt, &w.LostAt, &w.Running)
+		w.Lease, w.BeatAge = time.Duration(lease*float64(time.Second)), time.Duration(age*float64(time.Second))
 		return w, err
 	})
 	return workers, s.explain("list workers", err)

@@ -1,0 +1,343 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// ear is Wakes with a session and a connection that may be lost.
+type ear struct {
+	*notify.Wakes
+	deaf atomic.Bool
+}
+
+// newEar has heard of stage one already.
+func newEar() *ear {
+	e := &ear{Wakes: notify.NewWakes()}
+	e.Add("cuelight_test_one")
+	return e
+}
+
+func (e *ear) Connected() bool        { return !e.deaf.Load() }
+func (e *ear) Session() (int64, bool) { return 7, !e.deaf.Load() }
+func oneClaim() store.Claim           { return store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1} }
+func obedient(why chan<- error) stages.Work {
+	return func(ctx context.Context, _ *stages.Job) (any, error) {
+		<-ctx.Done()
+		why <- context.Cause(ctx)
+		return nil, ctx.Err()
+	}
+}
+
+// How long work goes on while the database does not answer depends on what the
+// others see meanwhile.
+func TestProcessStopsItsWorkBeforeOthersMayTakeIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		session     bool
+		err         error
+		least, most time.Duration
+	}{
+		"session held, no answer":        {true, context.DeadlineExceeded, 30 * time.Second, 35 * time.Second},
+		"session ended, no answer":       {false, context.DeadlineExceeded, 6 * time.Second, 7 * time.Second},
+		"session ended, nobody listens":  {false, syscall.ECONNREFUSED, 30 * time.Second, 35 * time.Second},
+		"session ended, server starting": {false, &pgconn.PgError{Code: "57P03"}, 30 * time.Second, 35 * time.Second},
+		"session ended, one of two addresses refuses": {
+			false, errors.Join(syscall.ECONNREFUSED, context.DeadlineExceeded), 6 * time.Second, 7 * time.Second},
+		"session ended, both refuse": {
+			false, errors.Join(syscall.ECONNREFUSED, syscall.ECONNREFUSED), 30 * time.Second, 35 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, why := newEar(), make(chan error, 1)
+				p := pipeline(t, obedient(why), "one")
+				f := &fake{turn: claimed(oneClaim())}
+				down := atomic.Bool{}
+				f.beat = func(store.Beat) (store.Beaten, error) {
+					if down.Load() {
+						return store.Beaten{}, c.err
+					}
+					return store.Beaten{Now: time.Now()}, nil
+				}
+				_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = e, time.Hour })
+				time.Sleep(10 * time.Second)
+				down.Store(true)
+				e.deaf.Store(!c.session)
+				start := time.Now()
+				if err := <-why; !errors.Is(err, stages.ErrLeaseLost) {
+					t.Errorf("cause is %v", err)
+				}
+				// The last answer came up to two seconds before the first silence.
+				if took := time.Since(start); took < c.least-3*time.Second || took > c.most {
+					t.Errorf("work was stopped after %s of silence", took)
+				}
+				stop()
+			})
+		})
+	}
+}
+
+func TestWorkerThatWentAwayIsSweptForAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, gone := newEar(), atomic.Bool{}
+		var swept []store.Sweep
+		f := &fake{
+			beat: func(b store.Beat) (store.Beaten, error) {
+				return store.Beaten{Now: time.Now(), Gone: gone.Swap(false)}, nil
+			},
+			sweep: func(s store.Sweep) (store.Swept, error) {
+				swept = append(swept, s)
+				return store.Swept{Left: make([]bool, 1), Next: never(1), Lost: []store.ID{{9}}, Expired: 1}, nil
+			},
+		}
+		events, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.Sweep = e, time.Hour })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		events()
+		before := len(swept)
+		gone.Store(true)
+		time.Sleep(3 * time.Second)
+		kinds := events()
+		stop()
+		if before != 1 || len(swept) != 2 || len(kinds) != 2 || kinds[0] != stages.WorkerLost || kinds[1] != stages.Expired {
+			t.Fatalf("%d sweeps before, %d after, told %v", before, len(swept), kinds)
+		}
+		s := swept[1]
+		if off := time.Since(s.Clock); s.Kept < 59*time.Second || off > 4*time.Second {
+			t.Errorf("the sweep knows of %s of touch, and a clock that is %s off", s.Kept, off)
+		}
+	})
+}
+
+// Whoever has been away, or whose database's clock was changed, judges nobody
+// before the others could show that they live.
+func TestTouchBeginsAnewAfterAnOutageAndAfterAChangeOfTheClock(t *testing.T) {
+	for name, spoil := range map[string]func(*store.Beaten) error{
+		"an outage":           func(*store.Beaten) error { return context.DeadlineExceeded },
+		"clock an hour ahead": func(b *store.Beaten) error { b.Now = b.Now.Add(time.Hour); return nil },
+		"clock an hour back":  func(b *store.Beaten) error { b.Now = b.Now.Add(-time.Hour); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var longest, last time.Duration
+				spoilt := atomic.Bool{}
+				f := &fake{beat: func(b store.Beat) (store.Beaten, error) {
+					longest, last = max(longest, b.Kept), b.Kept
+					out := store.Beaten{Now: time.Now()}
+					if spoilt.Load() {
+						err := spoil(&out)
+						return out, err
+					}
+					return out, nil
+				}}
+				_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = newEar() })
+				time.Sleep(time.Minute)
+				spoilt.Store(true)
+				time.Sleep(5 * time.Second)
+				stop()
+				if longest < 55*time.Second || last > 6*time.Second {
+					t.Errorf("touch was kept for %s, and %s at the end", longest, last)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatOnlyTheSweepFoundIsCounted(t *testing.T) {
+	for name, c := range map[string]struct {
+		woken bool // news comes half a second after the sweep
+		want  int
+	}{"no news": {false, 1}, "news that was on its way": {true, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := &ear{Wakes: notify.NewWakes()}
+				p := pipeline(t, noop, "one")
+				sweeps := 0
+				f := &fake{turn: claimed(oneClaim())}
+				f.sweep = func(store.Sweep) (store.Swept, error) {
+					sweeps++
+					if c.woken && sweeps == 2 {
+						time.AfterFunc(500*time.Millisecond, func() { e.Add(p.Graph().Channel("one")) })
+					}
+					return store.Swept{Left: []bool{sweeps == 2}, Next: never(1)}, nil
+				}
+				events, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes = e })
+				time.Sleep(time.Minute)
+				missed, completed := 0, 0
+				for _, k := range events() {
+					switch k {
+					case stages.Missed:
+						missed++
+					case stages.Completed:
+						completed++
+					}
+				}
+				stop()
+				if missed != c.want || completed != 1 {
+					t.Errorf("%d missed and %d completed", missed, completed)
+				}
+			})
+		})
+	}
+}
+
+func TestProcessWithoutNewsLooksEveryTwoSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEar()
+		e.deaf.Store(true)
+		f := &fake{}
+		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = e })
+		time.Sleep(time.Minute)
+		deaf := len(f.seen())
+		e.deaf.Store(false)
+		time.Sleep(3 * time.Second) // the last look may have been asked for already
+		back := len(f.seen())
+		time.Sleep(time.Minute)
+		stop()
+		if idle := len(f.seen()) - back; deaf < 15 || deaf > 40 || idle != 0 {
+			t.Errorf("%d looks in a minute without news, and %d in one with", deaf, idle)
+		}
+	})
+}
+
+func TestStalledAttemptFailsAndOneThatMovesDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEar()
+		work := func(ctx context.Context, j *stages.Job) (any, error) {
+			for i := range 10 {
+				time.Sleep(50 * time.Second)
+				j.Progress(stages.Progress{Percent: float64(i), Speed: 1})
+			}
+			for i := range 10 { // faster and faster, and yet nowhere
+				j.Progress(stages.Progress{Percent: 9, Speed: float64(i)})
+				select {
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-time.After(20 * time.Second):
+				}
+			}
+			return nil, nil
+		}
+		p, err := stages.New("test", stages.Stage{Name: "one", Work: work, Stall: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reports []store.Report
+		first := claimed(oneClaim())
+		f := &fake{turn: func(in store.Turn) (store.Turned, error) {
+			reports = append(reports, in.Reports...)
+			return first(in)
+		}}
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = e, time.Hour })
+		time.Sleep(time.Hour)
+		stop()
+		if len(reports) != 1 || reports[0].Outcome != store.Failed || reports[0].Class != "stalled" || reports[0].Dead {
+			t.Errorf("reports are %+v", reports)
+		}
+	})
+}
+
+// Work that does not return costs a slot, and nothing else: its claim goes on
+// somewhere else.
+func TestWorkThatDoesNotHeedItsContextHoldsUpNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p, err := stages.New("test", stages.Stage{Name: "one", Timeout: time.Minute, Workers: 2,
+			Work: func(context.Context, *stages.Job) (any, error) { <-release; return "late", nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reports []store.Report
+		free := 0
+		first := claimed(oneClaim())
+		f := &fake{turn: func(in store.Turn) (store.Turned, error) {
+			reports, free = append(reports, in.Reports...), in.Free[0]
+			return first(in)
+		}}
+		e := newEar()
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = e, time.Hour })
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		if len(reports) != 1 || reports[0].Class != "timeout" || free != 1 {
+			t.Errorf("%d slots are free, reports are %+v", free, reports)
+		}
+		close(release)
+		time.Sleep(time.Second)
+		e.Add(p.Graph().Channel("one"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(reports) != 1 || free != 2 {
+			t.Errorf("after its end %d slots are free, reports are %+v", free, reports)
+		}
+		stop()
+	})
+}
+
+func TestDrainGivesBackWhatDoesNotHeedItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		p := pipeline(t, func(context.Context, *stages.Job) (any, error) { <-release; return nil, nil }, "one")
+		var reports []store.Report
+		first := claimed(oneClaim())
+		f := &fake{graph: p.Graph(), turn: func(in store.Turn) (store.Turned, error) {
+			reports = append(reports, in.Reports...)
+			return first(in)
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		began := time.Now()
+		err := stages.Runner{Store: f, Pipeline: p, Wakes: newEar(), Grace: 10 * time.Second}.Run(ctx)
+		took := time.Since(began) - time.Minute
+		if !errors.Is(err, stages.ErrStubborn) || took < 20*time.Second || took > 40*time.Second || !f.left {
+			t.Errorf("it ended after %s with %v", took, err)
+		}
+		if len(reports) != 1 || reports[0].Outcome != store.Released {
+			t.Errorf("reports are %+v", reports)
+		}
+	})
+}
+
+// A host that starts again takes up its own work at once.
+func TestThoseWhoDiedHereBeforeAreGivenUpAtTheStart(t *testing.T) {
+	var self store.Worker
+	probe := &fake{register: func(w store.Worker) { self = w }}
+	synctest.Test(t, func(t *testing.T) {
+		_, stop := run(t, probe, pipeline(t, noop, "one"), nil)
+		stop()
+	})
+	if self.Place == "///" {
+		t.Skip("this system does not say where a process runs")
+	}
+	dead := self
+	dead.ID, dead.PID = store.ID{2}, 1<<22+1 // above any limit
+	reused := self
+	reused.ID, reused.PID, reused.Place = store.ID{3}, os.Getpid(), self.Place[:len(self.Place)-1]+"x"
+	alive := self
+	alive.ID = store.ID{4}
+	elsewhere := dead
+	elsewhere.ID, elsewhere.Host = store.ID{5}, "elsewhere"
+	otherSpace := dead
+	otherSpace.ID, otherSpace.Place = store.ID{6}, "a/b/c/d"
+	silent := dead
+	silent.ID, silent.Place = store.ID{7}, ""
+	f := &fake{workers: []store.Worker{dead, reused, alive, elsewhere, otherSpace, silent}}
+	synctest.Test(t, func(t *testing.T) {
+		_, stop := run(t, f, pipeline(t, noop, "one"), nil)
+		stop()
+	})
+	if len(f.givenUp) != 2 || f.givenUp[0] != dead.ID || f.givenUp[1] != reused.ID {
+		t.Errorf("given up are %v, want the dead one and the one whose id is somebody else's now", f.givenUp)
+	}
+}

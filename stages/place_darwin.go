@@ -1,0 +1,17 @@
+package stages
+
+import "golang.org/x/sys/unix"
+
+func machineID() string { return "" }
+
+func bootID() string {
+	id, err := unix.Sysctl("kern.bootsessionuuid")
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+func processSpace() string { return "" }
+
+func processStart(int) string { return "" }

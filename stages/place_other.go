@@ -1,0 +1,9 @@
+//go:build !linux && !darwin
+
+package stages
+
+func machineID() string    { return "" }
+func bootID() string       { return "" }
+func processSpace() string { return "" }
+
+func processStart(int) string { return "" }
