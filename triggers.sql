@@ -26,10 +26,13 @@ end
 $$;
 
 -- A wake carries no data: it says "look at this stage now". Where many rows
--- change in one transaction, PostgreSQL delivers it once.
+-- change in one transaction, PostgreSQL delivers it once. Where the server's queue
+-- of notifications is nearly full, because somebody listens and does not read,
+-- nobody is woken: the sweep finds the work, while a wake too many would have
+-- made the whole transaction fail.
 create or replace function cuelight_wake() returns trigger language plpgsql as $$
 begin
-  perform pg_notify(tg_argv[0], '');
+  perform pg_notify(tg_argv[0], '') where pg_notification_queue_usage() < 0.9;
   return null;
 end
 $$;
@@ -121,7 +124,7 @@ begin
      and was.token is distinct from was.token_now
      and was.status_now in ('pending', 'cancelled')
   on conflict do nothing;
-  perform pg_notify('cuelight_video', '');
+  perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
   return null;
 end
 $$;
@@ -140,7 +143,7 @@ create trigger tasks_recall after update on tasks
 create or replace function cuelight_video_forget() returns trigger language plpgsql set search_path from current as $$
 begin
   delete from attempts where task_id = old.id;
-  perform pg_notify('cuelight_video', '');
+  perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
   return null;
 end
 $$;

@@ -36,7 +36,6 @@ func setup(t testing.TB) bundle {
 	return bundle{store.New(pool, g), t, pool}
 }
 
-// worker registers one more worker.
 // beat is a sign of life of a worker without a session, and what it hears of
 // its claims.
 func (b bundle) beat(w store.ID, claims ...store.Claim) ([]store.ID, error) {
@@ -44,6 +43,7 @@ func (b bundle) beat(w store.ID, claims ...store.Claim) ([]store.ID, error) {
 	return out.Lost, err
 }
 
+// worker registers one more worker.
 func (b bundle) worker() store.ID {
 	b.t.Helper()
 	id, err := b.Register(b.t.Context(), store.Worker{Host: "test", PID: 1})

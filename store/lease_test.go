@@ -1,0 +1,287 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// session opens a session that holds a worker's lock; the function it returns
+// ends it as a killed process would.
+func (b bundle) session(key int64) (end func()) {
+	b.t.Helper()
+	conn, err := pgx.ConnectConfig(b.t.Context(), b.pool.Config().ConnConfig)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var pid int
+	if err := conn.QueryRow(b.t.Context(), `select pg_backend_pid() from pg_advisory_lock_shared($1)`, key).Scan(&pid); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = conn.Close(b.t.Context()) })
+	return func() {
+		b.t.Helper()
+		conn.PgConn().Conn().Close()
+		for there := true; there; {
+			row := b.pool.QueryRow(b.t.Context(), `select exists (select from pg_stat_activity where pid = $1)`, pid)
+			if err := row.Scan(&there); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// lost are the workers that a sweep of somebody with an hour's unbroken touch
+// gives up, after change has had its way with it. change may be nil.
+func (b bundle) lost(change func(*store.Sweep)) []store.ID {
+	b.t.Helper()
+	in := store.Sweep{Kept: time.Hour, MaxAttempts: []int{3, 3, 3, 3, 3}}
+	if change != nil {
+		change(&in)
+	}
+	out, err := b.Sweep(b.t.Context(), in)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return out.Lost
+}
+
+// silent makes it so long since the worker's last beat and its last claim.
+func (b bundle) silent(w store.ID, ago string) {
+	b.t.Helper()
+	b.exec("update workers set beat_at = now() - $2::interval where id = $1", w, ago)
+	b.exec("update tasks set ingest_locked_at = now() - $2::interval where ingest_locked_by = $1", w, ago)
+}
+
+func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const key = 1<<40 + 1<<31 + 7
+	id, w, other := b.submit(), b.worker(), b.worker()
+	b.claim(w, ingest)
+	end := b.session(key)
+	if _, err := b.Beat(t.Context(), store.Beat{Worker: w, Session: key}); err != nil {
+		t.Fatal(err)
+	}
+	gone := func() bool {
+		t.Helper()
+		out, err := b.Beat(t.Context(), store.Beat{Worker: other, Kept: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Gone
+	}
+	connected := func() bool {
+		t.Helper()
+		all, err := b.Workers(t.Context(), false)
+		if err != nil || len(all) != 2 || all[0].ID != w {
+			t.Fatal(all, err)
+		}
+		return all[0].Connected
+	}
+	b.silent(w, "8 s")
+	if lost := b.lost(nil); len(lost) > 0 || gone() || !connected() {
+		t.Errorf("given up although its session is open: %v", lost)
+	}
+	end()
+	b.silent(w, "6 s")
+	if lost := b.lost(nil); len(lost) > 0 || gone() || connected() {
+		t.Errorf("given up within the grace: %v", lost)
+	}
+	b.silent(w, "8 s")
+	if lost := b.lost(func(s *store.Sweep) { s.Kept = 6 * time.Second }); len(lost) > 0 {
+		t.Errorf("given up by somebody who was away until 6 s ago: %v", lost)
+	}
+	if !gone() {
+		t.Error("others are not told that it is gone")
+	}
+	if lost := b.lost(nil); !slices.Equal(lost, []store.ID{w}) {
+		t.Errorf("lost are %v, want %s", lost, w)
+	}
+	b.want(id, failing, pending, pending, pending, pending)
+	if gone() {
+		t.Error("it is told of twice")
+	}
+}
+
+func TestWorkerWithoutASessionIsGivenUpAfterItsOwnLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	register := func(lease time.Duration) store.ID {
+		t.Helper()
+		id, err := b.Register(t.Context(), store.Worker{Host: "test", PID: 1, Lease: lease})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	usual, patient := register(0), register(10*time.Minute)
+	b.silent(usual, "35 s")
+	b.silent(patient, "9 minutes")
+	if lost := b.lost(nil); len(lost) > 0 {
+		t.Errorf("given up within their leases: %v", lost)
+	}
+	b.silent(usual, "37 s")
+	if lost := b.lost(func(s *store.Sweep) { s.Kept = 35 * time.Second }); len(lost) > 0 {
+		t.Errorf("given up by somebody who was away: %v", lost)
+	}
+	if lost := b.lost(func(s *store.Sweep) { s.Kept = 0 }); len(lost) > 0 {
+		t.Errorf("given up by somebody who may not: %v", lost)
+	}
+	if lost := b.lost(nil); !slices.Equal(lost, []store.ID{usual}) {
+		t.Errorf("lost are %v, want %s", lost, usual)
+	}
+	b.silent(patient, "11 minutes")
+	if lost := b.lost(nil); !slices.Equal(lost, []store.ID{patient}) {
+		t.Errorf("lost are %v, want %s", lost, patient)
+	}
+}
+
+func TestWorkerThatRegisteredAndNeverBeatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.exec("update workers set started_at = now() - interval '1 minute', beat_at = now() - interval '1 minute' where id = $1", w)
+	if lost := b.lost(nil); !slices.Equal(lost, []store.ID{w}) {
+		t.Errorf("lost are %v", lost)
+	}
+}
+
+func TestWorkerWithAYoungClaimIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.submit()
+	w := b.worker()
+	b.claim(w, ingest)
+	b.exec("update workers set beat_at = now() - interval '1 minute' where id = $1", w)
+	if lost := b.lost(nil); len(lost) > 0 {
+		t.Errorf("given up a moment after it claimed: %v", lost)
+	}
+}
+
+// A clock that was changed makes everybody look silent, or nobody.
+func TestChangedClockOfTheDatabaseGivesUpNobodyWhoLives(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.silent(w, "1 hour") // as it looks when the clock was put an hour ahead
+	for _, off := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour} {
+		if lost := b.lost(func(s *store.Sweep) { s.Clock = time.Now().Add(off) }); len(lost) > 0 {
+			t.Errorf("given up although the clock is %s off", off)
+		}
+	}
+	b.silent(w, "-1 hour") // put back after its last beat
+	if lost := b.lost(func(s *store.Sweep) { s.Clock = time.Now() }); !slices.Equal(lost, []store.ID{w}) {
+		t.Errorf("lost are %v: a beat from the future is none", lost)
+	}
+}
+
+func TestBeatThatArrivesWhileItsWorkerIsGivenUpWins(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	b.claim(w, ingest)
+	b.silent(w, "1 minute")
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.New(tx, b.Graph()).Beat(t.Context(), store.Beat{Worker: w}); err != nil {
+		t.Fatal(err)
+	}
+	swept := make(chan []store.ID, 1)
+	go func() {
+		out, err := b.Sweep(t.Context(), store.Sweep{Kept: time.Hour, MaxAttempts: []int{3, 3, 3, 3, 3}})
+		if err != nil {
+			t.Error(err)
+		}
+		swept <- out.Lost
+	}()
+	for waits := false; !waits; {
+		row := b.pool.QueryRow(t.Context(), `select exists (select from pg_stat_activity
+			where datname = current_database() and wait_event_type = 'Lock' and query like '%give up workers%')`)
+		if err := row.Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if lost := <-swept; len(lost) > 0 {
+		t.Errorf("given up: %v", lost)
+	}
+	b.want(id, inprogress, pending, pending, pending, pending)
+}
+
+func TestDeadWorkersAreGivenUpOnWord(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	c := b.claim(w, ingest)
+	for _, want := range [][]store.ID{{w}, nil} {
+		if lost, err := b.GiveUp(t.Context(), []store.ID{w}); err != nil || !slices.Equal(lost, want) {
+			t.Errorf("given up are %v, %v; want %v", lost, err, want)
+		}
+	}
+	if _, err := b.beat(w); !errors.Is(err, store.ErrWorkerUnknown) {
+		t.Errorf("it may go on: %v", err)
+	}
+	b.lost(nil)
+	b.want(id, failing, pending, pending, pending, pending)
+	if out := b.turn(w, 0, []store.Report{completed(c)}); len(out.Stale) != 1 {
+		t.Error("its late report was taken")
+	}
+}
+
+// Whoever sweeps passes over rows that somebody has locked, and says so.
+func TestSweepTellsOfClaimsItCouldNotTake(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.submit()
+	w := b.worker()
+	b.claim(w, ingest)
+	if _, err := b.GiveUp(t.Context(), []store.ID{w}); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "select from tasks for update"); err != nil {
+		t.Fatal(err)
+	}
+	in := store.Sweep{MaxAttempts: []int{3, 3, 3, 3, 3}}
+	if out, err := b.Sweep(t.Context(), in); err != nil || out.Expired != 0 || !out.Locked {
+		t.Errorf("swept %+v, %v", out, err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := b.Sweep(t.Context(), in); err != nil || out.Expired != 1 || out.Locked {
+		t.Errorf("swept %+v, %v", out, err)
+	}
+}
+
+func TestTurnHasALimitOfItsOwnWhateverTheRoleMayTake(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(1); return new; end $$`)
+	b.exec(`create trigger slow before update on tasks for each statement execute function slow()`)
+	config := b.pool.Config().ConnConfig.Copy()
+	config.RuntimeParams["statement_timeout"] = "500"
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	s := store.New(conn, b.Graph())
+	b.submit()
+	if out, err := s.Turn(t.Context(), turn(b.worker(), 1, nil, ingest)); err != nil || len(out.Claims) != 1 {
+		t.Errorf("claimed %d, %v", len(out.Claims), err)
+	}
+}
