@@ -41,6 +41,14 @@ test: needs-test ## run every test, with the race detector (PKG=./store ARGS='-r
 test-quick: needs-run ## run the tests without the race detector, and without the long ones
 	@$(GO) test -short $(ARGS) $(PKG)
 
+.PHONY: chaos
+chaos: needs-test ## torment everything for DURATION=60s, from one SEED; see internal/chaos
+	@$(GO) run ./internal/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
+
+.PHONY: failover
+failover: needs-test ## kill the primary under load and promote its standby
+	@$(GO) run ./internal/failover $(ARGS)
+
 .PHONY: sql
 sql: ## write schema.sql and triggers.sql anew from the generator
 	@$(GO) run ./store/internal/gensql

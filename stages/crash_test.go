@@ -13,7 +13,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// The server is killed while tasks are under way, more than once. What was
+// The server is killed, dropped and stopped while tasks are under way. What was
 // acknowledged is there afterwards, everything comes to its end, and no stage
 // is completed twice.
 func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
@@ -73,8 +73,12 @@ func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
 		}
 	}
 	take(tasks / 2)
-	for range 3 {
-		server.Kill()
+	for _, end := range []func(){
+		server.Kill,
+		func() { server.Stop(pgtest.Immediate) },
+		func() { server.Stop(pgtest.Fast) },
+	} {
+		end()
 		server.Start()
 		take(tasks / 2)
 	}

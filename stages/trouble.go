@@ -77,9 +77,17 @@ func (d *dispatcher) enter(ctx context.Context) error {
 	})
 }
 
+// recovered takes in an answer. After trouble that was worth telling, news may
+// have gone astray, perhaps to a server that is not the one any more.
 func (d *dispatcher) recovered() {
 	if d.trouble.told {
 		d.Observe(Event{Kind: DatabaseBack, Worker: d.workerID()})
+		for i := range d.look {
+			d.look[i].wake()
+		}
+		if c, ok := d.Wakes.(interface{ Check() }); ok {
+			c.Check()
+		}
 	}
 	d.trouble = trouble{}
 	d.touch.answered()
