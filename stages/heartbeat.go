@@ -76,7 +76,7 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 	case time.Since(h.last)+h.tick() > h.patience():
 		h.live.cancelAll(fmt.Errorf("%w: no heartbeat for %s", ErrLeaseLost, time.Since(h.last).Round(time.Second)))
 	}
-	h.touch.lost()
+	h.touch.failed()
 }
 
 // patience is how long this process may be without an answer before it stops
@@ -100,7 +100,7 @@ func (h *heartbeat) send(ctx context.Context, claims []store.Claim, running []st
 		key = 0
 	}
 	return h.Store.Beat(ctx, store.Beat{
-		Worker: h.workerID(), Session: key, Kept: h.touch.kept(), Claims: claims, Running: running,
+		Worker: h.workerID(), Session: key, Judge: h.touch.allowance(h.Lease), Claims: claims, Running: running,
 	})
 }
 

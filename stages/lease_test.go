@@ -114,41 +114,76 @@ func TestWorkerThatWentAwayIsSweptForAtOnce(t *testing.T) {
 			t.Fatalf("%d sweeps before, %d after, told %v", before, len(swept), kinds)
 		}
 		s := swept[1]
-		if off := time.Since(s.Clock); s.Kept < 59*time.Second || off > 4*time.Second {
-			t.Errorf("the sweep knows of %s of touch, and a clock that is %s off", s.Kept, off)
+		if off := time.Since(s.Clock); s.Judge == nil || *s.Judge != (store.Allowance{}) || off > 4*time.Second {
+			t.Errorf("the sweep judges by %+v, and a clock that is %s off", s.Judge, off)
 		}
 	})
 }
 
-// Whoever has been away, or whose database's clock was changed, judges nobody
-// before the others could show that they live.
-func TestTouchBeginsAnewAfterAnOutageAndAfterAChangeOfTheClock(t *testing.T) {
-	for name, spoil := range map[string]func(*store.Beaten) error{
-		"an outage":           func(*store.Beaten) error { return context.DeadlineExceeded },
-		"clock an hour ahead": func(b *store.Beaten) error { b.Now = b.Now.Add(time.Hour); return nil },
-		"clock an hour back":  func(b *store.Beaten) error { b.Now = b.Now.Add(-time.Hour); return nil },
+// Whoever was away himself does not hold that time against the others; and
+// nobody is judged by a clock that was changed, or by somebody who just came.
+func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
+	const hour = time.Hour
+	for name, c := range map[string]struct {
+		spoil      func(*store.Beaten) error
+		when, long time.Duration // the spoilt time
+		// by how long after the start, what is allowed; -1 for judging nobody
+		grace, lease map[time.Duration]time.Duration
+	}{
+		"just came": {nil, hour, 0,
+			map[time.Duration]time.Duration{3 * time.Second: -1, 10 * time.Second: 0},
+			map[time.Duration]time.Duration{10 * time.Second: -1, 45 * time.Second: 0}},
+		"an outage of 20 s": {func(*store.Beaten) error { return context.DeadlineExceeded }, 60 * time.Second, 20 * time.Second,
+			map[time.Duration]time.Duration{55 * time.Second: 0, 84 * time.Second: 20 * time.Second, 115 * time.Second: 0},
+			map[time.Duration]time.Duration{55 * time.Second: 0, 84 * time.Second: 20 * time.Second, 145 * time.Second: 0}},
+		"clock an hour ahead": {func(b *store.Beaten) error { b.Now = b.Now.Add(hour); return nil }, 60 * time.Second, hour,
+			map[time.Duration]time.Duration{55 * time.Second: 0, 65 * time.Second: -1, 72 * time.Second: 0},
+			map[time.Duration]time.Duration{72 * time.Second: -1, 105 * time.Second: 0}},
+		"clock an hour back": {func(b *store.Beaten) error { b.Now = b.Now.Add(-hour); return nil }, 60 * time.Second, hour,
+			map[time.Duration]time.Duration{55 * time.Second: 0, 65 * time.Second: -1, 72 * time.Second: 0},
+			map[time.Duration]time.Duration{72 * time.Second: -1, 105 * time.Second: 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var longest, last time.Duration
-				spoilt := atomic.Bool{}
+				start := time.Now()
+				heard := map[time.Duration]*store.Allowance{} // by second
 				f := &fake{beat: func(b store.Beat) (store.Beaten, error) {
-					longest, last = max(longest, b.Kept), b.Kept
+					at := time.Since(start)
+					heard[at.Truncate(time.Second)] = b.Judge
 					out := store.Beaten{Now: time.Now()}
-					if spoilt.Load() {
-						err := spoil(&out)
+					if at >= c.when && at < c.when+c.long {
+						err := c.spoil(&out)
 						return out, err
 					}
 					return out, nil
 				}}
-				_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = newEar() })
-				time.Sleep(time.Minute)
-				spoilt.Store(true)
-				time.Sleep(5 * time.Second)
+				_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.Sweep = newEar(), hour })
+				time.Sleep(150 * time.Second)
 				stop()
-				if longest < 55*time.Second || last > 6*time.Second {
-					t.Errorf("touch was kept for %s, and %s at the end", longest, last)
+				near := func(at time.Duration) *store.Allowance {
+					for d := range 3 {
+						if a, ok := heard[at+time.Duration(d)*time.Second]; ok {
+							return a
+						}
+					}
+					t.Fatalf("no beat about %s", at)
+					return nil
 				}
+				check := func(what string, want map[time.Duration]time.Duration, of func(*store.Allowance) time.Duration) {
+					t.Helper()
+					for at, want := range want {
+						got := time.Duration(-1)
+						if a := near(at); a != nil && of(a) < 10*hour {
+							got = of(a)
+						}
+						// An outage is seen from the last answer before to the first one after.
+						if got < want || got > want+5*time.Second {
+							t.Errorf("%s at %s is %s, want %s", what, at, got, want)
+						}
+					}
+				}
+				check("grace", c.grace, func(a *store.Allowance) time.Duration { return a.Grace })
+				check("lease", c.lease, func(a *store.Allowance) time.Duration { return a.Lease })
 			})
 		})
 	}

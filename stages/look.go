@@ -117,7 +117,7 @@ func (d *dispatcher) sweep(life context.Context) {
 		d.turnFailed(life, err)
 		return
 	}
-	in := store.Sweep{Worker: d.workerID(), Kept: d.touch.kept(), Clock: d.touch.expected(), Only: d.Only}
+	in := store.Sweep{Worker: d.workerID(), Judge: d.touch.allowance(d.Lease), Clock: d.touch.expected(), Only: d.Only}
 	for _, s := range d.stages {
 		in.MaxAttempts = append(in.MaxAttempts, s.MaxAttempts)
 	}

@@ -34,7 +34,7 @@ func (d *dispatcher) turnFailed(life context.Context, err error) {
 	case store.Refuses(err) && d.isolate(life):
 		return
 	}
-	d.touch.lost()
+	d.touch.failed()
 	if t.pause == nil {
 		t.pause = newPause()
 	}

@@ -19,8 +19,9 @@ select locked.id from locked, kept`
 
 // complete tasks: $1 is the worker; $2 and $3 are, per task, its id and the
 // set of stages to go on with; then, per stage, the token and the result where
-// that stage was completed, else nulls. A stage goes on with the next ones in
-// the same update, unless somebody of higher priority waits for the slot.
+// that stage was completed, else nulls. A row none of whose tokens holds is not
+// touched. A stage goes on with the next ones in the same update, unless
+// somebody of higher priority waits for the slot.
 const completeSQL = `
 /* complete tasks */
 with locked as materialized (
@@ -52,6 +53,7 @@ with locked as materialized (
          {{- end}}
          {{- end}}
     from done
+   where {{range $i, $s := .Stages}}{{if $i}} or {{end}}{{.Name}}_done{{end}}
 ), next as materialized (
   select open.*
          {{- range .Stages}}{{if .Needs}},

@@ -36,11 +36,10 @@ func (b bundle) session(key int64) (end func()) {
 	}
 }
 
-// lost are the workers that a sweep of somebody with an hour's unbroken touch
-// gives up, after change has had its way with it. change may be nil.
+// lost are the workers that a sweep of somebody who was never away gives up, after change has had its way with it. change may be nil.
 func (b bundle) lost(change func(*store.Sweep)) []store.ID {
 	b.t.Helper()
-	in := store.Sweep{Kept: time.Hour, MaxAttempts: []int{3, 3, 3, 3, 3}}
+	in := store.Sweep{Judge: &store.Allowance{}, MaxAttempts: []int{3, 3, 3, 3, 3}}
 	if change != nil {
 		change(&in)
 	}
@@ -70,7 +69,7 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 	}
 	gone := func() bool {
 		t.Helper()
-		out, err := b.Beat(t.Context(), store.Beat{Worker: other, Kept: time.Hour})
+		out, err := b.Beat(t.Context(), store.Beat{Worker: other, Judge: &store.Allowance{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,8 +93,8 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 		t.Errorf("given up within the grace: %v", lost)
 	}
 	b.silent(w, "8 s")
-	if lost := b.lost(func(s *store.Sweep) { s.Kept = 6 * time.Second }); len(lost) > 0 {
-		t.Errorf("given up by somebody who was away until 6 s ago: %v", lost)
+	if lost := b.lost(func(s *store.Sweep) { s.Judge.Grace = 2 * time.Second }); len(lost) > 0 {
+		t.Errorf("given up by somebody who was away himself for 2 s of that: %v", lost)
 	}
 	if !gone() {
 		t.Error("others are not told that it is gone")
@@ -127,10 +126,10 @@ func TestWorkerWithoutASessionIsGivenUpAfterItsOwnLease(t *testing.T) {
 		t.Errorf("given up within their leases: %v", lost)
 	}
 	b.silent(usual, "37 s")
-	if lost := b.lost(func(s *store.Sweep) { s.Kept = 35 * time.Second }); len(lost) > 0 {
+	if lost := b.lost(func(s *store.Sweep) { s.Judge.Lease = 2 * time.Second }); len(lost) > 0 {
 		t.Errorf("given up by somebody who was away: %v", lost)
 	}
-	if lost := b.lost(func(s *store.Sweep) { s.Kept = 0 }); len(lost) > 0 {
+	if lost := b.lost(func(s *store.Sweep) { s.Judge = nil }); len(lost) > 0 {
 		t.Errorf("given up by somebody who may not: %v", lost)
 	}
 	if lost := b.lost(nil); !slices.Equal(lost, []store.ID{usual}) {
@@ -196,7 +195,7 @@ func TestBeatThatArrivesWhileItsWorkerIsGivenUpWins(t *testing.T) {
 	}
 	swept := make(chan []store.ID, 1)
 	go func() {
-		out, err := b.Sweep(t.Context(), store.Sweep{Kept: time.Hour, MaxAttempts: []int{3, 3, 3, 3, 3}})
+		out, err := b.Sweep(t.Context(), store.Sweep{Judge: &store.Allowance{}, MaxAttempts: []int{3, 3, 3, 3, 3}})
 		if err != nil {
 			t.Error(err)
 		}

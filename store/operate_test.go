@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -234,7 +233,7 @@ func TestSilentWorkerIsGivenUpAndItsClaimsAreFree(t *testing.T) {
 	c := b.claim(silent, ingest)
 	b.exec("update workers set beat_at = now() - interval '1 minute' where id = $1", silent)
 	b.exec("update tasks set ingest_locked_at = now() - interval '1 minute'")
-	sweep := store.Sweep{Kept: time.Hour, MaxAttempts: []int{2, 2, 2, 2, 2}}
+	sweep := store.Sweep{Judge: &store.Allowance{}, MaxAttempts: []int{2, 2, 2, 2, 2}}
 
 	out, err := b.Sweep(ctx, sweep)
 	if err != nil || out.Expired != 1 || !slices.Equal(out.Lost, []store.ID{silent}) || !out.Left[ingest] {

@@ -11,10 +11,8 @@ import (
 type Sweep struct {
 	// Worker is who makes it. It is not given up.
 	Worker ID
-	// Kept is how long the worker has been in touch with the database without
-	// a break; it judges those who could have beaten for as long as they may
-	// be silent. 0 for giving up nobody.
-	Kept time.Duration
+	// Judge is how others are judged; nil for giving up nobody.
+	Judge *Allowance
 	// Clock is what the database's clock should say, as far as the worker
 	// knows. Where it says something else it was changed, or the worker itself
 	// stood still, and nobody is given up. Zero for not known.
@@ -102,12 +100,13 @@ func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 	out := Swept{Left: make([]bool, stages), Next: never(stages)}
 	var batch pgx.Batch
 	batch.Queue(settingsSQL, false)
-	if in.Kept > 0 {
+	if in.Judge != nil {
+		grace, lease := in.Judge.args()
 		var clock *time.Time
 		if !in.Clock.IsZero() {
 			clock = &in.Clock
 		}
-		batch.Queue(s.sql.lose, in.Worker, clock, in.Kept.Seconds(), s.graph.name).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(s.sql.lose, in.Worker, clock, grace, s.graph.name, lease).Query(func(rows pgx.Rows) (err error) {
 			out.Lost, err = pgx.CollectRows(rows, pgx.RowTo[ID])
 			return err
 		})

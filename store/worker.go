@@ -76,7 +76,7 @@ func (s *Store) Register(ctx context.Context, w Worker) (ID, error) {
 const beatSQL = `
 /* beat */
 with beat as (
-  update workers set beat_at = now(), running = $2::text::jsonb, session = coalesce(nullif($5::bigint, 0), session)
+  update workers set beat_at = now(), running = $2::text::jsonb, session = coalesce(nullif($6::bigint, 0), session)
    where id = $1 and stopped_at is null and lost_at is null
   returning id
 )
@@ -86,16 +86,13 @@ select exists (select from beat), now(),
                   and ` + goneSQL + `),
        set_config('synchronous_commit', 'off', true)`
 
-// gone: a worker w is not there any more, as one sees it who has been in touch
-// with the database for $3 seconds without a break. Either its session has
-// ended and it does not beat, or it has not beaten for its lease; a beat from
-// the future was made before the clock was put back. Whoever has been away
-// himself must first leave the others as long to come back.
+// gone: a worker w is not there any more. Either its session has ended and it
+// has not beaten for the grace, or it has not beaten for its lease; $3 and $5 are
+// what is allowed beyond these, in seconds, null for judging nobody. A beat from
+// the future was made before the clock was put back.
 const goneSQL = `(
-         (greatest(now() - w.beat_at, w.beat_at - now()) > w.lease
-          and make_interval(secs => $3) >= w.lease)
-      or (greatest(now() - w.beat_at, w.beat_at - now()) > ` + graceSQL + `
-          and make_interval(secs => $3) >= ` + graceSQL + `
+         greatest(now() - w.beat_at, w.beat_at - now()) > w.lease + make_interval(secs => $5)
+      or (greatest(now() - w.beat_at, w.beat_at - now()) > ` + graceSQL + ` + make_interval(secs => $3)
           and w.session is not null
           and not ` + connectedSQL + `))`
 
@@ -123,16 +120,31 @@ select r.token
  where r.token is distinct from case r.stage
        {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_token{{end}} end`
 
+// Allowance is how much longer than they may, others can be silent before they
+// are given up, because whoever judges them was without the database himself in
+// that time, and they may have been, too.
+type Allowance struct {
+	Grace time.Duration // for those whose sessions have ended; see [Grace]
+	Lease time.Duration // for the others
+}
+
+// args are the statement's two parameters, in seconds.
+func (a *Allowance) args() (grace, lease *float64) {
+	if a == nil {
+		return nil, nil
+	}
+	g, l := a.Grace.Seconds(), a.Lease.Seconds()
+	return &g, &l
+}
+
 // Beat is what a worker says of itself.
 type Beat struct {
 	Worker ID
 	// Session is the key of the advisory lock that the worker holds, shared,
 	// on a connection of its own; 0 for none.
 	Session int64
-	// Kept is how long the worker has been in touch with the database without
-	// a break. Before it has been for as long as others may be silent, it
-	// judges nobody.
-	Kept time.Duration
+	// Judge is how the worker would judge others; nil for not at all.
+	Judge *Allowance
 	// Claims are to be checked; Running is kept for others to see.
 	Claims  []Claim
 	Running []Running
@@ -159,7 +171,8 @@ func (s *Store) Beat(ctx context.Context, in Beat) (Beaten, error) {
 	}
 	var batch pgx.Batch
 	var out Beaten
-	batch.Queue(beatSQL, in.Worker, string(doing), in.Kept.Seconds(), s.graph.name, in.Session).QueryRow(func(row pgx.Row) error {
+	grace, lease := in.Judge.args()
+	batch.Queue(beatSQL, in.Worker, string(doing), grace, s.graph.name, lease, in.Session).QueryRow(func(row pgx.Row) error {
 		var known bool
 		if err := row.Scan(&known, &out.Now, &out.Gone, nil); err != nil || known {
 			return err
