@@ -15,7 +15,18 @@
 // as news, since nobody knows what was missed. A connection that only looks
 // alive — a firewall forgot it, a proxy hands its LISTEN to somebody else —
 // is found out by a notification which the Listener sends to itself through
-// the pool and which has to come back in time.
+// the pool and which has to come back in time. A pool that is busy or away
+// cannot send it, and that says nothing of the connection, which stays.
+//
+// The session also shows others that this process is there: it holds an
+// advisory lock, see [Listener.Session], and asks the server to notice within
+// half a minute when the machine at this end is gone without a word.
+//
+// A pooler between here and PostgreSQL, such as PgBouncer, is recognised. In
+// session mode all but the advisory lock works through it. In transaction mode
+// notifications do not arrive, which [Options.OnChange] is told once, as
+// [ErrPooled]; the Listener then looks once a minute whether that has changed.
+// Give it an address of its own in [Options.ConnConfig], past the pooler.
 //
 // The payloads of notifications are not looked at: any role of the database
 // may send any.

@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,20 +23,34 @@ type Options struct {
 	// Channels are the channels to listen to.
 	Channels []string
 
+	// ConnConfig is how to connect. Default: as the pool does. It is for a pool
+	// that leads through a pooler in transaction mode, and must lead to the
+	// same database.
+	ConnConfig *pgx.ConnConfig
+
 	// CheckEvery is the time between two notifications to itself. Default 10 s.
 	CheckEvery time.Duration
 
 	// CheckWithin is how long such a notification may take to come back before
-	// the connection is given up. Default 5 s.
+	// the connection is given up, and how long the server may take to answer
+	// to LISTEN. Default 5 s.
 	CheckWithin time.Duration
 
 	// RetryAtMost is the longest pause between two tries to connect; they
-	// begin at 50 ms. Default 5 s.
+	// begin at 50 ms, and each is longer or shorter by chance, so that not all
+	// processes return at the same instant. Default 5 s.
 	RetryAtMost time.Duration
 
-	// OnChange is told when the Listener begins and ceases to hear, with the
-	// reason in the second case. It must not block.
+	// OnChange is told when the Listener begins and ceases to hear, and once
+	// if it cannot begin; when it does not hear, with the reason, which may be
+	// [ErrPooled]. It is called from a goroutine of its own, one change after
+	// the other; while it blocks, changes that were undone meanwhile go untold.
 	OnChange func(connected bool, err error)
+
+	// Alive is called as long as the Listener goes round, whether it hears or
+	// not: at least every CheckEvery + 3*CheckWithin, and no longer once it is
+	// stuck. It is meant for a watchdog and must not block.
+	Alive func()
 }
 
 // Listener listens on a connection of its own. Make one with [New]; each reader
@@ -45,20 +60,30 @@ type Listener struct {
 	pool  *pgxpool.Pool
 	opts  Options
 	own   string // the channel of its notifications to itself
-	pause *backoff.ExponentialBackOff
+	key   int64  // of the session's lock
+	echo  chan struct{}
+	fresh chan struct{} // a connection has just begun to hear, or somebody doubts it
+	turn  chan struct{} // there is something to tell
+
+	// The pause between tries while a pooler is in the way.
+	pooledPause time.Duration
 
 	mu        sync.Mutex
-	conn      *pgx.Conn // nil while there is none
-	since     time.Time // it was opened
-	heard     int       // how many channels this connection listens to
-	connected bool
+	pause     *backoff.ExponentialBackOff
 	tried     bool
-	echo      chan struct{}
-	fresh     chan struct{} // a connection has just begun to hear
+	conn      *pgx.Conn   // nil while there is none
+	answer    *time.Timer // cuts a connection that does not answer to LISTEN
+	heard     int         // how many channels this connection listens to
+	connected bool
+	held      bool      // the session's lock
+	pooled    bool      // the last connection led through a pooler
+	due       time.Time // when the next step has to be done; zero while listening
+	state     state
+	untold    []change
 }
 
-// New returns a Listener that connects as the pool does and checks itself
-// through the pool. It does nothing before [Listener.Run].
+// New returns a Listener that checks itself through the pool. It does nothing
+// before [Listener.Run].
 func New(pool *pgxpool.Pool, o Options) *Listener {
 	o.Channels = slices.Compact(slices.Sorted(slices.Values(o.Channels)))
 	if o.CheckEvery <= 0 {
@@ -73,18 +98,31 @@ func New(pool *pgxpool.Pool, o Options) *Listener {
 	if o.OnChange == nil {
 		o.OnChange = func(bool, error) {}
 	}
+	if o.Alive == nil {
+		o.Alive = func() {}
+	}
 	return &Listener{
-		Wakes: NewWakes(),
-		pool:  pool,
-		opts:  o,
-		own:   "cuelight_echo_" + strings.ToLower(rand.Text()),
-		pause: backoff.NewExponentialBackOff(
-			backoff.WithInitialInterval(50*time.Millisecond),
-			backoff.WithMaxInterval(o.RetryAtMost),
-			backoff.WithMaxElapsedTime(0),
-		),
-		echo:  make(chan struct{}, 1),
-		fresh: make(chan struct{}, 1),
+		Wakes:       NewWakes(),
+		pool:        pool,
+		opts:        o,
+		own:         "cuelight_echo_" + strings.ToLower(rand.Text()),
+		key:         newKey(),
+		pause:       newPause(o.RetryAtMost),
+		pooledPause: time.Minute,
+		echo:        make(chan struct{}, 1),
+		fresh:       make(chan struct{}, 1),
+		turn:        make(chan struct{}, 1),
+	}
+}
+
+// newKey draws a positive number. Nobody else will draw it.
+func newKey() int64 {
+	var b [8]byte
+	for {
+		rand.Read(b[:])
+		if key := int64(binary.BigEndian.Uint64(b[:]) >> 1); key != 0 {
+			return key
+		}
 	}
 }
 
@@ -96,14 +134,32 @@ func (l *Listener) Connected() bool {
 	return l.connected
 }
 
-// Run listens until ctx is done, and then returns nil.
+// Session returns the key of the advisory lock that the Listener's session
+// holds, shared, and whether the present one does hold it. The key stays the
+// same for the Listener's life. The lock ends with the session, so while others
+// see it in pg_locks (locktype advisory, objsubid 1, classid key>>32, objid
+// key&0xffffffff, their own database), this process was there a moment ago.
+// Through a pooler, which would hide the end of the process, no lock is taken,
+// and the key is 0.
+func (l *Listener) Session() (key int64, held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pooled {
+		return 0, false
+	}
+	return l.key, l.held
+}
+
+// Run listens until ctx is done, and then returns nil. It must be called once.
 func (l *Listener) Run(ctx context.Context) error {
 	if len(l.opts.Channels) == 0 {
 		return errors.New("listen: no channels")
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	inner := pgxlisten.Listener{
 		Connect:  l.connect,
-		LogError: func(_ context.Context, err error) { l.lost(ctx, err) },
+		LogError: l.ended,
 		// The pauses are made in connect, where they can grow.
 		ReconnectDelay: -1,
 	}
@@ -112,83 +168,28 @@ func (l *Listener) Run(ctx context.Context) error {
 	}
 	inner.Handle(l.own, handler{l})
 
-	ctx, cancel := context.WithCancel(ctx)
-	var checking sync.WaitGroup
-	checking.Go(func() { l.check(ctx) })
+	l.expect(0)
+	var others sync.WaitGroup
+	others.Go(func() { l.check(ctx) })
+	others.Go(func() { l.tell(ctx) })
 	err := inner.Listen(ctx)
 	cancel()
-	checking.Wait()
+	others.Wait()
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
 	return fmt.Errorf("listen: %w", err)
 }
 
-// connect is called for every connection, the first one too. A connection
-// that proved itself starts the pauses from the beginning.
-func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
-	for {
-		if err := sleep(ctx, l.nextPause()); err != nil {
-			return nil, err
-		}
-		conn, err := l.dial(ctx)
-		if err != nil {
-			l.lost(ctx, err)
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			continue
-		}
-		l.mu.Lock()
-		l.conn, l.heard, l.since = conn, 0, time.Now()
-		l.mu.Unlock()
-		return conn, nil
-	}
-}
-
-// dial does not wait longer for a server that says nothing than a connection
-// may be deaf.
-func (l *Listener) dial(ctx context.Context) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(l.opts.CheckWithin, 10*time.Second))
-	defer cancel()
-	return pgx.ConnectConfig(ctx, l.pool.Config().ConnConfig)
-}
-
-// nextPause is nothing for the very first connection and then grows, until a
-// connection proves itself.
-func (l *Listener) nextPause() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.tried {
-		l.tried = true
-		return 0
-	}
-	return l.pause.NextBackOff()
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
-
 // handler keeps what pgxlisten calls off the Listener's public methods.
 type handler struct{ l *Listener }
 
 func (h handler) HandleNotification(_ context.Context, n *pgconn.Notification, _ *pgx.Conn) error {
-	if n.Channel == h.l.own {
-		select {
-		case h.l.echo <- struct{}{}:
-		default:
-		}
+	if n.Channel != h.l.own {
+		h.l.Add(n.Channel)
 		return nil
 	}
-	h.l.Add(n.Channel)
+	signal(h.l.echo)
 	return nil
 }
 
@@ -200,26 +201,23 @@ func (h handler) HandleBacklog(context.Context, string, *pgx.Conn) error {
 	l.mu.Lock()
 	l.heard++
 	all := l.heard == len(l.opts.Channels)+1
-	l.connected = all
+	if all {
+		l.connected, l.due = true, time.Time{}
+		l.answer.Stop()
+	}
 	l.mu.Unlock()
 	if all {
-		l.opts.OnChange(true, nil)
 		l.Add(l.opts.Channels...)
-		select {
-		case l.fresh <- struct{}{}:
-		default:
-		}
+		l.become(hearing, nil)
+		signal(l.fresh)
 	}
 	return nil
 }
 
-// lost notes that the connection is gone, and says so once.
-func (l *Listener) lost(ctx context.Context, err error) {
-	l.mu.Lock()
-	was := l.connected
-	l.connected, l.conn = false, nil
-	l.mu.Unlock()
-	if was && ctx.Err() == nil {
-		l.opts.OnChange(false, err)
+// signal leaves one value in c, which has room for one.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

@@ -1,17 +1,12 @@
 package notify_test
 
 import (
-	"bytes"
 	"context"
-	"io"
-	"net"
-	"path/filepath"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
@@ -21,20 +16,35 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience is how long a test waits for what must come.
+const patience = 20 * time.Second
+
+// change is what OnChange was told.
+type change struct {
+	connected bool
+	err       error
+}
+
 // bundle is a running Listener.
 type bundle struct {
 	*notify.Listener
 	t       testing.TB
 	pool    *pgxpool.Pool
-	changes chan bool
+	changes chan change
 }
 
-// listen starts a Listener that connects as the pool does.
-func listen(t testing.TB, pool *pgxpool.Pool, o notify.Options) bundle {
+// start runs a Listener until the test ends.
+func start(t testing.TB, pool *pgxpool.Pool, o notify.Options, before ...func(*notify.Listener)) bundle {
 	t.Helper()
-	b := bundle{t: t, pool: pool, changes: make(chan bool, 100)}
-	o.OnChange = func(connected bool, _ error) { b.changes <- connected }
+	b := bundle{t: t, pool: pool, changes: make(chan change, 100)}
+	o.OnChange = func(connected bool, err error) { b.changes <- change{connected, err} }
+	if o.Channels == nil {
+		o.Channels = []string{"a"}
+	}
 	b.Listener = notify.New(pool, o)
+	for _, do := range before {
+		do(b.Listener)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(ctx) }()
@@ -43,21 +53,43 @@ func listen(t testing.TB, pool *pgxpool.Pool, o notify.Options) bundle {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		if _, held := b.Session(); held || b.Connected() {
+			t.Error("it says that it is connected, after its end")
+		}
 	})
+	return b
+}
+
+// listen is start, and waits until the Listener hears.
+func listen(t testing.TB, pool *pgxpool.Pool, o notify.Options) bundle {
+	t.Helper()
+	b := start(t, pool, o)
 	b.change(true)
 	return b
 }
 
 // change waits until the Listener says that it hears, or no longer does.
-func (b bundle) change(want bool) {
+func (b bundle) change(want bool) error {
 	b.t.Helper()
 	select {
 	case got := <-b.changes:
-		if got != want || b.Connected() != want {
-			b.t.Fatalf("connected is told as %t and found %t, want %t", got, b.Connected(), want)
+		if got.connected != want || (got.err == nil) != want {
+			b.t.Fatalf("told connected %t, error %v; want %t", got.connected, got.err, want)
 		}
-	case <-time.After(20 * time.Second):
+		return got.err
+	case <-time.After(patience):
 		b.t.Fatalf("connected did not become %t", want)
+		return nil
+	}
+}
+
+// unchanged is for the end of a test: nothing was told that it did not ask for.
+func (b bundle) unchanged() {
+	b.t.Helper()
+	select {
+	case got := <-b.changes:
+		b.t.Errorf("told connected %t, error %v, without a change", got.connected, got.err)
+	default:
 	}
 }
 
@@ -70,16 +102,60 @@ func (b bundle) news() []string {
 			if got := b.Take(); got != nil {
 				return got
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			b.t.Fatal("no news")
 		}
 	}
 }
 
-func (b bundle) exec(sql string) {
+// back waits for the end of the present connection and for the next one, after
+// which everything counts as news, and news arrives again.
+func (b bundle) back() {
 	b.t.Helper()
-	if _, err := b.pool.Exec(b.t.Context(), sql); err != nil {
+	b.change(false)
+	b.change(true)
+	if got := b.news(); !slices.Equal(got, []string{"a"}) {
+		b.t.Errorf("news is %v, want everything after a reconnect", got)
+	}
+	b.exec(`notify a`)
+	b.news()
+}
+
+func (b bundle) exec(sql string, args ...any) {
+	b.t.Helper()
+	if _, err := b.pool.Exec(b.t.Context(), sql, args...); err != nil {
 		b.t.Fatal(err)
+	}
+}
+
+// pids are the sessions that hold the lock of the Listener's session, as others
+// find them.
+func (b bundle) pids() []int32 {
+	b.t.Helper()
+	key, _ := b.Session()
+	rows, err := b.pool.Query(b.t.Context(), `select pid from pg_locks
+		where locktype = 'advisory' and objsubid = 1 and granted and mode = 'ShareLock'
+		and classid = ($1::bigint >> 32)::oid and objid = ($1::bigint & 4294967295)::oid
+		and database = (select oid from pg_database where datname = current_database())`, key)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return pids
+}
+
+// eventually waits until ok holds.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for late := time.After(patience); !ok(); {
+		select {
+		case <-late:
+			t.Fatalf("%s did not happen", what)
+		case <-time.After(5 * time.Millisecond):
+		}
 	}
 }
 
@@ -103,60 +179,86 @@ func TestNewConnectionCountsEverythingAsNews(t *testing.T) {
 
 func TestListenerComesBackWhenItsSessionIsEnded(t *testing.T) {
 	t.Parallel()
-	b := listen(t, pgtest.New(t, pgtest.Schema{}), notify.Options{Channels: []string{"a"}})
+	b := listen(t, pgtest.New(t, pgtest.Schema{}), notify.Options{})
 	b.news()
 	for range 3 {
-		b.exec(`select pg_terminate_backend(pid) from pg_stat_activity where query like 'listen %' and datname = current_database()`)
-		b.change(false)
-		b.change(true)
-		if got := b.news(); !slices.Equal(got, []string{"a"}) {
-			t.Errorf("news is %v, want everything after a reconnect", got)
+		b.exec(`select pg_terminate_backend($1)`, b.pids()[0])
+		b.back()
+	}
+	b.unchanged()
+}
+
+func TestSessionLockIsSeenWhileTheSessionLasts(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.Schema{})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	hears := make(chan bool, 10)
+	b := bundle{t: t, pool: pool}
+	b.Listener = notify.New(pool, notify.Options{Channels: []string{"a"}, OnChange: func(c bool, _ error) { hears <- c }})
+	first, held := b.Session()
+	if first <= 0 || held {
+		t.Errorf("before it runs: key %d, held %t", first, held)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+	<-hears
+	for range 2 {
+		if key, held := b.Session(); key != first || !held {
+			t.Errorf("key %d, held %t; want %d, true", key, held, first)
+		}
+		pids := b.pids()
+		if len(pids) != 1 {
+			t.Fatalf("%d sessions hold the lock, want 1", len(pids))
+		}
+		b.exec(`select pg_terminate_backend($1)`, pids[0])
+		if <-hears || !<-hears {
+			t.Fatal("it did not come back")
 		}
 	}
-	b.exec(`notify a`)
-	b.news()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the end of the lock", func() bool { return len(b.pids()) == 0 })
+	if other, _ := notify.New(pool, notify.Options{}).Session(); other == first {
+		t.Error("two Listeners have one key")
+	}
 }
 
-// A connection whose other end is gone without a word: nothing arrives, and
-// nothing says so.
-func TestDeafConnectionIsFoundOut(t *testing.T) {
+// Somebody who knows the key and takes it exclusively keeps us from being seen,
+// not from hearing.
+func TestListenerHearsWithoutItsLock(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
-	p := newProxy(t, pool)
-	c := pool.Config()
-	c.ConnConfig.Host = p.dir
-	through, err := pgxpool.NewWithConfig(t.Context(), c)
+	b := listen(t, pool, notify.Options{})
+	b.news()
+	key, _ := b.Session()
+	rival, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(through.Close)
-	b := listen(t, through, notify.Options{Channels: []string{"a"}, CheckEvery: 50 * time.Millisecond, CheckWithin: 500 * time.Millisecond})
-	b.news()
-	p.freeze() // the connections there are; new ones pass
-	b.change(false)
-	b.change(true)
-	if got := b.news(); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("news is %v, want everything after a reconnect", got)
-	}
-}
-
-// Silence between the start of a session and the answer to LISTEN.
-func TestConnectionThatNeverBeginsToHearIsFoundOut(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.New(t, pgtest.Schema{})
-	p := newProxy(t, pool)
-	p.silence.Store(1) // the next connection gets no answer to its LISTEN
-	c := pool.Config()
-	c.ConnConfig.Host = p.dir
-	through, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
+	defer rival.Close(context.Background())
+	took := make(chan error, 1)
+	go func() {
+		_, err := rival.Exec(context.Background(), `select pg_advisory_lock($1)`, key)
+		took <- err
+	}()
+	eventually(t, "the rival's wait", func() (waits bool) {
+		row := pool.QueryRow(t.Context(), `select exists (select from pg_locks where pid = $1 and locktype = 'advisory' and not granted)`, rival.PgConn().PID())
+		return row.Scan(&waits) == nil && waits
+	})
+	b.exec(`select pg_terminate_backend($1)`, b.pids()[0])
+	b.back()
+	if err := <-took; err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(through.Close)
-	listen(t, through, notify.Options{Channels: []string{"a"}, CheckEvery: 20 * time.Millisecond, CheckWithin: 200 * time.Millisecond})
+	if _, held := b.Session(); held {
+		t.Error("it says that it holds a lock which is somebody else's alone")
+	}
 }
 
-func TestListenerThatCannotConnectEndsWithItsContext(t *testing.T) {
+func TestListenerThatCannotConnectSaysSoOnceAndEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c, err := pgxpool.ParseConfig("host=" + t.TempDir())
 	if err != nil {
@@ -167,99 +269,20 @@ func TestListenerThatCannotConnectEndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	l := notify.New(pool, notify.Options{Channels: []string{"a"}})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	var told []error
+	l := notify.New(pool, notify.Options{
+		Channels: []string{"a"}, RetryAtMost: 5 * time.Millisecond,
+		OnChange: func(_ bool, err error) { told = append(told, err) },
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := l.Run(ctx); err != nil || l.Connected() {
 		t.Errorf("run returned %v, connected %t", err, l.Connected())
 	}
+	if len(told) != 1 || told[0] == nil {
+		t.Errorf("told %v, want one reason", told)
+	}
 	if err := notify.New(pool, notify.Options{}).Run(t.Context()); err == nil {
 		t.Error("a Listener without channels ran")
 	}
-}
-
-// proxy passes connections on to a server until they are frozen.
-type proxy struct {
-	dir     string
-	frozen  atomic.Pointer[chan struct{}]
-	silence atomic.Int64 // how many connections are to be frozen at their first LISTEN
-}
-
-func newProxy(t testing.TB, pool *pgxpool.Pool) *proxy {
-	t.Helper()
-	p := &proxy{dir: t.TempDir()}
-	p.thaw()
-	l, err := net.Listen("unix", filepath.Join(p.dir, ".s.PGSQL.5432"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	target := filepath.Join(pool.Config().ConnConfig.Host, ".s.PGSQL.5432")
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("unix", target)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			frozen := *p.frozen.Load()
-			var from io.Reader = client
-			if p.silence.Add(-1) >= 0 {
-				c := make(chan struct{})
-				frozen, from = c, &until{client, "listen ", sync.OnceFunc(func() { close(c) })}
-			}
-			wg.Go(func() { defer client.Close(); pass(client, server, frozen) })
-			wg.Go(func() { defer server.Close(); pass(server, from, frozen) })
-		}
-	})
-	t.Cleanup(func() { l.Close(); p.thaw(); wg.Wait() })
-	return p
-}
-
-// until reads on until the text comes, and then does something.
-type until struct {
-	io.Reader
-	text string
-	then func()
-}
-
-func (u *until) Read(p []byte) (int, error) {
-	n, err := u.Reader.Read(p)
-	if bytes.Contains(p[:n], []byte(u.text)) {
-		u.then()
-	}
-	return n, err
-}
-
-// pass copies until an end closes, and only swallows once frozen.
-func pass(to io.Writer, from io.Reader, frozen <-chan struct{}) {
-	buf := make([]byte, 4096)
-	for {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
-		}
-		select {
-		case <-frozen:
-			continue
-		default:
-		}
-		if _, err := to.Write(buf[:n]); err != nil {
-			return
-		}
-	}
-}
-
-func (p *proxy) freeze() {
-	c := make(chan struct{})
-	close(*p.frozen.Swap(&c))
-}
-
-func (p *proxy) thaw() {
-	c := make(chan struct{})
-	p.frozen.Store(&c)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/peterldowns/pgtestdb"
 
+	"github.com/cuelight/cuelight/internal/pgserver"
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
@@ -26,12 +27,8 @@ const URLEnv = "CUELIGHT_TEST_DATABASE_URL"
 
 // shared is the process's throw-away server. It belongs to the process rather
 // than to a test because starting one per test would cost a second each.
-var shared = sync.OnceValues(func() (*cluster, error) {
-	c, err := newCluster(false, nil)
-	if err != nil {
-		return nil, err
-	}
-	return c, c.start()
+var shared = sync.OnceValues(func() (*pgserver.Server, error) {
+	return pgserver.Start(context.Background(), pgserver.Options{})
 })
 
 // New creates a database that holds s and returns a pool of connections to it.
@@ -51,18 +48,19 @@ func New(t testing.TB, s Schema) *pgxpool.Pool {
 
 func config(t testing.TB) pgtestdb.Config {
 	t.Helper()
-	if given := os.Getenv(URLEnv); given != "" {
-		conf, err := parse(given)
+	given := os.Getenv(URLEnv)
+	if given == "" {
+		s, err := shared()
 		if err != nil {
-			t.Fatalf("read $%s: %v", URLEnv, err)
+			unavailable(t, err)
 		}
-		return conf
+		given = s.URL("postgres")
 	}
-	c, err := shared()
+	conf, err := parse(given)
 	if err != nil {
-		unavailable(t, err)
+		t.Fatalf("read $%s: %v", URLEnv, err)
 	}
-	return c.config()
+	return conf
 }
 
 // unavailable ends a test that has no server to run on.

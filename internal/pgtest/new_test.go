@@ -3,6 +3,7 @@ package pgtest_test
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/url"
 	"os"
@@ -65,7 +66,7 @@ func TestNewWithTheZeroSchemaIsEmpty(t *testing.T) {
 func TestFuncIsAppliedOnceForAKey(t *testing.T) {
 	t.Parallel()
 	applied := 0
-	schema := pgtest.Func("once", func(ctx context.Context, conn *pgx.Conn) error {
+	schema := pgtest.Func(rand.Text(), func(ctx context.Context, conn *pgx.Conn) error {
 		applied++
 		_, err := conn.Exec(ctx, "create table items (id int)")
 		return err

@@ -3,12 +3,13 @@ package pgtest
 import (
 	"context"
 	"fmt"
-	"os"
-	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/pgserver"
 )
 
 // ServerOptions are what a test may want of a server of its own.
@@ -26,44 +27,46 @@ type ServerOptions struct {
 // the test's goroutine. It ends with the test, and its data with it.
 type Server struct {
 	t   testing.TB
-	c   *cluster
+	s   *pgserver.Server
 	dbs int
 }
 
 // StopMode is how a server is told to stop.
-type StopMode syscall.Signal
+type StopMode = pgserver.StopMode
 
 // A server that stops Fast ends all sessions and writes everything down. One
 // that stops with Immediate drops everything and recovers when it starts again.
 const (
-	Fast      = StopMode(syscall.SIGINT)
-	Immediate = StopMode(syscall.SIGQUIT)
+	Fast      = pgserver.Fast
+	Immediate = pgserver.Immediate
 )
+
+// stopWithin bounds how long a server may take to go.
+const stopWithin = time.Minute
 
 // NewServer starts a server for the test alone. It takes about a second: use
 // [New] where an ordinary database will do.
 func NewServer(t testing.TB, o ServerOptions) *Server {
 	t.Helper()
-	c, err := newCluster(o.Durable, o.Settings)
+	s, err := pgserver.Start(context.Background(), pgserver.Options{Durable: o.Durable, Settings: o.Settings})
 	if err != nil {
 		unavailable(t, err)
 	}
-	s := &Server{t: t, c: c}
 	t.Cleanup(func() {
-		if err := c.release(""); err != nil {
-			t.Errorf("stop server: %v", err)
-		}
-		if err := os.RemoveAll(c.dir); err != nil {
-			t.Errorf("remove server: %v", err)
+		if err := s.Close(); err != nil {
+			t.Errorf("close server: %v", err)
 		}
 	})
-	s.Start()
-	return s
+	return &Server{t: t, s: s}
 }
 
 // URL is the address of a database, for pgx and for psql, as the superuser. The
 // database "postgres" is there from the beginning.
-func (s *Server) URL(database string) string { return s.c.url(database) }
+func (s *Server) URL(database string) string { return s.s.URL(database) }
+
+// SocketDir is the directory of the server's socket. Its file is there while the
+// server accepts connections.
+func (s *Server) SocketDir() string { return s.s.SocketDir() }
 
 // New creates a database that holds schema and returns a pool of connections to
 // it, which is closed at the end of the test. Unlike the function New it
@@ -72,44 +75,45 @@ func (s *Server) New(schema Schema) *pgxpool.Pool {
 	s.t.Helper()
 	s.dbs++
 	name := fmt.Sprintf("test%d", s.dbs)
-	s.exec("postgres", func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "create database "+name)
-		return err
-	})
+	s.must(s.s.CreateDatabase(context.Background(), name))
 	if schema.apply != nil {
-		s.exec(name, schema.apply)
+		s.must(prepare(s.URL(name), schema))
 	}
 	return open(s.t, s.URL(name))
 }
 
-func (s *Server) exec(database string, do func(context.Context, *pgx.Conn) error) {
-	s.t.Helper()
+func prepare(address string, schema Schema) error {
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, s.URL(database))
+	conn, err := pgx.Connect(ctx, address)
 	if err != nil {
-		s.t.Fatalf("connect to %s: %v", database, err)
+		return err
 	}
 	defer conn.Close(ctx)
-	if err := do(ctx, conn); err != nil {
-		s.t.Fatalf("prepare database %s: %v", database, err)
+	if err := schema.apply(ctx, conn); err != nil {
+		return fmt.Errorf("prepare database: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
 	}
 }
 
 // Start starts a stopped or killed server and returns when it answers.
 func (s *Server) Start() {
 	s.t.Helper()
-	if s.c.keeper != nil {
-		s.t.Fatal("the server runs already")
-	}
-	if err := s.c.start(); err != nil {
-		s.t.Fatalf("start server: %v", err)
-	}
+	s.must(s.s.Start(context.Background()))
 }
 
 // Stop stops the server and returns when all its processes are gone.
 func (s *Server) Stop(mode StopMode) {
 	s.t.Helper()
-	s.end(syscall.Signal(mode))
+	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+	defer cancel()
+	s.must(s.s.Stop(ctx, mode))
 }
 
 // Restart is Stop and Start.
@@ -123,25 +127,5 @@ func (s *Server) Restart(mode StopMode) {
 // gone.
 func (s *Server) Kill() {
 	s.t.Helper()
-	s.end(syscall.SIGKILL)
+	s.must(s.s.Kill())
 }
-
-func (s *Server) end(sig syscall.Signal) {
-	s.t.Helper()
-	if s.c.keeper == nil {
-		s.t.Fatal("the server does not run")
-	}
-	if err := s.c.signal(sig); err != nil {
-		s.t.Fatalf("stop server: %v", err)
-	}
-	if !s.c.gone(stopWithin) {
-		s.t.Fatalf("the server is still there %v after %v", stopWithin, sig)
-	}
-	if err := s.c.release("keep"); err != nil {
-		s.t.Fatalf("stop server: %v", err)
-	}
-}
-
-// SocketDir is the directory of the server's socket. Its file is there while the
-// server accepts connections.
-func (s *Server) SocketDir() string { return s.c.socketDir() }

@@ -3,14 +3,17 @@
 # and calls no package manager, when all is there.
 #
 #   install.sh run    PostgreSQL's server programs, ffmpeg and ffprobe
-#   install.sh test   the same, a C compiler for the race detector, and a
-#                     browser for the player test where CI=true
+#   install.sh test   the same, a C compiler for the race detector, where CI=true
+#                     a browser for the player test, and, on machines with
+#                     apt-get, PgBouncer and ip for tests of the listener
 #
-# Without a compiler the tests run without the race detector, without a browser
-# the player test is skipped; the rest is indispensable. From the environment:
+# Without a compiler the tests run without the race detector, and what needs a
+# browser, PgBouncer or ip is skipped; the rest is indispensable. From the
+# environment:
 #
 #   CUELIGHT_PG_BIN        folder of PostgreSQL's programs, if they are elsewhere
 #   CUELIGHT_TEST_BROWSER  1: install a browser here, too; anything else: do not
+#   CUELIGHT_TEST_POOLER   1: install PgBouncer and ip in any case; 0: do not
 #   CUELIGHT_INSTALL       no: install nothing, print the line that would
 #
 # Exit codes: 0 what is indispensable is there; 1 installing it failed; 2 it
@@ -80,13 +83,33 @@ wants_browser() {
 	case ${CUELIGHT_TEST_BROWSER:-${CI:-}} in 1 | true) ;; *) return 1 ;; esac
 }
 
-# missing_parts run|test: the absent ones of postgres, ffmpeg, compiler, browser.
+# wants_pooler: PgBouncer and ip, where nobody has to be asked. Debian starts a
+# service together with PgBouncer, so where services run that is only done for
+# automatic checks, or for somebody who says so.
+wants_pooler() {
+	have apt-get && [ "${CUELIGHT_INSTALL:-}" != no ] || return 1
+	case ${CUELIGHT_TEST_POOLER:-${CI:-}} in
+	1 | true) ;;
+	'' | false) [ ! -d /run/systemd/system ] || return 1 ;;
+	*) return 1 ;;
+	esac
+	[ "$(id -u)" = 0 ] || { have sudo && sudo -n true 2>/dev/null; }
+}
+
+# root_has PROGRAM: it may be where only administrators look.
+root_has() { have "$1" || as_root sh -c "command -v $1" >/dev/null 2>&1; }
+
+# missing_parts run|test: the absent ones of postgres, ffmpeg, compiler, browser,
+# pooler, network.
 missing_parts() {
 	have_postgres || echo postgres
 	{ have ffmpeg && have ffprobe; } || echo ffmpeg
 	[ "$1" = test ] || return 0
 	have_compiler || echo compiler
 	! wants_browser || have chromium || have chromium-browser || have google-chrome || echo browser
+	wants_pooler || return 0
+	root_has pgbouncer || echo pooler
+	root_has ip || echo network
 }
 
 # --- What it is called, and how it is installed ------------------------------
@@ -112,6 +135,8 @@ packages_of() {
 		dnf:compiler) echo gcc glibc-devel ;;
 		pacman:compiler) echo gcc ;;
 		*:browser) echo chromium ;;
+		*:pooler) echo pgbouncer ;;
+		*:network) echo iproute2 ;;
 		esac
 	done
 }
@@ -243,11 +268,13 @@ provide() {
 	log=$(mktemp "${TMPDIR:-/tmp}/cuelight-setup.XXXXXX") || exit 1
 	case $manager:" $* " in apt-get:*' postgres '*) forbid_cluster || exit 1 ;; esac
 
-	# The browser on its own: where there is no package, the rest must not fail.
-	rest=$(printf '%s\n' "$@" | grep -v '^browser$')
+	# On their own: where there is no package, the rest must not fail.
+	rest=$(printf '%s\n' "$@" | grep -v -e '^browser$' -e '^pooler$' -e '^network$')
 	failed=
 	if [ -n "$rest" ]; then obtain $rest || failed=yes; fi
 	case " $* " in *' browser '*) obtain browser || say 'the player test will be skipped' ;; esac
+	case " $* " in *' pooler '*) obtain pooler || say 'the tests with PgBouncer will be skipped' ;; esac
+	case " $* " in *' network '*) obtain network || say 'the tests with a lost network will be skipped' ;; esac
 
 	missing=$(missing_parts run | tr '\n' ' ')
 	[ -z "$missing" ] && exit 0

@@ -93,7 +93,7 @@ func (m *machine) calls() string {
 
 func (m *machine) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(m.dir, name), args...)
-	cmd.Env = []string{"PATH=" + m.dir, "HOME=" + os.Getenv("HOME"), "TMPDIR=" + m.t.TempDir(), "CC=gcc"}
+	cmd.Env = []string{"PATH=" + m.dir, "HOME=" + os.Getenv("HOME"), "TMPDIR=" + m.t.TempDir(), "CC=gcc", "CUELIGHT_TEST_POOLER=0"}
 	return cmd
 }
 
@@ -223,5 +223,58 @@ func TestInstallFetchesABrowserOnlyForAutomaticChecks(t *testing.T) {
 	}
 	if got, want := m.calls(), "install --no-install-recommends chromium\n"; got != want {
 		t.Errorf("apt-get calls %q, want %q", got, want)
+	}
+}
+
+func TestInstallFetchesWhatTheListenersTestsNeedWhereNobodyMustBeAsked(t *testing.T) {
+	t.Parallel()
+	const (
+		refuse = "exit 1"
+		allow  = `if [ "$1" = -n ]; then exit 0; fi; exec "$@"`
+		both   = "install --no-install-recommends pgbouncer\ninstall --no-install-recommends iproute2\n"
+	)
+	for name, c := range map[string]struct {
+		id, sudo, have string
+		env            []string
+		want           string
+	}{
+		"as root":           {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=1"}, both},
+		"with sudo":         {"1000", allow, "", []string{"CUELIGHT_TEST_POOLER=1"}, both},
+		"for a check":       {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=", "CI=true"}, both},
+		"one is there":      {"0", refuse, "ip", []string{"CUELIGHT_TEST_POOLER=1"}, "install --no-install-recommends pgbouncer\n"},
+		"without rights":    {"1000", refuse, "", []string{"CUELIGHT_TEST_POOLER=1"}, ""},
+		"with none allowed": {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=1", "CUELIGHT_INSTALL=no"}, ""},
+		"declined":          {"0", refuse, "", []string{"CI=true"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			m.script("ffmpeg", "")
+			m.script("ffprobe", "")
+			m.script("id", "#!/bin/sh\necho "+c.id+"\n")
+			m.script("sudo", "#!/bin/sh\n"+c.sudo+"\n")
+			if c.have != "" {
+				m.script(c.have, "")
+			}
+			said, code := m.install("test", append(c.env, "CUELIGHT_TEST_BROWSER=0")...)
+			if code != 0 || c.want == "" && said != "" {
+				t.Errorf("exit %d, said %q", code, said)
+			}
+			if got := m.calls(); got != c.want {
+				t.Errorf("apt-get calls %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestInstallGoesOnWithoutAPooler(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.script("ffmpeg", "")
+	m.script("ffprobe", "")
+	m.script("broken", "")
+	said, code := m.install("test", "CUELIGHT_TEST_POOLER=1")
+	if code != 0 || strings.Count(said, "will be skipped") != 2 {
+		t.Errorf("exit %d, said %q", code, said)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package pgtest
+package pgserver
 
 // memoryDir is for Linux, which has one everywhere.
 func memoryDir() (string, bool) { return "", false }
