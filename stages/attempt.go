@@ -70,6 +70,23 @@ func (a *attempt) work(job *Job) finished {
 	return f
 }
 
+// holdsNUL reports whether JSON has an escaped NUL in it, and not only an
+// escaped backslash before what looks like one.
+func holdsNUL(raw []byte) bool {
+	nul := []byte(`\u0000`)
+	for rest := raw; ; {
+		i := bytes.Index(rest, nul)
+		if i < 0 {
+			return false
+		}
+		before := rest[:i]
+		if slashes := len(before) - len(bytes.TrimRight(before, `\`)); slashes%2 == 0 {
+			return true
+		}
+		rest = rest[i+len(nul):]
+	}
+}
+
 // stubbornAfter is how long work that was told to end may take over it.
 const stubbornAfter = 15 * time.Second
 
@@ -116,7 +133,7 @@ func encodeResult(result any) (json.RawMessage, error) {
 		return nil, nil
 	}
 	raw, err := json.Marshal(result)
-	if err == nil && bytes.Contains(raw, []byte(`\u0000`)) {
+	if err == nil && holdsNUL(raw) {
 		err = errors.New(`it holds \u0000`)
 	}
 	if err == nil && len(raw) > resultAtMost {

@@ -246,6 +246,8 @@ func TestResultThatCannotBeKeptEndsTheStageOnly(t *testing.T) {
 			return make(chan int), nil
 		case strings.Contains(string(j.Params), "3"):
 			return text("1e400000"), nil // JSON, but beyond PostgreSQL's numeric
+		case strings.Contains(string(j.Params), "4"):
+			return `\u0000`, nil // a backslash, and what comes after it
 		}
 		return nil, nil
 	}})
