@@ -1,12 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 )
+
+// escapedZero is a zero in a JSON text: the escape itself, not one whose
+// backslash is escaped.
+var escapedZero = regexp.MustCompile(`(?:^|[^\\])(?:\\\\)*\\u0000`)
 
 // parseParams points at the place where JSON goes wrong, which the database
 // would not.
@@ -24,7 +28,7 @@ func parseParams(text string) (json.RawMessage, error) {
 		}
 	case err != nil, object == nil:
 		return nil, &problem{code: exitUsage, text: "--params is not a JSON object", hint: "such as '{\"title\": \"Holiday\"}'"}
-	case bytes.Contains([]byte(text), []byte(`\u0000`)):
+	case escapedZero.MatchString(text):
 		return nil, usagef("--params holds \\u0000, which PostgreSQL cannot store")
 	}
 	return json.RawMessage(text), nil

@@ -148,8 +148,10 @@ func parseVersion(s string) (version string, major int) {
 	if i := strings.IndexFunc(version, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
 		digits = version[:i]
 	}
-	major, _ = strconv.Atoi(digits)
-	return version, major
+	if major, err := strconv.Atoi(digits); err == nil {
+		return version, major
+	}
+	return version, 0
 }
 
 func notInstalled(dir string, reasons []string) error {

@@ -28,7 +28,10 @@ func readPidFile(data string) (pidFile, error) {
 	}
 	p := pidFile{text: string(text)}
 	lines := strings.Split(p.text, "\n")
-	p.pid, _ = strconv.Atoi(strings.TrimSpace(lines[0])) // an unreadable one is like none: the server will judge
+	// An unreadable one is like none: the server will judge.
+	if pid, err := strconv.Atoi(strings.TrimSpace(lines[0])); err == nil {
+		p.pid = pid
+	}
 	if len(lines) > 4 {
 		p.port, p.socketDir = lines[3], lines[4]
 	}

@@ -1,0 +1,116 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/invariant"
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
+)
+
+// Whatever NewGraph lets pass, PostgreSQL accepts, side by side in one
+// database, and a task flows through it.
+func TestAnyGraphMakesTablesThatWork(t *testing.T) {
+	t.Parallel()
+	rng, seed := modelRand()
+	t.Logf("again: -seed %d", seed)
+	pool := pgtest.New(t, pgtest.Schema{})
+	for i := range 4 * *roundsFlag {
+		name, nodes := randomGraph(rng, i)
+		g, err := store.NewGraph(name, nodes...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := store.New(pool, g)
+		if _, err := s.Migrate(t.Context()); err != nil {
+			t.Fatalf("%s: %s: %v", name, g, err)
+		}
+		flowThrough(t, s)
+		found, err := invariant.Check(t.Context(), pool, g, invariant.Options{Settled: true})
+		if err != nil || len(found) > 0 {
+			t.Errorf("%s: %s: %v, %v", name, g, found, err)
+		}
+	}
+}
+
+// randomGraph makes a graph of up to 31 stages, whose names are SQL's words,
+// look like each other's columns, or are as long as can be.
+func randomGraph(rng *rand.Rand, i int) (string, []store.Node) {
+	name := fmt.Sprintf("p%d", i)
+	if rng.IntN(2) == 0 {
+		name += strings.Repeat("x", 63-len("_tasks_overridden_rests")-len(name))
+	}
+	words := []string{"select", "from", "a", "a_locked", "a_run", "a_done", "a_status", "task", "order", "id", "t", "done", "locked",
+		"next", "open", "request", "overridden", "held", "dead", "source", "x", "user", "table", "case", "null", "true", "wake", "end"}
+	rng.Shuffle(len(words), func(i, j int) { words[i], words[j] = words[j], words[i] })
+	var nodes []store.Node
+	for range 1 + rng.IntN(31) {
+		n := store.Node{Name: fmt.Sprintf("s%d", len(nodes))}
+		if len(nodes) < len(words) {
+			n.Name = words[len(nodes)]
+		}
+		if room := 63 - len(name+"_tasks_"+n.Name+"_wake_insert"); room > 0 && rng.IntN(5) == 0 {
+			n.Name += strings.Repeat("z", room)
+		}
+		if len(name+"_tasks_"+n.Name+"_wake_insert") > 63 {
+			n.Name = fmt.Sprintf("s%d", len(nodes))
+		}
+		for _, other := range nodes {
+			if rng.IntN(1+len(nodes)) < 2 {
+				n.Needs = append(n.Needs, other.Name)
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	return name, nodes
+}
+
+func flowThrough(t *testing.T, s *store.Store) {
+	t.Helper()
+	ctx := t.Context()
+	r, err := s.Submit(ctx, store.Submission{Source: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := modelRegister(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(s.Graph().Stages())
+	in := store.Turn{Worker: w, Free: slices.Repeat([]int{2}, n), Look: slices.Repeat([]bool{true}, n)}
+	for turns := 0; ; turns++ {
+		out, err := s.Turn(ctx, in)
+		if err != nil {
+			t.Fatalf("%s: %v", s.Graph(), err)
+		}
+		in.Reports = nil
+		for _, c := range out.Claims {
+			in.Reports = append(in.Reports, completed(c))
+		}
+		if len(in.Reports) == 0 {
+			break
+		}
+	}
+	task, err := s.Get(ctx, r.ID)
+	if err != nil || task.Status != done {
+		t.Errorf("%s: the task is %s, %v", s.Graph(), task.Status, err)
+	}
+	if err := s.Retry(ctx, r.ID, s.Graph().Stages()[0]); err != nil {
+		t.Error(err)
+	}
+	if err := s.Cancel(ctx, r.ID); err != nil {
+		t.Error(err)
+	}
+	by, err := s.Override(ctx, []store.ID{r.ID}, store.Submission{Source: "b"})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := s.Cancel(ctx, by.ID); err != nil {
+		t.Error(err)
+	}
+}

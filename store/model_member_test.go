@@ -1,0 +1,185 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// move does something that may be done.
+func (m *member) move() {
+	ctx := m.t.Context()
+	switch n := m.rng.IntN(100); {
+	case n < 60:
+		m.turn(m.report)
+	case n < 70:
+		sub := m.request()
+		if r, err := m.Submit(ctx, sub); m.check(err) {
+			m.submitted(r, sub)
+		}
+	case n < 73:
+		m.submitTheSame()
+	case n < 76:
+		m.submitAndRollBack()
+	case n < 81:
+		m.beat()
+	case n < 85:
+		_, err := modelSweep(ctx, m.Store, m.worker, &store.Allowance{})
+		m.check(err)
+	case n < 87:
+		_, err := m.GiveUp(ctx, []store.ID{some(m, &m.workers)})
+		m.check(err)
+	case n < 89:
+		m.check(m.Leave(ctx, m.worker))
+		m.join()
+	case n < 92:
+		m.check(m.Cancel(ctx, some(m, &m.tasks)))
+	case n < 94:
+		sub := m.request()
+		if r, err := m.Override(ctx, []store.ID{some(m, &m.tasks)}, sub); m.check(err) {
+			m.submitted(r, sub)
+		}
+	case n < 95:
+		m.delete()
+	case !m.careful:
+		stage := ""
+		if m.chance(50) {
+			stage = pickStage(m)
+		}
+		m.check(m.Retry(ctx, some(m, &m.tasks), stage))
+	}
+}
+
+func pickStage(m *member) string {
+	all := m.Graph().Stages()
+	return all[m.rng.IntN(len(all))]
+}
+
+// report ends a claim in any way.
+func (m *member) report(c store.Claim) store.Report {
+	r := failed(c, time.Duration(m.rng.IntN(3))*5*time.Millisecond)
+	switch n := m.rng.IntN(100); {
+	case n < 70:
+		return completed(c)
+	case n < 85:
+		r.Outcome = store.Released
+	default:
+		r.Dead = c.Attempt >= modelAttempts || m.chance(20)
+	}
+	return r
+}
+
+// turn reports some of what it holds, and something it does not hold.
+func (m *member) turn(report func(store.Claim) store.Report) {
+	n := len(m.Graph().Stages())
+	all := slices.Repeat([]bool{true}, n)
+	in := store.Turn{Worker: m.worker, Free: make([]int, n), Look: all, Mature: all}
+	for i := range n {
+		in.Free[i] = m.rng.IntN(3)
+	}
+	mine := make(map[store.ID]bool)
+	for _, c := range m.held {
+		if m.chance(80) {
+			mine[c.Token] = true
+			in.Reports = append(in.Reports, report(c))
+		}
+	}
+	if old := some(m, &m.claims); m.chance(20) && !mine[old.Token] && !old.Token.IsZero() {
+		in.Reports = append(in.Reports, report(old))
+	}
+	out, err := m.Turn(m.t.Context(), in)
+	if !m.check(err) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.settle(in.Reports, out)
+	for _, c := range out.Claims {
+		if m.tokens[c.Token] {
+			m.t.Errorf("token %s was drawn before", c.Token)
+		}
+		m.tokens[c.Token] = true
+	}
+	m.claims = append(m.claims, out.Claims...)
+	m.held = append(m.held, out.Claims...)
+}
+
+// settle writes down which reports were taken; none is taken twice.
+func (m *member) settle(reports []store.Report, out store.Turned) {
+	is := func(token store.ID) func(store.Report) bool {
+		return func(r store.Report) bool { return r.Token == token }
+	}
+	for _, r := range reports {
+		if slices.ContainsFunc(out.Locked, is(r.Token)) {
+			continue
+		}
+		m.held = slices.DeleteFunc(m.held, func(c store.Claim) bool { return c.Token == r.Token })
+		if slices.ContainsFunc(out.Stale, is(r.Token)) {
+			continue
+		}
+		if before, twice := m.accepted[r.Token]; twice {
+			m.t.Errorf("claim %s was %s, and then %s", r.Token, before, r.Outcome)
+		}
+		m.accepted[r.Token] = r.Outcome
+	}
+}
+
+// submitTheSame submits what others submit at the same time.
+func (m *member) submitTheSame() {
+	sub := store.Submission{Source: "same", RequestID: "same-" + string(rune('a'+m.rng.IntN(26)))}
+	r, err := m.Submit(m.t.Context(), sub)
+	if !m.check(err) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if before, known := m.requests[sub.RequestID]; known && before != r.ID && !m.deleted[before] {
+		m.t.Errorf("request %s is task %s and task %s", sub.RequestID, before, r.ID)
+	}
+	if m.requests[sub.RequestID] != r.ID {
+		m.requests[sub.RequestID] = r.ID
+		m.tasks = append(m.tasks, r.ID)
+	}
+}
+
+func (m *member) submitAndRollBack() {
+	sub := m.request()
+	changedMind := errors.New("changed my mind")
+	err := pgx.BeginFunc(m.t.Context(), m.pool, func(tx pgx.Tx) error {
+		if _, err := m.WithTx(tx).Submit(m.t.Context(), sub); err != nil {
+			return err
+		}
+		return changedMind
+	})
+	if errors.Is(err, changedMind) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.undone[sub.RequestID] = true
+		return
+	}
+	m.check(err)
+}
+
+func (m *member) beat() {
+	lost, err := modelBeat(m.t.Context(), m.Store, m.worker, m.held)
+	if errors.Is(err, store.ErrWorkerUnknown) {
+		m.join()
+		return
+	}
+	if m.check(err) {
+		m.held = slices.DeleteFunc(m.held, func(c store.Claim) bool { return slices.Contains(lost, c.Token) })
+	}
+}
+
+func (m *member) delete() {
+	id := some(m, &m.tasks)
+	m.mu.Lock()
+	m.deleted[id] = true
+	m.mu.Unlock()
+	_, err := m.pool.Exec(m.t.Context(), "delete from "+modelPrefix(m.Graph())+"tasks where id = $1", id)
+	m.check(err)
+}
