@@ -20,6 +20,7 @@ type cli struct {
 	dataDir     string
 	publishDir  string
 	databaseURL string
+	notifyURL   string // for the listener alone; empty for the database's
 	json        bool
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -24,8 +26,11 @@ type daemon struct {
 	systemd *systemd
 	boxes   inbox.Options
 	engine  *engine
+	tidying tidying
 
-	ready sync.Once
+	ready   sync.Once
+	hearing atomic.Bool // notifications come in
+	stuck   bool        // a loop does not go round any more; it was said
 }
 
 // run works until ctx is done and the work has drained.
@@ -38,7 +43,10 @@ func (d *daemon) run(ctx context.Context) error {
 	all.Go(func() { ended <- d.work(ctx) })
 	keeping, unkeep := context.WithCancel(context.WithoutCancel(ctx))
 	all.Go(func() { d.db.keep(keeping, d.server) })
+	d.tidying.log = d.log
+	untidy := d.tidying.start()
 	err := d.attend(ctx, ended)
+	untidy()
 	unkeep()
 	all.Wait()
 
@@ -70,7 +78,7 @@ func (d *daemon) attend(ctx context.Context, ended <-chan error) error {
 		case <-d.feed.wake:
 			d.events()
 		case <-beat:
-			d.systemd.tell("WATCHDOG=1")
+			d.feedWatchdog()
 		case <-stopping:
 			stopping = nil
 			s, _ := received(ctx)
@@ -84,8 +92,24 @@ func (d *daemon) attend(ctx context.Context, ended <-chan error) error {
 	}
 }
 
+// feedWatchdog shows the service manager that all loops go round. It will end a
+// process that does not show it, and start another.
+func (d *daemon) feedWatchdog() {
+	loops := d.engine.pulse.stuck()
+	if len(loops) == 0 {
+		d.stuck = false
+		d.systemd.tell("WATCHDOG=1")
+	} else if !d.stuck {
+		d.stuck = true
+		d.log.Error("stuck: the service manager is not told that this process lives", zap.Strings("loops", loops))
+	}
+}
+
 func (d *daemon) events() {
 	for _, e := range d.feed.take() {
+		if e.Kind == stages.Missed && !d.hearing.Load() {
+			continue // it was said that nothing is heard
+		}
 		logEvent(d.log, e)
 		switch e.Kind {
 		case stages.Registered, stages.DatabaseBack:
@@ -167,10 +191,15 @@ func isRefused(err error) bool {
 }
 
 func (d *daemon) listening(connected bool, err error) {
+	d.hearing.Store(connected)
 	if connected {
 		d.log.Info("listening")
 	} else {
-		d.log.Warn("not listening: the sweep goes on alone", zap.Error(err))
+		fields := []zap.Field{zap.Error(err)}
+		if errors.Is(err, notify.ErrPooled) {
+			fields = append(fields, zap.String("hint", "--notify-url takes an address that leads to PostgreSQL itself"))
+		}
+		d.log.Warn("not listening: the sweep goes on alone", fields...)
 	}
 }
 

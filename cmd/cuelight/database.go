@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/postgres"
@@ -25,6 +26,9 @@ type database struct {
 	name   string // its address, without secrets
 	pool   *pgxpool.Pool
 	store  *store.Store
+
+	sessions sessions
+	notify   *pgx.ConnConfig // for the listener; nil for the pool's
 
 	options postgres.Options
 	mu      sync.Mutex
@@ -47,11 +51,33 @@ func (c *cli) openDatabase(ctx context.Context) (*database, error) {
 		cc.RuntimeParams["application_name"] = "cuelight"
 	}
 	db.name = masked(config)
+	preferPrimary(cc)
+	if db.notify, err = c.notifyConfig(cc); err != nil {
+		return nil, errors.Join(err, db.close())
+	}
+	db.sessions.settle(config)
 	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, errors.Join(err, db.close())
 	}
 	db.store = store.New(db.pool, store.Video())
 	return db, nil
+}
+
+// notifyConfig is how the listener connects, if that is not as the pool does.
+func (c *cli) notifyConfig(pool *pgx.ConnConfig) (*pgx.ConnConfig, error) {
+	if c.notifyURL == "" {
+		return nil, nil
+	}
+	config, err := choice{address: c.notifyURL, why: "--notify-url or CUELIGHT_NOTIFY_URL"}.config()
+	if err != nil {
+		return nil, err
+	}
+	cc := config.ConnConfig
+	preferPrimary(cc)
+	if cc.RuntimeParams["application_name"] == "" {
+		cc.RuntimeParams["application_name"] = pool.RuntimeParams["application_name"]
+	}
+	return cc, nil
 }
 
 // configure tells how to connect, which for a private server takes its start.

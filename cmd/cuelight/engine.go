@@ -31,9 +31,11 @@ type engine struct {
 	only     []store.ID // the tasks to work on; nil for all
 	mine     identity   // of the directories the stages work in
 	grace    time.Duration
+	lease    time.Duration // 0 for the Runner's default
 	abort    <-chan struct{}
 	observe  func(stages.Event)
 	listener func(connected bool, err error)
+	pulse    pulse
 }
 
 // run works until ctx is done, and then until what runs has ended.
@@ -42,14 +44,18 @@ func (e *engine) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener := notify.New(e.db.pool, notify.Options{Channels: pipeline.Channels(), OnChange: e.listener})
+	listener := notify.New(e.db.pool, notify.Options{
+		Channels: pipeline.Channels(), ConnConfig: e.db.notify,
+		OnChange: e.listener, Alive: func() { e.pulse.beat("listener") },
+	})
 	runner := stages.Runner{
 		Store: store.New(e.db.pool, pipeline.Graph()), Pipeline: pipeline, Wakes: listener,
 		Only: e.only, Capabilities: e.mine.capabilities(e.only != nil),
 		// The Runner's zero is its default, ours is none.
-		Grace: cmp.Or(e.grace, -1), Abort: e.abort,
+		Grace: cmp.Or(e.grace, -1), Abort: e.abort, Lease: e.lease, Pulse: e.pulse.beat,
 		Version: programVersion(), Observe: e.observe,
 	}
+	defer e.pulse.rest()
 	listening, quit := context.WithCancel(context.WithoutCancel(ctx))
 	var g errgroup.Group
 	g.Go(func() error { return listener.Run(listening) })

@@ -53,6 +53,10 @@ func logEvent(log *zap.Logger, e stages.Event) {
 		log.Warn("database away", zap.Error(e.Err))
 	case stages.DatabaseBack:
 		log.Info("database back")
+	case stages.WorkerLost:
+		log.Warn("worker lost", zap.Stringer("worker", e.Gone))
+	case stages.Missed:
+		log.Warn("found by the sweep alone", zap.String("stage", e.Stage), zap.Int("count", e.Count))
 	case stages.Expired:
 		log.Warn("claims of lost workers freed", zap.Int("count", e.Count))
 	case stages.Draining:

@@ -29,11 +29,16 @@ type workOptions struct {
 	keepOld         time.Duration
 	linkSources     bool
 	grace           time.Duration
+	lease           time.Duration
 }
+
+// shortestLease leaves a busy machine time for a few beats.
+const shortestLease = 5 * time.Second
 
 func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	o := &workOptions{maxDownload: 100 << 30, reserve: 1 << 30}
 	f := cmd.Flags()
+	f.StringVar(&c.notifyURL, "notify-url", "", "address of the same database for notifications alone, where the other one leads through a pooler in transaction mode")
 	f.StringVar(&c.publishDir, "publish-dir", "", "where published videos go (default DATA-DIR/published)")
 	f.StringVar(&o.ffmpeg, "ffmpeg", "ffmpeg", "the ffmpeg program")
 	f.StringVar(&o.ffprobe, "ffprobe", "ffprobe", "the ffprobe program")
@@ -50,8 +55,9 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.DurationVar(&o.keepOld, "keep-old", 24*time.Hour, "how long a replaced version stays for those who are playing it")
 	f.BoolVar(&o.linkSources, "link-sources", false, "hard-link local sources instead of copying; only if nobody writes into them")
 	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may go on after the first signal")
+	f.DurationVar(&o.lease, "lease", store.DefaultLease, "how long this process may be out of touch with the database before others take its work")
 	setting(f, "publish-dir", "ffmpeg", "ffprobe", "preset", "crf", "threads", "nice", "workers", "allow-network",
-		"max-download", "download-timeout", "reserve", "keep-old", "link-sources", "grace")
+		"max-download", "download-timeout", "reserve", "keep-old", "link-sources", "grace", "lease", "notify-url")
 	return o
 }
 
@@ -69,8 +75,8 @@ func (b *byteSize) Set(s string) error {
 	upper := strings.ToUpper(strings.TrimSpace(s))
 	number := strings.TrimRight(upper, "BI")
 	shift := 0
-	if i := strings.IndexAny(number, "KMGTP"); i >= 0 && i == len(number)-1 {
-		shift = 10 * (1 + strings.IndexByte("KMGTP", number[i]))
+	if i := strings.IndexAny(number, "KMGTPE"); i >= 0 && i == len(number)-1 {
+		shift = 10 * (1 + strings.IndexByte("KMGTPE", number[i]))
 		number = number[:i]
 	}
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
@@ -89,7 +95,7 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 			FFmpeg: o.ffmpeg, FFprobe: o.ffprobe, Preset: o.preset, CRF: o.crf, Threads: o.threads, Nice: o.nice,
 		},
 		MaxDownload: int64(o.maxDownload), DownloadTimeout: o.downloadTimeout,
-		LinkSources: o.linkSources, Reserve: int64(o.reserve), KeepOld: o.keepOld,
+		LinkSources: o.linkSources, Marker: idFile, Reserve: int64(o.reserve), KeepOld: o.keepOld,
 	}
 	if o.reserve == 0 {
 		config.Reserve = -1
@@ -107,6 +113,8 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		return config, usagef("--nice %d: it is 0 to 19", o.nice)
 	case o.threads < 0:
 		return config, usagef("--threads %d: it cannot be negative", o.threads)
+	case o.lease < shortestLease || o.lease > 24*time.Hour:
+		return config, usagef("--lease %s: it is %s to 24h", o.lease, shortestLease)
 	case o.maxDownload <= 0, o.downloadTimeout <= 0:
 		return config, usagef("--max-download and --download-timeout must be more than nothing")
 	}

@@ -113,7 +113,7 @@ func (c *cli) runOn(ctx context.Context, db *database, given []*given, config vi
 		only = append(only, g.task)
 	}
 	j := newOneShot(c, db, given, config.PublishDir, quietly)
-	return j.run(ctx, &engine{db: db, stages: inHaste(pipelineStages(config)), grace: o.grace, only: only, mine: mine})
+	return j.run(ctx, &engine{db: db, stages: inHaste(pipelineStages(config)), grace: o.grace, lease: o.lease, only: only, mine: mine})
 }
 
 // given is a source as it was given, once or several times, and its task.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/stages/video"
 )
 
 const serveHelp = `Serve works on tasks as they come, until it is stopped. Any number of daemons may
@@ -78,7 +79,8 @@ func (c *cli) serve(ctx context.Context, o *serveOptions) error {
 	}
 	d := &daemon{
 		c: c, db: db, log: newLog(c.err), feed: newFeed(), systemd: newSystemd(c.env), boxes: boxes,
-		engine: &engine{db: db, stages: pipelineStages(config), mine: mine, grace: o.grace, abort: c.sig.abort},
+		engine:  &engine{db: db, stages: pipelineStages(config), mine: mine, grace: o.grace, lease: o.lease, abort: c.sig.abort},
+		tidying: tidying{tidier: video.Tidier{Config: config}},
 	}
 	err = d.run(ctx)
 	d.systemd.close()

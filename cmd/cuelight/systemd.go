@@ -27,7 +27,7 @@ func newSystemd(env environment) *systemd {
 		return s // the variable was inherited from somebody else's service
 	}
 	s.conn = conn
-	if usec, err := strconv.ParseInt(env.get("WATCHDOG_USEC"), 10, 64); err == nil && usec > 0 {
+	if usec, err := strconv.ParseInt(env.get("WATCHDOG_USEC"), 10, 64); err == nil && usec > 0 && usec < int64(24*time.Hour/time.Microsecond) {
 		s.watchdog = time.Duration(usec) * time.Microsecond / 3
 	}
 	return s

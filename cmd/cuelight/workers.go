@@ -18,9 +18,9 @@ func (c *cli) workersCommand() *cobra.Command {
 		Use:   "workers",
 		Short: "List the processes that work on the pipeline",
 		Long: `Workers lists the processes that work on the pipeline, on all hosts, and what
-each of them is doing. They give a sign of life every five seconds. One that has
-missed more than two is silent; after half a minute it is given up, and its tasks
-go to others.`,
+each of them is doing. They give a sign of life every two seconds. One that has
+missed three is silent. If its connection has ended, too, it is given up at once,
+otherwise after its lease (--lease of serve), and its tasks go to others.`,
 		Args: noArguments,
 	}
 	all := cmd.Flags().Bool("all", false, "also those that stopped or were given up")
@@ -47,6 +47,8 @@ type workerLine struct {
 	State        string          `json:"state"` // working, silent, stopped or lost
 	StartedAt    time.Time       `json:"started_at"`
 	BeatAgeMS    int64           `json:"beat_age_ms"`
+	LeaseMS      int64           `json:"lease_ms"`
+	Connected    bool            `json:"connected"` // its session is open
 	Capabilities json.RawMessage `json:"capabilities"`
 	Running      []store.Running `json:"running"`
 }
@@ -66,7 +68,7 @@ func (c *cli) listWorkers(ctx context.Context, db *database, all bool) error {
 		if c.json {
 			err := c.writeJSON(workerLine{
 				ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, State: state, StartedAt: w.StartedAt,
-				BeatAgeMS: w.BeatAge.Milliseconds(), Capabilities: w.Capabilities, Running: w.Running,
+				BeatAgeMS: w.BeatAge.Milliseconds(), LeaseMS: w.Lease.Milliseconds(), Connected: w.Connected, Capabilities: w.Capabilities, Running: w.Running,
 			})
 			if err != nil {
 				return err
@@ -86,16 +88,13 @@ func (c *cli) listWorkers(ctx context.Context, db *database, all bool) error {
 	return t.write()
 }
 
-// quietAfter is when a third sign of life in a row is missing.
-const quietAfter = 15 * time.Second
-
 func workerState(w store.Worker) string {
 	switch {
 	case w.LostAt != nil:
 		return "lost"
 	case w.StoppedAt != nil:
 		return "stopped"
-	case w.BeatAge > quietAfter:
+	case w.BeatAge > store.Grace(w.Lease):
 		return "silent"
 	}
 	return "working"

@@ -30,7 +30,14 @@ type daemon struct {
 // serve starts a daemon on a database and reads what it logs.
 func (h home) serve(pool *pgxpool.Pool, args ...string) *daemon {
 	h.t.Helper()
+	return h.serveWith(nil, pool, args...)
+}
+
+// serveWith is serve with more in its environment.
+func (h home) serveWith(env []string, pool *pgxpool.Pool, args ...string) *daemon {
+	h.t.Helper()
 	cmd := h.command(append([]string{"serve"}, args...)...)
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Env = append(cmd.Env, "CUELIGHT_DATABASE_URL="+pool.Config().ConnString())
 	logs, err := cmd.StderrPipe()
 	if err != nil {

@@ -49,8 +49,9 @@ type Options struct {
 	// over in a file of its own. Default "": nothing is kept.
 	Partial string
 
-	// Progress is called while bytes come in: how many of how many. The total
-	// is negative where it is not known.
+	// Progress is called while bytes come in: how many of how many. Those that
+	// an earlier call left are read again and counted first. The total is
+	// negative where it is not known.
 	Progress func(done, total int64)
 
 	resolver  *net.Resolver              // tests only

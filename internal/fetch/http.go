@@ -80,13 +80,13 @@ func (d *transferring) rehash(ctx context.Context) error {
 	if d.p.done == 0 {
 		return nil
 	}
-	quiet := d.o
-	quiet.Progress = func(int64, int64) {}
+	whole := d.o
+	whole.Progress = func(n, _ int64) { d.o.Progress(n, d.p.state.Total) }
 	from := io.NewSectionReader(d.p.f, 0, d.p.done)
 	_, err := transfer(ctx, from, d.p.done, func(b []byte) error {
 		d.sum.Write(b)
 		return nil
-	}, quiet)
+	}, whole)
 	return err
 }
 

@@ -132,7 +132,13 @@ func hardLink(info fs.FileInfo, path, tmp string) bool {
 	return true
 }
 
-const fileMode = 0o640
+const (
+	fileMode = 0o640
+	// flushBytes is how much of a copy may wait to be written to disk. All of a
+	// large one, synced at its end, would be minutes without a sign of life,
+	// and would drive everything else out of the host's memory before.
+	flushBytes = 256 << 20
+)
 
 func copyFile(ctx context.Context, src io.Reader, size int64, tmp string, sum hash.Hash, o Options) error {
 	out, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
@@ -140,9 +146,15 @@ func copyFile(ctx context.Context, src io.Reader, size int64, tmp string, sum ha
 		return destinationError(filepath.Dir(tmp), err)
 	}
 	defer out.Close()
+	waiting := 0
 	n, err := transfer(ctx, src, size, func(b []byte) error {
 		sum.Write(b)
-		if _, err := out.Write(b); err != nil {
+		_, err := out.Write(b)
+		if waiting += len(b); err == nil && waiting >= flushBytes {
+			waiting = 0
+			err = out.Sync()
+		}
+		if err != nil {
 			return destinationError(filepath.Dir(tmp), err)
 		}
 		return nil

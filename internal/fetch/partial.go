@@ -175,14 +175,15 @@ func (p *partial) write(b []byte) error {
 	return nil
 }
 
-// checkpoint makes what has come so far count if the process ends here.
+// checkpoint puts what has come so far on disk and makes it count, where that
+// is possible, if the process ends here.
 func (p *partial) checkpoint() error {
-	if !p.kept || p.state.validator() == "" {
-		return nil
-	}
 	dir := filepath.Dir(p.path)
 	if err := p.f.Sync(); err != nil {
 		return destinationError(dir, err)
+	}
+	if !p.kept || p.state.validator() == "" {
+		return nil
 	}
 	p.state.Bytes = p.done
 	raw, err := json.Marshal(p.state)
@@ -213,7 +214,7 @@ func (p *partial) finish(dst string) error {
 
 // close ends the work on the file. With keep, the next call goes on from here.
 func (p *partial) close(keep bool) {
-	if !keep || p.checkpoint() != nil || !p.kept || p.state.validator() == "" {
+	if !keep || !p.kept || p.state.validator() == "" || p.checkpoint() != nil {
 		if p.kept {
 			os.Remove(p.statePath())
 		}

@@ -32,6 +32,7 @@ const (
 // code nor out. An error wraps [ErrMismatch] when something is wrong with the
 // output: it must be thrown away, and another attempt may do better.
 func (t Tools) Check(ctx context.Context, info *Info, dir string, out *Output) error {
+	t = t.counting()
 	if len(out.Video)+len(out.Audio) == 0 {
 		return fmt.Errorf("check output: %w: it is empty", ErrMismatch)
 	}
@@ -48,10 +49,10 @@ func (t Tools) Check(ctx context.Context, info *Info, dir string, out *Output) e
 	}
 	var first *stream
 	for _, r := range out.Video {
-		if err := ctx.Err(); err != nil {
+		s, err := t.checkRendition(ctx, dir, r)
+		if ctx.Err() != nil {
 			return fmt.Errorf("check output: %w", context.Cause(ctx))
 		}
-		s, err := checkRendition(dir, r)
 		if err == nil {
 			err = checkVideo(info, out, r, s, first)
 		}
@@ -63,10 +64,10 @@ func (t Tools) Check(ctx context.Context, info *Info, dir string, out *Output) e
 		}
 	}
 	for _, r := range out.Audio {
-		if err := ctx.Err(); err != nil {
+		s, err := t.checkRendition(ctx, dir, r)
+		if ctx.Err() != nil {
 			return fmt.Errorf("check output: %w", context.Cause(ctx))
 		}
-		s, err := checkRendition(dir, r)
 		if err == nil {
 			err = checkAudio(info, out, r, s)
 		}
@@ -139,8 +140,8 @@ func checkFolder(dir string, r Rendition, s *stream) error {
 
 // checkRendition reads a rendition and compares it with what was measured when
 // it was made, and its playlist with its segments.
-func checkRendition(dir string, r Rendition) (*stream, error) {
-	s, err := inspect(dir, r.Playlist)
+func (t Tools) checkRendition(ctx context.Context, dir string, r Rendition) (*stream, error) {
+	s, err := t.inspect(ctx, dir, r.Playlist)
 	if err != nil {
 		return nil, err
 	}

@@ -10,15 +10,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
-const (
-	defaultStall = 2 * time.Minute
-	// reapDelay is how long a killed child's pipes may stay open.
-	reapDelay = 5 * time.Second
-)
+// reapDelay is how long a killed child's pipes may stay open.
+const reapDelay = 5 * time.Second
 
 // child is one run of ffmpeg or ffprobe.
 type child struct {
@@ -40,25 +36,6 @@ type said struct {
 	errors int64
 }
 
-// exitError is a child that ended badly for a reason not known better.
-type exitError struct {
-	tool   string
-	code   int // -1 when a signal ended it
-	signal string
-	tail   string
-}
-
-func (e *exitError) Error() string {
-	what := fmt.Sprintf("%s ended with code %d", e.tool, e.code)
-	if e.signal != "" {
-		what = fmt.Sprintf("%s was killed by a signal (%s)", e.tool, e.signal)
-	}
-	if e.tail == "" {
-		return what
-	}
-	return what + ": " + e.tail
-}
-
 // path finds the program.
 func (t Tools) path(tool string) (string, error) {
 	name := tool
@@ -76,8 +53,9 @@ func (t Tools) path(tool string) (string, error) {
 	return filepath.Abs(p)
 }
 
-// run starts a child and waits for it. The child is gone when run returns,
-// whatever happened. An exit code other than zero is an *exitError.
+// run starts a child and waits for it. The child, and all that it has started
+// in turn, is gone when run returns, whatever happened. An exit code other than
+// zero is an *exitError.
 func (t Tools) run(ctx context.Context, c child) (said, error) {
 	path, err := t.path(c.tool)
 	if err != nil {
@@ -94,7 +72,8 @@ func (t Tools) run(ctx context.Context, c child) (said, error) {
 	cmd.Stdout = pulse
 	cmd.Stderr = stderr
 	cmd.WaitDelay = reapDelay
-	ownGroup(cmd)
+	group := ownGroup(cmd)
+	killings := oomKills()
 
 	// The signal sent to a child at its parent's death is bound to the thread
 	// that started it, so that thread must not end before the child does.
@@ -108,82 +87,24 @@ func (t Tools) run(ctx context.Context, c child) (said, error) {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		t.watch(ctx, cancel, pulse, c.quiet)
+		t.watch(ctx, cancel, pulse, c.quiet, cmd.Process.Pid)
 	}()
-	waitErr := cmd.Wait()
+	waitErr := group.wait()
 	cause := context.Cause(ctx)
 	cancel(nil)
 	<-watched
+	if cause == nil {
+		t.step()
+	}
 
 	out := stderr.said()
 	switch {
 	case cause != nil:
 		return out, fmt.Errorf("run %s: %w", c.tool, cause)
-	case stderr.noSpace:
-		return out, fmt.Errorf("run %s: %w", c.tool, ErrNoSpace)
+	case stderr.trouble != nil:
+		return out, fmt.Errorf("run %s: %w", c.tool, stderr.trouble)
 	}
-	return out, childError(c.tool, waitErr, out.tail)
-}
-
-func childError(tool string, err error, tail string) error {
-	exit := (*exec.ExitError)(nil)
-	if !errors.As(err, &exit) {
-		if err != nil {
-			return fmt.Errorf("run %s: %w", tool, err)
-		}
-		return nil
-	}
-	return &exitError{tool: tool, code: exit.ExitCode(), signal: signalName(exit.ProcessState), tail: tail}
-}
-
-// watch cancels the child when its pulse stops.
-func (t Tools) watch(ctx context.Context, cancel context.CancelCauseFunc, p *pulse, quiet bool) {
-	stall := t.Stall
-	if stall <= 0 {
-		stall = defaultStall
-	}
-	beats := p.beats.Load()
-	timer := time.NewTimer(stall)
-	defer timer.Stop()
-	tick := time.NewTicker(max(stall/16, time.Millisecond))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-			cancel(fmt.Errorf("%w for %v", ErrStalled, stall))
-			return
-		case <-tick.C:
-			if now := p.beats.Load(); now != beats && !quiet {
-				beats = now
-				timer.Reset(stall)
-			}
-		}
-	}
-}
-
-// pulse passes stdout on and counts signs of life. A writer that knows better
-// than "there was output" says so by being a beater.
-type pulse struct {
-	next  io.Writer
-	beats atomic.Int64
-}
-
-type beater interface{ beat() int64 }
-
-func (p *pulse) Write(b []byte) (int, error) {
-	if p.next == nil {
-		p.beats.Add(1)
-		return len(b), nil
-	}
-	n, err := p.next.Write(b)
-	if w, ok := p.next.(beater); ok {
-		p.beats.Store(w.beat())
-	} else {
-		p.beats.Add(1)
-	}
-	return n, err
+	return out, childError(c.tool, waitErr, out.tail, oomKills() > killings)
 }
 
 // childEnv is what a child may know: enough to find its libraries, and a

@@ -1,9 +1,15 @@
 package media
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // oomScore makes the kernel, short of memory, take a child and not the daemon
@@ -19,4 +25,57 @@ func soften(pid, nice int) {
 	if nice > 0 {
 		_ = syscall.Setpriority(syscall.PRIO_PGRP, pid, min(nice, 19))
 	}
+}
+
+// awaitExit waits until a child has ended, and leaves it as it is.
+func awaitExit(pid int) (ended bool) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			return err == nil
+		}
+	}
+}
+
+// oomKills is how often the kernel has killed a process of this host because
+// memory ran out.
+func oomKills() int64 {
+	text, err := os.ReadFile("/proc/vmstat")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(text, []byte("\noom_kill "))
+	number, _, _ := bytes.Cut(rest, []byte("\n"))
+	n, _ := strconv.ParseInt(string(number), 10, 64)
+	return n
+}
+
+// residentBytes is how much memory a process and those below it have resident.
+func residentBytes(pid int) int64 { return residentPages(pid, 0) * int64(os.Getpagesize()) }
+
+// deepest keeps a program that starts itself over and over from being followed
+// for ever.
+const deepest = 16
+
+func residentPages(pid, depth int) int64 {
+	var size, resident int64
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0 // it has ended
+	}
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil || depth == deepest {
+		return resident
+	}
+	// Programs of several threads would have to be asked for each; ffmpeg has
+	// no children, and shells, which do, have one thread.
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return resident
+	}
+	for number := range strings.FieldsSeq(string(children)) {
+		if child, err := strconv.Atoi(number); err == nil {
+			resident += residentPages(child, depth+1)
+		}
+	}
+	return resident
 }

@@ -98,7 +98,7 @@ func publish(t *testing.T, src string) result {
 	if err := WriteMaster(r.dir, r.out, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteMPD(r.dir, r.out); err != nil {
+	if err := quick.WriteMPD(t.Context(), r.dir, r.out); err != nil {
 		t.Fatal(err)
 	}
 	r.independently(t)

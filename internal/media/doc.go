@@ -10,7 +10,7 @@
 //	out, err := tools.Transcode(ctx, src, info, rungs, dir, progress)
 //	err = tools.Check(ctx, info, dir, out)
 //	err = media.WriteMaster(dir, out, "")
-//	err = media.WriteMPD(dir, out)
+//	err = tools.WriteMPD(ctx, dir, out)
 //
 // [Tools.Poster] and [Tools.Storyboard] need the Info only. [Info], [Rung] and
 // [Output] survive JSON, so that each step can run in another process; dir may
@@ -22,8 +22,9 @@
 //     whatever its name: only real containers are read, and only from the path
 //     given. A playlist that calls itself .mp4 is refused.
 //   - A child never outlives the call that started it. It runs in a process
-//     group of its own, which is killed as a whole when ctx ends or when the
-//     child makes no progress; on Linux it dies with this process, too.
+//     group of its own, which is killed as a whole when ctx ends, when the child
+//     makes no progress or takes more memory than it may, and when it ends by
+//     itself and leaves others; on Linux it dies with this process, too.
 //   - Neither an exit code nor a header is believed. Durations and frame
 //     counts are measured from packets, from decoded frames and from the files
 //     written, and [Tools.Check] compares the three.

@@ -29,7 +29,7 @@ func transcodeWith(t *testing.T, src string, c caps) result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.out, err = collect(r.dir, r.info, video, audio, plan, c, said); err != nil {
+	if r.out, err = quick.collect(t.Context(), r.dir, r.info, video, audio, plan, c, said); err != nil {
 		t.Fatal(err)
 	}
 	if err := quick.Check(t.Context(), r.info, r.dir, r.out); err != nil {

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -68,7 +69,7 @@ func (s *stream) frameRate() float64 {
 
 // inspect reads a rendition's playlist, header and all its segments, without
 // decoding pictures or sound.
-func inspect(dir, list string) (*stream, error) {
+func (t Tools) inspect(ctx context.Context, dir, list string) (*stream, error) {
 	folder := filepath.Dir(filepath.Join(dir, filepath.FromSlash(list)))
 	text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(list)))
 	if err != nil {
@@ -84,6 +85,10 @@ func inspect(dir, list string) (*stream, error) {
 		return nil, fmt.Errorf("header of %s: %w", list, err)
 	}
 	for _, l := range p.segments {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		t.step()
 		g, err := readSegment(filepath.Join(folder, l.name), trex)
 		if err != nil {
 			return nil, fmt.Errorf("segment %s of %s: %w", l.name, list, err)

@@ -77,7 +77,7 @@ audio-low/index.m3u8
 func TestManifestsOfNothingOrWithAnImpossiblePrefixAreErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if WriteMaster(dir, &Output{}, "") == nil || WriteMPD(dir, &Output{}) == nil {
+	if WriteMaster(dir, &Output{}, "") == nil || quick.WriteMPD(t.Context(), dir, &Output{}) == nil {
 		t.Error("an empty output was listed")
 	}
 	for _, prefix := range []string{"a\nb/", `a"b/`, "a\x00/"} {

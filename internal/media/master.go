@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// MasterName and ManifestName are the files that [WriteMaster] and [WriteMPD]
+// MasterName and ManifestName are the files that [WriteMaster] and [Tools.WriteMPD]
 // write.
 const (
 	MasterName   = "master.m3u8"

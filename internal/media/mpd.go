@@ -1,6 +1,7 @@
 package media
 
 import (
+	"context"
 	"encoding/xml"
 	"fmt"
 	"math"
@@ -12,8 +13,8 @@ import (
 // WriteMPD writes the DASH manifest manifest.mpd into dir, as a whole or not
 // at all. It names the very segments that the HLS playlists name, by paths
 // relative to dir, and reads them to know where each begins.
-func WriteMPD(dir string, out *Output) error {
-	m, err := manifest(dir, out)
+func (t Tools) WriteMPD(ctx context.Context, dir string, out *Output) error {
+	m, err := t.counting().manifest(ctx, dir, out)
 	if err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
@@ -86,7 +87,7 @@ type mpdEntry struct {
 	Repeat int    `xml:"r,attr,omitempty"`
 }
 
-func manifest(dir string, out *Output) (*mpd, error) {
+func (t Tools) manifest(ctx context.Context, dir string, out *Output) (*mpd, error) {
 	if len(out.Video)+len(out.Audio) == 0 {
 		return nil, fmt.Errorf("there is nothing to list")
 	}
@@ -98,7 +99,7 @@ func manifest(dir string, out *Output) (*mpd, error) {
 	if len(out.Video) > 0 {
 		set := mpdSet{ContentType: "video", MimeType: "video/mp4", Alignment: true, StartsSAP: 1}
 		for _, r := range out.Video {
-			repr, err := representation(dir, r)
+			repr, err := t.representation(ctx, dir, r)
 			if err != nil {
 				return nil, err
 			}
@@ -107,7 +108,7 @@ func manifest(dir string, out *Output) (*mpd, error) {
 		}
 		m.Period.Sets = append(m.Period.Sets, set)
 	}
-	if err := m.addAudio(dir, out.Audio); err != nil {
+	if err := t.addAudio(ctx, m, dir, out.Audio); err != nil {
 		return nil, err
 	}
 	for i := range m.Period.Sets {
@@ -117,10 +118,10 @@ func manifest(dir string, out *Output) (*mpd, error) {
 }
 
 // addAudio makes one set of each of the source's streams, with all its rungs.
-func (m *mpd) addAudio(dir string, list []Rendition) error {
+func (t Tools) addAudio(ctx context.Context, m *mpd, dir string, list []Rendition) error {
 	bySource := map[int]int{}
 	for _, r := range list {
-		repr, err := representation(dir, r)
+		repr, err := t.representation(ctx, dir, r)
 		if err != nil {
 			return err
 		}
@@ -143,8 +144,8 @@ func (m *mpd) addAudio(dir string, list []Rendition) error {
 	return nil
 }
 
-func representation(dir string, r Rendition) (mpdRepr, error) {
-	s, err := inspect(dir, r.Playlist)
+func (t Tools) representation(ctx context.Context, dir string, r Rendition) (mpdRepr, error) {
+	s, err := t.inspect(ctx, dir, r.Playlist)
 	if err != nil {
 		return mpdRepr{}, err
 	}

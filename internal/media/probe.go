@@ -21,6 +21,7 @@ const probeBytes = 16 << 20
 // are about this host or this attempt: the file is not there, a program is
 // missing or was killed.
 func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
+	t = t.counting()
 	abs, url, err := sourceURL(path)
 	if err != nil {
 		return nil, err
@@ -79,9 +80,9 @@ func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, er
 	args := append([]string{"-hide_banner", "-loglevel", "repeat+level+error", "-of", "json", "-show_format", "-show_streams"},
 		input(url)...)
 	out, err := t.run(ctx, child{tool: "ffprobe", args: args, source: abs, stdout: answer})
-	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.signal == "" {
-		if reason, broken := hostTrouble(out.tail); broken {
-			return nil, fmt.Errorf("%s: %w", reason, err)
+	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.signal == 0 {
+		if trouble := hostTrouble(out.tail); trouble != nil {
+			return nil, fmt.Errorf("%w: %w", trouble, err)
 		}
 		return nil, refuseUnreadable(abs, out.tail)
 	}
@@ -92,19 +93,6 @@ func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, er
 		return nil, &Refused{Reason: "the file's headers are too large to be true"}
 	}
 	return parseProbe(answer.Bytes())
-}
-
-// hostTrouble knows the messages that blame the host and not the file.
-func hostTrouble(tail string) (string, bool) {
-	for _, text := range []string{
-		"Cannot allocate memory", "Resource temporarily unavailable", "Too many open files", "Permission denied",
-		"No such file or directory", "Stale file handle",
-	} {
-		if strings.Contains(tail, text) {
-			return strings.ToLower(text), true
-		}
-	}
-	return "", false
 }
 
 // refuseUnreadable explains a file that could not even be opened.

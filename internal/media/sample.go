@@ -3,7 +3,6 @@ package media
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 )
@@ -100,19 +99,6 @@ func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) err
 	info.Audio = kept
 	if len(kept) == 0 && info.Video == nil {
 		return &Refused{Reason: "its sound could not be decoded", Detail: out.tail}
-	}
-	return nil
-}
-
-// sourceTrouble keeps errors that are not the source's fault: of an exit code
-// only those that blame the host.
-func sourceTrouble(out said, err error) error {
-	exit := (*exitError)(nil)
-	if !errors.As(err, &exit) || exit.signal != "" {
-		return err
-	}
-	if reason, broken := hostTrouble(out.tail); broken {
-		return fmt.Errorf("%s: %w", reason, err)
 	}
 	return nil
 }

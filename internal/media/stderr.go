@@ -3,6 +3,7 @@ package media
 import (
 	"regexp"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -12,14 +13,15 @@ const (
 )
 
 // stderrTail keeps the last lines a child wrote, counts the complaints among
-// them and notices a full disk, which ffmpeg may report and yet end with 0.
+// them and notices a disk that is full or read-only, which ffmpeg may report
+// and yet end with 0.
 type stderrTail struct {
 	source  string
 	pending []byte
 	lines   []string
 	size    int
 	count   int64
-	noSpace bool
+	trouble error // with the disk
 }
 
 func (s *stderrTail) Write(b []byte) (int, error) {
@@ -46,8 +48,14 @@ var (
 	levelTag = regexp.MustCompile(`\[(error|fatal|panic)\] `)
 )
 
-// noSpaceTexts are the C library's words for ENOSPC, EDQUOT and EFBIG.
-var noSpaceTexts = []string{"No space left on device", "Disk quota exceeded", "quota exceeded", "File too large"}
+// diskTexts are the C library's words for ENOSPC, EDQUOT, EFBIG and EROFS.
+var diskTexts = map[string]error{
+	"No space left on device": ErrNoSpace,
+	"Disk quota exceeded":     ErrNoSpace,
+	"quota exceeded":          ErrNoSpace,
+	"File too large":          ErrNoSpace,
+	"Read-only file system":   syscall.EROFS,
+}
 
 func (s *stderrTail) flush() {
 	if len(s.pending) == 0 {
@@ -59,8 +67,10 @@ func (s *stderrTail) flush() {
 		s.count++
 		line = levelTag.ReplaceAllString(line, "")
 	}
-	for _, text := range noSpaceTexts {
-		s.noSpace = s.noSpace || strings.Contains(line, text)
+	for text, err := range diskTexts {
+		if strings.Contains(line, text) {
+			s.trouble = err
+		}
 	}
 	s.lines = append(s.lines, line)
 	s.size += len(line) + 1

@@ -31,7 +31,7 @@ const (
 // second and not less than one every ten. Where keyframes are dense enough,
 // only they are decoded. A source without video gives [ErrNoPicture].
 func (t Tools) Storyboard(ctx context.Context, src string, info *Info, dir string) (*Storyboard, error) {
-	board, err := t.storyboard(ctx, src, info, dir)
+	board, err := t.counting().storyboard(ctx, src, info, dir)
 	if err != nil {
 		return nil, fmt.Errorf("make storyboard: %w", err)
 	}

@@ -25,6 +25,7 @@ import (
 func (t Tools) Transcode(
 	ctx context.Context, src string, info *Info, rungs []Rung, dir string, progress func(Progress),
 ) (*Output, error) {
+	t = t.counting()
 	abs, url, err := sourceURL(src)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (t Tools) Transcode(
 	if err != nil {
 		return nil, fmt.Errorf("transcode: %w", explain(err, dir, info, len(video) > 0))
 	}
-	result, err := collect(dir, info, video, audio, plan, c, out)
+	result, err := t.collect(ctx, dir, info, video, audio, plan, c, out)
 	if err != nil {
 		return nil, fmt.Errorf("transcode: %w", err)
 	}
@@ -82,11 +83,11 @@ func makeFolders(dir string, video, audio []job) error {
 // ffmpeg had no trouble with anything but it, and nothing came out.
 func explain(err error, dir string, info *Info, video bool) error {
 	exit := (*exitError)(nil)
-	if !errors.As(err, &exit) || exit.signal != "" {
+	if !errors.As(err, &exit) || exit.signal != 0 {
 		return err
 	}
-	if _, broken := hostTrouble(exit.tail); broken {
-		return err
+	if trouble := hostTrouble(exit.tail); trouble != nil {
+		return fmt.Errorf("%w: %w", trouble, err)
 	}
 	if !video {
 		if made, globErr := fs.Glob(os.DirFS(dir), "*/seg-*"); globErr == nil && len(made) == 0 {
@@ -101,7 +102,7 @@ func explain(err error, dir string, info *Info, video bool) error {
 }
 
 // collect measures what ffmpeg wrote.
-func collect(dir string, info *Info, video, audio []job, plan timing, c caps, out said) (*Output, error) {
+func (t Tools) collect(ctx context.Context, dir string, info *Info, video, audio []job, plan timing, c caps, out said) (*Output, error) {
 	o := &Output{
 		Video: []Rendition{}, Audio: []Rendition{}, Constant: plan.constant, DecodeErrors: out.errors, Warnings: []string{},
 	}
@@ -114,14 +115,14 @@ func collect(dir string, info *Info, video, audio []job, plan timing, c caps, ou
 		}
 	}
 	for _, j := range video {
-		r, err := measureRendition(dir, j, info)
+		r, err := t.measureRendition(ctx, dir, j, info)
 		if err != nil {
 			return nil, err
 		}
 		o.Video = append(o.Video, r)
 	}
 	for _, j := range audio {
-		r, err := measureRendition(dir, j, info)
+		r, err := t.measureRendition(ctx, dir, j, info)
 		if undecoded(err) && len(video)+len(audio) > 1 {
 			// Sound that cannot be decoded does not keep the picture from
 			// being published.
@@ -223,9 +224,9 @@ func (o *Output) warn(format string, args ...any) {
 
 // measureRendition puts a rendition's header and playlist right and describes
 // the result.
-func measureRendition(dir string, j job, info *Info) (Rendition, error) {
+func (t Tools) measureRendition(ctx context.Context, dir string, j job, info *Info) (Rendition, error) {
 	list := path.Join(j.folder, playlistName)
-	s, err := inspect(dir, list)
+	s, err := t.inspect(ctx, dir, list)
 	if err != nil {
 		return Rendition{}, err
 	}
@@ -240,7 +241,7 @@ func measureRendition(dir string, j job, info *Info) (Rendition, error) {
 	if err := writeFile(filepath.Join(dir, filepath.FromSlash(list)), []byte(s.playlist())); err != nil {
 		return Rendition{}, fmt.Errorf("mend playlist %s: %w", list, err)
 	}
-	if s, err = inspect(dir, list); err != nil {
+	if s, err = t.inspect(ctx, dir, list); err != nil {
 		return Rendition{}, err
 	}
 	r := Rendition{

@@ -31,6 +31,19 @@ type Tools struct {
 	// first frame, a tone-mapped 2160p source on a busy machine, stays well
 	// below that.
 	Stall time.Duration
+	// Memory is how many bytes of memory a child and its own children may have
+	// resident before they are killed and the call ends with [ErrMemory]. Zero
+	// means that only the kernel sets a bound. It is looked at four times a
+	// second, and on Linux only.
+	Memory int64
+	// Step, if set, is called for the steps forward that a call of a method
+	// makes, about once a second at the most while a child runs, with a number
+	// that rises each time. It is for a watchdog of the caller's: what is slow
+	// makes steps, what stands still makes none. It is called from one
+	// goroutine at a time, and no more once the method has returned.
+	Step func(n int64)
+
+	steps *int64 // of the call that is being made
 }
 
 // Errors to be matched with [errors.Is]. All but ErrNoPicture say something
@@ -42,6 +55,9 @@ var (
 	ErrToolMissing = errors.New("tool missing")
 	// ErrStalled: a child made no progress for Tools.Stall and was killed.
 	ErrStalled = errors.New("no progress")
+	// ErrMemory: a child took more than Tools.Memory and was killed, or memory
+	// ran out on this host.
+	ErrMemory = errors.New("too little memory")
 	// ErrNoSpace: the disk filled up, or a quota did.
 	ErrNoSpace = errors.New("no space left")
 	// ErrMismatch: what was written is not a whole and sound copy of the

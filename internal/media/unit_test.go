@@ -257,8 +257,8 @@ func TestStderrTailIsShortCleanAndCounted(t *testing.T) {
 	s := &stderrTail{source: "/media/secret.mp4"}
 	fmt.Fprintf(s, "[h264 @ 0x55d0c0ffee] [error] bad \xff thing\r[mov @ 0x1] [fatal] file:/media/secret.mp4: no\x1b[31m\n%s", strings.Repeat("x", 100000))
 	said := s.said()
-	if said.errors != 2 || s.noSpace {
-		t.Errorf("%d errors, no space %v; want 2, false", said.errors, s.noSpace)
+	if said.errors != 2 || s.trouble != nil {
+		t.Errorf("%d errors, trouble %v; want 2 and none", said.errors, s.trouble)
 	}
 	if !strings.HasPrefix(said.tail, "[h264] bad \uFFFD thing\n[mov] source: no[31m\nxxx") || len(said.tail) > tailBytes {
 		t.Errorf("tail %q", said.tail)

@@ -25,7 +25,8 @@ type Assemble struct {
 func (c Config) Assemble() stages.Stage {
 	return stages.Stage{
 		Name: assembleStage, Needs: []string{transcodeStage, metadataStage}, Workers: cmp.Or(c.Workers.Assemble, 2),
-		Work: work(func(ctx context.Context, job *stages.Job) (Assemble, error) {
+		Stall: c.stall(),
+		Work: work(c, func(ctx context.Context, job *stages.Job) (Assemble, error) {
 			in, err1 := stages.Result[Ingest](ctx, job, ingestStage)
 			tr, err2 := stages.Result[Transcode](ctx, job, transcodeStage)
 			md, err3 := stages.Result[Metadata](ctx, job, metadataStage)
@@ -50,13 +51,15 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 	if err != nil {
 		return Assemble{}, err
 	}
-	w, err := newWorkdir(ctx, dir, assembleStage, servedMode)
+	w, err := newWorkdir(ctx, job, dir, assembleStage, servedMode)
 	if err != nil {
 		return Assemble{}, err
 	}
 	defer w.discard()
+	job = w.watched(job)
 
-	l := linker{need: tr.Output.Bytes, reserve: c.reserve()}
+	linking := counting(job, -1, "linking")
+	l := linker{need: tr.Output.Bytes, reserve: c.reserve(), each: func(done tree) { linking(int64(done.files)) }}
 	for _, part := range []string{renditions, description} {
 		if err := l.add(ctx, part, w.path, servedMode); err != nil {
 			return Assemble{}, fmt.Errorf("bring files together: %w", err)
@@ -65,23 +68,23 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 	if err := c.manifests(ctx, job, w.path, in, tr); err != nil {
 		return Assemble{}, err
 	}
-	size, err := measure(w.path)
+	size, err := measure(w.path, counting(job, -1, "counting").next())
 	if err != nil {
 		return Assemble{}, err
 	}
-	name, err := w.finish(ctx)
+	name, err := w.finish(ctx, job)
 	if err != nil {
 		return Assemble{}, err
 	}
-	w.removeOlder()
+	removeOlder(ctx, job, dir, tr.Dir)
+	removeOlder(ctx, job, dir, md.Dir)
 	return Assemble{Dir: name, Files: size.files, Bytes: size.bytes}, nil
 }
 
 // manifests writes both manifests, if what they would name is sound.
 func (c Config) manifests(ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode) error {
-	job.Progress(stages.Progress{Percent: -1, Note: "checking"})
-	err := c.Tools.Check(ctx, in.Info, dir, tr.Output)
-	if errors.Is(err, media.ErrMismatch) {
+	err := c.tools(job, -1, "checking").Check(ctx, in.Info, dir, tr.Output)
+	if errors.Is(err, media.ErrMismatch) && !isHostTrouble(err) {
 		// The files passed when transcode made them. Looking once more at the
 		// same files would change nothing.
 		return stages.Permanent(fmt.Errorf("%w; run stage %s again", err, transcodeStage))
@@ -92,5 +95,5 @@ func (c Config) manifests(ctx context.Context, job *stages.Job, dir string, in I
 	if err := media.WriteMaster(dir, tr.Output, ""); err != nil {
 		return err
 	}
-	return media.WriteMPD(dir, tr.Output)
+	return c.tools(job, -1, "manifest").WriteMPD(ctx, dir, tr.Output)
 }

@@ -14,19 +14,29 @@ import (
 )
 
 // hostPause is how long to wait where something on this host must be mended
-// first.
-const hostPause = 5 * time.Minute
+// first, and hostPatience how long if that was not enough: nights are long.
+const (
+	hostPause    = 5 * time.Minute
+	hostPatience = time.Hour
+)
 
 // classify decides which of a stage's errors are permanent and how long the
 // others should wait; the package's documentation has the rule.
-func classify(ctx context.Context, err error) error {
+func classify(ctx context.Context, err error, attempt int) error {
 	if ctx.Err() != nil {
 		// What broke because the context ended broke because of that.
 		return context.Cause(ctx)
 	}
 	var refused *media.Refused
 	var fetching *fetch.Error
+	var gone *goneError
+	pause := hostPause
+	if attempt > 1 {
+		pause = hostPatience
+	}
 	switch {
+	case errors.As(err, &gone):
+		return stages.RetryAfter(pause, err)
 	case errors.As(err, &refused):
 		return stages.Permanent(err)
 	case errors.As(err, &fetching) && fetching.Permanent:
@@ -34,20 +44,27 @@ func classify(ctx context.Context, err error) error {
 	case errors.As(err, &fetching) && fetching.RetryAfter > 0:
 		return stages.RetryAfter(fetching.RetryAfter, err)
 	case errors.Is(err, media.ErrToolMissing):
-		return stages.RetryAfter(hostPause,
+		return stages.RetryAfter(pause,
 			fmt.Errorf("%w; to install it: apt-get install ffmpeg, or brew install ffmpeg", err))
 	case isHostTrouble(err):
-		return stages.RetryAfter(hostPause, plain(err))
+		return stages.RetryAfter(pause, plain(err))
 	}
 	return err
 }
 
-// isHostTrouble reports whether somebody must mend this host: make room, mount
-// a disk, give a permission.
+// isHostTrouble reports whether something is the matter with this host that
+// somebody must mend, or that passes: make room, mount a disk, give a
+// permission, wait until others need less memory.
 func isHostTrouble(err error) bool {
-	var gone *goneError
-	return errors.As(err, &gone) || isFull(err) ||
-		errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
+	if isFull(err) || errors.Is(err, fs.ErrPermission) || errors.Is(err, media.ErrMemory) {
+		return true
+	}
+	for _, errno := range []syscall.Errno{syscall.EROFS, syscall.EIO, syscall.ESTALE, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 func isFull(err error) bool {
@@ -57,15 +74,16 @@ func isFull(err error) bool {
 // plain puts what is to be done before what the system said.
 func plain(err error) error {
 	var full *fullError
-	var gone *goneError
 	var fetching *fetch.Error
 	switch {
-	case errors.As(err, &full), errors.As(err, &gone), errors.As(err, &fetching):
+	case errors.As(err, &full), errors.As(err, &fetching), errors.Is(err, media.ErrMemory):
 		return err
 	case isFull(err):
 		return fmt.Errorf("the disk is full: %w", err)
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("the disk is read-only: %w", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("this process may not do that: %w", err)
 	}
-	return fmt.Errorf("this process may not do that: %w", err)
+	return fmt.Errorf("this host has a fault: %w", err)
 }

@@ -33,15 +33,29 @@ func TestErrorsAreSortedByWhatCanMendThem(t *testing.T) {
 		"quota":               {path(syscall.EDQUOT), false, "the disk is full"},
 		"read-only disk":      {path(syscall.EROFS), false, "the disk is read-only"},
 		"missing permission":  {path(syscall.EACCES), false, "may not"},
+		"failing disk":        {path(syscall.EIO), false, "this host has a fault"},
+		"no memory":           {fmt.Errorf("run ffmpeg: %w: x", media.ErrMemory), false, "run ffmpeg: too little memory"},
+		"lost disk":           {fmt.Errorf("%w (%v)", &goneError{"the data directory", "/x", fs.ErrNotExist}, &media.Refused{Reason: "damaged"}), false, "is its disk mounted?"},
 		"missing tool":        {fmt.Errorf("x: %w", media.ErrToolMissing), false, "brew install ffmpeg"},
 		"stalled ffmpeg":      {media.ErrStalled, false, "no progress"},
 		"output is not whole": {media.ErrMismatch, false, "does not match"},
 		"what nobody foresaw": {errors.New("odd"), false, "odd"},
 		"marked by the stage": {stages.Permanent(media.ErrMismatch), true, "does not match"},
 	} {
-		got := classify(t.Context(), c.err)
+		got := classify(t.Context(), c.err, 1)
 		if stages.IsPermanent(got) != c.permanent || !strings.Contains(got.Error(), c.want) || !errors.Is(got, c.err) {
 			t.Errorf("%s: got %v, permanent %v", name, got, stages.IsPermanent(got))
+		}
+	}
+}
+
+func TestFaultOfTheHostIsWaitedForLongerTheSecondTime(t *testing.T) {
+	t.Parallel()
+	for attempt, want := range map[int]time.Duration{1: 5 * time.Minute, 2: time.Hour, 7: time.Hour} {
+		for _, err := range []error{syscall.ENOSPC, &goneError{}, media.ErrToolMissing, media.ErrMemory} {
+			if pause, ok := stages.RetryDelay(classify(t.Context(), err, attempt)); !ok || pause != want {
+				t.Errorf("attempt %d, %v: %v, %v", attempt, err, pause, ok)
+			}
 		}
 	}
 }
@@ -51,7 +65,7 @@ func TestErrorOfAnAttemptThatWasStoppedIsWhyItWasStopped(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stages.ErrDraining)
 	for _, err := range []error{errors.New("signal: killed"), &media.Refused{Reason: "no frames"}} {
-		if got := classify(ctx, err); got != stages.ErrDraining {
+		if got := classify(ctx, err, 1); got != stages.ErrDraining {
 			t.Errorf("got %v", got)
 		}
 	}

@@ -1,13 +1,11 @@
 package video
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -24,7 +22,7 @@ func (c Config) PublishedDir(task store.ID) string {
 
 // makeTaskDir returns a task's directory, which exists then.
 func (c Config) makeTaskDir(task store.ID) (string, error) {
-	if err := checkRoot("data", c.DataDir); err != nil {
+	if err := c.checkRoot("data", c.DataDir); err != nil {
 		return "", err
 	}
 	dir := c.TaskDir(task)
@@ -38,7 +36,7 @@ func (c Config) makeTaskDir(task store.ID) (string, error) {
 // on. Its absence has its own words: it is what a stage meets that was claimed
 // on another host than the one before it, without a directory in common.
 func (c Config) findTaskDir(task store.ID) (string, error) {
-	if err := checkRoot("data", c.DataDir); err != nil {
+	if err := c.checkRoot("data", c.DataDir); err != nil {
 		return "", err
 	}
 	dir, err := filepath.Abs(c.TaskDir(task))
@@ -53,7 +51,7 @@ func (c Config) findTaskDir(task store.ID) (string, error) {
 
 // makePublishedDir returns a task's published directory, which exists then.
 func (c Config) makePublishedDir(task store.ID) (string, error) {
-	if err := checkRoot("publish", c.PublishDir); err != nil {
+	if err := c.checkRoot("publish", c.PublishDir); err != nil {
 		return "", err
 	}
 	dir, err := filepath.Abs(c.PublishedDir(task))
@@ -68,7 +66,7 @@ func (c Config) makePublishedDir(task store.ID) (string, error) {
 
 // checkRoot keeps a stage from filling the mount point of a disk that is not
 // mounted.
-func checkRoot(what, dir string) error {
+func (c Config) checkRoot(what, dir string) error {
 	if dir == "" {
 		return fmt.Errorf("no %s directory is configured", what)
 	}
@@ -80,6 +78,14 @@ func checkRoot(what, dir string) error {
 		return fmt.Errorf("look at %s directory: %w", what, err)
 	case !info.IsDir():
 		return fmt.Errorf("the %s directory %q is not a directory", what, dir)
+	}
+	if c.Marker == "" {
+		return nil
+	}
+	if _, err := os.Lstat(filepath.Join(dir, c.Marker)); errors.Is(err, fs.ErrNotExist) {
+		return &goneError{what: "the mark of the " + what + " directory", path: filepath.Join(dir, c.Marker), err: err}
+	} else if err != nil {
+		return fmt.Errorf("look at %s directory: %w", what, err)
 	}
 	return nil
 }
@@ -109,28 +115,4 @@ func finished(parent, stage, name string) (string, error) {
 		return "", fmt.Errorf("look at output of stage %s: %w", stage, err)
 	}
 	return dir, nil
-}
-
-// lockDir waits for a directory's lock, at most until ctx ends. It goes with
-// the file that is returned, and with the process. On a file system without
-// locks it returns at once: what they keep apart there are only attempts that
-// overlap because one has lost its claim, and whose random names differ.
-func lockDir(ctx context.Context, dir string) (*os.File, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if locked, err := tryLock(f); locked || err != nil {
-			return f, nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			f.Close()
-			return nil, ctx.Err()
-		}
-	}
 }

@@ -17,15 +17,20 @@
 //     switches over.
 //   - Any stage may be run again at any time, also while an attempt that lost
 //     its claim is still running somewhere: no two attempts write to the same
-//     directory, and what an attempt leaves unfinished it removes itself, or
-//     the next one does if it was killed.
+//     directory, none removes what another may have as its result, and what
+//     an attempt leaves unfinished it removes itself. If it was killed, the
+//     next one does, or a [Tidier].
+//   - An attempt that makes no progress for Config.Stall is to be cancelled by
+//     the engine: whatever takes long tells of each step, and of nothing else.
 //   - A stage that has returned has its files synced to disk.
+//   - A clock that is wrong by up to an hour, or jumps as far, removes nothing
+//     early and keeps nobody waiting for ever.
 //   - What is published can be read by every account whatever the umask:
 //     directories have mode 0755, files 0644. PublishDir itself and those above
 //     it are left as they are.
 //
 // It does not create DataDir and PublishDir, does not log, and deletes nothing
-// of a task that has ended.
+// that a stage has finished, save what newer results have replaced.
 //
 // # Where things are
 //
@@ -35,12 +40,13 @@
 //	    transcode-0001-…/           its renditions
 //	    metadata-0001-…/            metadata.json, poster.jpg, storyboard/
 //	    assemble-0001-…/            all of it, with master.m3u8 and manifest.mpd
-//	    transcode-0002-….tmp/       an attempt at work
+//	    transcode-0002-….tmp/       an attempt at work, or what is being removed
 //	PublishDir/<task>/
 //	    master.m3u8                 the stable addresses; they point into
 //	    manifest.mpd                the newest generation
 //	    gen-0001-…/                 an older generation, for those who play it
 //	    gen-0002-…/                 all of the newest one
+//	    .switch-…/                  manifests that are about to take their place
 //
 // Renditions are hard-linked from stage to stage, so where DataDir and
 // PublishDir are on one file system they take up space once; on two, twice.
@@ -49,9 +55,11 @@
 //
 // # What stays, and what may be removed
 //
-// Each stage keeps the directory of its last successful attempt, and removes
-// those before. So all that is shown above stays when a task ends, also when it
-// is dead or cancelled, and nothing but a person removes it:
+// The directory that is a stage's result stays. Those of successful attempts
+// before it are removed by the stages that need it, once they have used it: by
+// then it is certainly the result. So the result of every stage stays when a
+// task ends, also when it is dead or cancelled, and nothing but a person removes
+// it:
 //
 //   - DataDir/tasks/<task>, as a whole, once all of the task's stages are
 //     completed, or once it is dead or cancelled and to remain so. What is
@@ -62,8 +70,8 @@
 //   - PublishDir/<task>, as a whole, once nobody is to see the video any more.
 //     To have it back, run the publish stage again.
 //   - PublishDir/<task>/gen-…, if neither master.m3u8 nor manifest.mpd beside it
-//     names it and nobody plays it any more. Publishing the task again does the
-//     same after Config.KeepOld.
+//     names it and nobody plays it any more. A Tidier, or publishing the task
+//     again, does the same after Config.KeepOld.
 //
 // Nothing in DataDir/tasks/<task> may be removed while one of its stages waits
 // or is at work, nor a single directory in it at any time: the stages after it
@@ -72,7 +80,10 @@
 // # Errors
 //
 // What lies in the source is permanent: it is not there, not media, encrypted.
-// What lies in this host may pass, and is tried again, after a longer pause
-// than other errors: ffmpeg is missing, a disk is full, not mounted or
-// read-only.
+// What lies in this host may pass, and is tried again after 5 minutes, and
+// after an hour if that was not enough: ffmpeg is missing or gets too little
+// memory, a disk is full, gone, read-only or failing. Whatever an error looks
+// like, it is put down to the disk if DataDir or PublishDir is not there any
+// more. An ffmpeg that hangs, or that somebody killed, is tried again like any
+// other error.
 package video

@@ -38,8 +38,8 @@ type Ingest struct {
 // downloads are continued rather than begun again.
 func (c Config) Ingest() stages.Stage {
 	return stages.Stage{
-		Name: ingestStage, Work: work(c.ingest),
-		Workers: cmp.Or(c.Workers.Ingest, 4), MaxAttempts: 8,
+		Name: ingestStage, Work: work(c, c.ingest),
+		Workers: cmp.Or(c.Workers.Ingest, 4), MaxAttempts: 8, Stall: c.stall(),
 	}
 }
 
@@ -47,20 +47,23 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	if err := c.checkProbe(); err != nil {
 		return Ingest{}, err
 	}
-	dir, err := c.makeTaskDir(job.Task)
+	w, err := again(func() (*workdir, error) {
+		dir, err := c.makeTaskDir(job.Task)
+		if err != nil {
+			return nil, err
+		}
+		return newWorkdir(ctx, job, dir, ingestStage, privateMode)
+	})
 	if err != nil {
 		return Ingest{}, err
 	}
 	// A source that is refused leaves nothing, not even an empty directory.
-	defer os.Remove(dir)
-	w, err := newWorkdir(ctx, dir, ingestStage, privateMode)
-	if err != nil {
-		return Ingest{}, err
-	}
+	defer os.Remove(w.parent)
 	defer w.discard()
+	job = w.watched(job)
 
 	file := filepath.Join(w.path, "source")
-	f, err := fetch.Fetch(ctx, job.Source, file, c.fetchOptions(dir, job))
+	f, err := fetch.Fetch(ctx, job.Source, file, c.fetchOptions(w.parent, job))
 	if err != nil {
 		return Ingest{}, err
 	}
@@ -70,16 +73,14 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 		}
 		file += ext
 	}
-	job.Progress(stages.Progress{Percent: -1, Note: "probing"})
-	info, err := c.Tools.Probe(ctx, file)
+	info, err := c.tools(job, -1, "probing").Probe(ctx, file)
 	if err != nil {
 		return Ingest{}, err
 	}
-	name, err := w.finish(ctx)
+	name, err := w.finish(ctx, job)
 	if err != nil {
 		return Ingest{}, err
 	}
-	w.removeOlder()
 	return Ingest{
 		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
 		Bytes: f.Bytes, SHA256: f.SHA256, How: f.How, Info: info,
@@ -102,9 +103,10 @@ func (c Config) fetchOptions(dir string, job *stages.Job) fetch.Options {
 		Timeout:  c.DownloadTimeout,
 		Reserve:  c.reserve(),
 		Link:     c.LinkSources,
-		Partial:  filepath.Join(dir, "download.part"),
+		Partial:  filepath.Join(dir, partialFile),
 		Progress: func(done, total int64) {
-			p := stages.Progress{Percent: -1, Note: "fetching"}
+			// With a decimal, what is slow enough to be left alone still shows.
+			p := stages.Progress{Percent: -1, Note: fmt.Sprintf("fetching %.1f MiB", float64(done)/(1<<20))}
 			if total > 0 {
 				p.Percent = 100 * float64(done) / float64(total)
 			}

@@ -196,7 +196,7 @@ func must(t *testing.T) func(result any, err error) any {
 }
 
 // settle is what the engine would be told of an error.
-func settle(err error) error { return classify(context.Background(), err) }
+func settle(err error) error { return classify(context.Background(), err, 1) }
 
 func wantPermanent(t *testing.T, what string, err error) {
 	t.Helper()

@@ -45,7 +45,8 @@ type Description struct {
 func (c Config) Metadata() stages.Stage {
 	return stages.Stage{
 		Name: metadataStage, Needs: []string{ingestStage}, Workers: cmp.Or(c.Workers.Metadata, 2),
-		Work: work(func(ctx context.Context, job *stages.Job) (Metadata, error) {
+		Stall: c.stall(),
+		Work: work(c, func(ctx context.Context, job *stages.Job) (Metadata, error) {
 			in, err := stages.Result[Ingest](ctx, job, ingestStage)
 			if err != nil {
 				return Metadata{}, err
@@ -64,11 +65,12 @@ func (c Config) metadata(ctx context.Context, job *stages.Job, in Ingest) (Metad
 	if err != nil {
 		return Metadata{}, err
 	}
-	w, err := newWorkdir(ctx, dir, metadataStage, privateMode)
+	w, err := newWorkdir(ctx, job, dir, metadataStage, privateMode)
 	if err != nil {
 		return Metadata{}, err
 	}
 	defer w.discard()
+	job = w.watched(job)
 
 	d, err := c.describe(ctx, job, source, w.path)
 	if err != nil {
@@ -81,38 +83,35 @@ func (c Config) metadata(ctx context.Context, job *stages.Job, in Ingest) (Metad
 	if err := os.WriteFile(filepath.Join(w.path, metadataFile), append(raw, '\n'), 0o644); err != nil {
 		return Metadata{}, fmt.Errorf("write description: %w", err)
 	}
-	name, err := w.finish(ctx)
+	name, err := w.finish(ctx, job)
 	if err != nil {
 		return Metadata{}, err
 	}
-	w.removeOlder()
+	removeOlder(ctx, job, dir, filepath.Dir(in.File))
 	return Metadata{Dir: name, Description: d}, nil
 }
 
 // describe probes again, rather than take what ingest found, so that this
 // stage can be run again by itself after an upgrade.
 func (c Config) describe(ctx context.Context, job *stages.Job, source, dir string) (Description, error) {
-	job.Progress(stages.Progress{Percent: -1, Note: "probing"})
-	info, err := c.Tools.Probe(ctx, source)
+	info, err := c.tools(job, -1, "probing").Probe(ctx, source)
 	if err != nil {
 		return Description{}, err
 	}
 	d := Description{Info: info}
 
-	job.Progress(stages.Progress{Percent: -1, Note: "poster"})
-	err = c.Tools.Poster(ctx, source, info, filepath.Join(dir, posterFile))
+	err = c.tools(job, -1, "poster").Poster(ctx, source, info, filepath.Join(dir, posterFile))
 	if err == nil {
 		d.Poster = posterFile
 	} else if err = d.tolerate("poster", err); err != nil {
 		return Description{}, err
 	}
 
-	job.Progress(stages.Progress{Percent: -1, Note: "storyboard"})
 	sub := filepath.Join(dir, storyboardDir)
 	if err := os.Mkdir(sub, privateMode); err != nil {
 		return Description{}, fmt.Errorf("make storyboard: %w", err)
 	}
-	d.Storyboard, err = c.Tools.Storyboard(ctx, source, info, sub)
+	d.Storyboard, err = c.tools(job, -1, "storyboard").Storyboard(ctx, source, info, sub)
 	if err != nil {
 		d.Storyboard = nil
 		if err := d.tolerate("storyboard", err); err != nil {

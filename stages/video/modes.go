@@ -18,11 +18,12 @@ const (
 // serveTree gives all that is in dir, and dir, the modes of what is served. The
 // umask has taken from what this process and ffmpeg made, and under an empty
 // one ffmpeg's files are everybody's to write to.
-func serveTree(dir string) error {
+func serveTree(dir string, step func()) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+		step()
 		if e.IsDir() {
 			return setMode(path, servedMode)
 		}

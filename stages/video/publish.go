@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
@@ -39,7 +40,8 @@ type Publish struct {
 func (c Config) Publish() stages.Stage {
 	return stages.Stage{
 		Name: publishStage, Needs: []string{assembleStage}, Workers: cmp.Or(c.Workers.Publish, 2),
-		Work: work(func(ctx context.Context, job *stages.Job) (Publish, error) {
+		Stall: c.stall(),
+		Work: work(c, func(ctx context.Context, job *stages.Job) (Publish, error) {
 			in, err1 := stages.Result[Ingest](ctx, job, ingestStage)
 			tr, err2 := stages.Result[Transcode](ctx, job, transcodeStage)
 			md, err3 := stages.Result[Metadata](ctx, job, metadataStage)
@@ -48,7 +50,7 @@ func (c Config) Publish() stages.Stage {
 				return Publish{}, err
 			}
 			return c.publish(ctx, job, in, tr, md, as)
-		}),
+		}, root{"publish", c.PublishDir}),
 	}
 }
 
@@ -61,37 +63,58 @@ func (c Config) publish(ctx context.Context, job *stages.Job, in Ingest, tr Tran
 	if err != nil {
 		return Publish{}, err
 	}
-	public, err := c.makePublishedDir(job.Task)
-	if err != nil {
-		return Publish{}, err
-	}
-	w, err := newWorkdir(ctx, public, generationPrefix, servedMode)
+	w, err := again(func() (*workdir, error) {
+		public, err := c.makePublishedDir(job.Task)
+		if err != nil {
+			return nil, err
+		}
+		return newWorkdir(ctx, job, public, generationPrefix, servedMode)
+	})
 	if err != nil {
 		return Publish{}, err
 	}
 	defer w.discard()
+	job = w.watched(job)
 	if err := c.fill(ctx, job, w, assembled, in, tr, as); err != nil {
 		return Publish{}, err
 	}
-	name, err := w.finish(ctx)
-	if err != nil {
+	if err := w.settle(ctx, job); err != nil {
 		return Publish{}, err
 	}
-	s := switcher{public: public, mine: w.dirName, keep: c.keepOld(), out: tr.Output}
-	if err := s.run(ctx); err != nil {
-		if !s.switched {
-			w.retract()
+	s := switcher{public: w.parent, mine: w, keep: c.keepOld(), out: tr.Output, current: stillAssembled(job, as)}
+	if err := s.run(ctx, job); err != nil {
+		return Publish{}, err
+	}
+	removeOlder(ctx, job, dir, as.Dir)
+	return published(job.Task.String(), w.String(), md, as), nil
+}
+
+// askWithin bounds a question to the database that can do without an answer.
+const askWithin = 10 * time.Second
+
+// stillAssembled keeps a process that was stopped for a while, and does not
+// know yet that it lost its claim, from putting an old version in the place of
+// a new one.
+func stillAssembled(job *stages.Job, mine Assemble) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		if job.Results == nil {
+			return nil
 		}
-		return Publish{}, err
+		ctx, cancel := context.WithTimeout(ctx, askWithin)
+		defer cancel()
+		now, err := stages.Result[Assemble](ctx, job, assembleStage)
+		if err == nil && now.Dir != mine.Dir {
+			return fmt.Errorf("%q was assembled since, and this attempt's is %q: another has overtaken it", now.Dir, mine.Dir)
+		}
+		return nil // without an answer, all is as it was
 	}
-	return published(job.Task.String(), name, md, as), nil
 }
 
 // fill makes the new generation what was assembled. Links are the very files
 // that were checked; copies are others, and are checked for themselves.
 func (c Config) fill(ctx context.Context, job *stages.Job, w *workdir, assembled string, in Ingest, tr Transcode, as Assemble) error {
 	l := linker{need: as.Bytes, reserve: c.reserve(), each: func(done tree) {
-		job.Progress(stages.Progress{Percent: 100 * float64(done.bytes) / float64(max(as.Bytes, 1)), Note: "publishing"})
+		job.Progress(stages.Progress{Percent: 100 * float64(done.bytes) / float64(max(as.Bytes, 1)), Note: fmt.Sprintf("publishing %d", done.files)})
 	}}
 	if err := l.add(ctx, assembled, w.path, servedMode); err != nil {
 		return fmt.Errorf("fill generation: %w", err)
@@ -103,8 +126,7 @@ func (c Config) fill(ctx context.Context, job *stages.Job, w *workdir, assembled
 	if !l.copying {
 		return nil
 	}
-	job.Progress(stages.Progress{Percent: -1, Note: "checking"})
-	return c.Tools.Check(ctx, in.Info, w.path, tr.Output)
+	return c.tools(job, -1, "checking").Check(ctx, in.Info, w.path, tr.Output)
 }
 
 func published(task, generation string, md Metadata, as Assemble) Publish {

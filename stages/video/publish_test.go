@@ -130,11 +130,8 @@ func TestAttemptThatWasOvertakenDoesNotSwitchBack(t *testing.T) {
 	if !exists(zombie.path) {
 		t.Fatal("an attempt at work has lost its directory")
 	}
-	if _, err := zombie.finish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s := switcher{public: public, mine: zombie.dirName, out: m.tr.Output}
-	if err := s.run(t.Context()); err == nil || s.switched {
+	s := switcher{public: public, mine: zombie, out: m.tr.Output}
+	if err := s.run(t.Context(), h.job); err == nil || s.switched {
 		t.Errorf("got %v, switched %v", err, s.switched)
 	}
 	if read(t, filepath.Join(h.PublishDir, p.Master)) != before {
@@ -202,8 +199,13 @@ func TestPruningTouchesNothingThatIsNotAnOldGeneration(t *testing.T) {
 	write(t, filepath.Join(public, switchPrefix+"123", "master.m3u8"), "of an attempt that was killed")
 	write(t, filepath.Join(public, "gen-0500-aaaaaaaaaa", "x"), "still served")
 	write(t, filepath.Join(public, "manifest.mpd"), "<BaseURL>gen-0500-aaaaaaaaaa/</BaseURL>")
-	overtaken := switcher{public: public, mine: dirName{stage: generationPrefix, number: 998}}
-	overtaken.prune()
+	overtaken := switcher{public: public}
+	d := overtaken.prune(true)
+	var freed int64
+	if n, err := d.remove(t.Context(), &freed, func() {}); n != 1 || err != nil || freed == 0 {
+		t.Errorf("removed %d with %d bytes, %v; want the manifests that waited", n, freed, err)
+	}
+	d.close()
 	for _, name := range []string{"gen-0500-aaaaaaaaaa", "gen-0999-aaaaaaaaaa"} {
 		if !exists(filepath.Join(public, name)) {
 			t.Errorf("an attempt that was overtaken removed %s", name)

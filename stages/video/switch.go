@@ -11,10 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/stages"
 )
 
 // switcher makes a finished generation the one that is served.
@@ -24,96 +24,139 @@ import (
 // one or the new one, and whichever it has leads to a whole generation. HLS is
 // first; a process that dies between the two leaves DASH on the old version
 // until the next attempt.
+//
+// The new manifests wait in a directory beside them, which is made before the
+// generation gets its name. So a generation that was never served, because its
+// process died before, can be told from one that was: its master.m3u8 still
+// waits.
 type switcher struct {
 	public   string // the task's published directory
-	mine     dirName
+	mine     *workdir
 	keep     time.Duration
 	out      *media.Output
-	switched bool // mine is referred to, and must stay
+	current  func(ctx context.Context) error // whether the attempt still is; nil: yes
+	switched bool                            // mine is referred to, and must stay
 }
 
-func (s *switcher) run(ctx context.Context) error {
-	// One at a time, so that no attempt decides by what another is replacing.
+func (s *switcher) run(ctx context.Context, job *stages.Job) error {
+	job.Progress(stages.Progress{Percent: -1, Note: "switching"})
+	old, err := s.locked(ctx)
+	if err != nil || old == nil {
+		return err
+	}
+	defer old.close()
+	var freed int64
+	_, _ = old.remove(ctx, &freed, counting(job, -1, "removing").next()) // what is left is scratch by now
+	return nil
+}
+
+// locked does what one attempt may do at a time, so that none decides by what
+// another is replacing. It returns what is to be removed.
+func (s *switcher) locked(ctx context.Context) (*doomed, error) {
 	lock, err := lockDir(ctx, s.public)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer lock.Close()
-	served, err := s.served()
-	if err != nil {
-		return err
-	}
-	for number := range served {
-		if number > s.mine.number {
-			return fmt.Errorf("generation %d is published already, and this attempt's is %d: another attempt has overtaken it",
-				number, s.mine.number)
+	defer unlock(lock)
+	if s.current != nil {
+		if err := s.current(ctx); err != nil {
+			return nil, err
 		}
 	}
+	served, err := servedIn(s.public)
+	if err != nil {
+		return nil, err
+	}
+	if newest := served.newest(); newest > s.mine.number {
+		return nil, fmt.Errorf("generation %d is published already, and this attempt's is %d: another attempt has overtaken it",
+			newest, s.mine.number)
+	}
 	if err := s.stamp(served); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.replace(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	s.prune()
-	return nil
+	return s.prune(isLocal(lock)), nil
 }
 
 // generationPattern finds what a manifest refers to.
 var generationPattern = regexp.MustCompile(generationPrefix + `-\d{4,9}-[a-z2-7]{10}`)
 
-// served finds the generations that the stable manifests refer to, by number.
-func (s *switcher) served() (map[int]string, error) {
-	served := map[int]string{}
+// generations are some of a task's, by number.
+type generations map[int]string
+
+func (g generations) newest() int {
+	newest := 0
+	for number := range g {
+		newest = max(newest, number)
+	}
+	return newest
+}
+
+// servedIn finds the generations that the manifests in dir refer to.
+func servedIn(dir string) (generations, error) {
+	served := generations{}
 	for _, name := range []string{media.MasterName, media.ManifestName} {
-		text, err := os.ReadFile(filepath.Join(s.public, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read what is published: %w", err)
-		}
-		for _, m := range generationPattern.FindAllString(string(text), -1) {
-			if d, ok := parseDirName(m); ok {
-				served[d.number] = m
-			}
+		if err := served.add(filepath.Join(dir, name)); err != nil {
+			return nil, err
 		}
 	}
 	return served, nil
 }
 
+// add finds those that one manifest refers to, if it is there.
+func (g generations) add(manifest string) error {
+	text, err := os.ReadFile(manifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what is published: %w", err)
+	}
+	for _, m := range generationPattern.FindAllString(string(text), -1) {
+		if d, ok := parseDirName(m); ok {
+			g[d.number] = m
+		}
+	}
+	return nil
+}
+
 // stamp sets the time from which the generations served so far are old. It is
 // done before they are replaced: a crash in between must not make one look
 // older than it is.
-func (s *switcher) stamp(served map[int]string) error {
-	now := time.Now()
+func (s *switcher) stamp(served generations) error {
 	for _, name := range served {
-		err := os.Chtimes(filepath.Join(s.public, name), now, now)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := touch(filepath.Join(s.public, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("mark old generation: %w", err)
 		}
 	}
 	return nil
 }
 
-// replace puts both manifests in their place.
+// replace gives the generation its name and puts both manifests in their place.
 func (s *switcher) replace(ctx context.Context) error {
 	tmp, err := os.MkdirTemp(s.public, switchPrefix)
 	if err != nil {
 		return fmt.Errorf("make new manifests: %w", err)
 	}
-	defer os.RemoveAll(tmp)
-	base := s.mine.String() + "/"
+	defer s.cleanUp(tmp)
+	final := s.mine.dirName
+	final.scratch = false
+	base := final.String() + "/"
 	if err := media.WriteMaster(tmp, s.out, base); err != nil {
 		return err
 	}
 	if err := s.rebaseManifest(tmp, base); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
-	if err := serveTree(tmp); err != nil {
+	if err := serveTree(tmp, func() {}); err != nil {
 		return err
 	}
-	if err := syncTree(ctx, tmp); err != nil {
+	if err := syncTree(ctx, tmp, func() {}); err != nil {
+		return err
+	}
+	if err := s.mine.rename(); err != nil {
 		return err
 	}
 	// From here on there is no way back, cancelled or not.
@@ -129,13 +172,22 @@ func (s *switcher) replace(ctx context.Context) error {
 	return syncFile(s.public)
 }
 
+// cleanUp removes the directory of the manifests last: it is what tells that
+// the generation was never served.
+func (s *switcher) cleanUp(tmp string) {
+	if !s.switched {
+		s.mine.retract()
+	}
+	os.RemoveAll(tmp)
+}
+
 // switchPrefix begins the names of directories that manifests wait in.
 const switchPrefix = ".switch-"
 
 // rebaseManifest writes the generation's manifest with an address for all that
 // is relative in it.
 func (s *switcher) rebaseManifest(dir, base string) error {
-	text, err := os.ReadFile(filepath.Join(s.public, s.mine.String(), media.ManifestName))
+	text, err := os.ReadFile(filepath.Join(s.mine.path, media.ManifestName))
 	if err != nil {
 		return err
 	}
@@ -185,33 +237,16 @@ func insertBaseURL(mpd []byte, at int64, base string) []byte {
 	return b.Bytes()
 }
 
-// prune removes generations that were replaced long enough ago, and what
+// prune finds the generations that were replaced long enough ago, and what
 // attempts that were killed have left. Whatever stands in the way, the next
-// publish tries again.
-func (s *switcher) prune() {
-	served, err := s.served()
+// publish or a Tidier tries again.
+func (s *switcher) prune(seen bool) *doomed {
+	d, err := newDoomed(s.public)
 	if err != nil {
-		return
+		return nil
 	}
-	entries, err := os.ReadDir(s.public)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		path := filepath.Join(s.public, e.Name())
-		// The lock is held: whose manifests wait there is not alive.
-		if e.IsDir() && strings.HasPrefix(e.Name(), switchPrefix) {
-			os.RemoveAll(path)
-			continue
-		}
-		d, ok := parseDirName(e.Name())
-		if !ok || d.scratch || d.stage != generationPrefix || d.number >= s.mine.number {
-			continue
-		}
-		info, err := e.Info()
-		if _, inUse := served[d.number]; inUse || err != nil || time.Since(info.ModTime()) < s.keep {
-			continue
-		}
-		removeUnlocked(path)
-	}
+	// Who holds the directory's lock, and would see another's, is alone.
+	alone := Tidier{Quiet: -1}
+	_ = d.outdated(s.keep, func(e fs.DirEntry) bool { return alone.abandoned(d, e, seen) })
+	return d
 }

@@ -3,6 +3,7 @@ package video
 import (
 	"cmp"
 	"context"
+	"path/filepath"
 
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
@@ -21,7 +22,8 @@ type Transcode struct {
 func (c Config) Transcode() stages.Stage {
 	return stages.Stage{
 		Name: transcodeStage, Needs: []string{ingestStage}, Workers: cmp.Or(c.Workers.Transcode, 1),
-		Work: work(func(ctx context.Context, job *stages.Job) (Transcode, error) {
+		Stall: c.stall(),
+		Work: work(c, func(ctx context.Context, job *stages.Job) (Transcode, error) {
 			in, err := stages.Result[Ingest](ctx, job, ingestStage)
 			if err != nil {
 				return Transcode{}, err
@@ -40,32 +42,32 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Tran
 	if err != nil {
 		return Transcode{}, err
 	}
-	w, err := newWorkdir(ctx, dir, transcodeStage, privateMode)
+	w, err := newWorkdir(ctx, job, dir, transcodeStage, privateMode)
 	if err != nil {
 		return Transcode{}, err
 	}
 	defer w.discard()
+	job = w.watched(job)
 
 	rungs := media.Ladder(in.Info)
 	if err := checkRoom(w.path, estimate(in.Info, rungs), c.reserve()); err != nil {
 		return Transcode{}, err
 	}
-	out, err := c.Tools.Transcode(ctx, source, in.Info, rungs, w.path, func(p media.Progress) {
-		job.Progress(stages.Progress{Percent: p.Percent, Speed: p.Speed, ETA: p.ETA, Note: "transcoding"})
-	})
+	tools, tell := c.Tools, &transcoding{job: job}
+	tools.Step = tell.step
+	out, err := tools.Transcode(ctx, source, in.Info, rungs, w.path, tell.progress)
 	if err != nil {
 		return Transcode{}, err
 	}
-	job.Progress(stages.Progress{Percent: 99, Note: "checking"})
 	// Here, where another attempt can mend it, and again in assemble.
-	if err := c.Tools.Check(ctx, in.Info, w.path, out); err != nil {
+	if err := c.tools(job, 99, "checking").Check(ctx, in.Info, w.path, out); err != nil {
 		return Transcode{}, err
 	}
-	name, err := w.finish(ctx)
+	name, err := w.finish(ctx, job)
 	if err != nil {
 		return Transcode{}, err
 	}
-	w.removeOlder()
+	removeOlder(ctx, job, dir, filepath.Dir(in.File))
 	return Transcode{Dir: name, Rungs: rungs, Output: out}, nil
 }
 

@@ -125,12 +125,13 @@ func copyFile(from, to string) error {
 }
 
 // measure counts what is in dir.
-func measure(dir string) (tree, error) {
+func measure(dir string, step func()) (tree, error) {
 	var t tree
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
+		step()
 		info, err := e.Info()
 		if err != nil {
 			return err
@@ -144,7 +145,7 @@ func measure(dir string) (tree, error) {
 
 // syncTree puts all that is in dir on disk. Files that are there already, as
 // those are that an earlier stage has synced, cost next to nothing.
-func syncTree(ctx context.Context, dir string) error {
+func syncTree(ctx context.Context, dir string, step func()) error {
 	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
@@ -152,6 +153,7 @@ func syncTree(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
+		step()
 		return syncFile(path)
 	})
 }

@@ -2,6 +2,8 @@ package video
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -58,9 +60,22 @@ type Config struct {
 	Reserve int64
 
 	// KeepOld is how long a published generation stays after it was replaced,
-	// for those who are playing it. It is removed when the task is published
-	// for the next time after that. Default 24 h; negative: not at all.
+	// for those who are playing it, and an hour longer, in case clocks are
+	// wrong. It is removed by a Tidier, or when the task is published for the
+	// next time after that. Default 24 h; negative: not at all.
 	KeepOld time.Duration
+
+	// Marker names a file that lies in DataDir and in PublishDir for as long as
+	// their disks are mounted. Where it is missing, nothing is written: else
+	// whatever is below a mount point would be taken for the disk. Default "":
+	// the directories need only exist.
+	Marker string
+
+	// Stall is how long an attempt may make no progress before it is cancelled
+	// and fails, whatever it is doing: not one more byte fetched, packet read,
+	// frame made, or file checked, linked or put on disk. Tools.Stall, which
+	// sees only ffmpeg, should be shorter. Default 10 min; negative: for ever.
+	Stall time.Duration
 }
 
 // Workers is how many tasks one process works on at once in each stage. Zero
@@ -76,11 +91,19 @@ type Workers struct {
 const (
 	defaultReserve = 1 << 30
 	defaultKeepOld = 24 * time.Hour
+	defaultStall   = 10 * time.Minute
 )
 
 // Stages are the five stages of the built-in pipeline.
 func Stages(c Config) []stages.Stage {
 	return []stages.Stage{c.Ingest(), c.Transcode(), c.Metadata(), c.Assemble(), c.Publish()}
+}
+
+func (c Config) stall() time.Duration {
+	if c.Stall == 0 {
+		return defaultStall
+	}
+	return max(c.Stall, 0)
 }
 
 func (c Config) reserve() int64 {
@@ -98,14 +121,38 @@ func (c Config) keepOld() time.Duration {
 }
 
 // work makes a stage's Work of a function that does it, and sorts its errors.
-func work[T any](do func(ctx context.Context, job *stages.Job) (T, error)) stages.Work {
+// The stage works in the data directory, and perhaps in another.
+func work[T any](c Config, do func(ctx context.Context, job *stages.Job) (T, error), dirs ...root) stages.Work {
+	dirs = append([]root{{"data", c.DataDir}}, dirs...)
 	return func(ctx context.Context, job *stages.Job) (any, error) {
+		job, note := noted(job)
 		result, err := do(ctx, job)
-		if err != nil {
-			return nil, classify(ctx, err)
+		switch {
+		case err == nil:
+			return result, nil
+		case errors.Is(context.Cause(ctx), stages.ErrStalled):
+			return nil, fmt.Errorf("the last that was heard of it is %q", note())
 		}
-		return result, nil
+		return nil, classify(ctx, c.blame(err, dirs), job.Attempt)
 	}
+}
+
+// root is one of the two directories that hold everything.
+type root struct{ what, dir string }
+
+// blame puts an error down to a directory that is not there any more, if there
+// is one, whatever it looked like.
+func (c Config) blame(err error, dirs []root) error {
+	var gone *goneError
+	if errors.As(err, &gone) {
+		return err
+	}
+	for _, r := range dirs {
+		if missing := c.checkRoot(r.what, r.dir); errors.As(missing, &gone) {
+			return fmt.Errorf("%w (%v)", missing, err)
+		}
+	}
+	return err
 }
 
 // Tools are the programs the stages run, and how they run them; the zero value

@@ -264,7 +264,7 @@ func TestCancelledTranscodeEndsAtOnceAndLeavesNothing(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		_, err := h.transcode(ctx, h.job, in)
-		done <- classify(ctx, err)
+		done <- classify(ctx, err, 1)
 	}()
 	for !exists(started) {
 		select {

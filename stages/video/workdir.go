@@ -11,7 +11,10 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
+	"sync"
+	"time"
+
+	"github.com/cuelight/cuelight/stages"
 )
 
 // workdir is a directory that one attempt of one stage fills, and that takes
@@ -21,7 +24,9 @@ import (
 // when it is made: among attempts of one task, which are claimed one after the
 // other, higher is newer. Its random part keeps two attempts apart even if one
 // of them lost its claim and does not know. A lock is held on it for as long
-// as the attempt lives; what nobody holds was left by a process that died.
+// as the attempt lives; what nobody holds was left by a process that died. For
+// those who cannot see the lock, its time is brought up to date for as long as
+// the attempt makes progress.
 type workdir struct {
 	path   string // where it is now
 	parent string
@@ -29,6 +34,10 @@ type workdir struct {
 	dirName
 	lock *os.File
 }
+
+// touchEvery is how often a working directory is marked as one that somebody
+// works in, at most.
+const touchEvery = time.Minute
 
 // dirName is what the name of a stage's directory says.
 type dirName struct {
@@ -59,7 +68,7 @@ func (d dirName) String() string {
 
 // newWorkdir makes a directory for this attempt of stage and removes what dead
 // ones have left in theirs. The caller defers its discard.
-func newWorkdir(ctx context.Context, parent, stage string, mode fs.FileMode) (*workdir, error) {
+func newWorkdir(ctx context.Context, job *stages.Job, parent, stage string, mode fs.FileMode) (*workdir, error) {
 	w := &workdir{parent: parent, mode: mode, dirName: dirName{
 		stage: stage, number: 1, random: strings.ToLower(rand.Text()[:10]), scratch: true,
 	}}
@@ -69,10 +78,20 @@ func newWorkdir(ctx context.Context, parent, stage string, mode fs.FileMode) (*w
 	}
 	for _, d := range older {
 		if d.scratch {
-			removeUnlocked(filepath.Join(parent, d.String()))
+			removeUnlocked(ctx, job, parent, d)
 		}
 	}
 	return w, nil
+}
+
+// again calls make, which makes a directory and one in it, once more if the
+// directory was removed in between, because it was empty.
+func again(make func() (*workdir, error)) (*workdir, error) {
+	w, err := make()
+	if errors.Is(err, fs.ErrNotExist) {
+		w, err = make()
+	}
+	return w, err
 }
 
 // make makes the directory and returns those that were there before. It holds
@@ -83,7 +102,7 @@ func (w *workdir) make(ctx context.Context) (older []dirName, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Close()
+	defer unlock(lock)
 	if older, err = dirNames(w.parent, w.stage); err != nil {
 		return nil, err
 	}
@@ -118,28 +137,60 @@ func dirNames(parent, stage string) ([]dirName, error) {
 	return names, nil
 }
 
-// finish syncs the directory with all that is in it and gives it its final
-// name, which it returns. If it is to be served, everybody can read it then.
-func (w *workdir) finish(ctx context.Context) (string, error) {
-	if w.mode == servedMode {
-		if err := serveTree(w.path); err != nil {
-			return "", err
+// watched is a job whose progress is a sign of life in the directory, too.
+func (w *workdir) watched(job *stages.Job) *stages.Job {
+	watched := *job
+	var mu sync.Mutex
+	touched := time.Now()
+	watched.OnProgress = func(p stages.Progress) {
+		job.Progress(p)
+		mu.Lock()
+		defer mu.Unlock()
+		if w.scratch && time.Since(touched) >= touchEvery {
+			touched = time.Now()
+			_ = touch(w.path) // what is wrong with the disk, the attempt will find out
 		}
 	}
-	if err := syncTree(ctx, w.path); err != nil {
+	return &watched
+}
+
+// finish puts the directory on disk, with all that is in it, and gives it its
+// final name, which it returns.
+func (w *workdir) finish(ctx context.Context, job *stages.Job) (string, error) {
+	if err := w.settle(ctx, job); err != nil {
 		return "", err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := w.rename(); err != nil {
 		return "", err
 	}
+	return w.String(), nil
+}
+
+// settle puts all that is in the directory on disk. If it is to be served,
+// everybody can read it then.
+func (w *workdir) settle(ctx context.Context, job *stages.Job) error {
+	step := counting(job, -1, "syncing").next()
+	if w.mode == servedMode {
+		if err := serveTree(w.path, step); err != nil {
+			return err
+		}
+	}
+	if err := syncTree(ctx, w.path, step); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// rename gives the directory its final name.
+func (w *workdir) rename() error {
 	done := w.dirName
 	done.scratch = false
 	path := filepath.Join(w.parent, done.String())
 	if err := os.Rename(w.path, path); err != nil {
-		return "", fmt.Errorf("finish working directory: %w", err)
+		return fmt.Errorf("finish working directory: %w", err)
 	}
 	w.dirName, w.path = done, path
-	return done.String(), syncFile(w.parent)
+	return syncFile(w.parent)
 }
 
 // discard removes what is not finished. It does no harm when there is nothing
@@ -148,60 +199,72 @@ func (w *workdir) discard() {
 	if w.scratch {
 		os.RemoveAll(w.path)
 	}
-	w.lock.Close()
+	unlock(w.lock)
 }
 
 // retract removes the directory although it is finished.
 func (w *workdir) retract() {
-	removeTree(w.path)
-	w.lock.Close()
+	if !w.scratch {
+		scratch := w.dirName
+		scratch.scratch = true
+		path := filepath.Join(w.parent, scratch.String())
+		if os.Rename(w.path, path) != nil {
+			return
+		}
+		w.dirName, w.path = scratch, path
+	}
+	w.discard()
 }
 
-// removeOlder removes the directories that earlier attempts of the stage have
-// finished: nothing reads them once this one is the result.
-func (w *workdir) removeOlder() {
-	names, err := dirNames(w.parent, w.stage)
+// removeOlder removes the directories that attempts of a stage finished before
+// the one that became its result, in the same parent. That is for the stages
+// after it to do: an attempt that has lost its claim and does not know would
+// remove the result of the one that has it now.
+func removeOlder(ctx context.Context, job *stages.Job, parent, result string) {
+	keep, ok := parseDirName(result)
+	if !ok {
+		return
+	}
+	names, err := dirNames(parent, keep.stage)
 	if err != nil {
 		return // they stay until the next time
 	}
 	for _, d := range names {
-		if d.number < w.number {
-			removeUnlocked(filepath.Join(w.parent, d.String()))
+		if d.number < keep.number {
+			removeUnlocked(ctx, job, parent, d)
 		}
 	}
 }
 
-// removeUnlocked removes a directory unless an attempt holds it, and reports
-// whether it is gone.
-func removeUnlocked(dir string) bool {
-	f, err := os.Open(dir)
+// removeUnlocked removes a directory of an attempt unless one holds it. Whatever
+// stands in the way, it stays for others to remove.
+func removeUnlocked(ctx context.Context, job *stages.Job, parent string, d dirName) {
+	root, err := os.OpenRoot(parent)
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist)
+		return
 	}
-	defer f.Close()
+	defer root.Close()
+	f, err := root.Open(d.String())
+	if err != nil {
+		return
+	}
+	defer unlock(f)
 	if locked, err := tryLock(f); err != nil || !locked {
-		return false
+		return
 	}
-	return removeTree(dir) == nil
+	if name, err := retire(root, d); err == nil {
+		var freed int64
+		_ = removeIn(ctx, root, name, &freed, counting(job, -1, "removing").next())
+	}
 }
 
-// removeTree removes a directory under another name, so that nobody meets it
-// half removed under its own.
-func removeTree(dir string) error {
-	if !strings.HasSuffix(dir, ".tmp") {
-		if err := os.Rename(dir, dir+".tmp"); err != nil {
-			return err
-		}
-		dir += ".tmp"
+// retire gives a directory another name, so that nobody meets it half removed
+// under its own.
+func retire(parent *os.Root, d dirName) (name string, err error) {
+	name = d.String()
+	if d.scratch {
+		return name, nil
 	}
-	return os.RemoveAll(dir)
-}
-
-// tryLock takes the lock of an open file or directory, if nobody has it.
-func tryLock(f *os.File) (bool, error) {
-	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return false, nil
-	}
-	return err == nil, err
+	d.scratch = true
+	return d.String(), parent.Rename(name, d.String())
 }

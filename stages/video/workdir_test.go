@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/cuelight/cuelight/stages"
 )
 
 func TestWorkdirAppearsWholeOrNotAtAll(t *testing.T) {
@@ -20,7 +22,7 @@ func TestWorkdirAppearsWholeOrNotAtAll(t *testing.T) {
 	if names := list(t, parent); len(names) != 1 || !strings.HasSuffix(names[0], ".tmp") {
 		t.Fatalf("while at work: %q", names)
 	}
-	name, err := w.finish(t.Context())
+	name, err := w.finish(t.Context(), &stages.Job{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,7 @@ func TestWorkdirOfAnAttemptThatEndsBadlyIsRemoved(t *testing.T) {
 		"cancelled before it finished": func(ctx context.Context, w *workdir) {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()
-			if _, err := w.finish(ctx); !errors.Is(err, context.Canceled) {
+			if _, err := w.finish(ctx, &stages.Job{}); !errors.Is(err, context.Canceled) {
 				t.Errorf("finish: %v", err)
 			}
 		},
@@ -91,7 +93,7 @@ func TestWorkdirsMadeAtTheSameTimeDoNotRemoveEachOther(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range all {
 		wg.Go(func() {
-			w, err := newWorkdir(t.Context(), parent, "transcode", privateMode)
+			w, err := newWorkdir(t.Context(), &stages.Job{}, parent, "transcode", privateMode)
 			if err != nil {
 				t.Error(err)
 				return
@@ -115,19 +117,19 @@ func TestWorkdirsMadeAtTheSameTimeDoNotRemoveEachOther(t *testing.T) {
 	}
 }
 
-func TestFinishedWorkdirReplacesOlderOnesAndNeverNewerOnes(t *testing.T) {
+func TestResultReplacesOlderDirectoriesAndNeverNewerOnes(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	var dirs []*workdir
 	for range 3 {
 		w := mustWorkdir(t, parent, "transcode")
-		if _, err := w.finish(t.Context()); err != nil {
+		if _, err := w.finish(t.Context(), &stages.Job{}); err != nil {
 			t.Fatal(err)
 		}
 		w.lock.Close()
 		dirs = append(dirs, w)
 	}
-	dirs[1].removeOlder() // an attempt that lost its claim long ago
+	removeOlder(t.Context(), &stages.Job{}, parent, dirs[1].String()) // one that does not know of the newer
 	if exists(dirs[0].path) || !exists(dirs[1].path) || !exists(dirs[2].path) {
 		t.Errorf("there is %q", list(t, parent))
 	}
@@ -225,7 +227,7 @@ func otherFileSystem(t *testing.T) string {
 
 func mustWorkdir(t *testing.T, parent, stage string) *workdir {
 	t.Helper()
-	w, err := newWorkdir(t.Context(), parent, stage, privateMode)
+	w, err := newWorkdir(t.Context(), &stages.Job{}, parent, stage, privateMode)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,256 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/stages"
+)
+
+func TestEveryStageHasAWatchdog(t *testing.T) {
+	t.Parallel()
+	for config, want := range map[time.Duration]time.Duration{0: 10 * time.Minute, time.Second: time.Second, -1: 0} {
+		for _, s := range Stages(Config{Stall: config}) {
+			if s.Stall != want {
+				t.Errorf("Stall %v: stage %s has %v", config, s.Name, s.Stall)
+			}
+		}
+	}
+}
+
+// changes is what the engine's watchdog goes by.
+type changes struct {
+	mu    sync.Mutex
+	last  stages.Progress
+	notes map[string]int // the first words, and how often they were another
+	at    time.Time
+}
+
+func (c *changes) observe(p stages.Progress) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.Percent == c.last.Percent && p.Note == c.last.Note {
+		return
+	}
+	c.last, c.at = p, time.Now()
+	word, _, _ := strings.Cut(p.Note, " ")
+	c.notes[word]++
+}
+
+func TestEveryPhaseOfEveryStageShowsThatItGoesOn(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	h.mustPublish(m)
+	c := &changes{notes: map[string]int{}}
+	h.job.OnProgress = c.observe
+	for stage, phases := range map[string][]string{
+		ingestStage:    {"fetching", "probing", "syncing"},
+		transcodeStage: {"transcoding", "checking", "syncing"},
+		metadataStage:  {"probing", "poster", "storyboard", "syncing"},
+		assembleStage:  {"linking", "checking", "manifest", "counting", "syncing"},
+		publishStage:   {"publishing", "syncing", "switching"},
+	} {
+		clear(c.notes)
+		if err := h.run(t.Context(), stage, m); err != nil {
+			t.Fatal(err)
+		}
+		for _, phase := range phases {
+			least := 2
+			if phase == "fetching" || phase == "switching" {
+				least = 1 // one piece, one moment
+			}
+			if c.notes[phase] < least {
+				t.Errorf("%s: of %s %d changes were seen, of all %v", stage, phase, c.notes[phase], c.notes)
+			}
+		}
+	}
+}
+
+func TestDownloadOfUnknownLengthShowsThatItGoesOn(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, clips.picture)
+	h.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	piece := make([]byte, 200<<10)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 5 {
+			_, _ = w.Write(piece)
+			w.(http.Flusher).Flush()
+		}
+	}))
+	defer s.Close()
+	h.job.Source = s.URL + "/a.mp4"
+	c := &changes{notes: map[string]int{}}
+	h.job.OnProgress = c.observe
+	_, err := h.ingest(t.Context(), h.job)
+	wantPermanent(t, "zeros", err)
+	if c.notes["fetching"] < 5 {
+		t.Errorf("changes %v", c.notes)
+	}
+}
+
+// busy is an ffmpeg that hangs at full speed as soon as it is to make
+// something, together with a child; neither heeds a polite signal.
+func (h *house) busy() (pids string) {
+	h.t.Helper()
+	pids = filepath.Join(h.t.TempDir(), "pids")
+	h.script(fmt.Sprintf("trap '' TERM INT HUP\nfor a; do [ \"$a\" = -progress ] && {\n"+
+		"(trap '' TERM INT HUP; while :; do :; done) & echo $! $$ >%q; while :; do :; done; }; done\nexec ffmpeg \"$@\"\n", pids))
+	return pids
+}
+
+func (h *house) script(text string) {
+	h.t.Helper()
+	h.Tools.FFmpeg = filepath.Join(h.t.TempDir(), "ffmpeg")
+	write(h.t, h.Tools.FFmpeg, "#!/bin/sh\n"+text)
+	if err := os.Chmod(h.Tools.FFmpeg, 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func TestHangingFFmpegIsKilledAndTheStageTriedAgain(t *testing.T) {
+	t.Parallel()
+	for _, stage := range []string{transcodeStage, metadataStage} {
+		t.Run(stage, func(t *testing.T) {
+			t.Parallel()
+			h, m := ready(t)
+			before := snapshot(t, h.DataDir)
+			tools := h.Tools
+			pids := h.busy()
+			h.Tools.Stall = 4 * time.Second
+			err := h.run(t.Context(), stage, m)
+			wantRetry(t, "hanging", err)
+			if !errors.Is(err, media.ErrStalled) || !strings.HasSuffix(err.Error(), "run ffmpeg: no progress for 4s") {
+				t.Errorf("got %v", err)
+			}
+			wantGone(t, pids)
+			wantSame(t, before, snapshot(t, h.DataDir))
+			h.Tools = tools
+			if err := h.run(t.Context(), stage, m); err != nil {
+				t.Errorf("the next attempt: %v", err)
+			}
+		})
+	}
+}
+
+// The engine's watchdog, where that of ffmpeg alone would not do.
+func TestStageThatHangsShowsNothingAndSaysWhereItHung(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	before := snapshot(t, h.DataDir)
+	pids := h.busy()
+	c := &changes{notes: map[string]int{}}
+	h.job.OnProgress = c.observe
+	ctx, cancel := context.WithCancelCause(t.Context())
+	began := time.Now()
+	ended := make(chan error, 1)
+	go func() { ended <- h.run(ctx, transcodeStage, m) }()
+	for !exists(pids) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	begunToHang := time.Now()
+	time.Sleep(3 * time.Second) // in which nothing is to happen
+	cancel(stages.ErrStalled)
+	err := <-ended
+	if err == nil || !strings.Contains(err.Error(), `the last that was heard of it is "transcoding`) {
+		t.Errorf("got %v", err)
+	}
+	if c.at.After(begunToHang.Add(time.Second)) {
+		t.Errorf("%v after its begin it hung, and %v after that it showed %+v", begunToHang.Sub(began), c.at.Sub(begunToHang), c.last)
+	}
+	wantGone(t, pids)
+	wantSame(t, before, snapshot(t, h.DataDir))
+}
+
+// wantGone wants the processes to be gone by now.
+func wantGone(t *testing.T, file string) {
+	t.Helper()
+	for pid := range strings.FieldsSeq(read(t, file)) {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err == nil && !strings.Contains(string(stat), ") Z ") {
+			t.Errorf("process %s lives on: %s", pid, stat)
+		}
+	}
+}
+
+func TestFFmpegThatIsKilledOrGetsNoMemoryCostsOneAttempt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script string
+		memory int64
+		says   string
+		pause  bool
+	}{
+		"killed from outside": {`for a; do [ "$a" = -progress ] && kill -KILL $$; done; exec ffmpeg "$@"`, 0, "ffmpeg was killed by somebody else", false},
+		// Until a limit stops it, as in a container.
+		"no memory": {`for a; do [ "$a" = -progress ] && { ulimit -v 100000; exec dd if=/dev/zero of=/dev/null bs=300M; }; done; exec ffmpeg "$@"`,
+			0, "ffmpeg ended with code 1: dd: memory exhausted", false},
+		"too much memory": {`for a; do [ "$a" = -progress ] && exec dd if=/dev/zero of=/dev/null bs=300M; done; exec ffmpeg "$@"`,
+			100 << 20, "too little memory: it took", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, m := ready(t)
+			before := snapshot(t, h.DataDir)
+			tools := h.Tools
+			h.script(c.script + "\n")
+			h.Tools.Memory = c.memory
+			err := h.run(t.Context(), transcodeStage, m)
+			wantRetry(t, name, err)
+			if _, paused := stages.RetryDelay(err); err == nil || !strings.Contains(err.Error(), c.says) || paused != c.pause {
+				t.Errorf("got %v; it waits: %v", err, paused)
+			}
+			wantSame(t, before, snapshot(t, h.DataDir))
+			h.Tools = tools
+			if err := h.run(t.Context(), transcodeStage, m); err != nil {
+				t.Errorf("the next attempt: %v", err)
+			}
+		})
+	}
+}
+
+// An attempt that was stopped past its lease, and went on: it does not know yet
+// that the claim is another's, and must do no harm.
+func TestAttemptThatLostItsClaimLeavesTheResultOfTheOther(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	h.mustPublish(m)
+	for _, stage := range []string{ingestStage, transcodeStage, metadataStage, assembleStage} {
+		if err := h.run(t.Context(), stage, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Nobody recorded those results. What the recorded ones name is still good.
+	for _, stage := range []string{transcodeStage, metadataStage, assembleStage, publishStage} {
+		if err := h.run(t.Context(), stage, m); err != nil {
+			t.Errorf("%s: %v", stage, err)
+		}
+	}
+}
+
+func TestAttemptThatWasOvertakenPublishesNothingOld(t *testing.T) {
+	t.Parallel()
+	h, m := ready(t)
+	old, p := m, h.mustPublish(m)
+	m.as = must(t)(h.assemble(t.Context(), h.job, m.in, m.tr, m.md)).(Assemble)
+	before := read(t, filepath.Join(h.PublishDir, p.Master))
+	h.job.Results = results(m) // of now
+	_, err := h.tryPublish(old)
+	wantRetry(t, "overtaken", err)
+	if err == nil || !strings.Contains(err.Error(), "overtaken") || read(t, filepath.Join(h.PublishDir, p.Master)) != before {
+		t.Errorf("got %v, and the master playlist is\n%s", err, read(t, filepath.Join(h.PublishDir, p.Master)))
+	}
+	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 3 {
+		t.Errorf("there is %q", names)
+	}
+}
