@@ -156,6 +156,12 @@ func (a *attempt) conclude(result json.RawMessage, err, why error) finished {
 		f.kind, f.report.Outcome, f.report.Result = Completed, store.Completed, result
 	case errors.Is(why, ErrDraining), errors.Is(why, ErrLeaseLost):
 		f.kind, f.report.Outcome, f.err = Released, store.Released, why
+		f.report.Error, f.report.Class = why.Error(), "interrupted"
+	case IsPostponed(err) && !IsPermanent(err) && why == nil:
+		f.kind, f.report.Outcome = Released, store.Released
+		f.report.Error, f.report.Class = err.Error(), "postponed"
+		delay, _ := RetryDelay(err)
+		f.report.RetryIn = jitter(max(delay, time.Since(a.began)))
 	default:
 		a.fail(&f, err, why)
 	}

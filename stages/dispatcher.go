@@ -3,6 +3,7 @@ package stages
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -304,7 +305,7 @@ func (d *dispatcher) settle(f finished, held bool) {
 		return
 	}
 	d.tell(f, f.kind)
-	if f.kind != Failed {
+	if f.report.RetryIn == 0 {
 		return
 	}
 	if l, at := &d.look[f.claim.Stage], time.Now().Add(f.report.RetryIn); l.nextAt.IsZero() || at.Before(l.nextAt) {
@@ -349,6 +350,17 @@ func (d *dispatcher) job(a *attempt) *Job {
 		Stage: a.stage.Name, Attempt: a.claim.Attempt, Token: a.claim.Token,
 		Results: func(ctx context.Context, stage string) (json.RawMessage, error) {
 			return d.Store.Result(ctx, a.claim.Task, stage)
+		},
+		OnConfirm: func(ctx context.Context) error {
+			lost, err := d.Store.Lost(ctx, []store.Claim{a.claim})
+			if err != nil {
+				return err
+			}
+			if len(lost) > 0 {
+				a.cancel(fmt.Errorf("%w: %w", ErrLeaseLost, errRevoked))
+				return ErrLeaseLost
+			}
+			return nil
 		},
 		OnProgress: func(p Progress) {
 			p = p.clean()

@@ -70,25 +70,47 @@ func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &retryAfterError{d, err}
+	return &delayError{err, d, true}
 }
 
-type retryAfterError struct {
-	after time.Duration
-	err   error
+// Postpone marks an error that is not the task's: this host, or something else
+// that everybody needs, has to be mended first. The claim is given back without
+// counting as an attempt, and the next one waits for d, or for as long as this
+// one took if that is longer. There is no limit to how often: what keeps a task
+// from being done for ever should fail it. A nil error stays nil.
+//
+// Of several marks of [RetryAfter] and Postpone on one error the outermost
+// counts.
+func Postpone(d time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &delayError{err, d, false}
 }
 
-func (e *retryAfterError) Error() string { return e.err.Error() }
-func (e *retryAfterError) Unwrap() error { return e.err }
+type delayError struct {
+	err    error
+	after  time.Duration
+	counts bool
+}
+
+func (e *delayError) Error() string { return e.err.Error() }
+func (e *delayError) Unwrap() error { return e.err }
 
 // RetryDelay is the pause that err, or one it wraps, asks for with
-// [RetryAfter], and whether there is one.
+// [RetryAfter] or [Postpone], and whether there is one.
 func RetryDelay(err error) (time.Duration, bool) {
-	later, ok := errors.AsType[*retryAfterError](err)
+	later, ok := errors.AsType[*delayError](err)
 	if !ok {
 		return 0, false
 	}
 	return max(later.after, 0), true
+}
+
+// IsPostponed reports whether err was marked by [Postpone].
+func IsPostponed(err error) bool {
+	later, ok := errors.AsType[*delayError](err)
+	return ok && !later.counts
 }
 
 // panicError is what a panic in Work becomes.

@@ -90,6 +90,8 @@ func (f *fake) Beat(_ context.Context, b store.Beat) (store.Beaten, error) {
 
 func (f *fake) Workers(context.Context, bool) ([]store.Worker, error) { return f.workers, nil }
 
+func (f *fake) Lost(context.Context, []store.Claim) ([]store.ID, error) { return nil, nil }
+
 func (f *fake) GiveUp(_ context.Context, workers []store.ID) ([]store.ID, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

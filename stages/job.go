@@ -23,11 +23,13 @@ type Job struct {
 	// systems.
 	Token store.ID
 
-	// Results reads what a stage of this task returned, and OnProgress is told
-	// how far the attempt has come. The Runner sets them; a test of a stage's
-	// Work may set its own. See [Result] and [Job.Progress].
+	// Results reads what a stage of this task returned, OnProgress is told how
+	// far the attempt has come, and OnConfirm asks whether the claim still
+	// holds. The Runner sets them; a test of a stage's Work may set its own. See
+	// [Result], [Job.Progress] and [Job.Confirm].
 	Results    func(ctx context.Context, stage string) (json.RawMessage, error)
 	OnProgress func(Progress)
+	OnConfirm  func(ctx context.Context) error
 }
 
 // Progress is how far an attempt has come. All fields are optional.
@@ -44,6 +46,17 @@ func (j *Job) Progress(p Progress) {
 	if j.OnProgress != nil {
 		j.OnProgress(p)
 	}
+}
+
+// Confirm asks the database whether the claim still holds, and returns
+// [ErrLeaseLost] if it does not. It is for the moment before something that
+// cannot be taken back: a process that stood still meanwhile does not know yet
+// that somebody else has its claim.
+func (j *Job) Confirm(ctx context.Context) error {
+	if j.OnConfirm == nil {
+		return nil
+	}
+	return j.OnConfirm(ctx)
 }
 
 // Result reads what the named stage returned for this job's task. The stage

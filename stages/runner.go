@@ -23,6 +23,7 @@ type Store interface {
 	Held(ctx context.Context, worker store.ID) ([]store.Claim, error)
 	Beat(ctx context.Context, b store.Beat) (store.Beaten, error)
 	Workers(ctx context.Context, all bool) ([]store.Worker, error)
+	Lost(ctx context.Context, claims []store.Claim) ([]store.ID, error)
 	GiveUp(ctx context.Context, workers []store.ID) ([]store.ID, error)
 	Sweep(ctx context.Context, s store.Sweep) (store.Swept, error)
 	Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)

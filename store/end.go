@@ -3,7 +3,7 @@ package store
 import "github.com/jackc/pgx/v5"
 
 // end claims of one stage: failed ones are to be tried again later or are
-// dead, released ones are as if they had not been claimed.
+// dead, released ones are as if they had not been claimed, but may have to wait.
 const endSQL = `
 /* end {{.Stage.Name}} */
 with locked as materialized (
@@ -30,7 +30,7 @@ with locked as materialized (
 ), kept as (
   insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome, retry_at, error_class, error)
   select id, token, '{{.Stage.Name}}', attempt, locked_by, locked_at, outcome,
-         case when status = 'failed' then now() + make_interval(secs => retry_in) end, class, error
+         case when status = 'failed' or retry_in > 0 then now() + make_interval(secs => retry_in) end, class, error
     from ended
 )
 select token from ended`
@@ -49,7 +49,7 @@ func (t *turn) queueEnds(stage int, reports []*Report) {
 		status, in := "failed", r.RetryIn.Seconds()
 		switch {
 		case r.Outcome == Released:
-			status, in = "pending", 0
+			status = "pending"
 		case r.Dead:
 			status, in = "dead", 0
 		}

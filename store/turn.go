@@ -41,10 +41,10 @@ type Report struct {
 
 	Result json.RawMessage // of a completed stage; nil is null
 
-	Error   string        // of a failed one
+	Error   string        // of a failed one, or why it was given back
 	Class   string        // what kind of error, a word; kept in the history
-	Dead    bool          // no further attempt: the stage is dead
-	RetryIn time.Duration // otherwise: how long until the next
+	Dead    bool          // a failed one: no further attempt, the stage is dead
+	RetryIn time.Duration // otherwise, and for one given back: how long until the next
 }
 
 // Turn is what a dispatcher hands in: what its workers did since the last

@@ -44,6 +44,10 @@ func logEvent(log *zap.Logger, e stages.Event) {
 	case stages.Dead:
 		log.Error("stage dead", took, zap.Error(e.Err))
 	case stages.Released:
+		if e.RetryIn > 0 {
+			log.Warn("stage postponed", took, zap.Float64("retry_in_s", e.RetryIn.Seconds()), zap.Error(e.Err))
+			return
+		}
 		log.Info("stage given back", took, zap.NamedError("reason", e.Err))
 	case stages.Revoked:
 		log.Info("stage taken back", took, zap.NamedError("reason", e.Err))

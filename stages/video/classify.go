@@ -20,8 +20,9 @@ const (
 	hostPatience = time.Hour
 )
 
-// classify decides which of a stage's errors are permanent and how long the
-// others should wait; the package's documentation has the rule.
+// classify decides which of a stage's errors are permanent, which are not the
+// task's at all, and how long the others should wait; the package's
+// documentation has the rule.
 func classify(ctx context.Context, err error, attempt int) error {
 	if ctx.Err() != nil {
 		// What broke because the context ended broke because of that.
@@ -36,7 +37,7 @@ func classify(ctx context.Context, err error, attempt int) error {
 	}
 	switch {
 	case errors.As(err, &gone):
-		return stages.RetryAfter(pause, err)
+		return stages.Postpone(hostPause, err)
 	case errors.As(err, &refused):
 		return stages.Permanent(err)
 	case errors.As(err, &fetching) && fetching.Permanent:
@@ -44,8 +45,10 @@ func classify(ctx context.Context, err error, attempt int) error {
 	case errors.As(err, &fetching) && fetching.RetryAfter > 0:
 		return stages.RetryAfter(fetching.RetryAfter, err)
 	case errors.Is(err, media.ErrToolMissing):
-		return stages.RetryAfter(pause,
+		return stages.Postpone(hostPause,
 			fmt.Errorf("%w; to install it: apt-get install ffmpeg, or brew install ffmpeg", err))
+	case isEverybodys(err):
+		return stages.Postpone(hostPause, plain(err))
 	case isHostTrouble(err):
 		return stages.RetryAfter(pause, plain(err))
 	}
@@ -56,10 +59,17 @@ func classify(ctx context.Context, err error, attempt int) error {
 // somebody must mend, or that passes: make room, mount a disk, give a
 // permission, wait until others need less memory.
 func isHostTrouble(err error) bool {
-	if isFull(err) || errors.Is(err, fs.ErrPermission) || errors.Is(err, media.ErrMemory) {
-		return true
-	}
-	for _, errno := range []syscall.Errno{syscall.EROFS, syscall.EIO, syscall.ESTALE, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
+	return isEverybodys(err) || errors.Is(err, fs.ErrPermission) || errors.Is(err, media.ErrMemory) ||
+		isAny(err, syscall.EIO, syscall.ENOMEM)
+}
+
+// isEverybodys reports whether it is so whatever the task.
+func isEverybodys(err error) bool {
+	return isFull(err) || isAny(err, syscall.EROFS, syscall.ESTALE, syscall.EMFILE, syscall.ENFILE)
+}
+
+func isAny(err error, errnos ...syscall.Errno) bool {
+	for _, errno := range errnos {
 		if errors.Is(err, errno) {
 			return true
 		}
@@ -68,7 +78,7 @@ func isHostTrouble(err error) bool {
 }
 
 func isFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, media.ErrNoSpace)
+	return isAny(err, syscall.ENOSPC, syscall.EDQUOT) || errors.Is(err, media.ErrNoSpace)
 }
 
 // plain puts what is to be done before what the system said.

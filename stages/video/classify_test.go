@@ -49,12 +49,21 @@ func TestErrorsAreSortedByWhatCanMendThem(t *testing.T) {
 	}
 }
 
-func TestFaultOfTheHostIsWaitedForLongerTheSecondTime(t *testing.T) {
+// What concerns every task of this host is not held against one of them; what
+// may be the task's own doing is.
+func TestFaultOfTheHostIsWaitedForHoweverLongItTakes(t *testing.T) {
 	t.Parallel()
+	for _, err := range []error{syscall.ENOSPC, syscall.EROFS, syscall.EMFILE, &goneError{}, media.ErrToolMissing, media.ErrNoSpace} {
+		got := classify(t.Context(), err, 1)
+		if pause, ok := stages.RetryDelay(got); !ok || pause != 5*time.Minute || !stages.IsPostponed(got) {
+			t.Errorf("%v: %s, %t", err, pause, stages.IsPostponed(got))
+		}
+	}
 	for attempt, want := range map[int]time.Duration{1: 5 * time.Minute, 2: time.Hour, 7: time.Hour} {
-		for _, err := range []error{syscall.ENOSPC, &goneError{}, media.ErrToolMissing, media.ErrMemory} {
-			if pause, ok := stages.RetryDelay(classify(t.Context(), err, attempt)); !ok || pause != want {
-				t.Errorf("attempt %d, %v: %v, %v", attempt, err, pause, ok)
+		for _, err := range []error{media.ErrMemory, fs.ErrPermission, syscall.EIO, syscall.ENOMEM} {
+			got := classify(t.Context(), err, attempt)
+			if pause, ok := stages.RetryDelay(got); !ok || pause != want || stages.IsPostponed(got) {
+				t.Errorf("attempt %d, %v: %s, %t", attempt, err, pause, stages.IsPostponed(got))
 			}
 		}
 	}

@@ -102,6 +102,9 @@ func stillAssembled(job *stages.Job, mine Assemble) func(ctx context.Context) er
 		}
 		ctx, cancel := context.WithTimeout(ctx, askWithin)
 		defer cancel()
+		if err := job.Confirm(ctx); errors.Is(err, stages.ErrLeaseLost) {
+			return err
+		}
 		now, err := stages.Result[Assemble](ctx, job, assembleStage)
 		if err == nil && now.Dir != mine.Dir {
 			return fmt.Errorf("%q was assembled since, and this attempt's is %q: another has overtaken it", now.Dir, mine.Dir)
