@@ -17,26 +17,30 @@ import (
 // connection string does not say (connect_timeout).
 const dialWithin = 10 * time.Second
 
-// How soon a peer that is gone without a word is noticed, at both ends: while
-// nothing is under way after keepIdle + keepCount*keepEvery, otherwise after
-// userTimeout. Without, a server keeps such a session, with its locks, for two
-// hours.
+// How both ends of a connection find out that the other is gone without a word:
+// after keepIdle of silence they ask, and go on asking every keepEvery. Without,
+// a server keeps the session of such a peer, with its locks, for two hours.
 const (
-	keepIdle    = 10 * time.Second
-	keepEvery   = 5 * time.Second
-	keepCount   = 3
-	userTimeout = keepIdle + keepCount*keepEvery
+	keepIdle  = 10 * time.Second
+	keepEvery = 5 * time.Second
+	keepCount = 5 // for this end; the server's has a limit in time
 )
 
 // settleSQL makes a session of our own what it should be, and locks. These are
 // no start-up parameters because poolers refuse those. Nobody should hold the
 // lock exclusively; if somebody does, hearing matters more than being seen.
-var settleSQL = fmt.Sprintf(`/* settle listener */
+//
+// The limit counts from what was last heard of this end, which may have been
+// keepIdle before it fell silent.
+func (l *Listener) settleSQL() string {
+	return fmt.Sprintf(`/* settle listener */
 	select set_config(name, wanted, false) from pg_settings join (values
 		('tcp_keepalives_idle', '%d'), ('tcp_keepalives_interval', '%d'), ('tcp_keepalives_count', '%d'),
 		('tcp_user_timeout', '%d'), ('idle_session_timeout', '0')) w(name, wanted) using (name);
-	select pg_try_advisory_lock_shared(%%d)`,
-	int(keepIdle.Seconds()), int(keepEvery.Seconds()), keepCount, userTimeout.Milliseconds())
+	select pg_try_advisory_lock_shared(%d)`,
+		int(keepIdle.Seconds()), int(keepEvery.Seconds()), int((l.opts.Keep+keepEvery-1)/keepEvery),
+		(l.opts.Keep + keepIdle).Milliseconds(), l.key)
+}
 
 func newPause(atMost time.Duration) *backoff.ExponentialBackOff {
 	const chance = 0.5
@@ -197,7 +201,7 @@ func (l *Listener) prepare(ctx context.Context, conn *pgx.Conn) error {
 		return l.prove(ctx, conn)
 	}
 	keepAlive(conn)
-	results, err := conn.PgConn().Exec(within, fmt.Sprintf(settleSQL, l.key)).ReadAll()
+	results, err := conn.PgConn().Exec(within, l.settleSQL()).ReadAll()
 	if err != nil {
 		return fmt.Errorf("settle the session: %w", err)
 	}

@@ -36,6 +36,12 @@ type Options struct {
 	// to LISTEN. Default 5 s.
 	CheckWithin time.Duration
 
+	// Keep is for how long, at least, the server keeps the session of a process
+	// that has fallen silent, and at most 15 s longer. It should not be less than
+	// that process' lease, or others will see its session end while it still
+	// works. Only TCP connections need it. Default 36 s.
+	Keep time.Duration
+
 	// RetryAtMost is the longest pause between two tries to connect; they
 	// begin at 50 ms, and each is longer or shorter by chance, so that not all
 	// processes return at the same instant. Default 5 s.
@@ -91,6 +97,9 @@ func New(pool *pgxpool.Pool, o Options) *Listener {
 	}
 	if o.CheckWithin <= 0 {
 		o.CheckWithin = 5 * time.Second
+	}
+	if o.Keep <= 0 {
+		o.Keep = 36 * time.Second
 	}
 	if o.RetryAtMost <= 0 {
 		o.RetryAtMost = 5 * time.Second

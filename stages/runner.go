@@ -72,7 +72,9 @@ type Runner struct {
 	// holds. It beats every two seconds, or at an eighteenth of the Lease if
 	// that is less, and stops its own work after five sixths of it without an
 	// answer. If it dies, others see its session end and take its work after
-	// [store.Grace] instead. Default 36 s.
+	// [store.Grace] instead; so the session of the Wakes should not end before
+	// the Lease does when the network falls silent (notify.Options.Keep). Default
+	// 36 s.
 	Lease time.Duration
 
 	// Only are the tasks to work on; others are left to other processes.

@@ -45,7 +45,7 @@ func (e *engine) run(ctx context.Context) error {
 		return err
 	}
 	listener := notify.New(e.db.pool, notify.Options{
-		Channels: pipeline.Channels(), ConnConfig: e.db.notify,
+		Channels: pipeline.Channels(), ConnConfig: e.db.notify, Keep: e.lease,
 		OnChange: e.listener, Alive: func() { e.pulse.beat("listener") },
 	})
 	runner := stages.Runner{
