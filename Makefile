@@ -43,11 +43,11 @@ test-quick: needs-run ## run the tests without the race detector, and without th
 
 .PHONY: chaos
 chaos: needs-test ## torment everything for DURATION=60s, from one SEED; see internal/chaos
-	@$(GO) run ./internal/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
+	@$(plain) $(GO) build -o bin/chaos ./internal/chaos && exec bin/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
 
 .PHONY: failover
 failover: needs-test ## kill the primary under load and promote its standby
-	@$(GO) run ./internal/failover $(ARGS)
+	@$(plain) $(GO) build -o bin/failover ./internal/failover && exec bin/failover $(ARGS)
 
 .PHONY: sql
 sql: ## write schema.sql and triggers.sql anew from the generator
