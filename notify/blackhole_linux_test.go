@@ -112,7 +112,7 @@ func TestSessionOfALostMachineLastsAsLongAsItsLeaseAndThenEnds(t *testing.T) {
 	i := newIsland(t)
 	s := i.server(t)
 	pool := connect(t, s.URL("postgres"))
-	far, err := pgx.ParseConfig(s.TCPURL("postgres"))
+	far, err := pgx.ParseConfig(pgserver.TCPURL("postgres", s.Addr()))
 	must(t, err)
 	far.ConnectTimeout = time.Second
 	far.DialFunc = i.dial

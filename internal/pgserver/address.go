@@ -28,15 +28,6 @@ func (s *Server) Addr() string {
 	return net.JoinHostPort(s.opts.Listen[0], strconv.Itoa(s.port))
 }
 
-// TCPURL is what [Server.URL] is, but on the network. It is empty for a server
-// that does not listen there.
-func (s *Server) TCPURL(database string) string {
-	if s.Addr() == "" {
-		return ""
-	}
-	return TCPURL(database, s.Addr())
-}
-
 // TCPURL is the address of a database that is to be found at addr, or at one of
 // several: then at the one that can be written to.
 func TCPURL(database string, addr ...string) string {

@@ -16,13 +16,13 @@ import (
 func TestAServerIsOnTheNetworkOnlyWhereItWasTold(t *testing.T) {
 	t.Parallel()
 	s := start(t, pgserver.Options{})
-	if s.Addr() != "" || s.TCPURL("postgres") != "" {
+	if s.Addr() != "" {
 		t.Errorf("it is at %q", s.Addr())
 	}
 	expect(t, s.URL("postgres"), "show listen_addresses", "")
 
 	s = start(t, pgserver.Options{Listen: []string{"127.0.0.1"}})
-	expect(t, s.TCPURL("postgres"), "select host(inet_server_addr())", "127.0.0.1")
+	expect(t, pgserver.TCPURL("postgres", s.Addr()), "select host(inet_server_addr())", "127.0.0.1")
 	expect(t, s.URL("postgres"), "select concat(inet_server_addr(), ' ', current_user)", " cuelight")
 }
 
@@ -31,7 +31,7 @@ func TestAServerKeepsItsPortAndItsRows(t *testing.T) {
 	s := start(t, pgserver.Options{Durable: true, Listen: []string{"127.0.0.1"}})
 	addr := s.Addr()
 	must(t, s.CreateDatabase(t.Context(), `odd "name"`))
-	exec(t, s.TCPURL(`odd "name"`), "create table items (id int); insert into items values (7)")
+	exec(t, pgserver.TCPURL(`odd "name"`, s.Addr()), "create table items (id int); insert into items values (7)")
 	for _, end := range []func() error{
 		func() error { return s.Stop(t.Context(), pgserver.Smart) },
 		func() error { return s.Stop(t.Context(), pgserver.Fast) },
@@ -47,7 +47,7 @@ func TestAServerKeepsItsPortAndItsRows(t *testing.T) {
 		if s.Addr() != addr {
 			t.Errorf("it was at %s and is at %s", addr, s.Addr())
 		}
-		expect(t, s.TCPURL(`odd "name"`), "select id::text from items", "7")
+		expect(t, pgserver.TCPURL(`odd "name"`, s.Addr()), "select id::text from items", "7")
 	}
 }
 
@@ -125,7 +125,7 @@ func TestAServerThatEndedByItselfCanBeStarted(t *testing.T) {
 func TestAPausedServerSaysNothingUntilItIsResumed(t *testing.T) {
 	t.Parallel()
 	s := start(t, pgserver.Options{Listen: []string{"127.0.0.1"}})
-	conn, err := pgx.Connect(t.Context(), s.TCPURL("postgres"))
+	conn, err := pgx.Connect(t.Context(), pgserver.TCPURL("postgres", s.Addr()))
 	must(t, err)
 	defer conn.Close(context.Background())
 	must(t, s.Pause())
@@ -136,7 +136,7 @@ func TestAPausedServerSaysNothingUntilItIsResumed(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := ask(ctx, s.TCPURL("postgres"), "select 'x'"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := ask(ctx, pgserver.TCPURL("postgres", s.Addr()), "select 'x'"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("to a new session: %v", err)
 	}
 	select {
@@ -146,7 +146,7 @@ func TestAPausedServerSaysNothingUntilItIsResumed(t *testing.T) {
 	}
 	must(t, s.Resume())
 	must(t, <-answered)
-	expect(t, s.TCPURL("postgres"), "select 'x'", "x")
+	expect(t, pgserver.TCPURL("postgres", s.Addr()), "select 'x'", "x")
 }
 
 func TestAPausedServerCanBeEnded(t *testing.T) {

@@ -15,7 +15,7 @@ func TestAPromotedStandbyHasWhatThePrimaryAcknowledged(t *testing.T) {
 	standby, err := primary.Standby(t.Context(), pgserver.StandbyOptions{Name: "it's two", Settings: []string{"work_mem=7MB"}})
 	must(t, err)
 	closes(t, standby)
-	expect(t, standby.TCPURL("postgres"), "select pg_is_in_recovery()::text || current_setting('work_mem')", "true7MB")
+	expect(t, pgserver.TCPURL("postgres", standby.Addr()), "select pg_is_in_recovery()::text || current_setting('work_mem')", "true7MB")
 
 	must(t, primary.Set(t.Context(), "synchronous_standby_names", `"it's two"`))
 	eventually(t, "the standby is synchronous", func() bool {
@@ -50,7 +50,7 @@ func TestAPromotedStandbyHasWhatThePrimaryAcknowledged(t *testing.T) {
 
 func port(t *testing.T, s *pgserver.Server) string {
 	t.Helper()
-	answer, err := ask(t.Context(), s.TCPURL("postgres"), "select inet_server_port() || ''")
+	answer, err := ask(t.Context(), pgserver.TCPURL("postgres", s.Addr()), "select inet_server_port() || ''")
 	must(t, err)
 	return answer
 }
