@@ -79,7 +79,7 @@ create table if not exists workers (
   beat_at      timestamptz not null default now(),
   lease        interval    not null default '36 s', -- how long it may be silent
   session      bigint,                 -- key of the advisory lock it holds while it is connected
-  place        text        not null default '',  -- its machine, boot and process namespace
+  place        text        not null default '',  -- its boot, process namespace and start
   stopped_at   timestamptz,            -- it said good-bye
   lost_at      timestamptz,            -- it was given up
   running      jsonb       not null default '[]'  -- what it works on, and how far that is

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -33,12 +34,14 @@ const (
 // The limit counts from what was last heard of this end, which may have been
 // keepIdle before it fell silent.
 func (l *Listener) settleSQL() string {
+	every := max(keepEvery, l.opts.Keep/100) // Linux counts to 127
 	return fmt.Sprintf(`/* settle listener */
+	select coalesce(host(inet_server_addr()), ''), coalesce(inet_server_port(), 0);
 	select set_config(name, wanted, false) from pg_settings join (values
 		('tcp_keepalives_idle', '%d'), ('tcp_keepalives_interval', '%d'), ('tcp_keepalives_count', '%d'),
 		('tcp_user_timeout', '%d'), ('idle_session_timeout', '0')) w(name, wanted) using (name);
 	select pg_try_advisory_lock_shared(%d)`,
-		int(keepIdle.Seconds()), int(keepEvery.Seconds()), int((l.opts.Keep+keepEvery-1)/keepEvery),
+		int(keepIdle.Seconds()), int(every.Seconds()), int(l.opts.Keep/every)+1,
 		(l.opts.Keep + keepIdle).Milliseconds(), l.key)
 }
 
@@ -197,7 +200,7 @@ func (l *Listener) prepare(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("ask for the session: %w", err)
 	}
 	if uint32(pid) != conn.PgConn().PID() {
-		l.settled(true, false)
+		l.settled(true, false, false)
 		return l.prove(ctx, conn)
 	}
 	keepAlive(conn)
@@ -206,14 +209,26 @@ func (l *Listener) prepare(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("settle the session: %w", err)
 	}
 	locked := results[len(results)-1].Rows[0][0]
-	l.settled(false, string(locked) == "t")
+	server := net.JoinHostPort(string(results[0].Rows[0][0]), string(results[0].Rows[0][1]))
+	l.settled(false, string(locked) == "t", leadsTo(conn.PgConn().Conn().RemoteAddr(), server))
 	return nil
 }
 
-func (l *Listener) settled(pooled, held bool) {
+func (l *Listener) settled(pooled, held, direct bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pooled, l.held = pooled, held
+	l.pooled, l.held, l.direct = pooled, held, direct
+}
+
+// leadsTo: what we are connected to is the server as it calls itself. A socket
+// in the file system cannot be anything else.
+func leadsTo(remote net.Addr, server string) bool {
+	if remote == nil || remote.Network() == "unix" {
+		return remote != nil
+	}
+	a, err1 := netip.ParseAddrPort(remote.String())
+	b, err2 := netip.ParseAddrPort(server)
+	return err1 == nil && err2 == nil && a.Port() == b.Port() && a.Addr().Unmap().WithZone("") == b.Addr().Unmap().WithZone("")
 }
 
 // keepAlive does at this end what settleSQL does at the other. A failure would

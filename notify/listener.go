@@ -83,6 +83,7 @@ type Listener struct {
 	connected bool
 	held      bool      // the session's lock
 	pooled    bool      // the last connection led through a pooler
+	direct    bool      // it led to the server itself
 	due       time.Time // when the next step has to be done; zero while listening
 	state     state
 	untold    []change
@@ -157,6 +158,14 @@ func (l *Listener) Session() (key int64, held bool) {
 		return 0, false
 	}
 	return l.key, l.held
+}
+
+// Direct reports whether the last connection led to the server itself, by its
+// own account of its address, and not to a proxy or another stand-in.
+func (l *Listener) Direct() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.direct
 }
 
 // Run listens until ctx is done, and then returns nil. It must be called once.

@@ -3,6 +3,7 @@ package stages
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -24,6 +25,8 @@ type dispatcher struct {
 
 	mu     sync.Mutex
 	worker store.ID
+
+	haste context.Context // ends when nothing may take long any more
 
 	live   live
 	work   sync.WaitGroup
@@ -89,6 +92,7 @@ func (d *dispatcher) workerID() store.ID {
 func (d *dispatcher) run(ctx, life context.Context) error {
 	drain := newDrain(ctx, d)
 	defer drain.stop()
+	defer d.hasten(ctx)()
 	for {
 		d.Pulse("dispatcher")
 		d.gather()
@@ -248,7 +252,7 @@ func (d *dispatcher) take(life context.Context, t store.Turn) {
 		}
 		t.Reports = d.reportsDue() // some were found in the history
 	}
-	ctx, cancel := context.WithTimeout(life, turnTimeout)
+	ctx, cancel := d.trip(life)
 	out, err := d.Store.Turn(ctx, t)
 	cancel()
 	if err != nil {
@@ -320,8 +324,19 @@ func (d *dispatcher) tell(f finished, kind Kind) {
 	})
 }
 
-// turnTimeout is how long a round trip may take.
-const turnTimeout = 30 * time.Second
+// turnTimeout is how long a round trip may take, hastyTimeout how long when the
+// process has to end.
+const turnTimeout, hastyTimeout = 30 * time.Second, 3 * time.Second
+
+// trip is the context of one round trip.
+func (d *dispatcher) trip(life context.Context) (context.Context, context.CancelFunc) {
+	if d.haste.Err() != nil {
+		return context.WithTimeout(life, hastyTimeout)
+	}
+	ctx, cancel := context.WithTimeout(life, turnTimeout)
+	stop := context.AfterFunc(d.haste, cancel)
+	return ctx, func() { stop(); cancel() }
+}
 
 // start sets one claim to work.
 func (d *dispatcher) start(life context.Context, c store.Claim) {
@@ -349,7 +364,7 @@ func (d *dispatcher) job(a *attempt) *Job {
 		Task: a.claim.Task, Source: a.claim.Source, Params: a.claim.Params, UserID: a.claim.UserID,
 		Stage: a.stage.Name, Attempt: a.claim.Attempt, Token: a.claim.Token,
 		Results: func(ctx context.Context, stage string) (json.RawMessage, error) {
-			return d.Store.Result(ctx, a.claim.Task, stage)
+			return d.result(ctx, a.claim.Task, stage)
 		},
 		OnConfirm: func(ctx context.Context) error {
 			lost, err := d.Store.Lost(ctx, []store.Claim{a.claim})
@@ -367,5 +382,24 @@ func (d *dispatcher) job(a *attempt) *Job {
 			a.note(p)
 			d.Observe(Event{Kind: Progressed, Task: a.claim.Task, Stage: a.stage.Name, Attempt: a.claim.Attempt, Progress: p})
 		},
+	}
+}
+
+// result waits for a database that is away, which is not the attempt's failure.
+func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {
+	for pause := newPause(); ; {
+		within, cancel := context.WithTimeout(ctx, farewell)
+		raw, err := d.Store.Result(within, task, stage)
+		cancel()
+		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoStage) {
+			return raw, err
+		}
+		again := time.NewTimer(pause.NextBackOff())
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return nil, err
+		case <-again.C:
+		}
 	}
 }

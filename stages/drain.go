@@ -2,6 +2,7 @@ package stages
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -42,6 +43,44 @@ func (s *drain) cancel() {
 	s.abort = nil
 	s.d.live.cancelAll(ErrDraining)
 	s.over = true
+}
+
+// hasten sees to the end of the grace while the dispatcher itself waits for an
+// answer that may not come: work is cancelled at once, and the answer is waited
+// for only so much longer. The function it returns ends that.
+func (d *dispatcher) hasten(ctx context.Context) (stop func()) {
+	haste, hurry := context.WithCancel(context.Background())
+	d.haste = haste
+	ended := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		grace := time.NewTimer(max(d.Grace, 0))
+		defer grace.Stop()
+		select {
+		case <-ended:
+			return
+		case <-grace.C:
+		case <-d.Abort:
+		}
+		d.live.cancelAll(ErrDraining)
+		last := time.NewTimer(hastyTimeout)
+		defer last.Stop()
+		select {
+		case <-ended:
+		case <-last.C:
+			hurry()
+		}
+	})
+	return func() {
+		close(ended)
+		all.Wait()
+		hurry()
+	}
 }
 
 // overdue says that waiting has no sense any more: no work goes on, and the

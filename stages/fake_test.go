@@ -28,6 +28,7 @@ type fake struct {
 
 	workers []store.Worker
 	givenUp []store.ID
+	asked   int // who is there
 }
 
 func (f *fake) Graph() store.Graph { return f.graph }
@@ -88,7 +89,12 @@ func (f *fake) Beat(_ context.Context, b store.Beat) (store.Beaten, error) {
 	return store.Beaten{Now: time.Now()}, nil
 }
 
-func (f *fake) Workers(context.Context, bool) ([]store.Worker, error) { return f.workers, nil }
+func (f *fake) Workers(context.Context, bool) ([]store.Worker, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	return f.workers, nil
+}
 
 func (f *fake) Lost(context.Context, []store.Claim) ([]store.ID, error) { return nil, nil }
 

@@ -22,6 +22,7 @@ type heartbeat struct {
 	last   time.Time     // when the last one that was answered was sent
 	sent   time.Time
 	err    error // what became of the last one
+	told   int64 // the session that others know of
 }
 
 // beat returns when ctx is done.
@@ -30,7 +31,7 @@ func (d *dispatcher) beat(ctx context.Context) {
 		dispatcher: d, last: time.Now(),
 		every: min(d.Lease/18, 2*time.Second), within: min(d.Lease/12, 3*time.Second),
 	}
-	timer := time.NewTimer(jitter(h.tick()))
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		recall := false
@@ -40,7 +41,7 @@ func (d *dispatcher) beat(ctx context.Context) {
 		case <-d.recall:
 			recall = true
 		case <-timer.C:
-			timer.Reset(jitter(h.tick()))
+			timer.Reset(jitter(h.next()))
 		}
 		d.Pulse("heartbeat")
 		h.beat(ctx, recall)
@@ -51,9 +52,19 @@ func (d *dispatcher) beat(ctx context.Context) {
 // second one is a beat in any case.
 func (h *heartbeat) tick() time.Duration { return h.every / 2 }
 
+// next is when to look again: soon, while the others do not know of a session
+// that will be there in a moment, since without it only the lease shows a death.
+func (h *heartbeat) next() time.Duration {
+	if key, _ := h.session(); key != 0 && h.told == 0 {
+		return h.tick() / 4
+	}
+	return h.tick()
+}
+
 func (h *heartbeat) beat(ctx context.Context, recall bool) {
 	claims, running, moved := h.describe()
-	if h.err == nil && !recall && !moved && time.Since(h.sent) < h.every*4/5 {
+	key, held := h.session()
+	if h.err == nil && !recall && !moved && (!held || key == h.told) && time.Since(h.sent) < h.every*4/5 {
 		return
 	}
 	h.sent = time.Now()
@@ -62,6 +73,9 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 	switch {
 	case err == nil:
 		h.last = h.sent
+		if held {
+			h.told = key
+		}
 		h.touch.heard(out.Now, h.sent)
 		h.revoke(out.Lost)
 		poke(h.gone, out.Gone)
@@ -85,7 +99,7 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 // not there at all takes nothing away; having come back, it starts the others'
 // patience anew.
 func (h *heartbeat) patience() time.Duration {
-	if key, held := h.session(); key != 0 && !held && (h.err == nil || !absent(h.err)) {
+	if key, held := h.session(); key != 0 && !held && (h.err == nil || !absent(h.err, h.direct())) {
 		return store.Grace(h.Lease) * 6 / 7
 	}
 	return h.Lease * 5 / 6
@@ -161,21 +175,29 @@ func poke(c chan<- struct{}, when bool) {
 	}
 }
 
+// direct reports whether the connections are known to lead to the server itself,
+// and not to something in front of it that may be away while the server is not.
+func (d *dispatcher) direct() bool {
+	w, ok := d.Wakes.(interface{ Direct() bool })
+	return ok && w.Direct()
+}
+
 // absent reports whether err says, of every address that was tried, that the
-// server is not there: nobody listens, or it is stopping or starting.
-func absent(err error) bool {
+// server is not there: it is stopping or starting, or nobody listens where it
+// should itself.
+func absent(err error, direct bool) bool {
 	if pg, ok := err.(*pgconn.PgError); ok {
-		return pg.Code == "57P01" || pg.Code == "57P02" || pg.Code == "57P03"
+		return pg.Code == "57P02" || pg.Code == "57P03"
 	}
 	if errno, ok := err.(syscall.Errno); ok {
-		return errno == syscall.ECONNREFUSED || errno == syscall.ENOENT
+		return direct && (errno == syscall.ECONNREFUSED || errno == syscall.ENOENT)
 	}
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
-		return absent(e.Unwrap())
+		return absent(e.Unwrap(), direct)
 	case interface{ Unwrap() []error }:
 		for _, one := range e.Unwrap() {
-			if !absent(one) {
+			if !absent(one, direct) {
 				return false
 			}
 		}

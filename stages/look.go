@@ -111,18 +111,11 @@ func (d *dispatcher) sweep(life context.Context) {
 	if !d.reconciled(life) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(life, turnTimeout)
+	ctx, cancel := d.trip(life)
 	defer cancel()
-	if err := d.succeed(ctx); err != nil {
-		d.turnFailed(life, err)
-		return
-	}
-	in := store.Sweep{Worker: d.workerID(), Judge: d.touch.allowance(d.Lease), Clock: d.touch.expected(), Only: d.Only}
-	for _, s := range d.stages {
-		in.MaxAttempts = append(in.MaxAttempts, s.MaxAttempts)
-	}
-	out, err := d.Store.Sweep(ctx, in)
+	out, err := d.sweepOnce(ctx)
 	if err != nil {
+		d.sweepAt = time.Now().Add(jitter(min(d.Runner.Sweep, sweepAgain)))
 		d.turnFailed(life, err)
 		return
 	}
@@ -141,7 +134,18 @@ func (d *dispatcher) sweep(life context.Context) {
 	d.swept = true
 }
 
-// sweepAgain is when to sweep again where somebody's lock was in the way.
+func (d *dispatcher) sweepOnce(ctx context.Context) (store.Swept, error) {
+	if err := d.succeed(ctx); err != nil {
+		return store.Swept{}, err
+	}
+	in := store.Sweep{Worker: d.workerID(), Judge: d.touch.allowance(d.Lease), Clock: d.touch.expected(), Only: d.Only}
+	for _, s := range d.stages {
+		in.MaxAttempts = append(in.MaxAttempts, s.MaxAttempts)
+	}
+	return d.Store.Sweep(ctx, in)
+}
+
+// sweepAgain is when to sweep again where something was in the way.
 const sweepAgain = 250 * time.Millisecond
 
 // suspect takes in that the sweep saw something to claim. At first that is what

@@ -6,14 +6,14 @@ import (
 )
 
 func FuzzParsePlace(f *testing.F) {
-	f.Add("1f/2e/4026531836/12345")
-	f.Add("///")
+	f.Add("2e/4026531836/12345")
+	f.Add("//")
 	f.Add("a/b/c")
 	f.Add("a/b/c/d/e")
 	f.Fuzz(func(t *testing.T, s string) {
 		p, ok := parsePlace(s)
 		if !ok {
-			if p != (place{}) || strings.Count(s, "/") == 3 {
+			if p != (place{}) || strings.Count(s, "/") == 2 {
 				t.Errorf("%q is %+v, and no place", s, p)
 			}
 			return

@@ -2,8 +2,6 @@ package stages
 
 import "golang.org/x/sys/unix"
 
-func machineID() string { return "" }
-
 func bootID() string {
 	id, err := unix.Sysctl("kern.bootsessionuuid")
 	if err != nil {

@@ -6,8 +6,6 @@ import (
 	"strings"
 )
 
-func machineID() string { return firstLine("/etc/machine-id") }
-
 func bootID() string { return firstLine("/proc/sys/kernel/random/boot_id") }
 
 // processSpace is the kernel's name for a namespace of process ids. It is not

@@ -2,7 +2,6 @@
 
 package stages
 
-func machineID() string    { return "" }
 func bootID() string       { return "" }
 func processSpace() string { return "" }
 

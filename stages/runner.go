@@ -33,12 +33,14 @@ type Store interface {
 // *notify.Listener has it. News may come late, twice, or never: everything
 // works without, only slower.
 //
-// Three further methods are used where they are there, as the Listener's are.
+// Four further methods are used where they are there, as the Listener's are.
 // Connected() bool says whether news comes in at all; while it does not, the
 // Runner looks every two seconds. Check() tells them that the database has been
 // away, so that they make sure of that. Session() (key int64, held bool) is the key of
 // an advisory lock that is held, shared, in a session of this process's own; by
-// its end others see at once that the process died.
+// its end others see at once that the process died. Direct() bool says that
+// nothing stands between this process and the server, so that a refused
+// connection means that nobody else has the server either.
 type Wakes interface {
 	// C yields a value when there is news.
 	C() <-chan struct{}

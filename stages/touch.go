@@ -15,11 +15,12 @@ import (
 // them.
 type touch struct {
 	mu     sync.Mutex
-	last   time.Time // the last answer; zero before the first
-	broken bool      // there was a failure since
-	gaps   []gap     // between two answers with a failure in between; the latest is last
-	clock  time.Time // what the database's clock said …
-	at     time.Time // … and when
+	last   time.Time     // the last answer; zero before the first
+	broken bool          // there was a failure since
+	gaps   []gap         // between two answers with a failure in between; the latest is last
+	clock  time.Time     // what the database's clock said …
+	at     time.Time     // … and when it was asked
+	took   time.Duration // … until it answered
 }
 
 type gap struct{ from, to time.Time } // from is zero for "always before"
@@ -55,11 +56,11 @@ func (t *touch) heard(clock, asked time.Time) {
 	t.answer()
 	if !t.clock.IsZero() {
 		off := clock.Sub(t.clock) - asked.Sub(t.at)
-		if off < -clockOff || off > clockOff+time.Since(asked) {
+		if off < -clockOff-t.took || off > clockOff+time.Since(asked) {
 			t.gaps = append(t.gaps[:0], gap{time.Time{}, time.Now()})
 		}
 	}
-	t.clock, t.at = clock, asked
+	t.clock, t.at, t.took = clock, asked, time.Since(asked)
 }
 
 // expected is what the database's clock should say now; zero for not known.
@@ -80,6 +81,7 @@ func (t *touch) allowance(lease time.Duration) *store.Allowance {
 	if t.last.IsZero() || t.broken {
 		return nil
 	}
+	lease = max(lease, store.DefaultLease)
 	all, some := t.away(lease), t.away(store.Grace(lease))
 	if some == forever {
 		return nil

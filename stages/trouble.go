@@ -100,7 +100,7 @@ func (d *dispatcher) reconciled(life context.Context) bool {
 	if !d.trouble.uncertain {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(life, turnTimeout)
+	ctx, cancel := d.trip(life)
 	defer cancel()
 	settled, err := d.settled(ctx)
 	if err == nil {
@@ -153,6 +153,9 @@ func (d *dispatcher) disown(ctx context.Context, settled map[store.ID]bool) erro
 	return nil
 }
 
+// refusedAgain is when to hand in again what the database does not take.
+const refusedAgain = time.Minute
+
 // isolate hands in the reports one by one, and makes a failed attempt of the
 // one that the database does not take: one task must not stop all. It reports
 // whether there was one.
@@ -160,16 +163,21 @@ func (d *dispatcher) isolate(life context.Context) bool {
 	found := false
 	for i := range d.reports {
 		f := &d.reports[i]
-		ctx, cancel := context.WithTimeout(life, turnTimeout)
+		ctx, cancel := d.trip(life)
 		_, err := d.Store.Turn(ctx, store.Turn{
 			Worker: d.workerID(), Reports: []store.Report{f.report},
 			Free: make([]int, len(d.stages)), Look: make([]bool, len(d.stages)),
 		})
 		cancel()
-		if err != nil && store.Refuses(err) && f.report.Outcome == store.Completed {
+		switch {
+		case err == nil || !store.Refuses(err):
+		case f.report.Outcome == store.Completed:
 			found = true
 			f.report.Result = nil
 			f.fail(f, Permanent(fmt.Errorf("keep result: %w", err)), nil)
+		default: // nothing of it can be left out: the others go on without it
+			found = true
+			f.next = time.Now().Add(jitter(refusedAgain))
 		}
 	}
 	return found

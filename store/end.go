@@ -20,7 +20,7 @@ with locked as materialized (
 ), moved as (
   update {{.Tasks}} t set
          {{.Stage.Name}}_status    = ended.status,
-         {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts - (ended.outcome = 'released')::int,
+         {{.Stage.Name}}_attempts  = greatest({{.Stage.Name}}_attempts - (ended.outcome = 'released')::int, 0),
          {{.Stage.Name}}_token     = null,
          {{.Stage.Name}}_locked_at = null,
          {{.Stage.Name}}_locked_by = null,

@@ -43,7 +43,6 @@ const (
 	stateSerialization  = "40001"
 	stateDeadlock       = "40P01"
 	stateReadOnly       = "25006" // a standby, or a primary that was set so
-	stateTooMuch        = "54000" // of a transaction's notifications, for one
 	classData           = "22"    // values that cannot be
 )
 
@@ -106,18 +105,18 @@ func Again(err error) bool {
 }
 
 // Refuses reports whether err says that the database has something against a
-// row or a value it was given, and not against the connection or the moment:
-// giving it the same again will not help.
+// value it was given: giving it the same again will not help. Everything else
+// may be the moment's: a password, a privilege or a table that is missing, a
+// queue that is full, come back.
 func Refuses(err error) bool {
+	const tooNested = "54001" // JSON, deeper than the server's stack
 	state, _ := pgState(err)
-	// Results are kept so small that 54000 only says that the server's queue of
-	// notifications is full.
-	if len(state) != 5 || state == stateReadOnly || state == stateTooMuch {
+	if len(state) != 5 {
 		return false
 	}
 	switch state[:2] {
-	case "08", "40", "53", "55", "57", "58", "XX": // appendix A: connection, rollback, resources, state, operator, system, internal
-		return false
+	case classData, "23", "P0": // appendix A: values, constraints, what somebody's trigger raises
+		return true
 	}
-	return true
+	return state == tooNested
 }

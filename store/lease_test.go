@@ -27,7 +27,11 @@ func (b bundle) session(key int64) (end func()) {
 	return func() {
 		b.t.Helper()
 		conn.PgConn().Conn().Close()
+		late := time.Now().Add(time.Minute)
 		for there := true; there; {
+			if time.Now().After(late) {
+				b.t.Fatal("the session does not end")
+			}
 			row := b.pool.QueryRow(b.t.Context(), `select exists (select from pg_stat_activity where pid = $1)`, pid)
 			if err := row.Scan(&there); err != nil {
 				b.t.Fatal(err)
@@ -82,6 +86,10 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 			t.Fatal(all, err)
 		}
 		return all[0].Connected
+	}
+	// A beat while the listener connects anew does not make the session forgotten.
+	if _, err := b.beat(w); err != nil {
+		t.Fatal(err)
 	}
 	b.silent(w, "8 s")
 	if lost := b.lost(nil); len(lost) > 0 || gone() || !connected() {
@@ -193,26 +201,14 @@ func TestBeatThatArrivesWhileItsWorkerIsGivenUpWins(t *testing.T) {
 	if _, err := store.New(tx, b.Graph()).Beat(t.Context(), store.Beat{Worker: w}); err != nil {
 		t.Fatal(err)
 	}
-	swept := make(chan []store.ID, 1)
-	go func() {
-		out, err := b.Sweep(t.Context(), store.Sweep{Judge: &store.Allowance{}, MaxAttempts: []int{3, 3, 3, 3, 3}})
-		if err != nil {
-			t.Error(err)
-		}
-		swept <- out.Lost
-	}()
-	for waits := false; !waits; {
-		row := b.pool.QueryRow(t.Context(), `select exists (select from pg_stat_activity
-			where datname = current_database() and wait_event_type = 'Lock' and query like '%give up workers%')`)
-		if err := row.Scan(&waits); err != nil {
-			t.Fatal(err)
-		}
+	if lost := b.lost(nil); len(lost) > 0 {
+		t.Errorf("given up while it beats: %v", lost)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if lost := <-swept; len(lost) > 0 {
-		t.Errorf("given up: %v", lost)
+	if lost := b.lost(nil); len(lost) > 0 {
+		t.Errorf("given up after it has beaten: %v", lost)
 	}
 	b.want(id, inprogress, pending, pending, pending, pending)
 }
@@ -283,4 +279,39 @@ func TestTurnHasALimitOfItsOwnWhateverTheRoleMayTake(t *testing.T) {
 	if out, err := s.Turn(t.Context(), turn(b.worker(), 1, nil, ingest)); err != nil || len(out.Claims) != 1 {
 		t.Errorf("claimed %d, %v", len(out.Claims), err)
 	}
+}
+
+func TestWorkersOfOtherPipelinesAreNobodysBusiness(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w, other := b.worker(), b.worker()
+	b.silent(other, "1 hour")
+	b.exec("update workers set pipeline = 'other' where id = $1", other)
+	if lost := b.lost(nil); len(lost) > 0 {
+		t.Errorf("given up are %v", lost)
+	}
+	out, err := b.Beat(t.Context(), store.Beat{Worker: w, Judge: &store.Allowance{}})
+	if err != nil || out.Gone {
+		t.Errorf("somebody is told to be gone: %v", err)
+	}
+}
+
+// Somebody may have set the counter by hand while the stage was running.
+func TestCounterThatWasSetByHandStopsNobody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	c := b.claim(w, ingest)
+	b.exec("update tasks set ingest_attempts = 0")
+	released := store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Released}
+	if out := b.turn(w, 0, []store.Report{released}); len(out.Stale) != 0 {
+		t.Errorf("stale is %v", out.Stale)
+	}
+	b.claim(w, ingest)
+	b.exec("update tasks set ingest_attempts = 0")
+	if err := b.Leave(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	b.lost(nil)
+	b.want(id, pending, pending, pending, pending, pending)
 }

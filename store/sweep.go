@@ -37,17 +37,20 @@ type Swept struct {
 
 // lose gives up the workers that are gone. Two things must be true of each: it
 // gives no sign of life, and neither does the youngest of its claims. Whoever is
-// found gone and beats in between waits for the row and is judged again.
+// beating just now has the row locked, and is passed over.
 const loseSQL = `
 /* give up workers */
-update workers w set lost_at = now(), running = '[]'
- where pipeline = $4 and stopped_at is null and lost_at is null and id is distinct from $1
-   and ` + goneSQL + `
-   and ($2::timestamptz is null or now() between $2 - interval '2 s' and $2 + interval '2 s')
-   and not exists (select from {{.Tasks}} t
-                    where ({{.Any "t." "inprogress"}})
-                      and ({{range $i, $s := .Stages}}{{if $i}}
-                        or {{end}}t.{{.Name}}_locked_by = w.id and t.{{.Name}}_locked_at > now() - ` + graceSQL + `{{end}}))
+update workers set lost_at = now(), running = '[]'
+ where id in (
+       select id from workers w
+        where pipeline = $4 and stopped_at is null and lost_at is null and id is distinct from $1
+          and ` + goneSQL + `
+          and ($2::timestamptz is null or now() between $2 - interval '2 s' and $2 + interval '2 s')
+          and not exists (select from {{.Tasks}} t
+                           where ({{.Any "t." "inprogress"}})
+                             and ({{range $i, $s := .Stages}}{{if $i}}
+                               or {{end}}t.{{.Name}}_locked_by = w.id and t.{{.Name}}_locked_at > now() - ` + graceSQL + `{{end}}))
+          for no key update skip locked)
 returning id`
 
 // lapse: what was held by a worker that was given up is free again, or dead
@@ -77,7 +80,7 @@ with gone as materialized (
 ), moved as (
   update {{.Tasks}} t set
          {{.Stage.Name}}_status    = case when lapsed.released then 'pending' when lapsed.attempt >= $1 then 'dead' else 'failed' end::cuelight_status,
-         {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts - lapsed.released::int,
+         {{.Stage.Name}}_attempts  = greatest({{.Stage.Name}}_attempts - lapsed.released::int, 0),
          {{.Stage.Name}}_token     = null,
          {{.Stage.Name}}_locked_at = null,
          {{.Stage.Name}}_locked_by = null

@@ -20,8 +20,8 @@ type Worker struct {
 	// Lease is how long it may be silent before its claims are anybody's.
 	// Default [DefaultLease].
 	Lease time.Duration
-	// Place says where it runs: empty, or words that differ from machine to
-	// machine, from boot to boot, and between namespaces of processes.
+	// Place says where it runs: empty, or words that differ from boot to boot,
+	// between namespaces of processes, and between processes that had one id.
 	Place     string
 	Connected bool // its session is open, as far as the database knows
 	StartedAt time.Time
@@ -277,7 +277,9 @@ func (s *Store) Leave(ctx context.Context, worker ID) error {
 const giveUpSQL = `
 /* give up dead workers */
 update workers set lost_at = now(), running = '[]'
- where id = any($1::uuid[]) and stopped_at is null and lost_at is null
+ where id in (select id from workers
+               where id = any($1::uuid[]) and stopped_at is null and lost_at is null
+                 for no key update skip locked)
 returning id`
 
 // GiveUp gives up workers whose processes are certainly dead, whatever their

@@ -1,0 +1,53 @@
+package notify_test
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/notify"
+)
+
+// A refused connection means something else where a stand-in refuses it.
+func TestListenerKnowsWhetherItIsConnectedToTheServerItself(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, pgserver.Options{Listen: []string{"127.0.0.1"}})
+	relay, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	var all sync.WaitGroup
+	t.Cleanup(func() { relay.Close(); all.Wait() }) // after the listeners have ended
+	all.Go(func() {
+		for {
+			near, err := relay.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", s.Addr())
+			must(t, err)
+			all.Go(func() { _, _ = io.Copy(far, near); far.Close() })
+			all.Go(func() { _, _ = io.Copy(near, far); near.Close() })
+		}
+	})
+	pool := connect(t, s.URL("postgres"))
+	for address, want := range map[string]bool{
+		s.URL("postgres"):                                  true,
+		pgserver.TCPURL("postgres", s.Addr()):              true,
+		pgserver.TCPURL("postgres", relay.Addr().String()): false,
+	} {
+		cc, err := pgx.ParseConfig(address)
+		must(t, err)
+		l := notify.New(pool, notify.Options{Channels: []string{"a"}, ConnConfig: cc})
+		if l.Direct() {
+			t.Error("it knows before it has connected")
+		}
+		b := listen(t, pool, notify.Options{Channels: []string{"a"}, ConnConfig: cc})
+		b.news()
+		if b.Direct() != want {
+			t.Errorf("%s: direct is %t", address, b.Direct())
+		}
+	}
+}
