@@ -3,6 +3,7 @@ package media
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/Eyevinn/mp4ff/mp4"
@@ -21,7 +22,7 @@ func mendHeader(file string, skip int64) error {
 	if err != nil {
 		return err
 	}
-	parsed, err := mp4.DecodeFile(bytes.NewReader(before))
+	parsed, err := decodeMP4(bytes.NewReader(before))
 	if err != nil {
 		return err
 	}
@@ -49,6 +50,17 @@ func mendHeader(file string, skip int64) error {
 		return err
 	}
 	return writeFile(file, after.Bytes())
+}
+
+// decodeMP4 is mp4.DecodeFile for what a disk may have made of our files: of
+// blocks that are all zero it panics.
+func decodeMP4(r io.Reader, options ...mp4.Option) (f *mp4.File, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			f, err = nil, fmt.Errorf("it is damaged: %v", v)
+		}
+	}()
+	return mp4.DecodeFile(r, options...)
 }
 
 // edits shows a track from a certain tick on.

@@ -99,3 +99,34 @@ func FuzzLanguage(f *testing.F) {
 		}
 	})
 }
+
+// A header is ffmpeg's, but a disk may have lost some of its blocks.
+func FuzzHeaderWithHoles(f *testing.F) {
+	init := mp4.CreateEmptyInit()
+	init.AddEmptyTrack(90000, "video", "und")
+	var whole bytes.Buffer
+	if err := init.Encode(&whole); err != nil {
+		f.Fatal(err)
+	}
+	for from := 0; from < whole.Len(); from += 4 {
+		f.Add(from, 4)
+		f.Add(from, whole.Len())
+	}
+	f.Fuzz(func(t *testing.T, from, length int) {
+		if from < 0 || from > whole.Len() || length < 0 {
+			return
+		}
+		holed := bytes.Clone(whole.Bytes())
+		clear(holed[from:min(len(holed), from+min(length, len(holed)))])
+		file := filepath.Join(t.TempDir(), "init.mp4")
+		if err := os.WriteFile(file, holed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var s stream
+		_, _ = s.readInit(file)
+		_, _ = readSegment(file, nil)
+		if err := mendHeader(file, 1024); err == nil && length >= 4 && from == 0 {
+			t.Error("a header without a beginning was mended")
+		}
+	})
+}

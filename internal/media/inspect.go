@@ -108,7 +108,7 @@ func (s *stream) readInit(file string) (*mp4.TrexBox, error) {
 	}
 	defer f.Close()
 	s.bytes += size
-	parsed, err := mp4.DecodeFile(f)
+	parsed, err := decodeMP4(f)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func readSegment(file string, trex *mp4.TrexBox) (segment, error) {
 		return segment{}, err
 	}
 	defer f.Close()
-	parsed, err := mp4.DecodeFile(f, mp4.WithDecodeMode(mp4.DecModeLazyMdat))
+	parsed, err := decodeMP4(f, mp4.WithDecodeMode(mp4.DecModeLazyMdat))
 	if err != nil {
 		return segment{}, err
 	}
