@@ -19,8 +19,8 @@
 // cannot send it, and that says nothing of the connection, which stays.
 //
 // The session also shows others that this process is there: it holds an
-// advisory lock, see [Listener.Session], and asks the server to notice within
-// half a minute when the machine at this end is gone without a word.
+// advisory lock, see [Listener.Session], and asks the server to notice, some
+// seconds after Options.Keep, when this machine is gone without a word.
 //
 // A pooler between here and PostgreSQL, such as PgBouncer, is recognised. In
 // session mode all but the advisory lock works through it. In transaction mode

@@ -1,0 +1,96 @@
+package stages
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// start sets one claim to work.
+func (d *dispatcher) start(life context.Context, c store.Claim) {
+	a := newAttempt(life, c, &d.stages[c.Stage])
+	d.busy[c.Stage]++
+	d.live.add(a)
+	job := d.job(a)
+	d.Observe(Event{Kind: Started, Worker: d.workerID(), Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt})
+	d.work.Go(func() {
+		// Reported in a defer, so that the slot comes back even from Work that
+		// ends its goroutine.
+		f := a.conclude(nil, errGoexit, nil)
+		forgive := a.remind(func() { d.over <- c.Token })
+		defer func() {
+			forgive()
+			a.cancel(nil)
+			d.done <- f
+		}()
+		f = a.work(job)
+	})
+}
+
+func (d *dispatcher) job(a *attempt) *Job {
+	return &Job{
+		Task: a.claim.Task, Source: a.claim.Source, Params: a.claim.Params, UserID: a.claim.UserID,
+		Stage: a.stage.Name, Attempt: a.claim.Attempt, Token: a.claim.Token,
+		Results: func(ctx context.Context, stage string) (json.RawMessage, error) {
+			return d.result(ctx, a.claim.Task, stage)
+		},
+		OnConfirm: func(ctx context.Context) error {
+			lost, err := d.Store.Lost(ctx, []store.Claim{a.claim})
+			if err != nil {
+				return err
+			}
+			if len(lost) > 0 {
+				a.cancel(fmt.Errorf("%w: %w", ErrLeaseLost, errRevoked))
+				return ErrLeaseLost
+			}
+			return nil
+		},
+		OnProgress: func(p Progress) {
+			p = p.clean()
+			a.note(p)
+			d.Observe(Event{Kind: Progressed, Task: a.claim.Task, Stage: a.stage.Name, Attempt: a.claim.Attempt, Progress: p})
+		},
+	}
+}
+
+// result waits for a database that is away, which is not the attempt's failure.
+func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {
+	for pause := newPause(); ; {
+		within, cancel := context.WithTimeout(ctx, farewell)
+		raw, err := d.Store.Result(within, task, stage)
+		cancel()
+		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoStage) {
+			return raw, err
+		}
+		again := time.NewTimer(pause.NextBackOff())
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return nil, err
+		case <-again.C:
+		}
+	}
+}
+
+// giveUp says what became of an attempt that was told to end and does not. Its
+// slot is taken for as long as it goes on.
+func (d *dispatcher) giveUp(token store.ID) {
+	a := d.live.get(token)
+	if a == nil || slices.ContainsFunc(d.reports, func(f finished) bool { return f.attempt == a }) {
+		return // it ended after all
+	}
+	d.stubborn = append(d.stubborn, a)
+	f := a.conclude(nil, errStubborn, context.Cause(a.ctx))
+	f.took = time.Since(a.began)
+	if f.dropped {
+		d.live.remove(token)
+		d.tell(f, Revoked)
+		return
+	}
+	d.reports = append(d.reports, f)
+}
