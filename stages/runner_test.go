@@ -201,8 +201,8 @@ func TestWorkThatEndsItsGoroutineIsAFailedAttempt(t *testing.T) {
 	b.submit()
 	r := b.start(nil)
 	r.wait(t, stages.Dead)
+	r.stop() // the slot is free again
 	b.submit()
-	r.stop()
 	b.start(nil).wait(t, stages.Dead)
 }
 

@@ -92,14 +92,14 @@ func TestRefusedFailureStopsNobodyElse(t *testing.T) {
 		}
 		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = e, time.Hour })
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		before := clean
 		for range 60 {
 			e.Add("cuelight_test_one")
 			time.Sleep(10 * time.Second)
 		}
-		after := clean
 		stop()
-		if after == before {
+		if clean == before {
 			t.Errorf("no claim was made for ten minutes because of one refused report")
 		}
 	})
