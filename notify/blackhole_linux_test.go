@@ -45,11 +45,12 @@ func newIsland(t testing.TB) island {
 		t.Skipf("no network namespaces here: %s", out)
 	}
 	near := fmt.Sprintf("cla%d", n)
-	t.Cleanup(func() {
-		i.ip("link", "del", near)
-		i.ip("netns", "del", i.name)
-	})
+	t.Cleanup(func() { i.ip("netns", "del", i.name) })
+	if out, err := exec.Command("ip", "-n", i.name, "link").CombinedOutput(); err != nil {
+		t.Skipf("network namespaces cannot be entered here: %s", out)
+	}
 	i.ip("link", "add", near, "type", "veth", "peer", "name", i.link, "netns", i.name)
+	t.Cleanup(func() { i.ip("link", "del", near) })
 	i.ip("addr", "add", i.here+"/30", "dev", near)
 	i.ip("link", "set", near, "up")
 	i.ip("-n", i.name, "addr", "add", i.neighbour+"/30", "dev", i.link)

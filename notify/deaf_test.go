@@ -1,6 +1,7 @@
 package notify_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -95,8 +96,22 @@ func TestDoubtIsClearedUpAtOnce(t *testing.T) {
 	b.Check()
 	b.unchanged()
 	p.all()[0].inject(t, `unlisten *`)
-	b.Check()
+	// The first check may be answered before the server has undone the LISTEN.
+	var asking sync.WaitGroup
+	asked := make(chan struct{})
+	asking.Go(func() {
+		for tick := time.Tick(100 * time.Millisecond); ; {
+			b.Check()
+			select {
+			case <-asked:
+				return
+			case <-tick:
+			}
+		}
+	})
 	b.back()
+	close(asked)
+	asking.Wait()
 }
 
 // Silence between the start of a session and the answer to LISTEN.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,7 +106,9 @@ func (b *Bouncer) Start(mode string) {
 	}
 	socket := filepath.Join(b.dir, ".s.PGSQL.6432")
 	for late := time.Now().Add(startWithin); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(socket); err == nil {
+		// The file is there a moment before anybody listens to it.
+		if conn, err := net.Dial("unix", socket); err == nil {
+			conn.Close()
 			return
 		}
 		if time.Now().After(late) {
