@@ -21,8 +21,9 @@ type heartbeat struct {
 	within time.Duration // how long one may take
 	last   time.Time     // when the last one that was answered was sent
 	sent   time.Time
-	err    error // what became of the last one
-	told   int64 // the session that others know of
+	err    error     // what became of the last one
+	told   int64     // the session that others know of
+	mute   time.Time // since when no news comes in; zero while it does
 }
 
 // beat returns when ctx is done.
@@ -79,7 +80,7 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 		h.touch.heard(out.Now, h.sent)
 		h.revoke(out.Lost)
 		poke(h.gone, out.Gone)
-		poke(h.deaf, !h.hears())
+		poke(h.deaf, h.withoutNews())
 		return
 	case errors.Is(err, store.ErrWorkerUnknown):
 		// Given back where nobody has freed them yet.
@@ -103,6 +104,20 @@ func (h *heartbeat) patience() time.Duration {
 		return store.Grace(h.Lease) * 6 / 7
 	}
 	return h.Lease * 5 / 6
+}
+
+// withoutNews reports whether none has come in for some time. For a moment there
+// is none at every start, and after that everything is looked at in any case.
+func (h *heartbeat) withoutNews() bool {
+	switch {
+	case h.hears():
+		h.mute = time.Time{}
+	case h.mute.IsZero():
+		h.mute = time.Now()
+	default:
+		return time.Since(h.mute) >= h.every
+	}
+	return false
 }
 
 func (h *heartbeat) send(ctx context.Context, claims []store.Claim, running []store.Running) (store.Beaten, error) {

@@ -398,3 +398,23 @@ func TestThoseWhoDiedHereBeforeAreGivenUpAtTheStart(t *testing.T) {
 		t.Errorf("it asked %d times who was there, want once", f.asked)
 	}
 }
+
+// While the listener connects for the first time nobody could have been woken.
+func TestNothingIsMissedBeforeTheListenerCouldHear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &ear{Wakes: notify.NewWakes()}
+		e.deaf.Store(true)
+		time.AfterFunc(500*time.Millisecond, func() {
+			e.deaf.Store(false)
+			e.Add("cuelight_test_one")
+		})
+		f := &fake{turn: claimed(oneClaim())}
+		events, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = e })
+		time.Sleep(10 * time.Second)
+		kinds := events()
+		stop()
+		if !slices.Contains(kinds, stages.Completed) || slices.Contains(kinds, stages.Missed) {
+			t.Errorf("told %v", kinds)
+		}
+	})
+}
