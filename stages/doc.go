@@ -8,8 +8,8 @@
 //	)
 //	st := store.New(pool, p.Graph())
 //	l := notify.New(pool, notify.Options{Channels: p.Channels()})
-//	r := stages.Runner{Store: st, Pipeline: p, Wakes: l}
-//	// run l.Run(ctx) and r.Run(ctx), and wait for both
+//	r := stages.Runner{Store: st, Pipeline: p}
+//	err = r.RunWith(ctx, l) // until ctx is done and the work has drained
 //
 // A process is one Runner, which is one dispatcher: the only thing that
 // changes tasks. It takes in three kinds of plain values — outcomes of claims,

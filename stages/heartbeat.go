@@ -86,7 +86,7 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 		// Given back where nobody has freed them yet.
 		h.live.cancelAll(fmt.Errorf("%w: this process was given up", ErrLeaseLost))
 		if h.registerWithin(ctx, h.within) == nil {
-			h.last = time.Now()
+			h.last, h.told = time.Now(), 0
 		}
 	case time.Since(h.last)+h.tick() > h.patience():
 		h.live.cancelAll(fmt.Errorf("%w: no heartbeat for %s", ErrLeaseLost, time.Since(h.last).Round(time.Second)))

@@ -130,6 +130,33 @@ func (r Runner) Run(ctx context.Context) error {
 	return nil
 }
 
+// Listener is Wakes that have to be run. A *notify.Listener is one.
+type Listener interface {
+	Wakes
+	Run(ctx context.Context) error
+}
+
+// RunWith runs the listener, and with it as Wakes the Runner. The listener goes
+// on until the work has drained, however long that takes after ctx is done: its
+// news tell of claims that are cancelled meanwhile, and its session tells others
+// that this process is there. A listener that cannot run ends the Runner, after
+// a drain.
+func (r Runner) RunWith(ctx context.Context, l Listener) error {
+	r.Wakes = l
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	listening, quit := context.WithCancel(context.WithoutCancel(ctx))
+	defer quit()
+	heard := make(chan error, 1)
+	go func() {
+		defer stop()
+		heard <- l.Run(listening)
+	}()
+	err := r.Run(ctx)
+	quit()
+	return errors.Join(err, <-heard)
+}
+
 func (r *Runner) prepare() error {
 	switch {
 	case r.Store == nil:

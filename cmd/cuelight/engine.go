@@ -5,8 +5,6 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/video"
@@ -49,19 +47,12 @@ func (e *engine) run(ctx context.Context) error {
 		OnChange: e.listener, Alive: func() { e.pulse.beat("listener") },
 	})
 	runner := stages.Runner{
-		Store: store.New(e.db.pool, pipeline.Graph()), Pipeline: pipeline, Wakes: listener,
+		Store: store.New(e.db.pool, pipeline.Graph()), Pipeline: pipeline,
 		Only: e.only, Capabilities: e.mine.capabilities(e.only != nil),
 		// The Runner's zero is its default, ours is none.
 		Grace: cmp.Or(e.grace, -1), Abort: e.abort, Lease: e.lease, Pulse: e.pulse.beat,
 		Version: programVersion(), Observe: e.observe,
 	}
 	defer e.pulse.rest()
-	listening, quit := context.WithCancel(context.WithoutCancel(ctx))
-	var g errgroup.Group
-	g.Go(func() error { return listener.Run(listening) })
-	g.Go(func() error {
-		defer quit()
-		return runner.Run(ctx)
-	})
-	return g.Wait()
+	return runner.RunWith(ctx, listener)
 }

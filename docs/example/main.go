@@ -70,9 +70,8 @@ func run(ctx context.Context, url string) error {
 	var g errgroup.Group
 	for _, p := range []pipeline{letters, podcasts} {
 		listener := notify.New(pool, notify.Options{Channels: p.stages.Channels()})
-		runner := stages.Runner{Store: p.store, Pipeline: p.stages, Wakes: listener, Observe: p.observe(done)}
-		g.Go(func() error { return listener.Run(ctx) })
-		g.Go(func() error { return runner.Run(ctx) })
+		runner := stages.Runner{Store: p.store, Pipeline: p.stages, Observe: p.observe(done)}
+		g.Go(func() error { return runner.RunWith(ctx, listener) })
 	}
 
 	// The episode and its task become true together, or neither does.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/internal/pgserver"
 )
 
@@ -19,7 +20,7 @@ const drainWithin = 45 * time.Second
 
 // crew is the worker processes.
 type crew struct {
-	*teller
+	*line.Teller
 	dir      string // for journals
 	ownHosts bool   // each is on a host of its own, by name
 	seats    [workers]*seat
@@ -50,8 +51,8 @@ type life struct {
 
 // newCrew makes the seats. server is where the server listens, for those who
 // come by way of loopback, and by way of the network, if there is one.
-func newCrew(t *teller, dir string, server *pgserver.Server, n *network) (_ *crew, err error) {
-	c := &crew{teller: t, dir: dir, ownHosts: mayOwnHosts()}
+func newCrew(t *line.Teller, dir string, server *pgserver.Server, n *network) (_ *crew, err error) {
+	c := &crew{Teller: t, dir: dir, ownHosts: mayOwnHosts()}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -132,7 +133,7 @@ func (s *seat) hear(l *life) func(string) {
 	var once sync.Once
 	return func(line string) {
 		if line != atWork {
-			s.crew.say("worker %d %s", s.number+1, line)
+			s.crew.Say("worker %d %s", s.number+1, line)
 		}
 		once.Do(func() {
 			if line == atWork {
@@ -149,12 +150,12 @@ func (s *seat) watch(l *life) {
 		return
 	}
 	c := s.crew
-	c.say("worker %d ended by itself: %v", s.number+1, l.err)
+	c.Say("worker %d ended by itself: %v", s.number+1, l.err)
 	c.mu.Lock()
 	c.wrong = append(c.wrong, fmt.Sprintf("worker %d ended by itself: %v", s.number+1, l.err))
 	c.mu.Unlock()
 	if err := s.start(); err != nil {
-		c.say("%v", err)
+		c.Say("%v", err)
 	}
 }
 

@@ -34,9 +34,9 @@ func (t *theatre) judge(ctx context.Context, calm time.Time) (v findings, err er
 			return v, err
 		}
 	}
-	t.say("the workers are told to end")
+	t.Say("the workers are told to end")
 	v.violations = t.crew.drain()
-	t.say("the workers have ended")
+	t.Say("the workers have ended")
 	e, err := t.evidence(ctx, calm)
 	if err != nil {
 		return v, err

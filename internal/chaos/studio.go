@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/internal/pgserver"
 	"github.com/cuelight/cuelight/store"
 )
@@ -30,7 +31,7 @@ const (
 
 // studio is a real `cuelight serve`, which publishes real videos.
 type studio struct {
-	*teller
+	*line.Teller
 	dir, program, address string
 	clips                 []string
 	pool                  *pgxpool.Pool
@@ -48,14 +49,14 @@ type studio struct {
 var errNoVideos = errors.New("no videos")
 
 // newStudio builds the program, makes clips and tables, and starts the daemon.
-func newStudio(ctx context.Context, t *teller, dir string, server *pgserver.Server) (_ *studio, err error) {
+func newStudio(ctx context.Context, t *line.Teller, dir string, server *pgserver.Server) (_ *studio, err error) {
 	for _, tool := range []string{"ffmpeg", "ffprobe", "go"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, fmt.Errorf("%w: there is no %s", errNoVideos, tool)
 		}
 	}
 	s := &studio{
-		teller: t, dir: dir, program: filepath.Join(dir, "cuelight"), videos: make(map[string]store.ID),
+		Teller: t, dir: dir, program: filepath.Join(dir, "cuelight"), videos: make(map[string]store.ID),
 		address: server.URL(videoDatabase) + "&application_name=" + ourSessions + "daemon",
 	}
 	defer func() {
@@ -151,12 +152,12 @@ func (s *studio) watch(p *process) {
 		return
 	}
 	what := fmt.Sprintf("the daemon ended by itself: %v", p.err)
-	s.say("%s", what)
+	s.Say("%s", what)
 	s.mu.Lock()
 	s.wrong = append(s.wrong, what)
 	s.mu.Unlock()
 	if err := s.start(); err != nil {
-		s.say("%v", err)
+		s.Say("%v", err)
 	}
 }
 

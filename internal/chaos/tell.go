@@ -2,31 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"sync"
 	"time"
 )
-
-// teller prints what happens, with the seconds since the torments began.
-type teller struct {
-	mu    sync.Mutex
-	out   io.Writer
-	began time.Time
-}
-
-func (t *teller) say(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	fmt.Fprintf(t.out, "%6.1f s  %s\n", time.Since(t.began).Seconds(), fmt.Sprintf(format, args...))
-}
-
-// restart makes now the beginning.
-func (t *teller) restart() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.began = time.Now()
-}
 
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

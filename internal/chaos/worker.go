@@ -7,12 +7,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -76,15 +75,8 @@ func serve(ctx context.Context, address, file string) error {
 	defer pool.Close()
 	p := newPipeline(&laborer{j, filepath.Join(filepath.Dir(file), dawdlingFile)})
 	listener := notify.New(pool, notify.Options{Channels: p.Channels(), OnChange: j.listening})
-	runner := stages.Runner{Store: store.New(pool, p.Graph()), Pipeline: p, Wakes: listener, Observe: j.observe}
-	listening, quit := context.WithCancel(context.WithoutCancel(ctx))
-	var g errgroup.Group
-	g.Go(func() error { return listener.Run(listening) })
-	g.Go(func() error {
-		defer quit()
-		return runner.Run(ctx)
-	})
-	return g.Wait()
+	runner := stages.Runner{Store: store.New(pool, p.Graph()), Pipeline: p, Observe: j.observe}
+	return runner.RunWith(ctx, listener)
 }
 
 func (j *journal) listening(connected bool, err error) {
@@ -92,7 +84,7 @@ func (j *journal) listening(connected bool, err error) {
 	if !connected {
 		kind = deafKind
 	}
-	j.write(entry{What: eventTold, How: kind, Why: brief(err)})
+	j.write(entry{What: eventTold, How: kind, Why: line.Brief(err)})
 }
 
 // observe writes down what the Runner tells, but for what work says itself.
@@ -102,29 +94,16 @@ func (j *journal) observe(e stages.Event) {
 	}
 	j.write(entry{
 		What: eventTold, How: string(e.Kind), Task: e.Task, Stage: e.Stage, Attempt: e.Attempt,
-		Worker: e.Worker, Count: e.Count, Why: brief(e.Err),
+		Worker: e.Worker, Count: e.Count, Why: line.Brief(e.Err),
 	})
 	switch e.Kind {
 	case stages.Registered:
 		fmt.Println(atWork)
 	case stages.DatabaseLost:
-		fmt.Println("has no database:", brief(e.Err))
+		fmt.Println("has no database:", line.Brief(e.Err))
 	case stages.DatabaseBack:
 		fmt.Println("has its database back")
 	case stages.WorkerLost:
 		fmt.Println("gave up a worker")
 	}
-}
-
-// brief is enough of an error for one line.
-func brief(err error) string {
-	if err == nil {
-		return ""
-	}
-	const most = 100
-	line := strings.Join(strings.Fields(err.Error()), " ")
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + " …"
-	}
-	return line
 }

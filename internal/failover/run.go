@@ -3,14 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/internal/pgserver"
 	"github.com/cuelight/cuelight/store"
 )
@@ -40,23 +39,10 @@ func (s summary) good() bool {
 		s.Submitted > 0 && s.Acknowledged == s.Submitted && s.Completed == s.Submitted && s.OutageMS > 0
 }
 
-// teller prints what happens, with the seconds since the beginning.
-type teller struct {
-	mu    sync.Mutex
-	out   io.Writer
-	began time.Time
-}
-
-func (t *teller) say(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	fmt.Fprintf(t.out, "%6.1f s  %s\n", time.Since(t.began).Seconds(), fmt.Sprintf(format, args...))
-}
-
 // run carries out the plan. An error means that it could not be, and so shows
 // nothing.
 func run(ctx context.Context, p plan, out io.Writer) (sum summary, err error) {
-	t := &teller{out: out, began: time.Now()}
+	t := line.To(out)
 	two, err := newPair(ctx, t)
 	if err != nil {
 		return sum, err
@@ -77,16 +63,16 @@ func run(ctx context.Context, p plan, out io.Writer) (sum summary, err error) {
 	g, both := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.run(both, p.load) })
 	g.Go(func() error { return two.fail(both, p, l) })
-	t.say("submitting %d tasks a second", p.rate)
+	t.Say("submitting %d tasks a second", p.rate)
 	if err := g.Wait(); err != nil {
 		return sum, err
 	}
-	t.say("submitted %d, of which %d more than once until that was acknowledged", l.submitted, l.repeated)
+	t.Say("submitted %d, of which %d more than once until that was acknowledged", l.submitted, l.repeated)
 	return judge(ctx, t, two.standby, crew, l)
 }
 
 // judge waits until all is done, stops the workers, and looks at what is there.
-func judge(ctx context.Context, t *teller, db *pgserver.Server, crew *crew, l *load) (summary, error) {
+func judge(ctx context.Context, t *line.Teller, db *pgserver.Server, crew *crew, l *load) (summary, error) {
 	sum := summary{
 		Submitted: l.submitted, Acknowledged: len(l.acknowledged),
 		OutageMS: l.outage().Milliseconds(),
@@ -101,7 +87,7 @@ func judge(ctx context.Context, t *teller, db *pgserver.Server, crew *crew, l *l
 	}
 	sum.WorkersRestarted = crew.close()
 	err = inspect(ctx, t, pool, l, &sum)
-	sum.Seconds = float64(time.Since(t.began).Milliseconds()) / 1000
+	sum.Seconds = float64(time.Since(t.Began()).Milliseconds()) / 1000
 	return sum, err
 }
 

@@ -7,11 +7,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -82,20 +80,13 @@ func work(ctx context.Context, address string) error {
 	p := pipeline()
 	listener := notify.New(pool, notify.Options{Channels: p.Channels(), OnChange: func(connected bool, err error) {
 		if !connected {
-			fmt.Println("hears no notifications:", brief(err))
+			fmt.Println("hears no notifications:", line.Brief(err))
 		} else {
 			fmt.Println("hears notifications")
 		}
 	}})
-	runner := stages.Runner{Store: store.New(pool, p.Graph()), Pipeline: p, Wakes: listener, Observe: tell}
-	listening, quit := context.WithCancel(context.WithoutCancel(ctx))
-	var g errgroup.Group
-	g.Go(func() error { return listener.Run(listening) })
-	g.Go(func() error {
-		defer quit()
-		return runner.Run(ctx)
-	})
-	return g.Wait()
+	runner := stages.Runner{Store: store.New(pool, p.Graph()), Pipeline: p, Observe: tell}
+	return runner.RunWith(ctx, listener)
 }
 
 func tell(e stages.Event) {
@@ -103,25 +94,12 @@ func tell(e stages.Event) {
 	case stages.Registered:
 		fmt.Println(atWork)
 	case stages.DatabaseLost:
-		fmt.Println("has no database:", brief(e.Err))
+		fmt.Println("has no database:", line.Brief(e.Err))
 	case stages.DatabaseBack:
 		fmt.Println("has its database back")
 	case stages.Failed, stages.Dead:
-		fmt.Println(e.Kind, e.Stage, brief(e.Err))
+		fmt.Println(e.Kind, e.Stage, line.Brief(e.Err))
 	case stages.WorkerLost, stages.Expired:
 		fmt.Println("says", e.Kind)
 	}
-}
-
-// brief is enough of an error for one line.
-func brief(err error) string {
-	if err == nil {
-		return "no reason"
-	}
-	const most = 100
-	line := strings.Join(strings.Fields(err.Error()), " ")
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + " …"
-	}
-	return line
 }
