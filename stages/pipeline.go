@@ -22,7 +22,7 @@ func New(name string, stages ...Stage) (*Pipeline, error) {
 		switch {
 		case s.Work == nil:
 			return nil, fmt.Errorf("pipeline %q: %w: stage %q has no Work", name, store.ErrGraph, s.Name)
-		case s.Workers < 0 || s.MaxAttempts < 0 || s.Timeout < 0 || s.Stall < 0 || s.Backoff.Base < 0 || s.Backoff.Max < 0:
+		case s.Workers < -1 || s.MaxAttempts < 0 || s.Timeout < 0 || s.Stall < 0 || s.Backoff.Base < 0 || s.Backoff.Max < 0:
 			return nil, fmt.Errorf("pipeline %q: %w: stage %q has a negative setting", name, store.ErrGraph, s.Name)
 		}
 		p.stages[i] = s.withDefaults()
@@ -40,11 +40,13 @@ func New(name string, stages ...Stage) (*Pipeline, error) {
 func (p *Pipeline) Graph() store.Graph { return p.graph }
 
 // Channels are the NOTIFY channels that a [Runner] of this pipeline wants to
-// hear of.
+// hear of: not those of stages that it leaves to others.
 func (p *Pipeline) Channels() []string {
 	channels := []string{p.graph.RecallChannel()}
 	for _, s := range p.stages {
-		channels = append(channels, p.graph.Channel(s.Name))
+		if s.Workers > 0 {
+			channels = append(channels, p.graph.Channel(s.Name))
+		}
 	}
 	return channels
 }

@@ -32,7 +32,8 @@ type Stage struct {
 	Work Work
 
 	// Workers is the number of slots: how many tasks one process works on at
-	// once in this stage. Default 1.
+	// once in this stage. Default 1. With -1 this process does none of it, and
+	// leaves the stage to others.
 	Workers int
 
 	// MaxAttempts is how often the stage is tried before it is dead. Default 3.
@@ -70,6 +71,7 @@ func (s Stage) withDefaults() Stage {
 	if s.Workers == 0 {
 		s.Workers = 1
 	}
+	s.Workers = max(s.Workers, 0)
 	if s.MaxAttempts == 0 {
 		s.MaxAttempts = defaultMaxAttempts
 	}
