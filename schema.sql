@@ -182,11 +182,7 @@ create table if not exists tasks (
   -- A task that was replaced is never worked on again.
   constraint tasks_overridden_rests check
     (overridden_by is null or overridden_by <> id and
-     (ingest_status in ('completed', 'dead', 'cancelled') and
-      transcode_status in ('completed', 'dead', 'cancelled') and
-      metadata_status in ('completed', 'dead', 'cancelled') and
-      assemble_status in ('completed', 'dead', 'cancelled') and
-      publish_status in ('completed', 'dead', 'cancelled')))
+     not array[ingest_status, transcode_status, metadata_status, assemble_status, publish_status] && '{pending,inprogress,failed}')
 ) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 
 create unique index if not exists tasks_request on tasks (request_id) where request_id is not null;

@@ -30,114 +30,102 @@ $$;
 -- of notifications is nearly full, because somebody listens and does not read,
 -- nobody is woken: the sweep finds the work, while a wake too many would have
 -- made the whole transaction fail.
-create or replace function cuelight_wake() returns trigger language plpgsql as $$
+-- A stage is woken when it can be claimed, or waits for another time, and that
+-- was not so before. A stage that is claimed in the statement which completes
+-- what it needs is never seen here, and nobody is woken for it.
+create or replace function cuelight_video_submitted() returns trigger language plpgsql as $$
 begin
-  perform pg_notify(tg_argv[0], '') where pg_notification_queue_usage() < 0.9;
+  if new.ingest_status in ('pending', 'failed') then
+    perform pg_notify('cuelight_video_ingest', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  if new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed' then
+    perform pg_notify('cuelight_video_transcode', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  if new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed' then
+    perform pg_notify('cuelight_video_metadata', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  if new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed' then
+    perform pg_notify('cuelight_video_assemble', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  if new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed' then
+    perform pg_notify('cuelight_video_publish', '') where pg_notification_queue_usage() < 0.9;
+  end if;
   return null;
 end
 $$;
 
--- A stage is woken when it can be claimed, or waits for another time, and that
--- was not so before. A stage that is claimed in the statement which completes
--- what it needs is never seen here, and nobody is woken for it.
-
-drop trigger if exists tasks_ingest_wake_insert on tasks;
-create trigger tasks_ingest_wake_insert after insert on tasks
-  for each row when (new.ingest_status in ('pending', 'failed'))
-  execute function cuelight_wake('cuelight_video_ingest');
-
-drop trigger if exists tasks_ingest_wake on tasks;
-create trigger tasks_ingest_wake after update on tasks
-  for each row when (
-    new.ingest_status in ('pending', 'failed')
-    and (not (old.ingest_status in ('pending', 'failed'))
-         or new.ingest_run_at is distinct from old.ingest_run_at))
-  execute function cuelight_wake('cuelight_video_ingest');
-
-drop trigger if exists tasks_transcode_wake_insert on tasks;
-create trigger tasks_transcode_wake_insert after insert on tasks
-  for each row when (new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed')
-  execute function cuelight_wake('cuelight_video_transcode');
-
-drop trigger if exists tasks_transcode_wake on tasks;
-create trigger tasks_transcode_wake after update on tasks
-  for each row when (
-    new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed'
-    and (not (old.transcode_status in ('pending', 'failed') and old.ingest_status = 'completed')
-         or new.transcode_run_at is distinct from old.transcode_run_at))
-  execute function cuelight_wake('cuelight_video_transcode');
-
-drop trigger if exists tasks_metadata_wake_insert on tasks;
-create trigger tasks_metadata_wake_insert after insert on tasks
-  for each row when (new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed')
-  execute function cuelight_wake('cuelight_video_metadata');
-
-drop trigger if exists tasks_metadata_wake on tasks;
-create trigger tasks_metadata_wake after update on tasks
-  for each row when (
-    new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed'
-    and (not (old.metadata_status in ('pending', 'failed') and old.ingest_status = 'completed')
-         or new.metadata_run_at is distinct from old.metadata_run_at))
-  execute function cuelight_wake('cuelight_video_metadata');
-
-drop trigger if exists tasks_assemble_wake_insert on tasks;
-create trigger tasks_assemble_wake_insert after insert on tasks
-  for each row when (new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed')
-  execute function cuelight_wake('cuelight_video_assemble');
-
-drop trigger if exists tasks_assemble_wake on tasks;
-create trigger tasks_assemble_wake after update on tasks
-  for each row when (
-    new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed'
-    and (not (old.assemble_status in ('pending', 'failed') and old.transcode_status = 'completed' and old.metadata_status = 'completed')
-         or new.assemble_run_at is distinct from old.assemble_run_at))
-  execute function cuelight_wake('cuelight_video_assemble');
-
-drop trigger if exists tasks_publish_wake_insert on tasks;
-create trigger tasks_publish_wake_insert after insert on tasks
-  for each row when (new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed')
-  execute function cuelight_wake('cuelight_video_publish');
-
-drop trigger if exists tasks_publish_wake on tasks;
-create trigger tasks_publish_wake after update on tasks
-  for each row when (
-    new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed'
-    and (not (old.publish_status in ('pending', 'failed') and old.assemble_status = 'completed')
-         or new.publish_run_at is distinct from old.publish_run_at))
-  execute function cuelight_wake('cuelight_video_publish');
+drop trigger if exists tasks_submitted on tasks;
+create trigger tasks_submitted after insert on tasks
+  for each row execute function cuelight_video_submitted();
 
 -- A stage that is taken from its worker, by a cancel, a retry or by hand, so
 -- that it is cancelled or to be done again, leaves its claim in the history, and
 -- the workers are told to check what they hold.
-create or replace function cuelight_video_recall() returns trigger language plpgsql set search_path from current as $$
+create or replace function cuelight_video_changed() returns trigger language plpgsql set search_path from current as $$
 begin
-  insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
-  select old.id, was.token, was.stage, was.attempt, was.worker_id, was.started_at, 'cancelled'
-    from (values
-      ('ingest', old.ingest_token, new.ingest_token, new.ingest_status, old.ingest_attempts, old.ingest_locked_by, old.ingest_locked_at),
-      ('transcode', old.transcode_token, new.transcode_token, new.transcode_status, old.transcode_attempts, old.transcode_locked_by, old.transcode_locked_at),
-      ('metadata', old.metadata_token, new.metadata_token, new.metadata_status, old.metadata_attempts, old.metadata_locked_by, old.metadata_locked_at),
-      ('assemble', old.assemble_token, new.assemble_token, new.assemble_status, old.assemble_attempts, old.assemble_locked_by, old.assemble_locked_at),
-      ('publish', old.publish_token, new.publish_token, new.publish_status, old.publish_attempts, old.publish_locked_by, old.publish_locked_at)
-    ) as was (stage, token, token_now, status_now, attempt, worker_id, started_at)
-   where was.token is not null
-     and was.token is distinct from was.token_now
-     and was.status_now in ('pending', 'cancelled')
-  on conflict do nothing;
-  perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
+  if new.ingest_status in ('pending', 'failed')
+     and (not (old.ingest_status in ('pending', 'failed'))
+          or new.ingest_run_at is distinct from old.ingest_run_at) then
+    perform pg_notify('cuelight_video_ingest', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  if new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed'
+     and (not (old.transcode_status in ('pending', 'failed') and old.ingest_status = 'completed')
+          or new.transcode_run_at is distinct from old.transcode_run_at) then
+    perform pg_notify('cuelight_video_transcode', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  if new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed'
+     and (not (old.metadata_status in ('pending', 'failed') and old.ingest_status = 'completed')
+          or new.metadata_run_at is distinct from old.metadata_run_at) then
+    perform pg_notify('cuelight_video_metadata', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  if new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed'
+     and (not (old.assemble_status in ('pending', 'failed') and old.transcode_status = 'completed' and old.metadata_status = 'completed')
+          or new.assemble_run_at is distinct from old.assemble_run_at) then
+    perform pg_notify('cuelight_video_assemble', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  if new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed'
+     and (not (old.publish_status in ('pending', 'failed') and old.assemble_status = 'completed')
+          or new.publish_run_at is distinct from old.publish_run_at) then
+    perform pg_notify('cuelight_video_publish', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  if old.ingest_status = 'inprogress' and new.ingest_status in ('pending', 'cancelled')
+     or old.transcode_status = 'inprogress' and new.transcode_status in ('pending', 'cancelled')
+     or old.metadata_status = 'inprogress' and new.metadata_status in ('pending', 'cancelled')
+     or old.assemble_status = 'inprogress' and new.assemble_status in ('pending', 'cancelled')
+     or old.publish_status = 'inprogress' and new.publish_status in ('pending', 'cancelled') then
+    insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
+    select old.id, was.token, was.stage, was.attempt, was.worker_id, was.started_at, 'cancelled'
+      from (values
+        ('ingest', old.ingest_token, new.ingest_token, new.ingest_status, old.ingest_attempts, old.ingest_locked_by, old.ingest_locked_at),
+        ('transcode', old.transcode_token, new.transcode_token, new.transcode_status, old.transcode_attempts, old.transcode_locked_by, old.transcode_locked_at),
+        ('metadata', old.metadata_token, new.metadata_token, new.metadata_status, old.metadata_attempts, old.metadata_locked_by, old.metadata_locked_at),
+        ('assemble', old.assemble_token, new.assemble_token, new.assemble_status, old.assemble_attempts, old.assemble_locked_by, old.assemble_locked_at),
+        ('publish', old.publish_token, new.publish_token, new.publish_status, old.publish_attempts, old.publish_locked_by, old.publish_locked_at)
+      ) as was (stage, token, token_now, status_now, attempt, worker_id, started_at)
+     where was.token is not null
+       and was.token is distinct from was.token_now
+       and was.status_now in ('pending', 'cancelled')
+    on conflict do nothing;
+    perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
+  end if;
   return null;
 end
 $$;
 
-drop trigger if exists tasks_recall on tasks;
-create trigger tasks_recall after update on tasks
+-- PostgreSQL reads a trigger's condition anew for every statement, however few
+-- rows it changes, so there is one condition, and a short one: something can be
+-- claimed, or will not be done. Whoever changes a row otherwise has nobody to
+-- tell: a task that goes its way, each stage claimed with what it needs.
+drop trigger if exists tasks_changed on tasks;
+create trigger tasks_changed after update on tasks
   for each row when (
-    old.ingest_status = 'inprogress' and new.ingest_status in ('pending', 'cancelled')
-    or old.transcode_status = 'inprogress' and new.transcode_status in ('pending', 'cancelled')
-    or old.metadata_status = 'inprogress' and new.metadata_status in ('pending', 'cancelled')
-    or old.assemble_status = 'inprogress' and new.assemble_status in ('pending', 'cancelled')
-    or old.publish_status = 'inprogress' and new.publish_status in ('pending', 'cancelled'))
-  execute function cuelight_video_recall();
+    new.ingest_status in ('pending', 'failed')
+    or new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed'
+    or new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed'
+    or new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed'
+    or new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed'
+    or greatest(new.ingest_status, new.transcode_status, new.metadata_status, new.assemble_status, new.publish_status) >= 'dead')
+  execute function cuelight_video_changed();
 
 -- Deleting a task deletes its history.
 create or replace function cuelight_video_forget() returns trigger language plpgsql set search_path from current as $$
@@ -264,7 +252,7 @@ language sql set search_path from current as $$
 $$;
 
 insert into cuelight_schema (pipeline, version, shape)
-values ('video', 2, 'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
+values ('video', 3, 'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
 on conflict (pipeline) do nothing;
 
 commit;

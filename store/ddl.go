@@ -8,7 +8,7 @@ import (
 )
 
 // SchemaVersion is the version of the tables this package works with.
-const SchemaVersion = 2
+const SchemaVersion = 3
 
 //go:embed ddl/*.tmpl
 var ddlFiles embed.FS
@@ -102,6 +102,17 @@ func (w words) Any(row, status string) string {
 // Alive says that the worker is registered and was not given up.
 func (w words) Alive(worker string) string {
 	return "exists (select from workers where id = " + worker + " and stopped_at is null and lost_at is null)"
+}
+
+// Chained says, of a row of complete, that the task goes on in this turn.
+func (w words) Chained() string {
+	var parts []string
+	for _, s := range w.Stages {
+		if len(s.Needs) > 0 {
+			parts = append(parts, s.Name+"_next")
+		}
+	}
+	return strings.Join(append(parts, "false"), " or ")
 }
 
 // NeedsText names what a stage needs, with its verb.

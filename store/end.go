@@ -7,16 +7,14 @@ import "github.com/jackc/pgx/v5"
 const endSQL = `
 /* end {{.Stage.Name}} */
 with locked as materialized (
-  select current_setting('cuelight.locked')::jsonb as ids
+  select id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt,
+         {{.Stage.Name}}_locked_by as locked_by, {{.Stage.Name}}_locked_at as locked_at
+    from {{.Tasks}} where id = any($1::uuid[]) for no key update skip locked
 ), ended as materialized (
-  select t.id, r.outcome::cuelight_outcome, r.status::cuelight_status, r.retry_in, r.class, r.error,
-         t.{{.Stage.Name}}_token as token, t.{{.Stage.Name}}_attempts as attempt,
-         t.{{.Stage.Name}}_locked_by as locked_by, t.{{.Stage.Name}}_locked_at as locked_at
+  select locked.*, r.outcome::cuelight_outcome, r.status::cuelight_status, r.retry_in, r.class, r.error
     from locked
-   cross join unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::float8[], $6::text[], $7::text[])
-         as r (id, token, outcome, status, retry_in, class, error)
-    join {{.Tasks}} t on t.id = r.id and t.{{.Stage.Name}}_token = r.token
-   where locked.ids ? r.id::text
+    join unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::float8[], $6::text[], $7::text[])
+         as r (id, token, outcome, status, retry_in, class, error) on r.id = locked.id and r.token = locked.token
 ), moved as (
   update {{.Tasks}} t set
          {{.Stage.Name}}_status    = ended.status,

@@ -91,7 +91,7 @@ func (g *Graph) checkNames() error {
 		if _, twice := g.index[n.Name]; twice {
 			return fmt.Errorf("two stages are named %q", n.Name)
 		}
-		for _, id := range []string{g.tasks() + "_" + n.Name + "_wake_insert", g.Channel(n.Name)} {
+		for _, id := range []string{g.tasks() + "_" + n.Name + "_waiting", g.Channel(n.Name)} {
 			if len(id) > maxIdentifier {
 				return fmt.Errorf("stage %q: %q is longer than PostgreSQL's %d bytes: shorten the name", n.Name, id, maxIdentifier)
 			}

@@ -15,6 +15,7 @@ import (
 // and so on.
 var steps = [SchemaVersion - 1]func(Graph) string{
 	func(Graph) string { return sessionsSQL },
+	func(g Graph) string { return fill(fewerConditionsSQL, g.words()) },
 }
 
 // Version 2 notices the end of a worker by the end of its session. The table
@@ -25,6 +26,22 @@ alter table workers
   add column if not exists lease   interval not null default '36 s',
   add column if not exists session bigint,
   add column if not exists place   text     not null default ''`
+
+// Version 3 has one trigger for what changes instead of one per stage, and a
+// shorter constraint: PostgreSQL reads the text of either for every statement.
+const fewerConditionsSQL = `
+/* have fewer conditions */
+{{- range .Stages}}
+drop trigger if exists {{$.Tasks}}_{{.Name}}_wake_insert on {{$.Tasks}};
+drop trigger if exists {{$.Tasks}}_{{.Name}}_wake on {{$.Tasks}};
+{{- end}}
+drop trigger if exists {{.Tasks}}_recall on {{.Tasks}};
+drop function if exists {{.Function "recall"}}();
+alter table {{.Tasks}}
+  drop constraint {{.Tasks}}_overridden_rests,
+  add constraint {{.Tasks}}_overridden_rests check
+    (overridden_by is null or overridden_by <> id and
+     not array[{{.Each "" "_status"}}] && '{pending,inprogress,failed}')`
 
 // The tables are looked for in the schema they would be made in, and not in
 // whatever else is in the search_path.

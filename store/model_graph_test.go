@@ -53,10 +53,10 @@ func randomGraph(rng *rand.Rand, i int) (string, []store.Node) {
 		if len(nodes) < len(words) {
 			n.Name = words[len(nodes)]
 		}
-		if room := 63 - len(name+"_tasks_"+n.Name+"_wake_insert"); room > 0 && rng.IntN(5) == 0 {
+		if room := 63 - len(name+"_tasks_"+n.Name+"_waiting"); room > 0 && rng.IntN(5) == 0 {
 			n.Name += strings.Repeat("z", room)
 		}
-		if len(name+"_tasks_"+n.Name+"_wake_insert") > 63 {
+		if len(name+"_tasks_"+n.Name+"_waiting") > 63 {
 			n.Name = fmt.Sprintf("s%d", len(nodes))
 		}
 		for _, other := range nodes {

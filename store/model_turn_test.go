@@ -53,7 +53,7 @@ func (m *model) turn(in store.Turn, foreign *modelTask) modelTurned {
 	for _, r := range in.Reports {
 		switch t := m.task(r.Task); {
 		case applied[r.Token]:
-		case t != nil && t == foreign:
+		case t != nil && t == foreign && t.stages[r.Stage].token == r.Token:
 			out.locked = append(out.locked, r.Token)
 		default:
 			out.stale = append(out.stale, r.Token)

@@ -51,7 +51,7 @@ func (s *Store) Graph() Graph { return s.graph }
 // above the methods that send them.
 type statements struct {
 	submit, submitted               string
-	lock, complete, exist           string
+	complete                        string
 	claim, mature, look, end, lapse []string // by stage
 	held, lost, settled, lose       string
 	get, list, byTail, history      string
@@ -75,8 +75,8 @@ func newStatements(g Graph) *statements {
 	}
 	return &statements{
 		submit: whole(submitSQL), submitted: whole(submittedSQL),
-		lock: whole(lockSQL), complete: whole(completeSQL), exist: whole(existSQL),
-		claim: each(claimSQL), mature: each(matureSQL), look: each(lookSQL), end: each(endSQL), lapse: each(lapseSQL),
+		complete: whole(completeSQL),
+		claim:    each(claimSQL), mature: each(matureSQL), look: each(lookSQL), end: each(endSQL), lapse: each(lapseSQL),
 		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL), lose: whole(loseSQL),
 		get: whole(getSQL), list: whole(listSQL), byTail: whole(byTailSQL), history: whole(historySQL),
 		result: whole(resultSQL), counts: whole(countsSQL),
@@ -87,7 +87,7 @@ func newStatements(g Graph) *statements {
 
 func fill(text string, data any) string {
 	t := template.Must(template.New("").Funcs(template.FuncMap{
-		"arg": func(first, step, i int) int { return first + step*i },
+		"arg": func(first, i int) int { return first + i },
 	}).Parse(text))
 	var b strings.Builder
 	if err := t.Execute(&b, data); err != nil {

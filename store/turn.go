@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -96,10 +97,6 @@ select set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('statement_timeout', '25s', true),
        case when $1 then set_config('synchronous_commit', 'off', true) end`
 
-const existSQL = `
-/* find tasks */
-select id from {{.Tasks}} where id = any($1::uuid[])`
-
 // Turn is the dispatcher's step, one round trip and one transaction: it
 // applies the reports, goes on with the next stages of the same tasks while
 // slots are free, and claims what else is ready in the stages to look at. It
@@ -121,7 +118,7 @@ func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 	if err := s.db.SendBatch(ctx, &t.batch).Close(); err != nil {
 		return Turned{}, s.explain("dispatch", err)
 	}
-	t.sortOut(t.present(ctx))
+	t.sortOut(ctx)
 	return t.out, nil
 }
 
@@ -140,51 +137,29 @@ type turn struct {
 	in      Turn
 	free    []int // by stage: slots not spoken for yet
 	batch   pgx.Batch
-	locked  map[ID]bool // tasks whose rows this turn had
 	applied map[ID]bool // tokens of the reports that changed a row
 	out     Turned
 }
 
-// present tells which of the tasks whose rows this turn did not get are there
-// at all. The turn is committed, so where that cannot be found out they are
-// taken to be: they will come again.
-func (t *turn) present(ctx context.Context) map[ID]bool {
-	there := make(map[ID]bool)
-	var unlocked []ID
+// sortOut tells the reports that changed nothing apart: those whose rows were
+// locked by somebody else, and those whose claims, or tasks, are gone. The turn
+// is committed, so where that cannot be found out they are taken to have been
+// locked: they will come again.
+func (t *turn) sortOut(ctx context.Context) {
+	var vain []Report
+	var claims []Claim
 	for _, r := range t.in.Reports {
-		if !t.locked[r.Task] {
-			unlocked = append(unlocked, r.Task)
-			there[r.Task] = true
+		if !t.applied[r.Token] {
+			vain = append(vain, r)
+			claims = append(claims, Claim{Task: r.Task, Stage: r.Stage, Token: r.Token})
 		}
 	}
-	if len(unlocked) == 0 {
-		return there
-	}
-	rows, err := t.store.db.Query(ctx, t.store.sql.exist, unlocked)
-	if err != nil {
-		return there
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[ID])
-	if err != nil {
-		return there
-	}
-	clear(there)
-	for _, id := range found {
-		there[id] = true
-	}
-	return there
-}
-
-// sortOut tells the reports that changed nothing apart: those whose rows were
-// locked by somebody else, and those whose claims, or tasks, are gone.
-func (t *turn) sortOut(there map[ID]bool) {
-	for _, r := range t.in.Reports {
-		switch {
-		case t.applied[r.Token]:
-		case !t.locked[r.Task] && there[r.Task]:
-			t.out.Locked = append(t.out.Locked, r)
-		default:
+	lost, err := t.store.Lost(ctx, claims)
+	for _, r := range vain {
+		if err == nil && slices.Contains(lost, r.Token) {
 			t.out.Stale = append(t.out.Stale, r)
+		} else {
+			t.out.Locked = append(t.out.Locked, r)
 		}
 	}
 }
