@@ -22,6 +22,7 @@ type attempt struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	began  time.Time
+	turn   int // of the dispatcher, that started it
 
 	mu       sync.Mutex
 	progress Progress

@@ -37,6 +37,8 @@ type dispatcher struct {
 	look     []lookout
 	reports  []finished // ended, not in the database yet
 	stubborn []*attempt // given up, but still in their slots
+	turns    int
+	fresh    int // attempts started by the latest turn that may end at once
 	sweepAt  time.Time
 	swept    bool // at least once
 	draining bool
@@ -117,22 +119,20 @@ func (d *dispatcher) run(ctx, life context.Context) error {
 	return nil
 }
 
+// yields is how often the dispatcher lets work go on that it has just started,
+// before it goes round: for some 50 microseconds. Work that does next to nothing
+// ends within them, two siblings at almost the same instant; to go round with the
+// first would cost the second a turn of its own, which takes ten times as long.
+const yields = 250
+
 // gather takes in what ended and what there is news of, without waiting.
 func (d *dispatcher) gather() {
-	// Work that ends at the same instant should come in the same turn.
-	runtime.Gosched()
-	for {
-		select {
-		case f := <-d.done:
-			d.finish(f)
-			continue
-		case token := <-d.over:
-			d.giveUp(token)
-			continue
-		default:
-		}
-		break
+	d.collect()
+	for i := 0; d.fresh > 0 && i < yields; i++ {
+		runtime.Gosched()
+		d.collect()
 	}
+	d.fresh = 0
 	select {
 	case <-d.news():
 		d.hear(d.Wakes.Take())
@@ -145,6 +145,20 @@ func (d *dispatcher) gather() {
 	now := time.Now()
 	for i := range d.look {
 		d.look[i].come(now)
+	}
+}
+
+// collect takes in what has ended.
+func (d *dispatcher) collect() {
+	for {
+		select {
+		case f := <-d.done:
+			d.finish(f)
+		case token := <-d.over:
+			d.giveUp(token)
+		default:
+			return
+		}
 	}
 }
 
@@ -173,6 +187,9 @@ func (d *dispatcher) hear(channels []string) {
 // finish frees the slot of an attempt that ended.
 func (d *dispatcher) finish(f finished) {
 	d.busy[f.claim.Stage]--
+	if f.turn == d.turns && d.fresh > 0 {
+		d.fresh--
+	}
 	if i := slices.Index(d.stubborn, f.attempt); i >= 0 {
 		d.stubborn = slices.Delete(d.stubborn, i, i+1) // what became of it has been said
 		return
@@ -241,9 +258,11 @@ func (d *dispatcher) take(life context.Context, t store.Turn) {
 	d.recovered()
 	d.handedIn(t, out)
 	d.lookAgain(t, out)
+	d.turns++
 	for _, c := range out.Claims {
 		d.start(life, c)
 	}
+	d.fresh = len(out.Claims)
 }
 
 // handedIn settles the reports of a turn, and keeps those whose rows somebody

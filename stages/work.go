@@ -14,18 +14,22 @@ import (
 // start sets one claim to work.
 func (d *dispatcher) start(life context.Context, c store.Claim) {
 	a := newAttempt(life, c, &d.stages[c.Stage])
+	a.turn = d.turns
 	d.busy[c.Stage]++
 	d.live.add(a)
 	job := d.job(a)
 	d.Observe(Event{Kind: Started, Worker: d.workerID(), Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt})
 	d.work.Go(func() {
+		var f finished
+		forgive := a.remind(func() { d.over <- c.Token })
 		// Reported in a defer, so that the slot comes back even from Work that
 		// ends its goroutine.
-		f := a.conclude(nil, errGoexit, nil)
-		forgive := a.remind(func() { d.over <- c.Token })
 		defer func() {
 			forgive()
 			a.cancel(nil)
+			if f.attempt == nil {
+				f = a.conclude(nil, errGoexit, nil)
+			}
 			d.done <- f
 		}()
 		f = a.work(job)
