@@ -50,11 +50,13 @@ $$;
 
 -- A UUID of version 7 (RFC 9562): ids sort by the time they were made, down to
 -- the microsecond, and cannot be guessed from one another.
-create or replace function cuelight_id() returns uuid language sql volatile parallel safe as $$
-  select (lpad(to_hex(us / 1000), 12, '0')
+create or replace function cuelight_id() returns uuid language plpgsql volatile parallel safe as $$
+declare us bigint := extract(epoch from clock_timestamp()) * 1000000;
+begin
+  return (lpad(to_hex(us / 1000), 12, '0')
           || '7' || lpad(to_hex(us % 1000 * 4096 / 1000), 3, '0')
-          || right(replace(gen_random_uuid()::text, '-', ''), 16))::uuid
-    from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint) as now (us)
+          || right(replace(gen_random_uuid()::text, '-', ''), 16))::uuid;
+end
 $$;
 
 -- Which version of these files a pipeline's tables were made by; triggers.sql

@@ -83,11 +83,17 @@ func (t *turn) queueLook(stage int) {
 			return err
 		}
 		t.out.Left[stage] = t.out.Left[stage] || left
-		if next != nil {
-			t.out.Next[stage] = time.Duration(min(*next, farAway) * float64(time.Second))
-		}
+		t.out.Next[stage] = until(next)
 		return nil
 	})
+}
+
+// until is the [Turned] Next of what the database answered, in seconds.
+func until(seconds *float64) time.Duration {
+	if seconds == nil {
+		return -1
+	}
+	return time.Duration(min(*seconds, farAway) * float64(time.Second))
 }
 
 // farAway is as many seconds as a Duration can hold and nobody waits for.

@@ -15,7 +15,7 @@ import (
 // and so on.
 var steps = [SchemaVersion - 1]func(Graph) string{
 	func(Graph) string { return sessionsSQL },
-	func(g Graph) string { return fill(fewerConditionsSQL, g.words()) },
+	func(g Graph) string { return g.render("id") + fill(fewerConditionsSQL, g.words()) },
 }
 
 // Version 2 notices the end of a worker by the end of its session. The table
@@ -28,7 +28,8 @@ alter table workers
   add column if not exists place   text     not null default ''`
 
 // Version 3 has one trigger for what changes instead of one per stage, and a
-// shorter constraint: PostgreSQL reads the text of either for every statement.
+// shorter constraint: PostgreSQL reads the text of either for every statement,
+// and so it did that of the function which makes ids.
 const fewerConditionsSQL = `
 /* have fewer conditions */
 {{- range .Stages}}
@@ -37,6 +38,9 @@ drop trigger if exists {{$.Tasks}}_{{.Name}}_wake on {{$.Tasks}};
 {{- end}}
 drop trigger if exists {{.Tasks}}_recall on {{.Tasks}};
 drop function if exists {{.Function "recall"}}();
+do $$ begin drop function if exists cuelight_wake();
+exception when dependent_objects_still_exist then null; -- another pipeline here is older still
+end $$;
 alter table {{.Tasks}}
   drop constraint {{.Tasks}}_overridden_rests,
   add constraint {{.Tasks}}_overridden_rests check

@@ -51,6 +51,7 @@ func TestPlansUseTheirIndexesAmongManyFinishedTasks(t *testing.T) {
 		"complete":         {s.sql.complete, 12, "tasks_pkey"},
 		"end transcode":    {s.sql.end[1], 7, "tasks_pkey"},
 		"lapse transcode":  {s.sql.lapse[1], 1, "tasks_held"},
+		"survey":           {s.sql.survey, 1, "tasks_held"},
 		"find held claims": {s.sql.held, 1, "tasks_held"},
 		"find lost claims": {s.sql.lost, 3, "tasks_pkey"},
 		"get":              {s.sql.get, 1, "tasks_pkey"},

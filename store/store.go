@@ -53,7 +53,8 @@ type statements struct {
 	submit, submitted               string
 	complete                        string
 	claim, mature, look, end, lapse []string // by stage
-	held, lost, settled, lose       string
+	held, lost, settled             string
+	lose, survey                    string
 	get, list, byTail, history      string
 	result, counts                  string
 	retry, cancel, matching         string
@@ -77,7 +78,8 @@ func newStatements(g Graph) *statements {
 		submit: whole(submitSQL), submitted: whole(submittedSQL),
 		complete: whole(completeSQL),
 		claim:    each(claimSQL), mature: each(matureSQL), look: each(lookSQL), end: each(endSQL), lapse: each(lapseSQL),
-		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL), lose: whole(loseSQL),
+		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL),
+		lose: whole(loseSQL), survey: whole(surveySQL),
 		get: whole(getSQL), list: whole(listSQL), byTail: whole(byTailSQL), history: whole(historySQL),
 		result: whole(resultSQL), counts: whole(countsSQL),
 		retry: whole(retrySQL), cancel: whole(cancelSQL), matching: whole(matchingSQL),

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -95,12 +96,38 @@ with gone as materialized (
 )
 select (select count(*) from lapsed), (select count(*) from gone)`
 
-// Sweep is the slow pass, one transaction: it gives up workers that are
-// silent, frees what they held, makes ready what waited for a time that has
-// come, and looks for anything that is ready although nobody was told.
+// survey: whether anybody who is gone holds something and, per stage, what look
+// tells of it. On a quiet day this is the whole sweep.
+const surveySQL = `
+/* survey */
+select exists (select from {{.Tasks}} t where ({{.Any "t." "inprogress"}})
+                  and ({{range $i, $s := .Stages}}{{if $i}}
+                    or {{end}}t.{{.Name}}_status = 'inprogress' and not {{$.Alive (print "t." .Name "_locked_by")}}{{end}}))
+       {{- range .Stages}},
+       (select true from {{$.Tasks}} where {{.Ready ""}}
+           and ($1::uuid[] is null or id = any($1))
+         order by priority desc, id limit 1) is not null,
+       (select greatest(extract(epoch from {{.Name}}_run_at - now()), 0)::float8 from {{$.Tasks}}
+         where {{.Name}}_run_at is not null
+         order by {{.Name}}_run_at limit 1)
+       {{- end}}`
+
+// Sweep is the slow pass: it gives up workers that are silent, frees what they
+// held, makes ready what waited for a time that has come, and looks for anything
+// that is ready although nobody was told. Where there is nothing to do but to
+// look, it is one round trip of three statements; else it is two, and each is a
+// transaction.
 func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 	stages := len(s.graph.nodes)
 	out := Swept{Left: make([]bool, stages), Next: never(stages)}
+	gone, err := s.survey(ctx, in, &out)
+	if err == nil && (gone || slices.Contains(out.Next, 0)) {
+		err = s.tidy(ctx, in, &out)
+	}
+	return out, s.explain("sweep", err)
+}
+
+func (s *Store) survey(ctx context.Context, in Sweep, out *Swept) (gone bool, err error) {
 	var batch pgx.Batch
 	batch.Queue(settingsSQL, false)
 	if in.Judge != nil {
@@ -114,14 +141,34 @@ func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 			return err
 		})
 	}
+	next := make([]*float64, len(out.Next))
+	batch.Queue(s.sql.survey, in.Only).QueryRow(func(row pgx.Row) error {
+		dest := []any{&gone}
+		for i := range out.Left {
+			dest = append(dest, &out.Left[i], &next[i])
+		}
+		return row.Scan(dest...)
+	})
+	err = s.db.SendBatch(ctx, &batch).Close()
+	for i := range next {
+		out.Next[i] = until(next[i])
+	}
+	return gone, err
+}
+
+// tidy does what the survey has found to do, and looks again.
+func (s *Store) tidy(ctx context.Context, in Sweep, out *Swept) error {
+	stages := len(s.graph.nodes)
+	clear(out.Left)
 	// To look and to claim nothing is a turn without free slots.
 	look := turn{
 		store: s, free: make([]int, stages),
 		in:  Turn{Look: make([]bool, stages), Mature: make([]bool, stages), Only: in.Only},
 		out: Turned{Left: out.Left, Next: out.Next},
 	}
+	look.batch.Queue(settingsSQL, false)
 	for i := range stages {
-		batch.Queue(s.sql.lapse[i], in.MaxAttempts[i]).QueryRow(func(row pgx.Row) error {
+		look.batch.Queue(s.sql.lapse[i], in.MaxAttempts[i]).QueryRow(func(row pgx.Row) error {
 			var lapsed, gone int
 			err := row.Scan(&lapsed, &gone)
 			out.Expired, out.Locked = out.Expired+lapsed, out.Locked || lapsed < gone
@@ -130,7 +177,5 @@ func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 		look.in.Look[i], look.in.Mature[i] = true, true
 		look.queueLook(i)
 	}
-	batch.QueuedQueries = append(batch.QueuedQueries, look.batch.QueuedQueries...)
-	err := s.db.SendBatch(ctx, &batch).Close()
-	return out, s.explain("sweep", err)
+	return s.db.SendBatch(ctx, &look.batch).Close()
 }

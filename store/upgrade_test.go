@@ -1,0 +1,77 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// older makes version 1 of what is there: what later versions added is gone,
+// and what they removed is there again.
+const older = `
+alter table workers drop column lease, drop column session, drop column place;
+create or replace function cuelight_id() returns uuid language sql as 'select gen_random_uuid()';
+create or replace function cuelight_wake() returns trigger language plpgsql as 'begin return null; end';
+create or replace function cuelight_video_recall() returns trigger language plpgsql as 'begin return null; end';
+drop trigger tasks_submitted on tasks;
+drop trigger tasks_changed on tasks;
+drop function cuelight_video_submitted, cuelight_video_changed;
+create trigger tasks_ingest_wake_insert after insert on tasks for each row execute function cuelight_wake();
+create trigger tasks_publish_wake after update on tasks for each row execute function cuelight_wake();
+create trigger tasks_recall after update on tasks for each row execute function cuelight_video_recall();
+alter table tasks
+  drop constraint tasks_overridden_rests,
+  add constraint tasks_overridden_rests check (overridden_by is null);
+update cuelight_schema set version = 1`
+
+// made is all that matters of the tables and what belongs to them.
+const made = `
+select format('%s.%s %s %s %s', attrelid::regclass, attname, atttypid::regtype, attnotnull, pg_get_expr(adbin, adrelid))
+  from pg_attribute left join pg_attrdef on adrelid = attrelid and adnum = attnum
+ where attnum > 0 and not attisdropped and attrelid in (select oid from pg_class where relnamespace = current_schema()::regnamespace)
+union all select format('%s %s', conname, pg_get_constraintdef(oid)) from pg_constraint where connamespace = current_schema()::regnamespace
+union all select pg_get_triggerdef(oid) from pg_trigger where not tgisinternal
+union all select pg_get_functiondef(oid) from pg_proc where pronamespace = current_schema()::regnamespace
+union all select format('version %s', version) from cuelight_schema
+ order by 1`
+
+func TestOlderTablesBecomeWhatNewOnesAre(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	all := func() []string {
+		rows, err := b.pool.Query(t.Context(), made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lines
+	}
+	want := all()
+	id := b.submit()
+	b.pool.Reset()
+	if _, err := b.pool.Exec(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	if from, err := b.Migrate(t.Context()); err != nil || from != 1 {
+		t.Fatalf("migrated from version %d: %v", from, err)
+	}
+	got := all()
+	for _, line := range want {
+		if !slices.Contains(got, line) {
+			t.Errorf("missing: %s", line)
+		}
+	}
+	for _, line := range got {
+		if !slices.Contains(want, line) {
+			t.Errorf("left over: %s", line)
+		}
+	}
+	b.pool.Reset()
+	w := b.worker()
+	b.finish(w, b.claim(w, ingest))
+	b.want(id, done, done, done, done, done)
+}
