@@ -210,6 +210,7 @@ func (d *dispatcher) turn() (store.Turn, bool) {
 		Free:    make([]int, len(d.stages)),
 		Look:    make([]bool, len(d.stages)),
 		Mature:  make([]bool, len(d.stages)),
+		After:   make([]store.Place, len(d.stages)),
 		Only:    d.Only,
 	}
 	worth := len(t.Reports) > 0
@@ -222,6 +223,9 @@ func (d *dispatcher) turn() (store.Turn, bool) {
 		t.Free[i] = d.stages[i].Workers - d.busy[i]
 		if l.due && t.Free[i] > 0 && !now.Before(l.notUntil) {
 			t.Look[i], t.Mature[i] = true, l.mature
+			if !l.mature {
+				t.After[i] = l.after
+			}
 			worth = true
 		}
 	}

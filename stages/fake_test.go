@@ -68,9 +68,18 @@ func (f *fake) Turn(_ context.Context, t store.Turn) (store.Turned, error) {
 		if out.Found == nil {
 			out.Found = make([]int, n)
 		}
+		if out.Last == nil {
+			out.Last = make([]store.Place, n)
+		}
+		if out.Yielded == nil {
+			out.Yielded = make([]bool, n)
+		}
 		return out, err
 	}
-	return store.Turned{Left: make([]bool, n), Next: never(n), Asked: t.Free, Found: make([]int, n)}, nil
+	return store.Turned{
+		Left: make([]bool, n), Next: never(n), Asked: t.Free, Found: make([]int, n),
+		Last: make([]store.Place, n), Yielded: make([]bool, n),
+	}, nil
 }
 
 func (f *fake) Settled(context.Context, []store.Report) (map[store.ID]bool, error) { return nil, nil }

@@ -13,9 +13,10 @@ type lookout struct {
 	due      bool      // something may be waiting
 	notUntil time.Time // after a miss: when to look again
 	misses   int
-	mature   bool      // a time that tasks wait for has come
-	nextAt   time.Time // the earliest such time; zero for none
-	late     int       // how often in a row what was due could not be made ready
+	mature   bool        // a time that tasks wait for has come
+	nextAt   time.Time   // the earliest such time; zero for none
+	late     int         // how often in a row what was due could not be made ready
+	after    store.Place // where to go on, as there was more than slots; zero for the beginning
 
 	suspectAt time.Time // the sweep saw something nobody was woken for; zero for not
 	missed    bool      // due only because of the sweep, or for want of news
@@ -25,6 +26,7 @@ type lookout struct {
 func (l *lookout) wake() {
 	l.due, l.misses, l.notUntil = true, 0, time.Time{}
 	l.suspectAt, l.missed = time.Time{}, false
+	l.after = store.Place{}
 }
 
 // come notes what has come due by the clock.
@@ -57,20 +59,38 @@ const maxMisses = 12
 // while another process had the rows locked, to claim a sibling stage of the
 // same tasks. No further news will come of them, so it goes again, within a
 // millisecond or two at first, and leaves it to the sweep after some tries.
+//
+// Where there is more than there are slots, it goes on from place to place, until
+// a claim falls short or there is other news: whoever begins at the beginning goes
+// past everything that was claimed since the last vacuum.
 func (d *dispatcher) lookAgain(t store.Turn, out store.Turned) {
 	for i := range d.look {
 		l := &d.look[i]
+		if out.Yielded[i] {
+			l.after = store.Place{}
+		}
 		if !t.Look[i] {
 			l.due = l.due || out.Left[i]
 			continue
 		}
-		d.ripen(i, t.Mature[i], out.Next[i])
-		l.due = out.Left[i]
+		all, enough := t.After[i] == store.Place{}, out.Found[i] >= out.Asked[i]
+		if all {
+			d.ripen(i, t.Mature[i], out.Next[i])
+		}
+		l.due = out.Left[i] || !all
 		if l.missed && out.Found[i] > 0 {
 			d.Observe(Event{Kind: Missed, Worker: d.workerID(), Stage: d.stages[i].Name, Count: out.Found[i]})
 		}
 		l.missed = l.missed && l.due
-		if !out.Left[i] || out.Found[i] >= out.Asked[i] {
+		l.after = store.Place{}
+		switch {
+		case !l.due || !enough || out.Yielded[i]:
+		case out.Asked[i] == 0:
+			l.after = t.After[i]
+		default:
+			l.after = out.Last[i]
+		}
+		if !l.due || enough || !all {
 			l.misses, l.notUntil = 0, time.Time{}
 			continue
 		}
@@ -130,6 +150,7 @@ func (d *dispatcher) sweep(life context.Context) {
 	for i := range d.look {
 		d.ripen(i, true, out.Next[i])
 		d.suspect(i, out.Left[i])
+		d.look[i].after = store.Place{}
 	}
 	d.swept = true
 }

@@ -1,13 +1,15 @@
 package store
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// claim: the rows of the stage's ready index, from its beginning, passing over
-// those that somebody else is claiming; for a worker that was not given up.
+// claim: the rows of the stage's ready index, from its beginning or after a
+// place, passing over those that somebody else is claiming; for a worker that was
+// not given up.
 const claimSQL = `
 /* claim {{.Stage.Name}} */
 with ready as materialized (
@@ -15,6 +17,9 @@ with ready as materialized (
    where {{.Stage.Ready ""}}
      and {{.Alive "$1"}}
      and ($3::uuid[] is null or id = any($3))
+     {{- if .After}}
+     and priority = $4 and id > $5
+     {{- end}}
    order by priority desc, id
    limit $2
      for no key update skip locked
@@ -27,7 +32,7 @@ update {{.Tasks}} t set
        {{.Stage.Name}}_locked_by = $1
   from ready
  where t.id = ready.id
-returning t.id, {{.Stage.Name}}_token, {{.Stage.Name}}_attempts, source, params, coalesce(user_id, '')`
+returning t.id, {{.Stage.Name}}_token, {{.Stage.Name}}_attempts, source, params, coalesce(user_id, ''), priority`
 
 // mature: what waited for a time that has come is ready from now on.
 const matureSQL = `
@@ -61,20 +66,13 @@ func (t *turn) queueLook(stage int) {
 	if !t.in.Look[stage] {
 		return
 	}
-	if n := t.free[stage]; n > 0 {
-		t.out.Asked[stage] = n
-		t.batch.Queue(sql.claim[stage], t.in.Worker, n, t.in.Only).Query(func(rows pgx.Rows) error {
-			c := Claim{Stage: stage}
-			for rows.Next() {
-				c.Params = nil
-				if err := rows.Scan(&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID); err != nil {
-					return err
-				}
-				t.out.Claims = append(t.out.Claims, c)
-				t.out.Found[stage]++
-			}
-			return rows.Err()
-		})
+	var after Place
+	if t.in.After != nil {
+		after = t.in.After[stage]
+	}
+	t.queueClaim(stage, after)
+	if !after.Task.IsZero() {
+		return
 	}
 	t.batch.Queue(sql.look[stage], t.in.Only).QueryRow(func(row pgx.Row) error {
 		var left bool
@@ -86,6 +84,40 @@ func (t *turn) queueLook(stage int) {
 		t.out.Next[stage] = until(next)
 		return nil
 	})
+}
+
+func (t *turn) queueClaim(stage int, after Place) {
+	n := t.free[stage]
+	if n == 0 {
+		return
+	}
+	t.out.Asked[stage] = n
+	sql, args := t.store.sql.claim[stage], []any{t.in.Worker, n, t.in.Only}
+	if !after.Task.IsZero() {
+		sql, args = t.store.sql.claimAfter[stage], append(args, after.Priority, after.Task)
+	}
+	t.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+		c := Claim{Stage: stage}
+		var priority int16
+		last := &t.out.Last[stage]
+		for rows.Next() {
+			c.Params = nil
+			if err := rows.Scan(&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &priority); err != nil {
+				return err
+			}
+			t.out.Claims = append(t.out.Claims, c)
+			t.out.Found[stage]++
+			// They come in any order.
+			if p := (Place{priority, c.Task}); last.Task.IsZero() || last.before(p) {
+				*last = p
+			}
+		}
+		return rows.Err()
+	})
+}
+
+func (p Place) before(q Place) bool {
+	return p.Priority > q.Priority || p.Priority == q.Priority && bytes.Compare(p.Task[:], q.Task[:]) < 0
 }
 
 // until is the [Turned] Next of what the database answered, in seconds.

@@ -132,7 +132,7 @@ func (t *turn) chain(at place, r *Report) {
 			at.chain[at.row] |= bit
 			t.free[next]--
 		default:
-			t.out.Left[next] = true
+			t.out.Left[next], t.out.Yielded[next] = true, true
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (t *turn) readCompleted(rows pgx.Rows, merged *completion) error {
 				t.out.Claims = append(t.out.Claims, c)
 			}
 			if yielded&(1<<i) != 0 {
-				t.out.Left[i] = true
+				t.out.Left[i], t.out.Yielded[i] = true, true
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -11,7 +12,7 @@ import (
 type modelTurned struct {
 	claims        []modelClaim
 	stale, locked []store.ID // tokens, one per report
-	left          []bool
+	left, yielded []bool
 	next          []int
 }
 
@@ -47,6 +48,7 @@ func (m *model) turn(in store.Turn, foreign *modelTask) modelTurned {
 			m.endReported(r, stage, foreign, applied)
 		}
 	}
+	out.yielded = slices.Clone(out.left)
 	for stage := range n {
 		m.look(stage, in, foreign, free[stage], &out)
 	}
@@ -179,7 +181,14 @@ func (m *model) look(stage int, in store.Turn, foreign *modelTask, free int, out
 	if !in.Look[stage] {
 		return
 	}
+	var after store.Place
+	if in.After != nil {
+		after = in.After[stage]
+	}
 	for _, t := range m.queue(stage, in.Only) {
+		if !after.Task.IsZero() && (t.priority != after.Priority || bytes.Compare(t.id[:], after.Task[:]) <= 0) {
+			continue
+		}
 		if free == 0 || !m.worker(in.Worker).alive() {
 			break
 		}
@@ -188,6 +197,9 @@ func (m *model) look(stage int, in store.Turn, foreign *modelTask, free int, out
 			t.claim(stage, in.Worker)
 			free--
 		}
+	}
+	if !after.Task.IsZero() {
+		return
 	}
 	out.left[stage] = out.left[stage] || len(m.queue(stage, in.Only)) > 0
 	out.next[stage] = m.next(stage)

@@ -21,6 +21,11 @@ func (p *play) turn() {
 	for i := range n {
 		in.Free[i], in.Look[i], in.Mature[i] = p.rng.IntN(3), p.chance(60), p.chance(40)
 	}
+	if p.chance(20) {
+		in.After = make([]store.Place, n)
+		t := p.someTask()
+		in.After[p.rng.IntN(n)] = store.Place{Priority: t.priority, Task: t.id}
+	}
 	if p.chance(5) {
 		in.Only = []store.ID{p.someTask().id, p.someTask().id}
 	}
@@ -81,8 +86,8 @@ func (p *play) makeTurn(w *modelWorker, in store.Turn, foreign *modelTask) {
 	p.learn(got.Claims, want.claims)
 	p.same("stale reports", tokensOf(got.Stale), want.stale)
 	p.same("locked reports", tokensOf(got.Locked), want.locked)
-	if !slices.Equal(got.Left, want.left) || !slices.Equal(signs(got.Next), want.next) {
-		p.fatalf("left %v next %v, want %v %v", got.Left, got.Next, want.left, want.next)
+	if !slices.Equal(got.Left, want.left) || !slices.Equal(got.Yielded, want.yielded) || !slices.Equal(signs(got.Next), want.next) {
+		p.fatalf("left %v yielded %v next %v, want %v %v %v", got.Left, got.Yielded, got.Next, want.left, want.yielded, want.next)
 	}
 	untouched()
 }
@@ -130,6 +135,11 @@ func (p *play) versions() []uint32 {
 func (p *play) tell(in store.Turn) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ", free %v, look %v, mature %v", in.Free, in.Look, in.Mature)
+	for i, place := range in.After {
+		if t := p.m.task(place.Task); t != nil {
+			fmt.Fprintf(&b, ", %s after %s", p.m.stages[i], t.name)
+		}
+	}
 	for _, id := range in.Only {
 		if t := p.m.task(id); t != nil {
 			b.WriteString(", only " + t.name)

@@ -50,34 +50,37 @@ func (s *Store) Graph() Graph { return s.graph }
 // are written once, when the Store is made, from the templates that stand
 // above the methods that send them.
 type statements struct {
-	submit, submitted               string
-	complete                        string
-	claim, mature, look, end, lapse []string // by stage
-	held, lost, settled             string
-	lose, survey                    string
-	get, list, byTail, history      string
-	result, counts                  string
-	retry, cancel, matching         string
-	override                        string
+	submit, submitted          string
+	complete                   string
+	claim, claimAfter, mature  []string // by stage
+	look, end, lapse           []string
+	held, lost, settled        string
+	lose, survey               string
+	get, list, byTail, history string
+	result, counts             string
+	retry, cancel, matching    string
+	override                   string
 }
 
 func newStatements(g Graph) *statements {
 	w := g.words()
 	whole := func(text string) string { return fill(text, w) }
-	each := func(text string) []string {
+	each := func(text string, after bool) []string {
 		var out []string
 		for i := range w.Stages {
 			out = append(out, fill(text, struct {
 				words
 				Stage stageWords
-			}{w, w.Stages[i]}))
+				After bool
+			}{w, w.Stages[i], after}))
 		}
 		return out
 	}
 	return &statements{
-		submit: whole(submitSQL), submitted: whole(submittedSQL),
-		complete: whole(completeSQL),
-		claim:    each(claimSQL), mature: each(matureSQL), look: each(lookSQL), end: each(endSQL), lapse: each(lapseSQL),
+		submit: whole(submitSQL), submitted: whole(submittedSQL), complete: whole(completeSQL),
+		claim: each(claimSQL, false), claimAfter: each(claimSQL, true),
+		mature: each(matureSQL, false), look: each(lookSQL, false),
+		end: each(endSQL, false), lapse: each(lapseSQL, false),
 		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL),
 		lose: whole(loseSQL), survey: whole(surveySQL),
 		get: whole(getSQL), list: whole(listSQL), byTail: whole(byTailSQL), history: whole(historySQL),

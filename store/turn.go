@@ -57,6 +57,19 @@ type Turn struct {
 	Look    []bool // by stage: whether something may be waiting there
 	Mature  []bool // by stage: whether a time that tasks wait for has come
 	Only    []ID   // the tasks to claim from; nil for all
+
+	// After makes a turn look in a stage only at what is ready after a place,
+	// where nothing was claimed since the last vacuum that it had to go past. It
+	// is for stages where more is sure to be waiting than Free. Nil, or a zero
+	// Place, for all that is ready.
+	After []Place
+}
+
+// Place is one in the order in which the ready tasks of a stage are claimed. The
+// tasks after it are those of the same priority that were submitted later.
+type Place struct {
+	Priority int16
+	Task     ID
 }
 
 // Turned is what a dispatcher gets back.
@@ -73,8 +86,13 @@ type Turned struct {
 	Asked, Found []int
 	// Left says, by stage, that there may be something to claim which this turn
 	// did not get: there were more tasks than free slots, or another worker had
-	// the row locked just then.
+	// the row locked just then. Of a stage looked at After a place it is not known.
 	Left []bool
+	// Last is, by stage, the place of the last one Found; zero for none.
+	Last []Place
+	// Yielded says, by stage, that a task reported could have gone on there, and
+	// did not: no slot was free, or one of higher priority was waiting.
+	Yielded []bool
 	// Next is, by stage looked at, how long until the earliest time that a
 	// task waits for, 0 when that has come; negative where none waits.
 	Next []time.Duration
@@ -107,7 +125,10 @@ select set_config('plan_cache_mode', 'force_generic_plan', true),
 func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 	stages := len(s.graph.nodes)
 	t := turn{store: s, in: in, free: append([]int(nil), in.Free...)}
-	t.out = Turned{Left: make([]bool, stages), Next: never(stages), Asked: make([]int, stages), Found: make([]int, stages)}
+	t.out = Turned{
+		Asked: make([]int, stages), Found: make([]int, stages), Last: make([]Place, stages),
+		Left: make([]bool, stages), Yielded: make([]bool, stages), Next: never(stages),
+	}
 	t.batch.Queue(settingsSQL, len(in.Reports) == 0)
 	if len(in.Reports) > 0 {
 		t.queueReports()

@@ -328,6 +328,33 @@ func TestStageThatYieldsToAHigherPriorityIsSaidToBeLeft(t *testing.T) {
 	}
 }
 
+func TestTurnAfterAPlaceClaimsOnlyWhatWasSubmittedLaterWithTheSamePriority(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submit()
+	out := b.turn(w, 1, nil, ingest)
+	place := out.Last[ingest]
+	if place != (store.Place{Task: out.Claims[0].Task}) {
+		t.Fatalf("the last one's place is %+v", place)
+	}
+	later := b.submit()
+	b.submission(store.Submission{Source: "urgent", Priority: 1})
+	b.submission(store.Submission{Source: "can wait", Priority: -1})
+	b.exec("update tasks set ingest_status = 'pending', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null where ingest_status = 'inprogress'")
+
+	in := turn(w, 5, nil, ingest)
+	in.After = make([]store.Place, 5)
+	in.After[ingest] = place
+	out, err := b.Turn(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Claims) != 1 || out.Claims[0].Task != later || out.Found[ingest] != 1 || out.Asked[ingest] != 5 {
+		t.Errorf("claims are %+v, found %d of %d; want the one submitted later", out.Claims, out.Found[ingest], out.Asked[ingest])
+	}
+}
+
 func TestWorkerThatWasGivenUpClaimsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
