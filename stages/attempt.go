@@ -17,17 +17,20 @@ import (
 
 // attempt is one claim being worked on.
 type attempt struct {
-	claim  store.Claim
-	stage  *Stage
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	began  time.Time
-	turn   int // of the dispatcher, that started it
+	claim store.Claim
+	stage *Stage
+	ctx   context.Context
+	end   context.CancelCauseFunc // of ctx; see cancel
+	over  chan<- store.ID         // told its token if it does not end; never blocks
+	began time.Time
+	turn  int // of the dispatcher, that started it
 
 	mu       sync.Mutex
 	progress Progress
 	moved    bool        // progress was made since it was last written down
 	watchdog *time.Timer // ends the attempt when no progress is made; nil for never
+	late     *time.Timer // runs since the attempt was told to end
+	ended    bool
 }
 
 // finished is an attempt that ended, and what is to be reported of it.
@@ -43,9 +46,9 @@ type finished struct {
 }
 
 // newAttempt begins an attempt: the clock of its timeouts runs.
-func newAttempt(life context.Context, c store.Claim, stage *Stage) *attempt {
-	a := &attempt{claim: c, stage: stage, began: time.Now()}
-	a.ctx, a.cancel = context.WithCancelCause(life)
+func newAttempt(life context.Context, c store.Claim, stage *Stage, over chan<- store.ID) *attempt {
+	a := &attempt{claim: c, stage: stage, over: over, began: time.Now()}
+	a.ctx, a.end = context.WithCancelCause(life)
 	if stage.Stall > 0 {
 		a.watchdog = time.AfterFunc(stage.Stall, func() { a.cancel(ErrStalled) })
 	}
@@ -91,24 +94,26 @@ func holdsNUL(raw []byte) bool {
 // stubbornAfter is how long work that was told to end may take over it.
 const stubbornAfter = 15 * time.Second
 
-// remind calls back if the attempt is told to end and has not, some time later.
-// The function it returns ends that, and the watch for progress, too.
-func (a *attempt) remind(call func()) (end func()) {
-	ended := make(chan struct{})
-	unwatch := context.AfterFunc(a.ctx, func() {
-		late := time.NewTimer(stubbornAfter)
-		defer late.Stop()
-		select {
-		case <-ended:
-		case <-late.C:
-			call()
-		}
-	})
-	return func() {
-		unwatch()
-		close(ended)
-		if a.watchdog != nil {
-			a.watchdog.Stop()
+// cancel tells the attempt to end. Where it has not some time later, that is
+// said on over, once.
+func (a *attempt) cancel(why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.end(why)
+	if a.late == nil && !a.ended {
+		a.late = time.AfterFunc(stubbornAfter, func() { a.over <- a.claim.Token })
+	}
+}
+
+// rest ends what watches the attempt, which has ended.
+func (a *attempt) rest() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
+	a.end(nil)
+	for _, t := range []*time.Timer{a.watchdog, a.late} {
+		if t != nil {
+			t.Stop()
 		}
 	}
 }

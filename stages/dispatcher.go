@@ -123,12 +123,14 @@ func (d *dispatcher) run(ctx, life context.Context) error {
 // before it goes round: for some 50 microseconds. Work that does next to nothing
 // ends within them, two siblings at almost the same instant; to go round with the
 // first would cost the second a turn of its own, which takes ten times as long.
-const yields = 250
+// That is for few: among many it does not matter which ones come a turn later.
+const yields, few = 250, 8
 
 // gather takes in what ended and what there is news of, without waiting.
 func (d *dispatcher) gather() {
+	runtime.Gosched() // work that ends at the same instant should come in the same turn
 	d.collect()
-	for i := 0; d.fresh > 0 && i < yields; i++ {
+	for i := 0; d.fresh > 0 && d.fresh <= few && i < yields; i++ {
 		runtime.Gosched()
 		d.collect()
 	}

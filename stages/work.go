@@ -13,7 +13,7 @@ import (
 
 // start sets one claim to work.
 func (d *dispatcher) start(life context.Context, c store.Claim) {
-	a := newAttempt(life, c, &d.stages[c.Stage])
+	a := newAttempt(life, c, &d.stages[c.Stage], d.over)
 	a.turn = d.turns
 	d.busy[c.Stage]++
 	d.live.add(a)
@@ -21,12 +21,10 @@ func (d *dispatcher) start(life context.Context, c store.Claim) {
 	d.Observe(Event{Kind: Started, Worker: d.workerID(), Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt})
 	d.work.Go(func() {
 		var f finished
-		forgive := a.remind(func() { d.over <- c.Token })
 		// Reported in a defer, so that the slot comes back even from Work that
 		// ends its goroutine.
 		defer func() {
-			forgive()
-			a.cancel(nil)
+			a.rest()
 			if f.attempt == nil {
 				f = a.conclude(nil, errGoexit, nil)
 			}
