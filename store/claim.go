@@ -12,26 +12,23 @@ import (
 // not given up.
 const claimSQL = `
 /* claim {{.Stage.Name}} */
-with ready as materialized (
-  select id from {{.Tasks}}
-   where {{.Stage.Ready ""}}
-     and {{.Alive "$1"}}
-     and ($3::uuid[] is null or id = any($3))
-     {{- if .After}}
-     and priority = $4 and id > $5
-     {{- end}}
-   order by priority desc, id
-   limit $2
-     for no key update skip locked
-)
 update {{.Tasks}} t set
        {{.Stage.Name}}_status    = 'inprogress',
        {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts + 1,
        {{.Stage.Name}}_token     = gen_random_uuid(),
        {{.Stage.Name}}_locked_at = now(),
        {{.Stage.Name}}_locked_by = $1
-  from ready
- where t.id = ready.id
+ where ctid = any (array(
+       select ctid from {{.Tasks}}
+        where {{.Stage.Ready ""}}
+          and {{.Alive "$1"}}
+          and ($3::uuid[] is null or id = any($3))
+          {{- if .After}}
+          and priority = $4 and id > $5
+          {{- end}}
+        order by priority desc, id
+        limit $2
+          for no key update skip locked))
 returning t.id, {{.Stage.Name}}_token, {{.Stage.Name}}_attempts, source, params, coalesce(user_id, ''), priority`
 
 // mature: what waited for a time that has come is ready from now on.
