@@ -19,7 +19,7 @@ export VIDEO
 # One way to compile for everything but the tests, so that nothing is compiled
 # twice: a program that stands alone, and holds no paths of this machine.
 plain = CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath -buildvcs=false"
-tool  = $(plain) $(GO) tool -modfile=internal/tools/go.mod
+tool  = $(plain) $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 
 .PHONY: help
 help: ## list the targets
@@ -49,6 +49,27 @@ chaos: needs-test ## torment everything for DURATION=60s, from one SEED; see int
 failover: needs-test ## kill the primary under load and promote its standby
 	@$(plain) $(GO) build -o bin/failover ./internal/failover && exec bin/failover $(ARGS)
 
+# A module of its own, so that what it compares with is none of the product's
+# dependencies.
+bench = $(plain) $(GO) build -C bench -o ../bin/bench . && exec bin/bench
+
+.PHONY: bench
+bench: needs-test ## measure latency, throughput and growth, beside peers (under 30 minutes)
+	@$(bench) $(ARGS)
+
+.PHONY: bench-quick
+bench-quick: needs-test ## the same in three minutes, smaller; the last line is JSON
+	@$(bench) -quick $(ARGS)
+
+.PHONY: bench-once
+bench-once: needs-test ## every measurement once and briefly, to see that it works
+	@$(bench) -once -out "" $(ARGS)
+
+.PHONY: bench-test
+bench-test: needs-test ## test the benchmark itself
+	@MODULE=bench internal/setup/test.sh $(ARGS) ./...
+	@cd bench && $(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
 .PHONY: sql
 sql: ## write schema.sql and triggers.sql anew from the generator
 	@$(GO) run ./store/internal/gensql
@@ -67,13 +88,17 @@ fmt-check:
 # The second one is the promise that it compiles on macOS.
 .PHONY: vet
 vet:
-	@$(plain) $(GO) vet ./...
-	@$(plain) GOOS=darwin $(GO) vet ./...
+	@for module in . bench; do \
+		$(plain) $(GO) vet -C $$module ./... && \
+		GOOS=darwin $(plain) $(GO) vet -C $$module ./... || exit 1; \
+	done
 
 # Beyond the usual: every package and exported name has its comment.
 .PHONY: staticcheck
 staticcheck:
-	@$(tool) staticcheck -checks=inherit,ST1000,ST1020,ST1021,ST1022 ./...
+	@for module in . bench; do \
+		( cd $$module && $(tool) staticcheck -checks=inherit,ST1000,ST1020,ST1021,ST1022 ./... ) || exit 1; \
+	done
 
 .PHONY: deadcode
 deadcode:

@@ -3,8 +3,10 @@
 # for this machine or no C compiler, without it and saying so.
 #
 #   test.sh [go test flags] packages…
+#
+# MODULE in the environment is the folder of the module to test, if not this one.
 set -eu
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../../${MODULE:-}"
 
 go=${GO:-go}
 

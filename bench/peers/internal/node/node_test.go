@@ -1,0 +1,186 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/peers/internal/work"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// run starts a script that needs no packages, with whichever Node is there.
+func run(t *testing.T, script string, o contest.Options, trouble *work.Trouble) (*Process, error) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip(err)
+	}
+	a := App{Files: fstest.MapFS{"test.mjs": {Data: []byte(script)}}, Script: "test.mjs"}
+	path, err := a.write(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProcess(node, path, o, trouble)
+	return p, p.begin(soon(t), config{WorkMS: 1})
+}
+
+// soon is a context for what takes less than a second.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func started(t *testing.T, script string, o contest.Options) (*Process, *work.Trouble) {
+	t.Helper()
+	trouble := new(work.Trouble)
+	p, err := run(t, script, o, trouble)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, trouble
+}
+
+func expect(t *testing.T, err error, part string) {
+	t.Helper()
+	if part == "" && err != nil || part != "" && (err == nil || !strings.Contains(err.Error(), part)) {
+		t.Errorf("error is %v, want %q", err, part)
+	}
+}
+
+func TestRequestsAreDoneAndMomentsHeardInOrder(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var heard []contest.Moment
+	p, trouble := started(t, `
+onRequest = async ({ first, n }) => {
+  for (let task = first; task < first + n; task++) {
+    await doWork(task, 3);
+    completed(task, 3);
+  }
+};
+ready();
+await hostEnd;
+`, contest.Options{Observe: func(m contest.Moment) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard = append(heard, m)
+	}})
+	expect(t, p.Submit(soon(t), 7, 2), "")
+	expect(t, p.Stop(soon(t)), "")
+	expect(t, trouble.Err(), "")
+	var before time.Time
+	for i, m := range heard {
+		if m.Task != 7+int64(i/3) || m.Stage != contest.Assemble || m.What != contest.What(i%3) || m.At.Before(before) {
+			t.Errorf("moment %d is %+v", i, m)
+		}
+		before = m.At
+	}
+	if len(heard) != 6 {
+		t.Errorf("heard of %d moments, want 6", len(heard))
+	}
+}
+
+func TestARequestThatFailsIsAnError(t *testing.T) {
+	t.Parallel()
+	p, _ := started(t, `onRequest = async () => { throw new Error("no such queue"); }; ready(); await hostEnd;`, contest.Options{})
+	expect(t, p.Submit(soon(t), 0, 1), "no such queue")
+	expect(t, p.Stop(soon(t)), "")
+}
+
+func TestTroubleIsKept(t *testing.T) {
+	t.Parallel()
+	p, trouble := started(t, `ready(); await hostEnd; trouble(new Error("job failed"));`, contest.Options{})
+	expect(t, p.Stop(soon(t)), "")
+	expect(t, trouble.Err(), "job failed")
+}
+
+func TestAScriptThatFailsAtOnceSaysWhy(t *testing.T) {
+	t.Parallel()
+	_, err := run(t, `throw new Error("no database");`, contest.Options{}, new(work.Trouble))
+	expect(t, err, "no database")
+}
+
+func TestAScriptThatEndsByItselfIsAnError(t *testing.T) {
+	t.Parallel()
+	p, _ := started(t, `onRequest = async () => process.exit(0); ready();`, contest.Options{})
+	expect(t, p.Submit(soon(t), 0, 1), "ended by itself")
+	expect(t, p.Submit(soon(t), 1, 1), "ended by itself")
+	expect(t, p.Stop(soon(t)), "ended by itself")
+}
+
+func TestAScriptThatDoesNotEndIsKilled(t *testing.T) {
+	t.Parallel()
+	p, _ := started(t, `ready(); setInterval(() => {}, 1000);`, contest.Options{})
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if err := p.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error is %v, want that time is up", err)
+	}
+	if err := syscall.Kill(p.cmd.Process.Pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the process is still there: %v", err)
+	}
+}
+
+func TestWithoutNPMAPeerIsUnavailable(t *testing.T) {
+	t.Setenv("PATH", "")
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", "")
+	a := App{Name: "test", Files: fstest.MapFS{"package.json": {}, "package-lock.json": {}, "test.mjs": {}}, Script: "test.mjs"}
+	if err := a.Setup(soon(t), ""); !errors.Is(err, contest.ErrUnavailable) {
+		t.Errorf("error is %v, want that it is unavailable", err)
+	}
+}
+
+func TestPackagesAreInstalledOnceByAllTogether(t *testing.T) {
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", "")
+	files := fstest.MapFS{
+		"package.json":      {Data: []byte(`{"name":"nothing","private":true}`)},
+		"package-lock.json": {Data: []byte(`{"name":"nothing","lockfileVersion":3,"requires":true,"packages":{"":{"name":"nothing"}}}`)},
+	}
+	var all sync.WaitGroup
+	dirs := make([]string, 3)
+	for i := range dirs {
+		all.Go(func() {
+			var err error
+			dirs[i], err = install(soon(t), "nothing", files)
+			expect(t, err, "")
+		})
+	}
+	all.Wait()
+	if dirs[0] == "" || dirs[0] != dirs[1] || dirs[1] != dirs[2] {
+		t.Errorf("installed to %q", dirs)
+	}
+}
+
+func TestVersionsAreCompared(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b   version
+		before bool
+	}{
+		{version{20, 20}, version{22, 18}, true},
+		{version{22, 17}, version{22, 18}, true},
+		{version{22, 18}, version{22, 18}, false},
+		{version{24, 0}, version{22, 18}, false},
+	} {
+		if got := c.a.before(c.b); got != c.before {
+			t.Errorf("%v before %v is %v", c.a, c.b, got)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package report
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestAReportCanBeWrittenAnewFromItsJSON(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, err := sample().Write(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := Rewrite(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || !bytes.Equal(text, markdown(sample(), plots(sample()), sample().Name())) {
+		t.Errorf("it is another one, or %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "latest.md")); !os.IsNotExist(err) {
+		t.Errorf("it is the latest, which there was not: %v", err)
+	}
+	if _, err := Rewrite(filepath.Join(dir, "none.json")); err == nil {
+		t.Error("there is a report of nothing")
+	}
+}
+
+func TestTheLatestReportIsWrittenAnewOnlyWithItsOwnResult(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	older, newer := sample(), sample()
+	newer.At = newer.At.Add(time.Hour)
+	file, err := older.Write(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, err := newer.Write(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(newer, Options{Dir: dir, Latest: true}); err != nil {
+		t.Fatal(err)
+	}
+	latest := filepath.Join(dir, "latest.md")
+	want, err := os.ReadFile(latest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Rewrite(file); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(latest); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("an older result's report is the latest, or %v", err)
+	}
+	// As an earlier program might have written it.
+	if err := os.WriteFile(latest, []byte("made from [x]("+newer.Name()+".json)"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Rewrite(newest); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(latest); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the latest was not written anew, or %v", err)
+	}
+}
+
+func TestARunThatDoesEverythingOnceIsNotJudged(t *testing.T) {
+	t.Parallel()
+	r := sample()
+	judged := []byte("## What it must reach")
+	if text := markdown(r, nil, "x"); !Judges(r) || !bytes.Contains(text, judged) {
+		t.Error("a full run is not judged")
+	}
+	r.Mode = "once"
+	if text := markdown(r, nil, "x"); Judges(r) || bytes.Contains(text, judged) {
+		t.Error("it is judged")
+	}
+}

@@ -1,0 +1,109 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cuelight/cuelight/bench/result"
+)
+
+// sample is a result with every figure there may be. Its values are made up.
+func sample() *result.Result {
+	r := result.New("full")
+	r.At = time.Date(2026, 11, 20, 18, 5, 0, 0, time.UTC)
+	r.Took = 1500
+	r.Commit = "0123456789abcdef0123456789abcdef01234567"
+	r.Machine = result.Machine{
+		CPU: "Some CPU", Cores: 2, MemoryMiB: 24 << 10, OS: "linux", Arch: "amd64", Kernel: "Linux 6.1",
+		Filesystem: "ext4 on /dev/vda", Versions: map[string]string{"go": "go1.26", "postgres": "15.18"},
+	}
+	r.Settings["cuelight"] = "one process, ten connections"
+	r.Settings["postgres"] = "shared_buffers=4GB | max_wal_size=8GB"
+	r.Skip("pgboss", "no node")
+	s := sampler{r, rand.New(rand.NewPCG(1, 2))}
+	for i, name := range []string{"commit", "commits5", "notify"} {
+		ms := []float64{0.6, 1.7, 0.25}[i]
+		s.spread(name, floor, "idle", ms)
+		s.spread(name, floor, "tight", ms/2.5)
+	}
+	s.spread("commits5", floor, "commit_delay=2ms", 12.1)
+	for _, c := range []struct {
+		name         string
+		e2e, keepsUp float64
+		drain        float64
+	}{
+		{ours, 2.4, 4000, 21_300}, {"river_tx", 6.9, 350, 410}, {"river_fast", 6.5, 900, 1020},
+		{"river_default", 2034, 0, 0}, {"graphile", 7.1, 500, 600}, {"dbos", 3.4, 700, 800},
+		{"polling_5s", 12_480, 0, 0}, {"polling_1s", 2510, 0, 0},
+	} {
+		s.spread("e2e", c.name, "idle", c.e2e)
+		s.spread("wake_submit", c.name, "idle", c.e2e/5)
+		s.spread("hop", c.name, "idle", c.e2e/7)
+		s.spread("hop_commit", c.name, "idle", c.e2e/40)
+		if c.drain > 0 {
+			s.value("drain", c.name, "tasks=5000", "tasks/s", c.drain)
+		}
+		for _, rate := range []float64{50, 100, 200, 400, 800, 1500, 3000} {
+			if c.keepsUp == 0 || rate > 2*c.keepsUp {
+				break
+			}
+			of := fmt.Sprintf("rate=%v", rate)
+			s.spread("rate", c.name, of, c.e2e*(1+math.Pow(rate/c.keepsUp, 2)))
+			r.Add(result.Key{Scenario: "rate_kept", Contestant: c.name, Case: of}, "share",
+				result.Value(min(1, c.keepsUp/rate)))
+		}
+	}
+	s.spread("e2e", ours, "commit_delay=2ms", 13.1)
+	s.spread("hop_other", ours, "", 0.6)
+	s.value("drain", ours, "tasks=50000", "tasks/s", 22_000)
+	for i, n := range []int{1, 2, 4, 8} {
+		s.value("processes", ours, fmt.Sprintf("processes=%d", n), "tasks/s", []float64{21e3, 28e3, 26.5e3, 20.5e3}[i])
+	}
+	for i, n := range []int{0, 100_000, 1_000_000} {
+		s.value("grown", ours, fmt.Sprintf("finished=%d", n), "tasks/s", []float64{21e3, 21.1e3, 20.6e3}[i])
+	}
+	s.value("held", ours, "free", "tasks/s", 21_000)
+	s.value("held", ours, "held", "tasks/s", 14_000)
+	s.value("work20ms", ours, "slots=32", "share", 0.93)
+	s.value("size", ours, "table_mib", "MiB", 410)
+	s.value("size", ours, "index_mib", "MiB", 97)
+	s.value("idle_daemon", ours, "queries", "queries/s", 0.4)
+	s.value("idle_daemon", ours, "cpu", "share of a core", 0.0021)
+	s.value("idle_daemon", ours, "memory", "MiB", 31)
+	s.value("notifies", ours, "", "per task", 0.0016)
+	for _, clip := range []string{"bunny", "phone_hdr"} {
+		for i, name := range []string{ours, "ffmpeg_bare", "ffmpeg_per_rung"} {
+			f := []float64{1.02, 1, 1.6}[i]
+			s.value("transcode", name, "clip="+clip+",cpu", "CPU s", 24*f)
+			s.value("transcode", name, "clip="+clip+",wall", "wall s", 13*f)
+			s.value("transcode", name, "clip="+clip+",memory", "MiB", 300)
+		}
+	}
+	return r
+}
+
+const rounds = 3
+
+type sampler struct {
+	*result.Result
+	random *rand.Rand
+}
+
+func (s sampler) spread(scenario, contestant, of string, ms float64) {
+	for range rounds {
+		samples := make([]float64, 120)
+		for i := range samples {
+			samples[i] = ms * (0.9 + 0.1*math.Abs(s.random.NormFloat64()) + 0.05*s.random.ExpFloat64())
+		}
+		s.Add(result.Key{Scenario: scenario, Contestant: contestant, Case: of}, "ms", result.Of(samples))
+	}
+}
+
+func (s sampler) value(scenario, contestant, of, unit string, v float64) {
+	for range rounds {
+		s.Add(result.Key{Scenario: scenario, Contestant: contestant, Case: of}, unit,
+			result.Value(v*(1+0.01*s.random.NormFloat64())))
+	}
+}

@@ -1,0 +1,70 @@
+package result_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/bench/result"
+)
+
+func TestThisMachineIsKnown(t *testing.T) {
+	t.Parallel()
+	m := result.ThisMachine(t.Context(), filepath.Join(t.TempDir(), "not", "there", "yet"), map[string][]string{
+		"go":     {"go", "env", "GOVERSION"},
+		"git":    {"git", "--version"},
+		"nosuch": {"no-such-program-anywhere", "--version"},
+	})
+	if m.CPU == "" || m.Cores < 1 || m.Kernel == "" || m.Filesystem == "" {
+		t.Errorf("%+v", m)
+	}
+	if _, ok := m.Versions["nosuch"]; ok || m.Versions["go"] == "" {
+		t.Errorf("versions %v", m.Versions)
+	}
+}
+
+func TestACommitIsDirtyWhenThereIsMoreThanIt(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	dir := t.TempDir()
+	if got := result.Commit(t.Context(), dir); got != "unknown" {
+		t.Errorf("%q where there is no commit", got)
+	}
+	git := func(args ...string) string {
+		t.Helper()
+		c := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...)
+		c.Dir = dir
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	write := func(name string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git("init", "-q")
+	write("bench/a.go")
+	git("add", ".")
+	git("commit", "-q", "-m", "a")
+	hash := git("rev-parse", "HEAD")
+	write("bench/results/1.json")
+	if got := result.Commit(t.Context(), filepath.Join(dir, "bench")); got != hash {
+		t.Errorf("%q with nothing but a result, want %q", got, hash)
+	}
+	write("b.go")
+	if got := result.Commit(t.Context(), filepath.Join(dir, "bench")); got != hash+"-dirty" {
+		t.Errorf("%q with a new file, want %q", got, hash+"-dirty")
+	}
+}

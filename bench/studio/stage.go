@@ -1,0 +1,146 @@
+package studio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/bench/child"
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
+)
+
+// transcode is the stage that is measured.
+const transcode = "transcode"
+
+// Cuelight takes a source through the real pipeline as far as the transcode
+// stage, and tells what that stage took: its ffmpeg, everything else that it has
+// done by programs, such as what checks the renditions, and the process around
+// it from the stage's beginning to its end, with the engine and the listener. It
+// is an error if its ffmpeg got another command than expected.
+func Cuelight(ctx context.Context, o Order, expected Command) (Took, error) {
+	r, err := newRecorder(o.Dir, false)
+	if err != nil {
+		return Took{}, err
+	}
+	took, err := apart(ctx, job{Stage: &stageJob{Order: o, FFmpeg: r.script}})
+	if err != nil {
+		return took, err
+	}
+	ran, err := r.take()
+	if err == nil && !ran.same(expected) {
+		err = fmt.Errorf("%w: %q, not %q", errOther, ran.anonymous(), expected.anonymous())
+	}
+	return took, err
+}
+
+// do runs the pipeline until the transcode stage has ended.
+func (s *stageJob) do(ctx context.Context) (took Took, err error) {
+	pool, err := pgxpool.New(ctx, s.URL)
+	if err != nil {
+		return took, err
+	}
+	defer pool.Close()
+	m := &meter{ended: make(chan error, 1)}
+	pipeline, err := s.pipeline(m)
+	if err != nil {
+		return took, err
+	}
+	if _, err := store.New(pool, pipeline.Graph()).Submit(ctx, store.Submission{Source: s.Source}); err != nil {
+		return took, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	runner := stages.Runner{Store: store.New(pool, pipeline.Graph()), Pipeline: pipeline, Observe: m.observe}
+	listener := notify.New(pool, notify.Options{Channels: pipeline.Channels()})
+	ran := make(chan error, 1)
+	go func() { ran <- runner.RunWith(ctx, listener) }()
+	select {
+	case err = <-m.ended:
+		stop()
+		err = errors.Join(err, <-ran)
+	case err = <-ran:
+		err = errors.Join(errors.New("the pipeline stopped"), err)
+	}
+	return m.took, err
+}
+
+// pipeline is the built-in one. Nobody works on the stages beside and after
+// the transcode.
+func (s *stageJob) pipeline(m *meter) (*stages.Pipeline, error) {
+	config := video.Config{
+		DataDir: filepath.Join(s.Dir, "data"), PublishDir: filepath.Join(s.Dir, "published"),
+		Tools: video.Tools{FFmpeg: s.FFmpeg}, Reserve: -1,
+	}
+	for _, dir := range []string{config.DataDir, config.PublishDir} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	all := video.Stages(config)
+	for i := range all {
+		switch all[i].Name {
+		case transcode:
+			all[i].Work = m.around(all[i].Work)
+		case "ingest":
+		default:
+			all[i].Workers = -1
+		}
+	}
+	return stages.New(store.Video().Name(), all...)
+}
+
+// meter measures the stage's work.
+type meter struct {
+	took  Took
+	ended chan error
+}
+
+func (m *meter) around(work stages.Work) stages.Work {
+	return func(ctx context.Context, job *stages.Job) (any, error) {
+		before, err := everything()
+		if err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		result, workErr := work(ctx, job)
+		m.took.Wall = time.Since(began)
+		after, err := everything()
+		m.took.CPU, m.took.Memory = after.CPU-before.CPU, after.Memory
+		return result, errors.Join(workErr, err)
+	}
+}
+
+// everything is this process and those it has started.
+func everything() (child.Usage, error) {
+	own, err := child.Own()
+	theirs, also := child.Children()
+	return child.Usage{CPU: own.CPU + theirs.CPU, Memory: own.Memory + theirs.Memory}, errors.Join(err, also)
+}
+
+// observe waits for the end of the stage, or for one that does not do what it
+// should.
+func (m *meter) observe(e stages.Event) {
+	var err error
+	switch e.Kind {
+	case stages.Completed:
+		if e.Stage != transcode {
+			return
+		}
+	case stages.Failed, stages.Dead, stages.Released, stages.Revoked, stages.DatabaseLost:
+		err = fmt.Errorf("%s: %s: %w", e.Kind, e.Stage, e.Err)
+	default:
+		return
+	}
+	select {
+	case m.ended <- err:
+	default: // the first one is enough
+	}
+}
