@@ -10,9 +10,9 @@
 // with all raw figures, and a report with plots, are written to bench/results. The
 // last line of a quick run is one JSON object, the summary.
 //
-// It needs PostgreSQL's programs; contestants that need more, such as Node, are
-// left out where that is missing, which the result says. It leaves no process and
-// no database behind, however it ends.
+// It needs PostgreSQL's programs, and Go to build the daemon; what needs more, such
+// as Node or ffmpeg, is left out where that is missing, which the result says. It
+// leaves no process and no database behind, however it ends.
 package main
 
 import (

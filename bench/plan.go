@@ -116,10 +116,10 @@ func quickPlan() []group {
 		}},
 		{rounds: 1, entries: processes(10_000, 1, 8)},
 		{rounds: 1, entries: []entry{{scenario.WorkShare{Tasks: 4_800, Slots: 32, Work: work}, ours()}}},
-		{rounds: 2, entries: grown(5_000, 0, 100_000)},
+		{rounds: 3, entries: grown(10_000, 0, 100_000)},
 		{rounds: 1, entries: held(20_000)},
-		{rounds: 1, entries: []entry{{scenario.Size{Tasks: 10_000, Slots: slots}, ours()}}},
-		{rounds: 1, entries: []entry{{scenario.IdleDaemon{Settle: 5 * time.Second, For: 20 * time.Second}, ours()}}},
+		{rounds: 1, entries: []entry{{scenario.Size{Tasks: 5_000, Slots: slots}, ours()}}},
+		{rounds: 1, entries: []entry{{scenario.IdleDaemon{Settle: 2 * time.Second, For: 20 * time.Second}, ours()}}},
 		{rounds: 1, entries: []entry{{scenario.Transcode{Clips: []scenario.Clip{
 			{Size: "1280x720", Rate: 30, For: 4 * time.Second},
 		}}, ours()}}},

@@ -4,43 +4,32 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func dieWithUs(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// tick is the kernel's unit of time in /proc, the same on every machine.
-const tick = time.Second / 100
-
-// usageOf reads /proc. The memory is the most that was ever resident.
+// usageOf asks the process's clock, which is exact to the nanosecond where /proc
+// has hundredths of a second, of which an idle program uses one in a minute. The
+// memory is the most that was ever resident.
 func usageOf(pid int) (u Usage, err error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return u, err
+	const schedClock = 2 // CPUCLOCK_SCHED of <linux/posix-timers.h>: what all threads have run
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|schedClock), &t); err != nil {
+		return u, fmt.Errorf("read CPU clock of process %d: %w", pid, err)
 	}
-	// "pid (name) state …", where the name may hold anything; the times are the
-	// 14th and the 15th word of it all.
-	words := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const user, system = 14 - 3, 15 - 3
-	if len(words) <= system {
-		return u, fmt.Errorf("read /proc/%d/stat: %q", pid, stat)
-	}
-	for _, word := range words[user : system+1] {
-		n, err := strconv.ParseInt(string(word), 10, 64)
-		if err != nil {
-			return u, fmt.Errorf("read /proc/%d/stat: %w", pid, err)
-		}
-		u.CPU += time.Duration(n) * tick
-	}
-	u.Memory, err = peak(fmt.Sprintf("/proc/%d/status", pid))
+	u.CPU = time.Duration(t.Nano())
+	u.Memory, err = peak(pid)
 	return u, err
 }
 
 // peak is VmHWM. (The kernel's ru_maxrss is at least what the process that
 // started this one had.)
-func peak(file string) (int64, error) {
+func peak(pid int) (int64, error) {
+	file := fmt.Sprintf("/proc/%d/status", pid)
 	status, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err
