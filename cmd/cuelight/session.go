@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -38,12 +39,18 @@ func (s *sessions) settle(config *pgxpool.Config) {
 		return nil
 	}
 	config.AfterConnect = s.look
+	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > restful }
 	config.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) {
 		// The first connection shows that there is a pooler; the next is made for it.
 		unfit := conn.PgConn().CustomData()[pooledMark] != nil && conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
 		return !unfit, nil
 	}
 }
+
+// restful is how long a connection may rest without being asked whether it is
+// still there. That of the beat, every two seconds, shows it by itself; pgxpool
+// would ask it every time, half of all that a daemon with nothing to do sends.
+const restful = 5 * time.Second
 
 // look finds out whether a new connection leads to PostgreSQL itself: a pooler
 // gives its clients process ids of its own making.
