@@ -22,8 +22,10 @@ type attempt struct {
 	ctx   context.Context
 	end   context.CancelCauseFunc // of ctx; see cancel
 	over  chan<- store.ID         // told its token if it does not end; never blocks
-	began time.Time
-	turn  int // of the dispatcher, that started it
+
+	claimed time.Time
+	began   time.Time // zero while it waits for a slot
+	turn    int       // of the dispatcher, that started it
 
 	mu       sync.Mutex
 	progress Progress
@@ -45,14 +47,18 @@ type finished struct {
 	tries   int
 }
 
-// newAttempt begins an attempt: the clock of its timeouts runs.
 func newAttempt(life context.Context, c store.Claim, stage *Stage, over chan<- store.ID) *attempt {
-	a := &attempt{claim: c, stage: stage, over: over, began: time.Now()}
+	a := &attempt{claim: c, stage: stage, over: over, claimed: time.Now()}
 	a.ctx, a.end = context.WithCancelCause(life)
-	if stage.Stall > 0 {
-		a.watchdog = time.AfterFunc(stage.Stall, func() { a.cancel(ErrStalled) })
-	}
 	return a
+}
+
+// begin lets the clock of its timeouts run.
+func (a *attempt) begin() {
+	a.began = time.Now()
+	if a.stage.Stall > 0 {
+		a.watchdog = time.AfterFunc(a.stage.Stall, func() { a.cancel(ErrStalled) })
+	}
 }
 
 // work runs the attempt to its end. It never panics, and says what became of
@@ -160,7 +166,7 @@ func (a *attempt) conclude(result json.RawMessage, err, why error) finished {
 		f.kind, f.dropped, f.err = Revoked, true, why
 	case err == nil:
 		f.kind, f.report.Outcome, f.report.Result = Completed, store.Completed, result
-	case errors.Is(why, ErrDraining), errors.Is(why, ErrLeaseLost):
+	case errors.Is(why, ErrDraining), errors.Is(why, ErrLeaseLost), errors.Is(why, errCrowded):
 		f.kind, f.report.Outcome, f.err = Released, store.Released, why
 		f.report.Error, f.report.Class = why.Error(), "interrupted"
 	case IsPostponed(err) && !IsPermanent(err) && why == nil:

@@ -33,7 +33,9 @@ type dispatcher struct {
 	gone   chan struct{} // from the heartbeat: somebody went away
 	deaf   chan struct{} // from the heartbeat: no news comes in
 
-	busy     []int // by stage: slots in use
+	busy     []int         // by stage: slots in use
+	ahead    []ahead       // by stage
+	pace     time.Duration // how long a turn takes, on average of late
 	look     []lookout
 	reports  []finished // ended, not in the database yet
 	stubborn []*attempt // given up, but still in their slots
@@ -56,6 +58,7 @@ func newDispatcher(r *Runner) *dispatcher {
 		gone:      make(chan struct{}, 1),
 		deaf:      make(chan struct{}, 1),
 		busy:      make([]int, len(r.Pipeline.stages)),
+		ahead:     make([]ahead, len(r.Pipeline.stages)),
 		look:      make([]lookout, len(r.Pipeline.stages)),
 	}
 	slots := 0
@@ -63,7 +66,7 @@ func newDispatcher(r *Runner) *dispatcher {
 		slots += s.Workers
 		d.byChannel[r.Pipeline.graph.Channel(s.Name)] = i
 	}
-	d.done, d.over = make(chan finished, slots), make(chan store.ID, slots)
+	d.done, d.over = make(chan finished, slots), make(chan store.ID, 2*slots)
 	return d
 }
 
@@ -145,6 +148,7 @@ func (d *dispatcher) gather() {
 	default:
 	}
 	now := time.Now()
+	d.thin(now)
 	for i := range d.look {
 		d.look[i].come(now)
 	}
@@ -189,6 +193,10 @@ func (d *dispatcher) hear(channels []string) {
 // finish frees the slot of an attempt that ended.
 func (d *dispatcher) finish(f finished) {
 	d.busy[f.claim.Stage]--
+	if f.kind == Completed {
+		d.ahead[f.claim.Stage].learn(f.took)
+	}
+	d.refill(f.claim.Stage)
 	if f.turn == d.turns && d.fresh > 0 {
 		d.fresh--
 	}
@@ -222,7 +230,7 @@ func (d *dispatcher) turn() (store.Turn, bool) {
 	now := time.Now()
 	for i := range d.stages {
 		l := &d.look[i]
-		t.Free[i] = d.stages[i].Workers - d.busy[i]
+		t.Free[i] = d.free(i)
 		if l.due && t.Free[i] > 0 && !now.Before(l.notUntil) {
 			t.Look[i], t.Mature[i] = true, l.mature
 			if !l.mature {
@@ -255,6 +263,7 @@ func (d *dispatcher) take(life context.Context, t store.Turn) {
 		t.Reports = d.reportsDue() // some were found in the history
 	}
 	ctx, cancel := d.trip(life)
+	began := time.Now()
 	out, err := d.Store.Turn(ctx, t)
 	cancel()
 	if err != nil {
@@ -262,13 +271,13 @@ func (d *dispatcher) take(life context.Context, t store.Turn) {
 		return
 	}
 	d.recovered()
+	d.pace += (time.Since(began) - d.pace) / 8
 	d.handedIn(t, out)
 	d.lookAgain(t, out)
 	d.turns++
 	for _, c := range out.Claims {
-		d.start(life, c)
+		d.accept(life, c)
 	}
-	d.fresh = len(out.Claims)
 }
 
 // handedIn settles the reports of a turn, and keeps those whose rows somebody

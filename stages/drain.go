@@ -34,6 +34,7 @@ func (s *drain) stop() { s.grace.Stop() }
 func (s *drain) begin() {
 	s.stopped, s.abort = nil, s.d.Abort
 	s.d.draining = true
+	s.d.withdrawAll(ErrDraining)
 	s.d.Observe(Event{Kind: Draining, Worker: s.d.workerID(), Count: s.d.live.count()})
 	s.grace.Reset(max(s.d.Grace, 0))
 }
@@ -156,13 +157,18 @@ func (d *dispatcher) nextTime() time.Duration {
 		return time.Until(next)
 	}
 	for i := range d.look {
+		if waiting := d.ahead[i].waiting; len(waiting) > 0 {
+			if late := waiting[0].claimed.Add(waitsAtMost); late.Before(next) {
+				next = late
+			}
+		}
 		l := &d.look[i]
 		for _, at := range []time.Time{l.nextAt, l.suspectAt} {
 			if !at.IsZero() && at.Before(next) {
 				next = at
 			}
 		}
-		if l.due && d.busy[i] < d.stages[i].Workers && l.notUntil.Before(next) {
+		if l.due && d.free(i) > 0 && l.notUntil.Before(next) {
 			next = l.notUntil
 		}
 	}

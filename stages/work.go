@@ -11,12 +11,13 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// start sets one claim to work.
-func (d *dispatcher) start(life context.Context, c store.Claim) {
-	a := newAttempt(life, c, &d.stages[c.Stage], d.over)
+// start gives an attempt its slot.
+func (d *dispatcher) start(a *attempt) {
+	c := a.claim
+	a.begin()
 	a.turn = d.turns
+	d.fresh++
 	d.busy[c.Stage]++
-	d.live.add(a)
 	job := d.job(a)
 	d.Observe(Event{Kind: Started, Worker: d.workerID(), Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt})
 	d.work.Go(func() {
@@ -83,8 +84,8 @@ func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (j
 // slot is taken for as long as it goes on.
 func (d *dispatcher) giveUp(token store.ID) {
 	a := d.live.get(token)
-	if a == nil || slices.ContainsFunc(d.reports, func(f finished) bool { return f.attempt == a }) {
-		return // it ended after all
+	if a == nil || a.began.IsZero() || slices.ContainsFunc(d.reports, func(f finished) bool { return f.attempt == a }) {
+		return // it ended after all, or never began
 	}
 	d.stubborn = append(d.stubborn, a)
 	f := a.conclude(nil, errStubborn, context.Cause(a.ctx))

@@ -1,0 +1,112 @@
+package stages
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// ahead is what a process has claimed of one stage beyond its slots.
+//
+// A slot that becomes free waits for the turn under way, and then for the one
+// that fills it: a millisecond or three, which is nothing for work that takes
+// hours, and a tenth of work that takes 20 ms. So as many tasks are claimed ahead
+// as are going to be finished within two turns. That is none where the work takes
+// longer than all slots together need for one.
+type ahead struct {
+	waiting []*attempt    // claimed, in the order in which they start
+	took    time.Duration // how long the work takes: the longest of late; 0 for not known
+}
+
+// waitsAtMost is how long a claim waits for a slot before it is given back: work
+// has begun to take longer, and others may have slots.
+const waitsAtMost = 250 * time.Millisecond
+
+// errCrowded ends a claim that waited for so long.
+var errCrowded = errors.New("no slot came free in time")
+
+// free is how many more tasks of a stage to claim.
+func (d *dispatcher) free(stage int) int {
+	h, slots := &d.ahead[stage], d.stages[stage].Workers
+	margin := 0
+	if h.took > 0 {
+		margin = int(min(2*d.pace*time.Duration(slots)/h.took, time.Duration(slots)))
+	}
+	return max(slots+margin-d.busy[stage]-len(h.waiting), 0)
+}
+
+// learn takes in how long the work of one attempt took. It believes in longer
+// ones at once, and forgets them slowly.
+func (h *ahead) learn(took time.Duration) {
+	h.took = max(took, h.took-h.took/8, 1)
+}
+
+// accept sets a claim to work, now or when a slot is free.
+func (d *dispatcher) accept(life context.Context, c store.Claim) {
+	a := newAttempt(life, c, &d.stages[c.Stage], d.over)
+	d.live.add(a)
+	if d.busy[c.Stage] < a.stage.Workers {
+		d.start(a)
+		return
+	}
+	h := &d.ahead[c.Stage]
+	h.waiting = append(h.waiting, a)
+}
+
+// refill starts what waits, while slots are free.
+func (d *dispatcher) refill(stage int) {
+	h := &d.ahead[stage]
+	for d.busy[stage] < d.stages[stage].Workers && len(h.waiting) > 0 {
+		a := h.waiting[0]
+		h.waiting = h.waiting[1:]
+		if a.ctx.Err() != nil {
+			d.withdraw(a, context.Cause(a.ctx))
+			continue
+		}
+		d.start(a)
+	}
+}
+
+// thin gives back what was taken away, or has waited for too long.
+func (d *dispatcher) thin(now time.Time) {
+	for i := range d.ahead {
+		h := &d.ahead[i]
+		var left []*attempt
+		for _, a := range h.waiting {
+			switch {
+			case a.ctx.Err() != nil:
+				d.withdraw(a, context.Cause(a.ctx))
+			case now.Sub(a.claimed) >= waitsAtMost:
+				d.withdraw(a, errCrowded)
+				h.learn(waitsAtMost * time.Duration(d.stages[i].Workers))
+			default:
+				left = append(left, a)
+			}
+		}
+		h.waiting = left
+	}
+}
+
+// withdraw ends an attempt that has not started.
+func (d *dispatcher) withdraw(a *attempt, why error) {
+	a.rest()
+	f := a.conclude(nil, why, why)
+	if f.dropped {
+		d.live.remove(a.claim.Token)
+		d.tell(f, Revoked)
+		return
+	}
+	d.reports = append(d.reports, f)
+}
+
+// withdrawAll gives back whatever has not started.
+func (d *dispatcher) withdrawAll(why error) {
+	for i := range d.ahead {
+		for _, a := range d.ahead[i].waiting {
+			d.withdraw(a, why)
+		}
+		d.ahead[i].waiting = nil
+	}
+}

@@ -1,0 +1,103 @@
+package stages_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// queued is a store with many tasks of one stage, and turns of 5 ms.
+func queued(most *atomic.Int64) *fake {
+	var n uint32
+	var held int
+	return &fake{turn: func(in store.Turn) (store.Turned, error) {
+		time.Sleep(5 * time.Millisecond)
+		held -= len(in.Reports)
+		out := store.Turned{Left: []bool{true}}
+		if in.Look[0] {
+			for range in.Free[0] {
+				n++
+				c := store.Claim{Attempt: 1}
+				binary.BigEndian.PutUint32(c.Task[:], n)
+				binary.BigEndian.PutUint32(c.Token[:], n)
+				out.Claims = append(out.Claims, c)
+			}
+		}
+		held += len(out.Claims)
+		most.Store(max(most.Load(), int64(held)))
+		out.Found, out.Asked = []int{len(out.Claims)}, []int{len(out.Claims)}
+		return out, nil
+	}}
+}
+
+func TestWorkThatTakesLongIsNeverClaimedAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var most atomic.Int64
+		p := pipeline(t, func(context.Context, *stages.Job) (any, error) {
+			time.Sleep(50 * time.Millisecond)
+			return nil, nil
+		}, "one")
+		_, stop := run(t, queued(&most), p, func(r *stages.Runner) { r.Wakes = newEar() })
+		time.Sleep(2 * time.Second)
+		stop()
+		if n := most.Load(); n != 2 {
+			t.Errorf("it held %d claims at once with two slots", n)
+		}
+	})
+}
+
+func TestQuickWorkIsClaimedAheadButNotFarAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var most atomic.Int64
+		p := pipeline(t, func(context.Context, *stages.Job) (any, error) {
+			time.Sleep(time.Millisecond)
+			return nil, nil
+		}, "one")
+		_, stop := run(t, queued(&most), p, func(r *stages.Runner) { r.Wakes = newEar() })
+		time.Sleep(2 * time.Second)
+		stop()
+		if n := most.Load(); n != 4 {
+			t.Errorf("it held %d claims at once; want two for the slots, and two more", n)
+		}
+	})
+}
+
+// What was claimed ahead of work that then takes long is for others to do.
+func TestClaimThatFindsNoSlotIsGivenBackWithoutCountingAsAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var most, begun atomic.Int64
+		f := queued(&most)
+		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) {
+			if begun.Add(1) < 100 {
+				time.Sleep(time.Millisecond)
+				return nil, nil
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, "one")
+		released := make(chan stages.Event, 10)
+		_, stop := run(t, f, p, func(r *stages.Runner) {
+			r.Wakes = newEar()
+			r.Observe = func(e stages.Event) {
+				if e.Kind == stages.Released {
+					released <- e
+				}
+			}
+		})
+		e := <-released
+		if e.Err == nil || errors.Is(e.Err, stages.ErrDraining) || e.Attempt != 1 || e.RetryIn != 0 {
+			t.Errorf("it was released with %+v", e)
+		}
+		stop()
+		if begun.Load() != 101 { // one in each slot for as long as it lasted
+			t.Errorf("%d attempts were begun", begun.Load())
+		}
+	})
+}
