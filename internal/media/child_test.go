@@ -34,6 +34,34 @@ func TestAnFFmpegWithoutTheEncoderIsAMissingTool(t *testing.T) {
 	}
 }
 
+func TestAProgramIsAskedOnceWhatItCanDoUntilItsFileIsAnother(t *testing.T) {
+	t.Parallel()
+	asked := filepath.Join(t.TempDir(), "asked")
+	file := script(t, "echo >> '"+asked+"'\necho ' V..... libx264 x'\n")
+	tools := Tools{FFmpeg: file, Known: new(Known)}
+	times := func() int {
+		t.Helper()
+		if _, err := tools.caps(t.Context(), true, false); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), "\n")
+	}
+	first, again := times(), times()
+	if first == 0 || again != first {
+		t.Errorf("it was asked %d times, and then %d", first, again)
+	}
+	if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if anew := times(); anew != 2*first {
+		t.Errorf("another file was asked %d times, want %d", anew-first, first)
+	}
+}
+
 // A child whose own child would go on for an hour.
 const stubborn = `trap '' TERM INT HUP
 sleep 3600 &

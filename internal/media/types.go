@@ -36,6 +36,8 @@ type Tools struct {
 	// means that only the kernel sets a bound. It is looked at four times a
 	// second, and on Linux only.
 	Memory int64
+	// Known, if set, spares asking the programs again what they can do.
+	Known *Known
 	// Step, if set, is called for the steps forward that a call of a method
 	// makes, about once a second at the most while a child runs, with a number
 	// that rises each time. It is for a watchdog of the caller's: what is slow

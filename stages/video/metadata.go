@@ -43,6 +43,7 @@ type Description struct {
 // Metadata is the stage that describes the source: metadata.json, a poster and
 // a storyboard. Sound without a picture has only the first.
 func (c Config) Metadata() stages.Stage {
+	c = c.knowing()
 	return stages.Stage{
 		Name: metadataStage, Needs: []string{ingestStage}, Workers: cmp.Or(c.Workers.Metadata, 2),
 		Stall: c.stall(),

@@ -20,6 +20,7 @@ type Transcode struct {
 
 // Transcode is the stage that makes the renditions.
 func (c Config) Transcode() stages.Stage {
+	c = c.knowing()
 	return stages.Stage{
 		Name: transcodeStage, Needs: []string{ingestStage}, Workers: cmp.Or(c.Workers.Transcode, 1),
 		Stall: c.stall(),

@@ -96,7 +96,16 @@ const (
 
 // Stages are the five stages of the built-in pipeline.
 func Stages(c Config) []stages.Stage {
+	c = c.knowing()
 	return []stages.Stage{c.Ingest(), c.Transcode(), c.Metadata(), c.Assemble(), c.Publish()}
+}
+
+// knowing makes the stages ask ffmpeg only once what it can do.
+func (c Config) knowing() Config {
+	if c.Tools.Known == nil {
+		c.Tools.Known = new(media.Known)
+	}
+	return c
 }
 
 func (c Config) stall() time.Duration {
