@@ -30,8 +30,9 @@ $$;
 -- of notifications is nearly full, because somebody listens and does not read,
 -- nobody is woken: the sweep finds the work, while a wake too many would have
 -- made the whole transaction fail.
--- A stage is woken when it can be claimed, or waits for another time, and that
--- was not so before. A stage that is claimed in the statement which completes
+--
+-- A stage is woken when it can be claimed, waits for another time or has become
+-- more urgent, and that was not so before. A stage that is claimed in the statement which completes
 -- what it needs is never seen here, and nobody is woken for it.
 create or replace function cuelight_video_submitted() returns trigger language plpgsql as $$
 begin
@@ -65,27 +66,32 @@ create or replace function cuelight_video_changed() returns trigger language plp
 begin
   if new.ingest_status in ('pending', 'failed')
      and (not (old.ingest_status in ('pending', 'failed'))
-          or new.ingest_run_at is distinct from old.ingest_run_at) then
+          or new.ingest_run_at is distinct from old.ingest_run_at
+          or new.priority > old.priority) then
     perform pg_notify('cuelight_video_ingest', '') where pg_notification_queue_usage() < 0.9;
   end if;
   if new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed'
      and (not (old.transcode_status in ('pending', 'failed') and old.ingest_status = 'completed')
-          or new.transcode_run_at is distinct from old.transcode_run_at) then
+          or new.transcode_run_at is distinct from old.transcode_run_at
+          or new.priority > old.priority) then
     perform pg_notify('cuelight_video_transcode', '') where pg_notification_queue_usage() < 0.9;
   end if;
   if new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed'
      and (not (old.metadata_status in ('pending', 'failed') and old.ingest_status = 'completed')
-          or new.metadata_run_at is distinct from old.metadata_run_at) then
+          or new.metadata_run_at is distinct from old.metadata_run_at
+          or new.priority > old.priority) then
     perform pg_notify('cuelight_video_metadata', '') where pg_notification_queue_usage() < 0.9;
   end if;
   if new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed'
      and (not (old.assemble_status in ('pending', 'failed') and old.transcode_status = 'completed' and old.metadata_status = 'completed')
-          or new.assemble_run_at is distinct from old.assemble_run_at) then
+          or new.assemble_run_at is distinct from old.assemble_run_at
+          or new.priority > old.priority) then
     perform pg_notify('cuelight_video_assemble', '') where pg_notification_queue_usage() < 0.9;
   end if;
   if new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed'
      and (not (old.publish_status in ('pending', 'failed') and old.assemble_status = 'completed')
-          or new.publish_run_at is distinct from old.publish_run_at) then
+          or new.publish_run_at is distinct from old.publish_run_at
+          or new.priority > old.priority) then
     perform pg_notify('cuelight_video_publish', '') where pg_notification_queue_usage() < 0.9;
   end if;
   if old.ingest_status = 'inprogress' and new.ingest_status in ('pending', 'cancelled')
@@ -114,8 +120,10 @@ $$;
 
 -- PostgreSQL reads a trigger's condition anew for every statement, however few
 -- rows it changes, so there is one condition, and a short one: something can be
--- claimed, or will not be done. Whoever changes a row otherwise has nobody to
--- tell: a task that goes its way, each stage claimed with what it needs.
+-- claimed, or will not be done. Otherwise nobody is told: a task goes its way, each
+-- stage claimed with what it needs. (Who sets by hand, in one statement, a need
+-- back to inprogress and what needs it to pending, tells nobody either: the
+-- worker stops at its next beat, and the history has no row of it.)
 drop trigger if exists tasks_changed on tasks;
 create trigger tasks_changed after update on tasks
   for each row when (

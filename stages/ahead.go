@@ -32,7 +32,9 @@ func (d *dispatcher) free(stage int) int {
 	h, slots := &d.ahead[stage], d.stages[stage].Workers
 	margin := 0
 	if h.took > 0 {
-		margin = int(min(2*d.pace*time.Duration(slots)/h.took, time.Duration(slots)))
+		// What is not going to start in time anyway would only be given back.
+		within := min(2*d.pace, waitsAtMost/2)
+		margin = int(min(within*time.Duration(slots)/h.took, time.Duration(slots)))
 	}
 	return max(slots+margin-d.busy[stage]-len(h.waiting), 0)
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// queued is a store with many tasks of one stage, and turns of 5 ms.
-func queued(most *atomic.Int64) *fake {
+// queued is a store with many tasks of one stage, and turns that take a while.
+func queued(most *atomic.Int64, turn time.Duration) *fake {
 	var n uint32
 	var held int
 	return &fake{turn: func(in store.Turn) (store.Turned, error) {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(turn)
 		held -= len(in.Reports)
 		out := store.Turned{Left: []bool{true}}
 		if in.Look[0] {
@@ -44,7 +44,7 @@ func TestWorkThatTakesLongIsNeverClaimedAhead(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			return nil, nil
 		}, "one")
-		_, stop := run(t, queued(&most), p, func(r *stages.Runner) { r.Wakes = newEar() })
+		_, stop := run(t, queued(&most, 5*time.Millisecond), p, func(r *stages.Runner) { r.Wakes = newEar() })
 		time.Sleep(2 * time.Second)
 		stop()
 		if n := most.Load(); n != 2 {
@@ -60,7 +60,7 @@ func TestQuickWorkIsClaimedAheadButNotFarAhead(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			return nil, nil
 		}, "one")
-		_, stop := run(t, queued(&most), p, func(r *stages.Runner) { r.Wakes = newEar() })
+		_, stop := run(t, queued(&most, 5*time.Millisecond), p, func(r *stages.Runner) { r.Wakes = newEar() })
 		time.Sleep(2 * time.Second)
 		stop()
 		if n := most.Load(); n != 4 {
@@ -73,7 +73,7 @@ func TestQuickWorkIsClaimedAheadButNotFarAhead(t *testing.T) {
 func TestClaimThatFindsNoSlotIsGivenBackWithoutCountingAsAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most, begun atomic.Int64
-		f := queued(&most)
+		f := queued(&most, 5*time.Millisecond)
 		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) {
 			if begun.Add(1) < 100 {
 				time.Sleep(time.Millisecond)
@@ -100,4 +100,76 @@ func TestClaimThatFindsNoSlotIsGivenBackWithoutCountingAsAnAttempt(t *testing.T)
 			t.Errorf("%d attempts were begun", begun.Load())
 		}
 	})
+}
+
+// Where turns take long, claims that will not start in time would only be given
+// back, again and again.
+func TestSlowDatabaseIsNotKeptBusyWithClaimsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var most, begun, released atomic.Int64
+		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) {
+			if begun.Add(1) < 100 {
+				time.Sleep(time.Millisecond)
+				return nil, nil
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, "one")
+		_, stop := run(t, queued(&most, 300*time.Millisecond), p, func(r *stages.Runner) {
+			r.Wakes = newEar()
+			r.Observe = func(e stages.Event) {
+				if e.Kind == stages.Released {
+					released.Add(1)
+				}
+			}
+		})
+		time.Sleep(10 * time.Minute)
+		if n := released.Load(); n > 2 {
+			t.Errorf("%d claims were given back; want no more than there are slots", n)
+		}
+		stop()
+	})
+}
+
+// Work that computes keeps the processors; the dispatcher must get its turn.
+func TestDispatcherGoesOnAmongWorkThatComputes(t *testing.T) {
+	var over atomic.Bool
+	var turns atomic.Int64
+	second := make(chan struct{})
+	f := &fake{turn: func(store.Turn) (store.Turned, error) {
+		out := store.Turned{Left: []bool{true}}
+		switch turns.Add(1) {
+		case 1:
+			for i := range byte(4) {
+				out.Claims = append(out.Claims, store.Claim{Task: store.ID{i, 1}, Token: store.ID{i, 2}, Attempt: 1})
+			}
+			out.Found, out.Asked = []int{4}, []int{5}
+		case 2:
+			close(second)
+		}
+		return out, nil
+	}}
+	p, err := stages.New("test", stages.Stage{Name: "one", Workers: 5, Work: func(context.Context, *stages.Job) (any, error) {
+		for n := 0; !over.Load(); n++ {
+			_ = n * n
+		}
+		return nil, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.graph = p.Graph()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- stages.Runner{Store: f, Pipeline: p, Grace: time.Minute}.Run(ctx) }()
+	select {
+	case <-second:
+	case <-time.After(5 * time.Second):
+		t.Error("no second turn in five seconds")
+	}
+	over.Store(true)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

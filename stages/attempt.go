@@ -55,6 +55,8 @@ func newAttempt(life context.Context, c store.Claim, stage *Stage, over chan<- s
 
 // begin lets the clock of its timeouts run.
 func (a *attempt) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.began = time.Now()
 	if a.stage.Stall > 0 {
 		a.watchdog = time.AfterFunc(a.stage.Stall, func() { a.cancel(ErrStalled) })
@@ -248,15 +250,15 @@ func (p Progress) clean() Progress {
 	return p
 }
 
-// running describes the attempt for others to see, and whether that changed
-// since the last time.
-func (a *attempt) running() (store.Running, bool) {
+// running describes the attempt for others to see, whether that changed since the
+// last time, and whether it has begun at all.
+func (a *attempt) running() (r store.Running, moved, begun bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	moved := a.moved
+	moved = a.moved
 	a.moved = false
 	return store.Running{
 		Task: a.claim.Task, Stage: a.stage.Name, Token: a.claim.Token, Attempt: a.claim.Attempt,
 		Percent: a.progress.Percent, Speed: a.progress.Speed, ETA: a.progress.ETA.Seconds(), Note: a.progress.Note,
-	}, moved
+	}, moved, !a.began.IsZero()
 }

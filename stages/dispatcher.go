@@ -122,18 +122,20 @@ func (d *dispatcher) run(ctx, life context.Context) error {
 	return nil
 }
 
-// yields is how often the dispatcher lets work go on that it has just started,
-// before it goes round: for some 50 microseconds. Work that does next to nothing
-// ends within them, two siblings at almost the same instant; to go round with the
-// first would cost the second a turn of its own, which takes ten times as long.
-// That is for few: among many it does not matter which ones come a turn later.
-const yields, few = 250, 8
+// soon is how long, and yields how often at the most, the dispatcher lets work go
+// on that it has just started, before it goes round. Work that does next to
+// nothing ends within it, two siblings at almost the same instant; to go round
+// with the first would cost the second a turn of its own, which takes ten times as
+// long. That is for few: among many it does not matter which ones come a turn
+// later. Work that computes may keep the processor for longer at the first yield.
+const soon, yields, few = 50 * time.Microsecond, 250, 8
 
 // gather takes in what ended and what there is news of, without waiting.
 func (d *dispatcher) gather() {
 	runtime.Gosched() // work that ends at the same instant should come in the same turn
 	d.collect()
-	for i := 0; d.fresh > 0 && d.fresh <= few && i < yields; i++ {
+	began := time.Now()
+	for i := 0; d.fresh > 0 && d.fresh <= few && i < yields && time.Since(began) < soon; i++ {
 		runtime.Gosched()
 		d.collect()
 	}
@@ -233,8 +235,8 @@ func (d *dispatcher) turn() (store.Turn, bool) {
 		t.Free[i] = d.free(i)
 		if l.due && t.Free[i] > 0 && !now.Before(l.notUntil) {
 			t.Look[i], t.Mature[i] = true, l.mature
-			if !l.mature {
-				t.After[i] = l.after
+			if !l.mature && d.hears() {
+				t.After[i] = l.after // news of what comes before it would be heard
 			}
 			worth = true
 		}

@@ -35,7 +35,11 @@ func (s *drain) begin() {
 	s.stopped, s.abort = nil, s.d.Abort
 	s.d.draining = true
 	s.d.withdrawAll(ErrDraining)
-	s.d.Observe(Event{Kind: Draining, Worker: s.d.workerID(), Count: s.d.live.count()})
+	busy := 0
+	for _, n := range s.d.busy {
+		busy += n
+	}
+	s.d.Observe(Event{Kind: Draining, Worker: s.d.workerID(), Count: busy})
 	s.grace.Reset(max(s.d.Grace, 0))
 }
 

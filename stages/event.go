@@ -17,8 +17,8 @@ const (
 	Completed  Kind = "completed"  // the stage is completed
 	Failed     Kind = "failed"     // the attempt failed; RetryIn says when the next may start
 	Dead       Kind = "dead"       // the attempt failed and was the last
-	Released   Kind = "released"   // the claim was given back, not counted as an attempt; RetryIn says how long it waits
-	Revoked    Kind = "revoked"    // the claim was cancelled or lost; what was done is thrown away
+	Released   Kind = "released"   // the claim was given back, begun or not, and is not counted as an attempt; RetryIn says how long it waits
+	Revoked    Kind = "revoked"    // the claim was cancelled or lost, begun or not; what was done is thrown away
 
 	Registered   Kind = "registered"    // the process is known to the database, as Worker
 	DatabaseLost Kind = "database_lost" // Err says why; told once, until it is back

@@ -155,8 +155,10 @@ func (d *dispatcher) registerWithin(ctx context.Context, timeout time.Duration) 
 // describe lists what is being worked on, and whether any of it moved.
 func (d *dispatcher) describe() (claims []store.Claim, running []store.Running, moved bool) {
 	for _, a := range d.live.all() {
-		r, m := a.running()
-		claims, running, moved = append(claims, a.claim), append(running, r), moved || m
+		claims = append(claims, a.claim)
+		if r, m, begun := a.running(); begun {
+			running, moved = append(running, r), moved || m
+		}
 	}
 	return claims, running, moved
 }

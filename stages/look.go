@@ -134,13 +134,13 @@ func (d *dispatcher) sweep(life context.Context) {
 	ctx, cancel := d.trip(life)
 	defer cancel()
 	out, err := d.sweepOnce(ctx)
+	d.lost(out.Lost)
 	if err != nil {
 		d.sweepAt = time.Now().Add(jitter(min(d.Runner.Sweep, sweepAgain)))
 		d.turnFailed(life, err)
 		return
 	}
 	d.recovered()
-	d.lost(out.Lost)
 	if out.Expired > 0 {
 		d.Observe(Event{Kind: Expired, Worker: d.workerID(), Count: out.Expired})
 	}

@@ -2,6 +2,8 @@ package store
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -94,27 +96,33 @@ func (t *turn) queueClaim(stage int, after Place) {
 		sql, args = t.store.sql.claimAfter[stage], append(args, after.Priority, after.Task)
 	}
 	t.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-		c := Claim{Stage: stage}
-		var priority int16
-		last := &t.out.Last[stage]
+		var found []placed
 		for rows.Next() {
-			c.Params = nil
-			if err := rows.Scan(&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &priority); err != nil {
+			p := placed{Claim: Claim{Stage: stage}}
+			if err := rows.Scan(&p.Task, &p.Token, &p.Attempt, &p.Source, &p.Params, &p.UserID, &p.priority); err != nil {
 				return err
 			}
-			t.out.Claims = append(t.out.Claims, c)
-			t.out.Found[stage]++
-			// They come in any order.
-			if p := (Place{priority, c.Task}); last.Task.IsZero() || last.before(p) {
-				*last = p
-			}
+			found = append(found, p)
 		}
+		// They come as they lie in the table.
+		slices.SortFunc(found, placed.compare)
+		for _, p := range found {
+			t.out.Claims = append(t.out.Claims, p.Claim)
+			t.out.Last[stage] = Place{p.priority, p.Task}
+		}
+		t.out.Found[stage] = len(found)
 		return rows.Err()
 	})
 }
 
-func (p Place) before(q Place) bool {
-	return p.Priority > q.Priority || p.Priority == q.Priority && bytes.Compare(p.Task[:], q.Task[:]) < 0
+// placed is a claim with its place in the order.
+type placed struct {
+	Claim
+	priority int16
+}
+
+func (p placed) compare(q placed) int {
+	return cmp.Or(cmp.Compare(q.priority, p.priority), bytes.Compare(p.Task[:], q.Task[:]))
 }
 
 // until is the [Turned] Next of what the database answered, in seconds.

@@ -42,7 +42,7 @@ do $$ begin drop function if exists cuelight_wake();
 exception when dependent_objects_still_exist then null; -- another pipeline here is older still
 end $$;
 alter table {{.Tasks}}
-  drop constraint {{.Tasks}}_overridden_rests,
+  drop constraint if exists {{.Tasks}}_overridden_rests,
   add constraint {{.Tasks}}_overridden_rests check
     (overridden_by is null or overridden_by <> id and
      not array[{{.Each "" "_status"}}] && '{pending,inprogress,failed}')`

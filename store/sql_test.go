@@ -183,7 +183,9 @@ func TestUpdateThatMakesAStageReadyWakesIt(t *testing.T) {
 		{"metadata_status = 'completed'", []string{"cuelight_video_assemble"}},
 		{"assemble_run_at = now() + interval '1 hour'", []string{"cuelight_video_assemble"}},
 		{"assemble_run_at = null", []string{"cuelight_video_assemble"}},
+		{"priority = 3", []string{"cuelight_video_assemble"}},
 		{"priority = 3", nil},
+		{"priority = 2", nil},
 	} {
 		b.exec("update tasks set "+step.change+" where id = $1", id)
 		if got := heard(); !sameSet(got, step.woken) {

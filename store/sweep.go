@@ -116,7 +116,7 @@ select exists (select from {{.Tasks}} t where ({{.Any "t." "inprogress"}})
 // held, makes ready what waited for a time that has come, and looks for anything
 // that is ready although nobody was told. Where there is nothing to do but to
 // look, it is one round trip of three statements; else it is two, and each is a
-// transaction.
+// transaction: with an error there may be workers Lost already.
 func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 	stages := len(s.graph.nodes)
 	out := Swept{Left: make([]bool, stages), Next: never(stages)}
@@ -149,11 +149,14 @@ func (s *Store) survey(ctx context.Context, in Sweep, out *Swept) (gone bool, er
 		}
 		return row.Scan(dest...)
 	})
-	err = s.db.SendBatch(ctx, &batch).Close()
+	if err = s.db.SendBatch(ctx, &batch).Close(); err != nil {
+		out.Lost = nil // rolled back, or not known
+		return false, err
+	}
 	for i := range next {
 		out.Next[i] = until(next[i])
 	}
-	return gone, err
+	return gone, nil
 }
 
 // tidy does what the survey has found to do, and looks again.
