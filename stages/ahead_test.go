@@ -140,16 +140,16 @@ func TestDispatcherGoesOnAmongWorkThatComputes(t *testing.T) {
 		out := store.Turned{Left: []bool{true}}
 		switch turns.Add(1) {
 		case 1:
-			for i := range byte(4) {
+			for i := range byte(8) {
 				out.Claims = append(out.Claims, store.Claim{Task: store.ID{i, 1}, Token: store.ID{i, 2}, Attempt: 1})
 			}
-			out.Found, out.Asked = []int{4}, []int{5}
+			out.Found, out.Asked = []int{8}, []int{9}
 		case 2:
 			close(second)
 		}
 		return out, nil
 	}}
-	p, err := stages.New("test", stages.Stage{Name: "one", Workers: 5, Work: func(context.Context, *stages.Job) (any, error) {
+	p, err := stages.New("test", stages.Stage{Name: "one", Workers: 9, Work: func(context.Context, *stages.Job) (any, error) {
 		for n := 0; !over.Load(); n++ {
 			_ = n * n
 		}
