@@ -37,36 +37,27 @@ func queued(most *atomic.Int64, turn time.Duration) *fake {
 	}}
 }
 
-func TestWorkThatTakesLongIsNeverClaimedAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var most atomic.Int64
-		p := pipeline(t, func(context.Context, *stages.Job) (any, error) {
-			time.Sleep(50 * time.Millisecond)
-			return nil, nil
-		}, "one")
-		_, stop := run(t, queued(&most, 5*time.Millisecond), p, func(r *stages.Runner) { r.Wakes = newEar() })
-		time.Sleep(2 * time.Second)
-		stop()
-		if n := most.Load(); n != 2 {
-			t.Errorf("it held %d claims at once with two slots", n)
-		}
-	})
-}
-
-func TestQuickWorkIsClaimedAheadButNotFarAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var most atomic.Int64
-		p := pipeline(t, func(context.Context, *stages.Job) (any, error) {
-			time.Sleep(time.Millisecond)
-			return nil, nil
-		}, "one")
-		_, stop := run(t, queued(&most, 5*time.Millisecond), p, func(r *stages.Runner) { r.Wakes = newEar() })
-		time.Sleep(2 * time.Second)
-		stop()
-		if n := most.Load(); n != 4 {
-			t.Errorf("it held %d claims at once; want two for the slots, and two more", n)
-		}
-	})
+func TestOnlyQuickWorkIsClaimedAheadAndNotFarAhead(t *testing.T) {
+	for work, want := range map[time.Duration]int64{
+		50 * time.Millisecond: 2, // what the two slots do
+		time.Millisecond:      4, // and as many again
+	} {
+		t.Run(work.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var most atomic.Int64
+				p := pipeline(t, func(context.Context, *stages.Job) (any, error) {
+					time.Sleep(work)
+					return nil, nil
+				}, "one")
+				_, stop := run(t, queued(&most, 5*time.Millisecond), p, func(r *stages.Runner) { r.Wakes = newEar() })
+				time.Sleep(2 * time.Second)
+				stop()
+				if n := most.Load(); n != want {
+					t.Errorf("it held %d claims at once, want %d", n, want)
+				}
+			})
+		})
+	}
 }
 
 // What was claimed ahead of work that then takes long is for others to do.
