@@ -49,12 +49,15 @@ update {{.Tasks}} set {{.Stage.Name}}_run_at = null
 // table from its beginning, where the finished tasks are.
 const lookSQL = `
 /* look at {{.Stage.Name}} */
-select (select true from {{.Tasks}} where {{.Stage.Ready ""}}
+select {{with .Stage}}` + lookedSQL + `{{end}}`
+
+const lookedSQL = `
+       (select true from {{$.Tasks}} where {{.Ready ""}}
            and ($1::uuid[] is null or id = any($1))
          order by priority desc, id limit 1) is not null,
-       (select greatest(extract(epoch from {{.Stage.Name}}_run_at - now()), 0)::float8 from {{.Tasks}}
-         where {{.Stage.Name}}_run_at is not null
-         order by {{.Stage.Name}}_run_at limit 1)`
+       (select greatest(extract(epoch from {{.Name}}_run_at - now()), 0)::float8 from {{$.Tasks}}
+         where {{.Name}}_run_at is not null
+         order by {{.Name}}_run_at limit 1)`
 
 // queueLook claims in one stage, if it is to be looked at.
 func (t *turn) queueLook(stage int) {

@@ -103,14 +103,7 @@ const surveySQL = `
 select exists (select from {{.Tasks}} t where ({{.Any "t." "inprogress"}})
                   and ({{range $i, $s := .Stages}}{{if $i}}
                     or {{end}}t.{{.Name}}_status = 'inprogress' and not {{$.Alive (print "t." .Name "_locked_by")}}{{end}}))
-       {{- range .Stages}},
-       (select true from {{$.Tasks}} where {{.Ready ""}}
-           and ($1::uuid[] is null or id = any($1))
-         order by priority desc, id limit 1) is not null,
-       (select greatest(extract(epoch from {{.Name}}_run_at - now()), 0)::float8 from {{$.Tasks}}
-         where {{.Name}}_run_at is not null
-         order by {{.Name}}_run_at limit 1)
-       {{- end}}`
+       {{- range .Stages}},` + lookedSQL + `{{end}}`
 
 // Sweep is the slow pass: it gives up workers that are silent, frees what they
 // held, makes ready what waited for a time that has come, and looks for anything
