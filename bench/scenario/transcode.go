@@ -26,6 +26,10 @@ import (
 // benchmark in it.
 type Transcode struct{ Clips []Clip }
 
+// firstClip is what Cuelight's process has transcoded before: in a daemon, too, only
+// the first transcode asks ffmpeg what it can do.
+var firstClip = Clip{Size: "320x180", Rate: 10, For: time.Second}
+
 // Clip is a source. File is looked for among the shared clips; where it is not, or
 // has no name, a picture that moves all over is made, with a tone.
 type Clip struct {
@@ -51,7 +55,8 @@ func (m Transcode) Measure(ctx context.Context, t *Trial) error {
 			return fmt.Errorf("%s: %w", c.name(t.Media), err)
 		}
 	}
-	t.Explain("transcode", "CPU is that of all processes of the transcode stage, its checks of the renditions and the engine included, without the database")
+	t.Explain("transcode", "CPU is that of all processes of the transcode stage, its checks of the renditions and the engine included, without the database; "+
+		"the process has transcoded one clip before, as asking ffmpeg what it can do takes 0.2 s of CPU once")
 	return nil
 }
 
@@ -63,6 +68,9 @@ func (c Clip) measure(ctx context.Context, t *Trial) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	s := shoot{dir: dir, url: t.URL}
 	if s.source, err = c.source(ctx, t.Media, dir); err != nil {
+		return err
+	}
+	if s.before, err = firstClip.make(ctx, filepath.Join(dir, "first.mp4")); err != nil {
 		return err
 	}
 	rehearsal, err := s.room("rehearsal")
@@ -95,8 +103,9 @@ func (c Clip) measure(ctx context.Context, t *Trial) (err error) {
 
 // shoot is the work on a clip.
 type shoot struct {
-	dir, url, source string
-	commands         studio.Commands
+	dir, url       string
+	before, source string
+	commands       studio.Commands
 }
 
 // room is an empty directory.
@@ -106,7 +115,7 @@ func (s *shoot) room(name string) (string, error) {
 }
 
 func (s *shoot) cuelight(ctx context.Context, room string) (studio.Took, error) {
-	return studio.Cuelight(ctx, studio.Order{URL: s.url, Source: s.source, Dir: room}, s.commands.Whole)
+	return studio.Cuelight(ctx, studio.Order{URL: s.url, Before: s.before, Source: s.source, Dir: room}, s.commands.Whole)
 }
 
 func (s *shoot) bare(ctx context.Context, room string) (studio.Took, error) {
@@ -138,7 +147,11 @@ func (c Clip) source(ctx context.Context, media, dir string) (string, error) {
 	if c.there(media) {
 		return filepath.Abs(filepath.Join(media, c.File))
 	}
-	path := filepath.Join(dir, "clip.mp4")
+	return c.make(ctx, filepath.Join(dir, "clip.mp4"))
+}
+
+// make makes the picture.
+func (c Clip) make(ctx context.Context, path string) (string, error) {
 	seconds := c.For.Seconds()
 	cmd := exec.CommandContext(ctx, "ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error",
 		"-f", "lavfi", "-i", fmt.Sprintf("testsrc2=size=%s:rate=%d:duration=%g", c.Size, c.Rate, seconds),

@@ -21,7 +21,8 @@ import (
 const transcode = "transcode"
 
 // Cuelight takes a source through the real pipeline as far as the transcode
-// stage, and tells what that stage took: its ffmpeg, everything else that it has
+// stage, in a process that has transcoded another one before, as a daemon has for
+// all but its first. It tells what that stage took: its ffmpeg, everything else that it has
 // done by programs, such as what checks the renditions, and the process around
 // it from the stage's beginning to its end, with the engine and the listener. It
 // is an error if its ffmpeg got another command than expected.
@@ -30,7 +31,7 @@ func Cuelight(ctx context.Context, o Order, expected Command) (Took, error) {
 	if err != nil {
 		return Took{}, err
 	}
-	took, err := apart(ctx, job{Stage: &stageJob{Order: o, FFmpeg: r.script}})
+	took, err := apart(ctx, job{Stage: &stageJob{Order: o, FFmpeg: r.script, Record: r.record}})
 	if err != nil {
 		return took, err
 	}
@@ -41,7 +42,7 @@ func Cuelight(ctx context.Context, o Order, expected Command) (Took, error) {
 	return took, err
 }
 
-// do runs the pipeline until the transcode stage has ended.
+// do runs the pipeline until the transcode stage has ended for both sources.
 func (s *stageJob) do(ctx context.Context) (took Took, err error) {
 	pool, err := pgxpool.New(ctx, s.URL)
 	if err != nil {
@@ -53,23 +54,20 @@ func (s *stageJob) do(ctx context.Context) (took Took, err error) {
 	if err != nil {
 		return took, err
 	}
-	if _, err := store.New(pool, pipeline.Graph()).Submit(ctx, store.Submission{Source: s.Source}); err != nil {
-		return took, err
-	}
 	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	runner := stages.Runner{Store: store.New(pool, pipeline.Graph()), Pipeline: pipeline, Observe: m.observe}
+	tasks := store.New(pool, pipeline.Graph())
+	runner := stages.Runner{Store: tasks, Pipeline: pipeline, Observe: m.observe}
 	listener := notify.New(pool, notify.Options{Channels: pipeline.Channels()})
 	ran := make(chan error, 1)
 	go func() { ran <- runner.RunWith(ctx, listener) }()
-	select {
-	case err = <-m.ended:
-		stop()
-		err = errors.Join(err, <-ran)
-	case err = <-ran:
-		err = errors.Join(errors.New("the pipeline stopped"), err)
+	if err = m.follow(ctx, tasks, s.Before, ran); err == nil {
+		err = os.Remove(s.Record) // only the next one is compared
 	}
-	return m.took, err
+	if err == nil {
+		err = m.follow(ctx, tasks, s.Source, ran)
+	}
+	stop()
+	return m.took, errors.Join(err, <-ran)
 }
 
 // pipeline is the built-in one. Nobody works on the stages beside and after
@@ -97,10 +95,24 @@ func (s *stageJob) pipeline(m *meter) (*stages.Pipeline, error) {
 	return stages.New(store.Video().Name(), all...)
 }
 
-// meter measures the stage's work.
+// meter measures the stage's work: what it took last.
 type meter struct {
 	took  Took
 	ended chan error
+}
+
+// follow submits a source, and returns when its transcode has ended.
+func (m *meter) follow(ctx context.Context, tasks *store.Store, source string, ran chan error) error {
+	if _, err := tasks.Submit(ctx, store.Submission{Source: source}); err != nil {
+		return err
+	}
+	select {
+	case err := <-m.ended:
+		return err
+	case err := <-ran:
+		ran <- nil
+		return errors.Join(errors.New("the pipeline stopped"), err)
+	}
 }
 
 func (m *meter) around(work stages.Work) stages.Work {

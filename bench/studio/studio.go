@@ -7,8 +7,8 @@
 //		}
 //		…
 //		commands, err := studio.CommandsFor(ctx, "clip.mp4", dir)
-//		took, ran, err := studio.Cuelight(ctx, studio.Order{URL: url, Source: "clip.mp4", Dir: dir})
-//		bare, err := studio.Bare(ctx, commands.Whole, dir)
+//		took, err := studio.Cuelight(ctx, studio.Order{URL: url, Before: "short.mp4", Source: "clip.mp4", Dir: dir}, commands.Whole)
+//		bare, err := studio.Bare(ctx, []studio.Command{commands.Whole}, dir)
 //
 // Each is done in a process of its own: the same program, started anew. It is
 // small, so that the memory of those it starts is theirs, and ends with the one
@@ -42,7 +42,8 @@ type Took struct {
 // stage.
 type Order struct {
 	URL    string // of a database with Cuelight's tables
-	Source string // a path
+	Before string // the path of a source that is transcoded first, and not measured
+	Source string // and of the one that is
 	Dir    string // an empty directory, for sources and renditions
 }
 
@@ -57,7 +58,8 @@ type job struct {
 
 type stageJob struct {
 	Order
-	FFmpeg string
+	FFmpeg string // the script
+	Record string // where it writes
 }
 
 type bareJob struct {

@@ -100,20 +100,20 @@ func TestTheStageRunsTheExpectedCommand(t *testing.T) {
 	commands, err := CommandsFor(t.Context(), source, room(t, "rehearsal"))
 	must(t, err)
 	dir := room(t, "stage's")
-	took, err := Cuelight(t.Context(), Order{URL: url, Source: source, Dir: dir}, commands.Whole)
+	took, err := Cuelight(t.Context(), Order{URL: url, Before: source, Source: source, Dir: dir}, commands.Whole)
 	must(t, err)
 	if took.CPU <= 0 || took.Wall <= 0 || took.Memory < 1<<20 {
 		t.Errorf("it took %+v", took)
 	}
 	results, err := filepath.Glob(filepath.Join(dir, "data", "tasks", "*", "transcode-*"))
 	must(t, err)
-	if len(results) != 1 || len(made(t, results[0])) != len(commands.Each) {
+	if len(results) != 2 || len(made(t, results[1])) != len(commands.Each) { // in the order of their ids
 		t.Errorf("results are %v", results)
 	}
 
 	other := slices.Clone(commands.Whole)
 	other[len(other)-1] += "x"
-	_, err = Cuelight(t.Context(), Order{URL: url, Source: source, Dir: room(t, "other")}, other)
+	_, err = Cuelight(t.Context(), Order{URL: url, Before: source, Source: source, Dir: room(t, "other")}, other)
 	if !errors.Is(err, errOther) {
 		t.Errorf("of another command it says %v", err)
 	}
@@ -129,7 +129,7 @@ func TestASourceThatCannotBeTranscodedIsAnError(t *testing.T) {
 	if _, err := CommandsFor(t.Context(), source, room(t, "rehearsal")); err == nil {
 		t.Error("there are commands for a text")
 	}
-	_, err := Cuelight(t.Context(), Order{URL: url, Source: source, Dir: room(t, "stage")}, nil)
+	_, err := Cuelight(t.Context(), Order{URL: url, Before: source, Source: source, Dir: room(t, "stage")}, nil)
 	if err == nil || !strings.Contains(err.Error(), "ingest") {
 		t.Errorf("error is %v", err)
 	}
