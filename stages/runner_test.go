@@ -409,6 +409,11 @@ func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
 			r.Observe = func(e stages.Event) { own(e); all <- told{i, e} }
 		})
 	}
+	for there := 0; there < processes; {
+		if e := <-all; e.Kind == stages.Registered {
+			there++
+		}
+	}
 	subs := make([]store.Submission, tasks)
 	for i := range subs {
 		subs[i].Source = fmt.Sprint(i)
