@@ -75,8 +75,8 @@ const lostSQL = `
 select r.token
   from unnest($1::uuid[], $2::int4[], $3::uuid[]) as r (id, stage, token)
   left join {{.Tasks}} t on t.id = r.id
- where r.token is distinct from case r.stage
-       {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_token{{end}} end`
+ where (r.token = case r.stage
+       {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_token{{end}} end) is not true`
 
 // Lost is the second half of [Store.Beat] alone: which of the claims are no
 // longer their worker's.
