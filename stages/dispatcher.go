@@ -38,6 +38,7 @@ type dispatcher struct {
 	pace     time.Duration // how long a turn takes, on average of late
 	look     []lookout
 	reports  []finished // ended, not in the database yet
+	spare    []finished // the room of what was there before: two take turns
 	stubborn []*attempt // given up, but still in their slots
 	turns    int
 	fresh    int // attempts started by the latest turn that may end at once
@@ -246,7 +247,7 @@ func (d *dispatcher) turn() (store.Turn, bool) {
 
 // reportsDue are all but those whose rows were locked a moment ago.
 func (d *dispatcher) reportsDue() []store.Report {
-	var due []store.Report
+	due := make([]store.Report, 0, len(d.reports))
 	now := time.Now()
 	for i := range d.reports {
 		if !now.Before(d.reports[i].next) {
@@ -298,7 +299,7 @@ func (d *dispatcher) handedIn(t store.Turn, out store.Turned) {
 		fate[r.Token] = locked
 	}
 	all := d.reports
-	d.reports = nil
+	d.reports = d.spare[:0]
 	for _, f := range all {
 		switch fate[f.report.Token] {
 		case reported:
@@ -313,6 +314,8 @@ func (d *dispatcher) handedIn(t store.Turn, out store.Turned) {
 			d.reports = append(d.reports, f)
 		}
 	}
+	clear(all)
+	d.spare = all
 }
 
 // settle ends an attempt for good, once the database has its outcome.

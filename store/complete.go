@@ -107,7 +107,7 @@ func (t *turn) queueReports() {
 		}
 		seen[r.Token] = true
 		if r.Outcome == Completed {
-			t.chain(merged.add(r, len(t.store.graph.nodes)), r)
+			t.chain(merged.add(r, len(t.store.graph.nodes), len(t.in.Reports)), r)
 		} else {
 			ended[r.Stage] = append(ended[r.Stage], r)
 		}
@@ -201,15 +201,27 @@ type place struct {
 }
 
 // add takes one report.
-func (all *completions) add(r *Report, stages int) place {
+func (all *completions) add(r *Report, stages, most int) place {
 	for _, c := range *all {
 		if row, known := c.row[r.Task]; !known || c.tokens[r.Stage][row].IsZero() {
 			return c.add(r)
 		}
 	}
-	c := &completion{row: make(map[ID]int), tokens: make([][]ID, stages)}
+	c := newCompletion(stages, most)
 	*all = append(*all, c)
 	return c.add(r)
+}
+
+// newCompletion has room for so many reports.
+func newCompletion(stages, most int) *completion {
+	c := &completion{
+		row: make(map[ID]int, most), ids: make([]ID, 0, most), chain: make([]int32, 0, most), tokens: make([][]ID, stages),
+		tasks: make([]ID, 0, most), claims: make([]ID, 0, most), stages: make([]int32, 0, most), results: make([]*string, 0, most),
+	}
+	for i := range c.tokens {
+		c.tokens[i] = make([]ID, 0, most)
+	}
+	return c
 }
 
 func (c *completion) add(r *Report) place {

@@ -126,7 +126,8 @@ func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 	stages := len(s.graph.nodes)
 	t := turn{store: s, in: in, free: append([]int(nil), in.Free...)}
 	t.out = Turned{
-		Asked: make([]int, stages), Found: make([]int, stages), Last: make([]Place, stages),
+		Claims: make([]Claim, 0, len(in.Reports)),
+		Asked:  make([]int, stages), Found: make([]int, stages), Last: make([]Place, stages),
 		Left: make([]bool, stages), Yielded: make([]bool, stages), Next: never(stages),
 	}
 	t.batch.Queue(settingsSQL, len(in.Reports) == 0)
