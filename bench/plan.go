@@ -80,7 +80,7 @@ func fullPlan() []group {
 		{rounds: 3, entries: held(80_000)},
 		{rounds: 1, entries: []entry{{scenario.Size{Tasks: 50_000, Slots: slots}, ours()}}},
 		{rounds: 1, entries: []entry{{scenario.IdleDaemon{Settle: 10 * time.Second, For: time.Minute}, ours()}}},
-		{rounds: 2, entries: []entry{{scenario.Transcode{Clips: []scenario.Clip{
+		{rounds: 4, entries: []entry{{scenario.Transcode{Clips: []scenario.Clip{
 			{File: "bbb_720p24_vp8_30s.webm", Size: "1280x720", Rate: 24, For: 10 * time.Second},
 			{File: "vfr_360p_17s.mp4", Size: "640x360", Rate: 30, For: 10 * time.Second},
 			{File: "vtest_576p10_msmpeg4_80s.avi", Size: "1024x576", Rate: 50, For: 10 * time.Second},
