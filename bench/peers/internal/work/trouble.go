@@ -45,7 +45,8 @@ func (t *Trouble) Err() error {
 }
 
 // Logger is for a system that logs: what it says about errors is trouble, the
-// rest is dropped.
+// rest is dropped, and so is that something was cancelled, which nobody does but
+// Stop.
 func (t *Trouble) Logger() *slog.Logger { return slog.New(&handler{trouble: t}) }
 
 type handler struct {
@@ -56,16 +57,20 @@ type handler struct {
 func (h *handler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
 
 func (h *handler) Handle(_ context.Context, r slog.Record) error {
-	text := r.Message
+	text, cancelled := r.Message, false
 	say := func(a slog.Attr) bool {
 		text += " " + a.String()
+		err, ok := a.Value.Any().(error)
+		cancelled = cancelled || ok && errors.Is(err, context.Canceled)
 		return true
 	}
 	for _, a := range h.attrs {
 		say(a)
 	}
 	r.Attrs(say)
-	h.trouble.Add(errors.New(text))
+	if !cancelled {
+		h.trouble.Add(errors.New(text))
+	}
 	return nil
 }
 

@@ -76,6 +76,7 @@ func TestOnlyErrorsThatAreLoggedAreTrouble(t *testing.T) {
 	var trouble work.Trouble
 	log := trouble.Logger().With(slog.Int("id", 7)).WithGroup("g")
 	log.Warn("slow")
+	log.Error("ends", "error", fmt.Errorf("begin: %w", context.Canceled))
 	log.Error("lost", "what", "a job")
 	if err := trouble.Err(); err == nil || err.Error() != "lost id=7 what=a job" {
 		t.Errorf("error is %v", err)
