@@ -120,8 +120,8 @@ func quickPlan() []group {
 		{rounds: 1, entries: held(20_000)},
 		{rounds: 1, entries: []entry{{scenario.Size{Tasks: 5_000, Slots: slots}, ours()}}},
 		{rounds: 1, entries: []entry{{scenario.IdleDaemon{Settle: 2 * time.Second, For: 20 * time.Second}, ours()}}},
-		{rounds: 1, entries: []entry{{scenario.Transcode{Clips: []scenario.Clip{
-			{Size: "1280x720", Rate: 30, For: 4 * time.Second},
+		{rounds: 2, entries: []entry{{scenario.Transcode{Clips: []scenario.Clip{
+			{Size: "1280x720", Rate: 30, For: 6 * time.Second},
 		}}, ours()}}},
 	}
 }
