@@ -32,8 +32,9 @@ $$;
 -- made the whole transaction fail.
 --
 -- A stage is woken when it can be claimed, waits for another time or has become
--- more urgent, and that was not so before. A stage that is claimed in the statement which completes
--- what it needs is never seen here, and nobody is woken for it.
+-- more urgent, and that was not so before. A stage that is claimed in the
+-- statement which completes what it needs is never seen here, and nobody is woken
+-- for it.
 create or replace function cuelight_video_submitted() returns trigger language plpgsql as $$
 begin
   if new.ingest_status in ('pending', 'failed') then

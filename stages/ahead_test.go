@@ -37,6 +37,18 @@ func queued(most *atomic.Int64, turn time.Duration) *fake {
 	}}
 }
 
+// firstQuick is work that is quick a hundred times, and then goes on for ever.
+func firstQuick(begun *atomic.Int64) stages.Work {
+	return func(ctx context.Context, _ *stages.Job) (any, error) {
+		if begun.Add(1) < 100 {
+			time.Sleep(time.Millisecond)
+			return nil, nil
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+}
+
 func TestOnlyQuickWorkIsClaimedAheadAndNotFarAhead(t *testing.T) {
 	for work, want := range map[time.Duration]int64{
 		50 * time.Millisecond: 2, // what the two slots do
@@ -65,14 +77,7 @@ func TestClaimThatFindsNoSlotIsGivenBackWithoutCountingAsAnAttempt(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		var most, begun atomic.Int64
 		f := queued(&most, 5*time.Millisecond)
-		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) {
-			if begun.Add(1) < 100 {
-				time.Sleep(time.Millisecond)
-				return nil, nil
-			}
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}, "one")
+		p := pipeline(t, firstQuick(&begun), "one")
 		released := make(chan stages.Event, 10)
 		_, stop := run(t, f, p, func(r *stages.Runner) {
 			r.Wakes = newEar()
@@ -98,14 +103,7 @@ func TestClaimThatFindsNoSlotIsGivenBackWithoutCountingAsAnAttempt(t *testing.T)
 func TestSlowDatabaseIsNotKeptBusyWithClaimsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most, begun, released atomic.Int64
-		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) {
-			if begun.Add(1) < 100 {
-				time.Sleep(time.Millisecond)
-				return nil, nil
-			}
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}, "one")
+		p := pipeline(t, firstQuick(&begun), "one")
 		_, stop := run(t, queued(&most, 300*time.Millisecond), p, func(r *stages.Runner) {
 			r.Wakes = newEar()
 			r.Observe = func(e stages.Event) {

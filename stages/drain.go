@@ -35,11 +35,7 @@ func (s *drain) begin() {
 	s.stopped, s.abort = nil, s.d.Abort
 	s.d.draining = true
 	s.d.withdrawAll(ErrDraining)
-	busy := 0
-	for _, n := range s.d.busy {
-		busy += n
-	}
-	s.d.Observe(Event{Kind: Draining, Worker: s.d.workerID(), Count: busy})
+	s.d.Observe(Event{Kind: Draining, Worker: s.d.workerID(), Count: s.d.atWork()})
 	s.grace.Reset(max(s.d.Grace, 0))
 }
 
@@ -88,14 +84,18 @@ func (d *dispatcher) hasten(ctx context.Context) (stop func()) {
 	}
 }
 
+// atWork is how many slots are in use.
+func (d *dispatcher) atWork() (n int) {
+	for _, busy := range d.busy {
+		n += busy
+	}
+	return n
+}
+
 // overdue says that waiting has no sense any more: no work goes on, and the
 // database, or somebody's lock, keeps the last reports from being handed in.
 func (s *drain) overdue() bool {
-	busy := 0
-	for _, n := range s.d.busy {
-		busy += n
-	}
-	if !s.over || busy > len(s.d.stubborn) {
+	if !s.over || s.d.atWork() > len(s.d.stubborn) {
 		s.giveUp = time.Now().Add(farewell)
 	}
 	return !time.Now().Before(s.giveUp)

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -379,103 +378,6 @@ func TestWorkThatOutlastsTheGraceIsGivenBackUncounted(t *testing.T) {
 				t.Errorf("history is %+v", h)
 			}
 		})
-	}
-}
-
-// Four processes on one database; no sweep would come in time. Siblings become
-// ready at the same instant on the same row, and whoever misses one because
-// another process has the row locked must not leave it lying.
-func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
-	t.Parallel()
-	const processes, tasks = 4, 500
-	var ran atomic.Int64
-	work := func(context.Context, *stages.Job) (any, error) { ran.Add(1); return nil, nil }
-	b := setup(t,
-		stages.Stage{Name: "a", Workers: 3, Work: work},
-		stages.Stage{Name: "b", Workers: 3, Needs: []string{"a"}, Work: work},
-		stages.Stage{Name: "c", Workers: 3, Needs: []string{"a"}, Work: work},
-		stages.Stage{Name: "d", Workers: 3, Needs: []string{"b", "c"}, Work: work},
-		stages.Stage{Name: "e", Workers: 3, Needs: []string{"d"}, Work: work},
-	)
-	type told struct {
-		process int
-		stages.Event
-	}
-	all := make(chan told, 20*tasks) // what all processes tell
-	for i := range processes {
-		b.start(func(r *stages.Runner) {
-			r.Wakes = b.listening()
-			own := r.Observe
-			r.Observe = func(e stages.Event) { own(e); all <- told{i, e} }
-		})
-	}
-	for there := 0; there < processes; {
-		if e := <-all; e.Kind == stages.Registered {
-			there++
-		}
-	}
-	subs := make([]store.Submission, tasks)
-	for i := range subs {
-		subs[i].Source = fmt.Sprint(i)
-	}
-	receipts, err := b.SubmitAll(t.Context(), subs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	completed, shares := 0, make([]int, processes)
-	late := time.NewTimer(60 * time.Second)
-	defer late.Stop()
-	for completed < tasks*5 {
-		select {
-		case e := <-all:
-			if e.Kind == stages.Completed {
-				completed++
-				shares[e.process]++
-			} else if e.Err != nil {
-				t.Errorf("%s: %v", e.Kind, e.Err)
-			}
-		case <-late.C:
-			t.Fatalf("%d of %d stages were completed; the rest waits for a sweep", completed, tasks*5)
-		}
-	}
-	if ran.Load() != tasks*5 {
-		t.Errorf("work ran %d times, want %d", ran.Load(), tasks*5)
-	}
-	for i, n := range shares {
-		if n == 0 {
-			t.Errorf("process %d had no share: %v", i, shares)
-		}
-	}
-	for _, receipt := range receipts[:50] {
-		if h := b.history(receipt.ID); len(h) != 5 {
-			t.Errorf("task has %d attempts, want 5", len(h))
-		}
-	}
-}
-
-func TestRunnerOfSomeTasksLeavesTheOthersAlone(t *testing.T) {
-	t.Parallel()
-	b := setup(t,
-		stages.Stage{Name: "one", Workers: 4, Work: noop},
-		stages.Stage{Name: "two", Needs: []string{"one"}, Workers: 4, Work: noop},
-	)
-	others := b.submit()
-	mine := b.submit()
-	urgent, err := b.Submit(t.Context(), store.Submission{Source: "a", Priority: 9})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := b.start(func(r *stages.Runner) { r.Wakes, r.Only = b.listening(), []store.ID{mine} })
-	r.wait(t, stages.Completed)
-	r.wait(t, stages.Completed)
-	r.stop()
-	for _, id := range []store.ID{others, urgent.ID} {
-		if s := b.task(id).Status; s != store.StatusPending {
-			t.Errorf("another task is %s", s)
-		}
-	}
-	if s := b.task(mine).Status; s != store.StatusCompleted {
-		t.Errorf("its own task is %s", s)
 	}
 }
 

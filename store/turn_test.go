@@ -95,6 +95,8 @@ func TestReportWithAnotherTokenChangesNothing(t *testing.T) {
 		"completed": completed(stale),
 		"failed":    failed(stale, time.Second),
 		"released":  {Task: id, Stage: ingest, Token: stale.Token, Outcome: store.Released},
+		"no token":  {Task: id, Stage: ingest, Outcome: store.Completed},
+		"nothing":   {Outcome: store.Completed},
 	} {
 		out := b.turn(w, 1, []store.Report{report})
 		if len(out.Stale) != 1 || len(out.Claims) != 0 {

@@ -22,10 +22,10 @@ const transcode = "transcode"
 
 // Cuelight takes a source through the real pipeline as far as the transcode
 // stage, in a process that has transcoded another one before, as a daemon has for
-// all but its first. It tells what that stage took: its ffmpeg, everything else that it has
-// done by programs, such as what checks the renditions, and the process around
-// it from the stage's beginning to its end, with the engine and the listener. It
-// is an error if its ffmpeg got another command than expected.
+// all but its first. It tells what that stage took: all programs that it ran, and
+// the process around it from the stage's beginning to its end, with the checks of
+// the renditions, the engine and the listener. It is an error if its ffmpeg got
+// another command than expected.
 func Cuelight(ctx context.Context, o Order, expected Command) (Took, error) {
 	r, err := newRecorder(o.Dir, false)
 	if err != nil {
