@@ -65,7 +65,8 @@ create table if not exists cuelight_schema (
   pipeline   text        primary key,
   version    integer     not null,
   shape      text        not null,
-  applied_at timestamptz not null default now()
+  applied_at timestamptz not null default now(),
+  forgotten  bigint      not null default 0  -- events up to here were deleted
 );
 
 -- One row per process that works on a pipeline. Its beat is the sign of life
@@ -84,10 +85,105 @@ create table if not exists workers (
   place        text        not null default '',  -- its boot, process namespace and start
   stopped_at   timestamptz,            -- it said good-bye
   lost_at      timestamptz,            -- it was given up
+  drain_at     timestamptz,            -- it was told to end its work and stop
   running      jsonb       not null default '[]'  -- what it works on, and how far that is
 );
 
 create index if not exists workers_alive on workers (pipeline) where stopped_at is null and lost_at is null;
+
+-- The sequences that no crash has set back. A crash of the server empties the
+-- table, as all that is unlogged; on a standby that takes over it is empty, too.
+create unlogged table if not exists cuelight_uncrashed (seq regclass not null);
+
+-- What is not to be claimed for now: a stage, or all of them where it is empty;
+-- on one host, or on all. A worker learns of it with its next beat.
+create table if not exists cuelight_pauses (
+  pipeline  text        not null,
+  stage     text        not null default '',
+  host      text        not null default '',
+  paused_at timestamptz not null default now(),
+  paused_by text        not null default '',
+  primary key (pipeline, stage, host)
+);
+
+-- Who may use the HTTP API. Of a key only the SHA-256 is kept.
+create table if not exists cuelight_keys (
+  id         uuid        primary key default cuelight_id(),
+  name       text        not null,
+  scope      text        not null check (scope in ('read', 'submit', 'admin')),
+  prefix     text        not null unique,  -- its beginning, to find it by
+  digest     bytea       not null,
+  created_at timestamptz not null default now(),
+  used_at    timestamptz,
+  revoked_at timestamptz
+);
+
+-- What people have done, by the command line, the API or the dashboard.
+create table if not exists cuelight_audit (
+  id       bigint      primary key generated always as identity,
+  at       timestamptz not null default clock_timestamp(),
+  pipeline text        not null,
+  actor    text        not null,             -- who, as far as it is known
+  action   text        not null,
+  target   text        not null default '',  -- a task, stage, worker, key or webhook
+  detail   jsonb       not null default '{}'
+);
+
+-- Which process does what only one at a time should do.
+create table if not exists cuelight_leases (
+  name   text        primary key,
+  holder uuid        not null,  -- workers.id
+  until  timestamptz not null
+);
+
+-- Who is told of events by HTTP, and how far that is.
+create table if not exists cuelight_webhooks (
+  id           uuid        primary key default cuelight_id(),
+  pipeline     text        not null,
+  url          text        not null,
+  types        text[]      not null default '{}',    -- of events; none for all but progress and alerts
+  secret       text        not null,                 -- whsec_ and the key in base64
+  old_secret   text,                                 -- signs too, until old_until
+  old_until    timestamptz,
+  cooldown     interval    not null default '300 s', -- between two alerts of one kind
+  created_at   timestamptz not null default now(),
+  disabled_at  timestamptz,
+  disabled_why text        not null default '',
+  cursor       bigint      not null                  -- the last event that was looked at
+);
+
+-- One row per event and webhook: what is to be delivered, was, or could not be.
+create table if not exists cuelight_deliveries (
+  id          uuid        primary key default cuelight_id(),  -- the header webhook-id
+  webhook_id  uuid        not null references cuelight_webhooks (id) on delete cascade,
+  event_id    bigint      not null,
+  type        text        not null,
+  task_id     uuid,
+  payload     text        not null,
+  created_at  timestamptz not null default now(),
+  attempts    integer     not null default 0,
+  run_at      timestamptz not null default now(),  -- not before
+  status      text        not null default 'pending' check (status in ('pending', 'delivered', 'dead', 'suppressed')),
+  finished_at timestamptz,
+  response    integer,                             -- the HTTP status, if there was one
+  error       text        not null default ''
+);
+
+-- An event is written once, whoever thinks it is their turn; it may also be an alert.
+create unique index if not exists cuelight_deliveries_event on cuelight_deliveries (webhook_id, event_id, type);
+create index if not exists cuelight_deliveries_due on cuelight_deliveries (webhook_id, run_at, event_id) where status = 'pending';
+create index if not exists cuelight_deliveries_order on cuelight_deliveries (webhook_id, task_id, event_id) where status = 'pending';
+create index if not exists cuelight_deliveries_dead on cuelight_deliveries (webhook_id, id) where status = 'dead';
+create index if not exists cuelight_deliveries_finished on cuelight_deliveries (status, finished_at) where status <> 'pending';
+
+-- Until when alerts of one kind are not repeated to a webhook.
+create table if not exists cuelight_quiet (
+  webhook_id uuid        not null references cuelight_webhooks (id) on delete cascade,
+  subject    text        not null,
+  until      timestamptz not null,
+  suppressed integer     not null default 0,  -- so many since the last that was sent
+  primary key (webhook_id, subject)
+);
 
 create table if not exists tasks (
   id            uuid        primary key default cuelight_id(),
@@ -97,6 +193,7 @@ create table if not exists tasks (
   params        jsonb       not null default '{}',
   request_id    text,                              -- a second submit with it finds the first
   user_id       text,
+  traceparent   text,                              -- W3C Trace Context of whoever submitted it
   overridden_by uuid        references tasks (id) deferrable,
 
   ingest_status    cuelight_status not null default 'pending',
@@ -239,11 +336,140 @@ create table if not exists attempts (
   primary key (task_id, token)
 );
 
+-- For what happened lately.
+create index if not exists attempts_finished on attempts using brin (finished_at);
+
 -- The history for people: who did what, where and when.
 create or replace view history as
   select a.task_id, a.stage, a.attempt, a.outcome, a.started_at, a.finished_at,
          w.host, w.pid, w.version, a.retry_at, a.error_class, a.error, a.result, a.worker_id, a.token
     from attempts a
     left join workers w on w.id = a.worker_id;
+
+-- The next place in the order of an outbox, for a row of this transaction. Places
+-- are drawn before the transaction commits, so one that takes its time comes in
+-- behind later ones. It says so by a lock, whose key tells how far the order went
+-- when it drew its first: what lies up to there is not its concern.
+--
+-- After a crash, places that were drawn in transactions which did not wait for the
+-- disk would be drawn again, and a reader that has seen them would miss what is
+-- there now. So the first transaction after a crash leaves a good many out.
+--
+-- This is what a session does that has not drawn one yet; none outlives a crash.
+create or replace function cuelight_first_place(seq regclass) returns bigint language plpgsql set search_path from current as $$
+begin
+  perform pg_advisory_xact_lock_shared((seq::oid::bigint << 32) | (coalesce(pg_sequence_last_value(seq), 0) & 4294967295));
+  perform set_config('cuelight.drawn_' || seq::oid, pg_current_xact_id()::text, true);
+  if not exists (select from cuelight_uncrashed u where u.seq = $1) then
+    perform setval(seq, nextval(seq) + 1048576);
+    insert into cuelight_uncrashed values (seq);
+  end if;
+  perform set_config('cuelight.intact_' || seq::oid, 'yes', false);
+  return nextval(seq);
+end
+$$;
+
+-- The same for any session, written so that PostgreSQL puts it in place of the call:
+-- it costs a tenth of the above.
+create or replace function cuelight_place(seq regclass) returns bigint language sql volatile as $$
+  select case
+    when coalesce(current_setting('cuelight.drawn_' || seq::oid, true), '') = pg_current_xact_id()::text
+      or coalesce(current_setting('cuelight.intact_' || seq::oid, true), '') = 'yes'
+     and pg_try_advisory_xact_lock_shared((seq::oid::bigint << 32) | (coalesce(pg_sequence_last_value(seq), 0) & 4294967295))
+     and set_config('cuelight.drawn_' || seq::oid, pg_current_xact_id()::text, true) <> ''
+    then nextval(seq)
+    else cuelight_first_place(seq)
+  end
+$$;
+
+-- How far the order of an outbox is complete: no transaction will come in at this
+-- place or before it.
+create or replace function cuelight_complete(seq regclass) returns bigint language plpgsql as $$
+declare
+  drawn  constant bigint := coalesce(pg_sequence_last_value(seq), 0);
+  behind bigint;
+begin
+  if current_setting('transaction_isolation') not like 'read %' then
+    raise exception 'events cannot be read in a transaction that is %', current_setting('transaction_isolation')
+      using errcode = 'active_sql_transaction', hint = 'What is complete now was not all there when it began. Use read committed.';
+  end if;
+  -- A key has the lower half of a place, and the place is the one nearest to the
+  -- last one drawn. Where it is beyond that, it was drawn since we looked.
+  select max((drawn - objid::bigint) & 4294967295) into behind
+    from pg_locks
+   where locktype = 'advisory' and objsubid = 1 and classid = seq::oid
+     and database = (select oid from pg_database where datname = current_database())
+     and ((drawn - objid::bigint) & 4294967295) < 2147483648;
+  return drawn - coalesce(behind, 0);
+end
+$$;
+
+-- The outbox: what happened, written in the transaction in which it did. A row is
+-- one event; or what one statement did to many tasks, which costs less: those that
+-- were submitted, deleted, or claimed for a stage; or, of type turn, in which stages
+-- were completed and others begun. Bit 0 of a set is the first stage; bit 31 of
+-- completed says that now all are. The view below tells them one by one.
+do $$
+begin
+  if to_regclass(format('%I.%I', current_schema(), 'outbox_id')) is null then
+    create sequence outbox_id;
+    insert into cuelight_uncrashed values ('outbox_id');
+  end if;
+end
+$$;
+
+create table if not exists outbox (
+  id        bigint      primary key default cuelight_place('outbox_id'),
+  at        timestamptz not null default clock_timestamp(),
+  type      text        not null,
+  worker_id uuid,
+  task_id   uuid,
+  stage     text,
+  attempt   integer,
+  token     uuid,       -- of the attempt, which says more
+  data      jsonb,
+  tasks     uuid[],
+  completed integer[],  -- by task: a set of stages
+  begun     integer[],  -- by task: a set of stages
+  attempts  integer[]   -- by task; of a turn, by task and stage
+) with (toast_tuple_target = 8160);
+
+-- What happened, event by event, in the order of the ids. To read on from the last
+-- id that was seen, use cuelight_video_events(): here a transaction that takes its
+-- time comes in behind later ones.
+create or replace view events as
+  select o.id << 16 | e.n as id, o.at, e.type, e.task_id, e.stage, e.attempt, o.worker_id, e.data, o.id as outbox_id
+    from outbox o
+   cross join lateral (
+         select 0 as n, o.type, o.task_id, o.stage, o.attempt,
+                case when a.token is null then o.data
+                     else coalesce(o.data, '{}') || jsonb_strip_nulls(jsonb_build_object('error_class', a.error_class, 'error', a.error))
+                end as data
+           from (select) as one
+           left join attempts a on a.task_id = o.task_id and a.token = o.token
+          where o.tasks is null and o.type <> 'progress'
+          union all
+         select n::int - 1, o.type, (r->>'task')::uuid, r->>'stage', (r->>'attempt')::int, r - '{task,stage,attempt,token}'::text[]
+           from jsonb_array_elements(case when o.type = 'progress' then o.data end) with ordinality as running (r, n)
+          union all
+         select n::int - 1, o.type, id, o.stage, o.attempts[n], null
+           from unnest(o.tasks) with ordinality as each (id, n)
+          where o.type <> 'turn'
+          union all
+         select (n::int - 1) * 64 + k.place, k.type, each.id, k.stage, o.attempts[n][k.bit + 1], null
+           from unnest(o.tasks, o.completed, o.begun) with ordinality as each (id, completed, begun, n)
+          cross join lateral (values
+                (0, 'stage_completed', 0, 'ingest', each.completed >> 0 & 1),
+                (1, 'stage_completed', 1, 'transcode', each.completed >> 1 & 1),
+                (2, 'stage_completed', 2, 'metadata', each.completed >> 2 & 1),
+                (3, 'stage_completed', 3, 'assemble', each.completed >> 3 & 1),
+                (4, 'stage_completed', 4, 'publish', each.completed >> 4 & 1),
+                (31, 'done', null, null, each.completed >> 31 & 1),
+                (32 + 0, 'started', 0, 'ingest', each.begun >> 0 & 1),
+                (32 + 1, 'started', 1, 'transcode', each.begun >> 1 & 1),
+                (32 + 2, 'started', 2, 'metadata', each.begun >> 2 & 1),
+                (32 + 3, 'started', 3, 'assemble', each.begun >> 3 & 1),
+                (32 + 4, 'started', 4, 'publish', each.begun >> 4 & 1)) as k (place, type, bit, stage, happened)
+          where o.type = 'turn' and k.happened = 1) as e;
 
 commit;

@@ -35,35 +35,102 @@ $$;
 -- more urgent, and that was not so before. A stage that is claimed in the
 -- statement which completes what it needs is never seen here, and nobody is woken
 -- for it.
-create or replace function cuelight_video_submitted() returns trigger language plpgsql as $$
+--
+-- Whatever happens is told in the outbox, too, in the same transaction.
+create or replace function cuelight_video_submitted() returns trigger language plpgsql set search_path from current as $$
+declare opened record;
 begin
-  if new.ingest_status in ('pending', 'failed') then
+  select array_agg(id order by id) as ids, bool_or(ingest_status in ('pending', 'failed')) as ingest_open, bool_or(transcode_status in ('pending', 'failed') and ingest_status = 'completed') as transcode_open, bool_or(metadata_status in ('pending', 'failed') and ingest_status = 'completed') as metadata_open, bool_or(assemble_status in ('pending', 'failed') and transcode_status = 'completed' and metadata_status = 'completed') as assemble_open, bool_or(publish_status in ('pending', 'failed') and assemble_status = 'completed') as publish_open into opened from added;
+  if opened.ingest_open then
     perform pg_notify('cuelight_video_ingest', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed' then
+  if opened.transcode_open then
     perform pg_notify('cuelight_video_transcode', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed' then
+  if opened.metadata_open then
     perform pg_notify('cuelight_video_metadata', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed' then
+  if opened.assemble_open then
     perform pg_notify('cuelight_video_assemble', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed' then
+  if opened.publish_open then
     perform pg_notify('cuelight_video_publish', '') where pg_notification_queue_usage() < 0.9;
   end if;
+  for n in 1..coalesce(cardinality(opened.ids), 0) by 1024 loop
+    insert into outbox (type, tasks) values ('submitted', opened.ids[n:n + 1023]);
+  end loop;
   return null;
 end
 $$;
 
 drop trigger if exists tasks_submitted on tasks;
 create trigger tasks_submitted after insert on tasks
-  for each row execute function cuelight_video_submitted();
+  referencing new table as added for each statement execute function cuelight_video_submitted();
+
+-- What is told of a change to a task. An engine tells of what it starts and
+-- completes in the statements that do so, and says in a setting of its transaction
+-- that it is one: a turn, or a sweep, in which claims only end because their
+-- workers did.
+create or replace function cuelight_video_tell(old tasks, new tasks, made_by text) returns void
+language sql set search_path from current as $$
+  with was as (
+    select * from (values
+      (0, 'ingest', old.ingest_status, new.ingest_status, old.ingest_attempts, new.ingest_attempts, old.ingest_token, new.ingest_token,
+       old.ingest_locked_by, new.ingest_locked_by, new.ingest_run_at),
+      (1, 'transcode', old.transcode_status, new.transcode_status, old.transcode_attempts, new.transcode_attempts, old.transcode_token, new.transcode_token,
+       old.transcode_locked_by, new.transcode_locked_by, new.transcode_run_at),
+      (2, 'metadata', old.metadata_status, new.metadata_status, old.metadata_attempts, new.metadata_attempts, old.metadata_token, new.metadata_token,
+       old.metadata_locked_by, new.metadata_locked_by, new.metadata_run_at),
+      (3, 'assemble', old.assemble_status, new.assemble_status, old.assemble_attempts, new.assemble_attempts, old.assemble_token, new.assemble_token,
+       old.assemble_locked_by, new.assemble_locked_by, new.assemble_run_at),
+      (4, 'publish', old.publish_status, new.publish_status, old.publish_attempts, new.publish_attempts, old.publish_token, new.publish_token,
+       old.publish_locked_by, new.publish_locked_by, new.publish_run_at)
+    ) as s (n, stage, before, now, attempt, attempt_now, token, token_now, worker_id, worker_now, run_at)
+  ), again as (
+    select min(n) as n, array_agg(stage order by n) as stages from was
+     where now = 'pending' and before <> 'pending' and not (made_by in ('turn', 'sweep') and before = 'inprogress')
+    having count(*) > 0
+  )
+  insert into outbox (type, stage, attempt, worker_id, token, data, task_id)
+  select type, stage, attempt, worker_id, token, data, new.id
+    from (
+      select 1 as place, n, 'stage_completed' as type, stage, attempt_now as attempt, worker_id, token, null::jsonb as data
+        from was where now = 'completed' and before <> 'completed' and made_by <> 'turn'
+       union all
+      select 2, n, case made_by when 'sweep' then 'lease_recovered' else 'attempt_failed' end, stage, attempt, worker_id, token, null
+        from was where before = 'inprogress' and now in ('failed', 'dead')
+       union all
+      select 3, n, 'retry', stage, attempt, null, token, jsonb_build_object('run_at', coalesce(run_at, now()))
+        from was where now = 'failed' and before <> 'failed'
+       union all
+      select 3, n, 'dead_letter', stage, attempt, worker_id, token, null
+        from was where now = 'dead' and before <> 'dead'
+       union all
+      select 4, n, 'released', stage, attempt, worker_id, token, null
+        from was where now = 'pending' and before = 'inprogress' and made_by in ('turn', 'sweep')
+       union all
+      select 5, n, 'retry', stages[1], null, null, null, jsonb_build_object('run_at', now(), 'stages', stages) from again
+       union all
+      select 6, 0, 'overridden', null, null, null, null, jsonb_build_object('overridden_by', new.overridden_by)
+       where new.overridden_by is distinct from old.overridden_by and new.overridden_by is not null
+       union all
+      select 7, 0, 'cancelled', null, null, null, null, jsonb_build_object('stages', array_agg(stage order by n))
+        from was where now = 'cancelled' and before <> 'cancelled' having count(*) > 0
+       union all
+      select 8, n, 'started', stage, attempt_now, worker_now, null, null
+        from was where now = 'inprogress' and token_now is distinct from token and made_by <> 'turn'
+       union all
+      select 9, 0, 'done', null, null, null, null, null
+        from was having bool_and(now = 'completed') and not bool_and(before = 'completed') and made_by <> 'turn'
+    ) as told
+   order by place, n
+$$;
 
 -- A stage that is taken from its worker, by a cancel, a retry or by hand, so
 -- that it is cancelled or to be done again, leaves its claim in the history, and
 -- the workers are told to check what they hold.
 create or replace function cuelight_video_changed() returns trigger language plpgsql set search_path from current as $$
+declare made_by constant text := coalesce(current_setting('cuelight.made_by', true), '');
 begin
   if new.ingest_status in ('pending', 'failed')
      and (not (old.ingest_status in ('pending', 'failed'))
@@ -115,16 +182,23 @@ begin
     on conflict do nothing;
     perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
   end if;
+  if made_by = '' or greatest(old.ingest_status, old.transcode_status, old.metadata_status, old.assemble_status, old.publish_status, new.ingest_status, new.transcode_status, new.metadata_status, new.assemble_status, new.publish_status) >= 'failed'
+     or old.ingest_status = 'inprogress' and new.ingest_status = 'pending'
+     or old.transcode_status = 'inprogress' and new.transcode_status = 'pending'
+     or old.metadata_status = 'inprogress' and new.metadata_status = 'pending'
+     or old.assemble_status = 'inprogress' and new.assemble_status = 'pending'
+     or old.publish_status = 'inprogress' and new.publish_status = 'pending' then
+    perform cuelight_video_tell(old, new, made_by);
+  end if;
   return null;
 end
 $$;
 
 -- PostgreSQL reads a trigger's condition anew for every statement, however few
 -- rows it changes, so there is one condition, and a short one: something can be
--- claimed, or will not be done. Otherwise nobody is told: a task goes its way, each
--- stage claimed with what it needs. (Who sets by hand, in one statement, a need
--- back to inprogress and what needs it to pending, tells nobody either: the
--- worker stops at its next beat, and the history has no row of it.)
+-- claimed, or will not be done, or somebody else than an engine is at work.
+-- Otherwise nobody is told: a task goes its way, each stage claimed with what it
+-- needs.
 drop trigger if exists tasks_changed on tasks;
 create trigger tasks_changed after update on tasks
   for each row when (
@@ -133,13 +207,18 @@ create trigger tasks_changed after update on tasks
     or new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed'
     or new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed'
     or new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed'
-    or greatest(new.ingest_status, new.transcode_status, new.metadata_status, new.assemble_status, new.publish_status) >= 'dead')
+    or greatest(new.ingest_status, new.transcode_status, new.metadata_status, new.assemble_status, new.publish_status) >= 'dead'
+    or coalesce(current_setting('cuelight.made_by', true), '') = '')
   execute function cuelight_video_changed();
 
 -- Deleting a task deletes its history.
 create or replace function cuelight_video_forget() returns trigger language plpgsql set search_path from current as $$
+declare ids constant uuid[] := array(select id from gone order by id);
 begin
-  delete from attempts where task_id = old.id;
+  delete from attempts where task_id = any(ids);
+  for n in 1..cardinality(ids) by 1024 loop
+    insert into outbox (type, tasks) values ('deleted', ids[n:n + 1023]);
+  end loop;
   perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
   return null;
 end
@@ -147,7 +226,48 @@ $$;
 
 drop trigger if exists tasks_forget on tasks;
 create trigger tasks_forget after delete on tasks
-  for each row execute function cuelight_video_forget();
+  referencing old table as gone for each statement execute function cuelight_video_forget();
+
+-- Whoever works here is told at once of what is not to be claimed for now.
+create or replace function cuelight_paused() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('cuelight_' || coalesce(new.pipeline, old.pipeline), '') where pg_notification_queue_usage() < 0.9;
+  return null;
+end
+$$;
+
+drop trigger if exists cuelight_pauses_changed on cuelight_pauses;
+create trigger cuelight_pauses_changed after insert or update or delete on cuelight_pauses
+  for each row execute function cuelight_paused();
+
+-- Read the events after an id that was seen, in order, none of them missed and
+-- none twice; of all tasks or of one:
+--   select * from cuelight_video_events(0);
+-- It fails with SQLSTATE CL001 where some of them have been deleted.
+create or replace function cuelight_video_events(after bigint default 0, most integer default 1000, task uuid default null)
+  returns setof events language plpgsql set search_path from current as $$
+declare
+  first constant bigint := after >> 16;
+  last  bigint := cuelight_complete('outbox_id');
+begin
+  if after > 0 and after < (select forgotten from cuelight_schema where pipeline = 'video') then
+    raise exception 'events after % have been deleted', after
+      using errcode = 'CL001', hint = 'Begin anew with what the tasks are now, and go on from there.';
+  end if;
+  -- As many rows as hold that many events, and none has to be told in vain.
+  select max(id) into last
+    from (select o.id, sum(case when o.id = first or task is not null then 0 else coalesce(cardinality(o.tasks), 1) end)
+                       over (order by o.id rows between unbounded preceding and 1 preceding) as before
+            from (select * from outbox o
+                   where o.id between first and last and (task is null or o.task_id = task or o.tasks @> array[task])
+                   order by o.id limit most + 1) as o) as few
+   where before is null or before < most;
+  return query
+    select * from events e
+     where e.outbox_id between first and last and e.id > after and (task is null or e.task_id = task)
+     order by e.id limit most;
+end
+$$;
 
 -- How a task as a whole stands.
 create or replace function cuelight_video_status(t tasks) returns text language sql stable as $$
@@ -261,7 +381,7 @@ language sql set search_path from current as $$
 $$;
 
 insert into cuelight_schema (pipeline, version, shape)
-values ('video', 3, 'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
+values ('video', 4, 'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
 on conflict (pipeline) do nothing;
 
 commit;

@@ -23,6 +23,9 @@ type Options struct {
 	// Channels are the channels to listen to.
 	Channels []string
 
+	// Also are other readers of the same news in this process.
+	Also []*Wakes
+
 	// ConnConfig is how to connect. Default: as the pool does. It is for a pool
 	// that leads through a pooler in transaction mode, and must lead to the
 	// same database.
@@ -60,7 +63,8 @@ type Options struct {
 }
 
 // Listener listens on a connection of its own. Make one with [New]; each reader
-// of news needs its own, since [Wakes.Take] empties it.
+// of news needs Wakes of its own, since [Wakes.Take] empties them: one reads the
+// Listener's, others those of Options.Also.
 type Listener struct {
 	*Wakes
 	pool  *pgxpool.Pool
@@ -204,7 +208,7 @@ type handler struct{ l *Listener }
 
 func (h handler) HandleNotification(_ context.Context, n *pgconn.Notification, _ *pgx.Conn) error {
 	if n.Channel != h.l.own {
-		h.l.Add(n.Channel)
+		h.l.spread(n.Channel)
 		return nil
 	}
 	signal(h.l.echo)
@@ -225,11 +229,19 @@ func (h handler) HandleBacklog(context.Context, string, *pgx.Conn) error {
 	}
 	l.mu.Unlock()
 	if all {
-		l.Add(l.opts.Channels...)
+		l.spread(l.opts.Channels...)
 		l.become(hearing, nil)
 		signal(l.fresh)
 	}
 	return nil
+}
+
+// spread notes news for all readers.
+func (l *Listener) spread(channels ...string) {
+	l.Add(channels...)
+	for _, w := range l.opts.Also {
+		w.Add(channels...)
+	}
 }
 
 // signal leaves one value in c, which has room for one.

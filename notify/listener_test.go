@@ -286,3 +286,18 @@ func TestListenerThatCannotConnectSaysSoOnceAndEndsWithItsContext(t *testing.T) 
 		t.Error("a Listener without channels ran")
 	}
 }
+
+func TestOtherReadersGetTheSameNews(t *testing.T) {
+	t.Parallel()
+	other := notify.NewWakes()
+	b := listen(t, pgtest.New(t, pgtest.Schema{}), notify.Options{Also: []*notify.Wakes{other}})
+	both := bundle{Listener: &notify.Listener{Wakes: other}, t: t}
+	for range 2 {
+		for name, got := range map[string][]string{"the listener's": b.news(), "the other's": both.news()} {
+			if !slices.Equal(got, []string{"a"}) {
+				t.Errorf("%s news is %v", name, got)
+			}
+		}
+		b.exec(`notify a`)
+	}
+}

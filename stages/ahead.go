@@ -29,6 +29,9 @@ var errCrowded = errors.New("no slot came free in time")
 
 // free is how many more tasks of a stage to claim.
 func (d *dispatcher) free(stage int) int {
+	if d.paused[stage] {
+		return 0
+	}
 	h, slots := &d.ahead[stage], d.stages[stage].Workers
 	margin := 0
 	if h.took > 0 {
@@ -106,9 +109,14 @@ func (d *dispatcher) withdraw(a *attempt, why error) {
 // withdrawAll gives back whatever has not started.
 func (d *dispatcher) withdrawAll(why error) {
 	for i := range d.ahead {
-		for _, a := range d.ahead[i].waiting {
-			d.withdraw(a, why)
-		}
-		d.ahead[i].waiting = nil
+		d.withdrawFrom(i, why)
 	}
+}
+
+// withdrawFrom gives back what has not started of one stage.
+func (d *dispatcher) withdrawFrom(stage int, why error) {
+	for _, a := range d.ahead[stage].waiting {
+		d.withdraw(a, why)
+	}
+	d.ahead[stage].waiting = nil
 }

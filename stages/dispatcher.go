@@ -32,7 +32,10 @@ type dispatcher struct {
 	recall chan struct{} // for the heartbeat: check the claims now
 	gone   chan struct{} // from the heartbeat: somebody went away
 	deaf   chan struct{} // from the heartbeat: no news comes in
+	orders chan orders   // from the heartbeat: the newest
+	wrote  chan struct{} // for the herald: there are new events
 
+	paused   []bool        // by stage: nothing is to be claimed
 	busy     []int         // by stage: slots in use
 	ahead    []ahead       // by stage
 	pace     time.Duration // how long a turn takes, on average of late
@@ -58,6 +61,9 @@ func newDispatcher(r *Runner) *dispatcher {
 		recall:    make(chan struct{}, 1),
 		gone:      make(chan struct{}, 1),
 		deaf:      make(chan struct{}, 1),
+		orders:    make(chan orders, 1),
+		wrote:     make(chan struct{}, 1),
+		paused:    make([]bool, len(r.Pipeline.stages)),
 		busy:      make([]int, len(r.Pipeline.stages)),
 		ahead:     make([]ahead, len(r.Pipeline.stages)),
 		look:      make([]lookout, len(r.Pipeline.stages)),
@@ -73,10 +79,16 @@ func newDispatcher(r *Runner) *dispatcher {
 
 // register makes this process known, under a name it never had before.
 func (d *dispatcher) register(ctx context.Context) error {
-	id, err := d.Store.Register(ctx, d.self())
+	self := d.self()
+	id, err := d.Store.Register(ctx, self)
 	if err != nil {
 		return err
 	}
+	paused, err := d.Store.Paused(ctx, self.Host)
+	if err != nil {
+		return err
+	}
+	d.heed(orders{paused: paused})
 	d.mu.Lock()
 	d.worker = id
 	d.mu.Unlock()
@@ -141,6 +153,11 @@ func (d *dispatcher) gather() {
 		d.collect()
 	}
 	d.fresh = 0
+	select {
+	case o := <-d.orders:
+		d.obey(o) // before anything is claimed
+	default:
+	}
 	select {
 	case <-d.news():
 		d.hear(d.Wakes.Take())
@@ -275,6 +292,7 @@ func (d *dispatcher) take(life context.Context, t store.Turn) {
 	}
 	d.recovered()
 	d.pace += (time.Since(began) - d.pace) / 8
+	poke(d.wrote, len(t.Reports)+len(out.Claims) > 0)
 	d.handedIn(t, out)
 	d.lookAgain(t, out)
 	d.turns++

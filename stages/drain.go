@@ -33,9 +33,7 @@ func (s *drain) stop() { s.grace.Stop() }
 
 func (s *drain) begin() {
 	s.stopped, s.abort = nil, s.d.Abort
-	s.d.draining = true
-	s.d.withdrawAll(ErrDraining)
-	s.d.Observe(Event{Kind: Draining, Worker: s.d.workerID(), Count: s.d.atWork()})
+	s.d.retire()
 	s.grace.Reset(max(s.d.Grace, 0))
 }
 
@@ -133,6 +131,8 @@ func (d *dispatcher) wait(s *drain) {
 		d.sweepAt = time.Now()
 	case <-d.deaf:
 		d.guess()
+	case o := <-d.orders:
+		d.obey(o)
 	case <-timer.C:
 	case <-s.stopped:
 		s.begin()

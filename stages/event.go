@@ -23,11 +23,14 @@ const (
 	Registered   Kind = "registered"    // the process is known to the database, as Worker
 	DatabaseLost Kind = "database_lost" // Err says why; told once, until it is back
 	DatabaseBack Kind = "database_back"
-	WorkerLost   Kind = "worker_lost" // Gone was given up: it is not there any more, or was silent too long
-	Expired      Kind = "expired"     // Count claims of workers that went away were freed
-	Missed       Kind = "missed"      // Count claims of Stage were found by the sweep alone: nobody was woken for them
-	Draining     Kind = "draining"    // no more claims; Count are still being worked on
-	Stopped      Kind = "stopped"     // the process gave back what it held
+	WorkerLost   Kind = "worker_lost"   // Gone was given up: it is not there any more, or was silent too long
+	Expired      Kind = "expired"       // Count claims of workers that went away were freed
+	Missed       Kind = "missed"        // Count claims of Stage were found by the sweep alone: nobody was woken for them
+	Paused       Kind = "paused"        // nothing is claimed of Stage, because somebody wants it so
+	Resumed      Kind = "resumed"       // it is again
+	NotForgotten Kind = "not_forgotten" // old events could not be deleted: Err says why; told once, until they can
+	Draining     Kind = "draining"      // no more claims; Count are still being worked on
+	Stopped      Kind = "stopped"       // the process gave back what it held
 )
 
 // Event is one thing that happened in a Runner.

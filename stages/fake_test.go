@@ -42,6 +42,12 @@ func (f *fake) Register(_ context.Context, w store.Worker) (store.ID, error) {
 	return store.ID{1}, nil
 }
 
+func (f *fake) Herald(context.Context) error { return nil }
+
+func (f *fake) Forget(context.Context, time.Duration) (bool, error) { return false, nil }
+
+func (f *fake) Paused(context.Context, string) ([]bool, error) { return nil, nil }
+
 func (f *fake) Leave(context.Context, store.ID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -65,11 +65,11 @@ func (h *heartbeat) next() time.Duration {
 func (h *heartbeat) beat(ctx context.Context, recall bool) {
 	claims, running, moved := h.describe()
 	key, held := h.session()
-	if h.err == nil && !recall && !moved && (!held || key == h.told) && time.Since(h.sent) < h.every*4/5 {
+	if h.err == nil && !recall && len(moved) == 0 && (!held || key == h.told) && time.Since(h.sent) < h.every*4/5 {
 		return
 	}
 	h.sent = time.Now()
-	out, err := h.send(ctx, claims, running)
+	out, err := h.send(ctx, claims, running, moved)
 	h.err = err
 	switch {
 	case err == nil:
@@ -79,7 +79,9 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 		}
 		h.touch.heard(out.Now, h.sent)
 		h.revoke(out.Lost)
+		h.heed(orders{paused: out.Paused, drain: out.Drain})
 		poke(h.gone, out.Gone)
+		poke(h.wrote, len(moved) > 0)
 		poke(h.deaf, h.withoutNews())
 		return
 	case errors.Is(err, store.ErrWorkerUnknown):
@@ -120,7 +122,7 @@ func (h *heartbeat) withoutNews() bool {
 	return false
 }
 
-func (h *heartbeat) send(ctx context.Context, claims []store.Claim, running []store.Running) (store.Beaten, error) {
+func (h *heartbeat) send(ctx context.Context, claims []store.Claim, running, moved []store.Running) (store.Beaten, error) {
 	within := min(h.within, max(h.patience()-time.Since(h.last)-h.tick(), h.tick()/4))
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -129,7 +131,7 @@ func (h *heartbeat) send(ctx context.Context, claims []store.Claim, running []st
 		key = 0
 	}
 	return h.Store.Beat(ctx, store.Beat{
-		Worker: h.workerID(), Session: key, Judge: h.touch.allowance(h.Lease), Claims: claims, Running: running,
+		Worker: h.workerID(), Session: key, Judge: h.touch.allowance(h.Lease), Claims: claims, Running: running, Moved: moved,
 	})
 }
 
@@ -152,12 +154,15 @@ func (d *dispatcher) registerWithin(ctx context.Context, timeout time.Duration) 
 	return d.register(ctx)
 }
 
-// describe lists what is being worked on, and whether any of it moved.
-func (d *dispatcher) describe() (claims []store.Claim, running []store.Running, moved bool) {
+// describe lists what is being worked on, and what of it moved.
+func (d *dispatcher) describe() (claims []store.Claim, running, moved []store.Running) {
 	for _, a := range d.live.all() {
 		claims = append(claims, a.claim)
 		if r, m, begun := a.running(); begun {
-			running, moved = append(running, r), moved || m
+			running = append(running, r)
+			if m {
+				moved = append(moved, r)
+			}
 		}
 	}
 	return claims, running, moved

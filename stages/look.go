@@ -141,6 +141,7 @@ func (d *dispatcher) sweep(life context.Context) {
 		return
 	}
 	d.recovered()
+	poke(d.wrote, out.Expired+len(out.Lost) > 0)
 	if out.Expired > 0 {
 		d.Observe(Event{Kind: Expired, Worker: d.workerID(), Count: out.Expired})
 	}

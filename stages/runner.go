@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -17,6 +16,7 @@ type Store interface {
 	Graph() store.Graph
 	Check(ctx context.Context) error
 	Register(ctx context.Context, w store.Worker) (store.ID, error)
+	Paused(ctx context.Context, host string) ([]bool, error)
 	Leave(ctx context.Context, worker store.ID) error
 	Turn(ctx context.Context, t store.Turn) (store.Turned, error)
 	Settled(ctx context.Context, reports []store.Report) (map[store.ID]bool, error)
@@ -25,6 +25,8 @@ type Store interface {
 	Workers(ctx context.Context, all bool) ([]store.Worker, error)
 	Lost(ctx context.Context, claims []store.Claim) ([]store.ID, error)
 	GiveUp(ctx context.Context, workers []store.ID) ([]store.ID, error)
+	Herald(ctx context.Context) error
+	Forget(ctx context.Context, keep time.Duration) (more bool, err error)
 	Sweep(ctx context.Context, s store.Sweep) (store.Swept, error)
 	Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
 }
@@ -79,6 +81,10 @@ type Runner struct {
 	// 36 s.
 	Lease time.Duration
 
+	// KeepEvents is how long events are kept before they are deleted; with
+	// several processes the shortest counts. Default 7 days; negative for ever.
+	KeepEvents time.Duration
+
 	// Only are the tasks to work on; others are left to other processes.
 	// Default nil: all.
 	Only []store.ID
@@ -118,11 +124,10 @@ func (r Runner) Run(ctx context.Context) error {
 	// The database is still needed while the work drains, and so is the beat.
 	life := context.WithoutCancel(ctx)
 	beating, end := context.WithCancel(life)
-	var beat sync.WaitGroup
-	beat.Go(func() { d.beat(beating) })
+	wait := d.beside(beating)
 	err := d.run(ctx, life)
 	end()
-	beat.Wait()
+	wait()
 	d.leave(life)
 	if err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
@@ -175,6 +180,9 @@ func (r *Runner) prepare() error {
 	}
 	if r.Lease <= 0 {
 		r.Lease = store.DefaultLease
+	}
+	if r.KeepEvents == 0 {
+		r.KeepEvents = 7 * 24 * time.Hour
 	}
 	if r.Pulse == nil {
 		r.Pulse = func(string) {}

@@ -11,18 +11,22 @@ import (
 
 // beat: the sign of life, and whether somebody else is without one. It does not
 // wait for the disk: a beat that is lost with a crash of the server is made good
-// by the next.
+// by the next. What has moved since the last one is told to the outbox.
 const beatSQL = `
 /* beat */
 with beat as (
   update workers set beat_at = now(), running = $2::text::jsonb, session = coalesce(nullif($6::bigint, 0), session)
    where id = $1 and stopped_at is null and lost_at is null
-  returning id
+  returning id, drain_at
+), told as (
+  insert into {{.Outbox}} (type, worker_id, data)
+  select 'progress', id, $7::text::jsonb from beat where $7 is not null
 )
-select exists (select from beat), now(),
+select exists (select from beat), (select drain_at is not null from beat), now(),
        exists (select from workers w
                 where pipeline = $4 and id <> $1 and stopped_at is null and lost_at is null
                   and ` + goneSQL + `),
+       array(select stage from cuelight_pauses where pipeline = $4 and host in ('', (select host from workers where id = $1))),
        set_config('synchronous_commit', 'off', true)`
 
 // gone: a worker w is not there any more. Either its session has ended and it
@@ -78,6 +82,8 @@ type Beat struct {
 	// Claims are to be checked; Running is kept for others to see.
 	Claims  []Claim
 	Running []Running
+	// Moved are those of Running that the outbox is to tell of.
+	Moved []Running
 }
 
 // Beaten is what a worker hears.
@@ -85,34 +91,54 @@ type Beaten struct {
 	Lost []ID      // tokens of the claims that are no longer the worker's
 	Now  time.Time // the database's clock
 	Gone bool      // another worker went away, and is to be given up by [Store.Sweep]
+	// Paused says, by stage, that nothing is to be claimed there for now.
+	Paused []bool
+	// Drain says that the worker is to end its work and stop.
+	Drain bool
 }
 
 // Beat is a worker's sign of life for all it holds. Claims are lost when they
 // were cancelled, retried, or given to somebody else. [ErrWorkerUnknown] says
 // that all of them are.
 func (s *Store) Beat(ctx context.Context, in Beat) (Beaten, error) {
-	if in.Running == nil {
-		in.Running = []Running{}
-	}
 	// The sign of life does not depend on what is said about the work.
-	doing, err := json.Marshal(in.Running)
-	if err != nil || bytes.Contains(doing, []byte(`\u0000`)) {
-		doing = []byte("[]")
+	doing, moved := "[]", (*string)(nil)
+	if text, ok := described(in.Running); ok {
+		doing = text
+	}
+	if text, ok := described(in.Moved); ok {
+		moved = &text
 	}
 	var batch pgx.Batch
 	var out Beaten
 	grace, lease := in.Judge.args()
-	batch.Queue(beatSQL, in.Worker, string(doing), grace, s.graph.name, lease, in.Session).QueryRow(func(row pgx.Row) error {
+	batch.Queue(s.sql.beat, in.Worker, doing, grace, s.graph.name, lease, in.Session, moved).QueryRow(func(row pgx.Row) error {
 		var known bool
-		if err := row.Scan(&known, &out.Now, &out.Gone, nil); err != nil || known {
+		var drain *bool
+		var paused []string
+		if err := row.Scan(&known, &drain, &out.Now, &out.Gone, &paused, nil); err != nil {
 			return err
 		}
-		return ErrWorkerUnknown
+		if !known {
+			return ErrWorkerUnknown
+		}
+		out.Drain, out.Paused = *drain, s.graph.paused(paused)
+		return nil
 	})
 	if len(in.Claims) > 0 {
-		batch.Queue(settingsSQL, true)
+		batch.Queue(settingsSQL, true, madeByTurn)
 		s.queueLost(&batch, in.Claims, &out.Lost)
 	}
-	err = s.db.SendBatch(ctx, &batch).Close()
+	err := s.db.SendBatch(ctx, &batch).Close()
 	return out, s.explain("beat", err)
+}
+
+// described is what is said of the work as JSON, where there is any and PostgreSQL
+// can hold it.
+func described(running []Running) (string, bool) {
+	if len(running) == 0 {
+		return "", false
+	}
+	text, err := json.Marshal(running)
+	return string(text), err == nil && !bytes.Contains(text, []byte(`\u0000`))
 }

@@ -14,24 +14,31 @@ import (
 // not given up.
 const claimSQL = `
 /* claim {{.Stage.Name}} */
-update {{.Tasks}} t set
-       {{.Stage.Name}}_status    = 'inprogress',
-       {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts + 1,
-       {{.Stage.Name}}_token     = gen_random_uuid(),
-       {{.Stage.Name}}_locked_at = now(),
-       {{.Stage.Name}}_locked_by = $1
- where ctid = any (array(
-       select ctid from {{.Tasks}}
-        where {{.Stage.Ready ""}}
-          and {{.Alive "$1"}}
-          and ($3::uuid[] is null or id = any($3))
-          {{- if .After}}
-          and priority = $4 and id > $5
-          {{- end}}
-        order by priority desc, id
-        limit $2
-          for no key update skip locked))
-returning t.id, {{.Stage.Name}}_token, {{.Stage.Name}}_attempts, source, params, coalesce(user_id, ''), priority`
+with moved as (
+  update {{.Tasks}} t set
+         {{.Stage.Name}}_status    = 'inprogress',
+         {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts + 1,
+         {{.Stage.Name}}_token     = gen_random_uuid(),
+         {{.Stage.Name}}_locked_at = now(),
+         {{.Stage.Name}}_locked_by = $1
+   where ctid = any (array(
+         select ctid from {{.Tasks}}
+          where {{.Stage.Ready ""}}
+            and {{.Alive "$1"}}
+            and ($3::uuid[] is null or id = any($3))
+            {{- if .After}}
+            and priority = $4 and id > $5
+            {{- end}}
+          order by priority desc, id
+          limit $2
+            for no key update skip locked))
+  returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt, source, params, coalesce(user_id, ''), priority
+), told as (
+  insert into {{.Outbox}} (type, worker_id, stage, tasks, attempts)
+  select 'started', $1, '{{.Stage.Name}}', array_agg(id), array_agg(attempt)
+    from moved having count(*) > 0
+)
+select * from moved`
 
 // mature: what waited for a time that has come is ready from now on.
 const matureSQL = `
@@ -89,7 +96,7 @@ func (t *turn) queueLook(stage int) {
 }
 
 func (t *turn) queueClaim(stage int, after Place) {
-	n := t.free[stage]
+	n := min(t.free[stage], batchTasks)
 	if n == 0 {
 		return
 	}

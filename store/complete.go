@@ -7,7 +7,7 @@ import "github.com/jackc/pgx/v5"
 // completed, else null. The last four are, per completed stage, the task, the
 // stage's number, the token and the result. A row none of whose tokens holds is
 // not touched. A stage goes on with the next ones in the same update, unless
-// somebody of higher priority waits for the slot.
+// somebody of higher priority waits for the slot. The outbox gets one row of it all.
 //
 // A turn waits for nobody, so no transaction that somebody left open can hold
 // up the others' tasks, and no two turns can wait for each other: rows that are
@@ -71,11 +71,18 @@ with me as materialized (
    where t.ctid = step.place
   returning t.id,
          0 {{- range .Stages}} + {{.Name}}_done::int * {{.Bit}}{{end}} as done,
+         0 {{- range .Stages}}{{if .Needs}} + {{.Name}}_next::int * {{.Bit}}{{end}}{{end}} as begun,
          0 {{- range .Stages}}{{if .Needs}} + ({{.Name}}_open and not {{.Name}}_next)::int * {{.Bit}}{{end}}{{end}} as yielded,
          case when {{.Chained}} then t.source else '' end,
          case when {{.Chained}} then t.params end,
-         coalesce(case when {{.Chained}} then t.user_id end, '')
-         {{- range .Stages}}{{if .Needs}}, case when {{.Name}}_next then t.{{.Name}}_token end, t.{{.Name}}_attempts{{end}}{{end}}
+         coalesce(case when {{.Chained}} then t.user_id end, ''),
+         case when {{range $i, $s := .Stages}}{{if $i}} and {{end}}t.{{.Name}}_status = 'completed'{{end}} then 1 << 31 else 0 end as whole,
+         array[{{.Each "t." "_attempts"}}] as attempts
+         {{- range .Stages}}{{if .Needs}}, case when {{.Name}}_next then t.{{.Name}}_token end{{end}}{{end}}
+), told as (
+  insert into {{.Outbox}} (type, worker_id, tasks, completed, begun, attempts)
+  select 'turn', $1, array_agg(id), array_agg(done | whole), array_agg(begun), array_agg(attempts)
+    from moved having count(*) > 0
 ), kept as (
   insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome, result)
   select locked.id, r.token,
@@ -145,12 +152,12 @@ func (t *turn) readCompleted(rows pgx.Rows, merged *completion) error {
 		done, yielded int
 		graph         = t.store.graph
 		token         = make([]ID, len(graph.nodes))
-		attempt       = make([]int, len(graph.nodes))
-		dest          = []any{&c.Task, &done, &yielded, &c.Source, &c.Params, &c.UserID}
+		attempts      []int32
+		dest          = []any{&c.Task, &done, nil, &yielded, &c.Source, &c.Params, &c.UserID, nil, &attempts}
 	)
 	for i := range graph.nodes {
 		if len(graph.needs[i]) > 0 {
-			dest = append(dest, &token[i], &attempt[i])
+			dest = append(dest, &token[i])
 		}
 	}
 	for rows.Next() {
@@ -164,7 +171,7 @@ func (t *turn) readCompleted(rows pgx.Rows, merged *completion) error {
 				t.applied[merged.tokens[i][row]] = true
 			}
 			if !token[i].IsZero() {
-				c.Stage, c.Token, c.Attempt = i, token[i], attempt[i]
+				c.Stage, c.Token, c.Attempt = i, token[i], int(attempts[i])
 				t.out.Claims = append(t.out.Claims, c)
 			}
 			if yielded&(1<<i) != 0 {
@@ -190,8 +197,9 @@ type completion struct {
 	results       []*string
 }
 
-// completions are one completion, or more where a stage of a task is reported
-// twice, with the token that holds and with one that no longer does.
+// completions are one completion, or more where there are more tasks than
+// batchTasks, or a stage of a task is reported twice, with the token that holds and
+// with one that no longer does.
 type completions []*completion
 
 // place is a row of a completion.
@@ -203,7 +211,7 @@ type place struct {
 // add takes one report.
 func (all *completions) add(r *Report, stages, most int) place {
 	for _, c := range *all {
-		if row, known := c.row[r.Task]; !known || c.tokens[r.Stage][row].IsZero() {
+		if row, known := c.row[r.Task]; !known && len(c.ids) < batchTasks || known && c.tokens[r.Stage][row].IsZero() {
 			return c.add(r)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // SchemaVersion is the version of the tables this package works with.
-const SchemaVersion = 3
+const SchemaVersion = 4
 
 //go:embed ddl/*.tmpl
 var ddlFiles embed.FS
@@ -36,10 +36,10 @@ func (g Graph) render(name string) string {
 // statements must word alike, else PostgreSQL does not see that a statement
 // may use a partial index.
 type words struct {
-	Name, Prefix, Tasks, Attempts string
-	Shape, RecallChannel          string
-	Version                       int
-	Stages                        []stageWords
+	Name, Prefix, Tasks, Attempts, Outbox string
+	Shape, RecallChannel                  string
+	Version                               int
+	Stages                                []stageWords
 }
 
 type stageWords struct {
@@ -53,7 +53,7 @@ type stageWords struct {
 
 func (g Graph) words() words {
 	w := words{
-		Name: g.name, Prefix: g.prefix(), Tasks: g.tasks(), Attempts: g.prefix() + "attempts",
+		Name: g.name, Prefix: g.prefix(), Tasks: g.tasks(), Attempts: g.prefix() + "attempts", Outbox: g.prefix() + "outbox",
 		Shape: g.String(), RecallChannel: g.RecallChannel(), Version: SchemaVersion,
 	}
 	for i, n := range g.nodes {

@@ -32,6 +32,9 @@ var (
 	// ErrSchemaShape: the tables are those of another graph under the same
 	// name. Nothing was changed.
 	ErrSchemaShape = errors.New("tables belong to a pipeline with other stages")
+	// ErrEventsGone: events after the one given were deleted; begin anew with
+	// what the tasks are now, after [Store.LastEvent].
+	ErrEventsGone = errors.New("events are deleted")
 	// ErrWorkerUnknown: the worker is not registered, or was given up.
 	ErrWorkerUnknown = errors.New("worker is not registered")
 )
@@ -43,6 +46,7 @@ const (
 	stateSerialization  = "40001"
 	stateDeadlock       = "40P01"
 	stateReadOnly       = "25006" // a standby, or a primary that was set so
+	stateEventsGone     = "CL001" // raised by the events function in triggers.sql
 	classData           = "22"    // values that cannot be
 )
 
@@ -82,6 +86,8 @@ func (s *Store) explain(act string, err error) error {
 		err = fmt.Errorf("%w: params are not a JSON object", ErrInvalid)
 	case act == actSubmit && strings.HasPrefix(state, classData):
 		err = fmt.Errorf("%w: %w", ErrInvalid, err)
+	case state == stateEventsGone:
+		err = ErrEventsGone
 	case state == stateUndefinedTable:
 		err = fmt.Errorf("%w: %w", ErrNoSchema, err)
 	}

@@ -173,8 +173,14 @@ func (g Graph) Channel(stage string) string { return "cuelight_" + g.name + "_" 
 
 // RecallChannel is the NOTIFY channel of the pipeline as a whole: a message
 // there says that claims were taken from their workers, by a cancel or by
-// hand, and that everyone should check their own.
+// hand, and that everyone should check their own; or that people want something
+// else of the workers: a pause, a drain.
 func (g Graph) RecallChannel() string { return "cuelight_" + g.name }
+
+// EventsChannel is the NOTIFY channel of those who read the pipeline's events: a
+// message there says that workers have written some. What others write is notified
+// of on the other channels, so readers listen on all of them.
+func (g Graph) EventsChannel() string { return "cuelight_" + g.name + "_events" }
 
 // prefix sets the tables of all pipelines but the built-in one apart.
 func (g Graph) prefix() string {

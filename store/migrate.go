@@ -16,6 +16,9 @@ import (
 var steps = [SchemaVersion - 1]func(Graph) string{
 	func(Graph) string { return sessionsSQL },
 	func(g Graph) string { return g.render("id") + fill(fewerConditionsSQL, g.words()) },
+	func(g Graph) string {
+		return fill(eventsColumnsSQL, g.words()) + g.render("shared") + g.render("place") + g.render("outbox")
+	},
 }
 
 // Version 2 notices the end of a worker by the end of its session. The table
@@ -46,6 +49,16 @@ alter table {{.Tasks}}
   add constraint {{.Tasks}}_overridden_rests check
     (overridden_by is null or overridden_by <> id and
      not array[{{.Each "" "_status"}}] && '{pending,inprogress,failed}')`
+
+// Version 4 tells what happens in an outbox. What is shared by all pipelines of a
+// schema may be there already.
+const eventsColumnsSQL = `
+/* tell of events */
+alter table cuelight_schema add column if not exists forgotten bigint not null default 0;
+alter table workers add column if not exists drain_at timestamptz;
+alter table {{.Tasks}} add column if not exists traceparent text;
+create index if not exists {{.Attempts}}_finished on {{.Attempts}} using brin (finished_at);
+`
 
 // The tables are looked for in the schema they would be made in, and not in
 // whatever else is in the search_path.

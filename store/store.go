@@ -56,6 +56,8 @@ type statements struct {
 	look, end, lapse           []string
 	held, lost, settled        string
 	lose, survey               string
+	register, leave, giveUp    string
+	beat, events, forget       string
 	get, list, byTail, history string
 	result, counts             string
 	retry, cancel, matching    string
@@ -83,6 +85,8 @@ func newStatements(g Graph) *statements {
 		end: each(endSQL, false), lapse: each(lapseSQL, false),
 		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL),
 		lose: whole(loseSQL), survey: whole(surveySQL),
+		register: whole(registerSQL), leave: whole(leaveSQL), giveUp: whole(giveUpSQL),
+		beat: whole(beatSQL), events: whole(eventsSQL), forget: whole(forgetSQL),
 		get: whole(getSQL), list: whole(listSQL), byTail: whole(byTailSQL), history: whole(historySQL),
 		result: whole(resultSQL), counts: whole(countsSQL),
 		retry: whole(retrySQL), cancel: whole(cancelSQL), matching: whole(matchingSQL),

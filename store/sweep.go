@@ -41,18 +41,21 @@ type Swept struct {
 // beating just now has the row locked, and is passed over.
 const loseSQL = `
 /* give up workers */
-update workers set lost_at = now(), running = '[]'
- where id in (
-       select id from workers w
-        where pipeline = $4 and stopped_at is null and lost_at is null and id is distinct from $1
-          and ` + goneSQL + `
-          and ($2::timestamptz is null or now() between $2 - interval '2 s' and $2 + interval '2 s')
-          and not exists (select from {{.Tasks}} t
-                           where ({{.Any "t." "inprogress"}})
-                             and ({{range $i, $s := .Stages}}{{if $i}}
-                               or {{end}}t.{{.Name}}_locked_by = w.id and t.{{.Name}}_locked_at > now() - ` + graceSQL + `{{end}}))
-          for no key update skip locked)
-returning id`
+with lost as (
+  update workers set lost_at = now(), running = '[]'
+   where id in (
+         select id from workers w
+          where pipeline = $4 and stopped_at is null and lost_at is null and id is distinct from $1
+            and ` + goneSQL + `
+            and ($2::timestamptz is null or now() between $2 - interval '2 s' and $2 + interval '2 s')
+            and not exists (select from {{.Tasks}} t
+                             where ({{.Any "t." "inprogress"}})
+                               and ({{range $i, $s := .Stages}}{{if $i}}
+                                 or {{end}}t.{{.Name}}_locked_by = w.id and t.{{.Name}}_locked_at > now() - ` + graceSQL + `{{end}}))
+            for no key update skip locked)
+  returning id, host, pid
+), told as (` + lostToldSQL + `)
+select id from lost`
 
 // lapse: what was held by a worker that was given up is free again, or dead
 // when it has been tried often enough; what was left by one that stopped in
@@ -122,7 +125,7 @@ func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 
 func (s *Store) survey(ctx context.Context, in Sweep, out *Swept) (gone bool, err error) {
 	var batch pgx.Batch
-	batch.Queue(settingsSQL, false)
+	batch.Queue(settingsSQL, false, madeBySweep)
 	if in.Judge != nil {
 		grace, lease := in.Judge.args()
 		var clock *time.Time
@@ -162,7 +165,7 @@ func (s *Store) tidy(ctx context.Context, in Sweep, out *Swept) error {
 		in:  Turn{Look: make([]bool, stages), Mature: make([]bool, stages), Only: in.Only},
 		out: Turned{Left: out.Left, Next: out.Next},
 	}
-	look.batch.Queue(settingsSQL, false)
+	look.batch.Queue(settingsSQL, false, madeBySweep)
 	for i := range stages {
 		look.batch.Queue(s.sql.lapse[i], in.MaxAttempts[i]).QueryRow(func(row pgx.Row) error {
 			var lapsed, gone int

@@ -106,6 +106,9 @@ type Turned struct {
 //
 // A claim that is lost with a crash of the server costs a repeated attempt and
 // never a result, so a turn that only claims does not wait for the disk.
+//
+// The triggers are told who makes the changes: they tell the outbox of everything
+// but what a turn starts and completes, which it tells in the statements that do so.
 const settingsSQL = `
 /* settings */
 select set_config('plan_cache_mode', 'force_generic_plan', true),
@@ -113,7 +116,15 @@ select set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('enable_bitmapscan', 'off', true),
        set_config('jit', 'off', true),
        set_config('statement_timeout', '25s', true),
+       set_config('cuelight.made_by', $2, true),
        case when $1 then set_config('synchronous_commit', 'off', true) end`
+
+// Who makes the changes of a transaction, as the triggers know it.
+const madeByTurn, madeBySweep = "turn", "sweep"
+
+// batchTasks is how many tasks one statement of a turn changes at the most: an
+// event's id has room for that many in one row of the outbox.
+const batchTasks = 1024
 
 // Turn is the dispatcher's step, one round trip and one transaction: it
 // applies the reports, goes on with the next stages of the same tasks while
@@ -130,7 +141,7 @@ func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 		Asked:  make([]int, stages), Found: make([]int, stages), Last: make([]Place, stages),
 		Left: make([]bool, stages), Yielded: make([]bool, stages), Next: never(stages),
 	}
-	t.batch.Queue(settingsSQL, len(in.Reports) == 0)
+	t.batch.Queue(settingsSQL, len(in.Reports) == 0, madeByTurn)
 	if len(in.Reports) > 0 {
 		t.queueReports()
 	}

@@ -16,7 +16,18 @@ create or replace function cuelight_wake() returns trigger language plpgsql as '
 create or replace function cuelight_video_recall() returns trigger language plpgsql as 'begin return null; end';
 drop trigger tasks_submitted on tasks;
 drop trigger tasks_changed on tasks;
-drop function cuelight_video_submitted, cuelight_video_changed;
+drop function cuelight_video_submitted, cuelight_video_changed, cuelight_video_tell, cuelight_video_events;
+drop trigger tasks_forget on tasks;
+create trigger tasks_forget after delete on tasks for each row execute function cuelight_video_forget();
+drop view events;
+drop table outbox, cuelight_uncrashed, cuelight_pauses, cuelight_keys, cuelight_audit, cuelight_leases,
+           cuelight_quiet, cuelight_deliveries, cuelight_webhooks;
+drop sequence outbox_id;
+drop function cuelight_place, cuelight_first_place, cuelight_complete, cuelight_paused;
+drop index attempts_finished;
+alter table cuelight_schema drop column forgotten;
+alter table workers drop column drain_at;
+alter table tasks drop column traceparent;
 create trigger tasks_ingest_wake_insert after insert on tasks for each row execute function cuelight_wake();
 create trigger tasks_publish_wake after update on tasks for each row execute function cuelight_wake();
 create trigger tasks_recall after update on tasks for each row execute function cuelight_video_recall();
@@ -33,6 +44,8 @@ select format('%s.%s %s %s %s', attrelid::regclass, attname, atttypid::regtype, 
 union all select format('%s %s', conname, pg_get_constraintdef(oid)) from pg_constraint where connamespace = current_schema()::regnamespace
 union all select pg_get_triggerdef(oid) from pg_trigger where not tgisinternal
 union all select pg_get_functiondef(oid) from pg_proc where pronamespace = current_schema()::regnamespace
+union all select pg_get_viewdef(oid) from pg_class where relkind = 'v' and relnamespace = current_schema()::regnamespace
+union all select pg_get_indexdef(indexrelid) from pg_index join pg_class on oid = indrelid where relnamespace = current_schema()::regnamespace
 union all select format('version %s', version) from cuelight_schema
  order by 1`
 

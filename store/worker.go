@@ -28,6 +28,7 @@ type Worker struct {
 	BeatAge   time.Duration // by the database's clock
 	StoppedAt *time.Time    // it said good-bye
 	LostAt    *time.Time    // it was given up
+	DrainAt   *time.Time    // it was told to end its work and stop
 	Running   []Running
 }
 
@@ -48,9 +49,15 @@ const DefaultLease = 36 * time.Second
 
 const registerSQL = `
 /* register worker */
-insert into workers (pipeline, host, pid, version, capabilities, lease, place)
-values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7)
-returning id`
+with started as (
+  insert into workers (pipeline, host, pid, version, capabilities, lease, place)
+  values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7)
+  returning id, host, pid, version
+), told as (
+  insert into {{.Outbox}} (type, worker_id, data)
+  select 'worker_started', id, jsonb_build_object('host', host, 'pid', pid, 'version', version) from started
+)
+select id from started`
 
 // Register makes a worker known; only a registered worker may claim. Each
 // start of a process registers anew, so that a host that comes back is never
@@ -65,7 +72,7 @@ func (s *Store) Register(ctx context.Context, w Worker) (ID, error) {
 		text := string(w.Capabilities)
 		capabilities = &text
 	}
-	err := s.db.QueryRow(ctx, registerSQL, s.graph.name, w.Host, w.PID, w.Version, capabilities, w.Lease.Seconds(), w.Place).Scan(&id)
+	err := s.db.QueryRow(ctx, s.sql.register, s.graph.name, w.Host, w.PID, w.Version, capabilities, w.Lease.Seconds(), w.Place).Scan(&id)
 	return id, s.explain("register worker", err)
 }
 
@@ -157,26 +164,39 @@ func (s *Store) Settled(ctx context.Context, reports []Report) (map[ID]bool, err
 
 const leaveSQL = `
 /* leave */
-update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null`
+with stopped as (
+  update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null
+  returning id, host, pid
+)
+insert into {{.Outbox}} (type, worker_id, data)
+select 'worker_stopped', id, jsonb_build_object('host', host, 'pid', pid) from stopped`
 
 // Leave says that a worker has stopped, having given back all it held.
 func (s *Store) Leave(ctx context.Context, worker ID) error {
-	_, err := s.db.Exec(ctx, leaveSQL, worker)
+	_, err := s.db.Exec(ctx, s.sql.leave, worker)
 	return s.explain("leave", err)
 }
 
 const giveUpSQL = `
 /* give up dead workers */
-update workers set lost_at = now(), running = '[]'
- where id in (select id from workers
-               where id = any($1::uuid[]) and stopped_at is null and lost_at is null
-                 for no key update skip locked)
-returning id`
+with lost as (
+  update workers set lost_at = now(), running = '[]'
+   where id in (select id from workers
+                 where id = any($1::uuid[]) and stopped_at is null and lost_at is null
+                   for no key update skip locked)
+  returning id, host, pid
+), told as (` + lostToldSQL + `)
+select id from lost`
+
+const lostToldSQL = `
+  insert into {{.Outbox}} (type, worker_id, data)
+  select 'worker_lost', id, jsonb_build_object('host', host, 'pid', pid) from lost
+`
 
 // GiveUp gives up workers whose processes are certainly dead, whatever their
 // leases say. It returns those that had not been given up before.
 func (s *Store) GiveUp(ctx context.Context, workers []ID) ([]ID, error) {
-	rows, err := s.db.Query(ctx, giveUpSQL, workers)
+	rows, err := s.db.Query(ctx, s.sql.giveUp, workers)
 	if err != nil {
 		return nil, s.explain("give up workers", err)
 	}
@@ -188,7 +208,7 @@ const workersSQL = `
 /* list workers */
 select id, pipeline, host, pid, version, capabilities, extract(epoch from lease)::float8, place,
        stopped_at is null and lost_at is null and ` + connectedSQL + `, started_at, beat_at,
-       extract(epoch from now() - beat_at)::float8, stopped_at, lost_at, running
+       extract(epoch from now() - beat_at)::float8, stopped_at, lost_at, drain_at, running
   from workers w
  where pipeline = $1 and ($2 or (stopped_at is null and lost_at is null))
  order by id`
@@ -203,7 +223,7 @@ func (s *Store) Workers(ctx context.Context, all bool) ([]Worker, error) {
 	workers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Worker, err error) {
 		var lease, age float64
 		err = row.Scan(&w.ID, &w.Pipeline, &w.Host, &w.PID, &w.Version, &w.Capabilities, &lease, &w.Place,
-			&w.Connected, &w.StartedAt, &w.BeatAt, &age, &w.StoppedAt, &w.LostAt, &w.Running)
+			&w.Connected, &w.StartedAt, &w.BeatAt, &age, &w.StoppedAt, &w.LostAt, &w.DrainAt, &w.Running)
 		w.Lease, w.BeatAge = time.Duration(lease*float64(time.Second)), time.Duration(age*float64(time.Second))
 		return w, err
 	})

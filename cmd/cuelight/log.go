@@ -63,6 +63,12 @@ func logEvent(log *zap.Logger, e stages.Event) {
 		log.Warn("found by the sweep alone", zap.String("stage", e.Stage), zap.Int("count", e.Count))
 	case stages.Expired:
 		log.Warn("claims of lost workers freed", zap.Int("count", e.Count))
+	case stages.Paused:
+		log.Info("paused", zap.String("stage", e.Stage))
+	case stages.Resumed:
+		log.Info("resumed", zap.String("stage", e.Stage))
+	case stages.NotForgotten:
+		log.Warn("old events cannot be deleted", zap.Error(e.Err))
 	case stages.Draining:
 		log.Info("draining", zap.Int("running", e.Count))
 	case stages.Stopped:

@@ -94,7 +94,53 @@ var rules = []rule{
 		args: func(o Options) []any { return []any{o.MaxAttempts} }},
 	{name: "history", sql: historySQL,
 		says: "no attempt is there without its task, nor for a stage that is none, nor ended before it began"},
+	{name: "told", sql: toldSQL,
+		says: "the events of a task, in their order, lead to the statuses that its stages have"},
+	{name: "told-end", sql: toldEndSQL,
+		says: "the last event to end a task, or to begin it again, is of the end that it has"},
 }
+
+// told: what each event makes of a stage. The tasks are those whose first event is
+// kept.
+const toldSQL = `
+, told as (
+  select distinct on (e.task_id, made.stage) e.task_id as task, made.stage, made.status, e.id
+    from {{.Events}} e
+   cross join lateral (
+         select unnest(array[{{.Names}}]), 'pending' where e.type = 'submitted'
+          union all
+         select e.stage, case e.type when 'started' then 'inprogress' when 'stage_completed' then 'completed' when 'dead_letter' then 'dead'
+                                     when 'released' then 'pending' when 'retry' then 'failed' end
+          where e.type in ('started', 'stage_completed', 'dead_letter', 'released') or e.type = 'retry' and not e.data ? 'stages'
+          union all
+         select jsonb_array_elements_text(e.data->'stages'), case e.type when 'retry' then 'pending' else 'cancelled' end
+          where e.type in ('retry', 'cancelled') and e.data ? 'stages') as made (stage, status)
+   order by 1, 2, e.id desc
+)
+select format('stage %s of task %s is %s, and event %s says %s', s.stage, s.task, s.status, told.id, told.status)
+  from stages s
+  join told on told.task = s.task and told.stage collate "C" = s.stage
+ where told.status <> s.status
+   and s.task in (select task_id from {{.Events}} where type = 'submitted')`
+
+const toldEndSQL = `
+, told as (
+  select distinct on (task_id) task_id as task, type, id
+    from {{.Events}}
+   where type in ('submitted', 'done', 'dead_letter', 'cancelled') or type = 'retry' and data ? 'stages'
+   order by task_id, id desc
+), ended as (
+  select task, case when bool_or(status = 'dead') then 'dead_letter' when bool_or(status = 'cancelled') then 'cancelled'
+                    when bool_and(status = 'completed') then 'done' end as type
+    from stages group by task
+)
+select format('task %s should have come to its end with %s, and its last such event, %s, is %s', ended.task, coalesce(ended.type, 'none'), told.id, told.type)
+  from ended
+  join told on told.task = ended.task
+ where case when ended.type = 'done' then told.type <> 'done'
+            when ended.type is null then told.type in ('done', 'dead_letter', 'cancelled')
+            else told.type in ('done', 'submitted') end -- one of two dead stages may be done again
+   and ended.task in (select task_id from {{.Events}} where type = 'submitted')`
 
 const committedSQL = `
 select format('the task of request %s is not there', request)

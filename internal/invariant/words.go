@@ -9,9 +9,9 @@ import (
 
 // words are what the statements are filled with: a pipeline's names.
 type words struct {
-	Pipeline, Tasks, Attempts string
-	Stages                    []stageWords
-	Most                      int
+	Pipeline, Tasks, Attempts, Events string
+	Stages                            []stageWords
+	Most                              int
 }
 
 type stageWords struct {
@@ -20,9 +20,9 @@ type stageWords struct {
 }
 
 func wordsOf(g store.Graph) words {
-	w := words{Pipeline: g.Name(), Tasks: g.Name() + "_tasks", Attempts: g.Name() + "_attempts", Most: mostPerRule}
+	w := words{Pipeline: g.Name(), Tasks: g.Name() + "_tasks", Attempts: g.Name() + "_attempts", Events: g.Name() + "_events", Most: mostPerRule}
 	if g.Name() == "video" {
-		w.Tasks, w.Attempts = "tasks", "attempts"
+		w.Tasks, w.Attempts, w.Events = "tasks", "attempts", "events"
 	}
 	names := g.Stages()
 	for _, name := range names {
@@ -34,6 +34,15 @@ func wordsOf(g store.Graph) words {
 		}
 	}
 	return w
+}
+
+// Names lists the stages as SQL strings.
+func (w words) Names() string {
+	var names []string
+	for _, s := range w.Stages {
+		names = append(names, "'"+s.Name+"'")
+	}
+	return strings.Join(names, ", ")
 }
 
 // NeedsCompleted says that nothing the stage needs is missing.

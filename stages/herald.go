@@ -1,0 +1,73 @@
+package stages
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// herald tells whoever reads the outbox, in any process, that this one has written
+// to it. A notification makes a commit wait for all others, so turns send none: one
+// is sent beside them, for all that was written in the meantime. What people and
+// submitters do is notified of by the triggers.
+func (d *dispatcher) herald(ctx context.Context) {
+	const pause = 200 * time.Millisecond
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.wrote:
+		}
+		sending, cancel := context.WithTimeout(ctx, hastyTimeout)
+		// Where it fails the database is away, of which others tell; readers look by
+		// themselves now and then.
+		_ = d.Store.Herald(sending)
+		cancel()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// forgetEvery is the time between two looks for events that are too old.
+const forgetEvery = time.Minute
+
+// forget deletes events that are older than they are to be kept.
+func (d *dispatcher) forget(ctx context.Context) {
+	if d.KeepEvents < 0 {
+		return
+	}
+	timer := time.NewTimer(jitter(forgetEvery))
+	defer timer.Stop()
+	failed := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		trying, cancel := context.WithTimeout(ctx, turnTimeout)
+		more, err := d.Store.Forget(trying, d.KeepEvents)
+		cancel()
+		if err != nil && !failed && ctx.Err() == nil {
+			d.Observe(Event{Kind: NotForgotten, Worker: d.workerID(), Err: err})
+		}
+		failed = err != nil
+		if more {
+			timer.Reset(time.Second)
+		} else {
+			timer.Reset(jitter(forgetEvery))
+		}
+	}
+}
+
+// beside runs what goes on beside the dispatcher until ctx is done.
+func (d *dispatcher) beside(ctx context.Context) (wait func()) {
+	var all sync.WaitGroup
+	for _, run := range []func(context.Context){d.beat, d.herald, d.forget} {
+		all.Go(func() { run(ctx) })
+	}
+	return all.Wait
+}

@@ -1,0 +1,46 @@
+package stages
+
+// orders are what people want of this process, as its registration and then each
+// beat bring it.
+type orders struct {
+	paused []bool // by stage: claim nothing there
+	drain  bool   // end the work, and stop
+}
+
+// heed leaves the orders for itself. Only the newest count.
+func (d *dispatcher) heed(o orders) {
+	for {
+		select {
+		case d.orders <- o:
+			return
+		case <-d.orders:
+		}
+	}
+}
+
+// obey takes in the orders. A stage that is paused gives back what has not
+// started; what goes on there goes on. One that is paused no longer is looked at.
+func (d *dispatcher) obey(o orders) {
+	for i := range o.paused {
+		switch {
+		case o.paused[i] && !d.paused[i]:
+			d.withdrawFrom(i, ErrDraining)
+			d.Observe(Event{Kind: Paused, Worker: d.workerID(), Stage: d.stages[i].Name})
+		case d.paused[i] && !o.paused[i]:
+			d.look[i].wake()
+			d.Observe(Event{Kind: Resumed, Worker: d.workerID(), Stage: d.stages[i].Name})
+		}
+	}
+	copy(d.paused, o.paused)
+	if o.drain && !d.draining {
+		d.retire()
+	}
+}
+
+// retire begins a drain that somebody asked for: work may take as long as it
+// needs.
+func (d *dispatcher) retire() {
+	d.draining = true
+	d.withdrawAll(ErrDraining)
+	d.Observe(Event{Kind: Draining, Worker: d.workerID(), Count: d.atWork()})
+}

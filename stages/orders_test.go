@@ -1,0 +1,129 @@
+package stages_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+func (b bundle) status(id store.ID, stage int) store.Status {
+	b.t.Helper()
+	return b.task(id).Stages[stage].Status
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPausedStageBeginsNothingUntilItIsResumed(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string]store.Pause{"the stage": {Stage: "two"}, "the host": {Host: host}, "everything": {}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hold := make(chan struct{})
+			b := setup(t,
+				stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil }},
+				stages.Stage{Name: "two", Needs: []string{"one"}, Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
+			r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
+			id := b.submit()
+			r.wait(t, stages.Started)
+			must(t, b.Pause(t.Context(), p))
+			for r.wait(t, stages.Paused).Stage != "two" {
+			}
+			close(hold) // what goes on goes on
+			if e := r.wait(t, stages.Completed); e.Stage != "one" {
+				t.Fatalf("completed is %s", e.Stage)
+			}
+			if s := b.status(id, 1); s != store.StatusPending {
+				t.Errorf("the next stage is %s", s)
+			}
+			if _, err := b.Resume(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			if e := r.wait(t, stages.Completed); e.Stage != "two" {
+				t.Errorf("completed is %s", e.Stage)
+			}
+		})
+	}
+}
+
+func TestProcessThatStartsPausedBeginsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
+	must(t, b.Pause(t.Context(), store.Pause{}))
+	id := b.submit()
+	r := b.start(func(r *stages.Runner) { r.Wakes, r.Sweep = b.listening(), 10*time.Millisecond })
+	for range 3 { // each looks, and would claim
+		b.submit()
+		time.Sleep(20 * time.Millisecond)
+	}
+	if s := b.status(id, 0); s != store.StatusPending {
+		t.Errorf("the stage is %s", s)
+	}
+	if _, err := b.Resume(t.Context(), store.Pause{}); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(t, stages.Completed)
+}
+
+func TestWorkerThatIsDrainedEndsItsWorkAndStops(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	b := setup(t, stages.Stage{Name: "one", Workers: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil }})
+	l := b.listening()
+	events := make(chan stages.Event, 1000)
+	ended := make(chan error, 1)
+	r := &runner{events: events}
+	go func() {
+		ended <- stages.Runner{
+			Store: b.Store, Pipeline: b.pipeline, Wakes: l, Grace: time.Nanosecond, Observe: func(e stages.Event) { events <- e },
+		}.Run(t.Context())
+	}()
+	w := r.wait(t, stages.Registered).Worker
+	first, second := b.submit(), b.submit()
+	r.wait(t, stages.Started)
+	must(t, b.Drain(t.Context(), w))
+	r.wait(t, stages.Draining)
+	close(hold)
+	if err := <-ended; err != nil {
+		t.Errorf("run: %v", err)
+	}
+	if one, two := b.status(first, 0), b.status(second, 0); one != store.StatusCompleted || two != store.StatusPending {
+		t.Errorf("the tasks are %s and %s", one, two)
+	}
+}
+
+// Readers in other processes hear of what a worker does, of many things at once.
+func TestReadersAreToldOfWhatAWorkerDoes(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
+	conn, err := b.pool.Acquire(t.Context())
+	must(t, err)
+	defer conn.Release()
+	_, err = conn.Exec(t.Context(), "listen "+b.Graph().EventsChannel())
+	must(t, err)
+	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
+	b.submit()
+	r.wait(t, stages.Completed)
+	for {
+		if _, err := conn.Conn().WaitForNotification(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		events, err := b.Events(t.Context(), store.EventQuery{})
+		must(t, err)
+		if events[len(events)-1].Type == store.TaskDone {
+			return
+		}
+	}
+}

@@ -1,0 +1,438 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// events reads all that are kept after one, a few at a time.
+func (b bundle) events(after int64) []store.Event {
+	b.t.Helper()
+	var all []store.Event
+	for {
+		next, err := b.Events(b.t.Context(), store.EventQuery{After: after, Limit: 7})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if len(next) == 0 {
+			return all
+		}
+		all = append(all, next...)
+		after = all[len(all)-1].ID
+	}
+}
+
+// told are the events in words, those of workers left out.
+func told(events []store.Event) []string {
+	var words []string
+	for _, e := range events {
+		if e.Worker.IsZero() || !e.Task.IsZero() {
+			words = append(words, strings.TrimSpace(fmt.Sprintf("%s %s", e.Type, e.Stage)))
+		}
+	}
+	return words
+}
+
+func wantTold(t *testing.T, events []store.Event, want ...string) {
+	t.Helper()
+	if got := told(events); !slices.Equal(got, want) {
+		t.Errorf("told is\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+func TestEventsTellTheWayOfATask(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	id := b.submit()
+	b.finish(w, b.claim(w, ingest))
+	events := b.events(0)
+	wantTold(t, events, "submitted", "started ingest", "stage_completed ingest", "started transcode", "started metadata",
+		"stage_completed transcode", "stage_completed metadata", "started assemble",
+		"stage_completed assemble", "started publish", "stage_completed publish", "done")
+	for i, e := range events {
+		if i > 0 && (e.ID <= events[i-1].ID || e.At.Before(events[i-1].At)) {
+			t.Errorf("event %d at %s comes after event %d at %s", e.ID, e.At, events[i-1].ID, events[i-1].At)
+		}
+		ofStage := e.Stage != ""
+		if e.Type != store.WorkerStarted && e.Task != id || ofStage && (e.Worker != w || e.Attempt != 1) {
+			t.Errorf("event of another task, worker or attempt: %+v", e)
+		}
+		if e.Type.Terminal() != (e.Type == store.TaskDone) {
+			t.Errorf("%s ends a task: %v", e.Type, e.Type.Terminal())
+		}
+	}
+}
+
+func TestAttemptThatIsTriedAgainIsNoEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submit()
+	from, err := b.LastEvent(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.turn(w, 0, []store.Report{failed(b.claim(w, ingest), time.Millisecond)})
+	b.exec(`update tasks set ingest_run_at = null`)
+	last := failed(b.claim(w, ingest), 0)
+	last.Dead = true
+	b.turn(w, 0, []store.Report{last})
+	events := b.events(from)
+	wantTold(t, events, "started ingest", "attempt_failed ingest", "retry ingest", "started ingest", "attempt_failed ingest", "dead_letter ingest")
+	var when struct {
+		RunAt time.Time `json:"run_at"`
+	}
+	if err := json.Unmarshal(events[2].Data, &when); err != nil || when.RunAt.Sub(events[2].At).Abs() > time.Second {
+		t.Errorf("retry at %s says it is at %s, %v", events[2].At, when.RunAt, err)
+	}
+	for _, i := range []int{1, 4, 5} {
+		if want := `{"error": "no luck", "error_class": "error"}`; string(events[i].Data) != want {
+			t.Errorf("%s says %s, want %s", events[i].Type, events[i].Data, want)
+		}
+	}
+	for i, e := range events {
+		if e.Type.Terminal() != (i == 5) {
+			t.Errorf("%s ends the task: %v", e.Type, e.Type.Terminal())
+		}
+	}
+}
+
+func TestEventsTellWhatOperatorsDo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	ctx := t.Context()
+	id := b.submit()
+	c := b.claim(w, ingest)
+	must(t, b.Cancel(ctx, id))
+	must(t, b.Cancel(ctx, id))
+	must(t, b.Retry(ctx, id, ""))
+	b.turn(w, 0, []store.Report{completed(b.claim(w, ingest))})
+	must(t, b.Retry(ctx, id, "metadata"))
+	r, err := b.Override(ctx, []store.ID{id}, store.Submission{Source: "better.mp4"})
+	must(t, err)
+	b.exec(`delete from tasks where overridden_by is not null`)
+	events, err := b.Events(ctx, store.EventQuery{Task: id})
+	must(t, err)
+	wantTold(t, events, "submitted", "started ingest", "cancelled", "retry ingest", "started ingest", "stage_completed ingest",
+		"overridden", "cancelled", "deleted")
+	if c.Task != id {
+		t.Error("another task was claimed")
+	}
+	for i, want := range map[int]string{
+		2: `{"stages": ["ingest", "transcode", "metadata", "assemble", "publish"]}`,
+		6: fmt.Sprintf(`{"overridden_by": %q}`, r.ID),
+		7: `{"stages": ["transcode", "metadata", "assemble", "publish"]}`,
+	} {
+		if string(events[i].Data) != want {
+			t.Errorf("%s says %s, want %s", events[i].Type, events[i].Data, want)
+		}
+	}
+}
+
+// Whoever changes a row in psql is no less told of.
+func TestEventsTellWhatIsDoneByHand(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.exec(`insert into tasks (source) values ('a.mp4')`)
+	b.exec(`update tasks set ingest_status = 'inprogress', ingest_attempts = 1, ingest_token = gen_random_uuid(), ingest_locked_at = now(), ingest_locked_by = $1`, w)
+	b.exec(`update tasks set ingest_status = 'completed', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null`)
+	b.exec(`update tasks set transcode_status = 'failed', metadata_status = 'dead'`)
+	b.exec(`update tasks set transcode_status = 'completed', metadata_status = 'completed', assemble_status = 'completed'`)
+	b.exec(`update tasks set publish_status = 'completed'`)
+	b.exec(`update tasks set priority = 3`)
+	b.exec(`update tasks set publish_status = 'pending'`)
+	wantTold(t, b.events(0), "submitted", "started ingest", "stage_completed ingest", "retry transcode", "dead_letter metadata",
+		"stage_completed transcode", "stage_completed metadata", "stage_completed assemble", "stage_completed publish", "done", "retry publish")
+}
+
+func TestEventsTellOfWorkersAndWhatTheyLeave(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	lost, leaves, w := b.worker(), b.worker(), b.worker()
+	for range 2 {
+		b.submit()
+	}
+	b.claim(lost, ingest)
+	b.claim(leaves, ingest)
+	from, err := b.LastEvent(ctx)
+	must(t, err)
+	_, err = b.Beat(ctx, store.Beat{Worker: lost, Moved: []store.Running{{Task: store.ID{7}, Stage: "ingest", Attempt: 1, Percent: 12.5, ETA: 4}}})
+	must(t, err)
+	must(t, b.Leave(ctx, leaves))
+	must(t, b.Leave(ctx, leaves))
+	_, err = b.GiveUp(ctx, []store.ID{lost})
+	must(t, err)
+	_, err = b.Sweep(ctx, store.Sweep{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}})
+	must(t, err)
+	var got []string
+	events := b.events(from)
+	for _, e := range events {
+		got = append(got, string(e.Type))
+	}
+	want := []string{"progress", "worker_stopped", "worker_lost", "lease_recovered", "retry", "released"}
+	if slices.Sort(got[3:]); !slices.Equal(got[:3], want[:3]) || !slices.Equal(got[3:], []string{"lease_recovered", "released", "retry"}) {
+		t.Fatalf("told is %v, want %v", got, want)
+	}
+	if e := events[0]; e.Task != (store.ID{7}) || e.Stage != "ingest" || e.Worker != lost || string(e.Data) != `{"eta_s": 4, "percent": 12.5}` {
+		t.Errorf("progress is %+v", e)
+	}
+	for i, who := range map[int]store.ID{1: leaves, 2: lost} {
+		if e := events[i]; e.Worker != who || string(e.Data) != `{"pid": 1, "host": "test"}` {
+			t.Errorf("%s is of %s: %s", e.Type, e.Worker, e.Data)
+		}
+	}
+}
+
+// Ids are drawn before transactions commit. What was drawn first and committed
+// last is not missed by a reader who remembers the last id it saw.
+func TestSlowTransactionIsNotMissedByReaders(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	b.submission(store.Submission{Source: "before"})
+	slow, err := b.pool.Begin(ctx)
+	must(t, err)
+	_, err = b.WithTx(slow).Submit(ctx, store.Submission{Source: "slow"})
+	must(t, err)
+	undone, err := b.pool.Begin(ctx)
+	must(t, err)
+	_, err = b.WithTx(undone).Submit(ctx, store.Submission{Source: "undone"})
+	must(t, err)
+	quick := b.submission(store.Submission{Source: "quick"})
+
+	seen := b.events(0)
+	wantTold(t, seen, "submitted")
+	now, err := b.LastEvent(ctx)
+	must(t, err)
+	must(t, slow.Commit(ctx))
+	more := b.events(seen[0].ID)
+	wantTold(t, more, "submitted")
+	if b.get(more[0].Task).Source != "slow" {
+		t.Error("what was committed later was not told first")
+	}
+	if more[0].ID <= now {
+		t.Error("the last event was after one that was still to come")
+	}
+	must(t, undone.Rollback(ctx))
+	more = b.events(more[0].ID)
+	wantTold(t, more, "submitted")
+	if more[0].Task != quick {
+		t.Error("the last one is another task's")
+	}
+}
+
+// However many write at once, a reader beside them gets what all of them told,
+// in the order in which it will stand there for ever.
+func TestReaderBesideWritersMissesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const writers, each = 8, 60
+	var writing sync.WaitGroup
+	for i := range writers {
+		writing.Go(func() {
+			for n := range each {
+				err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
+					for range 1 + n%3 {
+						if _, err := b.WithTx(tx).Submit(t.Context(), store.Submission{Source: "a.mp4"}); err != nil {
+							return err
+						}
+					}
+					if (n+i)%5 == 0 {
+						return errUndone
+					}
+					return nil
+				})
+				if err != nil && !errors.Is(err, errUndone) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { writing.Wait(); close(over) }()
+	var seen []int64
+	for last := false; ; {
+		var after int64
+		if len(seen) > 0 {
+			after = seen[len(seen)-1]
+		}
+		next, err := b.Events(t.Context(), store.EventQuery{After: after, Limit: 50})
+		must(t, err)
+		for _, e := range next {
+			seen = append(seen, e.ID)
+		}
+		if last && len(next) == 0 {
+			break
+		}
+		select {
+		case <-over:
+			last = true
+		default:
+		}
+	}
+	rows, err := b.pool.Query(t.Context(), `select id from events order by id`)
+	must(t, err)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	must(t, err)
+	if !slices.Equal(seen, all) {
+		t.Errorf("the reader saw %d events, there are %d", len(seen), len(all))
+	}
+}
+
+var errUndone = errors.New("undone")
+
+// A transaction may tell of any number of things with one lock.
+func TestTransactionTakesOneLockForAllItTells(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+		for range 20 {
+			if _, err := b.WithTx(tx).Submit(ctx, store.Submission{Source: "a.mp4"}); err != nil {
+				return err
+			}
+			sub, err := tx.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			if _, err := b.WithTx(sub).Submit(ctx, store.Submission{Source: "b.mp4"}); err != nil {
+				return err
+			}
+			if err := sub.Rollback(ctx); err != nil {
+				return err
+			}
+		}
+		var locks int
+		err := tx.QueryRow(ctx, `select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()`).Scan(&locks)
+		if locks != 1 {
+			t.Errorf("it holds %d locks, want 1", locks)
+		}
+		return err
+	})
+	must(t, err)
+	if n := len(b.events(0)); n != 20 {
+		t.Errorf("%d events are told, want 20", n)
+	}
+}
+
+func TestManyTasksAtOnceAreToldOneByOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	const n = 2500
+	b.exec(`insert into tasks (source) select 'a.mp4' from generate_series(1, $1)`, n)
+	var claims []store.Claim
+	for len(claims) < n {
+		out := b.turn(w, n, nil, ingest)
+		if len(out.Claims) > 1024 {
+			t.Errorf("one statement claimed %d tasks: an event has no number for the last", len(out.Claims))
+		}
+		claims = append(claims, out.Claims...)
+	}
+	var reports []store.Report
+	for _, c := range claims {
+		reports = append(reports, completed(c))
+	}
+	b.turn(w, 100, reports)
+	b.exec(`delete from tasks`)
+	count := make(map[string]int)
+	ids := make(map[int64]bool)
+	var after int64
+	for {
+		events, err := b.Events(t.Context(), store.EventQuery{After: after, Limit: 999})
+		must(t, err)
+		if len(events) == 0 {
+			break
+		}
+		for _, e := range events {
+			count[strings.TrimSpace(string(e.Type)+" "+e.Stage)]++
+			ids[e.ID] = true
+			after = e.ID
+		}
+	}
+	want := map[string]int{"worker_started": 1, "submitted": n, "started ingest": n, "stage_completed ingest": n, "started transcode": 100, "started metadata": 100, "deleted": n}
+	if fmt.Sprint(count) != fmt.Sprint(want) || len(ids) != 4*n+201 {
+		t.Errorf("told is %v with %d ids, want %v", count, len(ids), want)
+	}
+}
+
+// What was drawn by a transaction that did not wait for the disk may be drawn
+// again after a crash, so that is where the next session begins far off.
+func TestIdsAreNotDrawnAgainAfterACrash(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.submit()
+	before, err := b.LastEvent(t.Context())
+	must(t, err)
+	b.exec(`truncate cuelight_uncrashed`) // as recovery does with what is unlogged
+	b.pool.Reset()
+	b.submit()
+	b.submit()
+	events := b.events(before)
+	if len(events) != 2 || events[0].ID < before+1<<16*1_000_000 || events[1].ID != events[0].ID+1<<16 {
+		t.Errorf("after %d there is %+v", before, events)
+	}
+}
+
+func TestEventsCannotBeReadFromAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	err := pgx.BeginTxFunc(t.Context(), b.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+		_, err := b.WithTx(tx).Events(t.Context(), store.EventQuery{})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "repeatable read") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestOldEventsAreForgottenAndReadersToldSo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	for range 3 {
+		b.submit()
+	}
+	b.exec(`update outbox set at = now() - interval '1 hour' where id <= 2`)
+	seen := b.events(0)[0].ID
+	more, err := b.Forget(ctx, 30*time.Minute)
+	if err != nil || more {
+		t.Fatalf("forget says %v, %v", more, err)
+	}
+	if _, err := b.Events(ctx, store.EventQuery{After: seen}); !errors.Is(err, store.ErrEventsGone) {
+		t.Errorf("for a reader who missed one the error is %v", err)
+	}
+	left := b.events(0)
+	if len(left) != 1 {
+		t.Fatalf("%d events are left, want 1", len(left))
+	}
+	now, err := b.LastEvent(ctx)
+	must(t, err)
+	_, err = b.Forget(ctx, 0)
+	must(t, err)
+	b.submit()
+	if events := b.events(now); len(events) != 1 {
+		t.Errorf("after all that was forgotten there are %d events, want 1", len(events))
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

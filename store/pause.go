@@ -1,0 +1,103 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Pause says that nothing is to be claimed for now. Its zero value is all stages
+// on all hosts.
+type Pause struct {
+	Stage string    `json:"stage,omitempty"` // one stage; empty for all
+	Host  string    `json:"host,omitempty"`  // on one host; empty for all
+	At    time.Time `json:"paused_at"`
+	By    string    `json:"paused_by,omitempty"` // who, as far as it is known
+}
+
+const pauseSQL = `
+/* pause */
+insert into cuelight_pauses (pipeline, stage, host, paused_by) values ($1, $2, $3, $4)
+on conflict do nothing`
+
+// Pause keeps the workers from claiming, from the next moment on; what is being
+// worked on goes on. It lasts, over restarts too, until [Store.Resume]. Pausing
+// again changes nothing. It returns [ErrNoStage].
+func (s *Store) Pause(ctx context.Context, p Pause) error {
+	if _, ok := s.graph.Stage(p.Stage); p.Stage != "" && !ok {
+		return fmt.Errorf("pause: %w: %q", ErrNoStage, p.Stage)
+	}
+	_, err := s.db.Exec(ctx, pauseSQL, s.graph.name, p.Stage, cleanText(p.Host), cleanText(p.By))
+	return s.explain("pause", err)
+}
+
+const resumeSQL = `
+/* resume */
+delete from cuelight_pauses where pipeline = $1 and stage = $2 and host = $3`
+
+// Resume ends the very pause that has this Stage and Host; others may still hold.
+// It returns whether there was one.
+func (s *Store) Resume(ctx context.Context, p Pause) (bool, error) {
+	tag, err := s.db.Exec(ctx, resumeSQL, s.graph.name, p.Stage, p.Host)
+	return tag.RowsAffected() > 0, s.explain("resume", err)
+}
+
+const pausesSQL = `
+/* list pauses */
+select stage, host, paused_at, paused_by from cuelight_pauses where pipeline = $1 order by host, stage`
+
+// Pauses lists what is paused.
+func (s *Store) Pauses(ctx context.Context) ([]Pause, error) {
+	rows, err := s.db.Query(ctx, pausesSQL, s.graph.name)
+	if err != nil {
+		return nil, s.explain("list pauses", err)
+	}
+	pauses, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Pause, err error) {
+		err = row.Scan(&p.Stage, &p.Host, &p.At, &p.By)
+		return p, err
+	})
+	return pauses, s.explain("list pauses", err)
+}
+
+// Paused says, by stage, whether a host is to claim nothing there.
+func (s *Store) Paused(ctx context.Context, host string) ([]bool, error) {
+	pauses, err := s.Pauses(ctx)
+	var stages []string
+	for _, p := range pauses {
+		if p.Host == "" || p.Host == host {
+			stages = append(stages, p.Stage)
+		}
+	}
+	return s.graph.paused(stages), err
+}
+
+// paused turns the names of stages, or an empty one for all, into a set.
+func (g Graph) paused(names []string) []bool {
+	set := make([]bool, len(g.nodes))
+	for i, n := range g.nodes {
+		set[i] = slices.Contains(names, "") || slices.Contains(names, n.Name)
+	}
+	return set
+}
+
+const drainSQL = `
+/* drain worker */
+with told as (
+  update workers set drain_at = coalesce(drain_at, now())
+   where id = $1 and pipeline = $2 and stopped_at is null and lost_at is null
+  returning id
+)
+select pg_notify($3, '') from told`
+
+// Drain tells a worker to claim nothing more, to end its work, however long that
+// takes, and to stop. It returns [ErrWorkerUnknown] where the worker is not there.
+func (s *Store) Drain(ctx context.Context, worker ID) error {
+	tag, err := s.db.Exec(ctx, drainSQL, worker, s.graph.name, s.graph.RecallChannel())
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrWorkerUnknown
+	}
+	return s.explain("drain worker", err)
+}
