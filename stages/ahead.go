@@ -48,9 +48,11 @@ func (h *ahead) learn(took time.Duration) {
 	h.took = max(took, h.took-h.took/8, 1)
 }
 
-// accept sets a claim to work, now or when a slot is free.
-func (d *dispatcher) accept(life context.Context, c store.Claim) {
+// accept sets a claim to work, now or when a slot is free. It was woken for where
+// nothing but the news of it was waited for.
+func (d *dispatcher) accept(life context.Context, c store.Claim, woken bool) {
 	a := newAttempt(life, c, &d.stages[c.Stage], d.over)
+	a.woken = woken
 	d.live.add(a)
 	if d.busy[c.Stage] < a.stage.Workers {
 		d.start(a)

@@ -26,6 +26,7 @@ type attempt struct {
 	claimed time.Time
 	began   time.Time // zero while it waits for a slot
 	turn    int       // of the dispatcher, that started it
+	woken   bool      // claimed at the first look after news, while slots were free
 
 	mu       sync.Mutex
 	progress Progress

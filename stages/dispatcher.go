@@ -200,7 +200,7 @@ func (d *dispatcher) news() <-chan struct{} {
 func (d *dispatcher) hear(channels []string) {
 	for _, c := range channels {
 		if i, ok := d.byChannel[c]; ok {
-			d.look[i].wake()
+			d.look[i].wake(d.free(i) > 0)
 		} else if c == d.Pipeline.graph.RecallChannel() {
 			select {
 			case d.recall <- struct{}{}:
@@ -294,10 +294,11 @@ func (d *dispatcher) take(life context.Context, t store.Turn) {
 	d.pace += (time.Since(began) - d.pace) / 8
 	poke(d.wrote, len(t.Reports)+len(out.Claims) > 0)
 	d.handedIn(t, out)
+	woken := d.woken(t)
 	d.lookAgain(t, out)
 	d.turns++
 	for _, c := range out.Claims {
-		d.accept(life, c)
+		d.accept(life, c, woken[c.Stage] && c.Waited > 0)
 	}
 }
 

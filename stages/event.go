@@ -42,6 +42,8 @@ type Event struct {
 	Stage    string
 	Attempt  int
 	Duration time.Duration // of the work
+	Waited   time.Duration // what is started: for how long it could have been claimed, by the database's clock
+	Woken    bool          // … and slots were free, so that only the news of it was waited for
 	RetryIn  time.Duration
 	Progress Progress
 	Count    int

@@ -18,6 +18,10 @@ type Job struct {
 	Stage   string          // the stage being worked on
 	Attempt int             // 1 for the first try
 
+	// Traceparent is the header of W3C Trace Context of whoever submitted the
+	// task, or empty.
+	Traceparent string
+
 	// Token names this claim, and nothing else ever: a key for whatever must
 	// be done once, or must be refused to those who came too late, in other
 	// systems.

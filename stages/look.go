@@ -17,13 +17,15 @@ type lookout struct {
 	nextAt   time.Time   // the earliest such time; zero for none
 	late     int         // how often in a row what was due could not be made ready
 	after    store.Place // where to go on, as there was more than slots; zero for the beginning
+	woken    bool        // due only because of news: nothing was waiting before
 
 	suspectAt time.Time // the sweep saw something nobody was woken for; zero for not
 	missed    bool      // due only because of the sweep, or for want of news
 }
 
-// wake notes news.
-func (l *lookout) wake() {
+// wake notes news; free says that there are slots for it.
+func (l *lookout) wake(free bool) {
+	l.woken = free && (l.woken || !l.due)
 	l.due, l.misses, l.notUntil = true, 0, time.Time{}
 	l.suspectAt, l.missed = time.Time{}, false
 	l.after = store.Place{}
@@ -49,6 +51,16 @@ func (d *dispatcher) guess() {
 	}
 }
 
+// woken says, by stage, that a turn looked there at the first news in a while, so
+// that what it found had to wait for nothing else.
+func (d *dispatcher) woken(t store.Turn) []bool {
+	woken := make([]bool, len(d.look))
+	for i := range d.look {
+		woken[i] = t.Look[i] && d.look[i].woken
+	}
+	return woken
+}
+
 // wakeLate is how long after the sweep has seen a task the news of it may come.
 const wakeLate = time.Second
 
@@ -66,6 +78,7 @@ const maxMisses = 12
 func (d *dispatcher) lookAgain(t store.Turn, out store.Turned) {
 	for i := range d.look {
 		l := &d.look[i]
+		l.woken = false
 		if out.Yielded[i] {
 			l.after = store.Place{}
 		}

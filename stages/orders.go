@@ -27,7 +27,7 @@ func (d *dispatcher) obey(o orders) {
 			d.withdrawFrom(i, ErrDraining)
 			d.Observe(Event{Kind: Paused, Worker: d.workerID(), Stage: d.stages[i].Name})
 		case d.paused[i] && !o.paused[i]:
-			d.look[i].wake()
+			d.look[i].wake(false)
 			d.Observe(Event{Kind: Resumed, Worker: d.workerID(), Stage: d.stages[i].Name})
 		}
 	}

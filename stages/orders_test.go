@@ -127,3 +127,31 @@ func TestReadersAreToldOfWhatAWorkerDoes(t *testing.T) {
 		}
 	}
 }
+
+func TestStartSaysForHowLongItWasWaitedAndForWhat(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	b := setup(t,
+		stages.Stage{Name: "one", Workers: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil }},
+		stages.Stage{Name: "two", Needs: []string{"one"}, Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
+	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
+	b.submit()
+	if e := r.wait(t, stages.Started); !e.Woken || e.Waited <= 0 || e.Waited > 10*time.Second {
+		t.Errorf("on an idle system: woken %v, waited %s", e.Woken, e.Waited)
+	}
+	began := time.Now()
+	id := b.submit()
+	for time.Since(began) < 50*time.Millisecond { // it has to wait for the slot
+		time.Sleep(time.Millisecond)
+	}
+	close(hold)
+	for seen := 0; seen < 3; seen++ {
+		e := r.wait(t, stages.Started)
+		switch {
+		case e.Stage == "two" && (e.Woken || e.Waited != 0):
+			t.Errorf("claimed with what it needs: woken %v, waited %s", e.Woken, e.Waited)
+		case e.Stage == "one" && (e.Task != id || e.Woken || e.Waited < 50*time.Millisecond):
+			t.Errorf("without a free slot: woken %v, waited %s", e.Woken, e.Waited)
+		}
+	}
+}

@@ -83,7 +83,7 @@ func (d *dispatcher) recovered() {
 	if d.trouble.told {
 		d.Observe(Event{Kind: DatabaseBack, Worker: d.workerID()})
 		for i := range d.look {
-			d.look[i].wake()
+			d.look[i].wake(false)
 		}
 		if c, ok := d.Wakes.(interface{ Check() }); ok {
 			c.Check()

@@ -19,7 +19,7 @@ func (d *dispatcher) start(a *attempt) {
 	d.fresh++
 	d.busy[c.Stage]++
 	job := d.job(a)
-	d.Observe(Event{Kind: Started, Worker: d.workerID(), Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt})
+	d.Observe(Event{Kind: Started, Worker: d.workerID(), Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt, Waited: c.Waited, Woken: a.woken})
 	d.work.Go(func() {
 		var f finished
 		// Reported in a defer, so that the slot comes back even from Work that
@@ -37,7 +37,7 @@ func (d *dispatcher) start(a *attempt) {
 
 func (d *dispatcher) job(a *attempt) *Job {
 	return &Job{
-		Task: a.claim.Task, Source: a.claim.Source, Params: a.claim.Params, UserID: a.claim.UserID,
+		Task: a.claim.Task, Source: a.claim.Source, Params: a.claim.Params, UserID: a.claim.UserID, Traceparent: a.claim.Traceparent,
 		Stage: a.stage.Name, Attempt: a.claim.Attempt, Token: a.claim.Token,
 		Results: func(ctx context.Context, stage string) (json.RawMessage, error) {
 			return d.result(ctx, a.claim.Task, stage)

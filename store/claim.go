@@ -11,7 +11,8 @@ import (
 
 // claim: the rows of the stage's ready index, from its beginning or after a
 // place, passing over those that somebody else is claiming; for a worker that was
-// not given up.
+// not given up. A task has waited since it was submitted, or since an attempt at it
+// ended, or was to be followed by the next.
 const claimSQL = `
 /* claim {{.Stage.Name}} */
 with moved as (
@@ -32,7 +33,9 @@ with moved as (
           order by priority desc, id
           limit $2
             for no key update skip locked))
-  returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt, source, params, coalesce(user_id, ''), priority
+  returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt, source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
+            extract(epoch from now() - greatest(t.created_at,
+              (select max(coalesce(retry_at, finished_at)) from {{.Attempts}} a where a.task_id = t.id)))::float8, priority
 ), told as (
   insert into {{.Outbox}} (type, worker_id, stage, tasks, attempts)
   select 'started', $1, '{{.Stage.Name}}', array_agg(id), array_agg(attempt)
@@ -109,9 +112,11 @@ func (t *turn) queueClaim(stage int, after Place) {
 		var found []placed
 		for rows.Next() {
 			p := placed{Claim: Claim{Stage: stage}}
-			if err := rows.Scan(&p.Task, &p.Token, &p.Attempt, &p.Source, &p.Params, &p.UserID, &p.priority); err != nil {
+			var waited float64
+			if err := rows.Scan(&p.Task, &p.Token, &p.Attempt, &p.Source, &p.Params, &p.UserID, &p.Traceparent, &waited, &p.priority); err != nil {
 				return err
 			}
+			p.Waited = until(&waited)
 			found = append(found, p)
 		}
 		// They come as they lie in the table.
@@ -140,7 +145,7 @@ func until(seconds *float64) time.Duration {
 	if seconds == nil {
 		return -1
 	}
-	return time.Duration(min(*seconds, farAway) * float64(time.Second))
+	return time.Duration(min(max(*seconds, 0), farAway) * float64(time.Second))
 }
 
 // farAway is as many seconds as a Duration can hold and nobody waits for.

@@ -76,6 +76,7 @@ with me as materialized (
          case when {{.Chained}} then t.source else '' end,
          case when {{.Chained}} then t.params end,
          coalesce(case when {{.Chained}} then t.user_id end, ''),
+         coalesce(case when {{.Chained}} then t.traceparent end, ''),
          case when {{range $i, $s := .Stages}}{{if $i}} and {{end}}t.{{.Name}}_status = 'completed'{{end}} then 1 << 31 else 0 end as whole,
          array[{{.Each "t." "_attempts"}}] as attempts
          {{- range .Stages}}{{if .Needs}}, case when {{.Name}}_next then t.{{.Name}}_token end{{end}}{{end}}
@@ -153,7 +154,7 @@ func (t *turn) readCompleted(rows pgx.Rows, merged *completion) error {
 		graph         = t.store.graph
 		token         = make([]ID, len(graph.nodes))
 		attempts      []int32
-		dest          = []any{&c.Task, &done, nil, &yielded, &c.Source, &c.Params, &c.UserID, nil, &attempts}
+		dest          = []any{&c.Task, &done, nil, &yielded, &c.Source, &c.Params, &c.UserID, &c.Traceparent, nil, &attempts}
 	)
 	for i := range graph.nodes {
 		if len(graph.needs[i]) > 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,6 +25,10 @@ type Submission struct {
 	RequestID string
 	// UserID says whose task it is. Default: nobody's.
 	UserID string
+	// Traceparent is the header of W3C Trace Context of the request that this
+	// submission is part of, so that the work can be seen in its trace. Text
+	// that is none is left out. Default: none.
+	Traceparent string
 	// NotBefore is a time before which the task does not start, by the
 	// database's clock. Default: at once.
 	NotBefore time.Time
@@ -54,14 +59,14 @@ const actSubmit = "submit"
 const submitSQL = `
 /* submit tasks */
 with given as materialized (
-  select cuelight_id() as id, source, params::jsonb, priority, request_id, user_id,
+  select cuelight_id() as id, source, params::jsonb, priority, request_id, user_id, traceparent,
          case when run_at > now() then run_at end as run_at, n
-    from unnest($1::text[], $2::text[], $3::int2[], $4::text[], $5::text[], $6::timestamptz[])
-         with ordinality as given (source, params, priority, request_id, user_id, run_at, n)
+    from unnest($1::text[], $2::text[], $3::int2[], $4::text[], $5::text[], $6::timestamptz[], $7::text[])
+         with ordinality as given (source, params, priority, request_id, user_id, run_at, traceparent, n)
 ), added as (
-  insert into {{.Tasks}} (id, source, params, priority, request_id, user_id
+  insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent
          {{- range .Stages}}{{if not .Needs}}, {{.Name}}_run_at{{end}}{{end}})
-  select id, source, params, priority, request_id, user_id
+  select id, source, params, priority, request_id, user_id, traceparent
          {{- range .Stages}}{{if not .Needs}}, run_at{{end}}{{end}}
     from given
    order by request_id, n
@@ -156,6 +161,7 @@ func submitArgs(subs []Submission) ([]any, error) {
 		priorities      = make([]int16, n)
 		requests, users = make([]*string, n), make([]*string, n)
 		notBefore       = make([]*time.Time, n)
+		traceparents    = make([]*string, n)
 	)
 	for i := range subs {
 		sub := &subs[i]
@@ -172,12 +178,19 @@ func submitArgs(subs []Submission) ([]any, error) {
 		if sub.UserID != "" {
 			users[i] = &sub.UserID
 		}
+		if traceparent.MatchString(sub.Traceparent) {
+			traceparents[i] = &sub.Traceparent
+		}
 		if !sub.NotBefore.IsZero() {
 			notBefore[i] = &sub.NotBefore
 		}
 	}
-	return []any{sources, params, priorities, requests, users, notBefore}, nil
+	return []any{sources, params, priorities, requests, users, notBefore, traceparents}, nil
 }
+
+// traceparent is the form of the header in version 00 of W3C Trace Context, which
+// later versions begin with.
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,200})?$`)
 
 func (sub *Submission) check() error {
 	for _, text := range []string{sub.Source, sub.RequestID, sub.UserID} {

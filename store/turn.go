@@ -28,9 +28,14 @@ type Claim struct {
 	Token   ID
 	Attempt int
 
-	Source string
-	Params json.RawMessage
-	UserID string
+	Source      string
+	Params      json.RawMessage
+	UserID      string
+	Traceparent string // of the submission; empty for none
+
+	// Waited is for how long the stage could have been claimed, by the database's
+	// clock; 0 where it was claimed with what it needs.
+	Waited time.Duration
 }
 
 // Report says how a claim ended.

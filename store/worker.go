@@ -112,7 +112,7 @@ func (s *Store) queueLost(batch *pgx.Batch, claims []Claim, lost *[]ID) {
 
 const heldSQL = `
 /* find held claims */
-select t.id, held.stage, held.token, held.attempt, t.source, t.params, coalesce(t.user_id, '')
+select t.id, held.stage, held.token, held.attempt, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, '')
   from {{.Tasks}} t
  cross join lateral (values
        {{- range $i, $s := .Stages}}{{if $i}},{{end}}
@@ -129,7 +129,7 @@ func (s *Store) Held(ctx context.Context, worker ID) ([]Claim, error) {
 		return nil, s.explain("find held claims", err)
 	}
 	claims, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Claim, err error) {
-		err = row.Scan(&c.Task, &c.Stage, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID)
+		err = row.Scan(&c.Task, &c.Stage, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent)
 		return c, err
 	})
 	return claims, s.explain("find held claims", err)
