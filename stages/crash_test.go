@@ -14,8 +14,9 @@ import (
 )
 
 // The server is killed, dropped and stopped while tasks are under way. What was
-// acknowledged is there afterwards, everything comes to its end, and no stage
-// is completed twice.
+// acknowledged is there afterwards, everything comes to its end, no stage is
+// completed twice, and a reader of events who remembers the last id it saw has seen
+// every one that is there.
 func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
 	t.Parallel()
 	work := func(ctx context.Context, _ *stages.Job) (any, error) {
@@ -50,6 +51,7 @@ func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	seen := b.readOn()
 	acknowledged := map[string]bool{}
 	take := func(n int) {
 		late := time.NewTimer(90 * time.Second)
@@ -95,5 +97,70 @@ func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
 				t.Errorf("stage %s of %s is completed %d times in the history", stage, r.ID, completed[stage])
 			}
 		}
+	}
+	events := seen()
+	var told int
+	for _, e := range b.events() {
+		if !events[e.ID] {
+			t.Errorf("the reader did not see %+v", e)
+		}
+		if e.Type == store.TaskDone {
+			told++
+		}
+	}
+	if told != tasks {
+		t.Errorf("%d tasks are told to be done, want %d", told, tasks)
+	}
+}
+
+// readOn reads events as they come, from after the last one, whatever happens to
+// the database. The returned function ends that once all that is there was read,
+// and returns the ids.
+func (b bundle) readOn() (seen func() map[int64]bool) {
+	ids := map[int64]bool{}
+	var last int64
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ending := false; ; {
+			events, err := b.Events(b.t.Context(), store.EventQuery{After: last, Limit: 100})
+			switch {
+			case err != nil:
+				time.Sleep(10 * time.Millisecond) // the database is away
+				continue
+			case len(events) == 0 && ending:
+				return
+			case len(events) == 0:
+				select {
+				case <-over:
+					ending = true
+				case <-time.After(time.Millisecond):
+				}
+			}
+			for _, e := range events {
+				if e.ID <= last {
+					b.t.Errorf("event %d came after %d", e.ID, last)
+				}
+				last, ids[e.ID] = e.ID, true
+			}
+		}
+	}()
+	return func() map[int64]bool { close(over); <-ended; return ids }
+}
+
+// events are all that are there.
+func (b bundle) events() (all []store.Event) {
+	b.t.Helper()
+	for {
+		var after int64
+		if len(all) > 0 {
+			after = all[len(all)-1].ID
+		}
+		next, err := b.Events(b.t.Context(), store.EventQuery{After: after})
+		must(b.t, err)
+		if len(next) == 0 {
+			return all
+		}
+		all = append(all, next...)
 	}
 }
