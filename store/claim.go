@@ -11,8 +11,8 @@ import (
 
 // claim: the rows of the stage's ready index, from its beginning or after a
 // place, passing over those that somebody else is claiming; for a worker that was
-// not given up. A task has waited since it was submitted, or since an attempt at it
-// ended, or was to be followed by the next.
+// not given up. A task has waited since it was submitted, or since an attempt at the
+// stage, or at what it needs, ended, or was to be followed by the next.
 const claimSQL = `
 /* claim {{.Stage.Name}} */
 with moved as (
@@ -35,7 +35,8 @@ with moved as (
             for no key update skip locked))
   returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt, source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
             extract(epoch from now() - greatest(t.created_at,
-              (select max(coalesce(retry_at, finished_at)) from {{.Attempts}} a where a.task_id = t.id)))::float8, priority
+              (select max(coalesce(retry_at, finished_at)) from {{.Attempts}} a
+                where a.task_id = t.id and a.stage in ('{{.Stage.Name}}'{{range .Stage.Needs}}, '{{.}}'{{end}}))))::float8, priority
 ), told as (
   insert into {{.Outbox}} (type, worker_id, stage, tasks, attempts)
   select 'started', $1, '{{.Stage.Name}}', array_agg(id), array_agg(attempt)

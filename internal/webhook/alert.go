@@ -1,0 +1,161 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// The alerts. A webhook gets those it asks for by name, or all of them as "alert".
+const (
+	AlertRepeatedFailure = "alert.repeated_failure" // a stage of a task failed for the third time, or died for the second
+	AlertWorkerLost      = "alert.worker_lost"
+	AlertDeadLetter      = "alert.dead_letter"
+	AlertListenerDown    = "alert.listener_down" // raised by a process
+	AlertDiskLow         = "alert.disk_low"      // raised by a process
+)
+
+const allAlerts = string(store.AlertRaised)
+
+// alertPrefix begins the names of alerts.
+const alertPrefix = allAlerts + "."
+
+// Types are what a webhook can ask for.
+func Types() []string {
+	var all []string
+	for _, t := range store.EventTypes() {
+		all = append(all, string(t)) // with "alert"
+	}
+	return append(all, AlertRepeatedFailure, AlertWorkerLost, AlertDeadLetter, AlertListenerDown, AlertDiskLow)
+}
+
+// wants reports whether a webhook is to be told of an event of a type; wantsAlert
+// whether it has asked for an alert.
+func (h hook) wants(t store.EventType) bool {
+	if t == store.AlertRaised {
+		return false // it is told under its own name
+	}
+	return slices.Contains(h.types, string(t)) || len(h.types) == 0 && t != store.StageProgress
+}
+
+func (h hook) wantsAlert(name string) bool {
+	return slices.Contains(h.types, name) || slices.Contains(h.types, allAlerts)
+}
+
+// raisable are the alerts that no other event tells of.
+var raisable = map[string]string{AlertListenerDown: "listener_down", AlertDiskLow: "disk_low"}
+
+const raiseSQL = `
+/* raise alert */
+insert into %soutbox (type, data)
+select $2, $1::jsonb || jsonb_build_object('what', $3::text)`
+
+// Raise tells of something that only this process sees: AlertListenerDown or
+// AlertDiskLow. What is in data, a JSON object or nil, is for people. It returns
+// when that is in the outbox, and whoever delivers webhooks sends it; it may be
+// called as often as one looks, since alerts have a cooldown.
+func (w *Webhooks) Raise(ctx context.Context, alert string, data map[string]any) error {
+	what, ok := raisable[alert]
+	if !ok {
+		return fmt.Errorf("raise alert: %w: %q is not for raising", ErrInvalid, alert)
+	}
+	if data == nil {
+		data = map[string]any{}
+	}
+	text, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("raise %s: %w", alert, err)
+	}
+	if _, err := w.db.Exec(ctx, fmt.Sprintf(raiseSQL, w.prefix()), string(text), string(store.AlertRaised), what); err != nil {
+		return fmt.Errorf("raise %s: %w", alert, err)
+	}
+	return nil
+}
+
+// prefix begins the names of the pipeline's tables; see [store.NewGraph].
+func (w *Webhooks) prefix() string {
+	if w.o.Pipeline == "video" {
+		return ""
+	}
+	return w.o.Pipeline + "_"
+}
+
+// Repeated failures: so many attempts of one stage in a row, or so many deaths.
+const (
+	repeatedAttempts = 3
+	repeatedDeaths   = 2
+)
+
+// alerts are those that an event gives rise to. History is read only where
+// somebody wants to know.
+func (w *Webhooks) alerts(ctx context.Context, e store.Event, hooks []hook) ([]string, error) {
+	repeated := slices.ContainsFunc(hooks, func(h hook) bool { return h.wantsAlert(AlertRepeatedFailure) })
+	switch e.Type {
+	case store.WorkerLost:
+		return []string{AlertWorkerLost}, nil
+	case store.AttemptFailed, store.LeaseRecovered:
+		if repeated && e.Attempt >= repeatedAttempts {
+			return []string{AlertRepeatedFailure}, nil
+		}
+	case store.DeadLetter:
+		if !repeated {
+			return []string{AlertDeadLetter}, nil
+		}
+		died, err := w.deaths(ctx, e)
+		if err == nil && died >= repeatedDeaths {
+			return []string{AlertDeadLetter, AlertRepeatedFailure}, nil
+		}
+		return []string{AlertDeadLetter}, err
+	case store.AlertRaised:
+		var raised struct {
+			What string `json:"what"`
+		}
+		if json.Unmarshal(e.Data, &raised) == nil && raised.What != "" {
+			return []string{alertPrefix + raised.What}, nil
+		}
+	}
+	return nil, nil
+}
+
+// deaths is how often the event's stage has used up its attempts: an attempt that
+// failed and was not to be tried again.
+func (w *Webhooks) deaths(ctx context.Context, e store.Event) (int, error) {
+	history, err := w.o.Store.History(ctx, e.Task)
+	n := 0
+	for _, a := range history {
+		if a.Stage == e.Stage && (a.Outcome == "failed" || a.Outcome == "expired") && a.RetryAt == nil {
+			n++
+		}
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return n, err
+}
+
+// quiet is how a kind of alert stands with a webhook.
+type quiet struct {
+	until      time.Time
+	suppressed int // since the last one that was sent
+	changed    bool
+}
+
+// pass reports whether an alert of an event at that time is to be sent, and how
+// many were not since the last one. The cooldown goes by when things happened, not
+// by when they are looked at: what piled up while nobody looked is told as it would
+// have been.
+func (q *quiet) pass(at time.Time, cooldown time.Duration) (suppressed int, ok bool) {
+	q.changed = true
+	if at.Before(q.until) {
+		q.suppressed++
+		return 0, false
+	}
+	suppressed = q.suppressed
+	q.until, q.suppressed = at.Add(cooldown), 0
+	return suppressed, true
+}

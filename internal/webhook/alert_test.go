@@ -1,0 +1,152 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestAlertsAreSentByNameAndOnlyToThoseWhoAsked(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	all, lost, none := receive(t, nil), receive(t, nil), receive(t, nil)
+	b.add(all.URL, "alert")
+	b.add(lost.URL, AlertWorkerLost, "worker_lost")
+	b.add(none.URL)
+	task := b.submit()
+	b.happen(store.WorkerLost, store.ID{}, "", 0, `{"host": "media-1", "pid": 7}`)
+	b.happen(store.DeadLetter, task, "transcode", 2, `{"error": "no"}`)
+	b.happen(store.AttemptFailed, task, "ingest", 2, "")
+	b.happen(store.LeaseRecovered, task, "ingest", 3, `{"error": "went away"}`)
+	must(t, b.Raise(t.Context(), AlertListenerDown, nil))
+	must(t, b.Raise(t.Context(), AlertDiskLow, map[string]any{"dir": "/data", "free_bytes": 5}))
+	b.run()
+	got := all.wait(b, 5)
+	byType := map[string]received{}
+	for _, m := range got {
+		byType[m.Type] = m
+	}
+	for typ, want := range map[string]string{
+		AlertWorkerLost: "media-1", AlertDeadLetter: `"stage":"transcode"`, AlertRepeatedFailure: "went away",
+		AlertListenerDown: "listener_down", AlertDiskLow: "/data",
+	} {
+		if m := byType[typ]; !strings.Contains(m.text, want) || strings.Contains(m.text, "suppressed") {
+			t.Errorf("%s: %s", typ, m.text)
+		}
+	}
+	got = lost.wait(b, 2)
+	names := []string{got[0].Type, got[1].Type}
+	slices.Sort(names)
+	if fmt.Sprint(names) != "[alert.worker_lost worker_lost]" {
+		t.Errorf("got %v", names)
+	}
+	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
+	if len(all.got()) != 5 || len(lost.got()) != 2 || strings.Contains(types(none.got()), "alert") {
+		t.Errorf("got %s; %s; %s", types(all.got()), types(lost.got()), types(none.got()))
+	}
+}
+
+func TestAlertOfOneKindIsNotRepeatedWithinItsCooldown(t *testing.T) {
+	t.Parallel()
+	var seen outcomes
+	b := setup(t, Options{Observe: seen.add})
+	rc, eager := receive(t, nil), receive(t, nil)
+	h := b.register(Registration{URL: rc.URL, Types: []string{"alert"}, Cooldown: time.Minute})
+	b.register(Registration{URL: eager.URL, Types: []string{"alert"}, Cooldown: -1})
+	// By when they happened, not by when somebody looked.
+	at := func(seconds int, typ store.EventType) {
+		b.exec("insert into outbox (type, at) values ($1, timestamptz '2026-03-01 12:00:00Z' + make_interval(secs => $2))", string(typ), seconds)
+	}
+	at(0, store.WorkerLost)
+	at(30, store.WorkerLost)
+	at(40, store.DeadLetter)
+	at(59, store.WorkerLost)
+	at(60, store.WorkerLost)
+	stop := b.run()
+	rc.wait(b, 3)
+	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
+	stop()
+	b.start(b.another(Options{})) // the cooldown is not one process's
+	at(119, store.WorkerLost)
+	at(120, store.WorkerLost)
+	rc.wait(b, 4)
+	eager.wait(b, 7)
+	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
+
+	var told []string
+	for _, m := range rc.got() {
+		told = append(told, fmt.Sprintf("%s %s %d", m.Type, m.Timestamp.Format("04:05"), m.Data.Suppressed))
+	}
+	slices.Sort(told)
+	want := "alert.dead_letter 00:40 0; alert.worker_lost 00:00 0; alert.worker_lost 01:00 2; alert.worker_lost 02:00 1"
+	if got := strings.Join(told, "; "); got != want {
+		t.Errorf("told %s,\nwant %s", got, want)
+	}
+	if got := strings.Count(seen.text(), "alert.worker_lost suppressed"); got != 2 {
+		t.Errorf("observed %s", seen.text())
+	}
+	// What was suppressed is there, and can be sent all the same.
+	held, err := b.Deliveries(t.Context(), DeliveryFilter{Webhook: h.ID, Status: "suppressed"})
+	if err != nil || len(held) != 3 {
+		t.Fatalf("suppressed are %+v, %v", held, err)
+	}
+	must(t, b.Redeliver(t.Context(), held[0].ID))
+	if got := rc.wait(b, 5)[4]; got.id() != held[0].ID.String() || !strings.Contains(got.text, "12:01:59") {
+		t.Errorf("sent %s", got.text)
+	}
+}
+
+func TestStageThatDiesASecondTimeIsARepeatedFailure(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	rc := receive(t, nil)
+	b.register(Registration{URL: rc.URL, Types: []string{AlertRepeatedFailure, "submitted"}, Cooldown: -1})
+	b.run()
+	died := func(task store.ID, stage string) {
+		b.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, error)
+			values ($1, gen_random_uuid(), $2, 1, gen_random_uuid(), now(), now(), 'failed', 'no')`, task, stage)
+		b.happen(store.DeadLetter, task, stage, 1, `{"error": "no"}`)
+	}
+	first, second := b.submit(), b.submit()
+	died(first, "ingest")
+	died(second, "ingest")
+	died(first, "metadata")
+	b.submit() // seen after all of these
+	rc.wait(b, 3)
+	died(first, "ingest")
+	b.submit()
+	got := rc.wait(b, 5)
+	n := 0
+	for _, m := range got {
+		if m.Type == AlertRepeatedFailure {
+			n++
+			if m.Data.Task.ID != first || m.Data.Stage != "ingest" {
+				t.Errorf("told %s", m.text)
+			}
+		}
+	}
+	if n != 1 {
+		t.Errorf("got %s", types(got))
+	}
+}
+
+func TestOnlyWhatNobodyElseTellsIsRaised(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	for _, alert := range []string{"", AlertDeadLetter, "disk_low", "alert.else"} {
+		if err := b.Raise(t.Context(), alert, nil); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v", alert, err)
+		}
+	}
+	if err := b.Raise(t.Context(), AlertDiskLow, map[string]any{"free": func() {}}); err == nil {
+		t.Error("raised what is no JSON")
+	}
+	if n := b.number("select count(*) from outbox"); n != 0 {
+		t.Errorf("%d events", n)
+	}
+}

@@ -1,0 +1,156 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// message is a delivery that is to be made.
+type message struct {
+	id       store.ID
+	hook     store.ID
+	typ      string
+	payload  string
+	attempts int
+}
+
+// claim: what is due, for each webhook as much as may be on its way to it, and
+// fairly where that is more than may be in all. An event whose task has an earlier
+// one waits for that.
+const claimSQL = `
+/* claim deliveries */
+select d.id, d.webhook_id, d.type, d.payload, d.attempts
+  from unnest($1::uuid[], $2::int[]) as w (id, free)
+  join cuelight_webhooks h on h.id = w.id and h.disabled_at is null
+ cross join lateral (
+       select due.*, row_number() over (order by due.run_at, due.event_id) as rank
+         from (select d.id, d.webhook_id, d.type, d.payload, d.attempts, d.run_at, d.event_id
+                 from cuelight_deliveries d
+                where d.webhook_id = w.id and d.status = 'pending' and d.run_at <= now()
+                  and d.id <> all ($3::uuid[])
+                  and not exists (select from cuelight_deliveries e
+                                   where e.webhook_id = d.webhook_id and e.task_id = d.task_id
+                                     and e.status = 'pending' and e.event_id < d.event_id)
+                order by d.run_at, d.event_id
+                limit w.free) as due) as d
+ order by d.rank, random()
+ limit $4`
+
+// call makes as many calls as may be made now.
+func (d *deliverer) call(ctx, calling context.Context, hooks []hook) error {
+	ids, free, total := d.room(hooks)
+	if len(ids) == 0 {
+		return nil
+	}
+	flying := make([]store.ID, 0, len(d.flying))
+	for id := range d.flying {
+		flying = append(flying, id)
+	}
+	rows, err := d.w.db.Query(ctx, claimSQL, ids, free, flying, total)
+	if err != nil {
+		return fmt.Errorf("claim deliveries: %w", err)
+	}
+	messages, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m message, err error) {
+		err = row.Scan(&m.id, &m.hook, &m.typ, &m.payload, &m.attempts)
+		return m, err
+	})
+	if err != nil {
+		return fmt.Errorf("claim deliveries: %w", err)
+	}
+	if time.Since(d.renewed) >= d.w.o.lease {
+		return nil // somebody else may have begun; the next turn will know
+	}
+	byID := make(map[store.ID]hook, len(hooks))
+	for _, h := range hooks {
+		byID[h.id] = h
+	}
+	for _, m := range messages {
+		d.flying[m.id] = m.hook
+		h := byID[m.hook]
+		d.calls.Go(func() {
+			d.ended <- result{message: m, reply: d.w.client.send(calling, h.url, h.secrets, m.id.String(), m.payload)}
+		})
+	}
+	return nil
+}
+
+// room is how many calls may be made, to each webhook and in all. Those whose
+// receivers fail get one at a time, and half of all together: however many hang,
+// there is room for the others.
+func (d *deliverer) room(hooks []hook) (ids []store.ID, free []int, total int) {
+	o := d.w.o
+	busy := map[store.ID]int{}
+	failing := max(o.Concurrency/2, 1)
+	for _, hook := range d.flying {
+		busy[hook]++
+		if d.judged(hook).failing() {
+			failing--
+		}
+	}
+	total = o.Concurrency - len(d.flying)
+	now := time.Now()
+	for _, i := range rand.Perm(len(hooks)) {
+		id := hooks[i].id
+		h, n := d.judged(id), o.PerWebhook-busy[id]
+		if h.failing() {
+			n = min(1-busy[id], failing)
+			failing -= max(n, 0)
+		}
+		if n > 0 && total > 0 && !now.Before(h.until) {
+			ids, free = append(ids, id), append(free, n)
+		}
+	}
+	return ids, free, total
+}
+
+// health is how a receiver has done lately. It is lost with the lease, which does
+// no harm: it only says how hard to try.
+type health struct {
+	failures int       // in a row
+	until    time.Time // the receiver wants nothing before
+}
+
+const failingAfter = 3
+
+func (h *health) failing() bool { return h.failures >= failingAfter }
+
+// saw takes in an answer, and reports whether a receiver that was failing is back.
+func (h *health) saw(r reply, now time.Time) (back bool) {
+	if r.ok() {
+		back = h.failing()
+		*h = health{}
+		return back
+	}
+	h.failures++
+	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
+		h.until = now.Add(r.retryAfter)
+	}
+	return false
+}
+
+// forget drops what is known of receivers whose webhooks are gone or disabled: who
+// enables one again has reasons to try.
+func (d *deliverer) forget(hooks []hook) {
+	there := make(map[store.ID]bool, len(hooks))
+	for _, h := range hooks {
+		there[h.id] = true
+	}
+	maps.DeleteFunc(d.health, func(id store.ID, _ *health) bool { return !there[id] })
+}
+
+func (d *deliverer) judged(hook store.ID) *health {
+	h := d.health[hook]
+	if h == nil {
+		h = &health{}
+		d.health[hook] = h
+	}
+	return h
+}

@@ -1,0 +1,29 @@
+package webhook
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// outcomes are what was observed.
+type outcomes struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (o *outcomes) add(s Observation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	text := fmt.Sprintf("%s %s", s.Type, s.Outcome)
+	if s.Status != 0 {
+		text += fmt.Sprintf(" %d", s.Status)
+	}
+	o.all = append(o.all, strings.TrimSpace(text))
+}
+
+func (o *outcomes) text() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Join(o.all, ", ")
+}

@@ -1,0 +1,73 @@
+package webhook
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is accepted as an address is one that can be asked for, and names nobody's
+// secrets or this host.
+func FuzzAddress(f *testing.F) {
+	for _, s := range []string{
+		"https://example.com/hook?key=a", "http://example.com", "https://127.0.0.1/", "https://[::ffff:127.0.0.1]/", "https://u:p@h/",
+		"https://localhost.:8443/", "https://h:0/", "https://\u202e/", "https:////h", "https://h\\@127.0.0.1/", "https://[fe80::1%25lo]/",
+	} {
+		f.Add(s)
+	}
+	w := New(Options{})
+	f.Fuzz(func(t *testing.T, s string) {
+		err := w.checkAddress(s)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("%q: %v", s, err)
+			}
+			return
+		}
+		r, err := http.NewRequest(http.MethodPost, s, nil)
+		if err != nil || r.URL.Scheme != "https" || r.URL.Hostname() == "" || r.URL.User != nil || len(s) > addressMost {
+			t.Errorf("%q was accepted: %v", s, err)
+		}
+		for _, addr := range literal(r.URL.Hostname()) {
+			if addr.IsLoopback() || addr.IsPrivate() || addr.IsUnspecified() || addr.IsLinkLocalUnicast() {
+				t.Errorf("%q was accepted", s)
+			}
+		}
+	})
+}
+
+// Whatever a source is, what is shown of it has no user, password or query, and is
+// no longer.
+func FuzzSource(f *testing.F) {
+	for _, s := range []string{"https://h/a.mp4", "/a.mp4", "s3:b", "https://[::1]:80/a", "file:/a", "x://h/%41?"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if scheme, rest, ok := strings.Cut(s, "://"); ok && schemePattern.MatchString(s) && !strings.ContainsAny(rest, "@?#/") {
+			for _, hidden := range []string{
+				scheme + "://user:hidden@" + rest + "/a", scheme + "://" + rest + "/a?hidden", scheme + "://" + rest + "/a#hidden",
+			} {
+				if got := publicSource(hidden); strings.Contains(got, "hidden") && !strings.Contains(s, "hidden") {
+					t.Errorf("%q is shown as %q", hidden, got)
+				}
+			}
+		}
+		if text := (body{Data: data{Task: &facts{Source: publicSource(s), UserID: s}}}).text(); len(text) > payloadMost {
+			t.Errorf("%d bytes of %q", len(text), s)
+		}
+	})
+}
+
+func FuzzRetryAfter(f *testing.F) {
+	for _, s := range []string{"120", "Sun, 01 Mar 2026 12:01:00 GMT", "-1", "9999999999999999999999"} {
+		f.Add(s)
+	}
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, s string) {
+		if d := retryAfter(http.Header{"Retry-After": {s}}, now); d < 0 || d > retryAfterMost {
+			t.Errorf("%q is %v", s, d)
+		}
+	})
+}

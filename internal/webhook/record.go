@@ -1,0 +1,221 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+const lockHooksSQL = `
+/* lock webhooks */
+select id, cursor from cuelight_webhooks where id = any($1::uuid[]) order by id for no key update`
+
+// write: a delivery waits with those of its task that are there already.
+const planSQL = `
+/* write deliveries */
+with moved as (
+  update cuelight_webhooks set cursor = $2 where id = $1
+)
+insert into cuelight_deliveries (webhook_id, event_id, type, task_id, payload, run_at, status, finished_at)
+select $1, e.event_id, e.type, e.task_id, e.payload,
+       greatest(now(), (select max(p.run_at) from cuelight_deliveries p
+                         where p.webhook_id = $1 and p.task_id = e.task_id and p.status = 'pending')),
+       case when e.suppressed then 'suppressed' else 'pending' end,
+       case when e.suppressed then now() end
+  from unnest($3::bigint[], $4::text[], $5::uuid[], $6::text[], $7::bool[]) as e (event_id, type, task_id, payload, suppressed)
+ order by e.event_id
+on conflict (webhook_id, event_id, type) do nothing`
+
+const keepQuietSQL = `
+/* write cooldown */
+insert into cuelight_quiet (webhook_id, subject, until, suppressed) values ($1, $2, $3, $4)
+on conflict (webhook_id, subject) do update set until = excluded.until, suppressed = excluded.suppressed`
+
+// finish: what became of an attempt, once. What comes after it in its task waits
+// for as long as it does, or need not wait any more.
+const finishSQL = `
+/* finish delivery */
+with this as (
+  update cuelight_deliveries
+     set attempts = attempts + 1, status = $3, response = nullif($5, 0), error = $6,
+         run_at = case when $3 = 'pending' then now() + make_interval(secs => $4) else run_at end,
+         finished_at = case when $3 <> 'pending' then now() end
+   where id = $1 and attempts = $2 and status = 'pending'
+  returning id, webhook_id, task_id, event_id, run_at, status
+), next as (
+  select this.*, case when this.status = 'pending' then this.run_at end as wait_for from this
+)
+update cuelight_deliveries d
+   set run_at = coalesce(next.wait_for, now())
+  from next
+ where d.webhook_id = next.webhook_id and d.task_id = next.task_id and d.status = 'pending' and d.event_id > next.event_id
+   and case when next.wait_for is null then d.run_at > now() else d.run_at < next.wait_for end`
+
+const goneSQL = `
+/* disable webhook that is gone */
+update cuelight_webhooks set disabled_at = now(), disabled_why = $2 where id = $1 and disabled_at is null`
+
+// back: the receiver answers again, and what could not reach it need not wait for
+// its next attempt.
+const backSQL = `
+/* hurry after outage */
+update cuelight_deliveries set run_at = now()
+ where webhook_id = $1 and status = 'pending' and run_at > now()
+   and (attempts = 0 or response is null or response between 502 and 504)`
+
+// result is an attempt that is over, and what is to be written of it.
+type result struct {
+	message
+	reply
+	outcome Outcome
+	wait    time.Duration // until the next attempt
+}
+
+// judge says what becomes of a delivery.
+func (w *Webhooks) judge(r *result) {
+	switch {
+	case r.ok():
+		r.outcome = Delivered
+	case r.status == 410:
+		r.outcome = Gone
+	case r.attempts >= len(w.o.schedule):
+		r.outcome = Dead
+	default:
+		r.outcome = Failed
+		r.wait = max(jittered(w.o.schedule[r.attempts]), r.retryAfter)
+	}
+}
+
+// rowStatus is the one in the table. For a receiver that is gone the delivery
+// stays, until somebody enables the webhook again.
+func (r result) rowStatus() string {
+	switch r.outcome {
+	case Delivered:
+		return "delivered"
+	case Dead:
+		return "dead"
+	}
+	return "pending"
+}
+
+const goneWhy = "the receiver answered 410 Gone"
+
+// record writes plans and results, all or nothing, if the lease still holds. The
+// webhooks' rows are locked first, in one order, so that nobody who disables or
+// removes one meets us halfway.
+func (d *deliverer) record(ctx context.Context, plans []plan, results []result, back []store.ID) error {
+	begun := time.Now()
+	err := pgx.BeginFunc(ctx, d.w.db, func(tx pgx.Tx) error {
+		cursors, err := d.lock(ctx, tx, plans, results)
+		if err != nil {
+			return err
+		}
+		var batch pgx.Batch
+		for _, r := range results {
+			batch.Queue(finishSQL, r.id, r.attempts, r.rowStatus(), r.wait.Seconds(), r.status, r.err)
+			if r.outcome == Gone {
+				batch.Queue(goneSQL, r.hook, goneWhy)
+			}
+		}
+		for _, p := range plans {
+			if at, there := cursors[p.hook.id]; there && at == p.hook.cursor {
+				p.queue(&batch)
+			}
+		}
+		for _, id := range back {
+			batch.Queue(backSQL, id)
+		}
+		if batch.Len() == 0 {
+			return nil
+		}
+		return tx.SendBatch(ctx, &batch).Close()
+	})
+	if err != nil {
+		return fmt.Errorf("write deliveries: %w", err)
+	}
+	d.renewed = begun
+	return nil
+}
+
+// lock takes the lease, or returns errLost, and then the webhooks' rows.
+func (d *deliverer) lock(ctx context.Context, tx pgx.Tx, plans []plan, results []result) (map[store.ID]int64, error) {
+	var ids []store.ID
+	for _, p := range plans {
+		ids = append(ids, p.hook.id)
+	}
+	for _, r := range results {
+		ids = append(ids, r.hook)
+	}
+	var batch pgx.Batch
+	batch.Queue(renewSQL, d.w.leaseName(), d.holder, d.w.o.lease.Seconds()).QueryRow(func(row pgx.Row) error {
+		var held bool
+		err := row.Scan(&held)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return errLost
+		}
+		return err
+	})
+	cursors := map[store.ID]int64{}
+	batch.Queue(lockHooksSQL, ids).Query(func(rows pgx.Rows) error {
+		var id store.ID
+		var cursor int64
+		_, err := pgx.ForEachRow(rows, []any{&id, &cursor}, func() error {
+			cursors[id] = cursor
+			return nil
+		})
+		return err
+	})
+	return cursors, tx.SendBatch(ctx, &batch).Close()
+}
+
+func (p plan) queue(batch *pgx.Batch) {
+	var events []int64
+	var types, payloads []string
+	var tasks []store.ID
+	var suppressed []bool
+	for _, r := range p.rows {
+		events, types, payloads = append(events, r.event), append(types, r.typ), append(payloads, r.payload)
+		tasks, suppressed = append(tasks, r.task), append(suppressed, r.suppressed)
+	}
+	batch.Queue(planSQL, p.hook.id, p.to, events, types, tasks, payloads, suppressed)
+	kinds := make([]string, 0, len(p.quiet))
+	for kind := range p.quiet {
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	for _, kind := range kinds {
+		q := p.quiet[kind]
+		batch.Queue(keepQuietSQL, p.hook.id, kind, q.until, q.suppressed)
+	}
+}
+
+// sweep: finished deliveries go, the oldest first.
+const sweepSQL = `
+/* delete finished deliveries */
+delete from cuelight_deliveries
+ where id in (
+       select d.id from cuelight_deliveries d
+        where (d.status in ('delivered', 'suppressed') and d.finished_at < now() - make_interval(secs => $2)
+            or d.status = 'dead' and d.finished_at < now() - make_interval(secs => $3))
+          and d.webhook_id in (select id from cuelight_webhooks where pipeline = $1)
+        limit $4)`
+
+// sweepMost is how many are deleted in one transaction.
+const sweepMost = 1000
+
+// sweep deletes some of what was kept long enough, and reports whether there may
+// be more.
+func (d *deliverer) sweep(ctx context.Context) (more bool, err error) {
+	o := d.w.o
+	done, err := d.w.db.Exec(ctx, sweepSQL, o.Pipeline, o.Keep.Seconds(), o.KeepDead.Seconds(), sweepMost)
+	if err != nil {
+		return false, fmt.Errorf("delete finished deliveries: %w", err)
+	}
+	return done.RowsAffected() == sweepMost, nil
+}

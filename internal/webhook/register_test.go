@@ -1,0 +1,312 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestOnlyAddressesThatCanBeCalledAreAdded(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16")}})
+	for _, url := range []string{
+		"https://example.com/hook?key=a", "https://example.com:8443", "https://93.184.216.34/",
+		"http://127.0.0.1:80/", "http://localhost/", "https://10.1.2.3/", "http://10.1.2.3/", "HTTPS://EXAMPLE.com/",
+	} {
+		if _, err := b.Add(t.Context(), Registration{URL: url}); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for url, why := range map[string]string{
+		"":                              "https",
+		"example.com/hook":              "https",
+		"ftp://example.com/":            "https",
+		"http://example.com/":           "http is for",
+		"http://93.184.216.34/":         "http is for",
+		"https://10.2.2.3/":             "not a public",
+		"https://[::1]/":                "not a public",
+		"https://[fe80::1%25eth0]/":     "not a public",
+		"https://169.254.169.254/":      "not a public",
+		"https:///hook":                 "no host",
+		"https:example.com":             "no host",
+		"https://u:p@example.com/":      "signatures",
+		"https://example.com/#a":        "#",
+		"https://example.com/#":         "#",
+		"https://example.com:/":         "port",
+		"https://example.com:0/":        "port",
+		"https://example.com:99999/":    "port",
+		"https://example.com/ a":        "not a URL",
+		"https://example.com/\x00":      "not a URL",
+		"https://example.com/%zz":       "not a URL",
+		"https://" + long + ".example/": "longer",
+	} {
+		_, err := b.Add(t.Context(), Registration{URL: url})
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %v, want %q", url, err, why)
+		}
+	}
+	if _, err := b.another(Options{AllowHTTP: true}).Add(t.Context(), Registration{URL: "http://example.com/"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Add(t.Context(), Registration{URL: "https://example.com/", Types: []string{"done", "completed"}}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("an unknown type: %v", err)
+	}
+	if _, err := b.Add(t.Context(), Registration{URL: "https://example.com/", Types: Types()}); err != nil {
+		t.Error(err)
+	}
+}
+
+var long = strings.Repeat("a", addressMost)
+
+func TestSecretIsShownOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	h := b.register(Registration{URL: "https://example.com/", Types: []string{"done"}, Cooldown: 90 * time.Second})
+	if !strings.HasPrefix(h.Secret, "whsec_") || len(h.Secret) != 50 {
+		t.Fatalf("the secret is %s", h.Secret)
+	}
+	got := b.get(h.ID)
+	if got.Secret != h.Secret[:10]+"…" || got.URL != h.URL || !slices.Equal(got.Types, h.Types) || got.Cooldown != 90 || got.CreatedAt.IsZero() {
+		t.Errorf("listed %+v", got)
+	}
+	if got := masked("short"); got != "whsec_…" {
+		t.Errorf("masked %s", got)
+	}
+}
+
+func TestBothSecretsSignWhileOneIsReplaced(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	rc := receive(t, nil)
+	h := b.add(rc.URL)
+	b.run()
+	told := func() received {
+		t.Helper()
+		n := len(rc.got())
+		b.submit()
+		return rc.wait(b, n+1)[n]
+	}
+	second, err := b.Rotate(t.Context(), h.ID, 0)
+	must(t, err)
+	if second.Secret == h.Secret || second.OldSecretUntil == nil || time.Until(*second.OldSecretUntil) < 23*time.Hour {
+		t.Errorf("rotated to %+v", second)
+	}
+	m := told()
+	if err := errors.Join(m.verify(h.Secret), m.verify(second.Secret)); err != nil {
+		t.Error(err)
+	}
+	if n := len(strings.Fields(m.header.Get("webhook-signature"))); n != 2 {
+		t.Errorf("%d signatures", n)
+	}
+	third, err := b.Rotate(t.Context(), h.ID, time.Hour)
+	must(t, err)
+	m = told()
+	if m.verify(h.Secret) == nil || m.verify(second.Secret) != nil || m.verify(third.Secret) != nil {
+		t.Error("the last two should sign")
+	}
+	b.exec("update cuelight_webhooks set old_until = now()")
+	m = told()
+	if m.verify(second.Secret) == nil || m.verify(third.Secret) != nil || b.get(h.ID).OldSecretUntil != nil {
+		t.Error("only the new one should sign")
+	}
+	fourth, err := b.Rotate(t.Context(), h.ID, -1)
+	must(t, err)
+	m = told()
+	if m.verify(third.Secret) == nil || m.verify(fourth.Secret) != nil {
+		t.Error("without an overlap the new one should sign at once, alone")
+	}
+}
+
+func TestDisabledWebhookIsNotCalledAndCatchesUpWhenItIsEnabled(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	rc, other := receive(t, nil), receive(t, nil)
+	h := b.add(rc.URL)
+	b.add(other.URL)
+	must(t, b.Disable(t.Context(), h.ID, "moves house"))
+	must(t, b.Disable(t.Context(), h.ID, "again"))
+	b.run()
+	b.submit()
+	other.wait(b, 1)
+	if got := b.get(h.ID); got.DisabledAt == nil || got.DisabledWhy != "moves house" || len(rc.got()) != 0 {
+		t.Errorf("listed %+v, called %d times", got, len(rc.got()))
+	}
+	must(t, b.Enable(t.Context(), h.ID))
+	rc.wait(b, 1)
+}
+
+func TestRemovedWebhookIsGoneWithItsDeliveries(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	rc := receive(t, answer(http.StatusInternalServerError))
+	h := b.add(rc.URL)
+	b.submit()
+	b.run()
+	rc.wait(b, 1)
+	must(t, b.Remove(t.Context(), h.ID))
+	if all, err := b.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("listed %v, %v", all, err)
+	}
+	if n := b.number("select count(*) from cuelight_deliveries"); n != 0 {
+		t.Errorf("%d deliveries", n)
+	}
+}
+
+func TestWhatIsNotThereIsNotFound(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	h := b.add("https://example.com/")
+	b.exec("insert into cuelight_deliveries (webhook_id, event_id, type, payload, status) values ($1, 1, 'done', '{}', 'dead')", h.ID)
+	delivery := b.deliveries(h)[0].ID
+	other := b.another(Options{Pipeline: "podcast"})
+	for name, call := range map[string]func(w *Webhooks, id store.ID) error{
+		"rotate":    func(w *Webhooks, id store.ID) error { _, err := w.Rotate(t.Context(), id, 0); return err },
+		"disable":   func(w *Webhooks, id store.ID) error { return w.Disable(t.Context(), id, "") },
+		"enable":    func(w *Webhooks, id store.ID) error { return w.Enable(t.Context(), id) },
+		"remove":    func(w *Webhooks, id store.ID) error { return w.Remove(t.Context(), id) },
+		"test":      func(w *Webhooks, id store.ID) error { _, err := w.Test(t.Context(), id); return err },
+		"redeliver": func(w *Webhooks, id store.ID) error { return w.Redeliver(t.Context(), id) },
+	} {
+		if err := call(b.Webhooks, newID()); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+		there := h.ID
+		if name == "redeliver" {
+			there = delivery
+		}
+		if err := call(other, there); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s in another pipeline: %v", name, err)
+		}
+	}
+	if n, err := other.RedeliverDead(t.Context(), h.ID); err != nil || n != 0 {
+		t.Errorf("redelivered %d, %v", n, err)
+	}
+	if all, err := other.Deliveries(t.Context(), DeliveryFilter{}); err != nil || len(all) != 0 {
+		t.Errorf("another pipeline's deliveries are %v, %v", all, err)
+	}
+}
+
+func TestPingIsSignedAndSaysWhatBecameOfIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	status := http.StatusOK
+	rc := receive(t, func(_ int, _ received, w http.ResponseWriter) { w.WriteHeader(status) })
+	h := b.add(rc.URL)
+	must(t, b.Disable(t.Context(), h.ID, "")) // to see whether it may be enabled again
+	got, err := b.Test(t.Context(), h.ID)
+	if err != nil || !got.OK || got.Status != 200 || got.Took <= 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	status = http.StatusForbidden
+	if got, err = b.Test(t.Context(), h.ID); err != nil || got.OK || got.Status != 403 || !strings.Contains(got.Error, "403") {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	m := rc.got()[0]
+	if err := m.verify(h.Secret); err != nil || m.Type != "ping" || m.Data.Webhook != h.ID || m.id() == rc.got()[1].id() {
+		t.Errorf("%v: sent %s", err, m.text)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Test(over, h.ID); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if n := b.number("select count(*) from cuelight_deliveries"); n != 0 {
+		t.Errorf("%d deliveries", n)
+	}
+}
+
+func TestDeliveriesAreListedByPage(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	h, other := b.add("https://example.com/"), b.add("https://example.com/")
+	for _, id := range []store.ID{h.ID, other.ID} {
+		b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status)
+			select $1, n, 'done', '{}', case when n % 2 = 0 then 'dead' else 'pending' end from generate_series(1, 10) n`, id)
+	}
+	var events []int64
+	f := DeliveryFilter{Webhook: h.ID, Status: "dead", Limit: 2}
+	for {
+		page, err := b.Deliveries(t.Context(), f)
+		must(t, err)
+		if len(page) == 0 {
+			break
+		}
+		for _, d := range page {
+			events = append(events, d.Event)
+		}
+		f.After = page[len(page)-1].ID
+	}
+	if !slices.Equal(events, []int64{10, 8, 6, 4, 2}) {
+		t.Errorf("read %v", events)
+	}
+	if all, err := b.Deliveries(t.Context(), DeliveryFilter{}); err != nil || len(all) != 20 {
+		t.Errorf("all are %d, %v", len(all), err)
+	}
+	if _, err := b.Deliveries(t.Context(), DeliveryFilter{Status: "lost"}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDeadLettersAreDeliveredAgainInOrderAndUnderTheirIDs(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{schedule: []time.Duration{}})
+	var well = make(chan struct{})
+	rc := receive(t, func(_ int, _ received, w http.ResponseWriter) {
+		select {
+		case <-well:
+		default:
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	h := b.add(rc.URL)
+	var tasks []store.ID
+	for range 5 {
+		id := b.submit()
+		tasks = append(tasks, id)
+		b.happen(store.StageStarted, id, "ingest", 1, "")
+		b.happen(store.TaskDone, id, "", 0, "")
+	}
+	b.run()
+	b.until("all are dead", func() bool { return b.get(h.ID).Dead == 15 })
+	dead := b.deliveries(h)
+	failed := len(rc.got())
+	close(well)
+
+	must(t, b.Redeliver(t.Context(), dead[0].ID))
+	if got := rc.wait(b, failed+1)[failed]; got.id() != dead[0].ID.String() {
+		t.Errorf("sent %s", got.text)
+	}
+	b.until("it is delivered", func() bool { return b.undelivered() == 0 })
+	must(t, b.Redeliver(t.Context(), dead[0].ID)) // one that was delivered, too
+	rc.wait(b, failed+2)
+	b.until("it is delivered", func() bool { return b.undelivered() == 0 })
+
+	if n, err := b.RedeliverDead(t.Context(), h.ID); err != nil || n != 14 {
+		t.Errorf("redelivered %d, %v", n, err)
+	}
+	got := rc.wait(b, failed+16)[failed+2:]
+	b.until("all are delivered", func() bool { return b.undelivered() == 0 })
+	byTask := map[store.ID]string{}
+	for _, m := range got {
+		byTask[m.Data.Task.ID] += m.Type + " "
+	}
+	for i, id := range tasks {
+		want := "submitted started done "
+		if i == 0 {
+			want = "started done "
+		}
+		if byTask[id] != want {
+			t.Errorf("task %d was told %s", i, byTask[id])
+		}
+	}
+	if s, err := b.Stats(t.Context()); err != nil || s != (Stats{}) {
+		t.Errorf("stats are %+v, %v", s, err)
+	}
+}

@@ -1,0 +1,214 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+const (
+	lookGap    = 100 * time.Millisecond // between two looks at the outbox, at least
+	sweepEvery = 10 * time.Minute
+	stopWithin = 5 * time.Second // to write what became of the last deliveries
+)
+
+// Run delivers while this process has the lease, and waits for it else, until ctx
+// ends; then it gives deliveries that are on their way Options.Grace, and returns
+// nil. A database that is away is waited for. It may be called once at a time.
+func (w *Webhooks) Run(ctx context.Context) error {
+	d := &deliverer{w: w, holder: newID(), wake: w.o.Wake}
+	for ctx.Err() == nil {
+		held, err := d.acquire(ctx)
+		d.tell(ctx, err)
+		if held {
+			d.lead(ctx)
+		}
+		pause(ctx, w.o.lease/renewParts)
+	}
+	return nil
+}
+
+// deliverer is one Run. One goroutine does all but the calls to receivers, and
+// nobody else touches the fields.
+type deliverer struct {
+	w       *Webhooks
+	holder  store.ID
+	wake    <-chan struct{}
+	renewed time.Time // the lease was, no earlier than then
+	trouble bool      // was told of
+
+	// While it leads:
+	calls  sync.WaitGroup
+	ended  chan result           // has room for all calls
+	flying map[store.ID]store.ID // deliveries that are on their way or not written, and their webhooks
+	done   []result              // to be written
+	back   []store.ID            // receivers that answer again
+	health map[store.ID]*health
+	looked time.Time // at the outbox
+	next   time.Time // when it is to be looked at
+	swept  time.Time
+}
+
+// lead delivers until the lease is lost or ctx ends. It leaves no call behind.
+func (d *deliverer) lead(ctx context.Context) {
+	calling, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	d.ended = make(chan result, d.w.o.Concurrency)
+	d.flying, d.health = map[store.ID]store.ID{}, map[store.ID]*health{}
+	d.done, d.back = nil, nil
+	d.looked, d.next = time.Time{}, time.Time{}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(time.Until(d.next))
+		select {
+		case <-ctx.Done():
+			d.stop(ctx, abort)
+			return
+		case _, open := <-d.wake:
+			if !open {
+				d.wake = nil
+			}
+			if soon := d.looked.Add(lookGap); soon.Before(d.next) {
+				d.next = soon
+			}
+			continue
+		case r := <-d.ended:
+			d.gather(r)
+		case <-timer.C:
+		}
+		err := d.turn(ctx, calling)
+		if errors.Is(err, errLost) {
+			abort()
+			d.calls.Wait()
+			return
+		}
+		d.tell(ctx, err)
+	}
+}
+
+// turn writes what became of calls and what is to be told, and makes the next
+// calls. After an error nothing of that is lost: the next turn does it.
+func (d *deliverer) turn(ctx, calling context.Context) error {
+	// A connection on which nothing comes back any more must not hold it up.
+	within, cancel := context.WithTimeout(ctx, d.w.o.lease)
+	defer cancel()
+	look := !time.Now().Before(d.next)
+	if look {
+		d.looked = time.Now()
+		d.next = d.looked.Add(d.w.o.poll)
+	}
+	hooks, err := d.w.hooks(within)
+	if err != nil {
+		return err
+	}
+	d.forget(hooks)
+	var plans []plan
+	if look {
+		var more bool
+		if plans, more, err = d.w.plans(within, hooks); err != nil {
+			return err
+		}
+		if more {
+			d.next = d.looked
+		}
+	}
+	if len(plans)+len(d.done)+len(d.back) > 0 || time.Since(d.renewed) >= d.w.o.lease/renewParts {
+		if err := d.record(within, plans, d.done, d.back); err != nil {
+			return err
+		}
+		d.recorded(plans)
+	}
+	if look && time.Since(d.swept) >= sweepEvery {
+		more, err := d.sweep(within)
+		if err != nil {
+			return err
+		}
+		if !more {
+			d.swept = time.Now()
+		}
+	}
+	return d.call(within, calling, hooks)
+}
+
+// gather takes the calls that have ended, beginning with r.
+func (d *deliverer) gather(r result) {
+	for {
+		if r.aborted {
+			delete(d.flying, r.id)
+		} else {
+			d.w.judge(&r)
+			d.done = append(d.done, r)
+			if d.judged(r.hook).saw(r.reply, time.Now()) {
+				d.back = append(d.back, r.hook)
+			}
+		}
+		select {
+		case r = <-d.ended:
+		default:
+			return
+		}
+	}
+}
+
+// recorded: all that was to be written is.
+func (d *deliverer) recorded(plans []plan) {
+	for _, r := range d.done {
+		delete(d.flying, r.id)
+		d.w.o.Observe(Observation{Webhook: r.hook, Type: r.typ, Outcome: r.outcome, Status: r.status, Took: r.took})
+	}
+	for _, p := range plans {
+		for _, row := range p.rows {
+			if row.suppressed {
+				d.w.o.Observe(Observation{Webhook: p.hook.id, Type: row.typ, Outcome: Suppressed})
+			}
+		}
+	}
+	d.done, d.back = nil, nil
+}
+
+// stop waits for the calls, for as long as it may, writes what became of them, and
+// gives the lease back. What could not be written is delivered again.
+func (d *deliverer) stop(ctx context.Context, abort context.CancelFunc) {
+	grace := time.AfterFunc(max(d.w.o.Grace, 0), abort)
+	defer grace.Stop()
+	for len(d.flying) > len(d.done) {
+		d.gather(<-d.ended)
+	}
+	d.calls.Wait()
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	if len(d.done)+len(d.back) > 0 {
+		if err := d.record(within, nil, d.done, d.back); err != nil {
+			d.tell(within, err)
+			return
+		}
+		d.recorded(nil)
+	}
+	d.tell(within, d.release(within))
+}
+
+// tell tells of trouble once, and once when it is over. That nothing works because
+// ctx ended is no trouble.
+func (d *deliverer) tell(ctx context.Context, err error) {
+	switch {
+	case err != nil && ctx.Err() == nil && !d.trouble:
+		d.trouble = true
+		d.w.o.Trouble(err)
+	case err == nil && d.trouble:
+		d.trouble = false
+		d.w.o.Trouble(nil)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

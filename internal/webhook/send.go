@@ -1,0 +1,158 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"code.dny.dev/ssrf"
+)
+
+// client calls receivers.
+type client struct {
+	http    *http.Client
+	agent   string
+	timeout time.Duration
+}
+
+func newClient(o Options, g guard) *client {
+	dialer := &net.Dialer{Timeout: o.Timeout / 2, Resolver: o.resolver, Control: g.control}
+	return &client{
+		agent:   o.Agent,
+		timeout: o.Timeout,
+		http: &http.Client{
+			// A redirect is an answer, and not a good one: whoever moves tells the
+			// operator, and no receiver sends us elsewhere.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Transport: &http.Transport{
+				// No proxy, which would dial what we have not looked at, and no
+				// connection is used twice: one that the receiver has closed in the
+				// meantime would look like a failure of his.
+				DialContext:            dialer.DialContext,
+				DisableKeepAlives:      true,
+				DisableCompression:     true,
+				TLSClientConfig:        &tls.Config{RootCAs: o.roots, MinVersion: tls.VersionTLS12},
+				TLSHandshakeTimeout:    o.Timeout / 2,
+				MaxResponseHeaderBytes: 64 << 10,
+			},
+		},
+	}
+}
+
+// What is read of an answer, so that the receiver can get rid of it.
+const (
+	bodyMost   = 64 << 10
+	bodyWithin = 2 * time.Second
+)
+
+// reply is what became of one attempt.
+type reply struct {
+	status     int           // of the answer; 0 if there was none
+	err        string        // why it is not a success; else empty
+	retryAfter time.Duration // what the receiver asked for
+	aborted    bool          // we broke it off, and nothing is known
+	took       time.Duration
+}
+
+// ok reports whether the receiver has it.
+func (r reply) ok() bool { return r.err == "" && !r.aborted }
+
+// away reports whether the receiver as a whole could not take it, whatever it was.
+func (r reply) away() bool { return !r.ok() && unreachable(r.status) }
+
+// unreachable are the statuses of those who stand before a receiver that is away,
+// or none.
+func unreachable(status int) bool { return status == 0 || status >= 502 && status <= 504 }
+
+// send makes one attempt. It ends within the timeout, and soon after ctx.
+func (c *client) send(ctx context.Context, address string, secrets []string, id, body string) reply {
+	begun := time.Now()
+	within, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	r, err := c.post(within, address, secrets, id, body)
+	r.took = time.Since(begun)
+	if err != nil {
+		r.err = c.words(within, err)
+		r.aborted = ctx.Err() != nil
+	}
+	return r
+}
+
+func (c *client) post(ctx context.Context, address string, secrets []string, id, body string) (reply, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	now := time.Now()
+	signed, err := signatures(secrets, id, now, body)
+	if err != nil {
+		return reply{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(body))
+	if err != nil {
+		return reply{}, errors.New("the webhook's address is not a URL")
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "User-Agent": c.agent,
+		"webhook-id": id, "webhook-timestamp": unix(now), "webhook-signature": signed,
+	} {
+		req.Header.Set(name, value)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	// What matters is the status. A body that dawdles, breaks off or does not end
+	// does not change it.
+	late := time.AfterFunc(bodyWithin, cancel)
+	defer late.Stop()
+	_, _ = io.CopyN(io.Discard, resp.Body, bodyMost)
+	resp.Body.Close()
+
+	r := reply{status: resp.StatusCode}
+	switch {
+	case r.status >= 200 && r.status < 300:
+	case r.status >= 300 && r.status < 400:
+		r.err = statusText(r.status) + ", and redirects are not followed"
+	default:
+		r.err = statusText(r.status)
+	}
+	if r.err != "" {
+		r.retryAfter = retryAfter(resp.Header, time.Now())
+	}
+	return r, nil
+}
+
+func statusText(status int) string {
+	return strings.TrimSpace(fmt.Sprintf("the answer was %d %s", status, http.StatusText(status)))
+}
+
+// words say what went wrong. They do not repeat the address, in which there may
+// be a secret.
+func (c *client) words(ctx context.Context, err error) string {
+	var op *net.OpError
+	switch {
+	case errors.Is(err, ssrf.ErrProhibitedIP) && errors.As(err, &op):
+		return fmt.Sprintf("%v is not a public address, and its network is not among those allowed", op.Addr)
+	case ctx.Err() == context.DeadlineExceeded:
+		return fmt.Sprintf("no answer within %v", c.timeout)
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	return short(err.Error())
+}
+
+// short makes text of strangers fit for a list and for PostgreSQL.
+func short(s string) string {
+	const most = 500
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}

@@ -1,0 +1,317 @@
+package webhook
+
+import (
+	"bufio"
+	"context"
+	"crypto/x509"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// try makes one attempt at an address.
+func try(t *testing.T, o Options, address string) reply {
+	t.Helper()
+	return New(o).client.send(t.Context(), address, []string{newSecret()}, "id", "{}")
+}
+
+func TestAddressThatIsNotPublicIsNeverCalled(t *testing.T) {
+	t.Parallel()
+	rc := receive(t, nil)
+	_, port, _ := net.SplitHostPort(rc.Listener.Addr().String())
+	for _, host := range []string{
+		"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "[::]", "2130706433", "0x7f.1",
+		"10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "169.254.169.254",
+		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "224.0.0.1", "255.255.255.255",
+	} {
+		r := try(t, Options{}, "http://"+host+":"+port+"/")
+		numbers := strings.Contains(host, "0x7f") || host == "2130706433" // some look these up as names, and find none
+		if r.ok() || !numbers && !strings.Contains(r.err, "not a public address") {
+			t.Errorf("%s: %+v", host, r)
+		}
+	}
+	if n := len(rc.got()); n != 0 {
+		t.Errorf("called %d times", n)
+	}
+}
+
+func TestRedirectIsAFailureAndIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	inner := receiveOn(t, "127.0.0.2:0", nil)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		rc := receive(t, func(_ int, _ received, w http.ResponseWriter) {
+			w.Header().Set("Location", inner.URL)
+			w.WriteHeader(status)
+		})
+		// Not even to where it would be allowed.
+		r := try(t, Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, rc.URL)
+		if r.ok() || r.status != status || !strings.Contains(r.err, "redirects are not followed") {
+			t.Errorf("%d: %+v", status, r)
+		}
+	}
+	if n := len(inner.got()); n != 0 {
+		t.Errorf("followed %d times", n)
+	}
+}
+
+// The name means an allowed address when it is first looked up and another one
+// later, as it would for an attacker who owns the name.
+func TestNameThatChangesItsAddressIsRefusedWhenItDoes(t *testing.T) {
+	t.Parallel()
+	outer := receive(t, nil)
+	_, port, _ := net.SplitHostPort(outer.Listener.Addr().String())
+	inner := receiveOn(t, "127.0.0.2:"+port, nil)
+	dns := nameServer(t, netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"))
+	b := setup(t, Options{resolver: dns, AllowHTTP: true})
+	h := b.add("http://rebind.example:" + port + "/?key=secret")
+	b.run()
+	b.submit()
+	outer.wait(b, 1)
+	b.submit()
+	b.until("the second has failed", func() bool {
+		all := b.deliveries(h)
+		return len(all) == 2 && all[1].Attempts == 1
+	})
+	if d := b.deliveries(h)[1]; d.Status != "pending" || !strings.Contains(d.Error, "127.0.0.2") || strings.Contains(d.Error, "secret") {
+		t.Errorf("kept %+v", d)
+	}
+	if len(outer.got()) != 1 || len(inner.got()) != 0 {
+		t.Errorf("called %d and %d times", len(outer.got()), len(inner.got()))
+	}
+}
+
+func TestEnvironmentsProxyIsNotUsed(t *testing.T) {
+	var reached atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	defer proxy.Close()
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	t.Setenv("ALL_PROXY", proxy.URL)
+	r := try(t, Options{Allow: loopback}, "http://10.1.2.3/")
+	if !strings.Contains(r.err, "not a public address") || reached.Load() != 0 {
+		t.Errorf("got %+v; the proxy was asked %d times", r, reached.Load())
+	}
+}
+
+func TestHostsOwnPublicAddressIsNotCalled(t *testing.T) {
+	t.Parallel()
+	own := func() ([]net.Addr, error) {
+		return []net.Addr{&net.IPNet{IP: net.ParseIP("8.8.8.8"), Mask: net.CIDRMask(24, 32)}}, nil
+	}
+	for addr, refused := range map[string]bool{"8.8.8.8": true, "8.8.8.9": false} {
+		if err := New(Options{addresses: own}).guard.check(netip.MustParseAddr(addr)); (err != nil) != refused {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+	allowed := New(Options{addresses: own, Allow: []netip.Prefix{netip.MustParsePrefix("8.8.8.8/32")}})
+	if err := allowed.guard.check(netip.MustParseAddr("8.8.8.8")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNothingIsCalledWhereTheHostCannotListItsAddresses(t *testing.T) {
+	t.Parallel()
+	rc := receive(t, nil)
+	r := try(t, Options{Allow: loopback, addresses: func() ([]net.Addr, error) { return nil, syscall.EAFNOSUPPORT }}, rc.URL)
+	if r.ok() || !strings.Contains(r.err, "own addresses") || len(rc.got()) != 0 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestStatusDecidesWhateverTheBody(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]string{
+		"promises more than it sends": "HTTP/1.1 %d X\r\nContent-Length: 5000000000\r\n\r\nshort",
+		"sends more than it promises": "HTTP/1.1 %d X\r\nContent-Length: 1\r\n\r\n" + strings.Repeat("long", 50_000),
+		"says no length, and much":    "HTTP/1.1 %d X\r\n\r\n" + strings.Repeat("x", 8<<20),
+		"breaks off in a chunk":       "HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\nshort",
+		"breaks off before its body":  "HTTP/1.1 %d X\r\nContent-Length: 10\r\n\r\n",
+		"has 1xx before":              "HTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\nHTTP/1.1 %d X\r\n\r\n",
+	} {
+		for status, want := range map[int]bool{200: true, 299: true, 404: false, 500: false} {
+			text := strings.Replace(answer, "%d", fmt.Sprint(status), 1)
+			if r := try(t, Options{Allow: loopback}, raw(t, text, false)); r.ok() != want || r.status != status {
+				t.Errorf("%s, %d: %+v", name, status, r)
+			}
+		}
+	}
+}
+
+func TestBodyThatDoesNotEndIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	r := try(t, Options{Allow: loopback}, raw(t, "HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\n12345", true))
+	if took := time.Since(begun); !r.ok() || took > bodyWithin+5*time.Second {
+		t.Errorf("after %v: %+v", took, r)
+	}
+}
+
+func TestWhatIsNoAnswerIsAFailure(t *testing.T) {
+	t.Parallel()
+	for name, address := range map[string]string{
+		"closes early":         raw(t, "", false),
+		"breaks off in a line": raw(t, "HTTP/1.1 20", false),
+		"speaks no HTTP":       raw(t, "220 smtp.example.com ESMTP\r\n", false),
+		"endless headers":      raw(t, "HTTP/1.1 200 X\r\nA: "+strings.Repeat("a", 1<<20), false),
+		"never answers":        raw(t, "HTTP/1.1 200 X\r\n", true),
+		"is not there":         gone(t),
+	} {
+		r := try(t, Options{Allow: loopback, Timeout: 2 * time.Second}, address+"?key=secret")
+		if r.ok() || r.status != 0 || r.err == "" || !r.away() || strings.Contains(r.err, "secret") || len(r.err) > 600 {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if name == "never answers" && r.err != "no answer within 2s" {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+func TestTLSIsUsedAndChecked(t *testing.T) {
+	t.Parallel()
+	rc := &receiver{t: t}
+	rc.Server = httptest.NewUnstartedServer(rc)
+	rc.Config.ErrorLog = quietLog()
+	rc.StartTLS()
+	t.Cleanup(rc.Close)
+	trusted := x509.NewCertPool()
+	trusted.AddCert(rc.Certificate())
+	if r := try(t, Options{Allow: loopback, roots: trusted}, rc.URL); !r.ok() {
+		t.Errorf("with its certificate: %+v", r)
+	}
+	if r := try(t, Options{Allow: loopback}, rc.URL); r.ok() || !strings.Contains(r.err, "certificate") {
+		t.Errorf("without its certificate: %+v", r)
+	}
+	if n := len(rc.got()); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+}
+
+func TestEachDeliveryHasItsOwnConnection(t *testing.T) {
+	t.Parallel()
+	var connections atomic.Int32
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.Start()
+	defer s.Close()
+	w := New(Options{Allow: loopback})
+	for range 3 {
+		w.client.send(t.Context(), s.URL, []string{newSecret()}, "id", "{}")
+	}
+	if n := connections.Load(); n != 3 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestSignatureIsThatOfTheStandard(t *testing.T) {
+	t.Parallel()
+	// The standard's own example.
+	const secret, id, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", `{"test": 2432232314}`
+	at := time.Unix(1614265330, 0)
+	got, err := signatures([]string{secret}, id, at, body)
+	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; err != nil || got != want {
+		t.Errorf("signed %s, %v, want %s", got, err, want)
+	}
+	w, err := standardwebhooks.NewWebhook(secret)
+	must(t, err)
+	if want, err := w.Sign(id, at, []byte(body)); err != nil || got != want {
+		t.Errorf("signed %s, the reference %s, %v", got, want, err)
+	}
+	for _, bad := range []string{"", "whsec_", "whsec_not base64"} {
+		if got, err := signatures([]string{bad}, id, at, body); err == nil {
+			t.Errorf("signed %s with %q", got, bad)
+		}
+	}
+	if a, b := newSecret(), newSecret(); a == b || len(a) != len(secretPrefix)+44 {
+		t.Errorf("secrets are %s and %s", a, b)
+	}
+}
+
+// raw answers every request with a text, and then hangs or closes.
+func raw(t *testing.T, text string, hang bool) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	over, done := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(over); l.Close(); <-done })
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = http.ReadRequest(bufio.NewReader(conn))
+			_, _ = io.WriteString(conn, text)
+			if hang {
+				<-over
+			}
+			conn.Close()
+		}
+	}()
+	return "http://" + l.Addr().String() + "/"
+}
+
+// gone is the address of nobody.
+func gone(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	return "http://" + l.Addr().String() + "/"
+}
+
+// nameServer answers every question for an IPv4 address with the next of addrs,
+// the last one again and again, and has no IPv6 addresses.
+func nameServer(t *testing.T, addrs ...netip.Addr) *net.Resolver {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	must(t, err)
+	done := make(chan struct{})
+	t.Cleanup(func() { conn.Close(); <-done })
+	go func() {
+		defer close(done)
+		buf := make([]byte, 512)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			reply := append([]byte(nil), buf[:n]...)
+			// The question ends with its type and class; what follows it is dropped.
+			end := 12
+			for reply[end] != 0 {
+				end += int(reply[end]) + 1
+			}
+			kind := binary.BigEndian.Uint16(reply[end+1:])
+			reply = reply[:end+5]
+			copy(reply[2:12], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0})
+			if kind == 1 {
+				reply[7] = 1
+				reply = append(reply, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+				reply = append(reply, addrs[0].AsSlice()...)
+				if len(addrs) > 1 {
+					addrs = addrs[1:]
+				}
+			}
+			_, _ = conn.WriteTo(reply, from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}

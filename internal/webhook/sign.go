@@ -1,0 +1,55 @@
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The scheme is that of Standard Webhooks 1.0: HMAC-SHA256 over the delivery's
+// id, the time of this attempt and the body, with the bytes that are in base64
+// after the secret's prefix.
+const (
+	secretPrefix = "whsec_"
+	secretBytes  = 32
+)
+
+var errSecret = errors.New("the webhook's secret is not one: rotate it")
+
+func newSecret() string {
+	var key [secretBytes]byte
+	rand.Read(key[:]) // never fails: it crashes the program instead
+	return secretPrefix + base64.StdEncoding.EncodeToString(key[:])
+}
+
+// masked is enough of a secret to tell it from others.
+func masked(secret string) string {
+	const shown = len(secretPrefix) + 4
+	if len(secret) <= 2*shown {
+		return secretPrefix + "…"
+	}
+	return secret[:shown] + "…"
+}
+
+// signatures is the header webhook-signature: one signature per secret.
+func signatures(secrets []string, id string, at time.Time, body string) (string, error) {
+	var all []string
+	for _, s := range secrets {
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s, secretPrefix))
+		if err != nil || len(key) == 0 {
+			return "", errSecret
+		}
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "%s.%s.%s", id, unix(at), body)
+		all = append(all, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	return strings.Join(all, " "), nil
+}
+
+func unix(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) }

@@ -1,0 +1,85 @@
+package webhook
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestStoppingWaitsForWhatIsOnItsWayAndHandsOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{Grace: 10 * time.Second, lease: time.Hour})
+	arrived, release := make(chan struct{}), make(chan struct{})
+	rc := receive(t, func(n int, _ received, w http.ResponseWriter) {
+		if n == 1 {
+			close(arrived)
+			<-release
+		}
+	})
+	h := b.add(rc.URL)
+	b.submit()
+	stop := b.run()
+	<-arrived
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	close(release)
+	<-stopped
+	if d := b.deliveries(h)[0]; d.Status != "delivered" {
+		t.Errorf("kept %+v", d)
+	}
+	// The lease of an hour is given back, so another begins at once.
+	b.start(b.another(Options{}))
+	b.submit()
+	rc.wait(b, 2)
+}
+
+func TestCallThatIsBrokenOffWhenStoppingIsNoFailure(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{Grace: -1})
+	arrived, release := make(chan struct{}, 1), make(chan struct{})
+	rc := receive(t, func(int, received, http.ResponseWriter) { arrived <- struct{}{}; <-release })
+	h := b.add(rc.URL)
+	b.submit()
+	stop := b.run()
+	<-arrived
+	stop()
+	close(release)
+	if d := b.deliveries(h)[0]; d.Status != "pending" || d.Attempts != 0 || d.Error != "" {
+		t.Errorf("kept %+v", d)
+	}
+}
+
+func TestFinishedDeliveriesAreDeletedInTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	h := b.add("https://example.com/")
+	for i, row := range []struct{ status, age string }{
+		{"delivered", "8 days"}, {"suppressed", "8 days"}, {"dead", "31 days"},
+		{"delivered", "6 days"}, {"suppressed", "6 days"}, {"dead", "8 days"}, {"pending", "90 days"},
+	} {
+		b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status, created_at, run_at, finished_at)
+			values ($1, $2, 'done', '{}', $3, now() - $4::interval, now() + interval '1 day', case when $3 <> 'pending' then now() - $4::interval end)`,
+			h.ID, i, row.status, row.age)
+	}
+	b.run()
+	b.until("three are deleted", func() bool { return len(b.deliveries(h)) == 4 })
+	for _, d := range b.deliveries(h) {
+		if d.Event < 3 {
+			t.Errorf("kept %+v", d)
+		}
+	}
+}
+
+func TestWakeIsHeardBeforeTheNextLook(t *testing.T) {
+	t.Parallel()
+	wake := make(chan struct{}, 1)
+	b, rc := setup(t, Options{Wake: wake}), receive(t, nil)
+	b.o.poll = time.Hour
+	b.add(rc.URL)
+	b.run()
+	b.until("it leads", func() bool { return b.number("select count(*) from cuelight_leases") == 1 })
+	b.submit()
+	wake <- struct{}{}
+	rc.wait(b, 1)
+	close(wake) // and that it is over does not hurt
+}

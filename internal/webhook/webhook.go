@@ -1,0 +1,143 @@
+package webhook
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Store is what is read of the pipeline. A *store.Store has it.
+type Store interface {
+	Events(ctx context.Context, q store.EventQuery) ([]store.Event, error)
+	LastEvent(ctx context.Context) (int64, error)
+	Get(ctx context.Context, id store.ID) (store.Task, error)
+	History(ctx context.Context, id store.ID) ([]store.Attempt, error)
+}
+
+// Options say what is delivered, and how.
+type Options struct {
+	// DB has the tables; Store reads the pipeline in it. Both are needed.
+	DB    store.DB
+	Store Store
+	// Pipeline is its name. Default "video".
+	Pipeline string
+
+	// Allow are networks that may be called although their addresses are not
+	// public, or are this host's. Default none.
+	Allow []netip.Prefix
+	// AllowHTTP lets webhooks have http addresses. Without it only those may
+	// whose host is an address in Allow, or localhost where that is in Allow.
+	AllowHTTP bool
+	// Agent is the header User-Agent. Default "Cuelight-Webhooks".
+	Agent string
+
+	// Timeout is for one delivery, from looking up the name to the end of the
+	// answer's headers. Default 20 s.
+	Timeout time.Duration
+	// Concurrency is how many deliveries are on their way at once; default 16.
+	// PerWebhook is how many of them to one receiver; default 4.
+	Concurrency, PerWebhook int
+	// Grace is how long deliveries that are on their way when Run is told to
+	// stop may take to arrive. Default 5 s; negative for none.
+	Grace time.Duration
+	// Keep is how long deliveries that arrived, or were suppressed, stay in the
+	// list; default 7 days. KeepDead is how long those do that could not be
+	// delivered; default 30 days.
+	Keep, KeepDead time.Duration
+
+	// Wake says that there may be new events. Without it, and beside it, the
+	// outbox is looked at every second.
+	Wake <-chan struct{}
+	// Observe hears what became of each delivery. It must not block.
+	Observe func(Observation)
+	// Trouble hears, once, that Run cannot go on for now, because the database is
+	// away for instance, and why; and nil when that is over. It must not block.
+	Trouble func(error)
+
+	// For tests.
+	resolver  *net.Resolver
+	roots     *x509.CertPool
+	addresses func() ([]net.Addr, error)
+	schedule  []time.Duration
+	lease     time.Duration
+	poll      time.Duration
+}
+
+// Outcome is what became of a delivery.
+type Outcome string
+
+// The outcomes. A delivery may fail several times; all others are an end.
+const (
+	Delivered  Outcome = "delivered"
+	Failed     Outcome = "failed"     // will be tried again
+	Dead       Outcome = "dead"       // was tried often enough
+	Gone       Outcome = "gone"       // the receiver wants nothing more: its webhook was disabled
+	Suppressed Outcome = "suppressed" // an alert within the cooldown of another
+	Missed     Outcome = "missed"     // events were deleted before they were looked at, nobody knows how many
+)
+
+// Observation is what Options.Observe hears.
+type Observation struct {
+	Webhook store.ID
+	Type    string // of the event
+	Outcome Outcome
+	Status  int           // of the answer; 0 if there was none
+	Took    time.Duration // to be answered
+}
+
+// What the methods return, to be matched with [errors.Is]. Anything else is the
+// database's own error.
+var (
+	// ErrNotFound: there is no such webhook, or delivery, in this pipeline.
+	ErrNotFound = errors.New("no such webhook or delivery")
+	// ErrInvalid: an address or a type that cannot be. The error says why.
+	ErrInvalid = errors.New("invalid webhook")
+)
+
+// Webhooks are those of one pipeline. Any number of processes may have them.
+type Webhooks struct {
+	o      Options
+	db     store.DB
+	guard  guard
+	client *client
+}
+
+// New does not touch the database.
+func New(o Options) *Webhooks {
+	defaultTo(&o.Pipeline, "video")
+	defaultTo(&o.Agent, "Cuelight-Webhooks")
+	defaultTo(&o.Timeout, 20*time.Second)
+	defaultTo(&o.Concurrency, 16)
+	defaultTo(&o.PerWebhook, 4)
+	defaultTo(&o.Grace, 5*time.Second)
+	defaultTo(&o.Keep, 7*24*time.Hour)
+	defaultTo(&o.KeepDead, 30*24*time.Hour)
+	defaultTo(&o.lease, leaseFor)
+	defaultTo(&o.poll, time.Second)
+	if o.addresses == nil {
+		o.addresses = net.InterfaceAddrs
+	}
+	if o.schedule == nil {
+		o.schedule = schedule()
+	}
+	if o.Observe == nil {
+		o.Observe = func(Observation) {}
+	}
+	if o.Trouble == nil {
+		o.Trouble = func(error) {}
+	}
+	g := guard{allow: o.Allow, addresses: o.addresses}
+	return &Webhooks{o: o, db: o.DB, guard: g, client: newClient(o, g)}
+}
+
+func defaultTo[T comparable](option *T, value T) {
+	var zero T
+	if *option == zero {
+		*option = value
+	}
+}
