@@ -1,0 +1,269 @@
+package upload_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/upload"
+)
+
+const childVar = "CUELIGHT_UPLOAD_TEST_DIR"
+
+// child is a process that takes uploads, and is killed in the moment in which
+// it has a complete one and nobody knows of it.
+func child(dir string) {
+	u, err := upload.New(upload.Options{Dir: dir, MinFree: -1, OnComplete: func(context.Context, upload.Upload) (string, error) {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}})
+	if err != nil {
+		panic(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("http://" + l.Addr().String())
+	panic(http.Serve(l, u))
+}
+
+// process is such a child.
+type process struct {
+	*exec.Cmd
+	url string
+}
+
+func start(t *testing.T, dir string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(os.Args[0], "-test.run=^$")}
+	p.Env = append(os.Environ(), childVar+"="+dir)
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.end)
+	line := make([]byte, 64)
+	n, err := out.Read(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.url = strings.TrimSpace(string(line[:n]))
+	return p
+}
+
+func (p *process) end() {
+	if p.ProcessState == nil {
+		_ = p.Process.Kill()
+		_ = p.Wait()
+	}
+}
+
+func TestUploadThatWasCompleteWhenTheProcessWasKilledIsHandedOver(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := start(t, dir)
+	s := serve(t, upload.Options{Dir: dir}) // another process, with the same directory
+	want := film(300_000)
+	url := s.do(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(len(want)),
+		"Upload-Metadata", metadata("filename", "x.mkv")).header.Get("Location")
+	if _, err := s.try("PATCH", p.url+url, bytes.NewReader(want), "Content-Type", chunk, "Upload-Offset", "0"); err == nil {
+		t.Fatal("the process was to be killed, and has answered")
+	}
+	p.end()
+	for range 2 { // the second time there is nothing to do
+		if err := s.uploads.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u := s.taker.only(t)
+	s.sameFile(u, want)
+	if u.ID != filepath.Base(url) {
+		t.Errorf("handed over as %s, want %s", u.ID, filepath.Base(url))
+	}
+}
+
+// The same, but killed before the file had the name of a complete one.
+func TestUploadOfWhichAllHadComeIsHandedOver(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{})
+	url := s.begin(3, "Upload-Metadata", metadata("filename", "x.mkv"))
+	if err := os.WriteFile(filepath.Join(s.dir, "uploads", filepath.Base(url), "part"), []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.taker.all()) > 0 {
+		t.Fatal("handed over too early")
+	}
+	if err := s.uploads.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.sameFile(s.taker.only(t), []byte("abc"))
+}
+
+func TestUploadGoesOnWhereAKilledProcessLeftIt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := start(t, dir)
+	s := serve(t, upload.Options{Dir: dir})
+	want := film(3 << 20)
+	url := s.do(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(len(want))).header.Get("Location")
+	pipe, feed := io.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = s.try("PATCH", p.url+url, pipe, "Content-Length", strconv.Itoa(len(want)), "Content-Type", chunk, "Upload-Offset", "0")
+	}()
+	if _, err := feed.Write(want[:1<<20]); err != nil {
+		t.Fatal(err)
+	}
+	part := filepath.Join(dir, "uploads", filepath.Base(url), "part")
+	wait(t, "a part has come", func() bool { i, err := os.Stat(part); return err == nil && i.Size() >= 1<<19 })
+	// This process sees that the other has it.
+	s.patch(http.StatusLocked, url, s.do(http.StatusOK, "HEAD", url, nil).offset(), strings.NewReader("x"))
+	p.end()
+	feed.Close()
+	<-ended
+	at := s.do(http.StatusOK, "HEAD", url, nil).offset()
+	if at < 1<<19 {
+		t.Errorf("of %d bytes %d are left", 1<<20, at)
+	}
+	s.patch(http.StatusNoContent, url, at, bytes.NewReader(want[at:]))
+	s.sameFile(s.taker.only(t), want)
+}
+
+func TestSimpleUploadThatAKilledProcessLeftIsDeleted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := start(t, dir)
+	s := serve(t, upload.Options{Dir: dir})
+	pipe, feed := io.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = s.try("PUT", p.url+"/uploads/a.mp4", pipe, "Content-Length", "2000000", "Tus-Resumable", "")
+	}()
+	if _, err := feed.Write(make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "a part has come", func() bool {
+		parts, err := filepath.Glob(filepath.Join(dir, "uploads", "*", "part"))
+		if err != nil || len(parts) != 1 {
+			return false
+		}
+		i, err := os.Stat(parts[0])
+		return err == nil && i.Size() >= 1<<19
+	})
+	if done, err := s.uploads.Tidy(t.Context()); err != nil || done.Expired != 0 {
+		t.Errorf("tidied %+v, %v while it runs", done, err)
+	}
+	p.end()
+	feed.Close()
+	<-ended
+	if done, err := s.uploads.Tidy(t.Context()); err != nil || done.Expired != 1 {
+		t.Errorf("tidied %+v, %v", done, err)
+	}
+	if left := s.left(); len(left) > 0 || len(s.taker.all()) > 0 {
+		t.Errorf("%v is left, %v was handed over", left, s.taker.all())
+	}
+}
+
+func TestMemoryDoesNotGrowWithAnUpload(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, dir) // a process of its own, so that its memory is the upload's
+	s := serve(t, upload.Options{Dir: dir})
+	const size = 200 << 20
+	url := s.do(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(size)).header.Get("Location")
+	before := peak(t, p.Process.Pid)
+	sum := sha256.New()
+	for at := int64(0); at < size; at += 50 << 20 {
+		n := min(50<<20, size-at)
+		if at+n == size {
+			n-- // or it ends itself
+		}
+		s.patch(http.StatusNoContent, p.url+url, at, io.TeeReader(io.LimitReader(zeros{}, n), sum), "Content-Length", strconv.FormatInt(n, 10))
+	}
+	if after := peak(t, p.Process.Pid); after > before+24<<20 {
+		t.Errorf("the process grew from %d to %d MiB", before>>20, after>>20)
+	}
+	f, err := os.Open(filepath.Join(dir, "uploads", filepath.Base(url), "part"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got := sha256.New()
+	if _, err := io.Copy(got, f); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := hex.EncodeToString(got.Sum(nil)), hex.EncodeToString(sum.Sum(nil)); a != b {
+		t.Errorf("%s arrived, not %s", a, b)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// peak is the most memory a process has had.
+func peak(t *testing.T, pid int) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Skipf("nothing says how much memory a process has: %v", err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// An upload that has just begun must not look like what a crash has left.
+func TestTidyingDoesNotDisturbUploadsThatBegin(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{})
+	other := serve(t, upload.Options{Dir: s.dir}) // as another process would
+	over := make(chan struct{})
+	tidied := make(chan struct{})
+	go func() {
+		defer close(tidied)
+		for {
+			for _, u := range []*upload.Uploads{s.uploads, other.uploads} {
+				if done, err := u.Tidy(t.Context()); err != nil || done != (upload.Tidied{}) {
+					t.Errorf("tidied %+v, %v", done, err)
+				}
+			}
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	}()
+	for range 100 {
+		s.do(http.StatusCreated, "PUT", "/uploads/a.mp4", strings.NewReader("abc"), "Tus-Resumable", "")
+	}
+	close(over)
+	<-tidied
+	if n := len(s.taker.all()) + len(other.taker.all()); n != 100 {
+		t.Errorf("%d uploads were handed over, want 100", n)
+	}
+}

@@ -1,0 +1,145 @@
+package upload
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// handTime is how long OnComplete has.
+const handTime = time.Minute
+
+// errLater: the file is complete and safe, but nobody has taken it yet.
+var errLater = errors.New("complete upload was not handed over")
+
+// finish makes a complete file of what has come, and hands it over. Each step
+// is done once, whenever the process dies between two. The caller holds the
+// upload.
+func (u *Uploads) finish(ctx context.Context, e *entry) error {
+	if !e.complete() {
+		if err := u.seal(e); err != nil {
+			return err
+		}
+	}
+	if !e.state.Handed.IsZero() {
+		return nil
+	}
+	return u.hand(ctx, e)
+}
+
+// seal syncs the file and gives it the name of a complete one.
+func (u *Uploads) seal(e *entry) error {
+	if err := u.checkAndSync(e); err != nil {
+		return err
+	}
+	source := sourceFile + safeExtension(e.Name)
+	if err := u.root.Rename(filepath.Join(e.ID, partFile), filepath.Join(e.ID, source)); err != nil {
+		return fmt.Errorf("complete upload: %w", err)
+	}
+	if err := u.syncDir(e.ID); err != nil {
+		return fmt.Errorf("complete upload: %w", err)
+	}
+	e.source, e.Path, e.Size = source, filepath.Join(u.dir, e.ID, source), e.offset
+	return nil
+}
+
+func (u *Uploads) checkAndSync(e *entry) error {
+	f, err := u.root.OpenFile(filepath.Join(e.ID, partFile), os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("complete upload: %w", err)
+	}
+	defer f.Close()
+	if e.SHA256 != "" {
+		sum := sha256.New()
+		if _, err := io.Copy(sum, f); err != nil {
+			return fmt.Errorf("check upload: %w", err)
+		}
+		if hex.EncodeToString(sum.Sum(nil)) != e.SHA256 {
+			return errors.Join(errWrongSHA256, u.remove(e.ID))
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("complete upload: %w", diskError(err))
+	}
+	return nil
+}
+
+// hand calls OnComplete. The client may be gone by now, and need not wait.
+func (u *Uploads) hand(ctx context.Context, e *entry) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handTime)
+	defer cancel()
+	task, err := u.o.OnComplete(ctx, e.Upload)
+	if errors.Is(err, ErrRefused) {
+		refused := &refusal{status: http.StatusUnprocessableEntity, detail: err.Error()}
+		return errors.Join(refused, u.remove(e.ID))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errLater, err)
+	}
+	e.Task = task
+	e.state.Task, e.state.Handed, e.state.Length = task, time.Now().UTC(), e.Size
+	if err := u.save(e); err != nil {
+		return fmt.Errorf("%w for good: %w", errLater, err)
+	}
+	return nil
+}
+
+// Recover hands over what was complete when the process ended before it could.
+// It returns when all has been tried once; what failed is tried again by Tidy.
+func (u *Uploads) Recover(ctx context.Context) error {
+	ids, err := u.ids(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range ids {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if _, err := u.retake(ctx, id); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// retake hands an upload over if that is all it waits for.
+func (u *Uploads) retake(ctx context.Context, id string) (handed bool, err error) {
+	waits := func(e *entry) bool {
+		return e.state.Handed.IsZero() && (e.complete() || e.full() && !e.state.OneShot)
+	}
+	err = u.alone(ctx, id, waits, func(e *entry) error {
+		handed = true
+		return u.finish(ctx, e)
+	})
+	return handed && err == nil, err
+}
+
+// alone does something with an upload that is as it should be, before and after
+// it is held. One that somebody else has is left alone: who has it sees to it.
+func (u *Uploads) alone(ctx context.Context, id string, like func(*entry) bool, do func(*entry) error) error {
+	e, err := u.load(id)
+	if err == nil && like(e) {
+		var h *held
+		if h, err = u.hold(ctx, id, newSession(nil, 0), ifFree); err == nil {
+			defer h.release()
+			if e, err = u.load(id); err == nil && like(e) {
+				err = do(e)
+			}
+		}
+	}
+	if errors.Is(err, ErrNotFound) || errors.Is(err, errBusy) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("upload %s: %w", id, err)
+	}
+	return nil
+}

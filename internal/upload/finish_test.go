@@ -1,0 +1,222 @@
+package upload_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/upload"
+)
+
+func TestUploadThatNobodyTakesNowIsHandedOverLater(t *testing.T) {
+	t.Parallel()
+	down := errors.New("the database is down")
+	var told atomic.Pointer[error]
+	s := serve(t, upload.Options{Trouble: func(_ string, err error) { told.Store(&err) }})
+	s.taker.failing(down)
+	url := s.begin(3)
+	a := s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	if a.header.Get("Cuelight-Task") != "" || told.Load() == nil || !errors.Is(*told.Load(), down) {
+		t.Errorf("says %v", a.header)
+	}
+	if strings.Contains(fmt.Sprint(a), "database") {
+		t.Errorf("the client is told %v", a)
+	}
+	if done, err := s.uploads.Tidy(t.Context()); !errors.Is(err, down) || done.Handed != 0 {
+		t.Errorf("tidied %+v, %v", done, err)
+	}
+	s.taker.failing(nil)
+	for _, want := range []int{1, 0} {
+		if done, err := s.uploads.Tidy(t.Context()); err != nil || done.Handed != want {
+			t.Errorf("tidied %+v, %v; want %d", done, err, want)
+		}
+	}
+	s.sameFile(s.taker.only(t), []byte("abc"))
+	if a := s.do(http.StatusOK, "HEAD", url, nil); a.header.Get("Cuelight-Task") == "" {
+		t.Errorf("HEAD says %v", a.header)
+	}
+}
+
+func TestClientThatAsksAgainHasItsUploadHandedOver(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{})
+	s.taker.failing(errors.New("the database is down"))
+	url := s.begin(3)
+	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	s.taker.failing(nil)
+	if a := s.patch(http.StatusNoContent, url, 3, nil); a.header.Get("Cuelight-Task") == "" {
+		t.Errorf("says %v", a.header)
+	}
+	s.taker.only(t)
+}
+
+func TestUploadThatIsRefusedForGoodIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{})
+	s.taker.failing(fmt.Errorf("%w: no such profile", upload.ErrRefused))
+	url := s.begin(3)
+	if a := s.patch(http.StatusUnprocessableEntity, url, 0, strings.NewReader("abc")); !strings.Contains(a.body, "no such profile") {
+		t.Errorf("says %s", a.body)
+	}
+	s.do(http.StatusUnprocessableEntity, "PUT", "/uploads/a.mp4", strings.NewReader("abc"))
+	if left := s.left(); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+func TestFinishedFileIsDeletedOnlyWhenItsTaskNeedsItNoMore(t *testing.T) {
+	t.Parallel()
+	var fate atomic.Int32
+	var asked atomic.Pointer[upload.Upload]
+	broken := errors.New("nobody knows")
+	s := serve(t, upload.Options{GoneFor: time.Hour, Fate: func(_ context.Context, u upload.Upload) (upload.Fate, error) {
+		asked.Store(&u)
+		if f := fate.Load(); f >= 0 {
+			return upload.Fate(f), nil
+		}
+		return upload.Taken, broken
+	}})
+	tidy := func(f upload.Fate, want int, wantErr error) {
+		t.Helper()
+		fate.Store(int32(f))
+		done, err := s.uploads.Tidy(t.Context())
+		if done.Released != want || !errors.Is(err, wantErr) {
+			t.Errorf("fate %d: tidied %+v, %v; want %d released", f, done, err, want)
+		}
+	}
+	url := s.begin(3)
+	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	u := s.taker.only(t)
+	tidy(upload.Needed, 0, nil)
+	if got := asked.Load(); got.Task != "task-of-"+u.ID || got.Path != u.Path || got.Size != 3 {
+		t.Errorf("asked about %+v", got)
+	}
+	tidy(-1, 0, broken)
+	tidy(upload.Gone, 0, nil)
+	tidy(upload.Gone, 0, nil)
+	s.goneFor(url, 2*time.Hour)
+	tidy(upload.Needed, 0, nil) // it is back, and missing it begins anew
+	tidy(upload.Gone, 0, nil)
+	s.sameFile(u, []byte("abc"))
+	s.goneFor(url, 2*time.Hour)
+	tidy(upload.Gone, 1, nil)
+	if left := s.left(); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+	url = s.begin(3)
+	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	tidy(upload.Taken, 1, nil)
+	s.do(http.StatusNotFound, "HEAD", url, nil)
+}
+
+// goneFor makes it longer since a task was missed.
+func (s *site) goneFor(url string, long time.Duration) {
+	s.t.Helper()
+	file := filepath.Join(s.dir, "uploads", filepath.Base(url), "state.json")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(raw), `"gone_since":"`)
+	if !ok {
+		s.t.Fatalf("the task is not missed: %s", raw)
+	}
+	since, _, _ := strings.Cut(after, `"`)
+	then := time.Now().Add(-long).UTC().Format(time.RFC3339)
+	if err := os.WriteFile(file, []byte(strings.Replace(string(raw), since, then, 1)), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestNothingIsEverDeletedOfItselfByDefault(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{})
+	url := s.begin(3)
+	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	if done, err := s.uploads.Tidy(t.Context()); err != nil || done != (upload.Tidied{}) {
+		t.Errorf("tidied %+v, %v", done, err)
+	}
+	s.sameFile(s.taker.only(t), []byte("abc"))
+}
+
+func TestReleaseDeletesFinishedUploadsOnly(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{})
+	url := s.begin(3)
+	id := filepath.Base(url)
+	for _, other := range []string{id, strings.Repeat("A", 26), "../uploads", ""} {
+		if err := s.uploads.Release(t.Context(), other); !errors.Is(err, upload.ErrNotFound) {
+			t.Errorf("release %q: %v", other, err)
+		}
+	}
+	s.taker.failing(errors.New("later"))
+	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	if err := s.uploads.Release(t.Context(), id); !errors.Is(err, upload.ErrNotFound) {
+		t.Errorf("released before it was handed over: %v", err)
+	}
+	s.taker.failing(nil)
+	s.patch(http.StatusNoContent, url, 3, nil)
+	if err := s.uploads.Release(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	if left := s.left(); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+func TestWhatACrashLeftOfADeletionIsDeletedInTheEnd(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{})
+	url := s.begin(3)
+	dir := filepath.Join(s.dir, "uploads", filepath.Base(url))
+	if err := os.Remove(filepath.Join(dir, "state.json")); err != nil {
+		t.Fatal(err)
+	}
+	s.do(http.StatusNotFound, "HEAD", url, nil)
+	if _, err := s.uploads.Tidy(t.Context()); err != nil || len(s.left()) != 1 {
+		t.Errorf("deleted at once, %v: it may be about to begin", err)
+	}
+	then := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(dir, then, then); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := s.uploads.Tidy(t.Context()); err != nil || done.Expired != 1 || len(s.left()) != 0 {
+		t.Errorf("tidied %+v, %v", done, err)
+	}
+}
+
+func TestWhatIsNoUploadInTheDirectoryIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{})
+	outside := filepath.Join(s.dir, "outside")
+	link := filepath.Join(s.dir, "uploads", strings.Repeat("B", 26))
+	for _, err := range []error{
+		os.Mkdir(outside, 0o700),
+		os.WriteFile(filepath.Join(outside, "state.json"), []byte(`{"length":3,"principal":"","metadata":{}}`), 0o600),
+		os.WriteFile(filepath.Join(outside, "part"), []byte("ab"), 0o600),
+		os.Symlink(outside, link),
+		os.WriteFile(filepath.Join(s.dir, "uploads", "README"), nil, 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, err := s.try("HEAD", "/uploads/"+filepath.Base(link), nil)
+	if err != nil || a.status == http.StatusOK {
+		t.Errorf("a link out of the directory is followed: %d %v", a.status, err)
+	}
+	_, _ = s.uploads.Tidy(t.Context())
+	if _, err := os.Stat(filepath.Join(outside, "part")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "uploads", "README")); err != nil {
+		t.Error(err)
+	}
+}

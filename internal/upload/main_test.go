@@ -1,0 +1,265 @@
+package upload_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cuelight/cuelight/internal/upload"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childVar); dir != "" {
+		child(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// taker is who takes complete uploads.
+type taker struct {
+	mu    sync.Mutex
+	taken []upload.Upload
+	fail  error
+}
+
+func (k *taker) take(_ context.Context, u upload.Upload) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fail != nil {
+		return "", k.fail
+	}
+	k.taken = append(k.taken, u)
+	return "task-of-" + u.ID, nil
+}
+
+func (k *taker) failing(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fail = err
+}
+
+func (k *taker) all() []upload.Upload {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.taken)
+}
+
+// only is the one upload that was taken.
+func (k *taker) only(t *testing.T) upload.Upload {
+	t.Helper()
+	all := k.all()
+	if len(all) != 1 {
+		t.Fatalf("%d uploads were handed over, want 1: %+v", len(all), all)
+	}
+	return all[0]
+}
+
+type principalKey struct{}
+
+func principal(ctx context.Context) string {
+	name, _ := ctx.Value(principalKey{}).(string)
+	return name
+}
+
+// site is a server with uploads.
+type site struct {
+	*httptest.Server
+	t       *testing.T
+	dir     string
+	uploads *upload.Uploads
+	taker   *taker
+}
+
+// serve starts one. The principal is whom the header As names.
+func serve(t *testing.T, o upload.Options) *site {
+	t.Helper()
+	s := &site{t: t, dir: o.Dir, taker: &taker{}}
+	if s.dir == "" {
+		s.dir = t.TempDir()
+	}
+	o.Dir, o.Principal = s.dir, principal
+	if o.OnComplete == nil {
+		o.OnComplete = s.taker.take
+	}
+	if o.MinFree == 0 {
+		o.MinFree = -1
+	}
+	var err error
+	if s.uploads, err = upload.New(o); err != nil {
+		t.Fatal(err)
+	}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.uploads.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), principalKey{}, r.Header.Get("As"))))
+	}))
+	server := s.Server
+	t.Cleanup(func() {
+		s.uploads.Close()
+		server.Close()
+	})
+	return s
+}
+
+// answer is a response that was read.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) offset() int64 {
+	n, err := strconv.ParseInt(a.header.Get("Upload-Offset"), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// try makes a request. Headers are pairs.
+func (s *site) try(method, url string, body io.Reader, headers ...string) (answer, error) {
+	if url == "" || url[0] == '/' {
+		url = s.URL + url
+	}
+	req, err := http.NewRequestWithContext(s.t.Context(), method, url, body)
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("Tus-Resumable", "1.0.0")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Del(headers[i])
+		if headers[i+1] != "" {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		if headers[i] == "Content-Length" {
+			req.ContentLength, _ = strconv.ParseInt(headers[i+1], 10, 64)
+		}
+	}
+	res, err := s.Client().Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return answer{res.StatusCode, res.Header, string(text)}, err
+}
+
+// do makes a request that must be answered with a status.
+func (s *site) do(want int, method, url string, body io.Reader, headers ...string) answer {
+	s.t.Helper()
+	a, err := s.try(method, url, body, headers...)
+	if err != nil {
+		s.t.Fatalf("%s: %v", method, err)
+	}
+	if a.status != want {
+		s.t.Fatalf("%s %v: got %d %s, want %d", method, headers, a.status, a.body, want)
+	}
+	return a
+}
+
+// metadata makes an Upload-Metadata of pairs.
+func metadata(pairs ...string) string {
+	var b bytes.Buffer
+	for i := 0; i < len(pairs); i += 2 {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(pairs[i] + " " + base64.StdEncoding.EncodeToString([]byte(pairs[i+1])))
+	}
+	return b.String()
+}
+
+// begin begins an upload, and returns its address.
+func (s *site) begin(size int64, headers ...string) string {
+	s.t.Helper()
+	a := s.do(http.StatusCreated, "POST", "/uploads/", nil,
+		append([]string{"Upload-Length", strconv.FormatInt(size, 10)}, headers...)...)
+	return a.header.Get("Location")
+}
+
+const chunk = "application/offset+octet-stream"
+
+func (s *site) patch(want int, url string, offset int64, body io.Reader, headers ...string) answer {
+	s.t.Helper()
+	return s.do(want, "PATCH", url, body,
+		append([]string{"Content-Type", chunk, "Upload-Offset", strconv.FormatInt(offset, 10)}, headers...)...)
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+func film(size int) []byte {
+	var seed [32]byte
+	seed[0] = byte(size)
+	b := make([]byte, size)
+	rand.NewChaCha8(seed).Read(b)
+	return b
+}
+
+func sumOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// sameFile checks what was handed over.
+func (s *site) sameFile(u upload.Upload, want []byte) {
+	s.t.Helper()
+	got, err := os.ReadFile(u.Path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if sumOf(got) != sumOf(want) {
+		s.t.Errorf("%d bytes arrived that are not the %d that were sent", len(got), len(want))
+	}
+	if u.Size != int64(len(want)) {
+		s.t.Errorf("the size is said to be %d, want %d", u.Size, len(want))
+	}
+}
+
+// left lists what is in the directory of uploads.
+func (s *site) left() []string {
+	s.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(s.dir, "uploads"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// wait waits until something is so.
+func wait(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+var errCut = errors.New("the connection is cut here")
+
+// cut reads n bytes and then breaks off.
+func cut(b []byte, n int) io.Reader {
+	return io.MultiReader(bytes.NewReader(b[:n]), errorReader{})
+}
+
+type errorReader struct{}
+
+func (errorReader) Read([]byte) (int, error) { return 0, errCut }

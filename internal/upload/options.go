@@ -1,0 +1,158 @@
+package upload
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+)
+
+// Options say where uploads lie and what becomes of them. Dir and OnComplete
+// must be set.
+type Options struct {
+	// Dir is a directory, absolute. Uploads are in its subdirectory uploads,
+	// which nobody else writes to.
+	Dir string
+
+	// BasePath is the path of the address at which the Uploads are served. It
+	// begins and ends with "/". Default "/uploads/".
+	BasePath string
+
+	// OnComplete is handed a file that is complete, and makes a task of it. It
+	// returns what to call that task. After an error it is called again, by
+	// Recover, by Tidy, or when the client asks again; after one that matches
+	// ErrRefused the file is deleted instead, and the client is told its text.
+	// The context does not end with the request, but after a minute.
+	OnComplete func(ctx context.Context, u Upload) (task string, err error)
+
+	// Principal names who makes a request. Default: everybody is "".
+	Principal func(ctx context.Context) string
+
+	// Check refuses an upload when it begins, so that nobody sends gigabytes
+	// for nothing, with an error that matches ErrRefused: the client is told
+	// its text. Default: none is refused.
+	Check func(ctx context.Context, u Upload) error
+
+	// Fate says what became of a finished upload's task; see the package's
+	// documentation. Default: finished files are kept.
+	Fate func(ctx context.Context, u Upload) (Fate, error)
+
+	// MaxBytes is the largest upload. Default 64 GiB.
+	MaxBytes int64
+
+	// MinFree is how many bytes must stay free on the disk, all uploads that
+	// have begun being complete. Default 1 GiB; negative: none.
+	MinFree int64
+
+	// MaxReserved is how many bytes may be yet to come of all uploads that
+	// have begun. Default 256 GiB, and never less than MaxBytes.
+	MaxReserved int64
+
+	// MaxUnfinished is how many uploads a principal may have begun and not
+	// finished. Default 64.
+	MaxUnfinished int
+
+	// Expire is how long an unfinished upload is kept to which nothing is
+	// added. Default 24 h.
+	Expire time.Duration
+
+	// GoneFor is how long the task of a finished upload must have been gone
+	// until the file is deleted. Default 7 days.
+	GoneFor time.Duration
+
+	// Stall is how long a client may send nothing until its connection is
+	// cut. One that is slow is not. Default 1 min.
+	Stall time.Duration
+
+	// Silence is how long a client may send nothing until another request of
+	// the same principal may take the upload over from it: a client that has
+	// lost its connection is often back before the server knows of the loss.
+	// Default 5 s, and never more than Stall.
+	Silence time.Duration
+
+	// Trouble is told what goes wrong on this side: an error that a client was
+	// only told of as such, with the upload's id where there is one.
+	Trouble func(id string, err error)
+}
+
+// Fate is what became of the task that was made of an upload.
+type Fate int
+
+const (
+	// Needed: the task still needs the file, or nobody knows.
+	Needed Fate = iota
+	// Taken: the task has a copy of its own and will not look for the file
+	// again. Its ingest stage is completed, or its source is another file.
+	Taken
+	// Gone: there is no such task any more.
+	Gone
+)
+
+// ErrRefused is matched by errors of Options.OnComplete and Options.Check that
+// trying again cannot help. There is then no such upload.
+var ErrRefused = errors.New("upload is refused")
+
+// ErrNotFound: there is no such upload, or it has not finished.
+var ErrNotFound = errors.New("no such upload")
+
+// Upload is a file that was sent, or is going to be.
+type Upload struct {
+	ID        string            // letters and digits; cannot be guessed
+	Path      string            // where the file is, absolute; empty until it is complete
+	Name      string            // what the client calls it, for people: no path, no control characters, at most 255 bytes
+	Type      string            // the media type according to the client
+	Size      int64             // bytes; negative where that is not known yet
+	SHA256    string            // hexadecimal, if the client gave it: it is then right
+	Principal string            // who began it
+	Params    json.RawMessage   // a JSON object, or nil
+	Priority  int16             // higher first
+	RequestID string            // what the client wants the submission known by, if anything
+	Metadata  map[string]string // all that the client said, raw
+	Created   time.Time         // when it began
+	Task      string            // what OnComplete returned; empty before
+}
+
+func (o Options) withDefaults() (Options, error) {
+	switch {
+	case o.Dir == "":
+		return o, errors.New("uploads need a directory")
+	case o.OnComplete == nil:
+		return o, errors.New("uploads need to be told what to do with a complete file")
+	}
+	o.BasePath = cmp.Or(o.BasePath, "/uploads/")
+	if !strings.HasPrefix(o.BasePath, "/") || !strings.HasSuffix(o.BasePath, "/") {
+		return o, errors.New(`the uploads' base path must begin and end with "/"`)
+	}
+	if o.Principal == nil {
+		o.Principal = func(context.Context) string { return "" }
+	}
+	if o.Check == nil {
+		o.Check = func(context.Context, Upload) error { return nil }
+	}
+	if o.Fate == nil {
+		o.Fate = func(context.Context, Upload) (Fate, error) { return Needed, nil }
+	}
+	if o.Trouble == nil {
+		o.Trouble = func(string, error) {}
+	}
+	o.MaxBytes = positive(o.MaxBytes, 64<<30)
+	o.MaxReserved = max(positive(o.MaxReserved, 256<<30), o.MaxBytes)
+	o.MaxUnfinished = positive(o.MaxUnfinished, 64)
+	o.Expire = positive(o.Expire, 24*time.Hour)
+	o.GoneFor = positive(o.GoneFor, 7*24*time.Hour)
+	o.Stall = positive(o.Stall, time.Minute)
+	o.Silence = min(positive(o.Silence, 5*time.Second), o.Stall)
+	if o.MinFree == 0 {
+		o.MinFree = 1 << 30
+	}
+	return o, nil
+}
+
+func positive[T int | int64 | time.Duration](given, standard T) T {
+	if given > 0 {
+		return given
+	}
+	return standard
+}

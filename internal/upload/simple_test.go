@@ -1,0 +1,139 @@
+package upload_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/upload"
+)
+
+// plain makes a request of a client that does not know tus.
+func (s *site) plain(want int, method, path string, body io.Reader, headers ...string) answer {
+	s.t.Helper()
+	return s.do(want, method, path, body, append([]string{"Tus-Resumable", ""}, headers...)...)
+}
+
+func TestWholeFileInOneRequest(t *testing.T) {
+	t.Parallel()
+	query := "?" + url.Values{"params": {`{"a":1}`}, "priority": {"5"}, "request_id": {"r"}}.Encode()
+	for _, c := range []struct{ name, method, path, contentType, wantType string }{
+		{"curl -T", "PUT", "/uploads/a%20film.mp4" + query, "", ""},
+		{"curl -X POST -T", "POST", "/uploads/a%20film.mp4" + query, "", ""},
+		{"curl --data-binary", "POST", "/uploads/" + query + "&filename=a%20film.mp4", "application/x-www-form-urlencoded", ""},
+		{"with a type", "POST", "/uploads" + query + "&filename=a%20film.mp4", "video/mp4", "video/mp4"},
+	} {
+		for _, chunked := range []bool{false, true} {
+			s := serve(t, upload.Options{})
+			want := film(100_000)
+			var body io.Reader = bytes.NewReader(want)
+			if chunked {
+				body = io.MultiReader(body)
+			}
+			a := s.plain(http.StatusCreated, c.method, c.path, body, "Content-Type", c.contentType)
+			u := s.taker.only(t)
+			s.sameFile(u, want)
+			if u.Name != "a film.mp4" || string(u.Params) != `{"a":1}` || u.Priority != 5 || u.RequestID != "r" || u.Type != c.wantType {
+				t.Errorf("%s: handed over as %+v", c.name, u)
+			}
+			var v struct {
+				ID     string `json:"id"`
+				TaskID string `json:"task_id"`
+				Size   int64  `json:"size"`
+			}
+			if err := json.Unmarshal([]byte(a.body), &v); err != nil || v.ID != u.ID || v.TaskID != "task-of-"+u.ID || v.Size != 100_000 {
+				t.Errorf("%s: says %s", c.name, a.body)
+			}
+			if a.header.Get("Location") != "/uploads/"+u.ID || a.header.Get("Cuelight-Task") != v.TaskID {
+				t.Errorf("%s: says %v", c.name, a.header)
+			}
+		}
+	}
+}
+
+// form makes a form of fields; a field whose name begins with @ is a file's.
+func form(fields ...string) (io.Reader, string) {
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	for i := 0; i < len(fields); i += 2 {
+		if name, file := strings.CutPrefix(fields[i], "@"); file {
+			part, _ := w.CreateFormFile("file", name)
+			io.WriteString(part, fields[i+1])
+		} else {
+			w.WriteField(fields[i], fields[i+1])
+		}
+	}
+	w.Close()
+	return &b, w.FormDataContentType()
+}
+
+func TestFileInAForm(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{})
+	want := string(film(100_000))
+	body, contentType := form("priority", "5", "params", `{"a":1}`, "@../a film.mp4", want)
+	s.plain(http.StatusCreated, "POST", "/uploads/", body, "Content-Type", contentType)
+	u := s.taker.only(t)
+	s.sameFile(u, []byte(want))
+	if u.Name != "a film.mp4" || u.Priority != 5 || string(u.Params) != `{"a":1}` || u.Type != "application/octet-stream" {
+		t.Errorf("handed over as %+v", u)
+	}
+}
+
+func TestSimpleUploadThatCannotBeLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{MaxBytes: 1000})
+	long := strings.Repeat("x", 1001)
+	s.plain(http.StatusRequestEntityTooLarge, "PUT", "/uploads/a.mp4", strings.NewReader(long))
+	s.plain(http.StatusRequestEntityTooLarge, "PUT", "/uploads/a.mp4", io.MultiReader(strings.NewReader(long)))
+	s.plain(http.StatusBadRequest, "PUT", "/uploads/a.mp4", nil)
+	s.plain(http.StatusBadRequest, "PUT", "/uploads/a.mp4", io.MultiReader(strings.NewReader("")))
+	s.plain(http.StatusBadRequest, "PUT", "/uploads/a.mp4?priority=x", strings.NewReader("abc"))
+	s.plain(http.StatusBadRequest, "PUT", "/uploads/a.mp4?priority=1&priority=2", strings.NewReader("abc"))
+	for status, forms := range map[int][][]string{
+		http.StatusRequestEntityTooLarge: {{"@a", long}},
+		http.StatusBadRequest: {
+			{}, {"a", "b"}, {"@a", ""}, {"@a", "b", "priority", "1"}, {"@a", "b", "@c", "d"}, {"params", "[]", "@a", "b"},
+			{"x", strings.Repeat("x", 40<<10), "@a", "b"}, append(strings.Split(strings.Repeat("k,v,", 40), ","), "v", "@a", "b"),
+		},
+	} {
+		for _, fields := range forms {
+			if len(fields)%2 == 1 {
+				fields = fields[1:]
+			}
+			body, contentType := form(fields...)
+			a, err := s.try("POST", "/uploads/", body, "Content-Type", contentType, "Tus-Resumable", "")
+			if err != nil || a.status != status {
+				t.Errorf("%.60q: got %d %s %v, want %d", fields, a.status, a.body, err, status)
+			}
+		}
+	}
+	s.plain(http.StatusBadRequest, "POST", "/uploads/", strings.NewReader("x"), "Content-Type", "multipart/form-data; boundary=y")
+	s.plain(http.StatusBadRequest, "POST", "/uploads/", strings.NewReader("x"), "Content-Type", "multipart/form-data")
+	_, _ = s.try("PUT", "/uploads/a.mp4", cut(film(900), 500), "Content-Length", "900", "Tus-Resumable", "")
+	broken, contentType := form("@a", long[:900])
+	half, _ := io.ReadAll(io.LimitReader(broken, 500))
+	s.plain(http.StatusBadRequest, "POST", "/uploads/", bytes.NewReader(half), "Content-Type", contentType)
+	wait(t, "nothing is left", func() bool { return len(s.left()) == 0 })
+	if all := s.taker.all(); len(all) > 0 {
+		t.Errorf("%+v was handed over", all)
+	}
+}
+
+func TestSimpleUploadIsAcceptedThoughNobodyTakesItNow(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{})
+	s.taker.failing(errors.New("the database is down"))
+	s.plain(http.StatusAccepted, "PUT", "/uploads/a.mp4", strings.NewReader("abc"))
+	s.taker.failing(nil)
+	if err := s.uploads.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.sameFile(s.taker.only(t), []byte("abc"))
+}

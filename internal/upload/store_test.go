@@ -1,0 +1,107 @@
+package upload_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/store"
+)
+
+// submit makes a task of an upload, and the same one however often it is asked.
+func submit(st *store.Store) func(context.Context, upload.Upload) (string, error) {
+	return func(ctx context.Context, u upload.Upload) (string, error) {
+		request := "upload:" + u.ID
+		if u.RequestID != "" {
+			request = u.RequestID
+		}
+		r, err := st.Submit(ctx, store.Submission{
+			Source: u.Path, Params: u.Params, Priority: u.Priority, RequestID: request, UserID: u.Principal,
+		})
+		if errors.Is(err, store.ErrInvalid) || store.Refuses(err) {
+			return "", fmt.Errorf("%w: %w", upload.ErrRefused, err)
+		}
+		return r.ID.String(), err
+	}
+}
+
+// fate looks the task of an upload up.
+func fate(st *store.Store) func(context.Context, upload.Upload) (upload.Fate, error) {
+	return func(ctx context.Context, u upload.Upload) (upload.Fate, error) {
+		id, err := store.ParseID(u.Task)
+		if err != nil {
+			return upload.Needed, err
+		}
+		task, err := st.Get(ctx, id)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return upload.Gone, nil
+		case err != nil:
+			return upload.Needed, err
+		case task.Source != u.Path: // the request had a task already
+			return upload.Taken, nil
+		}
+		for _, s := range task.Stages {
+			if s.Name == "ingest" && s.Status == store.StatusCompleted {
+				return upload.Taken, nil
+			}
+		}
+		return upload.Needed, nil
+	}
+}
+
+func TestUploadBecomesOneTaskWhateverHappensBetween(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	st := store.New(pool, store.Video())
+	s := serve(t, upload.Options{OnComplete: submit(st), Fate: fate(st)})
+	url := s.begin(3, "As", "ann", "Upload-Metadata", metadata("params", `{"a": 1}`, "priority", "3"))
+	first := s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"), "As", "ann").header.Get("Cuelight-Task")
+
+	// A crash after the task was committed and before that was written down.
+	file := filepath.Join(s.dir, "uploads", filepath.Base(url), "state.json")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, ok := strings.Cut(string(raw), `,"handed"`)
+	if err := os.WriteFile(file, []byte(before+"}"), 0o600); err != nil || !ok {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	if err := s.uploads.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if again := s.do(http.StatusOK, "HEAD", url, nil, "As", "ann").header.Get("Cuelight-Task"); again != first || first == "" {
+		t.Errorf("first it became task %q, then %q", first, again)
+	}
+	var n int
+	if err := pool.QueryRow(t.Context(), "select count(*) from tasks where user_id = 'ann' and priority = 3 and params = '{\"a\": 1}'").Scan(&n); err != nil || n != 1 {
+		t.Errorf("there are %d such tasks, want 1; %v", n, err)
+	}
+
+	tidy := func(want int) {
+		t.Helper()
+		if done, err := s.uploads.Tidy(t.Context()); err != nil || done.Released != want {
+			t.Errorf("tidied %+v, %v; want %d released", done, err, want)
+		}
+	}
+	tidy(0)
+	// A second upload for the same request is nobody's source.
+	s.do(http.StatusCreated, "PUT", "/uploads/b.mp4?request_id=upload:"+filepath.Base(url), strings.NewReader("abd"), "Tus-Resumable", "")
+	tidy(1)
+	if _, err := pool.Exec(t.Context(), "update tasks set ingest_status = 'completed'"); err != nil {
+		t.Fatal(err)
+	}
+	tidy(1)
+	if left := s.left(); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
