@@ -1,0 +1,194 @@
+package metrics
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// book knows what a scrape of a process with everything has in it.
+type book struct {
+	parser   parser.Parser
+	families map[string]*dto.MetricFamily
+}
+
+func newBook(t *testing.T) book {
+	t.Helper()
+	m, _ := whole(t)
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := book{parser: parser.NewParser(parser.Options{}), families: make(map[string]*dto.MetricFamily)}
+	for _, f := range families {
+		b.families[f.GetName()] = f
+	}
+	return b
+}
+
+// family is the one that a series in an expression belongs to, and whether that
+// says how many there are within bounds.
+func (b book) family(series string) (f *dto.MetricFamily, bucket bool) {
+	if f := b.families[series]; f != nil && f.GetType() != dto.MetricType_HISTOGRAM {
+		return f, false
+	}
+	for _, part := range []string{"_bucket", "_sum", "_count"} {
+		if base, ok := strings.CutSuffix(series, part); ok {
+			if f := b.families[base]; f != nil && f.GetType() == dto.MetricType_HISTOGRAM {
+				return f, part == "_bucket"
+			}
+		}
+	}
+	return nil, false
+}
+
+func (b book) labels(family string) (names []string) {
+	for _, l := range b.families[family].GetMetric()[0].GetLabel() {
+		names = append(names, l.GetName())
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (b book) check(t *testing.T, where, expr string) {
+	t.Helper()
+	for _, p := range b.problems(expr) {
+		t.Errorf("%s: %s\n%s", where, p, expr)
+	}
+}
+
+// problems is what is wrong with an expression: its grammar, series that are not
+// told, labels they do not have, values these never have, and a rate of what is no
+// counter or the other way round.
+func (b book) problems(expr string) (all []string) {
+	tree, err := b.parser.ParseExpr(expr)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	added := []string{"job", "instance"} // by Prometheus
+	known := added
+	used := 0
+	parser.Inspect(tree, func(node parser.Node, path []parser.Node) error {
+		s, ok := node.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		used++
+		f, bucket := b.family(s.Name)
+		if f == nil {
+			all = append(all, fmt.Sprintf("there is no %s", s.Name))
+			return nil
+		}
+		has := append(b.labels(f.GetName()), added...)
+		if bucket {
+			has = append(has, "le")
+		}
+		known = append(known, has...)
+		for _, m := range s.LabelMatchers {
+			if m.Name != model.MetricNameLabel && !slices.Contains(has, m.Name) {
+				all = append(all, fmt.Sprintf("%s has no label %s", s.Name, m.Name))
+			}
+			all = append(all, valueProblems(f, m)...)
+		}
+		all = append(all, callProblems(f, path)...)
+		return nil
+	})
+	if used == 0 {
+		all = append(all, "it asks for nothing")
+	}
+	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
+		for _, l := range matched(node) {
+			if !slices.Contains(known, l) {
+				all = append(all, fmt.Sprintf("nothing in it has a label %s", l))
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// matched are the labels by which a node brings series together.
+func matched(node parser.Node) []string {
+	switch n := node.(type) {
+	case *parser.AggregateExpr:
+		return n.Grouping
+	case *parser.BinaryExpr:
+		if n.VectorMatching != nil {
+			return n.VectorMatching.MatchingLabels
+		}
+	}
+	return nil
+}
+
+// valueProblems: of the labels whose values are words, every alternative is one.
+func valueProblems(f *dto.MetricFamily, m *labels.Matcher) (all []string) {
+	if m.Value == ".*" || !slices.Contains([]string{"stage", "outcome", "status", "state", "type"}, m.Name) {
+		return nil
+	}
+	for _, value := range strings.Split(m.Value, "|") {
+		if !slices.ContainsFunc(f.GetMetric(), func(s *dto.Metric) bool { return label(s, m.Name) == value }) {
+			all = append(all, fmt.Sprintf("no %s has %s %q", f.GetName(), m.Name, value))
+		}
+	}
+	return all
+}
+
+// callProblems looks at the function that is called with a range of a series.
+func callProblems(f *dto.MetricFamily, path []parser.Node) []string {
+	counts := f.GetType() == dto.MetricType_COUNTER || f.GetType() == dto.MetricType_HISTOGRAM
+	for _, node := range slices.Backward(path) {
+		call, ok := node.(*parser.Call)
+		if !ok {
+			continue
+		}
+		switch name := call.Func.Name; name {
+		case "rate", "increase":
+			if !counts {
+				return []string{fmt.Sprintf("%s of %s, which is no counter", name, f.GetName())}
+			}
+			return nil
+		case "delta", "changes", "min_over_time":
+			if counts {
+				return []string{fmt.Sprintf("%s of %s, which is a counter", name, f.GetName())}
+			}
+			return nil
+		}
+	}
+	if counts {
+		return []string{f.GetName() + " is a counter, and means nothing without a rate"}
+	}
+	return nil
+}
+
+func TestWhatIsWrongWithAnExpressionIsFound(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	for expr, want := range map[string]string{
+		`sum by (stage) (rate(cuelight_retries_total{stage=~".*"}[5m])) > 0`:                      "",
+		`histogram_quantile(0.9, sum by (le) (rate(cuelight_wakeup_latency_seconds_bucket[5m])))`: "",
+		`sum(cuelight_tasks`:                                            "parse error",
+		`cuelight_taks > 1`:                                             "there is no cuelight_taks",
+		`cuelight_wakeup_latency_seconds`:                               "there is no cuelight_wakeup_latency_seconds",
+		`cuelight_tasks_bucket`:                                         "there is no cuelight_tasks_bucket",
+		`cuelight_tasks{state="ready"}`:                                 "cuelight_tasks has no label state",
+		`cuelight_tasks{status="redy"}`:                                 `no cuelight_tasks has status "redy"`,
+		`rate(cuelight_stage_attempts_total{outcome=~"dead|gone"}[5m])`: `no cuelight_stage_attempts_total has outcome "gone"`,
+		`rate(cuelight_dead_letters[5m])`:                               "which is no counter",
+		`delta(cuelight_retries_total[5m])`:                             "which is a counter",
+		`cuelight_retries_total > 0`:                                    "means nothing without a rate",
+		`sum by (worker) (cuelight_tasks)`:                              "nothing in it has a label worker",
+		`cuelight_tasks and on (worker) cuelight_dead_letters`:          "nothing in it has a label worker",
+		`vector(1)`: "it asks for nothing",
+	} {
+		got := strings.Join(b.problems(expr), "\n")
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: found %q, want %q", expr, got, want)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package metrics
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "monitoring", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// ruleFile is a file of rules, with all that Prometheus allows and these use.
+type ruleFile struct {
+	Groups []struct {
+		Name  string
+		Rules []struct {
+			Alert               string
+			Expr                string
+			For                 string
+			Labels, Annotations map[string]string
+		}
+	}
+}
+
+func alerts(t *testing.T) (f ruleFile) {
+	t.Helper()
+	d := yaml.NewDecoder(strings.NewReader(document(t, "rules.yml")))
+	d.KnownFields(true)
+	if err := d.Decode(&f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestAlertsAskForMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	n := 0
+	for _, g := range alerts(t).Groups {
+		for _, r := range g.Rules {
+			n++
+			b.check(t, r.Alert, r.Expr)
+		}
+	}
+	if n < 9 {
+		t.Errorf("there are %d alerts", n)
+	}
+}
+
+func TestAlertsAreDescribed(t *testing.T) {
+	t.Parallel()
+	readme := document(t, "README.md")
+	known := make(map[string]bool)
+	for _, g := range alerts(t).Groups {
+		for _, r := range g.Rules {
+			if known[r.Alert] {
+				t.Errorf("there are two %s", r.Alert)
+			}
+			known[r.Alert] = true
+			if !strings.Contains(readme, "\n| `"+r.Alert+"` |") {
+				t.Errorf("the README does not describe %s", r.Alert)
+			}
+			if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "" {
+				t.Errorf("%s lacks a summary, a description or a severity", r.Alert)
+			}
+		}
+	}
+	for _, name := range regexp.MustCompile("`(Cuelight[A-Z]\\w*)`").FindAllStringSubmatch(readme, -1) {
+		if !known[name[1]] {
+			t.Errorf("the README describes %s, which there is not", name[1])
+		}
+	}
+}
+
+type dashboard struct {
+	UID         string
+	Templating  struct{ List []variable }
+	Panels      []panel
+	Annotations struct {
+		List []struct{ Name, Expr string }
+	}
+}
+
+type variable struct {
+	Name, Type string
+	Query      any
+}
+
+type panel struct {
+	ID      int
+	Type    string
+	Title   string
+	GridPos struct{ H, W, X, Y int }
+	Targets []struct{ RefID, Expr string }
+	Panels  []panel
+}
+
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(document(t, "grafana.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// What Grafana puts in the place of its variables.
+var variables = strings.NewReplacer(
+	"$__rate_interval", "5m", `="$job"`, `=~".*"`, `=~"$instance"`, `=~".*"`, `=~"$stage"`, `=~".*"`,
+)
+
+func TestTheDashboardAsksForMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	d := readDashboard(t)
+	for _, p := range d.Panels {
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("%s shows nothing", p.Title)
+		}
+		for _, q := range p.Targets {
+			b.check(t, p.Title, variables.Replace(q.Expr))
+		}
+	}
+	for _, a := range d.Annotations.List {
+		b.check(t, a.Name, variables.Replace(a.Expr))
+	}
+	values := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
+	for _, v := range d.Templating.List {
+		q, ok := v.Query.(map[string]any)
+		if !ok {
+			continue // a data source
+		}
+		text, _ := q["query"].(string)
+		m := values.FindStringSubmatch(text)
+		if m == nil {
+			t.Errorf("%s asks for %q", v.Name, text)
+			continue
+		}
+		b.check(t, v.Name, "sum by ("+m[2]+") ("+variables.Replace(m[1])+")")
+	}
+}
+
+func TestTheDashboardHasItsRowsAndNothingOverlaps(t *testing.T) {
+	t.Parallel()
+	var rows []string
+	ids := make(map[int]bool)
+	taken := make(map[[2]int]string)
+	for _, p := range readDashboard(t).Panels {
+		if ids[p.ID] {
+			t.Errorf("two panels have the id %d", p.ID)
+		}
+		ids[p.ID] = true
+		if p.Type == "row" {
+			rows = append(rows, p.Title)
+		}
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				if taken[at] != "" || at[0] >= 24 {
+					t.Fatalf("%s has no place of its own", p.Title)
+				}
+				taken[at] = p.Title
+			}
+		}
+	}
+	want := []string{"Pipeline", "Latency", "Workers", "Listener and sweep", "Outbox and webhooks", "Storage"}
+	if !slices.Equal(rows, want) {
+		t.Errorf("rows are %q, want %q", rows, want)
+	}
+}
+
+func TestEveryMetricIsShownAndDescribed(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	readme, shown := document(t, "README.md"), document(t, "grafana.json")+document(t, "rules.yml")
+	for name, f := range b.families {
+		if !strings.HasPrefix(name, namespace) {
+			continue
+		}
+		row := regexp.MustCompile("(?m)^\\| `" + name + "` \\| (\\w+) \\| ([^|]*)\\|").FindStringSubmatch(readme)
+		if row == nil {
+			t.Errorf("the README does not describe %s", name)
+			continue
+		}
+		if kind := strings.ToLower(f.GetType().String()); row[1] != kind {
+			t.Errorf("the README calls %s a %s, which is a %s", name, row[1], kind)
+		}
+		described := strings.FieldsFunc(row[2], func(r rune) bool { return strings.ContainsRune("`, ", r) })
+		slices.Sort(described)
+		if !slices.Equal(described, b.labels(name)) {
+			t.Errorf("the README gives %s the labels %q, it has %q", name, described, b.labels(name))
+		}
+		if !regexp.MustCompile(name + `(_bucket|_sum|_count)?\b`).MatchString(shown) {
+			t.Errorf("%s is neither shown nor watched", name)
+		}
+	}
+	for _, name := range regexp.MustCompile(`\bcuelight_\w+`).FindAllString(readme, -1) {
+		if b.families[name] == nil {
+			t.Errorf("the README names %s, which is not told", name)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+package metrics
+
+import (
+	"fmt"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Figures are what all processes of a pipeline have in common, as the database
+// had it at a time.
+type Figures struct {
+	At     time.Time     // when they were asked for, by this process's clock
+	Took   time.Duration // to ask
+	Stages []StageFigures
+
+	// DeadLetters are the tasks of which a stage died.
+	DeadLetters int
+
+	// Workers are the processes that were not given up and did not say good-bye.
+	Workers []WorkerFigures
+
+	// OutboxPending are the rows of the outbox that the slowest webhook has not
+	// seen yet, and OutboxOldest is the age of the oldest of them. A webhook that
+	// is off counts for none of these, and without any there is nothing to see.
+	OutboxPending int
+	OutboxOldest  time.Duration
+
+	// WebhooksOn and WebhooksOff are the webhooks that are delivered to and not.
+	WebhooksOn, WebhooksOff int
+	// WebhookPending are deliveries that are still to be made to those that are
+	// on, WebhookOldest is the age of the oldest of them, and WebhookDead are
+	// deliveries to those that were given up.
+	WebhookPending int
+	WebhookOldest  time.Duration
+	WebhookDead    int
+}
+
+// StageFigures are those of one stage. Of each status at most [CountAtMost] are
+// counted.
+type StageFigures struct {
+	Name       string
+	Ready      int // can be claimed now
+	Waiting    int // to be done, at a later time
+	InProgress int
+	Dead       int
+
+	// OldestReady is for how long the oldest of the ready ones is. That is not
+	// written down when it begins, so it is taken from when the task was
+	// submitted, and from the history of the stage and of those it needs; what
+	// was dead or cancelled and is done again by hand counts from its end. Where
+	// there are more than 200 of one priority, it is the oldest of the 200 that
+	// are claimed next, and where there are more than 50 priorities, that of the
+	// lowest.
+	OldestReady time.Duration
+
+	Paused bool // everywhere
+}
+
+// WorkerFigures are those of one process, or of several on one host that have the
+// same process id.
+type WorkerFigures struct {
+	Worker string // host:pid
+	State  string // alive, draining, or silent for longer than it may
+	Age    time.Duration
+}
+
+// The states of a worker.
+const (
+	workerAlive    = "alive"
+	workerDraining = "draining"
+	workerSilent   = "silent"
+)
+
+// CountAtMost is up to where is counted. A queue that is longer is shown as one of
+// that length, because counting must not cost more the more trouble there is.
+const CountAtMost = 100_000
+
+// figuresSettings let the statement use the indexes that were made for it, also
+// where the planner knows little, and end where nobody waits for it any more.
+const figuresSettings = `
+select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true),
+       set_config('statement_timeout', $1, true)`
+
+// figuresSQL counts by the partial indexes, none of which has a finished task in
+// it. Each row is a figure: what it is, of what, and how much.
+const figuresSQL = `
+/* figures */
+{{- range .Stages}}
+select 'ready' as what, '{{.Name}}' as name, (select count(*) from (select from {{$.Tasks}} where {{.Ready ""}} limit {{$.Most}}) as few)::float8 as n, '' as state
+union all
+select 'waiting', '{{.Name}}', (select count(*) from (select from {{$.Tasks}} where {{.Name}}_run_at is not null limit {{$.Most}}) as few), ''
+union all
+select 'oldest', '{{.Name}}', extract(epoch from now() - (
+  with recursive levels (priority) as (
+    (select priority from {{$.Tasks}} where {{.Ready ""}} order by priority, id desc limit 1)
+    union all
+    select (select t.priority from {{$.Tasks}} t where {{.Ready "t."}} and t.priority > l.priority order by t.priority, t.id desc limit 1)
+      from levels l where l.priority is not null
+  )
+  select min(since.at)
+    from (select priority from levels where priority is not null limit 50) as l
+   cross join lateral (select t.id, t.created_at from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as t
+   cross join lateral (select greatest(t.created_at, max(greatest(a.finished_at, a.retry_at))) as at
+                         from {{$.Attempts}} a where a.task_id = t.id and a.stage in ({{.Before}})) as since)), ''
+union all
+{{end -}}
+select 'inprogress', k.name, count(*) filter (where k.status = 'inprogress'), ''
+  from (select * from {{.Tasks}} where {{.Any "inprogress"}} limit {{.Most}}) as t
+ cross join lateral (values {{.Each}}) as k (name, status)
+ group by k.name
+union all
+select 'dead', k.name, count(*) filter (where k.status = 'dead'), ''
+  from (select * from {{.Tasks}} where {{.Any "dead"}} limit {{.Most}}) as t
+ cross join lateral (values {{.Each}}, ('', 'dead'::cuelight_status)) as k (name, status)
+ group by k.name
+union all
+select 'paused', stage, 1, '' from cuelight_pauses where pipeline = '{{.Name}}' and host = ''
+union all
+select 'worker', worker, age, state
+  from (select distinct on (worker) worker, age, state
+          from (select host || ':' || pid as worker, extract(epoch from now() - beat_at) as age,
+                       case when now() - beat_at > lease then '` + workerSilent + `'
+                            when drain_at is not null then '` + workerDraining + `' else '` + workerAlive + `' end as state
+                  from workers where pipeline = '{{.Name}}' and stopped_at is null and lost_at is null) as w
+         order by worker, age desc) as each
+union all
+select k.what, '', k.n, ''
+  from (select min(cursor) >> 16 as seen from cuelight_webhooks where pipeline = '{{.Name}}' and disabled_at is null) as c
+ cross join lateral (values
+       ('outbox_pending', (select count(*) from (select from {{.Outbox}} where id > c.seen limit {{.Most}}) as few)::float8),
+       ('outbox_oldest', (select extract(epoch from now() - at) from {{.Outbox}} where id > c.seen order by id limit 1))) as k (what, n)
+union all
+select k.what, '', k.n, ''
+  from (select count(*) filter (where w.disabled_at is null)::float8 as on, count(*) filter (where w.disabled_at is not null)::float8 as off,
+               sum(p.pending)::float8 as pending, max(p.oldest) as oldest, sum(d.dead)::float8 as dead
+          from cuelight_webhooks w
+         left join lateral (
+               select count(*) as pending, extract(epoch from now() - min(created_at))::float8 as oldest
+                 from (select created_at from cuelight_deliveries
+                        where webhook_id = w.id and status = 'pending' order by run_at, event_id limit {{.Most}}) as few) as p on w.disabled_at is null
+         left join lateral (
+               select count(*) as dead
+                 from (select from cuelight_deliveries
+                        where webhook_id = w.id and status = 'dead' order by id limit {{.Most}}) as few) as d on w.disabled_at is null
+         where w.pipeline = '{{.Name}}') as w
+ cross join lateral (values ('webhooks_on', w.on), ('webhooks_off', w.off), ('webhook_pending', w.pending),
+                            ('webhook_oldest', w.oldest), ('webhook_dead', w.dead)) as k (what, n)`
+
+// words are what the statement is filled with: the names of a pipeline's tables,
+// and the conditions of its partial indexes as they are worded there.
+type words struct {
+	Name, Tasks, Attempts, Outbox string
+	Most                          int
+	Stages                        []stageWords
+}
+
+type stageWords struct {
+	Name  string
+	Needs []string
+}
+
+func newWords(g store.Graph) words {
+	prefix := g.Name() + "_"
+	if g.Name() == store.Video().Name() {
+		prefix = ""
+	}
+	w := words{Name: g.Name(), Tasks: prefix + "tasks", Attempts: prefix + "attempts", Outbox: prefix + "outbox", Most: CountAtMost}
+	names := g.Stages()
+	for _, n := range names {
+		w.Stages = append(w.Stages, stageWords{Name: n})
+	}
+	for i, n := range names {
+		for _, j := range g.Feeds(i) {
+			w.Stages[j].Needs = append(w.Stages[j].Needs, n)
+		}
+	}
+	return w
+}
+
+// Any says that at least one stage has the status.
+func (w words) Any(status string) string {
+	var parts []string
+	for _, s := range w.Stages {
+		parts = append(parts, fmt.Sprintf("%s_status = '%s'", s.Name, status))
+	}
+	return strings.Join(parts, " or ")
+}
+
+// Each lists the stages with their statuses.
+func (w words) Each() string {
+	var parts []string
+	for _, s := range w.Stages {
+		parts = append(parts, fmt.Sprintf("('%s', t.%[1]s_status)", s.Name))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Ready says that a stage can be claimed now.
+func (s stageWords) Ready(row string) string {
+	ready := fmt.Sprintf("%s%s_status in ('pending', 'failed')", row, s.Name)
+	for _, n := range s.Needs {
+		ready += fmt.Sprintf(" and %s%s_status = 'completed'", row, n)
+	}
+	return ready + fmt.Sprintf(" and %s%s_run_at is null", row, s.Name)
+}
+
+// Before lists what has to end before a stage is ready: what it needs, and its
+// own attempts.
+func (s stageWords) Before() string {
+	return "'" + strings.Join(append([]string{s.Name}, s.Needs...), "', '") + "'"
+}
+
+func newFiguresSQL(g store.Graph) string {
+	var b strings.Builder
+	if err := template.Must(template.New("").Parse(figuresSQL)).Execute(&b, newWords(g)); err != nil {
+		panic(err) // the text is part of the program
+	}
+	return b.String()
+}
+
+// scan takes in the statement's rows.
+func (f *Figures) scan(rows pgx.Rows) error {
+	byName := make(map[string]*StageFigures)
+	for i := range f.Stages {
+		byName[f.Stages[i].Name] = &f.Stages[i]
+	}
+	var what, name, state string
+	var value *float64
+	_, err := pgx.ForEachRow(rows, []any{&what, &name, &value, &state}, func() error {
+		if value == nil {
+			return nil // there is none to be the oldest
+		}
+		switch {
+		case what == "worker":
+			f.Workers = append(f.Workers, WorkerFigures{Worker: name, State: state, Age: seconds(*value)})
+		case what == "paused" && name == "":
+			for i := range f.Stages {
+				f.Stages[i].Paused = true
+			}
+		case byName[name] != nil:
+			byName[name].take(what, *value)
+		default:
+			f.take(what, *value)
+		}
+		return nil
+	})
+	return err
+}
+
+func (s *StageFigures) take(what string, value float64) {
+	switch what {
+	case "ready":
+		s.Ready = int(value)
+	case "waiting":
+		s.Waiting = int(value)
+	case "inprogress":
+		s.InProgress = int(value)
+	case "dead":
+		s.Dead = int(value)
+	case "oldest":
+		s.OldestReady = seconds(value)
+	case "paused":
+		s.Paused = true
+	}
+}
+
+func (f *Figures) take(what string, value float64) {
+	switch what {
+	case "dead":
+		f.DeadLetters = int(value)
+	case "outbox_pending":
+		f.OutboxPending = int(value)
+	case "outbox_oldest":
+		f.OutboxOldest = seconds(value)
+	case "webhooks_on":
+		f.WebhooksOn = int(value)
+	case "webhooks_off":
+		f.WebhooksOff = int(value)
+	case "webhook_pending":
+		f.WebhookPending = int(value)
+	case "webhook_oldest":
+		f.WebhookOldest = seconds(value)
+	case "webhook_dead":
+		f.WebhookDead = int(value)
+	}
+}
+
+// seconds is an age, which is not negative where clocks differ a little.
+func seconds(s float64) time.Duration { return max(time.Duration(s*float64(time.Second)), 0) }

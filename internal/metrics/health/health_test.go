@@ -1,0 +1,208 @@
+package health_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/metrics/health"
+)
+
+func passes(context.Context) error { return nil }
+
+func fails(context.Context) error { return errors.New("db.internal does not answer") }
+
+// ask makes a request, and reads the answer.
+func ask(t *testing.T, h *health.Health, method string) (*http.Response, health.Report) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, "/readyz", nil))
+	var r health.Report
+	if method == http.MethodGet {
+		if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
+			t.Fatalf("%v: %s", err, w.Body)
+		}
+	}
+	return w.Result(), r
+}
+
+func TestEverythingIsWellWhereAllChecksPass(t *testing.T) {
+	t.Parallel()
+	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: passes}, {Name: "b", Run: passes}}})
+	resp, r := ask(t, h, http.MethodGet)
+	if resp.StatusCode != http.StatusOK || r.Status != health.Pass || len(r.Checks) != 2 || r.Checks[0].Name != "a" || r.Checks[1].Name != "b" {
+		t.Errorf("status %d, %+v", resp.StatusCode, r)
+	}
+	if resp.Header.Get("Content-Type") != "application/json" || resp.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("header %v", resp.Header)
+	}
+}
+
+func TestOneCheckThatFailsIsEnoughAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: passes}, {Name: "database", Run: fails}}})
+	resp, r := ask(t, h, http.MethodGet)
+	if resp.StatusCode != http.StatusServiceUnavailable || r.Status != health.Fail {
+		t.Errorf("status %d, %s", resp.StatusCode, r.Status)
+	}
+	if c := r.Checks; c[0].Status != health.Pass || c[1].Status != health.Fail || c[1].Error != "db.internal does not answer" {
+		t.Errorf("checks are %+v", c)
+	}
+}
+
+func TestWithoutChecksEverythingIsWell(t *testing.T) {
+	t.Parallel()
+	resp, r := ask(t, health.New(health.Options{}), http.MethodGet)
+	if resp.StatusCode != http.StatusOK || r.Checks == nil {
+		t.Errorf("status %d, checks %v", resp.StatusCode, r.Checks)
+	}
+}
+
+func TestReasonsAreToldOnlyToThoseWhoMaySeeThem(t *testing.T) {
+	t.Parallel()
+	var may bool
+	h := health.New(health.Options{
+		Checks: []health.Check{{Name: "database", Run: fails}},
+		Detail: func(*http.Request) bool { return may },
+	})
+	if _, r := ask(t, h, http.MethodGet); r.Checks[0].Error != "" || r.Checks[0].Status != health.Fail {
+		t.Errorf("a stranger is told %+v", r.Checks)
+	}
+	may = true
+	if _, r := ask(t, h, http.MethodGet); r.Checks[0].Error == "" {
+		t.Error("the operator is not told why")
+	}
+}
+
+func TestOnlyReadingIsAllowed(t *testing.T) {
+	t.Parallel()
+	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: passes}}})
+	if resp, _ := ask(t, h, http.MethodHead); resp.StatusCode != http.StatusOK {
+		t.Errorf("HEAD is answered with %d", resp.StatusCode)
+	}
+	if resp, _ := ask(t, h, http.MethodPost); resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") == "" {
+		t.Errorf("POST is answered with %d", resp.StatusCode)
+	}
+}
+
+func TestChecksRunAtOnceAndWhatTheyFoundIsGoodForASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var ran atomic.Int32
+		slow := func(context.Context) error { ran.Add(1); time.Sleep(500 * time.Millisecond); return nil }
+		h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: slow}, {Name: "b", Run: slow}, {Name: "c", Run: slow}}})
+		began := time.Now()
+		for range 20 {
+			go h.Report(t.Context())
+		}
+		h.Report(t.Context())
+		if took := time.Since(began); took != 500*time.Millisecond {
+			t.Errorf("it took %s, want no longer than one of them", took)
+		}
+		time.Sleep(499 * time.Millisecond)
+		h.Report(t.Context())
+		if n := ran.Load(); n != 3 {
+			t.Errorf("checks ran %d times within a second, want 3", n)
+		}
+		time.Sleep(time.Millisecond)
+		h.Report(t.Context())
+		if n := ran.Load(); n != 6 {
+			t.Errorf("checks ran %d times, want again after a second", n)
+		}
+	})
+}
+
+func TestACheckThatTakesTooLongFailsAndTheOthersAreStillTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := health.New(health.Options{Checks: []health.Check{
+			{Name: "slow", Run: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, Within: 300 * time.Millisecond},
+			{Name: "quick", Run: passes},
+		}})
+		began := time.Now()
+		r := h.Report(t.Context())
+		if took := time.Since(began); took != 300*time.Millisecond {
+			t.Errorf("it took %s", took)
+		}
+		if r.Status != health.Fail || r.Checks[0].Status != health.Fail || r.Checks[1].Status != health.Pass {
+			t.Errorf("got %+v", r)
+		}
+	})
+}
+
+// A disk on a network that went away answers to nobody, and no context helps.
+func TestACheckThatDoesNotComeBackIsNotBegunAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var begun atomic.Int32
+		back := make(chan struct{})
+		h := health.New(health.Options{Checks: []health.Check{{Name: "disk", Run: func(context.Context) error { begun.Add(1); <-back; return nil }}}})
+		for range 5 {
+			if r := h.Report(t.Context()); r.Status != health.Fail || r.Checks[0].Error == "" {
+				t.Errorf("got %+v", r)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		if n := begun.Load(); n != 1 {
+			t.Errorf("it was begun %d times", n)
+		}
+		close(back)
+		synctest.Wait()
+		if r := h.Report(t.Context()); r.Status != health.Pass {
+			t.Errorf("after it has come back, got %+v", r)
+		}
+	})
+}
+
+func TestACheckThatPanicsFails(t *testing.T) {
+	t.Parallel()
+	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: func(context.Context) error { panic("no") }}}})
+	if r := h.Report(t.Context()); r.Status != health.Fail || !strings.Contains(r.Checks[0].Error, "panic: no") {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// A probe that goes away must not be the reason why the next one fails.
+func TestChecksDoNotDependOnWhoeverAskedFirst(t *testing.T) {
+	t.Parallel()
+	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: func(ctx context.Context) error { return ctx.Err() }}}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r := h.Report(ctx); r.Status != health.Pass {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestChecksOfAProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		check health.Check
+		want  string // in the error; empty for none
+	}{
+		"loops go round":        {health.Loops(func() []string { return nil }), ""},
+		"loops are stuck":       {health.Loops(func() []string { return []string{"beat", "dispatcher"} }), "beat, dispatcher"},
+		"news comes in":         {health.Listening(func() bool { return true }), ""},
+		"no news comes in":      {health.Listening(func() bool { return false }), "notifications"},
+		"there is room":         {health.Disk("disk", dir, 1), ""},
+		"there is too little":   {health.Disk("disk", dir, math.MaxInt64), dir},
+		"the directory is gone": {health.Disk("disk", filepath.Join(dir, "gone"), 1), "gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := c.check.Run(t.Context())
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}

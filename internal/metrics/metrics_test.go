@@ -1,0 +1,417 @@
+package metrics
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+func task(n uint64) store.ID {
+	var id store.ID
+	binary.BigEndian.PutUint64(id[:], n)
+	return id
+}
+
+// process is Metrics of a process with two slots for each stage.
+func process() *Metrics {
+	slots := make(map[string]int)
+	for _, s := range store.Video().Stages() {
+		slots[s] = 2
+	}
+	return New(Options{Graph: store.Video(), Slots: slots, Version: "1.2.3"})
+}
+
+// gathered finds one series, by its labels, of what a scrape would get.
+func gathered(t testing.TB, g prometheus.Gatherer, name string, labels ...string) *dto.Metric {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+	series:
+		for _, m := range f.GetMetric() {
+			for i := 0; i < len(labels); i += 2 {
+				if label(m, labels[i]) != labels[i+1] {
+					continue series
+				}
+			}
+			return m
+		}
+	}
+	return nil
+}
+
+func label(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}
+
+// want checks the value of a counter or gauge, or how much a histogram has seen.
+func want(t testing.TB, m *Metrics, value float64, name string, labels ...string) {
+	t.Helper()
+	s := gathered(t, m.registry, "cuelight_"+name, labels...)
+	if s == nil {
+		t.Errorf("there is no %s %q", name, labels)
+		return
+	}
+	got := s.GetCounter().GetValue() + s.GetGauge().GetValue() + float64(s.GetHistogram().GetSampleCount())
+	if got != value {
+		t.Errorf("%s %q is %v, want %v", name, labels, got, value)
+	}
+}
+
+func TestEveryEndOfAClaimIsCountedByItsOutcome(t *testing.T) {
+	t.Parallel()
+	m := process()
+	for i, k := range outcomes() {
+		for n := range i + 1 {
+			id := task(uint64(n))
+			m.Observe(stages.Event{Kind: stages.Started, Stage: "transcode", Task: id, Attempt: 1})
+			m.Observe(stages.Event{Kind: k, Stage: "transcode", Task: id, Attempt: 1, Duration: time.Minute})
+		}
+	}
+	for i, k := range outcomes() {
+		want(t, m, float64(i+1), "stage_attempts_total", "stage", "transcode", "outcome", string(k))
+		want(t, m, float64(i+1), "stage_duration_seconds", "stage", "transcode", "outcome", string(k))
+		want(t, m, 0, "stage_attempts_total", "stage", "ingest", "outcome", string(k))
+	}
+	want(t, m, 2, "retries_total", "stage", "transcode")
+	sum := gathered(t, m.registry, "cuelight_stage_duration_seconds", "stage", "transcode", "outcome", "completed").GetHistogram().GetSampleSum()
+	if sum != 60 {
+		t.Errorf("one minute is %v s", sum)
+	}
+}
+
+func TestAClaimThatDidNotBeginTookNoTimeAndNoSlot(t *testing.T) {
+	t.Parallel()
+	m := process()
+	m.Observe(stages.Event{Kind: stages.Released, Stage: "ingest", Task: task(1), Attempt: 1})
+	want(t, m, 1, "stage_attempts_total", "stage", "ingest", "outcome", "released")
+	want(t, m, 0, "stage_duration_seconds", "stage", "ingest", "outcome", "released")
+	want(t, m, 0, "worker_slots", "stage", "ingest", "state", "busy")
+	want(t, m, 2, "worker_slots", "stage", "ingest", "state", "free")
+}
+
+func TestSlotsAreBusyFromTheStartToTheEndOfWork(t *testing.T) {
+	t.Parallel()
+	m := process()
+	slots := func(busy, free float64) {
+		t.Helper()
+		want(t, m, busy, "worker_slots", "stage", "assemble", "state", "busy")
+		want(t, m, free, "worker_slots", "stage", "assemble", "state", "free")
+	}
+	slots(0, 2)
+	m.Observe(stages.Event{Kind: stages.Started, Stage: "assemble", Task: task(1), Attempt: 1})
+	slots(1, 1)
+	m.Observe(stages.Event{Kind: stages.Started, Stage: "assemble", Task: task(2), Attempt: 1})
+	slots(2, 0)
+	m.Observe(stages.Event{Kind: stages.Completed, Stage: "assemble", Task: task(1), Attempt: 1, Duration: time.Second})
+	slots(1, 1)
+	// The news that an attempt was lost may come when the next one has begun.
+	m.Observe(stages.Event{Kind: stages.Started, Stage: "assemble", Task: task(2), Attempt: 2})
+	m.Observe(stages.Event{Kind: stages.Revoked, Stage: "assemble", Task: task(2), Attempt: 1, Duration: time.Second})
+	slots(1, 1)
+	m.Observe(stages.Event{Kind: stages.Registered})
+	slots(0, 2)
+}
+
+func TestSpeedIsTakenFromProgressThatHasOne(t *testing.T) {
+	t.Parallel()
+	m := process()
+	for _, speed := range []float64{0, 3.5, 0, 4.5} {
+		m.Observe(stages.Event{Kind: stages.Progressed, Stage: "transcode", Task: task(1), Progress: stages.Progress{Speed: speed}})
+	}
+	want(t, m, 2, "ffmpeg_speed_ratio")
+	if sum := gathered(t, m.registry, "cuelight_ffmpeg_speed_ratio").GetHistogram().GetSampleSum(); sum != 8 {
+		t.Errorf("the sum is %v, want 8", sum)
+	}
+}
+
+func TestClaimsThatOnlyTheSweepFoundAndFreedClaimsAreCounted(t *testing.T) {
+	t.Parallel()
+	m := process()
+	m.Observe(stages.Event{Kind: stages.Missed, Stage: "publish", Count: 3})
+	m.Observe(stages.Event{Kind: stages.Missed, Stage: "publish", Count: 2})
+	m.Observe(stages.Event{Kind: stages.Expired, Count: 4})
+	m.Observe(stages.Event{Kind: stages.WorkerLost, Gone: task(1)})
+	want(t, m, 5, "poll_fallback_claims_total", "stage", "publish")
+	want(t, m, 0, "poll_fallback_claims_total", "stage", "ingest")
+	want(t, m, 4, "leases_recovered_total")
+	want(t, m, 1, "workers_lost_total")
+}
+
+func TestEveryWaitIsTakenInAndTheWakeUpWhereThatWasAllThereWasToWaitFor(t *testing.T) {
+	t.Parallel()
+	m := process()
+	m.Observe(stages.Event{Kind: stages.Started, Stage: "metadata", Task: task(1)}) // claimed with what it needs
+	m.Observe(stages.Event{Kind: stages.Started, Stage: "metadata", Task: task(2), Waited: 2 * time.Second})
+	m.Observe(stages.Event{Kind: stages.Started, Stage: "metadata", Task: task(3), Waited: 3 * time.Millisecond, Woken: true})
+	want(t, m, 3, "stage_queue_wait_seconds", "stage", "metadata")
+	want(t, m, 1, "wakeup_latency_seconds")
+	if sum := gathered(t, m.registry, "cuelight_wakeup_latency_seconds").GetHistogram().GetSampleSum(); sum != 0.003 {
+		t.Errorf("three milliseconds are %v s", sum)
+	}
+}
+
+func TestTheListenerIsCountedWhenItComesBackAndNotWhenItComes(t *testing.T) {
+	t.Parallel()
+	m := process()
+	want(t, m, 0, "listener_connected")
+	for _, step := range []struct {
+		connected bool
+		now, back float64
+	}{{false, 0, 0}, {true, 1, 0}, {true, 1, 0}, {false, 0, 0}, {true, 1, 1}, {false, 0, 1}, {true, 1, 2}} {
+		m.Listening(step.connected, errors.New("why"))
+		want(t, m, step.now, "listener_connected")
+		want(t, m, step.back, "listener_reconnects_total")
+	}
+}
+
+func TestDeliveriesAreCountedByTypeAndOutcomeAndNamesStayFew(t *testing.T) {
+	t.Parallel()
+	m := process()
+	m.WebhookDelivery("done", "delivered")
+	m.WebhookDelivery("done", "delivered")
+	m.WebhookDelivery("dead_letter", "failed")
+	m.WebhookDelivery("a type of tomorrow", "dead")
+	m.WebhookDelivery("done", "an outcome of tomorrow")
+	want(t, m, 2, "webhook_deliveries_total", "type", "done", "outcome", "delivered")
+	want(t, m, 1, "webhook_deliveries_total", "type", "dead_letter", "outcome", "failed")
+	want(t, m, 1, "webhook_deliveries_total", "type", "other", "outcome", "dead")
+	want(t, m, 1, "webhook_deliveries_total", "type", "done", "outcome", "other")
+}
+
+func TestEventsOfUnknownStagesAreNotCounted(t *testing.T) {
+	t.Parallel()
+	m := process()
+	before := series(t, m)
+	for _, k := range append(outcomes(), stages.Started, stages.Missed, stages.Progressed) {
+		m.Observe(stages.Event{Kind: k, Stage: "elsewhere", Task: task(1), Duration: time.Second})
+	}
+	if after := series(t, m); after != before {
+		t.Errorf("there were %d series, and are %d", before, after)
+	}
+}
+
+// Nothing that happens may make a series: there are millions of tasks.
+func TestEventsMakeNoSeries(t *testing.T) {
+	t.Parallel()
+	m := process()
+	before := series(t, m)
+	for n := range uint64(1000) {
+		m.Observe(stages.Event{Kind: stages.Started, Stage: "ingest", Task: task(n), Worker: task(n)})
+		m.Observe(stages.Event{Kind: stages.Failed, Stage: "ingest", Task: task(n), Worker: task(n), Duration: time.Second, Err: errAway})
+	}
+	if after := series(t, m); after != before {
+		t.Errorf("there were %d series, and are %d", before, after)
+	}
+}
+
+func series(t *testing.T, m *Metrics) int {
+	t.Helper()
+	n, err := testutil.GatherAndCount(m.registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestEventsMayComeFromManyGoroutines(t *testing.T) {
+	t.Parallel()
+	m := process()
+	var all sync.WaitGroup
+	for g := range uint64(8) {
+		all.Go(func() {
+			for n := range uint64(500) {
+				id := task(g<<32 | n)
+				m.Observe(stages.Event{Kind: stages.Started, Stage: "ingest", Task: id, Attempt: 1})
+				m.Observe(stages.Event{Kind: stages.Progressed, Stage: "ingest", Task: id, Progress: stages.Progress{Speed: 1}})
+				m.Observe(stages.Event{Kind: stages.Completed, Stage: "ingest", Task: id, Attempt: 1, Duration: time.Second})
+				m.Listening(n%2 == 0, nil)
+				m.WebhookDelivery("done", "delivered")
+			}
+		})
+	}
+	for range 5 {
+		series(t, m)
+	}
+	all.Wait()
+	want(t, m, 4000, "stage_attempts_total", "stage", "ingest", "outcome", "completed")
+	want(t, m, 0, "worker_slots", "stage", "ingest", "state", "busy")
+}
+
+// whole is Metrics with all there is to tell.
+func whole(t testing.TB) (*Metrics, *pgxpool.Pool) {
+	t.Helper()
+	g := store.Video()
+	pool := newPool(t, g)
+	exec(t, pool, `insert into workers (pipeline, host, pid) values ('video', 'h', 1)`)
+	return New(Options{
+		Graph: g, Slots: map[string]int{"ingest": 2}, Version: "1.2.3", Pool: pool, Dirs: []string{t.TempDir()},
+		Database: NewDatabase(pool, g, DatabaseOptions{}),
+	}), pool
+}
+
+func TestMetricsAreNamedAndDescribedAsTheyShouldBe(t *testing.T) {
+	t.Parallel()
+	m, _ := whole(t)
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	for _, f := range families {
+		if f.GetHelp() == "" {
+			t.Errorf("%s is not described", f.GetName())
+		}
+	}
+}
+
+func TestAScrapeTellsOfProcessAndDatabase(t *testing.T) {
+	t.Parallel()
+	m, pool := whole(t)
+	exec(t, pool, `insert into tasks (source) values ('a')`)
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	body, err := io.ReadAll(w.Result().Body)
+	if err != nil || w.Code != http.StatusOK {
+		t.Fatalf("status %d, %v", w.Code, err)
+	}
+	for _, line := range []string{
+		`cuelight_build_info{goversion="`, `version="1.2.3"} 1`, `cuelight_database_up 1`, `cuelight_tasks{stage="ingest",status="ready"} 1`,
+		`cuelight_workers{state="alive"} 1`, `cuelight_workers{state="silent"} 0`, `cuelight_worker_heartbeat_age_seconds{worker="h:1"} `,
+		`cuelight_pool_connections_max `, `cuelight_disk_free_bytes{dir="`, `go_goroutines `, `process_start_time_seconds `,
+	} {
+		if !strings.Contains(string(body), line) {
+			t.Errorf("there is no %s", line)
+		}
+	}
+}
+
+func TestAScrapeSucceedsWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	db := &fakeDB{answer: func(context.Context) error { return errAway }}
+	m := New(Options{Graph: store.Video(), Database: NewDatabase(db, store.Video(), DatabaseOptions{})})
+	want(t, m, 0, "database_up")
+	if s := gathered(t, m.registry, "cuelight_tasks"); s != nil {
+		t.Errorf("it tells of tasks it knows nothing of: %s", s)
+	}
+}
+
+func TestADatabaseThatIsAwayIsToldWithTheAgeOfItsFigures(t *testing.T) {
+	t.Parallel()
+	db := &fakeDB{}
+	d := NewDatabase(db, store.Video(), DatabaseOptions{Every: time.Nanosecond})
+	m := New(Options{Graph: store.Video(), Database: d})
+	want(t, m, 1, "database_up")
+	db.answer = func(context.Context) error { return errAway }
+	want(t, m, 0, "database_up")
+	want(t, m, 0, "tasks", "stage", "ingest", "status", "ready")
+	if age := gathered(t, m.registry, "cuelight_database_snapshot_age_seconds").GetGauge().GetValue(); age <= 0 {
+		t.Errorf("the age is %v", age)
+	}
+}
+
+func TestTheRoomOnADiskIsTold(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	m := New(Options{Graph: store.Video(), Dirs: []string{dir, dir, filepath.Join(dir, "missing")}})
+	free := gathered(t, m.registry, "cuelight_disk_free_bytes", "dir", dir)
+	size := gathered(t, m.registry, "cuelight_disk_size_bytes", "dir", dir)
+	if free == nil || size == nil {
+		t.Fatal("it is not told")
+	}
+	if f, s := free.GetGauge().GetValue(), size.GetGauge().GetValue(); f <= 0 || s < f {
+		t.Errorf("%v of %v are free", f, s)
+	}
+	if gathered(t, m.registry, "cuelight_disk_free_bytes", "dir", filepath.Join(dir, "missing")) != nil {
+		t.Error("a directory that is missing has room")
+	}
+}
+
+func TestADiskThatDoesNotAnswerHoldsUpNoScrapeAndIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	c := newDiskCollector([]string{"stuck", "well"})
+	answer, asked := make(chan struct{}), make(chan struct{}, 10)
+	c.dirs[0].statfs = func(string, *syscall.Statfs_t) error { asked <- struct{}{}; <-answer; return nil }
+	c.dirs[1].statfs = func(string, *syscall.Statfs_t) error { return nil }
+	r := prometheus.NewRegistry()
+	r.MustRegister(c)
+	for range 3 {
+		if gathered(t, r, "cuelight_disk_free_bytes", "dir", "stuck") != nil {
+			t.Error("a disk that does not answer has room")
+		}
+		if gathered(t, r, "cuelight_disk_free_bytes", "dir", "well") == nil {
+			t.Error("the other disk is not told")
+		}
+	}
+	if len(asked) != 1 {
+		t.Errorf("it was asked %d times, want 1", len(asked))
+	}
+	close(answer)
+	<-c.dirs[0].ask().done
+}
+
+func BenchmarkObserve(b *testing.B) {
+	m := process()
+	id := task(1)
+	for _, e := range []stages.Event{
+		{Kind: stages.Progressed, Stage: "transcode", Task: id, Progress: stages.Progress{Speed: 3}},
+		{Kind: stages.Completed, Stage: "transcode", Task: id, Attempt: 1, Duration: time.Second},
+		{Kind: stages.Missed, Stage: "transcode", Count: 1},
+	} {
+		b.Run(string(e.Kind), func(b *testing.B) {
+			for b.Loop() {
+				m.Observe(e)
+			}
+		})
+	}
+	start := stages.Event{Kind: stages.Started, Stage: "transcode", Task: id, Attempt: 1}
+	end := stages.Event{Kind: stages.Completed, Stage: "transcode", Task: id, Attempt: 1, Duration: time.Second}
+	b.Run("start and end", func(b *testing.B) {
+		for b.Loop() {
+			m.Observe(start)
+			m.Observe(end)
+		}
+	})
+	b.Run("start and end by several", func(b *testing.B) {
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				m.Observe(start)
+				m.Observe(end)
+			}
+		})
+	})
+}
