@@ -49,6 +49,7 @@ The word "private" in place of an address chooses the last one at once.
 const (
 	groupWork    = "work"
 	groupTasks   = "tasks"
+	groupWorkers = "workers"
 	groupMachine = "machine"
 )
 
@@ -87,6 +88,7 @@ func (c *cli) root() *cobra.Command {
 	root.AddGroup(
 		&cobra.Group{ID: groupWork, Title: "Working:"},
 		&cobra.Group{ID: groupTasks, Title: "Tasks:"},
+		&cobra.Group{ID: groupWorkers, Title: "Workers, and who may look on:"},
 		&cobra.Group{ID: groupMachine, Title: "The machine:"},
 	)
 	root.SetHelpCommandGroupID(groupMachine)
@@ -100,7 +102,8 @@ func (c *cli) root() *cobra.Command {
 	}
 	add(groupWork, c.runCommand(), c.serveCommand())
 	add(groupTasks, c.submitCommand(), c.listCommand(), c.showCommand(), c.watchCommand(), c.retryCommand(), c.cancelCommand())
-	add(groupMachine, c.workersCommand(), c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.versionCommand())
+	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(), c.keysCommand(), c.webhooksCommand())
+	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.versionCommand())
 	return root
 }
 

@@ -146,7 +146,8 @@ func (d *daemon) work(ctx context.Context) error {
 		}
 		err := g.Wait()
 		stop()
-		if ctx.Err() != nil || err != nil && explain(err).code != exitUnreachable {
+		// Without an error, it was drained by somebody.
+		if ctx.Err() != nil || err == nil || explain(err).code != exitUnreachable {
 			return err
 		}
 	}

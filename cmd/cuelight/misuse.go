@@ -26,6 +26,19 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return usagef("%s takes no arguments, but was given %s", cmd.CommandPath(), printable(args[0]))
 }
 
+// exactlyOne is for a command that takes one argument, by its name in the usage.
+func exactlyOne(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return usagef("%s: which %s?", cmd.CommandPath(), what)
+		case 1:
+			return nil
+		}
+		return usagef("%s takes one %s, but was also given %s", cmd.CommandPath(), what, printable(args[1]))
+	}
+}
+
 // onlySubcommands is for a command that does nothing by itself.
 func (c *cli) onlySubcommands(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

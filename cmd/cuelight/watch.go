@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	eventfeed "github.com/cuelight/cuelight/internal/feed"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -28,15 +29,31 @@ shows that task alone and ends when that has: the exit code is 0 if it was
 completed, and 1 if not.
 
 With --json every line is a running stage that has moved; with an id the last
-line is a report on the task, as cuelight run writes it.`,
+line is a report on the task, as cuelight run writes it.
+
+With --events it prints every change as it happens: what was submitted, started,
+completed, has failed, will be tried again. --after goes on after an event that was
+seen; 0 is before the oldest that is kept. No event is missed and none comes twice.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withTasks(cmd.Context(), func(db *database) error {
-				return c.watch(cmd.Context(), db, args)
-			})
-		},
 	}
+	events := cmd.Flags().Bool("events", false, "print every change as it happens")
+	after := cmd.Flags().Int64("after", eventfeed.Now, "with --events, begin after the event with this number (default from now on)")
+	cmd.Flags().Lookup("after").DefValue = ""
 	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case cmd.Flags().Changed("after") && !*events:
+			return usagef("--after is for --events")
+		case cmd.Flags().Changed("after") && *after < 0:
+			return usagef("--after %d: it is the number of an event, or 0", *after)
+		}
+		return c.withTasks(cmd.Context(), func(db *database) error {
+			if *events {
+				return c.watchEvents(cmd.Context(), db, *after, args)
+			}
+			return c.watch(cmd.Context(), db, args)
+		})
+	}
 	return cmd
 }
 

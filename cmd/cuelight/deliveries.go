@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/internal/webhook"
+	"github.com/cuelight/cuelight/store"
+)
+
+func (c *cli) webhooksDeliveriesCommand() *cobra.Command {
+	var f webhook.DeliveryFilter
+	cmd := &cobra.Command{
+		Use:   "deliveries [WEBHOOK]",
+		Short: "List what was delivered, is to be, or could not be",
+		Args:  cobra.MaximumNArgs(1),
+	}
+	cmd.Flags().StringVar(&f.Status, "status", "", "pending, delivered, dead or suppressed")
+	cmd.Flags().IntVar(&f.Limit, "limit", 100, "at most so many, the newest first")
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		return c.withWebhooks(ctx, "", func(w *webhook.Webhooks) (string, error) {
+			if len(args) > 0 {
+				h, err := findWebhook(ctx, w, args[0])
+				if err != nil {
+					return "", err
+				}
+				f.Webhook = h.ID
+			}
+			all, err := w.Deliveries(ctx, f)
+			if errors.Is(err, webhook.ErrInvalid) {
+				return "", usagef("--status %s: it is pending, delivered, dead or suppressed", printable(f.Status))
+			}
+			if err != nil {
+				return "", err
+			}
+			return "", c.listDeliveries(all)
+		})
+	}
+	return cmd
+}
+
+func (c *cli) listDeliveries(all []webhook.Delivery) error {
+	if len(all) == 0 && !c.json {
+		fmt.Fprintln(c.err, "cuelight: no deliveries")
+		return nil
+	}
+	t := table{to: c.out, head: []string{"DELIVERY", "EVENT", "TASK", "STATUS", "ATTEMPTS", "AGE", "ANSWER"}}
+	for _, d := range all {
+		if c.json {
+			if err := c.writeJSON(d); err != nil {
+				return err
+			}
+			continue
+		}
+		answer, task := printable(d.Error), ""
+		if answer == "" && d.Response != 0 {
+			answer = fmt.Sprint(d.Response)
+		}
+		if !d.Task.IsZero() {
+			task = shortID(d.Task)
+		}
+		t.add(d.ID.String(), d.Type, task, d.Status, fmt.Sprint(d.Attempts), span(time.Since(d.CreatedAt)), answer)
+	}
+	if c.json {
+		return nil
+	}
+	return t.write()
+}
+
+func (c *cli) webhooksRedeliverCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "redeliver DELIVERY | --dead WEBHOOK",
+		Short: "Deliver again",
+		Args:  cobra.MaximumNArgs(1),
+	}
+	dead := cmd.Flags().String("dead", "", "all that could not be delivered to this webhook")
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if (len(args) == 0) == (*dead == "") {
+			return usagef("which? name a delivery by its id, or a webhook with --dead")
+		}
+		return c.withWebhooks(ctx, "webhook_redeliver", func(w *webhook.Webhooks) (target string, err error) {
+			n := 1
+			if *dead != "" {
+				h, err := findWebhook(ctx, w, *dead)
+				if err != nil {
+					return "", err
+				}
+				target = h.ID.String()
+				if n, err = w.RedeliverDead(ctx, h.ID); err != nil {
+					return "", err
+				}
+			} else {
+				id, err := store.ParseID(args[0])
+				if err == nil {
+					err = w.Redeliver(ctx, id)
+				}
+				if err != nil {
+					return "", &problem{code: exitNotFound, text: printable(args[0]) + " is not a delivery", hint: "cuelight webhooks deliveries lists them"}
+				}
+				target = id.String()
+			}
+			if c.json {
+				return target, c.writeJSON(map[string]int{"redelivered": n})
+			}
+			_, err = fmt.Fprintf(c.out, "%s to be made again\n", deliveries(n))
+			return target, err
+		})
+	}
+	return cmd
+}
+
+func deliveries(n int) string {
+	if n == 1 {
+		return "1 delivery"
+	}
+	return fmt.Sprintf("%d deliveries", n)
+}

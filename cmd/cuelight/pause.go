@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// actor says in the audit who uses the command line.
+func actor() string {
+	name := "somebody"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return name + "@" + host
+}
+
+// audited does something to the tasks or the workers, and writes down that it was
+// done in the same transaction.
+func (c *cli) audited(ctx context.Context, st *store.Store, action, target string, detail map[string]any, do func(in *store.Store) error) error {
+	return st.Audited(ctx, func(in *store.Store) (store.AuditEntry, error) {
+		if err := do(in); err != nil {
+			return store.AuditEntry{}, err
+		}
+		e := store.AuditEntry{Actor: actor(), Action: action, Target: target}
+		var err error
+		if detail != nil {
+			e.Detail, err = json.Marshal(detail)
+		}
+		return e, err
+	})
+}
+
+func (c *cli) pauseCommand() *cobra.Command {
+	var p store.Pause
+	cmd := &cobra.Command{
+		Use:   "pause",
+		Short: "Begin nothing new, in a stage, on a host, or at all",
+		Long: `Pause keeps the workers from beginning anything new: in one stage with --stage, on
+one host with --host, both, or at all. What is running goes on. It lasts until
+cuelight resume with the same flags, also over restarts.
+
+With --list it says what is paused.`,
+		Args: noArguments,
+	}
+	list := cmd.Flags().Bool("list", false, "say what is paused")
+	pauseFlags(cmd, &p)
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		if *list {
+			return c.withTasks(ctx, func(db *database) error { return c.listPauses(ctx, db.store) })
+		}
+		if err := checkPause(p); err != nil {
+			return err
+		}
+		return c.withTasks(ctx, func(db *database) error {
+			p.By = actor()
+			err := c.audited(ctx, db.store, "pause", pauseTarget(p), nil, func(in *store.Store) error { return in.Pause(ctx, p) })
+			if err != nil {
+				return err
+			}
+			return c.toldPause(p, "paused")
+		})
+	}
+	return cmd
+}
+
+func (c *cli) resumeCommand() *cobra.Command {
+	var p store.Pause
+	cmd := &cobra.Command{
+		Use:   "resume",
+		Short: "End a pause",
+		Long: `Resume ends what cuelight pause with the same flags began. Other pauses stay: what
+is paused by its stage and by its host goes on when both are resumed. With --all
+every pause ends.`,
+		Args: noArguments,
+	}
+	all := cmd.Flags().Bool("all", false, "end every pause")
+	pauseFlags(cmd, &p)
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		if err := checkPause(p); err != nil {
+			return err
+		}
+		if *all && p != (store.Pause{}) {
+			return usagef("either --all, or --stage and --host")
+		}
+		return c.withTasks(ctx, func(db *database) error {
+			pauses := []store.Pause{p}
+			if *all {
+				var err error
+				if pauses, err = db.store.Pauses(ctx); err != nil {
+					return err
+				}
+			}
+			for _, p := range pauses {
+				if err := c.resumeOne(ctx, db.store, p); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+func (c *cli) resumeOne(ctx context.Context, st *store.Store, p store.Pause) error {
+	there := false
+	err := st.Audited(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
+		if there, err = in.Resume(ctx, p); there {
+			e = store.AuditEntry{Actor: actor(), Action: "resume", Target: pauseTarget(p)}
+		}
+		return e, err
+	})
+	switch {
+	case err != nil:
+		return err
+	case !there:
+		return &problem{code: exitNotFound, text: pauseTarget(p) + " is not paused", hint: "cuelight pause --list says what is"}
+	}
+	return c.toldPause(p, "resumed")
+}
+
+func pauseFlags(cmd *cobra.Command, p *store.Pause) {
+	f := cmd.Flags()
+	f.StringVar(&p.Stage, "stage", "", "this stage alone")
+	f.StringVar(&p.Host, "host", "", "this host alone, by its name in cuelight workers")
+	// It only fails for a flag that is not there.
+	_ = cmd.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(store.Video().Stages(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+func checkPause(p store.Pause) error {
+	if p.Stage == "" {
+		return nil
+	}
+	return checkStage(p.Stage)
+}
+
+// pauseTarget names what is paused.
+func pauseTarget(p store.Pause) string {
+	what := "everything"
+	if p.Stage != "" {
+		what = "stage " + p.Stage
+	}
+	if p.Host != "" {
+		what += " on host " + printable(p.Host)
+	}
+	return what
+}
+
+func (c *cli) toldPause(p store.Pause, what string) error {
+	if c.json {
+		return c.writeJSON(map[string]string{what: pauseTarget(p), "stage": p.Stage, "host": p.Host})
+	}
+	_, err := fmt.Fprintf(c.out, "%s: %s\n", pauseTarget(p), what)
+	return err
+}
+
+func (c *cli) listPauses(ctx context.Context, st *store.Store) error {
+	pauses, err := st.Pauses(ctx)
+	if err != nil {
+		return err
+	}
+	if len(pauses) == 0 && !c.json {
+		fmt.Fprintln(c.err, "cuelight: nothing is paused")
+		return nil
+	}
+	t := table{to: c.out, head: []string{"PAUSED", "SINCE", "BY"}}
+	for _, p := range pauses {
+		if c.json {
+			if err := c.writeJSON(p); err != nil {
+				return err
+			}
+			continue
+		}
+		t.add(pauseTarget(p), span(time.Since(p.At))+" ago", printable(p.By))
+	}
+	if c.json {
+		return nil
+	}
+	return t.write()
+}
+
+func (c *cli) drainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "drain WORKER...",
+		Short: "Let workers finish what they do, and stop",
+		Long: `Drain tells workers, by their ids in cuelight workers or the ends of these, to
+begin nothing new, to finish what is running, however long that takes, and to stop.
+Their tasks go on elsewhere. A worker does not come back by itself: to have a host
+stand still for a while, cuelight pause --host.`,
+		Args: atLeastOne("WORKER"),
+	}
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		return c.withTasks(ctx, func(db *database) error {
+			for _, word := range args {
+				if err := c.drainOne(ctx, db.store, word); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+func (c *cli) drainOne(ctx context.Context, st *store.Store, word string) error {
+	workers, err := st.Workers(ctx, false)
+	if err != nil {
+		return err
+	}
+	var found []store.Worker
+	for _, w := range workers {
+		if strings.HasSuffix(w.ID.String(), strings.ToLower(word)) {
+			found = append(found, w)
+		}
+	}
+	if len(found) != 1 {
+		text := "no worker's id ends in " + printable(word)
+		if len(found) > 1 {
+			text = fmt.Sprintf("the ids of %d workers end in %s", len(found), printable(word))
+		}
+		return &problem{code: exitNotFound, text: text, hint: "cuelight workers lists them"}
+	}
+	w := found[0]
+	err = c.audited(ctx, st, "drain", w.ID.String(), nil, func(in *store.Store) error { return in.Drain(ctx, w.ID) })
+	switch {
+	case errors.Is(err, store.ErrWorkerUnknown):
+		return &problem{code: exitNotFound, text: "worker " + w.ID.String() + " is not there any more"}
+	case err != nil:
+		return err
+	case c.json:
+		return c.writeJSON(map[string]any{"worker_id": w.ID, "running": len(w.Running)})
+	}
+	_, err = fmt.Fprintf(c.out, "%s, process %d on %s: finishes %s and stops\n", w.ID, w.PID, printable(w.Host), plural(len(w.Running), "stage"))
+	return err
+}

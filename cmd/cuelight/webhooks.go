@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/internal/webhook"
+	"github.com/cuelight/cuelight/store"
+)
+
+const webhooksHelp = `Webhooks are receivers that are told of events by HTTP, signed after the Standard
+Webhooks specification. Whichever cuelight serve has the time delivers, at least
+once and in order per task; a receiver that is down is tried again for three days.
+
+An alert is sent to those who ask for its type: alert.dead_letter,
+alert.repeated_failure, alert.worker_lost, alert.listener_down, alert.disk_low, or
+alert for all of them.`
+
+func (c *cli) webhooksCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "webhooks", Short: "Register receivers of events, and see what they got", Long: webhooksHelp}
+	c.onlySubcommands(cmd)
+	cmd.AddCommand(
+		c.webhooksAddCommand(), c.webhooksListCommand(), c.webhooksRotateCommand(), c.webhooksTestCommand(),
+		c.webhookChange("disable", "Tell a receiver nothing for now", "disabled",
+			func(ctx context.Context, w *webhook.Webhooks, id store.ID) error {
+				return w.Disable(ctx, id, "by "+actor())
+			}),
+		c.webhookChange("enable", "Tell a receiver again, from where it was left", "enabled",
+			func(ctx context.Context, w *webhook.Webhooks, id store.ID) error { return w.Enable(ctx, id) }),
+		c.webhookChange("remove", "Forget a receiver, and what was to be delivered to it", "removed",
+			func(ctx context.Context, w *webhook.Webhooks, id store.ID) error { return w.Remove(ctx, id) }),
+		c.webhooksDeliveriesCommand(), c.webhooksRedeliverCommand(),
+	)
+	return cmd
+}
+
+// withWebhooks calls do with the webhooks of a store in a transaction of its own,
+// and writes down what was done there.
+func (c *cli) withWebhooks(ctx context.Context, action string, do func(w *webhook.Webhooks) (target string, err error)) error {
+	return c.withDatabase(ctx, func(db *database) error {
+		target, err := do(webhooksOf(db, webhookOptions{}))
+		if err != nil || action == "" {
+			return err
+		}
+		return db.store.Audit(ctx, store.AuditEntry{Actor: actor(), Action: action, Target: target})
+	})
+}
+
+// findWebhook finds the one that a person means by its id or the end of it.
+func findWebhook(ctx context.Context, w *webhook.Webhooks, word string) (webhook.Webhook, error) {
+	all, err := w.List(ctx)
+	if err != nil {
+		return webhook.Webhook{}, err
+	}
+	all = slices.DeleteFunc(all, func(h webhook.Webhook) bool { return !strings.HasSuffix(h.ID.String(), strings.ToLower(word)) })
+	if len(all) != 1 {
+		return webhook.Webhook{}, &problem{
+			code: exitNotFound, text: printable(word) + " is not one webhook", hint: "cuelight webhooks list lists them",
+		}
+	}
+	return all[0], nil
+}
+
+func (c *cli) webhooksAddCommand() *cobra.Command {
+	var r webhook.Registration
+	cmd := &cobra.Command{
+		Use:   "add URL",
+		Short: "Register a receiver, and show the secret it checks signatures with",
+		Long: `Add registers a receiver for what happens from now on, and shows its secret, this
+once. Addresses that are not public are refused when they are called, unless
+cuelight serve --webhook-allow names their network; http ones, too, unless they are
+in such a network by their address.`,
+		Args: exactlyOne("URL"),
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&r.Types, "type", nil, "an event to tell of, repeatable (default all but progress and alerts)")
+	f.DurationVar(&r.Cooldown, "cooldown", 300*time.Second, "for how long an alert is not repeated")
+	http := f.Bool("http", false, "let it have an http address")
+	allow := allowFlag(cmd)
+	c.jsonFlag(cmd)
+	// It only fails for a flag that is not there.
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(webhook.Types(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		r.URL = args[0]
+		networks, err := networksOf(*allow)
+		if err != nil {
+			return err
+		}
+		if r.Cooldown <= 0 {
+			r.Cooldown = -1 // its zero is the default, ours is none
+		}
+		return c.withDatabase(ctx, func(db *database) error {
+			h, err := webhooksOf(db, webhookOptions{http: *http, allow: networks}).Add(ctx, r)
+			if errors.Is(err, webhook.ErrInvalid) {
+				return &problem{code: exitUsage, text: err.Error()}
+			}
+			if err != nil {
+				return err
+			}
+			if err := db.store.Audit(ctx, store.AuditEntry{Actor: actor(), Action: "webhook_add", Target: h.ID.String()}); err != nil {
+				return err
+			}
+			return c.showSecret(h)
+		})
+	}
+	return cmd
+}
+
+// showSecret shows a webhook with its new secret.
+func (c *cli) showSecret(h webhook.Webhook) error {
+	if c.json {
+		return c.writeJSON(h)
+	}
+	fmt.Fprintf(c.err, "cuelight: webhook %s; this is the only time that its secret is shown\n", shortID(h.ID))
+	_, err := fmt.Fprintln(c.out, h.Secret)
+	return err
+}
+
+func (c *cli) webhooksListCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List the receivers, and how they fare", Args: noArguments}
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return c.withWebhooks(cmd.Context(), "", func(w *webhook.Webhooks) (string, error) {
+			all, err := w.List(cmd.Context())
+			if err != nil {
+				return "", err
+			}
+			return "", c.listWebhooks(all)
+		})
+	}
+	return cmd
+}
+
+func (c *cli) listWebhooks(all []webhook.Webhook) error {
+	if len(all) == 0 && !c.json {
+		fmt.Fprintln(c.err, "cuelight: no webhooks")
+		return nil
+	}
+	t := table{to: c.out, head: []string{"WEBHOOK", "URL", "EVENTS", "PENDING", "DEAD", "STATE"}}
+	for _, h := range all {
+		if c.json {
+			if err := c.writeJSON(h); err != nil {
+				return err
+			}
+			continue
+		}
+		types, state := "all but progress and alerts", "enabled"
+		if len(h.Types) > 0 {
+			types = strings.Join(h.Types, ", ")
+		}
+		if h.DisabledAt != nil {
+			state = "disabled " + span(time.Since(*h.DisabledAt)) + " ago: " + printable(h.DisabledWhy)
+		}
+		t.add(shortID(h.ID), printable(h.URL), types, fmt.Sprint(h.Pending), fmt.Sprint(h.Dead), state)
+	}
+	if c.json {
+		return nil
+	}
+	return t.write()
+}
+
+func (c *cli) webhooksRotateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rotate WEBHOOK",
+		Short: "Give a receiver a new secret, and show it",
+		Args:  exactlyOne("WEBHOOK"),
+	}
+	overlap := cmd.Flags().Duration("overlap", 24*time.Hour, "for how long the old secret signs, too")
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		return c.withWebhooks(ctx, "webhook_rotate", func(w *webhook.Webhooks) (string, error) {
+			h, err := findWebhook(ctx, w, args[0])
+			if err != nil {
+				return "", err
+			}
+			if *overlap <= 0 {
+				*overlap = -1 // its zero is the default, ours is none
+			}
+			if h, err = w.Rotate(ctx, h.ID, *overlap); err != nil {
+				return "", err
+			}
+			return h.ID.String(), c.showSecret(h)
+		})
+	}
+	return cmd
+}
+
+func (c *cli) webhooksTestCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "test WEBHOOK",
+		Short: "Send a receiver an event that says it is a test",
+		Args:  exactlyOne("WEBHOOK"),
+	}
+	allow := allowFlag(cmd)
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		networks, err := networksOf(*allow)
+		if err != nil {
+			return err
+		}
+		return c.withDatabase(ctx, func(db *database) error {
+			w := webhooksOf(db, webhookOptions{allow: networks})
+			h, err := findWebhook(ctx, w, args[0])
+			if err != nil {
+				return err
+			}
+			a, err := w.Test(ctx, h.ID)
+			if err != nil {
+				return err
+			}
+			return c.tested(a)
+		})
+	}
+	return cmd
+}
+
+func (c *cli) tested(a webhook.Attempt) error {
+	if c.json {
+		if err := c.writeJSON(a); err != nil {
+			return err
+		}
+	} else if a.Error == "" {
+		fmt.Fprintf(c.out, "delivered in %s, answer %d\n", a.Took.Round(time.Millisecond), a.Status)
+	}
+	if a.Error == "" {
+		return nil
+	}
+	if c.json {
+		return quiet(exitFailure)
+	}
+	return &problem{code: exitFailure, text: "not delivered: " + printable(a.Error)}
+}
+
+// webhookChange is a command that changes one webhook.
+func (c *cli) webhookChange(name, short, done string, do func(ctx context.Context, w *webhook.Webhooks, id store.ID) error) *cobra.Command {
+	cmd := &cobra.Command{Use: name + " WEBHOOK", Short: short, Args: exactlyOne("WEBHOOK")}
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		return c.withWebhooks(ctx, "webhook_"+name, func(w *webhook.Webhooks) (string, error) {
+			h, err := findWebhook(ctx, w, args[0])
+			if err != nil {
+				return "", err
+			}
+			if err := do(ctx, w, h.ID); err != nil {
+				return "", err
+			}
+			if c.json {
+				return h.ID.String(), c.writeJSON(map[string]any{"id": h.ID, "state": done})
+			}
+			_, err = fmt.Fprintf(c.out, "%s: %s\n", printable(h.URL), done)
+			return h.ID.String(), err
+		})
+	}
+	return cmd
+}
+
+// webhookOptions are the settings of webhooks.
+type webhookOptions struct {
+	allow []netip.Prefix
+	http  bool
+}
+
+func webhooksOf(db *database, o webhookOptions) *webhook.Webhooks {
+	return webhook.New(webhook.Options{
+		DB: db.pool, Store: db.store, Pipeline: db.store.Graph().Name(), Allow: o.allow, AllowHTTP: o.http,
+		Agent: "Cuelight/" + programVersion(),
+	})
+}
+
+func allowFlag(cmd *cobra.Command) *[]string {
+	allow := cmd.Flags().StringSlice("webhook-allow", nil, "networks, such as 10.0.0.0/8, whose webhooks may be called although they are not public")
+	setting(cmd.Flags(), "webhook-allow")
+	return allow
+}
+
+// networksOf are networks as they are written, a single address being one, too.
+func networksOf(texts []string) ([]netip.Prefix, error) {
+	var networks []netip.Prefix
+	for _, text := range texts {
+		network, err := netip.ParsePrefix(text)
+		if addr, e := netip.ParseAddr(text); e == nil {
+			network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			return nil, usagef("--webhook-allow %s: it is not a network, such as 10.0.0.0/8", printable(text))
+		}
+		networks = append(networks, network)
+	}
+	return networks, nil
+}
