@@ -1,0 +1,143 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestAuditIsListedPageByPageNewestFirst(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for i := range 5 {
+		e := store.AuditEntry{Actor: "admin", Action: "retry", Target: fmt.Sprint(i), Detail: json.RawMessage(`{"from":"a\u0000b"}`)}
+		if err := b.Audit(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var seen []string
+	var after int64
+	for {
+		page, err := b.Audits(t.Context(), after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, e := range page {
+			seen = append(seen, e.Target)
+			after = e.ID
+			if e.At.IsZero() || e.Actor != "admin" || e.Action != "retry" || !json.Valid(e.Detail) {
+				t.Errorf("entry is %+v", e)
+			}
+		}
+	}
+	if got := fmt.Sprint(seen); got != "[4 3 2 1 0]" {
+		t.Errorf("targets are %s", got)
+	}
+}
+
+func TestWhatWasDoneAndItsAuditAreOneTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.submit()
+	broken := errors.New("broken")
+	err := b.Audited(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
+		if err := in.Cancel(t.Context(), id); err != nil {
+			return store.AuditEntry{}, err
+		}
+		return store.AuditEntry{}, broken
+	})
+	if !errors.Is(err, broken) || b.get(id).Status != pending {
+		t.Errorf("after an error the task is %s: %v", b.get(id).Status, err)
+	}
+	err = b.Audited(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
+		return store.AuditEntry{Actor: "x", Action: "cancel", Detail: json.RawMessage(`no JSON`)}, in.Cancel(t.Context(), id)
+	})
+	if err == nil || b.get(id).Status != pending {
+		t.Errorf("without its entry the task was cancelled: %v", err)
+	}
+	err = b.Audited(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
+		return store.AuditEntry{Actor: "x", Action: "cancel"}, in.Cancel(t.Context(), id)
+	})
+	if err != nil || b.get(id).Status != cancelled {
+		t.Errorf("the task is %s: %v", b.get(id).Status, err)
+	}
+	err = b.Audited(t.Context(), func(*store.Store) (store.AuditEntry, error) { return store.AuditEntry{}, nil })
+	if entries, _ := b.Audits(t.Context(), 0, 0); err != nil || len(entries) != 1 {
+		t.Errorf("entries are %+v, %v", entries, err)
+	}
+}
+
+func TestWhatGotInTheWayIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	tries := 0
+	err := b.Audited(t.Context(), func(*store.Store) (store.AuditEntry, error) {
+		if tries++; tries < 3 {
+			return store.AuditEntry{}, &pgconn.PgError{Code: "40P01"}
+		}
+		return store.AuditEntry{Action: "x"}, nil
+	})
+	if err != nil || tries != 3 {
+		t.Errorf("after %d tries: %v", tries, err)
+	}
+	tries = 0
+	err = b.Audited(t.Context(), func(*store.Store) (store.AuditEntry, error) {
+		tries++
+		return store.AuditEntry{}, &pgconn.PgError{Code: "40001"}
+	})
+	if !store.Again(err) || tries > 10 {
+		t.Errorf("after %d tries: %v", tries, err)
+	}
+}
+
+func TestRetriesAreCountedAsTheyWouldBeDone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	for i := range 6 {
+		b.submission(store.Submission{Source: fmt.Sprint("v", i), UserID: fmt.Sprint("u", i%2)})
+	}
+	for i, c := range b.turn(w, 4, nil, ingest).Claims {
+		r := failed(c, 0)
+		r.Dead = i < 3
+		b.turn(w, 0, []store.Report{r})
+	}
+	for _, c := range []struct {
+		f    store.Filter
+		from string
+	}{
+		{store.Filter{Status: dead}, ""},
+		{store.Filter{Status: dead, UserID: "u0"}, ""},
+		{store.Filter{}, ""},
+		{store.Filter{UserID: "u1"}, "ingest"},
+		{store.Filter{Source: "nowhere"}, ""},
+	} {
+		n, err := b.CountRetries(t.Context(), c.f, c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		undone := errors.New("undone")
+		err = b.Audited(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
+			if m, err := in.RetryAll(t.Context(), c.f, c.from); err != nil || m != n {
+				t.Errorf("%+v from %q: counted %d, retried %d, %v", c.f, c.from, n, m, err)
+			}
+			return store.AuditEntry{}, undone
+		})
+		if !errors.Is(err, undone) {
+			t.Fatal(err)
+		}
+	}
+	for _, stages := range [][2]string{{"nonsense", ""}, {"", "nonsense"}} {
+		if _, err := b.CountRetries(t.Context(), store.Filter{Stage: stages[0]}, stages[1]); !errors.Is(err, store.ErrNoStage) {
+			t.Errorf("%v: %v", stages, err)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Key is an API key, of which the database knows everything but the key itself.
+// The keys of a schema are those of all its pipelines.
+type Key struct {
+	ID        ID         `json:"id"`
+	Name      string     `json:"name"`
+	Scope     string     `json:"scope"`  // read, submit or admin
+	Prefix    string     `json:"prefix"` // its beginning, which is no secret
+	CreatedAt time.Time  `json:"created_at"`
+	UsedAt    *time.Time `json:"used_at,omitempty"` // to within a minute
+	RevokedAt *time.Time `json:"revoked_at,omitempty"`
+	// Digest is the SHA-256 of the key's whole text.
+	Digest [sha256.Size]byte `json:"-"`
+}
+
+// The scopes of a [Key]. Each includes those before it.
+const (
+	ScopeRead   = "read"
+	ScopeSubmit = "submit"
+	ScopeAdmin  = "admin"
+)
+
+// A key's text is cue_, its prefix, an underscore, and 256 random bits.
+const (
+	keyMark      = "cue_"
+	keyPrefixLen = 8
+	keyLen       = len(keyMark) + keyPrefixLen + 1 + 43
+)
+
+// KeyPrefix is the prefix of a text that has the form of an API key, and whether
+// it has.
+func KeyPrefix(text string) (string, bool) {
+	if len(text) != keyLen || !strings.HasPrefix(text, keyMark) {
+		return "", false
+	}
+	prefix, secret := text[len(keyMark):len(keyMark)+keyPrefixLen], text[len(keyMark)+keyPrefixLen:]
+	for _, c := range []byte(prefix) {
+		if !(c >= 'a' && c <= 'z' || c >= '2' && c <= '7') {
+			return "", false
+		}
+	}
+	random, err := base64.RawURLEncoding.Strict().DecodeString(secret[1:])
+	if err != nil || len(random) != 32 || secret[0] != '_' {
+		return "", false
+	}
+	return prefix, true
+}
+
+// newKey draws a key.
+func newKey() (prefix, text string) {
+	var random [5 + 32]byte
+	rand.Read(random[:]) // it never fails
+	prefix = strings.ToLower(base32.StdEncoding.EncodeToString(random[:5]))
+	return prefix, keyMark + prefix + "_" + base64.RawURLEncoding.EncodeToString(random[5:])
+}
+
+const createKeySQL = `
+/* create key */
+insert into cuelight_keys (name, scope, prefix, digest) values ($1, $2, $3, $4)
+    on conflict (prefix) do nothing
+returning id, created_at`
+
+// maxKeyName is how long a key's name may be, in bytes.
+const maxKeyName = 200
+
+// CreateKey makes an API key and returns its text, which nobody can find out
+// again. The name is for people, need not differ from others, and has 1 to 200
+// bytes. It returns [ErrInvalid].
+func (s *Store) CreateKey(ctx context.Context, name, scope string) (k Key, text string, err error) {
+	k = Key{Name: name, Scope: scope}
+	switch {
+	case scope != ScopeRead && scope != ScopeSubmit && scope != ScopeAdmin:
+		err = fmt.Errorf("%w: there is no scope %q", ErrInvalid, scope)
+	case strings.TrimSpace(name) == "" || len(name) > maxKeyName || cleanText(name) != name:
+		err = fmt.Errorf("%w: a key's name is text of 1 to %d bytes", ErrInvalid, maxKeyName)
+	}
+	if err != nil {
+		return Key{}, "", fmt.Errorf("create key: %w", err)
+	}
+	for {
+		k.Prefix, text = newKey()
+		k.Digest = sha256.Sum256([]byte(text))
+		err := s.db.QueryRow(ctx, createKeySQL, name, scope, k.Prefix, k.Digest[:]).Scan(&k.ID, &k.CreatedAt)
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue // one in 10¹² has the prefix
+		}
+		if err != nil {
+			return Key{}, "", s.explain("create key", err)
+		}
+		return k, text, nil
+	}
+}
+
+const keyColumns = `id, name, scope, prefix, digest, created_at, used_at, revoked_at`
+
+const keysSQL = `
+/* list keys */
+select ` + keyColumns + ` from cuelight_keys order by id`
+
+// Keys lists all API keys, the oldest first, with those that were revoked.
+func (s *Store) Keys(ctx context.Context) ([]Key, error) {
+	rows, err := s.db.Query(ctx, keysSQL)
+	if err != nil {
+		return nil, s.explain("list keys", err)
+	}
+	keys, err := pgx.CollectRows(rows, scanKey)
+	return keys, s.explain("list keys", err)
+}
+
+const findKeySQL = `
+/* find key */
+select ` + keyColumns + ` from cuelight_keys where prefix = $1`
+
+// FindKey finds the key with a prefix, also if it was revoked. Whether a caller
+// has that key is for its digest to say. It returns [ErrNotFound].
+func (s *Store) FindKey(ctx context.Context, prefix string) (Key, error) {
+	rows, err := s.db.Query(ctx, findKeySQL, prefix)
+	if err != nil {
+		return Key{}, s.explain("find key", err)
+	}
+	k, err := pgx.CollectExactlyOneRow(rows, scanKey)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return k, s.explain("find key", err)
+}
+
+func scanKey(row pgx.CollectableRow) (k Key, err error) {
+	var digest []byte
+	err = row.Scan(&k.ID, &k.Name, &k.Scope, &k.Prefix, &digest, &k.CreatedAt, &k.UsedAt, &k.RevokedAt)
+	if err == nil && len(digest) != len(k.Digest) {
+		err = fmt.Errorf("the digest of key %s has %d bytes", k.ID, len(digest))
+	}
+	copy(k.Digest[:], digest)
+	return k, err
+}
+
+const useKeySQL = `
+/* use key */
+update cuelight_keys set used_at = now()
+ where id = $1 and (used_at is null or used_at < now() - interval '1 minute')`
+
+// UseKey notes that a key was used now, once a minute at most.
+func (s *Store) UseKey(ctx context.Context, key ID) error {
+	_, err := s.db.Exec(ctx, useKeySQL, key)
+	return s.explain("use key", err)
+}
+
+const revokeKeySQL = `
+/* revoke key */
+update cuelight_keys set revoked_at = coalesce(revoked_at, now()) where id = $1
+returning ` + keyColumns
+
+// RevokeKey ends a key's validity for good. Revoking it again changes nothing. It
+// returns the key as it is then, or [ErrNotFound].
+func (s *Store) RevokeKey(ctx context.Context, key ID) (Key, error) {
+	rows, err := s.db.Query(ctx, revokeKeySQL, key)
+	if err != nil {
+		return Key{}, s.explain("revoke key", err)
+	}
+	k, err := pgx.CollectExactlyOneRow(rows, scanKey)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return k, s.explain("revoke key", err)
+}

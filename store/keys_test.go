@@ -1,0 +1,116 @@
+package store_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestKeyIsKeptAsItsDigestOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	k, text, err := b.CreateKey(t.Context(), "build server", store.ScopeSubmit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prefix, ok := store.KeyPrefix(text); !ok || prefix != k.Prefix {
+		t.Errorf("the prefix of %q is %q, %t; the key says %q", text, prefix, ok, k.Prefix)
+	}
+	found, err := b.FindKey(t.Context(), k.Prefix)
+	if err != nil || found.ID != k.ID || found.Digest != sha256.Sum256([]byte(text)) || found.Scope != store.ScopeSubmit || found.RevokedAt != nil {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	var row string
+	if err := b.pool.QueryRow(t.Context(), "select k::text from cuelight_keys k").Scan(&row); err != nil {
+		t.Fatal(err)
+	}
+	if secret := text[len(text)-43:]; strings.Contains(row, secret) {
+		t.Errorf("the row has the key: %s", row)
+	}
+	if _, err := b.FindKey(t.Context(), "aaaaaaaa"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a prefix that nobody has: %v", err)
+	}
+}
+
+func TestKeyOfNoScopeOrNameIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, c := range []struct{ name, scope string }{
+		{"", "read"}, {" ", "read"}, {strings.Repeat("x", 201), "read"}, {"a\x00b", "read"}, {"\xff", "read"}, {"a", "root"}, {"a", ""},
+	} {
+		if _, _, err := b.CreateKey(t.Context(), c.name, c.scope); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestRevokedKeyStaysRevoked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	k, _, err := b.CreateKey(t.Context(), "x", store.ScopeRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := b.RevokeKey(t.Context(), k.ID)
+	if err != nil || first.RevokedAt == nil {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	again, err := b.RevokeKey(t.Context(), k.ID)
+	if err != nil || !again.RevokedAt.Equal(*first.RevokedAt) {
+		t.Errorf("revoked again: %v, then %v, %v", first.RevokedAt, again.RevokedAt, err)
+	}
+	if keys, err := b.Keys(t.Context()); err != nil || len(keys) != 1 || keys[0].RevokedAt == nil {
+		t.Errorf("keys are %+v, %v", keys, err)
+	}
+	if _, err := b.RevokeKey(t.Context(), store.ID{1}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a key that is not there: %v", err)
+	}
+}
+
+func TestUseOfAKeyIsNotedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	k, _, err := b.CreateKey(t.Context(), "x", store.ScopeRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := func() store.Key {
+		t.Helper()
+		if err := b.UseKey(t.Context(), k.ID); err != nil {
+			t.Fatal(err)
+		}
+		k, err := b.FindKey(t.Context(), k.Prefix)
+		if err != nil || k.UsedAt == nil {
+			t.Fatalf("%+v, %v", k, err)
+		}
+		return k
+	}
+	first := used()
+	if again := used(); !again.UsedAt.Equal(*first.UsedAt) {
+		t.Errorf("noted twice within a minute: %v, %v", first.UsedAt, again.UsedAt)
+	}
+	b.exec("update cuelight_keys set used_at = now() - interval '61 s'")
+	if later := used(); !later.UsedAt.After(*first.UsedAt) {
+		t.Errorf("not noted after a minute: %v", later.UsedAt)
+	}
+}
+
+func FuzzKeyPrefix(f *testing.F) {
+	f.Add("cue_abcdefgh_" + strings.Repeat("A", 43))
+	f.Add("cue_abcdefgh_" + strings.Repeat("_", 43))
+	f.Add("cue_ABCDEFGH_" + strings.Repeat("A", 43))
+	f.Add("cue_")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		prefix, ok := store.KeyPrefix(text)
+		if ok != (prefix != "") {
+			t.Fatalf("%q: %q, %t", text, prefix, ok)
+		}
+		if ok && (!strings.HasPrefix(text, "cue_"+prefix+"_") || len(prefix) != 8 || len(text) != 56) {
+			t.Errorf("%q has the prefix %q", text, prefix)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+// count what retry all would take. The conditions are those of matchingSQL; $8 is
+// a stage or null, as there.
+const countMatchingSQL = `
+/* count what retry all takes */
+select count(*) from {{.Tasks}} t
+ where t.overridden_by is null
+   and ($8::text is not null or {{.Any "t." "dead"}} or {{.Any "t." "failed"}} or {{.Any "t." "cancelled"}})
+   and ` + matches
+
+// CountRetries counts the tasks that [Store.RetryAll] with the same arguments
+// would do again.
+func (s *Store) CountRetries(ctx context.Context, f Filter, from string) (n int, err error) {
+	for _, stage := range []string{from, f.Stage} {
+		if _, ok := s.graph.Stage(stage); stage != "" && !ok {
+			return 0, fmt.Errorf("count retries: %w: %q", ErrNoStage, stage)
+		}
+	}
+	var stage *string
+	if from != "" {
+		stage = &from
+	}
+	sql := fill(countMatchingSQL, s.graph.words()) // for people, who ask seldom
+	err = s.db.QueryRow(ctx, sql, append(f.args(s.graph), stage)...).Scan(&n)
+	return n, s.explain("count retries", err)
+}
