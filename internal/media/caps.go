@@ -105,7 +105,7 @@ func (t Tools) list(ctx context.Context, what string) (string, error) {
 		return answer, nil
 	}
 	answer := &limitedBuffer{limit: 1 << 20}
-	_, err = t.run(ctx, child{tool: "ffmpeg", args: []string{"-nostdin", "-hide_banner", "-loglevel", "error", what}, stdout: answer})
+	_, err = t.run(ctx, child{tool: "ffmpeg", what: "capabilities", args: []string{"-nostdin", "-hide_banner", "-loglevel", "error", what}, stdout: answer})
 	if err != nil {
 		return "", fmt.Errorf("ask ffmpeg for %s: %w", what, err)
 	}

@@ -19,6 +19,7 @@ const reapDelay = 5 * time.Second
 // child is one run of ffmpeg or ffprobe.
 type child struct {
 	tool string // "ffmpeg" or "ffprobe"
+	what string // it is run for, a word or two
 	args []string
 	dir  string // working folder; relative names in args are below it
 	// source is the input's absolute path. It is kept out of what the child
@@ -30,10 +31,11 @@ type child struct {
 	quiet bool
 }
 
-// said is what a child left on stderr.
+// said is what a child left on stderr, and took to say it.
 type said struct {
 	tail   string
 	errors int64
+	cpu    time.Duration // that the child used
 }
 
 // path finds the program.
@@ -57,6 +59,13 @@ func (t Tools) path(tool string) (string, error) {
 // in turn, is gone when run returns, whatever happened. An exit code other than
 // zero is an *exitError.
 func (t Tools) run(ctx context.Context, c child) (said, error) {
+	ctx, span := c.begin(ctx)
+	out, err := t.execute(ctx, c)
+	c.end(span, out, err)
+	return out, err
+}
+
+func (t Tools) execute(ctx context.Context, c child) (said, error) {
 	path, err := t.path(c.tool)
 	if err != nil {
 		return said{}, err
@@ -98,6 +107,9 @@ func (t Tools) run(ctx context.Context, c child) (said, error) {
 	}
 
 	out := stderr.said()
+	if state := cmd.ProcessState; state != nil {
+		out.cpu = state.UserTime() + state.SystemTime()
+	}
 	switch {
 	case cause != nil:
 		return out, fmt.Errorf("run %s: %w", c.tool, cause)

@@ -32,6 +32,8 @@
 //     other errors may go away in another attempt.
 //   - Nothing is written outside of the folders given, and nothing is kept
 //     between calls.
+//   - Where ctx is within a span of OpenTelemetry that is recorded, each child has
+//     one below it; elsewhere that costs nothing.
 //
 // # What comes out
 //

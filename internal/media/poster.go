@@ -131,6 +131,6 @@ func (t Tools) still(ctx context.Context, abs, url, dir, name string, s shot) er
 	}
 	args = append(args, input(url, options...)...)
 	args = append(args, "-map", "0:"+strconv.Itoa(s.stream), "-vf", s.filter, "-frames:v", "1", "-q:v", "3", "-f", "mjpeg", "file:"+name)
-	out, err := t.run(ctx, child{tool: "ffmpeg", args: args, dir: dir, source: abs, quiet: true})
+	out, err := t.run(ctx, child{tool: "ffmpeg", what: "poster", args: args, dir: dir, source: abs, quiet: true})
 	return sourceTrouble(out, err)
 }

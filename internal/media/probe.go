@@ -79,7 +79,7 @@ func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, er
 	answer := &limitedBuffer{limit: probeBytes}
 	args := append([]string{"-hide_banner", "-loglevel", "repeat+level+error", "-of", "json", "-show_format", "-show_streams"},
 		input(url)...)
-	out, err := t.run(ctx, child{tool: "ffprobe", args: args, source: abs, stdout: answer})
+	out, err := t.run(ctx, child{tool: "ffprobe", what: "streams", args: args, source: abs, stdout: answer})
 	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.signal == 0 {
 		if trouble := hostTrouble(out.tail); trouble != nil {
 			return nil, fmt.Errorf("%w: %w", trouble, err)
@@ -161,7 +161,7 @@ func (t Tools) probePackets(ctx context.Context, abs, url string, jumping bool) 
 		"-hide_banner", "-loglevel", "repeat+level+error", "-of", "compact=p=0:nk=0",
 		"-show_entries", "packet=stream_index,pts_time,dts_time,duration_time,flags",
 	}, input(url)...)
-	out, err := t.run(ctx, child{tool: "ffprobe", args: args, source: abs, stdout: reader})
+	out, err := t.run(ctx, child{tool: "ffprobe", what: "packets", args: args, source: abs, stdout: reader})
 	// A file that breaks off ends with a complaint; what came before counts.
 	if err := sourceTrouble(out, err); err != nil {
 		return nil, err

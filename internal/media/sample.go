@@ -81,7 +81,7 @@ func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) err
 			heard[n] = true
 		}
 	}}
-	out, err := t.run(ctx, child{tool: "ffmpeg", args: args, source: abs, stdout: lines})
+	out, err := t.run(ctx, child{tool: "ffmpeg", what: "hear sample", args: args, source: abs, stdout: lines})
 	if err := sourceTrouble(out, err); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (t Tools) look(ctx context.Context, abs, url string, index int, start float
 	args = append(args, "-map", "0:"+strconv.Itoa(index), "-vf", "idet,metadata=mode=print:file=-",
 		"-frames:v", strconv.Itoa(frames), "-f", "null", "-")
 	reader := newCensusReader()
-	out, err := t.run(ctx, child{tool: "ffmpeg", args: args, source: abs, stdout: reader})
+	out, err := t.run(ctx, child{tool: "ffmpeg", what: "see sample", args: args, source: abs, stdout: reader})
 	if err := sourceTrouble(out, err); err != nil {
 		return census{}, "", err
 	}

@@ -64,7 +64,7 @@ func (t Tools) storyboard(ctx context.Context, src string, info *Info, dir strin
 		"-map", "[seen]", "-c:v", "wrapped_avframe", "-f", "null", "-",
 		"-map", "[sheets]", "-q:v", "5", "-f", "image2", sheetPattern)
 	reader := newProgressReader(info.Duration, nil, time.Now)
-	out, err := t.run(ctx, child{tool: "ffmpeg", args: args, dir: dir, source: abs, stdout: reader})
+	out, err := t.run(ctx, child{tool: "ffmpeg", what: "storyboard", args: args, dir: dir, source: abs, stdout: reader})
 	if err := sourceTrouble(out, err); err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (t Tools) Transcode(
 	plan := planTiming(info)
 	args := t.transcodeArgs(url, info, video, audio, plan, c)
 	reader := newProgressReader(info.Duration, progress, time.Now)
-	out, err := t.run(ctx, child{tool: "ffmpeg", args: args, dir: dir, source: abs, stdout: reader})
+	out, err := t.run(ctx, child{tool: "ffmpeg", what: "transcode", args: args, dir: dir, source: abs, stdout: reader})
 	if err != nil {
 		return nil, fmt.Errorf("transcode: %w", explain(err, dir, info, len(video) > 0))
 	}

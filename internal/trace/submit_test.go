@@ -1,0 +1,116 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"go.opentelemetry.io/otel/codes"
+	api "go.opentelemetry.io/otel/trace"
+)
+
+func TestSubmissionJoinsTheTraceItIsTold(t *testing.T) {
+	t.Parallel()
+	tracer, kept := remembering(t)
+	ctx, done := tracer.Submit(t.Context(), parent)
+	done(errors.New("refused"))
+	s := kept.GetSpans()[0]
+	if s.Parent.SpanID().String() != parentSpan || s.SpanKind != api.SpanKindProducer || s.Status.Code != codes.Error {
+		t.Errorf("got %v", s)
+	}
+	if got := Traceparent(ctx); got != "00-"+parentTrace+"-"+s.SpanContext.SpanID().String()+"-01" {
+		t.Errorf("for the row: %q", got)
+	}
+	inner, done := tracer.Submit(ctx, "nonsense")
+	done(nil)
+	if trace, _ := FromContext(inner); trace != parentTrace {
+		t.Errorf("a submission within it is in %s", trace)
+	}
+	alone, done := tracer.Submit(t.Context(), "")
+	done(nil)
+	if trace, span := FromContext(alone); trace == "" || trace == parentTrace || span == "" {
+		t.Errorf("one without a trace is in %q", trace)
+	}
+}
+
+func TestSubmissionHandsOnACallersTraceAlsoWhereNothingIsTraced(t *testing.T) {
+	t.Parallel()
+	var off *Tracer
+	for given, want := range map[string]string{
+		parent: parent, "": "", "nonsense": "",
+		"00-00000000000000000000000000000000-b7ad6b7169203331-01": "",
+		"00-" + parentTrace + "-0000000000000000-01":              "",
+		"ff-" + parentTrace + "-" + parentSpan + "-01":            "",
+	} {
+		ctx, done := off.Submit(t.Context(), given)
+		done(nil)
+		if got := Traceparent(ctx); got != want {
+			t.Errorf("%q became %q", given, got)
+		}
+	}
+}
+
+func TestRequestsThatChangeSomethingHaveASpan(t *testing.T) {
+	t.Parallel()
+	tracer, kept := remembering(t)
+	var inHeader, inContext string
+	mux := http.NewServeMux()
+	mux.HandleFunc("/tasks/{id}", func(w http.ResponseWriter, r *http.Request) {
+		inHeader, inContext = r.Header.Get("Traceparent"), Traceparent(r.Context())
+		if err := http.NewResponseController(w).Flush(); err != nil && r.Method == http.MethodGet {
+			t.Error(err)
+		}
+		if r.Method == http.MethodDelete {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	ask := func(tracer *Tracer, method string) *http.Request {
+		r := httptest.NewRequest(method, "/tasks/7", nil)
+		r.Header.Set("Traceparent", parent)
+		tracer.Handler(mux).ServeHTTP(httptest.NewRecorder(), r)
+		return r
+	}
+	r := ask(tracer, http.MethodPost)
+	s := kept.GetSpans()[0]
+	want := map[string]string{"http.request.method": "POST", "url.path": "/tasks/7", "http.response.status_code": "200"}
+	if s.Name != "/tasks/{id}" || s.SpanKind != api.SpanKindServer || s.Parent.SpanID().String() != parentSpan || len(values(s)) != len(want) {
+		t.Errorf("got %v", s)
+	}
+	for key, v := range want {
+		if values(s)[key] != v {
+			t.Errorf("%s is %q", key, values(s)[key])
+		}
+	}
+	own := "00-" + parentTrace + "-" + s.SpanContext.SpanID().String() + "-01"
+	if inHeader != own || inContext != own || r.Header.Get("Traceparent") != parent {
+		t.Errorf("it sees %q and %q; the caller's request has %q", inHeader, inContext, r.Header.Get("Traceparent"))
+	}
+
+	ask(tracer, http.MethodGet)
+	if n := len(kept.GetSpans()); n != 1 || inHeader != parent {
+		t.Errorf("%d spans; a request that reads sees %q", n, inHeader)
+	}
+	ask(nil, http.MethodPost)
+	if n := len(kept.GetSpans()); n != 1 || inHeader != parent || inContext != parent {
+		t.Errorf("%d spans; off it sees %q and %q", n, inHeader, inContext)
+	}
+}
+
+func TestRequestThatFailedHereIsAnError(t *testing.T) {
+	t.Parallel()
+	tracer, kept := remembering(t)
+	for _, code := range []int{http.StatusNotFound, http.StatusBadGateway} {
+		h := tracer.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(code)
+		}))
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(context.Background(), http.MethodPut, "/", nil))
+	}
+	for i, want := range []codes.Code{codes.Unset, codes.Error} {
+		if got := kept.GetSpans()[i].Status.Code; got != want {
+			t.Errorf("request %d: %v", i, got)
+		}
+	}
+}
