@@ -132,7 +132,7 @@ create table if not exists cuelight_audit (
 -- Which process does what only one at a time should do.
 create table if not exists cuelight_leases (
   name   text        primary key,
-  holder uuid        not null,  -- workers.id
+  holder uuid        not null,  -- a number that the process has drawn
   until  timestamptz not null
 );
 

@@ -228,8 +228,9 @@ drop trigger if exists tasks_forget on tasks;
 create trigger tasks_forget after delete on tasks
   referencing old table as gone for each statement execute function cuelight_video_forget();
 
--- Whoever works here is told at once of what is not to be claimed for now.
-create or replace function cuelight_paused() returns trigger language plpgsql as $$
+-- Whoever works here is told at once of what is not to be claimed for now, and of
+-- who wants to be told of events.
+create or replace function cuelight_wanted() returns trigger language plpgsql as $$
 begin
   perform pg_notify('cuelight_' || coalesce(new.pipeline, old.pipeline), '') where pg_notification_queue_usage() < 0.9;
   return null;
@@ -238,7 +239,11 @@ $$;
 
 drop trigger if exists cuelight_pauses_changed on cuelight_pauses;
 create trigger cuelight_pauses_changed after insert or update or delete on cuelight_pauses
-  for each row execute function cuelight_paused();
+  for each row execute function cuelight_wanted();
+
+drop trigger if exists cuelight_webhooks_changed on cuelight_webhooks;
+create trigger cuelight_webhooks_changed after insert or update of disabled_at on cuelight_webhooks
+  for each row execute function cuelight_wanted();
 
 -- Read the events after an id that was seen, in order, none of them missed and
 -- none twice; of all tasks or of one:

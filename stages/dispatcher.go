@@ -357,7 +357,7 @@ func (d *dispatcher) settle(f finished, held bool) {
 func (d *dispatcher) tell(f finished, kind Kind) {
 	d.Observe(Event{
 		Kind: kind, Worker: d.workerID(), Task: f.claim.Task, Stage: f.stage.Name, Attempt: f.claim.Attempt,
-		Duration: f.took, RetryIn: f.report.RetryIn, Err: f.err,
+		Traceparent: f.claim.Traceparent, Duration: f.took, RetryIn: f.report.RetryIn, Err: f.err,
 	})
 }
 

@@ -35,17 +35,19 @@ const (
 
 // Event is one thing that happened in a Runner.
 type Event struct {
-	Kind     Kind
-	Worker   store.ID
-	Gone     store.ID
-	Task     store.ID
-	Stage    string
-	Attempt  int
-	Duration time.Duration // of the work
-	Waited   time.Duration // what is started: for how long it could have been claimed, by the database's clock
-	Woken    bool          // … and slots were free, so that only the news of it was waited for
-	RetryIn  time.Duration
-	Progress Progress
-	Count    int
-	Err      error
+	Kind    Kind
+	Worker  store.ID
+	Gone    store.ID
+	Task    store.ID
+	Stage   string
+	Attempt int
+	// Traceparent is that of the task's submission; empty for none.
+	Traceparent string
+	Duration    time.Duration // of the work
+	Waited      time.Duration // what is started: for how long it could have been claimed, by the database's clock
+	Woken       bool          // … and slots were free, so that only the news of it was waited for
+	RetryIn     time.Duration
+	Progress    Progress
+	Count       int
+	Err         error
 }

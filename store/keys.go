@@ -28,6 +28,10 @@ type Key struct {
 	Digest [sha256.Size]byte `json:"-"`
 }
 
+// ErrInvalidKey says that a key cannot be made: it has no name, or no scope that
+// there is.
+var ErrInvalidKey = errors.New("invalid key")
+
 // The scopes of a [Key]. Each includes those before it.
 const (
 	ScopeRead   = "read"
@@ -80,14 +84,14 @@ const maxKeyName = 200
 
 // CreateKey makes an API key and returns its text, which nobody can find out
 // again. The name is for people, need not differ from others, and has 1 to 200
-// bytes. It returns [ErrInvalid].
+// bytes. It returns [ErrInvalidKey].
 func (s *Store) CreateKey(ctx context.Context, name, scope string) (k Key, text string, err error) {
 	k = Key{Name: name, Scope: scope}
 	switch {
 	case scope != ScopeRead && scope != ScopeSubmit && scope != ScopeAdmin:
-		err = fmt.Errorf("%w: there is no scope %q", ErrInvalid, scope)
+		err = fmt.Errorf("%w: there is no scope %q", ErrInvalidKey, scope)
 	case strings.TrimSpace(name) == "" || len(name) > maxKeyName || cleanText(name) != name:
-		err = fmt.Errorf("%w: a key's name is text of 1 to %d bytes", ErrInvalid, maxKeyName)
+		err = fmt.Errorf("%w: a name is text of 1 to %d bytes", ErrInvalidKey, maxKeyName)
 	}
 	if err != nil {
 		return Key{}, "", fmt.Errorf("create key: %w", err)

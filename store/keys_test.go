@@ -41,7 +41,7 @@ func TestKeyOfNoScopeOrNameIsRefused(t *testing.T) {
 	for _, c := range []struct{ name, scope string }{
 		{"", "read"}, {" ", "read"}, {strings.Repeat("x", 201), "read"}, {"a\x00b", "read"}, {"\xff", "read"}, {"a", "root"}, {"a", ""},
 	} {
-		if _, _, err := b.CreateKey(t.Context(), c.name, c.scope); !errors.Is(err, store.ErrInvalid) {
+		if _, _, err := b.CreateKey(t.Context(), c.name, c.scope); !errors.Is(err, store.ErrInvalidKey) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -23,7 +23,7 @@ drop view events;
 drop table outbox, cuelight_uncrashed, cuelight_pauses, cuelight_keys, cuelight_audit, cuelight_leases,
            cuelight_quiet, cuelight_deliveries, cuelight_webhooks;
 drop sequence outbox_id;
-drop function cuelight_place, cuelight_first_place, cuelight_complete, cuelight_paused;
+drop function cuelight_place, cuelight_first_place, cuelight_complete, cuelight_wanted;
 drop index attempts_finished;
 alter table cuelight_schema drop column forgotten;
 alter table workers drop column drain_at;

@@ -23,6 +23,22 @@ const (
 // errLost says that another process delivers now, or may.
 var errLost = errors.New("the lease is another's")
 
+// errNone says that there is nobody to deliver to.
+var errNone = errors.New("there is no webhook")
+
+const anySQL = `
+/* is there a webhook */
+select exists (select from cuelight_webhooks where pipeline = $1 and disabled_at is null)`
+
+// any reports whether anybody is to be told of anything.
+func (w *Webhooks) any(ctx context.Context) (any bool, err error) {
+	err = w.db.QueryRow(ctx, anySQL, w.o.Pipeline).Scan(&any)
+	if err != nil {
+		err = fmt.Errorf("look for webhooks: %w", err)
+	}
+	return any, err
+}
+
 // acquire: while somebody else has it, asking for it only reads.
 const acquireSQL = `
 /* acquire lease */

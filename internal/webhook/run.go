@@ -12,6 +12,8 @@ import (
 const (
 	lookGap    = 100 * time.Millisecond // between two looks at the outbox, at least
 	sweepEvery = 10 * time.Minute
+	idleGap    = time.Second // between two looks for webhooks, where there is none, at least
+	idleFor    = time.Minute // … and at most
 	stopWithin = 5 * time.Second // to write what became of the last deliveries
 )
 
@@ -21,7 +23,16 @@ const (
 func (w *Webhooks) Run(ctx context.Context) error {
 	d := &deliverer{w: w, holder: newID(), wake: w.o.Wake}
 	for ctx.Err() == nil {
-		held, err := d.acquire(ctx)
+		any, err := w.any(ctx)
+		if err == nil && !any {
+			d.tell(ctx, nil)
+			d.idle(ctx)
+			continue
+		}
+		held := false
+		if err == nil {
+			held, err = d.acquire(ctx)
+		}
 		d.tell(ctx, err)
 		if held {
 			d.lead(ctx)
@@ -29,6 +40,22 @@ func (w *Webhooks) Run(ctx context.Context) error {
 		pause(ctx, w.o.lease/renewParts)
 	}
 	return nil
+}
+
+// idle waits, where there is no webhook, until there may be one. The triggers wake
+// who listens when one is registered.
+func (d *deliverer) idle(ctx context.Context) {
+	pause(ctx, idleGap)
+	timer := time.NewTimer(idleFor)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case _, open := <-d.wake:
+		if !open {
+			d.wake = nil
+		}
+	case <-timer.C:
+	}
 }
 
 // deliverer is one Run. One goroutine does all but the calls to receivers, and
@@ -81,9 +108,13 @@ func (d *deliverer) lead(ctx context.Context) {
 		case <-timer.C:
 		}
 		err := d.turn(ctx, calling)
-		if errors.Is(err, errLost) {
+		switch {
+		case errors.Is(err, errLost):
 			abort()
 			d.calls.Wait()
+			return
+		case errors.Is(err, errNone):
+			d.tell(ctx, d.release(ctx))
 			return
 		}
 		d.tell(ctx, err)
@@ -106,6 +137,9 @@ func (d *deliverer) turn(ctx, calling context.Context) error {
 		return err
 	}
 	d.forget(hooks)
+	if len(hooks)+len(d.flying)+len(d.done) == 0 {
+		return errNone
+	}
 	var plans []plan
 	if look {
 		var more bool
