@@ -74,6 +74,10 @@ bench-test: needs-test ## test the benchmark itself
 sql: ## write schema.sql and triggers.sql anew from the generator
 	@$(GO) run ./store/internal/gensql
 
+.PHONY: vendor
+vendor: ## fetch the dashboard's scripts anew, as VENDOR.json names them
+	@$(GO) run ./web/ui/internal/vendor web/ui/assets/vendor
+
 .PHONY: fmt
 fmt: ## format the Go files
 	@gofmt -w .

@@ -141,3 +141,38 @@ func TestRetriesAreCountedAsTheyWouldBeDone(t *testing.T) {
 		}
 	}
 }
+
+func TestNewestEventIsAheadOfWhatCanBeShown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	places := func() (last, newest int64) {
+		t.Helper()
+		last, err1 := b.LastEvent(t.Context())
+		newest, err2 := b.NewestEvent(t.Context())
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		return last, newest
+	}
+	if last, newest := places(); last != newest {
+		t.Errorf("with nothing told: %d and %d", last, newest)
+	}
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.WithTx(tx).Submit(t.Context(), store.Submission{Source: "open"}); err != nil {
+		t.Fatal(err)
+	}
+	b.submit()
+	last, newest := places()
+	if last >= newest {
+		t.Errorf("behind an open transaction: %d and %d", last, newest)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if last, _ := places(); last < newest {
+		t.Errorf("after it: %d, and not yet %d", last, newest)
+	}
+}

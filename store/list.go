@@ -40,6 +40,15 @@ type Task struct {
 	Stages       []StageState    `json:"stages"` // in the pipeline's order
 }
 
+// Title is what its submitter calls the task: the parameter title, if it is text.
+func (t Task) Title() string {
+	var params struct{ Title string }
+	if json.Unmarshal(t.Params, &params) != nil {
+		return "" // it is something else
+	}
+	return params.Title
+}
+
 // StageState is one stage of a [Task].
 type StageState struct {
 	Name     string     `json:"stage"`
@@ -122,7 +131,7 @@ type Filter struct {
 	StageStatus Status
 	UserID      string
 	RequestID   string
-	Source      string // part of it
+	Source      string // part of it, or of the title
 	Error       string // part of the error of one of the attempts
 	After       ID     // only tasks older than this one, for the next page
 	Limit       int    // at most so many; default 100
@@ -135,7 +144,7 @@ const matches = `
    and ($2 < 0 or $3 = case $2 {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_status::text{{end}} end)
    and ($4 = '' or t.user_id = $4)
    and ($5 = '' or t.request_id = $5)
-   and ($6 = '' or strpos(t.source, $6) > 0)
+   and ($6 = '' or strpos(t.source, $6) > 0 or strpos(t.params->>'title', $6) > 0)
    and ($7 = '' or exists (select from {{.Attempts}} a where a.task_id = t.id and strpos(a.error, $7) > 0))`
 
 const listSQL = `

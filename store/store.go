@@ -62,6 +62,7 @@ type statements struct {
 	result, counts             string
 	retry, cancel, matching    string
 	override                   string
+	reads                      reads
 }
 
 func newStatements(g Graph) *statements {
@@ -91,6 +92,7 @@ func newStatements(g Graph) *statements {
 		result: whole(resultSQL), counts: whole(countsSQL),
 		retry: whole(retrySQL), cancel: whole(cancelSQL), matching: whole(matchingSQL),
 		override: whole(overrideSQL),
+		reads:    newReads(w),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -26,6 +27,8 @@ type daemon struct {
 	systemd *systemd
 	boxes   inbox.Options
 	engine  *engine
+	beside  *beside
+	tracer  *trace.Tracer // nil unless the environment says so
 	tidying tidying
 
 	ready   sync.Once
@@ -36,17 +39,25 @@ type daemon struct {
 // run works until ctx is done and the work has drained.
 func (d *daemon) run(ctx context.Context) error {
 	d.log.Info("database chosen", zap.String("database", d.db.name), zap.Bool("private", d.db.choice.private), zap.String("because", d.db.choice.why))
-	d.engine.observe, d.engine.listener = d.feed.observe, d.listening
+	d.engine.observe, d.engine.listener = d.observe, d.listening
+	d.engine.readers = d.beside.readers()
 
 	ended := make(chan error, 1)
 	var all sync.WaitGroup
 	all.Go(func() { ended <- d.work(ctx) })
 	keeping, unkeep := context.WithCancel(context.WithoutCancel(ctx))
 	all.Go(func() { d.db.keep(keeping, d.server) })
+	besides, unstand := context.WithCancel(context.WithoutCancel(ctx))
+	all.Go(func() {
+		if err := d.beside.run(besides); err != nil {
+			d.log.Error("nothing is served any more", zap.Error(err)) // the work goes on
+		}
+	})
 	d.tidying.log = d.log
 	untidy := d.tidying.start()
 	err := d.attend(ctx, ended)
 	untidy()
+	unstand() // people can look on while the work drains
 	unkeep()
 	all.Wait()
 
@@ -110,7 +121,7 @@ func (d *daemon) events() {
 		if e.Kind == stages.Missed && !d.hearing.Load() {
 			continue // it was said that nothing is heard
 		}
-		logEvent(d.log, e)
+		logEvent(d.log, d.tracer, e)
 		switch e.Kind {
 		case stages.Registered, stages.DatabaseBack:
 			d.tellReady("working")
@@ -191,8 +202,36 @@ func isRefused(err error) bool {
 	return ok && len(pg.Code) == 5 && (pg.Code[:2] == "28" || pg.Code == "3D000")
 }
 
+// observe is told by the Runner, and must not wait.
+func (d *daemon) observe(e stages.Event) {
+	d.feed.observe(e)
+	d.beside.metrics.Observe(e)
+}
+
+// trace begins to trace, where the environment says so. The function it returns
+// sends what is left.
+func (d *daemon) trace(ctx context.Context) (stop func()) {
+	tracer, err := trace.Start(ctx, trace.Options{Version: programVersion(), Report: d.troubled("traces cannot be sent")})
+	if err != nil {
+		d.log.Warn("not tracing", zap.Error(err))
+	}
+	d.tracer = tracer
+	d.engine.stages = tracer.Stages(d.engine.stages)
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesWithin)
+		defer cancel()
+		if err := tracer.Shutdown(ctx); err != nil {
+			d.log.Warn("traces were not sent", zap.Error(err))
+		}
+	}
+}
+
+// tracesWithin is how long the end waits for the last traces to be sent.
+const tracesWithin = 5 * time.Second
+
 func (d *daemon) listening(connected bool, err error) {
 	d.hearing.Store(connected)
+	d.beside.metrics.Listening(connected, err)
 	if connected {
 		d.log.Info("listening")
 	} else {

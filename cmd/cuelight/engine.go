@@ -33,6 +33,8 @@ type engine struct {
 	abort    <-chan struct{}
 	observe  func(stages.Event)
 	listener func(connected bool, err error)
+	readers  []*notify.Wakes // others in this process who want the news
+	keep     time.Duration   // how long events are kept; 0 for the Runner's default
 	pulse    pulse
 }
 
@@ -43,7 +45,7 @@ func (e *engine) run(ctx context.Context) error {
 		return err
 	}
 	listener := notify.New(e.db.pool, notify.Options{
-		Channels: pipeline.Channels(), ConnConfig: e.db.notify, Keep: e.lease,
+		Channels: e.channels(pipeline), Also: e.readers, ConnConfig: e.db.notify, Keep: e.lease,
 		OnChange: e.listener, Alive: func() { e.pulse.beat("listener") },
 	})
 	runner := stages.Runner{
@@ -51,8 +53,16 @@ func (e *engine) run(ctx context.Context) error {
 		Only: e.only, Capabilities: e.mine.capabilities(e.only != nil),
 		// The Runner's zero is its default, ours is none.
 		Grace: cmp.Or(e.grace, -1), Abort: e.abort, Lease: e.lease, Pulse: e.pulse.beat,
-		Version: programVersion(), Observe: e.observe,
+		Version: programVersion(), Observe: e.observe, KeepEvents: e.keep,
 	}
 	defer e.pulse.rest()
 	return runner.RunWith(ctx, listener)
+}
+
+// channels are those of the work, and where others read events, those, too.
+func (e *engine) channels(p *stages.Pipeline) []string {
+	if len(e.readers) > 0 {
+		return eventChannels(p.Graph())
+	}
+	return p.Channels()
 }

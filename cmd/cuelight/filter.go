@@ -21,6 +21,19 @@ type filterFlags struct {
 	status, stage, user, request, source, error string
 }
 
+// given is what was asked for, in words, for the audit.
+func (f *filterFlags) given() map[string]string {
+	given := map[string]string{}
+	for name, value := range map[string]string{
+		"status": f.status, "stage": f.stage, "user": f.user, "request_id": f.request, "source": f.source, "error": f.error,
+	} {
+		if value != "" {
+			given[name] = value
+		}
+	}
+	return given
+}
+
 func addFilterFlags(cmd *cobra.Command) *filterFlags {
 	f := &filterFlags{}
 	flags := cmd.Flags()

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/stages"
 )
 
@@ -29,9 +30,12 @@ func newLog(to *stream) *zap.Logger {
 
 // logEvent logs what a Runner tells. An error is what somebody must look at:
 // a task that died. What will be tried again is a warning.
-func logEvent(log *zap.Logger, e stages.Event) {
+func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
 	if !e.Task.IsZero() {
 		log = log.With(zap.Stringer("task_id", e.Task), zap.String("stage", e.Stage), zap.Int("attempt", e.Attempt))
+		if id := tracer.ID(e.Task, e.Traceparent); id != "" {
+			log = log.With(zap.String("trace_id", id))
+		}
 	}
 	took := zap.Int64("duration_ms", e.Duration.Milliseconds())
 	switch e.Kind {

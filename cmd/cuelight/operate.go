@@ -84,7 +84,8 @@ func (c *cli) retryOne(ctx context.Context, st *store.Store, id store.ID, from s
 	if err != nil {
 		return err
 	}
-	if err := st.Retry(ctx, id, from); err != nil {
+	err = c.audited(ctx, st, "retry", id.String(), map[string]any{"from": from}, func(in *store.Store) error { return in.Retry(ctx, id, from) })
+	if err != nil {
 		return err
 	}
 	after, err := st.Get(ctx, id)
@@ -120,7 +121,11 @@ func (c *cli) retryAll(ctx context.Context, db *database, filter store.Filter, o
 			return &problem{code: exitFailure, text: "nothing was changed"}
 		}
 	}
-	n, err := db.store.RetryAll(ctx, filter, o.from)
+	n := 0
+	err := c.audited(ctx, db.store, "retry_all", "", map[string]any{"from": o.from, "filter": o.filter.given()}, func(in *store.Store) (err error) {
+		n, err = in.RetryAll(ctx, filter, o.from)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -143,7 +148,8 @@ task can be taken up again: cuelight retry.`,
 			ctx := cmd.Context()
 			return c.withTasks(ctx, func(db *database) error {
 				return c.eachTask(ctx, db.store, args, func(id store.ID) error {
-					if err := db.store.Cancel(ctx, id); err != nil {
+					err := c.audited(ctx, db.store, "cancel", id.String(), nil, func(in *store.Store) error { return in.Cancel(ctx, id) })
+					if err != nil {
 						return err
 					}
 					t, err := db.store.Get(ctx, id)

@@ -32,6 +32,10 @@ stops at once, gives back all it holds, and exits with 143 or 130.
 It waits for a database that is away, also at the start. It does not change the
 tables of a database that is not private: see cuelight migrate.
 
+With --listen it serves a dashboard, an HTTP API (described at /openapi.json), the
+events as they happen and metrics for Prometheus at that address. Who may do what
+say two secrets, in files that the first start makes, and keys (cuelight keys).
+
 Logs go to standard error: JSON, or plain lines on a terminal. Under systemd, a
 unit may have Type=notify and WatchdogSec.`
 
@@ -39,6 +43,7 @@ type serveOptions struct {
 	*workOptions
 	watch  []string
 	settle time.Duration
+	front  *frontOptions
 }
 
 func (c *cli) serveCommand() *cobra.Command {
@@ -53,6 +58,7 @@ func (c *cli) serveCommand() *cobra.Command {
 	f.StringArrayVar(&o.watch, "watch", nil, "submit the files dropped into this directory; repeatable, in the variable separated by \":\"")
 	f.DurationVar(&o.settle, "settle", 10*time.Second, "how long a dropped file must have stayed as it is")
 	setting(f, "watch", "settle")
+	o.front = frontFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), o) }
 	return cmd
 }
@@ -60,6 +66,9 @@ func (c *cli) serveCommand() *cobra.Command {
 func (c *cli) serve(ctx context.Context, o *serveOptions) error {
 	boxes, err := o.inboxes()
 	if err != nil {
+		return err
+	}
+	if err := o.front.check(); err != nil {
 		return err
 	}
 	config, err := c.prepare(o.workOptions)
@@ -79,10 +88,16 @@ func (c *cli) serve(ctx context.Context, o *serveOptions) error {
 	}
 	d := &daemon{
 		c: c, db: db, log: newLog(c.err), feed: newFeed(), systemd: newSystemd(c.env), boxes: boxes,
-		engine:  &engine{db: db, stages: pipelineStages(config), mine: mine, grace: o.grace, lease: o.lease, abort: c.sig.abort},
+		engine: &engine{
+			db: db, stages: pipelineStages(config), mine: mine, grace: o.grace, lease: o.lease, abort: c.sig.abort, keep: o.front.keepEvents,
+		},
 		tidying: tidying{tidier: video.Tidier{Config: config}},
 	}
-	err = d.run(ctx)
+	stop := d.trace(ctx)
+	if d.beside, err = d.standBeside(ctx, o.front, config); err == nil {
+		err = d.run(ctx)
+	}
+	stop()
 	d.systemd.close()
 	return errors.Join(err, db.close())
 }

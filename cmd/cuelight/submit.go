@@ -21,6 +21,7 @@ type submitOptions struct {
 	priority                           int16
 	replaces                           []string
 	wait                               bool
+	traceparent                        string // of who called this, as tools hand it on
 }
 
 func (c *cli) submitCommand() *cobra.Command {
@@ -56,6 +57,7 @@ does, and has its exit codes.`,
 }
 
 func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error {
+	o.traceparent = c.env.get("TRACEPARENT")
 	subs, err := o.submissions(args)
 	if err != nil {
 		return err
@@ -132,6 +134,7 @@ func (o *submitOptions) submissions(args []string) ([]store.Submission, error) {
 		}
 		subs = append(subs, store.Submission{
 			Source: source, Params: params, Priority: o.priority, RequestID: o.requestID, UserID: o.user, NotBefore: notBefore,
+			Traceparent: o.traceparent,
 		})
 	}
 	return subs, nil

@@ -44,8 +44,8 @@ func (s *Subscription) Close() {
 	delete(s.feed.subs, s)
 }
 
-// Next waits for events and returns those that are there, at least one. An error is
-// for good: [ErrSlow], [store.ErrEventsGone] where the events to begin with are
+// Next waits for events and returns those that are there, at least one. An error
+// is for good, but that of ctx: [ErrSlow], [store.ErrEventsGone] where the events to begin with are
 // deleted, [ErrClosed], that of ctx, or of the database while the past is read.
 func (s *Subscription) Next(ctx context.Context) ([]store.Event, error) {
 	for {

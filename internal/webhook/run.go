@@ -12,8 +12,8 @@ import (
 const (
 	lookGap    = 100 * time.Millisecond // between two looks at the outbox, at least
 	sweepEvery = 10 * time.Minute
-	idleGap    = time.Second // between two looks for webhooks, where there is none, at least
-	idleFor    = time.Minute // … and at most
+	idleGap    = time.Second     // between two looks for webhooks, where there is none, at least
+	idleFor    = time.Minute     // … and at most
 	stopWithin = 5 * time.Second // to write what became of the last deliveries
 )
 

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/debug"
+	eventfeed "github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/metrics"
+	"github.com/cuelight/cuelight/internal/metrics/health"
+	"github.com/cuelight/cuelight/internal/trace"
+	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/internal/webhook"
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+	"github.com/cuelight/cuelight/web/ui"
+)
+
+// beside is what a daemon does beside its work: it tells webhooks of events, and
+// where it listens, shows people and programs how things are.
+type beside struct {
+	o      *frontOptions
+	db     *database
+	log    *zap.Logger
+	config video.Config
+	tracer *trace.Tracer
+
+	hooks     *webhook.Webhooks
+	hookWakes *notify.Wakes
+	alarms    alarms
+	metrics   *metrics.Metrics
+
+	// Where it listens; nil otherwise.
+	listener  net.Listener // run closes it
+	server    *web.Server
+	board     *ui.UI
+	feed      *eventfeed.Feed
+	feedWakes *notify.Wakes
+	uploads   *upload.Uploads
+}
+
+// standBeside prepares it. What it takes is given back by run, or by close where it
+// does not come to that.
+func (d *daemon) standBeside(ctx context.Context, o *frontOptions, config video.Config) (*beside, error) {
+	networks, err := networksOf(*o.webhookAllow)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	b := &beside{o: o, db: d.db, log: d.log, config: config, tracer: d.tracer, hookWakes: notify.NewWakes(), feedWakes: notify.NewWakes()}
+	b.metrics = metrics.New(metrics.Options{
+		Graph: d.db.store.Graph(), Slots: slotsOf(d.engine), Version: programVersion(), Pool: d.db.pool,
+		Dirs: []string{config.DataDir, config.PublishDir}, WebhookTypes: webhook.Types(),
+		Database: metrics.NewDatabase(d.db.pool, d.db.store.Graph(), metrics.DatabaseOptions{}),
+	})
+	b.hooks = webhook.New(webhook.Options{
+		DB: d.db.pool, Store: d.db.store, Pipeline: d.db.store.Graph().Name(), Agent: "Cuelight/" + programVersion(),
+		Allow: networks, AllowHTTP: o.webhookHTTP, Wake: b.hookWakes.C(),
+		Observe: func(seen webhook.Observation) { b.metrics.WebhookDelivery(seen.Type, string(seen.Outcome)) },
+		Trouble: d.troubled("webhooks wait"),
+	})
+	b.alarms = alarms{hooks: b.hooks, log: d.log, host: host, hearing: d.hearing.Load, disks: b.disks()}
+	if o.listen == "" {
+		return b, nil
+	}
+	return b, b.open(ctx, d)
+}
+
+// troubled logs that something cannot go on for now, and that it can again.
+func (d *daemon) troubled(what string) func(error) {
+	return func(err error) {
+		if err != nil {
+			d.log.Warn(what, zap.Error(err))
+		} else {
+			d.log.Info(what + " no more")
+		}
+	}
+}
+
+// disks are those that the work needs room on.
+func (b *beside) disks() []health.Check {
+	floor := max(b.config.Reserve, 0)
+	return []health.Check{
+		health.Disk("data", b.config.DataDir, floor),
+		health.Disk("published", b.config.PublishDir, floor),
+	}
+}
+
+// open listens, and makes what is served.
+func (b *beside) open(ctx context.Context, d *daemon) (err error) {
+	guard, err := b.o.guard(b.config.DataDir, b.db.store, b.log)
+	if err != nil {
+		return err
+	}
+	b.feed = newEventFeed(b.db.store, b.feedWakes, d.troubled("events cannot be read"))
+	b.uploads, err = upload.New(upload.Options{
+		Dir: b.config.DataDir, BasePath: web.UploadsPath(b.o.basePath), MaxBytes: int64(b.o.uploadMost), MinFree: cmp.Or(max(b.config.Reserve, 0), -1),
+		Principal: func(ctx context.Context) string { return access.From(ctx).Name },
+		Check:     mayUpload, OnComplete: submitUpload(b.db.store), Fate: fateOfUpload(b.db.store),
+		Trouble: func(id string, err error) { b.log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
+	})
+	if err != nil {
+		return err
+	}
+	if b.board, err = b.dashboard(); err != nil {
+		return errors.Join(err, b.uploads.Close())
+	}
+	o := b.o.webOptions()
+	o.Store, o.Guard, o.Webhooks, o.Dashboard, o.Published = b.db.store, guard, b.hooks, b.board, b.config.PublishDir
+	o.Subscribe = func(after int64, keep func(store.Event) bool) web.Subscription { return b.feed.Subscribe(after, keep) }
+	o.Wrap = b.tracer.Handler
+	o.Uploads, o.Metrics = b.uploads, b.metrics.Handler()
+	known := func(r *http.Request) bool { return access.Check(r.Context(), access.Read) == nil }
+	o.Healthy = health.New(health.Options{Checks: []health.Check{health.Loops(d.engine.pulse.stuck)}, Detail: known})
+	o.Ready = health.New(health.Options{Checks: b.readiness(d), Detail: known})
+	o.Trouble = func(route string, err error) {
+		b.log.Warn("request failed", zap.String("route", route), zap.Error(err))
+	}
+	o.ErrorLog = zap.NewStdLog(b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel)))
+	if b.server, err = web.New(o); err == nil {
+		b.listener, err = b.o.bind(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, b.uploads.Close())
+	}
+	return nil
+}
+
+func (b *beside) readiness(d *daemon) []health.Check {
+	// Behind a pooler that lets no notifications through the sweep goes on alone, and
+	// that is all there will be.
+	hears := func() bool { return d.hearing.Load() || b.db.notify == nil && b.db.sessions.pooled.Load() }
+	checks := []health.Check{
+		{Name: "database", Run: b.db.pool.Ping},
+		{Name: "schema", Run: b.db.store.Check},
+		health.Listening(hears),
+	}
+	return append(checks, b.disks()...)
+}
+
+// dashboard draws the pages.
+func (b *beside) dashboard() (*ui.UI, error) {
+	at := showcase{publish: b.config.PublishDir, base: b.o.basePath}
+	return ui.New(ui.Options{
+		Store: b.db.store, Actions: operations{b.db.store}, Base: b.o.basePath, Version: programVersion(),
+		Uploads: web.UploadsPath(b.o.basePath), Login: b.o.basePath + "/login", Logout: b.o.basePath + "/logout",
+		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return b.feed.Subscribe(eventfeed.Now, keep) },
+		Viewer: func(ctx context.Context) ui.Viewer {
+			who := access.From(ctx)
+			return ui.Viewer{Name: who.Name, Submit: who.Scope >= access.Submit, Operate: who.Scope >= access.Admin}
+		},
+		Poster:   func(t store.Task) (string, bool) { return at.newest(t.ID, "poster.jpg") },
+		Playback: func(_ context.Context, t store.Task) (ui.Playback, bool) { return at.playback(t.ID) },
+	})
+}
+
+// readers are those who want the news of events.
+func (b *beside) readers() []*notify.Wakes {
+	if b.server == nil {
+		return []*notify.Wakes{b.hookWakes}
+	}
+	return []*notify.Wakes{b.hookWakes, b.feedWakes}
+}
+
+// run goes on until ctx is done. What listens and cannot go on ends with an error.
+func (b *beside) run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	all.Go(func() { _ = b.hooks.Run(ctx) }) // it ends with ctx alone
+	all.Go(func() { b.alarms.run(ctx) })
+	if b.o.debug != "" {
+		all.Go(func() { b.profiles(ctx) })
+	}
+	if b.server == nil {
+		<-ctx.Done()
+		return nil
+	}
+	all.Go(func() { _ = b.feed.Run(ctx) })
+	all.Go(func() { _ = b.board.Run(ctx) })
+	all.Go(func() { b.keepUploads(ctx) })
+	b.log.Info("listening for people and programs", zap.String("address", b.o.address(b.listener)))
+	if err := b.server.Serve(ctx, b.listener); err != nil {
+		return errors.Join(errFront, err)
+	}
+	return nil
+}
+
+func (b *beside) profiles(ctx context.Context) {
+	err := debug.Run(ctx, debug.Options{Addr: b.o.debug, Ready: func(a net.Addr) { b.log.Info("serving profiles", zap.Stringer("address", a)) }})
+	if err != nil {
+		b.log.Error("profiles cannot be served", zap.Error(err))
+	}
+}
+
+// uploadsEvery is how often uploads are tidied.
+const uploadsEvery = 5 * time.Minute
+
+// keepUploads hands over what was complete when the process before this one ended,
+// and deletes what nobody needs any more.
+func (b *beside) keepUploads(ctx context.Context) {
+	if err := b.uploads.Recover(ctx); err != nil && ctx.Err() == nil {
+		b.log.Warn("uploads cannot be handed over yet", zap.Error(err))
+	}
+	failed := false
+	for pause(ctx, uploadsEvery) == nil {
+		done, err := b.uploads.Tidy(ctx)
+		if n := done.Expired + done.Released; n > 0 {
+			b.log.Info("uploads tidied", zap.Int("removed", n), zap.Int64("bytes", done.Bytes))
+		}
+		if err != nil && !failed && ctx.Err() == nil {
+			b.log.Warn("not all uploads can be tidied", zap.Error(err))
+		}
+		failed = err != nil
+	}
+	if err := b.uploads.Close(); err != nil {
+		b.log.Warn("uploads did not end", zap.Error(err))
+	}
+}
+
+// slotsOf is how many tasks this process works on at once, by stage.
+func slotsOf(e *engine) map[string]int {
+	slots := make(map[string]int)
+	for _, s := range e.stages {
+		slots[s.Name] = max(s.Workers, 0)
+	}
+	return slots
+}

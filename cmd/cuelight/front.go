@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/web"
+)
+
+// frontOptions are the flags of what a daemon shows.
+type frontOptions struct {
+	listen            string
+	certFile, keyFile string
+	insecure, noAuth  bool
+	basePath          string
+	origins, proxies  []string
+	adminFile         string
+	readFile          string
+	uploadMost        byteSize
+	debug             string
+	webhookAllow      *[]string
+	webhookHTTP       bool
+	keepEvents        time.Duration
+}
+
+func frontFlags(cmd *cobra.Command) *frontOptions {
+	o := &frontOptions{uploadMost: 64 << 30}
+	f := cmd.Flags()
+	f.StringVar(&o.listen, "listen", "", "serve the dashboard, the HTTP API and metrics at this address, such as 127.0.0.1:8080")
+	f.StringVar(&o.certFile, "tls-cert", "", "certificate for --listen; read again when it changes")
+	f.StringVar(&o.keyFile, "tls-key", "", "its key")
+	f.BoolVar(&o.insecure, "insecure", false, "let --listen have an address that is not loopback without TLS, because a proxy or the network protects it")
+	f.BoolVar(&o.noAuth, "no-auth", false, "let everybody on this host do everything, at a loopback address")
+	f.StringVar(&o.basePath, "base-path", "", "path that --listen serves everything under, such as /cuelight")
+	f.StringSliceVar(&o.origins, "origin", nil, "address that a proxy serves --listen under, such as https://studio.example, if it changes the Host header; repeatable")
+	f.StringSliceVar(&o.proxies, "proxy", nil, "network of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; repeatable")
+	f.StringVar(&o.adminFile, "admin-secret-file", "", "file with the secret of who may do everything, made if it is not there (default DATA-DIR/secrets/admin)")
+	f.StringVar(&o.readFile, "read-secret-file", "", "file with the secret of who may only look (default DATA-DIR/secrets/read)")
+	f.Var(&o.uploadMost, "max-upload", "largest upload")
+	f.StringVar(&o.debug, "debug-listen", "", "serve profiles (pprof) at this loopback address or unix socket")
+	f.BoolVar(&o.webhookHTTP, "webhook-http", false, "let webhooks that are registered through the API have http addresses")
+	f.DurationVar(&o.keepEvents, "keep-events", 7*24*time.Hour, "how long events are kept; negative for ever")
+	setting(f, "listen", "tls-cert", "tls-key", "insecure", "no-auth", "base-path", "origin", "proxy", "admin-secret-file",
+		"read-secret-file", "max-upload", "debug-listen", "webhook-http", "keep-events")
+	o.webhookAllow = allowFlag(cmd)
+	return o
+}
+
+// guard finds out who asks. The secrets are made on the first start.
+func (o *frontOptions) guard(data string, keys access.Keys, log *zap.Logger) (*access.Guard, error) {
+	options := access.Options{Keys: keys, NoAuth: o.noAuth, Path: o.basePath + "/"}
+	for _, text := range o.proxies {
+		networks, err := networksOf([]string{text})
+		if err != nil {
+			return nil, usagef("--proxy %s: it is not a network, such as 10.0.0.0/8", printable(text))
+		}
+		options.Proxies = append(options.Proxies, networks...)
+	}
+	if !o.noAuth {
+		dir := filepath.Join(data, "secrets")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make directory of secrets: %w", err)
+		}
+		for _, s := range []struct {
+			secret *access.Secret
+			file   string
+			what   string
+		}{
+			{&options.Admin, orElse(o.adminFile, filepath.Join(dir, "admin")), "admin"},
+			{&options.ReadOnly, orElse(o.readFile, filepath.Join(dir, "read")), "read-only"},
+			{&options.SessionKey, filepath.Join(dir, "sessions"), ""},
+		} {
+			var made bool
+			var err error
+			if *s.secret, made, err = access.LoadSecret(s.file); err != nil {
+				return nil, &problem{code: exitUsage, text: err.Error()}
+			}
+			if made && s.what != "" {
+				log.Info("secret made", zap.String("for", s.what), zap.String("path", s.file))
+			}
+		}
+	}
+	g, err := access.New(options)
+	if err != nil {
+		return nil, &problem{code: exitUsage, text: err.Error()}
+	}
+	return g, nil
+}
+
+// bind listens, so that an address that cannot be had ends the start and not the
+// work.
+func (o *frontOptions) bind(ctx context.Context) (net.Listener, error) {
+	if err := access.CheckListen(o.listen, o.certFile != "", o.insecure, o.noAuth); err != nil {
+		hint := "--tls-cert and --tls-key, or --insecure where something else protects it"
+		if o.noAuth {
+			hint = "--no-auth is for 127.0.0.1, ::1 and localhost"
+		}
+		return nil, &problem{code: exitUsage, text: fmt.Sprintf("--listen %s: %v", printable(o.listen), err), hint: hint}
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return nil, &problem{code: exitFailure, text: fmt.Sprintf("--listen %s: %s", printable(o.listen), systemWords(err))}
+	}
+	return l, nil
+}
+
+// address is where a browser finds what is served.
+func (o *frontOptions) address(l net.Listener) string {
+	scheme := "http://"
+	if o.certFile != "" {
+		scheme = "https://"
+	}
+	host := l.Addr().String()
+	if a, err := netip.ParseAddrPort(host); err == nil && a.Addr().IsUnspecified() {
+		host = net.JoinHostPort("localhost", fmt.Sprint(a.Port()))
+	}
+	return scheme + host + o.basePath + "/"
+}
+
+// check refuses what makes no sense together, before anything is begun.
+func (o *frontOptions) check() error {
+	switch {
+	case o.listen == "" && (o.certFile != "" || o.noAuth || o.insecure || o.basePath != ""):
+		return usagef("--tls-cert, --no-auth, --insecure and --base-path are for --listen")
+	case (o.certFile == "") != (o.keyFile == ""):
+		return usagef("--tls-cert and --tls-key go together")
+	case o.basePath != "" && (!strings.HasPrefix(o.basePath, "/") || strings.HasSuffix(o.basePath, "/")):
+		return usagef("--base-path %s: it begins with a slash and does not end with one", printable(o.basePath))
+	}
+	_, err := networksOf(*o.webhookAllow)
+	return err
+}
+
+// webOptions are those of the server that come from flags.
+func (o *frontOptions) webOptions() web.Options {
+	return web.Options{
+		BasePath: o.basePath, Origins: o.origins, CertFile: o.certFile, KeyFile: o.keyFile, Insecure: o.insecure,
+	}
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// errFront is what the web server ended with although nobody told it to.
+var errFront = errors.New("the web server ended")

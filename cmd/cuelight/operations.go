@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+)
+
+// operations are what people do by the dashboard: each leaves an entry in the audit,
+// in the same transaction.
+type operations struct{ st *store.Store }
+
+// do runs an act of the principal of ctx, which must have the scope.
+func (o operations) do(ctx context.Context, need access.Scope, action, target string, detail map[string]any, act func(in *store.Store) error) error {
+	if err := access.Check(ctx, need); err != nil {
+		return err
+	}
+	return o.st.Audited(ctx, func(in *store.Store) (store.AuditEntry, error) {
+		if err := act(in); err != nil {
+			return store.AuditEntry{}, err
+		}
+		e := store.AuditEntry{Actor: access.From(ctx).Name, Action: action, Target: target}
+		var err error
+		if len(detail) > 0 {
+			e.Detail, err = json.Marshal(detail)
+		}
+		return e, err
+	})
+}
+
+func (o operations) Submit(ctx context.Context, s store.Submission) (id store.ID, err error) {
+	if err := web.CheckSource(access.From(ctx), s.Source); err != nil {
+		return id, err
+	}
+	err = o.do(ctx, access.Submit, "submit", "", map[string]any{"source": shownSource(s.Source)}, func(in *store.Store) error {
+		r, err := in.Submit(ctx, s)
+		id = r.ID
+		return err
+	})
+	return id, err
+}
+
+func (o operations) Retry(ctx context.Context, id store.ID, from string) error {
+	return o.do(ctx, access.Admin, "retry", id.String(), map[string]any{"from": from}, func(in *store.Store) error {
+		return in.Retry(ctx, id, from)
+	})
+}
+
+func (o operations) RetryDead(ctx context.Context, f store.DeadFilter) (n int, err error) {
+	err = o.do(ctx, access.Admin, "retry_dead", "", map[string]any{"filter": f}, func(in *store.Store) (err error) {
+		n, err = in.RetryDead(ctx, f)
+		return err
+	})
+	return n, err
+}
+
+func (o operations) Cancel(ctx context.Context, id store.ID) error {
+	return o.do(ctx, access.Admin, "cancel", id.String(), nil, func(in *store.Store) error { return in.Cancel(ctx, id) })
+}
+
+func (o operations) Pause(ctx context.Context, p store.Pause) error {
+	p.By = access.From(ctx).Name
+	return o.do(ctx, access.Admin, "pause", pauseTarget(p), nil, func(in *store.Store) error { return in.Pause(ctx, p) })
+}
+
+func (o operations) Resume(ctx context.Context, p store.Pause) error {
+	return o.do(ctx, access.Admin, "resume", pauseTarget(p), nil, func(in *store.Store) error {
+		was, err := in.Resume(ctx, p)
+		if err == nil && !was {
+			err = fmt.Errorf("%w: %s is not paused", store.ErrNotFound, pauseTarget(p))
+		}
+		return err
+	})
+}
+
+func (o operations) Drain(ctx context.Context, worker store.ID) error {
+	return o.do(ctx, access.Admin, "drain", worker.String(), nil, func(in *store.Store) error { return in.Drain(ctx, worker) })
+}

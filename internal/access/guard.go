@@ -1,0 +1,243 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Keys finds API keys. A *store.Store does.
+type Keys interface {
+	FindKey(ctx context.Context, prefix string) (store.Key, error) // [store.ErrNotFound]
+	UseKey(ctx context.Context, key store.ID) error
+}
+
+// Options say what a [Guard] lets in. Without Admin, ReadOnly, Keys and NoAuth
+// that is nobody.
+type Options struct {
+	// Admin and ReadOnly are secrets for the scopes Admin and Read. Default:
+	// nobody has one. They may not be the same.
+	Admin, ReadOnly Secret
+
+	// Keys finds API keys. Default: there are none.
+	Keys Keys
+
+	// NoAuth has everybody be the principal local, with the scope Admin. It is
+	// for loopback addresses, see [CheckListen]: a request must have a loopback
+	// address or the name localhost as its Host, or one of Hosts.
+	NoAuth bool
+	Hosts  []string
+
+	// SessionKey makes the cookies of sessions, see [LoadSecret]. Default: one
+	// that is drawn now, so that sessions end with the process.
+	SessionKey Secret
+
+	// Session is how long a session may go unused, and Longest how long it may
+	// last. Default 24 h and 30 days.
+	Session, Longest time.Duration
+
+	// Path is the path of the cookie, such as "/cuelight/". Default "/".
+	Path string
+
+	// Proxies are the addresses of proxies whose X-Forwarded-For and
+	// X-Forwarded-Proto are to be believed. Default none.
+	Proxies []netip.Prefix
+}
+
+// Guard finds out who asks. It may be used by many goroutines at once.
+type Guard struct {
+	o        Options
+	dummy    [sha256.Size]byte // the digest of a key that nobody has
+	limits   *limits
+	sessions *sessions
+}
+
+// New returns a Guard.
+func New(o Options) (*Guard, error) {
+	if o.Admin.is(o.ReadOnly.digest)&bit(o.ReadOnly.set) == 1 {
+		return nil, errors.New("the admin secret and the read-only secret are the same")
+	}
+	if o.SessionKey.IsZero() {
+		rand.Read(o.SessionKey.digest[:]) // it never fails
+		o.SessionKey.set = true
+	}
+	o.Session, o.Longest = cmp.Or(o.Session, 24*time.Hour), cmp.Or(o.Longest, 30*24*time.Hour)
+	o.Path = cmp.Or(o.Path, "/")
+	g := &Guard{o: o, limits: newLimits(), sessions: newSessions(o.SessionKey)}
+	rand.Read(g.dummy[:])
+	return g, nil
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Identify puts the principal into the request's context, for [From] and
+// [Check]. It refuses nobody.
+func (g *Guard) Identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, s, err := g.find(r)
+		if err == nil && s != nil {
+			g.renew(w, r, s)
+		}
+		id := identity{who: who, why: err}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, id)))
+	})
+}
+
+// Who is the principal of a request as it is now: whoever answers for a long time
+// should ask again from time to time. It returns [ErrUnknown], [ErrWrong],
+// [ErrHost], a [*Limited], or an error of the database.
+func (g *Guard) Who(r *http.Request) (Principal, error) {
+	who, _, err := g.find(r)
+	return who, err
+}
+
+func (g *Guard) find(r *http.Request) (Principal, *session, error) {
+	if g.o.NoAuth {
+		if !g.local(r.Host) {
+			return Principal{}, nil, ErrHost
+		}
+		return Principal{Name: "local", Scope: Admin}, nil, nil
+	}
+	if header := r.Header.Get("Authorization"); header != "" {
+		scheme, text, _ := strings.Cut(header, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return Principal{}, nil, ErrUnknown
+		}
+		c, err := g.verify(r, strings.TrimSpace(text))
+		return c.who, nil, err
+	}
+	s, err := g.session(r)
+	if err != nil {
+		return Principal{}, nil, err
+	}
+	return s.who, s, nil
+}
+
+// credential is what was shown, and is somebody's.
+type credential struct {
+	who     Principal
+	subject string // for a session: admin, read, or the prefix of a key
+	digest  [sha256.Size]byte
+}
+
+// verify finds whose a secret or key is.
+func (g *Guard) verify(r *http.Request, text string) (credential, error) {
+	digest := sha256.Sum256([]byte(text))
+	from := remote(r, g.o.Proxies)
+	if wait := g.limits.wait(from, digest); wait > 0 {
+		return credential{}, &Limited{After: wait}
+	}
+	c, err := g.match(r.Context(), text, digest)
+	switch {
+	case err == nil:
+		g.limits.right(digest)
+	case errors.Is(err, ErrWrong):
+		g.limits.wrong(from, digest)
+	}
+	return c, err
+}
+
+// match does the same work whatever matches. That a text has the form of a key is
+// known to who wrote it.
+func (g *Guard) match(ctx context.Context, text string, digest [sha256.Size]byte) (credential, error) {
+	var key store.Key
+	var scope Scope
+	stored := g.dummy
+	if prefix, ok := store.KeyPrefix(text); ok && g.o.Keys != nil {
+		var err error
+		if key, scope, err = g.findKey(ctx, prefix); err != nil {
+			return credential{}, err
+		}
+		if scope > None {
+			stored = key.Digest
+		}
+	}
+	isAdmin, isReader := g.o.Admin.is(digest), g.o.ReadOnly.is(digest)
+	isKey := subtle.ConstantTimeCompare(stored[:], digest[:])
+	switch {
+	case isAdmin == 1:
+		return g.secretOf(subjectAdmin), nil
+	case isReader == 1:
+		return g.secretOf(subjectRead), nil
+	case isKey == 1 && scope > None:
+		// That it was used is worth less than that it is let in.
+		if key.UsedAt == nil || time.Since(*key.UsedAt) > time.Minute {
+			_ = g.o.Keys.UseKey(ctx, key.ID)
+		}
+		return keyCredential(key, scope), nil
+	}
+	return credential{}, ErrWrong
+}
+
+// findKey finds a key that is valid; the scope is None where there is none.
+func (g *Guard) findKey(ctx context.Context, prefix string) (store.Key, Scope, error) {
+	key, err := g.o.Keys.FindKey(ctx, prefix)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Key{}, None, nil
+	}
+	if err != nil {
+		return store.Key{}, None, err
+	}
+	scope, err := ParseScope(key.Scope)
+	if err != nil || key.RevokedAt != nil {
+		return store.Key{}, None, nil
+	}
+	return key, scope, nil
+}
+
+// The subjects of sessions that are not those of keys, which have eight letters.
+const (
+	subjectAdmin = "admin"
+	subjectRead  = "read"
+)
+
+func (g *Guard) secretOf(subject string) credential {
+	if subject == subjectAdmin {
+		return credential{Principal{Name: "admin", Scope: Admin}, subject, g.o.Admin.digest}
+	}
+	return credential{Principal{Name: "read-only", Scope: Read}, subject, g.o.ReadOnly.digest}
+}
+
+func keyCredential(key store.Key, scope Scope) credential {
+	who := Principal{Name: fmt.Sprintf("key %s (%s)", key.Prefix, key.Name), Scope: scope}
+	return credential{who, key.Prefix, key.Digest}
+}
+
+// local reports whether a Host header names this host and cannot be a name that
+// somebody else has lead here.
+func (g *Guard) local(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.Trim(name, "[]"))
+	return isLoopbackName(name) || slices.Contains(g.o.Hosts, name)
+}
+
+func isLoopbackName(name string) bool {
+	if name == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(name)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// NoAuth reports whether everybody is let in; see [Options].
+func (g *Guard) NoAuth() bool { return g.o.NoAuth }

@@ -1,0 +1,350 @@
+package access_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/store"
+)
+
+var (
+	adminText = strings.Repeat("a", 40)
+	readText  = strings.Repeat("r", 40)
+)
+
+// keyring is a table of keys.
+type keyring struct {
+	mu   sync.Mutex
+	keys map[string]store.Key
+	used int
+	err  error
+}
+
+func (k *keyring) FindKey(_ context.Context, prefix string) (store.Key, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key, ok := k.keys[prefix]
+	if k.err != nil {
+		return store.Key{}, k.err
+	}
+	if !ok {
+		return store.Key{}, store.ErrNotFound
+	}
+	return key, nil
+}
+
+func (k *keyring) UseKey(context.Context, store.ID) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.used++
+	return nil
+}
+
+func (k *keyring) add(prefix, scope string) string {
+	text := "cue_" + prefix + "_" + strings.Repeat("A", 43)
+	k.keys[prefix] = store.Key{ID: store.ID{1}, Name: "n " + scope, Scope: scope, Prefix: prefix, Digest: sha256.Sum256([]byte(text))}
+	return text
+}
+
+func (k *keyring) change(prefix string, change func(*store.Key)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key := k.keys[prefix]
+	change(&key)
+	k.keys[prefix] = key
+}
+
+func options(t testing.TB) (access.Options, *keyring) {
+	t.Helper()
+	admin, err1 := access.NewSecret(adminText)
+	reader, err2 := access.NewSecret(readText)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	k := &keyring{keys: make(map[string]store.Key)}
+	return access.Options{Admin: admin, ReadOnly: reader, Keys: k}, k
+}
+
+func guard(t testing.TB, o access.Options) *access.Guard {
+	t.Helper()
+	g, err := access.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func request(bearer string) *http.Request {
+	r := httptest.NewRequest("GET", "http://example.com/", nil)
+	if bearer != "" {
+		r.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	return r
+}
+
+func TestWhoShowsWhatIsWho(t *testing.T) {
+	t.Parallel()
+	o, k := options(t)
+	g := guard(t, o)
+	reading, submitting, administrating := k.add("readread", "read"), k.add("submitsu", "submit"), k.add("adminadm", "admin")
+	revoked := k.add("revokedr", "admin")
+	now := time.Now()
+	k.change("revokedr", func(k *store.Key) { k.RevokedAt = &now })
+	unknownScope := k.add("oddoddod", "root")
+	for _, c := range []struct {
+		bearer string
+		want   access.Principal
+		err    error
+	}{
+		{adminText, access.Principal{Name: "admin", Scope: access.Admin}, nil},
+		{readText, access.Principal{Name: "read-only", Scope: access.Read}, nil},
+		{reading, access.Principal{Name: "key readread (n read)", Scope: access.Read}, nil},
+		{submitting, access.Principal{Name: "key submitsu (n submit)", Scope: access.Submit}, nil},
+		{administrating, access.Principal{Name: "key adminadm (n admin)", Scope: access.Admin}, nil},
+		{revoked, access.Principal{}, access.ErrWrong},
+		{unknownScope, access.Principal{}, access.ErrWrong},
+		{strings.Replace(reading, "AAA", "AAB", 1), access.Principal{}, access.ErrWrong},
+		{strings.Replace(reading, "readread", "aaaaaaaa", 1), access.Principal{}, access.ErrWrong},
+		{adminText + "a", access.Principal{}, access.ErrWrong},
+		{"", access.Principal{}, access.ErrUnknown},
+	} {
+		who, err := g.Who(request(c.bearer))
+		if who != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%q is %+v, %v; want %+v, %v", c.bearer, who, err, c.want, c.err)
+		}
+	}
+	basic := request("")
+	basic.SetBasicAuth("admin", adminText)
+	if _, err := g.Who(basic); !errors.Is(err, access.ErrUnknown) {
+		t.Errorf("basic authentication: %v", err)
+	}
+}
+
+func TestNobodyIsLetInByNothing(t *testing.T) {
+	t.Parallel()
+	g := guard(t, access.Options{})
+	for _, bearer := range []string{"", "x", strings.Repeat("\x00", 32), "cue_aaaaaaaa_" + strings.Repeat("A", 43)} {
+		if who, err := g.Who(request(bearer)); err == nil {
+			t.Errorf("%q is %+v", bearer, who)
+		}
+	}
+	o, _ := options(t)
+	o.ReadOnly = o.Admin
+	if _, err := access.New(o); err == nil {
+		t.Error("one secret for two scopes")
+	}
+}
+
+func TestScopesIncludeThoseBelow(t *testing.T) {
+	t.Parallel()
+	scopes := []access.Scope{access.None, access.Read, access.Submit, access.Admin}
+	for i, has := range scopes {
+		for j, need := range scopes[1:] {
+			err := access.Check(access.With(t.Context(), access.Principal{Name: "x", Scope: has}), need)
+			if (err == nil) != (i > j) {
+				t.Errorf("%s, needed %s: %v", has, need, err)
+			}
+			if i > 0 && err != nil && !errors.Is(err, access.ErrScope) {
+				t.Errorf("%s, needed %s: %v", has, need, err)
+			}
+		}
+	}
+	if err := access.Check(t.Context(), access.Read); !errors.Is(err, access.ErrUnknown) {
+		t.Errorf("without a principal: %v", err)
+	}
+}
+
+func TestIdentifySaysWhyNobodyIsThere(t *testing.T) {
+	t.Parallel()
+	o, k := options(t)
+	k.err = errors.New("the database is away")
+	g := guard(t, o)
+	for bearer, want := range map[string]error{
+		"":    access.ErrUnknown,
+		"bad": access.ErrWrong,
+		"cue_aaaaaaaa_" + strings.Repeat("A", 43): k.err,
+		adminText: nil,
+	} {
+		var got error
+		g.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			got = access.Check(r.Context(), access.Read)
+		})).ServeHTTP(httptest.NewRecorder(), request(bearer))
+		if !errors.Is(got, want) {
+			t.Errorf("%q: %v, want %v", bearer, got, want)
+		}
+	}
+}
+
+func TestTheUseOfAKeyIsNotedWhenTheLastIsAMinuteAgo(t *testing.T) {
+	t.Parallel()
+	o, k := options(t)
+	g := guard(t, o)
+	text := k.add("aaaaaaaa", "read")
+	for i, c := range []struct {
+		ago  time.Duration
+		want int
+	}{{2 * time.Minute, 1}, {time.Second, 1}, {time.Hour, 2}} {
+		at := time.Now().Add(-c.ago)
+		k.change("aaaaaaaa", func(k *store.Key) { k.UsedAt = &at })
+		if _, err := g.Who(request(text)); err != nil || k.used != c.want {
+			t.Errorf("%d: noted %d times, want %d, %v", i, k.used, c.want, err)
+		}
+	}
+	if _, err := g.Who(request(strings.Replace(text, "AAA", "AAB", 1))); err == nil || k.used != 2 {
+		t.Errorf("another's use was noted, %v", err)
+	}
+}
+
+func TestTooManyFailuresAreRefusedUnseen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, k := options(t)
+		g := guard(t, o)
+		known := k.add("aaaaaaaa", "read")
+		if _, err := g.Who(request(known)); err != nil {
+			t.Fatal(err)
+		}
+		var limited *access.Limited
+		fails := 0
+		for ; fails < 1000; fails++ {
+			_, err := g.Who(request(fmt.Sprint("guess", fails)))
+			if errors.As(err, &limited) {
+				break
+			}
+		}
+		if fails != 10 || limited.After <= 0 || limited.After > 6*time.Second {
+			t.Errorf("refused after %d failures, for %v", fails, limited.After)
+		}
+		if _, err := g.Who(request(adminText)); !errors.As(err, &limited) {
+			t.Errorf("what was never shown is looked at: %v", err)
+		}
+		if _, err := g.Who(request(known)); err != nil {
+			t.Errorf("whoever was let in before is kept out: %v", err)
+		}
+		other := request(adminText)
+		other.RemoteAddr = "192.0.2.99:1"
+		if _, err := g.Who(other); err != nil {
+			t.Errorf("another address is kept out: %v", err)
+		}
+		if _, err := g.Who(request("")); !errors.Is(err, access.ErrUnknown) {
+			t.Errorf("without credentials: %v", err)
+		}
+		time.Sleep(limited.After)
+		if _, err := g.Who(request(adminText)); err != nil {
+			t.Errorf("after the time it said: %v", err)
+		}
+	})
+}
+
+func TestManyAddressesTogetherAreRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := options(t)
+		g := guard(t, o)
+		n := 0
+		for ; n < 10000; n++ {
+			r := request(fmt.Sprint("guess", n))
+			r.RemoteAddr = fmt.Sprintf("[2001:db8:%x::1]:99", n)
+			var limited *access.Limited
+			if _, err := g.Who(r); errors.As(err, &limited) {
+				break
+			}
+		}
+		if n != 100 {
+			t.Errorf("refused after %d", n)
+		}
+	})
+}
+
+func TestAddressIsThatOfTheClientAsFarAsProxiesAreOurs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			from      func(n int) (addr, forwarded string)
+			separated bool
+		}{
+			"one address":                {func(int) (string, string) { return "192.0.2.1:1", "" }, false},
+			"one network":                {func(n int) (string, string) { return fmt.Sprintf("[2001:db8::%x]:1", n), "" }, false},
+			"a client that says so":      {func(n int) (string, string) { return "192.0.2.1:1", fmt.Sprintf("198.51.100.%d", n) }, false},
+			"a proxy of ours":            {func(n int) (string, string) { return "10.0.0.1:1", fmt.Sprintf("198.51.100.%d", n) }, true},
+			"two proxies":                {func(n int) (string, string) { return "10.0.0.1:1", fmt.Sprintf("198.51.100.%d, 10.0.0.2", n) }, true},
+			"a client before our proxy":  {func(n int) (string, string) { return "10.0.0.1:1", fmt.Sprintf("198.51.100.%d, 192.0.2.1", n) }, false},
+			"nonsense before our proxy":  {func(n int) (string, string) { return "10.0.0.1:1", fmt.Sprint("nonsense", n) }, false},
+			"a proxy that says nothing":  {func(int) (string, string) { return "10.0.0.1:1", "" }, false},
+			"many addresses of one kind": {func(n int) (string, string) { return fmt.Sprintf("198.51.100.%d:1", n), "" }, true},
+		} {
+			o, _ := options(t)
+			o.Proxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+			g := guard(t, o)
+			refused := false
+			for n := range 50 {
+				r := request(fmt.Sprint("guess", n))
+				var forwarded string
+				if r.RemoteAddr, forwarded = c.from(n); forwarded != "" {
+					r.Header.Set("X-Forwarded-For", forwarded)
+				}
+				var limited *access.Limited
+				_, err := g.Who(r)
+				refused = refused || errors.As(err, &limited)
+			}
+			if refused == c.separated {
+				t.Errorf("%s: refused %t", name, refused)
+			}
+		}
+	})
+}
+
+func TestWithoutAuthenticationOnlyTheHostsOwnNamesWork(t *testing.T) {
+	t.Parallel()
+	g := guard(t, access.Options{NoAuth: true, Hosts: []string{"studio.lan"}})
+	for host, ok := range map[string]bool{
+		"localhost": true, "localhost:8080": true, "LOCALHOST:1": true, "127.0.0.1:8080": true, "127.1.2.3": true, "[::1]:8080": true, "[::1]": true,
+		"studio.lan:80": true, "evil.example": false, "evil.example:8080": false, "localhost.evil.example": false, "192.0.2.1": false, "": false,
+		"127.0.0.1.evil.example": false, "[::ffff:127.0.0.1]:1": true, "0.0.0.0": false,
+	} {
+		r := request("")
+		r.Host = host
+		who, err := g.Who(r)
+		if ok && (err != nil || who.Scope != access.Admin) || !ok && !errors.Is(err, access.ErrHost) {
+			t.Errorf("%q: %+v, %v", host, who, err)
+		}
+	}
+}
+
+func TestAddressesThatMayBeListenedAt(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		addr                  string
+		tls, insecure, noAuth bool
+		want                  error
+	}{
+		{"127.0.0.1:8080", false, false, false, nil},
+		{"localhost:8080", false, false, true, nil},
+		{"[::1]:8080", false, false, true, nil},
+		{"0.0.0.0:8080", false, false, false, access.ErrPlain},
+		{":8080", false, false, false, access.ErrPlain},
+		{"studio.example:8080", false, false, false, access.ErrPlain},
+		{"192.0.2.1:8080", false, true, false, nil},
+		{"192.0.2.1:8080", true, false, false, nil},
+		{"192.0.2.1:8080", true, true, true, access.ErrOpenToAll},
+		{":8080", true, false, true, access.ErrOpenToAll},
+	} {
+		if err := access.CheckListen(c.addr, c.tls, c.insecure, c.noAuth); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if err := access.CheckListen("8080", false, false, false); err == nil {
+		t.Error("a port alone is no address")
+	}
+}

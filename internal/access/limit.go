@@ -1,0 +1,155 @@
+package access
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// How often somebody may be wrong: a number at once, and then one every so often.
+const (
+	addressBurst = 10
+	addressEvery = 6 * time.Second
+	overallBurst = 100
+	overallEvery = time.Second / 2
+
+	// mostAddresses bounds what is remembered of addresses.
+	mostAddresses = 4096
+	// mostKnown bounds what is remembered of credentials that were right.
+	mostKnown = 1024
+)
+
+// Limited says that there were too many failures, so nothing was looked at.
+type Limited struct {
+	After time.Duration // when it may be tried again
+}
+
+// Error says when to come back.
+func (l *Limited) Error() string {
+	return fmt.Sprintf("too many failures; try again in %v", l.After.Round(time.Second))
+}
+
+// limits count failures. What was right once is known by its digest, and goes on
+// being looked at: whoever has it is not locked out by others who have not.
+type limits struct {
+	mu      sync.Mutex
+	overall *rate.Limiter
+	address map[netip.Addr]*rate.Limiter
+	known   map[[32]byte]struct{}
+}
+
+func newLimits() *limits {
+	return &limits{
+		overall: rate.NewLimiter(rate.Every(overallEvery), overallBurst),
+		address: make(map[netip.Addr]*rate.Limiter),
+		known:   make(map[[32]byte]struct{}),
+	}
+}
+
+// wait is how long until somebody at addr may be wrong again; 0 for now.
+func (l *limits) wait(addr netip.Addr, digest [32]byte) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.known[digest]; ok {
+		return 0
+	}
+	now := time.Now()
+	longest := until(l.overall, now)
+	if a := l.address[addr]; a != nil {
+		longest = max(longest, until(a, now))
+	}
+	return longest
+}
+
+// until is when the limiter has a whole token.
+func until(l *rate.Limiter, now time.Time) time.Duration {
+	if missing := 1 - l.TokensAt(now); missing > 0 {
+		return time.Duration(missing / float64(l.Limit()) * float64(time.Second))
+	}
+	return 0
+}
+
+func (l *limits) right(digest [32]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.known) >= mostKnown {
+		for other := range l.known {
+			delete(l.known, other)
+			break
+		}
+	}
+	l.known[digest] = struct{}{}
+}
+
+func (l *limits) wrong(addr netip.Addr, digest [32]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.known, digest)
+	now := time.Now()
+	l.overall.AllowN(now, 1)
+	a := l.address[addr]
+	if a == nil {
+		l.makeRoom(now)
+		a = rate.NewLimiter(rate.Every(addressEvery), addressBurst)
+		l.address[addr] = a
+	}
+	a.AllowN(now, 1)
+}
+
+// makeRoom forgets addresses: those that have been quiet for long enough; and
+// where all of these are not, any: the limit for all together holds then.
+func (l *limits) makeRoom(now time.Time) {
+	if len(l.address) < mostAddresses {
+		return
+	}
+	for addr, a := range l.address {
+		if a.TokensAt(now) >= addressBurst {
+			delete(l.address, addr)
+		}
+	}
+	for addr := range l.address {
+		if len(l.address) < mostAddresses {
+			return
+		}
+		delete(l.address, addr)
+	}
+}
+
+// remote is the address that a request comes from, as far as it tells people
+// apart: of IPv6 the network, of which anybody has 2⁶⁴ addresses. What proxies say
+// counts where they are ours.
+func remote(r *http.Request, proxies []netip.Prefix) netip.Addr {
+	addr := parseAddr(r.RemoteAddr)
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, hop := range slices.Backward(hops) {
+		ours := slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
+		next := parseAddr(strings.TrimSpace(hop))
+		if !ours || !next.IsValid() {
+			break
+		}
+		addr = next
+	}
+	if addr.Is6() {
+		if network, err := addr.Prefix(64); err == nil {
+			return network.Addr()
+		}
+	}
+	return addr
+}
+
+// parseAddr reads an address with or without a port. It returns the zero one for
+// what is neither, such as that of a Unix socket.
+func parseAddr(s string) netip.Addr {
+	if host, _, err := net.SplitHostPort(s); err == nil {
+		s = host
+	}
+	addr, _ := netip.ParseAddr(strings.Trim(s, "[]"))
+	return addr.Unmap().WithZone("")
+}

@@ -1,0 +1,100 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Scope is how much somebody may do. Each includes those before it.
+type Scope int
+
+// The scopes. The zero Scope is that of somebody unknown.
+const (
+	None   Scope = iota
+	Read         // look at everything but keys, webhooks and the audit
+	Submit       // add tasks, and upload files for them
+	Admin        // everything
+)
+
+// ParseScope is the other half of [Scope.String].
+func ParseScope(s string) (Scope, error) {
+	for _, scope := range []Scope{Read, Submit, Admin} {
+		if scope.String() == s {
+			return scope, nil
+		}
+	}
+	return None, fmt.Errorf("there is no scope %q", s)
+}
+
+// String is the scope's name, the one that keys have in the database.
+func (s Scope) String() string {
+	switch s {
+	case Read:
+		return store.ScopeRead
+	case Submit:
+		return store.ScopeSubmit
+	case Admin:
+		return store.ScopeAdmin
+	}
+	return "none"
+}
+
+// Principal is somebody who asks.
+type Principal struct {
+	// Name is different for everybody, and for people: admin, read-only, local
+	// where nobody has to say who he is, or, of an API key, its prefix and name,
+	// such as "key k3j9x2mq (build server)". It is empty for somebody unknown.
+	Name  string
+	Scope Scope
+}
+
+// Why somebody is refused, to be matched with [errors.Is]. A [Limited] is
+// another reason; what is none of these is an error of the database.
+var (
+	// ErrUnknown: there were no credentials, or the session is over.
+	ErrUnknown = errors.New("credentials are needed")
+	// ErrWrong: the credentials are nobody's.
+	ErrWrong = errors.New("credentials are not valid")
+	// ErrScope: the principal may not do that.
+	ErrScope = errors.New("not allowed")
+	// ErrHost: where nobody has to say who he is, a page of some other site
+	// that has its name lead here is not to be obeyed.
+	ErrHost = errors.New("this is not the name of this host")
+)
+
+type contextKey struct{}
+
+// identity is what [Guard.Identify] found.
+type identity struct {
+	who Principal
+	why error // why it is nobody
+}
+
+// With returns a context whose principal is p.
+func With(ctx context.Context, p Principal) context.Context {
+	return context.WithValue(ctx, contextKey{}, identity{who: p})
+}
+
+// From is the principal of a request, the zero one for somebody unknown.
+func From(ctx context.Context) Principal {
+	id, _ := ctx.Value(contextKey{}).(identity)
+	return id.who
+}
+
+// Check returns nil where the principal of a request has the scope, and
+// otherwise why not.
+func Check(ctx context.Context, need Scope) error {
+	id, _ := ctx.Value(contextKey{}).(identity)
+	switch {
+	case id.who.Scope >= need:
+		return nil
+	case id.who.Scope > None:
+		return fmt.Errorf("%w: this needs the scope %s, and %s has %s", ErrScope, need, id.who.Name, id.who.Scope)
+	case id.why != nil:
+		return id.why
+	}
+	return ErrUnknown
+}

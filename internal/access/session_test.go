@@ -1,0 +1,209 @@
+package access_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/store"
+)
+
+func sessionKey(t testing.TB, letter string) access.Secret {
+	t.Helper()
+	s, err := access.NewSecret(strings.Repeat(letter, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// login returns the cookie of a new session.
+func login(t testing.TB, g *access.Guard, text string) *http.Cookie {
+	t.Helper()
+	w := httptest.NewRecorder()
+	if _, err := g.Login(w, request(""), text); err != nil {
+		t.Fatal(err)
+	}
+	cookies := w.Result().Cookies()
+	if len(cookies) != 1 {
+		t.Fatalf("cookies are %v", cookies)
+	}
+	return cookies[0]
+}
+
+func with(c *http.Cookie) *http.Request {
+	r := request("")
+	r.AddCookie(c)
+	return r
+}
+
+func TestSessionIsThatOfTheCredential(t *testing.T) {
+	t.Parallel()
+	o, k := options(t)
+	g := guard(t, o)
+	for text, want := range map[string]access.Scope{
+		adminText: access.Admin, readText + "\n": access.Read, k.add("submitsu", "submit"): access.Submit,
+	} {
+		c := login(t, g, text)
+		if who, err := g.Who(with(c)); err != nil || who.Scope != want {
+			t.Errorf("session of %s is %+v, %v", want, who, err)
+		}
+		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure || c.Path != "/" || c.MaxAge != 24*3600 {
+			t.Errorf("cookie is %v", c)
+		}
+		if strings.Contains(c.Value, strings.TrimSpace(text)) {
+			t.Error("the cookie has the secret")
+		}
+	}
+	if _, err := g.Login(httptest.NewRecorder(), request(""), "wrong"); !errors.Is(err, access.ErrWrong) {
+		t.Errorf("wrong: %v", err)
+	}
+	secure := request("")
+	secure.Header.Set("X-Forwarded-Proto", "https")
+	w := httptest.NewRecorder()
+	if _, err := g.Login(w, secure, adminText); err != nil || !w.Result().Cookies()[0].Secure {
+		t.Errorf("behind TLS the cookie is not secure: %v", err)
+	}
+}
+
+func TestSessionOutlivesTheProcessAndEndsWithWhatItWasGivenFor(t *testing.T) {
+	t.Parallel()
+	o, k := options(t)
+	o.SessionKey = sessionKey(t, "k")
+	key := k.add("aaaaaaaa", "submit")
+	first := guard(t, o)
+	ofAdmin, ofKey := login(t, first, adminText), login(t, first, key)
+
+	again := guard(t, o)
+	for _, c := range []*http.Cookie{ofAdmin, ofKey} {
+		if _, err := again.Who(with(c)); err != nil {
+			t.Errorf("after a restart: %v", err)
+		}
+	}
+	now := time.Now()
+	k.change("aaaaaaaa", func(k *store.Key) { k.RevokedAt = &now })
+	if _, err := again.Who(with(ofKey)); !errors.Is(err, access.ErrUnknown) {
+		t.Errorf("with its key revoked: %v", err)
+	}
+	o.Admin = sessionKey(t, "n")
+	if _, err := guard(t, o).Who(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
+		t.Errorf("with another admin secret: %v", err)
+	}
+	o.Admin = access.Secret{}
+	if _, err := guard(t, o).Who(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
+		t.Errorf("without an admin secret: %v", err)
+	}
+	o, _ = options(t)
+	for name, other := range map[string]access.Secret{"another": sessionKey(t, "z"), "none": {}} {
+		o.SessionKey = other
+		if _, err := guard(t, o).Who(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
+			t.Errorf("%s session key: %v", name, err)
+		}
+	}
+}
+
+func TestForgedCookieIsNobodys(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t)
+	g := guard(t, o)
+	c := login(t, g, readText)
+	for i := range len(c.Value) {
+		forged := *c
+		b := []byte(c.Value)
+		b[i] ^= 1
+		forged.Value = string(b)
+		who, err := g.Who(with(&forged))
+		// The last letter of base64 has bits that mean nothing.
+		if err == nil && i != len(b)-1 && b[min(i+1, len(b)-1)] != '.' {
+			t.Fatalf("with letter %d changed it is %+v", i, who)
+		}
+	}
+	for _, value := range []string{"", ".", "e30.", "e30", c.Value + "x", strings.Split(c.Value, ".")[0] + "."} {
+		forged := *c
+		forged.Value = value
+		if who, err := g.Who(with(&forged)); err == nil {
+			t.Errorf("%q is %+v", value, who)
+		}
+	}
+}
+
+func TestLoggedOutSessionIsOver(t *testing.T) {
+	t.Parallel()
+	o, _ := options(t)
+	g := guard(t, o)
+	mine, others := login(t, g, adminText), login(t, g, adminText)
+	w := httptest.NewRecorder()
+	g.Logout(w, with(mine))
+	if c := w.Result().Cookies(); len(c) != 1 || c[0].MaxAge >= 0 || c[0].Name != mine.Name {
+		t.Errorf("cookies are %v", c)
+	}
+	if _, err := g.Who(with(mine)); !errors.Is(err, access.ErrUnknown) {
+		t.Errorf("after logging out: %v", err)
+	}
+	if _, err := g.Who(with(others)); err != nil {
+		t.Errorf("another session ended, too: %v", err)
+	}
+}
+
+func TestSessionLastsWhileItIsUsed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := options(t)
+		g := guard(t, o)
+		use := func(c *http.Cookie) (renewed *http.Cookie, err error) {
+			w := httptest.NewRecorder()
+			g.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				err = access.Check(r.Context(), access.Admin)
+			})).ServeHTTP(w, with(c))
+			if cookies := w.Result().Cookies(); len(cookies) > 0 {
+				return cookies[0], err
+			}
+			return nil, err
+		}
+		c := login(t, g, adminText)
+		unused := c
+		if again, err := use(c); again != nil || err != nil {
+			t.Errorf("a fresh session is renewed: %v, %v", again, err)
+		}
+		began := time.Now()
+		for time.Since(began) < 40*24*time.Hour {
+			time.Sleep(13 * time.Hour)
+			again, err := use(c)
+			if err != nil {
+				break
+			}
+			if again == nil {
+				t.Fatalf("not renewed after %v", time.Since(began))
+			}
+			c = again
+		}
+		if lasted := time.Since(began); lasted < 29*24*time.Hour || lasted > 31*24*time.Hour {
+			t.Errorf("it lasted %v", lasted)
+		}
+		if _, err := use(unused); !errors.Is(err, access.ErrUnknown) {
+			t.Errorf("a session that was not used: %v", err)
+		}
+	})
+}
+
+func FuzzCookie(f *testing.F) {
+	o, _ := options(f)
+	o.SessionKey = sessionKey(f, "k")
+	g := guard(f, o)
+	c := login(f, g, adminText)
+	f.Add(c.Value)
+	f.Add("e30.e30")
+	f.Add(".")
+	f.Fuzz(func(t *testing.T, value string) {
+		r := request("")
+		r.Header.Set("Cookie", c.Name+"="+value)
+		if who, err := g.Who(r); err == nil && who.Scope != access.Admin {
+			t.Errorf("%q is %+v", value, who)
+		}
+	})
+}

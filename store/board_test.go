@@ -1,0 +1,221 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func ids(tasks []store.Task) []store.ID {
+	var out []store.ID
+	for _, t := range tasks {
+		out = append(out, t.ID)
+	}
+	return out
+}
+
+func TestBoardChoosesAndOrders(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	died := b.submit()
+	c := b.claim(w, ingest)
+	b.turn(w, 0, []store.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Failed, Dead: true, Error: "no luck"}})
+	retrying := b.submit()
+	b.turn(w, 0, []store.Report{failed(b.claim(w, ingest), time.Hour)})
+	running := b.submit()
+	b.claim(w, ingest)
+	waiting := b.submit()
+	for name, c := range map[string]struct {
+		q    store.BoardQuery
+		want []store.ID
+	}{
+		"all, the newest first": {store.BoardQuery{}, []store.ID{waiting, running, retrying, died}},
+		"the oldest first":      {store.BoardQuery{Oldest: true}, []store.ID{died, retrying, running, waiting}},
+		"running":               {store.BoardQuery{Only: store.OnlyRunning}, []store.ID{running}},
+		"waiting":               {store.BoardQuery{Only: store.OnlyWaiting}, []store.ID{waiting}},
+		"retrying":              {store.BoardQuery{Only: store.OnlyRetrying}, []store.ID{retrying}},
+		"dead":                  {store.BoardQuery{Only: store.OnlyDead}, []store.ID{died}},
+		"the second page":       {store.BoardQuery{Filter: store.Filter{After: running, Limit: 1}}, []store.ID{retrying}},
+		"its counterpart":       {store.BoardQuery{Oldest: true, Filter: store.Filter{After: retrying, Limit: 1}}, []store.ID{running}},
+		"with a filter":         {store.BoardQuery{Oldest: true, Filter: store.Filter{Error: "luck"}}, []store.ID{died, retrying}},
+	} {
+		tasks, err := b.Board(t.Context(), c.q)
+		if got := ids(tasks); err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%s: got %v, %v; want %v", name, got, err, c.want)
+		}
+	}
+	strip, err := b.Strip(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strip.Running != 1 || strip.Waiting != 1 || strip.Retrying != 1 || strip.Dead != 1 {
+		t.Errorf("strip is %+v", strip)
+	}
+	if o := strip.Oldest(); o.Stage != "ingest" || o.OldestReady <= 0 || o.OldestReady > time.Minute {
+		t.Errorf("the oldest is %+v", o)
+	}
+	if _, err := b.Board(t.Context(), store.BoardQuery{Filter: store.Filter{Stage: "lunch"}}); !errors.Is(err, store.ErrNoStage) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestStageIsReadySinceWhatItNeedsWasCompleted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.exec("insert into tasks (source, created_at) values ('a', now() - interval '1 day')")
+	b.turn(w, 0, []store.Report{completed(b.claim(w, ingest))})
+	b.exec("update attempts set finished_at = now() - interval '1 hour'")
+	strip, err := b.Strip(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []time.Duration{0, time.Hour, time.Hour, 0, 0} {
+		if got := strip.Stages[i]; got.OldestReady.Round(time.Minute) != want {
+			t.Errorf("%+v; want %v", got, want)
+		}
+	}
+}
+
+// die submits a task whose first stage dies of the error.
+func (b bundle) die(w store.ID, source, class, err string) store.ID {
+	b.t.Helper()
+	id := b.submission(store.Submission{Source: source})
+	c := b.claim(w, ingest)
+	b.turn(w, 0, []store.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Failed, Dead: true, Class: class, Error: err}})
+	return id
+}
+
+func TestDeadLettersAreGroupedByStageAndWhatTheirErrorsHaveInCommon(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	first := b.die(w, "a.mp4", "error", "disk /srv/1 is full: 12 MB left\nmore 1")
+	second := b.die(w, "b.mp4", "error", "disk /srv/two is full: 3.5 MB left\nmore 2")
+	other := b.die(w, "c.mp4", "refused", "the video is encrypted")
+	replaced := b.die(w, "d.mp4", "refused", "the video is encrypted")
+	if _, err := b.Override(t.Context(), []store.ID{replaced}, store.Submission{Source: "e.mp4"}); err != nil {
+		t.Fatal(err)
+	}
+	groups, err := b.DeadGroups(t.Context(), store.DeadFilter{}, 0)
+	if err != nil || len(groups.Largest) != 2 || groups.Groups != 2 || groups.Letters != 3 {
+		t.Fatalf("groups are %+v, %v", groups, err)
+	}
+	if one, err := b.DeadGroups(t.Context(), store.DeadFilter{}, 1); err != nil || len(one.Largest) != 1 || one.Groups != 2 || one.Letters != 3 {
+		t.Errorf("one of the groups is %+v, %v", one, err)
+	}
+	disk, refused := groups.Largest[0], groups.Largest[1]
+	if disk.Count != 2 || disk.Stage != "ingest" || disk.Pattern != "disk … is full: N MB left" || disk.Newest.Before(*disk.Oldest) {
+		t.Errorf("the larger group is %+v", disk)
+	}
+	if disk.Example != "disk /srv/two is full: 3.5 MB left\nmore 2" {
+		t.Errorf("its example is %q", disk.Example)
+	}
+	if refused.Count != 1 || refused.Class != "refused" {
+		t.Errorf("the other group is %+v", refused)
+	}
+	for name, c := range map[string]struct {
+		f    store.DeadFilter
+		want []store.ID
+	}{
+		"all":       {store.DeadFilter{}, []store.ID{other, second, first}},
+		"a group":   {store.DeadFilter{Group: disk.Key}, []store.ID{second, first}},
+		"a source":  {store.DeadFilter{Source: "b."}, []store.ID{second}},
+		"an error":  {store.DeadFilter{Error: "more 1"}, []store.ID{first}},
+		"selected":  {store.DeadFilter{Tasks: []store.ID{first, other}}, []store.ID{other, first}},
+		"of nobody": {store.DeadFilter{UserID: "nobody"}, nil},
+		"a stage":   {store.DeadFilter{Stage: "publish"}, nil},
+	} {
+		letters, err := b.DeadLetters(t.Context(), c.f, store.ID{}, 0)
+		var got []store.ID
+		for _, l := range letters {
+			got = append(got, l.Task)
+		}
+		n, err2 := b.CountDead(t.Context(), c.f)
+		if err != nil || err2 != nil || fmt.Sprint(got) != fmt.Sprint(c.want) || n != len(c.want) {
+			t.Errorf("%s: got %v and %d, %v, %v; want %v", name, got, n, err, err2, c.want)
+		}
+	}
+	page, err := b.DeadLetters(t.Context(), store.DeadFilter{}, other, 1)
+	if err != nil || len(page) != 1 || page[0].Task != second || page[0].DiedAt == nil {
+		t.Errorf("the second page is %+v, %v", page, err)
+	}
+	if n, err := b.RetryDead(t.Context(), store.DeadFilter{Group: disk.Key}); err != nil || n != 2 {
+		t.Errorf("retried %d, %v", n, err)
+	}
+	b.want(first, pending, pending, pending, pending, pending)
+	b.want(other, dead, pending, pending, pending, pending)
+	if n, err := b.CountDead(t.Context(), store.DeadFilter{}); err != nil || n != 1 {
+		t.Errorf("still dead are %d, %v", n, err)
+	}
+	if _, err := b.RetryDead(t.Context(), store.DeadFilter{Stage: "lunch"}); !errors.Is(err, store.ErrNoStage) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// film submits a task an age ago, whose five stages waited and worked in turn,
+// as long as given.
+func (b bundle) film(age, wait, work time.Duration) {
+	b.t.Helper()
+	b.exec(`with t as (
+	   insert into tasks (id, source, created_at)
+	   values ((lpad(to_hex(floor(extract(epoch from now() - $1::interval) * 1000)::bigint), 12, '0') || '7' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid,
+	           'film', now() - $1::interval)
+	   returning id, created_at)
+	 insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome)
+	 select id, gen_random_uuid(), stage, 1, gen_random_uuid(), created_at + n * $2::interval + (n - 1) * $3::interval,
+	        created_at + n * ($2::interval + $3::interval), 'completed'
+	   from t cross join (values ('ingest', 1), ('transcode', 2), ('metadata', 2), ('assemble', 3), ('publish', 4)) as s (stage, n)`,
+		age, wait, work)
+}
+
+func TestLatencyIsOfWaitsAndWorkOverTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 10 {
+		b.film(30*time.Minute, time.Second, 10*time.Second)
+		b.film(50*time.Minute, 3*time.Second, 20*time.Second)
+	}
+	b.film(2*time.Hour, time.Minute, time.Minute) // before the span
+	got, err := b.Latency(t.Context(), store.LatencyQuery{Span: time.Hour, Points: 6})
+	if err != nil || len(got.Points) != 2 || got.Step != 10*time.Minute {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	for i, want := range []struct{ wait, work time.Duration }{{3 * time.Second, 20 * time.Second}, {time.Second, 10 * time.Second}} {
+		p := got.Points[i]
+		if p.Wait.N != 50 || p.Wait.P50.Round(time.Millisecond) != want.wait || p.Wait.P99.Round(time.Millisecond) != want.wait {
+			t.Errorf("point %d: wait is %+v, want %v", i, p.Wait, want.wait)
+		}
+		for _, w := range p.Work {
+			if w.N != 10 || w.P95.Round(time.Millisecond) != want.work {
+				t.Errorf("point %d: work is %+v, want %v", i, w, want.work)
+			}
+		}
+	}
+	if got.All.Wait.N != 100 || got.All.Wait.P99.Round(time.Millisecond) != 3*time.Second {
+		t.Errorf("all together is %+v", got.All.Wait)
+	}
+	wake, err := b.WakeUp(t.Context(), 40*time.Minute)
+	if err != nil || wake.N != 50 || wake.P95.Round(time.Millisecond) != time.Second {
+		t.Errorf("wake-up is %+v, %v", wake, err)
+	}
+	if _, err := b.Latency(t.Context(), store.LatencyQuery{Points: 501}); err == nil {
+		t.Error("501 points are taken")
+	}
+}
+
+func TestLatencyOfNothingIsEmpty(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	got, err := b.Latency(t.Context(), store.LatencyQuery{})
+	if err != nil || len(got.Points) != 0 || len(got.All.Work) != 5 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if wake, err := b.WakeUp(t.Context(), time.Hour); err != nil || wake != (store.Percentiles{}) {
+		t.Errorf("wake-up is %+v, %v", wake, err)
+	}
+}

@@ -1,0 +1,179 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// DeadFilter chooses dead letters: stages that are dead, of tasks that nothing
+// has replaced. Its zero value chooses all.
+type DeadFilter struct {
+	Stage  string
+	Group  string // the Key of a [DeadGroup]
+	UserID string
+	Source string // part of it, or of the title
+	Error  string // part of it
+	Tasks  []ID   // only those of these tasks
+}
+
+// DeadGroup is a number of dead letters whose errors are alike: they are of the
+// same class, and their first lines differ in nothing but numbers, paths,
+// addresses and what stands in quotes.
+type DeadGroup struct {
+	Key            string // names the group, in a [DeadFilter]
+	Stage          string
+	Class          string
+	Pattern        string // what the first lines have in common
+	Example        string // the newest error, its first 4,000 characters
+	Count          int
+	Oldest, Newest *time.Time // when they died; nil where the history does not say
+}
+
+// DeadGroups are the groups of dead letters that match a filter.
+type DeadGroups struct {
+	Letters, Groups int         // how many there are of each
+	Largest         []DeadGroup // some of the groups, the largest first
+}
+
+// DeadStage is a stage of a task that was tried in vain as often as allowed.
+type DeadStage struct {
+	Task     ID
+	Source   string
+	Title    string // see [Task.Title]
+	UserID   string
+	Stage    string
+	Attempts int
+	Class    string
+	Error    string     // its first 1,000 characters
+	DiedAt   *time.Time // nil where the history does not say
+	Group    string     // the Key of its [DeadGroup]
+}
+
+// dead: the stages that are dead, with what was said of their last attempt.
+const dead = `
+with dead as (
+  select t.id, t.source, coalesce(t.params->>'title', '') as title, coalesce(t.user_id, '') as user_id, by.stage, by.attempts, by.place
+    from {{.Tasks}} t
+   cross join lateral (values
+         {{- range $i, $s := .Stages}}{{if $i}},{{end}}
+         ('{{.Name}}', t.{{.Name}}_status, t.{{.Name}}_attempts, {{$i}}){{end}}) as by (stage, status, attempts, place)
+   where ({{.Any "t." "dead"}}) and t.overridden_by is null and by.status = 'dead'
+     and ($1 = '' or by.stage = $1)
+     and ($3 = '' or t.user_id = $3)
+     and ($4 = '' or strpos(t.source, $4) > 0 or strpos(t.params->>'title', $4) > 0)
+     and ($6::uuid[] is null or t.id = any($6))
+), last as (
+  select dead.*, coalesce(a.error_class, '') as class, coalesce(a.error, '') as error, a.finished_at as died_at,
+         regexp_replace(regexp_replace(left(split_part(coalesce(a.error, ''), E'\n', 1), 400),
+           '"[^"]*"|''[^'']*''|[a-z]+://[^ ]+|(^|(?<=[ :=(]))/[^ :]+', '…', 'g'),
+           '\m[0-9a-f]{8,}\M|[0-9]+([.:][0-9]+)*', 'N', 'g') as pattern
+    from dead
+    left join lateral (
+         select error_class, error, finished_at from {{.Attempts}} a
+          where a.task_id = dead.id and a.stage = dead.stage and a.outcome not in ('released', 'cancelled')
+          order by finished_at desc limit 1) as a on true
+), letters as (
+  select *, left(md5(stage || ' ' || class || ' ' || pattern), 12) as key from last
+   where ($5 = '' or strpos(error, $5) > 0)
+), chosen as (
+  select * from letters where ($2 = '' or key = $2)
+)`
+
+const deadGroupsSQL = `
+/* dead letters by group */` + dead + `
+select key, stage, class, pattern, count(*), min(died_at), max(died_at),
+       (array_agg(left(error, 4000) order by died_at desc nulls last, id desc))[1], sum(count(*)) over (), count(*) over ()
+  from chosen
+ group by key, stage, place, class, pattern
+ order by count(*) desc, place, key
+ limit $7`
+
+const deadListSQL = `
+/* dead letters */` + dead + `
+select id, source, title, user_id, stage, attempts, class, left(error, 1000), died_at, key
+  from chosen
+ where id < coalesce($7::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+ order by id desc, place
+ limit $8`
+
+const deadCountSQL = `
+/* count dead letters */` + dead + `
+select count(distinct id) from chosen`
+
+// retry dead letters: in the order of their ids, so that two callers do not wait
+// for each other.
+const deadRetrySQL = `
+/* retry dead letters */` + dead + `
+select count(distinct retried.id)
+  from (select distinct id from chosen order by id) as these
+ cross join lateral {{.Function "retry"}}(these.id, null) as retried`
+
+func (f DeadFilter) args() []any {
+	return []any{f.Stage, f.Group, f.UserID, f.Source, f.Error, f.Tasks}
+}
+
+func (s *Store) checkDead(f DeadFilter) error {
+	if _, ok := s.graph.Stage(f.Stage); f.Stage != "" && !ok {
+		return fmt.Errorf("dead letters: %w: %q", ErrNoStage, f.Stage)
+	}
+	return nil
+}
+
+// DeadGroups groups dead letters by stage and error. Of the groups it reads at
+// most limit, by default 100. It returns [ErrNoStage].
+func (s *Store) DeadGroups(ctx context.Context, f DeadFilter, limit int) (out DeadGroups, err error) {
+	if err := s.checkDead(f); err != nil {
+		return out, err
+	}
+	rows, err := s.db.Query(ctx, s.sql.reads.deadGroups, append(f.args(), cmp.Or(max(limit, 0), 100))...)
+	if err != nil {
+		return out, s.explain("dead letters", err)
+	}
+	out.Largest, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g DeadGroup, err error) {
+		err = row.Scan(&g.Key, &g.Stage, &g.Class, &g.Pattern, &g.Count, &g.Oldest, &g.Newest, &g.Example, &out.Letters, &out.Groups)
+		return g, err
+	})
+	return out, s.explain("dead letters", err)
+}
+
+// DeadLetters lists dead letters, those of the newest tasks first: at most
+// limit, by default 100, of tasks older than after. It returns [ErrNoStage].
+func (s *Store) DeadLetters(ctx context.Context, f DeadFilter, after ID, limit int) ([]DeadStage, error) {
+	if err := s.checkDead(f); err != nil {
+		return nil, err
+	}
+	rows, err := s.db.Query(ctx, s.sql.reads.deadList, append(f.args(), after, cmp.Or(max(limit, 0), 100))...)
+	if err != nil {
+		return nil, s.explain("dead letters", err)
+	}
+	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d DeadStage, err error) {
+		err = row.Scan(&d.Task, &d.Source, &d.Title, &d.UserID, &d.Stage, &d.Attempts, &d.Class, &d.Error, &d.DiedAt, &d.Group)
+		return d, err
+	})
+	return letters, s.explain("dead letters", err)
+}
+
+// CountDead counts the tasks with dead letters that match. It returns
+// [ErrNoStage].
+func (s *Store) CountDead(ctx context.Context, f DeadFilter) (n int, err error) {
+	if err := s.checkDead(f); err != nil {
+		return 0, err
+	}
+	err = s.db.QueryRow(ctx, s.sql.reads.deadCount, f.args()...).Scan(&n)
+	return n, s.explain("count dead letters", err)
+}
+
+// RetryDead is [Store.Retry], of what died, failed or was cancelled, for all
+// tasks with dead letters that match. It returns how many there were, or
+// [ErrNoStage].
+func (s *Store) RetryDead(ctx context.Context, f DeadFilter) (n int, err error) {
+	if err := s.checkDead(f); err != nil {
+		return 0, err
+	}
+	err = s.db.QueryRow(ctx, s.sql.reads.deadRetry, f.args()...).Scan(&n)
+	return n, s.explain("retry dead letters", err)
+}

@@ -1,0 +1,308 @@
+package web_test
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+)
+
+// scopes is what each operation needs. It is written down here once more so that
+// none is opened by mistake.
+var scopes = map[string]string{
+	"GET /healthz": "", "GET /readyz": "", "POST /login": "", "POST /logout": "",
+	"POST " + api + "/tasks": "submit",
+}
+
+func needed(route string) string {
+	if scope, ok := scopes[route]; ok {
+		return scope
+	}
+	method, path, _ := strings.Cut(route, " ")
+	switch {
+	case strings.HasPrefix(path, api+"/uploads/"):
+		return "submit"
+	case method != "GET", path == api+"/keys", path == api+"/audit", path == api+"/webhooks", path == api+"/deliveries":
+		return "admin"
+	}
+	return "read"
+}
+
+func TestEveryOperationNeedsItsScope(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	rank := map[string]int{"": 0, "read": 1, "submit": 2, "admin": 3}
+	keys := map[string]string{"": "-", "read": b.key("read"), "submit": b.key("submit")}
+	for _, route := range web.Routes(b.server) {
+		method, path, _ := strings.Cut(route, " ")
+		if path == "/login" {
+			continue // it says the same of a secret that is missing
+		}
+		if strings.HasSuffix(path, "events/stream") {
+			path += "?types=nonsense" // else it would stay open
+		}
+		path = strings.NewReplacer("{id}", store.ID{9}.String(), "{path...}", "x").Replace(path)
+		for scope, as := range keys {
+			got := b.do(call{method: method, path: path, as: as})
+			refused := got.status == http.StatusUnauthorized || got.status == http.StatusForbidden
+			if refused != (rank[scope] < rank[needed(route)]) {
+				t.Errorf("%s as %q: %d %s", route, scope, got.status, got.body)
+			}
+			if refused && (scope == "") != (got.status == http.StatusUnauthorized) {
+				t.Errorf("%s as %q: %d", route, scope, got.status)
+			}
+			if got.status == http.StatusUnauthorized && got.header.Get("WWW-Authenticate") != `Bearer realm="cuelight"` {
+				t.Errorf("%s as %q: %v", route, scope, got.header)
+			}
+		}
+	}
+}
+
+func TestWhatIsNotThereIsAProblem(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.get("/api/v1/nothing").problem(404, "not-found")
+	b.get("/api/").problem(404, "not-found")
+	got := b.do(call{method: "PATCH", path: api + "/tasks"}).problem(405, "method-not-allowed")
+	if got.header.Get("Allow") != "GET, HEAD, POST" {
+		t.Errorf("allowed is %q", got.header.Get("Allow"))
+	}
+	if got := b.do(call{method: "GET", path: api + "/tasks/retry"}); got.status != 405 && got.status != 404 {
+		t.Errorf("%d", got.status)
+	}
+	if got := b.do(call{method: "HEAD", path: api + "/tasks"}); got.status != 200 || len(got.body) != 0 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	b = setup(t, func(o *web.Options) {
+		o.Dashboard, o.Subscribe, o.Webhooks, o.Published, o.Metrics = nil, nil, nil, "", nil
+	})
+	for _, path := range []string{"/", "/nothing", "/metrics", api + "/events/stream", api + "/webhooks"} {
+		b.get(path).problem(404, "not-found")
+	}
+}
+
+func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *web.Options) { o.Origins = []string{"https://studio.example"} })
+	try := func(header http.Header) got {
+		header.Set("Content-Type", "application/json")
+		return b.do(call{method: "POST", path: api + "/pauses", body: `{}`, header: header})
+	}
+	try(http.Header{"Sec-Fetch-Site": {"cross-site"}}).problem(403, "cross-origin")
+	try(http.Header{"Sec-Fetch-Site": {"same-site"}}).problem(403, "cross-origin")
+	try(http.Header{"Origin": {"https://evil.example"}}).problem(403, "cross-origin")
+	try(http.Header{"Sec-Fetch-Site": {"same-origin"}}).want(200, nil)
+	try(http.Header{"Origin": {b.url}}).want(200, nil)
+	try(http.Header{"Origin": {"https://studio.example"}, "Sec-Fetch-Site": {"cross-site"}}).want(200, nil)
+	if got := b.do(call{method: "GET", path: api + "/tasks", header: http.Header{"Origin": {"https://evil.example"}}}); got.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("%v", got.header)
+	}
+}
+
+func TestEveryAnswerHasItsHeaders(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, path := range []string{"/", "/login", api + "/tasks", "/nothing", "/healthz", "/openapi.json"} {
+		h := b.get(path).header
+		csp := h.Get("Content-Security-Policy")
+		if !strings.HasPrefix(csp, "default-src 'none';") || strings.Contains(csp, "unsafe") || !strings.Contains(csp, "frame-ancestors 'none'") {
+			t.Errorf("%s: policy is %q", path, csp)
+		}
+		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") == "" {
+			t.Errorf("%s: %v", path, h)
+		}
+	}
+}
+
+func TestSecretsAreInNothingThatIsObserved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := b.key("read")
+	b.do(call{method: "GET", path: api + "/tasks?source=secretsource", as: key}).want(200, nil)
+	b.do(call{method: "GET", path: "/x?secretquery", as: "-", header: http.Header{"Authorization": {"Bearer secretbearer"}}})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.requests) != 2 {
+		t.Fatalf("%+v", b.requests)
+	}
+	r := b.requests[0]
+	if r.Method != "GET" || r.Route != "GET "+api+"/tasks" || r.Status != 200 || r.Bytes == 0 || r.Took <= 0 || !strings.HasPrefix(r.Who, "key ") {
+		t.Errorf("%+v", r)
+	}
+	for _, r := range b.requests {
+		if text := strings.Join([]string{r.Method, r.Route, r.Who}, " "); strings.Contains(text, "secret") || strings.Contains(text, key) {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestHealthIsForEverybodyAndSaysMoreToThoseWhoAreKnown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for as, known := range map[string]string{"-": "false", adminText: "true", "wrong": "false"} {
+		if got := b.do(call{method: "GET", path: "/healthz", as: as}).want(200, nil); !strings.Contains(string(got.body), `"known":`+known) {
+			t.Errorf("%s", got.body)
+		}
+		b.do(call{method: "GET", path: "/readyz", as: as}).want(503, nil)
+	}
+	b.do(call{method: "GET", path: "/metrics", as: readText}).want(200, nil)
+}
+
+func TestUploadsGetTheirWholeAddress(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *web.Options) { o.BasePath = "/cue" })
+	at := web.UploadsPath("/cue")
+	for _, c := range []string{"POST " + at, "PATCH " + at + "abc", "HEAD " + at + "abc", "DELETE " + at + "abc", "PUT " + at} {
+		method, path, _ := strings.Cut(c, " ")
+		got := b.do(call{method: method, path: path, body: "x", header: http.Header{"Content-Type": {"application/offset+octet-stream"}}}).want(200, nil)
+		if method != "HEAD" && string(got.body) != c {
+			t.Errorf("%s: %s", c, got.body)
+		}
+	}
+}
+
+func TestWithoutADatabaseIsSaidSo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.pool.Close()
+	for _, path := range []string{"/tasks", "/stages", "/events", "/keys", "/tasks/" + store.ID{1}.String() + "/events", "/events/stream"} {
+		got := b.get(api + path)
+		if got.status != 503 && got.status != 500 {
+			t.Errorf("%s: %d", path, got.status)
+		}
+		if strings.Contains(string(got.body), "pool") {
+			t.Errorf("%s tells too much: %s", path, got.body)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.troubles) == 0 || !strings.Contains(b.troubles[0].Error(), api+"/tasks") {
+		t.Errorf("troubles are %v", b.troubles)
+	}
+}
+
+// browser makes requests as one does, and follows no redirects.
+func (b *bundle) browser(method, path string, form url.Values, cookies ...*http.Cookie) (*http.Response, string) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	for _, c := range cookies {
+		r.AddCookie(c)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+func TestBrowserLogsInLooksAroundAndLogsOut(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *web.Options) { o.BasePath = "/cue" })
+	redirected := func(resp *http.Response, to string) {
+		t.Helper()
+		if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != to {
+			t.Fatalf("%d to %q, want %q", resp.StatusCode, resp.Header.Get("Location"), to)
+		}
+	}
+	resp, _ := b.browser("GET", "/cue/videos/7?x=1", nil)
+	redirected(resp, "/cue/login?next=%2Fcue%2Fvideos%2F7%3Fx%3D1")
+	resp, _ = b.browser("GET", "/cue/", nil)
+	redirected(resp, "/cue/login")
+	resp, body := b.browser("GET", "/cue/login?next=x", nil)
+	if resp.StatusCode != 200 || body != "page /login" {
+		t.Fatalf("%d %s", resp.StatusCode, body)
+	}
+	if _, body := b.browser("GET", "/cue/assets/ui.css", nil); body != "page /assets/ui.css" {
+		t.Errorf("assets: %s", body)
+	}
+	resp, _ = b.browser("POST", "/cue/login", url.Values{"secret": {"wrong"}, "next": {"/cue/dead"}})
+	redirected(resp, "/cue/login?failed=wrong&next=%2Fcue%2Fdead")
+	resp, _ = b.browser("POST", "/cue/login", url.Values{"secret": {readText}, "next": {"//evil.example"}})
+	redirected(resp, "/cue/")
+	resp, _ = b.browser("POST", "/cue/login", url.Values{"secret": {readText}, "next": {"/cue/dead?a=b"}})
+	redirected(resp, "/cue/dead?a=b")
+	session := resp.Cookies()[0]
+	if session.Path != "/" && session.Path != "/cue/" || !session.HttpOnly {
+		t.Errorf("cookie is %v", session)
+	}
+	if _, body := b.browser("GET", "/cue/videos/7", nil, session); body != "page /videos/7" {
+		t.Errorf("logged in: %s", body)
+	}
+	if resp, _ := b.browser("GET", "/cue"+api+"/tasks", nil, session); resp.StatusCode != 200 {
+		t.Errorf("the API by a cookie: %d", resp.StatusCode)
+	}
+	if resp, _ := b.browser("POST", "/cue"+api+"/pauses", url.Values{}, session); resp.StatusCode != 403 {
+		t.Errorf("a reader pauses: %d", resp.StatusCode)
+	}
+	resp, _ = b.browser("POST", "/cue/logout", url.Values{}, session)
+	redirected(resp, "/cue/login")
+	resp, _ = b.browser("GET", "/cue/", nil, session)
+	redirected(resp, "/cue/login")
+	resp, _ = b.browser("POST", "/cue/videos/7/retry", url.Values{})
+	redirected(resp, "/cue/login")
+}
+
+func TestProgramLogsIn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	got := b.do(call{method: "POST", path: "/login", body: "secret=" + adminText, as: "-", header: form}).want(204, nil)
+	if len(got.header.Values("Set-Cookie")) != 1 {
+		t.Errorf("%v", got.header)
+	}
+	for n := range 12 {
+		got = b.do(call{method: "POST", path: "/login", body: "secret=wrong" + strings.Repeat("x", n), as: "-", header: form})
+	}
+	if got.problem(429, "too-many-failures"); got.header.Get("Retry-After") == "" {
+		t.Errorf("%v", got.header)
+	}
+	b.do(call{method: "POST", path: "/login", body: "secret=" + strings.Repeat("x", 10<<10), as: "-", header: form}).problem(400, "invalid-request")
+	b.do(call{method: "POST", path: "/logout", as: "-"}).want(204, nil)
+	resp, _ := b.browser("POST", "/login", url.Values{"secret": {"another"}})
+	if to := resp.Header.Get("Location"); !strings.HasPrefix(to, "/login?failed=limited&wait=") {
+		t.Errorf("to %q", to)
+	}
+}
+
+func TestOnlyTheHostsOwnNamesWorkWithoutAuthentication(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *web.Options) {
+		guard, err := access.New(access.Options{NoAuth: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Guard = guard
+	})
+	b.do(call{method: "GET", path: api + "/tasks", as: "-"}).want(200, nil)
+	r, err := http.NewRequestWithContext(t.Context(), "GET", b.url+api+"/tasks", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = "rebound.example"
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("status is %d", resp.StatusCode)
+	}
+}

@@ -1,0 +1,255 @@
+package web_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+)
+
+// description is openapi.json, whose schemas are made to allow nothing that they do
+// not name.
+type description struct {
+	doc     map[string]any
+	mu      sync.Mutex
+	schemas *jsonschema.Compiler
+}
+
+var readDescription = sync.OnceValues(func() (*description, error) {
+	text, err := os.ReadFile("openapi.json")
+	if err != nil {
+		return nil, err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	closeSchemas(doc)
+	d := &description{doc: doc.(map[string]any), schemas: jsonschema.NewCompiler()}
+	d.schemas.DefaultDraft(jsonschema.Draft2020)
+	d.schemas.AssertFormat()
+	return d, d.schemas.AddResource("mem:///openapi.json", doc)
+})
+
+// closeSchemas has objects of known members have no others.
+func closeSchemas(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		_, named := v["properties"].(map[string]any)
+		if _, said := v["additionalProperties"]; named && !said && v["type"] == "object" {
+			v["additionalProperties"] = false
+		}
+		for _, w := range v {
+			closeSchemas(w)
+		}
+	case []any:
+		for _, w := range v {
+			closeSchemas(w)
+		}
+	}
+}
+
+func theDescription(t testing.TB) *description {
+	t.Helper()
+	d, err := readDescription()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (d *description) paths() map[string]any { return d.doc["paths"].(map[string]any) }
+
+// operation finds what is said of a request.
+func (d *description) operation(method, path string) (at string, op map[string]any) {
+	best := ""
+	for template := range d.paths() {
+		pattern := "^" + regexp.MustCompile(`\\\{path\\\}$`).ReplaceAllString(regexp.QuoteMeta(template), ".+") + "$"
+		pattern = regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(pattern, "[^/]+")
+		if regexp.MustCompile(pattern).MatchString(path) && (best == "" || strings.Count(template, "{") < strings.Count(best, "{")) {
+			best = template
+		}
+	}
+	item, _ := d.paths()[best].(map[string]any)
+	if method == "HEAD" && item["head"] == nil {
+		method = "GET"
+	}
+	op, _ = item[strings.ToLower(method)].(map[string]any)
+	return "/paths/" + escape(best) + "/" + strings.ToLower(method), op
+}
+
+// escape writes a part of a JSON pointer in a URL.
+func escape(s string) string {
+	s = strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
+	return strings.NewReplacer("{", "%7B", "}", "%7D", "*", "%2A").Replace(s)
+}
+
+// described fails the test where an answer is not what openapi.json says of it.
+func described(t testing.TB, method, path string, resp *http.Response, body []byte) {
+	t.Helper()
+	d := theDescription(t)
+	at, op := d.operation(method, path)
+	if op == nil {
+		return // the dashboard's, or nobody's
+	}
+	if resp.StatusCode == http.StatusTemporaryRedirect {
+		return // to the path as it is without its dots
+	}
+	responses := op["responses"].(map[string]any)
+	status := strconv.Itoa(resp.StatusCode)
+	entry, ok := responses[status].(map[string]any)
+	if !ok {
+		status = status[:1] + "XX"
+		if entry, ok = responses[status].(map[string]any); !ok {
+			t.Fatalf("%s %s: nothing is said of the status %d", method, path, resp.StatusCode)
+		}
+	}
+	at += "/responses/" + status
+	if ref, ok := entry["$ref"].(string); ok {
+		at = strings.TrimPrefix(ref, "#")
+		entry = d.doc["components"].(map[string]any)["responses"].(map[string]any)["Problem"].(map[string]any)
+	}
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	content, _ := entry["content"].(map[string]any)
+	if content["*/*"] != nil || len(body) == 0 || strings.Contains(path, "/uploads/") || len(content) == 0 && status == "303" {
+		return
+	}
+	if content[media] == nil {
+		t.Fatalf("%s %s: nothing is said of an answer %d of type %q: %s", method, path, resp.StatusCode, media, body)
+	}
+	if !strings.HasSuffix(media, "json") {
+		return
+	}
+	if err := d.check(at+"/content/"+escape(media)+"/schema", body); err != nil {
+		t.Fatalf("%s %s: the answer %d is not as described: %v\n%s", method, path, resp.StatusCode, err, body)
+	}
+}
+
+func (d *description) check(pointer string, body []byte) error {
+	d.mu.Lock() // compiling is for one at a time
+	schema, err := d.schemas.Compile("mem:///openapi.json#" + pointer)
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	return schema.Validate(v)
+}
+
+func TestEveryRouteIsDescribedAndEverythingDescribedIsARoute(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var routes, described []string
+	for _, r := range web.Routes(b.server) {
+		routes = append(routes, strings.Replace(r, "{path...}", "{path}", 1))
+	}
+	d := theDescription(t)
+	for path, item := range d.paths() {
+		for method := range item.(map[string]any) {
+			described = append(described, strings.ToUpper(method)+" "+path)
+		}
+	}
+	slices.Sort(routes)
+	slices.Sort(described)
+	if !slices.Equal(routes, described) {
+		t.Errorf("routes:\n%s\ndescribed:\n%s", strings.Join(routes, "\n"), strings.Join(described, "\n"))
+	}
+}
+
+func TestDescriptionIsInOrder(t *testing.T) {
+	t.Parallel()
+	d := theDescription(t)
+	if d.doc["openapi"] != "3.1.0" {
+		t.Errorf("version is %v", d.doc["openapi"])
+	}
+	ids := make(map[string]string)
+	schemas := slices.Sorted(maps.Keys(d.doc["components"].(map[string]any)["schemas"].(map[string]any)))
+	for _, name := range schemas {
+		d.mu.Lock()
+		_, err := d.schemas.Compile("mem:///openapi.json#/components/schemas/" + name)
+		d.mu.Unlock()
+		if err != nil {
+			t.Errorf("schema %s: %v", name, err)
+		}
+	}
+	used, err := json.Marshal(d.doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range schemas {
+		if !bytes.Contains(used, []byte(`"#/components/schemas/`+name+`"`)) {
+			t.Errorf("schema %s is of no use", name)
+		}
+	}
+	for path, item := range d.paths() {
+		for method, v := range item.(map[string]any) {
+			op := v.(map[string]any)
+			id, _ := op["operationId"].(string)
+			if other, twice := ids[id]; twice || id == "" || op["summary"] == "" {
+				t.Errorf("%s %s: id %q, as %s, summary %q", method, path, id, other, op["summary"])
+			}
+			ids[id] = path
+			var inPath []string
+			params, _ := op["parameters"].([]any)
+			for _, p := range params {
+				if p := p.(map[string]any); p["in"] == "path" && p["required"] == true {
+					inPath = append(inPath, fmt.Sprint("{", p["name"], "}"))
+				}
+			}
+			if want := regexp.MustCompile(`\{[a-z]+\}`).FindAllString(path, -1); !slices.Equal(inPath, want) {
+				t.Errorf("%s %s: parameters in the path are %v", method, path, inPath)
+			}
+		}
+	}
+}
+
+func TestDescriptionKnowsAllWords(t *testing.T) {
+	t.Parallel()
+	d := theDescription(t)
+	enum := func(schema, member string) (words []string) {
+		s := d.doc["components"].(map[string]any)["schemas"].(map[string]any)[schema].(map[string]any)
+		if member != "" {
+			s = s["properties"].(map[string]any)[member].(map[string]any)
+		}
+		for _, w := range s["enum"].([]any) {
+			words = append(words, w.(string))
+		}
+		return words
+	}
+	var types []string
+	for _, typ := range store.EventTypes() {
+		types = append(types, string(typ))
+	}
+	if got := enum("Event", "type"); !slices.Equal(got, types) {
+		t.Errorf("types of events are %v, described %v", types, got)
+	}
+}
+
+func TestDescriptionSaysWhereItIsMounted(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *web.Options) { o.BasePath = "/cue" })
+	var doc struct {
+		Servers []struct{ URL string }
+	}
+	b.do(call{method: "GET", path: "/cue/openapi.json", as: readText}).want(200, &doc)
+	if len(doc.Servers) != 1 || doc.Servers[0].URL != "/cue" {
+		t.Errorf("servers are %v", doc.Servers)
+	}
+}

@@ -1,0 +1,226 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestWorkersAreListedAndDrained(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, err := b.Register(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out struct {
+		Workers []struct {
+			ID      store.ID
+			Host    string
+			PID     int
+			DrainAt *string `json:"drain_at"`
+			Lease   float64 `json:"lease_s"`
+		}
+	}
+	b.get(api+"/workers").want(200, &out)
+	if len(out.Workers) != 1 || out.Workers[0].ID != id || out.Workers[0].Host != "studio" || out.Workers[0].Lease != 36 || out.Workers[0].DrainAt != nil {
+		t.Errorf("%+v", out)
+	}
+	b.post(api+"/workers/"+id.String()+"/drain", nil).want(http.StatusNoContent, nil)
+	if b.get(api+"/workers").want(200, &out); out.Workers[0].DrainAt == nil {
+		t.Errorf("not drained: %+v", out)
+	}
+	b.post(api+"/workers/"+store.ID{1}.String()+"/drain", nil).problem(404, "not-found")
+	if err := b.Leave(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	for q, want := range map[string]int{"": 0, "?all=false": 0, "?all=true": 1} {
+		if b.get(api+"/workers"+q).want(200, &out); len(out.Workers) != want {
+			t.Errorf("%q lists %+v", q, out)
+		}
+	}
+	b.get(api+"/workers?all=yes").problem(400, "invalid-request")
+	if got := b.audits(); !slices.Equal(got, []string{"drain by admin"}) {
+		t.Errorf("audit is %v", got)
+	}
+}
+
+func TestPausesHoldUntilTheyAreEnded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var out struct {
+		Pauses []struct {
+			Stage, Host string
+			By          string `json:"paused_by"`
+		}
+	}
+	b.post(api+"/pauses", map[string]string{"stage": "transcode", "host": "a b"}).want(200, &out)
+	if len(out.Pauses) != 1 || out.Pauses[0].Stage != "transcode" || out.Pauses[0].Host != "a b" || out.Pauses[0].By != "admin" {
+		t.Errorf("%+v", out)
+	}
+	b.post(api+"/pauses", map[string]string{}).want(200, nil)
+	b.post(api+"/pauses", map[string]string{"stage": "nonsense"}).problem(422, "invalid")
+	b.post(api+"/pauses", `{"host":"\u0000"}`).problem(400, "invalid-request")
+	b.get(api+"/pauses").want(200, &out)
+	if len(out.Pauses) != 2 {
+		t.Errorf("%+v", out)
+	}
+	var stages struct{ Stages []struct{ Paused bool } }
+	if b.get(api+"/stages").want(200, &stages); !stages.Stages[4].Paused {
+		t.Errorf("stages do not say so: %+v", stages)
+	}
+	resume := func(q url.Values) got { return b.do(call{method: "DELETE", path: api + "/pauses?" + q.Encode()}) }
+	resume(url.Values{"stage": {"transcode"}}).problem(404, "not-found")
+	resume(url.Values{"stage": {"transcode"}, "host": {"a b"}}).want(200, &out)
+	resume(nil).want(200, &out)
+	if len(out.Pauses) != 0 {
+		t.Errorf("%+v", out)
+	}
+	if got := b.audits(); len(got) != 4 || got[0] != "resume by admin" || got[3] != "pause by admin" {
+		t.Errorf("audit is %v", got)
+	}
+}
+
+func TestStagesSayHowTheyStand(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.die(b.submitted("/a"))
+	b.submitted("/b")
+	b.submitted("/c")
+	b.exec("update tasks set created_at = now() - interval '90 s'")
+	var out struct {
+		Pipeline             string
+		Running, Ready, Dead int
+		Stages               []struct {
+			Stage  string
+			Needs  []string
+			Ready  int
+			Oldest float64 `json:"oldest_ready_s"`
+		}
+	}
+	b.do(call{method: "GET", path: api + "/stages", as: readText}).want(200, &out)
+	if out.Pipeline != "video" || out.Ready != 2 || out.Dead != 1 || len(out.Stages) != 5 || out.Stages[0].Ready != 2 || out.Stages[0].Oldest < 90 {
+		t.Errorf("%+v", out)
+	}
+	if needs := out.Stages[3].Needs; !slices.Equal(needs, []string{"transcode", "metadata"}) {
+		t.Errorf("assemble needs %v", needs)
+	}
+}
+
+func TestKeysAreShownOnceAndWorkUntilTheyAreRevoked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var made struct {
+		ID     store.ID
+		Prefix string
+		Key    string
+	}
+	b.post(api+"/keys", map[string]string{"name": "build", "scope": "submit"}).want(201, &made)
+	var got receipt
+	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"https://example.com/a"}`, as: made.Key}).want(201, &got)
+	list := b.get(api+"/keys").want(200, nil)
+	if strings.Contains(string(list.body), made.Key) || !strings.Contains(string(list.body), made.Prefix) || !strings.Contains(string(list.body), "used_at") {
+		t.Errorf("keys are %s", list.body)
+	}
+	b.do(call{method: "DELETE", path: api + "/keys/" + made.ID.String()}).want(200, nil)
+	b.do(call{method: "GET", path: api + "/tasks", as: made.Key}).problem(401, "unauthenticated")
+	b.do(call{method: "DELETE", path: api + "/keys/" + store.ID{1}.String()}).problem(404, "not-found")
+	b.post(api+"/keys", map[string]string{"name": "", "scope": "read"}).problem(422, "invalid")
+	b.post(api+"/keys", map[string]string{"name": "x", "scope": "root"}).problem(422, "invalid")
+	if got, want := b.audits(), []string{"key_revoke by admin", "submit by key " + made.Prefix + " (build)", "key_create by admin"}; !slices.Equal(got, want) {
+		t.Errorf("audit is %v, want %v", got, want)
+	}
+}
+
+func TestAuditIsListedPageByPage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 5 {
+		b.post(api+"/pauses", `{}`).want(200, nil)
+	}
+	n := 0
+	for at := api + "/audit?limit=2"; at != ""; {
+		var page struct {
+			Entries []struct{ Action, Target string }
+			Next    string
+		}
+		b.get(at).want(200, &page)
+		n, at = n+len(page.Entries), page.Next
+		if page.Entries[0].Target != "all stages on all hosts" {
+			t.Errorf("%+v", page)
+		}
+	}
+	if n != 5 {
+		t.Errorf("saw %d entries", n)
+	}
+	b.get(api+"/audit?after=-1").problem(400, "invalid-request")
+}
+
+func TestWebhooksAreManaged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var hook struct {
+		ID     store.ID
+		Secret string
+		Types  []string
+		Cool   int `json:"cooldown_s"`
+	}
+	in := map[string]any{"url": "https://example.com/hook?token=t", "types": []string{"done", "alert"}, "cooldown_s": 0}
+	b.post(api+"/webhooks", in).want(201, &hook)
+	if !strings.HasPrefix(hook.Secret, "whsec_") || hook.Cool != 0 || len(hook.Types) != 2 {
+		t.Errorf("%+v", hook)
+	}
+	at := api + "/webhooks/" + hook.ID.String()
+	if list := b.get(api+"/webhooks").want(200, nil); strings.Contains(string(list.body), hook.Secret) {
+		t.Errorf("webhooks are %s", list.body)
+	}
+	secret := hook.Secret
+	b.post(at+"/rotate", map[string]int{"overlap_s": 60}).want(200, &hook)
+	if hook.Secret == secret {
+		t.Error("the secret is the same")
+	}
+	b.post(at+"/rotate", map[string]int{"overlap_s": -1}).problem(422, "invalid")
+	b.post(at+"/disable", map[string]string{"why": "holiday"}).want(204, nil)
+	b.post(at+"/enable", nil).want(204, nil)
+	b.post(at+"/redeliver", nil).want(200, nil)
+	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status) select $1, n, 'done', '{}', 'dead' from generate_series(1, 3) n`, hook.ID)
+	var page struct {
+		Deliveries []struct{ ID store.ID }
+		Next       string
+	}
+	b.get(api+"/deliveries?status=dead&limit=2&webhook_id="+hook.ID.String()).want(200, &page)
+	if len(page.Deliveries) != 2 || page.Next == "" {
+		t.Errorf("%+v", page)
+	}
+	b.post(api+"/deliveries/"+page.Deliveries[0].ID.String()+"/redeliver", nil).want(204, nil)
+	b.get(page.Next).want(200, nil)
+	b.get(api+"/deliveries?status=lost").problem(400, "invalid-request")
+	b.post(at+"/redeliver", nil).want(200, nil)
+	b.do(call{method: "DELETE", path: at}).want(204, nil)
+	b.do(call{method: "DELETE", path: at}).problem(404, "not-found")
+	for _, bad := range []string{`{"url":"http://127.0.0.1/"}`, `{"url":"https://example.com","types":["nonsense"]}`, `{"url":"https://example.com","cooldown_s":-1}`} {
+		b.post(api+"/webhooks", bad).problem(422, "invalid")
+	}
+	want := []string{"webhook_remove", "webhook_redeliver_dead", "webhook_redeliver", "webhook_redeliver_dead", "webhook_enable", "webhook_disable", "webhook_rotate", "webhook_add"}
+	for i, got := range b.audits() {
+		if got != want[i]+" by admin" {
+			t.Errorf("audit %d is %s, want %s", i, got, want[i])
+		}
+	}
+}
+
+func TestAPingIsSentAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var hook struct{ ID store.ID }
+	// A name that is sure not to be there; see RFC 6761.
+	b.post(api+"/webhooks", map[string]any{"url": "https://receiver.invalid/"}).want(201, &hook)
+	var ping struct{ OK bool }
+	if b.post(api+"/webhooks/"+hook.ID.String()+"/test", nil).want(200, &ping); ping.OK {
+		t.Error("nobody was there")
+	}
+}

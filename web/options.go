@@ -1,0 +1,155 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/webhook"
+	"github.com/cuelight/cuelight/store"
+)
+
+// Subscription gives events as they happen. A *feed.Subscription does.
+type Subscription interface {
+	// Next waits for events. Where its context has ended it may be called again
+	// with another; after any other error there will be no more.
+	Next(ctx context.Context) ([]store.Event, error)
+	Close()
+}
+
+// Webhooks are registered receivers of events. A *webhook.Webhooks has it.
+type Webhooks interface {
+	Add(ctx context.Context, r webhook.Registration) (webhook.Webhook, error)
+	List(ctx context.Context) ([]webhook.Webhook, error)
+	Rotate(ctx context.Context, id store.ID, overlap time.Duration) (webhook.Webhook, error)
+	Disable(ctx context.Context, id store.ID, why string) error
+	Enable(ctx context.Context, id store.ID) error
+	Remove(ctx context.Context, id store.ID) error
+	Test(ctx context.Context, id store.ID) (webhook.Attempt, error)
+	Deliveries(ctx context.Context, f webhook.DeliveryFilter) ([]webhook.Delivery, error)
+	Redeliver(ctx context.Context, delivery store.ID) error
+	RedeliverDead(ctx context.Context, webhook store.ID) (int, error)
+}
+
+// Options say what is served. Store and Guard must be set.
+type Options struct {
+	Store *store.Store
+	Guard *access.Guard
+
+	// Subscribe tells of events after one, those that keep wants. Default:
+	// there are no streams.
+	Subscribe func(after int64, keep func(store.Event) bool) Subscription
+	// Webhooks are managed under /api/v1/webhooks. Default: there are none.
+	Webhooks Webhooks
+	// Published is the directory that the pipeline publishes in, in which each
+	// task has one by its id. Default: nothing is served.
+	Published string
+	// CheckSource refuses a source that somebody wants to submit: an error that
+	// matches [access.ErrScope] as forbidden, any other as invalid; its text is
+	// shown. Default: http and https URLs for everybody, absolute paths and file
+	// URLs for the scope admin, because the pipeline would publish any of this
+	// host's videos.
+	CheckSource func(who access.Principal, source string) error
+
+	// Uploads has /api/v1/uploads and all below, its whole address as BasePath
+	// says; see [Server.UploadsPath]. Default: there are no uploads.
+	Uploads http.Handler
+	// Dashboard has / and all below that nothing else has, without BasePath. It
+	// draws GET /login, which has a form that posts the field secret, and next
+	// for where to go then. After a failure that has the query failed=wrong, or
+	// failed=limited and wait= for so many seconds. What it has under /assets/, and
+	// POST /theme, is for everybody. Default: there is none.
+	Dashboard http.Handler
+	// Metrics has /metrics; Healthy and Ready have /healthz and /readyz, for
+	// everybody: whether somebody is known says [access.From]. Default: they are
+	// not there.
+	Metrics, Healthy, Ready http.Handler
+
+	// Wrap is put around all that is served, within the authentication: for
+	// tracing. Default: nothing.
+	Wrap func(http.Handler) http.Handler
+
+	// BasePath is the path that everything is under, such as "/cuelight".
+	// Default: none.
+	BasePath string
+	// Origins are other origins whose pages may change things, such as
+	// "https://studio.example" where a proxy serves this under that name and
+	// does not hand on the Host header. Default none.
+	Origins []string
+
+	// Addr is where Run listens, HOST:PORT. Default "127.0.0.1:8080". What is
+	// allowed, [access.CheckListen] says. CertFile and KeyFile are for TLS; they
+	// are read again when they change. Insecure allows other addresses than
+	// loopback without TLS.
+	Addr              string
+	CertFile, KeyFile string
+	Insecure          bool
+	// Grace is how long requests may go on when Run is to end. Default 10 s.
+	Grace time.Duration
+
+	// Streams is how many streams of events may be open, and StreamsEach for
+	// one principal. Default 1000, and three quarters of Streams.
+	Streams, StreamsEach int
+	// Ping is how often a stream in which nothing happens shows that it is
+	// alive. Default 15 s.
+	Ping time.Duration
+
+	// Observe hears of each request when it is over. Trouble hears what went
+	// wrong on this side, of which a client was told no details. ErrorLog is
+	// that of the http.Server. They must not block. Default: nobody.
+	Observe  func(Request)
+	Trouble  func(route string, err error)
+	ErrorLog *log.Logger
+}
+
+// Request is what is known of a request when it is over.
+type Request struct {
+	Method string
+	Route  string // the pattern, such as "GET /api/v1/tasks/{id}"
+	Who    string // the principal; empty for somebody unknown
+	Status int
+	Bytes  int64 // of the answer's body
+	Took   time.Duration
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Store == nil || o.Guard == nil {
+		return o, errors.New("a store and a guard are needed")
+	}
+	if b := o.BasePath; b != "" && (!strings.HasPrefix(b, "/") || strings.HasSuffix(b, "/") || strings.ContainsAny(b, "{} ?#%")) {
+		return o, fmt.Errorf("base path %q: it begins with a slash, does not end with one, and is plain", b)
+	}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		return o, errors.New("a certificate needs its key, and a key its certificate")
+	}
+	o.Addr = cmp.Or(o.Addr, "127.0.0.1:8080")
+	o.Grace, o.Ping = cmp.Or(o.Grace, 10*time.Second), cmp.Or(o.Ping, 15*time.Second)
+	o.Streams = cmp.Or(o.Streams, 1000)
+	o.StreamsEach = cmp.Or(o.StreamsEach, max(o.Streams*3/4, 1))
+	if o.CheckSource == nil {
+		o.CheckSource = CheckSource
+	}
+	if o.Wrap == nil {
+		o.Wrap = func(h http.Handler) http.Handler { return h }
+	}
+	if o.Observe == nil {
+		o.Observe = func(Request) {}
+	}
+	if o.Trouble == nil {
+		o.Trouble = func(string, error) {}
+	}
+	if o.ErrorLog == nil {
+		o.ErrorLog = log.New(discard{}, "", 0)
+	}
+	return o, nil
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -1,0 +1,264 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+)
+
+// serve runs a server at a free port until the test ends, or stop is called, which
+// waits.
+func serve(t *testing.T, o web.Options) (addr string, stop func() error) {
+	t.Helper()
+	s, err := web.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	stop = func() error {
+		cancel()
+		err := <-ended
+		ended <- err
+		return err
+	}
+	t.Cleanup(func() { _ = stop() })
+	return l.Addr().String(), stop
+}
+
+// bare are options that serve without a database.
+func bare(t *testing.T) web.Options {
+	t.Helper()
+	admin, err := access.NewSecret(adminText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, err := access.New(access.Options{Admin: admin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return web.Options{Store: store.New(nil, store.Video()), Guard: guard, Healthy: text("well"), Grace: 50 * time.Millisecond}
+}
+
+func TestOptionsThatCannotBeAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*web.Options){
+		"no store":        func(o *web.Options) { o.Store = nil },
+		"no guard":        func(o *web.Options) { o.Guard = nil },
+		"base":            func(o *web.Options) { o.BasePath = "cue" },
+		"base with slash": func(o *web.Options) { o.BasePath = "/cue/" },
+		"pattern":         func(o *web.Options) { o.BasePath = "/{x}" },
+		"no key":          func(o *web.Options) { o.CertFile = "x" },
+		"origin":          func(o *web.Options) { o.Origins = []string{"studio.example"} },
+	} {
+		o := bare(t)
+		change(&o)
+		if _, err := web.New(o); err == nil {
+			t.Errorf("%s: made", name)
+		}
+	}
+	for addr, want := range map[string]error{"0.0.0.0:0": access.ErrPlain, ":0": access.ErrPlain, "studio.example:0": access.ErrPlain} {
+		o := bare(t)
+		o.Addr = addr
+		s, err := web.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+}
+
+func TestServerEndsWithItsContextAfterRequestsHaveHadTheirTime(t *testing.T) {
+	t.Parallel()
+	entered, release := make(chan struct{}), make(chan struct{})
+	o := bare(t)
+	o.Grace = 10 * time.Second
+	o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(entered)
+		<-release
+		_, _ = io.WriteString(w, "late")
+	})
+	addr, stop := serve(t, o)
+	answered := make(chan string, 1)
+	go func() {
+		r, _ := http.NewRequest("GET", "http://"+addr+"/metrics", nil)
+		r.Header.Set("Authorization", "Bearer "+adminText)
+		tr := &http.Transport{DisableKeepAlives: true}
+		resp, err := tr.RoundTrip(r)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		answered <- string(body)
+	}()
+	<-entered
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	for { // nobody new is let in
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			break
+		}
+		c.Close()
+	}
+	close(release)
+	if body := <-answered; body != "late" {
+		t.Errorf("answer is %q", body)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServerDoesNotWaitLongerThanTheGrace(t *testing.T) {
+	t.Parallel()
+	o := bare(t)
+	entered := make(chan struct{})
+	o.Metrics = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+	})
+	addr, stop := serve(t, o)
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", adminText)
+	<-entered
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// certificates writes a certificate and its key, and returns it.
+func certificates(t *testing.T, dir string, serial int64) *x509.Certificate {
+	t.Helper()
+	key, err1 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err2 := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	private, err3 := x509.MarshalPKCS8PrivateKey(key)
+	cert, err4 := x509.ParseCertificate(der)
+	err5 := os.WriteFile(filepath.Join(dir, "cert"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
+	err6 := os.WriteFile(filepath.Join(dir, "key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+func TestTLSIsOfARecentVersion(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert := certificates(t, dir, 1)
+	o := bare(t)
+	o.CertFile, o.KeyFile = filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	addr, _ := serve(t, o)
+	roots := x509.NewCertPool()
+	roots.AddCert(cert)
+	for version, ok := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: version, MaxVersion: version}, DisableKeepAlives: true, ForceAttemptHTTP2: true}
+		resp, err := (&http.Client{Transport: tr}).Get("https://" + addr + "/healthz")
+		if (err == nil) != ok {
+			t.Errorf("version %x: %v", version, err)
+		}
+		if err != nil {
+			continue
+		}
+		resp.Body.Close()
+		if resp.Header.Get("Strict-Transport-Security") == "" || resp.ProtoMajor != 2 {
+			t.Errorf("%s %v", resp.Proto, resp.Header)
+		}
+		tr.CloseIdleConnections()
+	}
+	o.KeyFile = filepath.Join(dir, "none")
+	s, err := web.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil {
+		t.Error("it runs without its key")
+	}
+}
+
+func TestHeadersThatDoNotEndAreCut(t *testing.T) {
+	t.Parallel()
+	addr, _ := serve(t, bare(t))
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	go func() { fmt.Fprintf(c, "GET / HTTP/1.1\r\nX: %s", strings.Repeat("x", 64<<10)) }()
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("%v, %v", resp, err)
+	}
+}
+
+func TestLargeFilesArriveWholeOnOneConnection(t *testing.T) {
+	t.Parallel()
+	o := bare(t)
+	o.Published = t.TempDir()
+	id := store.ID{7}
+	if err := os.MkdirAll(filepath.Join(o.Published, id.String(), "gen"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	content := make([]byte, 3<<20+17)
+	_, _ = rand.Read(content)
+	if err := os.WriteFile(filepath.Join(o.Published, id.String(), "gen", "a.m4s"), content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	addr, _ := serve(t, o)
+	tr := &http.Transport{}
+	defer tr.CloseIdleConnections()
+	for _, span := range []string{"", "bytes=0-", "bytes=1-2097152", "bytes=3000000-"} {
+		r, _ := http.NewRequest("GET", "http://"+addr+web.PublishedPath("", id.String())+"/gen/a.m4s", nil)
+		r.Header.Set("Authorization", "Bearer "+adminText)
+		if span != "" {
+			r.Header.Set("Range", span)
+		}
+		resp, err := tr.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		from, to := 0, len(content)-1
+		_, _ = fmt.Sscanf(span, "bytes=%d-%d", &from, &to)
+		if err != nil || string(got) != string(content[from:to+1]) {
+			t.Errorf("%q: %d bytes, %v; want %d", span, len(got), err, to+1-from)
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package web_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/webhook"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+)
+
+const api = "/api/v1"
+
+var (
+	adminText = strings.Repeat("a", 40)
+	readText  = strings.Repeat("r", 40)
+)
+
+// bundle is a server in front of a database of its own.
+type bundle struct {
+	*store.Store
+	t         *testing.T
+	pool      *pgxpool.Pool
+	server    *web.Server
+	url       string
+	published string
+
+	mu       sync.Mutex
+	requests []web.Request
+	troubles []error
+}
+
+func setup(t *testing.T, change ...func(*web.Options)) *bundle {
+	t.Helper()
+	g := store.Video()
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	b := &bundle{t: t, pool: pool, Store: store.New(pool, g), published: t.TempDir()}
+	admin, err1 := access.NewSecret(adminText)
+	reader, err2 := access.NewSecret(readText)
+	guard, err3 := access.New(access.Options{Admin: admin, ReadOnly: reader, Keys: b.Store})
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	o := web.Options{
+		Store: b.Store, Guard: guard, Subscribe: b.feed(), Published: b.published,
+		Webhooks: webhook.New(webhook.Options{DB: pool, Store: b.Store}),
+		Metrics:  text("figures 1\n"), Healthy: health(http.StatusOK), Ready: health(http.StatusServiceUnavailable),
+		Uploads:   http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Method, " ", r.URL.Path) }),
+		Dashboard: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page ", r.URL.Path) }),
+		Observe: func(r web.Request) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.requests = append(b.requests, r)
+		},
+		Trouble: func(route string, err error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.troubles = append(b.troubles, fmt.Errorf("%s: %w", route, err))
+		},
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	if b.server, err1 = web.New(o); err1 != nil {
+		t.Fatal(err1)
+	}
+	ts := httptest.NewServer(b.server.Handler())
+	t.Cleanup(ts.Close)
+	t.Cleanup(b.server.Drain)
+	b.url = ts.URL
+	return b
+}
+
+func text(s string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = io.WriteString(w, s)
+	})
+}
+
+func health(status int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"status":"pass","known":%t}`, access.From(r.Context()).Scope > access.None)
+	})
+}
+
+// feed reads events for a server until the test ends.
+func (b *bundle) feed() func(after int64, keep func(store.Event) bool) web.Subscription {
+	f := feed.New(feed.Options{Source: b.Store, Every: 5 * time.Millisecond})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = f.Run(ctx)
+	}()
+	b.t.Cleanup(func() { cancel(); <-done })
+	return func(after int64, keep func(store.Event) bool) web.Subscription { return f.Subscribe(after, keep) }
+}
+
+// call is a request in a test.
+type call struct {
+	method, path string
+	body         any    // JSON; a string as it is
+	as           string // a bearer token; default the admin's, "-" for nobody's
+	header       http.Header
+}
+
+// got is its answer.
+type got struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   []byte
+}
+
+// do makes a request, without following redirects, and holds the answer against
+// the description of the API.
+func (b *bundle) do(c call) got {
+	b.t.Helper()
+	var body io.Reader
+	switch v := c.body.(type) {
+	case nil:
+	case string:
+		body = strings.NewReader(v)
+	default:
+		text, err := json.Marshal(v)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		body = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(b.t.Context(), c.method, b.url+c.path, body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if c.header != nil {
+		r.Header = c.header.Clone()
+	}
+	if body != nil && r.Header.Get("Content-Type") == "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	switch c.as {
+	case "":
+		r.Header.Set("Authorization", "Bearer "+adminText)
+	case "-":
+	default:
+		r.Header.Set("Authorization", "Bearer "+c.as)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	described(b.t, c.method, r.URL.Path, resp, text)
+	return got{b.t, resp.StatusCode, resp.Header, text}
+}
+
+func (b *bundle) get(path string) got {
+	b.t.Helper()
+	return b.do(call{method: "GET", path: path})
+}
+
+func (b *bundle) post(path string, body any) got {
+	b.t.Helper()
+	return b.do(call{method: "POST", path: path, body: body})
+}
+
+// want checks the status, and reads the answer into v unless that is nil.
+func (g got) want(status int, v any) got {
+	g.t.Helper()
+	if g.status != status {
+		g.t.Fatalf("status is %d, want %d: %s", g.status, status, g.body)
+	}
+	if v != nil {
+		if err := json.Unmarshal(g.body, v); err != nil {
+			g.t.Fatalf("%v: %s", err, g.body)
+		}
+	}
+	return g
+}
+
+// problem checks that the answer is one.
+func (g got) problem(status int, kind string) got {
+	g.t.Helper()
+	var p struct {
+		Type   string
+		Status int
+		Detail string
+	}
+	g.want(status, &p)
+	if p.Type != "urn:cuelight:problem:"+kind || p.Status != status || p.Detail == "" ||
+		g.header.Get("Content-Type") != "application/problem+json" {
+		g.t.Fatalf("problem is %s (%s), want %s", g.body, g.header.Get("Content-Type"), kind)
+	}
+	return g
+}
+
+func (b *bundle) submitted(source string) store.ID {
+	b.t.Helper()
+	r, err := b.Submit(b.t.Context(), store.Submission{Source: source})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r.ID
+}
+
+func (b *bundle) status(id store.ID) store.Status {
+	b.t.Helper()
+	t, err := b.Get(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return t.Status
+}
+
+func (b *bundle) exec(sql string, args ...any) {
+	b.t.Helper()
+	if _, err := b.pool.Exec(b.t.Context(), sql, args...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// key makes an API key.
+func (b *bundle) key(scope string) string {
+	b.t.Helper()
+	_, text, err := b.CreateKey(b.t.Context(), "test "+scope, scope)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return text
+}
+
+// audits are the actions in the audit, the newest first.
+func (b *bundle) audits() (actions []string) {
+	b.t.Helper()
+	entries, err := b.Audits(b.t.Context(), 0, 0)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, e := range entries {
+		actions = append(actions, e.Action+" by "+e.Actor)
+	}
+	return actions
+}
+
+// worker registers a worker that claims one task's first stage and lets it die.
+func (b *bundle) die(id store.ID) {
+	b.t.Helper()
+	w, err := b.Register(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	turn := store.Turn{Worker: w, Free: []int{1, 0, 0, 0, 0}, Look: []bool{4: false}, Mature: make([]bool, 5), Only: []store.ID{id}}
+	turn.Look[0] = true
+	out, err := b.Turn(b.t.Context(), turn)
+	if err != nil || len(out.Claims) != 1 || out.Claims[0].Task != id {
+		b.t.Fatalf("claims are %+v, %v", out.Claims, err)
+	}
+	c := out.Claims[0]
+	turn.Free[0], turn.Look[0] = 0, false
+	turn.Reports = []store.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Failed, Dead: true, Class: "transient", Error: "disk 7 broke"}}
+	if _, err := b.Turn(b.t.Context(), turn); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// publish writes a file below a task's published directory.
+func (b *bundle) publish(id store.ID, name, content string) {
+	b.t.Helper()
+	path := filepath.Join(b.published, id.String(), name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}

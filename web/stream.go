@@ -1,0 +1,246 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/store"
+)
+
+const (
+	eventStream = "text/event-stream"
+	// returnIn is when a browser whose stream has ended is to come back.
+	returnIn = 2 * time.Second
+	// askAgain is how often a stream looks whether its principal still is one.
+	askAgain = time.Minute
+)
+
+// streams counts those that are open.
+type streams struct {
+	most, each int
+
+	mu   sync.Mutex
+	open int
+	by   map[string]int // by principal
+}
+
+// enter counts one more, until leave.
+func (s *streams) enter(who string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.open >= s.most:
+		return &problem{kindStreams, fmt.Sprintf("all %d streams are open", s.most), retryAfter}
+	case s.by[who] >= s.each:
+		return &problem{kindStreams, fmt.Sprintf("%s has %d streams open", who, s.each), retryAfter}
+	}
+	s.open++
+	s.by[who]++
+	return nil
+}
+
+func (s *streams) leave(who string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if s.by[who]--; s.by[who] == 0 {
+		delete(s.by, who)
+	}
+}
+
+// stream is one that is open. Its writes have a time each, as all have; after one
+// that failed nothing more is written.
+type stream struct {
+	s   *Server
+	w   http.ResponseWriter
+	r   *http.Request
+	buf bytes.Buffer
+	who access.Principal
+	// asked is when it was last asked whether the principal still is one.
+	asked time.Time
+}
+
+// errDraining: the server ends.
+var errDraining = &problem{kindUnavailable, "this server is about to end", returnIn}
+
+// withStream has run write a stream, while there is room for it, until run
+// returns, the client is gone, or the server drains.
+func (s *Server) withStream(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, st *stream) error) error {
+	who := access.From(r.Context())
+	if s.live.Err() != nil {
+		return errDraining
+	}
+	if err := s.streams.enter(who.Name); err != nil {
+		return err
+	}
+	defer s.streams.leave(who.Name)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.live, cancel)()
+	h := w.Header()
+	h.Set("Content-Type", eventStream)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // else nginx would keep it to itself
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	st := &stream{s: s, w: w, r: r, who: who, asked: time.Now()}
+	fmt.Fprintf(&st.buf, "retry: %d\n\n", returnIn.Milliseconds())
+	return run(ctx, st)
+}
+
+// put writes an event to what is sent with the next send. The names of events and
+// JSON have no line breaks.
+func (st *stream) put(id int64, name string, data any) error {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("write event %s: %w", name, err)
+	}
+	st.buf.WriteString("id: " + strconv.FormatInt(id, 10) + "\nevent: " + name + "\ndata: ")
+	st.buf.Write(text)
+	st.buf.WriteString("\n\n")
+	return nil
+}
+
+// send sends what was put.
+func (st *stream) send() error {
+	_, err := st.w.Write(st.buf.Bytes())
+	st.buf.Reset()
+	if err != nil {
+		return err
+	}
+	return http.NewResponseController(st.w).Flush()
+}
+
+// follow sends events as they come, until each says that it was the last, or
+// there are no more.
+func (st *stream) follow(ctx context.Context, sub Subscription, last func(context.Context, []store.Event) (bool, error)) error {
+	for {
+		waiting, cancel := context.WithTimeout(ctx, st.s.o.Ping)
+		events, err := sub.Next(waiting)
+		timely := waiting.Err() != nil
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			if err = st.sendEvents(events); err != nil {
+				return err
+			}
+			if done, err := last(ctx, events); done || err != nil {
+				return err
+			}
+		case timely && errors.Is(err, context.DeadlineExceeded):
+			st.buf.WriteString(": ping\n\n")
+			if err := st.send(); err != nil {
+				return err
+			}
+		case errors.Is(err, feed.ErrSlow), errors.Is(err, store.ErrEventsGone):
+			return st.resync(ctx)
+		default:
+			return nil // the client comes back, and goes on from where it was
+		}
+		if !st.welcome() {
+			return nil
+		}
+	}
+}
+
+func (st *stream) sendEvents(events []store.Event) error {
+	for _, e := range events {
+		if err := st.put(e.ID, string(e.Type), e); err != nil {
+			return err
+		}
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	return st.send()
+}
+
+// resync tells the client that it has missed something, and to look at how things
+// are before it goes on from here.
+func (st *stream) resync(ctx context.Context) error {
+	here, err := st.s.o.Store.LastEvent(ctx)
+	if err != nil {
+		return err
+	}
+	if err := st.put(here, "resync", position{here}); err != nil {
+		return err
+	}
+	return st.send()
+}
+
+// position is where a stream goes on.
+type position struct {
+	After int64 `json:"after"`
+}
+
+// welcome reports whether the principal still is one. Where nobody can be asked,
+// it stays so.
+func (st *stream) welcome() bool {
+	if time.Since(st.asked) < askAgain {
+		return true
+	}
+	st.asked = time.Now()
+	now, err := st.s.o.Guard.Who(st.r)
+	switch {
+	case errors.Is(err, access.ErrUnknown), errors.Is(err, access.ErrWrong):
+		return false
+	case err == nil:
+		return now.Name == st.who.Name && now.Scope >= access.Read
+	}
+	return true
+}
+
+// finishStream answers with what went wrong, unless the stream has begun: then
+// nobody can be told, and the client comes back.
+func (s *Server) finishStream(w http.ResponseWriter, r *http.Request, err error) {
+	if err == nil || r.Context().Err() != nil {
+		return
+	}
+	if rec, ok := w.(*response); !ok || rec.status == 0 {
+		h := w.Header()
+		h.Del("X-Accel-Buffering")
+		s.fail(w, r, err)
+	}
+}
+
+// streamEvents follows all events, or some types of them.
+func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
+	p := query(r, "after", "types")
+	after, given := startOf(r, &p)
+	types, err := eventTypes(p.text("types"))
+	if p.err != nil || err != nil {
+		s.fail(w, r, errors.Join(p.err, err))
+		return
+	}
+	keep := func(e store.Event) bool { return types == nil || types[e.Type] }
+	s.finishStream(w, r, s.withStream(w, r, func(ctx context.Context, st *stream) error {
+		if !given {
+			if after, err = s.o.Store.LastEvent(ctx); err != nil {
+				return err
+			}
+		}
+		sub := s.o.Subscribe(after, keep)
+		defer sub.Close()
+		// With its place, so that nothing is missed by whoever comes back before
+		// anything has happened.
+		if err := st.put(after, "open", position{after}); err != nil {
+			return err
+		}
+		if err := st.send(); err != nil {
+			return err
+		}
+		return st.follow(ctx, sub, func(context.Context, []store.Event) (bool, error) { return false, nil })
+	}))
+}

@@ -1,0 +1,236 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/store"
+)
+
+// shown is a source for people who need not know its secrets: without what a URL
+// has of passwords, and without its query, which may be one.
+func shown(source string) string {
+	scheme, _, ok := strings.Cut(source, "://")
+	if !ok {
+		return source
+	}
+	u, err := url.Parse(source)
+	if err != nil {
+		if strings.ContainsFunc(scheme, func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') }) {
+			return "…"
+		}
+		return scheme + "://…"
+	}
+	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
+	return u.String()
+}
+
+// visible is a task as a principal may see it.
+func visible(ctx context.Context, t store.Task) store.Task {
+	if access.From(ctx).Scope < access.Admin {
+		t.Source = shown(t.Source)
+	}
+	return t
+}
+
+func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (answer, error) {
+	p := query(r, append(filterNames, "after", "limit")...)
+	given, limit, after := p.filter(), p.limit(), p.id("after")
+	f, err := given.store()
+	if p.err != nil {
+		return answer{}, p.err
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	f.After, f.Limit = after, limit+1 // one more, to know whether there is a next page
+	tasks, err := s.o.Store.List(r.Context(), f)
+	if err != nil {
+		return answer{}, err
+	}
+	body := struct {
+		Tasks []store.Task `json:"tasks"`
+		Next  string       `json:"next,omitempty"`
+	}{Tasks: []store.Task{}}
+	if len(tasks) > limit {
+		tasks = tasks[:limit]
+		body.Next = s.next(api+"/tasks", p, tasks[limit-1].ID.String())
+	}
+	for _, t := range tasks {
+		// Whoever is not shown all of a source is not to find out the rest by asking
+		// for parts of it.
+		if t = visible(r.Context(), t); strings.Contains(t.Source, f.Source) {
+			body.Tasks = append(body.Tasks, t)
+		}
+	}
+	return answer{status: http.StatusOK, body: body, link: body.Next}, nil
+}
+
+// details is a task with all there is to know of it.
+type details struct {
+	store.Task
+	Running []store.Running `json:"running"`
+	History []store.Attempt `json:"history"`
+}
+
+func (s *Server) getTask(_ http.ResponseWriter, r *http.Request) (answer, error) {
+	id, err := pathID(r)
+	if err != nil {
+		return answer{}, err
+	}
+	d, err := s.details(r.Context(), id)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(d)
+}
+
+func (s *Server) details(ctx context.Context, id store.ID) (details, error) {
+	t, err := s.o.Store.Get(ctx, id)
+	if err != nil {
+		return details{}, err
+	}
+	history, err := s.o.Store.History(ctx, id)
+	if err != nil {
+		return details{}, err
+	}
+	d := details{Task: visible(ctx, t), Running: []store.Running{}, History: append([]store.Attempt{}, history...)}
+	held := make(map[store.ID]bool)
+	for _, st := range t.Stages {
+		if !st.Token.IsZero() {
+			held[st.Token] = true
+		}
+	}
+	if len(held) == 0 {
+		return d, nil
+	}
+	workers, err := s.o.Store.Workers(ctx, false)
+	if err != nil {
+		return details{}, err
+	}
+	for _, w := range workers {
+		for _, run := range w.Running {
+			if held[run.Token] { // what a worker says of itself is a moment old
+				d.Running = append(d.Running, run)
+			}
+		}
+	}
+	return d, nil
+}
+
+// change does something to one task, with its audit, and answers with the task as
+// it is then.
+func (s *Server) change(r *http.Request, action string, detail map[string]any, do func(in *store.Store, id store.ID) error) (answer, error) {
+	id, err := pathID(r)
+	if err != nil {
+		return answer{}, err
+	}
+	var after store.Task
+	err = s.o.Store.Audited(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
+		if err := do(in, id); err != nil {
+			return store.AuditEntry{}, err
+		}
+		after, err = in.Get(r.Context(), id)
+		return entry(r, action, id.String(), detail), err
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(visible(r.Context(), after))
+}
+
+func (s *Server) retry(w http.ResponseWriter, r *http.Request) (answer, error) {
+	var in struct {
+		From string `json:"from"`
+	}
+	if err := decode(w, r, bodyMost, true, &in); err != nil {
+		return answer{}, err
+	}
+	detail := map[string]any{}
+	if in.From != "" {
+		detail["from"] = in.From
+	}
+	return s.change(r, "retry", detail, func(st *store.Store, id store.ID) error {
+		return st.Retry(r.Context(), id, in.From)
+	})
+}
+
+func (s *Server) cancel(w http.ResponseWriter, r *http.Request) (answer, error) {
+	if err := decode(w, r, bodyMost, true, &struct{}{}); err != nil {
+		return answer{}, err
+	}
+	return s.change(r, "cancel", nil, func(st *store.Store, id store.ID) error {
+		return st.Cancel(r.Context(), id)
+	})
+}
+
+// retryAll does again all that a filter chooses; without one for a status, all
+// that died.
+func (s *Server) retryAll(w http.ResponseWriter, r *http.Request) (answer, error) {
+	var in struct {
+		Filter filter `json:"filter"`
+		From   string `json:"from"`
+		DryRun bool   `json:"dry_run"`
+	}
+	if err := decode(w, r, bodyMost, false, &in); err != nil {
+		return answer{}, err
+	}
+	if in.Filter.Status == "" && in.Filter.Stage == "" {
+		in.Filter.Status = string(store.StatusDead)
+	}
+	f, err := in.Filter.store()
+	if err != nil {
+		return answer{}, err
+	}
+	var body struct {
+		Matched int  `json:"matched"`
+		Retried int  `json:"retried"`
+		DryRun  bool `json:"dry_run"`
+	}
+	if body.DryRun = in.DryRun; in.DryRun {
+		body.Matched, err = s.o.Store.CountRetries(r.Context(), f, in.From)
+	} else {
+		err = s.o.Store.Audited(r.Context(), func(st *store.Store) (store.AuditEntry, error) {
+			body.Retried, err = st.RetryAll(r.Context(), f, in.From)
+			in.Filter.Source = shown(in.Filter.Source)
+			return entry(r, "retry_all", "", map[string]any{"filter": in.Filter, "from": in.From, "tasks": body.Retried}), err
+		})
+		body.Matched = body.Retried
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(body)
+}
+
+// override puts a new task in the place of one, and of others that are named.
+func (s *Server) override(w http.ResponseWriter, r *http.Request) (answer, error) {
+	id, err := pathID(r)
+	if err != nil {
+		return answer{}, err
+	}
+	var in struct {
+		submission
+		Also []store.ID `json:"also"`
+	}
+	if err := decode(w, r, bodyMost, false, &in); err != nil {
+		return answer{}, err
+	}
+	subs, err := s.accept(r, []submission{in.submission})
+	if err != nil {
+		return answer{}, err
+	}
+	old := append([]store.ID{id}, in.Also...)
+	var got store.Receipt
+	err = s.o.Store.Audited(r.Context(), func(st *store.Store) (store.AuditEntry, error) {
+		got, err = st.Override(r.Context(), old, subs[0])
+		return entry(r, "override", id.String(), map[string]any{"by": got.ID, "tasks": old, "source": shown(subs[0].Source)}), err
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	return s.receipts([]store.Receipt{got}, false), nil
+}

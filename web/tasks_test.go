@@ -1,0 +1,324 @@
+package web_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+type receipt struct {
+	TaskID  store.ID `json:"task_id"`
+	Existed bool
+}
+
+func TestSubmittingIsDoneOnceHoweverOftenItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := map[string]any{"source": "https://u:p@example.com/a.mp4?sig=x", "params": map[string]any{"title": "A"}, "priority": -3, "request_id": "r1", "user_id": "u"}
+	var first, again receipt
+	got := b.post(api+"/tasks", in).want(http.StatusCreated, &first)
+	if first.Existed || got.header.Get("Location") != api+"/tasks/"+first.TaskID.String() || got.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%+v, %v", first, got.header)
+	}
+	b.post(api+"/tasks", in).want(http.StatusOK, &again)
+	if again.TaskID != first.TaskID || !again.Existed {
+		t.Errorf("again: %+v", again)
+	}
+	task, err := b.Get(t.Context(), first.TaskID)
+	if err != nil || task.Priority != -3 || task.UserID != "u" || task.Source != in["source"] || string(task.Params) != `{"title": "A"}` {
+		t.Errorf("%+v, %v", task, err)
+	}
+	entries, err := b.Audits(t.Context(), 0, 0)
+	if err != nil || len(entries) != 1 || entries[0].Actor != "admin" || entries[0].Action != "submit" || entries[0].Target != first.TaskID.String() {
+		t.Fatalf("audit is %+v, %v", entries, err)
+	}
+	if detail := string(entries[0].Detail); strings.Contains(detail, "sig") || strings.Contains(detail, "u:p") || !strings.Contains(detail, "example.com/a.mp4") {
+		t.Errorf("audit says %s", detail)
+	}
+}
+
+func TestManyTasksAreSubmittedAllOrNone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	tasks := func(sources ...string) map[string]any {
+		var list []any
+		for _, s := range sources {
+			list = append(list, map[string]any{"source": s})
+		}
+		return map[string]any{"tasks": list}
+	}
+	var out struct{ Tasks []receipt }
+	b.post(api+"/tasks", tasks("/a", "/b", "/c")).want(http.StatusCreated, &out)
+	for i, want := range []string{"/a", "/b", "/c"} {
+		if task, err := b.Get(t.Context(), out.Tasks[i].TaskID); err != nil || task.Source != want {
+			t.Errorf("%d is %q, %v", i, task.Source, err)
+		}
+	}
+	b.post(api+"/tasks", tasks("/d", "")).problem(http.StatusUnprocessableEntity, "invalid")
+	b.post(api+"/tasks", tasks("/d", "nonsense")).problem(http.StatusUnprocessableEntity, "invalid")
+	if all, _ := b.List(t.Context(), store.Filter{}); len(all) != 3 {
+		t.Errorf("there are %d tasks", len(all))
+	}
+	b.post(api+"/tasks", tasks()).problem(http.StatusUnprocessableEntity, "invalid") // null is no list
+	b.post(api+"/tasks", `{"tasks":[]}`).problem(http.StatusBadRequest, "invalid-request")
+	b.post(api+"/tasks", `{"tasks":[{"source":"/a"}],"source":"/b"}`).problem(http.StatusBadRequest, "invalid-request")
+	if got := b.audits(); len(got) != 1 {
+		t.Errorf("audit is %v", got)
+	}
+}
+
+func TestJSONIsReadStrictly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	deep := strings.Repeat("[", 40) + strings.Repeat("]", 40)
+	for name, c := range map[string]struct {
+		body   string
+		status int
+		kind   string
+	}{
+		"unknown member":   {`{"source":"/a","sourse":"/b"}`, 400, "invalid-request"},
+		"twice":            {`{"source":"/a","source":"/b"}`, 400, "invalid-request"},
+		"twice within":     {`{"source":"/a","params":{"a":1,"a":2}}`, 400, "invalid-request"},
+		"two values":       {`{"source":"/a"}{}`, 400, "invalid-request"},
+		"broken off":       {`{"source":"/a"`, 400, "invalid-request"},
+		"no JSON":          {`source=/a`, 400, "invalid-request"},
+		"empty":            {``, 415, "unsupported-media-type"},
+		"too deep":         {`{"source":"/a","params":{"a":` + deep + `}}`, 400, "invalid-request"},
+		"wrong type":       {`{"source":7}`, 400, "invalid-request"},
+		"priority":         {`{"source":"/a","priority":40000}`, 400, "invalid-request"},
+		"no source":        {`{"priority":1}`, 422, "invalid"},
+		"zero in source":   {`{"source":"/a\u0000"}`, 422, "invalid"},
+		"zero in params":   {`{"source":"/a","params":{"a":"\u0000"}}`, 422, "invalid"},
+		"params no object": {`{"source":"/a","params":[]}`, 422, "invalid"},
+		"params too large": {`{"source":"/a","params":{"a":"` + strings.Repeat("x", 11<<10) + `"}}`, 422, "invalid"},
+		"long source":      {`{"source":"/` + strings.Repeat("x", 3000) + `"}`, 422, "invalid"},
+		"too large":        {`{"source":"/` + strings.Repeat("x", 2<<20) + `"}`, 413, "too-large"},
+		"time":             {`{"source":"/a","not_before":"soon"}`, 400, "invalid-request"},
+	} {
+		header := http.Header{"Content-Type": {"application/json"}}
+		if name == "empty" {
+			header = http.Header{"Content-Type": {"text/plain"}}
+		}
+		got := b.do(call{method: "POST", path: api + "/tasks", body: c.body, header: header})
+		if got.status != c.status || !strings.Contains(string(got.body), `"urn:cuelight:problem:`+c.kind+`"`) {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/a"}`, header: form}).problem(415, "unsupported-media-type")
+	b.post(api+"/tasks", `{"source":"/a","params":null,"not_before":null}`).want(http.StatusCreated, nil)
+}
+
+func TestFilesOfTheHostAreForTheAdmin(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := b.key("submit")
+	for source, want := range map[string][2]int{
+		"https://example.com/a.mp4": {201, 201},
+		"/etc/passwd":               {201, 403},
+		"file:///etc/passwd":        {201, 403},
+		"FILE:///etc/passwd":        {201, 403},
+		"a.mp4":                     {422, 422},
+		"ftp://example.com/a":       {422, 422},
+		"https:///a":                {422, 422},
+	} {
+		for i, as := range []string{adminText, key} {
+			got := b.do(call{method: "POST", path: api + "/tasks", body: map[string]string{"source": source}, as: as})
+			if got.status != want[i] {
+				t.Errorf("%s by %s: %d, want %d", source, []string{"admin", "submit"}[i], got.status, want[i])
+			}
+		}
+	}
+}
+
+func TestTraceOfTheCallerIsKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	var got receipt
+	header := http.Header{"Traceparent": {parent}, "Content-Type": {"application/json"}}
+	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/a"}`, header: header}).want(201, &got)
+	var kept *string
+	read := func() string {
+		if err := b.pool.QueryRow(t.Context(), "select traceparent from tasks where id = $1", got.TaskID).Scan(&kept); err != nil {
+			t.Fatal(err)
+		}
+		if kept == nil {
+			return ""
+		}
+		return *kept
+	}
+	if read() != parent {
+		t.Errorf("kept is %q", read())
+	}
+	header.Set("Traceparent", "nonsense")
+	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/b"}`, header: header}).want(201, &got)
+	if read() != "" {
+		t.Errorf("kept is %q", read())
+	}
+}
+
+type page struct {
+	Tasks []struct {
+		TaskID store.ID `json:"task_id"`
+		Source string
+		Status string
+	}
+	Next string
+}
+
+func TestTasksAreListedPageByPage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for i := range 7 {
+		if _, err := b.Submit(t.Context(), store.Submission{Source: fmt.Sprint("/v", i), UserID: "ü&=", RequestID: fmt.Sprint("r", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.submitted("/other")
+	var seen []string
+	at := api + "/tasks?limit=3&user_id=%C3%BC%26%3D"
+	for at != "" {
+		var p page
+		got := b.get(at).want(200, &p)
+		for _, task := range p.Tasks {
+			seen = append(seen, task.Source)
+		}
+		if link := got.header.Get("Link"); (p.Next != "") != (link == "<"+p.Next+`>; rel="next"`) {
+			t.Errorf("link is %q, next %q", link, p.Next)
+		}
+		at = p.Next
+	}
+	if want := []string{"/v6", "/v5", "/v4", "/v3", "/v2", "/v1", "/v0"}; !slices.Equal(seen, want) {
+		t.Errorf("saw %v", seen)
+	}
+	for q, want := range map[string]int{
+		"status=pending": 8, "status=dead": 0, "stage=ingest&stage_status=pending": 8, "request_id=r3": 1, "source=v": 7, "error=x": 0, "": 8,
+	} {
+		var p page
+		if b.get(api+"/tasks?"+q).want(200, &p); len(p.Tasks) != want {
+			t.Errorf("%s: %d tasks, want %d", q, len(p.Tasks), want)
+		}
+	}
+	for q, kind := range map[string]string{
+		"statsu=dead": "invalid-request", "status=deda": "invalid-request", "status=dead&status=pending": "invalid-request",
+		"stage=ingest": "invalid-request", "stage_status=dead": "invalid-request", "stage=x&stage_status=dead": "invalid",
+		"limit=0": "invalid-request", "limit=1001": "invalid-request", "limit=x": "invalid-request", "after=x": "invalid-request",
+		"source=%00": "invalid-request", "source=%ff": "invalid-request", "source=%zz": "invalid-request", "a;b": "invalid-request",
+	} {
+		if got := b.get(api + "/tasks?" + q); !strings.Contains(string(got.body), "urn:cuelight:problem:"+kind+`"`) {
+			t.Errorf("%s: %d %s", q, got.status, got.body)
+		}
+	}
+}
+
+func TestTaskIsShownInFull(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.submitted("https://user:secret@example.com/a.mp4?token=secret")
+	b.die(id)
+	var full struct {
+		page
+		Source  string
+		Status  string
+		Stages  []struct{ Stage, Status string }
+		History []struct{ Stage, Outcome, Error, Host string }
+	}
+	b.get(api+"/tasks/"+id.String()).want(200, &full)
+	if full.Status != "dead" || len(full.Stages) != 5 || len(full.History) != 1 || full.History[0].Error != "disk 7 broke" || full.History[0].Host != "studio" {
+		t.Errorf("%+v", full)
+	}
+	if !strings.Contains(full.Source, "token=secret") {
+		t.Errorf("the admin sees %s", full.Source)
+	}
+	for _, path := range []string{api + "/tasks/" + id.String(), api + "/tasks"} {
+		if got := b.do(call{method: "GET", path: path, as: readText}).want(200, nil); strings.Contains(string(got.body), "secret") {
+			t.Errorf("a reader sees %s", got.body)
+		}
+	}
+	for source, want := range map[string]int{"token=sec": 0, "user:": 0, "example.com/a": 1} {
+		var p page
+		b.do(call{method: "GET", path: api + "/tasks?source=" + url.QueryEscape(source), as: readText}).want(200, &p)
+		if len(p.Tasks) != want {
+			t.Errorf("a reader finds %d tasks by %q, want %d", len(p.Tasks), source, want)
+		}
+	}
+	b.get(api+"/tasks/"+store.ID{1}.String()).problem(404, "not-found")
+	b.get(api+"/tasks/nonsense").problem(404, "not-found")
+}
+
+func TestTasksAreRetriedCancelledAndReplaced(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	dead, waiting := b.submitted("/a"), b.submitted("/b")
+	b.die(dead)
+	at := func(id store.ID, verb string) string { return api + "/tasks/" + id.String() + "/" + verb }
+
+	var task struct{ Status string }
+	b.post(at(dead, "retry"), nil).want(200, &task)
+	if task.Status != "pending" {
+		t.Errorf("after a retry it is %s", task.Status)
+	}
+	b.post(at(waiting, "retry"), map[string]string{"from": "ingest"}).want(200, nil)
+	b.post(at(waiting, "retry"), map[string]string{"from": "nonsense"}).problem(422, "invalid")
+	b.post(at(store.ID{1}, "retry"), nil).problem(404, "not-found")
+	b.post(at(waiting, "cancel"), nil).want(200, &task)
+	if task.Status != "cancelled" || b.status(waiting) != "cancelled" {
+		t.Errorf("after a cancel it is %s", task.Status)
+	}
+	b.post(at(waiting, "cancel"), `{"why":"x"}`).problem(400, "invalid-request")
+
+	var by receipt
+	b.post(at(dead, "override"), map[string]any{"source": "/c", "also": []any{waiting}}).want(201, &by)
+	for _, id := range []store.ID{dead, waiting} {
+		if task, err := b.Get(t.Context(), id); err != nil || task.OverriddenBy != by.TaskID {
+			t.Errorf("replaced by %s, %v", task.OverriddenBy, err)
+		}
+	}
+	b.post(at(dead, "retry"), nil).problem(409, "overridden")
+	b.post(at(dead, "override"), map[string]any{"source": "/d"}).problem(409, "overridden")
+	b.post(at(by.TaskID, "override"), map[string]any{"source": "/d", "also": []string{"x"}}).problem(400, "invalid-request")
+	if got, want := b.audits(), []string{"override by admin", "cancel by admin", "retry by admin", "retry by admin"}; !slices.Equal(got, want) {
+		t.Errorf("audit is %v", got)
+	}
+}
+
+func TestAllThatMatchAreCountedAndRetried(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var ids []store.ID
+	for i := range 4 {
+		ids = append(ids, b.submitted(fmt.Sprint("/v", i)))
+		if i < 3 {
+			b.die(ids[i])
+		}
+	}
+	var out struct {
+		Matched, Retried int
+		DryRun           bool `json:"dry_run"`
+	}
+	b.post(api+"/tasks/retry", map[string]any{"dry_run": true}).want(200, &out)
+	if out.Matched != 3 || out.Retried != 0 || !out.DryRun || b.status(ids[0]) != "dead" || len(b.audits()) != 0 {
+		t.Errorf("counted %+v; %v", out, b.audits())
+	}
+	b.post(api+"/tasks/retry", map[string]any{"filter": map[string]string{"source": "/v1"}}).want(200, &out)
+	if out.Matched != 1 || out.Retried != 1 || b.status(ids[0]) != "dead" || b.status(ids[1]) != "pending" {
+		t.Errorf("retried %+v", out)
+	}
+	b.post(api+"/tasks/retry", map[string]any{}).want(200, &out)
+	if out.Retried != 2 || b.status(ids[0]) != "pending" {
+		t.Errorf("retried %+v", out)
+	}
+	b.post(api+"/tasks/retry", `{"filter":{"satus":"dead"}}`).problem(400, "invalid-request")
+	b.post(api+"/tasks/retry", `{"filter":{"status":"deda"}}`).problem(400, "invalid-request")
+	b.post(api+"/tasks/retry", `{"from":"x","dry_run":true}`).problem(422, "invalid")
+	b.post(api+"/tasks/retry", nil).problem(415, "unsupported-media-type")
+	if got := b.audits(); len(got) != 2 {
+		t.Errorf("audit is %v", got)
+	}
+}

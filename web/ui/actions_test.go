@@ -1,0 +1,317 @@
+package ui_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web/ui"
+)
+
+func (s *stand) status(id store.ID) store.Status {
+	s.t.Helper()
+	task, err := s.st.Get(s.t.Context(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return task.Status
+}
+
+func TestActionsAreFormsThatEndOnAPageWhichShowsWhatBecameOfThem(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	waiting := s.seeded.Waiting
+	page := "/videos/" + waiting.String()
+	for _, c := range []struct {
+		path string
+		form url.Values
+		want string
+	}{
+		{page + "/cancel", url.Values{"back": {page}}, "It is cancelled."},
+		{page + "/retry", url.Values{"back": {page}}, "What failed is tried again."},
+		{page + "/retry", url.Values{"back": {page}, "from": {"ingest"}}, "It is done again from ingest on."},
+		{"/add", url.Values{"source": {"/srv/new.mp4"}}, "“new.mp4” was added."},
+		{"/pause", url.Values{"stage": {"transcode"}, "back": {"/workers"}}, "Paused: transcode on all hosts."},
+		{"/resume", url.Values{"stage": {"transcode"}, "back": {"/workers"}}, "Resumed: transcode on all hosts."},
+		{"/workers/" + s.seeded.Workers[0].String() + "/drain", url.Values{"back": {"/workers"}}, "It ends as soon as its work is done."},
+		{"/dead/retry", url.Values{"task": {s.seeded.Dead.String()}, "back": {"/dead"}}, "1 video will be tried again."},
+		{"/dead/retry", url.Values{"all": {"1"}, "stage": {"transcode"}, "back": {"/dead"}}, "2 videos will be tried again."},
+	} {
+		status, body := s.post(c.path, c.form)
+		if status != http.StatusOK || !strings.Contains(body, c.want) {
+			t.Errorf("%s: status %d, and the page does not say %q", c.path, status, c.want)
+		}
+		if _, again, _ := s.get(page); strings.Contains(again, c.want) {
+			t.Errorf("%s: the next page says it again", c.path)
+		}
+	}
+	if got := s.status(s.seeded.Dead); got == store.StatusDead {
+		t.Errorf("it is still %s", got)
+	}
+	if n, err := s.st.CountDead(t.Context(), store.DeadFilter{}); err != nil || n != 1 {
+		t.Errorf("%d are dead, %v", n, err)
+	}
+}
+
+func TestQuestionHasTheExactNumber(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	groups, err := s.st.DeadGroups(t.Context(), store.DeadFilter{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		"":                                   "Exactly 4 videos",
+		"?stage=ingest":                      "Exactly 1 video ",
+		"?group=" + groups.Largest[0].Key:    "Exactly 3 videos",
+		"?q=flight-2":                        "Exactly 1 video ",
+		"?selected=1":                        "Nothing is ticked",
+		"?q=none":                            "None of them is dead any more",
+		"?task=" + s.seeded.Dead.String():    "Exactly 1 video ",
+		"?task=" + s.seeded.Waiting.String(): "None of them is dead any more",
+	} {
+		if _, body, _ := s.get("/dead/retry" + query); !strings.Contains(body, want) {
+			t.Errorf("%q: it does not say %q", query, want)
+		}
+	}
+}
+
+func TestAScriptIsAnsweredInJSON(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	for path, want := range map[string]int{
+		"/videos/" + s.seeded.Waiting.String() + "/cancel":   200,
+		"/videos/" + s.seeded.Replaced.String() + "/retry":   409,
+		"/videos/00000000-0000-0000-0000-000000000001/retry": 404,
+		"/videos/nonsense/retry":                             404,
+		"/videos/" + s.seeded.Running.String() + "/retry?x":  422,
+		"/dead/retry": 422,
+		"/add":        422,
+	} {
+		form := url.Values{}
+		if want == 422 || want == 409 {
+			form.Set("from", "lunch")
+			if want == 409 {
+				form.Set("from", "ingest")
+			}
+		}
+		r, err := http.NewRequest(http.MethodPost, s.url+path, strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Accept", "application/json")
+		answer, err := s.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said struct {
+			OK   bool
+			Text string
+		}
+		err = json.NewDecoder(answer.Body).Decode(&said)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != want || said.OK != (want == 200) || said.Text == "" {
+			t.Errorf("%s: status %d, %+v, %v; want %d", path, answer.StatusCode, said, err, want)
+		}
+	}
+}
+
+func TestWhoMayOnlyLookSeesNoButtonsAndIsForbidden(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*ui.Options){
+		"by scope":   func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Name: "guest"} } },
+		"no actions": func(o *ui.Options) { o.Actions = nil },
+	} {
+		s := raise(t, change)
+		for _, path := range s.pages()[:15] {
+			_, body, _ := s.get(path)
+			if strings.Contains(body, "data-act") || strings.Contains(body, "data-dialog>") || strings.Contains(body, "data-upload") || strings.Contains(body, `form="selection"`) {
+				t.Errorf("%s, %s: there are buttons", name, path)
+			}
+		}
+		for _, path := range []string{"/videos/" + s.seeded.Waiting.String() + "/cancel", "/videos/" + s.seeded.Waiting.String() + "/retry", "/dead/retry", "/pause", "/resume",
+			"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add"} {
+			if status, _, _ := s.get(path); status != http.StatusForbidden {
+				t.Errorf("%s: asking for %s is answered with %d", name, path, status)
+			}
+			if status, _ := s.post(path, url.Values{"all": {"1"}, "source": {"x"}}); status != http.StatusForbidden {
+				t.Errorf("%s: %s is answered with %d", name, path, status)
+			}
+		}
+		if got := s.status(s.seeded.Waiting); got != store.StatusPending {
+			t.Errorf("%s: it is %s", name, got)
+		}
+	}
+}
+
+func TestWhoMaySubmitMayNothingElse(t *testing.T) {
+	t.Parallel()
+	s := raise(t, func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} } })
+	if status, body := s.post("/add", url.Values{"source": {"/srv/new.mp4"}}); status != 200 || !strings.Contains(body, "was added") {
+		t.Errorf("adding is answered with %d", status)
+	}
+	if status, _ := s.post("/pause", nil); status != http.StatusForbidden {
+		t.Errorf("pausing is answered with %d", status)
+	}
+}
+
+// next is the next message of a stream that is not a beat.
+func next(t *testing.T, lines *bufio.Scanner) (event, id, data string) {
+	t.Helper()
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		switch name {
+		case "event":
+			event = value
+		case "id":
+			id = value
+		case "data":
+			data += value + "\n"
+		case "":
+			if event != "beat" {
+				return event, id, data
+			}
+			event, id, data = "", "", ""
+		}
+	}
+	t.Fatalf("the stream ended: %v", lines.Err())
+	return "", "", ""
+}
+
+func TestStreamBringsAPageUpToDateAndFollows(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	open := func(query, seen string) (*bufio.Scanner, func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/live?"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen != "" {
+			r.Header.Set("Last-Event-ID", seen)
+		}
+		answer, err := s.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := answer.Header.Get("Content-Type"); got != "text/event-stream" {
+			t.Fatalf("type is %q", got)
+		}
+		lines := bufio.NewScanner(answer.Body)
+		lines.Buffer(nil, 1<<20)
+		return lines, func() { cancel(); answer.Body.Close() }
+	}
+	lines, end := open("page=board&for=only%3Dwaiting&at=old", "")
+	if event, id, _ := next(t, lines); event != "hello" || id != "old" {
+		t.Errorf("first comes %q, %q", event, id)
+	}
+	_, now, data := next(t, lines)
+	if now == "" || !strings.Contains(data, "panel-5.mp4") || strings.Contains(data, "lecture") {
+		t.Errorf("then comes %s", data)
+	}
+	if _, err := s.st.Submit(t.Context(), store.Submission{Source: "/srv/brand-new.mp4"}); err != nil {
+		t.Fatal(err)
+	}
+	_, newer, data := next(t, lines)
+	if newer == now || !strings.Contains(data, "brand-new.mp4") || strings.Contains(data, "panel-5.mp4") {
+		t.Errorf("after a change comes %s", data)
+	}
+	end()
+	lines, end = open("page=board&for=only%3Dwaiting&at=old", newer)
+	defer end()
+	next(t, lines)
+	if err := s.st.Cancel(t.Context(), s.seeded.Waiting); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // the strip may be told first
+		if _, _, data = next(t, lines); strings.Contains(data, "t-"+s.seeded.Waiting.String()) {
+			break
+		}
+	}
+	if !strings.Contains(data, "t-"+s.seeded.Waiting.String()) || strings.Contains(data, "brand-new") {
+		t.Errorf("who comes back is told %s", data)
+	}
+}
+
+func TestVendoredFilesAreThoseOfTheirPackages(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("assets/vendor/VENDOR.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packages []struct {
+		Name, Version, License, Integrity string
+		Files                             map[string]string
+	}
+	if err := json.Unmarshal(text, &packages); err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{"VENDOR.json": true}
+	for _, p := range packages {
+		if p.Name == "" || p.Version == "" || p.License == "" || !strings.HasPrefix(p.Integrity, "sha512-") {
+			t.Errorf("something is not said of %+v", p)
+		}
+		licensed := false
+		for name, want := range p.Files {
+			known[name] = true
+			licensed = licensed || strings.HasSuffix(name, ".LICENSE")
+			content, err := os.ReadFile(filepath.Join("assets/vendor", name))
+			if err != nil {
+				t.Error(err)
+			}
+			if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != want {
+				t.Errorf("%s is not what VENDOR.json says", name)
+			}
+		}
+		if !licensed {
+			t.Errorf("the licence of %s is not there", p.Name)
+		}
+	}
+	entries, err := os.ReadDir("assets/vendor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !known[e.Name()] {
+			t.Errorf("VENDOR.json does not know %s", e.Name())
+		}
+	}
+}
+
+func TestAssetsAreKeptForAsLongAsTheirAddressIsTheSame(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	_, body, _ := s.get("/")
+	found := false
+	for _, n := range elements(parse(t, body)) {
+		address := attr(n, "src")
+		if address == "" {
+			address = attr(n, "href")
+		}
+		if !strings.HasPrefix(address, "/assets/") {
+			continue
+		}
+		found = true
+		status, _, h := s.get(address)
+		if status != 200 || !strings.Contains(h.Get("Cache-Control"), "immutable") || h.Get("Content-Type") == "" {
+			t.Errorf("%s: %d, %v", address, status, h)
+		}
+		plain, _, _ := strings.Cut(address, "?")
+		if _, _, h := s.get(plain); strings.Contains(h.Get("Cache-Control"), "immutable") {
+			t.Errorf("%s is kept for ever", plain)
+		}
+	}
+	if !found {
+		t.Error("the page has no assets")
+	}
+}

@@ -1,0 +1,216 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+const boardRows = 50
+
+// strip is what a board says of all tasks at once.
+type strip struct {
+	store.Strip
+	WakeUp      store.Percentiles
+	OldestSince *time.Time // since when the stage that keeps a task waiting the longest has done so
+	OldestStage string
+	Workers     int
+	Pauses      []store.Pause
+}
+
+// wakeUpOf is how far the wake-up in the strip looks back.
+const wakeUpOf = 15 * time.Minute
+
+func (u *UI) readStrip(ctx context.Context) (strip, error) {
+	return u.strip.get(ctx, func(ctx context.Context) (s strip, err error) {
+		if s.Strip, err = u.o.Store.Strip(ctx); err != nil {
+			return s, err
+		}
+		if s.WakeUp, err = u.o.Store.WakeUp(ctx, wakeUpOf); err != nil {
+			return s, err
+		}
+		if o := s.Oldest(); o.OldestReady > 0 {
+			since := time.Now().Add(-o.OldestReady).Round(2 * time.Second) // so that it does not waver
+			s.OldestSince, s.OldestStage = &since, o.Stage
+		}
+		return s, nil
+	})
+}
+
+func (u *UI) readWorkers(ctx context.Context) ([]store.Worker, error) {
+	return u.workers.get(ctx, func(ctx context.Context) ([]store.Worker, error) { return u.o.Store.Workers(ctx, false) })
+}
+
+func (u *UI) readPauses(ctx context.Context) ([]store.Pause, error) {
+	return u.pauses.get(ctx, u.o.Store.Pauses)
+}
+
+// pausedStage says whether a stage is paused wherever it could run.
+func pausedStage(pauses []store.Pause) func(stage string) bool {
+	return func(stage string) bool {
+		return slices.ContainsFunc(pauses, func(p store.Pause) bool { return p.Host == "" && (p.Stage == "" || p.Stage == stage) })
+	}
+}
+
+// filters are the conditions of a board, as they stand in its address.
+type filters struct {
+	Only, Text, User, Stage, Status, Error string
+	Oldest                                 bool
+	After                                  store.ID
+}
+
+// tabs are the choices that have a link, with what they are called.
+var tabs = []struct{ Only, Word string }{
+	{"", "All"}, {"running", "Running"}, {"waiting", "Waiting"}, {"retrying", "Retrying"}, {"dead", "Dead"}, {"completed", "Done"},
+}
+
+func readFilters(v url.Values) filters {
+	f := filters{
+		Only: v.Get("only"), Text: clean(v.Get("q")), User: clean(v.Get("user")),
+		Stage: v.Get("stage"), Status: v.Get("status"), Error: clean(v.Get("error")), Oldest: v.Get("order") == "oldest",
+	}
+	f.After, _ = store.ParseID(v.Get("after")) // what is no id is the first page
+	return f
+}
+
+// clean makes text that PostgreSQL can be asked for.
+func clean(s string) string {
+	return strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(s, ""), "\x00", ""))
+}
+
+// values are the conditions as an address has them, without what is not asked for.
+func (f filters) values() url.Values {
+	v := url.Values{}
+	for name, value := range map[string]string{
+		"only": f.Only, "q": f.Text, "user": f.User, "stage": f.Stage, "status": f.Status, "error": f.Error,
+	} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	if f.Oldest {
+		v.Set("order", "oldest")
+	}
+	if !f.After.IsZero() {
+		v.Set("after", f.After.String())
+	}
+	return v
+}
+
+func (f filters) query() store.BoardQuery {
+	q := store.BoardQuery{Oldest: f.Oldest, Filter: store.Filter{
+		Source: f.Text, UserID: f.User, Stage: f.Stage, Error: f.Error, After: f.After, Limit: boardRows + 1,
+	}}
+	if f.Stage != "" {
+		q.StageStatus = store.Status(f.Status)
+	}
+	switch f.Only {
+	case "completed", "cancelled":
+		q.Status = store.Status(f.Only)
+	default:
+		q.Only = store.Only(f.Only)
+	}
+	return q
+}
+
+// link is the address of a board.
+func (f filters) link(base string) string {
+	if q := f.values().Encode(); q != "" {
+		return base + "/?" + q
+	}
+	return base + "/"
+}
+
+// more reports whether there are conditions that only the folded form shows.
+func (f filters) more() bool { return f.User != "" || f.Stage != "" || f.Error != "" }
+
+// Any reports whether there is a condition at all.
+func (f filters) Any() bool {
+	return f.Only != "" || f.Text != "" || f.more()
+}
+
+// row is a video on the board.
+type row struct {
+	ID, Title, Source string
+	Status            store.Status
+	Created           time.Time
+	User              string
+	Priority          int16
+	Replaced          bool
+	Poster            string
+	Graph             []drawnColumn
+	CanRetry          bool
+}
+
+func (u *UI) board(w http.ResponseWriter, r *http.Request) {
+	f := readFilters(r.URL.Query())
+	if id, err := store.ParseID(f.Text); err == nil && f.Text != "" {
+		http.Redirect(w, r, u.o.Base+"/videos/"+id.String(), http.StatusSeeOther)
+		return
+	}
+	u.show(w, r, key{page: "board", query: f.values().Encode()}, f)
+}
+
+func (u *UI) loadBoard(ctx context.Context, k key) (screen, error) {
+	f := readFilters(k.values())
+	q := f.query()
+	tasks, err := u.o.Store.Board(ctx, q)
+	if err != nil {
+		return screen{}, err
+	}
+	s, err := u.readStrip(ctx)
+	if err != nil {
+		return screen{}, err
+	}
+	workers, err := u.readWorkers(ctx)
+	if err != nil {
+		return screen{}, err
+	}
+	if s.Pauses, err = u.readPauses(ctx); err != nil {
+		return screen{}, err
+	}
+	s.Workers = len(workers)
+	next := ""
+	if len(tasks) > boardRows {
+		tasks = tasks[:boardRows]
+		after := f
+		after.After = tasks[boardRows-1].ID
+		next = after.link(u.o.Base)
+	}
+	d := u.drawing()
+	d.part("strip", "", "strip", s)
+	running := held(workers)
+	for _, t := range tasks {
+		d.part("t-"+t.ID.String(), "rows", "row", u.row(t, running, s.Pauses, k.acts))
+	}
+	if len(tasks) == 0 {
+		d.part("none", "rows", "none", f)
+	}
+	d.part("pager", "", "pager", map[string]any{"Next": next, "First": f.first().link(u.o.Base), "Paged": !f.After.IsZero()})
+	return d.screen("Board")
+}
+
+func (f filters) first() filters {
+	f.After = store.ID{}
+	return f
+}
+
+func (u *UI) row(t store.Task, running map[store.ID]store.Running, pauses []store.Pause, acts bool) row {
+	out := row{
+		ID: t.ID.String(), Title: called(t), Source: shownSource(t.Source), Status: t.Status, Created: t.CreatedAt,
+		User: printable(t.UserID), Priority: t.Priority, Replaced: !t.OverriddenBy.IsZero(),
+		Graph: u.layout.graph(t, running, pausedStage(pauses)),
+	}
+	out.CanRetry = acts && !out.Replaced && (t.Status == store.StatusDead || t.Status == store.StatusCancelled)
+	if u.o.Poster != nil {
+		if address, ok := u.o.Poster(t); ok {
+			out.Poster = address
+		}
+	}
+	return out
+}

@@ -1,0 +1,133 @@
+package ui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// chip is a stage of a task, as it is shown.
+type chip struct {
+	Stage, State, Word string     // State is a class and the name of an icon
+	Detail             string     // how far it is
+	When               *time.Time // of the next attempt
+	Percent            float64    // below 0 for no bar
+	Label              string     // all of it, in words
+}
+
+// cell is a chip or a wire that passes by; Wires are drawn behind a column.
+type cell struct {
+	Chip *chip
+	Lit  bool
+}
+
+type drawnColumn struct {
+	Cells []cell
+	Wires []drawnWire
+}
+
+type drawnWire struct {
+	Path string
+	Lit  bool
+}
+
+// words and classes of the statuses.
+var statusWords = map[store.Status]string{
+	store.StatusPending: "waiting", store.StatusInProgress: "running", store.StatusCompleted: "done",
+	store.StatusFailed: "retry", store.StatusDead: "dead", store.StatusCancelled: "cancelled",
+}
+
+// graph draws the stages of a task.
+func (l layout) graph(t store.Task, running map[store.ID]store.Running, paused func(stage string) bool) []drawnColumn {
+	out := make([]drawnColumn, len(l.columns))
+	lit := func(stage int) bool { return t.Stages[stage].Status == store.StatusCompleted }
+	for i, c := range l.columns {
+		for _, lane := range c.lanes {
+			if lane.stage < 0 {
+				out[i].Cells = append(out[i].Cells, cell{Lit: lit(lane.from)})
+				continue
+			}
+			chip := l.chip(t, lane.stage, running, paused)
+			out[i].Cells = append(out[i].Cells, cell{Chip: &chip})
+		}
+		for _, w := range c.wires {
+			out[i].Wires = append(out[i].Wires, drawnWire{w.path(), lit(w.stage)})
+		}
+	}
+	return out
+}
+
+func (l layout) chip(t store.Task, i int, running map[store.ID]store.Running, paused func(stage string) bool) chip {
+	s := t.Stages[i]
+	c := chip{Stage: s.Name, State: string(s.Status), Word: statusWords[s.Status], Percent: -1}
+	switch s.Status {
+	case store.StatusInProgress:
+		if r, ok := running[s.Token]; ok {
+			if c.Percent = min(r.Percent, 100); r.Percent >= 0 {
+				c.Word = fmt.Sprintf("%.0f%%", c.Percent)
+				r.Percent = -1
+			}
+			c.Detail = progress(r)
+		}
+	case store.StatusPending:
+		switch {
+		case !l.open(t, i):
+			c.State, c.Word = "later", "later"
+		case s.RunAt != nil:
+			c.Detail, c.When = "not before", s.RunAt
+		case paused(s.Name):
+			c.State, c.Word = "paused", "paused"
+		}
+	case store.StatusFailed:
+		c.Detail, c.When = fmt.Sprintf("try %d", s.Attempts+1), s.RunAt
+	case store.StatusDead:
+		c.Detail = "after " + many(s.Attempts, "attempt")
+	case store.StatusCompleted:
+		if s.Attempts > 1 {
+			c.Detail = fmt.Sprintf("try %d", s.Attempts)
+		}
+	}
+	c.Label = strings.TrimSpace(c.Stage + ": " + strings.TrimSpace(statusWords[s.Status]+" "+strings.TrimPrefix(c.Word, statusWords[s.Status])) + " " + c.Detail)
+	return c
+}
+
+// open reports whether all that a stage needs is completed.
+func (l layout) open(t store.Task, i int) bool {
+	for _, need := range l.needs[i] {
+		if t.Stages[need].Status != store.StatusCompleted {
+			return false
+		}
+	}
+	return true
+}
+
+// progress is how far somebody says that it is.
+func progress(r store.Running) string {
+	var words []string
+	if r.Percent >= 0 {
+		words = append(words, fmt.Sprintf("%.0f%%", min(r.Percent, 100)))
+	}
+	if r.Speed > 0 {
+		words = append(words, fmt.Sprintf("%.2f×", r.Speed))
+	}
+	if r.ETA > 0 {
+		words = append(words, clock(r.ETA)+" left")
+	}
+	if len(words) < 2 && r.Note != "" {
+		words = append(words, printable(r.Note))
+	}
+	return strings.Join(words, " · ")
+}
+
+// held are the claims that are being worked on, by their tokens.
+func held(workers []store.Worker) map[store.ID]store.Running {
+	out := make(map[store.ID]store.Running)
+	for _, w := range workers {
+		for _, r := range w.Running {
+			out[r.Token] = r
+		}
+	}
+	return out
+}

@@ -1,0 +1,271 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+const (
+	lettersInGroup = 5   // before one looks at the group
+	lettersInPage  = 100 // of one group
+	groupsInPage   = 50
+)
+
+// deadFilters are the conditions of the dead letters, as they stand in the address.
+type deadFilters struct {
+	Stage, Group, Text, Error string
+	After                     store.ID
+}
+
+func readDeadFilters(v url.Values) deadFilters {
+	f := deadFilters{Stage: v.Get("stage"), Group: clean(v.Get("group")), Text: clean(v.Get("q")), Error: clean(v.Get("error"))}
+	f.After, _ = store.ParseID(v.Get("after")) // what is no id is the first page
+	return f
+}
+
+func (f deadFilters) values() url.Values {
+	v := url.Values{}
+	for name, value := range map[string]string{"stage": f.Stage, "group": f.Group, "q": f.Text, "error": f.Error} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	if !f.After.IsZero() {
+		v.Set("after", f.After.String())
+	}
+	return v
+}
+
+func (f deadFilters) filter() store.DeadFilter {
+	return store.DeadFilter{Stage: f.Stage, Group: f.Group, Source: f.Text, Error: f.Error}
+}
+
+// Any reports whether there is a condition.
+func (f deadFilters) Any() bool {
+	return f.Stage != "" || f.Group != "" || f.Text != "" || f.Error != ""
+}
+
+// deadGroup is a group of dead letters, as it is shown.
+type deadGroup struct {
+	store.DeadGroup
+	Letters          []letter
+	More             int
+	Open, Retry      string // addresses
+	Acts, Alone      bool
+	Text, Example    string
+	ExampleIsLonger  bool
+	OldestAt, DiedAt *time.Time
+}
+
+type letter struct {
+	Task, Title, Source, Error string
+	DiedAt                     *time.Time
+	Attempts                   int
+	Acts                       bool
+}
+
+func (u *UI) deadLetters(w http.ResponseWriter, r *http.Request) {
+	f := readDeadFilters(r.URL.Query())
+	u.show(w, r, key{page: "dead", query: f.values().Encode()}, f)
+}
+
+func (u *UI) loadDead(ctx context.Context, k key) (screen, error) {
+	f := readDeadFilters(k.values())
+	groups, err := u.o.Store.DeadGroups(ctx, f.filter(), groupsInPage)
+	if err != nil {
+		return screen{}, err
+	}
+	limit := lettersInPage + 1
+	if f.Group == "" {
+		limit = 10 * lettersInPage
+	}
+	letters, err := u.o.Store.DeadLetters(ctx, f.filter(), f.After, limit)
+	if err != nil {
+		return screen{}, err
+	}
+	d := u.drawing()
+	d.part("dead-head", "", "deadhead", map[string]any{
+		"Total": groups.Letters, "Groups": groups.Groups, "Rest": groups.Groups - len(groups.Largest), "Acts": k.acts && groups.Letters > 0, "Any": f.Any(), "Retry": u.deadLink("/dead/retry", f.first()),
+	})
+	next := ""
+	for _, g := range groups.Largest {
+		out := u.deadGroup(g, f, k.acts)
+		most := lettersInGroup
+		if out.Alone {
+			most = lettersInPage
+		}
+		for _, l := range letters {
+			if l.Group == g.Key && len(out.Letters) < most {
+				out.Letters = append(out.Letters, u.letter(l, k.acts))
+			}
+		}
+		out.More = max(g.Count-len(out.Letters), 0)
+		if out.Alone && len(letters) > lettersInPage {
+			after := f
+			after.After = letters[lettersInPage-1].Task
+			next = u.deadLink("/dead", after)
+		}
+		d.part("g-"+g.Key, "groups", "deadgroup", out)
+	}
+	if groups.Groups == 0 {
+		d.part("no-groups", "groups", "nogroups", f)
+	}
+	d.part("pager", "", "pager", map[string]any{"Next": next, "First": u.deadLink("/dead", f.first()), "Paged": !f.After.IsZero()})
+	return d.screen("Dead letters")
+}
+
+func (f deadFilters) first() deadFilters {
+	f.After = store.ID{}
+	return f
+}
+
+func (u *UI) deadLink(path string, f deadFilters) string {
+	if q := f.values().Encode(); q != "" {
+		path += "?" + q
+	}
+	return u.o.Base + path
+}
+
+func (u *UI) deadGroup(g store.DeadGroup, f deadFilters, acts bool) deadGroup {
+	one := f.first()
+	one.Group = g.Key
+	text := printable(g.Pattern)
+	if text == "" {
+		text = "no error was kept"
+	}
+	example := printable(strings.TrimSpace(g.Example))
+	return deadGroup{
+		DeadGroup: g, Open: u.deadLink("/dead", one), Retry: u.deadLink("/dead/retry", one), Acts: acts, Alone: f.Group != "",
+		Text: text, Example: example, OldestAt: g.Oldest, DiedAt: g.Newest,
+	}
+}
+
+func (u *UI) letter(l store.DeadStage, acts bool) letter {
+	return letter{
+		Task: l.Task.String(), Title: cmp.Or(printable(l.Title), title(l.Source)), Source: shownSource(l.Source), Error: firstLine(l.Error),
+		DiedAt: l.DiedAt, Attempts: l.Attempts, Acts: acts,
+	}
+}
+
+// retryWhat is which dead letters are to be tried again: those that are ticked, or
+// all that match.
+func retryWhat(v url.Values) (f store.DeadFilter, fields []field, err error) {
+	if ids := v["task"]; len(ids) > 0 && !v.Has("all") {
+		for _, text := range ids {
+			id, err := store.ParseID(text)
+			if err != nil {
+				return f, nil, fmt.Errorf("%w: %w", errForm, err)
+			}
+			f.Tasks = append(f.Tasks, id)
+			fields = append(fields, field{"task", id.String()})
+		}
+		return f, fields, nil
+	}
+	if v.Has("selected") {
+		return f, nil, nil
+	}
+	filters := readDeadFilters(v).first()
+	for name, values := range filters.values() {
+		fields = append(fields, field{name, values[0]})
+	}
+	return filters.filter(), append(fields, field{"all", "1"}), nil
+}
+
+func askRetryDead(u *UI, r *http.Request) (question, error) {
+	v := r.URL.Query()
+	f, fields, err := retryWhat(v)
+	if err != nil {
+		return question{}, err
+	}
+	q := question{Title: "Try again", To: u.o.Base + "/dead/retry", Fields: fields}
+	if f.Tasks == nil && v.Has("selected") {
+		q.Nothing, q.Text = true, "Nothing is ticked. Tick some videos first, or try a whole group again."
+		return q, nil
+	}
+	n, err := u.o.Store.CountDead(r.Context(), f)
+	if err != nil {
+		return q, err
+	}
+	if n == 0 {
+		q.Nothing, q.Text = true, "None of them is dead any more."
+		return q, nil
+	}
+	q.Button = "Try " + many(n, "video") + " again"
+	q.Text = "Exactly " + many(n, "video") + " will be tried again: " + which(f) + ". Their attempts start from one."
+	q.Command = deadCommand(f)
+	return q, nil
+}
+
+// which names what is chosen.
+func which(f store.DeadFilter) string {
+	if f.Tasks != nil {
+		return "what you ticked"
+	}
+	var words []string
+	if f.Stage != "" {
+		words = append(words, "dead in "+printable(f.Stage))
+	}
+	if f.Group != "" {
+		words = append(words, "of this group")
+	}
+	if f.Source != "" {
+		words = append(words, "with “"+printable(f.Source)+"” in their source")
+	}
+	if f.Error != "" {
+		words = append(words, "with “"+printable(f.Error)+"” in their error")
+	}
+	if words == nil {
+		return "all that are dead, on whatever page"
+	}
+	return "all that are " + strings.Join(words, ", ") + ", on whatever page"
+}
+
+// deadCommand does the same in a shell, where that can say it.
+func deadCommand(f store.DeadFilter) string {
+	args := []string{"retry"}
+	switch {
+	case f.Group != "":
+		return ""
+	case f.Tasks != nil:
+		if len(f.Tasks) > 5 {
+			return ""
+		}
+		for _, id := range f.Tasks {
+			args = append(args, id.String())
+		}
+		return command(args...)
+	}
+	args = append(args, "--all")
+	if f.Stage != "" {
+		args = append(args, "--stage", f.Stage+"=dead")
+	}
+	if f.Source != "" {
+		args = append(args, "--source", f.Source)
+	}
+	if f.Error != "" {
+		args = append(args, "--error", f.Error)
+	}
+	return command(args...)
+}
+
+func doRetryDead(u *UI, ctx context.Context, r *http.Request) (string, error) {
+	f, _, err := retryWhat(r.PostForm)
+	if err != nil {
+		return "", err
+	}
+	if f.Tasks == nil && !r.PostForm.Has("all") {
+		return "", fmt.Errorf("%w: no videos", errForm)
+	}
+	n, err := u.o.Actions.RetryDead(ctx, f)
+	if err != nil {
+		return "", err
+	}
+	return many(n, "video") + " will be tried again.", nil
+}

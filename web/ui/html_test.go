@@ -1,0 +1,373 @@
+package ui_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web/ui"
+	"github.com/cuelight/cuelight/web/ui/internal/uitest"
+)
+
+// stand is a dashboard over a database, on an address.
+type stand struct {
+	t      *testing.T
+	st     *store.Store
+	seeded uitest.Seeded
+	url    string
+	client *http.Client
+}
+
+// raise makes a stand; change may alter its options.
+func raise(t *testing.T, change func(*ui.Options)) *stand {
+	t.Helper()
+	g := store.Video()
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	s := &stand{t: t, st: store.New(pool, g), seeded: uitest.Seed(t, pool)}
+	o := ui.Options{
+		Store: s.st, Actions: uitest.Actions{Store: s.st}, Uploads: "/uploads", Logout: "/logout", Version: "v1",
+		Poster: func(store.Task) (string, bool) { return "/poster.jpg", true },
+		Playback: func(context.Context, store.Task) (ui.Playback, bool) {
+			return ui.Playback{HLS: "/x.m3u8", DASH: "/x.mpd"}, true
+		},
+	}
+	if change != nil {
+		change(&o)
+	}
+	u, err := ui.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", u)
+	if o.Base != "" {
+		mux.Handle(o.Base+"/", http.StripPrefix(o.Base, u))
+	}
+	server := httptest.NewServer(mux)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- u.Run(ctx) }()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url, s.client = server.URL, server.Client()
+	s.client.Jar = jar
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		server.Close()
+	})
+	return s
+}
+
+func (s *stand) pages() []string {
+	video := "/videos/" + s.seeded.Waiting.String()
+	return []string{
+		"/", "/?only=dead", "/?only=waiting&order=oldest", "/?q=nothing-like-it", "/videos/" + s.seeded.Published.String(), "/videos/" + s.seeded.Running.String(),
+		"/videos/" + s.seeded.Retrying.String(), "/videos/" + s.seeded.Dead.String(), "/videos/" + s.seeded.Replaced.String(),
+		"/workers", "/dead", "/dead?stage=ingest", "/dead?q=nothing-like-it", "/latency", "/latency?span=30d", "/login", "/login?failed=wrong&next=%2Fdead", "/login?failed=limited&wait=30",
+		video + "/retry", video + "/cancel", "/dead/retry", "/dead/retry?selected=1", "/pause", "/pause?stage=ingest", "/resume?host=a",
+		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere",
+	}
+}
+
+func (s *stand) get(path string) (status int, text string, header http.Header) {
+	s.t.Helper()
+	answer, err := s.client.Get(s.url + path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer.StatusCode, string(body), answer.Header
+}
+
+// post sends a form as a browser without scripts does, and returns the page that
+// it ends on.
+func (s *stand) post(path string, form url.Values) (status int, text string) {
+	s.t.Helper()
+	answer, err := s.client.PostForm(s.url+path, form)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+func attr(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+func has(n *html.Node, name string) bool {
+	return slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
+}
+
+func parse(t *testing.T, text string) *html.Node {
+	t.Helper()
+	doc, err := html.ParseWithOptions(strings.NewReader(text), html.ParseOptionEnableScripting(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func elements(doc *html.Node, names ...atom.Atom) []*html.Node {
+	var out []*html.Node
+	for n := range doc.Descendants() {
+		if n.Type == html.ElementNode && (len(names) == 0 || slices.Contains(names, n.DataAtom)) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func text(n *html.Node) string {
+	var b strings.Builder
+	for d := range n.Descendants() {
+		if d.Type == html.TextNode {
+			b.WriteString(d.Data)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// named reports whether something that is filled in or pressed says what it is.
+func named(doc, n *html.Node) bool {
+	if attr(n, "aria-label") != "" || attr(n, "type") == "hidden" || n.DataAtom == atom.Button && text(n) != "" {
+		return true
+	}
+	for p := n.Parent; p != nil; p = p.Parent {
+		if p.DataAtom == atom.Label && text(p) != "" {
+			return true
+		}
+	}
+	return slices.ContainsFunc(elements(doc, atom.Label), func(l *html.Node) bool {
+		return attr(n, "id") != "" && attr(l, "for") == attr(n, "id")
+	})
+}
+
+func TestEveryPageIsSoundHTML(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	for _, path := range s.pages() {
+		status, body, header := s.get(path)
+		if want := map[bool]int{true: 200, false: 404}[path != "/nowhere"]; status != want {
+			t.Errorf("%s: status is %d", path, status)
+			continue
+		}
+		policy := header.Get("Content-Security-Policy")
+		plays := strings.HasPrefix(path, "/videos/") && strings.Count(path, "/") == 2
+		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(policy, "worker-src blob:") != plays {
+			t.Errorf("%s: policy is %q", path, policy)
+		}
+		for _, wrong := range soundness(parse(t, body)) {
+			t.Errorf("%s: %s", path, wrong)
+		}
+		if strings.Contains(body, "token=secret") {
+			t.Errorf("%s shows what is secret in an address", path)
+		}
+	}
+}
+
+func soundness(doc *html.Node) (wrong []string) {
+	ids := make(map[string]bool)
+	for _, n := range elements(doc) {
+		for _, a := range n.Attr {
+			if strings.HasPrefix(a.Key, "on") || a.Key == "style" || strings.HasPrefix(a.Val, "javascript:") {
+				wrong = append(wrong, fmt.Sprintf("<%s %s=%q>", n.Data, a.Key, a.Val))
+			}
+		}
+		if id := attr(n, "id"); id != "" && n.Data != "symbol" {
+			if ids[id] {
+				wrong = append(wrong, "two have the id "+id)
+			}
+			ids[id] = true
+		}
+		switch n.DataAtom {
+		case atom.Style:
+			wrong = append(wrong, "there is a style element")
+		case atom.Script:
+			if attr(n, "src") == "" || text(n) != "" {
+				wrong = append(wrong, "there is an inline script")
+			}
+		case atom.Img:
+			if !has(n, "alt") {
+				wrong = append(wrong, "an image has no alt")
+			}
+		case atom.Input, atom.Select, atom.Button, atom.Textarea:
+			if !named(doc, n) {
+				wrong = append(wrong, fmt.Sprintf("nothing says what <%s name=%q> is", n.Data, attr(n, "name")))
+			}
+		case atom.Form:
+			if attr(n, "method") != "dialog" && (attr(n, "method") == "" || attr(n, "action") == "") {
+				wrong = append(wrong, "a form has no method or action")
+			}
+		}
+	}
+	if n := len(elements(doc, atom.H1)); n != 1 {
+		wrong = append(wrong, fmt.Sprintf("there are %d h1", n))
+	}
+	if n := len(elements(doc, atom.Main)); n != 1 {
+		wrong = append(wrong, fmt.Sprintf("there are %d main", n))
+	}
+	return wrong
+}
+
+// What a script makes a dialog of must be there without it.
+func TestEveryQuestionIsAPageAndEveryActionAForm(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	asked := make(map[string]bool)
+	for _, path := range s.pages() {
+		_, body, _ := s.get(path)
+		for _, n := range elements(parse(t, body), atom.A) {
+			if has(n, "data-dialog") {
+				asked[attr(n, "href")] = true
+			}
+		}
+		for _, n := range elements(parse(t, body), atom.Form) {
+			if has(n, "data-act") && attr(n, "method") != "post" {
+				t.Errorf("%s: a form that does something is sent by %s", path, attr(n, "method"))
+			}
+		}
+	}
+	for _, want := range []string{"/add", "/pause", "/dead/retry", "/videos/" + s.seeded.Running.String() + "/cancel"} {
+		if !asked[want] {
+			t.Errorf("nothing asks %s", want)
+		}
+	}
+	for path := range asked {
+		status, body, _ := s.get(path)
+		forms := 0
+		for _, n := range elements(parse(t, body), atom.Form) {
+			if attr(n, "method") == "post" && has(n, "data-act") {
+				forms++
+			}
+		}
+		if status != http.StatusOK || forms != 1 || !strings.Contains(body, `id="ask"`) {
+			t.Errorf("%s: status %d, %d forms", path, status, forms)
+		}
+	}
+}
+
+func TestPagesShowWhatThereIs(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	for path, want := range map[string][]string{
+		"/":                                        {"Symphony No. 9", "34%", "1.56×", "left", "try 3", "after 3 attempts", "storyboard", "Next page"},
+		"/?only=dead":                              {"flight-3.mov", "encrypted.mp4"},
+		"/videos/" + s.seeded.Published.String():   {"holiday in norway.mp4", "1920 × 1080, h264, 25 frames/s", "1080p, 720p, 480p", "/x.m3u8", "the sound ends 0.4 s before the picture"},
+		"/videos/" + s.seeded.Retrying.String():    {"av_interleaved_write_frame(): Input/output error", "cuelight retry " + s.seeded.Retrying.String(), "attempt 2", "b-wait", "b-failed"},
+		"/videos/" + s.seeded.Replaced.String():    {"Replaced by", s.seeded.Replacement.String()},
+		"/videos/" + s.seeded.Replacement.String(): {"Replaces", s.seeded.Replaced.String()},
+		"/workers":                                 {"media-1.example.org", "process 4200", "Symphony No. 9", "keynote.mp4", "h264_nvenc"},
+		"/dead":                                    {"4 dead", "ffmpeg ended with exit code N: …: No space left on device", "no_space", "flight-1.mov", "No space left on device\n[hls @"},
+		"/latency":                                 {"Wake-up", "transcode", "<path class=\"p50\""},
+	} {
+		_, body, _ := s.get(path)
+		for _, w := range want {
+			if !strings.Contains(body, w) {
+				t.Errorf("%s does not show %q", path, w)
+			}
+		}
+	}
+	if _, body, _ := s.get("/?only=dead"); strings.Contains(body, "lecture") {
+		t.Error("the dead are not alone")
+	}
+	status, _, header := s.get("/?q=" + s.seeded.Dead.String())
+	if status != 200 || header.Get("Location") != "" {
+		t.Errorf("searching for an id ends with %d", status)
+	}
+}
+
+func TestHostileTextStaysText(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	hostile := `/srv/<script>alert(1)</script>"><img src=x onerror=alert(1)><hx-partial hx-target="body">.mp4`
+	r, err := s.st.Submit(t.Context(), store.Submission{Source: hostile, UserID: hostile, RequestID: hostile, Params: []byte(`{"a": "</code><script>"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/", "/?q=" + url.QueryEscape(hostile), "/?user=" + url.QueryEscape(hostile), "/videos/" + r.ID.String(),
+		"/dead?error=" + url.QueryEscape(hostile), "/pause?host=" + url.QueryEscape(hostile), "/login?next=" + url.QueryEscape("//evil.example/"), "/videos/" + r.ID.String() + "/cancel"} {
+		status, body, _ := s.get(path)
+		if status != http.StatusOK || strings.Contains(body, "<script>alert") || strings.Contains(body, "<img src=x") || strings.Contains(body, "<hx-partial") || strings.Contains(body, `"//evil.example`) {
+			t.Errorf("%s: status %d\n%s", path, status, body)
+		}
+		for _, wrong := range soundness(parse(t, body)) {
+			t.Errorf("%s: %s", path, wrong)
+		}
+	}
+}
+
+func TestAddressesAreUnderTheBase(t *testing.T) {
+	t.Parallel()
+	s := raise(t, func(o *ui.Options) { o.Base, o.Uploads, o.Logout = "/below", "/below/uploads", "/below/logout" })
+	for _, path := range s.pages() {
+		_, body, _ := s.get("/below" + path)
+		for _, n := range elements(parse(t, body)) {
+			for _, name := range []string{"href", "action", "src", "hx-sse:connect"} {
+				if v := attr(n, name); strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "/below/") && !strings.HasPrefix(v, "/x.") && v != "/poster.jpg" {
+					t.Errorf("%s: <%s %s=%q>", path, n.Data, name, v)
+				}
+			}
+		}
+	}
+	if status, body := s.post("/below/videos/"+s.seeded.Waiting.String()+"/cancel", url.Values{"back": {"/below/videos/" + s.seeded.Waiting.String()}}); status != 200 || !strings.Contains(body, "It is cancelled.") {
+		t.Errorf("cancelling ends with %d", status)
+	}
+}
+
+func TestLongHistoryIsCutWhereACommandShowsTheRest(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	worker := s.seeded.Workers[0]
+	r, err := s.st.Submit(t.Context(), store.Submission{Source: "/srv/stubborn.mp4", Priority: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 60 {
+		in := store.Turn{Worker: worker, Free: []int{1, 0, 0, 0, 0}, Look: []bool{true, false, false, false, false}, Mature: make([]bool, 5)}
+		out, err := s.st.Turn(t.Context(), in)
+		if err != nil || len(out.Claims) != 1 || out.Claims[0].Task != r.ID {
+			t.Fatalf("claimed %+v, %v", out.Claims, err)
+		}
+		c := out.Claims[0]
+		in.Free, in.Look = make([]int, 5), make([]bool, 5)
+		in.Reports = []store.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Failed, Error: "no luck"}}
+		if _, err := s.st.Turn(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, body, _ := s.get("/videos/" + r.ID.String())
+	if n := strings.Count(body, `<li id="a-`); n != 50 || !strings.Contains(body, "and 10 older attempts") {
+		t.Errorf("%d attempts are shown", n)
+	}
+}

@@ -1,0 +1,283 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// scene is something to look at that can be changed.
+type scene struct {
+	loads atomic.Int32
+	mu    sync.Mutex
+	text  string
+	err   error
+	takes time.Duration
+}
+
+func (s *scene) set(text string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text, s.err = text, err
+}
+
+func (s *scene) load(context.Context, key) (screen, error) {
+	s.loads.Add(1)
+	time.Sleep(s.takes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return newScreen("", []part{{"a", "", "<p>" + s.text + "</p>"}}), s.err
+}
+
+// events are subscriptions to what is sent.
+type events struct {
+	sent         chan []store.Event
+	open, closed atomic.Int32
+}
+
+func (e *events) subscribe(func(store.Event) bool) Subscription { e.open.Add(1); return e }
+
+func (e *events) Next(ctx context.Context) ([]store.Event, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case events := <-e.sent:
+		return events, nil
+	}
+}
+
+func (e *events) Close() { e.closed.Add(1) }
+
+// running is a hub at work in a bubble of synctest.
+func running(t *testing.T, s *scene, most int) (*hub, *events) {
+	h, e := &hub{}, &events{sent: make(chan []store.Event)}
+	h.init(s.load, most)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- h.run(ctx, e.subscribe) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return h, e
+}
+
+func take(t *testing.T, p *page) string {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case text := <-p.changes:
+		return text
+	default:
+		return ""
+	}
+}
+
+var boardKey = key{page: "board"}
+
+func TestFiveHundredPagesCostOneReadPerChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{text: "one"}
+		h, e := running(t, s, 1000)
+		var pages []*page
+		var views []*view
+		for range 500 {
+			v, p, err := h.join(t.Context(), boardKey, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := take(t, p); !strings.Contains(got, "one") {
+				t.Fatalf("the first message is %q", got)
+			}
+			pages, views = append(pages, p), append(views, v)
+		}
+		time.Sleep(time.Second)
+		before := s.loads.Load()
+		s.set("two", nil)
+		for range 20 { // many events, at once
+			e.sent <- []store.Event{{Type: store.StageStarted}}
+		}
+		time.Sleep(600 * time.Millisecond)
+		for i, p := range pages {
+			if got := take(t, p); !strings.Contains(got, "two") || take(t, p) != "" {
+				t.Fatalf("page %d got %q", i, got)
+			}
+			h.leave(views[i], p)
+		}
+		if n := s.loads.Load() - before; n > 3 {
+			t.Errorf("it was read %d times", n)
+		}
+	})
+}
+
+func TestNobodyLooksAndNothingIsReadOrSubscribedTo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{}
+		h, e := running(t, s, 10)
+		time.Sleep(time.Minute)
+		if s.loads.Load() != 0 || e.open.Load() != 0 {
+			t.Errorf("read %d times, subscribed %d times", s.loads.Load(), e.open.Load())
+		}
+		v, p, err := h.join(t.Context(), boardKey, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		h.leave(v, p)
+		time.Sleep(time.Second)
+		if e.open.Load() != 1 || e.closed.Load() != 1 {
+			t.Errorf("subscribed %d times, closed %d times", e.open.Load(), e.closed.Load())
+		}
+		before := s.loads.Load()
+		time.Sleep(time.Minute)
+		if s.loads.Load() != before {
+			t.Error("it is still read")
+		}
+		if _, err := h.see(t.Context(), key{page: "other"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(h.views) > 1 {
+			t.Errorf("%d views are kept", len(h.views))
+		}
+	})
+}
+
+func TestPageThatComesBackIsSentWhatItMissed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{text: "one"}
+		h, _ := running(t, s, 10)
+		first, err := h.see(t.Context(), boardKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, p, err := h.join(t.Context(), boardKey, first.version)
+		if err != nil || take(t, p) != "" {
+			t.Fatalf("something is sent to who has everything, or %v", err)
+		}
+		h.leave(v, p)
+		s.set("two", nil)
+		time.Sleep(time.Second)
+		_, p, err = h.join(t.Context(), boardKey, first.version)
+		if got := take(t, p); err != nil || !strings.Contains(got, "two") || !strings.HasPrefix(got, "id: ") {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
+
+func TestSlowPageIsSentEverythingAndHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{}
+		h, e := running(t, s, 10)
+		v, slow, err := h.join(t.Context(), boardKey, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, quick, err := h.join(t.Context(), boardKey, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		take(t, quick)
+		for i := range 40 {
+			text := fmt.Sprintf("text %d.", i)
+			s.set(text, nil)
+			e.sent <- []store.Event{{}}
+			time.Sleep(time.Second)
+			if got := take(t, quick); !strings.Contains(got, text) {
+				t.Fatalf("the quick one got %q, want %q", got, text)
+			}
+		}
+		if got, lost := h.caughtUp(v, slow); !lost || !strings.Contains(got, "text 39.") {
+			t.Errorf("the slow one got %q", got)
+		}
+		if _, lost := h.caughtUp(v, slow); lost || take(t, slow) != "" {
+			t.Error("the slow one is still behind")
+		}
+	})
+}
+
+func TestPagesAreToldThatTheyAreStaleAndWhenNotAnyMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{text: "one"}
+		h, _ := running(t, s, 10)
+		_, p, err := h.join(t.Context(), boardKey, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		take(t, p)
+		s.set("one", errors.New("no database"))
+		time.Sleep(10 * time.Second)
+		if got := take(t, p); !strings.HasPrefix(got, "event: stale\n") || take(t, p) != "" {
+			t.Errorf("got %q, and it is told once", got)
+		}
+		if _, err := h.see(t.Context(), boardKey); err == nil {
+			t.Error("who opens a page is shown what may not be so")
+		}
+		s.set("one", nil)
+		time.Sleep(10 * time.Second)
+		if got := take(t, p); !strings.HasPrefix(got, "event: fresh\n") {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestWhatIsSlowToReadIsReadLessOften(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{takes: time.Second}
+		h, e := running(t, s, 10)
+		if _, _, err := h.join(t.Context(), boardKey, ""); err != nil {
+			t.Fatal(err)
+		}
+		for range 600 {
+			e.sent <- []store.Event{{}}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := s.loads.Load(); n < 4 || n > 8 {
+			t.Errorf("in a minute it was read %d times", n)
+		}
+	})
+}
+
+func TestTooManyPagesAreRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := running(t, &scene{}, 1)
+		v, p, err := h.join(t.Context(), boardKey, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := h.join(t.Context(), boardKey, ""); !errors.Is(err, errCrowded) {
+			t.Errorf("error is %v", err)
+		}
+		h.leave(v, p)
+		if _, _, err := h.join(t.Context(), boardKey, ""); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestEventsOfOtherVideosConcernAVideosPageNot(t *testing.T) {
+	t.Parallel()
+	mine, theirs := store.ID{1}, store.ID{2}
+	k := key{page: "video", query: "id=" + mine.String()}
+	if !k.concerns(store.Event{Task: mine}) || k.concerns(store.Event{Task: theirs}) || !k.concerns(store.Event{Type: store.WorkerLost}) {
+		t.Error("the wrong events concern it")
+	}
+}

@@ -1,0 +1,22 @@
+package uitest
+
+import (
+	"context"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Actions are the ones of a dashboard, done by a Store.
+type Actions struct{ *store.Store }
+
+// Submit and the others are those of ui.Actions.
+func (a Actions) Submit(ctx context.Context, s store.Submission) (store.ID, error) {
+	r, err := a.Store.Submit(ctx, s)
+	return r.ID, err
+}
+
+// Resume is the Store's, without whether there was something to resume.
+func (a Actions) Resume(ctx context.Context, p store.Pause) error {
+	_, err := a.Store.Resume(ctx, p)
+	return err
+}

@@ -1,0 +1,58 @@
+package uitest
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Crew beats for the workers of a seeded database, and has their work go on, until
+// ctx is done.
+func Crew(ctx context.Context, pool *pgxpool.Pool, workers []store.ID) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	st := store.New(pool, store.Video())
+	for i := range workers {
+		if _, err := conn.Exec(ctx, "select pg_advisory_lock_shared($1)", 1000+i); err != nil {
+			return err
+		}
+	}
+	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock_all()") }() // the connection's end does it, too
+	for {
+		for i, id := range workers {
+			if err := beat(ctx, pool, st, id, int64(1000+i)); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func beat(ctx context.Context, pool *pgxpool.Pool, st *store.Store, id store.ID, session int64) error {
+	var raw []byte
+	if err := pool.QueryRow(ctx, "select running from workers where id = $1", id).Scan(&raw); err != nil {
+		return err
+	}
+	var running []store.Running
+	if err := json.Unmarshal(raw, &running); err != nil {
+		return err
+	}
+	for i := range running {
+		if r := &running[i]; r.Percent >= 0 {
+			r.Percent, r.ETA = min(r.Percent+0.7, 99), max(r.ETA-1, 1)
+		}
+	}
+	_, err := st.Beat(ctx, store.Beat{Worker: id, Session: session, Running: running})
+	return err
+}

@@ -1,0 +1,147 @@
+package uitest
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Seeded are the tasks that tests ask for by name.
+type Seeded struct {
+	Published, Running, Retrying, Dead, Waiting, Replaced, Replacement, Cancelled store.ID
+	Workers                                                                       []store.ID
+	All                                                                           []store.ID
+}
+
+// times are how long a stage waited and was worked on.
+type times struct{ wait, work time.Duration }
+
+type film struct {
+	source, user string
+	age          time.Duration
+	stages       [5]stage // in the order of the pipeline
+	over         store.ID
+}
+
+// stage is how a stage of a film came to stand where it does.
+type stage struct {
+	status store.Status
+	failed []string // errors of attempts in vain
+	class  string
+	took   times
+	result any
+	at     float64 // percent, of what runs
+	note   string
+}
+
+type seeder struct {
+	t       testing.TB
+	pool    *pgxpool.Pool
+	now     time.Time
+	n       uint32
+	workers []store.ID
+	running map[store.ID][]store.Running
+}
+
+// names of the stages of the video pipeline.
+var names = store.Video().Stages()
+
+// id is one that sorts by its time and is the same each time for the rest.
+func (s *seeder) id(at time.Time) (id store.ID) {
+	s.n++
+	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())<<16)
+	id[6], id[8] = 0x70, 0x80
+	binary.BigEndian.PutUint32(id[12:], s.n*2654435761)
+	return id
+}
+
+func (s *seeder) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.pool.Exec(context.Background(), sql, args...); err != nil {
+		s.t.Fatalf("%v\n%s", err, sql)
+	}
+}
+
+func (s *seeder) add(f film) store.ID {
+	s.t.Helper()
+	created := s.now.Add(-f.age)
+	id := s.id(created)
+	type column struct {
+		attempts int
+		token    *store.ID
+		at       *time.Time
+		by       *store.ID
+		runAt    *time.Time
+	}
+	var columns [5]column
+	ends := [5]time.Time{}
+	for i, st := range f.stages {
+		ready := created
+		for _, need := range [][]int{nil, {0}, {0}, {1, 2}, {3}}[i] {
+			if ends[need].After(ready) {
+				ready = ends[need]
+			}
+		}
+		begun := ready.Add(st.took.wait)
+		worker := s.workers[int(s.n)%len(s.workers)]
+		for n, err := range st.failed {
+			end := begun.Add(st.took.work)
+			retry := end.Add(20 * time.Second)
+			s.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, retry_at, error_class, error)
+				values ($1, $2, $3, $4, $5, $6, $7, 'failed', $8, $9, $10)`,
+				id, s.id(begun), names[i], n+1, worker, begun, end, retry, st.class, err)
+			begun = retry.Add(st.took.wait)
+			columns[i].attempts = n + 1
+			if n == len(st.failed)-1 && st.status == store.StatusFailed {
+				later := s.now.Add(90 * time.Second)
+				columns[i].runAt = &later
+			}
+		}
+		ends[i] = begun
+		switch st.status {
+		case store.StatusCompleted:
+			columns[i].attempts++
+			ends[i] = begun.Add(st.took.work)
+			result, err := json.Marshal(st.result)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			s.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, result)
+				values ($1, $2, $3, $4, $5, $6, $7, 'completed', $8::text::jsonb)`,
+				id, s.id(begun), names[i], columns[i].attempts, worker, begun, ends[i], string(result))
+		case store.StatusInProgress:
+			token := s.id(begun)
+			columns[i].attempts++
+			columns[i].token, columns[i].at, columns[i].by = &token, &begun, &worker
+			eta, speed := s.now.Sub(begun).Seconds()*(100-st.at)/max(st.at, 1), 1.56
+			if st.at < 0 {
+				eta, speed = 0, 0
+			}
+			s.running[worker] = append(s.running[worker], store.Running{
+				Task: id, Stage: names[i], Token: token, Attempt: columns[i].attempts, Percent: st.at, Speed: speed, ETA: eta, Note: st.note,
+			})
+		}
+	}
+	sql := `insert into tasks (id, created_at, source, user_id, overridden_by`
+	values := `) values ($1, $2, $3, nullif($4, ''), $5`
+	args := []any{id, created, f.source, f.user, f.over}
+	for i, c := range columns {
+		for _, col := range []struct {
+			name  string
+			value any
+		}{{"status", f.stages[i].status}, {"attempts", c.attempts}, {"token", c.token}, {"locked_at", c.at}, {"locked_by", c.by}, {"run_at", c.runAt}} {
+			args = append(args, col.value)
+			sql += ", " + names[i] + "_" + col.name
+			values += fmt.Sprintf(", $%d", len(args))
+		}
+	}
+	s.exec(sql+values+")", args...)
+	return id
+}

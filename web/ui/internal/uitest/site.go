@@ -1,0 +1,132 @@
+package uitest
+
+import (
+	"context"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"math"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web/ui"
+)
+
+// Site is a dashboard with all that it needs around it.
+type Site struct {
+	UI   *ui.UI
+	Held atomic.Bool // who looks may not change anything
+	Out  atomic.Bool // nobody is known
+	feed *feed.Feed
+	mux  *http.ServeMux
+}
+
+// NewSite makes a site over a store. Media has what is published of one task; nil
+// for nothing.
+func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, error) {
+	s := &Site{mux: http.NewServeMux(), feed: feed.New(feed.Options{Source: st, Every: 50 * time.Millisecond})}
+	var err error
+	s.UI, err = ui.New(ui.Options{
+		Store: st, Actions: Actions{st}, Version: "v0.6.0", Uploads: "/uploads", Logout: "/logout",
+		Viewer: func(context.Context) ui.Viewer {
+			return ui.Viewer{Name: "operator", Submit: !s.Held.Load(), Operate: !s.Held.Load()}
+		},
+		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(feed.Now, keep) },
+		Poster: func(t store.Task) (string, bool) {
+			return "/posters/" + t.ID.String() + ".jpg", t.Stages[2].Status == store.StatusCompleted
+		},
+		Playback: func(_ context.Context, t store.Task) (ui.Playback, bool) {
+			if t.Status != store.StatusCompleted {
+				return ui.Playback{}, false
+			}
+			p := ui.Playback{HLS: "/published/none/master.m3u8", Poster: "/posters/" + t.ID.String() + ".jpg"}
+			if t.ID == published && media != nil {
+				p.HLS = "/published/master.m3u8"
+			}
+			return p, true
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.mux.Handle("/", s.UI)
+	s.mux.HandleFunc("GET /posters/{name}", poster)
+	if media != nil {
+		s.mux.Handle("GET /published/", http.StripPrefix("/published", media))
+	}
+	return s, nil
+}
+
+// Run keeps the site alive until ctx is done.
+func (s *Site) Run(ctx context.Context) error {
+	var both errgroup.Group
+	both.Go(func() error { return s.feed.Run(ctx) })
+	both.Go(func() error { return s.UI.Run(ctx) })
+	return both.Wait()
+}
+
+// ServeHTTP is the site's handler.
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.Out.Load() && !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// Handle adds something to the site.
+func (s *Site) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
+
+// poster draws a landscape that is another one for each name.
+func poster(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimSuffix(r.PathValue("name"), ".jpg")
+	if len(name) != 36 {
+		http.NotFound(w, r)
+		return
+	}
+	var seed float64
+	for _, c := range name[24:] {
+		seed = math.Mod(seed*31+float64(c), 9973)
+	}
+	const width, height = 320, 180
+	img := image.NewRGBA(image.Rect(0, 0, width, height))
+	hue := []float64{205, 28, 265, 190, 345, 215, 40}[int(seed)%7] // skies of a day
+	sun, high := 0.2+0.6*math.Mod(seed/7, 1), 0.25+0.2*math.Mod(seed/11, 1)
+	for x := range width {
+		at := float64(x) / width
+		ridge := [4]float64{}
+		for k := range ridge {
+			f := at * (2.5 + 1.5*float64(k))
+			ridge[k] = 0.5 + 0.12*float64(k) + 0.07*math.Sin(f+seed*float64(k+1)) + 0.03*math.Sin(3.3*f+seed) + 0.012*math.Sin(11*f+2*seed)
+		}
+		for y := range height {
+			down := float64(y) / height
+			glow := math.Exp(-12 * (math.Pow(at-sun, 2)*3 + math.Pow(down-high-0.15, 2)*4))
+			c := shade(hue-25*down, 0.42, 0.40+0.38*down+0.2*glow)
+			for k, top := range ridge {
+				if down > top {
+					c = shade(hue+12*float64(k), 0.30, 0.46-0.11*float64(k)-0.1*(down-top))
+				}
+			}
+			img.Set(x, y, c)
+		}
+	}
+	w.Header().Set("Content-Type", "image/jpeg")
+	w.Header().Set("Cache-Control", "max-age=60")
+	_ = jpeg.Encode(w, img, &jpeg.Options{Quality: 88}) // who went away is not told
+}
+
+// shade is a colour by hue in degrees, saturation and lightness.
+func shade(h, s, l float64) color.RGBA {
+	part := func(n float64) uint8 {
+		k := math.Mod(n+h/30, 12)
+		return uint8(255 * (l - s*min(l, 1-l)*max(-1, min(k-3, 9-k, 1))))
+	}
+	return color.RGBA{part(0), part(8), part(4), 255}
+}

@@ -1,0 +1,267 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// data is what a page's template is given.
+type data struct {
+	screen
+	Page    string
+	Live    string // the address of its stream
+	Viewer  Viewer
+	Theme   string
+	Said    string // what an action had to say
+	Asked   any    // what the address says
+	Here    string // the page's own address
+	Problem string
+	Uploads string
+	Version string
+	Logout  string
+	Login   string
+	Build   string
+	Can     can
+}
+
+// can is what the viewer may do, where there is somebody to do it.
+type can struct{ Submit, Operate bool }
+
+func (u *UI) can(v Viewer) can {
+	return can{v.Submit && u.o.Actions != nil, v.Operate && u.o.Actions != nil}
+}
+
+// Part and All are a screen's pieces, for the page that is sent whole.
+func (d data) Part(id string) template.HTML  { return d.part(id) }
+func (d data) All(list string) template.HTML { return d.all(list) }
+func (d data) Title() string                 { return d.title }
+
+// parseTemplates makes a template per page, each within the layout.
+func (u *UI) parseTemplates() (map[string]*template.Template, error) {
+	common, err := template.New("").Funcs(u.functions()).ParseFS(files, "templates/layout.html", "templates/pieces.html")
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	pages := map[string]*template.Template{"": common}
+	for _, name := range []string{"board", "video", "workers", "dead", "latency", "login", "ask", "problem"} {
+		t, err := template.Must(common.Clone()).ParseFS(files, "templates/"+name+".html")
+		if err != nil {
+			return nil, fmt.Errorf("dashboard: %w", err)
+		}
+		pages[name] = t
+	}
+	return pages, nil
+}
+
+func (u *UI) functions() template.FuncMap {
+	return template.FuncMap{
+		"base": func() string { return u.o.Base }, "asset": u.assets.address,
+		"span": span, "clock": clock, "size": size, "many": many, "number": number,
+		"printable": printable, "firstLine": firstLine, "iso": iso, "absolute": absolute, "short": short,
+		"shownSource": shownSource, "title": title,
+		"word":   func(s store.Status) string { return wholeWords[s] },
+		"stages": func() []string { return u.layout.stages },
+		"list":   func(items ...any) []any { return items },
+		"icon":   func(name any) template.HTML { return icon(fmt.Sprint(name)) },
+		"query":  url.QueryEscape,
+		"tabs":   func() any { return tabs },
+		"deref":  func(t *time.Time) time.Time { return *t },
+	}
+}
+
+// wholeWords are the statuses of a task as a whole.
+var wholeWords = map[store.Status]string{
+	store.StatusPending: "waiting", store.StatusInProgress: "in progress", store.StatusCompleted: "done",
+	store.StatusFailed: "will retry", store.StatusDead: "dead", store.StatusCancelled: "cancelled",
+}
+
+// icon shows one of the symbols at the head of each page. What it means is said
+// beside it.
+func icon(name string) template.HTML {
+	return template.HTML(`<svg class="icon" aria-hidden="true"><use href="#i-` + template.HTMLEscapeString(name) + `"/></svg>`)
+}
+
+func iso(t time.Time) string      { return t.UTC().Format(time.RFC3339) }
+func absolute(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") }
+
+// short is a time without what goes without saying.
+func short(t time.Time) string { return t.UTC().Format("2 Jan 15:04:05") }
+
+// drawing makes the parts of a screen.
+type drawing struct {
+	pieces *template.Template
+	parts  []part
+	err    error
+}
+
+func (u *UI) drawing() *drawing { return &drawing{pieces: u.pages[""]} }
+
+// part renders one more.
+func (d *drawing) part(id, list, piece string, with any) {
+	if d.err != nil {
+		return
+	}
+	var b bytes.Buffer
+	d.err = d.pieces.ExecuteTemplate(&b, piece, with)
+	d.parts = append(d.parts, part{id, list, b.String()})
+}
+
+func (d *drawing) screen(title string) (screen, error) {
+	if d.err != nil {
+		return screen{}, fmt.Errorf("draw %s: %w", title, d.err)
+	}
+	return newScreen(title, d.parts), nil
+}
+
+// load reads and renders what a key names.
+func (u *UI) load(ctx context.Context, k key) (screen, error) {
+	switch k.page {
+	case "board":
+		return u.loadBoard(ctx, k)
+	case "video":
+		return u.loadVideo(ctx, k)
+	case "workers":
+		return u.loadWorkers(ctx, k)
+	case "dead":
+		return u.loadDead(ctx, k)
+	case "latency":
+		return u.loadLatency(ctx, k)
+	}
+	return screen{}, fmt.Errorf("there is no page %q", k.page)
+}
+
+// screen shows a page whose address has nothing to say.
+func (u *UI) screen(name string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { u.show(w, r, key{page: name}, nil) }
+}
+
+// show sends a page.
+func (u *UI) show(w http.ResponseWriter, r *http.Request, k key, asked any) {
+	k.acts = u.can(u.o.Viewer(r.Context())).Operate
+	s, err := u.hub.see(r.Context(), k)
+	if err != nil {
+		u.problem(w, r, err)
+		return
+	}
+	d := u.data(w, r)
+	d.screen, d.Page, d.Asked = s, k.page, asked
+	live := url.Values{"page": {k.page}, "for": {k.query}, "at": {s.version}}
+	d.Live = u.o.Base + "/live?" + live.Encode()
+	u.send(w, http.StatusOK, k.page, d)
+}
+
+func (u *UI) data(w http.ResponseWriter, r *http.Request) data {
+	v := u.o.Viewer(r.Context())
+	return data{
+		Viewer: v, Can: u.can(v), Theme: themeOf(r), Said: said(w, r, u.o.Base), Here: u.o.Base + r.URL.RequestURI(),
+		Version: u.o.Version, Logout: u.o.Logout, Login: u.o.Login, Uploads: u.o.Uploads, Build: u.assets.build,
+	}
+}
+
+// send renders all of a page before the first byte is sent.
+func (u *UI) send(w http.ResponseWriter, status int, page string, d data) {
+	var b bytes.Buffer
+	if err := u.pages[page].ExecuteTemplate(&b, "layout", d); err != nil {
+		http.Error(w, "This page could not be drawn.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // who went away is not told
+}
+
+// problem says what went wrong.
+func (u *UI) problem(w http.ResponseWriter, r *http.Request, err error) {
+	status, text := explain(err)
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	if wantsJSON(r) {
+		u.answer(w, status, text)
+		return
+	}
+	d := u.data(w, r)
+	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
+		w.Header().Set("Refresh", "5") // it comes back by itself
+	}
+	d.screen, d.Problem = screen{title: http.StatusText(status)}, text
+	u.send(w, status, "problem", d)
+}
+
+// errors that are a page's own.
+var (
+	errForbidden = errors.New("you may look, but not do this")
+	errForm      = errors.New("something is missing in what was asked")
+)
+
+// explain is the status of an error, and what a person can do with it.
+func explain(err error) (status int, text string) {
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, errNoPage):
+		return http.StatusNotFound, "There is nothing here. It may have been deleted."
+	case errors.Is(err, store.ErrWorkerUnknown):
+		return http.StatusNotFound, "That worker is not there any more."
+	case errors.Is(err, store.ErrOverridden):
+		return http.StatusConflict, "This video was replaced by another, and is not worked on again."
+	case errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrInvalid), errors.Is(err, errForm):
+		return http.StatusUnprocessableEntity, "That cannot be done: " + err.Error() + "."
+	case errors.Is(err, errForbidden):
+		return http.StatusForbidden, "You may look, but not change anything."
+	case errors.Is(err, errCrowded):
+		return http.StatusServiceUnavailable, "Too many pages are open. This one works, but does not follow what happens."
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusServiceUnavailable, "Reading this took too long. A narrower filter may help."
+	}
+	return http.StatusServiceUnavailable, "The database does not answer as it should. The work goes on as soon as it does."
+}
+
+var errNoPage = errors.New("no such page")
+
+func (u *UI) notFound(w http.ResponseWriter, r *http.Request) { u.problem(w, r, errNoPage) }
+
+func (u *UI) login(w http.ResponseWriter, r *http.Request) {
+	d := u.data(w, r)
+	d.screen, d.Page = screen{title: "Sign in"}, "login"
+	asked := r.URL.Query()
+	wait, _ := strconv.Atoi(asked.Get("wait")) // 0 is not said
+	d.Asked = map[string]any{"Failed": asked.Get("failed"), "Wait": max(wait, 0), "Next": localPath(asked.Get("next"))}
+	u.send(w, http.StatusOK, "login", d)
+}
+
+// themes are what people can choose; the empty one is what their system has.
+var themes = []string{"", "light", "dark"}
+
+const themeCookie = "cuelight_theme"
+
+func themeOf(r *http.Request) string {
+	if c, err := r.Cookie(themeCookie); err == nil && slices.Contains(themes, c.Value) {
+		return c.Value
+	}
+	return ""
+}
+
+func (u *UI) theme(w http.ResponseWriter, r *http.Request) {
+	next := themes[(slices.Index(themes, themeOf(r))+1)%len(themes)]
+	http.SetCookie(w, &http.Cookie{Name: themeCookie, Value: next, Path: u.o.Base + "/", MaxAge: 400 * 24 * 3600, SameSite: http.SameSiteLaxMode})
+	u.back(w, r)
+}
+
+// answer is what a script gets.
+func (u *UI) answer(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"ok": status < 400, "text": text}) // who went away is not told
+}

@@ -1,0 +1,99 @@
+package ui
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var instruction = regexp.MustCompile(`<hx-partial hx-target="#([^"]*)" hx-swap="([^"]*)">(.*?)</hx-partial>`)
+
+var element = regexp.MustCompile(`<p id="([^"]*)">[^<]*</p>`)
+
+// browse does with rows what a browser does with the instructions: it looks for all
+// targets first.
+func browse(t *testing.T, list string, rows []string, text string) []string {
+	t.Helper()
+	todo := instruction.FindAllStringSubmatch(text, -1)
+	at := func(id string) int {
+		return slices.IndexFunc(rows, func(html string) bool { return strings.Contains(html, `id="`+id+`"`) })
+	}
+	for _, do := range todo {
+		if do[1] != list && at(do[1]) < 0 {
+			t.Fatalf("%s has no target in %v", do[0], rows)
+		}
+	}
+	for _, do := range todo {
+		target, swap, html := do[1], do[2], do[3]
+		var added []string
+		added = append(added, element.FindAllString(html, -1)...)
+		switch swap {
+		case "delete":
+			rows = slices.Delete(rows, at(target), at(target)+1)
+		case "outerMorph":
+			rows[at(target)] = html
+		case "afterbegin":
+			rows = slices.Insert(rows, 0, added...)
+		case "afterend":
+			rows = slices.Insert(rows, at(target)+1, added...)
+		case "innerMorph":
+			rows = added
+		}
+	}
+	return rows
+}
+
+func listOf(ids []int, version func(int) int) screen {
+	var parts []part
+	for _, id := range ids {
+		name := fmt.Sprintf("r%d", id)
+		parts = append(parts, part{name, "rows", fmt.Sprintf(`<p id="%s">%d</p>`, name, version(id))})
+	}
+	return newScreen("", parts)
+}
+
+func htmlOf(s screen) []string {
+	var out []string
+	for _, p := range s.parts {
+		out = append(out, p.html)
+	}
+	return out
+}
+
+func TestChangesBringAnyListToAnyOther(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		from, to := r.Perm(8)[:r.IntN(9)], r.Perm(8)[:r.IntN(9)]
+		if r.IntN(2) == 0 { // mostly they are in order, as on the board
+			slices.Sort(from)
+			slices.Sort(to)
+		}
+		old := listOf(from, func(int) int { return 0 })
+		now := listOf(to, func(int) int { return r.IntN(2) })
+		if got := browse(t, "rows", htmlOf(old), now.since(old)); !slices.Equal(got, htmlOf(now)) {
+			t.Fatalf("from %v to %v: got %v", from, htmlOf(now), got)
+		}
+		if got := browse(t, "rows", htmlOf(old), now.whole()); len(to) > 0 && !slices.Equal(got, htmlOf(now)) {
+			t.Fatalf("the whole of %v is %v", htmlOf(now), got)
+		}
+	}
+}
+
+func TestOnlyWhatChangedIsSent(t *testing.T) {
+	t.Parallel()
+	old := newScreen("", []part{{"a", "", "<p>1</p>"}, {"b", "", "<p>2</p>"}})
+	now := newScreen("", []part{{"a", "", "<p>1</p>"}, {"b", "", "<p>3</p>"}})
+	if got := now.since(old); got != `<hx-partial hx-target="#b" hx-swap="outerMorph"><p>3</p></hx-partial>` {
+		t.Errorf("got %s", got)
+	}
+	if old.version == now.version {
+		t.Error("both have the same version")
+	}
+	if got := now.since(now); got != "" {
+		t.Errorf("nothing changed, and %s is sent", got)
+	}
+}

@@ -1,0 +1,156 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// What can be done with a video, a worker or a place. Each has what is asked before
+// and the doing; those of dead letters are beside their page.
+
+func askRetry(u *UI, r *http.Request) (question, error) {
+	t, err := u.asked(r)
+	return question{
+		Title: "Do it again", Button: "Do it again", To: u.o.Base + "/videos/" + t.ID.String() + "/retry", From: u.layout.stages,
+		Text: "“" + called(t) + "” is done again from the stage you choose, and everything after it. " +
+			"Whoever is busy with one of these is told to stop. What is published stays until the new version is complete.",
+		Command: command("retry", t.ID.String(), "--from", "STAGE"), Back: u.o.Base + "/videos/" + t.ID.String(),
+	}, err
+}
+
+func doRetry(u *UI, ctx context.Context, r *http.Request) (string, error) {
+	id, err := pathID(r)
+	if err != nil {
+		return "", err
+	}
+	from := r.PostForm.Get("from")
+	if err := u.o.Actions.Retry(ctx, id, from); err != nil {
+		return "", err
+	}
+	if from != "" {
+		return "It is done again from " + from + " on.", nil
+	}
+	return "What failed is tried again.", nil
+}
+
+func askCancel(u *UI, r *http.Request) (question, error) {
+	t, err := u.asked(r)
+	return question{
+		Title: "Cancel", Button: "Cancel this video", Danger: true, To: u.o.Base + "/videos/" + t.ID.String() + "/cancel",
+		Text: "“" + called(t) + "” is not worked on any more, and what is running is stopped. " +
+			"What is completed and published stays. It can be taken up again.",
+		Command: command("cancel", t.ID.String()), Back: u.o.Base + "/videos/" + t.ID.String(),
+	}, err
+}
+
+func doCancel(u *UI, ctx context.Context, r *http.Request) (string, error) {
+	id, err := pathID(r)
+	if err != nil {
+		return "", err
+	}
+	return "It is cancelled.", u.o.Actions.Cancel(ctx, id)
+}
+
+func askAdd(u *UI, r *http.Request) (question, error) {
+	return question{
+		Title: "Add a video", Button: "Add", To: u.o.Base + "/add", Add: true,
+		Text:    "An http or https address, or the path of a file as the workers see it. Files of your own can be dropped anywhere on the board.",
+		Command: command("submit", "ADDRESS"), Back: u.o.Base + "/",
+	}, nil
+}
+
+func doAdd(u *UI, ctx context.Context, r *http.Request) (string, error) {
+	source := strings.TrimSpace(r.PostForm.Get("source"))
+	if source == "" {
+		return "", fmt.Errorf("%w: no address", errForm)
+	}
+	_, err := u.o.Actions.Submit(ctx, store.Submission{Source: source})
+	return "“" + title(source) + "” was added.", err
+}
+
+// askPause and those below concern a stage, a host, both or neither.
+func askPause(u *UI, r *http.Request) (question, error) {
+	q := placeOf(u, r, "pause")
+	q.Title, q.Button, q.Danger = "Pause "+q.Title, "Pause", true
+	q.Text = "What is running is finished. Nothing new is begun until this is resumed."
+	return q, nil
+}
+
+func askResume(u *UI, r *http.Request) (question, error) {
+	q := placeOf(u, r, "resume")
+	q.Title, q.Button = "Resume "+q.Title, "Resume"
+	q.Text = "Work goes on with what waits."
+	return q, nil
+}
+
+func placeOf(u *UI, r *http.Request, verb string) question {
+	stage, host := r.FormValue("stage"), r.FormValue("host")
+	args := []string{verb}
+	if stage != "" {
+		args = append(args, "--stage", stage)
+	}
+	if host != "" {
+		args = append(args, "--host", host)
+	}
+	return question{
+		Title: place(stage, host), To: u.o.Base + "/" + verb, Fields: []field{{"stage", stage}, {"host", host}},
+		Command: command(args...), Back: u.o.Base + "/workers",
+	}
+}
+
+// place names what is paused.
+func place(stage, host string) string {
+	what, where := "all stages", " on all hosts"
+	if stage != "" {
+		what = stage
+	}
+	if host != "" {
+		where = " on " + host
+	}
+	return printable(what + where)
+}
+
+func doPause(u *UI, ctx context.Context, r *http.Request) (string, error) {
+	stage, host := r.PostForm.Get("stage"), r.PostForm.Get("host")
+	return "Paused: " + place(stage, host) + ".", u.o.Actions.Pause(ctx, store.Pause{Stage: stage, Host: host})
+}
+
+func doResume(u *UI, ctx context.Context, r *http.Request) (string, error) {
+	stage, host := r.PostForm.Get("stage"), r.PostForm.Get("host")
+	return "Resumed: " + place(stage, host) + ".", u.o.Actions.Resume(ctx, store.Pause{Stage: stage, Host: host})
+}
+
+func askDrain(u *UI, r *http.Request) (question, error) {
+	id, err := pathID(r)
+	return question{
+		Title: "Drain this worker", Button: "Drain", Danger: true, To: u.o.Base + "/workers/" + id.String() + "/drain",
+		Text:    "It finishes what it is working on, takes nothing new, and ends. What starts it may start it again.",
+		Command: command("drain", id.String()), Back: u.o.Base + "/workers",
+	}, err
+}
+
+func doDrain(u *UI, ctx context.Context, r *http.Request) (string, error) {
+	id, err := pathID(r)
+	if err != nil {
+		return "", err
+	}
+	return "It ends as soon as its work is done.", u.o.Actions.Drain(ctx, id)
+}
+
+// command is what does the same in a shell.
+func command(args ...string) string {
+	words := []string{"cuelight"}
+	for _, a := range args {
+		if strings.ContainsFunc(a, func(r rune) bool { return !strings.ContainsRune(plainWord, r) }) || a == "" {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		words = append(words, a)
+	}
+	return strings.Join(words, " ")
+}
+
+const plainWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@%+,"

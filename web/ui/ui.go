@@ -1,0 +1,195 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"html/template"
+	"net/http"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Reader is what the dashboard reads. A *store.Store has it.
+type Reader interface {
+	Graph() store.Graph
+	Get(ctx context.Context, id store.ID) (store.Task, error)
+	Find(ctx context.Context, text string) (store.ID, error)
+	History(ctx context.Context, id store.ID) ([]store.Attempt, error)
+	Replaced(ctx context.Context, id store.ID) ([]store.ID, error)
+	Board(ctx context.Context, q store.BoardQuery) ([]store.Task, error)
+	Strip(ctx context.Context) (store.Strip, error)
+	WakeUp(ctx context.Context, within time.Duration) (store.Percentiles, error)
+	Workers(ctx context.Context, all bool) ([]store.Worker, error)
+	Pauses(ctx context.Context) ([]store.Pause, error)
+	DeadGroups(ctx context.Context, f store.DeadFilter, limit int) (store.DeadGroups, error)
+	DeadLetters(ctx context.Context, f store.DeadFilter, after store.ID, limit int) ([]store.DeadStage, error)
+	CountDead(ctx context.Context, f store.DeadFilter) (int, error)
+	Latency(ctx context.Context, q store.LatencyQuery) (store.Latency, error)
+}
+
+// Actions is what people can do. Who does it is in the context, as whoever let
+// the request in has put it there. Errors are shown to them; those of package
+// store are known.
+type Actions interface {
+	Submit(ctx context.Context, s store.Submission) (store.ID, error)
+	Retry(ctx context.Context, id store.ID, from string) error
+	RetryDead(ctx context.Context, f store.DeadFilter) (int, error)
+	Cancel(ctx context.Context, id store.ID) error
+	Pause(ctx context.Context, p store.Pause) error
+	Resume(ctx context.Context, p store.Pause) error
+	Drain(ctx context.Context, worker store.ID) error
+}
+
+// Viewer is who looks.
+type Viewer struct {
+	Name    string
+	Submit  bool // may add videos
+	Operate bool // may do everything else that [Actions] has
+}
+
+// Playback is where a published video is.
+type Playback struct {
+	HLS, DASH string // of the master playlist and the manifest; either may be empty
+	Poster    string
+}
+
+// Subscription gives events as they happen. A *feed.Subscription has it.
+type Subscription interface {
+	// Next waits for events, and returns an error when there will be no more.
+	Next(ctx context.Context) ([]store.Event, error)
+	Close()
+}
+
+// Options says what the dashboard shows. Only Store must be set.
+type Options struct {
+	Store Reader
+	// Actions does what people ask for. Without it they can only look.
+	Actions Actions
+	// Subscribe tells of events from now on, those that keep wants; it is called
+	// when somebody looks, and what it returns is closed when nobody does. Default:
+	// open pages are read anew every two seconds.
+	Subscribe func(keep func(store.Event) bool) Subscription
+	// Viewer says who a request is from. Default: somebody without a name who
+	// may do everything.
+	Viewer func(ctx context.Context) Viewer
+	// Poster is the address of a task's picture. It is called for each row of a
+	// board. Default: there is none.
+	Poster func(t store.Task) (address string, ok bool)
+	// Playback says where a task's video can be played, also an older version
+	// while it is made again. Default: nowhere.
+	Playback func(ctx context.Context, t store.Task) (Playback, bool)
+	// Uploads is the address that takes uploads by the tus protocol, version
+	// 1.0.0. Default: files cannot be uploaded.
+	Uploads string
+	// Base is the path under which the dashboard is mounted, such as
+	// "/cuelight"; its handler gets paths without it. Default: the root.
+	Base string
+	// Version is shown at the foot of each page.
+	Version string
+	// Logout is the address that a form is posted to. Default: there is no such
+	// button.
+	Logout string
+	// Login is the address that the login form is posted to, with the fields
+	// secret and next, which is where to go then. Whoever takes it sends the
+	// browser back to /login with failed=wrong, or failed=limited and wait=, so
+	// many seconds. Default: Base + "/login".
+	Login string
+	// Streams is how many pages can be open at once, beyond which they are
+	// refused. Default 1000.
+	Streams int
+}
+
+// UI is the dashboard.
+type UI struct {
+	o      Options
+	layout layout
+	pages  map[string]*template.Template
+	assets assets
+	mux    *http.ServeMux
+	hub    hub
+
+	workers memo[[]store.Worker]
+	pauses  memo[[]store.Pause]
+	strip   memo[strip]
+	titles  titles
+}
+
+// New makes a dashboard. It reads nothing.
+func New(o Options) (*UI, error) {
+	if o.Store == nil {
+		return nil, errors.New("dashboard: no store to read from")
+	}
+	if o.Streams <= 0 {
+		o.Streams = 1000
+	}
+	if o.Login == "" {
+		o.Login = o.Base + "/login"
+	}
+	if o.Viewer == nil {
+		o.Viewer = func(context.Context) Viewer { return Viewer{Submit: true, Operate: true} }
+	}
+	u := &UI{o: o, layout: newLayout(o.Store.Graph())}
+	u.workers.keep, u.pauses.keep, u.strip.keep = 200*time.Millisecond, time.Second, time.Second
+	u.hub.init(u.load, o.Streams)
+	var err error
+	if u.assets, err = newAssets(o.Base); err != nil {
+		return nil, err
+	}
+	if u.pages, err = u.parseTemplates(); err != nil {
+		return nil, err
+	}
+	u.route()
+	return u, nil
+}
+
+// route says what is where. What changes something is a POST.
+func (u *UI) route() {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /{$}", u.board)
+	m.HandleFunc("GET /videos/{id}", u.video)
+	m.HandleFunc("GET /workers", u.screen("workers"))
+	m.HandleFunc("GET /dead", u.deadLetters)
+	m.HandleFunc("GET /latency", u.latency)
+	m.HandleFunc("GET /login", u.login)
+	m.HandleFunc("GET /live", u.live)
+	m.Handle("GET /assets/", u.assets)
+	m.HandleFunc("GET /add", u.ask(askAdd))
+	m.HandleFunc("POST /add", u.act(maySubmit, doAdd))
+	for path, a := range map[string]action{
+		"/videos/{id}/retry":  {askRetry, doRetry},
+		"/videos/{id}/cancel": {askCancel, doCancel},
+		"/dead/retry":         {askRetryDead, doRetryDead},
+		"/pause":              {askPause, doPause},
+		"/resume":             {askResume, doResume},
+		"/workers/{id}/drain": {askDrain, doDrain},
+	} {
+		m.HandleFunc("GET "+path, u.ask(a.ask))
+		m.HandleFunc("POST "+path, u.act(mayOperate, a.do))
+	}
+	m.HandleFunc("POST /theme", u.theme)
+	m.HandleFunc("/", u.notFound)
+	u.mux = m
+}
+
+// ServeHTTP is the dashboard's handler.
+func (u *UI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	u.mux.ServeHTTP(w, r)
+}
+
+// What a page may do. Only the player makes workers, from a blob.
+const (
+	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; " +
+		"connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+	playerPolicy = policy + "; worker-src blob:"
+)
+
+// Run keeps open pages up to date until ctx is done; then their streams end. It is
+// called once. Without it, a page shows what there was when it was opened.
+func (u *UI) Run(ctx context.Context) error {
+	return u.hub.run(ctx, u.o.Subscribe)
+}

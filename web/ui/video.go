@@ -1,0 +1,169 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// head is what concerns a video as a whole.
+type head struct {
+	row
+	Request  string
+	Params   string
+	Over     []chainLink // what it was replaced by, and that by, …
+	Replaces []chainLink
+	Again    bool // it can be done again
+	Stop     bool // it can be cancelled
+	Commands []string
+}
+
+// chainLink is a task in a chain of replacements.
+type chainLink struct{ ID, Short string }
+
+func linkTo(id store.ID) chainLink {
+	text := id.String()
+	return chainLink{text, text[len(text)-8:]}
+}
+
+// chainLength is how far a chain of replacements is followed.
+const chainLength = 10
+
+// attempt is one line of the history, as it is shown.
+type attempt struct {
+	store.Attempt
+	Took, Short    string
+	Failed, Latest bool
+	Result         string
+}
+
+func (u *UI) video(w http.ResponseWriter, r *http.Request) {
+	id, err := pathID(r)
+	if err != nil {
+		u.problem(w, r, err)
+		return
+	}
+	if u.o.Playback != nil {
+		w.Header().Set("Content-Security-Policy", playerPolicy)
+	}
+	u.show(w, r, key{page: "video", query: "id=" + id.String()}, id.String())
+}
+
+func (u *UI) loadVideo(ctx context.Context, k key) (screen, error) {
+	id, err := store.ParseID(k.values().Get("id"))
+	if err != nil {
+		return screen{}, store.ErrNotFound
+	}
+	t, err := u.o.Store.Get(ctx, id)
+	if err != nil {
+		return screen{}, err
+	}
+	history, err := u.o.Store.History(ctx, id)
+	if err != nil {
+		return screen{}, err
+	}
+	workers, err := u.readWorkers(ctx)
+	if err != nil {
+		return screen{}, err
+	}
+	pauses, err := u.readPauses(ctx)
+	if err != nil {
+		return screen{}, err
+	}
+	h, err := u.head(ctx, t, history, pauses, held(workers), k.acts)
+	if err != nil {
+		return screen{}, err
+	}
+	d := u.drawing()
+	d.part("head", "", "head", h)
+	d.part("stages", "", "stages", h)
+	if u.o.Playback != nil {
+		if p, ok := u.o.Playback(ctx, t); ok {
+			d.part("player", "", "player", map[string]any{"Play": p, "Again": t.Status != store.StatusCompleted, "Title": h.Title})
+		} else {
+			d.part("player", "", "player", map[string]any{"Poster": h.Poster, "Title": h.Title, "Status": t.Status})
+		}
+	}
+	d.part("facts", "", "facts", readFacts(history))
+	d.part("gantt", "", "gantt", u.layout.drawGantt(t, history, held(workers), time.Now().Truncate(time.Second)))
+	shown := shownAttempts(history)
+	for _, a := range shown {
+		d.part("a-"+a.Token.String(), "attempts", "attempt", a)
+	}
+	if older := len(history) - len(shown); older > 0 {
+		d.part("older", "attempts", "older", map[string]any{"N": older, "Command": command("show", id.String())})
+	}
+	if len(history) == 0 {
+		d.part("no-attempts", "attempts", "noattempts", nil)
+	}
+	return d.screen(h.Title)
+}
+
+func (u *UI) head(ctx context.Context, t store.Task, history []store.Attempt, pauses []store.Pause, running map[store.ID]store.Running, acts bool) (head, error) {
+	h := head{row: u.row(t, running, pauses, acts), Request: printable(t.RequestID)}
+	if p := string(t.Params); p != "{}" {
+		h.Params = printable(p)
+	}
+	if name := readFacts(history).Name; name != "" {
+		h.Title = name
+	}
+	for by := t.OverriddenBy; !by.IsZero() && len(h.Over) < chainLength; {
+		h.Over = append(h.Over, linkTo(by))
+		next, err := u.o.Store.Get(ctx, by)
+		if err != nil {
+			return h, err
+		}
+		by = next.OverriddenBy
+	}
+	replaces, err := u.o.Store.Replaced(ctx, t.ID)
+	if err != nil {
+		return h, err
+	}
+	for _, id := range replaces {
+		h.Replaces = append(h.Replaces, linkTo(id))
+	}
+	id := t.ID.String()
+	if h.Replaced {
+		return h, nil
+	}
+	h.CanRetry = acts && slices.ContainsFunc(t.Stages, func(s store.StageState) bool {
+		return s.Status == store.StatusDead || s.Status == store.StatusFailed || s.Status == store.StatusCancelled
+	})
+	h.Again = acts
+	h.Stop = acts && (t.Status == store.StatusPending || t.Status == store.StatusInProgress || t.Status == store.StatusFailed)
+	if h.CanRetry {
+		h.Commands = append(h.Commands, command("retry", id))
+	}
+	h.Commands = append(h.Commands, command("retry", id, "--from", u.layout.stages[0]))
+	if h.Stop {
+		h.Commands = append(h.Commands, command("cancel", id))
+	}
+	h.Commands = append(h.Commands, command("show", id))
+	return h, nil
+}
+
+// attemptsShown is how many attempts a page has.
+const attemptsShown = 50
+
+// shownAttempts are the last attempts, the newest first.
+func shownAttempts(history []store.Attempt) []attempt {
+	var out []attempt
+	seen := make(map[string]bool)
+	for _, a := range slices.Backward(history) {
+		if len(out) == attemptsShown {
+			break
+		}
+		failed := a.Outcome == "failed" || a.Outcome == "expired"
+		out = append(out, attempt{
+			Attempt: a, Took: span(a.FinishedAt.Sub(a.StartedAt)), Short: firstLine(a.Error),
+			Failed: failed, Latest: !seen[a.Stage], Result: pretty(a.Result),
+		})
+		out[len(out)-1].Attempt.Error = printable(strings.TrimSpace(a.Error))
+		seen[a.Stage] = true
+	}
+	return out
+}

@@ -1,0 +1,118 @@
+package ui_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+	"github.com/cuelight/cuelight/web/ui"
+	"github.com/cuelight/cuelight/web/ui/internal/uitest"
+)
+
+// The dashboard behind the server that it is made for, under a path.
+func TestDashboardBehindTheGuard(t *testing.T) {
+	t.Parallel()
+	g := store.Video()
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	s := &stand{t: t, st: store.New(pool, g)}
+	s.seeded = uitest.Seed(t, pool)
+	admin, reader := strings.Repeat("a", 32), strings.Repeat("r", 32)
+	guard := guardOf(t, admin, reader)
+	dashboard, err := ui.New(ui.Options{
+		Store: s.st, Actions: uitest.Actions{Store: s.st}, Base: "/below", Login: "/below/login", Logout: "/below/logout",
+		Viewer: func(ctx context.Context) ui.Viewer {
+			return ui.Viewer{
+				Name:   access.From(ctx).Name,
+				Submit: access.Check(ctx, access.Submit) == nil, Operate: access.Check(ctx, access.Admin) == nil,
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := web.New(web.Options{Store: s.st, Guard: guard, Dashboard: dashboard, BasePath: "/below"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(server.Handler())
+	defer h.Close()
+	s.url, s.client = h.URL, h.Client()
+
+	accept := func(method, path, kind string, form url.Values) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", kind)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		return s.client.Do(r)
+	}
+	page := "/below/videos/" + s.seeded.Waiting.String()
+	for _, c := range []struct {
+		name, secret string
+		cancelled    int
+	}{{"read-only", reader, http.StatusForbidden}, {"admin", admin, http.StatusOK}} {
+		jar, err := cookiejar.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.client.Jar = jar
+		answer, err := accept(http.MethodGet, page, "text/html", nil)
+		if err != nil || !strings.HasPrefix(answer.Request.URL.RequestURI(), "/below/login?next=") {
+			t.Fatalf("who is not known is sent to %v, %v", answer.Request.URL, err)
+		}
+		answer.Body.Close()
+		answer, err = accept(http.MethodGet, "/below/live?page=board", "text/event-stream", nil)
+		if err != nil || answer.StatusCode != http.StatusUnauthorized {
+			t.Fatalf("a stream of who is not known is answered with %v, %v", answer.Status, err)
+		}
+		answer.Body.Close()
+		answer, err = accept(http.MethodPost, "/below/login", "text/html", url.Values{"secret": {c.secret}, "next": {page}})
+		if err != nil || answer.Request.URL.Path != page || answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s: after the login comes %v, %v", c.name, answer.Request.URL, err)
+		}
+		answer.Body.Close()
+		answer, err = accept(http.MethodGet, "/below/live?page=board", "text/event-stream", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event, _, _ := next(t, bufio.NewScanner(answer.Body)); event != "hello" {
+			t.Errorf("%s: the stream begins with %q", c.name, event)
+		}
+		answer.Body.Close()
+		answer, err = accept(http.MethodPost, page+"/cancel", "application/json", nil)
+		if err != nil || answer.StatusCode != c.cancelled {
+			t.Errorf("%s: cancelling is answered with %v, %v", c.name, answer.Status, err)
+		}
+		answer.Body.Close()
+	}
+	if got := s.status(s.seeded.Waiting); got != store.StatusCancelled {
+		t.Errorf("it is %s", got)
+	}
+}
+
+func guardOf(t *testing.T, admin, reader string) *access.Guard {
+	t.Helper()
+	all, err := access.NewSecret(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	some, err := access.NewSecret(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, err := access.New(access.Options{Admin: all, ReadOnly: some, Path: "/below/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return guard
+}

@@ -1,0 +1,67 @@
+package ui
+
+import (
+	"net/url"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func TestWords(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ got, want string }{
+		{span(0), "0 s"}, {span(300 * time.Microsecond), "0.3 ms"}, {span(4200 * time.Microsecond), "4.2 ms"}, {span(42 * time.Millisecond), "42 ms"},
+		{span(1500 * time.Millisecond), "1.5 s"}, {span(42 * time.Second), "42 s"}, {span(65 * time.Second), "1 m 05 s"},
+		{span(90 * time.Minute), "1 h 30 m"}, {span(50 * time.Hour), "2 days"}, {span(-time.Minute), "1 m 00 s"},
+		{clock(59.6), "1:00"}, {clock(3725), "1:02:05"}, {clock(-1), ""},
+		{size(12), "12 bytes"}, {size(3 << 20), "3.0 MiB"}, {size(5 << 30), "5.00 GiB"},
+		{many(1, "video"), "1 video"}, {many(1234567, "video"), "1,234,567 videos"}, {number(-1234), "-1,234"}, {number(999), "999"},
+		{title("/srv/films/a b.mp4"), "a b.mp4"}, {title("https://user:pass@example.org/x/film.mp4?token=1"), "film.mp4"}, {title("https://example.org/?x=1"), "example.org"},
+		{shownSource("https://user:pass@example.org/x/film.mp4?token=1#f"), "https://example.org/x/film.mp4?…"},
+		{firstLine("\n  one\u202etwo\x07\nthree"), "one\uFFFDtwo\uFFFD"},
+		{command("retry", "--source", "it's; rm"), `cuelight retry --source 'it'\''s; rm'`},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+}
+
+func TestOnlyPathsOfThisServerAreGoneBackTo(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]string{
+		"/": "/", "/dead?q=a%20b": "/dead?q=a%20b", "": "", "dead": "", "//evil.example": "", "https://evil.example/": "",
+		`/\evil.example`: "", "/\tevil": "", "/a\r\nb": "", "javascript:alert(1)": "",
+	} {
+		if got := localPath(s); got != want {
+			t.Errorf("%q: got %q, want %q", s, got, want)
+		}
+	}
+}
+
+func FuzzFiltersComeBackFromTheirAddress(f *testing.F) {
+	f.Add("only=dead&q=x&user=a&stage=ingest&status=dead&error=%00&order=oldest&after=01a1f897-3d3a-79a9-8ad1-302c5e8ba6ae")
+	f.Add("q=%ff%fe&after=1&task=2&;")
+	f.Fuzz(func(t *testing.T, query string) {
+		v, _ := url.ParseQuery(query) // what can be read of it
+		first := readFilters(v)
+		again, err := url.ParseQuery(first.values().Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second := readFilters(again); !reflect.DeepEqual(first, second) {
+			t.Errorf("%+v becomes %+v", first, second)
+		}
+		dead := readDeadFilters(v)
+		again, err = url.ParseQuery(dead.values().Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second := readDeadFilters(again); !reflect.DeepEqual(dead, second) {
+			t.Errorf("%+v becomes %+v", dead, second)
+		}
+		if to := localPath(query); to != "" && (to[0] != '/' || len(to) > 1 && (to[1] == '/' || to[1] == '\\')) {
+			t.Errorf("%q is gone back to", to)
+		}
+	})
+}

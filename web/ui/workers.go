@@ -1,0 +1,159 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// worker is a process, as it is shown.
+type worker struct {
+	ID, Host, Version, Can string
+	PID                    int
+	State, Word            string // a class and the name of an icon; in words
+	StartedAt, BeatAt      time.Time
+	Runs                   []run
+	DrainAt                *time.Time
+	HostPaused             bool
+	Acts                   bool
+}
+
+// run is what a worker works on.
+type run struct {
+	Task, Title, Stage string
+	Attempt            int
+	Percent            float64
+	Detail             string
+}
+
+// stage is a stage of the pipeline, on the page of the workers.
+type stage struct {
+	store.StageStrip
+	Since     *time.Time // since when the oldest of what is ready has been so
+	Paused    *store.Pause
+	AllPaused bool
+	Acts      bool
+}
+
+func (u *UI) loadWorkers(ctx context.Context, k key) (screen, error) {
+	workers, err := u.readWorkers(ctx)
+	if err != nil {
+		return screen{}, err
+	}
+	pauses, err := u.readPauses(ctx)
+	if err != nil {
+		return screen{}, err
+	}
+	s, err := u.readStrip(ctx)
+	if err != nil {
+		return screen{}, err
+	}
+	d := u.drawing()
+	d.part("pauses", "", "pauses", map[string]any{"Pauses": pauses, "Acts": k.acts})
+	for _, w := range workers {
+		d.part("w-"+w.ID.String(), "workers", "worker", u.worker(ctx, w, pauses, k.acts))
+	}
+	if len(workers) == 0 {
+		d.part("no-workers", "workers", "noworkers", nil)
+	}
+	all := slices.ContainsFunc(pauses, func(p store.Pause) bool { return p.Stage == "" && p.Host == "" })
+	for _, st := range s.Stages {
+		row := stage{StageStrip: st, Acts: k.acts, AllPaused: all}
+		if st.OldestReady > 0 {
+			since := time.Now().Add(-st.OldestReady).Round(2 * time.Second)
+			row.Since = &since
+		}
+		for _, p := range pauses {
+			if p.Stage == st.Stage && p.Host == "" {
+				row.Paused = &p
+			}
+		}
+		row.OldestReady = 0 // it is told by Since, which does not waver
+		d.part("s-"+st.Stage, "stages", "stage", row)
+	}
+	return d.screen("Workers")
+}
+
+func (u *UI) worker(ctx context.Context, w store.Worker, pauses []store.Pause, acts bool) worker {
+	out := worker{
+		ID: w.ID.String(), Host: printable(w.Host), Version: printable(w.Version), PID: w.PID, Can: capabilities(w.Capabilities),
+		StartedAt: w.StartedAt, BeatAt: time.Now().Add(-w.BeatAge).Truncate(time.Second), Acts: acts, DrainAt: w.DrainAt,
+	}
+	out.HostPaused = slices.ContainsFunc(pauses, func(p store.Pause) bool { return p.Stage == "" && p.Host == w.Host })
+	switch {
+	case w.BeatAge > w.Lease:
+		out.State, out.Word = "dead", "silent"
+	case !w.Connected:
+		out.State, out.Word = "failed", "disconnected"
+	case out.DrainAt != nil:
+		out.State, out.Word = "paused", "draining"
+	case out.HostPaused:
+		out.State, out.Word = "paused", "paused"
+	case len(w.Running) > 0:
+		out.State, out.Word = "inprogress", "working"
+	default:
+		out.State, out.Word = "completed", "idle"
+	}
+	for _, r := range w.Running {
+		out.Runs = append(out.Runs, run{r.Task.String(), u.titleOf(ctx, r.Task), r.Stage, r.Attempt, min(r.Percent, 100), progress(r)})
+	}
+	return out
+}
+
+// titles are what tasks are called, which does not change.
+type titles struct {
+	mu    sync.Mutex
+	known map[store.ID]string
+}
+
+// titlesKept is how many titles are kept; beyond that they are read anew.
+const titlesKept = 1000
+
+// titleOf is what a task is called; where it cannot be read, the end of its id.
+func (u *UI) titleOf(ctx context.Context, id store.ID) string {
+	u.titles.mu.Lock()
+	text, ok := u.titles.known[id]
+	u.titles.mu.Unlock()
+	if ok {
+		return text
+	}
+	t, err := u.o.Store.Get(ctx, id)
+	if err != nil {
+		return "…" + linkTo(id).Short
+	}
+	u.titles.mu.Lock()
+	defer u.titles.mu.Unlock()
+	if len(u.titles.known) >= titlesKept || u.titles.known == nil {
+		u.titles.known = make(map[store.ID]string)
+	}
+	text = called(t)
+	u.titles.known[id] = text
+	return text
+}
+
+// capabilities is what a worker says that it can do, in a line.
+func capabilities(raw json.RawMessage) string {
+	var all map[string]any
+	if json.Unmarshal(raw, &all) != nil {
+		return ""
+	}
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		switch v := all[name].(type) {
+		case bool:
+			if v {
+				words = append(words, name)
+			}
+		case string, float64:
+			words = append(words, fmt.Sprintf("%s %v", name, v))
+		}
+	}
+	return printable(strings.Join(words, ", "))
+}

@@ -1,0 +1,176 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/webhook"
+	"github.com/cuelight/cuelight/store"
+)
+
+func (s *Server) webhookRoutes() []route {
+	const hooks, deliveries = api + "/webhooks", api + "/deliveries"
+	admin := access.Admin
+	return []route{
+		{"GET", hooks, admin, s.listWebhooks, nil},
+		{"POST", hooks, admin, s.addWebhook, nil},
+		{"DELETE", hooks + "/{id}", admin, s.removeWebhook, nil},
+		{"POST", hooks + "/{id}/rotate", admin, s.rotateWebhook, nil},
+		{"POST", hooks + "/{id}/disable", admin, s.disableWebhook, nil},
+		{"POST", hooks + "/{id}/enable", admin, s.enableWebhook, nil},
+		{"POST", hooks + "/{id}/test", admin, s.testWebhook, nil},
+		{"POST", hooks + "/{id}/redeliver", admin, s.redeliverDead, nil},
+		{"GET", deliveries, admin, s.listDeliveries, nil},
+		{"POST", deliveries + "/{id}/redeliver", admin, s.redeliver, nil},
+	}
+}
+
+func (s *Server) listWebhooks(_ http.ResponseWriter, r *http.Request) (answer, error) {
+	all, err := s.o.Webhooks.List(r.Context())
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(map[string]any{"webhooks": append([]webhook.Webhook{}, all...)})
+}
+
+func (s *Server) addWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
+	var in struct {
+		URL      string   `json:"url"`
+		Types    []string `json:"types"`
+		Cooldown *int     `json:"cooldown_s"`
+	}
+	if err := decode(w, r, bodyMost, false, &in); err != nil {
+		return answer{}, err
+	}
+	reg := webhook.Registration{URL: in.URL, Types: in.Types}
+	if in.Cooldown != nil {
+		if *in.Cooldown < 0 || *in.Cooldown > 7*24*3600 {
+			return answer{}, refuse(kindInvalid, "cooldown_s is 0 to 604800")
+		}
+		if reg.Cooldown = time.Duration(*in.Cooldown) * time.Second; reg.Cooldown == 0 {
+			reg.Cooldown = -1 // none, where 0 is the default
+		}
+	}
+	added, err := s.o.Webhooks.Add(r.Context(), reg)
+	if err == nil {
+		err = s.o.Store.Audit(r.Context(), entry(r, "webhook_add", added.ID.String(), map[string]any{"url": shown(added.URL), "types": added.Types}))
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{status: http.StatusCreated, body: added}, nil
+}
+
+// onWebhook does something to one webhook or delivery, and writes its audit.
+func (s *Server) onWebhook(w http.ResponseWriter, r *http.Request, action string, body any, do func(id store.ID) (any, error)) (answer, error) {
+	id, err := pathID(r)
+	if err != nil {
+		return answer{}, err
+	}
+	if body == nil {
+		body = &struct{}{}
+	}
+	if err := decode(w, r, bodyMost, true, body); err != nil {
+		return answer{}, err
+	}
+	out, err := do(id)
+	if err == nil {
+		err = s.o.Store.Audit(r.Context(), entry(r, action, id.String(), nil))
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	if out == nil {
+		return answer{status: http.StatusNoContent}, nil
+	}
+	return ok(out)
+}
+
+func (s *Server) removeWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
+	return s.onWebhook(w, r, "webhook_remove", nil, func(id store.ID) (any, error) {
+		return nil, s.o.Webhooks.Remove(r.Context(), id)
+	})
+}
+
+func (s *Server) rotateWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
+	var in struct {
+		Overlap *int `json:"overlap_s"`
+	}
+	return s.onWebhook(w, r, "webhook_rotate", &in, func(id store.ID) (any, error) {
+		var overlap time.Duration
+		if in.Overlap != nil {
+			if *in.Overlap < 0 || *in.Overlap > 30*24*3600 {
+				return nil, refuse(kindInvalid, "overlap_s is 0 to 2592000")
+			}
+			if overlap = time.Duration(*in.Overlap) * time.Second; overlap == 0 {
+				overlap = -1 // none, where 0 is the default
+			}
+		}
+		return s.o.Webhooks.Rotate(r.Context(), id, overlap)
+	})
+}
+
+func (s *Server) disableWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
+	var in struct {
+		Why string `json:"why"`
+	}
+	return s.onWebhook(w, r, "webhook_disable", &in, func(id store.ID) (any, error) {
+		if err := checkText(in.Why); err != nil {
+			return nil, refuse(kindRequest, "why is %v", err)
+		}
+		return nil, s.o.Webhooks.Disable(r.Context(), id, in.Why)
+	})
+}
+
+func (s *Server) enableWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
+	return s.onWebhook(w, r, "webhook_enable", nil, func(id store.ID) (any, error) {
+		return nil, s.o.Webhooks.Enable(r.Context(), id)
+	})
+}
+
+func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
+	return s.onWebhook(w, r, "webhook_test", nil, func(id store.ID) (any, error) {
+		return s.o.Webhooks.Test(r.Context(), id)
+	})
+}
+
+func (s *Server) redeliverDead(w http.ResponseWriter, r *http.Request) (answer, error) {
+	return s.onWebhook(w, r, "webhook_redeliver_dead", nil, func(id store.ID) (any, error) {
+		n, err := s.o.Webhooks.RedeliverDead(r.Context(), id)
+		return map[string]int{"deliveries": n}, err
+	})
+}
+
+func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) (answer, error) {
+	return s.onWebhook(w, r, "webhook_redeliver", nil, func(id store.ID) (any, error) {
+		return nil, s.o.Webhooks.Redeliver(r.Context(), id)
+	})
+}
+
+func (s *Server) listDeliveries(_ http.ResponseWriter, r *http.Request) (answer, error) {
+	p := query(r, "webhook_id", "status", "after", "limit")
+	f := webhook.DeliveryFilter{Webhook: p.id("webhook_id"), Status: p.text("status"), After: p.id("after")}
+	limit := p.limit()
+	if p.err != nil {
+		return answer{}, p.err
+	}
+	if known := []string{"", "pending", "delivered", "dead", "suppressed"}; !slices.Contains(known, f.Status) {
+		return answer{}, refuse(kindRequest, "there is no status %q of deliveries", f.Status)
+	}
+	f.Limit = limit + 1
+	all, err := s.o.Webhooks.Deliveries(r.Context(), f)
+	if err != nil {
+		return answer{}, err
+	}
+	body := struct {
+		Deliveries []webhook.Delivery `json:"deliveries"`
+		Next       string             `json:"next,omitempty"`
+	}{Deliveries: append([]webhook.Delivery{}, all...)}
+	if len(all) > limit {
+		body.Deliveries = all[:limit]
+		body.Next = s.next(api+"/deliveries", p, all[limit-1].ID.String())
+	}
+	return answer{status: http.StatusOK, body: body, link: body.Next}, nil
+}
