@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -21,7 +22,6 @@ type submitOptions struct {
 	priority                           int16
 	replaces                           []string
 	wait                               bool
-	traceparent                        string // of who called this, as tools hand it on
 }
 
 func (c *cli) submitCommand() *cobra.Command {
@@ -57,14 +57,13 @@ does, and has its exit codes.`,
 }
 
 func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error {
-	o.traceparent = c.env.get("TRACEPARENT")
 	subs, err := o.submissions(args)
 	if err != nil {
 		return err
 	}
 	c.warnMissing(subs)
 	return c.withDatabase(ctx, func(db *database) error {
-		receipts, err := o.add(ctx, db.store, subs)
+		receipts, err := c.traced(ctx, subs, func(ctx context.Context) ([]store.Receipt, error) { return o.add(ctx, db.store, subs) })
 		if err != nil {
 			return err
 		}
@@ -88,6 +87,27 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 		}
 		return nil
 	})
+}
+
+// traced submits within the trace of whoever called this, as tools hand it on, or
+// one of its own, if any is to be made.
+func (c *cli) traced(ctx context.Context, subs []store.Submission, add func(context.Context) ([]store.Receipt, error)) ([]store.Receipt, error) {
+	tracer, err := trace.Start(ctx, trace.Options{Version: programVersion()})
+	if err != nil {
+		fmt.Fprintf(c.err, "cuelight: warning: %s\n", err)
+	}
+	ctx, done := tracer.Submit(ctx, c.env.get("TRACEPARENT"))
+	for i := range subs {
+		subs[i].Traceparent = trace.Traceparent(ctx)
+	}
+	receipts, err := add(ctx)
+	done(err)
+	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesWithin)
+	defer cancel()
+	if e := tracer.Shutdown(sending); e != nil {
+		fmt.Fprintf(c.err, "cuelight: warning: the trace was not sent: %s\n", e)
+	}
+	return receipts, err
 }
 
 // add submits, and replaces what is to be replaced.
@@ -134,7 +154,6 @@ func (o *submitOptions) submissions(args []string) ([]store.Submission, error) {
 		}
 		subs = append(subs, store.Submission{
 			Source: source, Params: params, Priority: o.priority, RequestID: o.requestID, UserID: o.user, NotBefore: notBefore,
-			Traceparent: o.traceparent,
 		})
 	}
 	return subs, nil

@@ -73,11 +73,6 @@ type identity struct {
 	why error // why it is nobody
 }
 
-// With returns a context whose principal is p.
-func With(ctx context.Context, p Principal) context.Context {
-	return context.WithValue(ctx, contextKey{}, identity{who: p})
-}
-
 // From is the principal of a request, the zero one for somebody unknown.
 func From(ctx context.Context) Principal {
 	id, _ := ctx.Value(contextKey{}).(identity)

@@ -46,15 +46,6 @@ func NewSecret(text string) (Secret, error) {
 // IsZero reports whether s is no secret at all.
 func (s Secret) IsZero() bool { return !s.set }
 
-// String keeps even the digest out of logs.
-func (s Secret) String() string { return "[secret]" }
-
-// GoString does so for %#v.
-func (s Secret) GoString() string { return s.String() }
-
-// MarshalText does so for JSON.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
 // is compares in constant time; 1 where digest is that of s.
 func (s Secret) is(digest [sha256.Size]byte) int {
 	set := 0

@@ -27,7 +27,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Now, as the event to read on from, leaves out all that has happened.
+// Now is the event to read on from for leaving out all that has happened.
 const Now int64 = -1
 
 // ErrSlow says that a subscriber has lost its place, because more happened than it

@@ -22,16 +22,6 @@ func Traceparent(ctx context.Context) string {
 	return carrier[header]
 }
 
-// FromContext is the trace and the span that ctx is within, for the keys trace_id
-// and span_id of a log line; empty where there is none.
-func FromContext(ctx context.Context) (traceID, spanID string) {
-	within := api.SpanContextFromContext(ctx)
-	if !within.IsValid() {
-		return "", ""
-	}
-	return within.TraceID().String(), within.SpanID().String()
-}
-
 // ID is the trace that attempts of a task are in, which was submitted with a
 // traceparent or with none: for log lines of what has no context, and for links.
 // Empty where this is off and the submitter had none either.

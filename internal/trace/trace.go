@@ -92,9 +92,6 @@ func (o Options) describe(ctx context.Context) (*resource.Resource, error) {
 	return resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(known...), resource.WithFromEnv())
 }
 
-// On reports whether spans are made.
-func (t *Tracer) On() bool { return t != nil }
-
 // Shutdown sends what is left and ends. It takes no longer than ctx: whatever has
 // not been sent by then is dropped, as is what cannot be sent at the first try,
 // and the error says so. Nothing of the Tracer goes on after that. Spans that end

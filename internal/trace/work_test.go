@@ -206,7 +206,7 @@ func TestTracerThatIsOffLeavesStagesAsTheyAre(t *testing.T) {
 	if got := off.Stages(all); &got[0] != &all[0] {
 		t.Error("they were copied")
 	}
-	if off.On() || off.ID(store.ID{1}, "") != "" || off.ID(store.ID{1}, parent) != parentTrace {
+	if off != nil || off.ID(store.ID{1}, "") != "" || off.ID(store.ID{1}, parent) != parentTrace {
 		t.Error("it is not off")
 	}
 	if reflect.ValueOf(off.Work(nothing)).Pointer() != reflect.ValueOf(nothing).Pointer() {

@@ -94,7 +94,7 @@ const (
 // trying again cannot help. There is then no such upload.
 var ErrRefused = errors.New("upload is refused")
 
-// ErrNotFound: there is no such upload, or it has not finished.
+// ErrNotFound says that there is no such upload, or that it has not finished.
 var ErrNotFound = errors.New("no such upload")
 
 // Upload is a file that was sent, or is going to be.

@@ -64,13 +64,6 @@ type reply struct {
 // ok reports whether the receiver has it.
 func (r reply) ok() bool { return r.err == "" && !r.aborted }
 
-// away reports whether the receiver as a whole could not take it, whatever it was.
-func (r reply) away() bool { return !r.ok() && unreachable(r.status) }
-
-// unreachable are the statuses of those who stand before a receiver that is away,
-// or none.
-func unreachable(status int) bool { return status == 0 || status >= 502 && status <= 504 }
-
 // send makes one attempt. It ends within the timeout, and soon after ctx.
 func (c *client) send(ctx context.Context, address string, secrets []string, id, body string) reply {
 	begun := time.Now()
