@@ -14,7 +14,7 @@ import (
 
 // workerBody is a worker as JSON.
 type workerBody struct {
-	ID           store.ID        `json:"id"`
+	ID           store.ID        `json:"worker_id"`
 	Host         string          `json:"host"`
 	PID          int             `json:"pid"`
 	Version      string          `json:"version"`

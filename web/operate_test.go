@@ -19,7 +19,7 @@ func TestWorkersAreListedAndDrained(t *testing.T) {
 	}
 	var out struct {
 		Workers []struct {
-			ID      store.ID
+			ID      store.ID `json:"worker_id"`
 			Host    string
 			PID     int
 			DrainAt *string `json:"drain_at"`

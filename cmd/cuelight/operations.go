@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
+	"github.com/cuelight/cuelight/web/ui"
 )
 
 // operations are what people do by the dashboard: each leaves an entry in the audit,
@@ -17,7 +19,7 @@ type operations struct{ st *store.Store }
 // do runs an act of the principal of ctx, which must have the scope.
 func (o operations) do(ctx context.Context, need access.Scope, action, target string, detail map[string]any, act func(in *store.Store) error) error {
 	if err := access.Check(ctx, need); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ui.ErrForbidden, err)
 	}
 	return o.st.Audited(ctx, func(in *store.Store) (store.AuditEntry, error) {
 		if err := act(in); err != nil {
@@ -33,12 +35,34 @@ func (o operations) do(ctx context.Context, need access.Scope, action, target st
 }
 
 func (o operations) Submit(ctx context.Context, s store.Submission) (id store.ID, err error) {
-	if err := web.CheckSource(access.From(ctx), s.Source); err != nil {
+	if err := checkSource(ctx, s.Source); err != nil {
 		return id, err
 	}
 	err = o.do(ctx, access.Submit, "submit", "", map[string]any{"source": shownSource(s.Source)}, func(in *store.Store) error {
 		r, err := in.Submit(ctx, s)
 		id = r.ID
+		return err
+	})
+	return id, err
+}
+
+// checkSource says what the principal of ctx may have videos made of.
+func checkSource(ctx context.Context, source string) error {
+	err := web.CheckSource(access.From(ctx), source)
+	if errors.Is(err, access.ErrScope) {
+		return fmt.Errorf("%w: %w", ui.ErrForbidden, err)
+	}
+	return err
+}
+
+func (o operations) Override(ctx context.Context, old store.ID, by store.Submission) (id store.ID, err error) {
+	if err := checkSource(ctx, by.Source); err != nil {
+		return id, err
+	}
+	detail := map[string]any{"source": shownSource(by.Source)}
+	err = o.do(ctx, access.Admin, "override", old.String(), detail, func(in *store.Store) error {
+		r, err := in.Override(ctx, []store.ID{old}, by)
+		id, detail["by"] = r.ID, r.ID
 		return err
 	})
 	return id, err

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// site is what a daemon serves, as somebody sees it.
+type site struct {
+	t      *testing.T
+	base   string
+	secret string
+}
+
+var addressLogged = regexp.MustCompile(`"address":"(http://[^"]+)"`)
+
+// site waits until the daemon listens, and takes the secret of its admin.
+func (p *place) site(r *process) *site {
+	p.t.Helper()
+	r.says(`"msg":"listening for people and programs"`, 1)
+	found := addressLogged.FindStringSubmatch(r.stderr())
+	secret, err := os.ReadFile(p.path("data/secrets/admin"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return &site{p.t, found[1], strings.TrimSpace(string(secret))}
+}
+
+// do makes a request, and checks the status of the answer.
+func (s *site) do(status int, method, path string, body []byte) []byte {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.base+path, bytes.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if s.secret != "" {
+		req.Header.Set("Authorization", "Bearer "+s.secret)
+	}
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if resp.StatusCode != status {
+		s.t.Fatalf("%s %s: %s, want %d\n%s", method, path, resp.Status, status, text)
+	}
+	return text
+}
+
+// until reads a stream of events until one of the type comes, and returns the types.
+func (s *site) until(path, last string) (types []string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.base+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.secret)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		name, ok := strings.CutPrefix(lines.Text(), "event: ")
+		if !ok || name == "progress" {
+			continue
+		}
+		if types = append(types, name); name == last {
+			return types
+		}
+	}
+	s.t.Fatalf("the stream ended with %v", types)
+	return nil
+}
+
+func TestServeShowsPeopleAndProgramsHowThingsAre(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	var got sync.WaitGroup
+	got.Add(1)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Webhook-Signature") == "" {
+			t.Error("a delivery is not signed")
+		}
+		got.Done()
+	}))
+	defer receiver.Close()
+	p.run(0, "webhooks", "add", "--type", "done", "--webhook-allow", "127.0.0.1", receiver.URL)
+
+	r := p.start("serve", "--listen", "127.0.0.1:0", "--webhook-allow", "127.0.0.1", "--debug-listen", p.path("debug.sock"))
+	s := p.site(r)
+	video, err := os.ReadFile(p.path("clip.mp4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var uploaded struct {
+		Task store.ID `json:"task_id"`
+	}
+	if err := json.Unmarshal(s.do(http.StatusCreated, http.MethodPut, "api/v1/uploads/holiday.mp4", video), &uploaded); err != nil {
+		t.Fatal(err)
+	}
+	types := s.until(fmt.Sprintf("api/v1/tasks/%s/events", uploaded.Task), "done")
+	if n := strings.Count(strings.Join(types, " "), "stage_completed"); types[0] != "task" && n != 5 {
+		t.Errorf("the stream of the task has %v", types)
+	}
+	got.Wait() // the webhook was called
+
+	page := string(s.do(http.StatusOK, http.MethodGet, "", nil))
+	if !strings.Contains(page, "holiday.mp4") || !strings.Contains(page, "poster.jpg") {
+		t.Errorf("the board does not show the video:\n%s", page)
+	}
+	if list := s.do(http.StatusOK, http.MethodGet, fmt.Sprintf("api/v1/published/%s/master.m3u8", uploaded.Task), nil); !bytes.HasPrefix(list, []byte("#EXTM3U")) {
+		t.Errorf("published is %s", list)
+	}
+	s.do(http.StatusOK, http.MethodPost, "api/v1/pauses", []byte(`{"stage": "transcode"}`))
+	r.says(`"msg":"paused","stage":"transcode"`, 1)
+	for _, metric := range []string{
+		`cuelight_stage_attempts_total{outcome="completed",stage="publish"} 1`, `cuelight_listener_connected 1`,
+		`cuelight_stage_paused{stage="transcode"} 1`, `cuelight_webhook_deliveries_total{outcome="delivered",type="done"} 1`,
+	} {
+		if !strings.Contains(string(s.do(http.StatusOK, http.MethodGet, "metrics", nil)), metric) {
+			t.Errorf("metrics lack %s", metric)
+		}
+	}
+	stranger := &site{t, s.base, ""}
+	stranger.do(http.StatusOK, http.MethodGet, "healthz", nil)
+	stranger.do(http.StatusOK, http.MethodGet, "readyz", nil)
+	stranger.do(http.StatusUnauthorized, http.MethodGet, "api/v1/tasks", nil)
+	stranger.do(http.StatusUnauthorized, http.MethodGet, "metrics", nil)
+	if info, err := os.Stat(p.path("debug.sock")); err != nil || info.Mode()&os.ModeSocket == 0 {
+		t.Errorf("profiles: %v, %v", info, err)
+	}
+
+	r.signal(syscall.SIGTERM)
+	r.end(0)
+	if text := r.stderr(); strings.Contains(text, s.secret) || strings.Contains(text, `"level":"error"`) || strings.Contains(text, `"level":"warn"`) {
+		t.Errorf("it logged\n%s", text)
+	}
+}
+
+// A drained daemon ends, with the work it was at, and is not there any more.
+func TestServeEndsWhenItIsDrained(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.gate()
+	p.run(0, "submit", "clip.mp4")
+	r := p.start("serve", "--grace", "0s", "--listen", "127.0.0.1:0")
+	s := p.site(r)
+	p.waitReached()
+	var list struct {
+		Workers []struct {
+			ID store.ID `json:"worker_id"`
+		} `json:"workers"`
+	}
+	if err := json.Unmarshal(s.do(http.StatusOK, http.MethodGet, "api/v1/workers", nil), &list); err != nil || len(list.Workers) != 1 {
+		t.Fatalf("workers are %+v, %v", list, err)
+	}
+	s.do(http.StatusOK, http.MethodGet, "", nil)
+	p.run(0, "drain", list.Workers[0].ID.String()[28:])
+	r.says(`"msg":"draining"`, 1)
+	s.do(http.StatusOK, http.MethodGet, "", nil) // one can look on
+	p.open()
+	r.end(0)
+	if n := strings.Count(r.stderr(), `"msg":"stage completed"`); n == 0 {
+		t.Errorf("it did not finish its work:\n%s", r.stderr())
+	}
+}
+
+func TestServeDoesNotStartWhereItCannotListen(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	taken := httptest.NewServer(nil)
+	defer taken.Close()
+	if text := p.run(1, "serve", "--listen", taken.Listener.Addr().String()).stderr(); !strings.Contains(text, "address already in use") {
+		t.Errorf("it says %q", text)
+	}
+}
