@@ -239,7 +239,7 @@ func (p Progress) clean() Progress {
 	if math.IsNaN(p.Percent) {
 		p.Percent = -1
 	}
-	p.Percent = min(max(p.Percent, -1), 100)
+	p.Percent = math.Round(min(max(p.Percent, -1), 100)*100) / 100 // as it is read by people
 	if math.IsNaN(p.Speed) || math.IsInf(p.Speed, 0) || p.Speed < 0 {
 		p.Speed = 0
 	}
@@ -261,5 +261,5 @@ func (a *attempt) running() (r store.Running, moved, begun bool) {
 	return store.Running{
 		Task: a.claim.Task, Stage: a.stage.Name, Token: a.claim.Token, Attempt: a.claim.Attempt,
 		Percent: a.progress.Percent, Speed: a.progress.Speed, ETA: a.progress.ETA.Seconds(), Note: a.progress.Note,
-	}, moved, !a.began.IsZero()
+	}, moved && !a.ended, !a.began.IsZero() // what has ended moves no more
 }

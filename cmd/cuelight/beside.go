@@ -39,6 +39,7 @@ type beside struct {
 	hooks     *webhook.Webhooks
 	hookWakes *notify.Wakes
 	alarms    alarms
+	begun     chan struct{} // closed once the work has begun
 	metrics   *metrics.Metrics
 
 	// Where it listens; nil otherwise.
@@ -61,7 +62,7 @@ func (d *daemon) standBeside(ctx context.Context, o *frontOptions, config video.
 	if err != nil {
 		host = "unknown"
 	}
-	b := &beside{o: o, db: d.db, log: d.log, config: config, tracer: d.tracer, hookWakes: notify.NewWakes(), feedWakes: notify.NewWakes()}
+	b := &beside{o: o, db: d.db, log: d.log, config: config, tracer: d.tracer, hookWakes: notify.NewWakes(), feedWakes: notify.NewWakes(), begun: make(chan struct{})}
 	b.metrics = metrics.New(metrics.Options{
 		Graph: d.db.store.Graph(), Slots: slotsOf(d.engine), Version: programVersion(), Pool: d.db.pool,
 		Dirs: []string{config.DataDir, config.PublishDir}, WebhookTypes: webhook.Types(),
@@ -73,7 +74,7 @@ func (d *daemon) standBeside(ctx context.Context, o *frontOptions, config video.
 		Observe: func(seen webhook.Observation) { b.metrics.WebhookDelivery(seen.Type, string(seen.Outcome)) },
 		Trouble: d.troubled("webhooks wait"),
 	})
-	b.alarms = alarms{hooks: b.hooks, log: d.log, host: host, hearing: d.hearing.Load, disks: b.disks()}
+	b.alarms = alarms{hooks: b.hooks, log: d.log, host: host, hearing: d.hears, disks: b.disks()}
 	if o.listen == "" {
 		return b, nil
 	}
@@ -131,7 +132,9 @@ func (b *beside) open(ctx context.Context, d *daemon) (err error) {
 		b.log.Warn("request failed", zap.String("route", route), zap.Error(err))
 	}
 	o.ErrorLog = zap.NewStdLog(b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel)))
-	if b.server, err = web.New(o); err == nil {
+	if b.server, err = web.New(o); err != nil {
+		err = &problem{code: exitUsage, text: err.Error()} // only flags can be wrong
+	} else {
 		b.listener, err = b.o.bind(ctx)
 	}
 	if err != nil {
@@ -140,14 +143,17 @@ func (b *beside) open(ctx context.Context, d *daemon) (err error) {
 	return nil
 }
 
+// hears reports whether notifications come in. Behind a pooler that lets none through
+// the sweep goes on alone, and that is all there will be.
+func (d *daemon) hears() bool {
+	return d.hearing.Load() || d.db.notify == nil && d.db.sessions.pooled.Load()
+}
+
 func (b *beside) readiness(d *daemon) []health.Check {
-	// Behind a pooler that lets no notifications through the sweep goes on alone, and
-	// that is all there will be.
-	hears := func() bool { return d.hearing.Load() || b.db.notify == nil && b.db.sessions.pooled.Load() }
 	checks := []health.Check{
 		{Name: "database", Run: b.db.pool.Ping},
 		{Name: "schema", Run: b.db.store.Check},
-		health.Listening(hears),
+		health.Listening(d.hears),
 	}
 	return append(checks, b.disks()...)
 }
@@ -183,7 +189,13 @@ func (b *beside) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
-	all.Go(func() { _ = b.hooks.Run(ctx) }) // it ends with ctx alone
+	all.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-b.begun: // before, there may be no tables
+			_ = b.hooks.Run(ctx) // it ends with ctx alone
+		}
+	})
 	all.Go(func() { b.alarms.run(ctx) })
 	if b.o.debug != "" {
 		all.Go(func() { b.profiles(ctx) })

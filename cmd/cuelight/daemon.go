@@ -32,6 +32,7 @@ type daemon struct {
 	tidying tidying
 
 	ready   sync.Once
+	began   sync.Once
 	hearing atomic.Bool // notifications come in
 	stuck   bool        // a loop does not go round any more; it was said
 }
@@ -206,6 +207,9 @@ func isRefused(err error) bool {
 func (d *daemon) observe(e stages.Event) {
 	d.feed.observe(e)
 	d.beside.metrics.Observe(e)
+	if e.Kind == stages.Registered {
+		d.began.Do(func() { close(d.beside.begun) })
+	}
 }
 
 // trace begins to trace, where the environment says so. The function it returns

@@ -30,7 +30,7 @@ const exitCodes = `Exit codes:
   1    it did not; run: every video failed
   2    used wrongly, or something is missing on this machine
   3    some succeeded, some did not
-  4    no such task
+  4    what was named is not there
   10   the database does not answer, or refuses
   13   the database's tables are missing, or of another version
   129, 130, 143   stopped by SIGHUP, SIGINT, SIGTERM before all was done`

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/debug"
 	"github.com/cuelight/cuelight/web"
 )
 
@@ -101,12 +103,15 @@ func (o *frontOptions) guard(data string, keys access.Keys, log *zap.Logger) (*a
 // bind listens, so that an address that cannot be had ends the start and not the
 // work.
 func (o *frontOptions) bind(ctx context.Context) (net.Listener, error) {
+	if _, _, err := net.SplitHostPort(o.listen); err != nil {
+		return nil, usagef("--listen %s: it is HOST:PORT, such as 127.0.0.1:8080", printable(o.listen))
+	}
 	if err := access.CheckListen(o.listen, o.certFile != "", o.insecure, o.noAuth); err != nil {
 		hint := "--tls-cert and --tls-key, or --insecure where something else protects it"
 		if o.noAuth {
 			hint = "--no-auth is for 127.0.0.1, ::1 and localhost"
 		}
-		return nil, &problem{code: exitUsage, text: fmt.Sprintf("--listen %s: %v", printable(o.listen), err), hint: hint}
+		return nil, &problem{code: exitUsage, text: fmt.Sprintf("--listen: %v", err), hint: hint}
 	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", o.listen)
@@ -134,10 +139,22 @@ func (o *frontOptions) check() error {
 	switch {
 	case o.listen == "" && (o.certFile != "" || o.noAuth || o.insecure || o.basePath != ""):
 		return usagef("--tls-cert, --no-auth, --insecure and --base-path are for --listen")
+	case o.keepEvents == 0:
+		return usagef("--keep-events 0s: it must be more than nothing; -1s keeps them for ever")
 	case (o.certFile == "") != (o.keyFile == ""):
 		return usagef("--tls-cert and --tls-key go together")
 	case o.basePath != "" && (!strings.HasPrefix(o.basePath, "/") || strings.HasSuffix(o.basePath, "/")):
 		return usagef("--base-path %s: it begins with a slash and does not end with one", printable(o.basePath))
+	}
+	if o.certFile != "" {
+		if _, err := tls.LoadX509KeyPair(o.certFile, o.keyFile); err != nil {
+			return &problem{code: exitUsage, text: "--tls-cert, --tls-key: " + printable(err.Error())}
+		}
+	}
+	if o.debug != "" {
+		if err := debug.Check(o.debug); err != nil {
+			return usagef("--debug-listen %s: %v", printable(o.debug), err)
+		}
 	}
 	_, err := networksOf(*o.webhookAllow)
 	return err

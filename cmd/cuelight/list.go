@@ -77,7 +77,7 @@ func (c *cli) list(ctx context.Context, db *database, f store.Filter, after stri
 		if c.out.terminal {
 			id = shortID(task.ID)
 		}
-		t.add(id, span(time.Since(task.CreatedAt)), string(task.Status), whereabouts(task), shownSource(task.Source))
+		t.add(id, span(time.Since(task.CreatedAt)), string(task.Status), whereabouts(task), shownTask(task))
 	}
 	t.paint(2, statusColours)
 	if err := t.write(); err != nil {

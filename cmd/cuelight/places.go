@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"unicode/utf8"
+
+	"github.com/cuelight/cuelight/store"
 )
 
 // databaseDir is the private database's directory in the data directory.
@@ -190,6 +192,15 @@ func shownSource(source string) string {
 		source = u.String()
 	}
 	return printable(source)
+}
+
+// shownTask is what a task is called, if its submitter calls it anything, or else
+// its source.
+func shownTask(t store.Task) string {
+	if title := t.Title(); title != "" {
+		return printable(title)
+	}
+	return shownSource(t.Source)
 }
 
 // labelOf is the last part of a source's name, for people.

@@ -105,6 +105,9 @@ func (c *cli) head(b *strings.Builder, d details) {
 		}
 	}
 	line("task", d.ID.String())
+	if title := d.Title(); title != "" {
+		line("title", printable(title))
+	}
 	line("source", shownSource(d.Source))
 	line("status", c.out.paint(statusColours[string(d.Status)], string(d.Status)))
 	line("submitted", d.CreatedAt.Local().Format(time.DateTime)+" ("+span(time.Since(d.CreatedAt))+" ago)")

@@ -37,7 +37,7 @@ seen; 0 is before the oldest that is kept. No event is missed and none comes twi
 		Args: cobra.MaximumNArgs(1),
 	}
 	events := cmd.Flags().Bool("events", false, "print every change as it happens")
-	after := cmd.Flags().Int64("after", eventfeed.Now, "with --events, begin after the event with this number (default from now on)")
+	after := cmd.Flags().Int64("after", eventfeed.Now, "with --events, begin after the event with this number (default: from now on, or with an ID from its submission)")
 	cmd.Flags().Lookup("after").DefValue = ""
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -98,6 +98,9 @@ func (c *cli) watch(ctx context.Context, db *database, args []string) error {
 
 func (w *onlooker) label(id store.ID) string {
 	if t, ok := w.tasks[id]; ok {
+		if title := t.Title(); title != "" {
+			return printable(title)
+		}
 		return labelOf(t.Source)
 	}
 	return shortID(id)

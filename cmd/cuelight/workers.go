@@ -44,10 +44,10 @@ type workerLine struct {
 	Host         string          `json:"host"`
 	PID          int             `json:"pid"`
 	Version      string          `json:"version"`
-	State        string          `json:"state"` // working, silent, stopped or lost
+	State        string          `json:"state"` // working, draining, silent, stopped or lost
 	StartedAt    time.Time       `json:"started_at"`
-	BeatAgeMS    int64           `json:"beat_age_ms"`
-	LeaseMS      int64           `json:"lease_ms"`
+	BeatAge      float64         `json:"heartbeat_age_s"`
+	Lease        float64         `json:"lease_s"`
 	Connected    bool            `json:"connected"` // its session is open
 	Capabilities json.RawMessage `json:"capabilities"`
 	Running      []store.Running `json:"running"`
@@ -68,7 +68,7 @@ func (c *cli) listWorkers(ctx context.Context, db *database, all bool) error {
 		if c.json {
 			err := c.writeJSON(workerLine{
 				ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, State: state, StartedAt: w.StartedAt,
-				BeatAgeMS: w.BeatAge.Milliseconds(), LeaseMS: w.Lease.Milliseconds(), Connected: w.Connected, Capabilities: w.Capabilities, Running: w.Running,
+				BeatAge: w.BeatAge.Seconds(), Lease: w.Lease.Seconds(), Connected: w.Connected, Capabilities: w.Capabilities, Running: w.Running,
 			})
 			if err != nil {
 				return err
@@ -96,6 +96,8 @@ func workerState(w store.Worker) string {
 		return "stopped"
 	case w.BeatAge > store.Grace(w.Lease):
 		return "silent"
+	case w.DrainAt != nil:
+		return "draining"
 	}
 	return "working"
 }

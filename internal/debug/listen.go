@@ -19,12 +19,8 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	if path, ok := socketPath(addr); ok {
 		return listenAtSocket(ctx, &lc, path)
 	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
+	if err := Check(addr); err != nil {
 		return nil, err
-	}
-	if host == "" || !localName(host) {
-		return nil, ErrNotLocal
 	}
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -35,6 +31,22 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 		return nil, errors.Join(ErrNotLocal, l.Close())
 	}
 	return l, nil
+}
+
+// Check says whether an address is one that only this host can reach, without
+// listening at it. Its errors are those of [Run].
+func Check(addr string) error {
+	if _, ok := socketPath(addr); ok {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	if host == "" || !localName(host) {
+		return ErrNotLocal
+	}
+	return nil
 }
 
 func socketPath(addr string) (string, bool) {

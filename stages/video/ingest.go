@@ -3,7 +3,9 @@ package video
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,6 +66,9 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 
 	file := filepath.Join(w.path, "source")
 	f, err := fetch.Fetch(ctx, job.Source, file, c.fetchOptions(w.parent, job))
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = c.keptSource(ctx, job, file, err)
+	}
 	if err != nil {
 		return Ingest{}, err
 	}
@@ -85,6 +90,31 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
 		Bytes: f.Bytes, SHA256: f.SHA256, How: f.How, Info: info,
 	}, nil
+}
+
+// keptSource takes the copy that an earlier attempt made of a source that is not
+// there any more: an upload, of which there is no other, or a file that somebody has
+// put away since. Without such a copy, gone says what is wrong.
+func (c Config) keptSource(ctx context.Context, job *stages.Job, file string, gone error) (fetch.File, error) {
+	if job.Results == nil {
+		return fetch.File{}, gone
+	}
+	before, err := stages.Result[Ingest](ctx, job, ingestStage)
+	if err != nil {
+		return fetch.File{}, gone // there was none, or nobody can tell
+	}
+	kept, err := before.source(c.TaskDir(job.Task))
+	if err != nil {
+		return fetch.File{}, gone
+	}
+	o := c.fetchOptions(filepath.Dir(filepath.Dir(file)), job)
+	o.Link = true // nobody writes into it
+	f, err := fetch.Fetch(ctx, kept, file, o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fetch.File{}, gone
+	}
+	f.Name = before.Name
+	return f, err
 }
 
 // checkProbe finds out before a long download whether it could be looked at.

@@ -1,0 +1,44 @@
+package video
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// An upload is deleted once it is ingested, and people put files away: what was
+// taken of them can be worked on again.
+func TestSourceThatIsGoneIsTakenFromTheCopyThatWasKept(t *testing.T) {
+	t.Parallel()
+	source := filepath.Join(t.TempDir(), "film.mp4")
+	h := newHouse(t, source)
+	write(t, source, read(t, clips.picture))
+	first := h.mustIngest()
+	if err := os.Remove(source); err != nil {
+		t.Fatal(err)
+	}
+	var kept Ingest
+	h.job.Results = func(context.Context, string) (json.RawMessage, error) { return json.Marshal(kept) }
+	if _, err := h.ingest(t.Context(), h.job); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a copy it is %v", err)
+	}
+	kept = first
+	again := h.mustIngest()
+	if again.Name != "film.mp4" || again.SHA256 != first.SHA256 || again.Bytes != first.Bytes || again.File == first.File {
+		t.Errorf("again it is %+v, was %+v", again, first)
+	}
+	if read(t, filepath.Join(h.TaskDir(h.job.Task), again.File)) != read(t, clips.picture) {
+		t.Error("it is another file")
+	}
+	if err := os.Remove(filepath.Join(h.TaskDir(h.job.Task), again.File)); err != nil {
+		t.Fatal(err)
+	}
+	kept = again
+	if _, err := h.ingest(t.Context(), h.job); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without its copy it is %v", err)
+	}
+}
