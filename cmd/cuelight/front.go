@@ -103,16 +103,6 @@ func (o *frontOptions) guard(data string, keys access.Keys, log *zap.Logger) (*a
 // bind listens, so that an address that cannot be had ends the start and not the
 // work.
 func (o *frontOptions) bind(ctx context.Context) (net.Listener, error) {
-	if _, _, err := net.SplitHostPort(o.listen); err != nil {
-		return nil, usagef("--listen %s: it is HOST:PORT, such as 127.0.0.1:8080", printable(o.listen))
-	}
-	if err := access.CheckListen(o.listen, o.certFile != "", o.insecure, o.noAuth); err != nil {
-		hint := "--tls-cert and --tls-key, or --insecure where something else protects it"
-		if o.noAuth {
-			hint = "--no-auth is for 127.0.0.1, ::1 and localhost"
-		}
-		return nil, &problem{code: exitUsage, text: fmt.Sprintf("--listen: %v", err), hint: hint}
-	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", o.listen)
 	if err != nil {
@@ -132,6 +122,24 @@ func (o *frontOptions) address(l net.Listener) string {
 		host = net.JoinHostPort("localhost", fmt.Sprint(a.Port()))
 	}
 	return scheme + host + o.basePath + "/"
+}
+
+// checkAddress refuses an address that must not be listened at.
+func (o *frontOptions) checkAddress() error {
+	if o.listen == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(o.listen); err != nil {
+		return usagef("--listen %s: it is HOST:PORT, such as 127.0.0.1:8080", printable(o.listen))
+	}
+	if err := access.CheckListen(o.listen, o.certFile != "", o.insecure, o.noAuth); err != nil {
+		hint := "--tls-cert and --tls-key, or --insecure where something else protects it"
+		if o.noAuth {
+			hint = "--no-auth is for 127.0.0.1, ::1 and localhost"
+		}
+		return &problem{code: exitUsage, text: fmt.Sprintf("--listen: %v", err), hint: hint}
+	}
+	return nil
 }
 
 // check refuses what makes no sense together, before anything is begun.
@@ -156,8 +164,10 @@ func (o *frontOptions) check() error {
 			return usagef("--debug-listen %s: %v", printable(o.debug), err)
 		}
 	}
-	_, err := networksOf(*o.webhookAllow)
-	return err
+	if _, err := networksOf(*o.webhookAllow); err != nil {
+		return err
+	}
+	return o.checkAddress()
 }
 
 // webOptions are those of the server that come from flags.

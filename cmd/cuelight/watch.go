@@ -37,8 +37,7 @@ seen; 0 is before the oldest that is kept. No event is missed and none comes twi
 		Args: cobra.MaximumNArgs(1),
 	}
 	events := cmd.Flags().Bool("events", false, "print every change as it happens")
-	after := cmd.Flags().Int64("after", eventfeed.Now, "with --events, begin after the event with this number (default: from now on, or with an ID from its submission)")
-	cmd.Flags().Lookup("after").DefValue = ""
+	after := cmd.Flags().Int64("after", 0, "with --events, begin after the event with this number (default: from now on, or with an ID from its submission)")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -46,6 +45,8 @@ seen; 0 is before the oldest that is kept. No event is missed and none comes twi
 			return usagef("--after is for --events")
 		case cmd.Flags().Changed("after") && *after < 0:
 			return usagef("--after %d: it is the number of an event, or 0", *after)
+		case !cmd.Flags().Changed("after"):
+			*after = eventfeed.Now
 		}
 		return c.withTasks(cmd.Context(), func(db *database) error {
 			if *events {
