@@ -26,11 +26,21 @@
 // that is away does not count; one whose process dies does, so that a task
 // which kills its workers comes to an end.
 //
+// A stage, a host or everything can be paused, and a process drained, by anybody
+// who has the database (store.Store.Pause, Drain): no more is claimed, what is being
+// worked on goes on, and Run returns nil after a drain.
+//
 // Work is told when its claim is no longer its own: its context is done, and
 // [context.Cause] says why. Nothing it returns after that is kept.
 //
+// # What it tells
+//
+// [Runner].Observe hears what this process does, as it does it. What all processes
+// do, and people by hand, is in the outbox, see store.Store.Events; a Runner deletes
+// from there what is older than its KeepEvents, by default a week.
+//
 // # What it does not
 //
-// It does not log; see [Runner].Observe. It does not kill a function that
+// It does not log. It does not kill a function that
 // ignores its context: a slot stays taken until Work returns.
 package stages

@@ -27,9 +27,23 @@
 // they hold for hand-written SQL too, and INSERT and UPDATE from psql are as
 // good a way as any to submit a task or to repeat a stage.
 //
+// Whatever happens to a task is told in the outbox, in the transaction in which it
+// happens, whoever makes it happen. [Store.Events] reads on after the last event
+// that was seen, and misses none: it shows an event only when nothing can come in
+// ahead of it any more. [Store.LastEvent] is where to begin for what happens from
+// now on. A reader need not poll: it listens on the [Graph.EventsChannel] for what
+// workers write, and on the pipeline's other channels for what people do.
+//
 // No transaction is open while a stage works. Every method is one transaction,
 // or part of the caller's; none commits anything else. All times are the
 // database's.
+//
+// # What operators do
+//
+// [Store.Retry], [Store.Cancel] and [Store.Override] change tasks. [Store.Pause]
+// keeps all workers, or those of a host or a stage, from beginning anything new
+// until [Store.Resume]; [Store.Drain] has one worker end its work and stop.
+// [Store.Audited] does any of these and writes down who did it, both or neither.
 //
 // # What it does not
 //
@@ -37,8 +51,10 @@
 // claim without knowing, and by the one that has it now. What is done outside
 // the database must bear that.
 //
-// Nothing is deleted. Finished tasks and their history stay until somebody
-// deletes the tasks; claiming costs the same however many there are.
+// No task is deleted. Finished ones and their history stay until somebody deletes
+// the tasks; claiming costs the same however many there are. Events are deleted,
+// after a week or what the Runner's KeepEvents says, so a reader that stays away for
+// longer has to begin anew with what the tasks are then.
 //
 // The tables belong to the schema that is first in the connection's
 // search_path. Migrate refuses to touch a table of the same name that is not
