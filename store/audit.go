@@ -66,7 +66,7 @@ const auditsSQL = `
 /* list audit */
 select id, at, actor, action, target, detail
   from cuelight_audit
- where pipeline = $1 and ($2 = 0 or id < $2)
+ where pipeline = $1 and ($2::bigint = 0 or id < $2)
  order by id desc
  limit $3`
 

@@ -31,12 +31,14 @@
 //   - No query string, header, secret or source's password is in what
 //     Options.Observe hears. Sources are shown without their passwords and queries
 //     to everybody but the scope admin.
+//   - What stays open, a stream or a page that follows, ends about a minute after the
+//     key or session that opened it.
 //   - What is published is served out of its directory and nothing else is,
 //     whatever a path or a symbolic link says.
 //
 // # What it does not do
 //
-// It limits failures to authenticate, the number of streams, and the size and
-// duration of requests, but not how often somebody with a key asks. It sends no
+// It limits failures to authenticate, the number of streams and connections, and the
+// size and duration of requests, but not how often somebody with a key asks. It sends no
 // CORS headers: pages of other sites cannot use it. It does not log.
 package web

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net/http/httptest"
 	"net/url"
+	"path"
 	"strings"
 	"testing"
 
@@ -59,7 +60,7 @@ func FuzzCheckJSON(f *testing.F) {
 }
 
 func FuzzNextPage(f *testing.F) {
-	for _, seed := range []string{"/cue/", "/cue/x?y", "//evil", "/cue//evil", "https://evil", "/cue/../x", "/cue/\\evil", "/cue/login", "/cue/\t/evil"} {
+	for _, seed := range []string{"/cue/", "/cue/x?y", "//evil", "/cue//evil", "https://evil", "/cue/../x", "/cue/%2E%2e/x", "/cue/..", "/cue/\\evil", "/cue/login", "/cue/\t/evil"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, next string) {
@@ -71,6 +72,10 @@ func FuzzNextPage(f *testing.F) {
 			}
 			if err != nil || at.Host != "host.example" || at.Scheme != "https" || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n") {
 				t.Errorf("%q leads to %q: %v, %v", next, to, at, err)
+			}
+			// Browsers take dots that are encoded for dots.
+			if err == nil && !strings.HasPrefix(path.Clean(at.Path)+"/", base+"/") {
+				t.Errorf("%q leads out of %s/: %q", next, base, to)
 			}
 		}
 	})

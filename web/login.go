@@ -1,16 +1,25 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
 )
 
-const formMost = 8 << 10
+const (
+	formMost = 8 << 10 // bytes of the login's form
+	// pageFormMost bounds what the dashboard's forms have. A form in parts would
+	// otherwise be kept in memory and on disk as it comes, also of somebody unknown.
+	pageFormMost = 256 << 10
+)
 
 // login takes a secret or an API key, in the field secret of a form, and begins a
 // session. A browser is sent on to the page that it wanted, or back to the form.
@@ -65,6 +74,9 @@ func (s *Server) nextPage(next string) string {
 	if err != nil || u.Host != "" || u.Scheme != "" || u.Path == s.o.BasePath+"/login" {
 		return home
 	}
+	if path.Clean(u.Path) != strings.TrimRight(u.Path, "/") && u.Path != "/" {
+		return home // up and out of ours, where others may send on whom they like
+	}
 	return u.RequestURI()
 }
 
@@ -81,8 +93,13 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 // It gets paths without the base.
 func (s *Server) dashboard() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, pageFormMost)
 		err := access.Check(r.Context(), access.Read)
-		if err == nil || open(r) {
+		if err == nil {
+			s.whileWelcome(w, r)
+			return
+		}
+		if open(r) {
 			s.o.Dashboard.ServeHTTP(w, r)
 			return
 		}
@@ -97,6 +114,34 @@ func (s *Server) dashboard() http.Handler {
 		}
 		s.backToLogin(w, r, url.Values{}, to)
 	})
+}
+
+// comeBack is when a page that stays open has to ask anew: only with the answer's
+// headers can its session be made longer.
+const comeBack = 6 * time.Hour
+
+// whileWelcome has the dashboard answer, and ends its request when the principal is
+// none any more: a page follows what happens for as long as it is open.
+func (s *Server) whileWelcome(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithCancel(r.Context())
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	asking.Go(func() {
+		tick := time.NewTicker(askAgain)
+		defer tick.Stop()
+		for who, began := access.From(ctx), time.Now(); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if time.Since(began) >= comeBack || !s.isStill(r.WithContext(ctx), who) {
+				cancel()
+			}
+		}
+	})
+	s.o.Dashboard.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // open reports whether a page, or what it is made of, is for everybody.

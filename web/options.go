@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"path"
 	"strings"
 	"time"
 
@@ -96,6 +97,10 @@ type Options struct {
 	// Streams is how many streams of events may be open, and StreamsEach for
 	// one principal. Default 1000, and three quarters of Streams.
 	Streams, StreamsEach int
+	// Connections is how many may be open at once, whoever has them; more are
+	// closed as they come. Each takes memory and a descriptor, which what else this
+	// process does needs, too. Default 5000.
+	Connections int
 	// Ping is how often a stream in which nothing happens shows that it is
 	// alive. Default 15 s.
 	Ping time.Duration
@@ -122,7 +127,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Store == nil || o.Guard == nil {
 		return o, errors.New("a store and a guard are needed")
 	}
-	if b := o.BasePath; b != "" && (!strings.HasPrefix(b, "/") || strings.HasSuffix(b, "/") || strings.ContainsAny(b, "{} ?#%")) {
+	if b := o.BasePath; b != "" && (!strings.HasPrefix(b, "/") || b == "/" || path.Clean(b) != b || strings.ContainsAny(b, "{} ?#%")) {
 		return o, fmt.Errorf("base path %q: it begins with a slash, does not end with one, and is plain", b)
 	}
 	if (o.CertFile == "") != (o.KeyFile == "") {
@@ -130,7 +135,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Addr = cmp.Or(o.Addr, "127.0.0.1:8080")
 	o.Grace, o.Ping = cmp.Or(o.Grace, 10*time.Second), cmp.Or(o.Ping, 15*time.Second)
-	o.Streams = cmp.Or(o.Streams, 1000)
+	o.Streams, o.Connections = cmp.Or(o.Streams, 1000), cmp.Or(o.Connections, 5000)
 	o.StreamsEach = cmp.Or(o.StreamsEach, max(o.Streams*3/4, 1))
 	if o.CheckSource == nil {
 		o.CheckSource = CheckSource

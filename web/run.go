@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
@@ -44,6 +45,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler: s.handler, ErrorLog: s.o.ErrorLog,
 		ReadHeaderTimeout: headersIn, IdleTimeout: idleFor, MaxHeaderBytes: headers,
+		ConnState: atMost(s.o.Connections),
 	}
 	serve := srv.Serve
 	if secure {
@@ -73,6 +75,21 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	<-ended
 	return nil
+}
+
+// atMost closes connections that are too many.
+func atMost(most int) func(net.Conn, http.ConnState) {
+	var open atomic.Int64
+	return func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			if open.Add(1) > int64(most) {
+				_ = c.Close() // whoever serves it is told so, and it is counted out
+			}
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+		}
+	}
 }
 
 // stamped is a certificate and when its files were written.

@@ -95,6 +95,42 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
+func TestConnectionsThatAreTooManyAreClosed(t *testing.T) {
+	t.Parallel()
+	o := bare(t)
+	o.Connections = 3
+	addr, _ := serve(t, o)
+	// answered opens a connection and asks for something, which it keeps open.
+	answered := func() (net.Conn, bool) {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") // it may be closed already
+		line, _ := bufio.NewReader(c).ReadString('\n')
+		return c, strings.HasPrefix(line, "HTTP/1.1 200 ")
+	}
+	var first net.Conn
+	for n := range 3 {
+		c, ok := answered()
+		if first = c; !ok {
+			t.Fatalf("connection %d is not served", n)
+		}
+	}
+	if _, ok := answered(); ok {
+		t.Error("a fourth is served")
+	}
+	first.Close()
+	since := time.Now()
+	for ok := false; !ok; _, ok = answered() { // when the server has seen it
+		if time.Since(since) > 10*time.Second {
+			t.Fatal("none is served in the place of one that ended")
+		}
+	}
+}
+
 func TestServerEndsWithItsContextAfterRequestsHaveHadTheirTime(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}), make(chan struct{})

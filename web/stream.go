@@ -20,7 +20,8 @@ const (
 	eventStream = "text/event-stream"
 	// returnIn is when a browser whose stream has ended is to come back.
 	returnIn = 2 * time.Second
-	// askAgain is how often a stream looks whether its principal still is one.
+	// askAgain is how often it is looked whether the principal of what stays open
+	// still is one.
 	askAgain = time.Minute
 )
 
@@ -185,19 +186,24 @@ type position struct {
 	After int64 `json:"after"`
 }
 
-// welcome reports whether the principal still is one. Where nobody can be asked,
-// it stays so.
+// welcome reports whether the principal still is one.
 func (st *stream) welcome() bool {
 	if time.Since(st.asked) < askAgain {
 		return true
 	}
 	st.asked = time.Now()
-	now, err := st.s.o.Guard.Who(st.r)
+	return st.s.isStill(st.r, st.who)
+}
+
+// isStill reports whether a request would still be that of its principal. Where
+// nobody can be asked, it would.
+func (s *Server) isStill(r *http.Request, who access.Principal) bool {
+	now, err := s.o.Guard.Who(r)
 	switch {
 	case errors.Is(err, access.ErrUnknown), errors.Is(err, access.ErrWrong):
 		return false
 	case err == nil:
-		return now.Name == st.who.Name && now.Scope >= access.Read
+		return now.Name == who.Name && now.Scope >= access.Read
 	}
 	return true
 }

@@ -46,27 +46,47 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (answer, erro
 	if err != nil {
 		return answer{}, err
 	}
-	f.After, f.Limit = after, limit+1 // one more, to know whether there is a next page
-	tasks, err := s.o.Store.List(r.Context(), f)
+	f.After = after
+	tasks, more, err := s.found(r.Context(), f, limit)
 	if err != nil {
 		return answer{}, err
 	}
 	body := struct {
 		Tasks []store.Task `json:"tasks"`
 		Next  string       `json:"next,omitempty"`
-	}{Tasks: []store.Task{}}
-	if len(tasks) > limit {
-		tasks = tasks[:limit]
+	}{Tasks: tasks}
+	if more {
 		body.Next = s.next(api+"/tasks", p, tasks[limit-1].ID.String())
 	}
-	for _, t := range tasks {
-		// Whoever is not shown all of a source is not to find out the rest by asking
-		// for parts of it.
-		if t = visible(r.Context(), t); strings.Contains(t.Source, f.Source) {
-			body.Tasks = append(body.Tasks, t)
-		}
-	}
 	return answer{status: http.StatusOK, body: body, link: body.Next}, nil
+}
+
+// found are the tasks that a principal finds, and whether there are more. Whoever is
+// not shown all of a source is not to find out the rest by asking for parts of it:
+// what matches only there is not there, neither in a page nor after it.
+func (s *Server) found(ctx context.Context, f store.Filter, limit int) (tasks []store.Task, more bool, err error) {
+	tasks = []store.Task{}
+	f.Limit = limit + 1 // one more, to know whether there is a next page
+	for {
+		page, err := s.o.Store.List(ctx, f)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, t := range page {
+			t = visible(ctx, t)
+			if !strings.Contains(t.Source, f.Source) && !strings.Contains(t.Title(), f.Source) {
+				continue
+			}
+			if len(tasks) == limit {
+				return tasks, true, nil
+			}
+			tasks = append(tasks, t)
+		}
+		if len(page) < f.Limit {
+			return tasks, false, nil
+		}
+		f.After, f.Limit = page[len(page)-1].ID, pageMost
+	}
 }
 
 // details is a task with all there is to know of it.

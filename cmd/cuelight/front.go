@@ -61,7 +61,10 @@ func frontFlags(cmd *cobra.Command) *frontOptions {
 
 // guard finds out who asks. The secrets are made on the first start.
 func (o *frontOptions) guard(data string, keys access.Keys, log *zap.Logger) (*access.Guard, error) {
-	options := access.Options{Keys: keys, NoAuth: o.noAuth, Path: o.basePath + "/"}
+	options := access.Options{
+		Keys: keys, NoAuth: o.noAuth, Path: o.basePath + "/",
+		Refused: func(from netip.Addr) { log.Warn("not let in", zap.Stringer("address", from)) },
+	}
 	for _, text := range o.proxies {
 		networks, err := networksOf([]string{text})
 		if err != nil {

@@ -151,9 +151,14 @@ func TestServeShowsPeopleAndProgramsHowThingsAre(t *testing.T) {
 		t.Errorf("profiles: %v, %v", info, err)
 	}
 
+	guesser := &site{t, s.base, strings.Repeat("guess", 9)}
+	guesser.do(http.StatusUnauthorized, http.MethodGet, "api/v1/tasks", nil)
+	r.says(`"level":"warn"`, 1)
+	r.says(`"msg":"not let in","address":"127.0.0.1"`, 1)
+
 	r.signal(syscall.SIGTERM)
 	r.end(0)
-	if text := r.stderr(); strings.Contains(text, s.secret) || strings.Contains(text, `"level":"error"`) || strings.Contains(text, `"level":"warn"`) {
+	if text := r.stderr(); strings.Contains(text, guesser.secret) || strings.Contains(text, s.secret) || strings.Contains(text, `"level":"error"`) || strings.Count(text, `"level":"warn"`) != 1 {
 		t.Errorf("it logged\n%s", text)
 	}
 }

@@ -34,9 +34,18 @@ func submitUpload(st *store.Store) func(context.Context, upload.Upload) (string,
 		if err != nil {
 			return "", err
 		}
-		r, err := st.Submit(ctx, store.Submission{
-			Source: u.Path, Params: text, Priority: u.Priority, RequestID: orElse(u.RequestID, "upload:"+u.ID),
-			UserID: u.Principal, Traceparent: trace.Traceparent(ctx),
+		var r store.Receipt
+		err = st.Audited(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
+			r, err = in.Submit(ctx, store.Submission{
+				Source: u.Path, Params: text, Priority: u.Priority, RequestID: orElse(u.RequestID, "upload:"+u.ID),
+				UserID: u.Principal, Traceparent: trace.Traceparent(ctx),
+			})
+			if err != nil || r.Existed {
+				return e, err
+			}
+			e = store.AuditEntry{Actor: u.Principal, Action: "submit", Target: r.ID.String()}
+			e.Detail, err = json.Marshal(map[string]any{"upload": u.ID, "name": u.Name, "bytes": u.Size})
+			return e, err
 		})
 		if errors.Is(err, store.ErrInvalid) || store.Refuses(err) {
 			return "", fmt.Errorf("%w: %w", upload.ErrRefused, err)
@@ -70,10 +79,11 @@ func fateOfUpload(st *store.Store) func(context.Context, upload.Upload) (upload.
 		case t.Source != u.Path: // the request had a task already
 			return upload.Taken, nil
 		}
-		for _, s := range t.Stages {
-			if s.Name == "ingest" && s.Status == store.StatusCompleted {
-				return upload.Taken, nil
-			}
+		switch t.Stages[0].Status { // ingest
+		case store.StatusCompleted:
+			return upload.Taken, nil
+		case store.StatusDead, store.StatusCancelled:
+			return upload.Gone, nil // somebody has some days to begin it again
 		}
 		return upload.Needed, nil
 	}

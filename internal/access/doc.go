@@ -18,8 +18,9 @@
 //
 // Of secrets it keeps digests, and compares these in constant time, all of them
 // whichever matches; where no key has the prefix that was shown, it compares with
-// one that nobody has. What failed too often is refused unseen for a while, by
-// address and overall; whoever has shown the same before and was let in is not
+// one that nobody has. Keys, and whatever is wrong, are refused unseen for a while
+// where too much was wrong, by address and overall. Whoever has one of the secrets,
+// or has shown the same key to this process before, or has a session by it, is not
 // kept out by that. A secret, a key or a cookie is in none of its errors.
 //
 // # Sessions

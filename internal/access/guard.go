@@ -54,6 +54,11 @@ type Options struct {
 	// Proxies are the addresses of proxies whose X-Forwarded-For and
 	// X-Forwarded-Proto are to be believed. Default none.
 	Proxies []netip.Prefix
+
+	// Refused is told where credentials come from that are not valid, of IPv6 the
+	// network; not of those that were not looked at, because there had been too
+	// many. It must not block. Default: nobody is.
+	Refused func(from netip.Addr)
 }
 
 // Guard finds out who asks. It may be used by many goroutines at once.
@@ -66,12 +71,16 @@ type Guard struct {
 
 // New returns a Guard.
 func New(o Options) (*Guard, error) {
-	if o.Admin.is(o.ReadOnly.digest)&bit(o.ReadOnly.set) == 1 {
+	if !o.Admin.IsZero() && o.Admin == o.ReadOnly {
 		return nil, errors.New("the admin secret and the read-only secret are the same")
 	}
 	if o.SessionKey.IsZero() {
-		rand.Read(o.SessionKey.digest[:]) // it never fails
-		o.SessionKey.set = true
+		var key [sha256.Size]byte
+		rand.Read(key[:]) // it never fails
+		o.SessionKey = secretWith(key)
+	}
+	if o.Refused == nil {
+		o.Refused = func(netip.Addr) {}
 	}
 	o.Session, o.Longest = cmp.Or(o.Session, 24*time.Hour), cmp.Or(o.Longest, 30*24*time.Hour)
 	o.Path = cmp.Or(o.Path, "/")
@@ -141,7 +150,11 @@ type credential struct {
 func (g *Guard) verify(r *http.Request, text string) (credential, error) {
 	digest := sha256.Sum256([]byte(text))
 	from := remote(r, g.o.Proxies)
-	if wait := g.limits.wait(from, digest); wait > 0 {
+	// Who has a secret is let in whatever others at his address, or in all, get
+	// wrong: they could keep him out for as long as they like, and a secret is too
+	// long to be guessed. A key is not: to look at it takes the database.
+	secret := g.o.Admin.is(digest) | g.o.ReadOnly.is(digest)
+	if wait := g.limits.wait(from, digest); wait > 0 && secret == 0 {
 		return credential{}, &Limited{After: wait}
 	}
 	c, err := g.match(r.Context(), text, digest)
@@ -150,6 +163,7 @@ func (g *Guard) verify(r *http.Request, text string) (credential, error) {
 		g.limits.right(digest)
 	case errors.Is(err, ErrWrong):
 		g.limits.wrong(from, digest)
+		g.o.Refused(from)
 	}
 	return c, err
 }
@@ -210,9 +224,9 @@ const (
 
 func (g *Guard) secretOf(subject string) credential {
 	if subject == subjectAdmin {
-		return credential{Principal{Name: "admin", Scope: Admin}, subject, g.o.Admin.digest}
+		return credential{Principal{Name: "admin", Scope: Admin}, subject, g.o.Admin.value()}
 	}
-	return credential{Principal{Name: "read-only", Scope: Read}, subject, g.o.ReadOnly.digest}
+	return credential{Principal{Name: "read-only", Scope: Read}, subject, g.o.ReadOnly.value()}
 }
 
 func keyCredential(key store.Key, scope Scope) credential {

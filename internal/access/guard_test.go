@@ -211,7 +211,7 @@ func TestTooManyFailuresAreRefusedUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, k := options(t)
 		g := guard(t, o)
-		known := k.add("aaaaaaaa", "read")
+		known, unknown := k.add("aaaaaaaa", "read"), k.add("bbbbbbbb", "read")
 		if _, err := g.Who(request(known)); err != nil {
 			t.Fatal(err)
 		}
@@ -226,13 +226,18 @@ func TestTooManyFailuresAreRefusedUnseen(t *testing.T) {
 		if fails != 10 || limited.After <= 0 || limited.After > 6*time.Second {
 			t.Errorf("refused after %d failures, for %v", fails, limited.After)
 		}
-		if _, err := g.Who(request(adminText)); !errors.As(err, &limited) {
+		if _, err := g.Who(request(unknown)); !errors.As(err, &limited) {
 			t.Errorf("what was never shown is looked at: %v", err)
+		}
+		for _, secret := range []string{adminText, readText} {
+			if _, err := g.Who(request(secret)); err != nil {
+				t.Errorf("who has a secret is kept out: %v", err)
+			}
 		}
 		if _, err := g.Who(request(known)); err != nil {
 			t.Errorf("whoever was let in before is kept out: %v", err)
 		}
-		other := request(adminText)
+		other := request(unknown)
 		other.RemoteAddr = "192.0.2.99:1"
 		if _, err := g.Who(other); err != nil {
 			t.Errorf("another address is kept out: %v", err)
@@ -240,8 +245,11 @@ func TestTooManyFailuresAreRefusedUnseen(t *testing.T) {
 		if _, err := g.Who(request("")); !errors.Is(err, access.ErrUnknown) {
 			t.Errorf("without credentials: %v", err)
 		}
+		if _, err := g.Who(request("guess")); !errors.As(err, &limited) {
+			t.Errorf("a guess after those who were let in: %v", err)
+		}
 		time.Sleep(limited.After)
-		if _, err := g.Who(request(adminText)); err != nil {
+		if _, err := g.Who(request("guess")); !errors.Is(err, access.ErrWrong) {
 			t.Errorf("after the time it said: %v", err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"unique"
 )
 
 // MinSecret is how long a secret must be, in bytes.
@@ -22,9 +23,12 @@ const maxSecret = 1024
 // Secret is a secret that somebody may show. Only its digest is kept. The zero
 // Secret is one that nobody has.
 type Secret struct {
-	digest [sha256.Size]byte
-	set    bool
+	// Behind a handle, so that whoever prints a Secret, in a log for instance, prints
+	// where the digest is and not what.
+	digest unique.Handle[[sha256.Size]byte]
 }
+
+func secretWith(digest [sha256.Size]byte) Secret { return Secret{unique.Make(digest)} }
 
 // NewSecret takes a secret of 32 to 1024 visible ASCII characters: others do not
 // go through an HTTP header.
@@ -40,19 +44,24 @@ func NewSecret(text string) (Secret, error) {
 			return Secret{}, errors.New("the secret has characters other than visible ASCII")
 		}
 	}
-	return Secret{digest: sha256.Sum256([]byte(text)), set: true}, nil
+	return secretWith(sha256.Sum256([]byte(text))), nil
 }
 
 // IsZero reports whether s is no secret at all.
-func (s Secret) IsZero() bool { return !s.set }
+func (s Secret) IsZero() bool { return s == Secret{} }
+
+// value is the digest; of no secret, one that nothing has.
+func (s Secret) value() (digest [sha256.Size]byte) {
+	if !s.IsZero() {
+		digest = s.digest.Value()
+	}
+	return digest
+}
 
 // is compares in constant time; 1 where digest is that of s.
 func (s Secret) is(digest [sha256.Size]byte) int {
-	set := 0
-	if s.set {
-		set = 1
-	}
-	return subtle.ConstantTimeCompare(s.digest[:], digest[:]) & set
+	own := s.value()
+	return subtle.ConstantTimeCompare(own[:], digest[:]) & bit(!s.IsZero())
 }
 
 // LoadSecret reads a secret from a file: one line. Where there is no file it

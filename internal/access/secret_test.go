@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -99,17 +100,28 @@ func TestSecretThatIsWeakOrNotSecretIsRefused(t *testing.T) {
 
 func TestSecretIsNotPrinted(t *testing.T) {
 	t.Parallel()
-	s, err := access.NewSecret(strings.Repeat("x", 32))
+	text := strings.Repeat("x", 32)
+	s, err := access.NewSecret(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	as, err := json.Marshal(access.Options{Admin: s}.Admin)
+	o := access.Options{Admin: s}
+	as, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{fmt.Sprint(s), fmt.Sprintf("%+v", s), fmt.Sprintf("%#v", s), string(as)} {
-		if strings.Trim(text, `"`) != "[secret]" {
-			t.Errorf("printed as %s", text)
+	digest := sha256.Sum256([]byte(text))
+	for _, printed := range []string{
+		fmt.Sprint(s), fmt.Sprintf("%+v", s), fmt.Sprintf("%#v", s), fmt.Sprintf("%+v", o), string(as),
+	} {
+		for _, form := range []string{"%x", "%v", "%#v", "%q", "%d"} {
+			// Part of it is enough, without what stands around it.
+			if d := fmt.Sprintf(form, digest[4:12]); strings.Contains(printed, strings.Trim(strings.TrimPrefix(d, "[]byte"), "[]{}\"")) {
+				t.Errorf("printed as %s", printed)
+			}
+		}
+		if strings.Contains(printed, text) {
+			t.Errorf("printed as %s", printed)
 		}
 	}
 }

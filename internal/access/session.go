@@ -37,7 +37,7 @@ type sessions struct {
 // newSessions names the cookie after the key: a browser sends cookies to all
 // ports of a host, where another daemon may have given its own.
 func newSessions(key Secret) *sessions {
-	s := &sessions{key: key.digest, out: make(map[string]int64)}
+	s := &sessions{key: key.value(), out: make(map[string]int64)}
 	s.cookie = "cuelight_" + hex.EncodeToString(s.mac("cookie", nil)[:4])
 	return s
 }
@@ -107,6 +107,9 @@ func (g *Guard) session(r *http.Request) (*session, error) {
 	if !hmac.Equal(s.Bound, g.sessions.bind(c.digest)) {
 		return nil, ErrUnknown
 	}
+	// Whoever is let in by it has shown the credential, if to another process, and is
+	// not to be kept out of a new session by what others get wrong.
+	g.limits.right(c.digest)
 	s.who = c.who
 	return &s, nil
 }
@@ -114,7 +117,7 @@ func (g *Guard) session(r *http.Request) (*session, error) {
 // credentialOf is the credential that a subject's sessions are bound to.
 func (g *Guard) credentialOf(ctx context.Context, subject string) (credential, error) {
 	switch {
-	case subject == subjectAdmin && g.o.Admin.set, subject == subjectRead && g.o.ReadOnly.set:
+	case subject == subjectAdmin && !g.o.Admin.IsZero(), subject == subjectRead && !g.o.ReadOnly.IsZero():
 		return g.secretOf(subject), nil
 	case subject == subjectAdmin, subject == subjectRead, g.o.Keys == nil:
 		return credential{}, ErrUnknown

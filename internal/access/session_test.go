@@ -2,6 +2,7 @@ package access_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -104,6 +105,30 @@ func TestSessionOutlivesTheProcessAndEndsWithWhatItWasGivenFor(t *testing.T) {
 		if _, err := guard(t, o).Who(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
 			t.Errorf("%s session key: %v", name, err)
 		}
+	}
+}
+
+// Whoever looks at a page all the time is not to be kept out after a restart by what
+// others get wrong.
+func TestWhoeverHasASessionCanLogInWhileOthersFail(t *testing.T) {
+	t.Parallel()
+	o, k := options(t)
+	o.SessionKey = sessionKey(t, "k")
+	key := k.add("aaaaaaaa", "read")
+	c := login(t, guard(t, o), key)
+	again := guard(t, o)
+	for n := range 20 {
+		_, _ = again.Who(request(fmt.Sprint("guess", n))) // somebody behind the same address
+	}
+	var limited *access.Limited
+	if _, err := again.Who(request(key)); !errors.As(err, &limited) {
+		t.Fatalf("before the session was seen: %v", err)
+	}
+	if _, err := again.Who(with(c)); err != nil {
+		t.Fatalf("by the session: %v", err)
+	}
+	if _, err := again.Login(httptest.NewRecorder(), request(""), key); err != nil {
+		t.Errorf("a new session: %v", err)
 	}
 }
 

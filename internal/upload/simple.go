@@ -15,8 +15,12 @@ import (
 // formSlack is how much more than its file a form may have.
 const formSlack = 1 << 20
 
-// maxFields is how many fields a form may have before its file.
-const maxFields = 32
+// maxFields is how many fields a form may have before its file; maxForm how many
+// bytes these have together, and what is said of the file, each with its headers.
+const (
+	maxFields = 32
+	maxForm   = 128 << 10
+)
 
 // simple takes a whole file in one request, as it is or in a form.
 func (u *Uploads) simple(w http.ResponseWriter, r *http.Request, s *session, name string) error {
@@ -63,6 +67,8 @@ func (u *Uploads) form(w http.ResponseWriter, r *http.Request, s *session, said 
 	if err := u.room(max(r.ContentLength, 0)); err != nil {
 		return err
 	}
+	ahead := &formAhead{ReadCloser: r.Body, left: maxForm}
+	r.Body = ahead
 	parts, err := r.MultipartReader()
 	if err != nil {
 		return refuse(http.StatusBadRequest, "the form cannot be read: %v", err)
@@ -77,6 +83,7 @@ func (u *Uploads) form(w http.ResponseWriter, r *http.Request, s *session, said 
 			return formError(err)
 		}
 		if part.FileName() != "" {
+			ahead.passed = true
 			if said["filename"] == "" {
 				said["filename"] = part.FileName()
 			}
@@ -95,6 +102,26 @@ func (u *Uploads) form(w http.ResponseWriter, r *http.Request, s *session, said 
 		said[part.FormName()] = string(value)
 	}
 	return refuse(http.StatusBadRequest, "the form has more than %d fields before its file", maxFields)
+}
+
+// formAhead is a form up to its file. All of that is kept in memory, and written
+// down.
+type formAhead struct {
+	io.ReadCloser
+	left   int
+	passed bool // the file has begun
+}
+
+func (f *formAhead) Read(p []byte) (int, error) {
+	if f.passed {
+		return f.ReadCloser.Read(p)
+	}
+	if f.left == 0 {
+		return 0, refuse(http.StatusBadRequest, "the form has more than %d bytes before its file", maxForm)
+	}
+	n, err := f.ReadCloser.Read(p[:min(len(p), f.left)])
+	f.left -= n
+	return n, err
 }
 
 // formError tells what is wrong with the connection from what is wrong with the

@@ -86,6 +86,29 @@ func TestFileInAForm(t *testing.T) {
 	}
 }
 
+// What a form says before its file is kept in memory, and written down.
+func TestFormSaysLittleBeforeItsFile(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{})
+	long := strings.Repeat("n", 200<<10)
+	for name, fields := range map[string][]string{
+		"a field's name": {long, "v", "@a.mp4", "b"},
+		"a file's name":  {"@" + long + ".mp4", "b"},
+		"many fields":    append(strings.Split(strings.Repeat("k,"+strings.Repeat("v", 30<<10)+",", 10), ",")[:20], "@a.mp4", "b"),
+	} {
+		body, contentType := form(fields...)
+		a, err := s.try("POST", "/uploads/", body, "Content-Type", contentType, "Tus-Resumable", "")
+		if err != nil || a.status != http.StatusBadRequest {
+			t.Errorf("%s: got %d %.200s %v", name, a.status, a.body, err)
+		}
+	}
+	body := strings.NewReader(long + "\r\n--y\r\nContent-Disposition: form-data; name=f; filename=a.mp4\r\n\r\nb\r\n--y--\r\n")
+	s.plain(http.StatusBadRequest, "POST", "/uploads/", body, "Content-Type", "multipart/form-data; boundary=y")
+	if all := s.taker.all(); len(all) > 0 || len(s.left()) > 0 {
+		t.Errorf("%d were handed over, and %v is left", len(all), s.left())
+	}
+}
+
 func TestSimpleUploadThatCannotBeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{MaxBytes: 1000})

@@ -1,0 +1,146 @@
+package web_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+)
+
+// Somebody unknown may post to the dashboard, for the theme: what he sends must not
+// be kept, whatever reads it.
+func TestFormOfTheDashboardIsBounded(t *testing.T) {
+	t.Parallel()
+	failed := make(chan error, 1)
+	b := setup(t, func(o *web.Options) {
+		o.Dashboard = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			err := r.ParseMultipartForm(1 << 20)
+			if err == nil {
+				err = r.MultipartForm.RemoveAll()
+			}
+			failed <- err
+		})
+	})
+	for size, tooMuch := range map[int]bool{100 << 10: false, 1 << 20: true} {
+		var form strings.Builder
+		w := multipart.NewWriter(&form)
+		part, err := w.CreateFormFile("f", "f")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(part, strings.Repeat("x", size)) // a Builder takes all
+		_ = w.Close()
+		b.do(call{method: "POST", path: "/theme", as: "-", body: form.String(), header: http.Header{"Content-Type": {w.FormDataContentType()}}})
+		if err := <-failed; (err != nil) != tooMuch {
+			t.Errorf("a form of %d bytes: %v", size, err)
+		}
+	}
+}
+
+// oneKey is the only one there is.
+type oneKey struct {
+	mu  sync.Mutex
+	key store.Key
+}
+
+func (k *oneKey) FindKey(context.Context, string) (store.Key, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.key, nil
+}
+
+func (k *oneKey) UseKey(context.Context, store.ID) error { return nil }
+
+func (k *oneKey) revoke() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	k.key.RevokedAt = &now
+}
+
+func TestPageThatStaysOpenEndsWithItsKey(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		open    time.Duration
+		revoked bool
+		ended   bool
+	}{
+		"valid":         {time.Hour, false, false},
+		"revoked":       {time.Hour, true, true},
+		"open for long": {7 * time.Hour, false, true}, // to come back with a session that is made longer
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				text := "cue_aaaaaaaa_" + strings.Repeat("A", 43)
+				keys := &oneKey{key: store.Key{Name: "wall", Scope: store.ScopeRead, Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text))}}
+				ended := follow(t, keys, text)
+				time.Sleep(c.open)
+				if c.revoked {
+					keys.revoke()
+				}
+				time.Sleep(time.Minute + time.Second)
+				synctest.Wait()
+				select {
+				case <-ended:
+					if !c.ended {
+						t.Error("it ended")
+					}
+				default:
+					if c.ended {
+						t.Error("it goes on")
+					}
+				}
+			})
+		})
+	}
+}
+
+// follow opens a page that stays open until the test ends or the server ends it, and
+// returns what is closed then.
+func follow(t *testing.T, keys access.Keys, text string) <-chan struct{} {
+	t.Helper()
+	o := bare(t)
+	var err error
+	if o.Guard, err = access.New(access.Options{Keys: keys}); err != nil {
+		t.Fatal(err)
+	}
+	o.Dashboard = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	s, err := web.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "/live", nil)
+	r.Header.Set("Authorization", "Bearer "+text)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
+	}()
+	return ended
+}
+
+func TestBasePathThatNobodyCouldAskForIsRefused(t *testing.T) {
+	t.Parallel()
+	for base, ok := range map[string]bool{
+		"": true, "/cue": true, "/media/cue": true,
+		"/": false, "cue": false, "/cue/": false, "//evil.example": false, "/a//b": false, "/a/../b": false, "/.": false, "/{x}": false, "/a b": false,
+	} {
+		o := bare(t)
+		o.BasePath = base
+		if _, err := web.New(o); (err == nil) != ok {
+			t.Errorf("%q: %v", base, err)
+		}
+	}
+}

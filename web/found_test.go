@@ -1,0 +1,71 @@
+package web_test
+
+import (
+	"fmt"
+	"net/url"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestSecretOfASourceCannotBeFoundByAskingForIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for n := range 3 {
+		b.submitted(fmt.Sprintf("https://user:hunter2@studio.example/%d.mp4?token=abc", n))
+	}
+	for _, part := range []string{"hunter2", "user:", "token=a"} {
+		for _, limit := range []int{1, 2, 100} {
+			path := fmt.Sprintf("%s/tasks?limit=%d&source=%s", api, limit, url.QueryEscape(part))
+			var hidden, whole page
+			got := b.do(call{method: "GET", path: path, as: readText}).want(200, &hidden)
+			if len(hidden.Tasks) > 0 || hidden.Next != "" || got.header.Get("Link") != "" {
+				t.Errorf("%s: a reader is told %s, %v", path, got.body, got.header)
+			}
+			b.get(path).want(200, &whole)
+			if len(whole.Tasks) != min(limit, 3) {
+				t.Errorf("%s: the admin is shown %d", path, len(whole.Tasks))
+			}
+		}
+	}
+}
+
+func TestReaderFindsWhatIsShownBehindWhatIsNot(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var want []store.ID
+	for n := range 9 {
+		if n%4 == 0 {
+			want = append([]store.ID{b.submitted(fmt.Sprintf("https://studio.example/key/%d.mp4", n))}, want...)
+		} else {
+			b.submitted(fmt.Sprintf("https://studio.example/%d.mp4?key=1", n))
+		}
+	}
+	var got []store.ID
+	for path := api + "/tasks?limit=1&source=key"; path != ""; {
+		var p page
+		b.do(call{method: "GET", path: path, as: readText}).want(200, &p)
+		if len(p.Tasks) != 1 {
+			t.Fatalf("%s has %+v", path, p)
+		}
+		got, path = append(got, p.Tasks[0].TaskID), p.Next
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("found %v, want %v", got, want)
+	}
+}
+
+func TestTasksAreFoundByTheirTitle(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r, err := b.Submit(t.Context(), store.Submission{Source: "/uploads/1", Params: []byte(`{"title": "Holidays"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.submitted("/uploads/2")
+	var p page
+	b.get(api+"/tasks?source=Holi").want(200, &p)
+	if len(p.Tasks) != 1 || p.Tasks[0].TaskID != r.ID {
+		t.Errorf("found %+v", p)
+	}
+}
