@@ -91,9 +91,13 @@ create table if not exists workers (
 
 create index if not exists workers_alive on workers (pipeline) where stopped_at is null and lost_at is null;
 
--- The sequences that no crash has set back. A crash of the server empties the
--- table, as all that is unlogged; on a standby that takes over it is empty, too.
-create unlogged table if not exists cuelight_uncrashed (seq regclass not null);
+-- The sequences that neither a crash nor a restored dump has set back. A crash of
+-- the server empties the table, as all that is unlogged; on a standby that takes
+-- over it is empty, too; and in what pg_dump has brought, the numbers are others.
+create unlogged table if not exists cuelight_uncrashed (
+  seq     oid    not null,
+  cluster bigint not null default (pg_control_system()).system_identifier
+);
 
 -- What is not to be claimed for now: a stage, or all of them where it is empty;
 -- on one host, or on all. A worker learns of it with its next beat.
@@ -353,15 +357,24 @@ create or replace view history as
 --
 -- After a crash, places that were drawn in transactions which did not wait for the
 -- disk would be drawn again, and a reader that has seen them would miss what is
--- there now. So the first transaction after a crash leaves a good many out.
+-- there now. So the first transaction after a crash, or in what was restored from a
+-- dump, leaves a good many out.
 --
 -- This is what a session does that has not drawn one yet; none outlives a crash.
 create or replace function cuelight_first_place(seq regclass) returns bigint language plpgsql set search_path from current as $$
 begin
   perform pg_advisory_xact_lock_shared((seq::oid::bigint << 32) | (coalesce(pg_sequence_last_value(seq), 0) & 4294967295));
   perform set_config('cuelight.drawn_' || seq::oid, pg_current_xact_id()::text, true);
-  if not exists (select from cuelight_uncrashed u where u.seq = $1) then
-    perform setval(seq, nextval(seq) + 1048576);
+  if not exists (select from cuelight_uncrashed u where u.seq = $1 and u.cluster = (pg_control_system()).system_identifier) then
+    -- One session at a time, else one sets back what another has just set. The lock
+    -- ends with the block that is undone; what is done to a sequence never is.
+    begin
+      perform pg_advisory_xact_lock(hashtext('cuelight_first_place'), seq::oid::integer);
+      perform setval(seq, nextval(seq) + 1048576);
+      raise exception using errcode = 'CL002';
+    exception when sqlstate 'CL002' then
+      null;
+    end;
     insert into cuelight_uncrashed values (seq);
   end if;
   perform set_config('cuelight.intact_' || seq::oid, 'yes', false);
@@ -393,6 +406,10 @@ begin
     raise exception 'events cannot be read in a transaction that is %', current_setting('transaction_isolation')
       using errcode = 'active_sql_transaction', hint = 'What is complete now was not all there when it began. Use read committed.';
   end if;
+  if pg_is_in_recovery() then
+    raise exception 'events cannot be read on a standby'
+      using errcode = 'object_not_in_prerequisite_state', hint = 'It does not know which transactions are open. Read them where they are written.';
+  end if;
   -- A key has the lower half of a place, and the place is the one nearest to the
   -- last one drawn. Where it is beyond that, it was drawn since we looked.
   select max((drawn - objid::bigint) & 4294967295) into behind
@@ -413,7 +430,7 @@ do $$
 begin
   if to_regclass(format('%I.%I', current_schema(), 'outbox_id')) is null then
     create sequence outbox_id;
-    insert into cuelight_uncrashed values ('outbox_id');
+    insert into cuelight_uncrashed values ('outbox_id'::regclass);
   end if;
 end
 $$;

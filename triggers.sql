@@ -190,6 +190,9 @@ begin
      or old.publish_status = 'inprogress' and new.publish_status = 'pending' then
     perform cuelight_video_tell(old, new, made_by);
   end if;
+  if made_by = '' then -- an engine tells the readers itself, now and then
+    perform pg_notify('cuelight_video_events', '') where pg_notification_queue_usage() < 0.9;
+  end if;
   return null;
 end
 $$;
@@ -228,6 +231,22 @@ drop trigger if exists tasks_forget on tasks;
 create trigger tasks_forget after delete on tasks
   referencing old table as gone for each statement execute function cuelight_video_forget();
 
+-- TRUNCATE deletes all of them.
+create or replace function cuelight_video_forget_all() returns trigger language plpgsql set search_path from current as $$
+begin
+  delete from attempts;
+  insert into outbox (type, tasks)
+  select 'deleted', array_agg(id order by id) from (select id, row_number() over (order by id) - 1 as n from tasks) as each
+   group by n / 1024 order by n / 1024;
+  perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
+  return null;
+end
+$$;
+
+drop trigger if exists tasks_forget_all on tasks;
+create trigger tasks_forget_all before truncate on tasks
+  for each statement execute function cuelight_video_forget_all();
+
 -- Whoever works here is told at once of what is not to be claimed for now, and of
 -- who wants to be told of events.
 create or replace function cuelight_wanted() returns trigger language plpgsql as $$
@@ -254,23 +273,39 @@ create or replace function cuelight_video_events(after bigint default 0, most in
 declare
   first constant bigint := after >> 16;
   last  bigint := cuelight_complete('outbox_id');
+  one   constant uuid[] := array[task];
+  moved constant jsonb := jsonb_build_array(jsonb_build_object('task', task));
+  those bigint[];
 begin
+  -- As many rows as hold that many events, and none has to be told in vain.
+  if task is not null then
+    those := array(
+      select o.id from outbox o
+       where o.id between first and last
+         and (o.task_id = task or o.tasks @> one or o.type = 'progress' and o.data @> moved)
+       order by o.id limit most + 1);
+    return query
+      select * from events e
+       where e.outbox_id = any(those) and e.id > after and e.task_id = task
+       order by e.id limit most;
+  else
+    select max(id) into last
+      from (select o.id, sum(case when o.id = first then 0 else coalesce(cardinality(o.tasks), 1) end)
+                         over (order by o.id rows between unbounded preceding and 1 preceding) as before
+              from (select * from outbox o
+                     where o.id between first and last
+                     order by o.id limit most + 1) as o) as few
+     where before is null or before < most;
+    return query
+      select * from events e
+       where e.outbox_id between first and last and e.id > after
+       order by e.id limit most;
+  end if;
+  -- This comes last: what was there a moment ago may be deleted by the time it is read.
   if after > 0 and after < (select forgotten from cuelight_schema where pipeline = 'video') then
     raise exception 'events after % have been deleted', after
       using errcode = 'CL001', hint = 'Begin anew with what the tasks are now, and go on from there.';
   end if;
-  -- As many rows as hold that many events, and none has to be told in vain.
-  select max(id) into last
-    from (select o.id, sum(case when o.id = first or task is not null then 0 else coalesce(cardinality(o.tasks), 1) end)
-                       over (order by o.id rows between unbounded preceding and 1 preceding) as before
-            from (select * from outbox o
-                   where o.id between first and last and (task is null or o.task_id = task or o.tasks @> array[task])
-                   order by o.id limit most + 1) as o) as few
-   where before is null or before < most;
-  return query
-    select * from events e
-     where e.outbox_id between first and last and e.id > after and (task is null or e.task_id = task)
-     order by e.id limit most;
 end
 $$;
 

@@ -292,3 +292,26 @@ func TestOutcomesAreHandedInAsSoonAsTheDatabaseIsBack(t *testing.T) {
 		}
 	})
 }
+
+// A database that goes away while a process registers leaves no second worker
+// behind, of which others would soon say that it is lost.
+func TestProcessRegistersOnceThoughTheDatabaseStumbles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registered, stumbles := 0, 3
+		f := &fake{
+			register: func(store.Worker) { registered++ },
+			paused: func() error {
+				if stumbles--; stumbles >= 0 {
+					return &pgconn.PgError{Code: "57P01"}
+				}
+				return nil
+			},
+		}
+		_, stop := run(t, f, pipeline(t, noop, "one"), nil)
+		time.Sleep(time.Minute)
+		stop()
+		if registered != 1 {
+			t.Errorf("registered %d times", registered)
+		}
+	})
+}

@@ -80,11 +80,13 @@ func newDispatcher(r *Runner) *dispatcher {
 // register makes this process known, under a name it never had before.
 func (d *dispatcher) register(ctx context.Context) error {
 	self := d.self()
-	id, err := d.Store.Register(ctx, self)
+	// Once it is registered nothing may go wrong any more, or it would be another
+	// that is soon found to have gone away.
+	paused, err := d.Store.Paused(ctx, self.Host)
 	if err != nil {
 		return err
 	}
-	paused, err := d.Store.Paused(ctx, self.Host)
+	id, err := d.Store.Register(ctx, self)
 	if err != nil {
 		return err
 	}

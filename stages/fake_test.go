@@ -21,6 +21,7 @@ type fake struct {
 	held  func() ([]store.Claim, error)
 
 	register func(store.Worker)
+	paused   func() error
 
 	mu    sync.Mutex
 	turns []store.Turn
@@ -46,7 +47,12 @@ func (f *fake) Herald(context.Context) error { return nil }
 
 func (f *fake) Forget(context.Context, time.Duration) (bool, error) { return false, nil }
 
-func (f *fake) Paused(context.Context, string) ([]bool, error) { return nil, nil }
+func (f *fake) Paused(context.Context, string) ([]bool, error) {
+	if f.paused != nil {
+		return nil, f.paused()
+	}
+	return nil, nil
+}
 
 func (f *fake) Leave(context.Context, store.ID) error {
 	f.mu.Lock()

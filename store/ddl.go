@@ -37,7 +37,7 @@ func (g Graph) render(name string) string {
 // may use a partial index.
 type words struct {
 	Name, Prefix, Tasks, Attempts, Outbox string
-	Shape, RecallChannel                  string
+	Shape, RecallChannel, EventsChannel   string
 	Version                               int
 	Stages                                []stageWords
 }
@@ -54,7 +54,7 @@ type stageWords struct {
 func (g Graph) words() words {
 	w := words{
 		Name: g.name, Prefix: g.prefix(), Tasks: g.tasks(), Attempts: g.prefix() + "attempts", Outbox: g.prefix() + "outbox",
-		Shape: g.String(), RecallChannel: g.RecallChannel(), Version: SchemaVersion,
+		Shape: g.String(), RecallChannel: g.RecallChannel(), EventsChannel: g.EventsChannel(), Version: SchemaVersion,
 	}
 	for i, n := range g.nodes {
 		s := stageWords{Name: n.Name, Channel: g.Channel(n.Name), Needs: n.Needs, Bit: 1 << i}

@@ -119,8 +119,8 @@ func (s *Store) Herald(ctx context.Context) error {
 	return s.explain("herald events", err)
 }
 
-// forget: events are deleted from the oldest on, a batch at a time, and what is
-// gone is written down for readers who ask for it.
+// forget: events are deleted from the oldest on, a batch at a time, and the last
+// that is gone is written down for readers who ask for what came before it.
 const forgetSQL = `
 /* forget events */
 with old as (
@@ -131,7 +131,8 @@ with old as (
      and (select at from {{.Outbox}} order by id limit 1) < now() - make_interval(secs => $1)
   returning id
 ), noted as (
-  update cuelight_schema set forgotten = greatest(forgotten, (select max(id) from old) << 16 | 65535)
+  update cuelight_schema set forgotten = greatest(forgotten,
+         (select max(e.id) from {{.Prefix}}events e where e.outbox_id = (select max(id) from old)))
    where pipeline = $3 and exists (select from old)
 )
 select count(*) from old`

@@ -370,64 +370,81 @@ func TestManyTasksAtOnceAreToldOneByOne(t *testing.T) {
 	}
 }
 
-// What was drawn by a transaction that did not wait for the disk may be drawn
-// again after a crash, so that is where the next session begins far off.
-func TestIdsAreNotDrawnAgainAfterACrash(t *testing.T) {
+func TestReadersHearOfWhatPeopleDo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.submit()
+	id := b.submit()
+	heard := b.listen(store.Video().EventsChannel())
+	must(t, b.Cancel(t.Context(), id))
+	if channels := heard(); len(channels) != 1 {
+		t.Errorf("heard on %v", channels)
+	}
+}
+
+func TestTruncateIsToldAsDeletion(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	ids := []store.ID{b.submit(), b.submit()}
+	b.finish(w, b.claim(w, ingest))
 	before, err := b.LastEvent(t.Context())
 	must(t, err)
-	b.exec(`truncate cuelight_uncrashed`) // as recovery does with what is unlogged
-	b.pool.Reset()
-	b.submit()
-	b.submit()
+	b.exec(`truncate tasks`)
 	events := b.events(before)
-	if len(events) != 2 || events[0].ID < before+1<<16*1_000_000 || events[1].ID != events[0].ID+1<<16 {
-		t.Errorf("after %d there is %+v", before, events)
+	wantTold(t, events, "deleted", "deleted")
+	if len(events) != 2 || events[0].Task != ids[0] || events[1].Task != ids[1] {
+		t.Fatalf("told is %+v", events)
 	}
+	if n := b.number(`select count(*) from attempts`); n != 0 {
+		t.Errorf("%d attempts are left of no task", n)
+	}
+	b.exec(`truncate tasks`)
+	wantTold(t, b.events(events[1].ID))
 }
 
-func TestEventsCannotBeReadFromAnOldSnapshot(t *testing.T) {
+func TestEventsOfATaskAreAllOfThem(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	err := pgx.BeginTxFunc(t.Context(), b.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		_, err := b.WithTx(tx).Events(t.Context(), store.EventQuery{})
-		return err
-	})
-	if err == nil || !strings.Contains(err.Error(), "repeatable read") {
-		t.Errorf("error is %v", err)
+	w := b.worker()
+	other, id := b.submit(), b.submit()
+	for range 2 {
+		c := b.claim(w, ingest)
+		moved := store.Running{Task: c.Task, Stage: "ingest", Token: c.Token, Attempt: 1, Percent: 50}
+		_, err := b.Beat(t.Context(), store.Beat{Worker: w, Moved: []store.Running{moved}})
+		must(t, err)
 	}
-}
-
-func TestOldEventsAreForgottenAndReadersToldSo(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	ctx := t.Context()
-	for range 3 {
-		b.submit()
-	}
-	b.exec(`update outbox set at = now() - interval '1 hour' where id <= 2`)
-	seen := b.events(0)[0].ID
-	more, err := b.Forget(ctx, 30*time.Minute)
-	if err != nil || more {
-		t.Fatalf("forget says %v, %v", more, err)
-	}
-	if _, err := b.Events(ctx, store.EventQuery{After: seen}); !errors.Is(err, store.ErrEventsGone) {
-		t.Errorf("for a reader who missed one the error is %v", err)
-	}
-	left := b.events(0)
-	if len(left) != 1 {
-		t.Fatalf("%d events are left, want 1", len(left))
-	}
-	now, err := b.LastEvent(ctx)
-	must(t, err)
-	_, err = b.Forget(ctx, 0)
-	must(t, err)
 	b.submit()
-	if events := b.events(now); len(events) != 1 {
-		t.Errorf("after all that was forgotten there are %d events, want 1", len(events))
+	for _, task := range []store.ID{other, id} {
+		var want []store.Event
+		for _, e := range b.events(0) {
+			if e.Task == task {
+				want = append(want, e)
+			}
+		}
+		var got []store.Event
+		for {
+			after := int64(0)
+			if len(got) > 0 {
+				after = got[len(got)-1].ID
+			}
+			next, err := b.Events(t.Context(), store.EventQuery{Task: task, After: after, Limit: 1})
+			must(t, err)
+			if len(next) == 0 {
+				break
+			}
+			got = append(got, next...)
+		}
+		if len(want) != 3 || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("of task %v there is\n\t%+v\nand of all\n\t%+v", task, got, want)
+		}
 	}
+}
+
+// number is a figure from the database.
+func (b bundle) number(sql string) (n int) {
+	b.t.Helper()
+	must(b.t, b.pool.QueryRow(b.t.Context(), sql).Scan(&n))
+	return n
 }
 
 func must(t testing.TB, err error) {

@@ -125,6 +125,22 @@ update cuelight_schema set version = $2, applied_at = now() where pipeline = $1`
 //
 // It reports the version it found, 0 for no tables.
 func (s *Store) Migrate(ctx context.Context) (from int, err error) {
+	for range migrateTries {
+		// Whoever is at work locks the tables in another order.
+		if from, err = s.migrate(ctx); !Again(err) {
+			break
+		}
+	}
+	if err != nil {
+		return from, fmt.Errorf("migrate pipeline %s: %w", s.graph.name, err)
+	}
+	return from, nil
+}
+
+// migrateTries bounds how often Migrate begins anew.
+const migrateTries = 5
+
+func (s *Store) migrate(ctx context.Context) (from int, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, migrateLockSQL); err != nil {
 			return err
@@ -142,10 +158,7 @@ func (s *Store) Migrate(ctx context.Context) (from int, err error) {
 		_, err := tx.Exec(ctx, migratedSQL, s.graph.name, SchemaVersion)
 		return err
 	})
-	if err != nil {
-		return from, fmt.Errorf("migrate pipeline %s: %w", s.graph.name, err)
-	}
-	return from, nil
+	return from, err
 }
 
 // migration is what Migrate runs on tables of the given version, 0 for none.

@@ -1,10 +1,15 @@
 package store_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/store"
 )
 
 // older makes version 1 of what is there: what later versions added is gone,
@@ -16,7 +21,8 @@ create or replace function cuelight_wake() returns trigger language plpgsql as '
 create or replace function cuelight_video_recall() returns trigger language plpgsql as 'begin return null; end';
 drop trigger tasks_submitted on tasks;
 drop trigger tasks_changed on tasks;
-drop function cuelight_video_submitted, cuelight_video_changed, cuelight_video_tell, cuelight_video_events;
+drop trigger tasks_forget_all on tasks;
+drop function cuelight_video_submitted, cuelight_video_changed, cuelight_video_tell, cuelight_video_events, cuelight_video_forget_all;
 drop trigger tasks_forget on tasks;
 create trigger tasks_forget after delete on tasks for each row execute function cuelight_video_forget();
 drop view events;
@@ -87,4 +93,29 @@ func TestOlderTablesBecomeWhatNewOnesAre(t *testing.T) {
 	w := b.worker()
 	b.finish(w, b.claim(w, ingest))
 	b.want(id, done, done, done, done, done)
+}
+
+// stumbling is a database in which somebody gets in the way at first.
+type stumbling struct {
+	*pgxpool.Pool
+	times int
+}
+
+func (s *stumbling) Begin(ctx context.Context) (pgx.Tx, error) {
+	if s.times--; s.times >= 0 {
+		return nil, &pgconn.PgError{Code: "40P01"}
+	}
+	return s.Pool.Begin(ctx)
+}
+
+// A daemon at work locks the tables in another order than an upgrade.
+func TestUpgradeIsTriedAgainAfterADeadlock(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(older)
+	st := store.New(&stumbling{b.pool, 2}, store.Video())
+	if from, err := st.Migrate(t.Context()); err != nil || from != 1 {
+		t.Errorf("migrated from %d: %v", from, err)
+	}
+	must(t, b.Check(t.Context()))
 }

@@ -35,6 +35,7 @@ type beside struct {
 	log    *zap.Logger
 	config video.Config
 	tracer *trace.Tracer
+	abort  <-chan struct{} // ends it at once
 
 	hooks     *webhook.Webhooks
 	hookWakes *notify.Wakes
@@ -62,7 +63,7 @@ func (d *daemon) standBeside(ctx context.Context, o *frontOptions, config video.
 	if err != nil {
 		host = "unknown"
 	}
-	b := &beside{o: o, db: d.db, log: d.log, config: config, tracer: d.tracer, hookWakes: notify.NewWakes(), feedWakes: notify.NewWakes(), begun: make(chan struct{})}
+	b := &beside{o: o, db: d.db, log: d.log, config: config, tracer: d.tracer, abort: d.engine.abort, hookWakes: notify.NewWakes(), feedWakes: notify.NewWakes(), begun: make(chan struct{})}
 	b.metrics = metrics.New(metrics.Options{
 		Graph: d.db.store.Graph(), Slots: slotsOf(d.engine), Version: programVersion(), Pool: d.db.pool,
 		Dirs: []string{config.DataDir, config.PublishDir}, WebhookTypes: webhook.Types(),
@@ -70,11 +71,11 @@ func (d *daemon) standBeside(ctx context.Context, o *frontOptions, config video.
 	})
 	b.hooks = webhook.New(webhook.Options{
 		DB: d.db.pool, Store: d.db.store, Pipeline: d.db.store.Graph().Name(), Agent: "Cuelight/" + programVersion(),
-		Allow: networks, AllowHTTP: o.webhookHTTP, Wake: b.hookWakes.C(),
+		Allow: networks, AllowHTTP: o.webhookHTTP, Wake: b.hookWakes.C(), Abort: b.abort,
 		Observe: func(seen webhook.Observation) { b.metrics.WebhookDelivery(seen.Type, string(seen.Outcome)) },
 		Trouble: d.troubled("webhooks wait"),
 	})
-	b.alarms = alarms{hooks: b.hooks, log: d.log, host: host, hearing: d.hears, disks: b.disks()}
+	b.alarms = alarms{hooks: b.hooks, log: d.log, host: host, hearing: d.hears, disks: health.New(health.Options{Checks: b.disks()})}
 	if o.listen == "" {
 		return b, nil
 	}
@@ -208,7 +209,9 @@ func (b *beside) run(ctx context.Context) error {
 	all.Go(func() { _ = b.board.Run(ctx) })
 	all.Go(func() { b.keepUploads(ctx) })
 	b.log.Info("listening for people and programs", zap.String("address", b.o.address(b.listener)))
-	if err := b.server.Serve(ctx, b.listener); err != nil {
+	listener := newSeverable(b.listener)
+	defer listener.severWhen(b.abort)()
+	if err := b.server.Serve(ctx, listener); err != nil {
 		return errors.Join(errFront, err)
 	}
 	return nil

@@ -223,7 +223,16 @@ func (d *daemon) trace(ctx context.Context) (stop func()) {
 	d.engine.stages = tracer.Stages(d.engine.stages)
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesWithin)
+		var watch sync.WaitGroup
+		defer watch.Wait()
 		defer cancel()
+		watch.Go(func() {
+			select {
+			case <-d.engine.abort:
+				cancel()
+			case <-ctx.Done():
+			}
+		})
 		if err := tracer.Shutdown(ctx); err != nil {
 			d.log.Warn("traces were not sent", zap.Error(err))
 		}

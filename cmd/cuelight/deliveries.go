@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -23,22 +24,19 @@ func (c *cli) webhooksDeliveriesCommand() *cobra.Command {
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		return c.withWebhooks(ctx, "", func(w *webhook.Webhooks) (string, error) {
+		return c.withWebhooks(ctx, "", webhookOptions{}, func(w *webhook.Webhooks) (string, func() error, error) {
 			if len(args) > 0 {
 				h, err := findWebhook(ctx, w, args[0])
 				if err != nil {
-					return "", err
+					return "", nil, err
 				}
 				f.Webhook = h.ID
 			}
 			all, err := w.Deliveries(ctx, f)
 			if errors.Is(err, webhook.ErrInvalid) {
-				return "", usagef("--status %s: it is pending, delivered, dead or suppressed", printable(f.Status))
+				err = usagef("--status %s: it is pending, delivered, dead or suppressed", printable(f.Status))
 			}
-			if err != nil {
-				return "", err
-			}
-			return "", c.listDeliveries(all)
+			return "", func() error { return c.listDeliveries(all) }, err
 		})
 	}
 	return cmd
@@ -85,35 +83,39 @@ func (c *cli) webhooksRedeliverCommand() *cobra.Command {
 		if (len(args) == 0) == (*dead == "") {
 			return usagef("which? name a delivery by its id, or a webhook with --dead")
 		}
-		return c.withWebhooks(ctx, "webhook_redeliver", func(w *webhook.Webhooks) (target string, err error) {
-			n := 1
-			if *dead != "" {
-				h, err := findWebhook(ctx, w, *dead)
-				if err != nil {
-					return "", err
-				}
-				target = h.ID.String()
-				if n, err = w.RedeliverDead(ctx, h.ID); err != nil {
-					return "", err
-				}
-			} else {
-				id, err := store.ParseID(args[0])
-				if err == nil {
-					err = w.Redeliver(ctx, id)
-				}
-				if err != nil {
-					return "", &problem{code: exitNotFound, text: printable(args[0]) + " is not a delivery", hint: "cuelight webhooks deliveries lists them"}
-				}
-				target = id.String()
-			}
-			if c.json {
-				return target, c.writeJSON(map[string]int{"redelivered": n})
-			}
-			_, err = fmt.Fprintf(c.out, "%s to be made again\n", deliveries(n))
-			return target, err
+		return c.withWebhooks(ctx, "webhook_redeliver", webhookOptions{}, func(w *webhook.Webhooks) (string, func() error, error) {
+			target, n, err := redeliver(ctx, w, args, *dead)
+			return target.String(), func() error { return c.redelivered(n) }, err
 		})
 	}
 	return cmd
+}
+
+// redeliver has one delivery made again, or all dead ones of a webhook.
+func redeliver(ctx context.Context, w *webhook.Webhooks, args []string, dead string) (target store.ID, n int, err error) {
+	if dead != "" {
+		h, err := findWebhook(ctx, w, dead)
+		if err == nil {
+			n, err = w.RedeliverDead(ctx, h.ID)
+		}
+		return h.ID, n, err
+	}
+	id, wrong := store.ParseID(args[0])
+	if wrong == nil {
+		err = w.Redeliver(ctx, id)
+	}
+	if wrong != nil || errors.Is(err, webhook.ErrNotFound) {
+		err = &problem{code: exitNotFound, text: printable(args[0]) + " is not a delivery", hint: "cuelight webhooks deliveries lists them"}
+	}
+	return id, 1, err
+}
+
+func (c *cli) redelivered(n int) error {
+	if c.json {
+		return c.writeJSON(map[string]int{"redelivered": n})
+	}
+	_, err := fmt.Fprintf(c.out, "%s to be made again\n", deliveries(n))
+	return err
 }
 
 func deliveries(n int) string {

@@ -47,6 +47,12 @@ func (c *cli) watchEvents(ctx context.Context, db *database, after int64, args [
 			return err
 		}
 	}
+	if after == eventfeed.Now {
+		var err error
+		if after, err = db.store.LastEvent(ctx); err != nil {
+			return err
+		}
+	}
 	listener := notify.New(db.pool, notify.Options{Channels: eventChannels(db.store.Graph()), ConnConfig: db.notify})
 	f := newEventFeed(db.store, listener.Wakes, nil)
 	g, running := errgroup.WithContext(ctx)
@@ -55,9 +61,7 @@ func (c *cli) watchEvents(ctx context.Context, db *database, after int64, args [
 	g.Go(func() error { return f.Run(inner) })
 	g.Go(func() error {
 		defer stop()
-		sub := f.Subscribe(after, func(e store.Event) bool { return only.IsZero() || e.Task == only })
-		defer sub.Close()
-		return c.printEvents(inner, sub, only)
+		return c.printEvents(inner, f, after, only)
 	})
 	err := g.Wait()
 	if _, ok := received(ctx); ok && only.IsZero() {
@@ -114,7 +118,22 @@ func eventsGone(err error) error {
 	return &problem{code: exitNotFound, text: "the events after the one given are deleted", hint: "--after 0 begins with the oldest that are kept"}
 }
 
-func (c *cli) printEvents(ctx context.Context, sub *eventfeed.Subscription, only store.ID) error {
+// printEvents prints what happens after an event, until the one task has come to its
+// end, if only that is to be told of. Where the output is taken more slowly than
+// things happen, it goes on from where it was.
+func (c *cli) printEvents(ctx context.Context, f *eventfeed.Feed, after int64, only store.ID) error {
+	for {
+		err := c.printSome(ctx, f, &after, only)
+		if !errors.Is(err, eventfeed.ErrSlow) {
+			return err
+		}
+	}
+}
+
+// printSome moves after on.
+func (c *cli) printSome(ctx context.Context, f *eventfeed.Feed, after *int64, only store.ID) error {
+	sub := f.Subscribe(*after, func(e store.Event) bool { return only.IsZero() || e.Task == only })
+	defer sub.Close()
 	for {
 		events, err := sub.Next(ctx)
 		switch {
@@ -127,6 +146,7 @@ func (c *cli) printEvents(ctx context.Context, sub *eventfeed.Subscription, only
 			if err := c.printEvent(e); err != nil {
 				return err
 			}
+			*after = e.ID
 			if only.IsZero() {
 				continue
 			}

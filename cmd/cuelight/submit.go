@@ -123,7 +123,15 @@ func (o *submitOptions) add(ctx context.Context, st *store.Store, subs []store.S
 		}
 		old = append(old, id)
 	}
-	r, err := st.Override(ctx, old, subs[0])
+	var r store.Receipt
+	err := st.Audited(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
+		if r, err = in.Override(ctx, old, subs[0]); err != nil {
+			return e, err
+		}
+		e = store.AuditEntry{Actor: actor(), Action: "override", Target: old[0].String()}
+		e.Detail, err = json.Marshal(map[string]any{"by": r.ID, "tasks": old, "source": shownSource(subs[0].Source)})
+		return e, err
+	})
 	return []store.Receipt{r}, err
 }
 

@@ -25,8 +25,8 @@ type alarms struct {
 	log     *zap.Logger
 	host    string
 	hearing func() bool
-	disks   []health.Check
-	deaf    time.Time // since when notifications do not come in
+	disks   *health.Health // asked so that one that does not answer holds up nothing
+	deaf    time.Time      // since when notifications do not come in
 	failed  bool
 }
 
@@ -52,11 +52,12 @@ func (a *alarms) look(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, disk := range a.disks {
-		if why := disk.Run(ctx); why != nil {
-			if err := a.hooks.Raise(ctx, webhook.AlertDiskLow, map[string]any{"host": a.host, "disk": disk.Name, "error": why.Error()}); err != nil {
-				return err
-			}
+	for _, disk := range a.disks.Report(ctx).Checks {
+		if disk.Status == health.Pass {
+			continue
+		}
+		if err := a.hooks.Raise(ctx, webhook.AlertDiskLow, map[string]any{"host": a.host, "disk": disk.Name, "error": disk.Error}); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/cuelight/cuelight/internal/webhook"
@@ -41,15 +42,24 @@ func (c *cli) webhooksCommand() *cobra.Command {
 	return cmd
 }
 
-// withWebhooks calls do with the webhooks of a store in a transaction of its own,
-// and writes down what was done there.
-func (c *cli) withWebhooks(ctx context.Context, action string, do func(w *webhook.Webhooks) (target string, err error)) error {
+// withWebhooks does something to the webhooks and writes down, in the same
+// transaction, that it was done; nothing, where there is no action. What there is to
+// show is shown after that.
+func (c *cli) withWebhooks(ctx context.Context, action string, o webhookOptions, do func(w *webhook.Webhooks) (target string, show func() error, err error)) error {
 	return c.withDatabase(ctx, func(db *database) error {
-		target, err := do(webhooksOf(db, webhookOptions{}))
-		if err != nil || action == "" {
+		var show func() error
+		err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) (err error) {
+			in := db.store.WithTx(tx)
+			var target string
+			if target, show, err = do(webhooksOf(tx, in, o)); err != nil || action == "" {
+				return err
+			}
+			return in.Audit(ctx, store.AuditEntry{Actor: actor(), Action: action, Target: target})
+		})
+		if err != nil {
 			return err
 		}
-		return db.store.Audit(ctx, store.AuditEntry{Actor: actor(), Action: action, Target: target})
+		return show()
 	})
 }
 
@@ -97,18 +107,13 @@ in such a network by their address.`,
 		if r.Cooldown <= 0 {
 			r.Cooldown = -1 // its zero is the default, ours is none
 		}
-		return c.withDatabase(ctx, func(db *database) error {
-			h, err := webhooksOf(db, webhookOptions{http: *http, allow: networks}).Add(ctx, r)
+		o := webhookOptions{http: *http, allow: networks}
+		return c.withWebhooks(ctx, "webhook_add", o, func(w *webhook.Webhooks) (string, func() error, error) {
+			h, err := w.Add(ctx, r)
 			if errors.Is(err, webhook.ErrInvalid) {
-				return &problem{code: exitUsage, text: err.Error()}
+				err = &problem{code: exitUsage, text: err.Error()}
 			}
-			if err != nil {
-				return err
-			}
-			if err := db.store.Audit(ctx, store.AuditEntry{Actor: actor(), Action: "webhook_add", Target: h.ID.String()}); err != nil {
-				return err
-			}
-			return c.showSecret(h)
+			return h.ID.String(), func() error { return c.showSecret(h) }, err
 		})
 	}
 	return cmd
@@ -128,12 +133,9 @@ func (c *cli) webhooksListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the receivers, and how they fare", Args: noArguments}
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.withWebhooks(cmd.Context(), "", func(w *webhook.Webhooks) (string, error) {
+		return c.withWebhooks(cmd.Context(), "", webhookOptions{}, func(w *webhook.Webhooks) (string, func() error, error) {
 			all, err := w.List(cmd.Context())
-			if err != nil {
-				return "", err
-			}
-			return "", c.listWebhooks(all)
+			return "", func() error { return c.listWebhooks(all) }, err
 		})
 	}
 	return cmd
@@ -177,18 +179,15 @@ func (c *cli) webhooksRotateCommand() *cobra.Command {
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		return c.withWebhooks(ctx, "webhook_rotate", func(w *webhook.Webhooks) (string, error) {
+		if *overlap <= 0 {
+			*overlap = -1 // its zero is the default, ours is none
+		}
+		return c.withWebhooks(ctx, "webhook_rotate", webhookOptions{}, func(w *webhook.Webhooks) (string, func() error, error) {
 			h, err := findWebhook(ctx, w, args[0])
-			if err != nil {
-				return "", err
+			if err == nil {
+				h, err = w.Rotate(ctx, h.ID, *overlap)
 			}
-			if *overlap <= 0 {
-				*overlap = -1 // its zero is the default, ours is none
-			}
-			if h, err = w.Rotate(ctx, h.ID, *overlap); err != nil {
-				return "", err
-			}
-			return h.ID.String(), c.showSecret(h)
+			return h.ID.String(), func() error { return c.showSecret(h) }, err
 		})
 	}
 	return cmd
@@ -209,7 +208,7 @@ func (c *cli) webhooksTestCommand() *cobra.Command {
 			return err
 		}
 		return c.withDatabase(ctx, func(db *database) error {
-			w := webhooksOf(db, webhookOptions{allow: networks})
+			w := webhooksOf(db.pool, db.store, webhookOptions{allow: networks})
 			h, err := findWebhook(ctx, w, args[0])
 			if err != nil {
 				return err
@@ -247,22 +246,23 @@ func (c *cli) webhookChange(name, short, done string, do func(ctx context.Contex
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		return c.withWebhooks(ctx, "webhook_"+name, func(w *webhook.Webhooks) (string, error) {
+		return c.withWebhooks(ctx, "webhook_"+name, webhookOptions{}, func(w *webhook.Webhooks) (string, func() error, error) {
 			h, err := findWebhook(ctx, w, args[0])
-			if err != nil {
-				return "", err
+			if err == nil {
+				err = do(ctx, w, h.ID)
 			}
-			if err := do(ctx, w, h.ID); err != nil {
-				return "", err
-			}
-			if c.json {
-				return h.ID.String(), c.writeJSON(map[string]any{"id": h.ID, "state": done})
-			}
-			_, err = fmt.Fprintf(c.out, "%s: %s\n", printable(h.URL), done)
-			return h.ID.String(), err
+			return h.ID.String(), func() error { return c.changed(h, done) }, err
 		})
 	}
 	return cmd
+}
+
+func (c *cli) changed(h webhook.Webhook, state string) error {
+	if c.json {
+		return c.writeJSON(map[string]any{"id": h.ID, "state": state})
+	}
+	_, err := fmt.Fprintf(c.out, "%s: %s\n", printable(h.URL), state)
+	return err
 }
 
 // webhookOptions are the settings of webhooks.
@@ -271,10 +271,9 @@ type webhookOptions struct {
 	http  bool
 }
 
-func webhooksOf(db *database, o webhookOptions) *webhook.Webhooks {
+func webhooksOf(db store.DB, st *store.Store, o webhookOptions) *webhook.Webhooks {
 	return webhook.New(webhook.Options{
-		DB: db.pool, Store: db.store, Pipeline: db.store.Graph().Name(), Allow: o.allow, AllowHTTP: o.http,
-		Agent: "Cuelight/" + programVersion(),
+		DB: db, Store: st, Pipeline: st.Graph().Name(), Allow: o.allow, AllowHTTP: o.http, Agent: "Cuelight/" + programVersion(),
 	})
 }
 

@@ -21,6 +21,7 @@ package feed
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -92,6 +93,11 @@ func New(o Options) *Feed {
 // full batches: who looks on does not take the database from those who work.
 const batch, pace = 1000, 20 * time.Millisecond
 
+// crowd is how many subscribers are woken at once, and apart the time until the next
+// are: else those who work in this process would wait for the processor until
+// hundreds have written what there is to write.
+const crowd, apart = 16, time.Millisecond
+
 // Run reads until ctx is done, and returns nil.
 func (f *Feed) Run(ctx context.Context) error {
 	defer f.close()
@@ -148,10 +154,10 @@ func (f *Feed) read(ctx context.Context) (full bool, err error) {
 		if at, err = f.opts.Source.LastEvent(ctx); err != nil {
 			return false, err
 		}
-		f.arrive(at, nil)
+		f.wake(ctx, f.arrive(at, nil))
 		return true, nil // to see what has come since
 	}
-	f.arrive(at, nil)
+	f.wake(ctx, f.arrive(at, nil))
 	events, err := f.opts.Source.Events(ctx, store.EventQuery{After: at, Limit: batch})
 	if errors.Is(err, store.ErrEventsGone) {
 		f.lose(err)
@@ -160,25 +166,41 @@ func (f *Feed) read(ctx context.Context) (full bool, err error) {
 	if err != nil || len(events) == 0 {
 		return false, err
 	}
-	f.arrive(events[len(events)-1].ID, events)
+	f.wake(ctx, f.arrive(events[len(events)-1].ID, events))
 	return len(events) == batch, nil
 }
 
-// arrive hands out what was read. Who has subscribed since the last time reads up to
-// there from the database, and has what comes from then on kept for it.
-func (f *Feed) arrive(at int64, events []store.Event) {
+// arrive hands out what was read, and returns who is to be woken for it. Who has
+// subscribed since the last time reads up to there from the database, and has what
+// comes from then on kept for it.
+func (f *Feed) arrive(at int64, events []store.Event) (news []*Subscription) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for s := range f.subs {
-		if !s.joined {
-			continue
-		}
-		s.add(events)
-	}
 	f.at = at
 	for s := range f.subs {
 		if !s.joined {
 			s.joinAt(at)
+		} else if !s.add(events) {
+			continue
+		}
+		news = append(news, s)
+	}
+	return news
+}
+
+// wake tells subscribers that there is something for them, a few at a time.
+func (f *Feed) wake(ctx context.Context, subs []*Subscription) {
+	for few := range slices.Chunk(subs, crowd) {
+		for _, s := range few {
+			poke(s.news)
+		}
+		if len(subs) <= crowd {
+			return
+		}
+		select {
+		case <-ctx.Done(): // those who were not woken are by the end of the feed
+			return
+		case <-time.After(apart):
 		}
 	}
 }

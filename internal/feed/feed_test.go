@@ -48,7 +48,8 @@ func (s *source) Events(_ context.Context, q store.EventQuery) ([]store.Event, e
 		return nil, store.ErrEventsGone
 	}
 	i, _ := slices.BinarySearchFunc(s.events, q.After+1, func(e store.Event, id int64) int { return int(e.ID - id) })
-	return slices.Clone(s.events[i:min(len(s.events), i+q.Limit)]), nil
+	// With room behind them, as those of a database have.
+	return slices.Grow(slices.Clone(s.events[i:min(len(s.events), i+q.Limit)]), 100), nil
 }
 
 func (s *source) LastEvent(context.Context) (int64, error) {
@@ -169,6 +170,63 @@ func TestLongPastIsReadToItsEndHoweverMuchComesMeanwhile(t *testing.T) {
 		}
 		if !slices.Equal(got, from(0, 8000)) {
 			t.Errorf("got %d events", len(got))
+		}
+	})
+}
+
+func TestSubscribersThatShareEventsDoNotDisturbEachOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		src := &source{}
+		f := run(t, feed.Options{Source: src, Every: time.Second})
+		all, same := f.Subscribe(feed.Now, nil), f.Subscribe(feed.Now, nil)
+		odd := f.Subscribe(feed.Now, func(e store.Event) bool { return e.Attempt == 1 })
+		first := f.Subscribe(feed.Now, func(e store.Event) bool { return e.ID <= 40 })
+		synctest.Wait()
+		for range 3 { // nobody takes them meanwhile
+			src.add(6)
+			time.Sleep(2 * time.Second)
+		}
+		for name, c := range map[string]struct {
+			sub  *feed.Subscription
+			want []int64
+		}{
+			"all": {all, from(0, 18)}, "the same": {same, from(0, 18)}, "first": {first, from(0, 4)},
+			"odd": {odd, []int64{20, 40, 60, 80, 100, 120, 140, 160, 180}},
+		} {
+			if got := next(t, c.sub, len(c.want)); !slices.Equal(got, c.want) {
+				t.Errorf("%s: got %v", name, got)
+			}
+		}
+	})
+}
+
+func TestManySubscribersAreWokenAFewAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const subscribers, atOnce = 200, 16
+		src := &source{}
+		f := run(t, feed.Options{Source: src, Every: time.Second})
+		var mu sync.Mutex
+		at := make(map[time.Time]int)
+		var all sync.WaitGroup
+		for range subscribers {
+			sub := f.Subscribe(feed.Now, nil)
+			all.Go(func() {
+				next(t, sub, 1)
+				mu.Lock()
+				defer mu.Unlock()
+				at[time.Now()]++
+			})
+		}
+		time.Sleep(3 * time.Second)
+		added := time.Now()
+		src.add(1)
+		all.Wait()
+		for when, n := range at {
+			if n > atOnce || when.Sub(added) > 2*time.Second {
+				t.Errorf("%d at once, %s after it happened", n, when.Sub(added))
+			}
 		}
 	})
 }

@@ -44,9 +44,10 @@ func (s *Subscription) Close() {
 	delete(s.feed.subs, s)
 }
 
-// Next waits for events and returns those that are there, at least one. An error
-// is for good, but that of ctx: [ErrSlow], [store.ErrEventsGone] where the events to begin with are
-// deleted, [ErrClosed], that of ctx, or of the database while the past is read.
+// Next waits for events and returns those that are there, at least one. Others may
+// have the same slice: it is not to be changed. An error is for good, but that of
+// ctx: [ErrSlow], [store.ErrEventsGone] where the events to begin with are deleted,
+// [ErrClosed], or that of the database while the past is read.
 func (s *Subscription) Next(ctx context.Context) ([]store.Event, error) {
 	for {
 		events, behind, err := s.take()
@@ -114,36 +115,51 @@ func (s *Subscription) joinAt(at int64) {
 	if s.at == Now {
 		s.at = at
 	}
-	poke(s.news)
 }
 
-// add puts events into the queue. One that overflows while the past is still being
-// read is given up, and read as the past, too.
-func (s *Subscription) add(events []store.Event) {
+// add puts events into the queue, and reports whether there is news in it. One that
+// overflows while the past is still being read is given up, and read as the past,
+// too.
+func (s *Subscription) add(events []store.Event) (news bool) {
 	if s.err != nil {
-		return
+		return false
 	}
 	had := len(s.queue)
-	for _, e := range events {
-		if s.at >= e.ID {
-			continue // it has seen later ones, of a feed that was ahead of this one
-		}
-		if s.keep(e) {
-			s.queue = append(s.queue, e)
-		}
-	}
+	s.enqueue(events)
 	switch {
 	case len(s.queue) <= s.feed.opts.Buffer:
 	case s.at < s.upto:
 		s.queue, s.upto = nil, events[len(events)-1].ID
 	default:
 		s.fail(ErrSlow)
-		return
+		return false // it was told
 	}
-	if len(s.queue) > had {
-		poke(s.news)
+	return len(s.queue) > had
+}
+
+// enqueue puts those events into the queue that are to be kept. Most subscribers want
+// all and have an empty queue, and share them.
+func (s *Subscription) enqueue(events []store.Event) {
+	if len(s.queue) == 0 {
+		n := 0
+		for n < len(events) && s.wants(events[n]) {
+			n++
+		}
+		if n > 0 {
+			s.queue = events[:n:n]
+		}
+		events = events[n:]
+	}
+	for _, e := range events {
+		if s.wants(e) {
+			s.queue = append(s.queue, e)
+		}
 	}
 }
+
+// wants reports whether an event is to be kept. One that was seen has come from a
+// feed that was ahead of this one.
+func (s *Subscription) wants(e store.Event) bool { return s.at < e.ID && s.keep(e) }
 
 func (s *Subscription) fail(err error) {
 	s.err, s.queue = err, nil

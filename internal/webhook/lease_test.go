@@ -193,3 +193,35 @@ func TestDatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	}
 	rc.wait(b, 2)
 }
+
+// far is a store that takes its time.
+type far struct {
+	*store.Store
+	each time.Duration
+}
+
+func (f far) Get(ctx context.Context, id store.ID) (store.Task, error) {
+	pause(ctx, f.each)
+	return f.Store.Get(ctx, id)
+}
+
+// What is known of many tasks may take longer to find out than the lease lasts.
+func TestEventsOfManyTasksArePreparedThoughTheDatabaseIsFarAway(t *testing.T) {
+	t.Parallel()
+	const tasks, each = 40, 25 * time.Millisecond
+	b := setup(t, Options{Concurrency: tasks, PerWebhook: tasks})
+	b.Webhooks = b.another(Options{Store: far{b.store, each}, Concurrency: tasks, PerWebhook: tasks, lease: tasks * each / 2})
+	rc := receive(t, nil)
+	b.add(rc.URL, string(store.TaskSubmitted))
+	for range tasks {
+		b.submit()
+	}
+	b.run()
+	got := map[store.ID]bool{}
+	for _, r := range rc.wait(b, tasks) {
+		got[r.Data.Task.ID] = true
+	}
+	if len(got) != tasks {
+		t.Errorf("told of %d tasks, want %d", len(got), tasks)
+	}
+}

@@ -76,19 +76,35 @@ func (w *Webhooks) plans(ctx context.Context, hooks []hook) (plans []plan, more 
 	if err != nil || len(events) == 0 {
 		return nil, false, err
 	}
-	to := events[len(events)-1].ID
+	p := planner{w: w, tasks: map[store.ID]*facts{}}
 	for _, h := range hooks {
-		if h.cursor < to {
-			plans = append(plans, plan{hook: h, to: to})
+		if h.cursor < events[len(events)-1].ID {
+			p.plans = append(p.plans, plan{hook: h})
 		}
 	}
-	p := planner{w: w, plans: plans, tasks: map[store.ID]*facts{}}
+	seen, begun := 0, time.Now()
 	for _, e := range events {
+		// Where the database is far away, a few at a time: the lease has to be renewed.
+		if seen > 0 && time.Since(begun) >= w.o.lease/renewParts {
+			break
+		}
 		if err := p.add(ctx, e); err != nil {
 			return nil, false, fmt.Errorf("prepare deliveries: %w", err)
 		}
+		seen++
 	}
-	return plans, len(events) == eventsMost, nil
+	return p.upTo(events[seen-1].ID), seen < len(events) || seen == eventsMost, nil
+}
+
+// upTo are the plans, all of whose events up to a place were looked at.
+func (p *planner) upTo(to int64) (plans []plan) {
+	for _, one := range p.plans {
+		if one.hook.cursor < to {
+			one.to = to
+			plans = append(plans, one)
+		}
+	}
+	return plans
 }
 
 // read is the events after the first that some webhook has not seen. Where they

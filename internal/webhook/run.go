@@ -15,6 +15,8 @@ const (
 	idleGap    = time.Second     // between two looks for webhooks, where there is none, at least
 	idleFor    = time.Minute     // … and at most
 	stopWithin = 5 * time.Second // to write what became of the last deliveries
+
+	abortWithin = time.Second // … where the grace was ended
 )
 
 // Run delivers while this process has the lease, and waits for it else, until ctx
@@ -209,11 +211,23 @@ func (d *deliverer) recorded(plans []plan) {
 func (d *deliverer) stop(ctx context.Context, abort context.CancelFunc) {
 	grace := time.AfterFunc(max(d.w.o.Grace, 0), abort)
 	defer grace.Stop()
+	aborted, patience := d.w.o.Abort, stopWithin
 	for len(d.flying) > len(d.done) {
-		d.gather(<-d.ended)
+		select {
+		case r := <-d.ended:
+			d.gather(r)
+		case <-aborted:
+			abort()
+			aborted = nil
+		}
 	}
 	d.calls.Wait()
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	select {
+	case <-d.w.o.Abort:
+		patience = abortWithin
+	default:
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if len(d.done)+len(d.back) > 0 {
 		if err := d.record(within, nil, d.done, d.back); err != nil {

@@ -49,6 +49,29 @@ func TestCallThatIsBrokenOffWhenStoppingIsNoFailure(t *testing.T) {
 	}
 }
 
+func TestGraceCanBeEndedAtOnce(t *testing.T) {
+	t.Parallel()
+	abort := make(chan struct{})
+	b := setup(t, Options{Grace: time.Hour, Timeout: time.Hour, Abort: abort})
+	arrived, release := make(chan struct{}, 1), make(chan struct{})
+	rc := receive(t, func(int, received, http.ResponseWriter) { arrived <- struct{}{}; <-release })
+	h := b.add(rc.URL)
+	b.submit()
+	stop := b.run()
+	<-arrived
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	close(abort)
+	<-stopped
+	close(release)
+	if d := b.deliveries(h)[0]; d.Status != "pending" || d.Attempts != 0 {
+		t.Errorf("kept %+v", d)
+	}
+	if n := b.number("select count(*) from cuelight_leases"); n != 0 {
+		t.Error("the lease was not given back")
+	}
+}
+
 func TestFinishedDeliveriesAreDeletedInTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})

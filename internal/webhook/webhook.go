@@ -45,6 +45,8 @@ type Options struct {
 	// Grace is how long deliveries that are on their way when Run is told to
 	// stop may take to arrive. Default 5 s; negative for none.
 	Grace time.Duration
+	// Abort, when it is closed, ends the Grace at once.
+	Abort <-chan struct{}
 	// Keep is how long deliveries that arrived, or were suppressed, stay in the
 	// list; default 7 days. KeepDead is how long those do that could not be
 	// delivered; default 30 days.
