@@ -6,11 +6,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/browsertest"
 )
 
 // player plays the published video with hls.js as fast as it can, jumps
@@ -29,7 +30,7 @@ hls.attachMedia(v);
 </script>`
 
 func TestPublishedVideoPlaysToItsEndInABrowser(t *testing.T) {
-	chromium, script := needBrowser(t)
+	chromium := browsertest.Chromium(t)
 	h := newHome(t)
 	file := clip(t, t.TempDir(), 8*time.Second, "640x480")
 	all, _ := h.run(file)
@@ -40,7 +41,9 @@ func TestPublishedVideoPlaysToItsEndInABrowser(t *testing.T) {
 	ended := make(chan string, 10)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, player) })
-	mux.HandleFunc("GET /hls.js", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, script) })
+	mux.HandleFunc("GET /hls.js", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFile(w, r, "../../web/ui/assets/vendor/hls.light.min.js")
+	})
 	mux.HandleFunc("POST /ended", func(_ http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
 		ended <- string(text)
@@ -69,31 +72,4 @@ func TestPublishedVideoPlaysToItsEndInABrowser(t *testing.T) {
 	case <-ctx.Done():
 		t.Error("the browser did not come to the end")
 	}
-}
-
-// needBrowser finds Chromium and the script of hls.js, which the npm registry has.
-func needBrowser(t *testing.T) (chromium, script string) {
-	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			chromium = path
-			break
-		}
-	}
-	if chromium == "" {
-		t.Skip("there is no Chromium on this machine")
-	}
-	if script = os.Getenv("CUELIGHT_TEST_HLSJS"); script != "" {
-		return chromium, script
-	}
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		t.Skip("there is no npm on this machine to get hls.js with, and CUELIGHT_TEST_HLSJS does not name it")
-	}
-	dir := t.TempDir()
-	get := exec.Command(npm, "install", "--no-save", "--no-audit", "--no-fund", "--prefix", dir, "hls.js@1.7.4")
-	if out, err := get.CombinedOutput(); err != nil {
-		t.Skipf("npm does not get hls.js: %v\n%s", err, out)
-	}
-	return chromium, filepath.Join(dir, "node_modules", "hls.js", "dist", "hls.min.js")
 }

@@ -26,7 +26,7 @@ type question struct {
 	To          string // where the form is posted to
 	Fields      []field
 	From        []string // stages to choose from, if any
-	Add         bool     // the form has a source
+	Source      string   // what to call the field for one; without it there is none
 	Command     string   // that does the same
 	Back        string
 	Nothing     bool // there is nothing to do

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
+	"github.com/cuelight/cuelight/web/ui/internal/uitest"
 )
 
 func (s *stand) status(id store.ID) store.Status {
@@ -39,6 +41,7 @@ func TestActionsAreFormsThatEndOnAPageWhichShowsWhatBecameOfThem(t *testing.T) {
 		{page + "/cancel", url.Values{"back": {page}}, "It is cancelled."},
 		{page + "/retry", url.Values{"back": {page}}, "What failed is tried again."},
 		{page + "/retry", url.Values{"back": {page}, "from": {"ingest"}}, "It is done again from ingest on."},
+		{page + "/override", url.Values{"source": {" /srv/better.mp4 "}, "back": {page}}, "It is replaced by “better.mp4”."},
 		{"/add", url.Values{"source": {"/srv/new.mp4"}}, "“new.mp4” was added."},
 		{"/pause", url.Values{"stage": {"transcode"}, "back": {"/workers"}}, "Paused: transcode on all hosts."},
 		{"/resume", url.Values{"stage": {"transcode"}, "back": {"/workers"}}, "Resumed: transcode on all hosts."},
@@ -133,13 +136,13 @@ func TestWhoMayOnlyLookSeesNoButtonsAndIsForbidden(t *testing.T) {
 		"no actions": func(o *ui.Options) { o.Actions = nil },
 	} {
 		s := raise(t, change)
-		for _, path := range s.pages()[:15] {
+		for _, path := range s.pages()[:16] {
 			_, body, _ := s.get(path)
 			if strings.Contains(body, "data-act") || strings.Contains(body, "data-dialog>") || strings.Contains(body, "data-upload") || strings.Contains(body, `form="selection"`) {
 				t.Errorf("%s, %s: there are buttons", name, path)
 			}
 		}
-		for _, path := range []string{"/videos/" + s.seeded.Waiting.String() + "/cancel", "/videos/" + s.seeded.Waiting.String() + "/retry", "/dead/retry", "/pause", "/resume",
+		for _, path := range []string{"/videos/" + s.seeded.Waiting.String() + "/cancel", "/videos/" + s.seeded.Waiting.String() + "/retry", "/videos/" + s.seeded.Waiting.String() + "/override", "/dead/retry", "/pause", "/resume",
 			"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add"} {
 			if status, _, _ := s.get(path); status != http.StatusForbidden {
 				t.Errorf("%s: asking for %s is answered with %d", name, path, status)
@@ -162,6 +165,57 @@ func TestWhoMaySubmitMayNothingElse(t *testing.T) {
 	}
 	if status, _ := s.post("/pause", nil); status != http.StatusForbidden {
 		t.Errorf("pausing is answered with %d", status)
+	}
+}
+
+// forbidding are actions of somebody whose scope says no more than Viewer does.
+type forbidding struct{ uitest.Actions }
+
+func (forbidding) Submit(context.Context, store.Submission) (store.ID, error) {
+	return store.ID{}, fmt.Errorf("%w: files of this host are not for you", ui.ErrForbidden)
+}
+
+func TestWhatActionsForbidIsSaid(t *testing.T) {
+	t.Parallel()
+	s := raise(t, func(o *ui.Options) {
+		o.Actions = forbidding{o.Actions.(uitest.Actions)}
+		o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} }
+	})
+	if status, body := s.post("/add", url.Values{"source": {"/etc/passwd"}}); status != http.StatusForbidden || !strings.Contains(body, "You may not do that: files of this host are not for you.") {
+		t.Errorf("it is answered with %d, %s", status, body)
+	}
+	if _, body, _ := s.get("/add"); strings.Contains(body, "path of a file") {
+		t.Error("who may not is asked for a path")
+	}
+}
+
+func TestReplacementHasTheParametersOfWhatItReplaces(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	r, err := s.st.Submit(t.Context(), store.Submission{Source: "/srv/uploads/1/source.mp4", Params: []byte(`{"title": "Holiday"}`), Priority: 7, UserID: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := "/videos/" + r.ID.String()
+	if status, _ := s.post(page+"/override", url.Values{"source": {" "}}); status != http.StatusUnprocessableEntity {
+		t.Errorf("no source is answered with %d", status)
+	}
+	if status, _ := s.post(page+"/override", url.Values{"source": {"/srv/better.mp4"}}); status != http.StatusOK {
+		t.Fatalf("status %d", status)
+	}
+	old, err := s.st.Get(t.Context(), r.ID)
+	if err != nil || old.OverriddenBy.IsZero() {
+		t.Fatalf("it is replaced by %s, %v", old.OverriddenBy, err)
+	}
+	by, err := s.st.Get(t.Context(), old.OverriddenBy)
+	if err != nil || by.Source != "/srv/better.mp4" || by.Title() != "Holiday" || by.Priority != 7 || by.UserID != "ann" {
+		t.Errorf("it is replaced by %+v, %v", by, err)
+	}
+	if status, _ := s.post(page+"/override", url.Values{"source": {"/srv/best.mp4"}}); status != http.StatusConflict {
+		t.Errorf("replacing it again is answered with %d", status)
+	}
+	if _, body, _ := s.get(page); strings.Contains(body, page+"/override") {
+		t.Error("it could be replaced again")
 	}
 }
 

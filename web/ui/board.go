@@ -158,8 +158,7 @@ func (u *UI) board(w http.ResponseWriter, r *http.Request) {
 
 func (u *UI) loadBoard(ctx context.Context, k key) (screen, error) {
 	f := readFilters(k.values())
-	q := f.query()
-	tasks, err := u.o.Store.Board(ctx, q)
+	tasks, err := u.find(ctx, f.query(), k.acts)
 	if err != nil {
 		return screen{}, err
 	}
@@ -193,6 +192,30 @@ func (u *UI) loadBoard(ctx context.Context, k key) (screen, error) {
 	}
 	d.part("pager", "", "pager", map[string]any{"Next": next, "First": f.first().link(u.o.Base), "Paged": !f.After.IsZero()})
 	return d.screen("Board")
+}
+
+// find reads a board. Whoever may not do everything is not shown all of a source, and
+// is not to find out the rest by asking for parts of it.
+func (u *UI) find(ctx context.Context, q store.BoardQuery, all bool) ([]store.Task, error) {
+	if all || q.Source == "" {
+		return u.o.Store.Board(ctx, q)
+	}
+	var found []store.Task
+	for {
+		page, err := u.o.Store.Board(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range page {
+			if len(found) < q.Limit && (strings.Contains(shownSource(t.Source), q.Source) || strings.Contains(t.Title(), q.Source)) {
+				found = append(found, t)
+			}
+		}
+		if len(page) < q.Limit || len(found) == q.Limit {
+			return found, nil
+		}
+		q.After = page[len(page)-1].ID
+	}
 }
 
 func (f filters) first() filters {

@@ -115,10 +115,20 @@ func progress(r store.Running) string {
 	if r.ETA > 0 {
 		words = append(words, clock(r.ETA)+" left")
 	}
-	if len(words) < 2 && r.Note != "" {
-		words = append(words, printable(r.Note))
+	if note := doing(r.Note); len(words) < 2 && note != "" {
+		words = append(words, note)
 	}
 	return strings.Join(words, " · ")
+}
+
+// doing is a note without the number at its end, which counts steps so that who
+// watches sees that it goes on.
+func doing(note string) string {
+	text := strings.TrimRight(note, "0123456789")
+	if !strings.HasSuffix(text, " ") {
+		text = note
+	}
+	return printable(strings.TrimSpace(text))
 }
 
 // held are the claims that are being worked on, by their tokens.

@@ -78,6 +78,9 @@ func (u *UI) deadLetters(w http.ResponseWriter, r *http.Request) {
 
 func (u *UI) loadDead(ctx context.Context, k key) (screen, error) {
 	f := readDeadFilters(k.values())
+	if !k.acts {
+		f.Text = "" // groups are counted by all of a source, of which only part is shown
+	}
 	groups, err := u.o.Store.DeadGroups(ctx, f.filter(), groupsInPage)
 	if err != nil {
 		return screen{}, err

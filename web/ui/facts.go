@@ -123,8 +123,21 @@ func (out *facts) describe(in found, add func(name, value string)) {
 	if n := len(i.Subtitles); n > 0 {
 		add("Subtitles", fmt.Sprint(n))
 	}
-	add("Container", i.Container)
+	add("Container", container(i.Container))
 	out.Warnings = append(out.Warnings, i.Warnings...)
+}
+
+// container is what to call a format, which ffprobe calls by all the names of what
+// reads it.
+func container(names string) string {
+	switch first, _, _ := strings.Cut(names, ","); first {
+	case "mov":
+		return "MP4 or QuickTime"
+	case "matroska":
+		return "Matroska or WebM"
+	default:
+		return first
+	}
 }
 
 // pretty is JSON with lines, of which there are not too many.

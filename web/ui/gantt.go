@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -26,7 +25,8 @@ type ganttLane struct {
 	Separator int
 }
 
-// bar is a stretch of time. Its Kind is wait, running, or how an attempt ended.
+// bar is a stretch of time. Its Kind is wait, when the stage could have been worked
+// on, rest, when that was not to be yet, running, or how an attempt ended.
 type bar struct {
 	Kind, X, Width, Title string
 
@@ -68,41 +68,69 @@ func (l layout) drawGantt(t store.Task, history []store.Attempt, running map[sto
 
 func percent(x float64) string { return fmt.Sprintf("%.2f%%", x) }
 
+// ganttBars collects the bars of a stage.
+type ganttBars struct {
+	stage string
+	bars  []bar
+}
+
+func (g *ganttBars) add(kind string, from, to time.Time, what string) {
+	if !from.IsZero() && to.After(from) {
+		g.bars = append(g.bars, bar{Kind: kind, from: from, to: to, Title: g.stage + ": " + what + " " + span(to.Sub(from))})
+	}
+}
+
+// until is what there was between an attempt, if any, and the next, or now: the
+// pause before a retry, and then the wait for somebody to take it.
+func (g *ganttBars) until(next time.Time, last *store.Attempt, ready time.Time, waited string) {
+	if last == nil {
+		g.add("wait", ready, next, waited)
+		return
+	}
+	since := last.FinishedAt
+	switch at := last.RetryAt; {
+	case at != nil && at.After(next):
+		since = next
+	case at != nil && at.After(since):
+		since = *at
+	}
+	g.add("rest", last.FinishedAt, since, "was not to be tried again for")
+	g.add("wait", since, next, waited)
+}
+
+// leads says whether an attempt is followed by another without anybody's doing. When
+// one that was dead or cancelled was taken up again is not known.
+func leads(a store.Attempt) bool { return a.RetryAt != nil || a.Outcome == "released" }
+
 // bars are those of one stage.
 func (l layout) bars(t store.Task, stage int, history []store.Attempt, running map[store.ID]store.Running, now time.Time) []bar {
-	var out []bar
-	wait := func(from, to time.Time, why string) {
-		if !from.IsZero() && to.After(from) {
-			out = append(out, bar{Kind: "wait", from: from, to: to, Title: l.stages[stage] + ": " + why + " " + span(to.Sub(from))})
-		}
-	}
-	var last time.Time // the end of the last attempt, if there is to be another
+	g := ganttBars{stage: l.stages[stage]}
+	var last *store.Attempt // if there is to be another
 	for _, a := range history {
-		if a.Stage != l.stages[stage] {
+		if a.Stage != g.stage {
 			continue
 		}
-		wait(cmp.Or(last, l.readyAt(t, stage, history, a.StartedAt, out)), a.StartedAt, "waited")
-		out = append(out, bar{
+		g.until(a.StartedAt, last, l.readyAt(t, stage, history, a.StartedAt, g.bars), "waited")
+		g.bars = append(g.bars, bar{
 			Kind: a.Outcome, from: a.StartedAt, to: a.FinishedAt,
 			Title: fmt.Sprintf("%s, attempt %d: %s after %s on %s", a.Stage, a.Attempt, a.Outcome, span(a.FinishedAt.Sub(a.StartedAt)), printable(a.Host)),
 		})
-		last = a.FinishedAt
-		if a.Outcome == "completed" {
-			last = time.Time{}
+		if last = nil; leads(a) {
+			last = &a
 		}
 	}
 	s := t.Stages[stage]
 	if s.Status == store.StatusCompleted || s.Status == store.StatusDead || s.Status == store.StatusCancelled || !l.open(t, stage) {
-		return out
+		return g.bars
 	}
-	ready := cmp.Or(last, l.readyAt(t, stage, history, now, out))
+	ready := l.readyAt(t, stage, history, now, g.bars)
 	if s.Status != store.StatusInProgress || s.LockedAt == nil {
-		wait(ready, now, "has been waiting for")
-		return out
+		g.until(now, last, ready, "has been waiting for")
+		return g.bars
 	}
-	wait(ready, *s.LockedAt, "waited")
+	g.until(*s.LockedAt, last, ready, "waited")
 	title := fmt.Sprintf("%s, attempt %d: running for %s %s", s.Name, s.Attempts, span(now.Sub(*s.LockedAt)), progress(running[s.Token]))
-	return append(out, bar{Kind: "running", from: *s.LockedAt, to: later(now, *s.LockedAt), Title: title})
+	return append(g.bars, bar{Kind: "running", from: *s.LockedAt, to: later(now, *s.LockedAt), Title: title})
 }
 
 func later(a, b time.Time) time.Time {
@@ -260,8 +288,8 @@ func round(d time.Duration) string {
 		return fmt.Sprintf("%d m", d/time.Minute)
 	case d > time.Minute:
 		return span(d)
-	case d%time.Second == 0:
-		return fmt.Sprintf("%d s", d/time.Second)
+	case d >= time.Second:
+		return fmt.Sprintf("%g s", d.Seconds())
 	}
 	return fmt.Sprintf("%d ms", d/time.Millisecond)
 }

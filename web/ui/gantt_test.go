@@ -1,6 +1,8 @@
 package ui
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +36,65 @@ func TestStageThatWasClaimedWithWhatItNeedsDidNotWait(t *testing.T) {
 	for stage, want := range []time.Duration{100 * time.Millisecond, 0, 499 * time.Millisecond} {
 		if got := waits(stage); got != want {
 			t.Errorf("%s waited for %s, want %s", history[stage].Stage, got, want)
+		}
+	}
+}
+
+func TestWaitsAreWhereTheStageCouldHaveBegun(t *testing.T) {
+	t.Parallel()
+	l := newLayout(store.Video())
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
+	retry := func(s int) *time.Time { x := at(s); return &x }
+	tried := func(outcome string, from, to int, retryAt *time.Time) store.Attempt {
+		return store.Attempt{Stage: "ingest", Outcome: outcome, StartedAt: at(from), FinishedAt: at(to), RetryAt: retryAt}
+	}
+	for name, c := range map[string]struct {
+		history []store.Attempt
+		status  store.Status
+		want    string
+	}{
+		"nothing yet":                {nil, store.StatusPending, "wait 0-100"},
+		"a pause before a retry":     {[]store.Attempt{tried("failed", 1, 2, retry(30)), tried("failed", 31, 32, retry(200))}, store.StatusFailed, "wait 0-1 failed 1-2 rest 2-30 wait 30-31 failed 31-32 rest 32-100"},
+		"retried before it was due":  {[]store.Attempt{tried("failed", 1, 2, retry(30)), tried("completed", 5, 6, nil)}, store.StatusCompleted, "wait 0-1 failed 1-2 rest 2-5 completed 5-6"},
+		"dead, and taken up again":   {[]store.Attempt{tried("failed", 1, 2, nil), tried("completed", 60, 61, nil)}, store.StatusCompleted, "wait 0-1 failed 1-2 completed 60-61"},
+		"dead":                       {[]store.Attempt{tried("failed", 1, 2, nil)}, store.StatusDead, "wait 0-1 failed 1-2"},
+		"lost with its worker":       {[]store.Attempt{tried("expired", 1, 20, retry(20)), tried("completed", 22, 30, nil)}, store.StatusCompleted, "wait 0-1 expired 1-20 wait 20-22 completed 22-30"},
+		"given back":                 {[]store.Attempt{tried("released", 1, 2, nil)}, store.StatusPending, "wait 0-1 released 1-2 wait 2-100"},
+		"cancelled, and again later": {[]store.Attempt{tried("cancelled", 1, 2, nil), tried("completed", 50, 51, nil)}, store.StatusCompleted, "wait 0-1 cancelled 1-2 completed 50-51"},
+	} {
+		task := store.Task{CreatedAt: began}
+		for _, stage := range store.Video().Stages() {
+			task.Stages = append(task.Stages, store.StageState{Name: stage, Status: store.StatusPending})
+		}
+		task.Stages[0].Status = c.status
+		var got []string
+		for _, b := range l.bars(task, 0, c.history, nil, at(100)) {
+			got = append(got, fmt.Sprintf("%s %.0f-%.0f", b.Kind, b.from.Sub(began).Seconds(), b.to.Sub(began).Seconds()))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestTicksAreRoundInTheUnitOfASecond(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		200 * time.Millisecond: "200 ms", 1500 * time.Millisecond: "1.5 s", 2 * time.Second: "2 s", 90 * time.Second: "1 m 30 s", 2 * time.Hour: "2 h",
+	} {
+		if got := round(d); got != want {
+			t.Errorf("%s is told as %q, want %q", d, got, want)
+		}
+	}
+}
+
+// A note has a number at its end that is of no use to people.
+func TestProgressIsToldWithoutTheCountOfSteps(t *testing.T) {
+	t.Parallel()
+	for note, want := range map[string]string{"probing 3": "probing", "probing": "probing", "": "", "h264": "h264"} {
+		if got := progress(store.Running{Percent: -1, Note: note}); got != want {
+			t.Errorf("%q is told as %q, want %q", note, got, want)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -80,8 +81,8 @@ func (s *stand) pages() []string {
 	return []string{
 		"/", "/?only=dead", "/?only=waiting&order=oldest", "/?q=nothing-like-it", "/videos/" + s.seeded.Published.String(), "/videos/" + s.seeded.Running.String(),
 		"/videos/" + s.seeded.Retrying.String(), "/videos/" + s.seeded.Dead.String(), "/videos/" + s.seeded.Replaced.String(),
-		"/workers", "/dead", "/dead?stage=ingest", "/dead?q=nothing-like-it", "/latency", "/latency?span=30d", "/login", "/login?failed=wrong&next=%2Fdead", "/login?failed=limited&wait=30",
-		video + "/retry", video + "/cancel", "/dead/retry", "/dead/retry?selected=1", "/pause", "/pause?stage=ingest", "/resume?host=a",
+		"/workers", "/dead", "/dead?stage=ingest", "/dead?q=nothing-like-it", "/latency", "/latency?span=30d", "/workers?gone", "/login", "/login?failed=wrong&next=%2Fdead", "/login?failed=limited&wait=30",
+		video + "/retry", video + "/cancel", video + "/override", "/dead/retry", "/dead/retry?selected=1", "/pause", "/pause?stage=ingest", "/resume?host=a",
 		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere",
 	}
 }
@@ -304,6 +305,43 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 	status, _, header := s.get("/?q=" + s.seeded.Dead.String())
 	if status != 200 || header.Get("Location") != "" {
 		t.Errorf("searching for an id ends with %d", status)
+	}
+}
+
+func TestWorkersThatAreGoneAreBehindALink(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	if _, body, _ := s.get("/workers?gone"); !strings.Contains(body, "None is gone.") {
+		t.Error("there are some already")
+	}
+	left, lost := s.seeded.Workers[0], s.seeded.Workers[1]
+	if err := s.st.Leave(t.Context(), left); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.st.GiveUp(t.Context(), []store.ID{lost}); err != nil {
+		t.Fatal(err)
+	}
+	there := func() bool {
+		_, body, _ := s.get("/workers")
+		return strings.Contains(body, left.String()) || strings.Contains(body, lost.String())
+	}
+	for late := time.Now().Add(10 * time.Second); there(); time.Sleep(10 * time.Millisecond) { // what was read is shown for a moment
+		if time.Now().After(late) {
+			t.Fatal("they are still there")
+		}
+	}
+	_, body, _ := s.get("/workers?gone")
+	gone := elements(parse(t, body))
+	for id, want := range map[store.ID]string{left: "stopped", lost: "lost"} {
+		found := false
+		for _, n := range gone {
+			if attr(n, "id") == "w-"+id.String() {
+				found = strings.Contains(text(n), want) && attr(n.Parent, "id") == "gone"
+			}
+		}
+		if !found {
+			t.Errorf("of %s it is not said that it is %s", id, want)
+		}
 	}
 }
 

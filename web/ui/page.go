@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -141,11 +142,6 @@ func (u *UI) load(ctx context.Context, k key) (screen, error) {
 	return screen{}, fmt.Errorf("there is no page %q", k.page)
 }
 
-// screen shows a page whose address has nothing to say.
-func (u *UI) screen(name string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) { u.show(w, r, key{page: name}, nil) }
-}
-
 // show sends a page.
 func (u *UI) show(w http.ResponseWriter, r *http.Request, k key, asked any) {
 	k.acts = u.can(u.o.Viewer(r.Context())).Operate
@@ -202,9 +198,13 @@ func (u *UI) problem(w http.ResponseWriter, r *http.Request, err error) {
 
 // errors that are a page's own.
 var (
-	errForbidden = errors.New("you may look, but not do this")
+	errForbidden = fmt.Errorf("%w: you may look, and not change anything", ErrForbidden)
 	errForm      = errors.New("something is missing in what was asked")
 )
+
+// ErrForbidden is what [Actions] return, within an error that says why, where
+// somebody may not do what they ask for.
+var ErrForbidden = errors.New("forbidden")
 
 // explain is the status of an error, and what a person can do with it.
 func explain(err error) (status int, text string) {
@@ -219,6 +219,8 @@ func explain(err error) (status int, text string) {
 		return http.StatusUnprocessableEntity, "That cannot be done: " + err.Error() + "."
 	case errors.Is(err, errForbidden):
 		return http.StatusForbidden, "You may look, but not change anything."
+	case errors.Is(err, ErrForbidden):
+		return http.StatusForbidden, "You may not do that: " + strings.TrimPrefix(err.Error(), ErrForbidden.Error()+": ") + "."
 	case errors.Is(err, errCrowded):
 		return http.StatusServiceUnavailable, "Too many pages are open. This one works, but does not follow what happens."
 	case errors.Is(err, context.DeadlineExceeded):
@@ -253,6 +255,7 @@ func themeOf(r *http.Request) string {
 }
 
 func (u *UI) theme(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 8<<10) // it is for everybody, and a form in parts would go to the disk
 	next := themes[(slices.Index(themes, themeOf(r))+1)%len(themes)]
 	http.SetCookie(w, &http.Cookie{Name: themeCookie, Value: next, Path: u.o.Base + "/", MaxAge: 400 * 24 * 3600, SameSite: http.SameSiteLaxMode})
 	u.back(w, r)

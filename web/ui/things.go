@@ -56,20 +56,55 @@ func doCancel(u *UI, ctx context.Context, r *http.Request) (string, error) {
 }
 
 func askAdd(u *UI, r *http.Request) (question, error) {
+	what, label := "An http or https address.", "Address"
+	if u.can(u.o.Viewer(r.Context())).Operate {
+		what, label = "An http or https address, or the path of a file as the workers see it.", "Address or path"
+	}
 	return question{
-		Title: "Add a video", Button: "Add", To: u.o.Base + "/add", Add: true,
-		Text:    "An http or https address, or the path of a file as the workers see it. Files of your own can be dropped anywhere on the board.",
+		Title: "Add a video", Button: "Add", To: u.o.Base + "/add", Source: label,
+		Text:    what + " Files of your own can be dropped anywhere on the board.",
 		Command: command("submit", "ADDRESS"), Back: u.o.Base + "/",
 	}, nil
 }
 
 func doAdd(u *UI, ctx context.Context, r *http.Request) (string, error) {
+	source, err := sourceOf(r)
+	if err != nil {
+		return "", err
+	}
+	_, err = u.o.Actions.Submit(ctx, store.Submission{Source: source})
+	return "“" + title(source) + "” was added.", err
+}
+
+func sourceOf(r *http.Request) (string, error) {
 	source := strings.TrimSpace(r.PostForm.Get("source"))
 	if source == "" {
 		return "", fmt.Errorf("%w: no address", errForm)
 	}
-	_, err := u.o.Actions.Submit(ctx, store.Submission{Source: source})
-	return "“" + title(source) + "” was added.", err
+	return source, nil
+}
+
+func askOverride(u *UI, r *http.Request) (question, error) {
+	t, err := u.asked(r)
+	return question{
+		Title: "Replace by another source", Button: "Replace", Danger: true, To: u.o.Base + "/videos/" + t.ID.String() + "/override", Source: "Address or path",
+		Text: "A new video is made of the source that you name, with the parameters and the priority of “" + called(t) + "”. " +
+			"This one is then never worked on again; what is running of it is stopped, and what it has published stays where it is.",
+		Command: command("submit", "--replaces", t.ID.String(), "ADDRESS"), Back: u.o.Base + "/videos/" + t.ID.String(),
+	}, err
+}
+
+func doOverride(u *UI, ctx context.Context, r *http.Request) (string, error) {
+	source, err := sourceOf(r)
+	if err != nil {
+		return "", err
+	}
+	t, err := u.asked(r)
+	if err != nil {
+		return "", err
+	}
+	_, err = u.o.Actions.Override(ctx, t.ID, store.Submission{Source: source, Params: t.Params, Priority: t.Priority, UserID: t.UserID})
+	return "It is replaced by “" + title(source) + "”.", err
 }
 
 // askPause and those below concern a stage, a host, both or neither.

@@ -30,9 +30,11 @@ type Reader interface {
 
 // Actions is what people can do. Who does it is in the context, as whoever let
 // the request in has put it there. Errors are shown to them; those of package
-// store are known.
+// store and [ErrForbidden] are known.
 type Actions interface {
 	Submit(ctx context.Context, s store.Submission) (store.ID, error)
+	// Override puts a new task in the place of one, and returns its id.
+	Override(ctx context.Context, old store.ID, by store.Submission) (store.ID, error)
 	Retry(ctx context.Context, id store.ID, from string) error
 	RetryDead(ctx context.Context, f store.DeadFilter) (int, error)
 	Cancel(ctx context.Context, id store.ID) error
@@ -148,7 +150,7 @@ func (u *UI) route() {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /{$}", u.board)
 	m.HandleFunc("GET /videos/{id}", u.video)
-	m.HandleFunc("GET /workers", u.screen("workers"))
+	m.HandleFunc("GET /workers", u.workersPage)
 	m.HandleFunc("GET /dead", u.deadLetters)
 	m.HandleFunc("GET /latency", u.latency)
 	m.HandleFunc("GET /login", u.login)
@@ -157,12 +159,13 @@ func (u *UI) route() {
 	m.HandleFunc("GET /add", u.ask(askAdd))
 	m.HandleFunc("POST /add", u.act(maySubmit, doAdd))
 	for path, a := range map[string]action{
-		"/videos/{id}/retry":  {askRetry, doRetry},
-		"/videos/{id}/cancel": {askCancel, doCancel},
-		"/dead/retry":         {askRetryDead, doRetryDead},
-		"/pause":              {askPause, doPause},
-		"/resume":             {askResume, doResume},
-		"/workers/{id}/drain": {askDrain, doDrain},
+		"/videos/{id}/retry":    {askRetry, doRetry},
+		"/videos/{id}/override": {askOverride, doOverride},
+		"/videos/{id}/cancel":   {askCancel, doCancel},
+		"/dead/retry":           {askRetryDead, doRetryDead},
+		"/pause":                {askPause, doPause},
+		"/resume":               {askResume, doResume},
+		"/workers/{id}/drain":   {askDrain, doDrain},
 	} {
 		m.HandleFunc("GET "+path, u.ask(a.ask))
 		m.HandleFunc("POST "+path, u.act(mayOperate, a.do))

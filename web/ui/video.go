@@ -38,6 +38,7 @@ type attempt struct {
 	store.Attempt
 	Took, Short    string
 	Failed, Latest bool
+	More           bool // the error has more than one line
 	Result         string
 }
 
@@ -79,16 +80,17 @@ func (u *UI) loadVideo(ctx context.Context, k key) (screen, error) {
 		return screen{}, err
 	}
 	d := u.drawing()
+	about := readFacts(history)
 	d.part("head", "", "head", h)
 	d.part("stages", "", "stages", h)
 	if u.o.Playback != nil {
 		if p, ok := u.o.Playback(ctx, t); ok {
 			d.part("player", "", "player", map[string]any{"Play": p, "Again": t.Status != store.StatusCompleted, "Title": h.Title})
 		} else {
-			d.part("player", "", "player", map[string]any{"Poster": h.Poster, "Title": h.Title, "Status": t.Status})
+			d.part("player", "", "player", map[string]any{"Poster": h.Poster, "Nothing": h.Poster == "" && len(about.Rows) == 0})
 		}
 	}
-	d.part("facts", "", "facts", readFacts(history))
+	d.part("facts", "", "facts", about)
 	d.part("gantt", "", "gantt", u.layout.drawGantt(t, history, held(workers), time.Now().Truncate(time.Second)))
 	shown := shownAttempts(history)
 	for _, a := range shown {
@@ -108,8 +110,8 @@ func (u *UI) head(ctx context.Context, t store.Task, history []store.Attempt, pa
 	if p := string(t.Params); p != "{}" {
 		h.Params = printable(p)
 	}
-	if name := readFacts(history).Name; name != "" {
-		h.Title = name
+	if name := readFacts(history).Name; name != "" && t.Title() == "" {
+		h.Title = name // that of a download is known once it is there
 	}
 	for by := t.OverriddenBy; !by.IsZero() && len(h.Over) < chainLength; {
 		h.Over = append(h.Over, linkTo(by))
@@ -162,7 +164,9 @@ func shownAttempts(history []store.Attempt) []attempt {
 			Attempt: a, Took: span(a.FinishedAt.Sub(a.StartedAt)), Short: firstLine(a.Error),
 			Failed: failed, Latest: !seen[a.Stage], Result: pretty(a.Result),
 		})
-		out[len(out)-1].Attempt.Error = printable(strings.TrimSpace(a.Error))
+		last := &out[len(out)-1]
+		last.Attempt.Error = printable(strings.TrimSpace(a.Error))
+		last.More = last.Attempt.Error != last.Short
 		seen[a.Stage] = true
 	}
 	return out

@@ -88,6 +88,8 @@ func shownSource(source string) string {
 			asked = "?…"
 		}
 		return printable(u.Scheme + "://" + u.Host + u.Path + asked)
+	} else if scheme, _, ok := strings.Cut(source, "://"); ok && (err != nil || u.User != nil) {
+		return printable(scheme + "://…")
 	}
 	return printable(source)
 }

@@ -1,10 +1,12 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +25,19 @@ type worker struct {
 	DrainAt                *time.Time
 	HostPaused             bool
 	Acts                   bool
+	GoneAt                 *time.Time // since when it is not there any more
+}
+
+// goneShown is how many workers that are gone a page has.
+const goneShown = 50
+
+func (u *UI) workersPage(w http.ResponseWriter, r *http.Request) {
+	k := key{page: "workers"}
+	gone := r.URL.Query().Has("gone")
+	if gone {
+		k.query = "gone="
+	}
+	u.show(w, r, k, map[string]any{"Gone": gone})
 }
 
 // run is what a worker works on.
@@ -62,6 +77,11 @@ func (u *UI) loadWorkers(ctx context.Context, k key) (screen, error) {
 	}
 	if len(workers) == 0 {
 		d.part("no-workers", "workers", "noworkers", nil)
+	}
+	if k.values().Has("gone") {
+		if err := u.goneWorkers(ctx, d); err != nil {
+			return screen{}, err
+		}
 	}
 	all := slices.ContainsFunc(pauses, func(p store.Pause) bool { return p.Stage == "" && p.Host == "" })
 	for _, st := range s.Stages {
@@ -107,6 +127,36 @@ func (u *UI) worker(ctx context.Context, w store.Worker, pauses []store.Pause, a
 	return out
 }
 
+// goneWorkers are the last ones that are not there any more.
+func (u *UI) goneWorkers(ctx context.Context, d *drawing) error {
+	all, err := u.o.Store.Workers(ctx, true)
+	if err != nil {
+		return err
+	}
+	shown := 0
+	for _, w := range slices.Backward(all) {
+		gone := cmp.Or(w.LostAt, w.StoppedAt)
+		if gone == nil {
+			continue
+		}
+		if shown++; shown > goneShown {
+			break
+		}
+		out := worker{
+			ID: w.ID.String(), Host: printable(w.Host), Version: printable(w.Version), PID: w.PID, StartedAt: w.StartedAt, GoneAt: gone,
+			State: "cancelled", Word: "stopped",
+		}
+		if w.LostAt != nil {
+			out.State, out.Word = "failed", "lost"
+		}
+		d.part("w-"+out.ID, "gone", "goneworker", out)
+	}
+	if shown == 0 {
+		d.part("none-gone", "gone", "nonegone", nil)
+	}
+	return nil
+}
+
 // titles are what tasks are called, which does not change.
 type titles struct {
 	mu    sync.Mutex
@@ -138,7 +188,8 @@ func (u *UI) titleOf(ctx context.Context, id store.ID) string {
 	return text
 }
 
-// capabilities is what a worker says that it can do, in a line.
+// capabilities is what a worker says that it can do, in a line. Names that nobody
+// can read, of the directories it works in, are for others like it.
 func capabilities(raw json.RawMessage) string {
 	var all map[string]any
 	if json.Unmarshal(raw, &all) != nil {
@@ -146,6 +197,9 @@ func capabilities(raw json.RawMessage) string {
 	}
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if strings.HasSuffix(name, "_id") {
+			continue
+		}
 		switch v := all[name].(type) {
 		case bool:
 			if v {

@@ -1,7 +1,6 @@
 package browser_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,28 +9,22 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
+	"net/url"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cuelight/cuelight/internal/browsertest"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui/internal/uitest"
 )
 
 func TestDashboardInARealBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a minute of a browser")
-	}
-	chromium, node, dir := need(t)
+	b := browsertest.Need(t)
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
 	st := store.New(pool, g)
@@ -55,34 +48,11 @@ func TestDashboardInARealBrowser(t *testing.T) {
 		d.stop()
 	}()
 
-	pictures := os.Getenv("CUELIGHT_TEST_PICTURES")
-	if pictures == "" {
-		pictures = t.TempDir()
-	}
-	script, err := filepath.Abs("dashboard.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	given, err := json.Marshal(map[string]any{
-		"url": "http://" + d.address, "control": "http://" + d.control(t), "chromium": chromium, "pictures": pictures, "playable": hasMedia(t),
+	b.Run(t, "dashboard.mjs", map[string]any{
+		"url": "http://" + d.address, "control": d.control(t), "playable": hasMedia(t),
 		"published": seeded.Published, "running": seeded.Running, "retrying": seeded.Retrying, "dead": seeded.Dead,
 		"waiting": seeded.Waiting, "replaced": seeded.Replaced,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, node, script, string(given))
-	cmd.Env = append(os.Environ(), "CUELIGHT_NODE_MODULES="+dir)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it has children
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 5 * time.Second
-	err = cmd.Run()
-	t.Logf("the browser says:\n%s", out.String())
-	if err != nil {
-		t.Errorf("%v; pictures are in %s", err, pictures)
-	}
 }
 
 // daemon is the site on an address that stays the same when it is started anew.
@@ -129,51 +99,33 @@ func (d *daemon) stop() {
 	}
 }
 
-// control is another address, for what the script asks while the site is down.
+// control is what the script cannot do by itself, also while the site is down.
 func (d *daemon) control(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	do := func(act func(form url.Values) error) func(url.Values) (string, error) {
+		return func(form url.Values) (string, error) { return "", act(form) }
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /test/{what}", d.asked)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(l) }) // it ends by being closed
-	t.Cleanup(func() { server.Close(); serving.Wait() })
-	return l.Addr().String()
-}
-
-// asked does what the script cannot do by itself.
-func (d *daemon) asked(w http.ResponseWriter, r *http.Request) {
-	var err error
-	switch r.PathValue("what") {
-	case "hold":
-		d.site.Held.Store(true)
-	case "let":
-		d.site.Held.Store(false)
-	case "out":
-		d.stop()
-		err = d.renew(true)
-	case "in":
-		d.site.Out.Store(false)
-	case "stop":
-		d.stop()
-	case "start":
-		err = d.renew(false)
-	case "submit":
-		_, err = d.st.Submit(r.Context(), store.Submission{Source: r.FormValue("source")})
-	case "break":
-		_, err = d.pool.Exec(r.Context(), "alter table tasks rename to tasks_away")
-	case "mend":
-		_, err = d.pool.Exec(r.Context(), "alter table tasks_away rename to tasks")
-	case "finish":
-		err = d.finish(r.Context(), r.FormValue("id"))
+	hold := func(to bool) func(url.Values) (string, error) {
+		return do(func(url.Values) error { d.site.Held.Store(to); return nil })
 	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+	exec := func(sql string) func(url.Values) (string, error) {
+		return do(func(url.Values) error {
+			_, err := d.pool.Exec(t.Context(), sql)
+			return err
+		})
 	}
+	return browsertest.Control(t, map[string]func(url.Values) (string, error){
+		"hold": hold(true), "let": hold(false),
+		"out":  do(func(url.Values) error { d.stop(); return d.renew(true) }),
+		"in":   do(func(url.Values) error { d.site.Out.Store(false); return nil }),
+		"stop": do(func(url.Values) error { d.stop(); return nil }), "start": do(func(url.Values) error { return d.renew(false) }),
+		"submit": do(func(form url.Values) error {
+			_, err := d.st.Submit(t.Context(), store.Submission{Source: form.Get("source")})
+			return err
+		}),
+		"break": exec("alter table tasks rename to tasks_away"), "mend": exec("alter table tasks_away rename to tasks"),
+		"finish": do(func(form url.Values) error { return d.finish(t.Context(), form.Get("id")) }),
+	})
 }
 
 // renew starts another: a daemon that was started anew knows nothing of what was
@@ -268,77 +220,3 @@ func (d *daemon) uploads() http.Handler {
 }
 
 func number(n int) string { b, _ := json.Marshal(n); return string(b) }
-
-// need finds the browser, Node and what the script imports.
-func need(t *testing.T) (chromium, node, dir string) {
-	t.Helper()
-	skip := t.Skipf
-	if os.Getenv("CI") != "" {
-		skip = t.Fatalf
-	}
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			chromium = path
-			break
-		}
-	}
-	if chromium == "" {
-		skip("there is no Chromium on this machine")
-	}
-	node, err := exec.LookPath("node")
-	if err != nil {
-		skip("there is no Node on this machine")
-	}
-	if dir, err = install(t.Context()); err != nil {
-		skip("install what the script needs: %v", err)
-	}
-	return chromium, node, dir
-}
-
-// install has npm install what package-lock.json says into the user's cache, beside
-// its place first, so that it is there whole or not at all.
-func install(ctx context.Context) (dir string, err error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	hash := sha256.New()
-	contents := make(map[string][]byte)
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
-		contents[name] = text
-		hash.Write(text)
-	}
-	dir = filepath.Join(cache, "cuelight-test", "dashboard-"+hex.EncodeToString(hash.Sum(nil))[:16])
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return "", err
-	}
-	temporary, err := os.MkdirTemp(filepath.Dir(dir), ".new-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
-	for name, text := range contents {
-		if err := os.WriteFile(filepath.Join(temporary, name), text, 0o644); err != nil {
-			return "", err
-		}
-	}
-	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-	cmd.Dir = temporary
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", errors.New("npm ci: " + err.Error() + ": " + strings.Join(strings.Fields(string(out)), " "))
-	}
-	if err := os.Rename(temporary, dir); err != nil {
-		if _, there := os.Stat(dir); there == nil {
-			return dir, nil // somebody else was first
-		}
-		return "", err
-	}
-	return dir, nil
-}

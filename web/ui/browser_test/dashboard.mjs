@@ -1,52 +1,11 @@
 // Uses the dashboard as people do. It is given JSON with addresses and ids, says
 // what it finds, and ends with 1 if any of that is wrong.
-import { createRequire } from "node:module";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
-const require = createRequire(join(process.env.CUELIGHT_NODE_MODULES, "package.json"));
-const { chromium } = require("playwright-core"), axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-const given = JSON.parse(process.argv[2]);
+import { connected, control, done, drop, given, must, narrow, sound, state, test } from "../../../internal/browsertest/browser.mjs";
+
 const screens = {
   board: "/", video: `/videos/${given.published}`, retrying: `/videos/${given.retrying}`, running: `/videos/${given.running}`,
   workers: "/workers", dead: "/dead", latency: "/latency", login: "/login", ask: `/videos/${given.waiting}/cancel`,
 };
-const browser = await chromium.launch({ executablePath: given.chromium, args: ["--no-sandbox", "--autoplay-policy=no-user-gesture-required", "--mute-audio"] });
-let failed = 0;
-const control = (what, form = {}) => fetch(`${given.control}/test/${what}`, { method: "POST", body: new URLSearchParams(form) });
-const must = (fact, text) => { if (!fact) throw new Error(text); };
-const trouble = (page) => {
-  const found = [];
-  page.on("console", (m) => { if (m.type() === "error" && !/ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load resource|htmx:(sse:)?error/.test(m.text())) found.push(m.text()); });
-  page.on("pageerror", (e) => found.push(e.message));
-  return found;
-};
-const connected = (page) => page.waitForSelector('#live-state[data-state="connected"]', { timeout: 15000 });
-const state = (page) => page.getAttribute("#live-state", "data-state");
-
-// sound has axe look at the page: it finds nothing serious.
-async function sound(page, name) {
-  await page.evaluate(axe); // as the developer tools do: the policy of the page allows no other way
-  const { violations } = await page.evaluate(() => window.axe.run());
-  const bad = violations.filter((v) => v.impact === "serious" || v.impact === "critical");
-  must(!bad.length, `${name}: ${bad.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} ${n.any[0]?.message ?? ""}`).join(" | ")}`).join("; ")}`);
-  const other = violations.filter((v) => !bad.includes(v)).map((v) => `${v.id} (${v.impact})`);
-  if (other.length) console.log(`      ${name}: ${other.join(", ")}`);
-}
-
-async function test(name, run, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, ...options });
-  const page = await context.newPage(), found = trouble(page), begun = Date.now();
-  try {
-    await run(page, context);
-    must(!found.length, `the console says: ${found.join("; ")}`);
-    console.log(`ok    ${name} (${Date.now() - begun} ms)`);
-  } catch (e) {
-    failed++;
-    console.log(`FAIL  ${name}: ${e.message.split("\n").slice(0, 6).join("\n      ")}${found.length ? `\n      console: ${found.join("; ")}` : ""}`);
-    await page.screenshot({ path: `${given.pictures}/failure-${name.replaceAll(/\W+/g, "-")}.png`, fullPage: true }).catch(() => {});
-  }
-  await context.close();
-}
 
 for (const colorScheme of ["light", "dark"]) {
   for (const width of [1280, 360]) {
@@ -55,8 +14,7 @@ for (const colorScheme of ["light", "dark"]) {
         await page.goto(given.url + path);
         if (name !== "login" && name !== "ask") await connected(page);
         await page.evaluate(() => document.fonts.ready);
-        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-        must(wide <= 0, `${name} is ${wide} px too wide`);
+        await narrow(page, name);
         await page.screenshot({ path: `${given.pictures}/${name}-${colorScheme}-${width}.png` });
         if (width > 500) await page.screenshot({ path: `${given.pictures}/${name}-${colorScheme}-${width}-full.png`, fullPage: true });
         await sound(page, name);
@@ -156,17 +114,9 @@ await test("files are uploaded by drag and drop", async (page) => {
   await page.goto(`${given.url}/`);
   await connected(page);
   const before = await page.locator(".row").count();
-  const data = await page.evaluateHandle(() => {
-    const d = new DataTransfer();
-    d.items.add(new File([new Uint8Array(300000).fill(7)], "holiday.mp4", { type: "video/mp4" }));
-    return d;
-  });
-  await page.dispatchEvent("body", "dragenter", { dataTransfer: data });
-  must(await page.isVisible("#drop"), "nothing says that it can be dropped");
-  await page.dispatchEvent("body", "drop", { dataTransfer: data });
+  await drop(page, [{ name: "holiday.mp4", base64: Buffer.alloc(300000, 7).toString("base64") }]);
   await page.waitForSelector("#uploads >> text=uploaded");
   await page.waitForSelector(".rows >> text=/^[0-9a-f]{16}\\.mp4$/");
-  must(!(await page.isVisible("#drop")), "the hint stays");
   must(before > 0, "there was nothing");
 });
 
@@ -309,5 +259,4 @@ await test("everything works without scripts", async (page) => {
   await page.waitForSelector("text=Nothing is dead");
 }, { javaScriptEnabled: false });
 
-await browser.close();
-process.exit(failed ? 1 : 0);
+await done();

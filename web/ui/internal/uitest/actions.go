@@ -15,6 +15,12 @@ func (a Actions) Submit(ctx context.Context, s store.Submission) (store.ID, erro
 	return r.ID, err
 }
 
+// Override puts one task in the place of one.
+func (a Actions) Override(ctx context.Context, old store.ID, by store.Submission) (store.ID, error) {
+	r, err := a.Store.Override(ctx, []store.ID{old}, by)
+	return r.ID, err
+}
+
 // Resume is the Store's, without whether there was something to resume.
 func (a Actions) Resume(ctx context.Context, p store.Pause) error {
 	_, err := a.Store.Resume(ctx, p)

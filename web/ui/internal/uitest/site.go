@@ -2,8 +2,6 @@ package uitest
 
 import (
 	"context"
-	"image"
-	"image/color"
 	"image/jpeg"
 	"math"
 	"net/http"
@@ -13,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cuelight/cuelight/internal/browsertest"
 	"github.com/cuelight/cuelight/internal/feed"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
@@ -94,39 +93,7 @@ func poster(w http.ResponseWriter, r *http.Request) {
 	for _, c := range name[24:] {
 		seed = math.Mod(seed*31+float64(c), 9973)
 	}
-	const width, height = 320, 180
-	img := image.NewRGBA(image.Rect(0, 0, width, height))
-	hue := []float64{205, 28, 265, 190, 345, 215, 40}[int(seed)%7] // skies of a day
-	sun, high := 0.2+0.6*math.Mod(seed/7, 1), 0.25+0.2*math.Mod(seed/11, 1)
-	for x := range width {
-		at := float64(x) / width
-		ridge := [4]float64{}
-		for k := range ridge {
-			f := at * (2.5 + 1.5*float64(k))
-			ridge[k] = 0.5 + 0.12*float64(k) + 0.07*math.Sin(f+seed*float64(k+1)) + 0.03*math.Sin(3.3*f+seed) + 0.012*math.Sin(11*f+2*seed)
-		}
-		for y := range height {
-			down := float64(y) / height
-			glow := math.Exp(-12 * (math.Pow(at-sun, 2)*3 + math.Pow(down-high-0.15, 2)*4))
-			c := shade(hue-25*down, 0.42, 0.40+0.38*down+0.2*glow)
-			for k, top := range ridge {
-				if down > top {
-					c = shade(hue+12*float64(k), 0.30, 0.46-0.11*float64(k)-0.1*(down-top))
-				}
-			}
-			img.Set(x, y, c)
-		}
-	}
 	w.Header().Set("Content-Type", "image/jpeg")
 	w.Header().Set("Cache-Control", "max-age=60")
-	_ = jpeg.Encode(w, img, &jpeg.Options{Quality: 88}) // who went away is not told
-}
-
-// shade is a colour by hue in degrees, saturation and lightness.
-func shade(h, s, l float64) color.RGBA {
-	part := func(n float64) uint8 {
-		k := math.Mod(n+h/30, 12)
-		return uint8(255 * (l - s*min(l, 1-l)*max(-1, min(k-3, 9-k, 1))))
-	}
-	return color.RGBA{part(0), part(8), part(4), 255}
+	_ = jpeg.Encode(w, browsertest.Landscape(seed, 320, 180), &jpeg.Options{Quality: 88}) // who went away is not told
 }

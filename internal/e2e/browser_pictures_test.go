@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"fmt"
+	"image/png"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/browsertest"
+)
+
+// TestPicturesForTheReadme makes board.png and video.png in the directory that
+// $CUELIGHT_TEST_README names, on request: they are committed. The sources are shown
+// as /srv/films, which is made for as long as it takes.
+func TestPicturesForTheReadme(t *testing.T) {
+	to := os.Getenv("CUELIGHT_TEST_README")
+	if to == "" {
+		t.Skip("made on request: CUELIGHT_TEST_README names a directory")
+	}
+	b := browsertest.Need(t)
+	s := newStage(t)
+	const shown = "/srv/films"
+	if err := os.Symlink(s.films, shown); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(shown); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, seed := range map[string]float64{
+		"harbour-morning.mp4": 8, "night-train.mp4": 2, "garden-in-june.mov": 3, "a-walk-along-the-northern-coast-part-2.mp4": 5,
+	} {
+		s.landscape(name, seed, 40*time.Second)
+	}
+	if err := os.WriteFile(filepath.Join(s.films, "interview-take-3.mp4"), []byte("see the other disk"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	can := s.controls()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	can["host"] = func(url.Values) (string, error) { // nobody's own
+		_, err := s.pool.Exec(t.Context(), `
+with renamed as (update workers set host = 'media-1')
+update attempts set error = replace(error, $1, 'media-1') where outcome = 'expired'`, host)
+		return "", err
+	}
+	dir := t.TempDir()
+	b.Run(t, "pictures.mjs", map[string]any{
+		"url": "http://" + s.address, "control": browsertest.Control(t, can), "films": shown, "admin": s.secret("admin"), "to": dir,
+	})
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"board.png", "video.png"} {
+		file := filepath.Join(to, name)
+		palette := "split[a][b];[a]palettegen=stats_mode=full[p];[b][p]paletteuse=dither=none"
+		if out, err := exec.Command("ffmpeg", "-v", "error", "-y", "-i", filepath.Join(dir, name), "-vf", palette, "-pred", "none", file).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if info, err := os.Stat(file); err != nil || info.Size() > 150<<10 {
+			t.Errorf("%s has %d bytes, %v", name, info.Size(), err)
+		}
+	}
+}
+
+// landscape makes a source that is a way past some hills.
+func (s *stage) landscape(name string, seed float64, length time.Duration) {
+	s.t.Helper()
+	still := filepath.Join(s.t.TempDir(), "still.png")
+	f, err := os.Create(still)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := png.Encode(f, browsertest.Landscape(seed, 1920, 720)); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.film(name, fmt.Sprintf("movie=%s:loop=0,setpts=N/25/TB,crop=1280:720:x='mod(n,640)'", still), length)
+}
