@@ -70,6 +70,10 @@ bench-test: needs-test ## test the benchmark itself
 	@MODULE=bench internal/setup/test.sh $(ARGS) ./...
 	@cd bench && $(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
+.PHONY: load
+load: needs-test build ## measure what 500 streams and 50 requests a second cost the work, in four minutes
+	@$(plain) $(GO) build -o bin/load ./internal/load && exec bin/load -program bin/cuelight $(ARGS)
+
 .PHONY: sql
 sql: ## write schema.sql and triggers.sql anew from the generator
 	@$(GO) run ./store/internal/gensql

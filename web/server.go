@@ -21,6 +21,7 @@ type Server struct {
 	openAPI []byte
 	strip   memo[stagesBody]
 	streams streams
+	frames  frames
 
 	// live ends when streams are to close.
 	live  context.Context

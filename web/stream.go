@@ -3,11 +3,9 @@ package web
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -68,6 +66,8 @@ type stream struct {
 	who access.Principal
 	// asked is when it was last asked whether the principal still is one.
 	asked time.Time
+	live  context.Context // until the client is gone or the server drains
+	close func()          // gives up its place
 }
 
 // errDraining: the server ends.
@@ -75,47 +75,58 @@ var errDraining = &problem{kindUnavailable, "this server is about to end", retur
 
 // withStream has run write a stream, while there is room for it, until run
 // returns, the client is gone, or the server drains.
+//
+// What is above run on the stack stays there for as long as the stream is open, so
+// what is to be done before is done by others: with a little more, the stacks of
+// idle streams could not be made smaller again, and would take twice as much.
 func (s *Server) withStream(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, st *stream) error) error {
-	who := access.From(r.Context())
-	if s.live.Err() != nil {
-		return errDraining
-	}
-	if err := s.streams.enter(who.Name); err != nil {
+	st, err := s.newStream(w, r)
+	if err != nil {
 		return err
 	}
-	defer s.streams.leave(who.Name)
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.live, cancel)()
+	defer st.close()
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	return run(st.live, st)
+}
+
+// newStream begins an answer, if there is room for it.
+func (s *Server) newStream(w http.ResponseWriter, r *http.Request) (*stream, error) {
+	st := &stream{s: s, w: w, r: r, who: access.From(r.Context()), asked: time.Now()}
+	if s.live.Err() != nil {
+		return nil, errDraining
+	}
+	if err := s.streams.enter(st.who.Name); err != nil {
+		return nil, err
+	}
+	var cancel context.CancelFunc
+	st.live, cancel = context.WithCancel(r.Context())
+	stop := context.AfterFunc(s.live, cancel)
+	st.close = func() {
+		stop()
+		cancel()
+		s.streams.leave(st.who.Name)
+	}
 	h := w.Header()
 	h.Set("Content-Type", eventStream)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // else nginx would keep it to itself
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	st := &stream{s: s, w: w, r: r, who: who, asked: time.Now()}
 	fmt.Fprintf(&st.buf, "retry: %d\n\n", returnIn.Milliseconds())
-	return run(ctx, st)
+	return st, nil
 }
 
-// put writes an event to what is sent with the next send. The names of events and
-// JSON have no line breaks.
+// put writes an event to what is sent with the next send.
 func (st *stream) put(id int64, name string, data any) error {
-	text, err := json.Marshal(data)
-	if err != nil {
-		return fmt.Errorf("write event %s: %w", name, err)
-	}
-	st.buf.WriteString("id: " + strconv.FormatInt(id, 10) + "\nevent: " + name + "\ndata: ")
+	text, err := frame(id, name, data)
 	st.buf.Write(text)
-	st.buf.WriteString("\n\n")
-	return nil
+	return err
 }
 
 // send sends what was put.
 func (st *stream) send() error {
 	_, err := st.w.Write(st.buf.Bytes())
-	st.buf.Reset()
+	st.buf = bytes.Buffer{} // a stream is idle most of the time, and there may be many
 	if err != nil {
 		return err
 	}
@@ -157,13 +168,15 @@ func (st *stream) follow(ctx context.Context, sub Subscription, last func(contex
 }
 
 func (st *stream) sendEvents(events []store.Event) error {
-	for _, e := range events {
-		if err := st.put(e.ID, string(e.Type), e); err != nil {
-			return err
-		}
-	}
 	if len(events) == 0 {
 		return nil
+	}
+	for _, e := range events {
+		text, err := st.s.frames.of(e)
+		if err != nil {
+			return err
+		}
+		st.buf.Write(text)
 	}
 	return st.send()
 }
@@ -221,32 +234,57 @@ func (s *Server) finishStream(w http.ResponseWriter, r *http.Request, err error)
 	}
 }
 
+// choice is which events a client wants.
+type choice struct {
+	after int64
+	given bool // whether it says after
+	keep  func(store.Event) bool
+}
+
+func chosen(r *http.Request) (c choice, err error) {
+	p := query(r, "after", "types")
+	c.after, c.given = startOf(r, &p)
+	types, err := eventTypes(p.text("types"))
+	c.keep = func(e store.Event) bool { return types == nil || types[e.Type] }
+	return c, errors.Join(p.err, err)
+}
+
 // streamEvents follows all events, or some types of them.
 func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
-	p := query(r, "after", "types")
-	after, given := startOf(r, &p)
-	types, err := eventTypes(p.text("types"))
-	if p.err != nil || err != nil {
-		s.fail(w, r, errors.Join(p.err, err))
+	c, err := chosen(r)
+	if err != nil {
+		s.fail(w, r, err)
 		return
 	}
-	keep := func(e store.Event) bool { return types == nil || types[e.Type] }
 	s.finishStream(w, r, s.withStream(w, r, func(ctx context.Context, st *stream) error {
-		if !given {
-			if after, err = s.o.Store.LastEvent(ctx); err != nil {
-				return err
-			}
+		sub, err := st.subscribe(ctx, c)
+		if err != nil {
+			return err
 		}
-		sub := s.o.Subscribe(after, keep)
 		defer sub.Close()
-		// With its place, so that nothing is missed by whoever comes back before
-		// anything has happened.
-		if err := st.put(after, "open", position{after}); err != nil {
-			return err
-		}
-		if err := st.send(); err != nil {
-			return err
-		}
-		return st.follow(ctx, sub, func(context.Context, []store.Event) (bool, error) { return false, nil })
+		return st.follow(ctx, sub, endless)
 	}))
+}
+
+// endless: no events are the last.
+func endless(context.Context, []store.Event) (bool, error) { return false, nil }
+
+// subscribe begins with the stream's place, so that nothing is missed by whoever
+// comes back before anything has happened.
+func (st *stream) subscribe(ctx context.Context, c choice) (_ Subscription, err error) {
+	if !c.given {
+		if c.after, err = st.s.o.Store.LastEvent(ctx); err != nil {
+			return nil, err
+		}
+	}
+	sub := st.s.o.Subscribe(c.after, c.keep)
+	if err := st.put(c.after, "open", position{c.after}); err != nil {
+		sub.Close()
+		return nil, err
+	}
+	if err := st.send(); err != nil {
+		sub.Close()
+		return nil, err
+	}
+	return sub, nil
 }

@@ -124,7 +124,10 @@ func (st *stream) sendEnd(ctx context.Context, t store.Task, here int64) error {
 			e.At = a.FinishedAt
 		}
 	}
-	return st.sendEvents([]store.Event{e})
+	if err := st.put(e.ID, string(e.Type), e); err != nil { // it is no event of the outbox
+		return err
+	}
+	return st.send()
 }
 
 // endOf is the event by which a task came to its end.

@@ -20,11 +20,11 @@ func span(d time.Duration) string {
 		return "0 s"
 	case d < time.Millisecond:
 		return fmt.Sprintf("%.2g ms", d.Seconds()*1e3)
-	case d < 10*time.Millisecond:
+	case d < 9950*time.Microsecond: // what is rounded up has its digits, too
 		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
-	case d < time.Second:
+	case d < 999500*time.Microsecond:
 		return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
-	case d < 10*time.Second:
+	case d < 9950*time.Millisecond:
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	case d < time.Minute:
 		return fmt.Sprintf("%.0f s", d.Seconds())

@@ -11,7 +11,7 @@ func TestWords(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ got, want string }{
 		{span(0), "0 s"}, {span(300 * time.Microsecond), "0.3 ms"}, {span(4200 * time.Microsecond), "4.2 ms"}, {span(42 * time.Millisecond), "42 ms"},
-		{span(1500 * time.Millisecond), "1.5 s"}, {span(42 * time.Second), "42 s"}, {span(65 * time.Second), "1 m 05 s"},
+		{span(9960 * time.Microsecond), "10 ms"}, {span(999700 * time.Microsecond), "1.0 s"}, {span(9970 * time.Millisecond), "10 s"}, {span(1500 * time.Millisecond), "1.5 s"}, {span(42 * time.Second), "42 s"}, {span(65 * time.Second), "1 m 05 s"},
 		{span(90 * time.Minute), "1 h 30 m"}, {span(50 * time.Hour), "2 days"}, {span(-time.Minute), "1 m 00 s"},
 		{clock(59.6), "1:00"}, {clock(3725), "1:02:05"}, {clock(-1), ""},
 		{size(12), "12 bytes"}, {size(3 << 20), "3.0 MiB"}, {size(5 << 30), "5.00 GiB"},

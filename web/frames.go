@@ -1,0 +1,49 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// frames keeps the newest events as they are sent, so that each of them is
+// written once however many streams there are. It may be used by many goroutines
+// at once.
+type frames [512]atomic.Pointer[framed]
+
+// framed is an event, and what is sent of it.
+type framed struct {
+	event store.Event
+	text  []byte
+}
+
+// of is what is sent of an event, which nobody may change.
+func (f *frames) of(e store.Event) ([]byte, error) {
+	slot := &f[uint64(e.ID>>16+e.ID)%uint64(len(f))]
+	// The ids of a database that was made anew begin anew.
+	if had := slot.Load(); had != nil && had.event.ID == e.ID && had.event.Task == e.Task && had.event.At.Equal(e.At) {
+		return had.text, nil
+	}
+	text, err := frame(e.ID, string(e.Type), e)
+	if err == nil {
+		slot.Store(&framed{e, text})
+	}
+	return text, err
+}
+
+// frame is an event of a stream. The names of events and JSON have no line breaks.
+func frame(id int64, name string, data any) ([]byte, error) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("write event %s: %w", name, err)
+	}
+	out := make([]byte, 0, len(text)+len(name)+40)
+	out = append(out, "id: "...)
+	out = strconv.AppendInt(out, id, 10)
+	out = append(append(out, "\nevent: "...), name...)
+	out = append(append(out, "\ndata: "...), text...)
+	return append(out, "\n\n"...), nil
+}
