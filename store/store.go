@@ -42,6 +42,10 @@ func (s *Store) WithTx(tx pgx.Tx) *Store {
 	return &Store{db: tx, graph: s.graph, sql: s.sql}
 }
 
+// DB is what the Store works in, such as the caller's transaction: for what has
+// tables of its own beside those of the Store.
+func (s *Store) DB() DB { return s.db }
+
 // Graph is the pipeline's shape.
 func (s *Store) Graph() Graph { return s.graph }
 

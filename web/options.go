@@ -24,20 +24,6 @@ type Subscription interface {
 	Close()
 }
 
-// Webhooks are registered receivers of events. A *webhook.Webhooks has it.
-type Webhooks interface {
-	Add(ctx context.Context, r webhook.Registration) (webhook.Webhook, error)
-	List(ctx context.Context) ([]webhook.Webhook, error)
-	Rotate(ctx context.Context, id store.ID, overlap time.Duration) (webhook.Webhook, error)
-	Disable(ctx context.Context, id store.ID, why string) error
-	Enable(ctx context.Context, id store.ID) error
-	Remove(ctx context.Context, id store.ID) error
-	Test(ctx context.Context, id store.ID) (webhook.Attempt, error)
-	Deliveries(ctx context.Context, f webhook.DeliveryFilter) ([]webhook.Delivery, error)
-	Redeliver(ctx context.Context, delivery store.ID) error
-	RedeliverDead(ctx context.Context, webhook store.ID) (int, error)
-}
-
 // Options say what is served. Store and Guard must be set.
 type Options struct {
 	Store *store.Store
@@ -47,7 +33,7 @@ type Options struct {
 	// there are no streams.
 	Subscribe func(after int64, keep func(store.Event) bool) Subscription
 	// Webhooks are managed under /api/v1/webhooks. Default: there are none.
-	Webhooks Webhooks
+	Webhooks *webhook.Webhooks
 	// Published is the directory that the pipeline publishes in, in which each
 	// task has one by its id. Default: nothing is served.
 	Published string

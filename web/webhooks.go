@@ -53,18 +53,22 @@ func (s *Server) addWebhook(w http.ResponseWriter, r *http.Request) (answer, err
 			reg.Cooldown = -1 // none, where 0 is the default
 		}
 	}
-	added, err := s.o.Webhooks.Add(r.Context(), reg)
-	if err == nil {
-		err = s.o.Store.Audit(r.Context(), entry(r, "webhook_add", added.ID.String(), map[string]any{"url": shown(added.URL), "types": added.Types}))
-	}
+	var added webhook.Webhook
+	err := s.o.Store.Audited(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
+		if added, err = s.o.Webhooks.In(in).Add(r.Context(), reg); err != nil {
+			return e, err
+		}
+		return entry(r, "webhook_add", added.ID.String(), map[string]any{"url": shown(added.URL), "types": added.Types}), nil
+	})
 	if err != nil {
 		return answer{}, err
 	}
 	return answer{status: http.StatusCreated, body: added}, nil
 }
 
-// onWebhook does something to one webhook or delivery, and writes its audit.
-func (s *Server) onWebhook(w http.ResponseWriter, r *http.Request, action string, body any, do func(id store.ID) (any, error)) (answer, error) {
+// onWebhook does something to one webhook or delivery, and writes its audit in the
+// same transaction.
+func (s *Server) onWebhook(w http.ResponseWriter, r *http.Request, action string, body any, do func(in *webhook.Webhooks, id store.ID) (any, error)) (answer, error) {
 	id, err := pathID(r)
 	if err != nil {
 		return answer{}, err
@@ -75,10 +79,13 @@ func (s *Server) onWebhook(w http.ResponseWriter, r *http.Request, action string
 	if err := decode(w, r, bodyMost, true, body); err != nil {
 		return answer{}, err
 	}
-	out, err := do(id)
-	if err == nil {
-		err = s.o.Store.Audit(r.Context(), entry(r, action, id.String(), nil))
-	}
+	var out any
+	err = s.o.Store.Audited(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
+		if out, err = do(s.o.Webhooks.In(in), id); err != nil {
+			return e, err
+		}
+		return entry(r, action, id.String(), nil), nil
+	})
 	if err != nil {
 		return answer{}, err
 	}
@@ -89,8 +96,8 @@ func (s *Server) onWebhook(w http.ResponseWriter, r *http.Request, action string
 }
 
 func (s *Server) removeWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
-	return s.onWebhook(w, r, "webhook_remove", nil, func(id store.ID) (any, error) {
-		return nil, s.o.Webhooks.Remove(r.Context(), id)
+	return s.onWebhook(w, r, "webhook_remove", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
+		return nil, hooks.Remove(r.Context(), id)
 	})
 }
 
@@ -98,7 +105,7 @@ func (s *Server) rotateWebhook(w http.ResponseWriter, r *http.Request) (answer, 
 	var in struct {
 		Overlap *int `json:"overlap_s"`
 	}
-	return s.onWebhook(w, r, "webhook_rotate", &in, func(id store.ID) (any, error) {
+	return s.onWebhook(w, r, "webhook_rotate", &in, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
 		var overlap time.Duration
 		if in.Overlap != nil {
 			if *in.Overlap < 0 || *in.Overlap > 30*24*3600 {
@@ -108,7 +115,7 @@ func (s *Server) rotateWebhook(w http.ResponseWriter, r *http.Request) (answer, 
 				overlap = -1 // none, where 0 is the default
 			}
 		}
-		return s.o.Webhooks.Rotate(r.Context(), id, overlap)
+		return hooks.Rotate(r.Context(), id, overlap)
 	})
 }
 
@@ -116,36 +123,43 @@ func (s *Server) disableWebhook(w http.ResponseWriter, r *http.Request) (answer,
 	var in struct {
 		Why string `json:"why"`
 	}
-	return s.onWebhook(w, r, "webhook_disable", &in, func(id store.ID) (any, error) {
+	return s.onWebhook(w, r, "webhook_disable", &in, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
 		if err := checkText(in.Why); err != nil {
 			return nil, refuse(kindRequest, "why is %v", err)
 		}
-		return nil, s.o.Webhooks.Disable(r.Context(), id, in.Why)
+		return nil, hooks.Disable(r.Context(), id, in.Why)
 	})
 }
 
 func (s *Server) enableWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
-	return s.onWebhook(w, r, "webhook_enable", nil, func(id store.ID) (any, error) {
-		return nil, s.o.Webhooks.Enable(r.Context(), id)
+	return s.onWebhook(w, r, "webhook_enable", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
+		return nil, hooks.Enable(r.Context(), id)
 	})
 }
 
 func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
-	return s.onWebhook(w, r, "webhook_test", nil, func(id store.ID) (any, error) {
-		return s.o.Webhooks.Test(r.Context(), id)
-	})
+	// Not in a transaction: the receiver may take its time.
+	var tried webhook.Attempt
+	id, err := pathID(r)
+	if err == nil {
+		tried, err = s.o.Webhooks.Test(r.Context(), id)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return s.onWebhook(w, r, "webhook_test", nil, func(*webhook.Webhooks, store.ID) (any, error) { return tried, nil })
 }
 
 func (s *Server) redeliverDead(w http.ResponseWriter, r *http.Request) (answer, error) {
-	return s.onWebhook(w, r, "webhook_redeliver_dead", nil, func(id store.ID) (any, error) {
-		n, err := s.o.Webhooks.RedeliverDead(r.Context(), id)
+	return s.onWebhook(w, r, "webhook_redeliver_dead", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
+		n, err := hooks.RedeliverDead(r.Context(), id)
 		return map[string]int{"deliveries": n}, err
 	})
 }
 
 func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) (answer, error) {
-	return s.onWebhook(w, r, "webhook_redeliver", nil, func(id store.ID) (any, error) {
-		return nil, s.o.Webhooks.Redeliver(r.Context(), id)
+	return s.onWebhook(w, r, "webhook_redeliver", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
+		return nil, hooks.Redeliver(r.Context(), id)
 	})
 }
 

@@ -53,11 +53,12 @@ var raisable = map[string]string{AlertListenerDown: "listener_down", AlertDiskLo
 const raiseSQL = `
 /* raise alert */
 insert into %soutbox (type, data)
-select $2, $1::jsonb || jsonb_build_object('what', $3::text)`
+select $2, $1::jsonb || jsonb_build_object('what', $3::text)
+ where exists (select from cuelight_webhooks where pipeline = $4 and disabled_at is null)`
 
 // Raise tells of something that only this process sees: AlertListenerDown or
 // AlertDiskLow. What is in data, a JSON object or nil, is for people. It returns
-// when that is in the outbox, and whoever delivers webhooks sends it; it may be
+// when that is in the outbox, which it is only where there is a webhook, and whoever delivers webhooks sends it; it may be
 // called as often as one looks, since alerts have a cooldown.
 func (w *Webhooks) Raise(ctx context.Context, alert string, data map[string]any) error {
 	what, ok := raisable[alert]
@@ -71,7 +72,7 @@ func (w *Webhooks) Raise(ctx context.Context, alert string, data map[string]any)
 	if err != nil {
 		return fmt.Errorf("raise %s: %w", alert, err)
 	}
-	if _, err := w.db.Exec(ctx, fmt.Sprintf(raiseSQL, w.prefix()), string(text), string(store.AlertRaised), what); err != nil {
+	if _, err := w.db.Exec(ctx, fmt.Sprintf(raiseSQL, w.prefix()), string(text), string(store.AlertRaised), what, w.o.Pipeline); err != nil {
 		return fmt.Errorf("raise %s: %w", alert, err)
 	}
 	return nil

@@ -137,6 +137,14 @@ func New(o Options) *Webhooks {
 	return &Webhooks{o: o, db: o.DB, guard: g, client: newClient(o, g)}
 }
 
+// In is the same webhooks in the transaction of a store: what is done to them
+// becomes true with it.
+func (w *Webhooks) In(st *store.Store) *Webhooks {
+	in := *w
+	in.o.DB, in.o.Store, in.db = st.DB(), st, st.DB()
+	return &in
+}
+
 func defaultTo[T comparable](option *T, value T) {
 	var zero T
 	if *option == zero {
