@@ -38,9 +38,12 @@ $$;
 --
 -- Whatever happens is told in the outbox, too, in the same transaction.
 create or replace function cuelight_video_submitted() returns trigger language plpgsql set search_path from current as $$
-declare opened record;
+declare
+  opened record;
+  born   tasks;
+  now    tasks;
 begin
-  select array_agg(id order by id) as ids, bool_or(ingest_status in ('pending', 'failed')) as ingest_open, bool_or(transcode_status in ('pending', 'failed') and ingest_status = 'completed') as transcode_open, bool_or(metadata_status in ('pending', 'failed') and ingest_status = 'completed') as metadata_open, bool_or(assemble_status in ('pending', 'failed') and transcode_status = 'completed' and metadata_status = 'completed') as assemble_open, bool_or(publish_status in ('pending', 'failed') and assemble_status = 'completed') as publish_open into opened from added;
+  select array_agg(id order by id) as ids, bool_or(greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) > 'pending' or overridden_by is not null) as further, bool_or(ingest_status in ('pending', 'failed')) as ingest_open, bool_or(transcode_status in ('pending', 'failed') and ingest_status = 'completed') as transcode_open, bool_or(metadata_status in ('pending', 'failed') and ingest_status = 'completed') as metadata_open, bool_or(assemble_status in ('pending', 'failed') and transcode_status = 'completed' and metadata_status = 'completed') as assemble_open, bool_or(publish_status in ('pending', 'failed') and assemble_status = 'completed') as publish_open into opened from added;
   if opened.ingest_open then
     perform pg_notify('cuelight_video_ingest', '') where pg_notification_queue_usage() < 0.9;
   end if;
@@ -59,6 +62,18 @@ begin
   for n in 1..coalesce(cardinality(opened.ids), 0) by 1024 loop
     insert into outbox (type, tasks) values ('submitted', opened.ids[n:n + 1023]);
   end loop;
+  if opened.further then -- somebody brings tasks from elsewhere: as if all had happened now
+    for now in select * from added where greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) > 'pending' or overridden_by is not null order by id loop
+      born := now;
+      born.overridden_by := null;
+      born.ingest_status := 'pending'; born.ingest_token := null;
+      born.transcode_status := 'pending'; born.transcode_token := null;
+      born.metadata_status := 'pending'; born.metadata_token := null;
+      born.assemble_status := 'pending'; born.assemble_token := null;
+      born.publish_status := 'pending'; born.publish_token := null;
+      perform cuelight_video_tell(born, now, '');
+    end loop;
+  end if;
   return null;
 end
 $$;

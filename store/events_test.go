@@ -158,6 +158,18 @@ func TestEventsTellWhatIsDoneByHand(t *testing.T) {
 		"stage_completed transcode", "stage_completed metadata", "stage_completed assemble", "stage_completed publish", "done", "retry publish")
 }
 
+// Who brings tasks from elsewhere that are on their way, or at its end, is told of
+// as if all of it had happened now.
+func TestEventsTellHowFarABroughtTaskIs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
+	        values ('old.mp4', 'completed', 'completed', 'completed', 'completed', 'completed')`)
+	b.exec(`insert into tasks (source, ingest_status) values ('dead.mp4', 'dead'), ('new.mp4', 'pending')`)
+	wantTold(t, b.events(0), "submitted", "stage_completed ingest", "stage_completed transcode", "stage_completed metadata",
+		"stage_completed assemble", "stage_completed publish", "done", "submitted", "submitted", "dead_letter ingest")
+}
+
 func TestEventsTellOfWorkersAndWhatTheyLeave(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
