@@ -41,7 +41,7 @@ delete from cuelight_pauses where pipeline = $1 and stage = $2 and host = $3`
 // Resume ends the very pause that has this Stage and Host; others may still hold.
 // It returns whether there was one.
 func (s *Store) Resume(ctx context.Context, p Pause) (bool, error) {
-	tag, err := s.db.Exec(ctx, resumeSQL, s.graph.name, p.Stage, p.Host)
+	tag, err := s.db.Exec(ctx, resumeSQL, s.graph.name, cleanText(p.Stage), cleanText(p.Host))
 	return tag.RowsAffected() > 0, s.explain("resume", err)
 }
 

@@ -64,15 +64,20 @@ type filters struct {
 	After                                  store.ID
 }
 
+type tab struct{ Only, Word string }
+
 // tabs are the choices that have a link, with what they are called.
-var tabs = []struct{ Only, Word string }{
+var tabs = []tab{
 	{"", "All"}, {"running", "Running"}, {"waiting", "Waiting"}, {"retrying", "Retrying"}, {"dead", "Dead"}, {"completed", "Done"},
 }
 
 func readFilters(v url.Values) filters {
 	f := filters{
 		Only: v.Get("only"), Text: clean(v.Get("q")), User: clean(v.Get("user")),
-		Stage: v.Get("stage"), Status: v.Get("status"), Error: clean(v.Get("error")), Oldest: v.Get("order") == "oldest",
+		Stage: clean(v.Get("stage")), Status: clean(v.Get("status")), Error: clean(v.Get("error")), Oldest: v.Get("order") == "oldest",
+	}
+	if !slices.ContainsFunc(tabs, func(t tab) bool { return t.Only == f.Only }) && f.Only != "cancelled" {
+		f.Only = "" // what is no choice is all
 	}
 	f.After, _ = store.ParseID(v.Get("after")) // what is no id is the first page
 	return f

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,17 @@ func TestProgressIsToldWithoutTheCountOfSteps(t *testing.T) {
 		if got := progress(store.Running{Percent: -1, Note: note}); got != want {
 			t.Errorf("%q is told as %q, want %q", note, got, want)
 		}
+	}
+}
+
+func TestWhatIsNoFilterIsNone(t *testing.T) {
+	t.Parallel()
+	f := readFilters(url.Values{"only": {"nonsense"}, "after": {"nonsense"}, "status": {"a\x00b"}, "q": {" \x00x\xff "}})
+	if want := (filters{Status: "ab", Text: "x"}); f != want {
+		t.Errorf("read as %+v, want %+v", f, want)
+	}
+	if f := readFilters(url.Values{"only": {"dead"}}); f.Only != "dead" {
+		t.Errorf("read as %+v", f)
 	}
 }
 
