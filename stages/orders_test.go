@@ -3,6 +3,8 @@ package stages_test
 import (
 	"context"
 	"os"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,10 +65,20 @@ func TestProcessThatStartsPausedBeginsNothing(t *testing.T) {
 	b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
 	must(t, b.Pause(t.Context(), store.Pause{}))
 	id := b.submit()
-	r := b.start(func(r *stages.Runner) { r.Wakes, r.Sweep = b.listening(), 10*time.Millisecond })
-	for range 3 { // each looks, and would claim
+	var rounds atomic.Int64
+	r := b.start(func(r *stages.Runner) {
+		r.Wakes, r.Sweep = b.listening(), 10*time.Millisecond
+		r.Pulse = func(loop string) {
+			if loop == "dispatcher" {
+				rounds.Add(1)
+			}
+		}
+	})
+	for range 3 { // each is looked for, and would be claimed
 		b.submit()
-		time.Sleep(20 * time.Millisecond)
+		for enough := rounds.Load() + 5; rounds.Load() < enough; {
+			runtime.Gosched()
+		}
 	}
 	if s := b.status(id, 0); s != store.StatusPending {
 		t.Errorf("the stage is %s", s)

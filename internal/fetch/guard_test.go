@@ -95,23 +95,6 @@ func TestEnvironmentsProxyIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestHostsOwnPublicAddressIsNotPublic(t *testing.T) {
-	t.Parallel()
-	own := []netip.Prefix{netip.MustParsePrefix("8.8.8.8/32"), netip.MustParsePrefix("2600::1/128")}
-	g := newGuard(nil, own)
-	for addr, refused := range map[string]bool{"8.8.8.8": true, "8.8.8.9": false, "2600::1": true, "2600::2": false} {
-		if err := g.SafeAddr(netip.MustParseAddr(addr)); (err != nil) != refused {
-			t.Errorf("%s: %v", addr, err)
-		}
-		if err := newGuard(own, own).SafeAddr(netip.MustParseAddr(addr)); err != nil {
-			t.Errorf("%s though allowed: %v", addr, err)
-		}
-	}
-	if here, err := ownAddresses(net.InterfaceAddrs); err != nil || len(here) == 0 {
-		t.Errorf("this host's own addresses are %v, %v", here, err)
-	}
-}
-
 func TestNothingIsDownloadedWhereTheHostCannotListItsAddresses(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32

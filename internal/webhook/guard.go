@@ -1,12 +1,13 @@
 package webhook
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
 
 	"code.dny.dev/ssrf"
+
+	"github.com/cuelight/cuelight/internal/outside"
 )
 
 // guard refuses every address that is special in IANA's registries, and those of
@@ -47,39 +48,5 @@ func (g guard) allowed(addr netip.Addr) bool {
 	return false
 }
 
-// now is made anew each time, as the host's addresses may change. Where they
-// cannot be listed nothing is called: one of them may be public, and lead to what
-// trusts this host.
-func (g guard) now() (*ssrf.Guardian, error) {
-	addrs, err := g.addresses()
-	if err != nil {
-		return nil, fmt.Errorf("list this host's own addresses, which are not called: %w", err)
-	}
-	var own []netip.Prefix
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok {
-			if addr, ok := netip.AddrFromSlice(n.IP); ok {
-				addr = addr.Unmap()
-				own = append(own, netip.PrefixFrom(addr, addr.BitLen()))
-			}
-		}
-	}
-	allow4, allow6 := byFamily(g.allow)
-	own4, own6 := byFamily(own)
-	return ssrf.New(
-		ssrf.WithAnyPort(),
-		ssrf.WithAllowedV4Prefixes(allow4...), ssrf.WithAllowedV6Prefixes(allow6...),
-		ssrf.WithDeniedV4Prefixes(own4...), ssrf.WithDeniedV6Prefixes(own6...),
-	), nil
-}
-
-func byFamily(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
-	for _, p := range prefixes {
-		if p.Addr().Is4() {
-			v4 = append(v4, p.Masked())
-		} else {
-			v6 = append(v6, p.Masked())
-		}
-	}
-	return v4, v6
-}
+// now is made anew each time, as the host's addresses may change.
+func (g guard) now() (*ssrf.Guardian, error) { return outside.Guardian(g.allow, g.addresses) }
