@@ -103,5 +103,5 @@ func (j *oneShot) leave() {
 func howToWatch(path string) string {
 	return fmt.Sprintf("Watch it:  ffplay %s\n"+
 		"      or:  mpv, or VLC (Media > Open Network Stream) with %s\n"+
-		"A browser wants it over http, with an HLS player.", shellQuote(path), "file://"+escapePath(path))
+		"In a browser: cuelight serve --listen 127.0.0.1:8080", shellQuote(path), "file://"+escapePath(path))
 }
