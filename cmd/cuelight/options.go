@@ -45,7 +45,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.StringVar(&o.preset, "preset", "veryfast", "libx264's trade of time for size, ultrafast to veryslow")
 	f.IntVar(&o.crf, "crf", 23, "quality below each rendition's highest bitrate, 1 (best) to 51")
 	f.IntVar(&o.threads, "threads", 0, "threads of each decoder, filter and encoder; 0 leaves it to ffmpeg")
-	f.IntVar(&o.nice, "nice", 0, "lower the priority of ffmpeg by 1 to 19")
+	f.IntVar(&o.nice, "nice", 10, "priority of ffmpeg, 19 (lowest) to 0 (as everything else)")
 	f.StringToIntVar(&o.workers, "workers", nil, "tasks worked on at once per stage (default ingest=4,transcode=1,metadata=2,assemble=2,publish=2)")
 	f.Lookup("workers").DefValue = "" // the default is in the text; an empty map is not worth showing
 	f.StringSliceVar(&o.allow, "allow-network", nil, "network that may be downloaded from although it is not public, such as 10.0.0.0/8; repeatable")

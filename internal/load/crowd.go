@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,7 +56,6 @@ const (
 
 // crowdMain does what it is told on its standard input, until that ends.
 func crowdMain(text string) int {
-	signal.Ignore(os.Interrupt) // a Ctrl-C is for the program that started this one
 	var o order
 	out := json.NewEncoder(os.Stdout)
 	if err := json.Unmarshal([]byte(text), &o); err != nil {

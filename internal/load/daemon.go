@@ -51,7 +51,7 @@ func serve(ctx context.Context, program, dir, database string, args ...string) (
 		}
 	}
 	d.cmd.Env = append(d.cmd.Env, "CUELIGHT_DATABASE_URL="+database, "CUELIGHT_DATA_DIR="+filepath.Join(dir, "data"))
-	d.cmd.SysProcAttr = ended()
+	d.cmd.SysProcAttr = apart()
 	logs, err := d.cmd.StderrPipe()
 	if err != nil {
 		return nil, err

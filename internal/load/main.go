@@ -19,12 +19,13 @@
 // It prints what it measured with and without the crowd, and as its last line one
 // JSON object. The exit code is 0 only if nobody missed an event or got one twice,
 // every request was answered, and the waits and the daemon's memory with the crowd
-// are at most -factor times those without: of the waits the medians over the phases,
-// of the memory the largest over that before the first crowd came.
+// are at most -factor times those without: the 99th percentile of the waits of all
+// phases together, and the largest memory over that before the first crowd came.
 //
-// The crowd takes its processor time from the same machine, on which nothing else
-// should be running. It leaves no process and no file behind, however it ends. It
-// needs Linux, where it is told what processes use.
+// The daemon and the crowd have a session each, as what a host starts has. The crowd
+// takes its processor time from the same machine, on which nothing else should be
+// running. It needs Linux, where it is told what processes use. Ended by a signal
+// that can be caught, it leaves no process and no file behind.
 package main
 
 import (
@@ -52,7 +53,7 @@ func main() {
 	flag.IntVar(&p.rate, "rate", 50, "requests per second; 0 for none")
 	flag.IntVar(&p.own, "own", 5, "submissions per second to the daemon")
 	flag.IntVar(&p.other, "other", 20, "submissions per second to the other pipeline")
-	flag.IntVar(&p.nice, "nice", 0, "how much the priority of ffmpeg is lowered, as by cuelight serve --nice")
+	flag.IntVar(&p.nice, "nice", 10, "how much the priority of ffmpeg is lowered, as by cuelight serve --nice")
 	flag.BoolVar(&p.idle, "idle", false, "give the daemon no videos")
 	flag.Float64Var(&p.factor, "factor", 1.5, "most that the crowd may cost")
 	flag.StringVar(&p.profiles, "profiles", "", "directory for profiles of the daemon, with and without the crowd")

@@ -31,6 +31,7 @@ func newCrowdProcess(o order) (*crowdProcess, error) {
 	c := &crowdProcess{cmd: exec.Command(self), said: make(chan told)}
 	c.cmd.Env = append(os.Environ(), crowdEnv+"="+string(text))
 	c.cmd.Stderr = os.Stderr
+	c.cmd.SysProcAttr = apart()
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

@@ -109,5 +109,8 @@ func memory(pid int) (resident, own int64, err error) {
 	return resident, own, nil
 }
 
-// ended has a child end with the program that started it.
-func ended() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} }
+// apart gives a child a session of its own, and has it end with the program that
+// started it.
+func apart() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+}

@@ -17,4 +17,4 @@ func memory(int) (resident, own int64, err error) {
 	return 0, 0, errOnlyLinux
 }
 
-func ended() *syscall.SysProcAttr { return nil }
+func apart() *syscall.SysProcAttr { return nil }

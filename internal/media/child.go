@@ -96,6 +96,7 @@ func (t Tools) execute(ctx context.Context, c child) (said, error) {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
+		softenSession(ctx, cmd.Process.Pid, t.Nice)
 		t.watch(ctx, cancel, pulse, c.quiet, cmd.Process.Pid)
 	}()
 	waitErr := group.wait()

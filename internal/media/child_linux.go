@@ -2,12 +2,14 @@ package media
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,6 +26,33 @@ func soften(pid, nice int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(oomScore), 0)
 	if nice > 0 {
 		_ = syscall.Setpriority(syscall.PRIO_PGRP, pid, min(nice, 19))
+	}
+}
+
+// The kernel takes one change of a session's priority in a tenth of a second from
+// all who are not its administrator.
+const sessionAgain, sessionTries = 110 * time.Millisecond, 20
+
+// softenSession does for the child's session what soften did for the child. Where
+// the kernel shares the processors between sessions first (sched(7), "The autogroup
+// feature"), the priority of a process says something only among those of its own
+// session: an encoder in the daemon's would take the processor from the database
+// and the daemon itself, however low it was.
+func softenSession(ctx context.Context, pid, nice int) {
+	if nice <= 0 {
+		return
+	}
+	text := []byte(strconv.Itoa(min(nice, 19)))
+	for range sessionTries {
+		err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), text, 0)
+		if !errors.Is(err, syscall.EAGAIN) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(sessionAgain):
+		}
 	}
 }
 

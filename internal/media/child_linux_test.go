@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -52,8 +53,11 @@ func TestAChildGivesWay(t *testing.T) {
 	waitForLine(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid), func(s string) bool { return strings.TrimSpace(s) == oomScore })
 	waitForLine(t, fmt.Sprintf("/proc/%d/stat", pid), func(s string) bool {
 		fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
-		return len(fields) > 16 && fields[16] == "7"
+		return len(fields) > 16 && fields[16] == "7" && fields[3] == strconv.Itoa(pid)
 	})
+	if text, _ := os.ReadFile("/proc/self/autogroup"); len(text) > 0 { // the kernel groups processes by session
+		waitForLine(t, fmt.Sprintf("/proc/%d/autogroup", pid), func(s string) bool { return strings.HasSuffix(strings.TrimSpace(s), "nice 7") })
+	}
 	cancel(nil)
 	<-done
 }

@@ -2,7 +2,10 @@
 
 package media
 
-import "syscall"
+import (
+	"context"
+	"syscall"
+)
 
 // dieWithParent has no counterpart here: children of a killed process run on.
 func dieWithParent(*syscall.SysProcAttr) {}
@@ -14,6 +17,9 @@ func soften(pid, nice int) {
 		_ = syscall.Setpriority(syscall.PRIO_PGRP, pid, min(nice, 19))
 	}
 }
+
+// softenSession has no counterpart here.
+func softenSession(context.Context, int, int) {}
 
 // awaitExit does not wait: what a child that ends by itself leaves behind is
 // not found here.

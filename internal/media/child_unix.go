@@ -15,7 +15,7 @@ import (
 // gone. One that hangs in the kernel takes longer, and nobody can change that.
 const vanishWithin = time.Second
 
-// processGroup is a child's process group. It is killed as a whole: ffmpeg told to
+// processGroup is a child's process group, the only one of its session. It is killed as a whole: ffmpeg told to
 // stop politely would finish its playlists as if the source ended there, and a
 // script that stands in for ffmpeg may have started others.
 type processGroup struct {
@@ -25,11 +25,12 @@ type processGroup struct {
 	over bool // the leader's number may be somebody else's by now
 }
 
-// ownGroup gives the child a process group of its own, which a cancelled
-// context kills.
+// ownGroup gives the child a session and so a process group of its own, which a
+// cancelled context kills. The session is for the scheduler's sake, see
+// softenSession.
 func ownGroup(cmd *exec.Cmd) *processGroup {
 	g := &processGroup{cmd: cmd}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	dieWithParent(cmd.SysProcAttr)
 	cmd.Cancel = g.kill
 	return g

@@ -23,8 +23,8 @@ type Tools struct {
 	// Threads limits each decoder, filter graph and encoder of ffmpeg. Zero
 	// leaves the choice to ffmpeg, which takes all cores.
 	Threads int
-	// Nice lowers the priority of the children, 1 to 19. Zero means the
-	// priority of this process.
+	// Nice lowers the priority of the children, 1 to 19, on Linux that of their
+	// sessions, too. Zero means the priority of this process.
 	Nice int
 	// Stall is how long a child may make no progress before it is killed and
 	// the call ends with [ErrStalled]. Zero means two minutes: the slowest
