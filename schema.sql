@@ -177,6 +177,7 @@ create table if not exists cuelight_deliveries (
 create unique index if not exists cuelight_deliveries_event on cuelight_deliveries (webhook_id, event_id, type);
 create index if not exists cuelight_deliveries_due on cuelight_deliveries (webhook_id, run_at, event_id) where status = 'pending';
 create index if not exists cuelight_deliveries_order on cuelight_deliveries (webhook_id, task_id, event_id) where status = 'pending';
+create index if not exists cuelight_deliveries_list on cuelight_deliveries (webhook_id, id);
 create index if not exists cuelight_deliveries_dead on cuelight_deliveries (webhook_id, id) where status = 'dead';
 create index if not exists cuelight_deliveries_finished on cuelight_deliveries (status, finished_at) where status <> 'pending';
 
@@ -198,6 +199,7 @@ create table if not exists tasks (
   request_id    text,                              -- a second submit with it finds the first
   user_id       text,
   traceparent   text,                              -- W3C Trace Context of whoever submitted it
+  ready_at      timestamptz,                       -- done again, or due, only then: it has not waited since before
   overridden_by uuid        references tasks (id) deferrable,
 
   ingest_status    cuelight_status not null default 'pending',

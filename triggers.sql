@@ -282,18 +282,38 @@ create trigger cuelight_webhooks_changed after insert or update of disabled_at o
 -- Read the events after an id that was seen, in order, none of them missed and
 -- none twice; of all tasks or of one:
 --   select * from cuelight_video_events(0);
--- It fails with SQLSTATE CL001 where some of them have been deleted.
+-- It fails with SQLSTATE CL001 where some of them have been deleted, and where the id
+-- is of none that can have been seen here: it is from before the database was restored
+-- or made anew.
 create or replace function cuelight_video_events(after bigint default 0, most integer default 1000, task uuid default null)
   returns setof events language plpgsql set search_path from current as $$
 declare
-  first constant bigint := after >> 16;
+  first bigint := after >> 16;
   last  bigint := cuelight_complete('outbox_id');
+  drawn constant bigint := coalesce(pg_sequence_last_value('outbox_id'), 0);
+  since timestamptz;
+  until bigint := last + 1;
+  half  outbox;
   one   constant uuid[] := array[task];
   moved constant jsonb := jsonb_build_array(jsonb_build_object('task', task));
   those bigint[];
 begin
   -- As many rows as hold that many events, and none has to be told in vain.
   if task is not null then
+    -- Nothing is told of a task before it is there. An id of version 7 says when that
+    -- was, and rows lie in the order of time; an hour is for clocks that were set.
+    if substr(task::text, 15, 1) = '7' then
+      since := least(to_timestamp(('x0000' || left(replace(task::text, '-', ''), 12))::bit(64)::bigint / 1000.0),
+                     (select created_at from tasks where id = task)) - interval '1 hour';
+      while first < until loop
+        select * into half from outbox o where o.id >= (first + until) / 2 and o.id < until order by o.id limit 1;
+        if half.at < since then
+          first := half.id + 1;
+        else
+          until := (first + until) / 2;
+        end if;
+      end loop;
+    end if;
     those := array(
       select o.id from outbox o
        where o.id between first and last
@@ -320,6 +340,12 @@ begin
   if after > 0 and after < (select forgotten from cuelight_schema where pipeline = 'video') then
     raise exception 'events after % have been deleted', after
       using errcode = 'CL001', hint = 'Begin anew with what the tasks are now, and go on from there.';
+  end if;
+  -- After a crash the next place is far beyond all that was drawn before it.
+  if after >> 16 > drawn and (after >> 16 > drawn + 1048576 or exists (
+       select from cuelight_uncrashed where seq = 'outbox_id'::regclass and cluster = (pg_control_system()).system_identifier)) then
+    raise exception 'there was never an event %', after
+      using errcode = 'CL001', hint = 'It is from another database, or from what this one was before. Begin anew with what the tasks are now.';
   end if;
 end
 $$;
@@ -393,7 +419,8 @@ begin
     publish_token     = case when publish_again then null else publish_token end,
     publish_locked_at = case when publish_again then null else publish_locked_at end,
     publish_locked_by = case when publish_again then null else publish_locked_by end,
-    publish_run_at    = case when publish_again then null else publish_run_at end
+    publish_run_at    = case when publish_again then null else publish_run_at end,
+    ready_at = now()
    from again
   where t.id = again.id
   returning t.*;

@@ -169,7 +169,7 @@ func (a *attempt) conclude(result json.RawMessage, err, why error) finished {
 		f.kind, f.dropped, f.err = Revoked, true, why
 	case err == nil:
 		f.kind, f.report.Outcome, f.report.Result = Completed, store.Completed, result
-	case errors.Is(why, ErrDraining), errors.Is(why, ErrLeaseLost), errors.Is(why, errCrowded):
+	case errors.Is(why, ErrDraining), errors.Is(why, ErrLeaseLost), errors.Is(why, errCrowded), errors.Is(why, errPaused):
 		f.kind, f.report.Outcome, f.err = Released, store.Released, why
 		f.report.Error, f.report.Class = why.Error(), "interrupted"
 	case IsPostponed(err) && !IsPermanent(err) && why == nil:

@@ -179,10 +179,16 @@ func (d *dispatcher) nextTime() time.Duration {
 	return time.Until(next)
 }
 
-// leave gives nothing back any more, only says good-bye.
+// leave gives nothing back any more, only says good-bye, and has readers told of
+// that and of the last turns: the herald has stopped.
 func (d *dispatcher) leave(life context.Context) {
 	ctx, cancel := context.WithTimeout(life, farewell)
 	defer cancel()
 	err := d.Store.Leave(ctx, d.workerID())
+	if err == nil {
+		telling, enough := context.WithTimeout(ctx, hastyTimeout)
+		_ = d.Store.Herald(telling) // readers look by themselves now and then
+		enough()
+	}
 	d.Observe(Event{Kind: Stopped, Worker: d.workerID(), Err: err})
 }

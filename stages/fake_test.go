@@ -22,10 +22,12 @@ type fake struct {
 
 	register func(store.Worker)
 	paused   func() error
+	forget   func(keep time.Duration) (more bool, err error)
 
 	mu    sync.Mutex
 	turns []store.Turn
 	left  bool
+	told  int // how often readers were, since it left
 
 	workers []store.Worker
 	givenUp []store.ID
@@ -43,9 +45,19 @@ func (f *fake) Register(_ context.Context, w store.Worker) (store.ID, error) {
 	return store.ID{1}, nil
 }
 
-func (f *fake) Herald(context.Context) error { return nil }
+func (f *fake) Herald(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told++
+	return nil
+}
 
-func (f *fake) Forget(context.Context, time.Duration) (bool, error) { return false, nil }
+func (f *fake) Forget(_ context.Context, keep time.Duration) (bool, error) {
+	if f.forget != nil {
+		return f.forget(keep)
+	}
+	return false, nil
+}
 
 func (f *fake) Paused(context.Context, string) ([]bool, error) {
 	if f.paused != nil {
@@ -57,7 +69,7 @@ func (f *fake) Paused(context.Context, string) ([]bool, error) {
 func (f *fake) Leave(context.Context, store.ID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.left = true
+	f.left, f.told = true, 0
 	return nil
 }
 

@@ -154,7 +154,7 @@ func (d *dispatcher) sweep(life context.Context) {
 		return
 	}
 	d.recovered()
-	poke(d.wrote, out.Expired+len(out.Lost) > 0)
+	poke(d.wrote, out.Expired > 0)
 	if out.Expired > 0 {
 		d.Observe(Event{Kind: Expired, Worker: d.workerID(), Count: out.Expired})
 	}
@@ -223,6 +223,7 @@ func (d *dispatcher) succeed(ctx context.Context) error {
 }
 
 func (d *dispatcher) lost(workers []store.ID) {
+	poke(d.wrote, len(workers) > 0)
 	for _, id := range workers {
 		d.Observe(Event{Kind: WorkerLost, Worker: d.workerID(), Gone: id})
 	}

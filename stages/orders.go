@@ -1,11 +1,16 @@
 package stages
 
+import "errors"
+
 // orders are what people want of this process, as its registration and then each
 // beat bring it.
 type orders struct {
 	paused []bool // by stage: claim nothing there
 	drain  bool   // end the work, and stop
 }
+
+// errPaused ends a claim that had not started when its stage was paused.
+var errPaused = errors.New("stage is paused")
 
 // heed leaves the orders for itself. Only the newest count.
 func (d *dispatcher) heed(o orders) {
@@ -24,7 +29,7 @@ func (d *dispatcher) obey(o orders) {
 	for i := range o.paused {
 		switch {
 		case o.paused[i] && !d.paused[i]:
-			d.withdrawFrom(i, ErrDraining)
+			d.withdrawFrom(i, errPaused)
 			d.Observe(Event{Kind: Paused, Worker: d.workerID(), Stage: d.stages[i].Name})
 		case d.paused[i] && !o.paused[i]:
 			d.look[i].wake(false)

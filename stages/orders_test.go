@@ -2,6 +2,8 @@ package stages_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -140,6 +142,44 @@ func TestReadersAreToldOfWhatAWorkerDoes(t *testing.T) {
 	}
 }
 
+// What somebody takes up again after days has waited since then, and not for days.
+func TestStartOfWhatIsTakenUpAgainSaysForHowLongSinceThen(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]string{
+		"by retry": `select id from cuelight_%s_retry((select id from %[1]s_tasks))`,
+		"by hand":  `update %s_tasks set one_status = 'pending', one_attempts = 0`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var good atomic.Bool
+			b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) {
+				if !good.Load() {
+					return nil, stages.Permanent(errors.New("no luck"))
+				}
+				return nil, nil
+			}})
+			r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
+			b.submit()
+			r.wait(t, stages.Dead)
+			p := b.Graph().Name()
+			for _, sql := range []string{
+				`update %s_tasks set created_at = created_at - interval '2 days'`,
+				`update %s_attempts set started_at = started_at - interval '2 days', finished_at = finished_at - interval '2 days'`,
+			} {
+				_, err := b.pool.Exec(t.Context(), fmt.Sprintf(sql, p))
+				must(t, err)
+			}
+			good.Store(true)
+			_, err := b.pool.Exec(t.Context(), fmt.Sprintf(again, p))
+			must(t, err)
+			e := r.wait(t, stages.Started)
+			if byRetry := name == "by retry"; e.Attempt != 1 || e.Woken && e.Waited > time.Hour || byRetry && (!e.Woken || e.Waited > time.Hour) {
+				t.Errorf("woken %v, waited %s", e.Woken, e.Waited)
+			}
+		})
+	}
+}
+
 func TestStartSaysForHowLongItWasWaitedAndForWhat(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
@@ -151,8 +191,8 @@ func TestStartSaysForHowLongItWasWaitedAndForWhat(t *testing.T) {
 	if e := r.wait(t, stages.Started); !e.Woken || e.Waited <= 0 || e.Waited > 10*time.Second {
 		t.Errorf("on an idle system: woken %v, waited %s", e.Woken, e.Waited)
 	}
-	began := time.Now()
 	id := b.submit()
+	began := time.Now()
 	for time.Since(began) < 50*time.Millisecond { // it has to wait for the slot
 		time.Sleep(time.Millisecond)
 	}

@@ -169,6 +169,7 @@ func (d *dispatcher) isolate(life context.Context) bool {
 			Free: make([]int, len(d.stages)), Look: make([]bool, len(d.stages)),
 		})
 		cancel()
+		poke(d.wrote, err == nil)
 		switch {
 		case err == nil || !store.Refuses(err):
 		case f.report.Outcome == store.Completed:

@@ -80,13 +80,13 @@ select ` + taskColumns + `
    and ({{range $i, $s := .Stages}}{{if $i}} or {{end}}t.{{.Name}}_run_at is not null{{end}})
 {{- end}}
 {{- if .Oldest}}
-   and t.id > coalesce($8::uuid, '00000000-0000-0000-0000-000000000000')
+   and t.id > coalesce($9::uuid, '00000000-0000-0000-0000-000000000000')
  order by t.id
 {{- else}}
-   and t.id < coalesce($8::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+   and t.id < coalesce($9::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
  order by t.id desc
 {{- end}}
- limit $9`
+ limit $10`
 
 // Board reads tasks for a page of a board. The next page is that with After the
 // last one's id. It returns [ErrNoStage].
@@ -108,7 +108,8 @@ func (s *Store) Board(ctx context.Context, q BoardQuery) ([]Task, error) {
 	return tasks, s.explain("board", err)
 }
 
-// Strip is the state of a whole pipeline in a few numbers.
+// Strip is the state of a whole pipeline in a few numbers. Nothing is counted beyond
+// a hundred thousand: what it costs has a bound.
 type Strip struct {
 	// Running, Waiting, Retrying and Dead count tasks as [Only] chooses them.
 	Running, Waiting, Retrying, Dead int
@@ -121,7 +122,9 @@ type StageStrip struct {
 	Stage          string
 	Ready, Running int
 	// OldestReady is for how long the oldest of the tasks that are ready has
-	// been so; 0 where none is.
+	// been so, since it was submitted, was due, was done again by hand, or since
+	// an attempt at the stage or at what it needs; 0 where none is ready. Of each
+	// of the 50 lowest priorities the 200 tasks that come next are looked at.
 	OldestReady time.Duration
 }
 
@@ -137,36 +140,38 @@ func (s Strip) Oldest() StageStrip {
 	return oldest
 }
 
-// strip: a row for all and one per stage. What is ready has been so since the last
-// of what it needs was completed, or since it was submitted; only the oldest of a
-// stage is looked up.
+// strip: a row for all and one per stage. Each count and each search goes along the
+// index of its condition. [Claim] has waited since the same moment.
 const stripSQL = `
 /* strip */
-with ready as materialized (
-  select t.id, t.created_at
-         {{- range .Stages}},
-         ({{.Ready "t."}}) as {{.Name}}{{end}}
-    from {{.Tasks}} t
-   where {{range $i, $s := .Stages}}{{if $i}}
-      or {{end}}({{$s.Ready "t."}}){{end}}
-), held as materialized (
+with held as materialized (
   select {{range $i, $s := .Stages}}{{if $i}},
          {{end}}(t.{{.Name}}_status = 'inprogress') as {{.Name}}{{end}}
     from {{.Tasks}} t
    where {{.Any "t." "inprogress"}}
 )
-select -1 as stage, (select count(*) from ready), (select count(*) from held),
-       (select count(*) from {{.Tasks}} t where {{range $i, $s := .Stages}}{{if $i}} or {{end}}t.{{.Name}}_run_at is not null{{end}}),
-       (select count(*) from {{.Tasks}} t where ({{.Any "t." "dead"}}) and t.overridden_by is null),
+select -1 as stage,
+       (select count(*) from (select from {{.Tasks}} t where {{range $i, $s := .Stages}}{{if $i}}
+            or {{end}}({{$s.Ready "t."}}){{end}} limit 100000) as few),
+       (select count(*) from held),
+       (select count(*) from (select from {{.Tasks}} t where {{range $i, $s := .Stages}}{{if $i}} or {{end}}t.{{.Name}}_run_at is not null{{end}} limit 100000) as few),
+       (select count(*) from (select from {{.Tasks}} t where ({{.Any "t." "dead"}}) and t.overridden_by is null limit 100000) as few),
        0::float8
 {{- range $i, $s := .Stages}}
 union all
-select {{$i}}, (select count(*) from ready where {{.Name}}), (select count(*) from held where {{.Name}}), 0, 0,
-       coalesce((select extract(epoch from now() - coalesce(
-                   {{- if .Needs}}(select max(a.finished_at) from {{$.Attempts}} a
-                      where a.task_id = r.id and a.outcome = 'completed'
-                        and a.stage in ({{range $j, $n := .Needs}}{{if $j}}, {{end}}'{{$n}}'{{end}})), {{end}}r.created_at))
-                   from ready r where {{.Name}} order by r.id limit 1), 0)::float8
+select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "t."}} limit 100000) as few), (select count(*) from held where {{.Name}}), 0, 0,
+       coalesce(extract(epoch from now() - (
+         with recursive levels (priority) as (
+           (select priority from {{$.Tasks}} t where {{.Ready "t."}} order by priority, id desc limit 1)
+           union all
+           select (select t.priority from {{$.Tasks}} t where {{.Ready "t."}} and t.priority > l.priority order by t.priority, t.id desc limit 1)
+             from levels l where l.priority is not null
+         )
+         select min(since.at)
+           from (select priority from levels where priority is not null limit 50) as l
+          cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as t
+          cross join lateral (select greatest(t.created_at, t.ready_at, max(coalesce(a.retry_at, a.finished_at))) as at
+                                from {{$.Attempts}} a where a.task_id = t.id and a.stage in ('{{.Name}}'{{range .Needs}}, '{{.}}'{{end}})) as since)), 0)::float8
 {{- end}}
  order by stage`
 

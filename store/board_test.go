@@ -63,21 +63,42 @@ func TestBoardChoosesAndOrders(t *testing.T) {
 	}
 }
 
-func TestStageIsReadySinceWhatItNeedsWasCompleted(t *testing.T) {
+func TestOldestReadyCountsFromWhatCameLast(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	w := b.worker()
-	b.exec("insert into tasks (source, created_at) values ('a', now() - interval '1 day')")
-	b.turn(w, 0, []store.Report{completed(b.claim(w, ingest))})
-	b.exec("update attempts set finished_at = now() - interval '1 hour'")
-	strip, err := b.Strip(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []time.Duration{0, time.Hour, time.Hour, 0, 0} {
-		if got := strip.Stages[i]; got.OldestReady.Round(time.Minute) != want {
-			t.Errorf("%+v; want %v", got, want)
-		}
+	const transcodeIs = `insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, retry_at)
+		select id, cuelight_id(), 'transcode', 1, cuelight_id(), now() - interval '1 hour', now() - interval '30 minutes', `
+	for name, c := range map[string]struct {
+		then string
+		want time.Duration // that transcode has been ready for
+	}{
+		"what it needs was completed":   {`select`, time.Hour},
+		"an attempt failed":             {transcodeIs + `'failed', now() - interval '10 minutes' from tasks`, 10 * time.Minute},
+		"an attempt was given back":     {transcodeIs + `'released', null from tasks`, 30 * time.Minute},
+		"it was done again by hand":     {`select cuelight_video_retry(id) from tasks`, 0},
+		"a lower priority waits, too":   {`insert into tasks (source, priority, ingest_status, created_at) values ('b', -1, 'completed', now() - interval '2 hours')`, 2 * time.Hour},
+		"a younger id waits for longer": {`insert into tasks (source, ingest_status, created_at) values ('b', 'completed', now() - interval '2 hours')`, 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			w := b.worker()
+			b.exec("insert into tasks (source, created_at) values ('a', now() - interval '1 day')")
+			b.turn(w, 0, []store.Report{completed(b.claim(w, ingest))})
+			b.exec("update attempts set finished_at = now() - interval '1 hour'")
+			b.exec(c.then)
+			strip, err := b.Strip(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range []time.Duration{0, c.want, max(c.want, time.Hour), 0, 0} {
+				if name == "it was done again by hand" {
+					want = 0
+				}
+				if got := strip.Stages[i]; got.OldestReady.Round(time.Minute) != want {
+					t.Errorf("%+v; want %v", got, want)
+				}
+			}
+		})
 	}
 }
 

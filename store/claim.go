@@ -11,8 +11,9 @@ import (
 
 // claim: the rows of the stage's ready index, from its beginning or after a
 // place, passing over those that somebody else is claiming; for a worker that was
-// not given up. A task has waited since it was submitted, or since an attempt at the
-// stage, or at what it needs, ended, or was to be followed by the next.
+// not given up. A task has waited since it was submitted, was done again by hand, or
+// was due; or since an attempt at the stage, or at what it needs, ended, or was to be
+// followed by the next.
 const claimSQL = `
 /* claim {{.Stage.Name}} */
 with moved as (
@@ -34,7 +35,7 @@ with moved as (
           limit $2
             for no key update skip locked))
   returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt, source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
-            extract(epoch from now() - greatest(t.created_at,
+            extract(epoch from now() - greatest(t.created_at, t.ready_at,
               (select max(coalesce(retry_at, finished_at)) from {{.Attempts}} a
                 where a.task_id = t.id and a.stage in ('{{.Stage.Name}}'{{range .Stage.Needs}}, '{{.}}'{{end}}))))::float8, priority
 ), told as (
@@ -47,7 +48,7 @@ select * from moved`
 // mature: what waited for a time that has come is ready from now on.
 const matureSQL = `
 /* mature {{.Stage.Name}} */
-update {{.Tasks}} set {{.Stage.Name}}_run_at = null
+update {{.Tasks}} set {{.Stage.Name}}_run_at = null, ready_at = greatest(ready_at, {{.Stage.Name}}_run_at)
  where id in (select id from {{.Tasks}}
                where {{.Stage.Name}}_run_at <= now()
                order by {{.Stage.Name}}_run_at

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,6 +37,7 @@ type DeadGroup struct {
 // DeadGroups are the groups of dead letters that match a filter.
 type DeadGroups struct {
 	Letters, Groups int         // how many there are of each
+	Tasks           int         // that the letters are of
 	Largest         []DeadGroup // some of the groups, the largest first
 }
 
@@ -86,8 +88,9 @@ with dead as (
 const deadGroupsSQL = `
 /* dead letters by group */` + dead + `
 select key, stage, class, pattern, count(*), min(died_at), max(died_at),
-       (array_agg(left(error, 4000) order by died_at desc nulls last, id desc))[1], sum(count(*)) over (), count(*) over ()
-  from chosen
+       max(left(error, 4000)) filter (where newest = 1), sum(count(*)) over (), count(*) over (),
+       (select count(distinct id) from chosen)
+  from (select *, row_number() over (partition by stage, class, pattern order by died_at desc nulls last, id desc) as newest from chosen) as ranked
  group by key, stage, place, class, pattern
  order by count(*) desc, place, key
  limit $7`
@@ -97,8 +100,8 @@ const deadListSQL = `
 select id, source, title, user_id, stage, attempts, class, left(error, 1000), died_at, key
   from chosen
  where id < coalesce($7::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
- order by id desc, place
- limit $8`
+ order by id desc
+ fetch first $8 rows with ties`
 
 const deadCountSQL = `
 /* count dead letters */` + dead + `
@@ -134,14 +137,15 @@ func (s *Store) DeadGroups(ctx context.Context, f DeadFilter, limit int) (out De
 		return out, s.explain("dead letters", err)
 	}
 	out.Largest, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g DeadGroup, err error) {
-		err = row.Scan(&g.Key, &g.Stage, &g.Class, &g.Pattern, &g.Count, &g.Oldest, &g.Newest, &g.Example, &out.Letters, &out.Groups)
+		err = row.Scan(&g.Key, &g.Stage, &g.Class, &g.Pattern, &g.Count, &g.Oldest, &g.Newest, &g.Example, &out.Letters, &out.Groups, &out.Tasks)
 		return g, err
 	})
 	return out, s.explain("dead letters", err)
 }
 
 // DeadLetters lists dead letters, those of the newest tasks first: at most
-// limit, by default 100, of tasks older than after. It returns [ErrNoStage].
+// limit, by default 100, of tasks older than after, and the others of the last of
+// these tasks. It returns [ErrNoStage].
 func (s *Store) DeadLetters(ctx context.Context, f DeadFilter, after ID, limit int) ([]DeadStage, error) {
 	if err := s.checkDead(f); err != nil {
 		return nil, err
@@ -153,6 +157,11 @@ func (s *Store) DeadLetters(ctx context.Context, f DeadFilter, after ID, limit i
 	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d DeadStage, err error) {
 		err = row.Scan(&d.Task, &d.Source, &d.Title, &d.UserID, &d.Stage, &d.Attempts, &d.Class, &d.Error, &d.DiedAt, &d.Group)
 		return d, err
+	})
+	slices.SortStableFunc(letters, func(a, b DeadStage) int {
+		i, _ := s.graph.Stage(a.Stage)
+		j, _ := s.graph.Stage(b.Stage)
+		return cmp.Or(compareIDs(b.Task, a.Task), i-j)
 	})
 	return letters, s.explain("dead letters", err)
 }
@@ -168,8 +177,8 @@ func (s *Store) CountDead(ctx context.Context, f DeadFilter) (n int, err error) 
 }
 
 // RetryDead is [Store.Retry], of what died, failed or was cancelled, for all
-// tasks with dead letters that match. It returns how many there were, or
-// [ErrNoStage].
+// tasks with dead letters that match, in one transaction, as [Store.RetryAll]. It
+// returns how many there were, or [ErrNoStage].
 func (s *Store) RetryDead(ctx context.Context, f DeadFilter) (n int, err error) {
 	if err := s.checkDead(f); err != nil {
 		return 0, err

@@ -19,7 +19,7 @@ var (
 	// again.
 	ErrOverridden = errors.New("task was replaced by another")
 	// ErrInvalid: a submission that cannot be: no source, parameters that are
-	// not a JSON object, text that PostgreSQL cannot hold.
+	// not a JSON object, text that PostgreSQL cannot hold. [ErrInvalidKey] is one.
 	ErrInvalid = errors.New("invalid submission")
 	// ErrNoSchema: the pipeline's tables are not there; see [Store.Migrate].
 	ErrNoSchema = errors.New("tables are missing")
@@ -32,8 +32,8 @@ var (
 	// ErrSchemaShape: the tables are those of another graph under the same
 	// name. Nothing was changed.
 	ErrSchemaShape = errors.New("tables belong to a pipeline with other stages")
-	// ErrEventsGone: events after the one given were deleted; begin anew with
-	// what the tasks are now, after [Store.LastEvent].
+	// ErrEventsGone: events after the one given were deleted, or it was never
+	// there; begin anew with what the tasks are now, after [Store.LastEvent].
 	ErrEventsGone = errors.New("events are deleted")
 	// ErrWorkerUnknown: the worker is not registered, or was given up.
 	ErrWorkerUnknown = errors.New("worker is not registered")

@@ -22,8 +22,8 @@ const (
 	StageCompleted EventType = "stage_completed" //
 	AttemptFailed  EventType = "attempt_failed"  // Data: error, error_class
 	LeaseRecovered EventType = "lease_recovered" // the worker of an attempt went away. Data: error, error_class
-	ClaimReleased  EventType = "released"        // a claim was given back, and is not counted as an attempt
-	StageRetry     EventType = "retry"           // to be done again. Data: run_at; and stages, where somebody asked for it
+	ClaimReleased  EventType = "released"        // a claim was given back, and is not counted as an attempt. Data: error, error_class
+	StageRetry     EventType = "retry"           // to be done again. Data: run_at; and error, error_class, or where somebody asked for it, stages
 	DeadLetter     EventType = "dead_letter"     // attempts are used up. Data: error, error_class
 	TaskCancelled  EventType = "cancelled"       // Data: stages
 	TaskOverridden EventType = "overridden"      // Data: overridden_by
@@ -79,8 +79,12 @@ select id, at, type, task_id, coalesce(stage, ''), coalesce(attempt, 0), worker_
 // theirs earlier and are still open. Submissions in a caller's transaction are
 // among these, so such a transaction should not stay open for long.
 //
-// It returns [ErrEventsGone] where events after After were deleted. It cannot be
-// used in a transaction of an isolation level above read committed.
+// Those of one task are looked for from its beginning on, and to the end of what is
+// kept.
+//
+// It returns [ErrEventsGone] where events after After were deleted, and where After
+// is a place that was never reached: it is from before the database was restored, or
+// from another. It cannot be used in a transaction of an isolation level above read committed.
 func (s *Store) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 	if q.Limit <= 0 {
 		q.Limit = 1000

@@ -96,6 +96,9 @@ func TestAttemptThatIsTriedAgainIsNoEnd(t *testing.T) {
 	if err := json.Unmarshal(events[2].Data, &when); err != nil || when.RunAt.Sub(events[2].At).Abs() > time.Second {
 		t.Errorf("retry at %s says it is at %s, %v", events[2].At, when.RunAt, err)
 	}
+	if want := `"error": "no luck", "run_at": "`; !strings.Contains(string(events[2].Data), want) || !strings.Contains(string(events[2].Data), `"error_class": "error"`) {
+		t.Errorf("retry says %s", events[2].Data)
+	}
 	for _, i := range []int{1, 4, 5} {
 		if want := `{"error": "no luck", "error_class": "error"}`; string(events[i].Data) != want {
 			t.Errorf("%s says %s, want %s", events[i].Type, events[i].Data, want)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -28,9 +29,14 @@ type Key struct {
 	Digest [sha256.Size]byte `json:"-"`
 }
 
-// ErrInvalidKey says that a key cannot be made: it has no name, or no scope that
-// there is.
-var ErrInvalidKey = errors.New("invalid key")
+// ErrInvalidKey says that a key cannot be made: its name is none, or there is no
+// such scope. It matches [ErrInvalid], too.
+var ErrInvalidKey error = invalidKey{}
+
+type invalidKey struct{}
+
+func (invalidKey) Error() string        { return "invalid key" }
+func (invalidKey) Is(target error) bool { return target == ErrInvalid }
 
 // The scopes of a [Key]. Each includes those before it.
 const (
@@ -84,14 +90,15 @@ const maxKeyName = 200
 
 // CreateKey makes an API key and returns its text, which nobody can find out
 // again. The name is for people, need not differ from others, and has 1 to 200
-// bytes. It returns [ErrInvalidKey].
+// bytes, all of them of characters that can be printed. It returns [ErrInvalidKey].
 func (s *Store) CreateKey(ctx context.Context, name, scope string) (k Key, text string, err error) {
 	k = Key{Name: name, Scope: scope}
 	switch {
 	case scope != ScopeRead && scope != ScopeSubmit && scope != ScopeAdmin:
 		err = fmt.Errorf("%w: there is no scope %q", ErrInvalidKey, scope)
-	case strings.TrimSpace(name) == "" || len(name) > maxKeyName || cleanText(name) != name:
-		err = fmt.Errorf("%w: a name is text of 1 to %d bytes", ErrInvalidKey, maxKeyName)
+	case strings.TrimSpace(name) == "" || len(name) > maxKeyName || cleanText(name) != name,
+		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }): // it is shown on terminals
+		err = fmt.Errorf("%w: a name is text of 1 to %d bytes that can be printed", ErrInvalidKey, maxKeyName)
 	}
 	if err != nil {
 		return Key{}, "", fmt.Errorf("create key: %w", err)

@@ -39,9 +39,9 @@ func TestKeyOfNoScopeOrNameIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, c := range []struct{ name, scope string }{
-		{"", "read"}, {" ", "read"}, {strings.Repeat("x", 201), "read"}, {"a\x00b", "read"}, {"\xff", "read"}, {"a", "root"}, {"a", ""},
+		{"", "read"}, {" ", "read"}, {strings.Repeat("x", 201), "read"}, {"a\x00b", "read"}, {"\xff", "read"}, {"a\x1b[31m", "read"}, {"a\nb", "read"}, {"a\u202eb", "read"}, {"a", "root"}, {"a", ""},
 	} {
-		if _, _, err := b.CreateKey(t.Context(), c.name, c.scope); !errors.Is(err, store.ErrInvalidKey) {
+		if _, _, err := b.CreateKey(t.Context(), c.name, c.scope); !errors.Is(err, store.ErrInvalidKey) || !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

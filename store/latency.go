@@ -52,28 +52,29 @@ const (
 )
 
 // waits: of tried, the attempts of some tasks, how long each stage waited before its
-// first. It could begin when what it needs was completed for the first time.
+// first. It could begin when what it needs was completed for the first time; without
+// needs, when it was submitted, or was due.
 const waits = `
 needs (stage, need) as (values
        {{- range $i, $s := .Stages}}{{range .Needs}}
        ('{{$s.Name}}', '{{.}}'),{{end}}{{end}}
        ('', '')
 ), first as (
-  select task_id, submitted_at, stage, min(started_at) as started_at, min(finished_at) filter (where outcome = 'completed') as completed_at
-    from tried group by 1, 2, 3
+  select task_id, submitted_at, ready_at, stage, min(started_at) as started_at, min(finished_at) filter (where outcome = 'completed') as completed_at
+    from tried group by 1, 2, 3, 4
 ), waited as (
-  select f.submitted_at, extract(epoch from greatest(f.started_at - coalesce(max(n.completed_at), f.submitted_at), '0')) as seconds
+  select f.submitted_at, extract(epoch from greatest(f.started_at - coalesce(max(n.completed_at), case when f.ready_at <= f.started_at then f.ready_at end, f.submitted_at), '0')) as seconds
     from first f
     left join needs on needs.stage = f.stage
     left join first n on n.task_id = f.task_id and n.stage = needs.need
-   group by f.task_id, f.submitted_at, f.stage, f.started_at
+   group by f.task_id, f.submitted_at, f.ready_at, f.stage, f.started_at
 )`
 
 const wakeUpSQL = `
 /* wake-up */
 with tried as materialized (
-  select a.*, t.created_at as submitted_at
-    from (select id, created_at from {{.Tasks}} where id > (lpad(to_hex((extract(epoch from now() - make_interval(secs => $1)) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
+  select a.*, t.created_at as submitted_at, t.ready_at
+    from (select id, created_at, ready_at from {{.Tasks}} where id > (lpad(to_hex((extract(epoch from now() - make_interval(secs => $1)) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
            order by id desc limit 500) as t
    cross join lateral (select * from {{.Attempts}} where task_id = t.id offset 0) as a
 ), ` + waits + `
@@ -103,15 +104,15 @@ with span as (
   select since + step * (n::float8 / $4::int) as since, since + step * ((n + 1)::float8 / $4::int) as until
     from span cross join generate_series(0, $3::int * $4::int - 1) as n
 ), sample as materialized (
-  select t.id, t.created_at
+  select t.id, t.created_at, t.ready_at
     from slices
    cross join lateral (
-         select id, created_at from {{.Tasks}}
+         select id, created_at, ready_at from {{.Tasks}}
           where id >= (lpad(to_hex(floor(extract(epoch from slices.since) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
             and id < (lpad(to_hex(floor(extract(epoch from slices.until) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
           order by id limit $5) as t
 ), tried as materialized (
-  select a.*, sample.created_at as submitted_at
+  select a.*, sample.created_at as submitted_at, sample.ready_at
     from sample cross join lateral (select * from {{.Attempts}} where task_id = sample.id offset 0) as a
 ), ` + waits + `, measured as (
   select -2 as kind, submitted_at, seconds from waited

@@ -132,9 +132,12 @@ type Filter struct {
 	UserID      string
 	RequestID   string
 	Source      string // part of it, or of the title
-	Error       string // part of the error of one of the attempts
-	After       ID     // only tasks older than this one, for the next page
-	Limit       int    // at most so many; default 100
+	// Shown looks for Source only in what anybody may see of one that is a URL:
+	// not in its user and password, its query, or its fragment.
+	Shown bool
+	Error string // part of the error of one of the attempts
+	After ID     // only tasks older than this one, for the next page
+	Limit int    // at most so many; default 100
 }
 
 // matches: the conditions that list and retry-all share. An empty parameter is no
@@ -144,7 +147,11 @@ const matches = `
    and ($2 < 0 or $3 = case $2 {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_status::text{{end}} end)
    and ($4 = '' or t.user_id = $4)
    and ($5 = '' or t.request_id = $5)
-   and ($6 = '' or strpos(t.source, $6) > 0 or strpos(t.params->>'title', $6) > 0)
+   and ($6 = '' or strpos(t.source, $6) > 0
+          and (not $8 or strpos(t.source, '://') = 0
+               or strpos(regexp_replace(split_part(split_part(t.source, '#', 1), '?', 1),
+                    '^([A-Za-z][A-Za-z0-9+.-]*:)?//[^/]*@', '\1//'), $6) > 0)
+        or strpos(t.params->>'title', $6) > 0)
    and ($7 = '' or exists (select from {{.Attempts}} a where a.task_id = t.id and strpos(a.error, $7) > 0))`
 
 const listSQL = `
@@ -152,9 +159,9 @@ const listSQL = `
 select ` + taskColumns + `
   from {{.Tasks}} t
  where ` + matches + `
-   and ($8::uuid is null or t.id < $8)
+   and ($9::uuid is null or t.id < $9)
  order by t.id desc
- limit $9`
+ limit $10`
 
 // List reads tasks, newest first. The next page is that After the last one.
 func (s *Store) List(ctx context.Context, f Filter) ([]Task, error) {
@@ -179,7 +186,7 @@ func (f Filter) args(g Graph) []any {
 	if !ok {
 		stage = -1
 	}
-	return []any{string(f.Status), stage, string(f.StageStatus), f.UserID, f.RequestID, f.Source, f.Error}
+	return []any{string(f.Status), stage, string(f.StageStatus), f.UserID, f.RequestID, f.Source, f.Error, f.Shown}
 }
 
 // matching: retry all that match, in the order of their ids so that two
@@ -189,10 +196,10 @@ const matchingSQL = `
 select count(retried.id)
   from (select t.id from {{.Tasks}} t
          where t.overridden_by is null
-           and ($8::text is not null or {{.Any "t." "dead"}} or {{.Any "t." "failed"}} or {{.Any "t." "cancelled"}})
+           and ($9::text is not null or {{.Any "t." "dead"}} or {{.Any "t." "failed"}} or {{.Any "t." "cancelled"}})
            and ` + matches + `
          order by t.id) as chosen
- cross join lateral {{.Function "retry"}}(chosen.id, $8) as retried
+ cross join lateral {{.Function "retry"}}(chosen.id, $9) as retried
  group by chosen.id`
 
 func (s *Store) scanTask(row pgx.CollectableRow) (t Task, err error) {

@@ -56,7 +56,7 @@ const eventsColumnsSQL = `
 /* tell of events */
 alter table cuelight_schema add column if not exists forgotten bigint not null default 0;
 alter table workers add column if not exists drain_at timestamptz;
-alter table {{.Tasks}} add column if not exists traceparent text;
+alter table {{.Tasks}} add column if not exists traceparent text, add column if not exists ready_at timestamptz;
 create index if not exists {{.Attempts}}_finished on {{.Attempts}} using brin (finished_at);
 `
 

@@ -51,7 +51,9 @@ func (s *Store) one(ctx context.Context, act, sql string, args ...any) error {
 }
 
 // RetryAll is [Store.Retry] for all tasks that the filter matches, without
-// regard to its Limit and After. It returns how many there were.
+// regard to its Limit and After. It returns how many there were. All are one
+// transaction: of tens of thousands it takes a while, in which readers of events
+// are shown nothing of what comes after it began.
 func (s *Store) RetryAll(ctx context.Context, f Filter, from string) (int, error) {
 	if from != "" {
 		if _, ok := s.graph.Stage(from); !ok {

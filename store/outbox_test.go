@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -55,6 +56,57 @@ func TestIdsAreNotDrawnAgainAfterARestore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where more was drawn after a dump than is left out, and where a database was made
+// anew, readers have places that lie ahead of it. Waiting there for what comes would
+// be for ever, or pass over what comes until then.
+func TestPlaceThatWasNeverReachedIsTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	b.submit()
+	b.exec(`select setval('outbox_id', (select last_value from outbox_id) + 2000000)`) // after the dump
+	id := b.submit()
+	seen, err := b.LastEvent(ctx)
+	must(t, err)
+	newest, err := b.NewestEvent(ctx)
+	must(t, err)
+	for name, after := range map[string]int64{"the last": seen, "the newest": newest} {
+		if events, err := b.Events(ctx, store.EventQuery{After: after}); err != nil || len(events) != 0 {
+			t.Errorf("after %s: %v, %v", name, events, err)
+		}
+	}
+	b.exec(`select setval('outbox_id', (select last_value from outbox_id) - 2000000)`)
+	b.exec(`update cuelight_uncrashed set cluster = cluster + 1`)
+	b.pool.Reset()
+	for range 2 { // before anything has happened there, and then
+		for _, q := range []store.EventQuery{{After: seen}, {After: seen, Task: id}, {After: 1 << 62}} {
+			if _, err := b.Events(ctx, q); !errors.Is(err, store.ErrEventsGone) {
+				t.Errorf("after %d, of which there is none: %v", q.After, err)
+			}
+		}
+		b.submit()
+	}
+}
+
+// After a crash what was drawn last may not have been written down, and is left out.
+func TestReaderGoesOnAfterACrash(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.submit()
+	seen := b.events(0)[0].ID
+	b.exec(`select setval('outbox_id', (select last_value from outbox_id) + 500)`)
+	b.submit()
+	seen = b.events(seen)[0].ID
+	b.exec(`truncate cuelight_uncrashed`)
+	b.exec(`select setval('outbox_id', (select last_value from outbox_id) - 500)`)
+	b.pool.Reset()
+	if events := b.events(seen); len(events) != 0 {
+		t.Errorf("there is %+v", events)
+	}
+	b.submit()
+	wantTold(t, b.events(seen), "submitted")
 }
 
 // Sessions that draw their first places after a crash at the same time must not set
@@ -186,4 +238,51 @@ func TestReaderOfAllThatIsForgottenGoesOn(t *testing.T) {
 	}
 	b.submit()
 	wantTold(t, b.events(events[1].ID), "submitted")
+}
+
+// Of one task, what was told before it was there is not looked at: the outbox may have
+// millions of rows, and has no index for what turns write.
+func TestEventsOfATaskAreFoundFromItsBeginningOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, sql := range []string{
+		`insert into outbox (at, type, data)
+		 select now() - interval '1 day', 'progress', jsonb_build_array(jsonb_build_object('task', cuelight_id(), 'stage', 'transcode', 'percent', 50))
+		   from generate_series(1, 50000)`,
+		`select setval('outbox_id', (select last_value from outbox_id) + 1048576)`, // as after a crash
+		`insert into outbox (at, type, tasks, completed, begun, attempts)
+		 select now() - interval '2 hours', 'turn', array[cuelight_id(), cuelight_id()], '{1,1}', '{2,2}', '{1,1,1,1,1,1,1,1,1,1}' from generate_series(1, 50000)`,
+		`analyze outbox`,
+	} {
+		b.exec(sql)
+	}
+	from, err := b.LastEvent(t.Context())
+	must(t, err)
+	ids := []store.ID{b.submit(), {0: 1, 6: 0x40}, {0: 0xff, 6: 0x70}} // of which one does not say when, and one is of a clock that is ahead
+	b.exec(`insert into tasks (id, source) select unnest($1::uuid[]), 'a'`, ids[1:])
+	w := b.worker()
+	for range ids {
+		b.finish(w, b.claim(w, ingest))
+	}
+	b.exec(`delete from tasks where id = $1`, ids[0])
+	all := b.events(from)
+	for _, id := range ids {
+		var want []store.Event
+		for _, e := range all {
+			if e.Task == id {
+				want = append(want, e)
+			}
+		}
+		got, err := b.Events(t.Context(), store.EventQuery{Task: id})
+		if err != nil || len(want) < 10 || !reflect.DeepEqual(got, want) {
+			t.Errorf("of task %s there are %d events, want %d: %v", id, len(got), len(want), err)
+		}
+	}
+	var plan []struct {
+		Plan map[string]any
+	}
+	must(t, b.pool.QueryRow(t.Context(), `explain (analyze, buffers, format json) select * from cuelight_video_events(0, 100, $1)`, ids[0]).Scan(&plan))
+	if n := plan[0].Plan["Shared Hit Blocks"].(float64) + plan[0].Plan["Shared Read Blocks"].(float64); n > 500 {
+		t.Errorf("%.0f blocks were looked at", n)
+	}
 }

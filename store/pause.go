@@ -90,10 +90,11 @@ with told as (
    where id = $1 and pipeline = $2 and stopped_at is null and lost_at is null
   returning id
 )
-select pg_notify($3, '') from told`
+select id, case when pg_notification_queue_usage() < 0.9 then pg_notify($3, '')::text end from told`
 
 // Drain tells a worker to claim nothing more, to end its work, however long that
-// takes, and to stop. It returns [ErrWorkerUnknown] where the worker is not there.
+// takes, and to stop. It hears of it at once, or with its next beat. It returns
+// [ErrWorkerUnknown] where the worker is not there.
 func (s *Store) Drain(ctx context.Context, worker ID) error {
 	tag, err := s.db.Exec(ctx, drainSQL, worker, s.graph.name, s.graph.RecallChannel())
 	if err == nil && tag.RowsAffected() == 0 {

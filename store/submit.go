@@ -178,7 +178,7 @@ func submitArgs(subs []Submission) ([]any, error) {
 		if sub.UserID != "" {
 			users[i] = &sub.UserID
 		}
-		if traceparent.MatchString(sub.Traceparent) {
+		if isTraceparent(sub.Traceparent) {
 			traceparents[i] = &sub.Traceparent
 		}
 		if !sub.NotBefore.IsZero() {
@@ -191,6 +191,13 @@ func submitArgs(subs []Submission) ([]any, error) {
 // traceparent is the form of the header in version 00 of W3C Trace Context, which
 // later versions begin with.
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,200})?$`)
+
+// isTraceparent also knows what the form does not say: there is no version ff, none
+// of the ids is 0, and version 00 ends there.
+func isTraceparent(s string) bool {
+	return traceparent.MatchString(s) && s[:2] != "ff" && (s[:2] != "00" || len(s) == 55) &&
+		strings.Trim(s[3:35], "0") != "" && strings.Trim(s[36:52], "0") != ""
+}
 
 func (sub *Submission) check() error {
 	for _, text := range []string{sub.Source, sub.RequestID, sub.UserID} {

@@ -34,7 +34,8 @@ type Claim struct {
 	Traceparent string // of the submission; empty for none
 
 	// Waited is for how long the stage could have been claimed, by the database's
-	// clock; 0 where it was claimed with what it needs.
+	// clock; 0 where it was claimed with what it needs. What was submitted for later
+	// waits from then on, and what is done again from when [Store.Retry] was called.
 	Waited time.Duration
 }
 

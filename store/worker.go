@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -204,28 +205,55 @@ func (s *Store) GiveUp(ctx context.Context, workers []ID) ([]ID, error) {
 	return lost, s.explain("give up workers", err)
 }
 
+const workerColumns = `
+id, pipeline, host, pid, version, capabilities, extract(epoch from lease)::float8, place,
+       stopped_at is null and lost_at is null and ` + connectedSQL + `, started_at, beat_at,
+       extract(epoch from now() - beat_at)::float8, stopped_at, lost_at, drain_at, running`
+
 const workersSQL = `
 /* list workers */
-select id, pipeline, host, pid, version, capabilities, extract(epoch from lease)::float8, place,
-       stopped_at is null and lost_at is null and ` + connectedSQL + `, started_at, beat_at,
-       extract(epoch from now() - beat_at)::float8, stopped_at, lost_at, drain_at, running
+select ` + workerColumns + `
   from workers w
  where pipeline = $1 and ($2 or (stopped_at is null and lost_at is null))
  order by id`
 
 // Workers lists the processes that work on the pipeline; with all set, those
-// that no longer do, too.
+// that no longer do, too. Of these there may be very many: see [Store.GoneWorkers].
 func (s *Store) Workers(ctx context.Context, all bool) ([]Worker, error) {
 	rows, err := s.db.Query(ctx, workersSQL, s.graph.name, all)
 	if err != nil {
 		return nil, s.explain("list workers", err)
 	}
-	workers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Worker, err error) {
-		var lease, age float64
-		err = row.Scan(&w.ID, &w.Pipeline, &w.Host, &w.PID, &w.Version, &w.Capabilities, &lease, &w.Place,
-			&w.Connected, &w.StartedAt, &w.BeatAt, &age, &w.StoppedAt, &w.LostAt, &w.DrainAt, &w.Running)
-		w.Lease, w.BeatAge = time.Duration(lease*float64(time.Second)), time.Duration(age*float64(time.Second))
-		return w, err
-	})
+	workers, err := pgx.CollectRows(rows, scanWorker)
 	return workers, s.explain("list workers", err)
+}
+
+// goneWorkers: along the primary key. Most workers are gone, so few are passed over.
+const goneWorkersSQL = `
+/* list gone workers */
+select ` + workerColumns + `
+  from workers w
+ where pipeline = $1 and (stopped_at is not null or lost_at is not null)
+   and id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+ order by id desc
+ limit $3`
+
+// GoneWorkers lists processes that worked on the pipeline and no longer do, the
+// newest first: at most limit, by default 100, that registered before another. The
+// next page is that before the last one.
+func (s *Store) GoneWorkers(ctx context.Context, before ID, limit int) ([]Worker, error) {
+	rows, err := s.db.Query(ctx, goneWorkersSQL, s.graph.name, before, cmp.Or(max(limit, 0), 100))
+	if err != nil {
+		return nil, s.explain("list gone workers", err)
+	}
+	workers, err := pgx.CollectRows(rows, scanWorker)
+	return workers, s.explain("list gone workers", err)
+}
+
+func scanWorker(row pgx.CollectableRow) (w Worker, err error) {
+	var lease, age float64
+	err = row.Scan(&w.ID, &w.Pipeline, &w.Host, &w.PID, &w.Version, &w.Capabilities, &lease, &w.Place,
+		&w.Connected, &w.StartedAt, &w.BeatAt, &age, &w.StoppedAt, &w.LostAt, &w.DrainAt, &w.Running)
+	w.Lease, w.BeatAge = time.Duration(lease*float64(time.Second)), time.Duration(age*float64(time.Second))
+	return w, err
 }

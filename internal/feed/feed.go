@@ -89,8 +89,9 @@ func New(o Options) *Feed {
 	return &Feed{opts: o, join: make(chan struct{}, 1), subs: make(map[*Subscription]struct{}), at: Now}
 }
 
-// batch is how many events are read at once, and pace the least time between two
-// full batches: who looks on does not take the database from those who work.
+// batch is how many events are read at once, and pace the least time from one
+// reading to the next, however much happens: who looks on does not take the database
+// from those who work. What happens after a while of quiet is read at once.
 const batch, pace = 1000, 20 * time.Millisecond
 
 // crowd is how many subscribers are woken at once, and apart the time until the next
@@ -108,6 +109,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	timer := time.NewTimer(f.opts.Every)
 	defer timer.Stop()
 	failed := false
+	var next time.Time // not to be read before
 	for {
 		if f.watched() {
 			full, err := f.read(ctx)
@@ -123,6 +125,7 @@ func (f *Feed) Run(ctx context.Context) error {
 			} else {
 				timer.Reset(f.opts.Every)
 			}
+			next = time.Now().Add(pace)
 		}
 		select {
 		case <-ctx.Done():
@@ -131,6 +134,11 @@ func (f *Feed) Run(ctx context.Context) error {
 		case <-news:
 			f.opts.Wakes.Take()
 		case <-timer.C:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Until(next)):
 		}
 	}
 }

@@ -27,6 +27,8 @@ type source struct {
 	gone   int64 // up to here they are deleted
 	err    error
 	reads  int
+	never  int64                    // from here on there never was any; 0 for not known
+	took   func(q store.EventQuery) // an answer is on its way
 }
 
 func (s *source) add(n int) {
@@ -38,13 +40,16 @@ func (s *source) add(n int) {
 }
 
 func (s *source) Events(_ context.Context, q store.EventQuery) ([]store.Event, error) {
+	if s.took != nil {
+		defer s.took(q)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads++
 	if s.err != nil {
 		return nil, s.err
 	}
-	if q.After > 0 && q.After < s.gone {
+	if q.After > 0 && q.After < s.gone || s.never > 0 && q.After >= s.never {
 		return nil, store.ErrEventsGone
 	}
 	i, _ := slices.BinarySearchFunc(s.events, q.After+1, func(e store.Event, id int64) int { return int(e.ID - id) })
@@ -82,8 +87,10 @@ func run(t *testing.T, o feed.Options) *feed.Feed {
 // next takes events until there are n of them.
 func next(t *testing.T, sub *feed.Subscription, n int) (ids []int64) {
 	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+	defer stop()
 	for len(ids) < n {
-		events, err := sub.Next(t.Context())
+		events, err := sub.Next(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,6 +177,74 @@ func TestLongPastIsReadToItsEndHoweverMuchComesMeanwhile(t *testing.T) {
 		}
 		if !slices.Equal(got, from(0, 8000)) {
 			t.Errorf("got %d events", len(got))
+		}
+	})
+}
+
+// An answer of the database says how it was when it was asked, and what happens on
+// the answer's way may be more than the queue holds.
+func TestWhatHappensWhileThePastIsReadIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		src := &source{}
+		src.add(150)
+		slow := true
+		src.took = func(q store.EventQuery) {
+			if q.After != 0 || !slow { // the feed begins later
+				return
+			}
+			slow = false
+			for range 2 {
+				src.add(60)
+				time.Sleep(3 * time.Second)
+			}
+		}
+		f := run(t, feed.Options{Source: src, Buffer: 100})
+		sub := f.Subscribe(0, nil)
+		if got := next(t, sub, 270); !slices.Equal(got, from(0, 270)) {
+			t.Errorf("got %d events, the last is %d", len(got), got[len(got)-1])
+		}
+		src.add(50)
+		if got := next(t, sub, 50); !slices.Equal(got, from(2700, 50)) {
+			t.Errorf("then %d events, from %d", len(got), got[0])
+		}
+	})
+}
+
+// wakes are news for whoever calls.
+type wakes chan struct{}
+
+func (w wakes) C() <-chan struct{} { return w }
+func (w wakes) Take() []string     { return nil }
+
+func TestMuchNewsIsReadNowAndThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		src, news := &source{}, make(wakes, 1)
+		f := run(t, feed.Options{Source: src, Wakes: news})
+		sub := f.Subscribe(feed.Now, nil)
+		defer sub.Close()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		began, before := time.Now(), src.reads
+		src.add(1)
+		news <- struct{}{}
+		if next(t, sub, 1); time.Since(began) != 0 {
+			t.Errorf("after a quiet time it was read after %s", time.Since(began))
+		}
+		for range 1000 {
+			time.Sleep(time.Millisecond)
+			src.add(1)
+			select {
+			case news <- struct{}{}:
+			default:
+			}
+			f.Subscribe(feed.Now, nil).Close()
+		}
+		next(t, sub, 1000)
+		synctest.Wait()
+		if n := src.reads - before; n > 52 {
+			t.Errorf("in a second it was read %d times", n)
 		}
 	})
 }
@@ -277,6 +352,33 @@ func TestEventsThatAreGoneAreToldAndTroubleIsToldOnce(t *testing.T) {
 		synctest.Wait()
 		if len(trouble) != 2 || trouble[0] != away || trouble[1] != nil {
 			t.Errorf("trouble was told as %v", trouble)
+		}
+	})
+}
+
+// A place may be of what another process was ahead with, and of what the database was
+// before it was restored.
+func TestSubscriberAheadOfTheFeedIsToldWhereItsPlaceIsNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		src := &source{never: 90}
+		src.add(5)
+		f := run(t, feed.Options{Source: src, Buffer: 3})
+		ahead, lost := f.Subscribe(70, nil), f.Subscribe(100, nil)
+		within, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		if _, err := lost.Next(within); !errors.Is(err, store.ErrEventsGone) {
+			t.Errorf("a place that is none: %v", err)
+		}
+		synctest.Wait()
+		src.add(5)
+		if got := next(t, ahead, 3); !slices.Equal(got, from(70, 3)) {
+			t.Errorf("the one that is ahead got %v", got)
+		}
+		src.set(func() { src.never = 0 })
+		src.add(1)
+		if got := next(t, ahead, 1); !slices.Equal(got, []int64{110}) {
+			t.Errorf("then it got %v", got)
 		}
 	})
 }

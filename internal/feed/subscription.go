@@ -21,7 +21,9 @@ type Subscription struct {
 }
 
 // Subscribe begins to read after an event, or after [Now]. Only events that keep
-// returns true for are handed out; nil is for all. It must be closed.
+// returns true for are handed out; nil is for all. The feed calls keep under its lock,
+// for every event: it must be quick, must not block, and must not call the feed. The
+// subscription must be closed.
 func (f *Feed) Subscribe(after int64, keep func(store.Event) bool) *Subscription {
 	if keep == nil {
 		keep = func(store.Event) bool { return true }
@@ -46,16 +48,16 @@ func (s *Subscription) Close() {
 
 // Next waits for events and returns those that are there, at least one. Others may
 // have the same slice: it is not to be changed. An error is for good, but that of
-// ctx: [ErrSlow], [store.ErrEventsGone] where the events to begin with are deleted,
-// [ErrClosed], or that of the database while the past is read.
+// ctx: [ErrSlow], [store.ErrEventsGone] where the events to begin with are deleted or
+// never were, [ErrClosed], or that of the database while the past is read.
 func (s *Subscription) Next(ctx context.Context) ([]store.Event, error) {
 	for {
-		events, behind, err := s.take()
+		events, past, err := s.take()
 		if err != nil || len(events) > 0 {
 			return events, err
 		}
-		if behind {
-			events, err := s.catchUp(ctx)
+		if past.from != past.upto {
+			events, err := s.catchUp(ctx, past)
 			if err != nil || len(events) > 0 {
 				return events, err
 			}
@@ -69,30 +71,46 @@ func (s *Subscription) Next(ctx context.Context) ([]store.Event, error) {
 	}
 }
 
-// take returns what is in the queue, unless there is something before it.
-func (s *Subscription) take() (events []store.Event, behind bool, err error) {
+// past is what a subscriber has yet to read from the database. One that is ahead of
+// the feed, because it comes from a process whose feed was, has nothing to read there;
+// but whether its place is one at all only the database can tell.
+type past struct{ from, upto int64 }
+
+// take returns what is in the queue, or what is to be read before it.
+func (s *Subscription) take() ([]store.Event, past, error) {
 	s.feed.mu.Lock()
 	defer s.feed.mu.Unlock()
 	switch {
 	case s.err != nil:
-		return nil, false, s.err
+		return nil, past{}, s.err
 	case !s.joined:
-		return nil, false, nil
-	case s.at < s.upto:
-		return nil, true, nil
+		return nil, past{}, nil
+	case s.at != s.upto:
+		return nil, past{s.at, s.upto}, nil
 	}
-	events, s.queue = s.queue, nil
-	return events, false, nil
+	events := s.queue
+	s.queue = nil
+	return events, past{}, nil
 }
 
-// catchUp reads one batch of the past.
-func (s *Subscription) catchUp(ctx context.Context) ([]store.Event, error) {
-	events, err := s.feed.opts.Source.Events(ctx, store.EventQuery{After: s.at, Limit: batch})
+// part is how many events of the past a subscriber reads at once. Each has its own,
+// and after a restart there are hundreds who do.
+const part = 200
+
+// catchUp reads a part of the past. Only where the queue has not been given up
+// meanwhile is a short answer the end of it: else there is more that this answer is
+// too old to know of.
+func (s *Subscription) catchUp(ctx context.Context, p past) ([]store.Event, error) {
+	events, err := s.feed.opts.Source.Events(ctx, store.EventQuery{After: p.from, Limit: part})
 	if err != nil {
 		return nil, err
 	}
 	s.feed.mu.Lock()
 	defer s.feed.mu.Unlock()
+	if p.from > p.upto {
+		s.upto = s.at // and the queue has what comes after that
+		return nil, nil
+	}
 	kept := events[:0]
 	for _, e := range events {
 		if e.ID > s.upto {
@@ -103,7 +121,7 @@ func (s *Subscription) catchUp(ctx context.Context) ([]store.Event, error) {
 			kept = append(kept, e)
 		}
 	}
-	if len(events) < batch || events[len(events)-1].ID > s.upto {
+	if s.upto == p.upto && (len(events) < part || events[len(events)-1].ID > p.upto) {
 		s.at = s.upto
 	}
 	return kept, nil
@@ -157,8 +175,7 @@ func (s *Subscription) enqueue(events []store.Event) {
 	}
 }
 
-// wants reports whether an event is to be kept. One that was seen has come from a
-// feed that was ahead of this one.
+// wants reports whether an event is to be kept, which one that was seen is not.
 func (s *Subscription) wants(e store.Event) bool { return s.at < e.ID && s.keep(e) }
 
 func (s *Subscription) fail(err error) {

@@ -1,0 +1,175 @@
+package store_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestWhatIsNotShownOfASourceIsNotFoundByIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const url = "https://ann:s3cret@tv.example/a@b/clip.mp4?token=t0ken://x#fr4gment"
+	b.submission(store.Submission{Source: url, Params: json.RawMessage(`{"title": "of ann:"}`)})
+	b.submission(store.Submission{Source: "//bob:w0rd@tv.example/http://x"})
+	b.submission(store.Submission{Source: "/films/what?#1 ann@home.mp4"})
+	for part, want := range map[string][2]int{
+		"":             {3, 3},
+		"clip":         {1, 1},
+		"https://tv":   {0, 0}, // it is in no source, only in what is shown of one
+		"tv.example/a": {1, 1},
+		"a@b":          {1, 1},
+		"https":        {1, 1},
+		"s3cret":       {1, 0},
+		"ann:s":        {1, 0},
+		"t0ken":        {1, 0},
+		"?token":       {1, 0},
+		"fr4gment":     {1, 0},
+		"w0rd":         {1, 0},
+		"what?#1 ann@": {1, 1}, // no URL
+		"ann:":         {1, 1}, // the title
+	} {
+		for i, shown := range []bool{false, true} {
+			f := store.Filter{Source: part, Shown: shown}
+			listed, err := b.List(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			onBoard, err := b.Board(t.Context(), store.BoardQuery{Filter: f})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(listed) != want[i] || len(onBoard) != want[i] {
+				t.Errorf("%q, shown %t: %d listed, %d on the board, want %d", part, shown, len(listed), len(onBoard), want[i])
+			}
+		}
+	}
+}
+
+func TestWorkersThatAreGoneAreListedPageByPage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var gone []store.ID
+	for i := range 5 {
+		id := b.worker()
+		var err error
+		switch i {
+		case 2: // it is there
+			continue
+		case 3:
+			_, err = b.GiveUp(t.Context(), []store.ID{id})
+		default:
+			err = b.Leave(t.Context(), id)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone = append(gone, id)
+	}
+	slices.Reverse(gone)
+	var listed []store.ID
+	var before store.ID
+	for range 3 {
+		page, err := b.GoneWorkers(t.Context(), before, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range page {
+			if w.StoppedAt == nil && w.LostAt == nil || w.Host != "test" {
+				t.Errorf("listed as gone: %+v", w)
+			}
+			listed = append(listed, w.ID)
+			before = w.ID
+		}
+	}
+	if !slices.Equal(listed, gone) {
+		t.Errorf("listed %v, want %v", listed, gone)
+	}
+}
+
+func TestPageOfDeadLettersDoesNotEndInsideATask(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 2 {
+		b.submit()
+	}
+	b.exec(`update tasks set ingest_status = 'completed', metadata_status = 'dead', transcode_status = 'dead'`)
+	var got []string
+	var after store.ID
+	for range 3 {
+		page, err := b.DeadLetters(t.Context(), store.DeadFilter{}, after, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range page {
+			got, after = append(got, l.Stage), l.Task
+		}
+	}
+	if want := []string{"transcode", "metadata", "transcode", "metadata"}; !slices.Equal(got, want) {
+		t.Errorf("dead letters are those of %v, want %v", got, want)
+	}
+}
+
+// What is taken up again, or was to be done later, has not waited for all of that
+// time.
+func TestClaimHasWaitedSinceItCouldBeClaimed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before string // of a task that is two days old
+		least  time.Duration
+		most   time.Duration
+	}{
+		"submitted":                       {`select`, 48 * time.Hour, 49 * time.Hour},
+		"dead, retried":                   {`update tasks set ingest_status = 'dead'; select cuelight_video_retry(id) from tasks`, 0, time.Hour},
+		"retried from it":                 {`select cuelight_video_retry(id, 'ingest') from tasks`, 0, time.Hour},
+		"never begun, cancelled, retried": {`select cuelight_video_cancel(id) from tasks; select cuelight_video_retry(id) from tasks`, 0, time.Hour},
+		"scheduled for an hour ago":       {`update tasks set ingest_run_at = now() - interval '1 hour'`, time.Hour, 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.exec(`insert into tasks (source, created_at) values ('a', now() - interval '2 days')`)
+			if _, err := b.pool.Exec(t.Context(), c.before, pgx.QueryExecModeSimpleProtocol); err != nil {
+				t.Fatal(err)
+			}
+			w := b.worker()
+			in := turn(w, 1, nil, ingest)
+			in.Mature[ingest] = true
+			out, err := b.Turn(t.Context(), in)
+			if err != nil || len(out.Claims) != 1 || out.Claims[0].Waited < c.least || out.Claims[0].Waited > c.most {
+				t.Errorf("claimed %+v, %v", out.Claims, err)
+			}
+		})
+	}
+}
+
+func TestTraceOfASubmissionIsKeptWhereItIsOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const id, parent = "0123456789abcdef0123456789abcdef", "0123456789abcdef"
+	for text, kept := range map[string]bool{
+		"00-" + id + "-" + parent + "-01":                       true,
+		"cc-" + id + "-" + parent + "-01-what-will-be":          true,
+		"cc-" + id + "-" + parent + "-01":                       true,
+		"00-" + id + "-" + parent + "-01-suffix":                false,
+		"ff-" + id + "-" + parent + "-01":                       false,
+		"00-00000000000000000000000000000000-" + parent + "-01": false,
+		"00-" + id + "-0000000000000000-01":                     false,
+		"00-" + strings.ToUpper(id) + "-" + parent + "-01":      false,
+	} {
+		got := ""
+		task := b.submission(store.Submission{Source: "a.mp4", Traceparent: text})
+		if err := b.pool.QueryRow(t.Context(), `select coalesce(traceparent, '') from tasks where id = $1`, task).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		if (got == text) != kept || !kept && got != "" {
+			t.Errorf("%s is kept as %q", text, got)
+		}
+	}
+}
