@@ -174,7 +174,7 @@ func TestTheDashboardHasItsRowsAndNothingOverlaps(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"Pipeline", "Latency", "Workers", "Listener and sweep", "Outbox and webhooks", "Storage"}
+	want := []string{"Pipeline", "Latency", "Workers", "Listener and sweep", "Outbox and webhooks", "HTTP", "Storage"}
 	if !slices.Equal(rows, want) {
 		t.Errorf("rows are %q, want %q", rows, want)
 	}

@@ -16,6 +16,7 @@ type databaseCollector struct {
 	dead                   *prometheus.Desc
 	workers, beat          *prometheus.Desc
 	outbox, outboxOldest   *prometheus.Desc
+	outboxHeld, outboxAge  *prometheus.Desc
 	webhooks               *prometheus.Desc
 	pending, pendingOldest *prometheus.Desc
 	webhookDead            *prometheus.Desc
@@ -29,13 +30,16 @@ func newDatabaseCollector(db *Database) *databaseCollector {
 		took: desc("database_snapshot_duration_seconds", "How long it took to ask for the figures of all processes."),
 		tasks: desc("tasks", "Tasks, by stage and how that stands: ready to be claimed, waiting for a time, inprogress or dead. "+
 			"At most 100000 are counted of each.", "stage", "status"),
-		oldest:        desc("oldest_ready_seconds", "For how long, about, the oldest task that is ready for a stage has been; 0 where none is.", "stage"),
-		paused:        desc("stage_paused", "1 while a stage is not to be claimed on any host, else 0.", "stage"),
-		dead:          desc("dead_letters", "Tasks of which a stage died: nothing happens to them until somebody has them done again. At most 100000 are counted."),
-		workers:       desc("workers", "Processes that work on the pipeline, by state: alive, draining, or silent for longer than they may be.", "state"),
-		beat:          desc("worker_heartbeat_age_seconds", "Time since the last sign of life of each process that was not given up, named host:pid.", "worker"),
-		outbox:        desc("outbox_pending", "Rows of the outbox that the slowest webhook which is on has not seen yet. At most 100000 are counted."),
-		outboxOldest:  desc("outbox_oldest_seconds", "Age of the oldest row of the outbox that the slowest webhook which is on has not seen yet; 0 where there is none."),
+		oldest:       desc("oldest_ready_seconds", "For how long, about, the oldest task that is ready for a stage has been; 0 where none is.", "stage"),
+		paused:       desc("stage_paused", "1 while a stage is not to be claimed on any host, else 0.", "stage"),
+		dead:         desc("dead_letters", "Tasks of which a stage died: nothing happens to them until somebody has them done again. At most 100000 are counted."),
+		workers:      desc("workers", "Processes that work on the pipeline, by state: alive, draining, or silent for longer than they may be.", "state"),
+		beat:         desc("worker_heartbeat_age_seconds", "Time since the last sign of life of each process that was not given up, named host:pid.", "worker"),
+		outbox:       desc("outbox_pending", "Rows of the outbox that the slowest webhook which is on has not seen yet. At most 100000 are counted."),
+		outboxOldest: desc("outbox_oldest_seconds", "Age of the oldest row of the outbox that the slowest webhook which is on has not seen yet; 0 where there is none."),
+		outboxHeld: desc("outbox_held_seconds", "Age of the oldest row of the outbox that nobody is shown, because a transaction which wrote before it is still open; "+
+			"0 where there is none."),
+		outboxAge:     desc("outbox_age_seconds", "Age of the oldest row of the outbox, whoever has seen it; 0 where there is none."),
 		webhooks:      desc("webhooks", "Webhooks, by whether they are delivered to: on or off.", "state"),
 		pending:       desc("webhook_pending", "Deliveries that are still to be made to webhooks which are on. At most 100000 are counted of each."),
 		pendingOldest: desc("webhook_oldest_seconds", "Age of the oldest delivery that is still to be made; 0 where there is none."),
@@ -46,7 +50,7 @@ func newDatabaseCollector(db *Database) *databaseCollector {
 // Describe makes it a prometheus.Collector.
 func (c *databaseCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.up, c.age, c.took, c.tasks, c.oldest, c.paused, c.dead, c.workers, c.beat,
-		c.outbox, c.outboxOldest, c.webhooks, c.pending, c.pendingOldest, c.webhookDead} {
+		c.outbox, c.outboxOldest, c.outboxHeld, c.outboxAge, c.webhooks, c.pending, c.pendingOldest, c.webhookDead} {
 		to <- d
 	}
 }
@@ -83,6 +87,10 @@ func (c *databaseCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(c.outbox, float64(f.OutboxPending))
 	gauge(c.outboxOldest, f.OutboxOldest.Seconds())
+	if f.OutboxHeld >= 0 {
+		gauge(c.outboxHeld, f.OutboxHeld.Seconds())
+	}
+	gauge(c.outboxAge, f.OutboxAge.Seconds())
 	gauge(c.webhooks, float64(f.WebhooksOn), "on")
 	gauge(c.webhooks, float64(f.WebhooksOff), "off")
 	gauge(c.pending, float64(f.WebhookPending))

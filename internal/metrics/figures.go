@@ -30,6 +30,13 @@ type Figures struct {
 	OutboxPending int
 	OutboxOldest  time.Duration
 
+	// OutboxHeld is the age of the oldest row of the outbox that no reader is shown
+	// yet, because a transaction which wrote before it is still open: 0 where there
+	// is none, negative where this database does not say.
+	OutboxHeld time.Duration
+	// OutboxAge is that of the oldest row there is.
+	OutboxAge time.Duration
+
 	// WebhooksOn and WebhooksOff are the webhooks that are delivered to and not.
 	WebhooksOn, WebhooksOff int
 	// WebhookPending are deliveries that are still to be made to those that are
@@ -51,11 +58,10 @@ type StageFigures struct {
 
 	// OldestReady is for how long the oldest of the ready ones is. That is not
 	// written down when it begins, so it is taken from when the task was
-	// submitted, and from the history of the stage and of those it needs; what
-	// was dead or cancelled and is done again by hand counts from its end. Where
-	// there are more than 200 of one priority, it is the oldest of the 200 that
-	// are claimed next, and where there are more than 50 priorities, that of the
-	// lowest.
+	// submitted, was due or was done again by hand, and from the history of the
+	// stage and of those it needs. Where there are more than 200 of one priority,
+	// it is the oldest of the 200 that are claimed next, and where there are more
+	// than 50 priorities, that of the lowest.
 	OldestReady time.Duration
 
 	Paused bool // everywhere
@@ -105,8 +111,8 @@ select 'oldest', '{{.Name}}', extract(epoch from now() - (
   )
   select min(since.at)
     from (select priority from levels where priority is not null limit 50) as l
-   cross join lateral (select t.id, t.created_at from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as t
-   cross join lateral (select greatest(t.created_at, max(greatest(a.finished_at, a.retry_at))) as at
+   cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as t
+   cross join lateral (select greatest(t.created_at, t.ready_at, max(greatest(a.finished_at, a.retry_at))) as at
                          from {{$.Attempts}} a where a.task_id = t.id and a.stage in ({{.Before}})) as since)), ''
 union all
 {{end -}}
@@ -135,6 +141,14 @@ select k.what, '', k.n, ''
  cross join lateral (values
        ('outbox_pending', (select count(*) from (select from {{.Outbox}} where id > c.seen limit {{.Most}}) as few)::float8),
        ('outbox_oldest', (select extract(epoch from now() - at) from {{.Outbox}} where id > c.seen order by id limit 1))) as k (what, n)
+union all
+select 'outbox_age', '', (select extract(epoch from now() - at) from {{.Outbox}} order by id limit 1), ''
+union all
+select 'outbox_held', '',
+       case when c.place is null then -1
+            else coalesce((select extract(epoch from clock_timestamp() - at) from {{.Outbox}} where id > c.place order by id limit 1), 0) end, ''
+  from (select case when current_setting('transaction_isolation') like 'read %' and not pg_is_in_recovery()
+                    then cuelight_complete('{{.Outbox}}_id') end as place offset 0) as c
 union all
 select k.what, '', k.n, ''
   from (select count(*) filter (where w.disabled_at is null)::float8 as on, count(*) filter (where w.disabled_at is not null)::float8 as off,
@@ -278,6 +292,12 @@ func (f *Figures) take(what string, value float64) {
 		f.OutboxPending = int(value)
 	case "outbox_oldest":
 		f.OutboxOldest = seconds(value)
+	case "outbox_age":
+		f.OutboxAge = seconds(value)
+	case "outbox_held":
+		if f.OutboxHeld = seconds(value); value < 0 {
+			f.OutboxHeld = -1
+		}
 	case "webhooks_on":
 		f.WebhooksOn = int(value)
 	case "webhooks_off":

@@ -200,14 +200,15 @@ func TestFiguresTellHowFarBehindTheSlowestWebhookIs(t *testing.T) {
 	pool := newPool(t, g)
 	const hook = `insert into cuelight_webhooks (pipeline, url, secret, cursor, disabled_at) values `
 	exec(t, pool, `delete from outbox`,
-		`insert into outbox (id, at, type) values (7, now() - interval '3 h', 'submitted'), (8, now() - interval '2 h', 'submitted'), (9, now(), 'done')`)
+		`insert into outbox (id, at, type) values (7, now() - interval '3 h', 'submitted'), (8, now() - interval '2 h', 'submitted'), (9, now(), 'done')`,
+		`select setval('outbox_id', 9)`)
 	if f := figures(t, pool, g); f.OutboxPending != 0 || f.OutboxOldest != 0 {
 		t.Errorf("nobody is told of anything, and yet %d rows wait, for %s", f.OutboxPending, f.OutboxOldest)
 	}
 	exec(t, pool, hook+`('video', 'http://a', '', 9::bigint << 16 | 65535, null), ('video', 'http://b', '', 7::bigint << 16, null),
 		('video', 'http://off', '', 0, now()), ('other', 'http://c', '', 0, null)`)
 	f := figures(t, pool, g)
-	want := Figures{OutboxPending: 2, OutboxOldest: 2 * time.Hour, WebhooksOn: 2, WebhooksOff: 1}
+	want := Figures{OutboxPending: 2, OutboxOldest: 2 * time.Hour, OutboxAge: 3 * time.Hour, WebhooksOn: 2, WebhooksOff: 1}
 	if diff := cmp.Diff(want, f, ignoreWhen, near, cmpopts.IgnoreFields(Figures{}, "Stages", "Workers")); diff != "" {
 		t.Error(diff)
 	}
@@ -219,6 +220,44 @@ func TestFiguresTellHowFarBehindTheSlowestWebhookIs(t *testing.T) {
 	want.WebhookPending, want.WebhookOldest, want.WebhookDead = 4, 40*time.Minute, 2
 	if diff := cmp.Diff(want, f, ignoreWhen, near, cmpopts.IgnoreFields(Figures{}, "Stages", "Workers")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Whether anybody reads is another question than whether anybody could.
+func TestFiguresTellThatATransactionHoldsUpAllReaders(t *testing.T) {
+	t.Parallel()
+	g := store.Video()
+	pool := newPool(t, g)
+	exec(t, pool, `insert into tasks (source) values ('a')`, `update outbox set at = now() - interval '3 h'`)
+	if f := figures(t, pool, g); f.OutboxHeld != 0 || f.OutboxAge.Round(time.Minute) != 3*time.Hour {
+		t.Errorf("held %s, the oldest %s", f.OutboxHeld, f.OutboxAge)
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `insert into tasks (source) values ('b')`); err != nil {
+		t.Fatal(err)
+	}
+	if f := figures(t, pool, g); f.OutboxHeld != 0 {
+		t.Errorf("nothing came after it, and yet held %s", f.OutboxHeld)
+	}
+	exec(t, pool, `insert into tasks (source) values ('c')`,
+		`update outbox set at = now() - interval '2 h' where id = (select max(id) from outbox)`)
+	if f := figures(t, pool, g); f.OutboxHeld.Round(time.Minute) != 2*time.Hour {
+		t.Errorf("held %s", f.OutboxHeld)
+	}
+	// Where nobody can read events, the other figures are there.
+	o := pool.Config()
+	o.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
+	strict, err := pgxpool.NewWithConfig(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer strict.Close()
+	if f := figures(t, strict, g); f.OutboxHeld >= 0 || f.OutboxPending != 0 || f.Stages[0].Ready != 2 {
+		t.Errorf("figures are %+v", f)
 	}
 }
 

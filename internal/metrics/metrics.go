@@ -3,6 +3,7 @@ package metrics
 import (
 	"net/http"
 	"runtime"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +39,10 @@ type Options struct {
 	// counted as one. Default: those of the store's events.
 	WebhookTypes []string
 
+	// KeepEvents is for how long this process leaves events in the outbox. Default:
+	// for ever.
+	KeepEvents time.Duration
+
 	// Database is asked for what all processes have in common. Default: that is
 	// not told.
 	Database *Database
@@ -54,6 +59,7 @@ type Metrics struct {
 	lost       prometheus.Counter
 	listener   listener
 	deliveries deliveries
+	requests   requests
 }
 
 // New returns the Metrics of a process.
@@ -78,6 +84,11 @@ func New(o Options) *Metrics {
 		"Workers that this process found to have gone away.").WithLabelValues()
 	m.listener = m.newListener()
 	m.deliveries = m.newDeliveries(o.WebhookTypes)
+	m.requests = m.newRequests()
+	if o.KeepEvents > 0 {
+		m.gauge("events_keep_seconds", "For how long events are kept, by this process's setting; not told where they are kept for ever.").
+			WithLabelValues().Set(o.KeepEvents.Seconds())
+	}
 	if o.Pool != nil {
 		m.registry.MustRegister(newPoolCollector(o.Pool.Stat))
 	}

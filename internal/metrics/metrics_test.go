@@ -272,10 +272,35 @@ func whole(t testing.TB) (*Metrics, *pgxpool.Pool) {
 	g := store.Video()
 	pool := newPool(t, g)
 	exec(t, pool, `insert into workers (pipeline, host, pid) values ('video', 'h', 1)`)
-	return New(Options{
+	m := New(Options{
 		Graph: g, Slots: map[string]int{"ingest": 2}, Version: "1.2.3", Pool: pool, Dirs: []string{t.TempDir()},
-		Database: NewDatabase(pool, g, DatabaseOptions{}),
-	}), pool
+		Database: NewDatabase(pool, g, DatabaseOptions{}), KeepEvents: time.Hour,
+	})
+	m.HTTPStreams(func() int { return 3 })
+	for _, status := range []int{200, 301, 404, 500} { // those that are answered with begin with the first
+		m.HTTPRequest("GET /api/v1/tasks", status, time.Millisecond, false)
+	}
+	return m, pool
+}
+
+func TestRequestsAreCountedByRoute(t *testing.T) {
+	t.Parallel()
+	m := process()
+	m.HTTPStreams(func() int { return 7 })
+	const list, stream = "GET /api/v1/tasks", "GET /api/v1/events/stream"
+	m.HTTPRequest(list, 200, time.Second, false)
+	m.HTTPRequest(list, 204, time.Second, false)
+	m.HTTPRequest(list, 401, time.Second, false)
+	m.HTTPRequest("", 404, time.Second, false)
+	m.HTTPRequest(stream, 200, time.Hour, true)
+	m.HTTPRequest(stream, 429, time.Second, false)
+	want(t, m, 2, "http_requests_total", "route", list, "code", "2xx")
+	want(t, m, 1, "http_requests_total", "route", list, "code", "4xx")
+	want(t, m, 1, "http_requests_total", "route", "other", "code", "4xx")
+	want(t, m, 1, "http_requests_total", "route", stream, "code", "2xx")
+	want(t, m, 3, "http_request_duration_seconds", "route", list)
+	want(t, m, 1, "http_request_duration_seconds", "route", stream)
+	want(t, m, 7, "http_streams")
 }
 
 func TestMetricsAreNamedAndDescribedAsTheyShouldBe(t *testing.T) {

@@ -1,8 +1,10 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -63,22 +65,37 @@ func (t *Tracer) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		attribute.String("http.request.method", r.Method),
 		attribute.String("url.path", r.URL.Path[:min(len(r.URL.Path), pathMost)]),
 	))
-	defer span.End()
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	r.Header.Set(header, Traceparent(ctx))
 	heard := &listening{ResponseWriter: w}
+	returned := false
+	defer func() { // whatever becomes of next
+		answered(span, r.Pattern, heard.status, returned)
+		span.End()
+	}()
 	next.ServeHTTP(heard, r)
-	if r.Pattern != "" {
-		span.SetName(r.Pattern)
+	returned = true
+}
+
+// answered says what became of a request.
+func answered(span api.Span, route string, status int, returned bool) {
+	if route != "" {
+		_, path, _ := strings.Cut(route, " ")
+		span.SetName(route)
+		span.SetAttributes(attribute.String("http.route", cmp.Or(path, route)))
 	}
-	status := heard.status
-	if status == 0 {
+	if status == 0 && returned {
 		status = http.StatusOK
 	}
-	span.SetAttributes(attribute.Int("http.response.status_code", status))
-	if status >= http.StatusInternalServerError {
+	if status != 0 {
+		span.SetAttributes(attribute.Int("http.response.status_code", status))
+	}
+	switch {
+	case status >= http.StatusInternalServerError:
 		span.SetStatus(codes.Error, http.StatusText(status))
+	case !returned:
+		span.SetStatus(codes.Error, "the answer was broken off")
 	}
 }
 

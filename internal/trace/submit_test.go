@@ -74,7 +74,7 @@ func TestRequestsThatChangeSomethingHaveASpan(t *testing.T) {
 	}
 	r := ask(tracer, http.MethodPost)
 	s := kept.GetSpans()[0]
-	want := map[string]string{"http.request.method": "POST", "url.path": "/tasks/7", "http.response.status_code": "200"}
+	want := map[string]string{"http.request.method": "POST", "url.path": "/tasks/7", "http.route": "/tasks/{id}", "http.response.status_code": "200"}
 	if s.Name != "/tasks/{id}" || s.SpanKind != api.SpanKindServer || s.Parent.SpanID().String() != parentSpan || len(values(s)) != len(want) {
 		t.Errorf("got %v", s)
 	}
@@ -112,5 +112,21 @@ func TestRequestThatFailedHereIsAnError(t *testing.T) {
 		if got := kept.GetSpans()[i].Status.Code; got != want {
 			t.Errorf("request %d: %v", i, got)
 		}
+	}
+}
+
+func TestRequestThatIsBrokenOffIsAnError(t *testing.T) {
+	t.Parallel()
+	tracer, kept := remembering(t)
+	h := tracer.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		r.Pattern = "PUT /x"
+		panic(http.ErrAbortHandler)
+	}))
+	func() {
+		defer func() { _ = recover() }()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(context.Background(), http.MethodPut, "/x", nil))
+	}()
+	if spans := kept.GetSpans(); len(spans) != 1 || spans[0].Status.Code != codes.Error || spans[0].Name != "PUT /x" {
+		t.Errorf("spans are %+v", spans)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -57,9 +56,10 @@ select $2, $1::jsonb || jsonb_build_object('what', $3::text)
  where exists (select from cuelight_webhooks where pipeline = $4 and disabled_at is null)`
 
 // Raise tells of something that only this process sees: AlertListenerDown or
-// AlertDiskLow. What is in data, a JSON object or nil, is for people. It returns
-// when that is in the outbox, which it is only where there is a webhook, and whoever delivers webhooks sends it; it may be
-// called as often as one looks, since alerts have a cooldown.
+// AlertDiskLow. What is in data, a JSON object or nil, is for people, but for host
+// and disk: each has a cooldown of its own. So it may be called as often as one
+// looks. It returns when the alert is in the outbox, where it is put if there is a
+// webhook; whoever delivers webhooks sends it.
 func (w *Webhooks) Raise(ctx context.Context, alert string, data map[string]any) error {
 	what, ok := raisable[alert]
 	if !ok {
@@ -137,26 +137,4 @@ func (w *Webhooks) deaths(ctx context.Context, e store.Event) (int, error) {
 		err = nil
 	}
 	return n, err
-}
-
-// quiet is how a kind of alert stands with a webhook.
-type quiet struct {
-	until      time.Time
-	suppressed int // since the last one that was sent
-	changed    bool
-}
-
-// pass reports whether an alert of an event at that time is to be sent, and how
-// many were not since the last one. The cooldown goes by when things happened, not
-// by when they are looked at: what piled up while nobody looked is told as it would
-// have been.
-func (q *quiet) pass(at time.Time, cooldown time.Duration) (suppressed int, ok bool) {
-	q.changed = true
-	if at.Before(q.until) {
-		q.suppressed++
-		return 0, false
-	}
-	suppressed = q.suppressed
-	q.until, q.suppressed = at.Add(cooldown), 0
-	return suppressed, true
 }

@@ -1,8 +1,10 @@
 package webhook
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -59,8 +61,9 @@ func TestAlertOfOneKindIsNotRepeatedWithinItsCooldown(t *testing.T) {
 	h := b.register(Registration{URL: rc.URL, Types: []string{"alert"}, Cooldown: time.Minute})
 	b.register(Registration{URL: eager.URL, Types: []string{"alert"}, Cooldown: -1})
 	// By when they happened, not by when somebody looked.
+	hour := time.Now().UTC().Truncate(time.Hour).Add(-25 * time.Hour)
 	at := func(seconds int, typ store.EventType) {
-		b.exec("insert into outbox (type, at) values ($1, timestamptz '2026-03-01 12:00:00Z' + make_interval(secs => $2))", string(typ), seconds)
+		b.exec("insert into outbox (type, at) values ($1, $2)", string(typ), hour.Add(time.Duration(seconds)*time.Second))
 	}
 	at(0, store.WorkerLost)
 	at(30, store.WorkerLost)
@@ -96,9 +99,47 @@ func TestAlertOfOneKindIsNotRepeatedWithinItsCooldown(t *testing.T) {
 		t.Fatalf("suppressed are %+v, %v", held, err)
 	}
 	must(t, b.Redeliver(t.Context(), held[0].ID))
-	if got := rc.wait(b, 5)[4]; got.id() != held[0].ID.String() || !strings.Contains(got.text, "12:01:59") {
+	if got := rc.wait(b, 5)[4]; got.id() != held[0].ID.String() || !strings.Contains(got.text, ":01:59Z") {
 		t.Errorf("sent %s", got.text)
 	}
+}
+
+// Whoever looks every half minute always finds the same one first.
+func TestTroubleOfOneDiskOrHostDoesNotHideThatOfAnother(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	rc := receive(t, nil)
+	h := b.add(rc.URL, "alert")
+	for second := 0; second < 660; second += 30 {
+		for i, data := range []string{
+			`{"what": "disk_low", "host": "a", "disk": "data"}`, `{"what": "disk_low", "host": "a", "disk": "published"}`,
+			`{"what": "disk_low", "host": "b", "disk": "data"}`, `{"what": "listener_down", "host": "a"}`, `{"what": "listener_down", "host": "b"}`,
+		} {
+			b.exec("insert into outbox (type, at, data) values ('alert', timestamptz '2026-03-01 12:00:00Z' + make_interval(secs => $1), $2)",
+				float64(second)+float64(i)/100, data)
+		}
+	}
+	b.exec(`insert into outbox (type, data) values ('worker_lost', '{"host": "a"}'), ('worker_lost', '{"host": "b"}'), ('worker_lost', '{"host": "a"}')`)
+	b.run()
+	got := rc.wait(b, 17)
+	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
+	told := map[string]int{}
+	for _, m := range got {
+		var about struct{ Host, Disk string }
+		must(t, json.Unmarshal(m.Data.Details, &about))
+		told[fmt.Sprint(m.Type, about)]++
+	}
+	want := map[string]int{
+		"alert.disk_low{a data}": 3, "alert.disk_low{a published}": 3, "alert.disk_low{b data}": 3,
+		"alert.listener_down{a }": 3, "alert.listener_down{b }": 3, "alert.worker_lost{a }": 1, "alert.worker_lost{b }": 1,
+	}
+	if !maps.Equal(told, want) || len(rc.got()) != 17 {
+		t.Errorf("told %v,\nwant %v", told, want)
+	}
+	// What is remembered of them is not kept for ever.
+	b.until("those of old are forgotten", func() bool {
+		return b.number("select count(*) from cuelight_quiet where webhook_id = $1", h.ID) == 2
+	})
 }
 
 func TestStageThatDiesASecondTimeIsARepeatedFailure(t *testing.T) {
@@ -138,6 +179,7 @@ func TestStageThatDiesASecondTimeIsARepeatedFailure(t *testing.T) {
 func TestOnlyWhatNobodyElseTellsIsRaised(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
+	h := b.add("https://example.com/")
 	for _, alert := range []string{"", AlertDeadLetter, "disk_low", "alert.else"} {
 		if err := b.Raise(t.Context(), alert, nil); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v", alert, err)
@@ -148,5 +190,15 @@ func TestOnlyWhatNobodyElseTellsIsRaised(t *testing.T) {
 	}
 	if n := b.number("select count(*) from outbox"); n != 0 {
 		t.Errorf("%d events", n)
+	}
+	must(t, b.Disable(t.Context(), h.ID, "")) // so that nobody is to be told
+	must(t, b.Raise(t.Context(), AlertDiskLow, nil))
+	if n := b.number("select count(*) from outbox"); n != 0 {
+		t.Errorf("%d events without a webhook", n)
+	}
+	must(t, b.Enable(t.Context(), h.ID))
+	must(t, b.Raise(t.Context(), AlertDiskLow, nil))
+	if n := b.number("select count(*) from outbox"); n != 1 {
+		t.Errorf("%d events with one", n)
 	}
 }

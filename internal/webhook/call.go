@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,6 +18,7 @@ import (
 type message struct {
 	id       store.ID
 	hook     store.ID
+	url      string // as it is now: it may have been changed since the hooks were read
 	typ      string
 	payload  string
 	attempts int
@@ -27,7 +29,7 @@ type message struct {
 // one waits for that.
 const claimSQL = `
 /* claim deliveries */
-select d.id, d.webhook_id, d.type, d.payload, d.attempts
+select d.id, d.webhook_id, h.url, d.type, d.payload, d.attempts
   from unnest($1::uuid[], $2::int[]) as w (id, free)
   join cuelight_webhooks h on h.id = w.id and h.disabled_at is null
  cross join lateral (
@@ -50,16 +52,12 @@ func (d *deliverer) call(ctx, calling context.Context, hooks []hook) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	flying := make([]store.ID, 0, len(d.flying))
-	for id := range d.flying {
-		flying = append(flying, id)
-	}
-	rows, err := d.w.db.Query(ctx, claimSQL, ids, free, flying, total)
+	rows, err := d.w.db.Query(ctx, claimSQL, ids, free, d.onTheirWay(), total)
 	if err != nil {
 		return fmt.Errorf("claim deliveries: %w", err)
 	}
 	messages, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m message, err error) {
-		err = row.Scan(&m.id, &m.hook, &m.typ, &m.payload, &m.attempts)
+		err = row.Scan(&m.id, &m.hook, &m.url, &m.typ, &m.payload, &m.attempts)
 		return m, err
 	})
 	if err != nil {
@@ -76,10 +74,15 @@ func (d *deliverer) call(ctx, calling context.Context, hooks []hook) error {
 		d.flying[m.id] = m.hook
 		h := byID[m.hook]
 		d.calls.Go(func() {
-			d.ended <- result{message: m, reply: d.w.client.send(calling, h.url, h.secrets, m.id.String(), m.payload)}
+			d.ended <- result{message: m, reply: d.w.client.send(calling, m.url, h.secrets, m.id.String(), m.payload)}
 		})
 	}
 	return nil
+}
+
+// onTheirWay are the deliveries of which it is not written yet what became of them.
+func (d *deliverer) onTheirWay() []store.ID {
+	return slices.AppendSeq(make([]store.ID, 0, len(d.flying)), maps.Keys(d.flying))
 }
 
 // room is how many calls may be made, to each webhook and in all. Those whose
@@ -111,8 +114,8 @@ func (d *deliverer) room(hooks []hook) (ids []store.ID, free []int, total int) {
 	return ids, free, total
 }
 
-// health is how a receiver has done lately. It is lost with the lease, which does
-// no harm: it only says how hard to try.
+// health is how a receiver has done lately. It is lost with the lease, but for what
+// the table says; see known. It only says how hard to try.
 type health struct {
 	failures int       // in a row
 	until    time.Time // the receiver wants nothing before
@@ -134,6 +137,24 @@ func (h *health) saw(r reply, now time.Time) (back bool) {
 		h.until = now.Add(r.retryAfter)
 	}
 	return false
+}
+
+// known begins with what the table says of receivers: one that something waits for
+// has failed before.
+func (d *deliverer) known(ctx context.Context) error {
+	rows, err := d.w.db.Query(ctx, waitedForSQL, d.w.o.Pipeline)
+	if err != nil {
+		return fmt.Errorf("read who failed: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[store.ID])
+	if err != nil {
+		return fmt.Errorf("read who failed: %w", err)
+	}
+	d.health = make(map[store.ID]*health)
+	for _, id := range ids {
+		d.health[id] = &health{failures: failingAfter}
+	}
+	return nil
 }
 
 // forget drops what is known of receivers whose webhooks are gone or disabled: who

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,17 +42,33 @@ const deliveriesSQL = `
 select d.id, d.webhook_id, d.event_id, d.type, d.task_id, d.status, d.created_at, d.attempts, d.run_at, d.finished_at,
        coalesce(d.response, 0), d.error, d.payload
   from cuelight_deliveries d
- where d.webhook_id in (select id from cuelight_webhooks where pipeline = $1 and ($2::uuid is null or id = $2))
-   and ($3::uuid is null or d.id < $3)
-   and %s
- order by d.id desc
- limit $4`
+ where %s
+ order by %s
+ limit $2`
 
-// byStatus: a partial index serves a condition that is written out, not one that
-// is in a parameter.
-var byStatus = map[string]string{
-	"": "true", "pending": "d.status = 'pending'", "delivered": "d.status = 'delivered'",
-	"dead": "d.status = 'dead'", "suppressed": "d.status = 'suppressed'",
+// sql is the statement for these deliveries, and what it is given. Conditions that
+// are written out are served by indexes, those that depend on a parameter are not.
+func (f DeliveryFilter) sql(pipeline string) (string, []any, error) {
+	where, args := []string{"d.webhook_id in (select id from cuelight_webhooks where pipeline = $1)"}, []any{pipeline, f.Limit}
+	order := "d.id desc"
+	if !f.Webhook.IsZero() {
+		// Between, because what is equal may be left out of the order; then the
+		// deliveries of all webhooks would be looked through.
+		where = append(where, "d.webhook_id between $3 and $3")
+		order, args = "d.webhook_id desc, d.id desc", append(args, f.Webhook)
+	}
+	if !f.After.IsZero() {
+		args = append(args, f.After)
+		where = append(where, fmt.Sprintf("d.id < $%d", len(args)))
+	}
+	switch f.Status {
+	case "":
+	case "pending", "delivered", "dead", "suppressed":
+		where = append(where, "d.status = '"+f.Status+"'")
+	default:
+		return "", nil, fmt.Errorf("%w: there is no status %q", ErrInvalid, short(f.Status))
+	}
+	return fmt.Sprintf(deliveriesSQL, strings.Join(where, "\n   and "), order), args, nil
 }
 
 // Deliveries lists them, the newest first. The next page is that After the last.
@@ -59,11 +76,11 @@ func (w *Webhooks) Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
-	status, ok := byStatus[f.Status]
-	if !ok {
-		return nil, fmt.Errorf("list deliveries: %w: there is no status %q", ErrInvalid, short(f.Status))
+	sql, args, err := f.sql(w.o.Pipeline)
+	if err != nil {
+		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
-	rows, err := w.db.Query(ctx, fmt.Sprintf(deliveriesSQL, status), w.o.Pipeline, f.Webhook, f.After, f.Limit)
+	rows, err := w.db.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
@@ -110,18 +127,25 @@ update cuelight_deliveries
    set status = 'pending', attempts = 0, run_at = now(), finished_at = null, response = null, error = ''
  where webhook_id in (select id from cuelight_webhooks where id = $1 and pipeline = $2) and status = 'dead'`
 
+const webhookThereSQL = `
+/* look for webhook */
+select id from cuelight_webhooks where id = $1 and pipeline = $2`
+
 // RedeliverDead delivers again all that is dead of one webhook, in order per
 // task, and returns how many those are.
 func (w *Webhooks) RedeliverDead(ctx context.Context, webhook store.ID) (int, error) {
 	done, err := w.db.Exec(ctx, redeliverDeadSQL, webhook, w.o.Pipeline)
+	if err == nil && done.RowsAffected() == 0 { // there may be no such webhook
+		err = w.db.QueryRow(ctx, webhookThereSQL, webhook, w.o.Pipeline).Scan(&webhook)
+	}
 	if err != nil {
-		return 0, fmt.Errorf("redeliver dead: %w", err)
+		return 0, fmt.Errorf("redeliver dead: %w", notFound(err))
 	}
 	return int(done.RowsAffected()), nil
 }
 
-// Attempt is what became of a ping.
-type Attempt struct {
+// Ping is what became of one.
+type Ping struct {
 	OK     bool          `json:"ok"`
 	Status int           `json:"status,omitempty"` // of the answer; 0 if there was none
 	Error  string        `json:"error,omitempty"`
@@ -135,18 +159,18 @@ select url, array_remove(array[secret, case when old_until > now() then old_secr
 
 // Test sends a ping, signed as everything else, from this process and at once, and
 // returns what became of it. It does so also where the webhook is disabled.
-func (w *Webhooks) Test(ctx context.Context, id store.ID) (Attempt, error) {
+func (w *Webhooks) Test(ctx context.Context, id store.ID) (Ping, error) {
 	var address string
 	var secrets []string
 	if err := w.db.QueryRow(ctx, targetSQL, id, w.o.Pipeline).Scan(&address, &secrets); err != nil {
-		return Attempt{}, fmt.Errorf("test webhook: %w", notFound(err))
+		return Ping{}, fmt.Errorf("test webhook: %w", notFound(err))
 	}
 	ping := body{Type: "ping", Timestamp: time.Now().UTC(), Data: data{Pipeline: w.o.Pipeline, Webhook: id}}
 	r := w.client.send(ctx, address, secrets, newID().String(), ping.text())
 	if r.aborted {
-		return Attempt{}, fmt.Errorf("test webhook: %w", ctx.Err())
+		return Ping{}, fmt.Errorf("test webhook: %w", ctx.Err())
 	}
-	return Attempt{OK: r.ok(), Status: r.status, Error: r.err, Took: r.took}, nil
+	return Ping{OK: r.ok(), Status: r.status, Error: r.err, Took: r.took}, nil
 }
 
 func notFound(err error) error {

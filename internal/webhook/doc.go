@@ -6,9 +6,11 @@
 //   - Every event after its registration that a webhook asks for is delivered at
 //     least once, or ends in the list of those that could not be. Nothing is lost
 //     with a process, or while a receiver is down. Receivers tell what comes twice
-//     by the header webhook-id, which stays the same over all attempts.
+//     by the header webhook-id, which stays the same over all attempts. (Of progress
+//     only the latest of a stage is delivered.)
 //   - The events of one task arrive in their order: a later one waits until the
-//     earlier one has arrived or is given up. Tasks do not wait for each other.
+//     earlier one has arrived or is given up. Tasks do not wait for each other, nor
+//     webhooks for one that is behind.
 //   - Every attempt is signed anew after Standard Webhooks
 //     (https://www.standardwebhooks.com), while a secret is being changed with
 //     both.
@@ -32,13 +34,15 @@
 // A status of 2xx within the timeout, whatever the body. 410 disables the webhook.
 // Everything else is a failure and is tried again, for a good three days at growing
 // intervals, and not before the receiver's Retry-After, if it does not ask for more
-// than an hour. When a receiver answers again that has failed several times in a
-// row, what could not reach it is sent without waiting any longer.
+// than an hour. When a receiver has failed several times in a row and takes something
+// again, what could not reach it is sent without waiting any longer; so is what it
+// answered with an error that may pass (408, 425, 429, 5xx), before the sixth attempt.
 //
 // # Alerts
 //
 // Alerts are for operators: a webhook gets those it asks for. After one of a kind,
-// those that happen within the cooldown are not sent. They stay in the list of
+// and of those about a host or its disk of the same, those that happen within the
+// cooldown are not sent. They stay in the list of
 // deliveries as suppressed, from where they can be sent all the same, and the next
 // one that is sent says how many there were.
 //

@@ -198,9 +198,10 @@ func receive(t *testing.T, answer func(n int, r received, w http.ResponseWriter)
 func receiveOn(t *testing.T, addr string, answer func(n int, r received, w http.ResponseWriter)) *receiver {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Skipf("this host has no %s: %v", addr, err)
+	if err != nil && strings.HasPrefix(addr, "127.0.0.2:") {
+		t.Skipf("this host has no %s: %v", addr, err) // macOS has one address of all these
 	}
+	must(t, err)
 	rc := &receiver{t: t, answer: answer}
 	rc.Server = httptest.NewUnstartedServer(rc)
 	rc.Listener.Close()

@@ -1,6 +1,9 @@
 package webhook
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -103,6 +106,43 @@ func TestReceiverThatIsBackGetsAtOnceWhatCouldNotReachIt(t *testing.T) {
 	}
 }
 
+// An application that is being repaired answers, but with errors of its own; and the
+// daemon may be another by the time it is well.
+func TestReceiverThatIsWellAgainGetsAtOnceWhatItHadErrorsFor(t *testing.T) {
+	t.Parallel()
+	var well atomic.Bool
+	b := setup(t, Options{})
+	rc := receive(t, func(_ int, _ received, w http.ResponseWriter) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	h := b.add(rc.URL, "submitted", "done")
+	for range 4 {
+		id := b.submit()
+		b.happen(store.TaskDone, id, "", 0, "")
+	}
+	stop := b.run()
+	b.until("all have failed", func() bool {
+		return b.number("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 4
+	})
+	stop()
+	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")
+	// One that was tried often waits for its turn: it may be what it cannot take.
+	poison := b.submit()
+	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, task_id, payload, attempts, response, run_at)
+		values ($1, 1, 'submitted', $2, '{}', 6, 500, now() + interval '5 hours')`, h.ID, poison)
+	well.Store(true)
+	b.start(b.another(Options{}))
+	b.submit()
+	b.until("all but one and what comes after it are delivered", func() bool { return b.undelivered() == 2 })
+	for _, d := range b.deliveries(h) {
+		if (d.Status == "pending") != (d.Task == poison) {
+			t.Errorf("kept %+v", d)
+		}
+	}
+}
+
 // That nobody delivers shows in the figures.
 func TestEventsThatNobodyLooksAtAreCounted(t *testing.T) {
 	t.Parallel()
@@ -148,6 +188,74 @@ func TestDeletedEventsAreMissedAndSaidToBe(t *testing.T) {
 		t.Errorf("got %s", got[0].text)
 	}
 	b.until("it is said", func() bool { return seen.text() == "missed, submitted delivered 204" })
+}
+
+// torn is a store that cannot read the oldest events.
+type torn struct {
+	*store.Store
+	until int64
+}
+
+func (s torn) Events(ctx context.Context, q store.EventQuery) ([]store.Event, error) {
+	if q.After < s.until {
+		return nil, errCut
+	}
+	return s.Store.Events(ctx, q)
+}
+
+// A webhook that is behind, and even one that cannot get on, is nobody else's affair.
+func TestWebhookThatIsBehindHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	rc, other := receive(t, nil), receive(t, nil)
+	h := b.add(rc.URL)
+	must(t, b.Disable(t.Context(), h.ID, "paused"))
+	b.submit()
+	last, err := b.store.LastEvent(t.Context())
+	must(t, err)
+	b.add(other.URL)
+	must(t, b.Enable(t.Context(), h.ID))
+	troubles := make(chan error, 10)
+	b.start(b.another(Options{Store: torn{b.store, last}, Trouble: func(err error) { troubles <- err }}))
+	if err := <-troubles; !errors.Is(err, errCut) {
+		t.Errorf("told %v", err)
+	}
+	for n := range 3 {
+		b.submit()
+		other.wait(b, n+1)
+	}
+	if got := len(rc.got()); got != 0 || len(troubles) != 0 {
+		t.Errorf("it got %d; %d more troubles", got, len(troubles))
+	}
+}
+
+func TestThoseWhoAreBehindTakeTurns(t *testing.T) {
+	t.Parallel()
+	at := func(cursors ...int64) (all []hook) {
+		for _, c := range cursors {
+			all = append(all, hook{cursor: c})
+		}
+		return all
+	}
+	if front, turn := apart(at(7, 7)); len(front) != 2 || len(turn) != 0 {
+		t.Errorf("of equals: %v, %v", front, turn)
+	}
+	seen := map[string]bool{}
+	for len(seen) < 2 { // it goes on for ever if one of them never has a turn
+		front, turn := apart(at(9, 1, 5, 5))
+		if len(front) != 1 || front[0].cursor != 9 {
+			t.Fatalf("the front is %v", front)
+		}
+		var cursors []int64
+		for _, h := range turn {
+			cursors = append(cursors, h.cursor)
+		}
+		text := fmt.Sprint(cursors)
+		if text != "[1 5 5]" && text != "[5 5]" {
+			t.Fatalf("the turn is that of %s", text)
+		}
+		seen[text] = true
+	}
 }
 
 func TestWebhookThatIsBehindCatchesUpWithoutRepeatingAnythingToOthers(t *testing.T) {

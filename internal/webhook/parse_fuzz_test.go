@@ -41,7 +41,7 @@ func FuzzAddress(f *testing.F) {
 // Whatever a source is, what is shown of it has no user, password or query, and is
 // no longer.
 func FuzzSource(f *testing.F) {
-	for _, s := range []string{"https://h/a.mp4", "/a.mp4", "s3:b", "https://[::1]:80/a", "file:/a", "x://h/%41?"} {
+	for _, s := range []string{"https://h/a.mp4", "/a.mp4", "s3:b", "https://[::1]:80/a", "file:/a", "x://h/%41?", strings.Repeat("\x01", 1<<10)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -54,7 +54,7 @@ func FuzzSource(f *testing.F) {
 				}
 			}
 		}
-		if text := (body{Data: data{Task: &facts{Source: publicSource(s), UserID: s}}}).text(); len(text) > payloadMost {
+		if text := (body{Data: data{Task: &facts{Source: publicSource(s), UserID: s, RequestID: s}}}).text(); len(text) > payloadMost {
 			t.Errorf("%d bytes of %q", len(text), s)
 		}
 	})

@@ -69,6 +69,10 @@ func (b body) text() string {
 		b.Data.Details, b.Data.Truncated = nil, true
 		s = b.json()
 	}
+	if f := b.Data.Task; len(s) > payloadMost && f != nil { // letters that JSON writes as six
+		b.Data.Task = &facts{ID: f.ID, Status: f.Status, OverriddenBy: f.OverriddenBy}
+		s = b.json()
+	}
 	return s
 }
 

@@ -29,6 +29,13 @@ func TestDataIsJSONAndSmall(t *testing.T) {
 	if m.Data.Task.UserID != long {
 		t.Error("what is shared was cut")
 	}
+	// Letters that take six times their room.
+	odd := strings.Repeat("\x01", 2<<10)
+	m.Data.Task = &facts{ID: newID(), Source: odd, UserID: odd, RequestID: odd, Status: "dead"}
+	if text = m.text(); len(text) > payloadMost || json.Unmarshal([]byte(text), &back) != nil || back.Data.Task.ID != m.Data.Task.ID ||
+		back.Data.Task.Status != "dead" || !back.Data.Truncated {
+		t.Errorf("%d bytes: %.200s", len(text), text)
+	}
 	if text = (body{Type: "done"}).text(); strings.Contains(text, "truncated") {
 		t.Error(text)
 	}

@@ -1,9 +1,11 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -15,7 +17,6 @@ import (
 // hook is a webhook that is not disabled, as a deliverer needs it.
 type hook struct {
 	id       store.ID
-	url      string
 	types    []string
 	secrets  []string // that sign
 	cooldown time.Duration
@@ -24,7 +25,7 @@ type hook struct {
 
 const hooksSQL = `
 /* read webhooks */
-select id, url, types, array_remove(array[secret, case when old_until > now() then old_secret end], null),
+select id, types, array_remove(array[secret, case when old_until > now() then old_secret end], null),
        extract(epoch from cooldown)::float8, cursor
   from cuelight_webhooks where pipeline = $1 and disabled_at is null order by id`
 
@@ -35,7 +36,7 @@ func (w *Webhooks) hooks(ctx context.Context) ([]hook, error) {
 	}
 	hooks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h hook, err error) {
 		var cooldown float64
-		err = row.Scan(&h.id, &h.url, &h.types, &h.secrets, &cooldown, &h.cursor)
+		err = row.Scan(&h.id, &h.types, &h.secrets, &cooldown, &h.cursor)
 		h.cooldown = time.Duration(cooldown * float64(time.Second))
 		return h, err
 	})
@@ -58,12 +59,35 @@ type planned struct {
 	event      int64
 	typ        string
 	task       store.ID
+	stage      string
 	payload    string
 	suppressed bool
 }
 
 // eventsMost is how many events are looked at in one go.
 const eventsMost = 500
+
+// apart divides webhooks into those that have seen the most, and those of the others
+// whose turn it is: one of them, with whoever is further than that. So nobody waits
+// until another has caught up.
+func apart(hooks []hook) (front, turn []hook) {
+	var rest []hook
+	last := slices.MaxFunc(hooks, byCursor).cursor
+	for _, h := range hooks {
+		if h.cursor == last {
+			front = append(front, h)
+		} else {
+			rest = append(rest, h)
+		}
+	}
+	if len(rest) == 0 {
+		return front, nil
+	}
+	first := rest[rand.IntN(len(rest))].cursor
+	return front, slices.DeleteFunc(rest, func(h hook) bool { return h.cursor < first })
+}
+
+func byCursor(a, b hook) int { return cmp.Compare(a.cursor, b.cursor) }
 
 // plans reads on in the outbox, from where the webhook is that is furthest behind,
 // and says what is to be written for each. Others that are ahead of what was read
@@ -100,26 +124,57 @@ func (w *Webhooks) plans(ctx context.Context, hooks []hook) (plans []plan, more 
 func (p *planner) upTo(to int64) (plans []plan) {
 	for _, one := range p.plans {
 		if one.hook.cursor < to {
-			one.to = to
+			one.to, one.rows = to, latest(one.rows)
 			plans = append(plans, one)
 		}
 	}
 	return plans
 }
 
+// latest leaves out progress that later progress of the same stage makes void.
+func latest(rows []planned) []planned {
+	type work struct {
+		task  store.ID
+		stage string
+	}
+	seen := map[work]bool{}
+	var kept []planned
+	for _, r := range slices.Backward(rows) {
+		w := work{r.task, r.stage}
+		if r.isProgress() && seen[w] {
+			continue
+		}
+		seen[w] = seen[w] || r.isProgress()
+		kept = append(kept, r)
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+func (r planned) isProgress() bool { return r.typ == string(store.StageProgress) }
+
 // read is the events after the first that some webhook has not seen. Where they
 // were deleted it goes on with the oldest there is.
 func (w *Webhooks) read(ctx context.Context, hooks []hook) ([]store.Event, error) {
-	behind := slices.MinFunc(hooks, func(a, b hook) int { return int(min(max(a.cursor-b.cursor, -1), 1)) })
-	q := store.EventQuery{After: behind.cursor, Limit: eventsMost}
+	q := store.EventQuery{After: slices.MinFunc(hooks, byCursor).cursor, Limit: eventsMost}
 	events, err := w.o.Store.Events(ctx, q)
 	if errors.Is(err, store.ErrEventsGone) {
 		q.After = 0
 		if events, err = w.o.Store.Events(ctx, q); err == nil && len(events) > 0 {
-			w.o.Observe(Observation{Webhook: behind.id, Outcome: Missed})
+			w.missed(ctx, hooks)
 		}
 	}
 	return events, err
+}
+
+// missed tells of those whose next events may have been deleted.
+func (w *Webhooks) missed(ctx context.Context, hooks []hook) {
+	for _, h := range hooks {
+		_, err := w.o.Store.Events(ctx, store.EventQuery{After: h.cursor, Limit: 1})
+		if errors.Is(err, store.ErrEventsGone) {
+			w.o.Observe(Observation{Webhook: h.id, Outcome: Missed})
+		}
+	}
 }
 
 // planner fills plans with the events of one go.
@@ -128,11 +183,6 @@ type planner struct {
 	plans  []plan
 	tasks  map[store.ID]*facts
 	quiets map[quietKey]*quiet // nil before the first alert
-}
-
-type quietKey struct {
-	hook store.ID
-	kind string
 }
 
 func (p *planner) add(ctx context.Context, e store.Event) error {
@@ -158,7 +208,7 @@ func (p *planner) add(ctx context.Context, e store.Event) error {
 			if !to.hook.wantsAlert(alert) {
 				continue
 			}
-			q, err := p.quiet(ctx, to, alert)
+			q, err := p.quiet(ctx, to, subject(alert, e))
 			if err != nil {
 				return err
 			}
@@ -184,7 +234,7 @@ func (p *planner) tell(ctx context.Context, to *plan, e store.Event, typ string,
 	if q != nil {
 		b.Data.Suppressed, pass = q.pass(e.At, to.hook.cooldown)
 	}
-	to.rows = append(to.rows, planned{event: e.ID, typ: typ, task: e.Task, payload: b.text(), suppressed: !pass})
+	to.rows = append(to.rows, planned{event: e.ID, typ: typ, task: e.Task, stage: e.Stage, payload: b.text(), suppressed: !pass})
 	return nil
 }
 
@@ -205,50 +255,4 @@ func (p *planner) facts(ctx context.Context, id store.ID) (*facts, error) {
 	}
 	p.tasks[id] = f
 	return f, nil
-}
-
-const quietSQL = `
-/* read cooldowns */
-select webhook_id, subject, until, suppressed from cuelight_quiet where webhook_id = any($1::uuid[])`
-
-// quiet is how a kind of alert stands with a webhook. What is read here cannot
-// change before it is written: only the holder of the lease writes it.
-func (p *planner) quiet(ctx context.Context, to *plan, kind string) (*quiet, error) {
-	if p.quiets == nil {
-		if err := p.readQuiets(ctx); err != nil {
-			return nil, err
-		}
-	}
-	key := quietKey{to.hook.id, kind}
-	q := p.quiets[key]
-	if q == nil {
-		q = &quiet{}
-		p.quiets[key] = q
-	}
-	if to.quiet == nil {
-		to.quiet = map[string]*quiet{}
-	}
-	to.quiet[kind] = q
-	return q, nil
-}
-
-func (p *planner) readQuiets(ctx context.Context) error {
-	var ids []store.ID
-	for _, to := range p.plans {
-		ids = append(ids, to.hook.id)
-	}
-	rows, err := p.w.db.Query(ctx, quietSQL, ids)
-	if err != nil {
-		return err
-	}
-	quiets := map[quietKey]*quiet{}
-	var key quietKey
-	var q quiet
-	_, err = pgx.ForEachRow(rows, []any{&key.hook, &key.kind, &q.until, &q.suppressed}, func() error {
-		read := q
-		quiets[key] = &read
-		return nil
-	})
-	p.quiets = quiets
-	return err
 }

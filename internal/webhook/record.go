@@ -32,6 +32,15 @@ select $1, e.event_id, e.type, e.task_id, e.payload,
  order by e.event_id
 on conflict (webhook_id, event_id, type) do nothing`
 
+// outdate: nobody wants to know how far a stage was an hour ago. Progress that is on
+// its way stays, or the new one would overtake it, and so does what was tried, or
+// the new one would be tried at once, each time.
+const outdateSQL = `
+/* delete outdated progress */
+delete from cuelight_deliveries d using unnest($2::uuid[], $3::text[]) as new (task_id, stage)
+ where d.webhook_id = $1 and d.task_id = new.task_id and d.status = 'pending' and d.type = 'progress' and d.attempts = 0
+   and d.id <> all ($4::uuid[]) and d.payload::json #>> '{data,stage}' = new.stage`
+
 const keepQuietSQL = `
 /* write cooldown */
 insert into cuelight_quiet (webhook_id, subject, until, suppressed) values ($1, $2, $3, $4)
@@ -62,12 +71,23 @@ const goneSQL = `
 update cuelight_webhooks set disabled_at = now(), disabled_why = $2 where id = $1 and disabled_at is null`
 
 // back: the receiver answers again, and what could not reach it need not wait for
-// its next attempt.
+// its next attempt. Nor need what it had an error of its own for, while there are
+// attempts enough left for the days that were promised: it may be the event that it
+// cannot take, whenever that comes.
 const backSQL = `
 /* hurry after outage */
 update cuelight_deliveries set run_at = now()
  where webhook_id = $1 and status = 'pending' and run_at > now()
-   and (attempts = 0 or response is null or response between 502 and 504)`
+   and (attempts = 0 or response is null or response between 502 and 504
+        or attempts < 6 and (response >= 500 or response in (408, 425, 429)))`
+
+// waitedFor: nothing waits for a receiver but what it did not take, and what comes
+// after that.
+const waitedForSQL = `
+/* read who failed before */
+select w.id from cuelight_webhooks w
+ where w.pipeline = $1 and w.disabled_at is null
+   and exists (select from cuelight_deliveries d where d.webhook_id = w.id and d.status = 'pending' and d.run_at > now())`
 
 // result is an attempt that is over, and what is to be written of it.
 type result struct {
@@ -125,7 +145,7 @@ func (d *deliverer) record(ctx context.Context, plans []plan, results []result, 
 		}
 		for _, p := range plans {
 			if at, there := cursors[p.hook.id]; there && at == p.hook.cursor {
-				p.queue(&batch)
+				p.queue(&batch, d.onTheirWay())
 			}
 		}
 		for _, id := range back {
@@ -174,14 +194,20 @@ func (d *deliverer) lock(ctx context.Context, tx pgx.Tx, plans []plan, results [
 	return cursors, tx.SendBatch(ctx, &batch).Close()
 }
 
-func (p plan) queue(batch *pgx.Batch) {
+func (p plan) queue(batch *pgx.Batch, flying []store.ID) {
 	var events []int64
-	var types, payloads []string
-	var tasks []store.ID
+	var types, payloads, stages []string
+	var tasks, working []store.ID
 	var suppressed []bool
 	for _, r := range p.rows {
+		if r.isProgress() {
+			working, stages = append(working, r.task), append(stages, r.stage)
+		}
 		events, types, payloads = append(events, r.event), append(types, r.typ), append(payloads, r.payload)
 		tasks, suppressed = append(tasks, r.task), append(suppressed, r.suppressed)
+	}
+	if len(working) > 0 {
+		batch.Queue(outdateSQL, p.hook.id, working, stages, flying)
 	}
 	batch.Queue(planSQL, p.hook.id, p.to, events, types, tasks, payloads, suppressed)
 	kinds := make([]string, 0, len(p.quiet))
@@ -195,27 +221,52 @@ func (p plan) queue(batch *pgx.Batch) {
 	}
 }
 
-// sweep: finished deliveries go, the oldest first.
+// sweep: finished deliveries go, the oldest first. Of each status on its own, so
+// that the index gives them in that order, however many there are: nothing else is
+// read.
 const sweepSQL = `
 /* delete finished deliveries */
 delete from cuelight_deliveries
- where id in (
+ where id = any (array(
        select d.id from cuelight_deliveries d
-        where (d.status in ('delivered', 'suppressed') and d.finished_at < now() - make_interval(secs => $2)
-            or d.status = 'dead' and d.finished_at < now() - make_interval(secs => $3))
-          and d.webhook_id in (select id from cuelight_webhooks where pipeline = $1)
-        limit $4)`
+        where d.status = '%s' and d.finished_at < now() - make_interval(secs => $2)
+          and exists (select from cuelight_webhooks w where w.id = d.webhook_id and w.pipeline = $1)
+        order by d.finished_at
+        limit $3))`
 
-// sweepMost is how many are deleted in one transaction.
+// What happened so long ago is over. (What is looked at may be from the week before,
+// where a webhook is behind.)
+const sweepQuietSQL = `
+/* delete cooldowns */
+delete from cuelight_quiet
+ where until < now() - interval '30 days'
+   and webhook_id in (select id from cuelight_webhooks where pipeline = $1)`
+
+// sweepMost is how many of each are deleted in one transaction.
 const sweepMost = 1000
 
-// sweep deletes some of what was kept long enough, and reports whether there may
-// be more.
-func (d *deliverer) sweep(ctx context.Context) (more bool, err error) {
-	o := d.w.o
-	done, err := d.w.db.Exec(ctx, sweepSQL, o.Pipeline, o.Keep.Seconds(), o.KeepDead.Seconds(), sweepMost)
-	if err != nil {
-		return false, fmt.Errorf("delete finished deliveries: %w", err)
+// sweep deletes some of what was kept long enough, and says when it is to be called
+// again. Nothing waits for it, so it gives up soon, and is not tried again at once.
+func (d *deliverer) sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepFor)
+	defer cancel()
+	o, more := d.w.o, false
+	d.swept = time.Now()
+	for _, of := range []struct {
+		status string
+		keep   time.Duration
+	}{{"delivered", o.Keep}, {"suppressed", o.Keep}, {"dead", o.KeepDead}} {
+		done, err := d.w.db.Exec(ctx, fmt.Sprintf(sweepSQL, of.status), o.Pipeline, of.keep.Seconds(), sweepMost)
+		if err != nil {
+			return fmt.Errorf("delete finished deliveries: %w", err)
+		}
+		more = more || done.RowsAffected() == sweepMost
 	}
-	return done.RowsAffected() == sweepMost, nil
+	if _, err := d.w.db.Exec(ctx, sweepQuietSQL, o.Pipeline); err != nil {
+		return fmt.Errorf("delete cooldowns: %w", err)
+	}
+	if more {
+		d.swept = time.Time{}
+	}
+	return nil
 }

@@ -28,7 +28,8 @@ type Webhook struct {
 	CreatedAt   time.Time  `json:"created_at"`
 	DisabledAt  *time.Time `json:"disabled_at,omitempty"`
 	DisabledWhy string     `json:"disabled_why,omitempty"`
-	// Pending and Dead are how many deliveries wait, and could not be made.
+	// Pending and Dead are how many deliveries wait, and could not be made. At most
+	// 100,000 are counted of each.
 	Pending int `json:"pending"`
 	Dead    int `json:"dead"`
 }
@@ -45,8 +46,8 @@ type Registration struct {
 const webhookColumns = `
 id, url, types, secret, case when old_until > now() then old_until end, extract(epoch from cooldown)::int,
        created_at, disabled_at, disabled_why,
-       (select count(*) from cuelight_deliveries d where d.webhook_id = w.id and d.status = 'pending'),
-       (select count(*) from cuelight_deliveries d where d.webhook_id = w.id and d.status = 'dead')`
+       (select count(*) from (select from cuelight_deliveries d where d.webhook_id = w.id and d.status = 'pending' limit 100000) as few),
+       (select count(*) from (select from cuelight_deliveries d where d.webhook_id = w.id and d.status = 'dead' limit 100000) as few)`
 
 func scanWebhook(row pgx.CollectableRow) (h Webhook, err error) {
 	err = row.Scan(&h.ID, &h.URL, &h.Types, &h.Secret, &h.OldSecretUntil, &h.Cooldown,
@@ -69,10 +70,8 @@ func (w *Webhooks) Add(ctx context.Context, r Registration) (Webhook, error) {
 	if r.Types == nil {
 		r.Types = []string{}
 	}
-	for _, typ := range r.Types {
-		if !slices.Contains(Types(), typ) {
-			return Webhook{}, fmt.Errorf("add webhook: %w: there is no event of type %q", ErrInvalid, short(typ))
-		}
+	if err := checkTypes(r.Types); err != nil {
+		return Webhook{}, fmt.Errorf("add webhook: %w", err)
 	}
 	defaultTo(&r.Cooldown, 300*time.Second)
 	// Read before the row is there, so that nothing that happens after it is missed.
@@ -81,6 +80,62 @@ func (w *Webhooks) Add(ctx context.Context, r Registration) (Webhook, error) {
 		return Webhook{}, fmt.Errorf("add webhook: %w", err)
 	}
 	return w.one(ctx, "add webhook", addSQL, w.o.Pipeline, r.URL, r.Types, newSecret(), int(max(r.Cooldown, 0)/time.Second), cursor)
+}
+
+func checkTypes(types []string) error {
+	known := Types()
+	for _, typ := range types {
+		if !slices.Contains(known, typ) {
+			return fmt.Errorf("%w: there is no event of type %q", ErrInvalid, short(typ))
+		}
+	}
+	return nil
+}
+
+// Change is what is to be different with a webhook. What it leaves out stays.
+type Change struct {
+	URL      string         // "" leaves it
+	Types    []string       // nil leaves them; an empty list is every event but progress and alerts
+	Cooldown *time.Duration // nil leaves it; 0 for none
+}
+
+const changeSQL = `
+/* change webhook */
+update cuelight_webhooks w
+   set url = coalesce(nullif($3, ''), url), types = coalesce($4, types), cooldown = coalesce(make_interval(secs => $5), cooldown)
+ where id = $1 and pipeline = $2
+returning ` + webhookColumns
+
+// Change changes a webhook, which keeps its secret, its place in what happens, and
+// what is to be delivered: with another URL that goes there, and at once. Types say
+// what is told from now on.
+func (w *Webhooks) Change(ctx context.Context, id store.ID, c Change) (Webhook, error) {
+	if c.URL != "" {
+		if err := w.checkAddress(c.URL); err != nil {
+			return Webhook{}, fmt.Errorf("change webhook: %w", err)
+		}
+	}
+	if err := checkTypes(c.Types); err != nil {
+		return Webhook{}, fmt.Errorf("change webhook: %w", err)
+	}
+	var cooldown *float64
+	if c.Cooldown != nil {
+		whole := (*c.Cooldown).Truncate(time.Second).Seconds()
+		cooldown = new(max(whole, 0))
+	}
+	var h Webhook
+	err := pgx.BeginFunc(ctx, w.db, func(tx pgx.Tx) (err error) {
+		in := Webhooks{o: w.o, db: tx}
+		if h, err = in.one(ctx, "change webhook", changeSQL, id, w.o.Pipeline, c.URL, c.Types, cooldown); err != nil || c.URL == "" {
+			return err
+		}
+		if _, err := tx.Exec(ctx, hurrySQL, id); err != nil {
+			return fmt.Errorf("change webhook: %w", err)
+		}
+		return nil
+	})
+	h.Secret = masked(h.Secret)
+	return h, err
 }
 
 const webhooksSQL = `

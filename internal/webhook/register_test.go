@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -173,6 +174,8 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 		"remove":    func(w *Webhooks, id store.ID) error { return w.Remove(t.Context(), id) },
 		"test":      func(w *Webhooks, id store.ID) error { _, err := w.Test(t.Context(), id); return err },
 		"redeliver": func(w *Webhooks, id store.ID) error { return w.Redeliver(t.Context(), id) },
+		"change":    func(w *Webhooks, id store.ID) error { _, err := w.Change(t.Context(), id, Change{}); return err },
+		"dead":      func(w *Webhooks, id store.ID) error { _, err := w.RedeliverDead(t.Context(), id); return err },
 	} {
 		if err := call(b.Webhooks, newID()); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
@@ -185,8 +188,10 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 			t.Errorf("%s in another pipeline: %v", name, err)
 		}
 	}
-	if n, err := other.RedeliverDead(t.Context(), h.ID); err != nil || n != 0 {
-		t.Errorf("redelivered %d, %v", n, err)
+	for want := range 2 { // and then it has none any more
+		if n, err := b.RedeliverDead(t.Context(), h.ID); err != nil || n != 1-want {
+			t.Errorf("redelivered %d, %v", n, err)
+		}
 	}
 	if all, err := other.Deliveries(t.Context(), DeliveryFilter{}); err != nil || len(all) != 0 {
 		t.Errorf("another pipeline's deliveries are %v, %v", all, err)
@@ -197,7 +202,10 @@ func TestPingIsSignedAndSaysWhatBecameOfIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	status := http.StatusOK
-	rc := receive(t, func(_ int, _ received, w http.ResponseWriter) { w.WriteHeader(status) })
+	rc := receive(t, func(_ int, _ received, w http.ResponseWriter) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte("{\"error\":\n\x00 \"unknown video\"}" + strings.Repeat("é", 200)))
+	})
 	h := b.add(rc.URL)
 	must(t, b.Disable(t.Context(), h.ID, "")) // to see whether it may be enabled again
 	got, err := b.Test(t.Context(), h.ID)
@@ -205,7 +213,8 @@ func TestPingIsSignedAndSaysWhatBecameOfIt(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	status = http.StatusForbidden
-	if got, err = b.Test(t.Context(), h.ID); err != nil || got.OK || got.Status != 403 || !strings.Contains(got.Error, "403") {
+	if got, err = b.Test(t.Context(), h.ID); err != nil || got.OK || got.Status != 403 || len(got.Error) > 350 || !utf8.ValidString(got.Error) ||
+		!strings.HasPrefix(got.Error, `the answer was 403 Forbidden: {"error": "unknown video"}éé`) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	m := rc.got()[0]

@@ -12,6 +12,7 @@ import (
 const (
 	lookGap    = 100 * time.Millisecond // between two looks at the outbox, at least
 	sweepEvery = 10 * time.Minute
+	sweepFor   = 2 * time.Second // at most, in one turn
 	idleGap    = time.Second     // between two looks for webhooks, where there is none, at least
 	idleFor    = time.Minute     // … and at most
 	stopWithin = 5 * time.Second // to write what became of the last deliveries
@@ -75,9 +76,10 @@ type deliverer struct {
 	flying map[store.ID]store.ID // deliveries that are on their way or not written, and their webhooks
 	done   []result              // to be written
 	back   []store.ID            // receivers that answer again
-	health map[store.ID]*health
-	looked time.Time // at the outbox
-	next   time.Time // when it is to be looked at
+	health map[store.ID]*health  // nil before the first turn
+	looked time.Time             // at the outbox
+	next   time.Time             // when it is to be looked at
+	behind error                 // with an event that not all have seen
 	swept  time.Time
 }
 
@@ -86,9 +88,10 @@ func (d *deliverer) lead(ctx context.Context) {
 	calling, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	d.ended = make(chan result, d.w.o.Concurrency)
-	d.flying, d.health = map[store.ID]store.ID{}, map[store.ID]*health{}
+	d.flying, d.health = map[store.ID]store.ID{}, nil
 	d.done, d.back = nil, nil
 	d.looked, d.next = time.Time{}, time.Time{}
+	d.behind = nil
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -134,6 +137,11 @@ func (d *deliverer) turn(ctx, calling context.Context) error {
 		d.looked = time.Now()
 		d.next = d.looked.Add(d.w.o.poll)
 	}
+	if d.health == nil {
+		if err := d.known(within); err != nil {
+			return err
+		}
+	}
 	hooks, err := d.w.hooks(within)
 	if err != nil {
 		return err
@@ -143,13 +151,9 @@ func (d *deliverer) turn(ctx, calling context.Context) error {
 		return errNone
 	}
 	var plans []plan
-	if look {
-		var more bool
-		if plans, more, err = d.w.plans(within, hooks); err != nil {
+	if look && len(hooks) > 0 {
+		if plans, err = d.look(within, hooks); err != nil {
 			return err
-		}
-		if more {
-			d.next = d.looked
 		}
 	}
 	if len(plans)+len(d.done)+len(d.back) > 0 || time.Since(d.renewed) >= d.w.o.lease/renewParts {
@@ -158,16 +162,29 @@ func (d *deliverer) turn(ctx, calling context.Context) error {
 		}
 		d.recorded(plans)
 	}
-	if look && time.Since(d.swept) >= sweepEvery {
-		more, err := d.sweep(within)
-		if err != nil {
-			return err
-		}
-		if !more {
-			d.swept = time.Now()
-		}
+	if err := d.call(within, calling, hooks); err != nil {
+		return err
 	}
-	return d.call(within, calling, hooks)
+	if look && time.Since(d.swept) >= sweepEvery {
+		return errors.Join(d.behind, d.sweep(within))
+	}
+	return d.behind
+}
+
+// look prepares what is to be told: to those that are at the front first. What goes
+// wrong with an event that another is still at does not stop these.
+func (d *deliverer) look(ctx context.Context, hooks []hook) ([]plan, error) {
+	front, turn := apart(hooks)
+	plans, more, err := d.w.plans(ctx, front)
+	if err != nil {
+		return nil, err
+	}
+	late, _, behind := d.w.plans(ctx, turn)
+	if more || len(late) > 0 {
+		d.next = d.looked
+	}
+	d.behind = behind
+	return append(plans, late...), nil
 }
 
 // gather takes the calls that have ended, beginning with r.

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 
 	"code.dny.dev/ssrf"
 )
@@ -50,6 +51,7 @@ func newClient(o Options, g guard) *client {
 const (
 	bodyMost   = 64 << 10
 	bodyWithin = 2 * time.Second
+	saidMost   = 300 // bytes of it are kept where it says why it is not a success
 )
 
 // reply is what became of one attempt.
@@ -104,6 +106,8 @@ func (c *client) post(ctx context.Context, address string, secrets []string, id,
 	// does not change it.
 	late := time.AfterFunc(bodyWithin, cancel)
 	defer late.Stop()
+	var said strings.Builder
+	_, _ = io.CopyN(&said, resp.Body, saidMost)
 	_, _ = io.CopyN(io.Discard, resp.Body, bodyMost)
 	resp.Body.Close()
 
@@ -114,6 +118,9 @@ func (c *client) post(ctx context.Context, address string, secrets []string, id,
 		r.err = statusText(r.status) + ", and redirects are not followed"
 	default:
 		r.err = statusText(r.status)
+		if why := oneLine(said.String()); why != "" {
+			r.err += ": " + why
+		}
 	}
 	if r.err != "" {
 		r.retryAfter = retryAfter(resp.Header, time.Now())
@@ -139,6 +146,17 @@ func (c *client) words(ctx context.Context, err error) string {
 		err = u.Err
 	}
 	return short(err.Error())
+}
+
+// oneLine is text of strangers as a part of a sentence.
+func oneLine(s string) string {
+	seen := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "")) // the last letter may be cut in two
+	return strings.Join(strings.Fields(seen), " ")
 }
 
 // short makes text of strangers fit for a list and for PostgreSQL.

@@ -1,9 +1,16 @@
 package webhook
 
 import (
+	"context"
 	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cuelight/cuelight/store"
 )
 
 func TestStoppingWaitsForWhatIsOnItsWayAndHandsOver(t *testing.T) {
@@ -31,6 +38,39 @@ func TestStoppingWaitsForWhatIsOnItsWayAndHandsOver(t *testing.T) {
 	b.start(b.another(Options{}))
 	b.submit()
 	rc.wait(b, 2)
+}
+
+// nowhere is a database that has nothing to say.
+type nowhere struct{ store.DB }
+
+func (nowhere) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+	return pgconn.CommandTag{}, nil
+}
+
+func TestCallsHaveTheGraceToEnd(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ grace, call, want time.Duration }{
+		{0, 4 * time.Second, 4 * time.Second}, // the default is five
+		{3 * time.Second, 4 * time.Second, 3 * time.Second},
+		{-1, 4 * time.Second, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			calling, abort := context.WithCancel(t.Context())
+			defer abort()
+			d := deliverer{w: New(Options{DB: nowhere{}, Grace: c.grace}), ended: make(chan result, 1)}
+			r := result{message: message{id: newID()}, reply: reply{aborted: true}}
+			d.flying = map[store.ID]store.ID{r.id: newID()}
+			d.calls.Go(func() {
+				pause(calling, c.call)
+				d.ended <- r
+			})
+			begun := time.Now()
+			d.stop(t.Context(), abort)
+			if took := time.Since(begun); took != c.want {
+				t.Errorf("with a grace of %v it ended after %v, want %v", c.grace, took, c.want)
+			}
+		})
+	}
 }
 
 func TestCallThatIsBrokenOffWhenStoppingIsNoFailure(t *testing.T) {
@@ -90,6 +130,26 @@ func TestFinishedDeliveriesAreDeletedInTime(t *testing.T) {
 		if d.Event < 3 {
 			t.Errorf("kept %+v", d)
 		}
+	}
+}
+
+func TestDeliveriesGoOnWhileNothingCanBeDeleted(t *testing.T) {
+	t.Parallel()
+	b, rc := setup(t, Options{}), receive(t, nil)
+	b.add(rc.URL)
+	b.exec("create function refuse() returns trigger language plpgsql as 'begin raise exception $$no$$; end'")
+	b.exec("create trigger refuse before delete on cuelight_deliveries for each statement execute function refuse()")
+	troubles := make(chan error, 10)
+	b.start(b.another(Options{Trouble: func(err error) { troubles <- err }}))
+	for n := range 3 {
+		b.submit()
+		rc.wait(b, n+1)
+	}
+	if err := <-troubles; err == nil || !strings.Contains(err.Error(), "delete finished deliveries") {
+		t.Errorf("told %v", err)
+	}
+	if err := <-troubles; err != nil { // until it is tried again
+		t.Errorf("told %v", err)
 	}
 }
 

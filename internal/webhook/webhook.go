@@ -57,8 +57,9 @@ type Options struct {
 	Wake <-chan struct{}
 	// Observe hears what became of each delivery. It must not block.
 	Observe func(Observation)
-	// Trouble hears, once, that Run cannot go on for now, because the database is
-	// away for instance, and why; and nil when that is over. It must not block.
+	// Trouble hears, once, that Run cannot go on for now, or not with all of it,
+	// because the database is away for instance, and why; and nil when that is
+	// over. It must not block.
 	Trouble func(error)
 
 	// For tests.

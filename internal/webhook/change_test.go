@@ -1,0 +1,107 @@
+package webhook
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestWebhookIsChangedAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	old, moved := receive(t, answer(http.StatusForbidden)), receive(t, nil)
+	h := b.register(Registration{URL: old.URL, Types: []string{"submitted"}, Cooldown: time.Minute})
+	b.run()
+	first := b.submit()
+	b.until("it waits for its next attempt", func() bool {
+		return b.number("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 1
+	})
+	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")
+
+	got, err := b.Change(t.Context(), h.ID, Change{Types: []string{"submitted", "done"}})
+	if err != nil || got.URL != old.URL || len(got.Types) != 2 || got.Cooldown != 60 || got.Pending != 1 || got.Secret == h.Secret {
+		t.Errorf("changed to %+v, %v", got, err)
+	}
+	got, err = b.Change(t.Context(), h.ID, Change{URL: moved.URL, Cooldown: new(time.Duration(0))})
+	if err != nil || got.URL != moved.URL || len(got.Types) != 2 || got.Cooldown != 0 {
+		t.Errorf("changed to %+v, %v", got, err)
+	}
+	b.happen(store.TaskDone, first, "", 0, "")
+	all := moved.wait(b, 2) // what had waited, and at once
+	if types(all) != "submitted done" {
+		t.Errorf("told %s", types(all))
+	}
+	for _, m := range all {
+		if err := m.verify(h.Secret); err != nil {
+			t.Error(err)
+		}
+	}
+	if got, err = b.Change(t.Context(), h.ID, Change{Types: []string{}}); err != nil || len(got.Types) != 0 {
+		t.Errorf("changed to %+v, %v", got, err)
+	}
+	for _, bad := range []Change{{URL: "http://10.0.0.1/"}, {URL: "nonsense"}, {Types: []string{"nonsense"}}} {
+		if _, err := b.Change(t.Context(), h.ID, bad); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// Of how far a stage is, only the last is worth telling.
+func TestProgressThatIsOutdatedIsNotToldAnyMore(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{lease: time.Hour})
+	h := b.add("https://example.com/", "started", "progress")
+	d := deliverer{w: b.Webhooks, holder: newID(), flying: map[store.ID]store.ID{}}
+	if held, err := d.acquire(t.Context()); err != nil || !held {
+		t.Fatal(held, err)
+	}
+	task, other := newID(), newID()
+	progress := func(task store.ID, stage string, percent int) {
+		b.exec(`insert into outbox (type, data) values ('progress', jsonb_build_array(jsonb_build_object(
+			'task', $1::uuid, 'stage', $2::text, 'attempt', 1, 'percent', $3::int)))`, task, stage, percent)
+	}
+	// waiting writes what happened, and returns what is to be told then.
+	waiting := func() (all []Delivery, text string) {
+		hooks, err := b.hooks(t.Context())
+		must(t, err)
+		plans, _, err := b.plans(t.Context(), hooks)
+		must(t, err)
+		must(t, d.record(t.Context(), plans, nil, nil))
+		all = b.deliveries(h)
+		var told []string
+		for _, d := range all {
+			_, details, _ := strings.Cut(d.Payload, `"details":`)
+			told = append(told, strings.TrimRight(details, "}"))
+		}
+		return all, strings.ReplaceAll(strings.Join(told, "; "), `{"percent":`, "")
+	}
+	b.happen(store.StageStarted, task, "transcode", 1, `{"percent":0}`)
+	progress(task, "transcode", 1)
+	progress(task, "metadata", 2)
+	progress(other, "transcode", 3)
+	progress(task, "transcode", 4)
+	all, text := waiting()
+	if text != "0; 2; 3; 4" {
+		t.Fatalf("waiting are %s", text)
+	}
+	progress(task, "transcode", 5)
+	if all, text = waiting(); text != "0; 2; 3; 5" {
+		t.Fatalf("waiting are %s", text)
+	}
+	d.flying[all[3].ID] = h.ID // and must not be overtaken
+	b.exec("update cuelight_deliveries set attempts = 1 where id = $1", all[1].ID)
+	progress(task, "transcode", 6)
+	progress(task, "metadata", 7)
+	if all, text = waiting(); text != "0; 2; 3; 5; 6; 7" {
+		t.Fatalf("waiting are %s", text)
+	}
+	d.flying = map[store.ID]store.ID{all[5].ID: h.ID}
+	progress(task, "transcode", 8)
+	if _, text = waiting(); text != "0; 2; 3; 7; 8" {
+		t.Errorf("waiting are %s", text)
+	}
+}
