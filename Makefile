@@ -79,7 +79,7 @@ sql: ## write schema.sql and triggers.sql anew from the generator
 	@$(GO) run ./store/internal/gensql
 
 .PHONY: vendor
-vendor: ## fetch the dashboard's scripts anew, as VENDOR.json names them
+vendor: ## fetch the dashboard's scripts anew, those that web/ui/internal/vendor names
 	@$(GO) run ./web/ui/internal/vendor web/ui/assets/vendor
 
 .PHONY: fmt
@@ -136,3 +136,7 @@ needs-run:
 .PHONY: needs-test
 needs-test:
 	@internal/setup/install.sh test
+
+.PHONY: needs-browser
+needs-browser: needs-test
+	@CUELIGHT_TEST_BROWSER=1 $(GO) test -count=1 -run TestBrowserAndWhatScriptsNeedAreHere ./internal/browsertest

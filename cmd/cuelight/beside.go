@@ -41,6 +41,7 @@ type beside struct {
 	hookWakes *notify.Wakes
 	alarms    alarms
 	begun     chan struct{} // closed once the work has begun
+	fell      chan error    // why nothing is served any more, if nobody told it to end
 	metrics   *metrics.Metrics
 
 	// Where it listens; nil otherwise.
@@ -52,28 +53,27 @@ type beside struct {
 	uploads   *upload.Uploads
 }
 
-// standBeside prepares it. What it takes is given back by run, or by close where it
+// standBeside prepares it. What it takes is given back by run, and at once where it
 // does not come to that.
 func (d *daemon) standBeside(ctx context.Context, o *frontOptions, config video.Config) (*beside, error) {
-	networks, err := networksOf(*o.webhookAllow)
-	if err != nil {
-		return nil, err
-	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	b := &beside{o: o, db: d.db, log: d.log, config: config, tracer: d.tracer, abort: d.engine.abort, hookWakes: notify.NewWakes(), feedWakes: notify.NewWakes(), begun: make(chan struct{})}
+	b := &beside{
+		o: o, db: d.db, log: d.log, config: config, tracer: d.tracer, abort: d.engine.abort,
+		hookWakes: notify.NewWakes(), feedWakes: notify.NewWakes(), begun: make(chan struct{}), fell: make(chan error, 1),
+	}
 	b.metrics = metrics.New(metrics.Options{
 		Graph: d.db.store.Graph(), Slots: slotsOf(d.engine), Version: programVersion(), Pool: d.db.pool,
-		Dirs: []string{config.DataDir, config.PublishDir}, WebhookTypes: webhook.Types(),
-		Database: metrics.NewDatabase(d.db.pool, d.db.store.Graph(), metrics.DatabaseOptions{}),
+		Dirs: []string{config.DataDir, config.PublishDir}, WebhookTypes: webhook.Types(), KeepEvents: o.keepEvents,
+		Database: metrics.NewDatabase(d.db.side.pool, d.db.store.Graph(), metrics.DatabaseOptions{}),
 	})
 	b.hooks = webhook.New(webhook.Options{
 		DB: d.db.pool, Store: d.db.store, Pipeline: d.db.store.Graph().Name(), Agent: "Cuelight/" + programVersion(),
-		Allow: networks, AllowHTTP: o.webhookHTTP, Wake: b.hookWakes.C(), Abort: b.abort,
+		Allow: o.allowed, AllowHTTP: o.webhookHTTP, Wake: b.hookWakes.C(), Abort: b.abort,
 		Observe: func(seen webhook.Observation) { b.metrics.WebhookDelivery(seen.Type, string(seen.Outcome)) },
-		Trouble: d.troubled("webhooks wait"),
+		Trouble: d.troubled("webhooks wait", "webhooks wait no more"),
 	})
 	b.alarms = alarms{hooks: b.hooks, log: d.log, host: host, hearing: d.hears, disks: health.New(health.Options{Checks: b.disks()})}
 	if o.listen == "" {
@@ -83,12 +83,12 @@ func (d *daemon) standBeside(ctx context.Context, o *frontOptions, config video.
 }
 
 // troubled logs that something cannot go on for now, and that it can again.
-func (d *daemon) troubled(what string) func(error) {
+func (d *daemon) troubled(cannot, can string) func(error) {
 	return func(err error) {
 		if err != nil {
-			d.log.Warn(what, zap.Error(err))
+			d.log.Warn(cannot, zap.Error(err))
 		} else {
-			d.log.Info(what + " no more")
+			d.log.Info(can)
 		}
 	}
 }
@@ -104,15 +104,15 @@ func (b *beside) disks() []health.Check {
 
 // open listens, and makes what is served.
 func (b *beside) open(ctx context.Context, d *daemon) (err error) {
-	guard, err := b.o.guard(b.config.DataDir, b.db.store, b.log)
+	guard, err := b.o.guard(b.config.DataDir, b.db.side.store, b.log)
 	if err != nil {
 		return err
 	}
-	b.feed = newEventFeed(b.db.store, b.feedWakes, d.troubled("events cannot be read"))
+	b.feed = newEventFeed(b.db.side.store, b.feedWakes, d.troubled("events cannot be read", "events are read again"))
 	b.uploads, err = upload.New(upload.Options{
 		Dir: b.config.DataDir, BasePath: web.UploadsPath(b.o.basePath), MaxBytes: int64(b.o.uploadMost), MinFree: cmp.Or(max(b.config.Reserve, 0), -1),
-		Principal: func(ctx context.Context) string { return access.From(ctx).Name },
-		Check:     mayUpload, OnComplete: submitUpload(b.db.store), Fate: fateOfUpload(b.db.store),
+		Principal: func(ctx context.Context) string { return access.From(ctx).Name }, Problems: web.ProblemTypes,
+		Check: mayUpload, OnComplete: submitUpload(b.db.side.store), Fate: fateOfUpload(b.db.side.store),
 		Trouble: func(id string, err error) { b.log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
 	})
 	if err != nil {
@@ -122,9 +122,12 @@ func (b *beside) open(ctx context.Context, d *daemon) (err error) {
 		return errors.Join(err, b.uploads.Close())
 	}
 	o := b.o.webOptions()
-	o.Store, o.Guard, o.Webhooks, o.Dashboard, o.Published = b.db.store, guard, b.hooks, b.board, b.config.PublishDir
+	// To look at them and to change them is not to deliver.
+	receivers := webhooksOf(b.db.side.pool, b.db.side.store, webhookOptions{allow: b.o.allowed, http: b.o.webhookHTTP})
+	o.Store, o.Guard, o.Webhooks, o.Dashboard, o.Published = b.db.side.store, guard, receivers, b.board, b.config.PublishDir
 	o.Subscribe = func(after int64, keep func(store.Event) bool) web.Subscription { return b.feed.Subscribe(after, keep) }
 	o.Wrap = b.tracer.Handler
+	o.Observe = func(r web.Request) { b.metrics.HTTPRequest(r.Route, r.Status, r.Took, r.Stream) }
 	o.Uploads, o.Metrics = b.uploads, b.metrics.Handler()
 	known := func(r *http.Request) bool { return access.Check(r.Context(), access.Read) == nil }
 	o.Healthy = health.New(health.Options{Checks: []health.Check{health.Loops(d.engine.pulse.stuck)}, Detail: known})
@@ -141,6 +144,7 @@ func (b *beside) open(ctx context.Context, d *daemon) (err error) {
 	if err != nil {
 		return errors.Join(err, b.uploads.Close())
 	}
+	b.metrics.HTTPStreams(b.server.Streams)
 	return nil
 }
 
@@ -152,8 +156,8 @@ func (d *daemon) hears() bool {
 
 func (b *beside) readiness(d *daemon) []health.Check {
 	checks := []health.Check{
-		{Name: "database", Run: b.db.pool.Ping},
-		{Name: "schema", Run: b.db.store.Check},
+		{Name: "database", Run: b.db.side.pool.Ping},
+		{Name: "schema", Run: b.db.side.store.Check},
 		health.Listening(d.hears),
 	}
 	return append(checks, b.disks()...)
@@ -163,12 +167,15 @@ func (b *beside) readiness(d *daemon) []health.Check {
 func (b *beside) dashboard() (*ui.UI, error) {
 	at := showcase{publish: b.config.PublishDir, base: b.o.basePath}
 	return ui.New(ui.Options{
-		Store: b.db.store, Actions: operations{b.db.store}, Base: b.o.basePath, Version: programVersion(),
+		Store: b.db.side.store, Actions: operations{b.db.side.store}, Base: b.o.basePath, Version: programVersion(),
 		Uploads: web.UploadsPath(b.o.basePath), Login: b.o.basePath + "/login", Logout: b.o.basePath + "/logout",
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return b.feed.Subscribe(eventfeed.Now, keep) },
 		Viewer: func(ctx context.Context) ui.Viewer {
 			who := access.From(ctx)
 			return ui.Viewer{Name: who.Name, Submit: who.Scope >= access.Submit, Operate: who.Scope >= access.Admin}
+		},
+		Trouble: func(where string, err error) {
+			b.log.Warn("page cannot be shown", zap.String("page", where), zap.Error(err))
 		},
 		Poster:   func(t store.Task) (string, bool) { return at.newest(t.ID, "poster.jpg") },
 		Playback: func(_ context.Context, t store.Task) (ui.Playback, bool) { return at.playback(t.ID) },
@@ -183,13 +190,10 @@ func (b *beside) readers() []*notify.Wakes {
 	return []*notify.Wakes{b.hookWakes, b.feedWakes}
 }
 
-// run goes on until ctx is done. What listens and cannot go on ends with an error.
-func (b *beside) run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+// run goes on until ctx is done, also when nothing is served any more.
+func (b *beside) run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	defer stop()
 	all.Go(func() {
 		select {
 		case <-ctx.Done():
@@ -202,8 +206,7 @@ func (b *beside) run(ctx context.Context) error {
 		all.Go(func() { b.profiles(ctx) })
 	}
 	if b.server == nil {
-		<-ctx.Done()
-		return nil
+		return
 	}
 	all.Go(func() { _ = b.feed.Run(ctx) })
 	all.Go(func() { _ = b.board.Run(ctx) })
@@ -212,9 +215,9 @@ func (b *beside) run(ctx context.Context) error {
 	listener := newSeverable(b.listener)
 	defer listener.severWhen(b.abort)()
 	if err := b.server.Serve(ctx, listener); err != nil {
-		return errors.Join(errFront, err)
+		b.fell <- &problem{code: exitFailure, text: "the web server ended: " + firstLine(err.Error())}
 	}
-	return nil
+	<-ctx.Done()
 }
 
 func (b *beside) profiles(ctx context.Context) {

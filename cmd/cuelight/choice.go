@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -35,6 +36,15 @@ func (c *cli) choose() choice {
 		}
 	}
 	return choice{private: true, why: "no other database is named"}
+}
+
+// keepEvents is how long a command that works for a moment keeps events. For how long
+// others are to have them is the daemons' to say, if there may be any.
+func (ch choice) keepEvents() time.Duration {
+	if ch.private {
+		return 0 // the usual time: nobody else may ever come to delete them
+	}
+	return -1
 }
 
 // config reads the address of a database that is not private.

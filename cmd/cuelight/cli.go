@@ -22,6 +22,7 @@ type cli struct {
 	databaseURL string
 	notifyURL   string // for the listener alone; empty for the database's
 	json        bool
+	where       string // the flags that say where things are, as they were given
 }
 
 const rootHelp = `Cuelight takes videos through a pipeline of stages, on PostgreSQL alone:

@@ -29,6 +29,7 @@ type daemon struct {
 	engine  *engine
 	beside  *beside
 	tracer  *trace.Tracer // nil unless the environment says so
+	untrace func()
 	tidying tidying
 
 	ready   sync.Once
@@ -44,19 +45,17 @@ func (d *daemon) run(ctx context.Context) error {
 	d.engine.readers = d.beside.readers()
 
 	ended := make(chan error, 1)
+	working, stopWork := context.WithCancel(ctx)
+	defer stopWork()
 	var all sync.WaitGroup
-	all.Go(func() { ended <- d.work(ctx) })
+	all.Go(func() { ended <- d.work(working) })
 	keeping, unkeep := context.WithCancel(context.WithoutCancel(ctx))
 	all.Go(func() { d.db.keep(keeping, d.server) })
 	besides, unstand := context.WithCancel(context.WithoutCancel(ctx))
-	all.Go(func() {
-		if err := d.beside.run(besides); err != nil {
-			d.log.Error("nothing is served any more", zap.Error(err)) // the work goes on
-		}
-	})
+	all.Go(func() { d.beside.run(besides) })
 	d.tidying.log = d.log
 	untidy := d.tidying.start()
-	err := d.attend(ctx, ended)
+	err := d.attend(ctx, stopWork, ended)
 	untidy()
 	unstand() // people can look on while the work drains
 	unkeep()
@@ -73,8 +72,9 @@ func (d *daemon) run(ctx context.Context) error {
 }
 
 // attend logs what happens, and shows the service manager that this process is
-// not stuck, until the work has ended.
-func (d *daemon) attend(ctx context.Context, ended <-chan error) error {
+// not stuck, until the work has ended. A daemon that cannot serve any more what it is
+// to serve ends, so that its service manager starts it anew.
+func (d *daemon) attend(ctx context.Context, stopWork func(), ended <-chan error) (fallen error) {
 	var beat <-chan time.Time
 	if d.systemd.watchdog > 0 {
 		tick := time.NewTicker(d.systemd.watchdog)
@@ -86,7 +86,11 @@ func (d *daemon) attend(ctx context.Context, ended <-chan error) error {
 		select {
 		case err := <-ended:
 			d.events()
-			return err
+			return errors.Join(err, fallen)
+		case fallen = <-d.beside.fell:
+			d.log.Error("stopping: nothing is served any more", zap.Error(fallen))
+			d.systemd.tell("STOPPING=1\nSTATUS=draining")
+			stopWork()
 		case <-d.feed.wake:
 			d.events()
 		case <-beat:
@@ -215,32 +219,11 @@ func (d *daemon) observe(e stages.Event) {
 // trace begins to trace, where the environment says so. The function it returns
 // sends what is left.
 func (d *daemon) trace(ctx context.Context) (stop func()) {
-	tracer, err := trace.Start(ctx, trace.Options{Version: programVersion(), Report: d.troubled("traces cannot be sent")})
-	if err != nil {
-		d.log.Warn("not tracing", zap.Error(err))
-	}
-	d.tracer = tracer
-	d.engine.stages = tracer.Stages(d.engine.stages)
-	return func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesWithin)
-		var watch sync.WaitGroup
-		defer watch.Wait()
-		defer cancel()
-		watch.Go(func() {
-			select {
-			case <-d.engine.abort:
-				cancel()
-			case <-ctx.Done():
-			}
-		})
-		if err := tracer.Shutdown(ctx); err != nil {
-			d.log.Warn("traces were not sent", zap.Error(err))
-		}
-	}
+	d.tracer, stop = startTracing(ctx, d.engine.abort, d.troubled("traces cannot be sent", "traces are sent again"),
+		func(what string, err error) { d.log.Warn(what, zap.Error(err)) })
+	d.engine.stages = d.tracer.Stages(d.engine.stages)
+	return stop
 }
-
-// tracesWithin is how long the end waits for the last traces to be sent.
-const tracesWithin = 5 * time.Second
 
 func (d *daemon) listening(connected bool, err error) {
 	d.hearing.Store(connected)

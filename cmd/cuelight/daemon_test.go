@@ -169,7 +169,7 @@ func TestWatchAndWaitSeeTheWorkOfOthers(t *testing.T) {
 	daemon.says(`"msg":"working"`, 1)
 	waited := p.start("submit", "--wait", "--json", "clip.mp4", "missing.mp4")
 	waited.end(3)
-	if got := decode[listed](waited); len(got) != 2 {
+	if got := decode[reported](waited); len(got) != 2 {
 		t.Errorf("reports %+v", got)
 	}
 	for _, task := range p.list() {
@@ -178,7 +178,7 @@ func TestWatchAndWaitSeeTheWorkOfOthers(t *testing.T) {
 			code = 1
 		}
 		watched := p.run(code, "watch", "--json", task.TaskID.String())
-		if got := decode[listed](watched); len(got) != 1 || got[0].Status != task.Status {
+		if got := decode[reported](watched); len(got) != 1 || got[0].Status != task.Status {
 			t.Errorf("watching a task that has ended shows %+v", got)
 		}
 	}

@@ -23,9 +23,10 @@ const connectWithin = 10 * time.Second
 // database is the database in use, and the private server if it is on that.
 type database struct {
 	choice choice
-	name   string // its address, without secrets
-	pool   *pgxpool.Pool
+	name   string        // its address, without secrets
+	pool   *pgxpool.Pool // of the work, and of commands
 	store  *store.Store
+	side   side // empty before openSide
 
 	sessions sessions
 	notify   *pgx.ConnConfig // for the listener; nil for the pool's
@@ -182,6 +183,24 @@ func (c *cli) withTasks(ctx context.Context, do func(db *database) error) error 
 	return c.withDatabase(ctx, do)
 }
 
+// withDaemons is withDatabase for commands that are there for daemons, which have made
+// the database before: one that was made by this would be another.
+func (c *cli) withDaemons(ctx context.Context, do func(db *database) error) error {
+	err := c.withTasks(ctx, do)
+	if !errors.Is(err, errNothingYet) {
+		return err
+	}
+	data, err := c.data()
+	if err != nil {
+		return err
+	}
+	return &problem{
+		code: exitNotFound,
+		text: "there is no database yet in " + printable(data) + ", and so no daemon",
+		hint: "--data-dir names that of the daemon; cuelight migrate makes one before its first start",
+	}
+}
+
 // isThere reports whether there is a database to look at, rather than a
 // private one that would have to be made first.
 func (c *cli) isThere() (bool, error) {
@@ -204,6 +223,9 @@ func (c *cli) withDatabase(ctx context.Context, do func(db *database) error) err
 // close ends the connections and then the private server, if nobody else uses
 // it.
 func (db *database) close() error {
+	if db.side.pool != nil {
+		db.side.pool.Close()
+	}
 	if db.pool != nil {
 		db.pool.Close()
 	}

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -72,7 +76,7 @@ func (j *oneShot) result(ctx context.Context) error {
 		return errors.New("the work ended before the tasks did")
 	}
 	if j.watched != "" && !j.c.json && !j.progress.quiet {
-		j.progress.say("\n%s", howToWatch(j.watched))
+		j.progress.say("\n%s", j.c.howToWatch(j.watched))
 	}
 	if j.failed > 0 && !j.progress.quiet {
 		j.progress.say("%d of %d not published; cuelight list --status dead lists such tasks, cuelight show ID says more", j.failed, j.failed+j.done)
@@ -100,8 +104,26 @@ func (j *oneShot) leave() {
 		plural(len(left), "task"), shortID(left[0]))
 }
 
-func howToWatch(path string) string {
+func (c *cli) howToWatch(path string) string {
 	return fmt.Sprintf("Watch it:  ffplay %s\n"+
 		"      or:  mpv, or VLC (Media > Open Network Stream) with %s\n"+
-		"In a browser: cuelight serve --listen 127.0.0.1:8080", shellQuote(path), "file://"+escapePath(path))
+		"In a browser: %s serve --listen 127.0.0.1:8080%s", shellQuote(path), "file://"+escapePath(path), shellQuote(os.Args[0]), c.where)
+}
+
+// whereFlags are the flags of a command line that say where things are, for another
+// command that is to find them there.
+func whereFlags(flags *pflag.FlagSet) string {
+	var words strings.Builder
+	for _, name := range []string{"data-dir", "publish-dir", "database-url"} {
+		f := flags.Lookup(name)
+		if f == nil || !f.Changed {
+			continue
+		}
+		value := shellQuote(f.Value.String())
+		if name == "database-url" && value != "private" {
+			value = "ADDRESS" // it may have a password
+		}
+		fmt.Fprintf(&words, " --%s %s", name, value)
+	}
+	return words.String()
 }

@@ -34,7 +34,7 @@ type engine struct {
 	observe  func(stages.Event)
 	listener func(connected bool, err error)
 	readers  []*notify.Wakes // others in this process who want the news
-	keep     time.Duration   // how long events are kept; 0 for the Runner's default
+	keep     time.Duration   // how long events are kept; 0 for the Runner's default, negative for ever
 	pulse    pulse
 }
 

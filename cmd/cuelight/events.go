@@ -33,21 +33,18 @@ func eventChannels(g store.Graph) []string {
 // watchEvents prints events as they happen, from after one; of one task until it
 // has come to its end.
 func (c *cli) watchEvents(ctx context.Context, db *database, after int64, args []string) error {
-	var only store.ID
+	follow := func(ctx context.Context, f *eventfeed.Feed) error { return c.printEvents(ctx, f, after) }
 	if len(args) > 0 {
-		var err error
-		if only, err = db.store.Find(ctx, strings.ToLower(args[0])); err != nil {
+		id, err := db.store.Find(ctx, strings.ToLower(args[0]))
+		if err != nil {
 			return err
 		}
-	}
-	if !only.IsZero() {
-		var err error
-		var over bool
-		if after, over, err = c.printPast(ctx, db.store, max(after, 0), only); over || err != nil {
+		w := &taskEvents{c: c, st: db.store, id: id, after: max(after, 0)}
+		if over, err := w.past(ctx); over || err != nil {
 			return err
 		}
-	}
-	if after == eventfeed.Now {
+		follow = w.follow
+	} else if after == eventfeed.Now {
 		var err error
 		if after, err = db.store.LastEvent(ctx); err != nil {
 			return err
@@ -61,54 +58,13 @@ func (c *cli) watchEvents(ctx context.Context, db *database, after int64, args [
 	g.Go(func() error { return f.Run(inner) })
 	g.Go(func() error {
 		defer stop()
-		return c.printEvents(inner, f, after, only)
+		return follow(inner, f)
 	})
 	err := g.Wait()
-	if _, ok := received(ctx); ok && only.IsZero() {
+	if _, ok := received(ctx); ok && len(args) == 0 {
 		return nil // there is no other way to end it
 	}
 	return err
-}
-
-// printPast prints what has happened to a task, and returns after which event to go
-// on, or that it is over.
-func (c *cli) printPast(ctx context.Context, st *store.Store, after int64, only store.ID) (next int64, over bool, err error) {
-	if next, err = st.LastEvent(ctx); err != nil {
-		return 0, false, err
-	}
-	var last store.Event
-	for {
-		events, err := st.Events(ctx, store.EventQuery{After: after, Task: only})
-		if err != nil {
-			return 0, false, eventsGone(err)
-		}
-		for _, e := range events {
-			if e.ID > next {
-				break
-			}
-			if err := c.printEvent(e); err != nil {
-				return 0, false, err
-			}
-			after, last = e.ID, e
-		}
-		if len(events) == 0 || events[len(events)-1].ID > next {
-			break
-		}
-	}
-	// A task that came to an end may have been begun again.
-	over, err = ended(last)
-	return next, over, err
-}
-
-// ended reports whether an event is the end of its task, and how that is to be told.
-func ended(e store.Event) (bool, error) {
-	switch {
-	case !e.Type.Terminal():
-		return false, nil
-	case e.Type == store.TaskDone:
-		return true, nil
-	}
-	return true, quiet(exitFailure)
 }
 
 func eventsGone(err error) error {
@@ -118,41 +74,36 @@ func eventsGone(err error) error {
 	return &problem{code: exitNotFound, text: "the events after the one given are deleted", hint: "--after 0 begins with the oldest that are kept"}
 }
 
-// printEvents prints what happens after an event, until the one task has come to its
-// end, if only that is to be told of. Where the output is taken more slowly than
-// things happen, it goes on from where it was.
-func (c *cli) printEvents(ctx context.Context, f *eventfeed.Feed, after int64, only store.ID) error {
-	for {
-		err := c.printSome(ctx, f, &after, only)
-		if !errors.Is(err, eventfeed.ErrSlow) {
-			return err
+// printEvents prints what happens after an event.
+func (c *cli) printEvents(ctx context.Context, f *eventfeed.Feed, after int64) error {
+	return insist(ctx, func() error {
+		sub := f.Subscribe(after, nil)
+		defer sub.Close()
+		for {
+			events, err := sub.Next(ctx)
+			if err != nil {
+				return err
+			}
+			for _, e := range events {
+				if err := c.printEvent(e); err != nil {
+					return err
+				}
+				after = e.ID
+			}
 		}
-	}
+	})
 }
 
-// printSome moves after on.
-func (c *cli) printSome(ctx context.Context, f *eventfeed.Feed, after *int64, only store.ID) error {
-	sub := f.Subscribe(*after, func(e store.Event) bool { return only.IsZero() || e.Task == only })
-	defer sub.Close()
+// insist reads on where the output is taken more slowly than things happen: read
+// begins where it was.
+func insist(ctx context.Context, read func() error) error {
 	for {
-		events, err := sub.Next(ctx)
+		err := read()
 		switch {
 		case errors.Is(err, eventfeed.ErrClosed):
 			return ctx.Err()
-		case err != nil:
+		case !errors.Is(err, eventfeed.ErrSlow):
 			return eventsGone(err)
-		}
-		for _, e := range events {
-			if err := c.printEvent(e); err != nil {
-				return err
-			}
-			*after = e.ID
-			if only.IsZero() {
-				continue
-			}
-			if over, err := ended(e); over {
-				return err
-			}
 		}
 	}
 }

@@ -72,7 +72,7 @@ func TestWatchedEventsWaitForWhoeverReadsSlowly(t *testing.T) {
 	defer all.Wait()
 	all.Go(func() { _ = f.Run(ctx) })
 	all.Go(func() {
-		if err := c.printEvents(ctx, f, 0, store.ID{}); !errors.Is(err, context.Canceled) {
+		if err := c.printEvents(ctx, f, 0); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})

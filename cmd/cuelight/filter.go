@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ type filterFlags struct {
 func (f *filterFlags) given() map[string]string {
 	given := map[string]string{}
 	for name, value := range map[string]string{
-		"status": f.status, "stage": f.stage, "user": f.user, "request_id": f.request, "source": f.source, "error": f.error,
+		"status": f.status, "stage": f.stage, "user": f.user, "request_id": f.request, "source": auditedFilter(f.source), "error": f.error,
 	} {
 		if value != "" {
 			given[name] = value
@@ -85,15 +86,23 @@ func checkStage(name string) error {
 	return nil
 }
 
-// eachTask does something to every task named, and goes on after one that is
-// not there or does not allow it.
+// eachTask does something to every task named.
 func (c *cli) eachTask(ctx context.Context, st *store.Store, words []string, do func(store.ID) error) error {
-	failed, last := 0, error(nil)
-	for _, word := range words {
+	return c.each(ctx, words, func(word string) error {
 		id, err := st.Find(ctx, strings.ToLower(word))
 		if err == nil {
 			err = do(id)
 		}
+		return err
+	})
+}
+
+// each does something for every word, and goes on after one that names nothing or
+// does not allow it.
+func (c *cli) each(ctx context.Context, words []string, do func(word string) error) error {
+	failed, last := 0, error(nil)
+	for _, word := range words {
+		err := do(word)
 		if err == nil {
 			continue
 		}
@@ -111,4 +120,14 @@ func (c *cli) eachTask(ctx context.Context, st *store.Store, words []string, do 
 		return quiet(exitPartial)
 	}
 	return quiet(explain(last).code)
+}
+
+// idTail is the end of an id that is worth looking for, as in [store.Store.Find]: what
+// is shorter, or nothing at all, as of a variable that is not set, is nobody's.
+var idTail = regexp.MustCompile(`^[0-9a-f-]{4,36}$`)
+
+// idEndsIn reports whether a person may mean an id by a word.
+func idEndsIn(id store.ID, word string) bool {
+	word = strings.ToLower(word)
+	return idTail.MatchString(word) && strings.HasSuffix(id.String(), word)
 }

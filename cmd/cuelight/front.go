@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -34,6 +35,10 @@ type frontOptions struct {
 	webhookAllow      *[]string
 	webhookHTTP       bool
 	keepEvents        time.Duration
+
+	// What check made of them.
+	trusted []netip.Prefix // the proxies
+	allowed []netip.Prefix // for webhooks
 }
 
 func frontFlags(cmd *cobra.Command) *frontOptions {
@@ -62,15 +67,8 @@ func frontFlags(cmd *cobra.Command) *frontOptions {
 // guard finds out who asks. The secrets are made on the first start.
 func (o *frontOptions) guard(data string, keys access.Keys, log *zap.Logger) (*access.Guard, error) {
 	options := access.Options{
-		Keys: keys, NoAuth: o.noAuth, Path: o.basePath + "/",
+		Keys: keys, NoAuth: o.noAuth, Path: o.basePath + "/", Proxies: o.trusted,
 		Refused: func(from netip.Addr) { log.Warn("not let in", zap.Stringer("address", from)) },
-	}
-	for _, text := range o.proxies {
-		networks, err := networksOf([]string{text})
-		if err != nil {
-			return nil, usagef("--proxy %s: it is not a network, such as 10.0.0.0/8", printable(text))
-		}
-		options.Proxies = append(options.Proxies, networks...)
 	}
 	if !o.noAuth {
 		dir := filepath.Join(data, "secrets")
@@ -111,6 +109,10 @@ func (o *frontOptions) bind(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, &problem{code: exitFailure, text: fmt.Sprintf("--listen %s: %s", printable(o.listen), systemWords(err))}
 	}
+	// A name may lead elsewhere than it says.
+	if err := access.CheckListener(l.Addr(), o.certFile != "", o.insecure, o.noAuth); err != nil {
+		return nil, errors.Join(&problem{code: exitUsage, text: fmt.Sprintf("--listen %s: %v", printable(o.listen), err)}, l.Close())
+	}
 	return l, nil
 }
 
@@ -145,13 +147,16 @@ func (o *frontOptions) checkAddress() error {
 	return nil
 }
 
-// check refuses what makes no sense together, before anything is begun.
-func (o *frontOptions) check() error {
+// check refuses what is wrong by itself and what makes no sense together, before
+// anything is begun.
+func (o *frontOptions) check() (err error) {
 	switch {
-	case o.listen == "" && (o.certFile != "" || o.noAuth || o.insecure || o.basePath != ""):
-		return usagef("--tls-cert, --no-auth, --insecure and --base-path are for --listen")
+	case o.listen == "" && o.forListener():
+		return usagef("--tls-cert, --tls-key, --no-auth, --insecure, --base-path, --origin, --proxy, --admin-secret-file and --read-secret-file are for --listen")
 	case o.keepEvents == 0:
 		return usagef("--keep-events 0s: it must be more than nothing; -1s keeps them for ever")
+	case o.uploadMost <= 0:
+		return usagef("--max-upload must be more than nothing")
 	case (o.certFile == "") != (o.keyFile == ""):
 		return usagef("--tls-cert and --tls-key go together")
 	case o.basePath != "" && (!strings.HasPrefix(o.basePath, "/") || strings.HasSuffix(o.basePath, "/")):
@@ -167,10 +172,25 @@ func (o *frontOptions) check() error {
 			return usagef("--debug-listen %s: %v", printable(o.debug), err)
 		}
 	}
-	if _, err := networksOf(*o.webhookAllow); err != nil {
+	for _, origin := range o.origins {
+		if http.NewCrossOriginProtection().AddTrustedOrigin(origin) != nil {
+			return usagef("--origin %s: it is an address without a path, such as https://studio.example", printable(origin))
+		}
+	}
+	if o.trusted, err = networksOf("--proxy", o.proxies); err != nil {
+		return err
+	}
+	if o.allowed, err = networksOf("--webhook-allow", *o.webhookAllow); err != nil {
 		return err
 	}
 	return o.checkAddress()
+}
+
+// forListener reports whether there are flags that mean nothing without --listen.
+// (--max-upload has a default, and is no promise.)
+func (o *frontOptions) forListener() bool {
+	return o.certFile != "" || o.keyFile != "" || o.noAuth || o.insecure || o.basePath != "" || len(o.origins) > 0 || len(o.proxies) > 0 ||
+		o.adminFile != "" || o.readFile != ""
 }
 
 // webOptions are those of the server that come from flags.
@@ -186,6 +206,3 @@ func orElse(text, other string) string {
 	}
 	return text
 }
-
-// errFront is what the web server ended with although nobody told it to.
-var errFront = errors.New("the web server ended")

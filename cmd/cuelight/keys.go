@@ -39,7 +39,7 @@ func (c *cli) keysCreateCommand() *cobra.Command {
 		default:
 			return usagef("--scope %s: it is read, submit or admin", printable(*scope))
 		}
-		return c.withDatabase(ctx, func(db *database) error {
+		return c.withDaemons(ctx, func(db *database) error {
 			var key store.Key
 			var text string
 			err := db.store.Audited(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
@@ -153,7 +153,7 @@ func findKey(ctx context.Context, st *store.Store, word string) (store.Key, erro
 	}
 	var found []store.Key
 	for _, k := range keys {
-		if strings.HasSuffix(k.ID.String(), strings.ToLower(word)) || strings.TrimPrefix(word, "cue_") == k.Prefix {
+		if idEndsIn(k.ID, word) || strings.TrimPrefix(word, "cue_") == k.Prefix {
 			found = append(found, k)
 		}
 	}

@@ -19,7 +19,7 @@ func (c *cli) listCommand() *cobra.Command {
 		Short: "List tasks, newest first",
 		Long: `List lists tasks, newest first. The last column but one says where a task is: the
 stages that are being worked on, or that failed. With --json every task is one
-line with all there is.
+line with all there is, as the HTTP API has it.
 
 On a terminal ids are shortened; their ends can be used like ids.`,
 		Args: noArguments,
@@ -65,7 +65,7 @@ func (c *cli) list(ctx context.Context, db *database, f store.Filter, after stri
 	}
 	if c.json {
 		for _, t := range tasks {
-			if err := c.writeJSON(taskJSON(t)); err != nil {
+			if err := c.writeJSON(t); err != nil {
 				return err
 			}
 		}
@@ -129,21 +129,6 @@ func nextStages(t store.Task) (next []string) {
 
 var statusColours = map[string]string{
 	string(store.StatusCompleted): green, string(store.StatusDead): red, string(store.StatusFailed): yellow, string(store.StatusCancelled): dim,
-}
-
-// taskLine is a task as list and show write it: a store.Task with the stages by
-// name, as they are in a report.
-type taskLine struct {
-	store.Task
-	Stages ordered[store.StageState] `json:"stages"`
-}
-
-func taskJSON(t store.Task) taskLine {
-	line := taskLine{Task: t}
-	for _, s := range t.Stages {
-		line.Stages = append(line.Stages, member[store.StageState]{s.Name, s})
-	}
-	return line
 }
 
 // table writes columns, fitted to the terminal by shortening the last one.

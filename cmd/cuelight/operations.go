@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
 	"github.com/cuelight/cuelight/web/ui"
@@ -16,17 +18,18 @@ import (
 // in the same transaction.
 type operations struct{ st *store.Store }
 
-// do runs an act of the principal of ctx, which must have the scope.
-func (o operations) do(ctx context.Context, need access.Scope, action, target string, detail map[string]any, act func(in *store.Store) error) error {
+// do runs an act of the principal of ctx, which must have the scope. The act says
+// what it was done to.
+func (o operations) do(ctx context.Context, need access.Scope, action string, detail map[string]any, act func(in *store.Store) (target string, err error)) error {
 	if err := access.Check(ctx, need); err != nil {
 		return fmt.Errorf("%w: %w", ui.ErrForbidden, err)
 	}
 	return o.st.Audited(ctx, func(in *store.Store) (store.AuditEntry, error) {
-		if err := act(in); err != nil {
+		target, err := act(in)
+		if err != nil {
 			return store.AuditEntry{}, err
 		}
 		e := store.AuditEntry{Actor: access.From(ctx).Name, Action: action, Target: target}
-		var err error
 		if len(detail) > 0 {
 			e.Detail, err = json.Marshal(detail)
 		}
@@ -38,10 +41,11 @@ func (o operations) Submit(ctx context.Context, s store.Submission) (id store.ID
 	if err := checkSource(ctx, s.Source); err != nil {
 		return id, err
 	}
-	err = o.do(ctx, access.Submit, "submit", "", map[string]any{"source": shownSource(s.Source)}, func(in *store.Store) error {
+	s.Traceparent = cmp.Or(s.Traceparent, trace.Traceparent(ctx))
+	err = o.do(ctx, access.Submit, "submit", map[string]any{"source": shownSource(s.Source)}, func(in *store.Store) (string, error) {
 		r, err := in.Submit(ctx, s)
 		id = r.ID
-		return err
+		return id.String(), err
 	})
 	return id, err
 }
@@ -59,48 +63,51 @@ func (o operations) Override(ctx context.Context, old store.ID, by store.Submiss
 	if err := checkSource(ctx, by.Source); err != nil {
 		return id, err
 	}
+	by.Traceparent = cmp.Or(by.Traceparent, trace.Traceparent(ctx))
 	detail := map[string]any{"source": shownSource(by.Source)}
-	err = o.do(ctx, access.Admin, "override", old.String(), detail, func(in *store.Store) error {
+	err = o.do(ctx, access.Admin, "override", detail, func(in *store.Store) (string, error) {
 		r, err := in.Override(ctx, []store.ID{old}, by)
 		id, detail["by"] = r.ID, r.ID
-		return err
+		return old.String(), err
 	})
 	return id, err
 }
 
 func (o operations) Retry(ctx context.Context, id store.ID, from string) error {
-	return o.do(ctx, access.Admin, "retry", id.String(), map[string]any{"from": from}, func(in *store.Store) error {
-		return in.Retry(ctx, id, from)
+	return o.do(ctx, access.Admin, "retry", map[string]any{"from": from}, func(in *store.Store) (string, error) {
+		return id.String(), in.Retry(ctx, id, from)
 	})
 }
 
 func (o operations) RetryDead(ctx context.Context, f store.DeadFilter) (n int, err error) {
-	err = o.do(ctx, access.Admin, "retry_dead", "", map[string]any{"filter": f}, func(in *store.Store) (err error) {
+	written := f
+	written.Source = auditedFilter(f.Source)
+	err = o.do(ctx, access.Admin, "retry_dead", map[string]any{"filter": written}, func(in *store.Store) (_ string, err error) {
 		n, err = in.RetryDead(ctx, f)
-		return err
+		return "", err
 	})
 	return n, err
 }
 
 func (o operations) Cancel(ctx context.Context, id store.ID) error {
-	return o.do(ctx, access.Admin, "cancel", id.String(), nil, func(in *store.Store) error { return in.Cancel(ctx, id) })
+	return o.do(ctx, access.Admin, "cancel", nil, func(in *store.Store) (string, error) { return id.String(), in.Cancel(ctx, id) })
 }
 
 func (o operations) Pause(ctx context.Context, p store.Pause) error {
 	p.By = access.From(ctx).Name
-	return o.do(ctx, access.Admin, "pause", pauseTarget(p), nil, func(in *store.Store) error { return in.Pause(ctx, p) })
+	return o.do(ctx, access.Admin, "pause", nil, func(in *store.Store) (string, error) { return pauseTarget(p), in.Pause(ctx, p) })
 }
 
 func (o operations) Resume(ctx context.Context, p store.Pause) error {
-	return o.do(ctx, access.Admin, "resume", pauseTarget(p), nil, func(in *store.Store) error {
+	return o.do(ctx, access.Admin, "resume", nil, func(in *store.Store) (string, error) {
 		was, err := in.Resume(ctx, p)
 		if err == nil && !was {
 			err = fmt.Errorf("%w: %s is not paused", store.ErrNotFound, pauseTarget(p))
 		}
-		return err
+		return pauseTarget(p), err
 	})
 }
 
 func (o operations) Drain(ctx context.Context, worker store.ID) error {
-	return o.do(ctx, access.Admin, "drain", worker.String(), nil, func(in *store.Store) error { return in.Drain(ctx, worker) })
+	return o.do(ctx, access.Admin, "drain", nil, func(in *store.Store) (string, error) { return worker.String(), in.Drain(ctx, worker) })
 }

@@ -118,12 +118,9 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 	case o.maxDownload <= 0, o.downloadTimeout <= 0:
 		return config, usagef("--max-download and --download-timeout must be more than nothing")
 	}
-	for _, text := range o.allow {
-		network, err := parseNetwork(text)
-		if err != nil {
-			return config, usagef("--allow-network %s: not a network such as 10.0.0.0/8", printable(text))
-		}
-		config.AllowNetworks = append(config.AllowNetworks, network)
+	var err error
+	if config.AllowNetworks, err = networksOf("--allow-network", o.allow); err != nil {
+		return config, err
 	}
 	return config, o.setWorkers(&config.Workers)
 }
@@ -134,6 +131,20 @@ func parseNetwork(s string) (netip.Prefix, error) {
 		return addr.Prefix(addr.BitLen())
 	}
 	return netip.ParsePrefix(s)
+}
+
+// networksOf are networks as they are written for a flag, a single address being one,
+// too.
+func networksOf(flag string, texts []string) ([]netip.Prefix, error) {
+	var networks []netip.Prefix
+	for _, text := range texts {
+		network, err := parseNetwork(text)
+		if err != nil {
+			return nil, usagef("%s %s: it is not a network, such as 10.0.0.0/8", flag, printable(text))
+		}
+		networks = append(networks, network)
+	}
+	return networks, nil
 }
 
 func (o *workOptions) setWorkers(w *video.Workers) error {

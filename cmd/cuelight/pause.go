@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,12 +51,14 @@ func (c *cli) pauseCommand() *cobra.Command {
 		Short: "Begin nothing new, in a stage, on a host, or at all",
 		Long: `Pause keeps the workers from beginning anything new: in one stage with --stage, on
 one host with --host, both, or at all. What is running goes on. It lasts until
-cuelight resume with the same flags, also over restarts.
+cuelight resume with the same flags, also over restarts, and for hosts that are not
+there yet.
 
 With --list it says what is paused.`,
 		Args: noArguments,
 	}
 	list := cmd.Flags().Bool("list", false, "say what is paused")
+	yes := cmd.Flags().BoolP("yes", "y", false, "do not ask")
 	pauseFlags(cmd, &p)
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -68,6 +70,10 @@ With --list it says what is paused.`,
 			return err
 		}
 		return c.withTasks(ctx, func(db *database) error {
+			if p == (store.Pause{}) && !*yes && c.interactive() && !c.confirm("Begin nothing new, on any host?") {
+				return &problem{code: exitFailure, text: "nothing was changed"}
+			}
+			c.warnNobody(ctx, db.store, p.Host)
 			p.By = actor()
 			err := c.audited(ctx, db.store, "pause", pauseTarget(p), nil, func(in *store.Store) error { return in.Pause(ctx, p) })
 			if err != nil {
@@ -77,6 +83,19 @@ With --list it says what is paused.`,
 		})
 	}
 	return cmd
+}
+
+// warnNobody warns of a host where nobody works, whose name may be misspelt. As it
+// may be that of one to come, the question's errors do not count.
+func (c *cli) warnNobody(ctx context.Context, st *store.Store, host string) {
+	if host == "" {
+		return
+	}
+	workers, err := st.Workers(ctx, false)
+	if err != nil || slices.ContainsFunc(workers, func(w store.Worker) bool { return w.Host == host }) {
+		return
+	}
+	fmt.Fprintf(c.err, "cuelight: warning: no worker is on a host of the name %s now\n", printable(host))
 }
 
 func (c *cli) resumeCommand() *cobra.Command {
@@ -210,12 +229,7 @@ stand still for a while, cuelight pause --host.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		return c.withTasks(ctx, func(db *database) error {
-			for _, word := range args {
-				if err := c.drainOne(ctx, db.store, word); err != nil {
-					return err
-				}
-			}
-			return nil
+			return c.each(ctx, args, func(word string) error { return c.drainOne(ctx, db.store, word) })
 		})
 	}
 	return cmd
@@ -228,7 +242,7 @@ func (c *cli) drainOne(ctx context.Context, st *store.Store, word string) error 
 	}
 	var found []store.Worker
 	for _, w := range workers {
-		if strings.HasSuffix(w.ID.String(), strings.ToLower(word)) {
+		if idEndsIn(w.ID, word) {
 			found = append(found, w)
 		}
 	}

@@ -194,6 +194,15 @@ func shownSource(source string) string {
 	return printable(source)
 }
 
+// auditedFilter is a part of sources that somebody looked for, as the audit may keep
+// it: without what may be of a password or a signature.
+func auditedFilter(part string) string {
+	if shownSource(part) == part && !strings.ContainsAny(part, "?#@=&") {
+		return part
+	}
+	return "..."
+}
+
 // shownTask is what a task is called, if its submitter calls it anything, or else
 // its source.
 func shownTask(t store.Task) string {

@@ -248,13 +248,21 @@ func decode[T any](r *process) (all []T) {
 	return all
 }
 
+// reported is what `run --json` says of a task, and `watch --json` in the end.
+type reported struct {
+	TaskID store.ID     `json:"task_id"`
+	Source string       `json:"source"`
+	Status store.Status `json:"status"`
+}
+
 // listed is what `list --json` says of a task.
 type listed struct {
 	TaskID   store.ID     `json:"task_id"`
 	Source   string       `json:"source"`
 	Status   store.Status `json:"status"`
 	Priority int          `json:"priority"`
-	Stages   map[string]struct {
+	Stages   []struct {
+		Name     string       `json:"stage"`
 		Status   store.Status `json:"status"`
 		Attempts int          `json:"attempts"`
 	} `json:"stages"`
@@ -269,9 +277,9 @@ func (p *place) list() []listed {
 func (p *place) noneHeld() {
 	p.t.Helper()
 	for _, task := range p.list() {
-		for name, s := range task.Stages {
+		for _, s := range task.Stages {
 			if s.Status == store.StatusInProgress {
-				p.t.Errorf("stage %s of %s is still claimed", name, task.Source)
+				p.t.Errorf("stage %s of %s is still claimed", s.Name, task.Source)
 			}
 		}
 	}

@@ -46,6 +46,7 @@ func (c *cli) runCommand() *cobra.Command {
 	c.jsonFlag(cmd)
 	quietly := cmd.Flags().BoolP("quiet", "q", false, "no progress, only what goes wrong")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.where = whereFlags(cmd.Flags())
 		return c.runTasks(cmd.Context(), args, o, *quietly)
 	}
 	return cmd
@@ -103,7 +104,12 @@ func (c *cli) runOn(ctx context.Context, db *database, given []*given, config vi
 	if err := mine.agrees(ctx, db.store, true); err != nil {
 		return err
 	}
-	if err := submitGiven(ctx, db.store, given); err != nil {
+	tracer, stop := c.startTracing(ctx)
+	defer stop()
+	traceparent, done := c.submitting(ctx, tracer)
+	err = submitGiven(ctx, db.store, given, traceparent)
+	done(err)
+	if err != nil {
 		return err
 	}
 	// What others submitted is left to a daemon: it has more patience with
@@ -113,7 +119,7 @@ func (c *cli) runOn(ctx context.Context, db *database, given []*given, config vi
 		only = append(only, g.task)
 	}
 	j := newOneShot(c, db, given, config.PublishDir, quietly)
-	return j.run(ctx, &engine{db: db, stages: inHaste(pipelineStages(config)), grace: o.grace, lease: o.lease, only: only, mine: mine})
+	return j.run(ctx, &engine{db: db, stages: tracer.Stages(inHaste(pipelineStages(config))), grace: o.grace, lease: o.lease, only: only, mine: mine, keep: db.choice.keepEvents()})
 }
 
 // given is a source as it was given, once or several times, and its task.
@@ -154,10 +160,10 @@ func collectSources(args []string) ([]*given, error) {
 // so that a daemon on the same database takes them first.
 const awaited = 1
 
-func submitGiven(ctx context.Context, st *store.Store, all []*given) error {
+func submitGiven(ctx context.Context, st *store.Store, all []*given, traceparent string) error {
 	var subs []store.Submission
 	for _, g := range all {
-		subs = append(subs, store.Submission{Source: g.source, Priority: awaited})
+		subs = append(subs, store.Submission{Source: g.source, Priority: awaited, Traceparent: traceparent})
 	}
 	receipts, err := st.SubmitAll(ctx, subs)
 	if err != nil {

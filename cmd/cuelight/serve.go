@@ -64,27 +64,39 @@ func (c *cli) serveCommand() *cobra.Command {
 }
 
 func (c *cli) serve(ctx context.Context, o *serveOptions) error {
-	boxes, err := o.inboxes()
+	d, err := c.newDaemon(ctx, o)
 	if err != nil {
 		return err
 	}
+	return errors.Join(d.run(ctx), d.close())
+}
+
+// newDaemon listens already, where it is to; it works when it is run.
+func (c *cli) newDaemon(ctx context.Context, o *serveOptions) (*daemon, error) {
+	boxes, err := o.inboxes()
+	if err != nil {
+		return nil, err
+	}
 	if err := o.front.check(); err != nil {
-		return err
+		return nil, err
 	}
 	config, err := c.prepare(o.workOptions)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	mine, err := identify(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// A watched directory may well hold the data directory; what the work makes
 	// there is not to be worked on.
 	boxes.Skip = []string{filepath.Join(config.DataDir, "tasks"), filepath.Join(config.DataDir, databaseDir), config.PublishDir}
 	db, err := c.openDatabase(ctx)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if err := db.openSide(ctx); err != nil {
+		return nil, errors.Join(err, db.close())
 	}
 	d := &daemon{
 		c: c, db: db, log: newLog(c.err), feed: newFeed(), systemd: newSystemd(c.env), boxes: boxes,
@@ -93,13 +105,17 @@ func (c *cli) serve(ctx context.Context, o *serveOptions) error {
 		},
 		tidying: tidying{tidier: video.Tidier{Config: config}},
 	}
-	stop := d.trace(ctx)
-	if d.beside, err = d.standBeside(ctx, o.front, config); err == nil {
-		err = d.run(ctx)
+	d.untrace = d.trace(ctx)
+	if d.beside, err = d.standBeside(ctx, o.front, config); err != nil {
+		return nil, errors.Join(err, d.close())
 	}
-	stop()
+	return d, nil
+}
+
+func (d *daemon) close() error {
+	d.untrace()
 	d.systemd.close()
-	return errors.Join(err, db.close())
+	return d.db.close()
 }
 
 // inboxes are the directories to watch, which must be there.

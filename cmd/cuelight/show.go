@@ -33,7 +33,7 @@ digits or more, if no other task's ends like that.`,
 
 // details is a task with all there is to know of it.
 type details struct {
-	taskLine
+	store.Task
 	Published *string         `json:"published"`
 	Error     *string         `json:"error"`
 	Running   []store.Running `json:"running"`
@@ -53,7 +53,7 @@ func (c *cli) detailsOf(ctx context.Context, db *database, id store.ID) (details
 	if err != nil {
 		return details{}, err
 	}
-	d := details{taskLine: taskJSON(t), Published: r.Published, Error: r.Error, Running: []store.Running{}, History: []store.Attempt{}}
+	d := details{Task: t, Published: r.Published, Error: r.Error, Running: []store.Running{}, History: []store.Attempt{}}
 	history, err := db.store.History(ctx, id)
 	if err != nil {
 		return details{}, err
@@ -132,7 +132,7 @@ func (c *cli) head(b *strings.Builder, d details) {
 
 func (c *cli) stageTable(d details) *table {
 	t := &table{to: c.out, head: []string{"STAGE", "STATUS", "ATTEMPTS", "NOW"}}
-	for _, s := range d.Task.Stages {
+	for _, s := range d.Stages {
 		now := ""
 		for _, r := range d.Running {
 			if r.Stage == s.Name {

@@ -38,7 +38,7 @@ func TestTheFirstSignalLetsRunningStagesFinish(t *testing.T) {
 			}
 			p.noneHeld()
 			task := p.list()[0]
-			if s := task.Stages["ingest"].Status; s != store.StatusCompleted {
+			if s := task.Stages[0].Status; s != store.StatusCompleted {
 				t.Errorf("stage ingest is %s", s)
 			}
 			if task.Priority != 0 {
@@ -80,9 +80,9 @@ func TestTheSecondSignalStopsAtOnce(t *testing.T) {
 		t.Errorf("%d processes of ffmpeg are left", n)
 	}
 	p.noneHeld()
-	for name, s := range p.list()[0].Stages {
+	for _, s := range p.list()[0].Stages {
 		if s.Status != store.StatusCompleted && s.Attempts > 0 {
-			t.Errorf("stage %s has %d attempts: being given back is not one", name, s.Attempts)
+			t.Errorf("stage %s has %d attempts: being given back is not one", s.Name, s.Attempts)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestAKilledRunIsRecoveredFrom(t *testing.T) {
 	killed.end(-1)
 	p.open()
 	r := p.run(0, "run", "--json", "other.mp4")
-	if got := decode[listed](r); len(got) != 1 || got[0].Source != "other.mp4" || got[0].Status != store.StatusCompleted {
+	if got := decode[reported](r); len(got) != 1 || got[0].Source != "other.mp4" || got[0].Status != store.StatusCompleted {
 		t.Errorf("reports %+v", got)
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -63,7 +62,14 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 	}
 	c.warnMissing(subs)
 	return c.withDatabase(ctx, func(db *database) error {
-		receipts, err := c.traced(ctx, subs, func(ctx context.Context) ([]store.Receipt, error) { return o.add(ctx, db.store, subs) })
+		tracer, stop := c.startTracing(ctx)
+		defer stop() // after the ids are told: a collector that is away holds up nobody
+		traceparent, done := c.submitting(ctx, tracer)
+		for i := range subs {
+			subs[i].Traceparent = traceparent
+		}
+		receipts, err := o.add(ctx, db.store, subs)
+		done(err)
 		if err != nil {
 			return err
 		}
@@ -87,27 +93,6 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 		}
 		return nil
 	})
-}
-
-// traced submits within the trace of whoever called this, as tools hand it on, or
-// one of its own, if any is to be made.
-func (c *cli) traced(ctx context.Context, subs []store.Submission, add func(context.Context) ([]store.Receipt, error)) ([]store.Receipt, error) {
-	tracer, err := trace.Start(ctx, trace.Options{Version: programVersion()})
-	if err != nil {
-		fmt.Fprintf(c.err, "cuelight: warning: %s\n", err)
-	}
-	ctx, done := tracer.Submit(ctx, c.env.get("TRACEPARENT"))
-	for i := range subs {
-		subs[i].Traceparent = trace.Traceparent(ctx)
-	}
-	receipts, err := add(ctx)
-	done(err)
-	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesWithin)
-	defer cancel()
-	if e := tracer.Shutdown(sending); e != nil {
-		fmt.Fprintf(c.err, "cuelight: warning: the trace was not sent: %s\n", e)
-	}
-	return receipts, err
 }
 
 // add submits, and replaces what is to be replaced.

@@ -38,7 +38,7 @@ func submitUpload(st *store.Store) func(context.Context, upload.Upload) (string,
 		err = st.Audited(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
 			r, err = in.Submit(ctx, store.Submission{
 				Source: u.Path, Params: text, Priority: u.Priority, RequestID: orElse(u.RequestID, "upload:"+u.ID),
-				UserID: u.Principal, Traceparent: trace.Traceparent(ctx),
+				UserID: orElse(u.UserID, u.Principal), Traceparent: trace.Traceparent(ctx),
 			})
 			if err != nil || r.Existed {
 				return e, err

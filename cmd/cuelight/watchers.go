@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -40,25 +41,20 @@ func (a *alarms) run(ctx context.Context) {
 	}
 }
 
-func (a *alarms) look(ctx context.Context) error {
+func (a *alarms) look(ctx context.Context) (err error) {
 	switch {
 	case a.hearing():
 		a.deaf = time.Time{}
 	case a.deaf.IsZero():
 		a.deaf = time.Now()
 	case time.Since(a.deaf) >= deafFor:
-		err := a.hooks.Raise(ctx, webhook.AlertListenerDown, map[string]any{"host": a.host, "for_s": int(time.Since(a.deaf).Seconds())})
-		if err != nil {
-			return err
-		}
+		err = a.hooks.Raise(ctx, webhook.AlertListenerDown, map[string]any{"host": a.host, "for_s": int(time.Since(a.deaf).Seconds())})
 	}
 	for _, disk := range a.disks.Report(ctx).Checks {
 		if disk.Status == health.Pass {
 			continue
 		}
-		if err := a.hooks.Raise(ctx, webhook.AlertDiskLow, map[string]any{"host": a.host, "disk": disk.Name, "error": disk.Error}); err != nil {
-			return err
-		}
+		err = errors.Join(err, a.hooks.Raise(ctx, webhook.AlertDiskLow, map[string]any{"host": a.host, "disk": disk.Name, "error": disk.Error}))
 	}
-	return nil
+	return err
 }

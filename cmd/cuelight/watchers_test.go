@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
+	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/metrics/health"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
@@ -61,5 +64,58 @@ func TestDiskThatDoesNotAnswerHoldsUpNothing(t *testing.T) {
 	}
 	if err := a.look(t.Context()); err == nil {
 		t.Error("nobody was to be told")
+	}
+}
+
+// What a daemon finds wrong with its host is told while it lasts, and of a listener
+// once it has lasted.
+func TestAlarmsAreToldToWebhooks(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	st := store.New(pool, store.Video())
+	hooks := webhook.New(webhook.Options{DB: pool, Store: st})
+	if _, err := hooks.Add(t.Context(), webhook.Registration{URL: "https://example.com/", Types: []string{"alert"}}); err != nil {
+		t.Fatal(err)
+	}
+	hearing, full := false, errors.New("no room")
+	var data error
+	a := alarms{
+		hooks: hooks, log: zap.NewNop(), host: "media-1", hearing: func() bool { return hearing },
+		disks: health.New(health.Options{Keep: time.Nanosecond, Checks: []health.Check{
+			{Name: "data", Run: func(context.Context) error { return data }},
+			{Name: "published", Run: func(context.Context) error { return full }},
+		}}),
+	}
+	look := func() string {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), "delete from outbox"); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var told string
+		err := pool.QueryRow(t.Context(), `select coalesce(string_agg(concat_ws(' ', data->>'what', data->>'host', data->>'disk', data->>'error'), ', ' order by id), '') from outbox`).Scan(&told)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return told
+	}
+	const published = "disk_low media-1 published no room"
+	if got := look(); got != published {
+		t.Errorf("at first it tells of %s", got)
+	}
+	a.deaf = a.deaf.Add(-deafFor)
+	data = full
+	if got := look(); got != "listener_down media-1, disk_low media-1 data no room, "+published {
+		t.Errorf("a minute later it tells of %s", got)
+	}
+	hearing, data = true, nil
+	if got := look(); got != published {
+		t.Errorf("when it hears again it tells of %s", got)
+	}
+	hearing = false
+	if got := look(); got != published {
+		t.Errorf("when it has just ceased to hear it tells of %s", got)
 	}
 }

@@ -28,7 +28,7 @@ func (c *cli) webhooksCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "webhooks", Short: "Register receivers of events, and see what they got", Long: webhooksHelp}
 	c.onlySubcommands(cmd)
 	cmd.AddCommand(
-		c.webhooksAddCommand(), c.webhooksListCommand(), c.webhooksRotateCommand(), c.webhooksTestCommand(),
+		c.webhooksAddCommand(), c.webhooksListCommand(), c.webhooksChangeCommand(), c.webhooksRotateCommand(), c.webhooksTestCommand(),
 		c.webhookChange("disable", "Tell a receiver nothing for now", "disabled",
 			func(ctx context.Context, w *webhook.Webhooks, id store.ID) error {
 				return w.Disable(ctx, id, "by "+actor())
@@ -46,7 +46,11 @@ func (c *cli) webhooksCommand() *cobra.Command {
 // transaction, that it was done; nothing, where there is no action. What there is to
 // show is shown after that.
 func (c *cli) withWebhooks(ctx context.Context, action string, o webhookOptions, do func(w *webhook.Webhooks) (target string, show func() error, err error)) error {
-	return c.withDatabase(ctx, func(db *database) error {
+	with := c.withTasks
+	if action == webhookAdd {
+		with = c.withDaemons
+	}
+	return with(ctx, func(db *database) error {
 		var show func() error
 		err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) (err error) {
 			in := db.store.WithTx(tx)
@@ -69,7 +73,7 @@ func findWebhook(ctx context.Context, w *webhook.Webhooks, word string) (webhook
 	if err != nil {
 		return webhook.Webhook{}, err
 	}
-	all = slices.DeleteFunc(all, func(h webhook.Webhook) bool { return !strings.HasSuffix(h.ID.String(), strings.ToLower(word)) })
+	all = slices.DeleteFunc(all, func(h webhook.Webhook) bool { return !idEndsIn(h.ID, word) })
 	if len(all) != 1 {
 		return webhook.Webhook{}, &problem{
 			code: exitNotFound, text: printable(word) + " is not one webhook", hint: "cuelight webhooks list lists them",
@@ -78,15 +82,18 @@ func findWebhook(ctx context.Context, w *webhook.Webhooks, word string) (webhook
 	return all[0], nil
 }
 
+const webhookAdd = "webhook_add"
+
 func (c *cli) webhooksAddCommand() *cobra.Command {
 	var r webhook.Registration
 	cmd := &cobra.Command{
 		Use:   "add URL",
 		Short: "Register a receiver, and show the secret it checks signatures with",
 		Long: `Add registers a receiver for what happens from now on, and shows its secret, this
-once. Addresses that are not public are refused when they are called, unless
-cuelight serve --webhook-allow names their network; http ones, too, unless they are
-in such a network by their address.`,
+once. An address that is not public is refused, at once where it is written as
+numbers and else when it is called, unless --webhook-allow of this command and of
+cuelight serve names its network. So is an http one, unless --http lets it be, or it
+is in such a network by its numbers.`,
 		Args: exactlyOne("URL"),
 	}
 	f := cmd.Flags()
@@ -100,7 +107,7 @@ in such a network by their address.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		r.URL = args[0]
-		networks, err := networksOf(*allow)
+		networks, err := networksOf("--webhook-allow", *allow)
 		if err != nil {
 			return err
 		}
@@ -108,7 +115,7 @@ in such a network by their address.`,
 			r.Cooldown = -1 // its zero is the default, ours is none
 		}
 		o := webhookOptions{http: *http, allow: networks}
-		return c.withWebhooks(ctx, "webhook_add", o, func(w *webhook.Webhooks) (string, func() error, error) {
+		return c.withWebhooks(ctx, webhookAdd, o, func(w *webhook.Webhooks) (string, func() error, error) {
 			h, err := w.Add(ctx, r)
 			if errors.Is(err, webhook.ErrInvalid) {
 				err = &problem{code: exitUsage, text: err.Error()}
@@ -203,11 +210,11 @@ func (c *cli) webhooksTestCommand() *cobra.Command {
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		networks, err := networksOf(*allow)
+		networks, err := networksOf("--webhook-allow", *allow)
 		if err != nil {
 			return err
 		}
-		return c.withDatabase(ctx, func(db *database) error {
+		return c.withTasks(ctx, func(db *database) error {
 			w := webhooksOf(db.pool, db.store, webhookOptions{allow: networks})
 			h, err := findWebhook(ctx, w, args[0])
 			if err != nil {
@@ -223,7 +230,7 @@ func (c *cli) webhooksTestCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) tested(a webhook.Attempt) error {
+func (c *cli) tested(a webhook.Ping) error {
 	if c.json {
 		if err := c.writeJSON(a); err != nil {
 			return err
@@ -281,20 +288,4 @@ func allowFlag(cmd *cobra.Command) *[]string {
 	allow := cmd.Flags().StringSlice("webhook-allow", nil, "networks, such as 10.0.0.0/8, whose webhooks may be called although they are not public")
 	setting(cmd.Flags(), "webhook-allow")
 	return allow
-}
-
-// networksOf are networks as they are written, a single address being one, too.
-func networksOf(texts []string) ([]netip.Prefix, error) {
-	var networks []netip.Prefix
-	for _, text := range texts {
-		network, err := netip.ParsePrefix(text)
-		if addr, e := netip.ParseAddr(text); e == nil {
-			network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
-		}
-		if err != nil {
-			return nil, usagef("--webhook-allow %s: it is not a network, such as 10.0.0.0/8", printable(text))
-		}
-		networks = append(networks, network)
-	}
-	return networks, nil
 }

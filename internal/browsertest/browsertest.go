@@ -6,9 +6,9 @@
 // script needs is installed by `npm ci` from package-lock.json into the user's cache
 // directory, once per lock file.
 //
-// Pictures go to $CUELIGHT_TEST_PICTURES, or with -artifacts to the test's own
-// folder of those; otherwise they are kept only of tests that fail, whose log says
-// where.
+// Pictures go to $CUELIGHT_TEST_PICTURES, below which each test has a folder, or with
+// -artifacts to the test's own folder of those; otherwise they are kept only of tests
+// that fail, whose log says where.
 package browsertest
 
 import (
@@ -45,7 +45,7 @@ var packageLock []byte
 type Browser struct{ chromium, node, modules string }
 
 // Chromium finds the browser alone. It skips the test where there is none, unless
-// $CI is set: then it fails.
+// $CI is set, or $CUELIGHT_TEST_BROWSER=1: then it fails.
 func Chromium(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -68,7 +68,7 @@ func Need(t testing.TB) Browser {
 	b := Browser{chromium: Chromium(t)}
 	var err error
 	lacks := t.Skipf
-	if os.Getenv("CUELIGHT_TEST_BROWSER") == "1" {
+	if wanted() {
 		lacks = t.Fatalf
 	}
 	if b.node, err = exec.LookPath("node"); err != nil {
@@ -81,11 +81,14 @@ func Need(t testing.TB) Browser {
 }
 
 func missing(t testing.TB) func(string, ...any) {
-	if ci := os.Getenv("CI"); ci != "" && ci != "false" {
+	if ci := os.Getenv("CI"); wanted() || ci != "" && ci != "false" {
 		return t.Fatalf
 	}
 	return t.Skipf
 }
+
+// wanted reports whether somebody said that there is all that is needed.
+func wanted() bool { return os.Getenv("CUELIGHT_TEST_BROWSER") == "1" }
 
 // Run runs a script to its end, and fails the test if that is not a good one. The
 // script finds what it is given, as JSON, in the export of that name of browser.mjs.
@@ -144,6 +147,10 @@ func Control(t testing.TB, can map[string]func(form url.Values) (string, error))
 func pictures(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("CUELIGHT_TEST_PICTURES"); dir != "" {
+		dir = filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "-"))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
 		return dir
 	}
 	if f := flag.Lookup("test.artifacts"); f != nil && f.Value.String() == "true" {

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"syscall"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// A script that reads tasks need not know which of the two it asked.
+func TestTaskIsTheSameOnTheCommandLineAndInTheAPI(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.run(0, "pause")
+	id := decode[struct {
+		Task store.ID `json:"task_id"`
+	}](p.run(0, "submit", "--json", "--user", "ann", "clip.mp4"))[0].Task
+	r := p.start("serve", "--listen", "127.0.0.1:0")
+	s := p.site(r)
+	var api map[string]any
+	if err := json.Unmarshal(s.do(http.StatusOK, http.MethodGet, fmt.Sprintf("api/v1/tasks/%s", id), nil), &api); err != nil {
+		t.Fatal(err)
+	}
+	listed := decode[map[string]any](p.run(0, "list", "--json"))[0]
+	shown := decode[map[string]any](p.run(0, "show", "--json", id.String()))[0]
+	if stages, ok := listed["stages"].([]any); !ok || len(stages) != 5 {
+		t.Errorf("list has the stages %v", listed["stages"])
+	}
+	for name, want := range listed {
+		if !reflect.DeepEqual(api[name], want) {
+			t.Errorf("%s is %v in the API, %v in the list", name, api[name], want)
+		}
+		if !reflect.DeepEqual(shown[name], want) {
+			t.Errorf("%s is %v as it is shown, %v in the list", name, shown[name], want)
+		}
+	}
+	r.signal(syscall.SIGTERM)
+	r.end(0)
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web/ui"
+)
+
+// identified are the contexts of requests with the secrets of an admin and of a reader.
+func identified(t *testing.T) (admin, reader context.Context) {
+	t.Helper()
+	var options access.Options
+	dir := t.TempDir()
+	for name, to := range map[string]*access.Secret{"admin": &options.Admin, "read": &options.ReadOnly, "sessions": &options.SessionKey} {
+		var err error
+		if *to, _, err = access.LoadSecret(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	guard, err := access.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := func(name string) (ctx context.Context) {
+		secret, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(secret)))
+		h := guard.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context() }))
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		return ctx
+	}
+	return as("admin"), as("read")
+}
+
+// Each thing that the dashboard can do leaves an entry that says who did what to what,
+// and none where it was not let, or came to nothing.
+func TestWhatIsDoneByTheDashboardIsAudited(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	st := store.New(pool, store.Video())
+	o := operations{st}
+	admin, reader := identified(t)
+
+	task := func(ctx context.Context) store.ID {
+		t.Helper()
+		r, err := st.Submit(ctx, store.Submission{Source: "/films/one.mp4"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.ID
+	}
+	old, other := task(t.Context()), task(t.Context())
+	var worker store.ID
+	row := pool.QueryRow(t.Context(), "insert into workers (pipeline, host, pid, version) values ('video', 'h', 1, 'v') returning id")
+	if err := row.Scan(&worker); err != nil {
+		t.Fatal(err)
+	}
+	pause := store.Pause{Stage: "transcode", Host: "h"}
+	var made store.ID
+	type entry struct{ action, target, detail string }
+	acts := []struct {
+		method string
+		act    func(ctx context.Context) error
+		want   func() entry
+	}{
+		{"Submit", func(ctx context.Context) (err error) {
+			made, err = o.Submit(ctx, store.Submission{Source: "https://u:p@example.org/a.mp4?token=abc"})
+			return err
+		}, func() entry { return entry{"submit", made.String(), `{"source": "https://example.org/a.mp4"}`} }},
+		{"Override", func(ctx context.Context) (err error) {
+			made, err = o.Override(ctx, old, store.Submission{Source: "/films/two.mp4"})
+			return err
+		}, func() entry {
+			return entry{"override", old.String(), `{"by": "` + made.String() + `", "source": "/films/two.mp4"}`}
+		}},
+		{"Cancel", func(ctx context.Context) error { return o.Cancel(ctx, other) },
+			func() entry { return entry{"cancel", other.String(), `{}`} }},
+		{"Retry", func(ctx context.Context) error { return o.Retry(ctx, other, "ingest") },
+			func() entry { return entry{"retry", other.String(), `{"from": "ingest"}`} }},
+		{"RetryDead", func(ctx context.Context) error {
+			_, err := o.RetryDead(ctx, store.DeadFilter{Stage: "ingest", Source: "token=abc"})
+			return err
+		}, func() entry { return entry{action: "retry_dead", detail: "..."} }},
+		{"Pause", func(ctx context.Context) error { return o.Pause(ctx, pause) },
+			func() entry { return entry{"pause", "stage transcode on host h", `{}`} }},
+		{"Resume", func(ctx context.Context) error { return o.Resume(ctx, pause) },
+			func() entry { return entry{"resume", "stage transcode on host h", `{}`} }},
+		{"Drain", func(ctx context.Context) error { return o.Drain(ctx, worker) },
+			func() entry { return entry{"drain", worker.String(), `{}`} }},
+	}
+	audit := func() []store.AuditEntry {
+		t.Helper()
+		all, err := st.Audits(t.Context(), 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	known := make(map[string]bool)
+	for _, a := range acts {
+		known[a.method] = true
+		before := len(audit())
+		if err := a.act(reader); !errors.Is(err, ui.ErrForbidden) {
+			t.Errorf("%s by a reader: %v", a.method, err)
+		}
+		if n := len(audit()); n != before {
+			t.Errorf("%s left an entry of what was not let", a.method)
+		}
+		if err := a.act(admin); err != nil {
+			t.Errorf("%s: %v", a.method, err)
+			continue
+		}
+		all := audit()
+		if len(all) != before+1 {
+			t.Errorf("%s left %d entries", a.method, len(all)-before)
+			continue
+		}
+		e, want := newest(all), a.want()
+		if e.Actor != "admin" || e.Action != want.action || e.Target != want.target || !sameDetail(t, e.Detail, want.detail) {
+			t.Errorf("%s left %+v, %s; want %+v", a.method, e, e.Detail, want)
+		}
+		if text := string(e.Detail); strings.Contains(text, "abc") {
+			t.Errorf("%s left a secret: %s", a.method, text)
+		}
+	}
+	for m := range reflect.TypeFor[ui.Actions]().Methods() {
+		if !known[m.Name] {
+			t.Errorf("nobody looked at the audit of %s", m.Name)
+		}
+	}
+	if err := o.Resume(admin, pause); !errors.Is(err, store.ErrNotFound) || newest(audit()).Action != "drain" {
+		t.Errorf("to resume what is not paused: %v, and left %+v", err, newest(audit()))
+	}
+}
+
+// An upload is audited as that of whoever sent it, and its task is of whom that was
+// for, if that was said.
+func TestUploadsAreAuditedAndBelongToWhomTheyAreFor(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	st := store.New(pool, store.Video())
+	for id, c := range map[string]struct{ user, want string }{"a": {"", "key 1 (site)"}, "b": {"ann", "ann"}} {
+		u := upload.Upload{ID: id, Path: "/data/uploads/" + id, Name: "holiday.mp4", Size: 7, UserID: c.user, Principal: "key 1 (site)"}
+		for range 2 {
+			text, err := submitUpload(st)(t.Context(), u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, err := pool.Query(t.Context(), `select user_id || '|' || actor || '|' || action || '|' || detail::text
+  from tasks join cuelight_audit on target = tasks.id::text where tasks.id::text = $1`, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			want := c.want + `|key 1 (site)|submit|{"name": "holiday.mp4", "bytes": 7, "upload": "` + id + `"}`
+			if err != nil || len(got) != 1 || got[0] != want {
+				t.Errorf("there is %q, %v, want %q", got, err, want)
+			}
+		}
+	}
+}
+
+func newest(all []store.AuditEntry) (last store.AuditEntry) {
+	for _, e := range all {
+		if e.ID > last.ID {
+			last = e
+		}
+	}
+	return last
+}
+
+// sameDetail compares objects, or looks for a part that is none.
+func sameDetail(t *testing.T, got json.RawMessage, want string) bool {
+	t.Helper()
+	if !strings.HasPrefix(want, "{") {
+		return strings.Contains(string(got), want)
+	}
+	var a, b any
+	if err := errors.Join(json.Unmarshal(got, &a), json.Unmarshal([]byte(want), &b)); err != nil {
+		t.Fatal(err)
+	}
+	return reflect.DeepEqual(a, b)
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+)
+
+// address is that of the place's database, with some more parameters.
+func (p *place) address(more url.Values) string {
+	p.t.Helper()
+	for _, variable := range p.env {
+		value, ok := strings.CutPrefix(variable, "DATABASE_URL=")
+		if !ok {
+			continue
+		}
+		at, err := url.Parse(value)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		parameters := at.Query()
+		for name, values := range more {
+			parameters[name] = values
+		}
+		at.RawQuery = parameters.Encode()
+		return at.String()
+	}
+	p.t.Fatal("the place has no database")
+	return ""
+}
+
+// connect is somebody at the place's database.
+func (p *place) connect() *pgx.Conn {
+	p.t.Helper()
+	conn, err := pgx.Connect(p.t.Context(), p.address(nil))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = conn.Close(p.t.Context()) })
+	return conn
+}
+
+// ask is what the one row says.
+func ask[T any](t *testing.T, conn *pgx.Conn, sql string) (v T) {
+	t.Helper()
+	if err := conn.QueryRow(t.Context(), sql).Scan(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Whoever looks on may take all connections there are for that, and hold them: the
+// work goes on.
+func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	const conns = 4
+	address := p.address(url.Values{"pool_max_conns": {fmt.Sprint(conns)}})
+	r := p.start("serve", "--listen", "127.0.0.1:0", "--lease", "5s", "--database-url", address)
+	s := p.site(r)
+
+	conn := p.connect()
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What people do, and nothing else, is written into the audit.
+	if _, err := tx.Exec(t.Context(), "lock table cuelight_audit in access exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	var asking sync.WaitGroup
+	for range 3 * conns {
+		asking.Go(func() { s.insist(over) })
+	}
+	seen := p.connect()
+	held := func() int {
+		return ask[int](t, seen, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+	}
+	p.until("they hold all connections", func() bool { return held() == conns })
+
+	p.run(0, "submit", "clip.mp4")
+	r.says(`"stage":"publish","attempt":1,"duration_ms"`, 1)
+	last, beats := time.Time{}, 0
+	p.until("it beat five times", func() bool {
+		if at := ask[time.Time](t, seen, "select beat_at from workers"); at != last {
+			last, beats = at, beats+1
+		}
+		return beats > 5
+	})
+	p.until("they hold them still", func() bool { return held() == conns })
+	close(over)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	asking.Wait()
+	r.signal(syscall.SIGTERM)
+	r.end(0)
+	if text := r.stderr(); strings.Contains(text, "no heartbeat") || strings.Contains(text, `"msg":"worker lost"`) {
+		t.Errorf("it logged\n%s", text)
+	}
+}
+
+// insist asks for the same thing until over, however often it is refused.
+func (s *site) insist(over <-chan struct{}) {
+	for {
+		select {
+		case <-over:
+			return
+		default:
+		}
+		req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.base+"api/v1/pauses", strings.NewReader(`{"host": "nobody's"}`))
+		if err != nil {
+			s.t.Error(err)
+			return
+		}
+		req.Header.Set("Authorization", "Bearer "+s.secret)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			s.t.Error(err)
+			return
+		}
+		_ = resp.Body.Close()
+	}
+}
+
+// What nobody waits for any more ends, unless the operator has said when, or the
+// session is a pooler's and others go on to use it.
+func TestStatementsOfThoseWhoLookOnEnd(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.Schema{})
+	address := func(pool *pgxpool.Pool, more string) string {
+		cc := pool.Config().ConnConfig
+		return fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=%s %s", cc.Host, cc.Port, cc.User, cc.Password, cc.Database, more)
+	}
+	for name, c := range map[string]struct{ address, aside string }{
+		"direct":        {address(pool, ""), "45s"},
+		"set by others": {address(pool, "options='-c statement_timeout=7s'"), "7s"},
+		"pooled":        {"", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.address == "" {
+				_, through := pgtest.NewBouncer(t, pool, "transaction")
+				c.address = address(through, "")
+			}
+			db, err := (&cli{databaseURL: c.address}).openDatabase(t.Context())
+			if err == nil {
+				err = db.openSide(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := db.close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			for range 2 { // the second time on another connection, where that is a pooler's
+				var aside string
+				if err := db.side.pool.QueryRow(t.Context(), "show statement_timeout").Scan(&aside); err != nil || aside != c.aside {
+					t.Errorf("aside it is %s, %v, want %s", aside, err, c.aside)
+				}
+			}
+			var work string
+			if err := db.pool.QueryRow(t.Context(), "show statement_timeout").Scan(&work); err != nil || work == "45s" {
+				t.Errorf("for the work it is %s, %v", work, err)
+			}
+		})
+	}
+}

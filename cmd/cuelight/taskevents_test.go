@@ -1,0 +1,57 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// What becomes of a task while it is watched ends the watching when nothing more will
+// happen, and not before.
+func TestTaskIsWatchedToItsEnd(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	conn := p.connect()
+	for name, c := range map[string]struct {
+		code  int
+		steps []string
+		told  string
+	}{
+		"deleted": {exitNotFound, []string{"delete from tasks where id = $1"}, "deleted"},
+		"replaced": {exitFailure, []string{`with other as (insert into tasks (source) values ('/films/two.mp4') returning id)
+update tasks set overridden_by = (select id from other), ingest_status = 'cancelled', transcode_status = 'cancelled',
+       metadata_status = 'cancelled', assemble_status = 'cancelled', publish_status = 'cancelled' where id = $1`}, "cancelled"},
+		"dead beside one at work": {exitFailure, []string{
+			"update tasks set ingest_status = 'completed' where id = $1",
+			"update tasks set transcode_status = 'dead' where id = $1",
+			"update tasks set metadata_status = 'completed' where id = $1",
+		}, "metadata"},
+		"dead, dead, and one done again": {exitFailure, []string{
+			"update tasks set ingest_status = 'completed' where id = $1",
+			"update tasks set metadata_status = 'dead' where id = $1",
+			"update tasks set metadata_status = 'pending', metadata_attempts = 0 where id = $1",
+			"update tasks set transcode_status = 'dead' where id = $1",
+			"update tasks set metadata_status = 'completed' where id = $1",
+		}, "metadata"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &place{t: t, dir: p.dir, env: p.env}
+			id := ask[string](t, conn, "insert into tasks (source) values ('/films/one.mp4') returning id::text")
+			p.until("nobody else is there", func() bool { return ask[int](t, conn, sessionsSQL) == 0 })
+			r := p.start("watch", "--events", id)
+			// One reads what has happened; with the second, it listens.
+			p.until("it listens", func() bool { return ask[int](t, conn, sessionsSQL) > 1 })
+			for _, step := range c.steps {
+				if _, err := conn.Exec(t.Context(), step, id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.end(c.code)
+			lines := strings.Split(strings.TrimSpace(r.stdout.String()), "\n")
+			if last := lines[len(lines)-1]; !strings.Contains(last, c.told) {
+				t.Errorf("the last line is %q, want one with %s", last, c.told)
+			}
+		})
+	}
+}
+
+const sessionsSQL = "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'cuelight'"
