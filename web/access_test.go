@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -63,6 +64,30 @@ func TestEveryOperationNeedsItsScope(t *testing.T) {
 	}
 }
 
+// A misspelt parameter is not one that chooses all; what those who are served beside
+// the API and the files make of theirs is their own matter.
+func TestUnknownParameterIsRefusedByEveryOperation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, route := range web.Routes(b.server) {
+		method, path, _ := strings.Cut(route, " ")
+		switch {
+		case strings.HasPrefix(path, api+"/uploads/"), strings.HasPrefix(path, api+"/published/"), strings.HasPrefix(path, "/log"),
+			path == "/metrics", path == "/healthz", path == "/readyz":
+			continue
+		}
+		path = strings.NewReplacer("{id}", store.ID{9}.String()).Replace(path)
+		got := b.do(call{method: method, path: path + "?nonsense=1", body: "{}"})
+		if got.status != http.StatusBadRequest || !strings.Contains(string(got.body), `nonsense`) {
+			t.Errorf("%s: %d %s", route, got.status, got.body)
+		}
+	}
+	b.post(api+"/pauses?stage=transcode", map[string]any{}).problem(400, "invalid-request")
+	if pauses, err := b.Pauses(t.Context()); err != nil || len(pauses) > 0 {
+		t.Errorf("paused %v, %v", pauses, err)
+	}
+}
+
 func TestWhatIsNotThereIsAProblem(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -121,20 +146,32 @@ func TestEveryAnswerHasItsHeaders(t *testing.T) {
 
 func TestSecretsAreInNothingThatIsObserved(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	wrapped := make(chan string, 10)
+	b := setup(t, func(o *web.Options) {
+		o.Wrap = func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				wrapped <- r.Method
+				next.ServeHTTP(w, r.WithContext(r.Context())) // another request, as whoever traces has it
+			})
+		}
+	})
 	key := b.key("read")
+	b.do(call{method: "POST", path: api + "/tasks/" + store.ID{9}.String() + "/cancel", as: "secretguess"}).problem(401, "unauthenticated")
 	b.do(call{method: "GET", path: api + "/tasks?source=secretsource", as: key}).want(200, nil)
+	b.do(call{method: "POST", path: api + "/tasks/" + store.ID{9}.String() + "/cancel"}).problem(404, "not-found")
 	b.do(call{method: "GET", path: "/x?secretquery", as: "-", header: http.Header{"Authorization": {"Bearer secretbearer"}}})
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.requests) != 2 {
-		t.Fatalf("%+v", b.requests)
+	requests := b.observed(4)
+	if len(wrapped) != 2 { // not for strangers
+		t.Errorf("%d requests are wrapped", len(wrapped))
 	}
-	r := b.requests[0]
-	if r.Method != "GET" || r.Route != "GET "+api+"/tasks" || r.Status != 200 || r.Bytes == 0 || r.Took <= 0 || !strings.HasPrefix(r.Who, "key ") {
+	if got := requests[2].Route; got != "POST "+api+"/tasks/{id}/cancel" {
+		t.Errorf("route of what changes something is %q", got)
+	}
+	r := requests[1]
+	if r.Stream || r.Method != "GET" || r.Route != "GET "+api+"/tasks" || r.Status != 200 || r.Bytes == 0 || r.Took <= 0 || !strings.HasPrefix(r.Who, "key ") {
 		t.Errorf("%+v", r)
 	}
-	for _, r := range b.requests {
+	for _, r := range requests {
 		if text := strings.Join([]string{r.Method, r.Route, r.Who}, " "); strings.Contains(text, "secret") || strings.Contains(text, key) {
 			t.Errorf("%+v", r)
 		}
@@ -155,9 +192,12 @@ func TestHealthIsForEverybodyAndSaysMoreToThoseWhoAreKnown(t *testing.T) {
 
 func TestUploadsGetTheirWholeAddress(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *web.Options) { o.BasePath = "/cue" })
+	b := setup(t, func(o *web.Options) {
+		o.BasePath = "/cue"
+		o.Uploads = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Method, " ", r.URL.Path) })
+	})
 	at := web.UploadsPath("/cue")
-	for _, c := range []string{"POST " + at, "PATCH " + at + "abc", "HEAD " + at + "abc", "DELETE " + at + "abc", "PUT " + at} {
+	for _, c := range []string{"POST " + at, "PATCH " + at + "abc", "HEAD " + at + "abc", "DELETE " + at + "abc", "PUT " + at, "POST " + at + "abc"} {
 		method, path, _ := strings.Cut(c, " ")
 		got := b.do(call{method: method, path: path, body: "x", header: http.Header{"Content-Type": {"application/offset+octet-stream"}}}).want(200, nil)
 		if method != "HEAD" && string(got.body) != c {

@@ -62,6 +62,11 @@ func (k *oneKey) FindKey(context.Context, string) (store.Key, error) {
 
 func (k *oneKey) UseKey(context.Context, store.ID) error { return nil }
 
+func (k *oneKey) Keys(ctx context.Context) ([]store.Key, error) {
+	key, err := k.FindKey(ctx, "")
+	return []store.Key{key}, err
+}
+
 func (k *oneKey) revoke() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -58,7 +59,7 @@ func unmarshal(text []byte, v any) error {
 func checkJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if err := checkValue(d, 0); err != nil {
+	if err := checkValue(d, 0, false); err != nil {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
@@ -67,7 +68,10 @@ func checkJSON(text []byte) error {
 	return nil
 }
 
-func checkValue(d *json.Decoder, depth int) error {
+// checkValue checks one value. Free says that its names are the client's own, as those
+// of params are. All others are ours, in small letters: json.Decoder also takes others
+// for these, so that whoever reads a body before us would see another.
+func checkValue(d *json.Decoder, depth int, free bool) error {
 	token, err := d.Token()
 	if err != nil {
 		if err == io.EOF {
@@ -84,18 +88,22 @@ func checkValue(d *json.Decoder, depth int) error {
 	}
 	names := make(map[string]bool)
 	for d.More() {
+		name := ""
 		if open == '{' {
-			name, err := d.Token()
+			token, err := d.Token()
 			if err != nil {
 				return err
 			}
-			text := name.(string) // the decoder takes nothing else here
-			if names[text] {
-				return fmt.Errorf("the name %q is there twice", text)
+			name = token.(string) // the decoder takes nothing else here
+			switch {
+			case names[name]:
+				return fmt.Errorf("the name %q is there twice", name)
+			case !free && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "":
+				return fmt.Errorf("there is no member %q", name)
 			}
-			names[text] = true
+			names[name] = true
 		}
-		if err := checkValue(d, depth+1); err != nil {
+		if err := checkValue(d, depth+1, free || name == "params"); err != nil {
 			return err
 		}
 	}

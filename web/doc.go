@@ -3,10 +3,10 @@
 //
 //	guard, err := access.New(access.Options{Admin: secret, Keys: st})
 //	server, err := web.New(web.Options{Store: st, Guard: guard, Subscribe: subscribe, Published: dir})
-//	err = server.Run(ctx)   // listens until ctx is done, and then drains
+//	err = server.Serve(ctx, listener)   // until ctx is done; then it drains
 //
-// Or mount [Server.Handler] in a server of your own, and call [Server.Drain] when
-// that is to shut down.
+// It is the program's own: what its options take is made by packages that only
+// the program has.
 //
 // The API is under /api/v1 and described by /openapi.json, which tests hold
 // against what the handlers do. Errors are problem details after RFC 9457, whose
@@ -18,16 +18,17 @@
 //     and the login page with what it is made of.
 //   - What changes something is no GET, is refused when a page of another site
 //     asks for it, and is written to the audit, in the same transaction wherever
-//     the database is what it changes. (Webhooks and uploads: right after.)
+//     the database is what it changes. An upload is in it once a task is made of it.
 //   - JSON is read strictly: an unknown or repeated member, a second value, too
 //     much of it, or too deep, is refused. So is an unknown query parameter: a
 //     misspelt filter is not one that chooses all.
 //   - Whoever reads a stream on misses no event and gets none twice: it begins with
 //     its place, every event has one, and Last-Event-ID or ?after= goes on from
-//     there. Where that cannot be, the event resync says so. A slow client holds up
-//     nobody else.
-//   - The stream of a task closes when the task has come to an end, and no sooner.
-//     Asked to go on after that it answers 204, at which a browser stops asking.
+//     there. Where that cannot be, because events are deleted or the place is none of
+//     this database, the event resync says so. A slow client holds up nobody else.
+//   - The stream of a task closes when the task has come to an end, and no sooner:
+//     the state has the last word. Asked to go on after that it answers 204, at which
+//     a browser stops asking.
 //   - No query string, header, secret or source's password is in what
 //     Options.Observe hears. Sources are shown without their passwords and queries
 //     to everybody but the scope admin.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,7 +30,9 @@ func (s *Server) eventPage(r *http.Request) (answer, error) {
 	if p.err != nil {
 		return answer{}, p.err
 	}
-	events, err := s.o.Store.Events(r.Context(), q)
+	ctx, cancel := context.WithTimeout(r.Context(), answerIn)
+	defer cancel()
+	events, err := s.o.Store.Events(ctx, q)
 	if err != nil {
 		return answer{}, err
 	}

@@ -1,7 +1,10 @@
 package web
 
 import (
+	"context"
+	"crypto/tls"
 	"net/http"
+	"time"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -19,6 +22,8 @@ var (
 	PublishedName = publishedName
 	Shown         = shown
 	CheckJSON     = checkJSON
+	IsNotThere    = isNotThere
+	Noted         = noted
 )
 
 // NextPage is where a login leads to.
@@ -70,3 +75,9 @@ func ReadSubmissions(text []byte) (out []store.Submission, err error) {
 
 // NewResponse wraps what an answer is written to.
 func NewResponse(w http.ResponseWriter) http.ResponseWriter { return newResponse(w) }
+
+// Certificate reads one from files, and again once so much time has passed.
+func Certificate(certFile, keyFile string, every time.Duration, trouble func(error)) func(context.Context) (*tls.Certificate, error) {
+	c := &certificate{certFile: certFile, keyFile: keyFile, every: every, trouble: trouble}
+	return c.get
+}

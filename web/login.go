@@ -96,7 +96,7 @@ func (s *Server) dashboard() http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, pageFormMost)
 		err := access.Check(r.Context(), access.Read)
 		if err == nil {
-			s.whileWelcome(w, r)
+			s.showPage(w, r)
 			return
 		}
 		if open(r) {
@@ -116,6 +116,20 @@ func (s *Server) dashboard() http.Handler {
 	})
 }
 
+// showPage has the dashboard answer somebody who may look. A page that follows what
+// happens takes the place of a stream.
+func (s *Server) showPage(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/live" {
+		who := access.From(r.Context()).Name
+		if err := s.streams.enter(who); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		defer s.streams.leave(who)
+	}
+	s.whileWelcome(w, r)
+}
+
 // comeBack is when a page that stays open has to ask anew: only with the answer's
 // headers can its session be made longer.
 const comeBack = 6 * time.Hour
@@ -130,13 +144,13 @@ func (s *Server) whileWelcome(w http.ResponseWriter, r *http.Request) {
 	asking.Go(func() {
 		tick := time.NewTicker(askAgain)
 		defer tick.Stop()
-		for who, began := access.From(ctx), time.Now(); ; {
+		for began := time.Now(); ; {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 			}
-			if time.Since(began) >= comeBack || !s.isStill(r.WithContext(ctx), who) {
+			if time.Since(began) >= comeBack || !s.isStill(ctx) {
 				cancel()
 			}
 		}

@@ -30,24 +30,41 @@ type workerBody struct {
 }
 
 func (s *Server) listWorkers(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	p := query(r, "all")
-	all := p.flag("all")
-	if p.err != nil {
+	p := given(r)
+	all, after, limit := p.flag("all"), p.id("after"), p.limit()
+	switch {
+	case p.err != nil:
 		return answer{}, p.err
+	case !all && (p.text("after") != "" || p.text("limit") != ""):
+		return answer{}, refuse(kindRequest, "after and limit go with all=true: those that work come all at once")
 	}
-	workers, err := s.o.Store.Workers(r.Context(), all)
+	var workers, gone []store.Worker
+	var err error
+	if after.IsZero() {
+		workers, err = s.o.Store.Workers(r.Context(), false)
+	}
+	if err == nil && all {
+		gone, err = s.o.Store.GoneWorkers(r.Context(), after, limit+1)
+	}
 	if err != nil {
 		return answer{}, err
 	}
-	list := make([]workerBody, 0, len(workers))
-	for _, w := range workers {
-		list = append(list, workerBody{
+	body := struct {
+		Workers []workerBody `json:"workers"`
+		Next    string       `json:"next,omitempty"`
+	}{Workers: []workerBody{}}
+	if len(gone) > limit {
+		gone = gone[:limit]
+		body.Next = s.next(api+"/workers", p, gone[limit-1].ID.String())
+	}
+	for _, w := range append(workers, gone...) {
+		body.Workers = append(body.Workers, workerBody{
 			ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, Capabilities: w.Capabilities, Connected: w.Connected,
 			StartedAt: w.StartedAt, BeatAge: w.BeatAge.Seconds(), Lease: w.Lease.Seconds(),
 			DrainAt: w.DrainAt, StoppedAt: w.StoppedAt, LostAt: w.LostAt, Running: append([]store.Running{}, w.Running...),
 		})
 	}
-	return ok(map[string]any{"workers": list})
+	return answer{status: http.StatusOK, body: body, link: body.Next}, nil
 }
 
 func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) (answer, error) {
@@ -79,7 +96,7 @@ func (s *Server) listPauses(_ http.ResponseWriter, r *http.Request) (answer, err
 	return s.pausesBody(r.Context())
 }
 
-// place is what a pause is for, in words for the audit.
+// placeOf is what a pause is for, in words for the audit.
 func placeOf(p store.Pause) string {
 	stage, host := "all stages", "all hosts"
 	if p.Stage != "" {
@@ -113,10 +130,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (answer, error) {
 }
 
 func (s *Server) resume(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	q := query(r, "stage", "host")
-	if q.err != nil {
-		return answer{}, q.err
-	}
+	q := given(r)
 	p := store.Pause{Stage: q.text("stage"), Host: q.text("host")}
 	err := s.o.Store.Audited(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
 		there, err := in.Resume(r.Context(), p)
@@ -240,7 +254,7 @@ func (s *Server) revokeKey(_ http.ResponseWriter, r *http.Request) (answer, erro
 }
 
 func (s *Server) listAudit(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	p := query(r, "after", "limit")
+	p := given(r)
 	after, limit := p.place("after"), p.limit()
 	if p.err != nil {
 		return answer{}, p.err

@@ -49,6 +49,44 @@ func TestWorkersAreListedAndDrained(t *testing.T) {
 	}
 }
 
+func TestWorkersThatAreGoneComePageByPage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	register := func() store.ID {
+		id, err := b.Register(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	want := []store.ID{register()}
+	for range 5 {
+		id := register()
+		if err := b.Leave(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		want = slices.Insert(want, 1, id)
+	}
+	var seen []store.ID
+	for path := api + "/workers?all=true&limit=2"; path != ""; {
+		var page struct {
+			Workers []struct {
+				ID store.ID `json:"worker_id"`
+			}
+			Next string
+		}
+		b.get(path).want(200, &page)
+		for _, w := range page.Workers {
+			seen = append(seen, w.ID)
+		}
+		path = page.Next
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("saw %v, want %v", seen, want)
+	}
+	b.get(api+"/workers?limit=2").problem(400, "invalid-request")
+}
+
 func TestPausesHoldUntilTheyAreEnded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -184,6 +222,15 @@ func TestWebhooksAreManaged(t *testing.T) {
 		t.Error("the secret is the same")
 	}
 	b.post(at+"/rotate", map[string]int{"overlap_s": -1}).problem(422, "invalid")
+	secret = hook.Secret
+	change := func(body string) got { return b.do(call{method: "PATCH", path: at, body: body}) }
+	change(`{"types": ["done"], "cooldown_s": 60}`).want(200, &hook)
+	if len(hook.Types) != 1 || hook.Cool != 60 || hook.Secret == secret {
+		t.Errorf("changed to %+v", hook)
+	}
+	for _, bad := range []string{`{"url": "http://127.0.0.1/"}`, `{"url": ""}`, `{"types": ["nonsense"]}`, `{"cooldown_s": -1}`} {
+		change(bad).problem(422, "invalid")
+	}
 	b.post(at+"/disable", map[string]string{"why": "holiday"}).want(204, nil)
 	b.post(at+"/enable", nil).want(204, nil)
 	b.post(at+"/redeliver", nil).want(200, nil)
@@ -205,7 +252,7 @@ func TestWebhooksAreManaged(t *testing.T) {
 	for _, bad := range []string{`{"url":"http://127.0.0.1/"}`, `{"url":"https://example.com","types":["nonsense"]}`, `{"url":"https://example.com","cooldown_s":-1}`} {
 		b.post(api+"/webhooks", bad).problem(422, "invalid")
 	}
-	want := []string{"webhook_remove", "webhook_redeliver_dead", "webhook_redeliver", "webhook_redeliver_dead", "webhook_enable", "webhook_disable", "webhook_rotate", "webhook_add"}
+	want := []string{"webhook_remove", "webhook_redeliver_dead", "webhook_redeliver", "webhook_redeliver_dead", "webhook_enable", "webhook_disable", "webhook_change", "webhook_rotate", "webhook_add"}
 	for i, got := range b.audits() {
 		if got != want[i]+" by admin" {
 			t.Errorf("audit %d is %s, want %s", i, got, want[i])

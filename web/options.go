@@ -51,15 +51,16 @@ type Options struct {
 	// draws GET /login, which has a form that posts the field secret, and next
 	// for where to go then. After a failure that has the query failed=wrong, or
 	// failed=limited and wait= for so many seconds. What it has under /assets/, and
-	// POST /theme, is for everybody. Default: there is none.
+	// POST /theme, is for everybody. GET /live stays open for as long as a page is,
+	// and counts as a stream. Default: there is none.
 	Dashboard http.Handler
 	// Metrics has /metrics; Healthy and Ready have /healthz and /readyz, for
 	// everybody: whether somebody is known says [access.From]. Default: they are
 	// not there.
 	Metrics, Healthy, Ready http.Handler
 
-	// Wrap is put around all that is served, within the authentication: for
-	// tracing. Default: nothing.
+	// Wrap is put around what is served to somebody who is known: for tracing.
+	// Default: nothing.
 	Wrap func(http.Handler) http.Handler
 
 	// BasePath is the path that everything is under, such as "/cuelight".
@@ -70,18 +71,16 @@ type Options struct {
 	// does not hand on the Host header. Default none.
 	Origins []string
 
-	// Addr is where Run listens, HOST:PORT. Default "127.0.0.1:8080". What is
-	// allowed, [access.CheckListen] says. CertFile and KeyFile are for TLS; they
-	// are read again when they change. Insecure allows other addresses than
-	// loopback without TLS.
-	Addr              string
+	// CertFile and KeyFile are for TLS; they are read again when they change.
+	// Insecure allows other addresses than loopback without TLS.
 	CertFile, KeyFile string
 	Insecure          bool
-	// Grace is how long requests may go on when Run is to end. Default 10 s.
+	// Grace is how long requests may go on when Serve is to end. Default 10 s.
 	Grace time.Duration
 
-	// Streams is how many streams of events may be open, and StreamsEach for
-	// one principal. Default 1000, and three quarters of Streams.
+	// Streams is how many streams of events may be open, those of the dashboard's
+	// pages among them, and StreamsEach for one principal. Default 1000, and three
+	// quarters of Streams.
 	Streams, StreamsEach int
 	// Connections is how many may be open at once, whoever has them; more are
 	// closed as they come. Each takes memory and a descriptor, which what else this
@@ -107,6 +106,9 @@ type Request struct {
 	Status int
 	Bytes  int64 // of the answer's body
 	Took   time.Duration
+	// Stream says that the answer was a stream of events, which takes as long as
+	// somebody reads it.
+	Stream bool
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -119,7 +121,6 @@ func (o Options) withDefaults() (Options, error) {
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		return o, errors.New("a certificate needs its key, and a key its certificate")
 	}
-	o.Addr = cmp.Or(o.Addr, "127.0.0.1:8080")
 	o.Grace, o.Ping = cmp.Or(o.Grace, 10*time.Second), cmp.Or(o.Ping, 15*time.Second)
 	o.Streams, o.Connections = cmp.Or(o.Streams, 1000), cmp.Or(o.Connections, 5000)
 	o.StreamsEach = cmp.Or(o.StreamsEach, max(o.Streams*3/4, 1))

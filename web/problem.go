@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,8 @@ func (p *problem) Error() string { return p.detail }
 // kind is a type of problem. Kinds are part of the API: they do not change.
 type kind string
 
-const urn = "urn:cuelight:problem:"
+// ProblemTypes is what the types of problems begin with.
+const ProblemTypes = "urn:cuelight:problem:"
 
 // The kinds, each with its status and title below.
 const (
@@ -74,7 +76,7 @@ var kinds = map[kind]struct {
 	kindLimited:     {http.StatusTooManyRequests, "There were too many failures"},
 	kindStreams:     {http.StatusTooManyRequests, "Too many streams are open"},
 	kindInternal:    {http.StatusInternalServerError, "Something went wrong here"},
-	kindUnavailable: {http.StatusServiceUnavailable, "The database cannot be reached"},
+	kindUnavailable: {http.StatusServiceUnavailable, "This cannot be done right now"},
 }
 
 func refuse(k kind, format string, args ...any) *problem {
@@ -155,13 +157,16 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	if p.kind == kindUnknown {
 		h.Set("WWW-Authenticate", `Bearer realm="cuelight"`)
 	}
-	w.WriteHeader(k.status)
-	_ = writeJSON(w, struct {
+	var body bytes.Buffer
+	_ = writeJSON(&body, struct {
 		Type   string `json:"type"`
 		Title  string `json:"title"`
 		Status int    `json:"status"`
 		Detail string `json:"detail"`
-	}{urn + string(p.kind), k.title, k.status, strings.ToValidUTF8(p.detail, "\uFFFD")})
+	}{ProblemTypes + string(p.kind), k.title, k.status, strings.ToValidUTF8(p.detail, "\uFFFD")}) // a buffer takes all
+	h.Set("Content-Length", strconv.Itoa(body.Len())) // so that it is whole where the handler aborts
+	w.WriteHeader(k.status)
+	_, _ = w.Write(body.Bytes())
 }
 
 // writeJSON writes one line.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -38,9 +39,6 @@ var mediaTypes = map[string]string{
 func (s *Server) published(w http.ResponseWriter, r *http.Request) {
 	f, info, err := s.openPublished(r)
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) {
-			s.o.Trouble(r.Pattern, err)
-		}
 		s.fail(w, r, err)
 		return
 	}
@@ -80,10 +78,10 @@ func (s *Server) openPublished(r *http.Request) (*os.File, fs.FileInfo, error) {
 	defer root.Close()
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would have us wait
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) {
-			return nil, nil, err
+		if isNotThere(err) {
+			err = errNoFile
 		}
-		return nil, nil, errNoFile // it is not there, or leads out of the directory
+		return nil, nil, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -94,6 +92,15 @@ func (s *Server) openPublished(r *http.Request) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	return f, info, nil
+}
+
+// isNotThere reports whether an error of opening says that there is no such file: none
+// of that name, or one that leads out of the directory. A disk that fails, or too many
+// files being open, is another matter.
+func isNotThere(err error) bool {
+	var no syscall.Errno
+	return !errors.As(err, &no) || // what os.Root refuses by itself
+		slices.Contains([]syscall.Errno{syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.ENXIO}, no)
 }
 
 var errNoFile = &problem{kind: kindNotFound, detail: "there is no such file"}

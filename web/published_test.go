@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -110,5 +111,35 @@ func TestNothingButWhatIsPublishedIsServed(t *testing.T) {
 	got := b.get(base+id.String()+"/gen-0001-aaaaaaaaaa/poster.jpg").want(200, nil)
 	if string(got.body) != "poster" {
 		t.Errorf("%s", got.body)
+	}
+}
+
+func TestOnlyWhatIsNotThereIsToldSo(t *testing.T) {
+	t.Parallel()
+	for no, want := range map[syscall.Errno]bool{
+		syscall.ENOENT: true, syscall.ENOTDIR: true, syscall.ELOOP: true, syscall.ENAMETOOLONG: true, syscall.ENXIO: true,
+		syscall.EIO: false, syscall.EMFILE: false, syscall.ENFILE: false, syscall.EACCES: false, syscall.ESTALE: false,
+	} {
+		if got := web.IsNotThere(&fs.PathError{Op: "openat", Path: "x", Err: no}); got != want {
+			t.Errorf("%v: %t", no, got)
+		}
+	}
+	b := setup(t)
+	id := store.ID{7}
+	at := web.PublishedPath("", id.String())
+	b.publish(id, "gen/a.jpg", "a")
+	b.get(at+"/gen/"+strings.Repeat("x", 300)).problem(404, "not-found")
+	if os.Geteuid() == 0 {
+		return // who may do everything
+	}
+	if err := os.Chmod(filepath.Join(b.published, id.String(), "gen"), 0); err != nil {
+		t.Fatal(err)
+	}
+	b.get(at+"/gen/a.jpg").problem(500, "internal")
+	_ = os.Chmod(filepath.Join(b.published, id.String(), "gen"), 0o755) // so that it can be removed
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.troubles) != 1 {
+		t.Errorf("troubles are %v", b.troubles)
 	}
 }

@@ -33,11 +33,15 @@ func query(r *http.Request, known ...string) parameters {
 	return checked(values, known)
 }
 
+// given are the parameters of a request of which those that the route knows were
+// checked.
+func given(r *http.Request) parameters { return parameters{values: r.URL.Query()} }
+
 func checked(values url.Values, known []string) parameters {
 	for name, all := range values {
 		switch {
 		case !slices.Contains(known, name):
-			return parameters{err: refuse(kindRequest, "there is no parameter %q; those are %s", name, strings.Join(known, ", "))}
+			return parameters{err: refuse(kindRequest, "there is no parameter %q; those are %s", name, orNone(known))}
 		case len(all) > 1:
 			return parameters{err: refuse(kindRequest, "the parameter %s is there twice", name)}
 		}
@@ -46,6 +50,13 @@ func checked(values url.Values, known []string) parameters {
 		}
 	}
 	return parameters{values: values}
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
 }
 
 func checkText(text string) error {

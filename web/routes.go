@@ -21,8 +21,22 @@ type route struct {
 	scope        access.Scope // None: for everybody
 	// Either handle, which returns what is to be answered, or raw, which does
 	// everything itself.
-	handle func(w http.ResponseWriter, r *http.Request) (answer, error)
+	handle handler
 	raw    http.HandlerFunc
+	// query are the parameters that handle knows. Any other is refused before it is
+	// asked.
+	query []string
+}
+
+// handler returns what is to be answered. The query, it reads with [given].
+type handler func(w http.ResponseWriter, r *http.Request) (answer, error)
+
+func answered(method, path string, scope access.Scope, handle handler, query ...string) route {
+	return route{method: method, path: path, scope: scope, handle: handle, query: query}
+}
+
+func raw(method, path string, scope access.Scope, h http.HandlerFunc) route {
+	return route{method: method, path: path, scope: scope, raw: h}
 }
 
 // routing lists the routes that there are with these options.
@@ -30,11 +44,11 @@ func (s *Server) routing() []route {
 	routes := s.taskRoutes()
 	if s.o.Subscribe != nil {
 		routes = append(routes,
-			route{"GET", api + "/events/stream", access.Read, nil, s.streamEvents},
-			route{"GET", api + "/tasks/{id}/events", access.Read, nil, s.streamTask})
+			raw("GET", api+"/events/stream", access.Read, s.streamEvents),
+			raw("GET", api+"/tasks/{id}/events", access.Read, s.streamTask))
 	}
 	if s.o.Published != "" {
-		routes = append(routes, route{"GET", api + "/published/{id}/{path...}", access.Read, nil, s.published})
+		routes = append(routes, raw("GET", api+"/published/{id}/{path...}", access.Read, s.published))
 	}
 	if s.o.Webhooks != nil {
 		routes = append(routes, s.webhookRoutes()...)
@@ -46,27 +60,27 @@ func (s *Server) routing() []route {
 func (s *Server) taskRoutes() []route {
 	read, submit, admin := access.Read, access.Submit, access.Admin
 	return []route{
-		{"GET", "/openapi.json", read, nil, s.getOpenAPI},
-		{"POST", "/login", access.None, nil, s.login},
-		{"POST", "/logout", access.None, nil, s.logout},
-		{"POST", api + "/tasks", submit, s.submit, nil},
-		{"GET", api + "/tasks", read, s.listTasks, nil},
-		{"POST", api + "/tasks/retry", admin, s.retryAll, nil},
-		{"GET", api + "/tasks/{id}", read, s.getTask, nil},
-		{"POST", api + "/tasks/{id}/retry", admin, s.retry, nil},
-		{"POST", api + "/tasks/{id}/cancel", admin, s.cancel, nil},
-		{"POST", api + "/tasks/{id}/override", admin, s.override, nil},
-		{"GET", api + "/workers", read, s.listWorkers, nil},
-		{"POST", api + "/workers/{id}/drain", admin, s.drainWorker, nil},
-		{"GET", api + "/pauses", read, s.listPauses, nil},
-		{"POST", api + "/pauses", admin, s.pause, nil},
-		{"DELETE", api + "/pauses", admin, s.resume, nil},
-		{"GET", api + "/stages", read, s.listStages, nil},
-		{"GET", api + "/events", read, nil, s.listEvents},
-		{"GET", api + "/keys", admin, s.listKeys, nil},
-		{"POST", api + "/keys", admin, s.createKey, nil},
-		{"DELETE", api + "/keys/{id}", admin, s.revokeKey, nil},
-		{"GET", api + "/audit", admin, s.listAudit, nil},
+		raw("GET", "/openapi.json", read, s.getOpenAPI),
+		raw("POST", "/login", access.None, s.login),
+		raw("POST", "/logout", access.None, s.logout),
+		answered("POST", api+"/tasks", submit, s.submit),
+		answered("GET", api+"/tasks", read, s.listTasks, append(filterNames, "after", "limit")...),
+		answered("POST", api+"/tasks/retry", admin, s.retryAll),
+		answered("GET", api+"/tasks/{id}", read, s.getTask),
+		answered("POST", api+"/tasks/{id}/retry", admin, s.retry),
+		answered("POST", api+"/tasks/{id}/cancel", admin, s.cancel),
+		answered("POST", api+"/tasks/{id}/override", admin, s.override),
+		answered("GET", api+"/workers", read, s.listWorkers, "all", "after", "limit"),
+		answered("POST", api+"/workers/{id}/drain", admin, s.drainWorker),
+		answered("GET", api+"/pauses", read, s.listPauses),
+		answered("POST", api+"/pauses", admin, s.pause),
+		answered("DELETE", api+"/pauses", admin, s.resume, "stage", "host"),
+		answered("GET", api+"/stages", read, s.listStages),
+		raw("GET", api+"/events", read, s.listEvents),
+		answered("GET", api+"/keys", admin, s.listKeys),
+		answered("POST", api+"/keys", admin, s.createKey),
+		answered("DELETE", api+"/keys/{id}", admin, s.revokeKey),
+		answered("GET", api+"/audit", admin, s.listAudit, "after", "limit"),
 	}
 }
 
@@ -74,18 +88,18 @@ func (s *Server) taskRoutes() []route {
 func (s *Server) givenRoutes() (routes []route) {
 	for path, h := range map[string]http.Handler{"/healthz": s.o.Healthy, "/readyz": s.o.Ready} {
 		if h != nil {
-			routes = append(routes, route{"GET", path, access.None, nil, h.ServeHTTP})
+			routes = append(routes, raw("GET", path, access.None, h.ServeHTTP))
 		}
 	}
 	if s.o.Metrics != nil {
-		routes = append(routes, route{"GET", "/metrics", access.Read, nil, s.o.Metrics.ServeHTTP})
+		routes = append(routes, raw("GET", "/metrics", access.Read, s.o.Metrics.ServeHTTP))
 	}
 	if h := s.o.Uploads; h != nil {
 		for _, method := range []string{"OPTIONS", "POST", "PUT", "GET"} {
-			routes = append(routes, route{method, api + "/uploads/", access.Submit, nil, h.ServeHTTP})
+			routes = append(routes, raw(method, api+"/uploads/", access.Submit, h.ServeHTTP))
 		}
-		for _, method := range []string{"HEAD", "GET", "PATCH", "DELETE", "PUT", "OPTIONS"} {
-			routes = append(routes, route{method, api + "/uploads/{id}", access.Submit, nil, h.ServeHTTP})
+		for _, method := range []string{"HEAD", "GET", "PATCH", "DELETE", "PUT", "OPTIONS", "POST"} {
+			routes = append(routes, raw(method, api+"/uploads/{id}", access.Submit, h.ServeHTTP))
 		}
 	}
 	return routes
@@ -162,6 +176,10 @@ func (s *Server) serve(rt route) http.Handler {
 			s.fail(w, r, err)
 			return
 		}
+		if p := query(r, rt.query...); p.err != nil {
+			s.fail(w, r, p.err)
+			return
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), answerIn)
 		defer cancel()
 		a, err := rt.handle(w, r.WithContext(ctx))
@@ -173,7 +191,11 @@ func (s *Server) serve(rt route) http.Handler {
 	})
 }
 
-func (s *Server) getOpenAPI(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) getOpenAPI(w http.ResponseWriter, r *http.Request) {
+	if p := query(r); p.err != nil {
+		s.fail(w, r, p.err)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(s.openAPI)
 }

@@ -17,26 +17,13 @@ const (
 	headersIn = 10 * time.Second
 	idleFor   = 2 * time.Minute
 	headers   = 32 << 10
+	// leaveIn is how long a request may take to end whose connection was closed.
+	leaveIn = 5 * time.Second
 )
 
-// Run listens at Options.Addr and serves until ctx is done; then it closes the
-// streams, and gives other requests the grace to end. It returns nil after that,
-// and an error where the address is not allowed or cannot be listened at.
-func (s *Server) Run(ctx context.Context) error {
-	secure := s.o.CertFile != ""
-	if err := access.CheckListen(s.o.Addr, secure, s.o.Insecure, s.o.Guard.NoAuth()); err != nil {
-		return fmt.Errorf("web: %w", err)
-	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", s.o.Addr)
-	if err != nil {
-		return fmt.Errorf("web: %w", err)
-	}
-	return s.Serve(ctx, l)
-}
-
-// Serve is Run with a listener, which it closes. The listener's address must be
-// allowed, too: whatever a name was resolved to.
+// Serve serves until ctx is done; then it closes the streams, and gives other requests
+// the grace to end. It returns nil after that. It closes the listener, at an address
+// that must be allowed: see [access.CheckListener].
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	secure := s.o.CertFile != ""
 	if err := access.CheckListener(l.Addr(), secure, s.o.Insecure, s.o.Guard.NoAuth()); err != nil {
@@ -49,7 +36,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	serve := srv.Serve
 	if secure {
-		cert := &certificate{certFile: s.o.CertFile, keyFile: s.o.KeyFile}
+		cert := &certificate{
+			certFile: s.o.CertFile, keyFile: s.o.KeyFile, every: lookAgain,
+			trouble: func(err error) { s.o.Trouble("certificate", fmt.Errorf("serve the one before: %w", err)) },
+		}
 		if _, err := cert.get(ctx); err != nil {
 			return errors.Join(fmt.Errorf("web: read certificate: %w", err), l.Close())
 		}
@@ -64,7 +54,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	select {
 	case err := <-ended:
 		s.Drain()
-		return fmt.Errorf("web: %w", err)
+		err = errors.Join(fmt.Errorf("web: %w", err), srv.Close())
+		s.left(leaveIn)
+		return err
 	case <-ctx.Done():
 	}
 	s.Drain()
@@ -74,7 +66,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		_ = srv.Close() // they have had their time
 	}
 	<-ended
+	s.left(leaveIn)
 	return nil
+}
+
+// left waits until no request is under way, but for no longer than that: one that does
+// not hear that its connection is closed is not to keep a process.
+func (s *Server) left(long time.Duration) {
+	for since := time.Now(); s.underWay.Load() > 0 && time.Since(since) < long; {
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // atMost closes connections that are too many.
@@ -90,36 +91,4 @@ func atMost(most int) func(net.Conn, http.ConnState) {
 			open.Add(-1)
 		}
 	}
-}
-
-// stamped is a certificate and when its files were written.
-type stamped struct {
-	certificate *tls.Certificate
-	modified    time.Time
-}
-
-// lookAgain is how often the files are looked at.
-const lookAgain = 10 * time.Second
-
-// get is the certificate as it is now; one that cannot be read, because it is just
-// being replaced, is served as it was.
-func (c *certificate) get(ctx context.Context) (*tls.Certificate, error) {
-	now, err := c.memo.get(ctx, lookAgain, func(context.Context) (stamped, error) {
-		old := c.memo.value
-		modified, err := c.modified()
-		if err == nil && old.certificate != nil && modified.Equal(old.modified) {
-			return old, nil
-		}
-		if err == nil {
-			var pair tls.Certificate
-			if pair, err = tls.LoadX509KeyPair(c.certFile, c.keyFile); err == nil {
-				return stamped{&pair, modified}, nil
-			}
-		}
-		if old.certificate != nil {
-			return old, nil
-		}
-		return stamped{}, err
-	})
-	return now.certificate, err
 }

@@ -12,12 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,16 +84,23 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 			t.Errorf("%s: made", name)
 		}
 	}
-	for addr, want := range map[string]error{"0.0.0.0:0": access.ErrPlain, ":0": access.ErrPlain, "studio.example:0": access.ErrPlain} {
-		o := bare(t)
-		o.Addr = addr
-		s, err := web.New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Run(t.Context()); !errors.Is(err, want) {
-			t.Errorf("%s: %v", addr, err)
-		}
+}
+
+func TestAddressThatIsNotAllowedIsNotServed(t *testing.T) {
+	t.Parallel()
+	s, err := web.New(bare(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(t.Context(), l); !errors.Is(err, access.ErrPlain) {
+		t.Errorf("without TLS, for everybody: %v", err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is left: %v", err)
 	}
 }
 
@@ -165,6 +174,7 @@ func TestServerEndsWithItsContextAfterRequestsHaveHadTheirTime(t *testing.T) {
 			break
 		}
 		c.Close()
+		time.Sleep(time.Millisecond)
 	}
 	close(release)
 	if body := <-answered; body != "late" {
@@ -179,9 +189,12 @@ func TestServerDoesNotWaitLongerThanTheGrace(t *testing.T) {
 	t.Parallel()
 	o := bare(t)
 	entered := make(chan struct{})
+	var left atomic.Bool
 	o.Metrics = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-r.Context().Done()
+		time.Sleep(100 * time.Millisecond) // it has something to put away
+		left.Store(true)
 	})
 	addr, stop := serve(t, o)
 	c, err := net.Dial("tcp", addr)
@@ -193,6 +206,9 @@ func TestServerDoesNotWaitLongerThanTheGrace(t *testing.T) {
 	<-entered
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+	if !left.Load() {
+		t.Error("it ended before what it serves")
 	}
 }
 
@@ -243,8 +259,102 @@ func TestTLSIsOfARecentVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Run(t.Context()); err == nil {
-		t.Error("it runs without its key")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(t.Context(), l); err == nil {
+		t.Error("it serves without its key")
+	}
+}
+
+func TestCertificateIsReadAgainAndAnOldOneServedWhereThatFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	var told []error
+	get := web.Certificate(cert, key, 0, func(err error) { told = append(told, err) })
+	if _, err := get(t.Context()); err == nil || len(told) > 0 {
+		t.Errorf("where there is none: %v, told %v", err, told)
+	}
+	then := time.Now().Add(-time.Hour)
+	serial := func(want int64, stamp time.Duration) {
+		t.Helper()
+		for _, name := range []string{cert, key} {
+			if err := os.Chtimes(name, then.Add(stamp), then.Add(stamp)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			pair, err := get(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaf, err := x509.ParseCertificate(pair.Certificate[0])
+			if err != nil || leaf.SerialNumber.Int64() != want {
+				t.Errorf("serial is %v, %v; want %d", leaf.SerialNumber, err, want)
+			}
+		}
+	}
+	certificates(t, dir, 1)
+	serial(1, 0)
+	certificates(t, dir, 2)
+	serial(2, time.Minute)
+	if err := os.WriteFile(key, []byte("half of a k"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serial(2, 2*time.Minute)
+	if err := os.Remove(cert); err != nil {
+		t.Fatal(err)
+	}
+	serial(2, 3*time.Minute)
+	if len(told) != 2 { // each once
+		t.Errorf("told %v", told)
+	}
+	certificates(t, dir, 3)
+	serial(3, 4*time.Minute)
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	if serial(3, 5*time.Minute); len(told) != 3 {
+		t.Errorf("told %v", told)
+	}
+}
+
+func TestServerWhoseListenerFailsEndsWhatItServes(t *testing.T) {
+	t.Parallel()
+	o := bare(t)
+	entered, left := make(chan struct{}), make(chan struct{})
+	o.Metrics = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		defer close(left)
+		close(entered)
+		<-r.Context().Done()
+	})
+	s, err := web.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(t.Context(), l) }()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", adminText)
+	<-entered
+	l.Close()
+	if err := <-ended; err == nil {
+		t.Error("it ended without an error")
+	}
+	select {
+	case <-left:
+	default:
+		t.Error("it ended before what it serves")
 	}
 }
 

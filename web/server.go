@@ -5,9 +5,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
@@ -22,6 +22,8 @@ type Server struct {
 	strip   memo[stagesBody]
 	streams streams
 	frames  frames
+	// underWay is how many requests are.
+	underWay atomic.Int64
 
 	// live ends when streams are to close.
 	live  context.Context
@@ -49,8 +51,21 @@ func New(o Options) (*Server, error) {
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, refuse(kindOrigin, "pages of other sites cannot change anything here"))
 	}))
-	s.handler = secure(o.Guard.Identify(s.observe(o.Wrap(cross.Handler(s.mux())))))
+	s.handler = secure(o.Guard.Identify(wrapped(o.Wrap, s.observe(cross.Handler(s.mux())))))
 	return s, nil
+}
+
+// wrapped wraps what is served to those who are known. It is outside of what hears
+// the route: what is wrapped around may hand on another request.
+func wrapped(wrap func(http.Handler) http.Handler, h http.Handler) http.Handler {
+	around := wrap(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if access.From(r.Context()).Scope == access.None {
+			h.ServeHTTP(w, r)
+			return
+		}
+		around.ServeHTTP(w, r)
+	})
 }
 
 // Handler is all of it.
@@ -59,6 +74,10 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // Drain closes all streams, and lets none be opened. Their clients come back to
 // whoever is there then.
 func (s *Server) Drain() { s.drain() }
+
+// Streams is how many streams of events are open, those of the dashboard's pages
+// among them.
+func (s *Server) Streams() int { return s.streams.count() }
 
 // UploadsPath is what Options.Uploads of a server with that base path is asked
 // for.
@@ -95,6 +114,8 @@ func secure(next http.Handler) http.Handler {
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
+		s.underWay.Add(1)
+		defer s.underWay.Add(-1)
 		rec := newResponse(w)
 		if r.ContentLength != 0 {
 			_ = rec.control.SetReadDeadline(began.Add(readIn))
@@ -111,6 +132,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			s.o.Observe(Request{
 				Method: r.Method, Route: r.Pattern, Who: access.From(r.Context()).Name,
 				Status: status, Bytes: rec.bytes, Took: time.Since(began),
+				Stream: strings.HasPrefix(rec.Header().Get("Content-Type"), eventStream),
 			})
 			if what != nil {
 				panic(http.ErrAbortHandler) // what was sent is not all
@@ -141,25 +163,4 @@ func (s *Server) describe() ([]byte, error) {
 // wantsPage reports whether a browser asks for a page.
 func wantsPage(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html")
-}
-
-// certificate is read again when its files change.
-type certificate struct {
-	certFile, keyFile string
-	memo              memo[stamped]
-}
-
-// modified is when the newer of the two was written.
-func (c *certificate) modified() (time.Time, error) {
-	var newest time.Time
-	for _, name := range []string{c.certFile, c.keyFile} {
-		info, err := os.Stat(name)
-		if err != nil {
-			return newest, err
-		}
-		if info.ModTime().After(newest) {
-			newest = info.ModTime()
-		}
-	}
-	return newest, nil
 }

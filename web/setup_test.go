@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/feed"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
@@ -62,7 +64,7 @@ func setup(t *testing.T, change ...func(*web.Options)) *bundle {
 		Store: b.Store, Guard: guard, Subscribe: b.feed(), Published: b.published,
 		Webhooks: webhook.New(webhook.Options{DB: pool, Store: b.Store}),
 		Metrics:  text("figures 1\n"), Healthy: health(http.StatusOK), Ready: health(http.StatusServiceUnavailable),
-		Uploads:   http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Method, " ", r.URL.Path) }),
+		Uploads:   uploads(t, b.Store),
 		Dashboard: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page ", r.URL.Path) }),
 		Observe: func(r web.Request) {
 			b.mu.Lock()
@@ -86,6 +88,24 @@ func setup(t *testing.T, change ...func(*web.Options)) *bundle {
 	t.Cleanup(b.server.Drain)
 	b.url = ts.URL
 	return b
+}
+
+// uploads takes files in as the program does: the real thing, behind a server's guard.
+func uploads(t *testing.T, st *store.Store) http.Handler {
+	t.Helper()
+	u, err := upload.New(upload.Options{
+		Dir: t.TempDir(), BasePath: web.UploadsPath(""), Problems: web.ProblemTypes, MinFree: -1,
+		Principal: func(ctx context.Context) string { return access.From(ctx).Name },
+		OnComplete: func(ctx context.Context, u upload.Upload) (string, error) {
+			r, err := st.Submit(ctx, store.Submission{Source: u.Path, UserID: u.UserID, RequestID: "upload:" + u.ID})
+			return r.ID.String(), err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = u.Close() })
+	return u
 }
 
 func text(s string) http.Handler {
@@ -251,6 +271,23 @@ func (b *bundle) key(scope string) string {
 		b.t.Fatal(err)
 	}
 	return text
+}
+
+// observed waits until so many requests are over, and returns them: an answer may
+// come before its request is.
+func (b *bundle) observed(n int) []web.Request {
+	b.t.Helper()
+	for since := time.Now(); ; time.Sleep(time.Millisecond) {
+		b.mu.Lock()
+		requests := slices.Clone(b.requests)
+		b.mu.Unlock()
+		if len(requests) >= n {
+			return requests
+		}
+		if time.Since(since) > time.Minute {
+			b.t.Fatalf("observed %+v", requests)
+		}
+	}
 }
 
 // audits are the actions in the audit, the newest first.

@@ -21,6 +21,9 @@ const (
 	// askAgain is how often it is looked whether the principal of what stays open
 	// still is one.
 	askAgain = time.Minute
+	// sendAt is how much of a stream is kept until it is sent: who comes back after
+	// a bad night is told of many errors, and so are others.
+	sendAt = 64 << 10
 )
 
 // streams counts those that are open.
@@ -56,12 +59,17 @@ func (s *streams) leave(who string) {
 	}
 }
 
+func (s *streams) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
 // stream is one that is open. Its writes have a time each, as all have; after one
 // that failed nothing more is written.
 type stream struct {
 	s   *Server
 	w   http.ResponseWriter
-	r   *http.Request
 	buf bytes.Buffer
 	who access.Principal
 	// asked is when it was last asked whether the principal still is one.
@@ -93,7 +101,7 @@ func (s *Server) withStream(w http.ResponseWriter, r *http.Request, run func(ctx
 
 // newStream begins an answer, if there is room for it.
 func (s *Server) newStream(w http.ResponseWriter, r *http.Request) (*stream, error) {
-	st := &stream{s: s, w: w, r: r, who: access.From(r.Context()), asked: time.Now()}
+	st := &stream{s: s, w: w, who: access.From(r.Context()), asked: time.Now()}
 	if s.live.Err() != nil {
 		return nil, errDraining
 	}
@@ -177,6 +185,11 @@ func (st *stream) sendEvents(events []store.Event) error {
 			return err
 		}
 		st.buf.Write(text)
+		if st.buf.Len() >= sendAt {
+			if err := st.send(); err != nil {
+				return err
+			}
+		}
 	}
 	return st.send()
 }
@@ -205,20 +218,14 @@ func (st *stream) welcome() bool {
 		return true
 	}
 	st.asked = time.Now()
-	return st.s.isStill(st.r, st.who)
+	return st.s.isStill(st.live)
 }
 
-// isStill reports whether a request would still be that of its principal. Where
+// isStill reports whether the principal of a request would still be let in. Where
 // nobody can be asked, it would.
-func (s *Server) isStill(r *http.Request, who access.Principal) bool {
-	now, err := s.o.Guard.Who(r)
-	switch {
-	case errors.Is(err, access.ErrUnknown), errors.Is(err, access.ErrWrong):
-		return false
-	case err == nil:
-		return now.Name == who.Name && now.Scope >= access.Read
-	}
-	return true
+func (s *Server) isStill(ctx context.Context) bool {
+	err := s.o.Guard.Still(ctx)
+	return !errors.Is(err, access.ErrUnknown) && !errors.Is(err, access.ErrWrong)
 }
 
 // finishStream answers with what went wrong, unless the stream has begun: then
@@ -238,29 +245,54 @@ func (s *Server) finishStream(w http.ResponseWriter, r *http.Request, err error)
 type choice struct {
 	after int64
 	given bool // whether it says after
+	lost  bool // there is no going on from there
 	keep  func(store.Event) bool
 }
 
-func chosen(r *http.Request) (c choice, err error) {
+func (s *Server) chosen(r *http.Request) (c choice, err error) {
 	p := query(r, "after", "types")
 	c.after, c.given = startOf(r, &p)
 	types, err := eventTypes(p.text("types"))
+	if err = errors.Join(p.err, err); err != nil {
+		return c, err
+	}
 	c.keep = func(e store.Event) bool { return types == nil || types[e.Type] }
-	return c, errors.Join(p.err, err)
+	ctx, cancel := context.WithTimeout(r.Context(), answerIn)
+	defer cancel()
+	if c.given {
+		c.lost, err = s.lost(ctx, c.after)
+	} else {
+		c.after, err = s.o.Store.LastEvent(ctx)
+	}
+	return c, err
+}
+
+// lost reports whether nobody can tell what came after a place: events are deleted, or
+// the place is none of this database, which was made anew or brought back from a backup
+// since it was told. Where that is so a subscription would wait until it has come so far.
+func (s *Server) lost(ctx context.Context, after int64) (bool, error) {
+	_, err := s.o.Store.Events(ctx, store.EventQuery{After: after, Limit: 1})
+	if errors.Is(err, store.ErrEventsGone) {
+		return true, nil
+	}
+	return false, err
 }
 
 // streamEvents follows all events, or some types of them.
 func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
-	c, err := chosen(r)
+	c, err := s.chosen(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	s.finishStream(w, r, s.withStream(w, r, func(ctx context.Context, st *stream) error {
-		sub, err := st.subscribe(ctx, c)
-		if err != nil {
+		if err := st.open(c.after); err != nil {
 			return err
 		}
+		if c.lost {
+			return st.resync(ctx)
+		}
+		sub := s.o.Subscribe(c.after, c.keep)
 		defer sub.Close()
 		return st.follow(ctx, sub, endless)
 	}))
@@ -269,22 +301,11 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
 // endless: no events are the last.
 func endless(context.Context, []store.Event) (bool, error) { return false, nil }
 
-// subscribe begins with the stream's place, so that nothing is missed by whoever
-// comes back before anything has happened.
-func (st *stream) subscribe(ctx context.Context, c choice) (_ Subscription, err error) {
-	if !c.given {
-		if c.after, err = st.s.o.Store.LastEvent(ctx); err != nil {
-			return nil, err
-		}
+// open begins with the stream's place, so that nothing is missed by whoever comes
+// back before anything has happened.
+func (st *stream) open(after int64) error {
+	if err := st.put(after, "open", position{after}); err != nil {
+		return err
 	}
-	sub := st.s.o.Subscribe(c.after, c.keep)
-	if err := st.put(c.after, "open", position{c.after}); err != nil {
-		sub.Close()
-		return nil, err
-	}
-	if err := st.send(); err != nil {
-		sub.Close()
-		return nil, err
-	}
-	return sub, nil
+	return st.send()
 }

@@ -20,37 +20,58 @@ func (s *Server) streamTask(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, errors.Join(p.err, err))
 		return
 	}
-	// The place is read before the task: what happens in between is told twice,
-	// by the state and by an event, rather than not at all.
-	here, err := s.o.Store.LastEvent(r.Context())
-	var t store.Task
-	if err == nil {
-		t, err = s.o.Store.Get(r.Context(), id)
-	}
-	var rest []store.Event
-	sure := false
-	if err == nil && given && ended(t) {
-		rest, sure, err = s.rest(r.Context(), id, after)
-	}
+	v, err := s.visit(r.Context(), id, after, given)
 	switch {
-	case err != nil && !errors.Is(err, store.ErrEventsGone):
+	case err != nil:
 		s.fail(w, r, err)
 		return
-	case err == nil && sure && len(rest) == 0:
+	case v.sure && len(v.rest) == 0:
 		w.WriteHeader(http.StatusNoContent) // do not come back
 		return
 	}
 	s.finishStream(w, r, s.withStream(w, r, func(ctx context.Context, st *stream) error {
 		switch {
-		case err != nil:
+		case v.lost:
 			return st.resync(ctx)
-		case sure:
-			return st.sendEvents(rest)
+		case v.sure:
+			return st.sendEvents(v.rest)
 		case given:
-			return st.followTask(ctx, id, after)
+			return st.followTask(ctx, id, after, ended(v.task))
 		}
-		return st.beginTask(ctx, t, here)
+		return st.beginTask(ctx, v.task, v.here)
 	}))
+}
+
+// visit is how things are for a client that wants to follow a task.
+type visit struct {
+	task store.Task
+	here int64
+	lost bool          // nobody can tell what it has missed
+	rest []store.Event // where sure: what is left to tell of a task that has ended
+	sure bool
+}
+
+func (s *Server) visit(ctx context.Context, id store.ID, after int64, given bool) (v visit, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerIn)
+	defer cancel()
+	// The place is read before the task: what happens in between is told twice,
+	// by the state and by an event, rather than not at all.
+	if v.here, err = s.o.Store.LastEvent(ctx); err != nil {
+		return v, err
+	}
+	if v.task, err = s.o.Store.Get(ctx, id); err != nil || !given {
+		return v, err
+	}
+	if v.lost, err = s.lost(ctx, after); err != nil || v.lost {
+		return v, err
+	}
+	if ended(v.task) && v.task.Settled(s.o.Store.Graph()) {
+		v.rest, v.sure, err = s.rest(ctx, id, after)
+	}
+	if errors.Is(err, store.ErrEventsGone) {
+		v.lost, v.sure, err = true, false, nil
+	}
+	return v, err
 }
 
 // restIn is how long events that are there, but cannot be shown yet, are waited
@@ -108,7 +129,7 @@ func (st *stream) beginTask(ctx context.Context, t store.Task, here int64) error
 	if ended(t) {
 		return st.sendEnd(ctx, t, here)
 	}
-	return st.followTask(ctx, t.ID, here)
+	return st.followTask(ctx, t.ID, here, false)
 }
 
 // sendEnd sends the event by which a task ended before the stream began. It is made
@@ -141,41 +162,77 @@ func endOf(t store.Task) store.EventType {
 	return store.TaskDone
 }
 
-// followTask sends what happens to a task until it has come to an end.
-func (st *stream) followTask(ctx context.Context, id store.ID, after int64) error {
+// followTask sends what happens to a task until it has come to an end. Again says
+// that it had one, and that more may come all the same.
+func (st *stream) followTask(ctx context.Context, id store.ID, after int64, again bool) error {
 	sub := st.s.o.Subscribe(after, func(e store.Event) bool { return e.Task == id })
 	defer sub.Close()
 	if err := st.send(); err != nil { // the headers, so that the client knows
 		return err
 	}
-	over := false
-	return st.follow(ctx, sub, func(ctx context.Context, events []store.Event) (bool, error) {
-		for _, e := range events {
-			over = ends(e, over)
+	f := following{st: st, id: id, again: again}
+	if again {
+		if over, err := f.over(ctx, after); over || err != nil {
+			return err
 		}
-		if !over {
-			return false, nil
-		}
-		// It may have been taken up again since, and ended again: then that is told,
-		// too, before this is the end.
-		t, err := st.s.o.Store.Get(ctx, id)
-		if errors.Is(err, store.ErrNotFound) {
-			return true, nil
-		}
-		if err != nil || !ended(t) {
-			return false, err
-		}
-		more, err := st.s.missed(ctx, id, events[len(events)-1].ID)
-		return len(more) == 0, err
-	})
+	}
+	return st.follow(ctx, sub, f.heard)
 }
 
-// ends reports whether a task is over after an event. What happens to other stages
-// beside one that died does not change that; that somebody has it done again does.
-func ends(e store.Event, over bool) bool {
-	if e.Type == store.StageRetry {
-		var asked struct{ Stages []string }
-		return over && (json.Unmarshal(e.Data, &asked) != nil || len(asked.Stages) == 0)
+// following is what the client of a task has been told.
+type following struct {
+	st *stream
+	id store.ID
+	// end: the last that counts was an end. again: one that had ended is being done
+	// again in part, which may end without another event that says so.
+	end, again bool
+}
+
+// heard reports whether some events were the last.
+func (f *following) heard(ctx context.Context, events []store.Event) (bool, error) {
+	news := false
+	for _, e := range events {
+		news = news || e.Type != store.StageProgress
+		f.hear(e)
 	}
-	return over || e.Type.Terminal() || e.Type == store.TaskOverridden || e.Type == store.TaskDeleted
+	if !news || !f.end && !f.again {
+		return false, nil
+	}
+	return f.over(ctx, events[len(events)-1].ID)
+}
+
+// hear takes an event. What happens to other stages beside one that died does not
+// change that; that somebody has it done again does.
+func (f *following) hear(e store.Event) {
+	switch {
+	case e.Type == store.StageRetry:
+		var asked struct{ Stages []string }
+		if json.Unmarshal(e.Data, &asked) == nil && len(asked.Stages) > 0 {
+			f.end, f.again = false, f.end || f.again
+		}
+	case e.Type.Terminal(), e.Type == store.TaskOverridden, e.Type == store.TaskDeleted:
+		f.end = true
+	}
+}
+
+// over asks how the task is, which has the last word: it may have been taken up again
+// since, and ended again; then that is told, too, before this is the end.
+func (f *following) over(ctx context.Context, last int64) (bool, error) {
+	t, err := f.st.s.o.Store.Get(ctx, f.id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return f.end, nil // if not yet told, that it was deleted is about to be
+	case err != nil:
+		return false, err
+	case !ended(t):
+		f.again = false // it will say how it ends
+		return false, nil
+	case !f.end && !t.Settled(f.st.s.o.Store.Graph()):
+		return false, nil
+	}
+	more, err := f.st.s.missed(ctx, f.id, last)
+	if err != nil || len(more) > 0 || f.end {
+		return len(more) == 0, err
+	}
+	return true, f.st.sendEnd(ctx, t, last)
 }

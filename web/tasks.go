@@ -28,6 +28,15 @@ func shown(source string) string {
 	return u.String()
 }
 
+// noted is part of a source as the audit has it. That may be of what is not shown, so it
+// is written down only where nothing in it can be a password or a query.
+func noted(part string) string {
+	if part != shown(part) || strings.ContainsAny(part, "?#@=&") {
+		return "…"
+	}
+	return part
+}
+
 // visible is a task as a principal may see it.
 func visible(ctx context.Context, t store.Task) store.Task {
 	if access.From(ctx).Scope < access.Admin {
@@ -37,9 +46,9 @@ func visible(ctx context.Context, t store.Task) store.Task {
 }
 
 func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	p := query(r, append(filterNames, "after", "limit")...)
-	given, limit, after := p.filter(), p.limit(), p.id("after")
-	f, err := given.store()
+	p := given(r)
+	chosen, limit, after := p.filter(), p.limit(), p.id("after")
+	f, err := chosen.store()
 	if p.err != nil {
 		return answer{}, p.err
 	}
@@ -63,10 +72,12 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (answer, erro
 
 // found are the tasks that a principal finds, and whether there are more. Whoever is
 // not shown all of a source is not to find out the rest by asking for parts of it:
-// what matches only there is not there, neither in a page nor after it.
+// what matches only there is not there, neither in a page nor after it. The database
+// passes over most of that, and what is shown has the last word.
 func (s *Server) found(ctx context.Context, f store.Filter, limit int) (tasks []store.Task, more bool, err error) {
 	tasks = []store.Task{}
 	f.Limit = limit + 1 // one more, to know whether there is a next page
+	f.Shown = access.From(ctx).Scope < access.Admin
 	for {
 		page, err := s.o.Store.List(ctx, f)
 		if err != nil {
@@ -215,7 +226,7 @@ func (s *Server) retryAll(w http.ResponseWriter, r *http.Request) (answer, error
 	} else {
 		err = s.o.Store.Audited(r.Context(), func(st *store.Store) (store.AuditEntry, error) {
 			body.Retried, err = st.RetryAll(r.Context(), f, in.From)
-			in.Filter.Source = shown(in.Filter.Source)
+			in.Filter.Source = noted(in.Filter.Source)
 			return entry(r, "retry_all", "", map[string]any{"filter": in.Filter, "from": in.From, "tasks": body.Retried}), err
 		})
 		body.Matched = body.Retried

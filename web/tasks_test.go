@@ -84,6 +84,10 @@ func TestJSONIsReadStrictly(t *testing.T) {
 		"unknown member":   {`{"source":"/a","sourse":"/b"}`, 400, "invalid-request"},
 		"twice":            {`{"source":"/a","source":"/b"}`, 400, "invalid-request"},
 		"twice within":     {`{"source":"/a","params":{"a":1,"a":2}}`, 400, "invalid-request"},
+		"twice but for A":  {`{"source":"/a","Source":"/b"}`, 400, "invalid-request"},
+		"another case":     {`{"SOURCE":"/a"}`, 400, "invalid-request"},
+		"another s":        {`{"\u017fource":"/a"}`, 400, "invalid-request"},
+		"another in tasks": {`{"tasks":[{"source":"/a","sourcE":"/b"}]}`, 400, "invalid-request"},
 		"two values":       {`{"source":"/a"}{}`, 400, "invalid-request"},
 		"broken off":       {`{"source":"/a"`, 400, "invalid-request"},
 		"no JSON":          {`source=/a`, 400, "invalid-request"},
@@ -112,6 +116,7 @@ func TestJSONIsReadStrictly(t *testing.T) {
 	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
 	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/a"}`, header: form}).problem(415, "unsupported-media-type")
 	b.post(api+"/tasks", `{"source":"/a","params":null,"not_before":null}`).want(http.StatusCreated, nil)
+	b.post(api+"/tasks", `{"source":"/a","params":{"a":1,"A":2,"b":{"C":3}}}`).want(http.StatusCreated, nil)
 }
 
 func TestFilesOfTheHostAreForTheAdmin(t *testing.T) {

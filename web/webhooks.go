@@ -14,16 +14,17 @@ func (s *Server) webhookRoutes() []route {
 	const hooks, deliveries = api + "/webhooks", api + "/deliveries"
 	admin := access.Admin
 	return []route{
-		{"GET", hooks, admin, s.listWebhooks, nil},
-		{"POST", hooks, admin, s.addWebhook, nil},
-		{"DELETE", hooks + "/{id}", admin, s.removeWebhook, nil},
-		{"POST", hooks + "/{id}/rotate", admin, s.rotateWebhook, nil},
-		{"POST", hooks + "/{id}/disable", admin, s.disableWebhook, nil},
-		{"POST", hooks + "/{id}/enable", admin, s.enableWebhook, nil},
-		{"POST", hooks + "/{id}/test", admin, s.testWebhook, nil},
-		{"POST", hooks + "/{id}/redeliver", admin, s.redeliverDead, nil},
-		{"GET", deliveries, admin, s.listDeliveries, nil},
-		{"POST", deliveries + "/{id}/redeliver", admin, s.redeliver, nil},
+		answered("GET", hooks, admin, s.listWebhooks),
+		answered("POST", hooks, admin, s.addWebhook),
+		answered("PATCH", hooks+"/{id}", admin, s.changeWebhook),
+		answered("DELETE", hooks+"/{id}", admin, s.removeWebhook),
+		answered("POST", hooks+"/{id}/rotate", admin, s.rotateWebhook),
+		answered("POST", hooks+"/{id}/disable", admin, s.disableWebhook),
+		answered("POST", hooks+"/{id}/enable", admin, s.enableWebhook),
+		answered("POST", hooks+"/{id}/test", admin, s.testWebhook),
+		answered("POST", hooks+"/{id}/redeliver", admin, s.redeliverDead),
+		answered("GET", deliveries, admin, s.listDeliveries, "webhook_id", "status", "after", "limit"),
+		answered("POST", deliveries+"/{id}/redeliver", admin, s.redeliver),
 	}
 }
 
@@ -46,10 +47,11 @@ func (s *Server) addWebhook(w http.ResponseWriter, r *http.Request) (answer, err
 	}
 	reg := webhook.Registration{URL: in.URL, Types: in.Types}
 	if in.Cooldown != nil {
-		if *in.Cooldown < 0 || *in.Cooldown > 7*24*3600 {
-			return answer{}, refuse(kindInvalid, "cooldown_s is 0 to 604800")
+		var err error
+		if reg.Cooldown, err = cooldownOf(*in.Cooldown); err != nil {
+			return answer{}, err
 		}
-		if reg.Cooldown = time.Duration(*in.Cooldown) * time.Second; reg.Cooldown == 0 {
+		if reg.Cooldown == 0 {
 			reg.Cooldown = -1 // none, where 0 is the default
 		}
 	}
@@ -64,6 +66,57 @@ func (s *Server) addWebhook(w http.ResponseWriter, r *http.Request) (answer, err
 		return answer{}, err
 	}
 	return answer{status: http.StatusCreated, body: added}, nil
+}
+
+func cooldownOf(seconds int) (time.Duration, error) {
+	if seconds < 0 || seconds > 7*24*3600 {
+		return 0, refuse(kindInvalid, "cooldown_s is 0 to 604800")
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+func (s *Server) changeWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
+	var in struct {
+		URL      *string  `json:"url"`
+		Types    []string `json:"types"`
+		Cooldown *int     `json:"cooldown_s"`
+	}
+	id, err := pathID(r)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := decode(w, r, bodyMost, false, &in); err != nil {
+		return answer{}, err
+	}
+	detail := map[string]any{}
+	to := webhook.Change{Types: in.Types}
+	if in.Types != nil {
+		detail["types"] = in.Types
+	}
+	if in.URL != nil {
+		if to.URL = *in.URL; to.URL == "" { // which would leave it
+			return answer{}, refuse(kindInvalid, "url is empty")
+		}
+		detail["url"] = shown(to.URL)
+	}
+	if in.Cooldown != nil {
+		cooldown, err := cooldownOf(*in.Cooldown)
+		if err != nil {
+			return answer{}, err
+		}
+		to.Cooldown, detail["cooldown_s"] = &cooldown, *in.Cooldown
+	}
+	var changed webhook.Webhook
+	err = s.o.Store.Audited(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
+		if changed, err = s.o.Webhooks.In(in).Change(r.Context(), id, to); err != nil {
+			return e, err
+		}
+		return entry(r, "webhook_change", id.String(), detail), nil
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(changed)
 }
 
 // onWebhook does something to one webhook or delivery, and writes its audit in the
@@ -139,7 +192,7 @@ func (s *Server) enableWebhook(w http.ResponseWriter, r *http.Request) (answer, 
 
 func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
 	// Not in a transaction: the receiver may take its time.
-	var tried webhook.Attempt
+	var tried webhook.Ping
 	id, err := pathID(r)
 	if err == nil {
 		tried, err = s.o.Webhooks.Test(r.Context(), id)
@@ -164,7 +217,7 @@ func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) (answer, erro
 }
 
 func (s *Server) listDeliveries(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	p := query(r, "webhook_id", "status", "after", "limit")
+	p := given(r)
 	f := webhook.DeliveryFilter{Webhook: p.id("webhook_id"), Status: p.text("status"), After: p.id("after")}
 	limit := p.limit()
 	if p.err != nil {

@@ -18,10 +18,10 @@
 //
 // Of secrets it keeps digests, and compares these in constant time, all of them
 // whichever matches; where no key has the prefix that was shown, it compares with
-// one that nobody has. Keys, and whatever is wrong, are refused unseen for a while
-// where too much was wrong, by address and overall. Whoever has one of the secrets,
-// or has shown the same key to this process before, or has a session by it, is not
-// kept out by that. A secret, a key or a cookie is in none of its errors.
+// one that nobody has. What is wrong is refused unseen for a while where too much was
+// wrong, by address and overall. That keeps nobody out who has a secret, a session, or
+// a key: a new key within ten seconds of being made. A secret, a key or a cookie is in
+// none of its errors.
 //
 // # Sessions
 //

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -22,6 +23,7 @@ import (
 type Keys interface {
 	FindKey(ctx context.Context, prefix string) (store.Key, error) // [store.ErrNotFound]
 	UseKey(ctx context.Context, key store.ID) error
+	Keys(ctx context.Context) ([]store.Key, error)
 }
 
 // Options say what a [Guard] lets in. Without Admin, ReadOnly, Keys and NoAuth
@@ -51,8 +53,8 @@ type Options struct {
 	// Path is the path of the cookie, such as "/cuelight/". Default "/".
 	Path string
 
-	// Proxies are the addresses of proxies whose X-Forwarded-For and
-	// X-Forwarded-Proto are to be believed. Default none.
+	// Proxies are the addresses of proxies whose X-Forwarded-For is to be believed.
+	// Default none.
 	Proxies []netip.Prefix
 
 	// Refused is told where credentials come from that are not valid, of IPv6 the
@@ -66,8 +68,12 @@ type Guard struct {
 	o        Options
 	dummy    [sha256.Size]byte // the digest of a key that nobody has
 	limits   *limits
+	digests  digests
 	sessions *sessions
 }
+
+// lookIn is how long it may take to find out who somebody is.
+const lookIn = 10 * time.Second
 
 // New returns a Guard.
 func New(o Options) (*Guard, error) {
@@ -84,7 +90,7 @@ func New(o Options) (*Guard, error) {
 	}
 	o.Session, o.Longest = cmp.Or(o.Session, 24*time.Hour), cmp.Or(o.Longest, 30*24*time.Hour)
 	o.Path = cmp.Or(o.Path, "/")
-	g := &Guard{o: o, limits: newLimits(), sessions: newSessions(o.SessionKey)}
+	g := &Guard{o: o, limits: newLimits(), digests: newDigests(), sessions: newSessions(o.SessionKey)}
 	rand.Read(g.dummy[:])
 	return g, nil
 }
@@ -96,47 +102,70 @@ func bit(b bool) int {
 	return 0
 }
 
-// Identify puts the principal into the request's context, for [From] and
-// [Check]. It refuses nobody.
+// Identify puts the principal into the request's context, for [From], [Check] and
+// [Guard.Still]. It refuses nobody.
 func (g *Guard) Identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, s, err := g.find(r)
-		if err == nil && s != nil {
-			g.renew(w, r, s)
+		id := g.look(r)
+		if id.session != nil {
+			g.renew(w, r, id.session)
 		}
-		id := identity{who: who, why: err}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, id)))
 	})
 }
 
-// Who is the principal of a request as it is now: whoever answers for a long time
-// should ask again from time to time. It returns [ErrUnknown], [ErrWrong],
-// [ErrHost], a [*Limited], or an error of the database.
-func (g *Guard) Who(r *http.Request) (Principal, error) {
-	who, _, err := g.find(r)
-	return who, err
+// look finds out who asks, and by what.
+func (g *Guard) look(r *http.Request) identity {
+	ctx, cancel := context.WithTimeout(r.Context(), lookIn)
+	defer cancel()
+	c, s, err := g.find(ctx, r)
+	return identity{who: c.who, why: err, subject: c.subject, digest: c.digest, session: s}
 }
 
-func (g *Guard) find(r *http.Request) (Principal, *session, error) {
+// Who is the principal of a request. It returns [ErrUnknown], [ErrWrong],
+// [ErrHost], a [*Limited], or an error of the database.
+func (g *Guard) Who(r *http.Request) (Principal, error) {
+	id := g.look(r)
+	return id.who, id.why
+}
+
+// Still returns nil where the principal of a request, whose context [Guard.Identify]
+// has made, would still be let in. Whoever answers for a long time should ask from
+// time to time. It returns [ErrUnknown] or [ErrWrong] where not, or an error of the
+// database. It is no attempt to get in, and counts as none.
+func (g *Guard) Still(ctx context.Context) error {
+	id, _ := ctx.Value(contextKey{}).(identity)
+	switch {
+	case id.who.Scope == None:
+		return ErrUnknown
+	case g.o.NoAuth:
+		return nil
+	case id.session != nil && !g.sessions.lasts(*id.session, time.Now()):
+		return ErrUnknown
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookIn)
+	defer cancel()
+	c, err := g.credentialOf(ctx, id.subject)
+	if err == nil && subtle.ConstantTimeCompare(c.digest[:], id.digest[:]) == 0 {
+		err = ErrWrong
+	}
+	return err
+}
+
+func (g *Guard) find(ctx context.Context, r *http.Request) (credential, *session, error) {
 	if g.o.NoAuth {
 		if !g.local(r.Host) {
-			return Principal{}, nil, ErrHost
+			return credential{}, nil, ErrHost
 		}
-		return Principal{Name: "local", Scope: Admin}, nil, nil
+		return credential{who: Principal{Name: "local", Scope: Admin}}, nil, nil
 	}
-	if header := r.Header.Get("Authorization"); header != "" {
-		scheme, text, _ := strings.Cut(header, " ")
-		if !strings.EqualFold(scheme, "Bearer") {
-			return Principal{}, nil, ErrUnknown
-		}
-		c, err := g.verify(r, strings.TrimSpace(text))
-		return c.who, nil, err
+	// Other schemes are between the client and a proxy before us. Who shows a bearer
+	// token means it: one that is wrong is not made good by a cookie.
+	if scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		c, err := g.verify(ctx, r, strings.TrimSpace(text))
+		return c, nil, err
 	}
-	s, err := g.session(r)
-	if err != nil {
-		return Principal{}, nil, err
-	}
-	return s.who, s, nil
+	return g.session(ctx, r)
 }
 
 // credential is what was shown, and is somebody's.
@@ -147,22 +176,19 @@ type credential struct {
 }
 
 // verify finds whose a secret or key is.
-func (g *Guard) verify(r *http.Request, text string) (credential, error) {
+func (g *Guard) verify(ctx context.Context, r *http.Request, text string) (credential, error) {
 	digest := sha256.Sum256([]byte(text))
 	from := remote(r, g.o.Proxies)
-	// Who has a secret is let in whatever others at his address, or in all, get
-	// wrong: they could keep him out for as long as they like, and a secret is too
-	// long to be guessed. A key is not: to look at it takes the database.
+	// Who has a secret or a key is let in whatever others at his address, or in all,
+	// get wrong: they could keep him out for as long as they like, and neither can be
+	// guessed. What is limited is how often strangers have the database asked.
 	secret := g.o.Admin.is(digest) | g.o.ReadOnly.is(digest)
-	if wait := g.limits.wait(from, digest); wait > 0 && secret == 0 {
+	if wait := g.limits.wait(from); wait > 0 && secret == 0 && !g.isKey(ctx, digest) {
 		return credential{}, &Limited{After: wait}
 	}
-	c, err := g.match(r.Context(), text, digest)
-	switch {
-	case err == nil:
-		g.limits.right(digest)
-	case errors.Is(err, ErrWrong):
-		g.limits.wrong(from, digest)
+	c, err := g.match(ctx, text, digest)
+	if errors.Is(err, ErrWrong) {
+		g.limits.wrong(from)
 		g.o.Refused(from)
 	}
 	return c, err
@@ -191,13 +217,18 @@ func (g *Guard) match(ctx context.Context, text string, digest [sha256.Size]byte
 	case isReader == 1:
 		return g.secretOf(subjectRead), nil
 	case isKey == 1 && scope > None:
-		// That it was used is worth less than that it is let in.
-		if key.UsedAt == nil || time.Since(*key.UsedAt) > time.Minute {
-			_ = g.o.Keys.UseKey(ctx, key.ID)
-		}
+		g.noteUse(ctx, key)
 		return keyCredential(key, scope), nil
 	}
 	return credential{}, ErrWrong
+}
+
+// noteUse notes that a key was used, once a minute. That is worth less than that it is
+// let in.
+func (g *Guard) noteUse(ctx context.Context, key store.Key) {
+	if key.UsedAt == nil || time.Since(*key.UsedAt) > time.Minute {
+		_ = g.o.Keys.UseKey(ctx, key.ID)
+	}
 }
 
 // findKey finds a key that is valid; the scope is None where there is none.
@@ -209,11 +240,16 @@ func (g *Guard) findKey(ctx context.Context, prefix string) (store.Key, Scope, e
 	if err != nil {
 		return store.Key{}, None, err
 	}
+	return key, scopeOf(key), nil
+}
+
+// scopeOf is None where a key is not valid.
+func scopeOf(key store.Key) Scope {
 	scope, err := ParseScope(key.Scope)
 	if err != nil || key.RevokedAt != nil {
-		return store.Key{}, None, nil
+		return None
 	}
-	return key, scope, nil
+	return scope
 }
 
 // The subjects of sessions that are not those of keys, which have eight letters.
@@ -230,7 +266,15 @@ func (g *Guard) secretOf(subject string) credential {
 }
 
 func keyCredential(key store.Key, scope Scope) credential {
-	who := Principal{Name: fmt.Sprintf("key %s (%s)", key.Prefix, key.Name), Scope: scope}
+	// The name of a principal is shown in many places, and not every key was made by
+	// a version that is strict about names.
+	name := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, key.Name)
+	who := Principal{Name: fmt.Sprintf("key %s (%s)", key.Prefix, name), Scope: scope}
 	return credential{who, key.Prefix, key.Digest}
 }
 

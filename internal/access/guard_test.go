@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +30,15 @@ type keyring struct {
 	mu   sync.Mutex
 	keys map[string]store.Key
 	used int
+	read int // how often they were listed
 	err  error
+}
+
+func (k *keyring) Keys(context.Context) (all []store.Key, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.read++
+	return slices.Collect(maps.Values(k.keys)), k.err
 }
 
 func (k *keyring) FindKey(_ context.Context, prefix string) (store.Key, error) {
@@ -129,6 +139,28 @@ func TestWhoShowsWhatIsWho(t *testing.T) {
 	if _, err := g.Who(basic); !errors.Is(err, access.ErrUnknown) {
 		t.Errorf("basic authentication: %v", err)
 	}
+	// That of a proxy says nothing of who is logged in here; a bearer token does.
+	c := login(t, g, readText)
+	basic.AddCookie(c)
+	if who, err := g.Who(basic); err != nil || who.Name != "read-only" {
+		t.Errorf("a session behind a proxy with basic authentication: %+v, %v", who, err)
+	}
+	wrong := request("wrong")
+	wrong.AddCookie(c)
+	if _, err := g.Who(wrong); !errors.Is(err, access.ErrWrong) {
+		t.Errorf("a wrong token with a session: %v", err)
+	}
+}
+
+func TestNameOfAPrincipalCanBePrinted(t *testing.T) {
+	t.Parallel()
+	o, k := options(t)
+	text := k.add("aaaaaaaa", "read")
+	k.change("aaaaaaaa", func(k *store.Key) { k.Name = "a\x1b[2J\u202eb" })
+	who, err := guard(t, o).Who(request(text))
+	if want := "key aaaaaaaa (a\ufffd[2J\ufffdb)"; err != nil || who.Name != want {
+		t.Errorf("it is %q, %v; want %q", who.Name, err, want)
+	}
 }
 
 func TestNobodyIsLetInByNothing(t *testing.T) {
@@ -204,6 +236,12 @@ func TestTheUseOfAKeyIsNotedWhenTheLastIsAMinuteAgo(t *testing.T) {
 	if _, err := g.Who(request(strings.Replace(text, "AAA", "AAB", 1))); err == nil || k.used != 2 {
 		t.Errorf("another's use was noted, %v", err)
 	}
+	c := login(t, g, text)
+	used := k.used
+	k.change("aaaaaaaa", func(k *store.Key) { k.UsedAt = nil })
+	if _, err := g.Who(with(c)); err != nil || k.used != used+1 {
+		t.Errorf("the use by a session is not noted: %v", err)
+	}
 }
 
 func TestTooManyFailuresAreRefusedUnseen(t *testing.T) {
@@ -211,10 +249,7 @@ func TestTooManyFailuresAreRefusedUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, k := options(t)
 		g := guard(t, o)
-		known, unknown := k.add("aaaaaaaa", "read"), k.add("bbbbbbbb", "read")
-		if _, err := g.Who(request(known)); err != nil {
-			t.Fatal(err)
-		}
+		key := k.add("aaaaaaaa", "read")
 		var limited *access.Limited
 		fails := 0
 		for ; fails < 1000; fails++ {
@@ -226,21 +261,33 @@ func TestTooManyFailuresAreRefusedUnseen(t *testing.T) {
 		if fails != 10 || limited.After <= 0 || limited.After > 6*time.Second {
 			t.Errorf("refused after %d failures, for %v", fails, limited.After)
 		}
-		if _, err := g.Who(request(unknown)); !errors.As(err, &limited) {
-			t.Errorf("what was never shown is looked at: %v", err)
-		}
-		for _, secret := range []string{adminText, readText} {
-			if _, err := g.Who(request(secret)); err != nil {
-				t.Errorf("who has a secret is kept out: %v", err)
+		for _, text := range []string{adminText, readText, key} {
+			if _, err := g.Who(request(text)); err != nil {
+				t.Errorf("who has a secret or a key is kept out: %v", err)
 			}
 		}
-		if _, err := g.Who(request(known)); err != nil {
-			t.Errorf("whoever was let in before is kept out: %v", err)
+		// One that is made meanwhile is known soon; what is asked does not grow with
+		// how often strangers ask.
+		k.mu.Lock()
+		made := k.add("bbbbbbbb", "read")
+		k.mu.Unlock()
+		for n := range 1000 {
+			_, _ = g.Who(request(fmt.Sprint("another guess", n)))
 		}
-		other := request(unknown)
-		other.RemoteAddr = "192.0.2.99:1"
-		if _, err := g.Who(other); err != nil {
-			t.Errorf("another address is kept out: %v", err)
+		time.Sleep(10 * time.Second)
+		for range 2 { // to be limited again
+			_, _ = g.Who(request("guess"))
+		}
+		if _, err := g.Who(request(made)); err != nil {
+			t.Errorf("who has a new key is kept out: %v", err)
+		}
+		if k.read > 2 {
+			t.Errorf("the keys were read %d times", k.read)
+		}
+		now := time.Now()
+		k.change("aaaaaaaa", func(k *store.Key) { k.RevokedAt = &now })
+		if who, err := g.Who(request(key)); err == nil {
+			t.Errorf("by a key that was revoked: %+v", who)
 		}
 		if _, err := g.Who(request("")); !errors.Is(err, access.ErrUnknown) {
 			t.Errorf("without credentials: %v", err)

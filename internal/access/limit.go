@@ -1,6 +1,8 @@
 package access
 
 import (
+	"context"
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"net/http"
@@ -22,8 +24,9 @@ const (
 
 	// mostAddresses bounds what is remembered of addresses.
 	mostAddresses = 4096
-	// mostKnown bounds what is remembered of credentials that were right.
-	mostKnown = 1024
+
+	// listFor is for how long it is remembered which keys there are.
+	listFor = 10 * time.Second
 )
 
 // Limited says that there were too many failures, so nothing was looked at.
@@ -36,30 +39,24 @@ func (l *Limited) Error() string {
 	return fmt.Sprintf("too many failures; try again in %v", l.After.Round(time.Second))
 }
 
-// limits count failures. What was right once is known by its digest, and goes on
-// being looked at: whoever has it is not locked out by others who have not.
+// limits count failures.
 type limits struct {
 	mu      sync.Mutex
 	overall *rate.Limiter
 	address map[netip.Addr]*rate.Limiter
-	known   map[[32]byte]struct{}
 }
 
 func newLimits() *limits {
 	return &limits{
 		overall: rate.NewLimiter(rate.Every(overallEvery), overallBurst),
 		address: make(map[netip.Addr]*rate.Limiter),
-		known:   make(map[[32]byte]struct{}),
 	}
 }
 
 // wait is how long until somebody at addr may be wrong again; 0 for now.
-func (l *limits) wait(addr netip.Addr, digest [32]byte) time.Duration {
+func (l *limits) wait(addr netip.Addr) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.known[digest]; ok {
-		return 0
-	}
 	now := time.Now()
 	longest := until(l.overall, now)
 	if a := l.address[addr]; a != nil {
@@ -76,22 +73,9 @@ func until(l *rate.Limiter, now time.Time) time.Duration {
 	return 0
 }
 
-func (l *limits) right(digest [32]byte) {
+func (l *limits) wrong(addr netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.known) >= mostKnown {
-		for other := range l.known {
-			delete(l.known, other)
-			break
-		}
-	}
-	l.known[digest] = struct{}{}
-}
-
-func (l *limits) wrong(addr netip.Addr, digest [32]byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.known, digest)
 	now := time.Now()
 	l.overall.AllowN(now, 1)
 	a := l.address[addr]
@@ -119,6 +103,50 @@ func (l *limits) makeRoom(now time.Time) {
 			return
 		}
 		delete(l.address, addr)
+	}
+}
+
+// digests are those of the keys that there are, as they were a moment ago. They tell
+// whoever has a key from strangers where too much was wrong; that it is valid, the
+// database says.
+type digests struct {
+	turn chan struct{} // held by whoever looks or reads
+
+	all map[[sha256.Size]byte]struct{}
+	at  time.Time // when they were read last, or could not be
+}
+
+func newDigests() digests { return digests{turn: make(chan struct{}, 1)} }
+
+// isKey reports whether what was shown is a key, without asking the database more
+// often than every so often.
+func (g *Guard) isKey(ctx context.Context, digest [sha256.Size]byte) bool {
+	d := &g.digests
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return false
+	}
+	if g.o.Keys != nil && (d.at.IsZero() || time.Since(d.at) >= listFor) {
+		g.readDigests(context.WithoutCancel(ctx)) // they are for others, too
+	}
+	_, ok := d.all[digest]
+	return ok
+}
+
+func (g *Guard) readDigests(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookIn)
+	defer cancel()
+	keys, err := g.o.Keys.Keys(ctx)
+	if g.digests.at = time.Now(); err != nil {
+		return // as they were
+	}
+	g.digests.all = make(map[[sha256.Size]byte]struct{}, len(keys))
+	for _, key := range keys {
+		if scopeOf(key) > None {
+			g.digests.all[key.Digest] = struct{}{}
+		}
 	}
 }
 

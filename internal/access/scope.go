@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 
@@ -71,6 +72,11 @@ type contextKey struct{}
 type identity struct {
 	who Principal
 	why error // why it is nobody
+
+	// By what it was found; see [Guard.Still].
+	subject string
+	digest  [sha256.Size]byte
+	session *session
 }
 
 // From is the principal of a request, the zero one for somebody unknown.

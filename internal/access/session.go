@@ -21,8 +21,6 @@ type session struct {
 	Bound   []byte `json:"c"` // to the credential that it was given for
 	Began   int64  `json:"b"` // in seconds since 1970
 	Ends    int64  `json:"e"`
-
-	who Principal
 }
 
 // sessions make and read cookies, and remember which sessions were logged out.
@@ -69,13 +67,18 @@ func (s *sessions) open(value string, now time.Time) (session, bool) {
 		return session{}, false
 	}
 	var out session
-	if json.Unmarshal(text, &out) != nil || now.Unix() >= out.Ends {
+	if json.Unmarshal(text, &out) != nil {
 		return session{}, false
 	}
+	return out, s.lasts(out, now)
+}
+
+// lasts reports whether a session is neither over nor logged out.
+func (s *sessions) lasts(in session, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, loggedOut := s.out[out.ID]
-	return out, !loggedOut
+	_, loggedOut := s.out[in.ID]
+	return now.Unix() < in.Ends && !loggedOut
 }
 
 // forget logs a session out, and all renewals of it.
@@ -91,30 +94,27 @@ func (s *sessions) forget(id string, until time.Time, now time.Time) {
 }
 
 // session finds the session of a request, and whose it is now.
-func (g *Guard) session(r *http.Request) (*session, error) {
+func (g *Guard) session(ctx context.Context, r *http.Request) (credential, *session, error) {
 	cookie, err := r.Cookie(g.sessions.cookie)
 	if err != nil {
-		return nil, ErrUnknown
+		return credential{}, nil, ErrUnknown
 	}
 	s, ok := g.sessions.open(cookie.Value, time.Now())
 	if !ok {
-		return nil, ErrUnknown
+		return credential{}, nil, ErrUnknown
 	}
-	c, err := g.credentialOf(r.Context(), s.Subject)
+	c, err := g.credentialOf(ctx, s.Subject)
 	if err != nil {
-		return nil, err
+		return credential{}, nil, err
 	}
 	if !hmac.Equal(s.Bound, g.sessions.bind(c.digest)) {
-		return nil, ErrUnknown
+		return credential{}, nil, ErrUnknown
 	}
-	// Whoever is let in by it has shown the credential, if to another process, and is
-	// not to be kept out of a new session by what others get wrong.
-	g.limits.right(c.digest)
-	s.who = c.who
-	return &s, nil
+	return c, &s, nil
 }
 
-// credentialOf is the credential that a subject's sessions are bound to.
+// credentialOf is the credential that a subject's sessions are bound to. Who has one
+// by a key uses the key.
 func (g *Guard) credentialOf(ctx context.Context, subject string) (credential, error) {
 	switch {
 	case subject == subjectAdmin && !g.o.Admin.IsZero(), subject == subjectRead && !g.o.ReadOnly.IsZero():
@@ -129,6 +129,7 @@ func (g *Guard) credentialOf(ctx context.Context, subject string) (credential, e
 	if scope == None {
 		return credential{}, ErrUnknown
 	}
+	g.noteUse(ctx, key)
 	return keyCredential(key, scope), nil
 }
 
@@ -139,7 +140,9 @@ func (g *Guard) Login(w http.ResponseWriter, r *http.Request, text string) (Prin
 	if g.o.NoAuth {
 		return g.Who(r)
 	}
-	c, err := g.verify(r, strings.TrimSpace(text))
+	ctx, cancel := context.WithTimeout(r.Context(), lookIn)
+	defer cancel()
+	c, err := g.verify(ctx, r, strings.TrimSpace(text))
 	if err != nil {
 		return Principal{}, err
 	}
@@ -181,7 +184,8 @@ func (g *Guard) set(w http.ResponseWriter, r *http.Request, value string, age in
 	http.SetCookie(w, &http.Cookie{
 		Name: g.sessions.cookie, Value: value, Path: g.o.Path, MaxAge: age,
 		HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		// Whoever sends the header without a proxy makes his own cookie safer.
+		// Believed of everybody: who sends the header without a proxy makes his own
+		// cookie safer.
 		Secure: r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
 	})
 }

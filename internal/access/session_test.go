@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -120,10 +121,6 @@ func TestWhoeverHasASessionCanLogInWhileOthersFail(t *testing.T) {
 	for n := range 20 {
 		_, _ = again.Who(request(fmt.Sprint("guess", n))) // somebody behind the same address
 	}
-	var limited *access.Limited
-	if _, err := again.Who(request(key)); !errors.As(err, &limited) {
-		t.Fatalf("before the session was seen: %v", err)
-	}
 	if _, err := again.Who(with(c)); err != nil {
 		t.Fatalf("by the session: %v", err)
 	}
@@ -229,6 +226,82 @@ func FuzzCookie(f *testing.F) {
 		r.Header.Set("Cookie", c.Name+"="+value)
 		if who, err := g.Who(r); err == nil && who.Scope != access.Admin {
 			t.Errorf("%q is %+v", value, who)
+		}
+	})
+}
+
+// identified is the context of a request that was let in.
+func identified(t *testing.T, g *access.Guard, r *http.Request) (ctx context.Context) {
+	t.Helper()
+	g.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context() })).ServeHTTP(httptest.NewRecorder(), r)
+	if err := access.Check(ctx, access.Read); err != nil {
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+func TestWhoIsStillLetIn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, k := options(t)
+		g := guard(t, o)
+		key := k.add("aaaaaaaa", "read")
+		c, left := login(t, g, readText), login(t, g, readText)
+		ctxs := map[string]context.Context{
+			"secret": identified(t, g, request(adminText)), "key": identified(t, g, request(key)), "session of a key": identified(t, g, with(login(t, g, key))),
+			"session": identified(t, g, with(c)), "session that is left": identified(t, g, with(left)),
+		}
+		still := func(want map[string]bool) {
+			t.Helper()
+			for name, ctx := range ctxs {
+				if err := g.Still(ctx); (err == nil) != want[name] || err != nil && !errors.Is(err, access.ErrWrong) && !errors.Is(err, access.ErrUnknown) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+		still(map[string]bool{"secret": true, "key": true, "session of a key": true, "session": true, "session that is left": true})
+		now := time.Now()
+		k.change("aaaaaaaa", func(k *store.Key) { k.RevokedAt = &now })
+		g.Logout(httptest.NewRecorder(), with(left))
+		for range 30 { // none of it is an attempt to get in
+			still(map[string]bool{"secret": true, "session": true})
+		}
+		if _, err := g.Who(request("wrong")); !errors.Is(err, access.ErrWrong) {
+			t.Errorf("others at the address: %v", err)
+		}
+		time.Sleep(25 * time.Hour) // nobody made it longer
+		still(map[string]bool{"secret": true})
+		if err := g.Still(context.Background()); !errors.Is(err, access.ErrUnknown) {
+			t.Errorf("nobody: %v", err)
+		}
+	})
+}
+
+// slow is a database that does not answer.
+type slow struct{ *keyring }
+
+func (slow) FindKey(ctx context.Context, _ string) (store.Key, error) {
+	<-ctx.Done()
+	return store.Key{}, ctx.Err()
+}
+
+func TestNobodyIsLookedForForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, k := options(t)
+		o.Keys = slow{k}
+		g := guard(t, o)
+		for name, ask := range map[string]func() error{
+			"key": func() error { _, err := g.Who(request("cue_aaaaaaaa_" + strings.Repeat("A", 43))); return err },
+			"login": func() error {
+				_, err := g.Login(httptest.NewRecorder(), request(""), "cue_aaaaaaaa_"+strings.Repeat("A", 43))
+				return err
+			},
+		} {
+			began := time.Now()
+			if err := ask(); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 15*time.Second {
+				t.Errorf("%s: %v after %v", name, err, time.Since(began))
+			}
 		}
 	})
 }

@@ -30,7 +30,8 @@ const (
 
 // state is what is written down about an upload. It is replaced as a whole.
 type state struct {
-	Length    int64             `json:"length"` // negative: not known
+	Length    int64             `json:"length"`         // negative: not known
+	Most      int64             `json:"most,omitempty"` // then it is not longer than this
 	OneShot   bool              `json:"one_shot,omitempty"`
 	Principal string            `json:"principal"`
 	Said      map[string]string `json:"metadata"`

@@ -32,7 +32,7 @@
 //	DELETE   BasePath{id}  ends it, unless a task was made of it
 //
 // Upload-Metadata may have filename or name, filetype or type, params (a JSON
-// object), priority (-32768 to 32767), request_id, and sha256 (hexadecimal),
+// object), priority (-32768 to 32767), user_id, request_id, and sha256 (hexadecimal),
 // which is then compared before the upload counts as complete. Everything else
 // is handed on in Upload.Metadata.
 //
@@ -49,6 +49,19 @@
 // or one of them. Whatever has a task says so in the header Cuelight-Task.
 //
 // Errors are problem details after RFC 9457.
+//
+// When all has come, the file is checked, synced and handed over, which may take
+// minutes. Who asks then is told 423, or by HEAD the full length; it has become a task
+// once there is Cuelight-Task.
+//
+// # How much may be begun
+//
+// What was announced and is yet to come has room kept for it on the disk, and counts
+// towards Options.MaxReserved and MaxReservedEach, while something comes. When nothing
+// has for Options.Lapse, others may have the room: whoever goes on then is let in
+// again if there is some. A form counts with the length of its request. What comes
+// without any length counts as MaxBytes, but is not refused for want of a disk that
+// would hold that: writing tells.
 //
 // # When bytes are lost
 //
@@ -83,9 +96,10 @@
 // Options.Principal says who it is. It does not tell a request of one's own page
 // from one that another site has its visitors make, and what it takes the simple
 // way, such a site can send: put [http.CrossOriginProtection] in front. It sets
-// no cross-origin headers. It does not look into files: the first stage does. Several processes may share a
-// directory; limits are then kept by each, so that together they may go over
-// them by what they begin in the same moment.
+// no cross-origin headers. It does not look into files: the first stage does.
+//
+// Several processes may share a directory. Limits are then kept by each, so that
+// together they may go over them by what they begin in the same moment.
 //
 // It sets the deadlines of its connections itself, through
 // [http.ResponseController]: a ResponseWriter that is wrapped must have Unwrap,

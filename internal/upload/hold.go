@@ -14,6 +14,9 @@ import (
 const (
 	// giveWay is how long a request waits for another that is to end.
 	giveWay = 10 * time.Second
+	// letGo is how long it waits for one that has all, and may be at work with it for
+	// minutes, or about to end.
+	letGo = time.Second
 	// linger is how long the rest of a body may take that nobody wants.
 	linger = 5 * time.Second
 )
@@ -147,8 +150,11 @@ func (u *Uploads) hold(ctx context.Context, id string, s *session, wants claim) 
 		if other == nil {
 			break
 		}
-		if wants == ifFree || wants == ifSilent && !other.silent(u.o.Silence) {
+		switch {
+		case wants == ifFree:
 			return nil, errBusy
+		case wants == ifSilent && !other.silent(u.o.Silence):
+			return nil, other.busy()
 		}
 		if err := other.giveWay(ctx); err != nil {
 			return nil, err
@@ -165,7 +171,11 @@ func (u *Uploads) hold(ctx context.Context, id string, s *session, wants claim) 
 // giveWay ends a session and waits until it has let go.
 func (s *session) giveWay(ctx context.Context) error {
 	s.interrupt(errTakenOver)
-	timer := time.NewTimer(giveWay)
+	long := giveWay
+	if s.busy() == errCompleting {
+		long = letGo
+	}
+	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
 	case <-s.done:
@@ -173,8 +183,18 @@ func (s *session) giveWay(ctx context.Context) error {
 	case <-ctx.Done():
 		return errBrokenOff // whoever wants it is gone
 	case <-timer.C:
-		return errBusy
+		return s.busy()
 	}
+}
+
+// busy is what others are told while a session has an upload.
+func (s *session) busy() *refusal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.settled {
+		return errCompleting
+	}
+	return errBusy
 }
 
 // rouse ends the session that has an upload if it is silent, so that how much

@@ -22,6 +22,7 @@ const (
 	maxMetadata  = 32 << 10 // the header, or one field of a form
 	maxParams    = 10 << 10
 	maxRequestID = 200
+	maxUserID    = 2048
 	maxName      = 255
 )
 
@@ -62,12 +63,16 @@ func describe(said map[string]string) (Upload, error) {
 	u := Upload{
 		Name:      cleanName(either(said["filename"], said["name"])),
 		Type:      either(said["filetype"], said["type"]),
+		UserID:    said["user_id"],
 		RequestID: said["request_id"],
 		SHA256:    strings.ToLower(said["sha256"]),
 		Metadata:  said,
 	}
 	if len(u.RequestID) > maxRequestID {
 		return u, refuse(http.StatusBadRequest, "request_id is longer than %d bytes", maxRequestID)
+	}
+	if len(u.UserID) > maxUserID {
+		return u, refuse(http.StatusBadRequest, "user_id is longer than %d bytes", maxUserID)
 	}
 	if text := said["priority"]; text != "" {
 		n, err := strconv.ParseInt(text, 10, 16)

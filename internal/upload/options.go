@@ -47,8 +47,14 @@ type Options struct {
 	MinFree int64
 
 	// MaxReserved is how many bytes may be yet to come of all uploads that
-	// have begun. Default 256 GiB, and never less than MaxBytes.
-	MaxReserved int64
+	// have begun, and MaxReservedEach of those of one principal. One of which
+	// nobody knows how long it is counts as MaxBytes. Default 256 GiB, and half
+	// of MaxReserved; neither is ever less than MaxBytes.
+	MaxReserved, MaxReservedEach int64
+
+	// Lapse is for how long room is kept for an upload to which nothing is added.
+	// It can be continued after that, if there is room. Default 15 min.
+	Lapse time.Duration
 
 	// MaxUnfinished is how many uploads a principal may have begun and not
 	// finished. Default 64.
@@ -71,6 +77,10 @@ type Options struct {
 	// lost its connection is often back before the server knows of the loss.
 	// Default 5 s, and never more than Stall.
 	Silence time.Duration
+
+	// Problems is what the types of problems begin with, such as
+	// "urn:example:problem:". Default: their type is about:blank.
+	Problems string
 
 	// Trouble is told what goes wrong on this side: an error that a client was
 	// only told of as such, with the upload's id where there is one.
@@ -108,6 +118,7 @@ type Upload struct {
 	Principal string            // who began it
 	Params    json.RawMessage   // a JSON object, or nil
 	Priority  int16             // higher first
+	UserID    string            // whom the client uploads it for, if it says so; at most 2048 bytes
 	RequestID string            // what the client wants the submission known by, if anything
 	Metadata  map[string]string // all that the client said, raw
 	Created   time.Time         // when it began
@@ -139,6 +150,8 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.MaxBytes = positive(o.MaxBytes, 64<<30)
 	o.MaxReserved = max(positive(o.MaxReserved, 256<<30), o.MaxBytes)
+	o.MaxReservedEach = max(positive(o.MaxReservedEach, o.MaxReserved/2), o.MaxBytes)
+	o.Lapse = positive(o.Lapse, 15*time.Minute)
 	o.MaxUnfinished = positive(o.MaxUnfinished, 64)
 	o.Expire = positive(o.Expire, 24*time.Hour)
 	o.GoneFor = positive(o.GoneFor, 7*24*time.Hour)

@@ -15,6 +15,7 @@ const statusChecksumMismatch = 460
 // refusal is an error that the client is told.
 type refusal struct {
 	status int
+	kind   string // of problem; empty: that of the status
 	detail string
 	retry  int // seconds, for Retry-After; 0: none
 	hangUp bool
@@ -31,7 +32,8 @@ func refuse(status int, format string, args ...any) *refusal {
 var (
 	errNoUpload    = &refusal{status: http.StatusNotFound, detail: "there is no such upload", err: ErrNotFound}
 	errBusy        = &refusal{status: http.StatusLocked, detail: "another request is adding to this upload", retry: 1}
-	errTakenOver   = &refusal{status: http.StatusConflict, detail: "another request has taken this upload over", hangUp: true}
+	errCompleting  = &refusal{status: http.StatusLocked, detail: "all has come, and is being made a file of", retry: 10}
+	errTakenOver   = &refusal{status: http.StatusConflict, kind: "upload-taken-over", detail: "another request has taken this upload over", hangUp: true}
 	errStalled     = &refusal{status: http.StatusRequestTimeout, detail: "nothing has come for too long", hangUp: true}
 	errBrokenOff   = &refusal{status: http.StatusBadRequest, detail: "the body broke off", hangUp: true}
 	errClosing     = &refusal{status: http.StatusServiceUnavailable, detail: "uploads are being shut down", retry: 5, hangUp: true}
@@ -40,6 +42,34 @@ var (
 	errWrongSum    = &refusal{status: statusChecksumMismatch, detail: "the checksum is another; nothing was added"}
 	errWrongSHA256 = &refusal{status: statusChecksumMismatch, detail: "the file has another sha256 than was announced; the upload was deleted"}
 )
+
+// kinds are the kinds of problems that a status says all of. They are part of the API:
+// they do not change.
+var kinds = map[int]string{
+	http.StatusBadRequest:            "invalid-request",
+	http.StatusNotFound:              "not-found",
+	http.StatusMethodNotAllowed:      "method-not-allowed",
+	http.StatusRequestTimeout:        "upload-stalled",
+	http.StatusGone:                  "upload-expired",
+	http.StatusPreconditionFailed:    "tus-version",
+	http.StatusRequestEntityTooLarge: "too-large",
+	http.StatusUnsupportedMediaType:  "unsupported-media-type",
+	http.StatusUnprocessableEntity:   "invalid",
+	http.StatusLocked:                "upload-busy",
+	http.StatusTooManyRequests:       "too-many-uploads",
+	statusChecksumMismatch:           "checksum-mismatch",
+	http.StatusInternalServerError:   "internal",
+	http.StatusServiceUnavailable:    "unavailable",
+	http.StatusInsufficientStorage:   "disk-full",
+}
+
+// problemType is the type of a refusal, for clients that tell them apart.
+func (u *Uploads) problemType(r *refusal) string {
+	if u.o.Problems == "" {
+		return "about:blank"
+	}
+	return u.o.Problems + either(r.kind, kinds[r.status])
+}
 
 // diskError lets a client know that a disk is full, and nothing else about it.
 func diskError(err error) error {
@@ -76,7 +106,7 @@ func (u *Uploads) answer(w http.ResponseWriter, r *http.Request, id string, err 
 		title = "Checksum Mismatch"
 	}
 	writeJSON(w, told.status, "application/problem+json", map[string]any{
-		"type": "about:blank", "title": title, "status": told.status, "detail": told.detail,
+		"type": u.problemType(told), "title": title, "status": told.status, "detail": told.detail,
 	})
 }
 

@@ -83,10 +83,13 @@ func (u *Uploads) receive(f *os.File, from io.Reader, most int64) (written int64
 
 // most is how long an upload may become.
 func (u *Uploads) most(e *entry) int64 {
-	if e.state.Length < 0 {
-		return u.o.MaxBytes
+	if e.state.Length >= 0 {
+		return e.state.Length
 	}
-	return e.state.Length
+	if e.state.Most > 0 {
+		return min(e.state.Most, u.o.MaxBytes)
+	}
+	return u.o.MaxBytes
 }
 
 // add appends a body to what has come, and moves e.offset. What came before an

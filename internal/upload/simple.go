@@ -64,9 +64,6 @@ func (u *Uploads) form(w http.ResponseWriter, r *http.Request, s *session, said 
 	if r.ContentLength > u.o.MaxBytes+formSlack {
 		return refuse(http.StatusRequestEntityTooLarge, "an upload may have %d bytes", u.o.MaxBytes)
 	}
-	if err := u.room(max(r.ContentLength, 0)); err != nil {
-		return err
-	}
 	ahead := &formAhead{ReadCloser: r.Body, left: maxForm}
 	r.Body = ahead
 	parts, err := r.MultipartReader()
@@ -90,7 +87,7 @@ func (u *Uploads) form(w http.ResponseWriter, r *http.Request, s *session, said 
 			if media, _, _ := mime.ParseMediaType(part.Header.Get("Content-Type")); said["filetype"] == "" {
 				said["filetype"] = media
 			}
-			return u.whole(w, r, s, state{Length: -1, Said: said}, formFile{part, parts})
+			return u.whole(w, r, s, state{Length: -1, Most: max(r.ContentLength, 0), Said: said}, formFile{part, parts})
 		}
 		value, err := io.ReadAll(io.LimitReader(part, maxMetadata+1))
 		if err != nil {

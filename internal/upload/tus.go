@@ -3,6 +3,7 @@ package upload
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -222,6 +223,9 @@ func (u *Uploads) patch(w http.ResponseWriter, r *http.Request, s *session, id s
 	if err != nil {
 		return err
 	}
+	if err := u.readmit(r.Context(), e); err != nil {
+		return err
+	}
 	if err := u.continued(r, h, e, offset, sum); err != nil {
 		return err
 	}
@@ -235,7 +239,7 @@ func (u *Uploads) patch(w http.ResponseWriter, r *http.Request, s *session, id s
 func (u *Uploads) continued(r *http.Request, h *held, e *entry, offset int64, sum *checksum) error {
 	switch {
 	case offset != e.offset:
-		return refuse(http.StatusConflict, "%d bytes have come, not %d", e.offset, offset)
+		return &refusal{status: http.StatusConflict, kind: "upload-offset", detail: fmt.Sprintf("%d bytes have come, not %d", e.offset, offset)}
 	case r.ContentLength > e.Size-e.offset:
 		return errTooLong
 	case e.complete():
@@ -282,7 +286,7 @@ func (u *Uploads) delete(w http.ResponseWriter, r *http.Request, s *session, id 
 		return err
 	}
 	if e.complete() {
-		return refuse(http.StatusConflict, "the upload is complete and was handed over: cancel its task instead")
+		return &refusal{status: http.StatusConflict, kind: "upload-complete", detail: "the upload is complete and was handed over: cancel its task instead"}
 	}
 	if err := u.remove(id); err != nil {
 		return err

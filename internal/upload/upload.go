@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/fetch"
 )
@@ -108,30 +109,66 @@ func (u *Uploads) begin(ctx context.Context, s *session, e *entry) (*held, error
 	return h, nil
 }
 
-// admit refuses what would go over a limit.
+// admit refuses what would go over a limit. The caller is the only one who admits.
 func (u *Uploads) admit(ctx context.Context, e *entry) error {
 	begun, err := u.unfinished(ctx)
 	if err != nil {
 		return err
 	}
-	mine, toCome := 0, max(e.state.Length, 0)
+	unfinished, mine, all := 0, u.yetToCome(e), u.yetToCome(e)
 	for _, b := range begun {
-		if b.Principal == e.Principal {
-			mine++
+		if b.ID == e.ID {
+			continue
 		}
-		toCome += max(b.state.Length-b.offset, 0)
+		var n int64
+		if !u.lapsed(b) {
+			n = u.yetToCome(b)
+		}
+		if all += n; b.Principal == e.Principal {
+			unfinished++
+			mine += n
+		}
 	}
+	var r *refusal
 	switch {
-	case mine >= u.o.MaxUnfinished:
-		r := refuse(http.StatusTooManyRequests, "%d uploads are begun and not finished: finish or delete one", mine)
-		r.retry = 60
-		return r
-	case toCome > u.o.MaxReserved:
-		r := refuse(http.StatusServiceUnavailable, "too much is being uploaded already")
-		r.retry = 60
-		return r
+	case unfinished >= u.o.MaxUnfinished:
+		r = refuse(http.StatusTooManyRequests, "%d uploads are begun and not finished: finish or delete one", unfinished)
+	case mine > u.o.MaxReservedEach:
+		r = refuse(http.StatusTooManyRequests, "with this one %d bytes of yours are yet to come, of %d: finish or delete another", mine, u.o.MaxReservedEach)
+	case all > u.o.MaxReserved:
+		r = refuse(http.StatusServiceUnavailable, "too much is being uploaded already")
+		r.kind = "uploads-full"
+	case e.state.Length < 0 && e.state.Most == 0:
+		return u.room(all - u.yetToCome(e)) // nobody knows; writing will tell
+	default:
+		return u.room(all)
 	}
-	return u.room(toCome)
+	r.retry = 60
+	return r
+}
+
+// yetToCome is how many bytes of an upload are still to be expected.
+func (u *Uploads) yetToCome(e *entry) int64 { return max(u.most(e)-e.offset, 0) }
+
+// lapsed: no room is kept for it, since nothing was added to it for a while. Whoever
+// begins a lot and sends nothing keeps others out for no longer than that.
+func (u *Uploads) lapsed(e *entry) bool { return time.Since(e.touched) > u.o.Lapse }
+
+// readmit gets room for an upload again that has lapsed. The caller holds it.
+func (u *Uploads) readmit(ctx context.Context, e *entry) error {
+	if e.complete() || e.full() || !u.lapsed(e) {
+		return nil
+	}
+	u.admitting.Lock()
+	defer u.admitting.Unlock()
+	if err := u.admit(ctx, e); err != nil {
+		return err
+	}
+	e.touched = time.Now()
+	if err := u.root.Chtimes(filepath.Join(e.ID, partFile), e.touched, e.touched); err != nil {
+		return fmt.Errorf("continue upload: %w", err)
+	}
+	return nil
 }
 
 // room refuses what would fill the disk. One that cannot say how full it is,

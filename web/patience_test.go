@@ -1,0 +1,196 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+)
+
+// piped is a listener for one connection that has no buffers.
+type piped struct {
+	conns chan net.Conn
+	over  chan struct{}
+	once  sync.Once
+}
+
+func (p *piped) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.over:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *piped) Close() error   { p.once.Do(func() { close(p.over) }); return nil }
+func (p *piped) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+// pipe serves at the other end of a connection.
+func pipe(t *testing.T, s *web.Server) net.Conn {
+	t.Helper()
+	client, server := net.Pipe()
+	l := &piped{conns: make(chan net.Conn, 1), over: make(chan struct{})}
+	l.conns <- server
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		client.Close()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+func TestBodyThatStopsIsAnsweredAfterAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := pipe(t, besideNothing(t, nil, func() web.Subscription { return quiet{} }))
+		began := time.Now()
+		fmt.Fprintf(c, "POST %s/pauses HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"sta", api, adminText)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || resp.StatusCode != http.StatusBadRequest {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		resp.Body.Close()
+		if took := time.Since(began); took < 20*time.Second || took > 40*time.Second {
+			t.Errorf("answered after %v", took)
+		}
+	})
+}
+
+// events that never end, for a client that takes none.
+type flood struct{ quiet }
+
+func (flood) Next(context.Context) ([]store.Event, error) {
+	return []store.Event{{ID: 1 << 21, Type: store.TaskDone, Task: store.ID{1}}}, nil
+}
+
+func TestClientOfAStreamThatDoesNotReadIsCut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := pipe(t, besideNothing(t, nil, func() web.Subscription { return flood{} }))
+		fmt.Fprintf(c, "GET %s/events/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", api, adminText)
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		if _, err := c.Write([]byte("x")); err == nil {
+			t.Error("the connection is there")
+		}
+	})
+}
+
+// hanging is a database that does not answer.
+type hanging struct{ store.DB }
+
+func (hanging) Begin(ctx context.Context) (pgx.Tx, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (h hanging) Query(ctx context.Context, _ string, _ ...any) (pgx.Rows, error) {
+	_, err := h.Begin(ctx)
+	return nil, err
+}
+
+func (h hanging) QueryRow(ctx context.Context, _ string, _ ...any) pgx.Row { return h.row(ctx) }
+
+type rowError struct{ err error }
+
+func (r rowError) Scan(...any) error { return r.err }
+
+func (h hanging) row(ctx context.Context) pgx.Row {
+	_, err := h.Begin(ctx)
+	return rowError{err}
+}
+
+func TestDatabaseThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		id := store.ID{1}.String()
+		for _, path := range []string{
+			"/tasks", "/tasks/" + id, "/stages", "/events", "/events?after=7&task_id=" + id, "/events/stream", "/events/stream?after=7",
+			"/tasks/" + id + "/events", "/tasks/" + id + "/events?after=7", "/workers?all=true", "/keys",
+		} {
+			o := bare(t)
+			o.Store = store.New(hanging{}, store.Video())
+			o.Subscribe = func(int64, func(store.Event) bool) web.Subscription { return quiet{} }
+			s, err := web.New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			w := httptest.NewRecorder()
+			began := time.Now()
+			s.Handler().ServeHTTP(w, bearer(ctx, api+path, adminText))
+			if took := time.Since(began); took > time.Minute || w.Code != http.StatusServiceUnavailable {
+				t.Errorf("%s: %d after %v", path, w.Code, took)
+			}
+			cancel()
+		}
+	})
+}
+
+// A browser comes back with what its session was made longer by meanwhile.
+func TestStreamOfASessionEndsWithTheSessionItBeganWith(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := besideNothing(t, nil, func() web.Subscription { return quiet{} })
+		serve := func(r *http.Request) *http.Response {
+			w := httptest.NewRecorder()
+			s.Handler().ServeHTTP(w, r)
+			return w.Result()
+		}
+		login := httptest.NewRequestWithContext(t.Context(), "POST", "/login", strings.NewReader("secret="+adminText))
+		login.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		cookies := serve(login).Cookies()
+		if len(cookies) != 1 {
+			t.Fatalf("cookies are %v", cookies)
+		}
+		by := func(ctx context.Context, path string, c *http.Cookie) *http.Request {
+			r := httptest.NewRequestWithContext(ctx, "GET", path, nil)
+			r.AddCookie(c)
+			return r
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			serve(by(t.Context(), api+"/events/stream", cookies[0]))
+		}()
+		time.Sleep(13 * time.Hour)
+		renewed := serve(by(t.Context(), "/openapi.json", cookies[0])).Cookies()
+		if len(renewed) != 1 {
+			t.Fatalf("it is not made longer: %v", renewed)
+		}
+		time.Sleep(10 * time.Hour)
+		select {
+		case <-ended:
+			t.Fatal("it ended before its session")
+		default:
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		select {
+		case <-ended:
+		default:
+			t.Error("it goes on")
+		}
+		if resp := serve(by(t.Context(), "/openapi.json", renewed[0])); resp.StatusCode != 200 {
+			t.Errorf("who comes back is answered %d", resp.StatusCode)
+		}
+	})
+}

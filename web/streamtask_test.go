@@ -1,0 +1,146 @@
+package web_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestStreamOfATaskClosesAtItsEndAndNoSooner(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.submitted("https://u:secret@example.com/a")
+	l := b.listen("/tasks/"+id.String()+"/events", "")
+	if m := l.want("task"); strings.Contains(m.data, "secret") || !strings.Contains(m.data, `"status":"pending"`) {
+		t.Errorf("%+v", m)
+	}
+	b.submitted("/other")
+	b.die(id)
+	last := l.want("started", "attempt_failed", "dead_letter", "end")
+
+	// Whoever saw the end is not to come back; whoever did not is shown it.
+	path := "/tasks/" + id.String() + "/events"
+	b.do(call{method: "GET", path: api + path, header: http.Header{"Last-Event-Id": {last.id}}}).want(204, nil)
+	again := b.listen(path, "")
+	if m := again.want("task", "dead_letter"); !strings.Contains(m.data, id.String()) {
+		t.Errorf("%+v", m)
+	}
+	again.want("end")
+	b.listen(path+"?after=0", "").want("submitted", "started", "attempt_failed", "dead_letter", "end")
+
+	// That was not the end if somebody has it done again.
+	if err := b.Retry(t.Context(), id, ""); err != nil {
+		t.Fatal(err)
+	}
+	l = b.listen(path, last.id)
+	l.want("retry")
+	if err := b.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	l.want("cancelled", "end")
+	b.listen(path+"?after=0", "").want("submitted", "started", "attempt_failed", "dead_letter", "retry", "cancelled", "end")
+	b.get(api+"/tasks/"+store.ID{1}.String()+"/events").problem(404, "not-found")
+}
+
+func TestAnOldEndInTheReplayIsNotTheEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.submitted("/a")
+	b.die(id)
+	if err := b.Retry(t.Context(), id, ""); err != nil {
+		t.Fatal(err)
+	}
+	l := b.listen("/tasks/"+id.String()+"/events?after=0", "")
+	l.want("submitted", "started", "attempt_failed", "dead_letter", "retry")
+	if err := b.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	l.want("cancelled", "end")
+}
+
+func TestAnEndThatCannotBeShownYetIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.submitted("/a")
+	begun := b.listen("/tasks/"+id.String()+"/events", "").want("task")
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := b.WithTx(tx).Submit(t.Context(), store.Submission{Source: "/open"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	// Behind an open transaction, the event is there and is not told.
+	l := b.listen("/tasks/"+id.String()+"/events", begun.id)
+	if l.resp.StatusCode != http.StatusOK {
+		t.Fatalf("status is %d", l.resp.StatusCode)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.want("cancelled", "end")
+}
+
+func TestStreamOfATaskThatIsReplacedOrDeletedCloses(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	replaced, deleted := b.submitted("/a"), b.submitted("/b")
+	one, two := b.listen("/tasks/"+replaced.String()+"/events", ""), b.listen("/tasks/"+deleted.String()+"/events", "")
+	one.want("task")
+	two.want("task")
+	if _, err := b.Override(t.Context(), []store.ID{replaced}, store.Submission{Source: "/c"}); err != nil {
+		t.Fatal(err)
+	}
+	one.want("overridden", "cancelled", "end")
+	b.exec("delete from tasks where id = $1", deleted)
+	two.want("deleted", "end")
+}
+
+// work does a stage of one task, and ends it as told.
+func (b *bundle) work(id store.ID, stage int, report store.Report) {
+	b.t.Helper()
+	w, err := b.Register(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	turn := store.Turn{Worker: w, Free: make([]int, 5), Look: make([]bool, 5), Mature: make([]bool, 5), Only: []store.ID{id}}
+	turn.Free[stage], turn.Look[stage] = 1, true
+	out, err := b.Turn(b.t.Context(), turn)
+	if err != nil || len(out.Claims) != 1 {
+		b.t.Fatalf("claims are %+v, %v", out.Claims, err)
+	}
+	c := out.Claims[0]
+	report.Task, report.Stage, report.Token = c.Task, c.Stage, c.Token
+	turn.Free[stage], turn.Look[stage], turn.Reports = 0, false, []store.Report{report}
+	if _, err := b.Turn(b.t.Context(), turn); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestStreamOfATaskOfWhichAStageStaysDeadEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.submitted("/a")
+	done := store.Report{Outcome: store.Completed}
+	dead := store.Report{Outcome: store.Failed, Dead: true, Class: "transient", Error: "disk 7 broke"}
+	b.work(id, 0, done)
+	b.work(id, 1, dead)
+	b.work(id, 2, dead)
+	if err := b.Retry(t.Context(), id, b.Graph().Stages()[1]); err != nil {
+		t.Fatal(err)
+	}
+	path := "/tasks/" + id.String() + "/events"
+	l := b.listen(path+"?after=0", "")
+	l.want("submitted", "started", "stage_completed", "started", "attempt_failed", "dead_letter", "started", "attempt_failed", "dead_letter", "retry")
+	b.work(id, 1, done)
+	last := l.want("started", "stage_completed", "dead_letter") // the one that stays, told once more
+	l.want("end")
+	b.do(call{method: "GET", path: api + path, header: http.Header{"Last-Event-Id": {last.id}}}).want(204, nil)
+}
