@@ -81,23 +81,37 @@ type stream struct {
 // errDraining: the server ends.
 var errDraining = &problem{kindUnavailable, "this server is about to end", returnIn}
 
-// withStream has run write a stream, while there is room for it, until run
-// returns, the client is gone, or the server drains.
-//
-// What is above run on the stack stays there for as long as the stream is open, so
-// what is to be done before is done by others: with a little more, the stacks of
-// idle streams could not be made smaller again, and would take twice as much.
-func (s *Server) withStream(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, st *stream) error) error {
+// withStream has begin write the beginning of a stream, while there is room for it, and
+// what begin returns the rest, if there is any, until that returns, the client is gone,
+// or the server drains. The rest may come after the request.
+func (s *Server) withStream(w http.ResponseWriter, r *http.Request, begin func(ctx context.Context, st *stream) (rest, error)) error {
 	st, err := s.newStream(w, r)
 	if err != nil {
 		return err
 	}
-	defer st.close()
-	if r.Method == http.MethodHead {
-		return nil
+	var more rest
+	if r.Method != http.MethodHead {
+		more, err = begin(st.live, st)
 	}
-	return run(st.live, st)
+	if err != nil || more == nil {
+		st.close()
+		return err
+	}
+	if !st.detach(r) {
+		defer st.close()
+		return more(st.live)
+	}
+	s.underWay.Add(1)
+	go func() {
+		defer s.underWay.Add(-1)
+		defer st.close()
+		_ = more(st.live) // the client comes back
+	}()
+	return nil
 }
+
+// rest writes the rest of a stream.
+type rest func(ctx context.Context) error
 
 // newStream begins an answer, if there is room for it.
 func (s *Server) newStream(w http.ResponseWriter, r *http.Request) (*stream, error) {
@@ -285,16 +299,18 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	s.finishStream(w, r, s.withStream(w, r, func(ctx context.Context, st *stream) error {
+	s.finishStream(w, r, s.withStream(w, r, func(ctx context.Context, st *stream) (rest, error) {
 		if err := st.open(c.after); err != nil {
-			return err
+			return nil, err
 		}
 		if c.lost {
-			return st.resync(ctx)
+			return nil, st.resync(ctx)
 		}
-		sub := s.o.Subscribe(c.after, c.keep)
-		defer sub.Close()
-		return st.follow(ctx, sub, endless)
+		return func(ctx context.Context) error {
+			sub := s.o.Subscribe(c.after, c.keep)
+			defer sub.Close()
+			return st.follow(ctx, sub, endless)
+		}, nil
 	}))
 }
 

@@ -152,8 +152,8 @@ func TestTwoHundredStreamsMissNothingAndGetNothingTwice(t *testing.T) {
 }
 
 // mostPerStream is what an idle stream may take of the memory, heap and stacks, with
-// the client's end of it, which is a tenth. Most of it is net/http's.
-const mostPerStream = 48 << 10
+// the client's end of it. As a request of net/http it would be 40 KiB.
+const mostPerStream = 20 << 10
 
 // held is what the program holds in memory now: heap and stacks.
 func held() int64 {

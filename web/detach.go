@@ -1,0 +1,98 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// endIn is how long the last that is sent to a client may take when the server ends.
+const endIn = time.Second
+
+// detach takes the stream's connection out of the hands of net/http, which keeps some
+// 20 KiB for each that is open: of many streams that is most of what a process has. The
+// answer has begun by then, as one in chunks. It reports whether that could be done:
+// HTTP/2, and answers that are no connection's, stay where they are.
+//
+// Afterwards the stream lives until its client is gone or the server drains, and no
+// longer with its request, whose principal it keeps.
+func (st *stream) detach(r *http.Request) bool {
+	if !r.ProtoAtLeast(1, 1) {
+		return false
+	}
+	conn, _, err := http.NewResponseController(st.w).Hijack()
+	if err != nil {
+		return false
+	}
+	live, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	stop := context.AfterFunc(st.s.live, func() {
+		_ = conn.SetWriteDeadline(time.Now().Add(endIn)) // a client that takes nothing
+		cancel()
+	})
+	attached := st.close
+	out := &chunks{conn: conn, server: st.s.live}
+	st.live, st.w = live, out
+	st.close = func() {
+		stop()
+		cancel()
+		out.close()
+		attached()
+	}
+	// A client of a stream has nothing more to say: what can be read is its end.
+	st.s.underWay.Add(1)
+	go func() {
+		defer st.s.underWay.Add(-1)
+		_, _ = conn.Read(make([]byte, 1))
+		cancel()
+	}()
+	return true
+}
+
+// chunks writes what is left of an answer in chunks (RFC 9112, section 7.1).
+type chunks struct {
+	conn   net.Conn
+	server context.Context // done when the server drains
+	broken bool
+}
+
+// Header is for http.ResponseWriter: it was sent.
+func (c *chunks) Header() http.Header { return make(http.Header) }
+
+// WriteHeader is for http.ResponseWriter: it was sent.
+func (c *chunks) WriteHeader(int) {}
+
+// Write sends one chunk. An empty one would end the answer.
+func (c *chunks) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if err := c.send(append(strconv.AppendInt(nil, int64(len(p)), 16), "\r\n"...), p, []byte("\r\n")); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// FlushError is for http.ResponseController: everything is sent at once.
+func (c *chunks) FlushError() error { return nil }
+
+func (c *chunks) send(parts ...[]byte) error {
+	within := writeIn
+	if c.server.Err() != nil {
+		within = endIn
+	}
+	_ = c.conn.SetWriteDeadline(time.Now().Add(within))
+	_, err := c.conn.Write(bytes.Join(parts, nil))
+	c.broken = c.broken || err != nil
+	return err
+}
+
+// close ends the answer, unless the client would take it for what was cut off.
+func (c *chunks) close() {
+	if !c.broken {
+		_ = c.send([]byte("0\r\n\r\n"))
+	}
+	_ = c.conn.Close()
+}
