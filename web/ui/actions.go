@@ -87,7 +87,7 @@ func (u *UI) act(may func(can) bool, do func(*UI, context.Context, *http.Request
 			return
 		}
 		http.SetCookie(w, &http.Cookie{
-			Name: saidCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(text)),
+			Name: saidCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(cut(text))),
 			Path: u.o.Base + "/", MaxAge: 60, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		})
 		u.back(w, r)
@@ -97,6 +97,18 @@ func (u *UI) act(may func(can) bool, do func(*UI, context.Context, *http.Request
 // saidCookie carries what an action had to say over the redirect that follows it.
 const saidCookie = "cuelight_said"
 
+// saidMost is how much that can be, in bytes.
+const saidMost = 500
+
+// cut leaves out the end of what is too long.
+func cut(text string) string {
+	if len(text) <= saidMost {
+		return text
+	}
+	const more = "…"
+	return strings.ToValidUTF8(text[:saidMost-len(more)], "") + more
+}
+
 func said(w http.ResponseWriter, r *http.Request, base string) string {
 	c, err := r.Cookie(saidCookie)
 	if err != nil {
@@ -104,7 +116,7 @@ func said(w http.ResponseWriter, r *http.Request, base string) string {
 	}
 	http.SetCookie(w, &http.Cookie{Name: saidCookie, Path: base + "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode})
 	text, err := base64.RawURLEncoding.DecodeString(c.Value)
-	if err != nil || len(text) > 500 {
+	if err != nil || len(text) > saidMost {
 		return ""
 	}
 	return printable(string(text))

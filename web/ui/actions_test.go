@@ -242,30 +242,33 @@ func next(t *testing.T, lines *bufio.Scanner) (event, id, data string) {
 	return "", "", ""
 }
 
+// follow opens a stream, of a page that has seen a version, until end.
+func (s *stand) follow(query, seen string) (lines *bufio.Scanner, end func()) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/live?"+query, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if seen != "" {
+		r.Header.Set("Last-Event-ID", seen)
+	}
+	answer, err := s.client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if got := answer.Header.Get("Content-Type"); got != "text/event-stream" {
+		s.t.Fatalf("type is %q", got)
+	}
+	lines = bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 1<<20)
+	return lines, func() { cancel(); answer.Body.Close() }
+}
+
 func TestStreamBringsAPageUpToDateAndFollows(t *testing.T) {
 	t.Parallel()
 	s := raise(t, nil)
-	open := func(query, seen string) (*bufio.Scanner, func()) {
-		ctx, cancel := context.WithCancel(t.Context())
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/live?"+query, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen != "" {
-			r.Header.Set("Last-Event-ID", seen)
-		}
-		answer, err := s.client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := answer.Header.Get("Content-Type"); got != "text/event-stream" {
-			t.Fatalf("type is %q", got)
-		}
-		lines := bufio.NewScanner(answer.Body)
-		lines.Buffer(nil, 1<<20)
-		return lines, func() { cancel(); answer.Body.Close() }
-	}
-	lines, end := open("page=board&for=only%3Dwaiting&at=old", "")
+	lines, end := s.follow("page=board&for=only%3Dwaiting&at=old", "")
 	if event, id, _ := next(t, lines); event != "hello" || id != "old" {
 		t.Errorf("first comes %q, %q", event, id)
 	}
@@ -281,7 +284,7 @@ func TestStreamBringsAPageUpToDateAndFollows(t *testing.T) {
 		t.Errorf("after a change comes %s", data)
 	}
 	end()
-	lines, end = open("page=board&for=only%3Dwaiting&at=old", newer)
+	lines, end = s.follow("page=board&for=only%3Dwaiting&at=old", newer)
 	defer end()
 	next(t, lines)
 	if err := s.st.Cancel(t.Context(), s.seeded.Waiting); err != nil {

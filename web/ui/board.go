@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -64,11 +65,24 @@ type filters struct {
 	After                                  store.ID
 }
 
-type tab struct{ Only, Word string }
+// choices are those of tasks that have a link, with what they are called.
+var choices = []struct{ Only, Word string }{
+	{"", "All"}, {"running", "Running"}, {"waiting", "Waiting"}, {"retrying", "Retrying"}, {"dead", "Dead"}, {"completed", "Done"}, {"cancelled", "Cancelled"},
+}
 
-// tabs are the choices that have a link, with what they are called.
-var tabs = []tab{
-	{"", "All"}, {"running", "Running"}, {"waiting", "Waiting"}, {"retrying", "Retrying"}, {"dead", "Dead"}, {"completed", "Done"},
+// tab is a link to one of the choices, with all other conditions as they are.
+type tab struct {
+	Word, Link string
+	Here       bool
+}
+
+func (f filters) tabs(base string) (out []tab) {
+	for _, c := range choices {
+		to := f.first()
+		to.Only = c.Only
+		out = append(out, tab{c.Word, to.link(base), c.Only == f.Only})
+	}
+	return out
 }
 
 func readFilters(v url.Values) filters {
@@ -76,8 +90,14 @@ func readFilters(v url.Values) filters {
 		Only: v.Get("only"), Text: clean(v.Get("q")), User: clean(v.Get("user")),
 		Stage: clean(v.Get("stage")), Status: clean(v.Get("status")), Error: clean(v.Get("error")), Oldest: v.Get("order") == "oldest",
 	}
-	if !slices.ContainsFunc(tabs, func(t tab) bool { return t.Only == f.Only }) && f.Only != "cancelled" {
+	if !slices.ContainsFunc(choices, func(c struct{ Only, Word string }) bool { return c.Only == f.Only }) {
 		f.Only = "" // what is no choice is all
+	}
+	switch _, known := statusWords[store.Status(f.Status)]; {
+	case f.Stage == "":
+		f.Status = ""
+	case !known:
+		f.Status = string(store.StatusPending) // which the form shows first
 	}
 	f.After, _ = store.ParseID(v.Get("after")) // what is no id is the first page
 	return f
@@ -154,11 +174,26 @@ type row struct {
 
 func (u *UI) board(w http.ResponseWriter, r *http.Request) {
 	f := readFilters(r.URL.Query())
-	if id, err := store.ParseID(f.Text); err == nil && f.Text != "" {
+	if id, ok := u.named(r.Context(), f.Text); ok {
 		http.Redirect(w, r, u.o.Base+"/videos/"+id.String(), http.StatusSeeOther)
 		return
 	}
 	u.show(w, r, key{page: "board", query: f.values().Encode()}, f)
+}
+
+// idEnd is what pages show of an id, or more of it.
+var idEnd = regexp.MustCompile(`^…?([0-9a-f-]{8,36})$`)
+
+// named is the task that somebody names by its id, or by the end of it.
+func (u *UI) named(ctx context.Context, text string) (id store.ID, ok bool) {
+	m := idEnd.FindStringSubmatch(text)
+	if m == nil {
+		return id, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
+	id, err := u.o.Store.Find(ctx, m[1])
+	return id, err == nil // what is none is searched for
 }
 
 func (u *UI) loadBoard(ctx context.Context, k key) (screen, error) {
@@ -193,7 +228,7 @@ func (u *UI) loadBoard(ctx context.Context, k key) (screen, error) {
 		d.part("t-"+t.ID.String(), "rows", "row", u.row(t, running, s.Pauses, k.acts))
 	}
 	if len(tasks) == 0 {
-		d.part("none", "rows", "none", f)
+		d.part("none", "rows", "none", map[string]any{"Any": f.Any(), "Drop": k.adds})
 	}
 	d.part("pager", "", "pager", map[string]any{"Next": next, "First": f.first().link(u.o.Base), "Paged": !f.After.IsZero()})
 	return d.screen("Board")

@@ -60,15 +60,14 @@ type deadGroup struct {
 	Open, Retry      string // addresses
 	Acts, Alone      bool
 	Text, Example    string
-	ExampleIsLonger  bool
 	OldestAt, DiedAt *time.Time
 }
 
 type letter struct {
-	Task, Title, Source, Error string
-	DiedAt                     *time.Time
-	Attempts                   int
-	Acts                       bool
+	Task, Title string
+	DiedAt      *time.Time
+	Attempts    int
+	Acts        bool
 }
 
 func (u *UI) deadLetters(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +94,7 @@ func (u *UI) loadDead(ctx context.Context, k key) (screen, error) {
 	}
 	d := u.drawing()
 	d.part("dead-head", "", "deadhead", map[string]any{
-		"Total": groups.Letters, "Groups": groups.Groups, "Rest": groups.Groups - len(groups.Largest), "Acts": k.acts && groups.Letters > 0, "Any": f.Any(), "Retry": u.deadLink("/dead/retry", f.first()),
+		"Videos": groups.Tasks, "Letters": groups.Letters, "Groups": groups.Groups, "Rest": groups.Groups - len(groups.Largest), "Acts": k.acts && groups.Letters > 0, "Any": f.Any(), "Retry": u.deadLink("/dead/retry", f.first()),
 	})
 	next := ""
 	for _, g := range groups.Largest {
@@ -152,8 +151,7 @@ func (u *UI) deadGroup(g store.DeadGroup, f deadFilters, acts bool) deadGroup {
 
 func (u *UI) letter(l store.DeadStage, acts bool) letter {
 	return letter{
-		Task: l.Task.String(), Title: cmp.Or(printable(l.Title), title(l.Source)), Source: shownSource(l.Source), Error: firstLine(l.Error),
-		DiedAt: l.DiedAt, Attempts: l.Attempts, Acts: acts,
+		Task: l.Task.String(), Title: cmp.Or(printable(l.Title), title(l.Source)), DiedAt: l.DiedAt, Attempts: l.Attempts, Acts: acts,
 	}
 }
 
@@ -234,7 +232,7 @@ func which(f store.DeadFilter) string {
 func deadCommand(f store.DeadFilter) string {
 	args := []string{"retry"}
 	switch {
-	case f.Group != "":
+	case f.Group != "", f.Error != "": // there the error is that of any attempt
 		return ""
 	case f.Tasks != nil:
 		if len(f.Tasks) > 5 {
@@ -251,9 +249,6 @@ func deadCommand(f store.DeadFilter) string {
 	}
 	if f.Source != "" {
 		args = append(args, "--source", f.Source)
-	}
-	if f.Error != "" {
-		args = append(args, "--error", f.Error)
 	}
 	return command(args...)
 }

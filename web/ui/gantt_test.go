@@ -102,12 +102,36 @@ func TestProgressIsToldWithoutTheCountOfSteps(t *testing.T) {
 
 func TestWhatIsNoFilterIsNone(t *testing.T) {
 	t.Parallel()
-	f := readFilters(url.Values{"only": {"nonsense"}, "after": {"nonsense"}, "status": {"a\x00b"}, "q": {" \x00x\xff "}})
-	if want := (filters{Status: "ab", Text: "x"}); f != want {
-		t.Errorf("read as %+v, want %+v", f, want)
+	for _, c := range []struct {
+		asked url.Values
+		want  filters
+	}{
+		{url.Values{"only": {"nonsense"}, "after": {"nonsense"}, "status": {"a\x00b"}, "q": {" \x00x\xff "}}, filters{Text: "x"}},
+		{url.Values{"only": {"dead"}}, filters{Only: "dead"}},
+		{url.Values{"status": {"dead"}}, filters{}}, // of no stage
+		{url.Values{"stage": {"ingest"}, "status": {"dead"}}, filters{Stage: "ingest", Status: "dead"}},
+		// What the form shows where it is not said.
+		{url.Values{"stage": {"ingest"}}, filters{Stage: "ingest", Status: "pending"}},
+		{url.Values{"stage": {"ingest"}, "status": {"nonsense"}}, filters{Stage: "ingest", Status: "pending"}},
+	} {
+		if got := readFilters(c.asked); got != c.want {
+			t.Errorf("%v is read as %+v, want %+v", c.asked, got, c.want)
+		}
 	}
-	if f := readFilters(url.Values{"only": {"dead"}}); f.Only != "dead" {
-		t.Errorf("read as %+v", f)
+}
+
+func TestChoiceKeepsTheOtherConditions(t *testing.T) {
+	t.Parallel()
+	f := readFilters(url.Values{"only": {"running"}, "q": {"norway"}, "order": {"oldest"}, "after": {"01a1f897-3d3a-79a9-8ad1-302c5e8ba6ae"}})
+	links := make(map[string]string)
+	for _, tab := range f.tabs("/below") {
+		links[tab.Word] = tab.Link
+		if tab.Here != (tab.Word == "Running") {
+			t.Errorf("%s is where one is: %t", tab.Word, tab.Here)
+		}
+	}
+	if links["Dead"] != "/below/?only=dead&order=oldest&q=norway" || links["All"] != "/below/?order=oldest&q=norway" || links["Cancelled"] == "" {
+		t.Errorf("links are %v", links)
 	}
 }
 

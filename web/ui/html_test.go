@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
@@ -25,6 +26,7 @@ import (
 // stand is a dashboard over a database, on an address.
 type stand struct {
 	t      *testing.T
+	pool   *pgxpool.Pool
 	st     *store.Store
 	seeded uitest.Seeded
 	url    string
@@ -36,7 +38,7 @@ func raise(t *testing.T, change func(*ui.Options)) *stand {
 	t.Helper()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	s := &stand{t: t, st: store.New(pool, g), seeded: uitest.Seed(t, pool)}
+	s := &stand{t: t, pool: pool, st: store.New(pool, g), seeded: uitest.Seed(t, pool)}
 	o := ui.Options{
 		Store: s.st, Actions: uitest.Actions{Store: s.st}, Uploads: "/uploads", Logout: "/logout", Version: "v1",
 		Poster: func(store.Task) (string, bool) { return "/poster.jpg", true },
@@ -285,7 +287,7 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 		"/":                                        {"Symphony No. 9", "34%", "1.56×", "left", "try 3", "after 3 attempts", "storyboard", "Next page"},
 		"/?only=dead":                              {"flight-3.mov", "encrypted.mp4"},
 		"/videos/" + s.seeded.Published.String():   {"holiday in norway.mp4", "1920 × 1080, h264, 25 frames/s", "1080p, 720p, 480p", "/x.m3u8", "the sound ends 0.4 s before the picture"},
-		"/videos/" + s.seeded.Retrying.String():    {"av_interleaved_write_frame(): Input/output error", "cuelight retry " + s.seeded.Retrying.String(), "attempt 2", "b-wait", "b-failed"},
+		"/videos/" + s.seeded.Retrying.String():    {"av_interleaved_write_frame(): Input/output error", "cuelight retry " + s.seeded.Retrying.String(), "attempt 2", "b-wait", "b-failed", "<li>transcode: was not to be tried again for 20 s</li>", "<li>transcode, attempt 1: failed after 21 s on media-"},
 		"/videos/" + s.seeded.Replaced.String():    {"Replaced by", s.seeded.Replacement.String()},
 		"/videos/" + s.seeded.Replacement.String(): {"Replaces", s.seeded.Replaced.String()},
 		"/workers":                                 {"media-1.example.org", "process 4200", "Symphony No. 9", "keynote.mp4", "h264_nvenc"},

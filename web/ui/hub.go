@@ -16,12 +16,22 @@ const (
 	queued      = 16                     // changes that an open page may be behind
 )
 
+// pace is how long a view takes to read. What is slow is drawn by a goroutine of its
+// own, so that it holds up nothing else.
+type pace int
+
+const (
+	quick pace = iota
+	slow
+)
+
 // hub keeps the views that somebody looks at.
 type hub struct {
 	load    func(context.Context, key) (screen, error)
-	most    int
-	stirred chan struct{} // something is to be drawn
-	over    chan struct{} // closed when nothing will be drawn any more
+	told    func(key, error) // of each read, with nil of one that went well
+	most    int              // pages that may be open
+	stirred [2]chan struct{} // something is to be drawn, by pace
+	over    chan struct{}    // closed when nothing will be drawn any more
 
 	came chan struct{} // somebody looks
 
@@ -34,9 +44,12 @@ type hub struct {
 
 var errCrowded = errors.New("too many open pages")
 
-func (h *hub) init(load func(context.Context, key) (screen, error), most int) {
-	h.load, h.most = load, most
-	h.stirred, h.came, h.over = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+func (h *hub) init(load func(context.Context, key) (screen, error), told func(key, error), most int) {
+	h.load, h.told, h.most = load, told, most
+	h.came, h.over = make(chan struct{}, 1), make(chan struct{})
+	for of := range h.stirred {
+		h.stirred[of] = make(chan struct{}, 1)
+	}
 	h.views = make(map[key]*view)
 }
 
@@ -47,14 +60,21 @@ func (h *hub) ended() <-chan struct{} { return h.over }
 // run draws what is open whenever something happens.
 func (h *hub) run(ctx context.Context, subscribe func(keep func(store.Event) bool) Subscription) error {
 	defer close(h.over)
-	heard := make(chan struct{})
-	go func() {
-		defer close(heard)
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
 		for subscribe != nil && h.crowd(ctx) {
 			h.listen(ctx, subscribe)
 			pause(ctx, redrawEvery)
 		}
-	}()
+	})
+	all.Go(func() { h.follow(ctx, slow) })
+	h.follow(ctx, quick)
+	return nil
+}
+
+// follow draws what is of a pace until ctx is done.
+func (h *hub) follow(ctx context.Context, of pace) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -62,18 +82,16 @@ func (h *hub) run(ctx context.Context, subscribe func(keep func(store.Event) boo
 		case <-ctx.Done():
 		case <-tick.C:
 			h.mark(nil)
-		case <-h.stirred:
+		case <-h.stirred[of]:
 		}
 		begun := time.Now()
-		again := h.drawOpen(ctx)
-		// Half of the time, one connection is somebody else's.
+		again := h.drawOpen(ctx, of)
+		// Half of the time, its connection is somebody else's.
 		pause(ctx, max(redrawEvery, time.Since(begun)))
 		if again {
-			h.stir()
+			poke(h.stirred[of])
 		}
 	}
-	<-heard
-	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -85,15 +103,15 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// drawOpen draws what has changed and is looked at; again says that something was
-// too slow to be drawn so soon.
-func (h *hub) drawOpen(ctx context.Context) (again bool) {
+// drawOpen draws what has changed and is looked at, of a pace; again says that
+// something was not to be drawn so soon, or is being read for somebody.
+func (h *hub) drawOpen(ctx context.Context, of pace) (again bool) {
 	h.mu.Lock()
 	var todo []*view
 	for _, v := range h.views {
 		switch {
-		case len(v.pages) == 0 || v.current && v.broken == nil:
-		case v.soon():
+		case len(v.pages) == 0 || v.pace() != of || v.current && v.broken == nil:
+		case v.reading != nil || v.soon():
 			again = true
 		default:
 			todo = append(todo, v)
@@ -166,7 +184,11 @@ func (h *hub) concerned(e store.Event) bool {
 	return false
 }
 
-func (h *hub) stir() { poke(h.stirred) }
+func (h *hub) stir() {
+	for _, c := range h.stirred {
+		poke(c)
+	}
+}
 
 func poke(c chan<- struct{}) {
 	select {

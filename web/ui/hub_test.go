@@ -58,8 +58,12 @@ func (e *events) Close() { e.closed.Add(1) }
 
 // running is a hub at work in a bubble of synctest.
 func running(t *testing.T, s *scene, most int) (*hub, *events) {
+	return runningWith(t, s.load, most)
+}
+
+func runningWith(t *testing.T, load func(context.Context, key) (screen, error), most int) (*hub, *events) {
 	h, e := &hub{}, &events{sent: make(chan []store.Event)}
-	h.init(s.load, most)
+	h.init(load, func(key, error) {}, most)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- h.run(ctx, e.subscribe) }()
@@ -93,7 +97,7 @@ func TestFiveHundredPagesCostOneReadPerChange(t *testing.T) {
 		var pages []*page
 		var views []*view
 		for range 500 {
-			v, p, err := h.join(t.Context(), boardKey, "")
+			v, p, err := h.join(t.Context(), boardKey, "ann", "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +134,7 @@ func TestNobodyLooksAndNothingIsReadOrSubscribedTo(t *testing.T) {
 		if s.loads.Load() != 0 || e.open.Load() != 0 {
 			t.Errorf("read %d times, subscribed %d times", s.loads.Load(), e.open.Load())
 		}
-		v, p, err := h.join(t.Context(), boardKey, "")
+		v, p, err := h.join(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +149,7 @@ func TestNobodyLooksAndNothingIsReadOrSubscribedTo(t *testing.T) {
 		if s.loads.Load() != before {
 			t.Error("it is still read")
 		}
-		if _, err := h.see(t.Context(), key{page: "other"}); err != nil {
+		if _, err := h.see(t.Context(), key{page: "other"}, "ann"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -161,18 +165,18 @@ func TestPageThatComesBackIsSentWhatItMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scene{text: "one"}
 		h, _ := running(t, s, 10)
-		first, err := h.see(t.Context(), boardKey)
+		first, err := h.see(t.Context(), boardKey, "ann")
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, p, err := h.join(t.Context(), boardKey, first.version)
+		v, p, err := h.join(t.Context(), boardKey, "ann", first.version)
 		if err != nil || take(t, p) != "" {
 			t.Fatalf("something is sent to who has everything, or %v", err)
 		}
 		h.leave(v, p)
 		s.set("two", nil)
 		time.Sleep(time.Second)
-		_, p, err = h.join(t.Context(), boardKey, first.version)
+		_, p, err = h.join(t.Context(), boardKey, "ann", first.version)
 		if got := take(t, p); err != nil || !strings.Contains(got, "two") || !strings.HasPrefix(got, "id: ") {
 			t.Errorf("got %q, %v", got, err)
 		}
@@ -184,11 +188,11 @@ func TestSlowPageIsSentEverythingAndHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scene{}
 		h, e := running(t, s, 10)
-		v, slow, err := h.join(t.Context(), boardKey, "")
+		v, slow, err := h.join(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, quick, err := h.join(t.Context(), boardKey, "")
+		_, quick, err := h.join(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +220,7 @@ func TestPagesAreToldThatTheyAreStaleAndWhenNotAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scene{text: "one"}
 		h, _ := running(t, s, 10)
-		_, p, err := h.join(t.Context(), boardKey, "")
+		_, p, err := h.join(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +230,7 @@ func TestPagesAreToldThatTheyAreStaleAndWhenNotAnyMore(t *testing.T) {
 		if got := take(t, p); !strings.HasPrefix(got, "event: stale\n") || take(t, p) != "" {
 			t.Errorf("got %q, and it is told once", got)
 		}
-		if _, err := h.see(t.Context(), boardKey); err == nil {
+		if _, err := h.see(t.Context(), boardKey, "ann"); err == nil {
 			t.Error("who opens a page is shown what may not be so")
 		}
 		s.set("one", nil)
@@ -242,7 +246,7 @@ func TestWhatIsSlowToReadIsReadLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scene{takes: time.Second}
 		h, e := running(t, s, 10)
-		if _, _, err := h.join(t.Context(), boardKey, ""); err != nil {
+		if _, _, err := h.join(t.Context(), boardKey, "ann", ""); err != nil {
 			t.Fatal(err)
 		}
 		for range 600 {
@@ -259,15 +263,15 @@ func TestTooManyPagesAreRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := running(t, &scene{}, 1)
-		v, p, err := h.join(t.Context(), boardKey, "")
+		v, p, err := h.join(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.join(t.Context(), boardKey, ""); !errors.Is(err, errCrowded) {
+		if _, _, err := h.join(t.Context(), boardKey, "ann", ""); !errors.Is(err, errCrowded) {
 			t.Errorf("error is %v", err)
 		}
 		h.leave(v, p)
-		if _, _, err := h.join(t.Context(), boardKey, ""); err != nil {
+		if _, _, err := h.join(t.Context(), boardKey, "ann", ""); err != nil {
 			t.Error(err)
 		}
 	})

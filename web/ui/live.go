@@ -18,7 +18,8 @@ const (
 // stale and fresh say whether the page can be read.
 func (u *UI) live(w http.ResponseWriter, r *http.Request) {
 	asked := r.URL.Query()
-	k := key{page: asked.Get("page"), query: asked.Get("for"), acts: u.can(u.o.Viewer(r.Context())).Operate}
+	who := u.o.Viewer(r.Context())
+	k := u.keyOf(asked.Get("page"), asked.Get("for"), who)
 	if k.query = k.values().Encode(); len(k.query) > 4096 || !livePages[k.page] {
 		u.problem(w, r, errNoPage)
 		return
@@ -30,7 +31,7 @@ func (u *UI) live(w http.ResponseWriter, r *http.Request) {
 	if at = clean(at); strings.ContainsAny(at, "\r\n") || len(at) > 64 {
 		at = ""
 	}
-	v, p, err := u.hub.join(r.Context(), k, at)
+	v, p, err := u.hub.join(r.Context(), k, who.Name, at)
 	if err != nil {
 		u.problem(w, r, err)
 		return
@@ -40,9 +41,8 @@ func (u *UI) live(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	hello, _ := json.Marshal(map[string]string{"build": u.assets.build, "version": u.o.Version}) // two strings
 	out := stream{w, http.NewResponseController(w)}
-	if out.send(message("hello", at, string(hello))) != nil {
+	if out.send(message("hello", at, u.greeting())) != nil {
 		return
 	}
 	beat := time.NewTicker(beatEvery)
@@ -55,7 +55,7 @@ func (u *UI) live(w http.ResponseWriter, r *http.Request) {
 		case <-u.hub.ended():
 			return
 		case <-beat.C:
-			text = message("beat", "", "")
+			text = message("beat", "", u.beat(v))
 		case text = <-p.changes:
 		}
 		if all, lost := u.hub.caughtUp(v, p); lost {
@@ -65,6 +65,24 @@ func (u *UI) live(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// greeting is what the page is told first. Ages are told by the server's clock,
+// whatever the browser's says.
+func (u *UI) greeting() string {
+	text, _ := json.Marshal(map[string]any{"build": u.assets.build, "now": time.Now().UnixMilli()}) // a string and a number
+	return string(text)
+}
+
+// beat says when what the page shows was read.
+func (u *UI) beat(v *view) string {
+	read, late := u.hub.age(v)
+	at := int64(0) // never
+	if !read.IsZero() {
+		at = read.UnixMilli()
+	}
+	text, _ := json.Marshal(map[string]any{"now": time.Now().UnixMilli(), "read": at, "late": late}) // numbers
+	return string(text)
 }
 
 var livePages = map[string]bool{"board": true, "video": true, "workers": true, "dead": true, "latency": true}

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -17,38 +18,70 @@ type memo[T any] struct {
 	mu    sync.Mutex
 	value T
 	until time.Time
+	under *shared[T] // the read under way
+}
+
+// shared is a read that several wait for.
+type shared[T any] struct {
+	done  chan struct{} // closed when there is what follows
+	value T
+	err   error
 }
 
 // slowness is how much longer than it took to read something it is kept.
 const slowness = 10
 
 // get reads at most once at a time. The read belongs to all who wait for it, so it
-// does not end with the one who came first.
+// does not end with the one who came first, but it has no more time than that one.
 func (m *memo[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if time.Now().Before(m.until) {
+		defer m.mu.Unlock()
 		return m.value, nil
 	}
-	if err := ctx.Err(); err != nil { // it went while waiting for another's read
+	r := m.under
+	if r == nil {
+		r = &shared[T]{done: make(chan struct{}), err: errors.New("reading it came to no end")}
+		m.under = r
+		m.mu.Unlock()
+		m.read(ctx, r, read)
+		return r.value, r.err
+	}
+	m.mu.Unlock()
+	select {
+	case <-ctx.Done():
 		var none T
-		return none, err
+		return none, ctx.Err()
+	case <-r.done:
+		return r.value, r.err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWithin)
-	defer cancel()
-	begun := time.Now()
-	value, err := read(ctx)
-	if err != nil {
-		return value, err
-	}
-	took := time.Since(begun)
-	m.value, m.until = value, time.Now().Add(max(m.keep, slowness*took))
-	return value, nil
 }
 
-// drop forgets what was read.
+func (m *memo[T]) read(ctx context.Context, r *shared[T], read func(context.Context) (T, error)) {
+	within := time.Now().Add(readWithin)
+	if d, ok := ctx.Deadline(); ok && d.Before(within) {
+		within = d
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), within)
+	defer cancel()
+	begun := time.Now()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		defer close(r.done)
+		if m.under != r { // something was done since
+			return
+		}
+		if m.under = nil; r.err == nil {
+			m.value, m.until = r.value, time.Now().Add(max(m.keep, slowness*time.Since(begun)))
+		}
+	}()
+	r.value, r.err = read(ctx)
+}
+
+// drop forgets what was read, and what is being read.
 func (m *memo[T]) drop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.until = time.Time{}
+	m.until, m.under = time.Time{}, nil
 }

@@ -68,16 +68,13 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 func (u *UI) functions() template.FuncMap {
 	return template.FuncMap{
 		"base": func() string { return u.o.Base }, "asset": u.assets.address,
-		"span": span, "clock": clock, "size": size, "many": many, "number": number,
-		"printable": printable, "firstLine": firstLine, "iso": iso, "absolute": absolute, "short": short,
-		"shownSource": shownSource, "title": title,
+		"span": span, "many": many, "number": number,
+		"printable": printable, "iso": iso, "absolute": absolute, "short": short,
 		"word":   func(s store.Status) string { return wholeWords[s] },
 		"stages": func() []string { return u.layout.stages },
 		"list":   func(items ...any) []any { return items },
 		"icon":   func(name any) template.HTML { return icon(fmt.Sprint(name)) },
-		"query":  url.QueryEscape,
-		"tabs":   func() any { return tabs },
-		"deref":  func(t *time.Time) time.Time { return *t },
+		"tabs":   func(f filters) any { return f.tabs(u.o.Base) },
 	}
 }
 
@@ -120,7 +117,7 @@ func (d *drawing) part(id, list, piece string, with any) {
 
 func (d *drawing) screen(title string) (screen, error) {
 	if d.err != nil {
-		return screen{}, fmt.Errorf("draw %s: %w", title, d.err)
+		return screen{}, fmt.Errorf("%w %s: %w", errDrawing, title, d.err)
 	}
 	return newScreen(title, d.parts), nil
 }
@@ -144,10 +141,11 @@ func (u *UI) load(ctx context.Context, k key) (screen, error) {
 
 // show sends a page.
 func (u *UI) show(w http.ResponseWriter, r *http.Request, k key, asked any) {
-	k.acts = u.can(u.o.Viewer(r.Context())).Operate
-	s, err := u.hub.see(r.Context(), k)
+	who := u.o.Viewer(r.Context())
+	k = u.keyOf(k.page, k.query, who)
+	s, err := u.hub.see(r.Context(), k, who.Name)
 	if err != nil {
-		u.problem(w, r, err)
+		u.refuse(w, r, err) // the hub has told of it
 		return
 	}
 	d := u.data(w, r)
@@ -155,6 +153,12 @@ func (u *UI) show(w http.ResponseWriter, r *http.Request, k key, asked any) {
 	live := url.Values{"page": {k.page}, "for": {k.query}, "at": {s.version}}
 	d.Live = u.o.Base + "/live?" + live.Encode()
 	u.send(w, http.StatusOK, k.page, d)
+}
+
+// keyOf is what somebody looks at.
+func (u *UI) keyOf(page, query string, who Viewer) key {
+	c := u.can(who)
+	return key{page: page, query: query, acts: c.Operate, adds: page == "board" && c.Submit && u.o.Uploads != ""}
 }
 
 func (u *UI) data(w http.ResponseWriter, r *http.Request) data {
@@ -169,6 +173,7 @@ func (u *UI) data(w http.ResponseWriter, r *http.Request) data {
 func (u *UI) send(w http.ResponseWriter, status int, page string, d data) {
 	var b bytes.Buffer
 	if err := u.pages[page].ExecuteTemplate(&b, "layout", d); err != nil {
+		u.told(page, fmt.Errorf("%w %s: %w", errDrawing, page, err))
 		http.Error(w, "This page could not be drawn.", http.StatusInternalServerError)
 		return
 	}
@@ -178,8 +183,14 @@ func (u *UI) send(w http.ResponseWriter, status int, page string, d data) {
 	_, _ = w.Write(b.Bytes()) // who went away is not told
 }
 
-// problem says what went wrong.
+// problem says what went wrong, also to whoever looks after the program.
 func (u *UI) problem(w http.ResponseWriter, r *http.Request, err error) {
+	u.told(r.Pattern, err)
+	u.refuse(w, r, err)
+}
+
+// refuse says what went wrong.
+func (u *UI) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status, text := explain(err)
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
@@ -190,16 +201,27 @@ func (u *UI) problem(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	d := u.data(w, r)
 	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
-		w.Header().Set("Refresh", "5") // it comes back by itself
+		w.Header().Set("Refresh", comesBack(err)) // by itself
 	}
 	d.screen, d.Problem = screen{title: http.StatusText(status)}, text
 	u.send(w, status, "problem", d)
+}
+
+// comesBack is after how many seconds a page that cannot be read is asked for again.
+// One that takes too long will do so then, too: it is left in peace for most of the
+// time.
+func comesBack(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "60"
+	}
+	return "10"
 }
 
 // errors that are a page's own.
 var (
 	errForbidden = fmt.Errorf("%w: you may look, and not change anything", ErrForbidden)
 	errForm      = errors.New("something is missing in what was asked")
+	errDrawing   = errors.New("draw")
 )
 
 // ErrForbidden is what [Actions] return, within an error that says why, where
@@ -223,6 +245,8 @@ func explain(err error) (status int, text string) {
 		return http.StatusForbidden, "You may not do that: " + strings.TrimPrefix(err.Error(), ErrForbidden.Error()+": ") + "."
 	case errors.Is(err, errCrowded):
 		return http.StatusServiceUnavailable, "Too many pages are open. This one works, but does not follow what happens."
+	case errors.Is(err, errDrawing):
+		return http.StatusInternalServerError, "This page could not be drawn, which is a fault of the program. What it was is in its log."
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable, "Reading this took too long. A narrower filter may help."
 	}

@@ -15,6 +15,7 @@ type key struct {
 	page  string
 	query string // encoded, so in one order
 	acts  bool   // with buttons
+	adds  bool   // files can be dropped on it
 }
 
 func (k key) values() url.Values {

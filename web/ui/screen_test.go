@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
 )
 
 var instruction = regexp.MustCompile(`<hx-partial hx-target="#([^"]*)" hx-swap="([^"]*)">(.*?)</hx-partial>`)
@@ -95,5 +98,25 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 	}
 	if got := now.since(now); got != "" {
 		t.Errorf("nothing changed, and %s is sent", got)
+	}
+}
+
+func TestWorkerIsPausedWithItsHostAndWithEverything(t *testing.T) {
+	t.Parallel()
+	w := store.Worker{Host: "media-1", Connected: true, Lease: time.Minute}
+	for name, c := range map[string]struct {
+		paused     []store.Pause
+		word       string
+		hostPaused bool
+	}{
+		"nothing":      {nil, "idle", false},
+		"a stage":      {[]store.Pause{{Stage: "ingest"}}, "idle", false},
+		"another host": {[]store.Pause{{Host: "media-2"}}, "idle", false},
+		"its host":     {[]store.Pause{{Host: "media-1"}}, "paused", true},
+		"everything":   {[]store.Pause{{}}, "paused", false},
+	} {
+		if got := (&UI{}).worker(t.Context(), w, c.paused, true); got.Word != c.word || got.HostPaused != c.hostPaused {
+			t.Errorf("%s is paused: it is %s, its host: %t", name, got.Word, got.HostPaused)
+		}
 	}
 }

@@ -2,8 +2,10 @@ package ui
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/cuelight/cuelight/store"
@@ -28,13 +30,27 @@ func doRetry(u *UI, ctx context.Context, r *http.Request) (string, error) {
 		return "", err
 	}
 	from := r.PostForm.Get("from")
+	before, err := u.o.Store.Get(ctx, id)
+	if err != nil {
+		return "", err
+	}
 	if err := u.o.Actions.Retry(ctx, id, from); err != nil {
 		return "", err
 	}
-	if from != "" {
+	switch {
+	case from != "":
 		return "It is done again from " + from + " on.", nil
+	case !hasFailed(before):
+		return "Nothing of it has failed, so there is nothing to try again.", nil
 	}
 	return "What failed is tried again.", nil
+}
+
+// hasFailed reports whether there is something that a retry would do again.
+func hasFailed(t store.Task) bool {
+	return slices.ContainsFunc(t.Stages, func(s store.StageState) bool {
+		return s.Status == store.StatusDead || s.Status == store.StatusFailed || s.Status == store.StatusCancelled
+	})
 }
 
 func askCancel(u *UI, r *http.Request) (question, error) {
@@ -52,7 +68,20 @@ func doCancel(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "It is cancelled.", u.o.Actions.Cancel(ctx, id)
+	if err := u.o.Actions.Cancel(ctx, id); err != nil {
+		return "", err
+	}
+	after, err := u.o.Store.Get(ctx, id) // it may have come to its end before
+	if err != nil {
+		return "", err
+	}
+	switch after.Status {
+	case store.StatusCompleted:
+		return "It was done before it could be cancelled.", nil
+	case store.StatusDead:
+		return "It was dead already: nothing is worked on that could be cancelled.", nil
+	}
+	return "It is cancelled.", nil
 }
 
 func askAdd(u *UI, r *http.Request) (question, error) {
@@ -60,9 +89,12 @@ func askAdd(u *UI, r *http.Request) (question, error) {
 	if u.can(u.o.Viewer(r.Context())).Operate {
 		what, label = "An http or https address, or the path of a file as the workers see it.", "Address or path"
 	}
+	if u.o.Uploads != "" {
+		what += " Files of your own can be dropped anywhere on the board."
+	}
 	return question{
 		Title: "Add a video", Button: "Add", To: u.o.Base + "/add", Source: label,
-		Text:    what + " Files of your own can be dropped anywhere on the board.",
+		Text:    what,
 		Command: command("submit", "ADDRESS"), Back: u.o.Base + "/",
 	}, nil
 }
@@ -90,8 +122,30 @@ func askOverride(u *UI, r *http.Request) (question, error) {
 		Title: "Replace by another source", Button: "Replace", Danger: true, To: u.o.Base + "/videos/" + t.ID.String() + "/override", Source: "Address or path",
 		Text: "A new video is made of the source that you name, with the parameters and the priority of “" + called(t) + "”. " +
 			"This one is then never worked on again; what is running of it is stopped, and what it has published stays where it is.",
-		Command: command("submit", "--replaces", t.ID.String(), "ADDRESS"), Back: u.o.Base + "/videos/" + t.ID.String(),
+		Command: replaceCommand(t), Back: u.o.Base + "/videos/" + t.ID.String(),
 	}, err
+}
+
+// commandMost is how long parameters may be to be in a command, in bytes.
+const commandMost = 1000
+
+// replaceCommand replaces a task by one with the same parameters, if these are such
+// that one sees what one copies.
+func replaceCommand(t store.Task) string {
+	if p := string(t.Params) + t.UserID; printable(p) != p || len(p) > commandMost {
+		return ""
+	}
+	args := []string{"submit", "--replaces", t.ID.String()}
+	if p := string(t.Params); p != "" && p != "{}" {
+		args = append(args, "--params", p)
+	}
+	if t.Priority != 0 {
+		args = append(args, fmt.Sprintf("--priority=%d", t.Priority))
+	}
+	if t.UserID != "" {
+		args = append(args, "--user="+t.UserID)
+	}
+	return command(append(args, "ADDRESS")...)
 }
 
 func doOverride(u *UI, ctx context.Context, r *http.Request) (string, error) {
@@ -156,7 +210,11 @@ func doPause(u *UI, ctx context.Context, r *http.Request) (string, error) {
 
 func doResume(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	stage, host := r.PostForm.Get("stage"), r.PostForm.Get("host")
-	return "Resumed: " + place(stage, host) + ".", u.o.Actions.Resume(ctx, store.Pause{Stage: stage, Host: host})
+	err := u.o.Actions.Resume(ctx, store.Pause{Stage: stage, Host: host})
+	if errors.Is(err, store.ErrNotFound) { // somebody else was first
+		return "Not paused any more: " + place(stage, host) + ".", nil
+	}
+	return "Resumed: " + place(stage, host) + ".", err
 }
 
 func askDrain(u *UI, r *http.Request) (question, error) {

@@ -21,6 +21,7 @@ type Reader interface {
 	Strip(ctx context.Context) (store.Strip, error)
 	WakeUp(ctx context.Context, within time.Duration) (store.Percentiles, error)
 	Workers(ctx context.Context, all bool) ([]store.Worker, error)
+	GoneWorkers(ctx context.Context, before store.ID, limit int) ([]store.Worker, error)
 	Pauses(ctx context.Context) ([]store.Pause, error)
 	DeadGroups(ctx context.Context, f store.DeadFilter, limit int) (store.DeadGroups, error)
 	DeadLetters(ctx context.Context, f store.DeadFilter, after store.ID, limit int) ([]store.DeadStage, error)
@@ -97,9 +98,14 @@ type Options struct {
 	// browser back to /login with failed=wrong, or failed=limited and wait=, so
 	// many seconds. Default: Base + "/login".
 	Login string
-	// Streams is how many pages can be open at once, beyond which they are
-	// refused. Default 1000.
+	// Streams is how many pages can follow what happens at once; others show what
+	// there was. Default 1000.
 	Streams int
+	// Trouble hears what went wrong on this side, of which people are told no
+	// details, with the page or the route where that was: of a page that stays
+	// wrong once, for as long as it is the same error. It must not block. Default:
+	// nobody.
+	Trouble func(where string, err error)
 }
 
 // UI is the dashboard.
@@ -110,6 +116,8 @@ type UI struct {
 	assets assets
 	mux    *http.ServeMux
 	hub    hub
+
+	troubles troubles
 
 	workers memo[[]store.Worker]
 	pauses  memo[[]store.Pause]
@@ -133,7 +141,7 @@ func New(o Options) (*UI, error) {
 	}
 	u := &UI{o: o, layout: newLayout(o.Store.Graph())}
 	u.workers.keep, u.pauses.keep, u.strip.keep = 200*time.Millisecond, time.Second, time.Second
-	u.hub.init(u.load, o.Streams)
+	u.hub.init(u.load, u.toldOf, o.Streams)
 	var err error
 	if u.assets, err = newAssets(o.Base); err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func (u *UI) loadVideo(ctx context.Context, k key) (screen, error) {
 	d.part("stages", "", "stages", h)
 	if u.o.Playback != nil {
 		if p, ok := u.o.Playback(ctx, t); ok {
-			d.part("player", "", "player", map[string]any{"Play": p, "Again": t.Status != store.StatusCompleted, "Title": h.Title})
+			d.part("player", "", "player", map[string]any{"Play": p, "Other": otherVersion(t.Status)})
 		} else {
 			d.part("player", "", "player", map[string]any{"Poster": h.Poster, "Nothing": h.Poster == "" && len(about.Rows) == 0})
 		}
@@ -103,6 +103,18 @@ func (u *UI) loadVideo(ctx context.Context, k key) (screen, error) {
 		d.part("no-attempts", "attempts", "noattempts", nil)
 	}
 	return d.screen(h.Title)
+}
+
+// otherVersion says, of a video that can be played, why it is not the one that the
+// task is about; empty where it is.
+func otherVersion(s store.Status) string {
+	switch s {
+	case store.StatusCompleted:
+		return ""
+	case store.StatusDead, store.StatusCancelled:
+		return "the new one did not come about"
+	}
+	return "a new one is being made"
 }
 
 func (u *UI) head(ctx context.Context, t store.Task, history []store.Attempt, pauses []store.Pause, running map[store.ID]store.Running, acts bool) (head, error) {
@@ -132,9 +144,7 @@ func (u *UI) head(ctx context.Context, t store.Task, history []store.Attempt, pa
 	if h.Replaced {
 		return h, nil
 	}
-	h.CanRetry = acts && slices.ContainsFunc(t.Stages, func(s store.StageState) bool {
-		return s.Status == store.StatusDead || s.Status == store.StatusFailed || s.Status == store.StatusCancelled
-	})
+	h.CanRetry = acts && hasFailed(t)
 	h.Again = acts
 	h.Stop = acts && (t.Status == store.StatusPending || t.Status == store.StatusInProgress || t.Status == store.StatusFailed)
 	if h.CanRetry {
@@ -143,6 +153,9 @@ func (u *UI) head(ctx context.Context, t store.Task, history []store.Attempt, pa
 	h.Commands = append(h.Commands, command("retry", id, "--from", u.layout.stages[0]))
 	if h.Stop {
 		h.Commands = append(h.Commands, command("cancel", id))
+	}
+	if c := replaceCommand(t); c != "" {
+		h.Commands = append(h.Commands, c)
 	}
 	h.Commands = append(h.Commands, command("show", id))
 	return h, nil

@@ -3,27 +3,36 @@ package ui
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
 )
 
-// view is what all pages with one key look at.
+// view is what all pages with one key look at. All but the key is the hub's.
 type view struct {
-	key  key
-	read sync.Mutex // held while it is read, so that one reads for all
-
-	// The rest is the hub's.
+	key     key
+	owner   string   // who looked at it first
+	reading *reading // if it is being read
 	now     screen
 	known   bool          // now has something
 	current bool          // nothing has happened since it was read
 	begun   time.Time     // when the last read began
 	at      time.Time     // when it ended
-	took    time.Duration // how long that took
-	broken  error         // the last read's
+	seen    time.Time     // when the last one began that went well
+	took    time.Duration // how long the last took
+	broken  error         // what went wrong with it
 	users   int           // who are about to read it
 	pages   map[*page]struct{}
+}
+
+// slowFrom is how long a read takes that is slow.
+const slowFrom = 500 * time.Millisecond
+
+func (v *view) pace() pace {
+	if v.took > slowFrom {
+		return slow
+	}
+	return quick
 }
 
 // soon reports whether it is too early to read it anew, of one's own accord.
@@ -42,25 +51,58 @@ func (k key) keep() time.Duration {
 // page is an open stream.
 type page struct {
 	changes chan string
-	lost    bool // it could not keep up, and is to be sent everything
+	has     string // the version that it shows once it has all of changes
+	lost    bool   // it could not keep up, and is to be sent everything
 }
 
-// use finds a view, and keeps it from being forgotten until it is left.
-func (h *hub) use(k key) (v *view, leave func()) {
+// put adds a message, if the page keeps up.
+func (p *page) put(text string) {
+	select {
+	case p.changes <- text:
+	default:
+		p.lost = true
+	}
+}
+
+// How many views are kept, of each viewer and in all: each is read on its own, and
+// whoever opens ever more of them would have everybody wait.
+const (
+	viewsEach = 64
+	viewsMost = 256
+)
+
+// use finds a view, and keeps it from being forgotten until it is left. Where there
+// are too many it is one that is not kept.
+func (h *hub) use(k key, who string) (v *view, kept bool, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v, ok := h.views[k]
 	if !ok {
-		v = &view{key: k, pages: make(map[*page]struct{})}
+		v = &view{key: k, owner: who, pages: make(map[*page]struct{})}
+		if !h.room(who) {
+			return v, false, func() {}
+		}
 		h.views[k] = v
 	}
 	v.users++
-	return v, func() {
+	return v, true, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		v.users--
 		h.forget()
 	}
+}
+
+// room reports whether one more view can be kept. It is called with h.mu held.
+func (h *hub) room(who string) bool {
+	h.forget()
+	own := 0
+	for _, v := range h.views {
+		if v.owner == who {
+			own++
+		}
+	}
+	return own < viewsEach && len(h.views) < viewsMost
 }
 
 // forget drops what nobody looks at. It is called with h.mu held.
@@ -83,66 +125,6 @@ func (h *hub) changed() {
 	}
 }
 
-// see reads a screen for somebody who opens a page, or takes what was read for
-// others just now.
-func (h *hub) see(ctx context.Context, k key) (screen, error) {
-	v, leave := h.use(k)
-	defer leave()
-	return h.draw(ctx, v)
-}
-
-// draw reads a view, unless that was done just now, and tells its pages what
-// changed. One caller reads for all that wait.
-func (h *hub) draw(ctx context.Context, v *view) (screen, error) {
-	v.read.Lock()
-	defer v.read.Unlock()
-	h.mu.Lock()
-	if v.known && v.broken == nil && v.begun.After(h.acted) && time.Since(v.at) < max(redrawEvery, v.took) {
-		defer h.mu.Unlock()
-		return v.now, nil
-	}
-	v.current = true // what happens from here on, happens after the read
-	h.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return screen{}, err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWithin)
-	defer cancel()
-	begun := time.Now()
-	s, err := h.load(ctx, v.key)
-
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	v.begun, v.at, v.took = begun, time.Now(), time.Since(begun)
-	if err != nil {
-		v.tell("stale", "", "", v.broken == nil)
-		v.broken, v.current = err, false
-		return screen{}, err
-	}
-	v.tell("fresh", "", "", v.broken != nil)
-	v.broken = nil
-	if v.known && v.now.version != s.version {
-		v.tell("", s.version, s.since(v.now), true)
-	}
-	v.now, v.known = s, true
-	return s, nil
-}
-
-// tell puts a message into the queues of the pages.
-func (v *view) tell(event, id, data string, do bool) {
-	if !do || event == "" && data == "" {
-		return
-	}
-	text := message(event, id, data)
-	for p := range v.pages {
-		select {
-		case p.changes <- text:
-		default:
-			p.lost = true
-		}
-	}
-}
-
 // message is one of server-sent events. Its id is the version that the page has
 // with it; a browser that comes back says which it has seen last.
 func message(event, id, data string) string {
@@ -162,25 +144,33 @@ func message(event, id, data string) string {
 
 // join adds a page that shows the version at. What it is to be shown first is in
 // its queue.
-func (h *hub) join(ctx context.Context, k key, at string) (*view, *page, error) {
-	v, leave := h.use(k)
+func (h *hub) join(ctx context.Context, k key, who, at string) (*view, *page, error) {
+	v, kept, leave := h.use(k, who)
 	defer leave()
+	h.mu.Lock()
+	if !kept || h.open >= h.most {
+		h.mu.Unlock()
+		return nil, nil, errCrowded
+	}
+	h.open++
+	h.mu.Unlock()
 	_, err := h.draw(ctx, v)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.open >= h.most {
-		return nil, nil, errCrowded
+	if err != nil && ctx.Err() != nil {
+		h.closed()
+		return nil, nil, err
 	}
-	p := &page{changes: make(chan string, queued)}
+	p := &page{changes: make(chan string, queued), has: at}
 	switch {
-	case err != nil:
-		p.changes <- message("stale", "", "")
+	case err != nil || v.broken != nil:
+		p.put(message("stale", "", ""))
 	case v.now.version != at:
-		p.changes <- message("", v.now.version, v.now.whole())
+		p.put(message("", v.now.version, v.now.whole()))
+		p.has = v.now.version
 	}
-	h.open++
-	poke(h.came)
 	v.pages[p] = struct{}{}
+	poke(h.came)
 	return v, p, nil
 }
 
@@ -188,6 +178,11 @@ func (h *hub) leave(v *view, p *page) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(v.pages, p)
+	h.closed()
+}
+
+// closed counts one page less. It is called with h.mu held.
+func (h *hub) closed() {
 	if h.open--; h.open == 0 && h.gone != nil {
 		h.gone()
 	}
@@ -205,7 +200,25 @@ func (h *hub) caughtUp(v *view, p *page) (everything string, was bool) {
 		<-p.changes
 	}
 	p.lost = false
-	return message("", v.now.version, v.now.whole()), true
+	if v.known {
+		everything, p.has = message("", v.now.version, v.now.whole()), v.now.version
+	}
+	if v.broken != nil {
+		return everything + message("stale", "", ""), true
+	}
+	return everything + message("fresh", "", ""), true
+}
+
+// lateAfter is for how long a page that is to be read at once may show what there
+// was.
+const lateAfter = 20 * time.Second
+
+// age is when what the pages of a view show was read, and whether it is older than
+// it should be.
+func (h *hub) age(v *view) (read time.Time, late bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return v.seen, !v.seen.IsZero() && time.Since(v.seen) > lateAfter+slowness*v.took
 }
 
 // concerns reports whether an event may change what is seen.

@@ -104,9 +104,12 @@ func (u *UI) loadWorkers(ctx context.Context, k key) (screen, error) {
 func (u *UI) worker(ctx context.Context, w store.Worker, pauses []store.Pause, acts bool) worker {
 	out := worker{
 		ID: w.ID.String(), Host: printable(w.Host), Version: printable(w.Version), PID: w.PID, Can: capabilities(w.Capabilities),
-		StartedAt: w.StartedAt, BeatAt: time.Now().Add(-w.BeatAge).Truncate(time.Second), Acts: acts, DrainAt: w.DrainAt,
+		StartedAt: w.StartedAt, BeatAt: w.BeatAt, Acts: acts, DrainAt: w.DrainAt,
 	}
-	out.HostPaused = slices.ContainsFunc(pauses, func(p store.Pause) bool { return p.Stage == "" && p.Host == w.Host })
+	paused := func(host string) bool {
+		return slices.ContainsFunc(pauses, func(p store.Pause) bool { return p.Stage == "" && p.Host == host })
+	}
+	out.HostPaused = paused(w.Host)
 	switch {
 	case w.BeatAge > w.Lease:
 		out.State, out.Word = "dead", "silent"
@@ -114,7 +117,7 @@ func (u *UI) worker(ctx context.Context, w store.Worker, pauses []store.Pause, a
 		out.State, out.Word = "failed", "disconnected"
 	case out.DrainAt != nil:
 		out.State, out.Word = "paused", "draining"
-	case out.HostPaused:
+	case out.HostPaused, paused(""):
 		out.State, out.Word = "paused", "paused"
 	case len(w.Running) > 0:
 		out.State, out.Word = "inprogress", "working"
@@ -129,29 +132,21 @@ func (u *UI) worker(ctx context.Context, w store.Worker, pauses []store.Pause, a
 
 // goneWorkers are the last ones that are not there any more.
 func (u *UI) goneWorkers(ctx context.Context, d *drawing) error {
-	all, err := u.o.Store.Workers(ctx, true)
+	gone, err := u.o.Store.GoneWorkers(ctx, store.ID{}, goneShown)
 	if err != nil {
 		return err
 	}
-	shown := 0
-	for _, w := range slices.Backward(all) {
-		gone := cmp.Or(w.LostAt, w.StoppedAt)
-		if gone == nil {
-			continue
-		}
-		if shown++; shown > goneShown {
-			break
-		}
+	for _, w := range gone {
 		out := worker{
-			ID: w.ID.String(), Host: printable(w.Host), Version: printable(w.Version), PID: w.PID, StartedAt: w.StartedAt, GoneAt: gone,
-			State: "cancelled", Word: "stopped",
+			ID: w.ID.String(), Host: printable(w.Host), Version: printable(w.Version), PID: w.PID, StartedAt: w.StartedAt,
+			GoneAt: cmp.Or(w.LostAt, w.StoppedAt), State: "cancelled", Word: "stopped",
 		}
 		if w.LostAt != nil {
 			out.State, out.Word = "failed", "lost"
 		}
 		d.part("w-"+out.ID, "gone", "goneworker", out)
 	}
-	if shown == 0 {
+	if len(gone) == 0 {
 		d.part("none-gone", "gone", "nonegone", nil)
 	}
 	return nil

@@ -16,9 +16,10 @@
     if (s < 172800) return `${Math.floor(s / 3600)} h ${String(Math.floor(s / 60) % 60).padStart(2, "0")} m`;
     return `${Math.floor(s / 86400)} days`;
   };
+  let ahead = 0; // of the server's clock is the browser's, in ms
   const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
   const tell = () => {
-    const now = Date.now();
+    const now = Date.now() - ahead;
     for (const t of all("time[datetime]")) {
       const at = Date.parse(t.dateTime), past = (now - at) / 1000;
       if ("age" in t.dataset) put(t, span(past));
@@ -40,11 +41,13 @@
   };
   setTimeout(() => all("#said p").forEach((p) => p.remove()), 8000);
 
-  // The stream. Its state is connected, paused or stale; since when is told.
+  // The stream. Its state is connected, paused or stale; since when is told. A page
+  // that is held still by who reads it says so, too.
   const live = $("#live"), state = $("#live-state");
   if (live && state) follow();
   function follow() {
     let connection = null, paused = false, missed = false, pressed = false, stale = "", since = 0, heard = Date.now(), greeted = false;
+    let read = 0, late = false, swapping = false, mended = 0;
     const clock = (at) => new Date(at).toLocaleTimeString();
     const become = (word, at = heard) => {
       if (!stale) since = at;
@@ -55,27 +58,37 @@
       const [now, word, more] =
         paused ? ["paused", "paused", missed ? "there is news" : ""] :
         stale ? ["stale", stale, `since ${clock(since)}`] :
-        greeted ? ["connected", "connected", ""] : ["connecting", "connecting", ""];
+        late ? ["stale", "stale", `since ${clock(read)}`] :
+        missed && reading() ? ["paused", "held", pressed ? "" : "text is selected"] :
+        greeted ? ["connected", "connected", Date.now() - read > 15000 && read ? `as of ${clock(read)}` : ""] : ["connecting", "connecting", ""];
       if (state.dataset.state !== now) state.dataset.state = now;
       put($("#live-word"), word);
       put($("#live-since"), more);
       state.title = stale === "signed out" ? "Sign in again" : paused ? "Let the page go on (p)" : "Hold the page still (p)";
+      if (more) state.title = `${word}, ${more}. ${state.title}`;
     };
     const reading = () => {
       const s = getSelection();
       return pressed || (s && !s.isCollapsed && $("#main").contains(s.anchorNode));
     };
-    const again = () => { // whatever was missed is sent when the stream begins anew
-      if (!missed || !connection || paused || reading()) return;
+    const anew = () => { // whatever was missed is sent when the stream begins anew
       missed = false;
       connection.lastEventId = "missed";
       connection.reader?.cancel();
     };
+    const again = () => {
+      if (missed && connection && !paused && !reading()) anew();
+      show();
+    };
+    const told = (at) => { // by the server's clock
+      ahead = Date.now() - at;
+      tell();
+    };
     const toggle = () => {
       if (stale === "signed out") return location.reload();
-      paused = !paused; show(); again();
+      paused = !paused; again();
     };
-    const fail = (status) => become(status === 401 || status === 403 ? "signed out" : status === 503 ? "crowded" : "stale");
+    const fail = (status) => become(status === 401 || status === 403 ? "signed out" : status === 429 || status === 503 ? "crowded" : "stale");
     // A page whose stream never began is none that htmx would begin anew.
     const retry = (e) => {
       if (greeted || connection) return;
@@ -97,18 +110,42 @@
       if (e.detail.message.event) return;
       if (paused || reading()) { e.detail.cancelled = true; missed = true; show(); }
     });
-    live.addEventListener("htmx:sse:error", (e) => fail(e.detail.status));
+    live.addEventListener("htmx:sse:error", (e) => {
+      if (swapping && connection) connection.lastEventId = "missed"; // what came was not put in place
+      swapping = false;
+      fail(e.detail.status);
+    });
+    // What is to be changed must be there: else the page is not what the server takes
+    // it for, and everything is asked for.
+    live.addEventListener("htmx:before:swap", (e) => {
+      swapping = true;
+      if (e.detail.tasks?.every((t) => t.target) || Date.now() - mended < 30000) return;
+      swapping = false;
+      mended = Date.now();
+      e.preventDefault();
+      anew();
+    });
     live.addEventListener("htmx:sse:close", () => become(stale || "stale"));
     live.addEventListener("hello", (e) => {
-      greeted = true; stale = ""; show();
-      if (JSON.parse(e.detail.data).build !== document.body.dataset.build) say("Cuelight was updated: load this page again to have the new one.");
+      const hello = JSON.parse(e.detail.data);
+      greeted = true; stale = ""; late = false; read = 0; told(hello.now); show();
+      if (hello.build !== document.body.dataset.build) say("Cuelight was updated: load this page again to have the new one.");
     });
     live.addEventListener("stale", () => become("stale", Date.now()));
     live.addEventListener("fresh", () => { stale = ""; show(); });
-    live.addEventListener("htmx:after:swap", tell);
+    live.addEventListener("beat", (e) => {
+      const beat = JSON.parse(e.detail.data);
+      told(beat.now);
+      read = beat.read && beat.read + ahead; late = beat.late; show();
+    });
+    live.addEventListener("htmx:after:swap", () => { swapping = false; tell(); });
     document.addEventListener("selectionchange", again);
-    document.addEventListener("pointerdown", () => { pressed = true; });
-    for (const end of ["pointerup", "pointercancel", "dragend"]) document.addEventListener(end, () => { pressed = false; setTimeout(again); });
+    // A press with another button than the first opens a menu, and may have no end
+    // that a page is told of.
+    document.addEventListener("pointerdown", (e) => { if (e.button === 0) pressed = true; });
+    const released = () => { pressed = false; setTimeout(again); };
+    for (const end of ["pointerup", "pointercancel", "dragend", "contextmenu"]) document.addEventListener(end, released);
+    addEventListener("blur", released);
     setInterval(() => {
       if (!stale && greeted && Date.now() - heard > 25000) become("stale");
     }, 1000);
@@ -140,8 +177,8 @@
       });
       if (answer.status === 401) return location.reload();
       const said = await answer.json();
-      say(said.text, !said.ok);
-      if (said.ok && dialog.open) dialog.close();
+      say(said.text ?? said.detail ?? said.title ?? `The server answers with ${answer.status}.`, !answer.ok);
+      if (answer.ok && dialog.open) dialog.close();
     } catch {
       say("The server does not answer. Nothing is known of what became of this.", true);
     } finally {
@@ -152,9 +189,19 @@
     const link = e.target.closest?.("a[data-dialog]");
     if (link && !e.ctrlKey && !e.metaKey && !e.shiftKey && e.button === 0) { e.preventDefault(); ask(link.href); }
     const copy = e.target.closest?.("[data-copy]");
-    if (copy) navigator.clipboard?.writeText(copy.dataset.copy).then(() => say("Copied."), () => getSelection().selectAllChildren(copy.previousElementSibling));
+    if (copy) copyFrom(copy);
     if (e.target.closest?.("[data-help]")) help?.showModal();
   });
+  // The clipboard is for pages that came by TLS or from this machine.
+  const copyFrom = async (button) => {
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      say("Copied.");
+    } catch {
+      getSelection().selectAllChildren(button.previousElementSibling);
+      say("It is selected: copy it with Ctrl C, or ⌘ C.");
+    }
+  };
   document.addEventListener("submit", (e) => {
     const form = e.target;
     if ("act" in form.dataset) { e.preventDefault(); act(form, e.submitter); }
@@ -180,22 +227,47 @@
     button.setAttribute("aria-label", `Change theme, now ${name || "as the system"}`);
   };
 
-  // Keys.
-  const plain = (e) => !e.ctrlKey && !e.metaKey && !e.altKey && !$("dialog[open]") &&
-    !e.target.closest?.("input:not([type=checkbox], [type=radio]), select, textarea, [contenteditable]");
+  // Keys. Who speaks to the browser, or whose hand is not steady, can have them off.
+  const keys = $("[data-keys]"), kept = "cuelight_keys";
+  let listens = true;
+  try { listens = localStorage.getItem(kept) !== "off"; } catch { /* it is kept for nobody */ }
+  if (keys) keys.checked = listens;
+  keys?.addEventListener("change", () => {
+    listens = keys.checked;
+    try { localStorage.setItem(kept, listens ? "on" : "off"); } catch { /* until the next page */ }
+  });
+  function plain(e) {
+    return listens && !e.ctrlKey && !e.metaKey && !e.altKey && !$("dialog[open]") &&
+      !e.target.closest?.("input:not([type=checkbox], [type=radio]), select, textarea, [contenteditable]");
+  }
+  const rowAt = () => document.activeElement.closest("[data-row]");
+  const goTo = (row) => {
+    ($("[data-open]", row) ?? row).focus({ preventScroll: true });
+    row.scrollIntoView({ block: "nearest" });
+  };
   document.addEventListener("keydown", (e) => {
     if (!plain(e)) return;
     if (e.key === "/") { const s = $("[data-search]"); if (s) { e.preventDefault(); s.focus(); s.select(); } }
     if (e.key === "?") help?.showModal();
     if (e.key === "j" || e.key === "k") step(e.key === "j" ? 1 : -1);
-    if (e.key === "r") ($("[data-retry]", document.activeElement.closest("[data-row]") ?? $("main")))?.click();
+    // Where there are rows it is for the one that was chosen, and for none but that.
+    const within = rowAt() ?? ($("[data-row]") ? null : $("main"));
+    if (e.key === "r" && within) $("[data-retry]", within)?.click();
   });
   const step = (by) => {
-    const rows = all("[data-row]"), at = rows.indexOf(document.activeElement.closest("[data-row]"));
+    const rows = all("[data-row]"), at = rows.indexOf(rowAt());
     const row = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + by, 0), rows.length - 1)];
-    if (!row) return;
-    const target = $("[data-open]", row) ?? row;
-    target.focus({ preventScroll: true });
-    row.scrollIntoView({ block: "nearest" });
+    if (row) goTo(row);
   };
+  // The row that has the focus may go: then the next one has it.
+  let others = [];
+  live?.addEventListener("htmx:before:swap", () => {
+    const row = rowAt(), rows = all("[data-row]"), at = rows.indexOf(row);
+    others = row ? [row, ...rows.slice(at + 1), ...rows.slice(0, at).reverse()] : [];
+  });
+  live?.addEventListener("htmx:after:swap", () => {
+    const next = others[0]?.isConnected || document.activeElement !== document.body ? null : others.find((r) => r.isConnected);
+    others = [];
+    if (next) goTo(next);
+  });
 })();

@@ -10,30 +10,55 @@
     script.onerror = failed;
     document.head.append(script);
   });
+  // What is tried before it is given up: a picture that cannot be decoded may go on
+  // behind it, a segment may come yet. Without a playlist there is nothing to try.
+  const tries = 2;
+  const watch = (hls, giveUp) => {
+    const { Events, ErrorTypes } = window.Hls;
+    let decoded = 0, fetched = 0;
+    hls.on(Events.ERROR, (_, e) => {
+      if (!e.fatal) return;
+      if (e.type === ErrorTypes.MEDIA_ERROR && decoded++ < tries) hls.recoverMediaError();
+      else if (e.type === ErrorTypes.NETWORK_ERROR && !/^manifest/.test(e.details) && fetched++ < tries) hls.startLoad();
+      else giveUp(e.response?.code === 401 ? "Sign in again to play it." : e.response?.code === 404 ? "It is not there any more." :
+        e.type === ErrorTypes.NETWORK_ERROR ? "The server does not answer." : "This browser cannot play it.");
+    });
+  };
   const play = async (button) => {
-    const video = button.parentElement.querySelector("video"), source = video.dataset.hls;
+    const screen = button.parentElement, video = screen.querySelector("video"), source = video.dataset.hls;
+    screen.querySelector("[role=alert]")?.remove();
     button.disabled = true;
+    let hls = null, over = false;
+    const giveUp = (why) => {
+      if (over) return;
+      over = true;
+      hls?.destroy();
+      video.controls = false;
+      const said = document.createElement("p");
+      said.setAttribute("role", "alert");
+      said.textContent = `The video cannot be played. ${why}`;
+      button.disabled = button.hidden = false;
+      screen.append(said);
+    };
     try {
       await load();
       if (window.Hls.isSupported()) {
-        const hls = new window.Hls({ capLevelToPlayerSize: true });
-        hls.on(window.Hls.Events.ERROR, (_, e) => {
-          if (!e.fatal) return;
-          if (e.type === window.Hls.ErrorTypes.MEDIA_ERROR) hls.recoverMediaError(); else hls.startLoad();
-          video.dataset.trouble = e.details;
-        });
+        hls = new window.Hls({ capLevelToPlayerSize: true });
+        watch(hls, giveUp);
         hls.loadSource(source);
         hls.attachMedia(video);
       } else {
+        video.onerror = () => giveUp("This browser cannot play it, or it is not there any more.");
         video.src = source; // where the browser can do it by itself
       }
       video.controls = true;
-      button.remove();
-      await video.play();
+      button.hidden = true;
       video.focus();
+      await video.play();
     } catch (e) {
-      button.disabled = false;
-      video.dataset.trouble = String(e);
+      // What was paused before it began has begun all the same, and what the browser
+      // does not begin by itself who looks does.
+      if (e?.name !== "AbortError" && e?.name !== "NotAllowedError") giveUp("Its player cannot be loaded.");
     }
   };
   document.addEventListener("click", (e) => {

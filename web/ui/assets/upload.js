@@ -12,15 +12,33 @@
     return e;
   };
 
-  const begin = async (file) => {
-    const row = element("li", "upload"), state = element("span", "dim", "starting"), bar = element("progress"), button = element("button", "small", "Pause");
+  // A browser has six connections to a place, of which the page needs some: what is
+  // more than this waits.
+  const atOnce = 2, queue = [];
+  let running = 0;
+  const next = () => {
+    while (running < atOnce && queue.length) {
+      running++;
+      queue.shift()();
+    }
+  };
+
+  const begin = (file) => {
+    const row = element("li", "upload"), state = element("span", "dim"), bar = element("progress"), button = element("button", "small");
     bar.max = file.size || 1;
     bar.value = 0;
     bar.setAttribute("aria-label", `Upload of ${file.name}`);
     button.type = "button";
     row.append(element("span", "name", file.name), state, button, bar);
     list.append(row);
-    let running = true, since = performance.now(), from = 0;
+    let since = 0, from = 0;
+    // It waits, runs or stands; what it is says the row.
+    const be = (what, word, press) => {
+      if (row.dataset.is === "running") { running--; setTimeout(next); }
+      row.dataset.is = what;
+      state.textContent = word;
+      button.textContent = press;
+    };
     const upload = new window.tus.Upload(file, {
       endpoint: list.dataset.endpoint,
       retryDelays: [0, 1000, 3000, 5000, 10000, 20000, 30000],
@@ -33,35 +51,39 @@
           (sent > from && sent < total ? `, ${size(rate)}/s` : "");
       },
       onSuccess: () => {
-        state.textContent = "uploaded";
+        be("done", "uploaded", "");
         bar.value = bar.max;
         button.remove();
-        row.dataset.done = "true";
         setTimeout(() => row.remove(), 8000);
       },
       onError: (e) => {
-        running = false;
-        button.textContent = "Go on";
         const status = e.originalResponse?.getStatus();
-        state.textContent = status === 507 ? "the disk there is full" : status === 413 ? "it is too large" :
-          status ? `refused (${status})` : "broken off; it goes on where it was";
+        be("standing", status === 507 ? "the disk there is full" : status === 413 ? "it is too large" :
+          status ? `refused (${status})` : "broken off; it goes on where it was", "Go on");
       },
     });
     const start = async () => {
-      const earlier = await upload.findPreviousUploads();
+      row.dataset.is = "running"; // it was counted by who called
+      state.textContent = "starting";
+      const earlier = await upload.findPreviousUploads().catch(() => []);
+      if (row.dataset.is !== "running") return; // somebody was quick
       if (earlier.length) upload.resumeFromPreviousUpload(earlier[0]);
       since = performance.now();
       from = bar.value;
       upload.start();
     };
+    const wait = () => {
+      be("waiting", "waits for its turn", "Pause");
+      queue.push(start);
+      next();
+    };
     button.addEventListener("click", () => {
-      running = !running;
-      button.textContent = running ? "Pause" : "Go on";
-      if (running) return start();
-      state.textContent = "paused";
+      if (row.dataset.is === "standing") return wait();
+      if (row.dataset.is === "waiting") queue.splice(queue.indexOf(start), 1);
+      be("standing", "paused", "Go on");
       upload.abort();
     });
-    await start();
+    wait();
   };
 
   const files = (e) => [...(e.dataTransfer?.types ?? [])].includes("Files");
@@ -74,7 +96,11 @@
     e.preventDefault();
     over = 0;
     drop.hidden = true;
-    [...e.dataTransfer.files].forEach(begin);
+    const folder = (item) => item.webkitGetAsEntry?.()?.isDirectory;
+    for (const item of e.dataTransfer.items) {
+      const file = item.kind === "file" && !folder(item) && item.getAsFile();
+      if (file) begin(file);
+    }
   });
   document.addEventListener("change", (e) => {
     if (!("upload" in e.target.dataset)) return;
@@ -82,6 +108,6 @@
     e.target.value = "";
   });
   addEventListener("beforeunload", (e) => {
-    if (list.querySelector(".upload:not([data-done])")) e.preventDefault();
+    if (list.querySelector('.upload:not([data-is="done"])')) e.preventDefault();
   });
 })();

@@ -53,12 +53,45 @@ await test("an open detail stays open and a selection holds the page still", asy
   let before = await word();
   await page.waitForFunction((was) => document.querySelector("#stages .chip.s-inprogress .chip-word").textContent !== was, before);
   must(await page.locator("#stages details").evaluate((e) => e.open), "the detail was closed");
-  await page.evaluate(() => getSelection().selectAllChildren(document.querySelector("h1")));
+  await page.evaluate(() => {
+    window.held = 0;
+    document.querySelector("#live").addEventListener("htmx:sse:before:message", (e) => { if (e.detail.cancelled) window.held++; });
+    getSelection().selectAllChildren(document.querySelector("h1"));
+  });
   before = await word();
-  await page.waitForTimeout(2500);
+  await page.waitForFunction(() => window.held > 1);
   must(await word() === before, "the page moved under a selection");
+  must(await page.textContent("#live-word") === "held" && await page.textContent("#live-since") === "text is selected", "it does not say that it stands still");
+  must(await state(page) === "paused", "it looks as if it went on");
   await page.evaluate(() => getSelection().removeAllRanges());
+  await connected(page);
   await page.waitForFunction((was) => document.querySelector("#stages .chip.s-inprogress .chip-word").textContent !== was, before);
+});
+
+await test("a press of another button than the first holds nothing still", async (page) => {
+  await page.goto(`${given.url}/`);
+  await connected(page);
+  await page.evaluate(() => { // its end is the menu's
+    document.querySelector("main").dispatchEvent(new PointerEvent("pointerdown", { button: 2, bubbles: true }));
+    document.querySelector("main").dispatchEvent(new MouseEvent("contextmenu", { button: 2, bubbles: true }));
+  });
+  await control("submit", { source: "/srv/inbox/after-the-menu.mp4" });
+  await page.waitForSelector("text=after-the-menu.mp4");
+});
+
+await test("a page from which something is missing is made whole", async (page) => {
+  await page.goto(`${given.url}/`);
+  await connected(page);
+  await page.evaluate((id) => document.querySelector(`#t-${id}`).remove(), given.running);
+  await page.waitForSelector(`#t-${given.running}`); // its next percent has nowhere to go
+  await connected(page);
+});
+
+await test("ages are told by the server's clock", async (page) => {
+  await page.addInitScript(() => { const now = Date.now; Date.now = () => now() + 3600000; });
+  await page.goto(`${given.url}/workers`);
+  await connected(page);
+  await page.waitForFunction(() => /last heard (just now|\d+ s ago)/.test(document.querySelector("#workers").textContent));
 });
 
 await test("the page can be paused, and catches up", async (page) => {
@@ -81,6 +114,11 @@ await test("the page recovers when the daemon was away", async (page) => {
   await control("stop");
   await page.waitForSelector('#live-state[data-state="stale"]');
   must(/since \d/.test(await page.textContent("#live-since")), "it does not say since when");
+  await page.setViewportSize({ width: 360, height: 740 });
+  must(await page.isVisible("#live-since"), "on a phone it does not say since when");
+  await narrow(page, "a stale page");
+  await page.screenshot({ path: `${given.pictures}/stale-light-360.png` });
+  await page.setViewportSize({ width: 1280, height: 860 });
   await control("submit", { source: "/srv/inbox/while-away.mp4" });
   await control("start");
   await connected(page);
@@ -100,10 +138,11 @@ await test("a stream that does not begin is begun again", async (page) => {
 await test("who is signed out is told so", async (page) => {
   await page.goto(`${given.url}/`);
   await connected(page);
+  await page.evaluate(() => document.querySelector("#live").addEventListener("htmx:sse:close", () => { window.ended = true; }));
   await control("out");
   try {
     await page.waitForSelector("#live-state >> text=signed out");
-    await page.waitForTimeout(1500);
+    await page.waitForFunction(() => window.ended); // it is not asked again
     must(await page.locator("#live-state >> text=signed out").count(), "it is forgotten");
   } finally { await control("in"); }
   await page.click("#live-state");
@@ -120,15 +159,97 @@ await test("files are uploaded by drag and drop", async (page) => {
   must(before > 0, "there was nothing");
 });
 
+await test("of many files two are uploaded at once", async (page, context) => {
+  await page.goto(`${given.url}/`);
+  await connected(page);
+  const line = await context.newCDPSession(page);
+  await line.send("Network.enable");
+  await line.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: 20000 });
+  await drop(page, [1, 2, 3, 4].map((n) => ({ name: `part-${n}.mp4`, base64: Buffer.alloc(200000, n).toString("base64") })));
+  const are = (what) => page.locator(`.upload[data-is="${what}"]`);
+  await page.waitForFunction(() => document.querySelectorAll('.upload[data-is="running"]').length === 2);
+  must(await are("waiting").count() === 2 && /waits for its turn/.test(await are("waiting").first().textContent()), "the others do not wait");
+  await page.screenshot({ path: `${given.pictures}/uploads-light-1280.png` });
+  await sound(page, "uploads");
+  await are("waiting").first().locator("button").click(); // the third is put off
+  await are("running").first().locator("button").click(); // and the first
+  await page.waitForFunction(() => [...document.querySelectorAll(".upload")].map((u) => u.dataset.is).join() === "standing,running,standing,running");
+  await line.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: -1 });
+  for (const n of [0, 1]) {
+    await page.locator(".upload", { hasText: n ? "part-3" : "part-1" }).locator("text=Go on").click();
+    await page.locator('.upload[data-is="done"]', { hasText: n ? "part-3" : "part-1" }).waitFor();
+  }
+  await page.waitForFunction(() => !document.querySelector('.upload:not([data-is="done"])'));
+});
+
+await test("r is for the row that was chosen, and for no other", async (page) => {
+  let posts = 0;
+  page.on("request", (r) => { if (r.method() === "POST") posts++; });
+  for (const path of ["/", "/?only=dead", "/dead"]) {
+    await page.goto(given.url + path);
+    await connected(page);
+    await page.keyboard.press("r");
+    await page.reload();
+    must(!posts, `on ${path} something is done that nobody chose`);
+  }
+});
+
+await test("keys can be turned off", async (page) => {
+  await page.goto(`${given.url}/`);
+  await page.keyboard.press("?");
+  await page.click("text=Use these keys");
+  await page.screenshot({ path: `${given.pictures}/help-light-1280.png` });
+  await page.keyboard.press("Escape");
+  for (const how of ["at once", "after a reload"]) {
+    await page.locator("main").focus();
+    await page.keyboard.press("j");
+    must(await page.evaluate(() => !document.activeElement.closest(".row")), `${how} they work all the same`);
+    await page.reload();
+  }
+});
+
+await test("a command is copied, or selected where the clipboard is not for pages", async (page, context) => {
+  const command = `cuelight show ${given.retrying}`;
+  const copy = async () => {
+    await page.goto(`${given.url}/videos/${given.retrying}`);
+    await page.click("#stages summary");
+    await page.click(`[data-copy="${command}"]`);
+  };
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await copy();
+  await page.waitForSelector("#said >> text=Copied.");
+  must(await page.evaluate(() => navigator.clipboard.readText()) === command, "something else is copied");
+  await page.addInitScript(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
+  await copy();
+  await page.waitForSelector("#said >> text=It is selected");
+  must(await page.evaluate(() => String(getSelection())) === command, "something else is selected");
+});
+
+await test("a video that cannot be played says so", async (page) => {
+  await page.goto(`${given.url}/videos/${given.replaced}`);
+  await connected(page);
+  await page.click(".play");
+  await page.waitForSelector('.screen [role="alert"] >> text=It is not there any more.');
+  must(await page.isEnabled(".play"), "it cannot be tried again");
+  await page.screenshot({ path: `${given.pictures}/unplayable-light-1280.png` });
+  await sound(page, "the player");
+  await page.click(".play");
+  await page.waitForSelector('.screen [role="alert"]');
+  must(await page.locator('.screen [role="alert"]').count() === 1, "it is said twice");
+});
+
 await test("one is retried from the dead letters", async (page) => {
   await page.goto(`${given.url}/dead`);
   await connected(page);
   const count = () => page.locator("#dead-head h1").textContent();
   const before = parseInt(await count());
-  await page.locator("[data-row]", { hasText: "flight-3.mov" }).locator("[data-retry]").click();
+  await page.keyboard.press("j");
+  must(await page.evaluate(() => document.activeElement.textContent) === "flight-3.mov", "j does not go to the first row");
+  await page.keyboard.press("r");
   await page.waitForSelector("text=What failed is tried again.");
   await page.waitForFunction((n) => parseInt(document.querySelector("#dead-head h1").textContent) === n - 1, before);
   must(!(await page.locator("text=flight-3.mov").count()), "it is still there");
+  await page.waitForFunction(() => document.activeElement.textContent === "flight-2.mov"); // the next one has the focus
 });
 
 await test("the ticked ones are retried after a question with their exact number", async (page) => {
@@ -138,8 +259,8 @@ await test("the ticked ones are retried after a question with their exact number
   await page.waitForSelector("#dialog[open] >> text=Nothing is ticked");
   await page.keyboard.press("Escape");
   await page.locator("[data-row]", { hasText: "flight-2.mov" }).locator("input").check();
-  await control("submit", { source: "/srv/inbox/something-else.mp4" });
-  await page.waitForTimeout(800);
+  await page.locator("[data-row]", { hasText: "encrypted.mp4" }).locator("[data-retry]").click();
+  await page.waitForFunction(() => !document.body.textContent.includes("encrypted.mp4"));
   must(await page.locator("[data-row]", { hasText: "flight-2.mov" }).locator("input").isChecked(), "the tick is gone");
   await page.click("text=Try the ticked again…");
   await page.waitForSelector("#dialog[open] >> text=Exactly 1 video");
@@ -160,6 +281,20 @@ await test("a stage is paused and resumed", async (page) => {
   await page.click("#pauses >> text=Resume");
   await page.waitForFunction(() => !document.querySelector("#pauses").children.length);
 });
+
+await test("a worker is drained, from a phone", async (page) => {
+  await page.goto(`${given.url}/workers`);
+  await connected(page);
+  await page.locator(".worker").last().locator("text=Drain…").click();
+  await page.waitForSelector("#dialog[open]");
+  await narrow(page, "the dialog");
+  must(await page.locator("#dialog").evaluate((d) => d.scrollWidth <= d.clientWidth), "the dialog is too narrow for what is in it");
+  await page.screenshot({ path: `${given.pictures}/dialog-light-360.png` });
+  await sound(page, "the dialog");
+  await page.click("#dialog button >> text=Drain");
+  await page.waitForSelector(".worker >> text=told to end");
+  must(await page.locator("#live-state .live-dot").evaluate((e) => getComputedStyle(e).animationName) === "none", "it moves for who wants no motion");
+}, { viewport: { width: 360, height: 740 }, reducedMotion: "reduce" });
 
 await test("keys move through the rows", async (page) => {
   await page.goto(`${given.url}/`);
@@ -207,7 +342,7 @@ await test("a page that cannot be read comes back by itself", async (page) => {
     await page.reload();
     await page.waitForSelector("text=The database does not answer as it should");
   } finally { await control("mend"); }
-  await connected(page);
+  await page.waitForSelector('#live-state[data-state="connected"]', { timeout: 60000 });
 });
 
 await test("a video plays to its end", async (page) => {

@@ -21,8 +21,11 @@ func (a Actions) Override(ctx context.Context, old store.ID, by store.Submission
 	return r.ID, err
 }
 
-// Resume is the Store's, without whether there was something to resume.
+// Resume is the Store's; what is not paused is not found.
 func (a Actions) Resume(ctx context.Context, p store.Pause) error {
-	_, err := a.Store.Resume(ctx, p)
+	was, err := a.Store.Resume(ctx, p)
+	if err == nil && !was {
+		err = store.ErrNotFound
+	}
 	return err
 }
