@@ -13,8 +13,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// peekEvery is how often watch looks. Progress is not notified of, and comes
-// about once a second.
+// peekEvery is how often watch looks. Progress comes about once a second.
 const peekEvery = 500 * time.Millisecond
 
 // patientLooks is for how many looks a task is followed on which nobody works.

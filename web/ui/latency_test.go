@@ -1,0 +1,34 @@
+package ui
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestPointOfALineIsWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	point := func(minutes int, n int, p50, p95, p99 time.Duration) store.LatencyPoint {
+		return store.LatencyPoint{At: from.Add(time.Duration(minutes) * time.Minute), Wait: store.Percentiles{N: n, P50: p50, P95: p95, P99: p99}}
+	}
+	const ms = time.Millisecond
+	l := store.Latency{Step: time.Minute, All: point(0, 3, 10*ms, 100*ms, 700*ms), Points: []store.LatencyPoint{
+		point(0, 2, 10*ms, 100*ms, 700*ms), point(1, 1, 100*ms, 100*ms, 100*ms), point(5, 1, 10*ms, 10*ms, 10*ms),
+	}}
+	c := newChart(l, 10*time.Minute, "Wake-up", "", func(p store.LatencyPoint) store.Percentiles { return p.Wait })
+	// From 10 ms at the foot to 1 s at the head, in halves; a stretch's point is in its middle.
+	want := map[string]string{"p50": "M50.0 100.00L150.0 50.00", "p95": "M50.0 50.00L150.0 50.00", "p99": "M50.0 7.75L150.0 50.00"}
+	for _, line := range c.Lines {
+		if line.Path != want[line.Class] {
+			t.Errorf("%s is drawn as %s, want %s", line.Class, line.Path, want[line.Class])
+		}
+		if len(line.Dots) != 1 || line.Dots[0].X != "55.00%" || line.Dots[0].Y != "100.00%" {
+			t.Errorf("the one that stands alone is drawn at %v", line.Dots)
+		}
+	}
+	if len(c.Levels) != 3 || c.Levels[0].Text != "10 ms" || c.Levels[2].Text != "1 s" || c.Levels[2].Y != "0.00%" {
+		t.Errorf("levels are %v", c.Levels)
+	}
+}

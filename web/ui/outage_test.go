@@ -1,0 +1,222 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Whatever a page shows that comes back while nothing can be read, it is sent
+// everything then.
+func TestPageThatComesBackDuringAnOutageIsSentWhatItMissed(t *testing.T) {
+	t.Parallel()
+	for name, known := range map[string]bool{"a view that others look at": true, "a view that nobody has read": false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scene{text: "one"}
+			h, _ := running(t, s, 10)
+			first, err := h.see(t.Context(), boardKey, "ann")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.set("two", nil)
+			if known {
+				if _, _, err := h.join(t.Context(), boardKey, "bob", first.version); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Minute)
+			s.set("", errors.New("no database"))
+			time.Sleep(10 * time.Second)
+			_, p, err := h.join(t.Context(), boardKey, "ann", first.version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := take(t, p); !strings.HasPrefix(got, "event: stale\n") {
+				t.Errorf("%s: first comes %q", name, got)
+			}
+			// Of the view it is the same as before, of the page it is not.
+			s.set("two", nil)
+			time.Sleep(time.Minute)
+			var got string
+			for text := take(t, p); text != ""; text = take(t, p) {
+				got += text
+			}
+			if !strings.Contains(got, "event: fresh\n") || !strings.Contains(got, "<p>two</p>") {
+				t.Errorf("%s: then comes %q", name, got)
+			}
+		})
+	}
+}
+
+func TestSlowPageIsToldWhetherItIsStale(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{text: "one"}
+		h, _ := running(t, s, 10)
+		v, p, err := h.join(t.Context(), boardKey, "ann", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 * queued {
+			s.set(fmt.Sprint(i), nil)
+			time.Sleep(5 * time.Second)
+		}
+		s.set("", errors.New("no database"))
+		time.Sleep(10 * time.Second)
+		if got, lost := h.caughtUp(v, p); !lost || !strings.HasSuffix(got, "event: stale\ndata: \n\n") {
+			t.Errorf("while nothing can be read it is told %q", got)
+		}
+		s.set("one", nil)
+		time.Sleep(10 * time.Second)
+		for i := range 2 * queued {
+			s.set(fmt.Sprint(i), nil)
+			time.Sleep(5 * time.Second)
+		}
+		if got, lost := h.caughtUp(v, p); !lost || !strings.HasSuffix(got, "event: fresh\ndata: \n\n") {
+			t.Errorf("when it can, it is told %q", got)
+		}
+	})
+}
+
+func TestViewThatIsSlowToReadHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int32
+		h, _ := runningWith(t, func(_ context.Context, k key) (screen, error) {
+			if k.query != "" {
+				time.Sleep(5 * time.Second)
+				return screen{}, context.DeadlineExceeded
+			}
+			return newScreen("", []part{{"a", "", fmt.Sprintf("<p>%d</p>", n.Load())}}), nil
+		}, 20)
+		_, p, err := h.join(t.Context(), boardKey, "ann", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			if _, _, err := h.join(t.Context(), key{page: "board", query: fmt.Sprint(i)}, "bob", ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for take(t, p) != "" {
+		}
+		for i := range 60 {
+			n.Store(int32(i + 1))
+			time.Sleep(lookEvery + time.Second)
+			if got := take(t, p); !strings.Contains(got, fmt.Sprintf("<p>%d</p>", i+1)) {
+				t.Fatalf("in round %d it is told %q", i, got)
+			}
+		}
+	})
+}
+
+func TestPageThatIsNotReadAnewInTimeIsToldSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &hub{}
+		h.init((&scene{}).load, func(key, error) {}, 10) // nobody runs it
+		v, _, err := h.join(t.Context(), boardKey, "ann", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, late := h.age(v); late {
+			t.Error("at once it is late")
+		}
+		then := time.Now()
+		time.Sleep(time.Minute)
+		if read, late := h.age(v); !late || !read.Equal(then) {
+			t.Errorf("read at %s, late: %t", read, late)
+		}
+	})
+}
+
+func TestWhoWaitsForAReadIsToldWhatWentWrongWithIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{err: errors.New("no database"), takes: readWithin}
+		h, _ := running(t, s, 10)
+		errs := make(chan error)
+		begun := time.Now()
+		for range 10 {
+			go func() {
+				_, err := h.see(t.Context(), boardKey, "ann")
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := h.see(impatient, boardKey, "ann"); err == nil || time.Since(begun) > 2*time.Second {
+			t.Errorf("who goes is answered with %v after %s", err, time.Since(begun))
+		}
+		for range 10 {
+			if err := <-errs; err == nil {
+				t.Error("it could be read")
+			}
+		}
+		if d := time.Since(begun); d > readWithin+time.Second {
+			t.Errorf("the last is answered after %s", d)
+		}
+	})
+}
+
+func TestWhatIsReadForSeveralHasTheTimeOfOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var m memo[int]
+		hangs := func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		if _, err := m.get(ctx, hangs); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > time.Second {
+			t.Errorf("after %s: %v", time.Since(begun), err)
+		}
+		begun = time.Now()
+		errs := make(chan error)
+		for range 3 {
+			go func() {
+				_, err := m.get(t.Context(), hangs)
+				errs <- err
+			}()
+		}
+		for range 3 {
+			if err := <-errs; err == nil {
+				t.Error("it could be read")
+			}
+		}
+		if d := time.Since(begun); d != readWithin {
+			t.Errorf("the last is answered after %s", d)
+		}
+	})
+}
+
+func TestOneViewerCannotHaveEverythingRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{text: "one"}
+		h, _ := running(t, s, 1000)
+		nth := func(i int) key { return key{page: "board", query: fmt.Sprint(i)} }
+		for i := range viewsEach {
+			if _, _, err := h.join(t.Context(), nth(i), "mallory", ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := s.loads.Load()
+		if _, _, err := h.join(t.Context(), nth(viewsEach), "mallory", ""); !errors.Is(err, errCrowded) || s.loads.Load() != before {
+			t.Errorf("one more is followed: %v", err)
+		}
+		if _, err := h.see(t.Context(), nth(viewsEach), "mallory"); err != nil {
+			t.Errorf("a page cannot be seen: %v", err)
+		}
+		for _, k := range []key{nth(0), nth(viewsEach)} {
+			if _, _, err := h.join(t.Context(), k, "ann", ""); err != nil {
+				t.Errorf("another is refused: %v", err)
+			}
+		}
+	})
+}

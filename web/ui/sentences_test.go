@@ -1,0 +1,169 @@
+package ui_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web/ui"
+)
+
+// What is said after an action is what has become of it, also where somebody else
+// was first.
+func TestWhatIsSaidOfAnActionIsTrue(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	for _, c := range []struct {
+		path string
+		form url.Values
+		want string
+	}{
+		{"/videos/" + s.seeded.Published.String() + "/cancel", nil, "It was done before it could be cancelled."},
+		{"/videos/" + s.seeded.Dead.String() + "/cancel", nil, "It was dead already"},
+		{"/videos/" + s.seeded.Published.String() + "/retry", nil, "there is nothing to try again"},
+		{"/resume", url.Values{"stage": {"transcode"}}, "Not paused any more: transcode on all hosts."},
+		{"/videos/" + s.seeded.Waiting.String() + "/override", url.Values{"source": {"/srv/" + strings.Repeat("é", 400) + ".mp4"}}, "It is replaced by “ééé"},
+	} {
+		if status, body := s.post(c.path, c.form); status != http.StatusOK || !strings.Contains(body, c.want) {
+			t.Errorf("%s: status %d, and the page does not say %q", c.path, status, c.want)
+		}
+	}
+}
+
+func TestOlderVersionSaysWhyItIsTheOneThatPlays(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil) // where everything can be played
+	for id, want := range map[store.ID]string{
+		s.seeded.Running: "a new one is being made", s.seeded.Retrying: "a new one is being made",
+		s.seeded.Dead: "the new one did not come about", s.seeded.Cancelled: "the new one did not come about", s.seeded.Published: "",
+	} {
+		_, body, _ := s.get("/videos/" + id.String())
+		if got := strings.Contains(body, "published before"); got != (want != "") || !strings.Contains(body, want) {
+			t.Errorf("%s does not say %q", id, want)
+		}
+	}
+}
+
+func TestCommandDoesWhatTheButtonDoes(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	add := func(sub store.Submission) string {
+		r, err := s.st.Submit(t.Context(), sub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.ID.String()
+	}
+	whole := add(store.Submission{Source: "/srv/a.mp4", Params: []byte(`{"title": "It's"}`), Priority: -7, UserID: "ann b"})
+	plain := add(store.Submission{Source: "/srv/a.mp4"})
+	odd := add(store.Submission{Source: "/srv/a.mp4", UserID: "a\u202eb"})
+	for path, want := range map[string]string{
+		"/videos/" + whole + "/override": `cuelight submit --replaces ` + whole + ` --params '{"title": "It'\''s"}' --priority=-7 '--user=ann b' ADDRESS`,
+		"/videos/" + plain + "/override": `cuelight submit --replaces ` + plain + ` ADDRESS`,
+		"/videos/" + odd + "/override":   "", // what one cannot see is not copied
+		"/dead/retry?stage=transcode":    "cuelight retry --all --stage transcode=dead",
+		"/dead/retry?q=flight":           "cuelight retry --all --source flight",
+		"/dead/retry?error=space":        "", // it would be of any attempt
+	} {
+		_, body, _ := s.get(path)
+		got := ""
+		for _, n := range elements(parse(t, body)) {
+			if has(n, "data-copy") {
+				got = attr(n, "data-copy")
+			}
+		}
+		if got != want {
+			t.Errorf("%s shows %q, want %q", path, got, want)
+		}
+	}
+}
+
+// Whoever is not shown all of a source is not to find out the rest by asking for
+// parts of it.
+func TestReaderFindsByWhatIsShownOnly(t *testing.T) {
+	t.Parallel()
+	for name, operates := range map[string]bool{"a reader": false, "an operator": true} {
+		s := raise(t, func(o *ui.Options) {
+			o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Name: name, Operate: operates} }
+		})
+		for part, found := range map[string]bool{"encrypted": true, "token=sec": operates, "ncrypted.mp4?token": operates} {
+			asked := url.Values{"q": {part}}.Encode()
+			if _, body, _ := s.get("/?" + asked); strings.Contains(body, ">encrypted.mp4<") != found {
+				t.Errorf("%s who asks for %q finds it: %t", name, part, !found)
+			}
+			lines, end := s.follow("page=board&for="+url.QueryEscape(asked), "")
+			next(t, lines) // hello
+			if _, _, data := next(t, lines); strings.Contains(data, ">encrypted.mp4<") != found {
+				t.Errorf("%s who follows %q finds it: %t", name, part, !found)
+			}
+			end()
+		}
+		// Of the dead a reader is told the same, whatever is asked.
+		for _, part := range []string{"token=sec", "not there"} {
+			asked := url.Values{"q": {part}}.Encode()
+			_, body, _ := s.get("/dead?" + asked)
+			if told := strings.Contains(body, ">4 dead<"); told == operates {
+				t.Errorf("%s who asks for %q among the dead is shown all: %t", name, part, told)
+			}
+		}
+	}
+}
+
+func TestVideoIsFoundByTheEndOfItsID(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	id := s.seeded.Running.String()
+	for _, text := range []string{id, id[len(id)-8:], "…" + id[len(id)-8:]} {
+		if _, body, _ := s.get("/?" + url.Values{"q": {text}}.Encode()); !strings.Contains(body, "<h1>Symphony.mkv<") {
+			t.Errorf("%s leads to no video", text)
+		}
+	}
+	for _, text := range []string{"0123abcd", "lecture", "cafe"} {
+		if status, body, _ := s.get("/?" + url.Values{"q": {text}}.Encode()); status != http.StatusOK || !strings.Contains(body, `id="rows"`) {
+			t.Errorf("%s is not searched for", text)
+		}
+	}
+}
+
+// Who counts videos, and who counts what of them is dead, must come to one number.
+func TestVideoThatIsDeadTwiceIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	s := raise(t, nil)
+	if _, err := s.pool.Exec(t.Context(), `update tasks set metadata_status = 'dead' where id = $1`, s.seeded.Dead); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/": `<b aria-live="polite">4</b> dead`, "/dead": ">4 dead<", "/dead/retry": "Exactly 4 videos"} {
+		if _, body, _ := s.get(path); !strings.Contains(body, want) {
+			t.Errorf("%s does not say %q", path, want)
+		}
+	}
+	if _, body, _ := s.get("/dead"); !strings.Contains(body, "by 5 stages, in 3 groups") || !strings.Contains(body, "Try all 4 again…") {
+		t.Error("the page of the dead does not say what they are")
+	}
+}
+
+func TestNobodyIsInvitedToWhatCannotBeDone(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*ui.Options){
+		"a reader":   func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{} } },
+		"no uploads": func(o *ui.Options) { o.Uploads = "" },
+		"":           func(*ui.Options) {},
+	} {
+		s := raise(t, change)
+		if _, err := s.pool.Exec(t.Context(), `delete from tasks`); err != nil {
+			t.Fatal(err)
+		}
+		if _, body, _ := s.get("/"); strings.Contains(body, "Drop a file here") != (name == "") || !strings.Contains(body, "No videos yet.") {
+			t.Errorf("%q: an empty board invites to drop a file: %t", name, name != "")
+		}
+		if name == "a reader" {
+			continue
+		}
+		if _, body, _ := s.get("/add"); strings.Contains(body, "can be dropped") != (name == "") {
+			t.Errorf("%q: the question invites to drop a file: %t", name, name != "")
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package ui_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web/ui"
+)
+
+// failing is a reader of which something goes wrong.
+type failing struct {
+	ui.Reader
+	mu  sync.Mutex
+	err error
+}
+
+func (f *failing) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *failing) Strip(ctx context.Context) (store.Strip, error) {
+	f.mu.Lock()
+	err := f.err
+	f.mu.Unlock()
+	if err != nil {
+		return store.Strip{}, err
+	}
+	return f.Reader.Strip(ctx)
+}
+
+func (f *failing) CountDead(context.Context, store.DeadFilter) (int, error) {
+	return 0, errors.New("no such column")
+}
+
+func TestWhatGoesWrongIsToldOnceForAsLongAsItIsTheSame(t *testing.T) {
+	t.Parallel()
+	reader := &failing{err: errors.New("no such function")}
+	var mu sync.Mutex
+	var told []string
+	s := raise(t, func(o *ui.Options) {
+		reader.Reader = o.Store
+		o.Store = reader
+		o.Trouble = func(where string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, where+": "+err.Error())
+		}
+	})
+	expect := func(want ...string) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		if fmt.Sprint(told) != fmt.Sprint(want) {
+			t.Errorf("told is %q, want %q", told, want)
+		}
+	}
+	for range 3 {
+		status, body, header := s.get("/?q=secret")
+		if status != http.StatusServiceUnavailable || strings.Contains(body, "no such function") || header.Get("Refresh") != "10" {
+			t.Errorf("it is answered with %d, %v", status, header)
+		}
+	}
+	expect("board: no such function")
+	reader.fail(fmt.Errorf("read: %w", context.DeadlineExceeded))
+	if _, _, header := s.get("/?q=secret"); header.Get("Refresh") != "60" {
+		t.Errorf("what takes too long is asked for again after %q s", header.Get("Refresh"))
+	}
+	expect("board: no such function", "board: read: context deadline exceeded")
+	reader.fail(nil)
+	if status, _, _ := s.get("/?q=secret"); status != http.StatusOK {
+		t.Errorf("it is answered with %d", status)
+	}
+	s.get("/videos/" + strings.Repeat("0", 8)) // what people do wrong is theirs
+	s.get("/dead?stage=lunch")
+	expect("board: no such function", "board: read: context deadline exceeded")
+	s.get("/dead/retry")
+	expect("board: no such function", "board: read: context deadline exceeded", "GET /dead/retry: no such column")
+}
