@@ -41,7 +41,7 @@ func checked(values url.Values, known []string) parameters {
 	for name, all := range values {
 		switch {
 		case !slices.Contains(known, name):
-			return parameters{err: refuse(kindRequest, "there is no parameter %q; those are %s", name, orNone(known))}
+			return parameters{err: unknownParameter(name, known)}
 		case len(all) > 1:
 			return parameters{err: refuse(kindRequest, "the parameter %s is there twice", name)}
 		}
@@ -52,11 +52,11 @@ func checked(values url.Values, known []string) parameters {
 	return parameters{values: values}
 }
 
-func orNone(names []string) string {
-	if len(names) == 0 {
-		return "none"
+func unknownParameter(name string, known []string) error {
+	if len(known) == 0 {
+		return refuse(kindRequest, "there is no parameter %q; this takes none", name)
 	}
-	return strings.Join(names, ", ")
+	return refuse(kindRequest, "there is no parameter %q; those are %s", name, strings.Join(known, ", "))
 }
 
 func checkText(text string) error {

@@ -247,9 +247,9 @@ func (c *cli) drainOne(ctx context.Context, st *store.Store, word string) error 
 		}
 	}
 	if len(found) != 1 {
-		text := "no worker's id ends in " + printable(word)
+		text := fmt.Sprintf("no worker's id ends in %q", word)
 		if len(found) > 1 {
-			text = fmt.Sprintf("the ids of %d workers end in %s", len(found), printable(word))
+			text = fmt.Sprintf("the ids of %d workers end in %q", len(found), word)
 		}
 		return &problem{code: exitNotFound, text: text, hint: "cuelight workers lists them"}
 	}
