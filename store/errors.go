@@ -34,7 +34,7 @@ var (
 	ErrSchemaShape = errors.New("tables belong to a pipeline with other stages")
 	// ErrEventsGone: events after the one given were deleted, or it was never
 	// there; begin anew with what the tasks are now, after [Store.LastEvent].
-	ErrEventsGone = errors.New("events are deleted")
+	ErrEventsGone = errors.New("events after that place are gone")
 	// ErrWorkerUnknown: the worker is not registered, or was given up.
 	ErrWorkerUnknown = errors.New("worker is not registered")
 )

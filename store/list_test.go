@@ -149,6 +149,24 @@ func TestClaimHasWaitedSinceItCouldBeClaimed(t *testing.T) {
 	}
 }
 
+// The times at which one stage is tried again say nothing of the others.
+func TestStageHasWaitedWhateverBecameOfAnother(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`insert into tasks (source, created_at, ingest_status, transcode_status, transcode_attempts, transcode_run_at)
+		values ('a', now() - interval '2 days', 'completed', 'failed', 1, now() - interval '1 minute')`)
+	in := turn(b.worker(), 1, nil, transcode, metadata)
+	in.Mature[transcode] = true
+	out, err := b.Turn(t.Context(), in)
+	must(t, err)
+	for _, c := range out.Claims {
+		if c.Stage == metadata && c.Waited >= 48*time.Hour {
+			return
+		}
+	}
+	t.Errorf("claimed %+v", out.Claims)
+}
+
 func TestTraceOfASubmissionIsKeptWhereItIsOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -3,8 +3,10 @@ package web
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"time"
 )
@@ -12,20 +14,26 @@ import (
 // endIn is how long the last that is sent to a client may take when the server ends.
 const endIn = time.Second
 
+// detachable reports whether a request's answer is one in chunks, and nothing is left
+// to be read of the request.
+func detachable(r *http.Request) bool {
+	return r.ProtoMajor == 1 && r.ProtoMinor >= 1 && r.ContentLength == 0
+}
+
 // detach takes the stream's connection out of the hands of net/http, which keeps some
 // 20 KiB for each that is open: of many streams that is most of what a process has. The
-// answer has begun by then, as one in chunks. It reports whether that could be done:
+// answer has begun by then, as one in chunks. It returns nil where that cannot be done:
 // HTTP/2, and answers that are no connection's, stay where they are.
 //
 // Afterwards the stream lives until its client is gone or the server drains, and no
 // longer with its request, whose principal it keeps.
-func (st *stream) detach(r *http.Request) bool {
-	if !r.ProtoAtLeast(1, 1) {
-		return false
+func (st *stream) detach(r *http.Request) *chunks {
+	if !detachable(r) {
+		return nil
 	}
 	conn, _, err := http.NewResponseController(st.w).Hijack()
 	if err != nil {
-		return false
+		return nil
 	}
 	live, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	stop := context.AfterFunc(st.s.live, func() {
@@ -48,7 +56,21 @@ func (st *stream) detach(r *http.Request) bool {
 		_, _ = conn.Read(make([]byte, 1))
 		cancel()
 	}()
-	return true
+	return out
+}
+
+// goOn writes the rest of a stream that was detached. A panic ends that stream alone, as
+// net/http would have it.
+func (st *stream) goOn(out *chunks, route string, more rest) {
+	defer st.s.underWay.Add(-1)
+	defer st.close()
+	defer func() {
+		if what := recover(); what != nil {
+			out.broken = true
+			st.s.o.Trouble(route, fmt.Errorf("panic: %v\n%s", what, debug.Stack()))
+		}
+	}()
+	_ = more(st.live) // the client comes back
 }
 
 // chunks writes what is left of an answer in chunks (RFC 9112, section 7.1).
@@ -79,11 +101,10 @@ func (c *chunks) Write(p []byte) (int, error) {
 func (c *chunks) FlushError() error { return nil }
 
 func (c *chunks) send(parts ...[]byte) error {
-	within := writeIn
-	if c.server.Err() != nil {
-		within = endIn
+	_ = c.conn.SetWriteDeadline(time.Now().Add(writeIn))
+	if c.server.Err() != nil { // asked after that: who drains meanwhile has the last word
+		_ = c.conn.SetWriteDeadline(time.Now().Add(endIn))
 	}
-	_ = c.conn.SetWriteDeadline(time.Now().Add(within))
 	_, err := c.conn.Write(bytes.Join(parts, nil))
 	c.broken = c.broken || err != nil
 	return err

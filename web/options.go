@@ -84,7 +84,8 @@ type Options struct {
 	Streams, StreamsEach int
 	// Connections is how many may be open at once, whoever has them; more are
 	// closed as they come. Each takes memory and a descriptor, which what else this
-	// process does needs, too. Default 5000.
+	// process does needs, too. That of a stream counts as a stream alone, but for
+	// HTTP/2 and HTTP/1.0. Default 5000.
 	Connections int
 	// Ping is how often a stream in which nothing happens shows that it is
 	// alive. Default 15 s.
@@ -106,8 +107,9 @@ type Request struct {
 	Status int
 	Bytes  int64 // of the answer's body
 	Took   time.Duration
-	// Stream says that the answer was a stream of events, which takes as long as
-	// somebody reads it.
+	// Stream says that the answer was a stream of events. Took and Bytes say nothing
+	// then: some are told of when they have begun, others when nobody reads them
+	// any more.
 	Stream bool
 }
 

@@ -68,7 +68,7 @@ var kinds = map[kind]struct {
 	kindNotFound:    {http.StatusNotFound, "This is not there"},
 	kindMethod:      {http.StatusMethodNotAllowed, "This cannot be done here"},
 	kindOverridden:  {http.StatusConflict, "The task was replaced by another"},
-	kindEventsGone:  {http.StatusGone, "Events since then are deleted"},
+	kindEventsGone:  {http.StatusGone, "What came since then cannot be told"},
 	kindTooLarge:    {http.StatusRequestEntityTooLarge, "The request is too large"},
 	kindMediaType:   {http.StatusUnsupportedMediaType, "The body must be JSON"},
 	kindHost:        {http.StatusMisdirectedRequest, "This host has another name"},

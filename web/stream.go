@@ -89,24 +89,26 @@ func (s *Server) withStream(w http.ResponseWriter, r *http.Request, begin func(c
 	if err != nil {
 		return err
 	}
-	var more rest
-	if r.Method != http.MethodHead {
-		more, err = begin(st.live, st)
+	detached := false
+	defer func() {
+		if !detached {
+			st.close()
+		}
+	}()
+	if r.Method == http.MethodHead {
+		return nil
 	}
+	more, err := begin(st.live, st)
 	if err != nil || more == nil {
-		st.close()
 		return err
 	}
-	if !st.detach(r) {
-		defer st.close()
+	out := st.detach(r)
+	if out == nil {
 		return more(st.live)
 	}
+	detached = true
 	s.underWay.Add(1)
-	go func() {
-		defer s.underWay.Add(-1)
-		defer st.close()
-		_ = more(st.live) // the client comes back
-	}()
+	go st.goOn(out, r.Pattern, more)
 	return nil
 }
 
@@ -134,6 +136,9 @@ func (s *Server) newStream(w http.ResponseWriter, r *http.Request) (*stream, err
 	h.Set("Content-Type", eventStream)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // else nginx would keep it to itself
+	if detachable(r) {
+		h.Set("Connection", "close") // nobody would hear what else is asked there
+	}
 	fmt.Fprintf(&st.buf, "retry: %d\n\n", returnIn.Milliseconds())
 	return st, nil
 }

@@ -71,7 +71,7 @@ func eventsGone(err error) error {
 	if !errors.Is(err, store.ErrEventsGone) {
 		return err
 	}
-	return &problem{code: exitNotFound, text: "the events after the one given are deleted", hint: "--after 0 begins with the oldest that are kept"}
+	return &problem{code: exitNotFound, text: "the events after the one given are deleted, or it was never there", hint: "--after 0 begins with the oldest that are kept"}
 }
 
 // printEvents prints what happens after an event.

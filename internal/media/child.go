@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -93,16 +94,13 @@ func (t Tools) execute(ctx context.Context, c child) (said, error) {
 	}
 	soften(cmd.Process.Pid, t.Nice)
 
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		softenSession(ctx, cmd.Process.Pid, t.Nice)
-		t.watch(ctx, cancel, pulse, c.quiet, cmd.Process.Pid)
-	}()
+	var beside sync.WaitGroup
+	beside.Go(func() { softenSession(ctx, cmd.Process.Pid, t.Nice) })
+	beside.Go(func() { t.watch(ctx, cancel, pulse, c.quiet, cmd.Process.Pid) })
 	waitErr := group.wait()
 	cause := context.Cause(ctx)
 	cancel(nil)
-	<-watched
+	beside.Wait()
 	if cause == nil {
 		t.step()
 	}

@@ -60,8 +60,8 @@
 // towards Options.MaxReserved and MaxReservedEach, while something comes. When nothing
 // has for Options.Lapse, others may have the room: whoever goes on then is let in
 // again if there is some. A form counts with the length of its request. What comes
-// without any length counts as MaxBytes, but is not refused for want of a disk that
-// would hold that: writing tells.
+// without any length counts as MaxBytes, but neither it nor another is refused for want
+// of a disk that would hold that: writing tells.
 //
 // # When bytes are lost
 //

@@ -87,6 +87,26 @@ func TestUploadOfUnknownLengthIsCountedAsTheLongest(t *testing.T) {
 	s.begin(700, "As", "bob")
 }
 
+func TestUploadOfUnknownLengthTakesNoRoomOnTheDiskFromOthers(t *testing.T) {
+	t.Parallel()
+	const more = 1 << 55 // than any disk has
+	s := serve(t, upload.Options{MaxBytes: more, MaxReserved: 4 * more, MinFree: 1})
+	body, feed := io.Pipe()
+	got := make(chan answer, 1)
+	go func() {
+		a, _ := s.try("PUT", "/uploads/a.mp4", body, "Tus-Resumable", "", "As", "ann")
+		got <- a
+	}()
+	_, _ = io.WriteString(feed, "abc")
+	wait(t, "it has begun", func() bool { return len(s.left()) > 0 })
+	s.begin(700, "As", "bob")
+	s.do(http.StatusInsufficientStorage, "POST", "/uploads/", nil, "Upload-Length", fmt.Sprint(more), "As", "bob")
+	feed.Close()
+	if a := <-got; a.status != http.StatusCreated {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
 func TestUploadSaysWhoseItIs(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{Problems: "urn:test:"})

@@ -115,7 +115,7 @@ func (u *Uploads) admit(ctx context.Context, e *entry) error {
 	if err != nil {
 		return err
 	}
-	unfinished, mine, all := 0, u.yetToCome(e), u.yetToCome(e)
+	unfinished, mine, all, announced := 0, u.yetToCome(e), u.yetToCome(e), u.announced(e)
 	for _, b := range begun {
 		if b.ID == e.ID {
 			continue
@@ -123,6 +123,7 @@ func (u *Uploads) admit(ctx context.Context, e *entry) error {
 		var n int64
 		if !u.lapsed(b) {
 			n = u.yetToCome(b)
+			announced += u.announced(b)
 		}
 		if all += n; b.Principal == e.Principal {
 			unfinished++
@@ -138,10 +139,8 @@ func (u *Uploads) admit(ctx context.Context, e *entry) error {
 	case all > u.o.MaxReserved:
 		r = refuse(http.StatusServiceUnavailable, "too much is being uploaded already")
 		r.kind = "uploads-full"
-	case e.state.Length < 0 && e.state.Most == 0:
-		return u.room(all - u.yetToCome(e)) // nobody knows; writing will tell
 	default:
-		return u.room(all)
+		return u.room(announced)
 	}
 	r.retry = 60
 	return r
@@ -149,6 +148,15 @@ func (u *Uploads) admit(ctx context.Context, e *entry) error {
 
 // yetToCome is how many bytes of an upload are still to be expected.
 func (u *Uploads) yetToCome(e *entry) int64 { return max(u.most(e)-e.offset, 0) }
+
+// announced is yetToCome where that is known. Where not, it may be far less, and whether
+// there is room for it, writing will tell.
+func (u *Uploads) announced(e *entry) int64 {
+	if e.state.Length < 0 && e.state.Most == 0 {
+		return 0
+	}
+	return u.yetToCome(e)
+}
 
 // lapsed: no room is kept for it, since nothing was added to it for a while. Whoever
 // begins a lot and sends nothing keeps others out for no longer than that.

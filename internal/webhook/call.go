@@ -157,14 +157,16 @@ func (d *deliverer) known(ctx context.Context) error {
 	return nil
 }
 
-// forget drops what is known of receivers whose webhooks are gone or disabled: who
-// enables one again has reasons to try.
+// forget drops what is known of receivers whose webhooks are gone, disabled, or lead
+// elsewhere now: who enables one again has reasons to try, and another receiver is to
+// be tried.
 func (d *deliverer) forget(hooks []hook) {
-	there := make(map[store.ID]bool, len(hooks))
+	urls := make(map[store.ID]string, len(hooks))
 	for _, h := range hooks {
-		there[h.id] = true
+		urls[h.id] = h.url
 	}
-	maps.DeleteFunc(d.health, func(id store.ID, _ *health) bool { return !there[id] })
+	maps.DeleteFunc(d.health, func(id store.ID, _ *health) bool { return urls[id] == "" || urls[id] != d.urls[id] })
+	d.urls = urls
 }
 
 func (d *deliverer) judged(hook store.ID) *health {

@@ -13,7 +13,10 @@ import (
 func TestWebhookIsChangedAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	old, moved := receive(t, answer(http.StatusForbidden)), receive(t, nil)
+	old, moved := receive(t, func(_ int, _ received, w http.ResponseWriter) {
+		w.Header().Set("Retry-After", "3600") // which the other has not asked for
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}), receive(t, nil)
 	h := b.register(Registration{URL: old.URL, Types: []string{"submitted"}, Cooldown: time.Minute})
 	b.run()
 	first := b.submit()
@@ -47,6 +50,34 @@ func TestWebhookIsChangedAndLosesNothing(t *testing.T) {
 		if _, err := b.Change(t.Context(), h.ID, bad); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", bad, err)
 		}
+	}
+}
+
+// What a receiver says that is not the webhook's any more is of no weight.
+func TestAnswerFromWhereAWebhookLedBeforeHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusInternalServerError, http.StatusGone} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, Options{schedule: []time.Duration{time.Hour}})
+			arrived, release := make(chan struct{}), make(chan struct{})
+			old, moved := receive(t, func(_ int, _ received, w http.ResponseWriter) {
+				close(arrived)
+				<-release
+				w.WriteHeader(status)
+			}), receive(t, nil)
+			h := b.add(old.URL)
+			b.submit()
+			b.run()
+			<-arrived
+			_, err := b.Change(t.Context(), h.ID, Change{URL: moved.URL})
+			close(release)
+			must(t, err)
+			moved.wait(b, 1)
+			if all, err := b.List(t.Context()); err != nil || all[0].DisabledAt != nil {
+				t.Errorf("webhooks are %+v, %v", all, err)
+			}
+		})
 	}
 }
 

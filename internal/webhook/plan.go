@@ -17,6 +17,7 @@ import (
 // hook is a webhook that is not disabled, as a deliverer needs it.
 type hook struct {
 	id       store.ID
+	url      string
 	types    []string
 	secrets  []string // that sign
 	cooldown time.Duration
@@ -25,7 +26,7 @@ type hook struct {
 
 const hooksSQL = `
 /* read webhooks */
-select id, types, array_remove(array[secret, case when old_until > now() then old_secret end], null),
+select id, url, types, array_remove(array[secret, case when old_until > now() then old_secret end], null),
        extract(epoch from cooldown)::float8, cursor
   from cuelight_webhooks where pipeline = $1 and disabled_at is null order by id`
 
@@ -36,7 +37,7 @@ func (w *Webhooks) hooks(ctx context.Context) ([]hook, error) {
 	}
 	hooks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h hook, err error) {
 		var cooldown float64
-		err = row.Scan(&h.id, &h.types, &h.secrets, &cooldown, &h.cursor)
+		err = row.Scan(&h.id, &h.url, &h.types, &h.secrets, &cooldown, &h.cursor)
 		h.cooldown = time.Duration(cooldown * float64(time.Second))
 		return h, err
 	})
@@ -117,7 +118,8 @@ func (w *Webhooks) plans(ctx context.Context, hooks []hook) (plans []plan, more 
 		}
 		seen++
 	}
-	return p.upTo(events[seen-1].ID), seen < len(events) || seen == eventsMost, nil
+	plans = p.upTo(events[seen-1].ID)
+	return plans, len(plans) > 0 && (seen < len(events) || seen == eventsMost), nil
 }
 
 // upTo are the plans, all of whose events up to a place were looked at.

@@ -66,7 +66,7 @@ func TestStatementsReadNoMoreThanTheyMust(t *testing.T) {
 	all := []statement{
 		{"claim", claimSQL, []any{[]store.ID{busy.ID}, []int{4}, []store.ID{}, 16}, "cuelight_deliveries_due"},
 		{"write", planSQL, []any{busy.ID, 9, []int64{1}, []string{"done"}, []store.ID{newID()}, []string{"{}"}, []bool{false}}, "cuelight_deliveries_order"},
-		{"finish", finishSQL, []any{newID(), 1, "delivered", 0.0, 200, ""}, "cuelight_deliveries_order"},
+		{"finish", finishSQL, []any{newID(), 1, "delivered", 0.0, 200, "", "https://example.com/"}, "cuelight_deliveries_order"},
 		{"outdate", outdateSQL, []any{busy.ID, []store.ID{newID()}, []string{"ingest"}, []store.ID{}}, ""},
 		{"back", backSQL, []any{busy.ID}, "cuelight_deliveries_due"},
 		{"who waits", waitedForSQL, []any{"video"}, "cuelight_deliveries_due"},

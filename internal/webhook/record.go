@@ -47,13 +47,16 @@ insert into cuelight_quiet (webhook_id, subject, until, suppressed) values ($1, 
 on conflict (webhook_id, subject) do update set until = excluded.until, suppressed = excluded.suppressed`
 
 // finish: what became of an attempt, once. What comes after it in its task waits
-// for as long as it does, or need not wait any more.
+// for as long as it does, or need not wait any more. What failed where the webhook
+// does not lead any more is tried at once where it does.
 const finishSQL = `
 /* finish delivery */
 with this as (
   update cuelight_deliveries
      set attempts = attempts + 1, status = $3, response = nullif($5, 0), error = $6,
-         run_at = case when $3 = 'pending' then now() + make_interval(secs => $4) else run_at end,
+         run_at = case when $3 <> 'pending' then run_at
+                       when exists (select from cuelight_webhooks where id = webhook_id and url = $7) then now() + make_interval(secs => $4)
+                       else now() end,
          finished_at = case when $3 <> 'pending' then now() end
    where id = $1 and attempts = $2 and status = 'pending'
   returning id, webhook_id, task_id, event_id, run_at, status
@@ -68,7 +71,7 @@ update cuelight_deliveries d
 
 const goneSQL = `
 /* disable webhook that is gone */
-update cuelight_webhooks set disabled_at = now(), disabled_why = $2 where id = $1 and disabled_at is null`
+update cuelight_webhooks set disabled_at = now(), disabled_why = $2 where id = $1 and url = $3 and disabled_at is null`
 
 // back: the receiver answers again, and what could not reach it need not wait for
 // its next attempt. Nor need what it had an error of its own for, while there are
@@ -138,9 +141,9 @@ func (d *deliverer) record(ctx context.Context, plans []plan, results []result, 
 		}
 		var batch pgx.Batch
 		for _, r := range results {
-			batch.Queue(finishSQL, r.id, r.attempts, r.rowStatus(), r.wait.Seconds(), r.status, r.err)
+			batch.Queue(finishSQL, r.id, r.attempts, r.rowStatus(), r.wait.Seconds(), r.status, r.err, r.url)
 			if r.outcome == Gone {
-				batch.Queue(goneSQL, r.hook, goneWhy)
+				batch.Queue(goneSQL, r.hook, goneWhy, r.url)
 			}
 		}
 		for _, p := range plans {
@@ -223,11 +226,11 @@ func (p plan) queue(batch *pgx.Batch, flying []store.ID) {
 
 // sweep: finished deliveries go, the oldest first. Of each status on its own, so
 // that the index gives them in that order, however many there are: nothing else is
-// read.
+// read. What somebody has delivered again meanwhile is not finished any more.
 const sweepSQL = `
 /* delete finished deliveries */
 delete from cuelight_deliveries
- where id = any (array(
+ where finished_at is not null and id = any (array(
        select d.id from cuelight_deliveries d
         where d.status = '%s' and d.finished_at < now() - make_interval(secs => $2)
           and exists (select from cuelight_webhooks w where w.id = d.webhook_id and w.pipeline = $1)

@@ -76,7 +76,8 @@ type deliverer struct {
 	flying map[store.ID]store.ID // deliveries that are on their way or not written, and their webhooks
 	done   []result              // to be written
 	back   []store.ID            // receivers that answer again
-	health map[store.ID]*health  // nil before the first turn
+	urls   map[store.ID]string   // where the webhooks lead
+	health map[store.ID]*health  // of the receivers there; nil before the first turn
 	looked time.Time             // at the outbox
 	next   time.Time             // when it is to be looked at
 	behind error                 // with an event that not all have seen
@@ -137,16 +138,16 @@ func (d *deliverer) turn(ctx, calling context.Context) error {
 		d.looked = time.Now()
 		d.next = d.looked.Add(d.w.o.poll)
 	}
-	if d.health == nil {
-		if err := d.known(within); err != nil {
-			return err
-		}
-	}
 	hooks, err := d.w.hooks(within)
 	if err != nil {
 		return err
 	}
 	d.forget(hooks)
+	if d.health == nil {
+		if err := d.known(within); err != nil {
+			return err
+		}
+	}
 	if len(hooks)+len(d.flying)+len(d.done) == 0 {
 		return errNone
 	}
@@ -195,7 +196,7 @@ func (d *deliverer) gather(r result) {
 		} else {
 			d.w.judge(&r)
 			d.done = append(d.done, r)
-			if d.judged(r.hook).saw(r.reply, time.Now()) {
+			if r.url == d.urls[r.hook] && d.judged(r.hook).saw(r.reply, time.Now()) {
 				d.back = append(d.back, r.hook)
 			}
 		}

@@ -2,12 +2,14 @@ package webhook
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cuelight/cuelight/store"
@@ -130,6 +132,31 @@ func TestFinishedDeliveriesAreDeletedInTime(t *testing.T) {
 		if d.Event < 3 {
 			t.Errorf("kept %+v", d)
 		}
+	}
+}
+
+func TestDeliveryThatIsRedeliveredMeanwhileIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	h := b.add("https://example.com/")
+	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status, finished_at)
+		values ($1, 1, 'done', '{}', 'dead', now() - interval '31 days')`, h.ID)
+	swept := make(chan error, 1)
+	must(t, pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
+		in := Webhooks{o: b.o, db: tx}
+		if err := in.Redeliver(t.Context(), b.deliveries(h)[0].ID); err != nil {
+			return err
+		}
+		go func() {
+			_, err := b.pool.Exec(t.Context(), fmt.Sprintf(sweepSQL, "dead"), "video", 3600.0, sweepMost)
+			swept <- err
+		}()
+		b.until("it waits", func() bool { return b.number("select count(*) from pg_locks where not granted") > 0 })
+		return nil
+	}))
+	must(t, <-swept)
+	if all := b.deliveries(h); len(all) != 1 || all[0].Status != "pending" {
+		t.Errorf("kept %+v", all)
 	}
 }
 

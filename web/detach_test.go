@@ -1,0 +1,198 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+)
+
+// streaming serves streams without a database.
+func streaming(t *testing.T, sub web.Subscription, trouble func(string, error)) *web.Server {
+	t.Helper()
+	o := bare(t)
+	o.Store = store.New(placeOnly{}, store.Video())
+	o.Subscribe = func(int64, func(store.Event) bool) web.Subscription { return sub }
+	o.Ping, o.Trouble = 20*time.Millisecond, trouble
+	s, err := web.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// askForStream asks by HTTP/1 for all events, with some more headers.
+func askForStream(to io.Writer, minor int, more string) {
+	fmt.Fprintf(to, "GET %s/events/stream HTTP/1.%d\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n", api, minor, adminText, more)
+}
+
+func TestStreamIsShownAliveAndEndsWholeWhateverCarriesIt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		tls   bool
+		proto string // by which a client asks that has no choice
+		minor int
+	}{
+		"HTTP/1.0": {minor: 0},
+		"HTTP/1.1": {minor: 1},
+		"TLS":      {tls: true, proto: "http/1.1", minor: 1},
+		"HTTP/2":   {tls: true, proto: "h2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := streaming(t, quiet{}, func(route string, err error) { t.Errorf("%s: %v", route, err) })
+			ts := httptest.NewUnstartedServer(s.Handler())
+			ts.EnableHTTP2 = c.proto == "h2"
+			if c.tls {
+				ts.StartTLS()
+			} else {
+				ts.Start()
+			}
+			t.Cleanup(ts.Close)
+			t.Cleanup(s.Drain)
+			var resp *http.Response
+			if c.proto == "h2" {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, ts.URL+api+"/events/stream", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Authorization", "Bearer "+adminText)
+				if resp, err = ts.Client().Do(r); err != nil || resp.ProtoMajor != 2 {
+					t.Fatalf("%v, %v", resp, err)
+				}
+			} else {
+				conn, err := net.Dial("tcp", ts.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { conn.Close() })
+				if c.tls {
+					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{c.proto}})
+				}
+				askForStream(conn, c.minor, "")
+				if resp, err = http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+					t.Fatal(err)
+				}
+				if !resp.Close {
+					t.Error("the client may ask something else on a connection that nobody listens to")
+				}
+			}
+			defer resp.Body.Close()
+			lines, pings := bufio.NewScanner(resp.Body), 0
+			for pings < 3 && lines.Scan() {
+				if lines.Text() == ": ping" {
+					pings++
+				}
+			}
+			if open := s.Streams(); open != 1 || pings < 3 {
+				t.Fatalf("%d pings, %v; %d are open", pings, lines.Err(), open)
+			}
+			s.Drain()
+			for lines.Scan() {
+			}
+			if err := lines.Err(); err != nil {
+				t.Errorf("it was cut off: %v", err)
+			}
+			for since := time.Now(); s.Streams() != 0; time.Sleep(time.Millisecond) {
+				if time.Since(since) > time.Minute {
+					t.Fatal("its place is not given back")
+				}
+			}
+		})
+	}
+}
+
+// The body is neither somebody's going away nor another request.
+func TestRequestOfAStreamMayHaveABodyThatComesLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := pipe(t, besideNothing(t, nil, func() web.Subscription { return quiet{} }))
+		askForStream(c, 1, "Content-Length: 2\r\n")
+		go func() {
+			time.Sleep(time.Second)
+			_, _ = io.WriteString(c, "{}")
+		}()
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		defer resp.Body.Close()
+		defer c.Close() // before: it would wait for the rest
+		for lines := bufio.NewScanner(resp.Body); ; {
+			if !lines.Scan() {
+				t.Fatalf("it ended: %v", lines.Err())
+			}
+			if lines.Text() == ": ping" {
+				return
+			}
+		}
+	})
+}
+
+// dropping is a subscription that has a mistake.
+type dropping struct{ quiet }
+
+func (dropping) Next(context.Context) ([]store.Event, error) { panic("there is a mistake") }
+
+func TestPanicInAStreamEndsThatStreamAlone(t *testing.T) {
+	t.Parallel()
+	told := make(chan string, 1)
+	s := streaming(t, dropping{}, func(route string, err error) { told <- route + ": " + err.Error() })
+	ts := httptest.NewServer(s.Handler())
+	t.Cleanup(ts.Close)
+	conn, err := net.Dial("tcp", ts.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	askForStream(conn, 1, "")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the client takes it for whole: %v", err)
+	}
+	if text := <-told; !strings.HasPrefix(text, "GET "+api+"/events/stream: panic: there is a mistake\n") {
+		t.Errorf("told %s", text)
+	}
+	for since := time.Now(); s.Streams() != 0; time.Sleep(time.Millisecond) {
+		if time.Since(since) > time.Minute {
+			t.Fatal("its place is not given back")
+		}
+	}
+}
+
+// torn is an answer whose writing panics.
+type torn struct{ *httptest.ResponseRecorder }
+
+func (torn) Write([]byte) (int, error) { panic("there is a mistake") }
+
+func TestStreamThatPanicsAtItsBeginningGivesItsPlaceBack(t *testing.T) {
+	t.Parallel()
+	s := streaming(t, quiet{}, func(string, error) {})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("it did not")
+			}
+		}()
+		s.Handler().ServeHTTP(torn{httptest.NewRecorder()}, bearer(t.Context(), api+"/events/stream", adminText))
+	}()
+	if open := s.Streams(); open != 0 {
+		t.Errorf("%d are open", open)
+	}
+}
