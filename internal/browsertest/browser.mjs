@@ -52,7 +52,7 @@ export async function drop(page, files) {
     const d = new DataTransfer();
     for (const f of files) {
       const bytes = Uint8Array.from(atob(f.base64), (c) => c.charCodeAt(0));
-      d.items.add(new File([bytes], f.name, { type: f.type ?? "video/mp4" }));
+      d.items.add(new File([bytes], f.name, { type: f.type ?? "video/mp4", lastModified: f.modified ?? Date.now() }));
     }
     return d;
   }, files);

@@ -70,6 +70,28 @@ await test("what is dropped is uploaded, and becomes a video before one's eyes",
   must(seen.details.some((text) => /^transcode \d+% \d+\.\d\d× · \d:\d\d left/.test(text)), `of its progress was seen: ${seen.details.join(", ")}`);
 });
 
+await test("an upload goes on where it was when the page was loaded again", async (page, context) => {
+  page.on("dialog", (d) => d.accept()); // asks whether to leave it
+  await signIn(page);
+  await connected(page);
+  const film = { ...await file("harbour-morning.mp4"), name: "in-two-parts.mp4", modified: 1700000000000 };
+  const line = await context.newCDPSession(page);
+  await line.send("Network.enable");
+  const at = (uploadThroughput) => line.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput });
+  await at(film.base64.length / 10);
+  await drop(page, [film]);
+  await page.waitForFunction(() => parseInt(document.querySelector("#uploads .upload .dim")?.textContent) >= 20);
+  await page.reload();
+  await connected(page);
+  await at(-1);
+  const asked = [];
+  page.on("response", (r) => { if (/\/uploads/.test(r.url()) && r.ok()) asked.push([r.request().method(), Number(r.headers()["upload-offset"])]); });
+  await drop(page, [film]);
+  await page.waitForSelector("#uploads >> text=uploaded");
+  must(asked.every(([method]) => method !== "POST") && asked.some(([method, offset]) => method === "HEAD" && offset > 0), `what is there already is sent again: ${JSON.stringify(asked)}`);
+  await rowOf(page, film.name).locator(".state.s-completed").waitFor({ timeout: 60000 });
+});
+
 await test("a published video plays to its end", async (page) => {
   await signIn(page);
   await page.click("text=harbour-morning.mp4");
@@ -113,9 +135,10 @@ await test("a page that is loaded again, and one whose daemon is killed, show th
   await add(page, `${given.films}/night-train.mp4`);
   await rowOf(page, "night-train.mp4").locator(".name").click();
   await connected(page);
-  const percent = async () => {
-    await page.waitForSelector("#stages .chip.s-inprogress:has(.bar)", { timeout: 60000 });
-    return parseInt(await page.locator("#stages .chip:has(.bar) .chip-word").textContent());
+  const percent = async () => { // of the transcode: ingest has one, too, for a moment
+    const running = page.locator("#stages .chip.s-inprogress:has(.bar)", { hasText: "transcode" });
+    await running.waitFor({ timeout: 60000 });
+    return parseInt(await running.locator(".chip-word").textContent());
   };
   const before = await percent();
   await page.reload();

@@ -163,7 +163,7 @@ func (h *hub) join(ctx context.Context, k key, who, at string) (*view, *page, er
 	}
 	p := &page{changes: make(chan string, queued), has: at}
 	switch {
-	case err != nil || v.broken != nil:
+	case v.broken != nil || !v.known: // which may have mended since err
 		p.put(message("stale", "", ""))
 	case v.now.version != at:
 		p.put(message("", v.now.version, v.now.whole()))

@@ -14,6 +14,7 @@ for (const colorScheme of ["light", "dark"]) {
         await page.goto(given.url + path);
         if (name !== "login" && name !== "ask") await connected(page);
         await page.evaluate(() => document.fonts.ready);
+        if (name === "retrying") await page.evaluate(() => document.querySelectorAll("main details").forEach((d) => { d.open = true; }));
         await narrow(page, name);
         await page.screenshot({ path: `${given.pictures}/${name}-${colorScheme}-${width}.png` });
         if (width > 500) await page.screenshot({ path: `${given.pictures}/${name}-${colorScheme}-${width}-full.png`, fullPage: true });
@@ -112,15 +113,16 @@ await test("the page recovers when the daemon was away", async (page) => {
   await page.goto(`${given.url}/`);
   await connected(page);
   await control("stop");
-  await page.waitForSelector('#live-state[data-state="stale"]');
-  must(/since \d/.test(await page.textContent("#live-since")), "it does not say since when");
-  await page.setViewportSize({ width: 360, height: 740 });
-  must(await page.isVisible("#live-since"), "on a phone it does not say since when");
-  await narrow(page, "a stale page");
-  await page.screenshot({ path: `${given.pictures}/stale-light-360.png` });
-  await page.setViewportSize({ width: 1280, height: 860 });
-  await control("submit", { source: "/srv/inbox/while-away.mp4" });
-  await control("start");
+  try {
+    await page.waitForSelector('#live-state[data-state="stale"]');
+    must(/since \d/.test(await page.textContent("#live-since")), "it does not say since when");
+    await page.setViewportSize({ width: 360, height: 740 });
+    must(await page.isVisible("#live-since"), "on a phone it does not say since when");
+    await narrow(page, "a stale page");
+    await page.screenshot({ path: `${given.pictures}/stale-light-360.png` });
+    await page.setViewportSize({ width: 1280, height: 860 });
+    await control("submit", { source: "/srv/inbox/while-away.mp4" });
+  } finally { await control("start"); }
   await connected(page);
   await page.waitForSelector("text=while-away.mp4");
   await control("submit", { source: "/srv/inbox/after.mp4" });

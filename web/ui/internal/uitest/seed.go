@@ -94,15 +94,15 @@ func (s *seeder) add(f film) store.ID {
 		for n, err := range st.failed {
 			end := begun.Add(st.took.work)
 			retry := end.Add(20 * time.Second)
+			if n == len(st.failed)-1 && st.status == store.StatusFailed {
+				retry = s.now.Add(90 * time.Second)
+				columns[i].runAt = &retry
+			}
 			s.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, retry_at, error_class, error)
 				values ($1, $2, $3, $4, $5, $6, $7, 'failed', $8, $9, $10)`,
 				id, s.id(begun), names[i], n+1, worker, begun, end, retry, st.class, err)
 			begun = retry.Add(st.took.wait)
 			columns[i].attempts = n + 1
-			if n == len(st.failed)-1 && st.status == store.StatusFailed {
-				later := s.now.Add(90 * time.Second)
-				columns[i].runAt = &later
-			}
 		}
 		ends[i] = begun
 		switch st.status {
