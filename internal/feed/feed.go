@@ -213,16 +213,19 @@ func (f *Feed) wake(ctx context.Context, subs []*Subscription) {
 	}
 }
 
-// lose tells all subscribers that they have lost their places.
+// lose tells subscribers that they have lost their places, but those who are ahead of
+// the feed's: they join anew, and the database says whether theirs is lost, too.
 func (f *Feed) lose(why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at = Now
 	for s := range f.subs {
-		if s.joined {
+		if s.joined && s.at > f.at {
+			s.joined = false
+		} else if s.joined {
 			s.fail(why)
 		}
 	}
+	f.at = Now
 }
 
 func (f *Feed) close() {

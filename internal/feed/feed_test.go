@@ -356,6 +356,33 @@ func TestEventsThatAreGoneAreToldAndTroubleIsToldOnce(t *testing.T) {
 	})
 }
 
+// Who begins after what was deleted has lost nothing, though the feed has, which had
+// not read it.
+func TestSubscriberAheadOfALossHasLostNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		src := &source{}
+		src.add(10)
+		f := run(t, feed.Options{Source: src})
+		live := f.Subscribe(feed.Now, nil)
+		synctest.Wait()
+		time.Sleep(time.Second) // it has seen that nothing came
+		src.add(5)
+		src.set(func() { src.gone = 130 })
+		ahead := f.Subscribe(130, nil)
+		if got := next(t, ahead, 2); !slices.Equal(got, []int64{140, 150}) {
+			t.Errorf("the one that is ahead got %v", got)
+		}
+		if _, err := live.Next(t.Context()); !errors.Is(err, store.ErrEventsGone) {
+			t.Errorf("the one that is not got %v", err)
+		}
+		src.add(1)
+		if got := next(t, ahead, 1); !slices.Equal(got, []int64{160}) {
+			t.Errorf("then it got %v", got)
+		}
+	})
+}
+
 // A place may be of what another process was ahead with, and of what the database was
 // before it was restored.
 func TestSubscriberAheadOfTheFeedIsToldWhereItsPlaceIsNone(t *testing.T) {

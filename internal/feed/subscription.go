@@ -108,7 +108,9 @@ func (s *Subscription) catchUp(ctx context.Context, p past) ([]store.Event, erro
 	s.feed.mu.Lock()
 	defer s.feed.mu.Unlock()
 	if p.from > p.upto {
-		s.upto = s.at // and the queue has what comes after that
+		if s.upto == p.upto { // not joined anew meanwhile
+			s.upto = s.at // and the queue has what comes after that
+		}
 		return nil, nil
 	}
 	kept := events[:0]

@@ -115,12 +115,12 @@ func TestProgressThatIsOutdatedIsNotToldAnyMore(t *testing.T) {
 	progress(task, "metadata", 2)
 	progress(other, "transcode", 3)
 	progress(task, "transcode", 4)
-	all, text := waiting()
-	if text != "0; 2; 3; 4" {
+	if _, text := waiting(); text != "0; 2; 3; 4" {
 		t.Fatalf("waiting are %s", text)
 	}
 	progress(task, "transcode", 5)
-	if all, text = waiting(); text != "0; 2; 3; 5" {
+	all, text := waiting()
+	if text != "0; 2; 3; 5" {
 		t.Fatalf("waiting are %s", text)
 	}
 	d.flying[all[3].ID] = h.ID // and must not be overtaken
