@@ -1,13 +1,16 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,11 +60,20 @@ func TestPublishedVideoPlaysToItsEndInABrowser(t *testing.T) {
 	browser := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio",
 		"--autoplay-policy=no-user-gesture-required", "--user-data-dir="+t.TempDir(), "--remote-debugging-port=0", server.URL)
+	var said bytes.Buffer
+	browser.Stderr = &said                                    // held by all its processes: Wait waits for them, who write into its directory
+	browser.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it has children
+	browser.Cancel = func() error { return syscall.Kill(-browser.Process.Pid, syscall.SIGKILL) }
 	browser.WaitDelay = 5 * time.Second
 	if err := browser.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { cancel(); _ = browser.Wait() }()
+	defer func() {
+		cancel()
+		if err := browser.Wait(); errors.Is(err, exec.ErrWaitDelay) || t.Failed() {
+			t.Errorf("%v; the browser says:\n%s", err, said.String())
+		}
+	}()
 	select {
 	case got := <-ended:
 		var levels, width int
