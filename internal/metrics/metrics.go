@@ -109,6 +109,7 @@ const scrapesAtOnce = 8
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorHandling:       promhttp.ContinueOnError,
+		DisableCompression:  true, // each writer of gzip keeps near a megabyte for some tens of kilobytes that go past
 		MaxRequestsInFlight: scrapesAtOnce,
 		EnableOpenMetrics:   true,
 	})
