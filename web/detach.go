@@ -41,21 +41,16 @@ func (st *stream) detach(r *http.Request) *chunks {
 		cancel()
 	})
 	attached := st.close
+	unwatch := st.s.watch(conn, cancel)
 	out := &chunks{conn: conn, server: st.s.live}
 	st.live, st.w = live, out
 	st.close = func() {
 		stop()
+		unwatch()
 		cancel()
 		out.close()
 		attached()
 	}
-	// A client of a stream has nothing more to say: what can be read is its end.
-	st.s.underWay.Add(1)
-	go func() {
-		defer st.s.underWay.Add(-1)
-		_, _ = conn.Read(make([]byte, 1))
-		cancel()
-	}()
 	return out
 }
 

@@ -20,12 +20,12 @@ import (
 )
 
 // streaming serves streams without a database.
-func streaming(t *testing.T, sub web.Subscription, trouble func(string, error)) *web.Server {
+func streaming(t *testing.T, sub web.Subscription, ping time.Duration, trouble func(string, error)) *web.Server {
 	t.Helper()
 	o := bare(t)
 	o.Store = store.New(placeOnly{}, store.Video())
 	o.Subscribe = func(int64, func(store.Event) bool) web.Subscription { return sub }
-	o.Ping, o.Trouble = 20*time.Millisecond, trouble
+	o.Ping, o.Trouble = ping, trouble
 	s, err := web.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestStreamIsShownAliveAndEndsWholeWhateverCarriesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := streaming(t, quiet{}, func(route string, err error) { t.Errorf("%s: %v", route, err) })
+			s := streaming(t, quiet{}, 20*time.Millisecond, func(route string, err error) { t.Errorf("%s: %v", route, err) })
 			ts := httptest.NewUnstartedServer(s.Handler())
 			ts.EnableHTTP2 = c.proto == "h2"
 			if c.tls {
@@ -114,6 +114,58 @@ func TestStreamIsShownAliveAndEndsWholeWhateverCarriesIt(t *testing.T) {
 	}
 }
 
+func TestClientThatLeavesIsMissedWhenThereIsNothingToSend(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"HTTP", "HTTPS"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := streaming(t, quiet{}, time.Hour, func(route string, err error) { t.Errorf("%s: %v", route, err) })
+			ts := httptest.NewUnstartedServer(s.Handler())
+			open := func() net.Conn {
+				conn, err := net.Dial("tcp", ts.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name == "HTTPS" {
+					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+				}
+				t.Cleanup(func() { conn.Close() })
+				askForStream(conn, 1, "")
+				if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
+				return conn
+			}
+			if name == "HTTPS" {
+				ts.StartTLS()
+			} else {
+				ts.Start()
+			}
+			t.Cleanup(ts.Close)
+			t.Cleanup(s.Drain)
+			stays := open()
+			for range 3 { // by turns: who looks for them comes and goes
+				open().Close()
+				for since := time.Now(); s.Streams() != 1; time.Sleep(time.Millisecond) {
+					if time.Since(since) > time.Minute {
+						t.Fatalf("%d streams are open", s.Streams())
+					}
+				}
+			}
+			stays.Close()
+			for since := time.Now(); s.Streams() != 0; time.Sleep(time.Millisecond) {
+				if time.Since(since) > time.Minute {
+					t.Fatal("the last one is not missed")
+				}
+			}
+			open()
+			if s.Streams() != 1 {
+				t.Error("nobody is let in afterwards")
+			}
+		})
+	}
+}
+
 // The body is neither somebody's going away nor another request.
 func TestRequestOfAStreamMayHaveABodyThatComesLate(t *testing.T) {
 	t.Parallel()
@@ -149,7 +201,7 @@ func (dropping) Next(context.Context) ([]store.Event, error) { panic("there is a
 func TestPanicInAStreamEndsThatStreamAlone(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 1)
-	s := streaming(t, dropping{}, func(route string, err error) { told <- route + ": " + err.Error() })
+	s := streaming(t, dropping{}, 20*time.Millisecond, func(route string, err error) { told <- route + ": " + err.Error() })
 	ts := httptest.NewServer(s.Handler())
 	t.Cleanup(ts.Close)
 	conn, err := net.Dial("tcp", ts.Listener.Addr().String())
@@ -183,7 +235,7 @@ func (torn) Write([]byte) (int, error) { panic("there is a mistake") }
 
 func TestStreamThatPanicsAtItsBeginningGivesItsPlaceBack(t *testing.T) {
 	t.Parallel()
-	s := streaming(t, quiet{}, func(string, error) {})
+	s := streaming(t, quiet{}, 20*time.Millisecond, func(string, error) {})
 	func() {
 		defer func() {
 			if recover() == nil {

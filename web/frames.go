@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -14,22 +15,24 @@ import (
 // at once.
 type frames [512]atomic.Pointer[framed]
 
-// framed is an event, and what is sent of it.
+// framed is what is sent of an event, and what tells that from others.
 type framed struct {
-	event store.Event
-	text  []byte
+	id   int64
+	task store.ID
+	at   time.Time
+	text []byte
 }
 
 // of is what is sent of an event, which nobody may change.
 func (f *frames) of(e store.Event) ([]byte, error) {
 	slot := &f[uint64(e.ID>>16+e.ID)%uint64(len(f))]
 	// The ids of a database that was made anew begin anew.
-	if had := slot.Load(); had != nil && had.event.ID == e.ID && had.event.Task == e.Task && had.event.At.Equal(e.At) {
+	if had := slot.Load(); had != nil && had.id == e.ID && had.task == e.Task && had.at.Equal(e.At) {
 		return had.text, nil
 	}
 	text, err := frame(e.ID, string(e.Type), e)
 	if err == nil {
-		slot.Store(&framed{e, text})
+		slot.Store(&framed{e.ID, e.Task, e.At, text})
 	}
 	return text, err
 }

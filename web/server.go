@@ -22,6 +22,7 @@ type Server struct {
 	strip   memo[stagesBody]
 	streams streams
 	frames  frames
+	gone    gone
 	// underWay is how many requests are.
 	underWay atomic.Int64
 
