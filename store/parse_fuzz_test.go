@@ -117,7 +117,7 @@ func FuzzSubmission(f *testing.F) {
 	f.Add("a", []byte(`{"a": "\ud800"}`), "", "")
 	f.Fuzz(func(t *testing.T, source string, params []byte, request, user string) {
 		sub := Submission{Source: source, Params: params, RequestID: request, UserID: user}
-		args, err := submitArgs([]Submission{sub})
+		given, err := columnsOf([]Submission{sub})
 		if err != nil {
 			if !errors.Is(err, ErrInvalid) || !utf8.ValidString(err.Error()) || strings.ContainsRune(err.Error(), 0) {
 				t.Errorf("error is %q", err)
@@ -128,7 +128,7 @@ func FuzzSubmission(f *testing.F) {
 			t.Errorf("taken: %q, %q, %q", source, request, user)
 		}
 		var object map[string]json.RawMessage
-		if text := args[1].([]string)[0]; json.Unmarshal([]byte(text), &object) != nil || object == nil {
+		if text := given.params[0]; json.Unmarshal([]byte(text), &object) != nil || object == nil {
 			t.Errorf("params are %q", text)
 		}
 	})

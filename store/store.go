@@ -54,7 +54,8 @@ func (s *Store) Graph() Graph { return s.graph }
 // are written once, when the Store is made, from the templates that stand
 // above the methods that send them.
 type statements struct {
-	submit, submitted          string
+	submitOne, submit          string
+	submitted                  string
 	complete                   string
 	claim, claimAfter, mature  []string // by stage
 	look, end, lapse           []string
@@ -84,7 +85,7 @@ func newStatements(g Graph) *statements {
 		return out
 	}
 	return &statements{
-		submit: whole(submitSQL), submitted: whole(submittedSQL), complete: whole(completeSQL),
+		submitOne: whole(submitOneSQL), submit: whole(submitSQL), submitted: whole(submittedSQL), complete: whole(completeSQL),
 		claim: each(claimSQL, false), claimAfter: each(claimSQL, true),
 		mature: each(matureSQL, false), look: each(lookSQL, false),
 		end: each(endSQL, false), lapse: each(lapseSQL, false),

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Submission is what a new task is made of. Only Source must be set.
@@ -44,14 +47,35 @@ type Receipt struct {
 // surrounding transaction commits: the caller's, see [Store.WithTx], or else
 // one of its own.
 func (s *Store) Submit(ctx context.Context, sub Submission) (Receipt, error) {
-	receipts, err := s.SubmitAll(ctx, []Submission{sub})
+	given, err := columnsOf([]Submission{sub})
 	if err != nil {
-		return Receipt{}, err
+		return Receipt{}, fmt.Errorf("submit: %w", err)
 	}
-	return receipts[0], nil
+	var r Receipt
+	err = s.db.QueryRow(ctx, s.sql.submitOne, given.row(0)...).Scan(&r.ID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		receipts := []Receipt{{Existed: true}}
+		err := s.findSubmitted(ctx, []Submission{sub}, []string{sub.RequestID}, receipts)
+		return receipts[0], err
+	}
+	if err != nil {
+		return Receipt{}, s.explain(actSubmit, err)
+	}
+	return r, nil
 }
 
 const actSubmit = "submit"
+
+// submit a task: what most submissions are, for a tenth less of the server's time than
+// a list of one.
+const submitOneSQL = `
+/* submit a task */
+insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent
+       {{- range .Stages}}{{if not .Needs}}, {{.Name}}_run_at{{end}}{{end}})
+values (cuelight_id(), $1, $2::text::jsonb, $3, $4, $5, $7
+       {{- range .Stages}}{{if not .Needs}}, case when $6::timestamptz > now() then $6::timestamptz end{{end}}{{end}})
+    on conflict (request_id) where request_id is not null do nothing
+returning id`
 
 // submit tasks: ids are drawn in the order given, so that the first given is
 // the first claimed; rows are inserted in the order of their request ids, so
@@ -89,11 +113,11 @@ func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, er
 	if len(subs) == 0 {
 		return nil, nil
 	}
-	args, err := submitArgs(subs)
+	given, err := columnsOf(subs)
 	if err != nil {
 		return nil, fmt.Errorf("submit: %w", err)
 	}
-	rows, err := s.db.Query(ctx, s.sql.submit, args...)
+	rows, err := s.db.Query(ctx, s.sql.submit, given.all()...)
 	if err != nil {
 		return nil, s.explain(actSubmit, err)
 	}
@@ -153,39 +177,55 @@ func (s *Store) findSubmitted(ctx context.Context, subs []Submission, repeated [
 	return nil
 }
 
-// submitArgs turns submissions into columns.
-func submitArgs(subs []Submission) ([]any, error) {
+// columns are what submissions have, column by column.
+type columns struct {
+	sources, params               []string
+	priorities                    []int16
+	requests, users, traceparents []*string
+	notBefore                     []*time.Time
+}
+
+// columnsOf checks the submissions.
+func columnsOf(subs []Submission) (*columns, error) {
 	n := len(subs)
-	var (
-		sources, params = make([]string, n), make([]string, n)
-		priorities      = make([]int16, n)
-		requests, users = make([]*string, n), make([]*string, n)
-		notBefore       = make([]*time.Time, n)
-		traceparents    = make([]*string, n)
-	)
+	c := &columns{
+		sources: make([]string, n), params: make([]string, n), priorities: make([]int16, n),
+		requests: make([]*string, n), users: make([]*string, n), traceparents: make([]*string, n),
+		notBefore: make([]*time.Time, n),
+	}
 	for i := range subs {
 		sub := &subs[i]
 		if err := sub.check(); err != nil {
 			return nil, err
 		}
-		sources[i], priorities[i], params[i] = sub.Source, sub.Priority, "{}"
+		c.sources[i], c.priorities[i], c.params[i] = sub.Source, sub.Priority, "{}"
 		if len(sub.Params) > 0 {
-			params[i] = string(sub.Params)
+			c.params[i] = string(sub.Params)
 		}
 		if sub.RequestID != "" {
-			requests[i] = &sub.RequestID
+			c.requests[i] = &sub.RequestID
 		}
 		if sub.UserID != "" {
-			users[i] = &sub.UserID
+			c.users[i] = &sub.UserID
 		}
 		if isTraceparent(sub.Traceparent) {
-			traceparents[i] = &sub.Traceparent
+			c.traceparents[i] = &sub.Traceparent
 		}
 		if !sub.NotBefore.IsZero() {
-			notBefore[i] = &sub.NotBefore
+			c.notBefore[i] = &sub.NotBefore
 		}
 	}
-	return []any{sources, params, priorities, requests, users, notBefore, traceparents}, nil
+	return c, nil
+}
+
+// all are the arguments of the statement that submits all.
+func (c *columns) all() []any {
+	return []any{c.sources, c.params, c.priorities, c.requests, c.users, c.notBefore, c.traceparents}
+}
+
+// row are those of the statement that submits one, in the same order.
+func (c *columns) row(i int) []any {
+	return []any{c.sources[i], c.params[i], c.priorities[i], c.requests[i], c.users[i], c.notBefore[i], c.traceparents[i]}
 }
 
 // traceparent is the form of the header in version 00 of W3C Trace Context, which

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -117,6 +118,34 @@ func TestBulkSubmitKeepsTheOrder(t *testing.T) {
 		if c.Task != receipts[i].ID || c.Source != fmt.Sprint(i) {
 			t.Errorf("claim %d is of source %s", i, c.Source)
 		}
+	}
+}
+
+func TestTaskIsTheSameSubmittedAloneAndAmongOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sub := store.Submission{
+		Source: "a", Params: raw(`{"title": "t"}`), Priority: 7, RequestID: "alone", UserID: "u",
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", NotBefore: time.Now().Add(time.Hour).Truncate(time.Second),
+	}
+	alone := b.submission(sub)
+	sub.RequestID = "among"
+	among, err := b.SubmitAll(t.Context(), []store.Submission{{Source: "b"}, sub})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := func(id store.ID) string {
+		var text string
+		if err := b.DB().QueryRow(t.Context(), "select (to_jsonb(t) - '{id,request_id,created_at}'::text[])::text from tasks t where id = $1", id).Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if one, other := row(alone), row(among[1].ID); one != other || !strings.Contains(one, sub.Traceparent) || !strings.Contains(one, `"priority": 7`) {
+		t.Errorf("the tasks are\n%s\n%s", one, other)
+	}
+	if got := b.get(alone); got.RequestID != "alone" || got.UserID != "u" {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -102,6 +102,10 @@ type Contestant interface {
 	Start(ctx context.Context, url string, o Options) (Crew, error)
 }
 
+// Sizes are how many bytes a contestant's tasks take: their table; its indexes; what
+// was done to them, with its index; and what is told of them, with its own.
+type Sizes struct{ Table, Index, History, Outbox int64 }
+
 // Crew is one process at work. Several may work on one database.
 type Crew interface {
 	// Submit commits one task, whose work can then begin.

@@ -5,22 +5,24 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/bench/contest"
 )
 
 // sizeSQL has what the tasks' table takes, with the room in it that later rows
-// will use; its indexes; and the history, with its index.
+// will use; its indexes; the history, with its index; and the outbox, with its own.
 const sizeSQL = `
-select pg_table_size('tasks'), pg_indexes_size('tasks'), pg_total_relation_size('attempts')`
+select pg_table_size('tasks'), pg_indexes_size('tasks'), pg_total_relation_size('attempts'), pg_total_relation_size('outbox')`
 
-// Sizes are how many bytes the tasks, their indexes and their history take.
-func (Contestant) Sizes(ctx context.Context, url string) (table, index, history int64, err error) {
+// Sizes are how many bytes the tasks take, their indexes, their history and their events.
+func (Contestant) Sizes(ctx context.Context, url string) (of contest.Sizes, err error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
-		return 0, 0, 0, err
+		return of, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err = conn.QueryRow(ctx, sizeSQL).Scan(&table, &index, &history); err != nil {
+	if err = conn.QueryRow(ctx, sizeSQL).Scan(&of.Table, &of.Index, &of.History, &of.Outbox); err != nil {
 		err = fmt.Errorf("read sizes: %w", err)
 	}
-	return table, index, history, err
+	return of, err
 }

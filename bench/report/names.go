@@ -66,6 +66,7 @@ var cases = map[string]string{
 	"table_mib":   "table",
 	"index_mib":   "indexes",
 	"history_mib": "history, with its index",
+	"outbox_mib":  "outbox, with its index",
 	"cpu":         "CPU",
 }
 

@@ -111,7 +111,7 @@ func TestEveryScenarioMeasuresCuelight(t *testing.T) {
 		"hop/cuelight", "hop/cuelight/commit_delay=2ms", "hop_commit/cuelight", "hop_commit/cuelight/commit_delay=2ms",
 		"hop_other/cuelight", "hop_other_ended/cuelight", "notifies/cuelight", "notify/floor/idle", "processes/cuelight/processes=2",
 		"rate/cuelight/rate=50", "rate_kept/cuelight/rate=50",
-		"size/cuelight/history_mib", "size/cuelight/index_mib", "size/cuelight/table_mib",
+		"size/cuelight/history_mib", "size/cuelight/index_mib", "size/cuelight/outbox_mib", "size/cuelight/table_mib",
 		"wake_submit/cuelight", "wake_submit/cuelight/commit_delay=2ms", "work20ms/cuelight/slots=5",
 	}
 	if !slices.Equal(got, want) {

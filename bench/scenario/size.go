@@ -8,10 +8,9 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// Sizer is a contestant that tells how many bytes its tasks take: the table,
-// its indexes, and the history with its own.
+// Sizer is a contestant that tells how many bytes its tasks take.
 type Sizer interface {
-	Sizes(ctx context.Context, url string) (table, index, history int64, err error)
+	Sizes(ctx context.Context, url string) (contest.Sizes, error)
 }
 
 // Size is how much room the database takes per million tasks: that of the tasks
@@ -26,13 +25,13 @@ type Size struct {
 // Names are those of its figures.
 func (Size) Names() []string { return []string{"size"} }
 
-// Measure measures all three.
+// Measure measures all four.
 func (s Size) Measure(ctx context.Context, t *Trial) error {
 	sizer, ok := t.Contestant.(Sizer)
 	if !ok {
 		return fmt.Errorf("%w: its tables are not known", errNotHere)
 	}
-	before, err := sizes(ctx, t.URL, sizer)
+	before, err := sizer.Sizes(ctx, t.URL)
 	if err != nil {
 		return err
 	}
@@ -40,20 +39,23 @@ func (s Size) Measure(ctx context.Context, t *Trial) error {
 	if _, err := l.drain(ctx, t); err != nil {
 		return err
 	}
-	after, err := sizes(ctx, t.URL, sizer)
+	after, err := sizer.Sizes(ctx, t.URL)
 	if err != nil {
 		return err
 	}
 	const million = 1_000_000
-	for i, of := range []string{"table_mib", "index_mib", "history_mib"} {
-		perTask := float64(after[i]-before[i]) / float64(s.Tasks)
-		t.Record("size", of, "MiB", result.Value(perTask*million/(1<<20)))
+	for _, grown := range []struct {
+		of            string
+		before, after int64
+	}{
+		{"table_mib", before.Table, after.Table},
+		{"index_mib", before.Index, after.Index},
+		{"history_mib", before.History, after.History},
+		{"outbox_mib", before.Outbox, after.Outbox},
+	} {
+		perTask := float64(grown.after-grown.before) / float64(s.Tasks)
+		t.Record("size", grown.of, "MiB", result.Value(perTask*million/(1<<20)))
 	}
 	t.Explain("size", "what %d drained tasks take more than none, times %.4g", s.Tasks, million/float64(s.Tasks))
 	return nil
-}
-
-func sizes(ctx context.Context, url string, s Sizer) (all [3]int64, err error) {
-	all[0], all[1], all[2], err = s.Sizes(ctx, url)
-	return all, err
 }
