@@ -69,12 +69,23 @@ func (t *theatre) invariants(ctx context.Context, v *findings) error {
 			RolledBack: t.load.undone, // what was acknowledged is looked for, and counted, elsewhere
 			// A frozen server does not count.
 			TurnAtMost: time.Minute,
+			Untold:     untold(t.faults.list()),
 		})
 		for _, one := range found {
 			v.violations = append(v.violations, one.String())
 		}
 		return err
 	})
+}
+
+// untold are the times in which the triggers were off.
+func untold(all []fault) (times []invariant.Stretch) {
+	for _, f := range all {
+		if f.kind == triggers {
+			times = append(times, invariant.Stretch{From: f.from, To: f.to})
+		}
+	}
+	return times
 }
 
 // sessionsWithin is how long the server may take to notice that a client is

@@ -32,6 +32,21 @@ type Options struct {
 	// Committed are the request ids of submissions that were acknowledged, and
 	// RolledBack of those that were undone. Default nil: not checked.
 	Committed, RolledBack []string
+	// Untold are times in which triggers were off, and nobody was told of what
+	// they tell of: attempts that ended otherwise than by being completed.
+	Untold []Stretch
+}
+
+// Stretch is a time from one moment to another, by the database's clock.
+type Stretch struct{ From, To time.Time }
+
+// untold are the beginnings and the ends.
+func (o Options) untold() []any {
+	var from, to []time.Time
+	for _, s := range o.Untold {
+		from, to = append(from, s.From), append(to, s.To)
+	}
+	return []any{from, to}
 }
 
 // Violation is one thing that must not be.

@@ -95,10 +95,18 @@ var rules = []rule{
 	{name: "history", sql: historySQL,
 		says: "no attempt is there without its task, nor for a stage that is none, nor ended before it began"},
 	{name: "told", sql: toldSQL,
-		says: "the events of a task, in their order, lead to the statuses that its stages have"},
+		says: "the events of a task, in their order, lead to the statuses that its stages have",
+		args: Options.untold},
 	{name: "told-end", sql: toldEndSQL,
-		says: "the last event to end a task, or to begin it again, is of the end that it has"},
+		says: "the last event to end a task, or to begin it again, is of the end that it has",
+		args: Options.untold},
 }
+
+// untoldSQL: something happened to the task while nobody could be told of it.
+const untoldSQL = `exists (
+       select from {{.Attempts}} a
+         join unnest($1::timestamptz[], $2::timestamptz[]) as untold (since, until) on a.finished_at between since and until
+        where a.task_id = told.task and a.outcome <> 'completed')`
 
 // told: what each event makes of a stage. The tasks are those whose first event is
 // kept.
@@ -121,7 +129,8 @@ select format('stage %s of task %s is %s, and event %s says %s', s.stage, s.task
   from stages s
   join told on told.task = s.task and told.stage collate "C" = s.stage
  where told.status <> s.status
-   and s.task in (select task_id from {{.Events}} where type = 'submitted')`
+   and s.task in (select task_id from {{.Events}} where type = 'submitted')
+   and not ` + untoldSQL
 
 const toldEndSQL = `
 , told as (
@@ -140,7 +149,8 @@ select format('task %s should have come to its end with %s, and its last such ev
  where case when ended.type = 'done' then told.type <> 'done'
             when ended.type is null then told.type in ('done', 'dead_letter', 'cancelled')
             else told.type in ('done', 'submitted') end -- one of two dead stages may be done again
-   and ended.task in (select task_id from {{.Events}} where type = 'submitted')`
+   and ended.task in (select task_id from {{.Events}} where type = 'submitted')
+   and not ` + untoldSQL
 
 const committedSQL = `
 select format('the task of request %s is not there', request)
