@@ -107,8 +107,13 @@ func TestWorkOfAKilledDaemonGoesOnElsewhereWithinTenSeconds(t *testing.T) {
 	first.kill()
 	within(t, 30*time.Second, pool, 1, `select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`)
 	g.await(1) // the other's: the first's died with it
-	if took := time.Since(killed); took > 10*time.Second {
-		t.Errorf("the other daemon began after %s", took)
+	// How long ffmpeg takes to be there on a busy machine is no part of the promise.
+	var claimed time.Time
+	if err := pool.QueryRow(t.Context(), `select transcode_locked_at from tasks`).Scan(&claimed); err != nil {
+		t.Fatal(err)
+	}
+	if took := claimed.Sub(killed); took < 0 || took > 10*time.Second {
+		t.Errorf("the other daemon had the work after %s", took)
 	}
 	g.open()
 	within(t, time.Minute, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
