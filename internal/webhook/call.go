@@ -18,7 +18,8 @@ import (
 type message struct {
 	id       store.ID
 	hook     store.ID
-	url      string // as it is now: it may have been changed since the hooks were read
+	url      string   // as it is now: it may have been changed since the hooks were read
+	secrets  []string // that sign, as they are now: one that got out signs nothing once it is replaced
 	typ      string
 	payload  string
 	attempts int
@@ -29,7 +30,8 @@ type message struct {
 // one waits for that.
 const claimSQL = `
 /* claim deliveries */
-select d.id, d.webhook_id, h.url, d.type, d.payload, d.attempts
+select d.id, d.webhook_id, h.url, array_remove(array[h.secret, case when h.old_until > now() then h.old_secret end], null),
+       d.type, d.payload, d.attempts
   from unnest($1::uuid[], $2::int[]) as w (id, free)
   join cuelight_webhooks h on h.id = w.id and h.disabled_at is null
  cross join lateral (
@@ -57,7 +59,7 @@ func (d *deliverer) call(ctx, calling context.Context, hooks []hook) error {
 		return fmt.Errorf("claim deliveries: %w", err)
 	}
 	messages, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m message, err error) {
-		err = row.Scan(&m.id, &m.hook, &m.url, &m.typ, &m.payload, &m.attempts)
+		err = row.Scan(&m.id, &m.hook, &m.url, &m.secrets, &m.typ, &m.payload, &m.attempts)
 		return m, err
 	})
 	if err != nil {
@@ -66,15 +68,10 @@ func (d *deliverer) call(ctx, calling context.Context, hooks []hook) error {
 	if time.Since(d.renewed) >= d.w.o.lease {
 		return nil // somebody else may have begun; the next turn will know
 	}
-	byID := make(map[store.ID]hook, len(hooks))
-	for _, h := range hooks {
-		byID[h.id] = h
-	}
 	for _, m := range messages {
 		d.flying[m.id] = m.hook
-		h := byID[m.hook]
 		d.calls.Go(func() {
-			d.ended <- result{message: m, reply: d.w.client.send(calling, m.url, h.secrets, m.id.String(), m.payload)}
+			d.ended <- result{message: m, reply: d.w.client.send(calling, m.url, m.secrets, m.id.String(), m.payload)}
 		})
 	}
 	return nil

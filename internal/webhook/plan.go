@@ -19,15 +19,13 @@ type hook struct {
 	id       store.ID
 	url      string
 	types    []string
-	secrets  []string // that sign
 	cooldown time.Duration
 	cursor   int64 // the last event that was looked at for it
 }
 
 const hooksSQL = `
 /* read webhooks */
-select id, url, types, array_remove(array[secret, case when old_until > now() then old_secret end], null),
-       extract(epoch from cooldown)::float8, cursor
+select id, url, types, extract(epoch from cooldown)::float8, cursor
   from cuelight_webhooks where pipeline = $1 and disabled_at is null order by id`
 
 func (w *Webhooks) hooks(ctx context.Context) ([]hook, error) {
@@ -37,7 +35,7 @@ func (w *Webhooks) hooks(ctx context.Context) ([]hook, error) {
 	}
 	hooks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h hook, err error) {
 		var cooldown float64
-		err = row.Scan(&h.id, &h.url, &h.types, &h.secrets, &cooldown, &h.cursor)
+		err = row.Scan(&h.id, &h.url, &h.types, &cooldown, &h.cursor)
 		h.cooldown = time.Duration(cooldown * float64(time.Second))
 		return h, err
 	})
