@@ -185,7 +185,7 @@ func TestStartSaysForHowLongItWasWaitedAndForWhat(t *testing.T) {
 	hold := make(chan struct{})
 	b := setup(t,
 		stages.Stage{Name: "one", Workers: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil }},
-		stages.Stage{Name: "two", Needs: []string{"one"}, Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
+		stages.Stage{Name: "two", Needs: []string{"one"}, Workers: 2, Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	b.submit()
 	if e := r.wait(t, stages.Started); !e.Woken || e.Waited <= 0 || e.Waited > 10*time.Second {
