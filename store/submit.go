@@ -52,7 +52,7 @@ func (s *Store) Submit(ctx context.Context, sub Submission) (Receipt, error) {
 		return Receipt{}, fmt.Errorf("submit: %w", err)
 	}
 	var r Receipt
-	err = s.db.QueryRow(ctx, s.sql.submitOne, given.row(0)...).Scan(&r.ID)
+	err = s.db.QueryRow(ctx, s.sql.submitOne, given.first()...).Scan(&r.ID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		receipts := []Receipt{{Existed: true}}
 		err := s.findSubmitted(ctx, []Submission{sub}, []string{sub.RequestID}, receipts)
@@ -223,9 +223,9 @@ func (c *columns) all() []any {
 	return []any{c.sources, c.params, c.priorities, c.requests, c.users, c.notBefore, c.traceparents}
 }
 
-// row are those of the statement that submits one, in the same order.
-func (c *columns) row(i int) []any {
-	return []any{c.sources[i], c.params[i], c.priorities[i], c.requests[i], c.users[i], c.notBefore[i], c.traceparents[i]}
+// first are those of the statement that submits one, in the same order.
+func (c *columns) first() []any {
+	return []any{c.sources[0], c.params[0], c.priorities[0], c.requests[0], c.users[0], c.notBefore[0], c.traceparents[0]}
 }
 
 // traceparent is the form of the header in version 00 of W3C Trace Context, which

@@ -33,6 +33,16 @@ func streaming(t *testing.T, sub web.Subscription, ping time.Duration, trouble f
 	return s
 }
 
+// waitForOpen waits until that many streams are open.
+func waitForOpen(t *testing.T, s *web.Server, n int) {
+	t.Helper()
+	for since := time.Now(); s.Streams() != n; time.Sleep(time.Millisecond) {
+		if time.Since(since) > time.Minute {
+			t.Fatalf("%d streams are open, want %d", s.Streams(), n)
+		}
+	}
+}
+
 // askForStream asks by HTTP/1 for all events, with some more headers.
 func askForStream(to io.Writer, minor int, more string) {
 	fmt.Fprintf(to, "GET %s/events/stream HTTP/1.%d\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n", api, minor, adminText, more)
@@ -105,11 +115,7 @@ func TestStreamIsShownAliveAndEndsWholeWhateverCarriesIt(t *testing.T) {
 			if err := lines.Err(); err != nil {
 				t.Errorf("it was cut off: %v", err)
 			}
-			for since := time.Now(); s.Streams() != 0; time.Sleep(time.Millisecond) {
-				if time.Since(since) > time.Minute {
-					t.Fatal("its place is not given back")
-				}
-			}
+			waitForOpen(t, s, 0)
 		})
 	}
 }
@@ -121,7 +127,7 @@ func TestClientThatLeavesIsMissedWhenThereIsNothingToSend(t *testing.T) {
 			t.Parallel()
 			s := streaming(t, quiet{}, time.Hour, func(route string, err error) { t.Errorf("%s: %v", route, err) })
 			ts := httptest.NewUnstartedServer(s.Handler())
-			open := func() net.Conn {
+			ask := func() net.Conn {
 				conn, err := net.Dial("tcp", ts.Listener.Addr().String())
 				if err != nil {
 					t.Fatal(err)
@@ -143,25 +149,15 @@ func TestClientThatLeavesIsMissedWhenThereIsNothingToSend(t *testing.T) {
 			}
 			t.Cleanup(ts.Close)
 			t.Cleanup(s.Drain)
-			stays := open()
+			stays := ask()
 			for range 3 { // by turns: who looks for them comes and goes
-				open().Close()
-				for since := time.Now(); s.Streams() != 1; time.Sleep(time.Millisecond) {
-					if time.Since(since) > time.Minute {
-						t.Fatalf("%d streams are open", s.Streams())
-					}
-				}
+				ask().Close()
+				waitForOpen(t, s, 1)
 			}
 			stays.Close()
-			for since := time.Now(); s.Streams() != 0; time.Sleep(time.Millisecond) {
-				if time.Since(since) > time.Minute {
-					t.Fatal("the last one is not missed")
-				}
-			}
-			open()
-			if s.Streams() != 1 {
-				t.Error("nobody is let in afterwards")
-			}
+			waitForOpen(t, s, 0)
+			ask() // who comes afterwards is let in
+			waitForOpen(t, s, 1)
 		})
 	}
 }
@@ -221,11 +217,7 @@ func TestPanicInAStreamEndsThatStreamAlone(t *testing.T) {
 	if text := <-told; !strings.HasPrefix(text, "GET "+api+"/events/stream: panic: there is a mistake\n") {
 		t.Errorf("told %s", text)
 	}
-	for since := time.Now(); s.Streams() != 0; time.Sleep(time.Millisecond) {
-		if time.Since(since) > time.Minute {
-			t.Fatal("its place is not given back")
-		}
-	}
+	waitForOpen(t, s, 0)
 }
 
 // torn is an answer whose writing panics.

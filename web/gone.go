@@ -14,8 +14,8 @@ import (
 const lookFor = time.Second
 
 // gone looks for clients that are gone. They have nothing more to say, so whatever
-// could be read of a connection is its end; one goroutine asks that of all of them,
-// as one for each that waits in a read would take half as much again as the stream.
+// could be read of a connection is its end. One goroutine asks that of all of them: one
+// for each that waits in a read was a quarter of what a stream has in memory.
 type gone struct {
 	mu      sync.Mutex
 	tell    map[syscall.RawConn]context.CancelFunc
