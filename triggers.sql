@@ -463,7 +463,7 @@ language sql set search_path from current as $$
 $$;
 
 insert into cuelight_schema (pipeline, version, shape)
-values ('video', 4, 'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
+values ('video', 5, 'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
 on conflict (pipeline) do nothing;
 
 commit;

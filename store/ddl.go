@@ -8,7 +8,7 @@ import (
 )
 
 // SchemaVersion is the version of the tables this package works with.
-const SchemaVersion = 4
+const SchemaVersion = 5
 
 //go:embed ddl/*.tmpl
 var ddlFiles embed.FS
