@@ -21,6 +21,7 @@ type workOptions struct {
 	crf             int
 	threads         int
 	nice            int
+	stall           time.Duration
 	workers         map[string]int
 	allow           []string
 	maxDownload     byteSize
@@ -31,6 +32,9 @@ type workOptions struct {
 	grace           time.Duration
 	lease           time.Duration
 }
+
+// shortestStall leaves a disk time to answer.
+const shortestStall = time.Second
 
 // shortestLease leaves a busy machine time for a few beats.
 const shortestLease = 5 * time.Second
@@ -46,6 +50,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.IntVar(&o.crf, "crf", 23, "quality below each rendition's highest bitrate, 1 (best) to 51")
 	f.IntVar(&o.threads, "threads", 0, "threads of each decoder, filter and encoder; 0 leaves it to ffmpeg")
 	f.IntVar(&o.nice, "nice", 10, "priority of ffmpeg, 19 (lowest) to 0 (as everything else)")
+	f.DurationVar(&o.stall, "stall", 2*time.Minute, "how long ffmpeg may do nothing before it is stopped and the stage tried again; 0 for ever")
 	f.StringToIntVar(&o.workers, "workers", nil, "tasks worked on at once per stage (default ingest=4,transcode=1,metadata=2,assemble=2,publish=2)")
 	f.Lookup("workers").DefValue = "" // the default is in the text; an empty map is not worth showing
 	f.StringSliceVar(&o.allow, "allow-network", nil, "network that may be downloaded from although it is not public, such as 10.0.0.0/8; repeatable")
@@ -56,7 +61,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.BoolVar(&o.linkSources, "link-sources", false, "hard-link local sources instead of copying; only if nobody writes into them")
 	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may go on after the first signal")
 	f.DurationVar(&o.lease, "lease", store.DefaultLease, "how long this process may be out of touch with the database before others take its work")
-	setting(f, "publish-dir", "ffmpeg", "ffprobe", "preset", "crf", "threads", "nice", "workers", "allow-network",
+	setting(f, "publish-dir", "ffmpeg", "ffprobe", "preset", "crf", "threads", "nice", "stall", "workers", "allow-network",
 		"max-download", "download-timeout", "reserve", "keep-old", "link-sources", "grace", "lease", "notify-url")
 	return o
 }
@@ -93,9 +98,13 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		DataDir: data, PublishDir: published,
 		Tools: video.Tools{
 			FFmpeg: o.ffmpeg, FFprobe: o.ffprobe, Preset: o.preset, CRF: o.crf, Threads: o.threads, Nice: o.nice,
+			Stall: o.stall,
 		},
 		MaxDownload: int64(o.maxDownload), DownloadTimeout: o.downloadTimeout,
 		LinkSources: o.linkSources, Marker: idFile, Reserve: int64(o.reserve), KeepOld: o.keepOld,
+	}
+	if o.stall == 0 {
+		config.Tools.Stall = -1
 	}
 	if o.reserve == 0 {
 		config.Reserve = -1
@@ -111,6 +120,8 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		return config, usagef("--crf %d: it is 1 to 51", o.crf)
 	case o.nice < 0 || o.nice > 19:
 		return config, usagef("--nice %d: it is 0 to 19", o.nice)
+	case o.stall < 0 || o.stall > 0 && o.stall < shortestStall:
+		return config, usagef("--stall %s: it is %s or more, or 0 for ever", o.stall, shortestStall)
 	case o.threads < 0:
 		return config, usagef("--threads %d: it cannot be negative", o.threads)
 	case o.lease < shortestLease || o.lease > 24*time.Hour:

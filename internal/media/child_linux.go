@@ -80,31 +80,38 @@ func oomKills() int64 {
 }
 
 // residentBytes is how much memory a process and those below it have resident.
-func residentBytes(pid int) int64 { return residentPages(pid, 0) * int64(os.Getpagesize()) }
+func residentBytes(pid int) int64 {
+	pages := int64(0)
+	for _, p := range processTree(pid, 0) {
+		var size, resident int64
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p))
+		if err != nil {
+			continue // it has ended
+		}
+		if _, err := fmt.Sscan(string(text), &size, &resident); err == nil {
+			pages += resident
+		}
+	}
+	return pages * int64(os.Getpagesize())
+}
 
 // deepest keeps a program that starts itself over and over from being followed
 // for ever.
 const deepest = 16
 
-func residentPages(pid, depth int) int64 {
-	var size, resident int64
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0 // it has ended
-	}
-	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil || depth == deepest {
-		return resident
-	}
-	// Programs of several threads would have to be asked for each; ffmpeg has
-	// no children, and shells, which do, have one thread.
+// processTree is a process and those below it. Programs of several threads would
+// have to be asked for each; ffmpeg has no children, and shells, which do, have
+// one thread.
+func processTree(pid, depth int) []int {
+	tree := []int{pid}
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err != nil {
-		return resident
+	if err != nil || depth == deepest {
+		return tree
 	}
 	for number := range strings.FieldsSeq(string(children)) {
 		if child, err := strconv.Atoi(number); err == nil {
-			resident += residentPages(child, depth+1)
+			tree = append(tree, processTree(child, depth+1)...)
 		}
 	}
-	return resident
+	return tree
 }

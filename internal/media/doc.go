@@ -23,7 +23,7 @@
 //     given. A playlist that calls itself .mp4 is refused.
 //   - A child never outlives the call that started it. It runs in a process
 //     group of its own, which is killed as a whole when ctx ends, when the child
-//     makes no progress or takes more memory than it may, and when it ends by
+//     stands still or takes more memory than it may, and when it ends by
 //     itself and leaves others; on Linux it dies with this process, too.
 //   - Neither an exit code nor a header is believed. Durations and frame
 //     counts are measured from packets, from decoded frames and from the files

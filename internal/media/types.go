@@ -26,10 +26,13 @@ type Tools struct {
 	// Nice lowers the priority of the children, 1 to 19, on Linux that of their
 	// sessions, too. Zero means the priority of this process.
 	Nice int
-	// Stall is how long a child may make no progress before it is killed and
-	// the call ends with [ErrStalled]. Zero means two minutes: the slowest
-	// first frame, a tone-mapped 2160p source on a busy machine, stays well
-	// below that.
+	// Stall is how long a child may do nothing before it is killed and the call
+	// ends with [ErrStalled]: it makes no step forward, and on Linux neither
+	// uses a processor nor reads or writes. Zero means two minutes: disks that
+	// spin up and servers of files that start anew take less. Negative means
+	// for ever. What works without a step forward, as a decoder that goes round
+	// in a circle does, ends after five times as much processor time. Of what
+	// waits for a processor that others have, see [ErrStarved].
 	Stall time.Duration
 	// Memory is how many bytes of memory a child and its own children may have
 	// resident before they are killed and the call ends with [ErrMemory]. Zero
@@ -57,6 +60,10 @@ var (
 	ErrToolMissing = errors.New("tool missing")
 	// ErrStalled: a child made no progress for Tools.Stall and was killed.
 	ErrStalled = errors.New("no progress")
+	// ErrStarved: a child was ready to work for ten times Tools.Stall, made no
+	// progress and got less than a hundredth of a processor. It was killed, so
+	// that another host, or a better hour, can do the work.
+	ErrStarved = errors.New("no processor time")
 	// ErrMemory: a child took more than Tools.Memory and was killed, or memory
 	// ran out on this host.
 	ErrMemory = errors.New("too little memory")

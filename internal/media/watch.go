@@ -1,7 +1,6 @@
 package media
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -31,18 +30,17 @@ func (t Tools) step() {
 	}
 }
 
-// watch cancels the child when its pulse stops, or when it takes more memory
-// than it may.
+// watch cancels the child when it makes no step forward, as stillness has it,
+// or when it takes more memory than it may.
 func (t Tools) watch(ctx context.Context, cancel context.CancelCauseFunc, p *pulse, quiet bool, pid int) {
-	stall := cmp.Or(max(t.Stall, 0), defaultStall)
-	every := min(max(stall/16, time.Millisecond), lookEvery)
+	still := stillness{stall: t.stall()}
+	every := lookEvery
+	if still.stall > 0 {
+		every = min(max(still.stall/16, time.Millisecond), lookEvery)
+	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var (
-		beats, told = p.beats.Load(), time.Now()
-		stood       time.Duration
-		before      = time.Now()
-	)
+	beats, told, before := p.beats.Load(), time.Now(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -52,17 +50,21 @@ func (t Tools) watch(ctx context.Context, cancel context.CancelCauseFunc, p *pul
 		// While this process was stopped, or the host asleep, nobody read what
 		// the child had to say: that is no standstill of the child's.
 		now := time.Now()
-		stood += min(now.Sub(before), 4*every)
+		wall := min(now.Sub(before), 4*every)
 		before = now
+		seen := lookAt(pid)
+		seen.bytes -= p.bytes.Load() // to have said the same again is no work
+		alive := still.passed(wall, seen, func() bool { return readyToRun(pid) })
 		if n := p.beats.Load(); n != beats && !quiet {
-			beats, stood = n, 0
-			if now.Sub(told) >= stepEvery {
-				told = now
-				t.step()
-			}
+			beats, alive = n, true
+			still.forward()
 		}
-		if stood >= stall {
-			cancel(fmt.Errorf("%w for %v", ErrStalled, stall))
+		if alive && now.Sub(told) >= stepEvery {
+			told = now
+			t.step()
+		}
+		if err := still.verdict(); err != nil {
+			cancel(err)
 			return
 		}
 		if t.Memory <= 0 {
@@ -75,16 +77,26 @@ func (t Tools) watch(ctx context.Context, cancel context.CancelCauseFunc, p *pul
 	}
 }
 
+// stall is Tools.Stall with its default; 0 means never.
+func (t Tools) stall() time.Duration {
+	if t.Stall == 0 {
+		return defaultStall
+	}
+	return max(t.Stall, 0)
+}
+
 // pulse passes stdout on and counts signs of life. A writer that knows better
 // than "there was output" says so by being a beater.
 type pulse struct {
 	next  io.Writer
 	beats atomic.Int64
+	bytes atomic.Int64
 }
 
 type beater interface{ beat() int64 }
 
 func (p *pulse) Write(b []byte) (int, error) {
+	p.bytes.Add(int64(len(b)))
 	if p.next == nil {
 		p.beats.Add(1)
 		return len(b), nil

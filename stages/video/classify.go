@@ -47,6 +47,8 @@ func classify(ctx context.Context, err error, attempt int) error {
 	case errors.Is(err, media.ErrToolMissing):
 		return stages.Postpone(hostPause,
 			fmt.Errorf("%w; to install it: apt-get install ffmpeg, or brew install ffmpeg", err))
+	case errors.Is(err, media.ErrStarved):
+		return stages.Postpone(hostPause, err)
 	case isEverybodys(err):
 		return stages.Postpone(hostPause, plain(err))
 	case isHostTrouble(err):

@@ -53,7 +53,7 @@ func TestErrorsAreSortedByWhatCanMendThem(t *testing.T) {
 // may be the task's own doing is.
 func TestFaultOfTheHostIsWaitedForHoweverLongItTakes(t *testing.T) {
 	t.Parallel()
-	for _, err := range []error{syscall.ENOSPC, syscall.EROFS, syscall.EMFILE, &goneError{}, media.ErrToolMissing, media.ErrNoSpace} {
+	for _, err := range []error{syscall.ENOSPC, syscall.EROFS, syscall.EMFILE, &goneError{}, media.ErrToolMissing, media.ErrNoSpace, media.ErrStarved} {
 		got := classify(t.Context(), err, 1)
 		if pause, ok := stages.RetryDelay(got); !ok || pause != 5*time.Minute || !stages.IsPostponed(got) {
 			t.Errorf("%v: %s, %t", err, pause, stages.IsPostponed(got))

@@ -20,10 +20,13 @@ import (
 
 func TestEveryStageHasAWatchdog(t *testing.T) {
 	t.Parallel()
-	for config, want := range map[time.Duration]time.Duration{0: 10 * time.Minute, time.Second: time.Second, -1: 0} {
-		for _, s := range Stages(Config{Stall: config}) {
-			if s.Stall != want {
-				t.Errorf("Stall %v: stage %s has %v", config, s.Name, s.Stall)
+	for _, c := range []struct{ config, tools, want time.Duration }{
+		{0, 0, 10 * time.Minute}, {time.Second, 0, time.Second}, {-1, 0, 0},
+		{0, time.Minute, 10 * time.Minute}, {0, time.Hour, 5 * time.Hour}, {0, -1, 0}, {time.Second, -1, time.Second},
+	} {
+		for _, s := range Stages(Config{Stall: c.config, Tools: Tools{Stall: c.tools}}) {
+			if s.Stall != c.want {
+				t.Errorf("Stall %v, of ffmpeg %v: stage %s has %v", c.config, c.tools, s.Name, s.Stall)
 			}
 		}
 	}
@@ -99,13 +102,16 @@ func TestDownloadOfUnknownLengthShowsThatItGoesOn(t *testing.T) {
 	}
 }
 
-// busy is an ffmpeg that hangs at full speed as soon as it is to make
-// something, together with a child; neither heeds a polite signal.
-func (h *house) busy() (pids string) {
+// Two ways to hang: at full speed, and asleep.
+const busy, asleep = "while :; do :; done", "sleep 3600"
+
+// hanging makes ffmpeg hang as soon as it is to make something, together with a
+// child; neither heeds a polite signal.
+func (h *house) hanging(how string) (pids string) {
 	h.t.Helper()
 	pids = filepath.Join(h.t.TempDir(), "pids")
 	h.script(fmt.Sprintf("trap '' TERM INT HUP\nfor a; do [ \"$a\" = -progress ] && {\n"+
-		"(trap '' TERM INT HUP; while :; do :; done) & echo $! $$ >%q; while :; do :; done; }; done\nexec ffmpeg \"$@\"\n", pids))
+		"(trap '' TERM INT HUP; %s) & echo $! $$ >%q; %s; }; done\nexec ffmpeg \"$@\"\n", how, pids, how))
 	return pids
 }
 
@@ -120,17 +126,17 @@ func (h *house) script(text string) {
 
 func TestHangingFFmpegIsKilledAndTheStageTriedAgain(t *testing.T) {
 	t.Parallel()
-	for _, stage := range []string{transcodeStage, metadataStage} {
+	for stage, how := range map[string]string{transcodeStage: busy, metadataStage: asleep} {
 		t.Run(stage, func(t *testing.T) {
 			t.Parallel()
 			h, m := ready(t)
 			before := snapshot(t, h.DataDir)
 			tools := h.Tools
-			pids := h.busy()
-			h.Tools.Stall = 4 * time.Second
+			pids := h.hanging(how)
+			h.Tools.Stall = 2 * time.Second
 			err := h.run(t.Context(), stage, m)
 			wantRetry(t, "hanging", err)
-			if !errors.Is(err, media.ErrStalled) || !strings.HasSuffix(err.Error(), "run ffmpeg: no progress for 4s") {
+			if !errors.Is(err, media.ErrStalled) || !strings.Contains(err.Error(), "run ffmpeg: no progress for ") {
 				t.Errorf("got %v", err)
 			}
 			wantGone(t, pids)
@@ -148,7 +154,7 @@ func TestStageThatHangsShowsNothingAndSaysWhereItHung(t *testing.T) {
 	t.Parallel()
 	h, m := ready(t)
 	before := snapshot(t, h.DataDir)
-	pids := h.busy()
+	pids := h.hanging(asleep)
 	c := &changes{notes: map[string]int{}}
 	h.job.OnProgress = c.observe
 	ctx, cancel := context.WithCancelCause(t.Context())

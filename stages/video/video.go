@@ -73,8 +73,10 @@ type Config struct {
 
 	// Stall is how long an attempt may make no progress before it is cancelled
 	// and fails, whatever it is doing: not one more byte fetched, packet read,
-	// frame made, or file checked, linked or put on disk. Tools.Stall, which
-	// sees only ffmpeg, should be shorter. Default 10 min; negative: for ever.
+	// frame made, or file checked, linked or put on disk. An ffmpeg that is alive,
+	// as Tools.Stall has it, makes progress, also where it waits for a processor.
+	// Default five times Tools.Stall, but at least 10 min; negative: for ever, as
+	// it is where Tools.Stall is negative.
 	Stall time.Duration
 }
 
@@ -109,10 +111,13 @@ func (c Config) knowing() Config {
 }
 
 func (c Config) stall() time.Duration {
-	if c.Stall == 0 {
-		return defaultStall
+	switch {
+	case c.Stall < 0, c.Stall == 0 && c.Tools.Stall < 0:
+		return 0
+	case c.Stall > 0:
+		return c.Stall
 	}
-	return max(c.Stall, 0)
+	return max(defaultStall, 5*c.Tools.Stall)
 }
 
 func (c Config) reserve() int64 {
