@@ -69,7 +69,8 @@ func turn(v *Video) []string {
 // picture brings frames to the size of the largest rung and to what every
 // player can show: 8-bit 4:2:0, BT.709, limited range, square pixels.
 func picture(v *Video, top Rung, c caps) []string {
-	end := []string{"format=yuv420p", "setsar=1"}
+	// ffmpeg 7 tags a rendition as its frames are, whatever the encoder's options say.
+	end := []string{"format=yuv420p", "setsar=1", "setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709"}
 	if v.HDR != "" && c.zscale {
 		return append(toneMap(v, top, c), end...)
 	}

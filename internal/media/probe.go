@@ -99,7 +99,8 @@ func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, er
 func refuseUnreadable(path, tail string) *Refused {
 	last := tail[strings.LastIndexByte(tail, '\n')+1:]
 	switch {
-	case strings.Contains(tail, "not on whitelist"):
+	// ffmpeg 7 opens no playlist that is not named like one.
+	case strings.Contains(tail, "not on whitelist") || beginsLikePlaylist(path):
 		return &Refused{Reason: "the file is a playlist, a script, a picture or text, not a video or audio file", Detail: last}
 	case strings.Contains(tail, "encrypt") || hasEncryptedEntry(path):
 		return &Refused{Reason: "the video is encrypted", Detail: tail}
@@ -113,20 +114,33 @@ func refuseUnreadable(path, tail string) *Refused {
 // beginsWithBox reports whether a file begins as MP4 and QuickTime files do:
 // with the length of a box and its type.
 func beginsWithBox(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
+	head := firstBytes(path)
+	if len(head) < 8 {
 		return false
 	}
-	defer f.Close()
-	var head [8]byte
-	if _, err := io.ReadFull(f, head[:]); err != nil {
-		return false
-	}
-	switch string(head[4:]) {
+	switch head[4:] {
 	case "ftyp", "styp", "moov", "mdat", "free", "skip", "wide":
 		return true
 	}
 	return false
+}
+
+// beginsLikePlaylist reports whether a file begins as HLS playlists do.
+func beginsLikePlaylist(path string) bool {
+	return strings.HasPrefix(firstBytes(path), "#EXTM3U")
+}
+
+// firstBytes are the first eight bytes of a file, or fewer where it has fewer or
+// cannot be read.
+func firstBytes(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head := make([]byte, 8)
+	n, _ := io.ReadFull(f, head)
+	return string(head[:n])
 }
 
 // hasEncryptedEntry looks for the sample entries of encrypted MP4 tracks in

@@ -87,9 +87,14 @@ func (r *tapReader) line(line []byte) {
 	}
 }
 
+// unknownDuration is the longest duration of a frame, in seconds, that says nothing:
+// ffmpeg 7 writes one tick of the source's clock, a millisecond in Matroska, where it
+// knows none.
+const unknownDuration = 0.0015
+
 func (r *tapReader) tap() tap {
 	dur := float64(r.lastDur) * r.base
-	if r.frames > 1 && (r.lastDur == 0 || dur < 1.0/1000) {
+	if r.frames > 1 && dur <= unknownDuration {
 		dur = float64(r.last-r.first) * r.base / float64(r.frames-1)
 	}
 	return tap{
