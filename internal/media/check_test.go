@@ -126,7 +126,7 @@ func stray(name string) func(*testing.T, result) {
 func TestCheckFindsKeyframesThatDiffer(t *testing.T) {
 	t.Parallel()
 	r := made(t)(t)
-	other := publish(t, clip(t, "b.mkv", "-f lavfi -i testsrc2=s=426x240:r=10:d=14 -vf setpts='(N+if(gte(N\\,5)\\,1))/10/TB' -fps_mode passthrough"+h264))
+	other := publish(t, clip(t, "b.mkv", "-f lavfi -i testsrc2=s=426x240:r=10:d=14 -vf setpts='(N+gte(N\\,5))/(10*TB)' -fps_mode passthrough"+h264))
 	if err := os.RemoveAll(filepath.Join(r.dir, "240p")); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,8 @@ const (
 // tap is the frames that passed one.
 type tap struct {
 	frames int64
+	// distinct is how many frames came after all before them.
+	distinct int64
 	// first and end are in seconds; end includes the last frame's duration.
 	first, end float64
 	// gap is the longest time between two frames.
@@ -48,6 +50,7 @@ func readTap(file string) (tap, error) {
 type tapReader struct {
 	lines       lineWriter
 	frames      int64
+	distinct    int64
 	first, last int64
 	lastDur     int64
 	gap         int64
@@ -76,6 +79,9 @@ func (r *tapReader) line(line []byte) {
 	if err1 != nil || err2 != nil || pts > math.MaxInt64/4 || pts < -math.MaxInt64/4 || dur < 0 || dur > math.MaxInt64/4 {
 		return
 	}
+	if r.frames == 0 || pts > r.last {
+		r.distinct++
+	}
 	if r.frames == 0 {
 		r.first, r.last = pts, pts
 	}
@@ -98,7 +104,7 @@ func (r *tapReader) tap() tap {
 		dur = float64(r.last-r.first) * r.base / float64(r.frames-1)
 	}
 	return tap{
-		frames: r.frames, first: float64(r.first) * r.base, end: float64(r.last)*r.base + dur,
+		frames: r.frames, distinct: r.distinct, first: float64(r.first) * r.base, end: float64(r.last)*r.base + dur,
 		gap: float64(r.gap) * r.base,
 	}
 }

@@ -179,7 +179,7 @@ func (o *Output) readTaps(dir string, info *Info, plan timing, out said) error {
 			return fmt.Errorf("remove frame list: %w", err)
 		}
 	}
-	o.Decoded, o.Expected = decoded.frames, shown.frames
+	o.Decoded, o.Distinct, o.Expected = decoded.frames, decoded.distinct, shown.frames
 	o.DecodedEnd = decoded.end - plan.skew
 	if decoded.frames == 0 {
 		return &Refused{Reason: fmt.Sprintf("not one frame of its %s video could be decoded", info.Video.Codec), Detail: out.tail}

@@ -248,10 +248,12 @@ type Output struct {
 	// Bytes is the size of all playlists, headers and segments.
 	Bytes int64 `json:"bytes"`
 
-	// Decoded is the number of frames the decoder gave, DecodedEnd the time
-	// at which the last of them ends, and Expected the number every video
-	// rendition must have after the frame rate was made fit.
+	// Decoded is the number of frames the decoder gave, Distinct how many of
+	// them came after all before them, DecodedEnd the time at which the last of
+	// them ends, and Expected the number every video rendition must have after
+	// the frame rate was made fit.
 	Decoded    int64   `json:"decoded"`
+	Distinct   int64   `json:"distinct"`
 	DecodedEnd float64 `json:"decoded_end"`
 	Expected   int64   `json:"expected"`
 	// Constant says that frames were repeated or dropped for a constant
