@@ -164,9 +164,11 @@ func scanKey(row pgx.CollectableRow) (k Key, err error) {
 const useKeySQL = `
 /* use key */
 update cuelight_keys set used_at = now()
- where id = $1 and (used_at is null or used_at < now() - interval '1 minute')`
+ where id = (select id from cuelight_keys
+              where id = $1 and (used_at is null or used_at < now() - interval '1 minute') for no key update skip locked)`
 
-// UseKey notes that a key was used now, once a minute at most.
+// UseKey notes that a key was used now, once a minute at most. It does not wait for
+// somebody who changes the key at the same time, and notes nothing then.
 func (s *Store) UseKey(ctx context.Context, key ID) error {
 	_, err := s.db.Exec(ctx, useKeySQL, key)
 	return s.explain("use key", err)

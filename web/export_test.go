@@ -81,3 +81,8 @@ func Certificate(certFile, keyFile string, every time.Duration, trouble func(err
 	c := &certificate{certFile: certFile, keyFile: keyFile, every: every, trouble: trouble}
 	return c.get
 }
+
+// NewRequestLimit bounds the requests of each principal.
+func NewRequestLimit(each int) func(ctx context.Context, who string) (release func(), err error) {
+	return newRequestLimit(each).enter
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"net/netip"
 	"path"
 	"strings"
 	"time"
@@ -86,7 +87,16 @@ type Options struct {
 	// closed as they come. Each takes memory and a descriptor, which what else this
 	// process does needs, too. That of a stream counts as a stream alone, but for
 	// HTTP/2 and HTTP/1.0. Default 5000.
-	Connections int
+	// ConnectionsEach is that for one address, of IPv6 for one network of 64 bits.
+	// Default a tenth of Connections. Loopback addresses and Proxies, from which
+	// everybody may come, have no limit of their own.
+	Connections, ConnectionsEach int
+	Proxies                      []netip.Prefix
+	// RequestsEach is how many requests of one principal may ask the database at
+	// the same time. More wait for a moment, and are then answered with 429. It
+	// should be less than the connections that Store has, so that nobody can keep
+	// them from all others. Default 4.
+	RequestsEach int
 	// Ping is how often a stream in which nothing happens shows that it is
 	// alive. Default 15 s.
 	Ping time.Duration
@@ -125,6 +135,8 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Grace, o.Ping = cmp.Or(o.Grace, 10*time.Second), cmp.Or(o.Ping, 15*time.Second)
 	o.Streams, o.Connections = cmp.Or(o.Streams, 1000), cmp.Or(o.Connections, 5000)
+	o.ConnectionsEach = cmp.Or(o.ConnectionsEach, max(o.Connections/10, 1))
+	o.RequestsEach = max(cmp.Or(o.RequestsEach, 4), 1)
 	o.StreamsEach = cmp.Or(o.StreamsEach, max(o.Streams*3/4, 1))
 	if o.CheckSource == nil {
 		o.CheckSource = CheckSource

@@ -53,6 +53,7 @@ const (
 	kindInvalid     kind = "invalid"
 	kindLimited     kind = "too-many-failures"
 	kindStreams     kind = "too-many-streams"
+	kindRequests    kind = "too-many-requests"
 	kindInternal    kind = "internal"
 	kindUnavailable kind = "unavailable"
 )
@@ -75,6 +76,7 @@ var kinds = map[kind]struct {
 	kindInvalid:     {http.StatusUnprocessableEntity, "The request is understood, but cannot be done"},
 	kindLimited:     {http.StatusTooManyRequests, "There were too many failures"},
 	kindStreams:     {http.StatusTooManyRequests, "Too many streams are open"},
+	kindRequests:    {http.StatusTooManyRequests, "Too many requests are under way"},
 	kindInternal:    {http.StatusInternalServerError, "Something went wrong here"},
 	kindUnavailable: {http.StatusServiceUnavailable, "This cannot be done right now"},
 }

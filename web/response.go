@@ -21,6 +21,17 @@ type response struct {
 	control *http.ResponseController
 	status  int
 	bytes   int64
+	begun   func() // called before the first byte; nil for nobody
+}
+
+// begin notes that an answer with a status is about to be written.
+func (r *response) begin(status int) {
+	if r.status == 0 {
+		r.status = status
+		if r.begun != nil {
+			r.begun()
+		}
+	}
 }
 
 func newResponse(w http.ResponseWriter) *response {
@@ -38,17 +49,15 @@ func (r *response) pace() { _ = r.control.SetWriteDeadline(time.Now().Add(writeI
 
 // WriteHeader notes the status.
 func (r *response) WriteHeader(status int) {
-	if r.status == 0 && status >= 200 {
-		r.status = status
+	if status >= 200 {
+		r.begin(status)
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
 
 // Write counts.
 func (r *response) Write(p []byte) (n int, err error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
+	r.begin(http.StatusOK)
 	for first := true; first || len(p) > 0; first = false {
 		part := p[:min(len(p), chunk)]
 		r.pace()
@@ -64,9 +73,7 @@ func (r *response) Write(p []byte) (n int, err error) {
 
 // ReadFrom lets the kernel send files by itself, a part at a time.
 func (r *response) ReadFrom(from io.Reader) (n int64, err error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
+	r.begin(http.StatusOK)
 	limited, ok := from.(*io.LimitedReader)
 	if !ok {
 		limited = &io.LimitedReader{R: from, N: 1<<63 - 1}
@@ -92,9 +99,7 @@ func (r *response) Flush() { _ = r.FlushError() }
 
 // FlushError is Flush for http.ResponseController.
 func (r *response) FlushError() error {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
+	r.begin(http.StatusOK)
 	r.pace()
 	return r.control.Flush()
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync/atomic"
+	"net/netip"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
@@ -32,7 +32,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler: s.handler, ErrorLog: s.o.ErrorLog,
 		ReadHeaderTimeout: headersIn, IdleTimeout: idleFor, MaxHeaderBytes: headers,
-		ConnState: atMost(s.o.Connections),
+		ConnState: (&connectionLimit{
+			total: s.o.Connections, each: s.o.ConnectionsEach, exempt: s.o.Proxies, byNetwork: make(map[netip.Addr]int),
+		}).track,
 	}
 	serve := srv.Serve
 	if secure {
@@ -75,20 +77,5 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) left(long time.Duration) {
 	for since := time.Now(); s.underWay.Load() > 0 && time.Since(since) < long; {
 		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// atMost closes connections that are too many.
-func atMost(most int) func(net.Conn, http.ConnState) {
-	var open atomic.Int64
-	return func(c net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			if open.Add(1) > int64(most) {
-				_ = c.Close() // whoever serves it is told so, and it is counted out
-			}
-		case http.StateClosed, http.StateHijacked:
-			open.Add(-1)
-		}
 	}
 }

@@ -15,14 +15,15 @@ import (
 
 // Server serves one pipeline. Make one with [New].
 type Server struct {
-	o       Options
-	routes  []route
-	handler http.Handler
-	openAPI []byte
-	strip   memo[stagesBody]
-	streams streams
-	frames  frames
-	gone    gone
+	o        Options
+	routes   []route
+	handler  http.Handler
+	openAPI  []byte
+	strip    memo[stagesBody]
+	streams  streams
+	frames   frames
+	gone     gone
+	requests *requestLimit
 	// underWay is how many requests are.
 	underWay atomic.Int64
 
@@ -37,7 +38,9 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
-	s := &Server{o: o, streams: streams{most: o.Streams, each: o.StreamsEach, by: make(map[string]int)}}
+	s := &Server{
+		o: o, streams: streams{most: o.Streams, each: o.StreamsEach, by: make(map[string]int)}, requests: newRequestLimit(o.RequestsEach),
+	}
 	s.live, s.drain = context.WithCancel(context.Background())
 	s.routes = s.routing()
 	if s.openAPI, err = s.describe(); err != nil {

@@ -104,7 +104,7 @@ func (b *beside) disks() []health.Check {
 
 // open listens, and makes what is served.
 func (b *beside) open(ctx context.Context, d *daemon) (err error) {
-	guard, err := b.o.guard(b.config.DataDir, b.db.side.store, b.log)
+	guard, err := b.o.guard(b.config.DataDir, b.db.side.reservedStore, b.log)
 	if err != nil {
 		return err
 	}
@@ -122,6 +122,7 @@ func (b *beside) open(ctx context.Context, d *daemon) (err error) {
 		return errors.Join(err, b.uploads.Close())
 	}
 	o := b.o.webOptions()
+	o.RequestsEach = max(int(b.db.side.pool.Config().MaxConns)/2, 1)
 	// To look at them and to change them is not to deliver.
 	receivers := webhooksOf(b.db.side.pool, b.db.side.store, webhookOptions{allow: b.o.allowed, http: b.o.webhookHTTP})
 	o.Store, o.Guard, o.Webhooks, o.Dashboard, o.Published = b.db.side.store, guard, receivers, b.board, b.config.PublishDir
@@ -156,8 +157,8 @@ func (d *daemon) hears() bool {
 
 func (b *beside) readiness(d *daemon) []health.Check {
 	checks := []health.Check{
-		{Name: "database", Run: b.db.side.pool.Ping},
-		{Name: "schema", Run: b.db.side.store.Check},
+		{Name: "database", Run: b.db.side.reserved.Ping},
+		{Name: "schema", Run: b.db.side.reservedStore.Check},
 		health.Listening(d.hears),
 	}
 	return append(checks, b.disks()...)

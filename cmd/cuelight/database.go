@@ -225,6 +225,7 @@ func (c *cli) withDatabase(ctx context.Context, do func(db *database) error) err
 func (db *database) close() error {
 	if db.side.pool != nil {
 		db.side.pool.Close()
+		db.side.reserved.Close()
 	}
 	if db.pool != nil {
 		db.pool.Close()

@@ -31,6 +31,7 @@ type frontOptions struct {
 	adminFile         string
 	readFile          string
 	uploadMost        byteSize
+	connectionsEach   int
 	debug             string
 	webhookAllow      *[]string
 	webhookHTTP       bool
@@ -54,12 +55,13 @@ func frontFlags(cmd *cobra.Command) *frontOptions {
 	f.StringSliceVar(&o.proxies, "proxy", nil, "network of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; repeatable")
 	f.StringVar(&o.adminFile, "admin-secret-file", "", "file with the secret of who may do everything, made if it is not there (default DATA-DIR/secrets/admin)")
 	f.StringVar(&o.readFile, "read-secret-file", "", "file with the secret of who may only look (default DATA-DIR/secrets/read)")
+	f.IntVar(&o.connectionsEach, "max-connections-per-address", 500, "how many connections to --listen one address may have; loopback addresses and those of --proxy may have more")
 	f.Var(&o.uploadMost, "max-upload", "largest upload")
 	f.StringVar(&o.debug, "debug-listen", "", "serve profiles (pprof) at this loopback address or unix socket")
 	f.BoolVar(&o.webhookHTTP, "webhook-http", false, "let webhooks that are registered through the API have http addresses")
 	f.DurationVar(&o.keepEvents, "keep-events", 7*24*time.Hour, "how long events are kept; negative for ever")
 	setting(f, "listen", "tls-cert", "tls-key", "insecure", "no-auth", "base-path", "origin", "proxy", "admin-secret-file",
-		"read-secret-file", "max-upload", "debug-listen", "webhook-http", "keep-events")
+		"read-secret-file", "max-connections-per-address", "max-upload", "debug-listen", "webhook-http", "keep-events")
 	o.webhookAllow = allowFlag(cmd)
 	return o
 }
@@ -155,6 +157,8 @@ func (o *frontOptions) check() (err error) {
 		return usagef("--tls-cert, --tls-key, --no-auth, --insecure, --base-path, --origin, --proxy, --admin-secret-file and --read-secret-file are for --listen")
 	case o.keepEvents == 0:
 		return usagef("--keep-events 0s: it must be more than nothing; -1s keeps them for ever")
+	case o.connectionsEach <= 0:
+		return usagef("--max-connections-per-address must be at least 1")
 	case o.uploadMost <= 0:
 		return usagef("--max-upload must be more than nothing")
 	case (o.certFile == "") != (o.keyFile == ""):
@@ -196,6 +200,7 @@ func (o *frontOptions) forListener() bool {
 // webOptions are those of the server that come from flags.
 func (o *frontOptions) webOptions() web.Options {
 	return web.Options{
+		ConnectionsEach: o.connectionsEach, Proxies: o.trusted,
 		BasePath: o.basePath, Origins: o.origins, CertFile: o.certFile, KeyFile: o.keyFile, Insecure: o.insecure,
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
 )
 
 // address is that of the place's database, with some more parameters.
@@ -70,7 +71,8 @@ func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
 	s := p.site(r)
 
 	conn := p.connect()
-	tx, err := conn.Begin(t.Context())
+	locker := p.connect()
+	tx, err := locker.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +82,14 @@ func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
 	}
 	over := make(chan struct{})
 	var asking sync.WaitGroup
-	for range 3 * conns {
+	_, key, err := store.New(conn, store.Video()).CreateKey(t.Context(), "another", store.ScopeAdmin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := &site{s.t, s.base, key}
+	for range 3 * conns { // none of them may have all
 		asking.Go(func() { s.insist(over) })
+		asking.Go(func() { other.insist(over) })
 	}
 	seen := p.connect()
 	held := func() int {
@@ -89,6 +97,9 @@ func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
 	}
 	p.until("they hold all connections", func() bool { return held() == conns })
 
+	s.do(http.StatusOK, http.MethodGet, "readyz", nil)
+	other.do(http.StatusOK, http.MethodGet, "openapi.json", nil)
+	(&site{s.t, s.base, strings.Replace(key, key[len(key)-8:], "AAAAAAAA", 1)}).do(http.StatusUnauthorized, http.MethodGet, "openapi.json", nil)
 	p.run(0, "submit", "clip.mp4")
 	r.says(`"stage":"publish","attempt":1,"duration_ms"`, 1)
 	last, beats := time.Time{}, 0
@@ -140,6 +151,9 @@ func (s *site) insist(over <-chan struct{}) {
 func TestStatementsOfThoseWhoLookOnEnd(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
+	if _, err := pool.Exec(t.Context(), `do $$ begin execute format('alter database %I set jit = on', current_database()); end $$`); err != nil {
+		t.Fatal(err)
+	}
 	address := func(pool *pgxpool.Pool, more string) string {
 		cc := pool.Config().ConnConfig
 		return fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=%s %s", cc.Host, cc.Port, cc.User, cc.Password, cc.Database, more)
@@ -167,7 +181,10 @@ func TestStatementsOfThoseWhoLookOnEnd(t *testing.T) {
 				}
 			}()
 			for range 2 { // the second time on another connection, where that is a pooler's
-				var aside string
+				var aside, jit string
+				if err := db.side.pool.QueryRow(t.Context(), "show jit").Scan(&jit); err != nil || (jit == "off") != (name != "pooled") {
+					t.Errorf("aside jit is %s, %v", jit, err)
+				}
 				if err := db.side.pool.QueryRow(t.Context(), "show statement_timeout").Scan(&aside); err != nil || aside != c.aside {
 					t.Errorf("aside it is %s, %v, want %s", aside, err, c.aside)
 				}

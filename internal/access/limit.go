@@ -154,16 +154,22 @@ func (g *Guard) readDigests(ctx context.Context) {
 // apart: of IPv6 the network, of which anybody has 2⁶⁴ addresses. What proxies say
 // counts where they are ours.
 func remote(r *http.Request, proxies []netip.Prefix) netip.Addr {
-	addr := parseAddr(r.RemoteAddr)
+	addr := AddrOf(r.RemoteAddr)
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
 		ours := slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
-		next := parseAddr(strings.TrimSpace(hop))
+		next := AddrOf(strings.TrimSpace(hop))
 		if !ours || !next.IsValid() {
 			break
 		}
 		addr = next
 	}
+	return NetworkOf(addr)
+}
+
+// NetworkOf is what limits per address count by: an IPv4 address itself, and of an
+// IPv6 address its network of 64 bits, all of which one customer may have.
+func NetworkOf(addr netip.Addr) netip.Addr {
 	if addr.Is6() {
 		if network, err := addr.Prefix(64); err == nil {
 			return network.Addr()
@@ -172,9 +178,9 @@ func remote(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	return addr
 }
 
-// parseAddr reads an address with or without a port. It returns the zero one for
+// AddrOf reads an address with or without a port. It returns the zero one for
 // what is neither, such as that of a Unix socket.
-func parseAddr(s string) netip.Addr {
+func AddrOf(s string) netip.Addr {
 	if host, _, err := net.SplitHostPort(s); err == nil {
 		s = host
 	}
