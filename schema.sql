@@ -471,7 +471,7 @@ create or replace view events as
          select n::int - 1, o.type, (r->>'task')::uuid, r->>'stage', (r->>'attempt')::int, r - '{task,stage,attempt,token}'::text[]
            from jsonb_array_elements(case when o.type = 'progress' then o.data end) with ordinality as running (r, n)
           union all
-         select n::int - 1, o.type, id, o.stage, o.attempts[n], null
+         select n::int - 1, o.type, id, o.stage, o.attempts[n], o.data
            from unnest(o.tasks) with ordinality as each (id, n)
           where o.type <> 'turn'
           union all

@@ -37,13 +37,18 @@ $$;
 -- for it.
 --
 -- Whatever happens is told in the outbox, too, in the same transaction.
-create or replace function cuelight_video_submitted() returns trigger language plpgsql set search_path from current as $$
-declare
-  opened record;
-  born   tasks;
-  now    tasks;
+create or replace function cuelight_video_submitted() returns trigger language plpgsql
+set search_path from current set jit = off as $$
+declare opened record;
 begin
-  select array_agg(id order by id) as ids, bool_or(greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) > 'pending' or overridden_by is not null) as further, bool_or(ingest_status in ('pending', 'failed')) as ingest_open, bool_or(transcode_status in ('pending', 'failed') and ingest_status = 'completed') as transcode_open, bool_or(metadata_status in ('pending', 'failed') and ingest_status = 'completed') as metadata_open, bool_or(assemble_status in ('pending', 'failed') and transcode_status = 'completed' and metadata_status = 'completed') as assemble_open, bool_or(publish_status in ('pending', 'failed') and assemble_status = 'completed') as publish_open into opened from added;
+  select array_agg(id order by id) as ids,
+         bool_or(greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) > 'pending' or overridden_by is not null) as further,
+         bool_or(ingest_status in ('pending', 'failed')) as ingest_open,
+         bool_or(transcode_status in ('pending', 'failed') and ingest_status = 'completed') as transcode_open,
+         bool_or(metadata_status in ('pending', 'failed') and ingest_status = 'completed') as metadata_open,
+         bool_or(assemble_status in ('pending', 'failed') and transcode_status = 'completed' and metadata_status = 'completed') as assemble_open,
+         bool_or(publish_status in ('pending', 'failed') and assemble_status = 'completed') as publish_open
+    into opened from added;
   if opened.ingest_open then
     perform pg_notify('cuelight_video_ingest', '') where pg_notification_queue_usage() < 0.9;
   end if;
@@ -62,17 +67,120 @@ begin
   for n in 1..coalesce(cardinality(opened.ids), 0) by 1024 loop
     insert into outbox (type, tasks) values ('submitted', opened.ids[n:n + 1023]);
   end loop;
-  if opened.further then -- somebody brings tasks from elsewhere: as if all had happened now
-    for now in select * from added where greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) > 'pending' or overridden_by is not null order by id loop
-      born := now;
-      born.overridden_by := null;
-      born.ingest_status := 'pending'; born.ingest_token := null;
-      born.transcode_status := 'pending'; born.transcode_token := null;
-      born.metadata_status := 'pending'; born.metadata_token := null;
-      born.assemble_status := 'pending'; born.assemble_token := null;
-      born.publish_status := 'pending'; born.publish_token := null;
-      perform cuelight_video_tell(born, now, '');
-    end loop;
+  if opened.further then -- imported tasks: recorded as if all had happened now
+    with pairs as materialized (
+      select id, id as old_id, null::uuid as old_overridden_by, overridden_by, '' as made_by,
+             'pending'::cuelight_status as ingest_old_status, ingest_status,
+             ingest_attempts as ingest_old_attempts, ingest_attempts, null::uuid as ingest_old_token, ingest_token,
+             null::uuid as ingest_old_locked_by, ingest_locked_by, null::timestamptz as ingest_old_locked_at, ingest_run_at,
+             'pending'::cuelight_status as transcode_old_status, transcode_status,
+             transcode_attempts as transcode_old_attempts, transcode_attempts, null::uuid as transcode_old_token, transcode_token,
+             null::uuid as transcode_old_locked_by, transcode_locked_by, null::timestamptz as transcode_old_locked_at, transcode_run_at,
+             'pending'::cuelight_status as metadata_old_status, metadata_status,
+             metadata_attempts as metadata_old_attempts, metadata_attempts, null::uuid as metadata_old_token, metadata_token,
+             null::uuid as metadata_old_locked_by, metadata_locked_by, null::timestamptz as metadata_old_locked_at, metadata_run_at,
+             'pending'::cuelight_status as assemble_old_status, assemble_status,
+             assemble_attempts as assemble_old_attempts, assemble_attempts, null::uuid as assemble_old_token, assemble_token,
+             null::uuid as assemble_old_locked_by, assemble_locked_by, null::timestamptz as assemble_old_locked_at, assemble_run_at,
+             'pending'::cuelight_status as publish_old_status, publish_status,
+             publish_attempts as publish_old_attempts, publish_attempts, null::uuid as publish_old_token, publish_token,
+             null::uuid as publish_old_locked_by, publish_locked_by, null::timestamptz as publish_old_locked_at, publish_run_at
+        from added
+       where greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) > 'pending' or overridden_by is not null
+    ), changes as materialized (
+      select id, old_id, made_by, 0 as n, 'ingest' as stage, ingest_old_status as old_status, ingest_status as status,
+             ingest_old_attempts as old_attempt, ingest_attempts as attempt, ingest_old_token as old_token, ingest_token as token,
+             ingest_old_locked_by as old_worker, ingest_locked_by as worker, ingest_old_locked_at as locked_at, ingest_run_at as run_at
+        from pairs
+       where ingest_status <> ingest_old_status or ingest_token is distinct from ingest_old_token
+      union all
+      select id, old_id, made_by, 1 as n, 'transcode' as stage, transcode_old_status as old_status, transcode_status as status,
+             transcode_old_attempts as old_attempt, transcode_attempts as attempt, transcode_old_token as old_token, transcode_token as token,
+             transcode_old_locked_by as old_worker, transcode_locked_by as worker, transcode_old_locked_at as locked_at, transcode_run_at as run_at
+        from pairs
+       where transcode_status <> transcode_old_status or transcode_token is distinct from transcode_old_token
+      union all
+      select id, old_id, made_by, 2 as n, 'metadata' as stage, metadata_old_status as old_status, metadata_status as status,
+             metadata_old_attempts as old_attempt, metadata_attempts as attempt, metadata_old_token as old_token, metadata_token as token,
+             metadata_old_locked_by as old_worker, metadata_locked_by as worker, metadata_old_locked_at as locked_at, metadata_run_at as run_at
+        from pairs
+       where metadata_status <> metadata_old_status or metadata_token is distinct from metadata_old_token
+      union all
+      select id, old_id, made_by, 3 as n, 'assemble' as stage, assemble_old_status as old_status, assemble_status as status,
+             assemble_old_attempts as old_attempt, assemble_attempts as attempt, assemble_old_token as old_token, assemble_token as token,
+             assemble_old_locked_by as old_worker, assemble_locked_by as worker, assemble_old_locked_at as locked_at, assemble_run_at as run_at
+        from pairs
+       where assemble_status <> assemble_old_status or assemble_token is distinct from assemble_old_token
+      union all
+      select id, old_id, made_by, 4 as n, 'publish' as stage, publish_old_status as old_status, publish_status as status,
+             publish_old_attempts as old_attempt, publish_attempts as attempt, publish_old_token as old_token, publish_token as token,
+             publish_old_locked_by as old_worker, publish_locked_by as worker, publish_old_locked_at as locked_at, publish_run_at as run_at
+        from pairs
+       where publish_status <> publish_old_status or publish_token is distinct from publish_old_token
+    ), taken as (
+      -- A claim that is taken from its worker, by a cancel, a retry or by hand.
+      insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
+      select old_id, old_token, stage, old_attempt, old_worker, locked_at, 'cancelled' from changes
+       where old_token is not null and old_token is distinct from token and status in ('pending', 'cancelled')
+          on conflict do nothing
+    ), happened as (
+      select id, 1 as place, n, 'stage_completed' as type, stage, attempt, old_worker as worker_id, old_token as token, null::jsonb as data
+        from changes where status = 'completed' and old_status <> 'completed'
+       union all
+      select id, 2, n, case made_by when 'sweep' then 'lease_recovered' else 'attempt_failed' end, stage, old_attempt, old_worker, old_token, null
+        from changes where old_status = 'inprogress' and status in ('failed', 'dead')
+       union all
+      select id, 3, n, 'retry', stage, old_attempt, null, old_token, jsonb_build_object('run_at', coalesce(run_at, now()))
+        from changes where status = 'failed' and old_status <> 'failed'
+       union all
+      select id, 3, n, 'dead_letter', stage, old_attempt, old_worker, old_token, null
+        from changes where status = 'dead' and old_status <> 'dead'
+       union all
+      select id, 4, n, 'released', stage, old_attempt, old_worker, old_token, null
+        from changes where status = 'pending' and old_status = 'inprogress' and made_by in ('turn', 'sweep')
+       union all
+      select id, 5, 0, 'retry', stages[1], null, null, null, jsonb_build_object('run_at', now(), 'stages', stages)
+        from (select id, array_remove(array[
+                     case when ingest_status = 'pending' and ingest_old_status <> 'pending'
+                           and not (made_by in ('turn', 'sweep') and ingest_old_status = 'inprogress') then 'ingest' end,
+                     case when transcode_status = 'pending' and transcode_old_status <> 'pending'
+                           and not (made_by in ('turn', 'sweep') and transcode_old_status = 'inprogress') then 'transcode' end,
+                     case when metadata_status = 'pending' and metadata_old_status <> 'pending'
+                           and not (made_by in ('turn', 'sweep') and metadata_old_status = 'inprogress') then 'metadata' end,
+                     case when assemble_status = 'pending' and assemble_old_status <> 'pending'
+                           and not (made_by in ('turn', 'sweep') and assemble_old_status = 'inprogress') then 'assemble' end,
+                     case when publish_status = 'pending' and publish_old_status <> 'pending'
+                           and not (made_by in ('turn', 'sweep') and publish_old_status = 'inprogress') then 'publish' end], null) as stages from pairs) as again where stages <> '{}'
+       union all
+      select id, 6, 0, 'overridden', null, null, null, null, jsonb_build_object('overridden_by', overridden_by)
+        from pairs where overridden_by is distinct from old_overridden_by and overridden_by is not null
+       union all
+      select id, 7, 0, 'cancelled', null, null, null, null, jsonb_build_object('stages', stages)
+        from (select id, array_remove(array[
+                     case when ingest_status = 'cancelled' and ingest_old_status <> 'cancelled' then 'ingest' end,
+                     case when transcode_status = 'cancelled' and transcode_old_status <> 'cancelled' then 'transcode' end,
+                     case when metadata_status = 'cancelled' and metadata_old_status <> 'cancelled' then 'metadata' end,
+                     case when assemble_status = 'cancelled' and assemble_old_status <> 'cancelled' then 'assemble' end,
+                     case when publish_status = 'cancelled' and publish_old_status <> 'cancelled' then 'publish' end], null) as stages from pairs) as ended where stages <> '{}'
+       union all
+      select id, 8, n, 'started', stage, attempt, worker, null, null
+        from changes where status = 'inprogress' and token is distinct from old_token
+       union all
+      select id, 9, 0, 'done', null, null, null, null, null
+        from pairs
+       where ingest_status = 'completed' and transcode_status = 'completed' and metadata_status = 'completed' and assemble_status = 'completed' and publish_status = 'completed'
+         and not (ingest_old_status = 'completed' and transcode_old_status = 'completed' and metadata_old_status = 'completed' and assemble_old_status = 'completed' and publish_old_status = 'completed')
+    ), numbered as (
+      select *, (row_number() over (partition by place, n, type, stage, worker_id, token, data order by id) - 1) / 1024 as part
+        from happened
+    )
+    insert into outbox (type, stage, worker_id, token, data, attempt, task_id, tasks, attempts)
+    select type, stage, worker_id, token, data,
+           case when count(*) = 1 then min(attempt) end, case when count(*) = 1 then (array_agg(id))[1] end,
+           case when count(*) > 1 then array_agg(id order by id) end, case when count(*) > 1 then array_agg(attempt order by id) end
+      from numbered
+     group by place, n, type, stage, worker_id, token, data, part
+     order by place, n, part;
   end if;
   return null;
 end
@@ -82,152 +190,209 @@ drop trigger if exists tasks_submitted on tasks;
 create trigger tasks_submitted after insert on tasks
   referencing new table as added for each statement execute function cuelight_video_submitted();
 
--- What is told of a change to a task. An engine tells of what it starts and
--- completes in the statements that do so, and says in a setting of its transaction
--- that it is one: a turn, or a sweep, in which claims only end because their
--- workers did.
-create or replace function cuelight_video_tell(old tasks, new tasks, made_by text) returns void
-language sql set search_path from current as $$
-  with was as (
-    select * from (values
-      (0, 'ingest', old.ingest_status, new.ingest_status, old.ingest_attempts, new.ingest_attempts, old.ingest_token, new.ingest_token,
-       old.ingest_locked_by, new.ingest_locked_by, new.ingest_run_at),
-      (1, 'transcode', old.transcode_status, new.transcode_status, old.transcode_attempts, new.transcode_attempts, old.transcode_token, new.transcode_token,
-       old.transcode_locked_by, new.transcode_locked_by, new.transcode_run_at),
-      (2, 'metadata', old.metadata_status, new.metadata_status, old.metadata_attempts, new.metadata_attempts, old.metadata_token, new.metadata_token,
-       old.metadata_locked_by, new.metadata_locked_by, new.metadata_run_at),
-      (3, 'assemble', old.assemble_status, new.assemble_status, old.assemble_attempts, new.assemble_attempts, old.assemble_token, new.assemble_token,
-       old.assemble_locked_by, new.assemble_locked_by, new.assemble_run_at),
-      (4, 'publish', old.publish_status, new.publish_status, old.publish_attempts, new.publish_attempts, old.publish_token, new.publish_token,
-       old.publish_locked_by, new.publish_locked_by, new.publish_run_at)
-    ) as s (n, stage, before, now, attempt, attempt_now, token, token_now, worker_id, worker_now, run_at)
-  ), again as (
-    select min(n) as n, array_agg(stage order by n) as stages from was
-     where now = 'pending' and before <> 'pending' and not (made_by in ('turn', 'sweep') and before = 'inprogress')
-    having count(*) > 0
-  )
-  insert into outbox (type, stage, attempt, worker_id, token, data, task_id)
-  select type, stage, attempt, worker_id, token, data, new.id
-    from (
-      select 1 as place, n, 'stage_completed' as type, stage, attempt_now as attempt, worker_id, token, null::jsonb as data
-        from was where now = 'completed' and before <> 'completed' and made_by <> 'turn'
-       union all
-      select 2, n, case made_by when 'sweep' then 'lease_recovered' else 'attempt_failed' end, stage, attempt, worker_id, token, null
-        from was where before = 'inprogress' and now in ('failed', 'dead')
-       union all
-      select 3, n, 'retry', stage, attempt, null, token, jsonb_build_object('run_at', coalesce(run_at, now()))
-        from was where now = 'failed' and before <> 'failed'
-       union all
-      select 3, n, 'dead_letter', stage, attempt, worker_id, token, null
-        from was where now = 'dead' and before <> 'dead'
-       union all
-      select 4, n, 'released', stage, attempt, worker_id, token, null
-        from was where now = 'pending' and before = 'inprogress' and made_by in ('turn', 'sweep')
-       union all
-      select 5, n, 'retry', stages[1], null, null, null, jsonb_build_object('run_at', now(), 'stages', stages) from again
-       union all
-      select 6, 0, 'overridden', null, null, null, null, jsonb_build_object('overridden_by', new.overridden_by)
-       where new.overridden_by is distinct from old.overridden_by and new.overridden_by is not null
-       union all
-      select 7, 0, 'cancelled', null, null, null, null, jsonb_build_object('stages', array_agg(stage order by n))
-        from was where now = 'cancelled' and before <> 'cancelled' having count(*) > 0
-       union all
-      select 8, n, 'started', stage, attempt_now, worker_now, null, null
-        from was where now = 'inprogress' and token_now is distinct from token and made_by <> 'turn'
-       union all
-      select 9, 0, 'done', null, null, null, null, null
-        from was having bool_and(now = 'completed') and not bool_and(before = 'completed') and made_by <> 'turn'
-    ) as told
-   order by place, n
-$$;
-
--- A stage that is taken from its worker, by a cancel, a retry or by hand, so
--- that it is cancelled or to be done again, leaves its claim in the history, and
--- the workers are told to check what they hold.
-create or replace function cuelight_video_changed() returns trigger language plpgsql set search_path from current as $$
-declare made_by constant text := coalesce(current_setting('cuelight.made_by', true), '');
+-- What an update did to all its rows. An engine says in a setting of its transaction
+-- that it is one: a sweep, in which claims only end because their workers did; or a
+-- turn, which records in its own statements what it starts and completes. Statements
+-- that record everything by themselves, and wake whom they should, say so, too
+-- (recorded), and cost no call of this.
+--
+-- The old and the new rows come in the same order, so a row and its old version are
+-- those with the same number, also where the id was changed. A full join cannot be a
+-- nested loop, which would be planned after one row and take hours for a million.
+create or replace function cuelight_video_changed() returns trigger language plpgsql
+set search_path from current set jit = off as $$
+declare
+  engine  constant boolean := coalesce(current_setting('cuelight.made_by', true), '') <> '';
+  effects record;
 begin
-  if new.ingest_status in ('pending', 'failed')
-     and (not (old.ingest_status in ('pending', 'failed'))
-          or new.ingest_run_at is distinct from old.ingest_run_at
-          or new.priority > old.priority) then
+  select bool_or(case when engine then n.ingest_status <> o.ingest_status and n.ingest_status not in ('inprogress', 'completed')
+                   or n.transcode_status <> o.transcode_status and n.transcode_status not in ('inprogress', 'completed')
+                   or n.metadata_status <> o.metadata_status and n.metadata_status not in ('inprogress', 'completed')
+                   or n.assemble_status <> o.assemble_status and n.assemble_status not in ('inprogress', 'completed')
+                   or n.publish_status <> o.publish_status and n.publish_status not in ('inprogress', 'completed')
+                 else n.overridden_by is distinct from o.overridden_by
+                   or n.ingest_status <> o.ingest_status or n.ingest_token is distinct from o.ingest_token
+                   or n.transcode_status <> o.transcode_status or n.transcode_token is distinct from o.transcode_token
+                   or n.metadata_status <> o.metadata_status or n.metadata_token is distinct from o.metadata_token
+                   or n.assemble_status <> o.assemble_status or n.assemble_token is distinct from o.assemble_token
+                   or n.publish_status <> o.publish_status or n.publish_token is distinct from o.publish_token end) as recorded,
+         bool_or(o.ingest_status = 'inprogress' and n.ingest_status in ('pending', 'cancelled')
+           or o.transcode_status = 'inprogress' and n.transcode_status in ('pending', 'cancelled')
+           or o.metadata_status = 'inprogress' and n.metadata_status in ('pending', 'cancelled')
+           or o.assemble_status = 'inprogress' and n.assemble_status in ('pending', 'cancelled')
+           or o.publish_status = 'inprogress' and n.publish_status in ('pending', 'cancelled')) as recalled,
+         bool_or(n.ingest_status in ('pending', 'failed')
+           and (not (o.ingest_status in ('pending', 'failed'))
+                or n.ingest_run_at is distinct from o.ingest_run_at
+                or n.priority > o.priority)) as ingest_open,
+         bool_or(n.transcode_status in ('pending', 'failed') and n.ingest_status = 'completed'
+           and (not (o.transcode_status in ('pending', 'failed') and o.ingest_status = 'completed')
+                or n.transcode_run_at is distinct from o.transcode_run_at
+                or n.priority > o.priority)) as transcode_open,
+         bool_or(n.metadata_status in ('pending', 'failed') and n.ingest_status = 'completed'
+           and (not (o.metadata_status in ('pending', 'failed') and o.ingest_status = 'completed')
+                or n.metadata_run_at is distinct from o.metadata_run_at
+                or n.priority > o.priority)) as metadata_open,
+         bool_or(n.assemble_status in ('pending', 'failed') and n.transcode_status = 'completed' and n.metadata_status = 'completed'
+           and (not (o.assemble_status in ('pending', 'failed') and o.transcode_status = 'completed' and o.metadata_status = 'completed')
+                or n.assemble_run_at is distinct from o.assemble_run_at
+                or n.priority > o.priority)) as assemble_open,
+         bool_or(n.publish_status in ('pending', 'failed') and n.assemble_status = 'completed'
+           and (not (o.publish_status in ('pending', 'failed') and o.assemble_status = 'completed')
+                or n.publish_run_at is distinct from o.publish_run_at
+                or n.priority > o.priority)) as publish_open
+    into effects
+    from (select row_number() over () as number, * from old_rows) o
+    full join (select row_number() over () as number, * from new_rows) n using (number);
+  if effects.ingest_open then
     perform pg_notify('cuelight_video_ingest', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed'
-     and (not (old.transcode_status in ('pending', 'failed') and old.ingest_status = 'completed')
-          or new.transcode_run_at is distinct from old.transcode_run_at
-          or new.priority > old.priority) then
+  if effects.transcode_open then
     perform pg_notify('cuelight_video_transcode', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed'
-     and (not (old.metadata_status in ('pending', 'failed') and old.ingest_status = 'completed')
-          or new.metadata_run_at is distinct from old.metadata_run_at
-          or new.priority > old.priority) then
+  if effects.metadata_open then
     perform pg_notify('cuelight_video_metadata', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed'
-     and (not (old.assemble_status in ('pending', 'failed') and old.transcode_status = 'completed' and old.metadata_status = 'completed')
-          or new.assemble_run_at is distinct from old.assemble_run_at
-          or new.priority > old.priority) then
+  if effects.assemble_open then
     perform pg_notify('cuelight_video_assemble', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed'
-     and (not (old.publish_status in ('pending', 'failed') and old.assemble_status = 'completed')
-          or new.publish_run_at is distinct from old.publish_run_at
-          or new.priority > old.priority) then
+  if effects.publish_open then
     perform pg_notify('cuelight_video_publish', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if old.ingest_status = 'inprogress' and new.ingest_status in ('pending', 'cancelled')
-     or old.transcode_status = 'inprogress' and new.transcode_status in ('pending', 'cancelled')
-     or old.metadata_status = 'inprogress' and new.metadata_status in ('pending', 'cancelled')
-     or old.assemble_status = 'inprogress' and new.assemble_status in ('pending', 'cancelled')
-     or old.publish_status = 'inprogress' and new.publish_status in ('pending', 'cancelled') then
-    insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
-    select old.id, was.token, was.stage, was.attempt, was.worker_id, was.started_at, 'cancelled'
-      from (values
-        ('ingest', old.ingest_token, new.ingest_token, new.ingest_status, old.ingest_attempts, old.ingest_locked_by, old.ingest_locked_at),
-        ('transcode', old.transcode_token, new.transcode_token, new.transcode_status, old.transcode_attempts, old.transcode_locked_by, old.transcode_locked_at),
-        ('metadata', old.metadata_token, new.metadata_token, new.metadata_status, old.metadata_attempts, old.metadata_locked_by, old.metadata_locked_at),
-        ('assemble', old.assemble_token, new.assemble_token, new.assemble_status, old.assemble_attempts, old.assemble_locked_by, old.assemble_locked_at),
-        ('publish', old.publish_token, new.publish_token, new.publish_status, old.publish_attempts, old.publish_locked_by, old.publish_locked_at)
-      ) as was (stage, token, token_now, status_now, attempt, worker_id, started_at)
-     where was.token is not null
-       and was.token is distinct from was.token_now
-       and was.status_now in ('pending', 'cancelled')
-    on conflict do nothing;
+  if effects.recalled then
     perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if made_by = '' or greatest(old.ingest_status, old.transcode_status, old.metadata_status, old.assemble_status, old.publish_status, new.ingest_status, new.transcode_status, new.metadata_status, new.assemble_status, new.publish_status) >= 'failed'
-     or old.ingest_status = 'inprogress' and new.ingest_status = 'pending'
-     or old.transcode_status = 'inprogress' and new.transcode_status = 'pending'
-     or old.metadata_status = 'inprogress' and new.metadata_status = 'pending'
-     or old.assemble_status = 'inprogress' and new.assemble_status = 'pending'
-     or old.publish_status = 'inprogress' and new.publish_status = 'pending' then
-    perform cuelight_video_tell(old, new, made_by);
+  if effects.recorded then
+    with pairs as materialized (
+      select n.id, o.id as old_id, o.overridden_by as old_overridden_by, n.overridden_by,
+             coalesce(current_setting('cuelight.made_by', true), '') as made_by,
+             o.ingest_status as ingest_old_status, n.ingest_status,
+             o.ingest_attempts as ingest_old_attempts, n.ingest_attempts, o.ingest_token as ingest_old_token, n.ingest_token,
+             o.ingest_locked_by as ingest_old_locked_by, n.ingest_locked_by, o.ingest_locked_at as ingest_old_locked_at, n.ingest_run_at,
+             o.transcode_status as transcode_old_status, n.transcode_status,
+             o.transcode_attempts as transcode_old_attempts, n.transcode_attempts, o.transcode_token as transcode_old_token, n.transcode_token,
+             o.transcode_locked_by as transcode_old_locked_by, n.transcode_locked_by, o.transcode_locked_at as transcode_old_locked_at, n.transcode_run_at,
+             o.metadata_status as metadata_old_status, n.metadata_status,
+             o.metadata_attempts as metadata_old_attempts, n.metadata_attempts, o.metadata_token as metadata_old_token, n.metadata_token,
+             o.metadata_locked_by as metadata_old_locked_by, n.metadata_locked_by, o.metadata_locked_at as metadata_old_locked_at, n.metadata_run_at,
+             o.assemble_status as assemble_old_status, n.assemble_status,
+             o.assemble_attempts as assemble_old_attempts, n.assemble_attempts, o.assemble_token as assemble_old_token, n.assemble_token,
+             o.assemble_locked_by as assemble_old_locked_by, n.assemble_locked_by, o.assemble_locked_at as assemble_old_locked_at, n.assemble_run_at,
+             o.publish_status as publish_old_status, n.publish_status,
+             o.publish_attempts as publish_old_attempts, n.publish_attempts, o.publish_token as publish_old_token, n.publish_token,
+             o.publish_locked_by as publish_old_locked_by, n.publish_locked_by, o.publish_locked_at as publish_old_locked_at, n.publish_run_at
+        from (select row_number() over () as number, * from old_rows) o
+        full join (select row_number() over () as number, * from new_rows) n using (number)
+    ), changes as materialized (
+      select id, old_id, made_by, 0 as n, 'ingest' as stage, ingest_old_status as old_status, ingest_status as status,
+             ingest_old_attempts as old_attempt, ingest_attempts as attempt, ingest_old_token as old_token, ingest_token as token,
+             ingest_old_locked_by as old_worker, ingest_locked_by as worker, ingest_old_locked_at as locked_at, ingest_run_at as run_at
+        from pairs
+       where ingest_status <> ingest_old_status or ingest_token is distinct from ingest_old_token
+      union all
+      select id, old_id, made_by, 1 as n, 'transcode' as stage, transcode_old_status as old_status, transcode_status as status,
+             transcode_old_attempts as old_attempt, transcode_attempts as attempt, transcode_old_token as old_token, transcode_token as token,
+             transcode_old_locked_by as old_worker, transcode_locked_by as worker, transcode_old_locked_at as locked_at, transcode_run_at as run_at
+        from pairs
+       where transcode_status <> transcode_old_status or transcode_token is distinct from transcode_old_token
+      union all
+      select id, old_id, made_by, 2 as n, 'metadata' as stage, metadata_old_status as old_status, metadata_status as status,
+             metadata_old_attempts as old_attempt, metadata_attempts as attempt, metadata_old_token as old_token, metadata_token as token,
+             metadata_old_locked_by as old_worker, metadata_locked_by as worker, metadata_old_locked_at as locked_at, metadata_run_at as run_at
+        from pairs
+       where metadata_status <> metadata_old_status or metadata_token is distinct from metadata_old_token
+      union all
+      select id, old_id, made_by, 3 as n, 'assemble' as stage, assemble_old_status as old_status, assemble_status as status,
+             assemble_old_attempts as old_attempt, assemble_attempts as attempt, assemble_old_token as old_token, assemble_token as token,
+             assemble_old_locked_by as old_worker, assemble_locked_by as worker, assemble_old_locked_at as locked_at, assemble_run_at as run_at
+        from pairs
+       where assemble_status <> assemble_old_status or assemble_token is distinct from assemble_old_token
+      union all
+      select id, old_id, made_by, 4 as n, 'publish' as stage, publish_old_status as old_status, publish_status as status,
+             publish_old_attempts as old_attempt, publish_attempts as attempt, publish_old_token as old_token, publish_token as token,
+             publish_old_locked_by as old_worker, publish_locked_by as worker, publish_old_locked_at as locked_at, publish_run_at as run_at
+        from pairs
+       where publish_status <> publish_old_status or publish_token is distinct from publish_old_token
+    ), taken as (
+      -- A claim that is taken from its worker, by a cancel, a retry or by hand.
+      insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
+      select old_id, old_token, stage, old_attempt, old_worker, locked_at, 'cancelled' from changes
+       where old_token is not null and old_token is distinct from token and status in ('pending', 'cancelled')
+          on conflict do nothing
+    ), happened as (
+      select id, 1 as place, n, 'stage_completed' as type, stage, attempt, old_worker as worker_id, old_token as token, null::jsonb as data
+        from changes where status = 'completed' and old_status <> 'completed'
+       union all
+      select id, 2, n, case made_by when 'sweep' then 'lease_recovered' else 'attempt_failed' end, stage, old_attempt, old_worker, old_token, null
+        from changes where old_status = 'inprogress' and status in ('failed', 'dead')
+       union all
+      select id, 3, n, 'retry', stage, old_attempt, null, old_token, jsonb_build_object('run_at', coalesce(run_at, now()))
+        from changes where status = 'failed' and old_status <> 'failed'
+       union all
+      select id, 3, n, 'dead_letter', stage, old_attempt, old_worker, old_token, null
+        from changes where status = 'dead' and old_status <> 'dead'
+       union all
+      select id, 4, n, 'released', stage, old_attempt, old_worker, old_token, null
+        from changes where status = 'pending' and old_status = 'inprogress' and made_by in ('turn', 'sweep')
+       union all
+      select id, 5, 0, 'retry', stages[1], null, null, null, jsonb_build_object('run_at', now(), 'stages', stages)
+        from (select id, array_remove(array[
+                     case when ingest_status = 'pending' and ingest_old_status <> 'pending'
+                           and not (made_by in ('turn', 'sweep') and ingest_old_status = 'inprogress') then 'ingest' end,
+                     case when transcode_status = 'pending' and transcode_old_status <> 'pending'
+                           and not (made_by in ('turn', 'sweep') and transcode_old_status = 'inprogress') then 'transcode' end,
+                     case when metadata_status = 'pending' and metadata_old_status <> 'pending'
+                           and not (made_by in ('turn', 'sweep') and metadata_old_status = 'inprogress') then 'metadata' end,
+                     case when assemble_status = 'pending' and assemble_old_status <> 'pending'
+                           and not (made_by in ('turn', 'sweep') and assemble_old_status = 'inprogress') then 'assemble' end,
+                     case when publish_status = 'pending' and publish_old_status <> 'pending'
+                           and not (made_by in ('turn', 'sweep') and publish_old_status = 'inprogress') then 'publish' end], null) as stages from pairs) as again where stages <> '{}'
+       union all
+      select id, 6, 0, 'overridden', null, null, null, null, jsonb_build_object('overridden_by', overridden_by)
+        from pairs where overridden_by is distinct from old_overridden_by and overridden_by is not null
+       union all
+      select id, 7, 0, 'cancelled', null, null, null, null, jsonb_build_object('stages', stages)
+        from (select id, array_remove(array[
+                     case when ingest_status = 'cancelled' and ingest_old_status <> 'cancelled' then 'ingest' end,
+                     case when transcode_status = 'cancelled' and transcode_old_status <> 'cancelled' then 'transcode' end,
+                     case when metadata_status = 'cancelled' and metadata_old_status <> 'cancelled' then 'metadata' end,
+                     case when assemble_status = 'cancelled' and assemble_old_status <> 'cancelled' then 'assemble' end,
+                     case when publish_status = 'cancelled' and publish_old_status <> 'cancelled' then 'publish' end], null) as stages from pairs) as ended where stages <> '{}'
+       union all
+      select id, 8, n, 'started', stage, attempt, worker, null, null
+        from changes where status = 'inprogress' and token is distinct from old_token
+       union all
+      select id, 9, 0, 'done', null, null, null, null, null
+        from pairs
+       where ingest_status = 'completed' and transcode_status = 'completed' and metadata_status = 'completed' and assemble_status = 'completed' and publish_status = 'completed'
+         and not (ingest_old_status = 'completed' and transcode_old_status = 'completed' and metadata_old_status = 'completed' and assemble_old_status = 'completed' and publish_old_status = 'completed')
+    ), numbered as (
+      select *, (row_number() over (partition by place, n, type, stage, worker_id, token, data order by id) - 1) / 1024 as part
+        from happened
+    )
+    insert into outbox (type, stage, worker_id, token, data, attempt, task_id, tasks, attempts)
+    select type, stage, worker_id, token, data,
+           case when count(*) = 1 then min(attempt) end, case when count(*) = 1 then (array_agg(id))[1] end,
+           case when count(*) > 1 then array_agg(id order by id) end, case when count(*) > 1 then array_agg(attempt order by id) end
+      from numbered
+     group by place, n, type, stage, worker_id, token, data, part
+     order by place, n, part;
   end if;
-  if made_by = '' then -- an engine tells the readers itself, now and then
+  if not engine and effects.recorded is not null then -- an engine tells the readers itself, now and then
     perform pg_notify('cuelight_video_events', '') where pg_notification_queue_usage() < 0.9;
   end if;
   return null;
 end
 $$;
 
--- PostgreSQL reads a trigger's condition anew for every statement, however few
--- rows it changes, so there is one condition, and a short one: something can be
--- claimed, or will not be done, or somebody else than an engine is at work.
--- Otherwise nobody is told: a task goes its way, each stage claimed with what it
--- needs.
 drop trigger if exists tasks_changed on tasks;
 create trigger tasks_changed after update on tasks
-  for each row when (
-    new.ingest_status in ('pending', 'failed')
-    or new.transcode_status in ('pending', 'failed') and new.ingest_status = 'completed'
-    or new.metadata_status in ('pending', 'failed') and new.ingest_status = 'completed'
-    or new.assemble_status in ('pending', 'failed') and new.transcode_status = 'completed' and new.metadata_status = 'completed'
-    or new.publish_status in ('pending', 'failed') and new.assemble_status = 'completed'
-    or greatest(new.ingest_status, new.transcode_status, new.metadata_status, new.assemble_status, new.publish_status) >= 'dead'
-    or coalesce(current_setting('cuelight.made_by', true), '') = '')
+  referencing old table as old_rows new table as new_rows
+  for each statement when (coalesce(current_setting('cuelight.made_by', true), '') <> 'recorded')
   execute function cuelight_video_changed();
+
+-- Up to version 4 each row was recorded by itself.
+drop function if exists cuelight_video_tell(tasks, tasks, text);
 
 -- Deleting a task deletes its history.
 create or replace function cuelight_video_forget() returns trigger language plpgsql set search_path from current as $$

@@ -77,6 +77,7 @@ const lookedSQL = `
 func (t *turn) queueLook(stage int) {
 	sql := t.store.sql
 	if t.in.Mature != nil && t.in.Mature[stage] {
+		t.tell(madeByTurn)
 		t.batch.Queue(sql.mature[stage])
 	}
 	if !t.in.Look[stage] {
@@ -108,6 +109,7 @@ func (t *turn) queueClaim(stage int, after Place) {
 		return
 	}
 	t.out.Asked[stage] = n
+	t.tell(madeByRecorded)
 	sql, args := t.store.sql.claim[stage], []any{t.in.Worker, n, t.in.Only}
 	if !after.Task.IsZero() {
 		sql, args = t.store.sql.claimAfter[stage], append(args, after.Priority, after.Task)

@@ -8,6 +8,7 @@ import "github.com/jackc/pgx/v5"
 // stage's number, the token and the result. A row none of whose tokens holds is
 // not touched. A stage goes on with the next ones in the same update, unless
 // somebody of higher priority waits for the slot. The outbox gets one row of it all.
+// Where a stage is opened and does not go on, its workers are woken.
 //
 // A turn waits for nobody, so no transaction that somebody left open can hold
 // up the others' tasks, and no two turns can wait for each other: rows that are
@@ -78,7 +79,9 @@ with me as materialized (
          coalesce(case when {{.Chained}} then t.user_id end, ''),
          coalesce(case when {{.Chained}} then t.traceparent end, ''),
          case when {{range $i, $s := .Stages}}{{if $i}} and {{end}}t.{{.Name}}_status = 'completed'{{end}} then 1 << 31 else 0 end as whole,
-         array[{{.Each "t." "_attempts"}}] as attempts
+         array[{{.Each "t." "_attempts"}}] as attempts,
+         0 {{- range .Stages}}{{if .Needs}}
+           + ({{.Open "t."}} and ({{range $i, $n := .Needs}}{{if $i}} or {{end}}{{$n}}_done{{end}}))::int * {{.Bit}}{{end}}{{end}} as opened
          {{- range .Stages}}{{if .Needs}}, case when {{.Name}}_next then t.{{.Name}}_token end{{end}}{{end}}
 ), told as (
   insert into {{.Outbox}} (type, worker_id, tasks, completed, begun, attempts)
@@ -98,8 +101,13 @@ with me as materialized (
          as r (task, stage, token, result)
       on r.task = locked.id
      and r.token = case r.stage{{range $i, $s := .Stages}} when {{$i}} then locked.{{.Name}}_token{{end}} end
+), woken as materialized (
+  select count(pg_notify(channel, ''))
+    from (select bit_or(opened) as opened from moved) as these
+    join (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}('{{.Channel}}', {{.Bit}}){{end}}) as stage (channel, bit) on opened & bit <> 0
+   where pg_notification_queue_usage() < 0.9
 )
-select * from moved`
+select moved.* from moved cross join woken`
 
 func (t *turn) queueReports() {
 	t.applied = make(map[ID]bool, len(t.in.Reports))
@@ -121,6 +129,7 @@ func (t *turn) queueReports() {
 		}
 	}
 	for _, m := range merged {
+		t.tell(madeByRecorded)
 		t.batch.Queue(t.store.sql.complete, m.args(t.in.Worker)...).Query(func(rows pgx.Rows) error {
 			return t.readCompleted(rows, m)
 		})
@@ -154,7 +163,7 @@ func (t *turn) readCompleted(rows pgx.Rows, merged *completion) error {
 		graph         = t.store.graph
 		token         = make([]ID, len(graph.nodes))
 		attempts      []int32
-		dest          = []any{&c.Task, &done, nil, &yielded, &c.Source, &c.Params, &c.UserID, &c.Traceparent, nil, &attempts}
+		dest          = []any{&c.Task, &done, nil, &yielded, &c.Source, &c.Params, &c.UserID, &c.Traceparent, nil, &attempts, nil}
 	)
 	for i := range graph.nodes {
 		if len(graph.needs[i]) > 0 {

@@ -55,6 +55,7 @@ func (t *turn) queueEnds(stage int, reports []*Report) {
 		outcomes, statuses, retryIn = append(outcomes, string(r.Outcome)), append(statuses, status), append(retryIn, in)
 		classes, errs = append(classes, r.Class), append(errs, cleanText(r.Error))
 	}
+	t.tell(madeByTurn)
 	t.batch.Queue(t.store.sql.end[stage], ids, tokens, outcomes, statuses, retryIn, classes, errs).Query(func(rows pgx.Rows) error {
 		var token ID
 		_, err := pgx.ForEachRow(rows, []any{&token}, func() error {

@@ -19,7 +19,7 @@ var steps = [SchemaVersion - 1]func(Graph) string{
 	func(g Graph) string {
 		return fill(eventsColumnsSQL, g.words()) + g.render("shared") + g.render("place") + g.render("outbox")
 	},
-	func(g Graph) string { return fill(version5SQL, g.words()) + g.render("place") },
+	func(g Graph) string { return fill(version5SQL, g.words()) + g.render("place") + g.render("outbox") },
 }
 
 // Version 2 notices the end of a worker by the end of its session. The table

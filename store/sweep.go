@@ -161,7 +161,7 @@ func (s *Store) tidy(ctx context.Context, in Sweep, out *Swept) error {
 	clear(out.Left)
 	// To look and to claim nothing is a turn without free slots.
 	look := turn{
-		store: s, free: make([]int, stages),
+		store: s, free: make([]int, stages), madeBy: madeBySweep,
 		in:  Turn{Look: make([]bool, stages), Mature: make([]bool, stages), Only: in.Only},
 		out: Turned{Left: out.Left, Next: out.Next},
 	}

@@ -113,8 +113,7 @@ type Turned struct {
 // A claim that is lost with a crash of the server costs a repeated attempt and
 // never a result, so a turn that only claims does not wait for the disk.
 //
-// The triggers are told who makes the changes: they tell the outbox of everything
-// but what a turn starts and completes, which it tells in the statements that do so.
+// The triggers are told who makes the changes, see madeBySQL.
 const settingsSQL = `
 /* settings */
 select set_config('plan_cache_mode', 'force_generic_plan', true),
@@ -125,8 +124,15 @@ select set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('cuelight.made_by', $2, true),
        case when $1 then set_config('synchronous_commit', 'off', true) end`
 
-// Who makes the changes of a transaction, as the triggers know it.
-const madeByTurn, madeBySweep = "turn", "sweep"
+const madeBySQL = `
+/* say who makes the changes */
+select set_config('cuelight.made_by', $1, true)`
+
+// Who makes the changes of a transaction, as the triggers know it: a sweep, or a turn,
+// which records in its own statements what it starts and completes. The triggers do
+// the rest. Where there is no rest, the statements say so, and the triggers are not
+// called at all.
+const madeByTurn, madeBySweep, madeByRecorded = "turn", "sweep", "recorded"
 
 // batchTasks is how many tasks one statement of a turn changes at the most: an
 // event's id has room for that many in one row of the outbox.
@@ -147,7 +153,8 @@ func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 		Asked:  make([]int, stages), Found: make([]int, stages), Last: make([]Place, stages),
 		Left: make([]bool, stages), Yielded: make([]bool, stages), Next: never(stages),
 	}
-	t.batch.Queue(settingsSQL, len(in.Reports) == 0, madeByTurn)
+	t.batch.Queue(settingsSQL, len(in.Reports) == 0, madeByRecorded)
+	t.madeBy = madeByRecorded
 	if len(in.Reports) > 0 {
 		t.queueReports()
 	}
@@ -159,6 +166,14 @@ func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 	}
 	t.sortOut(ctx)
 	return t.out, nil
+}
+
+// tell the triggers who makes the changes of the statements to come, in a turn.
+func (t *turn) tell(madeBy string) {
+	if t.madeBy != madeBy && t.madeBy != madeBySweep {
+		t.madeBy = madeBy
+		t.batch.Queue(madeBySQL, madeBy)
+	}
 }
 
 // never is the Next of stages where nothing waits.
@@ -176,6 +191,7 @@ type turn struct {
 	in      Turn
 	free    []int // by stage: slots not spoken for yet
 	batch   pgx.Batch
+	madeBy  string      // what the triggers were told last
 	applied map[ID]bool // tokens of the reports that changed a row
 	out     Turned
 }
