@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
@@ -25,6 +26,8 @@ type workOptions struct {
 	workers         map[string]int
 	allow           []string
 	maxDownload     byteSize
+	maxDuration     time.Duration
+	maxMemory       byteSize
 	downloadTimeout time.Duration
 	reserve         byteSize
 	keepOld         time.Duration
@@ -35,6 +38,12 @@ type workOptions struct {
 
 // shortestStall leaves a disk time to answer.
 const shortestStall = time.Second
+
+const (
+	week = 7 * 24 * time.Hour
+	// leastMemory is what a small video takes.
+	leastMemory = 256 << 20
+)
 
 // shortestLease leaves a busy machine time for a few beats.
 const shortestLease = 5 * time.Second
@@ -55,6 +64,9 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.Lookup("workers").DefValue = "" // the default is in the text; an empty map is not worth showing
 	f.StringSliceVar(&o.allow, "allow-network", nil, "network that may be downloaded from although it is not public, such as 10.0.0.0/8; repeatable")
 	f.Var(&o.maxDownload, "max-download", "largest download")
+	f.DurationVar(&o.maxDuration, "max-duration", media.DefaultMaxDuration, "longest video that is taken, up to 168h")
+	f.Var(&o.maxMemory, "max-memory", "most memory of one ffmpeg or ffprobe; it is stopped beyond (default half of what this host or container has)")
+	f.Lookup("max-memory").DefValue = "" // it is in the text
 	f.DurationVar(&o.downloadTimeout, "download-timeout", 12*time.Hour, "longest download in one attempt")
 	f.Var(&o.reserve, "reserve", "disk space to keep free; 0 for none")
 	f.DurationVar(&o.keepOld, "keep-old", 24*time.Hour, "how long a replaced version stays for those who are playing it")
@@ -62,7 +74,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may go on after the first signal")
 	f.DurationVar(&o.lease, "lease", store.DefaultLease, "how long this process may be out of touch with the database before others take its work")
 	setting(f, "publish-dir", "ffmpeg", "ffprobe", "preset", "crf", "threads", "nice", "stall", "workers", "allow-network",
-		"max-download", "download-timeout", "reserve", "keep-old", "link-sources", "grace", "lease", "notify-url")
+		"max-download", "max-duration", "max-memory", "download-timeout", "reserve", "keep-old", "link-sources", "grace", "lease", "notify-url")
 	return o
 }
 
@@ -98,7 +110,7 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		DataDir: data, PublishDir: published,
 		Tools: video.Tools{
 			FFmpeg: o.ffmpeg, FFprobe: o.ffprobe, Preset: o.preset, CRF: o.crf, Threads: o.threads, Nice: o.nice,
-			Stall: o.stall,
+			Stall: o.stall, MaxDuration: o.maxDuration, Memory: int64(o.maxMemory),
 		},
 		MaxDownload: int64(o.maxDownload), DownloadTimeout: o.downloadTimeout,
 		LinkSources: o.linkSources, Marker: idFile, Reserve: int64(o.reserve), KeepOld: o.keepOld,
@@ -126,6 +138,10 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		return config, usagef("--threads %d: it cannot be negative", o.threads)
 	case o.lease < shortestLease || o.lease > 24*time.Hour:
 		return config, usagef("--lease %s: it is %s to 24h", o.lease, shortestLease)
+	case o.maxDuration <= 0 || o.maxDuration > week:
+		return config, usagef("--max-duration %s: it is more than nothing and at most %s", o.maxDuration, week)
+	case o.maxMemory != 0 && o.maxMemory < leastMemory:
+		return config, usagef("--max-memory %s: ffmpeg needs at least %s", &o.maxMemory, bytesText(leastMemory))
 	case o.maxDownload <= 0, o.downloadTimeout <= 0:
 		return config, usagef("--max-download and --download-timeout must be more than nothing")
 	}

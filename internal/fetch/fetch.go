@@ -131,20 +131,36 @@ func Fetch(ctx context.Context, source, dst string, o Options) (File, error) {
 // Free returns how many bytes a process without privileges can still write to
 // the file system that holds dir.
 func Free(dir string) (int64, error) {
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil {
-		return 0, err
-	}
-	return int64(st.Bavail) * int64(st.Bsize), nil
+	free, _, err := Room(dir)
+	return free, err
 }
 
-// checkSpace refuses what would not leave the reserve free. A disk that cannot
-// say how full it is, is taken to have room: writing will tell.
+// Room is Free, and how many bytes the file system could hold if it were empty.
+func Room(dir string) (free, size int64, err error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return 0, 0, err
+	}
+	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil
+}
+
+// checkSpace refuses what would not leave the reserve free, and for good what the
+// disk could not hold if it were empty. A disk that cannot say how full it is, is
+// taken to have room: writing will tell.
 func checkSpace(dst string, need, reserve int64) error {
 	dir := filepath.Dir(dst)
-	free, err := Free(dir)
+	free, size, err := Room(dir)
 	if err != nil || free >= need+reserve {
 		return nil
 	}
+	if NeverFits(need, reserve, size) {
+		return refused("%s are needed, and the disk of %q has only %s in all, of which %s are to be kept free",
+			bytesText(need), dir, bytesText(size), bytesText(reserve))
+	}
 	return &noSpaceError{dir: dir, need: need, reserve: reserve, free: free}
 }
+
+// NeverFits reports whether so much would leave too little free on a disk that is
+// empty. A reserve that is as large as the disk is a mistake in the settings, and
+// says nothing about what is to be written.
+func NeverFits(need, reserve, size int64) bool { return reserve < size && need > size-reserve }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -151,8 +152,11 @@ var demuxers = strings.Join([]string{
 	"wv", "tta", "tak", "loas", "mpc", "mpc8",
 }, ",")
 
-// input is how every source is given to a child.
+// input is how every source is given to a child. The limit on pixels holds for
+// whatever is decoded of it, covers included, before memory is taken for a frame.
 func input(url string, options ...string) []string {
-	args := append([]string{"-protocol_whitelist", "file", "-format_whitelist", demuxers}, options...)
+	args := append([]string{
+		"-protocol_whitelist", "file", "-format_whitelist", demuxers, "-max_pixels", strconv.Itoa(maxPixels),
+	}, options...)
 	return append(args, "-i", url)
 }

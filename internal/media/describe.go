@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -12,8 +13,9 @@ const (
 	// gigabytes before anything can be scaled down.
 	maxSide   = 16384
 	maxPixels = 100_000_000
-	// maxDuration is two days. A few bytes can claim any duration.
-	maxDuration = 48 * 3600.0
+	// maxDuration is a week, for which the names of segments have room, in
+	// seconds. Tools.MaxDuration is checked beside it.
+	maxDuration = 7 * 24 * 3600.0
 	// maxLead is how much sound before the first frame is cut off, in seconds,
 	// for a picture that starts at once: mostly what an encoder put there to
 	// prime its decoder.
@@ -47,10 +49,23 @@ func describe(raw *rawProbe, tracks map[int]*track, size int64, can decodable) (
 		return nil, refuseNothing(raw, can)
 	}
 	measure(info, raw, tracks)
-	if info.Duration > maxDuration {
-		return nil, &Refused{Reason: fmt.Sprintf("the source lasts %.0f hours; 48 are the most", info.Duration/3600)}
+	if err := checkDuration(info.Duration, maxDuration); err != nil {
+		return nil, err
 	}
 	return info, nil
+}
+
+// checkDuration refuses what lasts too long. A file of a few bytes can hold
+// frames for days, and would take the place of others for as long.
+func checkDuration(seconds, most float64) error {
+	if seconds <= most {
+		return nil
+	}
+	return &Refused{Reason: fmt.Sprintf("the source lasts %s; %s are the most", hours(seconds), hours(most))}
+}
+
+func hours(seconds float64) string {
+	return strconv.FormatFloat(math.Round(seconds/36)/100, 'f', -1, 64) + " hours"
 }
 
 func encrypted(raw *rawProbe) *Refused {
@@ -83,9 +98,7 @@ func chooseVideo(raw *rawProbe, tracks map[int]*track, info *Info, can decodable
 			continue
 		}
 		if s.Disposition.Cover != 0 {
-			if info.Cover < 0 {
-				info.Cover = s.Index
-			}
+			info.takeCover(s)
 			continue
 		}
 		name, known := can.codec(s)
@@ -103,10 +116,24 @@ func chooseVideo(raw *rawProbe, tracks map[int]*track, info *Info, can decodable
 	if best == nil && unknown != "" {
 		return nil, &Refused{Reason: fmt.Sprintf("the video codec %q is not supported", unknown)}
 	}
+	if best == nil && raw.tooLarge != "" && hasUnsizedVideo(raw) {
+		return nil, pictureTooLarge(raw.tooLarge)
+	}
 	if best == nil && hasEmptyVideo(raw) {
 		return nil, &Refused{Reason: "the video has no frames in it"}
 	}
 	return best, nil
+}
+
+// takeCover remembers the first cover that can be decoded.
+func (i *Info) takeCover(s *rawStream) {
+	switch {
+	case i.Cover >= 0:
+	case s.Width <= 0 || s.Height <= 0 || s.Width*s.Height > maxPixels:
+		i.warn("the cover picture (stream %d) is left out: it is too large or cannot be read", s.Index)
+	default:
+		i.Cover = s.Index
+	}
 }
 
 func better(a, b *rawStream) bool {
@@ -124,9 +151,21 @@ func hasEmptyVideo(raw *rawProbe) bool {
 	})
 }
 
+// hasUnsizedVideo reports whether there is a video stream whose size ffprobe does
+// not know.
+func hasUnsizedVideo(raw *rawProbe) bool {
+	return slices.ContainsFunc(raw.Streams, func(s rawStream) bool {
+		return s.Type == "video" && s.Disposition.Cover == 0 && s.Disposition.Thumbs == 0 && s.Width <= 0
+	})
+}
+
+func pictureTooLarge(size string) *Refused {
+	return &Refused{Reason: fmt.Sprintf("the picture is too large: %s pixels; %d million are the most", size, maxPixels/1_000_000)}
+}
+
 func describeVideo(s *rawStream, tr *track, info *Info) (*Video, error) {
 	if s.Width > maxSide || s.Height > maxSide || s.Width*s.Height > maxPixels {
-		return nil, &Refused{Reason: fmt.Sprintf("the picture is too large: %dx%d pixels", s.Width, s.Height)}
+		return nil, pictureTooLarge(fmt.Sprintf("%dx%d", s.Width, s.Height))
 	}
 	codec, _ := s.codec()
 	v := &Video{
@@ -257,5 +296,5 @@ func measure(info *Info, raw *rawProbe, tracks map[int]*track) {
 }
 
 func (i *Info) warn(format string, args ...any) {
-	i.Warnings = append(i.Warnings, fmt.Sprintf(format, args...))
+	i.Warnings = addWarning(i.Warnings, fmt.Sprintf(format, args...))
 }

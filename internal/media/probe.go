@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,9 @@ import (
 	"strings"
 )
 
-// probeBytes bounds ffprobe's answer about formats and streams.
-const probeBytes = 16 << 20
+// probeBytes bounds ffprobe's answer about formats and streams, whose strings
+// are cut before: a thousand streams stay below it.
+const probeBytes = 4 << 20
 
 // Probe finds out what the file at path is. It reads the whole file once
 // without decoding it, so that durations and frame counts are measured and not
@@ -43,6 +45,9 @@ func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
 	info, err := describe(raw, tracks, size, can)
+	if err == nil {
+		err = checkDuration(info.Duration, cmp.Or(t.MaxDuration, DefaultMaxDuration).Seconds())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
@@ -79,7 +84,7 @@ func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, er
 	answer := &limitedBuffer{limit: probeBytes}
 	args := append([]string{"-hide_banner", "-loglevel", "repeat+level+error", "-of", "json", "-show_format", "-show_streams"},
 		input(url)...)
-	out, err := t.run(ctx, child{tool: "ffprobe", what: "streams", args: args, source: abs, stdout: answer})
+	out, err := t.run(ctx, child{tool: "ffprobe", what: "streams", args: args, source: abs, stdout: &stringCutter{next: answer}})
 	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.signal == 0 {
 		if trouble := hostTrouble(out.tail); trouble != nil {
 			return nil, fmt.Errorf("%w: %w", trouble, err)
@@ -92,7 +97,12 @@ func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, er
 	if answer.over {
 		return nil, &Refused{Reason: "the file's headers are too large to be true"}
 	}
-	return parseProbe(answer.Bytes())
+	raw, err := parseProbe(answer.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	raw.tooLarge = tooLarge(out.tail)
+	return raw, nil
 }
 
 // refuseUnreadable explains a file that could not even be opened.

@@ -16,6 +16,10 @@ type rawProbe struct {
 		Start    text   `json:"start_time"`
 		Duration text   `json:"duration"`
 	} `json:"format"`
+
+	// tooLarge is the size of a picture that ffprobe refused to decode, such as
+	// "16000x16000"; it then says nothing of the stream's size.
+	tooLarge string
 }
 
 type rawStream struct {

@@ -54,7 +54,7 @@ func chooseAudio(raw *rawProbe, tracks map[int]*track, info *Info, can decodable
 		}
 		info.Audio = append(info.Audio, Audio{
 			Index: s.Index, Codec: name, Channels: s.Channels, Layout: known(s.Layout), Rate: int(rate),
-			Language: language(s.tag("language")), Title: s.tag("title"), Default: s.Disposition.Default != 0,
+			Language: language(s.tag("language")), Title: title(s), Default: s.Disposition.Default != 0,
 			Start: tr.first, Duration: tr.duration(),
 		})
 	}
@@ -83,10 +83,14 @@ func chooseSubtitles(raw *rawProbe, info *Info) {
 			continue
 		}
 		name, _ := s.codec()
+		if len(info.Subtitles) == maxSubtitles {
+			info.warn("only the first %d subtitle streams are named", maxSubtitles)
+			return
+		}
 		switch name {
 		case "subrip", "srt", "ass", "ssa", "webvtt", "mov_text", "text", "ttml", "microdvd", "sami", "subviewer":
 			info.Subtitles = append(info.Subtitles, Subtitle{
-				Index: s.Index, Codec: name, Language: language(s.tag("language")), Title: s.tag("title"),
+				Index: s.Index, Codec: name, Language: language(s.tag("language")), Title: title(s),
 				Forced: s.Disposition.Forced != 0,
 			})
 		default:

@@ -219,7 +219,7 @@ func frameTime(v *Video) float64 {
 }
 
 func (o *Output) warn(format string, args ...any) {
-	o.Warnings = append(o.Warnings, fmt.Sprintf(format, args...))
+	o.Warnings = addWarning(o.Warnings, fmt.Sprintf(format, args...))
 }
 
 // measureRendition puts a rendition's header and playlist right and describes

@@ -35,10 +35,14 @@ type Tools struct {
 	// waits for a processor that others have, see [ErrStarved].
 	Stall time.Duration
 	// Memory is how many bytes of memory a child and its own children may have
-	// resident before they are killed and the call ends with [ErrMemory]. Zero
-	// means that only the kernel sets a bound. It is looked at four times a
-	// second, and on Linux only.
+	// resident before they are killed and the call ends with [ErrMemory]. It is
+	// looked at four times a second, and on Linux only. Zero means half of what
+	// this host or this process's control group has, but not less than 1 GiB;
+	// negative, that only the kernel sets a bound.
 	Memory int64
+	// MaxDuration is the longest source that is taken, a week at the most. Zero
+	// means [DefaultMaxDuration].
+	MaxDuration time.Duration
 	// Known, if set, spares asking the programs again what they can do.
 	Known *Known
 	// Step, if set, is called for the steps forward that a call of a method
@@ -50,6 +54,10 @@ type Tools struct {
 
 	steps *int64 // of the call that is being made
 }
+
+// DefaultMaxDuration is half a day: more than events and recordings last, and as
+// much as the large video sites take.
+const DefaultMaxDuration = 12 * time.Hour
 
 // Errors to be matched with [errors.Is]. All but ErrNoPicture say something
 // about this host or this attempt, not about the source: another attempt, or

@@ -38,6 +38,7 @@ func (t Tools) watch(ctx context.Context, cancel context.CancelCauseFunc, p *pul
 	if still.stall > 0 {
 		every = min(max(still.stall/16, time.Millisecond), lookEvery)
 	}
+	most := t.memory()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	beats, told, before := p.beats.Load(), time.Now(), time.Now()
@@ -67,11 +68,11 @@ func (t Tools) watch(ctx context.Context, cancel context.CancelCauseFunc, p *pul
 			cancel(err)
 			return
 		}
-		if t.Memory <= 0 {
+		if most <= 0 {
 			continue
 		}
-		if size := residentBytes(pid); size > t.Memory {
-			cancel(fmt.Errorf("%w: it took %d MiB, and %d are allowed", ErrMemory, size>>20, t.Memory>>20))
+		if size := residentBytes(pid); size > most {
+			cancel(fmt.Errorf("%w: it took %d MiB, and %d are allowed", ErrMemory, size>>20, most>>20))
 			return
 		}
 	}

@@ -31,6 +31,7 @@ func classify(ctx context.Context, err error, attempt int) error {
 	var refused *media.Refused
 	var fetching *fetch.Error
 	var gone *goneError
+	var full *fullError
 	pause := hostPause
 	if attempt > 1 {
 		pause = hostPatience
@@ -39,6 +40,8 @@ func classify(ctx context.Context, err error, attempt int) error {
 	case errors.As(err, &gone):
 		return stages.Postpone(hostPause, err)
 	case errors.As(err, &refused):
+		return stages.Permanent(err)
+	case errors.As(err, &full) && full.isForever():
 		return stages.Permanent(err)
 	case errors.As(err, &fetching) && fetching.Permanent:
 		return stages.Permanent(err)

@@ -170,22 +170,29 @@ func syncFile(path string) error {
 // checkRoom refuses what would leave less than the reserve free. A disk that
 // cannot say how full it is, is taken to have room: writing will tell.
 func checkRoom(dir string, need, reserve int64) error {
-	free, err := fetch.Free(dir)
+	free, size, err := fetch.Room(dir)
 	if err != nil || free >= need+reserve {
 		return nil
 	}
-	return &fullError{dir: dir, need: need, reserve: reserve, free: free}
+	return &fullError{dir: dir, need: need, reserve: reserve, free: free, size: size}
 }
 
 // fullError is a full disk, noticed in time; it matches ENOSPC.
 type fullError struct {
-	dir                 string
-	need, reserve, free int64
+	dir                       string
+	need, reserve, free, size int64
 }
 
 func (e *fullError) Error() string {
 	const mib = 1 << 20
+	if e.isForever() {
+		return fmt.Sprintf("the output may take %d MiB, which the disk of %q could not hold if it were empty: it has %d MiB, of which %d are to be kept free",
+			e.need/mib+1, e.dir, e.size/mib, e.reserve/mib)
+	}
 	return fmt.Sprintf("not enough disk space for %q: %d MiB needed, %d MiB to be kept free, %d MiB left",
 		e.dir, e.need/mib+1, e.reserve/mib, e.free/mib)
 }
 func (e *fullError) Unwrap() error { return syscall.ENOSPC }
+
+// isForever reports whether making room would not help.
+func (e *fullError) isForever() bool { return fetch.NeverFits(e.need, e.reserve, e.size) }

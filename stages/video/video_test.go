@@ -349,4 +349,5 @@ func TestTranscodeNeedsRoomForTheWholeLadder(t *testing.T) {
 	if err := checkRoom(t.TempDir(), 1, 1<<60); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("got %v", err)
 	}
+	wantPermanent(t, "more than the whole disk", checkRoom(t.TempDir(), 1<<60, 0))
 }

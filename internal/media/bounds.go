@@ -1,0 +1,119 @@
+package media
+
+import (
+	"io"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A file may claim anything about itself, at any length. What is taken from it
+// ends up in the database, in answers of the API and in metadata.json, so it is
+// bounded where it is read.
+const (
+	// stringBytes bounds each string of ffprobe's answer, titleBytes a title.
+	stringBytes = 1 << 10
+	titleBytes  = 256
+	// maxSubtitles and maxWarnings bound lists.
+	maxSubtitles = 64
+	maxWarnings  = 64
+)
+
+// stringCutter passes JSON on with every string cut to stringBytes, so that a
+// title of many megabytes takes no memory here.
+type stringCutter struct {
+	next io.Writer
+
+	inside  bool // a string
+	escape  int  // bytes of an escape sequence that are still to come
+	size    int  // of the string so far
+	cutting bool // the rest of the string is left out
+	out     []byte
+}
+
+func (c *stringCutter) Write(b []byte) (int, error) {
+	c.out = c.out[:0]
+	for _, ch := range b {
+		if c.keep(ch) {
+			c.out = append(c.out, ch)
+		}
+	}
+	if _, err := c.next.Write(c.out); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// keep decides about one byte. What belongs together, a character of several
+// bytes or an escape sequence, is kept or left out as a whole.
+func (c *stringCutter) keep(ch byte) bool {
+	switch {
+	case !c.inside:
+		c.inside = ch == '"'
+		c.size, c.cutting = 0, false
+		return true
+	case c.escape > 0:
+		c.escape--
+		if c.escape == 0 && ch == 'u' {
+			c.escape = -4
+		}
+		c.size++
+	case c.escape < 0:
+		c.escape++
+		c.size++
+	case ch == '"':
+		c.inside = false
+		return true
+	default:
+		if utf8.RuneStart(ch) && c.size >= stringBytes {
+			c.cutting = true
+		}
+		if ch == '\\' {
+			c.escape = 1
+		}
+		c.size++
+	}
+	return !c.cutting
+}
+
+// title is a stream's title in one line that is fit for playlists and pages.
+func title(s *rawStream) string {
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s.tag("title"), "\uFFFD"))
+	text = strings.TrimSpace(text)
+	if len(text) <= titleBytes {
+		return text
+	}
+	cut := titleBytes
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return strings.TrimSpace(text[:cut]) + "…"
+}
+
+// addWarning appends a warning, or, where there are too many, one that says so.
+func addWarning(list []string, text string) []string {
+	switch {
+	case len(list) < maxWarnings:
+		return append(list, text)
+	case len(list) == maxWarnings:
+		return append(list, "there are more warnings than are listed here")
+	}
+	return list
+}
+
+var sizeRefused = regexp.MustCompile(`Picture size (\d+x\d+) exceeds specified max pixel count`)
+
+// tooLarge finds the size of a picture that the limit on pixels kept from being
+// decoded.
+func tooLarge(tail string) string {
+	if m := sizeRefused.FindStringSubmatch(tail); m != nil {
+		return m[1]
+	}
+	return ""
+}

@@ -1,0 +1,28 @@
+package media
+
+import "sync"
+
+// leastMemory is what a child may have however small the host is.
+const leastMemory = 1 << 30
+
+// memory is how much a child may have resident; 0 where nothing bounds it.
+func (t Tools) memory() int64 {
+	switch {
+	case t.Memory < 0:
+		return 0
+	case t.Memory > 0:
+		return t.Memory
+	}
+	return defaultMemory()
+}
+
+// defaultMemory leaves the other half to the database, the daemon and the children
+// beside: a picture of the most pixels allowed fits in, a bomb does not take the
+// host with it.
+var defaultMemory = sync.OnceValue(func() int64 {
+	all := availableMemory()
+	if all <= 0 {
+		return 0
+	}
+	return max(all/2, leastMemory)
+})

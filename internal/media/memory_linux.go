@@ -1,0 +1,51 @@
+package media
+
+import (
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// availableMemory is how much memory this host has, or this process's control
+// group where that is less.
+func availableMemory() int64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	own, _ := os.ReadFile("/proc/self/cgroup")
+	return groupMemory("/sys/fs/cgroup", string(own), int64(info.Totalram)*int64(info.Unit))
+}
+
+// groupMemory is the least that the control group named in own, the text of
+// /proc/self/cgroup, and those above it may have, or all where they may have more.
+// Version 1 has the limit in a tree of its own; there only that of a container is
+// looked at.
+func groupMemory(root, own string, all int64) int64 {
+	group := "/"
+	for line := range strings.Lines(own) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			group = path.Join("/", name)
+		}
+	}
+	files := []string{path.Join(root, "memory/memory.limit_in_bytes")}
+	for ; ; group = path.Dir(group) {
+		files = append(files, path.Join(root, group, "memory.max"))
+		if group == "/" {
+			break
+		}
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 {
+			all = min(all, n)
+		}
+	}
+	return all
+}
