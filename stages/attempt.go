@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -74,6 +75,7 @@ func (a *attempt) work(job *Job) finished {
 	}
 	defer cancel()
 	result, err := call(ctx, a.stage.Work, job)
+	err = redact.Error(err, job.Source) // what is told and kept of it is for every reader
 	var raw json.RawMessage
 	if err == nil {
 		raw, err = encodeResult(result)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -54,6 +55,7 @@ func (d *dispatcher) job(a *attempt) *Job {
 			return nil
 		},
 		OnProgress: func(p Progress) {
+			p.Note = redact.Text(p.Note, a.claim.Source)
 			p = p.clean()
 			a.note(p)
 			d.Observe(Event{Kind: Progressed, Task: a.claim.Task, Stage: a.stage.Name, Attempt: a.claim.Attempt, Progress: p})

@@ -240,9 +240,9 @@ func isTraceparent(s string) bool {
 }
 
 func (sub *Submission) check() error {
-	for _, text := range []string{sub.Source, sub.RequestID, sub.UserID} {
-		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			return fmt.Errorf("%w: %q is not UTF-8 text without NUL, which PostgreSQL needs", ErrInvalid, text)
+	for _, given := range [][2]string{{"source", sub.Source}, {"request id", sub.RequestID}, {"user id", sub.UserID}} {
+		if text := given[1]; !utf8.ValidString(text) || strings.ContainsRune(text, 0) { // a source may hold a secret: it is not told
+			return fmt.Errorf("%w: the %s is not UTF-8 text without NUL, which PostgreSQL needs", ErrInvalid, given[0])
 		}
 	}
 	if sub.Source == "" {

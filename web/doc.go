@@ -30,7 +30,7 @@
 //     the state has the last word. Asked to go on after that it answers 204, at which
 //     a browser stops asking.
 //   - No query string, header, secret or source's password is in what
-//     Options.Observe hears. Sources are shown without their passwords and queries
+//     Options.Observe hears. Sources have their public form, see internal/redact,
 //     to everybody but the scope admin.
 //   - What stays open, a stream or a page that follows, ends about a minute after the
 //     key or session that opened it.

@@ -20,10 +20,8 @@ func Routes(s *Server) (routes []string) {
 // What tests hand garbage to.
 var (
 	PublishedName = publishedName
-	Shown         = shown
 	CheckJSON     = checkJSON
 	IsNotThere    = isNotThere
-	Noted         = noted
 )
 
 // NextPage is where a login leads to.

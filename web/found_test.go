@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/store"
-	"github.com/cuelight/cuelight/web"
 )
 
 func TestSecretOfASourceCannotBeFoundByAskingForIt(t *testing.T) {
@@ -74,14 +73,6 @@ func TestTasksAreFoundByTheirTitle(t *testing.T) {
 
 func TestAuditHasNoPartOfASourceThatMayBeSecret(t *testing.T) {
 	t.Parallel()
-	for part, want := range map[string]string{
-		"token=abc": "…", "u:p@h": "…", "https://u:p@h/a?b": "…", "https://h/a?b": "…", "#x": "…",
-		"/films": "/films", "https://h/a": "https://h/a", "": "", "clip 7.mp4": "clip 7.mp4",
-	} {
-		if got := web.Noted(part); got != want {
-			t.Errorf("%q is noted as %q, want %q", part, got, want)
-		}
-	}
 	b := setup(t)
 	b.post(api+"/tasks/retry", map[string]any{"filter": map[string]any{"source": "token=abc"}}).want(200, nil)
 	entries, err := b.Audits(t.Context(), 0, 0)

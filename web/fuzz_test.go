@@ -29,25 +29,6 @@ func FuzzPublishedName(f *testing.F) {
 	})
 }
 
-func FuzzShown(f *testing.F) {
-	for _, seed := range []string{"https://u:p@h/a?b#c", "/a?b", "http://[::1", "s3://u:p@b/k", "https://h/%zz?x", "?://\x1d"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, source string) {
-		got := web.Shown(source)
-		if !strings.Contains(source, "://") {
-			if got != source {
-				t.Errorf("%q is shown as %q", source, got)
-			}
-			return
-		}
-		u, err := url.Parse(got)
-		if err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") {
-			t.Errorf("%q is shown as %q", source, got)
-		}
-	})
-}
-
 func FuzzCheckJSON(f *testing.F) {
 	for _, seed := range []string{`{"a":1}`, `{"a":1,"a":2}`, `[[[[]]]]`, `{} {}`, `{"a":{"b":[1,"x",null]}}`, `"\ud800"`, `{`, ``} {
 		f.Add(seed)

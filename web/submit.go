@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -152,7 +153,7 @@ func submitEntry(r *http.Request, subs []store.Submission, receipts []store.Rece
 		return store.AuditEntry{}
 	case 1:
 		i := added[0]
-		return entry(r, "submit", receipts[i].ID.String(), map[string]any{"source": shown(subs[i].Source)})
+		return entry(r, "submit", receipts[i].ID.String(), map[string]any{"source": redact.Source(subs[i].Source)})
 	}
 	first, last := receipts[added[0]].ID, receipts[added[len(added)-1]].ID
 	return entry(r, "submit", "", map[string]any{"tasks": len(added), "first": first, "last": last})

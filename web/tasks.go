@@ -3,44 +3,17 @@ package web
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
-
-// shown is a source for people who need not know its secrets: without what a URL
-// has of passwords, and without its query, which may be one.
-func shown(source string) string {
-	scheme, _, ok := strings.Cut(source, "://")
-	if !ok {
-		return source
-	}
-	u, err := url.Parse(source)
-	if err != nil {
-		if strings.ContainsFunc(scheme, func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') }) {
-			return "…"
-		}
-		return scheme + "://…"
-	}
-	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
-	return u.String()
-}
-
-// noted is part of a source as the audit has it. That may be of what is not shown, so it
-// is written down only where nothing in it can be a password or a query.
-func noted(part string) string {
-	if part != shown(part) || strings.ContainsAny(part, "?#@=&") {
-		return "…"
-	}
-	return part
-}
 
 // visible is a task as a principal may see it.
 func visible(ctx context.Context, t store.Task) store.Task {
 	if access.From(ctx).Scope < access.Admin {
-		t.Source = shown(t.Source)
+		t.Source = redact.Source(t.Source)
 	}
 	return t
 }
@@ -129,6 +102,12 @@ func (s *Server) details(ctx context.Context, id store.ID) (details, error) {
 		return details{}, err
 	}
 	d := details{Task: visible(ctx, t), Running: []store.Running{}, History: append([]store.Attempt{}, history...)}
+	if access.From(ctx).Scope < access.Admin {
+		for i := range d.History {
+			a := &d.History[i]
+			a.Error, a.Result = redact.Text(a.Error, t.Source), redact.JSON(a.Result, t.Source)
+		}
+	}
 	held := make(map[store.ID]bool)
 	for _, st := range t.Stages {
 		if !st.Token.IsZero() {
@@ -226,7 +205,7 @@ func (s *Server) retryAll(w http.ResponseWriter, r *http.Request) (answer, error
 	} else {
 		err = s.o.Store.Audited(r.Context(), func(st *store.Store) (store.AuditEntry, error) {
 			body.Retried, err = st.RetryAll(r.Context(), f, in.From)
-			in.Filter.Source = noted(in.Filter.Source)
+			in.Filter.Source = redact.Filter(in.Filter.Source)
 			return entry(r, "retry_all", "", map[string]any{"filter": in.Filter, "from": in.From, "tasks": body.Retried}), err
 		})
 		body.Matched = body.Retried
@@ -258,7 +237,7 @@ func (s *Server) override(w http.ResponseWriter, r *http.Request) (answer, error
 	var got store.Receipt
 	err = s.o.Store.Audited(r.Context(), func(st *store.Store) (store.AuditEntry, error) {
 		got, err = st.Override(r.Context(), old, subs[0])
-		return entry(r, "override", id.String(), map[string]any{"by": got.ID, "tasks": old, "source": shown(subs[0].Source)}), err
+		return entry(r, "override", id.String(), map[string]any{"by": got.ID, "tasks": old, "source": redact.Source(subs[0].Source)}), err
 	})
 	if err != nil {
 		return answer{}, err

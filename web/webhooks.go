@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 )
@@ -60,7 +61,7 @@ func (s *Server) addWebhook(w http.ResponseWriter, r *http.Request) (answer, err
 		if added, err = s.o.Webhooks.In(in).Add(r.Context(), reg); err != nil {
 			return e, err
 		}
-		return entry(r, "webhook_add", added.ID.String(), map[string]any{"url": shown(added.URL), "types": added.Types}), nil
+		return entry(r, "webhook_add", added.ID.String(), map[string]any{"url": redact.Source(added.URL), "types": added.Types}), nil
 	})
 	if err != nil {
 		return answer{}, err
@@ -97,7 +98,7 @@ func (s *Server) changeWebhook(w http.ResponseWriter, r *http.Request) (answer, 
 		if to.URL = *in.URL; to.URL == "" { // which would leave it
 			return answer{}, refuse(kindInvalid, "url is empty")
 		}
-		detail["url"] = shown(to.URL)
+		detail["url"] = redact.Source(to.URL)
 	}
 	if in.Cooldown != nil {
 		cooldown, err := cooldownOf(*in.Cooldown)

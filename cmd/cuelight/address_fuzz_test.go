@@ -46,34 +46,6 @@ func FuzzPasswordsOfDatabasesAreNotShown(f *testing.F) {
 	})
 }
 
-func FuzzSecretsOfSourcesAreNotShown(f *testing.F) {
-	f.Add("https", "me", "", "", "example.com", "/a.mp4", "")
-	f.Add("http", "", "x%", "@", "h:80", "", "&a=b;c")
-	f.Add("HTTPS", "%zz", " ", "\x7f", "[::1]", "//", "")
-	f.Add("a+b", "a", "b", "c", "h", "/", "")
-	f.Fuzz(func(t *testing.T, scheme, user, before, after, host, path, query string) {
-		// What is in the wrong place is not known to be a secret.
-		if strings.ContainsAny(user+before+after+host, "/?#") || strings.ContainsAny(path, "?#") || !isURL(scheme+"://") {
-			return
-		}
-		if path != "" && path[0] != '/' {
-			return
-		}
-		for _, source := range []string{
-			scheme + "://" + user + ":" + before + secret + after + "@" + host + path + "?" + query,
-			scheme + "://" + before + secret + after + "@" + host + path,
-			scheme + "://" + host + path + "?" + before + secret + after + query,
-			scheme + "://" + host + path + "#" + before + secret + after,
-		} {
-			for what, got := range map[string]string{"source": shownSource(source), "label": labelOf(source)} {
-				if strings.Contains(got, secret) || printable(got) != got {
-					t.Errorf("%s of %q is %s", what, source, got)
-				}
-			}
-		}
-	})
-}
-
 func FuzzSourceOf(f *testing.F) {
 	f.Add("holiday.mp4", "/home/me")
 	f.Add("./a/../b", "/")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -26,7 +27,7 @@ type filterFlags struct {
 func (f *filterFlags) given() map[string]string {
 	given := map[string]string{}
 	for name, value := range map[string]string{
-		"status": f.status, "stage": f.stage, "user": f.user, "request_id": f.request, "source": auditedFilter(f.source), "error": f.error,
+		"status": f.status, "stage": f.stage, "user": f.user, "request_id": f.request, "source": redact.Filter(f.source), "error": f.error,
 	} {
 		if value != "" {
 			given[name] = value

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
@@ -81,7 +82,7 @@ func (o operations) Retry(ctx context.Context, id store.ID, from string) error {
 
 func (o operations) RetryDead(ctx context.Context, f store.DeadFilter) (n int, err error) {
 	written := f
-	written.Source = auditedFilter(f.Source)
+	written.Source = redact.Filter(f.Source)
 	err = o.do(ctx, access.Admin, "retry_dead", map[string]any{"filter": written}, func(in *store.Store) (_ string, err error) {
 		n, err = in.RetryDead(ctx, f)
 		return "", err

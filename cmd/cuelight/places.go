@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,6 +11,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -179,29 +179,8 @@ func isURL(s string) bool {
 	return true
 }
 
-// shownSource is a source for people: of an address, no password and no query,
-// which may hold one.
-func shownSource(source string) string {
-	if isURL(source) {
-		u, err := url.Parse(source)
-		if err != nil {
-			scheme, _, _ := strings.Cut(source, "://")
-			return printable(scheme + "://...")
-		}
-		u.User, u.RawQuery, u.Fragment = nil, "", ""
-		source = u.String()
-	}
-	return printable(source)
-}
-
-// auditedFilter is a part of sources that somebody looked for, as the audit may keep
-// it: without what may be of a password or a signature.
-func auditedFilter(part string) string {
-	if shownSource(part) == part && !strings.ContainsAny(part, "?#@=&") {
-		return part
-	}
-	return "..."
-}
+// shownSource is a source's public form, for people.
+func shownSource(source string) string { return printable(redact.Source(source)) }
 
 // shownTask is what a task is called, if its submitter calls it anything, or else
 // its source.
@@ -213,22 +192,7 @@ func shownTask(t store.Task) string {
 }
 
 // labelOf is the last part of a source's name, for people.
-func labelOf(source string) string {
-	shown := source
-	if isURL(source) {
-		u, err := url.Parse(source)
-		if err != nil {
-			return shownSource(source)
-		}
-		if shown = u.Path; strings.Trim(shown, "/") == "" {
-			shown = u.Host
-		}
-	}
-	if base := filepath.Base(shown); base != "/" && base != "." {
-		shown = base
-	}
-	return printable(shown)
-}
+func labelOf(source string) string { return printable(redact.Name(source)) }
 
 // escapePath percent-encodes all that is not certainly itself in a URL's path.
 func escapePath(path string) string {

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/cuelight/cuelight/internal/redact"
 )
 
 // source is a submitted source, understood.
@@ -32,7 +34,7 @@ func parseSource(s string) (source, error) {
 	}
 	m := schemePattern.FindStringSubmatch(s)
 	if m == nil {
-		return source{label: quote(s)}, errors.New("the path is not absolute")
+		return source{label: quote(redact.Source(s))}, errors.New("the path is not absolute")
 	}
 	scheme := strings.ToLower(m[1])
 	// Until the URL is known to be in order, nothing of it but its scheme is
@@ -53,7 +55,7 @@ func parseSource(s string) (source, error) {
 	if u.Hostname() == "" {
 		return src, errors.New("the URL names no host")
 	}
-	return source{url: u, name: urlName(u), label: quote(redact(u))}, nil
+	return source{url: u, name: urlName(u), label: quote(redact.Source(s))}, nil
 }
 
 func localSource(p string) (source, error) {
@@ -76,12 +78,6 @@ func fileURL(u *url.URL, src source) (source, error) {
 		return src, errors.New(`"?" and "#" in a file URL's path must be written as %3F and %23`)
 	}
 	return localSource(u.Path)
-}
-
-// redact is u as it may be shown.
-func redact(u *url.URL) string {
-	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
-	return shown.String()
 }
 
 func urlName(u *url.URL) string {

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	api "go.opentelemetry.io/otel/trace"
 
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/stages"
 )
 
@@ -36,7 +37,7 @@ func (t *Tracer) Work(work stages.Work) stages.Work {
 		ctx, span := t.attempt(ctx, job)
 		// A panic is for the Runner to catch, which keeps the stack.
 		err = errUnfinished
-		defer func() { conclude(span, err, context.Cause(ctx)) }()
+		defer func() { conclude(span, redact.Error(err, job.Source), context.Cause(ctx)) }()
 		result, err = work(ctx, job)
 		return result, err
 	}

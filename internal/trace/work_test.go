@@ -244,3 +244,19 @@ type dropping struct{}
 func (dropping) ExportSpans(context.Context, []sdk.ReadOnlySpan) error { return nil }
 
 func (dropping) Shutdown(context.Context) error { return nil }
+
+func TestSecretOfASource_IsInNoSpan(t *testing.T) {
+	t.Parallel()
+	tracer, kept := remembering(t)
+	job := newJob("")
+	job.Source = "s3://key:hunter22@bucket/clip.mp4?X-Amz-Signature=c0ffee123"
+	_, err := tracer.Work(func(context.Context, *stages.Job) (any, error) {
+		return nil, fmt.Errorf("open %s: refused", job.Source)
+	})(t.Context(), job)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if got := kept.GetSpans()[0].Status.Description; got != "open s3://bucket/clip.mp4: refused" {
+		t.Errorf("the span says %q", got)
+	}
+}

@@ -3,11 +3,10 @@ package webhook
 import (
 	"bytes"
 	"encoding/json"
-	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -44,7 +43,7 @@ type facts struct {
 
 func publicFacts(t store.Task) *facts {
 	return &facts{
-		ID: t.ID, Source: publicSource(t.Source), UserID: t.UserID, RequestID: t.RequestID,
+		ID: t.ID, Source: redact.Source(t.Source), UserID: t.UserID, RequestID: t.RequestID,
 		Status: t.Status, OverriddenBy: t.OverriddenBy,
 	}
 }
@@ -123,22 +122,4 @@ func cut(s string, most int) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…"
-}
-
-var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
-
-// publicSource is a source without what may be a secret in it: the user and the
-// password of a URL, its query and its fragment. Of what begins like a URL and is
-// none, only the beginning is certain to be no secret.
-func publicSource(s string) string {
-	scheme := schemePattern.FindString(s)
-	if scheme == "" {
-		return s
-	}
-	u, err := url.Parse(s)
-	if err != nil || u.Host == "" && u.Scheme != "file" {
-		return scheme + "…"
-	}
-	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
-	return shown.String()
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -142,7 +143,7 @@ func (u *UI) deadGroup(g store.DeadGroup, f deadFilters, acts bool) deadGroup {
 	if text == "" {
 		text = "no error was kept"
 	}
-	example := printable(strings.TrimSpace(g.Example))
+	example := printable(strings.TrimSpace(redact.Text(g.Example, "")))
 	return deadGroup{
 		DeadGroup: g, Open: u.deadLink("/dead", one), Retry: u.deadLink("/dead/retry", one), Acts: acts, Alone: f.Group != "",
 		Text: text, Example: example, OldestAt: g.Oldest, DiedAt: g.Newest,

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -92,7 +93,7 @@ func (u *UI) loadVideo(ctx context.Context, k key) (screen, error) {
 	}
 	d.part("facts", "", "facts", about)
 	d.part("gantt", "", "gantt", u.layout.drawGantt(t, history, held(workers), time.Now().Truncate(time.Second)))
-	shown := shownAttempts(history)
+	shown := shownAttempts(history, t.Source)
 	for _, a := range shown {
 		d.part("a-"+a.Token.String(), "attempts", "attempt", a)
 	}
@@ -165,17 +166,18 @@ func (u *UI) head(ctx context.Context, t store.Task, history []store.Attempt, pa
 const attemptsShown = 50
 
 // shownAttempts are the last attempts, the newest first.
-func shownAttempts(history []store.Attempt) []attempt {
+func shownAttempts(history []store.Attempt, source string) []attempt {
 	var out []attempt
 	seen := make(map[string]bool)
 	for _, a := range slices.Backward(history) {
 		if len(out) == attemptsShown {
 			break
 		}
+		a.Error = redact.Text(a.Error, source)
 		failed := a.Outcome == "failed" || a.Outcome == "expired"
 		out = append(out, attempt{
 			Attempt: a, Took: span(a.FinishedAt.Sub(a.StartedAt)), Short: firstLine(a.Error),
-			Failed: failed, Latest: !seen[a.Stage], Result: pretty(a.Result),
+			Failed: failed, Latest: !seen[a.Stage], Result: pretty(redact.JSON(a.Result, source)),
 		})
 		last := &out[len(out)-1]
 		last.Attempt.Error = printable(strings.TrimSpace(a.Error))

@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"net/url"
-	"path"
 	"strings"
 	"time"
 	"unicode"
 
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -79,32 +78,14 @@ func number(n int) string {
 	return s
 }
 
-// shownSource is a source without what could be a secret: of an address the user
-// and the query are left out.
-func shownSource(source string) string {
-	if u, err := url.Parse(source); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
-		asked := ""
-		if u.RawQuery != "" {
-			asked = "?…"
-		}
-		return printable(u.Scheme + "://" + u.Host + u.Path + asked)
-	} else if scheme, _, ok := strings.Cut(source, "://"); ok && (err != nil || u.User != nil) {
-		return printable(scheme + "://…")
-	}
-	return printable(source)
-}
+// shownSource is a source's public form, for people.
+func shownSource(source string) string { return printable(redact.Source(source)) }
 
 // called is what to call a task: what its submitter does, or else its source.
 func called(t store.Task) string { return cmp.Or(printable(t.Title()), title(t.Source)) }
 
 // title is what to call a video: the last part of where it came from.
-func title(source string) string {
-	shown := strings.TrimSuffix(shownSource(source), "?…")
-	if base := path.Base(shown); base != "." && base != "/" {
-		return base
-	}
-	return shown
-}
+func title(source string) string { return printable(redact.Name(source)) }
 
 // printable replaces what would not be seen, or would make something else be seen.
 func printable(s string) string {

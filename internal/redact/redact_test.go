@@ -1,0 +1,181 @@
+package redact_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/cuelight/cuelight/internal/redact"
+)
+
+func TestSource_ShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string]string{
+		"/videos/a?b#c@d.mp4": "/videos/a?b#c@d.mp4",
+		"a.mp4":               "a.mp4",
+		"order #7":            "order #7",
+		"invoice:17":          "invoice:17",
+		"/v/http://x?y":       "/v/http://x?y",
+		"":                    "",
+		"https://u:p@h:8443/a%2Fb.mp4?sig=s#frag":     "https://h:8443/a%2Fb.mp4",
+		"s3://bucket/clip.mp4?X-Amz-Signature=c0ffee": "s3://bucket/clip.mp4",
+		"s3://key:secret@bucket/a.mp4":                "s3://bucket/a.mp4",
+		"gs+x://u@b/k?a":                              "gs+x://b/k",
+		"ftp://u:p@h/a;type=i":                        "ftp://h/a;type=i",
+		"file:///videos/a.mp4":                        "file:///videos/a.mp4",
+		"file://u:p@h/a?b":                            "file://h/a",
+		"HTTP://u@h/":                                 "HTTP://h/",
+		"http://[::1]:80/a?b":                         "http://[::1]:80/a",
+		"https://u:p@w@h/a":                           "https://h/a",
+		"https://h":                                   "https://h",
+		"https://h/@someone/a.mp4":                    "https://h/@someone/a.mp4",
+		"//u:p@h/a?b":                                 "//h/a",
+		"https:/u:p@h/a":                              "https:…",
+		"https:h/a?b":                                 "https:…",
+		`https:\\u:p@h\a`:                             "https:…",
+		"https://u:p@h/%zz":                           "https://…",
+		"https://u:p%zz@h/":                           "https://…",
+		"http://[::1":                                 "http://…",
+		"data:video/mp4;base64,AAAA":                  "data:…",
+		"key:secret@bucket/a":                         "key:…",
+		" https://u:p@h/a":                            "…",
+		"bucket/a?X-Amz-Signature=c0ffee":             "…",
+		"https//u:p@h/a":                              "…",
+	} {
+		if got := redact.Source(source); got != want {
+			t.Errorf("%q is shown as %q, want %q", source, got, want)
+		}
+	}
+}
+
+func TestName_IsTheLastPartOfWhatIsShown(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string]string{
+		"https://u:pw@example.org/d/a%20b.mp4?token=t": "a b.mp4",
+		"https://example.org/?token=t":                 "example.org",
+		"https://u:p@h/%zz":                            "https://…",
+		"/x/a%20b.mp4":                                 "a%20b.mp4",
+		"..":                                           "..",
+		"/":                                            "/",
+	} {
+		if got := redact.Name(source); got != want {
+			t.Errorf("%q is called %q, want %q", source, got, want)
+		}
+	}
+}
+
+func TestFilter_KeepsNothingThatCouldBePartOfASecret(t *testing.T) {
+	t.Parallel()
+	for part, want := range map[string]string{
+		"token=abc": "…", "u:p@h": "…", "https://u:p@h/a?b": "…", "https://h/a?b": "…", "#x": "…",
+		"/films": "/films", "https://h/a": "https://h/a", "": "", "clip 7.mp4": "clip 7.mp4",
+	} {
+		if got := redact.Filter(part); got != want {
+			t.Errorf("%q is written down as %q, want %q", part, got, want)
+		}
+	}
+}
+
+func TestText_HasThePublicFormOfEveryURL(t *testing.T) {
+	t.Parallel()
+	const source = "https://me:hunter22@h/a.mp4?X-Amz-Signature=c0ffee%2F123&b=1#part"
+	for text, want := range map[string]string{
+		"nothing to hide": "nothing to hide",
+		"":                "",
+		`Get "https://me:***@h/a.mp4?X-Amz-Signature=c0ffee%2F123&b=1": EOF`: `Get "https://h/a.mp4": EOF`,
+		"open " + source:                  "open https://h/a.mp4",
+		"bad signature c0ffee/123":        "bad signature …",
+		"bad signature c0ffee%2F123":      "bad signature …",
+		"login me:hunter22 refused":       "login … refused",
+		"hunter22 is wrong":               "… is wrong",
+		"https://u:p@other/x?y was moved": "https://other/x was moved",
+	} {
+		if got := redact.Text(text, source); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestError_KeepsWhatItWraps(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("no route")
+	err := redact.Error(fmt.Errorf("open s3://b/k?sig=123: %w", cause), "s3://b/k?sig=123")
+	if err.Error() != "open s3://b/k: no route" || !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
+	}
+	if redact.Error(nil, "x") != nil || redact.Error(cause, "s3://b/k?sig=123") != cause {
+		t.Error("what has no secret was changed")
+	}
+}
+
+func TestJSON_HasNoSecretInAnyText(t *testing.T) {
+	t.Parallel()
+	const source = `s3://b/k?a=1&sig=c0ffee"12`
+	raw, err := json.Marshal(map[string]any{"from": source, "list": []any{map[string]any{source: 1}, "c0ffee\"12"}, "n": json.Number("12345678901234567890.10")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"from":"s3://b/k","list":[{"s3://b/k":1},"…"],"n":12345678901234567890.10}`
+	if got := string(redact.JSON(raw, source)); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, raw := range []string{"", "null", `{"a": 1}`} {
+		if got := string(redact.JSON(json.RawMessage(raw), "/a")); got != raw {
+			t.Errorf("%q became %q", raw, got)
+		}
+	}
+}
+
+// secret is planted in a source. Its letters need no encoding.
+const secret = "c0ffee-S3cret"
+
+func FuzzSecretOfASourceIsNeverShown(f *testing.F) {
+	f.Add("https", "me", "", "", "example.com", "/a.mp4", "x=1")
+	f.Add("s3", "", "x%", "@", "bucket", "", "&a=b;c")
+	f.Add("HTTPS", "%zz", " ", "\x7f", "[::1]", "//", "")
+	f.Add("a+b", "a", "b", "c", "h:80", "/%41/@b", "?")
+	f.Fuzz(func(t *testing.T, scheme, user, before, after, host, path, query string) {
+		// A secret in the place of a name is not known to be one.
+		if strings.ContainsAny(user+before+after+host, "/?#") || strings.ContainsAny(path, "?#") || path != "" && path[0] != '/' {
+			return
+		}
+		if u, err := url.Parse(scheme + "://h"); err != nil || u.Scheme == "" {
+			return
+		}
+		if !utf8.ValidString(strings.Join([]string{scheme, user, before, after, host, path, query}, " ")) {
+			return // the database has no such source
+		}
+		for _, source := range []string{
+			scheme + "://" + user + ":" + before + secret + after + "@" + host + path + "?" + query,
+			scheme + "://" + before + secret + after + "@" + host + path,
+			scheme + "://" + host + path + "?" + before + secret + after + query,
+			scheme + "://" + host + path + "#" + before + secret + after,
+			scheme + ":/" + user + ":" + before + secret + after + "@" + host + path,
+			scheme + ":" + user + before + secret + after + "@" + host + path,
+			"//" + before + secret + after + "@" + host + path,
+		} {
+			for what, got := range map[string]string{
+				"source": redact.Source(source), "name": redact.Name(source), "filter": redact.Filter(source),
+				"error":  redact.Text(fmt.Sprintf("open %s: refused", source), source),
+				"result": string(redact.JSON(json.RawMessage(fmt.Sprintf(`{"url": %s}`, quoted(t, source))), source)),
+			} {
+				if strings.Contains(got, secret) {
+					t.Errorf("the %s of %q is %q", what, source, got)
+				}
+			}
+		}
+	})
+}
+
+func quoted(t *testing.T, s string) string {
+	t.Helper()
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
