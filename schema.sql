@@ -196,8 +196,9 @@ create table if not exists tasks (
   priority      smallint    not null default 0,    -- higher is sooner
   source        text        not null,
   params        jsonb       not null default '{}',
-  request_id    text,                              -- a second submit with it finds the first
+  request_id    text,                              -- a second submit with it, by the same submitter, finds the first
   user_id       text,
+  submitted_by  text,                              -- the API key; null: whoever has the database or the admin secret
   traceparent   text,                              -- W3C Trace Context of whoever submitted it
   ready_at      timestamptz,                       -- done again, or due, only then: it has not waited since before
   overridden_by uuid        references tasks (id) deferrable,
@@ -290,7 +291,7 @@ create table if not exists tasks (
      not array[ingest_status, transcode_status, metadata_status, assemble_status, publish_status] && '{pending,inprogress,failed}')
 ) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 
-create unique index if not exists tasks_request on tasks (request_id) where request_id is not null;
+create unique index if not exists tasks_request on tasks (request_id, (coalesce(submitted_by, ''))) where request_id is not null;
 create index if not exists tasks_overridden on tasks (overridden_by) where overridden_by is not null;
 
 -- What can be claimed now, per stage, in the order it is claimed. A finished

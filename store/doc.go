@@ -16,7 +16,7 @@
 //
 // A submission is durable once its transaction commits, and was never there
 // when that rolls back: the row is the intent, no second system has to be
-// told. Two submissions with one RequestID make one task.
+// told. Two submissions of one source with one RequestID make one task.
 //
 // A stage is completed at most once. Every claim has a token, drawn by the
 // database and never drawn again, and every write of a worker must show the

@@ -21,6 +21,9 @@ var (
 	// ErrInvalid: a submission that cannot be: no source, parameters that are
 	// not a JSON object, text that PostgreSQL cannot hold. [ErrInvalidKey] is one.
 	ErrInvalid = errors.New("invalid submission")
+	// ErrRequestTaken: the submitter has used the request id for a task with
+	// another source. The [Receipt] names that task.
+	ErrRequestTaken = errors.New("the request id names a task with another source")
 	// ErrNoSchema: the pipeline's tables are not there; see [Store.Migrate].
 	ErrNoSchema = errors.New("tables are missing")
 	// ErrSchemaOlder: the tables were made by an older version of this

@@ -35,6 +35,7 @@ type Task struct {
 	Params       json.RawMessage `json:"params"`
 	RequestID    string          `json:"request_id,omitempty"`
 	UserID       string          `json:"user_id,omitempty"`
+	SubmittedBy  string          `json:"submitted_by,omitempty"` // see [Submission]
 	OverriddenBy ID              `json:"overridden_by,omitzero"`
 	Status       Status          `json:"status"`
 	Stages       []StageState    `json:"stages"` // in the pipeline's order
@@ -99,7 +100,7 @@ type Attempt struct {
 }
 
 const taskColumns = `
-t.id, t.created_at, t.priority, t.source, t.params, coalesce(t.request_id, ''), coalesce(t.user_id, ''), t.overridden_by,
+t.id, t.created_at, t.priority, t.source, t.params, coalesce(t.request_id, ''), coalesce(t.user_id, ''), coalesce(t.submitted_by, ''), t.overridden_by,
        {{.Function "status"}}(t)::text
        {{- range .Stages}},
        t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token, t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at
@@ -204,7 +205,7 @@ select count(retried.id)
 
 func (s *Store) scanTask(row pgx.CollectableRow) (t Task, err error) {
 	t.Stages = make([]StageState, len(s.graph.nodes))
-	dest := []any{&t.ID, &t.CreatedAt, &t.Priority, &t.Source, &t.Params, &t.RequestID, &t.UserID, &t.OverriddenBy, &t.Status}
+	dest := []any{&t.ID, &t.CreatedAt, &t.Priority, &t.Source, &t.Params, &t.RequestID, &t.UserID, &t.SubmittedBy, &t.OverriddenBy, &t.Status}
 	for i := range t.Stages {
 		st := &t.Stages[i]
 		st.Name = s.graph.byName[i]

@@ -65,6 +65,9 @@ create index if not exists {{.Attempts}}_finished on {{.Attempts}} using brin (f
 // functions are made anew by every migration; this is what else is new.
 const version5SQL = `
 /* version 5 */
+alter table {{.Tasks}} add column if not exists submitted_by text;
+drop index if exists {{.Tasks}}_request;
+create unique index {{.Tasks}}_request on {{.Tasks}} (request_id, (coalesce(submitted_by, ''))) where request_id is not null;
 `
 
 // The tables are looked for in the schema they would be made in, and not in

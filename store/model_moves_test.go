@@ -95,7 +95,7 @@ func (p *play) submitAgain() {
 		return
 	}
 	p.say("submit %s again", t.name)
-	r, err := p.Submit(p.t.Context(), store.Submission{Source: "another", Priority: 9, RequestID: t.request})
+	r, err := p.Submit(p.t.Context(), store.Submission{Source: t.name, Priority: 9, RequestID: t.request})
 	p.must(err)
 	if !r.Existed || r.ID != t.id {
 		p.fatalf("submitted again, %s is %+v", t.name, r)

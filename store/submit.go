@@ -24,8 +24,13 @@ type Submission struct {
 	// Priority orders waiting tasks, higher first. Default 0.
 	Priority int16
 	// RequestID makes the submission idempotent: a second one with the same
-	// RequestID changes nothing and returns the first task. Default: none.
+	// RequestID and SubmittedBy changes nothing and returns the first task, or
+	// [ErrRequestTaken] where that has another Source. Default: none.
 	RequestID string
+	// SubmittedBy says who submits, so that the RequestIDs of one do not meet
+	// those of another. The HTTP API sets it to the API key. Default: nobody,
+	// who is one submitter.
+	SubmittedBy string
 	// UserID says whose task it is. Default: nobody's.
 	UserID string
 	// Traceparent is the header of W3C Trace Context of the request that this
@@ -40,7 +45,7 @@ type Submission struct {
 // Receipt answers a [Submission].
 type Receipt struct {
 	ID      ID
-	Existed bool // the task was there already, by its RequestID
+	Existed bool // the task was there already, by its RequestID and SubmittedBy
 }
 
 // Submit adds a task. It is durable, and the workers are told, once the
@@ -55,7 +60,7 @@ func (s *Store) Submit(ctx context.Context, sub Submission) (Receipt, error) {
 	err = s.db.QueryRow(ctx, s.sql.submitOne, given.first()...).Scan(&r.ID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		receipts := []Receipt{{Existed: true}}
-		err := s.findSubmitted(ctx, []Submission{sub}, []string{sub.RequestID}, receipts)
+		err := s.findSubmitted(ctx, []Submission{sub}, receipts)
 		return receipts[0], err
 	}
 	if err != nil {
@@ -70,11 +75,11 @@ const actSubmit = "submit"
 // a list of one.
 const submitOneSQL = `
 /* submit a task */
-insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent
+insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent, submitted_by
        {{- range .Stages}}{{if not .Needs}}, {{.Name}}_run_at{{end}}{{end}})
-values (cuelight_id(), $1, $2::text::jsonb, $3, $4, $5, $7
+values (cuelight_id(), $1, $2::text::jsonb, $3, $4, $5, $7, $8
        {{- range .Stages}}{{if not .Needs}}, case when $6::timestamptz > now() then $6::timestamptz end{{end}}{{end}})
-    on conflict (request_id) where request_id is not null do nothing
+    on conflict (request_id, (coalesce(submitted_by, ''))) where request_id is not null do nothing
 returning id`
 
 // submit tasks: ids are drawn in the order given, so that the first given is
@@ -83,18 +88,18 @@ returning id`
 const submitSQL = `
 /* submit tasks */
 with given as materialized (
-  select cuelight_id() as id, source, params::jsonb, priority, request_id, user_id, traceparent,
+  select cuelight_id() as id, source, params::jsonb, priority, request_id, user_id, traceparent, submitted_by,
          case when run_at > now() then run_at end as run_at, n
-    from unnest($1::text[], $2::text[], $3::int2[], $4::text[], $5::text[], $6::timestamptz[], $7::text[])
-         with ordinality as given (source, params, priority, request_id, user_id, run_at, traceparent, n)
+    from unnest($1::text[], $2::text[], $3::int2[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::text[])
+         with ordinality as given (source, params, priority, request_id, user_id, run_at, traceparent, submitted_by, n)
 ), added as (
-  insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent
+  insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent, submitted_by
          {{- range .Stages}}{{if not .Needs}}, {{.Name}}_run_at{{end}}{{end}})
-  select id, source, params, priority, request_id, user_id, traceparent
+  select id, source, params, priority, request_id, user_id, traceparent, submitted_by
          {{- range .Stages}}{{if not .Needs}}, run_at{{end}}{{end}}
     from given
-   order by request_id, n
-      on conflict (request_id) where request_id is not null do nothing
+   order by request_id, submitted_by, n
+      on conflict (request_id, (coalesce(submitted_by, ''))) where request_id is not null do nothing
   returning id
 )
 select n, given.id, added.id is null as existed
@@ -103,12 +108,14 @@ select n, given.id, added.id is null as existed
 
 const submittedSQL = `
 /* find submitted tasks */
-select request_id, id from {{.Tasks}} where request_id = any($1::text[])`
+select request_id, coalesce(submitted_by, ''), id, source from {{.Tasks}}
+ where (request_id, coalesce(submitted_by, '')) in (select * from unnest($1::text[], $2::text[]))`
 
 // SubmitAll adds any number of tasks in one round trip, all of them or none.
 // The receipts are in the order of subs. Where a RequestID was there already, a
-// second round trip finds its task; an error of that one leaves the new tasks
-// in place, so that submitting again is right.
+// second round trip finds its task; an error of that one, such as
+// [ErrRequestTaken], leaves the new tasks in place unless the caller's
+// transaction is rolled back, so that submitting again is right.
 func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, error) {
 	if len(subs) == 0 {
 		return nil, nil
@@ -123,7 +130,7 @@ func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, er
 	}
 	defer rows.Close()
 	receipts := make([]Receipt, len(subs))
-	var repeated []string
+	repeated := false
 	for rows.Next() {
 		var n int
 		var r Receipt
@@ -131,50 +138,59 @@ func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, er
 			return nil, s.explain(actSubmit, err)
 		}
 		receipts[n-1] = r
-		if r.Existed {
-			repeated = append(repeated, subs[n-1].RequestID)
-		}
+		repeated = repeated || r.Existed
 	}
 	if err := rows.Err(); err != nil {
 		return nil, s.explain(actSubmit, err)
 	}
-	if len(repeated) > 0 {
-		return receipts, s.findSubmitted(ctx, subs, repeated, receipts)
+	if repeated {
+		return receipts, s.findSubmitted(ctx, subs, receipts)
 	}
 	return receipts, nil
 }
 
 // findSubmitted looks up the tasks that were there already. It takes a second
 // statement because the first does not see what was committed beside it.
-func (s *Store) findSubmitted(ctx context.Context, subs []Submission, repeated []string, receipts []Receipt) error {
-	rows, err := s.db.Query(ctx, s.sql.submitted, repeated)
+func (s *Store) findSubmitted(ctx context.Context, subs []Submission, receipts []Receipt) error {
+	type request struct{ id, by string }
+	type submitted struct {
+		id     ID
+		source string
+	}
+	var ids, by []string
+	for i := range receipts {
+		if receipts[i].Existed {
+			ids, by = append(ids, subs[i].RequestID), append(by, subs[i].SubmittedBy)
+		}
+	}
+	rows, err := s.db.Query(ctx, s.sql.submitted, ids, by)
 	if err != nil {
 		return s.explain("find submitted", err)
 	}
-	defer rows.Close()
-	found := make(map[string]ID, len(repeated))
-	for rows.Next() {
-		var request string
-		var id ID
-		if err := rows.Scan(&request, &id); err != nil {
-			return s.explain("find submitted", err)
-		}
-		found[request] = id
-	}
-	if err := rows.Err(); err != nil {
+	found := make(map[request]submitted, len(ids))
+	var r request
+	var t submitted
+	if _, err := pgx.ForEachRow(rows, []any{&r.id, &r.by, &t.id, &t.source}, func() error {
+		found[r] = t
+		return nil
+	}); err != nil {
 		return s.explain("find submitted", err)
 	}
+	var taken error
 	for i := range receipts {
 		if !receipts[i].Existed {
 			continue
 		}
-		id, ok := found[subs[i].RequestID]
+		t, ok := found[request{subs[i].RequestID, subs[i].SubmittedBy}]
 		if !ok {
 			return fmt.Errorf("find submitted: request %q: %w: it was deleted just now", subs[i].RequestID, ErrNotFound)
 		}
-		receipts[i].ID = id
+		receipts[i].ID = t.id
+		if t.source != subs[i].Source && taken == nil {
+			taken = fmt.Errorf("submit: %w: %q is task %s; use another request id", ErrRequestTaken, subs[i].RequestID, t.id)
+		}
 	}
-	return nil
+	return taken
 }
 
 // columns are what submissions have, column by column.
@@ -182,6 +198,7 @@ type columns struct {
 	sources, params               []string
 	priorities                    []int16
 	requests, users, traceparents []*string
+	submitters                    []*string
 	notBefore                     []*time.Time
 }
 
@@ -191,7 +208,7 @@ func columnsOf(subs []Submission) (*columns, error) {
 	c := &columns{
 		sources: make([]string, n), params: make([]string, n), priorities: make([]int16, n),
 		requests: make([]*string, n), users: make([]*string, n), traceparents: make([]*string, n),
-		notBefore: make([]*time.Time, n),
+		submitters: make([]*string, n), notBefore: make([]*time.Time, n),
 	}
 	for i := range subs {
 		sub := &subs[i]
@@ -208,6 +225,9 @@ func columnsOf(subs []Submission) (*columns, error) {
 		if sub.UserID != "" {
 			c.users[i] = &sub.UserID
 		}
+		if sub.SubmittedBy != "" {
+			c.submitters[i] = &sub.SubmittedBy
+		}
 		if isTraceparent(sub.Traceparent) {
 			c.traceparents[i] = &sub.Traceparent
 		}
@@ -220,12 +240,12 @@ func columnsOf(subs []Submission) (*columns, error) {
 
 // all are the arguments of the statement that submits all.
 func (c *columns) all() []any {
-	return []any{c.sources, c.params, c.priorities, c.requests, c.users, c.notBefore, c.traceparents}
+	return []any{c.sources, c.params, c.priorities, c.requests, c.users, c.notBefore, c.traceparents, c.submitters}
 }
 
 // first are those of the statement that submits one, in the same order.
 func (c *columns) first() []any {
-	return []any{c.sources[0], c.params[0], c.priorities[0], c.requests[0], c.users[0], c.notBefore[0], c.traceparents[0]}
+	return []any{c.sources[0], c.params[0], c.priorities[0], c.requests[0], c.users[0], c.notBefore[0], c.traceparents[0], c.submitters[0]}
 }
 
 // traceparent is the form of the header in version 00 of W3C Trace Context, which
@@ -240,7 +260,7 @@ func isTraceparent(s string) bool {
 }
 
 func (sub *Submission) check() error {
-	for _, given := range [][2]string{{"source", sub.Source}, {"request id", sub.RequestID}, {"user id", sub.UserID}} {
+	for _, given := range [][2]string{{"source", sub.Source}, {"request id", sub.RequestID}, {"user id", sub.UserID}, {"submitter", sub.SubmittedBy}} {
 		if text := given[1]; !utf8.ValidString(text) || strings.ContainsRune(text, 0) { // a source may hold a secret: it is not told
 			return fmt.Errorf("%w: the %s is not UTF-8 text without NUL, which PostgreSQL needs", ErrInvalid, given[0])
 		}

@@ -44,21 +44,55 @@ func TestSubmitWithTheSameRequestIDReturnsTheFirstTask(t *testing.T) {
 	if err != nil || first.Existed {
 		t.Fatal(first, err)
 	}
-	second, err := b.Submit(t.Context(), store.Submission{Source: "b", RequestID: "r1"})
+	second, err := b.Submit(t.Context(), store.Submission{Source: "a", Priority: 9, RequestID: "r1"})
 	if err != nil || !second.Existed || second.ID != first.ID {
 		t.Errorf("second submit returned %+v, %v; want the first task", second, err)
 	}
-	if got := b.get(first.ID).Source; got != "a" {
-		t.Errorf("the first task's source became %q", got)
+	if got := b.get(first.ID).Priority; got != 0 {
+		t.Errorf("the first task's priority became %d", got)
 	}
 	many, err := b.SubmitAll(t.Context(), []store.Submission{
-		{Source: "c", RequestID: "r2"}, {Source: "d"}, {Source: "e", RequestID: "r2"}, {Source: "f", RequestID: "r1"},
+		{Source: "c", RequestID: "r2"}, {Source: "d"}, {Source: "c", RequestID: "r2"}, {Source: "a", RequestID: "r1"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if many[0].Existed || many[1].Existed || !many[2].Existed || many[2].ID != many[0].ID || many[3].ID != first.ID {
 		t.Errorf("receipts are %+v", many)
+	}
+}
+
+func TestRequestID_OfAnotherSourceIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, err := b.Submit(t.Context(), store.Submission{Source: "a", RequestID: "r1"})
+	must(t, err)
+	if got, err := b.Submit(t.Context(), store.Submission{Source: "b", RequestID: "r1"}); !errors.Is(err, store.ErrRequestTaken) || got.ID != first.ID {
+		t.Errorf("another source got %+v, %v", got, err)
+	}
+	got, err := b.SubmitAll(t.Context(), []store.Submission{{Source: "c", RequestID: "r2"}, {Source: "b", RequestID: "r1"}})
+	if !errors.Is(err, store.ErrRequestTaken) || got[1].ID != first.ID || b.get(got[0].ID).Source != "c" {
+		t.Errorf("among others it got %+v, %v", got, err)
+	}
+	if source := b.get(first.ID).Source; source != "a" {
+		t.Errorf("the first task's source became %q", source)
+	}
+}
+
+func TestRequestID_IsOfItsSubmitter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	seen := make(map[store.ID]bool)
+	for _, by := range []string{"", "key aaaaaaaa (x)", "key bbbbbbbb (x)"} {
+		sub := store.Submission{Source: "of " + by, RequestID: "r1", SubmittedBy: by}
+		first, err := b.Submit(t.Context(), sub)
+		must(t, err)
+		many, err := b.SubmitAll(t.Context(), []store.Submission{sub})
+		must(t, err)
+		if first.Existed || seen[first.ID] || !many[0].Existed || many[0].ID != first.ID || b.get(first.ID).SubmittedBy != by {
+			t.Errorf("of %q: %+v, then %+v", by, first, many)
+		}
+		seen[first.ID] = true
 	}
 }
 

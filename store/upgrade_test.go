@@ -16,6 +16,9 @@ import (
 // and what they removed is there again.
 const older = `
 alter table workers drop column lease, drop column session, drop column place;
+drop index tasks_request;
+alter table tasks drop column submitted_by;
+create unique index tasks_request on tasks (request_id) where request_id is not null;
 create or replace function cuelight_id() returns uuid language sql as 'select gen_random_uuid()';
 create or replace function cuelight_wake() returns trigger language plpgsql as 'begin return null; end';
 create or replace function cuelight_video_recall() returns trigger language plpgsql as 'begin return null; end';

@@ -46,6 +46,7 @@ const (
 	kindNotFound    kind = "not-found"
 	kindMethod      kind = "method-not-allowed"
 	kindOverridden  kind = "overridden"
+	kindRequestID   kind = "request-id-taken"
 	kindEventsGone  kind = "events-gone"
 	kindTooLarge    kind = "too-large"
 	kindMediaType   kind = "unsupported-media-type"
@@ -69,6 +70,7 @@ var kinds = map[kind]struct {
 	kindNotFound:    {http.StatusNotFound, "This is not there"},
 	kindMethod:      {http.StatusMethodNotAllowed, "This cannot be done here"},
 	kindOverridden:  {http.StatusConflict, "The task was replaced by another"},
+	kindRequestID:   {http.StatusConflict, "The request id names a task with another source"},
 	kindEventsGone:  {http.StatusGone, "What came since then cannot be told"},
 	kindTooLarge:    {http.StatusRequestEntityTooLarge, "The request is too large"},
 	kindMediaType:   {http.StatusUnsupportedMediaType, "The body must be JSON"},
@@ -108,6 +110,7 @@ func explain(err error) *problem {
 	}{
 		{access.ErrUnknown, kindUnknown}, {access.ErrWrong, kindUnknown}, {access.ErrScope, kindScope}, {access.ErrHost, kindHost},
 		{store.ErrNotFound, kindNotFound}, {store.ErrWorkerUnknown, kindNotFound}, {webhook.ErrNotFound, kindNotFound}, {store.ErrOverridden, kindOverridden},
+		{store.ErrRequestTaken, kindRequestID},
 		{store.ErrNoStage, kindInvalid}, {store.ErrInvalid, kindInvalid}, {store.ErrInvalidKey, kindInvalid}, {webhook.ErrInvalid, kindInvalid},
 		{store.ErrEventsGone, kindEventsGone},
 	} {

@@ -96,9 +96,9 @@ func uploads(t *testing.T, st *store.Store) http.Handler {
 	u, err := upload.New(upload.Options{
 		Dir: t.TempDir(), BasePath: web.UploadsPath(""), Problems: web.ProblemTypes, MinFree: -1,
 		Principal: func(ctx context.Context) string { return access.From(ctx).Name },
-		OnComplete: func(ctx context.Context, u upload.Upload) (string, error) {
+		OnComplete: func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
 			r, err := st.Submit(ctx, store.Submission{Source: u.Path, UserID: u.UserID, RequestID: "upload:" + u.ID})
-			return r.ID.String(), err
+			return upload.Receipt{Task: r.ID.String()}, err
 		},
 	})
 	if err != nil {

@@ -103,6 +103,7 @@ func (s *Server) accept(r *http.Request, in []submission) ([]store.Submission, e
 		if subs[i], err = in[i].store(); err != nil {
 			return nil, err
 		}
+		subs[i].SubmittedBy = who.Submitter()
 		subs[i].Traceparent = r.Header.Get("Traceparent") // what is none, the store leaves out
 		if subs[i].Source == "" {
 			continue // the store says so

@@ -99,7 +99,7 @@ func explain(err error) *problem {
 		return &problem{code: exitNotFound, text: firstLine(err.Error()), hint: "cuelight list shows what there is"}
 	case errors.Is(err, store.ErrInvalid) && errors.As(err, &pg):
 		return &problem{code: exitUsage, text: "invalid submission: " + firstLine(pg.Message), hint: firstLine(pg.Detail)}
-	case errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrNoStage):
+	case errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrRequestTaken):
 		return &problem{code: exitUsage, text: firstLine(err.Error())}
 	case errors.Is(err, store.ErrOverridden):
 		return &problem{code: exitFailure, text: "the task was replaced by another, and is never worked on again"}

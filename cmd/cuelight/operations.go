@@ -42,6 +42,7 @@ func (o operations) Submit(ctx context.Context, s store.Submission) (id store.ID
 	if err := checkSource(ctx, s.Source); err != nil {
 		return id, err
 	}
+	s.SubmittedBy = access.From(ctx).Submitter()
 	s.Traceparent = cmp.Or(s.Traceparent, trace.Traceparent(ctx))
 	err = o.do(ctx, access.Submit, "submit", map[string]any{"source": shownSource(s.Source)}, func(in *store.Store) (string, error) {
 		r, err := in.Submit(ctx, s)
@@ -64,6 +65,7 @@ func (o operations) Override(ctx context.Context, old store.ID, by store.Submiss
 	if err := checkSource(ctx, by.Source); err != nil {
 		return id, err
 	}
+	by.SubmittedBy = access.From(ctx).Submitter()
 	by.Traceparent = cmp.Or(by.Traceparent, trace.Traceparent(ctx))
 	detail := map[string]any{"source": shownSource(by.Source)}
 	err = o.do(ctx, access.Admin, "override", detail, func(in *store.Store) (string, error) {

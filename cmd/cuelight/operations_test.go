@@ -161,12 +161,12 @@ func TestUploadsAreAuditedAndBelongToWhomTheyAreFor(t *testing.T) {
 	for id, c := range map[string]struct{ user, want string }{"a": {"", "key 1 (site)"}, "b": {"ann", "ann"}} {
 		u := upload.Upload{ID: id, Path: "/data/uploads/" + id, Name: "holiday.mp4", Size: 7, UserID: c.user, Principal: "key 1 (site)"}
 		for range 2 {
-			text, err := submitUpload(st)(t.Context(), u)
+			r, err := submitUpload(st)(t.Context(), u)
 			if err != nil {
 				t.Fatal(err)
 			}
 			rows, err := pool.Query(t.Context(), `select user_id || '|' || actor || '|' || action || '|' || detail::text
-  from tasks join cuelight_audit on target = tasks.id::text where tasks.id::text = $1`, text)
+  from tasks join cuelight_audit on target = tasks.id::text where tasks.id::text = $1`, r.Task)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -46,7 +46,7 @@ does, and has its exit codes.`,
 	f := cmd.Flags()
 	f.StringVar(&o.params, "params", "{}", "parameters, a JSON object")
 	f.Int16Var(&o.priority, "priority", 0, "tasks of higher priority go first")
-	f.StringVar(&o.requestID, "request-id", "", "submitting again with the same id changes nothing and prints the first task")
+	f.StringVar(&o.requestID, "request-id", "", "submitting the same source again with the same id changes nothing and prints the first task")
 	f.StringVar(&o.user, "user", "", "whose task it is")
 	f.StringVar(&o.notBefore, "not-before", "", "do not start earlier: a time such as 2030-01-31T08:00:00Z, or a pause such as 90m")
 	f.StringSliceVar(&o.replaces, "replaces", nil, "ids of tasks that the new one replaces; repeatable")

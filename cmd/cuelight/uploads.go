@@ -2,43 +2,37 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
 // submitUpload makes a task of a file that was uploaded, and the same one however
-// often it is asked. The file's name is a number, so what it was called is kept as
-// the task's title.
-func submitUpload(st *store.Store) func(context.Context, upload.Upload) (string, error) {
-	return func(ctx context.Context, u upload.Upload) (string, error) {
-		params := map[string]json.RawMessage{}
-		if len(u.Params) > 0 {
-			if err := json.Unmarshal(u.Params, &params); err != nil {
-				return "", fmt.Errorf("%w: params: %w", upload.ErrRefused, err)
-			}
-		}
-		if _, titled := params["title"]; !titled && u.Name != "" {
-			title, err := json.Marshal(u.Name)
-			if err != nil {
-				return "", err
-			}
-			params["title"] = title
-		}
-		text, err := json.Marshal(params)
+// often it is asked.
+func submitUpload(st *store.Store) func(context.Context, upload.Upload) (upload.Receipt, error) {
+	return func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
+		params, err := paramsOf(u)
 		if err != nil {
-			return "", err
+			return upload.Receipt{}, err
 		}
 		var r store.Receipt
 		err = st.Audited(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
 			r, err = in.Submit(ctx, store.Submission{
-				Source: u.Path, Params: text, Priority: u.Priority, RequestID: orElse(u.RequestID, "upload:"+u.ID),
-				UserID: orElse(u.UserID, u.Principal), Traceparent: trace.Traceparent(ctx),
+				Source: u.Path, Params: params, Priority: u.Priority, RequestID: orElse(u.RequestID, "upload:"+u.ID),
+				SubmittedBy: access.Principal{Name: u.Principal}.Submitter(), UserID: orElse(u.UserID, u.Principal),
+				Traceparent: trace.Traceparent(ctx),
 			})
 			if err != nil || r.Existed {
 				return e, err
@@ -47,11 +41,103 @@ func submitUpload(st *store.Store) func(context.Context, upload.Upload) (string,
 			e.Detail, err = json.Marshal(map[string]any{"upload": u.ID, "name": u.Name, "bytes": u.Size})
 			return e, err
 		})
-		if errors.Is(err, store.ErrInvalid) || store.Refuses(err) {
-			return "", fmt.Errorf("%w: %w", upload.ErrRefused, err)
+		switch {
+		case errors.Is(err, store.ErrRequestTaken):
+			return sentAgain(ctx, st, r.ID, u)
+		case errors.Is(err, store.ErrInvalid) || store.Refuses(err):
+			return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRefused, err)
 		}
-		return r.ID.String(), err
+		return upload.Receipt{Task: r.ID.String()}, err
 	}
+}
+
+// paramsOf are the parameters of an upload's task. The file's name is a number, so
+// what it was called is kept as the task's title.
+func paramsOf(u upload.Upload) (json.RawMessage, error) {
+	params := map[string]json.RawMessage{}
+	if len(u.Params) > 0 {
+		if err := json.Unmarshal(u.Params, &params); err != nil {
+			return nil, fmt.Errorf("%w: params: %w", upload.ErrRefused, err)
+		}
+	}
+	if _, titled := params["title"]; !titled && u.Name != "" {
+		title, err := json.Marshal(u.Name)
+		if err != nil {
+			return nil, err
+		}
+		params["title"] = title
+	}
+	return json.Marshal(params)
+}
+
+// sentAgain is for an upload whose request id names a task: that task is its own
+// where it was made of the same bytes, as when a client has lost the first answer.
+func sentAgain(ctx context.Context, st *store.Store, id store.ID, u upload.Upload) (upload.Receipt, error) {
+	t, err := st.Get(ctx, id)
+	if err != nil {
+		return upload.Receipt{}, err
+	}
+	same, err := sameBytes(ctx, st, t, u)
+	if err != nil {
+		return upload.Receipt{}, err
+	}
+	if !same {
+		return upload.Receipt{}, fmt.Errorf("%w: %q is task %s", upload.ErrRequestTaken, u.RequestID, id)
+	}
+	return upload.Receipt{Task: id.String(), Existed: true}, nil
+}
+
+// sameBytes reports whether a task was made of what an upload has, as far as that is
+// known: by what ingest found, or else by the file itself.
+func sameBytes(ctx context.Context, st *store.Store, t store.Task, u upload.Upload) (bool, error) {
+	in, err := ingested(ctx, st, t.ID)
+	if err == nil && in.SHA256 == "" && strings.HasPrefix(t.Source, "/") {
+		if in.Bytes, in.SHA256, err = digest(t.Source, u.Size); errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+	}
+	if err != nil || in.SHA256 == "" || in.Bytes != u.Size {
+		return false, err
+	}
+	if u.SHA256 != "" {
+		return in.SHA256 == u.SHA256, nil
+	}
+	_, sum, err := digest(u.Path, u.Size)
+	return sum == in.SHA256, err
+}
+
+// ingested is what ingest has found of a task's source, if it has.
+func ingested(ctx context.Context, st *store.Store, id store.ID) (in video.Ingest, err error) {
+	raw, err := st.Result(ctx, id, st.Graph().Stages()[0])
+	if errors.Is(err, store.ErrNotFound) {
+		return in, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &in)
+	}
+	return in, err
+}
+
+// digest is the size and the SHA-256 of a file; only the size where that is not the
+// one wanted.
+func digest(path string, want int64) (size int64, sum string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, "", err
+	}
+	if info.Size() != want || !info.Mode().IsRegular() {
+		return info.Size(), "", nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return 0, "", err
+	}
+	return info.Size(), hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // mayUpload refuses those who may not submit.
@@ -77,6 +163,10 @@ func fateOfUpload(st *store.Store) func(context.Context, upload.Upload) (upload.
 		case err != nil:
 			return upload.Needed, err
 		case t.Source != u.Path: // the request had a task already
+			same, err := sameBytes(ctx, st, t, u)
+			if err != nil || !same {
+				return upload.Needed, err
+			}
 			return upload.Taken, nil
 		}
 		switch t.Stages[0].Status { // ingest

@@ -265,6 +265,9 @@ func (g *Guard) secretOf(subject string) credential {
 	return credential{Principal{Name: "read-only", Scope: Read}, subject, g.o.ReadOnly.value()}
 }
 
+// keyName is what the name of a key's principal begins with, and no other's.
+const keyName = "key "
+
 func keyCredential(key store.Key, scope Scope) credential {
 	// The name of a principal is shown in many places, and not every key was made by
 	// a version that is strict about names.
@@ -274,7 +277,7 @@ func keyCredential(key store.Key, scope Scope) credential {
 		}
 		return unicode.ReplacementChar
 	}, key.Name)
-	who := Principal{Name: fmt.Sprintf("key %s (%s)", key.Prefix, name), Scope: scope}
+	who := Principal{Name: fmt.Sprintf("%s%s (%s)", keyName, key.Prefix, name), Scope: scope}
 	return credential{who, key.Prefix, key.Digest}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -50,6 +51,17 @@ type Principal struct {
 	// such as "key k3j9x2mq (build server)". It is empty for somebody unknown.
 	Name  string
 	Scope Scope
+}
+
+// Submitter is what tasks are marked with that somebody submits, see
+// store.Submission: an API key's name. Whoever has the admin secret, or is let in
+// without any, has the database as well, and submits like those who use that: as
+// nobody.
+func (p Principal) Submitter() string {
+	if strings.HasPrefix(p.Name, keyName) {
+		return p.Name
+	}
+	return ""
 }
 
 // Why somebody is refused, to be matched with [errors.Is]. A [Limited] is

@@ -25,7 +25,7 @@ const childVar = "CUELIGHT_UPLOAD_TEST_DIR"
 // child is a process that takes uploads, and is killed in the moment in which
 // it has a complete one and nobody knows of it.
 func child(dir string) {
-	u, err := upload.New(upload.Options{Dir: dir, MinFree: -1, OnComplete: func(context.Context, upload.Upload) (string, error) {
+	u, err := upload.New(upload.Options{Dir: dir, MinFree: -1, OnComplete: func(context.Context, upload.Upload) (upload.Receipt, error) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}})

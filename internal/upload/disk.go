@@ -39,7 +39,9 @@ type state struct {
 	Created   time.Time         `json:"created"`
 	Handed    time.Time         `json:"handed,omitzero"` // when OnComplete returned
 	Task      string            `json:"task,omitempty"`
-	GoneSince time.Time         `json:"gone_since,omitzero"` // when its task was first missed
+	Existed   bool              `json:"existed,omitempty"`
+	Taken     bool              `json:"request_taken,omitempty"` // its request id is another task's
+	GoneSince time.Time         `json:"gone_since,omitzero"`     // when its task was first missed
 }
 
 // entry is an upload as it is found on disk.
@@ -82,6 +84,7 @@ func (u *Uploads) load(id string) (*entry, error) {
 	}
 	e.ID, e.Principal, e.Created = id, e.state.Principal, e.state.Created
 	e.Size, e.Task = e.state.Length, e.state.Task
+	e.Existed = e.state.Existed
 	return e, u.measure(e)
 }
 

@@ -28,7 +28,8 @@
 //	OPTIONS  BasePath      what is spoken here, and the largest size
 //	POST     BasePath      begins: Upload-Length, Upload-Metadata
 //	HEAD     BasePath{id}  says how much has come
-//	PATCH    BasePath{id}  adds to it
+//	PATCH    BasePath{id}  adds to it; at its end, with Upload-Metadata, names
+//	                       another request id where that was another task's
 //	DELETE   BasePath{id}  ends it, unless a task was made of it
 //
 // Upload-Metadata may have filename or name, filetype or type, params (a JSON
@@ -46,7 +47,8 @@
 //
 // It answers 201 with the task, or 202 where the task cannot be made right now
 // and will be without the client. With GET a principal sees the uploads begun,
-// or one of them. Whatever has a task says so in the header Cuelight-Task.
+// or one of them. Whatever has a task says so in the header Cuelight-Task,
+// and in Cuelight-Task-Existed where that was there before.
 //
 // Errors are problem details after RFC 9457.
 //
@@ -81,6 +83,8 @@
 //   - an unfinished upload, when its principal says DELETE, or when nothing was
 //     added to it for Options.Expire;
 //   - a finished one that OnComplete refuses for good, see [ErrRefused];
+//   - one whose request id is another task's, see [ErrRequestTaken], when its
+//     principal says DELETE;
 //   - a finished one with a task, by [Uploads.Release], or by [Uploads.Tidy]
 //     once Options.Fate says that its task has taken its copy or has been gone
 //     for Options.GoneFor. Without Fate none is, ever, and any doubt, such as

@@ -75,20 +75,34 @@ func (u *Uploads) checkAndSync(e *entry) error {
 func (u *Uploads) hand(ctx context.Context, e *entry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handTime)
 	defer cancel()
-	task, err := u.o.OnComplete(ctx, e.Upload)
-	if errors.Is(err, ErrRefused) {
+	got, err := u.o.OnComplete(ctx, e.Upload)
+	switch {
+	case errors.Is(err, ErrRefused):
 		refused := &refusal{status: http.StatusUnprocessableEntity, detail: err.Error()}
 		return errors.Join(refused, u.remove(e.ID))
-	}
-	if err != nil {
+	case errors.Is(err, ErrRequestTaken):
+		return u.taken(e, err)
+	case err != nil:
 		return fmt.Errorf("%w: %w", errLater, err)
 	}
-	e.Task = task
-	e.state.Task, e.state.Handed, e.state.Length = task, time.Now().UTC(), e.Size
+	e.Task, e.Existed = got.Task, got.Existed
+	e.state.Task, e.state.Existed, e.state.Taken = got.Task, got.Existed, false
+	e.state.Handed, e.state.Length = time.Now().UTC(), e.Size
 	if err := u.save(e); err != nil {
 		return fmt.Errorf("%w for good: %w", errLater, err)
 	}
 	return nil
+}
+
+// taken keeps a file whose request id is another task's, until the client names
+// another id or deletes it, or that task is gone.
+func (u *Uploads) taken(e *entry, why error) error {
+	refused := &refusal{status: http.StatusConflict, kind: kindRequestTaken, detail: why.Error() + "; the file is kept"}
+	if e.state.Taken {
+		return refused
+	}
+	e.state.Taken, e.state.Length = true, e.Size
+	return errors.Join(refused, u.save(e))
 }
 
 // Recover hands over what was complete when the process ended before it could.
@@ -116,10 +130,14 @@ func (u *Uploads) retake(ctx context.Context, id string) (handed bool, err error
 		return e.state.Handed.IsZero() && (e.complete() || e.full() && !e.state.OneShot)
 	}
 	err = u.alone(ctx, id, waits, func(e *entry) error {
-		handed = true
-		return u.finish(ctx, e)
+		err := u.finish(ctx, e)
+		handed = err == nil
+		if told, ok := errors.AsType[*refusal](err); ok && told.kind == kindRequestTaken {
+			return nil // its client was told, and may come back
+		}
+		return err
 	})
-	return handed && err == nil, err
+	return handed, err
 }
 
 // alone does something with an upload that is as it should be, before and after

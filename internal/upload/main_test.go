@@ -38,14 +38,14 @@ type taker struct {
 	fail  error
 }
 
-func (k *taker) take(_ context.Context, u upload.Upload) (string, error) {
+func (k *taker) take(_ context.Context, u upload.Upload) (upload.Receipt, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.fail != nil {
-		return "", k.fail
+		return upload.Receipt{}, k.fail
 	}
 	k.taken = append(k.taken, u)
-	return "task-of-" + u.ID, nil
+	return upload.Receipt{Task: "task-of-" + u.ID}, nil
 }
 
 func (k *taker) failing(err error) {

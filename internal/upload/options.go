@@ -23,9 +23,10 @@ type Options struct {
 	// OnComplete is handed a file that is complete, and makes a task of it. It
 	// returns what to call that task. After an error it is called again, by
 	// Recover, by Tidy, or when the client asks again; after one that matches
-	// ErrRefused the file is deleted instead, and the client is told its text.
+	// ErrRefused the file is deleted instead, and the client is told its text,
+	// as it is of one that matches ErrRequestTaken, after which the file is kept.
 	// The context does not end with the request, but after a minute.
-	OnComplete func(ctx context.Context, u Upload) (task string, err error)
+	OnComplete func(ctx context.Context, u Upload) (Receipt, error)
 
 	// Principal names who makes a request. Default: everybody is "".
 	Principal func(ctx context.Context) string
@@ -104,6 +105,16 @@ const (
 // trying again cannot help. There is then no such upload.
 var ErrRefused = errors.New("upload is refused")
 
+// ErrRequestTaken is matched by errors of Options.OnComplete that say that the
+// upload's RequestID names a task that was made of something else.
+var ErrRequestTaken = errors.New("the request id names a task of another file")
+
+// Receipt says what became of a complete upload.
+type Receipt struct {
+	Task    string
+	Existed bool // the task was there before, made of the same bytes
+}
+
 // ErrNotFound says that there is no such upload, or that it has not finished.
 var ErrNotFound = errors.New("no such upload")
 
@@ -123,6 +134,7 @@ type Upload struct {
 	Metadata  map[string]string // all that the client said, raw
 	Created   time.Time         // when it began
 	Task      string            // what OnComplete returned; empty before
+	Existed   bool              // and of that
 }
 
 func (o Options) withDefaults() (Options, error) {

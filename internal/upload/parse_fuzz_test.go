@@ -124,4 +124,4 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-func nobody(context.Context, Upload) (string, error) { return "task", nil }
+func nobody(context.Context, Upload) (Receipt, error) { return Receipt{Task: "task"}, nil }

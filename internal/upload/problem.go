@@ -63,6 +63,9 @@ var kinds = map[int]string{
 	http.StatusInsufficientStorage:   "disk-full",
 }
 
+// kindRequestTaken is that of a request id which names a task of another file.
+const kindRequestTaken = "request-id-taken"
+
 // problemType is the type of a refusal, for clients that tell them apart.
 func (u *Uploads) problemType(r *refusal) string {
 	if u.o.Problems == "" {

@@ -124,10 +124,10 @@ func TestUploadSaysWhoseItIs(t *testing.T) {
 func TestKindsOfProblemsTellApartWhatAStatusDoesNot(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s := serve(t, upload.Options{Problems: "urn:test:", OnComplete: func(context.Context, upload.Upload) (string, error) {
+	s := serve(t, upload.Options{Problems: "urn:test:", OnComplete: func(context.Context, upload.Upload) (upload.Receipt, error) {
 		close(entered)
 		<-leave
-		return "task", nil
+		return upload.Receipt{Task: "task"}, nil
 	}})
 	url := s.begin(3)
 	if a := s.patch(http.StatusConflict, url, 2, strings.NewReader("c")); a.kind() != "upload-offset" {

@@ -175,16 +175,27 @@ func (u *Uploads) whole(w http.ResponseWriter, r *http.Request, s *session, abou
 	}
 	e.state.Length = e.offset
 	if err := u.finishNow(r.Context(), e); err != nil {
-		return err
+		return u.located(w, e, err)
 	}
 	w.Header().Set("Location", u.o.BasePath+e.ID)
 	u.describeTo(w, e)
 	status := http.StatusCreated
-	if e.Task == "" {
+	switch {
+	case e.Task == "":
 		status = http.StatusAccepted
+	case e.Existed:
+		status = http.StatusOK
 	}
 	writeJSON(w, status, "application/json", u.view(e))
 	return nil
+}
+
+// located tells the client of an error where the file is, if it is kept.
+func (u *Uploads) located(w http.ResponseWriter, e *entry, err error) error {
+	if e.state.Taken {
+		w.Header().Set("Location", u.o.BasePath+e.ID)
+	}
+	return err
 }
 
 // view is what a principal is shown of an upload.
@@ -197,12 +208,13 @@ type view struct {
 	CreatedAt time.Time  `json:"created_at"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	TaskID    string     `json:"task_id,omitempty"`
+	Existed   bool       `json:"existed"` // the task was there before
 }
 
 func (u *Uploads) view(e *entry) view {
 	v := view{
 		ID: e.ID, Name: e.Name, Type: e.Type, Size: e.Size, Offset: e.offset,
-		CreatedAt: e.Created, TaskID: e.Task,
+		CreatedAt: e.Created, TaskID: e.Task, Existed: e.Existed,
 	}
 	if !e.complete() {
 		at := u.expires(e).UTC()

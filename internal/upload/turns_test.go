@@ -217,10 +217,10 @@ func TestCloseEndsWhatIsUnderWayAndKeepsIt(t *testing.T) {
 func TestCloseWaitsForWhatIsBeingHandedOver(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s := serve(t, upload.Options{OnComplete: func(ctx context.Context, u upload.Upload) (string, error) {
+	s := serve(t, upload.Options{OnComplete: func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
 		close(entered)
 		<-leave
-		return "task", ctx.Err()
+		return upload.Receipt{Task: "task"}, ctx.Err()
 	}})
 	url := s.begin(3)
 	p := s.slowPatch(url, 0, 3)

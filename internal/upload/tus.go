@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ const (
 	tusExtensions = "creation,creation-with-upload,expiration,checksum,termination"
 	chunkType     = "application/offset+octet-stream"
 	taskHeader    = "Cuelight-Task"
+	existedHeader = "Cuelight-Task-Existed"
 )
 
 // ServeHTTP answers all that is below Options.BasePath.
@@ -126,7 +128,7 @@ func (u *Uploads) post(w http.ResponseWriter, r *http.Request, s *session) error
 	e.touched = e.Created
 	if withBody {
 		if err := u.append(r, h, e, sum); err != nil {
-			return u.undo(e, err)
+			return u.located(w, e, u.undo(e, err))
 		}
 		w.Header().Set("Upload-Offset", strconv.FormatInt(e.offset, 10))
 	}
@@ -244,9 +246,32 @@ func (u *Uploads) continued(r *http.Request, h *held, e *entry, offset int64, su
 		return errTooLong
 	case e.complete():
 		h.s.settle()
+		if err := u.rename(r, e); err != nil {
+			return err
+		}
 		return u.finishNow(r.Context(), e)
 	}
 	return u.append(r, h, e, sum)
+}
+
+// rename gives an upload another request id, where the one it had is taken.
+func (u *Uploads) rename(r *http.Request, e *entry) error {
+	header := r.Header.Get("Upload-Metadata")
+	if !e.state.Taken || header == "" {
+		return nil
+	}
+	changed, err := parseMetadata(header)
+	if err != nil {
+		return err
+	}
+	said := maps.Clone(e.state.Said)
+	said["request_id"] = changed["request_id"] // none is one of the upload's own
+	about, err := describe(said)
+	if err != nil {
+		return err
+	}
+	e.state.Said, e.state.Taken, e.RequestID = said, false, about.RequestID
+	return u.save(e)
 }
 
 func (u *Uploads) head(w http.ResponseWriter, r *http.Request, id string) error {
@@ -285,7 +310,7 @@ func (u *Uploads) delete(w http.ResponseWriter, r *http.Request, s *session, id 
 	if err != nil {
 		return err
 	}
-	if e.complete() {
+	if e.complete() && !e.state.Taken {
 		return &refusal{status: http.StatusConflict, kind: "upload-complete", detail: "the upload is complete and was handed over: cancel its task instead"}
 	}
 	if err := u.remove(id); err != nil {
@@ -302,6 +327,9 @@ func (u *Uploads) describeTo(w http.ResponseWriter, e *entry) {
 	}
 	if e.Task != "" {
 		w.Header().Set(taskHeader, e.Task)
+	}
+	if e.Existed {
+		w.Header().Set(existedHeader, "true")
 	}
 }
 
