@@ -90,6 +90,12 @@ func missing(t testing.TB) func(string, ...any) {
 // wanted reports whether somebody said that there is all that is needed.
 func wanted() bool { return os.Getenv("CUELIGHT_TEST_BROWSER") == "1" }
 
+// Module is the path of a file in an installed npm package, such as
+// "hls.js/dist/hls.min.js".
+func (b Browser) Module(file string) string {
+	return filepath.Join(b.modules, "node_modules", filepath.FromSlash(file))
+}
+
 // Run runs a script to its end, and fails the test if that is not a good one. The
 // script finds what it is given, as JSON, in the export of that name of browser.mjs.
 func (b Browser) Run(t testing.TB, script string, given map[string]any) {

@@ -40,9 +40,10 @@
 // CMAF: H.264 High, 4:2:0, BT.709, square pixels, up to 60 frames a second, and
 // AAC-LC stereo at 48 kHz in renditions of their own; a keyframe on the first
 // frame of every two seconds, at the same frames in all rungs; segments of six
-// seconds that HLS and DASH share. Frames keep their own timestamps: none is
-// invented or dropped, but above 60 frames a second, and in sources that show
-// one frame for more than two seconds at a time, which get a constant rate.
+// seconds that HLS and DASH share, of which the last takes in a tail of less than
+// half a second. Frames keep their own timestamps: none is invented or dropped, but
+// above 60 frames a second, and in sources that show one frame for more than two
+// seconds at a time, which get a constant rate.
 //
 // # What it does not do
 //

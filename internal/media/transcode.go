@@ -222,8 +222,8 @@ func (o *Output) warn(format string, args ...any) {
 	o.Warnings = addWarning(o.Warnings, fmt.Sprintf(format, args...))
 }
 
-// measureRendition puts a rendition's header and playlist right and describes
-// the result.
+// measureRendition puts a rendition's header, segments and playlist right and
+// describes the result.
 func (t Tools) measureRendition(ctx context.Context, dir string, j job, info *Info) (Rendition, error) {
 	list := path.Join(j.folder, playlistName)
 	s, err := t.inspect(ctx, dir, list)
@@ -237,6 +237,9 @@ func (t Tools) measureRendition(ctx context.Context, dir string, j job, info *In
 	}
 	if err := mendHeader(filepath.Join(dir, filepath.FromSlash(header)), skip); err != nil {
 		return Rendition{}, fmt.Errorf("mend header of %s: %w", list, err)
+	}
+	if err := s.mendSegments(filepath.Join(dir, filepath.FromSlash(j.folder))); err != nil {
+		return Rendition{}, fmt.Errorf("mend segments of %s: %w", list, err)
 	}
 	if err := writeFile(filepath.Join(dir, filepath.FromSlash(list)), []byte(s.playlist())); err != nil {
 		return Rendition{}, fmt.Errorf("mend playlist %s: %w", list, err)

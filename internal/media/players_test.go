@@ -1,0 +1,105 @@
+package media
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/browsertest"
+)
+
+const (
+	filmed = "-f lavfi -i testsrc2=s=128x96:r=50:d="
+	tones  = " -f lavfi -i sine=r=48000:d="
+)
+
+// endings are sources whose last segment would be shorter than a player notices.
+func endings() map[string]string {
+	all := map[string]string{
+		"one-frame.mkv":      filmed + "0.02" + h264,
+		"longer-sound.mkv":   filmed + "6" + tones + "6.03" + h264 + "-c:a pcm_s16le",
+		"sound-alone.mp3":    tones + "6.02 -c:a libmp3lame",
+		"eight-tracks.mkv":   filmed + "6.02" + tones + "6.02 -map 0" + strings.Repeat(" -map 1", 8) + h264 + "-c:a aac",
+		"flac.mkv":           filmed + "6" + tones + "6" + h264 + "-c:a flac",
+		"opus.webm":          filmed + "6.02" + tones + "6.02 -c:v libvpx -deadline realtime -c:a libopus",
+		"twelve-seconds.mkv": filmed + "12.02" + tones + "12.02" + h264 + "-c:a aac",
+	}
+	for _, d := range []string{"6", "6.02", "6.04", "6.5"} {
+		all["silent-"+d+".mkv"] = filmed + d + h264
+		all["sound-"+d+".mp4"] = filmed + d + tones + d + h264 + "-c:a aac"
+	}
+	return all
+}
+
+func TestPlayers_ReachTheEndWhateverTheLengthOfTheTail(t *testing.T) {
+	t.Parallel()
+	browser := browsertest.Need(t)
+	clips := map[string]float64{}
+	mux := http.NewServeMux()
+	for name, args := range endings() {
+		r := publish(t, clip(t, name, args))
+		clips[name] = r.info.Duration
+		mux.Handle("GET /"+name+"/", http.StripPrefix("/"+name, http.FileServer(http.Dir(r.dir))))
+	}
+	for name, file := range map[string]string{
+		"/hls.js": browser.Module("hls.js/dist/hls.min.js"), "/dash.js": browser.Module("dashjs/dist/modern/umd/dash.all.min.js"),
+		"/hls.light.js": filepath.Join("..", "..", "web", "ui", "assets", "vendor", "hls.light.min.js"),
+	} {
+		mux.HandleFunc("GET "+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })
+	}
+	mux.HandleFunc("GET /blank", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, `<!doctype html><link rel="icon" href="data:,"><body>`)
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	browser.Run(t, "players.mjs", map[string]any{
+		"address": server.URL, "clips": clips, "light": []string{"silent-6.02.mkv", "sound-6.mp4"},
+	})
+}
+
+func TestTranscode_JoinsShortTailsToTheSegmentBefore(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		length   string
+		segments int
+	}{
+		{"6", 1}, {"6.02", 1}, {"6.44", 1}, {"6.6", 2}, {"12.04", 2}, {"0.04", 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.length, func(t *testing.T) {
+			t.Parallel()
+			r := publish(t, clip(t, "a.mkv", filmed+tt.length+tones+tt.length+" -map 0 -map 1 -map 1"+h264+"-c:a pcm_s16le"))
+			for _, v := range append(r.out.Video, r.out.Audio...) {
+				if v.Segments != tt.segments {
+					t.Errorf("%s has %d segments; want %d", v.Name, v.Segments, tt.segments)
+				}
+				if files, err := filepath.Glob(filepath.Join(r.dir, v.Name, "seg-*")); err != nil || len(files) != v.Segments {
+					t.Errorf("%v: %s has the files %q", err, v.Name, files)
+				}
+				for i := range v.Segments {
+					wantBrands(t, filepath.Join(r.dir, v.Name, fmt.Sprintf(segmentPattern, i)))
+				}
+			}
+		})
+	}
+}
+
+// wantBrands checks that a segment says what it is, and that its fragments begin
+// right after that.
+func wantBrands(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const styp = "\x00\x00\x00\x1cstypmsdh\x00\x00\x00\x00msdhcmfscmff"
+	if !strings.HasPrefix(string(text), styp) || strings.Contains(string(text[:200]), "sidx") {
+		t.Errorf("%s begins with %q; want %q", file, text[:min(100, len(text))], styp)
+	}
+}
