@@ -78,6 +78,8 @@ type details struct {
 	store.Task
 	Running []store.Running `json:"running"`
 	History []store.Attempt `json:"history"`
+	// Warnings are what the stages warn of.
+	Warnings []string `json:"warnings"`
 }
 
 func (s *Server) getTask(_ http.ResponseWriter, r *http.Request) (answer, error) {
@@ -108,6 +110,7 @@ func (s *Server) details(ctx context.Context, id store.ID) (details, error) {
 			a.Error, a.Result = redact.Text(a.Error, t.Source), redact.JSON(a.Result, t.Source)
 		}
 	}
+	d.Warnings = store.Warnings(d.History)
 	held := make(map[store.ID]bool)
 	for _, st := range t.Stages {
 		if !st.Token.IsZero() {

@@ -229,12 +229,16 @@ func TestTaskIsShownInFull(t *testing.T) {
 	b.die(id)
 	var full struct {
 		page
-		Source  string
-		Status  string
-		Stages  []struct{ Stage, Status string }
-		History []struct{ Stage, Outcome, Error, Host string }
+		Source   string
+		Status   string
+		Stages   []struct{ Stage, Status string }
+		History  []struct{ Stage, Outcome, Error, Host string }
+		Warnings []string
 	}
 	b.get(api+"/tasks/"+id.String()).want(200, &full)
+	if full.Warnings == nil || len(full.Warnings) != 0 {
+		t.Errorf("warnings %#v; want an empty list", full.Warnings)
+	}
 	if full.Status != "dead" || len(full.Stages) != 5 || len(full.History) != 1 || full.History[0].Error != "disk 7 broke" || full.History[0].Host != "studio" {
 		t.Errorf("%+v", full)
 	}

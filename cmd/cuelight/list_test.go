@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -40,4 +41,14 @@ func TestTaskIsTheSameOnTheCommandLineAndInTheAPI(t *testing.T) {
 	}
 	r.signal(syscall.SIGTERM)
 	r.end(0)
+}
+
+func TestShownTaskHasItsWarnings(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	c := &cli{out: newStream(&b, nil)}
+	c.head(&b, details{Warnings: []string{"the source is damaged: about 2.0 s of the picture are missing, some 50 frames"}})
+	if !strings.Contains(b.String(), "\nwarning    the source is damaged: about 2.0 s") {
+		t.Errorf("shown: %s", b.String())
+	}
 }

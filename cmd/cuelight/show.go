@@ -38,6 +38,7 @@ type details struct {
 	Error     *string         `json:"error"`
 	Running   []store.Running `json:"running"`
 	History   []store.Attempt `json:"history"`
+	Warnings  []string        `json:"warnings"`
 }
 
 func (c *cli) detailsOf(ctx context.Context, db *database, id store.ID) (details, error) {
@@ -59,6 +60,7 @@ func (c *cli) detailsOf(ctx context.Context, db *database, id store.ID) (details
 		return details{}, err
 	}
 	d.History = append(d.History, history...)
+	d.Warnings = store.Warnings(history)
 	workers, err := db.store.Workers(ctx, false)
 	if err != nil {
 		return details{}, err
@@ -124,6 +126,9 @@ func (c *cli) head(b *strings.Builder, d details) {
 	}
 	if d.Published != nil {
 		line("published", printable(*d.Published))
+	}
+	for _, w := range d.Warnings {
+		line("warning", printable(w))
 	}
 	if d.Error != nil {
 		line("error", firstLine(*d.Error))

@@ -170,7 +170,7 @@ func describeVideo(s *rawStream, tr *track, info *Info) (*Video, error) {
 	codec, _ := s.codec()
 	v := &Video{
 		Index: s.Index, Codec: codec, Profile: known(s.Profile), CodedWidth: s.Width, CodedHeight: s.Height, SAR: 1,
-		Frames: tr.packets, Keyframes: tr.keyframes, MaxGap: tr.maxGap, Start: tr.first, Duration: tr.duration(),
+		Frames: tr.packets, Keyframes: tr.keyframes, MaxGap: tr.maxGap, Start: tr.first, Duration: tr.duration(), Skipped: skipped(tr, info),
 		PixelFormat: known(s.PixelFormat), Matrix: known(s.Matrix), Primaries: known(s.Primaries), Transfer: known(s.Transfer),
 		FullRange: s.Range == "pc" || strings.HasPrefix(s.PixelFormat, "yuvj"),
 	}

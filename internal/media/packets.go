@@ -14,6 +14,7 @@ type track struct {
 	first     float64 // smallest timestamp
 	end       float64 // largest timestamp plus duration
 	maxGap    float64
+	skipped   float64 // how far the clock jumped ahead
 
 	jumping bool // the container allows timestamps to jump
 	shift   float64
@@ -36,6 +37,7 @@ type packet struct {
 	hasPTS        bool
 	hasDTS        bool
 	key, discard  bool
+	at, size      int64 // in the file
 }
 
 // parsePacket reads a line of ffprobe's compact form, with keys.
@@ -61,6 +63,10 @@ func parsePacket(line []byte) (packet, bool) {
 			if d, ok := text(value).seconds(); ok && d > 0 {
 				p.dur = d
 			}
+		case "pos":
+			p.at, _ = strconv.ParseInt(string(value), 10, 64)
+		case "size":
+			p.size, _ = strconv.ParseInt(string(value), 10, 64)
 		case "flags":
 			p.key = bytes.IndexByte(value, 'K') >= 0
 			p.discard = bytes.IndexByte(value, 'D') >= 0
@@ -113,6 +119,7 @@ func (t *track) advance(clock, dur float64) {
 	if t.started && t.jumping {
 		if step := clock + t.shift - t.expect; step > jump || step < -back {
 			t.shift -= step
+			t.skipped += max(0, step)
 		}
 	}
 	t.started = true
@@ -172,6 +179,7 @@ type packetReader struct {
 	lines   lineWriter
 	jumping bool
 	tracks  map[int]*track
+	end     int64 // of the last packet in the file
 }
 
 // maxStreams bounds what a hostile file can make this process remember.
@@ -184,6 +192,7 @@ func newPacketReader(jumping bool) *packetReader {
 		if !ok {
 			return
 		}
+		r.end = max(r.end, p.at+p.size)
 		t := r.tracks[p.stream]
 		if t == nil {
 			if len(r.tracks) >= maxStreams {

@@ -77,7 +77,7 @@ type shot struct {
 	stream  int
 	at      float64 // seconds after the start
 	filter  string
-	decoder []string
+	options []string // of the input
 	// last is for when nothing else gave a picture.
 	last bool
 }
@@ -87,6 +87,7 @@ func shots(info *Info, c caps) []shot {
 		return []shot{{stream: info.Cover, filter: fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:out_range=pc,format=yuvj420p", posterSide)}}
 	}
 	v := info.Video
+	options := append(resync(info.Container), alphaDecoder(v, c)...)
 	filter := fmt.Sprintf("thumbnail=n=%d,", posterWindow) + stillFilter(v, posterSide, c)
 	var list []shot
 	for _, place := range posterPlaces {
@@ -95,9 +96,9 @@ func shots(info *Info, c caps) []shot {
 			// Too short to seek in: its one window starts at the beginning.
 			continue
 		}
-		list = append(list, shot{stream: v.Index, at: at, filter: filter, decoder: alphaDecoder(v, c)})
+		list = append(list, shot{stream: v.Index, at: at, filter: filter, options: options})
 	}
-	return append(list, shot{stream: v.Index, filter: filter, decoder: alphaDecoder(v, c), last: len(list) > 0})
+	return append(list, shot{stream: v.Index, filter: filter, options: options, last: len(list) > 0})
 }
 
 // stillFilter turns a frame into a full-range picture for JPEG, no side longer
@@ -125,7 +126,7 @@ func stillSize(v *Video, w, h int, c caps) string {
 func (t Tools) still(ctx context.Context, abs, url, dir, name string, s shot) error {
 	args := []string{"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error"}
 	args = append(args, t.threads()...)
-	options := append([]string{"-noautorotate"}, s.decoder...)
+	options := append([]string{"-noautorotate"}, s.options...)
 	if s.at > 0 {
 		options = append(options, "-ss", seconds(s.at))
 	}

@@ -36,7 +36,7 @@ func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
-	tracks, err := t.probePackets(ctx, abs, url, jumpingClock(raw.Format.Name))
+	tracks, end, err := t.probePackets(ctx, abs, url, raw.Format.Name)
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
@@ -47,6 +47,13 @@ func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
 	info, err := describe(raw, tracks, size, can)
 	if err == nil {
 		err = checkDuration(info.Duration, cmp.Or(t.MaxDuration, DefaultMaxDuration).Seconds())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("probe source: %w", err)
+	}
+	left, err := unread(abs, info.Container, size, end)
+	if err == nil {
+		err = refuseUnread(info, left)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
@@ -179,18 +186,18 @@ func hasEncryptedEntry(path string) bool {
 	return false
 }
 
-func (t Tools) probePackets(ctx context.Context, abs, url string, jumping bool) (map[int]*track, error) {
-	reader := newPacketReader(jumping)
+func (t Tools) probePackets(ctx context.Context, abs, url, container string) (tracks map[int]*track, end int64, err error) {
+	reader := newPacketReader(jumpingClock(container))
 	args := append([]string{
 		"-hide_banner", "-loglevel", "repeat+level+error", "-of", "compact=p=0:nk=0",
-		"-show_entries", "packet=stream_index,pts_time,dts_time,duration_time,flags",
-	}, input(url)...)
+		"-show_entries", "packet=stream_index,pts_time,dts_time,duration_time,flags,pos,size",
+	}, input(url, resync(container)...)...)
 	out, err := t.run(ctx, child{tool: "ffprobe", what: "packets", args: args, source: abs, stdout: reader})
 	// A file that breaks off ends with a complaint; what came before counts.
 	if err := sourceTrouble(out, err); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return reader.finish(), nil
+	return reader.finish(), reader.end, nil
 }
 
 // jumpingClock reports whether timestamps may jump in such a container without

@@ -45,9 +45,9 @@ func (t Tools) sampleVideo(ctx context.Context, abs, url string, info *Info) err
 		// Openings are often black, and black says nothing.
 		start = info.Duration / 3
 	}
-	seen, tail, err := t.look(ctx, abs, url, v.Index, start, look)
+	seen, tail, err := t.look(ctx, abs, url, info, start, look)
 	if err == nil && seen.frames == 0 && start > 0 {
-		seen, tail, err = t.look(ctx, abs, url, v.Index, 0, look)
+		seen, tail, err = t.look(ctx, abs, url, info, 0, look)
 	}
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ const listenFor = 20
 func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) error {
 	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+level+error"}
 	args = append(args, t.threads()...)
-	args = append(args, input(url)...)
+	args = append(args, input(url, resync(info.Container)...)...)
 	for _, a := range info.Audio {
 		args = append(args, "-map", "0:"+strconv.Itoa(a.Index))
 	}
@@ -126,20 +126,20 @@ func maybeInterlaced(v *Video) bool {
 
 // look decodes frames from start on. A stream that cannot be decoded gives an
 // empty census and no error.
-func (t Tools) look(ctx context.Context, abs, url string, index int, start float64, interlaced bool) (census, string, error) {
+func (t Tools) look(ctx context.Context, abs, url string, info *Info, start float64, interlaced bool) (census, string, error) {
 	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+level+error"}
 	args = append(args, t.threads()...)
-	var seek []string
+	options := resync(info.Container)
 	if start > 0 {
-		seek = []string{"-ss", strconv.FormatFloat(start, 'f', 3, 64)}
+		options = append(options, "-ss", strconv.FormatFloat(start, 'f', 3, 64))
 	}
-	args = append(args, input(url, seek...)...)
+	args = append(args, input(url, options...)...)
 	frames := fewFrames
 	if interlaced {
 		frames = sampleFrames
 	}
 	// Only frames that have metadata are printed, and idet gives them some.
-	args = append(args, "-map", "0:"+strconv.Itoa(index), "-vf", "idet,metadata=mode=print:file=-",
+	args = append(args, "-map", "0:"+strconv.Itoa(info.Video.Index), "-vf", "idet,metadata=mode=print:file=-",
 		"-frames:v", strconv.Itoa(frames), "-f", "null", "-")
 	reader := newCensusReader()
 	out, err := t.run(ctx, child{tool: "ffmpeg", what: "see sample", args: args, source: abs, stdout: reader})

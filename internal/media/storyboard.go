@@ -57,7 +57,7 @@ func (t Tools) storyboard(ctx context.Context, src string, info *Info, dir strin
 	if keyframesWillDo(info.Video, b.Interval) {
 		options = append(options, "-skip_frame", "nokey")
 	}
-	args = append(args, input(url, options...)...)
+	args = append(args, input(url, append(resync(info.Container), options...)...)...)
 	// The first output is for the watchdog: a sheet takes a hundred pictures
 	// before anything of it can be seen.
 	args = append(args, "-filter_complex", b.graph(info, c),

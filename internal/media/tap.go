@@ -26,15 +26,21 @@ type tap struct {
 	first, end float64
 	// gap is the longest time between two frames.
 	gap float64
+	// holes is how many pauses there are, held how long they last.
+	holes int64
+	held  float64
 }
 
-func readTap(file string) (tap, error) {
+// readTap reads the list of a tap. Pauses longer than hole seconds are counted,
+// unless it is 0.
+func readTap(file string, hole float64) (tap, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return tap{}, fmt.Errorf("read frame list: %w", err)
 	}
 	defer f.Close()
 	r := newTapReader()
+	r.hole = hole
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := f.Read(buf)
@@ -55,6 +61,8 @@ type tapReader struct {
 	lastDur     int64
 	gap         int64
 	base        float64 // seconds per tick
+	hole        float64
+	holes, held int64
 }
 
 func newTapReader() *tapReader {
@@ -88,6 +96,10 @@ func (r *tapReader) line(line []byte) {
 	r.frames++
 	r.first = min(r.first, pts)
 	r.gap = max(r.gap, pts-r.last)
+	if r.hole > 0 && float64(pts-r.last)*r.base > r.hole {
+		r.holes++
+		r.held += pts - r.last
+	}
 	if pts >= r.last {
 		r.last, r.lastDur = pts, dur
 	}
@@ -105,6 +117,6 @@ func (r *tapReader) tap() tap {
 	}
 	return tap{
 		frames: r.frames, distinct: r.distinct, first: float64(r.first) * r.base, end: float64(r.last)*r.base + dur,
-		gap: float64(r.gap) * r.base,
+		gap: float64(r.gap) * r.base, holes: r.holes, held: float64(r.held) * r.base,
 	}
 }

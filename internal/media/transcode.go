@@ -95,7 +95,7 @@ func explain(err error, dir string, info *Info, video bool) error {
 		}
 		return err
 	}
-	if decoded, tapErr := readTap(filepath.Join(dir, decodedTap)); tapErr == nil && decoded.frames == 0 {
+	if decoded, tapErr := readTap(filepath.Join(dir, decodedTap), 0); tapErr == nil && decoded.frames == 0 {
 		return &Refused{Reason: fmt.Sprintf("not one frame of its %s video could be decoded", info.Video.Codec), Detail: exit.tail}
 	}
 	return err
@@ -114,6 +114,10 @@ func (t Tools) collect(ctx context.Context, dir string, info *Info, video, audio
 			o.warn("this ffmpeg has no zscale filter: colours of the HDR source are only near the right ones")
 		}
 	}
+	if o.Damage == nil && out.errors > 0 {
+		o.Damage = &Damage{Errors: out.errors}
+	}
+	o.Damage.tell(o)
 	for _, j := range video {
 		r, err := t.measureRendition(ctx, dir, j, info)
 		if err != nil {
@@ -166,11 +170,11 @@ func (o *Output) sumUp() {
 
 // readTaps finds out how much of the source was decoded and removes the lists.
 func (o *Output) readTaps(dir string, info *Info, plan timing, out said) error {
-	decoded, err := readTap(filepath.Join(dir, decodedTap))
+	decoded, err := readTap(filepath.Join(dir, decodedTap), max(holeSeconds, holeFrames*frameTime(info.Video)))
 	if err != nil {
 		return err
 	}
-	shown, err := readTap(filepath.Join(dir, shownTap))
+	shown, err := readTap(filepath.Join(dir, shownTap), 0)
 	if err != nil {
 		return err
 	}
@@ -184,31 +188,7 @@ func (o *Output) readTaps(dir string, info *Info, plan timing, out said) error {
 	if decoded.frames == 0 {
 		return &Refused{Reason: fmt.Sprintf("not one frame of its %s video could be decoded", info.Video.Codec), Detail: out.tail}
 	}
-	return o.judge(info, out)
-}
-
-// enough is the share of a damaged source that must be decodable.
-const enough = 0.5
-
-// judge decides about a source of which frames are missing.
-func (o *Output) judge(info *Info, out said) error {
-	v := info.Video
-	share := float64(o.Decoded) / float64(max(1, v.Frames))
-	if length := v.Start - info.Start + v.Duration; length > 0 {
-		share = min(share, (o.DecodedEnd+frameTime(v))/length)
-	}
-	if share < enough && out.errors > 0 {
-		return &Refused{
-			Reason: fmt.Sprintf("the video is damaged: only %.0f %% of it could be decoded", 100*max(0, share)),
-			Detail: out.tail,
-		}
-	}
-	if out.errors > 0 && share < 0.995 {
-		o.warn("the source is damaged: %.1f %% of its frames could be decoded", 100*min(1, share))
-	} else if out.errors > 0 {
-		o.warn("the source is damaged: the decoder complained %d times", out.errors)
-	}
-	return nil
+	return o.judge(info, decoded, out)
 }
 
 func frameTime(v *Video) float64 {

@@ -163,6 +163,9 @@ type Video struct {
 	// Start and Duration are measured from the packets.
 	Start    float64 `json:"start"`
 	Duration float64 `json:"duration"`
+	// Skipped is how long a time is left out of Duration because the clock
+	// jumped ahead: a part is missing, or it is another clock.
+	Skipped float64 `json:"skipped,omitempty"`
 
 	// Interlaced is decided by looking at decoded frames; TopFirst is the
 	// field order then.
@@ -267,8 +270,10 @@ type Output struct {
 	// Constant says that frames were repeated or dropped for a constant
 	// frame rate, because the source leaves gaps too long for segments.
 	Constant bool `json:"constant,omitempty"`
-	// DecodeErrors is how often ffmpeg complained about the source.
-	DecodeErrors int64 `json:"decode_errors,omitempty"`
+	// DecodeErrors is how often ffmpeg complained about the source, and Damage
+	// what that cost; nil if it did not complain.
+	DecodeErrors int64   `json:"decode_errors,omitempty"`
+	Damage       *Damage `json:"damage,omitempty"`
 	// Warnings are sentences about what is odd but does not stop anything.
 	Warnings []string `json:"warnings"`
 }

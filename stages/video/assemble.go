@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
@@ -65,6 +68,9 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 			return Assemble{}, fmt.Errorf("bring files together: %w", err)
 		}
 	}
+	if err := complete(w.path, tr, md); err != nil {
+		return Assemble{}, err
+	}
 	if err := c.manifests(ctx, job, w.path, in, tr); err != nil {
 		return Assemble{}, err
 	}
@@ -79,6 +85,18 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 	removeOlder(ctx, job, dir, tr.Dir)
 	removeOlder(ctx, job, dir, md.Dir)
 	return Assemble{Dir: name, Files: size.files, Bytes: size.bytes}, nil
+}
+
+// complete puts into metadata.json what transcode found out. The file is a link to
+// that of stage metadata, which stays as it is.
+func complete(dir string, tr Transcode, md Metadata) error {
+	if err := os.Remove(filepath.Join(dir, metadataFile)); err != nil {
+		return fmt.Errorf("write description: %w", err)
+	}
+	d := md.Description
+	d.Damage = tr.Output.Damage
+	d.Warnings = append(slices.Clone(tr.Output.Warnings), d.Warnings...)
+	return d.write(dir)
 }
 
 // manifests writes both manifests, if what they would name is sound.

@@ -43,6 +43,10 @@ func classify(ctx context.Context, err error, attempt int) error {
 		return stages.Permanent(err)
 	case errors.As(err, &full) && full.isForever():
 		return stages.Permanent(err)
+	case errors.Is(err, media.ErrMismatch) && attempt > 1 && !isHostTrouble(err):
+		// Once it may have been this host's memory or disk. The same source and
+		// the same program would only come to the same end.
+		return stages.Permanent(err)
 	case errors.As(err, &fetching) && fetching.Permanent:
 		return stages.Permanent(err)
 	case errors.As(err, &fetching) && fetching.RetryAfter > 0:

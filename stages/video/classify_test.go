@@ -72,6 +72,20 @@ func TestFaultOfTheHostIsWaitedForHoweverLongItTakes(t *testing.T) {
 	}
 }
 
+func TestOutputThatDoesNotMatchIsTriedOnceMore(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("check output: %w: it ends 5.0 s before the source", media.ErrMismatch)
+	for attempt, want := range map[int]bool{1: false, 2: true, 3: true} {
+		if got := classify(t.Context(), err, attempt); stages.IsPermanent(got) != want {
+			t.Errorf("attempt %d: permanent %t", attempt, !want)
+		}
+	}
+	full := fmt.Errorf("%w: %w", media.ErrMismatch, media.ErrNoSpace)
+	if got := classify(t.Context(), full, 2); stages.IsPermanent(got) {
+		t.Errorf("a full disk: %v", got)
+	}
+}
+
 func TestErrorOfAnAttemptThatWasStoppedIsWhyItWasStopped(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -87,6 +87,7 @@
 // error looks like, it is put down to the disk if DataDir or PublishDir is not
 // there any more. What may be the task's own doing counts, and is tried again
 // after 5 minutes, and then every hour: too little memory, a missing
-// permission, a disk that fails. An ffmpeg that hangs, or that somebody killed, is tried again like any
+// permission, a disk that fails. Renditions that do not match the source are
+// made once more. An ffmpeg that hangs, or that somebody killed, is tried again like any
 // other error.
 package video

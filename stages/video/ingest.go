@@ -30,6 +30,8 @@ type Ingest struct {
 	How string `json:"how"`
 	// Info is what is in it.
 	Info *media.Info `json:"info"`
+	// Warnings are those of Info, where they are looked for.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Ingest is the stage that brings the source into the task's directory and
@@ -88,7 +90,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	}
 	return Ingest{
 		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
-		Bytes: f.Bytes, SHA256: f.SHA256, How: f.How, Info: info,
+		Bytes: f.Bytes, SHA256: f.SHA256, How: f.How, Info: info, Warnings: info.Warnings,
 	}, nil
 }
 

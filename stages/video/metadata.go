@@ -36,7 +36,10 @@ type Description struct {
 	Poster string `json:"poster,omitempty"`
 	// Storyboard is in the folder "storyboard"; nil if there is no picture.
 	Storyboard *media.Storyboard `json:"storyboard,omitempty"`
-	// Warnings are sentences about what could not be made.
+	// Damage is what of the source is missing in the renditions; nil if nothing
+	// is.
+	Damage *media.Damage `json:"damage,omitempty"`
+	// Warnings are sentences about what could not be made, or not well.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -77,12 +80,8 @@ func (c Config) metadata(ctx context.Context, job *stages.Job, in Ingest) (Metad
 	if err != nil {
 		return Metadata{}, err
 	}
-	raw, err := json.MarshalIndent(d, "", "  ")
-	if err != nil {
+	if err := d.write(w.path); err != nil {
 		return Metadata{}, err
-	}
-	if err := os.WriteFile(filepath.Join(w.path, metadataFile), append(raw, '\n'), 0o644); err != nil {
-		return Metadata{}, fmt.Errorf("write description: %w", err)
 	}
 	name, err := w.finish(ctx, job)
 	if err != nil {
@@ -90,6 +89,23 @@ func (c Config) metadata(ctx context.Context, job *stages.Job, in Ingest) (Metad
 	}
 	removeOlder(ctx, job, dir, filepath.Dir(in.File))
 	return Metadata{Dir: name, Description: d}, nil
+}
+
+// write writes metadata.json, which must not be there.
+func (d Description) write(dir string) error {
+	raw, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write description: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, metadataFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, servedFileMode)
+	if err != nil {
+		return fmt.Errorf("write description: %w", err)
+	}
+	_, err = f.Write(append(raw, '\n'))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write description: %w", err)
+	}
+	return nil
 }
 
 // describe probes again, rather than take what ingest found, so that this

@@ -16,6 +16,8 @@ type Transcode struct {
 	// Rungs is the ladder that was asked for, Output what came of it.
 	Rungs  []media.Rung  `json:"rungs"`
 	Output *media.Output `json:"output"`
+	// Warnings are those of Output, where they are looked for.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Transcode is the stage that makes the renditions.
@@ -69,7 +71,7 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Tran
 		return Transcode{}, err
 	}
 	removeOlder(ctx, job, dir, filepath.Dir(in.File))
-	return Transcode{Dir: name, Rungs: rungs, Output: out}, nil
+	return Transcode{Dir: name, Rungs: rungs, Output: out, Warnings: out.Warnings}, nil
 }
 
 // estimate is how many bytes the renditions may take: all of what the ladder

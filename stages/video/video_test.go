@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -350,4 +351,41 @@ func TestTranscodeNeedsRoomForTheWholeLadder(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	wantPermanent(t, "more than the whole disk", checkRoom(t.TempDir(), 1<<60, 0))
+}
+
+func TestDamageIsPublishedAndSaid(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a.ts", "a.mp4"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, clips.picture)
+			h.job.Source = filepath.Join(t.TempDir(), name)
+			clip := exec.Command("ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=12",
+				"-preset", "ultrafast", "-c:v", "libx264", "-g", "25", "-pix_fmt", "yuv420p", h.job.Source)
+			if text, err := clip.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, text)
+			}
+			b := []byte(read(t, h.job.Source))
+			clear(b[len(b)/2 : len(b)*6/10])
+			if err := os.WriteFile(h.job.Source, b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			m := h.mustMake()
+			var said Description
+			text := read(t, filepath.Join(h.TaskDir(h.job.Task), m.as.Dir, metadataFile))
+			if err := json.Unmarshal([]byte(text), &said); err != nil {
+				t.Fatal(err)
+			}
+			if said.Damage == nil || said.Damage.Seconds < 0.5 || said.Damage.Seconds > 3 || len(said.Warnings) == 0 {
+				t.Errorf("metadata.json says %s", text)
+			}
+			if len(m.tr.Warnings) != 1 || !strings.HasPrefix(m.tr.Warnings[0], "the source is damaged: about ") {
+				t.Errorf("the result warns %q", m.tr.Warnings)
+			}
+			kept := read(t, filepath.Join(h.TaskDir(h.job.Task), m.md.Dir, metadataFile))
+			if strings.Contains(kept, "damage") {
+				t.Errorf("the result of stage metadata was written to: %s", kept)
+			}
+		})
+	}
 }

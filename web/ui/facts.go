@@ -49,10 +49,9 @@ type found struct {
 		Name   string `json:"name"`
 		Height int    `json:"height"`
 	} `json:"rungs"`
-	Master     string   `json:"master"`
-	Generation string   `json:"generation"`
-	Files      int      `json:"files"`
-	Warnings   []string `json:"warnings"`
+	Master     string `json:"master"`
+	Generation string `json:"generation"`
+	Files      int    `json:"files"`
 }
 
 // latestResult is what the latest completed attempt at a stage returned, as far as
@@ -92,8 +91,10 @@ func readFacts(history []store.Attempt) facts {
 		}
 		add("Renditions", strings.Join(heights, ", "))
 	}
-	if md, ok := latestResult(history, "metadata"); ok {
-		out.Warnings = append(out.Warnings, md.Warnings...)
+	for _, w := range store.Warnings(history) {
+		if !slices.Contains(out.Warnings, w) {
+			out.Warnings = append(out.Warnings, w)
+		}
 	}
 	if p, ok := latestResult(history, "publish"); ok && p.Files > 0 {
 		add("Published", fmt.Sprintf("%s, %s", many(p.Files, "file"), size(p.Bytes)))

@@ -145,3 +145,17 @@ func TestTaskIsCalledWhatItsSubmitterCallsIt(t *testing.T) {
 		}
 	}
 }
+
+func TestFactsHaveTheWarningsOfEveryStageOnce(t *testing.T) {
+	t.Parallel()
+	result := func(stage, text string) store.Attempt {
+		return store.Attempt{Stage: stage, Outcome: "completed", Result: []byte(text)}
+	}
+	got := readFacts([]store.Attempt{
+		result("ingest", `{"info": {"warnings": ["odd header"]}, "warnings": ["odd header"]}`),
+		result("transcode", `{"output": {"warnings": ["damaged"]}, "warnings": ["damaged"]}`),
+	}).Warnings
+	if want := "[odd header damaged]"; fmt.Sprint(got) != want {
+		t.Errorf("warnings %q, want %s", got, want)
+	}
+}
