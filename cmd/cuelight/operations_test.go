@@ -158,8 +158,9 @@ func TestUploadsAreAuditedAndBelongToWhomTheyAreFor(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
 	st := store.New(pool, store.Video())
-	for id, c := range map[string]struct{ user, want string }{"a": {"", "key 1 (site)"}, "b": {"ann", "ann"}} {
-		u := upload.Upload{ID: id, Path: "/data/uploads/" + id, Name: "holiday.mp4", Size: 7, UserID: c.user, Principal: "key 1 (site)"}
+	key := keyOf(t, st)
+	for id, c := range map[string]struct{ user, want string }{"a": {"", key}, "b": {"ann", "ann"}} {
+		u := upload.Upload{ID: id, Path: "/data/uploads/" + id, Name: "holiday.mp4", Size: 7, UserID: c.user, Principal: key}
 		for range 2 {
 			r, err := submitUpload(st)(t.Context(), u)
 			if err != nil {
@@ -171,7 +172,7 @@ func TestUploadsAreAuditedAndBelongToWhomTheyAreFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			want := c.want + `|key 1 (site)|submit|{"name": "holiday.mp4", "bytes": 7, "upload": "` + id + `"}`
+			want := c.want + `|` + key + `|submit|{"name": "holiday.mp4", "bytes": 7, "upload": "` + id + `"}`
 			if err != nil || len(got) != 1 || got[0] != want {
 				t.Errorf("there is %q, %v, want %q", got, err, want)
 			}

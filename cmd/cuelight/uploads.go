@@ -29,6 +29,9 @@ func submitUpload(st *store.Store) func(context.Context, upload.Upload) (upload.
 		}
 		var r store.Receipt
 		err = st.Audited(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
+			if err := checkKey(ctx, in, u.Principal); err != nil {
+				return e, err
+			}
 			r, err = in.Submit(ctx, store.Submission{
 				Source: u.Path, Params: params, Priority: u.Priority, RequestID: orElse(u.RequestID, "upload:"+u.ID),
 				SubmittedBy: access.Principal{Name: u.Principal}.Submitter(), UserID: orElse(u.UserID, u.Principal),
@@ -42,12 +45,39 @@ func submitUpload(st *store.Store) func(context.Context, upload.Upload) (upload.
 			return e, err
 		})
 		switch {
+		case errors.Is(err, upload.ErrRefused):
+			return upload.Receipt{}, err
 		case errors.Is(err, store.ErrRequestTaken):
 			return sentAgain(ctx, st, r.ID, u)
 		case errors.Is(err, store.ErrInvalid) || store.Refuses(err):
 			return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRefused, err)
 		}
 		return upload.Receipt{Task: r.ID.String()}, err
+	}
+}
+
+// checkKey refuses what was sent with a key that is revoked since, also where the
+// request that brought it is over.
+func checkKey(ctx context.Context, st *store.Store, principal string) error {
+	prefix, ok := access.Principal{Name: principal}.KeyPrefix()
+	if !ok {
+		return nil
+	}
+	key, err := st.FindKey(ctx, prefix)
+	if errors.Is(err, store.ErrNotFound) || err == nil && key.RevokedAt != nil {
+		return fmt.Errorf("%w: the key that it was sent with is revoked", upload.ErrRefused)
+	}
+	return err
+}
+
+// stillOf asks the guard whether whoever sends something would still be let in.
+func stillOf(guard *access.Guard) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := guard.Still(ctx)
+		if errors.Is(err, access.ErrUnknown) || errors.Is(err, access.ErrWrong) {
+			return fmt.Errorf("%w: %w", upload.ErrRevoked, err)
+		}
+		return err
 	}
 }
 

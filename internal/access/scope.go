@@ -64,6 +64,13 @@ func (p Principal) Submitter() string {
 	return ""
 }
 
+// KeyPrefix is the prefix of the API key that a principal is, from its name.
+func (p Principal) KeyPrefix() (prefix string, ok bool) {
+	rest, ok := strings.CutPrefix(p.Name, keyName)
+	prefix, _, _ = strings.Cut(rest, " ")
+	return prefix, ok
+}
+
 // Why somebody is refused, to be matched with [errors.Is]. A [Limited] is
 // another reason; what is none of these is an error of the database.
 var (

@@ -65,6 +65,13 @@
 // without any length counts as MaxBytes, but neither it nor another is refused for want
 // of a disk that would hold that: writing tells.
 //
+// # Whose key is revoked meanwhile
+//
+// Options.Still is asked while something comes, and before a file counts as complete.
+// Where the principal is one no more, the request is broken off with 401: what has
+// come is kept as if the connection had broken, but for a file of which all has come,
+// which is deleted.
+//
 // # When bytes are lost
 //
 // A broken connection loses nothing that has arrived, nor does the end of the

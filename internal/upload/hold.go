@@ -78,6 +78,33 @@ func (s *session) expect() error {
 	return nil
 }
 
+// watch interrupts a session of whose principal Options.Still says that it is revoked,
+// until stop is called.
+func (u *Uploads) watch(ctx context.Context, s *session) (stop func()) {
+	if s.ended {
+		return func() {} // there is no body to wait for
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		again := time.NewTicker(u.o.AskEvery)
+		defer again.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-again.C:
+			}
+			if errors.Is(u.o.Still(ctx), ErrRevoked) {
+				s.interrupt(errRevoked)
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
 // settle ends the reading: from now on nothing is interrupted, and no deadline
 // of the body's strikes while the file is made durable. What the server itself
 // may still want to read of a body, before it answers, has a moment.

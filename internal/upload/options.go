@@ -31,6 +31,15 @@ type Options struct {
 	// Principal names who makes a request. Default: everybody is "".
 	Principal func(ctx context.Context) string
 
+	// Still says whether who made a request would still be let in, with an error
+	// that matches ErrRevoked where not; any other means that nobody can tell now.
+	// It is asked every AskEvery while something comes, and before a file counts as
+	// complete. Default: everybody is.
+	Still func(ctx context.Context) error
+
+	// AskEvery is how often Still is asked. Default 5 s.
+	AskEvery time.Duration
+
 	// Check refuses an upload when it begins, so that nobody sends gigabytes
 	// for nothing, with an error that matches ErrRefused: the client is told
 	// its text. Default: none is refused.
@@ -105,6 +114,10 @@ const (
 // trying again cannot help. There is then no such upload.
 var ErrRefused = errors.New("upload is refused")
 
+// ErrRevoked is matched by errors of Options.Still that say that the principal of a
+// request is one no more.
+var ErrRevoked = errors.New("principal is revoked")
+
 // ErrRequestTaken is matched by errors of Options.OnComplete that say that the
 // upload's RequestID names a task that was made of something else.
 var ErrRequestTaken = errors.New("the request id names a task of another file")
@@ -148,6 +161,9 @@ func (o Options) withDefaults() (Options, error) {
 	if !strings.HasPrefix(o.BasePath, "/") || !strings.HasSuffix(o.BasePath, "/") {
 		return o, errors.New(`the uploads' base path must begin and end with "/"`)
 	}
+	if o.Still == nil {
+		o.Still = func(context.Context) error { return nil }
+	}
 	if o.Principal == nil {
 		o.Principal = func(context.Context) string { return "" }
 	}
@@ -167,6 +183,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxUnfinished = positive(o.MaxUnfinished, 64)
 	o.Expire = positive(o.Expire, 24*time.Hour)
 	o.GoneFor = positive(o.GoneFor, 7*24*time.Hour)
+	o.AskEvery = positive(o.AskEvery, 5*time.Second)
 	o.Stall = positive(o.Stall, time.Minute)
 	o.Silence = min(positive(o.Silence, 5*time.Second), o.Stall)
 	if o.MinFree == 0 {

@@ -36,6 +36,7 @@ var (
 	errTakenOver   = &refusal{status: http.StatusConflict, kind: "upload-taken-over", detail: "another request has taken this upload over", hangUp: true}
 	errStalled     = &refusal{status: http.StatusRequestTimeout, detail: "nothing has come for too long", hangUp: true}
 	errBrokenOff   = &refusal{status: http.StatusBadRequest, detail: "the body broke off", hangUp: true}
+	errRevoked     = &refusal{status: http.StatusUnauthorized, kind: "unauthenticated", detail: "the key or session that this upload was sent with is not valid any more; show one that is", hangUp: true}
 	errClosing     = &refusal{status: http.StatusServiceUnavailable, detail: "uploads are being shut down", retry: 5, hangUp: true}
 	errDiskFull    = &refusal{status: http.StatusInsufficientStorage, detail: "there is not enough disk space left", retry: 60}
 	errTooLong     = &refusal{status: http.StatusRequestEntityTooLarge, detail: "there is more than was announced", hangUp: true}
@@ -96,6 +97,9 @@ func (u *Uploads) answer(w http.ResponseWriter, r *http.Request, id string, err 
 	h := w.Header()
 	if told.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(told.retry))
+	}
+	if told.status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="cuelight"`)
 	}
 	if told.hangUp && r.ProtoMajor == 1 {
 		h.Set("Connection", "close")

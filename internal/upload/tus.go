@@ -41,6 +41,7 @@ func (u *Uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer u.requests.Done()
+	defer u.watch(r.Context(), s)()
 	if err := u.route(w, r, s, rest); err != nil {
 		id := ""
 		if idPattern.MatchString(rest) {
@@ -190,6 +191,9 @@ func (u *Uploads) append(r *http.Request, h *held, e *entry, sum *checksum) erro
 // finishNow finishes as far as that goes now. Who takes the file may not be
 // able to; that is no concern of the client's, who has done its part.
 func (u *Uploads) finishNow(ctx context.Context, e *entry) error {
+	if !e.complete() && errors.Is(u.o.Still(ctx), ErrRevoked) {
+		return errors.Join(errRevoked, u.remove(e.ID)) // kept, Tidy would take it for complete
+	}
 	err := u.finish(ctx, e)
 	if errors.Is(err, errLater) {
 		u.o.Trouble(e.ID, err)
