@@ -112,6 +112,10 @@ staticcheck:
 deadcode:
 	@$(plain) internal/tools/deadcode.sh
 
+.PHONY: vulncheck
+vulncheck: ## look for known vulnerabilities in what is called (GOVULNDB=… for another database)
+	@$(plain) internal/tools/vulncheck.sh
+
 .PHONY: check
 check: ## exactly what the automatic checks run
 	@CI=$${CI:-false} .ci/run

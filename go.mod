@@ -2,6 +2,8 @@ module github.com/cuelight/cuelight
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	code.dny.dev/ssrf v0.3.0
 	github.com/Eyevinn/hls-m3u8 v0.6.0

@@ -2,6 +2,8 @@ module github.com/cuelight/cuelight/bench
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/cuelight/cuelight v0.0.0
 	github.com/dbos-inc/dbos-transact-golang v1.1.0

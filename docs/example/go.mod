@@ -2,6 +2,8 @@ module example.com/podcast
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/cuelight/cuelight v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0

@@ -2,8 +2,11 @@ module github.com/cuelight/cuelight/internal/tools
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool (
 	golang.org/x/tools/cmd/deadcode
+	golang.org/x/vuln/cmd/govulncheck
 	honnef.co/go/tools/cmd/staticcheck
 )
 
@@ -15,5 +18,6 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/telemetry v0.0.0-20261009151841-97e8ea77aa2a // indirect
 	golang.org/x/tools v0.52.0 // indirect
+	golang.org/x/vuln v1.8.0 // indirect
 	honnef.co/go/tools v0.8.2 // indirect
 )
