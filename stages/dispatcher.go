@@ -50,6 +50,7 @@ type dispatcher struct {
 	draining bool
 	trouble  trouble
 	touch    touch
+	left     map[store.ID]bool // workers of which it was told that they left a transaction open
 }
 
 func newDispatcher(r *Runner) *dispatcher {
@@ -67,6 +68,7 @@ func newDispatcher(r *Runner) *dispatcher {
 		busy:      make([]int, len(r.Pipeline.stages)),
 		ahead:     make([]ahead, len(r.Pipeline.stages)),
 		look:      make([]lookout, len(r.Pipeline.stages)),
+		left:      make(map[store.ID]bool),
 	}
 	slots := 0
 	for i, s := range d.stages {
@@ -375,7 +377,11 @@ func (d *dispatcher) trip(life context.Context) (context.Context, context.Cancel
 	if d.haste.Err() != nil {
 		return context.WithTimeout(life, hastyTimeout)
 	}
-	ctx, cancel := context.WithTimeout(life, turnTimeout)
+	within := turnTimeout
+	if d.trouble.locked {
+		within = hastyTimeout // to prepare a statement waits for the lock, too, and has no limit
+	}
+	ctx, cancel := context.WithTimeout(life, within)
 	stop := context.AfterFunc(d.haste, cancel)
 	return ctx, func() { stop(); cancel() }
 }

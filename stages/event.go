@@ -29,8 +29,14 @@ const (
 	Paused       Kind = "paused"        // nothing is claimed of Stage, because somebody wants it so
 	Resumed      Kind = "resumed"       // it is again
 	NotForgotten Kind = "not_forgotten" // old events could not be deleted: Err says why; told once, until they can
-	Draining     Kind = "draining"      // no more claims; Count are still being worked on
-	Stopped      Kind = "stopped"       // the process gave back what it held
+	// ClaimsUnchecked: the database takes the heartbeats and does not say which claims
+	// are still held: Err says why; told once, until it does.
+	ClaimsUnchecked Kind = "claims_unchecked"
+	// TransactionLeft: Gone was given up, or is to be, and has left a transaction open
+	// with its locks, which this role may not end; told once for each.
+	TransactionLeft Kind = "transaction_left"
+	Draining        Kind = "draining" // no more claims; Count are still being worked on
+	Stopped         Kind = "stopped"  // the process gave back what it held
 )
 
 // Event is one thing that happened in a Runner.

@@ -14,7 +14,8 @@ import (
 
 // heartbeat tells the database that this process lives and how far its work
 // is. It learns which of its claims are no longer its own, and whether another
-// process went away. There is one beat for all claims.
+// process went away; where the database does not say, everything stays as it is.
+// There is one beat for all claims.
 type heartbeat struct {
 	*dispatcher
 	every  time.Duration // between two beats
@@ -24,6 +25,9 @@ type heartbeat struct {
 	err    error     // what became of the last one
 	told   int64     // the session that others know of
 	mute   time.Time // since when no news comes in; zero while it does
+
+	unchecked time.Time // since when only the sign of life is answered; zero while all is
+	toldSo    bool      // of that
 }
 
 // beat returns when ctx is done.
@@ -54,8 +58,12 @@ func (d *dispatcher) beat(ctx context.Context) {
 func (h *heartbeat) tick() time.Duration { return h.every / 2 }
 
 // next is when to look again: soon, while the others do not know of a session
-// that will be there in a moment, since without it only the lease shows a death.
+// that will be there in a moment, since without it only the lease shows a death; and
+// at once, where the heartbeat waits for a lock, so that it is there when that ends.
 func (h *heartbeat) next() time.Duration {
+	if errors.Is(h.err, store.ErrLocked) {
+		return h.tick() / 4
+	}
 	if key, _ := h.session(); key != 0 && h.told == 0 {
 		return h.tick() / 4
 	}
@@ -65,6 +73,7 @@ func (h *heartbeat) next() time.Duration {
 func (h *heartbeat) beat(ctx context.Context, recall bool) {
 	claims, running, moved := h.describe()
 	key, held := h.session()
+	recall = recall || !h.unchecked.IsZero()
 	if h.err == nil && !recall && len(moved) == 0 && (!held || key == h.told) && time.Since(h.sent) < h.every*4/5 {
 		return
 	}
@@ -80,6 +89,7 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 		h.touch.heard(out.Now, h.sent)
 		h.revoke(out.Lost)
 		h.heed(orders{paused: out.Paused, drain: out.Drain})
+		h.noteUnchecked(out.Unchecked)
 		poke(h.gone, out.Gone)
 		poke(h.wrote, len(moved) > 0)
 		poke(h.deaf, h.withoutNews())
@@ -90,10 +100,28 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 		if h.registerWithin(ctx, h.within) == nil {
 			h.last, h.told = time.Now(), 0
 		}
+	case errors.Is(err, store.ErrLocked):
+		// The server is there, and whoever has locked this process's row, or all of
+		// workers, keeps the others from giving it up as well.
+		h.last = h.sent
 	case time.Since(h.last)+h.tick() > h.patience():
 		h.live.cancelAll(fmt.Errorf("%w: no heartbeat for %s", ErrLeaseLost, time.Since(h.last).Round(time.Second)))
 	}
 	h.touch.failed()
+}
+
+// noteUnchecked tells, once, that the database takes the signs of life and does not
+// say what became of the claims: they are kept. A lock on a table comes and goes.
+func (h *heartbeat) noteUnchecked(err error) {
+	switch {
+	case err == nil:
+		h.unchecked, h.toldSo = time.Time{}, false
+	case h.unchecked.IsZero():
+		h.unchecked = time.Now()
+	case !h.toldSo && time.Since(h.unchecked) > store.Grace(h.Lease):
+		h.toldSo = true
+		h.Observe(Event{Kind: ClaimsUnchecked, Worker: h.workerID(), Err: err})
+	}
 }
 
 // patience is how long this process may be without an answer before it stops

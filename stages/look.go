@@ -148,6 +148,7 @@ func (d *dispatcher) sweep(life context.Context) {
 	defer cancel()
 	out, err := d.sweepOnce(ctx)
 	d.lost(out.Lost)
+	d.unended(out.Unended)
 	if err != nil {
 		d.sweepAt = time.Now().Add(jitter(min(d.Runner.Sweep, sweepAgain)))
 		d.turnFailed(life, err)
@@ -220,6 +221,16 @@ func (d *dispatcher) succeed(ctx context.Context) error {
 	lost, err := d.Store.GiveUp(ctx, dead)
 	d.lost(lost)
 	return err
+}
+
+// unended tells, once for each, of workers whose transactions nobody here may end.
+func (d *dispatcher) unended(workers []store.ID) {
+	for _, id := range workers {
+		if !d.left[id] {
+			d.left[id] = true
+			d.Observe(Event{Kind: TransactionLeft, Worker: d.workerID(), Gone: id})
+		}
+	}
 }
 
 func (d *dispatcher) lost(workers []store.ID) {

@@ -5,20 +5,24 @@ import "errors"
 // orders are what people want of this process, as its registration and then each
 // beat bring it.
 type orders struct {
-	paused []bool // by stage: claim nothing there
+	paused []bool // by stage: claim nothing there; nil for as before
 	drain  bool   // end the work, and stop
 }
 
 // errPaused ends a claim that had not started when its stage was paused.
 var errPaused = errors.New("stage is paused")
 
-// heed leaves the orders for itself. Only the newest count.
+// heed leaves the orders for itself. Only the newest count, as far as they say
+// something.
 func (d *dispatcher) heed(o orders) {
 	for {
 		select {
 		case d.orders <- o:
 			return
-		case <-d.orders:
+		case older := <-d.orders:
+			if o.paused == nil {
+				o.paused = older.paused
+			}
 		}
 	}
 }

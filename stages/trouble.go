@@ -15,6 +15,7 @@ import (
 // trouble is what the dispatcher remembers while the database does not answer.
 type trouble struct {
 	told      bool      // the observer knows
+	locked    bool      // it was somebody's lock
 	uncertain bool      // a turn may have been committed although it failed
 	until     time.Time // no turn before
 	pause     *backoff.ExponentialBackOff
@@ -23,10 +24,13 @@ type trouble struct {
 func (t *trouble) over() bool { return !time.Now().Before(t.until) }
 
 // turnFailed waits a little longer after every failure. Two transactions that
-// got in each other's way are no trouble: the turn is made again.
+// got in each other's way are no trouble: the turn is made again. Where somebody has
+// a table locked the server is there, and has undone the turn; the others' heartbeats
+// go on.
 func (d *dispatcher) turnFailed(life context.Context, err error) {
 	t := &d.trouble
-	t.uncertain = true
+	t.locked = errors.Is(err, store.ErrLocked)
+	t.uncertain = t.uncertain || !t.locked
 	switch {
 	case store.Again(err):
 		t.until = time.Now().Add(jitter(2 * time.Millisecond))
@@ -34,16 +38,23 @@ func (d *dispatcher) turnFailed(life context.Context, err error) {
 	case store.Refuses(err) && d.isolate(life):
 		return
 	}
-	d.touch.failed()
 	if t.pause == nil {
 		t.pause = newPause()
 	}
 	t.until = time.Now().Add(t.pause.NextBackOff())
+	if t.locked {
+		t.until = time.Now().Add(jitter(lockedAgain))
+	} else {
+		d.touch.failed()
+	}
 	if !t.told {
 		t.told = true
 		d.Observe(Event{Kind: DatabaseLost, Worker: d.workerID(), Err: err})
 	}
 }
+
+// lockedAgain is how long after a wait for a lock the next one begins.
+const lockedAgain = 500 * time.Millisecond
 
 // newPause makes the pauses between tries while the database does not answer,
 // each of them changed by chance so that processes do not come back as one.

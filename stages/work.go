@@ -44,7 +44,7 @@ func (d *dispatcher) job(a *attempt) *Job {
 			return d.result(ctx, a.claim.Task, stage)
 		},
 		OnConfirm: func(ctx context.Context) error {
-			lost, err := d.Store.Lost(ctx, []store.Claim{a.claim})
+			lost, err := d.lostClaims(ctx, a.claim)
 			if err != nil {
 				return err
 			}
@@ -73,6 +73,23 @@ func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (j
 			return raw, err
 		}
 		again := time.NewTimer(pause.NextBackOff())
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return nil, err
+		case <-again.C:
+		}
+	}
+}
+
+// lostClaims waits for whoever has the table locked.
+func (d *dispatcher) lostClaims(ctx context.Context, c store.Claim) ([]store.ID, error) {
+	for {
+		lost, err := d.Store.Lost(ctx, []store.Claim{c})
+		if !errors.Is(err, store.ErrLocked) {
+			return lost, err
+		}
+		again := time.NewTimer(jitter(lockedAgain))
 		select {
 		case <-ctx.Done():
 			again.Stop()

@@ -9,35 +9,41 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// beat: the sign of life, and whether somebody else is without one. It does not
-// wait for the disk: a beat that is lost with a crash of the server is made good
-// by the next. What has moved since the last one is told to the outbox.
-const beatSQL = `
-/* beat */
-with beat as (
-  update workers set beat_at = now(), running = $2::text::jsonb, session = coalesce(nullif($6::bigint, 0), session)
-   where id = $1 and stopped_at is null and lost_at is null
-  returning id, drain_at
-), told as (
-  insert into {{.Outbox}} (type, worker_id, data)
-  select 'progress', id, $7::text::jsonb from beat where $7 is not null
-)
-select exists (select from beat), (select drain_at is not null from beat), now(),
+const heartbeatSQL = `
+/* heartbeat */
+select known, draining, at from cuelight_heartbeat($1, $2::text::jsonb, nullif($3::bigint, 0), $4)`
+
+// newsSQL: what is not to be claimed, and whether another worker is without a sign
+// of life.
+const newsSQL = `
+/* read what a worker has to know */
+select array(select stage from cuelight_pauses where pipeline = $2 and host in ('', (select host from workers where id = $1))),
        exists (select from workers w
-                where pipeline = $4 and id <> $1 and stopped_at is null and lost_at is null
-                  and ` + goneSQL + `),
-       array(select stage from cuelight_pauses where pipeline = $4 and host in ('', (select host from workers where id = $1))),
-       set_config('synchronous_commit', 'off', true)`
+                where pipeline = $2 and id <> $1 and stopped_at is null and lost_at is null
+                  and ` + goneSQL + `)`
+
+// progressSQL tells the outbox what has moved since the last heartbeat.
+const progressSQL = `
+/* tell progress */
+insert into {{.Outbox}} (type, worker_id, data) values ('progress', $1, $2::text::jsonb)`
 
 // gone: a worker w is not there any more. Either its session has ended and it
-// has not beaten for the grace, or it has not beaten for its lease; $3 and $5 are
+// has not beaten for the grace, or it has not beaten for its lease; $3 and $4 are
 // what is allowed beyond these, in seconds, null for judging nobody. A beat from
-// the future was made before the clock was put back.
+// the future was made before the clock was put back. The clock is that of the
+// moment: whoever asks may have waited for a lock since its transaction began.
+//
+// A worker that has just begun a transaction lives: somebody has its row locked, so
+// that its heartbeat waits.
 const goneSQL = `(
-         greatest(now() - w.beat_at, w.beat_at - now()) > w.lease + make_interval(secs => $5)
-      or (greatest(now() - w.beat_at, w.beat_at - now()) > ` + graceSQL + ` + make_interval(secs => $3)
+         (greatest(clock_timestamp() - w.beat_at, w.beat_at - clock_timestamp()) > w.lease + make_interval(secs => $4)
+       or greatest(clock_timestamp() - w.beat_at, w.beat_at - clock_timestamp()) > ` + graceSQL + ` + make_interval(secs => $3)
           and w.session is not null
-          and not ` + connectedSQL + `))`
+          and not ` + connectedSQL + `)
+     and not exists (
+            select from pg_stat_activity b
+             where b.datname = current_database() and b.usename = current_user
+               and b.application_name = 'cuelight ' || w.id and b.xact_start > clock_timestamp() - ` + graceSQL + `))`
 
 // grace is how long a worker w whose session has ended may take to come back;
 // see [Grace].
@@ -91,46 +97,72 @@ type Beaten struct {
 	Lost []ID      // tokens of the claims that are no longer the worker's
 	Now  time.Time // the database's clock
 	Gone bool      // another worker went away, and is to be given up by [Store.Sweep]
-	// Paused says, by stage, that nothing is to be claimed there for now.
+	// Paused says, by stage, that nothing is to be claimed there for now; nil where
+	// that is not known.
 	Paused []bool
 	// Drain says that the worker is to end its work and stop.
 	Drain bool
+	// Unchecked says why Lost, Gone and Paused may be incomplete: the database took
+	// the sign of life, and did not answer the rest. What is in them is true.
+	Unchecked error
 }
 
-// Beat is a worker's sign of life for all it holds. Claims are lost when they
+// Beat is a worker's sign of life for all it holds, and then, in a transaction of
+// its own, the question which of that is still its own. Claims are lost when they
 // were cancelled, retried, or given to somebody else. [ErrWorkerUnknown] says
-// that all of them are.
+// that all of them are. Neither waits for a lock longer than ctx, or two seconds,
+// allow.
 func (s *Store) Beat(ctx context.Context, in Beat) (Beaten, error) {
 	// The sign of life does not depend on what is said about the work.
-	doing, moved := "[]", (*string)(nil)
+	doing := "[]"
 	if text, ok := described(in.Running); ok {
 		doing = text
 	}
-	if text, ok := described(in.Moved); ok {
-		moved = &text
-	}
-	var batch pgx.Batch
 	var out Beaten
-	grace, lease := in.Judge.args()
-	batch.Queue(s.sql.beat, in.Worker, doing, grace, s.graph.name, lease, in.Session, moved).QueryRow(func(row pgx.Row) error {
-		var known bool
-		var drain *bool
-		var paused []string
-		if err := row.Scan(&known, &drain, &out.Now, &out.Gone, &paused, nil); err != nil {
-			return err
-		}
-		if !known {
-			return ErrWorkerUnknown
-		}
-		out.Drain, out.Paused = *drain, s.graph.paused(paused)
-		return nil
-	})
+	var known bool
+	var drain *bool
+	row := s.db.QueryRow(ctx, heartbeatSQL, in.Worker, doing, in.Session, lockWait(ctx))
+	if err := row.Scan(&known, &drain, &out.Now); err != nil {
+		return Beaten{}, s.explain("beat", err)
+	}
+	if !known {
+		return Beaten{}, s.explain("beat", ErrWorkerUnknown)
+	}
+	out.Drain = *drain
+	out.Unchecked = s.explain("check claims", s.checkClaims(ctx, in, &out))
+	return out, nil
+}
+
+// checkClaims fills in what it learns, also where it fails in the end.
+func (s *Store) checkClaims(ctx context.Context, in Beat, out *Beaten) error {
+	var batch pgx.Batch
+	queueSettings(ctx, &batch, true, madeByTurn, in.Worker)
 	if len(in.Claims) > 0 {
-		batch.Queue(settingsSQL, true, madeByTurn)
 		s.queueLost(&batch, in.Claims, &out.Lost)
 	}
-	err := s.db.SendBatch(ctx, &batch).Close()
-	return out, s.explain("beat", err)
+	grace, lease := in.Judge.args()
+	batch.Queue(newsSQL, in.Worker, s.graph.name, grace, lease).QueryRow(func(row pgx.Row) error {
+		var paused []string
+		err := row.Scan(&paused, &out.Gone)
+		if err == nil {
+			out.Paused = s.graph.paused(paused)
+		}
+		return err
+	})
+	if text, ok := described(in.Moved); ok {
+		batch.Queue(s.sql.progress, in.Worker, text)
+	}
+	return s.db.SendBatch(ctx, &batch).Close()
+}
+
+// lockWait is how long a statement may wait for a lock so that it is the server
+// that ends the wait, and not ctx, which would cost the connection. In milliseconds.
+func lockWait(ctx context.Context) int32 {
+	within := 3 * time.Second
+	if deadline, ok := ctx.Deadline(); ok {
+		within = min(within, time.Until(deadline))
+	}
+	return int32(max(within*2/3, time.Millisecond).Milliseconds())
 }
 
 // described is what is said of the work as JSON, where there is any and PostgreSQL

@@ -38,6 +38,9 @@ var (
 	// ErrEventsGone: events after the one given were deleted, or it was never
 	// there; begin anew with what the tasks are now, after [Store.LastEvent].
 	ErrEventsGone = errors.New("events after that place are gone")
+	// ErrLocked: somebody else's transaction has a row or a whole table locked, for
+	// longer than is waited for. Nothing was changed.
+	ErrLocked = errors.New("another transaction has locked the row or the table")
 	// ErrWorkerUnknown: the worker is not registered, or was given up.
 	ErrWorkerUnknown = errors.New("worker is not registered")
 )
@@ -48,6 +51,7 @@ const (
 	stateUndefinedTable = "42P01"
 	stateSerialization  = "40001"
 	stateDeadlock       = "40P01"
+	stateLockTimeout    = "55P03"
 	stateReadOnly       = "25006" // a standby, or a primary that was set so
 	stateEventsGone     = "CL001" // raised by the events function in triggers.sql
 	classData           = "22"    // values that cannot be
@@ -89,6 +93,8 @@ func (s *Store) explain(act string, err error) error {
 		err = fmt.Errorf("%w: params are not a JSON object", ErrInvalid)
 	case act == actSubmit && strings.HasPrefix(state, classData):
 		err = fmt.Errorf("%w: %w", ErrInvalid, err)
+	case state == stateLockTimeout:
+		err = fmt.Errorf("%w: %w", ErrLocked, err)
 	case state == stateEventsGone:
 		err = ErrEventsGone
 	case state == stateUndefinedTable:

@@ -62,7 +62,7 @@ type statements struct {
 	held, lost, settled        string
 	lose, survey               string
 	register, leave, giveUp    string
-	beat, events, forget       string
+	progress, events, forget   string
 	get, list, byTail, history string
 	result, counts             string
 	retry, cancel, matching    string
@@ -92,7 +92,7 @@ func newStatements(g Graph) *statements {
 		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL),
 		lose: whole(loseSQL), survey: whole(surveySQL),
 		register: whole(registerSQL), leave: whole(leaveSQL), giveUp: whole(giveUpSQL),
-		beat: whole(beatSQL), events: whole(eventsSQL), forget: whole(forgetSQL),
+		progress: whole(progressSQL), events: whole(eventsSQL), forget: whole(forgetSQL),
 		get: whole(getSQL), list: whole(listSQL), byTail: whole(byTailSQL), history: whole(historySQL),
 		result: whole(resultSQL), counts: whole(countsSQL),
 		retry: whole(retrySQL), cancel: whole(cancelSQL), matching: whole(matchingSQL),

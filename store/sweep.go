@@ -31,10 +31,36 @@ type Swept struct {
 	Lost    []ID // workers given up
 	Expired int  // claims taken from workers that were given up, or stopped
 	Locked  bool // there are more, whose rows somebody else had locked: sweep again
+	// Unended are workers that are gone and have left a transaction open, with its
+	// locks, which this role may not end.
+	Unended []ID
 	// Left and Next are those of [Turned], for all stages.
 	Left []bool
 	Next []time.Duration
 }
+
+// endBackends ends the transactions that workers have left open which are gone, or
+// were given up: their processes stand still. Until then they have rows locked, the
+// worker's own, too, and hold up whoever reads events.
+const endBackendsSQL = `
+/* end transactions of workers that are gone */
+select w.id, case when (pg_has_role(b.usesysid, 'usage') or pg_has_role('pg_signal_backend', 'usage'))
+                   and (me.rolsuper or not theirs.rolsuper) then pg_terminate_backend(b.pid) else false end
+  from (select pid, usesysid, xact_start,
+               case when application_name ~ '^cuelight [0-9a-f-]{36}$' then substr(application_name, 10)::uuid end as worker
+          from pg_stat_activity
+         where datname = current_database()
+        offset 0) b
+  join workers w on w.id = b.worker
+  join pg_roles theirs on theirs.oid = b.usesysid
+  join pg_roles me on me.rolname = current_user
+ where w.pipeline = $2 and w.id is distinct from $1
+   and (w.stopped_at is not null or w.lost_at is not null or ` + goneSQL + ` and ` + clockSQL + `)
+   and coalesce(b.xact_start < clock_timestamp() - ` + graceSQL + `, true)`
+
+// clock: the database's clock says what is expected of it. It does not, either, for
+// somebody whose question had to wait.
+const clockSQL = `($5::timestamptz is null or clock_timestamp() between $5 - interval '2 s' and $5 + interval '2 s')`
 
 // lose gives up the workers that are gone. Two things must be true of each: it
 // gives no sign of life, and neither does the youngest of its claims. Whoever is
@@ -45,9 +71,9 @@ with lost as (
   update workers set lost_at = now(), running = '[]'
    where id in (
          select id from workers w
-          where pipeline = $4 and stopped_at is null and lost_at is null and id is distinct from $1
+          where pipeline = $2 and stopped_at is null and lost_at is null and id is distinct from $1
             and ` + goneSQL + `
-            and ($2::timestamptz is null or now() between $2 - interval '2 s' and $2 + interval '2 s')
+            and ` + clockSQL + `
             and not exists (select from {{.Tasks}} t
                              where ({{.Any "t." "inprogress"}})
                                and ({{range $i, $s := .Stages}}{{if $i}}
@@ -125,18 +151,8 @@ func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
 
 func (s *Store) survey(ctx context.Context, in Sweep, out *Swept) (gone bool, err error) {
 	var batch pgx.Batch
-	batch.Queue(settingsSQL, false, madeBySweep)
-	if in.Judge != nil {
-		grace, lease := in.Judge.args()
-		var clock *time.Time
-		if !in.Clock.IsZero() {
-			clock = &in.Clock
-		}
-		batch.Queue(s.sql.lose, in.Worker, clock, grace, s.graph.name, lease).Query(func(rows pgx.Rows) (err error) {
-			out.Lost, err = pgx.CollectRows(rows, pgx.RowTo[ID])
-			return err
-		})
-	}
+	queueSettings(ctx, &batch, false, madeBySweep, in.Worker)
+	s.queueJudgement(&batch, in, out)
 	next := make([]*float64, len(out.Next))
 	batch.Queue(s.sql.survey, in.Only).QueryRow(func(row pgx.Row) error {
 		dest := []any{&gone}
@@ -146,13 +162,43 @@ func (s *Store) survey(ctx context.Context, in Sweep, out *Swept) (gone bool, er
 		return row.Scan(dest...)
 	})
 	if err = s.db.SendBatch(ctx, &batch).Close(); err != nil {
-		out.Lost = nil // rolled back, or not known
+		out.Lost, out.Unended = nil, nil // rolled back, or not known
 		return false, err
 	}
 	for i := range next {
 		out.Next[i] = until(next[i])
 	}
 	return gone, nil
+}
+
+// queueJudgement gives up the workers that are gone, and ends what they left open.
+func (s *Store) queueJudgement(batch *pgx.Batch, in Sweep, out *Swept) {
+	grace, lease := in.Judge.args()
+	var clock *time.Time
+	if !in.Clock.IsZero() {
+		clock = &in.Clock
+	}
+	args := []any{in.Worker, s.graph.name, grace, lease, clock}
+	batch.Queue(endBackendsSQL, args...).Query(func(rows pgx.Rows) error {
+		var worker ID
+		var ended bool
+		_, err := pgx.ForEachRow(rows, []any{&worker, &ended}, func() error {
+			if ended {
+				out.Locked = true // for a moment still
+			} else {
+				out.Unended = append(out.Unended, worker)
+			}
+			return nil
+		})
+		return err
+	})
+	if in.Judge == nil {
+		return
+	}
+	batch.Queue(s.sql.lose, args...).Query(func(rows pgx.Rows) (err error) {
+		out.Lost, err = pgx.CollectRows(rows, pgx.RowTo[ID])
+		return err
+	})
 }
 
 // tidy does what the survey has found to do, and looks again.
@@ -165,7 +211,7 @@ func (s *Store) tidy(ctx context.Context, in Sweep, out *Swept) error {
 		in:  Turn{Look: make([]bool, stages), Mature: make([]bool, stages), Only: in.Only},
 		out: Turned{Left: out.Left, Next: out.Next},
 	}
-	look.batch.Queue(settingsSQL, false, madeBySweep)
+	queueSettings(ctx, &look.batch, false, madeBySweep, in.Worker)
 	for i := range stages {
 		look.batch.Queue(s.sql.lapse[i], in.MaxAttempts[i]).QueryRow(func(row pgx.Row) error {
 			var lapsed, gone int

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -114,6 +115,16 @@ type Turned struct {
 // never a result, so a turn that only claims does not wait for the disk.
 //
 // The triggers are told who makes the changes, see madeBySQL.
+//
+// Whoever locks a whole table, to alter or to pack it, is not waited for: the
+// connection may be the only one, and the heartbeat needs it, too.
+//
+// A process that stands still in the middle of a request leaves its transaction open,
+// with all its locks, and the server takes it for active. So the transaction says in
+// application_name whose it is, and is ended with its worker ([Store.Sweep]): nothing
+// needs to be written down of a worker's connections, of which it uses several and
+// which a pooler may share out anew, and no process id is ever that of another by
+// now. Where the server has a limit for whole transactions, it ends by itself.
 const settingsSQL = `
 /* settings */
 select set_config('plan_cache_mode', 'force_generic_plan', true),
@@ -122,6 +133,10 @@ select set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('jit', 'off', true),
        set_config('statement_timeout', '25s', true),
        set_config('cuelight.made_by', $2, true),
+       set_config('lock_timeout', $4, true),
+       set_config('application_name', 'cuelight ' || $3::uuid, true),
+       case when current_setting('server_version_num')::integer >= 170000
+            then set_config('transaction_timeout', '30s', true) end,
        case when $1 then set_config('synchronous_commit', 'off', true) end`
 
 const madeBySQL = `
@@ -133,6 +148,11 @@ select set_config('cuelight.made_by', $1, true)`
 // the rest. Where there is no rest, the statements say so, and the triggers are not
 // called at all.
 const madeByTurn, madeBySweep, madeByRecorded = "turn", "sweep", "recorded"
+
+// queueSettings begins a batch of a worker's.
+func queueSettings(ctx context.Context, batch *pgx.Batch, async bool, madeBy string, worker ID) {
+	batch.Queue(settingsSQL, async, madeBy, worker, fmt.Sprintf("%dms", lockWait(ctx)))
+}
 
 // batchTasks is how many tasks one statement of a turn changes at the most: an
 // event's id has room for that many in one row of the outbox.
@@ -153,7 +173,7 @@ func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 		Asked:  make([]int, stages), Found: make([]int, stages), Last: make([]Place, stages),
 		Left: make([]bool, stages), Yielded: make([]bool, stages), Next: never(stages),
 	}
-	t.batch.Queue(settingsSQL, len(in.Reports) == 0, madeByRecorded)
+	queueSettings(ctx, &t.batch, len(in.Reports) == 0, madeByRecorded, in.Worker)
 	t.madeBy = madeByRecorded
 	if len(in.Reports) > 0 {
 		t.queueReports()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -77,6 +78,15 @@ func (s *Store) Register(ctx context.Context, w Worker) (ID, error) {
 	return id, s.explain("register worker", err)
 }
 
+const limitSQL = `
+/* limit the wait for locks */
+select set_config('lock_timeout', $1, true)`
+
+// queueLimit begins a batch that waits for nobody who has locked a whole table.
+func queueLimit(ctx context.Context, batch *pgx.Batch) {
+	batch.Queue(limitSQL, fmt.Sprintf("%dms", lockWait(ctx)))
+}
+
 // lost: which of the given claims are no longer what their token says.
 const lostSQL = `
 /* find lost claims */
@@ -94,6 +104,7 @@ func (s *Store) Lost(ctx context.Context, claims []Claim) ([]ID, error) {
 	}
 	var batch pgx.Batch
 	var lost []ID
+	queueLimit(ctx, &batch)
 	s.queueLost(&batch, claims, &lost)
 	err := s.db.SendBatch(ctx, &batch).Close()
 	return lost, s.explain("find lost claims", err)
@@ -125,14 +136,17 @@ select t.id, held.stage, held.token, held.attempt, t.source, t.params, coalesce(
 // Held lists the claims that are a worker's as the database sees it. After an
 // error of [Store.Turn] there may be some that the worker never heard of.
 func (s *Store) Held(ctx context.Context, worker ID) ([]Claim, error) {
-	rows, err := s.db.Query(ctx, s.sql.held, worker)
-	if err != nil {
-		return nil, s.explain("find held claims", err)
-	}
-	claims, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Claim, err error) {
-		err = row.Scan(&c.Task, &c.Stage, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent)
-		return c, err
+	var batch pgx.Batch
+	var claims []Claim
+	queueLimit(ctx, &batch)
+	batch.Queue(s.sql.held, worker).Query(func(rows pgx.Rows) (err error) {
+		claims, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Claim, err error) {
+			err = row.Scan(&c.Task, &c.Stage, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent)
+			return c, err
+		})
+		return err
 	})
+	err := s.db.SendBatch(ctx, &batch).Close()
 	return claims, s.explain("find held claims", err)
 }
 
@@ -151,15 +165,18 @@ func (s *Store) Settled(ctx context.Context, reports []Report) (map[ID]bool, err
 	for _, r := range reports {
 		ids, tokens, outcomes = append(ids, r.Task), append(tokens, r.Token), append(outcomes, string(r.Outcome))
 	}
-	rows, err := s.db.Query(ctx, s.sql.settled, ids, tokens, outcomes)
-	if err != nil {
-		return nil, s.explain("find settled claims", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[ID])
-	settled := make(map[ID]bool, len(found))
-	for _, token := range found {
-		settled[token] = true
-	}
+	var batch pgx.Batch
+	settled := make(map[ID]bool, len(ids))
+	queueLimit(ctx, &batch)
+	batch.Queue(s.sql.settled, ids, tokens, outcomes).Query(func(rows pgx.Rows) error {
+		var token ID
+		_, err := pgx.ForEachRow(rows, []any{&token}, func() error {
+			settled[token] = true
+			return nil
+		})
+		return err
+	})
+	err := s.db.SendBatch(ctx, &batch).Close()
 	return settled, s.explain("find settled claims", err)
 }
 

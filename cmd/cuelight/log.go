@@ -73,6 +73,11 @@ func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
 		log.Info("resumed", zap.String("stage", e.Stage))
 	case stages.NotForgotten:
 		log.Warn("old events cannot be deleted", zap.Error(e.Err))
+	case stages.ClaimsUnchecked:
+		log.Warn("the database takes the heartbeat, but does not tell whether tasks were cancelled or paused", zap.Error(e.Err))
+	case stages.TransactionLeft:
+		log.Warn("a lost worker has left a transaction open, which this role may not end; end it with pg_terminate_backend",
+			zap.Stringer("worker", e.Gone), zap.String("application_name", "cuelight "+e.Gone.String()))
 	case stages.Draining:
 		log.Info("draining", zap.Int("running", e.Count))
 	case stages.Stopped:

@@ -1,0 +1,107 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// locked takes a lock, as VACUUM FULL or ALTER TABLE would, until release is called.
+func (b bundle) locked(sql string) (release func()) {
+	b.t.Helper()
+	tx, err := b.pool.Begin(context.Background())
+	for err == nil {
+		if _, err = tx.Exec(b.t.Context(), sql); !store.Again(err) {
+			break
+		}
+		must(b.t, tx.Rollback(context.Background()))
+		tx, err = b.pool.Begin(context.Background())
+	}
+	must(b.t, err)
+	return func() {
+		b.t.Helper()
+		must(b.t, tx.Commit(context.Background()))
+	}
+}
+
+// Whoever packs or alters a table for longer than the lease costs nobody an attempt,
+// and no work: it goes on, and is handed in when the lock ends.
+func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
+	t.Parallel()
+	const lease = 4 * time.Second
+	for name, lock := range map[string]string{
+		"tasks":             "lock table test_tasks",
+		"outbox":            "lock table test_outbox",
+		"workers":           "lock table workers",
+		"all":               "lock table test_tasks, test_attempts, test_outbox, workers, cuelight_pauses, cuelight_uncrashed, cuelight_schema",
+		"row of the worker": "select from workers for update",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			finish := make(chan struct{})
+			b := setup(t, stages.Stage{Name: "one", Workers: 4, MaxAttempts: 1, Work: func(ctx context.Context, _ *stages.Job) (any, error) {
+				select {
+				case <-finish:
+					return nil, nil
+				case <-ctx.Done():
+					return nil, fmt.Errorf("stopped: %w", context.Cause(ctx))
+				}
+			}})
+			id, own := b.submit(), b.over(nothing)
+			worker := own.start(func(r *stages.Runner) { r.Wakes, r.Sweep, r.Lease = own.listening(), time.Second, lease })
+			worker.wait(t, stages.Started)
+			quit := b.judged()
+			release := b.over(nothing).locked(lock)
+			time.Sleep(lease + lease/2)
+			release()
+			time.Sleep(lease / 2)
+			close(finish)
+			if e := worker.wait(t, stages.Completed); e.Task != id {
+				t.Errorf("completed is %s", e.Task)
+			}
+			quit()
+			for len(worker.events) > 0 {
+				switch e := <-worker.events; e.Kind {
+				case stages.Revoked, stages.Failed, stages.Dead:
+					t.Errorf("told %s: %v", e.Kind, e.Err)
+				}
+			}
+			if h := b.history(id); len(h) != 1 || h[0].Outcome != "completed" || h[0].Attempt != 1 {
+				t.Errorf("history is %+v", h)
+			}
+		})
+	}
+}
+
+// judged has the workers judged all the time, by somebody who makes no allowance,
+// until quit is called: none is to be given up.
+func (b bundle) judged() (quit func()) {
+	judge, over, ended := b.over(nothing), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			out, err := judge.Sweep(context.Background(), store.Sweep{Judge: &store.Allowance{}, MaxAttempts: []int{1}})
+			if err != nil && !errors.Is(err, store.ErrLocked) {
+				b.t.Error(err)
+			}
+			if len(out.Lost) > 0 || out.Expired > 0 {
+				b.t.Errorf("%v were given up, and %d claims taken", out.Lost, out.Expired)
+			}
+		}
+	}()
+	return func() { close(over); <-ended }
+}
+
+func nothing(*pgxpool.Config) {}

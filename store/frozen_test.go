@@ -1,0 +1,181 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
+)
+
+// stopped is a connection of a process that may be stopped while it sends a request:
+// then the end, the Sync, never leaves it, and it does not close.
+type stopped struct {
+	net.Conn
+	now  *atomic.Bool
+	last bool // what was sent is all that ever will be
+}
+
+func (c *stopped) Write(b []byte) (int, error) {
+	sent := b
+	if sync := []byte("S\x00\x00\x00\x04"); c.now.Load() {
+		sent = bytes.TrimSuffix(b, sync)
+		if c.last {
+			sent = nil
+		}
+		c.last = true
+	}
+	_, err := c.Conn.Write(sent)
+	return len(b), err
+}
+
+func (c *stopped) Close() error {
+	if c.now.Load() {
+		return nil
+	}
+	return c.Conn.Close()
+}
+
+// stopping is the bundle in a process of its own, with one connection, which stops in
+// the middle of its next request once stop is called.
+func (b bundle) stopping() (process bundle, stop func()) {
+	b.t.Helper()
+	var now atomic.Bool
+	config := b.pool.Config()
+	config.MinConns, config.MaxConns = 0, 1
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if now.Load() {
+			return nil, net.ErrClosed // no second connection to cancel anything
+		}
+		conn, err := dial(ctx, network, address)
+		if err == nil {
+			b.t.Cleanup(func() { conn.Close() })
+		}
+		return &stopped{Conn: conn, now: &now}, err
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	must(b.t, err)
+	b.t.Cleanup(pool.Close)
+	return bundle{store.New(pool, b.Graph()), b.t, pool}, func() { now.Store(true) }
+}
+
+// hurried registers a worker whose lease is over in a moment.
+func (b bundle) hurried() store.ID {
+	b.t.Helper()
+	id, err := b.Register(b.t.Context(), store.Worker{Host: "test", PID: 1, Lease: time.Second})
+	must(b.t, err)
+	return id
+}
+
+// half sends a request of which the end is missing.
+func (b bundle) half(request func(context.Context) error) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := request(ctx); err == nil {
+		b.t.Error("the request was answered")
+	}
+}
+
+// sweepUntil sweeps until what is to be so is so.
+func (b bundle) sweepUntil(what string, is func(store.Swept) bool) {
+	b.t.Helper()
+	for late := time.Now().Add(30 * time.Second); time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
+		out, err := b.Sweep(b.t.Context(), store.Sweep{Judge: &store.Allowance{}, MaxAttempts: []int{3, 3, 3, 3, 3}})
+		must(b.t, err)
+		if is(out) {
+			return
+		}
+	}
+	b.t.Fatalf("%s: not so after 30 s", what)
+}
+
+func TestSweep_EndsTheTurnOfAProcessThatStandsStill(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	process, stop := b.stopping()
+	w := process.hurried()
+	b.submit()
+	process.turn(w, 1, []store.Report{completed(process.claim(w, ingest))}) // so that all is prepared
+	b.exec("delete from tasks")
+	id := b.submit()
+	c := process.claim(w, ingest)
+	stop()
+	process.half(func(ctx context.Context) error {
+		_, err := process.Turn(ctx, turn(w, 1, []store.Report{completed(c)}))
+		return err
+	})
+	late := b.submit()
+	after := func() (tasks []store.ID) {
+		for _, e := range b.events(0) {
+			tasks = append(tasks, e.Task)
+		}
+		return tasks
+	}
+	if slices.Contains(after(), late) {
+		t.Fatal("the turn is not open: readers see what came after it")
+	}
+	b.sweepUntil("the worker is given up", func(out store.Swept) bool { return slices.Contains(out.Lost, w) })
+	b.sweepUntil("its rows are free", func(store.Swept) bool { return b.statuses(id)[ingest] == failing })
+	b.want(id, failing, pending, pending, pending, pending)
+	if !slices.Contains(after(), late) {
+		t.Error("readers of events are still held up")
+	}
+}
+
+func TestSweep_GivesUpAWorkerThatStandsStillInItsHeartbeat(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	process, stop := b.stopping()
+	w := process.hurried()
+	id := b.submit()
+	process.claim(w, ingest)
+	_, err := process.beat(w)
+	must(t, err)
+	stop()
+	process.half(func(ctx context.Context) error {
+		_, err := process.Beat(ctx, store.Beat{Worker: w})
+		return err
+	})
+	if n := b.number(`select count(*) from (select from workers for update skip locked) as free`); n != 0 {
+		t.Fatal("its row is not locked")
+	}
+	b.sweepUntil("the worker is given up", func(out store.Swept) bool { return slices.Contains(out.Lost, w) })
+	b.sweepUntil("its claim is free", func(store.Swept) bool { return b.statuses(id)[ingest] == failing })
+}
+
+// Whoever may not end the transaction of another role says so, and fails in nothing else.
+func TestSweep_TellsOfATransactionThatItMayNotEnd(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, pgtest.ServerOptions{})
+	g := store.Video()
+	pool := server.New(pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	b := bundle{store.New(pool, g), t, pool}
+	b.exec(`create role other login`)
+	b.exec(`grant all on all tables in schema public to other; grant all on all sequences in schema public to other`)
+	process, stop := b.stopping()
+	w := process.hurried()
+	_, err := process.beat(w)
+	must(t, err)
+	stop()
+	process.half(func(ctx context.Context) error {
+		_, err := process.Beat(ctx, store.Beat{Worker: w})
+		return err
+	})
+	config := b.pool.Config()
+	config.ConnConfig.User = "other"
+	as, err := pgxpool.NewWithConfig(t.Context(), config)
+	must(t, err)
+	defer as.Close()
+	other := bundle{store.New(as, g), t, as}
+	other.sweepUntil("it is told", func(out store.Swept) bool { return slices.Equal(out.Unended, []store.ID{w}) })
+	b.sweepUntil("its own role gives it up", func(out store.Swept) bool { return slices.Contains(out.Lost, w) })
+}
