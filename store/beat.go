@@ -136,7 +136,9 @@ func (s *Store) Beat(ctx context.Context, in Beat) (Beaten, error) {
 // checkClaims fills in what it learns, also where it fails in the end.
 func (s *Store) checkClaims(ctx context.Context, in Beat, out *Beaten) error {
 	var batch pgx.Batch
-	queueSettings(ctx, &batch, true, madeByTurn, in.Worker)
+	if len(in.Claims) > 0 || len(in.Moved) > 0 { // who has nothing to do asks for little
+		queueSettings(ctx, &batch, true, madeByTurn, in.Worker)
+	}
 	if len(in.Claims) > 0 {
 		s.queueLost(&batch, in.Claims, &out.Lost)
 	}
