@@ -91,12 +91,35 @@ create table if not exists workers (
 
 create index if not exists workers_alive on workers (pipeline) where stopped_at is null and lost_at is null;
 
+-- Which server this is: what pg_dump brings to another one says a different number
+-- there. Where asking for it is refused, as on some managed servers, the time at
+-- which the server was started stands for it: a restart is then taken for a crash,
+-- which costs a gap in the ids and nothing else.
+create or replace function cuelight_cluster() returns bigint language plpgsql stable as $$
+begin
+  return (select system_identifier from pg_control_system());
+exception when insufficient_privilege or undefined_function then
+  return (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint;
+end
+$$;
+
+-- What makes the locks of the order of events unlike anybody else's. Whoever works
+-- here reads it, who only submits or reads events does not.
+create table if not exists cuelight_secret (
+  one   boolean primary key default true check (one),
+  value bytea   not null
+);
+
+insert into cuelight_secret (value)
+values (decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex'))
+on conflict do nothing;
+
 -- The sequences that neither a crash nor a restored dump has set back. A crash of
 -- the server empties the table, as all that is unlogged; on a standby that takes
 -- over it is empty, too; and in what pg_dump has brought, the numbers are others.
 create unlogged table if not exists cuelight_uncrashed (
   seq     oid    not null,
-  cluster bigint not null default (pg_control_system()).system_identifier
+  cluster bigint not null default cuelight_cluster()
 );
 
 -- What is not to be claimed for now: a stage, or all of them where it is empty;
@@ -363,16 +386,31 @@ create or replace view history as
 -- there now. So the first transaction after a crash, or in what was restored from a
 -- dump, leaves a good many out.
 --
+-- Anybody may take advisory locks, so the other half of the key proves that it was
+-- made here: it is computed from the transaction's id and a secret. Somebody who
+-- copies the key holds it in another transaction, where it says nothing; and nobody
+-- can be in the way, as nobody knows the key before. The secret never changes, so a
+-- plan may contain it: it is read once per session.
+create or replace function cuelight_order_secret() returns bytea language sql immutable set search_path from current as $$
+  select value from cuelight_secret
+$$;
+
+create or replace function cuelight_order_key(seq regclass, transaction bigint) returns integer language sql immutable as $$
+  select hashtext(encode(sha256(cuelight_order_secret() || int8send((seq::oid::bigint << 32) | (transaction & 4294967295))), 'hex'))
+$$;
+
 -- This is what a session does that has not drawn one yet; none outlives a crash.
-create or replace function cuelight_first_place(seq regclass) returns bigint language plpgsql set search_path from current as $$
+create or replace function cuelight_first_place(seq regclass) returns bigint language plpgsql
+set search_path from current as $$
 begin
-  perform pg_advisory_xact_lock_shared((seq::oid::bigint << 32) | (coalesce(pg_sequence_last_value(seq), 0) & 4294967295));
+  perform pg_advisory_xact_lock_shared((cuelight_order_key(seq, pg_current_xact_id()::text::bigint)::bigint << 32)
+                                       | (coalesce(pg_sequence_last_value(seq), 0) & 4294967295));
   perform set_config('cuelight.drawn_' || seq::oid, pg_current_xact_id()::text, true);
-  if not exists (select from cuelight_uncrashed u where u.seq = $1 and u.cluster = (pg_control_system()).system_identifier) then
+  if not exists (select from cuelight_uncrashed u where u.seq = $1 and u.cluster = cuelight_cluster()) then
     -- One session at a time, else one sets back what another has just set. The lock
     -- ends with the block that is undone; what is done to a sequence never is.
     begin
-      perform pg_advisory_xact_lock(hashtext('cuelight_first_place'), seq::oid::integer);
+      perform from cuelight_secret for update;
       perform setval(seq, nextval(seq) + 1048576);
       raise exception using errcode = 'CL002';
     exception when sqlstate 'CL002' then
@@ -391,19 +429,38 @@ create or replace function cuelight_place(seq regclass) returns bigint language 
   select case
     when coalesce(current_setting('cuelight.drawn_' || seq::oid, true), '') = pg_current_xact_id()::text
       or coalesce(current_setting('cuelight.intact_' || seq::oid, true), '') = 'yes'
-     and pg_try_advisory_xact_lock_shared((seq::oid::bigint << 32) | (coalesce(pg_sequence_last_value(seq), 0) & 4294967295))
+     and pg_try_advisory_xact_lock_shared((cuelight_order_key(seq, pg_current_xact_id()::text::bigint)::bigint << 32)
+                                          | (coalesce(pg_sequence_last_value(seq), 0) & 4294967295))
      and set_config('cuelight.drawn_' || seq::oid, pg_current_xact_id()::text, true) <> ''
     then nextval(seq)
     else cuelight_first_place(seq)
   end
 $$;
 
+-- The transactions that have drawn a place in the order of an outbox and are still
+-- open, and how far the order was before. The lock has the lower half of that place,
+-- and the place is the one nearest to the last one drawn. Where it is beyond that, it
+-- was drawn since we looked.
+create or replace function cuelight_open_places(seq regclass) returns table (pid integer, place bigint)
+language plpgsql security definer set search_path from current as $$
+declare drawn constant bigint := coalesce(pg_sequence_last_value(seq), 0);
+begin
+  return query
+  with locks as materialized (select * from pg_locks l where l.locktype in ('advisory', 'transactionid') and l.granted)
+  select l.pid, drawn - ((drawn - l.objid::bigint) & 4294967295)
+    from locks l
+    join locks x on x.virtualtransaction = l.virtualtransaction and x.locktype = 'transactionid' and x.mode = 'ExclusiveLock'
+   where l.locktype = 'advisory' and l.objsubid = 1 and l.mode = 'ShareLock'
+     and l.database = (select oid from pg_database where datname = current_database())
+     and l.classid::bigint = (cuelight_order_key(seq, x.transactionid::text::bigint)::bigint & 4294967295)
+     and ((drawn - l.objid::bigint) & 4294967295) < 2147483648;
+end
+$$;
+
 -- How far the order of an outbox is complete: no transaction will come in at this
 -- place or before it.
 create or replace function cuelight_complete(seq regclass) returns bigint language plpgsql as $$
-declare
-  drawn  constant bigint := coalesce(pg_sequence_last_value(seq), 0);
-  behind bigint;
+declare drawn constant bigint := coalesce(pg_sequence_last_value(seq), 0);
 begin
   if current_setting('transaction_isolation') not like 'read %' then
     raise exception 'events cannot be read in a transaction that is %', current_setting('transaction_isolation')
@@ -413,14 +470,8 @@ begin
     raise exception 'events cannot be read on a standby'
       using errcode = 'object_not_in_prerequisite_state', hint = 'It does not know which transactions are open. Read them where they are written.';
   end if;
-  -- A key has the lower half of a place, and the place is the one nearest to the
-  -- last one drawn. Where it is beyond that, it was drawn since we looked.
-  select max((drawn - objid::bigint) & 4294967295) into behind
-    from pg_locks
-   where locktype = 'advisory' and objsubid = 1 and classid = seq::oid
-     and database = (select oid from pg_database where datname = current_database())
-     and ((drawn - objid::bigint) & 4294967295) < 2147483648;
-  return drawn - coalesce(behind, 0);
+  -- Places come after drawn was read: what is open now was open then, or lies beyond.
+  return least(drawn, (select min(place) from cuelight_open_places(seq)));
 end
 $$;
 

@@ -532,7 +532,7 @@ begin
   end if;
   -- After a crash the next place is far beyond all that was drawn before it.
   if after >> 16 > drawn and (after >> 16 > drawn + 1048576 or exists (
-       select from cuelight_uncrashed where seq = 'outbox_id'::regclass and cluster = (pg_control_system()).system_identifier)) then
+       select from cuelight_uncrashed where seq = 'outbox_id'::regclass and cluster = cuelight_cluster())) then
     raise exception 'there was never an event %', after
       using errcode = 'CL001', hint = 'It is from another database, or from what this one was before. Begin anew with what the tasks are now.';
   end if;
@@ -649,6 +649,30 @@ language sql set search_path from current as $$
     publish_run_at    = null
   where t.id = task
   returning t.*
+$$;
+
+-- Triggers write the history and the outbox in the name of their owner, so whoever
+-- submits or changes tasks needs to be allowed no more than that. Such a function
+-- must find nothing but what belongs here, so each has a search_path of its own, with
+-- the temporary tables, which anybody may make, at its end.
+do $$
+declare f regprocedure;
+begin
+  for f in
+    select oid from pg_proc
+     where pronamespace = current_schema()::regnamespace and array_to_string(proconfig, ' ') ~ 'search_path='
+       and (proname ~ '^cuelight_video_' or proname ~ '^cuelight_(heartbeat|order_secret|first_place|open_places|complete)$')
+  loop
+    execute format('alter function %s set search_path = %I, pg_temp', f, current_schema());
+  end loop;
+  for f in
+    select distinct tgfoid from pg_trigger join pg_proc p on p.oid = tgfoid
+     where tgrelid = format('%I.%I', current_schema(), 'tasks')::regclass and not tgisinternal
+       and proname ~ '^cuelight_video_'
+  loop
+    execute format('alter function %s security definer', f);
+  end loop;
+end
 $$;
 
 insert into cuelight_schema (pipeline, version, shape)

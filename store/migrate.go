@@ -19,7 +19,9 @@ var steps = [SchemaVersion - 1]func(Graph) string{
 	func(g Graph) string {
 		return fill(eventsColumnsSQL, g.words()) + g.render("shared") + g.render("place") + g.render("outbox")
 	},
-	func(g Graph) string { return fill(version5SQL, g.words()) + g.render("place") + g.render("outbox") },
+	func(g Graph) string {
+		return g.render("cluster") + fill(version5SQL, g.words()) + g.render("place") + g.render("outbox")
+	},
 }
 
 // Version 2 notices the end of a worker by the end of its session. The table
@@ -63,11 +65,16 @@ create index if not exists {{.Attempts}}_finished on {{.Attempts}} using brin (f
 
 // Version 5 changes the tables for what testing from outside found. Triggers and
 // functions are made anew by every migration; this is what else is new.
+//
+// Transactions that are open lock the order of events in the way of before, which
+// nobody looks for any more: they are waited for.
 const version5SQL = `
 /* version 5 */
 alter table {{.Tasks}} add column if not exists submitted_by text;
 drop index if exists {{.Tasks}}_request;
 create unique index {{.Tasks}}_request on {{.Tasks}} (request_id, (coalesce(submitted_by, ''))) where request_id is not null;
+lock table {{.Outbox}} in exclusive mode;
+alter table cuelight_uncrashed alter column cluster set default cuelight_cluster();
 `
 
 // The tables are looked for in the schema they would be made in, and not in

@@ -31,9 +31,10 @@ drop trigger tasks_forget on tasks;
 create trigger tasks_forget after delete on tasks for each row execute function cuelight_video_forget();
 drop view events;
 drop table outbox, cuelight_uncrashed, cuelight_pauses, cuelight_keys, cuelight_audit, cuelight_leases,
-           cuelight_quiet, cuelight_deliveries, cuelight_webhooks;
+           cuelight_quiet, cuelight_deliveries, cuelight_webhooks, cuelight_secret;
 drop sequence outbox_id;
-drop function cuelight_place, cuelight_first_place, cuelight_complete, cuelight_wanted;
+drop function cuelight_place, cuelight_first_place, cuelight_complete, cuelight_wanted, cuelight_cluster, cuelight_order_key,
+              cuelight_order_secret, cuelight_open_places, cuelight_heartbeat;
 drop index attempts_finished;
 alter table cuelight_schema drop column forgotten;
 alter table workers drop column drain_at;

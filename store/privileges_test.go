@@ -1,0 +1,174 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
+)
+
+// ownServer is the bundle on a server of its own, whose role may do everything.
+func ownServer(t *testing.T, settings ...string) bundle {
+	t.Helper()
+	g := store.Video()
+	server := pgtest.NewServer(t, pgtest.ServerOptions{Settings: settings})
+	pool := server.New(pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	return bundle{store.New(pool, g), t, pool}
+}
+
+// as is the bundle for another role, which may do what is granted.
+func (b bundle) as(role string, grants ...string) bundle {
+	b.t.Helper()
+	b.exec(`create role ` + role + ` login`)
+	for _, g := range grants {
+		b.exec(`grant ` + g + ` to ` + role)
+	}
+	config := b.pool.Config()
+	config.ConnConfig.User = role
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	must(b.t, err)
+	b.t.Cleanup(pool.Close)
+	return bundle{store.New(pool, b.Graph()), b.t, pool}
+}
+
+// refused runs what is not allowed.
+func (b bundle) refused(sql string, args ...any) {
+	b.t.Helper()
+	_, err := b.pool.Exec(b.t.Context(), sql, args...)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "42501" {
+		b.t.Errorf("%s: %v", sql, err)
+	}
+}
+
+func TestRoles_NeedNoMoreThanTheDocumentationGrants(t *testing.T) {
+	t.Parallel()
+	b := ownServer(t)
+	submitter := b.as("submitter", `select, insert on tasks`)
+	editor := b.as("editor", `select, insert, update, delete on tasks`)
+	reader := b.as("reader", `select on outbox, attempts, events, tasks, cuelight_schema, cuelight_uncrashed, outbox_id`)
+	w := b.worker()
+	submitter.submit()
+	c := b.claim(w, ingest)
+	must(t, editor.Cancel(t.Context(), c.Task))
+	must(t, editor.Retry(t.Context(), c.Task, ""))
+	editor.exec(`delete from tasks where id = $1`, c.Task)
+	events, err := reader.Events(t.Context(), store.EventQuery{})
+	must(t, err)
+	wantTold(t, events, "submitted", "started ingest", "cancelled", "retry ingest", "deleted")
+	_, err = reader.Events(t.Context(), store.EventQuery{Task: c.Task})
+	must(t, err)
+	for _, role := range []bundle{submitter, editor, reader} {
+		role.refused(`select setval('outbox_id', 1)`)
+		role.refused(`select nextval('outbox_id')`)
+		role.refused(`insert into outbox (type) values ('done')`)
+		role.refused(`select value from cuelight_secret`)
+		role.refused(`select cuelight_order_secret()`)
+		role.refused(`select cuelight_first_place('outbox_id')`)
+	}
+	// What the triggers write, they write into the pipeline's own tables.
+	conn, err := submitter.pool.Acquire(t.Context())
+	must(t, err)
+	defer conn.Release()
+	for _, sql := range []string{`create temporary table outbox (type text, tasks uuid[])`, `insert into public.tasks (source) values ('b.mp4')`} {
+		_, err = conn.Exec(t.Context(), sql)
+		must(t, err)
+	}
+	if n := b.number(`select count(*) from outbox where type = 'submitted'`); n != 2 {
+		t.Errorf("%d submissions are recorded, want 2", n)
+	}
+}
+
+// Whoever takes advisory locks holds up neither those who read events nor those who
+// write them: only a transaction that has drawn an id does.
+func TestEvents_AreNotHeldUpByTheLocksOfStrangers(t *testing.T) {
+	t.Parallel()
+	b := ownServer(t, "max_prepared_transactions=2")
+	stranger := b.as("stranger")
+	b.submit()
+	ctx := t.Context()
+	const copySQL = `
+select pg_advisory_lock_shared((l.classid::bigint << 32) | l.objid::bigint), pg_advisory_xact_lock_shared((l.classid::bigint << 32) | l.objid::bigint)
+  from pg_locks l where l.locktype = 'advisory' and l.objsubid = 1 and l.pid <> pg_backend_pid()`
+	err := pgx.BeginFunc(ctx, stranger.pool, func(held pgx.Tx) error {
+		_, err := held.Exec(ctx, `
+			select pg_current_xact_id(), pg_advisory_lock(('outbox_id'::regclass::oid::bigint << 32) | n), pg_advisory_lock_shared('outbox_id'::regclass::oid::int, n)
+			  from generate_series(0, 20) as n`)
+		must(t, err)
+		slow, err := b.pool.Begin(ctx)
+		must(t, err)
+		_, err = b.WithTx(slow).Submit(ctx, store.Submission{Source: "slow"})
+		must(t, err)
+		tag, err := held.Exec(ctx, copySQL)
+		if must(t, err); tag.RowsAffected() == 0 {
+			t.Error("there is no lock to copy")
+		}
+		b.submit()
+		if n := len(told(b.events(0))); n != 1 {
+			t.Errorf("%d events are shown beside a transaction that is open, want 1", n)
+		}
+		if n := b.number(`select count(*) from cuelight_open_places('outbox_id')`); n != 1 {
+			t.Errorf("%d transactions are said to be open, want 1", n)
+		}
+		must(t, slow.Commit(ctx))
+		if n := len(told(b.events(0))); n != 3 {
+			t.Errorf("%d events are shown beside a stranger's locks, want 3", n)
+		}
+		return nil
+	})
+	must(t, err)
+
+	// One that is prepared for a commit in two phases is open, too.
+	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `insert into outbox (type) values ('alert')`)
+		must(t, err)
+		_, err = tx.Exec(ctx, `prepare transaction 'one'`)
+		return err
+	})
+	must(t, err)
+	b.submit()
+	if n := len(told(b.events(0))); n != 3 {
+		t.Errorf("%d events are shown beside a prepared transaction, want 3", n)
+	}
+	b.exec(`commit prepared 'one'`)
+	if n := len(told(b.events(0))); n != 5 {
+		t.Errorf("%d events are shown after it, want 5", n)
+	}
+}
+
+// A server may refuse to say which one it is, as managed ones do.
+func TestEvents_AreDrawnAndReadWhereTheServerDoesNotSayWhichItIs(t *testing.T) {
+	t.Parallel()
+	g := store.Video()
+	server := pgtest.NewServer(t, pgtest.ServerOptions{})
+	pool := server.New(pgtest.SQL(`revoke execute on function pg_control_system() from public`))
+	admin := bundle{store.New(pool, g), t, pool}
+	b := admin.as("managed", `create on schema public`)
+	b.refused(`select * from pg_control_system()`)
+	_, err := b.Migrate(t.Context())
+	must(t, err)
+	b.submit()
+	b.pool.Reset()
+	b.submit()
+	events := b.events(0)
+	if wantTold(t, events, "submitted", "submitted"); events[1].ID != events[0].ID+1<<16 {
+		t.Errorf("without a crash %d comes after %d", events[1].ID, events[0].ID)
+	}
+	// After a restart it begins farther on, as after a crash; readers go on.
+	server.Stop(pgtest.Fast)
+	server.Start()
+	b.pool.Reset()
+	if more := b.events(events[1].ID); len(more) != 0 {
+		t.Errorf("told is %+v", more)
+	}
+	b.submit()
+	more := b.events(events[1].ID)
+	if wantTold(t, more, "submitted"); more[0].ID < events[1].ID+1<<16*1_000_000 {
+		t.Errorf("after a restart %d comes after %d", more[0].ID, events[1].ID)
+	}
+}
