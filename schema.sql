@@ -83,6 +83,7 @@ create table if not exists workers (
   lease        interval    not null default '36 s', -- how long it may be silent
   session      bigint,                 -- key of the advisory lock it holds while it is connected
   place        text        not null default '',  -- its boot, process namespace and start
+  registered_in text,                  -- the database, which is another one where a dump is restored
   stopped_at   timestamptz,            -- it said good-bye
   lost_at      timestamptz,            -- it was given up
   drain_at     timestamptz,            -- it was told to end its work and stop
@@ -101,6 +102,12 @@ begin
 exception when insufficient_privilege or undefined_function then
   return (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint;
 end
+$$;
+
+-- Which database this is: the server, and the table of workers in it. A dump that is
+-- restored, wherever that is, makes another one.
+create or replace function cuelight_database_id() returns text language sql stable set search_path from current as $$
+  select cuelight_cluster() || '/' || 'workers'::regclass::oid
 $$;
 
 -- What makes the locks of the order of events unlike anybody else's. Whoever works

@@ -661,7 +661,7 @@ begin
   for f in
     select oid from pg_proc
      where pronamespace = current_schema()::regnamespace and array_to_string(proconfig, ' ') ~ 'search_path='
-       and (proname ~ '^cuelight_video_' or proname ~ '^cuelight_(heartbeat|order_secret|first_place|open_places|complete)$')
+       and (proname ~ '^cuelight_video_' or proname ~ '^cuelight_(heartbeat|database_id|order_secret|first_place|open_places|complete)$')
   loop
     execute format('alter function %s set search_path = %I, pg_temp', f, current_schema());
   end loop;

@@ -74,6 +74,7 @@ alter table {{.Tasks}} add column if not exists submitted_by text;
 drop index if exists {{.Tasks}}_request;
 create unique index {{.Tasks}}_request on {{.Tasks}} (request_id, (coalesce(submitted_by, ''))) where request_id is not null;
 lock table {{.Outbox}} in exclusive mode;
+alter table workers add column if not exists registered_in text;
 alter table cuelight_uncrashed alter column cluster set default cuelight_cluster();
 `
 

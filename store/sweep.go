@@ -85,15 +85,19 @@ select id from lost`
 
 // lapse: what was held by a worker that was given up is free again, or dead
 // when it has been tried often enough; what was left by one that stopped in
-// good order, and could not hand it in, was not its fault. Rows are chosen first
+// good order, and could not hand it in, was not its fault, nor was what a dump found
+// in progress and brought to where its worker never was. Rows are chosen first
 // and locked by their tokens then: a claim that was freed and taken anew in
 // between is another one.
 const lapseSQL = `
 /* lapse {{.Stage.Name}} */
 with gone as materialized (
   select t.id, t.{{.Stage.Name}}_token as token,
-         w.id is not null and w.lost_at is null as released,
+         w.id is not null and w.lost_at is null
+           or coalesce(w.registered_in <> (select cuelight_database_id()), false) as released,
          case when w.id is null then 'its worker went away'
+              when w.registered_in <> (select cuelight_database_id())
+              then format('its worker, process %s on %s, worked on the database that this one was restored from', w.pid, w.host)
               when w.lost_at is null then format('its worker, process %s on %s, stopped', w.pid, w.host)
               else format('its worker, process %s on %s, went away', w.pid, w.host) end as error
     from {{.Tasks}} t

@@ -15,7 +15,7 @@ import (
 // older makes version 1 of what is there: what later versions added is gone,
 // and what they removed is there again.
 const older = `
-alter table workers drop column lease, drop column session, drop column place;
+alter table workers drop column lease, drop column session, drop column place, drop column registered_in;
 drop index tasks_request;
 alter table tasks drop column submitted_by;
 create unique index tasks_request on tasks (request_id) where request_id is not null;
@@ -34,7 +34,7 @@ drop table outbox, cuelight_uncrashed, cuelight_pauses, cuelight_keys, cuelight_
            cuelight_quiet, cuelight_deliveries, cuelight_webhooks, cuelight_secret;
 drop sequence outbox_id;
 drop function cuelight_place, cuelight_first_place, cuelight_complete, cuelight_wanted, cuelight_cluster, cuelight_order_key,
-              cuelight_order_secret, cuelight_open_places, cuelight_heartbeat;
+              cuelight_order_secret, cuelight_open_places, cuelight_heartbeat, cuelight_database_id;
 drop index attempts_finished;
 alter table cuelight_schema drop column forgotten;
 alter table workers drop column drain_at;

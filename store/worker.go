@@ -52,8 +52,8 @@ const DefaultLease = 36 * time.Second
 const registerSQL = `
 /* register worker */
 with started as (
-  insert into workers (pipeline, host, pid, version, capabilities, lease, place)
-  values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7)
+  insert into workers (pipeline, host, pid, version, capabilities, lease, place, registered_in)
+  values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, cuelight_database_id())
   returning id, host, pid, version
 ), told as (
   insert into {{.Outbox}} (type, worker_id, data)
