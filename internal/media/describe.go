@@ -86,63 +86,6 @@ func refuseNothing(raw *rawProbe, can decodable) *Refused {
 	return &Refused{Reason: "the file has neither video nor audio in it"}
 }
 
-// chooseVideo takes the stream a player would show: the one marked as default,
-// then the one with the largest picture. Covers, thumbnails and streams that
-// have no size or no packets do not count.
-func chooseVideo(raw *rawProbe, tracks map[int]*track, info *Info, can decodable) (*rawStream, error) {
-	var best *rawStream
-	var unknown string
-	for i := range raw.Streams {
-		s := &raw.Streams[i]
-		if s.Type != "video" {
-			continue
-		}
-		if s.Disposition.Cover != 0 {
-			info.takeCover(s)
-			continue
-		}
-		name, known := can.codec(s)
-		if !known {
-			unknown = name
-			continue
-		}
-		if s.Disposition.Thumbs != 0 || s.Width <= 0 || s.Height <= 0 || tracks[s.Index] == nil || tracks[s.Index].packets == 0 {
-			continue
-		}
-		if best == nil || better(s, best) {
-			best = s
-		}
-	}
-	if best == nil && unknown != "" {
-		return nil, &Refused{Reason: fmt.Sprintf("the video codec %q is not supported", unknown)}
-	}
-	if best == nil && raw.tooLarge != "" && hasUnsizedVideo(raw) {
-		return nil, pictureTooLarge(raw.tooLarge)
-	}
-	if best == nil && hasEmptyVideo(raw) {
-		return nil, &Refused{Reason: "the video has no frames in it"}
-	}
-	return best, nil
-}
-
-// takeCover remembers the first cover that can be decoded.
-func (i *Info) takeCover(s *rawStream) {
-	switch {
-	case i.Cover >= 0:
-	case s.Width <= 0 || s.Height <= 0 || s.Width*s.Height > maxPixels:
-		i.warn("the cover picture (stream %d) is left out: it is too large or cannot be read", s.Index)
-	default:
-		i.Cover = s.Index
-	}
-}
-
-func better(a, b *rawStream) bool {
-	if a.Disposition.Default != b.Disposition.Default {
-		return a.Disposition.Default > b.Disposition.Default
-	}
-	return a.Width*a.Height > b.Width*b.Height
-}
-
 // hasEmptyVideo reports whether somebody would expect a picture here, so that
 // publishing the sound alone would be a surprise.
 func hasEmptyVideo(raw *rawProbe) bool {

@@ -34,8 +34,11 @@ func (t Tools) decodable(ctx context.Context) (decodable, error) {
 	return d, nil
 }
 
-// chooseAudio takes what can be decoded, the stream marked as default first.
+// chooseAudio takes what can be decoded, in the order of rankAudio: players begin
+// with the first.
 func chooseAudio(raw *rawProbe, tracks map[int]*track, info *Info, can decodable) {
+	streams := map[int]*rawStream{}
+	longest := 0.0
 	for i := range raw.Streams {
 		s := &raw.Streams[i]
 		tr := tracks[s.Index]
@@ -52,20 +55,15 @@ func chooseAudio(raw *rawProbe, tracks map[int]*track, info *Info, can decodable
 			info.warn("the audio stream %d is left out: it has no channels or no sampling rate", s.Index)
 			continue
 		}
+		streams[s.Index], longest = s, max(longest, tr.duration())
 		info.Audio = append(info.Audio, Audio{
 			Index: s.Index, Codec: name, Channels: s.Channels, Layout: known(s.Layout), Rate: int(rate),
-			Language: language(s.tag("language")), Title: title(s), Default: s.Disposition.Default != 0,
+			Language: language(s.tag("language")), Title: title(s),
 			Start: tr.first, Duration: tr.duration(),
 		})
 	}
 	slices.SortStableFunc(info.Audio, func(a, b Audio) int {
-		switch {
-		case a.Default == b.Default:
-			return 0
-		case a.Default:
-			return -1
-		}
-		return 1
+		return rankAudio(streams[a.Index], a.Duration, longest) - rankAudio(streams[b.Index], b.Duration, longest)
 	})
 	if n := len(info.Audio); n > maxAudio {
 		info.Audio = info.Audio[:maxAudio]
