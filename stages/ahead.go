@@ -3,6 +3,7 @@ package stages
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -59,7 +60,8 @@ func (d *dispatcher) accept(life context.Context, c store.Claim, woken bool) {
 		return
 	}
 	h := &d.ahead[c.Stage]
-	h.waiting = append(h.waiting, a)
+	at, _ := slices.BinarySearchFunc(h.waiting, c, func(b *attempt, c store.Claim) int { return b.claim.Compare(c) })
+	h.waiting = slices.Insert(h.waiting, at, a)
 }
 
 // refill starts what waits, while slots are free.

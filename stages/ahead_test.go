@@ -162,3 +162,45 @@ func TestDispatcherGoesOnAmongWorkThatComputes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A task whose row was locked when a claim came by is behind the place that claims go
+// on from, and nobody is told of it.
+func TestLongQueueIsLookedAtFromItsBeginningNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		var last, longest time.Duration // since the beginning was looked at
+		began, n, places := time.Now(), uint32(0), 0
+		f.turn = func(in store.Turn) (store.Turned, error) {
+			time.Sleep(time.Millisecond)
+			out := store.Turned{Left: []bool{true}, Last: make([]store.Place, 1)}
+			for range in.Free[0] {
+				n++
+				c := store.Claim{Attempt: 1}
+				binary.BigEndian.PutUint32(c.Task[:], n)
+				binary.BigEndian.PutUint32(c.Token[:], n)
+				out.Claims = append(out.Claims, c)
+				out.Last[0].Task = c.Task
+			}
+			out.Found, out.Asked = []int{len(out.Claims)}, []int{len(out.Claims)}
+			if now := time.Since(began); in.After[0].Task.IsZero() {
+				longest, last = max(longest, now-last), now
+			} else {
+				places++
+			}
+			return out, nil
+		}
+		p := pipeline(t, func(context.Context, *stages.Job) (any, error) {
+			time.Sleep(time.Millisecond)
+			return nil, nil
+		}, "one")
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes = newEar() })
+		time.Sleep(time.Second)
+		stop()
+		if longest = max(longest, time.Second-last); longest > 30*time.Millisecond {
+			t.Errorf("for %v it was not looked at from its beginning", longest)
+		}
+		if places < 200 {
+			t.Errorf("only %d turns of a second went on from a place", places)
+		}
+	})
+}

@@ -258,7 +258,7 @@ func (d *dispatcher) turn() (store.Turn, bool) {
 		t.Free[i] = d.free(i)
 		if l.due && t.Free[i] > 0 && !now.Before(l.notUntil) {
 			t.Look[i], t.Mature[i] = true, l.mature
-			if !l.mature && d.hears() {
+			if !l.mature && d.hears() && now.Before(l.backAt) {
 				t.After[i] = l.after // news of what comes before it would be heard
 			}
 			worth = true
@@ -296,11 +296,12 @@ func (d *dispatcher) take(life context.Context, t store.Turn) {
 		return
 	}
 	d.recovered()
-	d.pace += (time.Since(began) - d.pace) / 8
+	took := time.Since(began)
+	d.pace += (took - d.pace) / 8
 	poke(d.wrote, len(t.Reports)+len(out.Claims) > 0)
 	d.handedIn(t, out)
 	woken := d.woken(t)
-	d.lookAgain(t, out)
+	d.lookAgain(t, out, took)
 	d.turns++
 	for _, c := range out.Claims {
 		// What waited for longer than the sweeps are apart was hidden from them: its

@@ -161,8 +161,8 @@ func (d *dispatcher) nextTime() time.Duration {
 		return time.Until(next)
 	}
 	for i := range d.look {
-		if waiting := d.ahead[i].waiting; len(waiting) > 0 {
-			if late := waiting[0].claimed.Add(waitsAtMost); late.Before(next) {
+		for _, a := range d.ahead[i].waiting {
+			if late := a.claimed.Add(waitsAtMost); late.Before(next) {
 				next = late
 			}
 		}

@@ -17,6 +17,7 @@ type lookout struct {
 	nextAt   time.Time   // the earliest such time; zero for none
 	late     int         // how often in a row what was due could not be made ready
 	after    store.Place // where to go on, as there was more than slots; zero for the beginning
+	backAt   time.Time   // when to look at the beginning again all the same
 	woken    bool        // due only because of news: nothing was waiting before
 
 	suspectAt time.Time // the sweep saw something nobody was woken for; zero for not
@@ -34,7 +35,7 @@ func (l *lookout) wake(free bool) {
 // come notes what has come due by the clock.
 func (l *lookout) come(now time.Time) {
 	if !l.nextAt.IsZero() && !now.Before(l.nextAt) {
-		l.due, l.mature, l.nextAt = true, true, time.Time{}
+		l.due, l.mature, l.nextAt, l.notUntil = true, true, time.Time{}, time.Time{}
 	}
 	if !l.suspectAt.IsZero() && !now.Before(l.suspectAt) {
 		l.missed = l.missed || !l.due
@@ -66,6 +67,10 @@ const wakeLate = time.Second
 
 const maxMisses = 12
 
+// placeShare is how many times as long as a turn that looks at the beginning others
+// go on from a place.
+const placeShare = 20
+
 // lookAgain decides, by stage, whether and when to look again. A stage that
 // has ready tasks which a claim with slots to spare did not get was caught
 // while another process had the rows locked, to claim a sibling stage of the
@@ -74,8 +79,10 @@ const maxMisses = 12
 //
 // Where there is more than there are slots, it goes on from place to place, until
 // a claim falls short or there is other news: whoever begins at the beginning goes
-// past everything that was claimed since the last vacuum.
-func (d *dispatcher) lookAgain(t store.Turn, out store.Turned) {
+// past everything that was claimed since the last vacuum. There may be tasks of which
+// no news comes there, too: their rows were locked just then. So it looks there again
+// after a while, which is longer the longer such a turn takes.
+func (d *dispatcher) lookAgain(t store.Turn, out store.Turned, took time.Duration) {
 	for i := range d.look {
 		l := &d.look[i]
 		l.woken = false
@@ -84,11 +91,15 @@ func (d *dispatcher) lookAgain(t store.Turn, out store.Turned) {
 		}
 		if !t.Look[i] {
 			l.due = l.due || out.Left[i]
+			if out.Yielded[i] {
+				l.misses, l.notUntil = 0, time.Time{}
+			}
 			continue
 		}
 		all, enough := t.After[i] == store.Place{}, out.Found[i] >= out.Asked[i]
 		if all {
 			d.ripen(i, t.Mature[i], out.Next[i])
+			l.backAt = time.Now().Add(placeShare * took)
 		}
 		l.due = out.Left[i] || !all
 		if l.missed && out.Found[i] > 0 {

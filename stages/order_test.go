@@ -1,8 +1,12 @@
 package stages_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
@@ -91,4 +95,183 @@ func (a attentive) Take() []string {
 	default:
 	}
 	return news
+}
+
+// bottleneck is a pipeline whose second stage has one slot, and whose first is so
+// much quicker that every turn brings tasks for the second.
+func bottleneck(t *testing.T, second stages.Work) bundle {
+	return setup(t,
+		stages.Stage{Name: "one", Workers: 64, Work: lasting(16 * time.Millisecond)},
+		stages.Stage{Name: "two", Needs: []string{"one"}, Work: second, Backoff: stages.Backoff{Base: 50 * time.Millisecond}})
+}
+
+func lasting(d time.Duration) stages.Work {
+	return func(context.Context, *stages.Job) (any, error) {
+		time.Sleep(d)
+		return nil, nil
+	}
+}
+
+// queue submits equal tasks, oldest first.
+func (b bundle) queue(n int) []store.ID {
+	b.t.Helper()
+	var ids []store.ID
+	receipts, err := b.SubmitAll(b.t.Context(), slices.Repeat([]store.Submission{{Source: "a"}}, n))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, r := range receipts {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// A slot may have a task claimed ahead, which begins before what is ready since.
+const claimedAhead = 1
+
+func TestEqualTasksBeginInTheirOrderBehindABottleneck(t *testing.T) {
+	t.Parallel()
+	b := bottleneck(t, lasting(2*time.Millisecond))
+	ids := b.queue(600)
+	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
+	ready := make(map[store.ID]int) // how many have passed each that is ready
+	most := 0
+	for range ids {
+		began := r.wait2(t, ready)
+		delete(ready, began)
+		for id := range ready {
+			if bytes.Compare(id[:], began[:]) < 0 {
+				ready[id]++
+				most = max(most, ready[id])
+			}
+		}
+	}
+	if most > claimedAhead {
+		t.Errorf("%d tasks began before one that was submitted earlier and was ready", most)
+	}
+}
+
+// wait2 takes events until a task begins the second stage, and notes those which
+// become ready for it.
+func (r *runner) wait2(t *testing.T, ready map[store.ID]int) store.ID {
+	t.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		select {
+		case e := <-r.events:
+			switch {
+			case e.Kind == stages.Completed && e.Stage == "one":
+				ready[e.Task] = 0
+			case e.Kind == stages.Started && e.Stage == "two":
+				return e.Task
+			}
+		case <-late:
+			t.Fatal("nothing began in time")
+		}
+	}
+}
+
+// A turn that is under way when a task becomes ready may claim others, which begin
+// before it, and so does what was claimed ahead by then.
+const underWay = 4
+
+func TestRetryThatIsDueBeginsBeforeNewerTasks(t *testing.T) {
+	t.Parallel()
+	var retry store.ID
+	quick := lasting(2 * time.Millisecond)
+	b := bottleneck(t, func(ctx context.Context, j *stages.Job) (any, error) {
+		if j.Task == retry && j.Attempt == 1 {
+			return nil, errors.New("no luck")
+		}
+		return quick(ctx, j)
+	})
+	retry = b.queue(2000)[0]
+	passed := b.passed(retry, func(e stages.Event) time.Duration {
+		if e.Kind != stages.Failed {
+			return -1
+		}
+		return e.RetryIn
+	}, nil)
+	if passed > underWay {
+		t.Errorf("%d newer tasks began after the retry was due", passed)
+	}
+}
+
+func TestRescuedTaskBeginsBeforeNewerTasks(t *testing.T) {
+	t.Parallel()
+	b := bottleneck(t, lasting(2*time.Millisecond))
+	rescued := b.submit()
+	dead, err := b.Register(t.Context(), store.Worker{Host: "gone", Lease: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held []store.Claim
+	for range 2 { // both stages
+		in := store.Turn{Worker: dead, Free: []int{1, 1}, Look: []bool{len(held) == 0, false}}
+		for _, c := range held {
+			in.Reports = append(in.Reports, store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Completed})
+		}
+		out, err := b.Turn(t.Context(), in)
+		if err != nil || len(out.Claims) != 1 {
+			t.Fatalf("%+v, %v", out.Claims, err)
+		}
+		held = out.Claims
+	}
+	b.queue(2000)
+	passed := b.passed(rescued, func(e stages.Event) time.Duration {
+		if e.Kind != stages.Expired {
+			return -1
+		}
+		return 0
+	}, func() {
+		if _, err := b.GiveUp(t.Context(), []store.ID{dead}); err != nil {
+			t.Error(err)
+		}
+	})
+	if passed > underWay {
+		t.Errorf("%d newer tasks began after what its worker had held was free", passed)
+	}
+}
+
+// passed runs the pipeline and counts the tasks that begin the second stage before a
+// given one does: from when it is ready, which is so long after an event. A few have
+// begun when midst is called.
+func (b bundle) passed(one store.ID, ready func(stages.Event) time.Duration, midst func()) int {
+	type seen struct {
+		stages.Event
+		at time.Time
+	}
+	events := make(chan seen, 100_000)
+	b.start(func(r *stages.Runner) {
+		observe := r.Observe
+		r.Wakes, r.Sweep = b.listening(), 20*time.Millisecond
+		r.Observe = func(e stages.Event) {
+			observe(e)
+			events <- seen{e, time.Now()}
+		}
+	})
+	var from time.Time
+	begun, passed := 0, 0
+	for late := time.After(time.Minute); ; {
+		select {
+		case e := <-events:
+			if in := ready(e.Event); in >= 0 && from.IsZero() {
+				from = e.at.Add(in)
+			}
+			if e.Kind != stages.Started || e.Stage != "two" {
+				continue
+			}
+			if begun++; begun == 20 && midst != nil {
+				midst()
+			}
+			if !from.IsZero() && e.at.After(from) {
+				if e.Task == one {
+					return passed
+				}
+				passed++
+			}
+		case <-late:
+			b.t.Fatal("it did not begin in time")
+		}
+	}
 }

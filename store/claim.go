@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,7 +12,8 @@ import (
 // place, passing over those that somebody else is claiming; for a worker that was
 // not given up. A task has waited since it was submitted, was done again by hand, or
 // was due; or since an attempt at the stage, or at what it needs, ended, or was to be
-// followed by the next.
+// followed by the next. Where tasks went on with the stage in this turn, their slots
+// are not free any more.
 const claimSQL = `
 /* claim {{.Stage.Name}} */
 with moved as (
@@ -32,7 +32,7 @@ with moved as (
             and priority = $4 and id > $5
             {{- end}}
           order by priority desc, id
-          limit $2
+          limit {{if .Rest}}greatest($2 - coalesce((nullif(current_setting('cuelight.begun', true), '')::int4[])[{{.Nth}}], 0), 0){{else}}$2{{end}}
             for no key update skip locked))
   returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt, source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
             extract(epoch from now() - greatest(t.created_at, t.ready_at,
@@ -73,77 +73,83 @@ const lookedSQL = `
          where {{.Name}}_run_at is not null
          order by {{.Name}}_run_at limit 1)`
 
-// queueLook claims in one stage, if it is to be looked at.
-func (t *turn) queueLook(stage int) {
-	sql := t.store.sql
+// queueMature makes ready what is due in one stage.
+func (t *turn) queueMature(stage int) {
 	if t.in.Mature != nil && t.in.Mature[stage] {
 		t.tell(madeByTurn)
-		t.batch.Queue(sql.mature[stage])
+		t.batch.Queue(t.store.sql.mature[stage])
 	}
+}
+
+// queueLook claims in one stage, if it is to be looked at. Where the turn itself makes
+// tasks ready, these may come before the place that it was to go on from.
+func (t *turn) queueLook(stage int) {
 	if !t.in.Look[stage] {
 		return
 	}
 	var after Place
-	if t.in.After != nil {
+	if t.in.After != nil && t.opens[stage] == 0 && !t.again[stage] {
 		after = t.in.After[stage]
 	}
 	t.queueClaim(stage, after)
 	if !after.Task.IsZero() {
 		return
 	}
-	t.batch.Queue(sql.look[stage], t.in.Only).QueryRow(func(row pgx.Row) error {
-		var left bool
+	t.batch.Queue(t.store.sql.look[stage], t.in.Only).QueryRow(func(row pgx.Row) error {
 		var next *float64
-		if err := row.Scan(&left, &next); err != nil {
+		if err := row.Scan(&t.out.Left[stage], &next); err != nil {
 			return err
 		}
-		t.out.Left[stage] = t.out.Left[stage] || left
 		t.out.Next[stage] = until(next)
 		return nil
 	})
 }
 
+// slots is how many claims of a stage a turn makes at the most.
+func (t *turn) slots(stage int) int { return min(t.in.Free[stage], batchTasks) }
+
 func (t *turn) queueClaim(stage int, after Place) {
-	n := min(t.free[stage], batchTasks)
+	n := t.slots(stage)
 	if n == 0 {
 		return
 	}
-	t.out.Asked[stage] = n
 	t.tell(madeByRecorded)
 	sql, args := t.store.sql.claim[stage], []any{t.in.Worker, n, t.in.Only}
-	if !after.Task.IsZero() {
+	switch {
+	case t.opens[stage] > 0:
+		sql = t.store.sql.claimRest[stage]
+	case !after.Task.IsZero():
 		sql, args = t.store.sql.claimAfter[stage], append(args, after.Priority, after.Task)
 	}
 	t.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-		var found []placed
+		t.out.Asked[stage] = n - t.begun[stage]
 		for rows.Next() {
-			p := placed{Claim: Claim{Stage: stage}}
+			c := Claim{Stage: stage}
 			var waited float64
-			if err := rows.Scan(&p.Task, &p.Token, &p.Attempt, &p.Source, &p.Params, &p.UserID, &p.Traceparent, &waited, &p.priority); err != nil {
+			if err := rows.Scan(&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent, &waited, &c.Priority); err != nil {
 				return err
 			}
-			p.Waited = until(&waited)
-			found = append(found, p)
+			c.Waited = until(&waited)
+			t.out.Claims = append(t.out.Claims, c)
+			t.out.Found[stage]++
+			if last := &t.out.Last[stage]; last.Task.IsZero() || last.compare(c.place()) < 0 {
+				*last = c.place()
+			}
 		}
-		// They come as they lie in the table.
-		slices.SortFunc(found, placed.compare)
-		for _, p := range found {
-			t.out.Claims = append(t.out.Claims, p.Claim)
-			t.out.Last[stage] = Place{p.priority, p.Task}
-		}
-		t.out.Found[stage] = len(found)
 		return rows.Err()
 	})
 }
 
-// placed is a claim with its place in the order.
-type placed struct {
-	Claim
-	priority int16
+// Compare puts claims in the order in which they are to be started: by stage, and
+// those of a stage by priority and id.
+func (c Claim) Compare(d Claim) int {
+	return cmp.Or(cmp.Compare(c.Stage, d.Stage), c.place().compare(d.place()))
 }
 
-func (p placed) compare(q placed) int {
-	return cmp.Or(cmp.Compare(q.priority, p.priority), bytes.Compare(p.Task[:], q.Task[:]))
+func (c Claim) place() Place { return Place{c.Priority, c.Task} }
+
+func (p Place) compare(q Place) int {
+	return cmp.Or(cmp.Compare(q.Priority, p.Priority), bytes.Compare(p.Task[:], q.Task[:]))
 }
 
 // until is the [Turned] Next of what the database answered, in seconds.

@@ -1,14 +1,26 @@
 package store
 
-import "github.com/jackc/pgx/v5"
+import (
+	"fmt"
 
-// complete tasks: $1 is the worker; $2 and $3 are, per task, its id and the
-// set of stages to go on with; then, per stage, the token where that stage was
-// completed, else null. The last four are, per completed stage, the task, the
-// stage's number, the token and the result. A row none of whose tokens holds is
-// not touched. A stage goes on with the next ones in the same update, unless
-// somebody of higher priority waits for the slot. The outbox gets one row of it all.
-// Where a stage is opened and does not go on, its workers are woken.
+	"github.com/jackc/pgx/v5"
+)
+
+// complete tasks: $1 is the worker; $2 the tasks; then, per stage, the token where
+// that stage was completed, else null. The next four are, per completed stage, the
+// task, the stage's number, the token and the result. A row none of whose tokens holds
+// is not touched. The outbox gets one row of it all.
+//
+// A stage goes on with the next ones in the same update, in the order of priority
+// and id: a task that comes before all that are ready. What does not go on is ready, and
+// its workers are woken.
+//
+// It is ranked where there may be more tasks than free slots, or this turn claims in
+// the stage, too. The last parameters then say, by stage, how many slots are free and
+// whether it claims, and which tasks it claims from. A task that comes after some that
+// are ready goes on as well, if all of these have a slot; and the claim is told in a
+// setting of the transaction how many slots are taken. That takes more nodes of a plan
+// than a turn with one report should pay for.
 //
 // A turn waits for nobody, so no transaction that somebody left open can hold
 // up the others' tasks, and no two turns can wait for each other: rows that are
@@ -25,33 +37,49 @@ with me as materialized (
          {{.Name}}_status, {{.Name}}_attempts, {{.Name}}_token, {{.Name}}_locked_at, {{.Name}}_locked_by, {{.Name}}_run_at
          {{- end}}
     from {{.Tasks}} where id = any($2::uuid[]) for no key update skip locked
+), done as (
+  select place, id, priority
+         {{- range .Stages}}, {{.Name}}_status, {{.Name}}_run_at,
+         coalesce({{.Name}}_token = {{.Name}}_was, false) as {{.Name}}_done
+         {{- end}}
+    from locked
+    join unnest($2::uuid[]{{range $i, $s := .Stages}}, ${{arg 3 $i}}::uuid[]{{end}})
+         as r (task{{range .Stages}}, {{.Name}}_was{{end}}) on r.task = locked.id
+   where {{range $i, $s := .Stages}}{{if $i}} or {{end}}{{.Name}}_token = {{.Name}}_was{{end}}
+), open as (
+  select done.*
+         {{- range .Stages}}{{if .Needs}},
+         alive and {{.Name}}_status in ('pending', 'failed') and {{.Name}}_run_at is null
+           {{- range .Needs}}
+           and ({{.}}_done or {{.}}_status = 'completed')
+           {{- end}}
+           and ({{range $i, $n := .Needs}}{{if $i}} or {{end}}{{$n}}_done{{end}}) as {{.Name}}_open
+         {{- end}}{{end}}
+    from me
+   cross join done
+), ranked as (
+  select open.*
+         {{- if .Ranked}}{{range .Stages}}{{if .Needs}}, count(*) filter (where {{.Name}}_open) over best as {{.Name}}_rank{{end}}{{end}}{{end}}
+    from open
+  {{- if .Ranked}}
+  window best as (order by priority desc, id rows unbounded preceding)
+  {{- end}}
 ), step as materialized (
   select place
-         {{- range .Stages}}, {{.Name}}_done
+         {{- range $i, $s := .Stages}}, {{.Name}}_done
          {{- if .Needs}}, {{.Name}}_open,
-         {{.Name}}_open and priority >= coalesce((select waiting.priority from {{$.Tasks}} waiting
-                                 where {{.Ready "waiting."}}
-                                 order by waiting.priority desc, waiting.id limit 1), priority) as {{.Name}}_next
+         {{.Name}}_open and
+           {{- if $.Ranked}} {{.Name}}_rank <= case when{{end}}
+           coalesce((-priority::int, id) < (select -waiting.priority::int, waiting.id from {{$.Waiting $s}} limit 1), true)
+           {{- if $.Ranked}}
+           then {{$.Slots}}[{{arg 1 $i}}]
+           when {{$.Claims}}[{{arg 1 $i}}]
+           then {{$.Slots}}[{{arg 1 $i}}] - (select count(*) from (select from {{$.Waiting $s}} limit {{$.Slots}}[{{arg 1 $i}}]) as before)
+           else 0 end
+           {{- end}} as {{.Name}}_next
          {{- end}}
          {{- end}}
-    from (select place, priority
-                 {{- range .Stages}},
-                 coalesce({{.Name}}_token = {{.Name}}_was, false) as {{.Name}}_done
-                 {{- if .Needs}},
-                 alive and chain & {{.Bit}} <> 0
-                   and {{.Name}}_status in ('pending', 'failed') and {{.Name}}_run_at is null
-                   {{- range .Needs}}
-                   and ({{.}}_status = 'completed' or coalesce({{.}}_token = {{.}}_was, false))
-                   {{- end}} as {{.Name}}_open
-                 {{- end}}
-                 {{- end}}
-            from me
-           cross join locked
-            join unnest($2::uuid[], $3::int4[]
-                 {{- range $i, $s := .Stages}}, ${{arg 4 $i}}::uuid[]{{end}})
-                 as r (task, chain
-                 {{- range .Stages}}, {{.Name}}_was{{end}}) on r.task = locked.id
-           where {{range $i, $s := .Stages}}{{if $i}} or {{end}}{{.Name}}_token = {{.Name}}_was{{end}}) as told
+    from ranked
 ), moved as (
   update {{.Tasks}} t set
          {{- range $i, $s := .Stages}}{{if $i}},{{end}}
@@ -74,6 +102,7 @@ with me as materialized (
          0 {{- range .Stages}} + {{.Name}}_done::int * {{.Bit}}{{end}} as done,
          0 {{- range .Stages}}{{if .Needs}} + {{.Name}}_next::int * {{.Bit}}{{end}}{{end}} as begun,
          0 {{- range .Stages}}{{if .Needs}} + ({{.Name}}_open and not {{.Name}}_next)::int * {{.Bit}}{{end}}{{end}} as yielded,
+         t.priority,
          case when {{.Chained}} then t.source else '' end,
          case when {{.Chained}} then t.params end,
          coalesce(case when {{.Chained}} then t.user_id end, ''),
@@ -97,7 +126,7 @@ with me as materialized (
          'completed', r.result::jsonb
     from moved
     join locked on locked.id = moved.id
-    join unnest(${{arg 4 (len .Stages)}}::uuid[], ${{arg 5 (len .Stages)}}::int4[], ${{arg 6 (len .Stages)}}::uuid[], ${{arg 7 (len .Stages)}}::text[])
+    join unnest(${{arg 3 (len .Stages)}}::uuid[], ${{arg 4 (len .Stages)}}::int4[], ${{arg 5 (len .Stages)}}::uuid[], ${{arg 6 (len .Stages)}}::text[])
          as r (task, stage, token, result)
       on r.task = locked.id
      and r.token = case r.stage{{range $i, $s := .Stages}} when {{$i}} then locked.{{.Name}}_token{{end}} end
@@ -107,7 +136,34 @@ with me as materialized (
     join (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}('{{.Channel}}', {{.Bit}}){{end}}) as stage (channel, bit) on opened & bit <> 0
    where pg_notification_queue_usage() < 0.9
 )
-select moved.* from moved cross join woken`
+select moved.* from moved cross join woken
+{{- if .Ranked}}
+ where not true = any({{.Claims}})
+    or (select set_config('cuelight.begun', array[
+         {{- range $i, $s := .Stages}}{{if $i}}, {{end}}count(*) filter (where begun & {{.Bit}} <> 0){{end}}]::text, true)
+          from moved) is not null
+{{- end}}`
+
+// completeWords are what completeSQL is filled with.
+type completeWords struct {
+	words
+	Ranked bool
+}
+
+// Slots are how many slots are free, Claims whether the turn claims there.
+func (w completeWords) Slots() string { return fmt.Sprintf("($%d::int4[])", len(w.Stages)+7) }
+
+func (w completeWords) Claims() string { return fmt.Sprintf("($%d::bool[])", len(w.Stages)+8) }
+
+// Waiting is what can be claimed of a stage, in the order in which it is.
+func (w completeWords) Waiting(s stageWords) string {
+	where := s.Ready("waiting.")
+	if w.Ranked {
+		only := fmt.Sprintf("$%d::uuid[]", len(w.Stages)+9)
+		where += " and (" + only + " is null or waiting.id = any(" + only + "))"
+	}
+	return w.Tasks + " waiting where " + where + " order by waiting.priority desc, waiting.id"
+}
 
 func (t *turn) queueReports() {
 	t.applied = make(map[ID]bool, len(t.in.Reports))
@@ -122,36 +178,47 @@ func (t *turn) queueReports() {
 			continue
 		}
 		seen[r.Token] = true
-		if r.Outcome == Completed {
-			t.chain(merged.add(r, len(t.store.graph.nodes), len(t.in.Reports)), r)
-		} else {
+		if r.Outcome != Completed {
 			ended[r.Stage] = append(ended[r.Stage], r)
+			continue
+		}
+		at := merged.add(r, len(t.store.graph.nodes), len(t.in.Reports))
+		for _, next := range t.store.graph.feeds[r.Stage] {
+			if bit := int32(1) << next; at.opens[at.row]&bit == 0 {
+				at.opens[at.row] |= bit
+				t.opens[next]++
+			}
 		}
 	}
+	for stage, reports := range ended { // before anything later goes on
+		t.queueEnds(stage, reports)
+	}
+	free, claims, ranked := t.chainable(merged)
 	for _, m := range merged {
 		t.tell(madeByRecorded)
-		t.batch.Queue(t.store.sql.complete, m.args(t.in.Worker)...).Query(func(rows pgx.Rows) error {
+		sql, args := t.store.sql.complete, append([]any{t.in.Worker, m.ids}, m.args()...)
+		if ranked {
+			sql, args = t.store.sql.completeRanked, append(args, free, claims, t.in.Only)
+			// What a further statement completes finds its slots by the claims.
+			free, claims = make([]int32, len(free)), make([]bool, len(claims))
+		}
+		t.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 			return t.readCompleted(rows, m)
 		})
 	}
-	for stage, reports := range ended {
-		t.queueEnds(stage, reports)
-	}
 }
 
-// chain sets a free slot aside for each stage that may go on after the report.
-func (t *turn) chain(at place, r *Report) {
-	for _, next := range t.store.graph.feeds[r.Stage] {
-		bit := int32(1) << next
-		switch {
-		case at.chain[at.row]&bit != 0: // its other need was completed in this turn, too
-		case t.free[next] > 0:
-			at.chain[at.row] |= bit
-			t.free[next]--
-		default:
-			t.out.Left[next], t.out.Yielded[next] = true, true
-		}
+// chainable says, by stage, how many slots the tasks reported may go on with, and
+// whether what they leave is claimed in this turn. It matters which tasks have the
+// slots where those may be too few, or are claimed, too.
+func (t *turn) chainable(merged completions) (free []int32, claims []bool, ranked bool) {
+	free, claims = make([]int32, len(t.opens)), make([]bool, len(t.opens))
+	for i, opens := range t.opens {
+		free[i] = int32(t.slots(i))
+		claims[i] = opens > 0 && t.in.Look[i] && free[i] > 0
+		ranked = ranked || opens > 0 && (opens > t.slots(i) || claims[i] || t.in.Only != nil || len(merged) > 1)
 	}
+	return free, claims, ranked
 }
 
 // readCompleted takes in what complete returned: which reports held, and the
@@ -163,7 +230,7 @@ func (t *turn) readCompleted(rows pgx.Rows, merged *completion) error {
 		graph         = t.store.graph
 		token         = make([]ID, len(graph.nodes))
 		attempts      []int32
-		dest          = []any{&c.Task, &done, nil, &yielded, &c.Source, &c.Params, &c.UserID, &c.Traceparent, nil, &attempts, nil}
+		dest          = []any{&c.Task, &done, nil, &yielded, &c.Priority, &c.Source, &c.Params, &c.UserID, &c.Traceparent, nil, &attempts, nil}
 	)
 	for i := range graph.nodes {
 		if len(graph.needs[i]) > 0 {
@@ -183,6 +250,7 @@ func (t *turn) readCompleted(rows pgx.Rows, merged *completion) error {
 			if !token[i].IsZero() {
 				c.Stage, c.Token, c.Attempt = i, token[i], int(attempts[i])
 				t.out.Claims = append(t.out.Claims, c)
+				t.begun[i]++
 			}
 			if yielded&(1<<i) != 0 {
 				t.out.Left[i], t.out.Yielded[i] = true, true
@@ -198,8 +266,8 @@ func (t *turn) readCompleted(rows pgx.Rows, merged *completion) error {
 type completion struct {
 	row    map[ID]int
 	ids    []ID
-	chain  []int32
-	tokens [][]ID // by stage and row
+	opens  []int32 // the stages that the task may be ready for then
+	tokens [][]ID  // by stage and row
 
 	// And once more, one row per completed stage, for the history.
 	tasks, claims []ID
@@ -233,7 +301,7 @@ func (all *completions) add(r *Report, stages, most int) place {
 // newCompletion has room for so many reports.
 func newCompletion(stages, most int) *completion {
 	c := &completion{
-		row: make(map[ID]int, most), ids: make([]ID, 0, most), chain: make([]int32, 0, most), tokens: make([][]ID, stages),
+		row: make(map[ID]int, most), ids: make([]ID, 0, most), opens: make([]int32, 0, most), tokens: make([][]ID, stages),
 		tasks: make([]ID, 0, most), claims: make([]ID, 0, most), stages: make([]int32, 0, most), results: make([]*string, 0, most),
 	}
 	for i := range c.tokens {
@@ -248,7 +316,7 @@ func (c *completion) add(r *Report) place {
 		row = len(c.ids)
 		c.row[r.Task] = row
 		c.ids = append(c.ids, r.Task)
-		c.chain = append(c.chain, 0)
+		c.opens = append(c.opens, 0)
 		for i := range c.tokens {
 			c.tokens[i] = append(c.tokens[i], ID{})
 		}
@@ -264,8 +332,7 @@ func (c *completion) add(r *Report) place {
 	return place{c, row}
 }
 
-func (c *completion) args(worker ID) []any {
-	args := []any{worker, c.ids, c.chain}
+func (c *completion) args() (args []any) {
 	for _, tokens := range c.tokens {
 		args = append(args, tokens)
 	}

@@ -51,6 +51,9 @@ func (t *turn) queueEnds(stage int, reports []*Report) {
 		case r.Dead:
 			status, in = "dead", 0
 		}
+		if !r.Dead && in <= 0 {
+			t.again[stage], t.out.Left[stage], t.out.Yielded[stage] = true, true, true
+		}
 		ids, tokens = append(ids, r.Task), append(tokens, r.Token)
 		outcomes, statuses, retryIn = append(outcomes, string(r.Outcome)), append(statuses, status), append(retryIn, in)
 		classes, errs = append(classes, r.Class), append(errs, cleanText(r.Error))

@@ -150,7 +150,7 @@ func (m *model) queue(stage int, only []store.ID) []*modelTask {
 			all = append(all, t)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *modelTask) int { return int(b.priority) - int(a.priority) })
+	slices.SortFunc(all, inOrder)
 	return all
 }
 

@@ -22,35 +22,47 @@ type modelClaim struct {
 }
 
 // modelRow is what one statement completes of one task: the tokens shown for
-// its stages, what they returned, and where it may go on with a slot that was
-// set aside.
+// its stages, and what they returned.
 type modelRow struct {
 	task   store.ID
 	tokens []store.ID
 	result []string
-	chain  []bool
 }
 
-// turn makes the model's turn: reports, in the order given; then, stage by
-// stage, what is ready. Somebody else has the row of foreign locked, if there
-// is one. What is claimed has no token yet.
+// turn makes the model's turn: what is due; then the reports, those of completed
+// stages last; then, stage by stage, what is ready. Somebody else has the row of
+// foreign locked, if there is one. What is claimed has no token yet.
 func (m *model) turn(in store.Turn, foreign *modelTask) modelTurned {
 	n := len(m.stages)
-	out := modelTurned{left: make([]bool, n), next: slices.Repeat([]int{-1}, n)}
-	free := slices.Clone(in.Free)
+	out := modelTurned{left: make([]bool, n), yielded: make([]bool, n), next: slices.Repeat([]int{-1}, n)}
 	applied := make(map[store.ID]bool)
-	completions, ended := m.sort(in.Reports, free, out.left)
-	for _, rows := range completions {
-		m.complete(rows, in.Worker, foreign, applied, &out)
+	for stage := range n {
+		if in.Mature != nil && in.Mature[stage] {
+			m.mature(stage, foreign)
+		}
 	}
+	completions, ended, opens := m.sort(in.Reports)
 	for stage, reports := range ended {
 		for _, r := range reports {
 			m.endReported(r, stage, foreign, applied)
+			if r.Outcome == store.Released || !r.Dead && r.RetryIn == 0 {
+				opens[stage], out.left[stage], out.yielded[stage] = true, true, true
+			}
 		}
 	}
-	out.yielded = slices.Clone(out.left)
+	free := slices.Clone(in.Free)
+	for i, rows := range completions {
+		slots := slices.Clone(free)
+		if i > 0 {
+			clear(slots)
+		}
+		m.complete(rows, in, slots, foreign, applied, &out)
+	}
+	for _, c := range out.claims {
+		free[c.stage]--
+	}
 	for stage := range n {
-		m.look(stage, in, foreign, free[stage], &out)
+		m.look(stage, in, foreign, free[stage], opens[stage], &out)
 	}
 	for _, r := range in.Reports {
 		switch t := m.task(r.Task); {
@@ -65,10 +77,10 @@ func (m *model) turn(in store.Turn, foreign *modelTask) modelTurned {
 }
 
 // sort groups the reports. One statement completes several stages of a task,
-// but not one stage twice.
-func (m *model) sort(reports []store.Report, free []int, left []bool) (completions [][]*modelRow, ended [][]store.Report) {
+// but not one stage twice. It also says which stages tasks may become ready for.
+func (m *model) sort(reports []store.Report) (completions [][]*modelRow, ended [][]store.Report, opens []bool) {
 	n := len(m.stages)
-	ended = make([][]store.Report, n)
+	ended, opens = make([][]store.Report, n), make([]bool, n)
 	seen := make(map[store.ID]bool)
 	for _, r := range reports {
 		if seen[r.Token] {
@@ -88,17 +100,10 @@ func (m *model) sort(reports []store.Report, free []int, left []bool) (completio
 		}
 		row.tokens[r.Stage], row.result[r.Stage] = r.Token, cmp.Or(string(r.Result), "null")
 		for _, next := range m.feeds[r.Stage] {
-			switch {
-			case row.chain[next]:
-			case free[next] > 0:
-				row.chain[next] = true
-				free[next]--
-			default:
-				left[next] = true
-			}
+			opens[next] = true
 		}
 	}
-	return completions, ended
+	return completions, ended, opens
 }
 
 // placeFor is the row of the report's task, unless that has the stage already.
@@ -111,14 +116,18 @@ func placeFor(rows *[]*modelRow, r store.Report, n int) *modelRow {
 			return nil
 		}
 	}
-	row := &modelRow{r.Task, make([]store.ID, n), make([]string, n), make([]bool, n)}
+	row := &modelRow{r.Task, make([]store.ID, n), make([]string, n)}
 	*rows = append(*rows, row)
 	return row
 }
 
-// complete decides for all rows on what they were before, and changes them then.
-func (m *model) complete(rows []*modelRow, worker store.ID, foreign *modelTask, applied map[store.ID]bool, out *modelTurned) {
+// complete decides for all rows on what they were before, and changes them then. A
+// stage goes on with the tasks that would have the free slots if they and all that
+// are ready stood in one line, as far as this turn claims what is ready; else with
+// those that come before all that are ready.
+func (m *model) complete(rows []*modelRow, in store.Turn, free []int, foreign *modelTask, applied map[store.ID]bool, out *modelTurned) {
 	var change []func()
+	open := make([][]*modelTask, len(m.stages))
 	for _, row := range rows {
 		t := m.task(row.task)
 		if t == nil || t == foreign {
@@ -132,27 +141,48 @@ func (m *model) complete(rows []*modelRow, worker store.ID, foreign *modelTask, 
 			continue // whoever lost all his claims goes on with nothing
 		}
 		for i := range m.stages {
-			switch {
-			case these[i]:
+			if these[i] {
 				applied[row.tokens[i]] = true
 				change = append(change, func() {
 					m.end(t, i, "completed", done)
 					t.stages[i].result = row.result[i]
 				})
-			case len(m.needs[i]) == 0 || !row.chain[i] || !m.worker(worker).alive():
-			case t.stages[i].toDo() && t.stages[i].wait == noWait && m.met(t, i, these):
-				if first := m.queue(i, nil); len(first) > 0 && first[0].priority > t.priority {
-					out.left[i] = true
-					continue
-				}
-				out.claims = append(out.claims, modelClaim{t, i})
-				change = append(change, func() { t.claim(i, worker) })
+			} else if m.opens(t, i, these) && m.worker(in.Worker).alive() {
+				open[i] = append(open[i], t)
 			}
+		}
+	}
+	for i, tasks := range open {
+		slices.SortFunc(tasks, inOrder)
+		queue := m.queue(i, in.Only)
+		for rank, t := range tasks {
+			slots := free[i]
+			if len(queue) > 0 && inOrder(queue[0], t) < 0 {
+				slots -= len(queue)
+				if !in.Look[i] {
+					slots = 0
+				}
+			}
+			if rank >= slots {
+				out.left[i], out.yielded[i] = true, true
+				continue
+			}
+			out.claims = append(out.claims, modelClaim{t, i})
+			change = append(change, func() { t.claim(i, in.Worker) })
 		}
 	}
 	for _, c := range change {
 		c()
 	}
+}
+
+// opens says that a task becomes ready for a stage when these are completed.
+func (m *model) opens(t *modelTask, stage int, these []bool) bool {
+	return t.stages[stage].toDo() && t.stages[stage].wait == noWait && m.met(t, stage, these) && !m.met(t, stage, nil)
+}
+
+func inOrder(a, b *modelTask) int {
+	return cmp.Or(int(b.priority)-int(a.priority), bytes.Compare(a.id[:], b.id[:]))
 }
 
 func (m *model) endReported(r store.Report, stage int, foreign *modelTask, applied map[store.ID]bool) {
@@ -174,15 +204,12 @@ func (m *model) endReported(r store.Report, stage int, foreign *modelTask, appli
 	}
 }
 
-func (m *model) look(stage int, in store.Turn, foreign *modelTask, free int, out *modelTurned) {
-	if in.Mature != nil && in.Mature[stage] {
-		m.mature(stage, foreign)
-	}
+func (m *model) look(stage int, in store.Turn, foreign *modelTask, free int, opens bool, out *modelTurned) {
 	if !in.Look[stage] {
 		return
 	}
 	var after store.Place
-	if in.After != nil {
+	if in.After != nil && !opens {
 		after = in.After[stage]
 	}
 	for _, t := range m.queue(stage, in.Only) {
@@ -201,6 +228,6 @@ func (m *model) look(stage int, in store.Turn, foreign *modelTask, free int, out
 	if !after.Task.IsZero() {
 		return
 	}
-	out.left[stage] = out.left[stage] || len(m.queue(stage, in.Only)) > 0
+	out.left[stage] = len(m.queue(stage, in.Only)) > 0
 	out.next[stage] = m.next(stage)
 }

@@ -44,18 +44,21 @@ func TestPlansUseTheirIndexesAmongManyFinishedTasks(t *testing.T) {
 		args  int
 		index string
 	}{
-		"claim ingest":     {s.sql.claim[0], 3, "tasks_ingest_ready"},
-		"claim assemble":   {s.sql.claim[3], 3, "tasks_assemble_ready"},
-		"claim after":      {s.sql.claimAfter[0], 5, "tasks_ingest_ready"},
-		"look at ingest":   {s.sql.look[0], 1, "tasks_ingest_ready"},
-		"mature ingest":    {s.sql.mature[0], 0, "tasks_ingest_waiting"},
-		"complete":         {s.sql.complete, 12, "tasks_pkey"},
-		"end transcode":    {s.sql.end[1], 7, "tasks_pkey"},
-		"lapse transcode":  {s.sql.lapse[1], 1, "tasks_held"},
-		"survey":           {s.sql.survey, 1, "tasks_held"},
-		"find held claims": {s.sql.held, 1, "tasks_held"},
-		"find lost claims": {s.sql.lost, 3, "tasks_pkey"},
-		"get":              {s.sql.get, 1, "tasks_pkey"},
+		"claim ingest":       {s.sql.claim[0], 3, "tasks_ingest_ready"},
+		"claim assemble":     {s.sql.claim[3], 3, "tasks_assemble_ready"},
+		"claim after":        {s.sql.claimAfter[0], 5, "tasks_ingest_ready"},
+		"look at ingest":     {s.sql.look[0], 1, "tasks_ingest_ready"},
+		"mature ingest":      {s.sql.mature[0], 0, "tasks_ingest_waiting"},
+		"complete":           {s.sql.complete, 11, "tasks_pkey"},
+		"complete, going on": {s.sql.complete, 11, "tasks_transcode_ready"},
+		"complete, ranked":   {s.sql.completeRanked, 14, "tasks_transcode_ready"},
+		"claim the rest":     {s.sql.claimRest[1], 3, "tasks_transcode_ready"},
+		"end transcode":      {s.sql.end[1], 7, "tasks_pkey"},
+		"lapse transcode":    {s.sql.lapse[1], 1, "tasks_held"},
+		"survey":             {s.sql.survey, 1, "tasks_held"},
+		"find held claims":   {s.sql.held, 1, "tasks_held"},
+		"find lost claims":   {s.sql.lost, 3, "tasks_pkey"},
+		"get":                {s.sql.get, 1, "tasks_pkey"},
 	} {
 		plan := explain(t, conn, c.sql, nulls(c.args))
 		if !strings.Contains(plan, c.index) || strings.Contains(plan, "Seq Scan on tasks") {

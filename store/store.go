@@ -56,8 +56,9 @@ func (s *Store) Graph() Graph { return s.graph }
 type statements struct {
 	submitOne, submit          string
 	submitted                  string
-	complete                   string
-	claim, claimAfter, mature  []string // by stage
+	complete, completeRanked   string
+	claim, claimAfter          []string // by stage
+	claimRest, mature          []string
 	look, end, lapse           []string
 	held, lost, settled        string
 	lose, survey               string
@@ -73,22 +74,25 @@ type statements struct {
 func newStatements(g Graph) *statements {
 	w := g.words()
 	whole := func(text string) string { return fill(text, w) }
-	each := func(text string, after bool) []string {
+	type variant struct{ After, Rest bool }
+	each := func(text string, v variant) []string {
 		var out []string
 		for i := range w.Stages {
 			out = append(out, fill(text, struct {
 				words
 				Stage stageWords
-				After bool
-			}{w, w.Stages[i], after}))
+				Nth   int
+				variant
+			}{w, w.Stages[i], i + 1, v}))
 		}
 		return out
 	}
 	return &statements{
-		submitOne: whole(submitOneSQL), submit: whole(submitSQL), submitted: whole(submittedSQL), complete: whole(completeSQL),
-		claim: each(claimSQL, false), claimAfter: each(claimSQL, true),
-		mature: each(matureSQL, false), look: each(lookSQL, false),
-		end: each(endSQL, false), lapse: each(lapseSQL, false),
+		submitOne: whole(submitOneSQL), submit: whole(submitSQL), submitted: whole(submittedSQL),
+		complete: fill(completeSQL, completeWords{w, false}), completeRanked: fill(completeSQL, completeWords{w, true}),
+		claim: each(claimSQL, variant{}), claimAfter: each(claimSQL, variant{After: true}), claimRest: each(claimSQL, variant{Rest: true}),
+		mature: each(matureSQL, variant{}), look: each(lookSQL, variant{}),
+		end: each(endSQL, variant{}), lapse: each(lapseSQL, variant{}),
 		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL),
 		lose: whole(loseSQL), survey: whole(surveySQL),
 		register: whole(registerSQL), leave: whole(leaveSQL), giveUp: whole(giveUpSQL),

@@ -211,8 +211,8 @@ func (s *Store) tidy(ctx context.Context, in Sweep, out *Swept) error {
 	clear(out.Left)
 	// To look and to claim nothing is a turn without free slots.
 	look := turn{
-		store: s, free: make([]int, stages), madeBy: madeBySweep,
-		in:  Turn{Look: make([]bool, stages), Mature: make([]bool, stages), Only: in.Only},
+		store: s, madeBy: madeBySweep, opens: make([]int, stages), again: make([]bool, stages),
+		in:  Turn{Free: make([]int, stages), Look: make([]bool, stages), Mature: make([]bool, stages), Only: in.Only},
 		out: Turned{Left: out.Left, Next: out.Next},
 	}
 	queueSettings(ctx, &look.batch, false, madeBySweep, in.Worker)
@@ -224,6 +224,7 @@ func (s *Store) tidy(ctx context.Context, in Sweep, out *Swept) error {
 			return err
 		})
 		look.in.Look[i], look.in.Mature[i] = true, true
+		look.queueMature(i)
 		look.queueLook(i)
 	}
 	return s.db.SendBatch(ctx, &look.batch).Close()

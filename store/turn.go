@@ -29,6 +29,7 @@ type Claim struct {
 	Token   ID
 	Attempt int
 
+	Priority    int16
 	Source      string
 	Params      json.RawMessage
 	UserID      string
@@ -68,7 +69,8 @@ type Turn struct {
 	// After makes a turn look in a stage only at what is ready after a place,
 	// where nothing was claimed since the last vacuum that it had to go past. It
 	// is for stages where more is sure to be waiting than Free. Nil, or a zero
-	// Place, for all that is ready.
+	// Place, for all that is ready. Of a stage that the tasks reported may be ready
+	// for, the turn looks at all in any case.
 	After []Place
 }
 
@@ -81,7 +83,7 @@ type Place struct {
 
 // Turned is what a dispatcher gets back.
 type Turned struct {
-	Claims []Claim
+	Claims []Claim // in the order of [Claim.Compare]
 	// Stale are the reports that changed nothing, because the claim was no
 	// longer the worker's.
 	Stale []Report
@@ -97,8 +99,9 @@ type Turned struct {
 	Left []bool
 	// Last is, by stage, the place of the last one Found; zero for none.
 	Last []Place
-	// Yielded says, by stage, that a task reported could have gone on there, and
-	// did not: no slot was free, or one of higher priority was waiting.
+	// Yielded says, by stage, that a task reported is ready there since, and was not
+	// gone on with: no slot was free, or one that comes before it was waiting, or it is
+	// to be tried again. If the stage was looked at, it may have been claimed since.
 	Yielded []bool
 	// Next is, by stage looked at, how long until the earliest time that a
 	// task waits for, 0 when that has come; negative where none waits.
@@ -167,7 +170,7 @@ const batchTasks = 1024
 // committed all the same. See [Store.Settled] and [Store.Held].
 func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 	stages := len(s.graph.nodes)
-	t := turn{store: s, in: in, free: append([]int(nil), in.Free...)}
+	t := turn{store: s, in: in, opens: make([]int, stages), again: make([]bool, stages), begun: make([]int, stages)}
 	t.out = Turned{
 		Claims: make([]Claim, 0, len(in.Reports)),
 		Asked:  make([]int, stages), Found: make([]int, stages), Last: make([]Place, stages),
@@ -175,6 +178,9 @@ func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 	}
 	queueSettings(ctx, &t.batch, len(in.Reports) == 0, madeByRecorded, in.Worker)
 	t.madeBy = madeByRecorded
+	for i := range stages {
+		t.queueMature(i) // before anything later goes on
+	}
 	if len(in.Reports) > 0 {
 		t.queueReports()
 	}
@@ -184,6 +190,7 @@ func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 	if err := s.db.SendBatch(ctx, &t.batch).Close(); err != nil {
 		return Turned{}, s.explain("dispatch", err)
 	}
+	slices.SortFunc(t.out.Claims, Claim.Compare)
 	t.sortOut(ctx)
 	return t.out, nil
 }
@@ -209,7 +216,9 @@ func never(stages int) []time.Duration {
 type turn struct {
 	store   *Store
 	in      Turn
-	free    []int // by stage: slots not spoken for yet
+	opens   []int  // by stage: how many of the tasks reported may be ready for it
+	again   []bool // by stage: a task reported is to be tried again at once
+	begun   []int  // by stage: how many of them go on
 	batch   pgx.Batch
 	madeBy  string      // what the triggers were told last
 	applied map[ID]bool // tokens of the reports that changed a row

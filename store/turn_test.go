@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -213,6 +214,92 @@ func TestPriorityBeatsGoingOnWithTheSameTask(t *testing.T) {
 	}
 }
 
+// Of tasks of one priority the older goes first, wherever it comes from: a turn that
+// completes what a newer one needs goes on with it only if no older one is ready.
+func TestStageDoesNotGoOnBeforeAnOlderTaskThatIsReady(t *testing.T) {
+	t.Parallel()
+	type world struct {
+		bundle
+		w          store.ID
+		held       []store.Claim // ingest of the older and of the newer task
+		transcodes store.Turn    // completes ingest of the newer, with one slot for transcode
+	}
+	for name, ready := range map[string]func(v *world){
+		"waiting for a slot": func(v *world) {
+			v.turn(v.w, 0, []store.Report{completed(v.held[0])})
+		},
+		"claimed in the same turn": func(v *world) {
+			v.transcodes.Reports = append(v.transcodes.Reports, completed(v.held[0]))
+		},
+		"due for another try": func(v *world) {
+			c := v.turn(v.w, 1, []store.Report{completed(v.held[0])}).Claims[0]
+			v.turn(v.w, 0, []store.Report{failed(c, time.Hour)})
+			v.exec("update tasks set transcode_run_at = now() - interval '1 s' where transcode_run_at is not null")
+			v.transcodes.Mature[transcode] = true
+		},
+		"to be tried again at once": func(v *world) {
+			c := v.turn(v.w, 1, []store.Report{completed(v.held[0])}).Claims[0]
+			v.transcodes.Reports = append(v.transcodes.Reports, failed(c, 0))
+		},
+		"given back": func(v *world) {
+			c := v.turn(v.w, 1, []store.Report{completed(v.held[0])}).Claims[0]
+			v.transcodes.Reports = append(v.transcodes.Reports, store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Released})
+		},
+		"before the place to go on from": func(v *world) {
+			v.turn(v.w, 0, []store.Report{completed(v.held[0])})
+			v.transcodes.After = make([]store.Place, 5)
+			v.transcodes.After[transcode] = store.Place{Task: v.held[0].Task}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := world{bundle: setup(t)}
+			v.w = v.worker()
+			older, newer := v.submit(), v.submit()
+			v.held = v.turn(v.w, 2, nil, ingest).Claims
+			v.transcodes = turn(v.w, 0, []store.Report{completed(v.held[1])}, transcode)
+			v.transcodes.Free[transcode] = 1
+			ready(&v)
+			out, err := v.Turn(t.Context(), v.transcodes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(out.Claims) != 1 || out.Claims[0].Task != older || out.Claims[0].Stage != transcode {
+				t.Errorf("claims are %+v, want transcode of %s", out.Claims, older)
+			}
+			if !out.Left[transcode] {
+				t.Error("the newer is not said to be left")
+			}
+			v.want(newer, done, pending, pending, pending, pending)
+		})
+	}
+}
+
+func TestSlotsThatOlderTasksLeaveAreForThoseReported(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	for range 6 {
+		b.submit()
+	}
+	held := b.turn(w, 6, nil, ingest).Claims
+	b.turn(w, 0, []store.Report{completed(held[1]), completed(held[3])})
+	in := turn(w, 0, []store.Report{completed(held[5]), completed(held[4]), completed(held[2]), completed(held[0])}, transcode)
+	in.Free[transcode] = 5
+	out, err := b.Turn(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range out.Claims {
+		if c.Task != held[i].Task || c.Stage != transcode {
+			t.Errorf("claim %d is %s, want transcode of %s", i, c.Task, held[i].Task)
+		}
+	}
+	if len(out.Claims) != 5 || out.Found[transcode] != out.Asked[transcode] {
+		t.Errorf("%d claims, found %d of %d; want 5, and as many as asked for", len(out.Claims), out.Found[transcode], out.Asked[transcode])
+	}
+}
+
 func TestResultIsKeptWithTheAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -301,7 +388,7 @@ func TestTimeThatHasComeIsSaidToBeNow(t *testing.T) {
 	}
 }
 
-func TestSlotSetAsideForAFanInIsNotAMiss(t *testing.T) {
+func TestFanInThatIsNotCompleteIsNotAMiss(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
@@ -312,8 +399,8 @@ func TestSlotSetAsideForAFanInIsNotAMiss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out.Asked[assemble] != 0 {
-		t.Errorf("asked for %d of assemble with the only slot set aside", out.Asked[assemble])
+	if out.Left[assemble] {
+		t.Error("assemble is said to be left with metadata missing")
 	}
 }
 
@@ -368,5 +455,36 @@ func TestWorkerThatWasGivenUpClaimsNothing(t *testing.T) {
 	out := b.turn(w, 5, []store.Report{completed(held)}, ingest)
 	if len(out.Claims) != 0 || len(out.Stale) != 0 {
 		t.Errorf("claims are %+v and stale %+v; want none: what it did still counts", out.Claims, out.Stale)
+	}
+}
+
+func TestPipelineOfOneStageTakesEveryKindOfReport(t *testing.T) {
+	t.Parallel()
+	g, err := store.NewGraph("single", store.Node{Name: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := store.New(pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL())), g)
+	w, err := s.Register(t.Context(), store.Worker{Host: "test", PID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []store.ID
+	for range 3 {
+		r, err := s.Submit(t.Context(), store.Submission{Source: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.ID)
+	}
+	in := store.Turn{Worker: w, Free: []int{3}, Look: []bool{true}, Only: ids}
+	out, err := s.Turn(t.Context(), in)
+	if err != nil || len(out.Claims) != 3 {
+		t.Fatalf("%+v, %v", out.Claims, err)
+	}
+	released := store.Report{Task: ids[2], Token: out.Claims[2].Token, Outcome: store.Released}
+	in.Reports = []store.Report{completed(out.Claims[0]), failed(out.Claims[1], 0), released}
+	if out, err = s.Turn(t.Context(), in); err != nil || len(out.Claims) != 2 || out.Claims[0].Task != ids[1] {
+		t.Errorf("%+v, %v; want the two that were not completed", out.Claims, err)
 	}
 }
