@@ -179,3 +179,26 @@ func TestSweep_TellsOfATransactionThatItMayNotEnd(t *testing.T) {
 	other.sweepUntil("it is told", func(out store.Swept) bool { return slices.Equal(out.Unended, []store.ID{w}) })
 	b.sweepUntil("its own role gives it up", func(out store.Swept) bool { return slices.Contains(out.Lost, w) })
 }
+
+// Where the server has a limit for whole transactions, one whose process stands still
+// ends by itself.
+func TestTurn_IsEndedByAServerThatHasALimitForTransactions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if b.number(`select current_setting('server_version_num')::int`) < 170000 {
+		t.Skip("transaction_timeout is new in PostgreSQL 17")
+	}
+	b.exec(`create table seen (value text)`)
+	b.exec(`create function see() returns trigger language plpgsql as $$
+		begin insert into seen values (current_setting('transaction_timeout')); return null; end $$`)
+	b.exec(`create trigger see after update on tasks for each statement execute function see()`)
+	b.exec(`create trigger see after update on workers for each statement execute function see()`)
+	b.submit()
+	w := b.worker()
+	b.claim(w, ingest)
+	_, err := b.beat(w)
+	must(t, err)
+	if n := b.number(`select count(*) from seen where value = '30s'`); n != 2 {
+		t.Errorf("%d of a turn and a heartbeat have a limit", n)
+	}
+}
