@@ -233,6 +233,22 @@ func TestDeadWorkersAreGivenUpOnWord(t *testing.T) {
 	}
 }
 
+// A worker that stops while somebody has the outbox locked has stopped all the same.
+func TestLeave_CountsNoAttemptAlsoWhileTheOutboxIsLocked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	b.claim(w, ingest)
+	tx, err := b.pool.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), "lock table outbox")
+	must(t, err)
+	must(t, b.Leave(t.Context(), w))
+	must(t, tx.Rollback(t.Context()))
+	b.lost(nil)
+	b.want(id, pending, pending, pending, pending, pending)
+}
+
 // Whoever sweeps passes over rows that somebody has locked, and says so.
 func TestSweepTellsOfClaimsItCouldNotTake(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -189,10 +190,32 @@ with stopped as (
 insert into {{.Outbox}} (type, worker_id, data)
 select 'worker_stopped', id, jsonb_build_object('host', host, 'pid', pid) from stopped`
 
-// Leave says that a worker has stopped, having given back all it held.
+// leaveSilentlySQL touches the worker's row alone.
+const leaveSilentlySQL = `
+/* leave silently */
+update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null`
+
+// leaveWithin is how long the outbox may keep a worker from leaving.
+const leaveWithin = 3 * time.Second
+
+// Leave says that a worker has stopped, having given back all it held. Where somebody
+// has the outbox locked, no event says so: of what the worker could not hand in no
+// attempt is counted once its row says that it stopped.
 func (s *Store) Leave(ctx context.Context, worker ID) error {
-	_, err := s.db.Exec(ctx, s.sql.leave, worker)
-	return s.explain("leave", err)
+	within, cancel := context.WithTimeout(ctx, leaveWithin)
+	defer cancel()
+	err := s.leave(within, s.sql.leave, worker)
+	if err != nil && ctx.Err() == nil && (errors.Is(err, ErrLocked) || within.Err() != nil) {
+		err = s.leave(ctx, leaveSilentlySQL, worker)
+	}
+	return err
+}
+
+func (s *Store) leave(ctx context.Context, sql string, worker ID) error {
+	var batch pgx.Batch
+	queueLimit(ctx, &batch)
+	batch.Queue(sql, worker)
+	return s.explain("leave", s.db.SendBatch(ctx, &batch).Close())
 }
 
 const giveUpSQL = `

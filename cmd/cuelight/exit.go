@@ -174,6 +174,9 @@ func absence(err error) string {
 	if errors.As(err, &connect) && errors.As(err, &pg) {
 		return "refuses us: " + reason(err)
 	}
+	if errors.Is(err, store.ErrLocked) {
+		return "lets us wait: " + store.ErrLocked.Error()
+	}
 	return "does not answer: " + reason(err)
 }
 
