@@ -34,6 +34,9 @@ func (d *dispatcher) free(stage int) int {
 		return 0
 	}
 	h, slots := &d.ahead[stage], d.stages[stage].Workers
+	if s := &d.suspended[stage]; s.active() {
+		return min(s.room(d.busy[stage]+len(h.waiting)), slots)
+	}
 	margin := 0
 	if h.took > 0 {
 		// What is not going to start in time anyway would only be given back.

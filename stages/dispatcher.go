@@ -35,22 +35,23 @@ type dispatcher struct {
 	orders chan orders   // from the heartbeat: the newest
 	wrote  chan struct{} // for the herald: there are new events
 
-	paused   []bool        // by stage: nothing is to be claimed
-	busy     []int         // by stage: slots in use
-	ahead    []ahead       // by stage
-	pace     time.Duration // how long a turn takes, on average of late
-	look     []lookout
-	reports  []finished // ended, not in the database yet
-	spare    []finished // the room of what was there before: two take turns
-	stubborn []*attempt // given up, but still in their slots
-	turns    int
-	fresh    int // attempts started by the latest turn that may end at once
-	sweepAt  time.Time
-	swept    bool // at least once
-	draining bool
-	trouble  trouble
-	touch    touch
-	left     map[store.ID]bool // workers of which it was told that they left a transaction open
+	paused    []bool        // by stage: nothing is to be claimed
+	suspended []suspension  // by stage
+	busy      []int         // by stage: slots in use
+	ahead     []ahead       // by stage
+	pace      time.Duration // how long a turn takes, on average of late
+	look      []lookout
+	reports   []finished // ended, not in the database yet
+	spare     []finished // the room of what was there before: two take turns
+	stubborn  []*attempt // given up, but still in their slots
+	turns     int
+	fresh     int // attempts started by the latest turn that may end at once
+	sweepAt   time.Time
+	swept     bool // at least once
+	draining  bool
+	trouble   trouble
+	touch     touch
+	left      map[store.ID]bool // workers of which it was told that they left a transaction open
 }
 
 func newDispatcher(r *Runner) *dispatcher {
@@ -65,6 +66,7 @@ func newDispatcher(r *Runner) *dispatcher {
 		orders:    make(chan orders, 1),
 		wrote:     make(chan struct{}, 1),
 		paused:    make([]bool, len(r.Pipeline.stages)),
+		suspended: make([]suspension, len(r.Pipeline.stages)),
 		busy:      make([]int, len(r.Pipeline.stages)),
 		ahead:     make([]ahead, len(r.Pipeline.stages)),
 		look:      make([]lookout, len(r.Pipeline.stages)),
@@ -221,6 +223,7 @@ func (d *dispatcher) finish(f finished) {
 	if f.kind == Completed {
 		d.ahead[f.claim.Stage].learn(f.took)
 	}
+	d.learnTrouble(f)
 	d.refill(f.claim.Stage)
 	if f.turn == d.turns && d.fresh > 0 {
 		d.fresh--

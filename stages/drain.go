@@ -175,6 +175,9 @@ func (d *dispatcher) nextTime() time.Duration {
 		if l.due && d.free(i) > 0 && l.notUntil.Before(next) {
 			next = l.notUntil
 		}
+		if until := d.suspended[i].until; l.due && until.After(time.Now()) && until.Before(next) {
+			next = until
+		}
 	}
 	return time.Until(next)
 }

@@ -79,6 +79,10 @@ func RetryAfter(d time.Duration, err error) error {
 // one took if that is longer. There is no limit to how often: what keeps a task
 // from being done for ever should fail it. A nil error stays nil.
 //
+// Until an attempt ends otherwise, the process claims only one task of the stage at a
+// time, as a try, after pauses that grow from a second to d. So it is not for what
+// concerns one task alone; see [RetryAfter].
+//
 // Of several marks of [RetryAfter] and Postpone on one error the outermost
 // counts.
 func Postpone(d time.Duration, err error) error {

@@ -27,7 +27,8 @@ const (
 	Expired      Kind = "expired"       // Count claims of workers that went away were freed
 	Missed       Kind = "missed"        // Count claims of Stage were found by the sweep alone: nobody was woken for them
 	Paused       Kind = "paused"        // nothing is claimed of Stage, because somebody wants it so
-	Resumed      Kind = "resumed"       // it is again
+	Resumed      Kind = "resumed"       // it is again, after Paused or Suspended
+	Suspended    Kind = "suspended"     // nothing is claimed of Stage for a while, but one task now and then as a try: Err, which [Postpone] marked, would meet every task
 	NotForgotten Kind = "not_forgotten" // old events could not be deleted: Err says why; told once, until they can
 	// ClaimsUnchecked: the database takes the heartbeats and does not say which claims
 	// are still held: Err says why; told once, until it does.

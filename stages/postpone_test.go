@@ -2,11 +2,14 @@ package stages_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -93,4 +96,59 @@ func TestClaimCanBeConfirmedBeforeWhatCannotBeTakenBack(t *testing.T) {
 	if s := b.task(id).Status; s != store.StatusCancelled {
 		t.Errorf("task is %s", s)
 	}
+}
+
+// endless is a database with ever more tasks to claim.
+func endless() *fake {
+	next := func() (id store.ID) {
+		_, _ = rand.Read(id[:])
+		return id
+	}
+	return &fake{turn: func(in store.Turn) (store.Turned, error) {
+		out := store.Turned{Left: []bool{true}, Asked: []int{in.Free[0]}, Found: []int{in.Free[0]}, Yielded: []bool{false}, Last: make([]store.Place, 1), Next: never(1)}
+		if !in.Look[0] {
+			return out, nil
+		}
+		for range in.Free[0] {
+			out.Claims = append(out.Claims, store.Claim{Task: next(), Token: next(), Attempt: 1})
+		}
+		return out, nil
+	}}
+}
+
+func TestPostpone_SuspendsTheStageUntilATrySucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wakes := notify.NewWakes()
+		var full atomic.Bool
+		var began atomic.Int64
+		full.Store(true)
+		p := pipeline(t, func(context.Context, *stages.Job) (any, error) {
+			began.Add(1)
+			if full.Load() {
+				return nil, stages.Postpone(5*time.Minute, errors.New("the disk is full"))
+			}
+			time.Sleep(time.Second)
+			return nil, nil
+		}, "one")
+		events, stop := run(t, endless(), p, func(r *stages.Runner) { r.Wakes = wakes })
+		wakes.Add(p.Graph().Channel("one"))
+		time.Sleep(time.Hour)
+		tries := began.Load()
+		if tries < 15 || tries > 40 {
+			t.Errorf("%d attempts began in an hour of a full disk; want some 20", tries)
+		}
+		full.Store(false)
+		time.Sleep(10 * time.Minute)
+		if done := began.Load() - tries; done < 240 {
+			t.Errorf("%d attempts began in the ten minutes after that; want hundreds", done)
+		}
+		stop()
+		count := make(map[stages.Kind]int)
+		for _, kind := range events() {
+			count[kind]++
+		}
+		if count[stages.Suspended] != 1 || count[stages.Resumed] != 1 {
+			t.Errorf("%d times suspended, %d times resumed; want one each", count[stages.Suspended], count[stages.Resumed])
+		}
+	})
 }

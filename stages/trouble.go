@@ -74,7 +74,7 @@ func (d *dispatcher) enter(ctx context.Context) error {
 		if err == nil {
 			err = d.register(ctx)
 		}
-		for _, hopeless := range []error{store.ErrNoSchema, store.ErrSchemaOlder, store.ErrSchemaNewer, store.ErrSchemaShape} {
+		for _, hopeless := range []error{store.ErrNoSchema, store.ErrSchemaOlder, store.ErrSchemaNewer, store.ErrSchemaShape, store.ErrSchemaBroken} {
 			if errors.Is(err, hopeless) {
 				return backoff.Permanent(err)
 			}

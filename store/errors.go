@@ -35,6 +35,9 @@ var (
 	// ErrSchemaShape: the tables are those of another graph under the same
 	// name. Nothing was changed.
 	ErrSchemaShape = errors.New("tables belong to a pipeline with other stages")
+	// ErrSchemaBroken: something in the tables is not as this package made it: a
+	// column or a function is missing, or is another.
+	ErrSchemaBroken = errors.New("tables are not as they were made")
 	// ErrEventsGone: events after the one given were deleted, or it was never
 	// there; begin anew with what the tasks are now, after [Store.LastEvent].
 	ErrEventsGone = errors.New("events after that place are gone")
@@ -47,14 +50,18 @@ var (
 
 // SQLSTATEs that mean something here; see PostgreSQL's appendix A.
 const (
-	stateCheckViolation = "23514"
-	stateUndefinedTable = "42P01"
-	stateSerialization  = "40001"
-	stateDeadlock       = "40P01"
-	stateLockTimeout    = "55P03"
-	stateReadOnly       = "25006" // a standby, or a primary that was set so
-	stateEventsGone     = "CL001" // raised by the events function in triggers.sql
-	classData           = "22"    // values that cannot be
+	stateCheckViolation    = "23514"
+	stateUndefinedTable    = "42P01"
+	stateUndefinedColumn   = "42703"
+	stateUndefinedFunction = "42883"
+	stateUndefinedObject   = "42704"
+	stateDatatypeMismatch  = "42804"
+	stateSerialization     = "40001"
+	stateDeadlock          = "40P01"
+	stateLockTimeout       = "55P03"
+	stateReadOnly          = "25006" // a standby, or a primary that was set so
+	stateEventsGone        = "CL001" // raised by the events function in triggers.sql
+	classData              = "22"    // values that cannot be
 )
 
 // cleanText makes text that PostgreSQL can hold: valid UTF-8 without NUL, and
@@ -99,6 +106,8 @@ func (s *Store) explain(act string, err error) error {
 		err = ErrEventsGone
 	case state == stateUndefinedTable:
 		err = fmt.Errorf("%w: %w", ErrNoSchema, err)
+	case state == stateUndefinedColumn, state == stateUndefinedFunction, state == stateUndefinedObject, state == stateDatatypeMismatch:
+		err = fmt.Errorf("%w: %w", ErrSchemaBroken, err)
 	}
 	return fmt.Errorf("%s: %w", act, err)
 }

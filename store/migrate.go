@@ -89,8 +89,8 @@ const versionSQL = `
 select version, shape from cuelight_schema where pipeline = $1`
 
 // Check compares the tables with what this package needs, and changes
-// nothing. It returns [ErrNoSchema], [ErrSchemaOlder], [ErrSchemaNewer] or
-// [ErrSchemaShape].
+// nothing. It returns [ErrNoSchema], [ErrSchemaOlder], [ErrSchemaNewer],
+// [ErrSchemaShape] or [ErrSchemaBroken].
 func (s *Store) Check(ctx context.Context) error {
 	version, err := s.version(ctx)
 	if err == nil && version < SchemaVersion {
@@ -119,7 +119,7 @@ func (s *Store) version(ctx context.Context) (int, error) {
 	case errors.Is(err, pgx.ErrNoRows):
 		return 0, ErrNoSchema
 	case err != nil:
-		return 0, err
+		return 0, s.explain("read version", err)
 	case version > SchemaVersion:
 		return version, fmt.Errorf("%w: version %d, this program knows %d", ErrSchemaNewer, version, SchemaVersion)
 	case shape != s.graph.String():

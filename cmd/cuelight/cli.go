@@ -92,6 +92,7 @@ func (c *cli) root() *cobra.Command {
 		&cobra.Group{ID: groupWorkers, Title: "Workers, and who may look on:"},
 		&cobra.Group{ID: groupMachine, Title: "The machine:"},
 	)
+	root.SetHelpCommand(c.helpCommand(root))
 	root.SetHelpCommandGroupID(groupMachine)
 	root.SetCompletionCommandGroupID(groupMachine)
 	c.commonFlags(root)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -164,12 +165,43 @@ func (db *database) describe(err error) error {
 	}
 }
 
-// errNothingYet: the private database was never made, so there is nothing to
-// look at, and looking is no reason to make it.
-var errNothingYet = &problem{
-	code: exitNotFound,
-	text: "there is no database yet, and so no tasks",
-	hint: "cuelight run FILE or cuelight submit FILE makes one; --data-dir names where",
+// nothingYet: the private database was never made, so there is nothing to look at,
+// and looking is no reason to make it.
+type nothingYet struct {
+	*problem
+	mistaken bool // somebody named a data directory that does not exist
+}
+
+func (n nothingYet) Unwrap() error { return n.problem }
+
+// noDatabase says where there is no database yet. A data directory that somebody
+// named and that does not exist is a mistake.
+func (c *cli) noDatabase() error {
+	data, err := c.data()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(data); c.dataDir != "" && errors.Is(err, fs.ErrNotExist) {
+		return nothingYet{&problem{
+			code: exitNotFound,
+			text: "there is no database yet in " + printable(data) + ", which does not exist",
+			hint: "it was named by --data-dir or CUELIGHT_DATA_DIR",
+		}, true}
+	}
+	return nothingYet{&problem{
+		code: exitNotFound,
+		text: fmt.Sprintf("there is no database yet in %s", printable(data)),
+		hint: "cuelight run FILE or cuelight submit FILE makes one; --data-dir names another directory",
+	}, false}
+}
+
+// orNothing prints that there is nothing yet, which is an answer to commands that list.
+func (c *cli) orNothing(err error) error {
+	if none, ok := errors.AsType[nothingYet](err); ok && !none.mistaken {
+		fmt.Fprintf(c.err, "cuelight: %s\n", none.text)
+		return nil
+	}
+	return err
 }
 
 // withTasks is withDatabase for commands that only concern tasks which are
@@ -178,7 +210,7 @@ func (c *cli) withTasks(ctx context.Context, do func(db *database) error) error 
 	if there, err := c.isThere(); err != nil {
 		return err
 	} else if !there {
-		return errNothingYet
+		return c.noDatabase()
 	}
 	return c.withDatabase(ctx, do)
 }
@@ -187,7 +219,7 @@ func (c *cli) withTasks(ctx context.Context, do func(db *database) error) error 
 // the database before: one that was made by this would be another.
 func (c *cli) withDaemons(ctx context.Context, do func(db *database) error) error {
 	err := c.withTasks(ctx, do)
-	if !errors.Is(err, errNothingYet) {
+	if _, none := errors.AsType[nothingYet](err); !none {
 		return err
 	}
 	data, err := c.data()

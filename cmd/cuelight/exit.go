@@ -124,6 +124,8 @@ func explainSchema(err error) *problem {
 		p.text, p.hint = "the database's tables are newer than this program; nothing was changed", "use the version of cuelight that made them, or a later one"
 	case errors.Is(err, store.ErrSchemaShape):
 		p.text, p.hint = "the database's tables belong to a pipeline with other stages; nothing was changed", "use another database, or another schema (search_path in its address)"
+	case errors.Is(err, store.ErrSchemaBroken):
+		p.text, p.hint = "the database's tables are not as Cuelight made them: "+reason(err), "restore them from a backup, or use another database"
 	default:
 		return nil
 	}
@@ -171,8 +173,11 @@ func isNetwork(err error) bool {
 func absence(err error) string {
 	var connect *pgconn.ConnectError
 	var pg *pgconn.PgError
-	if errors.As(err, &connect) && errors.As(err, &pg) {
+	switch {
+	case errors.As(err, &connect) && errors.As(err, &pg):
 		return "refuses us: " + reason(err)
+	case errors.As(err, &pg) && !isAway(pg.Code):
+		return "refuses what it is asked: " + reason(err)
 	}
 	if errors.Is(err, store.ErrLocked) {
 		return "lets us wait: " + store.ErrLocked.Error()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,11 +39,7 @@ On a terminal ids are shortened; their ends can be used like ids.`,
 		err = c.withTasks(cmd.Context(), func(db *database) error {
 			return c.list(cmd.Context(), db, f, *after)
 		})
-		if errors.Is(err, errNothingYet) {
-			fmt.Fprintf(c.err, "cuelight: %s\n", errNothingYet.text)
-			return nil
-		}
-		return err
+		return c.orNothing(err)
 	}
 	return cmd
 }
@@ -131,7 +126,8 @@ var statusColours = map[string]string{
 	string(store.StatusCompleted): green, string(store.StatusDead): red, string(store.StatusFailed): yellow, string(store.StatusCancelled): dim,
 }
 
-// table writes columns, fitted to the terminal by shortening the last one.
+// table writes columns, fitted to the terminal by shortening the last one and, where
+// that is not enough, the widest of the others.
 type table struct {
 	to     *stream
 	head   []string
@@ -143,6 +139,33 @@ type table struct {
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 func (t *table) paint(column int, colours map[string]string) { t.column, t.colour = column, colours }
+
+// The least columns that a cell is shortened to: the last one says most.
+const leastCell, leastLastCell = 4, 12
+
+// shrink makes the widths add up to most, if they can.
+func shrink(widths []int, most int) {
+	sum := 0
+	for _, w := range widths {
+		sum += w
+	}
+	last := len(widths) - 1
+	for ; sum > most && widths[last] > leastLastCell; sum-- {
+		widths[last]--
+	}
+	for ; sum > most; sum-- {
+		widest := 0
+		for i := range widths[:last] {
+			if widths[i] > widths[widest] {
+				widest = i
+			}
+		}
+		if widths[widest] <= leastCell {
+			return
+		}
+		widths[widest]--
+	}
+}
 
 func (t *table) write() error {
 	if len(t.rows) == 0 {
@@ -157,10 +180,7 @@ func (t *table) write() error {
 	last := len(widths) - 1
 	if t.to.terminal {
 		width, _ := t.to.size()
-		for _, w := range widths[:last] {
-			width -= w + 2
-		}
-		widths[last] = max(min(widths[last], width-1), 12)
+		shrink(widths, width-1-2*last)
 	}
 	var out strings.Builder
 	for n, row := range slices.Concat([][]string{t.head}, t.rows) {

@@ -58,6 +58,10 @@ func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
 	case stages.Registered:
 		log.Info("working", zap.Stringer("worker", e.Worker))
 	case stages.DatabaseLost:
+		if explainSchema(e.Err) != nil {
+			log.Error("database has other tables", zap.Error(e.Err))
+			return
+		}
 		log.Warn("database away", zap.Error(e.Err))
 	case stages.DatabaseBack:
 		log.Info("database back")
@@ -67,6 +71,8 @@ func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
 		log.Warn("found by the sweep alone", zap.String("stage", e.Stage), zap.Int("count", e.Count))
 	case stages.Expired:
 		log.Warn("claims of lost workers freed", zap.Int("count", e.Count))
+	case stages.Suspended:
+		log.Warn("stage suspended on this host", zap.String("stage", e.Stage), zap.Error(e.Err))
 	case stages.Paused:
 		log.Info("paused", zap.String("stage", e.Stage))
 	case stages.Resumed:

@@ -59,6 +59,25 @@ func (c *cli) onlySubcommands(cmd *cobra.Command) {
 	}
 }
 
+// helpCommand is cobra's, but an unknown command is an error.
+func (c *cli) helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:               "help [COMMAND]",
+		Short:             "Help about any command",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 {
+				return cmd.ValidateArgs(rest)
+			}
+			return cmd.Help()
+		},
+	}
+}
+
 // flagError adds what was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
 	p := usagef("%s", firstLine(err.Error()))

@@ -139,6 +139,10 @@ func (j *oneShot) events() {
 	for _, e := range j.feed.take() {
 		switch e.Kind {
 		case stages.DatabaseLost:
+			if explainSchema(e.Err) != nil {
+				j.fail(e.Err) // waiting does not mend the tables
+				continue
+			}
 			j.lostAt = time.Now()
 		case stages.DatabaseBack:
 			j.lostAt = time.Time{}

@@ -107,7 +107,10 @@ func hasFailed(t store.Task) bool {
 }
 
 func (c *cli) retryAll(ctx context.Context, db *database, filter store.Filter, o *retryOptions) error {
-	if !o.yes && c.interactive() {
+	if !o.yes && !c.interactive() {
+		return &problem{code: exitUsage, text: "--all changes many tasks, and nobody can be asked here: nothing was changed", hint: "--yes does it without a question"}
+	}
+	if !o.yes {
 		filter.Limit = 1000
 		tasks, err := db.store.List(ctx, filter)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"github.com/cuelight/cuelight/internal/fetch"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
@@ -145,8 +146,15 @@ func sourceOf(arg, workingDir string) (string, error) {
 	if arg == "" {
 		return "", usagef("an empty name is not a file")
 	}
+	if arg == "-" {
+		return "", usagef(`standard input cannot be a source: name a file, or ./- for one that is called "-"`)
+	}
 	if isURL(arg) {
-		return escapeInvalid(arg), nil
+		source := escapeInvalid(arg)
+		if err := fetch.Check(source); err != nil {
+			return "", usagef("%s: %v", shownSource(arg), err)
+		}
+		return source, nil
 	}
 	path := arg
 	if !filepath.IsAbs(path) {

@@ -70,6 +70,8 @@ func (p *progress) event(e stages.Event) {
 		p.detail("%s: %s given back", label, e.Stage)
 	case stages.Revoked:
 		p.say("%s: %s stopped: the task was cancelled, or given to somebody else", label, e.Stage)
+	case stages.Suspended:
+		p.say("%s waits, and is tried again now and then: %s", e.Stage, errorLine(e.Err))
 	case stages.DatabaseLost:
 		p.say("the database %s; waiting for it", absence(e.Err))
 	case stages.DatabaseBack:

@@ -14,10 +14,10 @@ import (
 
 const runHelp = `Run publishes the given files and addresses, and ends when that is done.
 
-It submits them as tasks, works on them to their end, one way or the other, and
-prints where each published video lies. Other tasks that wait in the database
-may be worked on as well, but are not waited for. A file that is given twice is
-worked on once and reported twice.
+It submits them as tasks, works on these tasks alone until each is published, dead
+or cancelled, and prints where each published video lies. Other tasks that wait in
+the database are left to cuelight serve. A file that is given twice is worked on
+once and reported twice.
 
 Its tasks have the priority 1, before the usual 0, because somebody waits.
 

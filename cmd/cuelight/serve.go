@@ -20,10 +20,10 @@ work on one database.
 With --watch it also submits the files that are dropped into a directory, at any
 depth, once they have stopped growing, and each of them once: a file is known by
 its path, size and modification time, also after a restart and on other hosts.
-Hidden files, empty ones, and names such as *.part, *.tmp and *.crdownload are
-passed over: to upload under such a name and rename when all is there is surest,
-since an upload may stand still for longer than --settle. Files are never moved or
-deleted.
+Hidden files, empty ones, names such as *.part, *.tmp and *.crdownload, and what is
+no video by its name, such as *.txt, *.srt or *.jpg, are passed over. To upload
+as *.part and rename when all is there is surest, since an upload may stand still
+for longer than --settle. Files are never moved or deleted.
 
 SIGTERM or Ctrl-C once: it takes on nothing more, lets running stages finish for
 as long as --grace, gives back what is left, and exits with 0. A second time: it

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -29,11 +28,7 @@ otherwise after its lease (--lease of serve), and its tasks go to others.`,
 		err := c.withTasks(cmd.Context(), func(db *database) error {
 			return c.listWorkers(cmd.Context(), db, *all)
 		})
-		if errors.Is(err, errNothingYet) {
-			fmt.Fprintf(c.err, "cuelight: %s\n", errNothingYet.text)
-			return nil
-		}
-		return err
+		return c.orNothing(err)
 	}
 	return cmd
 }

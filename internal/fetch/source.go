@@ -23,6 +23,13 @@ type source struct {
 
 var schemePattern = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://`)
 
+// Check says what is wrong with the form of a source, if anything: whether it can be
+// had is not asked. Its error names no secret.
+func Check(s string) error {
+	_, err := parseSource(s)
+	return err
+}
+
 // parseSource decides what s is; the package's documentation has the rule.
 // The label is set even when there is an error.
 func parseSource(s string) (source, error) {

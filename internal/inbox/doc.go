@@ -41,6 +41,10 @@
 // give to what is not finished (.part, .tmp, .crdownload …, a leading or a
 // trailing ~) and files with nothing in them.
 //
+// Files whose names say that they are no videos are passed over, too: texts,
+// subtitles, pictures, archives, checksums and playlists. Anything else is handed
+// over, whatever it is called.
+//
 // It looks again and again rather than being told by the system, because the
 // system does not tell what happens on a network's file system.
 package inbox

@@ -215,6 +215,26 @@ func TestUnfinishedHiddenAndEmptyFilesArePassedOver(t *testing.T) {
 	}
 }
 
+func TestFilesThatAreNoVideosByNameArePassedOver(t *testing.T) {
+	t.Parallel()
+	b := watch(t, nil)
+	for _, name := range []string{"readme.txt", "README", "film.SRT", "folder.jpg", "film.nfo", "all.zip", "film.md5", "Thumbs.db"} {
+		b.write(name, "text", longAgo)
+	}
+	b.write("film", "video", longAgo)
+	if got := b.name(); got != "film" {
+		t.Errorf("%s was handed over", got)
+	}
+	b.write("film.odd", "video", longAgo)
+	if got := b.name(); got != "film.odd" {
+		t.Errorf("%s was handed over", got)
+	}
+	b.end()
+	if len(b.files) > 0 {
+		t.Errorf("%s was handed over", b.name())
+	}
+}
+
 func TestSubdirectoriesAreLookedIntoUnlessSkipped(t *testing.T) {
 	t.Parallel()
 	b := watch(t, func(o *inbox.Options) { o.Skip = []string{filepath.Join(o.Dirs[0], "published")} })

@@ -61,7 +61,7 @@ func (w *watcher) walk(ctx context.Context, root string, skip []os.FileInfo, now
 				return fs.SkipDir
 			}
 			return nil
-		case isUnfinished(d.Name()):
+		case isUnfinished(d.Name()), isNoVideo(d.Name()):
 			return nil
 		}
 		if info := regular(path, d, home); info != nil {
@@ -127,6 +127,25 @@ func isSkipped(d fs.DirEntry, skip []os.FileInfo) bool {
 		if os.SameFile(info, s) {
 			return true
 		}
+	}
+	return false
+}
+
+// isNoVideo: names of what commonly lies beside videos. A name that is not known is
+// no reason to pass a file over.
+func isNoVideo(name string) bool {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".txt", ".md", ".nfo", ".log", ".htm", ".html", ".url", ".pdf", ".doc", ".docx", ".odt", ".csv", ".xls", ".xlsx",
+		".json", ".xml", ".yml", ".yaml", ".ini", ".db", ".lnk",
+		".srt", ".ass", ".ssa", ".vtt", ".sub", ".idx", ".sup", ".lrc",
+		".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".svg", ".ico", ".psd",
+		".zip", ".rar", ".7z", ".gz", ".bz2", ".xz", ".tar", ".torrent",
+		".md5", ".sha1", ".sha256", ".sfv", ".par2", ".edl", ".cue", ".m3u", ".m3u8", ".mpd", ".pls":
+		return true
+	}
+	switch strings.ToLower(name) {
+	case "readme", "license", "thumbs.db", "desktop.ini":
+		return true
 	}
 	return false
 }

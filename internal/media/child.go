@@ -113,7 +113,7 @@ func (t Tools) execute(ctx context.Context, c child) (said, error) {
 	switch {
 	case cause != nil:
 		return out, fmt.Errorf("run %s: %w", c.tool, cause)
-	case stderr.trouble != nil:
+	case stderr.trouble != nil && confirmed(c.dir, stderr.trouble):
 		return out, fmt.Errorf("run %s: %w", c.tool, stderr.trouble)
 	}
 	return out, childError(c.tool, waitErr, out.tail, oomKills() > killings)

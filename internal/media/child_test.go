@@ -151,10 +151,7 @@ func TestHowAChildEndedIsTold(t *testing.T) {
 		is         error
 		says       string
 	}{
-		{"full disk, code 0", "echo '[hls @ 0x55] [error] write: No space left on device' >&2; exit 0", ErrNoSpace, ""},
-		{"quota, code 1", "echo 'av_interleaved_write_frame(): Disk quota exceeded' >&2; exit 1", ErrNoSpace, ""},
 		{"code", "echo 'first' >&2; echo 'last words' >&2; exit 3", nil, "code 3: first\nlast words"},
-		{"read-only, code 0", "echo '[hls @ 0x55] [error] Failed to open: Read-only file system' >&2; exit 0", syscall.EROFS, ""},
 		{"signal", "kill -KILL $$", nil, "killed by somebody else (signal: killed)"},
 		{"other signal", "kill -SEGV $$", nil, "ended by a signal (segmentation fault)"},
 	}

@@ -1,6 +1,9 @@
 package media
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -53,8 +56,24 @@ var diskTexts = map[string]error{
 	"No space left on device": ErrNoSpace,
 	"Disk quota exceeded":     ErrNoSpace,
 	"quota exceeded":          ErrNoSpace,
-	"File too large":          ErrNoSpace,
+	"File too large":          fmt.Errorf("%w: %w", ErrNoSpace, syscall.EFBIG),
 	"Read-only file system":   syscall.EROFS,
+}
+
+// confirmed asks the disk whether it is in the trouble that a child spoke of: decoders
+// have the same words for buffers of their own. A child without a folder writes nothing.
+// That a file is too large cannot be seen from a small one.
+func confirmed(dir string, trouble error) bool {
+	if dir == "" {
+		return false
+	}
+	f, err := os.CreateTemp(dir, ".space-*")
+	if err != nil {
+		return true
+	}
+	_, err = f.Write(make([]byte, 1<<20))
+	err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
+	return err != nil || errors.Is(trouble, syscall.EFBIG)
 }
 
 func (s *stderrTail) flush() {
