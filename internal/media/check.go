@@ -106,15 +106,15 @@ func checkDecoded(info *Info, out *Output) error {
 		return fmt.Errorf("of %d decoded frames it shows %d", out.Distinct, out.Expected)
 	}
 	if out.DecodeErrors > 0 {
-		if float64(out.Decoded) < enough*float64(v.Frames)-1 {
-			return fmt.Errorf("only %d of %d frames were decoded", out.Decoded, v.Frames)
+		if float64(out.Decoded) < enough*float64(v.decodable())-1 {
+			return fmt.Errorf("only %d of %d frames were decoded", out.Decoded, v.decodable())
 		}
 		return nil
 	}
 	// A decoder that gave a frame for every packet reached the end, however long the
 	// last one stays.
 	end := v.Start - info.Start + v.Duration
-	if missing := end - out.DecodedEnd; out.Decoded < v.Frames && missing > max(least, share*v.Duration) {
+	if missing := end - out.DecodedEnd; out.Decoded < v.decodable() && missing > max(least, share*v.Duration) {
 		return fmt.Errorf("it ends %.1f s before the source", missing)
 	}
 	// Hidden frames of VP8 and fields stored one by one are packets, but not
@@ -157,12 +157,12 @@ func (t Tools) checkRendition(ctx context.Context, dir string, r Rendition) (*st
 	if err := checkFolder(dir, r, s); err != nil {
 		return nil, err
 	}
-	listed, at := 0.0, s.segments[0].start
+	listed, at := 0.0, s.segments[0].decoded
 	for i, g := range s.segments {
-		if g.start != at {
-			return nil, fmt.Errorf("there is a hole of %.3f s before segment %d", s.seconds(g.start-at), i)
+		if g.decoded != at {
+			return nil, fmt.Errorf("there is a hole of %.3f s before segment %d", s.seconds(g.decoded-at), i)
 		}
-		at += g.length
+		at += g.decodes
 		listed += g.listed
 		if math.Round(g.listed) > float64(s.target) {
 			return nil, fmt.Errorf("segment %d is longer than the playlist's target duration", i)

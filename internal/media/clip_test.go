@@ -84,21 +84,26 @@ type result struct {
 // then has others look at what came out.
 func publish(t *testing.T, src string) result {
 	t.Helper()
+	return publishWith(t, quick, src)
+}
+
+func publishWith(t *testing.T, tools Tools, src string) result {
+	t.Helper()
 	r := result{src: src, dir: t.TempDir()}
 	var err error
-	if r.info, err = quick.Probe(t.Context(), src); err != nil {
+	if r.info, err = tools.Probe(t.Context(), src); err != nil {
 		t.Fatal(err)
 	}
-	if r.out, err = quick.Transcode(t.Context(), src, r.info, Ladder(r.info), r.dir, nil); err != nil {
+	if r.out, err = tools.Transcode(t.Context(), src, r.info, Ladder(r.info), r.dir, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := quick.Check(t.Context(), r.info, r.dir, r.out); err != nil {
+	if err := tools.Check(t.Context(), r.info, r.dir, r.out); err != nil {
 		t.Fatalf("%v\ninfo %+v\nvideo %+v\nout %+v", err, r.info, r.info.Video, r.out)
 	}
 	if err := WriteMaster(r.dir, r.out, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := quick.WriteMPD(t.Context(), r.dir, r.out); err != nil {
+	if err := tools.WriteMPD(t.Context(), r.dir, r.out); err != nil {
 		t.Fatal(err)
 	}
 	r.independently(t)

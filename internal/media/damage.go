@@ -45,10 +45,10 @@ func (o *Output) judge(info *Info, decoded tap, out said) error {
 	}
 	v := info.Video
 	o.Damage = missing(v, decoded, out.errors)
-	length := v.Duration + v.Skipped
+	length := v.Duration + v.Skipped - v.Undecodable
 	share := 1 - o.Damage.Seconds/max(length, 1e-9)
-	if o.Decoded < v.Frames {
-		share = min(share, float64(o.Decoded)/float64(v.Frames))
+	if n := v.decodable(); o.Decoded < n {
+		share = min(share, float64(o.Decoded)/float64(n))
 	}
 	if share < enough {
 		return &Refused{
@@ -73,7 +73,7 @@ func missing(v *Video, decoded tap, errors int64) *Damage {
 		usual = (shown - held) / float64(n)
 	}
 	held -= float64(holes) * usual // one frame is to be shown in each
-	lost := float64(max(0, v.Frames-decoded.frames)) * usual
+	lost := float64(max(0, v.decodable()-decoded.frames)) * usual
 	if lost < holeFrames*usual {
 		lost = 0 // decoders and demuxers count differently
 	}

@@ -30,16 +30,20 @@ type stream struct {
 
 // segment is one file of a rendition. Times are in ticks of the timescale.
 type segment struct {
-	name     string
-	listed   float64 // seconds, as the playlist says
-	start    int64
-	length   int64
-	frames   int64
-	keys     []int64 // decoding times of keyframes
-	first    int64   // smallest presentation time
-	bytes    int64
-	startsAt bool  // the first frame is a keyframe
-	last     int64 // duration of the last frame
+	name   string
+	listed float64 // seconds, as the playlist says
+	// start and length are when it is shown: start counts from the rendition's
+	// first frame, and length reaches to the next segment's. Decoding times
+	// differ from that by whole frames, of which the first may last long.
+	start, length int64
+	// decoded and decodes are its first decoding time and how long it takes.
+	decoded, decodes int64
+	frames           int64
+	keys             []int64 // decoding times of keyframes
+	first, end       int64   // smallest and largest presentation time
+	bytes            int64
+	startsAt         bool  // the first frame is a keyframe
+	last             int64 // duration of the last frame
 }
 
 func (s *stream) seconds(ticks int64) float64 { return float64(ticks) / float64(s.timescale) }
@@ -53,10 +57,11 @@ func (s *stream) duration() float64 {
 }
 
 // frameRate is the average between the first and the last frame; how long the
-// last one lasts is often a guess. A rate that is nearly a usual one is that.
-func (s *stream) frameRate() float64 {
+// last one lasts is often a guess. The first one is held for lead seconds more
+// than others. A rate that is nearly a usual one is that.
+func (s *stream) frameRate(lead float64) float64 {
 	n := len(s.segments)
-	length := s.duration() - s.seconds(s.segments[n-1].last)
+	length := s.duration() - s.seconds(s.segments[n-1].last) - lead
 	if s.frames < 2 || length <= 0 {
 		return float64(s.frames) / s.duration()
 	}
@@ -98,7 +103,20 @@ func (t Tools) inspect(ctx context.Context, dir, list string) (*stream, error) {
 		s.frames += g.frames
 		s.bytes += g.bytes
 	}
+	s.arrange()
 	return s, nil
+}
+
+// arrange finds out when each segment is shown.
+func (s *stream) arrange() {
+	for i := range s.segments {
+		g := &s.segments[i]
+		g.start = g.first - s.segments[0].first
+		g.length = g.end + g.last - g.first
+		if i > 0 {
+			s.segments[i-1].length = g.first - s.segments[i-1].first
+		}
+	}
 }
 
 func (s *stream) readInit(file string) (*mp4.TrexBox, error) {
@@ -162,7 +180,7 @@ func readSegment(file string, trex *mp4.TrexBox) (segment, error) {
 			}
 		}
 	}
-	if g.frames == 0 || g.length == 0 {
+	if g.frames == 0 || g.decodes == 0 {
 		return segment{}, errNothing
 	}
 	return g, nil
@@ -175,8 +193,8 @@ func (g *segment) add(frag *mp4.Fragment, trex *mp4.TrexBox) error {
 	traf := frag.Moof.Traf
 	at := int64(traf.Tfdt.BaseMediaDecodeTime())
 	if g.frames == 0 {
-		g.start, g.first = at, at+1<<40
-	} else if at != g.start+g.length {
+		g.decoded, g.first = at, at+1<<40
+	} else if at != g.decoded+g.decodes {
 		return fmt.Errorf("there is a hole between its fragments")
 	}
 	var payload uint64
@@ -191,13 +209,14 @@ func (g *segment) add(frag *mp4.Fragment, trex *mp4.TrexBox) error {
 				g.keys = append(g.keys, at)
 			}
 			g.first = min(g.first, at+int64(sample.CompositionTimeOffset))
+			g.end = max(g.end, at+int64(sample.CompositionTimeOffset))
 			g.frames++
 			g.last = int64(sample.Dur)
 			at += g.last
 			payload += uint64(sample.Size)
 		}
 	}
-	g.length = at - g.start
+	g.decodes = at - g.decoded
 	if payload != uint64(frag.Mdat.DataLength()) && payload != frag.Mdat.GetLazyDataSize() {
 		return fmt.Errorf("it holds another amount of data than it says")
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 )
 
@@ -35,8 +36,8 @@ func (t Tools) sample(ctx context.Context, abs, url string, info *Info) error {
 	return nil
 }
 
-// sampleVideo refuses a picture that cannot be decoded, and decides about
-// interlacing from frames: headers are often wrong, in both directions.
+// sampleVideo refuses a picture that cannot be decoded, finds its first frame, and
+// decides about interlacing from frames: headers are often wrong, in both directions.
 func (t Tools) sampleVideo(ctx context.Context, abs, url string, info *Info) error {
 	v := info.Video
 	look := maybeInterlaced(v)
@@ -58,8 +59,43 @@ func (t Tools) sampleVideo(ctx context.Context, abs, url string, info *Info) err
 	if look {
 		v.Interlaced, v.TopFirst = seen.verdict(v)
 	}
+	if start > 0 {
+		if seen, _, err = t.look(ctx, abs, url, info, 0, false); err != nil {
+			return err
+		}
+	}
+	if seen.frames > 0 {
+		info.beginAt(seen.first)
+	}
 	return nil
 }
+
+const (
+	// longestGroup is the longest time between two keyframes, in seconds, that a
+	// recording may have begun in; where more cannot be decoded, it is damaged.
+	longestGroup = 12.0
+	// maxEarly is how much earlier than it should a first frame may be shown.
+	maxEarly = 0.25
+)
+
+// beginAt takes note of the first frame that can be decoded, where the packets
+// begin earlier. Without sound, nothing is shown before it.
+func (i *Info) beginAt(first float64) {
+	v := i.Video
+	late := first - v.Start
+	if !(late >= max(maxEarly, 2*frameTime(v)) && late <= min(longestGroup, v.Duration)) {
+		return
+	}
+	v.Undecodable = late
+	i.warn("the first %.1f s of the picture cannot be decoded", late)
+	if skip := first - i.Start; len(i.Audio) == 0 && skip > 0 {
+		i.Start += skip
+		i.Duration -= skip
+	}
+}
+
+// decodable is how many of the frames a sound decoder should give.
+func (v *Video) decodable() int64 { return v.Frames - int64(math.Round(v.Undecodable*v.FPS)) }
 
 // listenFor is how much sound is decoded for a sample, in seconds.
 const listenFor = 20
@@ -133,6 +169,9 @@ func (t Tools) look(ctx context.Context, abs, url string, info *Info, start floa
 	if start > 0 {
 		options = append(options, "-ss", strconv.FormatFloat(start, 'f', 3, 64))
 	}
+	if start == 0 {
+		args = append(args, "-copyts") // the first frame's time is to be its packet's
+	}
 	args = append(args, input(url, options...)...)
 	frames := fewFrames
 	if interlaced {
@@ -161,6 +200,7 @@ func (t Tools) threads() []string {
 // census is what a look at some frames found.
 type census struct {
 	frames                   int
+	first                    float64 // the first frame's time
 	top, bottom, progressive float64
 }
 
@@ -194,7 +234,7 @@ type censusReader struct {
 }
 
 func newCensusReader() *censusReader {
-	r := &censusReader{}
+	r := &censusReader{census: census{first: math.NaN()}}
 	r.lines.line = r.line
 	return r
 }
@@ -203,7 +243,12 @@ func (r *censusReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
 
 func (r *censusReader) line(line []byte) {
 	if bytes.HasPrefix(line, []byte("frame:")) {
-		r.frames++
+		if r.frames++; r.frames == 1 {
+			_, value, _ := bytes.Cut(line, []byte("pts_time:"))
+			if at, ok := text(bytes.TrimSpace(value)).seconds(); ok {
+				r.first = at
+			}
+		}
 		return
 	}
 	key, value, ok := bytes.Cut(line, []byte("="))

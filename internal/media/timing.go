@@ -44,8 +44,8 @@ func planTiming(info *Info) timing {
 	if v == nil {
 		return t
 	}
-	t.lead = max(0, v.Start-info.Start)
-	after := info.Duration - t.lead - v.Duration
+	t.lead = max(0, v.Start+v.Undecodable-info.Start)
+	after := info.Duration - (v.Start - info.Start) - v.Duration
 	t.capped = v.FPS > maxFrameRate*1.001
 	if v.MaxGap > keyframeEvery || t.lead > keyframeEvery || after > keyframeEvery {
 		t.constant = true
@@ -56,6 +56,14 @@ func planTiming(info *Info) timing {
 		}
 	}
 	return t
+}
+
+// held is how much longer than others the first frame is shown.
+func (t timing) held() float64 {
+	if t.constant {
+		return 0
+	}
+	return t.lead
 }
 
 // zero is the timestamp that ffmpeg makes 0: the smallest of all streams, but

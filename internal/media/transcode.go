@@ -119,14 +119,14 @@ func (t Tools) collect(ctx context.Context, dir string, info *Info, video, audio
 	}
 	o.Damage.tell(o)
 	for _, j := range video {
-		r, err := t.measureRendition(ctx, dir, j, info)
+		r, err := t.measureRendition(ctx, dir, j, info, plan)
 		if err != nil {
 			return nil, err
 		}
 		o.Video = append(o.Video, r)
 	}
 	for _, j := range audio {
-		r, err := t.measureRendition(ctx, dir, j, info)
+		r, err := t.measureRendition(ctx, dir, j, info, plan)
 		if undecoded(err) && len(video)+len(audio) > 1 {
 			// Sound that cannot be decoded does not keep the picture from
 			// being published.
@@ -204,7 +204,7 @@ func (o *Output) warn(format string, args ...any) {
 
 // measureRendition puts a rendition's header, segments and playlist right and
 // describes the result.
-func (t Tools) measureRendition(ctx context.Context, dir string, j job, info *Info) (Rendition, error) {
+func (t Tools) measureRendition(ctx context.Context, dir string, j job, info *Info, plan timing) (Rendition, error) {
 	list := path.Join(j.folder, playlistName)
 	s, err := t.inspect(ctx, dir, list)
 	if err != nil {
@@ -236,6 +236,6 @@ func (t Tools) measureRendition(ctx context.Context, dir string, j job, info *In
 		r.Group, r.Source, r.Language, r.Title = j.rung.Name, j.audio.Index, j.audio.Language, j.audio.Title
 		return r, nil
 	}
-	r.Source, r.FrameRate = info.Video.Index, s.frameRate()
+	r.Source, r.FrameRate = info.Video.Index, s.frameRate(plan.held())
 	return r, nil
 }

@@ -166,6 +166,9 @@ type Video struct {
 	// Skipped is how long a time is left out of Duration because the clock
 	// jumped ahead: a part is missing, or it is another clock.
 	Skipped float64 `json:"skipped,omitempty"`
+	// Undecodable is how many seconds after Start the first frame lies that can
+	// be decoded: where a recording begins between two keyframes.
+	Undecodable float64 `json:"undecodable,omitempty"`
 
 	// Interlaced is decided by looking at decoded frames; TopFirst is the
 	// field order then.

@@ -1,0 +1,95 @@
+package media
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// signal is seven seconds of noise and silence with a flash and a beep at 5 s, and a
+// keyframe every two seconds.
+const signal = "-f lavfi -i color=black:s=320x240:r=25:d=7,noise=alls=30:allf=t,drawbox=c=white:t=fill:enable='between(t\\,5\\,5.2)' " +
+	"-f lavfi -i sine=f=1000:d=7,volume=0:enable='not(between(t\\,5\\,5.2))' "
+
+// flashAndBeep are the times at which a file shows the one and sounds the other.
+func flashAndBeep(t *testing.T, file string) (flash, beep float64) {
+	t.Helper()
+	flash = firstTime(t, file, "0:v", "-vf", "signalstats,metadata=mode=print:key=lavfi.signalstats.YAVG:file=-", 100)
+	beep = firstTime(t, file, "0:a", "-af", "asetnsamples=480,astats=metadata=1:reset=1,ametadata=mode=print:key=lavfi.astats.Overall.RMS_level:file=-", -40)
+	return flash, beep
+}
+
+func TestTranscode_KeepsPictureAndSoundTogetherWhereOneBeginsLate(t *testing.T) {
+	t.Parallel()
+	const encoded = "-c:v libx264 -preset veryfast -g 50 -c:a aac "
+	plain := clip(t, "plain.mp4", signal+encoded)
+	tests := map[string]func(t *testing.T) string{
+		"transport stream cut between keyframes": func(t *testing.T) string {
+			return cutFront(t, clip(t, "a.ts", signal+encoded), 0.1)
+		},
+		"transport stream cut long before a keyframe": func(t *testing.T) string {
+			return cutFront(t, clip(t, "a.ts", signal+"-c:v libx264 -preset veryfast -g 75 -c:a aac"), 0.05)
+		},
+		"first frame shown for 1.5 s": func(t *testing.T) string {
+			return clip(t, "a.mkv", signal+encoded+"-vf select='not(between(t\\,0.02\\,1.45))' -fps_mode passthrough")
+		},
+	}
+	for _, late := range []float64{0.25, 0.5, 1.9, 3} {
+		for name, maps := range map[string]string{"picture": "-map 0:v -map 1:a", "sound": "-map 1:v -map 0:a"} {
+			for _, ending := range []string{"mkv", "mp4", "ts"} {
+				if ending != "mkv" && late != 0.5 {
+					continue
+				}
+				tests[fmt.Sprintf("%s %v s late in %s", name, late, ending)] = func(t *testing.T) string {
+					return clip(t, "a."+ending, fmt.Sprintf("-itsoffset %v -i %s -i %s %s -c copy", late, plain, plain, maps))
+				}
+			}
+		}
+	}
+	for name, source := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			src := source(t)
+			// A preset with B-frames: those are what delays a picture.
+			r := publishWith(t, Tools{Preset: "veryfast", Threads: 1}, src)
+			wantFlash, wantBeep := flashAndBeep(t, src)
+			flash, beep := flashAndBeep(t, filepath.Join(r.dir, MasterName))
+			if off := (flash - beep) - (wantFlash - wantBeep); !near(off, 0, 1.0/25) {
+				t.Errorf("the picture is %.3f s later than it was: flash at %.3f s, beep at %.3f s; in the source at %.3f and %.3f s",
+					off, flash, beep, wantFlash, wantBeep)
+			}
+			if want := wantFlash - r.info.Start; !near(flash, want, 1.5/25) {
+				t.Errorf("flash at %.3f s; want %.3f", flash, want)
+			}
+		})
+	}
+}
+
+// cutFront cuts a share of a transport stream off its front.
+func cutFront(t *testing.T, file string, share float64) string {
+	t.Helper()
+	const packet = 188
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = text[int(share*float64(len(text)/packet))*packet:]
+	cut := filepath.Join(filepath.Dir(file), "cut.ts")
+	if err := os.WriteFile(cut, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return cut
+}
+
+func TestProbe_SaysWhereTheBeginningCannotBeDecoded(t *testing.T) {
+	t.Parallel()
+	src := cutFront(t, clip(t, "a.ts", signal+"-map 0:v -c:v libx264 -preset veryfast -g 50"), 0.1)
+	r := publish(t, src)
+	if r.info.Video.Undecodable < 0.5 || len(r.info.Warnings) != 1 {
+		t.Errorf("%.3f s cannot be decoded, warnings %q", r.info.Video.Undecodable, r.info.Warnings)
+	}
+	if v := r.out.Video[0]; !near(v.Duration, 5, 0.1) || v.FrameRate != 25 {
+		t.Errorf("it lasts %.3f s at %v frames a second; want 5 s, without a still picture in front", v.Duration, v.FrameRate)
+	}
+}
