@@ -113,6 +113,10 @@ func (t Tools) videoArgs(i int, j job, v *Video, plan timing, c caps) []string {
 	if crf <= 0 {
 		crf = defaultCRF
 	}
+	every := keyframeEvery
+	if plan.slides {
+		crf, every = min(crf+slideCRF, 51), segmentEvery
+	}
 	r := j.rung
 	args := append([]string{"-map", fmt.Sprintf("[v%d]", i)}, frameMode("vfr", c)...)
 	args = append(args,
@@ -121,8 +125,13 @@ func (t Tools) videoArgs(i int, j job, v *Video, plan timing, c caps) []string {
 		"-maxrate", strconv.Itoa(r.VideoBitrate), "-bufsize", strconv.Itoa(2*r.VideoBitrate),
 		"-profile:v", "high", "-level:v", level(r.Width, r.Height, densest(v, plan), r.VideoBitrate), "-pix_fmt", "yuv420p",
 		"-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709", "-color_range", "tv",
-		"-sc_threshold", "0", "-g", "600", "-force_key_frames", keyframes, "-forced-idr", "1",
+		"-sc_threshold", "0", "-g", "600", "-force_key_frames", keyframes(every), "-forced-idr", "1",
 	)
+	if plan.repeats > 0 {
+		// Where frames last seconds, decoding ahead of time would have to begin seconds
+		// before what is shown.
+		args = append(args, "-bf", "0")
+	}
 	if slow(preset) {
 		args = append(args, "-refs", strconv.Itoa(references))
 	}
@@ -131,20 +140,26 @@ func (t Tools) videoArgs(i int, j job, v *Video, plan timing, c caps) []string {
 	return append(args, hls(j.folder)...)
 }
 
-// keyframes puts one on the first frame of every two seconds: at the same
+// slideCRF is added to the quality of slides: x264 spends more on a frame the longer
+// it lasts, up to a second, some 9 steps more than on the frames of a film.
+const slideCRF = 4
+
+// keyframes puts one on the first frame of every so many seconds: at the same
 // frames in all rungs, without drift, and only once after a pause.
-var keyframes = fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gt(floor((t+0.0005)/%[1]d),floor((prev_forced_t+0.0005)/%[1]d)))", keyframeEvery)
+func keyframes(every int) string {
+	return fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gt(floor((t+0.0005)/%[1]d),floor((prev_forced_t+0.0005)/%[1]d)))", every)
+}
 
 // densest is the frame rate a decoder must be ready for. Where frames come
 // irregularly, that is the highest that is let through.
 func densest(v *Video, plan timing) float64 {
 	switch {
-	case plan.constant:
-		return plan.rate
+	case plan.repeats > 0 && v.MinGap > 0:
+		return min(float64(v.fields())/v.MinGap+1, maxFrameRate)
 	case v.FPS > maxFrameRate || v.MaxGap*v.FPS > 2.5:
 		return maxFrameRate
 	}
-	return v.FPS
+	return v.shownRate()
 }
 
 // slow presets look back further than the level allows.

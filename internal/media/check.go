@@ -98,11 +98,11 @@ func checkDecoded(info *Info, out *Output) error {
 	v := info.Video
 	// Dropping frames for the highest frame rate leaves more than half of it.
 	kept := min(float64(out.Decoded), maxFrameRate*out.DecodedEnd)
-	if !out.Constant && out.Expected > out.Decoded || float64(out.Expected) < enough*kept-1 {
+	if !out.Constant && out.Expected > out.Decoded*v.fields() || float64(out.Expected) < enough*kept-1 {
 		return fmt.Errorf("of %d decoded frames it shows %d", out.Decoded, out.Expected)
 	}
 	// A first frame that is shown early may take the place of the second.
-	if asIs := !out.Constant && !planTiming(info).capped && out.DecodeErrors == 0; asIs && out.Expected < out.Distinct-1 {
+	if asIs := !out.Constant && !planTiming(info).capped && out.DecodeErrors == 0; asIs && out.Expected < v.fields()*(out.Distinct-1) {
 		return fmt.Errorf("of %d decoded frames it shows %d", out.Distinct, out.Expected)
 	}
 	if out.DecodeErrors > 0 {
@@ -166,6 +166,9 @@ func (t Tools) checkRendition(ctx context.Context, dir string, r Rendition) (*st
 		listed += g.listed
 		if math.Round(g.listed) > float64(s.target) {
 			return nil, fmt.Errorf("segment %d is longer than the playlist's target duration", i)
+		}
+		if g.length <= 0 {
+			return nil, fmt.Errorf("segment %d lasts no time", i)
 		}
 		if !g.startsAt {
 			return nil, fmt.Errorf("segment %d does not start with a keyframe", i)

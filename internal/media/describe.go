@@ -49,6 +49,9 @@ func describe(raw *rawProbe, tracks map[int]*track, size int64, can decodable) (
 		return nil, refuseNothing(raw, can)
 	}
 	measure(info, raw, tracks)
+	if v := info.Video; v != nil && planTiming(info).capped && v.MinGap < 1/fastest {
+		info.warn("frames that follow another within less than 1/60 s are left out: the source shows up to %.4g a second", 1/v.MinGap)
+	}
 	if err := checkDuration(info.Duration, maxDuration); err != nil {
 		return nil, err
 	}
@@ -113,7 +116,8 @@ func describeVideo(s *rawStream, tr *track, info *Info) (*Video, error) {
 	codec, _ := s.codec()
 	v := &Video{
 		Index: s.Index, Codec: codec, Profile: known(s.Profile), CodedWidth: s.Width, CodedHeight: s.Height, SAR: 1,
-		Frames: tr.packets, Keyframes: tr.keyframes, MaxGap: tr.maxGap, Start: tr.first, Duration: tr.duration(), Skipped: skipped(tr, info),
+		Frames: tr.packets, Keyframes: tr.keyframes, MaxGap: tr.maxGap, MinGap: tr.minGap, Start: tr.first, Duration: tr.duration(),
+		Skipped:     skipped(tr, info),
 		PixelFormat: known(s.PixelFormat), Matrix: known(s.Matrix), Primaries: known(s.Primaries), Transfer: known(s.Transfer),
 		FullRange: s.Range == "pc" || strings.HasPrefix(s.PixelFormat, "yuvj"),
 	}
@@ -233,7 +237,12 @@ func measure(info *Info, raw *rawProbe, tracks map[int]*track) {
 	// Some headers count from zero, some from the first frame.
 	h := info.HeaderDuration
 	off := min(math.Abs(h-info.Duration), math.Abs(h-end))
-	if h > 0 && off > max(1, 0.05*h) {
+	switch {
+	case raw.truncated && h > info.Duration && off > least/2:
+		info.warn("the file is truncated: of %.1f s it has %.1f s in it", h, info.Duration)
+	case raw.truncated:
+		info.warn("the file is truncated: its end is missing")
+	case h > 0 && off > max(1, 0.05*h):
 		info.warn("the file claims to last %.1f s, but has %.1f s in it", h, info.Duration)
 	}
 }

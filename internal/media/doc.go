@@ -41,9 +41,10 @@
 // AAC-LC stereo at 48 kHz in renditions of their own; a keyframe on the first
 // frame of every two seconds, at the same frames in all rungs; segments of six
 // seconds that HLS and DASH share, of which the last takes in a tail of less than
-// half a second. Frames keep their own timestamps: none is invented or dropped, but
-// above 60 frames a second, and in sources that show one frame for more than two
-// seconds at a time, which get a constant rate.
+// half a second. Frames keep their own timestamps: above 60 a second, some are
+// dropped; in sources that show one for more than two seconds at a time, it is
+// repeated every two seconds, and slides have a keyframe in each segment only; of
+// interlaced ones, each field becomes a frame.
 //
 // # What it does not do
 //

@@ -14,7 +14,7 @@ func videoGraph(info *Info, rungs []Rung, t timing, c caps) string {
 	v := info.Video
 	chain := []string{"null"}
 	if v.Interlaced {
-		chain = append(chain, deinterlacer(v, c))
+		chain = append(chain, deinterlacer(v, c, v.fields() == 2))
 	}
 	chain = append(chain, t.filters()...)
 	chain = append(chain, turn(v)...)
@@ -35,17 +35,21 @@ func videoGraph(info *Info, rungs []Rung, t timing, c caps) string {
 	return b.String()
 }
 
-// deinterlacer makes one frame of each two fields. All frames are treated:
-// the flags on single frames are no better than the header's.
-func deinterlacer(v *Video, c caps) string {
-	name, parity := "yadif", "bff"
+// deinterlacer makes a frame of each field, which keeps the motion as smooth as it
+// was, or one of two. All frames are treated: the flags on single frames are no
+// better than the header's.
+func deinterlacer(v *Video, c caps, each bool) string {
+	name, parity, mode := "yadif", "bff", "send_frame"
+	if each {
+		mode = "send_field"
+	}
 	if c.bwdif {
 		name = "bwdif"
 	}
 	if v.TopFirst {
 		parity = "tff"
 	}
-	return fmt.Sprintf("%s=mode=send_frame:parity=%s:deint=all", name, parity)
+	return fmt.Sprintf("%s=mode=%s:parity=%s:deint=all", name, mode, parity)
 }
 
 // turn rotates as the file asks. ffmpeg would do so itself, but its versions

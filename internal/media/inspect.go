@@ -180,7 +180,7 @@ func readSegment(file string, trex *mp4.TrexBox) (segment, error) {
 			}
 		}
 	}
-	if g.frames == 0 || g.decodes == 0 {
+	if g.frames == 0 {
 		return segment{}, errNothing
 	}
 	return g, nil

@@ -1,6 +1,8 @@
 package media
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,6 +70,9 @@ func pictureKinds() []kind {
 			want: func(t *testing.T, r result) {
 				if !r.info.Video.Interlaced || !r.info.Video.TopFirst {
 					t.Errorf("video %+v is not seen as interlaced, top field first", r.info.Video)
+				}
+				if v := r.out.Video[0]; v.Frames != 2*r.out.Decoded || v.FrameRate != 50 {
+					t.Errorf("%d frames at %v a second of %d; want one of each field", v.Frames, v.FrameRate, r.out.Decoded)
 				}
 			},
 		},
@@ -145,6 +150,15 @@ func pictureKinds() []kind {
 				}
 			},
 		},
+		{
+			name: "animated PNG", file: "a.png", rungs: "240p=320x240",
+			args: "-f lavfi -i testsrc2=s=320x240:r=5:d=2 -plays 0 -f apng",
+			want: func(t *testing.T, r result) {
+				if v := r.out.Video[0]; v.Frames != 10 || !near(v.Duration, 2, 0.1) {
+					t.Errorf("%d frames in %.3f s; want 10 in 2 s, once", v.Frames, v.Duration)
+				}
+			},
+		},
 		{name: "odd size", file: "a.mkv", rungs: "56p=100x56", args: "-f lavfi -i testsrc2=s=101x57:r=10:d=1 -pix_fmt yuv444p -c:v ffv1"},
 		{name: "one pixel", file: "a.mkv", rungs: "2p=2x2", args: "-f lavfi -i color=red:s=2x2:r=10:d=1,format=yuv444p,scale=1:1 -c:v ffv1"},
 		{name: "very tall", file: "a.mkv", rungs: "16p=16x2000", args: "-f lavfi -i testsrc2=s=16x2000:r=5:d=1 -c:v ffv1"},
@@ -167,9 +181,12 @@ func timingKinds() []kind {
 			name: "slide show", file: "a.mkv", rungs: "240p=320x240",
 			args: "-f lavfi -i testsrc2=s=320x240:r=1:d=4 -vf setpts=N*5/TB -fps_mode passthrough -enc_time_base 1:1000" + h264,
 			want: func(t *testing.T, r result) {
-				if !r.out.Constant || r.out.Video[0].Duration < 15 || r.out.Video[0].Segments < 3 {
-					t.Errorf("output %+v; want frames repeated for 15 s", r.out)
+				// One every two seconds, and those at 5 and 15 s.
+				v, length := r.out.Video[0], r.info.Duration
+				if want := int64(math.Ceil((length-minTail)/2)) + 2; !r.out.Constant || v.Frames != want || !near(v.Duration, length, 0.001) {
+					t.Errorf("%d frames in %.3f s; want %d in %.3f", v.Frames, v.Duration, want, length)
 				}
+				wantFrameAt(t, filepath.Join(r.dir, v.Playlist), 5, 15)
 			},
 		},
 		{
@@ -182,10 +199,41 @@ func timingKinds() []kind {
 			},
 		},
 		{
+			name: "one frame with a song", file: "a.ts", rungs: "240p=320x240 audio",
+			args: "-f lavfi -i testsrc2=s=320x240:r=25:d=0.04 -f lavfi -i sine=d=6" + h264 + "-c:a aac",
+			want: func(t *testing.T, r result) {
+				if v, a := r.out.Video[0], r.out.Audio[0]; v.Frames != 3 || !near(v.Duration, 6, 0.05) || !near(a.Duration, 6, 0.05) {
+					t.Errorf("%d frames in %.2f s, sound for %.2f s; want 3 in 6 s", v.Frames, v.Duration, a.Duration)
+				}
+			},
+		},
+		{
+			name: "one frame with a song that ends alone in its segment", file: "a.mkv", rungs: "240p=320x240 audio",
+			args: "-f lavfi -i testsrc2=s=320x240:r=25:d=0.04 -f lavfi -i sine=d=6.7" + h264 + "-c:a pcm_s16le",
+			want: func(t *testing.T, r result) {
+				if v := r.out.Video[0]; v.Frames != 4 || v.Segments != 2 || !near(v.Duration, 6.7, 0.002) {
+					t.Errorf("%d frames in %d segments of %.3f s; want 4 in 2 of 6.7 s", v.Frames, v.Segments, v.Duration)
+				}
+			},
+		},
+		{
+			name: "film with a pause", file: "a.mkv", rungs: "240p=320x240",
+			args: "-f lavfi -i testsrc2=s=320x240:r=50:d=2 -vf setpts='(N+0.5+if(gte(N\\,50)\\,251))/50/TB' -fps_mode passthrough -enc_time_base 1:1000" + h264,
+			want: func(t *testing.T, r result) {
+				// The pause has frames of its own at 2, 4 and 6 s.
+				if v := r.out.Video[0]; v.Frames != 103 || !near(v.Duration, 7.02, 0.1) {
+					t.Errorf("%d frames in %.3f s; want all 100 and 3 more in 7.02 s", v.Frames, v.Duration)
+				}
+			},
+		},
+		{
 			name: "120 frames a second", file: "a.mp4", rungs: "240p=320x240", args: "-f lavfi -i testsrc2=s=320x240:r=120:d=1" + h264,
 			want: func(t *testing.T, r result) {
 				if r.out.Decoded != 120 || r.out.Expected != 60 || r.out.Video[0].FrameRate != 60 {
 					t.Errorf("output %+v; want every other frame", r.out)
+				}
+				if w := strings.Join(r.info.Warnings, "; "); !strings.Contains(w, "up to 120 a second") {
+					t.Errorf("warnings %q; want one about the frames left out", w)
 				}
 			},
 		},
@@ -287,6 +335,17 @@ func streamKinds() []kind {
 				}
 			},
 		},
+	}
+}
+
+// wantFrameAt checks that frames begin at some times, in seconds.
+func wantFrameAt(t *testing.T, file string, times ...float64) {
+	t.Helper()
+	out := string(tool(t, "ffprobe", "-loglevel", "error", "-select_streams", "v:0", "-show_entries", "packet=pts_time", "-of", "csv=p=0", file))
+	for _, at := range times {
+		if !strings.Contains(out, fmt.Sprintf("%.6f", at)) {
+			t.Errorf("no frame begins at %v s, but at %q", at, out)
+		}
 	}
 }
 

@@ -59,13 +59,13 @@ func videoRungs(v *Video) []Rung {
 		if !encodable(w, h) {
 			continue
 		}
-		rungs = append(rungs, Rung{Name: fmt.Sprintf("%dp", s.short), Width: w, Height: h, VideoBitrate: ceiling(w, h, v.FPS)})
+		rungs = append(rungs, Rung{Name: fmt.Sprintf("%dp", s.short), Width: w, Height: h, VideoBitrate: ceiling(w, h, v.shownRate())})
 	}
 	if len(rungs) > 0 {
 		return rungs
 	}
 	w, h, _ := fit(v.Width, v.Height)
-	return []Rung{{Name: fmt.Sprintf("%dp", min(w, h)), Width: w, Height: h, VideoBitrate: ceiling(w, h, v.FPS)}}
+	return []Rung{{Name: fmt.Sprintf("%dp", min(w, h)), Width: w, Height: h, VideoBitrate: ceiling(w, h, v.shownRate())}}
 }
 
 // ceiling interpolates between the steps by the number of pixels, so that

@@ -50,7 +50,7 @@ func master(out *Output, prefix string) (string, error) {
 		writeGroup(&b, sound, prefix)
 	}
 	for _, v := range out.Video {
-		fmt.Fprintf(&b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,FRAME-RATE=%.3f",
+		fmt.Fprintf(&b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,FRAME-RATE=%.3f,VIDEO-RANGE=SDR",
 			v.PeakBandwidth+sound.peak, v.AverageBandwidth+sound.average, codecs(v.Codecs, sound.codecs), v.Width, v.Height, v.FrameRate)
 		if sound.name != "" {
 			fmt.Fprintf(&b, ",AUDIO=\"%s\"", sound.name)

@@ -93,7 +93,7 @@ func (t Tools) manifest(ctx context.Context, dir string, out *Output) (*mpd, err
 	}
 	m := &mpd{
 		Profiles: "urn:mpeg:dash:profile:isoff-live:2011", Type: "static",
-		Duration: xmlSeconds(out.Duration), MinBuffer: xmlSeconds(segmentEvery),
+		Duration: xmlSeconds(beyond(out.Duration)), MinBuffer: xmlSeconds(segmentEvery),
 		Period: mpdPeriod{ID: "0", Start: "PT0S"},
 	}
 	if len(out.Video) > 0 {
@@ -173,6 +173,11 @@ func (t Tools) representation(ctx context.Context, dir string, r Rendition) (mpd
 	}
 	return repr, nil
 }
+
+// beyond is the next millisecond. Where a manifest lasts no longer than what is
+// played, dash.js may take its end for a seek behind the end, and goes back half a
+// second instead of ending.
+func beyond(v float64) float64 { return math.Floor(v*1000+1) / 1000 }
 
 func xmlSeconds(v float64) string { return fmt.Sprintf("PT%.3fS", v) }
 

@@ -15,6 +15,7 @@ type track struct {
 	end       float64 // largest timestamp plus duration
 	maxGap    float64
 	skipped   float64 // how far the clock jumped ahead
+	minGap    float64
 
 	jumping bool // the container allows timestamps to jump
 	shift   float64
@@ -147,8 +148,11 @@ func (t *track) show(pts, dur float64) {
 }
 
 func (t *track) settle(pts float64) {
-	if t.settled && pts-t.shown > t.maxGap {
-		t.maxGap = pts - t.shown
+	if gap := pts - t.shown; t.settled {
+		t.maxGap = max(t.maxGap, gap)
+		if gap > 0 && (t.minGap == 0 || gap < t.minGap) {
+			t.minGap = gap
+		}
 	}
 	t.shown, t.settled = pts, true
 }

@@ -24,6 +24,7 @@ func endings() map[string]string {
 		"one-frame.mkv":      filmed + "0.02" + h264,
 		"longer-sound.mkv":   filmed + "6" + tones + "6.03" + h264 + "-c:a pcm_s16le",
 		"late-picture.mkv":   "-itsoffset 1.9 " + filmed + "5" + tones + "6.9 -c:v libx264 -preset veryfast -c:a aac",
+		"slides.mkv":         "-f lavfi -i testsrc2=s=128x96:r=1:d=2 -itsoffset 0" + tones + "12.6 -vf setpts=N*5.3/TB -fps_mode passthrough -enc_time_base 1:1000" + h264 + "-c:a aac",
 		"sound-alone.mp3":    tones + "6.02 -c:a libmp3lame",
 		"eight-tracks.mkv":   filmed + "6.02" + tones + "6.02 -map 0" + strings.Repeat(" -map 1", 8) + h264 + "-c:a aac",
 		"flac.mkv":           filmed + "6" + tones + "6" + h264 + "-c:a flac",

@@ -114,7 +114,7 @@ func stillFilter(v *Video, side int, c caps) string {
 func stillSize(v *Video, w, h int, c caps) string {
 	var f []string
 	if v.Interlaced {
-		f = append(f, deinterlacer(v, c))
+		f = append(f, deinterlacer(v, c, false))
 	}
 	f = append(f, turn(v)...)
 	f = append(f, picture(v, Rung{Width: w, Height: h}, c)...)

@@ -44,6 +44,7 @@ func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
+	raw.truncated = isTruncated(abs)
 	info, err := describe(raw, tracks, size, can)
 	if err == nil {
 		err = checkDuration(info.Duration, cmp.Or(t.MaxDuration, DefaultMaxDuration).Seconds())
@@ -116,12 +117,16 @@ func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, er
 func refuseUnreadable(path, tail string) *Refused {
 	last := tail[strings.LastIndexByte(tail, '\n')+1:]
 	switch {
+	case isAnimatedWebP(path):
+		return &Refused{Reason: "the file is an animated WebP picture, which ffmpeg cannot read; send it as GIF, APNG or a video", Detail: last}
 	// ffmpeg 7 opens no playlist that is not named like one.
 	case strings.Contains(tail, "not on whitelist") || beginsLikePlaylist(path):
 		return &Refused{Reason: "the file is a playlist, a script, a picture or text, not a video or audio file", Detail: last}
 	case strings.Contains(tail, "encrypt") || hasEncryptedEntry(path):
 		return &Refused{Reason: "the video is encrypted", Detail: tail}
 	// ffprobe says so of anything that is named like an MP4 file.
+	case strings.Contains(tail, "moov atom not found") && beginsWithBox(path) && isTruncated(path):
+		return &Refused{Reason: "the file is truncated: its index (the moov box) is missing", Detail: tail}
 	case strings.Contains(tail, "moov atom not found") && beginsWithBox(path):
 		return &Refused{Reason: "the file is incomplete: its index (the moov box) is missing", Detail: tail}
 	}
@@ -145,6 +150,22 @@ func beginsWithBox(path string) bool {
 // beginsLikePlaylist reports whether a file begins as HLS playlists do.
 func beginsLikePlaylist(path string) bool {
 	return strings.HasPrefix(firstBytes(path), "#EXTM3U")
+}
+
+// isAnimatedWebP reports whether a file is a WebP picture that moves: its header has
+// a flag for that.
+func isAnimatedWebP(path string) bool {
+	const animated = 0x02
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var head [21]byte
+	if _, err := io.ReadFull(f, head[:]); err != nil {
+		return false
+	}
+	return string(head[:4]) == "RIFF" && string(head[8:16]) == "WEBPVP8X" && head[20]&animated != 0
 }
 
 // firstBytes are the first eight bytes of a file, or fewer where it has fewer or

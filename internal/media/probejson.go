@@ -20,6 +20,8 @@ type rawProbe struct {
 	// tooLarge is the size of a picture that ffprobe refused to decode, such as
 	// "16000x16000"; it then says nothing of the stream's size.
 	tooLarge string
+	// truncated: the file ends before its container says.
+	truncated bool
 }
 
 type rawStream struct {

@@ -221,3 +221,64 @@ func TestNoNameOfASourceOrAFolderIsMistakenForAnythingElse(t *testing.T) {
 		})
 	}
 }
+
+func TestProbe_NamesPicturesThatMove(t *testing.T) {
+	t.Parallel()
+	// Of these, ffmpeg reads none as a video, and writes some only where it was built so.
+	for name, c := range map[string]struct{ content, want string }{
+		"animated WebP": {"RIFF\x56\x18\x00\x00WEBPVP8X\x0a\x00\x00\x00\x12\x00\x00\x00\x3f\x00\x00\x3f\x00\x00ANIM", "animated WebP"},
+		"still WebP":    {"RIFF\x56\x18\x00\x00WEBPVP8X\x0a\x00\x00\x00\x10\x00\x00\x00\x3f\x00\x00\x3f\x00\x00VP8 ", "a picture"},
+	} {
+		file := filepath.Join(t.TempDir(), "a.webp")
+		if err := os.WriteFile(file, []byte(c.content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := quick.Probe(t.Context(), file)
+		t.Log(name, err)
+		wantRefused(t, err, c.want)
+	}
+}
+
+func TestProbe_SaysTruncatedWhereTheContainerGoesOn(t *testing.T) {
+	t.Parallel()
+	const args = "-f lavfi -i testsrc2=s=320x240:r=25:d=8 -g 25"
+	for name, c := range map[string]struct{ args, ending string }{
+		"MP4":      {args + h264 + "-movflags +faststart", "mp4"},
+		"Matroska": {args + h264, "mkv"},
+		"AVI":      {args + " -c:v mpeg4", "avi"},
+		"WAV":      {"-f lavfi -i sine=d=8", "wav"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			whole := clip(t, "a."+c.ending, c.args)
+			if isTruncated(whole) {
+				t.Error("the whole file is called truncated")
+			}
+			text, err := os.ReadFile(whole)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cut := filepath.Join(t.TempDir(), "a."+c.ending)
+			if err := os.WriteFile(cut, text[:len(text)*3/5], 0o644); err != nil {
+				t.Fatal(err)
+			}
+			info, err := quick.Probe(t.Context(), cut)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w := strings.Join(info.Warnings, "; "); !strings.Contains(w, "truncated") {
+				t.Errorf("warnings %q; want one that says truncated", w)
+			}
+		})
+	}
+	whole := clip(t, "a.mp4", args+h264)
+	text, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(whole, text[:len(text)/2], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err = quick.Probe(t.Context(), whole)
+	wantRefused(t, err, "truncated: its index")
+}

@@ -1,21 +1,28 @@
 package media
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+
+	"github.com/Eyevinn/mp4ff/mp4"
 )
 
 // minTail is the shortest last segment, in seconds. Players wait for ever at
 // the start of one that lasts no longer than a frame or two.
 const minTail = 0.5
 
-// mendSegments joins a short tail to the segment before it and gives all segments
-// their brands.
-func (s *stream) mendSegments(folder string) error {
+// mendSegments makes the last frame last until until, in seconds, if that is not 0,
+// joins a short tail to the segment before it, and gives all segments their brands.
+func (s *stream) mendSegments(folder string, until float64) error {
+	if err := s.holdLast(folder, until); err != nil {
+		return err
+	}
 	if err := s.joinTail(folder); err != nil {
 		return err
 	}
@@ -25,6 +32,48 @@ func (s *stream) mendSegments(folder string) error {
 		}
 	}
 	return nil
+}
+
+// holdLast gives the last frame the duration it is to have. ffmpeg does not know
+// it, and takes that of an average frame.
+func (s *stream) holdLast(folder string, until float64) error {
+	g := &s.segments[len(s.segments)-1]
+	length := int64(math.Round(until*float64(s.timescale))) - (g.end - s.segments[0].first)
+	if until == 0 || length <= 0 || length == g.last {
+		return nil
+	}
+	if err := setLastDuration(filepath.Join(folder, g.name), uint32(length)); err != nil {
+		return fmt.Errorf("hold the last frame of %s: %w", g.name, err)
+	}
+	g.length += length - g.last
+	g.last = length
+	return nil
+}
+
+func setLastDuration(file string, ticks uint32) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	parsed, err := decodeMP4(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	if len(parsed.Segments) != 1 || len(parsed.Segments[0].Fragments) == 0 {
+		return fmt.Errorf("it is not one segment")
+	}
+	frag := parsed.Segments[0].Fragments[len(parsed.Segments[0].Fragments)-1]
+	traf := frag.Moof.Traf
+	trun := traf.Trun
+	trun.AddSampleDefaultValues(traf.Tfhd, nil)
+	trun.Samples[len(trun.Samples)-1].Dur = ticks
+	trun.Flags |= mp4.TrunSampleDurationPresentFlag
+	frag.SetTrunDataOffsets()
+	var out bytes.Buffer
+	if err := parsed.Segments[0].Encode(&out); err != nil {
+		return err
+	}
+	return writeFile(file, out.Bytes())
 }
 
 // joinTail appends a last segment that is too short to the one before it. A

@@ -14,27 +14,27 @@ const (
 	// aimed at for segments, in seconds.
 	keyframeEvery = 2
 	segmentEvery  = 6
-	// slowest is the frame rate of sources that have to be given one.
-	slowest = 10.0
+	// fastest is the frame rate above which frames are left out.
+	fastest = maxFrameRate + 0.5
 )
 
 // timing says what becomes of the source's timestamps.
 //
-// As a rule every decoded frame is kept with its own timestamp, whatever the
-// rate, so that the frames of a rendition can be counted against those of the
-// source. Two things are changed. Above 60 frames a second, frames that follow
-// too closely are dropped. And where a frame stays for more than two seconds,
-// or the sound goes on that long after the last frame, segments could not be
-// cut; such sources (slide shows, songs with a still picture) get a constant
-// frame rate, with frames repeated.
+// Every decoded frame is kept with its own timestamp, whatever the rate, so that
+// the frames of a rendition can be counted against those of the source. Two things
+// are changed. Above 60 frames a second, frames that follow too closely are dropped.
+// And where a frame stays for more than two seconds, or the sound goes on that long
+// after the last frame, segments could not be cut: in such sources (slide shows,
+// songs with a still picture, recordings of screens) the frame that is shown is
+// repeated every two seconds, to the end of the sound.
 type timing struct {
-	skew     float64 // seconds from ffmpeg's zero to ours
-	lead     float64 // seconds from our zero to the first frame
-	capped   bool
-	constant bool
-	rate     float64 // of a constant frame rate
-	hold     int     // frames to repeat at the end
-	limit    float64 // seconds; more than this is not written
+	skew    float64 // seconds from ffmpeg's zero to ours
+	lead    float64 // seconds from our zero to the first frame
+	capped  bool
+	repeats int     // how many times a frame is repeated; 0 where none need be
+	slides  bool    // hardly anything but repeated frames
+	length  float64 // seconds that the repeated frames fill
+	limit   float64 // seconds; more than this is not written
 }
 
 func planTiming(info *Info) timing {
@@ -46,21 +46,20 @@ func planTiming(info *Info) timing {
 	}
 	t.lead = max(0, v.Start+v.Undecodable-info.Start)
 	after := info.Duration - (v.Start - info.Start) - v.Duration
-	t.capped = v.FPS > maxFrameRate*1.001
+	t.capped = v.shownRate() > maxFrameRate*1.001
 	if v.MaxGap > keyframeEvery || t.lead > keyframeEvery || after > keyframeEvery {
-		t.constant = true
-		t.capped = false
-		t.rate = steadyRate(v.FPS)
-		if after > 1/t.rate {
-			t.hold = int(after * t.rate)
-		}
+		t.repeats = max(1, int(math.Ceil((info.Duration-minTail)/keyframeEvery)))
+		t.length = info.Duration
+		t.slides = v.Frames < int64(t.repeats)
+		// Rates of 60 may look like 62 where a container counts milliseconds.
+		t.capped = t.capped || v.MinGap > 0 && v.MinGap < 0.8/maxFrameRate
 	}
 	return t
 }
 
 // held is how much longer than others the first frame is shown.
 func (t timing) held() float64 {
-	if t.constant {
+	if t.repeats > 0 {
 		return 0
 	}
 	return t.lead
@@ -84,22 +83,25 @@ func zero(info *Info) float64 {
 
 // steadyRate is the usual frame rate nearest to an average.
 func steadyRate(fps float64) float64 {
-	fps = min(max(fps, slowest), maxFrameRate)
 	for _, usual := range []float64{24000.0 / 1001, 24, 25, 30000.0 / 1001, 30, 48, 50, 60000.0 / 1001, 60} {
 		if math.Abs(fps-usual) < 0.0005*usual {
 			return usual
 		}
 	}
-	return math.Ceil(fps)
+	return fps
 }
 
-// fraction writes a rate as ffmpeg takes it without rounding.
-func fraction(rate float64) string {
-	if whole := math.Round(rate); math.Abs(rate-whole) < 1e-9 {
-		return fmt.Sprintf("%d", int(whole))
+// fields is how many frames are made of a decoded one: two of an interlaced one,
+// where that is not more than may be published.
+func (v *Video) fields() int64 {
+	if v.Interlaced && 2*v.FPS <= maxFrameRate*1.001 {
+		return 2
 	}
-	return fmt.Sprintf("%d/1001", int(math.Round(rate*1001)))
+	return 1
 }
+
+// shownRate is the frame rate after deinterlacing.
+func (v *Video) shownRate() float64 { return float64(v.fields()) * v.FPS }
 
 // filters is the part of the graph that deals with time. In seconds it works
 // on ffmpeg's T; after it the first frame is at 0.
@@ -108,17 +110,17 @@ func (t timing) filters() []string {
 	if math.Abs(t.skew) > 0.0005 {
 		f = append(f, fmt.Sprintf("setpts=PTS-%.6f/TB", t.skew))
 	}
-	if t.constant {
-		f = append(f, "fps=fps="+fraction(t.rate)+":start_time=0")
-		if t.hold > 0 {
-			f = append(f, fmt.Sprintf("tpad=stop_mode=clone:stop=%d", t.hold))
-		}
-		return f
-	}
 	if t.capped {
 		// Dropping whole frames keeps an even rhythm where a conversion to 60
 		// would stutter: 120 becomes 60, 100 becomes 50.
-		f = append(f, fmt.Sprintf("select='isnan(prev_selected_t)+gte(t-prev_selected_t\\,1/%.1f)'", maxFrameRate+0.5))
+		f = append(f, fmt.Sprintf("select='isnan(prev_selected_t)+gte(t-prev_selected_t\\,1/%.1f)'", fastest))
+	}
+	if t.repeats > 0 {
+		// Rounded up, a repeated frame is the newest one at its time. The source's
+		// own frame is dropped only where it is that very one.
+		return append(f, fmt.Sprintf("split[own][shown];[shown]fps=fps=1/%d:start_time=0:round=up,"+
+			"tpad=stop_mode=clone:stop=-1,trim=end_frame=%d[repeated];[repeated][own]interleave,"+
+			"select='isnan(prev_selected_t)+gt(t\\,prev_selected_t)'", keyframeEvery, t.repeats))
 	}
 	// The first frame is shown from the start on, even where the sound begins
 	// before the picture. The graph may be built anew in mid-stream, and N

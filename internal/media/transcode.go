@@ -104,7 +104,7 @@ func explain(err error, dir string, info *Info, video bool) error {
 // collect measures what ffmpeg wrote.
 func (t Tools) collect(ctx context.Context, dir string, info *Info, video, audio []job, plan timing, c caps, out said) (*Output, error) {
 	o := &Output{
-		Video: []Rendition{}, Audio: []Rendition{}, Constant: plan.constant, DecodeErrors: out.errors, Warnings: []string{},
+		Video: []Rendition{}, Audio: []Rendition{}, Constant: plan.repeats > 0, DecodeErrors: out.errors, Warnings: []string{},
 	}
 	if len(video) > 0 {
 		if err := o.readTaps(dir, info, plan, out); err != nil {
@@ -218,7 +218,7 @@ func (t Tools) measureRendition(ctx context.Context, dir string, j job, info *In
 	if err := mendHeader(filepath.Join(dir, filepath.FromSlash(header)), skip); err != nil {
 		return Rendition{}, fmt.Errorf("mend header of %s: %w", list, err)
 	}
-	if err := s.mendSegments(filepath.Join(dir, filepath.FromSlash(j.folder))); err != nil {
+	if err := s.mendSegments(filepath.Join(dir, filepath.FromSlash(j.folder)), plan.length); err != nil {
 		return Rendition{}, fmt.Errorf("mend segments of %s: %w", list, err)
 	}
 	if err := writeFile(filepath.Join(dir, filepath.FromSlash(list)), []byte(s.playlist())); err != nil {
@@ -233,6 +233,7 @@ func (t Tools) measureRendition(ctx context.Context, dir string, j job, info *In
 	}
 	r.PeakBandwidth, r.AverageBandwidth = bandwidth(s)
 	if j.audio != nil {
+		r.Duration -= s.seconds(priming)
 		r.Group, r.Source, r.Language, r.Title = j.rung.Name, j.audio.Index, j.audio.Language, j.audio.Title
 		return r, nil
 	}

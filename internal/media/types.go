@@ -153,6 +153,8 @@ type Video struct {
 	Mirrored bool `json:"mirrored,omitempty"`
 	// FPS is the average number of frames in a second, as measured.
 	FPS float64 `json:"fps"`
+	// MinGap is the shortest time from one frame to the next; 0 when unknown.
+	MinGap float64 `json:"min_gap,omitempty"`
 	// Frames is the number of packets that are meant to be shown. A decoder
 	// may give somewhat fewer frames (VP8's hidden ones, damage).
 	Frames int64 `json:"frames"`
@@ -270,8 +272,8 @@ type Output struct {
 	Distinct   int64   `json:"distinct"`
 	DecodedEnd float64 `json:"decoded_end"`
 	Expected   int64   `json:"expected"`
-	// Constant says that frames were repeated or dropped for a constant
-	// frame rate, because the source leaves gaps too long for segments.
+	// Constant says that frames were repeated, because the source leaves gaps
+	// too long for segments.
 	Constant bool `json:"constant,omitempty"`
 	// DecodeErrors is how often ffmpeg complained about the source, and Damage
 	// what that cost; nil if it did not complain.
@@ -296,7 +298,8 @@ type Rendition struct {
 	Height    int     `json:"height,omitempty"`
 	FrameRate float64 `json:"frame_rate,omitempty"`
 	// Frames is the number of pictures, or of coded audio frames.
-	Frames   int64   `json:"frames"`
+	Frames int64 `json:"frames"`
+	// Duration is how long it is shown or heard, without what primes a decoder.
 	Duration float64 `json:"duration"`
 	Segments int     `json:"segments"`
 	// Bytes is the size of playlist, header and segments.

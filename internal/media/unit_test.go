@@ -116,9 +116,9 @@ func TestPlanTiming(t *testing.T) {
 		{"after the sound", Info{Duration: 10, Video: &Video{Start: 0.5, FPS: 25, Duration: 9.5}}, timing{lead: 0.5, limit: 15}},
 		{"fast", Info{Duration: 200, Video: &Video{FPS: 120, Duration: 200}}, timing{capped: true, limit: 210}},
 		{"a hair above 60", Info{Duration: 10, Video: &Video{FPS: 60.04, Duration: 10}}, timing{limit: 15}},
-		{"slides", Info{Duration: 60, Video: &Video{FPS: 0.1, Duration: 60, MaxGap: 10}}, timing{constant: true, rate: 10, limit: 65}},
-		{"a song", Info{Duration: 60, Video: &Video{FPS: 25, Duration: 0.04}}, timing{constant: true, rate: 25, hold: 1499, limit: 65}},
-		{"film with a pause", Info{Duration: 60, Video: &Video{FPS: 23.98, Duration: 60, MaxGap: 3}}, timing{constant: true, rate: 24000.0 / 1001, limit: 65}},
+		{"slides", Info{Duration: 60, Video: &Video{Frames: 6, FPS: 0.1, Duration: 60, MaxGap: 10}}, timing{repeats: 30, slides: true, length: 60, limit: 65}},
+		{"a song", Info{Duration: 60, Video: &Video{Frames: 1, FPS: 25, Duration: 0.04}}, timing{repeats: 30, slides: true, length: 60, limit: 65}},
+		{"film with a pause", Info{Duration: 60, Video: &Video{Frames: 1439, FPS: 23.98, Duration: 60, MaxGap: 3}}, timing{repeats: 30, length: 60, limit: 65}},
 	}
 	for _, tt := range tests {
 		got := planTiming(&tt.info)
