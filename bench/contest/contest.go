@@ -73,6 +73,10 @@ type Options struct {
 	// has one pool for everything gets a pool of as many for each stage together.
 	Slots int
 
+	// Single are the stages that have one slot, whatever Slots says; nil for none. Only
+	// contestants that say so can heed it.
+	Single []Stage
+
 	// Work is how long a stage takes: it waits, and uses no CPU. 0 is not to
 	// wait at all.
 	Work time.Duration

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -109,15 +110,13 @@ func pipeline(o contest.Options, numbers *numbers) (*stages.Pipeline, error) {
 
 // slots is how many of a stage there are; -1 is for none.
 func slots(o contest.Options, s contest.Stage) int {
-	if o.Only == nil {
-		return o.Slots
+	switch {
+	case o.Only != nil && !slices.Contains(o.Only, s):
+		return -1
+	case slices.Contains(o.Single, s):
+		return 1
 	}
-	for _, only := range o.Only {
-		if only == s {
-			return o.Slots
-		}
-	}
-	return -1
+	return o.Slots
 }
 
 func work(o contest.Options, s contest.Stage, numbers *numbers) stages.Work {

@@ -27,9 +27,10 @@ var groups = []group{
 		about: "How long until a stage begins that can begin."},
 	{title: "End to end", scenarios: []string{"e2e"}, of: not("polling_"), tables: both,
 		about: "From before the call that submits a task until its last stage is completed; the stages do nothing."},
-	{title: "Throughput", scenarios: []string{"drain", "processes", "work20ms"},
+	{title: "Throughput", scenarios: []string{"drain", "processes", "work20ms", "order"},
 		about: "Waiting tasks, five stages each, from the first stage's beginning to the last one's completion. " +
-			"With 20 ms of work per stage: the share of what would be done with all slots busy all the time."},
+			"With 20 ms of work per stage: the share of what would be done with all slots busy all the time. " +
+			"Behind one slot: of equal tasks, the most that began the stage before one that was submitted earlier."},
 	{title: "Growth", scenarios: []string{"grown", "held", "size"}, about: "The same in a table that has grown, and how much it grows."},
 	{title: "Idle cost, and notifications", scenarios: []string{"idle_daemon", "notifies"}},
 	{title: "Polling, the way it was", scenarios: []string{"e2e"}, of: pollingOrOurs,

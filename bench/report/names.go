@@ -43,6 +43,7 @@ var scenarios = map[string]string{
 	"drain":       "waiting tasks drained",
 	"processes":   "several processes",
 	"work20ms":    "20 ms of work per stage",
+	"order":       "later tasks that began first, behind one slot",
 	"grown":       "finished tasks in the table",
 	"held":        "a snapshot elsewhere holds back vacuum",
 	"size":        "size per million tasks",

@@ -67,6 +67,7 @@ func sample() *result.Result {
 	s.value("held", ours, "free", "tasks/s", 21_000)
 	s.value("held", ours, "held", "tasks/s", 14_000)
 	s.value("work20ms", ours, "slots=32", "share", 0.93)
+	s.value("order", ours, "tasks=600", "tasks", 1)
 	s.value("size", ours, "table_mib", "MiB", 410)
 	s.value("size", ours, "index_mib", "MiB", 97)
 	s.value("idle_daemon", ours, "queries", "queries/s", 0.4)

@@ -40,6 +40,8 @@ func targets() []target {
 			measure: value(term{"notifies", ours, "", 50})},
 		{figure: "20 ms of work per stage, 32 slots: share of the ideal", bound: 0.9, atLeast: true,
 			measure: value(term{"work20ms", ours, "slots=32", 50})},
+		{figure: "a stage with one slot, 600 equal tasks: the most that began before an earlier one", bound: 4, unit: "tasks",
+			measure: value(term{"order", ours, "tasks=600", 50})},
 		{figure: "idle daemon: queries per second", bound: 1, measure: value(term{"idle_daemon", ours, "queries", 50})},
 		{figure: "idle daemon: share of a core", bound: 0.005, measure: value(term{"idle_daemon", ours, "cpu", 50})},
 		{figure: "idle daemon: memory", bound: 40, unit: "MiB", measure: value(term{"idle_daemon", ours, "memory", 50})},

@@ -168,6 +168,24 @@ func TestIdealIsAllSlotsBusyAllTheTime(t *testing.T) {
 	}
 }
 
+func TestDisplacementIsTheMostLaterTasksBeforeOne(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		began []int64
+		want  int
+	}{
+		{nil, 0},
+		{[]int64{0, 1, 2, 3}, 0},
+		{[]int64{1, 0, 3, 2}, 1},
+		{[]int64{4, 7, 14, 18, 29, 0, 1, 47}, 5},
+		{[]int64{3, 2, 1, 0}, 3},
+	} {
+		if got := displaced(c.began); got != c.want {
+			t.Errorf("%v: %d, want %d", c.began, got, c.want)
+		}
+	}
+}
+
 func TestEachRoundBeginsWithAnother(t *testing.T) {
 	t.Parallel()
 	var got [][]int

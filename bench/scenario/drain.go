@@ -39,6 +39,7 @@ type load struct {
 	tasks   int
 	first   int64 // the first one's number
 	options contest.Options
+	watch   func(contest.Moment) // is told what happens, too; nil for nobody
 }
 
 // drain submits the tasks, has them done, makes sure that each stage of each was
@@ -54,6 +55,9 @@ func (l load) drain(ctx context.Context, t *Trial) (took time.Duration, err erro
 	l.options.Observe = func(m contest.Moment) {
 		m.Task -= l.first
 		tally.observe(m)
+		if l.watch != nil {
+			l.watch(m)
+		}
 	}
 	crew, err := t.Contestant.Start(ctx, t.URL, l.options)
 	if err != nil {

@@ -63,6 +63,7 @@ func TestWhatIsDoneTwiceIsAnErrorAndNoFigure(t *testing.T) {
 		"rate":  scenario.Rate{Rates: []int{200}, For: 200 * time.Millisecond, Slots: 1},
 		"drain": scenario.Drain{Tasks: 10, Slots: 1},
 		"held":  scenario.Held{Tasks: 10, Slots: 1},
+		"order": scenario.Order{Tasks: 10, Slots: 1},
 		"share": scenario.WorkShare{Tasks: 10, Slots: 1, Work: time.Millisecond},
 	} {
 		for _, what := range []contest.What{contest.Began, contest.Completed} {
