@@ -214,6 +214,45 @@ func TestDescribedBodiesAreClosed(t *testing.T) {
 	}
 }
 
+// Generators take an object of which nothing is said for one that is empty, and a member
+// with a default for one that is always there.
+func TestDescription_IsReadAlikeByGenerators(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	var check func(where string, v any)
+	check = func(where string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			kinds, _ := v["type"].([]any)
+			isObject := v["type"] == "object" || slices.Contains(kinds, "object")
+			if isObject && v["properties"] == nil && v["additionalProperties"] == nil {
+				t.Errorf("%s: it is not said whether there may be members", where)
+			}
+			members, _ := v["properties"].(map[string]any)
+			for name, m := range members {
+				if schema, _ := m.(map[string]any); schema["default"] != nil {
+					t.Errorf("%s/%s has a default: generators would require it", where, name)
+				}
+			}
+			for name, w := range v {
+				check(where+"/"+name, w)
+			}
+		case []any:
+			for i, w := range v {
+				check(fmt.Sprint(where, "/", i), w)
+			}
+		}
+	}
+	check("", doc)
+}
+
 func TestDescriptionIsInOrder(t *testing.T) {
 	t.Parallel()
 	d := theDescription(t)

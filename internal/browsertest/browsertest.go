@@ -66,18 +66,27 @@ func Need(t testing.TB) Browser {
 		t.Skip("uses a browser")
 	}
 	b := Browser{chromium: Chromium(t)}
-	var err error
+	b.node, b.modules = Node(t, packageJSON, packageLock)
+	return b
+}
+
+// Node finds Node, and installs what a package.json and its package-lock.json name; it
+// returns the program and the directory that has node_modules. Like [Need] it skips
+// the test, or fails it, where these cannot be had.
+func Node(t testing.TB, packageJSON, packageLock []byte) (node, modules string) {
+	t.Helper()
 	lacks := t.Skipf
 	if wanted() {
 		lacks = t.Fatalf
 	}
-	if b.node, err = exec.LookPath("node"); err != nil {
+	node, err := exec.LookPath("node")
+	if err != nil {
 		lacks("there is no Node on this machine")
 	}
-	if b.modules, err = install(t.Context()); err != nil {
+	if modules, err = install(t.Context(), packageJSON, packageLock); err != nil {
 		lacks("install what the script needs: %v", err)
 	}
-	return b
+	return node, modules
 }
 
 func missing(t testing.TB) func(string, ...any) {
@@ -179,13 +188,13 @@ func pictures(t testing.TB) string {
 
 // install has npm install what package-lock.json says, beside its place first, so
 // that it is there whole or not at all.
-func install(ctx context.Context) (dir string, err error) {
+func install(ctx context.Context, packageJSON, packageLock []byte) (dir string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
 	hash := sha256.Sum256(append(bytes.Clone(packageJSON), packageLock...))
-	dir = filepath.Join(cache, "cuelight-test", "browser-"+hex.EncodeToString(hash[:8]))
+	dir = filepath.Join(cache, "cuelight-test", "npm-"+hex.EncodeToString(hash[:8]))
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}

@@ -1,0 +1,159 @@
+package clienttest
+
+import (
+	_ "embed"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/browsertest"
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	//go:embed typescript/package.json
+	packageJSON []byte
+	//go:embed typescript/package-lock.json
+	packageLock []byte
+	//go:embed goclient.go
+	goClient []byte
+)
+
+const source = "https://media.example/film.mp4"
+
+// server is a server with a key for programs.
+type server struct {
+	*store.Store
+	t        *testing.T
+	url, key string
+}
+
+func serve(t *testing.T) *server {
+	t.Helper()
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	guard, err := access.New(access.Options{Keys: st})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := web.New(web.Options{Store: st, Guard: guard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts := httptest.NewServer(s.Handler())
+	t.Cleanup(ts.Close)
+	t.Cleanup(s.Drain)
+	_, key, err := st.CreateKey(t.Context(), "generated client", store.ScopeSubmit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Register(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	return &server{st, t, ts.URL, key}
+}
+
+// describeIn writes the description that the server gives into a directory.
+func (s *server) describeIn(dir string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+"/openapi.json", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.key)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "openapi.json"), text, 0o600)
+	}
+	if err != nil || answer.StatusCode != http.StatusOK {
+		s.t.Fatalf("description: %s, %v", answer.Status, err)
+	}
+}
+
+// hasTask checks the task whose id a client printed.
+func (s *server) hasTask(printed string) {
+	s.t.Helper()
+	id, err := store.ParseID(strings.TrimSpace(printed))
+	if err != nil {
+		s.t.Fatalf("it printed %q", printed)
+	}
+	task, err := s.Get(s.t.Context(), id)
+	if err != nil || task.Title() != "A title" || task.Source != source || !strings.HasPrefix(task.SubmittedBy, "key ") {
+		s.t.Errorf("its task is %+v, %v", task, err)
+	}
+}
+
+// run runs a program in a directory, and returns what it prints.
+func run(t *testing.T, dir, program string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", filepath.Base(program), strings.Join(args, " "), err, out, said.String())
+	}
+	return string(out)
+}
+
+// copyOf is a copy of the files of a directory, for what is generated to lie beside.
+func copyOf(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func TestGeneratedTypeScriptClient_IsOfUse(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("installs and compiles a client")
+	}
+	node, modules := browsertest.Node(t, packageJSON, packageLock)
+	modules = filepath.Join(modules, "node_modules")
+	s, dir := serve(t), copyOf(t, "typescript")
+	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	s.describeIn(dir)
+	run(t, dir, node, filepath.Join(modules, "openapi-typescript", "bin", "cli.js"), "openapi.json", "--output", "schema.ts")
+	run(t, dir, node, filepath.Join(modules, "typescript", "bin", "tsc"), "--project", ".")
+	s.hasTask(run(t, dir, node, filepath.Join("built", "client.js"), s.url, s.key, source))
+}
+
+func TestGeneratedGoClient_IsOfUse(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("compiles a generator and a client")
+	}
+	s, dir := serve(t), copyOf(t, "golang")
+	s.describeIn(dir)
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "client.go"), goClient, 0o600), os.Mkdir(filepath.Join(dir, "api"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	run(t, dir, "go", "tool", "oapi-codegen", "-generate", "types,client", "-package", "api", "-o", "api/api.gen.go", "openapi.json")
+	program := filepath.Join(dir, "client")
+	run(t, dir, "go", "build", "-trimpath", "-tags", "generated", "-o", program, ".")
+	s.hasTask(run(t, dir, program, s.url, s.key, source))
+}
