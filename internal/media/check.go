@@ -42,6 +42,9 @@ func (t Tools) Check(ctx context.Context, info *Info, dir string, out *Output) e
 	if err := checkNames(dir); err != nil {
 		return fmt.Errorf("check output: %w", err)
 	}
+	if err := checkStoryboard(dir, out.Storyboard); err != nil {
+		return fmt.Errorf("check output: %w", err)
+	}
 	if len(out.Video) > 0 {
 		if err := checkDecoded(info, out); err != nil {
 			return fmt.Errorf("check output: %w: %w", ErrMismatch, err)

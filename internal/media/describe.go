@@ -27,7 +27,7 @@ const (
 // describe turns what ffprobe said into an Info, or refuses the source.
 func describe(raw *rawProbe, tracks map[int]*track, size int64, can decodable) (*Info, error) {
 	info := &Info{
-		Container: raw.Format.Name, Size: size, Cover: -1,
+		Version: InfoVersion, Container: raw.Format.Name, Size: size, Cover: -1,
 		Audio: []Audio{}, Subtitles: []Subtitle{}, Warnings: []string{},
 	}
 	info.HeaderDuration, _ = raw.Format.Duration.seconds()

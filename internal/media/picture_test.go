@@ -3,6 +3,7 @@ package media
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"image"
 	"image/jpeg"
 	"os"
@@ -112,8 +113,12 @@ func TestPosterOfAnOddSourceIsAPicture(t *testing.T) {
 // The picture is red for four seconds and blue for as long.
 func TestStoryboardShowsTheTimeItSays(t *testing.T) {
 	t.Parallel()
-	for _, keyframes := range []string{"2", "1000"} {
-		t.Run("a keyframe every "+keyframes, func(t *testing.T) {
+	for _, c := range []struct {
+		keyframes  string
+		transcoded bool
+	}{{"2", false}, {"1000", false}, {"1000", true}} {
+		keyframes := c.keyframes
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			t.Parallel()
 			src := clip(t, "a.mp4", "-f lavfi -i color=red:s=320x180:r=10:d=8,drawbox=c=blue:t=fill:enable='gte(t\\,4)' -g "+keyframes+h264)
 			info, err := quick.Probe(t.Context(), src)
@@ -121,7 +126,15 @@ func TestStoryboardShowsTheTimeItSays(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := t.TempDir()
-			b, err := quick.Storyboard(t.Context(), src, info, dir)
+			b, err := (*Storyboard)(nil), error(nil)
+			if c.transcoded {
+				var out *Output
+				if out, err = quick.Transcode(t.Context(), src, info, Ladder(info), dir, nil); err == nil {
+					b, dir = out.Storyboard, filepath.Join(dir, StoryboardFolder)
+				}
+			} else {
+				b, err = quick.Storyboard(t.Context(), src, info, dir)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,8 +2,10 @@ package media
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -21,6 +23,9 @@ const (
 	tileNearest = 1.0
 	tileFarest  = 10.0
 
+	// StoryboardFolder is where Transcode writes a storyboard, in its folder.
+	StoryboardFolder = "storyboard"
+
 	storyboardVTT = "storyboard.vtt"
 	sheetPattern  = "storyboard-%03d.jpg"
 )
@@ -30,6 +35,8 @@ const (
 // time. There is one every hundredth of the duration, but not more than one a
 // second and not less than one every ten. Where keyframes are dense enough,
 // only they are decoded. A source without video gives [ErrNoPicture].
+//
+// [Tools.Transcode] makes the same without reading the source once more.
 func (t Tools) Storyboard(ctx context.Context, src string, info *Info, dir string) (*Storyboard, error) {
 	board, err := t.counting().storyboard(ctx, src, info, dir)
 	if err != nil {
@@ -60,19 +67,28 @@ func (t Tools) storyboard(ctx context.Context, src string, info *Info, dir strin
 	args = append(args, input(url, append(resync(info.Container), options...)...)...)
 	// The first output is for the watchdog: a sheet takes a hundred pictures
 	// before anything of it can be seen.
-	args = append(args, "-filter_complex", b.graph(info, c),
-		"-map", "[seen]", "-c:v", "wrapped_avframe", "-f", "null", "-",
-		"-map", "[sheets]", "-q:v", "5", "-f", "image2", sheetPattern)
+	args = append(args, "-filter_complex", fmt.Sprintf("[0:%d]split=2[seen][all];[all]%s", info.Video.Index, b.chain(info, c)),
+		"-map", "[seen]", "-c:v", "wrapped_avframe", "-f", "null", "-")
+	args = append(args, sheetArgs(".")...)
 	reader := newProgressReader(info.Duration, nil, time.Now)
 	out, err := t.run(ctx, child{tool: "ffmpeg", what: "storyboard", args: args, dir: dir, source: abs, stdout: reader})
 	if err := sourceTrouble(out, err); err != nil {
 		return nil, err
 	}
+	return b, b.finish(dir, info)
+}
+
+func sheetArgs(folder string) []string {
+	return []string{"-map", "[sheets]", "-q:v", "5", "-f", "image2", path.Join(folder, sheetPattern)}
+}
+
+// finish finds the sheets and writes what says where in them which time is.
+func (b *Storyboard) finish(dir string, info *Info) error {
 	if err := b.find(dir); err != nil {
-		return nil, err
+		return err
 	}
 	b.VTT = storyboardVTT
-	return b, writeFile(filepath.Join(dir, b.VTT), []byte(b.webVTT(info.Duration)))
+	return writeFile(filepath.Join(dir, b.VTT), []byte(b.webVTT(info.Duration)))
 }
 
 // layOut decides on size and number of the pictures.
@@ -102,17 +118,47 @@ func keyframesWillDo(v *Video, interval float64) bool {
 	return v.Keyframes > 0 && v.Duration/float64(v.Keyframes) <= interval/2
 }
 
-// graph picks the frame in the middle of each interval: rounded to the nearest
+// chain makes [sheets]. It picks the frame in the middle of each interval: rounded to the nearest
 // multiple, frames up to there belong to it, and the newest of them is taken.
 // The last one is held to fill up.
-func (b *Storyboard) graph(info *Info, c caps) string {
+func (b *Storyboard) chain(info *Info, c caps) string {
 	return strings.Join([]string{
-		fmt.Sprintf("[0:%d]split=2[seen][all];[all]setpts=PTS-%.6f/TB", info.Video.Index, planTiming(info).skew),
+		fmt.Sprintf("setpts=PTS-%.6f/TB", planTiming(info).skew),
 		fmt.Sprintf("fps=fps=%.9f:start_time=0:round=near", 1/b.Interval),
 		fmt.Sprintf("tpad=stop_mode=clone:stop=%d", b.Count), fmt.Sprintf("trim=end_frame=%d", b.Count),
 		stillSize(info.Video, b.Width, b.Height, c),
 		fmt.Sprintf("tile=layout=%dx%d[sheets]", b.Columns, b.Rows),
 	}, ",")
+}
+
+// takeStoryboard makes the storyboard of what ffmpeg wrote beside the renditions. A source
+// that has none for whatever reason is published all the same.
+func (o *Output) takeStoryboard(dir string, info *Info) error {
+	folder := filepath.Join(dir, StoryboardFolder)
+	b := layOut(info)
+	err := b.finish(folder, info)
+	if errors.Is(err, ErrNoPicture) {
+		o.warn("there is no storyboard: %v", err)
+		return os.RemoveAll(folder)
+	}
+	if err != nil {
+		return fmt.Errorf("make storyboard: %w", err)
+	}
+	o.Storyboard = b
+	return nil
+}
+
+// checkStoryboard makes sure that what is named is there.
+func checkStoryboard(dir string, b *Storyboard) error {
+	if b == nil {
+		return nil
+	}
+	for _, name := range append([]string{b.VTT}, b.Sheets...) {
+		if st, err := os.Stat(filepath.Join(dir, StoryboardFolder, name)); err != nil || st.Size() == 0 {
+			return fmt.Errorf("%w: the storyboard's %q is missing or empty", ErrMismatch, name)
+		}
+	}
+	return nil
 }
 
 // find lists the sheets that were written.

@@ -14,7 +14,7 @@ import (
 // Transcode produces all rungs of a source in one run of ffmpeg that decodes
 // it once. It writes into dir, which must exist, be empty and belong to this
 // attempt alone, one folder for each rendition with a playlist, a header and
-// segments. Video and audio renditions are kept apart. progress may be nil; it
+// segments, and of a source with a picture one with a storyboard. Video and audio renditions are kept apart. progress may be nil; it
 // is called about once a second from another goroutine, and no more once
 // Transcode has returned.
 //
@@ -66,6 +66,11 @@ func makeFolders(dir string, video, audio []job) error {
 	if len(entries) > 0 {
 		return fmt.Errorf("the output folder is not empty")
 	}
+	if len(video) > 0 {
+		if err := os.Mkdir(filepath.Join(dir, StoryboardFolder), 0o755); err != nil {
+			return err
+		}
+	}
 	for _, list := range [][]job{video, audio} {
 		for _, j := range list {
 			if !plainName(j.folder) {
@@ -108,6 +113,9 @@ func (t Tools) collect(ctx context.Context, dir string, info *Info, video, audio
 	}
 	if len(video) > 0 {
 		if err := o.readTaps(dir, info, plan, out); err != nil {
+			return nil, err
+		}
+		if err := o.takeStoryboard(dir, info); err != nil {
 			return nil, err
 		}
 		if info.Video.HDR != "" && !c.zscale {

@@ -99,10 +99,16 @@ type Refused struct {
 // Error is the reason alone.
 func (e *Refused) Error() string { return e.Reason }
 
+// InfoVersion rises when Probe finds out more, or something else. An Info of
+// another version should be made anew.
+const InfoVersion = 1
+
 // Info is what [Tools.Probe] found out about a source. Times and durations are
 // seconds. Nothing in it is taken on trust from a header where the packets say
 // otherwise.
 type Info struct {
+	// Version is InfoVersion of the program that found it out.
+	Version int `json:"version"`
 	// Container is ffmpeg's name for the format, such as "mov,mp4,m4a,3gp,3g2,mj2".
 	Container string `json:"container"`
 	// Size is the file's length in bytes.
@@ -263,6 +269,8 @@ type Output struct {
 	Duration float64 `json:"duration"`
 	// Bytes is the size of all playlists, headers and segments.
 	Bytes int64 `json:"bytes"`
+	// Storyboard is in the folder StoryboardFolder; nil if there is none.
+	Storyboard *Storyboard `json:"storyboard,omitempty"`
 
 	// Decoded is the number of frames the decoder gave, Distinct how many of
 	// them came after all before them, DecodedEnd the time at which the last of

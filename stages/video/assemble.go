@@ -20,6 +20,8 @@ type Assemble struct {
 	// Files and Bytes are how much that is.
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
+	// Storyboard is the one that is published; nil if there is no picture.
+	Storyboard *media.Storyboard `json:"storyboard,omitempty"`
 }
 
 // Assemble is the stage that brings the renditions and the description
@@ -63,15 +65,20 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 
 	linking := counting(job, -1, "linking")
 	l := linker{need: tr.Output.Bytes, reserve: c.reserve(), each: func(done tree) { linking(int64(done.files)) }}
-	for _, part := range []string{renditions, description} {
-		if err := l.add(ctx, part, w.path, servedMode); err != nil {
-			return Assemble{}, fmt.Errorf("bring files together: %w", err)
-		}
+	if err := l.add(ctx, renditions, w.path, servedMode); err != nil {
+		return Assemble{}, fmt.Errorf("bring files together: %w", err)
 	}
-	if err := complete(w.path, tr, md); err != nil {
+	board, err := c.storyboard(ctx, job, dir, w.path, in, tr, md)
+	if err != nil {
 		return Assemble{}, err
 	}
-	if err := c.manifests(ctx, job, w.path, in, tr); err != nil {
+	if err := l.add(ctx, description, w.path, servedMode); err != nil {
+		return Assemble{}, fmt.Errorf("bring files together: %w", err)
+	}
+	if err := complete(w.path, tr, md, board); err != nil {
+		return Assemble{}, err
+	}
+	if err := c.manifests(ctx, job, w.path, in, tr, board); err != nil {
 		return Assemble{}, err
 	}
 	size, err := measure(w.path, counting(job, -1, "counting").next())
@@ -84,24 +91,53 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 	}
 	removeOlder(ctx, job, dir, tr.Dir)
 	removeOlder(ctx, job, dir, md.Dir)
-	return Assemble{Dir: name, Files: size.files, Bytes: size.bytes}, nil
+	return Assemble{Dir: name, Files: size.files, Bytes: size.bytes, Storyboard: board}, nil
+}
+
+// storyboard is that of transcode, or that of a version in which stage metadata made
+// it, or else, where transcode is of that version and metadata is not, one that is
+// made here.
+func (c Config) storyboard(
+	ctx context.Context, job *stages.Job, taskDir, dir string, in Ingest, tr Transcode, md Metadata,
+) (*media.Storyboard, error) {
+	sub := filepath.Join(dir, storyboardDir)
+	switch {
+	case md.Storyboard != nil:
+		return md.Storyboard, os.RemoveAll(sub) // it comes with the description
+	case tr.Output.Storyboard != nil || in.Info.Video == nil:
+		return tr.Output.Storyboard, nil
+	}
+	source, err := in.source(taskDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(sub, servedMode); err != nil {
+		return nil, fmt.Errorf("make storyboard: %w", err)
+	}
+	board, err := c.tools(job, -1, "storyboard").Storyboard(ctx, source, in.Info, sub)
+	if errors.Is(err, media.ErrNoPicture) {
+		return nil, os.RemoveAll(sub)
+	}
+	return board, err
 }
 
 // complete puts into metadata.json what transcode found out. The file is a link to
 // that of stage metadata, which stays as it is.
-func complete(dir string, tr Transcode, md Metadata) error {
+func complete(dir string, tr Transcode, md Metadata, board *media.Storyboard) error {
 	if err := os.Remove(filepath.Join(dir, metadataFile)); err != nil {
 		return fmt.Errorf("write description: %w", err)
 	}
 	d := md.Description
-	d.Damage = tr.Output.Damage
+	d.Damage, d.Storyboard = tr.Output.Damage, board
 	d.Warnings = append(slices.Clone(tr.Output.Warnings), d.Warnings...)
 	return d.write(dir)
 }
 
 // manifests writes both manifests, if what they would name is sound.
-func (c Config) manifests(ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode) error {
-	err := c.tools(job, -1, "checking").Check(ctx, in.Info, dir, tr.Output)
+func (c Config) manifests(ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, board *media.Storyboard) error {
+	out := *tr.Output
+	out.Storyboard = board
+	err := c.tools(job, -1, "checking").Check(ctx, in.Info, dir, &out)
 	if errors.Is(err, media.ErrMismatch) && !isHostTrouble(err) {
 		// The files passed when transcode made them. Looking once more at the
 		// same files would change nothing.

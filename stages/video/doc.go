@@ -22,6 +22,8 @@
 //     next one does, or a [Tidier].
 //   - An attempt that makes no progress for Config.Stall is to be cancelled by
 //     the engine: whatever takes long tells of each step, and of nothing else.
+//   - A source is read three times from start to end: ingest copies and hashes it,
+//     lists its packets, and transcode decodes it, for renditions and storyboard.
 //   - A stage that has returned has its files synced to disk.
 //   - A clock that is wrong by up to an hour, or jumps as far, removes nothing
 //     early and keeps nobody waiting for ever.
@@ -37,8 +39,8 @@
 //	DataDir/tasks/<task>/
 //	    download.part               an unfinished download, to be continued
 //	    ingest-0001-k3j9x2mq7b/     the source
-//	    transcode-0001-…/           its renditions
-//	    metadata-0001-…/            metadata.json, poster.jpg, storyboard/
+//	    transcode-0001-…/           its renditions, storyboard/
+//	    metadata-0001-…/            metadata.json, poster.jpg
 //	    assemble-0001-…/            all of it, with master.m3u8 and manifest.mpd
 //	    transcode-0002-….tmp/       an attempt at work, or what is being removed
 //	PublishDir/<task>/

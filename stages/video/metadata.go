@@ -17,7 +17,7 @@ import (
 const (
 	metadataFile  = "metadata.json"
 	posterFile    = "poster.jpg"
-	storyboardDir = "storyboard"
+	storyboardDir = media.StoryboardFolder
 )
 
 // Metadata is the result of the metadata stage.
@@ -34,7 +34,8 @@ type Description struct {
 	Info *media.Info `json:"info"`
 	// Poster is the poster's file name, empty if there is no picture.
 	Poster string `json:"poster,omitempty"`
-	// Storyboard is in the folder "storyboard"; nil if there is no picture.
+	// Storyboard is in the folder "storyboard"; nil if there is no picture, and in
+	// the result of stage metadata since transcode makes it.
 	Storyboard *media.Storyboard `json:"storyboard,omitempty"`
 	// Damage is what of the source is missing in the renditions; nil if nothing
 	// is.
@@ -43,8 +44,9 @@ type Description struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Metadata is the stage that describes the source: metadata.json, a poster and
-// a storyboard. Sound without a picture has only the first.
+// Metadata is the stage that describes the source: metadata.json and a poster.
+// Sound without a picture has only the first. The storyboard comes from transcode,
+// which has to decode every frame anyway.
 func (c Config) Metadata() stages.Stage {
 	c = c.knowing()
 	return stages.Stage{
@@ -76,7 +78,7 @@ func (c Config) metadata(ctx context.Context, job *stages.Job, in Ingest) (Metad
 	defer w.discard()
 	job = w.watched(job)
 
-	d, err := c.describe(ctx, job, source, w.path)
+	d, err := c.describe(ctx, job, source, in.Info, w.path)
 	if err != nil {
 		return Metadata{}, err
 	}
@@ -108,35 +110,20 @@ func (d Description) write(dir string) error {
 	return nil
 }
 
-// describe probes again, rather than take what ingest found, so that this
-// stage can be run again by itself after an upgrade.
-func (c Config) describe(ctx context.Context, job *stages.Job, source, dir string) (Description, error) {
-	info, err := c.tools(job, -1, "probing").Probe(ctx, source)
-	if err != nil {
-		return Description{}, err
+// describe takes what ingest found out, to spare reading the source once more. It
+// probes by itself after an upgrade, so that this stage can be run again alone.
+func (c Config) describe(ctx context.Context, job *stages.Job, source string, info *media.Info, dir string) (d Description, err error) {
+	if info.Version != media.InfoVersion {
+		if info, err = c.tools(job, -1, "probing").Probe(ctx, source); err != nil {
+			return Description{}, err
+		}
 	}
-	d := Description{Info: info}
-
+	d.Info = info
 	err = c.tools(job, -1, "poster").Poster(ctx, source, info, filepath.Join(dir, posterFile))
 	if err == nil {
 		d.Poster = posterFile
 	} else if err = d.tolerate("poster", err); err != nil {
 		return Description{}, err
-	}
-
-	sub := filepath.Join(dir, storyboardDir)
-	if err := os.Mkdir(sub, privateMode); err != nil {
-		return Description{}, fmt.Errorf("make storyboard: %w", err)
-	}
-	d.Storyboard, err = c.tools(job, -1, "storyboard").Storyboard(ctx, source, info, sub)
-	if err != nil {
-		d.Storyboard = nil
-		if err := d.tolerate("storyboard", err); err != nil {
-			return Description{}, err
-		}
-		if err := os.RemoveAll(sub); err != nil {
-			return Description{}, fmt.Errorf("make storyboard: %w", err)
-		}
 	}
 	return d, nil
 }

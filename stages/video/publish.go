@@ -145,8 +145,8 @@ func published(task, generation string, md Metadata, as Assemble) Publish {
 	if md.Poster != "" {
 		p.Poster = path.Join(gen, md.Poster)
 	}
-	if md.Storyboard != nil {
-		p.Storyboard = path.Join(gen, storyboardDir, md.Storyboard.VTT)
+	if board := cmp.Or(as.Storyboard, md.Storyboard); board != nil {
+		p.Storyboard = path.Join(gen, storyboardDir, board.VTT)
 	}
 	return p
 }

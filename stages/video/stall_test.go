@@ -60,7 +60,7 @@ func TestEveryPhaseOfEveryStageShowsThatItGoesOn(t *testing.T) {
 	for stage, phases := range map[string][]string{
 		ingestStage:    {"fetching", "probing", "syncing"},
 		transcodeStage: {"transcoding", "checking", "syncing"},
-		metadataStage:  {"probing", "poster", "storyboard", "syncing"},
+		metadataStage:  {"poster", "syncing"},
 		assembleStage:  {"linking", "checking", "manifest", "counting", "syncing"},
 		publishStage:   {"publishing", "syncing", "switching"},
 	} {
@@ -110,8 +110,8 @@ const busy, asleep = "while :; do :; done", "sleep 3600"
 func (h *house) hanging(how string) (pids string) {
 	h.t.Helper()
 	pids = filepath.Join(h.t.TempDir(), "pids")
-	h.script(fmt.Sprintf("trap '' TERM INT HUP\nfor a; do [ \"$a\" = -progress ] && {\n"+
-		"(trap '' TERM INT HUP; %s) & echo $! $$ >%q; %s; }; done\nexec ffmpeg \"$@\"\n", how, pids, how))
+	h.script(fmt.Sprintf("trap '' TERM INT HUP\nfor a; do case $a in -progress|mjpeg)\n"+
+		"(trap '' TERM INT HUP; %s) & echo $! $$ >%q; %s;; esac; done\nexec ffmpeg \"$@\"\n", how, pids, how))
 	return pids
 }
 

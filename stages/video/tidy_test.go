@@ -24,7 +24,7 @@ const killedVariable = "CUELIGHT_TEST_KILLED"
 func TestTidyRemovesWhatKilledAttemptsLeftAndNothingElse(t *testing.T) {
 	t.Parallel()
 	for _, at := range []struct{ stage, note string }{
-		{ingestStage, "probing"}, {transcodeStage, "transcoding"}, {metadataStage, "storyboard"},
+		{ingestStage, "probing"}, {transcodeStage, "transcoding"}, {metadataStage, "poster"},
 		{assembleStage, "checking"}, {publishStage, "publishing"}, {publishStage, "switching"},
 	} {
 		t.Run(at.stage+"/"+at.note, func(t *testing.T) {

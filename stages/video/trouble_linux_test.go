@@ -43,7 +43,7 @@ func TestTroubleWithADiskInTheMidstOfAnyStage(t *testing.T) {
 var moments = []struct{ stage, note string }{
 	{ingestStage, "fetching"}, {ingestStage, "probing"}, {ingestStage, "syncing"},
 	{transcodeStage, "transcoding"}, {transcodeStage, "checking"}, {transcodeStage, "syncing"},
-	{metadataStage, "probing"}, {metadataStage, "poster"}, {metadataStage, "storyboard"}, {metadataStage, "syncing"},
+	{metadataStage, "poster"}, {metadataStage, "syncing"},
 	{assembleStage, "linking"}, {assembleStage, "checking"}, {assembleStage, "manifest"}, {assembleStage, "syncing"},
 	{publishStage, "publishing"}, {publishStage, "checking"}, {publishStage, "syncing"}, {publishStage, "switching"},
 }
@@ -60,7 +60,7 @@ var troubles = map[string]trouble{
 	"full": {
 		says: "is full", begin: (*disk).fill, end: (*disk).makeRoom,
 		// There is nothing to be written any more, or only links.
-		borne: []string{"probing", "checking", "syncing", "linking", "manifest", "storyboard"},
+		borne: []string{"probing", "checking", "syncing", "linking", "manifest"},
 	},
 	"gone":      {says: "is its disk mounted?", begin: (*disk).hide, end: (*disk).bringBack},
 	"unmounted": {says: "is its disk mounted?", begin: (*disk).unmount, end: (*disk).mount},

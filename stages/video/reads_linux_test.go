@@ -1,0 +1,102 @@
+package video
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/media"
+)
+
+// logReads puts scripts in the place of the programs, which write down how much
+// each of them has read. A shell's count has that of its children in it.
+func (h *house) logReads() (total func() int64) {
+	h.t.Helper()
+	dir := h.t.TempDir()
+	file := filepath.Join(dir, "reads")
+	for name, program := range map[string]*string{"ffmpeg": &h.Tools.FFmpeg, "ffprobe": &h.Tools.FFprobe} {
+		*program = filepath.Join(dir, name)
+		text := fmt.Sprintf("#!/bin/sh\n%s \"$@\"\ncode=$?\nwhile read -r key n; do [ $key = rchar: ] && echo $n >>%q; done </proc/$$/io\nexit $code\n", name, file)
+		if err := os.WriteFile(*program, []byte(text), 0o755); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return func() (sum int64) {
+		for number := range strings.FieldsSeq(read(h.t, file)) {
+			n, err := strconv.ParseInt(number, 10, 64)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			sum += n
+		}
+		return sum
+	}
+}
+
+// Beside the copy, whose hash is made on the way: once for the packets, once for
+// the frames. A little more is for headers, samples and the poster.
+func TestSourceIsReadTwiceByTheProgramsOfAllStages(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, clips.picture)
+	h.job.Source = filepath.Join(t.TempDir(), "a.mkv")
+	clip := exec.Command("ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=s=160x120:r=25:d=60,noise=alls=60:allf=t",
+		"-c:v", "ffv1", "-pix_fmt", "yuv420p", h.job.Source)
+	if text, err := clip.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	total := h.logReads()
+	m := h.mustMake()
+	h.mustPublish(m)
+	size := m.in.Bytes
+	times := float64(total()) / float64(size)
+	t.Logf("%d MiB were read %.2f times", size>>20, times)
+	if size < 10<<20 || times < 1.5 || times > 2.5 {
+		t.Errorf("%d bytes were read %.2f times; want 2", size, times)
+	}
+	if m.as.Storyboard == nil || len(m.as.Storyboard.Sheets) != 1 {
+		t.Errorf("storyboard %+v", m.as.Storyboard)
+	}
+}
+
+// A task whose stages were run by different versions.
+func TestStoryboardIsPublishedWhicheverStageMadeIt(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(h *house, m *made){
+		"transcode": func(*house, *made) {},
+		"metadata, too": func(h *house, m *made) {
+			dir := filepath.Join(h.TaskDir(h.job.Task), m.md.Dir, storyboardDir)
+			if err := os.Mkdir(dir, servedMode); err != nil {
+				h.t.Fatal(err)
+			}
+			source := must(h.t)(m.in.source(h.TaskDir(h.job.Task))).(string)
+			m.md.Storyboard = must(h.t)(h.Tools.Storyboard(h.t.Context(), source, m.in.Info, dir)).(*media.Storyboard)
+		},
+		"neither": func(h *house, m *made) {
+			out := *m.tr.Output
+			out.Storyboard = nil
+			m.tr.Output = &out
+			if err := os.RemoveAll(filepath.Join(h.TaskDir(h.job.Task), m.tr.Dir, storyboardDir)); err != nil {
+				h.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, m := ready(t)
+			change(h, &m)
+			m.as = must(t)(h.assemble(t.Context(), h.job, m.in, m.tr, m.md)).(Assemble)
+			p := h.mustPublish(m)
+			if p.Storyboard == "" || !strings.HasPrefix(read(t, filepath.Join(h.PublishDir, p.Storyboard)), "WEBVTT") {
+				t.Errorf("published: %+v", p)
+			}
+			sheets := list(t, filepath.Join(h.PublishDir, filepath.Dir(p.Storyboard)))
+			if len(sheets) != 2 {
+				t.Errorf("there is %q", sheets)
+			}
+		})
+	}
+}
