@@ -249,6 +249,7 @@ func (d *dispatcher) turn() (store.Turn, bool) {
 		Look:    make([]bool, len(d.stages)),
 		Mature:  make([]bool, len(d.stages)),
 		After:   make([]store.Place, len(d.stages)),
+		Aged:    make([][]store.ID, len(d.stages)),
 		Only:    d.Only,
 	}
 	worth := len(t.Reports) > 0
@@ -261,6 +262,7 @@ func (d *dispatcher) turn() (store.Turn, bool) {
 		t.Free[i] = d.free(i)
 		if l.due && t.Free[i] > 0 && !now.Before(l.notUntil) {
 			t.Look[i], t.Mature[i] = true, l.mature
+			t.Aged[i] = l.aged[:min(len(l.aged), t.Free[i])]
 			if !l.mature && d.hears() && now.Before(l.backAt) {
 				t.After[i] = l.after // news of what comes before it would be heard
 			}

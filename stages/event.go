@@ -53,6 +53,7 @@ type Event struct {
 	Duration    time.Duration // of the work
 	Waited      time.Duration // what is started: for how long it could have been claimed, by the database's clock
 	Woken       bool          // … and slots were free, so that only the news of it was waited for
+	Aged        bool          // … and it began before tasks of higher priority, as it had waited for the Runner's AgeAfter
 	RetryIn     time.Duration
 	Progress    Progress
 	Count       int

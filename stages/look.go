@@ -17,6 +17,7 @@ type lookout struct {
 	nextAt   time.Time   // the earliest such time; zero for none
 	late     int         // how often in a row what was due could not be made ready
 	after    store.Place // where to go on, as there was more than slots; zero for the beginning
+	aged     []store.ID  // what the latest sweep found to be claimed before all others
 	backAt   time.Time   // when to look at the beginning again all the same
 	woken    bool        // due only because of news: nothing was waiting before
 
@@ -89,6 +90,7 @@ func (d *dispatcher) lookAgain(t store.Turn, out store.Turned, took time.Duratio
 		if out.Yielded[i] {
 			l.after = store.Place{}
 		}
+		l.aged = l.aged[len(t.Aged[i]):]
 		if !t.Look[i] {
 			l.due = l.due || out.Left[i]
 			if out.Yielded[i] {
@@ -176,6 +178,10 @@ func (d *dispatcher) sweep(life context.Context) {
 	for i := range d.look {
 		d.ripen(i, true, out.Next[i])
 		d.suspect(i, out.Left[i])
+		if out.Aged != nil {
+			d.look[i].aged = out.Aged[i]
+			d.look[i].due = d.look[i].due || len(out.Aged[i]) > 0
+		}
 		d.look[i].after = store.Place{}
 	}
 	d.swept = true
@@ -186,6 +192,9 @@ func (d *dispatcher) sweepOnce(ctx context.Context) (store.Swept, error) {
 		return store.Swept{}, err
 	}
 	in := store.Sweep{Worker: d.workerID(), Judge: d.touch.allowance(d.Lease), Clock: d.touch.expected(), Only: d.Only}
+	if d.Only == nil {
+		in.AgeAfter = d.AgeAfter
+	}
 	for _, s := range d.stages {
 		in.MaxAttempts = append(in.MaxAttempts, s.MaxAttempts)
 	}

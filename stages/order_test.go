@@ -276,3 +276,51 @@ func (b bundle) passed(one store.ID, ready func(stages.Event) time.Duration, mid
 		}
 	}
 }
+
+// Where urgent tasks come faster than they are done, others begin all the same once
+// they have waited for AgeAfter, and never without it.
+func TestAgedTasksBeginThoughUrgentOnesKeepComing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ageAfter time.Duration
+		begin    int
+	}{
+		"with ageing": {300 * time.Millisecond, 20},
+		"without it":  {0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stages.Stage{Name: "one", Work: lasting(2 * time.Millisecond)})
+			low := make(map[store.ID]bool)
+			for _, id := range b.queue(20) {
+				low[id] = true
+			}
+			urgent := slices.Repeat([]store.Submission{{Source: "u", Priority: 5}}, 2)
+			if _, err := b.SubmitAll(t.Context(), slices.Repeat(urgent, 50)); err != nil {
+				t.Fatal(err)
+			}
+			r := b.start(func(r *stages.Runner) {
+				r.Wakes, r.Sweep, r.AgeAfter = b.listening(), 100*time.Millisecond, c.ageAfter
+			})
+			begun := 0
+			for range 400 {
+				e := r.wait(t, stages.Started)
+				if low[e.Task] {
+					begun++
+					if !e.Aged || e.Waited < c.ageAfter {
+						t.Errorf("a task of low priority began after %v, aged %t", e.Waited, e.Aged)
+					}
+				}
+				if begun == len(low) {
+					break
+				}
+				if _, err := b.SubmitAll(t.Context(), urgent); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if begun != c.begin {
+				t.Errorf("%d of %d tasks of low priority began, want %d", begun, len(low), c.begin)
+			}
+		})
+	}
+}

@@ -81,6 +81,13 @@ type Runner struct {
 	// 36 s.
 	Lease time.Duration
 
+	// AgeAfter is how long a task may be ready for a stage while others of higher
+	// priority begin before it. Then it begins before them, the oldest first. The sweep
+	// looks for such tasks, so add the time between two sweeps. Where everything waits
+	// for longer, the order is that of submission. Default 0: priority is strict, and
+	// tasks of lower priority wait for as long as there are others.
+	AgeAfter time.Duration
+
 	// KeepEvents is how long events are kept before they are deleted; with
 	// several processes the shortest counts. Default 7 days; negative for ever.
 	KeepEvents time.Duration

@@ -20,7 +20,7 @@ func (d *dispatcher) start(a *attempt) {
 	d.fresh++
 	d.busy[c.Stage]++
 	job := d.job(a)
-	d.Observe(Event{Kind: Started, Worker: d.workerID(), Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt, Traceparent: c.Traceparent, Waited: c.Waited, Woken: a.woken})
+	d.Observe(Event{Kind: Started, Worker: d.workerID(), Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt, Traceparent: c.Traceparent, Waited: c.Waited, Woken: a.woken, Aged: c.Aged})
 	d.work.Go(func() {
 		var f finished
 		// Reported in a defer, so that the slot comes back even from Work that

@@ -13,7 +13,8 @@ import (
 // not given up. A task has waited since it was submitted, was done again by hand, or
 // was due; or since an attempt at the stage, or at what it needs, ended, or was to be
 // followed by the next. Where tasks went on with the stage in this turn, their slots
-// are not free any more.
+// are not free any more. Aged tasks are found by their ids; coalesce keeps the planner
+// from reading the ready index for them, where they may be behind a million others.
 const claimSQL = `
 /* claim {{.Stage.Name}} */
 with moved as (
@@ -25,19 +26,17 @@ with moved as (
          {{.Stage.Name}}_locked_by = $1
    where ctid = any (array(
          select ctid from {{.Tasks}}
-          where {{.Stage.Ready ""}}
+          where {{if .Aged}}id = any($3::uuid[]) and coalesce({{.Stage.Ready ""}}, false)
+            {{- else}}{{.Stage.Ready ""}} and ($3::uuid[] is null or id = any($3)){{end}}
             and {{.Alive "$1"}}
-            and ($3::uuid[] is null or id = any($3))
             {{- if .After}}
             and priority = $4 and id > $5
             {{- end}}
-          order by priority desc, id
+          order by {{if not .Aged}}priority desc, {{end}}id
           limit {{if .Rest}}greatest($2 - coalesce((nullif(current_setting('cuelight.begun', true), '')::int4[])[{{.Nth}}], 0), 0){{else}}$2{{end}}
             for no key update skip locked))
   returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt, source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
-            extract(epoch from now() - greatest(t.created_at, t.ready_at,
-              (select max(coalesce(retry_at, finished_at)) from {{.Attempts}} a
-                where a.task_id = t.id and a.stage in ('{{.Stage.Name}}'{{range .Stage.Needs}}, '{{.}}'{{end}}))))::float8, priority
+            extract(epoch from {{.Stage.Waited .Attempts}})::float8, priority
 ), told as (
   insert into {{.Outbox}} (type, worker_id, stage, tasks, attempts)
   select 'started', $1, '{{.Stage.Name}}', array_agg(id), array_agg(attempt)
@@ -105,8 +104,8 @@ func (t *turn) queueLook(stage int) {
 	})
 }
 
-// slots is how many claims of a stage a turn makes at the most.
-func (t *turn) slots(stage int) int { return min(t.in.Free[stage], batchTasks) }
+// slots is how many claims of a stage a turn makes at the most, beside those of aged tasks.
+func (t *turn) slots(stage int) int { return min(t.in.Free[stage], batchTasks) - t.aged[stage] }
 
 func (t *turn) queueClaim(stage int, after Place) {
 	n := t.slots(stage)
@@ -123,26 +122,39 @@ func (t *turn) queueClaim(stage int, after Place) {
 	}
 	t.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		t.out.Asked[stage] = n - t.begun[stage]
-		for rows.Next() {
-			c := Claim{Stage: stage}
-			var waited float64
-			if err := rows.Scan(&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent, &waited, &c.Priority); err != nil {
-				return err
-			}
-			c.Waited = until(&waited)
+		return t.readClaims(rows, stage, func(c Claim) {
 			t.out.Claims = append(t.out.Claims, c)
 			t.out.Found[stage]++
 			if last := &t.out.Last[stage]; last.Task.IsZero() || last.compare(c.place()) < 0 {
 				*last = c.place()
 			}
-		}
-		return rows.Err()
+		})
 	})
 }
 
+// readClaims reads what a claim returned.
+func (t *turn) readClaims(rows pgx.Rows, stage int, take func(Claim)) error {
+	for rows.Next() {
+		c := Claim{Stage: stage}
+		var waited float64
+		if err := rows.Scan(&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent, &waited, &c.Priority); err != nil {
+			return err
+		}
+		c.Waited = until(&waited)
+		take(c)
+	}
+	return rows.Err()
+}
+
 // Compare puts claims in the order in which they are to be started: by stage, and
-// those of a stage by priority and id.
+// those of a stage by priority and id, after those of aged tasks.
 func (c Claim) Compare(d Claim) int {
+	if c.Stage == d.Stage && c.Aged != d.Aged {
+		if c.Aged {
+			return -1
+		}
+		return 1
+	}
 	return cmp.Or(cmp.Compare(c.Stage, d.Stage), c.place().compare(d.place()))
 }
 

@@ -148,5 +148,14 @@ func (s stageWords) Ready(row string) string {
 	return s.Open(row) + " and " + row + s.Name + "_run_at is null"
 }
 
+// Waited is for how long the task t could have been claimed: since it was submitted,
+// was due or was done again by hand; or since an attempt at the stage, or at what it
+// needs, ended, or was to be followed by the next.
+func (s stageWords) Waited(attempts string) string {
+	return fmt.Sprintf(`now() - greatest(t.created_at, t.ready_at,
+              (select max(coalesce(retry_at, finished_at)) from %s a
+                where a.task_id = t.id and a.stage in ('%s')))`, attempts, strings.Join(append([]string{s.Name}, s.Needs...), "', '"))
+}
+
 // AboveText lists the stage and all it needs as SQL strings.
 func (s stageWords) AboveText() string { return "'" + strings.Join(s.Above, "', '") + "'" }

@@ -47,6 +47,8 @@ func TestPlansUseTheirIndexesAmongManyFinishedTasks(t *testing.T) {
 		"claim ingest":       {s.sql.claim[0], 3, "tasks_ingest_ready"},
 		"claim assemble":     {s.sql.claim[3], 3, "tasks_assemble_ready"},
 		"claim after":        {s.sql.claimAfter[0], 5, "tasks_ingest_ready"},
+		"claim aged":         {s.sql.claimAged[1], 3, "tasks_pkey"},
+		"aged":               {s.sql.aged[1], 2, "tasks_transcode_ready"},
 		"look at ingest":     {s.sql.look[0], 1, "tasks_ingest_ready"},
 		"mature ingest":      {s.sql.mature[0], 0, "tasks_ingest_waiting"},
 		"complete":           {s.sql.complete, 11, "tasks_pkey"},

@@ -58,7 +58,8 @@ type statements struct {
 	submitted                  string
 	complete, completeRanked   string
 	claim, claimAfter          []string // by stage
-	claimRest, mature          []string
+	claimRest, claimAged       []string
+	aged, mature               []string
 	look, end, lapse           []string
 	held, lost, settled        string
 	lose, survey               string
@@ -74,7 +75,7 @@ type statements struct {
 func newStatements(g Graph) *statements {
 	w := g.words()
 	whole := func(text string) string { return fill(text, w) }
-	type variant struct{ After, Rest bool }
+	type variant struct{ After, Rest, Aged bool }
 	each := func(text string, v variant) []string {
 		var out []string
 		for i := range w.Stages {
@@ -91,6 +92,7 @@ func newStatements(g Graph) *statements {
 		submitOne: whole(submitOneSQL), submit: whole(submitSQL), submitted: whole(submittedSQL),
 		complete: fill(completeSQL, completeWords{w, false}), completeRanked: fill(completeSQL, completeWords{w, true}),
 		claim: each(claimSQL, variant{}), claimAfter: each(claimSQL, variant{After: true}), claimRest: each(claimSQL, variant{Rest: true}),
+		claimAged: each(claimSQL, variant{Aged: true}), aged: each(agedSQL, variant{}),
 		mature: each(matureSQL, variant{}), look: each(lookSQL, variant{}),
 		end: each(endSQL, variant{}), lapse: each(lapseSQL, variant{}),
 		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL),

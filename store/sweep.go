@@ -24,6 +24,9 @@ type Sweep struct {
 	MaxAttempts []int
 	// Only are the tasks to look for; nil for all.
 	Only []ID
+	// AgeAfter is how long a task waits behind others of higher priority before it is
+	// Aged. Zero for no end.
+	AgeAfter time.Duration
 }
 
 // Swept is what the slow pass found.
@@ -37,6 +40,9 @@ type Swept struct {
 	// Left and Next are those of [Turned], for all stages.
 	Left []bool
 	Next []time.Duration
+	// Aged are, by stage, tasks to claim before others of higher priority; nil where
+	// nobody asked.
+	Aged [][]ID
 }
 
 // endBackends ends the transactions that workers have left open which are gone, or
@@ -157,6 +163,7 @@ func (s *Store) survey(ctx context.Context, in Sweep, out *Swept) (gone bool, er
 	var batch pgx.Batch
 	queueSettings(ctx, &batch, false, madeBySweep, in.Worker)
 	s.queueJudgement(&batch, in, out)
+	s.queueAged(&batch, in, out)
 	next := make([]*float64, len(out.Next))
 	batch.Queue(s.sql.survey, in.Only).QueryRow(func(row pgx.Row) error {
 		dest := []any{&gone}
@@ -211,7 +218,7 @@ func (s *Store) tidy(ctx context.Context, in Sweep, out *Swept) error {
 	clear(out.Left)
 	// To look and to claim nothing is a turn without free slots.
 	look := turn{
-		store: s, madeBy: madeBySweep, opens: make([]int, stages), again: make([]bool, stages),
+		store: s, madeBy: madeBySweep, opens: make([]int, stages), again: make([]bool, stages), aged: make([]int, stages),
 		in:  Turn{Free: make([]int, stages), Look: make([]bool, stages), Mature: make([]bool, stages), Only: in.Only},
 		out: Turned{Left: out.Left, Next: out.Next},
 	}

@@ -35,6 +35,10 @@ type Claim struct {
 	UserID      string
 	Traceparent string // of the submission; empty for none
 
+	// Aged says that it was claimed before tasks of higher priority, because it had
+	// waited for long; see [Sweep].
+	Aged bool
+
 	// Waited is for how long the stage could have been claimed, by the database's
 	// clock; 0 where it was claimed with what it needs. What was submitted for later
 	// waits from then on, and what is done again from when [Store.Retry] was called.
@@ -65,6 +69,7 @@ type Turn struct {
 	Look    []bool // by stage: whether something may be waiting there
 	Mature  []bool // by stage: whether a time that tasks wait for has come
 	Only    []ID   // the tasks to claim from; nil for all
+	Aged    [][]ID // by stage looked at: tasks to claim before all others, as [Store.Sweep] has found them; nil for none
 
 	// After makes a turn look in a stage only at what is ready after a place,
 	// where nothing was claimed since the last vacuum that it had to go past. It
@@ -170,7 +175,7 @@ const batchTasks = 1024
 // committed all the same. See [Store.Settled] and [Store.Held].
 func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 	stages := len(s.graph.nodes)
-	t := turn{store: s, in: in, opens: make([]int, stages), again: make([]bool, stages), begun: make([]int, stages)}
+	t := turn{store: s, in: in, opens: make([]int, stages), again: make([]bool, stages), aged: make([]int, stages), begun: make([]int, stages)}
 	t.out = Turned{
 		Claims: make([]Claim, 0, len(in.Reports)),
 		Asked:  make([]int, stages), Found: make([]int, stages), Last: make([]Place, stages),
@@ -180,6 +185,9 @@ func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
 	t.madeBy = madeByRecorded
 	for i := range stages {
 		t.queueMature(i) // before anything later goes on
+	}
+	for i := range stages {
+		t.queueAgedClaim(i)
 	}
 	if len(in.Reports) > 0 {
 		t.queueReports()
@@ -218,6 +226,7 @@ type turn struct {
 	in      Turn
 	opens   []int  // by stage: how many of the tasks reported may be ready for it
 	again   []bool // by stage: a task reported is to be tried again at once
+	aged    []int  // by stage: how many slots are for aged tasks
 	begun   []int  // by stage: how many of them go on
 	batch   pgx.Batch
 	madeBy  string      // what the triggers were told last

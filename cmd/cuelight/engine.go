@@ -30,6 +30,7 @@ type engine struct {
 	mine     identity   // of the directories the stages work in
 	grace    time.Duration
 	lease    time.Duration // 0 for the Runner's default
+	ageAfter time.Duration // 0 for never
 	abort    <-chan struct{}
 	observe  func(stages.Event)
 	listener func(connected bool, err error)
@@ -52,7 +53,7 @@ func (e *engine) run(ctx context.Context) error {
 		Store: store.New(e.db.pool, pipeline.Graph()), Pipeline: pipeline,
 		Only: e.only, Capabilities: e.mine.capabilities(e.only != nil),
 		// The Runner's zero is its default, ours is none.
-		Grace: cmp.Or(e.grace, -1), Abort: e.abort, Lease: e.lease, Pulse: e.pulse.beat,
+		Grace: cmp.Or(e.grace, -1), Abort: e.abort, Lease: e.lease, AgeAfter: e.ageAfter, Pulse: e.pulse.beat,
 		Version: programVersion(), Observe: e.observe, KeepEvents: e.keep,
 	}
 	defer e.pulse.rest()

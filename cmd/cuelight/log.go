@@ -40,6 +40,9 @@ func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
 	took := zap.Int64("duration_ms", e.Duration.Milliseconds())
 	switch e.Kind {
 	case stages.Started:
+		if e.Aged {
+			log = log.With(zap.Bool("aged", true), zap.Float64("waited_s", e.Waited.Seconds()))
+		}
 		log.Info("stage started")
 	case stages.Completed:
 		log.Info("stage completed", took)

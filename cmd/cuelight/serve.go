@@ -41,9 +41,10 @@ unit may have Type=notify and WatchdogSec.`
 
 type serveOptions struct {
 	*workOptions
-	watch  []string
-	settle time.Duration
-	front  *frontOptions
+	watch    []string
+	settle   time.Duration
+	ageAfter time.Duration
+	front    *frontOptions
 }
 
 func (c *cli) serveCommand() *cobra.Command {
@@ -57,7 +58,8 @@ func (c *cli) serveCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringArrayVar(&o.watch, "watch", nil, "submit the files dropped into this directory; repeatable, in the variable separated by \":\"")
 	f.DurationVar(&o.settle, "settle", 10*time.Second, "how long a dropped file must have stayed as it is")
-	setting(f, "watch", "settle")
+	f.DurationVar(&o.ageAfter, "age-after", 0, "how long a task may wait for a stage behind others of higher priority before it goes first; 0 for ever")
+	setting(f, "watch", "settle", "age-after")
 	o.front = frontFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), o) }
 	return cmd
@@ -80,6 +82,9 @@ func (c *cli) newDaemon(ctx context.Context, o *serveOptions) (*daemon, error) {
 	if err := o.front.check(); err != nil {
 		return nil, err
 	}
+	if o.ageAfter < 0 {
+		return nil, usagef("--age-after %s: it must not be negative; 0 lets tasks of lower priority wait for ever", o.ageAfter)
+	}
 	config, err := c.prepare(o.workOptions)
 	if err != nil {
 		return nil, err
@@ -101,7 +106,7 @@ func (c *cli) newDaemon(ctx context.Context, o *serveOptions) (*daemon, error) {
 	d := &daemon{
 		c: c, db: db, log: newLog(c.err), feed: newFeed(), systemd: newSystemd(c.env), boxes: boxes,
 		engine: &engine{
-			db: db, stages: pipelineStages(config), mine: mine, grace: o.grace, lease: o.lease, abort: c.sig.abort, keep: o.front.keepEvents,
+			db: db, stages: pipelineStages(config), mine: mine, grace: o.grace, lease: o.lease, ageAfter: o.ageAfter, abort: c.sig.abort, keep: o.front.keepEvents,
 		},
 		tidying: tidying{tidier: video.Tidier{Config: config}},
 	}

@@ -1,0 +1,53 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestSweepFindsTasksThatWaitedTooLongBehindOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	first, second := b.submit(), b.submit()
+	lower := b.submission(store.Submission{Source: "lower", Priority: -1})
+	young := b.submit()
+	scheduled := b.submit()
+	b.exec("update tasks set created_at = now() - interval '2 h' where id <> $1", young)
+	b.exec("update tasks set ready_at = now() - interval '1 min' where id = $1", scheduled)
+	aged := func(after time.Duration) []store.ID {
+		t.Helper()
+		out, err := b.Sweep(t.Context(), store.Sweep{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}, AgeAfter: after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Aged == nil {
+			return nil
+		}
+		return out.Aged[ingest]
+	}
+	if got := aged(time.Hour); !slices.Equal(got, []store.ID{lower}) {
+		t.Errorf("aged are %v, want only what is behind others", got)
+	}
+	b.submission(store.Submission{Source: "urgent", Priority: 5})
+	want := []store.ID{first, second, lower}
+	if got := aged(time.Hour); !slices.Equal(got, want) {
+		t.Errorf("aged are %v, want %v", got, want)
+	}
+	if got := aged(0); got != nil {
+		t.Errorf("aged are %v although nobody asked", got)
+	}
+
+	in := turn(w, 2, nil, ingest)
+	in.Aged = [][]store.ID{want, nil, nil, nil, nil}
+	out, err := b.Turn(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Claims) != 2 || out.Claims[0].Task != first || out.Claims[1].Task != second || !out.Claims[0].Aged || !out.Left[ingest] {
+		t.Errorf("claims are %+v, want the two oldest of the aged ones", out.Claims)
+	}
+}
