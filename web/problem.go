@@ -83,6 +83,10 @@ var kinds = map[kind]struct {
 	kindUnavailable: {http.StatusServiceUnavailable, "This cannot be done right now"},
 }
 
+// ProblemTitle is the title of a kind of problem, the end of its type; empty for one
+// that is not of this package.
+func ProblemTitle(of string) string { return kinds[kind(of)].title }
+
 func refuse(k kind, format string, args ...any) *problem {
 	return &problem{kind: k, detail: fmt.Sprintf(format, args...)}
 }

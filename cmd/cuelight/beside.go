@@ -111,7 +111,7 @@ func (b *beside) open(ctx context.Context, d *daemon) (err error) {
 	b.feed = newEventFeed(b.db.side.store, b.feedWakes, d.troubled("events cannot be read", "events are read again"))
 	b.uploads, err = upload.New(upload.Options{
 		Dir: b.config.DataDir, BasePath: web.UploadsPath(b.o.basePath), MaxBytes: int64(b.o.uploadMost), MinFree: cmp.Or(max(b.config.Reserve, 0), -1),
-		Principal: func(ctx context.Context) string { return access.From(ctx).Name }, Problems: web.ProblemTypes,
+		Principal: func(ctx context.Context) string { return access.From(ctx).Name }, Problems: web.ProblemTypes, Title: web.ProblemTitle,
 		Still: stillOf(guard), Check: mayUpload, OnComplete: submitUpload(b.db.side.store), Fate: fateOfUpload(b.db.side.store),
 		Trouble: func(id string, err error) { b.log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
 	})

@@ -92,6 +92,10 @@ type Options struct {
 	// "urn:example:problem:". Default: their type is about:blank.
 	Problems string
 
+	// Title is that of a kind of problem, the end of its type; empty for one that is
+	// this package's alone. Default: none is known.
+	Title func(kind string) string
+
 	// Trouble is told what goes wrong on this side: an error that a client was
 	// only told of as such, with the upload's id where there is one.
 	Trouble func(id string, err error)
@@ -160,6 +164,9 @@ func (o Options) withDefaults() (Options, error) {
 	o.BasePath = cmp.Or(o.BasePath, "/uploads/")
 	if !strings.HasPrefix(o.BasePath, "/") || !strings.HasSuffix(o.BasePath, "/") {
 		return o, errors.New(`the uploads' base path must begin and end with "/"`)
+	}
+	if o.Title == nil {
+		o.Title = func(string) string { return "" }
 	}
 	if o.Still == nil {
 		o.Still = func(context.Context) error { return nil }

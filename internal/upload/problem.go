@@ -108,7 +108,7 @@ func (u *Uploads) answer(w http.ResponseWriter, r *http.Request, id string, err 
 		w.WriteHeader(told.status)
 		return
 	}
-	title := http.StatusText(told.status)
+	title := either(u.o.Title(either(told.kind, kinds[told.status])), http.StatusText(told.status))
 	if told.status == statusChecksumMismatch {
 		title = "Checksum Mismatch"
 	}

@@ -12,6 +12,16 @@
     return e;
   };
 
+  // The server's own words for why it refuses something, where it gave any: a problem
+  // after RFC 9457.
+  const reason = (response) => {
+    try {
+      return JSON.parse(response.getBody()).detail ?? "";
+    } catch {
+      return "";
+    }
+  };
+
   // A browser has six connections to a place, of which the page needs some: what is
   // more than this waits.
   const atOnce = 2, queue = [];
@@ -25,11 +35,13 @@
 
   const begin = (file) => {
     const row = element("li", "upload"), state = element("span", "dim"), bar = element("progress"), button = element("button", "small");
+    const why = element("p", "why");
+    why.setAttribute("role", "alert");
     bar.max = file.size || 1;
     bar.value = 0;
     bar.setAttribute("aria-label", `Upload of ${file.name}`);
     button.type = "button";
-    row.append(element("span", "name", file.name), state, button, bar);
+    row.append(element("span", "name", file.name), state, button, bar, why);
     list.append(row);
     let since = 0, from = 0;
     // It waits, runs or stands; what it is says the row.
@@ -60,11 +72,13 @@
         const status = e.originalResponse?.getStatus();
         be("standing", status === 507 ? "the disk there is full" : status === 413 ? "it is too large" :
           status ? `refused (${status})` : "broken off; it goes on where it was", "Go on");
+        why.textContent = reason(e.originalResponse);
       },
     });
     const start = async () => {
       row.dataset.is = "running"; // it was counted by who called
       state.textContent = "starting";
+      why.textContent = "";
       const earlier = await upload.findPreviousUploads().catch(() => []);
       if (row.dataset.is !== "running") return; // somebody was quick
       if (earlier.length) upload.resumeFromPreviousUpload(earlier[0]);

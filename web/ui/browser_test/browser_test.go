@@ -3,6 +3,7 @@ package browser_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -191,6 +193,12 @@ func (d *daemon) uploads() http.Handler {
 		w.Header().Set("Tus-Resumable", "1.0.0")
 		switch r.Method {
 		case http.MethodPost:
+			if strings.Contains(r.Header.Get("Upload-Metadata"), base64.StdEncoding.EncodeToString([]byte("refused.mp4"))) {
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				_, _ = io.WriteString(w, `{"type":"urn:cuelight:problem:invalid","status":422,"detail":"this needs the scope submit, and the key has read"}`)
+				return
+			}
 			id = "/uploads/" + hex.EncodeToString([]byte(time.Now().String()))
 			sizes[id], parts[id] = r.Header.Get("Upload-Length"), nil
 			w.Header().Set("Location", id)

@@ -161,6 +161,20 @@ await test("files are uploaded by drag and drop", async (page) => {
   must(before > 0, "there was nothing");
 });
 
+await test("a refused upload says why, in the server's words", async (page) => {
+  await page.goto(`${given.url}/`);
+  await connected(page);
+  await drop(page, [{ name: "refused.mp4", base64: Buffer.alloc(3000, 7).toString("base64") }]);
+  await page.waitForSelector("#uploads >> text=this needs the scope submit, and the key has read");
+  must(/refused \(422\)/.test(await page.locator(".upload").textContent()), "the status is not said");
+  for (const width of [1280, 360]) {
+    await page.setViewportSize({ width, height: 800 });
+    await page.screenshot({ path: `${given.pictures}/upload-refused-light-${width}.png` });
+  }
+  await sound(page, "refused upload");
+  page.once("dialog", (d) => d.accept()); // it leaves while one stands
+});
+
 await test("of many files two are uploaded at once", async (page, context) => {
   await page.goto(`${given.url}/`);
   await connected(page);

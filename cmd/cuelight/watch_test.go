@@ -1,0 +1,24 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestWatchJSON_HasTheWordsOfTheAPIAndNoToken(t *testing.T) {
+	t.Parallel()
+	out := &bytes.Buffer{}
+	r := store.Running{Task: store.ID{15: 7}, Stage: "transcode", Token: store.ID{15: 9}, Attempt: 2, Percent: 34.5, ETA: 3, Note: "1080p"}
+	w := &onlooker{c: &cli{out: &stream{Writer: out}, json: true}, running: make(map[work]store.Running)}
+	for range 2 { // the second time it has not moved
+		if err := w.show(map[work]store.Running{{r.Task, r.Stage}: r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `{"task_id":"00000000-0000-0000-0000-000000000007","stage":"transcode","attempt":2,"percent":34.5,"eta_s":3,"note":"1080p"}` + "\n"
+	if out.String() != want {
+		t.Errorf("got %s, want %s", out, want)
+	}
+}
