@@ -319,13 +319,16 @@ func (d *dispatcher) take(life context.Context, t store.Turn) {
 // else had locked. They come again after a millisecond or two, for so long
 // does another turn take, and then less and less often.
 func (d *dispatcher) handedIn(t store.Turn, out store.Turned) {
-	const reported, stale, locked = 1, 2, 3
+	const reported, stale, cancelled, locked = 1, 2, 3, 4
 	fate := make(map[store.ID]int, len(t.Reports))
 	for _, r := range t.Reports {
 		fate[r.Token] = reported
 	}
 	for _, r := range out.Stale {
 		fate[r.Token] = stale
+		if r.Cancelled {
+			fate[r.Token] = cancelled
+		}
 	}
 	for _, r := range out.Locked {
 		fate[r.Token] = locked
@@ -335,9 +338,11 @@ func (d *dispatcher) handedIn(t store.Turn, out store.Turned) {
 	for _, f := range all {
 		switch fate[f.report.Token] {
 		case reported:
-			d.settle(f, true)
+			d.settle(f)
 		case stale:
-			d.settle(f, false)
+			d.drop(f, ErrLeaseLost)
+		case cancelled:
+			d.drop(f, ErrCancelled)
 		case locked:
 			f.next = time.Now().Add(jitter(3 * time.Millisecond / 2 << min(f.tries, 9)))
 			f.tries++
@@ -350,14 +355,16 @@ func (d *dispatcher) handedIn(t store.Turn, out store.Turned) {
 	d.spare = all
 }
 
-// settle ends an attempt for good, once the database has its outcome.
-func (d *dispatcher) settle(f finished, held bool) {
+// drop ends an attempt whose claim was lost before its outcome was handed in.
+func (d *dispatcher) drop(f finished, why error) {
 	d.live.remove(f.claim.Token)
-	if !held {
-		f.err = ErrLeaseLost
-		d.tell(f, Revoked)
-		return
-	}
+	f.err = why
+	d.tell(f, Revoked)
+}
+
+// settle ends an attempt for good, once the database has its outcome.
+func (d *dispatcher) settle(f finished) {
+	d.live.remove(f.claim.Token)
 	d.tell(f, f.kind)
 	if f.report.RetryIn == 0 {
 		return

@@ -9,9 +9,12 @@ import (
 
 // Why a job's context ended; see [context.Cause].
 var (
-	// ErrLeaseLost: the claim is no longer this worker's. Nothing it does now
-	// will be kept.
+	// ErrLeaseLost: the claim is no longer this worker's, because the others
+	// had no sign of life of it. Nothing it does now will be kept.
 	ErrLeaseLost = errors.New("lease lost")
+	// ErrCancelled: the task was cancelled, deleted, or is to be done again.
+	// Nothing the worker does now will be kept.
+	ErrCancelled = errors.New("task was cancelled")
 	// ErrDraining: the process stops and the grace is over. The claim goes
 	// back without counting as an attempt.
 	ErrDraining = errors.New("process is stopping")
@@ -42,6 +45,14 @@ var errGoexit = errors.New("work ended its goroutine without returning")
 // errRevoked marks the causes that say that the claim is certainly somebody
 // else's or nobody's: there is nothing to report any more.
 var errRevoked = errors.New("claim was taken back")
+
+// lostFor is why a claim that is lost was lost.
+func lostFor(cancelled bool) error {
+	if cancelled {
+		return ErrCancelled
+	}
+	return ErrLeaseLost
+}
 
 // Permanent marks an error that no further attempt can mend: the stage is dead
 // at once. A nil error stays nil.

@@ -129,7 +129,7 @@ func (f *fake) Workers(context.Context, bool) ([]store.Worker, error) {
 	return f.workers, nil
 }
 
-func (f *fake) Lost(context.Context, []store.Claim) ([]store.ID, error) { return nil, nil }
+func (f *fake) Lost(context.Context, []store.Claim) ([]store.LostClaim, error) { return nil, nil }
 
 func (f *fake) GiveUp(_ context.Context, workers []store.ID) ([]store.ID, error) {
 	f.mu.Lock()

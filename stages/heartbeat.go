@@ -164,14 +164,10 @@ func (h *heartbeat) send(ctx context.Context, claims []store.Claim, running, mov
 }
 
 // revoke stops the work on claims that are somebody else's now, or nobody's.
-func (h *heartbeat) revoke(lost []store.ID) {
-	gone := make(map[store.ID]bool, len(lost))
-	for _, token := range lost {
-		gone[token] = true
-	}
-	for _, a := range h.live.all() {
-		if gone[a.claim.Token] {
-			a.cancel(fmt.Errorf("%w: %w", ErrLeaseLost, errRevoked))
+func (h *heartbeat) revoke(lost []store.LostClaim) {
+	for _, l := range lost {
+		if a := h.live.get(l.Token); a != nil {
+			a.cancel(fmt.Errorf("%w: %w", lostFor(l.Cancelled), errRevoked))
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (j *Job) Progress(p Progress) {
 }
 
 // Confirm asks the database whether the claim still holds, and returns
-// [ErrLeaseLost] if it does not. It is for the moment before something that
+// [ErrCancelled] or [ErrLeaseLost] if it does not. It is for the moment before something that
 // cannot be taken back: a process that stood still meanwhile does not know yet
 // that somebody else has its claim.
 func (j *Job) Confirm(ctx context.Context) error {

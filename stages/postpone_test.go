@@ -77,7 +77,7 @@ func TestClaimCanBeConfirmedBeforeWhatCannotBeTakenBack(t *testing.T) {
 		close(asked)
 		<-taken
 		err := j.Confirm(context.WithoutCancel(ctx))
-		if !errors.Is(err, stages.ErrLeaseLost) || !errors.Is(context.Cause(ctx), stages.ErrLeaseLost) {
+		if !errors.Is(err, stages.ErrCancelled) || !errors.Is(context.Cause(ctx), stages.ErrCancelled) {
 			t.Errorf("of a claim that was taken it is said: %v, and its context ends with %v", err, context.Cause(ctx))
 		}
 		return nil, err

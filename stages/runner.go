@@ -23,7 +23,7 @@ type Store interface {
 	Held(ctx context.Context, worker store.ID) ([]store.Claim, error)
 	Beat(ctx context.Context, b store.Beat) (store.Beaten, error)
 	Workers(ctx context.Context, all bool) ([]store.Worker, error)
-	Lost(ctx context.Context, claims []store.Claim) ([]store.ID, error)
+	Lost(ctx context.Context, claims []store.Claim) ([]store.LostClaim, error)
 	GiveUp(ctx context.Context, workers []store.ID) ([]store.ID, error)
 	Herald(ctx context.Context) error
 	Forget(ctx context.Context, keep time.Duration) (more bool, err error)

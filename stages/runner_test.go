@@ -302,7 +302,7 @@ func TestCancelStopsRunningWorkAtOnce(t *testing.T) {
 		if err := b.Cancel(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-why; !errors.Is(err, stages.ErrLeaseLost) {
+		if err := <-why; !errors.Is(err, stages.ErrCancelled) || errors.Is(err, stages.ErrLeaseLost) {
 			t.Errorf("cause is %v", err)
 		}
 		if took := time.Since(asked); took > time.Second {

@@ -12,7 +12,7 @@ import (
 // is kept as null.
 //
 // Work must return when ctx is done. [context.Cause] says why: [ErrTimeout],
-// [ErrStalled], [ErrLeaseLost] (which a cancel is, too), or [ErrDraining]. It
+// [ErrStalled], [ErrCancelled], [ErrLeaseLost] or [ErrDraining]. It
 // may be called again for the same task at any time after it has begun (a
 // crash, a lost lease), so what it leaves behind must be safe to do twice.
 type Work func(ctx context.Context, job *Job) (result any, err error)

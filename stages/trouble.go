@@ -145,7 +145,7 @@ func (d *dispatcher) disown(ctx context.Context, settled map[store.ID]bool) erro
 	var left []finished
 	for _, f := range d.reports {
 		if settled[f.report.Token] {
-			d.settle(f, true)
+			d.settle(f)
 		} else {
 			left = append(left, f)
 		}

@@ -49,8 +49,9 @@ func (d *dispatcher) job(a *attempt) *Job {
 				return err
 			}
 			if len(lost) > 0 {
-				a.cancel(fmt.Errorf("%w: %w", ErrLeaseLost, errRevoked))
-				return ErrLeaseLost
+				why := lostFor(lost[0].Cancelled)
+				a.cancel(fmt.Errorf("%w: %w", why, errRevoked))
+				return why
 			}
 			return nil
 		},
@@ -83,7 +84,7 @@ func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (j
 }
 
 // lostClaims waits for whoever has the table locked.
-func (d *dispatcher) lostClaims(ctx context.Context, c store.Claim) ([]store.ID, error) {
+func (d *dispatcher) lostClaims(ctx context.Context, c store.Claim) ([]store.LostClaim, error) {
 	for {
 		lost, err := d.Store.Lost(ctx, []store.Claim{c})
 		if !errors.Is(err, store.ErrLocked) {

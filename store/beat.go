@@ -94,9 +94,9 @@ type Beat struct {
 
 // Beaten is what a worker hears.
 type Beaten struct {
-	Lost []ID      // tokens of the claims that are no longer the worker's
-	Now  time.Time // the database's clock
-	Gone bool      // another worker went away, and is to be given up by [Store.Sweep]
+	Lost []LostClaim // claims that are no longer the worker's
+	Now  time.Time   // the database's clock
+	Gone bool        // another worker went away, and is to be given up by [Store.Sweep]
 	// Paused says, by stage, that nothing is to be claimed there for now; nil where
 	// that is not known.
 	Paused []bool

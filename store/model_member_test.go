@@ -118,7 +118,7 @@ func (m *member) settle(reports []store.Report, out store.Turned) {
 			continue
 		}
 		m.held = slices.DeleteFunc(m.held, func(c store.Claim) bool { return c.Token == r.Token })
-		if slices.ContainsFunc(out.Stale, is(r.Token)) {
+		if slices.ContainsFunc(out.Stale, func(s store.StaleReport) bool { return s.Token == r.Token }) {
 			continue
 		}
 		if before, twice := m.accepted[r.Token]; twice {

@@ -144,7 +144,7 @@ func modelRegister(ctx context.Context, s *store.Store) (store.ID, error) {
 
 func modelBeat(ctx context.Context, s *store.Store, worker store.ID, claims []store.Claim) ([]store.ID, error) {
 	out, err := s.Beat(ctx, store.Beat{Worker: worker, Claims: claims, Judge: &store.Allowance{}})
-	return out.Lost, err
+	return tokensOfLost(out.Lost), err
 }
 
 func modelSweep(ctx context.Context, s *store.Store, worker store.ID, judge *store.Allowance) (store.Swept, error) {

@@ -84,7 +84,7 @@ func (p *play) makeTurn(w *modelWorker, in store.Turn, foreign *modelTask) {
 	})
 	p.must(err)
 	p.learn(got.Claims, want.claims)
-	p.same("stale reports", tokensOf(got.Stale), want.stale)
+	p.same("stale reports", tokensOfStale(got.Stale), want.stale)
 	p.same("locked reports", tokensOf(got.Locked), want.locked)
 	if !slices.Equal(got.Left, want.left) || !slices.Equal(got.Yielded, want.yielded) || !slices.Equal(signs(got.Next), want.next) {
 		p.fatalf("left %v yielded %v next %v, want %v %v %v", got.Left, got.Yielded, got.Next, want.left, want.yielded, want.next)
@@ -189,6 +189,14 @@ func (p *play) learn(got []store.Claim, want []modelClaim) {
 }
 
 func tokensOf(reports []store.Report) []store.ID {
+	var all []store.ID
+	for _, r := range reports {
+		all = append(all, r.Token)
+	}
+	return all
+}
+
+func tokensOfStale(reports []store.StaleReport) []store.ID {
 	var all []store.ID
 	for _, r := range reports {
 		all = append(all, r.Token)

@@ -40,7 +40,7 @@ func setup(t testing.TB) bundle {
 // its claims.
 func (b bundle) beat(w store.ID, claims ...store.Claim) ([]store.ID, error) {
 	out, err := b.Beat(b.t.Context(), store.Beat{Worker: w, Claims: claims})
-	return out.Lost, err
+	return tokensOfLost(out.Lost), err
 }
 
 // worker registers one more worker.

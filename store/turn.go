@@ -86,12 +86,18 @@ type Place struct {
 	Task     ID
 }
 
+// StaleReport is a report of a claim that was lost.
+type StaleReport struct {
+	Report
+	Cancelled bool // as in [LostClaim]
+}
+
 // Turned is what a dispatcher gets back.
 type Turned struct {
 	Claims []Claim // in the order of [Claim.Compare]
 	// Stale are the reports that changed nothing, because the claim was no
 	// longer the worker's.
-	Stale []Report
+	Stale []StaleReport
 	// Locked are the reports that changed nothing yet, because somebody else
 	// had the task's row locked. They are to be handed in again.
 	Locked []Report
@@ -249,8 +255,9 @@ func (t *turn) sortOut(ctx context.Context) {
 	}
 	lost, err := t.store.Lost(ctx, claims)
 	for _, r := range vain {
-		if err == nil && slices.Contains(lost, r.Token) {
-			t.out.Stale = append(t.out.Stale, r)
+		i := slices.IndexFunc(lost, func(l LostClaim) bool { return l.Token == r.Token })
+		if err == nil && i >= 0 {
+			t.out.Stale = append(t.out.Stale, StaleReport{r, lost[i].Cancelled})
 		} else {
 			t.out.Locked = append(t.out.Locked, r)
 		}

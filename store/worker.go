@@ -88,37 +88,48 @@ func queueLimit(ctx context.Context, batch *pgx.Batch) {
 	batch.Queue(limitSQL, fmt.Sprintf("%dms", lockWait(ctx)))
 }
 
-// lost: which of the given claims are no longer what their token says.
+// lost: which of the given claims are no longer what their token says. The history
+// has the claims that a cancel or a retry took back; of a deleted task there is none.
 const lostSQL = `
 /* find lost claims */
-select r.token
+select r.token,
+       t.id is null or exists (
+         select from {{.Attempts}} a where a.task_id = r.id and a.token = r.token and a.outcome = 'cancelled') as cancelled
   from unnest($1::uuid[], $2::int4[], $3::uuid[]) as r (id, stage, token)
   left join {{.Tasks}} t on t.id = r.id
  where (r.token = case r.stage
        {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_token{{end}} end) is not true`
 
+// LostClaim is a claim that is no longer its worker's.
+type LostClaim struct {
+	Token ID
+	// Cancelled: the task was cancelled, deleted, or is to be done again.
+	// Otherwise the claim was given to another worker, or freed for one.
+	Cancelled bool
+}
+
 // Lost is the second half of [Store.Beat] alone: which of the claims are no
 // longer their worker's.
-func (s *Store) Lost(ctx context.Context, claims []Claim) ([]ID, error) {
+func (s *Store) Lost(ctx context.Context, claims []Claim) ([]LostClaim, error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
 	var batch pgx.Batch
-	var lost []ID
+	var lost []LostClaim
 	queueLimit(ctx, &batch)
 	s.queueLost(&batch, claims, &lost)
 	err := s.db.SendBatch(ctx, &batch).Close()
 	return lost, s.explain("find lost claims", err)
 }
 
-func (s *Store) queueLost(batch *pgx.Batch, claims []Claim, lost *[]ID) {
+func (s *Store) queueLost(batch *pgx.Batch, claims []Claim, lost *[]LostClaim) {
 	var ids, tokens []ID
 	var stages []int32
 	for _, c := range claims {
 		ids, stages, tokens = append(ids, c.Task), append(stages, int32(c.Stage)), append(tokens, c.Token)
 	}
 	batch.Queue(s.sql.lost, ids, stages, tokens).Query(func(rows pgx.Rows) (err error) {
-		*lost, err = pgx.CollectRows(rows, pgx.RowTo[ID])
+		*lost, err = pgx.CollectRows(rows, pgx.RowToStructByPos[LostClaim])
 		return err
 	})
 }

@@ -95,6 +95,8 @@ func judge(err, why error) (outcome, kind string) {
 		return "completed", ""
 	case errors.Is(why, stages.ErrDraining):
 		return "released", "draining"
+	case errors.Is(why, stages.ErrCancelled):
+		return "released", "cancelled"
 	case errors.Is(why, stages.ErrLeaseLost):
 		return "released", "lease_lost"
 	case errors.Is(why, stages.ErrTimeout):

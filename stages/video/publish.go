@@ -102,7 +102,7 @@ func stillAssembled(job *stages.Job, mine Assemble) func(ctx context.Context) er
 		}
 		ctx, cancel := context.WithTimeout(ctx, askWithin)
 		defer cancel()
-		if err := job.Confirm(ctx); errors.Is(err, stages.ErrLeaseLost) {
+		if err := job.Confirm(ctx); errors.Is(err, stages.ErrLeaseLost) || errors.Is(err, stages.ErrCancelled) {
 			return err
 		}
 		now, err := stages.Result[Assemble](ctx, job, assembleStage)
