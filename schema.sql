@@ -231,7 +231,8 @@ create table if not exists tasks (
   submitted_by  text,                              -- the API key; null: whoever has the database or the admin secret
   traceparent   text,                              -- W3C Trace Context of whoever submitted it
   ready_at      timestamptz,                       -- done again, or due, only then: it has not waited since before
-  overridden_by uuid        references tasks (id) deferrable,
+  scheduled_at  timestamptz,                       -- cancelled while it waited for this time, which a retry keeps
+  overridden_by uuid        references tasks (id) deferrable initially deferred,
 
   ingest_status    cuelight_status not null default 'pending',
   ingest_attempts  integer         not null default 0,

@@ -139,8 +139,14 @@ begin
       select id, 4, n, 'released', stage, old_attempt, old_worker, old_token, null
         from changes where status = 'pending' and old_status = 'inprogress' and made_by in ('turn', 'sweep')
        union all
-      select id, 5, 0, 'retry', stages[1], null, null, null, jsonb_build_object('run_at', now(), 'stages', stages)
-        from (select id, array_remove(array[
+      select id, 5, 0, 'retry', stages[1], null, null, null, jsonb_build_object('run_at', coalesce(run_at, now()), 'stages', stages)
+        from (select id, coalesce(
+                       case when ingest_status <> ingest_old_status then ingest_run_at end,
+                       case when transcode_status <> transcode_old_status then transcode_run_at end,
+                       case when metadata_status <> metadata_old_status then metadata_run_at end,
+                       case when assemble_status <> assemble_old_status then assemble_run_at end,
+                       case when publish_status <> publish_old_status then publish_run_at end) as run_at,
+                     array_remove(array[
                      case when ingest_status = 'pending' and ingest_old_status <> 'pending'
                            and not (made_by in ('turn', 'sweep') and ingest_old_status = 'inprogress') then 'ingest' end,
                      case when transcode_status = 'pending' and transcode_old_status <> 'pending'
@@ -335,8 +341,14 @@ begin
       select id, 4, n, 'released', stage, old_attempt, old_worker, old_token, null
         from changes where status = 'pending' and old_status = 'inprogress' and made_by in ('turn', 'sweep')
        union all
-      select id, 5, 0, 'retry', stages[1], null, null, null, jsonb_build_object('run_at', now(), 'stages', stages)
-        from (select id, array_remove(array[
+      select id, 5, 0, 'retry', stages[1], null, null, null, jsonb_build_object('run_at', coalesce(run_at, now()), 'stages', stages)
+        from (select id, coalesce(
+                       case when ingest_status <> ingest_old_status then ingest_run_at end,
+                       case when transcode_status <> transcode_old_status then transcode_run_at end,
+                       case when metadata_status <> metadata_old_status then metadata_run_at end,
+                       case when assemble_status <> assemble_old_status then assemble_run_at end,
+                       case when publish_status <> publish_old_status then publish_run_at end) as run_at,
+                     array_remove(array[
                      case when ingest_status = 'pending' and ingest_old_status <> 'pending'
                            and not (made_by in ('turn', 'sweep') and ingest_old_status = 'inprogress') then 'ingest' end,
                      case when transcode_status = 'pending' and transcode_old_status <> 'pending'
@@ -394,11 +406,16 @@ create trigger tasks_changed after update on tasks
 -- Up to version 4 each row was recorded by itself.
 drop function if exists cuelight_video_tell(tasks, tasks, text);
 
--- Deleting a task deletes its history.
-create or replace function cuelight_video_forget() returns trigger language plpgsql set search_path from current as $$
+-- Deleting a task deletes its history. What it had replaced is replaced by nothing
+-- any more: it stays at rest, cancelled, dead or completed, until somebody retries it.
+create or replace function cuelight_video_forget() returns trigger language plpgsql
+set search_path from current set jit = off as $$
 declare ids constant uuid[] := array(select id from gone order by id);
 begin
   delete from attempts where task_id = any(ids);
+  if exists (select from tasks where overridden_by = any(ids)) then
+    update tasks set overridden_by = null where overridden_by = any(ids);
+  end if;
   for n in 1..cardinality(ids) by 1024 loop
     insert into outbox (type, tasks) values ('deleted', ids[n:n + 1023]);
   end loop;
@@ -552,18 +569,20 @@ create or replace function cuelight_video_status(t tasks) returns text language 
   end
 $$;
 
--- Do a stage again, and everything after it:
---   select cuelight_video_retry('<task id>', 'ingest');
--- Without a stage: do whatever died, failed or was cancelled. What is running
--- and has to be done again is taken from its worker.
-create or replace function cuelight_video_retry(task uuid, from_stage text default null) returns setof tasks
-language plpgsql set search_path from current as $$
+-- Do a stage again, and everything after it, of many tasks in one statement:
+--   select cuelight_video_retry_tasks(array(select id from tasks where …), 'ingest');
+-- Without a stage: do whatever died, failed or was cancelled; a task that was
+-- cancelled before the time it was submitted for waits for that. What is running
+-- and has to be done again is taken from its worker. It returns how many tasks
+-- there were.
+create or replace function cuelight_video_retry_tasks(chosen uuid[], from_stage text default null) returns bigint
+language plpgsql set search_path from current set jit = off as $$
+declare retried bigint;
 begin
   if from_stage is not null and from_stage not in ('ingest', 'transcode', 'metadata', 'assemble', 'publish') then
     raise exception 'there is no stage %', quote_literal(from_stage)
       using errcode = 'invalid_parameter_value', hint = 'The stages are ingest, transcode, metadata, assemble, publish.';
   end if;
-  return query
   with again as (
     select id,
            case when from_stage is null then ingest_status in ('dead', 'failed', 'cancelled')
@@ -576,7 +595,7 @@ begin
                 else from_stage in ('ingest', 'transcode', 'metadata', 'assemble') end as assemble_again,
            case when from_stage is null then publish_status in ('dead', 'failed', 'cancelled')
                 else from_stage in ('ingest', 'transcode', 'metadata', 'assemble', 'publish') end as publish_again
-      from tasks where id = task for no key update
+      from tasks where id = any(chosen) order by id for no key update
   )
   update tasks t set
     ingest_status    = case when ingest_again then 'pending' else ingest_status end,
@@ -584,40 +603,52 @@ begin
     ingest_token     = case when ingest_again then null else ingest_token end,
     ingest_locked_at = case when ingest_again then null else ingest_locked_at end,
     ingest_locked_by = case when ingest_again then null else ingest_locked_by end,
-    ingest_run_at    = case when ingest_again then null else ingest_run_at end,
+    ingest_run_at    = case when not ingest_again then ingest_run_at
+                          when from_stage is null and ingest_status = 'cancelled' and scheduled_at > now() then scheduled_at end,
     transcode_status    = case when transcode_again then 'pending' else transcode_status end,
     transcode_attempts  = case when transcode_again then 0 else transcode_attempts end,
     transcode_token     = case when transcode_again then null else transcode_token end,
     transcode_locked_at = case when transcode_again then null else transcode_locked_at end,
     transcode_locked_by = case when transcode_again then null else transcode_locked_by end,
-    transcode_run_at    = case when transcode_again then null else transcode_run_at end,
+    transcode_run_at    = case when not transcode_again then transcode_run_at end,
     metadata_status    = case when metadata_again then 'pending' else metadata_status end,
     metadata_attempts  = case when metadata_again then 0 else metadata_attempts end,
     metadata_token     = case when metadata_again then null else metadata_token end,
     metadata_locked_at = case when metadata_again then null else metadata_locked_at end,
     metadata_locked_by = case when metadata_again then null else metadata_locked_by end,
-    metadata_run_at    = case when metadata_again then null else metadata_run_at end,
+    metadata_run_at    = case when not metadata_again then metadata_run_at end,
     assemble_status    = case when assemble_again then 'pending' else assemble_status end,
     assemble_attempts  = case when assemble_again then 0 else assemble_attempts end,
     assemble_token     = case when assemble_again then null else assemble_token end,
     assemble_locked_at = case when assemble_again then null else assemble_locked_at end,
     assemble_locked_by = case when assemble_again then null else assemble_locked_by end,
-    assemble_run_at    = case when assemble_again then null else assemble_run_at end,
+    assemble_run_at    = case when not assemble_again then assemble_run_at end,
     publish_status    = case when publish_again then 'pending' else publish_status end,
     publish_attempts  = case when publish_again then 0 else publish_attempts end,
     publish_token     = case when publish_again then null else publish_token end,
     publish_locked_at = case when publish_again then null else publish_locked_at end,
     publish_locked_by = case when publish_again then null else publish_locked_by end,
-    publish_run_at    = case when publish_again then null else publish_run_at end,
-    ready_at = now()
+    publish_run_at    = case when not publish_again then publish_run_at end,
+    ready_at = now(), scheduled_at = null
    from again
-  where t.id = again.id
-  returning t.*;
+  where t.id = again.id;
+  get diagnostics retried = row_count;
+  return retried;
+end
+$$;
+
+-- The same of one task, which it returns:
+--   select cuelight_video_retry('<task id>', 'ingest');
+create or replace function cuelight_video_retry(task uuid, from_stage text default null) returns setof tasks
+language plpgsql set search_path from current as $$
+begin
+  perform cuelight_video_retry_tasks(array[task], from_stage);
+  return query select * from tasks where id = task;
 end
 $$;
 
 -- Cancel a task: what is not done yet will not be, and what is running is
--- taken from its worker and stopped.
+-- taken from its worker and stopped. The time it was submitted for is kept for a retry.
 --   select cuelight_video_cancel('<task id>');
 create or replace function cuelight_video_cancel(task uuid) returns setof tasks
 language sql set search_path from current as $$
@@ -646,7 +677,8 @@ language sql set search_path from current as $$
     publish_token     = null,
     publish_locked_at = null,
     publish_locked_by = null,
-    publish_run_at    = null
+    publish_run_at    = null,
+    scheduled_at = coalesce(greatest(case when ingest_status = 'pending' and ingest_attempts = 0 then ingest_run_at end), scheduled_at)
   where t.id = task
   returning t.*
 $$;

@@ -158,8 +158,8 @@ func TestEveryKindOfStatementIsTold(t *testing.T) {
 			[]string{"98 stage_completed ingest", "99 dead_letter ingest"},
 		},
 		"a submission that becomes an update": {
-			`insert into tasks (id, source, request_id) values (default, 'c', 'first'), ('01a1fb37-144d-7bf7-bcdd-ebca83785403', 'c', 'third')
-			 on conflict (request_id) where request_id is not null do update set ingest_status = 'dead'`,
+			`insert into tasks (id, source) values ('01a1fb37-144d-7bf7-bcdd-ebca83785401', 'c'), ('01a1fb37-144d-7bf7-bcdd-ebca83785403', 'c')
+			 on conflict (id) do update set ingest_status = 'dead'`,
 			[]string{"01 dead_letter ingest", "03 submitted"},
 		},
 		"merge": {

@@ -99,6 +99,18 @@ func (w words) Any(row, status string) string {
 	return strings.Join(parts, " or ")
 }
 
+// Scheduled lists the times that stages which need nothing wait for, before the
+// first attempt at them.
+func (w words) Scheduled() string {
+	var times []string
+	for _, s := range w.Stages {
+		if len(s.Needs) == 0 {
+			times = append(times, fmt.Sprintf("case when %[1]s_status = 'pending' and %[1]s_attempts = 0 then %[1]s_run_at end", s.Name))
+		}
+	}
+	return strings.Join(times, ", ")
+}
+
 // Alive says that the worker is registered and was not given up.
 func (w words) Alive(worker string) string {
 	return "exists (select from workers where id = " + worker + " and stopped_at is null and lost_at is null)"

@@ -76,6 +76,8 @@ create unique index {{.Tasks}}_request on {{.Tasks}} (request_id, (coalesce(subm
 lock table {{.Outbox}} in exclusive mode;
 alter table workers add column if not exists registered_in text;
 alter table cuelight_uncrashed alter column cluster set default cuelight_cluster();
+alter table {{.Tasks}} add column if not exists scheduled_at timestamptz,
+  alter constraint {{.Tasks}}_overridden_by_fkey deferrable initially deferred;
 `
 
 // The tables are looked for in the schema they would be made in, and not in

@@ -108,7 +108,7 @@ func (p *play) deleteOne() {
 	t := p.someTask()
 	for _, other := range p.m.tasks {
 		if other.by == t.id {
-			return
+			other.by = store.ID{}
 		}
 	}
 	p.say("delete %s", t.name)

@@ -16,7 +16,8 @@ select id from {{.Function "retry"}}($1, $2)`
 // Retry does a stage of a task again, and everything after it: their attempts
 // start from one, their results will be replaced, and a worker that is busy
 // with one of them is told to stop. With from empty, only what died, failed or was
-// cancelled is done again. It returns [ErrNotFound], [ErrNoStage], or
+// cancelled is done again; a task that was cancelled before the time it was submitted
+// for waits for that. It returns [ErrNotFound], [ErrNoStage], or
 // [ErrOverridden].
 func (s *Store) Retry(ctx context.Context, task ID, from string) error {
 	var stage *string
@@ -79,13 +80,15 @@ update {{.Tasks}} t set
        {{.Name}}_locked_at = null,
        {{.Name}}_locked_by = null,
        {{.Name}}_run_at    = null
-       {{- end}}
+       {{- end}},
+       scheduled_at = coalesce(greatest({{.Scheduled}}), scheduled_at)
  where id in (select id from {{.Tasks}} where id = any($2::uuid[]) order by id for no key update)
    and id <> $1 and overridden_by is null`
 
 // Override adds a task that replaces old ones: their overridden_by points to
 // it, what was running of them is stopped, and they are never claimed again.
-// What they published stays where it is. It returns [ErrNotFound] when one of
+// What they published stays where it is. When the new task is deleted, they stay at
+// rest, and can be retried. It returns [ErrNotFound] when one of
 // the old tasks is not there, and [ErrOverridden] when one was replaced
 // already; then nothing was changed.
 func (s *Store) Override(ctx context.Context, old []ID, by Submission) (Receipt, error) {
