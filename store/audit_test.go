@@ -126,8 +126,8 @@ func TestRetriesAreCountedAsTheyWouldBeDone(t *testing.T) {
 		}
 		undone := errors.New("undone")
 		err = b.Audited(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
-			if m, err := in.RetryAll(t.Context(), c.f, c.from); err != nil || m != n {
-				t.Errorf("%+v from %q: counted %d, retried %d, %v", c.f, c.from, n, m, err)
+			if r, err := in.RetryAll(t.Context(), c.f, c.from, store.RetryAllOptions{}); err != nil || r.Retried != n || r.Matched != n {
+				t.Errorf("%+v from %q: counted %d, retried %+v, %v", c.f, c.from, n, r, err)
 			}
 			return store.AuditEntry{}, undone
 		})

@@ -12,17 +12,18 @@ import (
 // reads are the statements of what people look at: board, dead letters and
 // latency.
 type reads struct {
-	board                             map[boardKey]string
-	strip, replaced                   string
-	deadGroups, deadList, deadCount   string
-	deadRetry, wakeUp, latencyBuckets string
+	board                           map[boardKey]string
+	strip, replaced                 string
+	deadGroups, deadList, deadCount string
+	deadMatching, wakeUp            string
+	latencyBuckets                  string
 }
 
 func newReads(w words) reads {
 	r := reads{
 		board: make(map[boardKey]string), strip: fill(stripSQL, w), replaced: fill(replacedSQL, w),
 		deadGroups: fill(deadGroupsSQL, w), deadList: fill(deadListSQL, w),
-		deadCount: fill(deadCountSQL, w), deadRetry: fill(deadRetrySQL, w),
+		deadCount: fill(deadCountSQL, w), deadMatching: fill(deadMatchingSQL, w),
 		wakeUp: fill(wakeUpSQL, w), latencyBuckets: fill(latencySQL, w),
 	}
 	for _, only := range []Only{"", OnlyRunning, OnlyWaiting, OnlyRetrying, OnlyDead} {

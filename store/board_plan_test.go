@@ -49,7 +49,7 @@ func TestReadsOfTheDashboardUseIndexesAmongManyFinishedTasks(t *testing.T) {
 		"dead groups":        {r.deadGroups, 7, "tasks_dead attempts_pkey"},
 		"dead letters":       {r.deadList, 8, "tasks_dead attempts_pkey"},
 		"count dead letters": {r.deadCount, 6, "tasks_dead"},
-		"retry dead letters": {r.deadRetry, 6, "tasks_dead"},
+		"retry dead letters": {r.deadMatching, 6, "tasks_dead"},
 		"gone workers":       {goneWorkersSQL, 3, "workers_pkey"},
 		"wake-up":            {r.wakeUp, 1, "tasks_pkey attempts_pkey"},
 		"latency":            {r.latencyBuckets, 5, "tasks_pkey attempts_pkey"},

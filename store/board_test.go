@@ -165,15 +165,15 @@ func TestDeadLettersAreGroupedByStageAndWhatTheirErrorsHaveInCommon(t *testing.T
 	if err != nil || len(page) != 1 || page[0].Task != second || page[0].DiedAt == nil {
 		t.Errorf("the second page is %+v, %v", page, err)
 	}
-	if n, err := b.RetryDead(t.Context(), store.DeadFilter{Group: disk.Key}); err != nil || n != 2 {
-		t.Errorf("retried %d, %v", n, err)
+	if r, err := b.RetryDead(t.Context(), store.DeadFilter{Group: disk.Key}, store.RetryAllOptions{}); err != nil || r.Retried != 2 {
+		t.Errorf("retried %+v, %v", r, err)
 	}
 	b.want(first, pending, pending, pending, pending, pending)
 	b.want(other, dead, pending, pending, pending, pending)
 	if n, err := b.CountDead(t.Context(), store.DeadFilter{}); err != nil || n != 1 {
 		t.Errorf("still dead are %d, %v", n, err)
 	}
-	if _, err := b.RetryDead(t.Context(), store.DeadFilter{Stage: "lunch"}); !errors.Is(err, store.ErrNoStage) {
+	if _, err := b.RetryDead(t.Context(), store.DeadFilter{Stage: "lunch"}, store.RetryAllOptions{}); !errors.Is(err, store.ErrNoStage) {
 		t.Errorf("error is %v", err)
 	}
 }

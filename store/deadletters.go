@@ -107,13 +107,9 @@ const deadCountSQL = `
 /* count dead letters */` + dead + `
 select count(distinct id) from chosen`
 
-// retry dead letters: in the order of their ids, so that two callers do not wait
-// for each other.
-const deadRetrySQL = `
-/* retry dead letters */` + dead + `
-select count(distinct retried.id)
-  from (select distinct id from chosen order by id) as these
- cross join lateral {{.Function "retry"}}(these.id, null) as retried`
+const deadMatchingSQL = `
+/* find dead letters to retry */` + dead + `
+select distinct id from chosen order by id`
 
 func (f DeadFilter) args() []any {
 	return []any{f.Stage, f.Group, f.UserID, f.Source, f.Error, f.Tasks}
@@ -174,15 +170,4 @@ func (s *Store) CountDead(ctx context.Context, f DeadFilter) (n int, err error) 
 	}
 	err = s.db.QueryRow(ctx, s.sql.reads.deadCount, f.args()...).Scan(&n)
 	return n, s.explain("count dead letters", err)
-}
-
-// RetryDead is [Store.Retry], of what died, failed or was cancelled, for all
-// tasks with dead letters that match, in one transaction, as [Store.RetryAll]. It
-// returns how many there were, or [ErrNoStage].
-func (s *Store) RetryDead(ctx context.Context, f DeadFilter) (n int, err error) {
-	if err := s.checkDead(f); err != nil {
-		return 0, err
-	}
-	err = s.db.QueryRow(ctx, s.sql.reads.deadRetry, f.args()...).Scan(&n)
-	return n, s.explain("retry dead letters", err)
 }

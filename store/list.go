@@ -190,19 +190,6 @@ func (f Filter) args(g Graph) []any {
 	return []any{string(f.Status), stage, string(f.StageStatus), f.UserID, f.RequestID, f.Source, f.Error, f.Shown}
 }
 
-// matching: retry all that match, in the order of their ids so that two
-// callers do not wait for each other.
-const matchingSQL = `
-/* retry all */
-select count(retried.id)
-  from (select t.id from {{.Tasks}} t
-         where t.overridden_by is null
-           and ($9::text is not null or {{.Any "t." "dead"}} or {{.Any "t." "failed"}} or {{.Any "t." "cancelled"}})
-           and ` + matches + `
-         order by t.id) as chosen
- cross join lateral {{.Function "retry"}}(chosen.id, $9) as retried
- group by chosen.id`
-
 func (s *Store) scanTask(row pgx.CollectableRow) (t Task, err error) {
 	t.Stages = make([]StageState, len(s.graph.nodes))
 	dest := []any{&t.ID, &t.CreatedAt, &t.Priority, &t.Source, &t.Params, &t.RequestID, &t.UserID, &t.SubmittedBy, &t.OverriddenBy, &t.Status}

@@ -5,14 +5,9 @@ import (
 	"fmt"
 )
 
-// count what retry all would take. The conditions are those of matchingSQL; $9 is
-// a stage or null, as there.
 const countMatchingSQL = `
 /* count what retry all takes */
-select count(*) from {{.Tasks}} t
- where t.overridden_by is null
-   and ($9::text is not null or {{.Any "t." "dead"}} or {{.Any "t." "failed"}} or {{.Any "t." "cancelled"}})
-   and ` + matches
+select count(*) from {{.Tasks}} t where ` + retryable
 
 // CountRetries counts the tasks that [Store.RetryAll] with the same arguments
 // would do again.

@@ -39,10 +39,10 @@ func (p *play) retryMany() {
 			want++
 		}
 	}
-	got, err := p.RetryAll(p.t.Context(), store.Filter{Status: status}, stage)
+	got, err := p.RetryAll(p.t.Context(), store.Filter{Status: status}, stage, store.RetryAllOptions{})
 	p.must(err)
-	if got != want {
-		p.fatalf("%d were retried, want %d", got, want)
+	if got.Retried != want {
+		p.fatalf("%+v were retried, want %d", got, want)
 	}
 }
 

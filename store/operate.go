@@ -51,25 +51,6 @@ func (s *Store) one(ctx context.Context, act, sql string, args ...any) error {
 	return s.explain(act, err)
 }
 
-// RetryAll is [Store.Retry] for all tasks that the filter matches, without
-// regard to its Limit and After. It returns how many there were. All are one
-// transaction: of tens of thousands it takes a while, in which readers of events
-// are shown nothing of what comes after it began.
-func (s *Store) RetryAll(ctx context.Context, f Filter, from string) (int, error) {
-	if from != "" {
-		if _, ok := s.graph.Stage(from); !ok {
-			return 0, fmt.Errorf("retry all: %w: %q", ErrNoStage, from)
-		}
-	}
-	var stage *string
-	if from != "" {
-		stage = &from
-	}
-	args := append(f.args(s.graph), stage)
-	tag, err := s.db.Exec(ctx, s.sql.matching, args...)
-	return int(tag.RowsAffected()), s.explain("retry all", err)
-}
-
 const overrideSQL = `
 /* override tasks */
 update {{.Tasks}} t set

@@ -102,11 +102,11 @@ func TestRetryAllTakesOnlyWhatMatches(t *testing.T) {
 		r.Error = fmt.Sprint("disk ", i)
 		b.turn(w, 0, []store.Report{r})
 	}
-	if n, err := b.RetryAll(t.Context(), store.Filter{Error: "disk 0"}, ""); err != nil || n != 1 {
-		t.Errorf("retried %d by error, %v; want 1", n, err)
+	if r, err := b.RetryAll(t.Context(), store.Filter{Error: "disk 0"}, "", store.RetryAllOptions{}); err != nil || r.Retried != 1 {
+		t.Errorf("retried %+v by error, %v; want 1", r, err)
 	}
-	if n, err := b.RetryAll(t.Context(), store.Filter{Status: dead, UserID: "u1"}, ""); err != nil || n != 2 {
-		t.Errorf("retried %d of the user's dead, %v; want 2", n, err)
+	if r, err := b.RetryAll(t.Context(), store.Filter{Status: dead, UserID: "u1"}, "", store.RetryAllOptions{}); err != nil || r.Retried != 2 {
+		t.Errorf("retried %+v of the user's dead, %v; want 2", r, err)
 	}
 	if got := b.statuses(ids[2])[ingest]; got != dead {
 		t.Errorf("a task that does not match became %s", got)

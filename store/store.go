@@ -68,6 +68,7 @@ type statements struct {
 	get, list, byTail, history string
 	result, counts             string
 	retry, cancel, matching    string
+	retryMatching, retryDead   string
 	override                   string
 	reads                      reads
 }
@@ -102,6 +103,7 @@ func newStatements(g Graph) *statements {
 		get: whole(getSQL), list: whole(listSQL), byTail: whole(byTailSQL), history: whole(historySQL),
 		result: whole(resultSQL), counts: whole(countsSQL),
 		retry: whole(retrySQL), cancel: whole(cancelSQL), matching: whole(matchingSQL),
+		retryMatching: whole(retryMatchingSQL), retryDead: whole(retryDeadSQL),
 		override: whole(overrideSQL),
 		reads:    newReads(w),
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/redact"
@@ -180,6 +181,10 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) (answer, error) 
 	})
 }
 
+// retryFor is for how long batches of tasks to retry are begun for one request, well
+// within answerIn. The rest is for the next.
+const retryFor = 15 * time.Second
+
 // retryAll does again all that a filter chooses; without one for a status, all
 // that died.
 func (s *Server) retryAll(w http.ResponseWriter, r *http.Request) (answer, error) {
@@ -199,19 +204,24 @@ func (s *Server) retryAll(w http.ResponseWriter, r *http.Request) (answer, error
 		return answer{}, err
 	}
 	var body struct {
-		Matched int  `json:"matched"`
-		Retried int  `json:"retried"`
-		DryRun  bool `json:"dry_run"`
+		Matched   int  `json:"matched"`
+		Retried   int  `json:"retried"`
+		Remaining int  `json:"remaining"`
+		DryRun    bool `json:"dry_run"`
 	}
 	if body.DryRun = in.DryRun; in.DryRun {
 		body.Matched, err = s.o.Store.CountRetries(r.Context(), f, in.From)
+		body.Remaining = body.Matched
 	} else {
-		err = s.o.Store.Audited(r.Context(), func(st *store.Store) (store.AuditEntry, error) {
-			body.Retried, err = st.RetryAll(r.Context(), f, in.From)
-			in.Filter.Source = redact.Filter(in.Filter.Source)
-			return entry(r, "retry_all", "", map[string]any{"filter": in.Filter, "from": in.From, "tasks": body.Retried}), err
+		in.Filter.Source = redact.Filter(in.Filter.Source)
+		var done store.RetryAllResult
+		done, err = s.o.Store.RetryAll(r.Context(), f, in.From, store.RetryAllOptions{
+			Until: time.Now().Add(retryFor),
+			Audit: func(tasks int) (store.AuditEntry, error) {
+				return entry(r, "retry_all", "", map[string]any{"filter": in.Filter, "from": in.From, "tasks": tasks}), nil
+			},
 		})
-		body.Matched = body.Retried
+		body.Matched, body.Retried, body.Remaining = done.Matched, done.Retried, done.Remaining
 	}
 	if err != nil {
 		return answer{}, err

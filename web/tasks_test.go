@@ -308,11 +308,12 @@ func TestAllThatMatchAreCountedAndRetried(t *testing.T) {
 		}
 	}
 	var out struct {
-		Matched, Retried int
-		DryRun           bool `json:"dry_run"`
+		Matched, Retried, Remaining int
+
+		DryRun bool `json:"dry_run"`
 	}
 	b.post(api+"/tasks/retry", map[string]any{"dry_run": true}).want(200, &out)
-	if out.Matched != 3 || out.Retried != 0 || !out.DryRun || b.status(ids[0]) != "dead" || len(b.audits()) != 0 {
+	if out.Matched != 3 || out.Retried != 0 || out.Remaining != 3 || !out.DryRun || b.status(ids[0]) != "dead" || len(b.audits()) != 0 {
 		t.Errorf("counted %+v; %v", out, b.audits())
 	}
 	b.post(api+"/tasks/retry", map[string]any{"filter": map[string]string{"source": "/v1"}}).want(200, &out)
@@ -320,7 +321,7 @@ func TestAllThatMatchAreCountedAndRetried(t *testing.T) {
 		t.Errorf("retried %+v", out)
 	}
 	b.post(api+"/tasks/retry", map[string]any{}).want(200, &out)
-	if out.Retried != 2 || b.status(ids[0]) != "pending" {
+	if out.Retried != 2 || out.Remaining != 0 || b.status(ids[0]) != "pending" {
 		t.Errorf("retried %+v", out)
 	}
 	b.post(api+"/tasks/retry", `{"filter":{"satus":"dead"}}`).problem(400, "invalid-request")

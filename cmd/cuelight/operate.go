@@ -30,8 +30,8 @@ func (c *cli) retryCommand() *cobra.Command {
 that is busy with one of them is told to stop. What is published stays in place
 until the new version is complete.
 
-With --all it does so for every task that the filters choose. Without --status
-and --stage those are the dead ones.`,
+With --all it does so for every task that the filters choose when it begins, some
+thousand at a time. Without --status and --stage those are the dead ones.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.retry(cmd.Context(), args, o)
 		},
@@ -124,18 +124,26 @@ func (c *cli) retryAll(ctx context.Context, db *database, filter store.Filter, o
 			return &problem{code: exitFailure, text: "nothing was changed"}
 		}
 	}
-	n := 0
-	err := c.audited(ctx, db.store, "retry_all", "", map[string]any{"from": o.from, "filter": o.filter.given()}, func(in *store.Store) (err error) {
-		n, err = in.RetryAll(ctx, filter, o.from)
-		return err
+	r, err := db.store.RetryAll(ctx, filter, o.from, store.RetryAllOptions{
+		Audit: func(tasks int) (store.AuditEntry, error) {
+			return auditEntry("retry_all", "", map[string]any{"from": o.from, "filter": o.filter.given(), "tasks": tasks})
+		},
+		Progress: func(r store.RetryAllResult) {
+			if r.Remaining > 0 {
+				fmt.Fprintf(c.err, "%d of %d tasks\n", r.Matched-r.Remaining, r.Matched)
+			}
+		},
 	})
 	if err != nil {
+		if r.Retried > 0 {
+			fmt.Fprintf(c.err, "%s to be done again before it ended; the same command goes on with the rest\n", plural(r.Retried, "task"))
+		}
 		return err
 	}
 	if c.json {
-		return c.writeJSON(map[string]int{"retried": n})
+		return c.writeJSON(map[string]int{"retried": r.Retried})
 	}
-	_, err = fmt.Fprintf(c.out, "%s to be done again\n", plural(n, "task"))
+	_, err = fmt.Fprintf(c.out, "%s to be done again\n", plural(r.Retried, "task"))
 	return err
 }
 

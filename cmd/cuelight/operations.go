@@ -82,14 +82,17 @@ func (o operations) Retry(ctx context.Context, id store.ID, from string) error {
 	})
 }
 
-func (o operations) RetryDead(ctx context.Context, f store.DeadFilter) (n int, err error) {
+func (o operations) RetryDead(ctx context.Context, f store.DeadFilter, how store.RetryAllOptions) (store.RetryAllResult, error) {
+	if err := access.Check(ctx, access.Admin); err != nil {
+		return store.RetryAllResult{}, fmt.Errorf("%w: %w", ui.ErrForbidden, err)
+	}
 	written := f
 	written.Source = redact.Filter(f.Source)
-	err = o.do(ctx, access.Admin, "retry_dead", map[string]any{"filter": written}, func(in *store.Store) (_ string, err error) {
-		n, err = in.RetryDead(ctx, f)
-		return "", err
-	})
-	return n, err
+	how.Audit = func(tasks int) (store.AuditEntry, error) {
+		detail, err := json.Marshal(map[string]any{"filter": written, "tasks": tasks})
+		return store.AuditEntry{Actor: access.From(ctx).Name, Action: "retry_dead", Detail: detail}, err
+	}
+	return o.st.RetryDead(ctx, f, how)
 }
 
 func (o operations) Cancel(ctx context.Context, id store.ID) error {

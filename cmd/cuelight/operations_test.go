@@ -97,7 +97,7 @@ func TestWhatIsDoneByTheDashboardIsAudited(t *testing.T) {
 		{"Retry", func(ctx context.Context) error { return o.Retry(ctx, other, "ingest") },
 			func() entry { return entry{"retry", other.String(), `{"from": "ingest"}`} }},
 		{"RetryDead", func(ctx context.Context) error {
-			_, err := o.RetryDead(ctx, store.DeadFilter{Stage: "ingest", Source: "token=abc"})
+			_, err := o.RetryDead(ctx, store.DeadFilter{Stage: "ingest", Source: "token=abc"}, store.RetryAllOptions{})
 			return err
 		}, func() entry { return entry{action: "retry_dead", detail: "..."} }},
 		{"Pause", func(ctx context.Context) error { return o.Pause(ctx, pause) },

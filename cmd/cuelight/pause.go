@@ -35,13 +35,17 @@ func (c *cli) audited(ctx context.Context, st *store.Store, action, target strin
 		if err := do(in); err != nil {
 			return store.AuditEntry{}, err
 		}
-		e := store.AuditEntry{Actor: actor(), Action: action, Target: target}
-		var err error
-		if detail != nil {
-			e.Detail, err = json.Marshal(detail)
-		}
-		return e, err
+		return auditEntry(action, target, detail)
 	})
+}
+
+// auditEntry says what this user does.
+func auditEntry(action, target string, detail map[string]any) (e store.AuditEntry, err error) {
+	e = store.AuditEntry{Actor: actor(), Action: action, Target: target}
+	if detail != nil {
+		e.Detail, err = json.Marshal(detail)
+	}
+	return e, err
 }
 
 func (c *cli) pauseCommand() *cobra.Command {

@@ -318,7 +318,7 @@ func TestAnOperatorsRetriesBreakNoRule(t *testing.T) {
 	b := setup(t)
 	b.populate(true)
 	for _, from := range []string{"transcode", "", "ingest", "publish", ""} {
-		if _, err := b.RetryAll(t.Context(), store.Filter{}, from); err != nil {
+		if _, err := b.RetryAll(t.Context(), store.Filter{}, from, store.RetryAllOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if broken, details := b.check(retried); len(broken) > 0 {

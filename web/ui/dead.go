@@ -262,9 +262,17 @@ func doRetryDead(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	if f.Tasks == nil && !r.PostForm.Has("all") {
 		return "", fmt.Errorf("%w: no videos", errForm)
 	}
-	n, err := u.o.Actions.RetryDead(ctx, f)
+	done, err := u.o.Actions.RetryDead(ctx, f, store.RetryAllOptions{Until: time.Now().Add(retryFor)})
 	if err != nil {
 		return "", err
 	}
-	return many(n, "video") + " will be tried again.", nil
+	said := many(done.Retried, "video") + " will be tried again."
+	if done.Remaining > 0 {
+		said += " " + many(done.Remaining, "more video") + " matched, for which there was no time. Do it once more for those."
+	}
+	return said, nil
 }
+
+// retryFor is for how long somebody waits for the answer to a retry of many videos. The
+// rest is for the next time.
+const retryFor = 15 * time.Second

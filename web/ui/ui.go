@@ -37,7 +37,7 @@ type Actions interface {
 	// Override puts a new task in the place of one, and returns its id.
 	Override(ctx context.Context, old store.ID, by store.Submission) (store.ID, error)
 	Retry(ctx context.Context, id store.ID, from string) error
-	RetryDead(ctx context.Context, f store.DeadFilter) (int, error)
+	RetryDead(ctx context.Context, f store.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error)
 	Cancel(ctx context.Context, id store.ID) error
 	Pause(ctx context.Context, p store.Pause) error
 	Resume(ctx context.Context, p store.Pause) error

@@ -1,0 +1,130 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// RetryAllOptions are how [Store.RetryAll] and [Store.RetryDead] work. The zero value
+// leaves no audit and takes as long as it takes.
+type RetryAllOptions struct {
+	// Audit makes the entry of a batch with so many tasks, which is written in the
+	// transaction of the batch; one of none, where none matches. Default: none is
+	// written.
+	Audit func(tasks int) (AuditEntry, error)
+	// Progress is called after each batch. Default: nobody is told.
+	Progress func(RetryAllResult)
+	// Until is when no further batch is begun; one always is. Default: never.
+	Until time.Time
+}
+
+// RetryAllResult is what became of the tasks that matched when it began. Where Retried
+// and Remaining are fewer than Matched, others have changed the rest meanwhile.
+type RetryAllResult struct {
+	Matched   int
+	Retried   int // so many are to be done again
+	Remaining int // so many were not come to, and still match
+}
+
+// retryBatch is how many tasks are retried in one transaction.
+const retryBatch = 2000
+
+// retryable: what retry all takes. $9 is a stage or null.
+const retryable = `
+       t.overridden_by is null
+   and ($9::text is not null or {{.Any "t." "dead"}} or {{.Any "t." "failed"}} or {{.Any "t." "cancelled"}})
+   and ` + matches
+
+const matchingSQL = `
+/* find what retry all takes */
+select t.id from {{.Tasks}} t where ` + retryable + ` order by t.id`
+
+// retry a batch of them, as far as they still match, in the order of their ids so that
+// two callers do not wait for each other.
+const retryMatchingSQL = `
+/* retry all */
+select {{.Function "retry_tasks"}}(array(
+       select t.id from {{.Tasks}} t where t.id = any($10::uuid[]) and ` + retryable + ` order by t.id for no key update), $9)`
+
+// retry a batch of dead letters, as far as they are not being done again already.
+const retryDeadSQL = `
+/* retry dead letters */
+select {{.Function "retry_tasks"}}(array(
+       select t.id from {{.Tasks}} t where t.id = any($1::uuid[]) and t.overridden_by is null and ({{.Any "t." "dead"}})
+        order by t.id for no key update))`
+
+// RetryAll is [Store.Retry] for all tasks that the filter matches when it begins,
+// without regard to its Limit and After, each of them once. They are retried in
+// batches, of which each is a transaction, unless the Store has one already: see
+// [Store.WithTx]. With an error the result says how far it came; calling it again
+// goes on with what still matches.
+func (s *Store) RetryAll(ctx context.Context, f Filter, from string, o RetryAllOptions) (RetryAllResult, error) {
+	var stage *string
+	if from != "" {
+		if _, ok := s.graph.Stage(from); !ok {
+			return RetryAllResult{}, fmt.Errorf("retry all: %w: %q", ErrNoStage, from)
+		}
+		stage = &from
+	}
+	args := append(f.args(s.graph), stage)
+	r, err := s.retryEach(ctx, s.sql.matching, args, o, func(ids []ID) (string, []any) {
+		return s.sql.retryMatching, append(slices.Clone(args), ids)
+	})
+	return r, s.explain("retry all", err)
+}
+
+// RetryDead is [Store.RetryAll], of what died, failed or was cancelled, for the tasks
+// with dead letters that match. It returns [ErrNoStage].
+func (s *Store) RetryDead(ctx context.Context, f DeadFilter, o RetryAllOptions) (RetryAllResult, error) {
+	if err := s.checkDead(f); err != nil {
+		return RetryAllResult{}, err
+	}
+	r, err := s.retryEach(ctx, s.sql.reads.deadMatching, f.args(), o, func(ids []ID) (string, []any) {
+		return s.sql.retryDead, []any{ids}
+	})
+	return r, s.explain("retry dead letters", err)
+}
+
+// retryEach finds the tasks, and then runs for each batch the statement that batch
+// returns: tasks that die again meanwhile are not taken twice.
+func (s *Store) retryEach(
+	ctx context.Context, find string, args []any, o RetryAllOptions, batch func(ids []ID) (sql string, args []any),
+) (r RetryAllResult, err error) {
+	rows, err := s.db.Query(ctx, find, args...)
+	if err != nil {
+		return r, err
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[ID])
+	if err != nil {
+		return r, err
+	}
+	if len(all) == 0 && o.Audit != nil {
+		return r, s.Audited(ctx, func(*Store) (AuditEntry, error) { return o.Audit(0) })
+	}
+	r.Matched, r.Remaining = len(all), len(all)
+	for ids := range slices.Chunk(all, retryBatch) {
+		if r.Remaining < r.Matched && !o.Until.IsZero() && !time.Now().Before(o.Until) {
+			break
+		}
+		n := 0
+		err := s.Audited(ctx, func(in *Store) (AuditEntry, error) {
+			sql, args := batch(ids)
+			if err := in.db.QueryRow(ctx, sql, args...).Scan(&n); err != nil || o.Audit == nil {
+				return AuditEntry{}, err
+			}
+			return o.Audit(n)
+		})
+		if err != nil {
+			return r, err
+		}
+		r.Retried, r.Remaining = r.Retried+n, r.Remaining-len(ids)
+		if o.Progress != nil {
+			o.Progress(r)
+		}
+	}
+	return r, nil
+}
