@@ -99,7 +99,7 @@ func TestWhatIsDoneByTheDashboardIsAudited(t *testing.T) {
 		{"RetryDead", func(ctx context.Context) error {
 			_, err := o.RetryDead(ctx, store.DeadFilter{Stage: "ingest", Source: "token=abc"}, store.RetryAllOptions{})
 			return err
-		}, func() entry { return entry{action: "retry_dead", detail: "..."} }},
+		}, func() entry { return entry{action: "retry_dead", detail: "…"} }},
 		{"Pause", func(ctx context.Context) error { return o.Pause(ctx, pause) },
 			func() entry { return entry{"pause", "stage transcode on host h", `{}`} }},
 		{"Resume", func(ctx context.Context) error { return o.Resume(ctx, pause) },
