@@ -232,7 +232,7 @@ create table if not exists tasks (
   traceparent   text,                              -- W3C Trace Context of whoever submitted it
   ready_at      timestamptz,                       -- done again, or due, only then: it has not waited since before
   scheduled_at  timestamptz,                       -- cancelled while it waited for this time, which a retry keeps
-  overridden_by uuid        references tasks (id) deferrable initially deferred,
+  overridden_by uuid        references tasks (id) on delete set null deferrable,
 
   ingest_status    cuelight_status not null default 'pending',
   ingest_attempts  integer         not null default 0,

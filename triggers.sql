@@ -211,6 +211,9 @@ declare
   engine  constant boolean := coalesce(current_setting('cuelight.made_by', true), '') <> '';
   effects record;
 begin
+  if not exists (select from new_rows) then -- as for most deleted tasks, which had replaced nothing
+    return null;
+  end if;
   select bool_or(case when engine then n.ingest_status <> o.ingest_status and n.ingest_status not in ('inprogress', 'completed')
                    or n.transcode_status <> o.transcode_status and n.transcode_status not in ('inprogress', 'completed')
                    or n.metadata_status <> o.metadata_status and n.metadata_status not in ('inprogress', 'completed')
@@ -390,7 +393,7 @@ begin
      group by place, n, type, stage, worker_id, token, data, part
      order by place, n, part;
   end if;
-  if not engine and effects.recorded is not null then -- an engine tells the readers itself, now and then
+  if not engine then -- an engine tells the readers itself, now and then
     perform pg_notify('cuelight_video_events', '') where pg_notification_queue_usage() < 0.9;
   end if;
   return null;
@@ -407,15 +410,13 @@ create trigger tasks_changed after update on tasks
 drop function if exists cuelight_video_tell(tasks, tasks, text);
 
 -- Deleting a task deletes its history. What it had replaced is replaced by nothing
--- any more: it stays at rest, cancelled, dead or completed, until somebody retries it.
+-- any more (on delete set null): it stays at rest, cancelled, dead or completed, until
+-- somebody retries it.
 create or replace function cuelight_video_forget() returns trigger language plpgsql
 set search_path from current set jit = off as $$
 declare ids constant uuid[] := array(select id from gone order by id);
 begin
   delete from attempts where task_id = any(ids);
-  if exists (select from tasks where overridden_by = any(ids)) then
-    update tasks set overridden_by = null where overridden_by = any(ids);
-  end if;
   for n in 1..cardinality(ids) by 1024 loop
     insert into outbox (type, tasks) values ('deleted', ids[n:n + 1023]);
   end loop;

@@ -76,8 +76,8 @@ create unique index {{.Tasks}}_request on {{.Tasks}} (request_id, (coalesce(subm
 lock table {{.Outbox}} in exclusive mode;
 alter table workers add column if not exists registered_in text;
 alter table cuelight_uncrashed alter column cluster set default cuelight_cluster();
-alter table {{.Tasks}} add column if not exists scheduled_at timestamptz,
-  alter constraint {{.Tasks}}_overridden_by_fkey deferrable initially deferred;
+alter table {{.Tasks}} add column if not exists scheduled_at timestamptz, drop constraint {{.Tasks}}_overridden_by_fkey,
+  add constraint {{.Tasks}}_overridden_by_fkey foreign key (overridden_by) references {{.Tasks}} (id) on delete set null deferrable;
 `
 
 // The tables are looked for in the schema they would be made in, and not in

@@ -39,7 +39,8 @@ drop index attempts_finished;
 alter table cuelight_schema drop column forgotten;
 alter table workers drop column drain_at;
 alter table tasks drop column traceparent, drop column ready_at, drop column scheduled_at,
-  alter constraint tasks_overridden_by_fkey deferrable initially immediate;
+  drop constraint tasks_overridden_by_fkey,
+  add constraint tasks_overridden_by_fkey foreign key (overridden_by) references tasks (id) deferrable;
 create trigger tasks_ingest_wake_insert after insert on tasks for each row execute function cuelight_wake();
 create trigger tasks_publish_wake after update on tasks for each row execute function cuelight_wake();
 create trigger tasks_recall after update on tasks for each row execute function cuelight_video_recall();
