@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/invariant"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -148,6 +149,12 @@ func TestEqualTasksBeginInTheirOrderBehindABottleneck(t *testing.T) {
 	}
 	if most > claimedAhead {
 		t.Errorf("%d tasks began before one that was submitted earlier and was ready", most)
+	}
+	r.stop()
+	passed := 0 // by the claims
+	found, err := invariant.Check(t.Context(), b.pool, b.Graph(), invariant.Options{PassedAtMost: &passed})
+	if err != nil || len(found) > 0 {
+		t.Errorf("%v, %v", found, err)
 	}
 }
 

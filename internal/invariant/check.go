@@ -29,6 +29,12 @@ type Options struct {
 	// TurnAtMost is how long a transaction that claims may have taken: a claim
 	// carries the time at which its transaction began. Default 10 s.
 	TurnAtMost time.Duration
+	// PassedAtMost is how many later tasks of its priority may have begun a stage, for the
+	// first time, before a task that was ready for it. It is for runs of one process
+	// in which nobody paused a stage, locked rows, changed a priority or ageing is on;
+	// what legitimately passes a task then is what a process had claimed when the task
+	// became ready. Default nil: not checked.
+	PassedAtMost *int
 	// Committed are the request ids of submissions that were acknowledged, and
 	// RolledBack of those that were undone. Default nil: not checked.
 	Committed, RolledBack []string

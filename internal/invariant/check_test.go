@@ -137,6 +137,9 @@ var (
 	retried = invariant.Options{}
 )
 
+// two is a number that three exceeds.
+func two() *int { n := 2; return &n }
+
 // unguarded drops what keeps such states from being made by hand.
 const unguarded = `
 alter table tasks disable trigger user;
@@ -169,6 +172,9 @@ func TestEveryRuleFindsTheStateItForbids(t *testing.T) {
 		"a submission that was undone": {settled,
 			`update tasks set request_id = 'undone' where source = 'plain'`,
 			[]string{"committed", "rolled-back"}},
+		"a task that three later ones passed": {invariant.Options{PassedAtMost: two()},
+			`update attempts set started_at = finished_at` + plain + ` and stage = 'ingest'`,
+			[]string{"passed"}},
 		"a task nobody works on": {settled,
 			`insert into tasks (source) values ('new')`,
 			[]string{"ended"}},

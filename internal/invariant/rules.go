@@ -73,6 +73,10 @@ var rules = []rule{
 	{name: "order", sql: orderSQL,
 		says: "no attempt began before all its stage needs was completed, nor ended after that was begun anew",
 		args: func(o Options) []any { return []any{o.TurnAtMost.Seconds()} }},
+	{name: "passed", sql: passedSQL,
+		says: "no task that is ready is passed by more than a few later ones of its priority",
+		when: func(o Options) bool { return o.PassedAtMost != nil },
+		args: func(o Options) []any { return []any{*o.PassedAtMost} }},
 	{name: "once", sql: onceSQL,
 		says: "without retries, a completed stage was completed once, and no other was",
 		when: func(o Options) bool { return o.NoRetries }},
@@ -217,6 +221,26 @@ select format('attempt %s at stage %s of task %s (%s to %s, %s) %s',
                       order by finished_at desc limit 1) n on true
  where n.outcome is distinct from 'completed'
     or n.finished_at > r.started_at + make_interval(secs => $1)`
+
+// passed: of each task, the first try at a stage. It was ready when all that the stage
+// needs was completed for the last time before that.
+const passedSQL = `
+, first as (
+  select r.task, r.stage, r.started_at, t.priority,
+         greatest(t.created_at, t.ready_at,
+                  (select max(n.finished_at) from needs join {{.Attempts}} n on n.stage collate "C" = needs.need
+                    where needs.stage = r.stage and n.task_id = r.task and n.outcome = 'completed' and n.finished_at < r.started_at)) as ready
+    from runs r
+    join {{.Tasks}} t on t.id = r.task
+   where r.attempt_before is null
+)
+select format('stage %s of task %s was ready at %s and began at %s: %s later tasks of its priority began in between',
+              a.stage, a.task, a.ready, a.started_at, passed.n)
+  from first a
+ cross join lateral (select count(*) as n from first b
+                      where b.stage = a.stage and b.priority = a.priority and b.task > a.task
+                        and b.started_at > a.ready and b.started_at < a.started_at) as passed
+ where passed.n > $1`
 
 const onceSQL = `
 select format('stage %s of task %s is %s, and was completed %s times', stage, task, max(status), count(done))
