@@ -353,8 +353,22 @@ create index if not exists tasks_publish_waiting on tasks (publish_run_at)
 -- What is being worked on, and what died.
 create index if not exists tasks_held on tasks (id)
   where ingest_status = 'inprogress' or transcode_status = 'inprogress' or metadata_status = 'inprogress' or assemble_status = 'inprogress' or publish_status = 'inprogress';
-create index if not exists tasks_dead on tasks (id)
+create index if not exists tasks_dead on tasks (id) include (overridden_by)
   where ingest_status = 'dead' or transcode_status = 'dead' or metadata_status = 'dead' or assemble_status = 'dead' or publish_status = 'dead';
+
+-- For lists and counts by status: whether it waits for a time, and what has become of
+-- it. A task that goes on as it should is not in it before all is done, so it costs
+-- each task one entry.
+create index if not exists tasks_by_status on tasks (
+  (case when coalesce(ingest_run_at, transcode_run_at, metadata_run_at, assemble_run_at, publish_run_at) is null then 0
+        when greatest(ingest_attempts, transcode_attempts, metadata_attempts, assemble_attempts, publish_attempts) = 0 then 1 else 2 end),
+  greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status), id)
+  where (least(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) >= 'completed'
+    or greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) >= 'failed'
+    or coalesce(ingest_run_at, transcode_run_at, metadata_run_at, assemble_run_at, publish_run_at) is not null);
+
+-- For the tasks of one user.
+create index if not exists tasks_user on tasks (user_id, id) where user_id is not null;
 
 -- The history: one row per finished attempt, written in the statement that
 -- changes the task. A stage's result is that of its latest completed attempt.

@@ -557,17 +557,19 @@ begin
 end
 $$;
 
--- How a task as a whole stands.
+-- How a task as a whole stands. It is scheduled while it waits for the time it was
+-- submitted for and nothing of it was ever tried.
 create or replace function cuelight_video_status(t tasks) returns text language sql stable as $$
-  select case
-    when 'dead' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'dead'
-    when 'cancelled' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'cancelled'
-    when t.ingest_status = 'completed' and t.transcode_status = 'completed' and t.metadata_status = 'completed' and t.assemble_status = 'completed' and t.publish_status = 'completed' then 'completed'
-    when 'inprogress' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'inprogress'
-    when 'failed' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'failed'
-    when 'completed' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'inprogress'
-    else 'pending'
-  end
+  select (case when 'dead' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'dead'
+       when 'cancelled' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'cancelled'
+       when least(t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) = 'completed'
+        and greatest(t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) = 'completed' then 'completed'
+       when 'inprogress' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'inprogress'
+       when 'failed' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'failed'
+       when 'completed' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'inprogress'
+       when t.ingest_run_at is not null
+        and greatest(t.ingest_attempts, t.transcode_attempts, t.metadata_attempts, t.assemble_attempts, t.publish_attempts) = 0 then 'scheduled'
+       else 'pending' end)
 $$;
 
 -- Do a stage again, and everything after it, of many tasks in one statement:

@@ -25,15 +25,16 @@ type dispatcher struct {
 
 	haste context.Context // ends when nothing may take long any more
 
-	live   live
-	work   sync.WaitGroup
-	done   chan finished // never blocks: it holds as many as there are slots
-	over   chan store.ID // tokens of attempts that were told to end and did not; never blocks either
-	recall chan struct{} // for the heartbeat: check the claims now
-	gone   chan struct{} // from the heartbeat: somebody went away
-	deaf   chan struct{} // from the heartbeat: no news comes in
-	orders chan orders   // from the heartbeat: the newest
-	wrote  chan struct{} // for the herald: there are new events
+	live    live
+	work    sync.WaitGroup
+	done    chan finished // never blocks: it holds as many as there are slots
+	over    chan store.ID // tokens of attempts that were told to end and did not; never blocks either
+	recall  chan struct{} // for the heartbeat: check the claims now
+	gone    chan struct{} // from the heartbeat: somebody went away
+	deaf    chan struct{} // from the heartbeat: no news comes in
+	orders  chan orders   // from the heartbeat: the newest
+	wrote   chan struct{} // for the herald: there are new events
+	retired chan struct{} // a drain has begun with work under way
 
 	paused    []bool        // by stage: nothing is to be claimed
 	suspended []suspension  // by stage
@@ -65,6 +66,7 @@ func newDispatcher(r *Runner) *dispatcher {
 		deaf:      make(chan struct{}, 1),
 		orders:    make(chan orders, 1),
 		wrote:     make(chan struct{}, 1),
+		retired:   make(chan struct{}, 1),
 		paused:    make([]bool, len(r.Pipeline.stages)),
 		suspended: make([]suspension, len(r.Pipeline.stages)),
 		busy:      make([]int, len(r.Pipeline.stages)),

@@ -34,6 +34,9 @@ func (s *drain) stop() { s.grace.Stop() }
 func (s *drain) begin() {
 	s.stopped, s.abort = nil, s.d.Abort
 	s.d.retire()
+	if s.d.atWork() > 0 {
+		poke(s.d.retired, true)
+	}
 	s.grace.Reset(max(s.d.Grace, 0))
 }
 
@@ -180,6 +183,19 @@ func (d *dispatcher) nextTime() time.Duration {
 		}
 	}
 	return time.Until(next)
+}
+
+// noteDrain writes down that this process was told to end while it is at work, so that
+// the list of workers says so.
+func (d *dispatcher) noteDrain(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-d.retired:
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	_ = d.Store.Drain(ctx, d.workerID()) // the list alone depends on it
 }
 
 // leave gives nothing back any more, only says good-bye, and has readers told of

@@ -45,6 +45,8 @@ func (f *fake) Register(_ context.Context, w store.Worker) (store.ID, error) {
 	return store.ID{1}, nil
 }
 
+func (f *fake) Drain(context.Context, store.ID) error { return nil }
+
 func (f *fake) Herald(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

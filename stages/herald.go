@@ -66,7 +66,7 @@ func (d *dispatcher) forget(ctx context.Context) {
 // beside runs what goes on beside the dispatcher until ctx is done.
 func (d *dispatcher) beside(ctx context.Context) (wait func()) {
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){d.beat, d.herald, d.forget} {
+	for _, run := range []func(context.Context){d.beat, d.herald, d.forget, d.noteDrain} {
 		all.Go(func() { run(ctx) })
 	}
 	return all.Wait

@@ -25,6 +25,7 @@ type Store interface {
 	Workers(ctx context.Context, all bool) ([]store.Worker, error)
 	Lost(ctx context.Context, claims []store.Claim) ([]store.LostClaim, error)
 	GiveUp(ctx context.Context, workers []store.ID) ([]store.ID, error)
+	Drain(ctx context.Context, worker store.ID) error
 	Herald(ctx context.Context) error
 	Forget(ctx context.Context, keep time.Duration) (more bool, err error)
 	Sweep(ctx context.Context, s store.Sweep) (store.Swept, error)

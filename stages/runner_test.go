@@ -334,6 +334,11 @@ func TestDrainLetsWorkFinishWithinTheGrace(t *testing.T) {
 	if e := r.wait(t, stages.Draining); e.Count != 1 {
 		t.Errorf("draining says %d are running, want 1", e.Count)
 	}
+	for drains := false; !drains; time.Sleep(time.Millisecond) { // or the test ends by its timeout
+		workers, err := b.Workers(t.Context(), false)
+		must(t, err)
+		drains = workers[0].State() == "draining"
+	}
 	close(finish)
 	<-stopped
 	task := b.task(id)

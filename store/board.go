@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,35 +11,20 @@ import (
 // reads are the statements of what people look at: board, dead letters and
 // latency.
 type reads struct {
-	board                           map[boardKey]string
+	pages                           map[pageKey]string
 	strip, replaced                 string
-	deadGroups, deadList, deadCount string
-	deadMatching, wakeUp            string
-	latencyBuckets                  string
+	deadGroups, deadList, deadCount map[bool]string // by whether tasks are named
+	deadMatching, latencyBuckets    string
 }
 
 func newReads(w words) reads {
 	r := reads{
-		board: make(map[boardKey]string), strip: fill(stripSQL, w), replaced: fill(replacedSQL, w),
-		deadGroups: fill(deadGroupsSQL, w), deadList: fill(deadListSQL, w),
-		deadCount: fill(deadCountSQL, w), deadMatching: fill(deadMatchingSQL, w),
-		wakeUp: fill(wakeUpSQL, w), latencyBuckets: fill(latencySQL, w),
-	}
-	for _, only := range []Only{"", OnlyRunning, OnlyWaiting, OnlyRetrying, OnlyDead} {
-		for _, oldest := range []bool{false, true} {
-			r.board[boardKey{only, oldest}] = fill(boardSQL, struct {
-				words
-				Only   Only
-				Oldest bool
-			}{w, only, oldest})
-		}
+		pages: newPages(w), strip: fill(stripSQL, w), replaced: fill(replacedSQL, w),
+		deadGroups: fillDead(deadGroupsSQL, w), deadList: fillDead(deadListSQL, w),
+		deadCount: fillDead(deadCountSQL, w), deadMatching: fillDead(deadMatchingSQL, w)[false],
+		latencyBuckets: fill(latencySQL, w),
 	}
 	return r
-}
-
-type boardKey struct {
-	only   Only
-	oldest bool
 }
 
 // Only is a choice of tasks that has an index, so that it is found as quickly
@@ -49,10 +33,11 @@ type Only string
 
 // The choices of a [BoardQuery]. A task may be in several.
 const (
-	OnlyRunning  Only = "running"  // a stage is being worked on
-	OnlyWaiting  Only = "waiting"  // a stage could be worked on, if somebody had the time
-	OnlyRetrying Only = "retrying" // a stage waits for a time, mostly that of its next attempt
-	OnlyDead     Only = "dead"     // a stage is dead
+	OnlyRunning   Only = "running"   // a stage is being worked on
+	OnlyWaiting   Only = "waiting"   // a stage could be worked on, if somebody had the time
+	OnlyScheduled Only = "scheduled" // it waits for the time it was submitted for: StatusScheduled
+	OnlyRetrying  Only = "retrying"  // a stage was tried in vain, or waits for another time, and will be tried again
+	OnlyDead      Only = "dead"      // a stage is dead, and no other task has replaced it
 )
 
 // BoardQuery chooses and orders the tasks of a board. Its zero value is the
@@ -63,57 +48,33 @@ type BoardQuery struct {
 	Oldest bool // oldest first; After is then the one before the first
 }
 
-// board: what matches a filter. The conditions of Only are worded as those of the
-// indexes. The page begins at an id that the primary key can look up.
-const boardSQL = `
-/* board */
-select ` + taskColumns + `
-  from {{.Tasks}} t
- where ` + matches + `
-{{- if eq .Only "running"}}
-   and ({{.Any "t." "inprogress"}})
-{{- else if eq .Only "dead"}}
-   and ({{.Any "t." "dead"}}) and t.overridden_by is null
-{{- else if eq .Only "waiting"}}
-   and ({{range $i, $s := .Stages}}{{if $i}}
-        or {{end}}({{$s.Ready "t."}}){{end}})
-{{- else if eq .Only "retrying"}}
-   and ({{range $i, $s := .Stages}}{{if $i}} or {{end}}t.{{.Name}}_run_at is not null{{end}})
-{{- end}}
-{{- if .Oldest}}
-   and t.id > coalesce($9::uuid, '00000000-0000-0000-0000-000000000000')
- order by t.id
-{{- else}}
-   and t.id < coalesce($9::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
- order by t.id desc
-{{- end}}
- limit $10`
-
 // Board reads tasks for a page of a board. The next page is that with After the
-// last one's id. It returns [ErrNoStage].
+// last one's id. Where a condition has no index it looks at all tasks until it has
+// found enough: see [Store.Page]. It returns [ErrNoStage].
 func (s *Store) Board(ctx context.Context, q BoardQuery) ([]Task, error) {
-	if q.Stage != "" {
-		if _, ok := s.graph.Stage(q.Stage); !ok {
-			return nil, fmt.Errorf("board: %w: %q", ErrNoStage, q.Stage)
+	q.Limit = cmp.Or(max(q.Limit, 0), 100)
+	var tasks []Task
+	for {
+		page, err := s.Page(ctx, q)
+		tasks = append(tasks, page.Tasks...)
+		if q.Limit -= len(page.Tasks); err != nil || q.Limit <= 0 || page.Next.IsZero() {
+			return tasks, err
 		}
+		q.After = page.Next
 	}
-	sql, ok := s.sql.reads.board[boardKey{q.Only, q.Oldest}]
-	if !ok {
-		return nil, fmt.Errorf("board: there is no choice %q", q.Only)
-	}
-	rows, err := s.db.Query(ctx, sql, append(q.args(s.graph), q.After, cmp.Or(max(q.Limit, 0), 100))...)
-	if err != nil {
-		return nil, s.explain("board", err)
-	}
-	tasks, err := pgx.CollectRows(rows, s.scanTask)
-	return tasks, s.explain("board", err)
 }
 
-// Strip is the state of a whole pipeline in a few numbers. Nothing is counted beyond
-// a hundred thousand: what it costs has a bound.
+// CountAtMost is up to where is counted. Beyond it counts are at least that much:
+// those of what is ready are then PostgreSQL's own estimate, as old as its last
+// vacuum or analyze of the table, others are this number.
+const CountAtMost = 10_000
+
+// Strip is the state of a whole pipeline in a few numbers. What it costs does not
+// depend on how many tasks there are; see [CountAtMost].
 type Strip struct {
-	// Running, Waiting, Retrying and Dead count tasks as [Only] chooses them.
-	Running, Waiting, Retrying, Dead int
+	// Running, Waiting, Scheduled, Retrying and Dead count tasks as [Only] chooses
+	// them.
+	Running, Waiting, Scheduled, Retrying, Dead int
 	// Stages are the same by stage, in the pipeline's order.
 	Stages []StageStrip
 }
@@ -125,7 +86,8 @@ type StageStrip struct {
 	// OldestReady is for how long the oldest of the tasks that are ready has
 	// been so, since it was submitted, was due, was done again by hand, or since
 	// an attempt at the stage or at what it needs; 0 where none is ready. Of each
-	// of the 50 lowest priorities the 200 tasks that come next are looked at.
+	// of the 50 lowest priorities the 200 tasks that come next are looked at, and at
+	// most 1,000 in all.
 	OldestReady time.Duration
 }
 
@@ -142,25 +104,28 @@ func (s Strip) Oldest() StageStrip {
 }
 
 // strip: a row for all and one per stage. Each count and each search goes along the
-// index of its condition. [Claim] has waited since the same moment.
+// index of its condition, up to a bound. [Claim] has waited since the same moment.
 const stripSQL = `
 /* strip */
-with held as materialized (
-  select {{range $i, $s := .Stages}}{{if $i}},
-         {{end}}(t.{{.Name}}_status = 'inprogress') as {{.Name}}{{end}}
-    from {{.Tasks}} t
-   where {{.Any "t." "inprogress"}}
+with running as materialized (
+  select {{range $i, $s := .Stages}}{{if $i}}, {{end}}t.{{.Name}}_status = 'inprogress' as {{.Name}}{{end}}
+    from {{.Tasks}} t where {{.Any "t." "inprogress"}} limit {{.CountAtMost}}
 )
 select -1 as stage,
-       (select count(*) from (select from {{.Tasks}} t where {{range $i, $s := .Stages}}{{if $i}}
-            or {{end}}({{$s.Ready "t."}}){{end}} limit 100000) as few),
-       (select count(*) from held),
-       (select count(*) from (select from {{.Tasks}} t where {{range $i, $s := .Stages}}{{if $i}} or {{end}}t.{{.Name}}_run_at is not null{{end}} limit 100000) as few),
-       (select count(*) from (select from {{.Tasks}} t where ({{.Any "t." "dead"}}) and t.overridden_by is null limit 100000) as few),
-       0::float8
+       (select count(*) from (
+        {{- range $i, $s := .Stages}}{{if $i}} union
+                              {{end}}(select id from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.CountAtMost}}){{end}}) as ready) as ready,
+       (select count(*) from running),
+       (select count(*) from (select from {{.Tasks}} t where {{.IsScheduled "t."}} limit {{.CountAtMost}}) as few),
+       (select count(*) from (
+        {{- range $i, $retrying := .Retrying "t."}}{{if $i}} union all
+                              {{end}}(select from {{$.Tasks}} t where {{$retrying}} limit {{$.CountAtMost}}){{end}}) as retrying),
+       (select count(*) from (select from {{.Tasks}} t where ({{.Any "t." "dead"}}) and t.overridden_by is null limit {{.CountAtMost}}) as few),
+       0::bigint, 0::float8
 {{- range $i, $s := .Stages}}
 union all
-select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "t."}} limit 100000) as few), (select count(*) from held where {{.Name}}), 0, 0,
+select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.CountAtMost}}) as few), (select count(*) from running where {{.Name}}), 0, 0, 0,
+       coalesce((select greatest(reltuples, 0)::bigint from pg_class where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready')), 0),
        coalesce(extract(epoch from now() - (
          with recursive levels (priority) as (
            (select priority from {{$.Tasks}} t where {{.Ready "t."}} order by priority, id desc limit 1)
@@ -169,34 +134,44 @@ select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "
              from levels l where l.priority is not null
          )
          select min(since.at)
-           from (select priority from levels where priority is not null limit 50) as l
-          cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as t
+           from (select next.*
+                   from (select priority from levels where priority is not null limit 50) as l
+                  cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as next
+                  limit 1000) as t
           cross join lateral (select greatest(t.created_at, t.ready_at, max(coalesce(a.retry_at, a.finished_at))) as at
                                 from {{$.Attempts}} a where a.task_id = t.id and a.stage in ('{{.Name}}'{{range .Needs}}, '{{.}}'{{end}})) as since)), 0)::float8
 {{- end}}
  order by stage`
 
-// Strip counts what is not finished. Its cost follows the number of those
-// tasks, not that of all.
-func (s *Store) Strip(ctx context.Context) (Strip, error) {
-	rows, err := s.db.Query(ctx, s.sql.reads.strip)
-	if err != nil {
-		return Strip{}, s.explain("strip", err)
-	}
-	var out Strip
-	var stage, ready, running, retrying, dead int
+// Strip counts what is not finished. What it costs does not depend on how many tasks
+// there are.
+func (s *Store) Strip(ctx context.Context) (out Strip, err error) {
+	var stage, ready, running, scheduled, retrying, dead, estimate int
 	var age float64
-	_, err = pgx.ForEachRow(rows, []any{&stage, &ready, &running, &retrying, &dead, &age}, func() error {
-		if stage < 0 {
-			out.Waiting, out.Running, out.Retrying, out.Dead = ready, running, retrying, dead
+	err = s.read(ctx, s.sql.reads.strip, nil, func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{&stage, &ready, &running, &scheduled, &retrying, &dead, &estimate, &age}, func() error {
+			ready = atLeast(ready, estimate)
+			if stage < 0 {
+				out.Waiting, out.Running, out.Scheduled, out.Retrying, out.Dead = min(ready, CountAtMost), running, scheduled, min(retrying, CountAtMost), dead
+				return nil
+			}
+			out.Waiting = max(out.Waiting, ready)
+			out.Stages = append(out.Stages, StageStrip{
+				Stage: s.graph.byName[stage], Ready: ready, Running: running, OldestReady: seconds(max(age, 0)),
+			})
 			return nil
-		}
-		out.Stages = append(out.Stages, StageStrip{
-			Stage: s.graph.byName[stage], Ready: ready, Running: running, OldestReady: seconds(max(age, 0)),
 		})
-		return nil
+		return err
 	})
 	return out, s.explain("strip", err)
+}
+
+// atLeast is what was counted, and where that had to end, what it was estimated as.
+func atLeast(counted, estimate int) int {
+	if counted < CountAtMost {
+		return counted
+	}
+	return max(counted, estimate)
 }
 
 const replacedSQL = `
@@ -205,11 +180,11 @@ select id from {{.Tasks}} where overridden_by = $1 order by id desc limit 100`
 
 // Replaced lists the tasks that a task has replaced, the newest hundred.
 func (s *Store) Replaced(ctx context.Context, by ID) ([]ID, error) {
-	rows, err := s.db.Query(ctx, s.sql.reads.replaced, by)
-	if err != nil {
-		return nil, s.explain("replaced tasks", err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[ID])
+	var ids []ID
+	err := s.read(ctx, s.sql.reads.replaced, []any{by}, func(rows pgx.Rows) (err error) {
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[ID])
+		return err
+	})
 	return ids, s.explain("replaced tasks", err)
 }
 

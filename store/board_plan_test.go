@@ -1,8 +1,13 @@
 package store
 
 import (
+	"context"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
 )
@@ -25,44 +30,121 @@ func TestReadsOfTheDashboardUseIndexesAmongManyFinishedTasks(t *testing.T) {
 		`insert into tasks (source) select n::text from generate_series(1, 500) as n`,
 		`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
 		 select id, cuelight_id(), 'ingest', 1, cuelight_id(), now(), 'completed' from tasks where ingest_status = 'completed'`,
+		`insert into tasks (source, user_id, request_id) select n::text, 'u' || n, 'r' || n from generate_series(1, 500) as n`,
+		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at) select n::text, 'failed', 1, now() from generate_series(1, 500) as n`,
 		`insert into workers (pipeline, host, pid, stopped_at) select 'video', 'a', 1, now() from generate_series(1, 20000)`,
 		`analyze`,
-		`set plan_cache_mode = force_generic_plan`,
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r := New(pool, g).sql.reads
-	for name, c := range map[string]struct {
+	// As a read has it: see readSettingsSQL.
+	if _, err := conn.Exec(t.Context(), strings.ReplaceAll(readSettingsSQL, ", true)", ", false)")); err != nil {
+		t.Fatal(err)
+	}
+	s := New(pool, g)
+	r := s.sql.reads
+	type read struct {
 		sql     string
 		args    int
 		indexes string
-	}{
-		"board":              {r.board[boardKey{}], 10, "tasks_pkey"},
-		"board from the end": {r.board[boardKey{"", true}], 10, "tasks_pkey"},
-		"board of running":   {r.board[boardKey{OnlyRunning, false}], 10, "tasks_held"},
-		"board of dead":      {r.board[boardKey{OnlyDead, false}], 10, "tasks_dead"},
-		"board of waiting":   {r.board[boardKey{OnlyWaiting, false}], 10, "tasks_ingest_ready tasks_transcode_ready tasks_metadata_ready tasks_assemble_ready tasks_publish_ready"},
-		"board of retrying":  {r.board[boardKey{OnlyRetrying, false}], 10, "tasks_ingest_waiting tasks_publish_waiting"},
-		"strip":              {r.strip, 0, "tasks_ingest_ready tasks_publish_ready tasks_held tasks_dead tasks_ingest_waiting"},
-		"dead groups":        {r.deadGroups, 7, "tasks_dead attempts_pkey"},
-		"dead letters":       {r.deadList, 8, "tasks_dead attempts_pkey"},
-		"count dead letters": {r.deadCount, 6, "tasks_dead"},
+	}
+	reads := map[string]read{
+		"strip":              {r.strip, 0, "tasks_ingest_ready tasks_publish_ready tasks_held tasks_dead tasks_by_status"},
+		"dead groups":        {r.deadGroups[false], 7, "tasks_dead attempts_pkey"},
+		"dead letters":       {r.deadList[false], 8, "tasks_dead attempts_pkey"},
+		"count dead letters": {r.deadCount[false], 6, "tasks_dead"},
+		"named dead letters": {r.deadList[true], 8, "tasks_pkey attempts_pkey"},
 		"retry dead letters": {r.deadMatching, 6, "tasks_dead"},
 		"gone workers":       {goneWorkersSQL, 3, "workers_pkey"},
-		"wake-up":            {r.wakeUp, 1, "tasks_pkey attempts_pkey"},
 		"latency":            {r.latencyBuckets, 5, "tasks_pkey attempts_pkey"},
-	} {
-		values := map[string]string{"wake-up": "60", "latency": "now(), 3600, 60, 8, 25"}[name]
+	}
+	ready := "tasks_ingest_ready tasks_transcode_ready tasks_metadata_ready tasks_assemble_ready tasks_publish_ready"
+	indexes := map[source]string{
+		sourceAll: "tasks_pkey", sourceRequest: "tasks_request", sourceUser: "tasks_user",
+		sourceOfOnly(OnlyRunning): "tasks_held", sourceOfOnly(OnlyDead): "tasks_dead", sourceOfOnly(OnlyWaiting): ready,
+		sourceOfStatus(StatusPending): "tasks_by_status tasks_ingest_ready", sourceOfStatus(StatusInProgress): "tasks_by_status tasks_held tasks_publish_ready",
+		sourceOfStage(StatusInProgress): "tasks_held", sourceOfStage(StatusDead): "tasks_dead", sourceOfStatus(StatusDead): "tasks_dead",
+	}
+	for key, sql := range r.pages {
+		index := indexes[key.source]
+		if index == "" {
+			index = "tasks_by_status"
+		}
+		reads[fmt.Sprintf("page %s, oldest %t", key.source, key.oldest)] = read{sql, 11, index}
+	}
+	for name, c := range reads {
+		values := map[string]string{"latency": "now(), 3600, 60, 8, 25"}[name]
 		if values == "" {
 			values = strings.TrimSuffix(strings.Repeat("null, ", c.args), ", ")
 		}
 		plan := strings.ReplaceAll(explain(t, conn, c.sql, values), "Seq Scan on pg_database", "") // it is small
 		for _, index := range strings.Fields(c.indexes) {
-			if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan on") {
+			if !strings.Contains(plan, index) {
 				t.Errorf("%s does not use %s:\n%s", name, index, plan)
 			}
+		}
+		if strings.Contains(plan, "Seq Scan on") || strings.Contains(plan, "JIT:") {
+			t.Errorf("%s reads a whole table, or is compiled:\n%s", name, plan)
+		}
+		// What is sorted is what was found, never what a table has.
+		if sorted := regexp.MustCompile(`Sort\n.*Sort Key: .*\n +-> +(Index|Bitmap)[^\n]* on tasks`); strings.HasPrefix(name, "page") && !strings.Contains(name, "request") && sorted.MatchString(plan) {
+			t.Errorf("%s sorts what an index has in no order:\n%s", name, plan)
+		}
+	}
+}
+
+// batchesOnly notes what is asked otherwise than in a batch, where settings hold for it.
+type batchesOnly struct {
+	DB
+	t *testing.T
+}
+
+func (b batchesOnly) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	b.t.Errorf("asked with the settings of the session: %s", sql)
+	return b.DB.Query(ctx, sql, args...)
+}
+
+// Whoever brings his own pool has the settings of PostgreSQL, which compiles statements
+// that it believes to be expensive.
+func TestReadsOfTheDashboard_DoNotDependOnTheSettingsOfASession(t *testing.T) {
+	t.Parallel()
+	g := Video()
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	settings := `select concat_ws(' ', current_setting('jit'), current_setting('enable_seqscan'), current_setting('plan_cache_mode'))`
+	if _, err := tx.Exec(t.Context(), `set jit = on; set jit_above_cost = 0`, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	s := New(batchesOnly{tx, t}, g)
+	var during, after string
+	err = s.read(t.Context(), settings, nil, func(rows pgx.Rows) error {
+		during, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
+		return err
+	})
+	if err != nil || during != "off off force_generic_plan" {
+		t.Errorf("during a read settings are %s, %v", during, err)
+	}
+	if err := tx.QueryRow(t.Context(), settings).Scan(&after); err != nil || after != "on on auto" {
+		t.Errorf("after a read the transaction's settings are %s, %v", after, err)
+	}
+	for name, ask := range map[string]func() error{
+		"page":         func() error { _, err := s.Page(t.Context(), BoardQuery{}); return err },
+		"list":         func() error { _, err := s.List(t.Context(), Filter{}); return err },
+		"strip":        func() error { _, err := s.Strip(t.Context()); return err },
+		"replaced":     func() error { _, err := s.Replaced(t.Context(), ID{1}); return err },
+		"dead groups":  func() error { _, err := s.DeadGroups(t.Context(), DeadFilter{}, 0); return err },
+		"dead letters": func() error { _, _, err := s.DeadLetters(t.Context(), DeadFilter{}, ID{}, 0); return err },
+		"count dead":   func() error { _, _, err := s.CountDead(t.Context(), DeadFilter{}); return err },
+		"latency":      func() error { _, err := s.Latency(t.Context(), LatencyQuery{}); return err },
+	} {
+		if err := ask(); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -151,17 +151,17 @@ func TestDeadLettersAreGroupedByStageAndWhatTheirErrorsHaveInCommon(t *testing.T
 		"of nobody": {store.DeadFilter{UserID: "nobody"}, nil},
 		"a stage":   {store.DeadFilter{Stage: "publish"}, nil},
 	} {
-		letters, err := b.DeadLetters(t.Context(), c.f, store.ID{}, 0)
+		letters, _, err := b.DeadLetters(t.Context(), c.f, store.ID{}, 0)
 		var got []store.ID
 		for _, l := range letters {
 			got = append(got, l.Task)
 		}
-		n, err2 := b.CountDead(t.Context(), c.f)
+		n, _, err2 := b.CountDead(t.Context(), c.f)
 		if err != nil || err2 != nil || fmt.Sprint(got) != fmt.Sprint(c.want) || n != len(c.want) {
 			t.Errorf("%s: got %v and %d, %v, %v; want %v", name, got, n, err, err2, c.want)
 		}
 	}
-	page, err := b.DeadLetters(t.Context(), store.DeadFilter{}, other, 1)
+	page, _, err := b.DeadLetters(t.Context(), store.DeadFilter{}, other, 1)
 	if err != nil || len(page) != 1 || page[0].Task != second || page[0].DiedAt == nil {
 		t.Errorf("the second page is %+v, %v", page, err)
 	}
@@ -170,7 +170,7 @@ func TestDeadLettersAreGroupedByStageAndWhatTheirErrorsHaveInCommon(t *testing.T
 	}
 	b.want(first, pending, pending, pending, pending, pending)
 	b.want(other, dead, pending, pending, pending, pending)
-	if n, err := b.CountDead(t.Context(), store.DeadFilter{}); err != nil || n != 1 {
+	if n, _, err := b.CountDead(t.Context(), store.DeadFilter{}); err != nil || n != 1 {
 		t.Errorf("still dead are %d, %v", n, err)
 	}
 	if _, err := b.RetryDead(t.Context(), store.DeadFilter{Stage: "lunch"}, store.RetryAllOptions{}); !errors.Is(err, store.ErrNoStage) {
@@ -220,10 +220,6 @@ func TestLatencyIsOfWaitsAndWorkOverTime(t *testing.T) {
 	if got.All.Wait.N != 100 || got.All.Wait.P99.Round(time.Millisecond) != 3*time.Second {
 		t.Errorf("all together is %+v", got.All.Wait)
 	}
-	wake, err := b.WakeUp(t.Context(), 40*time.Minute)
-	if err != nil || wake.N != 50 || wake.P95.Round(time.Millisecond) != time.Second {
-		t.Errorf("wake-up is %+v, %v", wake, err)
-	}
 	if _, err := b.Latency(t.Context(), store.LatencyQuery{Points: 501}); err == nil {
 		t.Error("501 points are taken")
 	}
@@ -235,8 +231,5 @@ func TestLatencyOfNothingIsEmpty(t *testing.T) {
 	got, err := b.Latency(t.Context(), store.LatencyQuery{})
 	if err != nil || len(got.Points) != 0 || len(got.All.Work) != 5 {
 		t.Errorf("got %+v, %v", got, err)
-	}
-	if wake, err := b.WakeUp(t.Context(), time.Hour); err != nil || wake != (store.Percentiles{}) {
-		t.Errorf("wake-up is %+v, %v", wake, err)
 	}
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -69,6 +70,9 @@ func (g Graph) words() words {
 	return w
 }
 
+// CountAtMost is up to where is counted.
+func (w words) CountAtMost() int { return CountAtMost }
+
 // Function names a function of this pipeline.
 func (w words) Function(verb string) string { return "cuelight_" + w.Name + "_" + verb }
 
@@ -110,6 +114,84 @@ func (w words) Scheduled() string {
 	}
 	return strings.Join(times, ", ")
 }
+
+// StatusOf is the status of a task as a whole, as it is worded in an index.
+func (w words) StatusOf(row string) string {
+	statuses := w.Each(row, "_status")
+	var scheduled []string
+	for _, s := range w.Stages {
+		if len(s.Needs) == 0 {
+			scheduled = append(scheduled, row+s.Name+"_run_at is not null")
+		}
+	}
+	return strings.Join([]string{
+		"(case when 'dead' in (" + statuses + ") then 'dead'",
+		"when 'cancelled' in (" + statuses + ") then 'cancelled'",
+		"when least(" + statuses + ") = 'completed'",
+		" and greatest(" + statuses + ") = 'completed' then 'completed'",
+		"when 'inprogress' in (" + statuses + ") then 'inprogress'",
+		"when 'failed' in (" + statuses + ") then 'failed'",
+		"when 'completed' in (" + statuses + ") then 'inprogress'",
+		"when " + strings.Join(scheduled, " and "),
+		" and greatest(" + w.Each(row, "_attempts") + ") = 0 then 'scheduled'",
+		"else 'pending' end)",
+	}, "\n       ")
+}
+
+// HasStatusIndex says that a task is in the index of statuses: it is finished, a
+// stage of it failed, or waits for a time. A task that goes on as it should is only
+// there when all is done.
+func (w words) HasStatusIndex(row string) string {
+	statuses := w.Each(row, "_status")
+	return "(least(" + statuses + ") >= 'completed'\n    or greatest(" + statuses + ") >= 'failed'\n    or coalesce(" + w.Each(row, "_run_at") + ") is not null)"
+}
+
+// What the index of statuses says first of a task: it does not wait for a time, or it
+// does, and nothing of it was tried, or something was.
+const (
+	waitsNot     = 0
+	waitsUntried = 1
+	waitsTried   = 2
+)
+
+// WaitsFor is the first column of the index of statuses. PostgreSQL copies the text of
+// an index for every statement that changes a task, so it is short.
+func (w words) WaitsFor(row string) string {
+	return "(case when coalesce(" + w.Each(row, "_run_at") + ") is null then 0\n        when greatest(" + w.Each(row, "_attempts") + ") = 0 then 1 else 2 end)"
+}
+
+// Furthest is the second: of the statuses of the stages the one that is the last of
+// pending, inprogress, completed, failed, dead and cancelled.
+func (w words) Furthest(row string) string { return "greatest(" + w.Each(row, "_status") + ")" }
+
+// indexed are conditions on a row that the index of statuses serves, one for each way
+// to wait.
+func (w words) indexed(row string, furthest Status, waits ...int) (conditions []string) {
+	for _, n := range waits {
+		conditions = append(conditions, fmt.Sprintf("%s = %d and %s = '%s' and %s", w.WaitsFor(row), n, w.Furthest(row), furthest, w.HasStatusIndex(row)))
+	}
+	return conditions
+}
+
+// IsScheduled says that a task is [StatusScheduled].
+func (w words) IsScheduled(row string) string {
+	return w.indexed(row, StatusPending, waitsUntried)[0] + " and " + w.StatusOf(row) + " = 'scheduled'"
+}
+
+// Retrying are conditions of which a task that is [OnlyRetrying] meets one.
+func (w words) Retrying(row string) []string {
+	return slices.Concat(
+		w.indexed(row, StatusFailed, waitsNot, waitsUntried, waitsTried), w.indexed(row, StatusCompleted, waitsUntried, waitsTried),
+		w.indexed(row, StatusInProgress, waitsUntried, waitsTried), w.indexed(row, StatusPending, waitsTried))
+}
+
+// ScheduledSQL is the condition that a task is [StatusScheduled], on the columns of the
+// row named, such as "t.". An index has it.
+func (g Graph) ScheduledSQL(row string) string { return g.words().IsScheduled(row) }
+
+// RetryingSQL are conditions, each with an index, of which a task that is [OnlyRetrying]
+// meets one.
+func (g Graph) RetryingSQL(row string) []string { return g.words().Retrying(row) }
 
 // Alive says that the worker is registered and was not given up.
 func (w words) Alive(worker string) string {

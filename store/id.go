@@ -1,8 +1,10 @@
 package store
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 )
@@ -43,6 +45,14 @@ func (id ID) String() string {
 
 // IsZero reports whether id names nothing.
 func (id ID) IsZero() bool { return id == ID{} }
+
+// Time is when an ID of version 7 was made, to the millisecond.
+func (id ID) Time() (at time.Time, ok bool) {
+	if id[6]>>4 != 7 {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(append([]byte{0, 0}, id[:6]...)))), true
+}
 
 // MarshalText makes an ID a string in JSON.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }

@@ -48,7 +48,7 @@ type LatencyQuery struct {
 // it costs has a bound.
 const (
 	latencySlices   = 8
-	latencyPerSlice = 25
+	latencyPerSlice = 10
 )
 
 // waits: of tried, the attempts of some tasks, how long each stage waited before its
@@ -69,29 +69,6 @@ needs (stage, need) as (values
     left join first n on n.task_id = f.task_id and n.stage = needs.need
    group by f.task_id, f.submitted_at, f.ready_at, f.stage, f.started_at
 )`
-
-const wakeUpSQL = `
-/* wake-up */
-with tried as materialized (
-  select a.*, t.created_at as submitted_at, t.ready_at
-    from (select id, created_at, ready_at from {{.Tasks}} where id > (lpad(to_hex((extract(epoch from now() - make_interval(secs => $1)) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
-           order by id desc limit 500) as t
-   cross join lateral (select * from {{.Attempts}} where task_id = t.id offset 0) as a
-), ` + waits + `
-select count(*), coalesce(percentile_cont(array[0.5, 0.95, 0.99]) within group (order by seconds), '{0,0,0}') from waited`
-
-// WakeUp says how long stages waited lately, from when they could begin to when
-// they were claimed, by the first attempts at the last 500 tasks that were
-// submitted within the given time.
-func (s *Store) WakeUp(ctx context.Context, within time.Duration) (Percentiles, error) {
-	var p Percentiles
-	var at []float64
-	if err := s.db.QueryRow(ctx, s.sql.reads.wakeUp, within.Seconds()).Scan(&p.N, &at); err != nil {
-		return p, s.explain("wake-up", err)
-	}
-	p.set(at)
-	return p, nil
-}
 
 // latency: ids begin with the time of their submission, so the primary key finds
 // what was submitted when. A row per stretch and kind: -2 is the wait, others are
@@ -157,16 +134,15 @@ func (s *Store) Latency(ctx context.Context, q LatencyQuery) (Latency, error) {
 		return Latency{}, s.explain("latency", err)
 	}
 	end := out.All.At.Add(q.Span)
-	rows, err := s.db.Query(ctx, s.sql.reads.latencyBuckets, end, q.Span.Seconds(), q.Points, latencySlices, latencyPerSlice)
-	if err != nil {
-		return Latency{}, s.explain("latency", err)
-	}
 	var stretch *int
 	var kind, n int
 	var at []float64
-	_, err = pgx.ForEachRow(rows, []any{&stretch, &kind, &n, &at}, func() error {
-		out.point(s, stretch).put(kind, n, at)
-		return nil
+	err := s.read(ctx, s.sql.reads.latencyBuckets, []any{end, q.Span.Seconds(), q.Points, latencySlices, latencyPerSlice}, func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{&stretch, &kind, &n, &at}, func() error {
+			out.point(s, stretch).put(kind, n, at)
+			return nil
+		})
+		return err
 	})
 	return out, s.explain("latency", err)
 }

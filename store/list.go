@@ -16,8 +16,10 @@ type Status string
 
 // The statuses of a stage. A task as a whole is dead or cancelled when one of
 // its stages is, completed when all are, and in progress once work on it has
-// begun.
+// begun. Only a task as a whole is scheduled: it waits for the time it was
+// submitted for, and nothing of it was ever tried.
 const (
+	StatusScheduled  Status = "scheduled"
 	StatusPending    Status = "pending"
 	StatusInProgress Status = "inprogress"
 	StatusCompleted  Status = "completed"
@@ -101,7 +103,7 @@ type Attempt struct {
 
 const taskColumns = `
 t.id, t.created_at, t.priority, t.source, t.params, coalesce(t.request_id, ''), coalesce(t.user_id, ''), coalesce(t.submitted_by, ''), t.overridden_by,
-       {{.Function "status"}}(t)::text
+       {{.StatusOf "t."}}
        {{- range .Stages}},
        t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token, t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at
        {{- end}}`
@@ -117,7 +119,7 @@ func (s *Store) Get(ctx context.Context, id ID) (Task, error) {
 	if err != nil {
 		return Task{}, s.explain("get task", err)
 	}
-	t, err := pgx.CollectExactlyOneRow(rows, s.scanTask)
+	t, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Task, error) { return s.scanTask(row) })
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -144,7 +146,7 @@ type Filter struct {
 // matches: the conditions that list and retry-all share. An empty parameter is no
 // condition. What died is looked up in its own index.
 const matches = `
-       ($1 = '' or {{.Function "status"}}(t)::text = $1 and ($1 <> 'dead' or {{.Any "t." "dead"}}))
+       ($1 = '' or {{.StatusOf "t."}} = $1 and ($1 <> 'dead' or {{.Any "t." "dead"}}))
    and ($2 < 0 or $3 = case $2 {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_status::text{{end}} end)
    and ($4 = '' or t.user_id = $4)
    and ($5 = '' or t.request_id = $5)
@@ -155,31 +157,11 @@ const matches = `
         or strpos(t.params->>'title', $6) > 0)
    and ($7 = '' or exists (select from {{.Attempts}} a where a.task_id = t.id and strpos(a.error, $7) > 0))`
 
-const listSQL = `
-/* list tasks */
-select ` + taskColumns + `
-  from {{.Tasks}} t
- where ` + matches + `
-   and ($9::uuid is null or t.id < $9)
- order by t.id desc
- limit $10`
-
-// List reads tasks, newest first. The next page is that After the last one.
+// List reads tasks, newest first. The next page is that After the last one. Where a
+// condition has no index it looks at all tasks until it has found enough: see
+// [Store.Page].
 func (s *Store) List(ctx context.Context, f Filter) ([]Task, error) {
-	if f.Stage != "" {
-		if _, ok := s.graph.Stage(f.Stage); !ok {
-			return nil, fmt.Errorf("list tasks: %w: %q", ErrNoStage, f.Stage)
-		}
-	}
-	if f.Limit <= 0 {
-		f.Limit = 100
-	}
-	rows, err := s.db.Query(ctx, s.sql.list, append(f.args(s.graph), f.After, f.Limit)...)
-	if err != nil {
-		return nil, s.explain("list tasks", err)
-	}
-	tasks, err := pgx.CollectRows(rows, s.scanTask)
-	return tasks, s.explain("list tasks", err)
+	return s.Board(ctx, BoardQuery{Filter: f})
 }
 
 func (f Filter) args(g Graph) []any {
@@ -190,7 +172,7 @@ func (f Filter) args(g Graph) []any {
 	return []any{string(f.Status), stage, string(f.StageStatus), f.UserID, f.RequestID, f.Source, f.Error, f.Shown}
 }
 
-func (s *Store) scanTask(row pgx.CollectableRow) (t Task, err error) {
+func (s *Store) scanTask(row pgx.CollectableRow, more ...any) (t Task, err error) {
 	t.Stages = make([]StageState, len(s.graph.nodes))
 	dest := []any{&t.ID, &t.CreatedAt, &t.Priority, &t.Source, &t.Params, &t.RequestID, &t.UserID, &t.SubmittedBy, &t.OverriddenBy, &t.Status}
 	for i := range t.Stages {
@@ -198,39 +180,60 @@ func (s *Store) scanTask(row pgx.CollectableRow) (t Task, err error) {
 		st.Name = s.graph.byName[i]
 		dest = append(dest, &st.Status, &st.Attempts, &st.Token, &st.LockedAt, &st.LockedBy, &st.RunAt)
 	}
-	err = row.Scan(dest...)
+	err = row.Scan(append(dest, more...)...)
 	return t, err
 }
 
+// tailsAtMost is how many ids are compared at once.
+const tailsAtMost = 50_000
+
 const byTailSQL = `
 /* find task by part of its id */
-select id from {{.Tasks}} where replace(id::text, '-', '') like '%' || replace($1, '-', '') limit 2`
+with looked_at as materialized (
+  select id from {{.Tasks}} where id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') order by id desc limit $3
+)
+select array(select id from looked_at where replace(id::text, '-', '') like '%' || replace($1, '-', '') limit 2),
+       (select count(*) from looked_at), (select id from looked_at order by id limit 1)`
 
 var idTail = regexp.MustCompile(`^[0-9a-f-]{4,36}$`)
 
 // Find resolves what a person typed: an id, or the end of one, at least four
-// digits, that only one task has. (The beginnings are times, and alike.)
-func (s *Store) Find(ctx context.Context, text string) (ID, error) {
+// digits, that only one task has. (The beginnings are times, and alike.) An end is
+// compared with those of all tasks, the newest first.
+func (s *Store) Find(ctx context.Context, text string) (ID, error) { return s.find(ctx, text, true) }
+
+// FindNewest is [Store.Find] that compares an end with those of the newest 50,000
+// tasks.
+func (s *Store) FindNewest(ctx context.Context, text string) (ID, error) {
+	return s.find(ctx, text, false)
+}
+
+func (s *Store) find(ctx context.Context, text string, all bool) (ID, error) {
 	if id, err := ParseID(text); err == nil {
 		return id, nil
 	}
 	if !idTail.MatchString(text) {
 		return ID{}, fmt.Errorf("%w: %q is neither an id nor the end of one", ErrNotFound, text)
 	}
-	rows, err := s.db.Query(ctx, s.sql.byTail, text)
-	if err != nil {
-		return ID{}, s.explain("find task", err)
+	var found []ID
+	var last ID
+	for n := tailsAtMost; n == tailsAtMost && (all || last.IsZero()); {
+		var some []ID
+		err := s.read(ctx, s.sql.byTail, []any{text, last, tailsAtMost}, func(rows pgx.Rows) error {
+			_, err := pgx.ForEachRow(rows, []any{&some, &n, &last}, func() error { return nil })
+			return err
+		})
+		if err != nil {
+			return ID{}, s.explain("find task", err)
+		}
+		if found = append(found, some...); len(found) > 1 {
+			return ID{}, fmt.Errorf("%w: several end in %s", ErrNotFound, text)
+		}
 	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[ID])
-	switch {
-	case err != nil:
-		return ID{}, s.explain("find task", err)
-	case len(ids) == 0:
+	if len(found) == 0 {
 		return ID{}, fmt.Errorf("%w: none ends in %s", ErrNotFound, text)
-	case len(ids) > 1:
-		return ID{}, fmt.Errorf("%w: several end in %s", ErrNotFound, text)
 	}
-	return ids[0], nil
+	return found[0], nil
 }
 
 const historySQL = `

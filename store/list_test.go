@@ -103,7 +103,7 @@ func TestPageOfDeadLettersDoesNotEndInsideATask(t *testing.T) {
 	var got []string
 	var after store.ID
 	for range 3 {
-		page, err := b.DeadLetters(t.Context(), store.DeadFilter{}, after, 1)
+		page, _, err := b.DeadLetters(t.Context(), store.DeadFilter{}, after, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

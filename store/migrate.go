@@ -78,6 +78,10 @@ alter table workers add column if not exists registered_in text;
 alter table cuelight_uncrashed alter column cluster set default cuelight_cluster();
 alter table {{.Tasks}} add column if not exists scheduled_at timestamptz, drop constraint {{.Tasks}}_overridden_by_fkey,
   add constraint {{.Tasks}}_overridden_by_fkey foreign key (overridden_by) references {{.Tasks}} (id) on delete set null deferrable;
+drop index if exists {{.Tasks}}_dead;
+create index {{.Tasks}}_dead on {{.Tasks}} (id) include (overridden_by) where {{.Any "" "dead"}};
+create index if not exists {{.Tasks}}_by_status on {{.Tasks}} ({{.WaitsFor ""}}, {{.Furthest ""}}, id) where {{.HasStatusIndex ""}};
+create index if not exists {{.Tasks}}_user on {{.Tasks}} (user_id, id) where user_id is not null;
 `
 
 // The tables are looked for in the schema they would be made in, and not in

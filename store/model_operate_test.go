@@ -34,7 +34,7 @@ func (p *play) retryMany() {
 	p.say("retry all that are %s from %q", status, stage)
 	want := 0
 	for _, t := range p.m.tasks {
-		if t.by.IsZero() && t.status() == status {
+		if t.by.IsZero() && p.m.status(t) == status {
 			p.m.retry(t, from)
 			want++
 		}

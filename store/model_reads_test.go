@@ -36,8 +36,8 @@ func (p *play) read() {
 	}
 	got, err := p.Get(ctx, t.id)
 	p.must(err)
-	if got.Status != t.status() || got.Settled(p.Graph()) == p.m.open(t) {
-		p.fatalf("%s is %s, settled %t; want %s, %t", t.name, got.Status, got.Settled(p.Graph()), t.status(), !p.m.open(t))
+	if got.Status != p.m.status(t) || got.Settled(p.Graph()) == p.m.open(t) {
+		p.fatalf("%s is %s, settled %t; want %s, %t", t.name, got.Status, got.Settled(p.Graph()), p.m.status(t), !p.m.open(t))
 	}
 }
 
@@ -107,12 +107,14 @@ func (m *model) count(stage int, status store.Status) int {
 }
 
 // status is how the task as a whole stands.
-func (t *modelTask) status() store.Status {
+func (m *model) status(t *modelTask) store.Status {
 	all := make([]string, len(t.stages))
-	begun := false
+	begun, scheduled := false, true
 	for i := range t.stages {
-		all[i] = string(t.stages[i].status)
-		begun = begun || t.stages[i].status == done
+		s := &t.stages[i]
+		all[i] = string(s.status)
+		begun = begun || s.status == done
+		scheduled = scheduled && s.attempts == 0 && (s.wait != noWait || len(m.needs[i]) > 0)
 	}
 	for _, first := range []store.Status{dead, cancelled, inprogress, failing} {
 		if slices.Contains(all, string(first)) {
@@ -124,6 +126,8 @@ func (t *modelTask) status() store.Status {
 		return done
 	case begun:
 		return inprogress
+	case scheduled:
+		return store.StatusScheduled
 	}
 	return pending
 }

@@ -35,7 +35,8 @@ drop table outbox, cuelight_uncrashed, cuelight_pauses, cuelight_keys, cuelight_
 drop sequence outbox_id;
 drop function cuelight_place, cuelight_first_place, cuelight_complete, cuelight_wanted, cuelight_cluster, cuelight_order_key,
               cuelight_order_secret, cuelight_open_places, cuelight_heartbeat, cuelight_database_id;
-drop index attempts_finished;
+drop index attempts_finished, tasks_dead, tasks_by_status, tasks_user;
+create index tasks_dead on tasks (id) where ingest_status = 'dead';
 alter table cuelight_schema drop column forgotten;
 alter table workers drop column drain_at;
 alter table tasks drop column traceparent, drop column ready_at, drop column scheduled_at,

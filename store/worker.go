@@ -35,6 +35,22 @@ type Worker struct {
 	Running   []Running
 }
 
+// State is what the worker does: working, draining, silent, stopped or lost. One that
+// has work to end after it was told to stop is draining, whoever told it.
+func (w Worker) State() string {
+	switch {
+	case w.LostAt != nil:
+		return "lost"
+	case w.StoppedAt != nil:
+		return "stopped"
+	case w.BeatAge > Grace(w.Lease):
+		return "silent"
+	case w.DrainAt != nil:
+		return "draining"
+	}
+	return "working"
+}
+
 // Running is a claim as its worker last described it.
 type Running struct {
 	Task    ID      `json:"task"`

@@ -19,6 +19,7 @@ type workerBody struct {
 	PID          int             `json:"pid"`
 	Version      string          `json:"version"`
 	Capabilities json.RawMessage `json:"capabilities"`
+	State        string          `json:"state"`
 	Connected    bool            `json:"connected"`
 	StartedAt    time.Time       `json:"started_at"`
 	BeatAge      float64         `json:"heartbeat_age_s"`
@@ -59,7 +60,7 @@ func (s *Server) listWorkers(_ http.ResponseWriter, r *http.Request) (answer, er
 	}
 	for _, w := range append(workers, gone...) {
 		body.Workers = append(body.Workers, workerBody{
-			ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, Capabilities: w.Capabilities, Connected: w.Connected,
+			ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, Capabilities: w.Capabilities, State: w.State(), Connected: w.Connected,
 			StartedAt: w.StartedAt, BeatAge: w.BeatAge.Seconds(), Lease: w.Lease.Seconds(),
 			DrainAt: w.DrainAt, StoppedAt: w.StoppedAt, LostAt: w.LostAt, Running: append([]store.Running{}, w.Running...),
 		})
@@ -150,12 +151,13 @@ var errNoPause = &problem{kind: kindNotFound, detail: "there is no such pause"}
 
 // stagesBody is how a pipeline stands.
 type stagesBody struct {
-	Pipeline string      `json:"pipeline"`
-	Running  int         `json:"running"`
-	Ready    int         `json:"ready"`
-	Waiting  int         `json:"waiting"`
-	Dead     int         `json:"dead"`
-	Stages   []stageBody `json:"stages"`
+	Pipeline  string      `json:"pipeline"`
+	Running   int         `json:"running"`
+	Ready     int         `json:"ready"`
+	Scheduled int         `json:"scheduled"`
+	Waiting   int         `json:"waiting"`
+	Dead      int         `json:"dead"`
+	Stages    []stageBody `json:"stages"`
 }
 
 type stageBody struct {
@@ -195,7 +197,7 @@ func (s *Server) readStages(ctx context.Context) (stagesBody, error) {
 		}
 	}
 	body := stagesBody{
-		Pipeline: g.Name(), Running: strip.Running, Ready: strip.Waiting, Waiting: strip.Retrying, Dead: strip.Dead,
+		Pipeline: g.Name(), Running: strip.Running, Ready: strip.Waiting, Scheduled: strip.Scheduled, Waiting: strip.Retrying, Dead: strip.Dead,
 		Stages: make([]stageBody, len(strip.Stages)),
 	}
 	for i, st := range strip.Stages {

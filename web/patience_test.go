@@ -107,6 +107,19 @@ func (h hanging) Query(ctx context.Context, _ string, _ ...any) (pgx.Rows, error
 	return nil, err
 }
 
+func (h hanging) SendBatch(ctx context.Context, _ *pgx.Batch) pgx.BatchResults {
+	_, err := h.Begin(ctx)
+	return batchError{err: err}
+}
+
+// batchError is the end of a batch that came to nothing.
+type batchError struct {
+	pgx.BatchResults
+	err error
+}
+
+func (b batchError) Close() error { return b.err }
+
 func (h hanging) QueryRow(ctx context.Context, _ string, _ ...any) pgx.Row { return h.row(ctx) }
 
 type rowError struct{ err error }

@@ -163,6 +163,7 @@ func (p *parameters) filter() filter {
 
 var statuses = []store.Status{
 	store.StatusPending, store.StatusInProgress, store.StatusCompleted, store.StatusFailed, store.StatusDead, store.StatusCancelled,
+	store.StatusScheduled, // of a task as a whole alone
 }
 
 // store is the filter as the store knows it.
@@ -171,6 +172,9 @@ func (f filter) store() (store.Filter, error) {
 		if status != "" && !slices.Contains(statuses, store.Status(status)) {
 			return store.Filter{}, refuse(kindRequest, "there is no status %q", status)
 		}
+	}
+	if f.StageStatus == string(store.StatusScheduled) {
+		return store.Filter{}, refuse(kindRequest, "there is no stage_status %q: a task as a whole is scheduled", f.StageStatus)
 	}
 	if (f.Stage == "") != (f.StageStatus == "") {
 		return store.Filter{}, refuse(kindRequest, "stage and stage_status go together")

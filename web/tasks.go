@@ -30,7 +30,7 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (answer, erro
 		return answer{}, err
 	}
 	f.After = after
-	tasks, more, err := s.found(r.Context(), f, limit)
+	tasks, next, err := s.found(r.Context(), f, limit)
 	if err != nil {
 		return answer{}, err
 	}
@@ -38,39 +38,43 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (answer, erro
 		Tasks []store.Task `json:"tasks"`
 		Next  string       `json:"next,omitempty"`
 	}{Tasks: tasks}
-	if more {
-		body.Next = s.next(api+"/tasks", p, tasks[limit-1].ID.String())
+	if !next.IsZero() {
+		body.Next = s.next(api+"/tasks", p, next.String())
 	}
 	return answer{status: http.StatusOK, body: body, link: body.Next}, nil
 }
 
-// found are the tasks that a principal finds, and whether there are more. Whoever is
-// not shown all of a source is not to find out the rest by asking for parts of it:
-// what matches only there is not there, neither in a page nor after it. The database
-// passes over most of that, and what is shown has the last word.
-func (s *Server) found(ctx context.Context, f store.Filter, limit int) (tasks []store.Task, more bool, err error) {
+// searchFor is for how long a page goes on looking for tasks where it has to look at
+// each.
+const searchFor = 2 * time.Second
+
+// found are the tasks that a principal finds, and where the next page goes on, if there
+// may be more. Whoever is not shown all of a source is not to find out the rest by
+// asking for parts of it: what matches only there is not there, neither in a page nor
+// after it. The database passes over most of that, and what is shown has the last word.
+func (s *Server) found(ctx context.Context, f store.Filter, limit int) (tasks []store.Task, next store.ID, err error) {
 	tasks = []store.Task{}
 	f.Limit = limit + 1 // one more, to know whether there is a next page
 	f.Shown = access.From(ctx).Scope < access.Admin
-	for {
-		page, err := s.o.Store.List(ctx, f)
+	for began := time.Now(); ; {
+		page, err := s.o.Store.Page(ctx, store.BoardQuery{Filter: f})
 		if err != nil {
-			return nil, false, err
+			return nil, next, err
 		}
-		for _, t := range page {
+		for _, t := range page.Tasks {
 			t = visible(ctx, t)
 			if !strings.Contains(t.Source, f.Source) && !strings.Contains(t.Title(), f.Source) {
 				continue
 			}
 			if len(tasks) == limit {
-				return tasks, true, nil
+				return tasks, tasks[limit-1].ID, nil
 			}
 			tasks = append(tasks, t)
 		}
-		if len(page) < f.Limit {
-			return tasks, false, nil
+		if page.Next.IsZero() || time.Since(began) >= searchFor {
+			return tasks, page.Next, nil
 		}
-		f.After, f.Limit = page[len(page)-1].ID, pageMost
+		f.After = page.Next
 	}
 }
 

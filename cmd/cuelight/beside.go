@@ -43,6 +43,7 @@ type beside struct {
 	begun     chan struct{} // closed once the work has begun
 	fell      chan error    // why nothing is served any more, if nobody told it to end
 	metrics   *metrics.Metrics
+	wakeups   wakeups
 
 	// Where it listens; nil otherwise.
 	listener  net.Listener // run closes it
@@ -178,6 +179,7 @@ func (b *beside) dashboard() (*ui.UI, error) {
 		Trouble: func(where string, err error) {
 			b.log.Warn("page cannot be shown", zap.String("page", where), zap.Error(err))
 		},
+		WakeUp:   b.wakeups.within,
 		Poster:   func(t store.Task) (string, bool) { return at.newest(t.ID, "poster.jpg") },
 		Playback: func(_ context.Context, t store.Task) (ui.Playback, bool) { return at.playback(t.ID) },
 	})

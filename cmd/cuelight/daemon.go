@@ -211,6 +211,7 @@ func isRefused(err error) bool {
 func (d *daemon) observe(e stages.Event) {
 	d.feed.observe(e)
 	d.beside.metrics.Observe(e)
+	d.beside.wakeups.observe(e)
 	if e.Kind == stages.Registered {
 		d.began.Do(func() { close(d.beside.begun) })
 	}

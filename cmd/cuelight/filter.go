@@ -12,11 +12,13 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// statuses are those of a stage; a task as a whole has the same.
+// statuses are those of a stage; a task as a whole has the same, and one more.
 var statuses = []string{
 	string(store.StatusPending), string(store.StatusInProgress), string(store.StatusCompleted),
 	string(store.StatusFailed), string(store.StatusDead), string(store.StatusCancelled),
 }
+
+var taskStatuses = append([]string{string(store.StatusScheduled)}, statuses...)
 
 // filterFlags are the flags that choose tasks.
 type filterFlags struct {
@@ -39,7 +41,7 @@ func (f *filterFlags) given() map[string]string {
 func addFilterFlags(cmd *cobra.Command) *filterFlags {
 	f := &filterFlags{}
 	flags := cmd.Flags()
-	flags.StringVar(&f.status, "status", "", "only tasks with this status: "+strings.Join(statuses, ", "))
+	flags.StringVar(&f.status, "status", "", "only tasks with this status: "+strings.Join(taskStatuses, ", "))
 	flags.StringVar(&f.stage, "stage", "", "only tasks whose STAGE has a STATUS, written STAGE=STATUS")
 	flags.StringVar(&f.user, "user", "", "only tasks of this user")
 	flags.StringVar(&f.request, "request-id", "", "only the task with this request id")
@@ -55,15 +57,15 @@ func addFilterFlags(cmd *cobra.Command) *filterFlags {
 		}
 	}
 	// They only fail for flags that are not there.
-	_ = cmd.RegisterFlagCompletionFunc("status", complete(statuses))
+	_ = cmd.RegisterFlagCompletionFunc("status", complete(taskStatuses))
 	_ = cmd.RegisterFlagCompletionFunc("stage", complete(pairs))
 	return f
 }
 
 func (f *filterFlags) filter() (store.Filter, error) {
 	out := store.Filter{UserID: f.user, RequestID: f.request, Source: f.source, Error: f.error, Status: store.Status(f.status)}
-	if f.status != "" && !slices.Contains(statuses, f.status) {
-		return out, usagef("--status %s: it is one of %s", printable(f.status), strings.Join(statuses, ", "))
+	if f.status != "" && !slices.Contains(taskStatuses, f.status) {
+		return out, usagef("--status %s: it is one of %s", printable(f.status), strings.Join(taskStatuses, ", "))
 	}
 	if f.stage == "" {
 		return out, nil

@@ -59,7 +59,7 @@ func (c *cli) listWorkers(ctx context.Context, db *database, all bool) error {
 	}
 	t := table{to: c.out, head: []string{"WORKER", "HOST", "PROCESS", "VERSION", "STATE", "BEAT", "RUNNING"}}
 	for _, w := range workers {
-		state := workerState(w)
+		state := w.State()
 		if c.json {
 			err := c.writeJSON(workerLine{
 				ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, State: state, StartedAt: w.StartedAt,
@@ -81,18 +81,4 @@ func (c *cli) listWorkers(ctx context.Context, db *database, all bool) error {
 		return nil
 	}
 	return t.write()
-}
-
-func workerState(w store.Worker) string {
-	switch {
-	case w.LostAt != nil:
-		return "lost"
-	case w.StoppedAt != nil:
-		return "stopped"
-	case w.BeatAge > store.Grace(w.Lease):
-		return "silent"
-	case w.DrainAt != nil:
-		return "draining"
-	}
-	return "working"
 }

@@ -28,22 +28,22 @@ func newDatabaseCollector(db *Database) *databaseCollector {
 		up:   desc("database_up", "1 where the database answered when it was last asked for the figures of all processes, else 0."),
 		age:  desc("database_snapshot_age_seconds", "How old the figures of all processes are: what else is told of the database is from then."),
 		took: desc("database_snapshot_duration_seconds", "How long it took to ask for the figures of all processes."),
-		tasks: desc("tasks", "Tasks, by stage and how that stands: ready to be claimed, waiting for a time, inprogress or dead. "+
-			"At most 100000 are counted of each.", "stage", "status"),
+		tasks: desc("tasks", "Tasks, by stage and how that stands: ready to be claimed, scheduled for the time it was submitted for, waiting for the next attempt, inprogress or dead. "+
+			"Exact up to 10000; of more than that, ready is an estimate of PostgreSQL's and others are 10000.", "stage", "status"),
 		oldest:       desc("oldest_ready_seconds", "For how long, about, the oldest task that is ready for a stage has been; 0 where none is.", "stage"),
 		paused:       desc("stage_paused", "1 while a stage is not to be claimed on any host, else 0.", "stage"),
-		dead:         desc("dead_letters", "Tasks of which a stage died: nothing happens to them until somebody has them done again. At most 100000 are counted."),
+		dead:         desc("dead_letters", "Tasks of which a stage died: nothing happens to them until somebody has them done again. At most 10000 are counted."),
 		workers:      desc("workers", "Processes that work on the pipeline, by state: alive, draining, or silent for longer than they may be.", "state"),
 		beat:         desc("worker_heartbeat_age_seconds", "Time since the last sign of life of each process that was not given up, named host:pid.", "worker"),
-		outbox:       desc("outbox_pending", "Rows of the outbox that the slowest webhook which is on has not seen yet. At most 100000 are counted."),
+		outbox:       desc("outbox_pending", "Rows of the outbox that the slowest webhook which is on has not seen yet. At most 10000 are counted."),
 		outboxOldest: desc("outbox_oldest_seconds", "Age of the oldest row of the outbox that the slowest webhook which is on has not seen yet; 0 where there is none."),
 		outboxHeld: desc("outbox_held_seconds", "Age of the oldest row of the outbox that nobody is shown, because a transaction which wrote before it is still open; "+
 			"0 where there is none."),
 		outboxAge:     desc("outbox_age_seconds", "Age of the oldest row of the outbox, whoever has seen it; 0 where there is none."),
 		webhooks:      desc("webhooks", "Webhooks, by whether they are delivered to: on or off.", "state"),
-		pending:       desc("webhook_pending", "Deliveries that are still to be made to webhooks which are on. At most 100000 are counted of each."),
+		pending:       desc("webhook_pending", "Deliveries that are still to be made to webhooks which are on. At most 10000 are counted of each."),
 		pendingOldest: desc("webhook_oldest_seconds", "Age of the oldest delivery that is still to be made; 0 where there is none."),
-		webhookDead:   desc("webhook_dead", "Deliveries to webhooks which are on that were given up, until they are made again by hand. At most 100000 are counted of each."),
+		webhookDead:   desc("webhook_dead", "Deliveries to webhooks which are on that were given up, until they are made again by hand. At most 10000 are counted of each."),
 	}
 }
 
@@ -70,6 +70,7 @@ func (c *databaseCollector) Collect(to chan<- prometheus.Metric) {
 	gauge(c.took, f.Took.Seconds())
 	for _, s := range f.Stages {
 		gauge(c.tasks, float64(s.Ready), s.Name, "ready")
+		gauge(c.tasks, float64(s.Scheduled), s.Name, "scheduled")
 		gauge(c.tasks, float64(s.Waiting), s.Name, "waiting")
 		gauge(c.tasks, float64(s.InProgress), s.Name, "inprogress")
 		gauge(c.tasks, float64(s.Dead), s.Name, "dead")

@@ -48,11 +48,12 @@ type Figures struct {
 }
 
 // StageFigures are those of one stage. Of each status at most [CountAtMost] are
-// counted.
+// counted; where more are ready than that, PostgreSQL's estimate is told.
 type StageFigures struct {
 	Name       string
 	Ready      int // can be claimed now
-	Waiting    int // to be done, at a later time
+	Scheduled  int // of tasks that wait for the time they were submitted for
+	Waiting    int // for the time of the next attempt
 	InProgress int
 	Dead       int
 
@@ -84,7 +85,7 @@ const (
 
 // CountAtMost is up to where is counted. A queue that is longer is shown as one of
 // that length, because counting must not cost more the more trouble there is.
-const CountAtMost = 100_000
+const CountAtMost = store.CountAtMost
 
 // figuresSettings let the statement use the indexes that were made for it, also
 // where the planner knows little, and end where nobody waits for it any more.
@@ -98,9 +99,14 @@ select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan'
 const figuresSQL = `
 /* figures */
 {{- range .Stages}}
-select 'ready' as what, '{{.Name}}' as name, (select count(*) from (select from {{$.Tasks}} where {{.Ready ""}} limit {{$.Most}}) as few)::float8 as n, '' as state
+select 'ready' as what, '{{.Name}}' as name,
+       case when few.n < {{$.Most}} then few.n
+            else greatest(few.n, (select reltuples from pg_class where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready'))) end as n, '' as state
+  from (select count(*)::float8 as n from (select from {{$.Tasks}} where {{.Ready ""}} limit {{$.Most}}) as few) as few
+{{- if not .Needs}}
 union all
-select 'waiting', '{{.Name}}', (select count(*) from (select from {{$.Tasks}} where {{.Name}}_run_at is not null limit {{$.Most}}) as few), ''
+select 'scheduled', '{{.Name}}', (select count(*) from (select from {{$.Tasks}} where {{$.Scheduled}} limit {{$.Most}}) as few), ''
+{{- end}}
 union all
 select 'oldest', '{{.Name}}', extract(epoch from now() - (
   with recursive levels (priority) as (
@@ -110,8 +116,10 @@ select 'oldest', '{{.Name}}', extract(epoch from now() - (
       from levels l where l.priority is not null
   )
   select min(since.at)
-    from (select priority from levels where priority is not null limit 50) as l
-   cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as t
+    from (select next.*
+            from (select priority from levels where priority is not null limit 50) as l
+           cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as next
+           limit 1000) as t
    cross join lateral (select greatest(t.created_at, t.ready_at, max(greatest(a.finished_at, a.retry_at))) as at
                          from {{$.Attempts}} a where a.task_id = t.id and a.stage in ({{.Before}})) as since)), ''
 union all
@@ -121,8 +129,15 @@ select 'inprogress', k.name, count(*) filter (where k.status = 'inprogress'), ''
  cross join lateral (values {{.Each}}) as k (name, status)
  group by k.name
 union all
+select 'waiting', k.name, count(k.run_at), ''
+  from (
+  {{- range $i, $retrying := .Retrying}}{{if $i}} union all
+        {{end}}(select * from {{$.Tasks}} where {{$retrying}} limit {{$.Most}}){{end}}) as t
+ cross join lateral (values {{.Times}}) as k (name, run_at)
+ group by k.name
+union all
 select 'dead', k.name, count(*) filter (where k.status = 'dead'), ''
-  from (select * from {{.Tasks}} where {{.Any "dead"}} limit {{.Most}}) as t
+  from (select * from {{.Tasks}} where ({{.Any "dead"}}) and overridden_by is null limit {{.Most}}) as t
  cross join lateral (values {{.Each}}, ('', 'dead'::cuelight_status)) as k (name, status)
  group by k.name
 union all
@@ -170,6 +185,8 @@ select k.what, '', k.n, ''
 // and the conditions of its partial indexes as they are worded there.
 type words struct {
 	Name, Tasks, Attempts, Outbox string
+	Scheduled                     string   // the condition
+	Retrying                      []string // conditions, of which a task meets one
 	Most                          int
 	Stages                        []stageWords
 }
@@ -184,7 +201,9 @@ func newWords(g store.Graph) words {
 	if g.Name() == store.Video().Name() {
 		prefix = ""
 	}
-	w := words{Name: g.Name(), Tasks: prefix + "tasks", Attempts: prefix + "attempts", Outbox: prefix + "outbox", Most: CountAtMost}
+	w := words{Name: g.Name(), Tasks: prefix + "tasks", Attempts: prefix + "attempts", Outbox: prefix + "outbox", Most: CountAtMost,
+		Scheduled: g.ScheduledSQL(""), Retrying: g.RetryingSQL(""),
+	}
 	names := g.Stages()
 	for _, n := range names {
 		w.Stages = append(w.Stages, stageWords{Name: n})
@@ -211,6 +230,15 @@ func (w words) Each() string {
 	var parts []string
 	for _, s := range w.Stages {
 		parts = append(parts, fmt.Sprintf("('%s', t.%[1]s_status)", s.Name))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Times lists the stages with the times they wait for.
+func (w words) Times() string {
+	var parts []string
+	for _, s := range w.Stages {
+		parts = append(parts, fmt.Sprintf("('%s', t.%[1]s_run_at)", s.Name))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -271,6 +299,8 @@ func (s *StageFigures) take(what string, value float64) {
 	switch what {
 	case "ready":
 		s.Ready = int(value)
+	case "scheduled":
+		s.Scheduled = int(value)
 	case "waiting":
 		s.Waiting = int(value)
 	case "inprogress":

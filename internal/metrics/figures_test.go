@@ -270,7 +270,7 @@ func TestFiguresReadNothingThatIsFinished(t *testing.T) {
 	exec(t, pool, `alter table tasks disable trigger user`, finished(20_000), `analyze`)
 	plan := explain(t, pool, g, "costs off")
 	for _, index := range []string{
-		"tasks_ingest_ready", "tasks_publish_ready", "tasks_transcode_waiting", "tasks_held", "tasks_dead", "attempts_pkey", "workers_alive",
+		"tasks_ingest_ready", "tasks_publish_ready", "tasks_by_status", "tasks_held", "tasks_dead", "attempts_pkey", "workers_alive",
 		"outbox_pkey", "cuelight_deliveries_due", "cuelight_deliveries_dead",
 	} {
 		if !strings.Contains(plan, index) {
@@ -349,4 +349,22 @@ func BenchmarkFigures(b *testing.B) {
 	measure("and 300 thousand ready for two stages")
 	exec(b, pool, `insert into tasks (source, ingest_status) select n::text, 'dead' from generate_series(1, 20000) as n`)
 	measure("and twenty thousand dead")
+}
+
+// Who is to begin later for the first time has not failed.
+func TestFigures_TellScheduledTasksFromThoseTriedAgain(t *testing.T) {
+	t.Parallel()
+	g := store.Video()
+	pool := newPool(t, g)
+	exec(t, pool,
+		`insert into tasks (source, ingest_run_at) select 'a', 'tomorrow' from generate_series(1, 3)`,
+		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at) values ('b', 'failed', 1, 'tomorrow')`,
+		`insert into tasks (source, ingest_status, transcode_status, transcode_run_at) values ('c', 'completed', 'failed', 'tomorrow')`)
+	f := figures(t, pool, g)
+	if s := f.Stages[0]; s.Scheduled != 3 || s.Waiting != 1 || s.Ready != 0 || s.OldestReady != 0 {
+		t.Errorf("ingest is %+v", s)
+	}
+	if s := f.Stages[1]; s.Scheduled != 0 || s.Waiting != 1 {
+		t.Errorf("transcode is %+v", s)
+	}
 }

@@ -60,7 +60,7 @@ func TestActionsAreFormsThatEndOnAPageWhichShowsWhatBecameOfThem(t *testing.T) {
 	if got := s.status(s.seeded.Dead); got == store.StatusDead {
 		t.Errorf("it is still %s", got)
 	}
-	if n, err := s.st.CountDead(t.Context(), store.DeadFilter{}); err != nil || n != 1 {
+	if n, _, err := s.st.CountDead(t.Context(), store.DeadFilter{}); err != nil || n != 1 {
 		t.Errorf("%d are dead, %v", n, err)
 	}
 }

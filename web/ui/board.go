@@ -32,8 +32,8 @@ func (u *UI) readStrip(ctx context.Context) (strip, error) {
 		if s.Strip, err = u.o.Store.Strip(ctx); err != nil {
 			return s, err
 		}
-		if s.WakeUp, err = u.o.Store.WakeUp(ctx, wakeUpOf); err != nil {
-			return s, err
+		if u.o.WakeUp != nil {
+			s.WakeUp = u.o.WakeUp(wakeUpOf)
 		}
 		if o := s.Oldest(); o.OldestReady > 0 {
 			since := time.Now().Add(-o.OldestReady).Round(2 * time.Second) // so that it does not waver
@@ -67,7 +67,7 @@ type filters struct {
 
 // choices are those of tasks that have a link, with what they are called.
 var choices = []struct{ Only, Word string }{
-	{"", "All"}, {"running", "Running"}, {"waiting", "Waiting"}, {"retrying", "Retrying"}, {"dead", "Dead"}, {"completed", "Done"}, {"cancelled", "Cancelled"},
+	{"", "All"}, {"running", "Running"}, {"waiting", "Waiting"}, {"scheduled", "Scheduled"}, {"retrying", "Retrying"}, {"dead", "Dead"}, {"completed", "Done"}, {"cancelled", "Cancelled"},
 }
 
 // tab is a link to one of the choices, with all other conditions as they are.
@@ -129,7 +129,7 @@ func (f filters) values() url.Values {
 
 func (f filters) query() store.BoardQuery {
 	q := store.BoardQuery{Oldest: f.Oldest, Filter: store.Filter{
-		Source: f.Text, UserID: f.User, Stage: f.Stage, Error: f.Error, After: f.After, Limit: boardRows + 1,
+		Source: f.Text, UserID: f.User, Stage: f.Stage, Error: f.Error, After: f.After, Limit: boardRows,
 	}}
 	if f.Stage != "" {
 		q.StageStatus = store.Status(f.Status)
@@ -192,13 +192,13 @@ func (u *UI) named(ctx context.Context, text string) (id store.ID, ok bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
-	id, err := u.o.Store.Find(ctx, m[1])
+	id, err := u.o.Store.FindNewest(ctx, m[1])
 	return id, err == nil // what is none is searched for
 }
 
 func (u *UI) loadBoard(ctx context.Context, k key) (screen, error) {
 	f := readFilters(k.values())
-	tasks, err := u.find(ctx, f.query(), k.acts)
+	tasks, after, err := u.find(ctx, f.query(), k.acts)
 	if err != nil {
 		return screen{}, err
 	}
@@ -214,12 +214,14 @@ func (u *UI) loadBoard(ctx context.Context, k key) (screen, error) {
 		return screen{}, err
 	}
 	s.Workers = len(workers)
-	next := ""
-	if len(tasks) > boardRows {
-		tasks = tasks[:boardRows]
-		after := f
-		after.After = tasks[boardRows-1].ID
-		next = after.link(u.o.Base)
+	next, searched := "", (*time.Time)(nil)
+	if !after.IsZero() {
+		further := f
+		further.After = after
+		next = further.link(u.o.Base)
+		if at, ok := after.Time(); ok && len(tasks) < boardRows {
+			searched = &at
+		}
 	}
 	d := u.drawing()
 	d.part("strip", "", "strip", s)
@@ -228,33 +230,40 @@ func (u *UI) loadBoard(ctx context.Context, k key) (screen, error) {
 		d.part("t-"+t.ID.String(), "rows", "row", u.row(t, running, s.Pauses, k.acts))
 	}
 	if len(tasks) == 0 {
-		d.part("none", "rows", "none", map[string]any{"Any": f.Any(), "Drop": k.adds})
+		d.part("none", "rows", "none", map[string]any{"Any": f.Any(), "Drop": k.adds, "Searched": searched})
 	}
-	d.part("pager", "", "pager", map[string]any{"Next": next, "First": f.first().link(u.o.Base), "Paged": !f.After.IsZero()})
+	d.part("pager", "", "pager", map[string]any{"Next": next, "First": f.first().link(u.o.Base), "Paged": !f.After.IsZero(), "Searched": searched})
 	return d.screen("Board")
 }
 
-// find reads a board. Whoever may not do everything is not shown all of a source, and
-// is not to find out the rest by asking for parts of it.
-func (u *UI) find(ctx context.Context, q store.BoardQuery, all bool) ([]store.Task, error) {
-	if all || q.Source == "" {
-		return u.o.Store.Board(ctx, q)
-	}
-	var found []store.Task
-	for {
-		page, err := u.o.Store.Board(ctx, q)
+// searchFor is for how long a board goes on looking for tasks where it has to look at
+// each.
+const searchFor = 2 * time.Second
+
+// find reads a board, and where its next page goes on, if there may be one. Whoever may
+// not do everything is not shown all of a source, and is not to find out the rest by
+// asking for parts of it.
+func (u *UI) find(ctx context.Context, q store.BoardQuery, all bool) (found []store.Task, next store.ID, err error) {
+	limit := q.Limit
+	q.Limit, q.Shown = limit+1, !all // one more, to know whether there is a next page
+	for began := time.Now(); ; {
+		page, err := u.o.Store.Page(ctx, q)
 		if err != nil {
-			return nil, err
+			return nil, next, err
 		}
-		for _, t := range page {
-			if len(found) < q.Limit && (strings.Contains(shownSource(t.Source), q.Source) || strings.Contains(t.Title(), q.Source)) {
-				found = append(found, t)
+		for _, t := range page.Tasks {
+			if !all && !strings.Contains(shownSource(t.Source), q.Source) && !strings.Contains(t.Title(), q.Source) {
+				continue
 			}
+			if len(found) == limit {
+				return found, found[limit-1].ID, nil
+			}
+			found = append(found, t)
 		}
-		if len(page) < q.Limit || len(found) == q.Limit {
-			return found, nil
+		if page.Next.IsZero() || time.Since(began) >= searchFor {
+			return found, page.Next, nil
 		}
-		q.After = page[len(page)-1].ID
+		q.After = page.Next
 	}
 }
 

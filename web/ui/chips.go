@@ -75,6 +75,8 @@ func (l layout) chip(t store.Task, i int, running map[store.ID]store.Running, pa
 		switch {
 		case !l.open(t, i):
 			c.State, c.Word = "later", "later"
+		case s.RunAt != nil && t.Status == store.StatusScheduled:
+			c.State, c.Word, c.Detail, c.When = "scheduled", "scheduled", "", s.RunAt
 		case s.RunAt != nil:
 			c.Detail, c.When = "not before", s.RunAt
 		case paused(s.Name):

@@ -60,6 +60,7 @@ type deadGroup struct {
 	More             int
 	Open, Retry      string // addresses
 	Acts, Alone      bool
+	Beyond           bool // there may be more of it than was looked at
 	Text, Example    string
 	OldestAt, DiedAt *time.Time
 }
@@ -85,21 +86,27 @@ func (u *UI) loadDead(ctx context.Context, k key) (screen, error) {
 	if err != nil {
 		return screen{}, err
 	}
-	limit := lettersInPage + 1
+	limit := lettersInPage
 	if f.Group == "" {
 		limit = 10 * lettersInPage
 	}
-	letters, err := u.o.Store.DeadLetters(ctx, f.filter(), f.After, limit)
+	letters, more, err := u.o.Store.DeadLetters(ctx, f.filter(), f.After, limit)
 	if err != nil {
 		return screen{}, err
 	}
 	d := u.drawing()
 	d.part("dead-head", "", "deadhead", map[string]any{
-		"Videos": groups.Tasks, "Letters": groups.Letters, "Groups": groups.Groups, "Rest": groups.Groups - len(groups.Largest), "Acts": k.acts && groups.Letters > 0, "Any": f.Any(), "Retry": u.deadLink("/dead/retry", f.first()),
+		"Videos": groups.Tasks, "Letters": groups.Letters, "Groups": groups.Groups, "Rest": groups.Groups - len(groups.Largest), "Acts": k.acts && groups.Letters > 0, "Any": f.Any(), "More": groups.More, "Looked": store.DeadAtMost, "Retry": u.deadLink("/dead/retry", f.first()),
 	})
 	next := ""
+	if f.Group != "" && !more.IsZero() {
+		after := f
+		after.After = more
+		next = u.deadLink("/dead", after)
+	}
 	for _, g := range groups.Largest {
 		out := u.deadGroup(g, f, k.acts)
+		out.Beyond = groups.More
 		most := lettersInGroup
 		if out.Alone {
 			most = lettersInPage
@@ -110,11 +117,6 @@ func (u *UI) loadDead(ctx context.Context, k key) (screen, error) {
 			}
 		}
 		out.More = max(g.Count-len(out.Letters), 0)
-		if out.Alone && len(letters) > lettersInPage {
-			after := f
-			after.After = letters[lettersInPage-1].Task
-			next = u.deadLink("/dead", after)
-		}
 		d.part("g-"+g.Key, "groups", "deadgroup", out)
 	}
 	if groups.Groups == 0 {
@@ -191,9 +193,16 @@ func askRetryDead(u *UI, r *http.Request) (question, error) {
 		q.Nothing, q.Text = true, "Nothing is ticked. Tick some videos first, or try a whole group again."
 		return q, nil
 	}
-	n, err := u.o.Store.CountDead(r.Context(), f)
+	n, more, err := u.o.Store.CountDead(r.Context(), f)
 	if err != nil {
 		return q, err
+	}
+	if more {
+		q.Button = "Try them again"
+		q.Text = "All that match will be tried again: " + which(f) + ". These are " + many(n, "video") + " of the newest " +
+			number(store.DeadAtMost) + " that are dead, and those among the older ones. Their attempts start from one."
+		q.Command = deadCommand(f)
+		return q, nil
 	}
 	if n == 0 {
 		q.Nothing, q.Text = true, "None of them is dead any more."

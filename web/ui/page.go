@@ -68,7 +68,7 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 func (u *UI) functions() template.FuncMap {
 	return template.FuncMap{
 		"base": func() string { return u.o.Base }, "asset": u.assets.address,
-		"span": span, "many": many, "number": number,
+		"span": span, "many": many, "number": number, "about": about,
 		"printable": printable, "iso": iso, "absolute": absolute, "short": short,
 		"word":   func(s store.Status) string { return wholeWords[s] },
 		"stages": func() []string { return u.layout.stages },
@@ -81,7 +81,7 @@ func (u *UI) functions() template.FuncMap {
 // wholeWords are the statuses of a task as a whole.
 var wholeWords = map[store.Status]string{
 	store.StatusPending: "waiting", store.StatusInProgress: "in progress", store.StatusCompleted: "done",
-	store.StatusFailed: "will retry", store.StatusDead: "dead", store.StatusCancelled: "cancelled",
+	store.StatusScheduled: "scheduled", store.StatusFailed: "will retry", store.StatusDead: "dead", store.StatusCancelled: "cancelled",
 }
 
 // icon shows one of the symbols at the head of each page. What it means is said

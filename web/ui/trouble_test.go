@@ -36,8 +36,8 @@ func (f *failing) Strip(ctx context.Context) (store.Strip, error) {
 	return f.Reader.Strip(ctx)
 }
 
-func (f *failing) CountDead(context.Context, store.DeadFilter) (int, error) {
-	return 0, errors.New("no such column")
+func (f *failing) CountDead(context.Context, store.DeadFilter) (int, bool, error) {
+	return 0, false, errors.New("no such column")
 }
 
 func TestWhatGoesWrongIsToldOnceForAsLongAsItIsTheSame(t *testing.T) {

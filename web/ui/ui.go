@@ -14,18 +14,17 @@ import (
 type Reader interface {
 	Graph() store.Graph
 	Get(ctx context.Context, id store.ID) (store.Task, error)
-	Find(ctx context.Context, text string) (store.ID, error)
+	FindNewest(ctx context.Context, text string) (store.ID, error)
 	History(ctx context.Context, id store.ID) ([]store.Attempt, error)
 	Replaced(ctx context.Context, id store.ID) ([]store.ID, error)
-	Board(ctx context.Context, q store.BoardQuery) ([]store.Task, error)
+	Page(ctx context.Context, q store.BoardQuery) (store.Page, error)
 	Strip(ctx context.Context) (store.Strip, error)
-	WakeUp(ctx context.Context, within time.Duration) (store.Percentiles, error)
 	Workers(ctx context.Context, all bool) ([]store.Worker, error)
 	GoneWorkers(ctx context.Context, before store.ID, limit int) ([]store.Worker, error)
 	Pauses(ctx context.Context) ([]store.Pause, error)
 	DeadGroups(ctx context.Context, f store.DeadFilter, limit int) (store.DeadGroups, error)
-	DeadLetters(ctx context.Context, f store.DeadFilter, after store.ID, limit int) ([]store.DeadStage, error)
-	CountDead(ctx context.Context, f store.DeadFilter) (int, error)
+	DeadLetters(ctx context.Context, f store.DeadFilter, after store.ID, limit int) ([]store.DeadStage, store.ID, error)
+	CountDead(ctx context.Context, f store.DeadFilter) (n int, more bool, err error)
 	Latency(ctx context.Context, q store.LatencyQuery) (store.Latency, error)
 }
 
@@ -76,6 +75,10 @@ type Options struct {
 	// Viewer says who a request is from. Default: somebody without a name who
 	// may do everything.
 	Viewer func(ctx context.Context) Viewer
+	// WakeUp says how long work lately waited that waited for nothing but the news
+	// of it, as the event Started of package stages says with Woken. Default: the
+	// board does not say.
+	WakeUp func(within time.Duration) store.Percentiles
 	// Poster is the address of a task's picture. It is called for each row of a
 	// board. Default: there is none.
 	Poster func(t store.Task) (address string, ok bool)

@@ -69,6 +69,22 @@ func many(n int, thing string) string {
 	return number(n) + " " + thing + "s"
 }
 
+// about is how many there are, where not more than [store.CountAtMost] are counted:
+// beyond that it is an estimate.
+func about(n int) string {
+	switch {
+	case n < store.CountAtMost:
+		return number(n)
+	case n == store.CountAtMost:
+		return number(n) + "+"
+	}
+	unit := 1
+	for n/unit >= 1000 {
+		unit *= 10
+	}
+	return "≈ " + number((n+unit/2)/unit*unit)
+}
+
 // number is grouped in thousands.
 func number(n int) string {
 	s := fmt.Sprint(n)

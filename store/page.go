@@ -1,0 +1,251 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// SearchAtMost is how many tasks a page looks at where a condition has no index.
+const SearchAtMost = 3000
+
+// Page is a part of a list of tasks.
+type Page struct {
+	Tasks []Task
+	// Next is After of the next page, and zero where there is none. A page that had
+	// to look at each task ends after [SearchAtMost] of them: it may have fewer tasks
+	// than its Limit, or none, though there are more.
+	Next ID
+}
+
+// pageKey names one of the statements for a page.
+type pageKey struct {
+	source source
+	oldest bool
+}
+
+// source is where the tasks of a page come from: an index that has them in the order
+// of their ids.
+type source string
+
+// The sources beside those of a status of tasks, of [Only], and of stages.
+const (
+	sourceAll     source = "all"
+	sourceRequest source = "request"
+	sourceUser    source = "user"
+)
+
+func sourceOfStatus(status Status) source { return source("status " + status) }
+func sourceOfOnly(only Only) source       { return source("only " + only) }
+func sourceOfStage(status Status) source  { return source("stage " + status) }
+
+// sourceWords are the conditions of the indexes that a source has its tasks from. A
+// task may be in several of them.
+type sourceWords struct {
+	words
+	Oldest bool
+	Where  []string     // conditions on a row t
+	Ready  []stageWords // and what is ready for these stages
+}
+
+// newPages writes the statements for pages.
+func newPages(w words) map[pageKey]string {
+	running, died := "("+w.Any("t.", "inprogress")+")", "("+w.Any("t.", "dead")+")"
+	failed := w.indexed("t.", StatusFailed, waitsNot, waitsUntried, waitsTried)
+	cancelled := w.indexed("t.", StatusCancelled, waitsNot, waitsUntried, waitsTried)
+	// exactly leaves out the few that have another status for another of their stages.
+	exactly := func(status Status, conditions []string) (all []string) {
+		for _, c := range conditions {
+			all = append(all, c+" and "+w.StatusOf("t.")+" = '"+string(status)+"'")
+		}
+		return all
+	}
+	var first, later []stageWords
+	for _, s := range w.Stages {
+		if len(s.Needs) == 0 {
+			first = append(first, s)
+		} else {
+			later = append(later, s)
+		}
+	}
+	pages := make(map[pageKey]string)
+	for of, from := range map[source]sourceWords{
+		sourceAll:                       {Where: []string{"true"}},
+		sourceRequest:                   {Where: []string{"t.request_id = $5"}},
+		sourceUser:                      {Where: []string{"t.user_id = $4"}},
+		sourceOfOnly(OnlyRunning):       {Where: []string{running}},
+		sourceOfOnly(OnlyWaiting):       {Ready: w.Stages},
+		sourceOfOnly(OnlyScheduled):     {Where: []string{w.IsScheduled("t.")}},
+		sourceOfOnly(OnlyRetrying):      {Where: w.Retrying("t.")},
+		sourceOfOnly(OnlyDead):          {Where: []string{died + " and t.overridden_by is null"}},
+		sourceOfStatus(StatusScheduled): {Where: []string{w.IsScheduled("t.")}},
+		sourceOfStatus(StatusCompleted): {Where: w.indexed("t.", StatusCompleted, waitsNot)},
+		sourceOfStatus(StatusFailed):    {Where: exactly(StatusFailed, failed)},
+		sourceOfStatus(StatusDead):      {Where: []string{died}},
+		sourceOfStatus(StatusCancelled): {Where: exactly(StatusCancelled, cancelled)},
+		// These change with every turn, so no index is kept of them. They are found by
+		// those that the turns use, unless they wait for a time.
+		sourceOfStatus(StatusPending):    {Where: w.indexed("t.", StatusPending, waitsTried), Ready: first},
+		sourceOfStatus(StatusInProgress): {Where: append(w.indexed("t.", StatusCompleted, waitsUntried, waitsTried), running), Ready: later},
+		sourceOfStage(StatusInProgress):  {Where: []string{running}},
+		sourceOfStage(StatusFailed):      {Where: slices.Concat(failed, cancelled, []string{died})},
+		sourceOfStage(StatusDead):        {Where: []string{died}},
+		sourceOfStage(StatusCancelled):   {Where: cancelled},
+	} {
+		from.words = w
+		for _, from.Oldest = range []bool{false, true} {
+			pages[pageKey{of, from.Oldest}] = fill(pageSQL, from)
+		}
+	}
+	return pages
+}
+
+// page: of what a source has beyond $9, the first $11 are looked at, and of these the
+// first $10 that match are told. What is ready is in the order of priority first, so
+// it is read by priority, of which there are few.
+const pageSQL = `
+/* list tasks */
+{{- define "beyond"}}
+{{- if .Oldest}} and t.id > coalesce($9::uuid, '00000000-0000-0000-0000-000000000000') order by t.id limit $11
+{{- else}} and t.id < coalesce($9::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') order by t.id desc limit $11{{end}}
+{{- end}}
+{{- define "order"}}id{{if not .Oldest}} desc{{end}}{{end}}
+with
+{{- if or .Ready (gt (len .Where) 1)}} found as (
+  {{- range $i, $where := .Where}}{{if $i}} union{{end}}
+  (select t.id from {{$.Tasks}} t where {{$where}}{{template "beyond" $}})
+  {{- end}}
+  {{- range $i, $s := .Ready}}{{if or $i $.Where}} union{{end}}
+  (with recursive levels (priority) as (
+     (select priority from {{$.Tasks}} t where {{.Ready "t."}} order by priority desc, id limit 1)
+     union all
+     select (select t.priority from {{$.Tasks}} t where {{.Ready "t."}} and t.priority < l.priority
+              order by t.priority desc, t.id limit 1)
+       from levels l where l.priority is not null
+   )
+   select t.id from (select priority from levels where priority is not null limit 100) as l
+    cross join lateral (select t.id from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority{{template "beyond" $}}) as t)
+  {{- end}}
+), candidates as materialized (
+  select t.* from (select id from found order by {{template "order" .}} limit $11) as f
+   cross join lateral (select * from {{.Tasks}} where id = f.id offset 0) as t
+)
+{{- else}} candidates as materialized (
+  select t.* from {{.Tasks}} t where {{index .Where 0}}{{template "beyond" .}}
+)
+{{- end}}
+select ` + taskColumns + `, bounds.n, bounds.last
+  from (select count(*) as n, (select id from candidates order by id{{if .Oldest}} desc{{end}} limit 1) as last from candidates) as bounds
+  left join lateral (
+       select * from candidates t where ` + matches + `
+        order by t.{{template "order" .}} limit $10) as t on true
+ order by t.{{template "order" .}}`
+
+// mixedAtMost is how many more tasks than asked for are looked at where a source has
+// few that do not match.
+const mixedAtMost = 1000
+
+// sourceOf is where the tasks of a page are looked for, and how many more than asked
+// for are looked at, because not all that is there matches.
+func (q BoardQuery) sourceOf() (from source, more int) {
+	rest := q.Filter
+	rest.After, rest.Limit, rest.Shown = ID{}, 0, false
+	byUser := q.UserID != "" && slices.Contains([]Status{"", StatusPending, StatusInProgress, StatusCompleted}, q.Status)
+	switch {
+	case q.RequestID != "":
+		from, rest.RequestID = sourceRequest, ""
+	case q.Only != "":
+		from = sourceOfOnly(q.Only)
+	case byUser:
+		from, rest.UserID = sourceUser, ""
+	case q.Status != "":
+		from, rest.Status = sourceOfStatus(q.Status), ""
+		if q.Status == StatusPending || q.Status == StatusInProgress {
+			more = mixedAtMost
+		}
+	case slices.Contains([]Status{StatusInProgress, StatusFailed, StatusDead, StatusCancelled}, q.StageStatus):
+		from = sourceOfStage(q.StageStatus)
+	default:
+		from = sourceAll
+	}
+	if rest != (Filter{}) {
+		more = SearchAtMost
+	}
+	return from, more
+}
+
+// Page reads a page of a list. It costs the same however many tasks there are. It
+// returns [ErrNoStage].
+func (s *Store) Page(ctx context.Context, q BoardQuery) (Page, error) {
+	if _, ok := s.graph.Stage(q.Stage); q.Stage != "" && !ok {
+		return Page{}, fmt.Errorf("list tasks: %w: %q", ErrNoStage, q.Stage)
+	}
+	from, more := q.sourceOf()
+	sql, ok := s.sql.reads.pages[pageKey{from, q.Oldest}]
+	if !ok {
+		return Page{}, fmt.Errorf("list tasks: there is no choice %q", from)
+	}
+	limit := cmp.Or(max(q.Limit, 0), 100)
+	examined := limit + 1 + more
+	var page Page
+	var n int
+	var last ID
+	err := s.read(ctx, sql, append(q.args(s.graph), q.After, limit+1, examined), func(rows pgx.Rows) (err error) {
+		page.Tasks, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Task, error) {
+			return s.scanPage(row, &n, &last)
+		})
+		return err
+	})
+	if err != nil {
+		return Page{}, s.explain("list tasks", err)
+	}
+	page.Tasks = slices.DeleteFunc(page.Tasks, func(t Task) bool { return t.ID.IsZero() })
+	switch {
+	case len(page.Tasks) > limit:
+		page.Tasks = page.Tasks[:limit]
+		page.Next = page.Tasks[limit-1].ID
+	case n >= examined:
+		page.Next = last
+	}
+	return page, nil
+}
+
+// scanPage reads a row of a page. Where nothing matches there is one row, without a
+// task.
+func (s *Store) scanPage(row pgx.CollectableRow, n *int, last *ID) (Task, error) {
+	if row.RawValues()[0] != nil {
+		return s.scanTask(row, n, last)
+	}
+	skipped := make([]any, len(row.RawValues()))
+	skipped[len(skipped)-2], skipped[len(skipped)-1] = n, last
+	return Task{}, row.Scan(skipped...)
+}
+
+// readSettingsSQL keeps PostgreSQL from compiling a statement, which takes a hundred
+// times longer than these run, and from reading whole tables where it knows little of
+// what is in them. These hold for the one statement, also in a caller's transaction.
+const readSettingsSQL = `
+/* settings of a read */
+select set_config('cuelight.was', concat_ws(' ', current_setting('jit'), current_setting('enable_seqscan'),
+                                            current_setting('enable_bitmapscan'), current_setting('plan_cache_mode')), true),
+       set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('plan_cache_mode', 'force_generic_plan', true)`
+
+const readDoneSQL = `
+/* settings as they were */
+select set_config('jit', was[1], true), set_config('enable_seqscan', was[2], true), set_config('enable_bitmapscan', was[3], true),
+       set_config('plan_cache_mode', was[4], true)
+  from (select string_to_array(current_setting('cuelight.was'), ' ') as was offset 0) as s`
+
+// read runs a statement that somebody waits for, whose plan must not depend on
+// settings or on how many tasks there are, in one round trip.
+func (s *Store) read(ctx context.Context, sql string, args []any, each func(pgx.Rows) error) error {
+	var b pgx.Batch
+	b.Queue(readSettingsSQL)
+	b.Queue(sql, args...).Query(each)
+	b.Queue(readDoneSQL)
+	return s.db.SendBatch(ctx, &b).Close()
+}
