@@ -29,7 +29,7 @@ func CommandsFor(ctx context.Context, source, dir string) (all Commands, err err
 	if err != nil {
 		return all, err
 	}
-	tools := media.Tools{FFmpeg: r.script}
+	tools := media.Tools{FFmpeg: r.script, Sandbox: media.SandboxOff} // it writes elsewhere
 	info, err := tools.Probe(ctx, source)
 	if err != nil {
 		return all, err

@@ -75,7 +75,7 @@ func (s *stageJob) do(ctx context.Context) (took Took, err error) {
 func (s *stageJob) pipeline(m *meter) (*stages.Pipeline, error) {
 	config := video.Config{
 		DataDir: filepath.Join(s.Dir, "data"), PublishDir: filepath.Join(s.Dir, "published"),
-		Tools: video.Tools{FFmpeg: s.FFmpeg}, Reserve: -1,
+		Tools: video.Tools{FFmpeg: s.FFmpeg, Sandbox: "off"}, Reserve: -1,
 	}
 	for _, dir := range []string{config.DataDir, config.PublishDir} {
 		if err := os.Mkdir(dir, 0o755); err != nil {

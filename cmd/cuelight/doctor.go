@@ -35,8 +35,8 @@ func (c *cli) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what is missing or wrong on this machine, and the fix",
 		Long: `Doctor looks at all that cuelight needs: PostgreSQL, ffmpeg with its encoders and
-filters, directories and their free space, the database, its tables, its clock,
-and whether its notifications arrive. It says what is wrong and what to do about
+filters, how far this host can confine them, directories and their free space,
+the database, its tables, its clock, and whether its notifications arrive. It says what is wrong and what to do about
 it, and changes nothing. The exit code is 1 if something is wrong; warnings do
 not count.`,
 		Args: noArguments,

@@ -39,6 +39,7 @@ func (d *doctor) checkPrograms(ctx context.Context) {
 	}
 	if _, err := exec.LookPath(d.ffmpeg); err == nil {
 		d.checkParts(ctx)
+		d.checkSandbox(ctx)
 	}
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"net/netip"
+	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/internal/sandbox"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
@@ -28,6 +31,9 @@ type workOptions struct {
 	maxDownload     byteSize
 	maxDuration     time.Duration
 	maxMemory       byteSize
+	sandbox         string
+	mediaUser       string
+	mediaReadable   []string
 	downloadTimeout time.Duration
 	reserve         byteSize
 	keepOld         time.Duration
@@ -67,6 +73,9 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.DurationVar(&o.maxDuration, "max-duration", media.DefaultMaxDuration, "longest video that is taken, up to 168h")
 	f.Var(&o.maxMemory, "max-memory", "most memory of one ffmpeg or ffprobe; it is stopped beyond (default half of what this host or container has)")
 	f.Lookup("max-memory").DefValue = "" // it is in the text
+	f.StringVar(&o.sandbox, "sandbox", "auto", "confine ffmpeg: auto (as far as this host can), require (or do not start), off")
+	f.StringVar(&o.mediaUser, "media-user", strconv.Itoa(media.DefaultUser), "user, by name or number, that ffmpeg runs as where cuelight runs as root")
+	f.StringSliceVar(&o.mediaReadable, "media-readable", nil, "file or directory outside of the system's that a confined ffmpeg may read and execute; repeatable")
 	f.DurationVar(&o.downloadTimeout, "download-timeout", 12*time.Hour, "longest download in one attempt")
 	f.Var(&o.reserve, "reserve", "disk space to keep free; 0 for none")
 	f.DurationVar(&o.keepOld, "keep-old", 24*time.Hour, "how long a replaced version stays for those who are playing it")
@@ -74,7 +83,8 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may go on after the first signal")
 	f.DurationVar(&o.lease, "lease", store.DefaultLease, "how long this process may be out of touch with the database before others take its work")
 	setting(f, "publish-dir", "ffmpeg", "ffprobe", "preset", "crf", "threads", "nice", "stall", "workers", "allow-network",
-		"max-download", "max-duration", "max-memory", "download-timeout", "reserve", "keep-old", "link-sources", "grace", "lease", "notify-url")
+		"max-download", "max-duration", "max-memory", "sandbox", "media-user", "media-readable",
+		"download-timeout", "reserve", "keep-old", "link-sources", "grace", "lease", "notify-url")
 	return o
 }
 
@@ -149,7 +159,47 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 	if config.AllowNetworks, err = networksOf("--allow-network", o.allow); err != nil {
 		return config, err
 	}
+	if err := o.confine(&config.Tools); err != nil {
+		return config, err
+	}
 	return config, o.setWorkers(&config.Workers)
+}
+
+// confine reads the flags that say how ffmpeg is confined.
+func (o *workOptions) confine(t *video.Tools) error {
+	switch o.sandbox {
+	case "auto":
+	case "require":
+		t.Sandbox = media.SandboxRequire
+		if err := sandbox.Check(); err != nil {
+			return &problem{
+				code: exitUsage, text: "--sandbox require: " + err.Error(), hint: "cuelight doctor says what there is; --sandbox auto does with that",
+			}
+		}
+	case "off":
+		t.Sandbox = media.SandboxOff
+	default:
+		return usagef("--sandbox %s: it is auto, require or off", printable(o.sandbox))
+	}
+	number, err := strconv.Atoi(o.mediaUser)
+	if err != nil {
+		account, lookupErr := user.Lookup(o.mediaUser)
+		if lookupErr != nil {
+			return usagef("--media-user %s: there is no such user", printable(o.mediaUser))
+		}
+		number, _ = strconv.Atoi(account.Uid)
+	}
+	if number < 1 || number > 1<<31-1 {
+		return usagef("--media-user %s: it is a user other than root", printable(o.mediaUser))
+	}
+	t.User = number
+	for _, path := range o.mediaReadable {
+		if !filepath.IsAbs(path) || path == "/" {
+			return usagef("--media-readable %s: it is an absolute path, and not all there is", printable(path))
+		}
+	}
+	t.Readable = o.mediaReadable
+	return nil
 }
 
 // parseNetwork reads a network or a single address.

@@ -78,7 +78,7 @@ func (p *place) gate() {
 	if err := os.WriteFile(p.path("ffmpeg"), []byte(script), 0o755); err != nil {
 		p.t.Fatal(err)
 	}
-	p.env = append(p.env, "CUELIGHT_FFMPEG="+p.path("ffmpeg"))
+	p.env = append(p.env, "CUELIGHT_FFMPEG="+p.path("ffmpeg"), "CUELIGHT_SANDBOX=off") // it reads and writes files of the test's
 }
 
 func (p *place) open() {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/internal/sandbox"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
@@ -92,6 +94,11 @@ func (c *cli) prepare(o *workOptions) (video.Config, error) {
 	}
 	if err := o.checkTools(); err != nil {
 		return config, err
+	}
+	if config.Tools.Sandbox != media.SandboxOff {
+		if err := sandbox.HideProcess(); err != nil {
+			return config, fmt.Errorf("keep other processes from reading this one: %w", err)
+		}
 	}
 	return config, makePlaces(data, published)
 }

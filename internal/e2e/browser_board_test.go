@@ -35,7 +35,7 @@ func newStage(t *testing.T) *stage {
 	if err := os.Mkdir(s.films, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.env = []string{"CUELIGHT_FFMPEG=" + s.paced(), "CUELIGHT_ALLOW_NETWORK=127.0.0.0/8", "CUELIGHT_GRACE=1s"}
+	s.env = []string{"CUELIGHT_FFMPEG=" + s.paced(), "CUELIGHT_SANDBOX=off", "CUELIGHT_ALLOW_NETWORK=127.0.0.0/8", "CUELIGHT_GRACE=1s"}
 	s.pace("100")
 	s.start()
 	return s

@@ -97,9 +97,9 @@ func TestWorkOfAKilledDaemonGoesOnElsewhereWithinTenSeconds(t *testing.T) {
 	h := newHome(t)
 	pool := h.migrated()
 	g, env := h.gated(pool)
-	first := h.serveWith([]string{env}, pool)
+	first := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool)
 	g.await(1)
-	other := h.serveWith([]string{env}, pool)
+	other := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool)
 	within(t, 30*time.Second, pool, 2, `select count(*) from workers where session is not null`)
 	// Whoever has just come judges nobody yet.
 	within(t, 30*time.Second, pool, 1, `select count(*) from workers where started_at < now() - interval '9 s' and started_at > (select min(started_at) from workers)`)
@@ -128,9 +128,9 @@ func TestDaemonThatStartsAgainTakesUpItsOwnWorkAtOnce(t *testing.T) {
 	h := newHome(t)
 	pool := h.migrated()
 	g, env := h.gated(pool)
-	h.serveWith([]string{env}, pool).killAt(g)
+	h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool).killAt(g)
 	began := time.Now()
-	again := h.serveWith([]string{env}, pool)
+	again := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool)
 	within(t, 30*time.Second, pool, 1, `select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`)
 	g.await(1)
 	if took := time.Since(began); took > 4*time.Second {
@@ -156,13 +156,13 @@ func TestDaemonThatStoodStillForLongerThanItsLeaseChangesNothing(t *testing.T) {
 	h := newHome(t)
 	pool := h.migrated()
 	g, env := h.gated(pool)
-	still := h.serveWith([]string{env}, pool, "--lease", "5s")
+	still := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool, "--lease", "5s")
 	g.await(1)
 	theirs := g.waiting()
 	if err := still.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	other := h.serveWith([]string{env}, pool, "--lease", "5s")
+	other := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool, "--lease", "5s")
 	g.await(2)
 	if err := still.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)

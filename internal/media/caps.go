@@ -91,6 +91,10 @@ func (k *Known) keep(q question, answer string) {
 	k.answers[q] = answer
 }
 
+// Version is what ffmpeg says of itself, run as it is for sources: confined, if
+// Sandbox does not say otherwise.
+func (t Tools) Version(ctx context.Context) (string, error) { return t.list(ctx, "-version") }
+
 func (t Tools) list(ctx context.Context, what string) (string, error) {
 	path, err := t.path("ffmpeg")
 	if err != nil {

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/sandbox"
 )
 
 // reapDelay is how long a killed child's pipes may stay open.
@@ -78,13 +81,19 @@ func (t Tools) execute(ctx context.Context, c child) (said, error) {
 	pulse := &pulse{next: c.stdout}
 	stderr := &stderrTail{source: c.source}
 	cmd := exec.CommandContext(ctx, path, c.args...)
-	cmd.Dir = c.dir
-	cmd.Env = childEnv()
+	cmd.Dir = cmp.Or(c.dir, "/")
+	cmd.Env = childEnv(c.dir)
 	cmd.Stdout = pulse
 	cmd.Stderr = stderr
 	cmd.WaitDelay = reapDelay
 	group := ownGroup(cmd)
 	killings := oomKills()
+	confined, err := t.confine(cmd, c)
+	if err != nil {
+		return said{}, fmt.Errorf("start %s: %w", c.tool, err)
+	}
+	defer confined.release()
+	stderr.alias = confined.url
 
 	// The signal sent to a child at its parent's death is bound to the thread
 	// that started it, so that thread must not end before the child does.
@@ -106,6 +115,9 @@ func (t Tools) execute(ctx context.Context, c child) (said, error) {
 		t.step()
 	}
 
+	if err := confined.release(); err != nil && cause == nil {
+		return said{}, fmt.Errorf("run %s: %w", c.tool, err)
+	}
 	out := stderr.said()
 	if state := cmd.ProcessState; state != nil {
 		out.cpu = state.UserTime() + state.SystemTime()
@@ -116,15 +128,25 @@ func (t Tools) execute(ctx context.Context, c child) (said, error) {
 	case stderr.trouble != nil && confirmed(c.dir, stderr.trouble):
 		return out, fmt.Errorf("run %s: %w", c.tool, stderr.trouble)
 	}
-	return out, childError(c.tool, waitErr, out.tail, oomKills() > killings)
+	err = childError(c.tool, waitErr, out.tail, oomKills() > killings)
+	if exit := (*exitError)(nil); errors.As(err, &exit) {
+		if why := sandbox.Failure(exit.code, exit.tail); why != "" {
+			return out, fmt.Errorf("%w: %s: %s", ErrSandbox, c.tool, why)
+		}
+	}
+	return out, err
 }
 
-// childEnv is what a child may know: enough to find its libraries, and a
-// language whose messages can be read. Proxies, report files and the rest of
-// this process's environment are not its business.
-func childEnv() []string {
+// childEnv is what a child may know: enough to find its libraries, a language
+// whose messages can be read, and its own directory for temporary files. Proxies,
+// report files, the user's home and the rest of this process's environment are not
+// its business.
+func childEnv(dir string) []string {
 	env := []string{"LC_ALL=C", "AV_LOG_FORCE_NOCOLOR=1"}
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {
+	if dir != "" {
+		env = append(env, "TMPDIR="+dir)
+	}
+	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}

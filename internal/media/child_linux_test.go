@@ -50,7 +50,7 @@ func TestAChildGivesWay(t *testing.T) {
 		_, _ = Tools{FFmpeg: script(t, "echo $$ > self.pid\nexec sleep 3600\n"), Nice: 7}.run(ctx, child{tool: "ffmpeg", dir: dir})
 	}()
 	pid := waitForPid(t, dir, "self.pid")
-	waitForLine(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid), func(s string) bool { return strings.TrimSpace(s) == oomScore })
+	waitForLine(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid), func(s string) bool { return strings.TrimSpace(s) == strconv.Itoa(oomScore) })
 	waitForLine(t, fmt.Sprintf("/proc/%d/stat", pid), func(s string) bool {
 		fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
 		return len(fields) > 16 && fields[16] == "7" && fields[3] == strconv.Itoa(pid)

@@ -39,7 +39,7 @@ func TestAProgramIsAskedOnceWhatItCanDoUntilItsFileIsAnother(t *testing.T) {
 	t.Parallel()
 	asked := filepath.Join(t.TempDir(), "asked")
 	file := script(t, "echo >> '"+asked+"'\necho ' V..... libx264 x'\n")
-	tools := Tools{FFmpeg: file, Known: new(Known)}
+	tools := Tools{FFmpeg: file, Known: new(Known), Sandbox: SandboxOff} // it writes elsewhere
 	times := func() int {
 		t.Helper()
 		if _, err := tools.caps(t.Context(), true, false); err != nil {
@@ -108,7 +108,7 @@ func TestAChildThatOnlyRepeatsItselfStandsStill(t *testing.T) {
 	if os.Getenv("CUELIGHT_TEST_REPEATS") != "" {
 		repeatForever()
 	}
-	tools := Tools{FFmpeg: script(t, repeating(t)), Stall: 2 * time.Second}
+	tools := Tools{FFmpeg: script(t, repeating(t)), Stall: 2 * time.Second, Sandbox: SandboxOff} // it starts this test
 	_, err := tools.run(t.Context(), child{tool: "ffmpeg", stdout: newProgressReader(10, nil, time.Now)})
 	if !errors.Is(err, ErrStalled) {
 		t.Errorf("error %v; want ErrStalled", err)

@@ -25,6 +25,8 @@
 //     group of its own, which is killed as a whole when ctx ends, when the child
 //     stands still or takes more memory than it may, and when it ends by
 //     itself and leaves others; on Linux it dies with this process, too.
+//   - A child has in its reach, as far as this host can do that, its source, its own
+//     folder and the system's programs: no other files, no network, no process.
 //   - Neither an exit code nor a header is believed. Durations and frame
 //     counts are measured from packets, from decoded frames and from the files
 //     written, and [Tools.Check] compares the three.

@@ -5,8 +5,9 @@ import "sync"
 // leastMemory is what a child may have however small the host is.
 const leastMemory = 1 << 30
 
-// memory is how much a child may have resident; 0 where nothing bounds it.
-func (t Tools) memory() int64 {
+// MemoryLimit is how much a child may have resident, in bytes; 0 where nothing
+// bounds it.
+func (t Tools) MemoryLimit() int64 {
 	switch {
 	case t.Memory < 0:
 		return 0

@@ -20,6 +20,7 @@ const (
 // and yet end with 0.
 type stderrTail struct {
 	source  string
+	alias   string // the source's address, as a confined child sees it
 	pending []byte
 	lines   []string
 	size    int
@@ -101,6 +102,10 @@ func (s *stderrTail) flush() {
 
 // clean makes a line fit for a database and for a person's eyes.
 func (s *stderrTail) clean(line string) string {
+	if s.alias != "" {
+		line = strings.ReplaceAll(line, s.alias, "source")
+		line = strings.ReplaceAll(line, strings.TrimPrefix(s.alias, "file:"), "source")
+	}
 	if s.source != "" {
 		line = strings.ReplaceAll(line, "file:"+s.source, "source")
 		line = strings.ReplaceAll(line, s.source, "source")

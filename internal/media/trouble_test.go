@@ -98,7 +98,7 @@ func TestStepsAreToldOfWhatGoesForwardOnly(t *testing.T) {
 	counted("Storyboard", func() error { _, err := tools.Storyboard(ctx, src, info, t.TempDir()); return err })
 
 	steps = nil
-	still := Tools{FFmpeg: script(t, repeating(t)), Stall: 2500 * time.Millisecond, Step: tools.Step}
+	still := Tools{FFmpeg: script(t, repeating(t)), Sandbox: SandboxOff, Stall: 2500 * time.Millisecond, Step: tools.Step}
 	_, err := still.counting().run(ctx, child{tool: "ffmpeg", stdout: newProgressReader(10, nil, time.Now)})
 	// Its beginning is one, its first output, and its end.
 	if !errors.Is(err, ErrStalled) || len(steps) > 3 {

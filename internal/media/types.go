@@ -40,6 +40,15 @@ type Tools struct {
 	// this host or this process's control group has, but not less than 1 GiB;
 	// negative, that only the kernel sets a bound.
 	Memory int64
+	// Sandbox says how far the children are confined. On systems other than Linux
+	// there is no confinement.
+	Sandbox Sandbox
+	// User is the number of the user and the group that the children run as where
+	// this process is root and may change that. Zero means [DefaultUser].
+	User int
+	// Readable are files and directories, beside those of the system, that
+	// confined children may read and execute programs in.
+	Readable []string
 	// MaxDuration is the longest source that is taken, a week at the most. Zero
 	// means [DefaultMaxDuration].
 	MaxDuration time.Duration
@@ -66,6 +75,9 @@ var (
 	// ErrToolMissing: ffmpeg or ffprobe is not installed here, or lacks an
 	// encoder that cannot be done without.
 	ErrToolMissing = errors.New("tool missing")
+	// ErrSandbox: a child could not be confined as Tools.Sandbox asks, or its
+	// program could not be started.
+	ErrSandbox = errors.New("cannot be run confined")
 	// ErrStalled: a child made no progress for Tools.Stall and was killed.
 	ErrStalled = errors.New("no progress")
 	// ErrStarved: a child was ready to work for ten times Tools.Stall, made no

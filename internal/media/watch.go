@@ -38,7 +38,7 @@ func (t Tools) watch(ctx context.Context, cancel context.CancelCauseFunc, p *pul
 	if still.stall > 0 {
 		every = min(max(still.stall/16, time.Millisecond), lookEvery)
 	}
-	most := t.memory()
+	most := t.MemoryLimit()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	beats, told, before := p.beats.Load(), time.Now(), time.Now()

@@ -56,6 +56,8 @@ func classify(ctx context.Context, err error, attempt int) error {
 			fmt.Errorf("%w; to install it: apt-get install ffmpeg, or brew install ffmpeg", err))
 	case errors.Is(err, media.ErrStarved):
 		return stages.Postpone(hostPause, err)
+	case errors.Is(err, media.ErrSandbox):
+		return stages.Postpone(hostPause, fmt.Errorf("%w; cuelight doctor says what this host offers, --sandbox how much is needed", err))
 	case isEverybodys(err):
 		return stages.Postpone(hostPause, plain(err))
 	case isHostTrouble(err):

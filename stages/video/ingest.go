@@ -80,6 +80,9 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 		}
 		file += ext
 	}
+	if err := c.letRead(file, f.How); err != nil {
+		return Ingest{}, err
+	}
 	info, err := c.tools(job, -1, "probing").Probe(ctx, file)
 	if err != nil {
 		return Ingest{}, err
@@ -169,4 +172,13 @@ func (in Ingest) source(taskDir string) (string, error) {
 		return "", fmt.Errorf("the result of stage %s does not say what is in the source", ingestStage)
 	}
 	return filepath.Join(dir, filepath.Base(in.File)), nil
+}
+
+// source is the ingested file of a task's directory, which ffmpeg may read.
+func (c Config) source(in Ingest, taskDir string) (string, error) {
+	file, err := in.source(taskDir)
+	if err != nil {
+		return "", err
+	}
+	return file, c.letRead(file, in.How)
 }

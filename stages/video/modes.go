@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/cuelight/cuelight/internal/fetch"
 )
 
 // The modes of what is served, for a web server to read, and of the other
@@ -14,6 +16,19 @@ const (
 	servedMode     = 0o755
 	servedFileMode = 0o644
 )
+
+// letRead lets ffmpeg's account read a source, where this process is root and
+// ffmpeg is not. Nobody else gets there: the task's directory is closed to others.
+// A file that is linked from elsewhere keeps the mode that its owner gave it.
+func (c Config) letRead(file, how string) error {
+	if os.Geteuid() != 0 || how == fetch.Link && c.LinkSources {
+		return nil
+	}
+	if err := setMode(filepath.Dir(file), privateMode|0o001); err != nil {
+		return err
+	}
+	return setMode(file, servedFileMode)
+}
 
 // serveTree gives all that is in dir, and dir, the modes of what is served. The
 // umask has taken from what this process and ffmpeg made, and under an empty

@@ -118,6 +118,7 @@ func (h *house) hanging(how string) (pids string) {
 func (h *house) script(text string) {
 	h.t.Helper()
 	h.Tools.FFmpeg = filepath.Join(h.t.TempDir(), "ffmpeg")
+	h.Tools.Sandbox = "off" // it may write elsewhere
 	write(h.t, h.Tools.FFmpeg, "#!/bin/sh\n"+text)
 	if err := os.Chmod(h.Tools.FFmpeg, 0o755); err != nil {
 		h.t.Fatal(err)

@@ -257,6 +257,7 @@ func TestCancelledTranscodeEndsAtOnceAndLeavesNothing(t *testing.T) {
 	// An ffmpeg that begins and never ends.
 	started := filepath.Join(t.TempDir(), "started")
 	h.Tools.FFmpeg = filepath.Join(t.TempDir(), "ffmpeg")
+	h.Tools.Sandbox = "off" // it writes elsewhere
 	write(t, h.Tools.FFmpeg, "#!/bin/sh\nfor a; do [ \"$a\" = -progress ] && { : >'"+started+"'; exec sleep 600; }; done\nexec ffmpeg \"$@\"\n")
 	if err := os.Chmod(h.Tools.FFmpeg, 0o755); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/internal/sandbox"
+)
+
+// checkSandbox says how far this host can confine ffmpeg, which reads files of
+// strangers, and tries it.
+func (d *doctor) checkSandbox(ctx context.Context) {
+	const check = "sandbox"
+	for _, l := range sandbox.Layers() {
+		if l.Offered {
+			d.ok(check, "%s: %s", l.Name, l.Detail)
+			continue
+		}
+		d.warn(check, fmt.Sprintf("%s: %s", l.Name, l.Detail), sandboxFix(l.Name))
+	}
+	tools := media.Tools{FFmpeg: d.ffmpeg, FFprobe: d.ffprobe}
+	if _, err := tools.Version(ctx); err != nil {
+		d.wrong(check, "a confined ffmpeg does not start: "+firstLine(err.Error()),
+			"name what it needs with --media-readable, or give up the confinement with --sandbox off")
+		return
+	}
+	who := fmt.Sprintf("user %d", os.Geteuid())
+	if sandbox.CanChangeUser(media.DefaultUser) {
+		who = fmt.Sprintf("user %d (--media-user)", media.DefaultUser)
+	}
+	memory := "any amount of memory"
+	if most := tools.MemoryLimit(); most > 0 {
+		memory = fmt.Sprintf("at most %s of memory (--max-memory)", bytesText(most))
+	}
+	d.ok(check, "ffmpeg runs in it as %s, with %s", who, memory)
+}
+
+func sandboxFix(layer string) string {
+	switch layer {
+	case "Landlock":
+		return "use Linux 5.13 or newer with Landlock on; in a container, a seccomp profile that allows it"
+	case "account":
+		return "run cuelight as a user of its own, or give its container the capabilities back"
+	}
+	return "use Linux on x86-64 or ARM64"
+}

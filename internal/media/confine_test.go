@@ -1,0 +1,99 @@
+package media
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/sandbox"
+)
+
+// Where Landlock does not forbid links, what comes after must not follow them.
+func TestLinkThatAChildLeftIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(dir string) error{
+		"link":   func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "seg-00001.m4s")) },
+		"pipe":   func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "index.m3u8"), 0o644) },
+		"setuid": func(dir string) error { return makeSetuid(filepath.Join(dir, "a")) },
+	} {
+		k := &confinement{dir: t.TempDir()}
+		sub := filepath.Join(k.dir, "720p")
+		if err := errors.Join(os.Mkdir(sub, 0o755), os.WriteFile(filepath.Join(sub, "init.mp4"), nil, 0o644), leave(sub)); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.release(); !errors.Is(err, ErrMismatch) {
+			t.Errorf("%s: %v; want ErrMismatch", name, err)
+		}
+	}
+}
+
+func makeSetuid(file string) error {
+	return errors.Join(os.WriteFile(file, nil, 0o755), os.Chmod(file, 0o755|fs.ModeSetuid))
+}
+
+func TestChildsDirectoryBelongsToThisProcessAgain(t *testing.T) {
+	t.Parallel()
+	if !sandbox.CanChangeUser(DefaultUser) {
+		t.Skip("this process cannot start programs as another user")
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	owner := &limitedBuffer{limit: 1 << 10}
+	_, err := Tools{FFmpeg: script(t, "id -u; id -g; echo x > sub/file\n"), Sandbox: SandboxRequire}.
+		run(t.Context(), child{tool: "ffmpeg", dir: dir, stdout: owner})
+	if err != nil || owner.String() != "60817\n60817\n" {
+		t.Errorf("%v; it ran as %q", err, owner.String())
+	}
+	for _, name := range []string{"", "sub", "sub/file"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uid := info.Sys().(*syscall.Stat_t).Uid; int(uid) != os.Geteuid() {
+			t.Errorf("%q belongs to %d", name, uid)
+		}
+	}
+}
+
+func TestSourceThatOnlyRootMayReadIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	if !sandbox.CanChangeUser(DefaultUser) {
+		t.Skip("this process cannot start programs as another user")
+	}
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	if err := os.Chmod(src, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := quick.Probe(t.Context(), src); err != nil {
+		t.Errorf("as far as possible: %v", err)
+	}
+	strict := quick
+	strict.Sandbox = SandboxRequire
+	if _, err := strict.Probe(t.Context(), src); !errors.Is(err, ErrSandbox) || !strings.Contains(err.Error(), "may not read the source") {
+		t.Errorf("required: %v; want ErrSandbox", err)
+	}
+	if info, err := os.Stat(src); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the source's mode is %v (%v)", info.Mode(), err)
+	}
+}
+
+func TestProgramThatCannotBeStartedConfinedIsTold(t *testing.T) {
+	t.Parallel()
+	if sandbox.Check() != nil {
+		t.Skip("there is no confinement here")
+	}
+	broken := filepath.Join(t.TempDir(), "ffmpeg")
+	if err := os.WriteFile(broken, []byte("\x7fELF but no program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Tools{FFmpeg: broken}.Version(t.Context())
+	if !errors.Is(err, ErrSandbox) || !strings.Contains(err.Error(), "exec format error") {
+		t.Errorf("%v; want ErrSandbox", err)
+	}
+}

@@ -1,0 +1,127 @@
+//go:build linux && (amd64 || arm64)
+
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const filterKnown = true
+
+// deniedCalls are the system calls by which a program reaches other processes,
+// the network, or parts of the kernel that decoding needs nothing of. All others
+// are allowed: which of them a codec, a C library or a driver makes nobody knows.
+var deniedCalls = append([]int{
+	unix.SYS_SOCKET, unix.SYS_SOCKETPAIR,
+	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
+	unix.SYS_KCMP, unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD, unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES,
+	unix.SYS_SETSID, unix.SYS_SETPGID, // what is left of its process group is killed
+	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_FSOPEN,
+	unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_UNSHARE, unix.SYS_SETNS,
+	unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_FANOTIFY_INIT, unix.SYS_MKNODAT,
+	unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+	unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SYSLOG,
+	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX, unix.SYS_SETHOSTNAME,
+	unix.SYS_SETDOMAINNAME, unix.SYS_VHANGUP, unix.SYS_PERSONALITY,
+}, deniedHere...)
+
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
+	unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+// The offsets in what a filter is asked about (struct seccomp_data), and, where
+// both processors have the same order of bytes, of an argument's lower half.
+const (
+	callOffset = 0
+	archOffset = 4
+	argOffset  = 16
+)
+
+const (
+	allow = unix.SECCOMP_RET_ALLOW
+	deny  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	// absent makes C libraries take the older call, whose flags can be looked at.
+	absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+)
+
+func load(offset uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+}
+
+func jump(test uint16, value uint32, then, otherwise uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | test | unix.BPF_K, K: value, Jt: then, Jf: otherwise}
+}
+
+func give(verdict uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: verdict}
+}
+
+// filter is the program that decides about each call of the process pid. Where
+// Landlock keeps signals from other processes, scoped, the filter need not.
+func filter(pid int, scoped bool) []unix.SockFilter {
+	f := []unix.SockFilter{
+		// Numbers mean other calls for programs of another kind.
+		load(archOffset), jump(unix.BPF_JEQ, arch, 1, 0), give(unix.SECCOMP_RET_KILL_PROCESS),
+		load(callOffset), jump(unix.BPF_JGE, foreignCalls, 0, 1), give(deny),
+	}
+	for _, call := range deniedCalls {
+		f = append(f, jump(unix.BPF_JEQ, uint32(call), 0, 1), give(deny))
+	}
+	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), give(absent))
+	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE, 0, 4), load(argOffset), jump(unix.BPF_JSET, namespaces, 0, 1), give(deny), load(callOffset))
+	// The limits of other processes.
+	f = append(f, onlyFor(unix.SYS_PRLIMIT64, 0, uint32(pid))...)
+	if !scoped {
+		f = append(f, onlyFor(unix.SYS_KILL, 0, uint32(pid))...)
+		f = append(f, onlyFor(unix.SYS_TGKILL, uint32(pid))...)
+		f = append(f, jump(unix.BPF_JEQ, unix.SYS_TKILL, 0, 1), give(deny))
+	}
+	// Input that a terminal would take for its user's.
+	f = append(f, jump(unix.BPF_JEQ, unix.SYS_IOCTL, 0, 4), load(argOffset+8),
+		jump(unix.BPF_JEQ, unix.TIOCSTI, 1, 0), jump(unix.BPF_JEQ, tiocLinux, 0, 1), give(deny))
+	return append(f, give(allow))
+}
+
+// tiocLinux is TIOCLINUX, which pastes into a console.
+const tiocLinux = 0x541C
+
+// onlyFor denies a call whose first argument is none of the values.
+func onlyFor(call int, values ...uint32) []unix.SockFilter {
+	n := uint8(len(values))
+	f := []unix.SockFilter{jump(unix.BPF_JEQ, uint32(call), 0, n+3), load(argOffset)}
+	for i, v := range values {
+		f = append(f, jump(unix.BPF_JEQ, v, n-uint8(i), 0))
+	}
+	return append(f, give(deny), load(callOffset))
+}
+
+// restrictCalls comes last, since it forbids some of what was done before. A host
+// without it goes on; Wrap has refused that where it is required.
+func (p Policy) restrictCalls() error {
+	program := filter(os.Getpid(), landlockABI() >= 6)
+	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	// Without the flag, kernels before 5.16 slow all of the process down for
+	// fear of code in it that is not its own.
+	err := setFilter(unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW, &prog)
+	if err != nil {
+		err = setFilter(0, &prog)
+	}
+	if !p.Require && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) {
+		return nil
+	}
+	return err
+}
+
+func setFilter(flags uintptr, prog *unix.SockFprog) error {
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(prog)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
