@@ -61,7 +61,7 @@ func (t Tools) transcodeArgs(url string, info *Info, video, audio []job, plan ti
 	if !c.frameMode {
 		args = append(args, "-vsync", "vfr")
 	}
-	args = append(args, input(url, append(resync(info.Container), options...)...)...)
+	args = append(args, input(url, append(asProbed(info, c.decodable), options...)...)...)
 	if len(video) > 0 {
 		rungs := make([]Rung, len(video))
 		for i, j := range video {

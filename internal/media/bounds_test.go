@@ -153,7 +153,7 @@ func TestListsTakenFromAFileAreBounded(t *testing.T) {
 			raw.Streams[i].Codec = "dvd_subtitle"
 		}
 	}
-	info, err := describe(raw, tracks, 1, decodable{"aac": true})
+	info, err := describe(raw, tracks, 1, decodable{"aac": {"aac"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ type caps struct {
 	bwdif     bool
 	// alphaVP8 and alphaVP9: the decoders that see WebM's transparency.
 	alphaVP8, alphaVP9 bool
+	decodable          decodable
 }
 
 func (t Tools) caps(ctx context.Context, video, audio bool) (caps, error) {
@@ -40,12 +41,17 @@ func (t Tools) caps(ctx context.Context, video, audio bool) (caps, error) {
 	if err != nil {
 		return caps{}, err
 	}
+	can, err := t.decodable(ctx)
+	if err != nil {
+		return caps{}, err
+	}
 	for encoder, needed := range map[string]bool{"libx264": video, "aac": audio} {
 		if needed && !offers(codecs, encoder) {
 			return caps{}, fmt.Errorf("%w: this ffmpeg has no %s encoder", ErrToolMissing, encoder)
 		}
 	}
 	return caps{
+		decodable: can,
 		frameMode: hasFrameMode(version),
 		zscale:    offers(filters, "zscale") && offers(filters, "tonemap"),
 		sidedata:  offers(filters, "sidedata"),

@@ -33,7 +33,7 @@ func TestVideoTrackIsChosenByFramesThenMarkThenSize(t *testing.T) {
 			raw.Streams = append(raw.Streams, s)
 			tracks[i] = &track{packets: x.frames, end: x.duration}
 		}
-		got, err := chooseVideo(raw, tracks, &Info{Cover: -1}, decodable{"h264": true})
+		got, err := chooseVideo(raw, tracks, &Info{Cover: -1}, decodable{"h264": {"h264"}})
 		if err != nil || got.Index != c.want {
 			t.Errorf("%s: track %+v, %v; want %d", name, got, err, c.want)
 		}
@@ -70,7 +70,7 @@ func TestSoundTracksAreInTheOrderOfTheirUse(t *testing.T) {
 		}
 		c.of(raw.Streams, tracks)
 		info := &Info{}
-		chooseAudio(raw, tracks, info, decodable{"aac": true})
+		chooseAudio(raw, tracks, info, decodable{"aac": {"aac"}})
 		var order []int
 		for i, a := range info.Audio {
 			order = append(order, a.Index)
@@ -107,7 +107,7 @@ func TestCoverIsTheFrontOneThatCanBeDecoded(t *testing.T) {
 			raw.Streams = append(raw.Streams, s)
 		}
 		info := &Info{Cover: -1}
-		if info.chooseCover(raw, decodable{"mjpeg": true, "png": true}); info.Cover != c.want {
+		if info.chooseCover(raw, decodable{"mjpeg": {"mjpeg"}, "png": {"png"}}); info.Cover != c.want {
 			t.Errorf("%s: %d; want %d", name, info.Cover, c.want)
 		}
 	}

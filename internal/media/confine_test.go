@@ -97,3 +97,39 @@ func TestProgramThatCannotBeStartedConfinedIsTold(t *testing.T) {
 		t.Errorf("%v; want ErrSandbox", err)
 	}
 }
+
+// A file that changes after it was probed, or that tells demuxers apart from each
+// other, opens nothing that was not seen then.
+func TestOnlyWhatTheProbeFoundMayBeOpened(t *testing.T) {
+	t.Parallel()
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	info, err := quick.Probe(t.Context(), src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string]string{
+		"another codec":     "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -c:v mpeg4 -f mp4",
+		"another container": "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -f matroska " + h264,
+	} {
+		other := clip(t, "a.mp4", args)
+		if _, err := quick.Probe(t.Context(), other); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := quick.Transcode(t.Context(), other, info, Ladder(info), t.TempDir(), nil); err == nil {
+			t.Errorf("%s was decoded", name)
+		}
+	}
+}
+
+func TestDecodersOfACodecAreReadFromTheList(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		" DEV.L. av1    Alliance (decoders: libdav1d av1 av1_cuvid ) (encoders: libaom-av1 )": "libdav1d av1 av1_cuvid",
+		" DEV..S png    PNG (Portable Network Graphics) image":                                "png",
+		" DEVIL. dnxhd  VC3/DNxHD (encoders: dnxhd )":                                         "dnxhd",
+	} {
+		if got := strings.Join(decodersOf(strings.Fields(line)[1], line), " "); got != want {
+			t.Errorf("%q: %q; want %q", line, got, want)
+		}
+	}
+}

@@ -30,6 +30,11 @@ func describe(raw *rawProbe, tracks map[int]*track, size int64, can decodable) (
 		Version: InfoVersion, Container: raw.Format.Name, Size: size, Cover: -1,
 		Audio: []Audio{}, Subtitles: []Subtitle{}, Warnings: []string{},
 	}
+	for i := range raw.Streams {
+		if name, known := can.codec(&raw.Streams[i]); known && !slices.Contains(info.Codecs, name) {
+			info.Codecs = append(info.Codecs, name)
+		}
+	}
 	info.HeaderDuration, _ = raw.Format.Duration.seconds()
 	if refused := encrypted(raw); refused != nil {
 		return nil, refused

@@ -23,7 +23,7 @@ func FuzzParseProbe(f *testing.F) {
 		for _, s := range raw.Streams {
 			tracks[s.Index] = &track{packets: 10, end: 1}
 		}
-		info, err := describe(raw, tracks, 1, decodable{"h264": true, "aac": true})
+		info, err := describe(raw, tracks, 1, decodable{"h264": {"h264"}, "aac": {"aac"}})
 		if err != nil {
 			return
 		}

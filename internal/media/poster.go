@@ -84,10 +84,10 @@ type shot struct {
 
 func shots(info *Info, c caps) []shot {
 	if info.Video == nil {
-		return []shot{{stream: info.Cover, filter: fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:out_range=pc,format=yuvj420p", posterSide)}}
+		return []shot{{stream: info.Cover, options: asProbed(info, c.decodable), filter: fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:out_range=pc,format=yuvj420p", posterSide)}}
 	}
 	v := info.Video
-	options := append(resync(info.Container), alphaDecoder(v, c)...)
+	options := append(asProbed(info, c.decodable), alphaDecoder(v, c)...)
 	filter := fmt.Sprintf("thumbnail=n=%d,", posterWindow) + stillFilter(v, posterSide, c)
 	var list []shot
 	for _, place := range posterPlaces {

@@ -59,6 +59,7 @@ func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
+	info.decodable = can
 	if err := t.sample(ctx, abs, url, info); err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}

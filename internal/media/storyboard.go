@@ -64,7 +64,7 @@ func (t Tools) storyboard(ctx context.Context, src string, info *Info, dir strin
 	if keyframesWillDo(info.Video, b.Interval) {
 		options = append(options, "-skip_frame", "nokey")
 	}
-	args = append(args, input(url, append(resync(info.Container), options...)...)...)
+	args = append(args, input(url, append(asProbed(info, c.decodable), options...)...)...)
 	// The first output is for the watchdog: a sheet takes a hundred pictures
 	// before anything of it can be seen.
 	args = append(args, "-filter_complex", fmt.Sprintf("[0:%d]split=2[seen][all];[all]%s", info.Video.Index, b.chain(info, c)),

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// decodable is the codecs that ffmpeg has a decoder for. ffprobe names some
+// decodable is the decoders that ffmpeg has for each codec. ffprobe names codecs
 // that it has none for, and one such stream would end the whole transcode.
-type decodable map[string]bool
+type decodable map[string][]string
 
 // codec is the codec's name and whether it can be decoded here.
 func (d decodable) codec(s *rawStream) (name string, ok bool) {
 	name, known := s.codec()
-	return name, known && d[name]
+	return name, known && len(d[name]) > 0
 }
 
 func (t Tools) decodable(ctx context.Context) (decodable, error) {
@@ -25,13 +25,41 @@ func (t Tools) decodable(ctx context.Context) (decodable, error) {
 	d := decodable{}
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) > 1 && len(f[0]) == 6 && f[0][0] == 'D' {
-			d[f[1]] = true
+			d[f[1]] = decodersOf(f[1], line)
 		}
 	}
 	if len(d) == 0 {
 		return nil, errors.New("ffmpeg names no decoders")
 	}
 	return d, nil
+}
+
+// asProbed are the options for a source that was probed: nothing but the container
+// and the decoders of the codecs that were found in it may be opened, out of several
+// hundred. Where an older version has probed it, the codecs are not known.
+func asProbed(info *Info, can decodable) []string {
+	options := resync(info.Container)
+	if info.Container != "" {
+		options = append(options, "-format_whitelist", info.Container)
+	}
+	var names []string
+	for _, codec := range info.Codecs {
+		names = append(names, can[codec]...)
+	}
+	if len(names) > 0 {
+		options = append(options, "-codec_whitelist", strings.Join(names, ","))
+	}
+	return options
+}
+
+// decodersOf reads the names of a codec's decoders from its line in ffmpeg's list,
+// which has them only where there is another than the one of the codec's name.
+func decodersOf(codec, line string) []string {
+	if _, rest, ok := strings.Cut(line, "(decoders: "); ok {
+		names, _, _ := strings.Cut(rest, ")")
+		return strings.Fields(names)
+	}
+	return []string{codec}
 }
 
 // chooseAudio takes what can be decoded, in the order of rankAudio: players begin

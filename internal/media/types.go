@@ -123,6 +123,9 @@ type Info struct {
 	Version int `json:"version"`
 	// Container is ffmpeg's name for the format, such as "mov,mp4,m4a,3gp,3g2,mj2".
 	Container string `json:"container"`
+	// Codecs are ffmpeg's names of the codecs of all streams, whether used or not,
+	// as far as they can be decoded.
+	Codecs []string `json:"codecs,omitempty"`
 	// Size is the file's length in bytes.
 	Size int64 `json:"size"`
 	// Start is the timestamp that becomes 0 in outputs: that of the first
@@ -147,6 +150,8 @@ type Info struct {
 
 	// Warnings are sentences about what is odd but does not stop anything.
 	Warnings []string `json:"warnings"`
+
+	decodable decodable // while it is probed
 }
 
 // Video describes the chosen video stream.
