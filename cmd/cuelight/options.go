@@ -31,6 +31,7 @@ type workOptions struct {
 	maxDownload     byteSize
 	maxDuration     time.Duration
 	maxMemory       byteSize
+	timeFactor      float64
 	sandbox         string
 	mediaUser       string
 	mediaReadable   []string
@@ -73,6 +74,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.DurationVar(&o.maxDuration, "max-duration", media.DefaultMaxDuration, "longest video that is taken, up to 168h")
 	f.Var(&o.maxMemory, "max-memory", "most memory of one ffmpeg or ffprobe; it is stopped beyond (default half of what this host or container has)")
 	f.Lookup("max-memory").DefValue = "" // it is in the text
+	f.Float64Var(&o.timeFactor, "time-factor", media.DefaultTimeFactor, "seconds that ffmpeg may take per second of video, beside half an hour, before the attempt fails")
 	f.StringVar(&o.sandbox, "sandbox", "auto", "confine ffmpeg: auto (as far as this host can), require (or do not start), off")
 	f.StringVar(&o.mediaUser, "media-user", strconv.Itoa(media.DefaultUser), "user, by name or number, that ffmpeg runs as where cuelight runs as root")
 	f.StringSliceVar(&o.mediaReadable, "media-readable", nil, "file or directory outside of the system's that a confined ffmpeg may read and execute; repeatable")
@@ -83,7 +85,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may go on after the first signal")
 	f.DurationVar(&o.lease, "lease", store.DefaultLease, "how long this process may be out of touch with the database before others take its work")
 	setting(f, "publish-dir", "ffmpeg", "ffprobe", "preset", "crf", "threads", "nice", "stall", "workers", "allow-network",
-		"max-download", "max-duration", "max-memory", "sandbox", "media-user", "media-readable",
+		"max-download", "max-duration", "max-memory", "time-factor", "sandbox", "media-user", "media-readable",
 		"download-timeout", "reserve", "keep-old", "link-sources", "grace", "lease", "notify-url")
 	return o
 }
@@ -120,7 +122,7 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		DataDir: data, PublishDir: published,
 		Tools: video.Tools{
 			FFmpeg: o.ffmpeg, FFprobe: o.ffprobe, Preset: o.preset, CRF: o.crf, Threads: o.threads, Nice: o.nice,
-			Stall: o.stall, MaxDuration: o.maxDuration, Memory: int64(o.maxMemory),
+			Stall: o.stall, MaxDuration: o.maxDuration, TimeFactor: o.timeFactor, Memory: int64(o.maxMemory),
 		},
 		MaxDownload: int64(o.maxDownload), DownloadTimeout: o.downloadTimeout,
 		LinkSources: o.linkSources, Marker: idFile, Reserve: int64(o.reserve), KeepOld: o.keepOld,
@@ -152,6 +154,8 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		return config, usagef("--max-duration %s: it is more than nothing and at most %s", o.maxDuration, week)
 	case o.maxMemory != 0 && o.maxMemory < leastMemory:
 		return config, usagef("--max-memory %s: ffmpeg needs at least %s", &o.maxMemory, bytesText(leastMemory))
+	case !(o.timeFactor >= 1):
+		return config, usagef("--time-factor %v: it is 1 or more", o.timeFactor)
 	case o.maxDownload <= 0, o.downloadTimeout <= 0:
 		return config, usagef("--max-download and --download-timeout must be more than nothing")
 	}

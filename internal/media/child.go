@@ -88,7 +88,7 @@ func (t Tools) execute(ctx context.Context, c child) (said, error) {
 	cmd.WaitDelay = reapDelay
 	group := ownGroup(cmd)
 	killings := oomKills()
-	confined, err := t.confine(cmd, c)
+	confined, err := t.confine(ctx, cmd, c)
 	if err != nil {
 		return said{}, fmt.Errorf("start %s: %w", c.tool, err)
 	}

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/sandbox"
 )
@@ -51,14 +53,14 @@ type confinement struct {
 
 // confine makes a command run confined. The caller releases what it returns when
 // the child has ended.
-func (t Tools) confine(cmd *exec.Cmd, c child) (*confinement, error) {
+func (t Tools) confine(ctx context.Context, cmd *exec.Cmd, c child) (*confinement, error) {
 	k := &confinement{}
 	if t.Sandbox == SandboxOff {
 		return k, nil
 	}
 	p := sandbox.Policy{
 		ReadOnly: t.readable(cmd.Path), Nice: min(t.Nice, 19), OOMScore: oomScore,
-		FileSize: largestFile, Memory: t.addressSpace(), Tasks: mostTasks(), Require: t.Sandbox == SandboxRequire,
+		FileSize: largestFile, Memory: t.addressSpace(), CPU: mostCPU(ctx), Tasks: mostTasks(), Require: t.Sandbox == SandboxRequire,
 	}
 	if c.source != "" {
 		p.ReadOnly = append(p.ReadOnly, c.source)
@@ -117,6 +119,15 @@ func (t Tools) addressSpace() uint64 {
 		return 0
 	}
 	return 2*uint64(most) + uint64(runtime.NumCPU())<<30
+}
+
+// mostCPU is the processor time, in seconds, that fits into the time a call has.
+func mostCPU(ctx context.Context) uint64 {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return uint64(max(time.Until(end), 0)/time.Second+60) * uint64(runtime.NumCPU())
 }
 
 // mostTasks is how many processes and threads the child's user may have. They are

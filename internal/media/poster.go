@@ -26,6 +26,8 @@ var posterPlaces = [...]float64{0.1, 0.25, 0.5}
 // audio with an embedded cover, that is the poster. A source with neither
 // gives [ErrNoPicture].
 func (t Tools) Poster(ctx context.Context, src string, info *Info, file string) error {
+	ctx, cancel := t.within(ctx, info.Duration)
+	defer cancel()
 	if err := t.counting().poster(ctx, src, info, file); err != nil {
 		return fmt.Errorf("make poster: %w", err)
 	}

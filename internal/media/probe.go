@@ -32,6 +32,8 @@ func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
+	ctx, cancel := t.within(ctx, t.probeLength(size))
+	defer cancel()
 	raw, err := t.probeStreams(ctx, abs, url)
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
@@ -59,7 +61,7 @@ func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
-	info.decodable = can
+	t.known = can
 	if err := t.sample(ctx, abs, url, info); err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}

@@ -105,7 +105,7 @@ const listenFor = 20
 func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) error {
 	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+level+error"}
 	args = append(args, t.threads()...)
-	args = append(args, input(url, asProbed(info, info.decodable)...)...)
+	args = append(args, input(url, asProbed(info, t.known)...)...)
 	for _, a := range info.Audio {
 		args = append(args, "-map", "0:"+strconv.Itoa(a.Index))
 	}
@@ -165,7 +165,7 @@ func maybeInterlaced(v *Video) bool {
 func (t Tools) look(ctx context.Context, abs, url string, info *Info, start float64, interlaced bool) (census, string, error) {
 	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+level+error"}
 	args = append(args, t.threads()...)
-	options := asProbed(info, info.decodable)
+	options := asProbed(info, t.known)
 	if start > 0 {
 		options = append(options, "-ss", strconv.FormatFloat(start, 'f', 3, 64))
 	}

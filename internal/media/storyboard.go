@@ -38,6 +38,8 @@ const (
 //
 // [Tools.Transcode] makes the same without reading the source once more.
 func (t Tools) Storyboard(ctx context.Context, src string, info *Info, dir string) (*Storyboard, error) {
+	ctx, cancel := t.within(ctx, info.Duration)
+	defer cancel()
 	board, err := t.counting().storyboard(ctx, src, info, dir)
 	if err != nil {
 		return nil, fmt.Errorf("make storyboard: %w", err)

@@ -26,6 +26,8 @@ func (t Tools) Transcode(
 	ctx context.Context, src string, info *Info, rungs []Rung, dir string, progress func(Progress),
 ) (*Output, error) {
 	t = t.counting()
+	ctx, cancel := t.within(ctx, info.Duration)
+	defer cancel()
 	abs, url, err := sourceURL(src)
 	if err != nil {
 		return nil, err

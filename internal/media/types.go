@@ -52,6 +52,10 @@ type Tools struct {
 	// MaxDuration is the longest source that is taken, a week at the most. Zero
 	// means [DefaultMaxDuration].
 	MaxDuration time.Duration
+	// TimeFactor is how many seconds a call may take for each second of its source,
+	// beside half an hour; then it ends with [ErrTooLong]. Zero means
+	// [DefaultTimeFactor]; negative, that nothing bounds what goes forward.
+	TimeFactor float64
 	// Known, if set, spares asking the programs again what they can do.
 	Known *Known
 	// Step, if set, is called for the steps forward that a call of a method
@@ -61,7 +65,9 @@ type Tools struct {
 	// goroutine at a time, and no more once the method has returned.
 	Step func(n int64)
 
-	steps *int64 // of the call that is being made
+	steps *int64        // of the call that is being made
+	known decodable     // while a source is probed
+	least time.Duration // instead of leastTime, for tests
 }
 
 // DefaultMaxDuration is half a day: more than events and recordings last, and as
@@ -84,6 +90,8 @@ var (
 	// progress and got less than a hundredth of a processor. It was killed, so
 	// that another host, or a better hour, can do the work.
 	ErrStarved = errors.New("no processor time")
+	// ErrTooLong: it went on for longer than Tools.TimeFactor allows.
+	ErrTooLong = errors.New("it takes too long")
 	// ErrMemory: a child took more than Tools.Memory and was killed, or memory
 	// ran out on this host.
 	ErrMemory = errors.New("too little memory")
@@ -150,8 +158,6 @@ type Info struct {
 
 	// Warnings are sentences about what is odd but does not stop anything.
 	Warnings []string `json:"warnings"`
-
-	decodable decodable // while it is probed
 }
 
 // Video describes the chosen video stream.

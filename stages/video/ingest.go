@@ -83,7 +83,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	if err := c.letRead(file, f.How); err != nil {
 		return Ingest{}, err
 	}
-	info, err := c.tools(job, -1, "probing").Probe(ctx, file)
+	info, err := c.probe(ctx, job, file)
 	if err != nil {
 		return Ingest{}, err
 	}
@@ -95,6 +95,22 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
 		Bytes: f.Bytes, SHA256: f.SHA256, How: f.How, Info: info, Warnings: info.Warnings,
 	}, nil
+}
+
+// probe looks at a source. One at which ffprobe or ffmpeg stops twice, or goes on
+// without an end, will do the same the next time, and hold a slot for as long.
+func (c Config) probe(ctx context.Context, job *stages.Job, file string) (*media.Info, error) {
+	endless := func(err error) bool {
+		return ctx.Err() == nil && (errors.Is(err, media.ErrStalled) || errors.Is(err, media.ErrTooLong))
+	}
+	info, err := c.tools(job, -1, "probing").Probe(ctx, file)
+	if endless(err) {
+		info, err = c.tools(job, -1, "probing again").Probe(ctx, file)
+	}
+	if endless(err) {
+		return nil, &media.Refused{Reason: "the file cannot be read to its end: ffmpeg stood still at it twice", Detail: err.Error()}
+	}
+	return info, err
 }
 
 // keptSource takes the copy that an earlier attempt made of a source that is not

@@ -261,3 +261,21 @@ func TestAttemptThatWasOvertakenPublishesNothingOld(t *testing.T) {
 		t.Errorf("there is %q", names)
 	}
 }
+
+func TestSourceAtWhichFFprobeStandsStillTwiceIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, clips.picture)
+	count := filepath.Join(t.TempDir(), "count")
+	h.script("exec ffmpeg \"$@\"\n")
+	probe := h.Tools.FFmpeg + "probe"
+	write(t, probe, fmt.Sprintf("#!/bin/sh\necho >>%q\nexec sleep 3600\n", count))
+	if err := os.Chmod(probe, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h.Tools.FFprobe, h.Tools.Stall = probe, 500*time.Millisecond
+	_, err := h.ingest(t.Context(), h.job)
+	wantPermanent(t, "a source that ffprobe stands still at", err)
+	if text, _ := os.ReadFile(count); len(text) != 2 {
+		t.Errorf("ffprobe was started %d times, want 2", len(text))
+	}
+}
