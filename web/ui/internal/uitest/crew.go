@@ -3,6 +3,7 @@ package uitest
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -50,7 +51,7 @@ func beat(ctx context.Context, pool *pgxpool.Pool, st *store.Store, id store.ID,
 	}
 	for i := range running {
 		if r := &running[i]; r.Percent >= 0 {
-			r.Percent, r.ETA = min(r.Percent+0.7, 99), max(r.ETA-1, 1)
+			r.Percent, r.ETA = math.Mod(r.Percent+0.7, 99), max(r.ETA-1, 1) // it moves for as long as a slow machine may need
 		}
 	}
 	_, err := st.Beat(ctx, store.Beat{Worker: id, Session: session, Running: running})
