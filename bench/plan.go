@@ -80,6 +80,7 @@ func fullPlan() []group {
 		{rounds: 3, entries: grown(20_000, 0, 100_000, 1_000_000)},
 		{rounds: 3, entries: held(80_000)},
 		{rounds: 1, entries: []entry{{scenario.Size{Tasks: 50_000, Slots: slots}, ours()}}},
+		{rounds: 3, entries: []entry{{scenario.Bulk{Tasks: 100_000}, ours()}}},
 		{rounds: 1, entries: []entry{{scenario.IdleDaemon{Settle: 10 * time.Second, For: time.Minute}, ours()}}},
 		{rounds: 4, entries: []entry{{scenario.Transcode{Clips: []scenario.Clip{
 			{File: "bbb_720p24_vp8_30s.webm", Size: "1280x720", Rate: 24, For: 10 * time.Second},
@@ -121,6 +122,7 @@ func quickPlan() []group {
 		{rounds: 3, entries: grown(10_000, 0, 100_000)},
 		{rounds: 1, entries: held(20_000)},
 		{rounds: 1, entries: []entry{{scenario.Size{Tasks: 5_000, Slots: slots}, ours()}}},
+		{rounds: 1, entries: []entry{{scenario.Bulk{Tasks: 10_000}, ours()}}},
 		{rounds: 1, entries: []entry{{scenario.IdleDaemon{Settle: 2 * time.Second, For: 20 * time.Second}, ours()}}},
 		{rounds: 2, entries: []entry{{scenario.Transcode{Clips: []scenario.Clip{
 			{Size: "1280x720", Rate: 30, For: 6 * time.Second},
@@ -146,6 +148,7 @@ func oncePlan() []group {
 		{scenario.Order{Tasks: 100, Slots: 8}, ours()},
 		{scenario.WorkShare{Tasks: 320, Slots: 32, Work: work}, ours()},
 		{scenario.Size{Tasks: 200, Slots: slots}, ours()},
+		{scenario.Bulk{Tasks: 200}, ours()},
 		{scenario.IdleDaemon{Settle: time.Second, For: 2 * time.Second}, ours()},
 		{scenario.Transcode{Clips: []scenario.Clip{{Size: "640x360", Rate: 25, For: time.Second}}}, ours()},
 	}, processes(200, 1, 2), grown(200, 0, 1_000), held(200))}}

@@ -31,7 +31,7 @@ var groups = []group{
 		about: "Waiting tasks, five stages each, from the first stage's beginning to the last one's completion. " +
 			"With 20 ms of work per stage: the share of what would be done with all slots busy all the time. " +
 			"Behind one slot: of equal tasks, the most that began the stage before one that was submitted earlier."},
-	{title: "Growth", scenarios: []string{"grown", "held", "size"}, about: "The same in a table that has grown, and how much it grows."},
+	{title: "Growth", scenarios: []string{"grown", "held", "size", "bulk"}, about: "The same in a table that has grown, and how much it grows."},
 	{title: "Idle cost, and notifications", scenarios: []string{"idle_daemon", "notifies"}},
 	{title: "Polling, the way it was", scenarios: []string{"e2e"}, of: pollingOrOurs,
 		about: "The same pipeline, each stage of which looks for work, and then sleeps."},

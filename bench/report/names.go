@@ -47,6 +47,7 @@ var scenarios = map[string]string{
 	"grown":       "finished tasks in the table",
 	"held":        "a snapshot elsewhere holds back vacuum",
 	"size":        "size per million tasks",
+	"bulk":        "many tasks changed by one statement",
 	"idle_daemon": "a daemon with nothing to do",
 	"notifies":    "notifications at full load",
 	"transcode":   "transcode",

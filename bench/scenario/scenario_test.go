@@ -109,6 +109,7 @@ func TestNothingIsMeasuredWhereItCannotBe(t *testing.T) {
 		"unknown channels": scenario.Notifies{Tasks: 1, Slots: 1},
 		"finished tasks":   scenario.Grown{Finished: 1, Tasks: 1, Slots: 1},
 		"unknown tables":   scenario.Size{Tasks: 1, Slots: 1},
+		"unknown triggers": scenario.Bulk{Tasks: 1},
 		"a daemon":         scenario.IdleDaemon{For: time.Hour},
 	} {
 		tr, _ := trial(fake{name: "fake", starts: func() { t.Errorf("%s: it was started", name) }})

@@ -80,6 +80,7 @@ func TestEveryScenarioMeasuresCuelight(t *testing.T) {
 		scenario.Held{Tasks: 50, Slots: 5},
 		scenario.Held{Tasks: 50, Slots: 5, Hold: true},
 		scenario.Size{Tasks: 200, Slots: 5},
+		scenario.Bulk{Tasks: 200},
 	} {
 		g.Heats = append(g.Heats, scenario.Heat{Scenario: s, Contestant: cuelight.Contestant{}})
 	}
@@ -106,6 +107,7 @@ func TestEveryScenarioMeasuresCuelight(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
+		"bulk/cuelight/cancel", "bulk/cuelight/claim", "bulk/cuelight/fail", "bulk/cuelight/import", "bulk/cuelight/reset", "bulk/cuelight/slowest",
 		"commit/floor/tight", "commits5/floor/commit_delay=2ms", "commits5/floor/idle",
 		"drain/cuelight/tasks=50", "e2e/cuelight/commit_delay=2ms", "e2e/cuelight/idle", "grown/cuelight/finished=100",
 		"held/cuelight/free", "held/cuelight/held",
