@@ -41,7 +41,7 @@ func (t Tools) caps(ctx context.Context, video, audio bool) (caps, error) {
 	if err != nil {
 		return caps{}, err
 	}
-	can, err := t.decodable(ctx)
+	can, err := t.decoders(ctx)
 	if err != nil {
 		return caps{}, err
 	}

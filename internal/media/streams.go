@@ -17,7 +17,16 @@ func (d decodable) codec(s *rawStream) (name string, ok bool) {
 	return name, known && len(d[name]) > 0
 }
 
+// decodable is what ffmpeg can decode, which must be something.
 func (t Tools) decodable(ctx context.Context) (decodable, error) {
+	d, err := t.decoders(ctx)
+	if err == nil && len(d) == 0 {
+		return nil, errors.New("ffmpeg names no decoders")
+	}
+	return d, err
+}
+
+func (t Tools) decoders(ctx context.Context) (decodable, error) {
 	text, err := t.list(ctx, "-codecs")
 	if err != nil {
 		return nil, err
@@ -27,9 +36,6 @@ func (t Tools) decodable(ctx context.Context) (decodable, error) {
 		if f := strings.Fields(line); len(f) > 1 && len(f[0]) == 6 && f[0][0] == 'D' {
 			d[f[1]] = decodersOf(f[1], line)
 		}
-	}
-	if len(d) == 0 {
-		return nil, errors.New("ffmpeg names no decoders")
 	}
 	return d, nil
 }
