@@ -135,6 +135,9 @@ func (t Tools) videoArgs(i int, j job, v *Video, plan timing, c caps) []string {
 		// Where frames last seconds, decoding ahead of time would have to begin seconds
 		// before what is shown.
 		args = append(args, "-bf", "0")
+		if c.frameMode {
+			args = append(args, "-bsf:v", durations)
+		}
 	}
 	if slow(preset) {
 		args = append(args, "-refs", strconv.Itoa(references))
@@ -143,6 +146,11 @@ func (t Tools) videoArgs(i int, j job, v *Video, plan timing, c caps) []string {
 	args = append(args, "-map_metadata", "-1", "-map_chapters", "-1")
 	return append(args, hls(j.folder)...)
 }
+
+// durations tells the muxer how long each frame lasts. It begins a segment where it
+// guesses that the last frame of the one before ends; beside repeated frames, what
+// follows would be late or early, and more so with each segment.
+const durations = `setts=duration=if(gt(NEXT_DTS\,DTS)\,NEXT_DTS-DTS\,DURATION)`
 
 // slideCRF is added to the quality of slides: x264 spends more on a frame the longer
 // it lasts, up to a second, some 9 steps more than on the frames of a film.

@@ -190,6 +190,13 @@ func timingKinds() []kind {
 			},
 		},
 		{
+			name: "slides at odd times", file: "a.mkv", rungs: "240p=320x240",
+			args: "-f lavfi -i testsrc2=s=320x240:r=1:d=6 -vf settb=1/1000,setpts=N*5.3/TB -fps_mode passthrough -enc_time_base 1:1000" + h264,
+			want: func(t *testing.T, r result) {
+				wantFrameAt(t, filepath.Join(r.dir, r.out.Video[0].Playlist), 5.3, 6, 10.6, 12, 18, 21.2, 24, 26.5)
+			},
+		},
+		{
 			name: "still picture with a song", file: "a.mp4", rungs: "240p=320x240 audio",
 			args: "-f lavfi -i testsrc2=s=320x240:r=1:d=1 -f lavfi -i sine=d=9" + h264 + "-c:a aac",
 			want: func(t *testing.T, r result) {

@@ -116,11 +116,11 @@ func (t timing) filters() []string {
 		f = append(f, fmt.Sprintf("select='isnan(prev_selected_t)+gte(t-prev_selected_t\\,1/%.1f)'", fastest))
 	}
 	if t.repeats > 0 {
-		// Rounded up, a repeated frame is the newest one at its time. The source's
-		// own frame is dropped only where it is that very one.
-		return append(f, fmt.Sprintf("split[own][shown];[shown]fps=fps=1/%d:start_time=0:round=up,"+
+		// Rounded up, a repeated frame is the newest one at its time, or the one that
+		// follows within half a millisecond. Of the two, the later is dropped then.
+		return append(f, fmt.Sprintf("split[own][shown];[shown]settb=1/1000000,setpts=PTS-500,fps=fps=1/%d:start_time=0:round=up,"+
 			"tpad=stop_mode=clone:stop=-1,trim=end_frame=%d[repeated];[repeated][own]interleave,"+
-			"select='isnan(prev_selected_t)+gt(t\\,prev_selected_t)'", keyframeEvery, t.repeats))
+			"select='isnan(prev_selected_t)+gt(t-prev_selected_t\\,0.0005)'", keyframeEvery, t.repeats))
 	}
 	// The first frame is shown from the start on, even where the sound begins
 	// before the picture. The graph may be built anew in mid-stream, and N
