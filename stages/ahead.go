@@ -38,12 +38,28 @@ func (d *dispatcher) free(stage int) int {
 		return min(s.room(d.busy[stage]+len(h.waiting)), slots)
 	}
 	margin := 0
-	if h.took > 0 {
+	if h.took > 0 && !d.behind(stage) {
 		// What is not going to start in time anyway would only be given back.
 		within := min(2*d.pace, waitsAtMost/2)
-		margin = int(min(within*time.Duration(slots)/h.took, time.Duration(slots)))
+		most := slots
+		if len(d.stages[stage].Needs) > 0 {
+			most = 2 * slots // else a turn in which this stage is a little slower leaves a queue, which stays
+		}
+		margin = int(min(within*time.Duration(slots)/h.took, time.Duration(most)))
 	}
 	return max(slots+margin-d.busy[stage]-len(h.waiting), 0)
+}
+
+// behind says that tasks wait for a stage that needs this one. Claiming more ahead here
+// would only make that queue longer, and what goes through a queue costs twice as
+// much as what goes on at once.
+func (d *dispatcher) behind(stage int) bool {
+	for _, next := range d.Pipeline.graph.Feeds(stage) {
+		if d.look[next].due {
+			return true
+		}
+	}
+	return false
 }
 
 // learn takes in how long the work of one attempt took. It believes in longer

@@ -127,8 +127,8 @@ func (b bundle) queue(n int) []store.ID {
 	return ids
 }
 
-// A slot may have a task claimed ahead, which begins before what is ready since.
-const claimedAhead = 1
+// A slot may have two tasks claimed ahead, which begin before what is ready since.
+const claimedAhead = 2
 
 func TestEqualTasksBeginInTheirOrderBehindABottleneck(t *testing.T) {
 	t.Parallel()
@@ -329,5 +329,29 @@ func TestAgedTasksBeginThoughUrgentOnesKeepComing(t *testing.T) {
 				t.Errorf("%d of %d tasks of low priority began, want %d", begun, len(low), c.begin)
 			}
 		})
+	}
+}
+
+// A task that waits in a queue is written once more than one that goes on at once, so
+// where all stages are as quick there should be no queue but the first one's.
+func TestTasksGoOnWithoutQueuesWhereStagesAreAlike(t *testing.T) {
+	t.Parallel()
+	const tasks = 4000
+	stage := func(name string, needs ...string) stages.Stage {
+		return stages.Stage{Name: name, Needs: needs, Workers: 100, Work: noop}
+	}
+	b := setup(t, stage("one"), stage("two", "one"), stage("three", "one"), stage("four", "two", "three"), stage("five", "four"))
+	b.queue(tasks)
+	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
+	for done := 0; done < tasks; {
+		if r.wait(t, stages.Completed).Stage == "five" {
+			done++
+		}
+	}
+	var queued int
+	err := b.pool.QueryRow(t.Context(),
+		"select coalesce(sum(cardinality(tasks)), 0) from test_outbox where type = 'started' and stage <> 'one'").Scan(&queued)
+	if err != nil || queued > tasks {
+		t.Errorf("%d claims out of queues behind the first stage for %d tasks, %v", queued, tasks, err)
 	}
 }

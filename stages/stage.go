@@ -34,7 +34,8 @@ type Stage struct {
 	// Workers is the number of slots: how many tasks one process works on at
 	// once in this stage. Default 1. With -1 this process does none of it, and
 	// leaves the stage to others. Of work that takes milliseconds it claims a few
-	// more ahead, at most as many again, and gives them back if they have to wait.
+	// more ahead, at most as many again (in a stage that needs others twice as many),
+	// and gives them back if they have to wait.
 	Workers int
 
 	// MaxAttempts is how often the stage is tried before it is dead. Default 3.
