@@ -57,8 +57,8 @@ func TestSoundThatCannotBeDecodedIsLeftOut(t *testing.T) {
 	if len(r.out.Video) != 1 || len(r.out.Audio) != 0 || len(r.info.Warnings) == 0 {
 		t.Errorf("output %+v; want the picture alone, and a warning", r.out)
 	}
-	if left, err := os.ReadDir(r.dir); err != nil || len(left) != 3 {
-		t.Errorf("%v, %v in the folder; want one rendition and two manifests", err, left)
+	if left, err := os.ReadDir(r.dir); err != nil || len(left) != 4 {
+		t.Errorf("%v, %v in the folder; want one rendition, the storyboard and two manifests", err, left)
 	}
 	alone := filepath.Join(t.TempDir(), "alone.mkv")
 	ffmpeg(t, "-i", src, "-map", "0:a", "-c", "copy", alone)
