@@ -97,11 +97,11 @@ func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
 	}
 	p.until("they hold all connections", func() bool { return held() == conns })
 
-	s.do(http.StatusOK, http.MethodGet, "readyz", nil)
 	other.do(http.StatusOK, http.MethodGet, "openapi.json", nil)
 	(&site{s.t, s.base, strings.Replace(key, key[len(key)-8:], "AAAAAAAA", 1)}).do(http.StatusUnauthorized, http.MethodGet, "openapi.json", nil)
 	p.run(0, "submit", "clip.mp4")
 	r.says(`"stage":"publish","attempt":1,"duration_ms"`, 1)
+	s.do(http.StatusOK, http.MethodGet, "readyz", nil) // not before: it listens since then
 	last, beats := time.Time{}, 0
 	p.until("it beat five times", func() bool {
 		if at := ask[time.Time](t, seen, "select beat_at from workers"); at != last {
