@@ -51,11 +51,24 @@ func asProbed(info *Info, can decodable) []string {
 	var names []string
 	for _, codec := range info.Codecs {
 		names = append(names, can[codec]...)
+		for _, alike := range taken[codec] {
+			names = append(names, can[alike]...)
+		}
 	}
+	slices.Sort(names)
+	names = slices.Compact(names)
 	if len(names) > 0 {
 		options = append(options, "-codec_whitelist", strings.Join(names, ","))
 	}
 	return options
+}
+
+// taken are the codecs for which ffmpeg takes another at first: transport and program
+// streams name a family only.
+var taken = map[string][]string{
+	"mp1": {"mp2", "mp3"}, "mp2": {"mp1", "mp3"}, "mp3": {"mp1", "mp2"},
+	"mpeg1video": {"mpeg2video"}, "mpeg2video": {"mpeg1video"},
+	"ac3": {"eac3"}, "eac3": {"ac3"}, "aac": {"aac_latm"}, "aac_latm": {"aac"},
 }
 
 // decodersOf reads the names of a codec's decoders from its line in ffmpeg's list,
