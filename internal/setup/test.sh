@@ -17,6 +17,6 @@ if CGO_ENABLED=1 "$go" build -race runtime/race 2>/dev/null; then
 else
 	echo 'cuelight: no C compiler, or no race detector for this machine: testing without -race' >&2
 fi
-# Longer than any package needs on two busy cores; short enough that the stacks of
-# one that hangs are still seen where checks end after a quarter of an hour.
-exec "$go" test -timeout 12m "$@"
+# Longer than any package needs on two busy cores, where ffmpeg has the least
+# priority; short enough that the stacks of one that hangs are still seen.
+exec "$go" test -timeout 25m "$@"
