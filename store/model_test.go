@@ -23,13 +23,14 @@ type model struct {
 }
 
 type modelTask struct {
-	id       store.ID
-	name     string
-	priority int16
-	request  string
-	by       store.ID // what replaced it
-	stages   []modelStage
-	history  map[store.ID]modelTry // by token
+	scheduled bool // cancelled while it waited for a time to come
+	id        store.ID
+	name      string
+	priority  int16
+	request   string
+	by        store.ID // what replaced it
+	stages    []modelStage
+	history   map[store.ID]modelTry // by token
 }
 
 type modelStage struct {
@@ -205,6 +206,16 @@ func (m *model) rest(t *modelTask, stage int, status store.Status) {
 }
 
 func (m *model) cancel(t *modelTask) {
+	// The time that the first stages wait for is kept, for a retry.
+	kept, later := false, false
+	for i, s := range t.stages {
+		if len(m.needs[i]) == 0 && s.status == pending && s.attempts == 0 && s.wait != noWait {
+			kept, later = true, later || s.wait == waiting
+		}
+	}
+	if kept {
+		t.scheduled = later
+	}
 	for i := range t.stages {
 		if s := t.stages[i].status; s != done && s != dead {
 			m.rest(t, i, cancelled)
@@ -225,9 +236,14 @@ func (m *model) retry(t *modelTask, from int) bool {
 		return false
 	}
 	for _, i := range again {
+		waits := from < 0 && t.scheduled && len(m.needs[i]) == 0 && t.stages[i].status == cancelled
 		m.rest(t, i, pending)
 		t.stages[i].attempts = 0
+		if waits {
+			t.stages[i].wait = waiting
+		}
 	}
+	t.scheduled = false
 	return true
 }
 
