@@ -8,6 +8,7 @@ import (
 	"image/jpeg"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -174,5 +175,25 @@ func TestStoryboardLayout(t *testing.T) {
 		if b.Interval != tt.interval || b.Count != tt.count || b.Columns != tt.columns || b.Rows != tt.rows {
 			t.Errorf("%v s: %+v; want %+v", tt.duration, b, tt)
 		}
+	}
+}
+
+// ffmpeg reports nothing until each output has begun, also the sheet of the storyboard.
+func TestTranscode_ReportsProgressBeforeTheFirstSheetIsFull(t *testing.T) {
+	t.Parallel()
+	tools := quick
+	tools.Sandbox = SandboxOff
+	tools.FFmpeg = script(t, `case $* in *-stats_period*) exec ffmpeg -readrate 2 "$@" ;; esac; exec ffmpeg "$@"`)
+	src := clip(t, "a.mp4", filmed+"6"+h264)
+	info, err := tools.Probe(t.Context(), src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := []float64{} // belongs to Transcode until it returns
+	if _, err := tools.Transcode(t.Context(), src, info, Ladder(info), t.TempDir(), func(p Progress) { seen = append(seen, p.Percent) }); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(seen, func(percent float64) bool { return percent > 10 && percent < 90 }) {
+		t.Errorf("percentages: %v", seen)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -81,11 +82,14 @@ func (t Tools) storyboard(ctx context.Context, src string, info *Info, dir strin
 }
 
 func sheetArgs(folder string) []string {
-	return []string{"-map", "[sheets]", "-q:v", "5", "-f", "image2", path.Join(folder, sheetPattern)}
+	return []string{"-map", "[sheets]", "-q:v", "5", "-f", "image2", "-start_number", "0", path.Join(folder, sheetPattern)}
 }
 
 // finish finds the sheets and writes what says where in them which time is.
 func (b *Storyboard) finish(dir string, info *Info) error {
+	if err := os.Remove(filepath.Join(dir, fmt.Sprintf(sheetPattern, 0))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	if err := b.find(dir); err != nil {
 		return err
 	}
@@ -123,13 +127,16 @@ func keyframesWillDo(v *Video, interval float64) bool {
 // chain makes [sheets]. It picks the frame in the middle of each interval: rounded to the nearest
 // multiple, frames up to there belong to it, and the newest of them is taken.
 // The last one is held to fill up.
+//
+// A black sheet comes before the others, and finish removes it: ffmpeg reports no
+// progress until each of its outputs has begun, and a sheet takes a hundred intervals.
 func (b *Storyboard) chain(info *Info, c caps) string {
 	return strings.Join([]string{
 		fmt.Sprintf("setpts=PTS-%.6f/TB", planTiming(info).skew),
 		fmt.Sprintf("fps=fps=%.9f:start_time=0:round=near", 1/b.Interval),
 		fmt.Sprintf("tpad=stop_mode=clone:stop=%d", b.Count), fmt.Sprintf("trim=end_frame=%d", b.Count),
 		stillSize(info.Video, b.Width, b.Height, c),
-		fmt.Sprintf("tile=layout=%dx%d[sheets]", b.Columns, b.Rows),
+		fmt.Sprintf("tile=layout=%dx%d", b.Columns, b.Rows), "tpad=start=1[sheets]",
 	}, ",")
 }
 
