@@ -227,7 +227,11 @@ func (d *disk) unmount() error { return unix.Unmount(d.at, unix.MNT_DETACH) }
 func (d *disk) hide() error      { return os.Rename(d.used, d.used+".away") }
 func (d *disk) bringBack() error { return os.Rename(d.used+".away", d.used) }
 
+// forbid waits for forks: until they become another program they have every file of
+// this process open, also those that it has written and closed since.
 func (d *disk) forbid() error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	return unix.Mount("", d.at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
 }
 func (d *disk) permit() error { return unix.Mount("", d.at, "", unix.MS_REMOUNT|unix.MS_BIND, "") }
