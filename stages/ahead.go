@@ -50,12 +50,16 @@ func (d *dispatcher) free(stage int) int {
 	return max(slots+margin-d.busy[stage]-len(h.waiting), 0)
 }
 
-// behind says that tasks wait for a stage that needs this one. Claiming more ahead here
-// would only make that queue longer, and what goes through a queue costs twice as
-// much as what goes on at once.
+// behind says that tasks wait for a stage that comes after this one, which needs none.
+// Claiming more ahead here would only make that queue longer, and what goes through a
+// queue costs twice as much as what goes on at once. A stage that needs others claims
+// ahead even so: what found no room there would wait in a queue of its own.
 func (d *dispatcher) behind(stage int) bool {
-	for _, next := range d.Pipeline.graph.Feeds(stage) {
-		if d.look[next].due {
+	if len(d.stages[stage].Needs) > 0 {
+		return false
+	}
+	for i := range d.look {
+		if i != stage && d.look[i].due && slices.Contains(d.Pipeline.graph.Above(i), stage) {
 			return true
 		}
 	}

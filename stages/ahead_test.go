@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -66,6 +68,43 @@ func TestOnlyQuickWorkIsClaimedAheadAndNotFarAhead(t *testing.T) {
 				stop()
 				if n := most.Load(); n != want {
 					t.Errorf("it held %d claims at once, want %d", n, want)
+				}
+			})
+		})
+	}
+}
+
+// A queue behind a stage would only grow by what is claimed ahead before it. A stage in
+// between must have room for what goes on there, else it gets a queue of its own.
+func TestQueueOfALaterStage_EndsClaimingAheadInTheFirstStageAlone(t *testing.T) {
+	for queue, want := range map[bool][]int{false: {2 * 2, 3 * 2}, true: {2, 3 * 2}} {
+		t.Run(fmt.Sprint("queue:", queue), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				quick := func(context.Context, *stages.Job) (any, error) { time.Sleep(time.Millisecond); return nil, nil }
+				p, err := stages.New("test", stages.Stage{Name: "one", Work: quick, Workers: 2},
+					stages.Stage{Name: "between", Needs: []string{"one"}, Work: quick, Workers: 2},
+					stages.Stage{Name: "last", Needs: []string{"between"}, Work: quick, Workers: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				most := make([]int, 2)
+				var n byte
+				_, stop := run(t, &fake{graph: p.Graph(), turn: func(in store.Turn) (store.Turned, error) {
+					time.Sleep(5 * time.Millisecond)
+					out := store.Turned{Left: []bool{true, false, queue}, Found: in.Free} // there is always more
+					if n++; n < 20 { // until it is known how long the work takes
+						out.Claims = []store.Claim{{Task: store.ID{n}, Token: store.ID{n}, Attempt: 1}, {Stage: 1, Task: store.ID{n}, Token: store.ID{n, 1}, Attempt: 1}}
+						return out, nil
+					}
+					for i := range most {
+						most[i] = max(most[i], in.Free[i])
+					}
+					return out, nil
+				}}, p, func(r *stages.Runner) { r.Wakes = newEar() })
+				time.Sleep(2 * time.Second)
+				stop()
+				if !slices.Equal(most, want) {
+					t.Errorf("it had room for %v tasks, want %v", most, want)
 				}
 			})
 		})
