@@ -462,15 +462,16 @@ drop trigger if exists cuelight_webhooks_changed on cuelight_webhooks;
 create trigger cuelight_webhooks_changed after insert or update of disabled_at on cuelight_webhooks
   for each row execute function cuelight_wanted();
 
--- A worker's sign of life. It reads and writes the worker's row and nothing else, so
--- a lock on any other table cannot hold it up. It is a function because to prepare a
+-- A worker's sign of life. It writes the worker's row, and reads nothing but workers,
+-- so a lock on any other table cannot hold it up. It says whether another worker of
+-- the pipeline is silent for so long that it may be gone. It is a function because to prepare a
 -- statement takes locks, too, before any limit can be set; and it waits for a lock on
 -- the row, or on workers, no longer than it is told.
 --
 -- It does not wait for the disk: a heartbeat that is lost with a crash of the server
 -- is made good by the next one.
 create or replace function cuelight_heartbeat(worker uuid, doing jsonb, session_key bigint, wait_ms integer)
-  returns table (known boolean, draining boolean, at timestamptz) language plpgsql set search_path from current as $$
+  returns table (known boolean, draining boolean, silent boolean, at timestamptz) language plpgsql set search_path from current as $$
 begin
   perform set_config('lock_timeout', wait_ms || 'ms', true), set_config('synchronous_commit', 'off', true),
           set_config('application_name', 'cuelight ' || worker, true),
@@ -480,9 +481,13 @@ begin
   with beat as (
     update workers w set beat_at = clock_timestamp(), running = doing, session = coalesce(session_key, w.session)
      where w.id = worker and w.stopped_at is null and w.lost_at is null
-    returning w.drain_at
+    returning w.pipeline, w.drain_at
   )
-  select exists (select from beat), (select drain_at is not null from beat), now();
+  select exists (select from beat), (select drain_at is not null from beat),
+         exists (select from workers w
+                  where w.pipeline = (select pipeline from beat) and w.id <> worker and w.stopped_at is null and w.lost_at is null
+                    and greatest(clock_timestamp() - w.beat_at, w.beat_at - clock_timestamp()) > least(w.lease / 5, interval '7 s')),
+         now();
 end
 $$;
 

@@ -92,7 +92,7 @@ func TestQueueOfALaterStage_EndsClaimingAheadInTheFirstStageAlone(t *testing.T) 
 				_, stop := run(t, &fake{graph: p.Graph(), turn: func(in store.Turn) (store.Turned, error) {
 					time.Sleep(5 * time.Millisecond)
 					out := store.Turned{Left: []bool{true, false, queue}, Found: in.Free} // there is always more
-					if n++; n < 20 { // until it is known how long the work takes
+					if n++; n < 20 {                                                      // until it is known how long the work takes
 						out.Claims = []store.Claim{{Task: store.ID{n}, Token: store.ID{n}, Attempt: 1}, {Stage: 1, Task: store.ID{n}, Token: store.ID{n, 1}, Attempt: 1}}
 						return out, nil
 					}

@@ -57,9 +57,15 @@ func run(t *testing.T, f *fake, p *stages.Pipeline, change func(*stages.Runner))
 
 func TestIdleProcessAsksNextToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sweeps, beats := 0, 0
+		sweeps, beats, brief := 0, 0, 0
 		f := &fake{
-			beat: func(store.Beat) (store.Beaten, error) { beats++; return store.Beaten{Now: time.Now()}, nil },
+			beat: func(b store.Beat) (store.Beaten, error) {
+				beats++
+				if b.Brief {
+					brief++
+				}
+				return store.Beaten{Now: time.Now()}, nil
+			},
 			sweep: func(store.Sweep) (store.Swept, error) {
 				sweeps++
 				return store.Swept{Left: make([]bool, 1), Next: never(1)}, nil
@@ -73,6 +79,9 @@ func TestIdleProcessAsksNextToNothing(t *testing.T) {
 		}
 		if sweeps < 33 || sweeps > 51 || beats < 250 || beats > 375 {
 			t.Errorf("%d sweeps and %d beats in ten minutes; want about 40 and 300", sweeps, beats)
+		}
+		if brief < beats*8/10 || brief > beats*9/10 {
+			t.Errorf("%d of %d beats asked for nothing more; want seven of eight", brief, beats)
 		}
 	})
 }

@@ -26,6 +26,7 @@ type heartbeat struct {
 	told   int64     // the session that others know of
 	mute   time.Time // since when no news comes in; zero while it does
 
+	briefly   int       // how many in a row asked for nothing beyond the sign of life
 	unchecked time.Time // since when only the sign of life is answered; zero while all is
 	toldSo    bool      // of that
 }
@@ -53,6 +54,10 @@ func (d *dispatcher) beat(ctx context.Context) {
 	}
 }
 
+// briefAtMost: a process with nothing to do asks what is paused at least at every so
+// manyth heartbeat, though it is notified when that changes.
+const briefAtMost = 8
+
 // tick is how often progress is written down, more or less a fifth; every
 // second one is a beat in any case.
 func (h *heartbeat) tick() time.Duration { return h.every / 2 }
@@ -78,7 +83,12 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 		return
 	}
 	h.sent = time.Now()
-	out, err := h.send(ctx, claims, running, moved)
+	h.briefly++
+	brief := !recall && len(claims) == 0 && h.hears() && h.briefly < briefAtMost
+	if !brief {
+		h.briefly = 0
+	}
+	out, err := h.send(ctx, store.Beat{Claims: claims, Running: running, Moved: moved, Brief: brief})
 	h.err = err
 	switch {
 	case err == nil:
@@ -150,7 +160,7 @@ func (h *heartbeat) withoutNews() bool {
 	return false
 }
 
-func (h *heartbeat) send(ctx context.Context, claims []store.Claim, running, moved []store.Running) (store.Beaten, error) {
+func (h *heartbeat) send(ctx context.Context, in store.Beat) (store.Beaten, error) {
 	within := min(h.within, max(h.patience()-time.Since(h.last)-h.tick(), h.tick()/4))
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -158,9 +168,8 @@ func (h *heartbeat) send(ctx context.Context, claims []store.Claim, running, mov
 	if !held {
 		key = 0
 	}
-	return h.Store.Beat(ctx, store.Beat{
-		Worker: h.workerID(), Session: key, Judge: h.touch.allowance(h.Lease), Claims: claims, Running: running, Moved: moved,
-	})
+	in.Worker, in.Session, in.Judge = h.workerID(), key, h.touch.allowance(h.Lease)
+	return h.Store.Beat(ctx, in)
 }
 
 // revoke stops the work on claims that are somebody else's now, or nobody's.

@@ -11,7 +11,7 @@ import (
 
 const heartbeatSQL = `
 /* heartbeat */
-select known, draining, at from cuelight_heartbeat($1, $2::text::jsonb, nullif($3::bigint, 0), $4)`
+select known, draining, silent, at from cuelight_heartbeat($1, $2::text::jsonb, nullif($3::bigint, 0), $4)`
 
 // newsSQL: what is not to be claimed, and whether another worker is without a sign
 // of life.
@@ -90,6 +90,10 @@ type Beat struct {
 	Running []Running
 	// Moved are those of Running that the outbox is to tell of.
 	Moved []Running
+	// Brief asks for nothing beyond the sign of life, unless another worker is silent:
+	// it is one statement instead of two, for a worker without Claims that is notified
+	// of pauses.
+	Brief bool
 }
 
 // Beaten is what a worker hears.
@@ -119,16 +123,19 @@ func (s *Store) Beat(ctx context.Context, in Beat) (Beaten, error) {
 		doing = text
 	}
 	var out Beaten
-	var known bool
+	var known, silent bool
 	var drain *bool
 	row := s.db.QueryRow(ctx, heartbeatSQL, in.Worker, doing, in.Session, lockWait(ctx))
-	if err := row.Scan(&known, &drain, &out.Now); err != nil {
+	if err := row.Scan(&known, &drain, &silent, &out.Now); err != nil {
 		return Beaten{}, s.explain("beat", err)
 	}
 	if !known {
 		return Beaten{}, s.explain("beat", ErrWorkerUnknown)
 	}
 	out.Drain = *drain
+	if in.Brief && !silent {
+		return out, nil
+	}
 	out.Unchecked = s.explain("check claims", s.checkClaims(ctx, in, &out))
 	return out, nil
 }

@@ -74,8 +74,12 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 	gone := func() bool {
 		t.Helper()
 		out, err := b.Beat(t.Context(), store.Beat{Worker: other, Judge: &store.Allowance{}})
-		if err != nil {
+		brief, briefErr := b.Beat(t.Context(), store.Beat{Worker: other, Judge: &store.Allowance{}, Brief: true})
+		if err := errors.Join(err, briefErr); err != nil {
 			t.Fatal(err)
+		}
+		if brief.Gone != out.Gone {
+			t.Errorf("a brief heartbeat says %v, another one %v", brief.Gone, out.Gone)
 		}
 		return out.Gone
 	}
@@ -113,6 +117,23 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 	b.want(id, failing, pending, pending, pending, pending)
 	if gone() {
 		t.Error("it is told of twice")
+	}
+}
+
+func TestBriefHeartbeat_IsOneStatementAndASignOfLife(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.silent(w, "6 s")
+	out, err := b.Beat(t.Context(), store.Beat{Worker: w, Judge: &store.Allowance{}, Brief: true})
+	if err != nil || out.Paused != nil || out.Now.IsZero() {
+		t.Errorf("%+v, %v; want nothing of what is paused", out, err)
+	}
+	if n := b.number("select count(*) from workers where beat_at > now() - interval '5 s'"); n != 1 {
+		t.Error("it was no sign of life")
+	}
+	if out, err = b.Beat(t.Context(), store.Beat{Worker: w, Judge: &store.Allowance{}}); err != nil || len(out.Paused) != 5 {
+		t.Errorf("%+v, %v; want which of five stages are paused", out, err)
 	}
 }
 
