@@ -110,8 +110,8 @@ create or replace function cuelight_database_id() returns text language sql stab
   select cuelight_cluster() || '/' || 'workers'::regclass::oid
 $$;
 
--- What makes the locks of the order of events unlike anybody else's. Whoever works
--- here reads it, who only submits or reads events does not.
+-- The secret that makes the locks of the order of events unlike all others. Workers
+-- read it; roles that only submit or read events do not.
 create table if not exists cuelight_secret (
   one   boolean primary key default true check (one),
   value bytea   not null

@@ -196,7 +196,7 @@ drop trigger if exists tasks_submitted on tasks;
 create trigger tasks_submitted after insert on tasks
   referencing new table as added for each statement execute function cuelight_video_submitted();
 
--- What an update did to all its rows. An engine says in a setting of its transaction
+-- Records what an update did to all its rows. An engine says in a setting of its transaction
 -- that it is one: a sweep, in which claims only end because their workers did; or a
 -- turn, which records in its own statements what it starts and completes. Statements
 -- that record everything by themselves, and wake whom they should, say so, too
@@ -409,7 +409,7 @@ create trigger tasks_changed after update on tasks
 -- Up to version 4 each row was recorded by itself.
 drop function if exists cuelight_video_tell(tasks, tasks, text);
 
--- Deleting a task deletes its history. What it had replaced is replaced by nothing
+-- Deleting a task deletes its history. A task that it had replaced is replaced by nothing
 -- any more (on delete set null): it stays at rest, cancelled, dead or completed, until
 -- somebody retries it.
 create or replace function cuelight_video_forget() returns trigger language plpgsql
@@ -580,8 +580,8 @@ $$;
 -- Do a stage again, and everything after it, of many tasks in one statement:
 --   select cuelight_video_retry_tasks(array(select id from tasks where …), 'ingest');
 -- Without a stage: do whatever died, failed or was cancelled; a task that was
--- cancelled before the time it was submitted for waits for that. What is running
--- and has to be done again is taken from its worker. It returns how many tasks
+-- cancelled before the time it was submitted for waits for that. A running stage
+-- that has to be done again is taken from its worker. It returns how many tasks
 -- there were.
 create or replace function cuelight_video_retry_tasks(chosen uuid[], from_stage text default null) returns bigint
 language plpgsql set search_path from current set jit = off as $$

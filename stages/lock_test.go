@@ -31,7 +31,7 @@ func (b bundle) locked(sql string) (release func()) {
 	}
 }
 
-// Whoever packs or alters a table for longer than the lease costs nobody an attempt,
+// A table that is packed or altered for longer than the lease costs no attempt,
 // and no work: it goes on, and is handed in when the lock ends.
 func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 	t.Parallel()

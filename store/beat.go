@@ -107,7 +107,7 @@ type Beaten struct {
 	// Drain says that the worker is to end its work and stop.
 	Drain bool
 	// Unchecked says why Lost, Gone and Paused may be incomplete: the database took
-	// the sign of life, and did not answer the rest. What is in them is true.
+	// the sign of life, and did not answer the rest. Their contents are true.
 	Unchecked error
 }
 

@@ -69,7 +69,7 @@ func (s *Store) Board(ctx context.Context, q BoardQuery) ([]Task, error) {
 // vacuum or analyze of the table, others are this number.
 const CountAtMost = 10_000
 
-// Strip is the state of a whole pipeline in a few numbers. What it costs does not
+// Strip is the state of a whole pipeline in a few numbers. Its cost does not
 // depend on how many tasks there are; see [CountAtMost].
 type Strip struct {
 	// Running, Waiting, Scheduled, Retrying and Dead count tasks as [Only] chooses
@@ -143,7 +143,7 @@ select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "
 {{- end}}
  order by stage`
 
-// Strip counts what is not finished. What it costs does not depend on how many tasks
+// Strip counts what is not finished. Its cost does not depend on how many tasks
 // there are.
 func (s *Store) Strip(ctx context.Context) (out Strip, err error) {
 	var stage, ready, running, scheduled, retrying, dead, estimate int

@@ -88,7 +88,7 @@ func TestReadsOfTheDashboardUseIndexesAmongManyFinishedTasks(t *testing.T) {
 		if strings.Contains(plan, "Seq Scan on") || strings.Contains(plan, "JIT:") {
 			t.Errorf("%s reads a whole table, or is compiled:\n%s", name, plan)
 		}
-		// What is sorted is what was found, never what a table has.
+		// Only rows that were found are sorted, never a whole table.
 		if sorted := regexp.MustCompile(`Sort\n.*Sort Key: .*\n +-> +(Index|Bitmap)[^\n]* on tasks`); strings.HasPrefix(name, "page") && !strings.Contains(name, "request") && sorted.MatchString(plan) {
 			t.Errorf("%s sorts what an index has in no order:\n%s", name, plan)
 		}
@@ -106,7 +106,7 @@ func (b batchesOnly) Query(ctx context.Context, sql string, args ...any) (pgx.Ro
 	return b.DB.Query(ctx, sql, args...)
 }
 
-// Whoever brings his own pool has the settings of PostgreSQL, which compiles statements
+// A pool of the caller has the settings of PostgreSQL, which compiles statements
 // that it believes to be expensive.
 func TestReadsOfTheDashboard_DoNotDependOnTheSettingsOfASession(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ func TestTriggersTakeManyRowsAtOnce(t *testing.T) {
 	}
 }
 
-// What one statement does to many tasks is told in few rows of the outbox.
+// A statement that changes many tasks makes few rows in the outbox.
 func TestManyTasksChangedAtOnceTakeFewRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -102,7 +102,7 @@ var fates = []string{
 	        publish_status = 'cancelled', overridden_by = (select id from tasks where source = 'new.mp4')`,
 }
 
-// What is told of a task does not depend on how many others the statement changed.
+// The events of a task do not depend on how many others the statement changed.
 func TestTaskIsToldTheSameChangedAloneAndAmongOthers(t *testing.T) {
 	t.Parallel()
 	alone, among := setup(t), setup(t)

@@ -12,7 +12,7 @@ import (
 // is not touched. The outbox gets one row of it all.
 //
 // A stage goes on with the next ones in the same update, in the order of priority
-// and id: a task that comes before all that are ready. What does not go on is ready, and
+// and id: a task that comes before all that are ready. A task that does not go on is ready, and
 // its workers are woken.
 //
 // It is ranked where there may be more tasks than free slots, or this turn claims in
@@ -199,7 +199,7 @@ func (t *turn) queueReports() {
 		sql, args := t.store.sql.complete, append([]any{t.in.Worker, m.ids}, m.args()...)
 		if ranked {
 			sql, args = t.store.sql.completeRanked, append(args, free, claims, t.in.Only)
-			// What a further statement completes finds its slots by the claims.
+			// Tasks that a further statement completes get their slots by the claims.
 			free, claims = make([]int32, len(free)), make([]bool, len(claims))
 		}
 		t.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {

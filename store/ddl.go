@@ -146,7 +146,7 @@ func (w words) HasStatusIndex(row string) string {
 	return "(least(" + statuses + ") >= 'completed'\n    or greatest(" + statuses + ") >= 'failed'\n    or coalesce(" + w.Each(row, "_run_at") + ") is not null)"
 }
 
-// What the index of statuses says first of a task: it does not wait for a time, or it
+// The first column of the index of statuses: a task does not wait for a time, or it
 // does, and nothing of it was tried, or something was.
 const (
 	waitsNot     = 0

@@ -152,7 +152,7 @@ func TestSweep_GivesUpAWorkerThatStandsStillInItsHeartbeat(t *testing.T) {
 	b.sweepUntil("its claim is free", func(store.Swept) bool { return b.statuses(id)[ingest] == failing })
 }
 
-// Whoever may not end the transaction of another role says so, and fails in nothing else.
+// A role that may not end the transaction of another says so, and fails in nothing else.
 func TestSweep_TellsOfATransactionThatItMayNotEnd(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, pgtest.ServerOptions{})

@@ -31,7 +31,7 @@ type modelRow struct {
 
 // turn makes the model's turn: what is due; then the reports, those of completed
 // stages last; then, stage by stage, what is ready. Somebody else has the row of
-// foreign locked, if there is one. What is claimed has no token yet.
+// foreign locked, if there is one. Claimed stages have no token yet.
 func (m *model) turn(in store.Turn, foreign *modelTask) modelTurned {
 	n := len(m.stages)
 	out := modelTurned{left: make([]bool, n), yielded: make([]bool, n), next: slices.Repeat([]int{-1}, n)}

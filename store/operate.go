@@ -68,7 +68,7 @@ update {{.Tasks}} t set
 
 // Override adds a task that replaces old ones: their overridden_by points to
 // it, what was running of them is stopped, and they are never claimed again.
-// What they published stays where it is. When the new task is deleted, they stay at
+// Their published videos stay where they are. When the new task is deleted, they stay at
 // rest, and can be retried. It returns [ErrNotFound] when one of
 // the old tasks is not there, and [ErrOverridden] when one was replaced
 // already; then nothing was changed.

@@ -104,7 +104,7 @@ func newPages(w words) map[pageKey]string {
 }
 
 // page: of what a source has beyond $9, the first $11 are looked at, and of these the
-// first $10 that match are told. What is ready is in the order of priority first, so
+// first $10 that match are told. Ready tasks are in the order of priority first, so
 // it is read by priority, of which there are few.
 const pageSQL = `
 /* list tasks */

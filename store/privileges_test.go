@@ -71,7 +71,7 @@ func TestRoles_NeedNoMoreThanTheDocumentationGrants(t *testing.T) {
 		role.refused(`select cuelight_order_secret()`)
 		role.refused(`select cuelight_first_place('outbox_id')`)
 	}
-	// What the triggers write, they write into the pipeline's own tables.
+	// The triggers write into the pipeline's own tables.
 	conn, err := submitter.pool.Acquire(t.Context())
 	must(t, err)
 	defer conn.Release()
@@ -84,7 +84,7 @@ func TestRoles_NeedNoMoreThanTheDocumentationGrants(t *testing.T) {
 	}
 }
 
-// Whoever takes advisory locks holds up neither those who read events nor those who
+// A session that takes advisory locks holds up neither those who read events nor those who
 // write them: only a transaction that has drawn an id does.
 func TestEvents_AreNotHeldUpByTheLocksOfStrangers(t *testing.T) {
 	t.Parallel()

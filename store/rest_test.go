@@ -8,7 +8,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// What a task had replaced is replaced by nothing once that is deleted: it stays as it
+// A task whose replacement is deleted is replaced by nothing: it stays as it
 // is until somebody takes it up again.
 func TestDeletingAReplacementLeavesWhatItReplacedAtRest(t *testing.T) {
 	t.Parallel()

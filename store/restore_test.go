@@ -10,7 +10,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// What a dump found in progress was not given up by a worker of where it is restored:
+// Work that a dump found in progress was not given up by a worker of where it is restored:
 // it is free again there, and no attempt is used up.
 func TestRestore_FreesWhatWasInProgressAndCountsNoAttempt(t *testing.T) {
 	t.Parallel()

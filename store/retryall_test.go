@@ -82,7 +82,7 @@ func TestRetryOfManyTasksGoesOnWithTheRest(t *testing.T) {
 	}
 }
 
-// What others have changed since it began is left to them.
+// Tasks that others have changed since it began are left to them.
 func TestRetryOfManyTasksLeavesWhatChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

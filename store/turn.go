@@ -130,7 +130,7 @@ type Turned struct {
 //
 // The triggers are told who makes the changes, see madeBySQL.
 //
-// Whoever locks a whole table, to alter or to pack it, is not waited for: the
+// A turn does not wait for a lock on a whole table, as of an alter or a vacuum full: the
 // connection may be the only one, and the heartbeat needs it, too.
 //
 // A process that stands still in the middle of a request leaves its transaction open,
@@ -157,7 +157,7 @@ const madeBySQL = `
 /* say who makes the changes */
 select set_config('cuelight.made_by', $1, true)`
 
-// Who makes the changes of a transaction, as the triggers know it: a sweep, or a turn,
+// The maker of the changes of a transaction, as the triggers know it: a sweep, or a turn,
 // which records in its own statements what it starts and completes. The triggers do
 // the rest. Where there is no rest, the statements say so, and the triggers are not
 // called at all.

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Warnings are what the stages of a task warn of: of each one's latest result that
-// is a JSON object, the list of strings in its member "warnings". What several say
-// is there once.
+// Warnings are those of a task's stages: of each one's latest result that is a JSON
+// object, the list of strings in its member "warnings". A warning of several stages is
+// there once.
 func Warnings(history []Attempt) []string {
 	latest := map[string]int{}
 	for i, a := range history {

@@ -49,7 +49,7 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (answer, erro
 const searchFor = 2 * time.Second
 
 // found are the tasks that a principal finds, and where the next page goes on, if there
-// may be more. Whoever is not shown all of a source is not to find out the rest by
+// may be more. A caller who is not shown all of a source must not find out the rest by
 // asking for parts of it: what matches only there is not there, neither in a page nor
 // after it. The database passes over most of that, and what is shown has the last word.
 func (s *Server) found(ctx context.Context, f store.Filter, limit int) (tasks []store.Task, next store.ID, err error) {

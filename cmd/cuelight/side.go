@@ -27,7 +27,7 @@ type side struct {
 // work has if these are fewer.
 const sideConns = 8
 
-// reservedConns is how many are reserved. What they are asked takes less than a
+// reservedConns is how many are reserved. Their queries take less than a
 // millisecond, so two are enough; with one, a connection that the network has lost
 // would keep everybody out until that is noticed.
 const reservedConns = 2

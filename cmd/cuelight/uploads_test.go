@@ -65,7 +65,7 @@ func TestUploadOfARevokedKey_BecomesNoTask(t *testing.T) {
 	if err := stillOf(guard)(request); !errors.Is(err, upload.ErrRevoked) {
 		t.Errorf("after: %v", err)
 	}
-	// Whoever hands it over later, after a restart, has no request.
+	// A later hand-over, after a restart, has no request.
 	if r, err := submitUpload(st)(t.Context(), u); !errors.Is(err, upload.ErrRefused) {
 		t.Errorf("it became %+v, %v", r, err)
 	}

@@ -54,7 +54,7 @@ type Principal struct {
 }
 
 // Submitter is what tasks are marked with that somebody submits, see
-// store.Submission: an API key's name. Whoever has the admin secret, or is let in
+// store.Submission: an API key's name. A caller who has the admin secret, or is let in
 // without any, has the database as well, and submits like those who use that: as
 // nobody.
 func (p Principal) Submitter() string {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// A file may claim anything about itself, at any length. What is taken from it
+// A file may claim anything about itself, at any length. Values taken from it
 // ends up in the database, in answers of the API and in metadata.json, so it is
 // bounded where it is read.
 const (
@@ -45,7 +45,7 @@ func (c *stringCutter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// keep decides about one byte. What belongs together, a character of several
+// keep decides about one byte. Bytes that belong together, a character of several
 // bytes or an escape sequence, is kept or left out as a whole.
 func (c *stringCutter) keep(ch byte) bool {
 	switch {

@@ -197,7 +197,7 @@ func (k *confinement) openSource(cmd *exec.Cmd, source string) error {
 	return nil
 }
 
-// release takes back what the child was given. What it left must be plain files:
+// release takes back what the child was given. Its output must be plain files:
 // anything else is nothing that ffmpeg makes, and would lead those who read or
 // publish it astray.
 func (k *confinement) release() error {

@@ -30,7 +30,7 @@ type Tools struct {
 	// ends with [ErrStalled]: it makes no step forward, and on Linux neither
 	// uses a processor nor reads or writes. Zero means two minutes: disks that
 	// spin up and servers of files that start anew take less. Negative means
-	// for ever. What works without a step forward, as a decoder that goes round
+	// for ever. A child that works without a step forward, as a decoder that goes round
 	// in a circle does, ends after five times as much processor time. Of what
 	// waits for a processor that others have, see [ErrStarved].
 	Stall time.Duration

@@ -351,7 +351,7 @@ func BenchmarkFigures(b *testing.B) {
 	measure("and twenty thousand dead")
 }
 
-// Who is to begin later for the first time has not failed.
+// A task that begins later for the first time has not failed.
 func TestFigures_TellScheduledTasksFromThoseTriedAgain(t *testing.T) {
 	t.Parallel()
 	g := store.Video()

@@ -47,7 +47,7 @@
 //
 // It answers 201 with the task, or 202 where the task cannot be made right now
 // and will be without the client. With GET a principal sees the uploads begun,
-// or one of them. Whatever has a task says so in the header Cuelight-Task,
+// or one of them. An upload that has a task says so in the header Cuelight-Task,
 // and in Cuelight-Task-Existed where that was there before.
 //
 // Errors are problem details after RFC 9457.
@@ -65,12 +65,11 @@
 // without any length counts as MaxBytes, but neither it nor another is refused for want
 // of a disk that would hold that: writing tells.
 //
-// # Whose key is revoked meanwhile
+// # Revoked keys
 //
-// Options.Still is asked while something comes, and before a file counts as complete.
-// Where the principal is one no more, the request is broken off with 401: what has
-// come is kept as if the connection had broken, but for a file of which all has come,
-// which is deleted.
+// Options.Still is asked while an upload is received, and before it counts as complete.
+// Where the principal's key is revoked, the request ends with 401. A part of a file is
+// kept as after a broken connection; a whole file is deleted.
 //
 // # When bytes are lost
 //

@@ -85,9 +85,8 @@
 // What lies in this host, whatever the task, is waited for, every 5 minutes or
 // for as long as the attempt took, without an end and without counting as an
 // attempt: ffmpeg is missing, other programs take the processors for as long as
-// ffmpeg is waited for, a disk is full, gone or read-only. Whatever an
-// error looks like, it is put down to the disk if DataDir or PublishDir is not
-// there any more. What may be the task's own doing counts, and is tried again
+// ffmpeg is waited for, a disk is full, gone or read-only. Any error is put down
+// to the disk if DataDir or PublishDir is not there any more. What may be the task's own doing counts, and is tried again
 // after 5 minutes, and then every hour: too little memory, a missing
 // permission, a disk that fails. Renditions that do not match the source are
 // made once more. An ffmpeg that hangs, or that somebody killed, is tried again like any

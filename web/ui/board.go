@@ -240,9 +240,9 @@ func (u *UI) loadBoard(ctx context.Context, k key) (screen, error) {
 // each.
 const searchFor = 2 * time.Second
 
-// find reads a board, and where its next page goes on, if there may be one. Whoever may
-// not do everything is not shown all of a source, and is not to find out the rest by
-// asking for parts of it.
+// find reads a board, and where its next page goes on, if there may be one. A caller
+// who may not do everything is not shown all of a source, and must not find out the rest
+// by asking for parts of it.
 func (u *UI) find(ctx context.Context, q store.BoardQuery, all bool) (found []store.Task, next store.ID, err error) {
 	limit := q.Limit
 	q.Limit, q.Shown = limit+1, !all // one more, to know whether there is a next page
