@@ -110,21 +110,22 @@ func quickPlan() []group {
 		}},
 		{rounds: 1, entries: []entry{
 			{scenario.E2E{Samples: 30, Slots: slots, Spread: 5 * time.Second}, pollers()[:1]},
-			{scenario.Drain{Tasks: 5_000, Slots: slots}, rivers()},
+			{scenario.Drain{Tasks: 2_000, Slots: slots}, rivers()},
 		}},
 		{rounds: 3, entries: []entry{
 			{scenario.Drain{Tasks: 5_000, Slots: slots}, ours()},
+			{scenario.Drain{Tasks: 2_000, Slots: slots}, ours()},
 			{scenario.Notifies{Tasks: 5_000, Slots: slots}, ours()},
 		}},
 		{rounds: 1, entries: processes(10_000, 1, 8)},
 		{rounds: 1, entries: []entry{{scenario.Order{Tasks: 600, Slots: 8}, ours()}}},
 		{rounds: 1, entries: []entry{{scenario.WorkShare{Tasks: 4_800, Slots: 32, Work: work}, ours()}}},
-		{rounds: 3, entries: grown(10_000, 0, 100_000)},
-		{rounds: 1, entries: held(20_000)},
+		{rounds: 2, entries: grown(10_000, 0, 100_000)},
+		{rounds: 1, entries: held(10_000)},
 		{rounds: 1, entries: []entry{{scenario.Size{Tasks: 5_000, Slots: slots}, ours()}}},
 		{rounds: 1, entries: []entry{{scenario.Bulk{Tasks: 10_000}, ours()}}},
 		{rounds: 1, entries: []entry{{scenario.IdleDaemon{Settle: 2 * time.Second, For: 20 * time.Second}, ours()}}},
-		{rounds: 2, entries: []entry{{scenario.Transcode{Clips: []scenario.Clip{
+		{rounds: 1, entries: []entry{{scenario.Transcode{Clips: []scenario.Clip{
 			{Size: "1280x720", Rate: 30, For: 6 * time.Second},
 		}}, ours()}}},
 	}
