@@ -119,7 +119,7 @@ func (c Command) anonymous() Command {
 func (c Command) makeFolders(dir string) error {
 	for i, arg := range c {
 		name, ok := strings.CutPrefix(arg, "file:")
-		if (!ok && !strings.HasPrefix(arg, media.StoryboardFolder+"/")) || c[i-1] == "-i" || !filepath.IsLocal(name) {
+		if !ok || c[i-1] == "-i" || !filepath.IsLocal(name) {
 			continue
 		}
 		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {

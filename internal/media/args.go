@@ -77,10 +77,6 @@ func (t Tools) transcodeArgs(url string, info *Info, video, audio []job, plan ti
 	for _, j := range audio {
 		args = append(args, audioArgs(j, info, plan)...)
 	}
-	if len(video) > 0 {
-		args = append(args, frameMode("vfr", c)...)
-		args = append(args, sheetArgs(StoryboardFolder)...)
-	}
 	return args
 }
 

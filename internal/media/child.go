@@ -30,6 +30,7 @@ type child struct {
 	// source is the input's absolute path. It is kept out of what the child
 	// says, so that error texts show nothing of this host.
 	source string
+	stdin  io.Reader // nil: empty
 	stdout io.Writer // nil: discarded
 	// quiet means that the child is not expected to write to stdout all the
 	// time; then Stall bounds the whole run.
@@ -83,6 +84,7 @@ func (t Tools) execute(ctx context.Context, c child) (said, error) {
 	cmd := exec.CommandContext(ctx, path, c.args...)
 	cmd.Dir = cmp.Or(c.dir, "/")
 	cmd.Env = childEnv(c.dir)
+	cmd.Stdin = c.stdin
 	cmd.Stdout = pulse
 	cmd.Stderr = stderr
 	cmd.WaitDelay = reapDelay

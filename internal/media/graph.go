@@ -8,8 +8,9 @@ import (
 // videoGraph is ffmpeg's filter graph for all video rungs. The source is
 // decoded, deinterlaced, turned, tone-mapped and scaled to the largest rung
 // once; the others are scaled from that. Its outputs are [decoded], every
-// frame as the decoder gave it, [sheets], the storyboard, [shown], the frames as
-// the encoders get them, and [v0], [v1] …, one for each rung.
+// frame as the decoder gave it, [shown], the frames as the encoders get them,
+// and [v0], [v1] …, one for each rung. Each must have frames all the time: ffmpeg 7
+// keeps those of the others in memory until it has.
 func videoGraph(info *Info, rungs []Rung, t timing, c caps) string {
 	v := info.Video
 	chain := []string{"null"}
@@ -21,8 +22,7 @@ func videoGraph(info *Info, rungs []Rung, t timing, c caps) string {
 	chain = append(chain, picture(v, rungs[0], c)...)
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "[0:%d]split=3[decoded][all][source];[all]%s;[source]%s,split=%d[shown]",
-		v.Index, layOut(info).chain(info, c), strings.Join(chain, ","), len(rungs)+1)
+	fmt.Fprintf(&b, "[0:%d]split=2[decoded][source];[source]%s,split=%d[shown]", v.Index, strings.Join(chain, ","), len(rungs)+1)
 	for i := range rungs {
 		fmt.Fprintf(&b, "[s%d]", i)
 	}

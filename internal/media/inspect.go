@@ -72,6 +72,61 @@ func (s *stream) frameRate(lead float64) float64 {
 	return rate
 }
 
+// rendition reads header and segments one after the other, each opened when it is its
+// turn.
+type rendition struct {
+	dir   string
+	names []string // that are still to come
+	open  *os.File
+}
+
+func openRendition(dir string, r Rendition) (*rendition, error) {
+	list := filepath.Join(dir, filepath.FromSlash(r.Playlist))
+	text, err := os.ReadFile(list)
+	if err != nil {
+		return nil, fmt.Errorf("read playlist: %w", err)
+	}
+	p, err := parsePlaylist(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("playlist %s: %w", r.Playlist, err)
+	}
+	all := &rendition{dir: filepath.Dir(list), names: []string{p.init}}
+	for _, l := range p.segments {
+		all.names = append(all.names, l.name)
+	}
+	return all, nil
+}
+
+func (r *rendition) Read(b []byte) (n int, err error) {
+	for {
+		if r.open == nil {
+			if len(r.names) == 0 {
+				return 0, io.EOF
+			}
+			if r.open, err = os.Open(filepath.Join(r.dir, r.names[0])); err != nil {
+				return 0, err
+			}
+			r.names = r.names[1:]
+		}
+		if n, err = r.open.Read(b); n > 0 || err != io.EOF {
+			return n, err
+		}
+		if err := r.Close(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Close is called once nobody reads any more.
+func (r *rendition) Close() error {
+	if r.open == nil {
+		return nil
+	}
+	f := r.open
+	r.open = nil
+	return f.Close()
+}
+
 // inspect reads a rendition's playlist, header and all its segments, without
 // decoding pictures or sound.
 func (t Tools) inspect(ctx context.Context, dir, list string) (*stream, error) {

@@ -3,6 +3,8 @@ package media
 import (
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -14,6 +16,14 @@ func TestChildThatGoesForwardWithoutAnEndIsStopped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
+	out, err := quick.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, StoryboardFolder)); err != nil {
+		t.Fatal(err)
+	}
 	const endless = "case \"$*\" in *-progress*|*show_format*) i=0; while :; do i=$((i+1)); echo frame=$i; sleep 0.05; done;; *) exec ffmpeg \"$@\";; esac\n"
 	tools := Tools{FFmpeg: script(t, endless), FFprobe: script(t, endless), TimeFactor: 1, least: 2 * time.Second}
 	if _, err := tools.Transcode(t.Context(), src, info, Ladder(info), t.TempDir(), nil); !errors.Is(err, ErrTooLong) {
@@ -22,7 +32,7 @@ func TestChildThatGoesForwardWithoutAnEndIsStopped(t *testing.T) {
 	if _, err := tools.Probe(t.Context(), src); !errors.Is(err, ErrTooLong) {
 		t.Errorf("probe: %v; want ErrTooLong", err)
 	}
-	if _, err := tools.Storyboard(t.Context(), src, info, t.TempDir()); !errors.Is(err, ErrTooLong) {
+	if _, err := tools.Storyboard(t.Context(), dir, info, out); !errors.Is(err, ErrTooLong) {
 		t.Errorf("storyboard: %v; want ErrTooLong", err)
 	}
 }

@@ -64,7 +64,7 @@ func TestPosterOfASongIsItsCover(t *testing.T) {
 	if size := readJPEG(t, file).Bounds().Size(); size != image.Pt(64, 48) {
 		t.Errorf("size %v; want 64x48", size)
 	}
-	if _, err := quick.Storyboard(t.Context(), src, info, t.TempDir()); !errors.Is(err, ErrNoPicture) {
+	if _, err := quick.Storyboard(t.Context(), t.TempDir(), info, &Output{}); !errors.Is(err, ErrNoPicture) {
 		t.Errorf("storyboard: %v; want ErrNoPicture", err)
 	}
 }
@@ -104,57 +104,60 @@ func TestPosterOfAnOddSourceIsAPicture(t *testing.T) {
 			if size := readJPEG(t, file).Bounds().Size(); size.X%2+size.Y%2 != 0 {
 				t.Errorf("size %v", size)
 			}
-			if _, err := quick.Storyboard(t.Context(), src, info, t.TempDir()); err != nil {
-				t.Error(err)
-			}
 		})
 	}
 }
 
-// The picture is red for four seconds and blue for as long.
+// The picture is red in the first half and blue in the second. Of the long one, only
+// keyframes are decoded.
 func TestStoryboardShowsTheTimeItSays(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		keyframes  string
-		transcoded bool
-	}{{"2", false}, {"1000", false}, {"1000", true}} {
-		keyframes := c.keyframes
-		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+	const colour = "-f lavfi -i color=%s:s=%s:r=%d:d=%d"
+	halves := func(rate, length int) func(t *testing.T) string {
+		return func(t *testing.T) string {
+			return clip(t, "a.mp4", fmt.Sprintf(colour, "red", "320x180", rate, length)+fmt.Sprintf(",drawbox=c=blue:t=fill:enable='gte(t\\,%d)'", length/2)+h264)
+		}
+	}
+	for name, c := range map[string]struct {
+		source func(t *testing.T) string
+		count  int
+		cue    string
+	}{
+		"short": {halves(10, 8), 8, "00:00:03.000 --> 00:00:04.000\nstoryboard-001.jpg#xywh=480,0,160,90\n"},
+		"long":  {halves(2, 480), 100, "00:00:52.800 --> 00:00:57.600\nstoryboard-001.jpg#xywh=160,90,160,90\n"},
+		"another size in the second half": {func(t *testing.T) string {
+			return joined(t, fmt.Sprintf(colour, "red", "320x180", 10, 4)+h264, fmt.Sprintf(colour, "blue", "640x360", 10, 4)+" -output_ts_offset 4"+h264)
+		}, 8, "00:00:03.000 --> 00:00:04.000\nstoryboard-001.jpg#xywh=480,0,160,90\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			src := clip(t, "a.mp4", "-f lavfi -i color=red:s=320x180:r=10:d=8,drawbox=c=blue:t=fill:enable='gte(t\\,4)' -g "+keyframes+h264)
+			src := c.source(t)
 			info, err := quick.Probe(t.Context(), src)
 			if err != nil {
 				t.Fatal(err)
 			}
 			dir := t.TempDir()
-			b, err := (*Storyboard)(nil), error(nil)
-			if c.transcoded {
-				var out *Output
-				if out, err = quick.Transcode(t.Context(), src, info, Ladder(info), dir, nil); err == nil {
-					b, dir = out.Storyboard, filepath.Join(dir, StoryboardFolder)
-				}
-			} else {
-				b, err = quick.Storyboard(t.Context(), src, info, dir)
-			}
+			out, err := quick.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if b.Interval != 1 || b.Count != 8 || b.Width != 160 || b.Height != 90 || len(b.Sheets) != 1 {
+			b := out.Storyboard
+			if b == nil || b.Count != c.count || b.Width != 160 || b.Height != 90 || len(b.Sheets) != 1 {
 				t.Fatalf("%+v", b)
 			}
-			img := readJPEG(t, filepath.Join(dir, b.Sheets[0]))
+			img := readJPEG(t, filepath.Join(dir, StoryboardFolder, b.Sheets[0]))
 			for i := range b.Count {
 				r, _, blue, _ := img.At(i%b.Columns*b.Width+80, i/b.Columns*b.Height+45).RGBA()
-				if red := i < 4; red != (r > blue) {
+				if red := i < b.Count/2; red != (r > blue) {
 					t.Errorf("picture %d is red: %v; want %v", i, !red, red)
 				}
 			}
-			text, err := os.ReadFile(filepath.Join(dir, b.VTT))
+			text, err := os.ReadFile(filepath.Join(dir, StoryboardFolder, b.VTT))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := "00:00:03.000 --> 00:00:04.000\nstoryboard-001.jpg#xywh=480,0,160,90\n"; !strings.Contains(string(text), want) {
-				t.Errorf("no %q in\n%s", want, text)
+			if !strings.Contains(string(text), c.cue) {
+				t.Errorf("no %q in\n%s", c.cue, text)
 			}
 		})
 	}
@@ -171,26 +174,29 @@ func TestStoryboardLayout(t *testing.T) {
 		{0.3, 0.3, 1, 1, 1}, {5, 1, 5, 5, 1}, {30.5, 1, 31, 10, 4}, {100, 1, 100, 10, 10}, {600, 6, 100, 10, 10}, {7200, 10, 720, 10, 10},
 	}
 	for _, tt := range tests {
-		b := layOut(&Info{Duration: tt.duration, Video: &Video{Width: 1920, Height: 1080}})
+		b := layOut(tt.duration, 1920, 1080)
 		if b.Interval != tt.interval || b.Count != tt.count || b.Columns != tt.columns || b.Rows != tt.rows {
 			t.Errorf("%v s: %+v; want %+v", tt.duration, b, tt)
 		}
 	}
 }
 
-// ffmpeg reports nothing until each output has begun, also the sheet of the storyboard.
-func TestTranscode_ReportsProgressBeforeTheFirstSheetIsFull(t *testing.T) {
+// ffmpeg reports nothing until each output has begun, and ffmpeg 7 writes nothing of
+// any until each has a frame.
+func TestTranscode_ReportsProgressAndKeepsNoFramesInMemory(t *testing.T) {
 	t.Parallel()
 	tools := quick
 	tools.Sandbox = SandboxOff
-	tools.FFmpeg = script(t, `case $* in *-stats_period*) exec ffmpeg -readrate 2 "$@" ;; esac; exec ffmpeg "$@"`)
-	src := clip(t, "a.mp4", filmed+"6"+h264)
+	tools.FFmpeg = script(t, `case $* in *-stats_period*) exec ffmpeg -readrate 5 "$@" ;; esac; exec ffmpeg "$@"`)
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=1280x720:r=50:d=15"+h264) // 1 GB, decoded
 	info, err := tools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
+	tools.Memory = 600 << 20
 	seen := []float64{} // belongs to Transcode until it returns
-	if _, err := tools.Transcode(t.Context(), src, info, Ladder(info), t.TempDir(), func(p Progress) { seen = append(seen, p.Percent) }); err != nil {
+	ladder := Ladder(info)
+	if _, err := tools.Transcode(t.Context(), src, info, ladder[len(ladder)-1:], t.TempDir(), func(p Progress) { seen = append(seen, p.Percent) }); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(seen, func(percent float64) bool { return percent > 10 && percent < 90 }) {

@@ -120,8 +120,11 @@ func stillSize(v *Video, w, h int, c caps) string {
 	}
 	f = append(f, turn(v)...)
 	f = append(f, picture(v, Rung{Width: w, Height: h}, c)...)
-	return strings.Join(append(f, "scale=in_range=tv:out_range=pc:in_color_matrix=bt709:out_color_matrix=bt601", "format=yuvj420p"), ",")
+	return strings.Join(append(f, jpegColours), ",")
 }
+
+// jpegColours brings frames as renditions have them to what a JPEG is.
+const jpegColours = "scale=in_range=tv:out_range=pc:in_color_matrix=bt709:out_color_matrix=bt601,format=yuvj420p"
 
 // still writes one JPEG, or none when there is no frame. An exit code says
 // nothing about that.

@@ -215,9 +215,6 @@ func TestNoNameOfASourceOrAFolderIsMistakenForAnythingElse(t *testing.T) {
 			if err := quick.Poster(t.Context(), src, info, filepath.Join(folder, name+".jpg")); err != nil {
 				t.Error(err)
 			}
-			if _, err := quick.Storyboard(t.Context(), src, info, t.TempDir()); err != nil {
-				t.Error(err)
-			}
 		})
 	}
 }

@@ -2,12 +2,10 @@ package media
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -31,65 +29,56 @@ const (
 	sheetPattern  = "storyboard-%03d.jpg"
 )
 
-// Storyboard writes small pictures of the whole source into dir, many to a
-// sheet, and a WebVTT file that says which part of which sheet shows which
-// time. There is one every hundredth of the duration, but not more than one a
-// second and not less than one every ten. Where keyframes are dense enough,
-// only they are decoded. A source without video gives [ErrNoPicture].
+// Storyboard writes small pictures of the whole video into [StoryboardFolder] in dir, which must
+// not be there: many to a sheet, and a WebVTT file that says which part of which sheet shows which
+// time. There is one every hundredth of the duration, but not more than one a second and
+// not less than one every ten. They are taken from the smallest of the renditions that
+// [Tools.Transcode] wrote into dir, not from the source. Output without video gives
+// [ErrNoPicture].
 //
-// [Tools.Transcode] makes the same without reading the source once more.
-func (t Tools) Storyboard(ctx context.Context, src string, info *Info, dir string) (*Storyboard, error) {
+// Transcode makes one itself. This is for output that has none.
+func (t Tools) Storyboard(ctx context.Context, dir string, info *Info, out *Output) (*Storyboard, error) {
 	ctx, cancel := t.within(ctx, info.Duration)
 	defer cancel()
-	board, err := t.counting().storyboard(ctx, src, info, dir)
+	board, err := t.counting().storyboard(ctx, dir, info, out)
 	if err != nil {
 		return nil, fmt.Errorf("make storyboard: %w", err)
 	}
 	return board, nil
 }
 
-func (t Tools) storyboard(ctx context.Context, src string, info *Info, dir string) (*Storyboard, error) {
-	if info.Video == nil {
+// It is no output of the ffmpeg that makes the renditions: ffmpeg 7 keeps the frames of
+// all outputs in memory until each has one, and reports no progress.
+func (t Tools) storyboard(ctx context.Context, dir string, info *Info, out *Output) (*Storyboard, error) {
+	if len(out.Video) == 0 {
 		return nil, ErrNoPicture
 	}
-	abs, url, err := sourceURL(src)
+	r := slices.MinFunc(out.Video, func(a, b Rendition) int { return a.Width*a.Height - b.Width*b.Height })
+	frames, err := openRendition(dir, r)
 	if err != nil {
 		return nil, err
 	}
-	c, err := t.caps(ctx, false, false)
-	if err != nil {
+	defer frames.Close()
+	folder := filepath.Join(dir, StoryboardFolder)
+	if err := os.Mkdir(folder, 0o755); err != nil {
 		return nil, err
 	}
-	b := layOut(info)
-	args := []string{"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error", "-progress", "pipe:1"}
+	b := layOut(info.Duration, r.Width, r.Height)
+	args := []string{"-hide_banner", "-y", "-loglevel", "repeat+level+error", "-progress", "pipe:1"}
 	args = append(args, t.threads()...)
-	options := append([]string{"-noautorotate"}, alphaDecoder(info.Video, c)...)
-	if keyframesWillDo(info.Video, b.Interval) {
-		options = append(options, "-skip_frame", "nokey")
+	if keyframeEvery <= b.Interval/2 && !out.Constant {
+		args = append(args, "-skip_frame", "nokey") // else a picture may be that of its neighbour
 	}
-	args = append(args, input(url, append(asProbed(info, c.decodable), options...)...)...)
-	// The first output is for the watchdog: a sheet takes a hundred pictures
-	// before anything of it can be seen.
-	args = append(args, "-filter_complex", fmt.Sprintf("[0:%d]split=2[seen][all];[all]%s", info.Video.Index, b.chain(info, c)),
-		"-map", "[seen]", "-c:v", "wrapped_avframe", "-f", "null", "-")
-	args = append(args, sheetArgs(".")...)
+	args = append(args, "-protocol_whitelist", "pipe", "-f", "mov", "-i", "pipe:0", "-vf", b.chain(), "-q:v", "5", "-f", "image2", sheetPattern)
 	reader := newProgressReader(info.Duration, nil, time.Now)
-	out, err := t.run(ctx, child{tool: "ffmpeg", what: "storyboard", args: args, dir: dir, source: abs, stdout: reader})
-	if err := sourceTrouble(out, err); err != nil {
+	if _, err := t.run(ctx, child{tool: "ffmpeg", what: "storyboard", args: args, dir: folder, stdin: frames, stdout: reader}); err != nil {
 		return nil, err
 	}
-	return b, b.finish(dir, info)
-}
-
-func sheetArgs(folder string) []string {
-	return []string{"-map", "[sheets]", "-q:v", "5", "-f", "image2", "-start_number", "0", path.Join(folder, sheetPattern)}
+	return b, b.finish(folder, info)
 }
 
 // finish finds the sheets and writes what says where in them which time is.
 func (b *Storyboard) finish(dir string, info *Info) error {
-	if err := os.Remove(filepath.Join(dir, fmt.Sprintf(sheetPattern, 0))); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	if err := b.find(dir); err != nil {
 		return err
 	}
@@ -97,20 +86,19 @@ func (b *Storyboard) finish(dir string, info *Info) error {
 	return writeFile(filepath.Join(dir, b.VTT), []byte(b.webVTT(info.Duration)))
 }
 
-// layOut decides on size and number of the pictures.
-func layOut(info *Info) *Storyboard {
-	v := info.Video
-	scale := float64(tileShort) / float64(min(v.Width, v.Height))
-	scale = min(scale, float64(tileLongest)/float64(max(v.Width, v.Height)))
+// layOut decides on size and number of the pictures of a video of so many seconds and pixels.
+func layOut(duration float64, width, height int) *Storyboard {
+	scale := float64(tileShort) / float64(min(width, height))
+	scale = min(scale, float64(tileLongest)/float64(max(width, height)))
 	b := &Storyboard{
-		Interval: round3(min(max(info.Duration/100, tileNearest), tileFarest)),
-		Width:    even(float64(v.Width) * scale), Height: even(float64(v.Height) * scale),
+		Interval: round3(min(max(duration/100, tileNearest), tileFarest)),
+		Width:    even(float64(width) * scale), Height: even(float64(height) * scale),
 		Columns: sheetSide, Rows: sheetSide,
 	}
-	if info.Duration > 0.01 {
-		b.Interval = min(b.Interval, round3(info.Duration))
+	if duration > 0.01 {
+		b.Interval = min(b.Interval, round3(duration))
 	}
-	b.Count = max(1, int((info.Duration+b.Interval-0.001)/b.Interval))
+	b.Count = max(1, int((duration+b.Interval-0.001)/b.Interval))
 	if b.Count < sheetSide*sheetSide {
 		b.Columns = min(b.Count, sheetSide)
 		b.Rows = (b.Count + sheetSide - 1) / sheetSide
@@ -118,43 +106,16 @@ func layOut(info *Info) *Storyboard {
 	return b
 }
 
-// keyframesWillDo: with two keyframes for each picture, none shows its
-// neighbour's scene.
-func keyframesWillDo(v *Video, interval float64) bool {
-	return v.Keyframes > 0 && v.Duration/float64(v.Keyframes) <= interval/2
-}
-
-// chain makes [sheets]. It picks the frame in the middle of each interval: rounded to the nearest
+// chain makes the sheets. It picks the frame in the middle of each interval: rounded to the nearest
 // multiple, frames up to there belong to it, and the newest of them is taken.
 // The last one is held to fill up.
-//
-// A black sheet comes before the others, and finish removes it: ffmpeg reports no
-// progress until each of its outputs has begun, and a sheet takes a hundred intervals.
-func (b *Storyboard) chain(info *Info, c caps) string {
+func (b *Storyboard) chain() string {
 	return strings.Join([]string{
-		fmt.Sprintf("setpts=PTS-%.6f/TB", planTiming(info).skew),
-		fmt.Sprintf("fps=fps=%.9f:start_time=0:round=near", 1/b.Interval),
+		"setpts=PTS-STARTPTS", fmt.Sprintf("fps=fps=%.9f:start_time=0:round=near", 1/b.Interval),
 		fmt.Sprintf("tpad=stop_mode=clone:stop=%d", b.Count), fmt.Sprintf("trim=end_frame=%d", b.Count),
-		stillSize(info.Video, b.Width, b.Height, c),
-		fmt.Sprintf("tile=layout=%dx%d", b.Columns, b.Rows), "tpad=start=1[sheets]",
+		fmt.Sprintf("scale=w=%d:h=%d:flags=bicubic", b.Width, b.Height), jpegColours,
+		fmt.Sprintf("tile=layout=%dx%d", b.Columns, b.Rows),
 	}, ",")
-}
-
-// takeStoryboard makes the storyboard of what ffmpeg wrote beside the renditions. A source
-// that has none for whatever reason is published all the same.
-func (o *Output) takeStoryboard(dir string, info *Info) error {
-	folder := filepath.Join(dir, StoryboardFolder)
-	b := layOut(info)
-	err := b.finish(folder, info)
-	if errors.Is(err, ErrNoPicture) {
-		o.warn("there is no storyboard: %v", err)
-		return os.RemoveAll(folder)
-	}
-	if err != nil {
-		return fmt.Errorf("make storyboard: %w", err)
-	}
-	o.Storyboard = b
-	return nil
 }
 
 // checkStoryboard makes sure that what is named is there.
@@ -177,7 +138,7 @@ func (b *Storyboard) find(dir string) error {
 		name := fmt.Sprintf(sheetPattern, i+1)
 		st, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || st.Size() == 0 {
-			return fmt.Errorf("%w: sheet %d was not written", ErrNoPicture, i+1)
+			return fmt.Errorf("sheet %d was not written", i+1)
 		}
 		b.Sheets = append(b.Sheets, name)
 	}

@@ -57,6 +57,10 @@ func (t Tools) Transcode(
 	if err != nil {
 		return nil, fmt.Errorf("transcode: %w", err)
 	}
+	result.Storyboard, err = t.storyboard(ctx, dir, info, result)
+	if err != nil && !errors.Is(err, ErrNoPicture) {
+		return nil, fmt.Errorf("transcode: make storyboard: %w", err)
+	}
 	return result, nil
 }
 
@@ -67,11 +71,6 @@ func makeFolders(dir string, video, audio []job) error {
 	}
 	if len(entries) > 0 {
 		return fmt.Errorf("the output folder is not empty")
-	}
-	if len(video) > 0 {
-		if err := os.Mkdir(filepath.Join(dir, StoryboardFolder), 0o755); err != nil {
-			return err
-		}
 	}
 	for _, list := range [][]job{video, audio} {
 		for _, j := range list {
@@ -115,9 +114,6 @@ func (t Tools) collect(ctx context.Context, dir string, info *Info, video, audio
 	}
 	if len(video) > 0 {
 		if err := o.readTaps(dir, info, plan, out); err != nil {
-			return nil, err
-		}
-		if err := o.takeStoryboard(dir, info); err != nil {
 			return nil, err
 		}
 		if info.Video.HDR != "" && !c.zscale {

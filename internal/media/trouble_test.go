@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,7 +96,13 @@ func TestStepsAreToldOfWhatGoesForwardOnly(t *testing.T) {
 	counted("Check", func() error { return tools.Check(ctx, info, dir, out) })
 	counted("WriteMPD", func() error { return tools.WriteMPD(ctx, dir, out) })
 	counted("Poster", func() error { return tools.Poster(ctx, src, info, dir+"/poster.jpg") })
-	counted("Storyboard", func() error { _, err := tools.Storyboard(ctx, src, info, t.TempDir()); return err })
+	counted("Storyboard", func() error {
+		if err := os.RemoveAll(filepath.Join(dir, StoryboardFolder)); err != nil {
+			return err
+		}
+		_, err := tools.Storyboard(ctx, dir, info, out)
+		return err
+	})
 
 	steps = nil
 	still := Tools{FFmpeg: script(t, repeating(t)), Sandbox: SandboxOff, Stall: 2500 * time.Millisecond, Step: tools.Step}

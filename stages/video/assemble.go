@@ -68,7 +68,7 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 	if err := l.add(ctx, renditions, w.path, servedMode); err != nil {
 		return Assemble{}, fmt.Errorf("bring files together: %w", err)
 	}
-	board, err := c.storyboard(ctx, job, dir, w.path, in, tr, md)
+	board, err := c.storyboard(ctx, job, w.path, in, tr, md)
 	if err != nil {
 		return Assemble{}, err
 	}
@@ -98,25 +98,17 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 // it, or else, where transcode is of that version and metadata is not, one that is
 // made here.
 func (c Config) storyboard(
-	ctx context.Context, job *stages.Job, taskDir, dir string, in Ingest, tr Transcode, md Metadata,
+	ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, md Metadata,
 ) (*media.Storyboard, error) {
-	sub := filepath.Join(dir, storyboardDir)
 	switch {
 	case md.Storyboard != nil:
-		return md.Storyboard, os.RemoveAll(sub) // it comes with the description
+		return md.Storyboard, os.RemoveAll(filepath.Join(dir, storyboardDir)) // it comes with the description
 	case tr.Output.Storyboard != nil || in.Info.Video == nil:
 		return tr.Output.Storyboard, nil
 	}
-	source, err := in.source(taskDir)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Mkdir(sub, servedMode); err != nil {
-		return nil, fmt.Errorf("make storyboard: %w", err)
-	}
-	board, err := c.tools(job, -1, "storyboard").Storyboard(ctx, source, in.Info, sub)
+	board, err := c.tools(job, -1, "storyboard").Storyboard(ctx, dir, in.Info, tr.Output)
 	if errors.Is(err, media.ErrNoPicture) {
-		return nil, os.RemoveAll(sub)
+		return nil, nil
 	}
 	return board, err
 }
