@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 	t.Parallel()
 	const lease = 4 * time.Second
 	for name, lock := range map[string]string{
+		"attempts":          "lock table test_attempts",
 		"tasks":             "lock table test_tasks",
 		"outbox":            "lock table test_outbox",
 		"workers":           "lock table workers",
@@ -46,7 +48,13 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			finish := make(chan struct{})
-			b := setup(t, stages.Stage{Name: "one", Workers: 4, MaxAttempts: 1, Work: func(ctx context.Context, _ *stages.Job) (any, error) {
+			b := setup(t, stages.Stage{Name: "one", Workers: 4, MaxAttempts: 1, Work: func(ctx context.Context, job *stages.Job) (any, error) {
+				// Many questions at once must leave the heartbeat a connection.
+				var asking sync.WaitGroup
+				defer asking.Wait()
+				for range 12 {
+					asking.Go(func() { askUntil(ctx, job, finish) })
+				}
 				select {
 				case <-finish:
 					return nil, nil
@@ -54,7 +62,7 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 					return nil, fmt.Errorf("stopped: %w", context.Cause(ctx))
 				}
 			}})
-			id, own := b.submit(), b.over(nothing)
+			id, own := b.submit(), b.over(func(c *pgxpool.Config) { c.MaxConns = 4 })
 			worker := own.start(func(r *stages.Runner) { r.Wakes, r.Sweep, r.Lease = own.listening(), time.Second, lease })
 			worker.wait(t, stages.Started)
 			quit := b.judged()
@@ -77,6 +85,21 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 				t.Errorf("history is %+v", h)
 			}
 		})
+	}
+}
+
+// askUntil asks the database for what work may ask it, all the time.
+func askUntil(ctx context.Context, job *stages.Job, end <-chan struct{}) {
+	for {
+		_, _ = job.Results(ctx, "one")
+		_ = job.Confirm(ctx)
+		select {
+		case <-end:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
@@ -64,12 +66,38 @@ func (d *dispatcher) job(a *attempt) *Job {
 	}
 }
 
+// questionsAtOnce is half of the store's connections: work that asks for results waits
+// where somebody has a table locked, and the heartbeat must not wait behind it.
+func questionsAtOnce(s Store) int {
+	if s, ok := s.(*store.Store); ok {
+		if pool, ok := s.DB().(*pgxpool.Pool); ok {
+			return max(int(pool.Config().MaxConns)/2, 1)
+		}
+	}
+	return 2
+}
+
+// ask asks the database for work, within some seconds.
+func (d *dispatcher) ask(ctx context.Context, question func(ctx context.Context) error) error {
+	select {
+	case d.questions <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-d.questions }()
+	within, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	return question(within)
+}
+
 // result waits for a database that is away, which is not the attempt's failure.
 func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {
 	for pause := newPause(); ; {
-		within, cancel := context.WithTimeout(ctx, farewell)
-		raw, err := d.Store.Result(within, task, stage)
-		cancel()
+		var raw json.RawMessage
+		err := d.ask(ctx, func(ctx context.Context) (err error) {
+			raw, err = d.Store.Result(ctx, task, stage)
+			return err
+		})
 		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoStage) {
 			return raw, err
 		}
@@ -86,8 +114,12 @@ func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (j
 // lostClaims waits for whoever has the table locked.
 func (d *dispatcher) lostClaims(ctx context.Context, c store.Claim) ([]store.LostClaim, error) {
 	for {
-		lost, err := d.Store.Lost(ctx, []store.Claim{c})
-		if !errors.Is(err, store.ErrLocked) {
+		var lost []store.LostClaim
+		err := d.ask(ctx, func(ctx context.Context) (err error) {
+			lost, err = d.Store.Lost(ctx, []store.Claim{c})
+			return err
+		})
+		if !errors.Is(err, store.ErrLocked) && !errors.Is(err, context.DeadlineExceeded) {
 			return lost, err
 		}
 		again := time.NewTimer(jitter(lockedAgain))

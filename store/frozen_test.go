@@ -5,10 +5,12 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
@@ -114,19 +116,13 @@ func TestSweep_EndsTheTurnOfAProcessThatStandsStill(t *testing.T) {
 		return err
 	})
 	late := b.submit()
-	after := func() (tasks []store.ID) {
-		for _, e := range b.events(0) {
-			tasks = append(tasks, e.Task)
-		}
-		return tasks
-	}
-	if slices.Contains(after(), late) {
+	if b.hasEventOf(late) {
 		t.Fatal("the turn is not open: readers see what came after it")
 	}
 	b.sweepUntil("the worker is given up", func(out store.Swept) bool { return slices.Contains(out.Lost, w) })
 	b.sweepUntil("its rows are free", func(store.Swept) bool { return b.statuses(id)[ingest] == failing })
 	b.want(id, failing, pending, pending, pending, pending)
-	if !slices.Contains(after(), late) {
+	if !b.hasEventOf(late) {
 		t.Error("readers of events are still held up")
 	}
 }
@@ -150,6 +146,59 @@ func TestSweep_GivesUpAWorkerThatStandsStillInItsHeartbeat(t *testing.T) {
 	}
 	b.sweepUntil("the worker is given up", func(out store.Swept) bool { return slices.Contains(out.Lost, w) })
 	b.sweepUntil("its claim is free", func(store.Swept) bool { return b.statuses(id)[ingest] == failing })
+}
+
+func TestSweep_EndsAWorkerThatStandsStillWhileItLeaves(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	process, stop := b.stopping()
+	must(t, process.Leave(t.Context(), process.hurried())) // so that all is prepared
+	w := process.hurried()
+	stop()
+	process.half(func(ctx context.Context) error { return process.Leave(ctx, w) })
+	late := b.submit()
+	if b.hasEventOf(late) {
+		t.Fatal("its transaction is not open: readers see what came after it")
+	}
+	b.sweepUntil("the worker is given up", func(out store.Swept) bool { return slices.Contains(out.Lost, w) })
+	if !b.hasEventOf(late) {
+		t.Error("readers of events are still held up")
+	}
+}
+
+func TestRegister_ThatStandsStillHoldsUpNoReader(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	process, stop := b.stopping()
+	process.hurried() // so that all is prepared
+	stop()
+	process.half(func(ctx context.Context) error {
+		_, err := process.Register(ctx, store.Worker{Host: "test", PID: 1})
+		return err
+	})
+	if late := b.submit(); !b.hasEventOf(late) {
+		t.Error("readers of events are held up")
+	}
+}
+
+func (b bundle) hasEventOf(task store.ID) bool {
+	b.t.Helper()
+	return slices.ContainsFunc(b.events(0), func(e store.Event) bool { return e.Task == task })
+}
+
+func TestSweep_TakesNoStrangersSessionForAWorkers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, name := range []string{strings.Repeat("-", 36), strings.Repeat("0", 36), "01a2037a-04ec-76e1-88a6-47847a9c449b"} {
+		stranger, err := pgx.ConnectConfig(t.Context(), b.pool.Config().ConnConfig)
+		must(t, err)
+		defer stranger.Close(context.Background())
+		_, err = stranger.Exec(t.Context(), "select set_config('application_name', $1, false)", "cuelight "+name)
+		must(t, err)
+	}
+	if lost := b.lost(nil); len(lost) > 0 {
+		t.Errorf("%v were given up", lost)
+	}
 }
 
 // A role that may not end the transaction of another says so, and fails in nothing else.

@@ -54,23 +54,23 @@ func (s *Store) Graph() Graph { return s.graph }
 // are written once, when the Store is made, from the templates that stand
 // above the methods that send them.
 type statements struct {
-	submitOne, submit        string
-	submitted                string
-	complete, completeRanked string
-	claim, claimAfter        []string // by stage
-	claimRest, claimAged     []string
-	aged, mature             []string
-	look, end, lapse         []string
-	held, lost, settled      string
-	lose, survey             string
-	register, leave, giveUp  string
-	progress, events, forget string
-	get, byTail, history     string
-	result, counts           string
-	retry, cancel, matching  string
-	retryMatching, retryDead string
-	override                 string
-	reads                    reads
+	submitOne, submit            string
+	submitted                    string
+	complete, completeRanked     string
+	claim, claimAfter            []string // by stage
+	claimRest, claimAged         []string
+	aged, mature                 []string
+	look, end, lapse             []string
+	held, lost, settled          string
+	lose, survey                 string
+	workerStarted, leave, giveUp string
+	progress, events, forget     string
+	get, byTail, history         string
+	result, counts               string
+	retry, cancel, matching      string
+	retryMatching, retryDead     string
+	override                     string
+	reads                        reads
 }
 
 func newStatements(g Graph) *statements {
@@ -98,7 +98,7 @@ func newStatements(g Graph) *statements {
 		end: each(endSQL, variant{}), lapse: each(lapseSQL, variant{}),
 		held: whole(heldSQL), lost: whole(lostSQL), settled: whole(settledSQL),
 		lose: whole(loseSQL), survey: whole(surveySQL),
-		register: whole(registerSQL), leave: whole(leaveSQL), giveUp: whole(giveUpSQL),
+		workerStarted: whole(workerStartedSQL), leave: whole(leaveSQL), giveUp: whole(giveUpSQL),
 		progress: whole(progressSQL), events: whole(eventsSQL), forget: whole(forgetSQL),
 		get: whole(getSQL), byTail: whole(byTailSQL), history: whole(historySQL),
 		result: whole(resultSQL), counts: whole(countsSQL),

@@ -47,13 +47,14 @@ type Swept struct {
 
 // endBackends ends the transactions that workers have left open which are gone, or
 // were given up: their processes stand still. Until then they have rows locked, the
-// worker's own, too, and hold up whoever reads events.
+// worker's own, too, and hold up the readers of events. Anybody may give his session any
+// name, so only one that is an id is taken for one.
 const endBackendsSQL = `
 /* end transactions of workers that are gone */
 select w.id, case when (pg_has_role(b.usesysid, 'usage') or pg_has_role('pg_signal_backend', 'usage'))
                    and (me.rolsuper or not theirs.rolsuper) then pg_terminate_backend(b.pid) else false end
   from (select pid, usesysid, xact_start,
-               case when application_name ~ '^cuelight [0-9a-f-]{36}$' then substr(application_name, 10)::uuid end as worker
+               case when application_name ~ '^cuelight [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then substr(application_name, 10)::uuid end as worker
           from pg_stat_activity
          where datname = current_database()
         offset 0) b

@@ -68,19 +68,19 @@ const DefaultLease = 36 * time.Second
 
 const registerSQL = `
 /* register worker */
-with started as (
-  insert into workers (pipeline, host, pid, version, capabilities, lease, place, registered_in)
-  values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, cuelight_database_id())
-  returning id, host, pid, version
-), told as (
-  insert into {{.Outbox}} (type, worker_id, data)
-  select 'worker_started', id, jsonb_build_object('host', host, 'pid', pid, 'version', version) from started
-)
-select id from started`
+insert into workers (pipeline, host, pid, version, capabilities, lease, place, registered_in)
+values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, cuelight_database_id())
+returning id`
+
+const workerStartedSQL = `
+/* record that a worker started */
+insert into {{.Outbox}} (type, worker_id, data)
+select 'worker_started', id, jsonb_build_object('host', host, 'pid', pid, 'version', version) from workers where id = $1`
 
 // Register makes a worker known; only a registered worker may claim. Each
 // start of a process registers anew, so that a host that comes back is never
-// mistaken for the one that went.
+// mistaken for the one that went. The event is a transaction of its own, which has the
+// worker's name: it is ended with the worker where this process stands still in it.
 func (s *Store) Register(ctx context.Context, w Worker) (ID, error) {
 	if w.Lease <= 0 {
 		w.Lease = DefaultLease
@@ -91,17 +91,35 @@ func (s *Store) Register(ctx context.Context, w Worker) (ID, error) {
 		text := string(w.Capabilities)
 		capabilities = &text
 	}
-	err := s.db.QueryRow(ctx, s.sql.register, s.graph.name, w.Host, w.PID, w.Version, capabilities, w.Lease.Seconds(), w.Place).Scan(&id)
-	return id, s.explain("register worker", err)
+	err := s.db.QueryRow(ctx, registerSQL, s.graph.name, w.Host, w.PID, w.Version, capabilities, w.Lease.Seconds(), w.Place).Scan(&id)
+	if err != nil {
+		return ID{}, s.explain("register worker", err)
+	}
+	var batch pgx.Batch
+	queueLimits(ctx, &batch, id)
+	batch.Queue(s.sql.workerStarted, id)
+	if err := s.db.SendBatch(ctx, &batch).Close(); err != nil {
+		return ID{}, s.explain("register worker", errors.Join(err, s.leave(ctx, leaveSilentlySQL, id)))
+	}
+	return id, nil
 }
 
-const limitSQL = `
-/* limit the wait for locks */
-select set_config('lock_timeout', $1, true)`
+const limitsSQL = `
+/* limits */
+select set_config('lock_timeout', $1, true),
+       set_config('application_name', coalesce('cuelight ' || $2::uuid, current_setting('application_name')), true),
+       case when current_setting('server_version_num')::integer >= 170000
+            then set_config('transaction_timeout', '30s', true) end`
 
-// queueLimit begins a batch that waits for nobody who has locked a whole table.
-func queueLimit(ctx context.Context, batch *pgx.Batch) {
-	batch.Queue(limitSQL, fmt.Sprintf("%dms", lockWait(ctx)))
+// queueLimits begins a batch that does not wait for locks on whole tables, and is ended
+// with the worker, see settingsSQL; of a question that locks nothing, the worker may be
+// zero.
+func queueLimits(ctx context.Context, batch *pgx.Batch, worker ID) {
+	var of *ID
+	if !worker.IsZero() {
+		of = &worker
+	}
+	batch.Queue(limitsSQL, fmt.Sprintf("%dms", lockWait(ctx)), of)
 }
 
 // lost: which of the given claims are no longer what their token says. The history
@@ -132,7 +150,7 @@ func (s *Store) Lost(ctx context.Context, claims []Claim) ([]LostClaim, error) {
 	}
 	var batch pgx.Batch
 	var lost []LostClaim
-	queueLimit(ctx, &batch)
+	queueLimits(ctx, &batch, ID{})
 	s.queueLost(&batch, claims, &lost)
 	err := s.db.SendBatch(ctx, &batch).Close()
 	return lost, s.explain("find lost claims", err)
@@ -166,7 +184,7 @@ select t.id, held.stage, held.token, held.attempt, t.source, t.params, coalesce(
 func (s *Store) Held(ctx context.Context, worker ID) ([]Claim, error) {
 	var batch pgx.Batch
 	var claims []Claim
-	queueLimit(ctx, &batch)
+	queueLimits(ctx, &batch, worker)
 	batch.Queue(s.sql.held, worker).Query(func(rows pgx.Rows) (err error) {
 		claims, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Claim, err error) {
 			err = row.Scan(&c.Task, &c.Stage, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent)
@@ -195,7 +213,7 @@ func (s *Store) Settled(ctx context.Context, reports []Report) (map[ID]bool, err
 	}
 	var batch pgx.Batch
 	settled := make(map[ID]bool, len(ids))
-	queueLimit(ctx, &batch)
+	queueLimits(ctx, &batch, ID{})
 	batch.Queue(s.sql.settled, ids, tokens, outcomes).Query(func(rows pgx.Rows) error {
 		var token ID
 		_, err := pgx.ForEachRow(rows, []any{&token}, func() error {
@@ -240,7 +258,7 @@ func (s *Store) Leave(ctx context.Context, worker ID) error {
 
 func (s *Store) leave(ctx context.Context, sql string, worker ID) error {
 	var batch pgx.Batch
-	queueLimit(ctx, &batch)
+	queueLimits(ctx, &batch, worker)
 	batch.Queue(sql, worker)
 	return s.explain("leave", s.db.SendBatch(ctx, &batch).Close())
 }
@@ -263,12 +281,17 @@ const lostToldSQL = `
 
 // GiveUp gives up workers whose processes are certainly dead, whatever their
 // leases say. It returns those that had not been given up before.
-func (s *Store) GiveUp(ctx context.Context, workers []ID) ([]ID, error) {
-	rows, err := s.db.Query(ctx, s.sql.giveUp, workers)
-	if err != nil {
-		return nil, s.explain("give up workers", err)
+func (s *Store) GiveUp(ctx context.Context, workers []ID) (lost []ID, err error) {
+	if len(workers) == 0 {
+		return nil, nil
 	}
-	lost, err := pgx.CollectRows(rows, pgx.RowTo[ID])
+	var batch pgx.Batch
+	queueLimits(ctx, &batch, workers[0]) // whose transactions are to end, too
+	batch.Queue(s.sql.giveUp, workers).Query(func(rows pgx.Rows) (err error) {
+		lost, err = pgx.CollectRows(rows, pgx.RowTo[ID])
+		return err
+	})
+	err = s.db.SendBatch(ctx, &batch).Close()
 	return lost, s.explain("give up workers", err)
 }
 

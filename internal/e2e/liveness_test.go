@@ -28,7 +28,7 @@ func (h home) gate() (gate, string) {
 	}
 	g := gate{h.t, filepath.Dir(h.data)}
 	script := fmt.Sprintf(`#!/bin/sh
-case $* in *-progress*)
+case $* in *-stats_period*)
 	echo $$ >>'%s/reached'
 	while [ ! -e '%s/open' ]; do sleep 0.05; done
 esac

@@ -196,7 +196,8 @@ func TestForgedDurationOfAHeaderIsNotBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	info, err := quick.Probe(t.Context(), src)
-	if err != nil || info.Duration > 3 || info.HeaderDuration < 3600 {
+	// Newer versions of ffmpeg do not pass on what the header claims.
+	if err != nil || info.Duration > 3 || info.HeaderDuration < 3600 && info.HeaderDuration != info.Duration {
 		t.Errorf("%v, %+v; want 2 s although the header claims hours", err, info)
 	}
 }

@@ -165,7 +165,7 @@ func TestAnFFmpegThatWasToldToStopIsFoundOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	tools := quick
-	tools.FFmpeg = script(t, `case "$*" in *-progress*) ;; *) exec `+real+` "$@" ;; esac
+	tools.FFmpeg = script(t, `case "$*" in *-stats_period*) ;; *) exec `+real+` "$@" ;; esac
 `+real+` -re "$@" & child=$!
 while ! test -s 240p/seg-00000.m4s; do sleep 0.02; done
 kill -TERM $child
