@@ -141,6 +141,8 @@ func TestReadsOfTheDashboard_DoNotDependOnTheSettingsOfASession(t *testing.T) {
 		"dead groups":  func() error { _, err := s.DeadGroups(t.Context(), DeadFilter{}, 0); return err },
 		"dead letters": func() error { _, _, err := s.DeadLetters(t.Context(), DeadFilter{}, ID{}, 0); return err },
 		"count dead":   func() error { _, _, err := s.CountDead(t.Context(), DeadFilter{}); return err },
+		"retry all":    func() error { _, err := s.RetryAll(t.Context(), Filter{}, "", RetryAllOptions{}); return err },
+		"retry dead":   func() error { _, err := s.RetryDead(t.Context(), DeadFilter{}, RetryAllOptions{}); return err },
 		"latency":      func() error { _, err := s.Latency(t.Context(), LatencyQuery{}); return err },
 	} {
 		if err := ask(); err != nil {

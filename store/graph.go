@@ -75,7 +75,7 @@ func (g *Graph) checkNames() error {
 	if !nameForm.MatchString(g.name) {
 		return errors.New("a pipeline's name is lower-case letters, digits and underscores, beginning with a letter")
 	}
-	if id := g.tasks() + "_overridden_rests"; len(id) > maxIdentifier {
+	if id := g.tasks() + "_overridden_by_fkey"; len(id) > maxIdentifier {
 		return fmt.Errorf("%q is longer than PostgreSQL's %d bytes: shorten the name", id, maxIdentifier)
 	}
 	if len(g.nodes) == 0 {

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 )
 
 const countMatchingSQL = `
@@ -22,6 +24,9 @@ func (s *Store) CountRetries(ctx context.Context, f Filter, from string) (n int,
 		stage = &from
 	}
 	sql := fill(countMatchingSQL, s.graph.words()) // for people, who ask seldom
-	err = s.db.QueryRow(ctx, sql, append(f.args(s.graph), stage)...).Scan(&n)
+	err = s.read(ctx, sql, append(f.args(s.graph), stage), func(rows pgx.Rows) (err error) {
+		n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
+		return err
+	})
 	return n, s.explain("count retries", err)
 }

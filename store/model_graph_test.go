@@ -42,7 +42,7 @@ func TestAnyGraphMakesTablesThatWork(t *testing.T) {
 func randomGraph(rng *rand.Rand, i int) (string, []store.Node) {
 	name := fmt.Sprintf("p%d", i)
 	if rng.IntN(2) == 0 {
-		name += strings.Repeat("x", 63-len("_tasks_overridden_rests")-len(name))
+		name += strings.Repeat("x", 63-len("_tasks_overridden_by_fkey")-len(name))
 	}
 	words := []string{"select", "from", "a", "a_locked", "a_run", "a_done", "a_status", "task", "order", "id", "t", "done", "locked",
 		"next", "open", "request", "overridden", "held", "dead", "source", "x", "user", "table", "case", "null", "true", "wake", "end"}

@@ -94,11 +94,11 @@ func (s *Store) RetryDead(ctx context.Context, f DeadFilter, o RetryAllOptions) 
 func (s *Store) retryEach(
 	ctx context.Context, find string, args []any, o RetryAllOptions, batch func(ids []ID) (sql string, args []any),
 ) (r RetryAllResult, err error) {
-	rows, err := s.db.Query(ctx, find, args...)
-	if err != nil {
-		return r, err
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowTo[ID])
+	var all []ID
+	err = s.read(ctx, find, args, func(rows pgx.Rows) (err error) {
+		all, err = pgx.CollectRows(rows, pgx.RowTo[ID])
+		return err
+	})
 	if err != nil {
 		return r, err
 	}
