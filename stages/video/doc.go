@@ -23,7 +23,7 @@
 //   - An attempt that makes no progress for Config.Stall is to be cancelled by
 //     the engine: whatever takes long tells of each step, and of nothing else.
 //   - A source is read three times from start to end: ingest copies and hashes it,
-//     lists its packets, and transcode decodes it, for renditions and storyboard.
+//     lists its packets, and transcode decodes it, for the renditions.
 //   - A stage that has returned has its files synced to disk.
 //   - A clock that is wrong by up to an hour, or jumps as far, removes nothing
 //     early and keeps nobody waiting for ever.
