@@ -108,7 +108,7 @@ func (s Strip) Oldest() StageStrip {
 const stripSQL = `
 /* strip */
 with running as materialized (
-  select {{range $i, $s := .Stages}}{{if $i}}, {{end}}t.{{.Name}}_status = 'inprogress' as {{.Name}}{{end}}
+  select {{range $i, $s := .Stages}}{{if $i}}, {{end}}t.{{.Name}}_status = 'inprogress' as {{.Name}}_running{{end}}
     from {{.Tasks}} t where {{.Any "t." "inprogress"}} limit {{.CountAtMost}}
 )
 select -1 as stage,
@@ -124,7 +124,7 @@ select -1 as stage,
        0::bigint, 0::float8
 {{- range $i, $s := .Stages}}
 union all
-select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.CountAtMost}}) as few), (select count(*) from running where {{.Name}}), 0, 0, 0,
+select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.CountAtMost}}) as few), (select count(*) from running where {{.Name}}_running), 0, 0, 0,
        coalesce((select greatest(reltuples, 0)::bigint from pg_class where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready')), 0),
        coalesce(extract(epoch from now() - (
          with recursive levels (priority) as (
