@@ -230,7 +230,7 @@ create table if not exists tasks (
   user_id       text,
   submitted_by  text,                              -- the API key; null: whoever has the database or the admin secret
   traceparent   text,                              -- W3C Trace Context of whoever submitted it
-  ready_at      timestamptz,                       -- done again, or due, only then: it has not waited since before
+  ready_at      timestamptz,                       -- it has waited since it was due, or done again, then; null: since created_at, or it is scheduled
   scheduled_at  timestamptz,                       -- cancelled while it waited for this time, which a retry keeps
   overridden_by uuid        references tasks (id) on delete set null deferrable,
 
@@ -361,7 +361,7 @@ create index if not exists tasks_dead on tasks (id) include (overridden_by)
 -- each task one entry.
 create index if not exists tasks_by_status on tasks (
   (case when coalesce(ingest_run_at, transcode_run_at, metadata_run_at, assemble_run_at, publish_run_at) is null then 0
-        when greatest(ingest_attempts, transcode_attempts, metadata_attempts, assemble_attempts, publish_attempts) = 0 then 1 else 2 end),
+        when greatest(ingest_attempts, transcode_attempts, metadata_attempts, assemble_attempts, publish_attempts) = 0 and ready_at is null then 1 else 2 end),
   greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status), id)
   where (least(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) >= 'completed'
     or greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) >= 'failed'

@@ -573,7 +573,7 @@ create or replace function cuelight_video_status(t tasks) returns text language 
        when 'failed' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'failed'
        when 'completed' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status, t.publish_status) then 'inprogress'
        when t.ingest_run_at is not null
-        and greatest(t.ingest_attempts, t.transcode_attempts, t.metadata_attempts, t.assemble_attempts, t.publish_attempts) = 0 then 'scheduled'
+        and greatest(t.ingest_attempts, t.transcode_attempts, t.metadata_attempts, t.assemble_attempts, t.publish_attempts) = 0 and t.ready_at is null then 'scheduled'
        else 'pending' end)
 $$;
 
@@ -637,7 +637,10 @@ begin
     publish_locked_at = case when publish_again then null else publish_locked_at end,
     publish_locked_by = case when publish_again then null else publish_locked_by end,
     publish_run_at    = case when not publish_again then publish_run_at end,
-    ready_at = now(), scheduled_at = null
+    ready_at = case when (case when ingest_again then from_stage is null and ingest_status = 'cancelled' and scheduled_at > now()
+                          else ingest_status = 'pending' and ingest_attempts = 0 and ingest_run_at is not null and ready_at is null end)
+                    then null else now() end, -- null: it is scheduled
+    scheduled_at = null
    from again
   where t.id = again.id;
   get diagnostics retried = row_count;
@@ -686,7 +689,7 @@ language sql set search_path from current as $$
     publish_locked_at = null,
     publish_locked_by = null,
     publish_run_at    = null,
-    scheduled_at = coalesce(greatest(case when ingest_status = 'pending' and ingest_attempts = 0 then ingest_run_at end), scheduled_at)
+    scheduled_at = coalesce(greatest(case when ingest_status = 'pending' and ingest_attempts = 0 and ready_at is null then ingest_run_at end), scheduled_at)
   where t.id = task
   returning t.*
 $$;

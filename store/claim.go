@@ -44,12 +44,13 @@ with moved as (
 )
 select * from moved`
 
-// mature: what waited for a time that has come is ready from now on. Of what was tried
-// before, the history says so; the task's other stages have waited all the same.
+// mature: a stage that waited for a time that has come is ready from now on. A task that
+// waited for the time it was submitted for is ready since then. Of any other the history
+// says when this stage was to be tried again; its other stages have waited all the same.
 const matureSQL = `
 /* mature {{.Stage.Name}} */
 update {{.Tasks}} set {{.Stage.Name}}_run_at = null,
-       ready_at = case when {{.Stage.Name}}_attempts = 0 then greatest(ready_at, {{.Stage.Name}}_run_at) else ready_at end
+       ready_at = case when {{.Stage.Name}}_attempts = 0 then coalesce(ready_at, {{.Stage.Name}}_run_at) else ready_at end
  where id in (select id from {{.Tasks}}
                where {{.Stage.Name}}_run_at <= now()
                order by {{.Stage.Name}}_run_at

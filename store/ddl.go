@@ -103,16 +103,35 @@ func (w words) Any(row, status string) string {
 	return strings.Join(parts, " or ")
 }
 
+// Untried says that no stage of a task has attempts, and that it could not be claimed
+// yet. A claim that was given back is no attempt, and leaves ready_at.
+func (w words) Untried(row string) string {
+	return "greatest(" + w.Each(row, "_attempts") + ") = 0 and " + row + "ready_at is null"
+}
+
 // Scheduled lists the times that stages which need nothing wait for, before the
-// first attempt at them.
+// task could be claimed for the first time.
 func (w words) Scheduled() string {
 	var times []string
 	for _, s := range w.Stages {
 		if len(s.Needs) == 0 {
-			times = append(times, fmt.Sprintf("case when %[1]s_status = 'pending' and %[1]s_attempts = 0 then %[1]s_run_at end", s.Name))
+			times = append(times, fmt.Sprintf("case when %[1]s_status = 'pending' and %[1]s_attempts = 0 and ready_at is null then %[1]s_run_at end", s.Name))
 		}
 	}
 	return strings.Join(times, ", ")
+}
+
+// StillScheduled says, in the function that does stages of the task t again, that it
+// waits for the time it was submitted for: as before, or once more.
+func (w words) StillScheduled() string {
+	var parts []string
+	for _, s := range w.Stages {
+		if len(s.Needs) == 0 {
+			parts = append(parts, fmt.Sprintf(`(case when %[1]s_again then from_stage is null and %[1]s_status = 'cancelled' and scheduled_at > now()
+                          else %[1]s_status = 'pending' and %[1]s_attempts = 0 and %[1]s_run_at is not null and ready_at is null end)`, s.Name))
+		}
+	}
+	return strings.Join(parts, "\n                     and ")
 }
 
 // StatusOf is the status of a task as a whole, as it is worded in an index.
@@ -133,7 +152,7 @@ func (w words) StatusOf(row string) string {
 		"when 'failed' in (" + statuses + ") then 'failed'",
 		"when 'completed' in (" + statuses + ") then 'inprogress'",
 		"when " + strings.Join(scheduled, " and "),
-		" and greatest(" + w.Each(row, "_attempts") + ") = 0 then 'scheduled'",
+		" and " + w.Untried(row) + " then 'scheduled'",
 		"else 'pending' end)",
 	}, "\n       ")
 }
@@ -146,8 +165,8 @@ func (w words) HasStatusIndex(row string) string {
 	return "(least(" + statuses + ") >= 'completed'\n    or greatest(" + statuses + ") >= 'failed'\n    or coalesce(" + w.Each(row, "_run_at") + ") is not null)"
 }
 
-// The first column of the index of statuses: a task does not wait for a time, or it
-// does, and nothing of it was tried, or something was.
+// The first column of the index of statuses: a task does not wait for a time; or it
+// does, and could not be claimed before; or it does, and could.
 const (
 	waitsNot     = 0
 	waitsUntried = 1
@@ -157,7 +176,7 @@ const (
 // WaitsFor is the first column of the index of statuses. PostgreSQL copies the text of
 // an index for every statement that changes a task, so it is short.
 func (w words) WaitsFor(row string) string {
-	return "(case when coalesce(" + w.Each(row, "_run_at") + ") is null then 0\n        when greatest(" + w.Each(row, "_attempts") + ") = 0 then 1 else 2 end)"
+	return "(case when coalesce(" + w.Each(row, "_run_at") + ") is null then 0\n        when " + w.Untried(row) + " then 1 else 2 end)"
 }
 
 // Furthest is the second: of the statuses of the stages the one that is the last of

@@ -3,7 +3,9 @@ package store
 import "github.com/jackc/pgx/v5"
 
 // end claims of one stage: failed ones are to be tried again later or are
-// dead, released ones are as if they had not been claimed, but may have to wait.
+// dead, released ones are as if they had not been claimed, but may have to wait. The
+// task is not scheduled any more: it could be claimed since ready_at, and where that is
+// null, since it was submitted.
 const endSQL = `
 /* end {{.Stage.Name}} */
 with locked as materialized (
@@ -22,7 +24,8 @@ with locked as materialized (
          {{.Stage.Name}}_token     = null,
          {{.Stage.Name}}_locked_at = null,
          {{.Stage.Name}}_locked_by = null,
-         {{.Stage.Name}}_run_at    = case when ended.retry_in > 0 then now() + make_interval(secs => ended.retry_in) end
+         {{.Stage.Name}}_run_at    = case when ended.retry_in > 0 then now() + make_interval(secs => ended.retry_in) end,
+         ready_at = coalesce(t.ready_at, t.created_at)
     from ended
    where t.id = ended.id
 ), kept as (

@@ -167,6 +167,25 @@ func TestStageHasWaitedWhateverBecameOfAnother(t *testing.T) {
 	t.Errorf("claimed %+v", out.Claims)
 }
 
+// A claim of one stage that was given back, to be made later, says nothing of the others.
+func TestStageHasWaitedThoughAnotherWasPostponed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.exec(`insert into tasks (source, created_at, ingest_status) values ('a', now() - interval '2 days', 'completed')`)
+	r := failed(b.claim(w, transcode), time.Hour)
+	r.Outcome = store.Released
+	b.turn(w, 0, []store.Report{r})
+	b.exec("update tasks set transcode_run_at = now() - interval '1 minute'; update attempts set retry_at = now() - interval '1 minute'")
+	in := turn(w, 1, nil, transcode, metadata)
+	in.Mature[transcode] = true
+	out, err := b.Turn(t.Context(), in)
+	must(t, err)
+	if c := out.Claims; len(c) != 2 || c[0].Waited < time.Minute || c[0].Waited > time.Hour || c[1].Waited < 48*time.Hour {
+		t.Errorf("claimed %+v", c)
+	}
+}
+
 func TestTraceOfASubmissionIsKeptWhereItIsOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -31,6 +31,15 @@ func (p *play) read() {
 			}
 		}
 	}
+	scheduled := 0
+	for _, t := range p.m.tasks {
+		if p.m.status(t) == store.StatusScheduled {
+			scheduled++
+		}
+	}
+	if strip, err := p.Strip(ctx); err != nil || strip.Scheduled != scheduled {
+		p.fatalf("%d tasks are scheduled, %v; want %d", strip.Scheduled, err, scheduled)
+	}
 	if t == nil {
 		return
 	}
@@ -114,7 +123,7 @@ func (m *model) status(t *modelTask) store.Status {
 		s := &t.stages[i]
 		all[i] = string(s.status)
 		begun = begun || s.status == done
-		scheduled = scheduled && s.attempts == 0 && (s.wait != noWait || len(m.needs[i]) > 0)
+		scheduled = scheduled && s.attempts == 0 && (m.untried(t, i) || len(m.needs[i]) > 0)
 	}
 	for _, first := range []store.Status{dead, cancelled, inprogress, failing} {
 		if slices.Contains(all, string(first)) {

@@ -210,6 +210,9 @@ func (p *play) compare() {
 		if got.ID != want.id || got.OverriddenBy != want.by || got.Priority != want.priority || got.RequestID != want.request {
 			p.fatalf("task %s is %+v, want %+v", want.name, got, want)
 		}
+		if status := p.m.status(want); got.Status != status {
+			p.fatalf("%s is %s, want %s", want.name, got.Status, status)
+		}
 		for j, s := range got.Stages {
 			if a, b := p.describe(s), want.stages[j].describe(); a != b {
 				p.fatalf("stage %s of %s is\n  %s, want\n  %s", s.Name, want.name, a, b)

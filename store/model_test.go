@@ -23,7 +23,8 @@ type model struct {
 }
 
 type modelTask struct {
-	scheduled bool // cancelled while it waited for a time to come
+	scheduled bool // cancelled while it waited for the time it was submitted for, which is to come
+	could     bool // be claimed before: its time came, a claim was given back, or it is done again
 	id        store.ID
 	name      string
 	priority  int16
@@ -177,6 +178,7 @@ func (m *model) mature(stage int, but *modelTask) {
 	for _, t := range m.tasks {
 		if t != but && t.stages[stage].wait == waitOver {
 			t.stages[stage].wait = noWait
+			t.could = t.could || t.stages[stage].attempts == 0
 		}
 	}
 }
@@ -205,11 +207,17 @@ func (m *model) rest(t *modelTask, stage int, status store.Status) {
 	s.status, s.wait = status, noWait
 }
 
+// untried says that a stage waits for the time that the task was submitted for.
+func (m *model) untried(t *modelTask, stage int) bool {
+	s := &t.stages[stage]
+	return len(m.needs[stage]) == 0 && s.attempts == 0 && s.wait != noWait && !t.could
+}
+
 func (m *model) cancel(t *modelTask) {
-	// The time that the first stages wait for is kept, for a retry.
+	// The time that the task was submitted for is kept, for a retry.
 	kept, later := false, false
 	for i, s := range t.stages {
-		if len(m.needs[i]) == 0 && s.status == pending && s.attempts == 0 && s.wait != noWait {
+		if m.untried(t, i) && s.status == pending {
 			kept, later = true, later || s.wait == waiting
 		}
 	}
@@ -235,16 +243,25 @@ func (m *model) retry(t *modelTask, from int) bool {
 	if !t.by.IsZero() && len(again) > 0 {
 		return false
 	}
+	still := true // it is scheduled, as before or once more
+	for i := range t.stages {
+		still = still && (len(m.needs[i]) > 0 || m.keeps(t, i, from) || m.untried(t, i) && !slices.Contains(again, i))
+	}
 	for _, i := range again {
-		waits := from < 0 && t.scheduled && len(m.needs[i]) == 0 && t.stages[i].status == cancelled
+		waits := m.keeps(t, i, from)
 		m.rest(t, i, pending)
 		t.stages[i].attempts = 0
 		if waits {
 			t.stages[i].wait = waiting
 		}
 	}
-	t.scheduled = false
+	t.scheduled, t.could = false, !still
 	return true
+}
+
+// keeps says that a stage that is done again waits for the time kept.
+func (m *model) keeps(t *modelTask, stage, from int) bool {
+	return from < 0 && t.scheduled && len(m.needs[stage]) == 0 && t.stages[stage].status == cancelled
 }
 
 // modelSwept is what a sweep is expected to say.

@@ -45,7 +45,7 @@ func (m *model) turn(in store.Turn, foreign *modelTask) modelTurned {
 	for stage, reports := range ended {
 		for _, r := range reports {
 			m.endReported(r, stage, foreign, applied)
-			if r.Outcome == store.Released || !r.Dead && r.RetryIn == 0 {
+			if !r.Dead && r.RetryIn == 0 {
 				opens[stage], out.left[stage], out.yielded[stage] = true, true, true
 			}
 		}
@@ -190,7 +190,7 @@ func (m *model) endReported(r store.Report, stage int, foreign *modelTask, appli
 	if t == nil || t == foreign || r.Token.IsZero() || t.stages[stage].token != r.Token {
 		return
 	}
-	applied[r.Token] = true
+	applied[r.Token], t.could = true, true
 	switch {
 	case r.Outcome == store.Released:
 		m.end(t, stage, "released", pending)
@@ -198,9 +198,9 @@ func (m *model) endReported(r store.Report, stage int, foreign *modelTask, appli
 		m.end(t, stage, "failed", dead)
 	default:
 		m.end(t, stage, "failed", failing)
-		if r.RetryIn > 0 {
-			t.stages[stage].wait = waiting
-		}
+	}
+	if r.RetryIn > 0 && !r.Dead {
+		t.stages[stage].wait = waiting
 	}
 }
 

@@ -57,6 +57,9 @@ func (p *play) report(c store.Claim) store.Report {
 		}
 	case n < 75:
 		r.Outcome, r.Error, r.Class = store.Released, "", ""
+		if n < 67 {
+			r.RetryIn = time.Hour
+		}
 	case n < 85:
 		r.RetryIn = time.Hour
 	}

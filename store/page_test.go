@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,7 +17,7 @@ import (
 var states = []string{
 	"", "ingest_run_at = 'tomorrow'",
 	"ingest_status = 'failed', ingest_attempts = 1, ingest_run_at = 'tomorrow'", "ingest_status = 'failed', ingest_attempts = 1",
-	"ingest_attempts = 1, ingest_run_at = 'tomorrow'", // it was tried, and put off
+	"ingest_run_at = 'tomorrow', ready_at = created_at", // it was claimed, and put off
 	"ingest_status = 'inprogress', ingest_token = cuelight_id(), ingest_locked_at = now(), ingest_locked_by = cuelight_id()",
 	"ingest_status = 'completed'", "ingest_status = 'completed', transcode_run_at = 'tomorrow'",
 	"ingest_status = 'completed', transcode_status = 'failed', transcode_run_at = 'tomorrow'",
@@ -223,4 +224,88 @@ func TestTaskThatWaitsForItsTime_IsScheduled(t *testing.T) {
 	is(pending)
 	b.turn(w, 0, []store.Report{failed(b.claim(w, ingest), time.Hour)})
 	is(failing)
+}
+
+// postponed is a task of which the first claim was given back, to be made again in an
+// hour.
+func (b bundle) postponed(w store.ID, sub store.Submission) store.ID {
+	b.t.Helper()
+	id := b.submission(sub)
+	if !sub.NotBefore.IsZero() {
+		b.exec("update tasks set ingest_run_at = now() - interval '1 s' where id = $1", id)
+	}
+	in := turn(w, 1, nil, ingest)
+	in.Mature[ingest] = true
+	out, err := b.Turn(b.t.Context(), in)
+	must(b.t, err)
+	if len(out.Claims) != 1 || out.Claims[0].Task != id {
+		b.t.Fatalf("claimed %+v, want %s", out.Claims, id)
+	}
+	r := failed(out.Claims[0], time.Hour)
+	r.Outcome = store.Released
+	b.turn(w, 0, []store.Report{r})
+	return id
+}
+
+// A claim that was given back is no attempt, but the task waits for no time that it was
+// submitted for.
+func TestPostponedTask_IsNotScheduled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	tomorrow := time.Now().Add(24 * time.Hour)
+	want := map[store.ID]store.Status{
+		b.postponed(w, store.Submission{Source: "a.mp4"}):                      pending,
+		b.postponed(w, store.Submission{Source: "b.mp4", NotBefore: tomorrow}): pending,
+		b.submission(store.Submission{Source: "c.mp4", NotBefore: tomorrow}):   store.StatusScheduled,
+	}
+	has := func(when string, want map[store.ID]store.Status) {
+		t.Helper()
+		var all []store.Task
+		for id, status := range want {
+			task := b.get(id)
+			var inSQL string
+			must(t, b.pool.QueryRow(t.Context(), "select cuelight_video_status(t) from tasks t where id = $1", id).Scan(&inSQL))
+			if s := task.Stages[ingest]; task.Status != status || inSQL != string(status) || s.Attempts != 0 {
+				t.Errorf("%s, %s is %s, in SQL %s, after %d attempts; want %s", when, task.Source, task.Status, inSQL, s.Attempts, status)
+			}
+			all = append(all, task)
+		}
+		slices.SortFunc(all, func(a, b store.Task) int { return bytes.Compare(b.ID[:], a.ID[:]) })
+		for _, only := range []store.Only{store.OnlyScheduled, store.OnlyRetrying, store.OnlyWaiting} {
+			b.pages(all, store.BoardQuery{Only: only})
+		}
+		for _, status := range []store.Status{store.StatusScheduled, pending, cancelled} {
+			b.pages(all, store.BoardQuery{Filter: store.Filter{Status: status}})
+		}
+	}
+	counts := func(when string, scheduled, retrying, ready int) {
+		t.Helper()
+		if strip, err := b.Strip(t.Context()); err != nil || strip.Scheduled != scheduled || strip.Retrying != retrying || strip.Waiting != ready {
+			t.Errorf("%s, strip is %+v, %v; want %d scheduled, %d retrying, %d waiting", when, strip, err, scheduled, retrying, ready)
+		}
+	}
+	has("postponed", want)
+	counts("postponed", 1, 2, 0)
+	for id := range want {
+		must(t, b.Retry(t.Context(), id, ""))
+	}
+	has("retried while it waits", want)
+	for id := range want {
+		must(t, b.Cancel(t.Context(), id))
+	}
+	counts("cancelled", 0, 0, 0)
+	for id := range want {
+		must(t, b.Retry(t.Context(), id, ""))
+	}
+	has("cancelled and retried", want)
+	counts("cancelled and retried", 1, 0, 2)
+	for id, status := range want {
+		if runAt := b.get(id).Stages[ingest].RunAt; (runAt != nil) != (status == store.StatusScheduled) || runAt != nil && !runAt.Equal(tomorrow.Truncate(time.Microsecond)) {
+			t.Errorf("%s waits until %v after it was cancelled and retried", id, runAt)
+		}
+	}
+	if out := b.turn(w, 9, nil, ingest); len(out.Claims) != 2 {
+		t.Errorf("claimed %d tasks, want those 2 that had been postponed", len(out.Claims))
+	}
 }

@@ -359,9 +359,10 @@ func TestFigures_TellScheduledTasksFromThoseTriedAgain(t *testing.T) {
 	exec(t, pool,
 		`insert into tasks (source, ingest_run_at) select 'a', 'tomorrow' from generate_series(1, 3)`,
 		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at) values ('b', 'failed', 1, 'tomorrow')`,
+		`insert into tasks (source, ready_at, ingest_run_at) values ('given back', now(), 'tomorrow')`,
 		`insert into tasks (source, ingest_status, transcode_status, transcode_run_at) values ('c', 'completed', 'failed', 'tomorrow')`)
 	f := figures(t, pool, g)
-	if s := f.Stages[0]; s.Scheduled != 3 || s.Waiting != 1 || s.Ready != 0 || s.OldestReady != 0 {
+	if s := f.Stages[0]; s.Scheduled != 3 || s.Waiting != 2 || s.Ready != 0 || s.OldestReady != 0 {
 		t.Errorf("ingest is %+v", s)
 	}
 	if s := f.Stages[1]; s.Scheduled != 0 || s.Waiting != 1 {
