@@ -42,6 +42,9 @@ type said struct {
 	tail   string
 	errors int64
 	cpu    time.Duration // that the child used
+	// disk is trouble with it that a child with a folder spoke of, and that could not
+	// be confirmed.
+	disk error
 }
 
 // path finds the program.
@@ -129,6 +132,8 @@ func (t Tools) execute(ctx context.Context, c child) (said, error) {
 		return out, fmt.Errorf("run %s: %w", c.tool, cause)
 	case stderr.trouble != nil && confirmed(c.dir, stderr.trouble):
 		return out, fmt.Errorf("run %s: %w", c.tool, stderr.trouble)
+	case c.dir != "":
+		out.disk = stderr.trouble
 	}
 	err = childError(c.tool, waitErr, out.tail, oomKills() > killings)
 	if exit := (*exitError)(nil); errors.As(err, &exit) {

@@ -3,9 +3,13 @@ package media
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cuelight/cuelight/internal/sandbox"
 )
 
 // smallDisk mounts a disk of one megabyte.
@@ -21,6 +25,75 @@ func smallDisk(t *testing.T, flags uintptr) string {
 		}
 	})
 	return dir
+}
+
+// keptForRoot mounts a disk that is full for all but root, for whom it keeps a fifth.
+func keptForRoot(t *testing.T) string {
+	t.Helper()
+	if !sandbox.CanChangeUser(DefaultUser) {
+		t.Skip("this process cannot start programs as another user")
+	}
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 32<<20)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"mkfs.ext4", "-q", "-F", "-m", "20", image}, {"mount", "-o", "loop", image, dir}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("no such disk can be mounted here: %v: %s", err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir
+}
+
+// The child writes as another user, for whom the disk is full before it is so for root.
+func TestDiskThatIsFullForTheChildAloneIsFull(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(keptForRoot(t), "own")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Tools{FFmpeg: script(t, "head -c 64M /dev/zero >film; exit 0\n"), Sandbox: SandboxRequire}.
+		run(t.Context(), child{tool: "ffmpeg", dir: dir})
+	if !errors.Is(err, ErrNoSpace) {
+		t.Errorf("error %v; want ErrNoSpace", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "roots"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Errorf("root has no room either, so that nothing was shown: %v", err)
+	}
+}
+
+// Others may have made room before the disk was asked.
+func TestDiskThatMayHaveBeenFull_IsNotHeldAgainstTheSource(t *testing.T) {
+	t.Parallel()
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -f lavfi -i sine=d=1 "+h264)
+	info, err := quick.Probe(t.Context(), src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	real, err := exec.LookPath("ffmpeg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const noSpace = "echo '[out#1/framecrc @ 0x55] [error] write: No space left on device' >&2\n"
+	for name, code := range map[string]string{"code 0": "0", "code 1": "1"} {
+		tools := quick
+		// Only what writes into a directory is taken for the real one's.
+		tools.FFmpeg = script(t, "case \"$*\" in *.tap*|*mjpeg*) "+noSpace+": >decoded.tap; : >shown.tap; exit "+code+";; esac\nexec "+real+" \"$@\"\n")
+		_, err := tools.Transcode(t.Context(), src, info, Ladder(info), t.TempDir(), nil)
+		refused := (*Refused)(nil)
+		if err == nil || errors.As(err, &refused) || errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), "not one frame") {
+			t.Errorf("%s: transcode: %v; want an ordinary error", name, err)
+		}
+		err = tools.Poster(t.Context(), src, info, filepath.Join(t.TempDir(), "poster.jpg"))
+		if err == nil || errors.Is(err, ErrNoPicture) || errors.Is(err, ErrNoSpace) {
+			t.Errorf("%s: poster: %v; want an ordinary error", name, err)
+		}
+	}
 }
 
 func TestTextAboutTheDisk_IsBelievedOnlyWhereTheDiskIsSo(t *testing.T) {

@@ -52,13 +52,18 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 	}
 	defer os.RemoveAll(work)
 	best, bytes := "", int64(0)
+	var told said // of the disk
 	for i, shot := range shots(info, c) {
 		name := fmt.Sprintf("%d.jpg", i)
 		if shot.last && best != "" {
 			break
 		}
-		if err := t.still(ctx, abs, url, work, name, shot); err != nil {
+		out, err := t.still(ctx, abs, url, work, name, shot)
+		if err != nil {
 			return err
+		}
+		if out.disk != nil {
+			told = out
 		}
 		st, err := os.Stat(filepath.Join(work, name))
 		if err == nil && st.Size() > bytes {
@@ -66,7 +71,7 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 		}
 	}
 	if best == "" {
-		return fmt.Errorf("%w: no frame could be decoded", ErrNoPicture)
+		return told.suspect(fmt.Errorf("%w: no frame could be decoded", ErrNoPicture))
 	}
 	if err := os.Chmod(filepath.Join(work, best), 0o644); err != nil {
 		return err
@@ -128,7 +133,7 @@ const jpegColours = "scale=in_range=tv:out_range=pc:in_color_matrix=bt709:out_co
 
 // still writes one JPEG, or none when there is no frame. An exit code says
 // nothing about that.
-func (t Tools) still(ctx context.Context, abs, url, dir, name string, s shot) error {
+func (t Tools) still(ctx context.Context, abs, url, dir, name string, s shot) (said, error) {
 	args := []string{"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error"}
 	args = append(args, t.threads()...)
 	options := append([]string{"-noautorotate"}, s.options...)
@@ -138,5 +143,5 @@ func (t Tools) still(ctx context.Context, abs, url, dir, name string, s shot) er
 	args = append(args, input(url, options...)...)
 	args = append(args, "-map", "0:"+strconv.Itoa(s.stream), "-vf", s.filter, "-frames:v", "1", "-q:v", "3", "-f", "mjpeg", "file:"+name)
 	out, err := t.run(ctx, child{tool: "ffmpeg", what: "poster", args: args, dir: dir, source: abs, quiet: true})
-	return sourceTrouble(out, err)
+	return out, sourceTrouble(out, err)
 }

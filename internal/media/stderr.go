@@ -61,12 +61,20 @@ var diskTexts = map[string]error{
 	"Read-only file system":   syscall.EROFS,
 }
 
+// leastFree is how much room a disk must have for users without privileges, or else
+// it counts as full: a child's file did not fit, and others may have gone since.
+const leastFree = 2 << 20
+
 // confirmed asks the disk whether it is in the trouble that a child spoke of: decoders
 // have the same words for buffers of their own. A child without a folder writes nothing.
-// That a file is too large cannot be seen from a small one.
+// That a file is too large cannot be seen from a small one. Writing alone does not tell
+// where this process is root and the child is not: ext4 keeps room for root.
 func confirmed(dir string, trouble error) bool {
 	if dir == "" {
 		return false
+	}
+	if errors.Is(trouble, ErrNoSpace) && isFullForOthers(dir) {
+		return true
 	}
 	f, err := os.CreateTemp(dir, ".space-*")
 	if err != nil {
@@ -75,6 +83,27 @@ func confirmed(dir string, trouble error) bool {
 	_, err = f.Write(make([]byte, 1<<20))
 	err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 	return err != nil || errors.Is(trouble, syscall.EFBIG)
+}
+
+// isFullForOthers reports whether users without privileges have next to no room left.
+// A disk that cannot say how large it is, is not full.
+func isFullForOthers(dir string) bool {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil || st.Blocks == 0 {
+		return false
+	}
+	return int64(st.Bavail)*int64(st.Bsize) < leastFree
+}
+
+// suspect keeps from being held against the source what the disk may have done: the
+// child told of trouble with it, which could not be confirmed afterwards. Others may
+// have made room meanwhile, or the child's account has a quota.
+func (s said) suspect(err error) error {
+	refused := (*Refused)(nil)
+	if s.disk == nil || !errors.As(err, &refused) && !errors.Is(err, ErrNoPicture) {
+		return err
+	}
+	return fmt.Errorf("the disk may be to blame, not the source: ffmpeg said of it: %v; then: %v", s.disk, err)
 }
 
 func (s *stderrTail) flush() {

@@ -51,11 +51,11 @@ func (t Tools) Transcode(
 	reader := newProgressReader(info.Duration, progress, time.Now)
 	out, err := t.run(ctx, child{tool: "ffmpeg", what: "transcode", args: args, dir: dir, source: abs, stdout: reader})
 	if err != nil {
-		return nil, fmt.Errorf("transcode: %w", explain(err, dir, info, len(video) > 0))
+		return nil, fmt.Errorf("transcode: %w", out.suspect(explain(err, dir, info, len(video) > 0)))
 	}
 	result, err := t.collect(ctx, dir, info, video, audio, plan, c, out)
 	if err != nil {
-		return nil, fmt.Errorf("transcode: %w", err)
+		return nil, fmt.Errorf("transcode: %w", out.suspect(err))
 	}
 	result.Storyboard, err = t.storyboard(ctx, dir, info, result)
 	if err != nil && !errors.Is(err, ErrNoPicture) {
@@ -133,7 +133,7 @@ func (t Tools) collect(ctx context.Context, dir string, info *Info, video, audio
 	}
 	for _, j := range audio {
 		r, err := t.measureRendition(ctx, dir, j, info, plan)
-		if undecoded(err) && len(video)+len(audio) > 1 {
+		if undecoded(err) && out.disk == nil && len(video)+len(audio) > 1 {
 			// Sound that cannot be decoded does not keep the picture from
 			// being published.
 			o.warn("the audio stream %d could not be decoded and is left out", j.audio.Index)
