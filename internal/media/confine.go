@@ -47,7 +47,8 @@ const (
 // confinement is what a confined child was given, until it is taken back.
 type confinement struct {
 	source *os.File // the directory of the source
-	dir    string   // the child's own, where it belongs to the child meanwhile
+	dir    string   // the child's own
+	lent   bool     // the directory belongs to the child meanwhile
 	url    string   // of the source, as the child sees it
 }
 
@@ -73,9 +74,11 @@ func (t Tools) confine(ctx context.Context, cmd *exec.Cmd, c child) (*confinemen
 		case err == nil:
 			p.User = user
 		case p.Require:
+			k.undo()
 			return nil, errors.Join(fmt.Errorf("%w: %w", ErrSandbox, err), k.release())
 		default:
 			// It cannot be had without the rights of root, but with all else.
+			k.undo()
 			p.KeepCapabilities = true
 		}
 	}
@@ -155,6 +158,7 @@ func mostTasks() uint64 {
 // user's for as long as the child runs, and the source is reached by way of an open
 // directory, since those above it are closed to others.
 func (k *confinement) handOver(cmd *exec.Cmd, c child, user int) error {
+	k.dir = c.dir
 	if c.source != "" {
 		if err := k.openSource(cmd, c.source); err != nil {
 			return err
@@ -163,8 +167,21 @@ func (k *confinement) handOver(cmd *exec.Cmd, c child, user int) error {
 	if c.dir == "" {
 		return nil
 	}
-	k.dir = c.dir
-	return chownTree(c.dir, user, nil)
+	k.lent = true
+	return chownTree(c.dir, user)
+}
+
+// undo takes back what a hand-over that failed has changed: a network's server, or a
+// file system without owners, lets nobody give files away. Most likely nothing was
+// changed then; what cannot be taken back, root reads and writes all the same.
+func (k *confinement) undo() {
+	if k.lent {
+		k.lent = false
+		_ = eachFile(k.dir, func(root *os.Root, path string, _ fs.DirEntry) error {
+			_ = root.Lchown(path, os.Geteuid(), os.Geteuid())
+			return nil
+		})
+	}
 }
 
 // firstExtra is the number of a child's first open file after the usual three.
@@ -208,19 +225,35 @@ func (k *confinement) release() error {
 	if k.dir == "" {
 		return nil
 	}
-	dir := k.dir
-	k.dir = ""
-	return chownTree(dir, os.Geteuid(), func(path string, info fs.FileInfo) error {
-		if info.IsDir() || info.Mode().IsRegular() && info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
-			return nil
+	dir, lent := k.dir, k.lent
+	k.dir, k.lent = "", false
+	return eachFile(dir, func(root *os.Root, path string, entry fs.DirEntry) error {
+		info, err := entry.Info()
+		if err == nil {
+			err = plainOnly(path, info)
 		}
-		return fmt.Errorf("%w: it left %q, which is %v", ErrMismatch, path, info.Mode())
+		if err != nil || !lent {
+			return err
+		}
+		return root.Lchown(path, os.Geteuid(), os.Geteuid())
 	})
 }
 
+func plainOnly(path string, info fs.FileInfo) error {
+	if info.IsDir() || info.Mode().IsRegular() && info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: it left %q, which is %v", ErrMismatch, path, info.Mode())
+}
+
 // chownTree gives a directory and all that is in it to a user and the group of the
-// same number. It follows no links.
-func chownTree(dir string, user int, check func(path string, info fs.FileInfo) error) error {
+// same number.
+func chownTree(dir string, user int) error {
+	return eachFile(dir, func(root *os.Root, path string, _ fs.DirEntry) error { return root.Lchown(path, user, user) })
+}
+
+// eachFile calls do for a directory and all that is in it. It follows no links.
+func eachFile(dir string, do func(root *os.Root, path string, entry fs.DirEntry) error) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -230,15 +263,6 @@ func chownTree(dir string, user int, check func(path string, info fs.FileInfo) e
 		if err != nil {
 			return err
 		}
-		if check != nil {
-			info, err := entry.Info()
-			if err == nil {
-				err = check(path, info)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return root.Lchown(path, user, user)
+		return do(root, path, entry)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -20,7 +21,7 @@ func TestLinkThatAChildLeftIsNotFollowed(t *testing.T) {
 		"pipe":   func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "index.m3u8"), 0o644) },
 		"setuid": func(dir string) error { return makeSetuid(filepath.Join(dir, "a")) },
 	} {
-		k := &confinement{dir: t.TempDir()}
+		k := &confinement{dir: t.TempDir(), lent: name == "link"}
 		sub := filepath.Join(k.dir, "720p")
 		if err := errors.Join(os.Mkdir(sub, 0o755), os.WriteFile(filepath.Join(sub, "init.mp4"), nil, 0o644), leave(sub)); err != nil {
 			t.Fatal(err)
@@ -50,7 +51,56 @@ func TestChildsDirectoryBelongsToThisProcessAgain(t *testing.T) {
 	if err != nil || owner.String() != "60817\n60817\n" {
 		t.Errorf("%v; it ran as %q", err, owner.String())
 	}
-	for _, name := range []string{"", "sub", "sub/file"} {
+	wantOwn(t, dir, "", "sub", "sub/file")
+}
+
+// A network's server that takes root for nobody, and file systems without owners, let
+// nobody give files away; so does a file that cannot be changed.
+func TestDirectoryThatCannotBeHandedOver_IsUsedAsItIs(t *testing.T) {
+	t.Parallel()
+	if !sandbox.CanChangeUser(DefaultUser) {
+		t.Skip("this process cannot start programs as another user")
+	}
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	dir := t.TempDir()
+	fixed := filepath.Join(dir, "fixed")
+	if err := os.WriteFile(fixed, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("chattr", "+i", fixed).CombinedOutput(); err != nil {
+		t.Skipf("no file can be made unchangeable here: %v: %s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("chattr", "-i", fixed).Run() })
+
+	owner := &limitedBuffer{limit: 1 << 10}
+	c := child{tool: "ffmpeg", args: []string{"file:" + src}, dir: dir, source: src, stdout: owner}
+	tools := Tools{FFmpeg: script(t, "id -u; head -c 1 \"${1#file:}\" >file\n")}
+	if out, err := tools.run(t.Context(), c); err != nil || owner.String() != "0\n" {
+		t.Errorf("%v; it ran as %q, and said %q", err, owner.String(), out.tail)
+	}
+	if st, err := os.Stat(filepath.Join(dir, "file")); err != nil || st.Size() != 1 {
+		t.Errorf("what it wrote: %v, %v", st, err)
+	}
+	wantOwn(t, dir, "", "fixed", "file")
+
+	tools.FFmpeg = script(t, "exit 0\n")
+	if err := syscall.Mkfifo(filepath.Join(dir, "left"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tools.run(t.Context(), c); !errors.Is(err, ErrMismatch) {
+		t.Errorf("of a pipe that is left: %v; want ErrMismatch", err)
+	}
+	tools.Sandbox = SandboxRequire
+	if _, err := tools.run(t.Context(), c); !errors.Is(err, ErrSandbox) {
+		t.Errorf("required: %v; want ErrSandbox", err)
+	}
+	wantOwn(t, dir, "", "fixed")
+}
+
+// wantOwn wants files in dir to belong to this process.
+func wantOwn(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
