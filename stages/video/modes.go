@@ -19,12 +19,23 @@ const (
 
 // letRead lets ffmpeg's account read a source, where this process is root and
 // ffmpeg is not. Nobody else gets there: the task's directory is closed to others.
-// A file that is linked from elsewhere keeps the mode that its owner gave it.
-func (c Config) letRead(file, how string) error {
-	if os.Geteuid() != 0 || how == fetch.Link && c.LinkSources {
+// A file that is linked keeps the mode that its owner gave it, and where that is
+// closed to others, its directory stays closed, too.
+func letRead(file, how string) error {
+	if os.Geteuid() != 0 {
 		return nil
 	}
-	if err := setMode(filepath.Dir(file), privateMode|0o001); err != nil {
+	linked := how == fetch.Link
+	if linked {
+		info, err := os.Stat(file)
+		if err != nil {
+			return fmt.Errorf("look at source: %w", err)
+		}
+		if info.Mode()&0o004 == 0 {
+			return nil
+		}
+	}
+	if err := setMode(filepath.Dir(file), privateMode|0o001); err != nil || linked {
 		return err
 	}
 	return setMode(file, servedFileMode)

@@ -1,12 +1,18 @@
 package video
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cuelight/cuelight/internal/fetch"
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/internal/sandbox"
 )
 
 // umaskVariable tells a test that it runs in a process of its own, under the
@@ -77,6 +83,55 @@ func wantServed(t *testing.T, dir string) {
 	if err != nil || seen < 10 {
 		t.Errorf("%d files and directories were seen, %v", seen, err)
 	}
+}
+
+// A source that others may read needs no root to be read, also where it is linked.
+func TestLinkedSourceIsReadWithoutTheRightsOfRoot(t *testing.T) {
+	t.Parallel()
+	if !sandbox.CanChangeUser(media.DefaultUser) {
+		t.Skip("this process cannot start programs as another user")
+	}
+	for mode, asRoot := range map[fs.FileMode]bool{0o644: false, 0o604: false, 0o640: true} {
+		h := newHouse(t, filepath.Join(t.TempDir(), "mine.mp4"))
+		h.LinkSources = true
+		real, err := exec.LookPath("ffprobe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, h.job.Source, read(t, clips.picture))
+		h.Tools.FFprobe = filepath.Join(t.TempDir(), "ffprobe")
+		write(t, h.Tools.FFprobe, "#!/bin/sh\n[ $(id -u) != 0 ] || { echo 'it has the rights of root' >&2; exit 1; }\nexec "+real+" \"$@\"\n")
+		if err := errors.Join(os.Chmod(h.Tools.FFprobe, 0o755), os.Chmod(h.job.Source, mode)); err != nil {
+			t.Fatal(err)
+		}
+		in, err := h.ingest(h.t.Context(), h.job)
+		if asRoot {
+			if !saysRoot(err) {
+				t.Errorf("%v: %v; nobody but root may read it", mode, err)
+			}
+		} else if err != nil {
+			t.Fatalf("%v: %v", mode, err)
+		} else if in.How != fetch.Link {
+			t.Skipf("sources come by %s here", in.How)
+		}
+		if info, err := os.Stat(h.job.Source); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("the source had mode %v and has %v (%v)", mode, info.Mode().Perm(), err)
+		}
+		if !asRoot {
+			// Another stage, whatever its options.
+			if _, err := in.readable(h.TaskDir(h.job.Task)); err != nil {
+				t.Error(err)
+			}
+			if info, err := os.Stat(h.job.Source); err != nil || info.Mode().Perm() != mode {
+				t.Errorf("after another stage the source had mode %v and has %v (%v)", mode, info.Mode().Perm(), err)
+			}
+		}
+	}
+}
+
+func saysRoot(err error) bool {
+	var refused *media.Refused
+	return errors.As(err, &refused) && strings.Contains(refused.Detail, "rights of root")
 }
 
 func TestSourcesKeepTheirMode(t *testing.T) {

@@ -41,7 +41,7 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Tran
 	if err != nil {
 		return Transcode{}, err
 	}
-	source, err := c.source(in, dir)
+	source, err := in.readable(dir)
 	if err != nil {
 		return Transcode{}, err
 	}
