@@ -41,7 +41,8 @@ func init() {
 // attack is what there is to be had.
 type attack struct {
 	Parent                                int
-	Secret, Readable, Writable, Directory string // outside of the child's directory
+	Nice                                  uintptr // the parent's
+	Secret, Readable, Writable, Directory string  // outside of the child's directory
 	Unix, TCP                             string
 	Source, Program                       string
 	Own                                   string // the child's directory
@@ -97,6 +98,10 @@ func (a attack) run() map[string]string {
 		"read the parent's memory":        func() error { return readMemory(a.Parent) },
 		"get hold of the parent":          func() error { return call(unix.SYS_PIDFD_OPEN, parent) },
 		"signal the parent":               func() error { return unix.Kill(a.Parent, 0) },
+		"queue a signal for the parent":   func() error { return call(unix.SYS_RT_SIGQUEUEINFO, parent, 0, queued()) },
+		"queue one for a parent's thread": func() error { return call(unix.SYS_RT_TGSIGQUEUEINFO, parent, parent, 0, queued()) },
+		"change the parent's priority":    func() error { return call(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, parent, a.Nice) },
+		"change the parent's IO priority": func() error { return call(unix.SYS_IOPRIO_SET, 1, parent, 0) },
 		"change the parent's limits":      func() error { return unix.Prlimit(a.Parent, unix.RLIMIT_CORE, &unix.Rlimit{}, nil) },
 		"become root":                     func() error { return becomeRoot() },
 		"have capabilities":               hasCapabilities,
@@ -152,6 +157,12 @@ func dial(network, address string) error {
 	c, err := net.DialTimeout(network, address, 5*time.Second)
 	closeIf(c, err)
 	return err
+}
+
+// queued is the information that a signal of number 0, which is only tried, comes with.
+func queued() uintptr {
+	info := &unix.Siginfo{Code: -1} // SI_QUEUE
+	return uintptr(unsafe.Pointer(info))
 }
 
 func readMemory(pid int) error {
@@ -261,7 +272,8 @@ func TestProgramInFFmpegsPlaceReachesNothing(t *testing.T) {
 	free := tryAll(t, SandboxOff, a, dir)
 	for _, name := range []string{
 		"read another's readable file", "read the accounts", "list another directory", "write another's writable file", "make a file elsewhere",
-		"make a link for others", "connect to a Unix socket", "connect over TCP", "listen", "open a UDP socket", "signal the parent",
+		"make a link for others", "connect to a Unix socket", "connect over TCP", "listen", "open a UDP socket", "signal the parent", "queue a signal for the parent",
+		"queue one for a parent's thread", "change the parent's priority", "change the parent's IO priority",
 		"get hold of the parent", "run a program that it wrote", "write a file without an end",
 	} {
 		if free[name] != "" {
@@ -292,8 +304,12 @@ func newAttack(t *testing.T) (attack, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { local.Close() })
+	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	a := attack{
-		Parent: os.Getpid(), Directory: outside, Unix: filepath.Join(outside, "s"), TCP: listener.Addr().String(), Own: dir,
+		Parent: os.Getpid(), Nice: uintptr(20 - raw), Directory: outside, Unix: filepath.Join(outside, "s"), TCP: listener.Addr().String(), Own: dir,
 		Secret: filepath.Join(outside, "secret"), Readable: filepath.Join(outside, "readable"), Writable: filepath.Join(outside, "writable"),
 	}
 	for file, mode := range map[string]os.FileMode{a.Secret: 0o600, a.Readable: 0o644, a.Writable: 0o666} {

@@ -75,30 +75,52 @@ func filter(pid int, scoped bool) []unix.SockFilter {
 	}
 	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), give(absent))
 	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE, 0, 4), load(argOffset), jump(unix.BPF_JSET, namespaces, 0, 1), give(deny), load(callOffset))
-	// The limits of other processes.
-	f = append(f, onlyFor(unix.SYS_PRLIMIT64, 0, uint32(pid))...)
+	// The limits and the priorities of other processes.
+	f = append(f, onlyFor(unix.SYS_PRLIMIT64, 0, 0, uint32(pid))...)
+	for _, call := range []int{unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET} {
+		f = append(f, neverFor(call, 0, prioUser, ioprioUser)...)
+		f = append(f, onlyFor(call, 1, 0, uint32(pid))...)
+	}
 	if !scoped {
-		f = append(f, onlyFor(unix.SYS_KILL, 0, uint32(pid))...)
-		f = append(f, onlyFor(unix.SYS_TGKILL, uint32(pid))...)
+		f = append(f, onlyFor(unix.SYS_KILL, 0, 0, uint32(pid))...)
+		for _, call := range []int{unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO} {
+			f = append(f, onlyFor(call, 0, uint32(pid))...)
+		}
 		f = append(f, jump(unix.BPF_JEQ, unix.SYS_TKILL, 0, 1), give(deny))
+		// A file that is ready sends its owner a signal.
+		f = append(f, neverFor(unix.SYS_FCNTL, 1, unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG)...)
 	}
 	// Input that a terminal would take for its user's.
-	f = append(f, jump(unix.BPF_JEQ, unix.SYS_IOCTL, 0, 4), load(argOffset+8),
-		jump(unix.BPF_JEQ, unix.TIOCSTI, 1, 0), jump(unix.BPF_JEQ, tiocLinux, 0, 1), give(deny))
+	f = append(f, neverFor(unix.SYS_IOCTL, 1, unix.TIOCSTI, tiocLinux)...)
 	return append(f, give(allow))
 }
 
-// tiocLinux is TIOCLINUX, which pastes into a console.
-const tiocLinux = 0x541C
+const (
+	// tiocLinux is TIOCLINUX, which pastes into a console.
+	tiocLinux = 0x541C
+	// All processes of a user: PRIO_USER and IOPRIO_WHO_USER. Either means nothing to
+	// the other's call.
+	prioUser, ioprioUser = 2, 3
+)
 
-// onlyFor denies a call whose first argument is none of the values.
-func onlyFor(call int, values ...uint32) []unix.SockFilter {
+// onlyFor denies a call of which an argument, counted from 0, is none of the values.
+func onlyFor(call int, arg uint32, values ...uint32) []unix.SockFilter {
 	n := uint8(len(values))
-	f := []unix.SockFilter{jump(unix.BPF_JEQ, uint32(call), 0, n+3), load(argOffset)}
+	f := []unix.SockFilter{jump(unix.BPF_JEQ, uint32(call), 0, n+3), load(argOffset + 8*arg)}
 	for i, v := range values {
 		f = append(f, jump(unix.BPF_JEQ, v, n-uint8(i), 0))
 	}
 	return append(f, give(deny), load(callOffset))
+}
+
+// neverFor denies a call of which an argument is one of the values.
+func neverFor(call int, arg uint32, values ...uint32) []unix.SockFilter {
+	n := uint8(len(values))
+	f := []unix.SockFilter{jump(unix.BPF_JEQ, uint32(call), 0, n+3), load(argOffset + 8*arg)}
+	for i, v := range values[:n-1] {
+		f = append(f, jump(unix.BPF_JEQ, v, n-uint8(i)-1, 0))
+	}
+	return append(f, jump(unix.BPF_JEQ, values[n-1], 0, 1), give(deny), load(callOffset))
 }
 
 // restrictCalls comes last, since it forbids some of what was done before. A host
