@@ -224,6 +224,16 @@ func timingKinds() []kind {
 			},
 		},
 		{
+			name: "short picture with two songs, one shorter", file: "a.mkv", rungs: "240p=320x240 audio",
+			args: "-f lavfi -i testsrc2=s=320x240:r=10:d=10 -f lavfi -i sine=d=30 -f lavfi -i sine=d=20 -map 0 -map 1 -map 2" + h264 + "-c:a aac",
+			want: func(t *testing.T, r result) {
+				v, a := r.out.Video[0], r.out.Audio
+				if len(a) != 2 || !near(v.Duration, 30, 0.1) || !near(a[0].Duration, 30, 0.1) || !near(a[1].Duration, 20, 0.1) {
+					t.Errorf("picture for %.2f s, sound %+v; want 30 s, and 30 and 20 s", v.Duration, a)
+				}
+			},
+		},
+		{
 			name: "film with a pause", file: "a.mkv", rungs: "240p=320x240",
 			args: "-f lavfi -i testsrc2=s=320x240:r=50:d=2 -vf setpts='(N+0.5+if(gte(N\\,50)\\,251))/50/TB' -fps_mode passthrough -enc_time_base 1:1000" + h264,
 			want: func(t *testing.T, r result) {

@@ -217,14 +217,15 @@ func (t Tools) measureRendition(ctx context.Context, dir string, j job, info *In
 		return Rendition{}, err
 	}
 	header := path.Join(j.folder, s.init)
-	skip := s.segments[0].first
+	skip, until := s.segments[0].first, plan.length
 	if j.audio != nil {
-		skip += priming
+		// Each sound track ends where it does in the source.
+		skip, until = skip+priming, 0
 	}
 	if err := mendHeader(filepath.Join(dir, filepath.FromSlash(header)), skip); err != nil {
 		return Rendition{}, fmt.Errorf("mend header of %s: %w", list, err)
 	}
-	if err := s.mendSegments(filepath.Join(dir, filepath.FromSlash(j.folder)), plan.length); err != nil {
+	if err := s.mendSegments(filepath.Join(dir, filepath.FromSlash(j.folder)), until); err != nil {
 		return Rendition{}, fmt.Errorf("mend segments of %s: %w", list, err)
 	}
 	if err := writeFile(filepath.Join(dir, filepath.FromSlash(list)), []byte(s.playlist())); err != nil {
