@@ -40,14 +40,14 @@ type attempt struct {
 // finished is an attempt that ended, and what is to be reported of it.
 type finished struct {
 	*attempt
-	report    store.Report
-	kind      Kind
-	err       error
-	took      time.Duration
-	dropped   bool      // the claim is somebody else's: nothing to report
-	postponed bool      // the error is this host's; see [Postpone]
-	next      time.Time // the row was locked by somebody: not to be reported before
-	tries     int
+	report   store.Report
+	kind     Kind
+	err      error
+	took     time.Duration
+	dropped  bool      // the claim is somebody else's: nothing to report
+	suspends bool      // the error is this host's; see [Postpone]
+	next     time.Time // the row was locked by somebody: not to be reported before
+	tries    int
 }
 
 func newAttempt(life context.Context, c store.Claim, stage *Stage, over chan<- store.ID) *attempt {
@@ -176,7 +176,7 @@ func (a *attempt) conclude(result json.RawMessage, err, why error) finished {
 		f.kind, f.report.Outcome, f.err = Released, store.Released, why
 		f.report.Error, f.report.Class = why.Error(), "interrupted"
 	case IsPostponed(err) && !IsPermanent(err) && why == nil:
-		f.kind, f.report.Outcome, f.postponed = Released, store.Released, true
+		f.kind, f.report.Outcome, f.suspends = Released, store.Released, Suspends(err)
 		f.report.Error, f.report.Class = err.Error(), "postponed"
 		delay, _ := RetryDelay(err)
 		f.report.RetryIn = jitter(max(delay, time.Since(a.began)))

@@ -81,7 +81,7 @@ func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &delayError{err, d, true}
+	return &delayError{err: err, after: d, counts: true}
 }
 
 // Postpone marks an error that is not the task's: this host, or something else
@@ -92,28 +92,39 @@ func RetryAfter(d time.Duration, err error) error {
 //
 // Until an attempt ends otherwise, the process claims only one task of the stage at a
 // time, as a try, after pauses that grow from a second to d. So it is not for what
-// concerns one task alone; see [RetryAfter].
+// concerns one task alone; see [PostponeTask] and [RetryAfter].
 //
-// Of several marks of [RetryAfter] and Postpone on one error the outermost
-// counts.
+// Of several marks of [RetryAfter], Postpone and PostponeTask on one error the
+// outermost counts.
 func Postpone(d time.Duration, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &delayError{err, d, false}
+	return &delayError{err: err, after: d}
+}
+
+// PostponeTask is [Postpone] for what this task waits for and others do not: room for
+// a large file on a disk where small ones fit, a directory of its own. The stage is not
+// suspended: the process goes on with the other tasks. A nil error stays nil.
+func PostponeTask(d time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &delayError{err: err, after: d, alone: true}
 }
 
 type delayError struct {
 	err    error
 	after  time.Duration
 	counts bool
+	alone  bool // it concerns no other task
 }
 
 func (e *delayError) Error() string { return e.err.Error() }
 func (e *delayError) Unwrap() error { return e.err }
 
 // RetryDelay is the pause that err, or one it wraps, asks for with
-// [RetryAfter] or [Postpone], and whether there is one.
+// [RetryAfter], [Postpone] or [PostponeTask], and whether there is one.
 func RetryDelay(err error) (time.Duration, bool) {
 	later, ok := errors.AsType[*delayError](err)
 	if !ok {
@@ -122,10 +133,17 @@ func RetryDelay(err error) (time.Duration, bool) {
 	return max(later.after, 0), true
 }
 
-// IsPostponed reports whether err was marked by [Postpone].
+// IsPostponed reports whether err was marked by [Postpone] or [PostponeTask].
 func IsPostponed(err error) bool {
 	later, ok := errors.AsType[*delayError](err)
 	return ok && !later.counts
+}
+
+// Suspends reports whether err was marked by [Postpone], so that the stage is suspended
+// in the process that meets it.
+func Suspends(err error) bool {
+	later, ok := errors.AsType[*delayError](err)
+	return ok && !later.counts && !later.alone
 }
 
 // panicError is what a panic in Work becomes.

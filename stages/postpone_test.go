@@ -51,18 +51,21 @@ func TestOutermostMarkOfAnErrorCounts(t *testing.T) {
 	for _, c := range []struct {
 		err       error
 		postponed bool
+		suspends  bool
 		after     time.Duration
 	}{
-		{stages.Postpone(time.Minute, stages.RetryAfter(time.Hour, base)), true, time.Minute},
-		{stages.RetryAfter(time.Hour, stages.Postpone(time.Minute, base)), false, time.Hour},
-		{stages.Postpone(-1, base), true, 0},
+		{stages.Postpone(time.Minute, stages.RetryAfter(time.Hour, base)), true, true, time.Minute},
+		{stages.RetryAfter(time.Hour, stages.Postpone(time.Minute, base)), false, false, time.Hour},
+		{stages.PostponeTask(time.Minute, stages.Postpone(time.Hour, base)), true, false, time.Minute},
+		{stages.Postpone(time.Minute, stages.PostponeTask(time.Hour, base)), true, true, time.Minute},
+		{stages.Postpone(-1, base), true, true, 0},
 	} {
 		after, ok := stages.RetryDelay(c.err)
-		if !ok || after != c.after || stages.IsPostponed(c.err) != c.postponed || !errors.Is(c.err, base) {
+		if !ok || after != c.after || stages.IsPostponed(c.err) != c.postponed || stages.Suspends(c.err) != c.suspends || !errors.Is(c.err, base) {
 			t.Errorf("postponed %t, after %s, %t", stages.IsPostponed(c.err), after, ok)
 		}
 	}
-	if stages.Postpone(time.Minute, nil) != nil || stages.IsPostponed(base) {
+	if stages.Postpone(time.Minute, nil) != nil || stages.PostponeTask(time.Minute, nil) != nil || stages.IsPostponed(base) {
 		t.Error("nil or an unmarked error is postponed")
 	}
 }
@@ -149,6 +152,31 @@ func TestPostpone_SuspendsTheStageUntilATrySucceeds(t *testing.T) {
 		}
 		if count[stages.Suspended] != 1 || count[stages.Resumed] != 1 {
 			t.Errorf("%d times suspended, %d times resumed; want one each", count[stages.Suspended], count[stages.Resumed])
+		}
+	})
+}
+
+func TestPostponeTask_LeavesTheOtherTasksAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wakes := notify.NewWakes()
+		var began atomic.Int64
+		p := pipeline(t, func(context.Context, *stages.Job) (any, error) {
+			if began.Add(1)%2 == 0 {
+				return nil, stages.PostponeTask(5*time.Minute, errors.New("there is no room for so large a file"))
+			}
+			time.Sleep(time.Second)
+			return nil, nil
+		}, "one")
+		events, stop := run(t, endless(), p, func(r *stages.Runner) { r.Wakes = wakes })
+		wakes.Add(p.Graph().Channel("one"))
+		time.Sleep(10 * time.Minute)
+		stop()
+		count := make(map[stages.Kind]int)
+		for _, kind := range events() {
+			count[kind]++
+		}
+		if count[stages.Suspended] != 0 || count[stages.Completed] < 240 || count[stages.Released] < 240 {
+			t.Errorf("%d times suspended, %d completed, %d given back; want hundreds of these", count[stages.Suspended], count[stages.Completed], count[stages.Released])
 		}
 	})
 }

@@ -39,7 +39,7 @@ func (s *suspension) room(held int) int {
 func (d *dispatcher) learnTrouble(f finished) {
 	s := &d.suspended[f.claim.Stage]
 	switch {
-	case f.postponed:
+	case f.suspends:
 		d.suspend(f)
 	case s.active() && f.began.After(s.since) && (f.kind == Completed || f.kind == Failed || f.kind == Dead):
 		*s = suspension{}

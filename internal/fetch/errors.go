@@ -57,6 +57,13 @@ func (e *noSpaceError) Error() string {
 }
 func (e *noSpaceError) Unwrap() error { return syscall.ENOSPC }
 
+// IsTooLarge reports whether err says that this source does not fit on a disk with
+// room for smaller ones.
+func IsTooLarge(err error) bool {
+	var e *noSpaceError
+	return errors.As(err, &e) && e.free >= e.reserve
+}
+
 // describe completes any error of this package with the source's label.
 func describe(label string, err error) error {
 	var e *Error

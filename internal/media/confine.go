@@ -202,7 +202,7 @@ func (k *confinement) openSource(cmd *exec.Cmd, source string) error {
 		return err
 	}
 	if above.Mode()&0o001 == 0 || file.Mode()&0o004 == 0 {
-		return fmt.Errorf("other users may not read the source: %w", fs.ErrPermission)
+		return fmt.Errorf("%w: %w", ErrClosedSource, fs.ErrPermission)
 	}
 	cmd.ExtraFiles = append(cmd.ExtraFiles, dir)
 	k.url = fmt.Sprintf("file:/proc/self/fd/%d/%s", firstExtra+len(cmd.ExtraFiles)-1, filepath.Base(source))

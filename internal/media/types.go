@@ -97,6 +97,8 @@ var (
 	ErrMemory = errors.New("too little memory")
 	// ErrNoSpace: the disk filled up, or a quota did.
 	ErrNoSpace = errors.New("no space left")
+	// ErrClosedSource: the program would have to be root to read this source.
+	ErrClosedSource = errors.New("other users may not read the source")
 	// ErrMismatch: what was written is not a whole and sound copy of the
 	// source. It must not be published.
 	ErrMismatch = errors.New("output does not match the source")

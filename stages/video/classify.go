@@ -36,9 +36,13 @@ func classify(ctx context.Context, err error, attempt int) error {
 	if attempt > 1 {
 		pause = hostPatience
 	}
+	postpone := stages.Postpone
+	if isOwn(err) {
+		postpone = stages.PostponeTask
+	}
 	switch {
 	case errors.As(err, &gone):
-		return stages.Postpone(hostPause, err)
+		return postpone(hostPause, err)
 	case errors.As(err, &refused):
 		return stages.Permanent(err)
 	case errors.As(err, &full) && full.isForever():
@@ -57,9 +61,9 @@ func classify(ctx context.Context, err error, attempt int) error {
 	case errors.Is(err, media.ErrStarved):
 		return stages.Postpone(hostPause, err)
 	case errors.Is(err, media.ErrSandbox):
-		return stages.Postpone(hostPause, fmt.Errorf("%w; cuelight doctor says what this host offers, --sandbox how much is needed", err))
+		return postpone(hostPause, fmt.Errorf("%w; cuelight doctor says what this host offers, --sandbox how much is needed", err))
 	case isEverybodys(err):
-		return stages.Postpone(hostPause, plain(err))
+		return postpone(hostPause, plain(err))
 	case isHostTrouble(err):
 		return stages.RetryAfter(pause, plain(err))
 	}
@@ -72,6 +76,15 @@ func classify(ctx context.Context, err error, attempt int) error {
 func isHostTrouble(err error) bool {
 	return isEverybodys(err) || errors.Is(err, fs.ErrPermission) || errors.Is(err, media.ErrMemory) ||
 		isAny(err, syscall.EIO, syscall.ENOMEM)
+}
+
+// isOwn reports whether what is waited for is this task's need alone: its own directory,
+// more room than others need, a source that none but root may read.
+func isOwn(err error) bool {
+	var gone *goneError
+	var full *fullError
+	return errors.As(err, &gone) && gone.own || errors.As(err, &full) && full.isOwn() ||
+		fetch.IsTooLarge(err) || errors.Is(err, media.ErrClosedSource)
 }
 
 // isEverybodys reports whether it is so whatever the task.

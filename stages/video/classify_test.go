@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/cuelight/cuelight/internal/fetch"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
 )
 
 func TestErrorsAreSortedByWhatCanMendThem(t *testing.T) {
@@ -38,7 +41,7 @@ func TestErrorsAreSortedByWhatCanMendThem(t *testing.T) {
 		"missing permission":  {path(syscall.EACCES), false, "may not"},
 		"failing disk":        {path(syscall.EIO), false, "this host has a fault"},
 		"no memory":           {fmt.Errorf("run ffmpeg: %w: x", media.ErrMemory), false, "run ffmpeg: too little memory"},
-		"lost disk":           {fmt.Errorf("%w (%v)", &goneError{"the data directory", "/x", fs.ErrNotExist}, &media.Refused{Reason: "damaged"}), false, "is its disk mounted?"},
+		"lost disk":           {fmt.Errorf("%w (%v)", &goneError{what: "the data directory", path: "/x", err: fs.ErrNotExist}, &media.Refused{Reason: "damaged"}), false, "is its disk mounted?"},
 		"missing tool":        {fmt.Errorf("x: %w", media.ErrToolMissing), false, "brew install ffmpeg"},
 		"stalled ffmpeg":      {media.ErrStalled, false, "no progress"},
 		"output is not whole": {media.ErrMismatch, false, "does not match"},
@@ -68,6 +71,71 @@ func TestFaultOfTheHostIsWaitedForHoweverLongItTakes(t *testing.T) {
 			if pause, ok := stages.RetryDelay(got); !ok || pause != want || stages.IsPostponed(got) {
 				t.Errorf("attempt %d, %v: %s, %t", attempt, err, pause, stages.IsPostponed(got))
 			}
+		}
+	}
+}
+
+// A large source that does not fit stops no small one.
+func TestNeedOfOneTaskSuspendsNoStage(t *testing.T) {
+	t.Parallel()
+	closed := fmt.Errorf("%w: %w: %w", media.ErrSandbox, media.ErrClosedSource, fs.ErrPermission)
+	for name, c := range map[string]struct {
+		err      error
+		suspends bool
+	}{
+		"too large an estimate":     {&fullError{need: 200, size: 1000, free: 100, reserve: 10}, false},
+		"less than the reserve":     {&fullError{need: 1, size: 1000, free: 9, reserve: 10}, true},
+		"full disk":                 {syscall.ENOSPC, true},
+		"read-only disk":            {syscall.EROFS, true},
+		"task's directory":          {fmt.Errorf("x: %w", &goneError{own: true}), false},
+		"data directory":            {&goneError{}, true},
+		"source closed to others":   {fmt.Errorf("start ffprobe: %w", closed), false},
+		"no confinement":            {media.ErrSandbox, true},
+		"no ffmpeg":                 {media.ErrToolMissing, true},
+		"too few processors":        {media.ErrStarved, true},
+		"full disk found by ffmpeg": {media.ErrNoSpace, true},
+	} {
+		got := classify(t.Context(), c.err, 1)
+		if !stages.IsPostponed(got) || stages.Suspends(got) != c.suspends {
+			t.Errorf("%s: %v: postponed %t, suspends %t", name, got, stages.IsPostponed(got), stages.Suspends(got))
+		}
+	}
+}
+
+func TestDirectoryOfATaskIsItsOwnWhereOthersHaveTheirs(t *testing.T) {
+	t.Parallel()
+	c := Config{DataDir: t.TempDir()}
+	for _, own := range []bool{false, true} {
+		_, err := c.findTaskDir(store.ID{1})
+		if gone, ok := errors.AsType[*goneError](err); !ok || gone.own != own {
+			t.Errorf("%v: its own %t", err, !own)
+		}
+		if _, err := c.makeTaskDir(store.ID{2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A copy or a download that needs more than is free is told from a full disk.
+func TestSourceThatDoesNotFitSuspendsNoStage(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, filepath.Join(otherFileSystem(t), "large.mp4"))
+	free, size, err := fetch.Room(h.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, reserve := free/2, free*3/4
+	if large > size-reserve || large > 1<<40 {
+		t.Skip("this disk has the wrong size for a test")
+	}
+	if err := errors.Join(os.WriteFile(h.job.Source, []byte("x"), 0o644), os.Truncate(h.job.Source, large)); err != nil {
+		t.Skip(err)
+	}
+	for reserve, suspends := range map[int64]bool{reserve: false, free + free/16: true} {
+		h.Reserve = reserve
+		_, err := h.ingest(t.Context(), h.job)
+		if got := classify(t.Context(), err, 1); !stages.IsPostponed(got) || stages.Suspends(got) != suspends {
+			t.Errorf("of %d bytes free, %d to be kept: %v: postponed %t, suspends %t", free, reserve, got, stages.IsPostponed(got), stages.Suspends(got))
 		}
 	}
 }

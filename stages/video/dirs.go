@@ -44,7 +44,9 @@ func (c Config) findTaskDir(task store.ID) (string, error) {
 		_, err = os.Stat(dir)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = &goneError{what: "the task's directory", path: dir, err: err}
+		// Without that of all tasks a disk is not mounted.
+		_, above := os.Stat(filepath.Dir(dir))
+		err = &goneError{what: "the task's directory", path: dir, err: err, own: above == nil}
 	}
 	return dir, err
 }
@@ -94,6 +96,7 @@ func (c Config) checkRoot(what, dir string) error {
 type goneError struct {
 	what, path string
 	err        error
+	own        bool // it is one task's
 }
 
 func (e *goneError) Error() string {
@@ -110,7 +113,7 @@ func finished(parent, stage, name string) (string, error) {
 	}
 	dir := filepath.Join(parent, name)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return "", &goneError{what: "the output of stage " + stage, path: dir, err: err}
+		return "", &goneError{what: "the output of stage " + stage, path: dir, err: err, own: true}
 	} else if err != nil {
 		return "", fmt.Errorf("look at output of stage %s: %w", stage, err)
 	}
