@@ -54,7 +54,9 @@ func (t Tools) transcodeArgs(url string, info *Info, video, audio []job, plan ti
 		"-max_error_rate", "1",
 	}
 	args = append(args, t.threads()...)
-	options := []string{"-noautorotate"}
+	// Where frames change in mid-stream, ffmpeg would build the graph anew, and those
+	// that wait in it would be lost.
+	options := []string{"-noautorotate", "-reinit_filter:v", "0"}
 	if info.Video != nil {
 		options = append(options, alphaDecoder(info.Video, c)...)
 	}

@@ -48,6 +48,29 @@ func TestAPictureThatChangesItsSizeIsBroughtToOne(t *testing.T) {
 	}
 }
 
+// While frames are repeated, two seconds of them wait in the graph.
+func TestAPictureThatChangesItsSizeAfterAPauseLosesNoFrame(t *testing.T) {
+	t.Parallel()
+	const before = "-f lavfi -i testsrc2=s=320x240:r=10:d=8" + h264
+	for name, after := range map[string]string{
+		"size":   "-f lavfi -i testsrc2=s=640x360:r=10:d=8 -output_ts_offset 12" + h264,
+		"format": "-f lavfi -i testsrc2=s=320x240:r=10:d=8 -output_ts_offset 12 -c:v libx264 -pix_fmt yuv422p ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := publish(t, joined(t, before, after))
+			// The pause has one frame more or two, at 8 and at 10 s.
+			if n := r.out.Expected; r.out.Decoded != 160 || n < 161 || n > 162 || !r.out.Constant || !near(r.out.Duration, 20, 0.3) {
+				t.Errorf("of %d frames, %d in %.2f s; want all 160, and up to 2 more, in 20 s", r.out.Decoded, n, r.out.Duration)
+			}
+			r.out.Expected = 141
+			if err := checkDecoded(r.info, r.out); err == nil {
+				t.Error("lost frames are not noticed")
+			}
+		})
+	}
+}
+
 func TestSoundThatCannotBeDecodedIsLeftOut(t *testing.T) {
 	t.Parallel()
 	whole := clip(t, "a.mkv", "-f lavfi -i testsrc2=s=320x240:r=10:d=2 -f lavfi -i sine=d=2"+h264+"-c:a ac3")

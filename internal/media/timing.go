@@ -123,7 +123,7 @@ func (t timing) filters() []string {
 			"select='isnan(prev_selected_t)+gt(t-prev_selected_t\\,0.0005)'", keyframeEvery, t.repeats))
 	}
 	// The first frame is shown from the start on, even where the sound begins
-	// before the picture. The graph may be built anew in mid-stream, and N
-	// start again, hence the second condition.
+	// before the picture. Where all frames near it are lost, the first stays where
+	// it is.
 	return append(f, fmt.Sprintf("setpts='if(eq(N\\,0)*lt(T\\,%.3f)\\,0\\,PTS)'", t.lead+0.5))
 }
