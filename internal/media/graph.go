@@ -20,6 +20,7 @@ func videoGraph(info *Info, rungs []Rung, t timing, c caps) string {
 	chain = append(chain, t.filters()...)
 	chain = append(chain, turn(v)...)
 	chain = append(chain, picture(v, rungs[0], c)...)
+	chain = append(chain, t.repeating()...)
 
 	var b strings.Builder
 	fmt.Fprintf(&b, "[0:%d]%s,split=2[decoded][source];[source]%s,split=%d[shown]", v.Index, oneForm(v), strings.Join(chain, ","), len(rungs)+1)

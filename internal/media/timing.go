@@ -103,8 +103,21 @@ func (v *Video) fields() int64 {
 // shownRate is the frame rate after deinterlacing.
 func (v *Video) shownRate() float64 { return float64(v.fields()) * v.FPS }
 
+// repeating is the last part of the graph that deals with time. It keeps up to two
+// seconds of frames, so it comes when they are no larger than the largest rendition.
+func (t timing) repeating() []string {
+	if t.repeats == 0 {
+		return nil
+	}
+	// Rounded up, a repeated frame is the newest one at its time, or the one that
+	// follows within half a millisecond. Of the two, the later is dropped then.
+	return []string{fmt.Sprintf("split[own][latest];[latest]settb=1/1000000,setpts=PTS-500,fps=fps=1/%d:start_time=0:round=up,"+
+		"tpad=stop_mode=clone:stop=-1,trim=end_frame=%d[repeated];[repeated][own]interleave,"+
+		"select='isnan(prev_selected_t)+gt(t-prev_selected_t\\,0.0005)'", keyframeEvery, t.repeats)}
+}
+
 // filters is the part of the graph that deals with time. In seconds it works
-// on ffmpeg's T; after it the first frame is at 0.
+// on ffmpeg's T; after it, and after repeating, the first frame is at 0.
 func (t timing) filters() []string {
 	var f []string
 	if math.Abs(t.skew) > 0.0005 {
@@ -116,11 +129,7 @@ func (t timing) filters() []string {
 		f = append(f, fmt.Sprintf("select='isnan(prev_selected_t)+gte(t-prev_selected_t\\,1/%.1f)'", fastest))
 	}
 	if t.repeats > 0 {
-		// Rounded up, a repeated frame is the newest one at its time, or the one that
-		// follows within half a millisecond. Of the two, the later is dropped then.
-		return append(f, fmt.Sprintf("split[own][shown];[shown]settb=1/1000000,setpts=PTS-500,fps=fps=1/%d:start_time=0:round=up,"+
-			"tpad=stop_mode=clone:stop=-1,trim=end_frame=%d[repeated];[repeated][own]interleave,"+
-			"select='isnan(prev_selected_t)+gt(t-prev_selected_t\\,0.0005)'", keyframeEvery, t.repeats))
+		return f
 	}
 	// The first frame is shown from the start on, even where the sound begins
 	// before the picture. Where all frames near it are lost, the first stays where
