@@ -121,7 +121,7 @@ func checkDecoded(info *Info, out *Output) error {
 	if missing := end - out.DecodedEnd; out.Decoded < v.decodable() && missing > max(least, share*v.Duration) {
 		return fmt.Errorf("it ends %.1f s before the source", missing)
 	}
-	// Hidden frames of VP8 and fields stored one by one are packets, but not
+	// Hidden frames of VP8 and fields that the probe did not know are packets, but not
 	// frames; never are they more than half.
 	if float64(out.Decoded) < enough*float64(v.Frames)-1 {
 		return fmt.Errorf("only %d of %d frames were decoded, and the decoder did not say why", out.Decoded, v.Frames)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -201,5 +202,98 @@ func TestTranscode_ReportsProgressAndKeepsNoFramesInMemory(t *testing.T) {
 	}
 	if !slices.ContainsFunc(seen, func(percent float64) bool { return percent > 10 && percent < 90 }) {
 		t.Errorf("percentages: %v", seen)
+	}
+}
+
+// bitText is bits written as 0 and 1, as H.264 has them in its headers.
+type bitText string
+
+func (b bitText) u(n int, v uint64) bitText { return b + bitText(fmt.Sprintf("%0*b", n, v)) }
+
+// ue is Golomb's code.
+func (b bitText) ue(v uint64) bitText {
+	n := len(strconv.FormatUint(v+1, 2))
+	return b.u(2*n-1, v+1)
+}
+
+// unit is a NAL unit of the bits and what follows them.
+func (b bitText) unit(head byte, rest string) string {
+	if rest == "" {
+		b += "1"
+	}
+	for len(b)%8 != 0 {
+		b += "0"
+	}
+	out := "\x00\x00\x00\x01" + string([]byte{head})
+	for ; b != ""; b = b[8:] {
+		v, _ := strconv.ParseUint(string(b[:8]), 2, 8)
+		if strings.HasSuffix(out, "\x00\x00") && v <= 3 {
+			out += "\x03"
+		}
+		out += string([]byte{byte(v)})
+	}
+	return out + rest
+}
+
+// fieldByField is a transport stream of a grey picture of 128x96 pixels, at 25 frames a
+// second, of which each is coded as two fields: libx264 cannot do that.
+func fieldByField(t *testing.T, frames int) string {
+	t.Helper()
+	const wide, high = 8, 3 // macroblocks of a field
+	sps := bitText("").u(24, 77<<16|30).ue(0).ue(0).ue(2).ue(1).u(1, 0).ue(wide-1).ue(high-1).u(4, 0b0010).
+		u(6, 0b100001).u(32, 1).u(32, 50).u(5, 0b10000).unit(0x67, "")
+	pps := bitText("").ue(0).ue(0).u(2, 0).ue(0).ue(0).ue(0).u(3, 0).ue(0).ue(0).ue(0).u(3, 0b100).unit(0x68, "")
+	const samples = 384 // of a macroblock that is stored as it is
+	grey := strings.Repeat("\x60", samples) + strings.Repeat("\x0d\x00"+strings.Repeat("\x60", samples), wide*high-1) + "\x80"
+	var all strings.Builder
+	for i := range 2 * frames {
+		number := uint64(i / 2 % 25 % 16)
+		all.WriteString("\x00\x00\x00\x01\x09\xf0")
+		if i%50 == 0 {
+			head := bitText("").ue(0).ue(7).ue(0).u(4, 0).u(2, 0b10).ue(0).u(2, 0).ue(0).ue(1).ue(25)
+			all.WriteString(sps + pps + head.unit(0x65, grey))
+			continue
+		}
+		// All is as it was.
+		all.WriteString(bitText("").ue(0).ue(5).ue(0).u(4, number).u(2, 0b10|uint64(i%2)).u(1, 0).u(1, 0).u(1, 0).ue(0).ue(1).ue(wide*high).unit(0x61, ""))
+	}
+	raw := filepath.Join(t.TempDir(), "raw.264")
+	if err := os.WriteFile(raw, []byte(all.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "fields.ts")
+	ffmpeg(t, "-f", "h264", "-r", "50", "-i", raw, "-c", "copy", "-bsf:v", "setts=ts=N*1800:time_base=1/90000", file)
+	return file
+}
+
+func TestFieldsStoredOneByOneAreHalvesOfFrames(t *testing.T) {
+	t.Parallel()
+	src := fieldByField(t, 200)
+	r := publish(t, src)
+	if v := r.info.Video; v.Frames != 200 || !near(v.FPS, 25, 0.01) || !v.Interlaced || r.out.Decoded != 200 || r.out.Expected != 400 || r.out.Damage != nil {
+		t.Errorf("video %+v, output %+v; want 200 frames of two fields", v, r.out)
+	}
+	o := *r.out
+	if err := o.judge(r.info, tap{frames: 199, distinct: 199, end: 8}, said{errors: 1}); err != nil || o.Damage.Frames != 0 {
+		t.Errorf("with one complaint: %v, %+v; want it to cost nothing", err, o.Damage)
+	}
+}
+
+func TestFramesThatComeMoreSlowlyInASampleAreNotHalved(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		v    Video
+		seen census
+		want bool
+	}{
+		"fields":           {Video{FPS: 50, Interlaced: true}, census{frames: 120, first: 20, last: 24.76}, true},
+		"frames":           {Video{FPS: 25, Interlaced: true}, census{frames: 120, first: 20, last: 24.76}, false},
+		"a few frames":     {Video{FPS: 50, Interlaced: true}, census{frames: 5, last: 0.16}, false},
+		"a slow recording": {Video{FPS: 20}, census{frames: 120, last: 11.9}, false},
+		"no rate":          {Video{Interlaced: true}, census{frames: 120, last: 5}, false},
+	} {
+		if got := c.seen.halved(&c.v); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -57,7 +57,11 @@ func (t Tools) sampleVideo(ctx context.Context, abs, url string, info *Info) err
 		return &Refused{Reason: fmt.Sprintf("not one frame of its %s video could be decoded", v.Codec), Detail: tail}
 	}
 	if look {
+		halved := seen.halved(v)
 		v.Interlaced, v.TopFirst = seen.verdict(v)
+		if halved {
+			v.Frames, v.Keyframes, v.FPS, v.MinGap = (v.Frames+1)/2, (v.Keyframes+1)/2, v.FPS/2, 2*v.MinGap
+		}
 	}
 	if start > 0 {
 		if seen, _, err = t.look(ctx, abs, url, info, 0, false); err != nil {
@@ -200,7 +204,7 @@ func (t Tools) threads() []string {
 // census is what a look at some frames found.
 type census struct {
 	frames                   int
-	first                    float64 // the first frame's time
+	first, last              float64 // the first and the last frame's time
 	top, bottom, progressive float64
 }
 
@@ -226,6 +230,17 @@ func (c census) verdict(v *Video) (interlaced, top bool) {
 	return interlaced, interlaced && c.top >= c.bottom
 }
 
+// halved says that each packet is a field, so that two make a frame, as in H.264 of
+// interlaced broadcasts. The header of such says that it is interlaced; in others,
+// frames may come more slowly here than elsewhere.
+func (c census) halved(v *Video) bool {
+	if !v.Interlaced || c.frames < sampleFrames/4 {
+		return false
+	}
+	packets := (c.last - c.first) * v.FPS / float64(c.frames-1)
+	return math.Abs(packets-2) < 0.1
+}
+
 // censusReader reads what ffmpeg's metadata filter prints. The counts of idet
 // add up from frame to frame, so the last ones hold.
 type censusReader struct {
@@ -243,9 +258,11 @@ func (r *censusReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
 
 func (r *censusReader) line(line []byte) {
 	if bytes.HasPrefix(line, []byte("frame:")) {
-		if r.frames++; r.frames == 1 {
-			_, value, _ := bytes.Cut(line, []byte("pts_time:"))
-			if at, ok := text(bytes.TrimSpace(value)).seconds(); ok {
+		r.frames++
+		_, value, _ := bytes.Cut(line, []byte("pts_time:"))
+		if at, ok := text(bytes.TrimSpace(value)).seconds(); ok {
+			r.last = at
+			if r.frames == 1 {
 				r.first = at
 			}
 		}
