@@ -51,15 +51,28 @@ func (w Worker) State() string {
 	return "working"
 }
 
-// Running is a claim as its worker last described it.
+// Running is a claim as its worker last described it. Its JSON is for people: the token,
+// which every write of the worker must show, is not in it.
 type Running struct {
-	Task    ID      `json:"task"`
+	Task    ID      `json:"task_id"`
 	Stage   string  `json:"stage"`
-	Token   ID      `json:"token"`
+	Token   ID      `json:"-"`
 	Attempt int     `json:"attempt"`
 	Percent float64 `json:"percent"` // 0 to 100; negative where the end is not known
 	Speed   float64 `json:"speed,omitempty"`
 	ETA     float64 `json:"eta_s,omitempty"` // seconds left; 0 where it is not known
+	Note    string  `json:"note,omitempty"`
+}
+
+// described is [Running] as it is in the column workers.running and in events.
+type described struct {
+	Task    ID      `json:"task"`
+	Stage   string  `json:"stage"`
+	Token   ID      `json:"token"`
+	Attempt int     `json:"attempt"`
+	Percent float64 `json:"percent"`
+	Speed   float64 `json:"speed,omitempty"`
+	ETA     float64 `json:"eta_s,omitempty"`
 	Note    string  `json:"note,omitempty"`
 }
 
@@ -342,8 +355,12 @@ func (s *Store) GoneWorkers(ctx context.Context, before ID, limit int) ([]Worker
 
 func scanWorker(row pgx.CollectableRow) (w Worker, err error) {
 	var lease, age float64
+	var running []described
 	err = row.Scan(&w.ID, &w.Pipeline, &w.Host, &w.PID, &w.Version, &w.Capabilities, &lease, &w.Place,
-		&w.Connected, &w.StartedAt, &w.BeatAt, &age, &w.StoppedAt, &w.LostAt, &w.DrainAt, &w.Running)
+		&w.Connected, &w.StartedAt, &w.BeatAt, &age, &w.StoppedAt, &w.LostAt, &w.DrainAt, &running)
+	for _, d := range running {
+		w.Running = append(w.Running, Running(d))
+	}
 	w.Lease, w.BeatAge = time.Duration(lease*float64(time.Second)), time.Duration(age*float64(time.Second))
 	return w, err
 }

@@ -193,23 +193,12 @@ func (w *onlooker) changed(id store.ID, s store.StageState) {
 	}
 }
 
-// movement is a running stage as --json has it, in the words of the API.
-type movement struct {
-	TaskID  store.ID `json:"task_id"`
-	Stage   string   `json:"stage"`
-	Attempt int      `json:"attempt"`
-	Percent float64  `json:"percent"`
-	Speed   float64  `json:"speed,omitempty"`
-	ETA     float64  `json:"eta_s,omitempty"`
-	Note    string   `json:"note,omitempty"`
-}
-
 // show shows the running stages.
 func (w *onlooker) show(current map[work]store.Running) error {
 	if w.c.json {
 		for key, r := range current {
 			if w.running[key] != r {
-				if err := w.c.writeJSON(movement{r.Task, r.Stage, r.Attempt, r.Percent, r.Speed, r.ETA, r.Note}); err != nil {
+				if err := w.c.writeJSON(r); err != nil {
 					return err
 				}
 			}
