@@ -107,11 +107,11 @@ func layOut(duration float64, width, height int) *Storyboard {
 }
 
 // chain makes the sheets. It picks the frame in the middle of each interval: rounded to the nearest
-// multiple, frames up to there belong to it, and the newest of them is taken.
-// The last one is held to fill up.
+// multiple, frames up to there belong to it, and the newest of them is taken. The newest of all
+// is passed on even if its duration is not known. The last one is held to fill up.
 func (b *Storyboard) chain() string {
 	return strings.Join([]string{
-		"setpts=PTS-STARTPTS", fmt.Sprintf("fps=fps=%.9f:start_time=0:round=near", 1/b.Interval),
+		"setpts=PTS-STARTPTS", fmt.Sprintf("fps=fps=%.9f:start_time=0:round=near:eof_action=pass", 1/b.Interval),
 		fmt.Sprintf("tpad=stop_mode=clone:stop=%d", b.Count), fmt.Sprintf("trim=end_frame=%d", b.Count),
 		fmt.Sprintf("scale=w=%d:h=%d:flags=bicubic", b.Width, b.Height), jpegColours,
 		fmt.Sprintf("tile=layout=%dx%d", b.Columns, b.Rows),
