@@ -2,7 +2,6 @@ package uitest
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"time"
 
@@ -28,7 +27,7 @@ func Crew(ctx context.Context, pool *pgxpool.Pool, workers []store.ID) error {
 	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock_all()") }() // the connection's end does it, too
 	for {
 		for i, id := range workers {
-			if err := beat(ctx, pool, st, id, int64(1000+i)); err != nil && ctx.Err() == nil {
+			if err := beat(ctx, st, id, int64(1000+i)); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
@@ -40,20 +39,22 @@ func Crew(ctx context.Context, pool *pgxpool.Pool, workers []store.ID) error {
 	}
 }
 
-func beat(ctx context.Context, pool *pgxpool.Pool, st *store.Store, id store.ID, session int64) error {
-	var raw []byte
-	if err := pool.QueryRow(ctx, "select running from workers where id = $1", id).Scan(&raw); err != nil {
+func beat(ctx context.Context, st *store.Store, id store.ID, session int64) error {
+	workers, err := st.Workers(ctx, false)
+	if err != nil {
 		return err
 	}
 	var running []store.Running
-	if err := json.Unmarshal(raw, &running); err != nil {
-		return err
+	for _, w := range workers {
+		if w.ID == id {
+			running = w.Running
+		}
 	}
 	for i := range running {
 		if r := &running[i]; r.Percent >= 0 {
 			r.Percent, r.ETA = math.Mod(r.Percent+0.7, 99), max(r.ETA-1, 1) // it moves for as long as a slow machine may need
 		}
 	}
-	_, err := st.Beat(ctx, store.Beat{Worker: id, Session: session, Running: running})
+	_, err = st.Beat(ctx, store.Beat{Worker: id, Session: session, Running: running})
 	return err
 }

@@ -2,7 +2,6 @@ package uitest
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -82,11 +81,10 @@ func Seed(t testing.TB, pool *pgxpool.Pool) Seeded {
 	out := s.films()
 	s.exec(`alter table tasks enable trigger user`)
 	for worker, running := range s.running {
-		raw, err := json.Marshal(running)
-		if err != nil {
+		if _, err := st.Beat(context.Background(), store.Beat{Worker: worker, Running: running}); err != nil {
 			t.Fatal(err)
 		}
-		s.exec(`update workers set running = $2::text::jsonb, started_at = now() - interval '3 hours' where id = $1`, worker, string(raw))
+		s.exec(`update workers set started_at = now() - interval '3 hours' where id = $1`, worker)
 	}
 	out.Workers = s.workers
 	return out
