@@ -24,9 +24,9 @@ const (
 
 // doctor is what `cuelight doctor` looks at and what it has found.
 type doctor struct {
-	c               *cli
-	ffmpeg, ffprobe string
-	found           []finding
+	c     *cli
+	o     workOptions // those of programFlags
+	found []finding
 }
 
 func (c *cli) doctorCommand() *cobra.Command {
@@ -44,9 +44,8 @@ not count.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.publishDir, "publish-dir", "", "where published videos go (default DATA-DIR/published)")
-	f.StringVar(&d.ffmpeg, "ffmpeg", "ffmpeg", "the ffmpeg program")
-	f.StringVar(&d.ffprobe, "ffprobe", "ffprobe", "the ffprobe program")
-	setting(f, "publish-dir", "ffmpeg", "ffprobe")
+	d.o.programFlags(f)
+	setting(f, "publish-dir")
 	c.jsonFlag(cmd)
 	return cmd
 }

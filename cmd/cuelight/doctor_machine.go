@@ -34,10 +34,10 @@ func (d *doctor) checkPrograms(ctx context.Context) {
 			d.ok("postgresql", "%s in %s", b.Version, b.Dir)
 		}
 	}
-	for _, program := range []string{d.ffmpeg, d.ffprobe} {
+	for _, program := range []string{d.o.ffmpeg, d.o.ffprobe} {
 		d.checkVersion(ctx, program)
 	}
-	if _, err := exec.LookPath(d.ffmpeg); err == nil {
+	if _, err := exec.LookPath(d.o.ffmpeg); err == nil {
 		d.checkParts(ctx)
 		d.checkSandbox(ctx)
 	}
@@ -62,7 +62,7 @@ func (d *doctor) checkVersion(ctx context.Context, program string) {
 // checkParts looks for encoders and filters.
 func (d *doctor) checkParts(ctx context.Context) {
 	offered := func(what string) []string {
-		out, _ := exec.CommandContext(ctx, d.ffmpeg, "-nostdin", "-hide_banner", "-loglevel", "error", what).Output()
+		out, _ := exec.CommandContext(ctx, d.o.ffmpeg, "-nostdin", "-hide_banner", "-loglevel", "error", what).Output()
 		var names []string
 		for line := range strings.Lines(string(out)) {
 			if fields := strings.Fields(line); len(fields) > 1 {

@@ -20,15 +20,23 @@ func (d *doctor) checkSandbox(ctx context.Context) {
 		}
 		d.warn(check, fmt.Sprintf("%s: %s", l.Name, l.Detail), sandboxFix(l.Name))
 	}
-	tools := media.Tools{FFmpeg: d.ffmpeg, FFprobe: d.ffprobe}
+	tools := media.Tools{FFmpeg: d.o.ffmpeg, FFprobe: d.o.ffprobe, Memory: int64(d.o.maxMemory)}
+	if err := d.o.confine(&tools); err != nil {
+		d.wrong(check, err.Error(), "correct the flag, or its variable in the environment")
+		return
+	}
+	if tools.Sandbox == media.SandboxOff {
+		d.warn(check, "ffmpeg is not confined (--sandbox off): a file that takes it over has what cuelight has", "give it what it needs with --media-readable instead")
+		return
+	}
 	if _, err := tools.Version(ctx); err != nil {
 		d.wrong(check, "a confined ffmpeg does not start: "+firstLine(err.Error()),
 			"name what it needs with --media-readable, or give up the confinement with --sandbox off")
 		return
 	}
 	who := fmt.Sprintf("user %d", os.Geteuid())
-	if sandbox.CanChangeUser(media.DefaultUser) {
-		who = fmt.Sprintf("user %d (--media-user)", media.DefaultUser)
+	if sandbox.CanChangeUser(tools.User) {
+		who = fmt.Sprintf("user %d (--media-user)", tools.User)
 	}
 	memory := "any amount of memory"
 	if most := tools.MemoryLimit(); most > 0 {

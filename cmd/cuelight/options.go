@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/sandbox"
@@ -60,8 +61,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f := cmd.Flags()
 	f.StringVar(&c.notifyURL, "notify-url", "", "address of the same database for notifications alone, where the other one leads through a pooler in transaction mode")
 	f.StringVar(&c.publishDir, "publish-dir", "", "where published videos go (default DATA-DIR/published)")
-	f.StringVar(&o.ffmpeg, "ffmpeg", "ffmpeg", "the ffmpeg program")
-	f.StringVar(&o.ffprobe, "ffprobe", "ffprobe", "the ffprobe program")
+	o.programFlags(f)
 	f.StringVar(&o.preset, "preset", "veryfast", "libx264's trade of time for size, ultrafast to veryslow")
 	f.IntVar(&o.crf, "crf", 23, "quality below each rendition's highest bitrate, 1 (best) to 51")
 	f.IntVar(&o.threads, "threads", 0, "threads of each decoder, filter and encoder; 0 leaves it to ffmpeg")
@@ -72,22 +72,28 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.StringSliceVar(&o.allow, "allow-network", nil, "network that may be downloaded from although it is not public, such as 10.0.0.0/8; repeatable")
 	f.Var(&o.maxDownload, "max-download", "largest download")
 	f.DurationVar(&o.maxDuration, "max-duration", media.DefaultMaxDuration, "longest video that is taken, up to 168h")
-	f.Var(&o.maxMemory, "max-memory", "most memory of one ffmpeg or ffprobe; it is stopped beyond (default half of what this host or container has)")
-	f.Lookup("max-memory").DefValue = "" // it is in the text
 	f.Float64Var(&o.timeFactor, "time-factor", media.DefaultTimeFactor, "seconds that ffmpeg may take per second of video, beside half an hour, before the attempt fails")
-	f.StringVar(&o.sandbox, "sandbox", "auto", "confine ffmpeg: auto (as far as this host can), require (or do not start), off")
-	f.StringVar(&o.mediaUser, "media-user", strconv.Itoa(media.DefaultUser), "user, by name or number, that ffmpeg runs as where cuelight runs as root")
-	f.StringSliceVar(&o.mediaReadable, "media-readable", nil, "file or directory outside of the system's that a confined ffmpeg may read and execute; repeatable")
 	f.DurationVar(&o.downloadTimeout, "download-timeout", 12*time.Hour, "longest download in one attempt")
 	f.Var(&o.reserve, "reserve", "disk space to keep free; 0 for none")
 	f.DurationVar(&o.keepOld, "keep-old", 24*time.Hour, "how long a replaced version stays for those who are playing it")
 	f.BoolVar(&o.linkSources, "link-sources", false, "hard-link local sources instead of copying; only if nobody writes into them")
 	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may go on after the first signal")
 	f.DurationVar(&o.lease, "lease", store.DefaultLease, "how long this process may be out of touch with the database before others take its work")
-	setting(f, "publish-dir", "ffmpeg", "ffprobe", "preset", "crf", "threads", "nice", "stall", "workers", "allow-network",
-		"max-download", "max-duration", "max-memory", "time-factor", "sandbox", "media-user", "media-readable",
-		"download-timeout", "reserve", "keep-old", "link-sources", "grace", "lease", "notify-url")
+	setting(f, "publish-dir", "preset", "crf", "threads", "nice", "stall", "workers", "allow-network",
+		"max-download", "max-duration", "time-factor", "download-timeout", "reserve", "keep-old", "link-sources", "grace", "lease", "notify-url")
 	return o
+}
+
+// programFlags say which ffmpeg runs, and how far it is confined.
+func (o *workOptions) programFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.ffmpeg, "ffmpeg", "ffmpeg", "the ffmpeg program")
+	f.StringVar(&o.ffprobe, "ffprobe", "ffprobe", "the ffprobe program")
+	f.Var(&o.maxMemory, "max-memory", "most memory of one ffmpeg or ffprobe; it is stopped beyond (default half of what this host or container has, at least 1 GiB)")
+	f.Lookup("max-memory").DefValue = "" // it is in the text
+	f.StringVar(&o.sandbox, "sandbox", "auto", "confine ffmpeg: auto (as far as this host can), require (or do not start), off")
+	f.StringVar(&o.mediaUser, "media-user", strconv.Itoa(media.DefaultUser), "user, by name or number, that ffmpeg runs as where cuelight runs as root")
+	f.StringSliceVar(&o.mediaReadable, "media-readable", nil, "file or directory outside of the system's that a confined ffmpeg may read and execute; repeatable")
+	setting(f, "ffmpeg", "ffprobe", "max-memory", "sandbox", "media-user", "media-readable")
 }
 
 // byteSize is a flag's number of bytes: 500M, 20GiB.
