@@ -110,11 +110,10 @@ func quickPlan() []group {
 		}},
 		{rounds: 1, entries: []entry{
 			{scenario.E2E{Samples: 30, Slots: slots, Spread: 5 * time.Second}, pollers()[:1]},
-			{scenario.Drain{Tasks: 2_000, Slots: slots}, rivers()},
+			{scenario.Drain{Tasks: 5_000, Slots: slots}, rivers()},
 		}},
 		{rounds: 3, entries: []entry{
 			{scenario.Drain{Tasks: 5_000, Slots: slots}, ours()},
-			{scenario.Drain{Tasks: 2_000, Slots: slots}, ours()},
 			{scenario.Notifies{Tasks: 5_000, Slots: slots}, ours()},
 		}},
 		{rounds: 1, entries: processes(10_000, 1, 8)},
