@@ -38,7 +38,7 @@ func (d *dispatcher) free(stage int) int {
 		return min(s.room(d.busy[stage]+len(h.waiting)), slots)
 	}
 	margin := 0
-	if h.took > 0 && !d.behind(stage) {
+	if h.took > 0 && !d.hasQueueAfter(stage) {
 		// What is not going to start in time anyway would only be given back.
 		within := min(2*d.pace, waitsAtMost/2)
 		most := slots
@@ -50,11 +50,11 @@ func (d *dispatcher) free(stage int) int {
 	return max(slots+margin-d.busy[stage]-len(h.waiting), 0)
 }
 
-// behind says that tasks wait for a stage that comes after this one, which needs none.
+// hasQueueAfter says that tasks wait for a stage that comes after this one, which needs none.
 // Claiming more ahead here would only make that queue longer, and what goes through a
 // queue costs twice as much as what goes on at once. A stage that needs others claims
 // ahead even so: what found no room there would wait in a queue of its own.
-func (d *dispatcher) behind(stage int) bool {
+func (d *dispatcher) hasQueueAfter(stage int) bool {
 	if len(d.stages[stage].Needs) > 0 {
 		return false
 	}

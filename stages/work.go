@@ -77,8 +77,8 @@ func questionsAtOnce(s Store) int {
 	return 2
 }
 
-// ask asks the database for work, within some seconds.
-func (d *dispatcher) ask(ctx context.Context, question func(ctx context.Context) error) error {
+// askDatabase runs a query of an attempt, within some seconds.
+func (d *dispatcher) askDatabase(ctx context.Context, question func(ctx context.Context) error) error {
 	select {
 	case d.questions <- struct{}{}:
 	case <-ctx.Done():
@@ -94,7 +94,7 @@ func (d *dispatcher) ask(ctx context.Context, question func(ctx context.Context)
 func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {
 	for pause := newPause(); ; {
 		var raw json.RawMessage
-		err := d.ask(ctx, func(ctx context.Context) (err error) {
+		err := d.askDatabase(ctx, func(ctx context.Context) (err error) {
 			raw, err = d.Store.Result(ctx, task, stage)
 			return err
 		})
@@ -115,7 +115,7 @@ func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (j
 func (d *dispatcher) lostClaims(ctx context.Context, c store.Claim) ([]store.LostClaim, error) {
 	for {
 		var lost []store.LostClaim
-		err := d.ask(ctx, func(ctx context.Context) (err error) {
+		err := d.askDatabase(ctx, func(ctx context.Context) (err error) {
 			lost, err = d.Store.Lost(ctx, []store.Claim{c})
 			return err
 		})

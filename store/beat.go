@@ -119,7 +119,7 @@ type Beaten struct {
 func (s *Store) Beat(ctx context.Context, in Beat) (Beaten, error) {
 	// The sign of life does not depend on what is said about the work.
 	doing := "[]"
-	if text, ok := describe(in.Running); ok {
+	if text, ok := marshalRunning(in.Running); ok {
 		doing = text
 	}
 	var out Beaten
@@ -158,7 +158,7 @@ func (s *Store) checkClaims(ctx context.Context, in Beat, out *Beaten) error {
 		}
 		return err
 	})
-	if text, ok := describe(in.Moved); ok {
+	if text, ok := marshalRunning(in.Moved); ok {
 		batch.Queue(s.sql.progress, in.Worker, text)
 	}
 	return s.db.SendBatch(ctx, &batch).Close()
@@ -174,15 +174,15 @@ func lockWait(ctx context.Context) int32 {
 	return int32(max(within*2/3, time.Millisecond).Milliseconds())
 }
 
-// describe is what is said of the work as JSON, where there is any and PostgreSQL
+// marshalRunning returns the work as JSON, where there is any and PostgreSQL
 // can hold it.
-func describe(running []Running) (string, bool) {
+func marshalRunning(running []Running) (string, bool) {
 	if len(running) == 0 {
 		return "", false
 	}
-	all := make([]described, len(running))
+	all := make([]storedRunning, len(running))
 	for i, r := range running {
-		all[i] = described(r)
+		all[i] = storedRunning(r)
 	}
 	text, err := json.Marshal(all)
 	return string(text), err == nil && !bytes.Contains(text, []byte(`\u0000`))

@@ -269,10 +269,7 @@ select coalesce(result, 'null') from {{.Attempts}}
 // [ErrNotFound] for a stage that was never completed.
 func (s *Store) Result(ctx context.Context, task ID, stage string) (json.RawMessage, error) {
 	var raw json.RawMessage
-	var batch pgx.Batch
-	queueLimits(ctx, &batch, ID{})
-	batch.Queue(s.sql.result, task, stage).QueryRow(func(row pgx.Row) error { return row.Scan(&raw) })
-	err := s.db.SendBatch(ctx, &batch).Close()
+	err := s.db.QueryRow(ctx, s.sql.result, task, stage).Scan(&raw)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = fmt.Errorf("%w, or its stage %q was never completed", ErrNotFound, stage)
 	}

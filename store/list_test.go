@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -208,5 +210,24 @@ func TestTraceOfASubmissionIsKeptWhereItIsOne(t *testing.T) {
 		if (got == text) != kept || !kept && got != "" {
 			t.Errorf("%s is kept as %q", text, got)
 		}
+	}
+}
+
+func TestResult_LeavesTheSettingsOfTheCallersTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.submit()
+	tx, err := b.pool.Begin(t.Context())
+	must(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	const settings = `select concat_ws(' ', current_setting('lock_timeout'), current_setting('application_name'))`
+	var before, after string
+	must(t, tx.QueryRow(t.Context(), settings).Scan(&before))
+	if _, err := b.WithTx(tx).Result(t.Context(), id, "ingest"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("error %v; want ErrNotFound", err)
+	}
+	must(t, tx.QueryRow(t.Context(), settings).Scan(&after))
+	if after != before {
+		t.Errorf("settings are %q, and were %q", after, before)
 	}
 }

@@ -51,7 +51,7 @@ func (w Worker) State() string {
 	return "working"
 }
 
-// Running is a claim as its worker last described it. Its JSON is for people: the token,
+// Running is a claim as its worker last storedRunning it. Its JSON is for people: the token,
 // which every write of the worker must show, is not in it.
 type Running struct {
 	Task    ID      `json:"task_id"`
@@ -64,8 +64,8 @@ type Running struct {
 	Note    string  `json:"note,omitempty"`
 }
 
-// described is [Running] as it is in the column workers.running and in events.
-type described struct {
+// storedRunning is [Running] as it is in the column workers.running and in events.
+type storedRunning struct {
 	Task    ID      `json:"task"`
 	Stage   string  `json:"stage"`
 	Token   ID      `json:"token"`
@@ -355,7 +355,7 @@ func (s *Store) GoneWorkers(ctx context.Context, before ID, limit int) ([]Worker
 
 func scanWorker(row pgx.CollectableRow) (w Worker, err error) {
 	var lease, age float64
-	var running []described
+	var running []storedRunning
 	err = row.Scan(&w.ID, &w.Pipeline, &w.Host, &w.PID, &w.Version, &w.Capabilities, &lease, &w.Place,
 		&w.Connected, &w.StartedAt, &w.BeatAt, &age, &w.StoppedAt, &w.LostAt, &w.DrainAt, &running)
 	for _, d := range running {

@@ -74,11 +74,11 @@ func (t Tools) confine(ctx context.Context, cmd *exec.Cmd, c child) (*confinemen
 		case err == nil:
 			p.User = user
 		case p.Require:
-			k.undo()
+			k.undoHandOver()
 			return nil, errors.Join(fmt.Errorf("%w: %w", ErrSandbox, err), k.release())
 		default:
 			// It cannot be had without the rights of root, but with all else.
-			k.undo()
+			k.undoHandOver()
 			p.KeepCapabilities = true
 		}
 	}
@@ -171,10 +171,10 @@ func (k *confinement) handOver(cmd *exec.Cmd, c child, user int) error {
 	return chownTree(c.dir, user)
 }
 
-// undo takes back what a hand-over that failed has changed: a network's server, or a
+// undoHandOver takes back what a hand-over that failed has changed: a network's server, or a
 // file system without owners, lets nobody give files away. Most likely nothing was
 // changed then; what cannot be taken back, root reads and writes all the same.
-func (k *confinement) undo() {
+func (k *confinement) undoHandOver() {
 	if k.lent {
 		k.lent = false
 		_ = eachFile(k.dir, func(root *os.Root, path string, _ fs.DirEntry) error {

@@ -20,10 +20,10 @@ func videoGraph(info *Info, rungs []Rung, t timing, c caps) string {
 	chain = append(chain, t.filters()...)
 	chain = append(chain, turn(v)...)
 	chain = append(chain, picture(v, rungs[0], c)...)
-	chain = append(chain, t.repeating()...)
+	chain = append(chain, t.repeatFilters()...)
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "[0:%d]%s,split=2[decoded][source];[source]%s,split=%d[shown]", v.Index, oneForm(v), strings.Join(chain, ","), len(rungs)+1)
+	fmt.Fprintf(&b, "[0:%d]%s,split=2[decoded][source];[source]%s,split=%d[shown]", v.Index, uniformFrames(v), strings.Join(chain, ","), len(rungs)+1)
 	for i := range rungs {
 		fmt.Fprintf(&b, "[s%d]", i)
 	}
@@ -37,10 +37,10 @@ func videoGraph(info *Info, rungs []Rung, t timing, c caps) string {
 	return b.String()
 }
 
-// oneForm brings all frames to the size that the source claims, and to the pixel format
+// uniformFrames brings all frames to the size that the source claims, and to the pixel format
 // of the first, for the filters behind it that know no other. A frame that has both
 // passes as it is.
-func oneForm(v *Video) string {
+func uniformFrames(v *Video) string {
 	scale := fmt.Sprintf("scale=w=%d:h=%d:flags=bicubic", v.CodedWidth, v.CodedHeight)
 	if v.Interlaced {
 		scale += ":interl=1" // each field for itself

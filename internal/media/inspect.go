@@ -72,15 +72,15 @@ func (s *stream) frameRate(lead float64) float64 {
 	return rate
 }
 
-// rendition reads header and segments one after the other, each opened when it is its
+// renditionReader reads header and segments one after the other, each opened when it is its
 // turn.
-type rendition struct {
+type renditionReader struct {
 	dir   string
 	names []string // that are still to come
 	open  *os.File
 }
 
-func openRendition(dir string, r Rendition) (*rendition, error) {
+func openRendition(dir string, r Rendition) (*renditionReader, error) {
 	list := filepath.Join(dir, filepath.FromSlash(r.Playlist))
 	text, err := os.ReadFile(list)
 	if err != nil {
@@ -90,14 +90,14 @@ func openRendition(dir string, r Rendition) (*rendition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("playlist %s: %w", r.Playlist, err)
 	}
-	all := &rendition{dir: filepath.Dir(list), names: []string{p.init}}
+	all := &renditionReader{dir: filepath.Dir(list), names: []string{p.init}}
 	for _, l := range p.segments {
 		all.names = append(all.names, l.name)
 	}
 	return all, nil
 }
 
-func (r *rendition) Read(b []byte) (n int, err error) {
+func (r *renditionReader) Read(b []byte) (n int, err error) {
 	for {
 		if r.open == nil {
 			if len(r.names) == 0 {
@@ -118,7 +118,7 @@ func (r *rendition) Read(b []byte) (n int, err error) {
 }
 
 // Close is called once nobody reads any more.
-func (r *rendition) Close() error {
+func (r *renditionReader) Close() error {
 	if r.open == nil {
 		return nil
 	}

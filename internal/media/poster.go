@@ -71,7 +71,7 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 		}
 	}
 	if best == "" {
-		return told.suspect(fmt.Errorf("%w: no frame could be decoded", ErrNoPicture))
+		return told.blameDisk(fmt.Errorf("%w: no frame could be decoded", ErrNoPicture))
 	}
 	if err := os.Chmod(filepath.Join(work, best), 0o644); err != nil {
 		return err

@@ -95,10 +95,10 @@ func isFullForOthers(dir string) bool {
 	return int64(st.Bavail)*int64(st.Bsize) < leastFree
 }
 
-// suspect keeps from being held against the source what the disk may have done: the
+// blameDisk keeps from being held against the source what the disk may have done: the
 // child told of trouble with it, which could not be confirmed afterwards. Others may
 // have made room meanwhile, or the child's account has a quota.
-func (s said) suspect(err error) error {
+func (s said) blameDisk(err error) error {
 	refused := (*Refused)(nil)
 	if s.disk == nil || !errors.As(err, &refused) && !errors.Is(err, ErrNoPicture) {
 		return err

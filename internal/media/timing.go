@@ -103,9 +103,9 @@ func (v *Video) fields() int64 {
 // shownRate is the frame rate after deinterlacing.
 func (v *Video) shownRate() float64 { return float64(v.fields()) * v.FPS }
 
-// repeating is the last part of the graph that deals with time. It keeps up to two
-// seconds of frames, so it comes when they are no larger than the largest rendition.
-func (t timing) repeating() []string {
+// repeatFilters are the last part of the graph that deals with time. They keep up to two
+// seconds of frames, so they come when these are no larger than the largest rendition.
+func (t timing) repeatFilters() []string {
 	if t.repeats == 0 {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (t timing) repeating() []string {
 }
 
 // filters is the part of the graph that deals with time. In seconds it works
-// on ffmpeg's T; after it, and after repeating, the first frame is at 0.
+// on ffmpeg's T; after it, and after repeatFilters, the first frame is at 0.
 func (t timing) filters() []string {
 	var f []string
 	if math.Abs(t.skew) > 0.0005 {

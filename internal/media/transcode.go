@@ -51,11 +51,11 @@ func (t Tools) Transcode(
 	reader := newProgressReader(info.Duration, progress, time.Now)
 	out, err := t.run(ctx, child{tool: "ffmpeg", what: "transcode", args: args, dir: dir, source: abs, stdout: reader})
 	if err != nil {
-		return nil, fmt.Errorf("transcode: %w", out.suspect(explain(err, dir, info, len(video) > 0)))
+		return nil, fmt.Errorf("transcode: %w", out.blameDisk(explain(err, dir, info, len(video) > 0)))
 	}
 	result, err := t.collect(ctx, dir, info, video, audio, plan, c, out)
 	if err != nil {
-		return nil, fmt.Errorf("transcode: %w", out.suspect(err))
+		return nil, fmt.Errorf("transcode: %w", out.blameDisk(err))
 	}
 	result.Storyboard, err = t.storyboard(ctx, dir, info, result)
 	if err != nil && !errors.Is(err, ErrNoPicture) {
