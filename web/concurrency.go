@@ -13,9 +13,13 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 )
 
-// queueWithin is how long a request waits for its turn before it is refused. It is
-// long enough for all streams to come back at once after a restart.
-const queueWithin = 5 * time.Second
+// A request waits for a free slot of its principal before it is refused. A stream waits
+// longer: all clients open theirs at once after a restart, and a browser's EventSource
+// never tries again after an answer of 429.
+const (
+	requestWait = 5 * time.Second
+	streamWait  = 30 * time.Second
+)
 
 // requestLimit bounds how many requests of each principal ask the database at the
 // same time. All principals share a few connections; without a limit, one of them
@@ -37,9 +41,9 @@ func newRequestLimit(each int) *requestLimit {
 	return &requestLimit{each: each, byPrincipal: make(map[string]*principalRequests)}
 }
 
-// enter waits until the principal may have one more request under way, until
+// enter waits up to wait until the principal may have one more request under way, until
 // release is called; release may be called more than once.
-func (l *requestLimit) enter(ctx context.Context, who string) (release func(), err error) {
+func (l *requestLimit) enter(ctx context.Context, who string, wait time.Duration) (release func(), err error) {
 	l.mu.Lock()
 	p := l.byPrincipal[who]
 	if p == nil {
@@ -48,7 +52,7 @@ func (l *requestLimit) enter(ctx context.Context, who string) (release func(), e
 	}
 	p.n++
 	l.mu.Unlock()
-	timeout := time.NewTimer(queueWithin)
+	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	select {
 	case p.slots <- struct{}{}:
@@ -56,7 +60,7 @@ func (l *requestLimit) enter(ctx context.Context, who string) (release func(), e
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timeout.C:
-		err = l.refusal(who)
+		err = l.refusal(who, wait)
 	}
 	l.leave(who, p)
 	return nil, err
@@ -70,16 +74,16 @@ func (l *requestLimit) leave(who string, p *principalRequests) {
 	}
 }
 
-func (l *requestLimit) refusal(who string) error {
-	return &problem{kindRequests, fmt.Sprintf("%s may have %d requests under way, and more have waited for %v; send fewer at the same time", who, l.each, queueWithin), retryAfter}
+func (l *requestLimit) refusal(who string, wait time.Duration) error {
+	return &problem{kindRequests, fmt.Sprintf("%s may have %d requests under way, and more have waited for %v; send fewer at the same time", who, l.each, wait), retryAfter}
 }
 
 // limited has next answer when the principal of the request may have one more under
-// way. The answer counts until its first byte is written: afterwards it waits for
+// way, for which the request waits up to wait. The answer counts until its first byte is written: afterwards it waits for
 // the client, or is a stream, and asks for nothing that takes long.
-func (s *Server) limited(next http.Handler) http.Handler {
+func (s *Server) limited(wait time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		release, err := s.requests.enter(r.Context(), access.From(r.Context()).Name)
+		release, err := s.requests.enter(r.Context(), access.From(r.Context()).Name, wait)
 		if err != nil {
 			s.fail(w, r, err)
 			return

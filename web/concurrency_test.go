@@ -21,7 +21,8 @@ import (
 func TestRequestLimit_IsForEachPrincipal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		enter := web.NewRequestLimit(2)
+		limit := web.NewRequestLimit(2)
+		enter := func(ctx context.Context, who string) (func(), error) { return limit(ctx, who, 5*time.Second) }
 		release := make([]func(), 2)
 		for i := range release {
 			var err error
@@ -69,6 +70,10 @@ func TestReaderWhoseRequestsTakeLong_LeavesConnectionsToOthers(t *testing.T) {
 			statuses <- b.do(call{method: "GET", path: api + "/tasks?source=x", as: key}).status
 		})
 	}
+	stream := make(chan int, 1)
+	asking.Go(func() {
+		stream <- b.do(call{method: "HEAD", path: api + "/events/stream", as: key}).status
+	})
 	for range cap(statuses) - 1 {
 		if status := <-statuses; status != http.StatusTooManyRequests {
 			t.Errorf("a request beyond the limit is answered %d", status)
@@ -88,6 +93,9 @@ func TestReaderWhoseRequestsTakeLong_LeavesConnectionsToOthers(t *testing.T) {
 	asking.Wait()
 	if status := <-statuses; status != http.StatusOK {
 		t.Errorf("the request under way is answered %d", status)
+	}
+	if status := <-stream; status != http.StatusOK {
+		t.Errorf("a stream, which waits longer, is answered %d", status)
 	}
 }
 

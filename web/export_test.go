@@ -81,6 +81,6 @@ func Certificate(certFile, keyFile string, every time.Duration, trouble func(err
 }
 
 // NewRequestLimit bounds the requests of each principal.
-func NewRequestLimit(each int) func(ctx context.Context, who string) (release func(), err error) {
+func NewRequestLimit(each int) func(ctx context.Context, who string, wait time.Duration) (release func(), err error) {
 	return newRequestLimit(each).enter
 }

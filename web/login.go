@@ -92,7 +92,7 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 // dashboard lets those in who may look, and sends a browser's user to the login.
 // It gets paths without the base.
 func (s *Server) dashboard() http.Handler {
-	page := s.limited(http.HandlerFunc(s.showPage))
+	page := s.limited(requestWait, http.HandlerFunc(s.showPage))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, pageFormMost)
 		err := access.Check(r.Context(), access.Read)

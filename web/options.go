@@ -93,9 +93,9 @@ type Options struct {
 	Connections, ConnectionsEach int
 	Proxies                      []netip.Prefix
 	// RequestsEach is how many requests of one principal may ask the database at
-	// the same time. More wait for a moment, and are then answered with 429. It
-	// should be less than the connections that Store has, so that nobody can keep
-	// them from all others. Default 4.
+	// the same time. More wait for up to 5 s, streams for up to 30 s, and are then
+	// answered with 429. It should be less than the connections that Store has, so
+	// that nobody can keep them from all others. Default 4.
 	RequestsEach int
 	// Ping is how often a stream in which nothing happens shows that it is
 	// alive. Default 15 s.

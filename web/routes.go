@@ -44,8 +44,8 @@ func (s *Server) routing() []route {
 	routes := s.taskRoutes()
 	if s.o.Subscribe != nil {
 		routes = append(routes,
-			raw("GET", api+"/events/stream", access.Read, s.limited(http.HandlerFunc(s.streamEvents)).ServeHTTP),
-			raw("GET", api+"/tasks/{id}/events", access.Read, s.limited(http.HandlerFunc(s.streamTask)).ServeHTTP))
+			raw("GET", api+"/events/stream", access.Read, s.limited(streamWait, http.HandlerFunc(s.streamEvents)).ServeHTTP),
+			raw("GET", api+"/tasks/{id}/events", access.Read, s.limited(streamWait, http.HandlerFunc(s.streamTask)).ServeHTTP))
 	}
 	if s.o.Published != "" {
 		routes = append(routes, raw("GET", api+"/published/{id}/{path...}", access.Read, s.published))
@@ -171,7 +171,7 @@ func (s *Server) serve(rt route) http.Handler {
 			rt.raw(w, r)
 		})
 	}
-	handle := s.limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handle := s.limited(requestWait, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerIn)
 		defer cancel()
 		a, err := rt.handle(w, r.WithContext(ctx))
