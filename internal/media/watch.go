@@ -60,6 +60,9 @@ func (t Tools) watch(ctx context.Context, cancel context.CancelCauseFunc, p *pul
 			beats, alive = n, true
 			still.forward()
 		}
+		if ctx.Err() != nil {
+			return // it moves because it is being ended
+		}
 		if alive && now.Sub(told) >= stepEvery {
 			told = now
 			t.step()
