@@ -175,6 +175,10 @@ func TestEveryRuleFindsTheStateItForbids(t *testing.T) {
 		"a task that three later ones passed": {invariant.Options{PassedAtMost: two()},
 			`update attempts set started_at = finished_at` + plain + ` and stage = 'ingest'`,
 			[]string{"passed"}},
+		"a task that later ones passed before it was ready": {invariant.Options{PassedAtMost: two()},
+			`update attempts set finished_at = finished_at + interval '1 hour'` + plain + `;
+			 update attempts set started_at = started_at + interval '1 hour'` + plain + ` and stage <> 'ingest'`,
+			nil},
 		"a task nobody works on": {settled,
 			`insert into tasks (source) values ('new')`,
 			[]string{"ended"}},

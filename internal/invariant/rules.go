@@ -222,14 +222,15 @@ select format('attempt %s at stage %s of task %s (%s to %s, %s) %s',
  where n.outcome is distinct from 'completed'
     or n.finished_at > r.started_at + make_interval(secs => $1)`
 
-// passed: of each task, the first try at a stage. It was ready when all that the stage
-// needs was completed for the last time before that.
+// passed: of each task, the first try at a stage. It was ready when the tries at what the
+// stage needs that began before it were completed. They may end later than it begins: a
+// stage that goes on with a task begins at the start of the transaction that ends them.
 const passedSQL = `
 , first as (
   select r.task, r.stage, r.started_at, t.priority,
          greatest(t.created_at, t.ready_at,
                   (select max(n.finished_at) from needs join {{.Attempts}} n on n.stage collate "C" = needs.need
-                    where needs.stage = r.stage and n.task_id = r.task and n.outcome = 'completed' and n.finished_at < r.started_at)) as ready
+                    where needs.stage = r.stage and n.task_id = r.task and n.outcome = 'completed' and n.started_at < r.started_at)) as ready
     from runs r
     join {{.Tasks}} t on t.id = r.task
    where r.attempt_before is null
