@@ -59,7 +59,7 @@ func (d *dispatcher) hasQueueAfter(stage int) bool {
 		return false
 	}
 	for i := range d.look {
-		if i != stage && d.look[i].due && slices.Contains(d.Pipeline.graph.Above(i), stage) {
+		if i != stage && d.look[i].due && slices.Contains(d.Pipeline.graph.Upstream(i), stage) {
 			return true
 		}
 	}

@@ -176,7 +176,7 @@ func (a *attempt) conclude(result json.RawMessage, err, why error) finished {
 		f.kind, f.report.Outcome, f.err = Released, store.Released, why
 		f.report.Error, f.report.Class = why.Error(), "interrupted"
 	case IsPostponed(err) && !IsPermanent(err) && why == nil:
-		f.kind, f.report.Outcome, f.suspends = Released, store.Released, Suspends(err)
+		f.kind, f.report.Outcome, f.suspends = Released, store.Released, SuspendsStage(err)
 		f.report.Error, f.report.Class = err.Error(), "postponed"
 		delay, _ := RetryDelay(err)
 		f.report.RetryIn = jitter(max(delay, time.Since(a.began)))

@@ -61,7 +61,7 @@ func TestIdleProcessAsksNextToNothing(t *testing.T) {
 		f := &fake{
 			beat: func(b store.Beat) (store.Beaten, error) {
 				beats++
-				if b.Brief {
+				if b.SkipChecks {
 					brief++
 				}
 				return store.Beaten{Now: time.Now()}, nil

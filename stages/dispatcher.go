@@ -36,7 +36,7 @@ type dispatcher struct {
 	wrote   chan struct{} // for the herald: there are new events
 	retired chan struct{} // a drain has begun with work under way
 
-	questions chan struct{} // as many as work may ask the database at once
+	querySlots chan struct{} // taken by the queries of work
 
 	paused    []bool        // by stage: nothing is to be claimed
 	suspended []suspension  // by stage
@@ -82,7 +82,7 @@ func newDispatcher(r *Runner) *dispatcher {
 		d.byChannel[r.Pipeline.graph.Channel(s.Name)] = i
 	}
 	d.done, d.over = make(chan finished, slots), make(chan store.ID, 2*slots)
-	d.questions = make(chan struct{}, questionsAtOnce(r.Store))
+	d.querySlots = make(chan struct{}, maxConcurrentQueries(r.Store))
 	return d
 }
 

@@ -139,9 +139,9 @@ func IsPostponed(err error) bool {
 	return ok && !later.counts
 }
 
-// Suspends reports whether err was marked by [Postpone], so that the stage is suspended
-// in the process that meets it.
-func Suspends(err error) bool {
+// SuspendsStage reports whether err was marked by [Postpone], so that the process which
+// meets it suspends the stage.
+func SuspendsStage(err error) bool {
 	later, ok := errors.AsType[*delayError](err)
 	return ok && !later.counts && !later.alone
 }

@@ -26,7 +26,7 @@ type heartbeat struct {
 	told   int64     // the session that others know of
 	mute   time.Time // since when no news comes in; zero while it does
 
-	briefly   int       // how many in a row asked for nothing beyond the sign of life
+	skipped   int       // heartbeats in a row, this one included, that skipped the checks
 	unchecked time.Time // since when only the sign of life is answered; zero while all is
 	toldSo    bool      // of that
 }
@@ -54,9 +54,9 @@ func (d *dispatcher) beat(ctx context.Context) {
 	}
 }
 
-// briefAtMost: a process with nothing to do asks what is paused at least at every so
-// manyth heartbeat, though it is notified when that changes.
-const briefAtMost = 8
+// maxSkipped: up to seven heartbeats in a row go without checks. A process with nothing
+// to do reads at every eighth which stages are paused, in case a notification was lost.
+const maxSkipped = 8
 
 // tick is how often progress is written down, more or less a fifth; every
 // second one is a beat in any case.
@@ -83,12 +83,12 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 		return
 	}
 	h.sent = time.Now()
-	h.briefly++
-	brief := !recall && len(claims) == 0 && h.hears() && h.briefly < briefAtMost
-	if !brief {
-		h.briefly = 0
+	h.skipped++
+	skip := !recall && len(claims) == 0 && h.hears() && h.skipped < maxSkipped
+	if !skip {
+		h.skipped = 0
 	}
-	out, err := h.send(ctx, store.Beat{Claims: claims, Running: running, Moved: moved, Brief: brief})
+	out, err := h.send(ctx, store.Beat{Claims: claims, Running: running, Moved: moved, SkipChecks: skip})
 	h.err = err
 	switch {
 	case err == nil:

@@ -61,7 +61,7 @@ func TestOutermostMarkOfAnErrorCounts(t *testing.T) {
 		{stages.Postpone(-1, base), true, true, 0},
 	} {
 		after, ok := stages.RetryDelay(c.err)
-		if !ok || after != c.after || stages.IsPostponed(c.err) != c.postponed || stages.Suspends(c.err) != c.suspends || !errors.Is(c.err, base) {
+		if !ok || after != c.after || stages.IsPostponed(c.err) != c.postponed || stages.SuspendsStage(c.err) != c.suspends || !errors.Is(c.err, base) {
 			t.Errorf("postponed %t, after %s, %t", stages.IsPostponed(c.err), after, ok)
 		}
 	}

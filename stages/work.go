@@ -66,9 +66,9 @@ func (d *dispatcher) job(a *attempt) *Job {
 	}
 }
 
-// questionsAtOnce is half of the store's connections: work that asks for results waits
-// where somebody has a table locked, and the heartbeat must not wait behind it.
-func questionsAtOnce(s Store) int {
+// maxConcurrentQueries is half of the store's connections. Queries of work wait while a
+// table is locked, and must leave the heartbeat a connection.
+func maxConcurrentQueries(s Store) int {
 	if s, ok := s.(*store.Store); ok {
 		if pool, ok := s.DB().(*pgxpool.Pool); ok {
 			return max(int(pool.Config().MaxConns)/2, 1)
@@ -77,24 +77,24 @@ func questionsAtOnce(s Store) int {
 	return 2
 }
 
-// askDatabase runs a query of an attempt, within some seconds.
-func (d *dispatcher) askDatabase(ctx context.Context, question func(ctx context.Context) error) error {
+// queryWithinLimit runs a query of an attempt, for up to 10 s, when a query slot is free.
+func (d *dispatcher) queryWithinLimit(ctx context.Context, query func(ctx context.Context) error) error {
 	select {
-	case d.questions <- struct{}{}:
+	case d.querySlots <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { <-d.questions }()
+	defer func() { <-d.querySlots }()
 	within, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
-	return question(within)
+	return query(within)
 }
 
 // result waits for a database that is away, which is not the attempt's failure.
 func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {
 	for pause := newPause(); ; {
 		var raw json.RawMessage
-		err := d.askDatabase(ctx, func(ctx context.Context) (err error) {
+		err := d.queryWithinLimit(ctx, func(ctx context.Context) (err error) {
 			raw, err = d.Store.Result(ctx, task, stage)
 			return err
 		})
@@ -115,7 +115,7 @@ func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (j
 func (d *dispatcher) lostClaims(ctx context.Context, c store.Claim) ([]store.LostClaim, error) {
 	for {
 		var lost []store.LostClaim
-		err := d.askDatabase(ctx, func(ctx context.Context) (err error) {
+		err := d.queryWithinLimit(ctx, func(ctx context.Context) (err error) {
 			lost, err = d.Store.Lost(ctx, []store.Claim{c})
 			return err
 		})

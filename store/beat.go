@@ -90,10 +90,10 @@ type Beat struct {
 	Running []Running
 	// Moved are those of Running that the outbox is to tell of.
 	Moved []Running
-	// Brief asks for nothing beyond the sign of life, unless another worker is silent:
+	// SkipChecks asks for nothing beyond the sign of life, unless another worker is silent:
 	// it is one statement instead of two, for a worker without Claims that is notified
 	// of pauses.
-	Brief bool
+	SkipChecks bool
 }
 
 // Beaten is what a worker hears.
@@ -133,7 +133,7 @@ func (s *Store) Beat(ctx context.Context, in Beat) (Beaten, error) {
 		return Beaten{}, s.explain("beat", ErrWorkerUnknown)
 	}
 	out.Drain = *drain
-	if in.Brief && !silent {
+	if in.SkipChecks && !silent {
 		return out, nil
 	}
 	out.Unchecked = s.explain("check claims", s.checkClaims(ctx, in, &out))

@@ -167,8 +167,8 @@ func (g Graph) Stage(name string) (int, bool) {
 // Feeds lists the numbers of the stages that need stage i.
 func (g Graph) Feeds(i int) []int { return g.feeds[i] }
 
-// Above lists the numbers of stage i and of all stages that it needs, directly or not.
-func (g Graph) Above(i int) []int { return g.above[i] }
+// Upstream lists the numbers of stage i and of all stages that it needs, directly or not.
+func (g Graph) Upstream(i int) []int { return g.above[i] }
 
 // Channel is the NOTIFY channel of a stage: a message there says that the
 // stage may have something to claim.

@@ -74,7 +74,7 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 	gone := func() bool {
 		t.Helper()
 		out, err := b.Beat(t.Context(), store.Beat{Worker: other, Judge: &store.Allowance{}})
-		brief, briefErr := b.Beat(t.Context(), store.Beat{Worker: other, Judge: &store.Allowance{}, Brief: true})
+		brief, briefErr := b.Beat(t.Context(), store.Beat{Worker: other, Judge: &store.Allowance{}, SkipChecks: true})
 		if err := errors.Join(err, briefErr); err != nil {
 			t.Fatal(err)
 		}
@@ -120,12 +120,12 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 	}
 }
 
-func TestBriefHeartbeat_IsOneStatementAndASignOfLife(t *testing.T) {
+func TestHeartbeat_ThatSkipsChecksIsOneStatementAndASignOfLife(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
 	b.silent(w, "6 s")
-	out, err := b.Beat(t.Context(), store.Beat{Worker: w, Judge: &store.Allowance{}, Brief: true})
+	out, err := b.Beat(t.Context(), store.Beat{Worker: w, Judge: &store.Allowance{}, SkipChecks: true})
 	if err != nil || out.Paused != nil || out.Now.IsZero() {
 		t.Errorf("%+v, %v; want nothing of what is paused", out, err)
 	}

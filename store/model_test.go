@@ -24,7 +24,7 @@ type model struct {
 
 type modelTask struct {
 	scheduled bool // cancelled while it waited for the time it was submitted for, which is to come
-	could     bool // be claimed before: its time came, a claim was given back, or it is done again
+	wasReady  bool // it could be claimed before: its time came, a claim was given back, or it is done again
 	id        store.ID
 	name      string
 	priority  int16
@@ -178,7 +178,7 @@ func (m *model) mature(stage int, but *modelTask) {
 	for _, t := range m.tasks {
 		if t != but && t.stages[stage].wait == waitOver {
 			t.stages[stage].wait = noWait
-			t.could = t.could || t.stages[stage].attempts == 0
+			t.wasReady = t.wasReady || t.stages[stage].attempts == 0
 		}
 	}
 }
@@ -210,7 +210,7 @@ func (m *model) rest(t *modelTask, stage int, status store.Status) {
 // untried says that a stage waits for the time that the task was submitted for.
 func (m *model) untried(t *modelTask, stage int) bool {
 	s := &t.stages[stage]
-	return len(m.needs[stage]) == 0 && s.attempts == 0 && s.wait != noWait && !t.could
+	return len(m.needs[stage]) == 0 && s.attempts == 0 && s.wait != noWait && !t.wasReady
 }
 
 func (m *model) cancel(t *modelTask) {
@@ -245,22 +245,22 @@ func (m *model) retry(t *modelTask, from int) bool {
 	}
 	still := true // it is scheduled, as before or once more
 	for i := range t.stages {
-		still = still && (len(m.needs[i]) > 0 || m.keeps(t, i, from) || m.untried(t, i) && !slices.Contains(again, i))
+		still = still && (len(m.needs[i]) > 0 || m.keepsSchedule(t, i, from) || m.untried(t, i) && !slices.Contains(again, i))
 	}
 	for _, i := range again {
-		waits := m.keeps(t, i, from)
+		waits := m.keepsSchedule(t, i, from)
 		m.rest(t, i, pending)
 		t.stages[i].attempts = 0
 		if waits {
 			t.stages[i].wait = waiting
 		}
 	}
-	t.scheduled, t.could = false, !still
+	t.scheduled, t.wasReady = false, !still
 	return true
 }
 
-// keeps says that a stage that is done again waits for the time kept.
-func (m *model) keeps(t *modelTask, stage, from int) bool {
+// keepsSchedule says that a stage that is done again waits for the time kept.
+func (m *model) keepsSchedule(t *modelTask, stage, from int) bool {
 	return from < 0 && t.scheduled && len(m.needs[stage]) == 0 && t.stages[stage].status == cancelled
 }
 

@@ -190,7 +190,7 @@ func (m *model) endReported(r store.Report, stage int, foreign *modelTask, appli
 	if t == nil || t == foreign || r.Token.IsZero() || t.stages[stage].token != r.Token {
 		return
 	}
-	applied[r.Token], t.could = true, true
+	applied[r.Token], t.wasReady = true, true
 	switch {
 	case r.Outcome == store.Released:
 		m.end(t, stage, "released", pending)

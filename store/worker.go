@@ -51,8 +51,8 @@ func (w Worker) State() string {
 	return "working"
 }
 
-// Running is a claim as its worker last storedRunning it. Its JSON is for people: the token,
-// which every write of the worker must show, is not in it.
+// Running is a claim in progress, as its worker last reported it. Its JSON is for people: the
+// token, which every write of the worker must show, is not in it.
 type Running struct {
 	Task    ID      `json:"task_id"`
 	Stage   string  `json:"stage"`

@@ -41,8 +41,8 @@ func newRequestLimit(each int) *requestLimit {
 	return &requestLimit{each: each, byPrincipal: make(map[string]*principalRequests)}
 }
 
-// enter waits up to wait until the principal may have one more request under way, until
-// release is called; release may be called more than once.
+// enter takes one of the principal's slots, for which it waits up to wait. The slot is
+// taken until release is called, which may be called more than once.
 func (l *requestLimit) enter(ctx context.Context, who string, wait time.Duration) (release func(), err error) {
 	l.mu.Lock()
 	p := l.byPrincipal[who]
@@ -79,8 +79,9 @@ func (l *requestLimit) refusal(who string, wait time.Duration) error {
 }
 
 // limited has next answer when the principal of the request may have one more under
-// way, for which the request waits up to wait. The answer counts until its first byte is written: afterwards it waits for
-// the client, or is a stream, and asks for nothing that takes long.
+// way; the request waits for that up to wait. The answer counts until its first byte is
+// written: afterwards it waits for the client, or is a stream, and asks for nothing that
+// takes long.
 func (s *Server) limited(wait time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		release, err := s.requests.enter(r.Context(), access.From(r.Context()).Name, wait)

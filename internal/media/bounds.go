@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// A file may claim anything about itself, at any length. Values taken from it
-// ends up in the database, in answers of the API and in metadata.json, so it is
-// bounded where it is read.
+// A file may claim anything about itself, at any length. Values taken from it end
+// up in the database, in answers of the API and in metadata.json, so they are
+// bounded where they are read.
 const (
 	// stringBytes bounds each string of ffprobe's answer, titleBytes a title.
 	stringBytes = 1 << 10
@@ -46,7 +46,7 @@ func (c *stringCutter) Write(b []byte) (int, error) {
 }
 
 // keep decides about one byte. Bytes that belong together, a character of several
-// bytes or an escape sequence, is kept or left out as a whole.
+// bytes or an escape sequence, are kept or left out as a whole.
 func (c *stringCutter) keep(ch byte) bool {
 	switch {
 	case !c.inside:

@@ -51,7 +51,7 @@ func TestChildsDirectoryBelongsToThisProcessAgain(t *testing.T) {
 	if err != nil || owner.String() != "60817\n60817\n" {
 		t.Errorf("%v; it ran as %q", err, owner.String())
 	}
-	wantOwn(t, dir, "", "sub", "sub/file")
+	wantOwnedByProcess(t, dir, "", "sub", "sub/file")
 }
 
 // A network's server that takes root for nobody, and file systems without owners, let
@@ -81,7 +81,7 @@ func TestDirectoryThatCannotBeHandedOver_IsUsedAsItIs(t *testing.T) {
 	if st, err := os.Stat(filepath.Join(dir, "file")); err != nil || st.Size() != 1 {
 		t.Errorf("what it wrote: %v, %v", st, err)
 	}
-	wantOwn(t, dir, "", "fixed", "file")
+	wantOwnedByProcess(t, dir, "", "fixed", "file")
 
 	tools.FFmpeg = script(t, "exit 0\n")
 	if err := syscall.Mkfifo(filepath.Join(dir, "left"), 0o644); err != nil {
@@ -94,11 +94,11 @@ func TestDirectoryThatCannotBeHandedOver_IsUsedAsItIs(t *testing.T) {
 	if _, err := tools.run(t.Context(), c); !errors.Is(err, ErrSandbox) {
 		t.Errorf("required: %v; want ErrSandbox", err)
 	}
-	wantOwn(t, dir, "", "fixed")
+	wantOwnedByProcess(t, dir, "", "fixed")
 }
 
-// wantOwn wants files in dir to belong to this process.
-func wantOwn(t *testing.T, dir string, names ...string) {
+// wantOwnedByProcess wants files in dir to belong to this process.
+func wantOwnedByProcess(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		info, err := os.Stat(filepath.Join(dir, name))

@@ -27,8 +27,8 @@ func smallDisk(t *testing.T, flags uintptr) string {
 	return dir
 }
 
-// keptForRoot mounts a disk that is full for all but root, for whom it keeps a fifth.
-func keptForRoot(t *testing.T) string {
+// diskReservedForRoot mounts a disk that reserves a fifth of its room for root.
+func diskReservedForRoot(t *testing.T) string {
 	t.Helper()
 	if !sandbox.CanChangeUser(DefaultUser) {
 		t.Skip("this process cannot start programs as another user")
@@ -53,7 +53,7 @@ func keptForRoot(t *testing.T) string {
 // The child writes as another user, for whom the disk is full before it is so for root.
 func TestDiskThatIsFullForTheChildAloneIsFull(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(keptForRoot(t), "own")
+	dir := filepath.Join(diskReservedForRoot(t), "own")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@
 //	err = media.WriteMaster(dir, out, "")
 //	err = tools.WriteMPD(ctx, dir, out)
 //
-// [Tools.Poster] needs the Info only. [Info], [Rung] and [Output] survive JSON, so that each step can run in another process; dir may
-// be moved in between.
+// [Tools.Poster] needs the Info only. [Info], [Rung] and [Output] survive JSON, so
+// that each step can run in another process; dir may be moved in between.
 //
 // # What it promises
 //

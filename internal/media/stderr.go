@@ -73,7 +73,7 @@ func confirmed(dir string, trouble error) bool {
 	if dir == "" {
 		return false
 	}
-	if errors.Is(trouble, ErrNoSpace) && isFullForOthers(dir) {
+	if errors.Is(trouble, ErrNoSpace) && isFullForUnprivileged(dir) {
 		return true
 	}
 	f, err := os.CreateTemp(dir, ".space-*")
@@ -85,9 +85,9 @@ func confirmed(dir string, trouble error) bool {
 	return err != nil || errors.Is(trouble, syscall.EFBIG)
 }
 
-// isFullForOthers reports whether users without privileges have next to no room left.
+// isFullForUnprivileged reports whether users without privileges have next to no room left.
 // A disk that cannot say how large it is, is not full.
-func isFullForOthers(dir string) bool {
+func isFullForUnprivileged(dir string) bool {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil || st.Blocks == 0 {
 		return false

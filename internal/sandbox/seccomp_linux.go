@@ -76,22 +76,22 @@ func filter(pid int, scoped bool) []unix.SockFilter {
 	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), give(absent))
 	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE, 0, 4), load(argOffset), jump(unix.BPF_JSET, namespaces, 0, 1), give(deny), load(callOffset))
 	// The limits and the priorities of other processes.
-	f = append(f, onlyFor(unix.SYS_PRLIMIT64, 0, 0, uint32(pid))...)
+	f = append(f, allowOnly(unix.SYS_PRLIMIT64, 0, 0, uint32(pid))...)
 	for _, call := range []int{unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET} {
-		f = append(f, neverFor(call, 0, prioUser, ioprioUser)...)
-		f = append(f, onlyFor(call, 1, 0, uint32(pid))...)
+		f = append(f, denyWhere(call, 0, prioUser, ioprioUser)...)
+		f = append(f, allowOnly(call, 1, 0, uint32(pid))...)
 	}
 	if !scoped {
-		f = append(f, onlyFor(unix.SYS_KILL, 0, 0, uint32(pid))...)
+		f = append(f, allowOnly(unix.SYS_KILL, 0, 0, uint32(pid))...)
 		for _, call := range []int{unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO} {
-			f = append(f, onlyFor(call, 0, uint32(pid))...)
+			f = append(f, allowOnly(call, 0, uint32(pid))...)
 		}
 		f = append(f, jump(unix.BPF_JEQ, unix.SYS_TKILL, 0, 1), give(deny))
 		// A file that is ready sends its owner a signal.
-		f = append(f, neverFor(unix.SYS_FCNTL, 1, unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG)...)
+		f = append(f, denyWhere(unix.SYS_FCNTL, 1, unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG)...)
 	}
 	// Input that a terminal would take for its user's.
-	f = append(f, neverFor(unix.SYS_IOCTL, 1, unix.TIOCSTI, tiocLinux)...)
+	f = append(f, denyWhere(unix.SYS_IOCTL, 1, unix.TIOCSTI, tiocLinux)...)
 	return append(f, give(allow))
 }
 
@@ -103,8 +103,8 @@ const (
 	prioUser, ioprioUser = 2, 3
 )
 
-// onlyFor denies a call of which an argument, counted from 0, is none of the values.
-func onlyFor(call int, arg uint32, values ...uint32) []unix.SockFilter {
+// allowOnly denies a call unless its argument arg, counted from 0, is one of the values.
+func allowOnly(call int, arg uint32, values ...uint32) []unix.SockFilter {
 	n := uint8(len(values))
 	f := []unix.SockFilter{jump(unix.BPF_JEQ, uint32(call), 0, n+3), load(argOffset + 8*arg)}
 	for i, v := range values {
@@ -113,8 +113,8 @@ func onlyFor(call int, arg uint32, values ...uint32) []unix.SockFilter {
 	return append(f, give(deny), load(callOffset))
 }
 
-// neverFor denies a call of which an argument is one of the values.
-func neverFor(call int, arg uint32, values ...uint32) []unix.SockFilter {
+// denyWhere denies a call whose argument arg, counted from 0, is one of the values.
+func denyWhere(call int, arg uint32, values ...uint32) []unix.SockFilter {
 	n := uint8(len(values))
 	f := []unix.SockFilter{jump(unix.BPF_JEQ, uint32(call), 0, n+3), load(argOffset + 8*arg)}
 	for i, v := range values[:n-1] {

@@ -22,7 +22,7 @@ const filteredVariable = "CUELIGHT_TEST_FILTER"
 func TestMain(m *testing.M) {
 	if kind := os.Getenv(filteredVariable); kind != "" {
 		runtime.LockOSThread()
-		results, err := filtered(kind)
+		results, err := tryCalls(kind)
 		if err != nil {
 			panic(err)
 		}
@@ -34,9 +34,9 @@ func TestMain(m *testing.M) {
 
 const allOfUser = "other: ioprio_set, all of the user's"
 
-// filtered tries calls that reach this process and its parent, from a thread with
+// tryCalls makes calls that reach this process and its parent, from a thread with
 // the filter. True means that the call succeeded.
-func filtered(kind string) (map[string]bool, error) {
+func tryCalls(kind string) (map[string]bool, error) {
 	own, parent := uintptr(os.Getpid()), uintptr(os.Getppid())
 	thread := uintptr(unix.Gettid())
 	program := filter(int(own), kind == "scoped")

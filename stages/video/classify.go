@@ -37,7 +37,7 @@ func classify(ctx context.Context, err error, attempt int) error {
 		pause = hostPatience
 	}
 	postpone := stages.Postpone
-	if isOwn(err) {
+	if concernsOneTask(err) {
 		postpone = stages.PostponeTask
 	}
 	switch {
@@ -78,12 +78,12 @@ func isHostTrouble(err error) bool {
 		isAny(err, syscall.EIO, syscall.ENOMEM)
 }
 
-// isOwn reports whether what is waited for is this task's need alone: its own directory,
-// more room than others need, a source that none but root may read.
-func isOwn(err error) bool {
+// concernsOneTask reports whether the error stops this task and no other: its own directory
+// is missing, it needs more room than others, or only root may read its source.
+func concernsOneTask(err error) bool {
 	var gone *goneError
 	var full *fullError
-	return errors.As(err, &gone) && gone.own || errors.As(err, &full) && full.isOwn() ||
+	return errors.As(err, &gone) && gone.ofOneTask || errors.As(err, &full) && full.hasRoomForSmaller() ||
 		fetch.IsTooLarge(err) || errors.Is(err, media.ErrClosedSource)
 }
 

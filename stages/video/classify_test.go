@@ -87,7 +87,7 @@ func TestNeedOfOneTaskSuspendsNoStage(t *testing.T) {
 		"less than the reserve":     {&fullError{need: 1, size: 1000, free: 9, reserve: 10}, true},
 		"full disk":                 {syscall.ENOSPC, true},
 		"read-only disk":            {syscall.EROFS, true},
-		"task's directory":          {fmt.Errorf("x: %w", &goneError{own: true}), false},
+		"task's directory":          {fmt.Errorf("x: %w", &goneError{ofOneTask: true}), false},
 		"data directory":            {&goneError{}, true},
 		"source closed to others":   {fmt.Errorf("start ffprobe: %w", closed), false},
 		"no confinement":            {media.ErrSandbox, true},
@@ -96,8 +96,8 @@ func TestNeedOfOneTaskSuspendsNoStage(t *testing.T) {
 		"full disk found by ffmpeg": {media.ErrNoSpace, true},
 	} {
 		got := classify(t.Context(), c.err, 1)
-		if !stages.IsPostponed(got) || stages.Suspends(got) != c.suspends {
-			t.Errorf("%s: %v: postponed %t, suspends %t", name, got, stages.IsPostponed(got), stages.Suspends(got))
+		if !stages.IsPostponed(got) || stages.SuspendsStage(got) != c.suspends {
+			t.Errorf("%s: %v: postponed %t, suspends %t", name, got, stages.IsPostponed(got), stages.SuspendsStage(got))
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestDirectoryOfATaskIsItsOwnWhereOthersHaveTheirs(t *testing.T) {
 	c := Config{DataDir: t.TempDir()}
 	for _, own := range []bool{false, true} {
 		_, err := c.findTaskDir(store.ID{1})
-		if gone, ok := errors.AsType[*goneError](err); !ok || gone.own != own {
+		if gone, ok := errors.AsType[*goneError](err); !ok || gone.ofOneTask != own {
 			t.Errorf("%v: its own %t", err, !own)
 		}
 		if _, err := c.makeTaskDir(store.ID{2}); err != nil {
@@ -134,8 +134,8 @@ func TestSourceThatDoesNotFitSuspendsNoStage(t *testing.T) {
 	for reserve, suspends := range map[int64]bool{reserve: false, free + free/16: true} {
 		h.Reserve = reserve
 		_, err := h.ingest(t.Context(), h.job)
-		if got := classify(t.Context(), err, 1); !stages.IsPostponed(got) || stages.Suspends(got) != suspends {
-			t.Errorf("of %d bytes free, %d to be kept: %v: postponed %t, suspends %t", free, reserve, got, stages.IsPostponed(got), stages.Suspends(got))
+		if got := classify(t.Context(), err, 1); !stages.IsPostponed(got) || stages.SuspendsStage(got) != suspends {
+			t.Errorf("of %d bytes free, %d to be kept: %v: postponed %t, suspends %t", free, reserve, got, stages.IsPostponed(got), stages.SuspendsStage(got))
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (c Config) findTaskDir(task store.ID) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		// Without that of all tasks a disk is not mounted.
 		_, above := os.Stat(filepath.Dir(dir))
-		err = &goneError{what: "the task's directory", path: dir, err: err, own: above == nil}
+		err = &goneError{what: "the task's directory", path: dir, err: err, ofOneTask: above == nil}
 	}
 	return dir, err
 }
@@ -96,7 +96,7 @@ func (c Config) checkRoot(what, dir string) error {
 type goneError struct {
 	what, path string
 	err        error
-	own        bool // it is one task's
+	ofOneTask  bool // the path belongs to one task
 }
 
 func (e *goneError) Error() string {
@@ -113,7 +113,7 @@ func finished(parent, stage, name string) (string, error) {
 	}
 	dir := filepath.Join(parent, name)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return "", &goneError{what: "the output of stage " + stage, path: dir, err: err, own: true}
+		return "", &goneError{what: "the output of stage " + stage, path: dir, err: err, ofOneTask: true}
 	} else if err != nil {
 		return "", fmt.Errorf("look at output of stage %s: %w", stage, err)
 	}

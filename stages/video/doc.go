@@ -86,9 +86,10 @@
 // for as long as the attempt took, without an end and without counting as an
 // attempt: ffmpeg is missing, other programs take the processors for as long as
 // ffmpeg is waited for, a disk is full, gone or read-only. Any error is put down
-// to the disk if DataDir or PublishDir is not there any more. Meanwhile the stage is suspended
-// in that process. It is not where the need is the task's own: more room than is left above
-// the reserve, its own directory, a source that only root may read. What may be the task's own doing counts, and is tried again
+// to the disk if DataDir or PublishDir is not there any more. Meanwhile the stage
+// is suspended in that process. It is not suspended where the need is the task's
+// own: more room than is left above the reserve, its own directory, a source that
+// only root may read. What may be the task's own doing counts, and is tried again
 // after 5 minutes, and then every hour: too little memory, a missing
 // permission, a disk that fails. Renditions that do not match the source are
 // made once more. An ffmpeg that hangs, or that somebody killed, is tried again like any

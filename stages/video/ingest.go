@@ -80,7 +80,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 		}
 		file += ext
 	}
-	if err := letRead(file, f.How); err != nil {
+	if err := grantRead(file, f.How); err != nil {
 		return Ingest{}, err
 	}
 	info, err := c.probe(ctx, job, file)
@@ -190,11 +190,11 @@ func (in Ingest) source(taskDir string) (string, error) {
 	return filepath.Join(dir, filepath.Base(in.File)), nil
 }
 
-// readable is the ingested file of a task's directory, which ffmpeg may read.
-func (in Ingest) readable(taskDir string) (string, error) {
+// readableSource is the ingested file of a task's directory, which ffmpeg may read.
+func (in Ingest) readableSource(taskDir string) (string, error) {
 	file, err := in.source(taskDir)
 	if err != nil {
 		return "", err
 	}
-	return file, letRead(file, in.How)
+	return file, grantRead(file, in.How)
 }

@@ -67,7 +67,7 @@ func (c Config) metadata(ctx context.Context, job *stages.Job, in Ingest) (Metad
 	if err != nil {
 		return Metadata{}, err
 	}
-	source, err := in.readable(dir)
+	source, err := in.readableSource(dir)
 	if err != nil {
 		return Metadata{}, err
 	}

@@ -17,11 +17,11 @@ const (
 	servedFileMode = 0o644
 )
 
-// letRead lets ffmpeg's account read a source, where this process is root and
+// grantRead lets ffmpeg's account read a source, where this process is root and
 // ffmpeg is not. Nobody else gets there: the task's directory is closed to others.
 // A file that is linked keeps the mode that its owner gave it, and where that is
 // closed to others, its directory stays closed, too.
-func letRead(file, how string) error {
+func grantRead(file, how string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}

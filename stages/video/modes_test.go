@@ -106,7 +106,7 @@ func TestLinkedSourceIsReadWithoutTheRightsOfRoot(t *testing.T) {
 		}
 		in, err := h.ingest(h.t.Context(), h.job)
 		if asRoot {
-			if !saysRoot(err) {
+			if !ranAsRoot(err) {
 				t.Errorf("%v: %v; nobody but root may read it", mode, err)
 			}
 		} else if err != nil {
@@ -119,7 +119,7 @@ func TestLinkedSourceIsReadWithoutTheRightsOfRoot(t *testing.T) {
 		}
 		if !asRoot {
 			// Another stage, whatever its options.
-			if _, err := in.readable(h.TaskDir(h.job.Task)); err != nil {
+			if _, err := in.readableSource(h.TaskDir(h.job.Task)); err != nil {
 				t.Error(err)
 			}
 			if info, err := os.Stat(h.job.Source); err != nil || info.Mode().Perm() != mode {
@@ -129,7 +129,7 @@ func TestLinkedSourceIsReadWithoutTheRightsOfRoot(t *testing.T) {
 	}
 }
 
-func saysRoot(err error) bool {
+func ranAsRoot(err error) bool {
 	var refused *media.Refused
 	return errors.As(err, &refused) && strings.Contains(refused.Detail, "rights of root")
 }

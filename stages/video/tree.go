@@ -194,8 +194,8 @@ func (e *fullError) Error() string {
 }
 func (e *fullError) Unwrap() error { return syscall.ENOSPC }
 
-// isOwn reports whether there is room for what needs less.
-func (e *fullError) isOwn() bool { return e.free >= e.reserve }
+// hasRoomForSmaller reports whether a task that needs less would fit.
+func (e *fullError) hasRoomForSmaller() bool { return e.free >= e.reserve }
 
 // isForever reports whether making room would not help.
 func (e *fullError) isForever() bool { return fetch.NeverFits(e.need, e.reserve, e.size) }
