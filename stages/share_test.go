@@ -91,7 +91,7 @@ func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	completed, shares := 0, make([]int, processes)
+	completed, released, shares := 0, 0, make([]int, processes)
 	late := time.NewTimer(60 * time.Second)
 	defer late.Stop()
 	for completed < tasks*5 {
@@ -100,12 +100,18 @@ func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
 			if e.Kind == stages.Completed {
 				completed++
 				shares[e.process]++
-			} else if e.Err != nil && e.Kind != stages.Released { // a busy machine starts a claim too late
+			} else if e.Kind == stages.Released {
+				released++
+			} else if e.Err != nil {
 				t.Errorf("%s: %v", e.Kind, e.Err)
 			}
 		case <-late.C:
 			t.Fatalf("%d of %d stages were completed; the rest waits for a sweep", completed, tasks*5)
 		}
+	}
+	// A claim that finds no slot within 250 ms is given back: on a busy machine, a few.
+	if released > tasks*5/100 {
+		t.Errorf("%d claims were given back, want next to none", released)
 	}
 	if ran.Load() != tasks*5 {
 		t.Errorf("work ran %d times, want %d", ran.Load(), tasks*5)
