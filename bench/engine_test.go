@@ -154,7 +154,7 @@ const room = 1000
 func newWorker(b *testing.B) *worker {
 	b.Helper()
 	_, s := open(b)
-	id, err := s.Register(b.Context(), store.Worker{Host: "bench", PID: os.Getpid(), Lease: store.DefaultLease})
+	id, err := s.RegisterWorker(b.Context(), store.Worker{Host: "bench", PID: os.Getpid(), Lease: store.DefaultLease})
 	must(b, err)
 	w := &worker{Store: s, id: id, free: make([]int, len(s.Graph().Stages()))}
 	for i := range w.free {
@@ -170,7 +170,7 @@ func (w *worker) claim(b *testing.B) {
 	must(b, err)
 	look := make([]bool, len(w.free))
 	look[0] = true
-	out, err := w.Turn(b.Context(), w.in(nil, look))
+	out, err := w.Exchange(b.Context(), w.in(nil, look))
 	must(b, err)
 	if len(out.Claims) != room {
 		b.Fatalf("%d claims of %d tasks", len(out.Claims), room)
@@ -185,7 +185,7 @@ func (w *worker) turn(b *testing.B, n int) {
 		reports[i] = store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Completed}
 	}
 	w.held = w.held[n:]
-	out, err := w.Turn(b.Context(), w.in(reports, make([]bool, len(w.free))))
+	out, err := w.Exchange(b.Context(), w.in(reports, make([]bool, len(w.free))))
 	must(b, err)
 	if len(out.Stale)+len(out.Locked) > 0 {
 		b.Fatalf("%d reports were refused", len(out.Stale)+len(out.Locked))
@@ -193,8 +193,8 @@ func (w *worker) turn(b *testing.B, n int) {
 	w.held = append(w.held, out.Claims...)
 }
 
-func (w *worker) in(reports []store.Report, look []bool) store.Turn {
-	return store.Turn{Worker: w.id, Reports: reports, Free: w.free, Look: look, Mature: make([]bool, len(w.free))}
+func (w *worker) in(reports []store.Report, look []bool) store.ExchangeRequest {
+	return store.ExchangeRequest{Worker: w.id, Reports: reports, FreeSlots: w.free, ClaimFrom: look, PromoteDue: make([]bool, len(w.free))}
 }
 
 // BenchmarkNotify is the way of a notification: from before it is sent until the

@@ -43,7 +43,7 @@ func (l *Listener) check(ctx context.Context) {
 // it is time to. It does not wait for the answer. It is for those who have a
 // reason to doubt: the database has been away, and what is there now may be
 // another server.
-func (l *Listener) Check() { signal(l.fresh) }
+func (l *Listener) Check() { handleSignal(l.fresh) }
 
 // goesRound: the reader listens, or is not late with its next step.
 func (l *Listener) goesRound() bool {

@@ -211,7 +211,7 @@ func (h handler) HandleNotification(_ context.Context, n *pgconn.Notification, _
 		h.l.spread(n.Channel)
 		return nil
 	}
-	signal(h.l.echo)
+	handleSignal(h.l.echo)
 	return nil
 }
 
@@ -231,7 +231,7 @@ func (h handler) HandleBacklog(context.Context, string, *pgx.Conn) error {
 	if all {
 		l.spread(l.opts.Channels...)
 		l.become(hearing, nil)
-		signal(l.fresh)
+		handleSignal(l.fresh)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (l *Listener) spread(channels ...string) {
 }
 
 // signal leaves one value in c, which has room for one.
-func signal(c chan<- struct{}) {
+func handleSignal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -33,7 +33,7 @@ func (l *Listener) become(s state, err error) {
 	if len(l.untold) == 0 || l.untold[0].state != s {
 		l.untold = append(l.untold, change{s, err})
 	}
-	signal(l.turn)
+	handleSignal(l.turn)
 }
 
 // tell calls OnChange, off the goroutine that reads from the connection: a

@@ -16,31 +16,31 @@ import (
 // hours, and a tenth of work that takes 20 ms. So as many tasks are claimed ahead
 // as are going to be finished within two turns. That is none where the work takes
 // longer than all slots together need for one.
-type ahead struct {
+type prefetch struct {
 	waiting []*attempt    // claimed, in the order in which they start
 	took    time.Duration // how long the work takes: the longest of late; 0 for not known
 }
 
 // waitsAtMost is how long a claim waits for a slot before it is given back: work
 // has begun to take longer, and others may have slots.
-const waitsAtMost = 250 * time.Millisecond
+const maxPrefetchWait = 250 * time.Millisecond
 
 // errCrowded ends a claim that waited for so long.
-var errCrowded = errors.New("no slot came free in time")
+var errNoSlot = errors.New("no slot came free in time")
 
 // free is how many more tasks of a stage to claim.
 func (d *dispatcher) free(stage int) int {
 	if d.paused[stage] {
 		return 0
 	}
-	h, slots := &d.ahead[stage], d.stages[stage].Workers
+	h, slots := &d.prefetched[stage], d.stages[stage].Workers
 	if s := &d.suspended[stage]; s.active() {
-		return min(s.room(d.busy[stage]+len(h.waiting)), slots)
+		return min(s.slots(d.busy[stage]+len(h.waiting)), slots)
 	}
 	margin := 0
 	if h.took > 0 && !d.hasQueueAfter(stage) {
 		// What is not going to start in time anyway would only be given back.
-		within := min(2*d.pace, waitsAtMost/2)
+		within := min(2*d.exchangeTime, maxPrefetchWait/2)
 		most := slots
 		if len(d.stages[stage].Needs) > 0 {
 			most = 2 * slots // else a turn in which this stage is a little slower leaves a queue, which stays
@@ -58,8 +58,8 @@ func (d *dispatcher) hasQueueAfter(stage int) bool {
 	if len(d.stages[stage].Needs) > 0 {
 		return false
 	}
-	for i := range d.look {
-		if i != stage && d.look[i].due && slices.Contains(d.Pipeline.graph.Upstream(i), stage) {
+	for i := range d.queues {
+		if i != stage && d.queues[i].due && slices.Contains(d.Pipeline.graph.Upstream(i), stage) {
 			return true
 		}
 	}
@@ -68,33 +68,33 @@ func (d *dispatcher) hasQueueAfter(stage int) bool {
 
 // learn takes in how long the work of one attempt took. It believes in longer
 // ones at once, and forgets them slowly.
-func (h *ahead) learn(took time.Duration) {
+func (h *prefetch) learn(took time.Duration) {
 	h.took = max(took, h.took-h.took/8, 1)
 }
 
 // accept sets a claim to work, now or when a slot is free. It was woken for where
 // nothing but the news of it was waited for.
 func (d *dispatcher) accept(life context.Context, c store.Claim, woken bool) {
-	a := newAttempt(life, c, &d.stages[c.Stage], d.over)
-	a.woken = woken
+	a := newAttempt(life, c, &d.stages[c.Stage], d.overdue)
+	a.wokenByNotify = woken
 	d.live.add(a)
 	if d.busy[c.Stage] < a.stage.Workers {
 		d.start(a)
 		return
 	}
-	h := &d.ahead[c.Stage]
+	h := &d.prefetched[c.Stage]
 	at, _ := slices.BinarySearchFunc(h.waiting, c, func(b *attempt, c store.Claim) int { return b.claim.Compare(c) })
 	h.waiting = slices.Insert(h.waiting, at, a)
 }
 
 // refill starts what waits, while slots are free.
 func (d *dispatcher) refill(stage int) {
-	h := &d.ahead[stage]
+	h := &d.prefetched[stage]
 	for d.busy[stage] < d.stages[stage].Workers && len(h.waiting) > 0 {
 		a := h.waiting[0]
 		h.waiting = h.waiting[1:]
 		if a.ctx.Err() != nil {
-			d.withdraw(a, context.Cause(a.ctx))
+			d.releasePrefetched(a, context.Cause(a.ctx))
 			continue
 		}
 		d.start(a)
@@ -102,17 +102,17 @@ func (d *dispatcher) refill(stage int) {
 }
 
 // thin gives back what was taken away, or has waited for too long.
-func (d *dispatcher) thin(now time.Time) {
-	for i := range d.ahead {
-		h := &d.ahead[i]
+func (d *dispatcher) releaseOverdue(now time.Time) {
+	for i := range d.prefetched {
+		h := &d.prefetched[i]
 		var left []*attempt
 		for _, a := range h.waiting {
 			switch {
 			case a.ctx.Err() != nil:
-				d.withdraw(a, context.Cause(a.ctx))
-			case now.Sub(a.claimed) >= waitsAtMost:
-				d.withdraw(a, errCrowded)
-				h.learn(waitsAtMost * time.Duration(d.stages[i].Workers))
+				d.releasePrefetched(a, context.Cause(a.ctx))
+			case now.Sub(a.claimed) >= maxPrefetchWait:
+				d.releasePrefetched(a, errNoSlot)
+				h.learn(maxPrefetchWait * time.Duration(d.stages[i].Workers))
 			default:
 				left = append(left, a)
 			}
@@ -122,28 +122,28 @@ func (d *dispatcher) thin(now time.Time) {
 }
 
 // withdraw ends an attempt that has not started.
-func (d *dispatcher) withdraw(a *attempt, why error) {
-	a.rest()
+func (d *dispatcher) releasePrefetched(a *attempt, why error) {
+	a.stopTimers()
 	f := a.conclude(nil, why, why)
 	if f.dropped {
 		d.live.remove(a.claim.Token)
-		d.tell(f, Revoked)
+		d.observe(f, ClaimRevoked)
 		return
 	}
 	d.reports = append(d.reports, f)
 }
 
 // withdrawAll gives back whatever has not started.
-func (d *dispatcher) withdrawAll(why error) {
-	for i := range d.ahead {
-		d.withdrawFrom(i, why)
+func (d *dispatcher) releaseAllPrefetched(why error) {
+	for i := range d.prefetched {
+		d.releaseStagePrefetched(i, why)
 	}
 }
 
 // withdrawFrom gives back what has not started of one stage.
-func (d *dispatcher) withdrawFrom(stage int, why error) {
-	for _, a := range d.ahead[stage].waiting {
-		d.withdraw(a, why)
+func (d *dispatcher) releaseStagePrefetched(stage int, why error) {
+	for _, a := range d.prefetched[stage].waiting {
+		d.releasePrefetched(a, why)
 	}
-	d.ahead[stage].waiting = nil
+	d.prefetched[stage].waiting = nil
 }

@@ -19,12 +19,12 @@ import (
 func queued(most *atomic.Int64, turn time.Duration) *fake {
 	var n uint32
 	var held int
-	return &fake{turn: func(in store.Turn) (store.Turned, error) {
+	return &fake{turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 		time.Sleep(turn)
 		held -= len(in.Reports)
-		out := store.Turned{Left: []bool{true}}
-		if in.Look[0] {
-			for range in.Free[0] {
+		out := store.ExchangeResult{MoreReady: []bool{true}}
+		if in.ClaimFrom[0] {
+			for range in.FreeSlots[0] {
 				n++
 				c := store.Claim{Attempt: 1}
 				binary.BigEndian.PutUint32(c.Task[:], n)
@@ -34,7 +34,7 @@ func queued(most *atomic.Int64, turn time.Duration) *fake {
 		}
 		held += len(out.Claims)
 		most.Store(max(most.Load(), int64(held)))
-		out.Found, out.Asked = []int{len(out.Claims)}, []int{len(out.Claims)}
+		out.Granted, out.Requested = []int{len(out.Claims)}, []int{len(out.Claims)}
 		return out, nil
 	}}
 }
@@ -89,15 +89,15 @@ func TestQueueOfALaterStage_EndsClaimingAheadInTheFirstStageAlone(t *testing.T) 
 				}
 				most := make([]int, 2)
 				var n byte
-				_, stop := run(t, &fake{graph: p.Graph(), turn: func(in store.Turn) (store.Turned, error) {
+				_, stop := run(t, &fake{graph: p.Graph(), turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 					time.Sleep(5 * time.Millisecond)
-					out := store.Turned{Left: []bool{true, false, queue}, Found: in.Free} // there is always more
-					if n++; n < 20 {                                                      // until it is known how long the work takes
+					out := store.ExchangeResult{MoreReady: []bool{true, false, queue}, Granted: in.FreeSlots} // there is always more
+					if n++; n < 20 {                                                                          // until it is known how long the work takes
 						out.Claims = []store.Claim{{Task: store.ID{n}, Token: store.ID{n}, Attempt: 1}, {Stage: 1, Task: store.ID{n}, Token: store.ID{n, 1}, Attempt: 1}}
 						return out, nil
 					}
 					for i := range most {
-						most[i] = max(most[i], in.Free[i])
+						most[i] = max(most[i], in.FreeSlots[i])
 					}
 					return out, nil
 				}}, p, func(r *stages.Runner) { r.Wakes = newEar() })
@@ -121,7 +121,7 @@ func TestClaimThatFindsNoSlotIsGivenBackWithoutCountingAsAnAttempt(t *testing.T)
 		_, stop := run(t, f, p, func(r *stages.Runner) {
 			r.Wakes = newEar()
 			r.Observe = func(e stages.Event) {
-				if e.Kind == stages.Released {
+				if e.Kind == stages.ClaimReleased {
 					released <- e
 				}
 			}
@@ -146,7 +146,7 @@ func TestSlowDatabaseIsNotKeptBusyWithClaimsAhead(t *testing.T) {
 		_, stop := run(t, queued(&most, 300*time.Millisecond), p, func(r *stages.Runner) {
 			r.Wakes = newEar()
 			r.Observe = func(e stages.Event) {
-				if e.Kind == stages.Released {
+				if e.Kind == stages.ClaimReleased {
 					released.Add(1)
 				}
 			}
@@ -164,14 +164,14 @@ func TestDispatcherGoesOnAmongWorkThatComputes(t *testing.T) {
 	var over atomic.Bool
 	var turns atomic.Int64
 	second := make(chan struct{})
-	f := &fake{turn: func(store.Turn) (store.Turned, error) {
-		out := store.Turned{Left: []bool{true}}
+	f := &fake{turn: func(store.ExchangeRequest) (store.ExchangeResult, error) {
+		out := store.ExchangeResult{MoreReady: []bool{true}}
 		switch turns.Add(1) {
 		case 1:
 			for i := range byte(8) {
 				out.Claims = append(out.Claims, store.Claim{Task: store.ID{i, 1}, Token: store.ID{i, 2}, Attempt: 1})
 			}
-			out.Found, out.Asked = []int{8}, []int{9}
+			out.Granted, out.Requested = []int{8}, []int{9}
 		case 2:
 			close(second)
 		}
@@ -209,18 +209,18 @@ func TestLongQueueIsLookedAtFromItsBeginningNowAndThen(t *testing.T) {
 		f := &fake{}
 		var last, longest time.Duration // since the beginning was looked at
 		began, n, places := time.Now(), uint32(0), 0
-		f.turn = func(in store.Turn) (store.Turned, error) {
+		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 			time.Sleep(time.Millisecond)
-			out := store.Turned{Left: []bool{true}, Last: make([]store.Place, 1)}
-			for range in.Free[0] {
+			out := store.ExchangeResult{MoreReady: []bool{true}, LastPosition: make([]store.Position, 1)}
+			for range in.FreeSlots[0] {
 				n++
 				c := store.Claim{Attempt: 1}
 				binary.BigEndian.PutUint32(c.Task[:], n)
 				binary.BigEndian.PutUint32(c.Token[:], n)
 				out.Claims = append(out.Claims, c)
-				out.Last[0].Task = c.Task
+				out.LastPosition[0].Task = c.Task
 			}
-			out.Found, out.Asked = []int{len(out.Claims)}, []int{len(out.Claims)}
+			out.Granted, out.Requested = []int{len(out.Claims)}, []int{len(out.Claims)}
 			if now := time.Since(began); in.After[0].Task.IsZero() {
 				longest, last = max(longest, now-last), now
 			} else {

@@ -18,23 +18,23 @@ import (
 
 // attempt is one claim being worked on.
 type attempt struct {
-	claim store.Claim
-	stage *Stage
-	ctx   context.Context
-	end   context.CancelCauseFunc // of ctx; see cancel
-	over  chan<- store.ID         // told its token if it does not end; never blocks
+	claim   store.Claim
+	stage   *Stage
+	ctx     context.Context
+	end     context.CancelCauseFunc // of ctx; see cancel
+	overdue chan<- store.ID         // told its token if it does not end; never blocks
 
-	claimed time.Time
-	began   time.Time // zero while it waits for a slot
-	turn    int       // of the dispatcher, that started it
-	woken   bool      // claimed at the first look after news, while slots were free
+	claimed       time.Time
+	began         time.Time // zero while it waits for a slot
+	turn          int       // of the dispatcher, that started it
+	wokenByNotify bool      // claimed at the first look after news, while slots were free
 
-	mu       sync.Mutex
-	progress Progress
-	moved    bool        // progress was made since it was last written down
-	watchdog *time.Timer // ends the attempt when no progress is made; nil for never
-	late     *time.Timer // runs since the attempt was told to end
-	ended    bool
+	mu           sync.Mutex
+	progress     Progress
+	progressed   bool        // progress was made since it was last written down
+	watchdog     *time.Timer // ends the attempt when no progress is made; nil for never
+	overdueTimer *time.Timer // runs since the attempt was told to end
+	ended        bool
 }
 
 // finished is an attempt that ended, and what is to be reported of it.
@@ -51,7 +51,7 @@ type finished struct {
 }
 
 func newAttempt(life context.Context, c store.Claim, stage *Stage, over chan<- store.ID) *attempt {
-	a := &attempt{claim: c, stage: stage, over: over, claimed: time.Now()}
+	a := &attempt{claim: c, stage: stage, overdue: over, claimed: time.Now()}
 	a.ctx, a.end = context.WithCancelCause(life)
 	return a
 }
@@ -104,7 +104,7 @@ func holdsNUL(raw []byte) bool {
 }
 
 // stubbornAfter is how long work that was told to end may take over it.
-const stubbornAfter = 15 * time.Second
+const cancelGrace = 15 * time.Second
 
 // cancel tells the attempt to end. Where it has not some time later, that is
 // said on over, once.
@@ -112,18 +112,18 @@ func (a *attempt) cancel(why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.end(why)
-	if a.late == nil && !a.ended {
-		a.late = time.AfterFunc(stubbornAfter, func() { a.over <- a.claim.Token })
+	if a.overdueTimer == nil && !a.ended {
+		a.overdueTimer = time.AfterFunc(cancelGrace, func() { a.overdue <- a.claim.Token })
 	}
 }
 
 // rest ends what watches the attempt, which has ended.
-func (a *attempt) rest() {
+func (a *attempt) stopTimers() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended = true
 	a.end(nil)
-	for _, t := range []*time.Timer{a.watchdog, a.late} {
+	for _, t := range []*time.Timer{a.watchdog, a.overdueTimer} {
 		if t != nil {
 			t.Stop()
 		}
@@ -169,14 +169,14 @@ func (a *attempt) conclude(result json.RawMessage, err, why error) finished {
 	f := finished{attempt: a, err: err, report: store.Report{Task: a.claim.Task, Stage: a.claim.Stage, Token: a.claim.Token}}
 	switch {
 	case errors.Is(why, errRevoked):
-		f.kind, f.dropped, f.err = Revoked, true, why
+		f.kind, f.dropped, f.err = ClaimRevoked, true, why
 	case err == nil:
-		f.kind, f.report.Outcome, f.report.Result = Completed, store.Completed, result
-	case errors.Is(why, ErrDraining), errors.Is(why, ErrLeaseLost), errors.Is(why, errCrowded), errors.Is(why, errPaused), errors.Is(why, errSuspended):
-		f.kind, f.report.Outcome, f.err = Released, store.Released, why
+		f.kind, f.report.Outcome, f.report.Result = StageCompleted, store.Completed, result
+	case errors.Is(why, ErrDraining), errors.Is(why, ErrLeaseLost), errors.Is(why, errNoSlot), errors.Is(why, errPaused), errors.Is(why, errSuspended):
+		f.kind, f.report.Outcome, f.err = ClaimReleased, store.Released, why
 		f.report.Error, f.report.Class = why.Error(), "interrupted"
 	case IsPostponed(err) && !IsPermanent(err) && why == nil:
-		f.kind, f.report.Outcome, f.suspends = Released, store.Released, SuspendsStage(err)
+		f.kind, f.report.Outcome, f.suspends = ClaimReleased, store.Released, SuspendsStage(err)
 		f.report.Error, f.report.Class = err.Error(), "postponed"
 		delay, _ := RetryDelay(err)
 		f.report.RetryIn = jitter(max(delay, time.Since(a.began)))
@@ -193,10 +193,10 @@ func (a *attempt) fail(f *finished, err, why error) {
 	case errors.Is(why, ErrStalled):
 		err = fmt.Errorf("%w for %s: %w", ErrStalled, a.stage.Stall, err)
 	}
-	f.kind, f.report.Outcome = Failed, store.Failed
+	f.kind, f.report.Outcome = AttemptFailed, store.Failed
 	f.err, f.report.Error, f.report.Class = err, err.Error(), class(err)
 	if IsPermanent(err) || a.claim.Attempt >= a.stage.MaxAttempts {
-		f.kind, f.report.Dead = Dead, true
+		f.kind, f.report.Dead = StageDead, true
 		return
 	}
 	f.report.RetryIn = jitter(a.stage.Backoff.after(a.claim.Attempt))
@@ -225,11 +225,11 @@ func class(err error) string {
 }
 
 // note keeps the latest progress, for the heartbeat to write down.
-func (a *attempt) note(p Progress) {
+func (a *attempt) setProgress(p Progress) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	forward := p.Percent != a.progress.Percent || p.Note != a.progress.Note
-	a.progress, a.moved = p, true
+	a.progress, a.progressed = p, true
 	// A watchdog that went off stays so.
 	if forward && a.watchdog != nil && a.watchdog.Stop() {
 		a.watchdog.Reset(a.stage.Stall)
@@ -259,8 +259,8 @@ func (p Progress) clean() Progress {
 func (a *attempt) running() (r store.Running, moved, begun bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	moved = a.moved
-	a.moved = false
+	moved = a.progressed
+	a.progressed = false
 	return store.Running{
 		Task: a.claim.Task, Stage: a.stage.Name, Token: a.claim.Token, Attempt: a.claim.Attempt,
 		Percent: a.progress.Percent, Speed: a.progress.Speed, ETA: a.progress.ETA.Seconds(), Note: a.progress.Note,

@@ -59,16 +59,16 @@ func TestIdleProcessAsksNextToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sweeps, beats, brief := 0, 0, 0
 		f := &fake{
-			beat: func(b store.Beat) (store.Beaten, error) {
+			beat: func(b store.HeartbeatRequest) (store.HeartbeatResult, error) {
 				beats++
 				if b.SkipChecks {
 					brief++
 				}
-				return store.Beaten{Now: time.Now()}, nil
+				return store.HeartbeatResult{Now: time.Now()}, nil
 			},
-			sweep: func(store.Sweep) (store.Swept, error) {
+			sweep: func(store.SweepRequest) (store.SweepResult, error) {
 				sweeps++
-				return store.Swept{Left: make([]bool, 1), Next: never(1)}, nil
+				return store.SweepResult{MoreReady: make([]bool, 1), NextDue: never(1)}, nil
 			},
 		}
 		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = notify.NewWakes() })
@@ -90,11 +90,11 @@ func TestWakesCoalesceIntoOneTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one", "two")
-		f := &fake{turn: func(store.Turn) (store.Turned, error) {
+		f := &fake{turn: func(store.ExchangeRequest) (store.ExchangeResult, error) {
 			time.Sleep(time.Second) // the round trip
-			return store.Turned{}, nil
+			return store.ExchangeResult{}, nil
 		}}
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		for range 1000 {
 			w.Add(p.Graph().Channel("one"), p.Graph().Channel("two"))
 			time.Sleep(time.Millisecond / 2)
@@ -111,20 +111,20 @@ func TestRetryIsLookedForWhenItsTimeComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one")
-		f := &fake{turn: func(t store.Turn) (store.Turned, error) {
-			if t.Mature[0] {
-				return store.Turned{}, nil
+		f := &fake{turn: func(t store.ExchangeRequest) (store.ExchangeResult, error) {
+			if t.PromoteDue[0] {
+				return store.ExchangeResult{}, nil
 			}
-			return store.Turned{Next: []time.Duration{90 * time.Second}}, nil
+			return store.ExchangeResult{NextDue: []time.Duration{90 * time.Second}}, nil
 		}}
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
 		time.Sleep(89 * time.Second)
 		before := len(f.seen())
 		time.Sleep(2 * time.Second)
 		turns := f.seen()
 		stop()
-		if before != 1 || len(turns) != 2 || !turns[1].Mature[0] || !turns[1].Look[0] {
+		if before != 1 || len(turns) != 2 || !turns[1].PromoteDue[0] || !turns[1].ClaimFrom[0] {
 			t.Errorf("%d turns before the time and %d after; want one, then one that matures", before, len(turns)-before)
 		}
 	})
@@ -134,8 +134,10 @@ func TestMissedRowIsTriedAgainSoonAndNotForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one")
-		f := &fake{turn: func(store.Turn) (store.Turned, error) { return store.Turned{Left: []bool{true}}, nil }}
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		f := &fake{turn: func(store.ExchangeRequest) (store.ExchangeResult, error) {
+			return store.ExchangeResult{MoreReady: []bool{true}}, nil
+		}}
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
 		time.Sleep(5 * time.Millisecond)
 		soon := len(f.seen())
@@ -153,13 +155,13 @@ func TestDatabaseThatIsAwayIsToldOfOnceAndAskedLessAndLess(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one")
 		back := time.Now().Add(5 * time.Minute)
-		f := &fake{turn: func(store.Turn) (store.Turned, error) {
+		f := &fake{turn: func(store.ExchangeRequest) (store.ExchangeResult, error) {
 			if time.Now().Before(back) {
-				return store.Turned{}, errors.New("connection refused")
+				return store.ExchangeResult{}, errors.New("connection refused")
 			}
-			return store.Turned{}, nil
+			return store.ExchangeResult{}, nil
 		}}
-		events, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		events, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
 		time.Sleep(10 * time.Minute)
 		kinds := map[stages.Kind]int{}
@@ -182,13 +184,13 @@ func TestDeadlockIsRunAgainWithoutAWord(t *testing.T) {
 		p := pipeline(t, noop, "one")
 		tries := 0
 		f := &fake{}
-		f.turn = func(in store.Turn) (store.Turned, error) {
+		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 			if tries++; tries <= 3 {
-				return store.Turned{}, &pgconn.PgError{Code: "40P01"}
+				return store.ExchangeResult{}, &pgconn.PgError{Code: "40P01"}
 			}
-			return store.Turned{}, nil
+			return store.ExchangeResult{}, nil
 		}
-		events, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		events, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
 		time.Sleep(time.Second)
 		for _, k := range events() {
@@ -210,15 +212,15 @@ func TestClaimNobodyHeardOfIsGivenBack(t *testing.T) {
 		orphan := store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1}
 		failed := false
 		f := &fake{}
-		f.turn = func(in store.Turn) (store.Turned, error) {
+		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 			if !failed {
 				failed = true // committed, but the answer was lost
-				return store.Turned{}, errors.New("broken pipe")
+				return store.ExchangeResult{}, errors.New("broken pipe")
 			}
-			return store.Turned{}, nil
+			return store.ExchangeResult{}, nil
 		}
 		f.held = func() ([]store.Claim, error) { return []store.Claim{orphan}, nil }
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
 		time.Sleep(time.Minute)
 		turns := f.seen()
@@ -243,7 +245,9 @@ func TestProcessWithoutAHeartbeatStopsItsWorkBeforeOthersTakeIt(t *testing.T) {
 			stopped <- time.Since(start)
 			return nil, ctx.Err()
 		}, "one")
-		f := &fake{beat: func(store.Beat) (store.Beaten, error) { return store.Beaten{}, errors.New("no route") }}
+		f := &fake{beat: func(store.HeartbeatRequest) (store.HeartbeatResult, error) {
+			return store.HeartbeatResult{}, errors.New("no route")
+		}}
 		f.turn = claimed(store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})
 		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes = w })
 		w.Add(p.Graph().Channel("one"))
@@ -282,17 +286,17 @@ func TestOutcomesAreHandedInAsSoonAsTheDatabaseIsBack(t *testing.T) {
 		var handedIn time.Duration
 		first := claimed(store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})
 		f := &fake{}
-		f.turn = func(in store.Turn) (store.Turned, error) {
+		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 			if len(in.Reports) == 0 {
 				return first(in)
 			}
 			if time.Since(start) < time.Minute {
-				return store.Turned{}, errors.New("connection refused")
+				return store.ExchangeResult{}, errors.New("connection refused")
 			}
 			handedIn = time.Since(start)
-			return store.Turned{}, nil
+			return store.ExchangeResult{}, nil
 		}
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
 		time.Sleep(2 * time.Minute)
 		stop()

@@ -40,7 +40,7 @@ func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
 	b := bundle{store.New(pool, p.Graph()), t, pool, p}
 	runners := []*runner{}
 	for range 2 {
-		runners = append(runners, b.start(func(r *stages.Runner) { r.Wakes, r.Sweep = b.listening(), time.Second }))
+		runners = append(runners, b.start(func(r *stages.Runner) { r.Wakes, r.SweepInterval = b.listening(), time.Second }))
 	}
 	const tasks = 400
 	subs := make([]store.Submission, tasks)
@@ -64,7 +64,7 @@ func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
 			case <-late.C:
 				t.Fatalf("%d completions did not come", n)
 			}
-			if e.Kind == stages.Completed {
+			if e.Kind == stages.StageCompleted {
 				key := e.Task.String() + e.Stage
 				if acknowledged[key] {
 					t.Errorf("%s was completed twice", key)
@@ -104,7 +104,7 @@ func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
 		if !events[e.ID] {
 			t.Errorf("the reader did not see %+v", e)
 		}
-		if e.Type == store.TaskDone {
+		if e.Type == store.TaskCompleted {
 			told++
 		}
 	}

@@ -40,7 +40,7 @@ func TestPoolOfOneConnectionIsEnough(t *testing.T) {
 		b.submit()
 	}
 	for range 200 {
-		if e := r.wait(t, stages.Completed); e.Err != nil {
+		if e := r.wait(t, stages.StageCompleted); e.Err != nil {
 			t.Error(e.Err)
 		}
 	}
@@ -68,7 +68,7 @@ func TestReadOnlyDatabaseIsWaitedFor(t *testing.T) {
 	worker := b.over(func(*pgxpool.Config) {})
 	id := b.submit()
 	r := worker.start(func(r *stages.Runner) { r.Wakes = worker.listening() })
-	r.wait(t, stages.Started)
+	r.wait(t, stages.StageStarted)
 	readOnly := `do $$ begin
 		execute format('alter database %I set default_transaction_read_only = ' || quote_literal('on'), current_database()); end $$`
 	exec(readOnly)
@@ -80,7 +80,7 @@ func TestReadOnlyDatabaseIsWaitedFor(t *testing.T) {
 	exec(`set default_transaction_read_only = off; do $$ begin
 		execute format('alter database %I reset default_transaction_read_only', current_database()); end $$`)
 	r.wait(t, stages.DatabaseBack)
-	if e := r.wait(t, stages.Completed); e.Task != id {
+	if e := r.wait(t, stages.StageCompleted); e.Task != id {
 		t.Errorf("completed is %s", e.Task)
 	}
 	for len(r.events) > 0 {
@@ -105,7 +105,7 @@ func TestResultThatIsTooLargeEndsItsTaskAlone(t *testing.T) {
 	if _, err := b.Submit(t.Context(), store.Submission{Source: "large"}); err != nil {
 		t.Fatal(err)
 	}
-	if e := r.wait(t, stages.Dead); !stages.IsPermanent(e.Err) || errors.Unwrap(e.Err) == nil {
+	if e := r.wait(t, stages.StageDead); !stages.IsPermanent(e.Err) || errors.Unwrap(e.Err) == nil {
 		t.Errorf("it died of %v", e.Err)
 	}
 }
@@ -120,7 +120,7 @@ func TestEveryAttemptHasATokenOfItsOwn(t *testing.T) {
 			return nil, errors.New("no luck")
 		}})
 	id := b.submit()
-	b.start(nil).wait(t, stages.Dead)
+	b.start(nil).wait(t, stages.StageDead)
 	seen := map[store.ID]bool{}
 	for _, a := range b.history(id) {
 		if token := <-tokens; token != a.Token || seen[token] {

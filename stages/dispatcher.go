@@ -23,71 +23,71 @@ type dispatcher struct {
 	mu     sync.Mutex
 	worker store.ID
 
-	haste context.Context // ends when nothing may take long any more
+	shutdownContext context.Context // ends when nothing may take long any more
 
-	live    live
-	work    sync.WaitGroup
-	done    chan finished // never blocks: it holds as many as there are slots
-	over    chan store.ID // tokens of attempts that were told to end and did not; never blocks either
-	recall  chan struct{} // for the heartbeat: check the claims now
-	gone    chan struct{} // from the heartbeat: somebody went away
-	deaf    chan struct{} // from the heartbeat: no news comes in
-	orders  chan orders   // from the heartbeat: the newest
-	wrote   chan struct{} // for the herald: there are new events
-	retired chan struct{} // a drain has begun with work under way
+	live         attempts
+	work         sync.WaitGroup
+	done         chan finished // never blocks: it holds as many as there are slots
+	overdue      chan store.ID // tokens of attempts that were told to end and did not; never blocks either
+	recall       chan struct{} // for the heartbeat: check the claims now
+	workerGone   chan struct{} // from the heartbeat: somebody went away
+	notListening chan struct{} // from the heartbeat: no news comes in
+	newControls  chan controls // from the heartbeat: the newest
+	wrote        chan struct{} // for the herald: there are new events
+	drainStarted chan struct{} // a drain has begun with work under way
 
 	querySlots chan struct{} // taken by the queries of work
 
-	paused    []bool        // by stage: nothing is to be claimed
-	suspended []suspension  // by stage
-	busy      []int         // by stage: slots in use
-	ahead     []ahead       // by stage
-	pace      time.Duration // how long a turn takes, on average of late
-	look      []lookout
-	reports   []finished // ended, not in the database yet
-	spare     []finished // the room of what was there before: two take turns
-	stubborn  []*attempt // given up, but still in their slots
-	turns     int
-	fresh     int // attempts started by the latest turn that may end at once
-	sweepAt   time.Time
-	swept     bool // at least once
-	draining  bool
-	trouble   trouble
-	touch     touch
-	left      map[store.ID]bool // workers of which it was told that they left a transaction open
+	paused           []bool        // by stage: nothing is to be claimed
+	suspended        []suspension  // by stage
+	busy             []int         // by stage: slots in use
+	prefetched       []prefetch    // by stage
+	exchangeTime     time.Duration // how long a turn takes, on average of late
+	queues           []stageQueue
+	reports          []finished // ended, not in the database yet
+	reportsBuffer    []finished // the room of what was there before: two take turns
+	ignoredCancel    []*attempt // given up, but still in their slots
+	exchanges        int
+	justStarted      int // attempts started by the latest turn that may end at once
+	sweepAt          time.Time
+	swept            bool // at least once
+	draining         bool
+	outage           outage
+	contact          databaseContact
+	openTransactions map[store.ID]bool // workers of which it was told that they left a transaction open
 }
 
 func newDispatcher(r *Runner) *dispatcher {
 	d := &dispatcher{
-		Runner:    r,
-		stages:    r.Pipeline.stages,
-		byChannel: make(map[string]int),
-		live:      live{attempts: make(map[store.ID]*attempt)},
-		recall:    make(chan struct{}, 1),
-		gone:      make(chan struct{}, 1),
-		deaf:      make(chan struct{}, 1),
-		orders:    make(chan orders, 1),
-		wrote:     make(chan struct{}, 1),
-		retired:   make(chan struct{}, 1),
-		paused:    make([]bool, len(r.Pipeline.stages)),
-		suspended: make([]suspension, len(r.Pipeline.stages)),
-		busy:      make([]int, len(r.Pipeline.stages)),
-		ahead:     make([]ahead, len(r.Pipeline.stages)),
-		look:      make([]lookout, len(r.Pipeline.stages)),
-		left:      make(map[store.ID]bool),
+		Runner:           r,
+		stages:           r.Pipeline.stages,
+		byChannel:        make(map[string]int),
+		live:             attempts{attempts: make(map[store.ID]*attempt)},
+		recall:           make(chan struct{}, 1),
+		workerGone:       make(chan struct{}, 1),
+		notListening:     make(chan struct{}, 1),
+		newControls:      make(chan controls, 1),
+		wrote:            make(chan struct{}, 1),
+		drainStarted:     make(chan struct{}, 1),
+		paused:           make([]bool, len(r.Pipeline.stages)),
+		suspended:        make([]suspension, len(r.Pipeline.stages)),
+		busy:             make([]int, len(r.Pipeline.stages)),
+		prefetched:       make([]prefetch, len(r.Pipeline.stages)),
+		queues:           make([]stageQueue, len(r.Pipeline.stages)),
+		openTransactions: make(map[store.ID]bool),
 	}
 	slots := 0
 	for i, s := range d.stages {
 		slots += s.Workers
 		d.byChannel[r.Pipeline.graph.Channel(s.Name)] = i
 	}
-	d.done, d.over = make(chan finished, slots), make(chan store.ID, 2*slots)
+	d.done, d.overdue = make(chan finished, slots), make(chan store.ID, 2*slots)
 	d.querySlots = make(chan struct{}, maxConcurrentQueries(r.Store))
 	return d
 }
 
 // register makes this process known, under a name it never had before.
-func (d *dispatcher) register(ctx context.Context) error {
+func (d *dispatcher) registerWorker(ctx context.Context) error {
 	self := d.self()
 	// Once it is registered nothing may go wrong any more, or it would be another
 	// that is soon found to have gone away.
@@ -95,16 +95,16 @@ func (d *dispatcher) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	id, err := d.Store.Register(ctx, self)
+	id, err := d.Store.RegisterWorker(ctx, self)
 	if err != nil {
 		return err
 	}
-	d.heed(orders{paused: paused})
+	d.setControls(controls{paused: paused})
 	d.mu.Lock()
 	d.worker = id
 	d.mu.Unlock()
-	poke(d.wrote, true)
-	d.Observe(Event{Kind: Registered, Worker: id})
+	signal(d.wrote, true)
+	d.Observe(Event{Kind: WorkerStarted, Worker: id})
 	return nil
 }
 
@@ -119,29 +119,29 @@ func (d *dispatcher) workerID() store.ID {
 func (d *dispatcher) run(ctx, life context.Context) error {
 	drain := newDrain(ctx, d)
 	defer drain.stop()
-	defer d.hasten(ctx)()
+	defer d.watchShutdown(ctx)()
 	for {
-		d.Pulse("dispatcher")
-		d.gather()
-		drain.look()
+		d.Heartbeat("dispatcher")
+		d.receive()
+		drain.poll()
 		if d.draining && len(d.reports) == 0 && d.live.count() == 0 {
 			break
 		}
-		if drain.overdue() {
+		if drain.isOverdue() {
 			break // what could not be handed in will lapse
 		}
-		if !d.trouble.over() {
+		if !d.outage.isOver() {
 			d.wait(drain)
 		} else if !d.draining && !time.Now().Before(d.sweepAt) {
 			d.sweep(life)
-		} else if turn, worth := d.turn(); worth {
-			d.take(life, turn)
+		} else if turn, worth := d.nextExchange(); worth {
+			d.exchange(life, turn)
 		} else {
 			d.wait(drain)
 		}
 	}
-	if len(d.stubborn) > 0 {
-		return stubbornError(d.stubborn)
+	if len(d.ignoredCancel) > 0 {
+		return newIgnoredCancelError(d.ignoredCancel)
 	}
 	d.work.Wait()
 	return nil
@@ -156,44 +156,44 @@ func (d *dispatcher) run(ctx, life context.Context) error {
 const soon, yields, few = 50 * time.Microsecond, 250, 8
 
 // gather takes in what ended and what there is news of, without waiting.
-func (d *dispatcher) gather() {
+func (d *dispatcher) receive() {
 	runtime.Gosched() // work that ends at the same instant should come in the same turn
-	d.collect()
+	d.receiveFinished()
 	began := time.Now()
-	for i := 0; d.fresh > 0 && d.fresh <= few && i < yields && time.Since(began) < soon; i++ {
+	for i := 0; d.justStarted > 0 && d.justStarted <= few && i < yields && time.Since(began) < soon; i++ {
 		runtime.Gosched()
-		d.collect()
+		d.receiveFinished()
 	}
-	d.fresh = 0
+	d.justStarted = 0
 	select {
-	case o := <-d.orders:
-		d.obey(o) // before anything is claimed
+	case o := <-d.newControls:
+		d.applyControls(o) // before anything is claimed
 	default:
 	}
 	select {
-	case <-d.news():
-		d.hear(d.Wakes.Take())
-	case <-d.gone:
+	case <-d.wakeups():
+		d.handleWakeups(d.Wakes.Take())
+	case <-d.workerGone:
 		d.sweepAt = time.Now()
-	case <-d.deaf:
-		d.guess()
+	case <-d.notListening:
+		d.markAllReady()
 	default:
 	}
 	now := time.Now()
-	d.thin(now)
-	for i := range d.look {
-		d.look[i].come(now)
+	d.releaseOverdue(now)
+	for i := range d.queues {
+		d.queues[i].come(now)
 	}
 }
 
 // collect takes in what has ended.
-func (d *dispatcher) collect() {
+func (d *dispatcher) receiveFinished() {
 	for {
 		select {
 		case f := <-d.done:
 			d.finish(f)
-		case token := <-d.over:
-			d.giveUp(token)
+		case token := <-d.overdue:
+			d.abandon(token)
 		default:
 			return
 		}
@@ -201,7 +201,7 @@ func (d *dispatcher) collect() {
 }
 
 // news yields a value when there is news; never where there is none.
-func (d *dispatcher) news() <-chan struct{} {
+func (d *dispatcher) wakeups() <-chan struct{} {
 	if d.Wakes == nil {
 		return nil
 	}
@@ -209,10 +209,10 @@ func (d *dispatcher) news() <-chan struct{} {
 }
 
 // hear takes in the news.
-func (d *dispatcher) hear(channels []string) {
+func (d *dispatcher) handleWakeups(channels []string) {
 	for _, c := range channels {
 		if i, ok := d.byChannel[c]; ok {
-			d.look[i].wake(d.free(i) > 0)
+			d.queues[i].wake(d.free(i) > 0)
 		} else if c == d.Pipeline.graph.RecallChannel() {
 			select {
 			case d.recall <- struct{}{}:
@@ -225,37 +225,37 @@ func (d *dispatcher) hear(channels []string) {
 // finish frees the slot of an attempt that ended.
 func (d *dispatcher) finish(f finished) {
 	d.busy[f.claim.Stage]--
-	if f.kind == Completed {
-		d.ahead[f.claim.Stage].learn(f.took)
+	if f.kind == StageCompleted {
+		d.prefetched[f.claim.Stage].learn(f.took)
 	}
-	d.learnTrouble(f)
+	d.updateSuspension(f)
 	d.refill(f.claim.Stage)
-	if f.turn == d.turns && d.fresh > 0 {
-		d.fresh--
+	if f.turn == d.exchanges && d.justStarted > 0 {
+		d.justStarted--
 	}
-	if i := slices.Index(d.stubborn, f.attempt); i >= 0 {
-		d.stubborn = slices.Delete(d.stubborn, i, i+1) // what became of it has been said
+	if i := slices.Index(d.ignoredCancel, f.attempt); i >= 0 {
+		d.ignoredCancel = slices.Delete(d.ignoredCancel, i, i+1) // what became of it has been said
 		return
 	}
 	if f.dropped {
 		d.live.remove(f.claim.Token)
-		d.tell(f, Revoked)
+		d.observe(f, ClaimRevoked)
 		return
 	}
 	d.reports = append(d.reports, f)
 }
 
 // turn is what to hand in now, and whether that is worth a round trip.
-func (d *dispatcher) turn() (store.Turn, bool) {
-	t := store.Turn{
-		Worker:  d.workerID(),
-		Reports: d.reportsDue(),
-		Free:    make([]int, len(d.stages)),
-		Look:    make([]bool, len(d.stages)),
-		Mature:  make([]bool, len(d.stages)),
-		After:   make([]store.Place, len(d.stages)),
-		Aged:    make([][]store.ID, len(d.stages)),
-		Only:    d.Only,
+func (d *dispatcher) nextExchange() (store.ExchangeRequest, bool) {
+	t := store.ExchangeRequest{
+		Worker:     d.workerID(),
+		Reports:    d.reportsDue(),
+		FreeSlots:  make([]int, len(d.stages)),
+		ClaimFrom:  make([]bool, len(d.stages)),
+		PromoteDue: make([]bool, len(d.stages)),
+		After:      make([]store.Position, len(d.stages)),
+		Aged:       make([][]store.ID, len(d.stages)),
+		OnlyTasks:  d.OnlyTasks,
 	}
 	worth := len(t.Reports) > 0
 	if d.draining {
@@ -263,12 +263,12 @@ func (d *dispatcher) turn() (store.Turn, bool) {
 	}
 	now := time.Now()
 	for i := range d.stages {
-		l := &d.look[i]
-		t.Free[i] = d.free(i)
-		if l.due && t.Free[i] > 0 && !now.Before(l.notUntil) {
-			t.Look[i], t.Mature[i] = true, l.mature
-			t.Aged[i] = l.aged[:min(len(l.aged), t.Free[i])]
-			if !l.mature && d.hears() && now.Before(l.backAt) {
+		l := &d.queues[i]
+		t.FreeSlots[i] = d.free(i)
+		if l.due && t.FreeSlots[i] > 0 && !now.Before(l.notUntil) {
+			t.ClaimFrom[i], t.PromoteDue[i] = true, l.mature
+			t.Aged[i] = l.aged[:min(len(l.aged), t.FreeSlots[i])]
+			if !l.mature && d.isListening() && now.Before(l.backAt) {
 				t.After[i] = l.after // news of what comes before it would be heard
 			}
 			worth = true
@@ -290,40 +290,40 @@ func (d *dispatcher) reportsDue() []store.Report {
 }
 
 // take makes one turn and takes in what came of it.
-func (d *dispatcher) take(life context.Context, t store.Turn) {
-	if d.trouble.uncertain {
-		if !d.reconciled(life) {
+func (d *dispatcher) exchange(life context.Context, t store.ExchangeRequest) {
+	if d.outage.uncertain {
+		if !d.reconcile(life) {
 			return
 		}
 		t.Reports = d.reportsDue() // some were found in the history
 	}
-	ctx, cancel := d.trip(life)
+	ctx, cancel := d.exchangeContext(life)
 	began := time.Now()
-	out, err := d.Store.Turn(ctx, t)
+	out, err := d.Store.Exchange(ctx, t)
 	cancel()
 	if err != nil {
-		d.turnFailed(life, err)
+		d.exchangeFailed(life, err)
 		return
 	}
-	d.recovered()
+	d.databaseAnswered()
 	took := time.Since(began)
-	d.pace += (took - d.pace) / 8
-	poke(d.wrote, len(t.Reports)+len(out.Claims) > 0)
-	d.handedIn(t, out)
+	d.exchangeTime += (took - d.exchangeTime) / 8
+	signal(d.wrote, len(t.Reports)+len(out.Claims) > 0)
+	d.applyReports(t, out)
 	woken := d.woken(t)
-	d.lookAgain(t, out, took)
-	d.turns++
+	d.updateQueues(t, out, took)
+	d.exchanges++
 	for _, c := range out.Claims {
 		// What waited for longer than the sweeps are apart was hidden from them: its
 		// row was changed by hand, and when is not known.
-		d.accept(life, c, woken[c.Stage] && c.Waited > 0 && c.Waited < 2*d.Sweep)
+		d.accept(life, c, woken[c.Stage] && c.Waited > 0 && c.Waited < 2*d.SweepInterval)
 	}
 }
 
 // handedIn settles the reports of a turn, and keeps those whose rows somebody
 // else had locked. They come again after a millisecond or two, for so long
 // does another turn take, and then less and less often.
-func (d *dispatcher) handedIn(t store.Turn, out store.Turned) {
+func (d *dispatcher) applyReports(t store.ExchangeRequest, out store.ExchangeResult) {
 	const reported, stale, cancelled, locked = 1, 2, 3, 4
 	fate := make(map[store.ID]int, len(t.Reports))
 	for _, r := range t.Reports {
@@ -339,15 +339,15 @@ func (d *dispatcher) handedIn(t store.Turn, out store.Turned) {
 		fate[r.Token] = locked
 	}
 	all := d.reports
-	d.reports = d.spare[:0]
+	d.reports = d.reportsBuffer[:0]
 	for _, f := range all {
 		switch fate[f.report.Token] {
 		case reported:
-			d.settle(f)
+			d.confirm(f)
 		case stale:
-			d.drop(f, ErrLeaseLost)
+			d.dropReport(f, ErrLeaseLost)
 		case cancelled:
-			d.drop(f, ErrCancelled)
+			d.dropReport(f, ErrCancelled)
 		case locked:
 			f.next = time.Now().Add(jitter(3 * time.Millisecond / 2 << min(f.tries, 9)))
 			f.tries++
@@ -357,29 +357,29 @@ func (d *dispatcher) handedIn(t store.Turn, out store.Turned) {
 		}
 	}
 	clear(all)
-	d.spare = all
+	d.reportsBuffer = all
 }
 
 // drop ends an attempt whose claim was lost before its outcome was handed in.
-func (d *dispatcher) drop(f finished, why error) {
+func (d *dispatcher) dropReport(f finished, why error) {
 	d.live.remove(f.claim.Token)
 	f.err = why
-	d.tell(f, Revoked)
+	d.observe(f, ClaimRevoked)
 }
 
 // settle ends an attempt for good, once the database has its outcome.
-func (d *dispatcher) settle(f finished) {
+func (d *dispatcher) confirm(f finished) {
 	d.live.remove(f.claim.Token)
-	d.tell(f, f.kind)
+	d.observe(f, f.kind)
 	if f.report.RetryIn == 0 {
 		return
 	}
-	if l, at := &d.look[f.claim.Stage], time.Now().Add(f.report.RetryIn); l.nextAt.IsZero() || at.Before(l.nextAt) {
+	if l, at := &d.queues[f.claim.Stage], time.Now().Add(f.report.RetryIn); l.nextAt.IsZero() || at.Before(l.nextAt) {
 		l.nextAt = at
 	}
 }
 
-func (d *dispatcher) tell(f finished, kind Kind) {
+func (d *dispatcher) observe(f finished, kind Kind) {
 	d.Observe(Event{
 		Kind: kind, Worker: d.workerID(), Task: f.claim.Task, Stage: f.stage.Name, Attempt: f.claim.Attempt,
 		Traceparent: f.claim.Traceparent, Duration: f.took, RetryIn: f.report.RetryIn, Err: f.err,
@@ -388,18 +388,18 @@ func (d *dispatcher) tell(f finished, kind Kind) {
 
 // turnTimeout is how long a round trip may take, hastyTimeout how long when the
 // process has to end.
-const turnTimeout, hastyTimeout = 30 * time.Second, 3 * time.Second
+const exchangeTimeout, shutdownTimeout = 30 * time.Second, 3 * time.Second
 
 // trip is the context of one round trip.
-func (d *dispatcher) trip(life context.Context) (context.Context, context.CancelFunc) {
-	if d.haste.Err() != nil {
-		return context.WithTimeout(life, hastyTimeout)
+func (d *dispatcher) exchangeContext(life context.Context) (context.Context, context.CancelFunc) {
+	if d.shutdownContext.Err() != nil {
+		return context.WithTimeout(life, shutdownTimeout)
 	}
-	within := turnTimeout
-	if d.trouble.locked {
-		within = hastyTimeout // to prepare a statement waits for the lock, too, and has no limit
+	within := exchangeTimeout
+	if d.outage.locked {
+		within = shutdownTimeout // to prepare a statement waits for the lock, too, and has no limit
 	}
 	ctx, cancel := context.WithTimeout(life, within)
-	stop := context.AfterFunc(d.haste, cancel)
+	stop := context.AfterFunc(d.shutdownContext, cancel)
 	return ctx, func() { stop(); cancel() }
 }

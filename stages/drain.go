@@ -9,17 +9,17 @@ import (
 // drain is the end of a run: no more claims, then a grace for what is being
 // worked on, then its cancelling.
 type drain struct {
-	d       *dispatcher
-	stopped <-chan struct{} // nil once it has been seen
-	abort   <-chan struct{}
-	grace   *time.Timer
-	over    bool      // the work is to end at once
-	giveUp  time.Time // when to leave even with reports that could not be handed in
+	d         *dispatcher
+	stopped   <-chan struct{} // nil once it has been seen
+	abort     <-chan struct{}
+	grace     *time.Timer
+	cancelled bool      // the work is to end at once
+	deadline  time.Time // when to leave even with reports that could not be handed in
 }
 
 // farewell is how long, after the work has ended, the database may take to
 // hear of it.
-const farewell = 10 * time.Second
+const deregisterTimeout = 10 * time.Second
 
 func newDrain(ctx context.Context, d *dispatcher) *drain {
 	g := time.NewTimer(0)
@@ -33,9 +33,9 @@ func (s *drain) stop() { s.grace.Stop() }
 
 func (s *drain) begin() {
 	s.stopped, s.abort = nil, s.d.Abort
-	s.d.retire()
-	if s.d.atWork() > 0 {
-		poke(s.d.retired, true)
+	s.d.startDrain()
+	if s.d.busySlots() > 0 {
+		signal(s.d.drainStarted, true)
 	}
 	s.grace.Reset(max(s.d.Grace, 0))
 }
@@ -44,15 +44,15 @@ func (s *drain) cancel() {
 	s.grace.Stop()
 	s.abort = nil
 	s.d.live.cancelAll(ErrDraining)
-	s.over = true
+	s.cancelled = true
 }
 
 // hasten sees to the end of the grace while the dispatcher itself waits for an
 // answer that may not come: work is cancelled at once, and the answer is waited
 // for only so much longer. The function it returns ends that.
-func (d *dispatcher) hasten(ctx context.Context) (stop func()) {
+func (d *dispatcher) watchShutdown(ctx context.Context) (stop func()) {
 	haste, hurry := context.WithCancel(context.Background())
-	d.haste = haste
+	d.shutdownContext = haste
 	ended := make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -70,7 +70,7 @@ func (d *dispatcher) hasten(ctx context.Context) (stop func()) {
 		case <-d.Abort:
 		}
 		d.live.cancelAll(ErrDraining)
-		last := time.NewTimer(hastyTimeout)
+		last := time.NewTimer(shutdownTimeout)
 		defer last.Stop()
 		select {
 		case <-ended:
@@ -86,7 +86,7 @@ func (d *dispatcher) hasten(ctx context.Context) (stop func()) {
 }
 
 // atWork is how many slots are in use.
-func (d *dispatcher) atWork() (n int) {
+func (d *dispatcher) busySlots() (n int) {
 	for _, busy := range d.busy {
 		n += busy
 	}
@@ -95,16 +95,16 @@ func (d *dispatcher) atWork() (n int) {
 
 // overdue says that waiting has no sense any more: no work goes on, and the
 // database, or somebody's lock, keeps the last reports from being handed in.
-func (s *drain) overdue() bool {
-	if !s.over || s.d.atWork() > len(s.d.stubborn) {
-		s.giveUp = time.Now().Add(farewell)
+func (s *drain) isOverdue() bool {
+	if !s.cancelled || s.d.busySlots() > len(s.d.ignoredCancel) {
+		s.deadline = time.Now().Add(deregisterTimeout)
 	}
-	return !time.Now().Before(s.giveUp)
+	return !time.Now().Before(s.deadline)
 }
 
 // look sees to the signals between turns, without waiting: a process that has
 // a turn to make all the time must hear them too.
-func (s *drain) look() {
+func (s *drain) poll() {
 	select {
 	case <-s.stopped:
 		s.begin()
@@ -126,16 +126,16 @@ func (d *dispatcher) wait(s *drain) {
 	select {
 	case f := <-d.done:
 		d.finish(f)
-	case token := <-d.over:
-		d.giveUp(token)
-	case <-d.news():
-		d.hear(d.Wakes.Take())
-	case <-d.gone:
+	case token := <-d.overdue:
+		d.abandon(token)
+	case <-d.wakeups():
+		d.handleWakeups(d.Wakes.Take())
+	case <-d.workerGone:
 		d.sweepAt = time.Now()
-	case <-d.deaf:
-		d.guess()
-	case o := <-d.orders:
-		d.obey(o)
+	case <-d.notListening:
+		d.markAllReady()
+	case o := <-d.newControls:
+		d.applyControls(o)
 	case <-timer.C:
 	case <-s.stopped:
 		s.begin()
@@ -148,8 +148,8 @@ func (d *dispatcher) wait(s *drain) {
 
 // nextTime is how long until something is due by the clock.
 func (d *dispatcher) nextTime() time.Duration {
-	if !d.trouble.over() {
-		return time.Until(d.trouble.until)
+	if !d.outage.isOver() {
+		return time.Until(d.outage.until)
 	}
 	next := d.sweepAt
 	if d.draining {
@@ -163,13 +163,13 @@ func (d *dispatcher) nextTime() time.Duration {
 	if d.draining {
 		return time.Until(next)
 	}
-	for i := range d.look {
-		for _, a := range d.ahead[i].waiting {
-			if late := a.claimed.Add(waitsAtMost); late.Before(next) {
+	for i := range d.queues {
+		for _, a := range d.prefetched[i].waiting {
+			if late := a.claimed.Add(maxPrefetchWait); late.Before(next) {
 				next = late
 			}
 		}
-		l := &d.look[i]
+		l := &d.queues[i]
 		for _, at := range []time.Time{l.nextAt, l.suspectAt} {
 			if !at.IsZero() && at.Before(next) {
 				next = at
@@ -191,23 +191,23 @@ func (d *dispatcher) noteDrain(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-d.retired:
+	case <-d.drainStarted:
 	}
-	ctx, cancel := context.WithTimeout(ctx, farewell)
+	ctx, cancel := context.WithTimeout(ctx, deregisterTimeout)
 	defer cancel()
-	_ = d.Store.Drain(ctx, d.workerID()) // the list alone depends on it
+	_ = d.Store.DrainWorker(ctx, d.workerID()) // the list alone depends on it
 }
 
 // leave gives nothing back any more, only says good-bye, and has readers told of
 // that and of the last turns: the herald has stopped.
-func (d *dispatcher) leave(life context.Context) {
-	ctx, cancel := context.WithTimeout(life, farewell)
+func (d *dispatcher) deregister(life context.Context) {
+	ctx, cancel := context.WithTimeout(life, deregisterTimeout)
 	defer cancel()
-	err := d.Store.Leave(ctx, d.workerID())
+	err := d.Store.DeregisterWorker(ctx, d.workerID())
 	if err == nil {
-		telling, enough := context.WithTimeout(ctx, hastyTimeout)
-		_ = d.Store.Herald(telling) // readers look by themselves now and then
+		telling, enough := context.WithTimeout(ctx, shutdownTimeout)
+		_ = d.Store.NotifyEvents(telling) // readers look by themselves now and then
 		enough()
 	}
-	d.Observe(Event{Kind: Stopped, Worker: d.workerID(), Err: err})
+	d.Observe(Event{Kind: WorkerStopped, Worker: d.workerID(), Err: err})
 }

@@ -26,17 +26,17 @@ var (
 
 // ErrStubborn is what [Runner.Run] returns when a stage's Work did not return
 // although its context was done, and the process was to stop.
-var ErrStubborn = errors.New("work does not heed its context")
+var ErrIgnoredCancel = errors.New("work does not heed its context")
 
 // errStubborn is what such work failed with.
-var errStubborn = fmt.Errorf("%w: it went on for %s after that", ErrStubborn, stubbornAfter)
+var ignoredCancelError = fmt.Errorf("%w: it went on for %s after that", ErrIgnoredCancel, cancelGrace)
 
-func stubbornError(all []*attempt) error {
+func newIgnoredCancelError(all []*attempt) error {
 	var names []string
 	for _, a := range all {
 		names = append(names, fmt.Sprintf("%s of task %s", a.stage.Name, a.claim.Task))
 	}
-	return fmt.Errorf("%w: %s", ErrStubborn, strings.Join(names, ", "))
+	return fmt.Errorf("%w: %s", ErrIgnoredCancel, strings.Join(names, ", "))
 }
 
 // errGoexit is what Work that ends its goroutine instead of returning failed with.

@@ -15,9 +15,9 @@ import (
 // functions answer when they are set; otherwise nothing happens, at once.
 type fake struct {
 	graph store.Graph
-	turn  func(store.Turn) (store.Turned, error)
-	beat  func(store.Beat) (store.Beaten, error)
-	sweep func(store.Sweep) (store.Swept, error)
+	turn  func(store.ExchangeRequest) (store.ExchangeResult, error)
+	beat  func(store.HeartbeatRequest) (store.HeartbeatResult, error)
+	sweep func(store.SweepRequest) (store.SweepResult, error)
 	held  func() ([]store.Claim, error)
 
 	register func(store.Worker)
@@ -25,7 +25,7 @@ type fake struct {
 	forget   func(keep time.Duration) (more bool, err error)
 
 	mu    sync.Mutex
-	turns []store.Turn
+	turns []store.ExchangeRequest
 	left  bool
 	told  int // how often readers were, since it left
 
@@ -38,23 +38,23 @@ func (f *fake) Graph() store.Graph { return f.graph }
 
 func (f *fake) Check(context.Context) error { return nil }
 
-func (f *fake) Register(_ context.Context, w store.Worker) (store.ID, error) {
+func (f *fake) RegisterWorker(_ context.Context, w store.Worker) (store.ID, error) {
 	if f.register != nil {
 		f.register(w)
 	}
 	return store.ID{1}, nil
 }
 
-func (f *fake) Drain(context.Context, store.ID) error { return nil }
+func (f *fake) DrainWorker(context.Context, store.ID) error { return nil }
 
-func (f *fake) Herald(context.Context) error {
+func (f *fake) NotifyEvents(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.told++
 	return nil
 }
 
-func (f *fake) Forget(_ context.Context, keep time.Duration) (bool, error) {
+func (f *fake) PruneEvents(_ context.Context, keep time.Duration) (bool, error) {
 	if f.forget != nil {
 		return f.forget(keep)
 	}
@@ -68,60 +68,62 @@ func (f *fake) Paused(context.Context, string) ([]bool, error) {
 	return nil, nil
 }
 
-func (f *fake) Leave(context.Context, store.ID) error {
+func (f *fake) DeregisterWorker(context.Context, store.ID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.left, f.told = true, 0
 	return nil
 }
 
-func (f *fake) Turn(_ context.Context, t store.Turn) (store.Turned, error) {
+func (f *fake) Exchange(_ context.Context, t store.ExchangeRequest) (store.ExchangeResult, error) {
 	f.mu.Lock()
 	f.turns = append(f.turns, t)
 	f.mu.Unlock()
 	n := len(f.graph.Stages())
 	if f.turn != nil {
 		out, err := f.turn(t)
-		if out.Left == nil {
-			out.Left = make([]bool, n)
+		if out.MoreReady == nil {
+			out.MoreReady = make([]bool, n)
 		}
-		if out.Next == nil {
-			out.Next = never(n)
+		if out.NextDue == nil {
+			out.NextDue = never(n)
 		}
-		if out.Asked == nil {
-			out.Asked = t.Free
+		if out.Requested == nil {
+			out.Requested = t.FreeSlots
 		}
-		if out.Found == nil {
-			out.Found = make([]int, n)
+		if out.Granted == nil {
+			out.Granted = make([]int, n)
 		}
-		if out.Last == nil {
-			out.Last = make([]store.Place, n)
+		if out.LastPosition == nil {
+			out.LastPosition = make([]store.Position, n)
 		}
-		if out.Yielded == nil {
-			out.Yielded = make([]bool, n)
+		if out.NewlyReady == nil {
+			out.NewlyReady = make([]bool, n)
 		}
 		return out, err
 	}
-	return store.Turned{
-		Left: make([]bool, n), Next: never(n), Asked: t.Free, Found: make([]int, n),
-		Last: make([]store.Place, n), Yielded: make([]bool, n),
+	return store.ExchangeResult{
+		MoreReady: make([]bool, n), NextDue: never(n), Requested: t.FreeSlots, Granted: make([]int, n),
+		LastPosition: make([]store.Position, n), NewlyReady: make([]bool, n),
 	}, nil
 }
 
-func (f *fake) Settled(context.Context, []store.Report) (map[store.ID]bool, error) { return nil, nil }
+func (f *fake) FindRecordedOutcomes(context.Context, []store.Report) (map[store.ID]bool, error) {
+	return nil, nil
+}
 
-func (f *fake) Held(context.Context, store.ID) ([]store.Claim, error) {
+func (f *fake) FindHeldClaims(context.Context, store.ID) ([]store.Claim, error) {
 	if f.held != nil {
 		return f.held()
 	}
 	return nil, nil
 }
 
-func (f *fake) Beat(_ context.Context, b store.Beat) (store.Beaten, error) {
+func (f *fake) Heartbeat(_ context.Context, b store.HeartbeatRequest) (store.HeartbeatResult, error) {
 	if f.beat != nil {
 		return f.beat(b)
 	}
-	return store.Beaten{Now: time.Now()}, nil
+	return store.HeartbeatResult{Now: time.Now()}, nil
 }
 
 func (f *fake) Workers(context.Context, bool) ([]store.Worker, error) {
@@ -131,46 +133,48 @@ func (f *fake) Workers(context.Context, bool) ([]store.Worker, error) {
 	return f.workers, nil
 }
 
-func (f *fake) Lost(context.Context, []store.Claim) ([]store.LostClaim, error) { return nil, nil }
+func (f *fake) FindLostClaims(context.Context, []store.Claim) ([]store.LostClaim, error) {
+	return nil, nil
+}
 
-func (f *fake) GiveUp(_ context.Context, workers []store.ID) ([]store.ID, error) {
+func (f *fake) ExpireWorkers(_ context.Context, workers []store.ID) ([]store.ID, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.givenUp = append(f.givenUp, workers...)
 	return workers, nil
 }
 
-func (f *fake) Sweep(_ context.Context, s store.Sweep) (store.Swept, error) {
+func (f *fake) Sweep(_ context.Context, s store.SweepRequest) (store.SweepResult, error) {
 	n := len(f.graph.Stages())
 	if f.sweep != nil {
 		return f.sweep(s)
 	}
-	return store.Swept{Left: make([]bool, n), Next: never(n)}, nil
+	return store.SweepResult{MoreReady: make([]bool, n), NextDue: never(n)}, nil
 }
 
 func (f *fake) Result(context.Context, store.ID, string) (json.RawMessage, error) { return nil, nil }
 
 // seen are the turns so far.
-func (f *fake) seen() []store.Turn {
+func (f *fake) seen() []store.ExchangeRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]store.Turn(nil), f.turns...)
+	return append([]store.ExchangeRequest(nil), f.turns...)
 }
 
 // claimed hands out the claims once, to the first turn that looks.
-func claimed(claims ...store.Claim) func(store.Turn) (store.Turned, error) {
-	return func(t store.Turn) (store.Turned, error) {
-		for _, look := range t.Look {
+func claimed(claims ...store.Claim) func(store.ExchangeRequest) (store.ExchangeResult, error) {
+	return func(t store.ExchangeRequest) (store.ExchangeResult, error) {
+		for _, look := range t.ClaimFrom {
 			if look && claims != nil {
-				out := store.Turned{Claims: claims, Found: make([]int, len(t.Look))}
+				out := store.ExchangeResult{Claims: claims, Granted: make([]int, len(t.ClaimFrom))}
 				for _, c := range claims {
-					out.Found[c.Stage]++
+					out.Granted[c.Stage]++
 				}
 				claims = nil
 				return out, nil
 			}
 		}
-		return store.Turned{}, nil
+		return store.ExchangeResult{}, nil
 	}
 }
 

@@ -23,36 +23,36 @@ type faulty struct {
 	mu     sync.Mutex
 	turns  int
 	sweeps int
-	turn   func(n int, real func() (store.Turned, error)) (store.Turned, error) // n is 1 for the first turn
+	turn   func(n int, real func() (store.ExchangeResult, error)) (store.ExchangeResult, error) // n is 1 for the first turn
 }
 
 var errDown = errors.New("connection refused")
 
-func (f *faulty) Turn(ctx context.Context, t store.Turn) (store.Turned, error) {
+func (f *faulty) Exchange(ctx context.Context, t store.ExchangeRequest) (store.ExchangeResult, error) {
 	if f.down.Load() {
-		return store.Turned{}, errDown
+		return store.ExchangeResult{}, errDown
 	}
 	f.mu.Lock()
 	f.turns++
 	n := f.turns
 	f.mu.Unlock()
-	real := func() (store.Turned, error) { return f.Store.Turn(ctx, t) }
+	real := func() (store.ExchangeResult, error) { return f.Store.Exchange(ctx, t) }
 	if f.turn != nil {
 		return f.turn(n, real)
 	}
 	return real()
 }
 
-func (f *faulty) Beat(ctx context.Context, b store.Beat) (store.Beaten, error) {
+func (f *faulty) Heartbeat(ctx context.Context, b store.HeartbeatRequest) (store.HeartbeatResult, error) {
 	if f.down.Load() {
-		return store.Beaten{}, errDown
+		return store.HeartbeatResult{}, errDown
 	}
-	return f.Store.Beat(ctx, b)
+	return f.Store.Heartbeat(ctx, b)
 }
 
-func (f *faulty) Sweep(ctx context.Context, s store.Sweep) (store.Swept, error) {
+func (f *faulty) Sweep(ctx context.Context, s store.SweepRequest) (store.SweepResult, error) {
 	if f.down.Load() {
-		return store.Swept{}, errDown
+		return store.SweepResult{}, errDown
 	}
 	f.mu.Lock()
 	f.sweeps++
@@ -60,11 +60,11 @@ func (f *faulty) Sweep(ctx context.Context, s store.Sweep) (store.Swept, error) 
 	return f.Store.Sweep(ctx, s)
 }
 
-func (f *faulty) Held(ctx context.Context, w store.ID) ([]store.Claim, error) {
+func (f *faulty) FindHeldClaims(ctx context.Context, w store.ID) ([]store.Claim, error) {
 	if f.down.Load() {
 		return nil, errDown
 	}
-	return f.Store.Held(ctx, w)
+	return f.Store.FindHeldClaims(ctx, w)
 }
 
 // until asks again and again until the answer is yes.
@@ -88,23 +88,23 @@ func TestLostAnswersInARowLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Workers: 2, Work: noop})
 	f := &faulty{Store: b.Store}
-	f.turn = func(n int, real func() (store.Turned, error)) (store.Turned, error) {
+	f.turn = func(n int, real func() (store.ExchangeResult, error)) (store.ExchangeResult, error) {
 		switch n {
 		case 1: // committed, but who knows
 			if _, err := real(); err != nil {
 				t.Error(err)
 			}
-			return store.Turned{}, errors.New("unexpected EOF")
+			return store.ExchangeResult{}, errors.New("unexpected EOF")
 		case 2, 3:
-			return store.Turned{}, errors.New("unexpected EOF")
+			return store.ExchangeResult{}, errors.New("unexpected EOF")
 		}
 		return real()
 	}
 	first := b.submit()
-	r := b.start(func(r *stages.Runner) { r.Store, r.Sweep = f, 50*time.Millisecond })
-	r.wait(t, stages.Completed)
+	r := b.start(func(r *stages.Runner) { r.Store, r.SweepInterval = f, 50*time.Millisecond })
+	r.wait(t, stages.StageCompleted)
 	second := b.submit()
-	r.wait(t, stages.Completed)
+	r.wait(t, stages.StageCompleted)
 	for _, id := range []store.ID{first, second} {
 		if s := b.task(id).Status; s != store.StatusCompleted {
 			t.Errorf("task is %s", s)
@@ -119,9 +119,9 @@ func TestProcessHearsItsSignalsAndSweepsUnderFullLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &faulty{Store: b.Store}
-	r := b.start(func(r *stages.Runner) { r.Store, r.Sweep, r.Grace = f, 10*time.Millisecond, -1 })
+	r := b.start(func(r *stages.Runner) { r.Store, r.SweepInterval, r.Grace = f, 10*time.Millisecond, -1 })
 	for range 500 {
-		r.wait(t, stages.Completed)
+		r.wait(t, stages.StageCompleted)
 	}
 	r.stop()
 	if f.sweeps < 3 {
@@ -157,10 +157,10 @@ func TestNonsensicalProgressHarmsNobody(t *testing.T) {
 			last = all[0]
 			return len(last.Running) == 2
 		})
-		began := last.BeatAt
+		began := last.HeartbeatAt
 		until(t, "further heartbeats", func() bool {
 			all, err := b.Workers(t.Context(), false)
-			return err == nil && len(all) == 1 && all[0].BeatAt.After(began.Add(time.Second))
+			return err == nil && len(all) == 1 && all[0].HeartbeatAt.After(began.Add(time.Second))
 		})
 	}
 }
@@ -175,11 +175,11 @@ func TestOutageLongerThanTheLeaseBurnsNoAttempt(t *testing.T) {
 		f := &faulty{Store: b.Store}
 		all = append(all, f)
 		runners = append(runners, b.start(func(r *stages.Runner) {
-			r.Store, r.Lease, r.Sweep, r.Grace = f, 900*time.Millisecond, 50*time.Millisecond, -1
+			r.Store, r.Lease, r.SweepInterval, r.Grace = f, 900*time.Millisecond, 50*time.Millisecond, -1
 		}))
 	}
 	for _, r := range runners {
-		r.wait(t, stages.Started)
+		r.wait(t, stages.StageStarted)
 	}
 	for _, f := range all {
 		f.down.Store(true)
@@ -189,8 +189,8 @@ func TestOutageLongerThanTheLeaseBurnsNoAttempt(t *testing.T) {
 		f.down.Store(false)
 	}
 	for _, r := range runners {
-		r.wait(t, stages.Released) // its own heartbeat had stopped it
-		r.wait(t, stages.Started)
+		r.wait(t, stages.ClaimReleased) // its own heartbeat had stopped it
+		r.wait(t, stages.StageStarted)
 	}
 	tasks, err := b.List(t.Context(), store.Filter{})
 	if err != nil {
@@ -230,12 +230,12 @@ func TestRowThatSomebodyKeepsLockedHoldsUpNothingElse(t *testing.T) {
 		b.submit()
 	}
 	for range 20 {
-		others.wait(t, stages.Completed)
+		others.wait(t, stages.StageCompleted)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if e := r.wait(t, stages.Completed); e.Task != id {
+	if e := r.wait(t, stages.StageCompleted); e.Task != id {
 		t.Errorf("completed is %s", e.Task)
 	}
 }
@@ -250,15 +250,15 @@ func TestProcessThatWasGivenUpStopsItsWorkAndRegistersAnew(t *testing.T) {
 		return nil, nil
 	}})
 	id := b.submit()
-	r := b.start(func(r *stages.Runner) { r.Lease, r.Sweep = time.Second, 50*time.Millisecond })
-	first := r.wait(t, stages.Started).Worker
+	r := b.start(func(r *stages.Runner) { r.Lease, r.SweepInterval = time.Second, 50*time.Millisecond })
+	first := r.wait(t, stages.StageStarted).Worker
 	if _, err := b.pool.Exec(t.Context(), "update workers set lost_at = now()"); err != nil {
 		t.Fatal(err)
 	}
-	if second := r.wait(t, stages.Registered).Worker; second == first {
+	if second := r.wait(t, stages.WorkerStarted).Worker; second == first {
 		t.Error("it registered as what was given up")
 	}
-	r.wait(t, stages.Completed)
+	r.wait(t, stages.StageCompleted)
 	// Either its own sweep took the claim, or it gave it back before that.
 	if h := b.history(id); len(h) != 2 || h[0].Outcome != "expired" && h[0].Outcome != "released" || h[0].Worker != first || h[1].Worker == first {
 		t.Errorf("history is %+v", h)
@@ -270,14 +270,16 @@ func TestDrainEndsThoughTheDatabaseStaysAway(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one")
 		calls := 0
-		f := &fake{turn: func(store.Turn) (store.Turned, error) { return store.Turned{}, errors.New("broken pipe") }}
+		f := &fake{turn: func(store.ExchangeRequest) (store.ExchangeResult, error) {
+			return store.ExchangeResult{}, errors.New("broken pipe")
+		}}
 		f.held = func() ([]store.Claim, error) {
 			if calls++; calls > 2 {
 				return nil, errors.New("connection refused")
 			}
 			return []store.Claim{{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1}}, nil
 		}
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
 		time.Sleep(10 * time.Second)
 		began := time.Now()

@@ -32,7 +32,7 @@ type heartbeat struct {
 }
 
 // beat returns when ctx is done.
-func (d *dispatcher) beat(ctx context.Context) {
+func (d *dispatcher) runHeartbeat(ctx context.Context) {
 	h := &heartbeat{
 		dispatcher: d, last: time.Now(),
 		every: min(d.Lease/18, 2*time.Second), within: min(d.Lease/12, 3*time.Second),
@@ -49,7 +49,7 @@ func (d *dispatcher) beat(ctx context.Context) {
 		case <-timer.C:
 			timer.Reset(jitter(h.next()))
 		}
-		d.Pulse("heartbeat")
+		d.Heartbeat("heartbeat")
 		h.beat(ctx, recall)
 	}
 }
@@ -84,11 +84,11 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 	}
 	h.sent = time.Now()
 	h.skipped++
-	skip := !recall && len(claims) == 0 && h.hears() && h.skipped < maxSkipped
+	skip := !recall && len(claims) == 0 && h.isListening() && h.skipped < maxSkipped
 	if !skip {
 		h.skipped = 0
 	}
-	out, err := h.send(ctx, store.Beat{Claims: claims, Running: running, Moved: moved, SkipChecks: skip})
+	out, err := h.send(ctx, store.HeartbeatRequest{Claims: claims, Running: running, Progressed: moved, SkipChecks: skip})
 	h.err = err
 	switch {
 	case err == nil:
@@ -96,13 +96,13 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 		if held {
 			h.told = key
 		}
-		h.touch.heard(out.Now, h.sent)
-		h.revoke(out.Lost)
-		h.heed(orders{paused: out.Paused, drain: out.Drain})
+		h.contact.heard(out.Now, h.sent)
+		h.revoke(out.LostClaims)
+		h.setControls(controls{paused: out.Paused, drain: out.Draining})
 		h.noteUnchecked(out.Unchecked)
-		poke(h.gone, out.Gone)
-		poke(h.wrote, len(moved) > 0)
-		poke(h.deaf, h.withoutNews())
+		signal(h.workerGone, out.WorkerExpired)
+		signal(h.wrote, len(moved) > 0)
+		signal(h.notListening, h.withoutNews())
 		return
 	case errors.Is(err, store.ErrWorkerUnknown):
 		// Given back where nobody has freed them yet.
@@ -117,7 +117,7 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 	case time.Since(h.last)+h.tick() > h.patience():
 		h.live.cancelAll(fmt.Errorf("%w: no heartbeat for %s", ErrLeaseLost, time.Since(h.last).Round(time.Second)))
 	}
-	h.touch.failed()
+	h.contact.failed()
 }
 
 // noteUnchecked tells, once, that the database takes the signs of life and does not
@@ -140,7 +140,7 @@ func (h *heartbeat) noteUnchecked(err error) {
 // not there at all takes nothing away; having come back, it starts the others'
 // patience anew.
 func (h *heartbeat) patience() time.Duration {
-	if key, held := h.session(); key != 0 && !held && (h.err == nil || !absent(h.err, h.direct())) {
+	if key, held := h.session(); key != 0 && !held && (h.err == nil || !isServerDown(h.err, h.isDirect())) {
 		return store.Grace(h.Lease) * 6 / 7
 	}
 	return h.Lease * 5 / 6
@@ -150,7 +150,7 @@ func (h *heartbeat) patience() time.Duration {
 // is none at every start, and after that everything is looked at in any case.
 func (h *heartbeat) withoutNews() bool {
 	switch {
-	case h.hears():
+	case h.isListening():
 		h.mute = time.Time{}
 	case h.mute.IsZero():
 		h.mute = time.Now()
@@ -160,7 +160,7 @@ func (h *heartbeat) withoutNews() bool {
 	return false
 }
 
-func (h *heartbeat) send(ctx context.Context, in store.Beat) (store.Beaten, error) {
+func (h *heartbeat) send(ctx context.Context, in store.HeartbeatRequest) (store.HeartbeatResult, error) {
 	within := min(h.within, max(h.patience()-time.Since(h.last)-h.tick(), h.tick()/4))
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -168,8 +168,8 @@ func (h *heartbeat) send(ctx context.Context, in store.Beat) (store.Beaten, erro
 	if !held {
 		key = 0
 	}
-	in.Worker, in.Session, in.Judge = h.workerID(), key, h.touch.allowance(h.Lease)
-	return h.Store.Beat(ctx, in)
+	in.Worker, in.Session, in.Credit = h.workerID(), key, h.contact.allowance(h.Lease)
+	return h.Store.Heartbeat(ctx, in)
 }
 
 // revoke stops the work on claims that are somebody else's now, or nobody's.
@@ -184,7 +184,7 @@ func (h *heartbeat) revoke(lost []store.LostClaim) {
 func (d *dispatcher) registerWithin(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return d.register(ctx)
+	return d.registerWorker(ctx)
 }
 
 // describe lists what is being worked on, and what of it moved.
@@ -211,7 +211,7 @@ func (d *dispatcher) session() (key int64, held bool) {
 }
 
 // hears reports whether news comes in at all.
-func (d *dispatcher) hears() bool {
+func (d *dispatcher) isListening() bool {
 	if d.Wakes == nil {
 		return false
 	}
@@ -220,7 +220,7 @@ func (d *dispatcher) hears() bool {
 }
 
 // poke leaves word for the dispatcher.
-func poke(c chan<- struct{}, when bool) {
+func signal(c chan<- struct{}, when bool) {
 	if !when {
 		return
 	}
@@ -232,7 +232,7 @@ func poke(c chan<- struct{}, when bool) {
 
 // direct reports whether the connections are known to lead to the server itself,
 // and not to something in front of it that may be away while the server is not.
-func (d *dispatcher) direct() bool {
+func (d *dispatcher) isDirect() bool {
 	w, ok := d.Wakes.(interface{ Direct() bool })
 	return ok && w.Direct()
 }
@@ -240,7 +240,7 @@ func (d *dispatcher) direct() bool {
 // absent reports whether err says, of every address that was tried, that the
 // server is not there: it is stopping or starting, or nobody listens where it
 // should itself.
-func absent(err error, direct bool) bool {
+func isServerDown(err error, direct bool) bool {
 	if pg, ok := err.(*pgconn.PgError); ok {
 		return pg.Code == "57P02" || pg.Code == "57P03"
 	}
@@ -249,10 +249,10 @@ func absent(err error, direct bool) bool {
 	}
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
-		return absent(e.Unwrap(), direct)
+		return isServerDown(e.Unwrap(), direct)
 	case interface{ Unwrap() []error }:
 		for _, one := range e.Unwrap() {
-			if !absent(one, direct) {
+			if !isServerDown(one, direct) {
 				return false
 			}
 		}

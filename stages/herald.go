@@ -10,7 +10,7 @@ import (
 // to it. A notification makes a commit wait for all others, so turns send none: one
 // is sent beside them, for all that was written in the meantime. What people and
 // submitters do is notified of by the triggers.
-func (d *dispatcher) herald(ctx context.Context) {
+func (d *dispatcher) notifyEvents(ctx context.Context) {
 	const pause = 200 * time.Millisecond
 	for {
 		select {
@@ -18,10 +18,10 @@ func (d *dispatcher) herald(ctx context.Context) {
 			return
 		case <-d.wrote:
 		}
-		sending, cancel := context.WithTimeout(ctx, hastyTimeout)
+		sending, cancel := context.WithTimeout(ctx, shutdownTimeout)
 		// Where it fails the database is away, of which others tell; readers look by
 		// themselves now and then.
-		_ = d.Store.Herald(sending)
+		_ = d.Store.NotifyEvents(sending)
 		cancel()
 		select {
 		case <-ctx.Done():
@@ -35,7 +35,7 @@ func (d *dispatcher) herald(ctx context.Context) {
 const forgetEvery = time.Minute
 
 // forget deletes events that are older than they are to be kept.
-func (d *dispatcher) forget(ctx context.Context) {
+func (d *dispatcher) pruneEvents(ctx context.Context) {
 	if d.KeepEvents < 0 {
 		return
 	}
@@ -48,11 +48,11 @@ func (d *dispatcher) forget(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		trying, cancel := context.WithTimeout(ctx, turnTimeout)
-		more, err := d.Store.Forget(trying, d.KeepEvents)
+		trying, cancel := context.WithTimeout(ctx, exchangeTimeout)
+		more, err := d.Store.PruneEvents(trying, d.KeepEvents)
 		cancel()
 		if err != nil && !failed && ctx.Err() == nil {
-			d.Observe(Event{Kind: NotForgotten, Worker: d.workerID(), Err: err})
+			d.Observe(Event{Kind: PruneFailed, Worker: d.workerID(), Err: err})
 		}
 		failed = err != nil
 		if more {
@@ -64,9 +64,9 @@ func (d *dispatcher) forget(ctx context.Context) {
 }
 
 // beside runs what goes on beside the dispatcher until ctx is done.
-func (d *dispatcher) beside(ctx context.Context) (wait func()) {
+func (d *dispatcher) runBackground(ctx context.Context) (wait func()) {
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){d.beat, d.herald, d.forget, d.noteDrain} {
+	for _, run := range []func(context.Context){d.runHeartbeat, d.notifyEvents, d.pruneEvents, d.noteDrain} {
 		all.Go(func() { run(ctx) })
 	}
 	return all.Wait

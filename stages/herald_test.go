@@ -55,7 +55,7 @@ func TestEventsThatCannotBeForgottenAreToldOfOnce(t *testing.T) {
 		var told []error
 		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
 			r.Observe = func(e stages.Event) {
-				if e.Kind == stages.NotForgotten {
+				if e.Kind == stages.PruneFailed {
 					told = append(told, e.Err)
 				}
 			}
@@ -92,16 +92,16 @@ func TestClaimOfAStageThatIsPausedIsGivenBackForThat(t *testing.T) {
 		}
 		hand, asked, beats := claimed(claims...), make(chan struct{}), 0
 		f := &fake{
-			turn: func(in store.Turn) (store.Turned, error) {
+			turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 				<-asked
 				return hand(in)
 			},
-			beat: func(store.Beat) (store.Beaten, error) {
+			beat: func(store.HeartbeatRequest) (store.HeartbeatResult, error) {
 				if beats++; beats == 2 {
 					close(asked)
 					time.Sleep(100 * time.Millisecond) // the claims are there, and two have begun
 				}
-				return store.Beaten{Now: time.Now(), Paused: []bool{beats > 1}}, nil
+				return store.HeartbeatResult{Now: time.Now(), Paused: []bool{beats > 1}}, nil
 			},
 		}
 		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) { <-ctx.Done(); return nil, ctx.Err() }, "one")

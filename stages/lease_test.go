@@ -71,13 +71,13 @@ func TestProcessStopsItsWorkBeforeOthersMayTakeIt(t *testing.T) {
 				p := pipeline(t, obedient(why), "one")
 				f := &fake{turn: claimed(oneClaim())}
 				down := atomic.Bool{}
-				f.beat = func(store.Beat) (store.Beaten, error) {
+				f.beat = func(store.HeartbeatRequest) (store.HeartbeatResult, error) {
 					if down.Load() {
-						return store.Beaten{}, c.err
+						return store.HeartbeatResult{}, c.err
 					}
-					return store.Beaten{Now: time.Now()}, nil
+					return store.HeartbeatResult{Now: time.Now()}, nil
 				}
-				_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = e, time.Hour })
+				_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 				time.Sleep(10 * time.Second)
 				down.Store(true)
 				e.deaf.Store(!c.session)
@@ -100,17 +100,17 @@ func TestProcessStopsItsWorkBeforeOthersMayTakeIt(t *testing.T) {
 func TestWorkerThatWentAwayIsSweptForAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, gone := newEar(), atomic.Bool{}
-		var swept []store.Sweep
+		var swept []store.SweepRequest
 		f := &fake{
-			beat: func(b store.Beat) (store.Beaten, error) {
-				return store.Beaten{Now: time.Now(), Gone: gone.Swap(false)}, nil
+			beat: func(b store.HeartbeatRequest) (store.HeartbeatResult, error) {
+				return store.HeartbeatResult{Now: time.Now(), WorkerExpired: gone.Swap(false)}, nil
 			},
-			sweep: func(s store.Sweep) (store.Swept, error) {
+			sweep: func(s store.SweepRequest) (store.SweepResult, error) {
 				swept = append(swept, s)
-				return store.Swept{Left: make([]bool, 1), Next: never(1), Lost: []store.ID{{9}}, Expired: 1}, nil
+				return store.SweepResult{MoreReady: make([]bool, 1), NextDue: never(1), ExpiredWorkers: []store.ID{{9}}, ExpiredClaims: 1}, nil
 			},
 		}
-		events, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.Sweep = e, time.Hour })
+		events, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		events()
@@ -119,12 +119,12 @@ func TestWorkerThatWentAwayIsSweptForAtOnce(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		kinds := events()
 		stop()
-		if before != 1 || len(swept) != 2 || len(kinds) != 2 || kinds[0] != stages.WorkerLost || kinds[1] != stages.Expired {
+		if before != 1 || len(swept) != 2 || len(kinds) != 2 || kinds[0] != stages.WorkerLost || kinds[1] != stages.AttemptsExpired {
 			t.Fatalf("%d sweeps before, %d after, told %v", before, len(swept), kinds)
 		}
 		s := swept[1]
-		if off := time.Since(s.Clock); s.Judge == nil || *s.Judge != (store.Allowance{}) || off > 4*time.Second {
-			t.Errorf("the sweep judges by %+v, and a clock that is %s off", s.Judge, off)
+		if off := time.Since(s.ExpectedClock); s.Credit == nil || *s.Credit != (store.OutageCredit{}) || off > 4*time.Second {
+			t.Errorf("the sweep judges by %+v, and a clock that is %s off", s.Credit, off)
 		}
 	})
 }
@@ -134,7 +134,7 @@ func TestWorkerThatWentAwayIsSweptForAtOnce(t *testing.T) {
 func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
 	const hour = time.Hour
 	for name, c := range map[string]struct {
-		spoil      func(*store.Beaten) error
+		spoil      func(*store.HeartbeatResult) error
 		when, long time.Duration // the spoilt time
 		// by how long after the start, what is allowed; -1 for judging nobody
 		grace, lease map[time.Duration]time.Duration
@@ -142,34 +142,34 @@ func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
 		"just came": {nil, hour, 0,
 			map[time.Duration]time.Duration{3 * time.Second: -1, 10 * time.Second: 0},
 			map[time.Duration]time.Duration{10 * time.Second: -1, 45 * time.Second: 0}},
-		"an outage of 20 s": {func(*store.Beaten) error { return context.DeadlineExceeded }, 60 * time.Second, 20 * time.Second,
+		"an outage of 20 s": {func(*store.HeartbeatResult) error { return context.DeadlineExceeded }, 60 * time.Second, 20 * time.Second,
 			map[time.Duration]time.Duration{55 * time.Second: 0, 84 * time.Second: 20 * time.Second, 115 * time.Second: 0},
 			map[time.Duration]time.Duration{55 * time.Second: 0, 84 * time.Second: 20 * time.Second, 145 * time.Second: 0}},
-		"clock an hour ahead": {func(b *store.Beaten) error { b.Now = b.Now.Add(hour); return nil }, 60 * time.Second, hour,
+		"clock an hour ahead": {func(b *store.HeartbeatResult) error { b.Now = b.Now.Add(hour); return nil }, 60 * time.Second, hour,
 			map[time.Duration]time.Duration{55 * time.Second: 0, 65 * time.Second: -1, 72 * time.Second: 0},
 			map[time.Duration]time.Duration{72 * time.Second: -1, 105 * time.Second: 0}},
-		"clock an hour back": {func(b *store.Beaten) error { b.Now = b.Now.Add(-hour); return nil }, 60 * time.Second, hour,
+		"clock an hour back": {func(b *store.HeartbeatResult) error { b.Now = b.Now.Add(-hour); return nil }, 60 * time.Second, hour,
 			map[time.Duration]time.Duration{55 * time.Second: 0, 65 * time.Second: -1, 72 * time.Second: 0},
 			map[time.Duration]time.Duration{72 * time.Second: -1, 105 * time.Second: 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				heard := map[time.Duration]*store.Allowance{} // by second
-				f := &fake{beat: func(b store.Beat) (store.Beaten, error) {
+				heard := map[time.Duration]*store.OutageCredit{} // by second
+				f := &fake{beat: func(b store.HeartbeatRequest) (store.HeartbeatResult, error) {
 					at := time.Since(start)
-					heard[at.Truncate(time.Second)] = b.Judge
-					out := store.Beaten{Now: time.Now()}
+					heard[at.Truncate(time.Second)] = b.Credit
+					out := store.HeartbeatResult{Now: time.Now()}
 					if at >= c.when && at < c.when+c.long {
 						err := c.spoil(&out)
 						return out, err
 					}
 					return out, nil
 				}}
-				_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.Sweep = newEar(), hour })
+				_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newEar(), hour })
 				time.Sleep(150 * time.Second)
 				stop()
-				near := func(at time.Duration) *store.Allowance {
+				near := func(at time.Duration) *store.OutageCredit {
 					for d := range 3 {
 						if a, ok := heard[at+time.Duration(d)*time.Second]; ok {
 							return a
@@ -178,7 +178,7 @@ func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
 					t.Fatalf("no beat about %s", at)
 					return nil
 				}
-				check := func(what string, want map[time.Duration]time.Duration, of func(*store.Allowance) time.Duration) {
+				check := func(what string, want map[time.Duration]time.Duration, of func(*store.OutageCredit) time.Duration) {
 					t.Helper()
 					for at, want := range want {
 						got := time.Duration(-1)
@@ -191,8 +191,8 @@ func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
 						}
 					}
 				}
-				check("grace", c.grace, func(a *store.Allowance) time.Duration { return a.Grace })
-				check("lease", c.lease, func(a *store.Allowance) time.Duration { return a.Lease })
+				check("grace", c.grace, func(a *store.OutageCredit) time.Duration { return a.Grace })
+				check("lease", c.lease, func(a *store.OutageCredit) time.Duration { return a.Lease })
 			})
 		})
 	}
@@ -209,21 +209,21 @@ func TestWhatOnlyTheSweepFoundIsCounted(t *testing.T) {
 				p := pipeline(t, noop, "one")
 				sweeps := 0
 				f := &fake{turn: claimed(oneClaim())}
-				f.sweep = func(store.Sweep) (store.Swept, error) {
+				f.sweep = func(store.SweepRequest) (store.SweepResult, error) {
 					sweeps++
 					if c.woken && sweeps == 2 {
 						time.AfterFunc(500*time.Millisecond, func() { e.Add(p.Graph().Channel("one")) })
 					}
-					return store.Swept{Left: []bool{sweeps == 2}, Next: never(1)}, nil
+					return store.SweepResult{MoreReady: []bool{sweeps == 2}, NextDue: never(1)}, nil
 				}
 				events, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes = e })
 				time.Sleep(time.Minute)
 				missed, completed := 0, 0
 				for _, k := range events() {
 					switch k {
-					case stages.Missed:
+					case stages.WakeMissed:
 						missed++
-					case stages.Completed:
+					case stages.StageCompleted:
 						completed++
 					}
 				}
@@ -279,11 +279,11 @@ func TestStalledAttemptFailsAndOneThatMovesDoesNot(t *testing.T) {
 		}
 		var reports []store.Report
 		first := claimed(oneClaim())
-		f := &fake{turn: func(in store.Turn) (store.Turned, error) {
+		f := &fake{turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 			reports = append(reports, in.Reports...)
 			return first(in)
 		}}
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = e, time.Hour })
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 		time.Sleep(time.Hour)
 		stop()
 		if len(reports) != 1 || reports[0].Outcome != store.Failed || reports[0].Class != "stalled" || reports[0].Dead {
@@ -305,12 +305,12 @@ func TestWorkThatDoesNotHeedItsContextHoldsUpNothing(t *testing.T) {
 		var reports []store.Report
 		free := 0
 		first := claimed(oneClaim())
-		f := &fake{turn: func(in store.Turn) (store.Turned, error) {
-			reports, free = append(reports, in.Reports...), in.Free[0]
+		f := &fake{turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+			reports, free = append(reports, in.Reports...), in.FreeSlots[0]
 			return first(in)
 		}}
 		e := newEar()
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = e, time.Hour })
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
 		if len(reports) != 1 || reports[0].Class != "timeout" || free != 1 {
@@ -335,7 +335,7 @@ func TestDrainGivesBackWhatDoesNotHeedItsContext(t *testing.T) {
 		p := pipeline(t, func(context.Context, *stages.Job) (any, error) { <-release; return nil, nil }, "one")
 		var reports []store.Report
 		first := claimed(oneClaim())
-		f := &fake{graph: p.Graph(), turn: func(in store.Turn) (store.Turned, error) {
+		f := &fake{graph: p.Graph(), turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 			reports = append(reports, in.Reports...)
 			return first(in)
 		}}
@@ -344,7 +344,7 @@ func TestDrainGivesBackWhatDoesNotHeedItsContext(t *testing.T) {
 		began := time.Now()
 		err := stages.Runner{Store: f, Pipeline: p, Wakes: newEar(), Grace: 10 * time.Second}.Run(ctx)
 		took := time.Since(began) - time.Minute
-		if !errors.Is(err, stages.ErrStubborn) || took < 20*time.Second || took > 40*time.Second || !f.left {
+		if !errors.Is(err, stages.ErrIgnoredCancel) || took < 20*time.Second || took > 40*time.Second || !f.left {
 			t.Errorf("it ended after %s with %v", took, err)
 		}
 		if len(reports) != 1 || reports[0].Outcome != store.Released {
@@ -361,16 +361,16 @@ func TestThoseWhoDiedHereBeforeAreGivenUpAtTheStart(t *testing.T) {
 		_, stop := run(t, probe, pipeline(t, noop, "one"), nil)
 		stop()
 	})
-	if self.Place == "//" {
+	if self.ProcessIdentity == "//" {
 		t.Skip("this system does not say where a process runs")
 	}
-	boot, space, start := self.Place, "", ""
-	if parts := strings.Split(self.Place, "/"); len(parts) == 3 {
+	boot, space, start := self.ProcessIdentity, "", ""
+	if parts := strings.Split(self.ProcessIdentity, "/"); len(parts) == 3 {
 		boot, space, start = parts[0], parts[1], parts[2]
 	}
 	other := func(id byte, pid int, host, place string) store.Worker {
 		w := self
-		w.ID, w.PID, w.Host, w.Place = store.ID{id}, pid, host, place
+		w.ID, w.PID, w.Host, w.ProcessIdentity = store.ID{id}, pid, host, place
 		return w
 	}
 	const nobody = 1<<22 + 1 // above any limit
@@ -414,7 +414,7 @@ func TestNothingIsMissedBeforeTheListenerCouldHear(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		kinds := events()
 		stop()
-		if !slices.Contains(kinds, stages.Completed) || slices.Contains(kinds, stages.Missed) {
+		if !slices.Contains(kinds, stages.StageCompleted) || slices.Contains(kinds, stages.WakeMissed) {
 			t.Errorf("told %v", kinds)
 		}
 	})

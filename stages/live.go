@@ -8,37 +8,37 @@ import (
 
 // live are the attempts being worked on, shared by the dispatcher, which adds
 // them, and the heartbeat, which cancels those that were lost.
-type live struct {
+type attempts struct {
 	mu       sync.Mutex
 	attempts map[store.ID]*attempt // by token
 }
 
-func (l *live) add(a *attempt) {
+func (l *attempts) add(a *attempt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.attempts[a.claim.Token] = a
 }
 
-func (l *live) remove(token store.ID) {
+func (l *attempts) remove(token store.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.attempts, token)
 }
 
-func (l *live) has(token store.ID) bool {
+func (l *attempts) has(token store.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.attempts[token] != nil
 }
 
 // get is the attempt with the token, or nil.
-func (l *live) get(token store.ID) *attempt {
+func (l *attempts) get(token store.ID) *attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.attempts[token]
 }
 
-func (l *live) all() []*attempt {
+func (l *attempts) all() []*attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := make([]*attempt, 0, len(l.attempts))
@@ -48,13 +48,13 @@ func (l *live) all() []*attempt {
 	return all
 }
 
-func (l *live) count() int {
+func (l *attempts) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.attempts)
 }
 
-func (l *live) cancelAll(why error) {
+func (l *attempts) cancelAll(why error) {
 	for _, a := range l.all() {
 		a.cancel(why)
 	}

@@ -19,7 +19,7 @@ func (b bundle) locked(sql string) (release func()) {
 	b.t.Helper()
 	tx, err := b.pool.Begin(context.Background())
 	for err == nil {
-		if _, err = tx.Exec(b.t.Context(), sql); !store.Again(err) {
+		if _, err = tx.Exec(b.t.Context(), sql); !store.IsRetryable(err) {
 			break
 		}
 		must(b.t, tx.Rollback(context.Background()))
@@ -42,7 +42,7 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 		"tasks":             "lock table test_tasks",
 		"outbox":            "lock table test_outbox",
 		"workers":           "lock table workers",
-		"all":               "lock table test_tasks, test_attempts, test_outbox, workers, cuelight_pauses, cuelight_uncrashed, cuelight_schema",
+		"all":               "lock table test_tasks, test_attempts, test_outbox, workers, cuelight_pauses, cuelight_sequence_epoch, cuelight_schema",
 		"row of the worker": "select from workers for update",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,21 +63,21 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 				}
 			}})
 			id, own := b.submit(), b.over(func(c *pgxpool.Config) { c.MaxConns = 4 })
-			worker := own.start(func(r *stages.Runner) { r.Wakes, r.Sweep, r.Lease = own.listening(), time.Second, lease })
-			worker.wait(t, stages.Started)
+			worker := own.start(func(r *stages.Runner) { r.Wakes, r.SweepInterval, r.Lease = own.listening(), time.Second, lease })
+			worker.wait(t, stages.StageStarted)
 			quit := b.judged()
 			release := b.over(nothing).locked(lock)
 			time.Sleep(lease + lease/2)
 			release()
 			time.Sleep(lease / 2)
 			close(finish)
-			if e := worker.wait(t, stages.Completed); e.Task != id {
+			if e := worker.wait(t, stages.StageCompleted); e.Task != id {
 				t.Errorf("completed is %s", e.Task)
 			}
 			quit()
 			for len(worker.events) > 0 {
 				switch e := <-worker.events; e.Kind {
-				case stages.Revoked, stages.Failed, stages.Dead:
+				case stages.ClaimRevoked, stages.AttemptFailed, stages.StageDead:
 					t.Errorf("told %s: %v", e.Kind, e.Err)
 				}
 			}
@@ -115,12 +115,12 @@ func (b bundle) judged() (quit func()) {
 				return
 			case <-time.After(20 * time.Millisecond):
 			}
-			out, err := judge.Sweep(context.Background(), store.Sweep{Judge: &store.Allowance{}, MaxAttempts: []int{1}})
-			if err != nil && !errors.Is(err, store.ErrLocked) && !store.Again(err) { // many locks at once may meet a sweep
+			out, err := judge.Sweep(context.Background(), store.SweepRequest{Credit: &store.OutageCredit{}, MaxAttempts: []int{1}})
+			if err != nil && !errors.Is(err, store.ErrLocked) && !store.IsRetryable(err) { // many locks at once may meet a sweep
 				b.t.Error(err)
 			}
-			if len(out.Lost) > 0 || out.Expired > 0 {
-				b.t.Errorf("%v were given up, and %d claims taken", out.Lost, out.Expired)
+			if len(out.ExpiredWorkers) > 0 || out.ExpiredClaims > 0 {
+				b.t.Errorf("%v were given up, and %d claims taken", out.ExpiredWorkers, out.ExpiredClaims)
 			}
 		}
 	}()

@@ -9,32 +9,32 @@ import (
 )
 
 // lookout is what the dispatcher knows of one stage's waiting tasks.
-type lookout struct {
+type stageQueue struct {
 	due      bool      // something may be waiting
 	notUntil time.Time // after a miss: when to look again
 	misses   int
-	mature   bool        // a time that tasks wait for has come
-	nextAt   time.Time   // the earliest such time; zero for none
-	late     int         // how often in a row what was due could not be made ready
-	after    store.Place // where to go on, as there was more than slots; zero for the beginning
-	aged     []store.ID  // what the latest sweep found to be claimed before all others
-	backAt   time.Time   // when to look at the beginning again all the same
-	woken    bool        // due only because of news: nothing was waiting before
+	mature   bool           // a time that tasks wait for has come
+	nextAt   time.Time      // the earliest such time; zero for none
+	late     int            // how often in a row what was due could not be made ready
+	after    store.Position // where to go on, as there was more than slots; zero for the beginning
+	aged     []store.ID     // what the latest sweep found to be claimed before all others
+	backAt   time.Time      // when to look at the beginning again all the same
+	woken    bool           // due only because of news: nothing was waiting before
 
 	suspectAt time.Time // the sweep saw something nobody was woken for; zero for not
 	missed    bool      // due only because of the sweep, or for want of news
 }
 
 // wake notes news; free says that there are slots for it.
-func (l *lookout) wake(free bool) {
+func (l *stageQueue) wake(free bool) {
 	l.woken = free && (l.woken || !l.due)
 	l.due, l.misses, l.notUntil = true, 0, time.Time{}
 	l.suspectAt, l.missed = time.Time{}, false
-	l.after = store.Place{}
+	l.after = store.Position{}
 }
 
 // come notes what has come due by the clock.
-func (l *lookout) come(now time.Time) {
+func (l *stageQueue) come(now time.Time) {
 	if !l.nextAt.IsZero() && !now.Before(l.nextAt) {
 		l.due, l.mature, l.nextAt, l.notUntil = true, true, time.Time{}, time.Time{}
 	}
@@ -45,9 +45,9 @@ func (l *lookout) come(now time.Time) {
 }
 
 // guess makes every stage due although there is no news, because none comes in.
-func (d *dispatcher) guess() {
-	for i := range d.look {
-		if l := &d.look[i]; !l.due {
+func (d *dispatcher) markAllReady() {
+	for i := range d.queues {
+		if l := &d.queues[i]; !l.due {
 			l.due, l.missed = true, true
 		}
 	}
@@ -55,10 +55,10 @@ func (d *dispatcher) guess() {
 
 // woken says, by stage, that a turn looked there at the first news in a while, so
 // that what it found had to wait for nothing else.
-func (d *dispatcher) woken(t store.Turn) []bool {
-	woken := make([]bool, len(d.look))
-	for i := range d.look {
-		woken[i] = t.Look[i] && d.look[i].woken
+func (d *dispatcher) woken(t store.ExchangeRequest) []bool {
+	woken := make([]bool, len(d.queues))
+	for i := range d.queues {
+		woken[i] = t.ClaimFrom[i] && d.queues[i].woken
 	}
 	return woken
 }
@@ -83,38 +83,38 @@ const placeShare = 20
 // past everything that was claimed since the last vacuum. There may be tasks of which
 // no news comes there, too: their rows were locked just then. So it looks there again
 // after a while, which is longer the longer such a turn takes.
-func (d *dispatcher) lookAgain(t store.Turn, out store.Turned, took time.Duration) {
-	for i := range d.look {
-		l := &d.look[i]
+func (d *dispatcher) updateQueues(t store.ExchangeRequest, out store.ExchangeResult, took time.Duration) {
+	for i := range d.queues {
+		l := &d.queues[i]
 		l.woken = false
-		if out.Yielded[i] {
-			l.after = store.Place{}
+		if out.NewlyReady[i] {
+			l.after = store.Position{}
 		}
 		l.aged = l.aged[len(t.Aged[i]):]
-		if !t.Look[i] {
-			l.due = l.due || out.Left[i]
-			if out.Yielded[i] {
+		if !t.ClaimFrom[i] {
+			l.due = l.due || out.MoreReady[i]
+			if out.NewlyReady[i] {
 				l.misses, l.notUntil = 0, time.Time{}
 			}
 			continue
 		}
-		all, enough := t.After[i] == store.Place{}, out.Found[i] >= out.Asked[i]
+		all, enough := t.After[i] == store.Position{}, out.Granted[i] >= out.Requested[i]
 		if all {
-			d.ripen(i, t.Mature[i], out.Next[i])
+			d.scheduleNext(i, t.PromoteDue[i], out.NextDue[i])
 			l.backAt = time.Now().Add(placeShare * took)
 		}
-		l.due = out.Left[i] || !all
-		if l.missed && out.Found[i] > 0 {
-			d.Observe(Event{Kind: Missed, Worker: d.workerID(), Stage: d.stages[i].Name, Count: out.Found[i]})
+		l.due = out.MoreReady[i] || !all
+		if l.missed && out.Granted[i] > 0 {
+			d.Observe(Event{Kind: WakeMissed, Worker: d.workerID(), Stage: d.stages[i].Name, Count: out.Granted[i]})
 		}
 		l.missed = l.missed && l.due
-		l.after = store.Place{}
+		l.after = store.Position{}
 		switch {
-		case !l.due || !enough || out.Yielded[i]:
-		case out.Asked[i] == 0:
+		case !l.due || !enough || out.NewlyReady[i]:
+		case out.Requested[i] == 0:
 			l.after = t.After[i]
 		default:
-			l.after = out.Last[i]
+			l.after = out.LastPosition[i]
 		}
 		if !l.due || enough || !all {
 			l.misses, l.notUntil = 0, time.Time{}
@@ -133,8 +133,8 @@ func (d *dispatcher) lookAgain(t store.Turn, out store.Turned, took time.Duratio
 // ripen sets the timer of a stage on the earliest time that a task waits for.
 // Where that has come and yet the turn could not make the task ready, it is
 // tried again, less and less often.
-func (d *dispatcher) ripen(stage int, tried bool, next time.Duration) {
-	l := &d.look[stage]
+func (d *dispatcher) scheduleNext(stage int, tried bool, next time.Duration) {
+	l := &d.queues[stage]
 	l.mature, l.nextAt = false, time.Time{}
 	if next < 0 {
 		l.late = 0
@@ -152,47 +152,47 @@ func (d *dispatcher) ripen(stage int, tried bool, next time.Duration) {
 // sweep makes the slow pass, and makes sure that the database and this process
 // have the same idea of which claims are its own.
 func (d *dispatcher) sweep(life context.Context) {
-	d.sweepAt = time.Now().Add(jitter(d.Runner.Sweep))
-	d.trouble.uncertain = true
-	if !d.reconciled(life) {
+	d.sweepAt = time.Now().Add(jitter(d.Runner.SweepInterval))
+	d.outage.uncertain = true
+	if !d.reconcile(life) {
 		return
 	}
-	ctx, cancel := d.trip(life)
+	ctx, cancel := d.exchangeContext(life)
 	defer cancel()
 	out, err := d.sweepOnce(ctx)
-	d.lost(out.Lost)
-	d.unended(out.Unended)
+	d.observeLost(out.ExpiredWorkers)
+	d.observeOpenTransactions(out.OpenTransactions)
 	if err != nil {
-		d.sweepAt = time.Now().Add(jitter(min(d.Runner.Sweep, sweepAgain)))
-		d.turnFailed(life, err)
+		d.sweepAt = time.Now().Add(jitter(min(d.Runner.SweepInterval, sweepAgain)))
+		d.exchangeFailed(life, err)
 		return
 	}
-	d.recovered()
-	poke(d.wrote, out.Expired > 0)
-	if out.Expired > 0 {
-		d.Observe(Event{Kind: Expired, Worker: d.workerID(), Count: out.Expired})
+	d.databaseAnswered()
+	signal(d.wrote, out.ExpiredClaims > 0)
+	if out.ExpiredClaims > 0 {
+		d.Observe(Event{Kind: AttemptsExpired, Worker: d.workerID(), Count: out.ExpiredClaims})
 	}
-	if out.Locked {
-		d.sweepAt = time.Now().Add(jitter(min(d.Runner.Sweep, sweepAgain)))
+	if out.RowsLocked {
+		d.sweepAt = time.Now().Add(jitter(min(d.Runner.SweepInterval, sweepAgain)))
 	}
-	for i := range d.look {
-		d.ripen(i, true, out.Next[i])
-		d.suspect(i, out.Left[i])
+	for i := range d.queues {
+		d.scheduleNext(i, true, out.NextDue[i])
+		d.expectWake(i, out.MoreReady[i])
 		if out.Aged != nil {
-			d.look[i].aged = out.Aged[i]
-			d.look[i].due = d.look[i].due || len(out.Aged[i]) > 0
+			d.queues[i].aged = out.Aged[i]
+			d.queues[i].due = d.queues[i].due || len(out.Aged[i]) > 0
 		}
-		d.look[i].after = store.Place{}
+		d.queues[i].after = store.Position{}
 	}
 	d.swept = true
 }
 
-func (d *dispatcher) sweepOnce(ctx context.Context) (store.Swept, error) {
-	if err := d.succeed(ctx); err != nil {
-		return store.Swept{}, err
+func (d *dispatcher) sweepOnce(ctx context.Context) (store.SweepResult, error) {
+	if err := d.reapPredecessors(ctx); err != nil {
+		return store.SweepResult{}, err
 	}
-	in := store.Sweep{Worker: d.workerID(), Judge: d.touch.allowance(d.Lease), Clock: d.touch.expected(), Only: d.Only}
-	if d.Only == nil {
+	in := store.SweepRequest{Worker: d.workerID(), Credit: d.contact.allowance(d.Lease), ExpectedClock: d.contact.expected(), OnlyTasks: d.OnlyTasks}
+	if d.OnlyTasks == nil {
 		in.AgeAfter = d.AgeAfter
 	}
 	for _, s := range d.stages {
@@ -207,8 +207,8 @@ const sweepAgain = 250 * time.Millisecond
 // suspect takes in that the sweep saw something to claim. At first that is what
 // there was before this process. Later, whoever was awake should have been told
 // of it; but the news may just be on its way.
-func (d *dispatcher) suspect(stage int, left bool) {
-	l := &d.look[stage]
+func (d *dispatcher) expectWake(stage int, left bool) {
+	l := &d.queues[stage]
 	switch {
 	case !left || l.due:
 	case !d.swept:
@@ -220,41 +220,41 @@ func (d *dispatcher) suspect(stage int, left bool) {
 
 // succeed gives up, in its first sweep, the workers that were on this machine
 // before this process and are certainly dead, so that their work goes on at once.
-func (d *dispatcher) succeed(ctx context.Context) error {
+func (d *dispatcher) reapPredecessors(ctx context.Context) error {
 	if d.swept {
 		return nil
 	}
-	me, self := here(), d.self()
+	me, self := currentProcess(), d.self()
 	all, err := d.Store.Workers(ctx, false)
 	if err != nil {
 		return err
 	}
 	var dead []store.ID
 	for _, w := range all {
-		if w.ID != d.workerID() && me.outlived(self.Host, w) {
+		if w.ID != d.workerID() && me.hasOutlived(self.Host, w) {
 			dead = append(dead, w.ID)
 		}
 	}
 	if len(dead) == 0 {
 		return nil
 	}
-	lost, err := d.Store.GiveUp(ctx, dead)
-	d.lost(lost)
+	lost, err := d.Store.ExpireWorkers(ctx, dead)
+	d.observeLost(lost)
 	return err
 }
 
 // unended tells, once for each, of workers whose transactions nobody here may end.
-func (d *dispatcher) unended(workers []store.ID) {
+func (d *dispatcher) observeOpenTransactions(workers []store.ID) {
 	for _, id := range workers {
-		if !d.left[id] {
-			d.left[id] = true
-			d.Observe(Event{Kind: TransactionLeft, Worker: d.workerID(), Gone: id})
+		if !d.openTransactions[id] {
+			d.openTransactions[id] = true
+			d.Observe(Event{Kind: TransactionLeftOpen, Worker: d.workerID(), Gone: id})
 		}
 	}
 }
 
-func (d *dispatcher) lost(workers []store.ID) {
-	poke(d.wrote, len(workers) > 0)
+func (d *dispatcher) observeLost(workers []store.ID) {
+	signal(d.wrote, len(workers) > 0)
 	for _, id := range workers {
 		d.Observe(Event{Kind: WorkerLost, Worker: d.workerID(), Gone: id})
 	}

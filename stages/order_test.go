@@ -58,11 +58,11 @@ func TestUrgentTaskIsNextHoweverLongTheQueueIs(t *testing.T) {
 					r.Wakes = ear
 				}
 			})
-			r.wait(t, stages.Started)
-			r.wait(t, stages.Started)
+			r.wait(t, stages.StageStarted)
+			r.wait(t, stages.StageStarted)
 			for range 6 { // it is in the midst of it
 				step <- struct{}{}
-				r.wait(t, stages.Started)
+				r.wait(t, stages.StageStarted)
 			}
 			select {
 			case <-ear.took: // what it heard at the beginning
@@ -74,7 +74,7 @@ func TestUrgentTaskIsNextHoweverLongTheQueueIs(t *testing.T) {
 			}
 			for range 3 { // as work this quick has two more claimed ahead, at most
 				step <- struct{}{}
-				if r.wait(t, stages.Started).Task == urgent {
+				if r.wait(t, stages.StageStarted).Task == urgent {
 					return
 				}
 			}
@@ -167,9 +167,9 @@ func (r *runner) wait2(t *testing.T, ready map[store.ID]int) store.ID {
 		select {
 		case e := <-r.events:
 			switch {
-			case e.Kind == stages.Completed && e.Stage == "one":
+			case e.Kind == stages.StageCompleted && e.Stage == "one":
 				ready[e.Task] = 0
-			case e.Kind == stages.Started && e.Stage == "two":
+			case e.Kind == stages.StageStarted && e.Stage == "two":
 				return e.Task
 			}
 		case <-late:
@@ -194,7 +194,7 @@ func TestRetryThatIsDueBeginsBeforeNewerTasks(t *testing.T) {
 	})
 	retry = b.queue(2000)[0]
 	passed := b.passed(retry, func(e stages.Event) time.Duration {
-		if e.Kind != stages.Failed {
+		if e.Kind != stages.AttemptFailed {
 			return -1
 		}
 		return e.RetryIn
@@ -208,17 +208,17 @@ func TestRescuedTaskBeginsBeforeNewerTasks(t *testing.T) {
 	t.Parallel()
 	b := bottleneck(t, lasting(2*time.Millisecond))
 	rescued := b.submit()
-	dead, err := b.Register(t.Context(), store.Worker{Host: "gone", Lease: time.Hour})
+	dead, err := b.RegisterWorker(t.Context(), store.Worker{Host: "gone", Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var held []store.Claim
 	for range 2 { // both stages
-		in := store.Turn{Worker: dead, Free: []int{1, 1}, Look: []bool{len(held) == 0, false}}
+		in := store.ExchangeRequest{Worker: dead, FreeSlots: []int{1, 1}, ClaimFrom: []bool{len(held) == 0, false}}
 		for _, c := range held {
 			in.Reports = append(in.Reports, store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Completed})
 		}
-		out, err := b.Turn(t.Context(), in)
+		out, err := b.Exchange(t.Context(), in)
 		if err != nil || len(out.Claims) != 1 {
 			t.Fatalf("%+v, %v", out.Claims, err)
 		}
@@ -226,12 +226,12 @@ func TestRescuedTaskBeginsBeforeNewerTasks(t *testing.T) {
 	}
 	b.queue(2000)
 	passed := b.passed(rescued, func(e stages.Event) time.Duration {
-		if e.Kind != stages.Expired {
+		if e.Kind != stages.AttemptsExpired {
 			return -1
 		}
 		return 0
 	}, func() {
-		if _, err := b.GiveUp(t.Context(), []store.ID{dead}); err != nil {
+		if _, err := b.ExpireWorkers(t.Context(), []store.ID{dead}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -251,7 +251,7 @@ func (b bundle) passed(one store.ID, ready func(stages.Event) time.Duration, mid
 	events := make(chan seen, 100_000)
 	b.start(func(r *stages.Runner) {
 		observe := r.Observe
-		r.Wakes, r.Sweep = b.listening(), 20*time.Millisecond
+		r.Wakes, r.SweepInterval = b.listening(), 20*time.Millisecond
 		r.Observe = func(e stages.Event) {
 			observe(e)
 			events <- seen{e, time.Now()}
@@ -265,7 +265,7 @@ func (b bundle) passed(one store.ID, ready func(stages.Event) time.Duration, mid
 			if in := ready(e.Event); in >= 0 && from.IsZero() {
 				from = e.at.Add(in)
 			}
-			if e.Kind != stages.Started || e.Stage != "two" {
+			if e.Kind != stages.StageStarted || e.Stage != "two" {
 				continue
 			}
 			if begun++; begun == 20 && midst != nil {
@@ -307,11 +307,11 @@ func TestAgedTasksBeginThoughUrgentOnesKeepComing(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := b.start(func(r *stages.Runner) {
-				r.Wakes, r.Sweep, r.AgeAfter = b.listening(), 100*time.Millisecond, c.ageAfter
+				r.Wakes, r.SweepInterval, r.AgeAfter = b.listening(), 100*time.Millisecond, c.ageAfter
 			})
 			begun := 0
 			for range 400 {
-				e := r.wait(t, stages.Started)
+				e := r.wait(t, stages.StageStarted)
 				if low[e.Task] {
 					begun++
 					if !e.Aged || e.Waited < c.ageAfter {
@@ -344,7 +344,7 @@ func TestTasksGoOnWithoutQueuesWhereStagesAreAlike(t *testing.T) {
 	b.queue(tasks)
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	for done := 0; done < tasks; {
-		if r.wait(t, stages.Completed).Stage == "five" {
+		if r.wait(t, stages.StageCompleted).Stage == "five" {
 			done++
 		}
 	}

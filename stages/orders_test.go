@@ -41,12 +41,12 @@ func TestPausedStageBeginsNothingUntilItIsResumed(t *testing.T) {
 				stages.Stage{Name: "two", Needs: []string{"one"}, Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
 			r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 			id := b.submit()
-			r.wait(t, stages.Started)
+			r.wait(t, stages.StageStarted)
 			must(t, b.Pause(t.Context(), p))
-			for r.wait(t, stages.Paused).Stage != "two" {
+			for r.wait(t, stages.StagePaused).Stage != "two" {
 			}
 			close(hold) // what goes on goes on
-			if e := r.wait(t, stages.Completed); e.Stage != "one" {
+			if e := r.wait(t, stages.StageCompleted); e.Stage != "one" {
 				t.Fatalf("completed is %s", e.Stage)
 			}
 			if s := b.status(id, 1); s != store.StatusPending {
@@ -55,7 +55,7 @@ func TestPausedStageBeginsNothingUntilItIsResumed(t *testing.T) {
 			if _, err := b.Resume(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
-			if e := r.wait(t, stages.Completed); e.Stage != "two" {
+			if e := r.wait(t, stages.StageCompleted); e.Stage != "two" {
 				t.Errorf("completed is %s", e.Stage)
 			}
 		})
@@ -69,8 +69,8 @@ func TestProcessThatStartsPausedBeginsNothing(t *testing.T) {
 	id := b.submit()
 	var rounds atomic.Int64
 	r := b.start(func(r *stages.Runner) {
-		r.Wakes, r.Sweep = b.listening(), 10*time.Millisecond
-		r.Pulse = func(loop string) {
+		r.Wakes, r.SweepInterval = b.listening(), 10*time.Millisecond
+		r.Heartbeat = func(loop string) {
 			if loop == "dispatcher" {
 				rounds.Add(1)
 			}
@@ -88,7 +88,7 @@ func TestProcessThatStartsPausedBeginsNothing(t *testing.T) {
 	if _, err := b.Resume(t.Context(), store.Pause{}); err != nil {
 		t.Fatal(err)
 	}
-	r.wait(t, stages.Completed)
+	r.wait(t, stages.StageCompleted)
 }
 
 func TestWorkerThatIsDrainedEndsItsWorkAndStops(t *testing.T) {
@@ -104,11 +104,11 @@ func TestWorkerThatIsDrainedEndsItsWorkAndStops(t *testing.T) {
 			Store: b.Store, Pipeline: b.pipeline, Wakes: l, Grace: time.Nanosecond, Observe: func(e stages.Event) { events <- e },
 		}.Run(t.Context())
 	}()
-	w := r.wait(t, stages.Registered).Worker
+	w := r.wait(t, stages.WorkerStarted).Worker
 	first, second := b.submit(), b.submit()
-	r.wait(t, stages.Started)
-	must(t, b.Drain(t.Context(), w))
-	r.wait(t, stages.Draining)
+	r.wait(t, stages.StageStarted)
+	must(t, b.DrainWorker(t.Context(), w))
+	r.wait(t, stages.WorkerDraining)
 	close(hold)
 	if err := <-ended; err != nil {
 		t.Errorf("run: %v", err)
@@ -129,14 +129,14 @@ func TestReadersAreToldOfWhatAWorkerDoes(t *testing.T) {
 	must(t, err)
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	b.submit()
-	r.wait(t, stages.Completed)
+	r.wait(t, stages.StageCompleted)
 	for {
 		if _, err := conn.Conn().WaitForNotification(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		events, err := b.Events(t.Context(), store.EventQuery{})
 		must(t, err)
-		if events[len(events)-1].Type == store.TaskDone {
+		if events[len(events)-1].Type == store.TaskCompleted {
 			return
 		}
 	}
@@ -160,7 +160,7 @@ func TestStartOfWhatIsTakenUpAgainSaysForHowLongSinceThen(t *testing.T) {
 			}})
 			r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 			b.submit()
-			r.wait(t, stages.Dead)
+			r.wait(t, stages.StageDead)
 			p := b.Graph().Name()
 			for _, sql := range []string{
 				`update %s_tasks set created_at = created_at - interval '2 days'`,
@@ -172,7 +172,7 @@ func TestStartOfWhatIsTakenUpAgainSaysForHowLongSinceThen(t *testing.T) {
 			good.Store(true)
 			_, err := b.pool.Exec(t.Context(), fmt.Sprintf(again, p))
 			must(t, err)
-			e := r.wait(t, stages.Started)
+			e := r.wait(t, stages.StageStarted)
 			if byRetry := name == "by retry"; e.Attempt != 1 || e.Woken && e.Waited > time.Hour || byRetry && (!e.Woken || e.Waited > time.Hour) {
 				t.Errorf("woken %v, waited %s", e.Woken, e.Waited)
 			}
@@ -188,7 +188,7 @@ func TestStartSaysForHowLongItWasWaitedAndForWhat(t *testing.T) {
 		stages.Stage{Name: "two", Needs: []string{"one"}, Workers: 2, Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	b.submit()
-	if e := r.wait(t, stages.Started); !e.Woken || e.Waited <= 0 || e.Waited > 10*time.Second {
+	if e := r.wait(t, stages.StageStarted); !e.Woken || e.Waited <= 0 || e.Waited > 10*time.Second {
 		t.Errorf("on an idle system: woken %v, waited %s", e.Woken, e.Waited)
 	}
 	id := b.submit()
@@ -198,7 +198,7 @@ func TestStartSaysForHowLongItWasWaitedAndForWhat(t *testing.T) {
 	}
 	close(hold)
 	for seen := 0; seen < 3; seen++ {
-		e := r.wait(t, stages.Started)
+		e := r.wait(t, stages.StageStarted)
 		switch {
 		case e.Stage == "two" && (e.Woken || e.Waited != 0):
 			t.Errorf("claimed with what it needs: woken %v, waited %s", e.Woken, e.Waited)

@@ -13,7 +13,7 @@ func FuzzParsePlace(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		p, ok := parsePlace(s)
 		if !ok {
-			if p != (place{}) || strings.Count(s, "/") == 2 {
+			if p != (processIdentity{}) || strings.Count(s, "/") == 2 {
 				t.Errorf("%q is %+v, and no place", s, p)
 			}
 			return

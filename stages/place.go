@@ -12,35 +12,35 @@ import (
 // place is where a process runs, for those who come after it to know whether
 // it can still be there. What a machine does not tell is empty, and then
 // nothing is known.
-type place struct {
+type processIdentity struct {
 	boot  string // another one after every start of the machine
 	space string // within which process ids are different ones
 	start string // when, by the kernel's count, this process began
 }
 
-func here() place {
-	return place{boot: bootID(), space: processSpace(), start: processStart(os.Getpid())}
+func currentProcess() processIdentity {
+	return processIdentity{boot: bootID(), space: processSpace(), start: processStart(os.Getpid())}
 }
 
 // String is at most about a hundred characters.
-func (p place) String() string {
+func (p processIdentity) String() string {
 	return strings.Join([]string{p.boot, p.space, p.start}, "/")
 }
 
-func parsePlace(s string) (place, bool) {
+func parsePlace(s string) (processIdentity, bool) {
 	parts := strings.Split(s, "/")
 	if len(parts) != 3 {
-		return place{}, false
+		return processIdentity{}, false
 	}
-	return place{parts[0], parts[1], parts[2]}, true
+	return processIdentity{parts[0], parts[1], parts[2]}, true
 }
 
 // outlived reports whether a worker is certainly dead: its process id, here, is
 // nobody's or that of a process which began at another time. Nothing is certain
 // of one that ran before the machine was started again: another may have its
 // name.
-func (p place) outlived(host string, w store.Worker) bool {
-	was, ok := parsePlace(w.Place)
+func (p processIdentity) hasOutlived(host string, w store.Worker) bool {
+	was, ok := parsePlace(w.ProcessIdentity)
 	return ok && w.Host == host && p.boot != "" && was.boot == p.boot && was.space == p.space && ended(w.PID, was.start)
 }
 

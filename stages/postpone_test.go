@@ -27,16 +27,16 @@ func TestPostponedAttemptDoesNotCountAndWaits(t *testing.T) {
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	for range 3 {
 		began := time.Now()
-		if e := r.wait(t, stages.Released); e.RetryIn < 160*time.Millisecond || e.Err == nil {
+		if e := r.wait(t, stages.ClaimReleased); e.RetryIn < 160*time.Millisecond || e.Err == nil {
 			t.Errorf("it waits for %s: %v", e.RetryIn, e.Err)
 		}
-		r.wait(t, stages.Started)
+		r.wait(t, stages.StageStarted)
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("the next attempt began after %s", took)
 		}
 	}
 	mended.Store(true)
-	if e := r.wait(t, stages.Completed); e.Attempt != 1 {
+	if e := r.wait(t, stages.StageCompleted); e.Attempt != 1 {
 		t.Errorf("it was attempt %d", e.Attempt)
 	}
 	h := b.history(id)
@@ -92,7 +92,7 @@ func TestClaimCanBeConfirmedBeforeWhatCannotBeTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(taken)
-	r.wait(t, stages.Revoked)
+	r.wait(t, stages.ClaimRevoked)
 	if err := (&stages.Job{}).Confirm(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -107,12 +107,12 @@ func endless() *fake {
 		_, _ = rand.Read(id[:])
 		return id
 	}
-	return &fake{turn: func(in store.Turn) (store.Turned, error) {
-		out := store.Turned{Left: []bool{true}, Asked: []int{in.Free[0]}, Found: []int{in.Free[0]}, Yielded: []bool{false}, Last: make([]store.Place, 1), Next: never(1)}
-		if !in.Look[0] {
+	return &fake{turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+		out := store.ExchangeResult{MoreReady: []bool{true}, Requested: []int{in.FreeSlots[0]}, Granted: []int{in.FreeSlots[0]}, NewlyReady: []bool{false}, LastPosition: make([]store.Position, 1), NextDue: never(1)}
+		if !in.ClaimFrom[0] {
 			return out, nil
 		}
-		for range in.Free[0] {
+		for range in.FreeSlots[0] {
 			out.Claims = append(out.Claims, store.Claim{Task: next(), Token: next(), Attempt: 1})
 		}
 		return out, nil
@@ -150,8 +150,8 @@ func TestPostpone_SuspendsTheStageUntilATrySucceeds(t *testing.T) {
 		for _, kind := range events() {
 			count[kind]++
 		}
-		if count[stages.Suspended] != 1 || count[stages.Resumed] != 1 {
-			t.Errorf("%d times suspended, %d times resumed; want one each", count[stages.Suspended], count[stages.Resumed])
+		if count[stages.StageSuspended] != 1 || count[stages.StageResumed] != 1 {
+			t.Errorf("%d times suspended, %d times resumed; want one each", count[stages.StageSuspended], count[stages.StageResumed])
 		}
 	})
 }
@@ -175,8 +175,8 @@ func TestPostponeTask_LeavesTheOtherTasksAlone(t *testing.T) {
 		for _, kind := range events() {
 			count[kind]++
 		}
-		if count[stages.Suspended] != 0 || count[stages.Completed] < 240 || count[stages.Released] < 240 {
-			t.Errorf("%d times suspended, %d completed, %d given back; want hundreds of these", count[stages.Suspended], count[stages.Completed], count[stages.Released])
+		if count[stages.StageSuspended] != 0 || count[stages.StageCompleted] < 240 || count[stages.ClaimReleased] < 240 {
+			t.Errorf("%d times suspended, %d completed, %d given back; want hundreds of these", count[stages.StageSuspended], count[stages.StageCompleted], count[stages.ClaimReleased])
 		}
 	})
 }

@@ -40,13 +40,13 @@ func TestSecretOfASource_IsNeitherToldNorKept(t *testing.T) {
 	r := b.start(func(r *stages.Runner) {
 		tell := r.Observe
 		r.Observe = func(e stages.Event) {
-			if e.Kind == stages.Progressed {
+			if e.Kind == stages.StageProgress {
 				notes <- e.Progress.Note
 			}
 			tell(e)
 		}
 	})
-	told := []string{r.wait(t, stages.Dead).Err.Error(), r.wait(t, stages.Dead).Err.Error(), <-notes}
+	told := []string{r.wait(t, stages.StageDead).Err.Error(), r.wait(t, stages.StageDead).Err.Error(), <-notes}
 	for _, a := range b.history(receipt.ID) {
 		told = append(told, a.Error)
 	}

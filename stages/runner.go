@@ -12,23 +12,23 @@ import (
 )
 
 // Store is what a Runner needs of the database. A *[store.Store] has it.
-type Store interface {
+type Backend interface {
 	Graph() store.Graph
 	Check(ctx context.Context) error
-	Register(ctx context.Context, w store.Worker) (store.ID, error)
+	RegisterWorker(ctx context.Context, w store.Worker) (store.ID, error)
 	Paused(ctx context.Context, host string) ([]bool, error)
-	Leave(ctx context.Context, worker store.ID) error
-	Turn(ctx context.Context, t store.Turn) (store.Turned, error)
-	Settled(ctx context.Context, reports []store.Report) (map[store.ID]bool, error)
-	Held(ctx context.Context, worker store.ID) ([]store.Claim, error)
-	Beat(ctx context.Context, b store.Beat) (store.Beaten, error)
+	DeregisterWorker(ctx context.Context, worker store.ID) error
+	Exchange(ctx context.Context, t store.ExchangeRequest) (store.ExchangeResult, error)
+	FindRecordedOutcomes(ctx context.Context, reports []store.Report) (map[store.ID]bool, error)
+	FindHeldClaims(ctx context.Context, worker store.ID) ([]store.Claim, error)
+	Heartbeat(ctx context.Context, b store.HeartbeatRequest) (store.HeartbeatResult, error)
 	Workers(ctx context.Context, all bool) ([]store.Worker, error)
-	Lost(ctx context.Context, claims []store.Claim) ([]store.LostClaim, error)
-	GiveUp(ctx context.Context, workers []store.ID) ([]store.ID, error)
-	Drain(ctx context.Context, worker store.ID) error
-	Herald(ctx context.Context) error
-	Forget(ctx context.Context, keep time.Duration) (more bool, err error)
-	Sweep(ctx context.Context, s store.Sweep) (store.Swept, error)
+	FindLostClaims(ctx context.Context, claims []store.Claim) ([]store.LostClaim, error)
+	ExpireWorkers(ctx context.Context, workers []store.ID) ([]store.ID, error)
+	DrainWorker(ctx context.Context, worker store.ID) error
+	NotifyEvents(ctx context.Context) error
+	PruneEvents(ctx context.Context, keep time.Duration) (more bool, err error)
+	Sweep(ctx context.Context, s store.SweepRequest) (store.SweepResult, error)
 	Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
 }
 
@@ -44,7 +44,7 @@ type Store interface {
 // its end others see at once that the process died. Direct() bool says that
 // nothing stands between this process and the server, so that a refused
 // connection means that nobody else has the server either.
-type Wakes interface {
+type WakeSource interface {
 	// C yields a value when there is news.
 	C() <-chan struct{}
 	// Take returns the channels there was news on since the last call.
@@ -55,12 +55,12 @@ type Wakes interface {
 // slots, runs the stages' Work, and reports what became of it. Store and
 // Pipeline must be set; every other field has a useful zero value.
 type Runner struct {
-	Store    Store
+	Store    Backend
 	Pipeline *Pipeline
 
 	// Wakes says when to look. Without it the Runner looks when it completes
 	// something itself, and at every sweep.
-	Wakes Wakes
+	Wakes WakeSource
 
 	// Grace is how long work may go on after Run's context is done, before it
 	// is cancelled and given back. Default 30 s; negative for none.
@@ -71,7 +71,7 @@ type Runner struct {
 
 	// Sweep is the time between two slow passes, more or less a fifth. Default
 	// 15 s.
-	Sweep time.Duration
+	SweepInterval time.Duration
 
 	// Lease is how long this process may be silent before others take what it
 	// holds. It beats every two seconds, or at an eighteenth of the Lease if
@@ -95,7 +95,7 @@ type Runner struct {
 
 	// Only are the tasks to work on; others are left to other processes.
 	// Default nil: all.
-	Only []store.ID
+	OnlyTasks []store.ID
 
 	// Version and Capabilities, a JSON object, say in the list of workers what
 	// this process is.
@@ -105,7 +105,7 @@ type Runner struct {
 	// Pulse is called by each of the Runner's loops, with its name, every time
 	// round: at least once a minute, also while the database is away. Where it
 	// is not, the process is stuck.
-	Pulse func(loop string)
+	Heartbeat func(loop string)
 
 	// Observe is told what happens. It must not block. It may be called by
 	// several goroutines at once.
@@ -123,7 +123,7 @@ func (r Runner) Run(ctx context.Context) error {
 		return fmt.Errorf("run pipeline: %w", err)
 	}
 	d := newDispatcher(&r)
-	if err := d.enter(ctx); err != nil {
+	if err := d.register(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -132,11 +132,11 @@ func (r Runner) Run(ctx context.Context) error {
 	// The database is still needed while the work drains, and so is the beat.
 	life := context.WithoutCancel(ctx)
 	beating, end := context.WithCancel(life)
-	wait := d.beside(beating)
+	wait := d.runBackground(beating)
 	err := d.run(ctx, life)
 	end()
 	wait()
-	d.leave(life)
+	d.deregister(life)
 	if err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
 	}
@@ -145,7 +145,7 @@ func (r Runner) Run(ctx context.Context) error {
 
 // Listener is Wakes that have to be run. A *notify.Listener is one.
 type Listener interface {
-	Wakes
+	WakeSource
 	Run(ctx context.Context) error
 }
 
@@ -183,8 +183,8 @@ func (r *Runner) prepare() error {
 	if r.Grace == 0 {
 		r.Grace = 30 * time.Second
 	}
-	if r.Sweep <= 0 {
-		r.Sweep = 15 * time.Second
+	if r.SweepInterval <= 0 {
+		r.SweepInterval = 15 * time.Second
 	}
 	if r.Lease <= 0 {
 		r.Lease = store.DefaultLease
@@ -192,8 +192,8 @@ func (r *Runner) prepare() error {
 	if r.KeepEvents == 0 {
 		r.KeepEvents = 7 * 24 * time.Hour
 	}
-	if r.Pulse == nil {
-		r.Pulse = func(string) {}
+	if r.Heartbeat == nil {
+		r.Heartbeat = func(string) {}
 	}
 	if r.Observe == nil {
 		r.Observe = func(Event) {}
@@ -208,7 +208,7 @@ func (r *Runner) self() store.Worker {
 		host = "unknown"
 	}
 	return store.Worker{
-		Host: host, PID: os.Getpid(), Place: here().String(),
+		Host: host, PID: os.Getpid(), ProcessIdentity: currentProcess().String(),
 		Lease: r.Lease, Version: r.Version, Capabilities: r.Capabilities,
 	}
 }

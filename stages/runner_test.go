@@ -49,7 +49,7 @@ func (b bundle) start(change func(*stages.Runner)) *runner {
 	b.t.Helper()
 	r := &runner{events: make(chan stages.Event, 100000)}
 	r.Runner = stages.Runner{
-		Store: b.Store, Pipeline: b.pipeline, Sweep: time.Hour, Grace: 10 * time.Second,
+		Store: b.Store, Pipeline: b.pipeline, SweepInterval: time.Hour, Grace: 10 * time.Second,
 		Observe: func(e stages.Event) { r.events <- e },
 	}
 	if change != nil {
@@ -65,7 +65,7 @@ func (b bundle) start(change func(*stages.Runner)) *runner {
 		}
 	})
 	b.t.Cleanup(r.stop)
-	r.wait(b.t, stages.Registered)
+	r.wait(b.t, stages.WorkerStarted)
 	return r
 }
 
@@ -152,8 +152,8 @@ func TestDependentsReadTheTypedResult(t *testing.T) {
 	)
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	id := b.submit()
-	r.wait(t, stages.Completed)
-	r.wait(t, stages.Completed)
+	r.wait(t, stages.StageCompleted)
+	r.wait(t, stages.StageCompleted)
 	if p := <-got; p.Width != 640 {
 		t.Errorf("dependent read %+v", p)
 	}
@@ -170,12 +170,12 @@ func TestEverythingWorksThroughTheSweepAlone(t *testing.T) {
 		stages.Stage{Name: "three", Needs: []string{"one"}, Work: noop},
 		stages.Stage{Name: "four", Needs: []string{"two", "three"}, Work: noop},
 	)
-	r := b.start(func(r *stages.Runner) { r.Sweep = 50 * time.Millisecond })
+	r := b.start(func(r *stages.Runner) { r.SweepInterval = 50 * time.Millisecond })
 	for range 20 {
 		b.submit()
 	}
 	for range 4 * 20 {
-		r.wait(t, stages.Completed)
+		r.wait(t, stages.StageCompleted)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestPanicIsAFailedAttemptWithItsStack(t *testing.T) {
 	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Work: func(context.Context, *stages.Job) (any, error) { panic("out of cheese") }})
 	id := b.submit()
 	r := b.start(nil)
-	r.wait(t, stages.Dead)
+	r.wait(t, stages.StageDead)
 	h := b.history(id)[0]
 	if h.Class != "panic" || !strings.Contains(h.Error, "out of cheese") || !strings.Contains(h.Error, "runner_test.go") {
 		t.Errorf("history has class %q and error %q", h.Class, h.Error)
@@ -199,10 +199,10 @@ func TestWorkThatEndsItsGoroutineIsAFailedAttempt(t *testing.T) {
 	}})
 	b.submit()
 	r := b.start(nil)
-	r.wait(t, stages.Dead)
+	r.wait(t, stages.StageDead)
 	r.stop() // the slot is free again
 	b.submit()
-	b.start(nil).wait(t, stages.Dead)
+	b.start(nil).wait(t, stages.StageDead)
 }
 
 func TestErrorsDecideAboutTheNextAttempt(t *testing.T) {
@@ -223,7 +223,7 @@ func TestErrorsDecideAboutTheNextAttempt(t *testing.T) {
 				Work: func(context.Context, *stages.Job) (any, error) { return nil, c.err },
 			})
 			id := b.submit()
-			b.start(nil).wait(t, stages.Dead)
+			b.start(nil).wait(t, stages.StageDead)
 			h := b.history(id)
 			if len(h) != c.attempts || h[0].Class != c.class {
 				t.Errorf("%d attempts of class %s, want %d of %s", len(h), h[0].Class, c.attempts, c.class)
@@ -257,12 +257,12 @@ func TestResultThatCannotBeKeptEndsTheStageOnly(t *testing.T) {
 	}
 	r := b.start(nil)
 	ended := map[stages.Kind]int{}
-	for ended[stages.Dead]+ended[stages.Completed] < 5 {
+	for ended[stages.StageDead]+ended[stages.StageCompleted] < 5 {
 		e := <-r.events
 		ended[e.Kind]++
 	}
-	if ended[stages.Dead] != 3 || ended[stages.Completed] != 2 {
-		t.Errorf("%d dead and %d completed, want 3 and 2", ended[stages.Dead], ended[stages.Completed])
+	if ended[stages.StageDead] != 3 || ended[stages.StageCompleted] != 2 {
+		t.Errorf("%d dead and %d completed, want 3 and 2", ended[stages.StageDead], ended[stages.StageCompleted])
 	}
 }
 
@@ -277,7 +277,7 @@ func TestTimeoutCancelsTheAttemptWithItsCause(t *testing.T) {
 		return nil, context.Cause(ctx)
 	}})
 	id := b.submit()
-	b.start(nil).wait(t, stages.Dead)
+	b.start(nil).wait(t, stages.StageDead)
 	if h := b.history(id)[0]; h.Class != "timeout" || !strings.Contains(h.Error, "timed out after 20ms") {
 		t.Errorf("history has class %q and error %q", h.Class, h.Error)
 	}
@@ -308,7 +308,7 @@ func TestCancelStopsRunningWorkAtOnce(t *testing.T) {
 		if took := time.Since(asked); took > time.Second {
 			t.Errorf("it took %s", took)
 		}
-		r.wait(t, stages.Revoked)
+		r.wait(t, stages.ClaimRevoked)
 		if s := b.task(id).Status; s != store.StatusCancelled {
 			t.Errorf("task is %s", s)
 		}
@@ -331,7 +331,7 @@ func TestDrainLetsWorkFinishWithinTheGrace(t *testing.T) {
 	<-began
 	stopped := make(chan struct{})
 	go func() { r.stop(); close(stopped) }()
-	if e := r.wait(t, stages.Draining); e.Count != 1 {
+	if e := r.wait(t, stages.WorkerDraining); e.Count != 1 {
 		t.Errorf("draining says %d are running, want 1", e.Count)
 	}
 	for drains := false; !drains; time.Sleep(time.Millisecond) { // or the test ends by its timeout

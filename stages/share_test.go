@@ -40,7 +40,7 @@ func TestProcessesShareThePipelineByStages(t *testing.T) {
 	began := time.Now()
 	for name, r := range map[string]*runner{"one": ones, "two": twos} {
 		for range 20 {
-			if e := r.wait(t, stages.Completed); e.Stage != name {
+			if e := r.wait(t, stages.StageCompleted); e.Stage != name {
 				t.Errorf("the one for %s completed %s", name, e.Stage)
 			}
 		}
@@ -79,7 +79,7 @@ func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
 		})
 	}
 	for there := 0; there < processes; {
-		if e := <-all; e.Kind == stages.Registered {
+		if e := <-all; e.Kind == stages.WorkerStarted {
 			there++
 		}
 	}
@@ -97,10 +97,10 @@ func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
 	for completed < tasks*5 {
 		select {
 		case e := <-all:
-			if e.Kind == stages.Completed {
+			if e.Kind == stages.StageCompleted {
 				completed++
 				shares[e.process]++
-			} else if e.Kind == stages.Released {
+			} else if e.Kind == stages.ClaimReleased {
 				released++
 			} else if e.Err != nil {
 				t.Errorf("%s: %v", e.Kind, e.Err)
@@ -146,9 +146,9 @@ func TestRunnerOfSomeTasksLeavesTheOthersAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := b.start(func(r *stages.Runner) { r.Wakes, r.Only = b.listening(), []store.ID{mine} })
-	r.wait(t, stages.Completed)
-	r.wait(t, stages.Completed)
+	r := b.start(func(r *stages.Runner) { r.Wakes, r.OnlyTasks = b.listening(), []store.ID{mine} })
+	r.wait(t, stages.StageCompleted)
+	r.wait(t, stages.StageCompleted)
 	r.stop()
 	for _, id := range []store.ID{others, urgent.ID} {
 		if s := b.task(id).Status; s != store.StatusPending {

@@ -28,7 +28,7 @@ var errSuspended = errors.New("stage is suspended on this host")
 func (s *suspension) active() bool { return !s.since.IsZero() }
 
 // room is how many claims a suspended stage may have beside those it has.
-func (s *suspension) room(held int) int {
+func (s *suspension) slots(held int) int {
 	if held > 0 || time.Now().Before(s.until) {
 		return 0
 	}
@@ -36,15 +36,15 @@ func (s *suspension) room(held int) int {
 }
 
 // learnTrouble takes in how an attempt ended: it may begin or end a suspension.
-func (d *dispatcher) learnTrouble(f finished) {
+func (d *dispatcher) updateSuspension(f finished) {
 	s := &d.suspended[f.claim.Stage]
 	switch {
 	case f.suspends:
 		d.suspend(f)
-	case s.active() && f.began.After(s.since) && (f.kind == Completed || f.kind == Failed || f.kind == Dead):
+	case s.active() && f.began.After(s.since) && (f.kind == StageCompleted || f.kind == AttemptFailed || f.kind == StageDead):
 		*s = suspension{}
-		d.look[f.claim.Stage].wake(false)
-		d.Observe(Event{Kind: Resumed, Worker: d.workerID(), Stage: f.stage.Name})
+		d.queues[f.claim.Stage].wake(false)
+		d.Observe(Event{Kind: StageResumed, Worker: d.workerID(), Stage: f.stage.Name})
 	}
 }
 
@@ -56,8 +56,8 @@ func (d *dispatcher) suspend(f finished) {
 	switch {
 	case !s.active():
 		s.since, s.pause = now, min(firstSuspension, asked)
-		d.withdrawFrom(f.claim.Stage, errSuspended)
-		d.Observe(Event{Kind: Suspended, Worker: d.workerID(), Stage: f.stage.Name, Err: f.err})
+		d.releaseStagePrefetched(f.claim.Stage, errSuspended)
+		d.Observe(Event{Kind: StageSuspended, Worker: d.workerID(), Stage: f.stage.Name, Err: f.err})
 	case !f.began.Before(s.until):
 		s.pause = min(2*s.pause, asked)
 	default:

@@ -13,7 +13,7 @@ import (
 // and what its clock said. Where it did not answer here, the others may have
 // been without it, too, so what they did not say meanwhile is not held against
 // them.
-type touch struct {
+type databaseContact struct {
 	mu     sync.Mutex
 	last   time.Time     // the last answer; zero before the first
 	broken bool          // there was a failure since
@@ -28,19 +28,19 @@ type gap struct{ from, to time.Time } // from is zero for "always before"
 // clockOff is how far the database's clock may be from where it should be.
 const clockOff = 2 * time.Second
 
-func (t *touch) failed() {
+func (t *databaseContact) failed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.broken = true
 }
 
-func (t *touch) answered() {
+func (t *databaseContact) answered() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.answer()
 }
 
-func (t *touch) answer() {
+func (t *databaseContact) answer() {
 	now := time.Now()
 	if t.broken || t.last.IsZero() {
 		t.gaps = append(t.gaps, gap{t.last, now})
@@ -50,7 +50,7 @@ func (t *touch) answer() {
 
 // heard takes in what the database's clock said in answer to a question. If it
 // was changed, what it says of the others' silence means nothing any more.
-func (t *touch) heard(clock, asked time.Time) {
+func (t *databaseContact) heard(clock, asked time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.answer()
@@ -64,7 +64,7 @@ func (t *touch) heard(clock, asked time.Time) {
 }
 
 // expected is what the database's clock should say now; zero for not known.
-func (t *touch) expected() time.Time {
+func (t *databaseContact) expected() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.clock.IsZero() {
@@ -75,7 +75,7 @@ func (t *touch) expected() time.Time {
 
 // allowance is for others whose lease is the same; nil while nobody is to be
 // judged.
-func (t *touch) allowance(lease time.Duration) *store.Allowance {
+func (t *databaseContact) allowance(lease time.Duration) *store.OutageCredit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last.IsZero() || t.broken {
@@ -88,14 +88,14 @@ func (t *touch) allowance(lease time.Duration) *store.Allowance {
 	}
 	// What is older says nothing of anybody's silence now.
 	t.gaps = slices.DeleteFunc(t.gaps, func(g gap) bool { return all < forever && time.Since(g.to) > lease+all })
-	return &store.Allowance{Grace: some, Lease: all}
+	return &store.OutageCredit{Grace: some, Lease: all}
 }
 
 const forever = time.Duration(math.MaxInt64)
 
 // away is how long the database was out of reach in the latest time in which it
 // was within reach for d.
-func (t *touch) away(d time.Duration) time.Duration {
+func (t *databaseContact) away(d time.Duration) time.Duration {
 	var sum time.Duration
 	for _, g := range slices.Backward(t.gaps) {
 		if time.Since(g.to) > d+sum {

@@ -13,29 +13,29 @@ import (
 )
 
 // trouble is what the dispatcher remembers while the database does not answer.
-type trouble struct {
-	told      bool      // the observer knows
+type outage struct {
+	reported  bool      // the observer knows
 	locked    bool      // it was somebody's lock
 	uncertain bool      // a turn may have been committed although it failed
 	until     time.Time // no turn before
 	pause     *backoff.ExponentialBackOff
 }
 
-func (t *trouble) over() bool { return !time.Now().Before(t.until) }
+func (t *outage) isOver() bool { return !time.Now().Before(t.until) }
 
 // turnFailed waits a little longer after every failure. Two transactions that
 // got in each other's way are no trouble: the turn is made again. Where somebody has
 // a table locked the server is there, and has undone the turn; the others' heartbeats
 // go on.
-func (d *dispatcher) turnFailed(life context.Context, err error) {
-	t := &d.trouble
+func (d *dispatcher) exchangeFailed(life context.Context, err error) {
+	t := &d.outage
 	t.locked = errors.Is(err, store.ErrLocked)
 	t.uncertain = t.uncertain || !t.locked
 	switch {
-	case store.Again(err):
+	case store.IsRetryable(err):
 		t.until = time.Now().Add(jitter(2 * time.Millisecond))
 		return
-	case store.Refuses(err) && d.isolate(life):
+	case store.IsRejected(err) && d.reportSeparately(life):
 		return
 	}
 	if t.pause == nil {
@@ -45,10 +45,10 @@ func (d *dispatcher) turnFailed(life context.Context, err error) {
 	if t.locked {
 		t.until = time.Now().Add(jitter(lockedAgain))
 	} else {
-		d.touch.failed()
+		d.contact.failed()
 	}
-	if !t.told {
-		t.told = true
+	if !t.reported {
+		t.reported = true
 		d.Observe(Event{Kind: DatabaseLost, Worker: d.workerID(), Err: err})
 	}
 }
@@ -68,11 +68,11 @@ func newPause() *backoff.ExponentialBackOff {
 
 // enter registers this process, waiting for a database that is away. What the
 // database itself has against it will not pass by waiting.
-func (d *dispatcher) enter(ctx context.Context) error {
+func (d *dispatcher) register(ctx context.Context) error {
 	return backoff.RetryNotify(func() error {
 		err := d.Store.Check(ctx)
 		if err == nil {
-			err = d.register(ctx)
+			err = d.registerWorker(ctx)
 		}
 		for _, hopeless := range []error{store.ErrNoSchema, store.ErrSchemaOlder, store.ErrSchemaNewer, store.ErrSchemaShape, store.ErrSchemaBroken} {
 			if errors.Is(err, hopeless) {
@@ -81,8 +81,8 @@ func (d *dispatcher) enter(ctx context.Context) error {
 		}
 		return err
 	}, backoff.WithContext(newPause(), ctx), func(err error, _ time.Duration) {
-		if !d.trouble.told {
-			d.trouble.told = true
+		if !d.outage.reported {
+			d.outage.reported = true
 			d.Observe(Event{Kind: DatabaseLost, Err: err})
 		}
 	})
@@ -90,42 +90,42 @@ func (d *dispatcher) enter(ctx context.Context) error {
 
 // recovered takes in an answer. After trouble that was worth telling, news may
 // have gone astray, perhaps to a server that is not the one any more.
-func (d *dispatcher) recovered() {
-	if d.trouble.told {
+func (d *dispatcher) databaseAnswered() {
+	if d.outage.reported {
 		d.Observe(Event{Kind: DatabaseBack, Worker: d.workerID()})
-		for i := range d.look {
-			d.look[i].wake(false)
+		for i := range d.queues {
+			d.queues[i].wake(false)
 		}
 		if c, ok := d.Wakes.(interface{ Check() }); ok {
 			c.Check()
 		}
 	}
-	d.trouble = trouble{}
-	d.touch.answered()
+	d.outage = outage{}
+	d.contact.answered()
 }
 
 // reconciled makes certain what a failed turn left uncertain: which of its
 // reports are in the history already, and which claims the database gave this
 // process that it never heard of. The latter are given back.
-func (d *dispatcher) reconciled(life context.Context) bool {
-	if !d.trouble.uncertain {
+func (d *dispatcher) reconcile(life context.Context) bool {
+	if !d.outage.uncertain {
 		return true
 	}
-	ctx, cancel := d.trip(life)
+	ctx, cancel := d.exchangeContext(life)
 	defer cancel()
-	settled, err := d.settled(ctx)
+	settled, err := d.recordedOutcomes(ctx)
 	if err == nil {
-		err = d.disown(ctx, settled)
+		err = d.releaseUnknownClaims(ctx, settled)
 	}
 	if err != nil {
-		d.turnFailed(life, err)
+		d.exchangeFailed(life, err)
 		return false
 	}
-	d.trouble.uncertain = false
+	d.outage.uncertain = false
 	return true
 }
 
-func (d *dispatcher) settled(ctx context.Context) (map[store.ID]bool, error) {
+func (d *dispatcher) recordedOutcomes(ctx context.Context) (map[store.ID]bool, error) {
 	if len(d.reports) == 0 {
 		return nil, nil
 	}
@@ -133,19 +133,19 @@ func (d *dispatcher) settled(ctx context.Context) (map[store.ID]bool, error) {
 	for _, f := range d.reports {
 		reports = append(reports, f.report)
 	}
-	return d.Store.Settled(ctx, reports)
+	return d.Store.FindRecordedOutcomes(ctx, reports)
 }
 
 // disown gives back the claims nobody here knows of.
-func (d *dispatcher) disown(ctx context.Context, settled map[store.ID]bool) error {
-	held, err := d.Store.Held(ctx, d.workerID())
+func (d *dispatcher) releaseUnknownClaims(ctx context.Context, settled map[store.ID]bool) error {
+	held, err := d.Store.FindHeldClaims(ctx, d.workerID())
 	if err != nil {
 		return err
 	}
 	var left []finished
 	for _, f := range d.reports {
 		if settled[f.report.Token] {
-			d.settle(f)
+			d.confirm(f)
 		} else {
 			left = append(left, f)
 		}
@@ -158,7 +158,7 @@ func (d *dispatcher) disown(ctx context.Context, settled map[store.ID]bool) erro
 		d.reports = append(d.reports, finished{
 			attempt: &attempt{claim: c, stage: &d.stages[c.Stage]},
 			report:  store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Released},
-			kind:    Released, err: errors.New("the claim's confirmation was lost"),
+			kind:    ClaimReleased, err: errors.New("the claim's confirmation was lost"),
 		})
 	}
 	return nil
@@ -170,19 +170,19 @@ const refusedAgain = time.Minute
 // isolate hands in the reports one by one, and makes a failed attempt of the
 // one that the database does not take: one task must not stop all. It reports
 // whether there was one.
-func (d *dispatcher) isolate(life context.Context) bool {
+func (d *dispatcher) reportSeparately(life context.Context) bool {
 	found := false
 	for i := range d.reports {
 		f := &d.reports[i]
-		ctx, cancel := d.trip(life)
-		_, err := d.Store.Turn(ctx, store.Turn{
+		ctx, cancel := d.exchangeContext(life)
+		_, err := d.Store.Exchange(ctx, store.ExchangeRequest{
 			Worker: d.workerID(), Reports: []store.Report{f.report},
-			Free: make([]int, len(d.stages)), Look: make([]bool, len(d.stages)),
+			FreeSlots: make([]int, len(d.stages)), ClaimFrom: make([]bool, len(d.stages)),
 		})
 		cancel()
-		poke(d.wrote, err == nil)
+		signal(d.wrote, err == nil)
 		switch {
-		case err == nil || !store.Refuses(err):
+		case err == nil || !store.IsRejected(err):
 		case f.report.Outcome == store.Completed:
 			found = true
 			f.report.Result = nil

@@ -27,17 +27,17 @@ func TestCompletedWorkSurvivesWhateverTheDatabaseHasAgainstUs(t *testing.T) {
 				var last []store.Report
 				first := claimed(oneClaim())
 				f := &fake{}
-				f.turn = func(in store.Turn) (store.Turned, error) {
+				f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 					if len(in.Reports) == 0 {
 						return first(in)
 					}
 					if time.Since(start) < time.Minute {
-						return store.Turned{}, &pgconn.PgError{Code: code, Message: "password authentication failed"}
+						return store.ExchangeResult{}, &pgconn.PgError{Code: code, Message: "password authentication failed"}
 					}
 					last = in.Reports
-					return store.Turned{}, nil
+					return store.ExchangeResult{}, nil
 				}
-				_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = newEar(), time.Hour })
+				_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = newEar(), time.Hour })
 				time.Sleep(2 * time.Minute)
 				stop()
 				if len(last) != 1 || last[0].Outcome != store.Completed {
@@ -57,7 +57,7 @@ func TestCompletedWorkSurvivesARestoreOfItsTable(t *testing.T) {
 	}})
 	id := b.submit()
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
-	r.wait(t, stages.Started)
+	r.wait(t, stages.StageStarted)
 	exec := func(sql string) {
 		t.Helper()
 		if _, err := b.pool.Exec(t.Context(), sql); err != nil {
@@ -83,14 +83,14 @@ func TestRefusedFailureStopsNobodyElse(t *testing.T) {
 		clean := 0
 		f := &fake{}
 		e := newEar()
-		f.turn = func(in store.Turn) (store.Turned, error) {
+		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 			if len(in.Reports) > 0 {
-				return store.Turned{}, &pgconn.PgError{Code: "23514"}
+				return store.ExchangeResult{}, &pgconn.PgError{Code: "23514"}
 			}
 			clean++
 			return first(in)
 		}
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Sweep = e, time.Hour })
+		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		before := clean
@@ -114,12 +114,12 @@ func TestOutageWhileReadingAResultBurnsNoAttempt(t *testing.T) {
 		first := claimed(oneClaim())
 		var reports []store.Report
 		f := &awayResults{fake: &fake{}, back: time.Now().Add(5 * time.Second)}
-		f.turn = func(in store.Turn) (store.Turned, error) {
+		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 			reports = append(reports, in.Reports...)
 			return first(in)
 		}
 		f.graph = p.Graph()
-		_, stop := run(t, f.fake, p, func(r *stages.Runner) { r.Store, r.Wakes, r.Sweep = f, newEar(), time.Hour })
+		_, stop := run(t, f.fake, p, func(r *stages.Runner) { r.Store, r.Wakes, r.SweepInterval = f, newEar(), time.Hour })
 		time.Sleep(time.Minute)
 		stop()
 		if len(reports) != 1 || reports[0].Outcome == store.Failed {
@@ -147,23 +147,23 @@ func TestSessionIsToldAsSoonAsItIsThere(t *testing.T) {
 		var claimedAt, told time.Duration
 		first := claimed(oneClaim())
 		f := &fake{}
-		f.turn = func(in store.Turn) (store.Turned, error) {
+		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 			out, err := first(in)
 			if len(out.Claims) > 0 {
 				claimedAt = time.Since(start)
 			}
 			return out, err
 		}
-		f.beat = func(b store.Beat) (store.Beaten, error) {
+		f.beat = func(b store.HeartbeatRequest) (store.HeartbeatResult, error) {
 			if b.Session != 0 && told == 0 {
 				told = time.Since(start)
 			}
-			return store.Beaten{Now: time.Now()}, nil
+			return store.HeartbeatResult{Now: time.Now()}, nil
 		}
 		e := newEar()
 		e.deaf.Store(true)
 		time.AfterFunc(200*time.Millisecond, func() { e.deaf.Store(false) }) // connects
-		_, stop := run(t, f, pipeline(t, obedient(make(chan error, 1)), "one"), func(r *stages.Runner) { r.Wakes, r.Sweep, r.Grace = e, time.Hour, -1 })
+		_, stop := run(t, f, pipeline(t, obedient(make(chan error, 1)), "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval, r.Grace = e, time.Hour, -1 })
 		time.Sleep(10 * time.Second)
 		stop()
 		if told-claimedAt > 500*time.Millisecond {
@@ -175,20 +175,20 @@ func TestSessionIsToldAsSoonAsItIsThere(t *testing.T) {
 func TestSlowBeatIsNoChangedClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, n, never, all := time.Now(), 0, 0, 0
-		f := &fake{beat: func(b store.Beat) (store.Beaten, error) {
+		f := &fake{beat: func(b store.HeartbeatRequest) (store.HeartbeatResult, error) {
 			n++
 			if time.Since(start) > time.Minute {
 				all++
-				if b.Judge == nil || b.Judge.Lease > time.Hour {
+				if b.Credit == nil || b.Credit.Lease > time.Hour {
 					never++
 				}
 			}
 			if n%10 == 0 {
 				time.Sleep(2500 * time.Millisecond) // until a connection was free
 			}
-			return store.Beaten{Now: time.Now()}, nil
+			return store.HeartbeatResult{Now: time.Now()}, nil
 		}}
-		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.Sweep = newEar(), time.Hour })
+		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newEar(), time.Hour })
 		time.Sleep(10 * time.Minute)
 		stop()
 		if never > 0 {
@@ -213,7 +213,7 @@ func TestSecondSignalStopsAtOnceAlsoWhileTheDatabaseHangs(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
-			done <- stages.Runner{Store: f, Pipeline: p, Wakes: e, Sweep: time.Hour, Abort: abort, Observe: func(ev stages.Event) {}}.Run(ctx)
+			done <- stages.Runner{Store: f, Pipeline: p, Wakes: e, SweepInterval: time.Hour, Abort: abort, Observe: func(ev stages.Event) {}}.Run(ctx)
 		}()
 		time.Sleep(10 * time.Second)
 		hang.Store(true)
@@ -242,39 +242,39 @@ func (h *hanging) stuck(ctx context.Context) error {
 	}
 	return nil
 }
-func (h *hanging) Turn(ctx context.Context, in store.Turn) (store.Turned, error) {
+func (h *hanging) Exchange(ctx context.Context, in store.ExchangeRequest) (store.ExchangeResult, error) {
 	if err := h.stuck(ctx); err != nil {
-		return store.Turned{}, err
+		return store.ExchangeResult{}, err
 	}
-	return h.fake.Turn(ctx, in)
+	return h.fake.Exchange(ctx, in)
 }
-func (h *hanging) Held(ctx context.Context, w store.ID) ([]store.Claim, error) {
+func (h *hanging) FindHeldClaims(ctx context.Context, w store.ID) ([]store.Claim, error) {
 	return nil, h.stuck(ctx)
 }
-func (h *hanging) Beat(ctx context.Context, b store.Beat) (store.Beaten, error) {
+func (h *hanging) Heartbeat(ctx context.Context, b store.HeartbeatRequest) (store.HeartbeatResult, error) {
 	if err := h.stuck(ctx); err != nil {
-		return store.Beaten{}, err
+		return store.HeartbeatResult{}, err
 	}
-	return store.Beaten{Now: time.Now()}, nil
+	return store.HeartbeatResult{Now: time.Now()}, nil
 }
-func (h *hanging) Leave(ctx context.Context, w store.ID) error { return h.stuck(ctx) }
+func (h *hanging) DeregisterWorker(ctx context.Context, w store.ID) error { return h.stuck(ctx) }
 
 func TestShortLeaseGivesOthersTheirGraceAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var at time.Duration
-		f := &fake{beat: func(b store.Beat) (store.Beaten, error) {
+		f := &fake{beat: func(b store.HeartbeatRequest) (store.HeartbeatResult, error) {
 			s := time.Since(start)
 			if s > 60*time.Second && s < 80*time.Second {
-				return store.Beaten{}, syscall.ECONNREFUSED
+				return store.HeartbeatResult{}, syscall.ECONNREFUSED
 			}
-			if s > 80*time.Second && b.Judge != nil && b.Judge.Grace == 0 && at == 0 {
+			if s > 80*time.Second && b.Credit != nil && b.Credit.Grace == 0 && at == 0 {
 				at = s - 80*time.Second
 			}
-			return store.Beaten{Now: time.Now()}, nil
+			return store.HeartbeatResult{Now: time.Now()}, nil
 		}}
 		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
-			r.Wakes, r.Sweep, r.Lease = newEar(), time.Hour, 5*time.Second
+			r.Wakes, r.SweepInterval, r.Lease = newEar(), time.Hour, 5*time.Second
 		})
 		time.Sleep(2 * time.Minute)
 		stop()
@@ -287,11 +287,11 @@ func TestShortLeaseGivesOthersTheirGraceAfterAnOutage(t *testing.T) {
 func TestLockedRowOfADeadWorkerStopsNobody(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Workers: 1, Work: noop})
-	dead, err := b.Register(t.Context(), store.Worker{Host: "x", PID: 1})
+	dead, err := b.RegisterWorker(t.Context(), store.Worker{Host: "x", PID: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.pool.Exec(t.Context(), "update workers set beat_at = now() - interval '1 h' where id = $1", dead); err != nil {
+	if _, err := b.pool.Exec(t.Context(), "update workers set heartbeat_at = now() - interval '1 h' where id = $1", dead); err != nil {
 		t.Fatal(err)
 	}
 	r := b.start(func(r *stages.Runner) { r.Wakes, r.Lease = b.listening(), 5*time.Second })
@@ -307,7 +307,7 @@ func TestLockedRowOfADeadWorkerStopsNobody(t *testing.T) {
 	for late := time.Now().Add(8 * time.Second); time.Now().Before(late); {
 		t0 := time.Now()
 		b.submit()
-		r.wait(t, stages.Completed)
+		r.wait(t, stages.StageCompleted)
 		if took := time.Since(t0); took > 5*time.Second {
 			t.Fatalf("a task took %s", took)
 		}
@@ -320,13 +320,13 @@ func TestWorkerThatIsUnknownStopsItsWorkAndRegistersAnew(t *testing.T) {
 		registered := 0
 		f := &fake{turn: claimed(oneClaim()), register: func(store.Worker) { registered++ }}
 		var unknown atomic.Bool
-		f.beat = func(store.Beat) (store.Beaten, error) {
+		f.beat = func(store.HeartbeatRequest) (store.HeartbeatResult, error) {
 			if unknown.Swap(false) {
-				return store.Beaten{}, store.ErrWorkerUnknown
+				return store.HeartbeatResult{}, store.ErrWorkerUnknown
 			}
-			return store.Beaten{Now: time.Now()}, nil
+			return store.HeartbeatResult{Now: time.Now()}, nil
 		}
-		_, stop := run(t, f, pipeline(t, obedient(why), "one"), func(r *stages.Runner) { r.Wakes, r.Sweep = newEar(), time.Hour })
+		_, stop := run(t, f, pipeline(t, obedient(why), "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newEar(), time.Hour })
 		time.Sleep(10 * time.Second)
 		unknown.Store(true)
 		asked := time.Now()
@@ -343,9 +343,9 @@ func TestWorkerThatIsUnknownStopsItsWorkAndRegistersAnew(t *testing.T) {
 func TestWhatOneSweepCouldNotTakeTheNextTakesSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sweeps []time.Time
-		f := &fake{sweep: func(store.Sweep) (store.Swept, error) {
+		f := &fake{sweep: func(store.SweepRequest) (store.SweepResult, error) {
 			sweeps = append(sweeps, time.Now())
-			out := store.Swept{Left: make([]bool, 1), Next: never(1), Locked: len(sweeps) == 1}
+			out := store.SweepResult{MoreReady: make([]bool, 1), NextDue: never(1), RowsLocked: len(sweeps) == 1}
 			if len(sweeps) == 2 {
 				return out, &pgconn.PgError{Code: "55P03"}
 			}
@@ -373,18 +373,18 @@ func TestAfterAnOutageEverythingIsLookedAtAndTheListenerDoubted(t *testing.T) {
 		w := &checked{ear: newEar()}
 		var down atomic.Bool
 		var looks [2]atomic.Int64
-		f := &fake{turn: func(in store.Turn) (store.Turned, error) {
+		f := &fake{turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
 			if down.Load() {
-				return store.Turned{}, syscall.ECONNREFUSED
+				return store.ExchangeResult{}, syscall.ECONNREFUSED
 			}
-			for i, look := range in.Look {
+			for i, look := range in.ClaimFrom {
 				if look {
 					looks[i].Add(1)
 				}
 			}
-			return store.Turned{}, nil
+			return store.ExchangeResult{}, nil
 		}}
-		_, stop := run(t, f, pipeline(t, noop, "one", "two"), func(r *stages.Runner) { r.Wakes, r.Sweep = w, time.Hour })
+		_, stop := run(t, f, pipeline(t, noop, "one", "two"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		time.Sleep(10 * time.Second)
 		down.Store(true)
 		w.Add("cuelight_test_one")

@@ -18,17 +18,17 @@ import (
 func (d *dispatcher) start(a *attempt) {
 	c := a.claim
 	a.begin()
-	a.turn = d.turns
-	d.fresh++
+	a.turn = d.exchanges
+	d.justStarted++
 	d.busy[c.Stage]++
 	job := d.job(a)
-	d.Observe(Event{Kind: Started, Worker: d.workerID(), Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt, Traceparent: c.Traceparent, Waited: c.Waited, Woken: a.woken, Aged: c.Aged})
+	d.Observe(Event{Kind: StageStarted, Worker: d.workerID(), Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt, Traceparent: c.Traceparent, Waited: c.Waited, Woken: a.wokenByNotify, Aged: c.Aged})
 	d.work.Go(func() {
 		var f finished
 		// Reported in a defer, so that the slot comes back even from Work that
 		// ends its goroutine.
 		defer func() {
-			a.rest()
+			a.stopTimers()
 			if f.attempt == nil {
 				f = a.conclude(nil, errGoexit, nil)
 			}
@@ -60,15 +60,15 @@ func (d *dispatcher) job(a *attempt) *Job {
 		OnProgress: func(p Progress) {
 			p.Note = redact.Text(p.Note, a.claim.Source)
 			p = p.clean()
-			a.note(p)
-			d.Observe(Event{Kind: Progressed, Task: a.claim.Task, Stage: a.stage.Name, Attempt: a.claim.Attempt, Progress: p})
+			a.setProgress(p)
+			d.Observe(Event{Kind: StageProgress, Task: a.claim.Task, Stage: a.stage.Name, Attempt: a.claim.Attempt, Progress: p})
 		},
 	}
 }
 
 // maxConcurrentQueries is half of the store's connections. Queries of work wait while a
 // table is locked, and must leave the heartbeat a connection.
-func maxConcurrentQueries(s Store) int {
+func maxConcurrentQueries(s Backend) int {
 	if s, ok := s.(*store.Store); ok {
 		if pool, ok := s.DB().(*pgxpool.Pool); ok {
 			return max(int(pool.Config().MaxConns)/2, 1)
@@ -85,7 +85,7 @@ func (d *dispatcher) queryWithinLimit(ctx context.Context, query func(ctx contex
 		return context.Cause(ctx)
 	}
 	defer func() { <-d.querySlots }()
-	within, cancel := context.WithTimeout(ctx, farewell)
+	within, cancel := context.WithTimeout(ctx, deregisterTimeout)
 	defer cancel()
 	return query(within)
 }
@@ -116,7 +116,7 @@ func (d *dispatcher) lostClaims(ctx context.Context, c store.Claim) ([]store.Los
 	for {
 		var lost []store.LostClaim
 		err := d.queryWithinLimit(ctx, func(ctx context.Context) (err error) {
-			lost, err = d.Store.Lost(ctx, []store.Claim{c})
+			lost, err = d.Store.FindLostClaims(ctx, []store.Claim{c})
 			return err
 		})
 		if !errors.Is(err, store.ErrLocked) && !errors.Is(err, context.DeadlineExceeded) {
@@ -134,17 +134,17 @@ func (d *dispatcher) lostClaims(ctx context.Context, c store.Claim) ([]store.Los
 
 // giveUp says what became of an attempt that was told to end and does not. Its
 // slot is taken for as long as it goes on.
-func (d *dispatcher) giveUp(token store.ID) {
+func (d *dispatcher) abandon(token store.ID) {
 	a := d.live.get(token)
 	if a == nil || a.began.IsZero() || slices.ContainsFunc(d.reports, func(f finished) bool { return f.attempt == a }) {
 		return // it ended after all, or never began
 	}
-	d.stubborn = append(d.stubborn, a)
-	f := a.conclude(nil, errStubborn, context.Cause(a.ctx))
+	d.ignoredCancel = append(d.ignoredCancel, a)
+	f := a.conclude(nil, ignoredCancelError, context.Cause(a.ctx))
 	f.took = time.Since(a.began)
 	if f.dropped {
 		d.live.remove(token)
-		d.tell(f, Revoked)
+		d.observe(f, ClaimRevoked)
 		return
 	}
 	d.reports = append(d.reports, f)

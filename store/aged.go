@@ -32,7 +32,7 @@ select t.id
 const agedAtOnce = 50
 
 // queueAged finds the aged tasks of all stages, if they are wanted.
-func (s *Store) queueAged(batch *pgx.Batch, in Sweep, out *Swept) {
+func (s *Store) queueAged(batch *pgx.Batch, in SweepRequest, out *SweepResult) {
 	if in.AgeAfter <= 0 {
 		return
 	}
@@ -46,21 +46,21 @@ func (s *Store) queueAged(batch *pgx.Batch, in Sweep, out *Swept) {
 }
 
 // queueAgedClaim claims aged tasks of a stage, before anything else has its slots.
-func (t *turn) queueAgedClaim(stage int) {
-	if t.in.Aged == nil || !t.in.Look[stage] {
+func (t *exchange) queueAgedClaims(stage int) {
+	if t.request.Aged == nil || !t.request.ClaimFrom[stage] {
 		return
 	}
-	ids := t.in.Aged[stage]
+	ids := t.request.Aged[stage]
 	ids = ids[:min(len(ids), t.slots(stage))]
 	if len(ids) == 0 {
 		return
 	}
-	t.aged[stage] = len(ids)
-	t.tell(madeByRecorded)
-	t.batch.Queue(t.store.sql.claimAged[stage], t.in.Worker, len(ids), ids).Query(func(rows pgx.Rows) error {
+	t.agedSlots[stage] = len(ids)
+	t.queueOrigin(originRecorded)
+	t.batch.Queue(t.store.sql.claimAged[stage], t.request.Worker, len(ids), ids).Query(func(rows pgx.Rows) error {
 		return t.readClaims(rows, stage, func(c Claim) {
 			c.Aged = true
-			t.out.Claims = append(t.out.Claims, c)
+			t.result.Claims = append(t.result.Claims, c)
 		})
 	})
 }

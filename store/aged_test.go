@@ -20,7 +20,7 @@ func TestSweepFindsTasksThatWaitedTooLongBehindOthers(t *testing.T) {
 	b.exec("update tasks set ready_at = now() - interval '1 min' where id = $1", scheduled)
 	aged := func(after time.Duration) []store.ID {
 		t.Helper()
-		out, err := b.Sweep(t.Context(), store.Sweep{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}, AgeAfter: after})
+		out, err := b.Sweep(t.Context(), store.SweepRequest{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}, AgeAfter: after})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,11 +43,11 @@ func TestSweepFindsTasksThatWaitedTooLongBehindOthers(t *testing.T) {
 
 	in := turn(w, 2, nil, ingest)
 	in.Aged = [][]store.ID{want, nil, nil, nil, nil}
-	out, err := b.Turn(t.Context(), in)
+	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.Claims) != 2 || out.Claims[0].Task != first || out.Claims[1].Task != second || !out.Claims[0].Aged || !out.Left[ingest] {
+	if len(out.Claims) != 2 || out.Claims[0].Task != first || out.Claims[1].Task != second || !out.Claims[0].Aged || !out.MoreReady[ingest] {
 		t.Errorf("claims are %+v, want the two oldest of the aged ones", out.Claims)
 	}
 }

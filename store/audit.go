@@ -44,7 +44,7 @@ const auditTries = 5
 // same: what was done is never without its entry, nor the other way round. An
 // entry without an Action is not written, for where nothing was done. Where
 // another transaction gets in the way, do is called again, on a new one.
-func (s *Store) Audited(ctx context.Context, do func(in *Store) (AuditEntry, error)) error {
+func (s *Store) WithAudit(ctx context.Context, do func(in *Store) (AuditEntry, error)) error {
 	var err error
 	for range auditTries {
 		err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
@@ -55,7 +55,7 @@ func (s *Store) Audited(ctx context.Context, do func(in *Store) (AuditEntry, err
 			}
 			return in.Audit(ctx, e)
 		})
-		if !Again(err) {
+		if !IsRetryable(err) {
 			return err
 		}
 	}

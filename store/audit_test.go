@@ -48,7 +48,7 @@ func TestWhatWasDoneAndItsAuditAreOneTransaction(t *testing.T) {
 	b := setup(t)
 	id := b.submit()
 	broken := errors.New("broken")
-	err := b.Audited(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
+	err := b.WithAudit(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
 		if err := in.Cancel(t.Context(), id); err != nil {
 			return store.AuditEntry{}, err
 		}
@@ -57,19 +57,19 @@ func TestWhatWasDoneAndItsAuditAreOneTransaction(t *testing.T) {
 	if !errors.Is(err, broken) || b.get(id).Status != pending {
 		t.Errorf("after an error the task is %s: %v", b.get(id).Status, err)
 	}
-	err = b.Audited(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
+	err = b.WithAudit(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
 		return store.AuditEntry{Actor: "x", Action: "cancel", Detail: json.RawMessage(`no JSON`)}, in.Cancel(t.Context(), id)
 	})
 	if err == nil || b.get(id).Status != pending {
 		t.Errorf("without its entry the task was cancelled: %v", err)
 	}
-	err = b.Audited(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
+	err = b.WithAudit(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
 		return store.AuditEntry{Actor: "x", Action: "cancel"}, in.Cancel(t.Context(), id)
 	})
 	if err != nil || b.get(id).Status != cancelled {
 		t.Errorf("the task is %s: %v", b.get(id).Status, err)
 	}
-	err = b.Audited(t.Context(), func(*store.Store) (store.AuditEntry, error) { return store.AuditEntry{}, nil })
+	err = b.WithAudit(t.Context(), func(*store.Store) (store.AuditEntry, error) { return store.AuditEntry{}, nil })
 	if entries, _ := b.Audits(t.Context(), 0, 0); err != nil || len(entries) != 1 {
 		t.Errorf("entries are %+v, %v", entries, err)
 	}
@@ -79,7 +79,7 @@ func TestWhatGotInTheWayIsDoneAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tries := 0
-	err := b.Audited(t.Context(), func(*store.Store) (store.AuditEntry, error) {
+	err := b.WithAudit(t.Context(), func(*store.Store) (store.AuditEntry, error) {
 		if tries++; tries < 3 {
 			return store.AuditEntry{}, &pgconn.PgError{Code: "40P01"}
 		}
@@ -89,11 +89,11 @@ func TestWhatGotInTheWayIsDoneAgain(t *testing.T) {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
 	tries = 0
-	err = b.Audited(t.Context(), func(*store.Store) (store.AuditEntry, error) {
+	err = b.WithAudit(t.Context(), func(*store.Store) (store.AuditEntry, error) {
 		tries++
 		return store.AuditEntry{}, &pgconn.PgError{Code: "40001"}
 	})
-	if !store.Again(err) || tries > 10 {
+	if !store.IsRetryable(err) || tries > 10 {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
 }
@@ -125,7 +125,7 @@ func TestRetriesAreCountedAsTheyWouldBeDone(t *testing.T) {
 			t.Fatal(err)
 		}
 		undone := errors.New("undone")
-		err = b.Audited(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
+		err = b.WithAudit(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
 			if r, err := in.RetryAll(t.Context(), c.f, c.from, store.RetryAllOptions{}); err != nil || r.Retried != n || r.Matched != n {
 				t.Errorf("%+v from %q: counted %d, retried %+v, %v", c.f, c.from, n, r, err)
 			}
@@ -147,8 +147,8 @@ func TestNewestEventIsAheadOfWhatCanBeShown(t *testing.T) {
 	b := setup(t)
 	places := func() (last, newest int64) {
 		t.Helper()
-		last, err1 := b.LastEvent(t.Context())
-		newest, err2 := b.NewestEvent(t.Context())
+		last, err1 := b.EventWatermark(t.Context())
+		newest, err2 := b.LastAllocatedEvent(t.Context())
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}

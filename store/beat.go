@@ -11,16 +11,16 @@ import (
 
 const heartbeatSQL = `
 /* heartbeat */
-select known, draining, silent, at from cuelight_heartbeat($1, $2::text::jsonb, nullif($3::bigint, 0), $4)`
+select known, draining, overdue, at from cuelight_heartbeat($1, $2::text::jsonb, nullif($3::bigint, 0), $4)`
 
 // newsSQL: what is not to be claimed, and whether another worker is without a sign
 // of life.
-const newsSQL = `
+const workerNewsSQL = `
 /* read what a worker has to know */
 select array(select stage from cuelight_pauses where pipeline = $2 and host in ('', (select host from workers where id = $1))),
        exists (select from workers w
                 where pipeline = $2 and id <> $1 and stopped_at is null and lost_at is null
-                  and ` + goneSQL + `)`
+                  and ` + expiredSQL + `)`
 
 // progressSQL tells the outbox what has moved since the last heartbeat.
 const progressSQL = `
@@ -35,9 +35,9 @@ insert into {{.Outbox}} (type, worker_id, data) values ('progress', $1, $2::text
 //
 // A worker that has just begun a transaction lives: somebody has its row locked, so
 // that its heartbeat waits.
-const goneSQL = `(
-         (greatest(clock_timestamp() - w.beat_at, w.beat_at - clock_timestamp()) > w.lease + make_interval(secs => $4)
-       or greatest(clock_timestamp() - w.beat_at, w.beat_at - clock_timestamp()) > ` + graceSQL + ` + make_interval(secs => $3)
+const expiredSQL = `(
+         (greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp()) > w.lease + make_interval(secs => $4)
+       or greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp()) > ` + graceSQL + ` + make_interval(secs => $3)
           and w.session is not null
           and not ` + connectedSQL + `)
      and not exists (
@@ -60,16 +60,16 @@ const connectedSQL = `exists (
 // is waited for: 7 s, or a fifth of its lease if that is less.
 func Grace(lease time.Duration) time.Duration { return min(lease/5, 7*time.Second) }
 
-// Allowance is how much longer than they may, others can be silent before they
+// Allowance is how much longer than they may, others can be overdue before they
 // are given up, because whoever judges them was without the database himself in
 // that time, and they may have been, too.
-type Allowance struct {
+type OutageCredit struct {
 	Grace time.Duration // for those whose sessions have ended; see [Grace]
 	Lease time.Duration // for the others
 }
 
 // args are the statement's two parameters, in seconds.
-func (a *Allowance) args() (grace, lease *float64) {
+func (a *OutageCredit) args() (grace, lease *float64) {
 	if a == nil {
 		return nil, nil
 	}
@@ -78,34 +78,34 @@ func (a *Allowance) args() (grace, lease *float64) {
 }
 
 // Beat is what a worker says of itself.
-type Beat struct {
+type HeartbeatRequest struct {
 	Worker ID
 	// Session is the key of the advisory lock that the worker holds, shared,
 	// on a connection of its own; 0 for none.
 	Session int64
 	// Judge is how the worker would judge others; nil for not at all.
-	Judge *Allowance
+	Credit *OutageCredit
 	// Claims are to be checked; Running is kept for others to see.
 	Claims  []Claim
 	Running []Running
 	// Moved are those of Running that the outbox is to tell of.
-	Moved []Running
-	// SkipChecks asks for nothing beyond the sign of life, unless another worker is silent:
+	Progressed []Running
+	// SkipChecks asks for nothing beyond the sign of life, unless another worker is overdue:
 	// it is one statement instead of two, for a worker without Claims that is notified
 	// of pauses.
 	SkipChecks bool
 }
 
 // Beaten is what a worker hears.
-type Beaten struct {
-	Lost []LostClaim // claims that are no longer the worker's
-	Now  time.Time   // the database's clock
-	Gone bool        // another worker went away, and is to be given up by [Store.Sweep]
+type HeartbeatResult struct {
+	LostClaims    []LostClaim // claims that are no longer the worker's
+	Now           time.Time   // the database's clock
+	WorkerExpired bool        // another worker went away, and is to be given up by [Store.Sweep]
 	// Paused says, by stage, that nothing is to be claimed there for now; nil where
 	// that is not known.
 	Paused []bool
 	// Drain says that the worker is to end its work and stop.
-	Drain bool
+	Draining bool
 	// Unchecked says why Lost, Gone and Paused may be incomplete: the database took
 	// the sign of life, and did not answer the rest. Their contents are true.
 	Unchecked error
@@ -116,24 +116,24 @@ type Beaten struct {
 // were cancelled, retried, or given to somebody else. [ErrWorkerUnknown] says
 // that all of them are. Neither waits for a lock longer than ctx, or two seconds,
 // allow.
-func (s *Store) Beat(ctx context.Context, in Beat) (Beaten, error) {
+func (s *Store) Heartbeat(ctx context.Context, in HeartbeatRequest) (HeartbeatResult, error) {
 	// The sign of life does not depend on what is said about the work.
 	doing := "[]"
 	if text, ok := marshalRunning(in.Running); ok {
 		doing = text
 	}
-	var out Beaten
-	var known, silent bool
+	var out HeartbeatResult
+	var known, overdue bool
 	var drain *bool
 	row := s.db.QueryRow(ctx, heartbeatSQL, in.Worker, doing, in.Session, lockWait(ctx))
-	if err := row.Scan(&known, &drain, &silent, &out.Now); err != nil {
-		return Beaten{}, s.explain("beat", err)
+	if err := row.Scan(&known, &drain, &overdue, &out.Now); err != nil {
+		return HeartbeatResult{}, s.explain("beat", err)
 	}
 	if !known {
-		return Beaten{}, s.explain("beat", ErrWorkerUnknown)
+		return HeartbeatResult{}, s.explain("beat", ErrWorkerUnknown)
 	}
-	out.Drain = *drain
-	if in.SkipChecks && !silent {
+	out.Draining = *drain
+	if in.SkipChecks && !overdue {
 		return out, nil
 	}
 	out.Unchecked = s.explain("check claims", s.checkClaims(ctx, in, &out))
@@ -141,24 +141,24 @@ func (s *Store) Beat(ctx context.Context, in Beat) (Beaten, error) {
 }
 
 // checkClaims fills in what it learns, also where it fails in the end.
-func (s *Store) checkClaims(ctx context.Context, in Beat, out *Beaten) error {
+func (s *Store) checkClaims(ctx context.Context, in HeartbeatRequest, out *HeartbeatResult) error {
 	var batch pgx.Batch
-	if len(in.Claims) > 0 || len(in.Moved) > 0 { // who has nothing to do asks for little
-		queueSettings(ctx, &batch, true, madeByTurn, in.Worker)
+	if len(in.Claims) > 0 || len(in.Progressed) > 0 { // who has nothing to do asks for little
+		queueSettings(ctx, &batch, true, originExchange, in.Worker)
 	}
 	if len(in.Claims) > 0 {
-		s.queueLost(&batch, in.Claims, &out.Lost)
+		s.queueLost(&batch, in.Claims, &out.LostClaims)
 	}
-	grace, lease := in.Judge.args()
-	batch.Queue(newsSQL, in.Worker, s.graph.name, grace, lease).QueryRow(func(row pgx.Row) error {
+	grace, lease := in.Credit.args()
+	batch.Queue(workerNewsSQL, in.Worker, s.graph.name, grace, lease).QueryRow(func(row pgx.Row) error {
 		var paused []string
-		err := row.Scan(&paused, &out.Gone)
+		err := row.Scan(&paused, &out.WorkerExpired)
 		if err == nil {
 			out.Paused = s.graph.paused(paused)
 		}
 		return err
 	})
-	if text, ok := marshalRunning(in.Moved); ok {
+	if text, ok := marshalRunning(in.Progressed); ok {
 		batch.Queue(s.sql.progress, in.Worker, text)
 	}
 	return s.db.SendBatch(ctx, &batch).Close()

@@ -19,7 +19,7 @@ type reads struct {
 
 func newReads(w words) reads {
 	r := reads{
-		pages: newPages(w), strip: fill(stripSQL, w), replaced: fill(replacedSQL, w),
+		pages: newPages(w), strip: fill(statsSQL, w), replaced: fill(replacedSQL, w),
 		deadGroups: fillDead(deadGroupsSQL, w), deadList: fillDead(deadListSQL, w),
 		deadCount: fillDead(deadCountSQL, w), deadMatching: fillDead(deadMatchingSQL, w)[false],
 		latencyBuckets: fill(latencySQL, w),
@@ -29,22 +29,22 @@ func newReads(w words) reads {
 
 // Only is a choice of tasks that has an index, so that it is found as quickly
 // among millions of finished ones.
-type Only string
+type StateFilter string
 
 // The choices of a [BoardQuery]. A task may be in several.
 const (
-	OnlyRunning   Only = "running"   // a stage is being worked on
-	OnlyWaiting   Only = "waiting"   // a stage could be worked on, if somebody had the time
-	OnlyScheduled Only = "scheduled" // it waits for the time it was submitted for: StatusScheduled
-	OnlyRetrying  Only = "retrying"  // a stage was tried in vain, or waits for another time, and will be tried again
-	OnlyDead      Only = "dead"      // a stage is dead, and no other task has replaced it
+	StateRunning   StateFilter = "running"   // a stage is being worked on
+	StateWaiting   StateFilter = "waiting"   // a stage could be worked on, if somebody had the time
+	StateScheduled StateFilter = "scheduled" // it waits for the time it was submitted for: StatusScheduled
+	StateRetrying  StateFilter = "retrying"  // a stage was tried in vain, or waits for another time, and will be tried again
+	StateDead      StateFilter = "dead"      // a stage is dead, and no other task has replaced it
 )
 
 // BoardQuery chooses and orders the tasks of a board. Its zero value is the
 // newest hundred.
 type BoardQuery struct {
 	Filter
-	Only   Only
+	State  StateFilter
 	Oldest bool // oldest first; After is then the one before the first
 }
 
@@ -71,16 +71,16 @@ const CountAtMost = 10_000
 
 // Strip is the state of a whole pipeline in a few numbers. Its cost does not
 // depend on how many tasks there are; see [CountAtMost].
-type Strip struct {
+type Stats struct {
 	// Running, Waiting, Scheduled, Retrying and Dead count tasks as [Only] chooses
 	// them.
 	Running, Waiting, Scheduled, Retrying, Dead int
 	// Stages are the same by stage, in the pipeline's order.
-	Stages []StageStrip
+	Stages []StageStats
 }
 
 // StageStrip is one stage of a [Strip].
-type StageStrip struct {
+type StageStats struct {
 	Stage          string
 	Ready, Running int
 	// OldestReady is for how long the oldest of the tasks that are ready has
@@ -93,8 +93,8 @@ type StageStrip struct {
 
 // Oldest is the stage that keeps a task waiting the longest; its name is empty
 // where none does.
-func (s Strip) Oldest() StageStrip {
-	var oldest StageStrip
+func (s Stats) Oldest() StageStats {
+	var oldest StageStats
 	for _, st := range s.Stages {
 		if st.OldestReady > oldest.OldestReady {
 			oldest = st
@@ -105,7 +105,7 @@ func (s Strip) Oldest() StageStrip {
 
 // strip: a row for all and one per stage. Each count and each search goes along the
 // index of its condition, up to a bound. [Claim] has waited since the same moment.
-const stripSQL = `
+const statsSQL = `
 /* strip */
 with running as materialized (
   select {{range $i, $s := .Stages}}{{if $i}}, {{end}}t.{{.Name}}_status = 'inprogress' as {{.Name}}_running{{end}}
@@ -145,7 +145,7 @@ select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "
 
 // Strip counts what is not finished. Its cost does not depend on how many tasks
 // there are.
-func (s *Store) Strip(ctx context.Context) (out Strip, err error) {
+func (s *Store) Stats(ctx context.Context) (out Stats, err error) {
 	var stage, ready, running, scheduled, retrying, dead, estimate int
 	var age float64
 	err = s.read(ctx, s.sql.reads.strip, nil, func(rows pgx.Rows) error {
@@ -156,7 +156,7 @@ func (s *Store) Strip(ctx context.Context) (out Strip, err error) {
 				return nil
 			}
 			out.Waiting = max(out.Waiting, ready)
-			out.Stages = append(out.Stages, StageStrip{
+			out.Stages = append(out.Stages, StageStats{
 				Stage: s.graph.byName[stage], Ready: ready, Running: running, OldestReady: seconds(max(age, 0)),
 			})
 			return nil

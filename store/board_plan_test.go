@@ -63,7 +63,7 @@ func TestReadsOfTheDashboardUseIndexesAmongManyFinishedTasks(t *testing.T) {
 	ready := "tasks_ingest_ready tasks_transcode_ready tasks_metadata_ready tasks_assemble_ready tasks_publish_ready"
 	indexes := map[source]string{
 		sourceAll: "tasks_pkey", sourceRequest: "tasks_request", sourceUser: "tasks_user",
-		sourceOfOnly(OnlyRunning): "tasks_held", sourceOfOnly(OnlyDead): "tasks_dead", sourceOfOnly(OnlyWaiting): ready,
+		sourceOfOnly(StateRunning): "tasks_held", sourceOfOnly(StateDead): "tasks_dead", sourceOfOnly(StateWaiting): ready,
 		sourceOfStatus(StatusPending): "tasks_by_status tasks_ingest_ready", sourceOfStatus(StatusInProgress): "tasks_by_status tasks_held tasks_publish_ready",
 		sourceOfStage(StatusInProgress): "tasks_held", sourceOfStage(StatusDead): "tasks_dead", sourceOfStatus(StatusDead): "tasks_dead",
 	}
@@ -136,7 +136,7 @@ func TestReadsOfTheDashboard_DoNotDependOnTheSettingsOfASession(t *testing.T) {
 	for name, ask := range map[string]func() error{
 		"page":         func() error { _, err := s.Page(t.Context(), BoardQuery{}); return err },
 		"list":         func() error { _, err := s.List(t.Context(), Filter{}); return err },
-		"strip":        func() error { _, err := s.Strip(t.Context()); return err },
+		"strip":        func() error { _, err := s.Stats(t.Context()); return err },
 		"replaced":     func() error { _, err := s.Replaced(t.Context(), ID{1}); return err },
 		"dead groups":  func() error { _, err := s.DeadGroups(t.Context(), DeadFilter{}, 0); return err },
 		"dead letters": func() error { _, _, err := s.DeadLetters(t.Context(), DeadFilter{}, ID{}, 0); return err },

@@ -35,10 +35,10 @@ func TestBoardChoosesAndOrders(t *testing.T) {
 	}{
 		"all, the newest first": {store.BoardQuery{}, []store.ID{waiting, running, retrying, died}},
 		"the oldest first":      {store.BoardQuery{Oldest: true}, []store.ID{died, retrying, running, waiting}},
-		"running":               {store.BoardQuery{Only: store.OnlyRunning}, []store.ID{running}},
-		"waiting":               {store.BoardQuery{Only: store.OnlyWaiting}, []store.ID{waiting}},
-		"retrying":              {store.BoardQuery{Only: store.OnlyRetrying}, []store.ID{retrying}},
-		"dead":                  {store.BoardQuery{Only: store.OnlyDead}, []store.ID{died}},
+		"running":               {store.BoardQuery{State: store.StateRunning}, []store.ID{running}},
+		"waiting":               {store.BoardQuery{State: store.StateWaiting}, []store.ID{waiting}},
+		"retrying":              {store.BoardQuery{State: store.StateRetrying}, []store.ID{retrying}},
+		"dead":                  {store.BoardQuery{State: store.StateDead}, []store.ID{died}},
 		"the second page":       {store.BoardQuery{Filter: store.Filter{After: running, Limit: 1}}, []store.ID{retrying}},
 		"its counterpart":       {store.BoardQuery{Oldest: true, Filter: store.Filter{After: retrying, Limit: 1}}, []store.ID{running}},
 		"with a filter":         {store.BoardQuery{Oldest: true, Filter: store.Filter{Error: "luck"}}, []store.ID{died, retrying}},
@@ -48,7 +48,7 @@ func TestBoardChoosesAndOrders(t *testing.T) {
 			t.Errorf("%s: got %v, %v; want %v", name, got, err, c.want)
 		}
 	}
-	strip, err := b.Strip(t.Context())
+	strip, err := b.Stats(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestOldestReadyCountsFromWhatCameLast(t *testing.T) {
 			b.turn(w, 0, []store.Report{completed(b.claim(w, ingest))})
 			b.exec("update attempts set finished_at = now() - interval '1 hour'")
 			b.exec(c.then)
-			strip, err := b.Strip(t.Context())
+			strip, err := b.Stats(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

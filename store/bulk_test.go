@@ -30,7 +30,7 @@ func TestTriggersTakeManyRowsAtOnce(t *testing.T) {
 		{"import", "", insertFinished},
 		{"priority", "", `update tasks set priority = 1`},
 		{"claim by hand", "", claimByHand + ` where source = 'new.mp4'`},
-		{"failed attempts of a turn", "turn", failByHand + ` where source = 'new.mp4'`},
+		{"failed attempts of an exchange", "exchange", failByHand + ` where source = 'new.mp4'`},
 		{"claim of what failed", "", claimByHand + ` where source = 'new.mp4'`},
 		{"lapsed claims of a sweep", "sweep", failByHand + ` where source = 'new.mp4'`},
 		{"cancel", "", `update tasks set ingest_status = 'cancelled', transcode_status = 'cancelled', metadata_status = 'cancelled',
@@ -45,7 +45,7 @@ func TestTriggersTakeManyRowsAtOnce(t *testing.T) {
 			}
 		}
 		must(t, pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), `select set_config('cuelight.made_by', $1, true)`, test.madeBy); err != nil {
+			if _, err := tx.Exec(t.Context(), `select set_config('cuelight.origin', $1, true)`, test.madeBy); err != nil {
 				return err
 			}
 			var out []byte
@@ -155,23 +155,23 @@ func TestEveryKindOfStatementIsTold(t *testing.T) {
 			`update tasks set id = case id when '01a1fb37-144d-7bf7-bcdd-ebca83785401' then '01a1fb37-144d-7bf7-bcdd-ebca83785499'::uuid
 			                               else '01a1fb37-144d-7bf7-bcdd-ebca83785498' end,
 			        ingest_status = case id when '01a1fb37-144d-7bf7-bcdd-ebca83785401' then 'dead'::cuelight_status else 'completed' end`,
-			[]string{"98 stage_completed ingest", "99 dead_letter ingest"},
+			[]string{"98 stage_completed ingest", "99 dead ingest"},
 		},
 		"a submission that becomes an update": {
 			`insert into tasks (id, source) values ('01a1fb37-144d-7bf7-bcdd-ebca83785401', 'c'), ('01a1fb37-144d-7bf7-bcdd-ebca83785403', 'c')
 			 on conflict (id) do update set ingest_status = 'dead'`,
-			[]string{"01 dead_letter ingest", "03 submitted"},
+			[]string{"01 dead ingest", "03 submitted"},
 		},
 		"merge": {
 			`merge into tasks using (values ('first'), ('third')) as given (request) on request_id = request
 			 when matched then update set ingest_status = 'dead'
 			 when not matched then insert (id, source) values ('01a1fb37-144d-7bf7-bcdd-ebca83785403', 'c')`,
-			[]string{"01 dead_letter ingest", "03 submitted"},
+			[]string{"01 dead ingest", "03 submitted"},
 		},
 		"two updates in one": {
 			`with one as (update tasks set ingest_status = 'dead' where request_id = 'first')
 			 update tasks set ingest_status = 'completed' where request_id is null`,
-			[]string{"01 dead_letter ingest", "02 stage_completed ingest"},
+			[]string{"01 dead ingest", "02 stage_completed ingest"},
 		},
 		"an update undone to a savepoint": {
 			`begin; savepoint here; update tasks set ingest_status = 'dead'; rollback to here;
@@ -188,7 +188,7 @@ func TestEveryKindOfStatementIsTold(t *testing.T) {
 			}
 			b.exec(`insert into tasks (id, source, request_id) values
 			        ('01a1fb37-144d-7bf7-bcdd-ebca83785401', 'a', 'first'), ('01a1fb37-144d-7bf7-bcdd-ebca83785402', 'b', null)`)
-			before, err := b.LastEvent(t.Context())
+			before, err := b.EventWatermark(t.Context())
 			must(t, err)
 			_, err = b.pool.Exec(t.Context(), test.sql, pgx.QueryExecModeSimpleProtocol)
 			must(t, err)
@@ -230,7 +230,7 @@ func TestLongStatementDoesNotHoldUpReaders(t *testing.T) {
 			t.Fatal("the statement did not wait: ", <-ended)
 		}
 	}
-	before, err := b.LastEvent(t.Context())
+	before, err := b.EventWatermark(t.Context())
 	must(t, err)
 	b.submit()
 	wantTold(t, b.events(before), "submitted")

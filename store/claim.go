@@ -33,7 +33,7 @@ with moved as (
             and priority = $4 and id > $5
             {{- end}}
           order by {{if not .Aged}}priority desc, {{end}}id
-          limit {{if .Rest}}greatest($2 - coalesce((nullif(current_setting('cuelight.begun', true), '')::int4[])[{{.Nth}}], 0), 0){{else}}$2{{end}}
+          limit {{if .Rest}}greatest($2 - coalesce((nullif(current_setting('cuelight.continued', true), '')::int4[])[{{.Nth}}], 0), 0){{else}}$2{{end}}
             for no key update skip locked))
   returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt, source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
             extract(epoch from {{.Stage.Waited .Attempts}})::float8, priority
@@ -47,7 +47,7 @@ select * from moved`
 // mature: a stage that waited for a time that has come is ready from now on. A task that
 // waited for the time it was submitted for is ready since then. Of any other the history
 // says when this stage was to be tried again; its other stages have waited all the same.
-const matureSQL = `
+const promoteSQL = `
 /* mature {{.Stage.Name}} */
 update {{.Tasks}} set {{.Stage.Name}}_run_at = null,
        ready_at = case when {{.Stage.Name}}_attempts = 0 then coalesce(ready_at, {{.Stage.Name}}_run_at) else ready_at end
@@ -61,11 +61,11 @@ update {{.Tasks}} set {{.Stage.Name}}_run_at = null,
 // something else will be. The order decides nothing but the plan: with exists,
 // where a good part of the table is ready, PostgreSQL would rather read the
 // table from its beginning, where the finished tasks are.
-const lookSQL = `
+const readySQL = `
 /* look at {{.Stage.Name}} */
-select {{with .Stage}}` + lookedSQL + `{{end}}`
+select {{with .Stage}}` + readyColumnsSQL + `{{end}}`
 
-const lookedSQL = `
+const readyColumnsSQL = `
        (select true from {{$.Tasks}} where {{.Ready ""}}
            and ($1::uuid[] is null or id = any($1))
          order by priority desc, id limit 1) is not null,
@@ -74,74 +74,76 @@ const lookedSQL = `
          order by {{.Name}}_run_at limit 1)`
 
 // queueMature makes ready what is due in one stage.
-func (t *turn) queueMature(stage int) {
-	if t.in.Mature != nil && t.in.Mature[stage] {
-		t.tell(madeByTurn)
+func (t *exchange) queuePromote(stage int) {
+	if t.request.PromoteDue != nil && t.request.PromoteDue[stage] {
+		t.queueOrigin(originExchange)
 		t.batch.Queue(t.store.sql.mature[stage])
 	}
 }
 
 // queueLook claims in one stage, if it is to be looked at. Where the turn itself makes
 // tasks ready, these may come before the place that it was to go on from.
-func (t *turn) queueLook(stage int) {
-	if !t.in.Look[stage] {
+func (t *exchange) queueClaimStage(stage int) {
+	if !t.request.ClaimFrom[stage] {
 		return
 	}
-	var after Place
-	if t.in.After != nil && t.opens[stage] == 0 && !t.again[stage] {
-		after = t.in.After[stage]
+	var after Position
+	if t.request.After != nil && t.mayBecomeReady[stage] == 0 && !t.retried[stage] {
+		after = t.request.After[stage]
 	}
 	t.queueClaim(stage, after)
 	if !after.Task.IsZero() {
 		return
 	}
-	t.batch.Queue(t.store.sql.look[stage], t.in.Only).QueryRow(func(row pgx.Row) error {
+	t.batch.Queue(t.store.sql.look[stage], t.request.OnlyTasks).QueryRow(func(row pgx.Row) error {
 		var next *float64
-		if err := row.Scan(&t.out.Left[stage], &next); err != nil {
+		if err := row.Scan(&t.result.MoreReady[stage], &next); err != nil {
 			return err
 		}
-		t.out.Next[stage] = until(next)
+		t.result.NextDue[stage] = secondsToDue(next)
 		return nil
 	})
 }
 
 // slots is how many claims of a stage a turn makes at the most, beside those of aged tasks.
-func (t *turn) slots(stage int) int { return min(t.in.Free[stage], batchTasks) - t.aged[stage] }
+func (t *exchange) slots(stage int) int {
+	return min(t.request.FreeSlots[stage], batchTasks) - t.agedSlots[stage]
+}
 
-func (t *turn) queueClaim(stage int, after Place) {
+func (t *exchange) queueClaim(stage int, after Position) {
 	n := t.slots(stage)
 	if n == 0 {
 		return
 	}
-	t.tell(madeByRecorded)
-	sql, args := t.store.sql.claim[stage], []any{t.in.Worker, n, t.in.Only}
+	t.queueOrigin(originRecorded)
+	sql, args := t.store.sql.claim[stage], []any{t.request.Worker, n, t.request.OnlyTasks}
 	switch {
-	case t.opens[stage] > 0:
+	case t.mayBecomeReady[stage] > 0:
 		sql = t.store.sql.claimRest[stage]
 	case !after.Task.IsZero():
 		sql, args = t.store.sql.claimAfter[stage], append(args, after.Priority, after.Task)
 	}
 	t.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-		t.out.Asked[stage] = n - t.begun[stage]
+		t.result.Requested[stage] = n - t.continued[stage]
 		return t.readClaims(rows, stage, func(c Claim) {
-			t.out.Claims = append(t.out.Claims, c)
-			t.out.Found[stage]++
-			if last := &t.out.Last[stage]; last.Task.IsZero() || last.compare(c.place()) < 0 {
-				*last = c.place()
+			t.result.Claims = append(t.result.Claims, c)
+			t.result.Granted[stage]++
+			if last := &t.result.LastPosition[stage]; last.Task.IsZero() || last.compare(c.position()) < 0 {
+				*last = c.position()
 			}
 		})
 	})
 }
 
 // readClaims reads what a claim returned.
-func (t *turn) readClaims(rows pgx.Rows, stage int, take func(Claim)) error {
+func (t *exchange) readClaims(rows pgx.Rows, stage int, take func(Claim)) error {
 	for rows.Next() {
 		c := Claim{Stage: stage}
 		var waited float64
 		if err := rows.Scan(&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent, &waited, &c.Priority); err != nil {
 			return err
 		}
-		c.Waited = until(&waited)
+		c.Waited = secondsToDue(&waited)
 		take(c)
 	}
 	return rows.Err()
@@ -156,22 +158,22 @@ func (c Claim) Compare(d Claim) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(c.Stage, d.Stage), c.place().compare(d.place()))
+	return cmp.Or(cmp.Compare(c.Stage, d.Stage), c.position().compare(d.position()))
 }
 
-func (c Claim) place() Place { return Place{c.Priority, c.Task} }
+func (c Claim) position() Position { return Position{c.Priority, c.Task} }
 
-func (p Place) compare(q Place) int {
+func (p Position) compare(q Position) int {
 	return cmp.Or(cmp.Compare(q.Priority, p.Priority), bytes.Compare(p.Task[:], q.Task[:]))
 }
 
 // until is the [Turned] Next of what the database answered, in seconds.
-func until(seconds *float64) time.Duration {
+func secondsToDue(seconds *float64) time.Duration {
 	if seconds == nil {
 		return -1
 	}
-	return time.Duration(min(max(*seconds, 0), farAway) * float64(time.Second))
+	return time.Duration(min(max(*seconds, 0), maxSeconds) * float64(time.Second))
 }
 
 // farAway is as many seconds as a Duration can hold and nobody waits for.
-const farAway = 1e9
+const maxSeconds = 1e9

@@ -100,7 +100,7 @@ with me as materialized (
    where t.ctid = step.place
   returning t.id,
          0 {{- range .Stages}} + {{.Name}}_done::int * {{.Bit}}{{end}} as done,
-         0 {{- range .Stages}}{{if .Needs}} + {{.Name}}_next::int * {{.Bit}}{{end}}{{end}} as begun,
+         0 {{- range .Stages}}{{if .Needs}} + {{.Name}}_next::int * {{.Bit}}{{end}}{{end}} as started,
          0 {{- range .Stages}}{{if .Needs}} + ({{.Name}}_open and not {{.Name}}_next)::int * {{.Bit}}{{end}}{{end}} as yielded,
          t.priority,
          case when {{.Chained}} then t.source else '' end,
@@ -113,8 +113,8 @@ with me as materialized (
            + ({{.Open "t."}} and ({{range $i, $n := .Needs}}{{if $i}} or {{end}}{{$n}}_done{{end}}))::int * {{.Bit}}{{end}}{{end}} as opened
          {{- range .Stages}}{{if .Needs}}, case when {{.Name}}_next then t.{{.Name}}_token end{{end}}{{end}}
 ), told as (
-  insert into {{.Outbox}} (type, worker_id, tasks, completed, begun, attempts)
-  select 'turn', $1, array_agg(id), array_agg(done | whole), array_agg(begun), array_agg(attempts)
+  insert into {{.Outbox}} (type, worker_id, tasks, completed, started, attempts)
+  select 'exchange', $1, array_agg(id), array_agg(done | whole), array_agg(started), array_agg(attempts)
     from moved having count(*) > 0
 ), kept as (
   insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome, result)
@@ -139,24 +139,24 @@ with me as materialized (
 select moved.* from moved cross join woken
 {{- if .Ranked}}
  where not true = any({{.Claims}})
-    or (select set_config('cuelight.begun', array[
-         {{- range $i, $s := .Stages}}{{if $i}}, {{end}}count(*) filter (where begun & {{.Bit}} <> 0){{end}}]::text, true)
+    or (select set_config('cuelight.continued', array[
+         {{- range $i, $s := .Stages}}{{if $i}}, {{end}}count(*) filter (where started & {{.Bit}} <> 0){{end}}]::text, true)
           from moved) is not null
 {{- end}}`
 
 // completeWords are what completeSQL is filled with.
-type completeWords struct {
+type completeTemplate struct {
 	words
 	Ranked bool
 }
 
 // Slots are how many slots are free, Claims whether the turn claims there.
-func (w completeWords) Slots() string { return fmt.Sprintf("($%d::int4[])", len(w.Stages)+7) }
+func (w completeTemplate) Slots() string { return fmt.Sprintf("($%d::int4[])", len(w.Stages)+7) }
 
-func (w completeWords) Claims() string { return fmt.Sprintf("($%d::bool[])", len(w.Stages)+8) }
+func (w completeTemplate) Claims() string { return fmt.Sprintf("($%d::bool[])", len(w.Stages)+8) }
 
 // Waiting is what can be claimed of a stage, in the order in which it is.
-func (w completeWords) Waiting(s stageWords) string {
+func (w completeTemplate) Waiting(s stageWords) string {
 	where := s.Ready("waiting.")
 	if w.Ranked {
 		only := fmt.Sprintf("$%d::uuid[]", len(w.Stages)+9)
@@ -165,15 +165,15 @@ func (w completeWords) Waiting(s stageWords) string {
 	return w.Tasks + " waiting where " + where + " order by waiting.priority desc, waiting.id"
 }
 
-func (t *turn) queueReports() {
-	t.applied = make(map[ID]bool, len(t.in.Reports))
+func (t *exchange) queueReports() {
+	t.applied = make(map[ID]bool, len(t.request.Reports))
 	var (
-		seen   = make(map[ID]bool, len(t.in.Reports))
+		seen   = make(map[ID]bool, len(t.request.Reports))
 		merged completions
 		ended  = make([][]*Report, len(t.store.graph.nodes))
 	)
-	for i := range t.in.Reports {
-		r := &t.in.Reports[i]
+	for i := range t.request.Reports {
+		r := &t.request.Reports[i]
 		if seen[r.Token] {
 			continue
 		}
@@ -182,23 +182,23 @@ func (t *turn) queueReports() {
 			ended[r.Stage] = append(ended[r.Stage], r)
 			continue
 		}
-		at := merged.add(r, len(t.store.graph.nodes), len(t.in.Reports))
+		at := merged.add(r, len(t.store.graph.nodes), len(t.request.Reports))
 		for _, next := range t.store.graph.feeds[r.Stage] {
 			if bit := int32(1) << next; at.opens[at.row]&bit == 0 {
 				at.opens[at.row] |= bit
-				t.opens[next]++
+				t.mayBecomeReady[next]++
 			}
 		}
 	}
 	for stage, reports := range ended { // before anything later goes on
-		t.queueEnds(stage, reports)
+		t.queueFailures(stage, reports)
 	}
 	free, claims, ranked := t.chainable(merged)
 	for _, m := range merged {
-		t.tell(madeByRecorded)
-		sql, args := t.store.sql.complete, append([]any{t.in.Worker, m.ids}, m.args()...)
+		t.queueOrigin(originRecorded)
+		sql, args := t.store.sql.complete, append([]any{t.request.Worker, m.ids}, m.args()...)
 		if ranked {
-			sql, args = t.store.sql.completeRanked, append(args, free, claims, t.in.Only)
+			sql, args = t.store.sql.completeRanked, append(args, free, claims, t.request.OnlyTasks)
 			// Tasks that a further statement completes get their slots by the claims.
 			free, claims = make([]int32, len(free)), make([]bool, len(claims))
 		}
@@ -211,19 +211,19 @@ func (t *turn) queueReports() {
 // chainable says, by stage, how many slots the tasks reported may go on with, and
 // whether what they leave is claimed in this turn. It matters which tasks have the
 // slots where those may be too few, or are claimed, too.
-func (t *turn) chainable(merged completions) (free []int32, claims []bool, ranked bool) {
-	free, claims = make([]int32, len(t.opens)), make([]bool, len(t.opens))
-	for i, opens := range t.opens {
+func (t *exchange) chainable(merged completions) (free []int32, claims []bool, ranked bool) {
+	free, claims = make([]int32, len(t.mayBecomeReady)), make([]bool, len(t.mayBecomeReady))
+	for i, opens := range t.mayBecomeReady {
 		free[i] = int32(t.slots(i))
-		claims[i] = opens > 0 && t.in.Look[i] && free[i] > 0
-		ranked = ranked || opens > 0 && (opens > t.slots(i) || claims[i] || t.in.Only != nil || len(merged) > 1)
+		claims[i] = opens > 0 && t.request.ClaimFrom[i] && free[i] > 0
+		ranked = ranked || opens > 0 && (opens > t.slots(i) || claims[i] || t.request.OnlyTasks != nil || len(merged) > 1)
 	}
 	return free, claims, ranked
 }
 
 // readCompleted takes in what complete returned: which reports held, and the
 // claims that go on with the same tasks.
-func (t *turn) readCompleted(rows pgx.Rows, merged *completion) error {
+func (t *exchange) readCompleted(rows pgx.Rows, merged *completion) error {
 	var (
 		c             Claim
 		done, yielded int
@@ -249,11 +249,11 @@ func (t *turn) readCompleted(rows pgx.Rows, merged *completion) error {
 			}
 			if !token[i].IsZero() {
 				c.Stage, c.Token, c.Attempt = i, token[i], int(attempts[i])
-				t.out.Claims = append(t.out.Claims, c)
-				t.begun[i]++
+				t.result.Claims = append(t.result.Claims, c)
+				t.continued[i]++
 			}
 			if yielded&(1<<i) != 0 {
-				t.out.Left[i], t.out.Yielded[i] = true, true
+				t.result.MoreReady[i], t.result.NewlyReady[i] = true, true
 			}
 		}
 	}

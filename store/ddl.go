@@ -9,7 +9,7 @@ import (
 )
 
 // SchemaVersion is the version of the tables this package works with.
-const SchemaVersion = 5
+const SchemaVersion = 6
 
 //go:embed ddl/*.tmpl
 var ddlFiles embed.FS
@@ -70,6 +70,9 @@ func (g Graph) words() words {
 	return w
 }
 
+// ShapeLines is the shape for a comment, with a line per stage.
+func (w words) ShapeLines() string { return strings.ReplaceAll(w.Shape, "; ", ";\n-- ") }
+
 // CountAtMost is up to where is counted.
 func (w words) CountAtMost() int { return CountAtMost }
 
@@ -85,13 +88,20 @@ func (w words) Names() string {
 	return strings.Join(names, ", ")
 }
 
-// Each lists a column of every stage.
+// Each lists a column of every stage, in lines of up to 85 bytes.
 func (w words) Each(row, suffix string) string {
-	var cols []string
-	for _, s := range w.Stages {
-		cols = append(cols, row+s.Name+suffix)
+	var list, line string
+	for i, s := range w.Stages {
+		col := row + s.Name + suffix
+		if i < len(w.Stages)-1 {
+			col += ", "
+		}
+		if len(line)+len(col) > 85 {
+			list, line = list+strings.TrimSuffix(line, " ")+"\n           ", ""
+		}
+		line += col
 	}
-	return strings.Join(cols, ", ")
+	return list + line
 }
 
 // Any says that at least one stage has the status.
@@ -100,13 +110,13 @@ func (w words) Any(row, status string) string {
 	for _, s := range w.Stages {
 		parts = append(parts, fmt.Sprintf("%s%s_status = '%s'", row, s.Name, status))
 	}
-	return strings.Join(parts, " or ")
+	return strings.Join(parts, "\n     or ")
 }
 
 // Untried says that no stage of a task has attempts, and that it could not be claimed
 // yet. A claim that was given back is no attempt, and leaves ready_at.
 func (w words) Untried(row string) string {
-	return "greatest(" + w.Each(row, "_attempts") + ") = 0 and " + row + "ready_at is null"
+	return "greatest(" + w.Each(row, "_attempts") + ") = 0\n        and " + row + "ready_at is null"
 }
 
 // Scheduled lists the times that stages which need nothing wait for, before the
@@ -115,7 +125,7 @@ func (w words) Scheduled() string {
 	var times []string
 	for _, s := range w.Stages {
 		if len(s.Needs) == 0 {
-			times = append(times, fmt.Sprintf("case when %[1]s_status = 'pending' and %[1]s_attempts = 0 and ready_at is null then %[1]s_run_at end", s.Name))
+			times = append(times, fmt.Sprintf("case when %[1]s_status = 'pending' and %[1]s_attempts = 0 and ready_at is null\n         then %[1]s_run_at end", s.Name))
 		}
 	}
 	return strings.Join(times, ", ")
@@ -127,8 +137,10 @@ func (w words) StillScheduled() string {
 	var parts []string
 	for _, s := range w.Stages {
 		if len(s.Needs) == 0 {
-			parts = append(parts, fmt.Sprintf(`(case when %[1]s_again then from_stage is null and %[1]s_status = 'cancelled' and scheduled_at > now()
-                          else %[1]s_status = 'pending' and %[1]s_attempts = 0 and %[1]s_run_at is not null and ready_at is null end)`, s.Name))
+			parts = append(parts, fmt.Sprintf(`(case when %[1]s_retried
+                          then from_stage is null and %[1]s_status = 'cancelled' and scheduled_at > now()
+                          else %[1]s_status = 'pending' and %[1]s_attempts = 0
+                               and %[1]s_run_at is not null and ready_at is null end)`, s.Name))
 		}
 	}
 	return strings.Join(parts, "\n                     and ")
@@ -144,15 +156,15 @@ func (w words) StatusOf(row string) string {
 		}
 	}
 	return strings.Join([]string{
-		"(case when 'dead' in (" + statuses + ") then 'dead'",
-		"when 'cancelled' in (" + statuses + ") then 'cancelled'",
+		"(case when 'dead' in (" + statuses + ")", "     then 'dead'",
+		"when 'cancelled' in (" + statuses + ")", "     then 'cancelled'",
 		"when least(" + statuses + ") = 'completed'",
-		" and greatest(" + statuses + ") = 'completed' then 'completed'",
-		"when 'inprogress' in (" + statuses + ") then 'inprogress'",
-		"when 'failed' in (" + statuses + ") then 'failed'",
-		"when 'completed' in (" + statuses + ") then 'inprogress'",
+		" and greatest(" + statuses + ") = 'completed'", "     then 'completed'",
+		"when 'inprogress' in (" + statuses + ")", "     then 'inprogress'",
+		"when 'failed' in (" + statuses + ")", "     then 'failed'",
+		"when 'completed' in (" + statuses + ")", "     then 'inprogress'",
 		"when " + strings.Join(scheduled, " and "),
-		" and " + w.Untried(row) + " then 'scheduled'",
+		" and " + w.Untried(row), "     then 'scheduled'",
 		"else 'pending' end)",
 	}, "\n       ")
 }
@@ -243,7 +255,7 @@ func (s stageWords) NeedsCompleted(row string) string {
 	for _, n := range s.Needs {
 		parts = append(parts, row+n+"_status = 'completed'")
 	}
-	return strings.Join(parts, " and ")
+	return strings.Join(parts, "\n    and ")
 }
 
 // Open says that a stage is to be done and nothing it needs is missing; it may

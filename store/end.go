@@ -6,7 +6,7 @@ import "github.com/jackc/pgx/v5"
 // dead, released ones are as if they had not been claimed, but may have to wait. The
 // task is not scheduled any more: it could be claimed since ready_at, and where that is
 // null, since it was submitted.
-const endSQL = `
+const failSQL = `
 /* end {{.Stage.Name}} */
 with locked as materialized (
   select id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt,
@@ -36,7 +36,7 @@ with locked as materialized (
 )
 select token from ended`
 
-func (t *turn) queueEnds(stage int, reports []*Report) {
+func (t *exchange) queueFailures(stage int, reports []*Report) {
 	if len(reports) == 0 {
 		return
 	}
@@ -55,13 +55,13 @@ func (t *turn) queueEnds(stage int, reports []*Report) {
 			status, in = "dead", 0
 		}
 		if !r.Dead && in <= 0 {
-			t.again[stage], t.out.Left[stage], t.out.Yielded[stage] = true, true, true
+			t.retried[stage], t.result.MoreReady[stage], t.result.NewlyReady[stage] = true, true, true
 		}
 		ids, tokens = append(ids, r.Task), append(tokens, r.Token)
 		outcomes, statuses, retryIn = append(outcomes, string(r.Outcome)), append(statuses, status), append(retryIn, in)
 		classes, errs = append(classes, r.Class), append(errs, cleanText(r.Error))
 	}
-	t.tell(madeByTurn)
+	t.queueOrigin(originExchange)
 	t.batch.Queue(t.store.sql.end[stage], ids, tokens, outcomes, statuses, retryIn, classes, errs).Query(func(rows pgx.Rows) error {
 		var token ID
 		_, err := pgx.ForEachRow(rows, []any{&token}, func() error {

@@ -91,7 +91,7 @@ func (s *Store) explain(act string, err error) error {
 	state, constraint := pgState(err)
 	switch {
 	case state == stateReadOnly:
-		s.abandon()
+		s.closeBadConnection()
 	case state == stateCheckViolation && constraint == s.graph.tasks()+"_overridden_rests":
 		err = ErrOverridden
 	case state == stateCheckViolation && constraint == s.graph.tasks()+"_source_given":
@@ -115,7 +115,7 @@ func (s *Store) explain(act string, err error) error {
 // abandon closes the connections to a server that refuses to write: it was the
 // primary and is so no longer, and would keep them for ever. The next ones find
 // the one that writes, if the address names several.
-func (s *Store) abandon() {
+func (s *Store) closeBadConnection() {
 	if pool, ok := s.db.(interface{ Reset() }); ok {
 		pool.Reset()
 	}
@@ -123,7 +123,7 @@ func (s *Store) abandon() {
 
 // Again reports whether err only says that two transactions got in each
 // other's way, so that the same call may simply be made again.
-func Again(err error) bool {
+func IsRetryable(err error) bool {
 	state, _ := pgState(err)
 	return state == stateDeadlock || state == stateSerialization
 }
@@ -132,7 +132,7 @@ func Again(err error) bool {
 // value it was given: giving it the same again will not help. Everything else
 // may be the moment's: a password, a privilege or a table that is missing, a
 // queue that is full, come back.
-func Refuses(err error) bool {
+func IsRejected(err error) bool {
 	const tooNested = "54001" // JSON, deeper than the server's stack
 	state, _ := pgState(err)
 	if len(state) != 5 {

@@ -11,23 +11,23 @@ import (
 // EventType says what an [Event] tells.
 type EventType string
 
-// What is told in the outbox. A task has come to an end with done, dead_letter or
+// What is told in the outbox. A task has come to an end with done, dead or
 // cancelled, see [EventType.Terminal], until somebody has it done again, which
 // retry says. Everything else is on the way: a failed attempt is followed by retry
-// or by dead_letter.
+// or by dead.
 const (
 	TaskSubmitted  EventType = "submitted"
 	StageStarted   EventType = "started"         // a stage was claimed
 	StageProgress  EventType = "progress"        // Data: percent, speed, eta_s and note, as in [Running]
 	StageCompleted EventType = "stage_completed" //
 	AttemptFailed  EventType = "attempt_failed"  // Data: error, error_class
-	LeaseRecovered EventType = "lease_recovered" // the worker of an attempt went away. Data: error, error_class
+	AttemptExpired EventType = "attempt_expired" // the worker of an attempt went away. Data: error, error_class
 	ClaimReleased  EventType = "released"        // a claim was given back, and is not counted as an attempt. Data: error, error_class
-	StageRetry     EventType = "retry"           // to be done again. Data: run_at; and error, error_class, or where somebody asked for it, stages
-	DeadLetter     EventType = "dead_letter"     // attempts are used up. Data: error, error_class
+	RetryScheduled EventType = "retry_scheduled" // to be done again. Data: run_at; and error, error_class, or where somebody asked for it, stages
+	StageDead      EventType = "dead"            // attempts are used up. Data: error, error_class
 	TaskCancelled  EventType = "cancelled"       // Data: stages
 	TaskOverridden EventType = "overridden"      // Data: overridden_by
-	TaskDone       EventType = "done"            // all stages are completed
+	TaskCompleted  EventType = "completed"       // all stages are completed
 	TaskDeleted    EventType = "deleted"
 	WorkerStarted  EventType = "worker_started" // Data: host, pid, version
 	WorkerStopped  EventType = "worker_stopped" // Data: host, pid
@@ -38,15 +38,15 @@ const (
 // EventTypes are all of them.
 func EventTypes() []EventType {
 	return []EventType{
-		TaskSubmitted, StageStarted, StageProgress, StageCompleted, AttemptFailed, LeaseRecovered, ClaimReleased, StageRetry,
-		DeadLetter, TaskCancelled, TaskOverridden, TaskDone, TaskDeleted, WorkerStarted, WorkerStopped, WorkerLost, AlertRaised,
+		TaskSubmitted, StageStarted, StageProgress, StageCompleted, AttemptFailed, AttemptExpired, ClaimReleased, RetryScheduled,
+		StageDead, TaskCancelled, TaskOverridden, TaskCompleted, TaskDeleted, WorkerStarted, WorkerStopped, WorkerLost, AlertRaised,
 	}
 }
 
 // Terminal reports whether nothing more will happen to the event's task by itself.
 // (Stages beside one that died may still be at work.)
 func (t EventType) Terminal() bool {
-	return t == TaskDone || t == DeadLetter || t == TaskCancelled
+	return t == TaskCompleted || t == StageDead || t == TaskCancelled
 }
 
 // Event is one change, told in the transaction that made it, whoever did.
@@ -100,32 +100,32 @@ func (s *Store) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 	return events, s.explain("read events", err)
 }
 
-const lastEventSQL = `
+const eventWatermarkSQL = `
 /* find last event */
-select cuelight_complete(to_regclass($1)) << 16 | 65535`
+select cuelight_event_watermark(to_regclass($1)) << 16 | 65535`
 
 // LastEvent is a place after all that has happened until now, to read on from with
 // [Store.Events].
-func (s *Store) LastEvent(ctx context.Context) (int64, error) {
+func (s *Store) EventWatermark(ctx context.Context) (int64, error) {
 	var id int64
-	err := s.db.QueryRow(ctx, lastEventSQL, s.graph.prefix()+"outbox_id").Scan(&id)
+	err := s.db.QueryRow(ctx, eventWatermarkSQL, s.graph.prefix()+"outbox_id").Scan(&id)
 	return id, s.explain("find last event", err)
 }
 
-const heraldSQL = `
+const notifyEventsSQL = `
 /* herald events */
 select pg_notify($1, '') where pg_notification_queue_usage() < 0.9`
 
 // Herald tells the readers who listen on the [Graph.EventsChannel] that there are
 // new events.
-func (s *Store) Herald(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, heraldSQL, s.graph.EventsChannel())
+func (s *Store) NotifyEvents(ctx context.Context) error {
+	_, err := s.db.Exec(ctx, notifyEventsSQL, s.graph.EventsChannel())
 	return s.explain("herald events", err)
 }
 
 // forget: events are deleted from the oldest on, a batch at a time, and the last
 // that is gone is written down for readers who ask for what came before it.
-const forgetSQL = `
+const pruneEventsSQL = `
 /* forget events */
 with old as (
   delete from {{.Outbox}}
@@ -135,19 +135,19 @@ with old as (
      and (select at from {{.Outbox}} order by id limit 1) < now() - make_interval(secs => $1)
   returning id
 ), noted as (
-  update cuelight_schema set forgotten = greatest(forgotten,
+  update cuelight_schema set pruned_to = greatest(pruned_to,
          (select max(e.id) from {{.Prefix}}events e where e.outbox_id = (select max(id) from old)))
    where pipeline = $3 and exists (select from old)
 )
 select count(*) from old`
 
 // forgetBatch is how many rows of the outbox are deleted in one transaction.
-const forgetBatch = 5000
+const pruneBatch = 5000
 
 // Forget deletes events that are older than keep. It returns whether there may be
 // more of them: then it should be called again.
-func (s *Store) Forget(ctx context.Context, keep time.Duration) (more bool, err error) {
+func (s *Store) PruneEvents(ctx context.Context, keep time.Duration) (more bool, err error) {
 	var n int
-	err = s.db.QueryRow(ctx, s.sql.forget, keep.Seconds(), forgetBatch, s.graph.name).Scan(&n)
-	return n == forgetBatch, s.explain("forget events", err)
+	err = s.db.QueryRow(ctx, s.sql.forget, keep.Seconds(), pruneBatch, s.graph.name).Scan(&n)
+	return n == pruneBatch, s.explain("forget events", err)
 }

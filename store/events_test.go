@@ -59,7 +59,7 @@ func TestEventsTellTheWayOfATask(t *testing.T) {
 	events := b.events(0)
 	wantTold(t, events, "submitted", "started ingest", "stage_completed ingest", "started transcode", "started metadata",
 		"stage_completed transcode", "stage_completed metadata", "started assemble",
-		"stage_completed assemble", "started publish", "stage_completed publish", "done")
+		"stage_completed assemble", "started publish", "stage_completed publish", "completed")
 	for i, e := range events {
 		if i > 0 && (e.ID <= events[i-1].ID || e.At.Before(events[i-1].At)) {
 			t.Errorf("event %d at %s comes after event %d at %s", e.ID, e.At, events[i-1].ID, events[i-1].At)
@@ -68,7 +68,7 @@ func TestEventsTellTheWayOfATask(t *testing.T) {
 		if e.Type != store.WorkerStarted && e.Task != id || ofStage && (e.Worker != w || e.Attempt != 1) {
 			t.Errorf("event of another task, worker or attempt: %+v", e)
 		}
-		if e.Type.Terminal() != (e.Type == store.TaskDone) {
+		if e.Type.Terminal() != (e.Type == store.TaskCompleted) {
 			t.Errorf("%s ends a task: %v", e.Type, e.Type.Terminal())
 		}
 	}
@@ -79,7 +79,7 @@ func TestAttemptThatIsTriedAgainIsNoEnd(t *testing.T) {
 	b := setup(t)
 	w := b.worker()
 	b.submit()
-	from, err := b.LastEvent(t.Context())
+	from, err := b.EventWatermark(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestAttemptThatIsTriedAgainIsNoEnd(t *testing.T) {
 	last.Dead = true
 	b.turn(w, 0, []store.Report{last})
 	events := b.events(from)
-	wantTold(t, events, "started ingest", "attempt_failed ingest", "retry ingest", "started ingest", "attempt_failed ingest", "dead_letter ingest")
+	wantTold(t, events, "started ingest", "attempt_failed ingest", "retry_scheduled ingest", "started ingest", "attempt_failed ingest", "dead ingest")
 	var when struct {
 		RunAt time.Time `json:"run_at"`
 	}
@@ -128,7 +128,7 @@ func TestEventsTellWhatOperatorsDo(t *testing.T) {
 	b.exec(`delete from tasks where overridden_by is not null`)
 	events, err := b.Events(ctx, store.EventQuery{Task: id})
 	must(t, err)
-	wantTold(t, events, "submitted", "started ingest", "cancelled", "retry ingest", "started ingest", "stage_completed ingest",
+	wantTold(t, events, "submitted", "started ingest", "cancelled", "retry_scheduled ingest", "started ingest", "stage_completed ingest",
 		"overridden", "cancelled", "deleted")
 	if c.Task != id {
 		t.Error("another task was claimed")
@@ -157,8 +157,8 @@ func TestEventsTellWhatIsDoneByHand(t *testing.T) {
 	b.exec(`update tasks set publish_status = 'completed'`)
 	b.exec(`update tasks set priority = 3`)
 	b.exec(`update tasks set publish_status = 'pending'`)
-	wantTold(t, b.events(0), "submitted", "started ingest", "stage_completed ingest", "retry transcode", "dead_letter metadata",
-		"stage_completed transcode", "stage_completed metadata", "stage_completed assemble", "stage_completed publish", "done", "retry publish")
+	wantTold(t, b.events(0), "submitted", "started ingest", "stage_completed ingest", "retry_scheduled transcode", "dead metadata",
+		"stage_completed transcode", "stage_completed metadata", "stage_completed assemble", "stage_completed publish", "completed", "retry_scheduled publish")
 }
 
 // Who brings tasks from elsewhere that are on their way, or at its end, is told of
@@ -170,7 +170,7 @@ func TestEventsTellHowFarABroughtTaskIs(t *testing.T) {
 	        values ('old.mp4', 'completed', 'completed', 'completed', 'completed', 'completed')`)
 	b.exec(`insert into tasks (source, ingest_status) values ('dead.mp4', 'dead'), ('new.mp4', 'pending')`)
 	wantTold(t, b.events(0), "submitted", "stage_completed ingest", "stage_completed transcode", "stage_completed metadata",
-		"stage_completed assemble", "stage_completed publish", "done", "submitted", "submitted", "dead_letter ingest")
+		"stage_completed assemble", "stage_completed publish", "completed", "submitted", "submitted", "dead ingest")
 }
 
 func TestEventsTellOfWorkersAndWhatTheyLeave(t *testing.T) {
@@ -183,23 +183,23 @@ func TestEventsTellOfWorkersAndWhatTheyLeave(t *testing.T) {
 	}
 	b.claim(lost, ingest)
 	b.claim(leaves, ingest)
-	from, err := b.LastEvent(ctx)
+	from, err := b.EventWatermark(ctx)
 	must(t, err)
-	_, err = b.Beat(ctx, store.Beat{Worker: lost, Moved: []store.Running{{Task: store.ID{7}, Stage: "ingest", Attempt: 1, Percent: 12.5, ETA: 4}}})
+	_, err = b.Heartbeat(ctx, store.HeartbeatRequest{Worker: lost, Progressed: []store.Running{{Task: store.ID{7}, Stage: "ingest", Attempt: 1, Percent: 12.5, ETA: 4}}})
 	must(t, err)
-	must(t, b.Leave(ctx, leaves))
-	must(t, b.Leave(ctx, leaves))
-	_, err = b.GiveUp(ctx, []store.ID{lost})
+	must(t, b.DeregisterWorker(ctx, leaves))
+	must(t, b.DeregisterWorker(ctx, leaves))
+	_, err = b.ExpireWorkers(ctx, []store.ID{lost})
 	must(t, err)
-	_, err = b.Sweep(ctx, store.Sweep{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}})
+	_, err = b.Sweep(ctx, store.SweepRequest{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}})
 	must(t, err)
 	var got []string
 	events := b.events(from)
 	for _, e := range events {
 		got = append(got, string(e.Type))
 	}
-	want := []string{"progress", "worker_stopped", "worker_lost", "lease_recovered", "retry", "released"}
-	if slices.Sort(got[3:]); !slices.Equal(got[:3], want[:3]) || !slices.Equal(got[3:], []string{"lease_recovered", "released", "retry"}) {
+	want := []string{"progress", "worker_stopped", "worker_lost", "attempt_expired", "retry_scheduled", "released"}
+	if slices.Sort(got[3:]); !slices.Equal(got[:3], want[:3]) || !slices.Equal(got[3:], []string{"attempt_expired", "released", "retry_scheduled"}) {
 		t.Fatalf("told is %v, want %v", got, want)
 	}
 	if e := events[0]; e.Task != (store.ID{7}) || e.Stage != "ingest" || e.Worker != lost || string(e.Data) != `{"eta_s": 4, "percent": 12.5}` {
@@ -231,7 +231,7 @@ func TestSlowTransactionIsNotMissedByReaders(t *testing.T) {
 
 	seen := b.events(0)
 	wantTold(t, seen, "submitted")
-	now, err := b.LastEvent(ctx)
+	now, err := b.EventWatermark(ctx)
 	must(t, err)
 	must(t, slow.Commit(ctx))
 	more := b.events(seen[0].ID)
@@ -402,7 +402,7 @@ func TestTruncateIsToldAsDeletion(t *testing.T) {
 	w := b.worker()
 	ids := []store.ID{b.submit(), b.submit()}
 	b.finish(w, b.claim(w, ingest))
-	before, err := b.LastEvent(t.Context())
+	before, err := b.EventWatermark(t.Context())
 	must(t, err)
 	b.exec(`truncate tasks`)
 	events := b.events(before)
@@ -425,7 +425,7 @@ func TestEventsOfATaskAreAllOfThem(t *testing.T) {
 	for range 2 {
 		c := b.claim(w, ingest)
 		moved := store.Running{Task: c.Task, Stage: "ingest", Token: c.Token, Attempt: 1, Percent: 50}
-		_, err := b.Beat(t.Context(), store.Beat{Worker: w, Moved: []store.Running{moved}})
+		_, err := b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: w, Progressed: []store.Running{moved}})
 		must(t, err)
 	}
 	b.submit()

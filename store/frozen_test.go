@@ -72,7 +72,7 @@ func (b bundle) stopping() (process bundle, stop func()) {
 // hurried registers a worker whose lease is over in a moment.
 func (b bundle) hurried() store.ID {
 	b.t.Helper()
-	id, err := b.Register(b.t.Context(), store.Worker{Host: "test", PID: 1, Lease: time.Second})
+	id, err := b.RegisterWorker(b.t.Context(), store.Worker{Host: "test", PID: 1, Lease: time.Second})
 	must(b.t, err)
 	return id
 }
@@ -88,10 +88,10 @@ func (b bundle) half(request func(context.Context) error) {
 }
 
 // sweepUntil sweeps until what is to be so is so.
-func (b bundle) sweepUntil(what string, is func(store.Swept) bool) {
+func (b bundle) sweepUntil(what string, is func(store.SweepResult) bool) {
 	b.t.Helper()
 	for late := time.Now().Add(30 * time.Second); time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
-		out, err := b.Sweep(b.t.Context(), store.Sweep{Judge: &store.Allowance{}, MaxAttempts: []int{3, 3, 3, 3, 3}})
+		out, err := b.Sweep(b.t.Context(), store.SweepRequest{Credit: &store.OutageCredit{}, MaxAttempts: []int{3, 3, 3, 3, 3}})
 		must(b.t, err)
 		if is(out) {
 			return
@@ -112,15 +112,15 @@ func TestSweep_EndsTheTurnOfAProcessThatStandsStill(t *testing.T) {
 	c := process.claim(w, ingest)
 	stop()
 	process.half(func(ctx context.Context) error {
-		_, err := process.Turn(ctx, turn(w, 1, []store.Report{completed(c)}))
+		_, err := process.Exchange(ctx, turn(w, 1, []store.Report{completed(c)}))
 		return err
 	})
 	late := b.submit()
 	if b.hasEventOf(late) {
 		t.Fatal("the turn is not open: readers see what came after it")
 	}
-	b.sweepUntil("the worker is given up", func(out store.Swept) bool { return slices.Contains(out.Lost, w) })
-	b.sweepUntil("its rows are free", func(store.Swept) bool { return b.statuses(id)[ingest] == failing })
+	b.sweepUntil("the worker is given up", func(out store.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
+	b.sweepUntil("its rows are free", func(store.SweepResult) bool { return b.statuses(id)[ingest] == failing })
 	b.want(id, failing, pending, pending, pending, pending)
 	if !b.hasEventOf(late) {
 		t.Error("readers of events are still held up")
@@ -138,29 +138,29 @@ func TestSweep_GivesUpAWorkerThatStandsStillInItsHeartbeat(t *testing.T) {
 	must(t, err)
 	stop()
 	process.half(func(ctx context.Context) error {
-		_, err := process.Beat(ctx, store.Beat{Worker: w})
+		_, err := process.Heartbeat(ctx, store.HeartbeatRequest{Worker: w})
 		return err
 	})
 	if n := b.number(`select count(*) from (select from workers for update skip locked) as free`); n != 0 {
 		t.Fatal("its row is not locked")
 	}
-	b.sweepUntil("the worker is given up", func(out store.Swept) bool { return slices.Contains(out.Lost, w) })
-	b.sweepUntil("its claim is free", func(store.Swept) bool { return b.statuses(id)[ingest] == failing })
+	b.sweepUntil("the worker is given up", func(out store.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
+	b.sweepUntil("its claim is free", func(store.SweepResult) bool { return b.statuses(id)[ingest] == failing })
 }
 
 func TestSweep_EndsAWorkerThatStandsStillWhileItLeaves(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	process, stop := b.stopping()
-	must(t, process.Leave(t.Context(), process.hurried())) // so that all is prepared
+	must(t, process.DeregisterWorker(t.Context(), process.hurried())) // so that all is prepared
 	w := process.hurried()
 	stop()
-	process.half(func(ctx context.Context) error { return process.Leave(ctx, w) })
+	process.half(func(ctx context.Context) error { return process.DeregisterWorker(ctx, w) })
 	late := b.submit()
 	if b.hasEventOf(late) {
 		t.Fatal("its transaction is not open: readers see what came after it")
 	}
-	b.sweepUntil("the worker is given up", func(out store.Swept) bool { return slices.Contains(out.Lost, w) })
+	b.sweepUntil("the worker is given up", func(out store.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
 	if !b.hasEventOf(late) {
 		t.Error("readers of events are still held up")
 	}
@@ -173,7 +173,7 @@ func TestRegister_ThatStandsStillHoldsUpNoReader(t *testing.T) {
 	process.hurried() // so that all is prepared
 	stop()
 	process.half(func(ctx context.Context) error {
-		_, err := process.Register(ctx, store.Worker{Host: "test", PID: 1})
+		_, err := process.RegisterWorker(ctx, store.Worker{Host: "test", PID: 1})
 		return err
 	})
 	if late := b.submit(); !b.hasEventOf(late) {
@@ -216,7 +216,7 @@ func TestSweep_TellsOfATransactionThatItMayNotEnd(t *testing.T) {
 	must(t, err)
 	stop()
 	process.half(func(ctx context.Context) error {
-		_, err := process.Beat(ctx, store.Beat{Worker: w})
+		_, err := process.Heartbeat(ctx, store.HeartbeatRequest{Worker: w})
 		return err
 	})
 	config := b.pool.Config()
@@ -225,8 +225,8 @@ func TestSweep_TellsOfATransactionThatItMayNotEnd(t *testing.T) {
 	must(t, err)
 	defer as.Close()
 	other := bundle{store.New(as, g), t, as}
-	other.sweepUntil("it is told", func(out store.Swept) bool { return slices.Equal(out.Unended, []store.ID{w}) })
-	b.sweepUntil("its own role gives it up", func(out store.Swept) bool { return slices.Contains(out.Lost, w) })
+	other.sweepUntil("it is told", func(out store.SweepResult) bool { return slices.Equal(out.OpenTransactions, []store.ID{w}) })
+	b.sweepUntil("its own role gives it up", func(out store.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
 }
 
 // Where the server has a limit for whole transactions, one whose process stands still

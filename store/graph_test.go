@@ -85,23 +85,23 @@ func flows(t *testing.T, g store.Graph) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := s.Register(t.Context(), store.Worker{Host: "test", PID: 1})
+	w, err := s.RegisterWorker(t.Context(), store.Worker{Host: "test", PID: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := len(g.Stages())
-	in := store.Turn{Worker: w, Free: make([]int, n), Look: make([]bool, n)}
+	in := store.ExchangeRequest{Worker: w, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n)}
 	for i := range n {
-		in.Free[i] = 2
+		in.FreeSlots[i] = 2
 	}
-	in.Look[0] = true
+	in.ClaimFrom[0] = true
 	claimed := 0
 	for {
-		out, err := s.Turn(t.Context(), in)
+		out, err := s.Exchange(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		in.Look, in.Reports = make([]bool, n), nil
+		in.ClaimFrom, in.Reports = make([]bool, n), nil
 		for _, c := range out.Claims {
 			claimed++
 			in.Reports = append(in.Reports, store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Completed})

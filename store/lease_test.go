@@ -41,9 +41,9 @@ func (b bundle) session(key int64) (end func()) {
 }
 
 // lost are the workers that a sweep of somebody who was never away gives up, after change has had its way with it. change may be nil.
-func (b bundle) lost(change func(*store.Sweep)) []store.ID {
+func (b bundle) lost(change func(*store.SweepRequest)) []store.ID {
 	b.t.Helper()
-	in := store.Sweep{Judge: &store.Allowance{}, MaxAttempts: []int{3, 3, 3, 3, 3}}
+	in := store.SweepRequest{Credit: &store.OutageCredit{}, MaxAttempts: []int{3, 3, 3, 3, 3}}
 	if change != nil {
 		change(&in)
 	}
@@ -51,13 +51,13 @@ func (b bundle) lost(change func(*store.Sweep)) []store.ID {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return out.Lost
+	return out.ExpiredWorkers
 }
 
 // silent makes it so long since the worker's last beat and its last claim.
 func (b bundle) silent(w store.ID, ago string) {
 	b.t.Helper()
-	b.exec("update workers set beat_at = now() - $2::interval where id = $1", w, ago)
+	b.exec("update workers set heartbeat_at = now() - $2::interval where id = $1", w, ago)
 	b.exec("update tasks set ingest_locked_at = now() - $2::interval where ingest_locked_by = $1", w, ago)
 }
 
@@ -68,20 +68,20 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 	id, w, other := b.submit(), b.worker(), b.worker()
 	b.claim(w, ingest)
 	end := b.session(key)
-	if _, err := b.Beat(t.Context(), store.Beat{Worker: w, Session: key}); err != nil {
+	if _, err := b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: w, Session: key}); err != nil {
 		t.Fatal(err)
 	}
 	gone := func() bool {
 		t.Helper()
-		out, err := b.Beat(t.Context(), store.Beat{Worker: other, Judge: &store.Allowance{}})
-		brief, briefErr := b.Beat(t.Context(), store.Beat{Worker: other, Judge: &store.Allowance{}, SkipChecks: true})
+		out, err := b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: other, Credit: &store.OutageCredit{}})
+		brief, briefErr := b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: other, Credit: &store.OutageCredit{}, SkipChecks: true})
 		if err := errors.Join(err, briefErr); err != nil {
 			t.Fatal(err)
 		}
-		if brief.Gone != out.Gone {
-			t.Errorf("a brief heartbeat says %v, another one %v", brief.Gone, out.Gone)
+		if brief.WorkerExpired != out.WorkerExpired {
+			t.Errorf("a brief heartbeat says %v, another one %v", brief.WorkerExpired, out.WorkerExpired)
 		}
-		return out.Gone
+		return out.WorkerExpired
 	}
 	connected := func() bool {
 		t.Helper()
@@ -105,7 +105,7 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 		t.Errorf("given up within the grace: %v", lost)
 	}
 	b.silent(w, "8 s")
-	if lost := b.lost(func(s *store.Sweep) { s.Judge.Grace = 2 * time.Second }); len(lost) > 0 {
+	if lost := b.lost(func(s *store.SweepRequest) { s.Credit.Grace = 2 * time.Second }); len(lost) > 0 {
 		t.Errorf("given up by somebody who was away himself for 2 s of that: %v", lost)
 	}
 	if !gone() {
@@ -125,14 +125,14 @@ func TestHeartbeat_ThatSkipsChecksIsOneStatementAndASignOfLife(t *testing.T) {
 	b := setup(t)
 	w := b.worker()
 	b.silent(w, "6 s")
-	out, err := b.Beat(t.Context(), store.Beat{Worker: w, Judge: &store.Allowance{}, SkipChecks: true})
+	out, err := b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: w, Credit: &store.OutageCredit{}, SkipChecks: true})
 	if err != nil || out.Paused != nil || out.Now.IsZero() {
 		t.Errorf("%+v, %v; want nothing of what is paused", out, err)
 	}
-	if n := b.number("select count(*) from workers where beat_at > now() - interval '5 s'"); n != 1 {
+	if n := b.number("select count(*) from workers where heartbeat_at > now() - interval '5 s'"); n != 1 {
 		t.Error("it was no sign of life")
 	}
-	if out, err = b.Beat(t.Context(), store.Beat{Worker: w, Judge: &store.Allowance{}}); err != nil || len(out.Paused) != 5 {
+	if out, err = b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: w, Credit: &store.OutageCredit{}}); err != nil || len(out.Paused) != 5 {
 		t.Errorf("%+v, %v; want which of five stages are paused", out, err)
 	}
 }
@@ -142,7 +142,7 @@ func TestWorkerWithoutASessionIsGivenUpAfterItsOwnLease(t *testing.T) {
 	b := setup(t)
 	register := func(lease time.Duration) store.ID {
 		t.Helper()
-		id, err := b.Register(t.Context(), store.Worker{Host: "test", PID: 1, Lease: lease})
+		id, err := b.RegisterWorker(t.Context(), store.Worker{Host: "test", PID: 1, Lease: lease})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,10 +155,10 @@ func TestWorkerWithoutASessionIsGivenUpAfterItsOwnLease(t *testing.T) {
 		t.Errorf("given up within their leases: %v", lost)
 	}
 	b.silent(usual, "37 s")
-	if lost := b.lost(func(s *store.Sweep) { s.Judge.Lease = 2 * time.Second }); len(lost) > 0 {
+	if lost := b.lost(func(s *store.SweepRequest) { s.Credit.Lease = 2 * time.Second }); len(lost) > 0 {
 		t.Errorf("given up by somebody who was away: %v", lost)
 	}
-	if lost := b.lost(func(s *store.Sweep) { s.Judge = nil }); len(lost) > 0 {
+	if lost := b.lost(func(s *store.SweepRequest) { s.Credit = nil }); len(lost) > 0 {
 		t.Errorf("given up by somebody who may not: %v", lost)
 	}
 	if lost := b.lost(nil); !slices.Equal(lost, []store.ID{usual}) {
@@ -174,7 +174,7 @@ func TestWorkerThatRegisteredAndNeverBeatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
-	b.exec("update workers set started_at = now() - interval '1 minute', beat_at = now() - interval '1 minute' where id = $1", w)
+	b.exec("update workers set started_at = now() - interval '1 minute', heartbeat_at = now() - interval '1 minute' where id = $1", w)
 	if lost := b.lost(nil); !slices.Equal(lost, []store.ID{w}) {
 		t.Errorf("lost are %v", lost)
 	}
@@ -186,7 +186,7 @@ func TestWorkerWithAYoungClaimIsNotGivenUp(t *testing.T) {
 	b.submit()
 	w := b.worker()
 	b.claim(w, ingest)
-	b.exec("update workers set beat_at = now() - interval '1 minute' where id = $1", w)
+	b.exec("update workers set heartbeat_at = now() - interval '1 minute' where id = $1", w)
 	if lost := b.lost(nil); len(lost) > 0 {
 		t.Errorf("given up a moment after it claimed: %v", lost)
 	}
@@ -199,12 +199,12 @@ func TestChangedClockOfTheDatabaseGivesUpNobodyWhoLives(t *testing.T) {
 	w := b.worker()
 	b.silent(w, "1 hour") // as it looks when the clock was put an hour ahead
 	for _, off := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour} {
-		if lost := b.lost(func(s *store.Sweep) { s.Clock = time.Now().Add(off) }); len(lost) > 0 {
+		if lost := b.lost(func(s *store.SweepRequest) { s.ExpectedClock = time.Now().Add(off) }); len(lost) > 0 {
 			t.Errorf("given up although the clock is %s off", off)
 		}
 	}
 	b.silent(w, "-1 hour") // put back after its last beat
-	if lost := b.lost(func(s *store.Sweep) { s.Clock = time.Now() }); !slices.Equal(lost, []store.ID{w}) {
+	if lost := b.lost(func(s *store.SweepRequest) { s.ExpectedClock = time.Now() }); !slices.Equal(lost, []store.ID{w}) {
 		t.Errorf("lost are %v: a beat from the future is none", lost)
 	}
 }
@@ -219,7 +219,7 @@ func TestBeatThatArrivesWhileItsWorkerIsGivenUpWins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.New(tx, b.Graph()).Beat(t.Context(), store.Beat{Worker: w}); err != nil {
+	if _, err := store.New(tx, b.Graph()).Heartbeat(t.Context(), store.HeartbeatRequest{Worker: w}); err != nil {
 		t.Fatal(err)
 	}
 	if lost := b.lost(nil); len(lost) > 0 {
@@ -240,7 +240,7 @@ func TestDeadWorkersAreGivenUpOnWord(t *testing.T) {
 	id, w := b.submit(), b.worker()
 	c := b.claim(w, ingest)
 	for _, want := range [][]store.ID{{w}, nil} {
-		if lost, err := b.GiveUp(t.Context(), []store.ID{w}); err != nil || !slices.Equal(lost, want) {
+		if lost, err := b.ExpireWorkers(t.Context(), []store.ID{w}); err != nil || !slices.Equal(lost, want) {
 			t.Errorf("given up are %v, %v; want %v", lost, err, want)
 		}
 	}
@@ -264,7 +264,7 @@ func TestLeave_CountsNoAttemptAlsoWhileTheOutboxIsLocked(t *testing.T) {
 	must(t, err)
 	_, err = tx.Exec(t.Context(), "lock table outbox")
 	must(t, err)
-	must(t, b.Leave(t.Context(), w))
+	must(t, b.DeregisterWorker(t.Context(), w))
 	must(t, tx.Rollback(t.Context()))
 	b.lost(nil)
 	b.want(id, pending, pending, pending, pending, pending)
@@ -277,7 +277,7 @@ func TestSweepTellsOfClaimsItCouldNotTake(t *testing.T) {
 	b.submit()
 	w := b.worker()
 	b.claim(w, ingest)
-	if _, err := b.GiveUp(t.Context(), []store.ID{w}); err != nil {
+	if _, err := b.ExpireWorkers(t.Context(), []store.ID{w}); err != nil {
 		t.Fatal(err)
 	}
 	tx, err := b.pool.Begin(t.Context())
@@ -287,14 +287,14 @@ func TestSweepTellsOfClaimsItCouldNotTake(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "select from tasks for update"); err != nil {
 		t.Fatal(err)
 	}
-	in := store.Sweep{MaxAttempts: []int{3, 3, 3, 3, 3}}
-	if out, err := b.Sweep(t.Context(), in); err != nil || out.Expired != 0 || !out.Locked {
+	in := store.SweepRequest{MaxAttempts: []int{3, 3, 3, 3, 3}}
+	if out, err := b.Sweep(t.Context(), in); err != nil || out.ExpiredClaims != 0 || !out.RowsLocked {
 		t.Errorf("swept %+v, %v", out, err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := b.Sweep(t.Context(), in); err != nil || out.Expired != 1 || out.Locked {
+	if out, err := b.Sweep(t.Context(), in); err != nil || out.ExpiredClaims != 1 || out.RowsLocked {
 		t.Errorf("swept %+v, %v", out, err)
 	}
 }
@@ -313,7 +313,7 @@ func TestTurnHasALimitOfItsOwnWhateverTheRoleMayTake(t *testing.T) {
 	defer conn.Close(t.Context())
 	s := store.New(conn, b.Graph())
 	b.submit()
-	if out, err := s.Turn(t.Context(), turn(b.worker(), 1, nil, ingest)); err != nil || len(out.Claims) != 1 {
+	if out, err := s.Exchange(t.Context(), turn(b.worker(), 1, nil, ingest)); err != nil || len(out.Claims) != 1 {
 		t.Errorf("claimed %d, %v", len(out.Claims), err)
 	}
 }
@@ -327,8 +327,8 @@ func TestWorkersOfOtherPipelinesAreNobodysBusiness(t *testing.T) {
 	if lost := b.lost(nil); len(lost) > 0 {
 		t.Errorf("given up are %v", lost)
 	}
-	out, err := b.Beat(t.Context(), store.Beat{Worker: w, Judge: &store.Allowance{}})
-	if err != nil || out.Gone {
+	out, err := b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: w, Credit: &store.OutageCredit{}})
+	if err != nil || out.WorkerExpired {
 		t.Errorf("somebody is told to be gone: %v", err)
 	}
 }
@@ -346,7 +346,7 @@ func TestCounterThatWasSetByHandStopsNobody(t *testing.T) {
 	}
 	b.claim(w, ingest)
 	b.exec("update tasks set ingest_attempts = 0")
-	if err := b.Leave(t.Context(), w); err != nil {
+	if err := b.DeregisterWorker(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
 	b.lost(nil)

@@ -65,7 +65,7 @@ type StageState struct {
 
 // Settled reports whether nothing will happen to the task by itself any more:
 // no stage is being worked on, and none that is to be done has all it needs.
-func (t Task) Settled(g Graph) bool {
+func (t Task) IsFinished(g Graph) bool {
 	for i, s := range t.Stages {
 		switch s.Status {
 		case StatusInProgress:

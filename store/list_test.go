@@ -65,9 +65,9 @@ func TestWorkersThatAreGoneAreListedPageByPage(t *testing.T) {
 		case 2: // it is there
 			continue
 		case 3:
-			_, err = b.GiveUp(t.Context(), []store.ID{id})
+			_, err = b.ExpireWorkers(t.Context(), []store.ID{id})
 		default:
-			err = b.Leave(t.Context(), id)
+			err = b.DeregisterWorker(t.Context(), id)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -142,8 +142,8 @@ func TestClaimHasWaitedSinceItCouldBeClaimed(t *testing.T) {
 			}
 			w := b.worker()
 			in := turn(w, 1, nil, ingest)
-			in.Mature[ingest] = true
-			out, err := b.Turn(t.Context(), in)
+			in.PromoteDue[ingest] = true
+			out, err := b.Exchange(t.Context(), in)
 			if err != nil || len(out.Claims) != 1 || out.Claims[0].Waited < c.least || out.Claims[0].Waited > c.most {
 				t.Errorf("claimed %+v, %v", out.Claims, err)
 			}
@@ -158,8 +158,8 @@ func TestStageHasWaitedWhateverBecameOfAnother(t *testing.T) {
 	b.exec(`insert into tasks (source, created_at, ingest_status, transcode_status, transcode_attempts, transcode_run_at)
 		values ('a', now() - interval '2 days', 'completed', 'failed', 1, now() - interval '1 minute')`)
 	in := turn(b.worker(), 1, nil, transcode, metadata)
-	in.Mature[transcode] = true
-	out, err := b.Turn(t.Context(), in)
+	in.PromoteDue[transcode] = true
+	out, err := b.Exchange(t.Context(), in)
 	must(t, err)
 	for _, c := range out.Claims {
 		if c.Stage == metadata && c.Waited >= 48*time.Hour {
@@ -180,8 +180,8 @@ func TestStageHasWaitedThoughAnotherWasPostponed(t *testing.T) {
 	b.turn(w, 0, []store.Report{r})
 	b.exec("update tasks set transcode_run_at = now() - interval '1 minute'; update attempts set retry_at = now() - interval '1 minute'")
 	in := turn(w, 1, nil, transcode, metadata)
-	in.Mature[transcode] = true
-	out, err := b.Turn(t.Context(), in)
+	in.PromoteDue[transcode] = true
+	out, err := b.Exchange(t.Context(), in)
 	must(t, err)
 	if c := out.Claims; len(c) != 2 || c[0].Waited < time.Minute || c[0].Waited > time.Hour || c[1].Waited < 48*time.Hour {
 		t.Errorf("claimed %+v", c)

@@ -106,12 +106,12 @@ func (c *crowd) watch(ctx context.Context) {
 // finish lets one worker do all that is left.
 func (c *crowd) finish() {
 	ctx := c.t.Context()
-	if _, err := c.GiveUp(ctx, c.workers); err != nil {
+	if _, err := c.ExpireWorkers(ctx, c.workers); err != nil {
 		c.t.Fatal(err)
 	}
 	m := c.member(rand.New(rand.NewPCG(0, 0)))
 	for deadline := time.Now().Add(time.Minute); ; {
-		if _, err := modelSweep(ctx, c.Store, m.worker, &store.Allowance{}); err != nil {
+		if _, err := modelSweep(ctx, c.Store, m.worker, &store.OutageCredit{}); err != nil {
 			c.t.Fatal(err)
 		}
 		m.turn(func(cl store.Claim) store.Report { return completed(cl) })
@@ -119,7 +119,7 @@ func (c *crowd) finish() {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		if !slices.ContainsFunc(tasks, func(t store.Task) bool { return !t.Settled(c.Graph()) }) {
+		if !slices.ContainsFunc(tasks, func(t store.Task) bool { return !t.IsFinished(c.Graph()) }) {
 			return
 		}
 		if c.t.Failed() || time.Now().After(deadline) {
@@ -199,7 +199,7 @@ func (m *member) check(err error) bool {
 	switch {
 	case err == nil:
 		return true
-	case store.Again(err), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrOverridden):
+	case store.IsRetryable(err), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrOverridden):
 	case errors.As(err, &pg) && pg.Code == "23503": // what replaces others cannot be deleted
 	default:
 		m.t.Error(err)

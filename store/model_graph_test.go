@@ -82,9 +82,9 @@ func flowThrough(t *testing.T, s *store.Store) {
 		t.Fatal(err)
 	}
 	n := len(s.Graph().Stages())
-	in := store.Turn{Worker: w, Free: slices.Repeat([]int{2}, n), Look: slices.Repeat([]bool{true}, n)}
+	in := store.ExchangeRequest{Worker: w, FreeSlots: slices.Repeat([]int{2}, n), ClaimFrom: slices.Repeat([]bool{true}, n)}
 	for turns := 0; ; turns++ {
-		out, err := s.Turn(ctx, in)
+		out, err := s.Exchange(ctx, in)
 		if err != nil {
 			t.Fatalf("%s: %v", s.Graph(), err)
 		}

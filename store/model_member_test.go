@@ -28,13 +28,13 @@ func (m *member) move() {
 	case n < 81:
 		m.beat()
 	case n < 85:
-		_, err := modelSweep(ctx, m.Store, m.worker, &store.Allowance{})
+		_, err := modelSweep(ctx, m.Store, m.worker, &store.OutageCredit{})
 		m.check(err)
 	case n < 87:
-		_, err := m.GiveUp(ctx, []store.ID{some(m, &m.workers)})
+		_, err := m.ExpireWorkers(ctx, []store.ID{some(m, &m.workers)})
 		m.check(err)
 	case n < 89:
-		m.check(m.Leave(ctx, m.worker))
+		m.check(m.DeregisterWorker(ctx, m.worker))
 		m.join()
 	case n < 92:
 		m.check(m.Cancel(ctx, some(m, &m.tasks)))
@@ -77,9 +77,9 @@ func (m *member) report(c store.Claim) store.Report {
 func (m *member) turn(report func(store.Claim) store.Report) {
 	n := len(m.Graph().Stages())
 	all := slices.Repeat([]bool{true}, n)
-	in := store.Turn{Worker: m.worker, Free: make([]int, n), Look: all, Mature: all}
+	in := store.ExchangeRequest{Worker: m.worker, FreeSlots: make([]int, n), ClaimFrom: all, PromoteDue: all}
 	for i := range n {
-		in.Free[i] = m.rng.IntN(3)
+		in.FreeSlots[i] = m.rng.IntN(3)
 	}
 	mine := make(map[store.ID]bool)
 	for _, c := range m.held {
@@ -91,7 +91,7 @@ func (m *member) turn(report func(store.Claim) store.Report) {
 	if old := some(m, &m.claims); m.chance(20) && !mine[old.Token] && !old.Token.IsZero() {
 		in.Reports = append(in.Reports, report(old))
 	}
-	out, err := m.Turn(m.t.Context(), in)
+	out, err := m.Exchange(m.t.Context(), in)
 	if !m.check(err) {
 		return
 	}
@@ -109,7 +109,7 @@ func (m *member) turn(report func(store.Claim) store.Report) {
 }
 
 // settle writes down which reports were taken; none is taken twice.
-func (m *member) settle(reports []store.Report, out store.Turned) {
+func (m *member) settle(reports []store.Report, out store.ExchangeResult) {
 	is := func(token store.ID) func(store.Report) bool {
 		return func(r store.Report) bool { return r.Token == token }
 	}

@@ -176,7 +176,7 @@ func (p *play) fallSilent() {
 		ago = "-1 hour"
 	}
 	p.say("%s is silent, its claims old: %t", w.name, aged)
-	p.exec("update workers set beat_at = now() - $2::text::interval where id = $1", w.id, ago)
+	p.exec("update workers set heartbeat_at = now() - $2::text::interval where id = $1", w.id, ago)
 	w.silent = true
 	for i, stage := range p.m.stages {
 		for _, t := range p.m.tasks {
@@ -189,20 +189,20 @@ func (p *play) fallSilent() {
 }
 
 func (p *play) sweepUp() {
-	w, judge, judges := p.someone(), &store.Allowance{}, true
+	w, judge, judges := p.someone(), &store.OutageCredit{}, true
 	switch n := p.rng.IntN(10); {
 	case n == 0: // it gives up nobody
 		judge, judges = nil, false
 	case n == 1: // it was away itself for longer than the others are silent
-		judge, judges = &store.Allowance{Grace: 2 * time.Hour, Lease: 2 * time.Hour}, false
+		judge, judges = &store.OutageCredit{Grace: 2 * time.Hour, Lease: 2 * time.Hour}, false
 	}
 	p.say("%s sweeps, judges %t", w.name, judges)
 	untouched := p.untouched()
 	want := p.m.sweep(w.id, judges)
 	got, err := modelSweep(p.t.Context(), p.Store, w.id, judge)
 	p.must(err)
-	p.same("workers given up", got.Lost, want.lost)
-	if got.Expired != want.expired || !slices.Equal(got.Left, want.left) || !slices.Equal(signs(got.Next), want.next) {
+	p.same("workers given up", got.ExpiredWorkers, want.lost)
+	if got.ExpiredClaims != want.expired || !slices.Equal(got.MoreReady, want.left) || !slices.Equal(signs(got.NextDue), want.next) {
 		p.fatalf("swept %+v, want %+v", got, want)
 	}
 	untouched()
@@ -211,14 +211,14 @@ func (p *play) sweepUp() {
 func (p *play) leave() {
 	w := p.someone()
 	p.say("%s leaves", w.name)
-	p.must(p.Leave(p.t.Context(), w.id))
+	p.must(p.DeregisterWorker(p.t.Context(), w.id))
 	w.stopped = true
 }
 
 func (p *play) giveUp() {
 	w := p.someone()
 	p.say("%s is given up", w.name)
-	lost, err := p.GiveUp(p.t.Context(), []store.ID{w.id})
+	lost, err := p.ExpireWorkers(p.t.Context(), []store.ID{w.id})
 	p.must(err)
 	if w.alive() != (len(lost) == 1) {
 		p.fatalf("given up are %v", lost)

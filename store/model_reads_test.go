@@ -12,12 +12,12 @@ func (p *play) read() {
 	ctx := p.t.Context()
 	w, t := p.someone(), p.m.task(p.someTask().id)
 	p.say("reads, what %s holds among it", w.name)
-	held, err := p.Held(ctx, w.id)
+	held, err := p.FindHeldClaims(ctx, w.id)
 	p.must(err)
 	p.same("claims held", tokensOfClaims(held), p.m.held(w.id))
 
 	claims := p.known(5)
-	lost, err := p.Lost(ctx, claims)
+	lost, err := p.FindLostClaims(ctx, claims)
 	p.must(err)
 	p.same("claims lost", tokensOfLost(lost), p.lost(claims))
 	p.readSettled(claims)
@@ -37,7 +37,7 @@ func (p *play) read() {
 			scheduled++
 		}
 	}
-	if strip, err := p.Strip(ctx); err != nil || strip.Scheduled != scheduled {
+	if strip, err := p.Stats(ctx); err != nil || strip.Scheduled != scheduled {
 		p.fatalf("%d tasks are scheduled, %v; want %d", strip.Scheduled, err, scheduled)
 	}
 	if t == nil {
@@ -45,8 +45,8 @@ func (p *play) read() {
 	}
 	got, err := p.Get(ctx, t.id)
 	p.must(err)
-	if got.Status != p.m.status(t) || got.Settled(p.Graph()) == p.m.open(t) {
-		p.fatalf("%s is %s, settled %t; want %s, %t", t.name, got.Status, got.Settled(p.Graph()), p.m.status(t), !p.m.open(t))
+	if got.Status != p.m.status(t) || got.IsFinished(p.Graph()) == p.m.open(t) {
+		p.fatalf("%s is %s, settled %t; want %s, %t", t.name, got.Status, got.IsFinished(p.Graph()), p.m.status(t), !p.m.open(t))
 	}
 }
 
@@ -83,7 +83,7 @@ func (p *play) readSettled(claims []store.Claim) {
 	for _, c := range claims {
 		reports = append(reports, p.report(c))
 	}
-	settled, err := p.Settled(p.t.Context(), reports)
+	settled, err := p.FindRecordedOutcomes(p.t.Context(), reports)
 	p.must(err)
 	for _, r := range reports {
 		t := p.m.task(r.Task)

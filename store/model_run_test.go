@@ -139,17 +139,17 @@ func modelPrefix(g store.Graph) string {
 // The calls that say who is there, as the model tests make them.
 
 func modelRegister(ctx context.Context, s *store.Store) (store.ID, error) {
-	return s.Register(ctx, store.Worker{Host: "test", PID: 1, Lease: modelLease})
+	return s.RegisterWorker(ctx, store.Worker{Host: "test", PID: 1, Lease: modelLease})
 }
 
 func modelBeat(ctx context.Context, s *store.Store, worker store.ID, claims []store.Claim) ([]store.ID, error) {
-	out, err := s.Beat(ctx, store.Beat{Worker: worker, Claims: claims, Judge: &store.Allowance{}})
-	return tokensOfLost(out.Lost), err
+	out, err := s.Heartbeat(ctx, store.HeartbeatRequest{Worker: worker, Claims: claims, Credit: &store.OutageCredit{}})
+	return tokensOfLost(out.LostClaims), err
 }
 
-func modelSweep(ctx context.Context, s *store.Store, worker store.ID, judge *store.Allowance) (store.Swept, error) {
-	return s.Sweep(ctx, store.Sweep{
-		Worker: worker, Judge: judge, MaxAttempts: slices.Repeat([]int{modelAttempts}, len(s.Graph().Stages())),
+func modelSweep(ctx context.Context, s *store.Store, worker store.ID, judge *store.OutageCredit) (store.SweepResult, error) {
+	return s.Sweep(ctx, store.SweepRequest{
+		Worker: worker, Credit: judge, MaxAttempts: slices.Repeat([]int{modelAttempts}, len(s.Graph().Stages())),
 	})
 }
 

@@ -32,12 +32,12 @@ type modelRow struct {
 // turn makes the model's turn: what is due; then the reports, those of completed
 // stages last; then, stage by stage, what is ready. Somebody else has the row of
 // foreign locked, if there is one. Claimed stages have no token yet.
-func (m *model) turn(in store.Turn, foreign *modelTask) modelTurned {
+func (m *model) turn(in store.ExchangeRequest, foreign *modelTask) modelTurned {
 	n := len(m.stages)
 	out := modelTurned{left: make([]bool, n), yielded: make([]bool, n), next: slices.Repeat([]int{-1}, n)}
 	applied := make(map[store.ID]bool)
 	for stage := range n {
-		if in.Mature != nil && in.Mature[stage] {
+		if in.PromoteDue != nil && in.PromoteDue[stage] {
 			m.mature(stage, foreign)
 		}
 	}
@@ -50,7 +50,7 @@ func (m *model) turn(in store.Turn, foreign *modelTask) modelTurned {
 			}
 		}
 	}
-	free := slices.Clone(in.Free)
+	free := slices.Clone(in.FreeSlots)
 	for i, rows := range completions {
 		slots := slices.Clone(free)
 		if i > 0 {
@@ -125,7 +125,7 @@ func placeFor(rows *[]*modelRow, r store.Report, n int) *modelRow {
 // stage goes on with the tasks that would have the free slots if they and all that
 // are ready stood in one line, as far as this turn claims what is ready; else with
 // those that come before all that are ready.
-func (m *model) complete(rows []*modelRow, in store.Turn, free []int, foreign *modelTask, applied map[store.ID]bool, out *modelTurned) {
+func (m *model) complete(rows []*modelRow, in store.ExchangeRequest, free []int, foreign *modelTask, applied map[store.ID]bool, out *modelTurned) {
 	var change []func()
 	open := make([][]*modelTask, len(m.stages))
 	for _, row := range rows {
@@ -154,12 +154,12 @@ func (m *model) complete(rows []*modelRow, in store.Turn, free []int, foreign *m
 	}
 	for i, tasks := range open {
 		slices.SortFunc(tasks, inOrder)
-		queue := m.queue(i, in.Only)
+		queue := m.queue(i, in.OnlyTasks)
 		for rank, t := range tasks {
 			slots := free[i]
 			if len(queue) > 0 && inOrder(queue[0], t) < 0 {
 				slots -= len(queue)
-				if !in.Look[i] {
+				if !in.ClaimFrom[i] {
 					slots = 0
 				}
 			}
@@ -204,15 +204,15 @@ func (m *model) endReported(r store.Report, stage int, foreign *modelTask, appli
 	}
 }
 
-func (m *model) look(stage int, in store.Turn, foreign *modelTask, free int, opens bool, out *modelTurned) {
-	if !in.Look[stage] {
+func (m *model) look(stage int, in store.ExchangeRequest, foreign *modelTask, free int, opens bool, out *modelTurned) {
+	if !in.ClaimFrom[stage] {
 		return
 	}
-	var after store.Place
+	var after store.Position
 	if in.After != nil && !opens {
 		after = in.After[stage]
 	}
-	for _, t := range m.queue(stage, in.Only) {
+	for _, t := range m.queue(stage, in.OnlyTasks) {
 		if !after.Task.IsZero() && (t.priority != after.Priority || bytes.Compare(t.id[:], after.Task[:]) <= 0) {
 			continue
 		}
@@ -228,6 +228,6 @@ func (m *model) look(stage int, in store.Turn, foreign *modelTask, free int, ope
 	if !after.Task.IsZero() {
 		return
 	}
-	out.left[stage] = len(m.queue(stage, in.Only)) > 0
+	out.left[stage] = len(m.queue(stage, in.OnlyTasks)) > 0
 	out.next[stage] = m.next(stage)
 }

@@ -17,17 +17,17 @@ import (
 func (p *play) turn() {
 	n := len(p.m.stages)
 	w := p.someone()
-	in := store.Turn{Worker: w.id, Free: make([]int, n), Look: make([]bool, n), Mature: make([]bool, n)}
+	in := store.ExchangeRequest{Worker: w.id, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n), PromoteDue: make([]bool, n)}
 	for i := range n {
-		in.Free[i], in.Look[i], in.Mature[i] = p.rng.IntN(3), p.chance(60), p.chance(40)
+		in.FreeSlots[i], in.ClaimFrom[i], in.PromoteDue[i] = p.rng.IntN(3), p.chance(60), p.chance(40)
 	}
 	if p.chance(20) {
-		in.After = make([]store.Place, n)
+		in.After = make([]store.Position, n)
 		t := p.someTask()
-		in.After[p.rng.IntN(n)] = store.Place{Priority: t.priority, Task: t.id}
+		in.After[p.rng.IntN(n)] = store.Position{Priority: t.priority, Task: t.id}
 	}
 	if p.chance(5) {
-		in.Only = []store.ID{p.someTask().id, p.someTask().id}
+		in.OnlyTasks = []store.ID{p.someTask().id, p.someTask().id}
 	}
 	for _, c := range p.known(p.rng.IntN(6)) {
 		in.Reports = append(in.Reports, p.report(c))
@@ -70,27 +70,27 @@ func (p *play) report(c store.Claim) store.Report {
 
 // makeTurn makes the turn in the model and in the store, while somebody else
 // has the row of foreign locked, and compares.
-func (p *play) makeTurn(w *modelWorker, in store.Turn, foreign *modelTask) {
+func (p *play) makeTurn(w *modelWorker, in store.ExchangeRequest, foreign *modelTask) {
 	p.t.Helper()
 	p.say("%s makes a turn%s%s", w.name, p.tell(in), p.lock(foreign))
 	untouched := p.untouched()
 	want := p.m.turn(in, foreign)
-	var got store.Turned
+	var got store.ExchangeResult
 	err := pgx.BeginFunc(p.t.Context(), p.pool, func(tx pgx.Tx) error {
 		if foreign != nil {
 			_, err := tx.Exec(p.t.Context(), "select from "+p.prefix+"tasks where id = $1 for update", foreign.id)
 			p.must(err)
 		}
 		var err error
-		got, err = p.Turn(p.t.Context(), in)
+		got, err = p.Exchange(p.t.Context(), in)
 		return err
 	})
 	p.must(err)
 	p.learn(got.Claims, want.claims)
 	p.same("stale reports", tokensOfStale(got.Stale), want.stale)
 	p.same("locked reports", tokensOf(got.Locked), want.locked)
-	if !slices.Equal(got.Left, want.left) || !slices.Equal(got.Yielded, want.yielded) || !slices.Equal(signs(got.Next), want.next) {
-		p.fatalf("left %v yielded %v next %v, want %v %v %v", got.Left, got.Yielded, got.Next, want.left, want.yielded, want.next)
+	if !slices.Equal(got.MoreReady, want.left) || !slices.Equal(got.NewlyReady, want.yielded) || !slices.Equal(signs(got.NextDue), want.next) {
+		p.fatalf("left %v yielded %v next %v, want %v %v %v", got.MoreReady, got.NewlyReady, got.NextDue, want.left, want.yielded, want.next)
 	}
 	untouched()
 }
@@ -135,15 +135,15 @@ func (p *play) versions() []uint32 {
 	return all
 }
 
-func (p *play) tell(in store.Turn) string {
+func (p *play) tell(in store.ExchangeRequest) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ", free %v, look %v, mature %v", in.Free, in.Look, in.Mature)
+	fmt.Fprintf(&b, ", free %v, look %v, mature %v", in.FreeSlots, in.ClaimFrom, in.PromoteDue)
 	for i, place := range in.After {
 		if t := p.m.task(place.Task); t != nil {
 			fmt.Fprintf(&b, ", %s after %s", p.m.stages[i], t.name)
 		}
 	}
-	for _, id := range in.Only {
+	for _, id := range in.OnlyTasks {
 		if t := p.m.task(id); t != nil {
 			b.WriteString(", only " + t.name)
 		}
@@ -211,7 +211,7 @@ func tokensOfStale(reports []store.StaleReport) []store.ID {
 func (p *play) drain() {
 	n := len(p.m.stages)
 	w := p.join("last")
-	in := store.Turn{Worker: w.id, Free: slices.Repeat([]int{100}, n), Look: slices.Repeat([]bool{true}, n), Mature: slices.Repeat([]bool{true}, n)}
+	in := store.ExchangeRequest{Worker: w.id, FreeSlots: slices.Repeat([]int{100}, n), ClaimFrom: slices.Repeat([]bool{true}, n), PromoteDue: slices.Repeat([]bool{true}, n)}
 	for p.step++; slices.ContainsFunc(p.m.tasks, p.m.open); p.step++ {
 		if p.step > *stepsFlag+20*n {
 			p.fatalf("there is no end to it")

@@ -32,8 +32,8 @@ func TestCancelTakesRunningWorkFromItsWorker(t *testing.T) {
 	if out := b.turn(w, 1, []store.Report{completed(two[0])}); len(out.Stale) != 1 || !out.Stale[0].Cancelled || len(out.Claims) != 0 {
 		t.Errorf("work on a cancelled task was taken: %+v", out)
 	}
-	if task := b.get(id); task.Status != cancelled || !task.Settled(b.Graph()) {
-		t.Errorf("task is %s, settled %t", task.Status, task.Settled(b.Graph()))
+	if task := b.get(id); task.Status != cancelled || !task.IsFinished(b.Graph()) {
+		t.Errorf("task is %s, settled %t", task.Status, task.IsFinished(b.Graph()))
 	}
 	if err := b.Cancel(t.Context(), id); err != nil {
 		t.Errorf("cancelling again: %v", err)
@@ -231,12 +231,12 @@ func TestSilentWorkerIsGivenUpAndItsClaimsAreFree(t *testing.T) {
 	ctx := t.Context()
 	id, silent, beating := b.submit(), b.worker(), b.worker()
 	c := b.claim(silent, ingest)
-	b.exec("update workers set beat_at = now() - interval '1 minute' where id = $1", silent)
+	b.exec("update workers set heartbeat_at = now() - interval '1 minute' where id = $1", silent)
 	b.exec("update tasks set ingest_locked_at = now() - interval '1 minute'")
-	sweep := store.Sweep{Judge: &store.Allowance{}, MaxAttempts: []int{2, 2, 2, 2, 2}}
+	sweep := store.SweepRequest{Credit: &store.OutageCredit{}, MaxAttempts: []int{2, 2, 2, 2, 2}}
 
 	out, err := b.Sweep(ctx, sweep)
-	if err != nil || out.Expired != 1 || !slices.Equal(out.Lost, []store.ID{silent}) || !out.Left[ingest] {
+	if err != nil || out.ExpiredClaims != 1 || !slices.Equal(out.ExpiredWorkers, []store.ID{silent}) || !out.MoreReady[ingest] {
 		t.Fatalf("sweep found %+v, %v; want one worker lost and its claim expired", out, err)
 	}
 	b.want(id, failing, pending, pending, pending, pending)
@@ -250,12 +250,12 @@ func TestSilentWorkerIsGivenUpAndItsClaimsAreFree(t *testing.T) {
 	if again.Attempt != 2 {
 		t.Errorf("attempt is %d: an expired claim counts", again.Attempt)
 	}
-	if out, err := b.Sweep(ctx, sweep); err != nil || out.Expired != 0 {
+	if out, err := b.Sweep(ctx, sweep); err != nil || out.ExpiredClaims != 0 {
 		t.Errorf("a living worker's claim was taken: %+v, %v", out, err)
 	}
-	b.exec("update workers set beat_at = now() - interval '1 minute' where id = $1", beating)
+	b.exec("update workers set heartbeat_at = now() - interval '1 minute' where id = $1", beating)
 	b.exec("update tasks set ingest_locked_at = now() - interval '1 minute'")
-	if out, err := b.Sweep(ctx, sweep); err != nil || out.Expired != 1 {
+	if out, err := b.Sweep(ctx, sweep); err != nil || out.ExpiredClaims != 1 {
 		t.Errorf("the second worker's claim is not free: %+v, %v", out, err)
 	}
 	b.want(id, dead, pending, pending, pending, pending)
@@ -269,10 +269,10 @@ func TestWhatAWorkerLeftBehindWhenItStoppedIsFreeAndDoesNotCount(t *testing.T) {
 	b := setup(t)
 	id, w := b.submit(), b.worker()
 	c := b.claim(w, ingest)
-	if err := b.Leave(t.Context(), w); err != nil {
+	if err := b.DeregisterWorker(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := b.Sweep(t.Context(), store.Sweep{MaxAttempts: []int{1, 1, 1, 1, 1}}); err != nil || out.Expired != 1 {
+	if out, err := b.Sweep(t.Context(), store.SweepRequest{MaxAttempts: []int{1, 1, 1, 1, 1}}); err != nil || out.ExpiredClaims != 1 {
 		t.Errorf("a worker that left holds on to its claim: %+v, %v", out, err)
 	}
 	b.want(id, pending, pending, pending, pending, pending)
@@ -291,16 +291,16 @@ func TestWhatAFailedTurnLeavesOpenCanBeFoundOut(t *testing.T) {
 	b.submit()
 	w := b.worker()
 	c := b.claim(w, ingest)
-	held, err := b.Held(ctx, w)
+	held, err := b.FindHeldClaims(ctx, w)
 	if err != nil || len(held) != 1 || held[0].Token != c.Token || held[0].Source != c.Source {
 		t.Errorf("held is %+v, %v", held, err)
 	}
 	r := completed(c)
-	if got, err := b.Settled(ctx, []store.Report{r}); err != nil || got[c.Token] {
+	if got, err := b.FindRecordedOutcomes(ctx, []store.Report{r}); err != nil || got[c.Token] {
 		t.Errorf("settled before it was reported: %v", err)
 	}
 	b.turn(w, 0, []store.Report{r})
-	if got, err := b.Settled(ctx, []store.Report{r}); err != nil || !got[c.Token] {
+	if got, err := b.FindRecordedOutcomes(ctx, []store.Report{r}); err != nil || !got[c.Token] {
 		t.Errorf("not settled after it was reported: %v", err)
 	}
 }

@@ -21,9 +21,9 @@ func TestIdsAreNotDrawnAgainAfterACrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.submit()
-	before, err := b.LastEvent(t.Context())
+	before, err := b.EventWatermark(t.Context())
 	must(t, err)
-	b.exec(`truncate cuelight_uncrashed`) // as recovery does with what is unlogged
+	b.exec(`truncate cuelight_sequence_epoch`) // as recovery does with what is unlogged
 	b.pool.Reset()
 	b.submit()
 	b.submit()
@@ -37,16 +37,16 @@ func TestIdsAreNotDrawnAgainAfterACrash(t *testing.T) {
 func TestIdsAreNotDrawnAgainAfterARestore(t *testing.T) {
 	t.Parallel()
 	for name, restore := range map[string]string{
-		"in another cluster": `update cuelight_uncrashed set cluster = cluster + 1`,
+		"in another cluster": `update cuelight_sequence_epoch set server_id = server_id + 1`,
 		"in this one": `create sequence again; select setval('again', (select last_value from outbox_id));
-			alter table outbox alter id set default cuelight_place('again');
+			alter table outbox alter id set default cuelight_next_event_id('again');
 			drop sequence outbox_id; alter sequence again rename to outbox_id`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.submit()
-			before, err := b.LastEvent(t.Context())
+			before, err := b.EventWatermark(t.Context())
 			must(t, err)
 			b.exec(restore)
 			b.pool.Reset()
@@ -68,9 +68,9 @@ func TestPlaceThatWasNeverReachedIsTold(t *testing.T) {
 	b.submit()
 	b.exec(`select setval('outbox_id', (select last_value from outbox_id) + 2000000)`) // after the dump
 	id := b.submit()
-	seen, err := b.LastEvent(ctx)
+	seen, err := b.EventWatermark(ctx)
 	must(t, err)
-	newest, err := b.NewestEvent(ctx)
+	newest, err := b.LastAllocatedEvent(ctx)
 	must(t, err)
 	for name, after := range map[string]int64{"the last": seen, "the newest": newest} {
 		if events, err := b.Events(ctx, store.EventQuery{After: after}); err != nil || len(events) != 0 {
@@ -78,7 +78,7 @@ func TestPlaceThatWasNeverReachedIsTold(t *testing.T) {
 		}
 	}
 	b.exec(`select setval('outbox_id', (select last_value from outbox_id) - 2000000)`)
-	b.exec(`update cuelight_uncrashed set cluster = cluster + 1`)
+	b.exec(`update cuelight_sequence_epoch set server_id = server_id + 1`)
 	b.pool.Reset()
 	for range 2 { // before anything has happened there, and then
 		for _, q := range []store.EventQuery{{After: seen}, {After: seen, Task: id}, {After: 1 << 62}} {
@@ -99,7 +99,7 @@ func TestReaderGoesOnAfterACrash(t *testing.T) {
 	b.exec(`select setval('outbox_id', (select last_value from outbox_id) + 500)`)
 	b.submit()
 	seen = b.events(seen)[0].ID
-	b.exec(`truncate cuelight_uncrashed`)
+	b.exec(`truncate cuelight_sequence_epoch`)
 	b.exec(`select setval('outbox_id', (select last_value from outbox_id) - 500)`)
 	b.pool.Reset()
 	if events := b.events(seen); len(events) != 0 {
@@ -114,7 +114,7 @@ func TestReaderGoesOnAfterACrash(t *testing.T) {
 func TestFirstPlacesAfterACrashAreDrawnOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.exec(`truncate cuelight_uncrashed`)
+	b.exec(`truncate cuelight_sequence_epoch`)
 	const sessions, times = 4, 3000
 	var all sync.WaitGroup
 	drawn := make([][]int64, sessions)
@@ -130,7 +130,7 @@ func TestFirstPlacesAfterACrashAreDrawnOnce(t *testing.T) {
 			var batch pgx.Batch
 			for range times {
 				batch.Queue(`begin`)
-				batch.Queue(`select cuelight_first_place('outbox_id')`).QueryRow(func(row pgx.Row) error {
+				batch.Queue(`select cuelight_next_event_id_slow('outbox_id')`).QueryRow(func(row pgx.Row) error {
 					var place int64
 					err := row.Scan(&place)
 					drawn[i] = append(drawn[i], place)
@@ -172,7 +172,7 @@ func TestOldEventsAreForgottenAndReadersToldSo(t *testing.T) {
 	}
 	b.exec(`update outbox set at = now() - interval '1 hour' where id <= 2`)
 	seen := b.events(0)[0].ID
-	more, err := b.Forget(ctx, 30*time.Minute)
+	more, err := b.PruneEvents(ctx, 30*time.Minute)
 	if err != nil || more {
 		t.Fatalf("forget says %v, %v", more, err)
 	}
@@ -183,9 +183,9 @@ func TestOldEventsAreForgottenAndReadersToldSo(t *testing.T) {
 	if len(left) != 1 {
 		t.Fatalf("%d events are left, want 1", len(left))
 	}
-	now, err := b.LastEvent(ctx)
+	now, err := b.EventWatermark(ctx)
 	must(t, err)
-	_, err = b.Forget(ctx, 0)
+	_, err = b.PruneEvents(ctx, 0)
 	must(t, err)
 	b.submit()
 	if events := b.events(now); len(events) != 1 {
@@ -216,7 +216,7 @@ func TestEventsThatAreForgottenWhileTheyAreReadAreNotPassedOver(t *testing.T) {
 		and database = (select oid from pg_database where datname = current_database())`) {
 		time.Sleep(time.Millisecond)
 	}
-	_, err = b.WithTx(tx).Forget(ctx, 0)
+	_, err = b.WithTx(tx).PruneEvents(ctx, 0)
 	must(t, err)
 	must(t, tx.Commit(ctx))
 	if err := <-read; !errors.Is(err, store.ErrEventsGone) {
@@ -231,7 +231,7 @@ func TestReaderOfAllThatIsForgottenGoesOn(t *testing.T) {
 	_, err := b.SubmitAll(t.Context(), []store.Submission{{Source: "a"}, {Source: "b"}})
 	must(t, err)
 	events := b.events(0)
-	_, err = b.Forget(t.Context(), 0)
+	_, err = b.PruneEvents(t.Context(), 0)
 	must(t, err)
 	if _, err := b.Events(t.Context(), store.EventQuery{After: events[0].ID}); !errors.Is(err, store.ErrEventsGone) {
 		t.Errorf("for a reader who missed one the error is %v", err)
@@ -250,13 +250,13 @@ func TestEventsOfATaskAreFoundFromItsBeginningOn(t *testing.T) {
 		 select now() - interval '1 day', 'progress', jsonb_build_array(jsonb_build_object('task', cuelight_id(), 'stage', 'transcode', 'percent', 50))
 		   from generate_series(1, 50000)`,
 		`select setval('outbox_id', (select last_value from outbox_id) + 1048576)`, // as after a crash
-		`insert into outbox (at, type, tasks, completed, begun, attempts)
-		 select now() - interval '2 hours', 'turn', array[cuelight_id(), cuelight_id()], '{1,1}', '{2,2}', '{1,1,1,1,1,1,1,1,1,1}' from generate_series(1, 50000)`,
+		`insert into outbox (at, type, tasks, completed, started, attempts)
+		 select now() - interval '2 hours', 'exchange', array[cuelight_id(), cuelight_id()], '{1,1}', '{2,2}', '{1,1,1,1,1,1,1,1,1,1}' from generate_series(1, 50000)`,
 		`analyze outbox`,
 	} {
 		b.exec(sql)
 	}
-	from, err := b.LastEvent(t.Context())
+	from, err := b.EventWatermark(t.Context())
 	must(t, err)
 	ids := []store.ID{b.submit(), {0: 1, 6: 0x40}, {0: 0xff, 6: 0x70}} // of which one does not say when, and one is of a clock that is ahead
 	b.exec(`insert into tasks (id, source) select unnest($1::uuid[]), 'a'`, ids[1:])

@@ -38,9 +38,9 @@ const (
 	sourceUser    source = "user"
 )
 
-func sourceOfStatus(status Status) source { return source("status " + status) }
-func sourceOfOnly(only Only) source       { return source("only " + only) }
-func sourceOfStage(status Status) source  { return source("stage " + status) }
+func sourceOfStatus(status Status) source  { return source("status " + status) }
+func sourceOfOnly(only StateFilter) source { return source("only " + only) }
+func sourceOfStage(status Status) source   { return source("stage " + status) }
 
 // sourceWords are the conditions of the indexes that a source has its tasks from. A
 // task may be in several of them.
@@ -76,11 +76,11 @@ func newPages(w words) map[pageKey]string {
 		sourceAll:                       {Where: []string{"true"}},
 		sourceRequest:                   {Where: []string{"t.request_id = $5"}},
 		sourceUser:                      {Where: []string{"t.user_id = $4"}},
-		sourceOfOnly(OnlyRunning):       {Where: []string{running}},
-		sourceOfOnly(OnlyWaiting):       {Ready: w.Stages},
-		sourceOfOnly(OnlyScheduled):     {Where: []string{w.IsScheduled("t.")}},
-		sourceOfOnly(OnlyRetrying):      {Where: w.Retrying("t.")},
-		sourceOfOnly(OnlyDead):          {Where: []string{died + " and t.overridden_by is null"}},
+		sourceOfOnly(StateRunning):      {Where: []string{running}},
+		sourceOfOnly(StateWaiting):      {Ready: w.Stages},
+		sourceOfOnly(StateScheduled):    {Where: []string{w.IsScheduled("t.")}},
+		sourceOfOnly(StateRetrying):     {Where: w.Retrying("t.")},
+		sourceOfOnly(StateDead):         {Where: []string{died + " and t.overridden_by is null"}},
 		sourceOfStatus(StatusScheduled): {Where: []string{w.IsScheduled("t.")}},
 		sourceOfStatus(StatusCompleted): {Where: w.indexed("t.", StatusCompleted, waitsNot)},
 		sourceOfStatus(StatusFailed):    {Where: exactly(StatusFailed, failed)},
@@ -157,8 +157,8 @@ func (q BoardQuery) sourceOf() (from source, more int) {
 	switch {
 	case q.RequestID != "":
 		from, rest.RequestID = sourceRequest, ""
-	case q.Only != "":
-		from = sourceOfOnly(q.Only)
+	case q.State != "":
+		from = sourceOfOnly(q.State)
 	case byUser:
 		from, rest.UserID = sourceUser, ""
 	case q.Status != "":
@@ -229,7 +229,7 @@ func (s *Store) scanPage(row pgx.CollectableRow, n *int, last *ID) (Task, error)
 // what is in them. These hold for the one statement, also in a caller's transaction.
 const readSettingsSQL = `
 /* settings of a read */
-select set_config('cuelight.was', concat_ws(' ', current_setting('jit'), current_setting('enable_seqscan'),
+select set_config('cuelight.saved_settings', concat_ws(' ', current_setting('jit'), current_setting('enable_seqscan'),
                                             current_setting('enable_bitmapscan'), current_setting('plan_cache_mode')), true),
        set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
        set_config('plan_cache_mode', 'force_generic_plan', true)`
@@ -238,7 +238,7 @@ const readDoneSQL = `
 /* settings as they were */
 select set_config('jit', was[1], true), set_config('enable_seqscan', was[2], true), set_config('enable_bitmapscan', was[3], true),
        set_config('plan_cache_mode', was[4], true)
-  from (select string_to_array(current_setting('cuelight.was'), ' ') as was offset 0) as s`
+  from (select string_to_array(current_setting('cuelight.saved_settings'), ' ') as was offset 0) as s`
 
 // read runs a statement that somebody waits for, whose plan must not depend on
 // settings or on how many tasks there are, in one round trip.

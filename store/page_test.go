@@ -70,11 +70,11 @@ func chooses(q store.BoardQuery, t store.Task) bool {
 	stage, _ := store.Video().Stage(q.Stage)
 	return (q.Status == "" || t.Status == q.Status) && (q.UserID == "" || t.UserID == q.UserID) &&
 		(q.Source == "" || strings.Contains(t.Source, q.Source)) && (q.Stage == "" || t.Stages[stage].Status == q.StageStatus) &&
-		map[store.Only]bool{
-			"": true, store.OnlyRunning: status(inprogress), store.OnlyWaiting: ready, store.OnlyDead: status(dead) && t.OverriddenBy.IsZero(),
-			store.OnlyScheduled: t.Status == store.StatusScheduled,
-			store.OnlyRetrying:  (status(failing) || later) && !status(dead, cancelled) && t.Status != store.StatusScheduled,
-		}[q.Only]
+		map[store.StateFilter]bool{
+			"": true, store.StateRunning: status(inprogress), store.StateWaiting: ready, store.StateDead: status(dead) && t.OverriddenBy.IsZero(),
+			store.StateScheduled: t.Status == store.StatusScheduled,
+			store.StateRetrying:  (status(failing) || later) && !status(dead, cancelled) && t.Status != store.StatusScheduled,
+		}[q.State]
 }
 
 func open(t store.Task, stage int) bool {
@@ -93,8 +93,8 @@ func TestPages_HaveWhatMatchesAndNothingElse(t *testing.T) {
 	t.Log("seed", seed)
 	all := b.variety(150, rand.New(rand.NewPCG(seed, 0)))
 	queries := []store.BoardQuery{{}}
-	for _, only := range []store.Only{store.OnlyRunning, store.OnlyWaiting, store.OnlyScheduled, store.OnlyRetrying, store.OnlyDead} {
-		queries = append(queries, store.BoardQuery{Only: only})
+	for _, only := range []store.StateFilter{store.StateRunning, store.StateWaiting, store.StateScheduled, store.StateRetrying, store.StateDead} {
+		queries = append(queries, store.BoardQuery{State: only})
 	}
 	for _, status := range []store.Status{pending, store.StatusScheduled, inprogress, done, failing, dead, cancelled} {
 		queries = append(queries, store.BoardQuery{Filter: store.Filter{Status: status}})
@@ -112,15 +112,15 @@ func TestPages_HaveWhatMatchesAndNothingElse(t *testing.T) {
 			}
 		}
 	}
-	strip, err := b.Strip(t.Context())
+	strip, err := b.Stats(t.Context())
 	must(t, err)
-	for only, got := range map[store.Only]int{
-		store.OnlyRunning: strip.Running, store.OnlyWaiting: strip.Waiting, store.OnlyScheduled: strip.Scheduled,
-		store.OnlyRetrying: strip.Retrying, store.OnlyDead: strip.Dead,
+	for only, got := range map[store.StateFilter]int{
+		store.StateRunning: strip.Running, store.StateWaiting: strip.Waiting, store.StateScheduled: strip.Scheduled,
+		store.StateRetrying: strip.Retrying, store.StateDead: strip.Dead,
 	} {
 		want := 0
 		for _, task := range all {
-			if chooses(store.BoardQuery{Only: only}, task) {
+			if chooses(store.BoardQuery{State: only}, task) {
 				want++
 			}
 		}
@@ -188,12 +188,12 @@ func TestStrip_EstimatesALongQueue(t *testing.T) {
 	b.exec("alter table tasks disable trigger user")
 	b.exec("insert into tasks (source) select n::text from generate_series(1, $1) as n", n)
 	b.exec("insert into tasks (source, ingest_run_at) select n::text, 'tomorrow' from generate_series(1, $1) as n", n)
-	strip, err := b.Strip(t.Context())
+	strip, err := b.Stats(t.Context())
 	if err != nil || strip.Waiting < store.CountAtMost || strip.Stages[0].Ready < store.CountAtMost {
 		t.Errorf("before the table was analyzed: %+v, %v", strip, err)
 	}
 	b.exec("analyze tasks")
-	strip, err = b.Strip(t.Context())
+	strip, err = b.Stats(t.Context())
 	if err != nil || strip.Stages[0].Ready < n*9/10 || strip.Stages[0].Ready > n*11/10 || strip.Waiting != strip.Stages[0].Ready {
 		t.Errorf("estimated is %+v, %v", strip, err)
 	}
@@ -217,7 +217,7 @@ func TestTaskThatWaitsForItsTime_IsScheduled(t *testing.T) {
 		}
 	}
 	is(store.StatusScheduled)
-	if strip, err := b.Strip(t.Context()); err != nil || strip.Scheduled != 1 || strip.Retrying+strip.Waiting != 0 || strip.Stages[0].OldestReady != 0 {
+	if strip, err := b.Stats(t.Context()); err != nil || strip.Scheduled != 1 || strip.Retrying+strip.Waiting != 0 || strip.Stages[0].OldestReady != 0 {
 		t.Errorf("strip is %+v, %v", strip, err)
 	}
 	b.exec("update tasks set ingest_run_at = null")
@@ -235,8 +235,8 @@ func (b bundle) postponed(w store.ID, sub store.Submission) store.ID {
 		b.exec("update tasks set ingest_run_at = now() - interval '1 s' where id = $1", id)
 	}
 	in := turn(w, 1, nil, ingest)
-	in.Mature[ingest] = true
-	out, err := b.Turn(b.t.Context(), in)
+	in.PromoteDue[ingest] = true
+	out, err := b.Exchange(b.t.Context(), in)
 	must(b.t, err)
 	if len(out.Claims) != 1 || out.Claims[0].Task != id {
 		b.t.Fatalf("claimed %+v, want %s", out.Claims, id)
@@ -272,8 +272,8 @@ func TestPostponedTask_IsNotScheduled(t *testing.T) {
 			all = append(all, task)
 		}
 		slices.SortFunc(all, func(a, b store.Task) int { return bytes.Compare(b.ID[:], a.ID[:]) })
-		for _, only := range []store.Only{store.OnlyScheduled, store.OnlyRetrying, store.OnlyWaiting} {
-			b.pages(all, store.BoardQuery{Only: only})
+		for _, only := range []store.StateFilter{store.StateScheduled, store.StateRetrying, store.StateWaiting} {
+			b.pages(all, store.BoardQuery{State: only})
 		}
 		for _, status := range []store.Status{store.StatusScheduled, pending, cancelled} {
 			b.pages(all, store.BoardQuery{Filter: store.Filter{Status: status}})
@@ -281,7 +281,7 @@ func TestPostponedTask_IsNotScheduled(t *testing.T) {
 	}
 	counts := func(when string, scheduled, retrying, ready int) {
 		t.Helper()
-		if strip, err := b.Strip(t.Context()); err != nil || strip.Scheduled != scheduled || strip.Retrying != retrying || strip.Waiting != ready {
+		if strip, err := b.Stats(t.Context()); err != nil || strip.Scheduled != scheduled || strip.Retrying != retrying || strip.Waiting != ready {
 			t.Errorf("%s, strip is %+v, %v; want %d scheduled, %d retrying, %d waiting", when, strip, err, scheduled, retrying, ready)
 		}
 	}

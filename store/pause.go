@@ -95,7 +95,7 @@ select id, case when pg_notification_queue_usage() < 0.9 then pg_notify($3, ''):
 // Drain tells a worker to claim nothing more, to end its work, however long that
 // takes, and to stop. It hears of it at once, or with its next beat. It returns
 // [ErrWorkerUnknown] where the worker is not there.
-func (s *Store) Drain(ctx context.Context, worker ID) error {
+func (s *Store) DrainWorker(ctx context.Context, worker ID) error {
 	tag, err := s.db.Exec(ctx, drainSQL, worker, s.graph.name, s.graph.RecallChannel())
 	if err == nil && tag.RowsAffected() == 0 {
 		err = ErrWorkerUnknown

@@ -16,10 +16,10 @@ func TestWorkersHearOfPausesAtOnceAndWithEveryBeat(t *testing.T) {
 	heard := b.listen(b.Graph().RecallChannel())
 	want := func(host string, paused ...bool) {
 		t.Helper()
-		out, err := b.Beat(ctx, store.Beat{Worker: w})
+		out, err := b.Heartbeat(ctx, store.HeartbeatRequest{Worker: w})
 		must(t, err)
-		if !slices.Equal(out.Paused, paused) || out.Drain {
-			t.Errorf("a beat hears %v, drain %v, want %v", out.Paused, out.Drain, paused)
+		if !slices.Equal(out.Paused, paused) || out.Draining {
+			t.Errorf("a beat hears %v, drain %v, want %v", out.Paused, out.Draining, paused)
 		}
 		if got, err := b.Paused(ctx, host); err != nil || !slices.Equal(got, paused) {
 			t.Errorf("paused on %s are %v, %v, want %v", host, got, err, paused)
@@ -55,14 +55,14 @@ func TestDrainIsToldToTheWorkerAlone(t *testing.T) {
 	b := setup(t)
 	ctx := t.Context()
 	w, other := b.worker(), b.worker()
-	must(t, b.Drain(ctx, w))
+	must(t, b.DrainWorker(ctx, w))
 	for id, drain := range map[store.ID]bool{w: true, other: false} {
-		if out, err := b.Beat(ctx, store.Beat{Worker: id}); err != nil || out.Drain != drain {
-			t.Errorf("a beat hears drain %v, %v, want %v", out.Drain, err, drain)
+		if out, err := b.Heartbeat(ctx, store.HeartbeatRequest{Worker: id}); err != nil || out.Draining != drain {
+			t.Errorf("a beat hears drain %v, %v, want %v", out.Draining, err, drain)
 		}
 	}
-	must(t, b.Leave(ctx, w))
-	if err := b.Drain(ctx, w); !errors.Is(err, store.ErrWorkerUnknown) {
+	must(t, b.DeregisterWorker(ctx, w))
+	if err := b.DrainWorker(ctx, w); !errors.Is(err, store.ErrWorkerUnknown) {
 		t.Errorf("drain of one that is gone says %v", err)
 	}
 }

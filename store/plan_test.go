@@ -34,7 +34,7 @@ func TestPlansUseTheirIndexesAmongManyFinishedTasks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := conn.Exec(t.Context(), strings.NewReplacer("true", "false", "$1", "false", "$2", "'turn'", "$3", "null", "$4", "'2s'").Replace(settingsSQL)); err != nil {
+	if _, err := conn.Exec(t.Context(), strings.NewReplacer("true", "false", "$1", "false", "$2", "'exchange'", "$3", "null", "$4", "'2s'").Replace(exchangeSettingsSQL)); err != nil {
 		t.Fatal(err)
 	}
 	s := New(pool, g)

@@ -51,7 +51,7 @@ func TestRoles_NeedNoMoreThanTheDocumentationGrants(t *testing.T) {
 	b := ownServer(t)
 	submitter := b.as("submitter", `select, insert on tasks`)
 	editor := b.as("editor", `select, insert, update, delete on tasks`)
-	reader := b.as("reader", `select on outbox, attempts, events, tasks, cuelight_schema, cuelight_uncrashed, outbox_id`)
+	reader := b.as("reader", `select on outbox, attempts, events, tasks, cuelight_schema, cuelight_sequence_epoch, outbox_id`)
 	w := b.worker()
 	submitter.submit()
 	c := b.claim(w, ingest)
@@ -60,16 +60,16 @@ func TestRoles_NeedNoMoreThanTheDocumentationGrants(t *testing.T) {
 	editor.exec(`delete from tasks where id = $1`, c.Task)
 	events, err := reader.Events(t.Context(), store.EventQuery{})
 	must(t, err)
-	wantTold(t, events, "submitted", "started ingest", "cancelled", "retry ingest", "deleted")
+	wantTold(t, events, "submitted", "started ingest", "cancelled", "retry_scheduled ingest", "deleted")
 	_, err = reader.Events(t.Context(), store.EventQuery{Task: c.Task})
 	must(t, err)
 	for _, role := range []bundle{submitter, editor, reader} {
 		role.refused(`select setval('outbox_id', 1)`)
 		role.refused(`select nextval('outbox_id')`)
-		role.refused(`insert into outbox (type) values ('done')`)
+		role.refused(`insert into outbox (type) values ('completed')`)
 		role.refused(`select value from cuelight_secret`)
 		role.refused(`select cuelight_order_secret()`)
-		role.refused(`select cuelight_first_place('outbox_id')`)
+		role.refused(`select cuelight_next_event_id_slow('outbox_id')`)
 	}
 	// The triggers write into the pipeline's own tables.
 	conn, err := submitter.pool.Acquire(t.Context())
@@ -112,7 +112,7 @@ select pg_advisory_lock_shared((l.classid::bigint << 32) | l.objid::bigint), pg_
 		if n := len(told(b.events(0))); n != 1 {
 			t.Errorf("%d events are shown beside a transaction that is open, want 1", n)
 		}
-		if n := b.number(`select count(*) from cuelight_open_places('outbox_id')`); n != 1 {
+		if n := b.number(`select count(*) from cuelight_open_event_ids('outbox_id')`); n != 1 {
 			t.Errorf("%d transactions are said to be open, want 1", n)
 		}
 		must(t, slow.Commit(ctx))

@@ -103,7 +103,7 @@ func (s *Store) retryEach(
 		return r, err
 	}
 	if len(all) == 0 && o.Audit != nil {
-		return r, s.Audited(ctx, func(*Store) (AuditEntry, error) { return o.Audit(0) })
+		return r, s.WithAudit(ctx, func(*Store) (AuditEntry, error) { return o.Audit(0) })
 	}
 	r.Matched, r.Remaining = len(all), len(all)
 	for ids := range slices.Chunk(all, retryBatch) {
@@ -111,7 +111,7 @@ func (s *Store) retryEach(
 			break
 		}
 		n := 0
-		err := s.Audited(ctx, func(in *Store) (AuditEntry, error) {
+		err := s.WithAudit(ctx, func(in *Store) (AuditEntry, error) {
 			sql, args := batch(ids)
 			if err := in.db.QueryRow(ctx, sql, args...).Scan(&n); err != nil || o.Audit == nil {
 				return AuditEntry{}, err

@@ -39,14 +39,14 @@ func setup(t testing.TB) bundle {
 // beat is a sign of life of a worker without a session, and what it hears of
 // its claims.
 func (b bundle) beat(w store.ID, claims ...store.Claim) ([]store.ID, error) {
-	out, err := b.Beat(b.t.Context(), store.Beat{Worker: w, Claims: claims})
-	return tokensOfLost(out.Lost), err
+	out, err := b.Heartbeat(b.t.Context(), store.HeartbeatRequest{Worker: w, Claims: claims})
+	return tokensOfLost(out.LostClaims), err
 }
 
 // worker registers one more worker.
 func (b bundle) worker() store.ID {
 	b.t.Helper()
-	id, err := b.Register(b.t.Context(), store.Worker{Host: "test", PID: 1})
+	id, err := b.RegisterWorker(b.t.Context(), store.Worker{Host: "test", PID: 1})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -70,22 +70,22 @@ func (b bundle) submission(s store.Submission) store.ID {
 
 // turn makes a turn with the given free slots and reports, looking at the
 // stages given.
-func (b bundle) turn(worker store.ID, free int, reports []store.Report, look ...int) store.Turned {
+func (b bundle) turn(worker store.ID, free int, reports []store.Report, look ...int) store.ExchangeResult {
 	b.t.Helper()
-	out, err := b.Turn(b.t.Context(), turn(worker, free, reports, look...))
+	out, err := b.Exchange(b.t.Context(), turn(worker, free, reports, look...))
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return out
 }
 
-func turn(worker store.ID, free int, reports []store.Report, look ...int) store.Turn {
-	in := store.Turn{Worker: worker, Reports: reports, Free: make([]int, 5), Look: make([]bool, 5), Mature: make([]bool, 5)}
-	for i := range in.Free {
-		in.Free[i] = free
+func turn(worker store.ID, free int, reports []store.Report, look ...int) store.ExchangeRequest {
+	in := store.ExchangeRequest{Worker: worker, Reports: reports, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5)}
+	for i := range in.FreeSlots {
+		in.FreeSlots[i] = free
 	}
 	for _, i := range look {
-		in.Look[i] = true
+		in.ClaimFrom[i] = true
 	}
 	return in
 }

@@ -193,7 +193,7 @@ func TestTaskDoesNotStartBeforeItsTime(t *testing.T) {
 	if len(out.Claims) != 1 || out.Claims[0].Task != past {
 		t.Errorf("claims are %+v, want only the task whose time has come", out.Claims)
 	}
-	if n := out.Next[ingest]; n < 59*time.Minute || n > time.Hour {
+	if n := out.NextDue[ingest]; n < 59*time.Minute || n > time.Hour {
 		t.Errorf("next time is in %s, want an hour", n)
 	}
 }

@@ -9,37 +9,37 @@ import (
 )
 
 // Sweep is what the slow pass needs to know.
-type Sweep struct {
+type SweepRequest struct {
 	// Worker is who makes it. It is not given up.
 	Worker ID
 	// Judge is how others are judged; nil for giving up nobody.
-	Judge *Allowance
+	Credit *OutageCredit
 	// Clock is what the database's clock should say, as far as the worker
 	// knows. Where it says something else it was changed, or the worker itself
 	// stood still, and nobody is given up. Zero for not known.
-	Clock time.Time
+	ExpectedClock time.Time
 	// MaxAttempts is, by stage, how often it is tried: a claim whose worker
 	// went away counts as an attempt, so that a task which kills its workers
 	// ends dead.
 	MaxAttempts []int
 	// Only are the tasks to look for; nil for all.
-	Only []ID
+	OnlyTasks []ID
 	// AgeAfter is how long a task waits behind others of higher priority before it is
 	// Aged. Zero for no end.
 	AgeAfter time.Duration
 }
 
 // Swept is what the slow pass found.
-type Swept struct {
-	Lost    []ID // workers given up
-	Expired int  // claims taken from workers that were given up, or stopped
-	Locked  bool // there are more, whose rows somebody else had locked: sweep again
+type SweepResult struct {
+	ExpiredWorkers []ID // workers given up
+	ExpiredClaims  int  // claims taken from workers that were given up, or stopped
+	RowsLocked     bool // there are more, whose rows somebody else had locked: sweep again
 	// Unended are workers that are gone and have left a transaction open, with its
 	// locks, which this role may not end.
-	Unended []ID
+	OpenTransactions []ID
 	// Left and Next are those of [Turned], for all stages.
-	Left []bool
-	Next []time.Duration
+	MoreReady []bool
+	NextDue   []time.Duration
 	// Aged are, by stage, tasks to claim before others of higher priority; nil where
 	// nobody asked.
 	Aged [][]ID
@@ -62,7 +62,7 @@ select w.id, case when (pg_has_role(b.usesysid, 'usage') or pg_has_role('pg_sign
   join pg_roles theirs on theirs.oid = b.usesysid
   join pg_roles me on me.rolname = current_user
  where w.pipeline = $2 and w.id is distinct from $1
-   and (w.stopped_at is not null or w.lost_at is not null or ` + goneSQL + ` and ` + clockSQL + `)
+   and (w.stopped_at is not null or w.lost_at is not null or ` + expiredSQL + ` and ` + clockSQL + `)
    and coalesce(b.xact_start < clock_timestamp() - ` + graceSQL + `, true)`
 
 // clock: the database's clock says what is expected of it. It does not, either, for
@@ -72,14 +72,14 @@ const clockSQL = `($5::timestamptz is null or clock_timestamp() between $5 - int
 // lose gives up the workers that are gone. Two things must be true of each: it
 // gives no sign of life, and neither does the youngest of its claims. Whoever is
 // beating just now has the row locked, and is passed over.
-const loseSQL = `
+const expireWorkersSQL = `
 /* give up workers */
 with lost as (
   update workers set lost_at = now(), running = '[]'
    where id in (
          select id from workers w
           where pipeline = $2 and stopped_at is null and lost_at is null and id is distinct from $1
-            and ` + goneSQL + `
+            and ` + expiredSQL + `
             and ` + clockSQL + `
             and not exists (select from {{.Tasks}} t
                              where ({{.Any "t." "inprogress"}})
@@ -87,7 +87,7 @@ with lost as (
                                  or {{end}}t.{{.Name}}_locked_by = w.id and t.{{.Name}}_locked_at > now() - ` + graceSQL + `{{end}}))
             for no key update skip locked)
   returning id, host, pid
-), told as (` + lostToldSQL + `)
+), told as (` + workerLostEventsSQL + `)
 select id from lost`
 
 // lapse: what was held by a worker that was given up is free again, or dead
@@ -96,7 +96,7 @@ select id from lost`
 // in progress and brought to where its worker never was. Rows are chosen first
 // and locked by their tokens then: a claim that was freed and taken anew in
 // between is another one.
-const lapseSQL = `
+const expireClaimsSQL = `
 /* lapse {{.Stage.Name}} */
 with gone as materialized (
   select t.id, t.{{.Stage.Name}}_token as token,
@@ -143,52 +143,52 @@ const surveySQL = `
 select exists (select from {{.Tasks}} t where ({{.Any "t." "inprogress"}})
                   and ({{range $i, $s := .Stages}}{{if $i}}
                     or {{end}}t.{{.Name}}_status = 'inprogress' and not {{$.Alive (print "t." .Name "_locked_by")}}{{end}}))
-       {{- range .Stages}},` + lookedSQL + `{{end}}`
+       {{- range .Stages}},` + readyColumnsSQL + `{{end}}`
 
 // Sweep is the slow pass: it gives up workers that are silent, frees what they
 // held, makes ready what waited for a time that has come, and looks for anything
 // that is ready although nobody was told. Where there is nothing to do but to
 // look, it is one round trip of three statements; else it is two, and each is a
 // transaction: with an error there may be workers Lost already.
-func (s *Store) Sweep(ctx context.Context, in Sweep) (Swept, error) {
+func (s *Store) Sweep(ctx context.Context, in SweepRequest) (SweepResult, error) {
 	stages := len(s.graph.nodes)
-	out := Swept{Left: make([]bool, stages), Next: never(stages)}
+	out := SweepResult{MoreReady: make([]bool, stages), NextDue: noneDue(stages)}
 	gone, err := s.survey(ctx, in, &out)
-	if err == nil && (gone || slices.Contains(out.Next, 0)) {
-		err = s.tidy(ctx, in, &out)
+	if err == nil && (gone || slices.Contains(out.NextDue, 0)) {
+		err = s.expireClaims(ctx, in, &out)
 	}
 	return out, s.explain("sweep", err)
 }
 
-func (s *Store) survey(ctx context.Context, in Sweep, out *Swept) (gone bool, err error) {
+func (s *Store) survey(ctx context.Context, in SweepRequest, out *SweepResult) (gone bool, err error) {
 	var batch pgx.Batch
-	queueSettings(ctx, &batch, false, madeBySweep, in.Worker)
-	s.queueJudgement(&batch, in, out)
+	queueSettings(ctx, &batch, false, originSweep, in.Worker)
+	s.queueExpireWorkers(&batch, in, out)
 	s.queueAged(&batch, in, out)
-	next := make([]*float64, len(out.Next))
-	batch.Queue(s.sql.survey, in.Only).QueryRow(func(row pgx.Row) error {
+	next := make([]*float64, len(out.NextDue))
+	batch.Queue(s.sql.survey, in.OnlyTasks).QueryRow(func(row pgx.Row) error {
 		dest := []any{&gone}
-		for i := range out.Left {
-			dest = append(dest, &out.Left[i], &next[i])
+		for i := range out.MoreReady {
+			dest = append(dest, &out.MoreReady[i], &next[i])
 		}
 		return row.Scan(dest...)
 	})
 	if err = s.db.SendBatch(ctx, &batch).Close(); err != nil {
-		out.Lost, out.Unended = nil, nil // rolled back, or not known
+		out.ExpiredWorkers, out.OpenTransactions = nil, nil // rolled back, or not known
 		return false, err
 	}
 	for i := range next {
-		out.Next[i] = until(next[i])
+		out.NextDue[i] = secondsToDue(next[i])
 	}
 	return gone, nil
 }
 
 // queueJudgement gives up the workers that are gone, and ends what they left open.
-func (s *Store) queueJudgement(batch *pgx.Batch, in Sweep, out *Swept) {
-	grace, lease := in.Judge.args()
+func (s *Store) queueExpireWorkers(batch *pgx.Batch, in SweepRequest, out *SweepResult) {
+	grace, lease := in.Credit.args()
 	var clock *time.Time
-	if !in.Clock.IsZero() {
-		clock = &in.Clock
+	if !in.ExpectedClock.IsZero() {
+		clock = &in.ExpectedClock
 	}
 	args := []any{in.Worker, s.graph.name, grace, lease, clock}
 	batch.Queue(endBackendsSQL, args...).Query(func(rows pgx.Rows) error {
@@ -196,44 +196,44 @@ func (s *Store) queueJudgement(batch *pgx.Batch, in Sweep, out *Swept) {
 		var ended bool
 		_, err := pgx.ForEachRow(rows, []any{&worker, &ended}, func() error {
 			if ended {
-				out.Locked = true // for a moment still
+				out.RowsLocked = true // for a moment still
 			} else {
-				out.Unended = append(out.Unended, worker)
+				out.OpenTransactions = append(out.OpenTransactions, worker)
 			}
 			return nil
 		})
 		return err
 	})
-	if in.Judge == nil {
+	if in.Credit == nil {
 		return
 	}
 	batch.Queue(s.sql.lose, args...).Query(func(rows pgx.Rows) (err error) {
-		out.Lost, err = pgx.CollectRows(rows, pgx.RowTo[ID])
+		out.ExpiredWorkers, err = pgx.CollectRows(rows, pgx.RowTo[ID])
 		return err
 	})
 }
 
 // tidy does what the survey has found to do, and looks again.
-func (s *Store) tidy(ctx context.Context, in Sweep, out *Swept) error {
+func (s *Store) expireClaims(ctx context.Context, in SweepRequest, out *SweepResult) error {
 	stages := len(s.graph.nodes)
-	clear(out.Left)
+	clear(out.MoreReady)
 	// To look and to claim nothing is a turn without free slots.
-	look := turn{
-		store: s, madeBy: madeBySweep, opens: make([]int, stages), again: make([]bool, stages), aged: make([]int, stages),
-		in:  Turn{Free: make([]int, stages), Look: make([]bool, stages), Mature: make([]bool, stages), Only: in.Only},
-		out: Turned{Left: out.Left, Next: out.Next},
+	look := exchange{
+		store: s, origin: originSweep, mayBecomeReady: make([]int, stages), retried: make([]bool, stages), agedSlots: make([]int, stages),
+		request: ExchangeRequest{FreeSlots: make([]int, stages), ClaimFrom: make([]bool, stages), PromoteDue: make([]bool, stages), OnlyTasks: in.OnlyTasks},
+		result:  ExchangeResult{MoreReady: out.MoreReady, NextDue: out.NextDue},
 	}
-	queueSettings(ctx, &look.batch, false, madeBySweep, in.Worker)
+	queueSettings(ctx, &look.batch, false, originSweep, in.Worker)
 	for i := range stages {
 		look.batch.Queue(s.sql.lapse[i], in.MaxAttempts[i]).QueryRow(func(row pgx.Row) error {
 			var lapsed, gone int
 			err := row.Scan(&lapsed, &gone)
-			out.Expired, out.Locked = out.Expired+lapsed, out.Locked || lapsed < gone
+			out.ExpiredClaims, out.RowsLocked = out.ExpiredClaims+lapsed, out.RowsLocked || lapsed < gone
 			return err
 		})
-		look.in.Look[i], look.in.Mature[i] = true, true
-		look.queueMature(i)
-		look.queueLook(i)
+		look.request.ClaimFrom[i], look.request.PromoteDue[i] = true, true
+		look.queuePromote(i)
+		look.queueClaimStage(i)
 	}
 	return s.db.SendBatch(ctx, &look.batch).Close()
 }

@@ -62,26 +62,26 @@ type Report struct {
 
 // Turn is what a dispatcher hands in: what its workers did since the last
 // turn, what they could take on, and where to look for it.
-type Turn struct {
-	Worker  ID
-	Reports []Report
-	Free    []int  // by stage: how many claims it can take, reports included
-	Look    []bool // by stage: whether something may be waiting there
-	Mature  []bool // by stage: whether a time that tasks wait for has come
-	Only    []ID   // the tasks to claim from; nil for all
-	Aged    [][]ID // by stage looked at: tasks to claim before all others, as [Store.Sweep] has found them; nil for none
+type ExchangeRequest struct {
+	Worker     ID
+	Reports    []Report
+	FreeSlots  []int  // by stage: how many claims it can take, reports included
+	ClaimFrom  []bool // by stage: whether something may be waiting there
+	PromoteDue []bool // by stage: whether a time that tasks wait for has come
+	OnlyTasks  []ID   // the tasks to claim from; nil for all
+	Aged       [][]ID // by stage looked at: tasks to claim before all others, as [Store.Sweep] has found them; nil for none
 
 	// After makes a turn look in a stage only at what is ready after a place,
 	// where nothing was claimed since the last vacuum that it had to go past. It
 	// is for stages where more is sure to be waiting than Free. Nil, or a zero
 	// Place, for all that is ready. Of a stage that the tasks reported may be ready
 	// for, the turn looks at all in any case.
-	After []Place
+	After []Position
 }
 
 // Place is one in the order in which the ready tasks of a stage are claimed. The
 // tasks after it are those of the same priority that were submitted later.
-type Place struct {
+type Position struct {
 	Priority int16
 	Task     ID
 }
@@ -93,7 +93,7 @@ type StaleReport struct {
 }
 
 // Turned is what a dispatcher gets back.
-type Turned struct {
+type ExchangeResult struct {
 	Claims []Claim // in the order of [Claim.Compare]
 	// Stale are the reports that changed nothing, because the claim was no
 	// longer the worker's.
@@ -103,20 +103,20 @@ type Turned struct {
 	Locked []Report
 	// Asked says, by stage, how many claims were asked for beside those that go
 	// on with the tasks reported, and Found how many of them there were.
-	Asked, Found []int
+	Requested, Granted []int
 	// Left says, by stage, that there may be something to claim which this turn
 	// did not get: there were more tasks than free slots, or another worker had
 	// the row locked just then. Of a stage looked at After a place it is not known.
-	Left []bool
+	MoreReady []bool
 	// Last is, by stage, the place of the last one Found; zero for none.
-	Last []Place
+	LastPosition []Position
 	// Yielded says, by stage, that a task reported is ready there since, and was not
 	// gone on with: no slot was free, or one that comes before it was waiting, or it is
 	// to be tried again. If the stage was looked at, it may have been claimed since.
-	Yielded []bool
+	NewlyReady []bool
 	// Next is, by stage looked at, how long until the earliest time that a
 	// task waits for, 0 when that has come; negative where none waits.
-	Next []time.Duration
+	NextDue []time.Duration
 }
 
 // settings of a turn. The shape of its plans must not depend on how large the
@@ -139,33 +139,33 @@ type Turned struct {
 // needs to be written down of a worker's connections, of which it uses several and
 // which a pooler may share out anew, and no process id is ever that of another by
 // now. Where the server has a limit for whole transactions, it ends by itself.
-const settingsSQL = `
+const exchangeSettingsSQL = `
 /* settings */
 select set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
        set_config('jit', 'off', true),
        set_config('statement_timeout', '25s', true),
-       set_config('cuelight.made_by', $2, true),
+       set_config('cuelight.origin', $2, true),
        set_config('lock_timeout', $4, true),
        set_config('application_name', 'cuelight ' || $3::uuid, true),
        case when current_setting('server_version_num')::integer >= 170000
             then set_config('transaction_timeout', '30s', true) end,
        case when $1 then set_config('synchronous_commit', 'off', true) end`
 
-const madeBySQL = `
+const originSQL = `
 /* say who makes the changes */
-select set_config('cuelight.made_by', $1, true)`
+select set_config('cuelight.origin', $1, true)`
 
 // The maker of the changes of a transaction, as the triggers know it: a sweep, or a turn,
 // which records in its own statements what it starts and completes. The triggers do
 // the rest. Where there is no rest, the statements say so, and the triggers are not
 // called at all.
-const madeByTurn, madeBySweep, madeByRecorded = "turn", "sweep", "recorded"
+const originExchange, originSweep, originRecorded = "exchange", "sweep", "recorded"
 
 // queueSettings begins a batch of a worker's.
 func queueSettings(ctx context.Context, batch *pgx.Batch, async bool, madeBy string, worker ID) {
-	batch.Queue(settingsSQL, async, madeBy, worker, fmt.Sprintf("%dms", lockWait(ctx)))
+	batch.Queue(exchangeSettingsSQL, async, madeBy, worker, fmt.Sprintf("%dms", lockWait(ctx)))
 }
 
 // batchTasks is how many tasks one statement of a turn changes at the most: an
@@ -179,46 +179,46 @@ const batchTasks = 1024
 //
 // After an error nothing may be assumed: the transaction may have been
 // committed all the same. See [Store.Settled] and [Store.Held].
-func (s *Store) Turn(ctx context.Context, in Turn) (Turned, error) {
+func (s *Store) Exchange(ctx context.Context, in ExchangeRequest) (ExchangeResult, error) {
 	stages := len(s.graph.nodes)
-	t := turn{store: s, in: in, opens: make([]int, stages), again: make([]bool, stages), aged: make([]int, stages), begun: make([]int, stages)}
-	t.out = Turned{
-		Claims: make([]Claim, 0, len(in.Reports)),
-		Asked:  make([]int, stages), Found: make([]int, stages), Last: make([]Place, stages),
-		Left: make([]bool, stages), Yielded: make([]bool, stages), Next: never(stages),
+	t := exchange{store: s, request: in, mayBecomeReady: make([]int, stages), retried: make([]bool, stages), agedSlots: make([]int, stages), continued: make([]int, stages)}
+	t.result = ExchangeResult{
+		Claims:    make([]Claim, 0, len(in.Reports)),
+		Requested: make([]int, stages), Granted: make([]int, stages), LastPosition: make([]Position, stages),
+		MoreReady: make([]bool, stages), NewlyReady: make([]bool, stages), NextDue: noneDue(stages),
 	}
-	queueSettings(ctx, &t.batch, len(in.Reports) == 0, madeByRecorded, in.Worker)
-	t.madeBy = madeByRecorded
+	queueSettings(ctx, &t.batch, len(in.Reports) == 0, originRecorded, in.Worker)
+	t.origin = originRecorded
 	for i := range stages {
-		t.queueMature(i) // before anything later goes on
+		t.queuePromote(i) // before anything later goes on
 	}
 	for i := range stages {
-		t.queueAgedClaim(i)
+		t.queueAgedClaims(i)
 	}
 	if len(in.Reports) > 0 {
 		t.queueReports()
 	}
 	for i := range stages {
-		t.queueLook(i)
+		t.queueClaimStage(i)
 	}
 	if err := s.db.SendBatch(ctx, &t.batch).Close(); err != nil {
-		return Turned{}, s.explain("dispatch", err)
+		return ExchangeResult{}, s.explain("dispatch", err)
 	}
-	slices.SortFunc(t.out.Claims, Claim.Compare)
-	t.sortOut(ctx)
-	return t.out, nil
+	slices.SortFunc(t.result.Claims, Claim.Compare)
+	t.classifyUnapplied(ctx)
+	return t.result, nil
 }
 
 // tell the triggers who makes the changes of the statements to come, in a turn.
-func (t *turn) tell(madeBy string) {
-	if t.madeBy != madeBy && t.madeBy != madeBySweep {
-		t.madeBy = madeBy
-		t.batch.Queue(madeBySQL, madeBy)
+func (t *exchange) queueOrigin(madeBy string) {
+	if t.origin != madeBy && t.origin != originSweep {
+		t.origin = madeBy
+		t.batch.Queue(originSQL, madeBy)
 	}
 }
 
 // never is the Next of stages where nothing waits.
-func never(stages int) []time.Duration {
+func noneDue(stages int) []time.Duration {
 	all := make([]time.Duration, stages)
 	for i := range all {
 		all[i] = -1
@@ -227,39 +227,39 @@ func never(stages int) []time.Duration {
 }
 
 // turn is one Turn being made.
-type turn struct {
-	store   *Store
-	in      Turn
-	opens   []int  // by stage: how many of the tasks reported may be ready for it
-	again   []bool // by stage: a task reported is to be tried again at once
-	aged    []int  // by stage: how many slots are for aged tasks
-	begun   []int  // by stage: how many of them go on
-	batch   pgx.Batch
-	madeBy  string      // what the triggers were told last
-	applied map[ID]bool // tokens of the reports that changed a row
-	out     Turned
+type exchange struct {
+	store          *Store
+	request        ExchangeRequest
+	mayBecomeReady []int  // by stage: how many of the tasks reported may be ready for it
+	retried        []bool // by stage: a task reported is to be tried again at once
+	agedSlots      []int  // by stage: how many slots are for aged tasks
+	continued      []int  // by stage: how many of them go on
+	batch          pgx.Batch
+	origin         string      // what the triggers were told last
+	applied        map[ID]bool // tokens of the reports that changed a row
+	result         ExchangeResult
 }
 
 // sortOut tells the reports that changed nothing apart: those whose rows were
 // locked by somebody else, and those whose claims, or tasks, are gone. The turn
 // is committed, so where that cannot be found out they are taken to have been
 // locked: they will come again.
-func (t *turn) sortOut(ctx context.Context) {
+func (t *exchange) classifyUnapplied(ctx context.Context) {
 	var vain []Report
 	var claims []Claim
-	for _, r := range t.in.Reports {
+	for _, r := range t.request.Reports {
 		if !t.applied[r.Token] {
 			vain = append(vain, r)
 			claims = append(claims, Claim{Task: r.Task, Stage: r.Stage, Token: r.Token})
 		}
 	}
-	lost, err := t.store.Lost(ctx, claims)
+	lost, err := t.store.FindLostClaims(ctx, claims)
 	for _, r := range vain {
 		i := slices.IndexFunc(lost, func(l LostClaim) bool { return l.Token == r.Token })
 		if err == nil && i >= 0 {
-			t.out.Stale = append(t.out.Stale, StaleReport{r, lost[i].Cancelled})
+			t.result.Stale = append(t.result.Stale, StaleReport{r, lost[i].Cancelled})
 		} else {
-			t.out.Locked = append(t.out.Locked, r)
+			t.result.Locked = append(t.result.Locked, r)
 		}
 	}
 }

@@ -71,16 +71,16 @@ func TestStageGoesOnOnlyWhileSlotsAreFree(t *testing.T) {
 	}
 	first := b.turn(w, 3, nil, ingest).Claims
 	in := turn(w, 0, []store.Report{completed(first[0]), completed(first[1]), completed(first[2])})
-	in.Free[transcode] = 2
-	out, err := b.Turn(t.Context(), in)
+	in.FreeSlots[transcode] = 2
+	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(out.Claims) != 2 || out.Claims[0].Stage != transcode || out.Claims[1].Stage != transcode {
 		t.Errorf("claims are %+v, want two of transcode", out.Claims)
 	}
-	if !out.Left[transcode] || !out.Left[metadata] {
-		t.Errorf("stages with work left are %v, want transcode and metadata among them", out.Left)
+	if !out.MoreReady[transcode] || !out.MoreReady[metadata] {
+		t.Errorf("stages with work left are %v, want transcode and metadata among them", out.MoreReady)
 	}
 }
 
@@ -124,17 +124,17 @@ func TestFailedStageWaitsForItsTimeAndIsTriedAgain(t *testing.T) {
 	b.want(id, failing, pending, pending, pending, pending)
 
 	out := b.turn(w, 1, nil, ingest)
-	if len(out.Claims) != 0 || out.Left[ingest] {
+	if len(out.Claims) != 0 || out.MoreReady[ingest] {
 		t.Errorf("a stage was claimed, or shown as ready, before its time")
 	}
-	if n := out.Next[ingest]; n < 59*time.Minute || n > time.Hour {
+	if n := out.NextDue[ingest]; n < 59*time.Minute || n > time.Hour {
 		t.Errorf("next time is in %s, want an hour", n)
 	}
 
 	b.exec("update tasks set ingest_run_at = now() - interval '1 second'")
 	in := turn(w, 1, nil, ingest)
-	in.Mature[ingest] = true
-	again, err := b.Turn(t.Context(), in)
+	in.PromoteDue[ingest] = true
+	again, err := b.Exchange(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,12 +156,12 @@ func TestDeadStageLeavesItsSiblingAlone(t *testing.T) {
 	r.Dead = true
 	b.turn(w, 1, []store.Report{r})
 	b.want(id, done, dead, inprogress, pending, pending)
-	if task := b.get(id); task.Status != dead || task.Settled(b.Graph()) {
-		t.Errorf("task is %s and settled %t; want dead, and not settled while metadata runs", task.Status, task.Settled(b.Graph()))
+	if task := b.get(id); task.Status != dead || task.IsFinished(b.Graph()) {
+		t.Errorf("task is %s and settled %t; want dead, and not settled while metadata runs", task.Status, task.IsFinished(b.Graph()))
 	}
 	b.turn(w, 1, []store.Report{completed(two[1])})
 	b.want(id, done, dead, done, pending, pending)
-	if !b.get(id).Settled(b.Graph()) {
+	if !b.get(id).IsFinished(b.Graph()) {
 		t.Error("nothing will happen any more, but the task is not settled")
 	}
 }
@@ -221,8 +221,8 @@ func TestStageDoesNotGoOnBeforeAnOlderTaskThatIsReady(t *testing.T) {
 	type world struct {
 		bundle
 		w          store.ID
-		held       []store.Claim // ingest of the older and of the newer task
-		transcodes store.Turn    // completes ingest of the newer, with one slot for transcode
+		held       []store.Claim         // ingest of the older and of the newer task
+		transcodes store.ExchangeRequest // completes ingest of the newer, with one slot for transcode
 	}
 	for name, ready := range map[string]func(v *world){
 		"waiting for a slot": func(v *world) {
@@ -235,7 +235,7 @@ func TestStageDoesNotGoOnBeforeAnOlderTaskThatIsReady(t *testing.T) {
 			c := v.turn(v.w, 1, []store.Report{completed(v.held[0])}).Claims[0]
 			v.turn(v.w, 0, []store.Report{failed(c, time.Hour)})
 			v.exec("update tasks set transcode_run_at = now() - interval '1 s' where transcode_run_at is not null")
-			v.transcodes.Mature[transcode] = true
+			v.transcodes.PromoteDue[transcode] = true
 		},
 		"to be tried again at once": func(v *world) {
 			c := v.turn(v.w, 1, []store.Report{completed(v.held[0])}).Claims[0]
@@ -247,8 +247,8 @@ func TestStageDoesNotGoOnBeforeAnOlderTaskThatIsReady(t *testing.T) {
 		},
 		"before the place to go on from": func(v *world) {
 			v.turn(v.w, 0, []store.Report{completed(v.held[0])})
-			v.transcodes.After = make([]store.Place, 5)
-			v.transcodes.After[transcode] = store.Place{Task: v.held[0].Task}
+			v.transcodes.After = make([]store.Position, 5)
+			v.transcodes.After[transcode] = store.Position{Task: v.held[0].Task}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -258,16 +258,16 @@ func TestStageDoesNotGoOnBeforeAnOlderTaskThatIsReady(t *testing.T) {
 			older, newer := v.submit(), v.submit()
 			v.held = v.turn(v.w, 2, nil, ingest).Claims
 			v.transcodes = turn(v.w, 0, []store.Report{completed(v.held[1])}, transcode)
-			v.transcodes.Free[transcode] = 1
+			v.transcodes.FreeSlots[transcode] = 1
 			ready(&v)
-			out, err := v.Turn(t.Context(), v.transcodes)
+			out, err := v.Exchange(t.Context(), v.transcodes)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(out.Claims) != 1 || out.Claims[0].Task != older || out.Claims[0].Stage != transcode {
 				t.Errorf("claims are %+v, want transcode of %s", out.Claims, older)
 			}
-			if !out.Left[transcode] {
+			if !out.MoreReady[transcode] {
 				t.Error("the newer is not said to be left")
 			}
 			v.want(newer, done, pending, pending, pending, pending)
@@ -285,8 +285,8 @@ func TestSlotsThatOlderTasksLeaveAreForThoseReported(t *testing.T) {
 	held := b.turn(w, 6, nil, ingest).Claims
 	b.turn(w, 0, []store.Report{completed(held[1]), completed(held[3])})
 	in := turn(w, 0, []store.Report{completed(held[5]), completed(held[4]), completed(held[2]), completed(held[0])}, transcode)
-	in.Free[transcode] = 5
-	out, err := b.Turn(t.Context(), in)
+	in.FreeSlots[transcode] = 5
+	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,8 +295,8 @@ func TestSlotsThatOlderTasksLeaveAreForThoseReported(t *testing.T) {
 			t.Errorf("claim %d is %s, want transcode of %s", i, c.Task, held[i].Task)
 		}
 	}
-	if len(out.Claims) != 5 || out.Found[transcode] != out.Asked[transcode] {
-		t.Errorf("%d claims, found %d of %d; want 5, and as many as asked for", len(out.Claims), out.Found[transcode], out.Asked[transcode])
+	if len(out.Claims) != 5 || out.Granted[transcode] != out.Requested[transcode] {
+		t.Errorf("%d claims, found %d of %d; want 5, and as many as asked for", len(out.Claims), out.Granted[transcode], out.Requested[transcode])
 	}
 }
 
@@ -379,11 +379,11 @@ func TestTimeThatHasComeIsSaidToBeNow(t *testing.T) {
 	w := b.worker()
 	b.submit()
 	b.exec("update tasks set ingest_run_at = now() - interval '1 hour'")
-	if n := b.turn(w, 1, nil, ingest).Next[ingest]; n != 0 {
+	if n := b.turn(w, 1, nil, ingest).NextDue[ingest]; n != 0 {
 		t.Errorf("next is %s, want 0", n)
 	}
 	b.exec("update tasks set ingest_run_at = '294000-01-01'")
-	if n := b.turn(w, 1, nil, ingest).Next[ingest]; n < 24*time.Hour {
+	if n := b.turn(w, 1, nil, ingest).NextDue[ingest]; n < 24*time.Hour {
 		t.Errorf("next is %s, want a long time", n)
 	}
 }
@@ -395,11 +395,11 @@ func TestFanInThatIsNotCompleteIsNotAMiss(t *testing.T) {
 	b.submit()
 	two := b.turn(w, 1, []store.Report{completed(b.claim(w, ingest))}).Claims
 	in := turn(w, 1, []store.Report{completed(two[0])}, assemble)
-	out, err := b.Turn(t.Context(), in)
+	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out.Left[assemble] {
+	if out.MoreReady[assemble] {
 		t.Error("assemble is said to be left with metadata missing")
 	}
 }
@@ -412,8 +412,8 @@ func TestStageThatYieldsToAHigherPriorityIsSaidToBeLeft(t *testing.T) {
 	mine := b.claim(w, ingest)
 	b.submission(store.Submission{Source: "urgent", Priority: 1})
 	b.turn(w, 0, []store.Report{completed(b.claim(w, ingest))})
-	if out := b.turn(w, 1, []store.Report{completed(mine)}); !out.Left[transcode] || !out.Left[metadata] {
-		t.Errorf("left is %v, want transcode and metadata", out.Left)
+	if out := b.turn(w, 1, []store.Report{completed(mine)}); !out.MoreReady[transcode] || !out.MoreReady[metadata] {
+		t.Errorf("left is %v, want transcode and metadata", out.MoreReady)
 	}
 }
 
@@ -423,8 +423,8 @@ func TestTurnAfterAPlaceClaimsOnlyWhatWasSubmittedLaterWithTheSamePriority(t *te
 	w := b.worker()
 	b.submit()
 	out := b.turn(w, 1, nil, ingest)
-	place := out.Last[ingest]
-	if place != (store.Place{Task: out.Claims[0].Task}) {
+	place := out.LastPosition[ingest]
+	if place != (store.Position{Task: out.Claims[0].Task}) {
 		t.Fatalf("the last one's place is %+v", place)
 	}
 	later := b.submit()
@@ -433,14 +433,14 @@ func TestTurnAfterAPlaceClaimsOnlyWhatWasSubmittedLaterWithTheSamePriority(t *te
 	b.exec("update tasks set ingest_status = 'pending', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null where ingest_status = 'inprogress'")
 
 	in := turn(w, 5, nil, ingest)
-	in.After = make([]store.Place, 5)
+	in.After = make([]store.Position, 5)
 	in.After[ingest] = place
-	out, err := b.Turn(t.Context(), in)
+	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.Claims) != 1 || out.Claims[0].Task != later || out.Found[ingest] != 1 || out.Asked[ingest] != 5 {
-		t.Errorf("claims are %+v, found %d of %d; want the one submitted later", out.Claims, out.Found[ingest], out.Asked[ingest])
+	if len(out.Claims) != 1 || out.Claims[0].Task != later || out.Granted[ingest] != 1 || out.Requested[ingest] != 5 {
+		t.Errorf("claims are %+v, found %d of %d; want the one submitted later", out.Claims, out.Granted[ingest], out.Requested[ingest])
 	}
 }
 
@@ -465,7 +465,7 @@ func TestPipelineOfOneStageTakesEveryKindOfReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := store.New(pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL())), g)
-	w, err := s.Register(t.Context(), store.Worker{Host: "test", PID: 1})
+	w, err := s.RegisterWorker(t.Context(), store.Worker{Host: "test", PID: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -477,14 +477,14 @@ func TestPipelineOfOneStageTakesEveryKindOfReport(t *testing.T) {
 		}
 		ids = append(ids, r.ID)
 	}
-	in := store.Turn{Worker: w, Free: []int{3}, Look: []bool{true}, Only: ids}
-	out, err := s.Turn(t.Context(), in)
+	in := store.ExchangeRequest{Worker: w, FreeSlots: []int{3}, ClaimFrom: []bool{true}, OnlyTasks: ids}
+	out, err := s.Exchange(t.Context(), in)
 	if err != nil || len(out.Claims) != 3 {
 		t.Fatalf("%+v, %v", out.Claims, err)
 	}
 	released := store.Report{Task: ids[2], Token: out.Claims[2].Token, Outcome: store.Released}
 	in.Reports = []store.Report{completed(out.Claims[0]), failed(out.Claims[1], 0), released}
-	if out, err = s.Turn(t.Context(), in); err != nil || len(out.Claims) != 2 || out.Claims[0].Task != ids[1] {
+	if out, err = s.Exchange(t.Context(), in); err != nil || len(out.Claims) != 2 || out.Claims[0].Task != ids[1] {
 		t.Errorf("%+v, %v; want the two that were not completed", out.Claims, err)
 	}
 }

@@ -24,15 +24,15 @@ type Worker struct {
 	Lease time.Duration
 	// Place says where it runs: empty, or words that differ from boot to boot,
 	// between namespaces of processes, and between processes that had one id.
-	Place     string
-	Connected bool // its session is open, as far as the database knows
-	StartedAt time.Time
-	BeatAt    time.Time
-	BeatAge   time.Duration // by the database's clock
-	StoppedAt *time.Time    // it said good-bye
-	LostAt    *time.Time    // it was given up
-	DrainAt   *time.Time    // it was told to end its work and stop
-	Running   []Running
+	ProcessIdentity string
+	Connected       bool // its session is open, as far as the database knows
+	StartedAt       time.Time
+	HeartbeatAt     time.Time
+	HeartbeatAge    time.Duration // by the database's clock
+	StoppedAt       *time.Time    // it said good-bye
+	LostAt          *time.Time    // it was given up
+	DrainAt         *time.Time    // it was told to end its work and stop
+	Running         []Running
 }
 
 // State is what the worker does: working, draining, silent, stopped or lost. One that
@@ -43,7 +43,7 @@ func (w Worker) State() string {
 		return "lost"
 	case w.StoppedAt != nil:
 		return "stopped"
-	case w.BeatAge > Grace(w.Lease):
+	case w.HeartbeatAge > Grace(w.Lease):
 		return "silent"
 	case w.DrainAt != nil:
 		return "draining"
@@ -81,7 +81,7 @@ const DefaultLease = 36 * time.Second
 
 const registerSQL = `
 /* register worker */
-insert into workers (pipeline, host, pid, version, capabilities, lease, place, registered_in)
+insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, registered_in)
 values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, cuelight_database_id())
 returning id`
 
@@ -94,7 +94,7 @@ select 'worker_started', id, jsonb_build_object('host', host, 'pid', pid, 'versi
 // start of a process registers anew, so that a host that comes back is never
 // mistaken for the one that went. The event is a transaction of its own, which has the
 // worker's name: it is ended with the worker where this process stands still in it.
-func (s *Store) Register(ctx context.Context, w Worker) (ID, error) {
+func (s *Store) RegisterWorker(ctx context.Context, w Worker) (ID, error) {
 	if w.Lease <= 0 {
 		w.Lease = DefaultLease
 	}
@@ -104,7 +104,7 @@ func (s *Store) Register(ctx context.Context, w Worker) (ID, error) {
 		text := string(w.Capabilities)
 		capabilities = &text
 	}
-	err := s.db.QueryRow(ctx, registerSQL, s.graph.name, w.Host, w.PID, w.Version, capabilities, w.Lease.Seconds(), w.Place).Scan(&id)
+	err := s.db.QueryRow(ctx, registerSQL, s.graph.name, w.Host, w.PID, w.Version, capabilities, w.Lease.Seconds(), w.ProcessIdentity).Scan(&id)
 	if err != nil {
 		return ID{}, s.explain("register worker", err)
 	}
@@ -112,7 +112,7 @@ func (s *Store) Register(ctx context.Context, w Worker) (ID, error) {
 	queueLimits(ctx, &batch, id)
 	batch.Queue(s.sql.workerStarted, id)
 	if err := s.db.SendBatch(ctx, &batch).Close(); err != nil {
-		return ID{}, s.explain("register worker", errors.Join(err, s.leave(ctx, leaveSilentlySQL, id)))
+		return ID{}, s.explain("register worker", errors.Join(err, s.deregister(ctx, deregisterSilentlySQL, id)))
 	}
 	return id, nil
 }
@@ -137,7 +137,7 @@ func queueLimits(ctx context.Context, batch *pgx.Batch, worker ID) {
 
 // lost: which of the given claims are no longer what their token says. The history
 // has the claims that a cancel or a retry took back; of a deleted task there is none.
-const lostSQL = `
+const findLostSQL = `
 /* find lost claims */
 select r.token,
        t.id is null or exists (
@@ -157,7 +157,7 @@ type LostClaim struct {
 
 // Lost is the second half of [Store.Beat] alone: which of the claims are no
 // longer their worker's.
-func (s *Store) Lost(ctx context.Context, claims []Claim) ([]LostClaim, error) {
+func (s *Store) FindLostClaims(ctx context.Context, claims []Claim) ([]LostClaim, error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
@@ -181,7 +181,7 @@ func (s *Store) queueLost(batch *pgx.Batch, claims []Claim, lost *[]LostClaim) {
 	})
 }
 
-const heldSQL = `
+const findHeldSQL = `
 /* find held claims */
 select t.id, held.stage, held.token, held.attempt, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, '')
   from {{.Tasks}} t
@@ -194,7 +194,7 @@ select t.id, held.stage, held.token, held.attempt, t.source, t.params, coalesce(
 
 // Held lists the claims that are a worker's as the database sees it. After an
 // error of [Store.Turn] there may be some that the worker never heard of.
-func (s *Store) Held(ctx context.Context, worker ID) ([]Claim, error) {
+func (s *Store) FindHeldClaims(ctx context.Context, worker ID) ([]Claim, error) {
 	var batch pgx.Batch
 	var claims []Claim
 	queueLimits(ctx, &batch, worker)
@@ -209,7 +209,7 @@ func (s *Store) Held(ctx context.Context, worker ID) ([]Claim, error) {
 	return claims, s.explain("find held claims", err)
 }
 
-const settledSQL = `
+const findRecordedSQL = `
 /* find settled claims */
 select a.token
   from unnest($1::uuid[], $2::uuid[], $3::text[]) as r (id, token, outcome)
@@ -218,7 +218,7 @@ select a.token
 // Settled tells which of the reports are in the history already, by their
 // tokens. It answers the question that an error of [Store.Turn] leaves open:
 // whether its transaction was committed all the same.
-func (s *Store) Settled(ctx context.Context, reports []Report) (map[ID]bool, error) {
+func (s *Store) FindRecordedOutcomes(ctx context.Context, reports []Report) (map[ID]bool, error) {
 	var ids, tokens []ID
 	var outcomes []string
 	for _, r := range reports {
@@ -239,7 +239,7 @@ func (s *Store) Settled(ctx context.Context, reports []Report) (map[ID]bool, err
 	return settled, s.explain("find settled claims", err)
 }
 
-const leaveSQL = `
+const deregisterSQL = `
 /* leave */
 with stopped as (
   update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null
@@ -249,34 +249,34 @@ insert into {{.Outbox}} (type, worker_id, data)
 select 'worker_stopped', id, jsonb_build_object('host', host, 'pid', pid) from stopped`
 
 // leaveSilentlySQL touches the worker's row alone.
-const leaveSilentlySQL = `
+const deregisterSilentlySQL = `
 /* leave silently */
 update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null`
 
 // leaveWithin is how long the outbox may keep a worker from leaving.
-const leaveWithin = 3 * time.Second
+const deregisterTimeout = 3 * time.Second
 
 // Leave says that a worker has stopped, having given back all it held. Where somebody
 // has the outbox locked, no event says so: of what the worker could not hand in no
 // attempt is counted once its row says that it stopped.
-func (s *Store) Leave(ctx context.Context, worker ID) error {
-	within, cancel := context.WithTimeout(ctx, leaveWithin)
+func (s *Store) DeregisterWorker(ctx context.Context, worker ID) error {
+	within, cancel := context.WithTimeout(ctx, deregisterTimeout)
 	defer cancel()
-	err := s.leave(within, s.sql.leave, worker)
+	err := s.deregister(within, s.sql.leave, worker)
 	if err != nil && ctx.Err() == nil && (errors.Is(err, ErrLocked) || within.Err() != nil) {
-		err = s.leave(ctx, leaveSilentlySQL, worker)
+		err = s.deregister(ctx, deregisterSilentlySQL, worker)
 	}
 	return err
 }
 
-func (s *Store) leave(ctx context.Context, sql string, worker ID) error {
+func (s *Store) deregister(ctx context.Context, sql string, worker ID) error {
 	var batch pgx.Batch
 	queueLimits(ctx, &batch, worker)
 	batch.Queue(sql, worker)
 	return s.explain("leave", s.db.SendBatch(ctx, &batch).Close())
 }
 
-const giveUpSQL = `
+const expireDeadWorkersSQL = `
 /* give up dead workers */
 with lost as (
   update workers set lost_at = now(), running = '[]'
@@ -284,17 +284,17 @@ with lost as (
                  where id = any($1::uuid[]) and stopped_at is null and lost_at is null
                    for no key update skip locked)
   returning id, host, pid
-), told as (` + lostToldSQL + `)
+), told as (` + workerLostEventsSQL + `)
 select id from lost`
 
-const lostToldSQL = `
+const workerLostEventsSQL = `
   insert into {{.Outbox}} (type, worker_id, data)
   select 'worker_lost', id, jsonb_build_object('host', host, 'pid', pid) from lost
 `
 
 // GiveUp gives up workers whose processes are certainly dead, whatever their
 // leases say. It returns those that had not been given up before.
-func (s *Store) GiveUp(ctx context.Context, workers []ID) (lost []ID, err error) {
+func (s *Store) ExpireWorkers(ctx context.Context, workers []ID) (lost []ID, err error) {
 	if len(workers) == 0 {
 		return nil, nil
 	}
@@ -309,9 +309,9 @@ func (s *Store) GiveUp(ctx context.Context, workers []ID) (lost []ID, err error)
 }
 
 const workerColumns = `
-id, pipeline, host, pid, version, capabilities, extract(epoch from lease)::float8, place,
-       stopped_at is null and lost_at is null and ` + connectedSQL + `, started_at, beat_at,
-       extract(epoch from now() - beat_at)::float8, stopped_at, lost_at, drain_at, running`
+id, pipeline, host, pid, version, capabilities, extract(epoch from lease)::float8, process_identity,
+       stopped_at is null and lost_at is null and ` + connectedSQL + `, started_at, heartbeat_at,
+       extract(epoch from now() - heartbeat_at)::float8, stopped_at, lost_at, drain_at, running`
 
 const workersSQL = `
 /* list workers */
@@ -356,11 +356,11 @@ func (s *Store) GoneWorkers(ctx context.Context, before ID, limit int) ([]Worker
 func scanWorker(row pgx.CollectableRow) (w Worker, err error) {
 	var lease, age float64
 	var running []storedRunning
-	err = row.Scan(&w.ID, &w.Pipeline, &w.Host, &w.PID, &w.Version, &w.Capabilities, &lease, &w.Place,
-		&w.Connected, &w.StartedAt, &w.BeatAt, &age, &w.StoppedAt, &w.LostAt, &w.DrainAt, &running)
+	err = row.Scan(&w.ID, &w.Pipeline, &w.Host, &w.PID, &w.Version, &w.Capabilities, &lease, &w.ProcessIdentity,
+		&w.Connected, &w.StartedAt, &w.HeartbeatAt, &age, &w.StoppedAt, &w.LostAt, &w.DrainAt, &running)
 	for _, d := range running {
 		w.Running = append(w.Running, Running(d))
 	}
-	w.Lease, w.BeatAge = time.Duration(lease*float64(time.Second)), time.Duration(age*float64(time.Second))
+	w.Lease, w.HeartbeatAge = time.Duration(lease*float64(time.Second)), time.Duration(age*float64(time.Second))
 	return w, err
 }

@@ -61,7 +61,7 @@ func (s *Server) listWorkers(_ http.ResponseWriter, r *http.Request) (answer, er
 	for _, w := range append(workers, gone...) {
 		body.Workers = append(body.Workers, workerBody{
 			ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, Capabilities: w.Capabilities, State: w.State(), Connected: w.Connected,
-			StartedAt: w.StartedAt, BeatAge: w.BeatAge.Seconds(), Lease: w.Lease.Seconds(),
+			StartedAt: w.StartedAt, BeatAge: w.HeartbeatAge.Seconds(), Lease: w.Lease.Seconds(),
 			DrainAt: w.DrainAt, StoppedAt: w.StoppedAt, LostAt: w.LostAt, Running: append([]store.Running{}, w.Running...),
 		})
 	}
@@ -76,8 +76,8 @@ func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) (answer, er
 	if err := decode(w, r, bodyMost, true, &struct{}{}); err != nil {
 		return answer{}, err
 	}
-	err = s.o.Store.Audited(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
-		return entry(r, "drain", id.String(), nil), in.Drain(r.Context(), id)
+	err = s.o.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
+		return entry(r, "drain", id.String(), nil), in.DrainWorker(r.Context(), id)
 	})
 	if err != nil {
 		return answer{}, err
@@ -121,7 +121,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (answer, error) {
 		return answer{}, refuse(kindRequest, "host is %v", err)
 	}
 	p := store.Pause{Stage: in.Stage, Host: in.Host, By: access.From(r.Context()).Name}
-	err := s.o.Store.Audited(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
+	err := s.o.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
 		return entry(r, "pause", placeOf(p), nil), in.Pause(r.Context(), p)
 	})
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (answer, error) {
 func (s *Server) resume(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	q := given(r)
 	p := store.Pause{Stage: q.text("stage"), Host: q.text("host")}
-	err := s.o.Store.Audited(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
+	err := s.o.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
 		there, err := in.Resume(r.Context(), p)
 		if err == nil && !there {
 			err = fmt.Errorf("%w: there is no pause of %s", errNoPause, placeOf(p))
@@ -181,7 +181,7 @@ func (s *Server) listStages(_ http.ResponseWriter, r *http.Request) (answer, err
 }
 
 func (s *Server) readStages(ctx context.Context) (stagesBody, error) {
-	strip, err := s.o.Store.Strip(ctx)
+	strip, err := s.o.Store.Stats(ctx)
 	if err != nil {
 		return stagesBody{}, err
 	}
@@ -229,7 +229,7 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) (answer, erro
 		store.Key
 		Text string `json:"key"`
 	}
-	err := s.o.Store.Audited(r.Context(), func(st *store.Store) (e store.AuditEntry, err error) {
+	err := s.o.Store.WithAudit(r.Context(), func(st *store.Store) (e store.AuditEntry, err error) {
 		body.Key, body.Text, err = st.CreateKey(r.Context(), in.Name, in.Scope)
 		return entry(r, "key_create", body.Prefix, map[string]any{"name": in.Name, "scope": in.Scope}), err
 	})
@@ -245,7 +245,7 @@ func (s *Server) revokeKey(_ http.ResponseWriter, r *http.Request) (answer, erro
 		return answer{}, err
 	}
 	var k store.Key
-	err = s.o.Store.Audited(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
+	err = s.o.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
 		k, err = in.RevokeKey(r.Context(), id)
 		return entry(r, "key_revoke", k.Prefix, map[string]any{"name": strings.ToValidUTF8(k.Name, "")}), err
 	})

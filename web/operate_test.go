@@ -13,7 +13,7 @@ import (
 func TestWorkersAreListedAndDrained(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id, err := b.Register(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+	id, err := b.RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestWorkersAreListedAndDrained(t *testing.T) {
 		t.Errorf("not drained: %+v", out)
 	}
 	b.post(api+"/workers/"+store.ID{1}.String()+"/drain", nil).problem(404, "not-found")
-	if err := b.Leave(t.Context(), id); err != nil {
+	if err := b.DeregisterWorker(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	for q, want := range map[string]int{"": 0, "?all=false": 0, "?all=true": 1} {
@@ -53,7 +53,7 @@ func TestWorkersThatAreGoneComePageByPage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	register := func() store.ID {
-		id, err := b.Register(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+		id, err := b.RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestWorkersThatAreGoneComePageByPage(t *testing.T) {
 	want := []store.ID{register()}
 	for range 5 {
 		id := register()
-		if err := b.Leave(t.Context(), id); err != nil {
+		if err := b.DeregisterWorker(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		want = slices.Insert(want, 1, id)
@@ -207,7 +207,7 @@ func TestWebhooksAreManaged(t *testing.T) {
 		Types  []string
 		Cool   int `json:"cooldown_s"`
 	}
-	in := map[string]any{"url": "https://example.com/hook?token=t", "types": []string{"done", "alert"}, "cooldown_s": 0}
+	in := map[string]any{"url": "https://example.com/hook?token=t", "types": []string{"completed", "alert"}, "cooldown_s": 0}
 	b.post(api+"/webhooks", in).want(201, &hook)
 	if !strings.HasPrefix(hook.Secret, "whsec_") || hook.Cool != 0 || len(hook.Types) != 2 {
 		t.Errorf("%+v", hook)
@@ -224,7 +224,7 @@ func TestWebhooksAreManaged(t *testing.T) {
 	b.post(at+"/rotate", map[string]int{"overlap_s": -1}).problem(422, "invalid")
 	secret = hook.Secret
 	change := func(body string) got { return b.do(call{method: "PATCH", path: at, body: body}) }
-	change(`{"types": ["done"], "cooldown_s": 60}`).want(200, &hook)
+	change(`{"types": ["completed"], "cooldown_s": 60}`).want(200, &hook)
 	if len(hook.Types) != 1 || hook.Cool != 60 || hook.Secret == secret {
 		t.Errorf("changed to %+v", hook)
 	}
@@ -234,7 +234,7 @@ func TestWebhooksAreManaged(t *testing.T) {
 	b.post(at+"/disable", map[string]string{"why": "holiday"}).want(204, nil)
 	b.post(at+"/enable", nil).want(204, nil)
 	b.post(at+"/redeliver", nil).want(200, nil)
-	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status) select $1, n, 'done', '{}', 'dead' from generate_series(1, 3) n`, hook.ID)
+	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status) select $1, n, 'completed', '{}', 'dead' from generate_series(1, 3) n`, hook.ID)
 	var page struct {
 		Deliveries []struct{ ID store.ID }
 		Next       string

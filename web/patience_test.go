@@ -78,7 +78,7 @@ func TestBodyThatStopsIsAnsweredAfterAWhile(t *testing.T) {
 type flood struct{ quiet }
 
 func (flood) Next(context.Context) ([]store.Event, error) {
-	return []store.Event{{ID: 1 << 21, Type: store.TaskDone, Task: store.ID{1}}}, nil
+	return []store.Event{{ID: 1 << 21, Type: store.TaskCompleted, Task: store.ID{1}}}, nil
 }
 
 func TestClientOfAStreamThatDoesNotReadIsCut(t *testing.T) {

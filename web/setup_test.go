@@ -306,20 +306,20 @@ func (b *bundle) audits() (actions []string) {
 // worker registers a worker that claims one task's first stage and lets it die.
 func (b *bundle) die(id store.ID) {
 	b.t.Helper()
-	w, err := b.Register(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+	w, err := b.RegisterWorker(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	turn := store.Turn{Worker: w, Free: []int{1, 0, 0, 0, 0}, Look: []bool{4: false}, Mature: make([]bool, 5), Only: []store.ID{id}}
-	turn.Look[0] = true
-	out, err := b.Turn(b.t.Context(), turn)
+	turn := store.ExchangeRequest{Worker: w, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{4: false}, PromoteDue: make([]bool, 5), OnlyTasks: []store.ID{id}}
+	turn.ClaimFrom[0] = true
+	out, err := b.Exchange(b.t.Context(), turn)
 	if err != nil || len(out.Claims) != 1 || out.Claims[0].Task != id {
 		b.t.Fatalf("claims are %+v, %v", out.Claims, err)
 	}
 	c := out.Claims[0]
-	turn.Free[0], turn.Look[0] = 0, false
+	turn.FreeSlots[0], turn.ClaimFrom[0] = 0, false
 	turn.Reports = []store.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Failed, Dead: true, Class: "transient", Error: "disk 7 broke"}}
-	if _, err := b.Turn(b.t.Context(), turn); err != nil {
+	if _, err := b.Exchange(b.t.Context(), turn); err != nil {
 		b.t.Fatal(err)
 	}
 }

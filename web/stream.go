@@ -216,7 +216,7 @@ func (st *stream) sendEvents(events []store.Event) error {
 // resync tells the client that it has missed something, and to look at how things
 // are before it goes on from here.
 func (st *stream) resync(ctx context.Context) error {
-	here, err := st.s.o.Store.LastEvent(ctx)
+	here, err := st.s.o.Store.EventWatermark(ctx)
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (s *Server) chosen(r *http.Request) (c choice, err error) {
 	if c.given {
 		c.lost, err = s.lost(ctx, c.after)
 	} else {
-		c.after, err = s.o.Store.LastEvent(ctx)
+		c.after, err = s.o.Store.EventWatermark(ctx)
 	}
 	return c, err
 }

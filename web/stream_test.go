@@ -172,7 +172,7 @@ func TestStreamBeginsWithItsPlaceAndGoesOnWithoutAGap(t *testing.T) {
 func TestStreamOfSomeTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	l := b.listen("/events/stream?types=cancelled,dead_letter", "")
+	l := b.listen("/events/stream?types=cancelled,dead", "")
 	l.want("open")
 	id := b.submitted("/a")
 	if err := b.Cancel(t.Context(), id); err != nil {
@@ -210,7 +210,7 @@ func TestWhoWasAwayForTooLongIsToldToLookAnew(t *testing.T) {
 	old := b.listen("/events/stream", "").want("open")
 	b.submitted("/b")
 	b.exec("update outbox set at = now() - interval '1 day'")
-	if _, err := b.Forget(t.Context(), time.Hour); err != nil {
+	if _, err := b.PruneEvents(t.Context(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	l := b.listen("/events/stream", old.id)
@@ -248,7 +248,7 @@ func TestPlaceOfAnotherLifeOfTheDatabaseIsToldToLookAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := strconv.FormatInt(n+1<<20, 10)
-	for _, path := range []string{"/events/stream", "/events/stream?types=done"} {
+	for _, path := range []string{"/events/stream", "/events/stream?types=completed"} {
 		l := b.listen(path, later)
 		if m := l.want("open", "resync"); m.id != here.id {
 			t.Errorf("%s goes on at %s, want %s", path, m.id, here.id)
@@ -367,5 +367,5 @@ func TestEventsAreReadPageByPage(t *testing.T) {
 		t.Errorf("%+v", page)
 	}
 	b.get(api+"/events?after=-1").problem(400, "invalid-request")
-	b.get(api+"/events?types=done").problem(400, "invalid-request")
+	b.get(api+"/events?types=completed").problem(400, "invalid-request")
 }

@@ -56,7 +56,7 @@ func (s *Server) visit(ctx context.Context, id store.ID, after int64, given bool
 	defer cancel()
 	// The place is read before the task: what happens in between is told twice,
 	// by the state and by an event, rather than not at all.
-	if v.here, err = s.o.Store.LastEvent(ctx); err != nil {
+	if v.here, err = s.o.Store.EventWatermark(ctx); err != nil {
 		return v, err
 	}
 	if v.task, err = s.o.Store.Get(ctx, id); err != nil || !given {
@@ -65,7 +65,7 @@ func (s *Server) visit(ctx context.Context, id store.ID, after int64, given bool
 	if v.lost, err = s.lost(ctx, after); err != nil || v.lost {
 		return v, err
 	}
-	if ended(v.task) && v.task.Settled(s.o.Store.Graph()) {
+	if ended(v.task) && v.task.IsFinished(s.o.Store.Graph()) {
 		v.rest, v.sure, err = s.rest(ctx, id, after)
 	}
 	if errors.Is(err, store.ErrEventsGone) {
@@ -81,7 +81,7 @@ const restIn = 2 * time.Second
 // rest are the events of a task that has ended, after one; and whether those are
 // all, also of transactions that others have held up.
 func (s *Server) rest(ctx context.Context, id store.ID, after int64) (events []store.Event, sure bool, err error) {
-	newest, err := s.o.Store.NewestEvent(ctx)
+	newest, err := s.o.Store.LastAllocatedEvent(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -90,7 +90,7 @@ func (s *Server) rest(ctx context.Context, id store.ID, after int64) (events []s
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		here, err := s.o.Store.LastEvent(ctx)
+		here, err := s.o.Store.EventWatermark(ctx)
 		if err != nil {
 			return nil, false, err
 		}
@@ -155,11 +155,11 @@ func (st *stream) sendEnd(ctx context.Context, t store.Task, here int64) error {
 func endOf(t store.Task) store.EventType {
 	switch t.Status {
 	case store.StatusDead:
-		return store.DeadLetter
+		return store.StageDead
 	case store.StatusCancelled:
 		return store.TaskCancelled
 	}
-	return store.TaskDone
+	return store.TaskCompleted
 }
 
 // followTask sends what happens to a task until it has come to an end. Again says
@@ -207,7 +207,7 @@ func (f *following) heard(ctx context.Context, events []store.Event) (bool, erro
 // change that; that somebody has it done again does.
 func (f *following) hear(e store.Event) {
 	switch {
-	case e.Type == store.StageRetry:
+	case e.Type == store.RetryScheduled:
 		var asked struct{ Stages []string }
 		if json.Unmarshal(e.Data, &asked) == nil && len(asked.Stages) > 0 {
 			f.end, f.again = false, f.end || f.again
@@ -229,7 +229,7 @@ func (f *following) over(ctx context.Context, last int64) (bool, error) {
 	case !ended(t):
 		f.again = false // it will say how it ends
 		return false, nil
-	case !f.end && !t.Settled(f.st.s.o.Store.Graph()):
+	case !f.end && !t.IsFinished(f.st.s.o.Store.Graph()):
 		return false, nil
 	}
 	more, err := f.st.s.missed(ctx, f.id, last)

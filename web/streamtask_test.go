@@ -19,29 +19,29 @@ func TestStreamOfATaskClosesAtItsEndAndNoSooner(t *testing.T) {
 	}
 	b.submitted("/other")
 	b.die(id)
-	last := l.want("started", "attempt_failed", "dead_letter", "end")
+	last := l.want("started", "attempt_failed", "dead", "end")
 
 	// Whoever saw the end is not to come back; whoever did not is shown it.
 	path := "/tasks/" + id.String() + "/events"
 	b.do(call{method: "GET", path: api + path, header: http.Header{"Last-Event-Id": {last.id}}}).want(204, nil)
 	again := b.listen(path, "")
-	if m := again.want("task", "dead_letter"); !strings.Contains(m.data, id.String()) {
+	if m := again.want("task", "dead"); !strings.Contains(m.data, id.String()) {
 		t.Errorf("%+v", m)
 	}
 	again.want("end")
-	b.listen(path+"?after=0", "").want("submitted", "started", "attempt_failed", "dead_letter", "end")
+	b.listen(path+"?after=0", "").want("submitted", "started", "attempt_failed", "dead", "end")
 
 	// That was not the end if somebody has it done again.
 	if err := b.Retry(t.Context(), id, ""); err != nil {
 		t.Fatal(err)
 	}
 	l = b.listen(path, last.id)
-	l.want("retry")
+	l.want("retry_scheduled")
 	if err := b.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	l.want("cancelled", "end")
-	b.listen(path+"?after=0", "").want("submitted", "started", "attempt_failed", "dead_letter", "retry", "cancelled", "end")
+	b.listen(path+"?after=0", "").want("submitted", "started", "attempt_failed", "dead", "retry_scheduled", "cancelled", "end")
 	b.get(api+"/tasks/"+store.ID{1}.String()+"/events").problem(404, "not-found")
 }
 
@@ -54,7 +54,7 @@ func TestAnOldEndInTheReplayIsNotTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := b.listen("/tasks/"+id.String()+"/events?after=0", "")
-	l.want("submitted", "started", "attempt_failed", "dead_letter", "retry")
+	l.want("submitted", "started", "attempt_failed", "dead", "retry_scheduled")
 	if err := b.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
@@ -106,20 +106,20 @@ func TestStreamOfATaskThatIsReplacedOrDeletedCloses(t *testing.T) {
 // work does a stage of one task, and ends it as told.
 func (b *bundle) work(id store.ID, stage int, report store.Report) {
 	b.t.Helper()
-	w, err := b.Register(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+	w, err := b.RegisterWorker(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	turn := store.Turn{Worker: w, Free: make([]int, 5), Look: make([]bool, 5), Mature: make([]bool, 5), Only: []store.ID{id}}
-	turn.Free[stage], turn.Look[stage] = 1, true
-	out, err := b.Turn(b.t.Context(), turn)
+	turn := store.ExchangeRequest{Worker: w, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5), OnlyTasks: []store.ID{id}}
+	turn.FreeSlots[stage], turn.ClaimFrom[stage] = 1, true
+	out, err := b.Exchange(b.t.Context(), turn)
 	if err != nil || len(out.Claims) != 1 {
 		b.t.Fatalf("claims are %+v, %v", out.Claims, err)
 	}
 	c := out.Claims[0]
 	report.Task, report.Stage, report.Token = c.Task, c.Stage, c.Token
-	turn.Free[stage], turn.Look[stage], turn.Reports = 0, false, []store.Report{report}
-	if _, err := b.Turn(b.t.Context(), turn); err != nil {
+	turn.FreeSlots[stage], turn.ClaimFrom[stage], turn.Reports = 0, false, []store.Report{report}
+	if _, err := b.Exchange(b.t.Context(), turn); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -138,9 +138,9 @@ func TestStreamOfATaskOfWhichAStageStaysDeadEnds(t *testing.T) {
 	}
 	path := "/tasks/" + id.String() + "/events"
 	l := b.listen(path+"?after=0", "")
-	l.want("submitted", "started", "stage_completed", "started", "attempt_failed", "dead_letter", "started", "attempt_failed", "dead_letter", "retry")
+	l.want("submitted", "started", "stage_completed", "started", "attempt_failed", "dead", "started", "attempt_failed", "dead", "retry_scheduled")
 	b.work(id, 1, done)
-	last := l.want("started", "stage_completed", "dead_letter") // the one that stays, told once more
+	last := l.want("started", "stage_completed", "dead") // the one that stays, told once more
 	l.want("end")
 	b.do(call{method: "GET", path: api + path, header: http.Header{"Last-Event-Id": {last.id}}}).want(204, nil)
 }

@@ -129,7 +129,7 @@ func (s *Server) submit(w http.ResponseWriter, r *http.Request) (answer, error) 
 		return answer{}, err
 	}
 	var receipts []store.Receipt
-	err = s.o.Store.Audited(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
+	err = s.o.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
 		if receipts, err = in.SubmitAll(r.Context(), subs); err != nil {
 			return store.AuditEntry{}, err
 		}

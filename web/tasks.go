@@ -147,7 +147,7 @@ func (s *Server) change(r *http.Request, action string, detail map[string]any, d
 		return answer{}, err
 	}
 	var after store.Task
-	err = s.o.Store.Audited(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
+	err = s.o.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
 		if err := do(in, id); err != nil {
 			return store.AuditEntry{}, err
 		}
@@ -252,7 +252,7 @@ func (s *Server) override(w http.ResponseWriter, r *http.Request) (answer, error
 	}
 	old := append([]store.ID{id}, in.Also...)
 	var got store.Receipt
-	err = s.o.Store.Audited(r.Context(), func(st *store.Store) (store.AuditEntry, error) {
+	err = s.o.Store.WithAudit(r.Context(), func(st *store.Store) (store.AuditEntry, error) {
 		got, err = st.Override(r.Context(), old, subs[0])
 		return entry(r, "override", id.String(), map[string]any{"by": got.ID, "tasks": old, "source": redact.Source(subs[0].Source)}), err
 	})

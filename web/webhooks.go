@@ -57,7 +57,7 @@ func (s *Server) addWebhook(w http.ResponseWriter, r *http.Request) (answer, err
 		}
 	}
 	var added webhook.Webhook
-	err := s.o.Store.Audited(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
+	err := s.o.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
 		if added, err = s.o.Webhooks.In(in).Add(r.Context(), reg); err != nil {
 			return e, err
 		}
@@ -108,7 +108,7 @@ func (s *Server) changeWebhook(w http.ResponseWriter, r *http.Request) (answer, 
 		to.Cooldown, detail["cooldown_s"] = &cooldown, *in.Cooldown
 	}
 	var changed webhook.Webhook
-	err = s.o.Store.Audited(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
+	err = s.o.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
 		if changed, err = s.o.Webhooks.In(in).Change(r.Context(), id, to); err != nil {
 			return e, err
 		}
@@ -134,7 +134,7 @@ func (s *Server) onWebhook(w http.ResponseWriter, r *http.Request, action string
 		return answer{}, err
 	}
 	var out any
-	err = s.o.Store.Audited(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
+	err = s.o.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
 		if out, err = do(s.o.Webhooks.In(in), id); err != nil {
 			return e, err
 		}

@@ -39,7 +39,7 @@ func (Contestant) Bulk(ctx context.Context, url string, tasks int) (map[string]t
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // the connection is closed
 	for _, act := range bulkSQL {
-		if _, err := tx.Exec(ctx, `select set_config('jit', 'on', true), set_config('cuelight.made_by', $1, true)`, act.madeBy); err != nil {
+		if _, err := tx.Exec(ctx, `select set_config('jit', 'on', true), set_config('cuelight.origin', $1, true)`, act.madeBy); err != nil {
 			return nil, fmt.Errorf("bulk %s: %w", act.name, err)
 		}
 		sql := act.sql

@@ -115,13 +115,13 @@ func signal(c chan struct{}) {
 // worse is trouble: nothing of it belongs into a run in which nothing fails.
 func (c *crew) tell(e stages.Event) {
 	switch e.Kind {
-	case stages.Completed:
+	case stages.StageCompleted:
 		if c.observe != nil {
 			c.completed(e)
 		}
-	case stages.Registered:
+	case stages.WorkerStarted:
 		signal(c.registered)
-	case stages.Failed, stages.Dead, stages.Revoked, stages.DatabaseLost, stages.WorkerLost, stages.Expired, stages.Missed:
+	case stages.AttemptFailed, stages.StageDead, stages.ClaimRevoked, stages.DatabaseLost, stages.WorkerLost, stages.AttemptsExpired, stages.WakeMissed:
 		c.wrong(fmt.Errorf("the Runner says %s: stage %q, count %d, error: %v", e.Kind, e.Stage, e.Count, e.Err))
 	}
 }

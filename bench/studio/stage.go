@@ -142,11 +142,11 @@ func everything() (child.Usage, error) {
 func (m *meter) observe(e stages.Event) {
 	var err error
 	switch e.Kind {
-	case stages.Completed:
+	case stages.StageCompleted:
 		if e.Stage != transcode {
 			return
 		}
-	case stages.Failed, stages.Dead, stages.Released, stages.Revoked, stages.DatabaseLost:
+	case stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked, stages.DatabaseLost:
 		err = fmt.Errorf("%s: %s: %w", e.Kind, e.Stage, e.Err)
 	default:
 		return

@@ -123,12 +123,12 @@ func (d *daemon) feedWatchdog() {
 
 func (d *daemon) events() {
 	for _, e := range d.feed.take() {
-		if e.Kind == stages.Missed && !d.hearing.Load() {
+		if e.Kind == stages.WakeMissed && !d.hearing.Load() {
 			continue // it was said that nothing is heard
 		}
 		logEvent(d.log, d.tracer, e)
 		switch e.Kind {
-		case stages.Registered, stages.DatabaseBack:
+		case stages.WorkerStarted, stages.DatabaseBack:
 			d.tellReady("working")
 		case stages.DatabaseLost:
 			d.systemd.tell("STATUS=waiting for the database")
@@ -212,7 +212,7 @@ func (d *daemon) observe(e stages.Event) {
 	d.feed.observe(e)
 	d.beside.metrics.Observe(e)
 	d.beside.wakeups.observe(e)
-	if e.Kind == stages.Registered {
+	if e.Kind == stages.WorkerStarted {
 		d.began.Do(func() { close(d.beside.begun) })
 	}
 }

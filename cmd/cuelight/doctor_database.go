@@ -160,7 +160,7 @@ func (d *doctor) checkWorkers(ctx context.Context, db *database) {
 	}
 	alive := 0
 	for _, w := range workers {
-		if w.BeatAge < silentAfter {
+		if w.HeartbeatAge < silentAfter {
 			alive++
 		}
 	}

@@ -51,9 +51,9 @@ func (e *engine) run(ctx context.Context) error {
 	})
 	runner := stages.Runner{
 		Store: store.New(e.db.pool, pipeline.Graph()), Pipeline: pipeline,
-		Only: e.only, Capabilities: e.mine.capabilities(e.only != nil),
+		OnlyTasks: e.only, Capabilities: e.mine.capabilities(e.only != nil),
 		// The Runner's zero is its default, ours is none.
-		Grace: cmp.Or(e.grace, -1), Abort: e.abort, Lease: e.lease, AgeAfter: e.ageAfter, Pulse: e.pulse.beat,
+		Grace: cmp.Or(e.grace, -1), Abort: e.abort, Lease: e.lease, AgeAfter: e.ageAfter, Heartbeat: e.pulse.beat,
 		Version: programVersion(), Observe: e.observe, KeepEvents: e.keep,
 	}
 	defer e.pulse.rest()

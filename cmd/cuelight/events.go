@@ -46,7 +46,7 @@ func (c *cli) watchEvents(ctx context.Context, db *database, after int64, args [
 		follow = w.follow
 	} else if after == eventfeed.Now {
 		var err error
-		if after, err = db.store.LastEvent(ctx); err != nil {
+		if after, err = db.store.EventWatermark(ctx); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func eventWords(e store.Event) string {
 	switch e.Type {
 	case store.StageProgress:
 		return runningRow(d.Running, "").words()
-	case store.StageRetry:
+	case store.RetryScheduled:
 		if wait := d.RunAt.Sub(e.At); wait > time.Second {
 			return "in " + span(wait)
 		}

@@ -26,7 +26,7 @@ func (h *happenings) until(last int64) {
 	h.last = last
 }
 
-func (h *happenings) LastEvent(context.Context) (int64, error) { return 0, nil }
+func (h *happenings) EventWatermark(context.Context) (int64, error) { return 0, nil }
 
 func (h *happenings) Events(ctx context.Context, q store.EventQuery) (events []store.Event, err error) {
 	h.mu.Lock()

@@ -41,16 +41,16 @@ func (f *feed) observe(e stages.Event) {
 	f.mu.Lock()
 	key := work{e.Task, e.Stage}
 	switch e.Kind {
-	case stages.Progressed:
+	case stages.StageProgress:
 		// Of progress, only the latest is worth anything.
 		if a := f.running[key]; a != nil {
 			a.progress = e.Progress
 		}
 		f.mu.Unlock()
 		return
-	case stages.Started:
+	case stages.StageStarted:
 		f.running[key] = &activity{work: key, attempt: e.Attempt, since: time.Now(), progress: stages.Progress{Percent: -1}}
-	case stages.Completed, stages.Failed, stages.Dead, stages.Released, stages.Revoked:
+	case stages.StageCompleted, stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked:
 		if a := f.running[key]; a != nil && a.attempt == e.Attempt {
 			delete(f.running, key)
 		}

@@ -107,7 +107,7 @@ func TestServeShowsPeopleAndProgramsHowThingsAre(t *testing.T) {
 		}
 	}))
 	defer receiver.Close()
-	p.run(0, "webhooks", "add", "--type", "done", "--webhook-allow", "127.0.0.1", receiver.URL)
+	p.run(0, "webhooks", "add", "--type", "completed", "--webhook-allow", "127.0.0.1", receiver.URL)
 
 	r := p.start("serve", "--listen", "127.0.0.1:0", "--webhook-allow", "127.0.0.1", "--debug-listen", p.path("debug.sock"))
 	s := p.site(r)
@@ -121,11 +121,11 @@ func TestServeShowsPeopleAndProgramsHowThingsAre(t *testing.T) {
 	if err := json.Unmarshal(s.do(http.StatusCreated, http.MethodPut, "api/v1/uploads/holiday.mp4", video), &uploaded); err != nil {
 		t.Fatal(err)
 	}
-	types := s.until(fmt.Sprintf("api/v1/tasks/%s/events", uploaded.Task), "done")
+	types := s.until(fmt.Sprintf("api/v1/tasks/%s/events", uploaded.Task), "completed")
 	if types[0] != "task" { // how it stands; the rest depends on how soon it was asked
 		t.Errorf("the stream of the task has %v", types)
 	}
-	kept := s.until(fmt.Sprintf("api/v1/tasks/%s/events?after=0", uploaded.Task), "done")
+	kept := s.until(fmt.Sprintf("api/v1/tasks/%s/events?after=0", uploaded.Task), "completed")
 	if n := strings.Count(strings.Join(kept, " "), "stage_completed"); n != 5 {
 		t.Errorf("the stream of what happened to the task has %v", kept)
 	}
@@ -146,7 +146,7 @@ func TestServeShowsPeopleAndProgramsHowThingsAre(t *testing.T) {
 	r.says(`"msg":"paused","stage":"transcode"`, 1)
 	for _, metric := range []string{
 		`cuelight_stage_attempts_total\{outcome="completed",stage="publish"\} 1`, `cuelight_listener_connected 1`,
-		`cuelight_stage_paused\{stage="transcode"\} 1`, `cuelight_webhook_deliveries_total\{outcome="delivered",type="done"\} [1-9]`,
+		`cuelight_stage_paused\{stage="transcode"\} 1`, `cuelight_webhook_deliveries_total\{outcome="delivered",type="completed"\} [1-9]`,
 		`cuelight_http_requests_total\{code="2xx",route="PUT /api/v1/uploads/\{id\}"\} 1`, `cuelight_http_streams 0`, `cuelight_events_keep_seconds 604800`,
 		`cuelight_http_requests_total\{code="2xx",route="GET /api/v1/tasks/\{id\}/events"\} 2`,
 	} {

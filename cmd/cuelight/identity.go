@@ -86,7 +86,7 @@ func (i identity) agrees(ctx context.Context, st *store.Store, some bool) error 
 		if err := json.Unmarshal(w.Capabilities, &theirs); err != nil || theirs.Data == "" || some && theirs.Some {
 			continue
 		}
-		if w.BeatAge > silentAfter {
+		if w.HeartbeatAge > silentAfter {
 			continue // it was killed, and nobody has given it up yet
 		}
 		what := ""

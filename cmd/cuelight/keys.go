@@ -42,7 +42,7 @@ func (c *cli) keysCreateCommand() *cobra.Command {
 		return c.withDaemons(ctx, func(db *database) error {
 			var key store.Key
 			var text string
-			err := db.store.Audited(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
+			err := db.store.WithAudit(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
 				key, text, err = in.CreateKey(ctx, args[0], *scope)
 				return store.AuditEntry{Actor: actor(), Action: "key_create", Target: key.ID.String()}, err
 			})

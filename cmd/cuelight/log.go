@@ -39,26 +39,26 @@ func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
 	}
 	took := zap.Int64("duration_ms", e.Duration.Milliseconds())
 	switch e.Kind {
-	case stages.Started:
+	case stages.StageStarted:
 		if e.Aged {
 			log = log.With(zap.Bool("aged", true), zap.Float64("waited_s", e.Waited.Seconds()))
 		}
 		log.Info("stage started")
-	case stages.Completed:
+	case stages.StageCompleted:
 		log.Info("stage completed", took)
-	case stages.Failed:
+	case stages.AttemptFailed:
 		log.Warn("stage failed", took, zap.Float64("retry_in_s", e.RetryIn.Seconds()), zap.Error(e.Err))
-	case stages.Dead:
+	case stages.StageDead:
 		log.Error("stage dead", took, zap.Error(e.Err))
-	case stages.Released:
+	case stages.ClaimReleased:
 		if e.RetryIn > 0 {
 			log.Warn("stage postponed", took, zap.Float64("retry_in_s", e.RetryIn.Seconds()), zap.Error(e.Err))
 			return
 		}
 		log.Info("stage given back", took, zap.NamedError("reason", e.Err))
-	case stages.Revoked:
+	case stages.ClaimRevoked:
 		log.Info("stage taken back", took, zap.NamedError("reason", e.Err))
-	case stages.Registered:
+	case stages.WorkerStarted:
 		log.Info("working", zap.Stringer("worker", e.Worker))
 	case stages.DatabaseLost:
 		if explainSchema(e.Err) != nil {
@@ -70,26 +70,26 @@ func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
 		log.Info("database back")
 	case stages.WorkerLost:
 		log.Warn("worker lost", zap.Stringer("worker", e.Gone))
-	case stages.Missed:
+	case stages.WakeMissed:
 		log.Warn("found by the sweep alone", zap.String("stage", e.Stage), zap.Int("count", e.Count))
-	case stages.Expired:
+	case stages.AttemptsExpired:
 		log.Warn("claims of lost workers freed", zap.Int("count", e.Count))
-	case stages.Suspended:
+	case stages.StageSuspended:
 		log.Warn("stage suspended on this host", zap.String("stage", e.Stage), zap.Error(e.Err))
-	case stages.Paused:
+	case stages.StagePaused:
 		log.Info("paused", zap.String("stage", e.Stage))
-	case stages.Resumed:
+	case stages.StageResumed:
 		log.Info("resumed", zap.String("stage", e.Stage))
-	case stages.NotForgotten:
+	case stages.PruneFailed:
 		log.Warn("old events cannot be deleted", zap.Error(e.Err))
 	case stages.ClaimsUnchecked:
 		log.Warn("the database takes the heartbeat, but does not tell whether tasks were cancelled or paused", zap.Error(e.Err))
-	case stages.TransactionLeft:
+	case stages.TransactionLeftOpen:
 		log.Warn("a lost worker has left a transaction open, which this role may not end; end it with pg_terminate_backend",
 			zap.Stringer("worker", e.Gone), zap.String("application_name", "cuelight "+e.Gone.String()))
-	case stages.Draining:
+	case stages.WorkerDraining:
 		log.Info("draining", zap.Int("running", e.Count))
-	case stages.Stopped:
+	case stages.WorkerStopped:
 		log.Info("stopped", zap.Stringer("worker", e.Worker))
 	}
 }

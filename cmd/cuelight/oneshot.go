@@ -146,17 +146,17 @@ func (j *oneShot) events() {
 			j.lostAt = time.Now()
 		case stages.DatabaseBack:
 			j.lostAt = time.Time{}
-		case stages.Completed, stages.Dead, stages.Revoked:
+		case stages.StageCompleted, stages.StageDead, stages.ClaimRevoked:
 			if g := j.given[e.Task]; g != nil && !g.done {
 				j.unsure[e.Task] = true
-				g.told = g.told || e.Kind == stages.Dead
+				g.told = g.told || e.Kind == stages.StageDead
 			}
-		case stages.Draining:
+		case stages.WorkerDraining:
 			if j.stopping {
 				continue // nobody is waited for
 			}
 		}
-		if j.stopping && e.Kind == stages.Released {
+		if j.stopping && e.Kind == stages.ClaimReleased {
 			continue
 		}
 		j.progress.event(e)
@@ -188,7 +188,7 @@ func (j *oneShot) check() {
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			err = j.end(j.given[id], report{TaskID: id, Status: store.StatusCancelled})
-		case err == nil && t.Settled(j.db.store.Graph()):
+		case err == nil && t.IsFinished(j.db.store.Graph()):
 			var r report
 			if r, err = reportOn(ctx, j.db.store, t, "", j.publishDir); err == nil {
 				err = j.end(j.given[id], r)

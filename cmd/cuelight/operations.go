@@ -25,7 +25,7 @@ func (o operations) do(ctx context.Context, need access.Scope, action string, de
 	if err := access.Check(ctx, need); err != nil {
 		return fmt.Errorf("%w: %w", ui.ErrForbidden, err)
 	}
-	return o.st.Audited(ctx, func(in *store.Store) (store.AuditEntry, error) {
+	return o.st.WithAudit(ctx, func(in *store.Store) (store.AuditEntry, error) {
 		target, err := act(in)
 		if err != nil {
 			return store.AuditEntry{}, err
@@ -114,6 +114,6 @@ func (o operations) Resume(ctx context.Context, p store.Pause) error {
 	})
 }
 
-func (o operations) Drain(ctx context.Context, worker store.ID) error {
-	return o.do(ctx, access.Admin, "drain", nil, func(in *store.Store) (string, error) { return worker.String(), in.Drain(ctx, worker) })
+func (o operations) DrainWorker(ctx context.Context, worker store.ID) error {
+	return o.do(ctx, access.Admin, "drain", nil, func(in *store.Store) (string, error) { return worker.String(), in.DrainWorker(ctx, worker) })
 }

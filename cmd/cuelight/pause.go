@@ -31,7 +31,7 @@ func actor() string {
 // audited does something to the tasks or the workers, and writes down that it was
 // done in the same transaction.
 func (c *cli) audited(ctx context.Context, st *store.Store, action, target string, detail map[string]any, do func(in *store.Store) error) error {
-	return st.Audited(ctx, func(in *store.Store) (store.AuditEntry, error) {
+	return st.WithAudit(ctx, func(in *store.Store) (store.AuditEntry, error) {
 		if err := do(in); err != nil {
 			return store.AuditEntry{}, err
 		}
@@ -144,7 +144,7 @@ every pause ends.`,
 
 func (c *cli) resumeOne(ctx context.Context, st *store.Store, p store.Pause) error {
 	there := false
-	err := st.Audited(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
+	err := st.WithAudit(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
 		if there, err = in.Resume(ctx, p); there {
 			e = store.AuditEntry{Actor: actor(), Action: "resume", Target: pauseTarget(p)}
 		}
@@ -258,7 +258,7 @@ func (c *cli) drainOne(ctx context.Context, st *store.Store, word string) error 
 		return &problem{code: exitNotFound, text: text, hint: "cuelight workers lists them"}
 	}
 	w := found[0]
-	err = c.audited(ctx, st, "drain", w.ID.String(), nil, func(in *store.Store) error { return in.Drain(ctx, w.ID) })
+	err = c.audited(ctx, st, "drain", w.ID.String(), nil, func(in *store.Store) error { return in.DrainWorker(ctx, w.ID) })
 	switch {
 	case errors.Is(err, store.ErrWorkerUnknown):
 		return &problem{code: exitNotFound, text: "worker " + w.ID.String() + " is not there any more"}

@@ -57,26 +57,26 @@ func (p *progress) event(e stages.Event) {
 		again = fmt.Sprintf(" (attempt %d)", e.Attempt)
 	}
 	switch e.Kind {
-	case stages.Started:
+	case stages.StageStarted:
 		p.told[work{e.Task, e.Stage}] = time.Now()
 		p.detail("%s: %s started%s", label, e.Stage, again)
-	case stages.Completed:
+	case stages.StageCompleted:
 		p.detail("%s: %s completed in %s", label, e.Stage, span(e.Duration))
-	case stages.Failed:
+	case stages.AttemptFailed:
 		p.say("%s: %s %s, next try in %s: %s", label, e.Stage, p.to.paint(yellow, "failed"), span(e.RetryIn), errorLine(e.Err))
-	case stages.Dead:
+	case stages.StageDead:
 		p.say("%s: %s %s: %s", label, e.Stage, p.to.paint(red, "failed"), errorLine(e.Err))
-	case stages.Released:
+	case stages.ClaimReleased:
 		p.detail("%s: %s given back", label, e.Stage)
-	case stages.Revoked:
+	case stages.ClaimRevoked:
 		p.say("%s: %s stopped: the task was cancelled, or given to somebody else", label, e.Stage)
-	case stages.Suspended:
+	case stages.StageSuspended:
 		p.say("%s waits, and is tried again now and then: %s", e.Stage, errorLine(e.Err))
 	case stages.DatabaseLost:
 		p.say("the database %s; waiting for it", absence(e.Err))
 	case stages.DatabaseBack:
 		p.say("the database is back")
-	case stages.Draining:
+	case stages.WorkerDraining:
 		if e.Count > 0 {
 			p.say("waiting for %s; again to stop at once", plural(e.Count, "running stage"))
 		}

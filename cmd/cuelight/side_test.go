@@ -104,7 +104,7 @@ func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
 	s.do(http.StatusOK, http.MethodGet, "readyz", nil) // not before: it listens since then
 	last, beats := time.Time{}, 0
 	p.until("it beat five times", func() bool {
-		if at := ask[time.Time](t, seen, "select beat_at from workers"); at != last {
+		if at := ask[time.Time](t, seen, "select heartbeat_at from workers"); at != last {
 			last, beats = at, beats+1
 		}
 		return beats > 5

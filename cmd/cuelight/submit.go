@@ -109,7 +109,7 @@ func (o *submitOptions) add(ctx context.Context, st *store.Store, subs []store.S
 		old = append(old, id)
 	}
 	var r store.Receipt
-	err := st.Audited(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
+	err := st.WithAudit(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
 		if r, err = in.Override(ctx, old, subs[0]); err != nil {
 			return e, err
 		}
@@ -181,7 +181,7 @@ func (c *cli) warnUnattended(ctx context.Context, st *store.Store) {
 func takesAny(w store.Worker) bool {
 	var who identity
 	_ = json.Unmarshal(w.Capabilities, &who)
-	return w.BeatAge <= silentAfter && !who.Some
+	return w.HeartbeatAge <= silentAfter && !who.Some
 }
 
 // waitFor reports on tasks as they end.
@@ -223,7 +223,7 @@ func (c *cli) waitFor(ctx context.Context, db *database, args []string, receipts
 
 func reportIfEnded(ctx context.Context, st *store.Store, id store.ID, source, publishDir string) (report, bool, error) {
 	t, err := st.Get(ctx, id)
-	if err != nil || !t.Settled(st.Graph()) {
+	if err != nil || !t.IsFinished(st.Graph()) {
 		return report{}, false, err
 	}
 	r, err := reportOn(ctx, st, t, source, publishDir)

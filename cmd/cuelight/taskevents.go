@@ -20,7 +20,7 @@ type taskEvents struct {
 
 // past prints what has happened, and reports whether that is all.
 func (w *taskEvents) past(ctx context.Context) (over bool, err error) {
-	here, err := w.st.LastEvent(ctx)
+	here, err := w.st.EventWatermark(ctx)
 	if err == nil {
 		err = w.until(ctx, here)
 	}
@@ -78,7 +78,7 @@ func (w *taskEvents) over(ctx context.Context) (bool, error) {
 	if missing != nil && !errors.Is(missing, store.ErrNotFound) {
 		return false, missing
 	}
-	if missing == nil && !t.Settled(w.st.Graph()) && t.OverriddenBy.IsZero() {
+	if missing == nil && !t.IsFinished(w.st.Graph()) && t.OverriddenBy.IsZero() {
 		return false, nil
 	}
 	if err := w.rest(ctx); err != nil {
@@ -99,13 +99,13 @@ const restWithin = 2 * time.Second
 // rest prints all that has happened by now, also what cannot be read before somebody
 // else's transaction ends.
 func (w *taskEvents) rest(ctx context.Context) error {
-	newest, err := w.st.NewestEvent(ctx)
+	newest, err := w.st.LastAllocatedEvent(ctx)
 	if err != nil {
 		return err
 	}
 	began, told := time.Now(), false
 	for {
-		here, err := w.st.LastEvent(ctx)
+		here, err := w.st.EventWatermark(ctx)
 		if err == nil {
 			err = w.until(ctx, min(here, newest))
 		}

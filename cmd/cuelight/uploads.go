@@ -28,7 +28,7 @@ func submitUpload(st *store.Store) func(context.Context, upload.Upload) (upload.
 			return upload.Receipt{}, err
 		}
 		var r store.Receipt
-		err = st.Audited(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
+		err = st.WithAudit(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
 			if err := checkKey(ctx, in, u.Principal); err != nil {
 				return e, err
 			}
@@ -49,7 +49,7 @@ func submitUpload(st *store.Store) func(context.Context, upload.Upload) (upload.
 			return upload.Receipt{}, err
 		case errors.Is(err, store.ErrRequestTaken):
 			return sentAgain(ctx, st, r.ID, u)
-		case errors.Is(err, store.ErrInvalid) || store.Refuses(err):
+		case errors.Is(err, store.ErrInvalid) || store.IsRejected(err):
 			return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRefused, err)
 		}
 		return upload.Receipt{Task: r.ID.String()}, err

@@ -25,7 +25,7 @@ type wakeup struct {
 
 // observe takes in what happens.
 func (w *wakeups) observe(e stages.Event) {
-	if e.Kind != stages.Started || !e.Woken {
+	if e.Kind != stages.StageStarted || !e.Woken {
 		return
 	}
 	w.mu.Lock()

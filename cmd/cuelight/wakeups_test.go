@@ -17,19 +17,19 @@ func TestWakeups_CountWhatWaitedForNothingButTheNews(t *testing.T) {
 		if got := w.within(time.Hour); got != (store.Percentiles{}) {
 			t.Errorf("of nothing it is %+v", got)
 		}
-		w.observe(stages.Event{Kind: stages.Started, Waited: time.Second, Woken: true})
+		w.observe(stages.Event{Kind: stages.StageStarted, Waited: time.Second, Woken: true})
 		time.Sleep(time.Hour)
 		for n := range 101 {
-			w.observe(stages.Event{Kind: stages.Started, Waited: time.Duration(n) * time.Millisecond, Woken: true})
-			w.observe(stages.Event{Kind: stages.Started, Waited: 55 * time.Second})
-			w.observe(stages.Event{Kind: stages.Completed, Waited: 55 * time.Second, Woken: true})
+			w.observe(stages.Event{Kind: stages.StageStarted, Waited: time.Duration(n) * time.Millisecond, Woken: true})
+			w.observe(stages.Event{Kind: stages.StageStarted, Waited: 55 * time.Second})
+			w.observe(stages.Event{Kind: stages.StageCompleted, Waited: 55 * time.Second, Woken: true})
 		}
 		want := store.Percentiles{N: 101, P50: 50 * time.Millisecond, P95: 95 * time.Millisecond, P99: 99 * time.Millisecond}
 		if got := w.within(15 * time.Minute); got != want {
 			t.Errorf("it is %+v, want %+v", got, want)
 		}
 		for range 5000 {
-			w.observe(stages.Event{Kind: stages.Started, Waited: time.Millisecond, Woken: true})
+			w.observe(stages.Event{Kind: stages.StageStarted, Waited: time.Millisecond, Woken: true})
 		}
 		if got := w.within(15 * time.Minute); got.N != 1000 || got.P99 != time.Millisecond {
 			t.Errorf("of many it is %+v", got)

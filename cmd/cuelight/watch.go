@@ -172,7 +172,7 @@ func (w *onlooker) follow(ctx context.Context, id store.ID, current map[work]sto
 	if w.idle[id] > patientLooks {
 		w.forget(id)
 	}
-	return t.Settled(w.db.store.Graph()), nil
+	return t.IsFinished(w.db.store.Graph()), nil
 }
 
 func (w *onlooker) forget(id store.ID) {
@@ -183,7 +183,7 @@ func (w *onlooker) forget(id store.ID) {
 func (w *onlooker) changed(id store.ID, s store.StageState) {
 	switch s.Status {
 	case store.StatusInProgress:
-		w.progress.event(stages.Event{Kind: stages.Started, Task: id, Stage: s.Name, Attempt: s.Attempts})
+		w.progress.event(stages.Event{Kind: stages.StageStarted, Task: id, Stage: s.Name, Attempt: s.Attempts})
 	case store.StatusPending:
 	default:
 		if !w.c.json {

@@ -20,7 +20,7 @@ const webhooksHelp = `Webhooks are receivers that are told of events by HTTP, si
 Webhooks specification. Whichever cuelight serve has the time delivers, at least
 once and in order per task; a receiver that is down is tried again for three days.
 
-An alert is sent to those who ask for its type: alert.dead_letter,
+An alert is sent to those who ask for its type: alert.dead,
 alert.repeated_failure, alert.worker_lost, alert.listener_down, alert.disk_low, or
 alert for all of them.`
 

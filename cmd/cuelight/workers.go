@@ -63,7 +63,7 @@ func (c *cli) listWorkers(ctx context.Context, db *database, all bool) error {
 		if c.json {
 			err := c.writeJSON(workerLine{
 				ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, State: state, StartedAt: w.StartedAt,
-				BeatAge: w.BeatAge.Seconds(), Lease: w.Lease.Seconds(), Connected: w.Connected, Capabilities: w.Capabilities, Running: w.Running,
+				BeatAge: w.HeartbeatAge.Seconds(), Lease: w.Lease.Seconds(), Connected: w.Connected, Capabilities: w.Capabilities, Running: w.Running,
 			})
 			if err != nil {
 				return err
@@ -75,7 +75,7 @@ func (c *cli) listWorkers(ctx context.Context, db *database, all bool) error {
 			running = append(running, strings.TrimSpace(r.Stage+" "+shortID(r.Task)+" "+runningRow(r, "").words()))
 		}
 		t.add(shortID(w.ID), printable(w.Host), fmt.Sprint(w.PID), printable(w.Version), state,
-			span(w.BeatAge)+" ago", strings.Join(running, "; "))
+			span(w.HeartbeatAge)+" ago", strings.Join(running, "; "))
 	}
 	if c.json {
 		return nil

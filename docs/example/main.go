@@ -151,7 +151,7 @@ func send(_ context.Context, job *stages.Job) (any, error) {
 func (p pipeline) observe(done func()) func(stages.Event) {
 	return func(e stages.Event) {
 		switch {
-		case e.Kind == stages.Completed:
+		case e.Kind == stages.StageCompleted:
 			fmt.Println("completed", e.Stage)
 			if e.Stage == p.last {
 				done()

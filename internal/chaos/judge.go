@@ -176,7 +176,7 @@ func (e *evidence) lost() []string {
 func (e *evidence) missed() (unhealthy []string, n int) {
 	for _, l := range e.lives {
 		for _, x := range l.entries {
-			if x.How != string(stages.Missed) {
+			if x.How != string(stages.WakeMissed) {
 				continue
 			}
 			n += x.Count

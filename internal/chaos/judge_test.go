@@ -39,7 +39,7 @@ func goodRecord() *record {
 		at := time.Second + time.Duration(i)*20*ms
 		token := r.works(0, n.Name, 1, at, 10*ms, endedWell)
 		r.writes(token, n.Name, 1, theWorker, at+11*ms, "completed")
-		r.says(0, stages.Completed, n.Name, 1, at+12*ms)
+		r.says(0, stages.StageCompleted, n.Name, 1, at+12*ms)
 	}
 	return r
 }
@@ -47,7 +47,7 @@ func goodRecord() *record {
 func after(d time.Duration) time.Time { return calmUntil.Add(d) }
 
 func registered(as store.ID) entry {
-	return entry{At: after(0).UnixMicro(), What: eventTold, How: string(stages.Registered), Worker: as}
+	return entry{At: after(0).UnixMicro(), What: eventTold, How: string(stages.WorkerStarted), Worker: as}
 }
 
 // works puts a bout into a journal; without a how it has no end.
@@ -112,7 +112,7 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 		"a stage completed twice": {func(r *record) {
 			token := r.works(1, "publish", 2, 2*time.Second, 10*ms, endedWell)
 			r.writes(token, "publish", 2, heir, 2*time.Second+11*ms, "completed")
-			r.says(1, stages.Completed, "publish", 2, 2*time.Second+12*ms)
+			r.says(1, stages.StageCompleted, "publish", 2, 2*time.Second+12*ms)
 		}, duplicated, "was completed 2 times"},
 		"a token worked on twice": {func(r *record) {
 			token := r.works(1, "ingest", 1, 2*time.Second, 10*ms, endedWell)
@@ -147,15 +147,15 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 		"two at once": {func(r *record) {
 			token := r.works(1, "ingest", 1, 500*ms, time.Second, endedBadly)
 			r.writes(token, "ingest", 1, heir, 600*ms, "expired")
-			r.says(1, stages.Revoked, "ingest", 1, 1600*ms)
+			r.says(1, stages.ClaimRevoked, "ingest", 1, 1600*ms)
 		}, violation, "by worker 2 had ended"},
 		"two at once behind a black hole": {func(r *record) {
 			token := r.works(1, "ingest", 1, 500*ms, time.Second, endedBadly)
 			r.writes(token, "ingest", 1, heir, 600*ms, "expired")
-			r.says(1, stages.Revoked, "ingest", 1, 1600*ms)
+			r.says(1, stages.ClaimRevoked, "ingest", 1, 1600*ms)
 			r.breaks(hole, 1, 400*ms, 2*time.Second)
 		}, violation, "by worker 2 had ended"},
-		"an end told twice": {func(r *record) { r.says(0, stages.Revoked, "ingest", 1, 3*time.Second) }, violation, "its end told 2 times"},
+		"an end told twice": {func(r *record) { r.says(0, stages.ClaimRevoked, "ingest", 1, 3*time.Second) }, violation, "its end told 2 times"},
 		"an end not told": {func(r *record) {
 			token := r.works(1, "ingest", 1, 500*ms, 10*ms, endedBadly)
 			r.writes(token, "ingest", 1, heir, 600*ms, "failed")
@@ -163,7 +163,7 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 		"a completion told that was none": {func(r *record) {
 			token := r.works(1, "ingest", 1, 500*ms, 10*ms, endedEarly)
 			r.writes(token, "ingest", 1, heir, 600*ms, "expired")
-			r.says(1, stages.Completed, "ingest", 1, 700*ms)
+			r.says(1, stages.StageCompleted, "ingest", 1, 700*ms)
 		}, violation, "is completed 0 times, and was told to be 1 times"},
 		"a task dead for nothing": {func(r *record) {
 			r.tasks[theTask] = taskRow{id: theTask, request: "task-1", dead: true}
@@ -175,7 +175,7 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 		}, violation, "said database_lost twice"},
 		"a missed wake in health": {func(r *record) {
 			r.lives[0].entries = append(r.lives[0].entries,
-				entry{At: after(-time.Second).UnixMicro(), What: eventTold, How: string(stages.Missed), Stage: "ingest", Count: 3})
+				entry{At: after(-time.Second).UnixMicro(), What: eventTold, How: string(stages.WakeMissed), Stage: "ingest", Count: 3})
 		}, violation, "was not woken for 3 claims"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,33 +196,33 @@ func TestWhatOurFaultsExplainIsNotFound(t *testing.T) {
 	for name, excuse := range map[string]func(*record){
 		"a claim that vanished with the server": func(r *record) {
 			r.works(1, "ingest", 1, 900*ms, 10*ms, endedEarly)
-			r.says(1, stages.Revoked, "ingest", 1, 950*ms)
+			r.says(1, stages.ClaimRevoked, "ingest", 1, 950*ms)
 			r.breaks(crash, -1, 905*ms, 910*ms)
 		},
 		"one that a frozen worker began long after": func(r *record) {
 			r.works(1, "ingest", 1, 900*ms, 10*ms, endedEarly)
-			r.says(1, stages.Revoked, "ingest", 1, 950*ms)
+			r.says(1, stages.ClaimRevoked, "ingest", 1, 950*ms)
 			r.breaks(immediate, -1, -50*time.Second, -49*time.Second)
 			r.breaks(freeze, 1, -50*time.Second, 850*ms)
 		},
 		"work that went on while its worker was frozen": func(r *record) {
 			token := r.works(1, "ingest", 1, 500*ms, 40*time.Second, endedWell)
 			r.writes(token, "ingest", 1, heir, 600*ms, "expired")
-			r.says(1, stages.Revoked, "ingest", 1, 41*time.Second)
+			r.says(1, stages.ClaimRevoked, "ingest", 1, 41*time.Second)
 			r.breaks(freeze, 1, 550*ms, 40*time.Second)
 		},
 		"work behind a black hole whose session was ended": func(r *record) {
 			token := r.works(1, "ingest", 1, 500*ms, time.Second, endedBadly)
 			r.writes(token, "ingest", 1, heir, 600*ms, "expired")
-			r.says(1, stages.Revoked, "ingest", 1, 1600*ms)
+			r.says(1, stages.ClaimRevoked, "ingest", 1, 1600*ms)
 			r.breaks(hole, 1, 400*ms, 2*time.Second)
 			r.breaks(listeners, -1, 520*ms, 521*ms)
 		},
 		"a missed wake later": func(r *record) {
 			r.lives[0].entries = append(r.lives[0].entries,
-				entry{At: after(time.Second).UnixMicro(), What: eventTold, How: string(stages.Missed), Stage: "ingest", Count: 3})
+				entry{At: after(time.Second).UnixMicro(), What: eventTold, How: string(stages.WakeMissed), Stage: "ingest", Count: 3})
 		},
-		"a claim given back unseen": func(r *record) { r.says(1, stages.Released, "ingest", 1, 500*ms) },
+		"a claim given back unseen": func(r *record) { r.says(1, stages.ClaimReleased, "ingest", 1, 500*ms) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

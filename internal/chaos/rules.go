@@ -66,7 +66,7 @@ func (c *trial) read(life int, l testimony) {
 		switch {
 		case x.What == endOfWork:
 			ends[x.Token] = x
-		case x.How == string(stages.Registered):
+		case x.How == string(stages.WorkerStarted):
 			c.workers[x.Worker] = life
 		}
 	}

@@ -27,16 +27,16 @@ func (c *trial) misspoken() (found []string) {
 	for i, l := range c.lives {
 		for key, h := range c.hear(i) {
 			final := 0
-			for _, kind := range []stages.Kind{stages.Completed, stages.Failed, stages.Dead, stages.Revoked} {
+			for _, kind := range []stages.Kind{stages.StageCompleted, stages.AttemptFailed, stages.StageDead, stages.ClaimRevoked} {
 				final += h.said[string(kind)]
 			}
 			// A claim it never heard of is given back unseen.
-			most := final + h.said[string(stages.Released)]
+			most := final + h.said[string(stages.ClaimReleased)]
 			name := fmt.Sprintf("worker %d: attempt %d at %s of task %s", l.worker+1, key.attempt, key.stage, key.task)
 			switch {
-			case h.said[string(stages.Completed)] > h.completed,
-				l.killed.IsZero() && h.said[string(stages.Completed)] < h.completed:
-				found = append(found, fmt.Sprintf("%s is completed %d times, and was told to be %d times", name, h.completed, h.said[string(stages.Completed)]))
+			case h.said[string(stages.StageCompleted)] > h.completed,
+				l.killed.IsZero() && h.said[string(stages.StageCompleted)] < h.completed:
+				found = append(found, fmt.Sprintf("%s is completed %d times, and was told to be %d times", name, h.completed, h.said[string(stages.StageCompleted)]))
 			case final > h.began, l.killed.IsZero() && most < h.began:
 				found = append(found, fmt.Sprintf("%s was begun %d times, and its end told %d times", name, h.began, most))
 			}

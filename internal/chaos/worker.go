@@ -89,7 +89,7 @@ func (j *journal) listening(connected bool, err error) {
 
 // observe writes down what the Runner tells, but for what work says itself.
 func (j *journal) observe(e stages.Event) {
-	if e.Kind == stages.Started || e.Kind == stages.Progressed {
+	if e.Kind == stages.StageStarted || e.Kind == stages.StageProgress {
 		return
 	}
 	j.write(entry{
@@ -97,7 +97,7 @@ func (j *journal) observe(e stages.Event) {
 		Worker: e.Worker, Count: e.Count, Why: line.Brief(e.Err),
 	})
 	switch e.Kind {
-	case stages.Registered:
+	case stages.WorkerStarted:
 		fmt.Println(atWork)
 	case stages.DatabaseLost:
 		fmt.Println("has no database:", line.Brief(e.Err))

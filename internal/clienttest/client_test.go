@@ -60,7 +60,7 @@ func serve(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := st.Register(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"}); err != nil {
+	if _, err := st.RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"}); err != nil {
 		t.Fatal(err)
 	}
 	return &server{st, t, ts.URL, key}

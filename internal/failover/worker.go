@@ -91,15 +91,15 @@ func work(ctx context.Context, address string) error {
 
 func tell(e stages.Event) {
 	switch e.Kind {
-	case stages.Registered:
+	case stages.WorkerStarted:
 		fmt.Println(atWork)
 	case stages.DatabaseLost:
 		fmt.Println("has no database:", line.Brief(e.Err))
 	case stages.DatabaseBack:
 		fmt.Println("has its database back")
-	case stages.Failed, stages.Dead:
+	case stages.AttemptFailed, stages.StageDead:
 		fmt.Println(e.Kind, e.Stage, line.Brief(e.Err))
-	case stages.WorkerLost, stages.Expired:
+	case stages.WorkerLost, stages.AttemptsExpired:
 		fmt.Println("says", e.Kind)
 	}
 }

@@ -41,7 +41,7 @@ var ErrClosed = errors.New("the feed of events has ended")
 // Source is where events are read. A *[store.Store] is one.
 type Source interface {
 	Events(ctx context.Context, q store.EventQuery) ([]store.Event, error)
-	LastEvent(ctx context.Context) (int64, error)
+	EventWatermark(ctx context.Context) (int64, error)
 }
 
 // Wakes brings the news that there may be events. A *notify.Wakes does.
@@ -159,7 +159,7 @@ func (f *Feed) read(ctx context.Context) (full bool, err error) {
 	at := f.at
 	f.mu.Unlock()
 	if at == Now {
-		if at, err = f.opts.Source.LastEvent(ctx); err != nil {
+		if at, err = f.opts.Source.EventWatermark(ctx); err != nil {
 			return false, err
 		}
 		f.wake(ctx, f.arrive(at, nil))

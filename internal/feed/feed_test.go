@@ -57,7 +57,7 @@ func (s *source) Events(_ context.Context, q store.EventQuery) ([]store.Event, e
 	return slices.Grow(slices.Clone(s.events[i:min(len(s.events), i+q.Limit)]), 100), nil
 }
 
-func (s *source) LastEvent(context.Context) (int64, error) {
+func (s *source) EventWatermark(context.Context) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return int64(10*len(s.events) + 5), s.err

@@ -49,12 +49,12 @@ func (b bench) exec(sql string) {
 func (b bench) work(end func(stage, source string, attempt int) store.Report) {
 	b.t.Helper()
 	n := len(b.Graph().Stages())
-	in := store.Turn{Worker: b.worker, Free: make([]int, n), Look: make([]bool, n)}
+	in := store.ExchangeRequest{Worker: b.worker, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n)}
 	for i := range n {
-		in.Free[i], in.Look[i] = 10, true
+		in.FreeSlots[i], in.ClaimFrom[i] = 10, true
 	}
 	for {
-		out, err := b.Turn(b.t.Context(), in)
+		out, err := b.Exchange(b.t.Context(), in)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestEveryRuleFindsTheStateItForbids(t *testing.T) {
 			 values ('new', 'inprogress', 1, gen_random_uuid(), now(), gen_random_uuid())`,
 			[]string{"alive", "ended"}},
 		"a claim held by a worker that is silent": {busy,
-			`update workers set beat_at = now() - interval '2 minutes';
+			`update workers set heartbeat_at = now() - interval '2 minutes';
 			 update tasks set transcode_locked_at = now() - interval '2 minutes' where source = 'held';
 			 update attempts set started_at = started_at - interval '1 hour', finished_at = finished_at - interval '1 hour'`,
 			[]string{"held-long"}},
@@ -282,18 +282,18 @@ func TestEveryRuleFindsTheStateItForbids(t *testing.T) {
 			 values (gen_random_uuid(), gen_random_uuid(), 'ingest', 1, gen_random_uuid(), now(), 'failed')`,
 			[]string{"history"}},
 		"a change nobody was told of": {retried,
-			`delete from outbox where type = 'dead_letter'`,
+			`delete from outbox where type = 'dead'`,
 			[]string{"told", "told-end"}},
 		"a change that ended elsewhen than nobody could be told of it": {
 			invariant.Options{Untold: []invariant.Stretch{{From: time.Now().Add(-2 * time.Hour), To: time.Now().Add(-time.Hour)}}},
-			`delete from outbox where type = 'dead_letter'`,
+			`delete from outbox where type = 'dead'`,
 			[]string{"told", "told-end"}},
 		"a change that nobody could be told of": {
 			invariant.Options{Untold: []invariant.Stretch{{From: time.Now().Add(-time.Hour), To: time.Now().Add(time.Hour)}}},
-			`delete from outbox where type = 'dead_letter'`,
+			`delete from outbox where type = 'dead'`,
 			nil},
 		"an end nobody was told of": {settled,
-			`update outbox set completed = array(select bits & ~(1 << 31) from unnest(completed) as bits) where type = 'turn';
+			`update outbox set completed = array(select bits & ~(1 << 31) from unnest(completed) as bits) where type = 'exchange';
 			 delete from outbox where type = 'cancelled'`,
 			[]string{"told", "told-end"}},
 		"an attempt at no stage": {settled,

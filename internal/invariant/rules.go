@@ -121,12 +121,12 @@ const toldSQL = `
    cross join lateral (
          select unnest(array[{{.Names}}]), 'pending' where e.type = 'submitted'
           union all
-         select e.stage, case e.type when 'started' then 'inprogress' when 'stage_completed' then 'completed' when 'dead_letter' then 'dead'
-                                     when 'released' then 'pending' when 'retry' then 'failed' end
-          where e.type in ('started', 'stage_completed', 'dead_letter', 'released') or e.type = 'retry' and not e.data ? 'stages'
+         select e.stage, case e.type when 'started' then 'inprogress' when 'stage_completed' then 'completed' when 'dead' then 'dead'
+                                     when 'released' then 'pending' when 'retry_scheduled' then 'failed' end
+          where e.type in ('started', 'stage_completed', 'dead', 'released') or e.type = 'retry_scheduled' and not e.data ? 'stages'
           union all
-         select jsonb_array_elements_text(e.data->'stages'), case e.type when 'retry' then 'pending' else 'cancelled' end
-          where e.type in ('retry', 'cancelled') and e.data ? 'stages') as made (stage, status)
+         select jsonb_array_elements_text(e.data->'stages'), case e.type when 'retry_scheduled' then 'pending' else 'cancelled' end
+          where e.type in ('retry_scheduled', 'cancelled') and e.data ? 'stages') as made (stage, status)
    order by 1, 2, e.id desc
 )
 select format('stage %s of task %s is %s, and event %s says %s', s.stage, s.task, s.status, told.id, told.status)
@@ -140,19 +140,19 @@ const toldEndSQL = `
 , told as (
   select distinct on (task_id) task_id as task, type, id
     from {{.Events}}
-   where type in ('submitted', 'done', 'dead_letter', 'cancelled') or type = 'retry' and data ? 'stages'
+   where type in ('submitted', 'completed', 'dead', 'cancelled') or type = 'retry_scheduled' and data ? 'stages'
    order by task_id, id desc
 ), ended as (
-  select task, case when bool_or(status = 'dead') then 'dead_letter' when bool_or(status = 'cancelled') then 'cancelled'
-                    when bool_and(status = 'completed') then 'done' end as type
+  select task, case when bool_or(status = 'dead') then 'dead' when bool_or(status = 'cancelled') then 'cancelled'
+                    when bool_and(status = 'completed') then 'completed' end as type
     from stages group by task
 )
 select format('task %s should have come to its end with %s, and its last such event, %s, is %s', ended.task, coalesce(ended.type, 'none'), told.id, told.type)
   from ended
   join told on told.task = ended.task
- where case when ended.type = 'done' then told.type <> 'done'
-            when ended.type is null then told.type in ('done', 'dead_letter', 'cancelled')
-            else told.type in ('done', 'submitted') end -- one of two dead stages may be done again
+ where case when ended.type = 'completed' then told.type <> 'completed'
+            when ended.type is null then told.type in ('completed', 'dead', 'cancelled')
+            else told.type in ('completed', 'submitted') end -- one of two dead stages may be done again
    and ended.task in (select task_id from {{.Events}} where type = 'submitted')
    and not ` + untoldSQL
 
@@ -190,7 +190,7 @@ select format('stage %s of task %s is held since %s by worker %s, gone since %s'
               stage, task, locked_at, locked_by, coalesce(gone.at::text, 'ever'))
   from stages
   left join workers w on w.id = locked_by
- cross join lateral (select least(w.stopped_at, w.lost_at, w.beat_at)) as gone (at)
+ cross join lateral (select least(w.stopped_at, w.lost_at, w.heartbeat_at)) as gone (at)
  where status = 'inprogress'
    and greatest(locked_at, gone.at) < now() - make_interval(secs => $1)`
 

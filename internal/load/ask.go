@@ -178,7 +178,7 @@ func (c *crowd) lookAtTask(ctx context.Context, id string) error {
 		}
 		last = m.id
 		switch m.event {
-		case "done", "dead_letter":
+		case "completed", "dead":
 			over = true
 		case "progress":
 			if over {

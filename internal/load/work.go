@@ -51,9 +51,9 @@ func (p *probe) observe(e stages.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case e.Kind == stages.Started && e.Woken:
+	case e.Kind == stages.StageStarted && e.Woken:
 		p.waits = append(p.waits, e.Waited)
-	case e.Kind == stages.Missed:
+	case e.Kind == stages.WakeMissed:
 		p.missed += e.Count
 	}
 }

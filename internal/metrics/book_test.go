@@ -179,11 +179,11 @@ func TestWhatIsWrongWithAnExpressionIsFound(t *testing.T) {
 		`cuelight_tasks{state="ready"}`:                                 "cuelight_tasks has no label state",
 		`cuelight_tasks{status="redy"}`:                                 `no cuelight_tasks has status "redy"`,
 		`rate(cuelight_stage_attempts_total{outcome=~"dead|gone"}[5m])`: `no cuelight_stage_attempts_total has outcome "gone"`,
-		`rate(cuelight_dead_letters[5m])`:                               "which is no counter",
+		`rate(cuelight_dead_tasks[5m])`:                                 "which is no counter",
 		`delta(cuelight_retries_total[5m])`:                             "which is a counter",
 		`cuelight_retries_total > 0`:                                    "means nothing without a rate",
 		`sum by (worker) (cuelight_tasks)`:                              "nothing in it has a label worker",
-		`cuelight_tasks and on (worker) cuelight_dead_letters`:          "nothing in it has a label worker",
+		`cuelight_tasks and on (worker) cuelight_dead_tasks`:            "nothing in it has a label worker",
 		`vector(1)`: "it asks for nothing",
 	} {
 		got := strings.Join(b.problems(expr), "\n")

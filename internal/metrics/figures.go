@@ -145,8 +145,8 @@ select 'paused', stage, 1, '' from cuelight_pauses where pipeline = '{{.Name}}' 
 union all
 select 'worker', worker, age, state
   from (select distinct on (worker) worker, age, state
-          from (select host || ':' || pid as worker, extract(epoch from now() - beat_at) as age,
-                       case when now() - beat_at > lease then '` + workerSilent + `'
+          from (select host || ':' || pid as worker, extract(epoch from now() - heartbeat_at) as age,
+                       case when now() - heartbeat_at > lease then '` + workerSilent + `'
                             when drain_at is not null then '` + workerDraining + `' else '` + workerAlive + `' end as state
                   from workers where pipeline = '{{.Name}}' and stopped_at is null and lost_at is null) as w
          order by worker, age desc) as each
@@ -163,7 +163,7 @@ select 'outbox_held', '',
        case when c.place is null then -1
             else coalesce((select extract(epoch from clock_timestamp() - at) from {{.Outbox}} where id > c.place order by id limit 1), 0) end, ''
   from (select case when current_setting('transaction_isolation') like 'read %' and not pg_is_in_recovery()
-                    then cuelight_complete('{{.Outbox}}_id') end as place offset 0) as c
+                    then cuelight_event_watermark('{{.Outbox}}_id') end as place offset 0) as c
 union all
 select k.what, '', k.n, ''
   from (select count(*) filter (where w.disabled_at is null)::float8 as on, count(*) filter (where w.disabled_at is not null)::float8 as off,

@@ -179,7 +179,7 @@ func TestFiguresTellWorkersByTheirState(t *testing.T) {
 	g := store.Video()
 	pool := newPool(t, g)
 	exec(t, pool,
-		`insert into workers (pipeline, host, pid, beat_at, stopped_at, lost_at, drain_at) values
+		`insert into workers (pipeline, host, pid, heartbeat_at, stopped_at, lost_at, drain_at) values
 		 ('video', 'a', 1, now() - interval '2 s', null, null, null),
 		 ('video', 'b', 2, now() - interval '3 s', null, null, now()),
 		 ('video', 'c', 3, now() - interval '1 h', null, null, null),
@@ -200,7 +200,7 @@ func TestFiguresTellHowFarBehindTheSlowestWebhookIs(t *testing.T) {
 	pool := newPool(t, g)
 	const hook = `insert into cuelight_webhooks (pipeline, url, secret, cursor, disabled_at) values `
 	exec(t, pool, `delete from outbox`,
-		`insert into outbox (id, at, type) values (7, now() - interval '3 h', 'submitted'), (8, now() - interval '2 h', 'submitted'), (9, now(), 'done')`,
+		`insert into outbox (id, at, type) values (7, now() - interval '3 h', 'submitted'), (8, now() - interval '2 h', 'submitted'), (9, now(), 'completed')`,
 		`select setval('outbox_id', 9)`)
 	if f := figures(t, pool, g); f.OutboxPending != 0 || f.OutboxOldest != 0 {
 		t.Errorf("nobody is told of anything, and yet %d rows wait, for %s", f.OutboxPending, f.OutboxOldest)
@@ -213,7 +213,7 @@ func TestFiguresTellHowFarBehindTheSlowestWebhookIs(t *testing.T) {
 		t.Error(diff)
 	}
 	exec(t, pool, `insert into cuelight_deliveries (webhook_id, event_id, type, payload, status, created_at)
-		select w.id, e.id, 'done', '', e.status, now() - interval '1 min' * e.minutes
+		select w.id, e.id, 'completed', '', e.status, now() - interval '1 min' * e.minutes
 		  from cuelight_webhooks w, (values (1, 'delivered', 60), (2, 'dead', 50), (3, 'pending', 40), (4, 'pending', 30), (5, 'suppressed', 20)) as e (id, status, minutes)
 		 where w.pipeline = 'video'`)
 	f = figures(t, pool, g)

@@ -119,12 +119,12 @@ func (m *Metrics) Handler() http.Handler {
 // blocks.
 func (m *Metrics) Observe(e stages.Event) {
 	switch e.Kind {
-	case stages.Registered, stages.Stopped:
+	case stages.WorkerStarted, stages.WorkerStopped:
 		for _, s := range m.stages {
 			s.rest()
 		}
 		return
-	case stages.Expired:
+	case stages.AttemptsExpired:
 		m.recovered.Add(float64(e.Count))
 		return
 	case stages.WorkerLost:
@@ -136,19 +136,19 @@ func (m *Metrics) Observe(e stages.Event) {
 		return
 	}
 	switch e.Kind {
-	case stages.Started:
+	case stages.StageStarted:
 		s.start(e.Task, e.Attempt)
 		s.waited.Observe(e.Waited.Seconds())
 		if e.Woken {
 			m.wakeup.Observe(e.Waited.Seconds())
 		}
-	case stages.Progressed:
+	case stages.StageProgress:
 		if e.Progress.Speed > 0 {
 			m.speed.Observe(e.Progress.Speed)
 		}
-	case stages.Completed, stages.Failed, stages.Dead, stages.Released, stages.Revoked:
+	case stages.StageCompleted, stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked:
 		s.end(e)
-	case stages.Missed:
+	case stages.WakeMissed:
 		s.missed.Add(float64(e.Count))
 	}
 }

@@ -92,7 +92,7 @@ func TestEveryEndOfAClaimIsCountedByItsOutcome(t *testing.T) {
 	for i, k := range outcomes() {
 		for n := range i + 1 {
 			id := task(uint64(n))
-			m.Observe(stages.Event{Kind: stages.Started, Stage: "transcode", Task: id, Attempt: 1})
+			m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "transcode", Task: id, Attempt: 1})
 			m.Observe(stages.Event{Kind: k, Stage: "transcode", Task: id, Attempt: 1, Duration: time.Minute})
 		}
 	}
@@ -111,7 +111,7 @@ func TestEveryEndOfAClaimIsCountedByItsOutcome(t *testing.T) {
 func TestAClaimThatDidNotBeginTookNoTimeAndNoSlot(t *testing.T) {
 	t.Parallel()
 	m := process()
-	m.Observe(stages.Event{Kind: stages.Released, Stage: "ingest", Task: task(1), Attempt: 1})
+	m.Observe(stages.Event{Kind: stages.ClaimReleased, Stage: "ingest", Task: task(1), Attempt: 1})
 	want(t, m, 1, "stage_attempts_total", "stage", "ingest", "outcome", "released")
 	want(t, m, 0, "stage_duration_seconds", "stage", "ingest", "outcome", "released")
 	want(t, m, 0, "worker_slots", "stage", "ingest", "state", "busy")
@@ -127,17 +127,17 @@ func TestSlotsAreBusyFromTheStartToTheEndOfWork(t *testing.T) {
 		want(t, m, free, "worker_slots", "stage", "assemble", "state", "free")
 	}
 	slots(0, 2)
-	m.Observe(stages.Event{Kind: stages.Started, Stage: "assemble", Task: task(1), Attempt: 1})
+	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "assemble", Task: task(1), Attempt: 1})
 	slots(1, 1)
-	m.Observe(stages.Event{Kind: stages.Started, Stage: "assemble", Task: task(2), Attempt: 1})
+	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "assemble", Task: task(2), Attempt: 1})
 	slots(2, 0)
-	m.Observe(stages.Event{Kind: stages.Completed, Stage: "assemble", Task: task(1), Attempt: 1, Duration: time.Second})
+	m.Observe(stages.Event{Kind: stages.StageCompleted, Stage: "assemble", Task: task(1), Attempt: 1, Duration: time.Second})
 	slots(1, 1)
 	// The news that an attempt was lost may come when the next one has begun.
-	m.Observe(stages.Event{Kind: stages.Started, Stage: "assemble", Task: task(2), Attempt: 2})
-	m.Observe(stages.Event{Kind: stages.Revoked, Stage: "assemble", Task: task(2), Attempt: 1, Duration: time.Second})
+	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "assemble", Task: task(2), Attempt: 2})
+	m.Observe(stages.Event{Kind: stages.ClaimRevoked, Stage: "assemble", Task: task(2), Attempt: 1, Duration: time.Second})
 	slots(1, 1)
-	m.Observe(stages.Event{Kind: stages.Registered})
+	m.Observe(stages.Event{Kind: stages.WorkerStarted})
 	slots(0, 2)
 }
 
@@ -145,7 +145,7 @@ func TestSpeedIsTakenFromProgressThatHasOne(t *testing.T) {
 	t.Parallel()
 	m := process()
 	for _, speed := range []float64{0, 3.5, 0, 4.5} {
-		m.Observe(stages.Event{Kind: stages.Progressed, Stage: "transcode", Task: task(1), Progress: stages.Progress{Speed: speed}})
+		m.Observe(stages.Event{Kind: stages.StageProgress, Stage: "transcode", Task: task(1), Progress: stages.Progress{Speed: speed}})
 	}
 	want(t, m, 2, "ffmpeg_speed_ratio")
 	if sum := gathered(t, m.registry, "cuelight_ffmpeg_speed_ratio").GetHistogram().GetSampleSum(); sum != 8 {
@@ -156,9 +156,9 @@ func TestSpeedIsTakenFromProgressThatHasOne(t *testing.T) {
 func TestClaimsThatOnlyTheSweepFoundAndFreedClaimsAreCounted(t *testing.T) {
 	t.Parallel()
 	m := process()
-	m.Observe(stages.Event{Kind: stages.Missed, Stage: "publish", Count: 3})
-	m.Observe(stages.Event{Kind: stages.Missed, Stage: "publish", Count: 2})
-	m.Observe(stages.Event{Kind: stages.Expired, Count: 4})
+	m.Observe(stages.Event{Kind: stages.WakeMissed, Stage: "publish", Count: 3})
+	m.Observe(stages.Event{Kind: stages.WakeMissed, Stage: "publish", Count: 2})
+	m.Observe(stages.Event{Kind: stages.AttemptsExpired, Count: 4})
 	m.Observe(stages.Event{Kind: stages.WorkerLost, Gone: task(1)})
 	want(t, m, 5, "poll_fallback_claims_total", "stage", "publish")
 	want(t, m, 0, "poll_fallback_claims_total", "stage", "ingest")
@@ -169,9 +169,9 @@ func TestClaimsThatOnlyTheSweepFoundAndFreedClaimsAreCounted(t *testing.T) {
 func TestEveryWaitIsTakenInAndTheWakeUpWhereThatWasAllThereWasToWaitFor(t *testing.T) {
 	t.Parallel()
 	m := process()
-	m.Observe(stages.Event{Kind: stages.Started, Stage: "metadata", Task: task(1)}) // claimed with what it needs
-	m.Observe(stages.Event{Kind: stages.Started, Stage: "metadata", Task: task(2), Waited: 2 * time.Second})
-	m.Observe(stages.Event{Kind: stages.Started, Stage: "metadata", Task: task(3), Waited: 3 * time.Millisecond, Woken: true})
+	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "metadata", Task: task(1)}) // claimed with what it needs
+	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "metadata", Task: task(2), Waited: 2 * time.Second})
+	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "metadata", Task: task(3), Waited: 3 * time.Millisecond, Woken: true})
 	want(t, m, 3, "stage_queue_wait_seconds", "stage", "metadata")
 	want(t, m, 1, "wakeup_latency_seconds")
 	if sum := gathered(t, m.registry, "cuelight_wakeup_latency_seconds").GetHistogram().GetSampleSum(); sum != 0.003 {
@@ -196,22 +196,22 @@ func TestTheListenerIsCountedWhenItComesBackAndNotWhenItComes(t *testing.T) {
 func TestDeliveriesAreCountedByTypeAndOutcomeAndNamesStayFew(t *testing.T) {
 	t.Parallel()
 	m := process()
-	m.WebhookDelivery("done", "delivered")
-	m.WebhookDelivery("done", "delivered")
-	m.WebhookDelivery("dead_letter", "failed")
+	m.WebhookDelivery("completed", "delivered")
+	m.WebhookDelivery("completed", "delivered")
+	m.WebhookDelivery("dead", "failed")
 	m.WebhookDelivery("a type of tomorrow", "dead")
-	m.WebhookDelivery("done", "an outcome of tomorrow")
-	want(t, m, 2, "webhook_deliveries_total", "type", "done", "outcome", "delivered")
-	want(t, m, 1, "webhook_deliveries_total", "type", "dead_letter", "outcome", "failed")
+	m.WebhookDelivery("completed", "an outcome of tomorrow")
+	want(t, m, 2, "webhook_deliveries_total", "type", "completed", "outcome", "delivered")
+	want(t, m, 1, "webhook_deliveries_total", "type", "dead", "outcome", "failed")
 	want(t, m, 1, "webhook_deliveries_total", "type", "other", "outcome", "dead")
-	want(t, m, 1, "webhook_deliveries_total", "type", "done", "outcome", "other")
+	want(t, m, 1, "webhook_deliveries_total", "type", "completed", "outcome", "other")
 }
 
 func TestEventsOfUnknownStagesAreNotCounted(t *testing.T) {
 	t.Parallel()
 	m := process()
 	before := series(t, m)
-	for _, k := range append(outcomes(), stages.Started, stages.Missed, stages.Progressed) {
+	for _, k := range append(outcomes(), stages.StageStarted, stages.WakeMissed, stages.StageProgress) {
 		m.Observe(stages.Event{Kind: k, Stage: "elsewhere", Task: task(1), Duration: time.Second})
 	}
 	if after := series(t, m); after != before {
@@ -225,8 +225,8 @@ func TestEventsMakeNoSeries(t *testing.T) {
 	m := process()
 	before := series(t, m)
 	for n := range uint64(1000) {
-		m.Observe(stages.Event{Kind: stages.Started, Stage: "ingest", Task: task(n), Worker: task(n)})
-		m.Observe(stages.Event{Kind: stages.Failed, Stage: "ingest", Task: task(n), Worker: task(n), Duration: time.Second, Err: errAway})
+		m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "ingest", Task: task(n), Worker: task(n)})
+		m.Observe(stages.Event{Kind: stages.AttemptFailed, Stage: "ingest", Task: task(n), Worker: task(n), Duration: time.Second, Err: errAway})
 	}
 	if after := series(t, m); after != before {
 		t.Errorf("there were %d series, and are %d", before, after)
@@ -250,11 +250,11 @@ func TestEventsMayComeFromManyGoroutines(t *testing.T) {
 		all.Go(func() {
 			for n := range uint64(500) {
 				id := task(g<<32 | n)
-				m.Observe(stages.Event{Kind: stages.Started, Stage: "ingest", Task: id, Attempt: 1})
-				m.Observe(stages.Event{Kind: stages.Progressed, Stage: "ingest", Task: id, Progress: stages.Progress{Speed: 1}})
-				m.Observe(stages.Event{Kind: stages.Completed, Stage: "ingest", Task: id, Attempt: 1, Duration: time.Second})
+				m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "ingest", Task: id, Attempt: 1})
+				m.Observe(stages.Event{Kind: stages.StageProgress, Stage: "ingest", Task: id, Progress: stages.Progress{Speed: 1}})
+				m.Observe(stages.Event{Kind: stages.StageCompleted, Stage: "ingest", Task: id, Attempt: 1, Duration: time.Second})
 				m.Listening(n%2 == 0, nil)
-				m.WebhookDelivery("done", "delivered")
+				m.WebhookDelivery("completed", "delivered")
 			}
 		})
 	}
@@ -413,9 +413,9 @@ func BenchmarkObserve(b *testing.B) {
 	m := process()
 	id := task(1)
 	for _, e := range []stages.Event{
-		{Kind: stages.Progressed, Stage: "transcode", Task: id, Progress: stages.Progress{Speed: 3}},
-		{Kind: stages.Completed, Stage: "transcode", Task: id, Attempt: 1, Duration: time.Second},
-		{Kind: stages.Missed, Stage: "transcode", Count: 1},
+		{Kind: stages.StageProgress, Stage: "transcode", Task: id, Progress: stages.Progress{Speed: 3}},
+		{Kind: stages.StageCompleted, Stage: "transcode", Task: id, Attempt: 1, Duration: time.Second},
+		{Kind: stages.WakeMissed, Stage: "transcode", Count: 1},
 	} {
 		b.Run(string(e.Kind), func(b *testing.B) {
 			for b.Loop() {
@@ -423,8 +423,8 @@ func BenchmarkObserve(b *testing.B) {
 			}
 		})
 	}
-	start := stages.Event{Kind: stages.Started, Stage: "transcode", Task: id, Attempt: 1}
-	end := stages.Event{Kind: stages.Completed, Stage: "transcode", Task: id, Attempt: 1, Duration: time.Second}
+	start := stages.Event{Kind: stages.StageStarted, Stage: "transcode", Task: id, Attempt: 1}
+	end := stages.Event{Kind: stages.StageCompleted, Stage: "transcode", Task: id, Attempt: 1, Duration: time.Second}
 	b.Run("start and end", func(b *testing.B) {
 		for b.Loop() {
 			m.Observe(start)

@@ -44,7 +44,7 @@ func TestWhatARunnerTellsAddsUp(t *testing.T) {
 	go func() {
 		ended <- stages.Runner{Store: st, Pipeline: p, Observe: func(e stages.Event) {
 			m.Observe(e)
-			if e.Kind == stages.Completed && e.Stage == "second" {
+			if e.Kind == stages.StageCompleted && e.Stage == "second" {
 				done <- struct{}{}
 			}
 		}}.Run(ctx)

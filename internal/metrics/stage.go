@@ -20,7 +20,7 @@ var (
 
 // outcomes are the ways in which a claim ends.
 func outcomes() []stages.Kind {
-	return []stages.Kind{stages.Completed, stages.Failed, stages.Dead, stages.Released, stages.Revoked}
+	return []stages.Kind{stages.StageCompleted, stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked}
 }
 
 // stage has the series of one stage, so that an event does not look them up.
@@ -91,7 +91,7 @@ func (s *stage) end(e stages.Event) {
 	if e.Duration > 0 {
 		end.took.Observe(e.Duration.Seconds())
 	}
-	if e.Kind == stages.Failed {
+	if e.Kind == stages.AttemptFailed {
 		s.retries.Inc()
 	}
 }

@@ -46,8 +46,8 @@ func work(t *testing.T, tracer *Tracer, submission store.Submission) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner := stages.Runner{Store: st, Pipeline: pipeline, Sweep: time.Second, Observe: func(e stages.Event) {
-		if e.Kind == stages.Dead || e.Kind == stages.Completed && e.Stage == "publish" {
+	runner := stages.Runner{Store: st, Pipeline: pipeline, SweepInterval: time.Second, Observe: func(e stages.Event) {
+		if e.Kind == stages.StageDead || e.Kind == stages.StageCompleted && e.Stage == "publish" {
 			cancel()
 		}
 	}}
@@ -55,7 +55,7 @@ func work(t *testing.T, tracer *Tracer, submission store.Submission) {
 		t.Fatal(err)
 	}
 	task, err := st.Get(t.Context(), got.ID)
-	if err != nil || !task.Settled(pipeline.Graph()) || context.Cause(ctx) != context.Canceled {
+	if err != nil || !task.IsFinished(pipeline.Graph()) || context.Cause(ctx) != context.Canceled {
 		t.Fatalf("%+v, %v, %v", task, err, context.Cause(ctx))
 	}
 }

@@ -26,7 +26,7 @@ func submit(st *store.Store) func(context.Context, upload.Upload) (upload.Receip
 		r, err := st.Submit(ctx, store.Submission{
 			Source: u.Path, Params: u.Params, Priority: u.Priority, RequestID: request, UserID: u.Principal,
 		})
-		if errors.Is(err, store.ErrInvalid) || store.Refuses(err) {
+		if errors.Is(err, store.ErrInvalid) || store.IsRejected(err) {
 			return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRefused, err)
 		}
 		if errors.Is(err, store.ErrRequestTaken) {

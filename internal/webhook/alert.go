@@ -14,7 +14,7 @@ import (
 const (
 	AlertRepeatedFailure = "alert.repeated_failure" // a stage of a task failed for the third time, or died for the second
 	AlertWorkerLost      = "alert.worker_lost"
-	AlertDeadLetter      = "alert.dead_letter"
+	AlertDead            = "alert.dead"
 	AlertListenerDown    = "alert.listener_down" // raised by a process
 	AlertDiskLow         = "alert.disk_low"      // raised by a process
 )
@@ -30,7 +30,7 @@ func Types() []string {
 	for _, t := range store.EventTypes() {
 		all = append(all, string(t)) // with "alert"
 	}
-	return append(all, AlertRepeatedFailure, AlertWorkerLost, AlertDeadLetter, AlertListenerDown, AlertDiskLow)
+	return append(all, AlertRepeatedFailure, AlertWorkerLost, AlertDead, AlertListenerDown, AlertDiskLow)
 }
 
 // wants reports whether a webhook is to be told of an event of a type; wantsAlert
@@ -99,19 +99,19 @@ func (w *Webhooks) alerts(ctx context.Context, e store.Event, hooks []hook) ([]s
 	switch e.Type {
 	case store.WorkerLost:
 		return []string{AlertWorkerLost}, nil
-	case store.AttemptFailed, store.LeaseRecovered:
+	case store.AttemptFailed, store.AttemptExpired:
 		if repeated && e.Attempt >= repeatedAttempts {
 			return []string{AlertRepeatedFailure}, nil
 		}
-	case store.DeadLetter:
+	case store.StageDead:
 		if !repeated {
-			return []string{AlertDeadLetter}, nil
+			return []string{AlertDead}, nil
 		}
 		died, err := w.deaths(ctx, e)
 		if err == nil && died >= repeatedDeaths {
-			return []string{AlertDeadLetter, AlertRepeatedFailure}, nil
+			return []string{AlertDead, AlertRepeatedFailure}, nil
 		}
-		return []string{AlertDeadLetter}, err
+		return []string{AlertDead}, err
 	case store.AlertRaised:
 		var raised struct {
 			What string `json:"what"`

@@ -22,9 +22,9 @@ func TestAlertsAreSentByNameAndOnlyToThoseWhoAsked(t *testing.T) {
 	b.add(none.URL)
 	task := b.submit()
 	b.happen(store.WorkerLost, store.ID{}, "", 0, `{"host": "media-1", "pid": 7}`)
-	b.happen(store.DeadLetter, task, "transcode", 2, `{"error": "no"}`)
+	b.happen(store.StageDead, task, "transcode", 2, `{"error": "no"}`)
 	b.happen(store.AttemptFailed, task, "ingest", 2, "")
-	b.happen(store.LeaseRecovered, task, "ingest", 3, `{"error": "went away"}`)
+	b.happen(store.AttemptExpired, task, "ingest", 3, `{"error": "went away"}`)
 	must(t, b.Raise(t.Context(), AlertListenerDown, nil))
 	must(t, b.Raise(t.Context(), AlertDiskLow, map[string]any{"dir": "/data", "free_bytes": 5}))
 	b.run()
@@ -34,7 +34,7 @@ func TestAlertsAreSentByNameAndOnlyToThoseWhoAsked(t *testing.T) {
 		byType[m.Type] = m
 	}
 	for typ, want := range map[string]string{
-		AlertWorkerLost: "media-1", AlertDeadLetter: `"stage":"transcode"`, AlertRepeatedFailure: "went away",
+		AlertWorkerLost: "media-1", AlertDead: `"stage":"transcode"`, AlertRepeatedFailure: "went away",
 		AlertListenerDown: "listener_down", AlertDiskLow: "/data",
 	} {
 		if m := byType[typ]; !strings.Contains(m.text, want) || strings.Contains(m.text, "suppressed") {
@@ -67,7 +67,7 @@ func TestAlertOfOneKindIsNotRepeatedWithinItsCooldown(t *testing.T) {
 	}
 	at(0, store.WorkerLost)
 	at(30, store.WorkerLost)
-	at(40, store.DeadLetter)
+	at(40, store.StageDead)
 	at(59, store.WorkerLost)
 	at(60, store.WorkerLost)
 	stop := b.run()
@@ -86,7 +86,7 @@ func TestAlertOfOneKindIsNotRepeatedWithinItsCooldown(t *testing.T) {
 		told = append(told, fmt.Sprintf("%s %s %d", m.Type, m.Timestamp.Format("04:05"), m.Data.Suppressed))
 	}
 	slices.Sort(told)
-	want := "alert.dead_letter 00:40 0; alert.worker_lost 00:00 0; alert.worker_lost 01:00 2; alert.worker_lost 02:00 1"
+	want := "alert.dead 00:40 0; alert.worker_lost 00:00 0; alert.worker_lost 01:00 2; alert.worker_lost 02:00 1"
 	if got := strings.Join(told, "; "); got != want {
 		t.Errorf("told %s,\nwant %s", got, want)
 	}
@@ -138,7 +138,7 @@ func TestTroubleOfOneDiskOrHostDoesNotHideThatOfAnother(t *testing.T) {
 	}
 	// What is remembered of them is not kept for ever.
 	b.until("those of old are forgotten", func() bool {
-		return b.number("select count(*) from cuelight_quiet where webhook_id = $1", h.ID) == 2
+		return b.number("select count(*) from cuelight_alert_cooldowns where webhook_id = $1", h.ID) == 2
 	})
 }
 
@@ -151,7 +151,7 @@ func TestStageThatDiesASecondTimeIsARepeatedFailure(t *testing.T) {
 	died := func(task store.ID, stage string) {
 		b.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, error)
 			values ($1, gen_random_uuid(), $2, 1, gen_random_uuid(), now(), now(), 'failed', 'no')`, task, stage)
-		b.happen(store.DeadLetter, task, stage, 1, `{"error": "no"}`)
+		b.happen(store.StageDead, task, stage, 1, `{"error": "no"}`)
 	}
 	first, second := b.submit(), b.submit()
 	died(first, "ingest")
@@ -180,7 +180,7 @@ func TestOnlyWhatNobodyElseTellsIsRaised(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	h := b.add("https://example.com/")
-	for _, alert := range []string{"", AlertDeadLetter, "disk_low", "alert.else"} {
+	for _, alert := range []string{"", AlertDead, "disk_low", "alert.else"} {
 		if err := b.Raise(t.Context(), alert, nil); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v", alert, err)
 		}

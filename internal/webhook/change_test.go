@@ -25,7 +25,7 @@ func TestWebhookIsChangedAndLosesNothing(t *testing.T) {
 	})
 	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")
 
-	got, err := b.Change(t.Context(), h.ID, Change{Types: []string{"submitted", "done"}})
+	got, err := b.Change(t.Context(), h.ID, Change{Types: []string{"submitted", "completed"}})
 	if err != nil || got.URL != old.URL || len(got.Types) != 2 || got.Cooldown != 60 || got.Pending != 1 || got.Secret == h.Secret {
 		t.Errorf("changed to %+v, %v", got, err)
 	}
@@ -33,9 +33,9 @@ func TestWebhookIsChangedAndLosesNothing(t *testing.T) {
 	if err != nil || got.URL != moved.URL || len(got.Types) != 2 || got.Cooldown != 0 {
 		t.Errorf("changed to %+v, %v", got, err)
 	}
-	b.happen(store.TaskDone, first, "", 0, "")
+	b.happen(store.TaskCompleted, first, "", 0, "")
 	all := moved.wait(b, 2) // what had waited, and at once
-	if types(all) != "submitted done" {
+	if types(all) != "submitted completed" {
 		t.Errorf("told %s", types(all))
 	}
 	for _, m := range all {

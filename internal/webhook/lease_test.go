@@ -92,7 +92,7 @@ func TestDelivererThatDiesIsReplacedAndNothingIsMissed(t *testing.T) {
 		n := len(rc.got())
 		for range 20 {
 			id := b.submit()
-			b.happen(store.TaskDone, id, "", 0, "")
+			b.happen(store.TaskCompleted, id, "", 0, "")
 			all = append(all, id)
 		}
 		rc.wait(b, n+1)

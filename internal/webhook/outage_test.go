@@ -117,10 +117,10 @@ func TestReceiverThatIsWellAgainGetsAtOnceWhatItHadErrorsFor(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	h := b.add(rc.URL, "submitted", "done")
+	h := b.add(rc.URL, "submitted", "completed")
 	for range 4 {
 		id := b.submit()
-		b.happen(store.TaskDone, id, "", 0, "")
+		b.happen(store.TaskCompleted, id, "", 0, "")
 	}
 	stop := b.run()
 	b.until("all have failed", func() bool {
@@ -180,7 +180,7 @@ func TestDeletedEventsAreMissedAndSaidToBe(t *testing.T) {
 	b.add(rc.URL)
 	b.submit()
 	b.exec("update outbox set at = now() - interval '1 year'")
-	_, err := b.store.Forget(t.Context(), time.Hour)
+	_, err := b.store.PruneEvents(t.Context(), time.Hour)
 	must(t, err)
 	kept := b.submit()
 	b.run()
@@ -211,7 +211,7 @@ func TestWebhookThatIsBehindHoldsUpNoOther(t *testing.T) {
 	h := b.add(rc.URL)
 	must(t, b.Disable(t.Context(), h.ID, "paused"))
 	b.submit()
-	last, err := b.store.LastEvent(t.Context())
+	last, err := b.store.EventWatermark(t.Context())
 	must(t, err)
 	b.add(other.URL)
 	must(t, b.Enable(t.Context(), h.ID))

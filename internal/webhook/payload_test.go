@@ -38,7 +38,7 @@ func TestDataIsJSONAndSmall(t *testing.T) {
 		back.Data.Task.Status != "dead" || !back.Data.Truncated {
 		t.Errorf("%d bytes: %.200s", len(text), text)
 	}
-	if text = (body{Type: "done"}).text(); strings.Contains(text, "truncated") {
+	if text = (body{Type: "completed"}).text(); strings.Contains(text, "truncated") {
 		t.Error(text)
 	}
 }

@@ -47,7 +47,7 @@ func TestStatementsReadNoMoreThanTheyMust(t *testing.T) {
 	b := setup(t, Options{})
 	busy, still := b.add("https://example.com/"), b.add("https://example.org/")
 	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, task_id, payload, status, created_at, finished_at, attempts)
-		select case when n % 100 = 0 then $1 else $2 end::uuid, n, 'done', gen_random_uuid(), repeat('x', 200),
+		select case when n % 100 = 0 then $1 else $2 end::uuid, n, 'completed', gen_random_uuid(), repeat('x', 200),
 		       case when n % 1000 = 1 then 'dead' when n % 1000 = 2 then 'pending' else 'delivered' end,
 		       now() - n * interval '10 s', case when n % 1000 <> 2 then now() - n * interval '10 s' end, 1
 		  from generate_series(1, 60000) as n`, still.ID, busy.ID)
@@ -65,7 +65,7 @@ func TestStatementsReadNoMoreThanTheyMust(t *testing.T) {
 	}
 	all := []statement{
 		{"claim", claimSQL, []any{[]store.ID{busy.ID}, []int{4}, []store.ID{}, 16}, "cuelight_deliveries_due"},
-		{"write", planSQL, []any{busy.ID, 9, []int64{1}, []string{"done"}, []store.ID{newID()}, []string{"{}"}, []bool{false}}, "cuelight_deliveries_order"},
+		{"write", planSQL, []any{busy.ID, 9, []int64{1}, []string{"completed"}, []store.ID{newID()}, []string{"{}"}, []bool{false}}, "cuelight_deliveries_order"},
 		{"finish", finishSQL, []any{newID(), 1, "delivered", 0.0, 200, "", "https://example.com/"}, "cuelight_deliveries_order"},
 		{"outdate", outdateSQL, []any{busy.ID, []store.ID{newID()}, []string{"ingest"}, []store.ID{}}, ""},
 		{"back", backSQL, []any{busy.ID}, "cuelight_deliveries_due"},

@@ -58,7 +58,7 @@ type quietKey struct {
 
 const quietSQL = `
 /* read cooldowns */
-select webhook_id, subject, until, suppressed from cuelight_quiet where webhook_id = any($1::uuid[])`
+select webhook_id, subject, until, suppressed from cuelight_alert_cooldowns where webhook_id = any($1::uuid[])`
 
 // quiet is how alerts of a subject stand with a webhook. What is read here cannot
 // change before it is written: only the holder of the lease writes it.

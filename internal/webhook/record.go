@@ -43,7 +43,7 @@ delete from cuelight_deliveries d using unnest($2::uuid[], $3::text[]) as new (t
 
 const keepQuietSQL = `
 /* write cooldown */
-insert into cuelight_quiet (webhook_id, subject, until, suppressed) values ($1, $2, $3, $4)
+insert into cuelight_alert_cooldowns (webhook_id, subject, until, suppressed) values ($1, $2, $3, $4)
 on conflict (webhook_id, subject) do update set until = excluded.until, suppressed = excluded.suppressed`
 
 // finish: what became of an attempt, once. What comes after it in its task waits
@@ -241,7 +241,7 @@ delete from cuelight_deliveries
 // where a webhook is behind.)
 const sweepQuietSQL = `
 /* delete cooldowns */
-delete from cuelight_quiet
+delete from cuelight_alert_cooldowns
  where until < now() - interval '30 days'
    and webhook_id in (select id from cuelight_webhooks where pipeline = $1)`
 

@@ -75,7 +75,7 @@ func (w *Webhooks) Add(ctx context.Context, r Registration) (Webhook, error) {
 	}
 	defaultTo(&r.Cooldown, 300*time.Second)
 	// Read before the row is there, so that nothing that happens after it is missed.
-	cursor, err := w.o.Store.LastEvent(ctx)
+	cursor, err := w.o.Store.EventWatermark(ctx)
 	if err != nil {
 		return Webhook{}, fmt.Errorf("add webhook: %w", err)
 	}

@@ -56,7 +56,7 @@ func TestOnlyAddressesThatCanBeCalledAreAdded(t *testing.T) {
 	if _, err := b.another(Options{AllowHTTP: true}).Add(t.Context(), Registration{URL: "http://example.com/"}); err != nil {
 		t.Error(err)
 	}
-	if _, err := b.Add(t.Context(), Registration{URL: "https://example.com/", Types: []string{"done", "completed"}}); !errors.Is(err, ErrInvalid) {
+	if _, err := b.Add(t.Context(), Registration{URL: "https://example.com/", Types: []string{"completed", "finished"}}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("an unknown type: %v", err)
 	}
 	if _, err := b.Add(t.Context(), Registration{URL: "https://example.com/", Types: Types()}); err != nil {
@@ -69,7 +69,7 @@ var long = strings.Repeat("a", addressMost)
 func TestSecretIsShownOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	h := b.register(Registration{URL: "https://example.com/", Types: []string{"done"}, Cooldown: 90 * time.Second})
+	h := b.register(Registration{URL: "https://example.com/", Types: []string{"completed"}, Cooldown: 90 * time.Second})
 	if !strings.HasPrefix(h.Secret, "whsec_") || len(h.Secret) != 50 {
 		t.Fatalf("the secret is %s", h.Secret)
 	}
@@ -164,7 +164,7 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	h := b.add("https://example.com/")
-	b.exec("insert into cuelight_deliveries (webhook_id, event_id, type, payload, status) values ($1, 1, 'done', '{}', 'dead')", h.ID)
+	b.exec("insert into cuelight_deliveries (webhook_id, event_id, type, payload, status) values ($1, 1, 'completed', '{}', 'dead')", h.ID)
 	delivery := b.deliveries(h)[0].ID
 	other := b.another(Options{Pipeline: "podcast"})
 	for name, call := range map[string]func(w *Webhooks, id store.ID) error{
@@ -237,7 +237,7 @@ func TestDeliveriesAreListedByPage(t *testing.T) {
 	h, other := b.add("https://example.com/"), b.add("https://example.com/")
 	for _, id := range []store.ID{h.ID, other.ID} {
 		b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status)
-			select $1, n, 'done', '{}', case when n % 2 = 0 then 'dead' else 'pending' end from generate_series(1, 10) n`, id)
+			select $1, n, 'completed', '{}', case when n % 2 = 0 then 'dead' else 'pending' end from generate_series(1, 10) n`, id)
 	}
 	var events []int64
 	f := DeliveryFilter{Webhook: h.ID, Status: "dead", Limit: 2}
@@ -280,7 +280,7 @@ func TestDeadLettersAreDeliveredAgainInOrderAndUnderTheirIDs(t *testing.T) {
 		id := b.submit()
 		tasks = append(tasks, id)
 		b.happen(store.StageStarted, id, "ingest", 1, "")
-		b.happen(store.TaskDone, id, "", 0, "")
+		b.happen(store.TaskCompleted, id, "", 0, "")
 	}
 	b.run()
 	b.until("all are dead", func() bool { return b.get(h.ID).Dead == 15 })

@@ -60,16 +60,16 @@ func TestWebhookHearsOnlyOfWhatItAskedFor(t *testing.T) {
 	everything, progress, done := receive(t, nil), receive(t, nil), receive(t, nil)
 	b.add(everything.URL)
 	b.add(progress.URL, "progress")
-	b.add(done.URL, "done", "cancelled")
+	b.add(done.URL, "completed", "cancelled")
 	b.run()
 	task := b.submit()
 	b.exec("insert into outbox (type, data) values ('progress', $1::jsonb)",
 		`[{"task": "`+task.String()+`", "stage": "transcode", "attempt": 1, "percent": 40, "speed": 2.5}]`)
 	must(t, b.Raise(t.Context(), AlertDiskLow, map[string]any{"dir": "/data"}))
 	b.happen(store.WorkerStarted, store.ID{}, "", 0, `{"host": "a"}`)
-	b.happen(store.TaskDone, task, "", 0, "")
+	b.happen(store.TaskCompleted, task, "", 0, "")
 
-	if got := types(done.wait(b, 1)); got != "done" {
+	if got := types(done.wait(b, 1)); got != "completed" {
 		t.Errorf("got %s", got)
 	}
 	if got := progress.wait(b, 1); types(got) != "progress" || got[0].Data.Stage != "transcode" || !strings.Contains(string(got[0].Data.Details), "2.5") {
@@ -81,7 +81,7 @@ func TestWebhookHearsOnlyOfWhatItAskedFor(t *testing.T) {
 	for _, m := range everything.got() {
 		seen[m.Type] = true
 	}
-	if len(seen) != 3 || !seen["submitted"] || !seen["worker_started"] || !seen["done"] {
+	if len(seen) != 3 || !seen["submitted"] || !seen["worker_started"] || !seen["completed"] {
 		t.Errorf("without a filter it got %v", seen)
 	}
 	if len(progress.got()) != 1 || len(done.got()) != 1 {
@@ -113,10 +113,10 @@ func TestFailureIsTriedAgainUnderTheSameIDAndLaterEventsOfTheTaskWait(t *testing
 	})
 	h := b.add(rc.URL)
 	task := b.submit()
-	b.happen(store.TaskDone, task, "", 0, "")
+	b.happen(store.TaskCompleted, task, "", 0, "")
 	b.run()
 	got := rc.wait(b, 6)
-	if types(got) != "submitted submitted submitted submitted submitted done" {
+	if types(got) != "submitted submitted submitted submitted submitted completed" {
 		t.Fatalf("got %s", types(got))
 	}
 	for _, m := range got {
@@ -144,9 +144,9 @@ func TestTasksDoNotWaitForEachOther(t *testing.T) {
 	})
 	h := b.add(rc.URL)
 	stuck = b.submit()
-	b.happen(store.TaskDone, stuck, "", 0, "")
+	b.happen(store.TaskCompleted, stuck, "", 0, "")
 	for range 5 {
-		b.happen(store.TaskDone, b.submit(), "", 0, "")
+		b.happen(store.TaskCompleted, b.submit(), "", 0, "")
 	}
 	b.run()
 	b.until("the others are delivered", func() bool { return b.undelivered() == 2 })
@@ -167,7 +167,7 @@ func TestDeliveryIsDeadAfterItsLastAttemptAndTheNextOneGoesOn(t *testing.T) {
 		}
 	})
 	h := b.add(rc.URL)
-	b.happen(store.TaskDone, b.submit(), "", 0, "")
+	b.happen(store.TaskCompleted, b.submit(), "", 0, "")
 	b.run()
 	b.until("both have ended", func() bool { return b.undelivered() == 0 && len(rc.got()) == 4 })
 	all := b.deliveries(h)
@@ -265,9 +265,9 @@ func TestGoneReceiverIsDisabledAndKeepsWhatItDidNotTake(t *testing.T) {
 	if s, err := b.Stats(t.Context()); err != nil || s.Pending != 0 || s.Oldest != 0 {
 		t.Errorf("what waits for nobody counts: %+v, %v", s, err)
 	}
-	b.happen(store.TaskDone, first, "", 0, "")
+	b.happen(store.TaskCompleted, first, "", 0, "")
 	must(t, b.Enable(t.Context(), h.ID))
-	if got := rc.wait(b, 3); types(got) != "submitted submitted done" {
+	if got := rc.wait(b, 3); types(got) != "submitted submitted completed" {
 		t.Errorf("got %s", types(got))
 	}
 	if got := b.get(h.ID); got.DisabledAt != nil || got.DisabledWhy != "" {

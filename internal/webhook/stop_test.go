@@ -123,7 +123,7 @@ func TestFinishedDeliveriesAreDeletedInTime(t *testing.T) {
 		{"delivered", "6 days"}, {"suppressed", "6 days"}, {"dead", "8 days"}, {"pending", "90 days"},
 	} {
 		b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status, created_at, run_at, finished_at)
-			values ($1, $2, 'done', '{}', $3, now() - $4::interval, now() + interval '1 day', case when $3 <> 'pending' then now() - $4::interval end)`,
+			values ($1, $2, 'completed', '{}', $3, now() - $4::interval, now() + interval '1 day', case when $3 <> 'pending' then now() - $4::interval end)`,
 			h.ID, i, row.status, row.age)
 	}
 	b.run()
@@ -140,7 +140,7 @@ func TestDeliveryThatIsRedeliveredMeanwhileIsNotDeleted(t *testing.T) {
 	b := setup(t, Options{})
 	h := b.add("https://example.com/")
 	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status, finished_at)
-		values ($1, 1, 'done', '{}', 'dead', now() - interval '31 days')`, h.ID)
+		values ($1, 1, 'completed', '{}', 'dead', now() - interval '31 days')`, h.ID)
 	swept := make(chan error, 1)
 	must(t, pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
 		in := Webhooks{o: b.o, db: tx}

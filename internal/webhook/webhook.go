@@ -14,7 +14,7 @@ import (
 // Store is what is read of the pipeline. A *store.Store has it.
 type Store interface {
 	Events(ctx context.Context, q store.EventQuery) ([]store.Event, error)
-	LastEvent(ctx context.Context) (int64, error)
+	EventWatermark(ctx context.Context) (int64, error)
 	Get(ctx context.Context, id store.ID) (store.Task, error)
 	History(ctx context.Context, id store.ID) ([]store.Attempt, error)
 }

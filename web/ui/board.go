@@ -16,7 +16,7 @@ const boardRows = 50
 
 // strip is what a board says of all tasks at once.
 type strip struct {
-	store.Strip
+	store.Stats
 	WakeUp      store.Percentiles
 	OldestSince *time.Time // since when the stage that keeps a task waiting the longest has done so
 	OldestStage string
@@ -29,7 +29,7 @@ const wakeUpOf = 15 * time.Minute
 
 func (u *UI) readStrip(ctx context.Context) (strip, error) {
 	return u.strip.get(ctx, func(ctx context.Context) (s strip, err error) {
-		if s.Strip, err = u.o.Store.Strip(ctx); err != nil {
+		if s.Stats, err = u.o.Store.Stats(ctx); err != nil {
 			return s, err
 		}
 		if u.o.WakeUp != nil {
@@ -138,7 +138,7 @@ func (f filters) query() store.BoardQuery {
 	case "completed", "cancelled":
 		q.Status = store.Status(f.Only)
 	default:
-		q.Only = store.Only(f.Only)
+		q.State = store.StateFilter(f.Only)
 	}
 	return q
 }

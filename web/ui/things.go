@@ -231,7 +231,7 @@ func doDrain(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "It ends as soon as its work is done.", u.o.Actions.Drain(ctx, id)
+	return "It ends as soon as its work is done.", u.o.Actions.DrainWorker(ctx, id)
 }
 
 // command is what does the same in a shell.

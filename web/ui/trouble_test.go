@@ -26,14 +26,14 @@ func (f *failing) fail(err error) {
 	f.err = err
 }
 
-func (f *failing) Strip(ctx context.Context) (store.Strip, error) {
+func (f *failing) Stats(ctx context.Context) (store.Stats, error) {
 	f.mu.Lock()
 	err := f.err
 	f.mu.Unlock()
 	if err != nil {
-		return store.Strip{}, err
+		return store.Stats{}, err
 	}
-	return f.Reader.Strip(ctx)
+	return f.Reader.Stats(ctx)
 }
 
 func (f *failing) CountDead(context.Context, store.DeadFilter) (int, bool, error) {

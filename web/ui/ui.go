@@ -18,7 +18,7 @@ type Reader interface {
 	History(ctx context.Context, id store.ID) ([]store.Attempt, error)
 	Replaced(ctx context.Context, id store.ID) ([]store.ID, error)
 	Page(ctx context.Context, q store.BoardQuery) (store.Page, error)
-	Strip(ctx context.Context) (store.Strip, error)
+	Stats(ctx context.Context) (store.Stats, error)
 	Workers(ctx context.Context, all bool) ([]store.Worker, error)
 	GoneWorkers(ctx context.Context, before store.ID, limit int) ([]store.Worker, error)
 	Pauses(ctx context.Context) ([]store.Pause, error)
@@ -40,7 +40,7 @@ type Actions interface {
 	Cancel(ctx context.Context, id store.ID) error
 	Pause(ctx context.Context, p store.Pause) error
 	Resume(ctx context.Context, p store.Pause) error
-	Drain(ctx context.Context, worker store.ID) error
+	DrainWorker(ctx context.Context, worker store.ID) error
 }
 
 // Viewer is who looks.

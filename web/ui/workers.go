@@ -50,7 +50,7 @@ type run struct {
 
 // stage is a stage of the pipeline, on the page of the workers.
 type stage struct {
-	store.StageStrip
+	store.StageStats
 	Since     *time.Time // since when the oldest of what is ready has been so
 	Paused    *store.Pause
 	AllPaused bool
@@ -85,7 +85,7 @@ func (u *UI) loadWorkers(ctx context.Context, k key) (screen, error) {
 	}
 	all := slices.ContainsFunc(pauses, func(p store.Pause) bool { return p.Stage == "" && p.Host == "" })
 	for _, st := range s.Stages {
-		row := stage{StageStrip: st, Acts: k.acts, AllPaused: all}
+		row := stage{StageStats: st, Acts: k.acts, AllPaused: all}
 		if st.OldestReady > 0 {
 			since := time.Now().Add(-st.OldestReady).Round(2 * time.Second)
 			row.Since = &since
@@ -104,14 +104,14 @@ func (u *UI) loadWorkers(ctx context.Context, k key) (screen, error) {
 func (u *UI) worker(ctx context.Context, w store.Worker, pauses []store.Pause, acts bool) worker {
 	out := worker{
 		ID: w.ID.String(), Host: printable(w.Host), Version: printable(w.Version), PID: w.PID, Can: capabilities(w.Capabilities),
-		StartedAt: w.StartedAt, BeatAt: w.BeatAt, Acts: acts, DrainAt: w.DrainAt,
+		StartedAt: w.StartedAt, BeatAt: w.HeartbeatAt, Acts: acts, DrainAt: w.DrainAt,
 	}
 	paused := func(host string) bool {
 		return slices.ContainsFunc(pauses, func(p store.Pause) bool { return p.Stage == "" && p.Host == host })
 	}
 	out.HostPaused = paused(w.Host)
 	switch {
-	case w.BeatAge > w.Lease:
+	case w.HeartbeatAge > w.Lease:
 		out.State, out.Word = "dead", "silent"
 	case !w.Connected:
 		out.State, out.Word = "failed", "disconnected"

@@ -152,16 +152,16 @@ func (d *daemon) finish(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	in := store.Turn{Free: make([]int, 5), Look: make([]bool, 5), Mature: make([]bool, 5)}
+	in := store.ExchangeRequest{FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5)}
 	for i, s := range t.Stages {
-		in.Free[i] = 1
+		in.FreeSlots[i] = 1
 		if s.Status == store.StatusInProgress {
 			in.Worker = s.LockedBy
 			in.Reports = append(in.Reports, store.Report{Task: id, Stage: i, Token: s.Token, Outcome: store.Completed})
 		}
 	}
 	for len(in.Reports) > 0 {
-		out, err := d.st.Turn(ctx, in)
+		out, err := d.st.Exchange(ctx, in)
 		if err != nil {
 			return err
 		}

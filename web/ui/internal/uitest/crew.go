@@ -55,6 +55,6 @@ func beat(ctx context.Context, st *store.Store, id store.ID, session int64) erro
 			r.Percent, r.ETA = math.Mod(r.Percent+0.7, 99), max(r.ETA-1, 1) // it moves for as long as a slow machine may need
 		}
 	}
-	_, err = st.Beat(ctx, store.Beat{Worker: id, Session: session, Running: running})
+	_, err = st.Heartbeat(ctx, store.HeartbeatRequest{Worker: id, Session: session, Running: running})
 	return err
 }
