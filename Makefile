@@ -42,12 +42,12 @@ test-quick: needs-run ## run the tests without the race detector, and without th
 	@$(GO) test -short $(ARGS) $(PKG)
 
 .PHONY: chaos
-chaos: needs-test ## torment everything for DURATION=60s, from one SEED; see internal/chaos
-	@$(plain) $(GO) build -o bin/chaos ./internal/chaos && exec bin/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
+chaos: needs-test ## torment everything for DURATION=60s, from one SEED; see internal/proof/chaos
+	@$(plain) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
 
 .PHONY: failover
 failover: needs-test ## kill the primary under load and promote its standby
-	@$(plain) $(GO) build -o bin/failover ./internal/failover && exec bin/failover $(ARGS)
+	@$(plain) $(GO) build -o bin/failover ./internal/proof/failover && exec bin/failover $(ARGS)
 
 # A module of its own, so that what it compares with is none of the product's
 # dependencies.
@@ -72,7 +72,7 @@ bench-test: needs-test ## test the benchmark itself
 
 .PHONY: load
 load: needs-test build ## measure what 500 streams and 50 requests a second cost the work, in four minutes
-	@$(plain) $(GO) build -o bin/load ./internal/load && exec bin/load -program bin/cuelight $(ARGS)
+	@$(plain) $(GO) build -o bin/load ./internal/proof/load && exec bin/load -program bin/cuelight $(ARGS)
 
 .PHONY: sql
 sql: ## write schema.sql and triggers.sql anew from the generator

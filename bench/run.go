@@ -14,31 +14,31 @@ import (
 	"github.com/cuelight/cuelight/bench/report"
 	"github.com/cuelight/cuelight/bench/result"
 	"github.com/cuelight/cuelight/bench/scenario"
-	"github.com/cuelight/cuelight/internal/line"
+	"github.com/cuelight/cuelight/internal/progresslog"
 )
 
 // run measures what the options say, and writes what it found. When ctx is done
 // before that nothing is written: half a run is not a result.
 func run(ctx context.Context, o options, out io.Writer) error {
-	teller := line.To(out)
+	teller := progresslog.New(out)
 	r := result.New(o.mode)
 	if wd, err := os.Getwd(); err == nil {
 		r.Commit = result.Commit(ctx, wd)
 	}
 	r.Machine = result.ThisMachine(ctx, o.dir, result.Programs())
-	teller.Say("%s: %s, %d cores, %d MiB; %s below %s", o.mode, r.Machine.CPU, r.Machine.Cores, r.Machine.MemoryMiB, r.Machine.Filesystem, o.dir)
+	teller.Logf("%s: %s, %d cores, %d MiB; %s below %s", o.mode, r.Machine.CPU, r.Machine.Cores, r.Machine.MemoryMiB, r.Machine.Filesystem, o.dir)
 	if strings.HasPrefix(r.Machine.Filesystem, "tmpfs") {
 		return fmt.Errorf("%s is in memory: say with -dir where there is a disk", o.dir)
 	}
 	if err := measure(ctx, o, r, teller); err != nil {
 		return err
 	}
-	r.Took = time.Since(teller.Began()).Seconds()
+	r.Took = time.Since(teller.Started()).Seconds()
 	return tell(o, r, teller)
 }
 
 // measure goes through the plan.
-func measure(ctx context.Context, o options, r *result.Result, teller *line.Teller) (err error) {
+func measure(ctx context.Context, o options, r *result.Result, teller *progresslog.Log) (err error) {
 	stand, err := scenario.NewStand(ctx, o.dir, r.Machine.MemoryMiB)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func measure(ctx context.Context, o options, r *result.Result, teller *line.Tell
 	daemon := program{path: o.cuelight, dir: o.dir}
 	defer func() { err = errors.Join(err, daemon.remove()) }()
 	meeting := scenario.Meeting{
-		Stand: stand, Result: r, Say: teller.Say, Apart: apart.Start, Daemon: daemon.serve,
+		Stand: stand, Result: r, Say: teller.Logf, Apart: apart.Start, Daemon: daemon.serve,
 		Scratch: o.dir, Media: o.media,
 	}
 	for _, g := range plan(o.mode) {
@@ -84,27 +84,27 @@ func (o options) whole() bool {
 }
 
 // tell writes the result and the report, and prints the targets.
-func tell(o options, r *result.Result, teller *line.Teller) error {
+func tell(o options, r *result.Result, teller *progresslog.Log) error {
 	if o.out != "" {
 		path, err := r.Write(o.out)
 		if err != nil {
 			return err
 		}
-		teller.Say("%s", path)
+		teller.Logf("%s", path)
 		if path, err = report.Write(r, report.Options{Dir: o.out, Latest: o.whole()}); err != nil {
 			return err
 		}
-		teller.Say("%s", path)
+		teller.Logf("%s", path)
 	}
 	if report.Judges(r) {
 		var text strings.Builder
 		if err := report.PrintTargets(&text, r); err != nil {
 			return err
 		}
-		teller.Print("\n%s", text.String())
+		teller.Printf("\n%s", text.String())
 	}
 	if o.mode == modeQuick {
-		teller.Print("%s\n", report.Summary(r))
+		teller.Printf("%s\n", report.Summary(r))
 	}
 	return nil
 }

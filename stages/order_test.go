@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/invariant"
+	"github.com/cuelight/cuelight/internal/proof/invariant"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"

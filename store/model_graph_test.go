@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cuelight/cuelight/internal/invariant"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/proof/invariant"
 	"github.com/cuelight/cuelight/store"
 )
 

@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"github.com/cuelight/cuelight/internal/media"
-	"github.com/cuelight/cuelight/internal/sandbox"
+	"github.com/cuelight/cuelight/internal/media/sandbox"
 )
 
 // checkSandbox says how far this host can confine ffmpeg, which reads files of

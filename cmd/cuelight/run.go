@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cuelight/cuelight/internal/media"
-	"github.com/cuelight/cuelight/internal/sandbox"
+	"github.com/cuelight/cuelight/internal/media/sandbox"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )

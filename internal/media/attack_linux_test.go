@@ -18,7 +18,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/cuelight/cuelight/internal/sandbox"
+	"github.com/cuelight/cuelight/internal/media/sandbox"
 	"golang.org/x/sys/unix"
 )
 

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/sandbox"
+	"github.com/cuelight/cuelight/internal/media/sandbox"
 )
 
 // reapDelay is how long a killed child's pipes may stay open.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/sandbox"
+	"github.com/cuelight/cuelight/internal/media/sandbox"
 )
 
 // Sandbox says how far ffmpeg and ffprobe are confined.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/fetch"
 	"github.com/cuelight/cuelight/internal/media"
-	"github.com/cuelight/cuelight/internal/sandbox"
+	"github.com/cuelight/cuelight/internal/media/sandbox"
 )
 
 // umaskVariable tells a test that it runs in a process of its own, under the

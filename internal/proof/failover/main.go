@@ -1,7 +1,7 @@
 // Command failover shows that nothing is lost when the database moves to
 // another server:
 //
-//	go run ./internal/failover
+//	go run ./internal/proof/failover
 //
 // From the installed PostgreSQL it makes a primary and a synchronous standby,
 // lets several worker processes work on a pipeline of five stages, submits to

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/line"
+	"github.com/cuelight/cuelight/internal/progresslog"
 )
 
 // drainWithin is how long a worker may take to end when it is told to.
@@ -21,7 +21,7 @@ const drainWithin = 40 * time.Second
 // crew is the worker processes. One that ends is started again, which counts
 // against it.
 type crew struct {
-	*line.Teller
+	*progresslog.Log
 	self, address string
 	ended         context.CancelFunc
 	all           sync.WaitGroup
@@ -29,13 +29,13 @@ type crew struct {
 }
 
 // newCrew starts the processes and returns when all are at work.
-func newCrew(ctx context.Context, t *line.Teller, n int, address string) (*crew, error) {
+func newCrew(ctx context.Context, t *progresslog.Log, n int, address string) (*crew, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	c := &crew{Teller: t, self: self, address: address, ended: cancel}
+	c := &crew{Log: t, self: self, address: address, ended: cancel}
 	ready := make(chan struct{}, n)
 	for i := range n {
 		c.all.Go(func() { c.employ(ctx, i+1, ready) })
@@ -68,7 +68,7 @@ func (c *crew) employ(ctx context.Context, number int, ready chan<- struct{}) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.Say("worker %d ended (%v) and is started again", number, err)
+		c.Logf("worker %d ended (%v) and is started again", number, err)
 		c.restarted.Add(1)
 		if pause(ctx, time.Second) != nil {
 			return
@@ -98,7 +98,7 @@ func (c *crew) process(ctx context.Context, number int, ready chan<- struct{}) e
 		return err
 	}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		c.Say("worker %d %s", number, lines.Text())
+		c.Logf("worker %d %s", number, lines.Text())
 		if lines.Text() == atWork {
 			select {
 			case ready <- struct{}{}:

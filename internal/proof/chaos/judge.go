@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/internal/invariant"
+	"github.com/cuelight/cuelight/internal/proof/invariant"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -34,9 +34,9 @@ func (t *theatre) judge(ctx context.Context, calm time.Time) (v findings, err er
 			return v, err
 		}
 	}
-	t.Say("the workers are told to end")
+	t.Logf("the workers are told to end")
 	v.violations = t.crew.drain()
-	t.Say("the workers have ended")
+	t.Logf("the workers have ended")
 	e, err := t.evidence(ctx, calm)
 	if err != nil {
 		return v, err

@@ -110,7 +110,7 @@ func TestACrowdIsToldEverythingByARealDaemon(t *testing.T) {
 		t.Skip("there is no ffmpeg on this machine")
 	}
 	program := filepath.Join(t.TempDir(), "cuelight")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/cuelight").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", program, "../../../cmd/cuelight").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var out strings.Builder

@@ -14,8 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -67,8 +67,8 @@ type theatre struct {
 // run carries out the plan of the seed, and judges. An error means that it could
 // not, and so shows nothing.
 func run(ctx context.Context, o options, out io.Writer) (sum summary, err error) {
-	t := &theatre{o: o, tormentor: &tormentor{Teller: line.To(out)}}
-	t.Say("seed %d, duration %v", o.seed, o.duration)
+	t := &theatre{o: o, tormentor: &tormentor{Log: progresslog.New(out)}}
+	t.Logf("seed %d, duration %v", o.seed, o.duration)
 	began := time.Now()
 	defer func() {
 		for i := len(t.ended) - 1; i >= 0; i-- {
@@ -112,7 +112,7 @@ func (t *theatre) build(ctx context.Context) (err error) {
 		t.atEnd(t.network.close)
 		at.Listen, at.Trust = append(at.Listen, t.network.host), []string{t.network.mask}
 	} else if t.network = nil; ctx.Err() == nil {
-		t.Say("no network namespace, a proxy instead: %v", err)
+		t.Logf("no network namespace, a proxy instead: %v", err)
 	}
 	if t.server, err = pgserver.Start(ctx, at); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (t *theatre) build(ctx context.Context) (err error) {
 		return err
 	}
 	t.atEnd(t.load.pool.Close)
-	if t.crew, err = newCrew(t.Teller, t.dir, t.server, t.network); err != nil {
+	if t.crew, err = newCrew(t.Log, t.dir, t.server, t.network); err != nil {
 		return err
 	}
 	t.atEnd(t.crew.close)
@@ -149,7 +149,7 @@ func (t *theatre) play(ctx context.Context) (calm time.Time, err error) {
 	defer enough()
 	began := time.Now()
 	all.Go(func() { t.load.run(ctx, until) })
-	t.Say("%d workers are at work, about %d tasks a second are submitted", workers, rate)
+	t.Logf("%d workers are at work, about %d tasks a second are submitted", workers, rate)
 	if t.o.videos {
 		if err := t.videos(ctx, until, &all); err != nil {
 			return calm, err
@@ -161,19 +161,19 @@ func (t *theatre) play(ctx context.Context) (calm time.Time, err error) {
 	calm = time.Now()
 	t.Restart()
 	all.Go(func() { t.load.long(ctx, calm.Add(t.o.duration-longWork)) })
-	t.Say("the torments begin")
+	t.Logf("the torments begin")
 	if err := t.run(ctx, t.o.plan()); err != nil {
 		return calm, err
 	}
 	if err := pause(ctx, time.Until(calm.Add(t.o.duration))); err != nil {
 		return calm, err
 	}
-	t.Say("the torments are over, and everything is mended")
+	t.Logf("the torments are over, and everything is mended")
 	enough()
 	late := time.AfterFunc(acknowledgeWithin, cancel)
 	all.Wait()
 	if !late.Stop() {
-		t.Say("not everything was acknowledged within %v", acknowledgeWithin)
+		t.Logf("not everything was acknowledged within %v", acknowledgeWithin)
 	}
 	return calm, nil
 }
@@ -184,16 +184,16 @@ func (t *theatre) videos(ctx, until context.Context, all *sync.WaitGroup) (err e
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	t.studio, err = newStudio(ctx, t.Teller, dir, t.server)
+	t.studio, err = newStudio(ctx, t.Log, dir, t.server)
 	if errors.Is(err, errNoVideos) {
-		t.Say("%v", err)
+		t.Logf("%v", err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	t.atEnd(t.studio.close)
-	t.Say("a daemon is there for videos")
+	t.Logf("a daemon is there for videos")
 	all.Go(func() { t.studio.run(ctx, until) })
 	return nil
 }
@@ -210,10 +210,10 @@ func (t *theatre) settle(ctx context.Context) error {
 		}
 		switch {
 		case open == 0:
-			t.Say("everything has ended, %.1f s after that", time.Since(began).Seconds())
+			t.Logf("everything has ended, %.1f s after that", time.Since(began).Seconds())
 			return nil
 		case time.Since(began) > settleWithin:
-			t.Say("%d tasks have not ended after %v", open, settleWithin)
+			t.Logf("%d tasks have not ended after %v", open, settleWithin)
 			return nil
 		}
 		if err := pause(ctx, 100*ms); err != nil {

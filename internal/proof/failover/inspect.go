@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/internal/invariant"
-	"github.com/cuelight/cuelight/internal/line"
+	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/invariant"
 )
 
 // settleWithin is how long the workers may take for what is left, once nothing
@@ -41,7 +41,7 @@ select count(*) from (
 
 // settled waits until there is nothing left to do. That there is after a while
 // is for inspect to say.
-func settled(ctx context.Context, t *line.Teller, pool *pgxpool.Pool) error {
+func settled(ctx context.Context, t *progresslog.Log, pool *pgxpool.Pool) error {
 	for began := time.Now(); ; {
 		var open int
 		if err := pool.QueryRow(ctx, openSQL).Scan(&open); err != nil {
@@ -49,10 +49,10 @@ func settled(ctx context.Context, t *line.Teller, pool *pgxpool.Pool) error {
 		}
 		switch {
 		case open == 0:
-			t.Say("all tasks are completed, %.1f s after the last submission", time.Since(began).Seconds())
+			t.Logf("all tasks are completed, %.1f s after the last submission", time.Since(began).Seconds())
 			return nil
 		case time.Since(began) > settleWithin:
-			t.Say("%d tasks are still not completed, %.0f s after the last submission", open, settleWithin.Seconds())
+			t.Logf("%d tasks are still not completed, %.0f s after the last submission", open, settleWithin.Seconds())
 			return nil
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
@@ -62,7 +62,7 @@ func settled(ctx context.Context, t *line.Teller, pool *pgxpool.Pool) error {
 }
 
 // inspect counts what is there, and what should not be.
-func inspect(ctx context.Context, t *line.Teller, pool *pgxpool.Pool, l *load, sum *summary) error {
+func inspect(ctx context.Context, t *progresslog.Log, pool *pgxpool.Pool, l *load, sum *summary) error {
 	requests := slices.Sorted(maps.Keys(l.acknowledged))
 	tasks := make([]string, len(requests))
 	for i, r := range requests {
@@ -88,7 +88,7 @@ func inspect(ctx context.Context, t *line.Teller, pool *pgxpool.Pool, l *load, s
 		return err
 	}
 	for _, v := range violations {
-		t.Say("VIOLATION %s", v)
+		t.Logf("VIOLATION %s", v)
 	}
 	sum.Violations = len(violations)
 	return nil

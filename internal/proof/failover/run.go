@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -42,7 +42,7 @@ func (s summary) good() bool {
 // run carries out the plan. An error means that it could not be, and so shows
 // nothing.
 func run(ctx context.Context, p plan, out io.Writer) (sum summary, err error) {
-	t := line.To(out)
+	t := progresslog.New(out)
 	two, err := newPair(ctx, t)
 	if err != nil {
 		return sum, err
@@ -63,16 +63,16 @@ func run(ctx context.Context, p plan, out io.Writer) (sum summary, err error) {
 	g, both := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.run(both, p.load) })
 	g.Go(func() error { return two.fail(both, p, l) })
-	t.Say("submitting %d tasks a second", p.rate)
+	t.Logf("submitting %d tasks a second", p.rate)
 	if err := g.Wait(); err != nil {
 		return sum, err
 	}
-	t.Say("submitted %d, of which %d more than once until that was acknowledged", l.submitted, l.repeated)
+	t.Logf("submitted %d, of which %d more than once until that was acknowledged", l.submitted, l.repeated)
 	return judge(ctx, t, two.standby, crew, l)
 }
 
 // judge waits until all is done, stops the workers, and looks at what is there.
-func judge(ctx context.Context, t *line.Teller, db *pgserver.Server, crew *crew, l *load) (summary, error) {
+func judge(ctx context.Context, t *progresslog.Log, db *pgserver.Server, crew *crew, l *load) (summary, error) {
 	sum := summary{
 		Submitted: l.submitted, Acknowledged: len(l.acknowledged),
 		OutageMS: l.outage().Milliseconds(),
@@ -87,7 +87,7 @@ func judge(ctx context.Context, t *line.Teller, db *pgserver.Server, crew *crew,
 	}
 	sum.WorkersRestarted = crew.close()
 	err = inspect(ctx, t, pool, l, &sum)
-	sum.Seconds = float64(time.Since(t.Began()).Milliseconds()) / 1000
+	sum.Seconds = float64(time.Since(t.Started()).Milliseconds()) / 1000
 	return sum, err
 }
 

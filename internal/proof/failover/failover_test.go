@@ -10,9 +10,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -97,7 +97,7 @@ func TestWhatIsLostOrDoneTwiceIsFound(t *testing.T) {
 			}
 			var sum summary
 			var out strings.Builder
-			if err := inspect(t.Context(), line.To(&out), pool, l, &sum); err != nil {
+			if err := inspect(t.Context(), progresslog.New(&out), pool, l, &sum); err != nil {
 				t.Fatal(err)
 			}
 			sum.Violations = min(sum.Violations, 1) // how many there are is not for here

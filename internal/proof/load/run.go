@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -36,7 +36,7 @@ const database = "cuelight"
 
 // stand is what is measured, and what with.
 type stand struct {
-	*line.Teller
+	*progresslog.Log
 	plan   plan
 	dir    string
 	server *pgserver.Server
@@ -51,7 +51,7 @@ type stand struct {
 // run carries out the plan. An error means that it could not be, and so shows
 // nothing.
 func run(ctx context.Context, p plan, out io.Writer) (sum summary, err error) {
-	s := &stand{Teller: line.To(out), plan: p}
+	s := &stand{Log: progresslog.New(out), plan: p}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.set(ctx); err != nil {
 		return sum, err
@@ -72,9 +72,9 @@ func run(ctx context.Context, p plan, out io.Writer) (sum summary, err error) {
 	}
 	sum = summarise(phases)
 	sum.Missed, sum.Logged = s.probe.missed, s.daemon.logged()
-	s.Print("%s", sum.table())
+	s.Printf("%s", sum.table())
 	for _, what := range append(sum.Faults, sum.Logged...) {
-		s.Say("%s", what)
+		s.Logf("%s", what)
 	}
 	return sum, nil
 }
@@ -188,7 +188,7 @@ func (s *stand) phases(ctx context.Context) ([]phase, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.Say("%s", p)
+		s.Logf("%s", p)
 		all = append(all, p)
 	}
 	return all, nil

@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/line"
+	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -80,7 +80,7 @@ func work(ctx context.Context, address string) error {
 	p := pipeline()
 	listener := notify.New(pool, notify.Options{Channels: p.Channels(), OnChange: func(connected bool, err error) {
 		if !connected {
-			fmt.Println("hears no notifications:", line.Brief(err))
+			fmt.Println("hears no notifications:", progresslog.Brief(err))
 		} else {
 			fmt.Println("hears notifications")
 		}
@@ -94,11 +94,11 @@ func tell(e stages.Event) {
 	case stages.WorkerStarted:
 		fmt.Println(atWork)
 	case stages.DatabaseLost:
-		fmt.Println("has no database:", line.Brief(e.Err))
+		fmt.Println("has no database:", progresslog.Brief(e.Err))
 	case stages.DatabaseBack:
 		fmt.Println("has its database back")
 	case stages.AttemptFailed, stages.StageDead:
-		fmt.Println(e.Kind, e.Stage, line.Brief(e.Err))
+		fmt.Println(e.Kind, e.Stage, progresslog.Brief(e.Err))
 	case stages.WorkerLost, stages.AttemptsExpired:
 		fmt.Println("says", e.Kind)
 	}

@@ -1,7 +1,7 @@
 // Command chaos shows that nothing is lost, and nothing done twice, while
 // everything around the work breaks:
 //
-//	go run ./internal/chaos [-duration 60s] [-seed N]
+//	go run ./internal/proof/chaos [-duration 60s] [-seed N]
 //
 // It starts a PostgreSQL server of its own, with the settings that a real one
 // has, and five worker processes: this program again, composed as `cuelight

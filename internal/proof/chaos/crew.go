@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/progresslog"
 )
 
 // drainWithin is how long a worker may take to end when it is told to: its
@@ -20,7 +20,7 @@ const drainWithin = 45 * time.Second
 
 // crew is the worker processes.
 type crew struct {
-	*line.Teller
+	*progresslog.Log
 	dir      string // for journals
 	ownHosts bool   // each is on a host of its own, by name
 	seats    [workers]*seat
@@ -51,8 +51,8 @@ type life struct {
 
 // newCrew makes the seats. server is where the server listens, for those who
 // come by way of loopback, and by way of the network, if there is one.
-func newCrew(t *line.Teller, dir string, server *pgserver.Server, n *network) (_ *crew, err error) {
-	c := &crew{Teller: t, dir: dir, ownHosts: mayOwnHosts()}
+func newCrew(t *progresslog.Log, dir string, server *pgserver.Server, n *network) (_ *crew, err error) {
+	c := &crew{Log: t, dir: dir, ownHosts: mayOwnHosts()}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -133,7 +133,7 @@ func (s *seat) hear(l *life) func(string) {
 	var once sync.Once
 	return func(line string) {
 		if line != atWork {
-			s.crew.Say("worker %d %s", s.number+1, line)
+			s.crew.Logf("worker %d %s", s.number+1, line)
 		}
 		once.Do(func() {
 			if line == atWork {
@@ -150,12 +150,12 @@ func (s *seat) watch(l *life) {
 		return
 	}
 	c := s.crew
-	c.Say("worker %d ended by itself: %v", s.number+1, l.err)
+	c.Logf("worker %d ended by itself: %v", s.number+1, l.err)
 	c.mu.Lock()
 	c.wrong = append(c.wrong, fmt.Sprintf("worker %d ended by itself: %v", s.number+1, l.err))
 	c.mu.Unlock()
 	if err := s.start(); err != nil {
-		c.Say("%v", err)
+		c.Logf("%v", err)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Command load measures what it costs the work that many people look on:
 //
-//	go run ./internal/load -program bin/cuelight
+//	go run ./internal/proof/load -program bin/cuelight
 //
 // It lets a daemon with --listen work on a PostgreSQL server of its own: on videos,
 // one after another, with the real ffmpeg. Meanwhile it watches how long tasks wait

@@ -45,16 +45,16 @@ func (t *theatre) table(v *findings, sum summary) {
 	}{{"LOST", v.lost}, {"DUPLICATED", v.duplicated}, {"VIOLATION", v.violations}} {
 		for i, one := range wrongs.all {
 			if i == mostShown {
-				t.Say("%s … and %d more", wrongs.name, len(wrongs.all)-i)
+				t.Logf("%s … and %d more", wrongs.name, len(wrongs.all)-i)
 				break
 			}
-			t.Say("%s %s", wrongs.name, one)
+			t.Logf("%s %s", wrongs.name, one)
 		}
 	}
 	row := func(name, format string, args ...any) {
-		t.Print("  %-28s %s\n", name, fmt.Sprintf(format, args...))
+		t.Printf("  %-28s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	t.Print("\n")
+	t.Printf("\n")
 	row("tasks", "%d submitted, %d acknowledged, %d of these after repetition, %d rolled back",
 		sum.Submitted, len(t.load.acknowledged), t.load.repeated, len(t.load.undone))
 	row("ended", "%d completed, %d dead", sum.Completed, sum.Dead)
@@ -81,7 +81,7 @@ func (t *theatre) table(v *findings, sum summary) {
 	} {
 		row(line.name, "%s", spread(v.rescues, line.choose))
 	}
-	t.Print("\n")
+	t.Printf("\n")
 }
 
 func counts(of map[kind]int) string {

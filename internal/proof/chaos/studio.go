@@ -14,8 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -31,7 +31,7 @@ const (
 
 // studio is a real `cuelight serve`, which publishes real videos.
 type studio struct {
-	*line.Teller
+	*progresslog.Log
 	dir, program, address string
 	clips                 []string
 	pool                  *pgxpool.Pool
@@ -49,14 +49,14 @@ type studio struct {
 var errNoVideos = errors.New("no videos")
 
 // newStudio builds the program, makes clips and tables, and starts the daemon.
-func newStudio(ctx context.Context, t *line.Teller, dir string, server *pgserver.Server) (_ *studio, err error) {
+func newStudio(ctx context.Context, t *progresslog.Log, dir string, server *pgserver.Server) (_ *studio, err error) {
 	for _, tool := range []string{"ffmpeg", "ffprobe", "go"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, fmt.Errorf("%w: there is no %s", errNoVideos, tool)
 		}
 	}
 	s := &studio{
-		Teller: t, dir: dir, program: filepath.Join(dir, "cuelight"), videos: make(map[string]store.ID),
+		Log: t, dir: dir, program: filepath.Join(dir, "cuelight"), videos: make(map[string]store.ID),
 		address: server.URL(videoDatabase) + "&application_name=" + ourSessions + "daemon",
 	}
 	defer func() {
@@ -152,12 +152,12 @@ func (s *studio) watch(p *process) {
 		return
 	}
 	what := fmt.Sprintf("the daemon ended by itself: %v", p.err)
-	s.Say("%s", what)
+	s.Logf("%s", what)
 	s.mu.Lock()
 	s.wrong = append(s.wrong, what)
 	s.mu.Unlock()
 	if err := s.start(); err != nil {
-		s.Say("%v", err)
+		s.Logf("%v", err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/internal/line"
+	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -84,7 +84,7 @@ func (j *journal) listening(connected bool, err error) {
 	if !connected {
 		kind = deafKind
 	}
-	j.write(entry{What: eventTold, How: kind, Why: line.Brief(err)})
+	j.write(entry{What: eventTold, How: kind, Why: progresslog.Brief(err)})
 }
 
 // observe writes down what the Runner tells, but for what work says itself.
@@ -94,13 +94,13 @@ func (j *journal) observe(e stages.Event) {
 	}
 	j.write(entry{
 		What: eventTold, How: string(e.Kind), Task: e.Task, Stage: e.Stage, Attempt: e.Attempt,
-		Worker: e.Worker, Count: e.Count, Why: line.Brief(e.Err),
+		Worker: e.Worker, Count: e.Count, Why: progresslog.Brief(e.Err),
 	})
 	switch e.Kind {
 	case stages.WorkerStarted:
 		fmt.Println(atWork)
 	case stages.DatabaseLost:
-		fmt.Println("has no database:", line.Brief(e.Err))
+		fmt.Println("has no database:", progresslog.Brief(e.Err))
 	case stages.DatabaseBack:
 		fmt.Println("has its database back")
 	case stages.WorkerLost:

@@ -15,8 +15,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/internal/invariant"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/proof/invariant"
 )
 
 func TestConnectionsOfTheNameAreFound(t *testing.T) {

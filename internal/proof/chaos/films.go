@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/invariant"
+	"github.com/cuelight/cuelight/internal/proof/invariant"
 	"github.com/cuelight/cuelight/store"
 )
 

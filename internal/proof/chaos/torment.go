@@ -9,14 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/store"
 )
 
 // tormentor carries out a plan.
 type tormentor struct {
-	*line.Teller
+	*progresslog.Log
 	faults
 	server  *pgserver.Server
 	crew    *crew
@@ -35,7 +35,7 @@ func (t *tormentor) run(ctx context.Context, p plan) error {
 	t.done, t.missed = make(map[kind]int), make(map[kind]int)
 	var all sync.WaitGroup
 	for _, s := range p {
-		if pause(ctx, time.Until(t.Began().Add(s.at))) != nil {
+		if pause(ctx, time.Until(t.Started().Add(s.at))) != nil {
 			break
 		}
 		all.Go(func() { t.do(ctx, s) })
@@ -57,7 +57,7 @@ func (t *tormentor) do(ctx context.Context, s step) {
 	defer t.mu.Unlock()
 	if err != nil {
 		t.missed[s.kind]++
-		t.Say("%s: could not: %s", s.kind, line.Brief(err))
+		t.Logf("%s: could not: %s", s.kind, progresslog.Brief(err))
 		return
 	}
 	t.done[s.kind]++
@@ -87,7 +87,7 @@ func (t *tormentor) tell(s step, format string, args ...any) {
 	if s.lasts > 0 {
 		text += fmt.Sprintf(", %.1f s", s.lasts.Seconds())
 	}
-	t.Say("%s%s", text, fmt.Sprintf(format, args...))
+	t.Logf("%s%s", text, fmt.Sprintf(format, args...))
 }
 
 // worker does something to one worker, or to what it hears.
@@ -154,7 +154,7 @@ func (t *tormentor) freeze(ctx context.Context, s step) error {
 	if s.lasts > store.DefaultLease {
 		file := filepath.Join(t.crew.dir, dawdlingFile)
 		if err := t.listHeld(ctx, l.pid(), file); err != nil {
-			t.Say("%s: the tasks that worker %d holds: %s", s.kind, s.worker+1, line.Brief(err))
+			t.Logf("%s: the tasks that worker %d holds: %s", s.kind, s.worker+1, progresslog.Brief(err))
 		}
 		defer os.Remove(file)
 		defer func() { _ = pause(ctx, 3*time.Second) }() // until it has said all it has to say

@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -49,7 +49,7 @@ func (t *tormentor) breakServer(ctx context.Context, s step) error {
 	if s.kind != pauseAll {
 		t.restarts.Add(1)
 	}
-	t.Say("the server is back, %.1f s after it was let", time.Since(began).Seconds())
+	t.Logf("the server is back, %.1f s after it was let", time.Since(began).Seconds())
 	return nil
 }
 
@@ -63,7 +63,7 @@ func (t *tormentor) stopServer(ctx context.Context, k kind) error {
 	defer cancel()
 	err := t.server.Stop(within, pgserver.Fast)
 	if errors.Is(err, context.DeadlineExceeded) {
-		t.Say("a fast stop took more than 20 s")
+		t.Logf("a fast stop took more than 20 s")
 		err = t.server.Stop(ctx, pgserver.Immediate)
 	}
 	return err
@@ -99,7 +99,7 @@ func (t *tormentor) database(ctx context.Context, s step) error {
 		})
 		switch {
 		case entered && err != nil && ctx.Err() == nil:
-			t.Say("%s: another torment came in between: %s", s.kind, line.Brief(err))
+			t.Logf("%s: another torment came in between: %s", s.kind, progresslog.Brief(err))
 			return nil
 		case err == nil || ctx.Err() != nil || time.Now().After(late):
 			return err
@@ -182,7 +182,7 @@ func (t *tormentor) flood(ctx context.Context, conn *pgx.Conn, s step) error {
 			return err
 		}
 	}
-	t.Say("%s: %d notifications", s.kind, n)
+	t.Logf("%s: %d notifications", s.kind, n)
 	return nil
 }
 
@@ -253,6 +253,6 @@ func (t *tormentor) read(ctx context.Context, conn *pgx.Conn, s step) error {
 			}
 		}
 	}
-	t.Say("%s: %d times", s.kind, n)
+	t.Logf("%s: %d times", s.kind, n)
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/internal/line"
 	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -21,13 +21,13 @@ const connectWithin = 10 * time.Second
 
 // pair is a primary and its synchronous standby.
 type pair struct {
-	*line.Teller
+	*progresslog.Log
 	primary, standby *pgserver.Server
 }
 
 // newPair makes both servers, and the pipeline's tables.
-func newPair(ctx context.Context, t *line.Teller) (_ *pair, err error) {
-	two := &pair{Teller: t}
+func newPair(ctx context.Context, t *progresslog.Log) (_ *pair, err error) {
+	two := &pair{Log: t}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, two.close())
@@ -52,7 +52,7 @@ func newPair(ctx context.Context, t *line.Teller) (_ *pair, err error) {
 	if err := two.synchronous(ctx); err != nil {
 		return nil, err
 	}
-	t.Say("primary at %s, synchronous standby at %s", two.primary.Addr(), two.standby.Addr())
+	t.Logf("primary at %s, synchronous standby at %s", two.primary.Addr(), two.standby.Addr())
 	return two, nil
 }
 
@@ -100,15 +100,15 @@ func (two *pair) fail(ctx context.Context, p plan, l *load) error {
 		if err := two.primary.Set(ctx, "default_transaction_read_only", "on"); err != nil {
 			return err
 		}
-		two.Say("the primary refuses to write (default_transaction_read_only=on)")
+		two.Logf("the primary refuses to write (default_transaction_read_only=on)")
 	} else {
 		if err := two.primary.Kill(); err != nil {
 			return err
 		}
-		two.Say("the primary is killed (SIGKILL)")
+		two.Logf("the primary is killed (SIGKILL)")
 	}
 	l.interrupted(func(outage time.Duration) {
-		two.Say("a submission is acknowledged again, %d ms after the last", outage.Milliseconds())
+		two.Logf("a submission is acknowledged again, %d ms after the last", outage.Milliseconds())
 	})
 	if err := pause(ctx, p.away); err != nil {
 		return err
@@ -116,7 +116,7 @@ func (two *pair) fail(ctx context.Context, p plan, l *load) error {
 	if err := two.standby.Promote(ctx); err != nil {
 		return err
 	}
-	two.Say("the standby is promoted")
+	two.Logf("the standby is promoted")
 	return nil
 }
 
