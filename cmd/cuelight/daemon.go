@@ -267,7 +267,7 @@ func (d *daemon) watchBoxes(ctx context.Context) error {
 		}
 		return nil
 	}
-	d.boxes.Trouble = func(dir string, err error) {
+	d.boxes.OnError = func(dir string, err error) {
 		switch {
 		case dir == "" && err != nil:
 			d.log.Warn("dropped files cannot be submitted yet", zap.Error(err))

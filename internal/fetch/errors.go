@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"syscall"
 	"time"
 
-	"code.dny.dev/ssrf"
+	"github.com/cuelight/cuelight/internal/ssrf"
 )
 
 // Error says why a source could not be fetched.
@@ -123,13 +122,11 @@ func withoutPath(err error) error {
 
 // connectError sorts what net and net/http say about a connection.
 func connectError(err error) error {
-	var op *net.OpError
 	var certificate *tls.CertificateVerificationError
-	switch {
-	case errors.Is(err, ssrf.ErrProhibitedIP) && errors.As(err, &op):
-		return refused("%w", &sentenceError{
-			fmt.Sprintf("%v is not a public address, and its network is not among those allowed", op.Addr), err})
-	case errors.As(err, &certificate):
+	if message, ok := ssrf.Describe(err); ok {
+		return refused("%w", &sentenceError{message, err})
+	}
+	if errors.As(err, &certificate) {
 		return refused("%w", err)
 	}
 	return err

@@ -54,8 +54,9 @@ type Options struct {
 	// negative where it is not known.
 	Progress func(done, total int64)
 
-	resolver  *net.Resolver              // tests only
-	addresses func() ([]net.Addr, error) // tests only
+	// For tests.
+	resolver      *net.Resolver
+	hostAddresses func() ([]net.Addr, error)
 }
 
 const (
@@ -80,9 +81,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}
-	}
-	if o.addresses == nil {
-		o.addresses = net.InterfaceAddrs
 	}
 	return o
 }

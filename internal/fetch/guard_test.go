@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"testing"
 
-	"code.dny.dev/ssrf"
+	"github.com/cuelight/cuelight/internal/ssrf"
 )
 
 func TestAddressThatIsNotPublicIsNeverConnectedTo(t *testing.T) {
@@ -35,7 +35,7 @@ func TestAddressThatIsNotPublicIsNeverConnectedTo(t *testing.T) {
 			t.Errorf("%s: got %v", host, err)
 			continue
 		}
-		if !errors.Is(err, ssrf.ErrProhibitedIP) || !e.Permanent {
+		if !errors.Is(err, ssrf.ErrProhibited) || !e.Permanent {
 			t.Errorf("%s: got %v, permanent %v", host, err, e.Permanent)
 		}
 	}
@@ -53,7 +53,7 @@ func TestRedirectToAnAddressThatIsNotAllowedIsRefused(t *testing.T) {
 	})
 	_, err := Fetch(t.Context(), s.URL, t.TempDir()+"/out", Options{Allow: only("127.0.0.1/32")})
 	var e *Error
-	if !errors.As(err, &e) || !e.Permanent || !errors.Is(err, ssrf.ErrProhibitedIP) || !strings.Contains(err.Error(), "127.0.0.2") {
+	if !errors.As(err, &e) || !e.Permanent || !errors.Is(err, ssrf.ErrProhibited) || !strings.Contains(err.Error(), "127.0.0.2") {
 		t.Errorf("got %v", err)
 	}
 	if reached.Load() != 0 {
@@ -76,7 +76,7 @@ func TestNameThatChangesItsAddressIsRefusedWhenItDoes(t *testing.T) {
 	dns := nameServer(t, netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"))
 	_, err := Fetch(t.Context(), "http://rebind.example:"+port+"/", t.TempDir()+"/out",
 		Options{Allow: only("127.0.0.1/32"), resolver: dns})
-	if !errors.Is(err, ssrf.ErrProhibitedIP) || !strings.Contains(err.Error(), "127.0.0.2") {
+	if !errors.Is(err, ssrf.ErrProhibited) || !strings.Contains(err.Error(), "127.0.0.2") {
 		t.Errorf("got %v", err)
 	}
 	if reached.Load() != 0 {
@@ -90,7 +90,7 @@ func TestEnvironmentsProxyIsNotUsed(t *testing.T) {
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("ALL_PROXY", proxy.URL)
 	_, err := Fetch(t.Context(), "http://10.1.2.3/", t.TempDir()+"/out", Options{Allow: only("127.0.0.1/32")})
-	if !errors.Is(err, ssrf.ErrProhibitedIP) || reached.Load() != 0 {
+	if !errors.Is(err, ssrf.ErrProhibited) || reached.Load() != 0 {
 		t.Errorf("got %v; the proxy was asked %d times", err, reached.Load())
 	}
 }
@@ -102,7 +102,7 @@ func TestNothingIsDownloadedWhereTheHostCannotListItsAddresses(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Fetch(t.Context(), s.URL, dir+"/out", Options{
 		Allow: loopback, Partial: dir + "/part",
-		addresses: func() ([]net.Addr, error) { return nil, syscall.EAFNOSUPPORT },
+		hostAddresses: func() ([]net.Addr, error) { return nil, syscall.EAFNOSUPPORT },
 	})
 	var e *Error
 	if !errors.As(err, &e) || e.Permanent || !errors.Is(err, syscall.EAFNOSUPPORT) || !strings.Contains(err.Error(), "own addresses") {

@@ -21,10 +21,7 @@ const checkpointBytes = 64 << 20
 
 // download brings what u names to dst.
 func download(ctx context.Context, u *url.URL, dst string, o Options) (f File, err error) {
-	via, err := newTransport(o)
-	if err != nil {
-		return File{}, err
-	}
+	via := newTransport(o)
 	defer via.CloseIdleConnections()
 	p, err := openPartial(u, dst, o)
 	if err != nil {

@@ -1,50 +1,39 @@
-// Package inbox watches directories into which people and programs drop files,
-// and hands each file over once it has stopped growing.
+// Package inbox watches directories and submits each file that is complete.
 //
 // Call [Run]. What it promises:
 //
-//   - A file is handed over when its size and modification time have not
-//     changed for a while: Options.Settle, or, where the modification time is
-//     older than that already, as with a file that was written elsewhere and
-//     then renamed into place, from one look to the next.
-//   - Linux: a file that a process of this host has open for writing is not
-//     handed over until it is closed, as long as that takes. Only processes
-//     that this one may look into are seen: root's eyes see all, any other
-//     account's only its own, and nobody sees those of another host that
-//     writes over the network.
-//   - What could not be submitted is handed over again at the next look, and
-//     after a restart so is all that is there. [File.RequestID] tells a file
-//     that was seen before: it is made of path, size and modification time, so
-//     a file that is replaced by another of the same name is a new one, and so
-//     is one that is renamed or touched.
-//   - Files are only looked at. They are never opened, moved or deleted.
+//   - It submits a file when the file's size and modification time have not changed
+//     for Options.Settle. If the modification time is already older than that, as after
+//     a rename into the directory, two equal scans are enough.
+//   - On Linux it does not submit a file while a process of this host has it open for
+//     writing. It sees the processes of its own account only; root sees all. It never
+//     sees the processes of another host that writes over the network.
+//   - It submits a file again after Submit failed, and after a restart.
+//     [File.RequestID] identifies a file by path, size and modification time, so a file
+//     that is replaced, renamed or touched is a new one.
+//   - It never opens, moves or deletes a file.
 //
-// # Uploading safely
+// # Safe uploads
 //
-// Whether a file is complete cannot be seen from outside: an upload that pauses
-// for longer than Options.Settle looks like one that is over. The sure way is
-// to upload under a name that ends in .part, into the same directory, and to
-// rename when all is there. Such a file is never handed over too early, and
-// without waiting.
+// No program can see from outside whether a file is complete: an upload that pauses for
+// longer than Options.Settle looks complete. To be safe, upload into the same directory
+// under a name that ends in .part, and rename the file at the end. It is then submitted
+// without a wait, and never too early.
 //
-// # What is passed over
+// # Ignored files
 //
-// It looks into subdirectories, but does not follow symbolic links to them. A
-// link to a file is followed only if the file, after all links, is in the same
-// watched directory: whoever may put something there could otherwise have any
-// file submitted that this process can read. That is looked at when the file is
-// handed over, and nobody knows what the name leads to when it is read: where
-// those who may write there are not trusted, whoever reads must not be able to
-// read more than they are.
+// The package scans subdirectories, but does not follow symbolic links to directories.
+// It follows a link to a file only if the final target is in the same watched
+// directory. Otherwise a user who can write there could submit every file that this
+// process can read. The check happens before Submit; the link can change afterwards. If
+// the users of the directory are not trusted, the process that reads the file must not
+// have more rights than they have.
 //
-// Hidden files and directories are passed over, and so are names which programs
-// give to what is not finished (.part, .tmp, .crdownload …, a leading or a
-// trailing ~) and files with nothing in them.
+// The package ignores hidden files and directories, empty files, names that programs
+// give to unfinished files (.part, .tmp, .crdownload, a leading or trailing ~, …), and
+// names of other file types: text, subtitles, pictures, archives, checksums and
+// playlists. It submits everything else, whatever the name.
 //
-// Files whose names say that they are no videos are passed over, too: texts,
-// subtitles, pictures, archives, checksums and playlists. Anything else is handed
-// over, whatever it is called.
-//
-// It looks again and again rather than being told by the system, because the
-// system does not tell what happens on a network's file system.
+// The package polls, because file system notifications do not work on network file
+// systems.
 package inbox

@@ -10,68 +10,64 @@ import (
 	"time"
 )
 
-// Options say what to watch and what to do. Dirs and Submit must be set.
+// Options configure [Run]. Dirs and Submit are required.
 type Options struct {
 	// Dirs are the directories to watch.
 	Dirs []string
 
-	// Submit is handed the files that are ready, at most 500 at once, the
-	// longest unchanged first. Those of a call that returned nil are not handed
-	// over again until they change.
+	// Submit receives the files that are ready: at most 500, the longest unchanged
+	// first. After it returns nil, a file is submitted again only if it changes.
 	Submit func(ctx context.Context, files []File) error
 
-	// Settle is how long a file must stay as it is. It should be longer than
-	// the pauses that whoever writes there makes. Default 10 s.
+	// Settle is how long a file must stay unchanged. It should be longer than the
+	// pauses of the programs that write the files. Default 10 s.
 	Settle time.Duration
 
-	// Every is the time between two looks. It grows with the time that a look
-	// takes, so that looking never takes more than a tenth of all time. Default
-	// 1 s.
-	Every time.Duration
+	// PollInterval is the time between two scans. If a scan takes long, the wait is
+	// nine times as long as the scan. Default 1 s.
+	PollInterval time.Duration
 
-	// Skip are directories that are not looked into wherever they turn up,
-	// such as the one in which the results are.
+	// Skip are directories that are not scanned wherever they appear, such as the
+	// directory of published videos.
 	Skip []string
 
-	// Trouble is told, once, when a directory cannot be read or Submit fails,
-	// then with an empty dir, and with a nil error when that is over.
-	Trouble func(dir string, err error)
+	// OnError is called once when a directory cannot be read, and with a nil error when
+	// it can be read again. For errors of Submit, dir is empty.
+	OnError func(dir string, err error)
 }
 
 // File is a file that is ready.
 type File struct {
-	Path    string // a path in one of Options.Dirs
+	Path    string // begins with one of Options.Dirs
 	Size    int64
 	ModTime time.Time
 }
 
-// RequestID is the same for the same file, and different for others: see the
-// package's documentation.
+// RequestID returns an id that is the same for the same version of the same file.
 func (f File) RequestID() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d", f.Path, f.Size, f.ModTime.UnixNano()))
 	return "inbox:" + hex.EncodeToString(sum[:16])
 }
 
-// batch is how many files Submit is handed at once.
-const batch = 500
+const maxBatch = 500 // files per Submit
 
-// Run watches until ctx is done, and then returns nil.
+// Run watches the directories until ctx ends. Then it returns nil.
 func Run(ctx context.Context, o Options) error {
 	if o.Settle <= 0 {
 		o.Settle = 10 * time.Second
 	}
-	if o.Every <= 0 {
-		o.Every = time.Second
+	if o.PollInterval <= 0 {
+		o.PollInterval = time.Second
 	}
-	if o.Trouble == nil {
-		o.Trouble = func(string, error) {}
+	if o.OnError == nil {
+		o.OnError = func(string, error) {}
 	}
-	w := &watcher{Options: o, known: make(map[string]*entry), troubled: make(map[string]bool)}
+	w := &watcher{Options: o, known: make(map[string]*knownFile), failing: make(map[string]bool)}
 	for ctx.Err() == nil {
 		began := time.Now()
-		w.look(ctx, began)
-		w.submit(ctx, began)
-		timer := time.NewTimer(max(o.Every, 9*time.Since(began)))
+		w.scan(ctx, began)
+		w.submitReady(ctx, began)
+		timer := time.NewTimer(max(o.PollInterval, 9*time.Since(began)))
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
@@ -81,56 +77,54 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// watcher is what Run knows. One goroutine has it.
+// watcher is the state of one Run. One goroutine uses it.
 type watcher struct {
 	Options
-	known    map[string]*entry // by path
-	troubled map[string]bool   // by directory; "" is Submit
-	looks    int
+	known   map[string]*knownFile // by path
+	failing map[string]bool       // by directory; "" is Submit
+	scans   int
 }
 
-// entry is a file as it was seen last.
-type entry struct {
+// knownFile is a file as the last scan saw it.
+type knownFile struct {
 	File
-	since  time.Time // when it was first seen like this
-	times  int       // how often it has been seen like this
-	look   int       // the look that saw it last
-	handed bool
+	firstSeen      time.Time // in this version
+	unchangedScans int       // that saw this version
+	lastScan       int       // the number of the last scan that saw it
+	submitted      bool
 }
 
-// saw notes a file.
-func (w *watcher) saw(f File, now time.Time) {
+func (w *watcher) record(f File, now time.Time) {
 	e := w.known[f.Path]
 	if e == nil || e.Size != f.Size || !e.ModTime.Equal(f.ModTime) {
-		e = &entry{File: f, since: now}
+		e = &knownFile{File: f, firstSeen: now}
 		w.known[f.Path] = e
 	}
-	e.times++
-	e.look = w.looks
+	e.unchangedScans++
+	e.lastScan = w.scans
 }
 
-// ready: see the package's documentation. The times in the file system may be
-// another computer's, so they are only believed if they lie in the past, and
-// then only together with a second look.
-func (w *watcher) ready(e *entry, now time.Time) bool {
-	if e.handed || e.Size == 0 || e.look != w.looks {
+// isReady does not trust modification times alone: they may come from another host's
+// clock. So the time must be in the past, and a second scan must have seen the same file.
+func (w *watcher) isReady(e *knownFile, now time.Time) bool {
+	if e.submitted || e.Size == 0 || e.lastScan != w.scans {
 		return false
 	}
-	return now.Sub(e.since) >= w.Settle || e.times > 1 && now.Sub(e.ModTime) >= w.Settle
+	return now.Sub(e.firstSeen) >= w.Settle || e.unchangedScans > 1 && now.Sub(e.ModTime) >= w.Settle
 }
 
-func (w *watcher) submit(ctx context.Context, now time.Time) {
-	var due []*entry
+func (w *watcher) submitReady(ctx context.Context, now time.Time) {
+	var due []*knownFile
 	for _, e := range w.known {
-		if w.ready(e, now) {
+		if w.isReady(e, now) {
 			due = append(due, e)
 		}
 	}
-	due = closed(ctx, due)
-	slices.SortFunc(due, func(a, b *entry) int {
+	due = withoutOpenFiles(ctx, due)
+	slices.SortFunc(due, func(a, b *knownFile) int {
 		return cmp.Or(a.ModTime.Compare(b.ModTime), cmp.Compare(a.Path, b.Path))
 	})
-	for chunk := range slices.Chunk(due, batch) {
+	for chunk := range slices.Chunk(due, maxBatch) {
 		var files []File
 		for _, e := range chunk {
 			files = append(files, e.File)
@@ -139,20 +133,19 @@ func (w *watcher) submit(ctx context.Context, now time.Time) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.trouble("", err)
+		w.setError("", err)
 		if err != nil {
 			return
 		}
 		for _, e := range chunk {
-			e.handed = true
+			e.submitted = true
 		}
 	}
 }
 
-// closed leaves out the files that somebody still has open for writing. Asking
-// for all at once makes one pass over the processes of it, and only where there
-// is something to hand over.
-func closed(ctx context.Context, due []*entry) []*entry {
+// withoutOpenFiles removes the files that are open for writing. One pass over the
+// processes checks all files.
+func withoutOpenFiles(ctx context.Context, due []*knownFile) []*knownFile {
 	if len(due) == 0 {
 		return nil
 	}
@@ -160,19 +153,19 @@ func closed(ctx context.Context, due []*entry) []*entry {
 	for _, e := range due {
 		paths = append(paths, e.Path)
 	}
-	writing := beingWritten(ctx, paths)
-	return slices.DeleteFunc(due, func(e *entry) bool { return writing[e.Path] })
+	open := openForWriting(ctx, paths)
+	return slices.DeleteFunc(due, func(e *knownFile) bool { return open[e.Path] })
 }
 
-// trouble tells of changes only.
-func (w *watcher) trouble(dir string, err error) {
-	if was := w.troubled[dir]; was == (err != nil) {
+// setError calls OnError if dir begins or ceases to fail.
+func (w *watcher) setError(dir string, err error) {
+	if w.failing[dir] == (err != nil) {
 		return
 	}
 	if err == nil {
-		delete(w.troubled, dir)
+		delete(w.failing, dir)
 	} else {
-		w.troubled[dir] = true
+		w.failing[dir] = true
 	}
-	w.Trouble(dir, err)
+	w.OnError(dir, err)
 }

@@ -17,38 +17,38 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// box is a watched directory, and what was handed over from it.
-type box struct {
-	t       *testing.T
-	dir     string
-	files   chan inbox.File
-	trouble chan error
+// testInbox is a watched directory and the files that were submitted from it.
+type testInbox struct {
+	t      *testing.T
+	dir    string
+	files  chan inbox.File
+	errors chan error
 
-	mu      sync.Mutex
-	refuse  error
-	stop    context.CancelFunc
-	stopped chan error
+	mu        sync.Mutex
+	submitErr error
+	stop      context.CancelFunc
+	stopped   chan error
 }
 
 const (
-	settle = 300 * time.Millisecond
-	every  = 20 * time.Millisecond
+	settle       = 300 * time.Millisecond
+	pollInterval = 20 * time.Millisecond
 )
 
-// watch watches a new directory until the test ends.
-func watch(t *testing.T, change func(*inbox.Options)) *box {
+// watch runs a watcher on a new directory until the test ends.
+func watch(t *testing.T, change func(*inbox.Options)) *testInbox {
 	t.Helper()
-	b := &box{t: t, dir: t.TempDir(), files: make(chan inbox.File, 1000), trouble: make(chan error, 100)}
+	b := &testInbox{t: t, dir: t.TempDir(), files: make(chan inbox.File, 1000), errors: make(chan error, 100)}
 	b.start(change)
-	t.Cleanup(func() { b.end() })
+	t.Cleanup(func() { b.stopAndWait() })
 	return b
 }
 
-func (b *box) start(change func(*inbox.Options)) {
+func (b *testInbox) start(change func(*inbox.Options)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := inbox.Options{
-		Dirs: []string{b.dir}, Settle: settle, Every: every, Submit: b.submit,
-		Trouble: func(_ string, err error) { b.trouble <- err },
+		Dirs: []string{b.dir}, Settle: settle, PollInterval: pollInterval, Submit: b.submit,
+		OnError: func(_ string, err error) { b.errors <- err },
 	}
 	if change != nil {
 		change(&o)
@@ -57,7 +57,7 @@ func (b *box) start(change func(*inbox.Options)) {
 	go func() { b.stopped <- inbox.Run(ctx, o) }()
 }
 
-func (b *box) end() {
+func (b *testInbox) stopAndWait() {
 	b.stop()
 	if err := <-b.stopped; err != nil {
 		b.t.Errorf("Run returned %v", err)
@@ -65,11 +65,11 @@ func (b *box) end() {
 	b.stopped <- nil
 }
 
-func (b *box) submit(_ context.Context, files []inbox.File) error {
+func (b *testInbox) submit(_ context.Context, files []inbox.File) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.refuse != nil {
-		return b.refuse
+	if b.submitErr != nil {
+		return b.submitErr
 	}
 	for _, f := range files {
 		b.files <- f
@@ -77,20 +77,20 @@ func (b *box) submit(_ context.Context, files []inbox.File) error {
 	return nil
 }
 
-func (b *box) setRefuse(err error) {
+func (b *testInbox) setSubmitError(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.refuse = err
+	b.submitErr = err
 }
 
-// write puts a file there that was last written at the given time.
-func (b *box) write(name, text string, at time.Time) {
+// write creates a file with the modification time at.
+func (b *testInbox) write(name, text string, at time.Time) {
 	b.t.Helper()
 	path := filepath.Join(b.dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		b.t.Fatal(err)
 	}
-	// Elsewhere first: in the watched directory it would be seen half done.
+	// Create it elsewhere: a scan must not see it incomplete.
 	temp := filepath.Join(b.t.TempDir(), "file")
 	if err := os.WriteFile(temp, []byte(text), 0o644); err != nil {
 		b.t.Fatal(err)
@@ -103,20 +103,20 @@ func (b *box) write(name, text string, at time.Time) {
 	}
 }
 
-// next is the next file that is handed over.
-func (b *box) next() inbox.File {
+// next returns the next submitted file.
+func (b *testInbox) next() inbox.File {
 	b.t.Helper()
 	select {
 	case f := <-b.files:
 		return f
 	case <-time.After(20 * time.Second):
-		b.t.Fatal("no file was handed over")
+		b.t.Fatal("no file was submitted")
 		return inbox.File{}
 	}
 }
 
-// name is next's path in the directory.
-func (b *box) name() string {
+// nextName returns the path of the next submitted file, relative to the directory.
+func (b *testInbox) nextName() string {
 	b.t.Helper()
 	rel, err := filepath.Rel(b.dir, b.next().Path)
 	if err != nil {
@@ -127,22 +127,21 @@ func (b *box) name() string {
 
 var longAgo = time.Now().Add(-time.Hour)
 
-func TestAFileRenamedIntoPlaceIsHandedOverAtOnce(t *testing.T) {
+func TestRun_SubmitsARenamedFileImmediately(t *testing.T) {
 	t.Parallel()
 	b := watch(t, func(o *inbox.Options) { o.Settle = time.Hour / 2 })
 	b.write("a.mp4", "video", longAgo)
 	if f := b.next(); f.Path != filepath.Join(b.dir, "a.mp4") || f.Size != 5 {
-		t.Errorf("handed over %+v", f)
+		t.Errorf("submitted %+v", f)
 	}
 }
 
-func TestAFileIsNotHandedOverWhileItGrows(t *testing.T) {
+func TestRun_WaitsWhileAFileGrows(t *testing.T) {
 	t.Parallel()
 	b := watch(t, nil)
 	const steps = 20
 	for range steps {
-		// Closed in between, as by a program on another host, for all that can
-		// be seen from here.
+		// Close the file each time. A writer on another host looks like that here.
 		f, err := os.OpenFile(filepath.Join(b.dir, "a.mp4"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			t.Fatal(err)
@@ -151,45 +150,45 @@ func TestAFileIsNotHandedOverWhileItGrows(t *testing.T) {
 		if err := errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(settle / 10) // the writer's pace
+		time.Sleep(settle / 10) // as a slow writer
 	}
 	if got := b.next(); got.Size != 4*steps {
-		t.Errorf("handed over at %d bytes of %d", got.Size, 4*steps)
+		t.Errorf("submitted at %d bytes of %d", got.Size, 4*steps)
 	}
 }
 
-func TestAFileIsHandedOverOnceUntilItChanges(t *testing.T) {
+func TestRun_SubmitsAFileOncePerVersion(t *testing.T) {
 	t.Parallel()
 	b := watch(t, nil)
 	b.write("a.mp4", "one", longAgo)
 	first := b.next()
-	b.write("b.mp4", "one", longAgo) // proof that there were further looks
-	if b.name() != "b.mp4" {
-		t.Error("a.mp4 was handed over twice")
+	b.write("b.mp4", "one", longAgo) // its submission proves that another scan happened
+	if b.nextName() != "b.mp4" {
+		t.Error("a.mp4 was submitted twice")
 	}
 	b.write("a.mp4", "two", longAgo.Add(time.Minute))
 	second := b.next()
 	if second.Path != first.Path {
-		t.Errorf("handed over %+v", second)
+		t.Errorf("submitted %+v", second)
 	}
 	if first.RequestID() == second.RequestID() {
-		t.Error("a file that replaced another has its request id")
+		t.Error("a replaced file kept its request id")
 	}
 }
 
-func TestTheRequestIDSurvivesARestart(t *testing.T) {
+func TestRun_KeepsTheRequestIDAcrossRestarts(t *testing.T) {
 	t.Parallel()
 	b := watch(t, nil)
 	b.write("a.mp4", "video", longAgo)
 	first := b.next()
-	b.end()
+	b.stopAndWait()
 	b.start(nil)
 	if second := b.next(); second.RequestID() != first.RequestID() {
 		t.Errorf("%s, then %s", first.RequestID(), second.RequestID())
 	}
 }
 
-func TestUnfinishedHiddenAndEmptyFilesArePassedOver(t *testing.T) {
+func TestRun_IgnoresUnfinishedHiddenAndEmptyFiles(t *testing.T) {
 	t.Parallel()
 	b := watch(t, nil)
 	for _, name := range []string{
@@ -204,52 +203,52 @@ func TestUnfinishedHiddenAndEmptyFilesArePassedOver(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(b.dir, "dir.mp4"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Those above were seen no later than this one.
+	// A scan that sees this file has seen those above.
 	b.write("z.mp4", "video", longAgo)
-	if got := b.name(); got != "z.mp4" {
-		t.Errorf("%s was handed over", got)
+	if got := b.nextName(); got != "z.mp4" {
+		t.Errorf("%s was submitted", got)
 	}
-	b.end()
+	b.stopAndWait()
 	if len(b.files) > 0 {
-		t.Errorf("%s was handed over", b.name())
+		t.Errorf("%s was submitted", b.nextName())
 	}
 }
 
-func TestFilesThatAreNoVideosByNameArePassedOver(t *testing.T) {
+func TestRun_IgnoresNamesOfOtherFileTypes(t *testing.T) {
 	t.Parallel()
 	b := watch(t, nil)
 	for _, name := range []string{"readme.txt", "README", "film.SRT", "folder.jpg", "film.nfo", "all.zip", "film.md5", "Thumbs.db"} {
 		b.write(name, "text", longAgo)
 	}
 	b.write("film", "video", longAgo)
-	if got := b.name(); got != "film" {
-		t.Errorf("%s was handed over", got)
+	if got := b.nextName(); got != "film" {
+		t.Errorf("%s was submitted", got)
 	}
 	b.write("film.odd", "video", longAgo)
-	if got := b.name(); got != "film.odd" {
-		t.Errorf("%s was handed over", got)
+	if got := b.nextName(); got != "film.odd" {
+		t.Errorf("%s was submitted", got)
 	}
-	b.end()
+	b.stopAndWait()
 	if len(b.files) > 0 {
-		t.Errorf("%s was handed over", b.name())
+		t.Errorf("%s was submitted", b.nextName())
 	}
 }
 
-func TestSubdirectoriesAreLookedIntoUnlessSkipped(t *testing.T) {
+func TestRun_ScansSubdirectoriesExceptSkippedOnes(t *testing.T) {
 	t.Parallel()
 	b := watch(t, func(o *inbox.Options) { o.Skip = []string{filepath.Join(o.Dirs[0], "published")} })
 	b.write("published/own.mp4", "video", longAgo)
 	b.write("deep/down/a.mp4", "video", longAgo)
-	if got := b.name(); got != "deep/down/a.mp4" {
-		t.Errorf("%s was handed over", got)
+	if got := b.nextName(); got != "deep/down/a.mp4" {
+		t.Errorf("%s was submitted", got)
 	}
-	b.end()
+	b.stopAndWait()
 	if len(b.files) > 0 {
-		t.Errorf("%s was handed over", b.name())
+		t.Errorf("%s was submitted", b.nextName())
 	}
 }
 
-func TestAWatchedDirectoryMayBeALink(t *testing.T) {
+func TestRun_FollowsAWatchedDirectoryThatIsALink(t *testing.T) {
 	t.Parallel()
 	link := filepath.Join(t.TempDir(), "link")
 	b := watch(t, func(o *inbox.Options) {
@@ -260,29 +259,29 @@ func TestAWatchedDirectoryMayBeALink(t *testing.T) {
 	})
 	b.write("a.mp4", "video", longAgo)
 	if got := b.next().Path; got != filepath.Join(link, "a.mp4") {
-		t.Errorf("%s was handed over", got)
+		t.Errorf("%s was submitted", got)
 	}
 }
 
-func TestWhatCouldNotBeSubmittedIsHandedOverAgain(t *testing.T) {
+func TestRun_RetriesAFailedSubmit(t *testing.T) {
 	t.Parallel()
 	b := watch(t, nil)
-	away := errors.New("database away")
-	b.setRefuse(away)
+	down := errors.New("database is down")
+	b.setSubmitError(down)
 	b.write("a.mp4", "video", longAgo)
-	if err := <-b.trouble; !errors.Is(err, away) {
-		t.Fatalf("trouble is %v", err)
+	if err := <-b.errors; !errors.Is(err, down) {
+		t.Fatalf("the error is %v", err)
 	}
-	b.setRefuse(nil)
-	if got := b.name(); got != "a.mp4" {
-		t.Errorf("%s was handed over", got)
+	b.setSubmitError(nil)
+	if got := b.nextName(); got != "a.mp4" {
+		t.Errorf("%s was submitted", got)
 	}
-	if err := <-b.trouble; err != nil {
-		t.Errorf("after it was over, trouble is %v", err)
+	if err := <-b.errors; err != nil {
+		t.Errorf("after the recovery, the error is %v", err)
 	}
 }
 
-func TestADirectoryThatIsAwayIsToldOfOnceAndItsFilesStayKnown(t *testing.T) {
+func TestRun_ReportsAMissingDirectoryOnceAndRemembersItsFiles(t *testing.T) {
 	t.Parallel()
 	b := watch(t, nil)
 	b.write("a.mp4", "video", longAgo)
@@ -291,24 +290,24 @@ func TestADirectoryThatIsAwayIsToldOfOnceAndItsFilesStayKnown(t *testing.T) {
 	if err := os.Rename(b.dir, moved); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-b.trouble; !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("trouble is %v", err)
+	if err := <-b.errors; !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("the error is %v", err)
 	}
 	if err := os.Rename(moved, b.dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-b.trouble; err != nil {
-		t.Fatalf("trouble is %v", err)
+	if err := <-b.errors; err != nil {
+		t.Fatalf("the error is %v", err)
 	}
 	b.write("b.mp4", "video", longAgo)
-	if got := b.name(); got != "b.mp4" {
-		t.Errorf("%s was handed over again", got)
+	if got := b.nextName(); got != "b.mp4" {
+		t.Errorf("%s was submitted again", got)
 	}
 }
 
-func TestManyFilesComeInBatchesTheOldestFirst(t *testing.T) {
+func TestRun_SubmitsManyFilesInBatchesOldestFirst(t *testing.T) {
 	t.Parallel()
-	b := &box{t: t, dir: t.TempDir(), trouble: make(chan error, 1)}
+	b := &testInbox{t: t, dir: t.TempDir(), errors: make(chan error, 1)}
 	const n = 1200
 	for i := range n {
 		path := filepath.Join(b.dir, "v"+string(rune('a'+i%26)), time.Duration(i).String()+".mp4")
@@ -330,16 +329,16 @@ func TestManyFilesComeInBatchesTheOldestFirst(t *testing.T) {
 			return nil
 		}
 	})
-	defer b.end()
+	defer b.stopAndWait()
 	var all []inbox.File
 	for len(all) < n {
 		got := <-batches
 		if len(got) > 500 {
-			t.Errorf("%d files at once", len(got))
+			t.Errorf("%d files in one batch", len(got))
 		}
 		all = append(all, got...)
 	}
 	if !slices.IsSortedFunc(all, func(a, b inbox.File) int { return a.ModTime.Compare(b.ModTime) }) {
-		t.Error("the files are not in the order of their age")
+		t.Error("the files are not sorted by age")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/cuelight/cuelight/internal/inbox"
 )
 
-func TestLinksToFilesOutsideAreNotFollowed(t *testing.T) {
+func TestRun_DoesNotFollowLinksOutOfTheDirectory(t *testing.T) {
 	t.Parallel()
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "secret.mp4")
@@ -20,7 +20,7 @@ func TestLinksToFilesOutsideAreNotFollowed(t *testing.T) {
 	}
 	b := watch(t, func(o *inbox.Options) {
 		dir := o.Dirs[0]
-		// A neighbour whose name begins as the directory's does is outside, too.
+		// A directory whose name only begins with the watched directory's name is outside.
 		neighbour := dir + "-neighbour"
 		if err := os.Mkdir(neighbour, 0o755); err != nil {
 			t.Fatal(err)
@@ -42,22 +42,22 @@ func TestLinksToFilesOutsideAreNotFollowed(t *testing.T) {
 			}
 		}
 	})
-	// Those above were seen no later than this one.
+	// A scan that sees this file has seen those above.
 	b.write("z.mp4", "video", longAgo)
-	if got := b.name(); got != "z.mp4" {
-		t.Errorf("%s was handed over", got)
+	if got := b.nextName(); got != "z.mp4" {
+		t.Errorf("%s was submitted", got)
 	}
-	b.end()
+	b.stopAndWait()
 	if len(b.files) > 0 {
-		t.Errorf("%s was handed over", b.name())
+		t.Errorf("%s was submitted", b.nextName())
 	}
 }
 
-func TestALinkToAFileInTheSameDirectoryIsFollowed(t *testing.T) {
+func TestRun_FollowsALinkInsideTheDirectory(t *testing.T) {
 	t.Parallel()
 	var link string
 	b := watch(t, func(o *inbox.Options) {
-		// The directory is a link itself: what counts is where it leads.
+		// The directory itself is a link: its target counts.
 		link = o.Dirs[0] + "-link"
 		if err := os.Symlink(o.Dirs[0], link); err != nil {
 			t.Fatal(err)
@@ -69,6 +69,6 @@ func TestALinkToAFileInTheSameDirectoryIsFollowed(t *testing.T) {
 	})
 	b.write(".store/a.mp4", "video", longAgo)
 	if f := b.next(); f.Path != filepath.Join(link, "b.mp4") || f.Size != 5 {
-		t.Errorf("handed over %+v", f)
+		t.Errorf("submitted %+v", f)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func FuzzUnfinishedNames(f *testing.F) {
+func FuzzIsUnfinished(f *testing.F) {
 	f.Add("film.mp4")
 	f.Add("film.mp4.part")
 	f.Add(".film.mp4.Xa3f")
@@ -14,18 +14,18 @@ func FuzzUnfinishedNames(f *testing.F) {
 	f.Add("~film.mp4~")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, name string) {
-		for _, half := range []string{"." + name, "~" + name, name + "~", name + ".part", name + ".Tmp", name + ".aria2"} {
-			if !isUnfinished(half) {
-				t.Errorf("%q is taken for a whole file", half)
+		for _, unfinished := range []string{"." + name, "~" + name, name + "~", name + ".part", name + ".Tmp", name + ".aria2"} {
+			if !isUnfinished(unfinished) {
+				t.Errorf("%q counts as complete", unfinished)
 			}
 		}
 		if name != "" && !strings.ContainsAny(name[:1], ".~") && isUnfinished(name+".mp4") {
-			t.Errorf("%q is taken for a part of a file", name+".mp4")
+			t.Errorf("%q counts as unfinished", name+".mp4")
 		}
 	})
 }
 
-func FuzzBelow(f *testing.F) {
+func FuzzIsInside(f *testing.F) {
 	f.Add("/srv/inbox/a.mp4", "/srv/inbox")
 	f.Add("/srv/inbox-2/a.mp4", "/srv/inbox")
 	f.Add("/srv/inbox/../a", "/srv/inbox")
@@ -33,13 +33,13 @@ func FuzzBelow(f *testing.F) {
 	f.Add("a", "")
 	f.Fuzz(func(t *testing.T, path, dir string) {
 		if !filepath.IsAbs(path) || dir != "" && !filepath.IsAbs(dir) {
-			return // both come from realPath
+			return // realPath returns absolute paths
 		}
 		inside := strings.TrimSuffix(filepath.Clean(dir), "/") + "/"
 		clean := filepath.Clean(path)
 		want := dir != "" && (strings.HasPrefix(clean, inside) || clean == filepath.Clean(dir))
-		if got := isBelow(path, dir); got != want {
-			t.Errorf("%q below %q: %t", path, dir, got)
+		if got := isInside(path, dir); got != want {
+			t.Errorf("%q inside %q: %t", path, dir, got)
 		}
 	})
 }

@@ -43,9 +43,9 @@ func (w *Webhooks) checkHost(u *url.URL) error {
 	hosts := literal(u.Hostname())
 	allowed, reachable := false, len(hosts) == 0
 	for _, addr := range hosts {
-		err := w.guard.check(addr)
+		err := w.policy.Check(addr)
 		reachable = reachable || err == nil
-		allowed = allowed || w.guard.allowed(addr)
+		allowed = allowed || w.policy.Allows(addr)
 	}
 	if !reachable {
 		return fmt.Errorf("%w: %s is not a public address, and its network is not among those allowed", ErrInvalid, u.Hostname())

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode"
 
-	"code.dny.dev/ssrf"
+	"github.com/cuelight/cuelight/internal/ssrf"
 )
 
 // client calls receivers.
@@ -23,8 +23,8 @@ type client struct {
 	timeout time.Duration
 }
 
-func newClient(o Options, g guard) *client {
-	dialer := &net.Dialer{Timeout: o.Timeout / 2, Resolver: o.resolver, Control: g.control}
+func newClient(o Options, policy ssrf.Policy) *client {
+	dialer := &net.Dialer{Timeout: o.Timeout / 2, Resolver: o.resolver, Control: policy.Control}
 	return &client{
 		agent:   o.Agent,
 		timeout: o.Timeout,
@@ -135,11 +135,10 @@ func statusText(status int) string {
 // words say what went wrong. They do not repeat the address, in which there may
 // be a secret.
 func (c *client) words(ctx context.Context, err error) string {
-	var op *net.OpError
-	switch {
-	case errors.Is(err, ssrf.ErrProhibitedIP) && errors.As(err, &op):
-		return fmt.Sprintf("%v is not a public address, and its network is not among those allowed", op.Addr)
-	case ctx.Err() == context.DeadlineExceeded:
+	if message, ok := ssrf.Describe(err); ok {
+		return message
+	}
+	if ctx.Err() == context.DeadlineExceeded {
 		return fmt.Sprintf("no answer within %v", c.timeout)
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {

@@ -109,12 +109,12 @@ func TestHostsOwnPublicAddressIsNotCalled(t *testing.T) {
 		return []net.Addr{&net.IPNet{IP: net.ParseIP("8.8.8.8"), Mask: net.CIDRMask(24, 32)}}, nil
 	}
 	for addr, refused := range map[string]bool{"8.8.8.8": true, "8.8.8.9": false} {
-		if err := New(Options{addresses: own}).guard.check(netip.MustParseAddr(addr)); (err != nil) != refused {
+		if err := New(Options{hostAddresses: own}).policy.Check(netip.MustParseAddr(addr)); (err != nil) != refused {
 			t.Errorf("%s: %v", addr, err)
 		}
 	}
-	allowed := New(Options{addresses: own, Allow: []netip.Prefix{netip.MustParsePrefix("8.8.8.8/32")}})
-	if err := allowed.guard.check(netip.MustParseAddr("8.8.8.8")); err != nil {
+	allowed := New(Options{hostAddresses: own, Allow: []netip.Prefix{netip.MustParsePrefix("8.8.8.8/32")}})
+	if err := allowed.policy.Check(netip.MustParseAddr("8.8.8.8")); err != nil {
 		t.Error(err)
 	}
 }
@@ -122,7 +122,7 @@ func TestHostsOwnPublicAddressIsNotCalled(t *testing.T) {
 func TestNothingIsCalledWhereTheHostCannotListItsAddresses(t *testing.T) {
 	t.Parallel()
 	rc := receive(t, nil)
-	r := try(t, Options{Allow: loopback, addresses: func() ([]net.Addr, error) { return nil, syscall.EAFNOSUPPORT }}, rc.URL)
+	r := try(t, Options{Allow: loopback, hostAddresses: func() ([]net.Addr, error) { return nil, syscall.EAFNOSUPPORT }}, rc.URL)
 	if r.ok() || !strings.Contains(r.err, "own addresses") || len(rc.got()) != 0 {
 		t.Errorf("got %+v", r)
 	}

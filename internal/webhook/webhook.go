@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/ssrf"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -63,12 +64,12 @@ type Options struct {
 	Trouble func(error)
 
 	// For tests.
-	resolver  *net.Resolver
-	roots     *x509.CertPool
-	addresses func() ([]net.Addr, error)
-	schedule  []time.Duration
-	lease     time.Duration
-	poll      time.Duration
+	resolver      *net.Resolver
+	roots         *x509.CertPool
+	hostAddresses func() ([]net.Addr, error)
+	schedule      []time.Duration
+	lease         time.Duration
+	poll          time.Duration
 }
 
 // Outcome is what became of a delivery.
@@ -106,7 +107,7 @@ var (
 type Webhooks struct {
 	o      Options
 	db     store.DB
-	guard  guard
+	policy ssrf.Policy
 	client *client
 }
 
@@ -122,9 +123,6 @@ func New(o Options) *Webhooks {
 	defaultTo(&o.KeepDead, 30*24*time.Hour)
 	defaultTo(&o.lease, leaseFor)
 	defaultTo(&o.poll, time.Second)
-	if o.addresses == nil {
-		o.addresses = net.InterfaceAddrs
-	}
 	if o.schedule == nil {
 		o.schedule = schedule()
 	}
@@ -134,8 +132,8 @@ func New(o Options) *Webhooks {
 	if o.Trouble == nil {
 		o.Trouble = func(error) {}
 	}
-	g := guard{allow: o.Allow, addresses: o.addresses}
-	return &Webhooks{o: o, db: o.DB, guard: g, client: newClient(o, g)}
+	policy := ssrf.Policy{Allow: o.Allow, HostAddresses: o.hostAddresses}
+	return &Webhooks{o: o, db: o.DB, policy: policy, client: newClient(o, policy)}
 }
 
 // In is the same webhooks in the transaction of a store: what is done to them

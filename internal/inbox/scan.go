@@ -6,96 +6,94 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
-// look goes through all directories once.
-func (w *watcher) look(ctx context.Context, now time.Time) {
-	w.looks++
+// scan records the files of all directories, and forgets files that disappeared.
+func (w *watcher) scan(ctx context.Context, now time.Time) {
+	w.scans++
 	var skip []os.FileInfo
 	for _, dir := range w.Skip {
 		if info, err := os.Stat(dir); err == nil {
 			skip = append(skip, info)
 		}
 	}
-	whole := true
+	complete := true
 	for _, dir := range w.Dirs {
 		if err := w.walk(ctx, dir, skip, now); err != nil {
-			whole = false
+			complete = false
 		}
 	}
-	if !whole || ctx.Err() != nil {
-		return // what was not seen may still be there
+	if !complete || ctx.Err() != nil {
+		return // unseen files may still exist
 	}
 	for path, e := range w.known {
-		if e.look != w.looks {
+		if e.lastScan != w.scans {
 			delete(w.known, path)
 		}
 	}
 }
 
-// walk notes the files in a directory. Its error says that not all was seen;
-// Trouble has been told why.
+// walk records the files below root. It returns an error if it could not see all of
+// them; OnError has received the reason.
 func (w *watcher) walk(ctx context.Context, root string, skip []os.FileInfo, now time.Time) error {
-	var missed error
-	home, err := realPath(root)
+	var walkErr error
+	realRoot, err := realPath(root)
 	if err != nil {
-		home = "" // which no link leads into; the walk will tell why
+		realRoot = "" // contains no link's target; WalkDir reports the error
 	}
-	// With the slash, a root that is a symbolic link is followed.
+	// The trailing slash makes WalkDir follow a root that is a symbolic link.
 	err = filepath.WalkDir(root+"/", func(path string, d fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		top := path == root+"/"
+		isRoot := path == root+"/"
 		switch {
-		case err != nil && !top && errors.Is(err, fs.ErrNotExist):
-			return nil // gone in the meantime
+		case err != nil && !isRoot && errors.Is(err, fs.ErrNotExist):
+			return nil // deleted during the scan
 		case err != nil:
-			missed = err
-			w.trouble(filepath.Clean(path), err)
+			walkErr = err
+			w.setError(filepath.Clean(path), err)
 			return fs.SkipDir
 		case d.IsDir():
-			if !top && (isUnfinished(d.Name()) || isSkipped(d, skip)) {
+			if !isRoot && (isUnfinished(d.Name()) || isSkipped(d, skip)) {
 				return fs.SkipDir
 			}
 			return nil
-		case isUnfinished(d.Name()), isNoVideo(d.Name()):
+		case isUnfinished(d.Name()), isOtherFile(d.Name()):
 			return nil
 		}
-		if info := regular(path, d, home); info != nil {
-			w.saw(File{Path: filepath.Clean(path), Size: info.Size(), ModTime: info.ModTime()}, now)
+		if info := regularFile(path, d, realRoot); info != nil {
+			w.record(File{Path: filepath.Clean(path), Size: info.Size(), ModTime: info.ModTime()}, now)
 		}
 		return nil
 	})
-	if err == nil && missed == nil {
-		for dir := range w.troubled {
+	if err == nil && walkErr == nil {
+		for dir := range w.failing {
 			if dir == filepath.Clean(root) || strings.HasPrefix(dir, filepath.Clean(root)+"/") {
-				w.trouble(dir, nil)
+				w.setError(dir, nil)
 			}
 		}
 	}
-	return errors.Join(err, missed)
+	return errors.Join(err, walkErr)
 }
 
-// regular is the file's information, or nil for what is no file, and for a
-// link that leads to a file outside home, the watched directory's real path.
-func regular(path string, d fs.DirEntry, home string) os.FileInfo {
-	var info os.FileInfo
-	var err error
+// regularFile returns nil if path is not a regular file, or is a link to a file outside
+// realRoot.
+func regularFile(path string, d fs.DirEntry, realRoot string) os.FileInfo {
 	switch {
 	case d.Type()&fs.ModeSymlink != 0:
-		var real string
-		if real, err = realPath(path); err != nil || !isBelow(real, home) {
+		target, err := realPath(path)
+		if err != nil || !isInside(target, realRoot) {
 			return nil
 		}
-		info, err = os.Lstat(real)
-	case d.Type().IsRegular():
-		info, err = d.Info()
-	default:
+		path = target
+	case !d.Type().IsRegular():
 		return nil
 	}
+	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
@@ -110,7 +108,7 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-func isBelow(path, dir string) bool {
+func isInside(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return dir != "" && err == nil && filepath.IsLocal(rel)
 }
@@ -120,20 +118,12 @@ func isSkipped(d fs.DirEntry, skip []os.FileInfo) bool {
 		return false
 	}
 	info, err := d.Info()
-	if err != nil {
-		return false
-	}
-	for _, s := range skip {
-		if os.SameFile(info, s) {
-			return true
-		}
-	}
-	return false
+	return err == nil && slices.ContainsFunc(skip, func(s os.FileInfo) bool { return os.SameFile(info, s) })
 }
 
-// isNoVideo: names of what commonly lies beside videos. A name that is not known is
-// no reason to pass a file over.
-func isNoVideo(name string) bool {
+// isOtherFile reports whether the name belongs to a file type that is often stored next
+// to videos. A file with an unknown name may be a video.
+func isOtherFile(name string) bool {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".txt", ".md", ".nfo", ".log", ".htm", ".html", ".url", ".pdf", ".doc", ".docx", ".odt", ".csv", ".xls", ".xlsx",
 		".json", ".xml", ".yml", ".yaml", ".ini", ".db", ".lnk",
@@ -150,7 +140,7 @@ func isNoVideo(name string) bool {
 	return false
 }
 
-// isUnfinished: names that hide a file, or say that it is not complete.
+// isUnfinished reports whether the name hides a file or marks it as incomplete.
 func isUnfinished(name string) bool {
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~") || strings.HasSuffix(name, "~") {
 		return true
