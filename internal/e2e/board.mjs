@@ -23,7 +23,7 @@ const stayed = async (page) => must(await page.evaluate(() => window.here) === "
 
 await test("a wrong secret is told so, and the right one lets in", async (page) => {
   await signIn(page, "x".repeat(40));
-  await page.waitForSelector("text=That is not known here.");
+  await page.waitForSelector("text=Unknown secret or API key.");
   await sound(page, "the sign-in");
   await signIn(page);
   await page.waitForSelector("text=No videos yet.");
@@ -115,15 +115,15 @@ await test("what fails for good is with the dead letters, and is done when its s
   await add(page, `${given.films}/notes.mp4`);
   for (const name of ["minutes.mp4", "notes.mp4"]) await rowOf(page, name).locator(".state.s-dead").waitFor({ timeout: 60000 });
   await stayed(page);
-  await page.click("nav >> text=Dead letters");
+  await page.click("nav >> text=Dead tasks");
   await connected(page);
   must(await page.locator(".group").count() === 1, "they are not in one group");
   must(/2 ×.*ingest.*permanent.*not/s.test(await page.locator(".group header").textContent()), `the group is ${await page.locator(".group header").textContent()}`);
   await control("replace", { name: "notes.mp4", by: "harbour-morning.mp4" });
   await control("pace", { factor: "100" });
   await page.locator("[data-row]", { hasText: "notes.mp4" }).locator("[data-retry]").click();
-  await page.waitForSelector("text=What failed is tried again.");
-  await page.waitForFunction(() => document.querySelector("#dead-head h1").textContent === "1 dead");
+  await page.waitForSelector("text=Retrying the failed stages.");
+  await page.waitForFunction(() => document.querySelector("#dead-head h1").textContent === "1 dead task");
   await page.click("nav >> text=Board");
   await rowOf(page, "notes.mp4").locator(".state.s-completed").waitFor({ timeout: 60000 });
 });
@@ -155,8 +155,8 @@ await test("a page that is loaded again, and one whose daemon is killed, show th
   await chip(page, "transcode", "completed");
   await page.waitForSelector("#head .state.s-completed", { timeout: 60000 });
   await stayed(page);
-  must(/try 2/.test(await page.locator("#stages .chip", { hasText: "transcode" }).textContent()), "it does not say that it was the second try");
-  must(await page.locator("text=Do again from…").count() === 1, "they are not signed in any more");
+  must(/attempt 2/.test(await page.locator("#stages .chip", { hasText: "transcode" }).textContent()), "it does not say that it was the second try");
+  must(await page.locator("text=Retry from…").count() === 1, "they are not signed in any more");
 });
 
 await test("a video is replaced by another source", async (page) => {
@@ -190,7 +190,7 @@ await test("one of each kind", async (page) => {
   await add(page, `${given.films}/is-not-there.mp4`);
   await add(page, `${given.films}/night-train.mp4`);
   await page.waitForSelector(".row .chip.s-pending >> text=transcode"); // there is one at a time
-  for (const count of ["1 running", "1 waiting", "1 will retry", "2 dead", "1 worker"]) await page.waitForSelector(`#strip .number >> text=/^\\s*${count}/`);
+  for (const count of ["1 running", "1 ready", "1 retrying", "2 dead", "1 worker"]) await page.waitForSelector(`#strip .number >> text=/^\\s*${count}/`);
   // The one that failed is tried again now and then, and is dead in the end.
   videos = await (await page.waitForFunction(() => {
     const rows = document.querySelectorAll(".row.s-inprogress, .row.s-dead, .row.s-failed, .row.s-completed");
@@ -238,7 +238,7 @@ await test("keys move through the rows, search, and try again", async (page) => 
   await page.keyboard.press("Escape");
   await page.keyboard.press("j");
   await page.keyboard.press("r");
-  await page.waitForSelector("text=What failed is tried again.");
+  await page.waitForSelector("text=Retrying the failed stages.");
   await page.waitForSelector(".row.s-dead"); // it fails again
 });
 
@@ -249,7 +249,7 @@ await test("who may only look sees no buttons, and cannot act by other ways", as
   for (const path of ["/", `/videos/${id}`, "/workers", "/dead", "/latency"]) {
     await page.goto(given.url + path);
     await connected(page);
-    must(!(await page.locator("main :is(button[type=submit], [data-act], [data-dialog], [data-upload])").filter({ hasNotText: "Show" }).count()), `there are buttons on ${path}`);
+    must(!(await page.locator("main :is(button[type=submit], [data-act], [data-dialog], [data-upload])").filter({ hasNotText: "Apply" }).count()), `there are buttons on ${path}`);
   }
   for (const path of [`/videos/${id}/cancel`, `/videos/${id}/retry`, `/videos/${id}/override`, "/dead/retry", "/pause", "/add", `/api/v1/tasks/${id}/cancel`]) {
     const status = await page.evaluate(async (path) => (await fetch(path, { method: "POST", body: new URLSearchParams({ source: "/etc/hosts", all: "1" }) })).status, path);
@@ -268,7 +268,7 @@ await test("who may submit can add what is not on the host, and nothing else", a
   await page.click("text=Add…");
   await page.fill("#dialog >> #source", "/etc/hosts");
   await page.click("#dialog >> button[type=submit]");
-  await page.waitForSelector("#said >> text=/You may not do that.*upload yours/");
+  await page.waitForSelector("#said >> text=/You do not have permission.*upload yours/");
   await page.fill("#dialog >> #source", "http://127.0.0.1:9/from-a-camera.mp4");
   await page.click("#dialog >> button[type=submit]");
   await rowOf(page, "from-a-camera.mp4").waitFor();
@@ -288,11 +288,11 @@ await test("a running one is cancelled after a question", async (page) => {
 await test("it can be read, and tried again, without scripts", async (page) => {
   await signIn(page);
   must(await page.locator(".row").count() >= 5, "there are no rows");
-  must(/done/.test(await rowOf(page, "harbour-morning.mp4").first().textContent()), "it is not said what is done");
+  must(/completed/.test(await rowOf(page, "harbour-morning.mp4").first().textContent()), "it is not said what is done");
   await page.locator(".row.s-dead .name").first().click();
   must((await page.textContent("#attempts")).includes("failed"), "no attempts are told of");
-  await page.click("#head >> text=Try again");
-  await page.waitForSelector(".said >> text=What failed is tried again.");
+  await page.click("#head >> button >> text=Retry");
+  await page.waitForSelector(".said >> text=Retrying the failed stages.");
   await page.goto(`${given.url}/dead`);
   must(await page.locator("#dead-head").count() === 1, "there are no dead letters");
 }, { javaScriptEnabled: false });

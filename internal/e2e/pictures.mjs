@@ -48,7 +48,7 @@ await test("pictures", async (page) => {
   await page.setViewportSize({ width: 1280, height: 860 });
   await harbour.locator(".name").click();
   await connected(page);
-  await page.click("summary >> text=In a shell");
+  await page.click("summary >> text=Shell commands");
   await picture(page, "video");
 }, { colorScheme: "light" });
 

@@ -38,16 +38,16 @@ func TestActionsAreFormsThatEndOnAPageWhichShowsWhatBecameOfThem(t *testing.T) {
 		form url.Values
 		want string
 	}{
-		{page + "/cancel", url.Values{"back": {page}}, "It is cancelled."},
-		{page + "/retry", url.Values{"back": {page}}, "What failed is tried again."},
-		{page + "/retry", url.Values{"back": {page}, "from": {"ingest"}}, "It is done again from ingest on."},
-		{page + "/override", url.Values{"source": {" /srv/better.mp4 "}, "back": {page}}, "It is replaced by “better.mp4”."},
-		{"/add", url.Values{"source": {"/srv/new.mp4"}}, "“new.mp4” was added."},
+		{page + "/cancel", url.Values{"back": {page}}, "The video is cancelled."},
+		{page + "/retry", url.Values{"back": {page}}, "Retrying the failed stages."},
+		{page + "/retry", url.Values{"back": {page}, "from": {"ingest"}}, "Retrying from ingest."},
+		{page + "/override", url.Values{"source": {" /srv/better.mp4 "}, "back": {page}}, "Replaced with “better.mp4”."},
+		{"/add", url.Values{"source": {"/srv/new.mp4"}}, "Added “new.mp4”."},
 		{"/pause", url.Values{"stage": {"transcode"}, "back": {"/workers"}}, "Paused: transcode on all hosts."},
 		{"/resume", url.Values{"stage": {"transcode"}, "back": {"/workers"}}, "Resumed: transcode on all hosts."},
-		{"/workers/" + s.seeded.Workers[0].String() + "/drain", url.Values{"back": {"/workers"}}, "It ends as soon as its work is done."},
-		{"/dead/retry", url.Values{"task": {s.seeded.Dead.String()}, "back": {"/dead"}}, "1 video will be tried again."},
-		{"/dead/retry", url.Values{"all": {"1"}, "stage": {"transcode"}, "back": {"/dead"}}, "2 videos will be tried again."},
+		{"/workers/" + s.seeded.Workers[0].String() + "/drain", url.Values{"back": {"/workers"}}, "The worker stops when its running attempts have finished."},
+		{"/dead/retry", url.Values{"task": {s.seeded.Dead.String()}, "back": {"/dead"}}, "Retrying 1 video."},
+		{"/dead/retry", url.Values{"all": {"1"}, "stage": {"transcode"}, "back": {"/dead"}}, "Retrying 2 videos."},
 	} {
 		status, body := s.post(c.path, c.form)
 		if status != http.StatusOK || !strings.Contains(body, c.want) {
@@ -73,14 +73,14 @@ func TestQuestionHasTheExactNumber(t *testing.T) {
 		t.Fatal(err)
 	}
 	for query, want := range map[string]string{
-		"":                                   "Exactly 4 videos",
-		"?stage=ingest":                      "Exactly 1 video ",
-		"?group=" + groups.Largest[0].Key:    "Exactly 3 videos",
-		"?q=flight-2":                        "Exactly 1 video ",
-		"?selected=1":                        "Nothing is ticked",
-		"?q=none":                            "None of them is dead any more",
-		"?task=" + s.seeded.Dead.String():    "Exactly 1 video ",
-		"?task=" + s.seeded.Waiting.String(): "None of them is dead any more",
+		"":                                   "exactly 4 videos",
+		"?stage=ingest":                      "exactly 1 video:",
+		"?group=" + groups.Largest[0].Key:    "exactly 3 videos",
+		"?q=flight-2":                        "exactly 1 video:",
+		"?selected=1":                        "No videos are selected",
+		"?q=none":                            "None of these videos is dead now",
+		"?task=" + s.seeded.Dead.String():    "exactly 1 video:",
+		"?task=" + s.seeded.Waiting.String(): "None of these videos is dead now",
 	} {
 		if _, body, _ := s.get("/dead/retry" + query); !strings.Contains(body, want) {
 			t.Errorf("%q: it does not say %q", query, want)
@@ -160,7 +160,7 @@ func TestWhoMayOnlyLookSeesNoButtonsAndIsForbidden(t *testing.T) {
 func TestWhoMaySubmitMayNothingElse(t *testing.T) {
 	t.Parallel()
 	s := raise(t, func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} } })
-	if status, body := s.post("/add", url.Values{"source": {"/srv/new.mp4"}}); status != 200 || !strings.Contains(body, "was added") {
+	if status, body := s.post("/add", url.Values{"source": {"/srv/new.mp4"}}); status != 200 || !strings.Contains(body, "Added “new.mp4”") {
 		t.Errorf("adding is answered with %d", status)
 	}
 	if status, _ := s.post("/pause", nil); status != http.StatusForbidden {
@@ -181,7 +181,7 @@ func TestWhatActionsForbidIsSaid(t *testing.T) {
 		o.Actions = forbidding{o.Actions.(uitest.Actions)}
 		o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} }
 	})
-	if status, body := s.post("/add", url.Values{"source": {"/etc/passwd"}}); status != http.StatusForbidden || !strings.Contains(body, "You may not do that: files of this host are not for you.") {
+	if status, body := s.post("/add", url.Values{"source": {"/etc/passwd"}}); status != http.StatusForbidden || !strings.Contains(body, "You do not have permission: files of this host are not for you.") {
 		t.Errorf("it is answered with %d, %s", status, body)
 	}
 	if _, body, _ := s.get("/add"); strings.Contains(body, "path of a file") {

@@ -67,7 +67,7 @@ type filters struct {
 
 // choices are those of tasks that have a link, with what they are called.
 var choices = []struct{ Only, Word string }{
-	{"", "All"}, {"running", "Running"}, {"waiting", "Waiting"}, {"scheduled", "Scheduled"}, {"retrying", "Retrying"}, {"dead", "Dead"}, {"completed", "Done"}, {"cancelled", "Cancelled"},
+	{"", "All"}, {"running", "Running"}, {"waiting", "Ready"}, {"scheduled", "Scheduled"}, {"retrying", "Retrying"}, {"dead", "Dead"}, {"completed", "Completed"}, {"cancelled", "Cancelled"},
 }
 
 // tab is a link to one of the choices, with all other conditions as they are.
@@ -93,10 +93,10 @@ func readFilters(v url.Values) filters {
 	if !slices.ContainsFunc(choices, func(c struct{ Only, Word string }) bool { return c.Only == f.Only }) {
 		f.Only = "" // what is no choice is all
 	}
-	switch _, known := statusWords[store.Status(f.Status)]; {
+	switch {
 	case f.Stage == "":
 		f.Status = ""
-	case !known:
+	case !slices.Contains(stageStatuses, store.Status(f.Status)):
 		f.Status = string(store.StatusPending) // which the form shows first
 	}
 	f.After, _ = store.ParseID(v.Get("after")) // what is no id is the first page

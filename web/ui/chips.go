@@ -33,10 +33,17 @@ type drawnWire struct {
 	Lit  bool
 }
 
-// words and classes of the statuses.
+// statusWords are the statuses of tasks and stages as pages show them.
 var statusWords = map[store.Status]string{
-	store.StatusPending: "waiting", store.StatusInProgress: "running", store.StatusCompleted: "done",
-	store.StatusFailed: "retry", store.StatusDead: "dead", store.StatusCancelled: "cancelled",
+	store.StatusPending: "pending", store.StatusInProgress: "in progress", store.StatusCompleted: "completed",
+	store.StatusFailed: "retrying", store.StatusDead: "dead", store.StatusCancelled: "cancelled",
+	store.StatusScheduled: "scheduled", // only of a whole task
+}
+
+// stageStatuses are the statuses that a stage can have.
+var stageStatuses = []store.Status{
+	store.StatusPending, store.StatusInProgress, store.StatusCompleted,
+	store.StatusFailed, store.StatusDead, store.StatusCancelled,
 }
 
 // graph draws the stages of a task.
@@ -74,24 +81,33 @@ func (l layout) chip(t store.Task, i int, running map[store.ID]store.Running, pa
 	case store.StatusPending:
 		switch {
 		case !l.open(t, i):
-			c.State, c.Word = "later", "later"
+			c.State = "later"
 		case s.RunAt != nil && t.Status == store.StatusScheduled:
 			c.State, c.Word, c.Detail, c.When = "scheduled", "scheduled", "", s.RunAt
 		case s.RunAt != nil:
-			c.Detail, c.When = "not before", s.RunAt
+			c.Detail, c.When = "starts", s.RunAt
 		case paused(s.Name):
 			c.State, c.Word = "paused", "paused"
+		default:
+			c.Word = "ready"
 		}
 	case store.StatusFailed:
-		c.Detail, c.When = fmt.Sprintf("try %d", s.Attempts+1), s.RunAt
+		c.Detail, c.When = fmt.Sprintf("attempt %d", s.Attempts+1), s.RunAt
 	case store.StatusDead:
 		c.Detail = "after " + many(s.Attempts, "attempt")
 	case store.StatusCompleted:
 		if s.Attempts > 1 {
-			c.Detail = fmt.Sprintf("try %d", s.Attempts)
+			c.Detail = fmt.Sprintf("attempt %d", s.Attempts)
 		}
 	}
-	c.Label = strings.TrimSpace(c.Stage + ": " + strings.TrimSpace(statusWords[s.Status]+" "+strings.TrimPrefix(c.Word, statusWords[s.Status])) + " " + c.Detail)
+	label := []string{c.Stage + ": " + statusWords[s.Status]}
+	if c.Word != statusWords[s.Status] {
+		label = append(label, c.Word)
+	}
+	if c.Detail != "" {
+		label = append(label, c.Detail)
+	}
+	c.Label = strings.Join(label, ", ")
 	return c
 }
 

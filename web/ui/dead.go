@@ -123,7 +123,7 @@ func (u *UI) loadDead(ctx context.Context, k key) (screen, error) {
 		d.part("no-groups", "groups", "nogroups", f)
 	}
 	d.part("pager", "", "pager", map[string]any{"Next": next, "First": u.deadLink("/dead", f.first()), "Paged": !f.After.IsZero()})
-	return d.screen("Dead letters")
+	return d.screen("Dead tasks")
 }
 
 func (f deadFilters) first() deadFilters {
@@ -143,7 +143,7 @@ func (u *UI) deadGroup(g store.DeadGroup, f deadFilters, acts bool) deadGroup {
 	one.Group = g.Key
 	text := printable(g.Pattern)
 	if text == "" {
-		text = "no error was kept"
+		text = "no error recorded"
 	}
 	example := printable(strings.TrimSpace(redact.Text(g.Example, "")))
 	return deadGroup{
@@ -188,9 +188,9 @@ func askRetryDead(u *UI, r *http.Request) (question, error) {
 	if err != nil {
 		return question{}, err
 	}
-	q := question{Title: "Try again", To: u.o.Base + "/dead/retry", Fields: fields}
+	q := question{Title: "Retry", To: u.o.Base + "/dead/retry", Fields: fields}
 	if f.Tasks == nil && v.Has("selected") {
-		q.Nothing, q.Text = true, "Nothing is ticked. Tick some videos first, or try a whole group again."
+		q.Nothing, q.Text = true, "No videos are selected. Select some first, or retry a whole group."
 		return q, nil
 	}
 	n, more, err := u.o.Store.CountDead(r.Context(), f)
@@ -198,18 +198,18 @@ func askRetryDead(u *UI, r *http.Request) (question, error) {
 		return q, err
 	}
 	if more {
-		q.Button = "Try them again"
-		q.Text = "All that match will be tried again: " + which(f) + ". These are " + many(n, "video") + " of the newest " +
-			number(store.DeadAtMost) + " that are dead, and those among the older ones. Their attempts start from one."
+		q.Button = "Retry all"
+		q.Text = "You are about to retry " + which(f) + ": " + many(n, "video") + " of the newest " +
+			number(store.DeadAtMost) + " dead tasks, and all matching older ones. Their attempts start from one."
 		q.Command = deadCommand(f)
 		return q, nil
 	}
 	if n == 0 {
-		q.Nothing, q.Text = true, "None of them is dead any more."
+		q.Nothing, q.Text = true, "None of these videos is dead now."
 		return q, nil
 	}
-	q.Button = "Try " + many(n, "video") + " again"
-	q.Text = "Exactly " + many(n, "video") + " will be tried again: " + which(f) + ". Their attempts start from one."
+	q.Button = "Retry " + many(n, "video")
+	q.Text = "You are about to retry exactly " + many(n, "video") + ": " + which(f) + ". Their attempts start from one."
 	q.Command = deadCommand(f)
 	return q, nil
 }
@@ -217,25 +217,25 @@ func askRetryDead(u *UI, r *http.Request) (question, error) {
 // which names what is chosen.
 func which(f store.DeadFilter) string {
 	if f.Tasks != nil {
-		return "what you ticked"
+		return "the selected ones"
 	}
 	var words []string
 	if f.Stage != "" {
-		words = append(words, "dead in "+printable(f.Stage))
+		words = append(words, "in stage "+printable(f.Stage))
 	}
 	if f.Group != "" {
 		words = append(words, "of this group")
 	}
 	if f.Source != "" {
-		words = append(words, "with “"+printable(f.Source)+"” in their source")
+		words = append(words, "with “"+printable(f.Source)+"” in the source")
 	}
 	if f.Error != "" {
-		words = append(words, "with “"+printable(f.Error)+"” in their error")
+		words = append(words, "with “"+printable(f.Error)+"” in the error")
 	}
 	if words == nil {
-		return "all that are dead, on whatever page"
+		return "all dead videos, on all pages"
 	}
-	return "all that are " + strings.Join(words, ", ") + ", on whatever page"
+	return "all dead videos " + strings.Join(words, ", ") + ", on all pages"
 }
 
 // deadCommand does the same in a shell, where that can say it.
@@ -269,15 +269,15 @@ func doRetryDead(u *UI, ctx context.Context, r *http.Request) (string, error) {
 		return "", err
 	}
 	if f.Tasks == nil && !r.PostForm.Has("all") {
-		return "", fmt.Errorf("%w: no videos", errForm)
+		return "", fmt.Errorf("%w: no videos are selected", errForm)
 	}
 	done, err := u.o.Actions.RetryDead(ctx, f, store.RetryAllOptions{Until: time.Now().Add(retryFor)})
 	if err != nil {
 		return "", err
 	}
-	said := many(done.Retried, "video") + " will be tried again."
+	said := "Retrying " + many(done.Retried, "video") + "."
 	if done.Remaining > 0 {
-		said += " " + many(done.Remaining, "more video") + " matched, for which there was no time. Do it once more for those."
+		said += " Time ran out for " + many(done.Remaining, "more video") + ": retry again for the rest."
 	}
 	return said, nil
 }

@@ -68,7 +68,7 @@ func (l layout) drawGantt(t store.Task, history []store.Attempt, running map[sto
 	}
 	g.Ticks, g.Gaps = s.ticks(), s.gaps
 	g.Words = g.words()
-	g.Label = "How the time was spent, from " + absolute(t.CreatedAt) + " to " + absolute(s.end())
+	g.Label = "Waits and attempts from " + absolute(t.CreatedAt) + " to " + absolute(s.end())
 	return g
 }
 
@@ -122,7 +122,7 @@ func (g *ganttBars) until(next time.Time, last *store.Attempt, ready time.Time, 
 	case at != nil && at.After(since):
 		since = *at
 	}
-	g.add("rest", last.FinishedAt, since, "was not to be tried again for")
+	g.add("rest", last.FinishedAt, since, "waited to retry for")
 	g.add("wait", since, next, waited)
 }
 
@@ -138,7 +138,7 @@ func (l layout) bars(t store.Task, stage int, history []store.Attempt, running m
 		if a.Stage != g.stage {
 			continue
 		}
-		g.until(a.StartedAt, last, l.readyAt(t, stage, history, a.StartedAt, g.bars), "waited")
+		g.until(a.StartedAt, last, l.readyAt(t, stage, history, a.StartedAt, g.bars), "was ready for")
 		g.bars = append(g.bars, bar{
 			Kind: a.Outcome, from: a.StartedAt, to: a.FinishedAt,
 			Title: fmt.Sprintf("%s, attempt %d: %s after %s on %s", a.Stage, a.Attempt, a.Outcome, span(a.FinishedAt.Sub(a.StartedAt)), printable(a.Host)),
@@ -153,11 +153,11 @@ func (l layout) bars(t store.Task, stage int, history []store.Attempt, running m
 	}
 	ready := l.readyAt(t, stage, history, now, g.bars)
 	if s.Status != store.StatusInProgress || s.LockedAt == nil {
-		g.until(now, last, ready, "has been waiting for")
+		g.until(now, last, ready, "has been ready for")
 		return g.bars
 	}
-	g.until(*s.LockedAt, last, ready, "waited")
-	title := fmt.Sprintf("%s, attempt %d: running for %s %s", s.Name, s.Attempts, span(now.Sub(*s.LockedAt)), progress(running[s.Token]))
+	g.until(*s.LockedAt, last, ready, "was ready for")
+	title := fmt.Sprintf("%s, attempt %d: in progress for %s %s", s.Name, s.Attempts, span(now.Sub(*s.LockedAt)), progress(running[s.Token]))
 	return append(g.bars, bar{Kind: "running", from: *s.LockedAt, to: later(now, *s.LockedAt), Title: title})
 }
 

@@ -284,15 +284,15 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 	t.Parallel()
 	s := raise(t, nil)
 	for path, want := range map[string][]string{
-		"/":                                        {"Symphony No. 9", "34%", "1.56×", "left", "try 3", "after 3 attempts", "storyboard", "Next page"},
+		"/":                                        {"Symphony No. 9", "34%", "1.56×", "left", "attempt 3", "after 3 attempts", "storyboard", "Next page"},
 		"/?only=dead":                              {"flight-3.mov", "encrypted.mp4"},
 		"/videos/" + s.seeded.Published.String():   {"holiday in norway.mp4", "1920 × 1080, h264, 25 frames/s", "1080p, 720p, 480p", "/x.m3u8", "the sound ends 0.4 s before the picture"},
-		"/videos/" + s.seeded.Retrying.String():    {"av_interleaved_write_frame(): Input/output error", "cuelight retry " + s.seeded.Retrying.String(), "attempt 2", "b-wait", "b-failed", "<li>transcode: was not to be tried again for 20 s</li>", "<li>transcode, attempt 1: failed after 21 s on media-"},
+		"/videos/" + s.seeded.Retrying.String():    {"av_interleaved_write_frame(): Input/output error", "cuelight retry " + s.seeded.Retrying.String(), "attempt 2", "b-wait", "b-failed", "<li>transcode: waited to retry for 20 s</li>", "<li>transcode, attempt 1: failed after 21 s on media-"},
 		"/videos/" + s.seeded.Replaced.String():    {"Replaced by", s.seeded.Replacement.String()},
 		"/videos/" + s.seeded.Replacement.String(): {"Replaces", s.seeded.Replaced.String()},
 		"/workers":                                 {"media-1.example.org", "process 4200", "Symphony No. 9", "keynote.mp4", "h264_nvenc"},
-		"/dead":                                    {"4 dead", "ffmpeg ended with exit code N: …: No space left on device", "no_space", "flight-1.mov", "No space left on device\n[hls @"},
-		"/latency":                                 {"Wake-up", "transcode", "<path class=\"p50\""},
+		"/dead":                                    {"4 dead tasks", "ffmpeg ended with exit code N: …: No space left on device", "no_space", "flight-1.mov", "No space left on device\n[hls @"},
+		"/latency":                                 {"Wake latency", "transcode", "<path class=\"p50\""},
 	} {
 		_, body, _ := s.get(path)
 		for _, w := range want {
@@ -313,7 +313,7 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 func TestWorkersThatAreGoneAreBehindALink(t *testing.T) {
 	t.Parallel()
 	s := raise(t, nil)
-	if _, body, _ := s.get("/workers?gone"); !strings.Contains(body, "None is gone.") {
+	if _, body, _ := s.get("/workers?gone"); !strings.Contains(body, "No stopped or lost workers.") {
 		t.Error("there are some already")
 	}
 	left, lost := s.seeded.Workers[0], s.seeded.Workers[1]
@@ -380,7 +380,7 @@ func TestAddressesAreUnderTheBase(t *testing.T) {
 			}
 		}
 	}
-	if status, body := s.post("/below/videos/"+s.seeded.Waiting.String()+"/cancel", url.Values{"back": {"/below/videos/" + s.seeded.Waiting.String()}}); status != 200 || !strings.Contains(body, "It is cancelled.") {
+	if status, body := s.post("/below/videos/"+s.seeded.Waiting.String()+"/cancel", url.Values{"back": {"/below/videos/" + s.seeded.Waiting.String()}}); status != 200 || !strings.Contains(body, "The video is cancelled.") {
 		t.Errorf("cancelling ends with %d", status)
 	}
 }
@@ -407,7 +407,7 @@ func TestLongHistoryIsCutWhereACommandShowsTheRest(t *testing.T) {
 		}
 	}
 	_, body, _ := s.get("/videos/" + r.ID.String())
-	if n := strings.Count(body, `<li id="a-`); n != 50 || !strings.Contains(body, "and 10 older attempts") {
+	if n := strings.Count(body, `<li id="a-`); n != 50 || !strings.Contains(body, "10 older attempts") {
 		t.Errorf("%d attempts are shown", n)
 	}
 }

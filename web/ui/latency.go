@@ -75,9 +75,9 @@ func (u *UI) loadLatency(ctx context.Context, k key) (screen, error) {
 	}
 	d := u.drawing()
 	at := func(p store.LatencyPoint) store.Percentiles { return p.Wait }
-	charts := []chart{newChart(l, span.Span, "Wake-up", "from when a stage could begin to when it was claimed", at)}
+	charts := []chart{newChart(l, span.Span, "Wake latency", "from a stage becoming ready to its claim", at)}
 	for i, stage := range u.layout.stages {
-		charts = append(charts, newChart(l, span.Span, stage, "successful attempts, from claim to completion",
+		charts = append(charts, newChart(l, span.Span, stage, "completed attempts, from claim to completion",
 			func(p store.LatencyPoint) store.Percentiles { return p.Work[i] }))
 	}
 	d.part("numbers", "", "numbers", charts)
@@ -90,7 +90,7 @@ func (u *UI) loadLatency(ctx context.Context, k key) (screen, error) {
 
 func newChart(l store.Latency, of time.Duration, name, about string, at func(store.LatencyPoint) store.Percentiles) chart {
 	c := chart{Name: name, About: about, All: at(l.All)}
-	c.Label = fmt.Sprintf("%s over time: half within %s, 95 of 100 within %s, 99 of 100 within %s", name, span(c.All.P50), span(c.All.P95), span(c.All.P99))
+	c.Label = fmt.Sprintf("%s over time: 50th percentile %s, 95th %s, 99th %s", name, span(c.All.P50), span(c.All.P95), span(c.All.P99))
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, p := range l.Points {
 		if q := at(p); q.N > 0 {

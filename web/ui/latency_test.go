@@ -17,7 +17,7 @@ func TestPointOfALineIsWhatWasMeasured(t *testing.T) {
 	l := store.Latency{Step: time.Minute, All: point(0, 3, 10*ms, 100*ms, 700*ms), Points: []store.LatencyPoint{
 		point(0, 2, 10*ms, 100*ms, 700*ms), point(1, 1, 100*ms, 100*ms, 100*ms), point(5, 1, 10*ms, 10*ms, 10*ms),
 	}}
-	c := newChart(l, 10*time.Minute, "Wake-up", "", func(p store.LatencyPoint) store.Percentiles { return p.Wait })
+	c := newChart(l, 10*time.Minute, "Wake latency", "", func(p store.LatencyPoint) store.Percentiles { return p.Wait })
 	// From 10 ms at the foot to 1 s at the head, in halves; a stretch's point is in its middle.
 	want := map[string]string{"p50": "M50.0 100.00L150.0 50.00", "p95": "M50.0 50.00L150.0 50.00", "p99": "M50.0 7.75L150.0 50.00"}
 	for _, line := range c.Lines {

@@ -81,7 +81,7 @@ func TestTimeInWhichNothingHappenedIsLeftOut(t *testing.T) {
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
 	}
-	if len(g.Gaps) != 1 || g.Gaps[0].Text != "24 h 59 m left out" {
+	if len(g.Gaps) != 1 || g.Gaps[0].Text != "24 h 59 m without activity" {
 		t.Errorf("left out is %+v", g.Gaps)
 	}
 	if len(g.Ticks) == 0 || g.Ticks[0].Text != "submitted" {

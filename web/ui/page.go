@@ -70,18 +70,12 @@ func (u *UI) functions() template.FuncMap {
 		"base": func() string { return u.o.Base }, "asset": u.assets.address,
 		"span": span, "many": many, "number": number, "about": about,
 		"printable": printable, "iso": iso, "absolute": absolute, "short": short,
-		"word":   func(s store.Status) string { return wholeWords[s] },
-		"stages": func() []string { return u.layout.stages },
-		"list":   func(items ...any) []any { return items },
-		"icon":   func(name any) template.HTML { return icon(fmt.Sprint(name)) },
-		"tabs":   func(f filters) any { return f.tabs(u.o.Base) },
+		"word":          func(s store.Status) string { return statusWords[s] },
+		"stages":        func() []string { return u.layout.stages },
+		"stageStatuses": func() []store.Status { return stageStatuses },
+		"icon":          func(name any) template.HTML { return icon(fmt.Sprint(name)) },
+		"tabs":          func(f filters) any { return f.tabs(u.o.Base) },
 	}
-}
-
-// wholeWords are the statuses of a task as a whole.
-var wholeWords = map[store.Status]string{
-	store.StatusPending: "waiting", store.StatusInProgress: "in progress", store.StatusCompleted: "done",
-	store.StatusScheduled: "scheduled", store.StatusFailed: "will retry", store.StatusDead: "dead", store.StatusCancelled: "cancelled",
 }
 
 // icon shows one of the symbols at the head of each page. What it means is said
@@ -174,7 +168,7 @@ func (u *UI) send(w http.ResponseWriter, status int, page string, d data) {
 	var b bytes.Buffer
 	if err := u.pages[page].ExecuteTemplate(&b, "layout", d); err != nil {
 		u.told(page, fmt.Errorf("%w %s: %w", errDrawing, page, err))
-		http.Error(w, "This page could not be drawn.", http.StatusInternalServerError)
+		http.Error(w, "This page could not be rendered.", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -219,8 +213,8 @@ func comesBack(err error) string {
 
 // errors that are a page's own.
 var (
-	errForbidden = fmt.Errorf("%w: you may look, and not change anything", ErrForbidden)
-	errForm      = errors.New("something is missing in what was asked")
+	errForbidden = fmt.Errorf("%w: your access is read-only", ErrForbidden)
+	errForm      = errors.New("the form is incomplete")
 	errDrawing   = errors.New("draw")
 )
 
@@ -232,25 +226,25 @@ var ErrForbidden = errors.New("forbidden")
 func explain(err error) (status int, text string) {
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, errNoPage):
-		return http.StatusNotFound, "There is nothing here. It may have been deleted."
+		return http.StatusNotFound, "This page does not exist. The video may have been deleted."
 	case errors.Is(err, store.ErrWorkerUnknown):
-		return http.StatusNotFound, "That worker is not there any more."
+		return http.StatusNotFound, "This worker has stopped or is lost."
 	case errors.Is(err, store.ErrOverridden):
-		return http.StatusConflict, "This video was replaced by another, and is not worked on again."
+		return http.StatusConflict, "This video was replaced by another one and is not processed again."
 	case errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrInvalid), errors.Is(err, errForm):
-		return http.StatusUnprocessableEntity, "That cannot be done: " + err.Error() + "."
+		return http.StatusUnprocessableEntity, "The request is not valid: " + err.Error() + "."
 	case errors.Is(err, errForbidden):
-		return http.StatusForbidden, "You may look, but not change anything."
+		return http.StatusForbidden, "Your access is read-only: you cannot change anything."
 	case errors.Is(err, ErrForbidden):
-		return http.StatusForbidden, "You may not do that: " + strings.TrimPrefix(err.Error(), ErrForbidden.Error()+": ") + "."
+		return http.StatusForbidden, "You do not have permission: " + strings.TrimPrefix(err.Error(), ErrForbidden.Error()+": ") + "."
 	case errors.Is(err, errCrowded):
-		return http.StatusServiceUnavailable, "Too many pages are open. This one works, but does not follow what happens."
+		return http.StatusServiceUnavailable, "Too many pages are open. This page does not update by itself."
 	case errors.Is(err, errDrawing):
-		return http.StatusInternalServerError, "This page could not be drawn, which is a fault of the program. What it was is in its log."
+		return http.StatusInternalServerError, "This page could not be rendered. This is a bug in Cuelight; its log has the error."
 	case errors.Is(err, context.DeadlineExceeded):
-		return http.StatusServiceUnavailable, "Reading this took too long. A narrower filter may help."
+		return http.StatusServiceUnavailable, "Reading this page took too long. Try a narrower filter."
 	}
-	return http.StatusServiceUnavailable, "The database does not answer as it should. The work goes on as soon as it does."
+	return http.StatusServiceUnavailable, "The database is not available. Processing continues when it is available again."
 }
 
 var errNoPage = errors.New("no such page")

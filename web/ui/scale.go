@@ -48,7 +48,7 @@ func newScale(lanes []ganttLane, from time.Time) scale {
 	for i := range merged {
 		p := &merged[i]
 		if i > 0 {
-			s.gaps = append(s.gaps, gap{X: percent(x + gapWidth/2), Text: span(p.from.Sub(merged[i-1].to)) + " left out", from: merged[i-1].to})
+			s.gaps = append(s.gaps, gap{X: percent(x + gapWidth/2), Text: span(p.from.Sub(merged[i-1].to)) + " without activity", from: merged[i-1].to})
 			x += gapWidth
 		}
 		p.x, p.width = x, room

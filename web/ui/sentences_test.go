@@ -21,11 +21,11 @@ func TestWhatIsSaidOfAnActionIsTrue(t *testing.T) {
 		form url.Values
 		want string
 	}{
-		{"/videos/" + s.seeded.Published.String() + "/cancel", nil, "It was done before it could be cancelled."},
-		{"/videos/" + s.seeded.Dead.String() + "/cancel", nil, "It was dead already"},
-		{"/videos/" + s.seeded.Published.String() + "/retry", nil, "there is nothing to try again"},
-		{"/resume", url.Values{"stage": {"transcode"}}, "Not paused any more: transcode on all hosts."},
-		{"/videos/" + s.seeded.Waiting.String() + "/override", url.Values{"source": {"/srv/" + strings.Repeat("é", 400) + ".mp4"}}, "It is replaced by “ééé"},
+		{"/videos/" + s.seeded.Published.String() + "/cancel", nil, "The video was completed before it could be cancelled."},
+		{"/videos/" + s.seeded.Dead.String() + "/cancel", nil, "The video was already dead."},
+		{"/videos/" + s.seeded.Published.String() + "/retry", nil, "there is nothing to retry"},
+		{"/resume", url.Values{"stage": {"transcode"}}, "Not paused: transcode on all hosts."},
+		{"/videos/" + s.seeded.Waiting.String() + "/override", url.Values{"source": {"/srv/" + strings.Repeat("é", 400) + ".mp4"}}, "Replaced with “ééé"},
 	} {
 		if status, body := s.post(c.path, c.form); status != http.StatusOK || !strings.Contains(body, c.want) {
 			t.Errorf("%s: status %d, and the page does not say %q", c.path, status, c.want)
@@ -37,11 +37,11 @@ func TestOlderVersionSaysWhyItIsTheOneThatPlays(t *testing.T) {
 	t.Parallel()
 	s := raise(t, nil) // where everything can be played
 	for id, want := range map[store.ID]string{
-		s.seeded.Running: "a new one is being made", s.seeded.Retrying: "a new one is being made",
-		s.seeded.Dead: "the new one did not come about", s.seeded.Cancelled: "the new one did not come about", s.seeded.Published: "",
+		s.seeded.Running: "a new version is in progress", s.seeded.Retrying: "a new version is in progress",
+		s.seeded.Dead: "the new version was not published", s.seeded.Cancelled: "the new version was not published", s.seeded.Published: "",
 	} {
 		_, body, _ := s.get("/videos/" + id.String())
-		if got := strings.Contains(body, "published before"); got != (want != "") || !strings.Contains(body, want) {
+		if got := strings.Contains(body, "previously published"); got != (want != "") || !strings.Contains(body, want) {
 			t.Errorf("%s does not say %q", id, want)
 		}
 	}
@@ -105,7 +105,7 @@ func TestReaderFindsByWhatIsShownOnly(t *testing.T) {
 		for _, part := range []string{"token=sec", "not there"} {
 			asked := url.Values{"q": {part}}.Encode()
 			_, body, _ := s.get("/dead?" + asked)
-			if told := strings.Contains(body, ">4 dead<"); told == operates {
+			if told := strings.Contains(body, ">4 dead tasks<"); told == operates {
 				t.Errorf("%s who asks for %q among the dead is shown all: %t", name, part, told)
 			}
 		}
@@ -135,12 +135,12 @@ func TestVideoThatIsDeadTwiceIsCountedOnce(t *testing.T) {
 	if _, err := s.pool.Exec(t.Context(), `update tasks set metadata_status = 'dead' where id = $1`, s.seeded.Dead); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"/": `<b aria-live="polite">4</b> dead`, "/dead": ">4 dead<", "/dead/retry": "Exactly 4 videos"} {
+	for path, want := range map[string]string{"/": `<b aria-live="polite">4</b> dead`, "/dead": ">4 dead tasks<", "/dead/retry": "exactly 4 videos"} {
 		if _, body, _ := s.get(path); !strings.Contains(body, want) {
 			t.Errorf("%s does not say %q", path, want)
 		}
 	}
-	if _, body, _ := s.get("/dead"); !strings.Contains(body, "by 5 stages, in 3 groups") || !strings.Contains(body, "Try all 4 again…") {
+	if _, body, _ := s.get("/dead"); !strings.Contains(body, "5 dead stages, 3 groups") || !strings.Contains(body, "Retry all 4…") {
 		t.Error("the page of the dead does not say what they are")
 	}
 }
@@ -162,7 +162,7 @@ func TestNobodyIsInvitedToWhatCannotBeDone(t *testing.T) {
 		if name == "a reader" {
 			continue
 		}
-		if _, body, _ := s.get("/add"); strings.Contains(body, "can be dropped") != (name == "") {
+		if _, body, _ := s.get("/add"); strings.Contains(body, "drop them on the board") != (name == "") {
 			t.Errorf("%q: the question invites to drop a file: %t", name, name != "")
 		}
 	}

@@ -17,9 +17,9 @@ import (
 func askRetry(u *UI, r *http.Request) (question, error) {
 	t, err := u.asked(r)
 	return question{
-		Title: "Do it again", Button: "Do it again", To: u.o.Base + "/videos/" + t.ID.String() + "/retry", From: u.layout.stages,
-		Text: "“" + called(t) + "” is done again from the stage you choose, and everything after it. " +
-			"Whoever is busy with one of these is told to stop. What is published stays until the new version is complete.",
+		Title: "Retry from a stage", Button: "Retry", To: u.o.Base + "/videos/" + t.ID.String() + "/retry", From: u.layout.stages,
+		Text: "The selected stage of “" + called(t) + "” and all stages after it run again. " +
+			"Running attempts of these stages are cancelled. The published version stays until the new one is complete.",
 		Command: command("retry", t.ID.String(), "--from", "STAGE"), Back: u.o.Base + "/videos/" + t.ID.String(),
 	}, err
 }
@@ -39,11 +39,11 @@ func doRetry(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	}
 	switch {
 	case from != "":
-		return "It is done again from " + from + " on.", nil
+		return "Retrying from " + from + ".", nil
 	case !hasFailed(before):
-		return "Nothing of it has failed, so there is nothing to try again.", nil
+		return "No stage has failed, so there is nothing to retry.", nil
 	}
-	return "What failed is tried again.", nil
+	return "Retrying the failed stages.", nil
 }
 
 // hasFailed reports whether there is something that a retry would do again.
@@ -57,8 +57,8 @@ func askCancel(u *UI, r *http.Request) (question, error) {
 	t, err := u.asked(r)
 	return question{
 		Title: "Cancel", Button: "Cancel this video", Danger: true, To: u.o.Base + "/videos/" + t.ID.String() + "/cancel",
-		Text: "“" + called(t) + "” is not worked on any more, and what is running is stopped. " +
-			"What is completed and published stays. It can be taken up again.",
+		Text: "Running attempts of “" + called(t) + "” are stopped and no new ones start. " +
+			"Completed stages and the published version stay. You can retry the video later.",
 		Command: command("cancel", t.ID.String()), Back: u.o.Base + "/videos/" + t.ID.String(),
 	}, err
 }
@@ -77,20 +77,20 @@ func doCancel(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	}
 	switch after.Status {
 	case store.StatusCompleted:
-		return "It was done before it could be cancelled.", nil
+		return "The video was completed before it could be cancelled.", nil
 	case store.StatusDead:
-		return "It was dead already: nothing is worked on that could be cancelled.", nil
+		return "The video was already dead. There is no work to cancel.", nil
 	}
-	return "It is cancelled.", nil
+	return "The video is cancelled.", nil
 }
 
 func askAdd(u *UI, r *http.Request) (question, error) {
-	what, label := "An http or https address.", "Address"
+	what, label := "Enter an http or https URL.", "URL"
 	if u.can(u.o.Viewer(r.Context())).Operate {
-		what, label = "An http or https address, or the path of a file as the workers see it.", "Address or path"
+		what, label = "Enter an http or https URL, or the path of a file on the workers’ host.", "URL or path"
 	}
 	if u.o.Uploads != "" {
-		what += " Files of your own can be dropped anywhere on the board."
+		what += " To upload files from your computer, drop them on the board."
 	}
 	return question{
 		Title: "Add a video", Button: "Add", To: u.o.Base + "/add", Source: label,
@@ -105,13 +105,13 @@ func doAdd(u *UI, ctx context.Context, r *http.Request) (string, error) {
 		return "", err
 	}
 	_, err = u.o.Actions.Submit(ctx, store.Submission{Source: source})
-	return "“" + title(source) + "” was added.", err
+	return "Added “" + title(source) + "”.", err
 }
 
 func sourceOf(r *http.Request) (string, error) {
 	source := strings.TrimSpace(r.PostForm.Get("source"))
 	if source == "" {
-		return "", fmt.Errorf("%w: no address", errForm)
+		return "", fmt.Errorf("%w: the source is empty", errForm)
 	}
 	return source, nil
 }
@@ -119,9 +119,9 @@ func sourceOf(r *http.Request) (string, error) {
 func askOverride(u *UI, r *http.Request) (question, error) {
 	t, err := u.asked(r)
 	return question{
-		Title: "Replace by another source", Button: "Replace", Danger: true, To: u.o.Base + "/videos/" + t.ID.String() + "/override", Source: "Address or path",
-		Text: "A new video is made of the source that you name, with the parameters and the priority of “" + called(t) + "”. " +
-			"This one is then never worked on again; what is running of it is stopped, and what it has published stays where it is.",
+		Title: "Replace with another source", Button: "Replace", Danger: true, To: u.o.Base + "/videos/" + t.ID.String() + "/override", Source: "URL or path",
+		Text: "A new video is created from this source, with the parameters and the priority of “" + called(t) + "”. " +
+			"The old video is not processed again: its running attempts are stopped. Its published version stays available.",
 		Command: replaceCommand(t), Back: u.o.Base + "/videos/" + t.ID.String(),
 	}, err
 }
@@ -158,21 +158,21 @@ func doOverride(u *UI, ctx context.Context, r *http.Request) (string, error) {
 		return "", err
 	}
 	_, err = u.o.Actions.Override(ctx, t.ID, store.Submission{Source: source, Params: t.Params, Priority: t.Priority, UserID: t.UserID})
-	return "It is replaced by “" + title(source) + "”.", err
+	return "Replaced with “" + title(source) + "”.", err
 }
 
 // askPause and those below concern a stage, a host, both or neither.
 func askPause(u *UI, r *http.Request) (question, error) {
 	q := placeOf(u, r, "pause")
 	q.Title, q.Button, q.Danger = "Pause "+q.Title, "Pause", true
-	q.Text = "What is running is finished. Nothing new is begun until this is resumed."
+	q.Text = "Running attempts finish. Workers claim no new work here until you resume."
 	return q, nil
 }
 
 func askResume(u *UI, r *http.Request) (question, error) {
 	q := placeOf(u, r, "resume")
 	q.Title, q.Button = "Resume "+q.Title, "Resume"
-	q.Text = "Work goes on with what waits."
+	q.Text = "Workers claim work here again."
 	return q, nil
 }
 
@@ -212,7 +212,7 @@ func doResume(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	stage, host := r.PostForm.Get("stage"), r.PostForm.Get("host")
 	err := u.o.Actions.Resume(ctx, store.Pause{Stage: stage, Host: host})
 	if errors.Is(err, store.ErrNotFound) { // somebody else was first
-		return "Not paused any more: " + place(stage, host) + ".", nil
+		return "Not paused: " + place(stage, host) + ".", nil
 	}
 	return "Resumed: " + place(stage, host) + ".", err
 }
@@ -221,7 +221,7 @@ func askDrain(u *UI, r *http.Request) (question, error) {
 	id, err := pathID(r)
 	return question{
 		Title: "Drain this worker", Button: "Drain", Danger: true, To: u.o.Base + "/workers/" + id.String() + "/drain",
-		Text:    "It finishes what it is working on, takes nothing new, and ends. What starts it may start it again.",
+		Text:    "The worker finishes its running attempts, claims no new work, and stops. A service manager may start it again.",
 		Command: command("drain", id.String()), Back: u.o.Base + "/workers",
 	}, err
 }
@@ -231,7 +231,7 @@ func doDrain(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "It ends as soon as its work is done.", u.o.Actions.DrainWorker(ctx, id)
+	return "The worker stops when its running attempts have finished.", u.o.Actions.DrainWorker(ctx, id)
 }
 
 // command is what does the same in a shell.

@@ -113,9 +113,9 @@ func otherVersion(s store.Status) string {
 	case store.StatusCompleted:
 		return ""
 	case store.StatusDead, store.StatusCancelled:
-		return "the new one did not come about"
+		return "the new version was not published"
 	}
-	return "a new one is being made"
+	return "a new version is in progress"
 }
 
 func (u *UI) head(ctx context.Context, t store.Task, history []store.Attempt, pauses []store.Pause, running map[store.ID]store.Running, acts bool) (head, error) {

@@ -56,15 +56,15 @@
     };
     const show = () => {
       const [now, word, more] =
-        paused ? ["paused", "paused", missed ? "there is news" : ""] :
+        paused ? ["paused", "paused", missed ? "updates waiting" : ""] :
         stale ? ["stale", stale, `since ${clock(since)}`] :
         late ? ["stale", "stale", `since ${clock(read)}`] :
-        missed && reading() ? ["paused", "held", pressed ? "" : "text is selected"] :
+        missed && reading() ? ["paused", "paused", pressed ? "" : "text is selected"] :
         greeted ? ["connected", "connected", Date.now() - read > 15000 && read ? `as of ${clock(read)}` : ""] : ["connecting", "connecting", ""];
       if (state.dataset.state !== now) state.dataset.state = now;
       put($("#live-word"), word);
       put($("#live-since"), more);
-      state.title = stale === "signed out" ? "Sign in again" : paused ? "Let the page go on (p)" : "Hold the page still (p)";
+      state.title = stale === "signed out" ? "Sign in again" : paused ? "Resume updates (p)" : "Pause updates (p)";
       if (more) state.title = `${word}, ${more}. ${state.title}`;
     };
     const reading = () => {
@@ -88,7 +88,7 @@
       if (stale === "signed out") return location.reload();
       paused = !paused; again();
     };
-    const fail = (status) => become(status === 401 || status === 403 ? "signed out" : status === 429 || status === 503 ? "crowded" : "stale");
+    const fail = (status) => become(status === 401 || status === 403 ? "signed out" : status === 429 || status === 503 ? "too many pages" : "stale");
     // A page whose stream never began is none that htmx would begin anew.
     const retry = (e) => {
       if (greeted || connection) return;
@@ -129,7 +129,7 @@
     live.addEventListener("hello", (e) => {
       const hello = JSON.parse(e.detail.data);
       greeted = true; stale = ""; late = false; read = 0; told(hello.now); show();
-      if (hello.build !== document.body.dataset.build) say("Cuelight was updated: load this page again to have the new one.");
+      if (hello.build !== document.body.dataset.build) say("Cuelight was updated. Reload this page to get the new version.");
     });
     live.addEventListener("stale", () => become("stale", Date.now()));
     live.addEventListener("fresh", () => { stale = ""; show(); });
@@ -177,10 +177,10 @@
       });
       if (answer.status === 401) return location.reload();
       const said = await answer.json();
-      say(said.text ?? said.detail ?? said.title ?? `The server answers with ${answer.status}.`, !answer.ok);
+      say(said.text ?? said.detail ?? said.title ?? `The server answered with status ${answer.status}.`, !answer.ok);
       if (answer.ok && dialog.open) dialog.close();
     } catch {
-      say("The server does not answer. Nothing is known of what became of this.", true);
+      say("The server did not answer. Check whether the action took effect.", true);
     } finally {
       buttons.forEach((b) => { b.disabled = false; });
     }
@@ -199,7 +199,7 @@
       say("Copied.");
     } catch {
       getSelection().selectAllChildren(button.previousElementSibling);
-      say("It is selected: copy it with Ctrl C, or ⌘ C.");
+      say("The command is selected. Press Ctrl+C or ⌘C to copy it.");
     }
   };
   document.addEventListener("submit", (e) => {
@@ -223,8 +223,8 @@
     if (name) root.dataset.theme = name; else delete root.dataset.theme;
     document.cookie = `cuelight_theme=${name}; path=${base}/; max-age=34560000; samesite=lax`;
     $("use", button).setAttribute("href", `#i-${{ "": "auto", light: "sun", dark: "moon" }[name]}`);
-    button.title = `Theme: ${name || "as the system"}`;
-    button.setAttribute("aria-label", `Change theme, now ${name || "as the system"}`);
+    button.title = `Theme: ${name || "system"}`;
+    button.setAttribute("aria-label", `Change theme (now: ${name || "system"})`);
   };
 
   // Keys. Who speaks to the browser, or whose hand is not steady, can have them off.

@@ -20,8 +20,8 @@
       if (!e.fatal) return;
       if (e.type === ErrorTypes.MEDIA_ERROR && decoded++ < tries) hls.recoverMediaError();
       else if (e.type === ErrorTypes.NETWORK_ERROR && !/^manifest/.test(e.details) && fetched++ < tries) hls.startLoad();
-      else giveUp(e.response?.code === 401 ? "Sign in again to play it." : e.response?.code === 404 ? "It is not there any more." :
-        e.type === ErrorTypes.NETWORK_ERROR ? "The server does not answer." : "This browser cannot play it.");
+      else giveUp(e.response?.code === 401 ? "Sign in again." : e.response?.code === 404 ? "It was deleted or replaced." :
+        e.type === ErrorTypes.NETWORK_ERROR ? "The server did not answer." : "This browser does not support it.");
     });
   };
   const play = async (button) => {
@@ -48,7 +48,7 @@
         hls.loadSource(source);
         hls.attachMedia(video);
       } else {
-        video.onerror = () => giveUp("This browser cannot play it, or it is not there any more.");
+        video.onerror = () => giveUp("This browser does not support it, or it was deleted.");
         video.src = source; // where the browser can do it by itself
       }
       video.controls = true;
@@ -58,7 +58,7 @@
     } catch (e) {
       // What was paused before it began has begun all the same, and what the browser
       // does not begin by itself who looks does.
-      if (e?.name !== "AbortError" && e?.name !== "NotAllowedError") giveUp("Its player cannot be loaded.");
+      if (e?.name !== "AbortError" && e?.name !== "NotAllowedError") giveUp("The player could not be loaded.");
     }
   };
   document.addEventListener("click", (e) => {

@@ -70,8 +70,8 @@
       },
       onError: (e) => {
         const status = e.originalResponse?.getStatus();
-        be("standing", status === 507 ? "the disk there is full" : status === 413 ? "it is too large" :
-          status ? `refused (${status})` : "broken off; it goes on where it was", "Go on");
+        be("standing", status === 507 ? "the server’s disk is full" : status === 413 ? "the file is too large" :
+          status ? `refused (${status})` : "interrupted; resume to continue", "Resume");
         why.textContent = reason(e.originalResponse);
       },
     });
@@ -87,14 +87,14 @@
       upload.start();
     };
     const wait = () => {
-      be("waiting", "waits for its turn", "Pause");
+      be("waiting", "queued", "Pause");
       queue.push(start);
       next();
     };
     button.addEventListener("click", () => {
       if (row.dataset.is === "standing") return wait();
       if (row.dataset.is === "waiting") queue.splice(queue.indexOf(start), 1);
-      be("standing", "paused", "Go on");
+      be("standing", "paused", "Resume");
       upload.abort();
     });
     wait();

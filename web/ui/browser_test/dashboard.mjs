@@ -62,7 +62,7 @@ await test("an open detail stays open and a selection holds the page still", asy
   before = await word();
   await page.waitForFunction(() => window.held > 1);
   must(await word() === before, "the page moved under a selection");
-  must(await page.textContent("#live-word") === "held" && await page.textContent("#live-since") === "text is selected", "it does not say that it stands still");
+  must(await page.textContent("#live-word") === "paused" && await page.textContent("#live-since") === "text is selected", "it does not say that it stands still");
   must(await state(page) === "paused", "it looks as if it went on");
   await page.evaluate(() => getSelection().removeAllRanges());
   await connected(page);
@@ -92,7 +92,7 @@ await test("ages are told by the server's clock", async (page) => {
   await page.addInitScript(() => { const now = Date.now; Date.now = () => now() + 3600000; });
   await page.goto(`${given.url}/workers`);
   await connected(page);
-  await page.waitForFunction(() => /last heard (just now|\d+ s ago)/.test(document.querySelector("#workers").textContent));
+  await page.waitForFunction(() => /last heartbeat (just now|\d+ s ago)/.test(document.querySelector("#workers").textContent));
 });
 
 await test("the page can be paused, and catches up", async (page) => {
@@ -101,7 +101,7 @@ await test("the page can be paused, and catches up", async (page) => {
   await page.keyboard.press("p");
   must(await state(page) === "paused", "it is not paused");
   await control("submit", { source: "/srv/inbox/while-paused.mp4" });
-  await page.waitForSelector("text=there is news");
+  await page.waitForSelector("text=updates waiting");
   must(!(await page.locator("text=while-paused.mp4").count()), "it moved while it was paused");
   await page.click("#live-state");
   await page.waitForSelector("text=while-paused.mp4");
@@ -184,7 +184,7 @@ await test("of many files two are uploaded at once", async (page, context) => {
   await drop(page, [1, 2, 3, 4].map((n) => ({ name: `part-${n}.mp4`, base64: Buffer.alloc(200000, n).toString("base64") })));
   const are = (what) => page.locator(`.upload[data-is="${what}"]`);
   await page.waitForFunction(() => document.querySelectorAll('.upload[data-is="running"]').length === 2);
-  must(await are("waiting").count() === 2 && /waits for its turn/.test(await are("waiting").first().textContent()), "the others do not wait");
+  must(await are("waiting").count() === 2 && /queued/.test(await are("waiting").first().textContent()), "the others do not wait");
   await page.screenshot({ path: `${given.pictures}/uploads-light-1280.png` });
   await sound(page, "uploads");
   await are("waiting").first().locator("button").click(); // the third is put off
@@ -192,7 +192,7 @@ await test("of many files two are uploaded at once", async (page, context) => {
   await page.waitForFunction(() => [...document.querySelectorAll(".upload")].map((u) => u.dataset.is).join() === "standing,running,standing,running");
   await line.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: -1 });
   for (const n of [0, 1]) {
-    await page.locator(".upload", { hasText: n ? "part-3" : "part-1" }).locator("text=Go on").click();
+    await page.locator(".upload", { hasText: n ? "part-3" : "part-1" }).locator("text=Resume").click();
     await page.locator('.upload[data-is="done"]', { hasText: n ? "part-3" : "part-1" }).waitFor();
   }
   await page.waitForFunction(() => !document.querySelector('.upload:not([data-is="done"])'));
@@ -213,7 +213,7 @@ await test("r is for the row that was chosen, and for no other", async (page) =>
 await test("keys can be turned off", async (page) => {
   await page.goto(`${given.url}/`);
   await page.keyboard.press("?");
-  await page.click("text=Use these keys");
+  await page.click("text=Use keyboard shortcuts");
   await page.screenshot({ path: `${given.pictures}/help-light-1280.png` });
   await page.keyboard.press("Escape");
   for (const how of ["at once", "after a reload"]) {
@@ -237,7 +237,7 @@ await test("a command is copied, or selected where the clipboard is not for page
   must(await page.evaluate(() => navigator.clipboard.readText()) === command, "something else is copied");
   await page.addInitScript(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
   await copy();
-  await page.waitForSelector("#said >> text=It is selected");
+  await page.waitForSelector("#said >> text=The command is selected");
   must(await page.evaluate(() => String(getSelection())) === command, "something else is selected");
 });
 
@@ -245,7 +245,7 @@ await test("a video that cannot be played says so", async (page) => {
   await page.goto(`${given.url}/videos/${given.replaced}`);
   await connected(page);
   await page.click(".play");
-  await page.waitForSelector('.screen [role="alert"] >> text=It is not there any more.');
+  await page.waitForSelector('.screen [role="alert"] >> text=It was deleted or replaced.');
   must(await page.isEnabled(".play"), "it cannot be tried again");
   await page.screenshot({ path: `${given.pictures}/unplayable-light-1280.png` });
   await sound(page, "the player");
@@ -262,7 +262,7 @@ await test("one is retried from the dead letters", async (page) => {
   await page.keyboard.press("j");
   must(await page.evaluate(() => document.activeElement.textContent) === "flight-3.mov", "j does not go to the first row");
   await page.keyboard.press("r");
-  await page.waitForSelector("text=What failed is tried again.");
+  await page.waitForSelector("text=Retrying the failed stages.");
   await page.waitForFunction((n) => parseInt(document.querySelector("#dead-head h1").textContent) === n - 1, before);
   must(!(await page.locator("text=flight-3.mov").count()), "it is still there");
   await page.waitForFunction(() => document.activeElement.textContent === "flight-2.mov"); // the next one has the focus
@@ -271,19 +271,19 @@ await test("one is retried from the dead letters", async (page) => {
 await test("the ticked ones are retried after a question with their exact number", async (page) => {
   await page.goto(`${given.url}/dead`);
   await connected(page);
-  await page.click("text=Try the ticked again…");
-  await page.waitForSelector("#dialog[open] >> text=Nothing is ticked");
+  await page.click("text=Retry selected…");
+  await page.waitForSelector("#dialog[open] >> text=No videos are selected");
   await page.keyboard.press("Escape");
   await page.locator("[data-row]", { hasText: "flight-2.mov" }).locator("input").check();
   await page.locator("[data-row]", { hasText: "encrypted.mp4" }).locator("[data-retry]").click();
   await page.waitForFunction(() => !document.body.textContent.includes("encrypted.mp4"));
   must(await page.locator("[data-row]", { hasText: "flight-2.mov" }).locator("input").isChecked(), "the tick is gone");
-  await page.click("text=Try the ticked again…");
-  await page.waitForSelector("#dialog[open] >> text=Exactly 1 video");
+  await page.click("text=Retry selected…");
+  await page.waitForSelector("#dialog[open] >> text=exactly 1 video");
   await page.screenshot({ path: `${given.pictures}/dialog-light-1280.png` });
   await sound(page, "the dialog");
-  await page.click("#dialog >> text=Try 1 video again");
-  await page.waitForSelector("text=1 video will be tried again.");
+  await page.click("#dialog >> text=Retry 1 video");
+  await page.waitForSelector("text=Retrying 1 video.");
   await page.waitForFunction(() => !document.body.textContent.includes("flight-2.mov"));
   must(!(await page.locator("#dialog[open]").count()), "the dialog stays");
 });
@@ -293,7 +293,7 @@ await test("a stage is paused and resumed", async (page) => {
   await connected(page);
   await page.click('#s-transcode >> text=Pause…');
   await page.click("#dialog >> button >> text=Pause");
-  await page.waitForSelector("#pauses >> text=transcode is paused");
+  await page.waitForSelector("#pauses >> text=transcode paused");
   await page.click("#pauses >> text=Resume");
   await page.waitForFunction(() => !document.querySelector("#pauses").children.length);
 });
@@ -308,7 +308,7 @@ await test("a worker is drained, from a phone", async (page) => {
   await page.screenshot({ path: `${given.pictures}/dialog-light-360.png` });
   await sound(page, "the dialog");
   await page.click("#dialog button >> text=Drain");
-  await page.waitForSelector(".worker >> text=told to end");
+  await page.waitForSelector(".worker >> text=drain requested");
   must(await page.locator("#live-state .live-dot").evaluate((e) => getComputedStyle(e).animationName) === "none", "it moves for who wants no motion");
 }, { viewport: { width: 360, height: 740 }, reducedMotion: "reduce" });
 
@@ -356,7 +356,7 @@ await test("a page that cannot be read comes back by itself", async (page) => {
   try {
     await page.waitForSelector('#live-state[data-state="stale"]', { timeout: 20000 });
     await page.reload();
-    await page.waitForSelector("text=The database does not answer as it should");
+    await page.waitForSelector("text=The database is not available");
   } finally { await control("mend"); }
   await page.waitForSelector('#live-state[data-state="connected"]', { timeout: 60000 });
 });
@@ -400,14 +400,14 @@ await test("everything works without scripts", async (page) => {
   await page.goto(`${given.url}/videos/${given.waiting}`);
   await page.click("text=Cancel…");
   await page.click("text=Cancel this video");
-  await page.waitForSelector(".said >> text=It is cancelled.");
+  await page.waitForSelector(".said >> text=The video is cancelled.");
   must((await page.textContent("#head")).includes("cancelled"), "it is not cancelled");
-  await page.click("#head >> text=Try again");
-  await page.waitForSelector(".said >> text=What failed is tried again.");
+  await page.click("#head >> button >> text=Retry");
+  await page.waitForSelector(".said >> text=Retrying the failed stages.");
   await page.goto(`${given.url}/dead`);
-  await page.click("text=/Try all \\d+ again…/ >> nth=0");
-  await page.click("button >> text=/Try \\d+ videos? again/");
-  await page.waitForSelector("text=Nothing is dead");
+  await page.click("text=/Retry all \\d+…/ >> nth=0");
+  await page.click("button >> text=/Retry \\d+ videos?/");
+  await page.waitForSelector("text=No dead tasks");
 }, { javaScriptEnabled: false });
 
 await done();
