@@ -152,7 +152,7 @@ func TestEqualTasksBeginInTheirOrderBehindABottleneck(t *testing.T) {
 	}
 	r.stop()
 	passed := 0 // by the claims
-	found, err := invariant.Check(t.Context(), b.pool, b.Graph(), invariant.Options{PassedAtMost: &passed})
+	found, err := invariant.Check(t.Context(), b.pool, b.Graph(), invariant.Options{MaxOvertaking: &passed})
 	if err != nil || len(found) > 0 {
 		t.Errorf("%v, %v", found, err)
 	}

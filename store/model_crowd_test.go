@@ -74,7 +74,7 @@ func (c *crowd) options(settled bool) invariant.Options {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := invariant.Options{
-		Settled: settled, NoRetries: c.careful, HeldAtMost: modelLease,
+		Settled: settled, NoRetries: c.careful, MaxOrphanTime: modelLease,
 		MaxAttempts: slices.Repeat([]int{modelAttempts}, len(c.Graph().Stages())),
 	}
 	for request, task := range c.requests {

@@ -269,7 +269,7 @@ func (p *play) compareResult(task *modelTask, stage int) {
 func (p *play) checkInvariants() {
 	p.t.Helper()
 	found, err := invariant.Check(p.t.Context(), p.pool, p.Graph(), invariant.Options{
-		Settled: true, NoRetries: p.careful, HeldAtMost: time.Second, TurnAtMost: 24 * time.Hour,
+		Settled: true, NoRetries: p.careful, MaxOrphanTime: time.Second, MaxTransactionTime: 24 * time.Hour,
 		MaxAttempts: slices.Repeat([]int{modelAttempts}, len(p.m.stages)),
 		Committed:   p.committed, RolledBack: p.rolledBack,
 	})

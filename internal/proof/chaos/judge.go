@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/proof/invariant"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -65,11 +66,11 @@ func (t *theatre) invariants(ctx context.Context, v *findings) error {
 	most := slices.Repeat([]int{maxAttempts}, len(needs))
 	return t.session(ctx, func(conn *pgx.Conn) error {
 		found, err := invariant.Check(ctx, conn, graph(), invariant.Options{
-			Settled: true, NoRetries: true, MaxAttempts: most, HeldAtMost: store.DefaultLease + 20*time.Second,
+			Settled: true, NoRetries: true, MaxAttempts: most, MaxOrphanTime: store.DefaultLease + 20*time.Second,
 			RolledBack: t.load.undone, // what was acknowledged is looked for, and counted, elsewhere
 			// A frozen server does not count.
-			TurnAtMost: time.Minute,
-			Untold:     untold(t.faults.list()),
+			MaxTransactionTime: time.Minute,
+			TriggersOff:        untold(t.faults.list()),
 		})
 		for _, one := range found {
 			v.violations = append(v.violations, one.String())
@@ -79,10 +80,10 @@ func (t *theatre) invariants(ctx context.Context, v *findings) error {
 }
 
 // untold are the times in which the triggers were off.
-func untold(all []fault) (times []invariant.Stretch) {
+func untold(all []fault) (times []invariant.Period) {
 	for _, f := range all {
 		if f.kind == triggers {
-			times = append(times, invariant.Stretch{From: f.from, To: f.to})
+			times = append(times, invariant.Period{From: f.from, To: f.to})
 		}
 	}
 	return times
@@ -103,7 +104,7 @@ func (t *theatre) leftovers(ctx context.Context, v *findings) error {
 		processes = append(processes, t.studio.processes...)
 	}
 	for _, p := range processes {
-		left, err := invariant.Processes(p.pid())
+		left, err := proofkit.ProcessesInSession(p.pid())
 		if err != nil {
 			return err
 		}
@@ -113,7 +114,7 @@ func (t *theatre) leftovers(ctx context.Context, v *findings) error {
 	}
 	return t.session(ctx, func(conn *pgx.Conn) error {
 		for late := time.Now().Add(sessionsWithin); ; {
-			left, err := invariant.Connections(ctx, conn, ourSessions)
+			left, err := invariant.Sessions(ctx, conn, ourSessions)
 			if err != nil {
 				return err
 			}

@@ -11,60 +11,58 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Options are what the caller knows. The zero Options checks what holds at any
-// time, whatever operators do with retry, cancel and override.
+// Options say what the caller knows. The zero Options check what holds at any time, whatever
+// operators do with retry, cancel and override.
 type Options struct {
-	// Settled says that no fault is going on, that there were workers for every
-	// stage, and that they had the time to finish: nothing is to be done, and
-	// nothing is being done.
+	// Settled says that no fault is present, and that workers for every stage had the time to
+	// finish: no stage can be claimed, and none is in progress.
 	Settled bool
-	// NoRetries says that no operator retried anything: what is completed is
-	// completed once, and attempts are counted without a gap.
+	// NoRetries says that no operator retried anything: a completed stage was completed once, and
+	// attempts are counted without a gap.
 	NoRetries bool
-	// HeldAtMost is for how long a claim may outlive its worker: the lease and
-	// a sweep. Default 0: not checked.
-	HeldAtMost time.Duration
-	// MaxAttempts is, by stage, how often it is tried. Default nil: not checked.
+	// MaxOrphanTime is how long a claim may outlive its worker: the lease and a sweep.
+	// Default 0: not checked.
+	MaxOrphanTime time.Duration
+	// MaxAttempts is the limit of attempts of each stage. Default nil: not checked.
 	MaxAttempts []int
-	// TurnAtMost is how long a transaction that claims may have taken: a claim
-	// carries the time at which its transaction began. Default 10 s.
-	TurnAtMost time.Duration
-	// PassedAtMost is how many later tasks of its priority may have begun a stage, for the
-	// first time, before a task that was ready for it. It is for runs of one process
-	// in which nobody paused a stage, locked rows, changed a priority or ageing is on;
-	// what legitimately passes a task then is what a process had claimed when the task
-	// became ready. Default nil: not checked.
-	PassedAtMost *int
-	// Committed are the request ids of submissions that were acknowledged, and
-	// RolledBack of those that were undone. Default nil: not checked.
+	// MaxTransactionTime is how long a transaction that claims may have taken: a claim carries
+	// the time at which its transaction began. Default 10 s.
+	MaxTransactionTime time.Duration
+	// MaxOvertaking is how many later tasks of the same priority may have started a stage for the
+	// first time before a task that was ready for it. It is for runs of one process in which
+	// nobody paused a stage, locked rows or changed a priority, and ageing is off. The only tasks
+	// that may overtake then are those the process had claimed before. Default nil: not checked.
+	MaxOvertaking *int
+	// Committed are the request ids of submissions that were acknowledged, RolledBack those of
+	// submissions that were rolled back. Default nil: not checked.
 	Committed, RolledBack []string
-	// Untold are times in which triggers were off, and nobody was told of what
-	// they tell of: attempts that ended otherwise than by being completed.
-	Untold []Stretch
+	// TriggersOff are the periods in which triggers were disabled. No events were recorded then
+	// for attempts that ended otherwise than completed.
+	TriggersOff []Period
 }
 
-// Stretch is a time from one moment to another, by the database's clock.
-type Stretch struct{ From, To time.Time }
+// Period is the time between two moments of the database's clock.
+type Period struct{ From, To time.Time }
 
-// untold are the beginnings and the ends.
-func (o Options) untold() []any {
+// triggersOff returns the beginnings and the ends, as the rules about events take them.
+func (o Options) triggersOff() []any {
 	var from, to []time.Time
-	for _, s := range o.Untold {
-		from, to = append(from, s.From), append(to, s.To)
+	for _, p := range o.TriggersOff {
+		from, to = append(from, p.From), append(to, p.To)
 	}
 	return []any{from, to}
 }
 
-// Violation is one thing that must not be.
+// Violation is one case in which a rule does not hold.
 type Violation struct {
-	Rule   string // a word, which stays the same
-	Detail string // which task, which stage, and what is the matter
-	says   string
+	Rule     string // its name, which stays the same
+	Detail   string // which task, which stage, and what is wrong
+	sentence string
 }
 
-// String is the violation in one line, with what the rule says.
+// String describes the violation in one line, with the sentence of the rule.
 func (v Violation) String() string {
-	return fmt.Sprintf("%s: %s (%s)", v.Rule, v.Detail, v.says)
+	return fmt.Sprintf("%s: %s (%s)", v.Rule, v.Detail, v.sentence)
 }
 
 // DB is what Check needs of a database. A *pgxpool.Pool and a *pgx.Conn have it.
@@ -72,40 +70,37 @@ type DB interface {
 	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
 }
 
-// mostPerRule bounds how many violations of one rule are listed: where there
-// are more, they are likely to be the same one.
-const mostPerRule = 50
+// maxPerRule limits the violations listed for one rule: more of them have likely the same cause.
+const maxPerRule = 50
 
 // settingsSQL lets a rule sort a large history in memory.
 const settingsSQL = `select set_config('work_mem', '128MB', true), set_config('jit', 'off', true)`
 
-// Check lists what is wrong with the tables of the pipeline, rule by rule, at
-// most 50 things for each. No violations and no error is what one hopes for; an
-// error says that it could not be found out. It takes some 100 µs per task that
-// there is.
+// Check lists the violations in the tables of the pipeline, rule by rule, at most 50 for each. An
+// error says that it could not find out. It takes some 100 µs per task in the table.
 func Check(ctx context.Context, db DB, g store.Graph, o Options) ([]Violation, error) {
-	if o.TurnAtMost == 0 {
-		o.TurnAtMost = 10 * time.Second
+	if o.MaxTransactionTime == 0 {
+		o.MaxTransactionTime = 10 * time.Second
 	}
 	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return nil, fmt.Errorf("check invariants: %w", err)
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) // there is nothing to keep
+	defer tx.Rollback(context.WithoutCancel(ctx)) // it changed nothing
 	if _, err := tx.Exec(ctx, settingsSQL); err != nil {
 		return nil, fmt.Errorf("check invariants: %w", err)
 	}
-	words := wordsOf(g)
-	var all []Violation
+	names := namesOf(g)
+	var violations []Violation
 	for _, r := range rules {
-		if r.when != nil && !r.when(o) {
+		if r.applies != nil && !r.applies(o) {
 			continue
 		}
 		var args []any
 		if r.args != nil {
 			args = r.args(o)
 		}
-		rows, err := tx.Query(ctx, words.fill(r.sql), args...)
+		rows, err := tx.Query(ctx, names.fill(r.sql), args...)
 		if err != nil {
 			return nil, fmt.Errorf("check %s: %w", r.name, err)
 		}
@@ -113,19 +108,9 @@ func Check(ctx context.Context, db DB, g store.Graph, o Options) ([]Violation, e
 		if err != nil {
 			return nil, fmt.Errorf("check %s: %w", r.name, err)
 		}
-		for _, d := range details {
-			all = append(all, Violation{r.name, strings.Join(strings.Fields(d), " "), r.says})
+		for _, detail := range details {
+			violations = append(violations, Violation{r.name, strings.Join(strings.Fields(detail), " "), r.sentence})
 		}
 	}
-	return all, nil
-}
-
-// rule is one thing that must hold. Its statement returns one line of text per
-// case in which it does not.
-type rule struct {
-	name string
-	says string
-	sql  string
-	when func(Options) bool  // nil: always
-	args func(Options) []any // nil: none
+	return violations, nil
 }
