@@ -10,9 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/bench/apart"
 	"github.com/cuelight/cuelight/bench/scenario"
-	"github.com/cuelight/cuelight/bench/studio"
+	"github.com/cuelight/cuelight/bench/subprocess"
+	"github.com/cuelight/cuelight/bench/transcodebench"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
@@ -24,11 +24,11 @@ import (
 //	go test -run '^$' -bench . -count 10 >new.txt
 
 func TestMain(m *testing.M) {
-	if apart.Called() {
-		os.Exit(apart.Main(contestants()))
+	if subprocess.IsChild() {
+		os.Exit(subprocess.Main(contestants()))
 	}
-	if studio.Called() {
-		os.Exit(studio.Main())
+	if transcodebench.IsChild() {
+		os.Exit(transcodebench.Main())
 	}
 	code := m.Run()
 	if err := server.close(); err != nil {
@@ -43,13 +43,13 @@ var server shared
 
 type shared struct {
 	once  sync.Once
-	stand *scenario.Stand
+	stand *scenario.Server
 	err   error
 }
 
-func (s *shared) start(tb testing.TB) *scenario.Stand {
+func (s *shared) start(tb testing.TB) *scenario.Server {
 	tb.Helper()
-	s.once.Do(func() { s.stand, s.err = scenario.NewStand(context.Background(), defaultDir(), 2048) })
+	s.once.Do(func() { s.stand, s.err = scenario.StartServer(context.Background(), defaultDir(), 2048) })
 	if errors.Is(s.err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		tb.Skip(s.err)
 	}

@@ -26,8 +26,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/cuelight/cuelight/bench/apart"
-	"github.com/cuelight/cuelight/bench/studio"
+	"github.com/cuelight/cuelight/bench/subprocess"
+	"github.com/cuelight/cuelight/bench/transcodebench"
 )
 
 // options are the flags.
@@ -45,11 +45,11 @@ type options struct {
 }
 
 func main() {
-	if apart.Called() {
-		os.Exit(apart.Main(contestants()))
+	if subprocess.IsChild() {
+		os.Exit(subprocess.Main(contestants()))
 	}
-	if studio.Called() {
-		os.Exit(studio.Main())
+	if transcodebench.IsChild() {
+		os.Exit(transcodebench.Main())
 	}
 	o, err := parse(os.Args[1:], os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {

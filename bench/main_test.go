@@ -20,7 +20,7 @@ import (
 
 var modes = []string{modeFull, modeQuick, modeOnce}
 
-func TestEveryContestantOfThePlanIsThereAndTakesPart(t *testing.T) {
+func TestPlan_UsesEverySystem(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		part := map[string]bool{}
@@ -49,7 +49,7 @@ func TestEveryContestantOfThePlanIsThereAndTakesPart(t *testing.T) {
 	}
 }
 
-func TestOnceMeasuresAllThereIs(t *testing.T) {
+func TestPlan_OnceModeMeasuresEverything(t *testing.T) {
 	t.Parallel()
 	named := func(mode string) []string {
 		var names []string
@@ -71,7 +71,7 @@ func TestOnceMeasuresAllThereIs(t *testing.T) {
 	}
 }
 
-func TestOnlySomeOfAGroup(t *testing.T) {
+func TestSelectRuns_FiltersAGroup(t *testing.T) {
 	t.Parallel()
 	g := group{rounds: 3, entries: []entry{
 		{scenario.E2E{Samples: 1, Slots: 5}, ours()},
@@ -90,8 +90,8 @@ func TestOnlySomeOfAGroup(t *testing.T) {
 		{options{contestants: []string{"another"}}, 1},
 		{options{only: []string{"e2e"}, contestants: []string{"another"}}, 0},
 	} {
-		if got := heats(g, test.o); len(got.Heats) != test.want || got.Rounds != 3 {
-			t.Errorf("%+v: %d heats in %d rounds, want %d in 3", test.o, len(got.Heats), got.Rounds, test.want)
+		if got := heats(g, test.o); len(got.Runs) != test.want || got.Rounds != 3 {
+			t.Errorf("%+v: %d heats in %d rounds, want %d in 3", test.o, len(got.Runs), got.Rounds, test.want)
 		}
 	}
 	if got := heats(g, options{rounds: 1}); got.Rounds != 1 {
@@ -99,7 +99,7 @@ func TestOnlySomeOfAGroup(t *testing.T) {
 	}
 }
 
-func TestCommandLine(t *testing.T) {
+func TestParseOptions_ReadsAndChecksFlags(t *testing.T) {
 	t.Parallel()
 	o, err := parse([]string{"-quick", "-rounds", "2", "-only", "e2e, floor", "-contestants", "cuelight", "-dir", "d", "-out", "", "-cpuprofile", "p", "-cuelight", "c", "-media", "m", "-report", "r"}, io.Discard)
 	must(t, err)
@@ -135,7 +135,7 @@ func equal(a, b options) bool {
 		a.cuelight == b.cuelight && a.media == b.media && a.report == b.report
 }
 
-func TestModuleOfADirectory(t *testing.T) {
+func TestModulePath_ReadsGoMod(t *testing.T) {
 	t.Parallel()
 	for dir, want := range map[string]string{
 		".": "github.com/cuelight/cuelight/bench", "..": "github.com/cuelight/cuelight", t.TempDir(): "",
@@ -146,7 +146,7 @@ func TestModuleOfADirectory(t *testing.T) {
 	}
 }
 
-func TestARunEndsWithItsResultAndTheSummary(t *testing.T) {
+func TestMeasure_WritesResultAndSummary(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
@@ -163,11 +163,11 @@ func TestARunEndsWithItsResultAndTheSummary(t *testing.T) {
 	}
 	r, err := result.Read(files[0])
 	must(t, err)
-	if f, ok := r.Find(result.Key{Scenario: "drain", Contestant: "cuelight", Case: "tasks=5000"}); !ok || len(f.Rounds) != 1 {
+	if f, ok := r.Find(result.Key{Scenario: "drain", System: "cuelight", Case: "tasks=5000"}); !ok || len(f.Rounds) != 1 {
 		t.Errorf("drain is %+v", f)
 	}
-	if r.Took <= 0 || r.Settings["postgres"] == "" || r.Settings["cuelight"] == "" || len(r.Skipped) > 0 {
-		t.Errorf("took %v, settings %v, skipped %v", r.Took, r.Settings, r.Skipped)
+	if r.DurationSeconds <= 0 || r.Settings["postgres"] == "" || r.Settings["cuelight"] == "" || len(r.Skipped) > 0 {
+		t.Errorf("took %v, settings %v, skipped %v", r.DurationSeconds, r.Settings, r.Skipped)
 	}
 	if _, err := os.Stat(strings.TrimSuffix(files[0], "json") + "md"); err != nil {
 		t.Error(err)
@@ -181,7 +181,7 @@ func TestARunEndsWithItsResultAndTheSummary(t *testing.T) {
 	}
 }
 
-func TestARunBuildsTheDaemonAndTranscodesAndJudgesNothing(t *testing.T) {
+func TestMeasure_OnceModeBuildsTheDaemonAndTranscodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
@@ -201,11 +201,11 @@ func TestARunBuildsTheDaemonAndTranscodesAndJudgesNothing(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	if f, ok := r.Find(result.Key{Scenario: "idle_daemon", Contestant: "cuelight", Case: "queries"}); !ok || f.Median() <= 0 || f.Median() > 100 {
+	if f, ok := r.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: "queries"}); !ok || f.Median() <= 0 || f.Median() > 100 {
 		t.Errorf("a daemon's queries are %+v", f)
 	}
-	if len(r.Of("transcode")) != 9 || len(r.Skipped) > 0 {
-		t.Errorf("%d figures of transcodes; skipped: %v", len(r.Of("transcode")), r.Skipped)
+	if len(r.ForScenario("transcode")) != 9 || len(r.Skipped) > 0 {
+		t.Errorf("%d figures of transcodes; skipped: %v", len(r.ForScenario("transcode")), r.Skipped)
 	}
 	if strings.Contains(text.String(), "to reach") {
 		t.Errorf("it says\n%s", text.String())
@@ -220,7 +220,7 @@ func TestARunBuildsTheDaemonAndTranscodesAndJudgesNothing(t *testing.T) {
 	}
 }
 
-func TestOnlyAWholeRunIsTheLatest(t *testing.T) {
+func TestOptions_IsCompleteRun(t *testing.T) {
 	t.Parallel()
 	if !(options{mode: modeFull}).whole() {
 		t.Error("a full run is not")
@@ -234,7 +234,7 @@ func TestOnlyAWholeRunIsTheLatest(t *testing.T) {
 	}
 }
 
-func TestARunThatIsInterruptedWritesNothing(t *testing.T) {
+func TestMeasure_WritesNothingWhenInterrupted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/apart"
 	"github.com/cuelight/cuelight/bench/report"
 	"github.com/cuelight/cuelight/bench/result"
 	"github.com/cuelight/cuelight/bench/scenario"
+	"github.com/cuelight/cuelight/bench/subprocess"
 	"github.com/cuelight/cuelight/internal/progresslog"
 )
 
@@ -23,9 +23,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	teller := progresslog.New(out)
 	r := result.New(o.mode)
 	if wd, err := os.Getwd(); err == nil {
-		r.Commit = result.Commit(ctx, wd)
+		r.Commit = result.HeadCommit(ctx, wd)
 	}
-	r.Machine = result.ThisMachine(ctx, o.dir, result.Programs())
+	r.Machine = result.DescribeMachine(ctx, o.dir, result.VersionCommands())
 	teller.Logf("%s: %s, %d cores, %d MiB; %s below %s", o.mode, r.Machine.CPU, r.Machine.Cores, r.Machine.MemoryMiB, r.Machine.Filesystem, o.dir)
 	if strings.HasPrefix(r.Machine.Filesystem, "tmpfs") {
 		return fmt.Errorf("%s is in memory: say with -dir where there is a disk", o.dir)
@@ -33,13 +33,13 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err := measure(ctx, o, r, teller); err != nil {
 		return err
 	}
-	r.Took = time.Since(teller.Started()).Seconds()
+	r.DurationSeconds = time.Since(teller.Started()).Seconds()
 	return tell(o, r, teller)
 }
 
 // measure goes through the plan.
 func measure(ctx context.Context, o options, r *result.Result, teller *progresslog.Log) (err error) {
-	stand, err := scenario.NewStand(ctx, o.dir, r.Machine.MemoryMiB)
+	stand, err := scenario.StartServer(ctx, o.dir, r.Machine.MemoryMiB)
 	if err != nil {
 		return err
 	}
@@ -47,12 +47,12 @@ func measure(ctx context.Context, o options, r *result.Result, teller *progressl
 	r.Settings["postgres"] = stand.Settings
 	daemon := program{path: o.cuelight, dir: o.dir}
 	defer func() { err = errors.Join(err, daemon.remove()) }()
-	meeting := scenario.Meeting{
-		Stand: stand, Result: r, Say: teller.Logf, Apart: apart.Start, Daemon: daemon.serve,
-		Scratch: o.dir, Media: o.media,
+	meeting := scenario.Session{
+		Server: stand, Result: r, Logf: teller.Logf, StartSubprocess: subprocess.Start, DaemonCommand: daemon.serve,
+		ScratchDir: o.dir, MediaDir: o.media,
 	}
 	for _, g := range plan(o.mode) {
-		if err := meeting.Hold(ctx, heats(g, o)); err != nil {
+		if err := meeting.Run(ctx, heats(g, o)); err != nil {
 			return err
 		}
 	}
@@ -68,10 +68,10 @@ func heats(g group, o options) scenario.Group {
 	here := contestants()
 	for _, e := range g.entries {
 		if e.contestants == nil {
-			all.Heats = append(all.Heats, scenario.Heat{Scenario: e.scenario})
+			all.Runs = append(all.Runs, scenario.Run{Scenario: e.scenario})
 		}
 		for _, name := range e.contestants {
-			all.Heats = append(all.Heats, scenario.Heat{Scenario: e.scenario, Contestant: find(here, name)})
+			all.Runs = append(all.Runs, scenario.Run{Scenario: e.scenario, System: find(here, name)})
 		}
 	}
 	return all.Only(o.only, o.contestants)
@@ -96,7 +96,7 @@ func tell(o options, r *result.Result, teller *progresslog.Log) error {
 		}
 		teller.Logf("%s", path)
 	}
-	if report.Judges(r) {
+	if report.HasTargets(r) {
 		var text strings.Builder
 		if err := report.PrintTargets(&text, r); err != nil {
 			return err

@@ -81,7 +81,7 @@ func (p *Process) attend(started chan<- error) {
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Gone is closed when it has ended.
-func (p *Process) Gone() <-chan struct{} { return p.gone }
+func (p *Process) Done() <-chan struct{} { return p.gone }
 
 // Usage is what it has taken so far, without its children.
 func (p *Process) Usage() (Usage, error) {

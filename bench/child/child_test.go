@@ -40,7 +40,7 @@ func until(t *testing.T, what string, true func() bool) {
 	}
 }
 
-func TestUsageIsWhatTheProcessHasTaken(t *testing.T) {
+func TestUsage_MeasuresCPUAndMemory(t *testing.T) {
 	t.Parallel()
 	p := start(t, "while :; do :; done")
 	var u child.Usage
@@ -54,12 +54,12 @@ func TestUsageIsWhatTheProcessHasTaken(t *testing.T) {
 	if u.Memory < 100<<10 || u.Memory > 100<<20 {
 		t.Errorf("a shell has %d bytes of memory", u.Memory)
 	}
-	before, err := child.Children()
+	before, err := child.ChildrenUsage()
 	must(t, err)
 	if err := p.Stop(t.Context()); err == nil || !strings.Contains(err.Error(), "terminated") {
 		t.Errorf("a shell that does not heed SIGTERM ended with %v", err)
 	}
-	after, err := child.Children()
+	after, err := child.ChildrenUsage()
 	must(t, err)
 	if took := after.CPU - before.CPU; took < 50*time.Millisecond {
 		t.Errorf("having ended it has taken %v, which was more before", took)
@@ -69,21 +69,21 @@ func TestUsageIsWhatTheProcessHasTaken(t *testing.T) {
 	}
 }
 
-func TestOwnUsageRises(t *testing.T) {
+func TestOwnUsage_Rises(t *testing.T) {
 	t.Parallel()
-	before, err := child.Own()
+	before, err := child.OwnUsage()
 	must(t, err)
 	if before.Memory < 1<<20 {
 		t.Errorf("this process has %d bytes of memory", before.Memory)
 	}
 	until(t, "work shows", func() bool {
-		after, err := child.Own()
+		after, err := child.OwnUsage()
 		must(t, err)
 		return after.CPU > before.CPU
 	})
 }
 
-func TestWhoHeedsSIGTERMStopsWell(t *testing.T) {
+func TestStop_EndsAProcessThatHandlesSIGTERM(t *testing.T) {
 	t.Parallel()
 	said := make(chan struct{})
 	cmd := exec.Command("/bin/sh", "-c", "trap 'exit 0' TERM; echo ready >&2; while :; do sleep 0.01; done")
@@ -101,7 +101,7 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestWhoDoesNotEndIsKilledWithItsGroup(t *testing.T) {
+func TestWait_KillsTheProcessGroupAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	p := start(t, "trap '' TERM; sleep 3600 & wait; wait")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -112,7 +112,7 @@ func TestWhoDoesNotEndIsKilledWithItsGroup(t *testing.T) {
 	until(t, "all of its group are gone", func() bool { return errors.Is(syscall.Kill(-p.Pid(), 0), syscall.ESRCH) })
 }
 
-func TestWhatItSaidIsInTheError(t *testing.T) {
+func TestWait_ReturnsStandardErrorInTheError(t *testing.T) {
 	t.Parallel()
 	err := start(t, "echo no such luck >&2; exit 3").Wait(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "exit status 3: no such luck") {
@@ -123,10 +123,10 @@ func TestWhatItSaidIsInTheError(t *testing.T) {
 	}
 }
 
-func TestToStopWhatHasEndedByItselfIsAnError(t *testing.T) {
+func TestStop_ReportsAProcessThatEndedByItself(t *testing.T) {
 	t.Parallel()
 	p := start(t, "exit 0")
-	<-p.Gone()
+	<-p.Done()
 	if err := p.Stop(t.Context()); err == nil || !strings.Contains(err.Error(), "ended by itself") {
 		t.Errorf("error is %v", err)
 	}

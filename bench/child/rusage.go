@@ -8,7 +8,7 @@ import (
 )
 
 // Own is what this process has taken, without its children.
-func Own() (Usage, error) {
+func OwnUsage() (Usage, error) {
 	u, err := rusage(syscall.RUSAGE_SELF)
 	if err != nil {
 		return u, err
@@ -21,7 +21,7 @@ func Own() (Usage, error) {
 // Children is what the children of this process have taken that have ended,
 // with theirs: the CPU time of all, and the most memory that one of them had,
 // which on Linux is never less than what this process had when it started it.
-func Children() (Usage, error) { return rusage(syscall.RUSAGE_CHILDREN) }
+func ChildrenUsage() (Usage, error) { return rusage(syscall.RUSAGE_CHILDREN) }
 
 func rusage(who int) (Usage, error) {
 	var r syscall.Rusage

@@ -18,29 +18,29 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
 
 // Contestant is Cuelight. The zero value is ready.
-type Contestant struct{}
+type System struct{}
 
 // Name is its word in results.
-func (Contestant) Name() string { return "cuelight" }
+func (System) Name() string { return "cuelight" }
 
 // submitters is how many submissions can be on their way at once.
 const submitters = 16
 
 // Settings is its setting, for people.
-func (Contestant) Settings() string {
+func (System) Settings() string {
 	return fmt.Sprintf("this commit, schema version %d; one Runner and one notify.Listener per process, all settings at their defaults, "+
 		"pgxpool's default of connections, a further pool of %d for submissions; bulk submissions by Store.SubmitAll",
 		store.SchemaVersion, submitters)
 }
 
 // Setup makes the tables.
-func (Contestant) Setup(ctx context.Context, url string) error {
+func (System) Setup(ctx context.Context, url string) error {
 	return withPool(ctx, url, func(pool *pgxpool.Pool) error {
 		_, err := store.New(pool, store.Video()).Migrate(ctx)
 		return err
@@ -48,12 +48,12 @@ func (Contestant) Setup(ctx context.Context, url string) error {
 }
 
 // Fill submits tasks which nobody works on yet.
-func (Contestant) Fill(ctx context.Context, url string, first int64, n int) error {
+func (System) Preload(ctx context.Context, url string, first int64, n int) error {
 	return withPool(ctx, url, func(pool *pgxpool.Pool) error { return submitAll(ctx, pool, first, n) })
 }
 
 // Channels are those on which the workers are notified.
-func (Contestant) Channels() []string {
+func (System) Channels() []string {
 	g := store.Video()
 	channels := []string{g.RecallChannel()}
 	for _, s := range g.Stages() {
@@ -96,10 +96,10 @@ func submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, n int) erro
 }
 
 // pipeline is the graph with stages that wait, and tell when they begin and end.
-func pipeline(o contest.Options, numbers *numbers) (*stages.Pipeline, error) {
-	all := make([]stages.Stage, contest.Stages)
+func pipeline(o harness.Options, numbers *numbers) (*stages.Pipeline, error) {
+	all := make([]stages.Stage, harness.StageCount)
 	for i := range all {
-		s := contest.Stage(i)
+		s := harness.Stage(i)
 		all[i] = stages.Stage{Name: s.String(), Workers: slots(o, s), Work: work(o, s, numbers)}
 		for _, need := range s.Needs() {
 			all[i].Needs = append(all[i].Needs, need.String())
@@ -109,21 +109,21 @@ func pipeline(o contest.Options, numbers *numbers) (*stages.Pipeline, error) {
 }
 
 // slots is how many of a stage there are; -1 is for none.
-func slots(o contest.Options, s contest.Stage) int {
+func slots(o harness.Options, s harness.Stage) int {
 	switch {
-	case o.Only != nil && !slices.Contains(o.Only, s):
+	case o.Stages != nil && !slices.Contains(o.Stages, s):
 		return -1
-	case slices.Contains(o.Single, s):
+	case slices.Contains(o.SingleSlot, s):
 		return 1
 	}
 	return o.Slots
 }
 
-func work(o contest.Options, s contest.Stage, numbers *numbers) stages.Work {
+func work(o harness.Options, s harness.Stage, numbers *numbers) stages.Work {
 	observe := o.Observe
 	return func(ctx context.Context, job *stages.Job) (any, error) {
 		if observe == nil {
-			return nil, wait(ctx, o.Work)
+			return nil, wait(ctx, o.WorkTime)
 		}
 		began := time.Now()
 		task, err := strconv.ParseInt(job.Source, 10, 64)
@@ -131,11 +131,11 @@ func work(o contest.Options, s contest.Stage, numbers *numbers) stages.Work {
 			return nil, stages.Permanent(err)
 		}
 		numbers.put(job.Task, task)
-		observe(contest.Moment{Task: task, Stage: s, What: contest.Began, At: began})
-		if err := wait(ctx, o.Work); err != nil {
+		observe(harness.Observation{Task: task, Stage: s, Kind: harness.Started, At: began})
+		if err := wait(ctx, o.WorkTime); err != nil {
 			return nil, err
 		}
-		observe(contest.Moment{Task: task, Stage: s, What: contest.Ended, At: time.Now()})
+		observe(harness.Observation{Task: task, Stage: s, Kind: harness.Ended, At: time.Now()})
 		return nil, nil
 	}
 }

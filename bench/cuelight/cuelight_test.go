@@ -8,21 +8,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest"
-	"github.com/cuelight/cuelight/bench/contest/contesttest"
 	"github.com/cuelight/cuelight/bench/cuelight"
+	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/bench/harness/harnesstest"
 	"github.com/cuelight/cuelight/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { contesttest.Main(m) }
+func TestMain(m *testing.M) { harnesstest.Main(m) }
 
-var who cuelight.Contestant
+var system cuelight.System
 
 // database is one with the tables.
 func database(t *testing.T) string {
 	t.Helper()
 	url := pgtest.New(t, pgtest.Schema{}).Config().ConnString()
-	must(t, who.Setup(t.Context(), url))
+	must(t, system.Setup(t.Context(), url))
 	return url
 }
 
@@ -34,19 +34,19 @@ func must(t *testing.T, err error) {
 }
 
 // diary keeps what happens.
-type diary struct {
+type recorder struct {
 	mu  sync.Mutex
-	all []contest.Moment
+	all []harness.Observation
 }
 
-func (d *diary) observe(m contest.Moment) {
+func (d *recorder) observe(m harness.Observation) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all = append(d.all, m)
 }
 
 // until waits for so many completions of a stage.
-func (d *diary) until(t *testing.T, s contest.Stage, n int) {
+func (d *recorder) waitFor(t *testing.T, s harness.Stage, n int) {
 	t.Helper()
 	for late := time.Now().Add(30 * time.Second); d.count(s) < n; time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
@@ -55,56 +55,56 @@ func (d *diary) until(t *testing.T, s contest.Stage, n int) {
 	}
 }
 
-func (d *diary) count(s contest.Stage) (n int) {
+func (d *recorder) count(s harness.Stage) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, m := range d.all {
-		if m.Stage == s && m.What == contest.Completed {
+		if m.Stage == s && m.Kind == harness.Completed {
 			n++
 		}
 	}
 	return n
 }
 
-func start(t *testing.T, url string, o contest.Options) contest.Crew {
+func start(t *testing.T, url string, o harness.Options) harness.Workers {
 	t.Helper()
-	c, err := who.Start(t.Context(), url, o)
+	c, err := system.Start(t.Context(), url, o)
 	must(t, err)
 	t.Cleanup(func() { _ = c.Stop(context.Background()) }) // again, where the test went well
 	return c
 }
 
-func TestEveryStageOnceAndInOrder(t *testing.T) {
+func TestSystem_RunsEveryStageOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	contesttest.Run(t, who)
+	harnesstest.CheckPipeline(t, system)
 }
 
-func TestCrewsShareTheStages(t *testing.T) {
+func TestWorkers_ShareTheStages(t *testing.T) {
 	t.Parallel()
 	url := database(t)
-	var mine, theirs diary
-	c := start(t, url, contest.Options{Slots: 1, Only: []contest.Stage{contest.Ingest, contest.Assemble}, Observe: mine.observe})
-	other := start(t, url, contest.Options{
-		Slots: 1, Only: []contest.Stage{contest.Transcode, contest.Metadata, contest.Publish}, Observe: theirs.observe,
+	var mine, theirs recorder
+	c := start(t, url, harness.Options{Slots: 1, Stages: []harness.Stage{harness.Ingest, harness.Assemble}, Observe: mine.observe})
+	other := start(t, url, harness.Options{
+		Slots: 1, Stages: []harness.Stage{harness.Transcode, harness.Metadata, harness.Publish}, Observe: theirs.observe,
 	})
 	must(t, c.Submit(t.Context(), 1))
-	theirs.until(t, contest.Publish, 1)
+	theirs.waitFor(t, harness.Publish, 1)
 	must(t, errors.Join(c.Stop(t.Context()), other.Stop(t.Context())))
-	for s, n := range map[contest.Stage]int{contest.Ingest: 1, contest.Assemble: 1, contest.Publish: 0} {
+	for s, n := range map[harness.Stage]int{harness.Ingest: 1, harness.Assemble: 1, harness.Publish: 0} {
 		if mine.count(s) != n || theirs.count(s) != 1-n {
 			t.Errorf("%v was completed %d times here and %d times there", s, mine.count(s), theirs.count(s))
 		}
 	}
 }
 
-func TestWaitingTasksAreThereForTheNextCrew(t *testing.T) {
+func TestPreload_SubmitsTasksForLaterWorkers(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	const n = 25_000
-	must(t, who.Fill(t.Context(), url, 100, n))
-	var d diary
-	c := start(t, url, contest.Options{Slots: 100, Observe: d.observe, Only: []contest.Stage{contest.Ingest}})
-	d.until(t, contest.Ingest, n)
+	must(t, system.Preload(t.Context(), url, 100, n))
+	var d recorder
+	c := start(t, url, harness.Options{Slots: 100, Observe: d.observe, Stages: []harness.Stage{harness.Ingest}})
+	d.waitFor(t, harness.Ingest, n)
 	must(t, c.Stop(t.Context()))
 	seen := map[int64]bool{}
 	for _, m := range d.all {
@@ -115,15 +115,15 @@ func TestWaitingTasksAreThereForTheNextCrew(t *testing.T) {
 	}
 }
 
-func TestWorkLastsAsLongAsItShould(t *testing.T) {
+func TestWorkers_WorkForTheConfiguredTime(t *testing.T) {
 	t.Parallel()
-	var d diary
-	c := start(t, database(t), contest.Options{Slots: 1, Work: 30 * time.Millisecond, Observe: d.observe})
+	var d recorder
+	c := start(t, database(t), harness.Options{Slots: 1, WorkTime: 30 * time.Millisecond, Observe: d.observe})
 	must(t, c.Submit(t.Context(), 1))
-	d.until(t, contest.Publish, 1)
+	d.waitFor(t, harness.Publish, 1)
 	must(t, c.Stop(t.Context()))
 	for _, m := range d.all {
-		if m.What == contest.Ended && m.Stage == contest.Publish {
+		if m.Kind == harness.Ended && m.Stage == harness.Publish {
 			if whole := m.At.Sub(d.all[0].At); whole < 4*30*time.Millisecond {
 				t.Errorf("four stages after one another took %v", whole)
 			}
@@ -131,22 +131,22 @@ func TestWorkLastsAsLongAsItShould(t *testing.T) {
 	}
 }
 
-func TestItDoesNotStartWithoutItsTables(t *testing.T) {
+func TestStart_FailsWithoutTables(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t, pgtest.Schema{}).Config().ConnString()
-	_, err := who.Start(t.Context(), url, contest.Options{Slots: 1})
+	_, err := system.Start(t.Context(), url, harness.Options{Slots: 1})
 	if err == nil || !strings.Contains(err.Error(), "tables are missing") {
 		t.Errorf("error is %v", err)
 	}
 }
 
-func TestTroubleWhileItWorksIsAnError(t *testing.T) {
+func TestStop_ReturnsErrorsOfTheRun(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
 	url := pool.Config().ConnString()
-	must(t, who.Setup(t.Context(), url))
-	var d diary
-	c := start(t, url, contest.Options{Slots: 1, Observe: d.observe})
+	must(t, system.Setup(t.Context(), url))
+	var d recorder
+	c := start(t, url, harness.Options{Slots: 1, Observe: d.observe})
 	_, err := pool.Exec(t.Context(), "insert into tasks (source) values ('not a number')")
 	must(t, err)
 	for dead := false; !dead; time.Sleep(time.Millisecond) {

@@ -36,7 +36,7 @@ func (c Commits) name() string {
 }
 
 // Settings are those of its database.
-func (c Commits) Settings() []string { return scenario.SlowCommits(c.CommitDelay) }
+func (c Commits) DatabaseSettings() []string { return scenario.SlowCommitSettings(c.CommitDelay) }
 
 // rows is how many rows there are to update; each sample takes the next.
 const rows = 1000
@@ -78,7 +78,7 @@ func sample(ctx context.Context, t *scenario.Trial, name, of string, tight bool,
 	all := make([]time.Duration, 0, n)
 	for i := range scenario.Warmup + n {
 		if !tight {
-			if err := scenario.Gap(ctx); err != nil {
+			if err := scenario.IdlePause(ctx); err != nil {
 				return err
 			}
 		}
@@ -90,7 +90,7 @@ func sample(ctx context.Context, t *scenario.Trial, name, of string, tight bool,
 			all = append(all, took)
 		}
 	}
-	t.Record(name, of, "ms", result.OfDurations(all))
+	t.Record(name, of, "ms", result.FromDurations(all))
 	return nil
 }
 

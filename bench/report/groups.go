@@ -42,11 +42,11 @@ var groups = []group{
 }
 
 func not(prefix string) func(*result.Figure) bool {
-	return func(f *result.Figure) bool { return !strings.HasPrefix(f.Contestant, prefix) }
+	return func(f *result.Figure) bool { return !strings.HasPrefix(f.System, prefix) }
 }
 
 func pollingOrOurs(f *result.Figure) bool {
-	return !not("polling_")(f) || f.Contestant == ours && f.Case == "idle"
+	return !not("polling_")(f) || f.System == ours && f.Case == "idle"
 }
 
 // groups writes every figure there is: those of no group come last.
@@ -78,12 +78,12 @@ func (p *page) groups(r *result.Result) {
 func (g group) figures(r *result.Result) []*result.Figure {
 	var all []*result.Figure
 	for _, s := range g.scenarios {
-		all = append(all, r.Of(s)...)
+		all = append(all, r.ForScenario(s)...)
 	}
 	if g.of != nil {
 		all = slices.DeleteFunc(all, func(f *result.Figure) bool { return !g.of(f) })
 	}
-	if g.of != nil && !slices.ContainsFunc(all, func(f *result.Figure) bool { return f.Contestant != ours }) {
+	if g.of != nil && !slices.ContainsFunc(all, func(f *result.Figure) bool { return f.System != ours }) {
 		return nil
 	}
 	return all
@@ -107,12 +107,12 @@ func unknown(r *result.Result) []*result.Figure {
 func (p *page) generic(figures []*result.Figure) {
 	var spreads, values [][]string
 	for _, f := range figures {
-		what := []string{scenario(f.Scenario), said(f.Case), label(f.Contestant)}
+		what := []string{scenario(f.Scenario), caseLabel(f.Case), label(f.System)}
 		if len(f.Rounds[0].Samples) > 0 {
 			spreads = append(spreads, append(what, percentiles(f)...))
 			continue
 		}
-		values = append(values, append(what, ranged(f.At(50)), f.Unit, fmt.Sprint(len(f.Rounds))))
+		values = append(values, append(what, formatSpread(f.Percentile(50)), f.Unit, fmt.Sprint(len(f.Rounds))))
 	}
 	p.table(append([]string{"what", "how", "who"}, percentilesHead...), spreads)
 	p.table([]string{"what", "how", "who", "median (range):", "unit", "rounds:"}, values)
@@ -122,13 +122,13 @@ var percentilesHead = []string{"p50 (range):", "p95:", "p99:", "p99.9:", "max:",
 
 // percentiles are those that were seen; the largest value is that of all rounds.
 func percentiles(f *result.Figure) []string {
-	cells := []string{ranged(f.At(50))}
+	cells := []string{formatSpread(f.Percentile(50))}
 	for _, p := range []float64{95, 99, 99.9} {
 		text := "–"
-		if enough(f, p) {
-			text = number(f.At(p).Median)
+		if isPercentileSupported(f, p) {
+			text = formatNumber(f.Percentile(p).Median)
 		}
 		cells = append(cells, text)
 	}
-	return append(cells, number(f.At(100).Max), f.Unit, thousands(strconv.Itoa(f.N())))
+	return append(cells, formatNumber(f.Percentile(100).Max), f.Unit, thousands(strconv.Itoa(f.SampleCount())))
 }

@@ -14,9 +14,9 @@ const (
 
 // look finds a contestant's figure in a scenario: in the first of these cases
 // that was measured; without cases in the only one there is.
-func look(r *result.Result, scenario, contestant string, cases ...string) (*result.Figure, bool) {
+func findFigure(r *result.Result, scenario, contestant string, cases ...string) (*result.Figure, bool) {
 	for _, c := range cases {
-		if f, ok := r.Find(result.Key{Scenario: scenario, Contestant: contestant, Case: c}); ok {
+		if f, ok := r.Find(result.Key{Scenario: scenario, System: contestant, Case: c}); ok {
 			return f, true
 		}
 	}
@@ -28,12 +28,12 @@ func look(r *result.Result, scenario, contestant string, cases ...string) (*resu
 
 // of are a contestant's figures in a scenario.
 func of(r *result.Result, scenario, contestant string) []*result.Figure {
-	return slices.DeleteFunc(r.Of(scenario), func(f *result.Figure) bool { return f.Contestant != contestant })
+	return slices.DeleteFunc(r.ForScenario(scenario), func(f *result.Figure) bool { return f.System != contestant })
 }
 
 // idle is a figure of latency on an idle system.
 func idle(r *result.Result, scenario, contestant string) (*result.Figure, bool) {
-	return look(r, scenario, contestant, "idle", "")
+	return findFigure(r, scenario, contestant, "idle", "")
 }
 
 // largest is the figure with the parameter's largest number.
@@ -49,7 +49,7 @@ func largest(r *result.Result, scenario, contestant, parameter string) (*result.
 // have, or none.
 func alike(r *result.Result, scenario, a, b, parameter string) (fa, fb *result.Figure, ok bool) {
 	for _, step := range r.Steps(scenario, a, parameter) {
-		if other, found := look(r, scenario, b, step.Case); found {
+		if other, found := findFigure(r, scenario, b, step.Case); found {
 			fa, fb, ok = step.Figure, other, true
 		}
 	}
@@ -61,8 +61,8 @@ func alike(r *result.Result, scenario, a, b, parameter string) (fa, fb *result.F
 func contestants(figures []*result.Figure) []string {
 	var names []string
 	for _, f := range figures {
-		if !slices.Contains(names, f.Contestant) {
-			names = append(names, f.Contestant)
+		if !slices.Contains(names, f.System) {
+			names = append(names, f.System)
 		}
 	}
 	return names
@@ -70,7 +70,7 @@ func contestants(figures []*result.Figure) []string {
 
 // enough reports whether a percentile is one that was seen: one sample in each
 // round lies beyond it, or more. A round that is one number has seen it.
-func enough(f *result.Figure, p float64) bool {
+func isPercentileSupported(f *result.Figure, p float64) bool {
 	for _, r := range f.Rounds {
 		if n := max(r.N, len(r.Samples)); n > 0 && float64(n)*(100-p) < 100-1e-6 && p > 50 {
 			return false

@@ -60,7 +60,7 @@ func cell(s string) string {
 // markdown is the report; its plots are beside it, named after it.
 func markdown(r *result.Result, drawn []drawing, name string) []byte {
 	p := &page{}
-	p.say("# Cuelight's benchmark, %s, %s", r.At.UTC().Format("2 January 2006, 15:04 UTC"), r.Mode)
+	p.say("# Cuelight's benchmark, %s, %s", r.StartedAt.UTC().Format("2 January 2006, 15:04 UTC"), r.Mode)
 	p.say("Made from [%s.json](%[1]s.json), which has the raw figures; [%[1]s.txt](%[1]s.txt) is for benchstat. "+
 		"What is said is the median over the rounds; in brackets is their range. Percentiles are taken round by round.", r.Name())
 	p.machine(r)
@@ -84,12 +84,12 @@ func (p *page) machine(r *result.Result) {
 		versions = append(versions, program+" "+strings.TrimPrefix(m.Versions[program], program))
 	}
 	took := ""
-	if r.Took > 0 {
-		took = (time.Duration(r.Took) * time.Second).String()
+	if r.DurationSeconds > 0 {
+		took = (time.Duration(r.DurationSeconds) * time.Second).String()
 	}
 	rows := [][]string{
 		{"processor", fmt.Sprintf("%s, %d cores", m.CPU, m.Cores)},
-		{"memory", number(float64(m.MemoryMiB)) + " MiB"},
+		{"memory", formatNumber(float64(m.MemoryMiB)) + " MiB"},
 		{"system", m.Kernel + ", " + m.Arch},
 		{"database on", m.Filesystem},
 		{"versions", strings.Join(versions, ", ")},
@@ -104,17 +104,17 @@ func (p *page) machine(r *result.Result) {
 // targets are not judged by a run that has each of their figures from a few
 // samples, if that.
 func (p *page) targets(r *result.Result) {
-	if !Judges(r) {
+	if !HasTargets(r) {
 		return
 	}
 	p.say("## What it must reach")
 	var rows [][]string
-	for _, v := range Targets(r) {
-		state := string(v.State)
-		if v.State == No {
+	for _, v := range CheckTargets(r) {
+		state := string(v.Status)
+		if v.Status == Missed {
 			state = "**no**"
 		}
-		rows = append(rows, []string{v.Figure, v.Target, v.Reached, state, v.Note})
+		rows = append(rows, []string{v.Figure, v.Bound, v.Measured, state, v.Note})
 	}
 	p.table([]string{"figure", "to reach:", "reached:", "?", ""}, rows)
 }

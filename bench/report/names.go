@@ -73,7 +73,7 @@ var cases = map[string]string{
 }
 
 // said is a case as people say it: of "finished=100000" it is "100k finished".
-func said(of string) string {
+func caseLabel(of string) string {
 	parts := strings.Split(of, ",")
 	for i, part := range parts {
 		name, value, ok := strings.Cut(part, "=")

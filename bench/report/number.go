@@ -10,7 +10,7 @@ import (
 
 // number writes three digits that matter, or all before the point, with commas
 // between thousands.
-func number(v float64) string {
+func formatNumber(v float64) string {
 	size := math.Abs(v)
 	switch {
 	case size == 0:
@@ -38,18 +38,18 @@ func thousands(s string) string {
 }
 
 // with writes a number with its unit, shorter than in a table: for plots.
-func with(v float64, unit string) string {
+func formatWithUnit(v float64, unit string) string {
 	switch {
 	case unit == "ms" && v >= 1000:
-		return number(v/1000) + " s"
+		return formatNumber(v/1000) + " s"
 	case unit == "ms" && v < 0.1:
-		return number(v*1000) + " µs"
+		return formatNumber(v*1000) + " µs"
 	case unit == "tasks/s" && v >= 9995:
 		return strconv.FormatFloat(v/1000, 'f', 1, 64) + "k tasks/s"
 	case strings.HasPrefix(unit, "share"):
-		return number(v*100) + " %"
+		return formatNumber(v*100) + " %"
 	}
-	return number(v) + " " + unit
+	return formatNumber(v) + " " + unit
 }
 
 // count writes a whole number as people say it: 5k, 1M.
@@ -64,11 +64,11 @@ func count(n float64) string {
 }
 
 // ranged writes the median, and the range where there is one.
-func ranged(s result.Spread) string {
+func formatSpread(s result.Spread) string {
 	if s.Rounds < 2 {
-		return number(s.Median)
+		return formatNumber(s.Median)
 	}
-	return number(s.Median) + " (" + number(s.Min) + "–" + number(s.Max) + ")"
+	return formatNumber(s.Median) + " (" + formatNumber(s.Min) + "–" + formatNumber(s.Max) + ")"
 }
 
 // counted is count of what is a number, and anything else as it is.

@@ -6,19 +6,19 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-func TestNumbersHaveTheDigitsThatMatter(t *testing.T) {
+func TestFormatNumber_KeepsSignificantDigits(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[float64]string{
 		0: "0", 0.00712: "0.0071", 0.3517: "0.35", 0.9949: "0.99", 0.996: "1.00", 2.4149: "2.41", 9.996: "10.0",
 		99.94: "99.9", 99.96: "100", 998: "998", 1234.4: "1,234", 21_034_567: "21,034,567", -0.0347: "-0.035", -1500: "-1,500",
 	} {
-		if got := number(v); got != want {
+		if got := formatNumber(v); got != want {
 			t.Errorf("number(%v) is %q, want %q", v, got, want)
 		}
 	}
 }
 
-func TestNumbersInPlotsHaveTheirUnit(t *testing.T) {
+func TestFormatWithUnit_ChoosesTheUnit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		v          float64
@@ -27,32 +27,32 @@ func TestNumbersInPlotsHaveTheirUnit(t *testing.T) {
 		{12_480, "ms", "12.5 s"}, {2.41, "ms", "2.41 ms"}, {0.0071, "ms", "7.10 µs"}, {410, "tasks/s", "410 tasks/s"},
 		{21_340, "tasks/s", "21.3k tasks/s"}, {0.93, "share of the ideal", "93.0 %"}, {31, "MiB", "31.0 MiB"},
 	} {
-		if got := with(c.v, c.unit); got != c.want {
+		if got := formatWithUnit(c.v, c.unit); got != c.want {
 			t.Errorf("%v %s is %q, want %q", c.v, c.unit, got, c.want)
 		}
 	}
 }
 
-func TestCasesAreSaidAsPeopleDo(t *testing.T) {
+func TestCaseLabel_IsReadable(t *testing.T) {
 	t.Parallel()
 	for of, want := range map[string]string{
 		"": "", "idle": "idle", "tasks=5000": "5k tasks", "finished=1000000": "1M finished", "processes=1": "1 process",
 		"processes=8": "8 processes", "commit_delay=2ms": "commit delay 2ms", "rate=1500": "1,500 rate", "free": "without",
 		"clip=bunny,cpu": "clip bunny, CPU",
 	} {
-		if got := said(of); got != want {
+		if got := caseLabel(of); got != want {
 			t.Errorf("%q is said %q, want %q", of, got, want)
 		}
 	}
 }
 
-func TestARangeIsSaidWhereThereIsOne(t *testing.T) {
+func TestFormatSpread_ShowsTheRange(t *testing.T) {
 	t.Parallel()
-	if got := ranged(result.Spread{Median: 1.4, Min: 1.3, Max: 1.5, Rounds: 3}); got != "1.40 (1.30–1.50)" {
+	if got := formatSpread(result.Spread{Median: 1.4, Min: 1.3, Max: 1.5, Rounds: 3}); got != "1.40 (1.30–1.50)" {
 		t.Error(got)
 	}
 	for _, rounds := range []int{0, 1} {
-		if got := ranged(result.Spread{Median: 1.4, Min: 1.4, Max: 1.4, Rounds: rounds}); got != "1.40" {
+		if got := formatSpread(result.Spread{Median: 1.4, Min: 1.4, Max: 1.4, Rounds: rounds}); got != "1.40" {
 			t.Errorf("of %d rounds: %s", rounds, got)
 		}
 	}

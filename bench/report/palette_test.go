@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestColoursAreSeenOnTheirGround(t *testing.T) {
+func TestColours_ContrastWithTheBackground(t *testing.T) {
 	t.Parallel()
 	const white, dark = 0xFFFFFF, 0x0D1117
 	for name, p := range paints {
@@ -23,7 +23,7 @@ func TestColoursAreSeenOnTheirGround(t *testing.T) {
 	}
 }
 
-func TestALightColourHasOneDarkColour(t *testing.T) {
+func TestColours_MapToOneDarkColour(t *testing.T) {
 	t.Parallel()
 	dark := map[uint32]uint32{ink.light: ink.dark, muted.light: muted.dark, faint.light: faint.dark}
 	for name, p := range paints {
@@ -42,7 +42,7 @@ var eyes = map[string][3][3]float64{
 	"deuteranope": {{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}},
 }
 
-func TestColoursOfLinesDifferForEverybody(t *testing.T) {
+func TestColours_DifferForColourBlindReaders(t *testing.T) {
 	t.Parallel()
 	const clearly = 11 // in CIE's Lab, where 2 is just to be seen
 	meet := []string{ours, floor, "river_tx", "river_fast", "graphile", "dbos"}
@@ -50,7 +50,7 @@ func TestColoursOfLinesDifferForEverybody(t *testing.T) {
 		for i, a := range meet {
 			for _, b := range meet[:i] {
 				for _, pair := range [][2]uint32{{paints[a].light, paints[b].light}, {paints[a].dark, paints[b].dark}} {
-					if d := distance(seen(pair[0], m), seen(pair[1], m)); d < clearly {
+					if d := distance(labColor(pair[0], m), labColor(pair[1], m)); d < clearly {
 						t.Errorf("%s: %s and %s, %06X and %06X, are %.1f apart", eye, a, b, pair[0], pair[1], d)
 					}
 				}
@@ -78,7 +78,7 @@ func times(m [3][3]float64, v [3]float64) (out [3]float64) {
 	return out
 }
 
-func seen(v uint32, eye [3][3]float64) [3]float64 {
+func labColor(v uint32, eye [3][3]float64) [3]float64 {
 	light := times(eye, linear(v))
 	for i := range light {
 		light[i] = min(max(light[i], 0), 1)

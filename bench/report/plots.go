@@ -25,7 +25,7 @@ func plots(r *result.Result) []drawing {
 }
 
 func idleFigures(r *result.Result) []*result.Figure {
-	return slices.DeleteFunc(r.Of("e2e"), func(f *result.Figure) bool {
+	return slices.DeleteFunc(r.ForScenario("e2e"), func(f *result.Figure) bool {
 		return f.Case != "idle" || f.Median() <= 0
 	})
 }
@@ -40,14 +40,14 @@ func latency(r *result.Result) (drawing, bool) {
 	var b bars
 	for _, f := range figures {
 		v := f.Median()
-		row := bar{name: label(f.Contestant), paint: paintOf(f.Contestant), value: v, label: with(v, f.Unit)}
-		if enough(f, 99) {
-			row.low, row.high = v, f.At(99).Median
+		row := bar{name: label(f.System), paint: paintOf(f.System), value: v, label: formatWithUnit(v, f.Unit)}
+		if isPercentileSupported(f, 99) {
+			row.low, row.high = v, f.Percentile(99).Median
 		}
 		b.all = append(b.all, row)
 	}
 	if f, ok := idle(r, "commits5", floor); ok {
-		b.line = mark{f.Median(), "five dependent commits: " + with(f.Median(), f.Unit)}
+		b.line = mark{f.Median(), "five dependent commits: " + formatWithUnit(f.Median(), f.Unit)}
 	}
 	return barPlot("latency", "One task through five stages, on an idle system",
 		"From before the call that submits it until its last stage is completed: median, and a thin line to p99. Shorter is better.",
@@ -56,16 +56,16 @@ func latency(r *result.Result) (drawing, bool) {
 
 // throughput is how fast waiting tasks are drained.
 func throughput(r *result.Result) (drawing, bool) {
-	figures := r.Of("drain")
+	figures := r.ForScenario("drain")
 	var b bars
 	for _, name := range contestants(figures) {
 		f, ok := largest(r, "drain", name, "tasks")
 		if !ok || f.Median() <= 0 {
 			continue
 		}
-		s := f.At(50)
+		s := f.Percentile(50)
 		b.all = append(b.all, bar{name: label(name), paint: paintOf(name), value: s.Median, low: s.Min, high: s.Max,
-			label: fmt.Sprintf("%s (of %s)", with(s.Median, f.Unit), counted(f.Case[len("tasks="):]))})
+			label: fmt.Sprintf("%s (of %s)", formatWithUnit(s.Median, f.Unit), counted(f.Case[len("tasks="):]))})
 	}
 	if len(b.all) == 0 {
 		return drawing{}, false
@@ -77,7 +77,7 @@ func throughput(r *result.Result) (drawing, bool) {
 
 // rates is latency under load.
 func rates(r *result.Result) (drawing, bool) {
-	names := contestants(r.Of("rate"))
+	names := contestants(r.ForScenario("rate"))
 	p50, p99 := rateLines(r, names, 50), rateLines(r, names, 99)
 	if len(p50) == 0 {
 		return drawing{}, false
@@ -104,8 +104,8 @@ func rateLines(r *result.Result, names []string, p float64) []series {
 	for _, name := range names {
 		s := series{name: label(name), paint: paintOf(name), glyph: glyphs[name]}
 		for _, step := range r.Steps("rate", name, "rate") {
-			at := plotter.XY{X: step.At, Y: step.Figure.At(p).Median}
-			if at.X <= 0 || at.Y <= 0 || !enough(step.Figure, p) {
+			at := plotter.XY{X: step.Value, Y: step.Figure.Percentile(p).Median}
+			if at.X <= 0 || at.Y <= 0 || !isPercentileSupported(step.Figure, p) {
 				continue
 			}
 			s.points = append(s.points, at)
@@ -129,14 +129,14 @@ func growth(r *result.Result) (drawing, bool) {
 		}
 		b.all = append(b.all, bar{name: heading})
 		for _, f := range figures {
-			s := f.At(50)
-			b.all = append(b.all, bar{name: name(f.Case), paint: paintOf(f.Contestant), value: s.Median,
-				low: s.Min, high: s.Max, label: with(s.Median, f.Unit)})
+			s := f.Percentile(50)
+			b.all = append(b.all, bar{name: name(f.Case), paint: paintOf(f.System), value: s.Median,
+				low: s.Min, high: s.Max, label: formatWithUnit(s.Median, f.Unit)})
 		}
 	}
 	group("processes", figures(r.Steps("processes", ours, "processes")), after("processes="))
 	group("finished tasks", figures(r.Steps("grown", ours, "finished")), after("finished="))
-	group("a snapshot elsewhere", of(r, "held", ours), said)
+	group("a snapshot elsewhere", of(r, "held", ours), caseLabel)
 	if len(b.all) == 0 {
 		return drawing{}, false
 	}
@@ -161,13 +161,13 @@ func wakeups(r *result.Result) (drawing, bool) {
 	const tooSlow = 50 // ms: the others would have no room beside it
 	var all []series
 	below, slow := "On an idle system. To another process: from its completion.", []string{}
-	for _, f := range r.Of("hop") {
+	for _, f := range r.ForScenario("hop") {
 		switch {
 		case f.Case != "idle" && f.Case != "":
 		case f.Median() > tooSlow:
-			slow = append(slow, label(f.Contestant))
+			slow = append(slow, label(f.System))
 		default:
-			all = append(all, distribution(f, label(f.Contestant)))
+			all = append(all, distribution(f, label(f.System)))
 		}
 	}
 	if len(slow) > 0 {
@@ -196,7 +196,7 @@ func wakeups(r *result.Result) (drawing, bool) {
 
 // distribution is a figure's, as many points as can be seen.
 func distribution(f *result.Figure, name string, dashes ...vg.Length) series {
-	s := series{name: name, paint: paintOf(f.Contestant), dashes: dashes}
+	s := series{name: name, paint: paintOf(f.System), dashes: dashes}
 	n := 0
 	for _, round := range f.Rounds {
 		n = max(n, len(round.Samples))
@@ -208,7 +208,7 @@ func distribution(f *result.Figure, name string, dashes ...vg.Length) series {
 	top := math.Log10(float64(n))
 	for i := range points + 1 {
 		nines := top * float64(i) / points
-		if v := f.At(100 * (1 - math.Pow(10, -nines))).Median; v > 0 {
+		if v := f.Percentile(100 * (1 - math.Pow(10, -nines))).Median; v > 0 {
 			s.points = append(s.points, plotter.XY{X: v, Y: nines})
 		}
 	}
@@ -220,7 +220,7 @@ func waitingOrPolling(r *result.Result) (drawing, bool) {
 	var b bars
 	for _, name := range []string{"polling_5s", "polling_1s", "river_default", ours} {
 		if f, ok := idle(r, "e2e", name); ok {
-			b.all = append(b.all, bar{name: label(name), paint: paintOf(name), value: f.Median(), label: with(f.Median(), f.Unit)})
+			b.all = append(b.all, bar{name: label(name), paint: paintOf(name), value: f.Median(), label: formatWithUnit(f.Median(), f.Unit)})
 		}
 	}
 	if len(b.all) < 2 || b.all[len(b.all)-1].name != label(ours) {

@@ -74,9 +74,9 @@ func Rewrite(file string) (string, error) {
 // write leaves the report for last: when it is there, its plots are.
 func write(r *result.Result, drawn []drawing, dir, name string) error {
 	for _, d := range drawn {
-		if err := result.WriteFile(filepath.Join(dir, name+"-"+d.name+".svg"), d.svg); err != nil {
+		if err := result.WriteFileAtomically(filepath.Join(dir, name+"-"+d.name+".svg"), d.svg); err != nil {
 			return err
 		}
 	}
-	return result.WriteFile(filepath.Join(dir, name+".md"), markdown(r, drawn, name))
+	return result.WriteFileAtomically(filepath.Join(dir, name+".md"), markdown(r, drawn, name))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-func TestAReportShowsPlotsThatAreThere(t *testing.T) {
+func TestWrite_LinksExistingPlots(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new")
 	path, err := Write(sample(), Options{Dir: dir, Latest: true})
@@ -47,7 +47,7 @@ func TestAReportShowsPlotsThatAreThere(t *testing.T) {
 	}
 }
 
-func TestAReportIsTheSameWhenItIsWrittenAgain(t *testing.T) {
+func TestReport_IsReproducibleFromJSON(t *testing.T) {
 	t.Parallel()
 	path, err := sample().Write(t.TempDir())
 	if err != nil {
@@ -57,12 +57,12 @@ func TestAReportIsTheSameWhenItIsWrittenAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(page1(read), page1(sample())) {
+	if !bytes.Equal(renderAll(read), renderAll(sample())) {
 		t.Error("the JSON's report is another one")
 	}
 }
 
-func page1(r *result.Result) []byte {
+func renderAll(r *result.Result) []byte {
 	drawn := plots(r)
 	text := markdown(r, drawn, "x")
 	for _, d := range drawn {
@@ -71,11 +71,11 @@ func page1(r *result.Result) []byte {
 	return text
 }
 
-func TestEveryFigureIsInTheReport(t *testing.T) {
+func TestReport_ContainsEveryFigure(t *testing.T) {
 	t.Parallel()
 	r := sample()
-	r.Add(result.Key{Scenario: "brand_new", Contestant: "some|body", Case: "deep=7"}, "widgets", result.Value(31_337))
-	whole, tables := string(page1(r)), markdown(r, nil, "x")
+	r.Add(result.Key{Scenario: "brand_new", System: "some|body", Case: "deep=7"}, "widgets", result.FromValue(31_337))
+	whole, tables := string(renderAll(r)), markdown(r, nil, "x")
 	for i := range r.Figures {
 		without := *r
 		without.Figures = slices.Delete(slices.Clone(r.Figures), i, i+1)
@@ -94,7 +94,7 @@ func TestEveryFigureIsInTheReport(t *testing.T) {
 }
 
 // Runs end early, contestants err, machines lack programs.
-func TestAnyPartOfAResultMakesAReport(t *testing.T) {
+func TestReport_AcceptsPartialResults(t *testing.T) {
 	t.Parallel()
 	whole := sample()
 	var scenarios []string
@@ -107,7 +107,7 @@ func TestAnyPartOfAResultMakesAReport(t *testing.T) {
 		for _, keep := range []bool{false, true} {
 			part := *whole
 			part.Figures = slices.DeleteFunc(slices.Clone(whole.Figures), func(f result.Figure) bool { return (f.Scenario == s) != keep })
-			page1(&part)
+			renderAll(&part)
 			if !json.Valid(Summary(&part)) {
 				t.Errorf("the summary with %s alone, or without it, is not JSON", s)
 			}
@@ -124,45 +124,45 @@ func TestAnyPartOfAResultMakesAReport(t *testing.T) {
 	}
 }
 
-func TestFiguresOfNothingMakeAReport(t *testing.T) {
+func TestReport_AcceptsZeroAndNegativeFigures(t *testing.T) {
 	t.Parallel()
 	for _, v := range []float64{0, -1} {
 		r := sample()
 		for i := range r.Figures {
 			for j := range r.Figures[i].Rounds {
-				r.Figures[i].Rounds[j] = result.Value(v)
+				r.Figures[i].Rounds[j] = result.FromValue(v)
 				if j%2 == 0 {
-					r.Figures[i].Rounds[j] = result.Of([]float64{v, v, v})
+					r.Figures[i].Rounds[j] = result.FromSamples([]float64{v, v, v})
 				}
 			}
 		}
-		text := string(page1(r))
+		text := string(renderAll(r))
 		if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 			t.Errorf("of %v comes something that is no number", v)
 		}
 	}
 }
 
-func TestAnEmptyResultHasNeitherTablesNorPlots(t *testing.T) {
+func TestReport_OfAnEmptyResultHasNoTablesOrPlots(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
-	text := string(page1(r))
+	text := string(renderAll(r))
 	if strings.Contains(text, "![") || strings.Contains(text, "## 1.") || strings.Contains(text, "## Plots") {
 		t.Error(text)
 	}
-	for _, v := range Targets(r) {
-		if v.State != NotMeasured || v.Reached != "" {
+	for _, v := range CheckTargets(r) {
+		if v.Status != NotMeasured || v.Measured != "" {
 			t.Errorf("%+v, want not measured", v)
 		}
 	}
 }
 
-func TestPercentilesThatNobodySawAreNotSaid(t *testing.T) {
+func TestIsPercentileSupported_NeedsASampleBeyondIt(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]string{19: "–", 20: "seen", 100: "seen"} {
-		f := &result.Figure{Rounds: []result.Round{result.Of(make([]float64, 5000)), result.Of(make([]float64, n))}}
+		f := &result.Figure{Rounds: []result.Round{result.FromSamples(make([]float64, 5000)), result.FromSamples(make([]float64, n))}}
 		got := "–"
-		if enough(f, 95) {
+		if isPercentileSupported(f, 95) {
 			got = "seen"
 		}
 		if got != want {
@@ -171,7 +171,7 @@ func TestPercentilesThatNobodySawAreNotSaid(t *testing.T) {
 	}
 }
 
-func TestPlotsAreWellFormedAndHaveNoGround(t *testing.T) {
+func TestPlots_AreWellFormedAndTransparent(t *testing.T) {
 	t.Parallel()
 	for _, d := range plots(sample()) {
 		t.Run(d.name, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestPlotsAreWellFormedAndHaveNoGround(t *testing.T) {
 	}
 }
 
-func TestEveryColourHasOneForTheDark(t *testing.T) {
+func TestPlots_HaveADarkColourForEveryColour(t *testing.T) {
 	t.Parallel()
 	for _, d := range plots(sample()) {
 		style, body, _ := strings.Cut(string(d.svg), "</style>")
@@ -218,7 +218,7 @@ func TestEveryColourHasOneForTheDark(t *testing.T) {
 	}
 }
 
-func TestTitlesFitTheirPlots(t *testing.T) {
+func TestPlots_FitTheirTitles(t *testing.T) {
 	t.Parallel()
 	for _, d := range plots(sample()) {
 		for _, text := range []string{d.title, d.below} {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestAReportCanBeWrittenAnewFromItsJSON(t *testing.T) {
+func TestRewrite_RestoresTheReport(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, err := sample().Write(dir)
@@ -30,11 +30,11 @@ func TestAReportCanBeWrittenAnewFromItsJSON(t *testing.T) {
 	}
 }
 
-func TestTheLatestReportIsWrittenAnewOnlyWithItsOwnResult(t *testing.T) {
+func TestRewrite_UpdatesLatestOnlyForItsOwnResult(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	older, newer := sample(), sample()
-	newer.At = newer.At.Add(time.Hour)
+	newer.StartedAt = newer.StartedAt.Add(time.Hour)
 	file, err := older.Write(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -69,15 +69,15 @@ func TestTheLatestReportIsWrittenAnewOnlyWithItsOwnResult(t *testing.T) {
 	}
 }
 
-func TestARunThatDoesEverythingOnceIsNotJudged(t *testing.T) {
+func TestReport_OmitsTargetsInOnceMode(t *testing.T) {
 	t.Parallel()
 	r := sample()
 	judged := []byte("## What it must reach")
-	if text := markdown(r, nil, "x"); !Judges(r) || !bytes.Contains(text, judged) {
+	if text := markdown(r, nil, "x"); !HasTargets(r) || !bytes.Contains(text, judged) {
 		t.Error("a full run is not judged")
 	}
 	r.Mode = "once"
-	if text := markdown(r, nil, "x"); Judges(r) || bytes.Contains(text, judged) {
+	if text := markdown(r, nil, "x"); HasTargets(r) || bytes.Contains(text, judged) {
 		t.Error("it is judged")
 	}
 }

@@ -12,8 +12,8 @@ import (
 // sample is a result with every figure there may be. Its values are made up.
 func sample() *result.Result {
 	r := result.New("full")
-	r.At = time.Date(2026, 11, 20, 18, 5, 0, 0, time.UTC)
-	r.Took = 1500
+	r.StartedAt = time.Date(2026, 11, 20, 18, 5, 0, 0, time.UTC)
+	r.DurationSeconds = 1500
 	r.Commit = "0123456789abcdef0123456789abcdef01234567"
 	r.Machine = result.Machine{
 		CPU: "Some CPU", Cores: 2, MemoryMiB: 24 << 10, OS: "linux", Arch: "amd64", Kernel: "Linux 6.1",
@@ -51,8 +51,8 @@ func sample() *result.Result {
 			}
 			of := fmt.Sprintf("rate=%v", rate)
 			s.spread("rate", c.name, of, c.e2e*(1+math.Pow(rate/c.keepsUp, 2)))
-			r.Add(result.Key{Scenario: "rate_kept", Contestant: c.name, Case: of}, "share",
-				result.Value(min(1, c.keepsUp/rate)))
+			r.Add(result.Key{Scenario: "rate_kept", System: c.name, Case: of}, "share",
+				result.FromValue(min(1, c.keepsUp/rate)))
 		}
 	}
 	s.spread("e2e", ours, "commit_delay=2ms", 13.1)
@@ -98,13 +98,13 @@ func (s sampler) spread(scenario, contestant, of string, ms float64) {
 		for i := range samples {
 			samples[i] = ms * (0.9 + 0.1*math.Abs(s.random.NormFloat64()) + 0.05*s.random.ExpFloat64())
 		}
-		s.Add(result.Key{Scenario: scenario, Contestant: contestant, Case: of}, "ms", result.Of(samples))
+		s.Add(result.Key{Scenario: scenario, System: contestant, Case: of}, "ms", result.FromSamples(samples))
 	}
 }
 
 func (s sampler) value(scenario, contestant, of, unit string, v float64) {
 	for range rounds {
-		s.Add(result.Key{Scenario: scenario, Contestant: contestant, Case: of}, unit,
-			result.Value(v*(1+0.01*s.random.NormFloat64())))
+		s.Add(result.Key{Scenario: scenario, System: contestant, Case: of}, unit,
+			result.FromValue(v*(1+0.01*s.random.NormFloat64())))
 	}
 }

@@ -48,9 +48,9 @@ func Summary(r *result.Result) []byte {
 		RiverTasks: at(50)(largest(r, "drain", "river_tx", "tasks")),
 		FastTasks:  at(50)(largest(r, "drain", "river_fast", "tasks")),
 		Polling:    at(50)(idle(r, "e2e", "polling_5s")),
-		Notifies:   at(50)(look(r, "notifies", ours)),
+		Notifies:   at(50)(findFigure(r, "notifies", ours)),
 	}
-	if steps := r.Steps("grown", ours, "finished"); len(steps) > 1 && steps[0].At == 0 {
+	if steps := r.Steps("grown", ours, "finished"); len(steps) > 1 && steps[0].Value == 0 {
 		if ratio, ok := result.Ratio(steps[len(steps)-1].Figure, 50, steps[0].Figure, 50); ok {
 			l.Grown = rounded(ratio.Median)
 		}
@@ -64,10 +64,10 @@ func Summary(r *result.Result) []byte {
 
 func at(p float64) func(*result.Figure, bool) *float64 {
 	return func(f *result.Figure, ok bool) *float64 {
-		if !ok || !enough(f, p) {
+		if !ok || !isPercentileSupported(f, p) {
 			return nil
 		}
-		return rounded(f.At(p).Median)
+		return rounded(f.Percentile(p).Median)
 	}
 }
 

@@ -11,22 +11,22 @@ import (
 func both(p *page, r *result.Result, g group) {
 	p.generic(g.figures(r))
 	var rows [][]string
-	names := contestants(slices.Concat(r.Of("rate"), r.Of("rate_kept")))
+	names := contestants(slices.Concat(r.ForScenario("rate"), r.ForScenario("rate_kept")))
 	for _, name := range names {
 		for _, step := range r.Steps("rate_kept", name, "rate") {
 			share := "all"
 			if v := step.Median(); v < 1 {
-				share = number(v*100) + " %"
+				share = formatNumber(v*100) + " %"
 			}
 			cells := make([]string, len(percentilesHead))
-			if f, ok := look(r, "rate", name, step.Case); ok {
+			if f, ok := findFigure(r, "rate", name, step.Case); ok {
 				cells = percentiles(f)
 			}
 			keeps := ""
 			if step.Median() < keepsUp {
 				keeps = "no"
 			}
-			rows = append(rows, append([]string{label(name), count(step.At), share, keeps}, cells...))
+			rows = append(rows, append([]string{label(name), count(step.Value), share, keeps}, cells...))
 		}
 	}
 	if len(rows) > 0 {
@@ -39,7 +39,7 @@ func both(p *page, r *result.Result, g group) {
 // peers are everybody beside Cuelight, but for polling, which is no peer.
 func peers(p *page, r *result.Result, _ group) {
 	var rows [][]string
-	for _, name := range contestants(slices.Concat(r.Of("e2e"), r.Of("drain"))) {
+	for _, name := range contestants(slices.Concat(r.ForScenario("e2e"), r.ForScenario("drain"))) {
 		if name != floor && !strings.HasPrefix(name, "polling_") {
 			rows = append(rows, slices.Concat([]string{label(name)}, peerLatency(r, name), peerThroughput(r, name)))
 		}
@@ -55,10 +55,10 @@ func peerLatency(r *result.Result, name string) []string {
 	if !ok {
 		return []string{"", ""}
 	}
-	cells := []string{ranged(f.At(50)), ""}
+	cells := []string{formatSpread(f.Percentile(50)), ""}
 	if us, ok := idle(r, "e2e", ours); ok && name != ours {
 		if s, ok := result.Ratio(f, 50, us, 50); ok {
-			cells[1] = ranged(s)
+			cells[1] = formatSpread(s)
 		}
 	}
 	return cells
@@ -69,11 +69,11 @@ func peerThroughput(r *result.Result, name string) []string {
 	if !ok {
 		return []string{"", "", ""}
 	}
-	cells := []string{ranged(f.At(50)), said(f.Case), ""}
+	cells := []string{formatSpread(f.Percentile(50)), caseLabel(f.Case), ""}
 	if them, us, ok := alike(r, "drain", name, ours, "tasks"); ok && name != ours {
-		cells[0], cells[1] = ranged(them.At(50)), said(them.Case)
+		cells[0], cells[1] = formatSpread(them.Percentile(50)), caseLabel(them.Case)
 		if s, ok := result.Ratio(us, 50, them, 50); ok {
-			cells[2] = ranged(s)
+			cells[2] = formatSpread(s)
 		}
 	}
 	return cells
@@ -94,8 +94,8 @@ func media(p *page, r *result.Result, g group) {
 			row := []string{name, label(who)}
 			for _, what := range []string{"cpu", "wall", "memory"} {
 				text := ""
-				if f, ok := look(r, "transcode", who, "clip="+name+","+what); ok {
-					text = ranged(f.At(50))
+				if f, ok := findFigure(r, "transcode", who, "clip="+name+","+what); ok {
+					text = formatSpread(f.Percentile(50))
 				}
 				row = append(row, text)
 			}

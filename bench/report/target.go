@@ -10,22 +10,22 @@ import (
 )
 
 // Verdict is what became of a target.
-type Verdict struct {
-	Figure  string // what was to reach it
-	Target  string // "≤ 1.5"
-	Reached string // the median over the rounds, with their range; "" if it was not measured
-	Note    string // what belongs to it
-	State   State
+type TargetResult struct {
+	Figure   string // what was to reach it
+	Bound    string // "≤ 1.5"
+	Measured string // the median over the rounds, with their range; "" if it was not measured
+	Note     string // what belongs to it
+	Status   Status
 }
 
 // State is yes, no, or neither.
-type State string
+type Status string
 
 // The states of a target.
 const (
-	Yes         State = "yes"
-	No          State = "no"
-	NotMeasured State = "not measured"
+	Reached     Status = "yes"
+	Missed      Status = "no"
+	NotMeasured Status = "not measured"
 )
 
 // target is a bound on one figure or on the ratio of two.
@@ -53,19 +53,19 @@ func (t term) figure(r *result.Result) (*result.Figure, bool) {
 	case "idle":
 		return idle(r, t.scenario, t.contestant)
 	case "":
-		return look(r, t.scenario, t.contestant)
+		return findFigure(r, t.scenario, t.contestant)
 	}
-	return look(r, t.scenario, t.contestant, t.of)
+	return findFigure(r, t.scenario, t.contestant, t.of)
 }
 
 // value is the figure itself.
 func value(t term) measure {
 	return func(r *result.Result) (result.Spread, bool) {
 		f, ok := t.figure(r)
-		if !ok || !enough(f, t.p) {
+		if !ok || !isPercentileSupported(f, t.p) {
 			return result.Spread{}, false
 		}
-		return f.At(t.p), true
+		return f.Percentile(t.p), true
 	}
 }
 
@@ -73,7 +73,7 @@ func ratio(over, under term) measure {
 	return func(r *result.Result) (result.Spread, bool) {
 		a, ok := over.figure(r)
 		b, also := under.figure(r)
-		if !ok || !also || !enough(a, over.p) || !enough(b, under.p) {
+		if !ok || !also || !isPercentileSupported(a, over.p) || !isPercentileSupported(b, under.p) {
 			return result.Spread{}, false
 		}
 		return result.Ratio(a, over.p, b, under.p)
@@ -92,31 +92,31 @@ func drained(peer string) measure {
 }
 
 // Targets compares the result with what Cuelight is to reach.
-func Targets(r *result.Result) []Verdict {
-	var all []Verdict
+func CheckTargets(r *result.Result) []TargetResult {
+	var all []TargetResult
 	for _, t := range targets() {
 		all = append(all, t.judge(r))
 	}
 	return all
 }
 
-func (t target) judge(r *result.Result) Verdict {
+func (t target) judge(r *result.Result) TargetResult {
 	sign := "≤ "
 	if t.atLeast {
 		sign = "≥ "
 	}
-	v := Verdict{Figure: t.figure, Target: sign + strings.TrimSpace(fmt.Sprint(t.bound)+" "+t.unit), State: NotMeasured}
+	v := TargetResult{Figure: t.figure, Bound: sign + strings.TrimSpace(fmt.Sprint(t.bound)+" "+t.unit), Status: NotMeasured}
 	s, ok := t.measure(r)
 	if !ok {
 		return v
 	}
-	v.Reached, v.State = strings.TrimSpace(ranged(s)+" "+t.unit), No
+	v.Measured, v.Status = strings.TrimSpace(formatSpread(s)+" "+t.unit), Missed
 	reached := s.Median == t.bound || (s.Median > t.bound) == t.atLeast
 	switch {
 	case reached && (t.fails == nil || !t.fails(r)):
-		v.State = Yes
-	case !reached && number(s.Median) == number(t.bound):
-		v.Reached = fmt.Sprintf("%.6g %s", s.Median, t.unit)
+		v.Status = Reached
+	case !reached && formatNumber(s.Median) == formatNumber(t.bound):
+		v.Measured = fmt.Sprintf("%.6g %s", s.Median, t.unit)
 	}
 	if t.note != nil {
 		v.Note = t.note(r)
@@ -126,14 +126,14 @@ func (t target) judge(r *result.Result) Verdict {
 
 // Judges reports whether a run is one to judge by: not one that does everything
 // once, to see that it works.
-func Judges(r *result.Result) bool { return r.Mode != "once" }
+func HasTargets(r *result.Result) bool { return r.Mode != "once" }
 
 // PrintTargets writes the targets as a table of plain text.
 func PrintTargets(w io.Writer, r *result.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "figure\tto reach\treached\t")
-	for _, v := range Targets(r) {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", v.Figure, v.Target, v.Reached, strings.ToUpper(string(v.State)))
+	for _, v := range CheckTargets(r) {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", v.Figure, v.Bound, v.Measured, strings.ToUpper(string(v.Status)))
 	}
 	return t.Flush()
 }

@@ -9,114 +9,114 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-func verdict(t *testing.T, r *result.Result, figure string) Verdict {
+func findTarget(t *testing.T, r *result.Result, figure string) TargetResult {
 	t.Helper()
-	for _, v := range Targets(r) {
+	for _, v := range CheckTargets(r) {
 		if strings.HasPrefix(v.Figure, figure) {
 			return v
 		}
 	}
 	t.Fatalf("there is no target for %q", figure)
-	return Verdict{}
+	return TargetResult{}
 }
 
-func put(r *result.Result, scenario, contestant, of, unit string, rounds ...result.Round) {
-	r.Add(result.Key{Scenario: scenario, Contestant: contestant, Case: of}, unit, rounds...)
+func addRounds(r *result.Result, scenario, contestant, of, unit string, rounds ...result.Round) {
+	r.Add(result.Key{Scenario: scenario, System: contestant, Case: of}, unit, rounds...)
 }
 
-func TestATargetIsReachedAtItsBound(t *testing.T) {
+func TestTarget_IsReachedAtItsBound(t *testing.T) {
 	t.Parallel()
-	for ms, want := range map[float64]State{1.4: Yes, 1.5: Yes, 1.5004: No} {
+	for ms, want := range map[float64]Status{1.4: Reached, 1.5: Reached, 1.5004: Missed} {
 		r := result.New("once")
-		put(r, "e2e", ours, "idle", "ms", result.Value(ms))
-		put(r, "commits5", floor, "idle", "ms", result.Value(1))
-		if v := verdict(t, r, "idle end-to-end p50 / five"); v.State != want || v.Target != "≤ 1.5" {
+		addRounds(r, "e2e", ours, "idle", "ms", result.FromValue(ms))
+		addRounds(r, "commits5", floor, "idle", "ms", result.FromValue(1))
+		if v := findTarget(t, r, "idle end-to-end p50 / five"); v.Status != want || v.Bound != "≤ 1.5" {
 			t.Errorf("%v: %+v, want %s", ms, v, want)
 		}
 	}
-	for tasks, want := range map[float64]State{19.9: No, 20: Yes, 21: Yes} {
+	for tasks, want := range map[float64]Status{19.9: Missed, 20: Reached, 21: Reached} {
 		r := result.New("once")
-		put(r, "drain", ours, "tasks=5000", "tasks/s", result.Value(tasks))
-		put(r, "drain", "river_tx", "tasks=5000", "tasks/s", result.Value(1))
-		if v := verdict(t, r, "tasks/s drained / River's, transactional"); v.State != want || v.Target != "≥ 20" {
+		addRounds(r, "drain", ours, "tasks=5000", "tasks/s", result.FromValue(tasks))
+		addRounds(r, "drain", "river_tx", "tasks=5000", "tasks/s", result.FromValue(1))
+		if v := findTarget(t, r, "tasks/s drained / River's, transactional"); v.Status != want || v.Bound != "≥ 20" {
 			t.Errorf("%v: %+v, want %s", tasks, v, want)
 		}
 	}
 }
 
-func TestAMissDoesNotLookLikeTheBound(t *testing.T) {
+func TestTarget_ShowsMoreDigitsForANearMiss(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
-	put(r, "e2e", ours, "idle", "ms", result.Value(1.5004))
-	put(r, "commits5", floor, "idle", "ms", result.Value(1))
-	if v := verdict(t, r, "idle end-to-end p50 / five"); strings.TrimSpace(v.Reached) != "1.5004" {
-		t.Errorf("reached %q", v.Reached)
+	addRounds(r, "e2e", ours, "idle", "ms", result.FromValue(1.5004))
+	addRounds(r, "commits5", floor, "idle", "ms", result.FromValue(1))
+	if v := findTarget(t, r, "idle end-to-end p50 / five"); strings.TrimSpace(v.Measured) != "1.5004" {
+		t.Errorf("reached %q", v.Measured)
 	}
 }
 
-func TestAnotherCaseIsNotTakenForTheOneMissing(t *testing.T) {
+func TestTarget_UsesOnlyItsOwnCase(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
-	put(r, "e2e", ours, "commit_delay=2ms", "ms", result.Value(13))
-	put(r, "commits5", floor, "tight", "ms", result.Value(1))
-	put(r, "commits5", floor, "commit_delay=2ms", "ms", result.Value(12))
-	put(r, "grown", ours, "finished=0", "tasks/s", result.Value(1))
-	put(r, "grown", ours, "finished=100000", "tasks/s", result.Value(1))
+	addRounds(r, "e2e", ours, "commit_delay=2ms", "ms", result.FromValue(13))
+	addRounds(r, "commits5", floor, "tight", "ms", result.FromValue(1))
+	addRounds(r, "commits5", floor, "commit_delay=2ms", "ms", result.FromValue(12))
+	addRounds(r, "grown", ours, "finished=0", "tasks/s", result.FromValue(1))
+	addRounds(r, "grown", ours, "finished=100000", "tasks/s", result.FromValue(1))
 	for _, figure := range []string{"idle end-to-end p50 / five", "idle end-to-end p50 / River", "tasks/s with 1,000,000"} {
-		if v := verdict(t, r, figure); v.State != NotMeasured {
+		if v := findTarget(t, r, figure); v.Status != NotMeasured {
 			t.Errorf("%+v, want not measured", v)
 		}
 	}
-	if v := verdict(t, r, "the same with commits made slow"); v.State != Yes || v.Reached != "1.08" {
+	if v := findTarget(t, r, "the same with commits made slow"); v.Status != Reached || v.Measured != "1.08" {
 		t.Errorf("%+v, want 1.08", v)
 	}
 }
 
-func TestPeersAreComparedOverAsManyTasks(t *testing.T) {
+func TestTarget_ComparesEqualTaskCounts(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
-	put(r, "drain", ours, "tasks=5000", "tasks/s", result.Value(300))
-	put(r, "drain", ours, "tasks=50000", "tasks/s", result.Value(900))
-	put(r, "drain", "graphile", "tasks=5000", "tasks/s", result.Value(10))
-	put(r, "drain", "river_tx", "tasks=7", "tasks/s", result.Value(1))
-	if v := verdict(t, r, "tasks/s drained / Graphile"); v.Reached != "30.0" || v.Note != "of 5k tasks" {
+	addRounds(r, "drain", ours, "tasks=5000", "tasks/s", result.FromValue(300))
+	addRounds(r, "drain", ours, "tasks=50000", "tasks/s", result.FromValue(900))
+	addRounds(r, "drain", "graphile", "tasks=5000", "tasks/s", result.FromValue(10))
+	addRounds(r, "drain", "river_tx", "tasks=7", "tasks/s", result.FromValue(1))
+	if v := findTarget(t, r, "tasks/s drained / Graphile"); v.Measured != "30.0" || v.Note != "of 5k tasks" {
 		t.Errorf("%+v, want 300 / 10", v)
 	}
-	if v := verdict(t, r, "tasks/s drained / River's, transactional"); v.State != NotMeasured {
+	if v := findTarget(t, r, "tasks/s drained / River's, transactional"); v.Status != NotMeasured {
 		t.Errorf("%+v, though they had no number of tasks in common", v)
 	}
 }
 
-func TestLatencyUnderALoadThatIsNotTakenReachesNothing(t *testing.T) {
+func TestTarget_MissesWhenTheRateIsNotSustained(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
-	put(r, "rate", ours, "rate=400", "ms", result.Of(append(make([]float64, 150), 1, 2, 3, 4)))
-	put(r, "rate_kept", ours, "rate=400", "share", result.Value(1))
-	if v := verdict(t, r, "end-to-end p99 at 400"); v.State != Yes || v.Reached != "2.47 ms" {
+	addRounds(r, "rate", ours, "rate=400", "ms", result.FromSamples(append(make([]float64, 150), 1, 2, 3, 4)))
+	addRounds(r, "rate_kept", ours, "rate=400", "share", result.FromValue(1))
+	if v := findTarget(t, r, "end-to-end p99 at 400"); v.Status != Reached || v.Measured != "2.47 ms" {
 		t.Errorf("%+v", v)
 	}
-	f, _ := look(r, "rate_kept", ours, "rate=400")
+	f, _ := findFigure(r, "rate_kept", ours, "rate=400")
 	f.Rounds[0].Value = 0.98
-	if v := verdict(t, r, "end-to-end p99 at 400"); v.State != No || !strings.Contains(v.Note, "did not keep up") {
+	if v := findTarget(t, r, "end-to-end p99 at 400"); v.Status != Missed || !strings.Contains(v.Note, "did not keep up") {
 		t.Errorf("%+v, want no", v)
 	}
 }
 
-func TestAPercentileThatNobodySawReachesNothing(t *testing.T) {
+func TestTarget_NeedsEnoughSamplesForAPercentile(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
-	put(r, "hop_other", ours, "", "ms", result.Of(upTo(200)))
-	put(r, "notify", floor, "idle", "ms", result.Of(upTo(99)))
-	if v := verdict(t, r, "completion → dependent stage"); v.State != NotMeasured {
+	addRounds(r, "hop_other", ours, "", "ms", result.FromSamples(numbersUpTo(200)))
+	addRounds(r, "notify", floor, "idle", "ms", result.FromSamples(numbersUpTo(99)))
+	if v := findTarget(t, r, "completion → dependent stage"); v.Status != NotMeasured {
 		t.Errorf("%+v, want not measured: the floor has 99 samples", v)
 	}
-	put(r, "e2e", ours, "idle", "ms", result.Of(upTo(99)))
+	addRounds(r, "e2e", ours, "idle", "ms", result.FromSamples(numbersUpTo(99)))
 	if s := string(Summary(r)); !strings.Contains(s, `"e2e_p50_ms":50,"e2e_p99_ms":null`) {
 		t.Error(s)
 	}
 }
 
-func upTo(n int) []float64 {
+func numbersUpTo(n int) []float64 {
 	all := make([]float64, n)
 	for i := range all {
 		all[i] = float64(i + 1)
@@ -124,30 +124,30 @@ func upTo(n int) []float64 {
 	return all
 }
 
-func TestAnErrorOfSeveralProcessesIsAMiss(t *testing.T) {
+func TestTarget_MissesAfterAnError(t *testing.T) {
 	t.Parallel()
 	r := sample()
 	r.Skip("processes/cuelight", "error in round 2: deadlock")
-	if v := verdict(t, r, "tasks/s with 8 processes"); v.State != No || !strings.Contains(v.Note, "deadlock") {
+	if v := findTarget(t, r, "tasks/s with 8 processes"); v.Status != Missed || !strings.Contains(v.Note, "deadlock") {
 		t.Errorf("%+v, want no", v)
 	}
 }
 
-func TestTheWorstClipCounts(t *testing.T) {
+func TestTarget_UsesTheWorstClip(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
 	for clip, s := range map[string]float64{"a": 1.01, "b": 1.2, "c": 1.0} {
-		put(r, "transcode", ours, "clip="+clip+",cpu", "CPU s", result.Value(10*s))
-		put(r, "transcode", ours, "clip="+clip+",wall", "wall s", result.Value(90))
-		put(r, "transcode", "ffmpeg_bare", "clip="+clip+",cpu", "CPU s", result.Value(10))
-		put(r, "transcode", "ffmpeg_bare", "clip="+clip+",wall", "wall s", result.Value(1))
+		addRounds(r, "transcode", ours, "clip="+clip+",cpu", "CPU s", result.FromValue(10*s))
+		addRounds(r, "transcode", ours, "clip="+clip+",wall", "wall s", result.FromValue(90))
+		addRounds(r, "transcode", "ffmpeg_bare", "clip="+clip+",cpu", "CPU s", result.FromValue(10))
+		addRounds(r, "transcode", "ffmpeg_bare", "clip="+clip+",wall", "wall s", result.FromValue(1))
 	}
-	if v := verdict(t, r, "real transcode"); v.State != No || v.Reached != "1.20" || !strings.Contains(v.Note, "b 1.20") {
+	if v := findTarget(t, r, "real transcode"); v.Status != Missed || v.Measured != "1.20" || !strings.Contains(v.Note, "b 1.20") {
 		t.Errorf("%+v, want 1.20 of b", v)
 	}
 }
 
-func TestTargetsArePrintedOneToALine(t *testing.T) {
+func TestPrintTargets_WritesOneLinePerTarget(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	if err := PrintTargets(&b, sample()); err != nil {
@@ -158,7 +158,7 @@ func TestTargetsArePrintedOneToALine(t *testing.T) {
 	}
 }
 
-func TestTheSummaryOfNothingIsNull(t *testing.T) {
+func TestSummary_IsNullWithoutFigures(t *testing.T) {
 	t.Parallel()
 	const want = `{"floor5_ms":null,"e2e_p50_ms":null,"e2e_p99_ms":null,"hop_p50_ms":null,"hop_other_process_p99_ms":null,` +
 		`"tasks_per_s":null,"river_e2e_p50_ms":null,"river_tasks_per_s":null,"river_fast_tasks_per_s":null,` +
@@ -168,26 +168,26 @@ func TestTheSummaryOfNothingIsNull(t *testing.T) {
 	}
 }
 
-func TestTheSummaryHasEachFigureInItsPlace(t *testing.T) {
+func TestSummary_HasEveryFigure(t *testing.T) {
 	t.Parallel()
 	r := result.New("quick")
-	put(r, "commits5", floor, "idle", "ms", result.Value(1.23456))
-	put(r, "commits5", floor, "tight", "ms", result.Value(99))
-	put(r, "e2e", ours, "idle", "ms", result.Of(upTo(100)), result.Of(upTo(200)))
-	put(r, "e2e", ours, "commit_delay=2ms", "ms", result.Value(99))
-	put(r, "hop", ours, "idle", "ms", result.Of([]float64{5, 5, 9}))
-	put(r, "hop_other", ours, "", "ms", result.Value(6))
-	put(r, "drain", ours, "tasks=50000", "tasks/s", result.Value(21_034.4))
-	put(r, "drain", ours, "tasks=5000", "tasks/s", result.Value(99))
-	put(r, "e2e", "river_tx", "idle", "ms", result.Value(7))
-	put(r, "e2e", "river_default", "idle", "ms", result.Value(99))
-	put(r, "drain", "river_tx", "tasks=5000", "tasks/s", result.Value(8))
-	put(r, "drain", "river_fast", "tasks=5000", "tasks/s", result.Value(9))
-	put(r, "e2e", "polling_5s", "idle", "ms", result.Value(10))
-	put(r, "e2e", "polling_1s", "idle", "ms", result.Value(99))
-	put(r, "notifies", ours, "", "per task", result.Value(0))
-	put(r, "grown", ours, "finished=0", "tasks/s", result.Value(20))
-	put(r, "grown", ours, "finished=100000", "tasks/s", result.Value(19))
+	addRounds(r, "commits5", floor, "idle", "ms", result.FromValue(1.23456))
+	addRounds(r, "commits5", floor, "tight", "ms", result.FromValue(99))
+	addRounds(r, "e2e", ours, "idle", "ms", result.FromSamples(numbersUpTo(100)), result.FromSamples(numbersUpTo(200)))
+	addRounds(r, "e2e", ours, "commit_delay=2ms", "ms", result.FromValue(99))
+	addRounds(r, "hop", ours, "idle", "ms", result.FromSamples([]float64{5, 5, 9}))
+	addRounds(r, "hop_other", ours, "", "ms", result.FromValue(6))
+	addRounds(r, "drain", ours, "tasks=50000", "tasks/s", result.FromValue(21_034.4))
+	addRounds(r, "drain", ours, "tasks=5000", "tasks/s", result.FromValue(99))
+	addRounds(r, "e2e", "river_tx", "idle", "ms", result.FromValue(7))
+	addRounds(r, "e2e", "river_default", "idle", "ms", result.FromValue(99))
+	addRounds(r, "drain", "river_tx", "tasks=5000", "tasks/s", result.FromValue(8))
+	addRounds(r, "drain", "river_fast", "tasks=5000", "tasks/s", result.FromValue(9))
+	addRounds(r, "e2e", "polling_5s", "idle", "ms", result.FromValue(10))
+	addRounds(r, "e2e", "polling_1s", "idle", "ms", result.FromValue(99))
+	addRounds(r, "notifies", ours, "", "per task", result.FromValue(0))
+	addRounds(r, "grown", ours, "finished=0", "tasks/s", result.FromValue(20))
+	addRounds(r, "grown", ours, "finished=100000", "tasks/s", result.FromValue(19))
 	const want = `{"floor5_ms":1.235,"e2e_p50_ms":75.5,"e2e_p99_ms":148.5,"hop_p50_ms":5,"hop_other_process_p99_ms":6,` +
 		`"tasks_per_s":21030,"river_e2e_p50_ms":7,"river_tasks_per_s":8,"river_fast_tasks_per_s":9,` +
 		`"polling_e2e_p50_ms":10,"notifies_per_task":0,"grown_ratio":0.95}`

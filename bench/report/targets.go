@@ -62,7 +62,7 @@ func riverDefaults(r *result.Result) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("with its default cooldown River takes %s ms, %s times as long", number(slow.Median()), number(times.Median))
+	return fmt.Sprintf("with its default cooldown River takes %s ms, %s times as long", formatNumber(slow.Median()), formatNumber(times.Median))
 }
 
 // waiting says how many tasks were compared.
@@ -72,13 +72,13 @@ func waiting(peer string) func(*result.Result) string {
 		if !ok {
 			return ""
 		}
-		return "of " + said(f.Case)
+		return "of " + caseLabel(f.Case)
 	}
 }
 
 // kept is the share of offered tasks that were completed within the run.
 func kept(r *result.Result, contestant, of string) (float64, bool) {
-	f, ok := look(r, "rate_kept", contestant, of)
+	f, ok := findFigure(r, "rate_kept", contestant, of)
 	if !ok {
 		return 0, false
 	}
@@ -105,8 +105,8 @@ func atFourHundred(r *result.Result) string {
 		if share, ok := kept(r, name, "rate=400"); ok && share < keepsUp {
 			lost = ", not kept up with"
 		}
-		if f, ok := look(r, "rate", name, "rate=400"); ok {
-			there = append(there, fmt.Sprintf("%s: %s ms%s", label(name), number(f.At(99).Median), lost))
+		if f, ok := findFigure(r, "rate", name, "rate=400"); ok {
+			there = append(there, fmt.Sprintf("%s: %s ms%s", label(name), formatNumber(f.Percentile(99).Median), lost))
 		}
 	}
 	return strings.Join(there, "; ")
@@ -126,7 +126,7 @@ func failure(scenario string) func(*result.Result) string {
 func eachClip(r *result.Result) (names []string, ratios []result.Spread) {
 	for _, f := range of(r, "transcode", ours) {
 		clip, what := clip(f.Case)
-		bare, ok := look(r, "transcode", "ffmpeg_bare", f.Case)
+		bare, ok := findFigure(r, "transcode", "ffmpeg_bare", f.Case)
 		if what != "cpu" || !ok {
 			continue
 		}
@@ -155,7 +155,7 @@ func clips(r *result.Result) string {
 	}
 	var each []string
 	for i, s := range ratios {
-		each = append(each, names[i]+" "+number(s.Median))
+		each = append(each, names[i]+" "+formatNumber(s.Median))
 	}
 	return "the worst of " + strings.Join(each, ", ")
 }

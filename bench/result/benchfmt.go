@@ -36,7 +36,7 @@ var percentiles = [...]float64{50, 95, 99}
 
 func (r *Result) benchmarks() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Cuelight %s, %s, %s\n", oneLine(r.Commit), r.Mode, r.At.UTC().Format(time.RFC3339))
+	fmt.Fprintf(&b, "# Cuelight %s, %s, %s\n", oneLine(r.Commit), r.Mode, r.StartedAt.UTC().Format(time.RFC3339))
 	for _, program := range slices.Sorted(maps.Keys(r.Machine.Versions)) {
 		fmt.Fprintf(&b, "# %s %s\n", program, oneLine(r.Machine.Versions[program]))
 	}
@@ -115,7 +115,7 @@ func benchmark(k Key) string {
 			}
 		}
 	}
-	return name + parameters + "/contestant=" + word(k.Contestant)
+	return name + parameters + "/contestant=" + word(k.System)
 }
 
 // camel makes IdleDaemon of idle_daemon.

@@ -10,7 +10,7 @@ import (
 
 // Commit is the one that is checked out where dir is, with "-dirty" if there is
 // more than it, or "unknown". The results of earlier runs are not more.
-func Commit(ctx context.Context, dir string) string {
+func HeadCommit(ctx context.Context, dir string) string {
 	hash, err := git(ctx, dir, "rev-parse", "HEAD")
 	if err != nil || hash == "" {
 		return unknown

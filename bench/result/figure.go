@@ -10,15 +10,15 @@ type Spread struct {
 
 // At is a percentile of the figure: of each round's samples, then over the
 // rounds. Of a figure of single values p means nothing.
-func (f *Figure) At(p float64) Spread {
+func (f *Figure) Percentile(p float64) Spread {
 	return spread(f.each(p))
 }
 
 // Median is the middle of the middles: At(50).
-func (f *Figure) Median() float64 { return f.At(50).Median }
+func (f *Figure) Median() float64 { return f.Percentile(50).Median }
 
 // N is how many samples all rounds together had; 0 for a figure of single values.
-func (f *Figure) N() int {
+func (f *Figure) SampleCount() int {
 	n := 0
 	for _, r := range f.Rounds {
 		n += max(r.N, len(r.Samples))

@@ -16,7 +16,7 @@ var ErrFormat = errors.New("unknown format")
 // Name is what a result's files are called, without what each ends in: its time
 // to the minute, and its mode. A run in the same minute and mode has the same.
 func (r *Result) Name() string {
-	return r.At.UTC().Format("2006-01-02T1504Z") + "-" + r.Mode
+	return r.StartedAt.UTC().Format("2006-01-02T1504Z") + "-" + r.Mode
 }
 
 // Write writes the result into a directory, which is made if it is missing, as
@@ -31,10 +31,10 @@ func (r *Result) Write(dir string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, r.Name()+".json")
-	if err := WriteFile(path, append(inOneLine(data), '\n')); err != nil {
+	if err := WriteFileAtomically(path, append(inOneLine(data), '\n')); err != nil {
 		return "", err
 	}
-	return path, WriteFile(filepath.Join(dir, r.Name()+".txt"), r.benchmarks())
+	return path, WriteFileAtomically(filepath.Join(dir, r.Name()+".txt"), r.benchmarks())
 }
 
 // Read reads what Write wrote.
@@ -63,7 +63,7 @@ func inOneLine(data []byte) []byte {
 }
 
 // WriteFile writes beside the path, and then renames.
-func WriteFile(path string, data []byte) (err error) {
+func WriteFileAtomically(path string, data []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err

@@ -15,23 +15,23 @@ import (
 
 func sample() *result.Result {
 	r := result.New("full")
-	r.At = time.Date(2026, 11, 20, 18, 5, 59, 0, time.UTC)
+	r.StartedAt = time.Date(2026, 11, 20, 18, 5, 59, 0, time.UTC)
 	r.Machine = result.Machine{
 		CPU: "Some CPU @ 2 GHz", Cores: 2, OS: "linux", Arch: "amd64", Filesystem: "ext4 on /dev/a b",
 		Versions: map[string]string{"postgres": "15.18"},
 	}
 	r.Settings["cuelight"] = "of [1, 2]\n[3]"
 	r.Skip("graphile", "no node")
-	r.Add(key("e2e", "cuelight", "idle"), "ms", result.Of([]float64{2.5, 3}), result.Of([]float64{1e-7, 4}))
-	r.Add(key("rate", "river_tx", "rate=400"), "ms", result.Of([]float64{26}))
-	r.Add(key("rate_kept", "river_tx", "rate=400"), "share", result.Value(0.99))
-	r.Add(key("idle_daemon", "cuelight", "cpu"), "share of a core", result.Value(0.003))
-	r.Add(key("notifies", "cuelight", ""), "per task", result.Value(0.02))
-	r.Add(key("transcode", "ffmpeg_bare", "clip=a b/c,cpu"), "CPU s", result.Value(12))
+	r.Add(key("e2e", "cuelight", "idle"), "ms", result.FromSamples([]float64{2.5, 3}), result.FromSamples([]float64{1e-7, 4}))
+	r.Add(key("rate", "river_tx", "rate=400"), "ms", result.FromSamples([]float64{26}))
+	r.Add(key("rate_kept", "river_tx", "rate=400"), "share", result.FromValue(0.99))
+	r.Add(key("idle_daemon", "cuelight", "cpu"), "share of a core", result.FromValue(0.003))
+	r.Add(key("notifies", "cuelight", ""), "per task", result.FromValue(0.02))
+	r.Add(key("transcode", "ffmpeg_bare", "clip=a b/c,cpu"), "CPU s", result.FromValue(12))
 	return r
 }
 
-func TestAResultIsReadAsItWasWritten(t *testing.T) {
+func TestRead_ReturnsWhatWriteWrote(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "results")
 	want := sample()
@@ -55,7 +55,7 @@ func TestAResultIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestSamplesAreInOneLine(t *testing.T) {
+func TestWrite_PutsSamplesOnOneLine(t *testing.T) {
 	t.Parallel()
 	path, err := sample().Write(t.TempDir())
 	if err != nil {
@@ -70,7 +70,7 @@ func TestSamplesAreInOneLine(t *testing.T) {
 	}
 }
 
-func TestAnotherFormatIsNotRead(t *testing.T) {
+func TestRead_RejectsUnknownFormat(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.json")
 	if err := os.WriteFile(path, []byte(`{"format":2}`), 0o600); err != nil {
@@ -81,14 +81,14 @@ func TestAnotherFormatIsNotRead(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeWrittenLeavesNothingBehind(t *testing.T) {
+func TestWriteFileAtomically_LeavesNothingOnError(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	inTheWay := filepath.Join(dir, "a", "b")
 	if err := os.MkdirAll(inTheWay, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := result.WriteFile(filepath.Join(dir, "a"), nil); err == nil {
+	if err := result.WriteFileAtomically(filepath.Join(dir, "a"), nil); err == nil {
 		t.Fatal("a file took the place of a directory")
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
@@ -96,7 +96,7 @@ func TestAFileThatCannotBeWrittenLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestTheLinesForBenchstat(t *testing.T) {
+func TestWriteBenchmarks_WritesBenchstatLines(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	if err := sample().WriteBenchmarks(&b); err != nil {
@@ -133,11 +133,11 @@ BenchmarkTranscodeCpu/clip=a_b_c/contestant=ffmpeg_bare 1 12 CPU-s
 	}
 }
 
-func TestAUnitThatIsBetterBothWaysIsNotSaidToBeEither(t *testing.T) {
+func TestWriteBenchmarks_OmitsAmbiguousUnitDirection(t *testing.T) {
 	t.Parallel()
 	r := sample()
 	k := key("waste", "cuelight", "")
-	r.Add(k, "share", result.Value(0.1))
+	r.Add(k, "share", result.FromValue(0.1))
 	f, _ := r.Find(k)
 	f.Lower = true
 	var b strings.Builder

@@ -15,7 +15,7 @@ const unknown = "unknown"
 
 // Programs are those whose versions belong to every result: name and argument
 // that makes them tell it.
-func Programs() map[string][]string {
+func VersionCommands() map[string][]string {
 	return map[string][]string{
 		"postgres": {"postgres", "--version"},
 		"ffmpeg":   {"ffmpeg", "-version"},
@@ -27,7 +27,7 @@ func Programs() map[string][]string {
 // programs are asked for their versions. A program that is not there, or does
 // not answer within seconds, is left out; what else cannot be found out is
 // "unknown" or 0.
-func ThisMachine(ctx context.Context, dir string, programs map[string][]string) Machine {
+func DescribeMachine(ctx context.Context, dir string, programs map[string][]string) Machine {
 	m := Machine{
 		CPU:        orUnknown(cpu()),
 		Cores:      min(runtime.NumCPU(), runtime.GOMAXPROCS(0)),
@@ -57,12 +57,12 @@ func ask(ctx context.Context, command []string) string {
 	if err != nil {
 		return ""
 	}
-	return version(string(out))
+	return firstVersion(string(out))
 }
 
 // version is the first word of the first line that has a digit in it at its
 // beginning or after a v: of "postgres (PostgreSQL) 15.18 (Debian …)" the 15.18.
-func version(said string) string {
+func firstVersion(said string) string {
 	line, _, _ := strings.Cut(said, "\n")
 	for _, word := range strings.Fields(line) {
 		if v := strings.TrimPrefix(word, "v"); v != "" && '0' <= v[0] && v[0] <= '9' {

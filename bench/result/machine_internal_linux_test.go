@@ -2,7 +2,7 @@ package result
 
 import "testing"
 
-func TestAFileSystemIsThatOfTheNearestMount(t *testing.T) {
+func TestFindMount_ReturnsTheNearestMount(t *testing.T) {
 	t.Parallel()
 	const table = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 25 22 0:22 / /dev/shm rw - tmpfs tmpfs rw,size=1
@@ -18,7 +18,7 @@ a line of something else
 		"/dev/shmem":       "ext4 on /dev/vda",
 		"/mnt/my disk/sub": "xfs on /dev/sdb",
 	} {
-		if got := mounted([]byte(table), dir); got != want {
+		if got := findMount([]byte(table), dir); got != want {
 			t.Errorf("%s is on %q, want %q", dir, got, want)
 		}
 	}

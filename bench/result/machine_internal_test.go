@@ -2,7 +2,7 @@ package result
 
 import "testing"
 
-func TestAVersionIsFoundInWhatAProgramSays(t *testing.T) {
+func TestFirstVersion_ParsesProgramOutput(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
 		"postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n":   "15.18",
@@ -12,7 +12,7 @@ func TestAVersionIsFoundInWhatAProgramSays(t *testing.T) {
 		"git version 2.39": "2.39",
 		"":                 "",
 	} {
-		if got := version(said); got != want {
+		if got := firstVersion(said); got != want {
 			t.Errorf("version(%q) is %q, want %q", said, got, want)
 		}
 	}

@@ -45,12 +45,12 @@ func filesystem(dir string) string {
 	if err != nil {
 		return ""
 	}
-	return mounted(data, dir)
+	return findMount(data, dir)
 }
 
 // mounted finds the mount that dir is below, in the kernel's list; of several
 // at one place the last, which hides the others.
-func mounted(mountinfo []byte, dir string) string {
+func findMount(mountinfo []byte, dir string) string {
 	best, kind := "", ""
 	for lines := bufio.NewScanner(bytes.NewReader(mountinfo)); lines.Scan(); {
 		place, from, ok := strings.Cut(lines.Text(), " - ")

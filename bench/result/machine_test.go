@@ -10,9 +10,9 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-func TestThisMachineIsKnown(t *testing.T) {
+func TestDescribeMachine_FindsHardwareAndVersions(t *testing.T) {
 	t.Parallel()
-	m := result.ThisMachine(t.Context(), filepath.Join(t.TempDir(), "not", "there", "yet"), map[string][]string{
+	m := result.DescribeMachine(t.Context(), filepath.Join(t.TempDir(), "not", "there", "yet"), map[string][]string{
 		"go":     {"go", "env", "GOVERSION"},
 		"git":    {"git", "--version"},
 		"nosuch": {"no-such-program-anywhere", "--version"},
@@ -25,13 +25,13 @@ func TestThisMachineIsKnown(t *testing.T) {
 	}
 }
 
-func TestACommitIsDirtyWhenThereIsMoreThanIt(t *testing.T) {
+func TestHeadCommit_MarksChangesAsDirty(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
 	}
 	dir := t.TempDir()
-	if got := result.Commit(t.Context(), dir); got != "unknown" {
+	if got := result.HeadCommit(t.Context(), dir); got != "unknown" {
 		t.Errorf("%q where there is no commit", got)
 	}
 	git := func(args ...string) string {
@@ -60,11 +60,11 @@ func TestACommitIsDirtyWhenThereIsMoreThanIt(t *testing.T) {
 	git("commit", "-q", "-m", "a")
 	hash := git("rev-parse", "HEAD")
 	write("bench/results/1.json")
-	if got := result.Commit(t.Context(), filepath.Join(dir, "bench")); got != hash {
+	if got := result.HeadCommit(t.Context(), filepath.Join(dir, "bench")); got != hash {
 		t.Errorf("%q with nothing but a result, want %q", got, hash)
 	}
 	write("b.go")
-	if got := result.Commit(t.Context(), filepath.Join(dir, "bench")); got != hash+"-dirty" {
+	if got := result.HeadCommit(t.Context(), filepath.Join(dir, "bench")); got != hash+"-dirty" {
 		t.Errorf("%q with a new file, want %q", got, hash+"-dirty")
 	}
 }

@@ -32,12 +32,12 @@ const Format = 1
 
 // Result is one run of the benchmark. It is for one goroutine at a time.
 type Result struct {
-	Format  int       `json:"format"`
-	At      time.Time `json:"at"`
-	Took    float64   `json:"took_s"`
-	Mode    string    `json:"mode"`   // "full", "quick" or "once"
-	Commit  string    `json:"commit"` // of Cuelight; with "-dirty" where there was more
-	Machine Machine   `json:"machine"`
+	Format          int       `json:"format"`
+	StartedAt       time.Time `json:"at"`
+	DurationSeconds float64   `json:"took_s"`
+	Mode            string    `json:"mode"`   // "full", "quick" or "once"
+	Commit          string    `json:"commit"` // of Cuelight; with "-dirty" where there was more
+	Machine         Machine   `json:"machine"`
 
 	// Settings are, by contestant, how it was set up; and what was set in
 	// PostgreSQL under "postgres".
@@ -62,27 +62,27 @@ type Machine struct {
 }
 
 // Key names a figure.
-type Key struct{ Scenario, Contestant, Case string }
+type Key struct{ Scenario, System, Case string }
 
 // String is the key as scenario/contestant/case.
 func (k Key) String() string {
-	return strings.TrimSuffix(k.Scenario+"/"+k.Contestant+"/"+k.Case, "/")
+	return strings.TrimSuffix(k.Scenario+"/"+k.System+"/"+k.Case, "/")
 }
 
 // Figure is one thing that was measured, in every round.
 type Figure struct {
-	Scenario   string `json:"scenario"`       // "e2e"
-	Contestant string `json:"contestant"`     // "cuelight", "river_tx", "floor"
-	Case       string `json:"case,omitempty"` // "rate=400"
-	Unit       string `json:"unit"`           // "ms", "tasks/s", "MiB", "queries/s", …
-	Lower      bool   `json:"lower_is_better"`
+	Scenario string `json:"scenario"`       // "e2e"
+	System   string `json:"contestant"`     // "cuelight", "river_tx", "floor"
+	Case     string `json:"case,omitempty"` // "rate=400"
+	Unit     string `json:"unit"`           // "ms", "tasks/s", "MiB", "queries/s", …
+	Lower    bool   `json:"lower_is_better"`
 
 	// Rounds has one value per round, or one spread of many samples.
 	Rounds []Round `json:"rounds"`
 }
 
 // Key is the figure's name.
-func (f *Figure) Key() Key { return Key{f.Scenario, f.Contestant, f.Case} }
+func (f *Figure) Key() Key { return Key{f.Scenario, f.System, f.Case} }
 
 // Round is what one round found.
 type Round struct {
@@ -94,12 +94,12 @@ type Round struct {
 // New begins a result, now.
 func New(mode string) *Result {
 	return &Result{
-		Format:   Format,
-		At:       time.Now().UTC().Truncate(time.Second),
-		Mode:     mode,
-		Commit:   unknown,
-		Settings: map[string]string{},
-		Skipped:  map[string]string{},
+		Format:    Format,
+		StartedAt: time.Now().UTC().Truncate(time.Second),
+		Mode:      mode,
+		Commit:    unknown,
+		Settings:  map[string]string{},
+		Skipped:   map[string]string{},
 	}
 }
 
@@ -120,7 +120,7 @@ func (r *Result) Add(k Key, unit string, rounds ...Round) {
 		f := r.figure(k)
 		if f == nil {
 			r.Figures = append(r.Figures, Figure{
-				Scenario: k.Scenario, Contestant: k.Contestant, Case: k.Case,
+				Scenario: k.Scenario, System: k.System, Case: k.Case,
 				Unit: unit, Lower: lowerIsBetter(unit),
 			})
 			f = &r.Figures[len(r.Figures)-1]
@@ -169,7 +169,7 @@ func (r *Result) Find(k Key) (*Figure, bool) {
 
 // Of are the figures of a scenario, in the order of their contestants' and
 // cases' first appearance in it.
-func (r *Result) Of(scenario string) []*Figure {
+func (r *Result) ForScenario(scenario string) []*Figure {
 	var all []*Figure
 	var contestants, cases []string
 	for i := range r.Figures {
@@ -178,12 +178,12 @@ func (r *Result) Of(scenario string) []*Figure {
 			continue
 		}
 		all = append(all, f)
-		contestants = append(contestants, f.Contestant)
+		contestants = append(contestants, f.System)
 		cases = append(cases, f.Case)
 	}
 	slices.SortStableFunc(all, func(a, b *Figure) int {
 		return cmp.Or(
-			cmp.Compare(slices.Index(contestants, a.Contestant), slices.Index(contestants, b.Contestant)),
+			cmp.Compare(slices.Index(contestants, a.System), slices.Index(contestants, b.System)),
 			cmp.Compare(slices.Index(cases, a.Case), slices.Index(cases, b.Case)))
 	})
 	return all
@@ -193,21 +193,21 @@ func (r *Result) Of(scenario string) []*Figure {
 // parameter with a number, "rate=50" and "rate=400", the smallest number first.
 func (r *Result) Steps(scenario, contestant, parameter string) []Step {
 	var steps []Step
-	for _, f := range r.Of(scenario) {
-		if f.Contestant != contestant {
+	for _, f := range r.ForScenario(scenario) {
+		if f.System != contestant {
 			continue
 		}
 		if at, ok := number(f.Case, parameter); ok {
-			steps = append(steps, Step{At: at, Figure: f})
+			steps = append(steps, Step{Value: at, Figure: f})
 		}
 	}
-	slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+	slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Value, b.Value) })
 	return steps
 }
 
 // Step is a figure at one value of a parameter.
 type Step struct {
-	At float64
+	Value float64
 	*Figure
 }
 

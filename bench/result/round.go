@@ -7,7 +7,7 @@ import (
 )
 
 // Most is how many samples of a round are kept.
-const Most = 2000
+const MaxSamples = 2000
 
 // Of makes a round of samples, in any order, which stay the caller's. Its value
 // is their median. Of more than [Most] it keeps that many: the smallest, the
@@ -17,18 +17,18 @@ const Most = 2000
 //
 // A round of no samples, or of one that is not a number, is not a finding:
 // [Result.Add] refuses it.
-func Of(samples []float64) Round {
+func FromSamples(samples []float64) Round {
 	sorted := slices.Sorted(slices.Values(samples))
-	return Round{Value: percentile(sorted, 50), Samples: thin(sorted, Most), N: len(sorted)}
+	return Round{Value: percentile(sorted, 50), Samples: thin(sorted, MaxSamples), N: len(sorted)}
 }
 
 // OfDurations is Of, in milliseconds.
-func OfDurations(samples []time.Duration) Round {
+func FromDurations(samples []time.Duration) Round {
 	ms := make([]float64, len(samples))
 	for i, d := range samples {
 		ms[i] = Milliseconds(d)
 	}
-	return Of(ms)
+	return FromSamples(ms)
 }
 
 // Milliseconds says a duration in the unit "ms".
@@ -37,7 +37,7 @@ func Milliseconds(d time.Duration) float64 {
 }
 
 // Value is a round that found one number.
-func Value(v float64) Round { return Round{Value: v} }
+func FromValue(v float64) Round { return Round{Value: v} }
 
 // Percentile is the value that p of a hundred samples do not exceed, between
 // two samples by their distance. 0 is the smallest, 100 the largest. Of a round

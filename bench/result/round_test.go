@@ -10,9 +10,9 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-func TestPercentilesLieBetweenSamplesByTheirDistance(t *testing.T) {
+func TestRound_InterpolatesPercentiles(t *testing.T) {
 	t.Parallel()
-	r := result.Of([]float64{40, 10, 30, 20, 50})
+	r := result.FromSamples([]float64{40, 10, 30, 20, 50})
 	for p, want := range map[float64]float64{-1: 10, 0: 10, 25: 20, 50: 30, 90: 46, 100: 50, 200: 50} {
 		if got := r.Percentile(p); math.Abs(got-want) > 1e-9 {
 			t.Errorf("percentile %v is %v, want %v", p, got, want)
@@ -23,41 +23,41 @@ func TestPercentilesLieBetweenSamplesByTheirDistance(t *testing.T) {
 	}
 }
 
-func TestOneNumberIsItsOwnPercentiles(t *testing.T) {
+func TestRound_OfOneNumberHasThatPercentile(t *testing.T) {
 	t.Parallel()
 	for _, p := range []float64{0, 50, 99} {
-		if got := result.Value(7).Percentile(p); got != 7 {
+		if got := result.FromValue(7).Percentile(p); got != 7 {
 			t.Errorf("percentile %v of one number is %v, want it", p, got)
 		}
 	}
-	if got := result.Of([]float64{7}).Percentile(99); got != 7 {
+	if got := result.FromSamples([]float64{7}).Percentile(99); got != 7 {
 		t.Errorf("percentile 99 of one sample is %v, want it", got)
 	}
 }
 
-func TestSamplesStayTheCallersAndInItsOrder(t *testing.T) {
+func TestFromSamples_LeavesTheInputUnchanged(t *testing.T) {
 	t.Parallel()
 	samples := []float64{3, 1, 2}
-	r := result.Of(samples)
+	r := result.FromSamples(samples)
 	r.Samples[0] = 99
 	if !slices.Equal(samples, []float64{3, 1, 2}) {
 		t.Errorf("the caller's samples became %v", samples)
 	}
 }
 
-func TestThinningKeepsTheEndsAndThePercentiles(t *testing.T) {
+func TestFromSamples_ThinningKeepsEndsAndPercentiles(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	all := make([]float64, 50_000)
 	for i := range all {
 		all[i] = math.Exp(random.NormFloat64())
 	}
-	r := result.Of(all)
+	r := result.FromSamples(all)
 	slices.Sort(all)
-	if len(r.Samples) != result.Most || r.N != len(all) {
-		t.Fatalf("kept %d of %d, want %d of %d", len(r.Samples), r.N, result.Most, len(all))
+	if len(r.Samples) != result.MaxSamples || r.N != len(all) {
+		t.Fatalf("kept %d of %d, want %d of %d", len(r.Samples), r.N, result.MaxSamples, len(all))
 	}
-	if r.Samples[0] != all[0] || r.Samples[result.Most-1] != all[len(all)-1] {
+	if r.Samples[0] != all[0] || r.Samples[result.MaxSamples-1] != all[len(all)-1] {
 		t.Error("the smallest or the largest is not kept")
 	}
 	if !slices.IsSorted(r.Samples) {
@@ -74,25 +74,25 @@ func TestThinningKeepsTheEndsAndThePercentiles(t *testing.T) {
 	}
 }
 
-func TestAsManyAsAreKeptAreKeptAsTheyAre(t *testing.T) {
+func TestFromSamples_KeepsUpToTheLimitUnchanged(t *testing.T) {
 	t.Parallel()
-	all := make([]float64, result.Most)
+	all := make([]float64, result.MaxSamples)
 	for i := range all {
 		all[i] = float64(i * i)
 	}
-	if got := result.Of(all).Samples; !slices.Equal(got, all) {
+	if got := result.FromSamples(all).Samples; !slices.Equal(got, all) {
 		t.Error("samples that all fit were changed")
 	}
 	all = append(all, 1e9)
-	kept := result.Of(all).Samples
-	if len(kept) != result.Most || len(slices.Compact(kept)) != result.Most {
+	kept := result.FromSamples(all).Samples
+	if len(kept) != result.MaxSamples || len(slices.Compact(kept)) != result.MaxSamples {
 		t.Error("of one sample more than fits, not all but one were kept")
 	}
 }
 
-func TestDurationsAreMilliseconds(t *testing.T) {
+func TestFromDurations_UsesMilliseconds(t *testing.T) {
 	t.Parallel()
-	r := result.OfDurations([]time.Duration{2_412_345, 1 * time.Millisecond, 3 * time.Second})
+	r := result.FromDurations([]time.Duration{2_412_345, 1 * time.Millisecond, 3 * time.Second})
 	if want := []float64{1, 2.412345, 3000}; !slices.Equal(r.Samples, want) {
 		t.Errorf("%v, want %v", r.Samples, want)
 	}

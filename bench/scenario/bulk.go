@@ -10,8 +10,8 @@ import (
 
 // Bulker is a contestant that tells what it costs to change so many tasks in one
 // statement, per task, by what is done to them.
-type Bulker interface {
-	Bulk(ctx context.Context, url string, tasks int) (map[string]time.Duration, error)
+type TriggerTimer interface {
+	TriggerTimes(ctx context.Context, url string, tasks int) (map[string]time.Duration, error)
 }
 
 // Bulk is what the triggers take when people change many tasks at once, and when many
@@ -25,20 +25,20 @@ func (Bulk) Names() []string { return []string{"bulk"} }
 
 // Measure measures all, and the slowest of them.
 func (s Bulk) Measure(ctx context.Context, t *Trial) error {
-	bulker, ok := t.Contestant.(Bulker)
+	bulker, ok := t.System.(TriggerTimer)
 	if !ok {
 		return fmt.Errorf("%w: its triggers are not known", errNotHere)
 	}
-	taken, err := bulker.Bulk(ctx, t.URL, s.Tasks)
+	taken, err := bulker.TriggerTimes(ctx, t.URL, s.Tasks)
 	if err != nil {
 		return err
 	}
 	worst := time.Duration(0)
 	for act, each := range taken {
-		t.Record("bulk", act, "ms", result.Value(float64(each)/float64(time.Millisecond)))
+		t.Record("bulk", act, "ms", result.FromValue(float64(each)/float64(time.Millisecond)))
 		worst = max(worst, each)
 	}
-	t.Record("bulk", "slowest", "ms", result.Value(float64(worst)/float64(time.Millisecond)))
-	t.Explain("bulk", "the triggers' share of one statement that changes %d tasks, per task", s.Tasks)
+	t.Record("bulk", "slowest", "ms", result.FromValue(float64(worst)/float64(time.Millisecond)))
+	t.Note("bulk", "the triggers' share of one statement that changes %d tasks, per task", s.Tasks)
 	return nil
 }

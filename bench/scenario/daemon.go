@@ -33,14 +33,14 @@ type IdleDaemon struct {
 func (IdleDaemon) Names() []string { return []string{"idle_daemon"} }
 
 // Settings are those of its database.
-func (IdleDaemon) Settings() []string { return []string{"log_statement=all"} }
+func (IdleDaemon) DatabaseSettings() []string { return []string{"log_statement=all"} }
 
 // workingWithin is how long a daemon may take to start.
 const workingWithin = time.Minute
 
 // Measure measures all of it.
 func (d IdleDaemon) Measure(ctx context.Context, t *Trial) (err error) {
-	if t.Daemon == nil {
+	if t.DaemonCommand == nil {
 		return fmt.Errorf("%w: no way to start a daemon", errNotHere)
 	}
 	for _, name := range []string{"ffmpeg", "ffprobe"} {
@@ -48,16 +48,16 @@ func (d IdleDaemon) Measure(ctx context.Context, t *Trial) (err error) {
 			return fmt.Errorf("%w: the daemon needs %s, which is not installed", errNotHere, name)
 		}
 	}
-	dir, err := os.MkdirTemp(t.Scratch, "cuelight-bench-daemon-")
+	dir, err := os.MkdirTemp(t.ScratchDir, "cuelight-bench-daemon-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	cmd, err := t.Daemon(ctx, dir, t.URL)
+	cmd, err := t.DaemonCommand(ctx, dir, t.URL)
 	if err != nil {
 		return err
 	}
-	working := newWord(`"msg":"working"`)
+	working := newTextWatcher(`"msg":"working"`)
 	cmd.Stderr = working
 	daemon, err := child.Start(cmd)
 	if err != nil {
@@ -69,8 +69,8 @@ func (d IdleDaemon) Measure(ctx context.Context, t *Trial) (err error) {
 		err = errors.Join(err, daemon.Stop(ending))
 	}()
 	select {
-	case <-working.said:
-	case <-daemon.Gone():
+	case <-working.found:
+	case <-daemon.Done():
 		return errors.New("the daemon ended at once")
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -85,26 +85,26 @@ func (d IdleDaemon) Measure(ctx context.Context, t *Trial) (err error) {
 
 // watch measures from now on.
 func (d IdleDaemon) watch(ctx context.Context, t *Trial, daemon *child.Process) error {
-	before, err := look(t.Stand, daemon)
+	before, err := look(t.Server, daemon)
 	if err != nil {
 		return err
 	}
 	if err := pause(ctx, d.For); err != nil {
 		return err
 	}
-	after, err := look(t.Stand, daemon)
+	after, err := look(t.Server, daemon)
 	if err != nil {
 		return err
 	}
 	seconds := after.at.Sub(before.at).Seconds()
-	statements, err := t.Stand.statements(before.log, after.log)
+	statements, err := t.Server.statements(before.log, after.log)
 	if err != nil {
 		return err
 	}
-	t.Record("idle_daemon", "queries", "queries/s", result.Value(float64(statements)/seconds))
-	t.Record("idle_daemon", "cpu", "share of a core", result.Value((after.CPU-before.CPU).Seconds()/seconds))
-	t.Record("idle_daemon", "memory", "MiB", result.Value(float64(after.Memory)/(1<<20)))
-	t.Explain("idle_daemon", "cuelight serve on an empty database, for %v, %v after it began to work", d.For, d.Settle)
+	t.Record("idle_daemon", "queries", "queries/s", result.FromValue(float64(statements)/seconds))
+	t.Record("idle_daemon", "cpu", "share of a core", result.FromValue((after.CPU-before.CPU).Seconds()/seconds))
+	t.Record("idle_daemon", "memory", "MiB", result.FromValue(float64(after.Memory)/(1<<20)))
+	t.Note("idle_daemon", "cuelight serve on an empty database, for %v, %v after it began to work", d.For, d.Settle)
 	return nil
 }
 
@@ -115,7 +115,7 @@ type glance struct {
 	log int64 // the length of the server's log
 }
 
-func look(s *Stand, daemon *child.Process) (g glance, err error) {
+func look(s *Server, daemon *child.Process) (g glance, err error) {
 	info, err := os.Stat(s.server.Log())
 	if err != nil {
 		return g, err
@@ -131,7 +131,7 @@ func look(s *Stand, daemon *child.Process) (g glance, err error) {
 var saidOfStatements = [][]byte{[]byte(" LOG:  statement: "), []byte(" LOG:  execute ")}
 
 // statements counts those in a part of the server's log.
-func (s *Stand) statements(from, to int64) (n int, err error) {
+func (s *Server) statements(from, to int64) (n int, err error) {
 	log, err := os.Open(s.server.Log())
 	if err != nil {
 		return 0, err
@@ -157,23 +157,25 @@ func countStatements(log []byte) (n int) {
 }
 
 // word hears whether something is written to it.
-type word struct {
-	text []byte
-	said chan struct{} // closed when it was
-	last []byte
+type textWatcher struct {
+	text  []byte
+	found chan struct{} // closed when it was
+	last  []byte
 }
 
-func newWord(text string) *word { return &word{text: []byte(text), said: make(chan struct{})} }
+func newTextWatcher(text string) *textWatcher {
+	return &textWatcher{text: []byte(text), found: make(chan struct{})}
+}
 
 // Write is called by one goroutine.
-func (w *word) Write(b []byte) (int, error) {
+func (w *textWatcher) Write(b []byte) (int, error) {
 	if w.text == nil {
 		return len(b), nil
 	}
 	w.last = append(w.last, b...)
 	if bytes.Contains(w.last, w.text) {
 		w.text, w.last = nil, nil
-		close(w.said)
+		close(w.found)
 	} else {
 		w.last = bytes.Clone(w.last[max(0, len(w.last)-len(w.text)):])
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestStatementsAreCountedWhateverTheyHold(t *testing.T) {
+func TestCountStatements_IgnoresStatementContents(t *testing.T) {
 	t.Parallel()
 	const log = `2026-11-20 16:51:24.894 UTC [9378] LOG:  statement: -- ping
 2026-11-20 16:51:24.895 UTC [9378] LOG:  execute stmtcache_2d55afc84fd2: 
@@ -26,15 +26,15 @@ func TestStatementsAreCountedWhateverTheyHold(t *testing.T) {
 	}
 }
 
-func TestAWordIsHeardInPieces(t *testing.T) {
+func TestTextWatcher_FindsTextAcrossWrites(t *testing.T) {
 	t.Parallel()
 	for _, pieces := range [][]string{
 		{`{"level":"info","msg":"working"}`}, {`{"msg":"database","x":"`, `"msg":"wor`, `king"`, `}`}, strings.Split(`"msg":"working" and more`, ""),
 	} {
-		w := newWord(`"msg":"working"`)
+		w := newTextWatcher(`"msg":"working"`)
 		for i, p := range pieces {
 			select {
-			case <-w.said:
+			case <-w.found:
 				if whole := strings.Join(pieces[:i], ""); !strings.Contains(whole, `"msg":"working"`) {
 					t.Errorf("heard in %q", whole)
 				}
@@ -45,7 +45,7 @@ func TestAWordIsHeardInPieces(t *testing.T) {
 			}
 		}
 		select {
-		case <-w.said:
+		case <-w.found:
 		default:
 			t.Errorf("not heard in %q", slices.Clip(pieces))
 		}

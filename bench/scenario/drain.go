@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
 )
 
@@ -22,7 +22,7 @@ func (Drain) Names() []string { return []string{"drain"} }
 
 // Measure measures it.
 func (d Drain) Measure(ctx context.Context, t *Trial) error {
-	l := load{tasks: d.Tasks, options: contest.Options{Slots: d.Slots}}
+	l := load{tasks: d.Tasks, options: harness.Options{Slots: d.Slots}}
 	took, err := l.drain(ctx, t)
 	if err == nil {
 		t.Record("drain", fmt.Sprintf("tasks=%d", d.Tasks), "tasks/s", perSecond(d.Tasks, took))
@@ -31,35 +31,35 @@ func (d Drain) Measure(ctx context.Context, t *Trial) error {
 }
 
 func perSecond(tasks int, took time.Duration) result.Round {
-	return result.Value(float64(tasks) / took.Seconds())
+	return result.FromValue(float64(tasks) / took.Seconds())
 }
 
 // load is a number of tasks for one crew.
 type load struct {
 	tasks   int
 	first   int64 // the first one's number
-	options contest.Options
-	watch   func(contest.Moment) // is told what happens, too; nil for nobody
+	options harness.Options
+	watch   func(harness.Observation) // is told what happens, too; nil for nobody
 }
 
 // drain submits the tasks, has them done, makes sure that each stage of each was
 // done once, and returns how long that took.
 func (l load) drain(ctx context.Context, t *Trial) (took time.Duration, err error) {
-	filler, fills := t.Contestant.(Filler)
+	filler, fills := t.System.(Preloader)
 	if fills {
-		if err := filler.Fill(ctx, t.URL, l.first, l.tasks); err != nil {
+		if err := filler.Preload(ctx, t.URL, l.first, l.tasks); err != nil {
 			return 0, fmt.Errorf("submit %d tasks: %w", l.tasks, err)
 		}
 	}
-	tally := newTally(l.tasks)
-	l.options.Observe = func(m contest.Moment) {
+	tally := newStageCounter(l.tasks)
+	l.options.Observe = func(m harness.Observation) {
 		m.Task -= l.first
 		tally.observe(m)
 		if l.watch != nil {
 			l.watch(m)
 		}
 	}
-	crew, err := t.Contestant.Start(ctx, t.URL, l.options)
+	crew, err := t.System.Start(ctx, t.URL, l.options)
 	if err != nil {
 		return 0, err
 	}
@@ -92,10 +92,10 @@ func (w WorkShare) name() string { return fmt.Sprintf("work%v", w.Work) }
 
 // Measure measures it.
 func (w WorkShare) Measure(ctx context.Context, t *Trial) error {
-	l := load{tasks: w.Tasks, options: contest.Options{Slots: w.Slots, Work: w.Work}}
+	l := load{tasks: w.Tasks, options: harness.Options{Slots: w.Slots, WorkTime: w.Work}}
 	took, err := l.drain(ctx, t)
 	if err == nil {
-		t.Record(w.name(), fmt.Sprintf("slots=%d", w.Slots), "share", result.Value(w.ideal().Seconds()/took.Seconds()))
+		t.Record(w.name(), fmt.Sprintf("slots=%d", w.Slots), "share", result.FromValue(w.ideal().Seconds()/took.Seconds()))
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
 )
 
@@ -44,11 +44,11 @@ const Warmup = 10
 func (E2E) Names() []string { return []string{"e2e", "wake_submit", "hop", "hop_commit"} }
 
 // Settings are those of its database.
-func (e E2E) Settings() []string { return SlowCommits(e.CommitDelay) }
+func (e E2E) DatabaseSettings() []string { return SlowCommitSettings(e.CommitDelay) }
 
 // SlowCommits are the settings of a database in which each commit takes d
 // longer.
-func SlowCommits(d time.Duration) []string {
+func SlowCommitSettings(d time.Duration) []string {
 	if d == 0 {
 		return nil
 	}
@@ -65,7 +65,7 @@ func IdleCase(commitDelay time.Duration) string {
 
 // Gap waits for a random 5 to 50 ms, after which everything on the machine has
 // gone to sleep.
-func Gap(ctx context.Context) error {
+func IdlePause(ctx context.Context) error {
 	return pause(ctx, 5*time.Millisecond+rand.N(45*time.Millisecond))
 }
 
@@ -75,8 +75,8 @@ func (e E2E) Measure(ctx context.Context, t *Trial) (err error) {
 	if e.Spread == 0 {
 		tasks += Warmup
 	}
-	run := e2eRun{E2E: e, stories: newStories(tasks), submitted: make([]span, tasks)}
-	run.crew, err = t.Contestant.Start(ctx, t.URL, contest.Options{Slots: e.Slots, Observe: run.stories.observe})
+	run := e2eRun{E2E: e, stories: newTimelines(tasks), submitted: make([]span, tasks)}
+	run.crew, err = t.System.Start(ctx, t.URL, harness.Options{Slots: e.Slots, Observe: run.stories.observe})
 	if err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func (e E2E) Measure(ctx context.Context, t *Trial) (err error) {
 
 type e2eRun struct {
 	E2E
-	crew      contest.Crew
-	stories   *stories
+	crew      harness.Workers
+	stories   *timelines
 	submitted []span
 }
 
@@ -120,7 +120,7 @@ func (r *e2eRun) oneByOne(ctx context.Context) (n int, err error) {
 		if r.Within > 0 && n >= atLeast && time.Since(began) > r.Within {
 			break
 		}
-		if err := Gap(ctx); err != nil {
+		if err := IdlePause(ctx); err != nil {
 			return n, err
 		}
 		if err := r.submit(ctx, n); err != nil {
@@ -163,25 +163,25 @@ func (r *e2eRun) spread(ctx context.Context) (int, error) {
 func (r *e2eRun) record(t *Trial, n int) {
 	var whole, wake, hop, commit []time.Duration
 	first := Warmup
-	if n < len(r.stories.all) {
+	if n < len(r.stories.tasks) {
 		first = min(Warmup, n/5)
 	}
 	if r.Spread > 0 {
 		first = 0 // all began at a random time, and take long
 	}
 	for task := first; task < n; task++ {
-		s := &r.stories.all[task]
-		whole = append(whole, s.when(contest.Publish, contest.Completed).Sub(r.submitted[task].from))
-		wake = append(wake, s.when(contest.Ingest, contest.Began).Sub(r.submitted[task].to))
-		hop = slices.Concat(hop, s.hops(contest.Ended))
-		commit = slices.Concat(commit, s.hops(contest.Completed))
+		s := &r.stories.tasks[task]
+		whole = append(whole, s.when(harness.Publish, harness.Completed).Sub(r.submitted[task].from))
+		wake = append(wake, s.when(harness.Ingest, harness.Started).Sub(r.submitted[task].to))
+		hop = slices.Concat(hop, s.hops(harness.Ended))
+		commit = slices.Concat(commit, s.hops(harness.Completed))
 	}
 	of := IdleCase(r.CommitDelay)
-	t.Record("e2e", of, "ms", result.OfDurations(whole))
+	t.Record("e2e", of, "ms", result.FromDurations(whole))
 	if of = ""; r.CommitDelay > 0 {
 		of = IdleCase(r.CommitDelay)
 	}
-	t.Record("wake_submit", of, "ms", result.OfDurations(wake))
-	t.Record("hop", of, "ms", result.OfDurations(hop))
-	t.Record("hop_commit", of, "ms", result.OfDurations(commit))
+	t.Record("wake_submit", of, "ms", result.FromDurations(wake))
+	t.Record("hop", of, "ms", result.FromDurations(hop))
+	t.Record("hop_commit", of, "ms", result.FromDurations(commit))
 }

@@ -5,16 +5,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 )
 
 // NewTrial is a trial without a database.
-func NewTrial(c contest.Contestant, m *Meeting) *Trial {
-	return &Trial{Contestant: c, Meeting: m, name: c.Name()}
+func NewTrial(c harness.System, m *Session) *Trial {
+	return &Trial{System: c, Session: m, systemName: c.Name()}
 }
 
 // Ask asks the server.
-func (s *Stand) Ask(ctx context.Context, sql string, to any) error {
+func (s *Server) Query(ctx context.Context, sql string, to any) error {
 	conn, err := pgx.Connect(ctx, s.server.URL("postgres"))
 	if err != nil {
 		return err

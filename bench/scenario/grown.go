@@ -7,13 +7,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 )
 
 // Grower is a contestant whose tables can be filled with finished tasks, as
 // they are after a long time.
-type Grower interface {
-	Grow(ctx context.Context, url string, finished int) error
+type FinishedTaskAdder interface {
+	AddFinishedTasks(ctx context.Context, url string, finished int) error
 }
 
 // Grown is Drain in a database that has finished tasks in it: "grown".
@@ -28,21 +28,21 @@ func (Grown) Names() []string { return []string{"grown"} }
 
 // Measure measures it.
 func (g Grown) Measure(ctx context.Context, t *Trial) error {
-	grower, ok := t.Contestant.(Grower)
+	grower, ok := t.System.(FinishedTaskAdder)
 	if !ok {
 		return fmt.Errorf("%w: no way to make finished tasks", errNotHere)
 	}
-	if err := grower.Grow(ctx, t.URL, g.Finished); err != nil {
+	if err := grower.AddFinishedTasks(ctx, t.URL, g.Finished); err != nil {
 		return err
 	}
 	if err := t.Checkpoint(ctx); err != nil { // what was made is not to be written during the drain
 		return err
 	}
-	l := load{tasks: g.Tasks, options: contest.Options{Slots: g.Slots}}
+	l := load{tasks: g.Tasks, options: harness.Options{Slots: g.Slots}}
 	took, err := l.drain(ctx, t)
 	if err == nil {
 		t.Record("grown", fmt.Sprintf("finished=%d", g.Finished), "tasks/s", perSecond(g.Tasks, took))
-		t.Explain("grown", "%d tasks drained; the finished ones were made with SQL, then vacuumed and analyzed", g.Tasks)
+		t.Note("grown", "%d tasks drained; the finished ones were made with SQL, then vacuumed and analyzed", g.Tasks)
 	}
 	return err
 }
@@ -70,11 +70,11 @@ func (h Held) Measure(ctx context.Context, t *Trial) (err error) {
 		}
 		defer func() { err = errors.Join(err, s.end(ctx)) }()
 	}
-	l := load{tasks: h.Tasks, options: contest.Options{Slots: h.Slots}}
+	l := load{tasks: h.Tasks, options: harness.Options{Slots: h.Slots}}
 	took, err := l.drain(ctx, t)
 	if err == nil {
 		t.Record("held", of, "tasks/s", perSecond(h.Tasks, took))
-		t.Explain("held", "%d tasks drained; the snapshot is that of a transaction with repeatable read in the same database", h.Tasks)
+		t.Note("held", "%d tasks drained; the snapshot is that of a transaction with repeatable read in the same database", h.Tasks)
 	}
 	return err
 }

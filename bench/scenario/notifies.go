@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
 )
 
@@ -26,7 +26,7 @@ func (Notifies) Names() []string { return []string{"notifies"} }
 
 // Measure measures it.
 func (n Notifies) Measure(ctx context.Context, t *Trial) error {
-	notifier, ok := t.Contestant.(Notifier)
+	notifier, ok := t.System.(ChannelLister)
 	if !ok {
 		return fmt.Errorf("%w: its channels are not known", errNotHere)
 	}
@@ -34,13 +34,13 @@ func (n Notifies) Measure(ctx context.Context, t *Trial) error {
 	if err != nil {
 		return err
 	}
-	l := load{tasks: n.Tasks, options: contest.Options{Slots: n.Slots}}
+	l := load{tasks: n.Tasks, options: harness.Options{Slots: n.Slots}}
 	_, err = l.drain(ctx, t)
 	heard, stopErr := counter.stop(ctx)
 	if err := errors.Join(err, stopErr); err != nil {
 		return err
 	}
-	t.Record("notifies", "", "per task", result.Value(float64(heard)/float64(n.Tasks)))
+	t.Record("notifies", "", "per task", result.FromValue(float64(heard)/float64(n.Tasks)))
 	return nil
 }
 

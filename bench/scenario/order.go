@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
 )
 
@@ -19,7 +19,7 @@ type Order struct {
 }
 
 // narrow is the stage with one slot: all of its tasks come from other stages.
-const narrow = contest.Assemble
+const narrow = harness.Assemble
 
 // Names are those of its figures.
 func (Order) Names() []string { return []string{"order"} }
@@ -30,9 +30,9 @@ func (o Order) Measure(ctx context.Context, t *Trial) error {
 		mu    sync.Mutex
 		began []int64
 	)
-	l := load{tasks: o.Tasks, options: contest.Options{Slots: o.Slots, Single: []contest.Stage{narrow}}}
-	l.watch = func(m contest.Moment) {
-		if m.Stage == narrow && m.What == contest.Began {
+	l := load{tasks: o.Tasks, options: harness.Options{Slots: o.Slots, SingleSlot: []harness.Stage{narrow}}}
+	l.watch = func(m harness.Observation) {
+		if m.Stage == narrow && m.Kind == harness.Started {
 			mu.Lock()
 			defer mu.Unlock()
 			began = append(began, m.Task)
@@ -41,12 +41,12 @@ func (o Order) Measure(ctx context.Context, t *Trial) error {
 	if _, err := l.drain(ctx, t); err != nil {
 		return err
 	}
-	t.Record("order", fmt.Sprintf("tasks=%d", o.Tasks), "tasks", result.Value(float64(displaced(began))))
+	t.Record("order", fmt.Sprintf("tasks=%d", o.Tasks), "tasks", result.FromValue(float64(maxDisplacement(began))))
 	return nil
 }
 
 // displaced is the largest number of later tasks that stand before one.
-func displaced(began []int64) (most int) {
+func maxDisplacement(began []int64) (most int) {
 	var before []int64 // what began so far, sorted
 	for _, task := range began {
 		at, _ := slices.BinarySearch(before, task)

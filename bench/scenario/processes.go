@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
 )
 
@@ -24,13 +24,13 @@ func (Processes) Names() []string { return []string{"processes"} }
 
 // Measure measures it.
 func (p Processes) Measure(ctx context.Context, t *Trial) (err error) {
-	if t.Apart == nil {
+	if t.StartSubprocess == nil {
 		return fmt.Errorf("%w: no way to start processes", errNotHere)
 	}
-	tally := newTally(p.Tasks)
-	var crews []contest.Crew
+	tally := newStageCounter(p.Tasks)
+	var crews []harness.Workers
 	for range p.Processes {
-		crew, startErr := t.Apart(ctx, t.Contestant, t.URL, contest.Options{Slots: p.Slots, Observe: tally.observe})
+		crew, startErr := t.StartSubprocess(ctx, t.System, t.URL, harness.Options{Slots: p.Slots, Observe: tally.observe})
 		if err = startErr; err != nil {
 			break
 		}
@@ -68,21 +68,21 @@ func (HopOther) Names() []string { return []string{"hop_other", "hop_other_ended
 
 // Measure measures it.
 func (h HopOther) Measure(ctx context.Context, t *Trial) (err error) {
-	if t.Apart == nil {
+	if t.StartSubprocess == nil {
 		return fmt.Errorf("%w: no way to start processes", errNotHere)
 	}
-	run := e2eRun{E2E: E2E{Samples: h.Samples}, stories: newStories(Warmup + h.Samples)}
-	run.submitted = make([]span, len(run.stories.all))
-	here := contest.Options{
-		Slots: h.Slots, Observe: run.stories.observe, Only: []contest.Stage{contest.Ingest, contest.Assemble},
+	run := e2eRun{E2E: E2E{Samples: h.Samples}, stories: newTimelines(Warmup + h.Samples)}
+	run.submitted = make([]span, len(run.stories.tasks))
+	here := harness.Options{
+		Slots: h.Slots, Observe: run.stories.observe, Stages: []harness.Stage{harness.Ingest, harness.Assemble},
 	}
 	there := here
-	there.Only = []contest.Stage{contest.Transcode, contest.Metadata, contest.Publish}
-	if run.crew, err = t.Contestant.Start(ctx, t.URL, here); err != nil {
+	there.Stages = []harness.Stage{harness.Transcode, harness.Metadata, harness.Publish}
+	if run.crew, err = t.System.Start(ctx, t.URL, here); err != nil {
 		return err
 	}
-	crews := []contest.Crew{run.crew}
-	other, err := t.Apart(ctx, t.Contestant, t.URL, there)
+	crews := []harness.Workers{run.crew}
+	other, err := t.StartSubprocess(ctx, t.System, t.URL, there)
 	if err == nil {
 		crews = append(crews, other)
 		_, err = run.oneByOne(ctx)
@@ -92,12 +92,12 @@ func (h HopOther) Measure(ctx context.Context, t *Trial) (err error) {
 		return err
 	}
 	var commit, ended []time.Duration
-	for i := range run.stories.all[Warmup:] {
-		s := &run.stories.all[Warmup+i]
-		commit = slices.Concat(commit, s.hops(contest.Completed))
-		ended = slices.Concat(ended, s.hops(contest.Ended))
+	for i := range run.stories.tasks[Warmup:] {
+		s := &run.stories.tasks[Warmup+i]
+		commit = slices.Concat(commit, s.hops(harness.Completed))
+		ended = slices.Concat(ended, s.hops(harness.Ended))
 	}
-	t.Record("hop_other", "", "ms", result.OfDurations(commit))
-	t.Record("hop_other_ended", "", "ms", result.OfDurations(ended))
+	t.Record("hop_other", "", "ms", result.FromDurations(commit))
+	t.Record("hop_other_ended", "", "ms", result.FromDurations(ended))
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
 )
 
@@ -40,17 +40,17 @@ func (r Rate) Measure(ctx context.Context, t *Trial) error {
 	var plans [][]time.Duration
 	tasks := 0
 	for _, rate := range r.Rates {
-		plans = append(plans, schedule(float64(rate), r.Warmup+r.For, t.Round))
+		plans = append(plans, arrivalTimes(float64(rate), r.Warmup+r.For, t.Round))
 		tasks += len(plans[len(plans)-1])
 	}
-	stories := newStories(tasks)
-	crew, err := t.Contestant.Start(ctx, t.URL, contest.Options{Slots: r.Slots, Observe: stories.observe})
+	stories := newTimelines(tasks)
+	crew, err := t.System.Start(ctx, t.URL, harness.Options{Slots: r.Slots, Observe: stories.observe})
 	if err != nil {
 		return err
 	}
 	first := 0
 	for i, plan := range plans {
-		run := rateRun{Rate: r, crew: crew, stories: stories, first: first, plan: plan}
+		run := rateRun{Rate: r, crew: crew, timelines: stories, first: first, arrivals: plan}
 		var kept float64
 		if kept, err = run.measure(ctx, t, r.Rates[i]); err != nil || kept < Kept {
 			break
@@ -64,11 +64,11 @@ func (r Rate) Measure(ctx context.Context, t *Trial) error {
 // rateRun is one rate.
 type rateRun struct {
 	Rate
-	crew    contest.Crew
-	stories *stories
-	first   int             // the first task's number
-	plan    []time.Duration // when each is to come
-	began   time.Time
+	crew      harness.Workers
+	timelines *timelines
+	first     int             // the first task's number
+	arrivals  []time.Duration // when each is to come
+	startedAt time.Time
 }
 
 func (r *rateRun) measure(ctx context.Context, t *Trial, rate int) (kept float64, err error) {
@@ -79,13 +79,13 @@ func (r *rateRun) measure(ctx context.Context, t *Trial, rate int) (kept float64
 	if err != nil {
 		return 0, err
 	}
-	latencies, kept := r.figures()
+	latencies, kept := r.latenciesAndShare()
 	of := fmt.Sprintf("rate=%d", rate)
-	t.Record("rate_kept", of, "share", result.Value(kept))
+	t.Record("rate_kept", of, "share", result.FromValue(kept))
 	if all {
-		t.Record("rate", of, "ms", result.OfDurations(latencies))
+		t.Record("rate", of, "ms", result.FromDurations(latencies))
 	} else {
-		t.Say("rate/%s/%s: not all were completed %v after the last one came", t.name, of, patience)
+		t.Logf("rate/%s/%s: not all were completed %v after the last one came", t.systemName, of, patience)
 	}
 	return kept, nil
 }
@@ -96,9 +96,9 @@ func (r *rateRun) submit(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var all sync.WaitGroup
-	r.began = time.Now()
-	for i, at := range r.plan {
-		if pause(ctx, at-time.Since(r.began)) != nil {
+	r.startedAt = time.Now()
+	for i, at := range r.arrivals {
+		if pause(ctx, at-time.Since(r.startedAt)) != nil {
 			break
 		}
 		all.Go(func() {
@@ -115,28 +115,28 @@ func (r *rateRun) submit(ctx context.Context) error {
 func (r *rateRun) wait(ctx context.Context) (bool, error) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
-	for i := range r.plan {
+	for i := range r.arrivals {
 		select {
-		case <-r.stories.all[r.first+i].done:
+		case <-r.timelines.tasks[r.first+i].done:
 		case <-late.C:
-			return false, r.stories.err()
+			return false, r.timelines.err()
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
 		}
 	}
-	return true, r.stories.err()
+	return true, r.timelines.err()
 }
 
 // figures are of the time after the warm-up: how long those took that came in
 // it and were completed, and how many were completed in it, as a share of those
 // that came.
-func (r *rateRun) figures() (latencies []time.Duration, kept float64) {
-	from, to := r.began.Add(r.Warmup), r.began.Add(r.Warmup+r.For)
+func (r *rateRun) latenciesAndShare() (latencies []time.Duration, kept float64) {
+	from, to := r.startedAt.Add(r.Warmup), r.startedAt.Add(r.Warmup+r.For)
 	came, went := 0, 0
-	for i, at := range r.plan {
-		s := &r.stories.all[r.first+i]
+	for i, at := range r.arrivals {
+		s := &r.timelines.tasks[r.first+i]
 		s.mu.Lock()
-		end := s.when(contest.Publish, contest.Completed)
+		end := s.when(harness.Publish, harness.Completed)
 		s.mu.Unlock()
 		if !end.IsZero() && !end.Before(from) && end.Before(to) {
 			went++
@@ -146,7 +146,7 @@ func (r *rateRun) figures() (latencies []time.Duration, kept float64) {
 		}
 		came++
 		if !end.IsZero() {
-			latencies = append(latencies, end.Sub(r.began.Add(at)))
+			latencies = append(latencies, end.Sub(r.startedAt.Add(at)))
 		}
 	}
 	if came == 0 {

@@ -19,7 +19,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
 )
 
@@ -35,50 +35,50 @@ type Scenario interface {
 
 // Configured is a Scenario that needs settings in its database, as "name=value".
 type Configured interface {
-	Settings() []string
+	DatabaseSettings() []string
 }
 
 // Filler is a contestant that can submit tasks while nobody works on them. For
 // others the crew is at work already when its SubmitAll is called.
-type Filler interface {
-	Fill(ctx context.Context, url string, first int64, n int) error
+type Preloader interface {
+	Preload(ctx context.Context, url string, first int64, n int) error
 }
 
 // Notifier is a contestant that tells the channels of its notifications.
-type Notifier interface {
+type ChannelLister interface {
 	Channels() []string
 }
 
 // Trial is one contestant's turn at a scenario in one round.
 type Trial struct {
-	Contestant contest.Contestant // nil where it takes none
-	Round      int                // from 0
-	URL        string             // of a database of its own, with the contestant's tables
+	System harness.System // nil where it takes none
+	Round  int            // from 0
+	URL    string         // of a database of its own, with the contestant's tables
 
-	*Meeting
-	name string
+	*Session
+	systemName string
 }
 
 // Record adds what this round found to the figure, and tells it.
 func (t *Trial) Record(scenario, of, unit string, r result.Round) {
-	t.RecordOf(t.name, scenario, of, unit, r)
+	t.RecordFor(t.systemName, scenario, of, unit, r)
 }
 
 // RecordOf is Record for somebody who is measured beside the contestant.
-func (t *Trial) RecordOf(who, scenario, of, unit string, r result.Round) {
-	key := result.Key{Scenario: scenario, Contestant: who, Case: of}
+func (t *Trial) RecordFor(who, scenario, of, unit string, r result.Round) {
+	key := result.Key{Scenario: scenario, System: who, Case: of}
 	t.Result.Add(key, unit, r)
 	if len(r.Samples) == 0 {
-		t.Say("%-44s %10.4g %s", key, r.Value, unit)
+		t.Logf("%-44s %10.4g %s", key, r.Value, unit)
 		return
 	}
-	t.Say("%-44s %10.4g %s  p95 %.4g  p99 %.4g  max %.4g  (%d)", key, r.Value, unit,
+	t.Logf("%-44s %10.4g %s  p95 %.4g  p99 %.4g  max %.4g  (%d)", key, r.Value, unit,
 		r.Percentile(95), r.Percentile(99), r.Percentile(100), r.N)
 }
 
 // Explain writes down, among the settings, what of a scenario its figures do not
 // say.
-func (t *Trial) Explain(scenario, format string, args ...any) {
+func (t *Trial) Note(scenario, format string, args ...any) {
 	t.Result.Settings[scenario] = fmt.Sprintf(format, args...)
 }
 
@@ -88,7 +88,7 @@ const stopWithin = time.Minute
 
 // Stop ends crews, and puts what went wrong in them to err. An error of theirs
 // is the trial's.
-func (t *Trial) Stop(ctx context.Context, err *error, crews ...contest.Crew) {
+func (t *Trial) Stop(ctx context.Context, err *error, crews ...harness.Workers) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	for _, c := range crews {

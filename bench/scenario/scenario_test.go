@@ -5,33 +5,33 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
 	"github.com/cuelight/cuelight/bench/scenario"
 )
 
-func TestIdleTasksGiveFourFigures(t *testing.T) {
+func TestE2E_RecordsFourFigures(t *testing.T) {
 	t.Parallel()
-	tr, r := trial(fake{name: "fake"})
+	tr, r := newTrial(fakeSystem{name: "fake"})
 	if err := (scenario.E2E{Samples: 3, Slots: 5}).Measure(t.Context(), tr); err != nil {
 		t.Fatal(err)
 	}
 	for key, n := range map[result.Key]int{
-		{Scenario: "e2e", Contestant: "fake", Case: "idle"}: 3,
-		{Scenario: "wake_submit", Contestant: "fake"}:       3,
-		{Scenario: "hop", Contestant: "fake"}:               12,
-		{Scenario: "hop_commit", Contestant: "fake"}:        12,
+		{Scenario: "e2e", System: "fake", Case: "idle"}: 3,
+		{Scenario: "wake_submit", System: "fake"}:       3,
+		{Scenario: "hop", System: "fake"}:               12,
+		{Scenario: "hop_commit", System: "fake"}:        12,
 	} {
 		f, ok := r.Find(key)
-		if !ok || f.Unit != "ms" || f.N() != n || !f.Lower {
+		if !ok || f.Unit != "ms" || f.SampleCount() != n || !f.Lower {
 			t.Errorf("%s is %+v, want %d samples in ms", key, f, n)
 		}
 	}
 }
 
-func TestSpreadTasksDoNotWaitForOneAnother(t *testing.T) {
+func TestE2E_SpreadTasksRunConcurrently(t *testing.T) {
 	t.Parallel()
-	tr, r := trial(fake{name: "slow", takes: 300 * time.Millisecond})
+	tr, r := newTrial(fakeSystem{name: "slow", duration: 300 * time.Millisecond})
 	began := time.Now()
 	if err := (scenario.E2E{Samples: 50, Slots: 5, Spread: 100 * time.Millisecond}).Measure(t.Context(), tr); err != nil {
 		t.Fatal(err)
@@ -39,24 +39,24 @@ func TestSpreadTasksDoNotWaitForOneAnother(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("50 tasks of 0.3 s took %v", took)
 	}
-	f, ok := r.Find(result.Key{Scenario: "e2e", Contestant: "slow", Case: "idle"})
-	if !ok || f.N() != 50 || f.At(0).Min < 300 {
+	f, ok := r.Find(result.Key{Scenario: "e2e", System: "slow", Case: "idle"})
+	if !ok || f.SampleCount() != 50 || f.Percentile(0).Min < 300 {
 		t.Errorf("%+v; want 50 samples of at least 300 ms", f)
 	}
 }
 
-func TestTimeIsUpBeforeAllSamplesAreTaken(t *testing.T) {
+func TestE2E_StopsAtItsTimeLimit(t *testing.T) {
 	t.Parallel()
-	tr, r := trial(fake{name: "slow", takes: 20 * time.Millisecond})
+	tr, r := newTrial(fakeSystem{name: "slow", duration: 20 * time.Millisecond})
 	if err := (scenario.E2E{Samples: 1_000_000, Slots: 5, Within: time.Millisecond}).Measure(t.Context(), tr); err != nil {
 		t.Fatal(err)
 	}
-	if f, ok := r.Find(result.Key{Scenario: "e2e", Contestant: "slow", Case: "idle"}); !ok || f.N() != 4 {
+	if f, ok := r.Find(result.Key{Scenario: "e2e", System: "slow", Case: "idle"}); !ok || f.SampleCount() != 4 {
 		t.Errorf("%+v; want five samples less a fifth", f)
 	}
 }
 
-func TestWhatIsDoneTwiceIsAnErrorAndNoFigure(t *testing.T) {
+func TestScenarios_RejectDuplicateWork(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]scenario.Scenario{
 		"e2e":   scenario.E2E{Samples: 5, Slots: 5},
@@ -66,10 +66,10 @@ func TestWhatIsDoneTwiceIsAnErrorAndNoFigure(t *testing.T) {
 		"order": scenario.Order{Tasks: 10, Slots: 1},
 		"share": scenario.WorkShare{Tasks: 10, Slots: 1, Work: time.Millisecond},
 	} {
-		for _, what := range []contest.What{contest.Began, contest.Completed} {
+		for _, what := range []harness.Kind{harness.Started, harness.Completed} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				tr, r := trial(fake{name: "sloppy", fault: twice(what)})
+				tr, r := newTrial(fakeSystem{name: "sloppy", distort: duplicate(what)})
 				err := s.Measure(t.Context(), tr)
 				if err == nil || !strings.Contains(err.Error(), "metadata of task 3") {
 					t.Errorf("error is %v", err)
@@ -82,26 +82,26 @@ func TestWhatIsDoneTwiceIsAnErrorAndNoFigure(t *testing.T) {
 	}
 }
 
-func TestRatesEndWithTheFirstThatIsNotKeptUpWith(t *testing.T) {
+func TestRate_StopsAtTheFirstRateNotSustained(t *testing.T) {
 	t.Parallel()
 	// Who takes as long as the run lasts completes nothing in it but what came
 	// in the warm-up, of which there is none.
-	tr, r := trial(fake{name: "late", takes: 300 * time.Millisecond})
+	tr, r := newTrial(fakeSystem{name: "late", duration: 300 * time.Millisecond})
 	s := scenario.Rate{Rates: []int{300, 600}, For: 300 * time.Millisecond, Slots: 1}
 	if err := s.Measure(t.Context(), tr); err != nil {
 		t.Fatal(err)
 	}
 	kept := r.Steps("rate_kept", "late", "rate")
-	if len(kept) != 1 || kept[0].At != 300 || kept[0].Median() > 0.1 {
+	if len(kept) != 1 || kept[0].Value != 300 || kept[0].Median() > 0.1 {
 		t.Errorf("kept up: %+v; want next to nothing at 300, and nothing more", kept)
 	}
 	latency := r.Steps("rate", "late", "rate")
-	if len(latency) != 1 || latency[0].Figure.At(0).Min < 300 {
+	if len(latency) != 1 || latency[0].Figure.Percentile(0).Min < 300 {
 		t.Errorf("latency: %+v; want at least 300 ms", latency)
 	}
 }
 
-func TestNothingIsMeasuredWhereItCannotBe(t *testing.T) {
+func TestScenarios_SkipWhatCannotBeMeasured(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]scenario.Scenario{
 		"other processes":  scenario.Processes{Processes: 2, Tasks: 1, Slots: 1},
@@ -112,7 +112,7 @@ func TestNothingIsMeasuredWhereItCannotBe(t *testing.T) {
 		"unknown triggers": scenario.Bulk{Tasks: 1},
 		"a daemon":         scenario.IdleDaemon{For: time.Hour},
 	} {
-		tr, _ := trial(fake{name: "fake", starts: func() { t.Errorf("%s: it was started", name) }})
+		tr, _ := newTrial(fakeSystem{name: "fake", onStart: func() { t.Errorf("%s: it was started", name) }})
 		if err := s.Measure(t.Context(), tr); err == nil || !strings.Contains(err.Error(), "not measured") {
 			t.Errorf("%s: error is %v", name, err)
 		}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
 )
 
 // Sizer is a contestant that tells how many bytes its tasks take.
 type Sizer interface {
-	Sizes(ctx context.Context, url string) (contest.Sizes, error)
+	Sizes(ctx context.Context, url string) (harness.Sizes, error)
 }
 
 // Size is how much room the database takes per million tasks: that of the tasks
@@ -27,7 +27,7 @@ func (Size) Names() []string { return []string{"size"} }
 
 // Measure measures all four.
 func (s Size) Measure(ctx context.Context, t *Trial) error {
-	sizer, ok := t.Contestant.(Sizer)
+	sizer, ok := t.System.(Sizer)
 	if !ok {
 		return fmt.Errorf("%w: its tables are not known", errNotHere)
 	}
@@ -35,7 +35,7 @@ func (s Size) Measure(ctx context.Context, t *Trial) error {
 	if err != nil {
 		return err
 	}
-	l := load{tasks: s.Tasks, options: contest.Options{Slots: s.Slots}}
+	l := load{tasks: s.Tasks, options: harness.Options{Slots: s.Slots}}
 	if _, err := l.drain(ctx, t); err != nil {
 		return err
 	}
@@ -48,14 +48,14 @@ func (s Size) Measure(ctx context.Context, t *Trial) error {
 		of            string
 		before, after int64
 	}{
-		{"table_mib", before.Table, after.Table},
-		{"index_mib", before.Index, after.Index},
+		{"table_mib", before.Tasks, after.Tasks},
+		{"index_mib", before.Indexes, after.Indexes},
 		{"history_mib", before.History, after.History},
 		{"outbox_mib", before.Outbox, after.Outbox},
 	} {
 		perTask := float64(grown.after-grown.before) / float64(s.Tasks)
-		t.Record("size", grown.of, "MiB", result.Value(perTask*million/(1<<20)))
+		t.Record("size", grown.of, "MiB", result.FromValue(perTask*million/(1<<20)))
 	}
-	t.Explain("size", "what %d drained tasks take more than none, times %.4g", s.Tasks, million/float64(s.Tasks))
+	t.Note("size", "what %d drained tasks take more than none, times %.4g", s.Tasks, million/float64(s.Tasks))
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/bench/result"
-	"github.com/cuelight/cuelight/bench/studio"
+	"github.com/cuelight/cuelight/bench/transcodebench"
 )
 
 // Transcode is the real transcode of some clips: by Cuelight's stage, by the very
@@ -52,22 +52,22 @@ func (m Transcode) Measure(ctx context.Context, t *Trial) error {
 	}
 	for _, c := range m.Clips {
 		if err := c.measure(ctx, t); err != nil {
-			return fmt.Errorf("%s: %w", c.name(t.Media), err)
+			return fmt.Errorf("%s: %w", c.name(t.MediaDir), err)
 		}
 	}
-	t.Explain("transcode", "CPU is that of all processes of the transcode stage, its checks of the renditions and the engine included, without the database; "+
+	t.Note("transcode", "CPU is that of all processes of the transcode stage, its checks of the renditions and the engine included, without the database; "+
 		"the process has transcoded one clip before, as asking ffmpeg what it can do takes 0.2 s of CPU once")
 	return nil
 }
 
 func (c Clip) measure(ctx context.Context, t *Trial) (err error) {
-	dir, err := os.MkdirTemp(t.Scratch, "cuelight-bench-studio-")
+	dir, err := os.MkdirTemp(t.ScratchDir, "cuelight-bench-studio-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	s := shoot{dir: dir, url: t.URL}
-	if s.source, err = c.source(ctx, t.Media, dir); err != nil {
+	if s.source, err = c.source(ctx, t.MediaDir, dir); err != nil {
 		return err
 	}
 	if s.before, err = firstClip.make(ctx, filepath.Join(dir, "first.mp4")); err != nil {
@@ -77,14 +77,14 @@ func (c Clip) measure(ctx context.Context, t *Trial) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.commands, err = studio.CommandsFor(ctx, s.source, rehearsal); err != nil {
+	if s.commands, err = transcodebench.RecordCommands(ctx, s.source, rehearsal); err != nil {
 		return err
 	}
 	all := []struct {
 		who string
-		do  func(context.Context, string) (studio.Took, error)
-	}{{t.name, s.cuelight}, {"ffmpeg_bare", s.bare}, {"ffmpeg_per_rung", s.perRung}}
-	for i := range order(t.Round, len(all)) {
+		do  func(context.Context, string) (transcodebench.Cost, error)
+	}{{t.systemName, s.cuelight}, {"ffmpeg_bare", s.bare}, {"ffmpeg_per_rung", s.perRung}}
+	for i := range rotation(t.Round, len(all)) {
 		room, err := s.room(all[i].who)
 		if err != nil {
 			return err
@@ -93,10 +93,10 @@ func (c Clip) measure(ctx context.Context, t *Trial) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", all[i].who, err)
 		}
-		of := "clip=" + c.name(t.Media) + ","
-		t.RecordOf(all[i].who, "transcode", of+"cpu", "CPU s", result.Value(took.CPU.Seconds()))
-		t.RecordOf(all[i].who, "transcode", of+"wall", "wall s", result.Value(took.Wall.Seconds()))
-		t.RecordOf(all[i].who, "transcode", of+"memory", "MiB", result.Value(float64(took.Memory)/(1<<20)))
+		of := "clip=" + c.name(t.MediaDir) + ","
+		t.RecordFor(all[i].who, "transcode", of+"cpu", "CPU s", result.FromValue(took.CPU.Seconds()))
+		t.RecordFor(all[i].who, "transcode", of+"wall", "wall s", result.FromValue(took.Wall.Seconds()))
+		t.RecordFor(all[i].who, "transcode", of+"memory", "MiB", result.FromValue(float64(took.Memory)/(1<<20)))
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (c Clip) measure(ctx context.Context, t *Trial) (err error) {
 type shoot struct {
 	dir, url       string
 	before, source string
-	commands       studio.Commands
+	commands       transcodebench.Commands
 }
 
 // room is an empty directory.
@@ -114,16 +114,16 @@ func (s *shoot) room(name string) (string, error) {
 	return path, os.Mkdir(path, 0o755)
 }
 
-func (s *shoot) cuelight(ctx context.Context, room string) (studio.Took, error) {
-	return studio.Cuelight(ctx, studio.Order{URL: s.url, Before: s.before, Source: s.source, Dir: room}, s.commands.Whole)
+func (s *shoot) cuelight(ctx context.Context, room string) (transcodebench.Cost, error) {
+	return transcodebench.RunStage(ctx, transcodebench.Job{URL: s.url, Before: s.before, Source: s.source, Dir: room}, s.commands.Whole)
 }
 
-func (s *shoot) bare(ctx context.Context, room string) (studio.Took, error) {
-	return studio.Bare(ctx, []studio.Command{s.commands.Whole}, room)
+func (s *shoot) bare(ctx context.Context, room string) (transcodebench.Cost, error) {
+	return transcodebench.RunCommands(ctx, []transcodebench.Command{s.commands.Whole}, room)
 }
 
-func (s *shoot) perRung(ctx context.Context, room string) (studio.Took, error) {
-	return studio.Bare(ctx, s.commands.Each, room)
+func (s *shoot) perRung(ctx context.Context, room string) (transcodebench.Cost, error) {
+	return transcodebench.RunCommands(ctx, s.commands.Each, room)
 }
 
 // name is the clip's in results.

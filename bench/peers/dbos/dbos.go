@@ -10,27 +10,27 @@ import (
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/peers/internal/work"
 )
 
 // DBOS is DBOS Transact.
-type DBOS struct{}
+type System struct{}
 
 // New is DBOS Transact.
-func New() DBOS { return DBOS{} }
+func New() System { return System{} }
 
 // Name is its word in results.
-func (DBOS) Name() string { return "dbos" }
+func (System) Name() string { return "dbos" }
 
 // Settings says how it was set up.
-func (DBOS) Settings() string {
+func (System) Settings() string {
 	return "DBOS Transact for Go v1.1.0: a workflow of five steps, run in the submitting process without a queue; 20 connections, its default"
 }
 
 // Setup makes its tables.
-func (DBOS) Setup(ctx context.Context, url string) error {
-	var trouble work.Trouble
+func (System) Setup(ctx context.Context, url string) error {
+	var trouble work.ErrorList
 	app, err := dbos.NewContext(ctx, config(url, &trouble))
 	if err == nil {
 		err = dbos.Shutdown(app, shutdownWithin)
@@ -41,7 +41,7 @@ func (DBOS) Setup(ctx context.Context, url string) error {
 	return nil
 }
 
-func config(url string, trouble *work.Trouble) dbos.Config {
+func config(url string, trouble *work.ErrorList) dbos.Config {
 	return dbos.Config{
 		AppName: "cuelight-bench", DatabaseURL: url, Logger: trouble.Logger(),
 		ApplicationVersion: "1", // or else it hashes this program
@@ -52,7 +52,7 @@ func config(url string, trouble *work.Trouble) dbos.Config {
 const shutdownWithin = time.Minute
 
 // Start starts it in this process.
-func (DBOS) Start(ctx context.Context, url string, o contest.Options) (contest.Crew, error) {
+func (System) Start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
 	c := &crew{Options: o}
 	for s := range c.slots {
 		c.slots[s] = make(chan struct{}, max(1, o.Slots))
@@ -69,29 +69,29 @@ func (DBOS) Start(ctx context.Context, url string, o contest.Options) (contest.C
 }
 
 type crew struct {
-	contest.Options
+	harness.Options
 	app     dbos.Context
-	slots   [contest.Stages]chan struct{} // has one for each that is busy
+	slots   [harness.StageCount]chan struct{} // has one for each that is busy
 	results sync.WaitGroup
-	trouble work.Trouble
+	trouble work.ErrorList
 }
 
 // workflow is the pipeline. What it returns is kept with it.
 func (c *crew) workflow(ctx dbos.Context, task int64) (string, error) {
-	if err := c.step(ctx, task, contest.Ingest); err != nil {
+	if err := c.step(ctx, task, harness.Ingest); err != nil {
 		return "", err
 	}
-	if err := c.both(ctx, task, contest.Transcode, contest.Metadata); err != nil {
+	if err := c.both(ctx, task, harness.Transcode, harness.Metadata); err != nil {
 		return "", err
 	}
-	if err := c.step(ctx, task, contest.Assemble); err != nil {
+	if err := c.step(ctx, task, harness.Assemble); err != nil {
 		return "", err
 	}
-	return "", c.step(ctx, task, contest.Publish)
+	return "", c.step(ctx, task, harness.Publish)
 }
 
 // step does a stage, and returns when it is written down that it is done.
-func (c *crew) step(ctx dbos.Context, task int64, s contest.Stage) error {
+func (c *crew) step(ctx dbos.Context, task int64, s harness.Stage) error {
 	if _, err := dbos.RunAsStep(ctx, c.do(task, s), dbos.WithStepName(s.String())); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (c *crew) step(ctx dbos.Context, task int64, s contest.Stage) error {
 }
 
 // both does two stages at once.
-func (c *crew) both(ctx dbos.Context, task int64, a, b contest.Stage) error {
+func (c *crew) both(ctx dbos.Context, task int64, a, b harness.Stage) error {
 	as, err := dbos.Go(ctx, c.do(task, a), dbos.WithStepName(a.String()))
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (c *crew) both(ctx dbos.Context, task int64, a, b contest.Stage) error {
 }
 
 // do is the work of a stage, in one of its slots.
-func (c *crew) do(task int64, s contest.Stage) dbos.Step[string] {
+func (c *crew) do(task int64, s harness.Stage) dbos.Step[string] {
 	return func(ctx context.Context) (string, error) {
 		select {
 		case c.slots[s] <- struct{}{}:
@@ -135,7 +135,7 @@ func (c *crew) do(task int64, s contest.Stage) dbos.Step[string] {
 			return "", context.Cause(ctx)
 		}
 		defer func() { <-c.slots[s] }()
-		return "", work.Do(ctx, c.Options, task, s)
+		return "", work.Work(ctx, c.Options, task, s)
 	}
 }
 

@@ -3,18 +3,18 @@ package dbos_test
 import (
 	"testing"
 
-	"github.com/cuelight/cuelight/bench/contest/contesttest"
+	"github.com/cuelight/cuelight/bench/harness/harnesstest"
 	"github.com/cuelight/cuelight/bench/peers/dbos"
 )
 
-func TestMain(m *testing.M) { contesttest.Main(m) }
+func TestMain(m *testing.M) { harnesstest.Main(m) }
 
-func TestEveryStageOnceAndInOrder(t *testing.T) {
+func TestSystem_RunsEveryStageOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	contesttest.Run(t, dbos.New())
+	harnesstest.CheckPipeline(t, dbos.New())
 }
 
-func TestStopsInTheMiddleOfWork(t *testing.T) {
+func TestSystem_StopsDuringWork(t *testing.T) {
 	t.Parallel()
-	contesttest.RunStop(t, dbos.New())
+	harnesstest.CheckStop(t, dbos.New())
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/peers/internal/node"
 	"github.com/cuelight/cuelight/bench/peers/internal/work"
 )
@@ -18,16 +18,16 @@ import (
 var files embed.FS
 
 // Graphile is Graphile Worker.
-type Graphile struct{}
+type System struct{}
 
 // New is Graphile Worker.
-func New() Graphile { return Graphile{} }
+func New() System { return System{} }
 
 // Name is its word in results.
-func (Graphile) Name() string { return "graphile" }
+func (System) Name() string { return "graphile" }
 
 // Settings says how it was set up.
-func (Graphile) Settings() string {
+func (System) Settings() string {
 	return "Graphile Worker 0.18.0 on Node 22: a task for each stage adds the next, a crash can repeat a stage; " +
 		"localQueue 500, completion in batches, 25 connections"
 }
@@ -38,7 +38,7 @@ func app() node.App { return node.App{Name: "graphile", Files: files, Script: "w
 const arrivals = `create table arrivals (task bigint primary key, done int not null) with (fillfactor = 80)`
 
 // Setup installs it, and makes its tables and that for the siblings.
-func (Graphile) Setup(ctx context.Context, url string) error {
+func (System) Setup(ctx context.Context, url string) error {
 	if err := app().Setup(ctx, url); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (Graphile) Setup(ctx context.Context, url string) error {
 }
 
 // Fill adds jobs while nobody works.
-func (Graphile) Fill(ctx context.Context, url string, first int64, n int) error {
+func (System) Preload(ctx context.Context, url string, first int64, n int) error {
 	return exec(ctx, url, addAll, first, n)
 }
 
@@ -71,7 +71,7 @@ const (
 )
 
 // Start starts a process of Node with a pool of workers.
-func (Graphile) Start(ctx context.Context, url string, o contest.Options) (contest.Crew, error) {
+func (System) Start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return nil, fmt.Errorf("connect for Graphile Worker: %w", err)
@@ -87,7 +87,7 @@ func (Graphile) Start(ctx context.Context, url string, o contest.Options) (conte
 type crew struct {
 	pool    *pgxpool.Pool
 	process *node.Process
-	trouble work.Trouble
+	trouble work.ErrorList
 }
 
 // Submit adds a job in SQL, which whoever has a connection can do.

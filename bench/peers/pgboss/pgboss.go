@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/peers/internal/node"
 	"github.com/cuelight/cuelight/bench/peers/internal/work"
 )
@@ -15,16 +15,16 @@ import (
 var files embed.FS
 
 // PgBoss is pg-boss.
-type PgBoss struct{}
+type System struct{}
 
 // New is pg-boss.
-func New() PgBoss { return PgBoss{} }
+func New() System { return System{} }
 
 // Name is its word in results.
-func (PgBoss) Name() string { return "pgboss" }
+func (System) Name() string { return "pgboss" }
 
 // Settings says how it was set up.
-func (PgBoss) Settings() string {
+func (System) Settings() string {
 	return "pg-boss 12.30.0 on Node 22: a batch of each stage inserts the next jobs, a crash can repeat it; " +
 		"useListenNotify, a batch of up to as many as there are slots, burstWhenBatchFull, a partition per queue, polls every 0.5 s, 20 connections"
 }
@@ -32,10 +32,10 @@ func (PgBoss) Settings() string {
 func app() node.App { return node.App{Name: "pgboss", Files: files, Script: "worker.mjs"} }
 
 // Setup installs it, and makes its tables and that for the siblings.
-func (PgBoss) Setup(ctx context.Context, url string) error { return app().Setup(ctx, url) }
+func (System) Setup(ctx context.Context, url string) error { return app().Setup(ctx, url) }
 
 // Fill inserts jobs while nobody works.
-func (PgBoss) Fill(ctx context.Context, url string, first int64, n int) error {
+func (System) Preload(ctx context.Context, url string, first int64, n int) error {
 	c := &crew{}
 	var err error
 	if c.process, err = app().Idle(ctx, url, &c.trouble); err != nil {
@@ -46,7 +46,7 @@ func (PgBoss) Fill(ctx context.Context, url string, first int64, n int) error {
 }
 
 // Start starts a process of Node with a worker for each stage.
-func (PgBoss) Start(ctx context.Context, url string, o contest.Options) (contest.Crew, error) {
+func (System) Start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
 	c := &crew{}
 	var err error
 	if c.process, err = app().Start(ctx, url, o, &c.trouble); err != nil {
@@ -57,7 +57,7 @@ func (PgBoss) Start(ctx context.Context, url string, o contest.Options) (contest
 
 type crew struct {
 	process *node.Process
-	trouble work.Trouble
+	trouble work.ErrorList
 }
 
 // Submit has the process insert a job: pg-boss has no interface but that for

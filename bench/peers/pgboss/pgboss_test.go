@@ -3,18 +3,18 @@ package pgboss_test
 import (
 	"testing"
 
-	"github.com/cuelight/cuelight/bench/contest/contesttest"
+	"github.com/cuelight/cuelight/bench/harness/harnesstest"
 	"github.com/cuelight/cuelight/bench/peers/pgboss"
 )
 
-func TestMain(m *testing.M) { contesttest.Main(m) }
+func TestMain(m *testing.M) { harnesstest.Main(m) }
 
-func TestEveryStageOnceAndInOrder(t *testing.T) {
+func TestSystem_RunsEveryStageOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	contesttest.Run(t, pgboss.New())
+	harnesstest.CheckPipeline(t, pgboss.New())
 }
 
-func TestStopsInTheMiddleOfWork(t *testing.T) {
+func TestSystem_StopsDuringWork(t *testing.T) {
 	t.Parallel()
-	contesttest.RunStop(t, pgboss.New())
+	harnesstest.CheckStop(t, pgboss.New())
 }

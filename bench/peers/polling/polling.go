@@ -28,35 +28,35 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 )
 
 // Polling looks for work every so often.
-type Polling struct {
+type System struct {
 	name     string
 	interval time.Duration
 }
 
 // Every5s looks every 5 seconds, Every1s every second.
-func Every5s() contest.Contestant { return Polling{"polling_5s", 5 * time.Second} }
+func Every5s() harness.System { return System{"polling_5s", 5 * time.Second} }
 
 // Every1s looks every second.
-func Every1s() contest.Contestant { return Polling{"polling_1s", time.Second} }
+func Every1s() harness.System { return System{"polling_1s", time.Second} }
 
 // Every looks for work after each interval, and is called name.
-func Every(name string, interval time.Duration) Polling { return Polling{name, interval} }
+func Every(name string, interval time.Duration) System { return System{name, interval} }
 
 // Name is its word in results.
-func (p Polling) Name() string { return p.name }
+func (p System) Name() string { return p.name }
 
 // Settings says how it was set up.
-func (p Polling) Settings() string {
+func (p System) Settings() string {
 	return fmt.Sprintf("a loop per stage that sleeps %v ± 25 %% and claims up to its free slots with SKIP LOCKED, "+
 		"again at once after a full batch; a partial index per stage, %d connections", p.interval, connections)
 }
 
 // Setup makes the table.
-func (p Polling) Setup(ctx context.Context, url string) error {
+func (p System) Setup(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connect for polling: %w", err)
@@ -69,7 +69,7 @@ func (p Polling) Setup(ctx context.Context, url string) error {
 }
 
 // Fill inserts tasks while nobody works.
-func (p Polling) Fill(ctx context.Context, url string, first int64, n int) error {
+func (p System) Preload(ctx context.Context, url string, first int64, n int) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connect for polling: %w", err)
@@ -86,18 +86,18 @@ func (p Polling) Fill(ctx context.Context, url string, first int64, n int) error
 func schema() string {
 	var b strings.Builder
 	b.WriteString("create table videos (\n\tid bigint primary key")
-	for s := range contest.Stage(contest.Stages) {
+	for s := range harness.Stage(harness.StageCount) {
 		fmt.Fprintf(&b, ",\n\t%v text not null default 'pending'", s)
 	}
 	b.WriteString("\n) with (fillfactor = 60);\n")
-	for s := range contest.Stage(contest.Stages) {
+	for s := range harness.Stage(harness.StageCount) {
 		fmt.Fprintf(&b, "create index on videos (id) where %s;\n", ready(s))
 	}
 	return b.String()
 }
 
 // ready is the condition for a row whose turn it is.
-func ready(s contest.Stage) string {
+func ready(s harness.Stage) string {
 	conditions := []string{fmt.Sprintf("%v = 'pending'", s)}
 	for _, need := range s.Needs() {
 		conditions = append(conditions, fmt.Sprintf("%v = 'completed'", need))
@@ -106,14 +106,14 @@ func ready(s contest.Stage) string {
 }
 
 // claim takes up to so many rows whose turn it is.
-func claim(s contest.Stage) string {
+func claim(s harness.Stage) string {
 	return fmt.Sprintf(`with next as materialized (
 	select id from videos where %s order by id limit $1 for no key update skip locked
 )
 update videos set %v = 'inprogress' from next where videos.id = next.id returning videos.id`, ready(s), s)
 }
 
-func complete(s contest.Stage) string {
+func complete(s harness.Stage) string {
 	return fmt.Sprintf("update videos set %v = 'completed' where id = $1", s)
 }
 

@@ -4,18 +4,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest/contesttest"
+	"github.com/cuelight/cuelight/bench/harness/harnesstest"
 	"github.com/cuelight/cuelight/bench/peers/polling"
 )
 
-func TestMain(m *testing.M) { contesttest.Main(m) }
+func TestMain(m *testing.M) { harnesstest.Main(m) }
 
-func TestEveryStageOnceAndInOrder(t *testing.T) {
+func TestSystem_RunsEveryStageOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	contesttest.Run(t, polling.Every("polling_20ms", 20*time.Millisecond))
+	harnesstest.CheckPipeline(t, polling.Every("polling_20ms", 20*time.Millisecond))
 }
 
-func TestStopsInTheMiddleOfWork(t *testing.T) {
+func TestSystem_StopsDuringWork(t *testing.T) {
 	t.Parallel()
-	contesttest.RunStop(t, polling.Every("polling_20ms", 20*time.Millisecond))
+	harnesstest.CheckStop(t, polling.Every("polling_20ms", 20*time.Millisecond))
 }

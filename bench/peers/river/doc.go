@@ -51,7 +51,7 @@ package river
 import (
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 )
 
 // version is that in go.mod.
@@ -63,20 +63,20 @@ const (
 )
 
 // Tx is River with the next jobs inserted in the completing transaction.
-func Tx() contest.Contestant {
-	return &contestant{name: "river_tx", tx: true, cooldown: cooldown, poll: poll,
+func Tx() harness.System {
+	return &system{name: "river_tx", tx: true, cooldown: cooldown, poll: poll,
 		settings: version + ": JobCompleteTx and InsertManyTx in one transaction" + tuned}
 }
 
 // Fast is River with the next jobs inserted before it completes this one.
-func Fast() contest.Contestant {
-	return &contestant{name: "river_fast", cooldown: cooldown, poll: poll,
+func Fast() harness.System {
+	return &system{name: "river_fast", cooldown: cooldown, poll: poll,
 		settings: version + ": InsertMany, then completion in bulk, a crash can repeat a stage" + tuned}
 }
 
 // Default is Fast with River's default settings for fetching.
-func Default() contest.Contestant {
-	return &contestant{name: "river_default",
+func Default() harness.System {
+	return &system{name: "river_default",
 		settings: version + ": as river_fast, FetchCooldown 100 ms, FetchPollInterval 1 s; a queue per stage, 20 connections"}
 }
 

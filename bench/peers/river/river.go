@@ -12,11 +12,11 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/peers/internal/work"
 )
 
-type contestant struct {
+type system struct {
 	name     string
 	tx       bool
 	cooldown time.Duration // 0: River's default
@@ -24,8 +24,8 @@ type contestant struct {
 	settings string
 }
 
-func (c *contestant) Name() string     { return c.name }
-func (c *contestant) Settings() string { return c.settings }
+func (c *system) Name() string     { return c.name }
+func (c *system) Settings() string { return c.settings }
 
 // arrivals is where the siblings meet that Assemble waits for. The second one
 // updates the first one's row, which has room for that on its page.
@@ -37,16 +37,16 @@ const arrive = `insert into arrivals as a (task, done) values ($1, $2)
 on conflict (task) do update set done = a.done | excluded.done
 returning done`
 
-const everybody = 1<<contest.Transcode | 1<<contest.Metadata
+const everybody = 1<<harness.Transcode | 1<<harness.Metadata
 
 // Setup makes River's tables, and the one for the siblings.
-func (c *contestant) Setup(ctx context.Context, url string) error {
+func (c *system) Setup(ctx context.Context, url string) error {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connect for River: %w", err)
 	}
 	defer pool.Close()
-	var trouble work.Trouble
+	var trouble work.ErrorList
 	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: trouble.Logger()})
 	if err == nil {
 		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
@@ -61,13 +61,13 @@ func (c *contestant) Setup(ctx context.Context, url string) error {
 }
 
 // Fill inserts tasks while nobody works.
-func (c *contestant) Fill(ctx context.Context, url string, first int64, n int) error {
+func (c *system) Preload(ctx context.Context, url string, first int64, n int) error {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connect for River: %w", err)
 	}
 	defer pool.Close()
-	var trouble work.Trouble
+	var trouble work.ErrorList
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: trouble.Logger()})
 	if err == nil {
 		err = insertAll(ctx, client, first, n)
@@ -79,7 +79,7 @@ func (c *contestant) Fill(ctx context.Context, url string, first int64, n int) e
 func insertAll(ctx context.Context, client *river.Client[pgx.Tx], first int64, n int) error {
 	params := make([]river.InsertManyParams, 0, n)
 	for i := range n {
-		params = append(params, jobs(first+int64(i), contest.Ingest)...)
+		params = append(params, jobs(first+int64(i), harness.Ingest)...)
 	}
 	if _, err := client.InsertManyFast(ctx, params); err != nil {
 		return fmt.Errorf("insert jobs: %w", err)
@@ -90,13 +90,13 @@ func insertAll(ctx context.Context, client *river.Client[pgx.Tx], first int64, n
 // args are what a job of River is about.
 type args struct {
 	Task  int64         `json:"task"`
-	Stage contest.Stage `json:"stage"`
+	Stage harness.Stage `json:"stage"`
 }
 
 func (args) Kind() string { return "stage" }
 
 // jobs are a job for each of the stages.
-func jobs(task int64, stages ...contest.Stage) []river.InsertManyParams {
+func jobs(task int64, stages ...harness.Stage) []river.InsertManyParams {
 	params := make([]river.InsertManyParams, len(stages))
 	for i, s := range stages {
 		params[i] = river.InsertManyParams{

@@ -3,29 +3,29 @@ package river_test
 import (
 	"testing"
 
-	"github.com/cuelight/cuelight/bench/contest"
-	"github.com/cuelight/cuelight/bench/contest/contesttest"
+	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/bench/harness/harnesstest"
 	"github.com/cuelight/cuelight/bench/peers/river"
 )
 
-func TestMain(m *testing.M) { contesttest.Main(m) }
+func TestMain(m *testing.M) { harnesstest.Main(m) }
 
-func TestEveryStageOnceAndInOrder(t *testing.T) {
+func TestSystem_RunsEveryStageOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	for _, c := range []contest.Contestant{river.Tx(), river.Fast(), river.Default()} {
+	for _, c := range []harness.System{river.Tx(), river.Fast(), river.Default()} {
 		t.Run(c.Name(), func(t *testing.T) {
 			t.Parallel()
-			contesttest.Run(t, c)
+			harnesstest.CheckPipeline(t, c)
 		})
 	}
 }
 
-func TestStopsInTheMiddleOfWork(t *testing.T) {
+func TestSystem_StopsDuringWork(t *testing.T) {
 	t.Parallel()
-	for _, c := range []contest.Contestant{river.Tx(), river.Fast()} {
+	for _, c := range []harness.System{river.Tx(), river.Fast()} {
 		t.Run(c.Name(), func(t *testing.T) {
 			t.Parallel()
-			contesttest.RunStop(t, c)
+			harnesstest.CheckStop(t, c)
 		})
 	}
 }

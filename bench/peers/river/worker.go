@@ -8,14 +8,14 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/peers/internal/work"
 )
 
 // worker does the jobs of all stages.
 type worker struct {
 	river.WorkerDefaults[args]
-	contest.Options
+	harness.Options
 	tx     bool
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx]
@@ -23,7 +23,7 @@ type worker struct {
 
 func (w *worker) Work(ctx context.Context, job *river.Job[args]) error {
 	task, stage := job.Args.Task, job.Args.Stage
-	if err := work.Do(ctx, w.Options, task, stage); err != nil {
+	if err := work.Work(ctx, w.Options, task, stage); err != nil {
 		return err
 	}
 	follow := w.follow
@@ -67,7 +67,7 @@ type querier interface {
 }
 
 // following are the stages that can begin once this one is completed.
-func following(ctx context.Context, db querier, a args) ([]contest.Stage, error) {
+func following(ctx context.Context, db querier, a args) ([]harness.Stage, error) {
 	if !work.Joins(a.Stage) {
 		return work.After(a.Stage), nil
 	}
@@ -75,5 +75,5 @@ func following(ctx context.Context, db querier, a args) ([]contest.Stage, error)
 	if err := db.QueryRow(ctx, arrive, a.Task, 1<<a.Stage).Scan(&done); err != nil || done != everybody {
 		return nil, err
 	}
-	return []contest.Stage{contest.Assemble}, nil
+	return []harness.Stage{harness.Assemble}, nil
 }

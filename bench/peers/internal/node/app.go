@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/peers/internal/work"
 )
 
@@ -32,8 +32,8 @@ type config struct {
 
 // Setup installs what the app needs, and has it make its tables.
 func (a App) Setup(ctx context.Context, url string) error {
-	var trouble work.Trouble
-	p, err := a.start(ctx, config{URL: url, Do: "setup"}, contest.Options{}, &trouble)
+	var trouble work.ErrorList
+	p, err := a.start(ctx, config{URL: url, Do: "setup"}, harness.Options{}, &trouble)
 	if err == nil {
 		err = errors.Join(p.Stop(ctx), trouble.Err())
 	}
@@ -45,17 +45,17 @@ func (a App) Setup(ctx context.Context, url string) error {
 
 // Start starts the app, and returns when it hears of new tasks. What goes wrong
 // later is added to trouble.
-func (a App) Start(ctx context.Context, url string, o contest.Options, trouble *work.Trouble) (*Process, error) {
-	c := config{URL: url, Do: "work", Slots: max(1, o.Slots), WorkMS: o.Work.Milliseconds()}
+func (a App) Start(ctx context.Context, url string, o harness.Options, trouble *work.ErrorList) (*Process, error) {
+	c := config{URL: url, Do: "work", Slots: max(1, o.Slots), WorkMS: o.WorkTime.Milliseconds()}
 	return a.start(ctx, c, o, trouble)
 }
 
 // Idle starts the app where it only submits.
-func (a App) Idle(ctx context.Context, url string, trouble *work.Trouble) (*Process, error) {
-	return a.start(ctx, config{URL: url, Do: "submit"}, contest.Options{}, trouble)
+func (a App) Idle(ctx context.Context, url string, trouble *work.ErrorList) (*Process, error) {
+	return a.start(ctx, config{URL: url, Do: "submit"}, harness.Options{}, trouble)
 }
 
-func (a App) start(ctx context.Context, c config, o contest.Options, trouble *work.Trouble) (*Process, error) {
+func (a App) start(ctx context.Context, c config, o harness.Options, trouble *work.ErrorList) (*Process, error) {
 	node, err := find(ctx)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@
 // the user's cache directory and once for each lock file. A Node that is too old
 // for the peers is passed over for one from npm, which the same happens to.
 // Where npm is missing or cannot reach its registry, the error is
-// [contest.ErrUnavailable].
+// [harness.ErrUnavailable].
 //
 // An app's script is a module that finds the functions of host.mjs before its
 // own lines. It is given its config as the first line of its standard input and

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 )
 
 // least is the oldest Node that all of the peers work with.
@@ -42,7 +42,7 @@ func find(ctx context.Context) (path string, err error) {
 	}
 	path = filepath.Join(dir, "node_modules", ".bin", "node")
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w: a Node of %v or later", contest.ErrUnavailable, least)
+		return "", fmt.Errorf("%w: a Node of %v or later", harness.ErrUnavailable, least)
 	}
 	return path, nil
 }
@@ -71,7 +71,7 @@ var packages = []string{"package.json", "package-lock.json"}
 func install(ctx context.Context, name string, files fs.FS) (dir string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("%w: no place for npm's packages: %w", contest.ErrUnavailable, err)
+		return "", fmt.Errorf("%w: no place for npm's packages: %w", harness.ErrUnavailable, err)
 	}
 	hash := sha256.New()
 	contents := make(map[string][]byte)
@@ -98,7 +98,7 @@ func install(ctx context.Context, name string, files fs.FS) (dir string, err err
 func installTo(ctx context.Context, dir string, contents map[string][]byte) (err error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		return fmt.Errorf("%w: %w", contest.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", harness.ErrUnavailable, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -123,7 +123,7 @@ func installTo(ctx context.Context, dir string, contents map[string][]byte) (err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return fmt.Errorf("%w: npm ci: %w: %s", contest.ErrUnavailable, err, lastLines(out.String()))
+		return fmt.Errorf("%w: npm ci: %w: %s", harness.ErrUnavailable, err, lastLines(out.String()))
 	}
 	if err := os.Rename(temporary, dir); err != nil {
 		if _, there := os.Stat(dir); there == nil {

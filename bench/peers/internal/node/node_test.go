@@ -13,14 +13,14 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/peers/internal/work"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // run starts a script that needs no packages, with whichever Node is there.
-func run(t *testing.T, script string, o contest.Options, trouble *work.Trouble) (*Process, error) {
+func startScript(t *testing.T, script string, o harness.Options, trouble *work.ErrorList) (*Process, error) {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -32,20 +32,20 @@ func run(t *testing.T, script string, o contest.Options, trouble *work.Trouble) 
 		t.Fatal(err)
 	}
 	p := newProcess(node, path, o, trouble)
-	return p, p.begin(soon(t), config{WorkMS: 1})
+	return p, p.begin(shortContext(t), config{WorkMS: 1})
 }
 
 // soon is a context for what takes less than a second.
-func soon(t *testing.T) context.Context {
+func shortContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func started(t *testing.T, script string, o contest.Options) (*Process, *work.Trouble) {
+func mustStartScript(t *testing.T, script string, o harness.Options) (*Process, *work.ErrorList) {
 	t.Helper()
-	trouble := new(work.Trouble)
-	p, err := run(t, script, o, trouble)
+	trouble := new(work.ErrorList)
+	p, err := startScript(t, script, o, trouble)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +59,11 @@ func expect(t *testing.T, err error, part string) {
 	}
 }
 
-func TestRequestsAreDoneAndMomentsHeardInOrder(t *testing.T) {
+func TestProcess_SubmitsAndReportsInOrder(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
-	var heard []contest.Moment
-	p, trouble := started(t, `
+	var heard []harness.Observation
+	p, trouble := mustStartScript(t, `
 onRequest = async ({ first, n }) => {
   for (let task = first; task < first + n; task++) {
     await doWork(task, 3);
@@ -72,17 +72,17 @@ onRequest = async ({ first, n }) => {
 };
 ready();
 await hostEnd;
-`, contest.Options{Observe: func(m contest.Moment) {
+`, harness.Options{Observe: func(m harness.Observation) {
 		mu.Lock()
 		defer mu.Unlock()
 		heard = append(heard, m)
 	}})
-	expect(t, p.Submit(soon(t), 7, 2), "")
-	expect(t, p.Stop(soon(t)), "")
+	expect(t, p.Submit(shortContext(t), 7, 2), "")
+	expect(t, p.Stop(shortContext(t)), "")
 	expect(t, trouble.Err(), "")
 	var before time.Time
 	for i, m := range heard {
-		if m.Task != 7+int64(i/3) || m.Stage != contest.Assemble || m.What != contest.What(i%3) || m.At.Before(before) {
+		if m.Task != 7+int64(i/3) || m.Stage != harness.Assemble || m.Kind != harness.Kind(i%3) || m.At.Before(before) {
 			t.Errorf("moment %d is %+v", i, m)
 		}
 		before = m.At
@@ -92,37 +92,37 @@ await hostEnd;
 	}
 }
 
-func TestARequestThatFailsIsAnError(t *testing.T) {
+func TestSubmit_ReturnsTheScriptsError(t *testing.T) {
 	t.Parallel()
-	p, _ := started(t, `onRequest = async () => { throw new Error("no such queue"); }; ready(); await hostEnd;`, contest.Options{})
-	expect(t, p.Submit(soon(t), 0, 1), "no such queue")
-	expect(t, p.Stop(soon(t)), "")
+	p, _ := mustStartScript(t, `onRequest = async () => { throw new Error("no such queue"); }; ready(); await hostEnd;`, harness.Options{})
+	expect(t, p.Submit(shortContext(t), 0, 1), "no such queue")
+	expect(t, p.Stop(shortContext(t)), "")
 }
 
-func TestTroubleIsKept(t *testing.T) {
+func TestProcess_CollectsErrors(t *testing.T) {
 	t.Parallel()
-	p, trouble := started(t, `ready(); await hostEnd; trouble(new Error("job failed"));`, contest.Options{})
-	expect(t, p.Stop(soon(t)), "")
+	p, trouble := mustStartScript(t, `ready(); await hostEnd; trouble(new Error("job failed"));`, harness.Options{})
+	expect(t, p.Stop(shortContext(t)), "")
 	expect(t, trouble.Err(), "job failed")
 }
 
-func TestAScriptThatFailsAtOnceSaysWhy(t *testing.T) {
+func TestStart_ReturnsTheScriptsError(t *testing.T) {
 	t.Parallel()
-	_, err := run(t, `throw new Error("no database");`, contest.Options{}, new(work.Trouble))
+	_, err := startScript(t, `throw new Error("no database");`, harness.Options{}, new(work.ErrorList))
 	expect(t, err, "no database")
 }
 
-func TestAScriptThatEndsByItselfIsAnError(t *testing.T) {
+func TestProcess_ReportsAnUnexpectedExit(t *testing.T) {
 	t.Parallel()
-	p, _ := started(t, `onRequest = async () => process.exit(0); ready();`, contest.Options{})
-	expect(t, p.Submit(soon(t), 0, 1), "ended by itself")
-	expect(t, p.Submit(soon(t), 1, 1), "ended by itself")
-	expect(t, p.Stop(soon(t)), "ended by itself")
+	p, _ := mustStartScript(t, `onRequest = async () => process.exit(0); ready();`, harness.Options{})
+	expect(t, p.Submit(shortContext(t), 0, 1), "ended by itself")
+	expect(t, p.Submit(shortContext(t), 1, 1), "ended by itself")
+	expect(t, p.Stop(shortContext(t)), "ended by itself")
 }
 
-func TestAScriptThatDoesNotEndIsKilled(t *testing.T) {
+func TestStop_KillsAScriptThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
-	p, _ := started(t, `ready(); setInterval(() => {}, 1000);`, contest.Options{})
+	p, _ := mustStartScript(t, `ready(); setInterval(() => {}, 1000);`, harness.Options{})
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if err := p.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -133,17 +133,17 @@ func TestAScriptThatDoesNotEndIsKilled(t *testing.T) {
 	}
 }
 
-func TestWithoutNPMAPeerIsUnavailable(t *testing.T) {
+func TestSetup_IsUnavailableWithoutNPM(t *testing.T) {
 	t.Setenv("PATH", "")
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_CACHE_HOME", "")
 	a := App{Name: "test", Files: fstest.MapFS{"package.json": {}, "package-lock.json": {}, "test.mjs": {}}, Script: "test.mjs"}
-	if err := a.Setup(soon(t), ""); !errors.Is(err, contest.ErrUnavailable) {
+	if err := a.Setup(shortContext(t), ""); !errors.Is(err, harness.ErrUnavailable) {
 		t.Errorf("error is %v, want that it is unavailable", err)
 	}
 }
 
-func TestPackagesAreInstalledOnceByAllTogether(t *testing.T) {
+func TestInstall_RunsOnceForConcurrentCallers(t *testing.T) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Skip(err)
 	}
@@ -158,7 +158,7 @@ func TestPackagesAreInstalledOnceByAllTogether(t *testing.T) {
 	for i := range dirs {
 		all.Go(func() {
 			var err error
-			dirs[i], err = install(soon(t), "nothing", files)
+			dirs[i], err = install(shortContext(t), "nothing", files)
 			expect(t, err, "")
 		})
 	}
@@ -168,7 +168,7 @@ func TestPackagesAreInstalledOnceByAllTogether(t *testing.T) {
 	}
 }
 
-func TestVersionsAreCompared(t *testing.T) {
+func TestVersion_Before(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		a, b   version

@@ -16,15 +16,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/peers/internal/work"
 )
 
 // Process is an app at work.
 type Process struct {
 	cmd     *exec.Cmd
-	options contest.Options
-	trouble *work.Trouble
+	options harness.Options
+	trouble *work.ErrorList
 	stderr  tail
 	heard   bool          // that it is ready
 	ready   chan struct{} // closed when it hears of new tasks
@@ -38,7 +38,7 @@ type Process struct {
 	waiting  map[int64]chan<- error
 }
 
-func newProcess(node, script string, o contest.Options, trouble *work.Trouble) *Process {
+func newProcess(node, script string, o harness.Options, trouble *work.ErrorList) *Process {
 	cmd := exec.Command(node, script)
 	cmd.Dir = filepath.Dir(script)
 	cmd.Env = append(os.Environ(), "NODE_ENV=production", "NO_LOG_SUCCESS=1")
@@ -129,7 +129,7 @@ func (p *Process) hear(text []byte) {
 			return
 		}
 		if p.options.Observe != nil {
-			p.options.Observe(contest.Moment{What: contest.What(m[0]), Task: m[1], Stage: contest.Stage(m[2]), At: at})
+			p.options.Observe(harness.Observation{Kind: harness.Kind(m[0]), Task: m[1], Stage: harness.Stage(m[2]), At: at})
 		}
 		return
 	}

@@ -10,7 +10,7 @@ import (
 
 // Trouble keeps what goes wrong while a crew works, for the error of its Stop.
 // The zero value is ready.
-type Trouble struct {
+type ErrorList struct {
 	mu    sync.Mutex
 	first []error
 	more  int
@@ -20,7 +20,7 @@ type Trouble struct {
 const kept = 3
 
 // Add keeps an error that is not nil.
-func (t *Trouble) Add(err error) {
+func (t *ErrorList) Add(err error) {
 	if err == nil {
 		return
 	}
@@ -34,7 +34,7 @@ func (t *Trouble) Add(err error) {
 }
 
 // Err is all there was, or nil.
-func (t *Trouble) Err() error {
+func (t *ErrorList) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	err := errors.Join(t.first...)
@@ -47,10 +47,10 @@ func (t *Trouble) Err() error {
 // Logger is for a system that logs: what it says about errors is trouble, the
 // rest is dropped, and so is that something was cancelled, which nobody does but
 // Stop.
-func (t *Trouble) Logger() *slog.Logger { return slog.New(&handler{trouble: t}) }
+func (t *ErrorList) Logger() *slog.Logger { return slog.New(&handler{trouble: t}) }
 
 type handler struct {
-	trouble *Trouble
+	trouble *ErrorList
 	attrs   []slog.Attr
 }
 

@@ -6,15 +6,15 @@ import (
 	"context"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 )
 
 // Do takes a stage of a task on: it begins, lasts as long as work lasts, and
 // ends. It is an error if ctx ends it.
-func Do(ctx context.Context, o contest.Options, task int64, s contest.Stage) error {
-	tell(o, task, s, contest.Began)
-	if o.Work > 0 {
-		timer := time.NewTimer(o.Work)
+func Work(ctx context.Context, o harness.Options, task int64, s harness.Stage) error {
+	tell(o, task, s, harness.Started)
+	if o.WorkTime > 0 {
+		timer := time.NewTimer(o.WorkTime)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -22,32 +22,32 @@ func Do(ctx context.Context, o contest.Options, task int64, s contest.Stage) err
 			return context.Cause(ctx)
 		}
 	}
-	tell(o, task, s, contest.Ended)
+	tell(o, task, s, harness.Ended)
 	return nil
 }
 
 // Completed tells that the system has it written down.
-func Completed(o contest.Options, task int64, s contest.Stage) {
-	tell(o, task, s, contest.Completed)
+func Completed(o harness.Options, task int64, s harness.Stage) {
+	tell(o, task, s, harness.Completed)
 }
 
-func tell(o contest.Options, task int64, s contest.Stage, what contest.What) {
+func tell(o harness.Options, task int64, s harness.Stage, what harness.Kind) {
 	if o.Observe != nil {
-		o.Observe(contest.Moment{Task: task, Stage: s, What: what, At: time.Now()})
+		o.Observe(harness.Observation{Task: task, Stage: s, Kind: what, At: time.Now()})
 	}
 }
 
 // After are the stages that a completed one lets begin, apart from
-// [contest.Assemble], which waits for two.
-func After(s contest.Stage) []contest.Stage {
+// [harness.Assemble], which waits for two.
+func After(s harness.Stage) []harness.Stage {
 	switch s {
-	case contest.Ingest:
-		return []contest.Stage{contest.Transcode, contest.Metadata}
-	case contest.Assemble:
-		return []contest.Stage{contest.Publish}
+	case harness.Ingest:
+		return []harness.Stage{harness.Transcode, harness.Metadata}
+	case harness.Assemble:
+		return []harness.Stage{harness.Publish}
 	}
 	return nil
 }
 
 // Joins says whether Assemble waits for the stage and one more.
-func Joins(s contest.Stage) bool { return s == contest.Transcode || s == contest.Metadata }
+func Joins(s harness.Stage) bool { return s == harness.Transcode || s == harness.Metadata }

@@ -8,16 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/contest"
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/peers/internal/work"
 )
 
-func TestWhatFollowsAgreesWithWhatIsNeeded(t *testing.T) {
+func TestFollowing_AgreesWithNeeds(t *testing.T) {
 	t.Parallel()
-	for s := range contest.Stage(contest.Stages) {
-		var want []contest.Stage
+	for s := range harness.Stage(harness.StageCount) {
+		var want []harness.Stage
 		joins := false
-		for after := range contest.Stage(contest.Stages) {
+		for after := range harness.Stage(harness.StageCount) {
 			for _, need := range after.Needs() {
 				switch {
 				case need != s:
@@ -37,27 +37,27 @@ func TestWhatFollowsAgreesWithWhatIsNeeded(t *testing.T) {
 	}
 }
 
-func TestWorkLastsAsLongAsItIsToldUnlessItIsCancelled(t *testing.T) {
+func TestWork_LastsAsLongAsConfigured(t *testing.T) {
 	t.Parallel()
-	var heard []contest.Moment
-	o := contest.Options{Work: 5 * time.Millisecond, Observe: func(m contest.Moment) { heard = append(heard, m) }}
-	if err := work.Do(t.Context(), o, 1, contest.Ingest); err != nil {
+	var heard []harness.Observation
+	o := harness.Options{WorkTime: 5 * time.Millisecond, Observe: func(m harness.Observation) { heard = append(heard, m) }}
+	if err := work.Work(t.Context(), o, 1, harness.Ingest); err != nil {
 		t.Fatal(err)
 	}
-	if len(heard) != 2 || heard[0].What != contest.Began || heard[1].What != contest.Ended || heard[1].At.Sub(heard[0].At) < o.Work {
+	if len(heard) != 2 || heard[0].Kind != harness.Started || heard[1].Kind != harness.Ended || heard[1].At.Sub(heard[0].At) < o.WorkTime {
 		t.Errorf("heard %v", heard)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	o.Work = time.Hour
-	if err := work.Do(ctx, o, 2, contest.Ingest); !errors.Is(err, context.Canceled) {
+	o.WorkTime = time.Hour
+	if err := work.Work(ctx, o, 2, harness.Ingest); !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v, want that it was cancelled", err)
 	}
 }
 
-func TestTroubleKeepsTheFirstErrorsAndCountsTheRest(t *testing.T) {
+func TestErrorList_KeepsTheFirstErrors(t *testing.T) {
 	t.Parallel()
-	var trouble work.Trouble
+	var trouble work.ErrorList
 	if err := trouble.Err(); err != nil {
 		t.Errorf("error is %v before there is any", err)
 	}
@@ -71,9 +71,9 @@ func TestTroubleKeepsTheFirstErrorsAndCountsTheRest(t *testing.T) {
 	}
 }
 
-func TestOnlyErrorsThatAreLoggedAreTrouble(t *testing.T) {
+func TestErrorList_CollectsLoggedErrors(t *testing.T) {
 	t.Parallel()
-	var trouble work.Trouble
+	var trouble work.ErrorList
 	log := trouble.Logger().With(slog.Int("id", 7)).WithGroup("g")
 	log.Warn("slow")
 	log.Error("ends", "error", fmt.Errorf("begin: %w", context.Canceled))

@@ -1,0 +1,87 @@
+package cuelight_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/internal/pgtest"
+)
+
+// What tells no two tasks, or attempts, of a run apart in which nothing fails.
+const (
+	tasksSQL   = `select distinct to_jsonb(t) - '{id,created_at,source}'::text[] from tasks t`
+	historySQL = `
+select distinct to_jsonb(a) - '{task_id,token,worker_id,started_at,finished_at}'::text[]
+       || jsonb_build_object('worker', w.id is not null, 'in order', a.started_at <= a.finished_at and t.created_at <= a.started_at)
+  from attempts a
+  left join tasks t on t.id = a.task_id
+  left join workers w on w.id = a.worker_id`
+)
+
+func TestAddFinishedTasks_MatchesTasksOfARun(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.Schema{})
+	url := pool.Config().ConnString()
+	must(t, system.Setup(t.Context(), url))
+	var d recorder
+	c := start(t, url, harness.Options{Slots: 5, Observe: d.observe})
+	must(t, c.SubmitAll(t.Context(), 0, 20))
+	d.waitFor(t, harness.Publish, 20)
+	must(t, c.Stop(t.Context()))
+	tasks, history := ask(t, pool, tasksSQL), ask(t, pool, historySQL)
+	if len(tasks) != 1 || len(history) != harness.StageCount {
+		t.Fatalf("a run leaves\n%v\n%v", tasks, history)
+	}
+
+	const n = 1000
+	must(t, system.AddFinishedTasks(t.Context(), url, n))
+	if more := ask(t, pool, tasksSQL); len(more) != 1 {
+		t.Errorf("tasks are\n%v\nwant\n%v", more, tasks)
+	}
+	if more := ask(t, pool, historySQL); len(more) != harness.StageCount {
+		t.Errorf("the history is\n%v\nwant\n%v", more, history)
+	}
+	var made, attempts, early, waiting int
+	must(t, pool.QueryRow(t.Context(), `
+select count(*), (select count(*) from attempts), count(*) filter (where id < $1::uuid),
+       count(*) filter (where cuelight_video_status(t) <> 'completed')
+  from tasks t`, firstID(t, pool)).Scan(&made, &attempts, &early, &waiting))
+	if made != n+20 || attempts != 5*made || early != n || waiting != 0 {
+		t.Errorf("%d tasks with %d attempts, %d of them before the others, %d not completed", made, attempts, early, waiting)
+	}
+}
+
+// firstID is that of the first task of the run.
+func firstID(t *testing.T, pool *pgxpool.Pool) (id string) {
+	t.Helper()
+	must(t, pool.QueryRow(t.Context(), "select id::text from tasks where created_at > now() - interval '55 s' order by id limit 1").Scan(&id))
+	return id
+}
+
+func ask(t *testing.T, pool *pgxpool.Pool, sql string) []string {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), sql)
+	must(t, err)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	must(t, err)
+	return all
+}
+
+func TestSizes_GrowWithTheTasks(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	must(t, system.AddFinishedTasks(t.Context(), url, 0))
+	before, err := system.Sizes(t.Context(), url)
+	must(t, err)
+	const n = 2000
+	must(t, system.AddFinishedTasks(t.Context(), url, n))
+	after, err := system.Sizes(t.Context(), url)
+	must(t, err)
+	// A row has more than 100 bytes, a key of 16 more than 20; of what SQL makes nobody is told.
+	if after.Tasks-before.Tasks < n*100 || after.Indexes-before.Indexes < n*20 || after.History-before.History < n*5*100 || after.Outbox != before.Outbox || after.Outbox == 0 {
+		t.Errorf("from %+v to %+v bytes", before, after)
+	}
+}

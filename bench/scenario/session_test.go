@@ -1,0 +1,227 @@
+package scenario_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cuelight/cuelight/bench/cuelight"
+	"github.com/cuelight/cuelight/bench/floor"
+	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/bench/result"
+	"github.com/cuelight/cuelight/bench/scenario"
+	"github.com/cuelight/cuelight/bench/subprocess"
+	"github.com/cuelight/cuelight/bench/transcodebench"
+	"github.com/cuelight/cuelight/internal/postgres"
+)
+
+func TestMain(m *testing.M) {
+	if subprocess.IsChild() {
+		os.Exit(subprocess.Main([]harness.System{cuelight.System{}}))
+	}
+	if transcodebench.IsChild() {
+		os.Exit(transcodebench.Main())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// meeting has a server.
+func newSession(t *testing.T) *scenario.Session {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	stand, err := scenario.StartServer(t.Context(), "/tmp", 512)
+	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stand.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &scenario.Session{
+		Server: stand, Result: result.New("test"), Logf: t.Logf, StartSubprocess: subprocess.Start, DaemonCommand: idleDaemonCommand, ScratchDir: t.TempDir(),
+	}
+}
+
+// idler is a daemon that does nothing at all.
+func idleDaemonCommand(context.Context, string, string) (*exec.Cmd, error) {
+	return exec.Command("/bin/sh", "-c", `trap 'exit 0' TERM; echo '{"msg":"working"}' >&2; while :; do sleep 0.01; done`), nil
+}
+
+func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
+	t.Parallel()
+	m := newSession(t)
+	const slow = 2 * time.Millisecond
+	var g scenario.Group
+	g.Rounds = 2
+	for _, s := range []scenario.Scenario{
+		scenario.E2E{Samples: 3, Slots: 5},
+		scenario.E2E{Samples: 3, Slots: 5, CommitDelay: slow},
+		scenario.HopOther{Samples: 3, Slots: 5},
+		scenario.Rate{Rates: []int{50}, For: 300 * time.Millisecond, Warmup: 100 * time.Millisecond, Slots: 5},
+		scenario.Drain{Tasks: 50, Slots: 5},
+		scenario.Processes{Processes: 2, Tasks: 50, Slots: 5},
+		scenario.WorkShare{Tasks: 30, Slots: 5, Work: 20 * time.Millisecond},
+		scenario.Order{Tasks: 50, Slots: 5},
+		scenario.Notifies{Tasks: 50, Slots: 5},
+		scenario.Grown{Finished: 100, Tasks: 50, Slots: 5},
+		scenario.Held{Tasks: 50, Slots: 5},
+		scenario.Held{Tasks: 50, Slots: 5, Hold: true},
+		scenario.Size{Tasks: 200, Slots: 5},
+		scenario.Bulk{Tasks: 200},
+	} {
+		g.Runs = append(g.Runs, scenario.Run{Scenario: s, System: cuelight.System{}})
+	}
+	for _, s := range []scenario.Scenario{
+		floor.Commits{Dependent: 1, Samples: 3, Tight: true},
+		floor.Commits{Dependent: 5, Samples: 3},
+		floor.Commits{Dependent: 5, Samples: 3, CommitDelay: slow},
+		floor.Notify{Samples: 3},
+	} {
+		g.Runs = append(g.Runs, scenario.Run{Scenario: s})
+	}
+	if err := m.Run(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Result.Skipped) > 0 {
+		t.Errorf("skipped: %v", m.Result.Skipped)
+	}
+	var got []string
+	for _, f := range m.Result.Figures {
+		if len(f.Rounds) != 2 {
+			t.Errorf("%s has %d rounds, want 2", f.Key(), len(f.Rounds))
+		}
+		got = append(got, f.Key().String())
+	}
+	slices.Sort(got)
+	want := []string{
+		"bulk/cuelight/cancel", "bulk/cuelight/claim", "bulk/cuelight/fail", "bulk/cuelight/import", "bulk/cuelight/reset", "bulk/cuelight/slowest",
+		"commit/floor/tight", "commits5/floor/commit_delay=2ms", "commits5/floor/idle",
+		"drain/cuelight/tasks=50", "e2e/cuelight/commit_delay=2ms", "e2e/cuelight/idle", "grown/cuelight/finished=100",
+		"held/cuelight/free", "held/cuelight/held",
+		"hop/cuelight", "hop/cuelight/commit_delay=2ms", "hop_commit/cuelight", "hop_commit/cuelight/commit_delay=2ms",
+		"hop_other/cuelight", "hop_other_ended/cuelight", "notifies/cuelight", "notify/floor/idle", "order/cuelight/tasks=50", "processes/cuelight/processes=2",
+		"rate/cuelight/rate=50", "rate_kept/cuelight/rate=50",
+		"size/cuelight/history_mib", "size/cuelight/index_mib", "size/cuelight/outbox_mib", "size/cuelight/table_mib",
+		"wake_submit/cuelight", "wake_submit/cuelight/commit_delay=2ms", "work20ms/cuelight/slots=5",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("figures are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	f, _ := m.Result.Find(result.Key{Scenario: "commits5", System: "floor", Case: "commit_delay=2ms"})
+	if f.Percentile(0).Min < 10 {
+		t.Errorf("five commits with a delay of 2 ms took %v ms", f.Percentile(0).Min)
+	}
+}
+
+func TestSession_MeasuresDaemonAndTranscode(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"ffmpeg", "ffprobe"} {
+		if _, err := exec.LookPath(name); err != nil && os.Getenv("CI") == "" {
+			t.Skip(err)
+		}
+	}
+	m := newSession(t)
+	err := m.Run(t.Context(), scenario.Group{Rounds: 1, Runs: []scenario.Run{
+		{Scenario: scenario.IdleDaemon{For: 300 * time.Millisecond}, System: cuelight.System{}},
+		{Scenario: scenario.Transcode{Clips: []scenario.Clip{{Size: "320x180", Rate: 10, For: time.Second}}}, System: cuelight.System{}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Result.Skipped) > 0 {
+		t.Errorf("skipped: %v", m.Result.Skipped)
+	}
+	if f, ok := m.Result.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: "queries"}); !ok || f.Median() != 0 {
+		t.Errorf("queries of a daemon that sends none: %+v", f)
+	}
+	for _, of := range []string{"cpu", "memory"} {
+		if _, ok := m.Result.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: of}); !ok {
+			t.Errorf("its %s was not measured", of)
+		}
+	}
+	for _, who := range []string{"cuelight", "ffmpeg_bare", "ffmpeg_per_rung"} {
+		for _, of := range []string{"cpu", "wall", "memory"} {
+			f, ok := m.Result.Find(result.Key{Scenario: "transcode", System: who, Case: "clip=generated_320x180p10_1s," + of})
+			if !ok || f.Median() <= 0 {
+				t.Errorf("%s of %s is %+v", of, who, f)
+			}
+		}
+	}
+	if left, err := os.ReadDir(m.ScratchDir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestSession_RecordsFailuresAndContinues(t *testing.T) {
+	t.Parallel()
+	m := newSession(t)
+	var order []string
+	starts := func(name string) func() { return func() { order = append(order, name) } }
+	asked := 0
+	absent := func() error {
+		asked++
+		return fmt.Errorf("no node: %w", harness.ErrUnavailable)
+	}
+	drain := scenario.Drain{Tasks: 10, Slots: 1}
+	err := m.Run(t.Context(), scenario.Group{Rounds: 3, Runs: []scenario.Run{
+		{Scenario: drain, System: fakeSystem{name: "good", onStart: starts("good")}},
+		{Scenario: drain, System: fakeSystem{name: "sloppy", onStart: starts("sloppy"), distort: duplicate(harness.Completed)}},
+		{Scenario: drain, System: fakeSystem{name: "absent", onStart: starts("absent"), setup: absent}},
+		{Scenario: drain, System: fakeSystem{name: "fine", onStart: starts("fine")}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"good", "sloppy", "fine", "fine", "good", "fine", "good"}; !slices.Equal(order, want) {
+		t.Errorf("they came as %v, want %v", order, want)
+	}
+	for _, name := range []string{"good", "fine"} {
+		if f, ok := m.Result.Find(result.Key{Scenario: "drain", System: name, Case: "tasks=10"}); !ok || len(f.Rounds) != 3 {
+			t.Errorf("%s has %+v, want three rounds", name, f)
+		}
+	}
+	if got := m.Result.Skipped["drain/sloppy"]; !strings.Contains(got, "error in round 1: metadata of task 3") {
+		t.Errorf("of sloppy it says %q", got)
+	}
+	if got := m.Result.Skipped["absent"]; !strings.Contains(got, "no node") || asked != 1 {
+		t.Errorf("of absent it says %q, having asked it %d times", got, asked)
+	}
+}
+
+func TestSession_LeavesNothingWhenInterrupted(t *testing.T) {
+	t.Parallel()
+	m := newSession(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	interrupted := fakeSystem{name: "endless", duration: time.Second, onStart: func() { time.AfterFunc(50*time.Millisecond, cancel) }}
+	err := m.Run(ctx, scenario.Group{Rounds: 1, Runs: []scenario.Run{
+		{Scenario: scenario.E2E{Samples: 100, Slots: 5}, System: interrupted},
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
+	}
+	var left int
+	must(t, m.Query(t.Context(), "select count(*) from pg_database where datname like 'bench%'", &left))
+	if left != 0 {
+		t.Errorf("%d databases are left", left)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

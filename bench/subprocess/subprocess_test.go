@@ -1,0 +1,207 @@
+package subprocess_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/bench/subprocess"
+)
+
+func TestMain(m *testing.M) {
+	if subprocess.IsChild() {
+		os.Exit(subprocess.Main([]harness.System{fake{}}))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// fake is a contestant in memory. The url says what goes wrong.
+type fake struct{}
+
+const (
+	all    = "all is well"
+	start  = "it cannot start"
+	submit = "it cannot submit"
+	crash  = "it ends by itself"
+	stop   = "it has trouble"
+)
+
+func (fake) Name() string                        { return "fake" }
+func (fake) Settings() string                    { return "in memory" }
+func (fake) Setup(context.Context, string) error { return nil }
+
+func (fake) Start(_ context.Context, url string, o harness.Options) (harness.Workers, error) {
+	if url == start {
+		return nil, errors.New(url)
+	}
+	return crew{url, o}, nil
+}
+
+type crew struct {
+	url string
+	harness.Options
+}
+
+func (c crew) Submit(ctx context.Context, task int64) error { return c.SubmitAll(ctx, task, 1) }
+
+func (c crew) SubmitAll(_ context.Context, first int64, n int) error {
+	switch c.url {
+	case submit:
+		return errors.New(c.url)
+	case crash:
+		os.Exit(3)
+	}
+	for i := range n {
+		for _, s := range c.Stages {
+			for w := harness.Started; w <= harness.Completed; w++ {
+				if c.Observe != nil {
+					c.Observe(harness.Observation{Task: first + int64(i), Stage: s, Kind: w, At: time.Now()})
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (c crew) Stop(context.Context) error {
+	if c.url == stop {
+		return errors.New(c.url)
+	}
+	return nil
+}
+
+// heard keeps what it is told.
+type observations struct {
+	mu  sync.Mutex
+	all []harness.Observation
+}
+
+func (h *observations) observe(m harness.Observation) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, m)
+}
+
+func TestStop_ReturnsAfterAllObservationsArrived(t *testing.T) {
+	t.Parallel()
+	var h observations
+	ctx := t.Context()
+	began := time.Now()
+	c, err := subprocess.Start(ctx, fake{}, all, harness.Options{
+		Slots: 3, Stages: []harness.Stage{harness.Transcode, harness.Publish}, Observe: h.observe,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 10_000
+	if err := errors.Join(c.Submit(ctx, 7), c.SubmitAll(ctx, 100, n), c.SubmitAll(ctx, 0, 0), c.Stop(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	ended := time.Now()
+	if len(h.all) != (n+1)*6 {
+		t.Fatalf("%d moments, want %d", len(h.all), (n+1)*6)
+	}
+	for i, m := range h.all {
+		task := int64(7)
+		if i >= 6 {
+			task = 100 + int64(i/6) - 1
+		}
+		stage := []harness.Stage{harness.Transcode, harness.Publish}[i%6/3]
+		if m.Task != task || m.Stage != stage || m.Kind != harness.Kind(i%3) || m.At.Before(began.Round(0)) || m.At.After(ended.Round(0)) {
+			t.Fatalf("moment %d is %+v; want %v of task %d", i, m, stage, task)
+		}
+	}
+}
+
+func TestObservations_ArriveBeforeTheProcessStops(t *testing.T) {
+	t.Parallel()
+	there := make(chan harness.Observation, 3)
+	c, err := subprocess.Start(t.Context(), fake{}, all, harness.Options{
+		Stages: []harness.Stage{harness.Ingest}, Observe: func(m harness.Observation) { there <- m },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Submit(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	for want := harness.Started; want <= harness.Completed; want++ {
+		if m := <-there; m.Kind != want {
+			t.Errorf("%+v, want %v", m, want)
+		}
+	}
+	if err := c.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStart_WorksWithoutObserver(t *testing.T) {
+	t.Parallel()
+	c, err := subprocess.Start(t.Context(), fake{}, all, harness.Options{Stages: []harness.Stage{harness.Ingest}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Submit(t.Context(), 1), c.Stop(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestErrorsOfTheProcess_AreReturned(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{start, submit, stop} {
+		if err := startSubmitAndStop(t.Context(), what); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: error is %v", what, err)
+		}
+	}
+	if err := startSubmitAndStop(t.Context(), crash); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("%s: error is %v", crash, err)
+	}
+}
+
+func startSubmitAndStop(ctx context.Context, url string) error {
+	c, err := subprocess.Start(ctx, fake{}, url, harness.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Submit(ctx, 1), c.Stop(ctx))
+}
+
+// A crew that is alone ends at once, and does not stop in good order, for which
+// its database may be missing.
+func TestProcess_EndsAtOnceWithoutItsParent(t *testing.T) {
+	t.Parallel()
+	if err := subprocess.RunWithoutParent(fake{}, stop); err == nil || !strings.Contains(err.Error(), "is gone") || strings.Contains(err.Error(), stop) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestStart_RejectsUnknownSystem(t *testing.T) {
+	t.Parallel()
+	_, err := subprocess.Start(t.Context(), unknown{}, all, harness.Options{})
+	if err == nil || !strings.Contains(err.Error(), `no contestant "unknown"`) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+type unknown struct{ fake }
+
+func (unknown) Name() string { return "unknown" }
+
+func TestObservation_SurvivesEncoding(t *testing.T) {
+	t.Parallel()
+	want := []harness.Observation{
+		{Task: 1<<40 + 3, Stage: harness.Publish, Kind: harness.Completed, At: time.Unix(1, 2)},
+		{Task: -1, Stage: harness.Ingest, Kind: harness.Started, At: time.Unix(0, 0)},
+	}
+	if got := subprocess.EncodeAndDecode(want); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

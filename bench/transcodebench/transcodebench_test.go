@@ -1,0 +1,153 @@
+package transcodebench
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/bench/cuelight"
+	"github.com/cuelight/cuelight/internal/pgtest"
+)
+
+func TestMain(m *testing.M) {
+	if IsChild() {
+		os.Exit(Main())
+	}
+	os.Exit(m.Run())
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clip is a second of picture and sound, in a place whose name a shell would
+// not take as it is.
+func clip(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"ffmpeg", "ffprobe"} {
+		if _, err := exec.LookPath(name); err != nil && os.Getenv("CI") == "" {
+			t.Skip(err)
+		}
+	}
+	path := filepath.Join(makeDir(t, "it's $HOME"), "clip.mp4")
+	out, err := exec.Command("ffmpeg", "-nostdin", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=s=854x480:r=10:d=1",
+		"-f", "lavfi", "-i", "sine=d=1", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+func makeDir(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	must(t, os.Mkdir(path, 0o755))
+	return path
+}
+
+// made are the segments below a directory, by rendition.
+func segmentCounts(t *testing.T, dir string) map[string]int {
+	t.Helper()
+	files, err := fs.Glob(os.DirFS(dir), "*/seg-*.m4s")
+	must(t, err)
+	all := map[string]int{}
+	for _, f := range files {
+		all[filepath.Dir(f)]++
+	}
+	return all
+}
+
+func TestRunCommands_ProducesTheStagesRenditions(t *testing.T) {
+	t.Parallel()
+	source := clip(t)
+	commands, err := RecordCommands(t.Context(), source, makeDir(t, "rehearsal's"))
+	must(t, err)
+	if n := len(commands.Each); n < 3 { // 480p, 360p and sound at least
+		t.Fatalf("there are %d rungs", n)
+	}
+	whole, each := makeDir(t, "whole"), makeDir(t, "each")
+	took, err := RunCommands(t.Context(), []Command{commands.Whole}, whole)
+	must(t, err)
+	if took.CPU <= 0 || took.Wall <= 0 || took.Memory < 1<<20 {
+		t.Errorf("it took %+v", took)
+	}
+	_, err = RunCommands(t.Context(), commands.Each, each)
+	must(t, err)
+	want := segmentCounts(t, whole)
+	if got := segmentCounts(t, each); len(got) != len(commands.Each) || len(want) != len(got) {
+		t.Errorf("one by one made %v, at once %v, want %d renditions", got, want, len(commands.Each))
+	}
+	for _, c := range commands.Each {
+		if n := strings.Count(strings.Join(c, " "), " hls "); n != 1 {
+			t.Errorf("a command for one rung makes %d", n)
+		}
+	}
+}
+
+func TestRunStage_ChecksTheFFmpegCommand(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t, pgtest.Schema{}).Config().ConnString()
+	must(t, cuelight.System{}.Setup(t.Context(), url))
+	source := clip(t)
+	commands, err := RecordCommands(t.Context(), source, makeDir(t, "rehearsal"))
+	must(t, err)
+	dir := makeDir(t, "stage's")
+	took, err := RunStage(t.Context(), Job{URL: url, Before: source, Source: source, Dir: dir}, commands.Whole)
+	must(t, err)
+	if took.CPU <= 0 || took.Wall <= 0 || took.Memory < 1<<20 {
+		t.Errorf("it took %+v", took)
+	}
+	results, err := filepath.Glob(filepath.Join(dir, "data", "tasks", "*", "transcode-*"))
+	must(t, err)
+	if len(results) != 2 || len(segmentCounts(t, results[1])) != len(commands.Each) { // in the order of their ids
+		t.Errorf("results are %v", results)
+	}
+
+	other := slices.Clone(commands.Whole)
+	other[len(other)-1] += "x"
+	_, err = RunStage(t.Context(), Job{URL: url, Before: source, Source: source, Dir: makeDir(t, "other")}, other)
+	if !errors.Is(err, errUnexpectedCommand) {
+		t.Errorf("of another command it says %v", err)
+	}
+}
+
+func TestSourcesThatAreNotMedia_AreErrors(t *testing.T) {
+	t.Parallel()
+	clip(t) // skips where there is no ffmpeg
+	url := pgtest.New(t, pgtest.Schema{}).Config().ConnString()
+	must(t, cuelight.System{}.Setup(t.Context(), url))
+	source := filepath.Join(t.TempDir(), "text.mp4")
+	must(t, os.WriteFile(source, []byte("no film"), 0o644))
+	if _, err := RecordCommands(t.Context(), source, makeDir(t, "rehearsal")); err == nil {
+		t.Error("there are commands for a text")
+	}
+	_, err := RunStage(t.Context(), Job{URL: url, Before: source, Source: source, Dir: makeDir(t, "stage")}, nil)
+	if err == nil || !strings.Contains(err.Error(), "ingest") {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := RunCommands(t.Context(), []Command{{"-nostdin", "-i", source, "-f", "null", "-"}}, t.TempDir()); err == nil {
+		t.Error("ffmpeg made something of a text")
+	}
+}
+
+func TestCommand_EqualsIgnoresTheSource(t *testing.T) {
+	t.Parallel()
+	a := Command{"-y", "-i", "file:/a", "-f", "hls", "file:720p/index.m3u8"}
+	b := Command{"-y", "-i", "file:/b", "-f", "hls", "file:720p/index.m3u8"}
+	if !a.equalsExceptSource(b) || a[2] != "file:/a" {
+		t.Error("they are not")
+	}
+	for _, other := range []Command{nil, a[:5], {"-y", "-i", "file:/a", "-f", "hls", "file:360p/index.m3u8"}} {
+		if a.equalsExceptSource(other) {
+			t.Errorf("it is the same as %q", other)
+		}
+	}
+}
