@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package childproc_test
+
+const hasDeathSignal = false
