@@ -176,12 +176,12 @@ func (b *beside) dashboard() (*ui.UI, error) {
 			who := access.From(ctx)
 			return ui.Viewer{Name: who.Name, Submit: who.Scope >= access.Submit, Operate: who.Scope >= access.Admin}
 		},
-		Trouble: func(where string, err error) {
+		OnError: func(where string, err error) {
 			b.log.Warn("page cannot be shown", zap.String("page", where), zap.Error(err))
 		},
-		WakeUp:   b.wakeups.within,
-		Poster:   func(t store.Task) (string, bool) { return at.newest(t.ID, "poster.jpg") },
-		Playback: func(_ context.Context, t store.Task) (ui.Playback, bool) { return at.playback(t.ID) },
+		WakeLatency: b.wakeups.within,
+		Poster:      func(t store.Task) (string, bool) { return at.newest(t.ID, "poster.jpg") },
+		Playback:    func(_ context.Context, t store.Task) (ui.Playback, bool) { return at.playback(t.ID) },
 	})
 }
 

@@ -14,12 +14,12 @@ import (
 // action is something that can be done: what is asked before, and the doing. Both
 // take what the address or the form says.
 type action struct {
-	ask func(u *UI, r *http.Request) (question, error)
+	ask func(u *UI, r *http.Request) (confirmation, error)
 	do  func(u *UI, ctx context.Context, r *http.Request) (said string, err error)
 }
 
 // question is what stands on the page, or in the dialog, that asks.
-type question struct {
+type confirmation struct {
 	Title, Text string
 	Button      string
 	Danger      bool
@@ -35,88 +35,88 @@ type question struct {
 type field struct{ Name, Value string }
 
 // maySubmit and mayOperate say who may.
-func maySubmit(c can) bool  { return c.Submit }
-func mayOperate(c can) bool { return c.Operate }
+func maySubmit(c permissions) bool  { return c.Submit }
+func mayOperate(c permissions) bool { return c.Operate }
 
 // ask shows the page that asks.
-func (u *UI) ask(ask func(*UI, *http.Request) (question, error)) http.HandlerFunc {
+func (u *UI) serveConfirmation(ask func(*UI, *http.Request) (confirmation, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		c := u.can(u.o.Viewer(r.Context()))
+		c := u.permissions(u.o.Viewer(r.Context()))
 		if !c.Operate && !(c.Submit && r.URL.Path == "/add") {
-			u.problem(w, r, errForbidden)
+			u.fail(w, r, errForbidden)
 			return
 		}
 		q, err := ask(u, r)
 		if err != nil {
-			u.problem(w, r, err)
+			u.fail(w, r, err)
 			return
 		}
 		if q.Back == "" {
-			q.Back = u.backTo(r)
+			q.Back = u.returnPath(r)
 		}
-		d := u.data(w, r)
+		d := u.pageData(w, r)
 		d.screen, d.Page, d.Asked = screen{title: q.Title}, "ask", q
-		u.send(w, http.StatusOK, "ask", d)
+		u.render(w, http.StatusOK, "ask", d)
 	}
 }
 
 // act does it, and answers with a redirect, or with JSON to a script.
-func (u *UI) act(may func(can) bool, do func(*UI, context.Context, *http.Request) (string, error)) http.HandlerFunc {
+func (u *UI) serveAction(may func(permissions) bool, do func(*UI, context.Context, *http.Request) (string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !may(u.can(u.o.Viewer(r.Context()))) {
-			u.problem(w, r, errForbidden)
+		if !may(u.permissions(u.o.Viewer(r.Context()))) {
+			u.fail(w, r, errForbidden)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, 256<<10)
 		if err := r.ParseForm(); err != nil {
-			u.problem(w, r, fmt.Errorf("%w: %w", errForm, err))
+			u.fail(w, r, fmt.Errorf("%w: %w", errIncomplete, err))
 			return
 		}
 		text, err := do(u, r.Context(), r)
 		if err != nil {
-			u.problem(w, r, err)
+			u.fail(w, r, err)
 			return
 		}
-		u.strip.drop()
-		u.workers.drop()
-		u.pauses.drop()
-		u.hub.changed()
-		u.hub.stir()
+		u.overview.invalidate()
+		u.workers.invalidate()
+		u.pauses.invalidate()
+		u.hub.invalidate()
+		u.hub.redrawAll()
 		if wantsJSON(r) {
-			u.answer(w, http.StatusOK, text)
+			u.writeJSON(w, http.StatusOK, text)
 			return
 		}
 		http.SetCookie(w, &http.Cookie{
-			Name: saidCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(cut(text))),
+			Name: messageCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(truncate(text))),
 			Path: u.o.Base + "/", MaxAge: 60, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		})
-		u.back(w, r)
+		u.redirectBack(w, r)
 	}
 }
 
 // saidCookie carries what an action had to say over the redirect that follows it.
-const saidCookie = "cuelight_said"
+const messageCookie = "cuelight_said"
 
 // saidMost is how much that can be, in bytes.
-const saidMost = 500
+const maxMessage = 500
 
 // cut leaves out the end of what is too long.
-func cut(text string) string {
-	if len(text) <= saidMost {
+func truncate(text string) string {
+	if len(text) <= maxMessage {
 		return text
 	}
 	const more = "…"
-	return strings.ToValidUTF8(text[:saidMost-len(more)], "") + more
+	return strings.ToValidUTF8(text[:maxMessage-len(more)], "") + more
 }
 
-func said(w http.ResponseWriter, r *http.Request, base string) string {
-	c, err := r.Cookie(saidCookie)
+func takeMessage(w http.ResponseWriter, r *http.Request, base string) string {
+	c, err := r.Cookie(messageCookie)
 	if err != nil {
 		return ""
 	}
-	http.SetCookie(w, &http.Cookie{Name: saidCookie, Path: base + "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	http.SetCookie(w, &http.Cookie{Name: messageCookie, Path: base + "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode})
 	text, err := base64.RawURLEncoding.DecodeString(c.Value)
-	if err != nil || len(text) > saidMost {
+	if err != nil || len(text) > maxMessage {
 		return ""
 	}
 	return printable(string(text))
@@ -127,13 +127,13 @@ func wantsJSON(r *http.Request) bool {
 }
 
 // back sends the browser where it came from.
-func (u *UI) back(w http.ResponseWriter, r *http.Request) {
-	http.Redirect(w, r, u.backTo(r), http.StatusSeeOther)
+func (u *UI) redirectBack(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, u.returnPath(r), http.StatusSeeOther)
 }
 
 // backTo is the page of this dashboard that the form names, or that the link was
 // on.
-func (u *UI) backTo(r *http.Request) string {
+func (u *UI) returnPath(r *http.Request) string {
 	if to := localPath(r.FormValue("back")); to != "" {
 		return to
 	}
@@ -164,7 +164,7 @@ func pathID(r *http.Request) (store.ID, error) {
 }
 
 // asked reads the task that an action is about.
-func (u *UI) asked(r *http.Request) (store.Task, error) {
+func (u *UI) taskOf(r *http.Request) (store.Task, error) {
 	id, err := pathID(r)
 	if err != nil {
 		return store.Task{}, err

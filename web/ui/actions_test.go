@@ -19,7 +19,7 @@ import (
 	"github.com/cuelight/cuelight/web/ui/internal/uitest"
 )
 
-func (s *stand) status(id store.ID) store.Status {
+func (s *testSite) status(id store.ID) store.Status {
 	s.t.Helper()
 	task, err := s.st.Get(s.t.Context(), id)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *stand) status(id store.ID) store.Status {
 
 func TestActionsAreFormsThatEndOnAPageWhichShowsWhatBecameOfThem(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	waiting := s.seeded.Waiting
 	page := "/videos/" + waiting.String()
 	for _, c := range []struct {
@@ -67,7 +67,7 @@ func TestActionsAreFormsThatEndOnAPageWhichShowsWhatBecameOfThem(t *testing.T) {
 
 func TestQuestionHasTheExactNumber(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	groups, err := s.st.DeadGroups(t.Context(), store.DeadFilter{}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestQuestionHasTheExactNumber(t *testing.T) {
 
 func TestAScriptIsAnsweredInJSON(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	for path, want := range map[string]int{
 		"/videos/" + s.seeded.Waiting.String() + "/cancel":   200,
 		"/videos/" + s.seeded.Replaced.String() + "/retry":   409,
@@ -135,7 +135,7 @@ func TestWhoMayOnlyLookSeesNoButtonsAndIsForbidden(t *testing.T) {
 		"by scope":   func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Name: "guest"} } },
 		"no actions": func(o *ui.Options) { o.Actions = nil },
 	} {
-		s := raise(t, change)
+		s := newTestSite(t, change)
 		for _, path := range s.pages()[:16] {
 			_, body, _ := s.get(path)
 			if strings.Contains(body, "data-act") || strings.Contains(body, "data-dialog>") || strings.Contains(body, "data-upload") || strings.Contains(body, `form="selection"`) {
@@ -159,7 +159,7 @@ func TestWhoMayOnlyLookSeesNoButtonsAndIsForbidden(t *testing.T) {
 
 func TestWhoMaySubmitMayNothingElse(t *testing.T) {
 	t.Parallel()
-	s := raise(t, func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} } })
+	s := newTestSite(t, func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} } })
 	if status, body := s.post("/add", url.Values{"source": {"/srv/new.mp4"}}); status != 200 || !strings.Contains(body, "Added “new.mp4”") {
 		t.Errorf("adding is answered with %d", status)
 	}
@@ -169,16 +169,16 @@ func TestWhoMaySubmitMayNothingElse(t *testing.T) {
 }
 
 // forbidding are actions of somebody whose scope says no more than Viewer does.
-type forbidding struct{ uitest.Actions }
+type forbiddingActions struct{ uitest.Actions }
 
-func (forbidding) Submit(context.Context, store.Submission) (store.ID, error) {
+func (forbiddingActions) Submit(context.Context, store.Submission) (store.ID, error) {
 	return store.ID{}, fmt.Errorf("%w: files of this host are not for you", ui.ErrForbidden)
 }
 
 func TestWhatActionsForbidIsSaid(t *testing.T) {
 	t.Parallel()
-	s := raise(t, func(o *ui.Options) {
-		o.Actions = forbidding{o.Actions.(uitest.Actions)}
+	s := newTestSite(t, func(o *ui.Options) {
+		o.Actions = forbiddingActions{o.Actions.(uitest.Actions)}
 		o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} }
 	})
 	if status, body := s.post("/add", url.Values{"source": {"/etc/passwd"}}); status != http.StatusForbidden || !strings.Contains(body, "You do not have permission: files of this host are not for you.") {
@@ -191,7 +191,7 @@ func TestWhatActionsForbidIsSaid(t *testing.T) {
 
 func TestReplacementHasTheParametersOfWhatItReplaces(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	r, err := s.st.Submit(t.Context(), store.Submission{Source: "/srv/uploads/1/source.mp4", Params: []byte(`{"title": "Holiday"}`), Priority: 7, UserID: "ann"})
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func TestReplacementHasTheParametersOfWhatItReplaces(t *testing.T) {
 }
 
 // next is the next message of a stream that is not a beat.
-func next(t *testing.T, lines *bufio.Scanner) (event, id, data string) {
+func nextMessage(t *testing.T, lines *bufio.Scanner) (event, id, data string) {
 	t.Helper()
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), ": ")
@@ -243,7 +243,7 @@ func next(t *testing.T, lines *bufio.Scanner) (event, id, data string) {
 }
 
 // follow opens a stream, of a page that has seen a version, until end.
-func (s *stand) follow(query, seen string) (lines *bufio.Scanner, end func()) {
+func (s *testSite) openStream(query, seen string) (lines *bufio.Scanner, end func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/live?"+query, nil)
@@ -267,31 +267,31 @@ func (s *stand) follow(query, seen string) (lines *bufio.Scanner, end func()) {
 
 func TestStreamBringsAPageUpToDateAndFollows(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
-	lines, end := s.follow("page=board&for=only%3Dwaiting&at=old", "")
-	if event, id, _ := next(t, lines); event != "hello" || id != "old" {
+	s := newTestSite(t, nil)
+	lines, end := s.openStream("page=board&for=only%3Dwaiting&at=old", "")
+	if event, id, _ := nextMessage(t, lines); event != "hello" || id != "old" {
 		t.Errorf("first comes %q, %q", event, id)
 	}
-	_, now, data := next(t, lines)
+	_, now, data := nextMessage(t, lines)
 	if now == "" || !strings.Contains(data, "panel-5.mp4") || strings.Contains(data, "lecture") {
 		t.Errorf("then comes %s", data)
 	}
 	if _, err := s.st.Submit(t.Context(), store.Submission{Source: "/srv/brand-new.mp4"}); err != nil {
 		t.Fatal(err)
 	}
-	_, newer, data := next(t, lines)
+	_, newer, data := nextMessage(t, lines)
 	if newer == now || !strings.Contains(data, "brand-new.mp4") || strings.Contains(data, "panel-5.mp4") {
 		t.Errorf("after a change comes %s", data)
 	}
 	end()
-	lines, end = s.follow("page=board&for=only%3Dwaiting&at=old", newer)
+	lines, end = s.openStream("page=board&for=only%3Dwaiting&at=old", newer)
 	defer end()
-	next(t, lines)
+	nextMessage(t, lines)
 	if err := s.st.Cancel(t.Context(), s.seeded.Waiting); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 { // the strip may be told first
-		if _, _, data = next(t, lines); strings.Contains(data, "t-"+s.seeded.Waiting.String()) {
+		if _, _, data = nextMessage(t, lines); strings.Contains(data, "t-"+s.seeded.Waiting.String()) {
 			break
 		}
 	}
@@ -347,7 +347,7 @@ func TestVendoredFilesAreThoseOfTheirPackages(t *testing.T) {
 
 func TestAssetsAreKeptForAsLongAsTheirAddressIsTheSame(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	_, body, _ := s.get("/")
 	found := false
 	for _, n := range elements(parse(t, body)) {

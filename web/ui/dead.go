@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	lettersInGroup = 5   // before one looks at the group
-	lettersInPage  = 100 // of one group
-	groupsInPage   = 50
+	videosPerGroup = 5   // before one looks at the group
+	videosPerPage  = 100 // of one group
+	groupsPerPage  = 50
 )
 
 // deadFilters are the conditions of the dead letters, as they stand in the address.
@@ -26,7 +26,7 @@ type deadFilters struct {
 }
 
 func readDeadFilters(v url.Values) deadFilters {
-	f := deadFilters{Stage: v.Get("stage"), Group: clean(v.Get("group")), Text: clean(v.Get("q")), Error: clean(v.Get("error"))}
+	f := deadFilters{Stage: v.Get("stage"), Group: cleanText(v.Get("group")), Text: cleanText(v.Get("q")), Error: cleanText(v.Get("error"))}
 	f.After, _ = store.ParseID(v.Get("after")) // what is no id is the first page
 	return f
 }
@@ -56,7 +56,7 @@ func (f deadFilters) Any() bool {
 // deadGroup is a group of dead letters, as it is shown.
 type deadGroup struct {
 	store.DeadGroup
-	Letters          []letter
+	Letters          []deadVideo
 	More             int
 	Open, Retry      string // addresses
 	Acts, Alone      bool
@@ -65,38 +65,38 @@ type deadGroup struct {
 	OldestAt, DiedAt *time.Time
 }
 
-type letter struct {
+type deadVideo struct {
 	Task, Title string
 	DiedAt      *time.Time
 	Attempts    int
 	Acts        bool
 }
 
-func (u *UI) deadLetters(w http.ResponseWriter, r *http.Request) {
+func (u *UI) serveDead(w http.ResponseWriter, r *http.Request) {
 	f := readDeadFilters(r.URL.Query())
-	u.show(w, r, key{page: "dead", query: f.values().Encode()}, f)
+	u.servePage(w, r, viewKey{page: "dead", query: f.values().Encode()}, f)
 }
 
-func (u *UI) loadDead(ctx context.Context, k key) (screen, error) {
+func (u *UI) loadDead(ctx context.Context, k viewKey) (screen, error) {
 	f := readDeadFilters(k.values())
-	if !k.acts {
+	if !k.canOperate {
 		f.Text = "" // groups are counted by all of a source, of which only part is shown
 	}
-	groups, err := u.o.Store.DeadGroups(ctx, f.filter(), groupsInPage)
+	groups, err := u.o.Store.DeadGroups(ctx, f.filter(), groupsPerPage)
 	if err != nil {
 		return screen{}, err
 	}
-	limit := lettersInPage
+	limit := videosPerPage
 	if f.Group == "" {
-		limit = 10 * lettersInPage
+		limit = 10 * videosPerPage
 	}
 	letters, more, err := u.o.Store.DeadLetters(ctx, f.filter(), f.After, limit)
 	if err != nil {
 		return screen{}, err
 	}
-	d := u.drawing()
-	d.part("dead-head", "", "deadhead", map[string]any{
-		"Videos": groups.Tasks, "Letters": groups.Letters, "Groups": groups.Groups, "Rest": groups.Groups - len(groups.Largest), "Acts": k.acts && groups.Letters > 0, "Any": f.Any(), "More": groups.More, "Looked": store.DeadAtMost, "Retry": u.deadLink("/dead/retry", f.first()),
+	d := u.newRenderer()
+	d.add("dead-head", "", "deadhead", map[string]any{
+		"Videos": groups.Tasks, "Letters": groups.Letters, "Groups": groups.Groups, "Rest": groups.Groups - len(groups.Largest), "Acts": k.canOperate && groups.Letters > 0, "Any": f.Any(), "More": groups.More, "Looked": store.DeadAtMost, "Retry": u.deadLink("/dead/retry", f.firstPage()),
 	})
 	next := ""
 	if f.Group != "" && !more.IsZero() {
@@ -105,28 +105,28 @@ func (u *UI) loadDead(ctx context.Context, k key) (screen, error) {
 		next = u.deadLink("/dead", after)
 	}
 	for _, g := range groups.Largest {
-		out := u.deadGroup(g, f, k.acts)
+		out := u.deadGroup(g, f, k.canOperate)
 		out.Beyond = groups.More
-		most := lettersInGroup
+		most := videosPerGroup
 		if out.Alone {
-			most = lettersInPage
+			most = videosPerPage
 		}
 		for _, l := range letters {
 			if l.Group == g.Key && len(out.Letters) < most {
-				out.Letters = append(out.Letters, u.letter(l, k.acts))
+				out.Letters = append(out.Letters, u.deadVideo(l, k.canOperate))
 			}
 		}
 		out.More = max(g.Count-len(out.Letters), 0)
-		d.part("g-"+g.Key, "groups", "deadgroup", out)
+		d.add("g-"+g.Key, "groups", "deadgroup", out)
 	}
 	if groups.Groups == 0 {
-		d.part("no-groups", "groups", "nogroups", f)
+		d.add("no-groups", "groups", "nogroups", f)
 	}
-	d.part("pager", "", "pager", map[string]any{"Next": next, "First": u.deadLink("/dead", f.first()), "Paged": !f.After.IsZero()})
+	d.add("pager", "", "pager", map[string]any{"Next": next, "First": u.deadLink("/dead", f.firstPage()), "Paged": !f.After.IsZero()})
 	return d.screen("Dead tasks")
 }
 
-func (f deadFilters) first() deadFilters {
+func (f deadFilters) firstPage() deadFilters {
 	f.After = store.ID{}
 	return f
 }
@@ -139,7 +139,7 @@ func (u *UI) deadLink(path string, f deadFilters) string {
 }
 
 func (u *UI) deadGroup(g store.DeadGroup, f deadFilters, acts bool) deadGroup {
-	one := f.first()
+	one := f.firstPage()
 	one.Group = g.Key
 	text := printable(g.Pattern)
 	if text == "" {
@@ -152,20 +152,20 @@ func (u *UI) deadGroup(g store.DeadGroup, f deadFilters, acts bool) deadGroup {
 	}
 }
 
-func (u *UI) letter(l store.DeadStage, acts bool) letter {
-	return letter{
-		Task: l.Task.String(), Title: cmp.Or(printable(l.Title), title(l.Source)), DiedAt: l.DiedAt, Attempts: l.Attempts, Acts: acts,
+func (u *UI) deadVideo(l store.DeadStage, acts bool) deadVideo {
+	return deadVideo{
+		Task: l.Task.String(), Title: cmp.Or(printable(l.Title), sourceName(l.Source)), DiedAt: l.DiedAt, Attempts: l.Attempts, Acts: acts,
 	}
 }
 
 // retryWhat is which dead letters are to be tried again: those that are ticked, or
 // all that match.
-func retryWhat(v url.Values) (f store.DeadFilter, fields []field, err error) {
+func retrySelection(v url.Values) (f store.DeadFilter, fields []field, err error) {
 	if ids := v["task"]; len(ids) > 0 && !v.Has("all") {
 		for _, text := range ids {
 			id, err := store.ParseID(text)
 			if err != nil {
-				return f, nil, fmt.Errorf("%w: %w", errForm, err)
+				return f, nil, fmt.Errorf("%w: %w", errIncomplete, err)
 			}
 			f.Tasks = append(f.Tasks, id)
 			fields = append(fields, field{"task", id.String()})
@@ -175,20 +175,20 @@ func retryWhat(v url.Values) (f store.DeadFilter, fields []field, err error) {
 	if v.Has("selected") {
 		return f, nil, nil
 	}
-	filters := readDeadFilters(v).first()
+	filters := readDeadFilters(v).firstPage()
 	for name, values := range filters.values() {
 		fields = append(fields, field{name, values[0]})
 	}
 	return filters.filter(), append(fields, field{"all", "1"}), nil
 }
 
-func askRetryDead(u *UI, r *http.Request) (question, error) {
+func confirmRetryDead(u *UI, r *http.Request) (confirmation, error) {
 	v := r.URL.Query()
-	f, fields, err := retryWhat(v)
+	f, fields, err := retrySelection(v)
 	if err != nil {
-		return question{}, err
+		return confirmation{}, err
 	}
-	q := question{Title: "Retry", To: u.o.Base + "/dead/retry", Fields: fields}
+	q := confirmation{Title: "Retry", To: u.o.Base + "/dead/retry", Fields: fields}
 	if f.Tasks == nil && v.Has("selected") {
 		q.Nothing, q.Text = true, "No videos are selected. Select some first, or retry a whole group."
 		return q, nil
@@ -199,23 +199,23 @@ func askRetryDead(u *UI, r *http.Request) (question, error) {
 	}
 	if more {
 		q.Button = "Retry all"
-		q.Text = "You are about to retry " + which(f) + ": " + many(n, "video") + " of the newest " +
-			number(store.DeadAtMost) + " dead tasks, and all matching older ones. Their attempts start from one."
-		q.Command = deadCommand(f)
+		q.Text = "You are about to retry " + describeSelection(f) + ": " + count(n, "video") + " of the newest " +
+			formatInt(store.DeadAtMost) + " dead tasks, and all matching older ones. Their attempts start from one."
+		q.Command = retryDeadCommand(f)
 		return q, nil
 	}
 	if n == 0 {
 		q.Nothing, q.Text = true, "None of these videos is dead now."
 		return q, nil
 	}
-	q.Button = "Retry " + many(n, "video")
-	q.Text = "You are about to retry exactly " + many(n, "video") + ": " + which(f) + ". Their attempts start from one."
-	q.Command = deadCommand(f)
+	q.Button = "Retry " + count(n, "video")
+	q.Text = "You are about to retry exactly " + count(n, "video") + ": " + describeSelection(f) + ". Their attempts start from one."
+	q.Command = retryDeadCommand(f)
 	return q, nil
 }
 
 // which names what is chosen.
-func which(f store.DeadFilter) string {
+func describeSelection(f store.DeadFilter) string {
 	if f.Tasks != nil {
 		return "the selected ones"
 	}
@@ -239,7 +239,7 @@ func which(f store.DeadFilter) string {
 }
 
 // deadCommand does the same in a shell, where that can say it.
-func deadCommand(f store.DeadFilter) string {
+func retryDeadCommand(f store.DeadFilter) string {
 	args := []string{"retry"}
 	switch {
 	case f.Group != "", f.Error != "": // there the error is that of any attempt
@@ -264,24 +264,24 @@ func deadCommand(f store.DeadFilter) string {
 }
 
 func doRetryDead(u *UI, ctx context.Context, r *http.Request) (string, error) {
-	f, _, err := retryWhat(r.PostForm)
+	f, _, err := retrySelection(r.PostForm)
 	if err != nil {
 		return "", err
 	}
 	if f.Tasks == nil && !r.PostForm.Has("all") {
-		return "", fmt.Errorf("%w: no videos are selected", errForm)
+		return "", fmt.Errorf("%w: no videos are selected", errIncomplete)
 	}
-	done, err := u.o.Actions.RetryDead(ctx, f, store.RetryAllOptions{Until: time.Now().Add(retryFor)})
+	done, err := u.o.Actions.RetryDead(ctx, f, store.RetryAllOptions{Until: time.Now().Add(retryTime)})
 	if err != nil {
 		return "", err
 	}
-	said := "Retrying " + many(done.Retried, "video") + "."
+	said := "Retrying " + count(done.Retried, "video") + "."
 	if done.Remaining > 0 {
-		said += " Time ran out for " + many(done.Remaining, "more video") + ": retry again for the rest."
+		said += " Time ran out for " + count(done.Remaining, "more video") + ": retry again for the rest."
 	}
 	return said, nil
 }
 
 // retryFor is for how long somebody waits for the answer to a retry of many videos. The
 // rest is for the next time.
-const retryFor = 15 * time.Second
+const retryTime = 15 * time.Second

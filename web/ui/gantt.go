@@ -50,7 +50,7 @@ const (
 )
 
 // drawGantt draws a task as it was at now.
-func (l layout) drawGantt(t store.Task, history []store.Attempt, running map[store.ID]store.Running, now time.Time) gantt {
+func (l pipelineLayout) drawGantt(t store.Task, history []store.Attempt, running map[store.ID]store.Running, now time.Time) gantt {
 	g := gantt{Height: axisHeight + laneHeight*len(l.stages)}
 	for i, name := range l.stages {
 		y := axisHeight + i*laneHeight
@@ -58,22 +58,22 @@ func (l layout) drawGantt(t store.Task, history []store.Attempt, running map[sto
 			Stage: name, Y: y + 6, TextY: y + 18, Separator: y, Bars: l.bars(t, i, history, running, now),
 		})
 	}
-	s := newScale(g.Lanes, t.CreatedAt)
+	s := newTimeScale(g.Lanes, t.CreatedAt)
 	for i := range g.Lanes {
 		for j := range g.Lanes[i].Bars {
 			b := &g.Lanes[i].Bars[j]
-			from, to := s.at(b.from), s.at(b.to)
+			from, to := s.position(b.from), s.position(b.to)
 			b.X, b.Width = percent(from), percent(max(to-from, 0.25))
 		}
 	}
 	g.Ticks, g.Gaps = s.ticks(), s.gaps
-	g.Words = g.words()
+	g.Words = g.asText()
 	g.Label = "Waits and attempts from " + absolute(t.CreatedAt) + " to " + absolute(s.end())
 	return g
 }
 
 // words tell of all bars, and of what is left out, in the order of time.
-func (g gantt) words() (words []string) {
+func (g gantt) asText() (words []string) {
 	type said struct {
 		at   time.Time
 		text string
@@ -104,13 +104,13 @@ type ganttBars struct {
 
 func (g *ganttBars) add(kind string, from, to time.Time, what string) {
 	if !from.IsZero() && to.After(from) {
-		g.bars = append(g.bars, bar{Kind: kind, from: from, to: to, Title: g.stage + ": " + what + " " + span(to.Sub(from))})
+		g.bars = append(g.bars, bar{Kind: kind, from: from, to: to, Title: g.stage + ": " + what + " " + formatDuration(to.Sub(from))})
 	}
 }
 
 // until is what there was between an attempt, if any, and the next, or now: the
 // pause before a retry, and then the wait for somebody to take it.
-func (g *ganttBars) until(next time.Time, last *store.Attempt, ready time.Time, waited string) {
+func (g *ganttBars) addWait(next time.Time, last *store.Attempt, ready time.Time, waited string) {
 	if last == nil {
 		g.add("wait", ready, next, waited)
 		return
@@ -128,40 +128,40 @@ func (g *ganttBars) until(next time.Time, last *store.Attempt, ready time.Time, 
 
 // leads says whether an attempt is followed by another without anybody's doing. When
 // one that was dead or cancelled was taken up again is not known.
-func leads(a store.Attempt) bool { return a.RetryAt != nil || a.Outcome == "released" }
+func hasFollowUp(a store.Attempt) bool { return a.RetryAt != nil || a.Outcome == "released" }
 
 // bars are those of one stage.
-func (l layout) bars(t store.Task, stage int, history []store.Attempt, running map[store.ID]store.Running, now time.Time) []bar {
+func (l pipelineLayout) bars(t store.Task, stage int, history []store.Attempt, running map[store.ID]store.Running, now time.Time) []bar {
 	g := ganttBars{stage: l.stages[stage]}
 	var last *store.Attempt // if there is to be another
 	for _, a := range history {
 		if a.Stage != g.stage {
 			continue
 		}
-		g.until(a.StartedAt, last, l.readyAt(t, stage, history, a.StartedAt, g.bars), "was ready for")
+		g.addWait(a.StartedAt, last, l.readySince(t, stage, history, a.StartedAt, g.bars), "was ready for")
 		g.bars = append(g.bars, bar{
 			Kind: a.Outcome, from: a.StartedAt, to: a.FinishedAt,
-			Title: fmt.Sprintf("%s, attempt %d: %s after %s on %s", a.Stage, a.Attempt, a.Outcome, span(a.FinishedAt.Sub(a.StartedAt)), printable(a.Host)),
+			Title: fmt.Sprintf("%s, attempt %d: %s after %s on %s", a.Stage, a.Attempt, a.Outcome, formatDuration(a.FinishedAt.Sub(a.StartedAt)), printable(a.Host)),
 		})
-		if last = nil; leads(a) {
+		if last = nil; hasFollowUp(a) {
 			last = &a
 		}
 	}
 	s := t.Stages[stage]
-	if s.Status == store.StatusCompleted || s.Status == store.StatusDead || s.Status == store.StatusCancelled || !l.open(t, stage) {
+	if s.Status == store.StatusCompleted || s.Status == store.StatusDead || s.Status == store.StatusCancelled || !l.isReady(t, stage) {
 		return g.bars
 	}
-	ready := l.readyAt(t, stage, history, now, g.bars)
+	ready := l.readySince(t, stage, history, now, g.bars)
 	if s.Status != store.StatusInProgress || s.LockedAt == nil {
-		g.until(now, last, ready, "has been ready for")
+		g.addWait(now, last, ready, "has been ready for")
 		return g.bars
 	}
-	g.until(*s.LockedAt, last, ready, "was ready for")
-	title := fmt.Sprintf("%s, attempt %d: in progress for %s %s", s.Name, s.Attempts, span(now.Sub(*s.LockedAt)), progress(running[s.Token]))
-	return append(g.bars, bar{Kind: "running", from: *s.LockedAt, to: later(now, *s.LockedAt), Title: title})
+	g.addWait(*s.LockedAt, last, ready, "was ready for")
+	title := fmt.Sprintf("%s, attempt %d: in progress for %s %s", s.Name, s.Attempts, formatDuration(now.Sub(*s.LockedAt)), progressText(running[s.Token]))
+	return append(g.bars, bar{Kind: "running", from: *s.LockedAt, to: laterOf(now, *s.LockedAt), Title: title})
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
@@ -169,18 +169,18 @@ func later(a, b time.Time) time.Time {
 }
 
 // turnAtMost is how long a transaction may take that claims.
-const turnAtMost = 10 * time.Second
+const maxExchange = 10 * time.Second
 
 // readyAt is since when a stage could be worked on, before a time: since the last
 // of what it needs was completed. It is unknown where the stage was worked on since.
 // A stage that was claimed with what it needs says that it began when that
 // transaction did, which is a moment before that was completed.
-func (l layout) readyAt(t store.Task, stage int, history []store.Attempt, before time.Time, had []bar) time.Time {
+func (l pipelineLayout) readySince(t store.Task, stage int, history []store.Attempt, before time.Time, had []bar) time.Time {
 	ready := t.CreatedAt
 	for _, need := range l.needs[stage] {
 		for _, a := range history {
-			if a.Stage == l.stages[need] && a.Outcome == "completed" && a.FinishedAt.Sub(before) < turnAtMost {
-				ready = later(ready, a.FinishedAt)
+			if a.Stage == l.stages[need] && a.Outcome == "completed" && a.FinishedAt.Sub(before) < maxExchange {
+				ready = laterOf(ready, a.FinishedAt)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // transaction, a moment before that was completed.
 func TestStageThatWasClaimedWithWhatItNeedsDidNotWait(t *testing.T) {
 	t.Parallel()
-	l := newLayout(store.Video())
+	l := newPipelineLayout(store.Video())
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	task := store.Task{CreatedAt: began}
@@ -43,7 +43,7 @@ func TestStageThatWasClaimedWithWhatItNeedsDidNotWait(t *testing.T) {
 
 func TestWaitsAreWhereTheStageCouldHaveBegun(t *testing.T) {
 	t.Parallel()
-	l := newLayout(store.Video())
+	l := newPipelineLayout(store.Video())
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
 	retry := func(s int) *time.Time { x := at(s); return &x }
@@ -84,7 +84,7 @@ func TestTicksAreRoundInTheUnitOfASecond(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		200 * time.Millisecond: "200 ms", 1500 * time.Millisecond: "1.5 s", 2 * time.Second: "2 s", 90 * time.Second: "1 m 30 s", 2 * time.Hour: "2 h",
 	} {
-		if got := round(d); got != want {
+		if got := tickText(d); got != want {
 			t.Errorf("%s is told as %q, want %q", d, got, want)
 		}
 	}
@@ -94,7 +94,7 @@ func TestTicksAreRoundInTheUnitOfASecond(t *testing.T) {
 func TestProgressIsToldWithoutTheCountOfSteps(t *testing.T) {
 	t.Parallel()
 	for note, want := range map[string]string{"probing 3": "probing", "probing": "probing", "": "", "h264": "h264"} {
-		if got := progress(store.Running{Percent: -1, Note: note}); got != want {
+		if got := progressText(store.Running{Percent: -1, Note: note}); got != want {
 			t.Errorf("%q is told as %q, want %q", note, got, want)
 		}
 	}
@@ -104,15 +104,15 @@ func TestWhatIsNoFilterIsNone(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		asked url.Values
-		want  filters
+		want  boardFilters
 	}{
-		{url.Values{"only": {"nonsense"}, "after": {"nonsense"}, "status": {"a\x00b"}, "q": {" \x00x\xff "}}, filters{Text: "x"}},
-		{url.Values{"only": {"dead"}}, filters{Only: "dead"}},
-		{url.Values{"status": {"dead"}}, filters{}}, // of no stage
-		{url.Values{"stage": {"ingest"}, "status": {"dead"}}, filters{Stage: "ingest", Status: "dead"}},
+		{url.Values{"only": {"nonsense"}, "after": {"nonsense"}, "status": {"a\x00b"}, "q": {" \x00x\xff "}}, boardFilters{Text: "x"}},
+		{url.Values{"only": {"dead"}}, boardFilters{Only: "dead"}},
+		{url.Values{"status": {"dead"}}, boardFilters{}}, // of no stage
+		{url.Values{"stage": {"ingest"}, "status": {"dead"}}, boardFilters{Stage: "ingest", Status: "dead"}},
 		// What the form shows where it is not said.
-		{url.Values{"stage": {"ingest"}}, filters{Stage: "ingest", Status: "pending"}},
-		{url.Values{"stage": {"ingest"}, "status": {"nonsense"}}, filters{Stage: "ingest", Status: "pending"}},
+		{url.Values{"stage": {"ingest"}}, boardFilters{Stage: "ingest", Status: "pending"}},
+		{url.Values{"stage": {"ingest"}, "status": {"nonsense"}}, boardFilters{Stage: "ingest", Status: "pending"}},
 	} {
 		if got := readFilters(c.asked); got != c.want {
 			t.Errorf("%v is read as %+v, want %+v", c.asked, got, c.want)
@@ -140,7 +140,7 @@ func TestTaskIsCalledWhatItsSubmitterCallsIt(t *testing.T) {
 	for params, want := range map[string]string{
 		`{"title": "Holiday"}`: "Holiday", `{}`: "source.mp4", `{"title": 3}`: "source.mp4", `{"title": ""}`: "source.mp4", "{\"title\": \"a\u202eb\"}": "a\uFFFDb",
 	} {
-		if got := called(store.Task{Source: "/srv/uploads/1/source.mp4", Params: []byte(params)}); got != want {
+		if got := videoTitle(store.Task{Source: "/srv/uploads/1/source.mp4", Params: []byte(params)}); got != want {
 			t.Errorf("%s is called %q, want %q", params, got, want)
 		}
 	}
@@ -151,7 +151,7 @@ func TestFactsHaveTheWarningsOfEveryStageOnce(t *testing.T) {
 	result := func(stage, text string) store.Attempt {
 		return store.Attempt{Stage: stage, Outcome: "completed", Result: []byte(text)}
 	}
-	got := readFacts([]store.Attempt{
+	got := readVideoDetails([]store.Attempt{
 		result("ingest", `{"info": {"warnings": ["odd header"]}, "warnings": ["odd header"]}`),
 		result("transcode", `{"output": {"warnings": ["damaged"]}, "warnings": ["damaged"]}`),
 	}).Warnings

@@ -24,7 +24,7 @@ import (
 )
 
 // stand is a dashboard over a database, on an address.
-type stand struct {
+type testSite struct {
 	t      *testing.T
 	pool   *pgxpool.Pool
 	st     *store.Store
@@ -34,11 +34,11 @@ type stand struct {
 }
 
 // raise makes a stand; change may alter its options.
-func raise(t *testing.T, change func(*ui.Options)) *stand {
+func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 	t.Helper()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	s := &stand{t: t, pool: pool, st: store.New(pool, g), seeded: uitest.Seed(t, pool)}
+	s := &testSite{t: t, pool: pool, st: store.New(pool, g), seeded: uitest.Seed(t, pool)}
 	o := ui.Options{
 		Store: s.st, Actions: uitest.Actions{Store: s.st}, Uploads: "/uploads", Logout: "/logout", Version: "v1",
 		Poster: func(store.Task) (string, bool) { return "/poster.jpg", true },
@@ -78,7 +78,7 @@ func raise(t *testing.T, change func(*ui.Options)) *stand {
 	return s
 }
 
-func (s *stand) pages() []string {
+func (s *testSite) pages() []string {
 	video := "/videos/" + s.seeded.Waiting.String()
 	return []string{
 		"/", "/?only=dead", "/?only=waiting&order=oldest", "/?q=nothing-like-it", "/videos/" + s.seeded.Published.String(), "/videos/" + s.seeded.Running.String(),
@@ -89,7 +89,7 @@ func (s *stand) pages() []string {
 	}
 }
 
-func (s *stand) get(path string) (status int, text string, header http.Header) {
+func (s *testSite) get(path string) (status int, text string, header http.Header) {
 	s.t.Helper()
 	answer, err := s.client.Get(s.url + path)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *stand) get(path string) (status int, text string, header http.Header) {
 
 // post sends a form as a browser without scripts does, and returns the page that
 // it ends on.
-func (s *stand) post(path string, form url.Values) (status int, text string) {
+func (s *testSite) post(path string, form url.Values) (status int, text string) {
 	s.t.Helper()
 	answer, err := s.client.PostForm(s.url+path, form)
 	if err != nil {
@@ -162,7 +162,7 @@ func text(n *html.Node) string {
 }
 
 // named reports whether something that is filled in or pressed says what it is.
-func named(doc, n *html.Node) bool {
+func hasLabel(doc, n *html.Node) bool {
 	if attr(n, "aria-label") != "" || attr(n, "type") == "hidden" || n.DataAtom == atom.Button && text(n) != "" {
 		return true
 	}
@@ -178,7 +178,7 @@ func named(doc, n *html.Node) bool {
 
 func TestEveryPageIsSoundHTML(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	for _, path := range s.pages() {
 		status, body, header := s.get(path)
 		if want := map[bool]int{true: 200, false: 404}[path != "/nowhere"]; status != want {
@@ -190,7 +190,7 @@ func TestEveryPageIsSoundHTML(t *testing.T) {
 		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(policy, "worker-src blob:") != plays {
 			t.Errorf("%s: policy is %q", path, policy)
 		}
-		for _, wrong := range soundness(parse(t, body)) {
+		for _, wrong := range htmlProblems(parse(t, body)) {
 			t.Errorf("%s: %s", path, wrong)
 		}
 		if strings.Contains(body, "token=secret") {
@@ -199,7 +199,7 @@ func TestEveryPageIsSoundHTML(t *testing.T) {
 	}
 }
 
-func soundness(doc *html.Node) (wrong []string) {
+func htmlProblems(doc *html.Node) (wrong []string) {
 	ids := make(map[string]bool)
 	for _, n := range elements(doc) {
 		for _, a := range n.Attr {
@@ -225,7 +225,7 @@ func soundness(doc *html.Node) (wrong []string) {
 				wrong = append(wrong, "an image has no alt")
 			}
 		case atom.Input, atom.Select, atom.Button, atom.Textarea:
-			if !named(doc, n) {
+			if !hasLabel(doc, n) {
 				wrong = append(wrong, fmt.Sprintf("nothing says what <%s name=%q> is", n.Data, attr(n, "name")))
 			}
 		case atom.Form:
@@ -246,7 +246,7 @@ func soundness(doc *html.Node) (wrong []string) {
 // What a script makes a dialog of must be there without it.
 func TestEveryQuestionIsAPageAndEveryActionAForm(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	asked := make(map[string]bool)
 	for _, path := range s.pages() {
 		_, body, _ := s.get(path)
@@ -282,7 +282,7 @@ func TestEveryQuestionIsAPageAndEveryActionAForm(t *testing.T) {
 
 func TestPagesShowWhatThereIs(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	for path, want := range map[string][]string{
 		"/":                                        {"Symphony No. 9", "34%", "1.56×", "left", "attempt 3", "after 3 attempts", "storyboard", "Next page"},
 		"/?only=dead":                              {"flight-3.mov", "encrypted.mp4"},
@@ -312,7 +312,7 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 
 func TestWorkersThatAreGoneAreBehindALink(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	if _, body, _ := s.get("/workers?gone"); !strings.Contains(body, "No stopped or lost workers.") {
 		t.Error("there are some already")
 	}
@@ -349,7 +349,7 @@ func TestWorkersThatAreGoneAreBehindALink(t *testing.T) {
 
 func TestHostileTextStaysText(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	hostile := `/srv/<script>alert(1)</script>"><img src=x onerror=alert(1)><hx-partial hx-target="body">.mp4`
 	r, err := s.st.Submit(t.Context(), store.Submission{Source: hostile, UserID: hostile, RequestID: hostile, Params: []byte(`{"a": "</code><script>"}`)})
 	if err != nil {
@@ -361,7 +361,7 @@ func TestHostileTextStaysText(t *testing.T) {
 		if status != http.StatusOK || strings.Contains(body, "<script>alert") || strings.Contains(body, "<img src=x") || strings.Contains(body, "<hx-partial") || strings.Contains(body, `"//evil.example`) {
 			t.Errorf("%s: status %d\n%s", path, status, body)
 		}
-		for _, wrong := range soundness(parse(t, body)) {
+		for _, wrong := range htmlProblems(parse(t, body)) {
 			t.Errorf("%s: %s", path, wrong)
 		}
 	}
@@ -369,7 +369,7 @@ func TestHostileTextStaysText(t *testing.T) {
 
 func TestAddressesAreUnderTheBase(t *testing.T) {
 	t.Parallel()
-	s := raise(t, func(o *ui.Options) { o.Base, o.Uploads, o.Logout = "/below", "/below/uploads", "/below/logout" })
+	s := newTestSite(t, func(o *ui.Options) { o.Base, o.Uploads, o.Logout = "/below", "/below/uploads", "/below/logout" })
 	for _, path := range s.pages() {
 		_, body, _ := s.get("/below" + path)
 		for _, n := range elements(parse(t, body)) {
@@ -387,7 +387,7 @@ func TestAddressesAreUnderTheBase(t *testing.T) {
 
 func TestLongHistoryIsCutWhereACommandShowsTheRest(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	worker := s.seeded.Workers[0]
 	r, err := s.st.Submit(t.Context(), store.Submission{Source: "/srv/stubborn.mp4", Priority: 9})
 	if err != nil {

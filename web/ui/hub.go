@@ -11,90 +11,90 @@ import (
 )
 
 const (
-	redrawEvery = 250 * time.Millisecond // at most, what is open
-	lookEvery   = 2 * time.Second        // at what no event tells of
-	queued      = 16                     // changes that an open page may be behind
+	redrawInterval = 250 * time.Millisecond // at most, what is open
+	pollInterval   = 2 * time.Second        // at what no event tells of
+	queueLength    = 16                     // changes that an open page may be behind
 )
 
 // pace is how long a view takes to read. What is slow is drawn by a goroutine of its
 // own, so that it holds up nothing else.
-type pace int
+type readPace int
 
 const (
-	quick pace = iota
+	quick readPace = iota
 	slow
 )
 
 // hub keeps the views that somebody looks at.
 type hub struct {
-	load    func(context.Context, key) (screen, error)
-	told    func(key, error) // of each read, with nil of one that went well
-	most    int              // pages that may be open
-	stirred [2]chan struct{} // something is to be drawn, by pace
-	over    chan struct{}    // closed when nothing will be drawn any more
+	load       func(context.Context, viewKey) (screen, error)
+	onRead     func(viewKey, error) // of each read, with nil of one that went well
+	maxStreams int                  // pages that may be open
+	redraw     [2]chan struct{}     // something is to be drawn, by pace
+	stopped    chan struct{}        // closed when nothing will be drawn any more
 
-	came chan struct{} // somebody looks
+	subscribed chan struct{} // somebody looks
 
-	mu    sync.Mutex
-	views map[key]*view
-	open  int
-	acted time.Time          // when somebody last did something here
-	gone  context.CancelFunc // nobody looks any more; nil while none is told
+	mu            sync.Mutex
+	views         map[viewKey]*view
+	streams       int
+	lastAction    time.Time          // when somebody last did something here
+	stopListening context.CancelFunc // nobody looks any more; nil while none is told
 }
 
-var errCrowded = errors.New("too many open pages")
+var errTooManyPages = errors.New("too many open pages")
 
-func (h *hub) init(load func(context.Context, key) (screen, error), told func(key, error), most int) {
-	h.load, h.told, h.most = load, told, most
-	h.came, h.over = make(chan struct{}, 1), make(chan struct{})
-	for of := range h.stirred {
-		h.stirred[of] = make(chan struct{}, 1)
+func (h *hub) init(load func(context.Context, viewKey) (screen, error), told func(viewKey, error), most int) {
+	h.load, h.onRead, h.maxStreams = load, told, most
+	h.subscribed, h.stopped = make(chan struct{}, 1), make(chan struct{})
+	for of := range h.redraw {
+		h.redraw[of] = make(chan struct{}, 1)
 	}
-	h.views = make(map[key]*view)
+	h.views = make(map[viewKey]*view)
 }
 
 // ended is closed once run has returned: the streams end with it, so that a server
 // that waits for its requests can stop.
-func (h *hub) ended() <-chan struct{} { return h.over }
+func (h *hub) done() <-chan struct{} { return h.stopped }
 
 // run draws what is open whenever something happens.
 func (h *hub) run(ctx context.Context, subscribe func(keep func(store.Event) bool) Subscription) error {
-	defer close(h.over)
+	defer close(h.stopped)
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() {
-		for subscribe != nil && h.crowd(ctx) {
+		for subscribe != nil && h.waitForSubscriber(ctx) {
 			h.listen(ctx, subscribe)
-			pause(ctx, redrawEvery)
+			sleep(ctx, redrawInterval)
 		}
 	})
-	all.Go(func() { h.follow(ctx, slow) })
-	h.follow(ctx, quick)
+	all.Go(func() { h.redrawLoop(ctx, slow) })
+	h.redrawLoop(ctx, quick)
 	return nil
 }
 
 // follow draws what is of a pace until ctx is done.
-func (h *hub) follow(ctx context.Context, of pace) {
-	tick := time.NewTicker(lookEvery)
+func (h *hub) redrawLoop(ctx context.Context, of readPace) {
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
-			h.mark(nil)
-		case <-h.stirred[of]:
+			h.markOutdated(nil)
+		case <-h.redraw[of]:
 		}
 		begun := time.Now()
-		again := h.drawOpen(ctx, of)
+		again := h.refreshOpen(ctx, of)
 		// Half of the time, its connection is somebody else's.
-		pause(ctx, max(redrawEvery, time.Since(begun)))
+		sleep(ctx, max(redrawInterval, time.Since(begun)))
 		if again {
-			poke(h.stirred[of])
+			signal(h.redraw[of])
 		}
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -105,41 +105,41 @@ func pause(ctx context.Context, d time.Duration) {
 
 // drawOpen draws what has changed and is looked at, of a pace; again says that
 // something was not to be drawn so soon, or is being read for somebody.
-func (h *hub) drawOpen(ctx context.Context, of pace) (again bool) {
+func (h *hub) refreshOpen(ctx context.Context, of readPace) (again bool) {
 	h.mu.Lock()
 	var todo []*view
 	for _, v := range h.views {
 		switch {
-		case len(v.pages) == 0 || v.pace() != of || v.current && v.broken == nil:
-		case v.reading != nil || v.soon():
+		case len(v.subscribers) == 0 || v.readPace() != of || v.upToDate && v.err == nil:
+		case v.inFlight != nil || v.isTooEarly():
 			again = true
 		default:
 			todo = append(todo, v)
 		}
 	}
-	h.forget()
+	h.dropUnused()
 	h.mu.Unlock()
 	for _, v := range todo {
 		if ctx.Err() != nil {
 			return false
 		}
-		_, _ = h.draw(ctx, v) // its pages are told of the error
+		_, _ = h.refresh(ctx, v) // its pages are told of the error
 	}
 	return again
 }
 
 // crowd waits until somebody looks.
-func (h *hub) crowd(ctx context.Context) bool {
+func (h *hub) waitForSubscriber(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		h.mu.Lock()
-		open := h.open
+		open := h.streams
 		h.mu.Unlock()
 		if open > 0 {
 			return true
 		}
 		select {
 		case <-ctx.Done():
-		case <-h.came:
+		case <-h.subscribed:
 		}
 	}
 	return false
@@ -151,46 +151,46 @@ func (h *hub) listen(ctx context.Context, subscribe func(keep func(store.Event) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	h.mu.Lock()
-	if h.open == 0 {
+	if h.streams == 0 {
 		h.mu.Unlock()
 		return
 	}
-	h.gone = cancel
+	h.stopListening = cancel
 	h.mu.Unlock()
-	sub := subscribe(h.concerned)
+	sub := subscribe(h.isRelevant)
 	defer sub.Close()
-	h.mark(nil)
-	h.stir()
+	h.markOutdated(nil)
+	h.redrawAll()
 	for {
 		events, err := sub.Next(ctx)
 		if err != nil {
 			return
 		}
-		if h.mark(events) {
-			h.stir()
+		if h.markOutdated(events) {
+			h.redrawAll()
 		}
 	}
 }
 
 // concerned reports whether somebody looks at what an event may change.
-func (h *hub) concerned(e store.Event) bool {
+func (h *hub) isRelevant(e store.Event) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for k, v := range h.views {
-		if len(v.pages) > 0 && k.concerns(e) {
+		if len(v.subscribers) > 0 && k.isAffectedBy(e) {
 			return true
 		}
 	}
 	return false
 }
 
-func (h *hub) stir() {
-	for _, c := range h.stirred {
-		poke(c)
+func (h *hub) redrawAll() {
+	for _, c := range h.redraw {
+		signal(c)
 	}
 }
 
-func poke(c chan<- struct{}) {
+func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -199,12 +199,12 @@ func poke(c chan<- struct{}) {
 
 // mark says of the views that events concern, or of all, that they are not current
 // any more.
-func (h *hub) mark(events []store.Event) (any bool) {
+func (h *hub) markOutdated(events []store.Event) (any bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for k, v := range h.views {
-		if len(v.pages) > 0 && (events == nil || slices.ContainsFunc(events, k.concerns)) {
-			v.current, any = false, true
+		if len(v.subscribers) > 0 && (events == nil || slices.ContainsFunc(events, k.isAffectedBy)) {
+			v.upToDate, any = false, true
 		}
 	}
 	return any

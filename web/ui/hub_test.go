@@ -15,7 +15,7 @@ import (
 )
 
 // scene is something to look at that can be changed.
-type scene struct {
+type fakePage struct {
 	loads atomic.Int32
 	mu    sync.Mutex
 	text  string
@@ -23,29 +23,29 @@ type scene struct {
 	takes time.Duration
 }
 
-func (s *scene) set(text string, err error) {
+func (s *fakePage) set(text string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text, s.err = text, err
 }
 
-func (s *scene) load(context.Context, key) (screen, error) {
+func (s *fakePage) load(context.Context, viewKey) (screen, error) {
 	s.loads.Add(1)
 	time.Sleep(s.takes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return newScreen("", []part{{"a", "", "<p>" + s.text + "</p>"}}), s.err
+	return newScreen("", []fragment{{"a", "", "<p>" + s.text + "</p>"}}), s.err
 }
 
 // events are subscriptions to what is sent.
-type events struct {
+type fakeEvents struct {
 	sent         chan []store.Event
 	open, closed atomic.Int32
 }
 
-func (e *events) subscribe(func(store.Event) bool) Subscription { e.open.Add(1); return e }
+func (e *fakeEvents) subscribe(func(store.Event) bool) Subscription { e.open.Add(1); return e }
 
-func (e *events) Next(ctx context.Context) ([]store.Event, error) {
+func (e *fakeEvents) Next(ctx context.Context) ([]store.Event, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -54,16 +54,16 @@ func (e *events) Next(ctx context.Context) ([]store.Event, error) {
 	}
 }
 
-func (e *events) Close() { e.closed.Add(1) }
+func (e *fakeEvents) Close() { e.closed.Add(1) }
 
 // running is a hub at work in a bubble of synctest.
-func running(t *testing.T, s *scene, most int) (*hub, *events) {
-	return runningWith(t, s.load, most)
+func runHub(t *testing.T, s *fakePage, most int) (*hub, *fakeEvents) {
+	return runHubWith(t, s.load, most)
 }
 
-func runningWith(t *testing.T, load func(context.Context, key) (screen, error), most int) (*hub, *events) {
-	h, e := &hub{}, &events{sent: make(chan []store.Event)}
-	h.init(load, func(key, error) {}, most)
+func runHubWith(t *testing.T, load func(context.Context, viewKey) (screen, error), most int) (*hub, *fakeEvents) {
+	h, e := &hub{}, &fakeEvents{sent: make(chan []store.Event)}
+	h.init(load, func(viewKey, error) {}, most)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- h.run(ctx, e.subscribe) }()
@@ -76,7 +76,7 @@ func runningWith(t *testing.T, load func(context.Context, key) (screen, error), 
 	return h, e
 }
 
-func take(t *testing.T, p *page) string {
+func nextMessage(t *testing.T, p *subscriber) string {
 	t.Helper()
 	synctest.Wait()
 	select {
@@ -87,21 +87,21 @@ func take(t *testing.T, p *page) string {
 	}
 }
 
-var boardKey = key{page: "board"}
+var boardKey = viewKey{page: "board"}
 
 func TestFiveHundredPagesCostOneReadPerChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{text: "one"}
-		h, e := running(t, s, 1000)
-		var pages []*page
+		s := &fakePage{text: "one"}
+		h, e := runHub(t, s, 1000)
+		var pages []*subscriber
 		var views []*view
 		for range 500 {
-			v, p, err := h.join(t.Context(), boardKey, "ann", "")
+			v, p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := take(t, p); !strings.Contains(got, "one") {
+			if got := nextMessage(t, p); !strings.Contains(got, "one") {
 				t.Fatalf("the first message is %q", got)
 			}
 			pages, views = append(pages, p), append(views, v)
@@ -114,10 +114,10 @@ func TestFiveHundredPagesCostOneReadPerChange(t *testing.T) {
 		}
 		time.Sleep(600 * time.Millisecond)
 		for i, p := range pages {
-			if got := take(t, p); !strings.Contains(got, "two") || take(t, p) != "" {
+			if got := nextMessage(t, p); !strings.Contains(got, "two") || nextMessage(t, p) != "" {
 				t.Fatalf("page %d got %q", i, got)
 			}
-			h.leave(views[i], p)
+			h.unsubscribe(views[i], p)
 		}
 		if n := s.loads.Load() - before; n > 3 {
 			t.Errorf("it was read %d times", n)
@@ -128,18 +128,18 @@ func TestFiveHundredPagesCostOneReadPerChange(t *testing.T) {
 func TestNobodyLooksAndNothingIsReadOrSubscribedTo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{}
-		h, e := running(t, s, 10)
+		s := &fakePage{}
+		h, e := runHub(t, s, 10)
 		time.Sleep(time.Minute)
 		if s.loads.Load() != 0 || e.open.Load() != 0 {
 			t.Errorf("read %d times, subscribed %d times", s.loads.Load(), e.open.Load())
 		}
-		v, p, err := h.join(t.Context(), boardKey, "ann", "")
+		v, p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		h.leave(v, p)
+		h.unsubscribe(v, p)
 		time.Sleep(time.Second)
 		if e.open.Load() != 1 || e.closed.Load() != 1 {
 			t.Errorf("subscribed %d times, closed %d times", e.open.Load(), e.closed.Load())
@@ -149,7 +149,7 @@ func TestNobodyLooksAndNothingIsReadOrSubscribedTo(t *testing.T) {
 		if s.loads.Load() != before {
 			t.Error("it is still read")
 		}
-		if _, err := h.see(t.Context(), key{page: "other"}, "ann"); err != nil {
+		if _, err := h.read(t.Context(), viewKey{page: "other"}, "ann"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -163,21 +163,21 @@ func TestNobodyLooksAndNothingIsReadOrSubscribedTo(t *testing.T) {
 func TestPageThatComesBackIsSentWhatItMissed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{text: "one"}
-		h, _ := running(t, s, 10)
-		first, err := h.see(t.Context(), boardKey, "ann")
+		s := &fakePage{text: "one"}
+		h, _ := runHub(t, s, 10)
+		first, err := h.read(t.Context(), boardKey, "ann")
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, p, err := h.join(t.Context(), boardKey, "ann", first.version)
-		if err != nil || take(t, p) != "" {
+		v, p, err := h.subscribe(t.Context(), boardKey, "ann", first.version)
+		if err != nil || nextMessage(t, p) != "" {
 			t.Fatalf("something is sent to who has everything, or %v", err)
 		}
-		h.leave(v, p)
+		h.unsubscribe(v, p)
 		s.set("two", nil)
 		time.Sleep(time.Second)
-		_, p, err = h.join(t.Context(), boardKey, "ann", first.version)
-		if got := take(t, p); err != nil || !strings.Contains(got, "two") || !strings.HasPrefix(got, "id: ") {
+		_, p, err = h.subscribe(t.Context(), boardKey, "ann", first.version)
+		if got := nextMessage(t, p); err != nil || !strings.Contains(got, "two") || !strings.HasPrefix(got, "id: ") {
 			t.Errorf("got %q, %v", got, err)
 		}
 	})
@@ -186,30 +186,30 @@ func TestPageThatComesBackIsSentWhatItMissed(t *testing.T) {
 func TestSlowPageIsSentEverythingAndHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{}
-		h, e := running(t, s, 10)
-		v, slow, err := h.join(t.Context(), boardKey, "ann", "")
+		s := &fakePage{}
+		h, e := runHub(t, s, 10)
+		v, slow, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, quick, err := h.join(t.Context(), boardKey, "ann", "")
+		_, quick, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		take(t, quick)
+		nextMessage(t, quick)
 		for i := range 40 {
 			text := fmt.Sprintf("text %d.", i)
 			s.set(text, nil)
 			e.sent <- []store.Event{{}}
 			time.Sleep(time.Second)
-			if got := take(t, quick); !strings.Contains(got, text) {
+			if got := nextMessage(t, quick); !strings.Contains(got, text) {
 				t.Fatalf("the quick one got %q, want %q", got, text)
 			}
 		}
-		if got, lost := h.caughtUp(v, slow); !lost || !strings.Contains(got, "text 39.") {
+		if got, lost := h.resync(v, slow); !lost || !strings.Contains(got, "text 39.") {
 			t.Errorf("the slow one got %q", got)
 		}
-		if _, lost := h.caughtUp(v, slow); lost || take(t, slow) != "" {
+		if _, lost := h.resync(v, slow); lost || nextMessage(t, slow) != "" {
 			t.Error("the slow one is still behind")
 		}
 	})
@@ -218,24 +218,24 @@ func TestSlowPageIsSentEverythingAndHoldsUpNobody(t *testing.T) {
 func TestPagesAreToldThatTheyAreStaleAndWhenNotAnyMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{text: "one"}
-		h, _ := running(t, s, 10)
-		_, p, err := h.join(t.Context(), boardKey, "ann", "")
+		s := &fakePage{text: "one"}
+		h, _ := runHub(t, s, 10)
+		_, p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		take(t, p)
+		nextMessage(t, p)
 		s.set("one", errors.New("no database"))
 		time.Sleep(10 * time.Second)
-		if got := take(t, p); !strings.HasPrefix(got, "event: stale\n") || take(t, p) != "" {
+		if got := nextMessage(t, p); !strings.HasPrefix(got, "event: stale\n") || nextMessage(t, p) != "" {
 			t.Errorf("got %q, and it is told once", got)
 		}
-		if _, err := h.see(t.Context(), boardKey, "ann"); err == nil {
+		if _, err := h.read(t.Context(), boardKey, "ann"); err == nil {
 			t.Error("who opens a page is shown what may not be so")
 		}
 		s.set("one", nil)
 		time.Sleep(10 * time.Second)
-		if got := take(t, p); !strings.HasPrefix(got, "event: fresh\n") {
+		if got := nextMessage(t, p); !strings.HasPrefix(got, "event: fresh\n") {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -244,9 +244,9 @@ func TestPagesAreToldThatTheyAreStaleAndWhenNotAnyMore(t *testing.T) {
 func TestWhatIsSlowToReadIsReadLessOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{takes: time.Second}
-		h, e := running(t, s, 10)
-		if _, _, err := h.join(t.Context(), boardKey, "ann", ""); err != nil {
+		s := &fakePage{takes: time.Second}
+		h, e := runHub(t, s, 10)
+		if _, _, err := h.subscribe(t.Context(), boardKey, "ann", ""); err != nil {
 			t.Fatal(err)
 		}
 		for range 600 {
@@ -262,16 +262,16 @@ func TestWhatIsSlowToReadIsReadLessOften(t *testing.T) {
 func TestTooManyPagesAreRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := running(t, &scene{}, 1)
-		v, p, err := h.join(t.Context(), boardKey, "ann", "")
+		h, _ := runHub(t, &fakePage{}, 1)
+		v, p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.join(t.Context(), boardKey, "ann", ""); !errors.Is(err, errCrowded) {
+		if _, _, err := h.subscribe(t.Context(), boardKey, "ann", ""); !errors.Is(err, errTooManyPages) {
 			t.Errorf("error is %v", err)
 		}
-		h.leave(v, p)
-		if _, _, err := h.join(t.Context(), boardKey, "ann", ""); err != nil {
+		h.unsubscribe(v, p)
+		if _, _, err := h.subscribe(t.Context(), boardKey, "ann", ""); err != nil {
 			t.Error(err)
 		}
 	})
@@ -280,8 +280,8 @@ func TestTooManyPagesAreRefused(t *testing.T) {
 func TestEventsOfOtherVideosConcernAVideosPageNot(t *testing.T) {
 	t.Parallel()
 	mine, theirs := store.ID{1}, store.ID{2}
-	k := key{page: "video", query: "id=" + mine.String()}
-	if !k.concerns(store.Event{Task: mine}) || k.concerns(store.Event{Task: theirs}) || !k.concerns(store.Event{Type: store.WorkerLost}) {
+	k := viewKey{page: "video", query: "id=" + mine.String()}
+	if !k.isAffectedBy(store.Event{Task: mine}) || k.isAffectedBy(store.Event{Task: theirs}) || !k.isAffectedBy(store.Event{Type: store.WorkerLost}) {
 		t.Error("the wrong events concern it")
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // spans are the choices of the page of latencies.
-var spans = []struct {
+var timeRanges = []struct {
 	Name, Word string
 	Span       time.Duration
 }{
@@ -46,22 +46,22 @@ type level struct {
 	Y, Text string
 }
 
-func (u *UI) latency(w http.ResponseWriter, r *http.Request) {
+func (u *UI) serveLatency(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("span")
-	if !slices.ContainsFunc(spans, func(s struct {
+	if !slices.ContainsFunc(timeRanges, func(s struct {
 		Name, Word string
 		Span       time.Duration
 	}) bool {
 		return s.Name == name
 	}) {
-		name = spans[0].Name
+		name = timeRanges[0].Name
 	}
-	u.show(w, r, key{page: "latency", query: "span=" + name}, map[string]any{"Span": name, "Spans": spans})
+	u.servePage(w, r, viewKey{page: "latency", query: "span=" + name}, map[string]any{"Span": name, "Spans": timeRanges})
 }
 
-func (u *UI) loadLatency(ctx context.Context, k key) (screen, error) {
-	span := spans[0]
-	for _, s := range spans {
+func (u *UI) loadLatency(ctx context.Context, k viewKey) (screen, error) {
+	span := timeRanges[0]
+	for _, s := range timeRanges {
 		if s.Name == k.values().Get("span") {
 			span = s
 		}
@@ -73,37 +73,37 @@ func (u *UI) loadLatency(ctx context.Context, k key) (screen, error) {
 	if err != nil {
 		return screen{}, err
 	}
-	d := u.drawing()
+	d := u.newRenderer()
 	at := func(p store.LatencyPoint) store.Percentiles { return p.Wait }
 	charts := []chart{newChart(l, span.Span, "Wake latency", "from a stage becoming ready to its claim", at)}
 	for i, stage := range u.layout.stages {
 		charts = append(charts, newChart(l, span.Span, stage, "completed attempts, from claim to completion",
 			func(p store.LatencyPoint) store.Percentiles { return p.Work[i] }))
 	}
-	d.part("numbers", "", "numbers", charts)
+	d.add("numbers", "", "numbers", charts)
 	for i, c := range charts {
 		c.ID = fmt.Sprintf("chart-%d", i)
-		d.part(c.ID, "charts", "chart", c)
+		d.add(c.ID, "charts", "chart", c)
 	}
 	return d.screen("Latency")
 }
 
 func newChart(l store.Latency, of time.Duration, name, about string, at func(store.LatencyPoint) store.Percentiles) chart {
 	c := chart{Name: name, About: about, All: at(l.All)}
-	c.Label = fmt.Sprintf("%s over time: 50th percentile %s, 95th %s, 99th %s", name, span(c.All.P50), span(c.All.P95), span(c.All.P99))
+	c.Label = fmt.Sprintf("%s over time: 50th percentile %s, 95th %s, 99th %s", name, formatDuration(c.All.P50), formatDuration(c.All.P95), formatDuration(c.All.P99))
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, p := range l.Points {
 		if q := at(p); q.N > 0 {
-			low, high = min(low, decade(q.P50)), max(high, decade(q.P99))
+			low, high = min(low, logSeconds(q.P50)), max(high, logSeconds(q.P99))
 		}
 	}
 	if math.IsInf(low, 1) {
 		return c
 	}
 	low, high = math.Floor(low), max(math.Ceil(high+0.05), math.Floor(low)+1)
-	y := func(d time.Duration) float64 { return 100 - 100*(decade(d)-low)/(high-low) }
+	y := func(d time.Duration) float64 { return 100 - 100*(logSeconds(d)-low)/(high-low) }
 	for e := low; e <= high; e++ {
-		c.Levels = append(c.Levels, level{percent(100 - 100*(e-low)/(high-low)), decadeWord(e)})
+		c.Levels = append(c.Levels, level{percent(100 - 100*(e-low)/(high-low)), logSecondsText(e)})
 	}
 	if len(c.Levels) > 6 {
 		var some []level
@@ -127,10 +127,10 @@ func newChart(l store.Latency, of time.Duration, name, about string, at func(sto
 }
 
 // decade is a duration on the scale; all below 10 µs is one.
-func decade(d time.Duration) float64 { return math.Log10(max(d.Seconds(), 1e-5)) }
+func logSeconds(d time.Duration) float64 { return math.Log10(max(d.Seconds(), 1e-5)) }
 
 // decadeWord is a power of ten of seconds.
-func decadeWord(e float64) string {
+func logSecondsText(e float64) string {
 	switch {
 	case e < -3:
 		return fmt.Sprintf("%.3g ms", math.Pow(10, e+3))
@@ -163,7 +163,7 @@ func drawLine(l store.Latency, of time.Duration, class string, at func(store.Lat
 			fmt.Fprintf(&b, "M%.1f %.2f", x, y(value(q)))
 		}
 		if !joined && !follows {
-			out.Dots = append(out.Dots, dot{percent(x / 10), percent(y(value(q))), short(p.At) + ": " + class + " " + span(value(q)) + " of " + fmt.Sprint(q.N)})
+			out.Dots = append(out.Dots, dot{percent(x / 10), percent(y(value(q))), short(p.At) + ": " + class + " " + formatDuration(value(q)) + " of " + fmt.Sprint(q.N)})
 		}
 		joined = true
 	}

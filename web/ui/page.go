@@ -18,7 +18,7 @@ import (
 )
 
 // data is what a page's template is given.
-type data struct {
+type pageData struct {
 	screen
 	Page    string
 	Live    string // the address of its stream
@@ -33,20 +33,20 @@ type data struct {
 	Logout  string
 	Login   string
 	Build   string
-	Can     can
+	Can     permissions
 }
 
 // can is what the viewer may do, where there is somebody to do it.
-type can struct{ Submit, Operate bool }
+type permissions struct{ Submit, Operate bool }
 
-func (u *UI) can(v Viewer) can {
-	return can{v.Submit && u.o.Actions != nil, v.Operate && u.o.Actions != nil}
+func (u *UI) permissions(v Viewer) permissions {
+	return permissions{v.Submit && u.o.Actions != nil, v.Operate && u.o.Actions != nil}
 }
 
 // Part and All are a screen's pieces, for the page that is sent whole.
-func (d data) Part(id string) template.HTML  { return d.part(id) }
-func (d data) All(list string) template.HTML { return d.all(list) }
-func (d data) Title() string                 { return d.title }
+func (d pageData) Part(id string) template.HTML  { return d.fragment(id) }
+func (d pageData) All(list string) template.HTML { return d.list(list) }
+func (d pageData) Title() string                 { return d.title }
 
 // parseTemplates makes a template per page, each within the layout.
 func (u *UI) parseTemplates() (map[string]*template.Template, error) {
@@ -68,13 +68,13 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 func (u *UI) functions() template.FuncMap {
 	return template.FuncMap{
 		"base": func() string { return u.o.Base }, "asset": u.assets.address,
-		"span": span, "many": many, "number": number, "about": about,
+		"span": formatDuration, "many": count, "number": formatInt, "about": approximate,
 		"printable": printable, "iso": iso, "absolute": absolute, "short": short,
 		"word":          func(s store.Status) string { return statusWords[s] },
 		"stages":        func() []string { return u.layout.stages },
 		"stageStatuses": func() []store.Status { return stageStatuses },
 		"icon":          func(name any) template.HTML { return icon(fmt.Sprint(name)) },
-		"tabs":          func(f filters) any { return f.tabs(u.o.Base) },
+		"tabs":          func(f boardFilters) any { return f.tabs(u.o.Base) },
 	}
 }
 
@@ -91,33 +91,33 @@ func absolute(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 
 func short(t time.Time) string { return t.UTC().Format("2 Jan 15:04:05") }
 
 // drawing makes the parts of a screen.
-type drawing struct {
-	pieces *template.Template
-	parts  []part
-	err    error
+type fragmentRenderer struct {
+	pieces    *template.Template
+	fragments []fragment
+	err       error
 }
 
-func (u *UI) drawing() *drawing { return &drawing{pieces: u.pages[""]} }
+func (u *UI) newRenderer() *fragmentRenderer { return &fragmentRenderer{pieces: u.pages[""]} }
 
 // part renders one more.
-func (d *drawing) part(id, list, piece string, with any) {
+func (d *fragmentRenderer) add(id, list, piece string, with any) {
 	if d.err != nil {
 		return
 	}
 	var b bytes.Buffer
 	d.err = d.pieces.ExecuteTemplate(&b, piece, with)
-	d.parts = append(d.parts, part{id, list, b.String()})
+	d.fragments = append(d.fragments, fragment{id, list, b.String()})
 }
 
-func (d *drawing) screen(title string) (screen, error) {
+func (d *fragmentRenderer) screen(title string) (screen, error) {
 	if d.err != nil {
-		return screen{}, fmt.Errorf("%w %s: %w", errDrawing, title, d.err)
+		return screen{}, fmt.Errorf("%w %s: %w", errRender, title, d.err)
 	}
-	return newScreen(title, d.parts), nil
+	return newScreen(title, d.fragments), nil
 }
 
 // load reads and renders what a key names.
-func (u *UI) load(ctx context.Context, k key) (screen, error) {
+func (u *UI) load(ctx context.Context, k viewKey) (screen, error) {
 	switch k.page {
 	case "board":
 		return u.loadBoard(ctx, k)
@@ -134,40 +134,40 @@ func (u *UI) load(ctx context.Context, k key) (screen, error) {
 }
 
 // show sends a page.
-func (u *UI) show(w http.ResponseWriter, r *http.Request, k key, asked any) {
+func (u *UI) servePage(w http.ResponseWriter, r *http.Request, k viewKey, asked any) {
 	who := u.o.Viewer(r.Context())
-	k = u.keyOf(k.page, k.query, who)
-	s, err := u.hub.see(r.Context(), k, who.Name)
+	k = u.viewKey(k.page, k.query, who)
+	s, err := u.hub.read(r.Context(), k, who.Name)
 	if err != nil {
-		u.refuse(w, r, err) // the hub has told of it
+		u.serveError(w, r, err) // the hub has told of it
 		return
 	}
-	d := u.data(w, r)
+	d := u.pageData(w, r)
 	d.screen, d.Page, d.Asked = s, k.page, asked
 	live := url.Values{"page": {k.page}, "for": {k.query}, "at": {s.version}}
 	d.Live = u.o.Base + "/live?" + live.Encode()
-	u.send(w, http.StatusOK, k.page, d)
+	u.render(w, http.StatusOK, k.page, d)
 }
 
 // keyOf is what somebody looks at.
-func (u *UI) keyOf(page, query string, who Viewer) key {
-	c := u.can(who)
-	return key{page: page, query: query, acts: c.Operate, adds: page == "board" && c.Submit && u.o.Uploads != ""}
+func (u *UI) viewKey(page, query string, who Viewer) viewKey {
+	c := u.permissions(who)
+	return viewKey{page: page, query: query, canOperate: c.Operate, canUpload: page == "board" && c.Submit && u.o.Uploads != ""}
 }
 
-func (u *UI) data(w http.ResponseWriter, r *http.Request) data {
+func (u *UI) pageData(w http.ResponseWriter, r *http.Request) pageData {
 	v := u.o.Viewer(r.Context())
-	return data{
-		Viewer: v, Can: u.can(v), Theme: themeOf(r), Said: said(w, r, u.o.Base), Here: u.o.Base + r.URL.RequestURI(),
+	return pageData{
+		Viewer: v, Can: u.permissions(v), Theme: themeOf(r), Said: takeMessage(w, r, u.o.Base), Here: u.o.Base + r.URL.RequestURI(),
 		Version: u.o.Version, Logout: u.o.Logout, Login: u.o.Login, Uploads: u.o.Uploads, Build: u.assets.build,
 	}
 }
 
 // send renders all of a page before the first byte is sent.
-func (u *UI) send(w http.ResponseWriter, status int, page string, d data) {
+func (u *UI) render(w http.ResponseWriter, status int, page string, d pageData) {
 	var b bytes.Buffer
 	if err := u.pages[page].ExecuteTemplate(&b, "layout", d); err != nil {
-		u.told(page, fmt.Errorf("%w %s: %w", errDrawing, page, err))
+		u.reportError(page, fmt.Errorf("%w %s: %w", errRender, page, err))
 		http.Error(w, "This page could not be rendered.", http.StatusInternalServerError)
 		return
 	}
@@ -178,33 +178,33 @@ func (u *UI) send(w http.ResponseWriter, status int, page string, d data) {
 }
 
 // problem says what went wrong, also to whoever looks after the program.
-func (u *UI) problem(w http.ResponseWriter, r *http.Request, err error) {
-	u.told(r.Pattern, err)
-	u.refuse(w, r, err)
+func (u *UI) fail(w http.ResponseWriter, r *http.Request, err error) {
+	u.reportError(r.Pattern, err)
+	u.serveError(w, r, err)
 }
 
 // refuse says what went wrong.
-func (u *UI) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	status, text := explain(err)
+func (u *UI) serveError(w http.ResponseWriter, r *http.Request, err error) {
+	status, text := errorResponse(err)
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}
 	if wantsJSON(r) {
-		u.answer(w, status, text)
+		u.writeJSON(w, status, text)
 		return
 	}
-	d := u.data(w, r)
+	d := u.pageData(w, r)
 	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
-		w.Header().Set("Refresh", comesBack(err)) // by itself
+		w.Header().Set("Refresh", refreshAfter(err)) // by itself
 	}
 	d.screen, d.Problem = screen{title: http.StatusText(status)}, text
-	u.send(w, status, "problem", d)
+	u.render(w, status, "problem", d)
 }
 
 // comesBack is after how many seconds a page that cannot be read is asked for again.
 // One that takes too long will do so then, too: it is left in peace for most of the
 // time.
-func comesBack(err error) string {
+func refreshAfter(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "60"
 	}
@@ -213,9 +213,9 @@ func comesBack(err error) string {
 
 // errors that are a page's own.
 var (
-	errForbidden = fmt.Errorf("%w: your access is read-only", ErrForbidden)
-	errForm      = errors.New("the form is incomplete")
-	errDrawing   = errors.New("draw")
+	errForbidden  = fmt.Errorf("%w: your access is read-only", ErrForbidden)
+	errIncomplete = errors.New("the form is incomplete")
+	errRender     = errors.New("draw")
 )
 
 // ErrForbidden is what [Actions] return, within an error that says why, where
@@ -223,7 +223,7 @@ var (
 var ErrForbidden = errors.New("forbidden")
 
 // explain is the status of an error, and what a person can do with it.
-func explain(err error) (status int, text string) {
+func errorResponse(err error) (status int, text string) {
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, errNoPage):
 		return http.StatusNotFound, "This page does not exist. The video may have been deleted."
@@ -231,15 +231,15 @@ func explain(err error) (status int, text string) {
 		return http.StatusNotFound, "This worker has stopped or is lost."
 	case errors.Is(err, store.ErrOverridden):
 		return http.StatusConflict, "This video was replaced by another one and is not processed again."
-	case errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrInvalid), errors.Is(err, errForm):
+	case errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrInvalid), errors.Is(err, errIncomplete):
 		return http.StatusUnprocessableEntity, "The request is not valid: " + err.Error() + "."
 	case errors.Is(err, errForbidden):
 		return http.StatusForbidden, "Your access is read-only: you cannot change anything."
 	case errors.Is(err, ErrForbidden):
 		return http.StatusForbidden, "You do not have permission: " + strings.TrimPrefix(err.Error(), ErrForbidden.Error()+": ") + "."
-	case errors.Is(err, errCrowded):
+	case errors.Is(err, errTooManyPages):
 		return http.StatusServiceUnavailable, "Too many pages are open. This page does not update by itself."
-	case errors.Is(err, errDrawing):
+	case errors.Is(err, errRender):
 		return http.StatusInternalServerError, "This page could not be rendered. This is a bug in Cuelight; its log has the error."
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable, "Reading this page took too long. Try a narrower filter."
@@ -249,15 +249,15 @@ func explain(err error) (status int, text string) {
 
 var errNoPage = errors.New("no such page")
 
-func (u *UI) notFound(w http.ResponseWriter, r *http.Request) { u.problem(w, r, errNoPage) }
+func (u *UI) serveNotFound(w http.ResponseWriter, r *http.Request) { u.fail(w, r, errNoPage) }
 
-func (u *UI) login(w http.ResponseWriter, r *http.Request) {
-	d := u.data(w, r)
+func (u *UI) serveLogin(w http.ResponseWriter, r *http.Request) {
+	d := u.pageData(w, r)
 	d.screen, d.Page = screen{title: "Sign in"}, "login"
 	asked := r.URL.Query()
 	wait, _ := strconv.Atoi(asked.Get("wait")) // 0 is not said
 	d.Asked = map[string]any{"Failed": asked.Get("failed"), "Wait": max(wait, 0), "Next": localPath(asked.Get("next"))}
-	u.send(w, http.StatusOK, "login", d)
+	u.render(w, http.StatusOK, "login", d)
 }
 
 // themes are what people can choose; the empty one is what their system has.
@@ -272,15 +272,15 @@ func themeOf(r *http.Request) string {
 	return ""
 }
 
-func (u *UI) theme(w http.ResponseWriter, r *http.Request) {
+func (u *UI) serveTheme(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 8<<10) // it is for everybody, and a form in parts would go to the disk
 	next := themes[(slices.Index(themes, themeOf(r))+1)%len(themes)]
 	http.SetCookie(w, &http.Cookie{Name: themeCookie, Value: next, Path: u.o.Base + "/", MaxAge: 400 * 24 * 3600, SameSite: http.SameSiteLaxMode})
-	u.back(w, r)
+	u.redirectBack(w, r)
 }
 
 // answer is what a script gets.
-func (u *UI) answer(w http.ResponseWriter, status int, text string) {
+func (u *UI) writeJSON(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

@@ -11,42 +11,42 @@ import (
 
 // key names what a page looks at. Pages with the same key share what is read and
 // rendered for them.
-type key struct {
-	page  string
-	query string // encoded, so in one order
-	acts  bool   // with buttons
-	adds  bool   // files can be dropped on it
+type viewKey struct {
+	page       string
+	query      string // encoded, so in one order
+	canOperate bool   // with buttons
+	canUpload  bool   // files can be dropped on it
 }
 
-func (k key) values() url.Values {
+func (k viewKey) values() url.Values {
 	v, _ := url.ParseQuery(k.query) // it was encoded from values
 	return v
 }
 
 // part is a piece of a page that changes as a whole: an element with an id, alone or
 // in a list of such.
-type part struct {
+type fragment struct {
 	id, list, html string
 }
 
 // screen is what can change of a page. Its parts of one list are in its order.
 type screen struct {
-	title   string
-	parts   []part
-	version string
+	title     string
+	fragments []fragment
+	version   string
 }
 
-func newScreen(title string, parts []part) screen {
+func newScreen(title string, parts []fragment) screen {
 	h := fnv.New64a()
 	for _, p := range parts {
 		fmt.Fprintf(h, "%s %s %d\n%s", p.id, p.list, len(p.html), p.html)
 	}
-	return screen{title: title, parts: parts, version: fmt.Sprintf("%016x", h.Sum64())}
+	return screen{title: title, fragments: parts, version: fmt.Sprintf("%016x", h.Sum64())}
 }
 
 // part is the HTML of one piece.
-func (s screen) part(id string) template.HTML {
-	for _, p := range s.parts {
+func (s screen) fragment(id string) template.HTML {
+	for _, p := range s.fragments {
 		if p.id == id && p.list == "" {
 			return template.HTML(p.html) // rendered by a template
 		}
@@ -55,9 +55,9 @@ func (s screen) part(id string) template.HTML {
 }
 
 // all is the HTML of a list.
-func (s screen) all(list string) template.HTML {
+func (s screen) list(list string) template.HTML {
 	var b strings.Builder
-	for _, p := range s.parts {
+	for _, p := range s.fragments {
 		if p.list == list {
 			b.WriteString(p.html)
 		}
@@ -68,7 +68,7 @@ func (s screen) all(list string) template.HTML {
 // lists are the names of the lists that a screen has.
 func (s screen) lists() []string {
 	var names []string
-	for _, p := range s.parts {
+	for _, p := range s.fragments {
 		if p.list != "" && !slices.Contains(names, p.list) {
 			names = append(names, p.list)
 		}
@@ -77,20 +77,20 @@ func (s screen) lists() []string {
 }
 
 // partial is an instruction for the browser: what is to be done with an element.
-func partial(b *strings.Builder, target, swap, html string) {
+func writePartial(b *strings.Builder, target, swap, html string) {
 	fmt.Fprintf(b, `<hx-partial hx-target="#%s" hx-swap="%s">%s</hx-partial>`, target, swap, html)
 }
 
 // whole are the instructions that bring any older state of the page to this one.
-func (s screen) whole() string {
+func (s screen) fullUpdate() string {
 	var b strings.Builder
-	for _, p := range s.parts {
+	for _, p := range s.fragments {
 		if p.list == "" {
-			partial(&b, p.id, "outerMorph", p.html)
+			writePartial(&b, p.id, "outerMorph", p.html)
 		}
 	}
 	for _, list := range s.lists() {
-		partial(&b, list, "innerMorph", string(s.all(list)))
+		writePartial(&b, list, "innerMorph", string(s.list(list)))
 	}
 	return b.String()
 }
@@ -98,14 +98,14 @@ func (s screen) whole() string {
 // since are the instructions that bring the page from one state to the next. The
 // browser finds all targets before it does anything, so rows that are new are put
 // in together, behind one that was there.
-func (s screen) since(old screen) string {
+func (s screen) changesFrom(old screen) string {
 	var b strings.Builder
-	for _, p := range s.parts {
+	for _, p := range s.fragments {
 		if p.list != "" {
 			continue
 		}
-		if string(old.part(p.id)) != p.html {
-			partial(&b, p.id, "outerMorph", p.html)
+		if string(old.fragment(p.id)) != p.html {
+			writePartial(&b, p.id, "outerMorph", p.html)
 		}
 	}
 	lists := s.lists()
@@ -115,14 +115,14 @@ func (s screen) since(old screen) string {
 		}
 	}
 	for _, list := range lists {
-		changeList(&b, list, old.rows(list), s.rows(list))
+		writeListChanges(&b, list, old.rows(list), s.rows(list))
 	}
 	return b.String()
 }
 
-func (s screen) rows(list string) []part {
-	var rows []part
-	for _, p := range s.parts {
+func (s screen) rows(list string) []fragment {
+	var rows []fragment
+	for _, p := range s.fragments {
 		if p.list == list {
 			rows = append(rows, p)
 		}
@@ -130,7 +130,7 @@ func (s screen) rows(list string) []part {
 	return rows
 }
 
-func changeList(b *strings.Builder, list string, old, now []part) {
+func writeListChanges(b *strings.Builder, list string, old, now []fragment) {
 	was := make(map[string]int, len(old))
 	for i, p := range old {
 		was[p.id] = i
@@ -146,7 +146,7 @@ func changeList(b *strings.Builder, list string, old, now []part) {
 	}
 	for _, p := range old {
 		if !stays[p.id] {
-			partial(b, p.id, "delete", "")
+			writePartial(b, p.id, "delete", "")
 		}
 	}
 	behind, added := "", ""
@@ -154,9 +154,9 @@ func changeList(b *strings.Builder, list string, old, now []part) {
 		switch {
 		case added == "":
 		case behind == "":
-			partial(b, list, "afterbegin", added)
+			writePartial(b, list, "afterbegin", added)
 		default:
-			partial(b, behind, "afterend", added)
+			writePartial(b, behind, "afterend", added)
 		}
 		added = ""
 	}
@@ -168,7 +168,7 @@ func changeList(b *strings.Builder, list string, old, now []part) {
 		flush()
 		behind = p.id
 		if old[was[p.id]].html != p.html {
-			partial(b, p.id, "outerMorph", p.html)
+			writePartial(b, p.id, "outerMorph", p.html)
 		}
 	}
 	flush()

@@ -18,7 +18,7 @@ var element = regexp.MustCompile(`<p id="([^"]*)">[^<]*</p>`)
 
 // browse does with rows what a browser does with the instructions: it looks for all
 // targets first.
-func browse(t *testing.T, list string, rows []string, text string) []string {
+func applyUpdates(t *testing.T, list string, rows []string, text string) []string {
 	t.Helper()
 	todo := instruction.FindAllStringSubmatch(text, -1)
 	at := func(id string) int {
@@ -49,18 +49,18 @@ func browse(t *testing.T, list string, rows []string, text string) []string {
 	return rows
 }
 
-func listOf(ids []int, version func(int) int) screen {
-	var parts []part
+func screenWithRows(ids []int, version func(int) int) screen {
+	var parts []fragment
 	for _, id := range ids {
 		name := fmt.Sprintf("r%d", id)
-		parts = append(parts, part{name, "rows", fmt.Sprintf(`<p id="%s">%d</p>`, name, version(id))})
+		parts = append(parts, fragment{name, "rows", fmt.Sprintf(`<p id="%s">%d</p>`, name, version(id))})
 	}
 	return newScreen("", parts)
 }
 
-func htmlOf(s screen) []string {
+func rowsHTML(s screen) []string {
 	var out []string
-	for _, p := range s.parts {
+	for _, p := range s.fragments {
 		out = append(out, p.html)
 	}
 	return out
@@ -75,28 +75,28 @@ func TestChangesBringAnyListToAnyOther(t *testing.T) {
 			slices.Sort(from)
 			slices.Sort(to)
 		}
-		old := listOf(from, func(int) int { return 0 })
-		now := listOf(to, func(int) int { return r.IntN(2) })
-		if got := browse(t, "rows", htmlOf(old), now.since(old)); !slices.Equal(got, htmlOf(now)) {
-			t.Fatalf("from %v to %v: got %v", from, htmlOf(now), got)
+		old := screenWithRows(from, func(int) int { return 0 })
+		now := screenWithRows(to, func(int) int { return r.IntN(2) })
+		if got := applyUpdates(t, "rows", rowsHTML(old), now.changesFrom(old)); !slices.Equal(got, rowsHTML(now)) {
+			t.Fatalf("from %v to %v: got %v", from, rowsHTML(now), got)
 		}
-		if got := browse(t, "rows", htmlOf(old), now.whole()); len(to) > 0 && !slices.Equal(got, htmlOf(now)) {
-			t.Fatalf("the whole of %v is %v", htmlOf(now), got)
+		if got := applyUpdates(t, "rows", rowsHTML(old), now.fullUpdate()); len(to) > 0 && !slices.Equal(got, rowsHTML(now)) {
+			t.Fatalf("the whole of %v is %v", rowsHTML(now), got)
 		}
 	}
 }
 
 func TestOnlyWhatChangedIsSent(t *testing.T) {
 	t.Parallel()
-	old := newScreen("", []part{{"a", "", "<p>1</p>"}, {"b", "", "<p>2</p>"}})
-	now := newScreen("", []part{{"a", "", "<p>1</p>"}, {"b", "", "<p>3</p>"}})
-	if got := now.since(old); got != `<hx-partial hx-target="#b" hx-swap="outerMorph"><p>3</p></hx-partial>` {
+	old := newScreen("", []fragment{{"a", "", "<p>1</p>"}, {"b", "", "<p>2</p>"}})
+	now := newScreen("", []fragment{{"a", "", "<p>1</p>"}, {"b", "", "<p>3</p>"}})
+	if got := now.changesFrom(old); got != `<hx-partial hx-target="#b" hx-swap="outerMorph"><p>3</p></hx-partial>` {
 		t.Errorf("got %s", got)
 	}
 	if old.version == now.version {
 		t.Error("both have the same version")
 	}
-	if got := now.since(now); got != "" {
+	if got := now.changesFrom(now); got != "" {
 		t.Errorf("nothing changed, and %s is sent", got)
 	}
 }

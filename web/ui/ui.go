@@ -78,7 +78,7 @@ type Options struct {
 	// WakeUp says how long work lately waited that waited for nothing but the news
 	// of it, as the event Started of package stages says with Woken. Default: the
 	// board does not say.
-	WakeUp func(within time.Duration) store.Percentiles
+	WakeLatency func(within time.Duration) store.Percentiles
 	// Poster is the address of a task's picture. It is called for each row of a
 	// board. Default: there is none.
 	Poster func(t store.Task) (address string, ok bool)
@@ -108,24 +108,24 @@ type Options struct {
 	// details, with the page or the route where that was: of a page that stays
 	// wrong once, for as long as it is the same error. It must not block. Default:
 	// nobody.
-	Trouble func(where string, err error)
+	OnError func(where string, err error)
 }
 
 // UI is the dashboard.
 type UI struct {
 	o      Options
-	layout layout
+	layout pipelineLayout
 	pages  map[string]*template.Template
 	assets assets
 	mux    *http.ServeMux
 	hub    hub
 
-	troubles troubles
+	errors errorLog
 
-	workers memo[[]store.Worker]
-	pauses  memo[[]store.Pause]
-	strip   memo[strip]
-	titles  titles
+	workers  cache[[]store.Worker]
+	pauses   cache[[]store.Pause]
+	overview cache[overview]
+	titles   titleCache
 }
 
 // New makes a dashboard. It reads nothing.
@@ -142,9 +142,9 @@ func New(o Options) (*UI, error) {
 	if o.Viewer == nil {
 		o.Viewer = func(context.Context) Viewer { return Viewer{Submit: true, Operate: true} }
 	}
-	u := &UI{o: o, layout: newLayout(o.Store.Graph())}
-	u.workers.keep, u.pauses.keep, u.strip.keep = 200*time.Millisecond, time.Second, time.Second
-	u.hub.init(u.load, u.toldOf, o.Streams)
+	u := &UI{o: o, layout: newPipelineLayout(o.Store.Graph())}
+	u.workers.minAge, u.pauses.minAge, u.overview.minAge = 200*time.Millisecond, time.Second, time.Second
+	u.hub.init(u.load, u.reportViewError, o.Streams)
 	var err error
 	if u.assets, err = newAssets(o.Base); err != nil {
 		return nil, err
@@ -152,37 +152,37 @@ func New(o Options) (*UI, error) {
 	if u.pages, err = u.parseTemplates(); err != nil {
 		return nil, err
 	}
-	u.route()
+	u.registerRoutes()
 	return u, nil
 }
 
 // route says what is where. What changes something is a POST.
-func (u *UI) route() {
+func (u *UI) registerRoutes() {
 	m := http.NewServeMux()
-	m.HandleFunc("GET /{$}", u.board)
-	m.HandleFunc("GET /videos/{id}", u.video)
-	m.HandleFunc("GET /workers", u.workersPage)
-	m.HandleFunc("GET /dead", u.deadLetters)
-	m.HandleFunc("GET /latency", u.latency)
-	m.HandleFunc("GET /login", u.login)
-	m.HandleFunc("GET /live", u.live)
+	m.HandleFunc("GET /{$}", u.serveBoard)
+	m.HandleFunc("GET /videos/{id}", u.serveVideo)
+	m.HandleFunc("GET /workers", u.serveWorkers)
+	m.HandleFunc("GET /dead", u.serveDead)
+	m.HandleFunc("GET /latency", u.serveLatency)
+	m.HandleFunc("GET /login", u.serveLogin)
+	m.HandleFunc("GET /live", u.serveStream)
 	m.Handle("GET /assets/", u.assets)
-	m.HandleFunc("GET /add", u.ask(askAdd))
-	m.HandleFunc("POST /add", u.act(maySubmit, doAdd))
+	m.HandleFunc("GET /add", u.serveConfirmation(confirmAdd))
+	m.HandleFunc("POST /add", u.serveAction(maySubmit, doAdd))
 	for path, a := range map[string]action{
-		"/videos/{id}/retry":    {askRetry, doRetry},
-		"/videos/{id}/override": {askOverride, doOverride},
-		"/videos/{id}/cancel":   {askCancel, doCancel},
-		"/dead/retry":           {askRetryDead, doRetryDead},
-		"/pause":                {askPause, doPause},
-		"/resume":               {askResume, doResume},
-		"/workers/{id}/drain":   {askDrain, doDrain},
+		"/videos/{id}/retry":    {confirmRetry, doRetry},
+		"/videos/{id}/override": {confirmOverride, doOverride},
+		"/videos/{id}/cancel":   {confirmCancel, doCancel},
+		"/dead/retry":           {confirmRetryDead, doRetryDead},
+		"/pause":                {confirmPause, doPause},
+		"/resume":               {confirmResume, doResume},
+		"/workers/{id}/drain":   {confirmDrain, doDrain},
 	} {
-		m.HandleFunc("GET "+path, u.ask(a.ask))
-		m.HandleFunc("POST "+path, u.act(mayOperate, a.do))
+		m.HandleFunc("GET "+path, u.serveConfirmation(a.ask))
+		m.HandleFunc("POST "+path, u.serveAction(mayOperate, a.do))
 	}
-	m.HandleFunc("POST /theme", u.theme)
-	m.HandleFunc("/", u.notFound)
+	m.HandleFunc("POST /theme", u.serveTheme)
+	m.HandleFunc("/", u.serveNotFound)
 	u.mux = m
 }
 

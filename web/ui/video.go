@@ -16,23 +16,23 @@ type head struct {
 	row
 	Request  string
 	Params   string
-	Over     []chainLink // what it was replaced by, and that by, …
-	Replaces []chainLink
+	Over     []taskLink // what it was replaced by, and that by, …
+	Replaces []taskLink
 	Again    bool // it can be done again
 	Stop     bool // it can be cancelled
 	Commands []string
 }
 
 // chainLink is a task in a chain of replacements.
-type chainLink struct{ ID, Short string }
+type taskLink struct{ ID, Short string }
 
-func linkTo(id store.ID) chainLink {
+func linkTo(id store.ID) taskLink {
 	text := id.String()
-	return chainLink{text, text[len(text)-8:]}
+	return taskLink{text, text[len(text)-8:]}
 }
 
 // chainLength is how far a chain of replacements is followed.
-const chainLength = 10
+const maxReplacements = 10
 
 // attempt is one line of the history, as it is shown.
 type attempt struct {
@@ -43,19 +43,19 @@ type attempt struct {
 	Result         string
 }
 
-func (u *UI) video(w http.ResponseWriter, r *http.Request) {
+func (u *UI) serveVideo(w http.ResponseWriter, r *http.Request) {
 	id, err := pathID(r)
 	if err != nil {
-		u.problem(w, r, err)
+		u.fail(w, r, err)
 		return
 	}
 	if u.o.Playback != nil {
 		w.Header().Set("Content-Security-Policy", playerPolicy)
 	}
-	u.show(w, r, key{page: "video", query: "id=" + id.String()}, id.String())
+	u.servePage(w, r, viewKey{page: "video", query: "id=" + id.String()}, id.String())
 }
 
-func (u *UI) loadVideo(ctx context.Context, k key) (screen, error) {
+func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
 	id, err := store.ParseID(k.values().Get("id"))
 	if err != nil {
 		return screen{}, store.ErrNotFound
@@ -76,39 +76,39 @@ func (u *UI) loadVideo(ctx context.Context, k key) (screen, error) {
 	if err != nil {
 		return screen{}, err
 	}
-	h, err := u.head(ctx, t, history, pauses, held(workers), k.acts)
+	h, err := u.head(ctx, t, history, pauses, runningByToken(workers), k.canOperate)
 	if err != nil {
 		return screen{}, err
 	}
-	d := u.drawing()
-	about := readFacts(history)
-	d.part("head", "", "head", h)
-	d.part("stages", "", "stages", h)
+	d := u.newRenderer()
+	about := readVideoDetails(history)
+	d.add("head", "", "head", h)
+	d.add("stages", "", "stages", h)
 	if u.o.Playback != nil {
 		if p, ok := u.o.Playback(ctx, t); ok {
-			d.part("player", "", "player", map[string]any{"Play": p, "Other": otherVersion(t.Status)})
+			d.add("player", "", "player", map[string]any{"Play": p, "Other": olderVersionReason(t.Status)})
 		} else {
-			d.part("player", "", "player", map[string]any{"Poster": h.Poster, "Nothing": h.Poster == "" && len(about.Rows) == 0})
+			d.add("player", "", "player", map[string]any{"Poster": h.Poster, "Nothing": h.Poster == "" && len(about.Rows) == 0})
 		}
 	}
-	d.part("facts", "", "facts", about)
-	d.part("gantt", "", "gantt", u.layout.drawGantt(t, history, held(workers), time.Now().Truncate(time.Second)))
-	shown := shownAttempts(history, t.Source)
+	d.add("facts", "", "facts", about)
+	d.add("gantt", "", "gantt", u.layout.drawGantt(t, history, runningByToken(workers), time.Now().Truncate(time.Second)))
+	shown := latestAttempts(history, t.Source)
 	for _, a := range shown {
-		d.part("a-"+a.Token.String(), "attempts", "attempt", a)
+		d.add("a-"+a.Token.String(), "attempts", "attempt", a)
 	}
 	if older := len(history) - len(shown); older > 0 {
-		d.part("older", "attempts", "older", map[string]any{"N": older, "Command": command("show", id.String())})
+		d.add("older", "attempts", "older", map[string]any{"N": older, "Command": command("show", id.String())})
 	}
 	if len(history) == 0 {
-		d.part("no-attempts", "attempts", "noattempts", nil)
+		d.add("no-attempts", "attempts", "noattempts", nil)
 	}
 	return d.screen(h.Title)
 }
 
 // otherVersion says, of a video that can be played, why it is not the one that the
 // task is about; empty where it is.
-func otherVersion(s store.Status) string {
+func olderVersionReason(s store.Status) string {
 	switch s {
 	case store.StatusCompleted:
 		return ""
@@ -123,10 +123,10 @@ func (u *UI) head(ctx context.Context, t store.Task, history []store.Attempt, pa
 	if p := string(t.Params); p != "{}" {
 		h.Params = printable(p)
 	}
-	if name := readFacts(history).Name; name != "" && t.Title() == "" {
+	if name := readVideoDetails(history).Name; name != "" && t.Title() == "" {
 		h.Title = name // that of a download is known once it is there
 	}
-	for by := t.OverriddenBy; !by.IsZero() && len(h.Over) < chainLength; {
+	for by := t.OverriddenBy; !by.IsZero() && len(h.Over) < maxReplacements; {
 		h.Over = append(h.Over, linkTo(by))
 		next, err := u.o.Store.Get(ctx, by)
 		if err != nil {
@@ -163,21 +163,21 @@ func (u *UI) head(ctx context.Context, t store.Task, history []store.Attempt, pa
 }
 
 // attemptsShown is how many attempts a page has.
-const attemptsShown = 50
+const maxAttempts = 50
 
 // shownAttempts are the last attempts, the newest first.
-func shownAttempts(history []store.Attempt, source string) []attempt {
+func latestAttempts(history []store.Attempt, source string) []attempt {
 	var out []attempt
 	seen := make(map[string]bool)
 	for _, a := range slices.Backward(history) {
-		if len(out) == attemptsShown {
+		if len(out) == maxAttempts {
 			break
 		}
 		a.Error = redact.Text(a.Error, source)
 		failed := a.Outcome == "failed" || a.Outcome == "expired"
 		out = append(out, attempt{
-			Attempt: a, Took: span(a.FinishedAt.Sub(a.StartedAt)), Short: firstLine(a.Error),
-			Failed: failed, Latest: !seen[a.Stage], Result: pretty(redact.JSON(a.Result, source)),
+			Attempt: a, Took: formatDuration(a.FinishedAt.Sub(a.StartedAt)), Short: firstLine(a.Error),
+			Failed: failed, Latest: !seen[a.Stage], Result: indentJSON(redact.JSON(a.Result, source)),
 		})
 		last := &out[len(out)-1]
 		last.Attempt.Error = printable(strings.TrimSpace(a.Error))

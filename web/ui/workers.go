@@ -21,7 +21,7 @@ type worker struct {
 	PID                    int
 	State, Word            string // a class and the name of an icon; in words
 	StartedAt, BeatAt      time.Time
-	Runs                   []run
+	Runs                   []workerRun
 	DrainAt                *time.Time
 	HostPaused             bool
 	Acts                   bool
@@ -29,19 +29,19 @@ type worker struct {
 }
 
 // goneShown is how many workers that are gone a page has.
-const goneShown = 50
+const maxGoneWorkers = 50
 
-func (u *UI) workersPage(w http.ResponseWriter, r *http.Request) {
-	k := key{page: "workers"}
+func (u *UI) serveWorkers(w http.ResponseWriter, r *http.Request) {
+	k := viewKey{page: "workers"}
 	gone := r.URL.Query().Has("gone")
 	if gone {
 		k.query = "gone="
 	}
-	u.show(w, r, k, map[string]any{"Gone": gone})
+	u.servePage(w, r, k, map[string]any{"Gone": gone})
 }
 
 // run is what a worker works on.
-type run struct {
+type workerRun struct {
 	Task, Title, Stage string
 	Attempt            int
 	Percent            float64
@@ -49,7 +49,7 @@ type run struct {
 }
 
 // stage is a stage of the pipeline, on the page of the workers.
-type stage struct {
+type stageRow struct {
 	store.StageStats
 	Since     *time.Time // since when the oldest of what is ready has been so
 	Paused    *store.Pause
@@ -57,7 +57,7 @@ type stage struct {
 	Acts      bool
 }
 
-func (u *UI) loadWorkers(ctx context.Context, k key) (screen, error) {
+func (u *UI) loadWorkers(ctx context.Context, k viewKey) (screen, error) {
 	workers, err := u.readWorkers(ctx)
 	if err != nil {
 		return screen{}, err
@@ -66,26 +66,26 @@ func (u *UI) loadWorkers(ctx context.Context, k key) (screen, error) {
 	if err != nil {
 		return screen{}, err
 	}
-	s, err := u.readStrip(ctx)
+	s, err := u.readOverview(ctx)
 	if err != nil {
 		return screen{}, err
 	}
-	d := u.drawing()
-	d.part("pauses", "", "pauses", map[string]any{"Pauses": pauses, "Acts": k.acts})
+	d := u.newRenderer()
+	d.add("pauses", "", "pauses", map[string]any{"Pauses": pauses, "Acts": k.canOperate})
 	for _, w := range workers {
-		d.part("w-"+w.ID.String(), "workers", "worker", u.worker(ctx, w, pauses, k.acts))
+		d.add("w-"+w.ID.String(), "workers", "worker", u.worker(ctx, w, pauses, k.canOperate))
 	}
 	if len(workers) == 0 {
-		d.part("no-workers", "workers", "noworkers", nil)
+		d.add("no-workers", "workers", "noworkers", nil)
 	}
 	if k.values().Has("gone") {
-		if err := u.goneWorkers(ctx, d); err != nil {
+		if err := u.addGoneWorkers(ctx, d); err != nil {
 			return screen{}, err
 		}
 	}
 	all := slices.ContainsFunc(pauses, func(p store.Pause) bool { return p.Stage == "" && p.Host == "" })
 	for _, st := range s.Stages {
-		row := stage{StageStats: st, Acts: k.acts, AllPaused: all}
+		row := stageRow{StageStats: st, Acts: k.canOperate, AllPaused: all}
 		if st.OldestReady > 0 {
 			since := time.Now().Add(-st.OldestReady).Round(2 * time.Second)
 			row.Since = &since
@@ -96,14 +96,14 @@ func (u *UI) loadWorkers(ctx context.Context, k key) (screen, error) {
 			}
 		}
 		row.OldestReady = 0 // it is told by Since, which does not waver
-		d.part("s-"+st.Stage, "stages", "stage", row)
+		d.add("s-"+st.Stage, "stages", "stage", row)
 	}
 	return d.screen("Workers")
 }
 
 func (u *UI) worker(ctx context.Context, w store.Worker, pauses []store.Pause, acts bool) worker {
 	out := worker{
-		ID: w.ID.String(), Host: printable(w.Host), Version: printable(w.Version), PID: w.PID, Can: capabilities(w.Capabilities),
+		ID: w.ID.String(), Host: printable(w.Host), Version: printable(w.Version), PID: w.PID, Can: capabilitiesText(w.Capabilities),
 		StartedAt: w.StartedAt, BeatAt: w.HeartbeatAt, Acts: acts, DrainAt: w.DrainAt,
 	}
 	paused := func(host string) bool {
@@ -125,14 +125,14 @@ func (u *UI) worker(ctx context.Context, w store.Worker, pauses []store.Pause, a
 		out.State, out.Word = "completed", "idle"
 	}
 	for _, r := range w.Running {
-		out.Runs = append(out.Runs, run{r.Task.String(), u.titleOf(ctx, r.Task), r.Stage, r.Attempt, min(r.Percent, 100), progress(r)})
+		out.Runs = append(out.Runs, workerRun{r.Task.String(), u.titleOf(ctx, r.Task), r.Stage, r.Attempt, min(r.Percent, 100), progressText(r)})
 	}
 	return out
 }
 
 // goneWorkers are the last ones that are not there any more.
-func (u *UI) goneWorkers(ctx context.Context, d *drawing) error {
-	gone, err := u.o.Store.GoneWorkers(ctx, store.ID{}, goneShown)
+func (u *UI) addGoneWorkers(ctx context.Context, d *fragmentRenderer) error {
+	gone, err := u.o.Store.GoneWorkers(ctx, store.ID{}, maxGoneWorkers)
 	if err != nil {
 		return err
 	}
@@ -144,22 +144,22 @@ func (u *UI) goneWorkers(ctx context.Context, d *drawing) error {
 		if w.LostAt != nil {
 			out.State, out.Word = "failed", "lost"
 		}
-		d.part("w-"+out.ID, "gone", "goneworker", out)
+		d.add("w-"+out.ID, "gone", "goneworker", out)
 	}
 	if len(gone) == 0 {
-		d.part("none-gone", "gone", "nonegone", nil)
+		d.add("none-gone", "gone", "nonegone", nil)
 	}
 	return nil
 }
 
 // titles are what tasks are called, which does not change.
-type titles struct {
+type titleCache struct {
 	mu    sync.Mutex
 	known map[store.ID]string
 }
 
 // titlesKept is how many titles are kept; beyond that they are read anew.
-const titlesKept = 1000
+const maxTitles = 1000
 
 // titleOf is what a task is called; where it cannot be read, the end of its id.
 func (u *UI) titleOf(ctx context.Context, id store.ID) string {
@@ -175,17 +175,17 @@ func (u *UI) titleOf(ctx context.Context, id store.ID) string {
 	}
 	u.titles.mu.Lock()
 	defer u.titles.mu.Unlock()
-	if len(u.titles.known) >= titlesKept || u.titles.known == nil {
+	if len(u.titles.known) >= maxTitles || u.titles.known == nil {
 		u.titles.known = make(map[store.ID]string)
 	}
-	text = called(t)
+	text = videoTitle(t)
 	u.titles.known[id] = text
 	return text
 }
 
 // capabilities is what a worker says that it can do, in a line. Names that nobody
 // can read, of the directories it works in, are for others like it.
-func capabilities(raw json.RawMessage) string {
+func capabilitiesText(raw json.RawMessage) string {
 	var all map[string]any
 	if json.Unmarshal(raw, &all) != nil {
 		return ""

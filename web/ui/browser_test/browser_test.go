@@ -31,17 +31,17 @@ func TestDashboardInARealBrowser(t *testing.T) {
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
 	st := store.New(pool, g)
 	seeded := uitest.Seed(t, pool)
-	site, err := uitest.NewSite(st, seeded.Published, media(t))
+	site, err := uitest.NewSite(st, seeded.Published, newMedia(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{t: t, site: site, st: st, pool: pool, seeded: seeded}
-	d.takeUploads()
+	d := &testDaemon{t: t, site: site, st: st, pool: pool, seeded: seeded}
+	d.handleUploads()
 	d.start()
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var crew errgroup.Group
-	crew.Go(func() error { return uitest.Crew(ctx, pool, seeded.Workers) })
+	crew.Go(func() error { return uitest.RunWorkers(ctx, pool, seeded.Workers) })
 	defer func() {
 		cancel()
 		if err := crew.Wait(); err != nil {
@@ -58,7 +58,7 @@ func TestDashboardInARealBrowser(t *testing.T) {
 }
 
 // daemon is the site on an address that stays the same when it is started anew.
-type daemon struct {
+type testDaemon struct {
 	t      *testing.T
 	site   *uitest.Site
 	st     *store.Store
@@ -67,11 +67,11 @@ type daemon struct {
 
 	address string
 	server  *http.Server
-	end     context.CancelFunc
+	cancel  context.CancelFunc
 	running *errgroup.Group
 }
 
-func (d *daemon) start() {
+func (d *testDaemon) start() {
 	d.t.Helper()
 	if d.address == "" {
 		d.address = "127.0.0.1:0"
@@ -82,7 +82,7 @@ func (d *daemon) start() {
 	}
 	d.address = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
-	d.end, d.running = cancel, &errgroup.Group{}
+	d.cancel, d.running = cancel, &errgroup.Group{}
 	site := d.site
 	d.server = &http.Server{Handler: site, ReadHeaderTimeout: 5 * time.Second}
 	d.running.Go(func() error { return site.Run(ctx) })
@@ -94,21 +94,21 @@ func (d *daemon) start() {
 	})
 }
 
-func (d *daemon) stop() {
-	d.end()
+func (d *testDaemon) stop() {
+	d.cancel()
 	if err := errors.Join(d.server.Close(), d.running.Wait()); err != nil {
 		d.t.Error(err)
 	}
 }
 
 // control is what the script cannot do by itself, also while the site is down.
-func (d *daemon) control(t *testing.T) string {
+func (d *testDaemon) control(t *testing.T) string {
 	t.Helper()
 	do := func(act func(form url.Values) error) func(url.Values) (string, error) {
 		return func(form url.Values) (string, error) { return "", act(form) }
 	}
 	hold := func(to bool) func(url.Values) (string, error) {
-		return do(func(url.Values) error { d.site.Held.Store(to); return nil })
+		return do(func(url.Values) error { d.site.ReadOnly.Store(to); return nil })
 	}
 	exec := func(sql string) func(url.Values) (string, error) {
 		return do(func(url.Values) error {
@@ -118,9 +118,9 @@ func (d *daemon) control(t *testing.T) string {
 	}
 	return browsertest.Control(t, map[string]func(url.Values) (string, error){
 		"hold": hold(true), "let": hold(false),
-		"out":  do(func(url.Values) error { d.stop(); return d.renew(true) }),
-		"in":   do(func(url.Values) error { d.site.Out.Store(false); return nil }),
-		"stop": do(func(url.Values) error { d.stop(); return nil }), "start": do(func(url.Values) error { return d.renew(false) }),
+		"out":  do(func(url.Values) error { d.stop(); return d.restart(true) }),
+		"in":   do(func(url.Values) error { d.site.SignedOut.Store(false); return nil }),
+		"stop": do(func(url.Values) error { d.stop(); return nil }), "start": do(func(url.Values) error { return d.restart(false) }),
 		"submit": do(func(form url.Values) error {
 			_, err := d.st.Submit(t.Context(), store.Submission{Source: form.Get("source")})
 			return err
@@ -132,18 +132,18 @@ func (d *daemon) control(t *testing.T) string {
 
 // renew starts another: a daemon that was started anew knows nothing of what was
 // before.
-func (d *daemon) renew(out bool) (err error) {
-	if d.site, err = uitest.NewSite(d.st, d.seeded.Published, media(d.t)); err != nil {
+func (d *testDaemon) restart(out bool) (err error) {
+	if d.site, err = uitest.NewSite(d.st, d.seeded.Published, newMedia(d.t)); err != nil {
 		return err
 	}
-	d.site.Out.Store(out)
-	d.takeUploads()
+	d.site.SignedOut.Store(out)
+	d.handleUploads()
 	d.start()
 	return nil
 }
 
 // finish completes the stages of a task, one after the other, as its worker would.
-func (d *daemon) finish(ctx context.Context, text string) error {
+func (d *testDaemon) finish(ctx context.Context, text string) error {
 	id, err := store.ParseID(text)
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (d *daemon) finish(ctx context.Context, text string) error {
 	return nil
 }
 
-func (d *daemon) takeUploads() {
+func (d *testDaemon) handleUploads() {
 	h := d.uploads()
 	d.site.Handle("/uploads", h)
 	d.site.Handle("/uploads/", h)
@@ -183,7 +183,7 @@ func (d *daemon) takeUploads() {
 
 // uploads takes files by as much of the tus protocol as a client that goes on needs,
 // and submits what is complete.
-func (d *daemon) uploads() http.Handler {
+func (d *testDaemon) uploads() http.Handler {
 	var mu sync.Mutex
 	sizes, parts := make(map[string]string), make(map[string][]byte)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

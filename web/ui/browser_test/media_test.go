@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var once struct {
+var mediaDir struct {
 	sync.Mutex
 	dir string
 }
@@ -21,14 +21,14 @@ func hasMedia(t *testing.T) bool {
 }
 
 // media serves five seconds of HLS; nil where they cannot be made.
-func media(t *testing.T) http.Handler {
+func newMedia(t *testing.T) http.Handler {
 	t.Helper()
 	if !hasMedia(t) {
 		return nil
 	}
-	once.Lock()
-	defer once.Unlock()
-	if once.dir == "" {
+	mediaDir.Lock()
+	defer mediaDir.Unlock()
+	if mediaDir.dir == "" {
 		dir := t.TempDir()
 		cmd := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=5", "-f", "lavfi", "-i", "sine=duration=5",
 			"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "25", "-c:a", "aac", "-f", "hls", "-hls_time", "1",
@@ -36,9 +36,9 @@ func media(t *testing.T) http.Handler {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("make something to play: %v\n%s", err, out)
 		}
-		once.dir = dir
+		mediaDir.dir = dir
 	}
-	files := http.FileServer(http.Dir(once.dir))
+	files := http.FileServer(http.Dir(mediaDir.dir))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch filepath.Ext(r.URL.Path) {
 		case ".m3u8":

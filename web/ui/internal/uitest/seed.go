@@ -21,9 +21,9 @@ type Seeded struct {
 }
 
 // times are how long a stage waited and was worked on.
-type times struct{ wait, work time.Duration }
+type durations struct{ wait, work time.Duration }
 
-type film struct {
+type video struct {
 	source, user string
 	age          time.Duration
 	stages       [5]stage // in the order of the pipeline
@@ -35,7 +35,7 @@ type stage struct {
 	status store.Status
 	failed []string // errors of attempts in vain
 	class  string
-	took   times
+	took   durations
 	result any
 	at     float64 // percent, of what runs
 	note   string
@@ -51,7 +51,7 @@ type seeder struct {
 }
 
 // names of the stages of the video pipeline.
-var names = store.Video().Stages()
+var stageNames = store.Video().Stages()
 
 // id is one that sorts by its time and is the same each time for the rest.
 func (s *seeder) id(at time.Time) (id store.ID) {
@@ -69,7 +69,7 @@ func (s *seeder) exec(sql string, args ...any) {
 	}
 }
 
-func (s *seeder) add(f film) store.ID {
+func (s *seeder) add(f video) store.ID {
 	s.t.Helper()
 	created := s.now.Add(-f.age)
 	id := s.id(created)
@@ -100,7 +100,7 @@ func (s *seeder) add(f film) store.ID {
 			}
 			s.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, retry_at, error_class, error)
 				values ($1, $2, $3, $4, $5, $6, $7, 'failed', $8, $9, $10)`,
-				id, s.id(begun), names[i], n+1, worker, begun, end, retry, st.class, err)
+				id, s.id(begun), stageNames[i], n+1, worker, begun, end, retry, st.class, err)
 			begun = retry.Add(st.took.wait)
 			columns[i].attempts = n + 1
 		}
@@ -115,7 +115,7 @@ func (s *seeder) add(f film) store.ID {
 			}
 			s.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, result)
 				values ($1, $2, $3, $4, $5, $6, $7, 'completed', $8::text::jsonb)`,
-				id, s.id(begun), names[i], columns[i].attempts, worker, begun, ends[i], string(result))
+				id, s.id(begun), stageNames[i], columns[i].attempts, worker, begun, ends[i], string(result))
 		case store.StatusInProgress:
 			token := s.id(begun)
 			columns[i].attempts++
@@ -125,7 +125,7 @@ func (s *seeder) add(f film) store.ID {
 				eta, speed = 0, 0
 			}
 			s.running[worker] = append(s.running[worker], store.Running{
-				Task: id, Stage: names[i], Token: token, Attempt: columns[i].attempts, Percent: st.at, Speed: speed, ETA: eta, Note: st.note,
+				Task: id, Stage: stageNames[i], Token: token, Attempt: columns[i].attempts, Percent: st.at, Speed: speed, ETA: eta, Note: st.note,
 			})
 		}
 	}
@@ -138,7 +138,7 @@ func (s *seeder) add(f film) store.ID {
 			value any
 		}{{"status", f.stages[i].status}, {"attempts", c.attempts}, {"token", c.token}, {"locked_at", c.at}, {"locked_by", c.by}, {"run_at", c.runAt}} {
 			args = append(args, col.value)
-			sql += ", " + names[i] + "_" + col.name
+			sql += ", " + stageNames[i] + "_" + col.name
 			values += fmt.Sprintf(", $%d", len(args))
 		}
 	}

@@ -19,11 +19,11 @@ import (
 
 // Site is a dashboard with all that it needs around it.
 type Site struct {
-	UI   *ui.UI
-	Held atomic.Bool // who looks may not change anything
-	Out  atomic.Bool // nobody is known
-	feed *feed.Feed
-	mux  *http.ServeMux
+	UI        *ui.UI
+	ReadOnly  atomic.Bool // who looks may not change anything
+	SignedOut atomic.Bool // nobody is known
+	feed      *feed.Feed
+	mux       *http.ServeMux
 }
 
 // NewSite makes a site over a store. Media has what is published of one task; nil
@@ -34,7 +34,7 @@ func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, er
 	s.UI, err = ui.New(ui.Options{
 		Store: st, Actions: Actions{st}, Version: "v0.6.0", Uploads: "/uploads", Logout: "/logout",
 		Viewer: func(context.Context) ui.Viewer {
-			return ui.Viewer{Name: "operator", Submit: !s.Held.Load(), Operate: !s.Held.Load()}
+			return ui.Viewer{Name: "operator", Submit: !s.ReadOnly.Load(), Operate: !s.ReadOnly.Load()}
 		},
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(feed.Now, keep) },
 		Poster: func(t store.Task) (string, bool) {
@@ -72,7 +72,7 @@ func (s *Site) Run(ctx context.Context) error {
 
 // ServeHTTP is the site's handler.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if s.Out.Load() && !strings.Contains(r.Header.Get("Accept"), "text/html") {
+	if s.SignedOut.Load() && !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // span is a duration in words as long as needed to know what it means.
-func span(d time.Duration) string {
+func formatDuration(d time.Duration) string {
 	switch d = d.Abs(); {
 	case d == 0:
 		return "0 s"
@@ -36,7 +36,7 @@ func span(d time.Duration) string {
 }
 
 // clock is a number of seconds as a player shows it.
-func clock(seconds float64) string {
+func formatClock(seconds float64) string {
 	if seconds < 0 || math.IsNaN(seconds) || seconds > 1e7 {
 		return ""
 	}
@@ -48,7 +48,7 @@ func clock(seconds float64) string {
 }
 
 // size is a number of bytes in words.
-func size(n int64) string {
+func formatBytes(n int64) string {
 	const k = 1024
 	switch {
 	case n < k:
@@ -62,31 +62,31 @@ func size(n int64) string {
 }
 
 // many is a number of things.
-func many(n int, thing string) string {
+func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
-	return number(n) + " " + thing + "s"
+	return formatInt(n) + " " + thing + "s"
 }
 
 // about is how many there are, where not more than [store.CountAtMost] are counted:
 // beyond that it is an estimate.
-func about(n int) string {
+func approximate(n int) string {
 	switch {
 	case n < store.CountAtMost:
-		return number(n)
+		return formatInt(n)
 	case n == store.CountAtMost:
-		return number(n) + "+"
+		return formatInt(n) + "+"
 	}
 	unit := 1
 	for n/unit >= 1000 {
 		unit *= 10
 	}
-	return "≈ " + number((n+unit/2)/unit*unit)
+	return "≈ " + formatInt((n+unit/2)/unit*unit)
 }
 
 // number is grouped in thousands.
-func number(n int) string {
+func formatInt(n int) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -95,13 +95,13 @@ func number(n int) string {
 }
 
 // shownSource is a source's public form, for people.
-func shownSource(source string) string { return printable(redact.Source(source)) }
+func publicSource(source string) string { return printable(redact.Source(source)) }
 
 // called is what to call a task: what its submitter does, or else its source.
-func called(t store.Task) string { return cmp.Or(printable(t.Title()), title(t.Source)) }
+func videoTitle(t store.Task) string { return cmp.Or(printable(t.Title()), sourceName(t.Source)) }
 
 // title is what to call a video: the last part of where it came from.
-func title(source string) string { return printable(redact.Name(source)) }
+func sourceName(source string) string { return printable(redact.Name(source)) }
 
 // printable replaces what would not be seen, or would make something else be seen.
 func printable(s string) string {

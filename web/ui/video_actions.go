@@ -14,11 +14,11 @@ import (
 // What can be done with a video, a worker or a place. Each has what is asked before
 // and the doing; those of dead letters are beside their page.
 
-func askRetry(u *UI, r *http.Request) (question, error) {
-	t, err := u.asked(r)
-	return question{
+func confirmRetry(u *UI, r *http.Request) (confirmation, error) {
+	t, err := u.taskOf(r)
+	return confirmation{
 		Title: "Retry from a stage", Button: "Retry", To: u.o.Base + "/videos/" + t.ID.String() + "/retry", From: u.layout.stages,
-		Text: "The selected stage of “" + called(t) + "” and all stages after it run again. " +
+		Text: "The selected stage of “" + videoTitle(t) + "” and all stages after it run again. " +
 			"Running attempts of these stages are cancelled. The published version stays until the new one is complete.",
 		Command: command("retry", t.ID.String(), "--from", "STAGE"), Back: u.o.Base + "/videos/" + t.ID.String(),
 	}, err
@@ -53,11 +53,11 @@ func hasFailed(t store.Task) bool {
 	})
 }
 
-func askCancel(u *UI, r *http.Request) (question, error) {
-	t, err := u.asked(r)
-	return question{
+func confirmCancel(u *UI, r *http.Request) (confirmation, error) {
+	t, err := u.taskOf(r)
+	return confirmation{
 		Title: "Cancel", Button: "Cancel this video", Danger: true, To: u.o.Base + "/videos/" + t.ID.String() + "/cancel",
-		Text: "Running attempts of “" + called(t) + "” are stopped and no new ones start. " +
+		Text: "Running attempts of “" + videoTitle(t) + "” are stopped and no new ones start. " +
 			"Completed stages and the published version stay. You can retry the video later.",
 		Command: command("cancel", t.ID.String()), Back: u.o.Base + "/videos/" + t.ID.String(),
 	}, err
@@ -84,15 +84,15 @@ func doCancel(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	return "The video is cancelled.", nil
 }
 
-func askAdd(u *UI, r *http.Request) (question, error) {
+func confirmAdd(u *UI, r *http.Request) (confirmation, error) {
 	what, label := "Enter an http or https URL.", "URL"
-	if u.can(u.o.Viewer(r.Context())).Operate {
+	if u.permissions(u.o.Viewer(r.Context())).Operate {
 		what, label = "Enter an http or https URL, or the path of a file on the workers’ host.", "URL or path"
 	}
 	if u.o.Uploads != "" {
 		what += " To upload files from your computer, drop them on the board."
 	}
-	return question{
+	return confirmation{
 		Title: "Add a video", Button: "Add", To: u.o.Base + "/add", Source: label,
 		Text:    what,
 		Command: command("submit", "ADDRESS"), Back: u.o.Base + "/",
@@ -100,39 +100,39 @@ func askAdd(u *UI, r *http.Request) (question, error) {
 }
 
 func doAdd(u *UI, ctx context.Context, r *http.Request) (string, error) {
-	source, err := sourceOf(r)
+	source, err := formSource(r)
 	if err != nil {
 		return "", err
 	}
 	_, err = u.o.Actions.Submit(ctx, store.Submission{Source: source})
-	return "Added “" + title(source) + "”.", err
+	return "Added “" + sourceName(source) + "”.", err
 }
 
-func sourceOf(r *http.Request) (string, error) {
+func formSource(r *http.Request) (string, error) {
 	source := strings.TrimSpace(r.PostForm.Get("source"))
 	if source == "" {
-		return "", fmt.Errorf("%w: the source is empty", errForm)
+		return "", fmt.Errorf("%w: the source is empty", errIncomplete)
 	}
 	return source, nil
 }
 
-func askOverride(u *UI, r *http.Request) (question, error) {
-	t, err := u.asked(r)
-	return question{
+func confirmOverride(u *UI, r *http.Request) (confirmation, error) {
+	t, err := u.taskOf(r)
+	return confirmation{
 		Title: "Replace with another source", Button: "Replace", Danger: true, To: u.o.Base + "/videos/" + t.ID.String() + "/override", Source: "URL or path",
-		Text: "A new video is created from this source, with the parameters and the priority of “" + called(t) + "”. " +
+		Text: "A new video is created from this source, with the parameters and the priority of “" + videoTitle(t) + "”. " +
 			"The old video is not processed again: its running attempts are stopped. Its published version stays available.",
 		Command: replaceCommand(t), Back: u.o.Base + "/videos/" + t.ID.String(),
 	}, err
 }
 
 // commandMost is how long parameters may be to be in a command, in bytes.
-const commandMost = 1000
+const maxCommand = 1000
 
 // replaceCommand replaces a task by one with the same parameters, if these are such
 // that one sees what one copies.
 func replaceCommand(t store.Task) string {
-	if p := string(t.Params) + t.UserID; printable(p) != p || len(p) > commandMost {
+	if p := string(t.Params) + t.UserID; printable(p) != p || len(p) > maxCommand {
 		return ""
 	}
 	args := []string{"submit", "--replaces", t.ID.String()}
@@ -149,34 +149,34 @@ func replaceCommand(t store.Task) string {
 }
 
 func doOverride(u *UI, ctx context.Context, r *http.Request) (string, error) {
-	source, err := sourceOf(r)
+	source, err := formSource(r)
 	if err != nil {
 		return "", err
 	}
-	t, err := u.asked(r)
+	t, err := u.taskOf(r)
 	if err != nil {
 		return "", err
 	}
 	_, err = u.o.Actions.Override(ctx, t.ID, store.Submission{Source: source, Params: t.Params, Priority: t.Priority, UserID: t.UserID})
-	return "Replaced with “" + title(source) + "”.", err
+	return "Replaced with “" + sourceName(source) + "”.", err
 }
 
 // askPause and those below concern a stage, a host, both or neither.
-func askPause(u *UI, r *http.Request) (question, error) {
-	q := placeOf(u, r, "pause")
+func confirmPause(u *UI, r *http.Request) (confirmation, error) {
+	q := pauseConfirmation(u, r, "pause")
 	q.Title, q.Button, q.Danger = "Pause "+q.Title, "Pause", true
 	q.Text = "Running attempts finish. Workers claim no new work here until you resume."
 	return q, nil
 }
 
-func askResume(u *UI, r *http.Request) (question, error) {
-	q := placeOf(u, r, "resume")
+func confirmResume(u *UI, r *http.Request) (confirmation, error) {
+	q := pauseConfirmation(u, r, "resume")
 	q.Title, q.Button = "Resume "+q.Title, "Resume"
 	q.Text = "Workers claim work here again."
 	return q, nil
 }
 
-func placeOf(u *UI, r *http.Request, verb string) question {
+func pauseConfirmation(u *UI, r *http.Request, verb string) confirmation {
 	stage, host := r.FormValue("stage"), r.FormValue("host")
 	args := []string{verb}
 	if stage != "" {
@@ -185,14 +185,14 @@ func placeOf(u *UI, r *http.Request, verb string) question {
 	if host != "" {
 		args = append(args, "--host", host)
 	}
-	return question{
-		Title: place(stage, host), To: u.o.Base + "/" + verb, Fields: []field{{"stage", stage}, {"host", host}},
+	return confirmation{
+		Title: pauseTarget(stage, host), To: u.o.Base + "/" + verb, Fields: []field{{"stage", stage}, {"host", host}},
 		Command: command(args...), Back: u.o.Base + "/workers",
 	}
 }
 
 // place names what is paused.
-func place(stage, host string) string {
+func pauseTarget(stage, host string) string {
 	what, where := "all stages", " on all hosts"
 	if stage != "" {
 		what = stage
@@ -205,21 +205,21 @@ func place(stage, host string) string {
 
 func doPause(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	stage, host := r.PostForm.Get("stage"), r.PostForm.Get("host")
-	return "Paused: " + place(stage, host) + ".", u.o.Actions.Pause(ctx, store.Pause{Stage: stage, Host: host})
+	return "Paused: " + pauseTarget(stage, host) + ".", u.o.Actions.Pause(ctx, store.Pause{Stage: stage, Host: host})
 }
 
 func doResume(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	stage, host := r.PostForm.Get("stage"), r.PostForm.Get("host")
 	err := u.o.Actions.Resume(ctx, store.Pause{Stage: stage, Host: host})
 	if errors.Is(err, store.ErrNotFound) { // somebody else was first
-		return "Not paused: " + place(stage, host) + ".", nil
+		return "Not paused: " + pauseTarget(stage, host) + ".", nil
 	}
-	return "Resumed: " + place(stage, host) + ".", err
+	return "Resumed: " + pauseTarget(stage, host) + ".", err
 }
 
-func askDrain(u *UI, r *http.Request) (question, error) {
+func confirmDrain(u *UI, r *http.Request) (confirmation, error) {
 	id, err := pathID(r)
-	return question{
+	return confirmation{
 		Title: "Drain this worker", Button: "Drain", Danger: true, To: u.o.Base + "/workers/" + id.String() + "/drain",
 		Text:    "The worker finishes its running attempts, claims no new work, and stops. A service manager may start it again.",
 		Command: command("drain", id.String()), Back: u.o.Base + "/workers",
@@ -238,7 +238,7 @@ func doDrain(u *UI, ctx context.Context, r *http.Request) (string, error) {
 func command(args ...string) string {
 	words := []string{"cuelight"}
 	for _, a := range args {
-		if strings.ContainsFunc(a, func(r rune) bool { return !strings.ContainsRune(plainWord, r) }) || a == "" {
+		if strings.ContainsFunc(a, func(r rune) bool { return !strings.ContainsRune(shellSafe, r) }) || a == "" {
 			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
 		words = append(words, a)
@@ -246,4 +246,4 @@ func command(args ...string) string {
 	return strings.Join(words, " ")
 }
 
-const plainWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@%+,"
+const shellSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@%+,"

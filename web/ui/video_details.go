@@ -13,16 +13,16 @@ import (
 
 // facts are what the stages found out about a video. The stages of other pipelines
 // have other results; then there are none, and the results are shown as they are.
-type facts struct {
+type videoDetails struct {
 	Name     string
-	Rows     []fact
+	Rows     []detail
 	Warnings []string
 }
 
-type fact struct{ Name, Value string }
+type detail struct{ Name, Value string }
 
 // found is what is read of the results of the stages of the video pipeline.
-type found struct {
+type stageResult struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 	Info  *struct {
@@ -56,7 +56,7 @@ type found struct {
 
 // latestResult is what the latest completed attempt at a stage returned, as far as
 // it can be read.
-func latestResult(history []store.Attempt, stage string) (f found, ok bool) {
+func latestResult(history []store.Attempt, stage string) (f stageResult, ok bool) {
 	for _, a := range slices.Backward(history) {
 		if a.Stage == stage && a.Outcome == "completed" && len(a.Result) > 0 {
 			return f, json.Unmarshal(a.Result, &f) == nil
@@ -65,11 +65,11 @@ func latestResult(history []store.Attempt, stage string) (f found, ok bool) {
 	return f, false
 }
 
-func readFacts(history []store.Attempt) facts {
-	var out facts
+func readVideoDetails(history []store.Attempt) videoDetails {
+	var out videoDetails
 	add := func(name, value string) {
 		if value != "" {
-			out.Rows = append(out.Rows, fact{name, printable(value)})
+			out.Rows = append(out.Rows, detail{name, printable(value)})
 		}
 	}
 	if in, ok := latestResult(history, "ingest"); ok {
@@ -78,9 +78,9 @@ func readFacts(history []store.Attempt) facts {
 			out.Name = ""
 		}
 		if in.Bytes > 0 {
-			add("Size", size(in.Bytes))
+			add("Size", formatBytes(in.Bytes))
 		}
-		out.describe(in, add)
+		out.addSource(in, add)
 	}
 	if tr, ok := latestResult(history, "transcode"); ok {
 		var heights []string
@@ -97,18 +97,18 @@ func readFacts(history []store.Attempt) facts {
 		}
 	}
 	if p, ok := latestResult(history, "publish"); ok && p.Files > 0 {
-		add("Published", fmt.Sprintf("%s, %s", many(p.Files, "file"), size(p.Bytes)))
+		add("Published", fmt.Sprintf("%s, %s", count(p.Files, "file"), formatBytes(p.Bytes)))
 	}
 	return out
 }
 
 // describe tells what is in the source.
-func (out *facts) describe(in found, add func(name, value string)) {
+func (out *videoDetails) addSource(in stageResult, add func(name, value string)) {
 	i := in.Info
 	if i == nil {
 		return
 	}
-	add("Duration", clock(i.Duration))
+	add("Duration", formatClock(i.Duration))
 	if v := i.Video; v != nil {
 		hdr := ""
 		if v.HDR != "" {
@@ -118,19 +118,19 @@ func (out *facts) describe(in found, add func(name, value string)) {
 	}
 	var sound []string
 	for _, a := range i.Audio {
-		sound = append(sound, strings.TrimSpace(fmt.Sprintf("%s, %s %s", a.Codec, many(a.Channels, "channel"), a.Language)))
+		sound = append(sound, strings.TrimSpace(fmt.Sprintf("%s, %s %s", a.Codec, count(a.Channels, "channel"), a.Language)))
 	}
 	add("Sound", strings.Join(sound, "; "))
 	if n := len(i.Subtitles); n > 0 {
 		add("Subtitles", fmt.Sprint(n))
 	}
-	add("Container", container(i.Container))
+	add("Container", containerName(i.Container))
 	out.Warnings = append(out.Warnings, i.Warnings...)
 }
 
 // container is what to call a format, which ffprobe calls by all the names of what
 // reads it.
-func container(names string) string {
+func containerName(names string) string {
 	switch first, _, _ := strings.Cut(names, ","); first {
 	case "mov":
 		return "MP4 or QuickTime"
@@ -142,7 +142,7 @@ func container(names string) string {
 }
 
 // pretty is JSON with lines, of which there are not too many.
-func pretty(raw json.RawMessage) string {
+func indentJSON(raw json.RawMessage) string {
 	const most = 16 << 10
 	var b bytes.Buffer
 	if len(raw) == 0 || string(raw) == "null" || json.Indent(&b, raw, "", "  ") != nil {

@@ -23,10 +23,10 @@ func TestDashboardBehindTheGuard(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	s := &stand{t: t, st: store.New(pool, g)}
+	s := &testSite{t: t, st: store.New(pool, g)}
 	s.seeded = uitest.Seed(t, pool)
 	admin, reader := strings.Repeat("a", 32), strings.Repeat("r", 32)
-	guard := guardOf(t, admin, reader)
+	guard := newGuard(t, admin, reader)
 	dashboard, err := ui.New(ui.Options{
 		Store: s.st, Actions: uitest.Actions{Store: s.st}, Base: "/below", Login: "/below/login", Logout: "/below/logout",
 		Viewer: func(ctx context.Context) ui.Viewer {
@@ -85,7 +85,7 @@ func TestDashboardBehindTheGuard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if event, _, _ := next(t, bufio.NewScanner(answer.Body)); event != "hello" {
+		if event, _, _ := nextMessage(t, bufio.NewScanner(answer.Body)); event != "hello" {
 			t.Errorf("%s: the stream begins with %q", c.name, event)
 		}
 		answer.Body.Close()
@@ -100,7 +100,7 @@ func TestDashboardBehindTheGuard(t *testing.T) {
 	}
 }
 
-func guardOf(t *testing.T, admin, reader string) *access.Guard {
+func newGuard(t *testing.T, admin, reader string) *access.Guard {
 	t.Helper()
 	all, err := access.NewSecret(admin)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // Crew beats for the workers of a seeded database, and has their work go on, until
 // ctx is done.
-func Crew(ctx context.Context, pool *pgxpool.Pool, workers []store.ID) error {
+func RunWorkers(ctx context.Context, pool *pgxpool.Pool, workers []store.ID) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func Crew(ctx context.Context, pool *pgxpool.Pool, workers []store.ID) error {
 	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock_all()") }() // the connection's end does it, too
 	for {
 		for i, id := range workers {
-			if err := beat(ctx, st, id, int64(1000+i)); err != nil && ctx.Err() == nil {
+			if err := heartbeat(ctx, st, id, int64(1000+i)); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
@@ -39,7 +39,7 @@ func Crew(ctx context.Context, pool *pgxpool.Pool, workers []store.ID) error {
 	}
 }
 
-func beat(ctx context.Context, st *store.Store, id store.ID, session int64) error {
+func heartbeat(ctx context.Context, st *store.Store, id store.ID, session int64) error {
 	workers, err := st.Workers(ctx, false)
 	if err != nil {
 		return err

@@ -23,12 +23,12 @@ type cell struct {
 	Lit  bool
 }
 
-type drawnColumn struct {
+type graphColumn struct {
 	Cells []cell
-	Wires []drawnWire
+	Wires []graphWire
 }
 
-type drawnWire struct {
+type graphWire struct {
 	Path string
 	Lit  bool
 }
@@ -47,8 +47,8 @@ var stageStatuses = []store.Status{
 }
 
 // graph draws the stages of a task.
-func (l layout) graph(t store.Task, running map[store.ID]store.Running, paused func(stage string) bool) []drawnColumn {
-	out := make([]drawnColumn, len(l.columns))
+func (l pipelineLayout) drawStages(t store.Task, running map[store.ID]store.Running, paused func(stage string) bool) []graphColumn {
+	out := make([]graphColumn, len(l.columns))
 	lit := func(stage int) bool { return t.Stages[stage].Status == store.StatusCompleted }
 	for i, c := range l.columns {
 		for _, lane := range c.lanes {
@@ -60,13 +60,13 @@ func (l layout) graph(t store.Task, running map[store.ID]store.Running, paused f
 			out[i].Cells = append(out[i].Cells, cell{Chip: &chip})
 		}
 		for _, w := range c.wires {
-			out[i].Wires = append(out[i].Wires, drawnWire{w.path(), lit(w.stage)})
+			out[i].Wires = append(out[i].Wires, graphWire{w.path(), lit(w.stage)})
 		}
 	}
 	return out
 }
 
-func (l layout) chip(t store.Task, i int, running map[store.ID]store.Running, paused func(stage string) bool) chip {
+func (l pipelineLayout) chip(t store.Task, i int, running map[store.ID]store.Running, paused func(stage string) bool) chip {
 	s := t.Stages[i]
 	c := chip{Stage: s.Name, State: string(s.Status), Word: statusWords[s.Status], Percent: -1}
 	switch s.Status {
@@ -76,11 +76,11 @@ func (l layout) chip(t store.Task, i int, running map[store.ID]store.Running, pa
 				c.Word = fmt.Sprintf("%.0f%%", c.Percent)
 				r.Percent = -1
 			}
-			c.Detail = progress(r)
+			c.Detail = progressText(r)
 		}
 	case store.StatusPending:
 		switch {
-		case !l.open(t, i):
+		case !l.isReady(t, i):
 			c.State = "later"
 		case s.RunAt != nil && t.Status == store.StatusScheduled:
 			c.State, c.Word, c.Detail, c.When = "scheduled", "scheduled", "", s.RunAt
@@ -94,7 +94,7 @@ func (l layout) chip(t store.Task, i int, running map[store.ID]store.Running, pa
 	case store.StatusFailed:
 		c.Detail, c.When = fmt.Sprintf("attempt %d", s.Attempts+1), s.RunAt
 	case store.StatusDead:
-		c.Detail = "after " + many(s.Attempts, "attempt")
+		c.Detail = "after " + count(s.Attempts, "attempt")
 	case store.StatusCompleted:
 		if s.Attempts > 1 {
 			c.Detail = fmt.Sprintf("attempt %d", s.Attempts)
@@ -112,7 +112,7 @@ func (l layout) chip(t store.Task, i int, running map[store.ID]store.Running, pa
 }
 
 // open reports whether all that a stage needs is completed.
-func (l layout) open(t store.Task, i int) bool {
+func (l pipelineLayout) isReady(t store.Task, i int) bool {
 	for _, need := range l.needs[i] {
 		if t.Stages[need].Status != store.StatusCompleted {
 			return false
@@ -122,7 +122,7 @@ func (l layout) open(t store.Task, i int) bool {
 }
 
 // progress is how far somebody says that it is.
-func progress(r store.Running) string {
+func progressText(r store.Running) string {
 	var words []string
 	if r.Percent >= 0 {
 		words = append(words, fmt.Sprintf("%.0f%%", min(r.Percent, 100)))
@@ -131,9 +131,9 @@ func progress(r store.Running) string {
 		words = append(words, fmt.Sprintf("%.2f×", r.Speed))
 	}
 	if r.ETA > 0 {
-		words = append(words, clock(r.ETA)+" left")
+		words = append(words, formatClock(r.ETA)+" left")
 	}
-	if note := doing(r.Note); len(words) < 2 && note != "" {
+	if note := noteText(r.Note); len(words) < 2 && note != "" {
 		words = append(words, note)
 	}
 	return strings.Join(words, " · ")
@@ -141,7 +141,7 @@ func progress(r store.Running) string {
 
 // doing is a note without the number at its end, which counts steps so that who
 // watches sees that it goes on.
-func doing(note string) string {
+func noteText(note string) string {
 	text := strings.TrimRight(note, "0123456789")
 	if !strings.HasSuffix(text, " ") {
 		text = note
@@ -150,7 +150,7 @@ func doing(note string) string {
 }
 
 // held are the claims that are being worked on, by their tokens.
-func held(workers []store.Worker) map[store.ID]store.Running {
+func runningByToken(workers []store.Worker) map[store.ID]store.Running {
 	out := make(map[store.ID]store.Running)
 	for _, w := range workers {
 		for _, r := range w.Running {

@@ -15,7 +15,7 @@ import (
 // was first.
 func TestWhatIsSaidOfAnActionIsTrue(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	for _, c := range []struct {
 		path string
 		form url.Values
@@ -35,7 +35,7 @@ func TestWhatIsSaidOfAnActionIsTrue(t *testing.T) {
 
 func TestOlderVersionSaysWhyItIsTheOneThatPlays(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil) // where everything can be played
+	s := newTestSite(t, nil) // where everything can be played
 	for id, want := range map[store.ID]string{
 		s.seeded.Running: "a new version is in progress", s.seeded.Retrying: "a new version is in progress",
 		s.seeded.Dead: "the new version was not published", s.seeded.Cancelled: "the new version was not published", s.seeded.Published: "",
@@ -49,7 +49,7 @@ func TestOlderVersionSaysWhyItIsTheOneThatPlays(t *testing.T) {
 
 func TestCommandDoesWhatTheButtonDoes(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	add := func(sub store.Submission) string {
 		r, err := s.st.Submit(t.Context(), sub)
 		if err != nil {
@@ -86,7 +86,7 @@ func TestCommandDoesWhatTheButtonDoes(t *testing.T) {
 func TestReaderFindsByWhatIsShownOnly(t *testing.T) {
 	t.Parallel()
 	for name, operates := range map[string]bool{"a reader": false, "an operator": true} {
-		s := raise(t, func(o *ui.Options) {
+		s := newTestSite(t, func(o *ui.Options) {
 			o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Name: name, Operate: operates} }
 		})
 		for part, found := range map[string]bool{"encrypted": true, "token=sec": operates, "ncrypted.mp4?token": operates} {
@@ -94,9 +94,9 @@ func TestReaderFindsByWhatIsShownOnly(t *testing.T) {
 			if _, body, _ := s.get("/?" + asked); strings.Contains(body, ">encrypted.mp4<") != found {
 				t.Errorf("%s who asks for %q finds it: %t", name, part, !found)
 			}
-			lines, end := s.follow("page=board&for="+url.QueryEscape(asked), "")
-			next(t, lines) // hello
-			if _, _, data := next(t, lines); strings.Contains(data, ">encrypted.mp4<") != found {
+			lines, end := s.openStream("page=board&for="+url.QueryEscape(asked), "")
+			nextMessage(t, lines) // hello
+			if _, _, data := nextMessage(t, lines); strings.Contains(data, ">encrypted.mp4<") != found {
 				t.Errorf("%s who follows %q finds it: %t", name, part, !found)
 			}
 			end()
@@ -114,7 +114,7 @@ func TestReaderFindsByWhatIsShownOnly(t *testing.T) {
 
 func TestVideoIsFoundByTheEndOfItsID(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	id := s.seeded.Running.String()
 	for _, text := range []string{id, id[len(id)-8:], "…" + id[len(id)-8:]} {
 		if _, body, _ := s.get("/?" + url.Values{"q": {text}}.Encode()); !strings.Contains(body, "<h1>Symphony.mkv<") {
@@ -131,7 +131,7 @@ func TestVideoIsFoundByTheEndOfItsID(t *testing.T) {
 // Who counts videos, and who counts what of them is dead, must come to one number.
 func TestVideoThatIsDeadTwiceIsCountedOnce(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil)
+	s := newTestSite(t, nil)
 	if _, err := s.pool.Exec(t.Context(), `update tasks set metadata_status = 'dead' where id = $1`, s.seeded.Dead); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestNobodyIsInvitedToWhatCannotBeDone(t *testing.T) {
 		"no uploads": func(o *ui.Options) { o.Uploads = "" },
 		"":           func(*ui.Options) {},
 	} {
-		s := raise(t, change)
+		s := newTestSite(t, change)
 		if _, err := s.pool.Exec(t.Context(), `delete from tasks`); err != nil {
 			t.Fatal(err)
 		}

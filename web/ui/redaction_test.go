@@ -10,7 +10,7 @@ import (
 
 func TestSecretOfASource_IsOnNoPage(t *testing.T) {
 	t.Parallel()
-	s := raise(t, nil) // everybody may do everything
+	s := newTestSite(t, nil) // everybody may do everything
 	exec := func(sql string, args ...any) {
 		t.Helper()
 		if _, err := s.pool.Exec(t.Context(), sql, args...); err != nil {

@@ -17,33 +17,33 @@ func TestPageThatComesBackDuringAnOutageIsSentWhatItMissed(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"a view that others look at": true, "a view that nobody has read": false} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &scene{text: "one"}
-			h, _ := running(t, s, 10)
-			first, err := h.see(t.Context(), boardKey, "ann")
+			s := &fakePage{text: "one"}
+			h, _ := runHub(t, s, 10)
+			first, err := h.read(t.Context(), boardKey, "ann")
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.set("two", nil)
 			if known {
-				if _, _, err := h.join(t.Context(), boardKey, "bob", first.version); err != nil {
+				if _, _, err := h.subscribe(t.Context(), boardKey, "bob", first.version); err != nil {
 					t.Fatal(err)
 				}
 			}
 			time.Sleep(time.Minute)
 			s.set("", errors.New("no database"))
 			time.Sleep(10 * time.Second)
-			_, p, err := h.join(t.Context(), boardKey, "ann", first.version)
+			_, p, err := h.subscribe(t.Context(), boardKey, "ann", first.version)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := take(t, p); !strings.HasPrefix(got, "event: stale\n") {
+			if got := nextMessage(t, p); !strings.HasPrefix(got, "event: stale\n") {
 				t.Errorf("%s: first comes %q", name, got)
 			}
 			// Of the view it is the same as before, of the page it is not.
 			s.set("two", nil)
 			time.Sleep(time.Minute)
 			var got string
-			for text := take(t, p); text != ""; text = take(t, p) {
+			for text := nextMessage(t, p); text != ""; text = nextMessage(t, p) {
 				got += text
 			}
 			if !strings.Contains(got, "event: fresh\n") || !strings.Contains(got, "<p>two</p>") {
@@ -56,28 +56,28 @@ func TestPageThatComesBackDuringAnOutageIsSentWhatItMissed(t *testing.T) {
 func TestSlowPageIsToldWhetherItIsStale(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{text: "one"}
-		h, _ := running(t, s, 10)
-		v, p, err := h.join(t.Context(), boardKey, "ann", "")
+		s := &fakePage{text: "one"}
+		h, _ := runHub(t, s, 10)
+		v, p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range 2 * queued {
+		for i := range 2 * queueLength {
 			s.set(fmt.Sprint(i), nil)
 			time.Sleep(5 * time.Second)
 		}
 		s.set("", errors.New("no database"))
 		time.Sleep(10 * time.Second)
-		if got, lost := h.caughtUp(v, p); !lost || !strings.HasSuffix(got, "event: stale\ndata: \n\n") {
+		if got, lost := h.resync(v, p); !lost || !strings.HasSuffix(got, "event: stale\ndata: \n\n") {
 			t.Errorf("while nothing can be read it is told %q", got)
 		}
 		s.set("one", nil)
 		time.Sleep(10 * time.Second)
-		for i := range 2 * queued {
+		for i := range 2 * queueLength {
 			s.set(fmt.Sprint(i), nil)
 			time.Sleep(5 * time.Second)
 		}
-		if got, lost := h.caughtUp(v, p); !lost || !strings.HasSuffix(got, "event: fresh\ndata: \n\n") {
+		if got, lost := h.resync(v, p); !lost || !strings.HasSuffix(got, "event: fresh\ndata: \n\n") {
 			t.Errorf("when it can, it is told %q", got)
 		}
 	})
@@ -87,28 +87,28 @@ func TestViewThatIsSlowToReadHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int32
-		h, _ := runningWith(t, func(_ context.Context, k key) (screen, error) {
+		h, _ := runHubWith(t, func(_ context.Context, k viewKey) (screen, error) {
 			if k.query != "" {
 				time.Sleep(5 * time.Second)
 				return screen{}, context.DeadlineExceeded
 			}
-			return newScreen("", []part{{"a", "", fmt.Sprintf("<p>%d</p>", n.Load())}}), nil
+			return newScreen("", []fragment{{"a", "", fmt.Sprintf("<p>%d</p>", n.Load())}}), nil
 		}, 20)
-		_, p, err := h.join(t.Context(), boardKey, "ann", "")
+		_, p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range 5 {
-			if _, _, err := h.join(t.Context(), key{page: "board", query: fmt.Sprint(i)}, "bob", ""); err != nil {
+			if _, _, err := h.subscribe(t.Context(), viewKey{page: "board", query: fmt.Sprint(i)}, "bob", ""); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for take(t, p) != "" {
+		for nextMessage(t, p) != "" {
 		}
 		for i := range 60 {
 			n.Store(int32(i + 1))
-			time.Sleep(lookEvery + time.Second)
-			if got := take(t, p); !strings.Contains(got, fmt.Sprintf("<p>%d</p>", i+1)) {
+			time.Sleep(pollInterval + time.Second)
+			if got := nextMessage(t, p); !strings.Contains(got, fmt.Sprintf("<p>%d</p>", i+1)) {
 				t.Fatalf("in round %d it is told %q", i, got)
 			}
 		}
@@ -119,17 +119,17 @@ func TestPageThatIsNotReadAnewInTimeIsToldSo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &hub{}
-		h.init((&scene{}).load, func(key, error) {}, 10) // nobody runs it
-		v, _, err := h.join(t.Context(), boardKey, "ann", "")
+		h.init((&fakePage{}).load, func(viewKey, error) {}, 10) // nobody runs it
+		v, _, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, late := h.age(v); late {
+		if _, late := h.readTime(v); late {
 			t.Error("at once it is late")
 		}
 		then := time.Now()
 		time.Sleep(time.Minute)
-		if read, late := h.age(v); !late || !read.Equal(then) {
+		if read, late := h.readTime(v); !late || !read.Equal(then) {
 			t.Errorf("read at %s, late: %t", read, late)
 		}
 	})
@@ -138,20 +138,20 @@ func TestPageThatIsNotReadAnewInTimeIsToldSo(t *testing.T) {
 func TestWhoWaitsForAReadIsToldWhatWentWrongWithIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{err: errors.New("no database"), takes: readWithin}
-		h, _ := running(t, s, 10)
+		s := &fakePage{err: errors.New("no database"), takes: readTimeout}
+		h, _ := runHub(t, s, 10)
 		errs := make(chan error)
 		begun := time.Now()
 		for range 10 {
 			go func() {
-				_, err := h.see(t.Context(), boardKey, "ann")
+				_, err := h.read(t.Context(), boardKey, "ann")
 				errs <- err
 			}()
 		}
 		synctest.Wait()
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := h.see(impatient, boardKey, "ann"); err == nil || time.Since(begun) > 2*time.Second {
+		if _, err := h.read(impatient, boardKey, "ann"); err == nil || time.Since(begun) > 2*time.Second {
 			t.Errorf("who goes is answered with %v after %s", err, time.Since(begun))
 		}
 		for range 10 {
@@ -159,7 +159,7 @@ func TestWhoWaitsForAReadIsToldWhatWentWrongWithIt(t *testing.T) {
 				t.Error("it could be read")
 			}
 		}
-		if d := time.Since(begun); d > readWithin+time.Second {
+		if d := time.Since(begun); d > readTimeout+time.Second {
 			t.Errorf("the last is answered after %s", d)
 		}
 	})
@@ -168,7 +168,7 @@ func TestWhoWaitsForAReadIsToldWhatWentWrongWithIt(t *testing.T) {
 func TestWhatIsReadForSeveralHasTheTimeOfOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var m memo[int]
+		var m cache[int]
 		hangs := func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -189,7 +189,7 @@ func TestWhatIsReadForSeveralHasTheTimeOfOne(t *testing.T) {
 				t.Error("it could be read")
 			}
 		}
-		if d := time.Since(begun); d != readWithin {
+		if d := time.Since(begun); d != readTimeout {
 			t.Errorf("the last is answered after %s", d)
 		}
 	})
@@ -198,23 +198,23 @@ func TestWhatIsReadForSeveralHasTheTimeOfOne(t *testing.T) {
 func TestOneViewerCannotHaveEverythingRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{text: "one"}
-		h, _ := running(t, s, 1000)
-		nth := func(i int) key { return key{page: "board", query: fmt.Sprint(i)} }
-		for i := range viewsEach {
-			if _, _, err := h.join(t.Context(), nth(i), "mallory", ""); err != nil {
+		s := &fakePage{text: "one"}
+		h, _ := runHub(t, s, 1000)
+		nth := func(i int) viewKey { return viewKey{page: "board", query: fmt.Sprint(i)} }
+		for i := range maxViewsPerViewer {
+			if _, _, err := h.subscribe(t.Context(), nth(i), "mallory", ""); err != nil {
 				t.Fatal(err)
 			}
 		}
 		before := s.loads.Load()
-		if _, _, err := h.join(t.Context(), nth(viewsEach), "mallory", ""); !errors.Is(err, errCrowded) || s.loads.Load() != before {
+		if _, _, err := h.subscribe(t.Context(), nth(maxViewsPerViewer), "mallory", ""); !errors.Is(err, errTooManyPages) || s.loads.Load() != before {
 			t.Errorf("one more is followed: %v", err)
 		}
-		if _, err := h.see(t.Context(), nth(viewsEach), "mallory"); err != nil {
+		if _, err := h.read(t.Context(), nth(maxViewsPerViewer), "mallory"); err != nil {
 			t.Errorf("a page cannot be seen: %v", err)
 		}
-		for _, k := range []key{nth(0), nth(viewsEach)} {
-			if _, _, err := h.join(t.Context(), k, "ann", ""); err != nil {
+		for _, k := range []viewKey{nth(0), nth(maxViewsPerViewer)} {
+			if _, _, err := h.subscribe(t.Context(), k, "ann", ""); err != nil {
 				t.Errorf("another is refused: %v", err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 // layout is where the stages of a pipeline are drawn: in columns, each to the right
 // of all it needs.
-type layout struct {
+type pipelineLayout struct {
 	stages  []string
 	needs   [][]int
 	columns []column
@@ -35,8 +35,8 @@ type wire struct {
 	from, to float64 // percent of the height
 }
 
-func newLayout(g store.Graph) layout {
-	l := layout{stages: g.Stages(), needs: make([][]int, len(g.Stages()))}
+func newPipelineLayout(g store.Graph) pipelineLayout {
+	l := pipelineLayout{stages: g.Stages(), needs: make([][]int, len(g.Stages()))}
 	for i := range l.stages {
 		for _, j := range g.Feeds(i) {
 			l.needs[j] = append(l.needs[j], i)
@@ -66,7 +66,7 @@ func newLayout(g store.Graph) layout {
 }
 
 // depth is the number of the column of a stage.
-func (l *layout) depth(known []int, i int) int {
+func (l *pipelineLayout) depth(known []int, i int) int {
 	if known[i] < 0 {
 		known[i] = 0
 		for _, need := range l.needs[i] {
@@ -78,7 +78,7 @@ func (l *layout) depth(known []int, i int) int {
 
 // connect draws the wires between two columns. A lane is met by the one of the
 // column before that has the same wire, or the stage that it comes from.
-func (l *layout) connect(left *column, right column) {
+func (l *pipelineLayout) connect(left *column, right column) {
 	for to, r := range right.lanes {
 		for from, s := range left.lanes {
 			var met bool

@@ -10,76 +10,76 @@ import (
 
 // view is what all pages with one key look at. All but the key is the hub's.
 type view struct {
-	key     key
-	owner   string   // who looked at it first
-	reading *reading // if it is being read
-	now     screen
-	known   bool          // now has something
-	current bool          // nothing has happened since it was read
-	begun   time.Time     // when the last read began
-	at      time.Time     // when it ended
-	seen    time.Time     // when the last one began that went well
-	took    time.Duration // how long the last took
-	broken  error         // what went wrong with it
-	users   int           // who are about to read it
-	pages   map[*page]struct{}
+	key         viewKey
+	owner       string    // who looked at it first
+	inFlight    *viewRead // if it is being read
+	screen      screen
+	hasScreen   bool          // now has something
+	upToDate    bool          // nothing has happened since it was read
+	readStarted time.Time     // when the last read began
+	readEnded   time.Time     // when it ended
+	lastGood    time.Time     // when the last one began that went well
+	readTook    time.Duration // how long the last took
+	err         error         // what went wrong with it
+	users       int           // who are about to read it
+	subscribers map[*subscriber]struct{}
 }
 
 // slowFrom is how long a read takes that is slow.
-const slowFrom = 500 * time.Millisecond
+const slowRead = 500 * time.Millisecond
 
-func (v *view) pace() pace {
-	if v.took > slowFrom {
+func (v *view) readPace() readPace {
+	if v.readTook > slowRead {
 		return slow
 	}
 	return quick
 }
 
 // soon reports whether it is too early to read it anew, of one's own accord.
-func (v *view) soon() bool {
-	return time.Since(v.at) < max(v.key.keep(), slowness*v.took)
+func (v *view) isTooEarly() bool {
+	return time.Since(v.readEnded) < max(v.key.minInterval(), slowFactor*v.readTook)
 }
 
 // keep is how long what was read is good enough.
-func (k key) keep() time.Duration {
+func (k viewKey) minInterval() time.Duration {
 	if k.page == "latency" {
 		return 10 * time.Second
 	}
-	return redrawEvery
+	return redrawInterval
 }
 
 // page is an open stream.
-type page struct {
-	changes chan string
-	has     string // the version that it shows once it has all of changes
-	lost    bool   // it could not keep up, and is to be sent everything
+type subscriber struct {
+	changes    chan string
+	version    string // the version that it shows once it has all of changes
+	overflowed bool   // it could not keep up, and is to be sent everything
 }
 
 // put adds a message, if the page keeps up.
-func (p *page) put(text string) {
+func (p *subscriber) enqueue(text string) {
 	select {
 	case p.changes <- text:
 	default:
-		p.lost = true
+		p.overflowed = true
 	}
 }
 
 // How many views are kept, of each viewer and in all: each is read on its own, and
 // whoever opens ever more of them would have everybody wait.
 const (
-	viewsEach = 64
-	viewsMost = 256
+	maxViewsPerViewer = 64
+	maxViews          = 256
 )
 
 // use finds a view, and keeps it from being forgotten until it is left. Where there
 // are too many it is one that is not kept.
-func (h *hub) use(k key, who string) (v *view, kept bool, leave func()) {
+func (h *hub) acquire(k viewKey, who string) (v *view, kept bool, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v, ok := h.views[k]
 	if !ok {
-		v = &view{key: k, owner: who, pages: make(map[*page]struct{})}
-		if !h.room(who) {
+		v = &view{key: k, owner: who, subscribers: make(map[*subscriber]struct{})}
+		if !h.hasRoom(who) {
 			return v, false, func() {}
 		}
 		h.views[k] = v
@@ -89,26 +89,26 @@ func (h *hub) use(k key, who string) (v *view, kept bool, leave func()) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		v.users--
-		h.forget()
+		h.dropUnused()
 	}
 }
 
 // room reports whether one more view can be kept. It is called with h.mu held.
-func (h *hub) room(who string) bool {
-	h.forget()
+func (h *hub) hasRoom(who string) bool {
+	h.dropUnused()
 	own := 0
 	for _, v := range h.views {
 		if v.owner == who {
 			own++
 		}
 	}
-	return own < viewsEach && len(h.views) < viewsMost
+	return own < maxViewsPerViewer && len(h.views) < maxViews
 }
 
 // forget drops what nobody looks at. It is called with h.mu held.
-func (h *hub) forget() {
+func (h *hub) dropUnused() {
 	for k, v := range h.views {
-		if v.users == 0 && len(v.pages) == 0 && !v.soon() {
+		if v.users == 0 && len(v.subscribers) == 0 && !v.isTooEarly() {
 			delete(h.views, k)
 		}
 	}
@@ -116,12 +116,12 @@ func (h *hub) forget() {
 
 // changed says that what was read is not so any more: somebody has done something,
 // and wants to see it.
-func (h *hub) changed() {
+func (h *hub) invalidate() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.acted = time.Now()
+	h.lastAction = time.Now()
 	for _, v := range h.views {
-		v.at, v.current = time.Time{}, false
+		v.readEnded, v.upToDate = time.Time{}, false
 	}
 }
 
@@ -144,66 +144,66 @@ func message(event, id, data string) string {
 
 // join adds a page that shows the version at. What it is to be shown first is in
 // its queue.
-func (h *hub) join(ctx context.Context, k key, who, at string) (*view, *page, error) {
-	v, kept, leave := h.use(k, who)
+func (h *hub) subscribe(ctx context.Context, k viewKey, who, at string) (*view, *subscriber, error) {
+	v, kept, leave := h.acquire(k, who)
 	defer leave()
 	h.mu.Lock()
-	if !kept || h.open >= h.most {
+	if !kept || h.streams >= h.maxStreams {
 		h.mu.Unlock()
-		return nil, nil, errCrowded
+		return nil, nil, errTooManyPages
 	}
-	h.open++
+	h.streams++
 	h.mu.Unlock()
-	_, err := h.draw(ctx, v)
+	_, err := h.refresh(ctx, v)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil && ctx.Err() != nil {
-		h.closed()
+		h.streamClosed()
 		return nil, nil, err
 	}
-	p := &page{changes: make(chan string, queued), has: at}
+	p := &subscriber{changes: make(chan string, queueLength), version: at}
 	switch {
-	case v.broken != nil || !v.known: // which may have mended since err
-		p.put(message("stale", "", ""))
-	case v.now.version != at:
-		p.put(message("", v.now.version, v.now.whole()))
-		p.has = v.now.version
+	case v.err != nil || !v.hasScreen: // which may have mended since err
+		p.enqueue(message("stale", "", ""))
+	case v.screen.version != at:
+		p.enqueue(message("", v.screen.version, v.screen.fullUpdate()))
+		p.version = v.screen.version
 	}
-	v.pages[p] = struct{}{}
-	poke(h.came)
+	v.subscribers[p] = struct{}{}
+	signal(h.subscribed)
 	return v, p, nil
 }
 
-func (h *hub) leave(v *view, p *page) {
+func (h *hub) unsubscribe(v *view, p *subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(v.pages, p)
-	h.closed()
+	delete(v.subscribers, p)
+	h.streamClosed()
 }
 
 // closed counts one page less. It is called with h.mu held.
-func (h *hub) closed() {
-	if h.open--; h.open == 0 && h.gone != nil {
-		h.gone()
+func (h *hub) streamClosed() {
+	if h.streams--; h.streams == 0 && h.stopListening != nil {
+		h.stopListening()
 	}
 }
 
 // caughtUp gives a page that could not keep up everything, instead of what was in
 // its queue.
-func (h *hub) caughtUp(v *view, p *page) (everything string, was bool) {
+func (h *hub) resync(v *view, p *subscriber) (everything string, was bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !p.lost {
+	if !p.overflowed {
 		return "", false
 	}
 	for len(p.changes) > 0 {
 		<-p.changes
 	}
-	p.lost = false
-	if v.known {
-		everything, p.has = message("", v.now.version, v.now.whole()), v.now.version
+	p.overflowed = false
+	if v.hasScreen {
+		everything, p.version = message("", v.screen.version, v.screen.fullUpdate()), v.screen.version
 	}
-	if v.broken != nil {
+	if v.err != nil {
 		return everything + message("stale", "", ""), true
 	}
 	return everything + message("fresh", "", ""), true
@@ -215,14 +215,14 @@ const lateAfter = 20 * time.Second
 
 // age is when what the pages of a view show was read, and whether it is older than
 // it should be.
-func (h *hub) age(v *view) (read time.Time, late bool) {
+func (h *hub) readTime(v *view) (read time.Time, late bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return v.seen, !v.seen.IsZero() && time.Since(v.seen) > lateAfter+slowness*v.took
+	return v.lastGood, !v.lastGood.IsZero() && time.Since(v.lastGood) > lateAfter+slowFactor*v.readTook
 }
 
 // concerns reports whether an event may change what is seen.
-func (k key) concerns(e store.Event) bool {
+func (k viewKey) isAffectedBy(e store.Event) bool {
 	switch k.page {
 	case "board", "workers":
 		return true

@@ -7,25 +7,25 @@ import (
 )
 
 // scale says where a time is, with long times in which nothing happened left out.
-type scale struct {
-	pieces []piece
-	gaps   []gap
+type timeScale struct {
+	segments []segment
+	gaps     []gap
 }
 
-type piece struct {
+type segment struct {
 	from, to time.Time
 	x, width float64
 }
 
-func newScale(lanes []ganttLane, from time.Time) scale {
-	var busy []piece
+func newTimeScale(lanes []ganttLane, from time.Time) timeScale {
+	var busy []segment
 	for _, lane := range lanes {
 		for _, b := range lane.Bars {
-			busy = append(busy, piece{from: b.from, to: b.to})
+			busy = append(busy, segment{from: b.from, to: b.to})
 		}
 	}
-	slices.SortFunc(busy, func(a, b piece) int { return a.from.Compare(b.from) })
-	merged := []piece{{from: from, to: from}}
+	slices.SortFunc(busy, func(a, b segment) int { return a.from.Compare(b.from) })
+	merged := []segment{{from: from, to: from}}
 	var worked time.Duration
 	for _, p := range busy {
 		worked += p.to.Sub(p.from)
@@ -36,19 +36,19 @@ func newScale(lanes []ganttLane, from time.Time) scale {
 			merged = append(merged, p)
 			continue
 		}
-		last.to = later(last.to, p.to)
+		last.to = laterOf(last.to, p.to)
 	}
 	var total time.Duration
 	for _, p := range merged {
 		total += p.to.Sub(p.from)
 	}
 	room := max(100-gapWidth*float64(len(merged)-1), 10)
-	s := scale{pieces: merged}
+	s := timeScale{segments: merged}
 	x := 0.0
 	for i := range merged {
 		p := &merged[i]
 		if i > 0 {
-			s.gaps = append(s.gaps, gap{X: percent(x + gapWidth/2), Text: span(p.from.Sub(merged[i-1].to)) + " without activity", from: merged[i-1].to})
+			s.gaps = append(s.gaps, gap{X: percent(x + gapWidth/2), Text: formatDuration(p.from.Sub(merged[i-1].to)) + " without activity", from: merged[i-1].to})
 			x += gapWidth
 		}
 		p.x, p.width = x, room
@@ -60,10 +60,10 @@ func newScale(lanes []ganttLane, from time.Time) scale {
 	return s
 }
 
-func (s scale) end() time.Time { return s.pieces[len(s.pieces)-1].to }
+func (s timeScale) end() time.Time { return s.segments[len(s.segments)-1].to }
 
-func (s scale) at(t time.Time) float64 {
-	for _, p := range s.pieces {
+func (s timeScale) position(t time.Time) float64 {
+	for _, p := range s.segments {
 		if !t.After(p.to) {
 			if t.Before(p.from) || p.to.Equal(p.from) {
 				return p.x
@@ -71,11 +71,11 @@ func (s scale) at(t time.Time) float64 {
 			return p.x + p.width*float64(t.Sub(p.from))/float64(p.to.Sub(p.from))
 		}
 	}
-	last := s.pieces[len(s.pieces)-1]
+	last := s.segments[len(s.segments)-1]
 	return last.x + last.width
 }
 
-var steps = []time.Duration{
+var tickSteps = []time.Duration{
 	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
 	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
 	10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute,
@@ -84,25 +84,25 @@ var steps = []time.Duration{
 }
 
 // ticks are round times since the beginning of each piece, some five in all.
-func (s scale) ticks() []tick {
+func (s timeScale) ticks() []tick {
 	var total time.Duration
-	for _, p := range s.pieces {
+	for _, p := range s.segments {
 		total += p.to.Sub(p.from)
 	}
-	step := steps[len(steps)-1]
-	for _, d := range steps {
+	step := tickSteps[len(tickSteps)-1]
+	for _, d := range tickSteps {
 		if total <= 6*d {
 			step = d
 			break
 		}
 	}
 	var out []tick
-	for i, p := range s.pieces {
+	for i, p := range s.segments {
 		if i > 0 && p.width < 12 {
 			continue
 		}
 		for d := time.Duration(0); d <= p.to.Sub(p.from); d += step {
-			x, text, anchor := s.at(p.from.Add(d)), "+"+round(d), "middle"
+			x, text, anchor := s.position(p.from.Add(d)), "+"+tickText(d), "middle"
 			if d == 0 {
 				text, anchor = "submitted", "start"
 				if i > 0 {
@@ -122,7 +122,7 @@ func (s scale) ticks() []tick {
 }
 
 // round is a duration that is a step, or several.
-func round(d time.Duration) string {
+func tickText(d time.Duration) string {
 	switch {
 	case d%(24*time.Hour) == 0:
 		return fmt.Sprintf("%d d", d/(24*time.Hour))
@@ -131,7 +131,7 @@ func round(d time.Duration) string {
 	case d%time.Minute == 0 && d < time.Hour:
 		return fmt.Sprintf("%d m", d/time.Minute)
 	case d > time.Minute:
-		return span(d)
+		return formatDuration(d)
 	case d >= time.Second:
 		return fmt.Sprintf("%g s", d.Seconds())
 	}

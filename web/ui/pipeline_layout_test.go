@@ -10,13 +10,13 @@ import (
 )
 
 // drawn is a layout in words: a line per column, with the wires behind it.
-func drawn(t *testing.T, nodes ...store.Node) string {
+func layoutText(t *testing.T, nodes ...store.Node) string {
 	t.Helper()
 	g, err := store.NewGraph("test", nodes...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLayout(g)
+	l := newPipelineLayout(g)
 	var b strings.Builder
 	for _, c := range l.columns {
 		for _, lane := range c.lanes {
@@ -36,7 +36,7 @@ func drawn(t *testing.T, nodes ...store.Node) string {
 
 func TestGraphIsDrawnInColumns(t *testing.T) {
 	t.Parallel()
-	got := drawn(t, store.Node{Name: "ingest"}, store.Node{Name: "transcode", Needs: []string{"ingest"}}, store.Node{Name: "metadata", Needs: []string{"ingest"}},
+	got := layoutText(t, store.Node{Name: "ingest"}, store.Node{Name: "transcode", Needs: []string{"ingest"}}, store.Node{Name: "metadata", Needs: []string{"ingest"}},
 		store.Node{Name: "assemble", Needs: []string{"transcode", "metadata"}}, store.Node{Name: "publish", Needs: []string{"assemble"}})
 	want := "ingest (ingest 50-25) (ingest 50-75) \ntranscode metadata (transcode 25-50) (metadata 75-50) \nassemble (assemble 50-50) \npublish \n"
 	if got != want {
@@ -46,7 +46,7 @@ func TestGraphIsDrawnInColumns(t *testing.T) {
 
 func TestWiresPassByTheStagesBetween(t *testing.T) {
 	t.Parallel()
-	got := drawn(t, store.Node{Name: "a"}, store.Node{Name: "b", Needs: []string{"a"}}, store.Node{Name: "c", Needs: []string{"b"}},
+	got := layoutText(t, store.Node{Name: "a"}, store.Node{Name: "b", Needs: []string{"a"}}, store.Node{Name: "c", Needs: []string{"b"}},
 		store.Node{Name: "d", Needs: []string{"c", "a"}}, store.Node{Name: "alone"})
 	want := "a alone (a 25-25) (a 25-75) \nb | (b 25-25) (a 75-75) \nc | (c 25-50) (a 75-50) \nd \n"
 	if got != want {
@@ -68,7 +68,7 @@ func TestTimeInWhichNothingHappenedIsLeftOut(t *testing.T) {
 	for i, s := range []store.Status{store.StatusCompleted, store.StatusDead, store.StatusCompleted, store.StatusPending, store.StatusPending} {
 		task.Stages = append(task.Stages, store.StageState{Name: store.Video().Stages()[i], Status: s})
 	}
-	g := newLayout(store.Video()).drawGantt(task, history, nil, at(100000))
+	g := newPipelineLayout(store.Video()).drawGantt(task, history, nil, at(100000))
 	var b strings.Builder
 	for _, lane := range g.Lanes {
 		for _, bar := range lane.Bars {
@@ -101,7 +101,7 @@ func TestWhatRunsIsDrawnUntilNow(t *testing.T) {
 		}
 		task.Stages = append(task.Stages, s)
 	}
-	g := newLayout(store.Video()).drawGantt(task, nil, nil, begun.Add(4*time.Second))
+	g := newPipelineLayout(store.Video()).drawGantt(task, nil, nil, begun.Add(4*time.Second))
 	if bars := g.Lanes[0].Bars; len(bars) != 2 || bars[0].Kind != "wait" || bars[0].Width != "25.00%" || bars[1].Kind != "running" || bars[1].Width != "75.00%" {
 		t.Errorf("bars are %+v", bars)
 	}

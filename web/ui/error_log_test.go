@@ -14,19 +14,19 @@ import (
 )
 
 // failing is a reader of which something goes wrong.
-type failing struct {
+type failingReader struct {
 	ui.Reader
 	mu  sync.Mutex
 	err error
 }
 
-func (f *failing) fail(err error) {
+func (f *failingReader) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = err
 }
 
-func (f *failing) Stats(ctx context.Context) (store.Stats, error) {
+func (f *failingReader) Stats(ctx context.Context) (store.Stats, error) {
 	f.mu.Lock()
 	err := f.err
 	f.mu.Unlock()
@@ -36,19 +36,19 @@ func (f *failing) Stats(ctx context.Context) (store.Stats, error) {
 	return f.Reader.Stats(ctx)
 }
 
-func (f *failing) CountDead(context.Context, store.DeadFilter) (int, bool, error) {
+func (f *failingReader) CountDead(context.Context, store.DeadFilter) (int, bool, error) {
 	return 0, false, errors.New("no such column")
 }
 
 func TestWhatGoesWrongIsToldOnceForAsLongAsItIsTheSame(t *testing.T) {
 	t.Parallel()
-	reader := &failing{err: errors.New("no such function")}
+	reader := &failingReader{err: errors.New("no such function")}
 	var mu sync.Mutex
 	var told []string
-	s := raise(t, func(o *ui.Options) {
+	s := newTestSite(t, func(o *ui.Options) {
 		reader.Reader = o.Store
 		o.Store = reader
-		o.Trouble = func(where string, err error) {
+		o.OnError = func(where string, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, where+": "+err.Error())
