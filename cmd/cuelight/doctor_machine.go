@@ -131,7 +131,7 @@ func (d *doctor) checkPlace(check, dir string) {
 		d.wrong(check, fmt.Sprintf("%s cannot be written to: %s", at, systemWords(err)), fmt.Sprintf("mend it, or name another directory: --%s-dir", what))
 		return
 	}
-	free, err := fetch.Free(at)
+	free, err := fetch.FreeSpace(at)
 	switch {
 	case err != nil:
 		d.ok(check, "%s%s", dir, note)

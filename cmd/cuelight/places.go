@@ -151,7 +151,7 @@ func sourceOf(arg, workingDir string) (string, error) {
 	}
 	if isURL(arg) {
 		source := escapeInvalid(arg)
-		if err := fetch.Check(source); err != nil {
+		if err := fetch.CheckSource(source); err != nil {
 			return "", usagef("%s: %v", shownSource(arg), err)
 		}
 		return source, nil

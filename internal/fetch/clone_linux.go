@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clone makes dst, which must not exist, share src's blocks until one of the
-// two is written to. Most file systems cannot do that.
+// clone makes the new file dst a reflink of src: they share blocks until one of them is
+// written. Most file systems do not support it.
 func clone(src *os.File, dst string) error {
 	out, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {

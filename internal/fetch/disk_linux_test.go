@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// smallDisk is a directory on a file system of three megabytes.
-func smallDisk(t *testing.T) string {
+// mountSmallDisk mounts a file system of three megabytes.
+func mountSmallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {

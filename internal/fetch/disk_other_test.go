@@ -4,7 +4,7 @@ package fetch
 
 import "testing"
 
-func smallDisk(t *testing.T) string {
+func mountSmallDisk(t *testing.T) string {
 	t.Skip("no disk can be mounted here")
 	return ""
 }

@@ -1,45 +1,38 @@
-// Package fetch brings a source, a local file or an http(s) address, into a
-// directory of the caller's.
+// Package fetch copies a source, which is a local file or an http(s) URL, into a
+// directory of the caller.
 //
 // Call [Fetch]. What it promises:
 //
-//   - The destination either holds the whole source, synced to disk, or does
-//     not exist. Work in progress has another name.
-//   - The source is only read. It is never moved, changed or deleted.
-//   - A local source must be a regular file with something in it. Pipes,
-//     sockets and devices are refused without being opened, so none can block
-//     or be disturbed. A file that changes while it is read is an error.
-//   - Downloads are made by this package alone, never by ffmpeg, and every
-//     connection is checked when it is dialled: an address that is not public
-//     is refused unless Options.Allow names it, whatever a redirect or a name
-//     server says. So are the host's own addresses; where they cannot be
-//     listed, nothing is downloaded. Proxies from the environment are not used, because behind
-//     a proxy the address that matters is dialled by somebody else.
-//   - No error carries a URL's user, password, query or fragment.
-//   - A download that breaks off is continued by the next call with the same
-//     Options.Partial, if the server lets the remains be told from those of
-//     another file.
+//   - The destination contains the whole source, synced to disk, or does not exist.
+//     Unfinished files have other names.
+//   - It only reads the source. It never moves, changes or deletes it.
+//   - A local source must be a regular file that is not empty. It refuses pipes,
+//     sockets and devices without opening them, so none of them can block or be
+//     disturbed. A file that changes during the copy is an error.
+//   - Only this package makes downloads, never ffmpeg. A policy of package ssrf checks every
+//     connection: public addresses and Options.Allow only, also after a redirect.
+//   - No error contains the user, password, query or fragment of a URL.
+//   - If the server supports it, the next call with the same Options.Partial resumes a
+//     download that broke off.
 //
-// # Which sources are understood
+// # Sources
 //
-// A source that begins with "/" is a path, whatever else is in it. A source
-// that begins with a scheme and "://" is a URL: http and https are
-// downloaded; file is a path in its percent-encoded form, which is also the
-// way to name a file whose name is not valid UTF-8; every other scheme is
-// refused. Anything else would be a relative path, and is refused too, since
-// it means one file to whoever submitted it and another one here.
+// A source that begins with "/" is a path. A source that begins with a scheme and
+// "://" is a URL. Only three schemes are supported: http and https are downloaded; file
+// is a percent-encoded path, which can also name a file whose name is not valid UTF-8.
+// Everything else would be a relative path. Fetch refuses it, because it may name
+// different files for the user who submits it and for this process.
 //
-// # How a local file is brought over
+// # Local files
 //
-// By reflink where the file system has it: instant, no disk space, and a
-// later change to either file does not show in the other. Otherwise by a full
-// copy. Not by a hard link: the two names would share one file, so a program
-// that rewrites its source in place would change, under a running transcode,
-// what was fetched and hashed long before. Options.Link allows the link to
-// callers who know that their sources are never written to again.
+// Fetch uses a reflink if the file system supports it: it takes no time and no space,
+// and the two files stay independent. Otherwise it copies. By default it does not make
+// hard links, because the source and its link share one content: a program that
+// overwrites the source would change a file that was already hashed and is being
+// transcoded. Options.Link allows hard links if no source is ever overwritten.
 //
 // # Errors
 //
-// Fetch returns the context's error when its context ended, and an [*Error]
-// otherwise, which says whether another attempt can help.
+// If its context ends, Fetch returns the context's error. Otherwise it returns an
+// [*Error], which says whether another attempt can help.
 package fetch

@@ -14,37 +14,46 @@ import (
 
 // Error says why a source could not be fetched.
 //
-// Permanent are the errors that lie in the source itself: no such file, not a
-// regular file, empty, an address that is not public or answers 404. All
-// others may be over by the next attempt: a full disk, a broken connection, a
-// server that is overloaded, a name that does not resolve. So is a file that
-// may not be read, since that is mended on this host, not in the source.
+// An error is permanent if its reason is the source: the file does not exist, is empty
+// or is not a regular file; the address is not public or answers 404. Other errors can
+// be over at the next attempt: a full disk, a broken connection, an overloaded server, a
+// name that does not resolve, and a file that this process may not read, because the
+// operator can change that on this host.
 type Error struct {
-	Source     string        // the source as it may be shown: quoted, without secrets
+	Source     string        // the source for display: quoted, without secrets
 	Permanent  bool          // another attempt cannot help
-	RetryAfter time.Duration // the pause the server asked for; 0 if it did not
-	Err        error         // why
+	RetryAfter time.Duration // from the server's header; 0 if there is none
+	Err        error         // the reason
 }
 
 func (e *Error) Error() string { return "fetch " + e.Source + ": " + e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// refused makes a permanent error; describe adds the source.
-func refused(format string, args ...any) error {
+// permanent returns a permanent error. withSource adds the source.
+func permanent(format string, args ...any) error {
 	return &Error{Permanent: true, Err: fmt.Errorf(format, args...)}
 }
 
-// sentenceError says in words what an error means that it keeps.
-type sentenceError struct {
+// withSource converts any error of this package to an [*Error] with the source's label.
+func withSource(label string, err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		e.Source = label
+		return e
+	}
+	return &Error{Source: label, Err: err}
+}
+
+// messageError replaces the message of an error that it wraps.
+type messageError struct {
 	text string
 	err  error
 }
 
-func (e *sentenceError) Error() string { return e.text }
-func (e *sentenceError) Unwrap() error { return e.err }
+func (e *messageError) Error() string { return e.text }
+func (e *messageError) Unwrap() error { return e.err }
 
-// noSpaceError is a full disk noticed in time; it matches ENOSPC, as does one
-// that the kernel noticed.
+// noSpaceError is a full disk found before writing. Like the kernel's error it matches
+// ENOSPC.
 type noSpaceError struct {
 	dir                 string
 	need, reserve, free int64
@@ -52,87 +61,74 @@ type noSpaceError struct {
 
 func (e *noSpaceError) Error() string {
 	return fmt.Sprintf("not enough disk space for %q: %s needed, %s to be kept free, %s left",
-		e.dir, bytesText(e.need), bytesText(e.reserve), bytesText(e.free))
+		e.dir, formatBytes(e.need), formatBytes(e.reserve), formatBytes(e.free))
 }
 func (e *noSpaceError) Unwrap() error { return syscall.ENOSPC }
 
-// IsTooLarge reports whether err says that this source does not fit on a disk with
-// room for smaller ones.
+// IsTooLarge reports whether err says that this source does not fit on the disk while
+// smaller ones do.
 func IsTooLarge(err error) bool {
-	var e *noSpaceError
-	return errors.As(err, &e) && e.free >= e.reserve
+	e, ok := errors.AsType[*noSpaceError](err)
+	return ok && e.free >= e.reserve
 }
 
-// describe completes any error of this package with the source's label.
-func describe(label string, err error) error {
-	var e *Error
-	if errors.As(err, &e) {
-		e.Source = label
-		return e
-	}
-	return &Error{Source: label, Err: err}
-}
-
-// sourceError is what the system says about a local source, in words and
-// without the path, which the label has.
+// sourceError explains a system error about a local source, without its path: the label
+// has it.
 func sourceError(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
-		return refused("%w", &sentenceError{"there is no such file", err})
+		return permanent("%w", &messageError{"there is no such file", err})
 	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EINVAL):
-		return refused("%w", withoutPath(err))
+		return permanent("%w", withoutPath(err))
 	case errors.Is(err, fs.ErrPermission):
-		return &sentenceError{"this process may not read it", err}
+		return &messageError{"this process may not read it", err}
 	}
 	return withoutPath(err)
 }
 
-// destinationError is what the system says about the place that is written to.
-// None is the source's fault, so none is permanent.
+// destinationError explains a system error about the directory that Fetch writes to. It
+// is never permanent, because the source is not its reason. It returns nil for nil.
 func destinationError(dir string, err error) error {
-	text := ""
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		text = fmt.Sprintf("the disk that holds %q is full", dir)
+		return &messageError{fmt.Sprintf("the disk that holds %q is full", dir), err}
 	case errors.Is(err, syscall.EROFS):
-		text = fmt.Sprintf("the disk that holds %q is read-only", dir)
+		return &messageError{fmt.Sprintf("the disk that holds %q is read-only", dir), err}
 	case errors.Is(err, fs.ErrPermission):
-		text = fmt.Sprintf("this process may not write to %q", dir)
+		return &messageError{fmt.Sprintf("this process may not write to %q", dir), err}
 	case errors.Is(err, fs.ErrNotExist):
-		text = fmt.Sprintf("the directory %q is gone", dir)
-	default:
-		return fmt.Errorf("write to %q: %w", dir, withoutPath(err))
+		return &messageError{fmt.Sprintf("the directory %q does not exist", dir), err}
 	}
-	return &sentenceError{text, err}
+	return fmt.Errorf("write to %q: %w", dir, withoutPath(err))
 }
 
-// withoutPath takes the system's own words out of the error types that repeat
-// the path, in a form nobody can read if it is not valid UTF-8.
+// withoutPath unwraps the error types that repeat the path: it is unreadable if it is
+// not valid UTF-8.
 func withoutPath(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
 	}
-	var le *os.LinkError
-	if errors.As(err, &le) {
-		return le.Err
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return e.Err
 	}
 	return err
 }
 
-// connectError sorts what net and net/http say about a connection.
+// connectError makes the errors of a connection permanent that another attempt cannot
+// change: a prohibited address and an invalid certificate.
 func connectError(err error) error {
-	var certificate *tls.CertificateVerificationError
 	if message, ok := ssrf.Describe(err); ok {
-		return refused("%w", &sentenceError{message, err})
+		return permanent("%w", &messageError{message, err})
 	}
-	if errors.As(err, &certificate) {
-		return refused("%w", err)
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return permanent("%w", err)
 	}
 	return err
 }
 
-func bytesText(n int64) string {
+func formatBytes(n int64) string {
 	const unit = 1024
 	if n < unit {
 		return fmt.Sprintf("%d B", n)

@@ -4,54 +4,46 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"path/filepath"
-	"syscall"
 	"time"
 )
 
-// Options are the limits of one [Fetch]. The zero value is usable.
+// Options configure one [Fetch]. The zero value is usable.
 type Options struct {
-	// Allow names networks that may be downloaded from although they are not
-	// public, such as the one the storage is in. Default none.
+	// Allow lists networks that downloads may use although their addresses are not
+	// public, for example the network of the storage. Default none.
 	Allow []netip.Prefix
 
-	// MaxBytes is the largest download. Default 100 GiB. A local file is
-	// bounded by the free disk space only.
+	// MaxBytes is the maximum size of a download. Default 100 GiB. Only the free disk
+	// space limits local files.
 	MaxBytes int64
 
-	// Timeout ends a download that has taken longer in one call; what has come
-	// is kept for the next one. Default 12 h.
+	// Timeout is the maximum duration of a download in one call. Default 12 h.
 	Timeout time.Duration
 
-	// IdleTimeout ends a download during which nothing has come for so long,
-	// connecting included, or less than MinBytes. What has come is kept for the
-	// next call. Default 1 min.
+	// IdleTimeout ends a download that received less than MinBytes for so long, which
+	// includes the time to connect. Default 1 min.
 	IdleTimeout time.Duration
 
-	// MinBytes is the least that must come in each IdleTimeout, the time that
-	// writing takes not counted. It is for servers that keep a download alive
-	// with a byte now and then. The end of a file may be shorter. Default
-	// 64 KiB; negative: one byte is enough.
+	// MinBytes is the minimum to receive in each IdleTimeout. It ends downloads from
+	// servers that send a byte now and then. Time spent writing to disk does not count,
+	// and the end of a file may be shorter. Default 64 KiB; negative: one byte.
 	MinBytes int64
 
-	// Reserve is how many bytes must stay free on the destination's disk.
-	// Default 0.
+	// Reserve is how many bytes stay free on the destination's disk. Default 0.
 	Reserve int64
 
-	// Link allows a hard link to a local source where there is no reflink. It
-	// is right only if nobody writes into a source once it is submitted;
-	// replacing one by rename is harmless.
+	// Link allows a hard link to a local source if a reflink is impossible. Set it only
+	// if no program overwrites submitted sources. Replacing by rename is harmless.
 	Link bool
 
-	// Partial names the file that holds an unfinished download between calls,
-	// on the destination's file system; its state is kept beside it, with
-	// ".json" added. While one call uses it, another with the same name starts
-	// over in a file of its own. Default "": nothing is kept.
+	// Partial is the path of the file that keeps an unfinished download for the next
+	// call. It must be on the destination's file system. Its state is in a second file
+	// with ".json" appended. If another call uses the file, this call does not, and
+	// downloads from the beginning. Default "": nothing is kept.
 	Partial string
 
-	// Progress is called while bytes come in: how many of how many. Those that
-	// an earlier call left are read again and counted first. The total is
-	// negative where it is not known.
+	// Progress is called while bytes arrive. Bytes from an earlier call count first,
+	// because they are read again. Total is negative if it is unknown.
 	Progress func(done, total int64)
 
 	// For tests.
@@ -59,25 +51,18 @@ type Options struct {
 	hostAddresses func() ([]net.Addr, error)
 }
 
-const (
-	defaultMaxBytes    = 100 << 30
-	defaultTimeout     = 12 * time.Hour
-	defaultIdleTimeout = time.Minute
-	defaultMinBytes    = 64 << 10
-)
-
 func (o Options) withDefaults() Options {
 	if o.MaxBytes <= 0 {
-		o.MaxBytes = defaultMaxBytes
+		o.MaxBytes = 100 << 30
 	}
 	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
+		o.Timeout = 12 * time.Hour
 	}
 	if o.IdleTimeout <= 0 {
-		o.IdleTimeout = defaultIdleTimeout
+		o.IdleTimeout = time.Minute
 	}
 	if o.MinBytes == 0 {
-		o.MinBytes = defaultMinBytes
+		o.MinBytes = 64 << 10
 	}
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}
@@ -85,7 +70,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// The ways a source is brought over; see [File].
+// The values of [File.Method].
 const (
 	Reflink  = "reflink"
 	Link     = "link"
@@ -93,16 +78,16 @@ const (
 	Download = "download"
 )
 
-// File is what [Fetch] brought.
+// File is the result of [Fetch].
 type File struct {
-	Name   string // the source's own name, for people: valid UTF-8, no path
+	Name   string // of the source, for display: valid UTF-8, no path
 	Bytes  int64
-	SHA256 string // of the bytes at the destination, hexadecimal
-	How    string // Reflink, Link, Copy or Download
+	SHA256 string // of the destination's bytes, hexadecimal
+	Method string // Reflink, Link, Copy or Download
 }
 
-// Fetch brings source to the file dst, in a directory that exists and that
-// nobody else writes to. A file that is already there is replaced.
+// Fetch copies source to the file dst. The directory of dst must exist, and no other
+// process may write to it. Fetch replaces an existing file.
 func Fetch(ctx context.Context, source, dst string, o Options) (File, error) {
 	o = o.withDefaults()
 	src, err := parseSource(source)
@@ -113,52 +98,14 @@ func Fetch(ctx context.Context, source, dst string, o Options) (File, error) {
 	if src.url != nil {
 		f, err = download(ctx, src.url, dst, o)
 	} else {
-		f, err = takeLocal(ctx, src.path, dst, o)
+		f, err = copyLocal(ctx, src.path, dst, o)
 	}
 	if err != nil {
-		// What broke because the context ended broke because of that.
 		if ctx.Err() != nil {
-			return File{}, ctx.Err()
+			return File{}, ctx.Err() // it caused err
 		}
-		return File{}, describe(src.label, err)
+		return File{}, withSource(src.label, err)
 	}
 	f.Name = src.name
 	return f, nil
 }
-
-// Free returns how many bytes a process without privileges can still write to
-// the file system that holds dir.
-func Free(dir string) (int64, error) {
-	free, _, err := Room(dir)
-	return free, err
-}
-
-// Room is Free, and how many bytes the file system could hold if it were empty.
-func Room(dir string) (free, size int64, err error) {
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil {
-		return 0, 0, err
-	}
-	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil
-}
-
-// checkSpace refuses what would not leave the reserve free, and for good what the
-// disk could not hold if it were empty. A disk that cannot say how full it is, is
-// taken to have room: writing will tell.
-func checkSpace(dst string, need, reserve int64) error {
-	dir := filepath.Dir(dst)
-	free, size, err := Room(dir)
-	if err != nil || free >= need+reserve {
-		return nil
-	}
-	if NeverFits(need, reserve, size) {
-		return refused("%s are needed, and the disk of %q has only %s in all, of which %s are to be kept free",
-			bytesText(need), dir, bytesText(size), bytesText(reserve))
-	}
-	return &noSpaceError{dir: dir, need: need, reserve: reserve, free: free}
-}
-
-// NeverFits reports whether so much would leave too little free on a disk that is
-// empty. A reserve that is as large as the disk is a mistake in the settings, and
-// says nothing about what is to be written.
-func NeverFits(need, reserve, size int64) bool { return reserve < size && need > size-reserve }

@@ -14,23 +14,33 @@ import (
 	"syscall"
 )
 
-// takeLocal brings a local file to dst.
-func takeLocal(ctx context.Context, path, dst string, o Options) (File, error) {
+const (
+	fileMode = 0o640
+	// syncBytes is how much of a copy can wait to be written to disk. One sync at the
+	// end of a large copy would take minutes without progress, and the unwritten pages
+	// would fill the host's memory.
+	syncBytes = 256 << 20
+)
+
+var errChanged = errors.New("the file changed while it was read; is something still writing to it?")
+
+// copyLocal copies, clones or links the local file path to dst.
+func copyLocal(ctx context.Context, path, dst string, o Options) (File, error) {
 	src, before, err := openRegular(path)
 	if err != nil {
 		return File{}, err
 	}
 	defer src.Close()
 
-	tmp := filepath.Join(filepath.Dir(dst), ".fetch-"+rand.Text())
-	defer os.Remove(tmp) // of no effect once it has been renamed
+	tmp := temporaryPath(dst)
+	defer os.Remove(tmp) // does nothing after the rename
 
-	how, err := duplicate(src, before, path, tmp, o)
+	method, err := cloneOrLink(src, before, path, tmp, o)
 	if err != nil {
 		return File{}, err
 	}
 	sum := sha256.New()
-	if how == Copy {
+	if method == Copy {
 		err = copyFile(ctx, src, before.Size(), tmp, sum, o)
 	} else {
 		err = hashFile(ctx, tmp, before.Size(), sum, o)
@@ -45,69 +55,59 @@ func takeLocal(ctx context.Context, path, dst string, o Options) (File, error) {
 	if after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
 		return File{}, errChanged
 	}
-	if err := moveInPlace(tmp, dst); err != nil {
+	if err := renameAndSync(tmp, dst); err != nil {
 		return File{}, err
 	}
-	return File{Bytes: before.Size(), SHA256: hex.EncodeToString(sum.Sum(nil)), How: how}, nil
+	return File{Bytes: before.Size(), SHA256: hex.EncodeToString(sum.Sum(nil)), Method: method}, nil
 }
 
-var errChanged = errors.New("the file changed while it was read; is something still writing to it?")
-
-// openRegular opens a regular file that is not empty. It asks before it opens,
-// because opening alone can rewind a tape or wake whoever waits at a pipe, and
-// again afterwards, because the name may mean another file by then.
+// openRegular opens a regular file that is not empty. It checks before it opens, because
+// opening alone can rewind a tape or wake a process that waits at a pipe. It checks again
+// afterwards, because the path may name another file by then.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	info, err := os.Stat(path)
-	if err == nil {
-		err = checkRegular(info)
-	} else {
-		err = sourceError(err)
-	}
-	if err != nil {
+	if err := checkRegular(info, err); err != nil {
 		return nil, nil, err
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
 		return nil, nil, sourceError(err)
 	}
-	if info, err = f.Stat(); err == nil {
-		err = checkRegular(info)
-	} else {
-		err = sourceError(err)
-	}
-	if err != nil {
+	info, err = f.Stat()
+	if err := checkRegular(info, err); err != nil {
 		f.Close()
 		return nil, nil, err
 	}
 	return f, info, nil
 }
 
-func checkRegular(info fs.FileInfo) error {
+// checkRegular takes the results of a stat call.
+func checkRegular(info fs.FileInfo, err error) error {
+	if err != nil {
+		return sourceError(err)
+	}
 	switch mode := info.Mode(); {
 	case mode.IsDir():
-		return refused("this is a directory")
+		return permanent("this is a directory")
 	case mode&fs.ModeNamedPipe != 0:
-		return refused("this is a pipe, not a file")
+		return permanent("this is a pipe, not a file")
 	case mode&fs.ModeSocket != 0:
-		return refused("this is a socket, not a file")
+		return permanent("this is a socket, not a file")
 	case mode&fs.ModeDevice != 0:
-		return refused("this is a device, not a file")
+		return permanent("this is a device, not a file")
 	case !mode.IsRegular():
-		return refused("this is not a regular file")
+		return permanent("this is not a regular file")
 	case info.Size() == 0:
-		return refused("the file is empty")
+		return permanent("the file is empty")
 	}
 	return nil
 }
 
-// duplicate makes tmp the same file as src by the cheapest way that is
-// allowed, and says which; Copy means that nothing is done yet.
-func duplicate(src *os.File, info fs.FileInfo, path, tmp string, o Options) (string, error) {
+// cloneOrLink makes tmp a reflink or an allowed hard link, and returns the method. If it
+// returns Copy, the caller must copy the file.
+func cloneOrLink(src *os.File, info fs.FileInfo, path, tmp string, o Options) (string, error) {
 	if clone(src, tmp) == nil {
-		if err := os.Chmod(tmp, fileMode); err != nil {
-			return "", destinationError(filepath.Dir(tmp), err)
-		}
-		return Reflink, nil
+		return Reflink, destinationError(filepath.Dir(tmp), os.Chmod(tmp, fileMode))
 	}
 	os.Remove(tmp)
 	if o.Link && hardLink(info, path, tmp) {
@@ -116,12 +116,11 @@ func duplicate(src *os.File, info fs.FileInfo, path, tmp string, o Options) (str
 	return Copy, checkSpace(tmp, info.Size(), o.Reserve)
 }
 
-// hardLink reports whether tmp is now another name of the file that info
-// describes. Whatever stands in the way, a copy does instead.
+// hardLink reports whether it made tmp a hard link to the file that info describes.
 func hardLink(info fs.FileInfo, path, tmp string) bool {
-	// A link to a symbolic link would be just that.
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil || os.Link(real, tmp) != nil {
+	// A hard link to a symbolic link is a symbolic link.
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil || os.Link(target, tmp) != nil {
 		return false
 	}
 	linked, err := os.Lstat(tmp)
@@ -132,57 +131,41 @@ func hardLink(info fs.FileInfo, path, tmp string) bool {
 	return true
 }
 
-const (
-	fileMode = 0o640
-	// flushBytes is how much of a copy may wait to be written to disk. All of a
-	// large one, synced at its end, would be minutes without a sign of life,
-	// and would drive everything else out of the host's memory before.
-	flushBytes = 256 << 20
-)
-
 func copyFile(ctx context.Context, src io.Reader, size int64, tmp string, sum hash.Hash, o Options) error {
+	dir := filepath.Dir(tmp)
 	out, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
-		return destinationError(filepath.Dir(tmp), err)
+		return destinationError(dir, err)
 	}
 	defer out.Close()
-	waiting := 0
-	n, err := transfer(ctx, src, size, func(b []byte) error {
+	unsynced := 0
+	n, err := readAll(ctx, src, size, func(b []byte) error {
 		sum.Write(b)
 		_, err := out.Write(b)
-		if waiting += len(b); err == nil && waiting >= flushBytes {
-			waiting = 0
+		if unsynced += len(b); err == nil && unsynced >= syncBytes {
+			unsynced = 0
 			err = out.Sync()
 		}
-		if err != nil {
-			return destinationError(filepath.Dir(tmp), err)
-		}
-		return nil
+		return destinationError(dir, err)
 	}, o)
+	if err == nil && n != size {
+		err = errChanged
+	}
 	if err != nil {
 		return err
 	}
-	if n != size {
-		return errChanged
-	}
-	if err := out.Sync(); err != nil {
-		return destinationError(filepath.Dir(tmp), err)
-	}
-	if err := out.Close(); err != nil {
-		return destinationError(filepath.Dir(tmp), err)
-	}
-	return nil
+	return destinationError(dir, errors.Join(out.Sync(), out.Close()))
 }
 
-// hashFile hashes what is at the destination, not the source, so that the sum
-// is certainly of the bytes that the next stages will read.
+// hashFile hashes and syncs the destination. It does not hash the source, so the sum is
+// certainly of the bytes that the next stages read.
 func hashFile(ctx context.Context, tmp string, size int64, sum hash.Hash, o Options) error {
 	f, err := os.Open(tmp)
 	if err != nil {
 		return destinationError(filepath.Dir(tmp), err)
 	}
 	defer f.Close()
-	n, err := transfer(ctx, f, size, func(b []byte) error {
+	n, err := readAll(ctx, f, size, func(b []byte) error {
 		sum.Write(b)
 		return nil
 	}, o)
@@ -192,16 +175,13 @@ func hashFile(ctx context.Context, tmp string, size int64, sum hash.Hash, o Opti
 	if err != nil {
 		return err
 	}
-	if err := f.Sync(); err != nil {
-		return destinationError(filepath.Dir(tmp), err)
-	}
-	return nil
+	return destinationError(filepath.Dir(tmp), f.Sync())
 }
 
-// transfer hands what r holds to put, piece by piece, until r ends or has
-// given more than size. The bound matters for a file that somebody appends to
-// faster than it is read.
-func transfer(ctx context.Context, r io.Reader, size int64, put func([]byte) error, o Options) (int64, error) {
+// readAll passes the content of r to handle in pieces. It stops when r ends or returned
+// more than size bytes: another program may append to the file faster than this one
+// reads it.
+func readAll(ctx context.Context, r io.Reader, size int64, handle func([]byte) error, o Options) (int64, error) {
 	buf := make([]byte, 1<<20)
 	var n int64
 	for {
@@ -214,7 +194,7 @@ func transfer(ctx context.Context, r io.Reader, size int64, put func([]byte) err
 			if n > size {
 				return n, nil
 			}
-			if err := put(buf[:k]); err != nil {
+			if err := handle(buf[:k]); err != nil {
 				return n, err
 			}
 			o.Progress(n, size)
@@ -228,22 +208,19 @@ func transfer(ctx context.Context, r io.Reader, size int64, put func([]byte) err
 	}
 }
 
-// moveInPlace gives a complete and synced file its final name, durably.
-func moveInPlace(tmp, dst string) error {
-	if err := os.Rename(tmp, dst); err != nil {
-		return destinationError(filepath.Dir(dst), err)
-	}
-	return syncDir(filepath.Dir(dst))
-}
+// temporaryPath returns a new path in the directory of dst.
+func temporaryPath(dst string) string { return filepath.Join(filepath.Dir(dst), ".fetch-"+rand.Text()) }
 
-func syncDir(dir string) error {
+// renameAndSync renames a complete and synced file, durably.
+func renameAndSync(tmp, dst string) error {
+	dir := filepath.Dir(dst)
+	if err := os.Rename(tmp, dst); err != nil {
+		return destinationError(dir, err)
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return destinationError(dir, err)
 	}
 	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return destinationError(dir, err)
-	}
-	return nil
+	return destinationError(dir, d.Sync())
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-func TestLocalFileArrivesWholeWhateverItsName(t *testing.T) {
+func TestFetch_CopiesALocalFileWithAnyName(t *testing.T) {
 	t.Parallel()
 	content := strings.Repeat("moving pictures ", 200_000) // more than one buffer
 	sum := sha256.Sum256([]byte(content))
@@ -40,7 +40,7 @@ func TestLocalFileArrivesWholeWhateverItsName(t *testing.T) {
 		}
 		after := stat(t, src)
 		if os.SameFile(after, stat(t, dst)) || !after.ModTime().Equal(before.ModTime()) || after.Mode() != before.Mode() {
-			t.Errorf("%q: the source is not left alone", name)
+			t.Errorf("%q: the source changed", name)
 		}
 		if left := list(t, filepath.Dir(dst)); len(left) != 1 {
 			t.Errorf("%q: left behind: %q", name, left)
@@ -48,7 +48,7 @@ func TestLocalFileArrivesWholeWhateverItsName(t *testing.T) {
 	}
 }
 
-func TestLocalFileMayBeNamedByAFileURL(t *testing.T) {
+func TestFetch_AcceptsAFileURL(t *testing.T) {
 	t.Parallel()
 	src := writeFile(t, filepath.Join(t.TempDir(), "\xff?.mp4"), "x")
 	dst := filepath.Join(t.TempDir(), "out")
@@ -58,7 +58,7 @@ func TestLocalFileMayBeNamedByAFileURL(t *testing.T) {
 	}
 }
 
-func TestLocalSourceThatIsNoFileIsRefusedForGood(t *testing.T) {
+func TestFetch_RefusesWhatIsNotARegularFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
@@ -99,7 +99,7 @@ func TestLocalSourceThatIsNoFileIsRefusedForGood(t *testing.T) {
 	}
 }
 
-func TestLocalFileThatMayNotBeReadIsTriedAgain(t *testing.T) {
+func TestFetch_TreatsMissingPermissionAsTemporary(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() == 0 {
 		t.Skip("root may read everything")
@@ -113,7 +113,7 @@ func TestLocalFileThatMayNotBeReadIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestLocalFileThatChangesWhileItIsCopiedIsTriedAgain(t *testing.T) {
+func TestFetch_FailsIfALocalFileChangesDuringTheCopy(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(path string) error{
 		"grown": func(p string) error {
@@ -147,7 +147,7 @@ func TestLocalFileThatChangesWhileItIsCopiedIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestLocalFileThatGrowsAsFastAsItIsReadIsNotFollowedForEver(t *testing.T) {
+func TestFetch_StopsAtTheFirstSizeOfAGrowingFile(t *testing.T) {
 	t.Parallel()
 	chunk := strings.Repeat("x", 1<<20)
 	src := writeFile(t, t.TempDir()+"/f", chunk)
@@ -166,35 +166,35 @@ func TestLocalFileThatGrowsAsFastAsItIsReadIsNotFollowedForEver(t *testing.T) {
 	}
 }
 
-func TestLinkIsMadeOnlyWhenAllowedAndNeverToASymbolicLink(t *testing.T) {
+func TestFetch_LinksOnlyIfAllowedAndNeverToASymbolicLink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	src := writeFile(t, dir+"/f", "x")
 	must(t, os.Symlink("f", dir+"/symlink"))
 	if probe := dir + "/clone"; clone(open(t, src), probe) == nil {
-		t.Skip("this file system has reflinks, which go first")
+		t.Skip("this file system has reflinks, which have priority")
 	}
 	for _, from := range []string{src, dir + "/symlink"} {
 		dst := filepath.Join(t.TempDir(), "out")
 		f, err := Fetch(t.Context(), from, dst, Options{Link: true})
-		if err != nil || f.How != Link || !os.SameFile(stat(t, src), stat(t, dst)) {
+		if err != nil || f.Method != Link || !os.SameFile(stat(t, src), stat(t, dst)) {
 			t.Errorf("%s: got %+v, %v", from, f, err)
 		}
-		if f, err := Fetch(t.Context(), from, dst, Options{}); err != nil || f.How != Copy {
+		if f, err := Fetch(t.Context(), from, dst, Options{}); err != nil || f.Method != Copy {
 			t.Errorf("%s: got %+v, %v", from, f, err)
 		}
 		if readFile(t, src) != "x" || os.SameFile(stat(t, src), stat(t, dst)) {
-			t.Errorf("%s: the copy did not replace the link", from)
+			t.Errorf("%s: the copy has not replaced the link", from)
 		}
 	}
 }
 
-func TestDestinationTroubleIsNotTheSourcesFault(t *testing.T) {
+func TestFetch_TreatsDestinationErrorsAsTemporary(t *testing.T) {
 	t.Parallel()
 	src := writeFile(t, t.TempDir()+"/f", "x")
 	_, err := Fetch(t.Context(), src, t.TempDir()+"/gone/f", Options{})
 	var e *Error
-	if !errors.As(err, &e) || e.Permanent || !strings.Contains(err.Error(), "is gone") {
+	if !errors.As(err, &e) || e.Permanent || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("missing directory: %v", err)
 	}
 	out := t.TempDir()
@@ -208,13 +208,13 @@ func TestDestinationTroubleIsNotTheSourcesFault(t *testing.T) {
 	}
 }
 
-// The full disk is this process's own small one where it may mount one.
-func TestDiskThatFillsUpLeavesNothingBehind(t *testing.T) {
-	dir := smallDisk(t)
+// The full disk is a small tmpfs, if this process may mount one.
+func TestFetch_LeavesNothingOnAFullDisk(t *testing.T) {
+	dir := mountSmallDisk(t)
 	content := strings.Repeat("x", 8<<20)
 	src := writeFile(t, t.TempDir()+"/f", content)
-	server := serve(t, file([]byte(content), `"v1"`))
-	// A reserve below zero keeps the check before the writing out of the way.
+	server := serve(t, serveFile([]byte(content), `"v1"`))
+	// A negative reserve disables the check before the first write.
 	o := Options{Reserve: -1 << 40, Allow: loopback, Partial: dir + "/part"}
 	for _, source := range []string{src, server.URL} {
 		_, err := Fetch(t.Context(), source, dir+"/out", o)
@@ -228,7 +228,7 @@ func TestDiskThatFillsUpLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestCancelledCopyLeavesNothingBehind(t *testing.T) {
+func TestFetch_LeavesNothingAfterACancelledCopy(t *testing.T) {
 	t.Parallel()
 	src := writeFile(t, t.TempDir()+"/f", strings.Repeat("x", 4<<20))
 	out := t.TempDir()

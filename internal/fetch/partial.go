@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -17,30 +16,29 @@ import (
 	"time"
 )
 
-// partial is a download on its way to disk.
+// partialFile is the file of an unfinished download.
 //
-// The file may outlive the process. What may be trusted of it is in the state
-// beside it, which is written only after the bytes it vouches for are synced.
-// A lock keeps two downloads from writing to one file; it goes with the
-// process, so a crash leaves nothing behind that must be cleared by hand.
-type partial struct {
-	f     *os.File
-	path  string
-	kept  bool // survives a failed attempt
-	done  int64
-	state partialState
+// It can outlive the process. A second file holds its state, which is written only after
+// the bytes that it counts are synced. A lock prevents two downloads from writing to one
+// file. The lock ends with the process, so a crash leaves nothing to clean up.
+type partialFile struct {
+	file     *os.File
+	path     string
+	isKept   bool // for the next call
+	received int64
+	state    partialState
 }
 
-// partialState tells whether the rest of a file can be asked for.
+// partialState is what a download needs to be resumed.
 type partialState struct {
-	Source       string `json:"source"` // hash of the URL: it may hold secrets
+	Source       string `json:"source"` // a hash, because the URL may contain secrets
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"last_modified,omitempty"`
-	Total        int64  `json:"total"` // negative: not known
-	Bytes        int64  `json:"bytes"` // of the file, that are synced
+	Total        int64  `json:"total"` // negative if unknown
+	Bytes        int64  `json:"bytes"` // synced
 }
 
-// validator is what If-Range is given. None, and the download starts over.
+// validator returns the value of If-Range. Without one, a download cannot be resumed.
 func (s partialState) validator() string {
 	if s.ETag != "" {
 		return s.ETag
@@ -48,31 +46,27 @@ func (s partialState) validator() string {
 	return s.LastModified
 }
 
-// openPartial opens the file a download of u goes to, at the place where an
-// earlier one ended.
-func openPartial(u *url.URL, dst string, o Options) (*partial, error) {
-	p := &partial{path: o.Partial, kept: o.Partial != ""}
-	if p.kept {
-		f, err := openLocked(p.path)
-		if err != nil {
-			return nil, destinationError(filepath.Dir(p.path), err)
-		}
-		p.f, p.kept = f, f != nil
+// openPartial opens the file for a download of u, positioned where an earlier one ended.
+func openPartial(u *url.URL, dst string, o Options) (*partialFile, error) {
+	p := &partialFile{path: o.Partial}
+	var err error
+	if o.Partial != "" {
+		p.file, err = openLocked(p.path)
+		p.isKept = p.file != nil
 	}
-	if !p.kept {
-		p.path = filepath.Join(filepath.Dir(dst), ".fetch-"+rand.Text())
-		f, err := os.OpenFile(p.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
-		if err != nil {
-			return nil, destinationError(filepath.Dir(dst), err)
-		}
-		p.f = f
+	if err == nil && !p.isKept {
+		p.path = temporaryPath(dst)
+		p.file, err = os.OpenFile(p.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
+	}
+	if err != nil {
+		return nil, p.writeError(err)
 	}
 	hash := sha256.Sum256([]byte(u.String()))
 	source := hex.EncodeToString(hash[:])
-	if p.kept {
+	if p.isKept {
 		p.restore(source)
 	}
-	if err := p.truncate(p.done); err != nil {
+	if err := p.truncate(p.received); err != nil {
 		p.close(false)
 		return nil, err
 	}
@@ -80,8 +74,7 @@ func openPartial(u *url.URL, dst string, o Options) (*partial, error) {
 	return p, nil
 }
 
-// openLocked opens path for this process alone. It returns nil if somebody
-// else has it.
+// openLocked opens and locks path. It returns nil if another call has the lock.
 func openLocked(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, fileMode)
@@ -92,13 +85,13 @@ func openLocked(path string) (*os.File, error) {
 			f.Close()
 			return nil, nil
 		}
-		// Between opening and locking, its owner may have finished and moved
-		// it away: then the lock is on somebody's finished file.
-		mine, err := f.Stat()
+		// Between open and lock, another call may have finished the download and
+		// renamed the file. Then the lock is on that call's destination.
+		locked, err := f.Stat()
 		if err == nil {
 			var named fs.FileInfo
 			named, err = os.Lstat(path)
-			if err == nil && os.SameFile(mine, named) {
+			if err == nil && os.SameFile(locked, named) {
 				return f, nil
 			}
 		}
@@ -109,9 +102,9 @@ func openLocked(path string) (*os.File, error) {
 	}
 }
 
-// restore takes up the state of an earlier download of the same source.
-// Whatever is wrong with it, the answer is to begin at the beginning.
-func (p *partial) restore(source string) {
+// restore reads the state of an earlier download of the same source. If the state is
+// missing or invalid, the download starts from the beginning.
+func (p *partialFile) restore(source string) {
 	raw, err := os.ReadFile(p.statePath())
 	if err != nil {
 		return
@@ -120,33 +113,33 @@ func (p *partial) restore(source string) {
 	if json.Unmarshal(raw, &s) != nil || s.Source != source || s.validator() == "" || s.Bytes <= 0 {
 		return
 	}
-	info, err := p.f.Stat()
+	info, err := p.file.Stat()
 	if err != nil || info.Size() < s.Bytes || (s.Total > 0 && s.Bytes > s.Total) {
 		return
 	}
-	p.state, p.done = s, s.Bytes
-	if p.done == s.Total {
-		// Everything came, but nobody used it. Asking for the last byte again
-		// is the way to learn whether it is still the same file.
-		p.done--
+	p.state, p.received = s, s.Bytes
+	if p.received == s.Total {
+		// The file is complete. A request for its last byte checks that it is
+		// still the same file on the server.
+		p.received--
 	}
 }
 
-// begin starts a new file, described by the server's answer.
-func (p *partial) begin(resp *http.Response) error {
+// begin truncates the file and takes its state from the response.
+func (p *partialFile) begin(resp *http.Response) error {
 	p.state = partialState{Source: p.state.Source, Total: resp.ContentLength}
 	if tag := resp.Header.Get("ETag"); tag != "" && !strings.HasPrefix(tag, "W/") {
 		p.state.ETag = tag
 	} else if tag == "" {
 		p.state.LastModified = strongDate(resp.Header)
 	}
-	p.done = 0
+	p.received = 0
 	os.Remove(p.statePath())
 	return p.truncate(0)
 }
 
-// strongDate is Last-Modified where it can tell two versions apart: not if the
-// file may have changed again within the same second.
+// strongDate returns Last-Modified if it is a strong validator (RFC 9110, 8.8.2.2): not
+// if the file may have changed twice within the same second.
 func strongDate(h http.Header) string {
 	modified, err1 := http.ParseTime(h.Get("Last-Modified"))
 	now, err2 := http.ParseTime(h.Get("Date"))
@@ -156,71 +149,65 @@ func strongDate(h http.Header) string {
 	return h.Get("Last-Modified")
 }
 
-func (p *partial) truncate(n int64) error {
-	if err := p.f.Truncate(n); err != nil {
-		return destinationError(filepath.Dir(p.path), err)
+func (p *partialFile) truncate(n int64) error {
+	if err := p.file.Truncate(n); err != nil {
+		return p.writeError(err)
 	}
-	if _, err := p.f.Seek(n, io.SeekStart); err != nil {
-		return destinationError(filepath.Dir(p.path), err)
-	}
-	return nil
+	_, err := p.file.Seek(n, io.SeekStart)
+	return p.writeError(err)
 }
 
-func (p *partial) write(b []byte) error {
-	n, err := p.f.Write(b)
-	p.done += int64(n)
-	if err != nil {
-		return destinationError(filepath.Dir(p.path), err)
-	}
-	return nil
+func (p *partialFile) write(b []byte) error {
+	n, err := p.file.Write(b)
+	p.received += int64(n)
+	return p.writeError(err)
 }
 
-// checkpoint puts what has come so far on disk and makes it count, where that
-// is possible, if the process ends here.
-func (p *partial) checkpoint() error {
-	dir := filepath.Dir(p.path)
-	if err := p.f.Sync(); err != nil {
-		return destinationError(dir, err)
+// checkpoint syncs the file and saves its state, so that the download can be resumed
+// after a crash.
+func (p *partialFile) checkpoint() error {
+	if err := p.file.Sync(); err != nil {
+		return p.writeError(err)
 	}
-	if !p.kept || p.state.validator() == "" {
+	if !p.isKept || p.state.validator() == "" {
 		return nil
 	}
-	p.state.Bytes = p.done
+	p.state.Bytes = p.received
 	raw, err := json.Marshal(p.state)
 	if err != nil {
 		return err
 	}
 	tmp := p.statePath() + ".tmp"
-	defer os.Remove(tmp) // of no effect once it has been renamed
+	defer os.Remove(tmp) // does nothing after the rename
 	if err := os.WriteFile(tmp, raw, fileMode); err != nil {
-		return destinationError(dir, err)
+		return p.writeError(err)
 	}
-	if err := os.Rename(tmp, p.statePath()); err != nil {
-		return destinationError(dir, err)
-	}
-	return nil
+	return p.writeError(os.Rename(tmp, p.statePath()))
 }
 
-// finish moves the complete file to dst.
-func (p *partial) finish(dst string) error {
-	if err := p.f.Sync(); err != nil {
-		return destinationError(filepath.Dir(p.path), err)
+// finish renames the complete file to dst.
+func (p *partialFile) finish(dst string) error {
+	if err := p.file.Sync(); err != nil {
+		return p.writeError(err)
 	}
-	if p.kept {
+	if p.isKept {
 		os.Remove(p.statePath())
 	}
-	return moveInPlace(p.path, dst)
+	return renameAndSync(p.path, dst)
 }
 
-// close ends the work on the file. With keep, the next call goes on from here.
-func (p *partial) close(keep bool) {
-	if !keep || !p.kept || p.state.validator() == "" || p.checkpoint() != nil {
-		if p.kept {
+// close closes an unfinished file. If keep is true and the download can be resumed, it
+// saves the state; otherwise it deletes the file.
+func (p *partialFile) close(keep bool) {
+	if !keep || !p.isKept || p.state.validator() == "" || p.checkpoint() != nil {
+		if p.isKept {
 			os.Remove(p.statePath())
 		}
 		os.Remove(p.path)
 	}
-	p.f.Close()
+	p.file.Close()
 }
 
-func (p *partial) statePath() string { return p.path + ".json" }
+func (p *partialFile) statePath() string { return p.path + ".json" }
+
+func (p *partialFile) writeError(err error) error { return destinationError(filepath.Dir(p.path), err) }

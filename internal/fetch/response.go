@@ -18,18 +18,19 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// get asks for u and follows its redirects. Every hop is a request of its own
-// with the same few headers: no credentials, no cookies and no Referer go from
-// one host to another. An http.Client would put URLs with all their secrets
-// into its errors.
-func get(ctx context.Context, via http.RoundTripper, u *url.URL, header http.Header) (*http.Response, error) {
-	for hop := 0; ; hop++ {
+// getFollowingRedirects sends a new request with the same few headers for each redirect:
+// no credentials, cookies or Referer go from one host to another. It does not use an
+// http.Client, whose errors contain URLs with their secrets.
+func getFollowingRedirects(
+	ctx context.Context, transport http.RoundTripper, u *url.URL, header http.Header,
+) (*http.Response, error) {
+	for redirects := 0; ; redirects++ {
 		req := (&http.Request{Method: http.MethodGet, URL: u, Header: header.Clone(), Host: u.Host}).WithContext(ctx)
 		if u.User != nil {
 			password, _ := u.User.Password()
 			req.SetBasicAuth(u.User.Username(), password)
 		}
-		resp, err := via.RoundTrip(req)
+		resp, err := transport.RoundTrip(req)
 		if err != nil {
 			return nil, connectError(err)
 		}
@@ -38,10 +39,10 @@ func get(ctx context.Context, via http.RoundTripper, u *url.URL, header http.Hea
 		}
 		location := resp.Header.Get("Location")
 		resp.Body.Close()
-		if hop == maxRedirects {
-			return nil, refused("the server redirects more than %d times", maxRedirects)
+		if redirects == maxRedirects {
+			return nil, permanent("the server redirects more than %d times", maxRedirects)
 		}
-		if u, err = redirected(u, location); err != nil {
+		if u, err = resolveRedirect(u, location); err != nil {
 			return nil, err
 		}
 	}
@@ -56,23 +57,23 @@ func isRedirect(status int) bool {
 	return false
 }
 
-// redirected is where a redirect leads. A relative one keeps the URL's user
-// and password, for it stays on the host; any other loses them.
-func redirected(from *url.URL, location string) (*url.URL, error) {
+// resolveRedirect returns the target of a redirect. A relative location stays on the
+// host, so it keeps the user and password. An absolute one does not.
+func resolveRedirect(from *url.URL, location string) (*url.URL, error) {
 	to, err := from.Parse(location)
 	switch {
 	case location == "" || err != nil || to.Hostname() == "":
-		return nil, refused("the server redirects to nowhere")
+		return nil, permanent("the server redirects to nowhere")
 	case to.Scheme != "http" && to.Scheme != "https":
-		return nil, refused("the server redirects to a %.20q address", to.Scheme)
+		return nil, permanent("the server redirects to a %.20q address", to.Scheme)
 	case from.Scheme == "https" && to.Scheme == "http":
-		return nil, refused("the server redirects from https to http")
+		return nil, permanent("the server redirects from https to http")
 	}
 	return to, nil
 }
 
-// checkStatus is nil for an answer with a file in it. What the server may
-// answer differently tomorrow is not permanent.
+// checkStatus returns nil if the response contains a file. The error is not permanent if
+// the server may answer differently later.
 func checkStatus(resp *http.Response) error {
 	code := resp.StatusCode
 	if code == http.StatusOK || code == http.StatusPartialContent {
@@ -91,7 +92,7 @@ func checkStatus(resp *http.Response) error {
 	return &Error{Err: err, RetryAfter: retryAfter(resp.Header, time.Now())}
 }
 
-// retryAfter is the pause the server asks for, up to a day.
+// retryAfter parses the header Retry-After. It returns at most a day.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
@@ -103,26 +104,26 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// checkContent refuses answers that are certainly not the file's own bytes.
+// checkContent returns an error if the body is certainly not the bytes of a media file.
 func checkContent(h http.Header) error {
 	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return refused("the server sends the file %.20q-encoded though it was asked not to", enc)
+		return permanent("the server sends the file with encoding %.20q, although the request forbids it", enc)
 	}
 	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err == nil && (media == "text/html" || media == "application/xhtml+xml") {
-		return refused("this is the address of a web page, not of a media file")
+		return permanent("this is the address of a web page, not of a media file")
 	}
 	if err == nil && strings.HasPrefix(media, "multipart/") {
-		return errors.New("the server sent several parts where one was asked for")
+		return errors.New("the server sent several ranges; the request was for one")
 	}
 	return nil
 }
 
 var contentRangePattern = regexp.MustCompile(`^bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)$`)
 
-// contentRange reads where a partial answer begins and how long the whole file
-// is, negative if the server does not say.
-func contentRange(s string) (first, total int64, ok bool) {
+// parseContentRange parses the header Content-Range. The total is negative if the server
+// does not send it.
+func parseContentRange(s string) (first, total int64, ok bool) {
 	m := contentRangePattern.FindStringSubmatch(s)
 	if m == nil {
 		return 0, 0, false

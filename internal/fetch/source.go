@@ -13,25 +13,25 @@ import (
 	"github.com/cuelight/cuelight/internal/redact"
 )
 
-// source is a submitted source, understood.
+// source is a parsed source. Either path or url is set.
 type source struct {
-	path  string   // a local file's absolute path, or
+	path  string   // the absolute path of a local file
 	url   *url.URL // an http or https URL
-	name  string   // for people
+	name  string   // for display
 	label string   // for errors: quoted, without secrets
 }
 
 var schemePattern = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://`)
 
-// Check says what is wrong with the form of a source, if anything: whether it can be
-// had is not asked. Its error names no secret.
-func Check(s string) error {
+// CheckSource returns an error if the form of a source is not supported. It does not
+// check whether the source exists. The error contains no secret.
+func CheckSource(s string) error {
 	_, err := parseSource(s)
 	return err
 }
 
-// parseSource decides what s is; the package's documentation has the rule.
-// The label is set even when there is an error.
+// parseSource implements the rules of the package documentation. It sets the label even
+// if it returns an error.
 func parseSource(s string) (source, error) {
 	if s == "" {
 		return source{label: `""`}, errors.New("no source is given")
@@ -41,12 +41,11 @@ func parseSource(s string) (source, error) {
 	}
 	m := schemePattern.FindStringSubmatch(s)
 	if m == nil {
-		return source{label: quote(redact.Source(s))}, errors.New("the path is not absolute")
+		return source{label: quoteShort(redact.Source(s))}, errors.New("the path is not absolute")
 	}
 	scheme := strings.ToLower(m[1])
-	// Until the URL is known to be in order, nothing of it but its scheme is
-	// known to be no secret.
-	src := source{label: quote(scheme + "://…")}
+	// Every part of an invalid URL but its scheme may be a secret.
+	src := source{label: quoteShort(scheme + "://…")}
 	switch scheme {
 	case "http", "https", "file":
 	default:
@@ -62,21 +61,21 @@ func parseSource(s string) (source, error) {
 	if u.Hostname() == "" {
 		return src, errors.New("the URL names no host")
 	}
-	return source{url: u, name: urlName(u), label: quote(redact.Source(s))}, nil
+	return source{url: u, name: urlName(u), label: quoteShort(redact.Source(s))}, nil
 }
 
 func localSource(p string) (source, error) {
-	// Not cleaned: where "a" is a symbolic link, "a/../b" is not "b".
-	src := source{path: p, name: displayName(filepath.Base(p)), label: quote(p)}
+	// The path is not cleaned: if "a" is a symbolic link, "a/../b" is not "b".
+	src := source{path: p, name: displayName(filepath.Base(p)), label: quoteShort(p)}
 	if strings.ContainsRune(p, 0) {
-		return src, errors.New("there is a zero byte in the path")
+		return src, errors.New("the path contains a zero byte")
 	}
 	return src, nil
 }
 
 func fileURL(u *url.URL, src source) (source, error) {
 	if u.Host != "" && !strings.EqualFold(u.Host, "localhost") {
-		return src, errors.New("a file URL that names another host cannot be read")
+		return src, errors.New("the file URL names another host")
 	}
 	if !strings.HasPrefix(u.Path, "/") {
 		return src, errors.New("the file URL has no absolute path")
@@ -94,11 +93,11 @@ func urlName(u *url.URL) string {
 	return displayName(u.Hostname())
 }
 
-// displayName makes a name that any terminal, page or database can take. No
-// file system has longer ones, but URLs do.
+// displayName returns a name that every terminal, page and database accepts. It cuts
+// names of URLs; no file system has longer ones.
 func displayName(s string) string {
-	const most = 255
-	s = strings.ToValidUTF8(s[:min(len(s), most)], "\uFFFD")
+	const maxBytes = 255
+	s = strings.ToValidUTF8(s[:min(len(s), maxBytes)], "\uFFFD")
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return '\uFFFD'
@@ -107,11 +106,11 @@ func displayName(s string) string {
 	}, s)
 }
 
-// quote shows s in full, but never a whole kilobyte of it.
-func quote(s string) string {
-	const most = 1000
-	if len(s) > most {
-		return fmt.Sprintf("%q…", s[:most])
+// quoteShort quotes at most 1000 bytes of s.
+func quoteShort(s string) string {
+	const maxBytes = 1000
+	if len(s) > maxBytes {
+		return fmt.Sprintf("%q…", s[:maxBytes])
 	}
 	return fmt.Sprintf("%q", s)
 }

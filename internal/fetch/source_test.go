@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestSourceIsAPathOrASupportedURL(t *testing.T) {
+func TestParseSource_AcceptsPathsAndSupportedURLs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ in, path, url, name string }{
 		{in: "/v/a.mp4", path: "/v/a.mp4", name: "a.mp4"},
@@ -34,7 +34,7 @@ func TestSourceIsAPathOrASupportedURL(t *testing.T) {
 	}
 }
 
-func TestSourceThatCannotBeFetchedSaysWhyAndForGood(t *testing.T) {
+func TestFetch_ExplainsUnsupportedSources(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"":                                 "no source",
@@ -64,7 +64,7 @@ func TestSourceThatCannotBeFetchedSaysWhyAndForGood(t *testing.T) {
 			continue
 		}
 		if strings.Contains(in, "://") && strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: the error shows too much: %v", in, err)
+			t.Errorf("%q: the error contains a secret: %v", in, err)
 		}
 		if len(err.Error()) > 2000 {
 			t.Errorf("the error has %d bytes", len(err.Error()))
@@ -93,12 +93,12 @@ func FuzzParseSource(f *testing.F) {
 	})
 }
 
-func FuzzContentRange(f *testing.F) {
+func FuzzParseContentRange(f *testing.F) {
 	for _, s := range []string{"bytes 0-1/2", "bytes 5-9/*", "bytes */10", "bytes 9-5/10", ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		first, total, ok := contentRange(s)
+		first, total, ok := parseContentRange(s)
 		if ok && (first < 0 || (total >= 0 && first >= total)) {
 			t.Errorf("%q: first %d of %d", s, first, total)
 		}

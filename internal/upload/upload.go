@@ -182,7 +182,7 @@ func (u *Uploads) readmit(ctx context.Context, e *entry) error {
 // room refuses what would fill the disk. One that cannot say how full it is,
 // is taken to have room: writing will tell.
 func (u *Uploads) room(toCome int64) error {
-	free, err := fetch.Free(u.dir)
+	free, err := fetch.FreeSpace(u.dir)
 	if err != nil || free-toCome >= u.o.MinFree {
 		return nil
 	}

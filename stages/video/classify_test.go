@@ -120,7 +120,7 @@ func TestDirectoryOfATaskIsItsOwnWhereOthersHaveTheirs(t *testing.T) {
 func TestSourceThatDoesNotFitSuspendsNoStage(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, filepath.Join(otherFileSystem(t), "large.mp4"))
-	free, size, err := fetch.Room(h.DataDir)
+	free, size, err := fetch.DiskSpace(h.DataDir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 		}
 		file += ext
 	}
-	if err := grantRead(file, f.How); err != nil {
+	if err := grantRead(file, f.Method); err != nil {
 		return Ingest{}, err
 	}
 	info, err := c.probe(ctx, job, file)
@@ -93,7 +93,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	}
 	return Ingest{
 		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
-		Bytes: f.Bytes, SHA256: f.SHA256, How: f.How, Info: info, Warnings: info.Warnings,
+		Bytes: f.Bytes, SHA256: f.SHA256, How: f.Method, Info: info, Warnings: info.Warnings,
 	}, nil
 }
 

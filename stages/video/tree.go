@@ -170,7 +170,7 @@ func syncFile(path string) error {
 // checkRoom refuses what would leave less than the reserve free. A disk that
 // cannot say how full it is, is taken to have room: writing will tell.
 func checkRoom(dir string, need, reserve int64) error {
-	free, size, err := fetch.Room(dir)
+	free, size, err := fetch.DiskSpace(dir)
 	if err != nil || free >= need+reserve {
 		return nil
 	}
@@ -198,4 +198,4 @@ func (e *fullError) Unwrap() error { return syscall.ENOSPC }
 func (e *fullError) hasRoomForSmaller() bool { return e.free >= e.reserve }
 
 // isForever reports whether making room would not help.
-func (e *fullError) isForever() bool { return fetch.NeverFits(e.need, e.reserve, e.size) }
+func (e *fullError) isForever() bool { return fetch.ExceedsDisk(e.need, e.reserve, e.size) }

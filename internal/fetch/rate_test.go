@@ -11,31 +11,31 @@ import (
 	"time"
 )
 
-// dribble sends a piece every few milliseconds until it has sent n, or for ever.
-func dribble(w http.ResponseWriter, r *http.Request, piece []byte, n int) {
+// sendSlowly sends n pieces, one every few milliseconds; endlessly if n is negative.
+func sendSlowly(w http.ResponseWriter, r *http.Request, piece []byte, n int) {
 	for i := 0; i != n && r.Context().Err() == nil; i++ {
 		w.Write(piece)
 		w.(http.Flusher).Flush()
 		select {
 		case <-r.Context().Done():
-		case <-time.After(10 * time.Millisecond): // the server's pace
+		case <-time.After(10 * time.Millisecond): // a slow server
 		}
 	}
 }
 
-func TestDownloadThatDribblesIsGivenUpAndContinuedByTheNext(t *testing.T) {
+func TestFetch_EndsAndResumesASlowDownload(t *testing.T) {
 	t.Parallel()
 	content := bytes.Repeat([]byte("x"), 300_000)
 	var calls atomic.Int32
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if calls.Add(1) > 1 {
-			file(content, `"v1"`)(w, r)
+			serveFile(content, `"v1"`)(w, r)
 			return
 		}
 		w.Header().Set("ETag", `"v1"`)
 		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 		w.Write(content[:200_000])
-		dribble(w, r, content[:1], -1)
+		sendSlowly(w, r, content[:1], -1)
 	})
 	dir := t.TempDir()
 	first := int64(-1)
@@ -58,15 +58,15 @@ func TestDownloadThatDribblesIsGivenUpAndContinuedByTheNext(t *testing.T) {
 	}
 }
 
-func TestDownloadThatIsSlowButFastEnoughArrives(t *testing.T) {
+func TestFetch_CompletesADownloadAboveTheMinimumRate(t *testing.T) {
 	t.Parallel()
-	for name, least := range map[string]int64{"at the rate that is wanted": 1000, "where none is wanted": -1} {
+	for name, minBytes := range map[string]int64{"with a minimum": 1000, "without a minimum": -1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, func(w http.ResponseWriter, r *http.Request) { dribble(w, r, make([]byte, 200), 100) })
+			s := serve(t, func(w http.ResponseWriter, r *http.Request) { sendSlowly(w, r, make([]byte, 200), 100) })
 			// It takes at least 990 ms, several times the idle timeout.
 			_, err := Fetch(t.Context(), s.URL, t.TempDir()+"/out", Options{
-				Allow: loopback, IdleTimeout: 300 * time.Millisecond, MinBytes: least,
+				Allow: loopback, IdleTimeout: 300 * time.Millisecond, MinBytes: minBytes,
 			})
 			if err != nil {
 				t.Error(err)

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-func FuzzSourceIsShownPlainly(f *testing.F) {
+func FuzzParseSource_PrintableLabel(f *testing.F) {
 	f.Add("/srv/films/one.mkv")
 	f.Add("https://example.com/a/b.mp4?token=1#t")
 	f.Add("file:///a%00b")
@@ -26,7 +26,7 @@ func FuzzSourceIsShownPlainly(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		src, err := parseSource(s)
 		if src.label == "" || !utf8.ValidString(src.label) || strings.ContainsFunc(src.label, unicode.IsControl) {
-			t.Errorf("%q is shown as %q", s, src.label)
+			t.Errorf("the label of %q is %q", s, src.label)
 		}
 		if err != nil {
 			if !utf8.ValidString(err.Error()) {
@@ -35,30 +35,30 @@ func FuzzSourceIsShownPlainly(f *testing.F) {
 			return
 		}
 		if (src.path == "") == (src.url == nil) {
-			t.Fatalf("%q is a path %q and an address %v", s, src.path, src.url)
+			t.Fatalf("%q has the path %q and the URL %v", s, src.path, src.url)
 		}
 		if src.name == "" || !utf8.ValidString(src.name) || strings.ContainsFunc(src.name, unicode.IsControl) {
-			t.Errorf("%q is named %q", s, src.name)
+			t.Errorf("the name of %q is %q", s, src.name)
 		}
 		if src.url == nil && (!filepath.IsAbs(src.path) || strings.ContainsRune(src.path, 0)) {
-			t.Errorf("%q is the path %q", s, src.path)
+			t.Errorf("%q has the path %q", s, src.path)
 		}
 		if src.url != nil && (src.url.Scheme != "http" && src.url.Scheme != "https" || src.url.Hostname() == "") {
-			t.Errorf("%q is the address %s", s, src.url)
+			t.Errorf("%q has the URL %s", s, src.url)
 		}
 	})
 }
 
-// secret is what must not be shown, whatever stands around it.
+// secret must not appear in a label, a name or an error.
 const secret = "zTk7Qw9xSecretL2"
 
-func FuzzSecretsOfASourceAreNotShown(f *testing.F) {
+func FuzzParseSource_HidesSecrets(f *testing.F) {
 	f.Add("https", "me", "", "", "example.com", "/a.mp4", "")
 	f.Add("http", "", "x%", "@", "h:80", "", "&a=b;c")
 	f.Add("HTTPS", "%zz", " ", "\x7f", "[::1]", "//", "#")
 	f.Add("ftp", "a", "b", "c", "h", "/", "")
 	f.Fuzz(func(t *testing.T, scheme, user, before, after, host, path, query string) {
-		// What is in the wrong place is not known to be a secret.
+		// These would move the secret to a part of the URL that is not secret.
 		if strings.ContainsAny(user+before+after+host, "/?#") || strings.ContainsAny(path, "?#") || !schemePattern.MatchString(scheme+"://") {
 			return
 		}
@@ -73,7 +73,7 @@ func FuzzSecretsOfASourceAreNotShown(f *testing.F) {
 		} {
 			src, err := parseSource(s)
 			if strings.Contains(src.label, secret) || strings.Contains(src.name, secret) {
-				t.Errorf("%q is shown as %s, named %q", s, src.label, src.name)
+				t.Errorf("%q has the label %s and the name %q", s, src.label, src.name)
 			}
 			if err != nil && strings.Contains(err.Error(), secret) {
 				t.Errorf("%q: the error is %q", s, err)
@@ -82,7 +82,7 @@ func FuzzSecretsOfASourceAreNotShown(f *testing.F) {
 	})
 }
 
-func FuzzRedirect(f *testing.F) {
+func FuzzResolveRedirect(f *testing.F) {
 	f.Add("https://me:pw@example.com/a/b", "../c")
 	f.Add("https://me:pw@example.com/a", "//evil.example/c")
 	f.Add("https://me:pw@example.com/a", "http://example.com/")
@@ -95,7 +95,7 @@ func FuzzRedirect(f *testing.F) {
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 			return
 		}
-		to, err := redirected(u, location)
+		to, err := resolveRedirect(u, location)
 		if err != nil {
 			var e *Error
 			if !errors.As(err, &e) || !e.Permanent {
@@ -107,7 +107,7 @@ func FuzzRedirect(f *testing.F) {
 			t.Errorf("%q redirects %s to %s", location, u, to)
 		}
 		if to.User != nil && u.User != nil && to.User.String() == u.User.String() && to.Host != u.Host && !strings.Contains(location, "@") {
-			t.Errorf("%q takes the user of %s to %s", location, u, to)
+			t.Errorf("%q sends the user of %s to %s", location, u, to)
 		}
 	})
 }
@@ -126,7 +126,7 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-func FuzzContentHeaders(f *testing.F) {
+func FuzzCheckContent(f *testing.F) {
 	f.Add("video/mp4", "", `"abc"`, "Mon, 02 Jan 2006 15:04:05 GMT", "Mon, 02 Jan 2006 16:04:05 GMT")
 	f.Add("text/html; charset=utf-8", "identity", "W/\"a\"", "", "")
 	f.Add("multipart/byteranges", "gzip", "", "x", "y")
@@ -138,7 +138,7 @@ func FuzzContentHeaders(f *testing.F) {
 			t.Errorf("error is %q", err)
 		}
 		if err == nil && encoding != "" && !strings.EqualFold(encoding, "identity") {
-			t.Errorf("encoding %q was taken", encoding)
+			t.Errorf("encoding %q was accepted", encoding)
 		}
 		if strong := strongDate(h); strong != "" && strong != modified {
 			t.Errorf("%q became %q", modified, strong)
@@ -165,16 +165,16 @@ func FuzzRestore(f *testing.F) {
 		if err := file.Truncate(size); err != nil {
 			t.Fatal(err)
 		}
-		p := &partial{f: file, path: file.Name(), kept: true}
+		p := &partialFile{file: file, path: file.Name(), isKept: true}
 		if err := os.WriteFile(p.statePath(), state, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		p.restore("s")
-		if p.done < 0 || p.done > size || p.state.Total > 0 && p.done >= p.state.Total {
-			t.Errorf("of %d bytes with state %s, %d of %d are taken", size, state, p.done, p.state.Total)
+		if p.received < 0 || p.received > size || p.state.Total > 0 && p.received >= p.state.Total {
+			t.Errorf("a file of %d bytes with state %s is restored at %d of %d", size, state, p.received, p.state.Total)
 		}
-		if p.done > 0 && (p.state.Source != "s" || p.state.validator() == "" || !json.Valid(state)) {
-			t.Errorf("state %s was taken", state)
+		if p.received > 0 && (p.state.Source != "s" || p.state.validator() == "" || !json.Valid(state)) {
+			t.Errorf("state %s was accepted", state)
 		}
 	})
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/cuelight/cuelight/internal/ssrf"
 )
 
-func TestAddressThatIsNotPublicIsNeverConnectedTo(t *testing.T) {
+func TestFetch_NeverConnectsToAPrivateAddress(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) { reached.Add(1) })
@@ -44,14 +44,14 @@ func TestAddressThatIsNotPublicIsNeverConnectedTo(t *testing.T) {
 	}
 }
 
-func TestRedirectToAnAddressThatIsNotAllowedIsRefused(t *testing.T) {
+func TestFetch_RefusesARedirectToAProhibitedAddress(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
 	inner := serveOn(t, "127.0.0.2:0", func(http.ResponseWriter, *http.Request) { reached.Add(1) })
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, inner.URL+"/secret", http.StatusFound)
 	})
-	_, err := Fetch(t.Context(), s.URL, t.TempDir()+"/out", Options{Allow: only("127.0.0.1/32")})
+	_, err := Fetch(t.Context(), s.URL, t.TempDir()+"/out", Options{Allow: allowOnly("127.0.0.1/32")})
 	var e *Error
 	if !errors.As(err, &e) || !e.Permanent || !errors.Is(err, ssrf.ErrProhibited) || !strings.Contains(err.Error(), "127.0.0.2") {
 		t.Errorf("got %v", err)
@@ -61,9 +61,9 @@ func TestRedirectToAnAddressThatIsNotAllowedIsRefused(t *testing.T) {
 	}
 }
 
-// The name means an allowed address when it is first looked up and another one
-// the next time, as it would for an attacker who owns the name.
-func TestNameThatChangesItsAddressIsRefusedWhenItDoes(t *testing.T) {
+// The name server returns an allowed address first and another one the next time, as an
+// attacker's name server would.
+func TestFetch_RefusesANameThatChangesToAProhibitedAddress(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
 	inner := serveOn(t, "127.0.0.2:0", func(http.ResponseWriter, *http.Request) { reached.Add(1) })
@@ -75,7 +75,7 @@ func TestNameThatChangesItsAddressIsRefusedWhenItDoes(t *testing.T) {
 	_ = outer
 	dns := nameServer(t, netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"))
 	_, err := Fetch(t.Context(), "http://rebind.example:"+port+"/", t.TempDir()+"/out",
-		Options{Allow: only("127.0.0.1/32"), resolver: dns})
+		Options{Allow: allowOnly("127.0.0.1/32"), resolver: dns})
 	if !errors.Is(err, ssrf.ErrProhibited) || !strings.Contains(err.Error(), "127.0.0.2") {
 		t.Errorf("got %v", err)
 	}
@@ -84,18 +84,18 @@ func TestNameThatChangesItsAddressIsRefusedWhenItDoes(t *testing.T) {
 	}
 }
 
-func TestEnvironmentsProxyIsNotUsed(t *testing.T) {
+func TestFetch_IgnoresTheProxyOfTheEnvironment(t *testing.T) {
 	var reached atomic.Int32
 	proxy := serve(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("ALL_PROXY", proxy.URL)
-	_, err := Fetch(t.Context(), "http://10.1.2.3/", t.TempDir()+"/out", Options{Allow: only("127.0.0.1/32")})
+	_, err := Fetch(t.Context(), "http://10.1.2.3/", t.TempDir()+"/out", Options{Allow: allowOnly("127.0.0.1/32")})
 	if !errors.Is(err, ssrf.ErrProhibited) || reached.Load() != 0 {
-		t.Errorf("got %v; the proxy was asked %d times", err, reached.Load())
+		t.Errorf("got %v; the proxy got %d requests", err, reached.Load())
 	}
 }
 
-func TestNothingIsDownloadedWhereTheHostCannotListItsAddresses(t *testing.T) {
+func TestFetch_DownloadsNothingIfTheHostsAddressesAreUnknown(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) { reached.Add(1) })
@@ -113,7 +113,7 @@ func TestNothingIsDownloadedWhereTheHostCannotListItsAddresses(t *testing.T) {
 	}
 }
 
-func TestRedirectsAreFollowedWithinLimitsAndWithoutSecrets(t *testing.T) {
+func TestFetch_FollowsRedirectsWithinLimitsAndWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	var got http.Header
 	last := serveOn(t, "127.0.0.2:0", func(w http.ResponseWriter, r *http.Request) {
@@ -152,7 +152,7 @@ func TestRedirectsAreFollowedWithinLimitsAndWithoutSecrets(t *testing.T) {
 	}
 	for name, values := range got {
 		if name == "Referer" || strings.Contains(strings.Join(values, ""), "secret") {
-			t.Errorf("the other host was told %s: %q", name, values)
+			t.Errorf("the other host received %s: %q", name, values)
 		}
 	}
 	for path, want := range map[string]string{
@@ -166,18 +166,18 @@ func TestRedirectsAreFollowedWithinLimitsAndWithoutSecrets(t *testing.T) {
 	}
 }
 
-func TestRedirectFromHTTPSToHTTPIsRefused(t *testing.T) {
+func TestResolveRedirect_RefusesHTTPSToHTTP(t *testing.T) {
 	t.Parallel()
 	from, _ := url.Parse("https://h/a")
-	if _, err := redirected(from, "http://h/a"); err == nil {
+	if _, err := resolveRedirect(from, "http://h/a"); err == nil {
 		t.Error("followed")
 	}
-	if to, err := redirected(from, "/b"); err != nil || to.String() != "https://h/b" {
+	if to, err := resolveRedirect(from, "/b"); err != nil || to.String() != "https://h/b" {
 		t.Errorf("got %v, %v", to, err)
 	}
 }
 
-func TestUntrustedCertificateIsRefusedForGood(t *testing.T) {
+func TestFetch_TreatsAnUntrustedCertificateAsPermanent(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.Config.ErrorLog = quietLog()
@@ -190,7 +190,7 @@ func TestUntrustedCertificateIsRefusedForGood(t *testing.T) {
 	}
 }
 
-func TestServerThatIsDownIsTriedAgain(t *testing.T) {
+func TestFetch_TreatsAServerThatIsDownAsTemporary(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()
@@ -203,7 +203,7 @@ func TestServerThatIsDownIsTriedAgain(t *testing.T) {
 
 func quietLog() *log.Logger { return log.New(io.Discard, "", 0) }
 
-func only(prefix string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(prefix)} }
+func allowOnly(prefix string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(prefix)} }
 
 func serveOn(t *testing.T, addr string, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
@@ -219,8 +219,8 @@ func serveOn(t *testing.T, addr string, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// nameServer answers every question for an IPv4 address with the next of
-// addrs, the last one again and again, and has no IPv6 addresses.
+// nameServer answers each query for an IPv4 address with the next of addrs, and repeats
+// the last one. It returns no IPv6 addresses.
 func nameServer(t *testing.T, addrs ...netip.Addr) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -236,8 +236,8 @@ func nameServer(t *testing.T, addrs ...netip.Addr) *net.Resolver {
 				return
 			}
 			reply := append([]byte(nil), buf[:n]...)
-			// The question ends with its type and class; what follows it, the
-			// EDNS record, is dropped.
+			// The question ends with its type and class. Drop the EDNS record
+			// after it.
 			end := 12
 			for reply[end] != 0 {
 				end += int(reply[end]) + 1

@@ -28,32 +28,32 @@ func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// file is a server's file with a validator.
-func file(content []byte, etag string) http.HandlerFunc {
+// serveFile serves a file with a validator.
+func serveFile(content []byte, etag string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", etag)
 		http.ServeContent(w, r, "f.mp4", time.Time{}, bytes.NewReader(content))
 	}
 }
 
-// cut answers with headers for size bytes, sends only the first n, and drops
-// the connection.
-func cut(w http.ResponseWriter, content []byte, n int) {
+// sendPart announces the whole content, sends the first n bytes, and closes the
+// connection.
+func sendPart(w http.ResponseWriter, content []byte, n int) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 	w.Write(content[:n])
 	w.(http.Flusher).Flush()
 	panic(http.ErrAbortHandler)
 }
 
-func sumOf(b []byte) string {
+func sha256Hex(b []byte) string {
 	s := sha256.Sum256(b)
 	return hex.EncodeToString(s[:])
 }
 
-func TestDownloadArrivesWhole(t *testing.T) {
+func TestFetch_DownloadsAWholeFile(t *testing.T) {
 	t.Parallel()
 	content := bytes.Repeat([]byte("video "), 300_000)
-	s := serve(t, file(content, `"v1"`))
+	s := serve(t, serveFile(content, `"v1"`))
 	dir := t.TempDir()
 	var seen, total int64
 	f, err := Fetch(t.Context(), s.URL+"/a%20film.mp4?token=secret", dir+"/out", Options{
@@ -62,7 +62,7 @@ func TestDownloadArrivesWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := File{Name: "a film.mp4", Bytes: int64(len(content)), SHA256: sumOf(content), How: Download}
+	want := File{Name: "a film.mp4", Bytes: int64(len(content)), SHA256: sha256Hex(content), Method: Download}
 	if f != want || readFile(t, dir+"/out") != string(content) {
 		t.Errorf("got %+v, want %+v", f, want)
 	}
@@ -74,19 +74,19 @@ func TestDownloadArrivesWhole(t *testing.T) {
 	}
 }
 
-func TestDownloadThatBrokeOffIsContinued(t *testing.T) {
+func TestFetch_ResumesABrokenDownload(t *testing.T) {
 	t.Parallel()
 	content := make([]byte, 3<<20)
 	for i := range content {
 		content[i] = byte(i >> 8)
 	}
 	var ranges []string
-	full := file(content, `"v1"`)
+	full := serveFile(content, `"v1"`)
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		ranges = append(ranges, r.Header.Get("Range")+"|"+r.Header.Get("If-Range"))
 		if len(ranges) == 1 {
 			w.Header().Set("ETag", `"v1"`)
-			cut(w, content, 1<<20)
+			sendPart(w, content, 1<<20)
 		}
 		full(w, r)
 	})
@@ -101,7 +101,7 @@ func TestDownloadThatBrokeOffIsContinued(t *testing.T) {
 		t.Fatalf("a partial file has the final name: %v", err)
 	}
 	f, err := Fetch(t.Context(), s.URL, dir+"/second", o)
-	if err != nil || f.SHA256 != sumOf(content) || readFile(t, dir+"/second") != string(content) {
+	if err != nil || f.SHA256 != sha256Hex(content) || readFile(t, dir+"/second") != string(content) {
 		t.Fatalf("got %+v, %v", f, err)
 	}
 	if len(ranges) != 2 || !strings.HasPrefix(ranges[1], "bytes=") || ranges[1] == "bytes=0-|" || !strings.HasSuffix(ranges[1], `|"v1"`) {
@@ -112,25 +112,25 @@ func TestDownloadThatBrokeOffIsContinued(t *testing.T) {
 	}
 }
 
-func TestDownloadStartsOverWhenTheRestCannotBeTrusted(t *testing.T) {
+func TestFetch_RestartsADownloadThatCannotBeResumed(t *testing.T) {
 	t.Parallel()
 	old, fresh := bytes.Repeat([]byte("old"), 1<<18), bytes.Repeat([]byte("new"), 1<<18)
-	// Sends parts of what it has now, whatever the client has seen before.
-	careless := func(w http.ResponseWriter, r *http.Request) {
+	// It ignores If-Range.
+	ignoresIfRange := func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del("If-Range")
-		file(fresh, "")(w, r)
+		serveFile(fresh, "")(w, r)
 	}
 	for name, c := range map[string]struct {
-		header http.Header      // of the first answer, which breaks off
-		next   http.HandlerFunc // answers the second call
-		source string           // appended to the URL of the second call
-		wait   int              // further calls that fail before one succeeds
+		header   http.Header      // of the first response, which breaks off
+		next     http.HandlerFunc // answers the second call
+		source   string           // appended to the URL of the second call
+		failures int              // of further calls before one succeeds
 	}{
-		"changed on the server":       {header: http.Header{"Etag": {`"v1"`}}, next: file(fresh, `"v2"`)},
-		"weak validator":              {header: http.Header{"Etag": {`W/"v1"`}}, next: careless},
-		"no validator":                {header: http.Header{}, next: careless},
-		"date within the same minute": {header: http.Header{"Last-Modified": {time.Now().UTC().Format(http.TimeFormat)}}, next: careless},
-		"another source":              {header: http.Header{"Etag": {`"v1"`}}, next: careless, source: "?other"},
+		"changed on the server":       {header: http.Header{"Etag": {`"v1"`}}, next: serveFile(fresh, `"v2"`)},
+		"weak validator":              {header: http.Header{"Etag": {`W/"v1"`}}, next: ignoresIfRange},
+		"no validator":                {header: http.Header{}, next: ignoresIfRange},
+		"date within the same minute": {header: http.Header{"Last-Modified": {time.Now().UTC().Format(http.TimeFormat)}}, next: ignoresIfRange},
+		"another source":              {header: http.Header{"Etag": {`"v1"`}}, next: ignoresIfRange, source: "?other"},
 		"server ignores ranges": {header: http.Header{"Etag": {`"v1"`}}, next: func(w http.ResponseWriter, r *http.Request) {
 			w.Write(fresh)
 		}},
@@ -141,7 +141,7 @@ func TestDownloadStartsOverWhenTheRestCannotBeTrusted(t *testing.T) {
 			}
 			w.Write(fresh)
 		}},
-		"another part than asked for": {header: http.Header{"Etag": {`"v1"`}}, wait: 1, next: func(w http.ResponseWriter, r *http.Request) {
+		"another range than requested": {header: http.Header{"Etag": {`"v1"`}}, failures: 1, next: func(w http.ResponseWriter, r *http.Request) {
 			part := fresh
 			if rg := r.Header.Get("Range"); rg != "" {
 				from, _ := strconv.Atoi(strings.Trim(rg, "bytes=-"))
@@ -151,7 +151,7 @@ func TestDownloadStartsOverWhenTheRestCannotBeTrusted(t *testing.T) {
 			}
 			w.Write(part)
 		}},
-		"part of a shorter file": {header: http.Header{"Etag": {`"v1"`}}, wait: 1, next: func(w http.ResponseWriter, r *http.Request) {
+		"part of a shorter file": {header: http.Header{"Etag": {`"v1"`}}, failures: 1, next: func(w http.ResponseWriter, r *http.Request) {
 			short := fresh[:400_000]
 			if rg := r.Header.Get("Range"); rg != "" {
 				from, _ := strconv.Atoi(strings.Trim(rg, "bytes=-"))
@@ -163,7 +163,7 @@ func TestDownloadStartsOverWhenTheRestCannotBeTrusted(t *testing.T) {
 			}
 			w.Write(fresh)
 		}},
-		"part of a longer file": {header: http.Header{"Etag": {`"v1"`}}, wait: 1, next: func(w http.ResponseWriter, r *http.Request) {
+		"part of a longer file": {header: http.Header{"Etag": {`"v1"`}}, failures: 1, next: func(w http.ResponseWriter, r *http.Request) {
 			if rg := r.Header.Get("Range"); rg != "" {
 				from, _ := strconv.Atoi(strings.Trim(rg, "bytes=-"))
 				w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(fresh), len(fresh)+1))
@@ -184,12 +184,12 @@ func TestDownloadStartsOverWhenTheRestCannotBeTrusted(t *testing.T) {
 				for k, v := range c.header {
 					w.Header()[k] = v
 				}
-				cut(w, old, 300_000)
+				sendPart(w, old, 300_000)
 			})
 			dir := t.TempDir()
 			o := Options{Allow: loopback, Partial: dir + "/part"}
 			url := s.URL
-			for range 1 + c.wait {
+			for range 1 + c.failures {
 				_, err := Fetch(t.Context(), url, dir+"/out", o)
 				var e *Error
 				if !errors.As(err, &e) || e.Permanent {
@@ -198,24 +198,24 @@ func TestDownloadStartsOverWhenTheRestCannotBeTrusted(t *testing.T) {
 				url = s.URL + c.source
 			}
 			f, err := Fetch(t.Context(), url, dir+"/out", o)
-			if err != nil || readFile(t, dir+"/out") != string(fresh) || f.SHA256 != sumOf(fresh) {
+			if err != nil || readFile(t, dir+"/out") != string(fresh) || f.SHA256 != sha256Hex(fresh) {
 				t.Fatalf("got %+v, %v", f, err)
 			}
 		})
 	}
 }
 
-func TestDownloadThatCameInFullButWasNotUsedIsAskedForOneByte(t *testing.T) {
+func TestFetch_RequestsOneByteOfACompletePartialFile(t *testing.T) {
 	t.Parallel()
 	content := bytes.Repeat([]byte("x"), 1000)
 	var last string
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		last = r.Header.Get("Range")
-		file(content, `"v1"`)(w, r)
+		serveFile(content, `"v1"`)(w, r)
 	})
 	dir := t.TempDir()
 	o := Options{Allow: loopback, Partial: dir + "/part"}
-	// The destination's directory is missing, so only the last step fails.
+	// The destination's directory does not exist, so only the last step fails.
 	if _, err := Fetch(t.Context(), s.URL, dir+"/gone/out", o); err == nil {
 		t.Fatal("no error")
 	}
@@ -227,22 +227,22 @@ func TestDownloadThatCameInFullButWasNotUsedIsAskedForOneByte(t *testing.T) {
 	}
 }
 
-func TestTwoDownloadsNeverShareAPartialFile(t *testing.T) {
+func TestFetch_NeverSharesAPartialFile(t *testing.T) {
 	t.Parallel()
 	content := bytes.Repeat([]byte("x"), 2<<20)
-	halfway, goOn := make(chan struct{}), make(chan struct{})
+	halfSent, resume := make(chan struct{}), make(chan struct{})
 	var calls atomic.Int32
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if calls.Add(1) > 1 {
-			file(content, `"v1"`)(w, r)
+			serveFile(content, `"v1"`)(w, r)
 			return
 		}
 		w.Header().Set("ETag", `"v1"`)
 		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 		w.Write(content[:1<<20])
 		w.(http.Flusher).Flush()
-		close(halfway)
-		<-goOn
+		close(halfSent)
+		<-resume
 		w.Write(content[1<<20:])
 	})
 	dir := t.TempDir()
@@ -252,9 +252,9 @@ func TestTwoDownloadsNeverShareAPartialFile(t *testing.T) {
 		_, err := Fetch(context.Background(), s.URL, dir+"/slow", o)
 		slow <- err
 	}()
-	<-halfway
+	<-halfSent
 	_, err := Fetch(t.Context(), s.URL, dir+"/fast", o)
-	close(goOn)
+	close(resume)
 	if err != nil || readFile(t, dir+"/fast") != string(content) {
 		t.Errorf("second download: %v", err)
 	}
@@ -266,7 +266,7 @@ func TestTwoDownloadsNeverShareAPartialFile(t *testing.T) {
 	}
 }
 
-func TestAnswersAreSortedIntoPermanentAndTemporary(t *testing.T) {
+func TestFetch_ClassifiesResponses(t *testing.T) {
 	t.Parallel()
 	status := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(code) }
@@ -308,14 +308,14 @@ func TestAnswersAreSortedIntoPermanentAndTemporary(t *testing.T) {
 			w.Header().Set("Content-Length", "5000")
 			w.Write([]byte("x"))
 		}, permanent: true, want: "larger than the limit of 1.0 KiB"},
-		"too large without saying so": {h: func(w http.ResponseWriter, r *http.Request) {
+		"too large without Content-Length": {h: func(w http.ResponseWriter, r *http.Request) {
 			for range 100 {
 				w.Write(bytes.Repeat([]byte("x"), 100))
 				w.(http.Flusher).Flush()
 			}
 		}, permanent: true, want: "larger than the limit"},
 		"shorter than announced": {h: func(w http.ResponseWriter, r *http.Request) {
-			cut(w, make([]byte, 500), 100)
+			sendPart(w, make([]byte, 500), 100)
 		}, want: "unexpected EOF"},
 		"chunks that stop": {h: func(w http.ResponseWriter, r *http.Request) {
 			w.Write([]byte("xxxx"))
@@ -333,11 +333,11 @@ func TestAnswersAreSortedIntoPermanentAndTemporary(t *testing.T) {
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 		}, want: "too slow: 1 B in 200ms"},
-		"silence after the head": {h: func(w http.ResponseWriter, r *http.Request) {
+		"silence after the header": {h: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "500")
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
-		}, want: "nothing has come from the server for 200ms"},
+		}, want: "the server sent nothing for 200ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -352,7 +352,7 @@ func TestAnswersAreSortedIntoPermanentAndTemporary(t *testing.T) {
 				t.Fatalf("got %+v, want permanent %v, after %v, %q", err, c.permanent, c.after, c.want)
 			}
 			if strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), s.URL+"/v") {
-				t.Errorf("the error shows too much or too little: %v", err)
+				t.Errorf("the error has a secret, or no URL: %v", err)
 			}
 			if left := list(t, dir); len(left) != 0 {
 				t.Errorf("left behind: %q", left)
@@ -361,7 +361,7 @@ func TestAnswersAreSortedIntoPermanentAndTemporary(t *testing.T) {
 	}
 }
 
-func TestDownloadEndsAfterItsTimeEvenWhileItTrickles(t *testing.T) {
+func TestFetch_EndsADownloadAtItsTimeout(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
@@ -375,18 +375,18 @@ func TestDownloadEndsAfterItsTimeEvenWhileItTrickles(t *testing.T) {
 	})
 	_, err := Fetch(t.Context(), s.URL, t.TempDir()+"/out", Options{Allow: loopback, Timeout: 150 * time.Millisecond})
 	var e *Error
-	if !errors.As(err, &e) || e.Permanent || !errors.Is(err, errTooLong) {
+	if !errors.As(err, &e) || e.Permanent || !errors.Is(err, errTimeout) {
 		t.Fatalf("got %v", err)
 	}
 }
 
-func TestCancelledDownloadEndsAtOnceAndKeepsWhatCame(t *testing.T) {
+func TestFetch_KeepsThePartialFileOfACancelledDownload(t *testing.T) {
 	t.Parallel()
 	content := bytes.Repeat([]byte("x"), 2<<20)
 	var calls atomic.Int32
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if calls.Add(1) > 1 {
-			file(content, `"v1"`)(w, r)
+			serveFile(content, `"v1"`)(w, r)
 			return
 		}
 		w.Header().Set("ETag", `"v1"`)
@@ -419,9 +419,9 @@ func TestCancelledDownloadEndsAtOnceAndKeepsWhatCame(t *testing.T) {
 	}
 }
 
-func TestDownloadLeavesTheReserveFree(t *testing.T) {
+func TestFetch_KeepsTheReserveFreeForADownload(t *testing.T) {
 	t.Parallel()
-	s := serve(t, file(make([]byte, 100), `"v1"`))
+	s := serve(t, serveFile(make([]byte, 100), `"v1"`))
 	dir := t.TempDir()
 	_, err := Fetch(t.Context(), s.URL, dir+"/out", Options{Allow: loopback, Reserve: 1 << 60})
 	var e *Error
@@ -431,7 +431,7 @@ func TestDownloadLeavesTheReserveFree(t *testing.T) {
 	}
 }
 
-func TestRetryAfterMayBeADate(t *testing.T) {
+func TestRetryAfter_AcceptsSecondsAndDates(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for in, want := range map[string]time.Duration{
