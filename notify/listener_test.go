@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/testwait"
 	"github.com/cuelight/cuelight/notify"
 )
 
@@ -147,18 +148,6 @@ func (b bundle) pids() []int32 {
 	return pids
 }
 
-// eventually waits until ok holds.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for late := time.After(patience); !ok(); {
-		select {
-		case <-late:
-			t.Fatalf("%s did not happen", what)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
 func TestNewConnectionCountsEverythingAsNews(t *testing.T) {
 	t.Parallel()
 	b := listen(t, pgtest.New(t, pgtest.Schema{}), notify.Options{Channels: []string{"a", "B c", "a"}})
@@ -220,7 +209,7 @@ func TestSessionLockIsSeenWhileTheSessionLasts(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the end of the lock", func() bool { return len(b.pids()) == 0 })
+	testwait.Until(t, "the end of the lock", func() bool { return len(b.pids()) == 0 })
 	if other, _ := notify.New(pool, notify.Options{}).Session(); other == first {
 		t.Error("two Listeners have one key")
 	}
@@ -244,7 +233,7 @@ func TestListenerHearsWithoutItsLock(t *testing.T) {
 		_, err := rival.Exec(context.Background(), `select pg_advisory_lock($1)`, key)
 		took <- err
 	}()
-	eventually(t, "the rival's wait", func() (waits bool) {
+	testwait.Until(t, "the rival's wait", func() (waits bool) {
 		row := pool.QueryRow(t.Context(), `select exists (select from pg_locks where pid = $1 and locktype = 'advisory' and not granted)`, rival.PgConn().PID())
 		return row.Scan(&waits) == nil && waits
 	})

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/testwait"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -65,18 +66,6 @@ func (f *faulty) FindHeldClaims(ctx context.Context, w store.ID) ([]store.Claim,
 		return nil, errDown
 	}
 	return f.Store.FindHeldClaims(ctx, w)
-}
-
-// until asks again and again until the answer is yes.
-func until(t testing.TB, what string, yes func() bool) {
-	t.Helper()
-	late := time.Now().Add(30 * time.Second)
-	for !yes() {
-		if time.Now().After(late) {
-			t.Fatalf("not in time: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond) // between two questions
-	}
 }
 
 func waitForEnd(ctx context.Context, _ *stages.Job) (any, error) {
@@ -149,7 +138,7 @@ func TestNonsensicalProgressHarmsNobody(t *testing.T) {
 		b.submit()
 		b.start(func(r *stages.Runner) { r.Lease, r.Grace = 600*time.Millisecond, -1 })
 		var last store.Worker
-		until(t, "a heartbeat that says what is running", func() bool {
+		testwait.Until(t, "a heartbeat that says what is running", func() bool {
 			all, err := b.Workers(t.Context(), false)
 			if err != nil || len(all) != 1 {
 				t.Fatal(all, err)
@@ -158,7 +147,7 @@ func TestNonsensicalProgressHarmsNobody(t *testing.T) {
 			return len(last.Running) == 2
 		})
 		began := last.HeartbeatAt
-		until(t, "further heartbeats", func() bool {
+		testwait.Until(t, "further heartbeats", func() bool {
 			all, err := b.Workers(t.Context(), false)
 			return err == nil && len(all) == 1 && all[0].HeartbeatAt.After(began.Add(time.Second))
 		})

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/internal/childproc"
+	"github.com/cuelight/cuelight/internal/testwait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,7 +91,7 @@ func TestStop_KillsTheGroupAfterTheGracePeriod(t *testing.T) {
 	if err := p.Stop(ctx, syscall.SIGTERM); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
-	waitUntil(t, "the group is gone", func() bool { return len(groupMembers(t, p.PID())) == 0 })
+	testwait.Until(t, "the group is gone", func() bool { return len(groupMembers(t, p.PID())) == 0 })
 }
 
 func TestRun_KillsTheChildWhenTheContextIsDone(t *testing.T) {
@@ -167,7 +168,7 @@ func TestChild_AndTheDeathOfThisProgram(t *testing.T) {
 				t.Fatal(err)
 			}
 			var pid int
-			waitUntil(t, "the child has started", func() bool {
+			testwait.Until(t, "the child has started", func() bool {
 				text, _ := os.ReadFile(filepath.Join(dir, "pid"))
 				pid, err = strconv.Atoi(string(text))
 				return err == nil
@@ -182,7 +183,7 @@ func TestChild_AndTheDeathOfThisProgram(t *testing.T) {
 					t.Errorf("the child did not outlive its parent: %v", err)
 				}
 			}
-			waitUntil(t, "the child is gone", func() bool { return len(groupMembers(t, pid)) == 0 })
+			testwait.Until(t, "the child is gone", func() bool { return len(groupMembers(t, pid)) == 0 })
 		})
 	}
 }
@@ -226,13 +227,4 @@ func groupMembers(t *testing.T, group int) (pids []string) {
 		}
 	}
 	return pids
-}
-
-func waitUntil(t *testing.T, what string, isTrue func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !isTrue(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
 }

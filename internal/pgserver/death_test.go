@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/testwait"
 )
 
 // hang makes the test binary a process that has a server in some state, and
@@ -33,7 +34,7 @@ func TestNothingOutlivesAProgramThatIsKilled(t *testing.T) {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			dir := abandon(t, state)
-			eventually(t, dir+" and all processes of the server are gone", func() bool {
+			testwait.Until(t, dir+" and all processes of the server are gone", func() bool {
 				_, err := os.Stat(dir)
 				return os.IsNotExist(err) && !mentioned(dir)
 			})

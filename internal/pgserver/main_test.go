@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
@@ -69,14 +68,4 @@ func exec(t *testing.T, address, sql string) {
 	defer conn.Close(context.Background())
 	_, err = conn.Exec(t.Context(), sql)
 	must(t, err)
-}
-
-// eventually waits for something that comes by itself.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not after 30 s: %s", what)
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/testwait"
 )
 
 func TestAServerIsOnTheNetworkOnlyWhereItWasTold(t *testing.T) {
@@ -101,7 +102,7 @@ func TestSmartWaitsUntilEverybodyHasLeft(t *testing.T) {
 		t.Errorf("with a session: %v", err)
 	}
 	must(t, conn.Close(t.Context()))
-	eventually(t, "the server stops", func() bool {
+	testwait.Until(t, "the server stops", func() bool {
 		return s.Start(t.Context()) == nil // it cannot start while it runs
 	})
 }
@@ -114,11 +115,11 @@ func TestAServerThatEndedByItselfCanBeStarted(t *testing.T) {
 	}
 	// The answer may come before the end or not at all.
 	_, _ = ask(t.Context(), s.URL("postgres"), "copy (select 1 where false) to program 'kill -INT $(head -1 postmaster.pid)'")
-	eventually(t, "it has ended", func() bool {
+	testwait.Until(t, "it has ended", func() bool {
 		_, err := ask(t.Context(), s.URL("postgres"), "select 'x'")
 		return err != nil
 	})
-	eventually(t, "it can be started", func() bool { return s.Start(t.Context()) == nil })
+	testwait.Until(t, "it can be started", func() bool { return s.Start(t.Context()) == nil })
 	expect(t, s.URL("postgres"), "select 'x'", "x")
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/testwait"
 )
 
 func TestAPromotedStandbyHasWhatThePrimaryAcknowledged(t *testing.T) {
@@ -18,7 +19,7 @@ func TestAPromotedStandbyHasWhatThePrimaryAcknowledged(t *testing.T) {
 	expect(t, pgserver.TCPURL("postgres", standby.Addr()), "select pg_is_in_recovery()::text || current_setting('work_mem')", "true7MB")
 
 	must(t, primary.Set(t.Context(), "synchronous_standby_names", `"it's two"`))
-	eventually(t, "the standby is synchronous", func() bool {
+	testwait.Until(t, "the standby is synchronous", func() bool {
 		state, _ := ask(t.Context(), primary.URL("postgres"), "select sync_state from pg_stat_replication")
 		return state == "sync"
 	})

@@ -1,0 +1,31 @@
+// Package testwait waits, in tests, for conditions that nothing announces: a file
+// that another process writes, a row, the state of a server.
+//
+//	testwait.Until(t, "the worker is registered", func() bool { return workers() == 1 })
+//
+// A test that can be told by a channel waits for the channel. Tests under
+// testing/synctest do not need this package: their clock waits by itself.
+package testwait
+
+import (
+	"testing"
+	"time"
+)
+
+// Limit is how long Until waits. It is long because the machine may be busy with
+// many tests; a test that passes never waits that long.
+const Limit = time.Minute
+
+const pollInterval = 5 * time.Millisecond
+
+// Until polls until the condition is true. It fails the test, which it must be
+// called from, when that takes longer than [Limit]; the text describes the
+// condition: "the queue is empty".
+func Until(t testing.TB, condition string, isTrue func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Limit); !isTrue(); time.Sleep(pollInterval) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not true within %v: %s", Limit, condition)
+		}
+	}
+}
