@@ -7,22 +7,20 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/internal/dbconn"
 )
 
 // cli is one invocation of the program.
 type cli struct {
 	sig *signals
-	env environment
 	in  io.Reader
 	out *stream
 	err *stream
 
-	dataDir     string
-	publishDir  string
-	databaseURL string
-	notifyURL   string // for the listener alone; empty for the database's
-	json        bool
-	where       string // the flags that say where things are, as they were given
+	dbconn.Options
+	json  bool
+	where string // the flags that say where things are, as they were given
 }
 
 const rootHelp = `Cuelight takes videos through a pipeline of stages, on PostgreSQL alone:

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/media"
 )
 
@@ -16,7 +17,7 @@ func TestWorkingProcess_IsNotDumpableUnlessTheSandboxIsOff(t *testing.T) {
 		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 			t.Fatal(err)
 		}
-		c := &cli{dataDir: t.TempDir()}
+		c := &cli{Options: dbconn.Options{DataDir: t.TempDir()}}
 		o := c.workFlags(&cobra.Command{})
 		o.sandbox = mode
 		if _, err := c.prepare(o); err != nil {

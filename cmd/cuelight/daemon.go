@@ -7,12 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/inbox"
 	"github.com/cuelight/cuelight/internal/trace"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -21,7 +22,7 @@ import (
 // daemon is a running `cuelight serve`.
 type daemon struct {
 	c       *cli
-	db      *database
+	db      *dbconn.Database
 	log     *zap.Logger
 	feed    *feed
 	systemd *systemd
@@ -40,7 +41,7 @@ type daemon struct {
 
 // run works until ctx is done and the work has drained.
 func (d *daemon) run(ctx context.Context) error {
-	d.log.Info("database chosen", zap.String("database", d.db.name), zap.Bool("private", d.db.choice.private), zap.String("because", d.db.choice.why))
+	d.log.Info("database chosen", zap.String("database", d.db.Name), zap.Bool("private", d.db.Source.Private), zap.String("because", d.db.Source.Origin))
 	d.engine.observe, d.engine.listener = d.observe, d.listening
 	d.engine.readers = d.beside.readers()
 
@@ -50,7 +51,7 @@ func (d *daemon) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { ended <- d.work(working) })
 	keeping, unkeep := context.WithCancel(context.WithoutCancel(ctx))
-	all.Go(func() { d.db.keep(keeping, d.server) })
+	all.Go(func() { d.db.KeepServer(keeping, d.server) })
 	besides, unstand := context.WithCancel(context.WithoutCancel(ctx))
 	all.Go(func() { d.beside.run(besides) })
 	d.tidying.log = d.log
@@ -163,7 +164,7 @@ func (d *daemon) work(ctx context.Context) error {
 		err := g.Wait()
 		stop()
 		// Without an error, it was drained by somebody.
-		if ctx.Err() != nil || err == nil || explain(err).code != exitUnreachable {
+		if ctx.Err() != nil || err == nil || dbconn.Explain(err).Kind != usererr.Unreachable {
 			return err
 		}
 	}
@@ -174,9 +175,9 @@ func (d *daemon) work(ctx context.Context) error {
 func (d *daemon) await(ctx context.Context) error {
 	away := false
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		err := d.db.ready(ctx)
+		err := d.db.Ready(ctx)
 		if err == nil {
-			err = d.engine.mine.agrees(ctx, d.db.store, false)
+			err = d.engine.mine.agrees(ctx, d.db.Store, false)
 		}
 		switch {
 		case err == nil:
@@ -186,25 +187,18 @@ func (d *daemon) await(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return nil
-		case explain(err).code != exitUnreachable, isRefused(err):
-			return d.db.describe(err)
+		case dbconn.Explain(err).Kind != usererr.Unreachable, dbconn.IsLoginError(err):
+			return d.db.Describe(err)
 		}
 		if !away {
 			away = true
-			d.log.Warn("database away", zap.String("error", reason(err)))
+			d.log.Warn("database away", zap.String("error", dbconn.Reason(err)))
 			d.tellReady("waiting for the database")
 		}
 		if pause(ctx, wait) != nil {
 			return nil
 		}
 	}
-}
-
-// isRefused: the server answers that the user, the password or the database
-// is wrong. (PostgreSQL's class 28, and 3D000.)
-func isRefused(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && len(pg.Code) == 5 && (pg.Code[:2] == "28" || pg.Code == "3D000")
 }
 
 // observe is told by the Runner, and must not wait.
@@ -256,7 +250,7 @@ func (d *daemon) watchBoxes(ctx context.Context) error {
 		for i, f := range files {
 			subs[i] = store.Submission{Source: sourceOfPath(f.Path), RequestID: f.RequestID()}
 		}
-		receipts, err := d.db.store.SubmitAll(ctx, subs)
+		receipts, err := d.db.Store.SubmitAll(ctx, subs)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/internal/usererr"
 )
 
 // finding is one thing that doctor looked at.
@@ -43,7 +45,7 @@ not count.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.publishDir, "publish-dir", "", "where published videos go (default DATA-DIR/published)")
+	f.StringVar(&c.PublishDir, "publish-dir", "", "where published videos go (default DATA-DIR/published)")
 	d.o.programFlags(f)
 	setting(f, "publish-dir")
 	c.jsonFlag(cmd)
@@ -85,7 +87,7 @@ func (d *doctor) write() error {
 			continue
 		}
 		colour := map[string]string{fine: green, warning: yellow, wrong: red}[f.Status]
-		text := fmt.Sprintf("%s %-13s %s\n", d.c.out.paint(colour, fmt.Sprintf("%-8s", f.Status)), f.Check, printable(f.Detail))
+		text := fmt.Sprintf("%s %-13s %s\n", d.c.out.paint(colour, fmt.Sprintf("%-8s", f.Status)), f.Check, usererr.Printable(f.Detail))
 		if f.Fix != "" {
 			text += fmt.Sprintf("%22s -> %s\n", "", f.Fix)
 		}

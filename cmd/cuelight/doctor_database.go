@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
 )
@@ -23,21 +25,21 @@ const (
 
 // checkDatabase returns only errors of the closing.
 func (d *doctor) checkDatabase(ctx context.Context) error {
-	choice := d.c.choose()
-	if choice.private {
-		data, err := d.c.data()
+	choice := d.c.Source()
+	if choice.Private {
+		data, err := d.c.DataPath()
 		if err != nil {
 			return nil // it was said already
 		}
-		if dir := filepath.Join(data, databaseDir); !isMade(dir) {
-			d.ok("database", "private, in %s (it will be made); %s", dir, choice.why)
+		if dir := filepath.Join(data, dbconn.PrivateDir); !dbconn.PrivateExists(dir) {
+			d.ok("database", "private, in %s (it will be made); %s", dir, choice.Origin)
 			return nil
 		}
 	}
-	db, err := d.c.openDatabase(ctx)
+	db, err := d.c.Connect(ctx)
 	if err != nil {
-		p := explain(err)
-		d.wrong("database", p.text, p.hint)
+		p := dbconn.Explain(err)
+		d.wrong("database", p.Text, p.Hint)
 		return nil
 	}
 	if d.checkServer(ctx, db) {
@@ -45,35 +47,35 @@ func (d *doctor) checkDatabase(ctx context.Context) error {
 		d.checkListener(ctx, db)
 		d.checkWorkers(ctx, db)
 	}
-	return db.close()
+	return db.Close()
 }
 
 const serverSQL = `
 /* doctor */
 select current_setting('server_version'), current_setting('server_version_num')::int, pg_is_in_recovery(), clock_timestamp()`
 
-func (d *doctor) checkServer(ctx context.Context, db *database) bool {
+func (d *doctor) checkServer(ctx context.Context, db *dbconn.Database) bool {
 	var version string
 	var number int
 	var standby bool
 	var theirs time.Time
 	// The first query pays for the connection, which would count as skew.
-	err := db.pool.Ping(ctx)
+	err := db.Pool.Ping(ctx)
 	asked := time.Now()
 	if err == nil {
-		err = db.pool.QueryRow(ctx, serverSQL).Scan(&version, &number, &standby, &theirs)
+		err = db.Pool.QueryRow(ctx, serverSQL).Scan(&version, &number, &standby, &theirs)
 	}
 	took := time.Since(asked)
 	if err != nil {
-		p := explain(db.describe(err))
-		d.wrong("database", p.text, p.hint)
+		p := dbconn.Explain(db.Describe(err))
+		d.wrong("database", p.Text, p.Hint)
 		return false
 	}
 	where := ""
-	if db.server != nil {
-		where = ", in " + printable(db.server.Dir())
+	if db.PrivateServer() != nil {
+		where = ", in " + usererr.Printable(db.PrivateServer().Dir())
 	}
-	d.ok("database", "%s%s, PostgreSQL %s; %s", db.name, where, version, db.choice.why)
+	d.ok("database", "%s%s, PostgreSQL %s; %s", db.Name, where, version, db.Source.Origin)
 	if number < postgres.MinMajor*10000 {
 		d.wrong("database", "PostgreSQL "+version+" is too old", "version "+strconv.Itoa(postgres.MinMajor)+" or newer is needed")
 	}
@@ -89,22 +91,22 @@ func (d *doctor) checkServer(ctx context.Context, db *database) bool {
 	return true
 }
 
-func (d *doctor) checkTables(ctx context.Context, db *database) {
-	err := db.store.Check(ctx)
+func (d *doctor) checkTables(ctx context.Context, db *dbconn.Database) {
+	err := db.Store.Check(ctx)
 	if err == nil {
 		d.ok("tables", "version %d", store.SchemaVersion)
 		return
 	}
-	p := explain(err)
-	d.wrong("tables", p.text, p.hint)
+	p := dbconn.Explain(err)
+	d.wrong("tables", p.Text, p.Hint)
 }
 
 // checkListener connects as the workers do, and waits for the notification
 // that a listener sends to itself.
-func (d *doctor) checkListener(ctx context.Context, db *database) {
+func (d *doctor) checkListener(ctx context.Context, db *dbconn.Database) {
 	took, err := hear(ctx, db)
 	if err != nil {
-		d.wrong("notifications", "they do not arrive: "+firstLine(err.Error()),
+		d.wrong("notifications", "they do not arrive: "+usererr.FirstLine(err.Error()),
 			"LISTEN needs a session of its own: connect to the server itself, not to a pooler in transaction mode. Without, work is found by the sweep, seconds later")
 		return
 	}
@@ -114,11 +116,11 @@ func (d *doctor) checkListener(ctx context.Context, db *database) {
 // channel is nobody's but doctor's.
 const channel = "cuelight_doctor"
 
-func hear(ctx context.Context, db *database) (time.Duration, error) {
+func hear(ctx context.Context, db *dbconn.Database) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, hearWithin)
 	defer cancel()
 	connected := make(chan error, 8)
-	listener := notify.New(db.pool, notify.Options{Channels: []string{channel}, OnChange: func(_ bool, err error) { connected <- err }})
+	listener := notify.New(db.Pool, notify.Options{Channels: []string{channel}, OnChange: func(_ bool, err error) { connected <- err }})
 	ended := make(chan error, 1)
 	listening, stop := context.WithCancel(ctx)
 	go func() { ended <- listener.Run(listening) }()
@@ -138,7 +140,7 @@ func hear(ctx context.Context, db *database) (time.Duration, error) {
 	}
 	listener.Take()
 	began := time.Now()
-	if _, err := db.pool.Exec(ctx, "select pg_notify($1, '')", channel); err != nil {
+	if _, err := db.Pool.Exec(ctx, "select pg_notify($1, '')", channel); err != nil {
 		return 0, err
 	}
 	for {
@@ -153,8 +155,8 @@ func hear(ctx context.Context, db *database) (time.Duration, error) {
 	}
 }
 
-func (d *doctor) checkWorkers(ctx context.Context, db *database) {
-	workers, err := db.store.Workers(ctx, false)
+func (d *doctor) checkWorkers(ctx context.Context, db *dbconn.Database) {
+	workers, err := db.Store.Workers(ctx, false)
 	if err != nil {
 		return // the tables are missing, which was said already
 	}

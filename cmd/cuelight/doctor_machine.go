@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/fetch"
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/usererr"
 )
 
 // What the stages need of ffmpeg, and what they can do without at a price.
@@ -24,11 +26,11 @@ var (
 )
 
 func (d *doctor) checkPrograms(ctx context.Context) {
-	if d.c.choose().private {
+	if d.c.Source().Private {
 		bins, err := postgres.Find("")
 		if err != nil {
-			p := explain(err)
-			d.wrong("postgresql", p.text, p.hint)
+			p := dbconn.Explain(err)
+			d.wrong("postgresql", p.Text, p.Hint)
 		}
 		for _, b := range bins {
 			d.ok("postgresql", "%s in %s", b.Version, b.Dir)
@@ -52,7 +54,7 @@ func (d *doctor) checkVersion(ctx context.Context, program string) {
 	}
 	out, err := exec.CommandContext(ctx, path, "-version").Output()
 	if err != nil {
-		d.wrong(check, fmt.Sprintf("%s cannot be run: %s", path, systemWords(err)), installLine("ffmpeg"))
+		d.wrong(check, fmt.Sprintf("%s cannot be run: %s", path, usererr.SystemMessage(err)), installLine("ffmpeg"))
 		return
 	}
 	first, _, _ := strings.Cut(string(out), " Copyright")
@@ -99,14 +101,14 @@ func (d *doctor) checkParts(ctx context.Context) {
 }
 
 func (d *doctor) checkPlaces() {
-	data, err := d.c.data()
+	data, err := d.c.DataPath()
 	if err != nil {
-		p := explain(err)
-		d.wrong("data", p.text, p.hint)
+		p := dbconn.Explain(err)
+		d.wrong("data", p.Text, p.Hint)
 		return
 	}
 	d.checkPlace("data", data)
-	if published, err := d.c.published(); err == nil {
+	if published, err := d.c.PublishPath(); err == nil {
 		d.checkPlace("published", published)
 	}
 }
@@ -123,12 +125,12 @@ func (d *doctor) checkPlace(check, dir string) {
 		}
 		at, note = filepath.Dir(at), " (it will be made)"
 	}
-	if err := tryWrite(at); err != nil {
+	if err := dbconn.CheckWritable(at); err != nil {
 		what := "data"
 		if check == "published" {
 			what = "publish"
 		}
-		d.wrong(check, fmt.Sprintf("%s cannot be written to: %s", at, systemWords(err)), fmt.Sprintf("mend it, or name another directory: --%s-dir", what))
+		d.wrong(check, fmt.Sprintf("%s cannot be written to: %s", at, usererr.SystemMessage(err)), fmt.Sprintf("mend it, or name another directory: --%s-dir", what))
 		return
 	}
 	free, err := fetch.FreeSpace(at)

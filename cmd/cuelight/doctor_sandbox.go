@@ -7,6 +7,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/media/sandbox"
+	"github.com/cuelight/cuelight/internal/usererr"
 )
 
 // checkSandbox says how far this host can confine ffmpeg, which reads files of
@@ -30,7 +31,7 @@ func (d *doctor) checkSandbox(ctx context.Context) {
 		return
 	}
 	if _, err := tools.Version(ctx); err != nil {
-		d.wrong(check, "a confined ffmpeg does not start: "+firstLine(err.Error()),
+		d.wrong(check, "a confined ffmpeg does not start: "+usererr.FirstLine(err.Error()),
 			"name what it needs with --media-readable, or give up the confinement with --sandbox off")
 		return
 	}

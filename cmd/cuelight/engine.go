@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/video"
@@ -24,7 +25,7 @@ func pipelineStages(config video.Config) []stages.Stage {
 
 // engine works on the pipeline.
 type engine struct {
-	db       *database
+	db       *dbconn.Database
 	stages   []stages.Stage
 	only     []store.ID // the tasks to work on; nil for all
 	mine     identity   // of the directories the stages work in
@@ -45,12 +46,12 @@ func (e *engine) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener := notify.New(e.db.pool, notify.Options{
-		Channels: e.channels(pipeline), Also: e.readers, ConnConfig: e.db.notify, Keep: e.lease,
+	listener := notify.New(e.db.Pool, notify.Options{
+		Channels: e.channels(pipeline), Also: e.readers, ConnConfig: e.db.NotifyConfig, Keep: e.lease,
 		OnChange: e.listener, Alive: func() { e.pulse.beat("listener") },
 	})
 	runner := stages.Runner{
-		Store: store.New(e.db.pool, pipeline.Graph()), Pipeline: pipeline,
+		Store: store.New(e.db.Pool, pipeline.Graph()), Pipeline: pipeline,
 		OnlyTasks: e.only, Capabilities: e.mine.capabilities(e.only != nil),
 		// The Runner's zero is its default, ours is none.
 		Grace: cmp.Or(e.grace, -1), Abort: e.abort, Lease: e.lease, AgeAfter: e.ageAfter, Heartbeat: e.pulse.beat,

@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
 	eventfeed "github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
 )
@@ -32,26 +34,26 @@ func eventChannels(g store.Graph) []string {
 
 // watchEvents prints events as they happen, from after one; of one task until it
 // has come to its end.
-func (c *cli) watchEvents(ctx context.Context, db *database, after int64, args []string) error {
+func (c *cli) watchEvents(ctx context.Context, db *dbconn.Database, after int64, args []string) error {
 	follow := func(ctx context.Context, f *eventfeed.Feed) error { return c.printEvents(ctx, f, after) }
 	if len(args) > 0 {
-		id, err := db.store.Find(ctx, strings.ToLower(args[0]))
+		id, err := db.Store.Find(ctx, strings.ToLower(args[0]))
 		if err != nil {
 			return err
 		}
-		w := &taskEvents{c: c, st: db.store, id: id, after: max(after, 0)}
+		w := &taskEvents{c: c, st: db.Store, id: id, after: max(after, 0)}
 		if over, err := w.past(ctx); over || err != nil {
 			return err
 		}
 		follow = w.follow
 	} else if after == eventfeed.Now {
 		var err error
-		if after, err = db.store.EventWatermark(ctx); err != nil {
+		if after, err = db.Store.EventWatermark(ctx); err != nil {
 			return err
 		}
 	}
-	listener := notify.New(db.pool, notify.Options{Channels: eventChannels(db.store.Graph()), ConnConfig: db.notify})
-	f := newEventFeed(db.store, listener.Wakes, nil)
+	listener := notify.New(db.Pool, notify.Options{Channels: eventChannels(db.Store.Graph()), ConnConfig: db.NotifyConfig})
+	f := newEventFeed(db.Store, listener.Wakes, nil)
 	g, running := errgroup.WithContext(ctx)
 	inner, stop := context.WithCancel(running)
 	g.Go(func() error { return listener.Run(inner) })
@@ -71,7 +73,7 @@ func eventsGone(err error) error {
 	if !errors.Is(err, store.ErrEventsGone) {
 		return err
 	}
-	return &problem{code: exitNotFound, text: "the events after the one given are deleted, or it was never there", hint: "--after 0 begins with the oldest that are kept"}
+	return &usererr.Error{Kind: usererr.NotFound, Text: "the events after the one given are deleted, or it was never there", Hint: "--after 0 begins with the oldest that are kept"}
 }
 
 // printEvents prints what happens after an event.
@@ -123,7 +125,7 @@ func (c *cli) printEvent(e store.Event) error {
 		words = append(words, fmt.Sprintf("attempt %d", e.Attempt))
 	}
 	if more := eventWords(e); more != "" {
-		words = append(words, printable(more))
+		words = append(words, usererr.Printable(more))
 	}
 	_, err := fmt.Fprintln(c.out, strings.Join(words, "  "))
 	return err

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -65,14 +67,14 @@ func addFilterFlags(cmd *cobra.Command) *filterFlags {
 func (f *filterFlags) filter() (store.Filter, error) {
 	out := store.Filter{UserID: f.user, RequestID: f.request, Source: f.source, Error: f.error, Status: store.Status(f.status)}
 	if f.status != "" && !slices.Contains(taskStatuses, f.status) {
-		return out, usagef("--status %s: it is one of %s", printable(f.status), strings.Join(taskStatuses, ", "))
+		return out, usererr.Usagef("--status %s: it is one of %s", usererr.Printable(f.status), strings.Join(taskStatuses, ", "))
 	}
 	if f.stage == "" {
 		return out, nil
 	}
 	stage, status, ok := strings.Cut(f.stage, "=")
 	if !ok || !slices.Contains(statuses, status) {
-		return out, usagef("--stage %s: it is STAGE=STATUS, where STATUS is one of %s", printable(f.stage), strings.Join(statuses, ", "))
+		return out, usererr.Usagef("--stage %s: it is STAGE=STATUS, where STATUS is one of %s", usererr.Printable(f.stage), strings.Join(statuses, ", "))
 	}
 	if err := checkStage(stage); err != nil {
 		return out, err
@@ -84,7 +86,7 @@ func (f *filterFlags) filter() (store.Filter, error) {
 func checkStage(name string) error {
 	graph := store.Video()
 	if _, ok := graph.Stage(name); !ok {
-		return usagef("there is no stage %s; the stages are %s", printable(name), strings.Join(graph.Stages(), ", "))
+		return usererr.Usagef("there is no stage %s; the stages are %s", usererr.Printable(name), strings.Join(graph.Stages(), ", "))
 	}
 	return nil
 }
@@ -109,12 +111,12 @@ func (c *cli) each(ctx context.Context, words []string, do func(word string) err
 		if err == nil {
 			continue
 		}
-		p := explain(err)
-		if p.code == exitUnreachable || ctx.Err() != nil || isBrokenPipe(err) || len(words) == 1 {
+		p := dbconn.Explain(err)
+		if p.Kind == usererr.Unreachable || ctx.Err() != nil || isBrokenPipe(err) || len(words) == 1 {
 			return err
 		}
 		failed, last = failed+1, p
-		c.finish(&problem{code: p.code, text: printable(word) + ": " + p.text})
+		c.finish(&usererr.Error{Kind: p.Kind, Text: usererr.Printable(word) + ": " + p.Text})
 	}
 	switch {
 	case failed == 0:
@@ -122,7 +124,7 @@ func (c *cli) each(ctx context.Context, words []string, do func(word string) err
 	case failed < len(words):
 		return quiet(exitPartial)
 	}
-	return quiet(explain(last).code)
+	return quiet(exitCodeOf[dbconn.Explain(last).Kind])
 }
 
 // idTail is the end of an id that is worth looking for, as in [store.Store.Find]: what

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
@@ -36,7 +37,7 @@ func identify(c video.Config) (identity, error) {
 	for dir, id := range map[string]*string{c.DataDir: &mine.Data, c.PublishDir: &mine.Published} {
 		var err error
 		if *id, err = dirID(dir); err != nil {
-			return identity{}, fmt.Errorf("identify %s: %w", printable(dir), err)
+			return identity{}, fmt.Errorf("identify %s: %w", usererr.Printable(dir), err)
 		}
 	}
 	return mine, nil
@@ -98,10 +99,10 @@ func (i identity) agrees(ctx context.Context, st *store.Store, some bool) error 
 		default:
 			continue
 		}
-		return &problem{
-			code: exitUsage,
-			text: fmt.Sprintf("process %d on %s works on the same database with another %s directory", w.PID, w.Host, what),
-			hint: "processes on one database take each other's tasks: give all of them the same directories, or another database",
+		return &usererr.Error{
+			Kind: usererr.Usage,
+			Text: fmt.Sprintf("process %d on %s works on the same database with another %s directory", w.PID, w.Host, what),
+			Hint: "processes on one database take each other's tasks: give all of them the same directories, or another database",
 		}
 	}
 	return nil

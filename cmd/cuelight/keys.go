@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -37,12 +39,12 @@ func (c *cli) keysCreateCommand() *cobra.Command {
 		switch *scope {
 		case store.ScopeRead, store.ScopeSubmit, store.ScopeAdmin:
 		default:
-			return usagef("--scope %s: it is read, submit or admin", printable(*scope))
+			return usererr.Usagef("--scope %s: it is read, submit or admin", usererr.Printable(*scope))
 		}
-		return c.withDaemons(ctx, func(db *database) error {
+		return c.withDaemons(ctx, func(db *dbconn.Database) error {
 			var key store.Key
 			var text string
-			err := db.store.WithAudit(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
+			err := db.Store.WithAudit(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
 				key, text, err = in.CreateKey(ctx, args[0], *scope)
 				return store.AuditEntry{Actor: actor(), Action: "key_create", Target: key.ID.String()}, err
 			})
@@ -71,8 +73,8 @@ func (c *cli) keysListCommand() *cobra.Command {
 	}
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.withTasks(cmd.Context(), func(db *database) error {
-			keys, err := db.store.Keys(cmd.Context())
+		return c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
+			keys, err := db.Store.Keys(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -105,7 +107,7 @@ func (c *cli) listKeys(keys []store.Key) error {
 		if k.RevokedAt != nil {
 			state = "revoked " + ago(k.RevokedAt)
 		}
-		t.add(shortID(k.ID), "cue_"+k.Prefix, k.Scope, printable(k.Name), ago(&k.CreatedAt), ago(k.UsedAt), state)
+		t.add(shortID(k.ID), "cue_"+k.Prefix, k.Scope, usererr.Printable(k.Name), ago(&k.CreatedAt), ago(k.UsedAt), state)
 	}
 	if c.json {
 		return nil
@@ -123,12 +125,12 @@ func (c *cli) keysRevokeCommand() *cobra.Command {
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		return c.withTasks(ctx, func(db *database) error {
-			key, err := findKey(ctx, db.store, args[0])
+		return c.withTasks(ctx, func(db *dbconn.Database) error {
+			key, err := findKey(ctx, db.Store, args[0])
 			if err != nil {
 				return err
 			}
-			err = c.audited(ctx, db.store, "key_revoke", key.ID.String(), nil, func(in *store.Store) (err error) {
+			err = c.audited(ctx, db.Store, "key_revoke", key.ID.String(), nil, func(in *store.Store) (err error) {
 				key, err = in.RevokeKey(ctx, key.ID)
 				return err
 			})
@@ -138,7 +140,7 @@ func (c *cli) keysRevokeCommand() *cobra.Command {
 			if c.json {
 				return c.writeJSON(key)
 			}
-			_, err = fmt.Fprintf(c.out, "%s: revoked\n", printable(key.Name))
+			_, err = fmt.Fprintf(c.out, "%s: revoked\n", usererr.Printable(key.Name))
 			return err
 		})
 	}
@@ -158,8 +160,8 @@ func findKey(ctx context.Context, st *store.Store, word string) (store.Key, erro
 		}
 	}
 	if len(found) != 1 {
-		return store.Key{}, &problem{
-			code: exitNotFound, text: fmt.Sprintf("%s is not one key", printable(word)), hint: "cuelight keys list lists them",
+		return store.Key{}, &usererr.Error{
+			Kind: usererr.NotFound, Text: fmt.Sprintf("%s is not one key", usererr.Printable(word)), Hint: "cuelight keys list lists them",
 		}
 	}
 	return found[0], nil

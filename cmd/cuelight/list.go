@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -33,10 +34,10 @@ On a terminal ids are shortened; their ends can be used like ids.`,
 			return err
 		}
 		if *limit < 1 {
-			return usagef("--limit %d: it is at least 1", *limit)
+			return usererr.Usagef("--limit %d: it is at least 1", *limit)
 		}
 		f.Limit = *limit
-		err = c.withTasks(cmd.Context(), func(db *database) error {
+		err = c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
 			return c.list(cmd.Context(), db, f, *after)
 		})
 		return c.orNothing(err)
@@ -44,13 +45,13 @@ On a terminal ids are shortened; their ends can be used like ids.`,
 	return cmd
 }
 
-func (c *cli) list(ctx context.Context, db *database, f store.Filter, after string) (err error) {
+func (c *cli) list(ctx context.Context, db *dbconn.Database, f store.Filter, after string) (err error) {
 	if after != "" {
-		if f.After, err = db.store.Find(ctx, strings.ToLower(after)); err != nil {
+		if f.After, err = db.Store.Find(ctx, strings.ToLower(after)); err != nil {
 			return err
 		}
 	}
-	tasks, err := db.store.List(ctx, f)
+	tasks, err := db.Store.List(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -124,84 +125,4 @@ func nextStages(t store.Task) (next []string) {
 
 var statusColours = map[string]string{
 	string(store.StatusCompleted): green, string(store.StatusDead): red, string(store.StatusFailed): yellow, string(store.StatusCancelled): dim,
-}
-
-// table writes columns, fitted to the terminal by shortening the last one and, where
-// that is not enough, the widest of the others.
-type table struct {
-	to     *stream
-	head   []string
-	rows   [][]string
-	column int // to be coloured, by what it says
-	colour map[string]string
-}
-
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
-
-func (t *table) paint(column int, colours map[string]string) { t.column, t.colour = column, colours }
-
-// The least columns that a cell is shortened to: the last one says most.
-const leastCell, leastLastCell = 4, 12
-
-// shrink makes the widths add up to most, if they can.
-func shrink(widths []int, most int) {
-	sum := 0
-	for _, w := range widths {
-		sum += w
-	}
-	last := len(widths) - 1
-	for ; sum > most && widths[last] > leastLastCell; sum-- {
-		widths[last]--
-	}
-	for ; sum > most; sum-- {
-		widest := 0
-		for i := range widths[:last] {
-			if widths[i] > widths[widest] {
-				widest = i
-			}
-		}
-		if widths[widest] <= leastCell {
-			return
-		}
-		widths[widest]--
-	}
-}
-
-func (t *table) write() error {
-	if len(t.rows) == 0 {
-		return nil
-	}
-	widths := make([]int, len(t.head))
-	for _, row := range slices.Concat([][]string{t.head}, t.rows) {
-		for i, cell := range row {
-			widths[i] = max(widths[i], textWidth(cell))
-		}
-	}
-	last := len(widths) - 1
-	if t.to.terminal {
-		width, _ := t.to.size()
-		shrink(widths, width-1-2*last)
-	}
-	var out strings.Builder
-	for n, row := range slices.Concat([][]string{t.head}, t.rows) {
-		var line strings.Builder
-		for i, cell := range row {
-			text := fit(cell, widths[i])
-			if i == last {
-				text = strings.TrimRight(text, " ")
-			}
-			if n == 0 {
-				text = t.to.paint(dim, text)
-			} else if i == t.column && t.colour != nil {
-				text = t.to.paint(t.colour[cell], text)
-			}
-			line.WriteString(text)
-			if i < last {
-				line.WriteString("  ")
-			}
-		}
-		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
-	_, err := fmt.Fprint(t.to, out.String())
-	return err
 }

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/stages"
 )
@@ -61,7 +62,7 @@ func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
 	case stages.WorkerStarted:
 		log.Info("working", zap.Stringer("worker", e.Worker))
 	case stages.DatabaseLost:
-		if explainSchema(e.Err) != nil {
+		if dbconn.ExplainSchema(e.Err) != nil {
 			log.Error("database has other tables", zap.Error(e.Err))
 			return
 		}

@@ -9,6 +9,8 @@ import (
 	"context"
 	"io"
 	"os"
+
+	"github.com/cuelight/cuelight/internal/dbconn"
 )
 
 // version is set by the linker; see `make build`.
@@ -25,10 +27,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	defer sig.stop()
 	c := &cli{
 		sig: sig,
-		env: environment(env),
 		in:  stdin,
-		out: newStream(stdout, environment(env)),
-		err: newStream(stderr, environment(env)),
+		out: newStream(stdout, dbconn.Environment(env)),
+		err: newStream(stderr, dbconn.Environment(env)),
 	}
+	c.Env, c.Notices = env, c.err
 	return c.finish(c.execute(args))
 }

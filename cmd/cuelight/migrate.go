@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -29,7 +31,7 @@ something to do.`,
 	show := cmd.Flags().Bool("print", false, "write the SQL instead")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *check && *show {
-			return usagef("either --check or --print, not both")
+			return usererr.Usagef("either --check or --print, not both")
 		}
 		if *show {
 			graph := store.Video()
@@ -42,34 +44,37 @@ something to do.`,
 }
 
 func (c *cli) migrate(ctx context.Context, check bool) (err error) {
-	if made, err := c.isThere(); err != nil {
-		return err
-	} else if check && !made {
-		return &problem{code: exitSchema, text: "there is no database yet", hint: "cuelight migrate makes it, and so does every command that needs it"}
+	if check {
+		err := c.CheckCreated()
+		if none, ok := errors.AsType[dbconn.NotCreatedError](err); ok {
+			return &usererr.Error{Kind: usererr.Schema, Text: none.Message.Text, Hint: "create it: cuelight migrate"}
+		} else if err != nil {
+			return err
+		}
 	}
-	db, err := c.openDatabase(ctx)
+	db, err := c.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.close()) }()
+	defer func() { err = errors.Join(err, db.Close()) }()
 	if check {
-		if err := db.store.Check(ctx); err != nil {
-			return db.describe(err)
+		if err := db.Store.Check(ctx); err != nil {
+			return db.Describe(err)
 		}
-		fmt.Fprintf(c.err, "cuelight: the tables in %s are up to date (version %d)\n", db.name, store.SchemaVersion)
+		fmt.Fprintf(c.err, "cuelight: the tables in %s are up to date (version %d)\n", db.Name, store.SchemaVersion)
 		return nil
 	}
-	from, err := db.store.Migrate(ctx)
+	from, err := db.Store.Migrate(ctx)
 	if err != nil {
-		return db.describe(err)
+		return db.Describe(err)
 	}
 	switch from {
 	case store.SchemaVersion:
-		fmt.Fprintf(c.err, "cuelight: the tables in %s are up to date (version %d)\n", db.name, from)
+		fmt.Fprintf(c.err, "cuelight: the tables in %s are up to date (version %d)\n", db.Name, from)
 	case 0:
-		fmt.Fprintf(c.err, "cuelight: made the tables in %s (version %d)\n", db.name, store.SchemaVersion)
+		fmt.Fprintf(c.err, "cuelight: made the tables in %s (version %d)\n", db.Name, store.SchemaVersion)
 	default:
-		fmt.Fprintf(c.err, "cuelight: brought the tables in %s from version %d to %d\n", db.name, from, store.SchemaVersion)
+		fmt.Fprintf(c.err, "cuelight: brought the tables in %s from version %d to %d\n", db.Name, from, store.SchemaVersion)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -27,7 +29,7 @@ const (
 // goroutine that called run.
 type oneShot struct {
 	c          *cli
-	db         *database
+	db         *dbconn.Database
 	given      map[store.ID]*given
 	publishDir string
 	feed       *feed
@@ -45,7 +47,7 @@ type oneShot struct {
 	err      error
 }
 
-func newOneShot(c *cli, db *database, all []*given, publishDir string, quietly bool) *oneShot {
+func newOneShot(c *cli, db *dbconn.Database, all []*given, publishDir string, quietly bool) *oneShot {
 	j := &oneShot{
 		c: c, db: db, publishDir: publishDir, feed: newFeed(),
 		given: make(map[store.ID]*given), unsure: make(map[store.ID]bool),
@@ -75,7 +77,7 @@ func (j *oneShot) run(ctx context.Context, e *engine) error {
 	var all sync.WaitGroup
 	all.Go(func() { ended <- e.run(work) })
 	keeping, unkeep := context.WithCancel(context.WithoutCancel(ctx))
-	all.Go(func() { j.db.keep(keeping, func(error) {}) }) // the engine tells of it
+	all.Go(func() { j.db.KeepServer(keeping, func(error) {}) }) // the engine tells of it
 	j.loop(stop, ended)
 	unkeep()
 	stop()
@@ -139,7 +141,7 @@ func (j *oneShot) events() {
 	for _, e := range j.feed.take() {
 		switch e.Kind {
 		case stages.DatabaseLost:
-			if explainSchema(e.Err) != nil {
+			if dbconn.ExplainSchema(e.Err) != nil {
 				j.fail(e.Err) // waiting does not mend the tables
 				continue
 			}
@@ -184,17 +186,17 @@ func (j *oneShot) check() {
 		if !j.lostAt.IsZero() || j.err != nil {
 			return
 		}
-		t, err := j.db.store.Get(ctx, id)
+		t, err := j.db.Store.Get(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			err = j.end(j.given[id], report{TaskID: id, Status: store.StatusCancelled})
-		case err == nil && t.IsFinished(j.db.store.Graph()):
+		case err == nil && t.IsFinished(j.db.Store.Graph()):
 			var r report
-			if r, err = reportOn(ctx, j.db.store, t, "", j.publishDir); err == nil {
+			if r, err = reportOn(ctx, j.db.Store, t, "", j.publishDir); err == nil {
 				err = j.end(j.given[id], r)
 			}
 		}
-		if err != nil && explain(err).code != exitUnreachable {
+		if err != nil && dbconn.Explain(err).Kind != usererr.Unreachable {
 			j.fail(err)
 		}
 		if err != nil {
@@ -207,10 +209,10 @@ func (j *oneShot) check() {
 // waitNoLonger gives up on a database that has been away for too long.
 func (j *oneShot) waitNoLonger() {
 	if !j.lostAt.IsZero() && time.Since(j.lostAt) > awayAtMost {
-		j.fail(&problem{
-			code: exitUnreachable,
-			text: fmt.Sprintf("the database has not answered for %s", span(awayAtMost)),
-			hint: "the tasks are kept; cuelight serve, or the next run, goes on with them",
+		j.fail(&usererr.Error{
+			Kind: usererr.Unreachable,
+			Text: fmt.Sprintf("the database has not answered for %s", span(awayAtMost)),
+			Hint: "the tasks are kept; cuelight serve, or the next run, goes on with them",
 		})
 	}
 }

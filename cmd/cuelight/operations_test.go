@@ -104,7 +104,7 @@ func TestWhatIsDoneByTheDashboardIsAudited(t *testing.T) {
 			func() entry { return entry{"pause", "stage transcode on host h", `{}`} }},
 		{"Resume", func(ctx context.Context) error { return o.Resume(ctx, pause) },
 			func() entry { return entry{"resume", "stage transcode on host h", `{}`} }},
-		{"Drain", func(ctx context.Context) error { return o.DrainWorker(ctx, worker) },
+		{"DrainWorker", func(ctx context.Context) error { return o.DrainWorker(ctx, worker) },
 			func() entry { return entry{"drain", worker.String(), `{}`} }},
 	}
 	audit := func() []store.AuditEntry {

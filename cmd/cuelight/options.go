@@ -15,6 +15,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/media/sandbox"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
@@ -59,8 +60,8 @@ const shortestLease = 5 * time.Second
 func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	o := &workOptions{maxDownload: 100 << 30, reserve: 1 << 30}
 	f := cmd.Flags()
-	f.StringVar(&c.notifyURL, "notify-url", "", "address of the same database for notifications alone, where the other one leads through a pooler in transaction mode")
-	f.StringVar(&c.publishDir, "publish-dir", "", "where published videos go (default DATA-DIR/published)")
+	f.StringVar(&c.NotifyURL, "notify-url", "", "address of the same database for notifications alone, where the other one leads through a pooler in transaction mode")
+	f.StringVar(&c.PublishDir, "publish-dir", "", "where published videos go (default DATA-DIR/published)")
 	o.programFlags(f)
 	f.StringVar(&o.preset, "preset", "veryfast", "libx264's trade of time for size, ultrafast to veryslow")
 	f.IntVar(&o.crf, "crf", 23, "quality below each rendition's highest bitrate, 1 (best) to 51")
@@ -145,25 +146,25 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 	presets := []string{"ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow"}
 	switch {
 	case !slices.Contains(presets, o.preset):
-		return config, usagef("--preset %s: it is one of %s", printable(o.preset), strings.Join(presets, ", "))
+		return config, usererr.Usagef("--preset %s: it is one of %s", usererr.Printable(o.preset), strings.Join(presets, ", "))
 	case o.crf < 1 || o.crf > 51:
-		return config, usagef("--crf %d: it is 1 to 51", o.crf)
+		return config, usererr.Usagef("--crf %d: it is 1 to 51", o.crf)
 	case o.nice < 0 || o.nice > 19:
-		return config, usagef("--nice %d: it is 0 to 19", o.nice)
+		return config, usererr.Usagef("--nice %d: it is 0 to 19", o.nice)
 	case o.stall < 0 || o.stall > 0 && o.stall < shortestStall:
-		return config, usagef("--stall %s: it is %s or more, or 0 for ever", o.stall, shortestStall)
+		return config, usererr.Usagef("--stall %s: it is %s or more, or 0 for ever", o.stall, shortestStall)
 	case o.threads < 0:
-		return config, usagef("--threads %d: it cannot be negative", o.threads)
+		return config, usererr.Usagef("--threads %d: it cannot be negative", o.threads)
 	case o.lease < shortestLease || o.lease > 24*time.Hour:
-		return config, usagef("--lease %s: it is %s to 24h", o.lease, shortestLease)
+		return config, usererr.Usagef("--lease %s: it is %s to 24h", o.lease, shortestLease)
 	case o.maxDuration <= 0 || o.maxDuration > week:
-		return config, usagef("--max-duration %s: it is more than nothing and at most %s", o.maxDuration, week)
+		return config, usererr.Usagef("--max-duration %s: it is more than nothing and at most %s", o.maxDuration, week)
 	case o.maxMemory != 0 && o.maxMemory < leastMemory:
-		return config, usagef("--max-memory %s: ffmpeg needs at least %s", &o.maxMemory, bytesText(leastMemory))
+		return config, usererr.Usagef("--max-memory %s: ffmpeg needs at least %s", &o.maxMemory, bytesText(leastMemory))
 	case !(o.timeFactor >= 1):
-		return config, usagef("--time-factor %v: it is 1 or more", o.timeFactor)
+		return config, usererr.Usagef("--time-factor %v: it is 1 or more", o.timeFactor)
 	case o.maxDownload <= 0, o.downloadTimeout <= 0:
-		return config, usagef("--max-download and --download-timeout must be more than nothing")
+		return config, usererr.Usagef("--max-download and --download-timeout must be more than nothing")
 	}
 	var err error
 	if config.AllowNetworks, err = networksOf("--allow-network", o.allow); err != nil {
@@ -182,30 +183,30 @@ func (o *workOptions) confine(t *video.Tools) error {
 	case "require":
 		t.Sandbox = media.SandboxRequire
 		if err := sandbox.Check(); err != nil {
-			return &problem{
-				code: exitUsage, text: "--sandbox require: " + err.Error(), hint: "cuelight doctor says what there is; --sandbox auto does with that",
+			return &usererr.Error{
+				Kind: usererr.Usage, Text: "--sandbox require: " + err.Error(), Hint: "cuelight doctor says what there is; --sandbox auto does with that",
 			}
 		}
 	case "off":
 		t.Sandbox = media.SandboxOff
 	default:
-		return usagef("--sandbox %s: it is auto, require or off", printable(o.sandbox))
+		return usererr.Usagef("--sandbox %s: it is auto, require or off", usererr.Printable(o.sandbox))
 	}
 	number, err := strconv.Atoi(o.mediaUser)
 	if err != nil {
 		account, lookupErr := user.Lookup(o.mediaUser)
 		if lookupErr != nil {
-			return usagef("--media-user %s: there is no such user", printable(o.mediaUser))
+			return usererr.Usagef("--media-user %s: there is no such user", usererr.Printable(o.mediaUser))
 		}
 		number, _ = strconv.Atoi(account.Uid)
 	}
 	if number < 1 || number > 1<<31-1 {
-		return usagef("--media-user %s: it is a user other than root", printable(o.mediaUser))
+		return usererr.Usagef("--media-user %s: it is a user other than root", usererr.Printable(o.mediaUser))
 	}
 	t.User = number
 	for _, path := range o.mediaReadable {
 		if !filepath.IsAbs(path) || path == "/" {
-			return usagef("--media-readable %s: it is an absolute path, and not all there is", printable(path))
+			return usererr.Usagef("--media-readable %s: it is an absolute path, and not all there is", usererr.Printable(path))
 		}
 	}
 	t.Readable = o.mediaReadable
@@ -227,7 +228,7 @@ func networksOf(flag string, texts []string) ([]netip.Prefix, error) {
 	for _, text := range texts {
 		network, err := parseNetwork(text)
 		if err != nil {
-			return nil, usagef("%s %s: it is not a network, such as 10.0.0.0/8", flag, printable(text))
+			return nil, usererr.Usagef("%s %s: it is not a network, such as 10.0.0.0/8", flag, usererr.Printable(text))
 		}
 		networks = append(networks, network)
 	}
@@ -241,10 +242,10 @@ func (o *workOptions) setWorkers(w *video.Workers) error {
 	for stage, n := range o.workers {
 		field := fields[stage]
 		if field == nil {
-			return usagef("--workers: there is no stage %s; the stages are %s", printable(stage), strings.Join(store.Video().Stages(), ", "))
+			return usererr.Usagef("--workers: there is no stage %s; the stages are %s", usererr.Printable(stage), strings.Join(store.Video().Stages(), ", "))
 		}
 		if n < 1 || n > 1000 {
-			return usagef("--workers %s=%d: it is 1 to 1000", stage, n)
+			return usererr.Usagef("--workers %s=%d: it is 1 to 1000", stage, n)
 		}
 		*field = n
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"regexp"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/usererr"
 )
 
 // escapedZero is a zero in a JSON text: the escape itself, not one whose
@@ -21,15 +23,15 @@ func parseParams(text string) (json.RawMessage, error) {
 	switch {
 	case errors.As(err, &syntax):
 		at := min(int(syntax.Offset), len(text))
-		return nil, &problem{
-			code: exitUsage,
-			text: fmt.Sprintf("--params is not JSON: %s, at character %d", syntax, at),
-			hint: "it is an object, such as '{\"title\": \"Holiday\"}'",
+		return nil, &usererr.Error{
+			Kind: usererr.Usage,
+			Text: fmt.Sprintf("--params is not JSON: %s, at character %d", syntax, at),
+			Hint: "it is an object, such as '{\"title\": \"Holiday\"}'",
 		}
 	case err != nil, object == nil:
-		return nil, &problem{code: exitUsage, text: "--params is not a JSON object", hint: "such as '{\"title\": \"Holiday\"}'"}
+		return nil, &usererr.Error{Kind: usererr.Usage, Text: "--params is not a JSON object", Hint: "such as '{\"title\": \"Holiday\"}'"}
 	case escapedZero.MatchString(text):
-		return nil, usagef("--params holds \\u0000, which PostgreSQL cannot store")
+		return nil, usererr.Usagef("--params holds \\u0000, which PostgreSQL cannot store")
 	}
 	return json.RawMessage(text), nil
 }
@@ -46,5 +48,5 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usagef("--not-before %s: it is a time such as 2030-01-31T08:00:00Z, or a pause such as 90m", printable(text))
+	return time.Time{}, usererr.Usagef("--not-before %s: it is a time such as 2030-01-31T08:00:00Z, or a pause such as 90m", usererr.Printable(text))
 }

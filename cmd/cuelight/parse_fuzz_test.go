@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -18,8 +19,8 @@ import (
 // terminal shows as it is.
 func checkUsage(t *testing.T, err error) {
 	t.Helper()
-	p, ok := errors.AsType[*problem](err)
-	if !ok || p.code != exitUsage || p.text == "" || strings.ContainsFunc(p.text+p.hint, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	p, ok := errors.AsType[*usererr.Error](err)
+	if !ok || p.Kind != usererr.Usage || p.Text == "" || strings.ContainsFunc(p.Text+p.Hint, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("the answer is %#v", err)
 	}
 }

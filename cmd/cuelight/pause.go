@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -68,18 +70,18 @@ With --list it says what is paused.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		if *list {
-			return c.withTasks(ctx, func(db *database) error { return c.listPauses(ctx, db.store) })
+			return c.withTasks(ctx, func(db *dbconn.Database) error { return c.listPauses(ctx, db.Store) })
 		}
 		if err := checkPause(p); err != nil {
 			return err
 		}
-		return c.withTasks(ctx, func(db *database) error {
+		return c.withTasks(ctx, func(db *dbconn.Database) error {
 			if p == (store.Pause{}) && !*yes && c.interactive() && !c.confirm("Begin nothing new, on any host?") {
-				return &problem{code: exitFailure, text: "nothing was changed"}
+				return &usererr.Error{Kind: usererr.Failure, Text: "nothing was changed"}
 			}
-			c.warnNobody(ctx, db.store, p.Host)
+			c.warnNobody(ctx, db.Store, p.Host)
 			p.By = actor()
-			err := c.audited(ctx, db.store, "pause", pauseTarget(p), nil, func(in *store.Store) error { return in.Pause(ctx, p) })
+			err := c.audited(ctx, db.Store, "pause", pauseTarget(p), nil, func(in *store.Store) error { return in.Pause(ctx, p) })
 			if err != nil {
 				return err
 			}
@@ -99,7 +101,7 @@ func (c *cli) warnNobody(ctx context.Context, st *store.Store, host string) {
 	if err != nil || slices.ContainsFunc(workers, func(w store.Worker) bool { return w.Host == host }) {
 		return
 	}
-	fmt.Fprintf(c.err, "cuelight: warning: no worker is on a host of the name %s now\n", printable(host))
+	fmt.Fprintf(c.err, "cuelight: warning: no worker is on a host of the name %s now\n", usererr.Printable(host))
 }
 
 func (c *cli) resumeCommand() *cobra.Command {
@@ -121,18 +123,18 @@ every pause ends.`,
 			return err
 		}
 		if *all && p != (store.Pause{}) {
-			return usagef("either --all, or --stage and --host")
+			return usererr.Usagef("either --all, or --stage and --host")
 		}
-		return c.withTasks(ctx, func(db *database) error {
+		return c.withTasks(ctx, func(db *dbconn.Database) error {
 			pauses := []store.Pause{p}
 			if *all {
 				var err error
-				if pauses, err = db.store.Pauses(ctx); err != nil {
+				if pauses, err = db.Store.Pauses(ctx); err != nil {
 					return err
 				}
 			}
 			for _, p := range pauses {
-				if err := c.resumeOne(ctx, db.store, p); err != nil {
+				if err := c.resumeOne(ctx, db.Store, p); err != nil {
 					return err
 				}
 			}
@@ -154,7 +156,7 @@ func (c *cli) resumeOne(ctx context.Context, st *store.Store, p store.Pause) err
 	case err != nil:
 		return err
 	case !there:
-		return &problem{code: exitNotFound, text: pauseTarget(p) + " is not paused", hint: "cuelight pause --list says what is"}
+		return &usererr.Error{Kind: usererr.NotFound, Text: pauseTarget(p) + " is not paused", Hint: "cuelight pause --list says what is"}
 	}
 	return c.toldPause(p, "resumed")
 }
@@ -181,7 +183,7 @@ func pauseTarget(p store.Pause) string {
 		what = "stage " + p.Stage
 	}
 	if p.Host != "" {
-		what += " on host " + printable(p.Host)
+		what += " on host " + usererr.Printable(p.Host)
 	}
 	return what
 }
@@ -211,7 +213,7 @@ func (c *cli) listPauses(ctx context.Context, st *store.Store) error {
 			}
 			continue
 		}
-		t.add(pauseTarget(p), span(time.Since(p.At))+" ago", printable(p.By))
+		t.add(pauseTarget(p), span(time.Since(p.At))+" ago", usererr.Printable(p.By))
 	}
 	if c.json {
 		return nil
@@ -232,8 +234,8 @@ stand still for a while, cuelight pause --host.`,
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		return c.withTasks(ctx, func(db *database) error {
-			return c.each(ctx, args, func(word string) error { return c.drainOne(ctx, db.store, word) })
+		return c.withTasks(ctx, func(db *dbconn.Database) error {
+			return c.each(ctx, args, func(word string) error { return c.drainOne(ctx, db.Store, word) })
 		})
 	}
 	return cmd
@@ -255,18 +257,18 @@ func (c *cli) drainOne(ctx context.Context, st *store.Store, word string) error 
 		if len(found) > 1 {
 			text = fmt.Sprintf("the ids of %d workers end in %q", len(found), word)
 		}
-		return &problem{code: exitNotFound, text: text, hint: "cuelight workers lists them"}
+		return &usererr.Error{Kind: usererr.NotFound, Text: text, Hint: "cuelight workers lists them"}
 	}
 	w := found[0]
 	err = c.audited(ctx, st, "drain", w.ID.String(), nil, func(in *store.Store) error { return in.DrainWorker(ctx, w.ID) })
 	switch {
 	case errors.Is(err, store.ErrWorkerUnknown):
-		return &problem{code: exitNotFound, text: "worker " + w.ID.String() + " is not there any more"}
+		return &usererr.Error{Kind: usererr.NotFound, Text: "worker " + w.ID.String() + " is not there any more"}
 	case err != nil:
 		return err
 	case c.json:
 		return c.writeJSON(map[string]any{"worker_id": w.ID, "running": len(w.Running)})
 	}
-	_, err = fmt.Fprintf(c.out, "%s, process %d on %s: finishes %s and stops\n", w.ID, w.PID, printable(w.Host), plural(len(w.Running), "stage"))
+	_, err = fmt.Fprintf(c.out, "%s, process %d on %s: finishes %s and stops\n", w.ID, w.PID, usererr.Printable(w.Host), plural(len(w.Running), "stage"))
 	return err
 }

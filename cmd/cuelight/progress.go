@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -73,7 +75,7 @@ func (p *progress) event(e stages.Event) {
 	case stages.StageSuspended:
 		p.say("%s waits, and is tried again now and then: %s", e.Stage, errorLine(e.Err))
 	case stages.DatabaseLost:
-		p.say("the database %s; waiting for it", absence(e.Err))
+		p.say("the database %s; waiting for it", dbconn.Unavailability(e.Err))
 	case stages.DatabaseBack:
 		p.say("the database is back")
 	case stages.WorkerDraining:
@@ -94,7 +96,7 @@ func errorLine(err error) string {
 	if err == nil {
 		return "no reason is known"
 	}
-	return firstLine(err.Error())
+	return usererr.FirstLine(err.Error())
 }
 
 // goingOn shows what is being worked on.

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/media/sandbox"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
@@ -58,7 +60,7 @@ func (c *cli) runCommand() *cobra.Command {
 func atLeastOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return &problem{code: exitUsage, text: cmd.CommandPath() + " needs at least one " + what, hint: "usage: " + cmd.UseLine()}
+			return &usererr.Error{Kind: usererr.Usage, Text: cmd.CommandPath() + " needs at least one " + what, Hint: "usage: " + cmd.UseLine()}
 		}
 		return nil
 	}
@@ -73,18 +75,18 @@ func (c *cli) runTasks(ctx context.Context, args []string, o *workOptions, quiet
 	if err != nil {
 		return err
 	}
-	db, err := c.open(ctx)
+	db, err := c.Open(ctx)
 	if err != nil {
 		return err
 	}
 	err = c.runOn(ctx, db, given, config, o, quietly)
-	return errors.Join(err, db.close())
+	return errors.Join(err, db.Close())
 }
 
 // prepare checks what the work needs before anything is begun, and makes the
 // directories last.
 func (c *cli) prepare(o *workOptions) (video.Config, error) {
-	data, published, err := c.places()
+	data, published, err := c.Directories()
 	if err != nil {
 		return video.Config{}, err
 	}
@@ -100,21 +102,21 @@ func (c *cli) prepare(o *workOptions) (video.Config, error) {
 			return config, fmt.Errorf("keep other processes from reading this one: %w", err)
 		}
 	}
-	return config, makePlaces(data, published)
+	return config, dbconn.MakeDirectories(data, published)
 }
 
-func (c *cli) runOn(ctx context.Context, db *database, given []*given, config video.Config, o *workOptions, quietly bool) error {
+func (c *cli) runOn(ctx context.Context, db *dbconn.Database, given []*given, config video.Config, o *workOptions, quietly bool) error {
 	mine, err := identify(config)
 	if err != nil {
 		return err
 	}
-	if err := mine.agrees(ctx, db.store, true); err != nil {
+	if err := mine.agrees(ctx, db.Store, true); err != nil {
 		return err
 	}
 	tracer, stop := c.startTracing(ctx)
 	defer stop()
 	traceparent, done := c.submitting(ctx, tracer)
-	err = submitGiven(ctx, db.store, given, traceparent)
+	err = submitGiven(ctx, db.Store, given, traceparent)
 	done(err)
 	if err != nil {
 		return err
@@ -126,7 +128,7 @@ func (c *cli) runOn(ctx context.Context, db *database, given []*given, config vi
 		only = append(only, g.task)
 	}
 	j := newOneShot(c, db, given, config.PublishDir, quietly)
-	return j.run(ctx, &engine{db: db, stages: tracer.Stages(inHaste(pipelineStages(config))), grace: o.grace, lease: o.lease, only: only, mine: mine, keep: db.choice.keepEvents()})
+	return j.run(ctx, &engine{db: db, stages: tracer.Stages(inHaste(pipelineStages(config))), grace: o.grace, lease: o.lease, only: only, mine: mine, keep: db.Source.EventRetention()})
 }
 
 // given is a source as it was given, once or several times, and its task.

@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
 )
 
@@ -83,7 +85,7 @@ func (c *cli) newDaemon(ctx context.Context, o *serveOptions) (*daemon, error) {
 		return nil, err
 	}
 	if o.ageAfter < 0 {
-		return nil, usagef("--age-after %s: it must not be negative; 0 lets tasks of lower priority wait for ever", o.ageAfter)
+		return nil, usererr.Usagef("--age-after %s: it must not be negative; 0 lets tasks of lower priority wait for ever", o.ageAfter)
 	}
 	config, err := c.prepare(o.workOptions)
 	if err != nil {
@@ -95,16 +97,16 @@ func (c *cli) newDaemon(ctx context.Context, o *serveOptions) (*daemon, error) {
 	}
 	// A watched directory may well hold the data directory; what the work makes
 	// there is not to be worked on.
-	boxes.Skip = []string{filepath.Join(config.DataDir, "tasks"), filepath.Join(config.DataDir, databaseDir), config.PublishDir}
-	db, err := c.openDatabase(ctx)
+	boxes.Skip = []string{filepath.Join(config.DataDir, "tasks"), filepath.Join(config.DataDir, dbconn.PrivateDir), config.PublishDir}
+	db, err := c.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := db.openSide(ctx); err != nil {
-		return nil, errors.Join(err, db.close())
+	if err := db.OpenReadPool(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	d := &daemon{
-		c: c, db: db, log: newLog(c.err), feed: newFeed(), systemd: newSystemd(c.env), boxes: boxes,
+		c: c, db: db, log: newLog(c.err), feed: newFeed(), systemd: newSystemd(c.Env), boxes: boxes,
 		engine: &engine{
 			db: db, stages: pipelineStages(config), mine: mine, grace: o.grace, lease: o.lease, ageAfter: o.ageAfter, abort: c.sig.abort, keep: o.front.keepEvents,
 		},
@@ -120,14 +122,14 @@ func (c *cli) newDaemon(ctx context.Context, o *serveOptions) (*daemon, error) {
 func (d *daemon) close() error {
 	d.untrace()
 	d.systemd.close()
-	return d.db.close()
+	return d.db.Close()
 }
 
 // inboxes are the directories to watch, which must be there.
 func (o *serveOptions) inboxes() (inbox.Options, error) {
 	boxes := inbox.Options{Settle: o.settle}
 	if o.settle <= 0 {
-		return boxes, usagef("--settle %s: it must be more than nothing", o.settle)
+		return boxes, usererr.Usagef("--settle %s: it must be more than nothing", o.settle)
 	}
 	for _, dir := range o.watch {
 		abs, err := filepath.Abs(dir)
@@ -135,10 +137,10 @@ func (o *serveOptions) inboxes() (inbox.Options, error) {
 			_, err = os.ReadDir(abs)
 		}
 		if err != nil {
-			return boxes, &problem{
-				code: exitUsage,
-				text: fmt.Sprintf("--watch %s: %s", printable(dir), systemWords(err)),
-				hint: "it must be a directory that this user may read",
+			return boxes, &usererr.Error{
+				Kind: usererr.Usage,
+				Text: fmt.Sprintf("--watch %s: %s", usererr.Printable(dir), usererr.SystemMessage(err)),
+				Hint: "it must be a directory that this user may read",
 			}
 		}
 		boxes.Dirs = append(boxes.Dirs, abs)

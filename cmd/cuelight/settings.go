@@ -8,20 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
 )
-
-// environment is what os.Environ returns.
-type environment []string
-
-func (e environment) get(name string) string {
-	// The last one counts, as it does for os/exec.
-	for _, entry := range slices.Backward(e) {
-		if key, value, ok := strings.Cut(entry, "="); ok && key == name {
-			return value
-		}
-	}
-	return ""
-}
 
 // prefix begins the name of every variable that is a setting.
 const prefix = "CUELIGHT_"
@@ -42,8 +32,8 @@ func setting(flags *pflag.FlagSet, names ...string) {
 // commonFlags are those of every command.
 func (c *cli) commonFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.dataDir, "data-dir", "", "where sources, work and the private database are (default "+defaultDataDir(c.env)+")")
-	flags.StringVar(&c.databaseURL, "database-url", "", "address of the PostgreSQL database to use, or \"private\"")
+	flags.StringVar(&c.DataDir, "data-dir", "", "where sources, work and the private database are (default "+dbconn.DefaultDataDir(c.Env)+")")
+	flags.StringVar(&c.DatabaseURL, "database-url", "", "address of the PostgreSQL database to use, or \"private\"")
 	setting(flags, "data-dir", "database-url")
 }
 
@@ -58,12 +48,12 @@ func (c *cli) readEnvironment(cmd *cobra.Command) error {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		names := f.Annotations[fromEnvironment]
 		if err == nil && f.Changed && f.Value.String() == "" && strings.HasSuffix(f.Name, "-dir") {
-			err = usagef("--%s is empty: name a directory, or leave it out", f.Name)
+			err = usererr.Usagef("--%s is empty: name a directory, or leave it out", f.Name)
 		}
 		if err != nil || len(names) == 0 || f.Changed {
 			return
 		}
-		value := c.env.get(names[0])
+		value := c.Env.Get(names[0])
 		if value == "" {
 			return
 		}
@@ -74,7 +64,7 @@ func (c *cli) readEnvironment(cmd *cobra.Command) error {
 			e = f.Value.Set(value)
 		}
 		if e != nil {
-			err = usagef("%s=%q: %s", names[0], value, wanted(f, e))
+			err = usererr.Usagef("%s=%q: %s", names[0], value, wanted(f, e))
 		}
 	})
 	if err == nil {
@@ -96,7 +86,7 @@ func (c *cli) warnUnknown(root *cobra.Command) {
 	for i, name := range known {
 		short[i] = strings.TrimPrefix(name, prefix)
 	}
-	for _, entry := range c.env {
+	for _, entry := range c.Env {
 		name, _, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, prefix) || strings.HasPrefix(name, "CUELIGHT_TEST_") || slices.Contains(known, name) {
 			continue

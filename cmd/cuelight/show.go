@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -20,8 +22,8 @@ error, and how far the running ones are. An id may be given by its end, four
 digits or more, if no other task's ends like that.`,
 		Args: atLeastOne("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withTasks(cmd.Context(), func(db *database) error {
-				return c.eachTask(cmd.Context(), db.store, args, func(id store.ID) error {
+			return c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
+				return c.eachTask(cmd.Context(), db.Store, args, func(id store.ID) error {
 					return c.show(cmd.Context(), db, id)
 				})
 			})
@@ -41,27 +43,27 @@ type details struct {
 	Warnings  []string        `json:"warnings"`
 }
 
-func (c *cli) detailsOf(ctx context.Context, db *database, id store.ID) (details, error) {
-	t, err := db.store.Get(ctx, id)
+func (c *cli) detailsOf(ctx context.Context, db *dbconn.Database, id store.ID) (details, error) {
+	t, err := db.Store.Get(ctx, id)
 	if err != nil {
 		return details{}, err
 	}
-	published, err := c.published()
+	published, err := c.PublishPath()
 	if err != nil {
 		return details{}, err
 	}
-	r, err := reportOn(ctx, db.store, t, t.Source, published)
+	r, err := reportOn(ctx, db.Store, t, t.Source, published)
 	if err != nil {
 		return details{}, err
 	}
 	d := details{Task: t, Published: r.Published, Error: r.Error, Running: []store.Running{}, History: []store.Attempt{}}
-	history, err := db.store.History(ctx, id)
+	history, err := db.Store.History(ctx, id)
 	if err != nil {
 		return details{}, err
 	}
 	d.History = append(d.History, history...)
 	d.Warnings = store.Warnings(history)
-	workers, err := db.store.Workers(ctx, false)
+	workers, err := db.Store.Workers(ctx, false)
 	if err != nil {
 		return details{}, err
 	}
@@ -79,7 +81,7 @@ func (c *cli) detailsOf(ctx context.Context, db *database, id store.ID) (details
 	return d, nil
 }
 
-func (c *cli) show(ctx context.Context, db *database, id store.ID) error {
+func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID) error {
 	d, err := c.detailsOf(ctx, db, id)
 	if err != nil {
 		return err
@@ -108,7 +110,7 @@ func (c *cli) head(b *strings.Builder, d details) {
 	}
 	line("task", d.ID.String())
 	if title := d.Title(); title != "" {
-		line("title", printable(title))
+		line("title", usererr.Printable(title))
 	}
 	line("source", shownSource(d.Source))
 	line("status", c.out.paint(statusColours[string(d.Status)], string(d.Status)))
@@ -116,22 +118,22 @@ func (c *cli) head(b *strings.Builder, d details) {
 	if d.Priority != 0 {
 		line("priority", fmt.Sprint(d.Priority))
 	}
-	line("user", printable(d.UserID))
-	line("request", printable(d.RequestID))
+	line("user", usererr.Printable(d.UserID))
+	line("request", usererr.Printable(d.RequestID))
 	if string(d.Params) != "{}" {
-		line("params", printable(string(d.Params)))
+		line("params", usererr.Printable(string(d.Params)))
 	}
 	if !d.OverriddenBy.IsZero() {
 		line("replaced by", d.OverriddenBy.String())
 	}
 	if d.Published != nil {
-		line("published", printable(*d.Published))
+		line("published", usererr.Printable(*d.Published))
 	}
 	for _, w := range d.Warnings {
-		line("warning", printable(w))
+		line("warning", usererr.Printable(w))
 	}
 	if d.Error != nil {
-		line("error", firstLine(*d.Error))
+		line("error", usererr.FirstLine(*d.Error))
 	}
 }
 
@@ -169,9 +171,9 @@ func (c *cli) writeHistory(history []store.Attempt) error {
 	b.WriteString("\n")
 	for _, a := range history {
 		fmt.Fprintf(&b, "%s  %s, attempt %d: %s after %s on %s (process %d)\n", a.StartedAt.Local().Format(time.DateTime),
-			a.Stage, a.Attempt, a.Outcome, span(a.FinishedAt.Sub(a.StartedAt)), printable(a.Host), a.PID)
+			a.Stage, a.Attempt, a.Outcome, span(a.FinishedAt.Sub(a.StartedAt)), usererr.Printable(a.Host), a.PID)
 		for line := range strings.Lines(a.Error) {
-			fmt.Fprintf(&b, "    %s\n", printable(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "  ")))
+			fmt.Fprintf(&b, "    %s\n", usererr.Printable(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "  ")))
 		}
 	}
 	_, err := fmt.Fprint(c.out, b.String())

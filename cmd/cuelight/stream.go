@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/term"
+
+	"github.com/cuelight/cuelight/internal/dbconn"
 )
 
 // stream is one of the standard streams, and what it is connected to.
@@ -18,15 +20,15 @@ type stream struct {
 	unicode  bool
 }
 
-func newStream(w io.Writer, env environment) *stream {
+func newStream(w io.Writer, env dbconn.Environment) *stream {
 	s := &stream{Writer: w, fd: -1}
 	if f, ok := w.(interface{ Fd() uintptr }); ok {
 		s.fd = int(f.Fd())
-		s.terminal = term.IsTerminal(s.fd) && env.get("TERM") != "dumb"
+		s.terminal = term.IsTerminal(s.fd) && env.Get("TERM") != "dumb"
 	}
-	s.colour = s.terminal && env.get("NO_COLOR") == ""
+	s.colour = s.terminal && env.Get("NO_COLOR") == ""
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v := env.get(name); v != "" {
+		if v := env.Get(name); v != "" {
 			v = strings.ToLower(v)
 			s.unicode = strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
 			break

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -61,19 +63,19 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 		return err
 	}
 	c.warnMissing(subs)
-	return c.withDatabase(ctx, func(db *database) error {
+	return c.withDatabase(ctx, func(db *dbconn.Database) error {
 		tracer, stop := c.startTracing(ctx)
 		defer stop() // after the ids are told: a collector that is away holds up nobody
 		traceparent, done := c.submitting(ctx, tracer)
 		for i := range subs {
 			subs[i].Traceparent = traceparent
 		}
-		receipts, err := o.add(ctx, db.store, subs)
+		receipts, err := o.add(ctx, db.Store, subs)
 		done(err)
 		if err != nil {
 			return err
 		}
-		c.warnUnattended(ctx, db.store)
+		c.warnUnattended(ctx, db.Store)
 		if o.wait {
 			return c.waitFor(ctx, db, args, receipts)
 		}
@@ -122,10 +124,10 @@ func (o *submitOptions) add(ctx context.Context, st *store.Store, subs []store.S
 
 func (o *submitOptions) submissions(args []string) ([]store.Submission, error) {
 	if o.requestID != "" && len(args) > 1 {
-		return nil, usagef("--request-id names one task, but there are %d sources", len(args))
+		return nil, usererr.Usagef("--request-id names one task, but there are %d sources", len(args))
 	}
 	if len(o.replaces) > 0 && len(args) > 1 {
-		return nil, usagef("--replaces puts one task in the place of others, but there are %d sources", len(args))
+		return nil, usererr.Usagef("--replaces puts one task in the place of others, but there are %d sources", len(args))
 	}
 	params, err := parseParams(o.params)
 	if err != nil {
@@ -160,7 +162,7 @@ func (c *cli) warnMissing(subs []store.Submission) {
 			continue
 		}
 		if _, err := os.Stat(s.Source); errors.Is(err, fs.ErrNotExist) {
-			fmt.Fprintf(c.err, "cuelight: warning: %s is not on this machine\n", printable(s.Source))
+			fmt.Fprintf(c.err, "cuelight: warning: %s is not on this machine\n", usererr.Printable(s.Source))
 		}
 	}
 }
@@ -185,8 +187,8 @@ func takesAny(w store.Worker) bool {
 }
 
 // waitFor reports on tasks as they end.
-func (c *cli) waitFor(ctx context.Context, db *database, args []string, receipts []store.Receipt) error {
-	published, err := c.published()
+func (c *cli) waitFor(ctx context.Context, db *dbconn.Database, args []string, receipts []store.Receipt) error {
+	published, err := c.PublishPath()
 	if err != nil {
 		return err
 	}
@@ -200,7 +202,7 @@ func (c *cli) waitFor(ctx context.Context, db *database, args []string, receipts
 			if !open[i] {
 				continue
 			}
-			r, ended, err := reportIfEnded(ctx, db.store, receipts[i].ID, args[i], published)
+			r, ended, err := reportIfEnded(ctx, db.Store, receipts[i].ID, args[i], published)
 			if err == nil && ended {
 				delete(open, i)
 				err = c.writeEnded(r)
@@ -251,7 +253,7 @@ func (c *cli) writeEnded(r report) error {
 	}
 	why := string(r.Status)
 	if r.Error != nil {
-		why = firstLine(*r.Error)
+		why = usererr.FirstLine(*r.Error)
 	}
 	_, err := fmt.Fprintf(c.err, "%s: %s\n", labelOf(r.Source), why)
 	return err

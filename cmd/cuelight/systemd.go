@@ -4,6 +4,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/dbconn"
 )
 
 // tellWithin is how long a message to the service manager may take.
@@ -16,9 +18,9 @@ type systemd struct {
 	watchdog time.Duration // how often it wants to hear from us; 0 for never
 }
 
-func newSystemd(env environment) *systemd {
+func newSystemd(env dbconn.Environment) *systemd {
 	s := &systemd{}
-	address := env.get("NOTIFY_SOCKET")
+	address := env.Get("NOTIFY_SOCKET")
 	if address == "" {
 		return s
 	}
@@ -27,7 +29,7 @@ func newSystemd(env environment) *systemd {
 		return s // the variable was inherited from somebody else's service
 	}
 	s.conn = conn
-	if usec, err := strconv.ParseInt(env.get("WATCHDOG_USEC"), 10, 64); err == nil && usec > 0 && usec < int64(24*time.Hour/time.Microsecond) {
+	if usec, err := strconv.ParseInt(env.Get("WATCHDOG_USEC"), 10, 64); err == nil && usec > 0 && usec < int64(24*time.Hour/time.Microsecond) {
 		s.watchdog = time.Duration(usec) * time.Microsecond / 3
 	}
 	return s

@@ -2,39 +2,14 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/text/width"
 
-	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/internal/usererr"
 )
-
-// printable is s for a terminal: names and errors may hold anything, and what
-// a terminal would obey rather than show is shown as a Go string shows it.
-func printable(s string) string {
-	for i, r := range s {
-		if r == utf8.RuneError {
-			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 {
-				return strconv.Quote(s)
-			}
-		}
-		if !unicode.IsPrint(r) {
-			return strconv.Quote(s)
-		}
-	}
-	return s
-}
-
-// firstLine is the part of an error that is for everybody.
-func firstLine(s string) string {
-	s = strings.TrimSpace(s)
-	line, _, _ := strings.Cut(s, "\n")
-	return printable(strings.TrimRight(line, " \r"))
-}
 
 func runeWidth(r rune) int {
 	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
@@ -92,12 +67,6 @@ func clip(s string, n int) string {
 	return s
 }
 
-// shortID is enough of an id to type: its end, since the beginnings are times.
-func shortID(id store.ID) string {
-	s := id.String()
-	return s[len(s)-8:]
-}
-
 // span is a duration for people, two units at most.
 func span(d time.Duration) string {
 	switch {
@@ -153,7 +122,7 @@ func shellQuote(s string) string {
 	}) < 0 {
 		return s
 	}
-	if printable(s) != s {
+	if usererr.Printable(s) != s {
 		return "$'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\t", `\t`, "\x1b", `\e`).Replace(s) + "'"
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"

@@ -2,32 +2,10 @@ package main
 
 import (
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
-
-func FuzzPrintable(f *testing.F) {
-	f.Add("Ferien Größe 日本.mp4")
-	f.Add("\x1b[2J")
-	f.Add("a\xffb\u202e\u2028")
-	f.Add("\ufffd")
-	f.Fuzz(func(t *testing.T, s string) {
-		for what, got := range map[string]string{"shown": printable(s), "first line": firstLine(s)} {
-			if !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
-				t.Errorf("%s of %q is %q", what, s, got)
-			}
-		}
-		if got := printable(s); got != s {
-			if back, err := strconv.Unquote(got); err != nil || back != s {
-				t.Errorf("%q is shown as %s, which is %q, %v", s, got, back, err)
-			}
-		}
-	})
-}
 
 func FuzzFit(f *testing.F) {
 	f.Add("holiday.mp4", 5)

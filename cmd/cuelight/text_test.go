@@ -33,23 +33,6 @@ func TestClipIsNeverWider(t *testing.T) {
 	}
 }
 
-func TestPrintableNeverReachesTheTerminalsControls(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"holiday.mp4":          "holiday.mp4",
-		"日本 é.mp4":             "日本 é.mp4",
-		"\x1b[2Jboo":           `"\x1b[2Jboo"`,
-		"a\nb":                 `"a\nb"`,
-		"bad\xff":              `"bad\xff"`,
-		"\u202etxt.exe":        `"\u202etxt.exe"`,
-		"replacement\ufffd ok": "replacement\ufffd ok",
-	} {
-		if got := printable(in); got != want {
-			t.Errorf("printable(%q) is %s, want %s", in, got, want)
-		}
-	}
-}
-
 func TestShellQuoteIsReadBackByTheShell(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"/a/b.m3u8", "", "it's", "a b", `"$HOME" \ *`, "dash-", "é"} {
@@ -121,56 +104,6 @@ func TestTimesAreReadAsTimesOrPauses(t *testing.T) {
 		if got, err := parseTime(in, now); err != nil || !got.Equal(want) {
 			t.Errorf("%q is %v, %v; want %v", in, got, err, want)
 		}
-	}
-}
-
-func TestDatabasesAreChosenInTheOrderOfTheHelp(t *testing.T) {
-	t.Parallel()
-	all := environment{"DATABASE_URL=postgres://d/", "PGHOST=/tmp", "PGUSER=u"}
-	for _, c := range []struct {
-		flag string
-		env  environment
-		want choice
-	}{
-		{"postgres://f/", all, choice{address: "postgres://f/", why: "--database-url or CUELIGHT_DATABASE_URL"}},
-		{"private", all, choice{private: true, why: "--database-url or CUELIGHT_DATABASE_URL"}},
-		{"", all, choice{address: "postgres://d/", why: "DATABASE_URL"}},
-		{"", all[1:], choice{why: "PGHOST"}},
-		{"", environment{"PGSERVICE=s"}, choice{why: "PGSERVICE"}},
-		{"", environment{"PGDATABASE=d"}, choice{why: "PGDATABASE"}},
-		{"", all[2:], choice{private: true, why: "no other database is named"}},
-	} {
-		if got := (&cli{databaseURL: c.flag, env: c.env}).choose(); got != c.want {
-			t.Errorf("%q with %v: %+v, want %+v", c.flag, c.env, got, c.want)
-		}
-	}
-}
-
-func TestAddressesAreShownWithoutPasswords(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"postgres://u:secret@h:5433/d?application_name=x": "postgres://u@h:5433/d",
-		"host=/run/pg user=u password=secret dbname=d":    "postgres://u@/d?host=/run/pg",
-		"postgres://u:secret@[::1]/d":                     "postgres://u@[::1]/d",
-	} {
-		config, err := choice{address: in}.config()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := masked(config); got != want {
-			t.Errorf("%q is shown as %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestDefaultDataDirectories(t *testing.T) {
-	t.Parallel()
-	if got := defaultDataDir(environment{"HOME=/h", "XDG_DATA_HOME=/x"}); got != "/x/cuelight" && got != "/var/lib/cuelight" &&
-		got != "/h/Library/Application Support/cuelight" {
-		t.Errorf("got %s", got)
-	}
-	if got := defaultDataDir(environment{"XDG_DATA_HOME=relative"}); got != "" && got != "/var/lib/cuelight" {
-		t.Errorf("got %s", got)
 	}
 }
 

@@ -4,16 +4,18 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+
+	"github.com/cuelight/cuelight/internal/usererr"
 )
 
 // checkTools makes sure that the programs the stages run are there.
 func (o *workOptions) checkTools() error {
 	for _, program := range []string{o.ffmpeg, o.ffprobe} {
 		if _, err := exec.LookPath(program); err != nil {
-			return &problem{
-				code: exitUsage,
-				text: fmt.Sprintf("%s is not installed, or cannot be run", printable(program)),
-				hint: installLine("ffmpeg"),
+			return &usererr.Error{
+				Kind: usererr.Usage,
+				Text: fmt.Sprintf("%s is not installed, or cannot be run", usererr.Printable(program)),
+				Hint: installLine("ffmpeg"),
 			}
 		}
 	}

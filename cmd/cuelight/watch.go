@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
 	eventfeed "github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -41,13 +43,13 @@ seen; 0 is before the oldest that is kept. No event is missed and none comes twi
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case cmd.Flags().Changed("after") && !*events:
-			return usagef("--after is for --events")
+			return usererr.Usagef("--after is for --events")
 		case cmd.Flags().Changed("after") && *after < 0:
-			return usagef("--after %d: it is the number of an event, or 0", *after)
+			return usererr.Usagef("--after %d: it is the number of an event, or 0", *after)
 		case !cmd.Flags().Changed("after"):
 			*after = eventfeed.Now
 		}
-		return c.withTasks(cmd.Context(), func(db *database) error {
+		return c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
 			if *events {
 				return c.watchEvents(cmd.Context(), db, *after, args)
 			}
@@ -60,7 +62,7 @@ seen; 0 is before the oldest that is kept. No event is missed and none comes twi
 // onlooker watches other processes' work.
 type onlooker struct {
 	c        *cli
-	db       *database
+	db       *dbconn.Database
 	only     store.ID // or zero
 	progress *progress
 	tasks    map[store.ID]store.Task // those being worked on, as they were
@@ -68,11 +70,11 @@ type onlooker struct {
 	running  map[work]store.Running
 }
 
-func (c *cli) watch(ctx context.Context, db *database, args []string) error {
+func (c *cli) watch(ctx context.Context, db *dbconn.Database, args []string) error {
 	w := &onlooker{c: c, db: db, tasks: make(map[store.ID]store.Task), idle: make(map[store.ID]int), running: make(map[work]store.Running)}
 	w.progress = newProgress(c.err, c.json, w.label)
 	if len(args) > 0 {
-		id, err := db.store.Find(ctx, strings.ToLower(args[0]))
+		id, err := db.Store.Find(ctx, strings.ToLower(args[0]))
 		if err != nil {
 			return err
 		}
@@ -99,7 +101,7 @@ func (c *cli) watch(ctx context.Context, db *database, args []string) error {
 func (w *onlooker) label(id store.ID) string {
 	if t, ok := w.tasks[id]; ok {
 		if title := t.Title(); title != "" {
-			return printable(title)
+			return usererr.Printable(title)
 		}
 		return labelOf(t.Source)
 	}
@@ -109,7 +111,7 @@ func (w *onlooker) label(id store.ID) string {
 // look shows what has changed since the last time, and reports whether the one
 // task is settled.
 func (w *onlooker) look(ctx context.Context) (bool, error) {
-	workers, err := w.db.store.Workers(ctx, false)
+	workers, err := w.db.Store.Workers(ctx, false)
 	if err != nil {
 		return false, err
 	}
@@ -143,7 +145,7 @@ func (w *onlooker) look(ctx context.Context) (bool, error) {
 // follow tells how a task's stages have changed, and forgets it when nobody has
 // worked on it for a while.
 func (w *onlooker) follow(ctx context.Context, id store.ID, current map[work]store.Running) (settled bool, err error) {
-	t, err := w.db.store.Get(ctx, id)
+	t, err := w.db.Store.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) && id != w.only {
 		w.forget(id)
 		return false, nil
@@ -172,7 +174,7 @@ func (w *onlooker) follow(ctx context.Context, id store.ID, current map[work]sto
 	if w.idle[id] > patientLooks {
 		w.forget(id)
 	}
-	return t.IsFinished(w.db.store.Graph()), nil
+	return t.IsFinished(w.db.Store.Graph()), nil
 }
 
 func (w *onlooker) forget(id store.ID) {
@@ -225,15 +227,15 @@ func (w *onlooker) show(current map[work]store.Running) error {
 // end reports on the task that was watched.
 func (w *onlooker) end(ctx context.Context) error {
 	w.progress.aside()
-	published, err := w.c.published()
+	published, err := w.c.PublishPath()
 	if err != nil {
 		return err
 	}
-	t, err := w.db.store.Get(ctx, w.only)
+	t, err := w.db.Store.Get(ctx, w.only)
 	if err != nil {
 		return err
 	}
-	r, err := reportOn(ctx, w.db.store, t, t.Source, published)
+	r, err := reportOn(ctx, w.db.Store, t, t.Source, published)
 	if err != nil {
 		return err
 	}

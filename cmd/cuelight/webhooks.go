@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 )
@@ -50,10 +52,10 @@ func (c *cli) withWebhooks(ctx context.Context, action string, o webhookOptions,
 	if action == webhookAdd {
 		with = c.withDaemons
 	}
-	return with(ctx, func(db *database) error {
+	return with(ctx, func(db *dbconn.Database) error {
 		var show func() error
-		err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) (err error) {
-			in := db.store.WithTx(tx)
+		err := pgx.BeginFunc(ctx, db.Pool, func(tx pgx.Tx) (err error) {
+			in := db.Store.WithTx(tx)
 			var target string
 			if target, show, err = do(webhooksOf(tx, in, o)); err != nil || action == "" {
 				return err
@@ -75,8 +77,8 @@ func findWebhook(ctx context.Context, w *webhook.Webhooks, word string) (webhook
 	}
 	all = slices.DeleteFunc(all, func(h webhook.Webhook) bool { return !idEndsIn(h.ID, word) })
 	if len(all) != 1 {
-		return webhook.Webhook{}, &problem{
-			code: exitNotFound, text: printable(word) + " is not one webhook", hint: "cuelight webhooks list lists them",
+		return webhook.Webhook{}, &usererr.Error{
+			Kind: usererr.NotFound, Text: usererr.Printable(word) + " is not one webhook", Hint: "cuelight webhooks list lists them",
 		}
 	}
 	return all[0], nil
@@ -118,7 +120,7 @@ is in such a network by its numbers.`,
 		return c.withWebhooks(ctx, webhookAdd, o, func(w *webhook.Webhooks) (string, func() error, error) {
 			h, err := w.Add(ctx, r)
 			if errors.Is(err, webhook.ErrInvalid) {
-				err = &problem{code: exitUsage, text: err.Error()}
+				err = &usererr.Error{Kind: usererr.Usage, Text: err.Error()}
 			}
 			return h.ID.String(), func() error { return c.showSecret(h) }, err
 		})
@@ -166,9 +168,9 @@ func (c *cli) listWebhooks(all []webhook.Webhook) error {
 			types = strings.Join(h.Types, ", ")
 		}
 		if h.DisabledAt != nil {
-			state = "disabled " + span(time.Since(*h.DisabledAt)) + " ago: " + printable(h.DisabledWhy)
+			state = "disabled " + span(time.Since(*h.DisabledAt)) + " ago: " + usererr.Printable(h.DisabledWhy)
 		}
-		t.add(shortID(h.ID), printable(h.URL), types, fmt.Sprint(h.Pending), fmt.Sprint(h.Dead), state)
+		t.add(shortID(h.ID), usererr.Printable(h.URL), types, fmt.Sprint(h.Pending), fmt.Sprint(h.Dead), state)
 	}
 	if c.json {
 		return nil
@@ -214,8 +216,8 @@ func (c *cli) webhooksTestCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.withTasks(ctx, func(db *database) error {
-			w := webhooksOf(db.pool, db.store, webhookOptions{allow: networks})
+		return c.withTasks(ctx, func(db *dbconn.Database) error {
+			w := webhooksOf(db.Pool, db.Store, webhookOptions{allow: networks})
 			h, err := findWebhook(ctx, w, args[0])
 			if err != nil {
 				return err
@@ -244,7 +246,7 @@ func (c *cli) tested(a webhook.Ping) error {
 	if c.json {
 		return quiet(exitFailure)
 	}
-	return &problem{code: exitFailure, text: "not delivered: " + printable(a.Error)}
+	return &usererr.Error{Kind: usererr.Failure, Text: "not delivered: " + usererr.Printable(a.Error)}
 }
 
 // webhookChange is a command that changes one webhook.
@@ -268,7 +270,7 @@ func (c *cli) changed(h webhook.Webhook, state string) error {
 	if c.json {
 		return c.writeJSON(map[string]any{"id": h.ID, "state": state})
 	}
-	_, err := fmt.Fprintf(c.out, "%s: %s\n", printable(h.URL), state)
+	_, err := fmt.Fprintf(c.out, "%s: %s\n", usererr.Printable(h.URL), state)
 	return err
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -25,7 +27,7 @@ otherwise after its lease (--lease of serve), and its tasks go to others.`,
 	all := cmd.Flags().Bool("all", false, "also those that stopped or were given up")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		err := c.withTasks(cmd.Context(), func(db *database) error {
+		err := c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
 			return c.listWorkers(cmd.Context(), db, *all)
 		})
 		return c.orNothing(err)
@@ -48,8 +50,8 @@ type workerLine struct {
 	Running      []store.Running `json:"running"`
 }
 
-func (c *cli) listWorkers(ctx context.Context, db *database, all bool) error {
-	workers, err := db.store.Workers(ctx, all)
+func (c *cli) listWorkers(ctx context.Context, db *dbconn.Database, all bool) error {
+	workers, err := db.Store.Workers(ctx, all)
 	if err != nil {
 		return err
 	}
@@ -74,7 +76,7 @@ func (c *cli) listWorkers(ctx context.Context, db *database, all bool) error {
 		for _, r := range w.Running {
 			running = append(running, strings.TrimSpace(r.Stage+" "+shortID(r.Task)+" "+runningRow(r, "").words()))
 		}
-		t.add(shortID(w.ID), printable(w.Host), fmt.Sprint(w.PID), printable(w.Version), state,
+		t.add(shortID(w.ID), usererr.Printable(w.Host), fmt.Sprint(w.PID), usererr.Printable(w.Version), state,
 			span(w.HeartbeatAge)+" ago", strings.Join(running, "; "))
 	}
 	if c.json {

@@ -1,4 +1,4 @@
-package main
+package dbconn
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -23,10 +24,10 @@ func TestAFarEndThatIsNotPostgreSQLIsToldWithTheReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := pgx.Connect(t.Context(), "postgres://u@"+answering(t, c.answer)+"/x?sslmode="+c.mode)
-			p := explain(fmt.Errorf("list: %w", err))
-			if p.code != exitUnreachable || !strings.HasPrefix(p.text, "the database does not answer: ") ||
-				!strings.Contains(p.text, c.want) || strings.Contains(p.text, "user=") {
-				t.Errorf("exit code %d, %s", p.code, p.text)
+			p := Explain(fmt.Errorf("list: %w", err))
+			if p.Kind != usererr.Unreachable || !strings.HasPrefix(p.Text, "the database does not answer: ") ||
+				!strings.Contains(p.Text, c.want) || strings.Contains(p.Text, "user=") {
+				t.Errorf("exit code %d, %s", p.Kind, p.Text)
 			}
 		})
 	}
@@ -66,8 +67,8 @@ func TestWhatTheDatabaseCannotHoldIsAMistakeOfUse(t *testing.T) {
 		fmt.Errorf("submit: %w: %w", store.ErrInvalid, &pgconn.PgError{Code: "22P02", Message: "no such number"}): "invalid submission: no such number",
 		fmt.Errorf("submit: %w: no source", store.ErrInvalid):                                                     "submit: invalid submission: no source",
 	} {
-		if p := explain(err); p.code != exitUsage || p.text != want {
-			t.Errorf("exit code %d, %s; want %s", p.code, p.text, want)
+		if p := Explain(err); p.Kind != usererr.Usage || p.Text != want {
+			t.Errorf("exit code %d, %s; want %s", p.Kind, p.Text, want)
 		}
 	}
 }

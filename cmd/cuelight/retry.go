@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -60,21 +62,21 @@ func (c *cli) retry(ctx context.Context, args []string, o *retryOptions) error {
 	filtered := *o.filter != filterFlags{}
 	switch {
 	case o.all && len(args) > 0:
-		return usagef("either --all or ids, not both")
+		return usererr.Usagef("either --all or ids, not both")
 	case !o.all && filtered:
-		return usagef("the filters choose among all tasks: add --all")
+		return usererr.Usagef("the filters choose among all tasks: add --all")
 	case !o.all && len(args) == 0:
-		return usagef("which tasks? name their ids, or choose with --all")
+		return usererr.Usagef("which tasks? name their ids, or choose with --all")
 	}
 	if filter.Status == "" && filter.Stage == "" {
 		filter.Status = store.StatusDead
 	}
-	return c.withTasks(ctx, func(db *database) error {
+	return c.withTasks(ctx, func(db *dbconn.Database) error {
 		if o.all {
 			return c.retryAll(ctx, db, filter, o)
 		}
-		return c.eachTask(ctx, db.store, args, func(id store.ID) error {
-			return c.retryOne(ctx, db.store, id, o.from)
+		return c.eachTask(ctx, db.Store, args, func(id store.ID) error {
+			return c.retryOne(ctx, db.Store, id, o.from)
 		})
 	})
 }
@@ -106,13 +108,13 @@ func hasFailed(t store.Task) bool {
 	})
 }
 
-func (c *cli) retryAll(ctx context.Context, db *database, filter store.Filter, o *retryOptions) error {
+func (c *cli) retryAll(ctx context.Context, db *dbconn.Database, filter store.Filter, o *retryOptions) error {
 	if !o.yes && !c.interactive() {
-		return &problem{code: exitUsage, text: "--all changes many tasks, and nobody can be asked here: nothing was changed", hint: "--yes does it without a question"}
+		return &usererr.Error{Kind: usererr.Usage, Text: "--all changes many tasks, and nobody can be asked here: nothing was changed", Hint: "--yes does it without a question"}
 	}
 	if !o.yes {
 		filter.Limit = 1000
-		tasks, err := db.store.List(ctx, filter)
+		tasks, err := db.Store.List(ctx, filter)
 		if err != nil {
 			return err
 		}
@@ -121,10 +123,10 @@ func (c *cli) retryAll(ctx context.Context, db *database, filter store.Filter, o
 			count = fmt.Sprintf("%d tasks or more", len(tasks))
 		}
 		if len(tasks) > 0 && !c.confirm(fmt.Sprintf("Do %s again?", count)) {
-			return &problem{code: exitFailure, text: "nothing was changed"}
+			return &usererr.Error{Kind: usererr.Failure, Text: "nothing was changed"}
 		}
 	}
-	r, err := db.store.RetryAll(ctx, filter, o.from, store.RetryAllOptions{
+	r, err := db.Store.RetryAll(ctx, filter, o.from, store.RetryAllOptions{
 		Audit: func(tasks int) (store.AuditEntry, error) {
 			return auditEntry("retry_all", "", map[string]any{"from": o.from, "filter": o.filter.given(), "tasks": tasks})
 		},
@@ -157,13 +159,13 @@ task can be taken up again: cuelight retry.`,
 		Args: atLeastOne("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			return c.withTasks(ctx, func(db *database) error {
-				return c.eachTask(ctx, db.store, args, func(id store.ID) error {
-					err := c.audited(ctx, db.store, "cancel", id.String(), nil, func(in *store.Store) error { return in.Cancel(ctx, id) })
+			return c.withTasks(ctx, func(db *dbconn.Database) error {
+				return c.eachTask(ctx, db.Store, args, func(id store.ID) error {
+					err := c.audited(ctx, db.Store, "cancel", id.String(), nil, func(in *store.Store) error { return in.Cancel(ctx, id) })
 					if err != nil {
 						return err
 					}
-					t, err := db.store.Get(ctx, id)
+					t, err := db.Store.Get(ctx, id)
 					if err != nil {
 						return err
 					}

@@ -1,23 +1,19 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/debug"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/web"
 )
 
@@ -66,85 +62,20 @@ func frontFlags(cmd *cobra.Command) *frontOptions {
 	return o
 }
 
-// guard finds out who asks. The secrets are made on the first start.
-func (o *frontOptions) guard(data string, keys access.Keys, log *zap.Logger) (*access.Guard, error) {
-	options := access.Options{
-		Keys: keys, NoAuth: o.noAuth, Path: o.basePath + "/", Proxies: o.trusted,
-		Refused: func(from netip.Addr) { log.Warn("not let in", zap.Stringer("address", from)) },
-	}
-	if !o.noAuth {
-		dir := filepath.Join(data, "secrets")
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("make directory of secrets: %w", err)
-		}
-		for _, s := range []struct {
-			secret *access.Secret
-			file   string
-			what   string
-		}{
-			{&options.Admin, orElse(o.adminFile, filepath.Join(dir, "admin")), "admin"},
-			{&options.ReadOnly, orElse(o.readFile, filepath.Join(dir, "read")), "read-only"},
-			{&options.SessionKey, filepath.Join(dir, "sessions"), ""},
-		} {
-			var made bool
-			var err error
-			if *s.secret, made, err = access.LoadSecret(s.file); err != nil {
-				return nil, &problem{code: exitUsage, text: err.Error()}
-			}
-			if made && s.what != "" {
-				log.Info("secret made", zap.String("for", s.what), zap.String("path", s.file))
-			}
-		}
-	}
-	g, err := access.New(options)
-	if err != nil {
-		return nil, &problem{code: exitUsage, text: err.Error()}
-	}
-	return g, nil
-}
-
-// bind listens, so that an address that cannot be had ends the start and not the
-// work.
-func (o *frontOptions) bind(ctx context.Context) (net.Listener, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", o.listen)
-	if err != nil {
-		return nil, &problem{code: exitFailure, text: fmt.Sprintf("--listen %s: %s", printable(o.listen), systemWords(err))}
-	}
-	// A name may lead elsewhere than it says.
-	if err := access.CheckListener(l.Addr(), o.certFile != "", o.insecure, o.noAuth); err != nil {
-		return nil, errors.Join(&problem{code: exitUsage, text: fmt.Sprintf("--listen %s: %v", printable(o.listen), err)}, l.Close())
-	}
-	return l, nil
-}
-
-// address is where a browser finds what is served.
-func (o *frontOptions) address(l net.Listener) string {
-	scheme := "http://"
-	if o.certFile != "" {
-		scheme = "https://"
-	}
-	host := l.Addr().String()
-	if a, err := netip.ParseAddrPort(host); err == nil && a.Addr().IsUnspecified() {
-		host = net.JoinHostPort("localhost", fmt.Sprint(a.Port()))
-	}
-	return scheme + host + o.basePath + "/"
-}
-
 // checkAddress refuses an address that must not be listened at.
 func (o *frontOptions) checkAddress() error {
 	if o.listen == "" {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(o.listen); err != nil {
-		return usagef("--listen %s: it is HOST:PORT, such as 127.0.0.1:8080", printable(o.listen))
+		return usererr.Usagef("--listen %s: it is HOST:PORT, such as 127.0.0.1:8080", usererr.Printable(o.listen))
 	}
 	if err := access.CheckListen(o.listen, o.certFile != "", o.insecure, o.noAuth); err != nil {
 		hint := "--tls-cert and --tls-key, or --insecure where something else protects it"
 		if o.noAuth {
 			hint = "--no-auth is for 127.0.0.1, ::1 and localhost"
 		}
-		return &problem{code: exitUsage, text: fmt.Sprintf("--listen: %v", err), hint: hint}
+		return &usererr.Error{Kind: usererr.Usage, Text: fmt.Sprintf("--listen: %v", err), Hint: hint}
 	}
 	return nil
 }
@@ -154,31 +85,31 @@ func (o *frontOptions) checkAddress() error {
 func (o *frontOptions) check() (err error) {
 	switch {
 	case o.listen == "" && o.forListener():
-		return usagef("--tls-cert, --tls-key, --no-auth, --insecure, --base-path, --origin, --proxy, --admin-secret-file and --read-secret-file are for --listen")
+		return usererr.Usagef("--tls-cert, --tls-key, --no-auth, --insecure, --base-path, --origin, --proxy, --admin-secret-file and --read-secret-file are for --listen")
 	case o.keepEvents == 0:
-		return usagef("--keep-events 0s: it must be more than nothing; -1s keeps them for ever")
+		return usererr.Usagef("--keep-events 0s: it must be more than nothing; -1s keeps them for ever")
 	case o.connectionsEach <= 0:
-		return usagef("--max-connections-per-address must be at least 1")
+		return usererr.Usagef("--max-connections-per-address must be at least 1")
 	case o.uploadMost <= 0:
-		return usagef("--max-upload must be more than nothing")
+		return usererr.Usagef("--max-upload must be more than nothing")
 	case (o.certFile == "") != (o.keyFile == ""):
-		return usagef("--tls-cert and --tls-key go together")
+		return usererr.Usagef("--tls-cert and --tls-key go together")
 	case o.basePath != "" && (!strings.HasPrefix(o.basePath, "/") || strings.HasSuffix(o.basePath, "/")):
-		return usagef("--base-path %s: it begins with a slash and does not end with one", printable(o.basePath))
+		return usererr.Usagef("--base-path %s: it begins with a slash and does not end with one", usererr.Printable(o.basePath))
 	}
 	if o.certFile != "" {
 		if _, err := tls.LoadX509KeyPair(o.certFile, o.keyFile); err != nil {
-			return &problem{code: exitUsage, text: "--tls-cert, --tls-key: " + printable(err.Error())}
+			return &usererr.Error{Kind: usererr.Usage, Text: "--tls-cert, --tls-key: " + usererr.Printable(err.Error())}
 		}
 	}
 	if o.debug != "" {
 		if err := debug.Check(o.debug); err != nil {
-			return usagef("--debug-listen %s: %v", printable(o.debug), err)
+			return usererr.Usagef("--debug-listen %s: %v", usererr.Printable(o.debug), err)
 		}
 	}
 	for _, origin := range o.origins {
 		if http.NewCrossOriginProtection().AddTrustedOrigin(origin) != nil {
-			return usagef("--origin %s: it is an address without a path, such as https://studio.example", printable(origin))
+			return usererr.Usagef("--origin %s: it is an address without a path, such as https://studio.example", usererr.Printable(origin))
 		}
 	}
 	if o.trusted, err = networksOf("--proxy", o.proxies); err != nil {

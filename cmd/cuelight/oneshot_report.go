@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -59,7 +60,7 @@ func (j *oneShot) tellFailure(g *given, r report) {
 	case r.Status == store.StatusCancelled:
 		j.progress.say("%s: cancelled", g.label)
 	case !g.told && r.Error != nil:
-		j.progress.say("%s: %s: %s", g.label, j.c.err.paint(red, "failed"), firstLine(*r.Error))
+		j.progress.say("%s: %s: %s", g.label, j.c.err.paint(red, "failed"), usererr.FirstLine(*r.Error))
 	}
 }
 
@@ -99,7 +100,7 @@ func (j *oneShot) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 	defer cancel()
 	// Where that fails they keep their place, which is no harm.
-	_, _ = j.db.pool.Exec(ctx, unawaitedSQL, left, awaited)
+	_, _ = j.db.Pool.Exec(ctx, unawaitedSQL, left, awaited)
 	j.progress.say("%s not finished; cuelight serve goes on with what is left, cuelight cancel %s drops it",
 		plural(len(left), "task"), shortID(left[0]))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 )
@@ -34,7 +35,7 @@ func (c *cli) webhooksDeliveriesCommand() *cobra.Command {
 			}
 			all, err := w.Deliveries(ctx, f)
 			if errors.Is(err, webhook.ErrInvalid) {
-				err = usagef("--status %s: it is pending, delivered, dead or suppressed", printable(f.Status))
+				err = usererr.Usagef("--status %s: it is pending, delivered, dead or suppressed", usererr.Printable(f.Status))
 			}
 			return "", func() error { return c.listDeliveries(all) }, err
 		})
@@ -55,7 +56,7 @@ func (c *cli) listDeliveries(all []webhook.Delivery) error {
 			}
 			continue
 		}
-		answer, task := printable(d.Error), ""
+		answer, task := usererr.Printable(d.Error), ""
 		if answer == "" && d.Response != 0 {
 			answer = fmt.Sprint(d.Response)
 		}
@@ -81,7 +82,7 @@ func (c *cli) webhooksRedeliverCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		if (len(args) == 0) == (*dead == "") {
-			return usagef("which? name a delivery by its id, or a webhook with --dead")
+			return usererr.Usagef("which? name a delivery by its id, or a webhook with --dead")
 		}
 		return c.withWebhooks(ctx, "webhook_redeliver", webhookOptions{}, func(w *webhook.Webhooks) (string, func() error, error) {
 			target, n, err := redeliver(ctx, w, args, *dead)
@@ -105,7 +106,7 @@ func redeliver(ctx context.Context, w *webhook.Webhooks, args []string, dead str
 		err = w.Redeliver(ctx, id)
 	}
 	if wrong != nil || errors.Is(err, webhook.ErrNotFound) {
-		err = &problem{code: exitNotFound, text: printable(args[0]) + " is not a delivery", hint: "cuelight webhooks deliveries lists them"}
+		err = &usererr.Error{Kind: usererr.NotFound, Text: usererr.Printable(args[0]) + " is not a delivery", Hint: "cuelight webhooks deliveries lists them"}
 	}
 	return id, 1, err
 }

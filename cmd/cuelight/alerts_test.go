@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/metrics/health"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/webhook"
@@ -17,31 +19,36 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Where no notification can ever come through, it is no alarm that none does.
-func TestNoAlarmIsRaisedForWhatAPoolerNeverLetsThrough(t *testing.T) {
+func TestAlerts_IgnoreALostListenerBehindAPooler(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), "host=127.0.0.1 port=1") // connects to nothing
+	_, through := pgtest.NewBouncer(t, pgtest.New(t, pgtest.Schema{}), "transaction")
+	cc := through.Config().ConnConfig
+	address := fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=%s", cc.Host, cc.Port, cc.User, cc.Password, cc.Database)
+	db, err := (&dbconn.Options{DatabaseURL: address}).Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
-	d := &daemon{
-		db:  &database{pool: pool, store: store.New(pool, store.Video())},
-		log: zap.NewNop(), engine: &engine{abort: make(chan struct{})},
-	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	d := &daemon{db: db, log: zap.NewNop(), engine: &engine{abort: make(chan struct{})}}
 	b, err := d.standBeside(t.Context(), &frontOptions{webhookAllow: new([]string)}, video.Config{DataDir: t.TempDir(), PublishDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if b.abort == nil {
-		t.Error("a second signal does not reach it")
+		t.Error("a second signal does not reach the services")
 	}
 	if b.alarms.hearing() {
-		t.Error("a daemon that hears nothing is not alarmed")
+		t.Error("a listener that is not connected raises no alert")
 	}
-	d.db.sessions.pooled.Store(true)
+	if err := db.Pool.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if !b.alarms.hearing() {
-		t.Error("a daemon behind a pooler is alarmed")
+		t.Error("a daemon behind a pooler raises an alert")
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/internal/usererr"
 )
 
 // psqlName is the command that hands its arguments on, and the program that gets
@@ -43,25 +45,17 @@ after "--". A private server keeps running meanwhile.`,
 	return cmd
 }
 
-// connString is the address as psql understands it, too.
-func (db *database) connString() string {
-	if db.server != nil {
-		return db.server.URL()
-	}
-	return db.choice.address
-}
-
 func (c *cli) databaseAddress(ctx context.Context) (err error) {
-	db, err := c.openDatabase(ctx)
+	db, err := c.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.close()) }()
-	address := db.connString()
+	defer func() { err = errors.Join(err, db.Close()) }()
+	address := db.ConnString()
 	if address == "" {
-		address = db.name // what PG* say, but for the password
+		address = db.Name // what PG* say, but for the password
 	}
-	if db.server != nil && !db.server.Adopted() {
+	if db.PrivateServer() != nil && !db.PrivateServer().Adopted() {
 		fmt.Fprintln(c.err, "cuelight: nobody else uses this server now, so it stops again: see cuelight db psql")
 	}
 	_, err = fmt.Fprintln(c.out, address)
@@ -71,24 +65,24 @@ func (c *cli) databaseAddress(ctx context.Context) (err error) {
 // psql runs in the foreground: the terminal's signals are its own, and what it
 // does with them is its decision.
 func (c *cli) psql(ctx context.Context, args []string) (err error) {
-	db, err := c.openDatabase(ctx)
+	db, err := c.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.close()) }()
+	defer func() { err = errors.Join(err, db.Close()) }()
 	program := psqlName
-	if db.server != nil {
-		program = db.server.Binaries().Path(program)
+	if db.PrivateServer() != nil {
+		program = db.PrivateServer().Binaries().Path(program)
 	}
 	if program, err = exec.LookPath(program); err != nil {
-		return &problem{code: exitUsage, text: "psql is not installed", hint: installLine("postgresql-client")}
+		return &usererr.Error{Kind: usererr.Usage, Text: "psql is not installed", Hint: installLine("postgresql-client")}
 	}
-	if address := db.connString(); address != "" {
+	if address := db.ConnString(); address != "" {
 		args = append([]string{"--dbname=" + address}, args...)
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.in, c.out.Writer, c.err.Writer
-	cmd.Env = c.env
+	cmd.Env = c.Env
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start psql: %w", err)
 	}

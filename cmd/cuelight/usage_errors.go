@@ -8,14 +8,16 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/cuelight/cuelight/internal/usererr"
 )
 
 // asUsage makes a problem of what cobra found wrong with the command line.
 func asUsage(err error) error {
-	if p, ok := errors.AsType[*problem](err); ok {
+	if p, ok := errors.AsType[*usererr.Error](err); ok {
 		return p
 	}
-	return &problem{code: exitUsage, text: firstLine(err.Error()), hint: "cuelight --help lists the commands"}
+	return &usererr.Error{Kind: usererr.Usage, Text: usererr.FirstLine(err.Error()), Hint: "cuelight --help lists the commands"}
 }
 
 // noArguments is for a command that takes flags only.
@@ -23,7 +25,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usagef("%s takes no arguments, but was given %s", cmd.CommandPath(), printable(args[0]))
+	return usererr.Usagef("%s takes no arguments, but was given %s", cmd.CommandPath(), usererr.Printable(args[0]))
 }
 
 // exactlyOne is for a command that takes one argument, by its name in the usage.
@@ -31,11 +33,11 @@ func exactlyOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch len(args) {
 		case 0:
-			return usagef("%s: which %s?", cmd.CommandPath(), what)
+			return usererr.Usagef("%s: which %s?", cmd.CommandPath(), what)
 		case 1:
 			return nil
 		}
-		return usagef("%s takes one %s, but was also given %s", cmd.CommandPath(), what, printable(args[1]))
+		return usererr.Usagef("%s takes one %s, but was also given %s", cmd.CommandPath(), what, usererr.Printable(args[1]))
 	}
 }
 
@@ -45,10 +47,10 @@ func (c *cli) onlySubcommands(cmd *cobra.Command) {
 		if len(args) == 0 {
 			return nil
 		}
-		p := usagef("unknown command %q", cmd.CommandPath()+" "+printable(args[0]))
-		p.hint = cmd.CommandPath() + " --help lists the commands"
+		p := usererr.Usagef("unknown command %q", cmd.CommandPath()+" "+usererr.Printable(args[0]))
+		p.Hint = cmd.CommandPath() + " --help lists the commands"
 		if near := nearest(args[0], commandNames(cmd)); near != "" {
-			p.hint = "did you mean: " + cmd.CommandPath() + " " + near
+			p.Hint = "did you mean: " + cmd.CommandPath() + " " + near
 		}
 		return p
 	}
@@ -80,21 +82,21 @@ func (c *cli) helpCommand(root *cobra.Command) *cobra.Command {
 
 // flagError adds what was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
-	p := usagef("%s", firstLine(err.Error()))
-	p.hint = cmd.CommandPath() + " --help lists the flags"
+	p := usererr.Usagef("%s", usererr.FirstLine(err.Error()))
+	p.Hint = cmd.CommandPath() + " --help lists the flags"
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		p.text = fmt.Sprintf("--%s %s: %s", value.GetFlag().Name, printable(value.GetValue()), wanted(value.GetFlag(), value.Unwrap()))
+		p.Text = fmt.Sprintf("--%s %s: %s", value.GetFlag().Name, usererr.Printable(value.GetValue()), wanted(value.GetFlag(), value.Unwrap()))
 		return p
 	}
 	if cmd.Name() == psqlName {
-		p.hint = "psql's own arguments go after --: cuelight db psql -- -c 'select …'"
+		p.Hint = "psql's own arguments go after --: cuelight db psql -- -c 'select …'"
 		return p
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if unknown.GetSpecifiedShortnames() != "" {
-			p.hint += "; a file whose name begins with a dash goes after --"
+			p.Hint += "; a file whose name begins with a dash goes after --"
 		} else if near := nearest(unknown.GetSpecifiedName(), flagNames(cmd)); near != "" {
-			p.hint = "did you mean: --" + near
+			p.Hint = "did you mean: --" + near
 		}
 	}
 	return p
@@ -115,7 +117,7 @@ func wanted(f *pflag.Flag, err error) string {
 	case "stringToInt":
 		return "it is STAGE=NUMBER, several separated by commas"
 	}
-	return firstLine(err.Error())
+	return usererr.FirstLine(err.Error())
 }
 
 func commandNames(cmd *cobra.Command) (names []string) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/internal/dbconn"
 )
 
 // noted is a log that may be read while it is written.
@@ -34,11 +36,11 @@ func TestDaemonThatCannotServeAnyMoreEnds(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	var log noted
-	env := environment(p.env)
+	env := dbconn.Environment(p.env)
 	sig := &signals{ctx: context.Background(), abort: make(chan struct{})}
-	c := &cli{sig: sig, env: env, in: strings.NewReader(""), out: newStream(&log, env), err: newStream(&log, env)}
+	c := &cli{sig: sig, Options: dbconn.Options{Env: env}, in: strings.NewReader(""), out: newStream(&log, env), err: newStream(&log, env)}
 	o := &serveOptions{workOptions: c.workFlags(&cobra.Command{}), settle: 1, front: frontFlags(&cobra.Command{})}
-	c.dataDir, o.front.listen = p.path("data"), "127.0.0.1:0"
+	c.DataDir, o.front.listen = p.path("data"), "127.0.0.1:0"
 	d, err := c.newDaemon(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

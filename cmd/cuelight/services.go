@@ -13,12 +13,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/debug"
 	eventfeed "github.com/cuelight/cuelight/internal/feed"
 	"github.com/cuelight/cuelight/internal/metrics"
 	"github.com/cuelight/cuelight/internal/metrics/health"
 	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages/video"
@@ -31,7 +33,7 @@ import (
 // where it listens, shows people and programs how things are.
 type beside struct {
 	o      *frontOptions
-	db     *database
+	db     *dbconn.Database
 	log    *zap.Logger
 	config video.Config
 	tracer *trace.Tracer
@@ -66,12 +68,12 @@ func (d *daemon) standBeside(ctx context.Context, o *frontOptions, config video.
 		hookWakes: notify.NewWakes(), feedWakes: notify.NewWakes(), begun: make(chan struct{}), fell: make(chan error, 1),
 	}
 	b.metrics = metrics.New(metrics.Options{
-		Graph: d.db.store.Graph(), Slots: slotsOf(d.engine), Version: programVersion(), Pool: d.db.pool,
+		Graph: d.db.Store.Graph(), Slots: slotsOf(d.engine), Version: programVersion(), Pool: d.db.Pool,
 		Dirs: []string{config.DataDir, config.PublishDir}, WebhookTypes: webhook.Types(), KeepEvents: o.keepEvents,
-		Database: metrics.NewDatabase(d.db.side.pool, d.db.store.Graph(), metrics.DatabaseOptions{}),
+		Database: metrics.NewDatabase(d.db.Reads.Pool, d.db.Store.Graph(), metrics.DatabaseOptions{}),
 	})
 	b.hooks = webhook.New(webhook.Options{
-		DB: d.db.pool, Store: d.db.store, Pipeline: d.db.store.Graph().Name(), Agent: "Cuelight/" + programVersion(),
+		DB: d.db.Pool, Store: d.db.Store, Pipeline: d.db.Store.Graph().Name(), Agent: "Cuelight/" + programVersion(),
 		Allow: o.allowed, AllowHTTP: o.webhookHTTP, Wake: b.hookWakes.C(), Abort: b.abort,
 		Observe: func(seen webhook.Observation) { b.metrics.WebhookDelivery(seen.Type, string(seen.Outcome)) },
 		Trouble: d.troubled("webhooks wait", "webhooks wait no more"),
@@ -105,15 +107,15 @@ func (b *beside) disks() []health.Check {
 
 // open listens, and makes what is served.
 func (b *beside) open(ctx context.Context, d *daemon) (err error) {
-	guard, err := b.o.guard(b.config.DataDir, b.db.side.reservedStore, b.log)
+	guard, err := b.o.guard(b.config.DataDir, b.db.Reads.ReservedStore, b.log)
 	if err != nil {
 		return err
 	}
-	b.feed = newEventFeed(b.db.side.store, b.feedWakes, d.troubled("events cannot be read", "events are read again"))
+	b.feed = newEventFeed(b.db.Reads.Store, b.feedWakes, d.troubled("events cannot be read", "events are read again"))
 	b.uploads, err = upload.New(upload.Options{
 		Dir: b.config.DataDir, BasePath: web.UploadsPath(b.o.basePath), MaxBytes: int64(b.o.uploadMost), MinFree: cmp.Or(max(b.config.Reserve, 0), -1),
 		Principal: func(ctx context.Context) string { return access.From(ctx).Name }, Problems: web.ProblemTypes, Title: web.ProblemTitle,
-		Still: stillOf(guard), Check: mayUpload, OnComplete: submitUpload(b.db.side.store), Fate: fateOfUpload(b.db.side.store),
+		Still: stillOf(guard), Check: mayUpload, OnComplete: submitUpload(b.db.Reads.Store), Fate: fateOfUpload(b.db.Reads.Store),
 		Trouble: func(id string, err error) { b.log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
 	})
 	if err != nil {
@@ -123,10 +125,10 @@ func (b *beside) open(ctx context.Context, d *daemon) (err error) {
 		return errors.Join(err, b.uploads.Close())
 	}
 	o := b.o.webOptions()
-	o.RequestsEach = max(int(b.db.side.pool.Config().MaxConns)/2, 1)
+	o.RequestsEach = max(int(b.db.Reads.Pool.Config().MaxConns)/2, 1)
 	// To look at them and to change them is not to deliver.
-	receivers := webhooksOf(b.db.side.pool, b.db.side.store, webhookOptions{allow: b.o.allowed, http: b.o.webhookHTTP})
-	o.Store, o.Guard, o.Webhooks, o.Dashboard, o.Published = b.db.side.store, guard, receivers, b.board, b.config.PublishDir
+	receivers := webhooksOf(b.db.Reads.Pool, b.db.Reads.Store, webhookOptions{allow: b.o.allowed, http: b.o.webhookHTTP})
+	o.Store, o.Guard, o.Webhooks, o.Dashboard, o.Published = b.db.Reads.Store, guard, receivers, b.board, b.config.PublishDir
 	o.Subscribe = func(after int64, keep func(store.Event) bool) web.Subscription { return b.feed.Subscribe(after, keep) }
 	o.Wrap = b.tracer.Handler
 	o.Observe = func(r web.Request) { b.metrics.HTTPRequest(r.Route, r.Status, r.Took, r.Stream) }
@@ -139,7 +141,7 @@ func (b *beside) open(ctx context.Context, d *daemon) (err error) {
 	}
 	o.ErrorLog = zap.NewStdLog(b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel)))
 	if b.server, err = web.New(o); err != nil {
-		err = &problem{code: exitUsage, text: err.Error()} // only flags can be wrong
+		err = &usererr.Error{Kind: usererr.Usage, Text: err.Error()} // only flags can be wrong
 	} else {
 		b.listener, err = b.o.bind(ctx)
 	}
@@ -153,13 +155,13 @@ func (b *beside) open(ctx context.Context, d *daemon) (err error) {
 // hears reports whether notifications come in. Behind a pooler that lets none through
 // the sweep goes on alone, and that is all there will be.
 func (d *daemon) hears() bool {
-	return d.hearing.Load() || d.db.notify == nil && d.db.sessions.pooled.Load()
+	return d.hearing.Load() || d.db.BehindPooler()
 }
 
 func (b *beside) readiness(d *daemon) []health.Check {
 	checks := []health.Check{
-		{Name: "database", Run: b.db.side.reserved.Ping},
-		{Name: "schema", Run: b.db.side.reservedStore.Check},
+		{Name: "database", Run: b.db.Reads.Reserved.Ping},
+		{Name: "schema", Run: b.db.Reads.ReservedStore.Check},
 		health.Listening(d.hears),
 	}
 	return append(checks, b.disks()...)
@@ -169,7 +171,7 @@ func (b *beside) readiness(d *daemon) []health.Check {
 func (b *beside) dashboard() (*ui.UI, error) {
 	at := showcase{publish: b.config.PublishDir, base: b.o.basePath}
 	return ui.New(ui.Options{
-		Store: b.db.side.store, Actions: operations{b.db.side.store}, Base: b.o.basePath, Version: programVersion(),
+		Store: b.db.Reads.Store, Actions: operations{b.db.Reads.Store}, Base: b.o.basePath, Version: programVersion(),
 		Uploads: web.UploadsPath(b.o.basePath), Login: b.o.basePath + "/login", Logout: b.o.basePath + "/logout",
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return b.feed.Subscribe(eventfeed.Now, keep) },
 		Viewer: func(ctx context.Context) ui.Viewer {
@@ -218,7 +220,7 @@ func (b *beside) run(ctx context.Context) {
 	listener := newSeverable(b.listener)
 	defer listener.severWhen(b.abort)()
 	if err := b.server.Serve(ctx, listener); err != nil {
-		b.fell <- &problem{code: exitFailure, text: "the web server ended: " + firstLine(err.Error())}
+		b.fell <- &usererr.Error{Kind: usererr.Failure, Text: "the web server ended: " + usererr.FirstLine(err.Error())}
 	}
 	<-ctx.Done()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/internal/webhook"
 )
 
@@ -31,10 +32,10 @@ looked at as by cuelight webhooks add.`,
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(webhook.Types(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !f.Changed("url") && !f.Changed("type") && !f.Changed("cooldown") {
-			return usagef("nothing is to be changed; say --url, --type or --cooldown")
+			return usererr.Usagef("nothing is to be changed; say --url, --type or --cooldown")
 		}
 		if f.Changed("url") && to.URL == "" {
-			return usagef("--url is empty")
+			return usererr.Usagef("--url is empty")
 		}
 		if f.Changed("type") {
 			to.Types = append([]string{}, *types...)
@@ -54,7 +55,7 @@ looked at as by cuelight webhooks add.`,
 				h, err = w.Change(ctx, h.ID, to)
 			}
 			if errors.Is(err, webhook.ErrInvalid) {
-				err = &problem{code: exitUsage, text: err.Error()}
+				err = &usererr.Error{Kind: usererr.Usage, Text: err.Error()}
 			}
 			return h.ID.String(), func() error { return c.showChanged(h) }, err
 		})
@@ -66,6 +67,6 @@ func (c *cli) showChanged(h webhook.Webhook) error {
 	if c.json {
 		return c.writeJSON(h)
 	}
-	_, err := fmt.Fprintf(c.out, "%s: changed\n", printable(h.URL))
+	_, err := fmt.Fprintf(c.out, "%s: changed\n", usererr.Printable(h.URL))
 	return err
 }

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
+)
+
+// withDatabase calls do with the database, which it creates if need be.
+func (c *cli) withDatabase(ctx context.Context, do func(db *dbconn.Database) error) error {
+	db, err := c.Open(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(db), db.Close())
+}
+
+// withTasks is withDatabase for commands about existing tasks, which create no database.
+func (c *cli) withTasks(ctx context.Context, do func(db *dbconn.Database) error) error {
+	if err := c.CheckCreated(); err != nil {
+		return err
+	}
+	return c.withDatabase(ctx, do)
+}
+
+// orNothing makes a database that does not exist yet an empty list.
+func (c *cli) orNothing(err error) error {
+	if none, ok := errors.AsType[dbconn.NotCreatedError](err); ok && !none.Misnamed {
+		fmt.Fprintf(c.err, "cuelight: %s\n", none.Message.Text)
+		return nil
+	}
+	return err
+}
+
+// withDaemons is withDatabase for commands that configure daemons. A database that such
+// a command created would not be the one that the daemons use.
+func (c *cli) withDaemons(ctx context.Context, do func(db *dbconn.Database) error) error {
+	err := c.withTasks(ctx, do)
+	none, ok := errors.AsType[dbconn.NotCreatedError](err)
+	if !ok {
+		return err
+	}
+	return &usererr.Error{
+		Kind: usererr.NotFound, Text: none.Message.Text,
+		Hint: "--data-dir selects the daemon's directory; cuelight migrate creates a database before the daemon's first start",
+	}
+}

@@ -1,0 +1,166 @@
+package dbconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/usererr"
+	"github.com/cuelight/cuelight/store"
+)
+
+// connectTimeout is the timeout of one attempt to connect, if the address sets none.
+const connectTimeout = 10 * time.Second
+
+// Options say which database and which directories a command uses.
+type Options struct {
+	DataDir     string      // as given; empty for the default
+	PublishDir  string      // as given; empty for a directory in the data directory
+	DatabaseURL string      // as given; empty to choose by the environment
+	NotifyURL   string      // address for the listener only; empty for that of the database
+	Env         Environment // the process's environment
+	Notices     io.Writer   // receives messages to the operator
+}
+
+// Database is an open database, and the private server that runs it, if there is one.
+type Database struct {
+	Source Source
+	Name   string        // its address without secrets
+	Pool   *pgxpool.Pool // for the work and for commands
+	Store  *store.Store  // on Pool
+	Reads  ReadPool      // empty before OpenReadPool
+
+	NotifyConfig *pgx.ConnConfig // for the listener; nil for that of Pool
+
+	sessions sessions
+
+	privateOptions postgres.Options
+	mu             sync.Mutex
+	server         *postgres.Server // nil unless private
+}
+
+// Open connects to the database and makes sure that its tables are ready to use.
+func (o *Options) Open(ctx context.Context) (*Database, error) {
+	db, err := o.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Ready(ctx); err != nil {
+		return nil, errors.Join(db.Describe(err), db.Close())
+	}
+	return db, nil
+}
+
+// Connect starts the private server, or uses the one that another command started; any
+// other database is connected to at its first use.
+func (o *Options) Connect(ctx context.Context) (*Database, error) {
+	db := &Database{Source: o.Source()}
+	config, err := o.poolConfig(ctx, db)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	cc := config.ConnConfig
+	if cc.ConnectTimeout == 0 {
+		cc.ConnectTimeout = connectTimeout
+	}
+	if cc.RuntimeParams["application_name"] == "" {
+		cc.RuntimeParams["application_name"] = "cuelight"
+	}
+	db.Name = redactedURL(config)
+	preferPrimary(cc)
+	if db.NotifyConfig, err = o.notifyConfig(cc); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	db.sessions.configure(config)
+	if db.Pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	db.Store = store.New(db.Pool, store.Video())
+	return db, nil
+}
+
+// poolConfig returns the configuration of the pool. A private server is started for it.
+func (o *Options) poolConfig(ctx context.Context, db *Database) (*pgxpool.Config, error) {
+	if !db.Source.Private {
+		return db.Source.config()
+	}
+	if err := o.startPrivate(ctx, db); err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig(db.server.URL())
+	if err != nil {
+		return nil, fmt.Errorf("parse address of private server: %w", err)
+	}
+	return config, nil
+}
+
+// notifyConfig returns the listener's configuration if it has an address of its own.
+func (o *Options) notifyConfig(pool *pgx.ConnConfig) (*pgx.ConnConfig, error) {
+	if o.NotifyURL == "" {
+		return nil, nil
+	}
+	config, err := Source{Address: o.NotifyURL, Origin: "--notify-url or CUELIGHT_NOTIFY_URL"}.config()
+	if err != nil {
+		return nil, err
+	}
+	cc := config.ConnConfig
+	preferPrimary(cc)
+	if cc.RuntimeParams["application_name"] == "" {
+		cc.RuntimeParams["application_name"] = pool.RuntimeParams["application_name"]
+	}
+	return cc, nil
+}
+
+// Ready makes sure that the tables are of this program's version. It creates or
+// upgrades those of a private database, and only checks others.
+func (db *Database) Ready(ctx context.Context) error {
+	if db.Source.Private {
+		_, err := db.Store.Migrate(ctx)
+		return err
+	}
+	err := db.Store.Check(ctx)
+	if e := ExplainSchema(err); e != nil {
+		e.Text += fmt.Sprintf(": %s (%s)", db.Name, db.Source.Origin)
+		return e
+	}
+	return err
+}
+
+// Describe adds the database's name to an error about the connection to it.
+func (db *Database) Describe(err error) error {
+	e := Explain(err)
+	if e.Kind != usererr.Unreachable || db.Source.Private {
+		return err
+	}
+	return &usererr.Error{
+		Kind: e.Kind,
+		Text: fmt.Sprintf("the database %s %s", db.Name, Unavailability(err)),
+		Hint: "its address comes from " + db.Source.Origin + "; cuelight doctor checks the connection",
+	}
+}
+
+// BehindPooler reports whether notifications cannot arrive: sessions are a pooler's,
+// and the listener has no address of its own.
+func (db *Database) BehindPooler() bool { return db.NotifyConfig == nil && db.sessions.pooled.Load() }
+
+// Close closes the connections, and stops the private server if no other command uses it.
+func (db *Database) Close() error {
+	for _, pool := range []*pgxpool.Pool{db.Reads.Pool, db.Reads.Reserved, db.Pool} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.server == nil {
+		return nil
+	}
+	return db.server.Close()
+}

@@ -1,0 +1,83 @@
+package dbconn
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/usererr"
+)
+
+// Source says which database is used.
+type Source struct {
+	Private bool
+	Address string // of a database that is not private; "" leaves it to the PG* variables
+	Origin  string // where the choice comes from: a flag or a variable
+}
+
+// Source chooses the database. The help of the command documents the order.
+func (o *Options) Source() Source {
+	if o.DatabaseURL != "" {
+		origin := "--database-url or CUELIGHT_DATABASE_URL"
+		if o.DatabaseURL == "private" {
+			return Source{Private: true, Origin: origin}
+		}
+		return Source{Address: o.DatabaseURL, Origin: origin}
+	}
+	if address := o.Env.Get("DATABASE_URL"); address != "" {
+		return Source{Address: address, Origin: "DATABASE_URL"}
+	}
+	for _, name := range []string{"PGHOST", "PGSERVICE", "PGDATABASE"} {
+		if o.Env.Get(name) != "" {
+			return Source{Origin: name}
+		}
+	}
+	return Source{Private: true, Origin: "no other database is configured"}
+}
+
+// EventRetention returns how long a short-lived command keeps events; negative means
+// that it prunes none. Daemons decide how long a shared database keeps events. A
+// private database may never have a daemon, so commands prune there, after the
+// default time (0).
+func (s Source) EventRetention() time.Duration {
+	if s.Private {
+		return 0
+	}
+	return -1
+}
+
+// config parses the address of a database that is not private.
+func (s Source) config() (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(s.Address)
+	if err != nil {
+		// err may quote the address, and with it the password.
+		return nil, &usererr.Error{
+			Kind: usererr.Usage,
+			Text: "invalid database address (" + s.Origin + ")",
+			Hint: "such as postgres://user:password@host:5432/database, or host=… user=… dbname=…",
+		}
+	}
+	return config, nil
+}
+
+// redactedURL returns the address without its password and parameters.
+func redactedURL(config *pgxpool.Config) string {
+	cc := config.ConnConfig
+	database := url.PathEscape(cc.Database)
+	if filepath.IsAbs(cc.Host) {
+		return fmt.Sprintf("postgres://%s@/%s?host=%s", url.PathEscape(cc.User), database, cc.Host)
+	}
+	host := cc.Host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if cc.Port != 5432 {
+		host += ":" + strconv.Itoa(int(cc.Port))
+	}
+	return fmt.Sprintf("postgres://%s@%s/%s", url.PathEscape(cc.User), host, database)
+}

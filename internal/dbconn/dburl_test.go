@@ -1,0 +1,53 @@
+package dbconn
+
+import "testing"
+
+// For how long events are kept is for the daemons to say, if there may be any; nobody
+// else ever deletes those of a private database that only commands use.
+func TestCommandsThatWorkForAMomentDeleteNoEventsOfOthers(t *testing.T) {
+	t.Parallel()
+	for address, none := range map[string]bool{"postgres://u@one/db": true, "private": false, "": false} {
+		if got := (&Options{DatabaseURL: address}).Source().EventRetention(); got < 0 != none || got > 0 {
+			t.Errorf("%q: they are kept for %s", address, got)
+		}
+	}
+}
+
+func TestDatabasesAreChosenInTheOrderOfTheHelp(t *testing.T) {
+	t.Parallel()
+	all := Environment{"DATABASE_URL=postgres://d/", "PGHOST=/tmp", "PGUSER=u"}
+	for _, c := range []struct {
+		flag string
+		env  Environment
+		want Source
+	}{
+		{"postgres://f/", all, Source{Address: "postgres://f/", Origin: "--database-url or CUELIGHT_DATABASE_URL"}},
+		{"private", all, Source{Private: true, Origin: "--database-url or CUELIGHT_DATABASE_URL"}},
+		{"", all, Source{Address: "postgres://d/", Origin: "DATABASE_URL"}},
+		{"", all[1:], Source{Origin: "PGHOST"}},
+		{"", Environment{"PGSERVICE=s"}, Source{Origin: "PGSERVICE"}},
+		{"", Environment{"PGDATABASE=d"}, Source{Origin: "PGDATABASE"}},
+		{"", all[2:], Source{Private: true, Origin: "no other database is configured"}},
+	} {
+		if got := (&Options{DatabaseURL: c.flag, Env: c.env}).Source(); got != c.want {
+			t.Errorf("%q with %v: %+v, want %+v", c.flag, c.env, got, c.want)
+		}
+	}
+}
+
+func TestAddressesAreShownWithoutPasswords(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"postgres://u:secret@h:5433/d?application_name=x": "postgres://u@h:5433/d",
+		"host=/run/pg user=u password=secret dbname=d":    "postgres://u@/d?host=/run/pg",
+		"postgres://u:secret@[::1]/d":                     "postgres://u@[::1]/d",
+	} {
+		config, err := Source{Address: in}.config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := redactedURL(config); got != want {
+			t.Errorf("%q is shown as %q, want %q", in, got, want)
+		}
+	}
+}
