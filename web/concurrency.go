@@ -115,7 +115,7 @@ func (l *connectionLimit) track(c net.Conn, state http.ConnState) {
 		if !l.enter(c.RemoteAddr()) {
 			_ = c.Close() // the http.Server then reports it as closed, which counts it out
 		}
-	case http.StateClosed, http.StateHijacked:
+	case http.StateClosed:
 		l.leave(c.RemoteAddr())
 	}
 }

@@ -78,6 +78,8 @@ type Options struct {
 	Insecure          bool
 	// Grace is how long requests may go on when Serve is to end. Default 10 s.
 	Grace time.Duration
+	// Abort, when closed, makes Serve close all connections and return. Default: Serve ends by its context alone.
+	Abort <-chan struct{}
 
 	// Streams is how many streams of events may be open, those of the dashboard's
 	// pages among them, and StreamsEach for one principal. Default 1000, and three
@@ -85,8 +87,7 @@ type Options struct {
 	Streams, StreamsEach int
 	// Connections is how many may be open at once, whoever has them; more are
 	// closed as they come. Each takes memory and a descriptor, which what else this
-	// process does needs, too. That of a stream counts as a stream alone, but for
-	// HTTP/2 and HTTP/1.0. Default 5000.
+	// process does needs, too. Those of streams count, too. Default 5000.
 	// ConnectionsEach is that for one address, of IPv6 for one network of 64 bits.
 	// Default a tenth of Connections. Loopback addresses and Proxies, from which
 	// everybody may come, have no limit of their own.
@@ -117,9 +118,7 @@ type Request struct {
 	Status int
 	Bytes  int64 // of the answer's body
 	Took   time.Duration
-	// Stream says that the answer was a stream of events. Took and Bytes say nothing
-	// then: some are told of when they have begun, others when nobody reads them
-	// any more.
+	// Stream says that the response was a stream of events, whose Took says how long it was open.
 	Stream bool
 }
 

@@ -21,9 +21,9 @@ const (
 	leaveIn = 5 * time.Second
 )
 
-// Serve serves until ctx is done; then it closes the streams, and gives other requests
-// the grace to end. It returns nil after that. It closes the listener, at an address
-// that must be allowed: see [access.CheckListener].
+// Serve serves until ctx is done. Then it ends the streams, waits up to Options.Grace for other requests, and
+// returns nil. When Options.Abort is closed, it closes all connections at once. It closes the listener, whose
+// address must be allowed: see [access.CheckListener].
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	secure := s.o.CertFile != ""
 	if err := access.CheckListener(l.Addr(), secure, s.o.Insecure, s.o.Guard.NoAuth()); err != nil {
@@ -60,13 +60,25 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		s.left(leaveIn)
 		return err
 	case <-ctx.Done():
+	case <-s.o.Abort:
 	}
 	s.Drain()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.Grace)
 	defer cancel()
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		select {
+		case <-s.o.Abort:
+			cancel()
+		case <-grace.Done():
+		}
+	}()
 	if srv.Shutdown(grace) != nil {
-		_ = srv.Close() // they have had their time
+		_ = srv.Close()
 	}
+	cancel()
+	<-finished
 	<-ended
 	s.left(leaveIn)
 	return nil

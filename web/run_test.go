@@ -212,6 +212,33 @@ func TestServerDoesNotWaitLongerThanTheGrace(t *testing.T) {
 	}
 }
 
+func TestServe_ClosesConnectionsAtOnceWhenAborted(t *testing.T) {
+	t.Parallel()
+	o := bare(t)
+	entered, abort := make(chan struct{}), make(chan struct{})
+	o.Grace, o.Abort = time.Hour, abort
+	o.Metrics = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	})
+	addr, stop := serve(t, o)
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", adminText)
+	<-entered
+	time.AfterFunc(50*time.Millisecond, func() { close(abort) }) // while the server waits for the request
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+		t.Error("the aborted request has a response")
+	}
+}
+
 // certificates writes a certificate and its key, and returns it.
 func certificates(t *testing.T, dir string, serial int64) *x509.Certificate {
 	t.Helper()

@@ -22,7 +22,6 @@ type Server struct {
 	strip    memo[stagesBody]
 	streams  streams
 	frames   frames
-	gone     gone
 	requests *requestLimit
 	// underWay is how many requests are.
 	underWay atomic.Int64

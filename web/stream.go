@@ -81,39 +81,19 @@ type stream struct {
 // errDraining: the server ends.
 var errDraining = &problem{kindUnavailable, "this server is about to end", returnIn}
 
-// withStream has begin write the beginning of a stream, while there is room for it, and
-// what begin returns the rest, if there is any, until that returns, the client is gone,
-// or the server drains. The rest may come after the request.
-func (s *Server) withStream(w http.ResponseWriter, r *http.Request, begin func(ctx context.Context, st *stream) (rest, error)) error {
+// withStream starts a stream, if the limits allow one more, and runs write until it returns. The context of
+// write is cancelled when the client disconnects or the server drains.
+func (s *Server) withStream(w http.ResponseWriter, r *http.Request, write func(ctx context.Context, st *stream) error) error {
 	st, err := s.newStream(w, r)
 	if err != nil {
 		return err
 	}
-	detached := false
-	defer func() {
-		if !detached {
-			st.close()
-		}
-	}()
+	defer st.close()
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	more, err := begin(st.live, st)
-	if err != nil || more == nil {
-		return err
-	}
-	out := st.detach(r)
-	if out == nil {
-		return more(st.live)
-	}
-	detached = true
-	s.underWay.Add(1)
-	go st.goOn(out, r.Pattern, more)
-	return nil
+	return write(st.live, st)
 }
-
-// rest writes the rest of a stream.
-type rest func(ctx context.Context) error
 
 // newStream begins an answer, if there is room for it.
 func (s *Server) newStream(w http.ResponseWriter, r *http.Request) (*stream, error) {
@@ -136,9 +116,6 @@ func (s *Server) newStream(w http.ResponseWriter, r *http.Request) (*stream, err
 	h.Set("Content-Type", eventStream)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // else nginx would keep it to itself
-	if detachable(r) {
-		h.Set("Connection", "close") // nobody would hear what else is asked there
-	}
 	fmt.Fprintf(&st.buf, "retry: %d\n\n", returnIn.Milliseconds())
 	return st, nil
 }
@@ -304,18 +281,16 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	s.finishStream(w, r, s.withStream(w, r, func(ctx context.Context, st *stream) (rest, error) {
+	s.finishStream(w, r, s.withStream(w, r, func(ctx context.Context, st *stream) error {
 		if err := st.open(c.after); err != nil {
-			return nil, err
+			return err
 		}
 		if c.lost {
-			return nil, st.resync(ctx)
+			return st.resync(ctx)
 		}
-		return func(ctx context.Context) error {
-			sub := s.o.Subscribe(c.after, c.keep)
-			defer sub.Close()
-			return st.follow(ctx, sub, endless)
-		}, nil
+		sub := s.o.Subscribe(c.after, c.keep)
+		defer sub.Close()
+		return st.follow(ctx, sub, endless)
 	}))
 }
 

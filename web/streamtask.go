@@ -29,14 +29,14 @@ func (s *Server) streamTask(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent) // do not come back
 		return
 	}
-	s.finishStream(w, r, s.withStream(w, r, func(ctx context.Context, st *stream) (rest, error) {
+	s.finishStream(w, r, s.withStream(w, r, func(ctx context.Context, st *stream) error {
 		switch {
 		case v.lost:
-			return nil, st.resync(ctx)
+			return st.resync(ctx)
 		case v.sure:
-			return nil, st.sendEvents(v.rest)
+			return st.sendEvents(v.rest)
 		case given:
-			return st.followTask(id, after, ended(v.task))
+			return st.followTask(ctx, id, after, ended(v.task))
 		}
 		return st.beginTask(ctx, v.task, v.here)
 	}))
@@ -122,14 +122,14 @@ func (s *Server) missed(ctx context.Context, id store.ID, after int64) ([]store.
 }
 
 // beginTask shows a task, and follows it from there.
-func (st *stream) beginTask(ctx context.Context, t store.Task, here int64) (rest, error) {
+func (st *stream) beginTask(ctx context.Context, t store.Task, here int64) error {
 	if err := st.put(here, "task", visible(ctx, t)); err != nil {
-		return nil, err
+		return err
 	}
 	if ended(t) {
-		return nil, st.sendEnd(ctx, t, here)
+		return st.sendEnd(ctx, t, here)
 	}
-	return st.followTask(t.ID, here, false)
+	return st.followTask(ctx, t.ID, here, false)
 }
 
 // sendEnd sends the event by which a task ended before the stream began. It is made
@@ -164,21 +164,19 @@ func endOf(t store.Task) store.EventType {
 
 // followTask sends what happens to a task until it has come to an end. Again says
 // that it had one, and that more may come all the same.
-func (st *stream) followTask(id store.ID, after int64, again bool) (rest, error) {
+func (st *stream) followTask(ctx context.Context, id store.ID, after int64, again bool) error {
 	if err := st.send(); err != nil { // the headers, so that the client knows
-		return nil, err
+		return err
 	}
-	return func(ctx context.Context) error {
-		sub := st.s.o.Subscribe(after, func(e store.Event) bool { return e.Task == id })
-		defer sub.Close()
-		f := following{st: st, id: id, again: again}
-		if again {
-			if over, err := f.over(ctx, after); over || err != nil {
-				return err
-			}
+	sub := st.s.o.Subscribe(after, func(e store.Event) bool { return e.Task == id })
+	defer sub.Close()
+	f := following{st: st, id: id, again: again}
+	if again {
+		if over, err := f.over(ctx, after); over || err != nil {
+			return err
 		}
-		return st.follow(ctx, sub, f.heard)
-	}, nil
+	}
+	return st.follow(ctx, sub, f.heard)
 }
 
 // following is what the client of a task has been told.

@@ -130,7 +130,7 @@ func (b *beside) open(ctx context.Context, d *daemon) (err error) {
 	receivers := webhooksOf(b.db.Reads.Pool, b.db.Reads.Store, webhookOptions{allow: b.o.allowed, http: b.o.webhookHTTP})
 	o.Store, o.Guard, o.Webhooks, o.Dashboard, o.Published = b.db.Reads.Store, guard, receivers, b.board, b.config.PublishDir
 	o.Subscribe = func(after int64, keep func(store.Event) bool) web.Subscription { return b.feed.Subscribe(after, keep) }
-	o.Wrap = b.tracer.Handler
+	o.Wrap, o.Abort = b.tracer.Handler, b.abort
 	o.Observe = func(r web.Request) { b.metrics.HTTPRequest(r.Route, r.Status, r.Took, r.Stream) }
 	o.Uploads, o.Metrics = b.uploads, b.metrics.Handler()
 	known := func(r *http.Request) bool { return access.Check(r.Context(), access.Read) == nil }
@@ -217,9 +217,7 @@ func (b *beside) run(ctx context.Context) {
 	all.Go(func() { _ = b.board.Run(ctx) })
 	all.Go(func() { b.keepUploads(ctx) })
 	b.log.Info("listening for people and programs", zap.String("address", b.o.address(b.listener)))
-	listener := newSeverable(b.listener)
-	defer listener.severWhen(b.abort)()
-	if err := b.server.Serve(ctx, listener); err != nil {
+	if err := b.server.Serve(ctx, b.listener); err != nil {
 		b.fell <- &usererr.Error{Kind: usererr.Failure, Text: "the web server ended: " + usererr.FirstLine(err.Error())}
 	}
 	<-ctx.Done()

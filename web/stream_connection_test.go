@@ -95,9 +95,6 @@ func TestStreamIsShownAliveAndEndsWholeWhateverCarriesIt(t *testing.T) {
 				if resp, err = http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
 					t.Fatal(err)
 				}
-				if !resp.Close {
-					t.Error("the client may ask something else on a connection that nobody listens to")
-				}
 			}
 			defer resp.Body.Close()
 			lines, pings := bufio.NewScanner(resp.Body), 0
