@@ -58,7 +58,7 @@ func (s *Server) addWebhook(w http.ResponseWriter, r *http.Request) (answer, err
 	}
 	var added webhook.Webhook
 	err := s.o.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
-		if added, err = s.o.Webhooks.In(in).Add(r.Context(), reg); err != nil {
+		if added, err = s.o.Webhooks.WithStore(in).Add(r.Context(), reg); err != nil {
 			return e, err
 		}
 		return entry(r, "webhook_add", added.ID.String(), map[string]any{"url": redact.Source(added.URL), "types": added.Types}), nil
@@ -90,7 +90,7 @@ func (s *Server) changeWebhook(w http.ResponseWriter, r *http.Request) (answer, 
 		return answer{}, err
 	}
 	detail := map[string]any{}
-	to := webhook.Change{Types: in.Types}
+	to := webhook.Update{Types: in.Types}
 	if in.Types != nil {
 		detail["types"] = in.Types
 	}
@@ -109,7 +109,7 @@ func (s *Server) changeWebhook(w http.ResponseWriter, r *http.Request) (answer, 
 	}
 	var changed webhook.Webhook
 	err = s.o.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
-		if changed, err = s.o.Webhooks.In(in).Change(r.Context(), id, to); err != nil {
+		if changed, err = s.o.Webhooks.WithStore(in).Update(r.Context(), id, to); err != nil {
 			return e, err
 		}
 		return entry(r, "webhook_change", id.String(), detail), nil
@@ -135,7 +135,7 @@ func (s *Server) onWebhook(w http.ResponseWriter, r *http.Request, action string
 	}
 	var out any
 	err = s.o.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
-		if out, err = do(s.o.Webhooks.In(in), id); err != nil {
+		if out, err = do(s.o.Webhooks.WithStore(in), id); err != nil {
 			return e, err
 		}
 		return entry(r, action, id.String(), nil), nil
@@ -169,7 +169,7 @@ func (s *Server) rotateWebhook(w http.ResponseWriter, r *http.Request) (answer, 
 				overlap = -1 // none, where 0 is the default
 			}
 		}
-		return hooks.Rotate(r.Context(), id, overlap)
+		return hooks.RotateSecret(r.Context(), id, overlap)
 	})
 }
 
@@ -193,7 +193,7 @@ func (s *Server) enableWebhook(w http.ResponseWriter, r *http.Request) (answer, 
 
 func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
 	// Not in a transaction: the receiver may take its time.
-	var tried webhook.Ping
+	var tried webhook.PingResult
 	id, err := pathID(r)
 	if err == nil {
 		tried, err = s.o.Webhooks.Test(r.Context(), id)

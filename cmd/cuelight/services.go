@@ -73,10 +73,10 @@ func (d *daemon) standBeside(ctx context.Context, o *frontOptions, config video.
 		Database: metrics.NewDatabase(d.db.Reads.Pool, d.db.Store.Graph(), metrics.DatabaseOptions{}),
 	})
 	b.hooks = webhook.New(webhook.Options{
-		DB: d.db.Pool, Store: d.db.Store, Pipeline: d.db.Store.Graph().Name(), Agent: "Cuelight/" + programVersion(),
+		DB: d.db.Pool, Store: d.db.Store, Pipeline: d.db.Store.Graph().Name(), UserAgent: "Cuelight/" + programVersion(),
 		Allow: o.allowed, AllowHTTP: o.webhookHTTP, Wake: b.hookWakes.C(), Abort: b.abort,
-		Observe: func(seen webhook.Observation) { b.metrics.WebhookDelivery(seen.Type, string(seen.Outcome)) },
-		Trouble: d.troubled("webhooks wait", "webhooks wait no more"),
+		OnDelivery: func(seen webhook.DeliveryResult) { b.metrics.WebhookDelivery(seen.Type, string(seen.Outcome)) },
+		OnError:    d.troubled("webhooks wait", "webhooks wait no more"),
 	})
 	b.alarms = alarms{hooks: b.hooks, log: d.log, host: host, hearing: d.hears, disks: health.New(health.Options{Checks: b.disks()})}
 	if o.listen == "" {

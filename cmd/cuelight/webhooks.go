@@ -168,7 +168,7 @@ func (c *cli) listWebhooks(all []webhook.Webhook) error {
 			types = strings.Join(h.Types, ", ")
 		}
 		if h.DisabledAt != nil {
-			state = "disabled " + span(time.Since(*h.DisabledAt)) + " ago: " + usererr.Printable(h.DisabledWhy)
+			state = "disabled " + span(time.Since(*h.DisabledAt)) + " ago: " + usererr.Printable(h.DisabledReason)
 		}
 		t.add(shortID(h.ID), usererr.Printable(h.URL), types, fmt.Sprint(h.Pending), fmt.Sprint(h.Dead), state)
 	}
@@ -194,7 +194,7 @@ func (c *cli) webhooksRotateCommand() *cobra.Command {
 		return c.withWebhooks(ctx, "webhook_rotate", webhookOptions{}, func(w *webhook.Webhooks) (string, func() error, error) {
 			h, err := findWebhook(ctx, w, args[0])
 			if err == nil {
-				h, err = w.Rotate(ctx, h.ID, *overlap)
+				h, err = w.RotateSecret(ctx, h.ID, *overlap)
 			}
 			return h.ID.String(), func() error { return c.showSecret(h) }, err
 		})
@@ -232,13 +232,13 @@ func (c *cli) webhooksTestCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) tested(a webhook.Ping) error {
+func (c *cli) tested(a webhook.PingResult) error {
 	if c.json {
 		if err := c.writeJSON(a); err != nil {
 			return err
 		}
 	} else if a.Error == "" {
-		fmt.Fprintf(c.out, "delivered in %s, answer %d\n", a.Took.Round(time.Millisecond), a.Status)
+		fmt.Fprintf(c.out, "delivered in %s, answer %d\n", a.Duration.Round(time.Millisecond), a.Status)
 	}
 	if a.Error == "" {
 		return nil
@@ -282,7 +282,7 @@ type webhookOptions struct {
 
 func webhooksOf(db store.DB, st *store.Store, o webhookOptions) *webhook.Webhooks {
 	return webhook.New(webhook.Options{
-		DB: db, Store: st, Pipeline: st.Graph().Name(), Allow: o.allow, AllowHTTP: o.http, Agent: "Cuelight/" + programVersion(),
+		DB: db, Store: st, Pipeline: st.Graph().Name(), Allow: o.allow, AllowHTTP: o.http, UserAgent: "Cuelight/" + programVersion(),
 	})
 }
 

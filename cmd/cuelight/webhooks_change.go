@@ -12,7 +12,7 @@ import (
 )
 
 func (c *cli) webhooksChangeCommand() *cobra.Command {
-	var to webhook.Change
+	var to webhook.Update
 	cmd := &cobra.Command{
 		Use:   "change WEBHOOK",
 		Short: "Give a receiver another address, other events or another cooldown",
@@ -52,7 +52,7 @@ looked at as by cuelight webhooks add.`,
 		return c.withWebhooks(ctx, "webhook_change", o, func(w *webhook.Webhooks) (string, func() error, error) {
 			h, err := findWebhook(ctx, w, args[0])
 			if err == nil {
-				h, err = w.Change(ctx, h.ID, to)
+				h, err = w.Update(ctx, h.ID, to)
 			}
 			if errors.Is(err, webhook.ErrInvalid) {
 				err = &usererr.Error{Kind: usererr.Usage, Text: err.Error()}

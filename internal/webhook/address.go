@@ -9,16 +9,16 @@ import (
 )
 
 // addressMost is how long a webhook's address may be, in bytes.
-const addressMost = 2048
+const maxAddress = 2048
 
 // checkAddress returns why address cannot be a webhook's. What a name means is
 // looked at when it is called; here only what is certain to be refused then.
 func (w *Webhooks) checkAddress(address string) error {
 	u, err := url.Parse(address)
 	switch {
-	case len(address) > addressMost:
-		return fmt.Errorf("%w: the address is longer than %d bytes", ErrInvalid, addressMost)
-	case err != nil || strings.IndexFunc(address, unprintable) >= 0:
+	case len(address) > maxAddress:
+		return fmt.Errorf("%w: the address is longer than %d bytes", ErrInvalid, maxAddress)
+	case err != nil || strings.IndexFunc(address, isUnprintable) >= 0:
 		return fmt.Errorf("%w: the address is not a URL", ErrInvalid)
 	case u.Scheme != "https" && u.Scheme != "http":
 		return fmt.Errorf("%w: the address must begin with https://", ErrInvalid)
@@ -40,7 +40,7 @@ func (w *Webhooks) checkAddress(address string) error {
 }
 
 func (w *Webhooks) checkHost(u *url.URL) error {
-	hosts := literal(u.Hostname())
+	hosts := addressesOf(u.Hostname())
 	allowed, reachable := false, len(hosts) == 0
 	for _, addr := range hosts {
 		err := w.policy.Check(addr)
@@ -50,14 +50,14 @@ func (w *Webhooks) checkHost(u *url.URL) error {
 	if !reachable {
 		return fmt.Errorf("%w: %s is not a public address, and its network is not among those allowed", ErrInvalid, u.Hostname())
 	}
-	if u.Scheme == "http" && !allowed && !w.o.AllowHTTP {
+	if u.Scheme == "http" && !allowed && !w.options.AllowHTTP {
 		return fmt.Errorf("%w: http is for addresses in allowed networks only; use https", ErrInvalid)
 	}
 	return nil
 }
 
 // literal are the addresses of a host that needs no looking up.
-func literal(host string) []netip.Addr {
+func addressesOf(host string) []netip.Addr {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr.WithZone("")}
 	}
@@ -67,6 +67,6 @@ func literal(host string) []netip.Addr {
 	return nil
 }
 
-func unprintable(r rune) bool {
+func isUnprintable(r rune) bool {
 	return unicode.IsControl(r) || unicode.IsSpace(r) || r == unicode.ReplacementChar
 }

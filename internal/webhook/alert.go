@@ -35,19 +35,19 @@ func Types() []string {
 
 // wants reports whether a webhook is to be told of an event of a type; wantsAlert
 // whether it has asked for an alert.
-func (h hook) wants(t store.EventType) bool {
+func (h endpoint) wantsEvent(t store.EventType) bool {
 	if t == store.AlertRaised {
 		return false // it is told under its own name
 	}
 	return slices.Contains(h.types, string(t)) || len(h.types) == 0 && t != store.StageProgress
 }
 
-func (h hook) wantsAlert(name string) bool {
+func (h endpoint) wantsAlert(name string) bool {
 	return slices.Contains(h.types, name) || slices.Contains(h.types, allAlerts)
 }
 
 // raisable are the alerts that no other event tells of.
-var raisable = map[string]string{AlertListenerDown: "listener_down", AlertDiskLow: "disk_low"}
+var raisableAlerts = map[string]string{AlertListenerDown: "listener_down", AlertDiskLow: "disk_low"}
 
 const raiseSQL = `
 /* raise alert */
@@ -61,7 +61,7 @@ select $2, $1::jsonb || jsonb_build_object('what', $3::text)
 // looks. It returns when the alert is in the outbox, where it is put if there is a
 // webhook; whoever delivers webhooks sends it.
 func (w *Webhooks) Raise(ctx context.Context, alert string, data map[string]any) error {
-	what, ok := raisable[alert]
+	what, ok := raisableAlerts[alert]
 	if !ok {
 		return fmt.Errorf("raise alert: %w: %q is not for raising", ErrInvalid, alert)
 	}
@@ -72,43 +72,43 @@ func (w *Webhooks) Raise(ctx context.Context, alert string, data map[string]any)
 	if err != nil {
 		return fmt.Errorf("raise %s: %w", alert, err)
 	}
-	if _, err := w.db.Exec(ctx, fmt.Sprintf(raiseSQL, w.prefix()), string(text), string(store.AlertRaised), what, w.o.Pipeline); err != nil {
+	if _, err := w.db.Exec(ctx, fmt.Sprintf(raiseSQL, w.tablePrefix()), string(text), string(store.AlertRaised), what, w.options.Pipeline); err != nil {
 		return fmt.Errorf("raise %s: %w", alert, err)
 	}
 	return nil
 }
 
 // prefix begins the names of the pipeline's tables; see [store.NewGraph].
-func (w *Webhooks) prefix() string {
-	if w.o.Pipeline == "video" {
+func (w *Webhooks) tablePrefix() string {
+	if w.options.Pipeline == "video" {
 		return ""
 	}
-	return w.o.Pipeline + "_"
+	return w.options.Pipeline + "_"
 }
 
 // Repeated failures: so many attempts of one stage in a row, or so many deaths.
 const (
-	repeatedAttempts = 3
-	repeatedDeaths   = 2
+	repeatedFailureAttempts = 3
+	repeatedFailureDeaths   = 2
 )
 
 // alerts are those that an event gives rise to. History is read only where
 // somebody wants to know.
-func (w *Webhooks) alerts(ctx context.Context, e store.Event, hooks []hook) ([]string, error) {
-	repeated := slices.ContainsFunc(hooks, func(h hook) bool { return h.wantsAlert(AlertRepeatedFailure) })
+func (w *Webhooks) alertsOf(ctx context.Context, e store.Event, hooks []endpoint) ([]string, error) {
+	repeated := slices.ContainsFunc(hooks, func(h endpoint) bool { return h.wantsAlert(AlertRepeatedFailure) })
 	switch e.Type {
 	case store.WorkerLost:
 		return []string{AlertWorkerLost}, nil
 	case store.AttemptFailed, store.AttemptExpired:
-		if repeated && e.Attempt >= repeatedAttempts {
+		if repeated && e.Attempt >= repeatedFailureAttempts {
 			return []string{AlertRepeatedFailure}, nil
 		}
 	case store.StageDead:
 		if !repeated {
 			return []string{AlertDead}, nil
 		}
-		died, err := w.deaths(ctx, e)
-		if err == nil && died >= repeatedDeaths {
+		died, err := w.countDeaths(ctx, e)
+		if err == nil && died >= repeatedFailureDeaths {
 			return []string{AlertDead, AlertRepeatedFailure}, nil
 		}
 		return []string{AlertDead}, err
@@ -125,8 +125,8 @@ func (w *Webhooks) alerts(ctx context.Context, e store.Event, hooks []hook) ([]s
 
 // deaths is how often the event's stage has used up its attempts: an attempt that
 // failed and was not to be tried again.
-func (w *Webhooks) deaths(ctx context.Context, e store.Event) (int, error) {
-	history, err := w.o.Store.History(ctx, e.Task)
+func (w *Webhooks) countDeaths(ctx context.Context, e store.Event) (int, error) {
+	history, err := w.options.Store.History(ctx, e.Task)
 	n := 0
 	for _, a := range history {
 		if a.Stage == e.Stage && (a.Outcome == "failed" || a.Outcome == "expired") && a.RetryAt == nil {

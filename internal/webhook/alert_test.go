@@ -13,23 +13,23 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestAlertsAreSentByNameAndOnlyToThoseWhoAsked(t *testing.T) {
+func TestAlerts_AreSentOnlyToWebhooksThatRequestThem(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	all, lost, none := receive(t, nil), receive(t, nil), receive(t, nil)
+	all, lost, none := newReceiver(t, nil), newReceiver(t, nil), newReceiver(t, nil)
 	b.add(all.URL, "alert")
 	b.add(lost.URL, AlertWorkerLost, "worker_lost")
 	b.add(none.URL)
 	task := b.submit()
-	b.happen(store.WorkerLost, store.ID{}, "", 0, `{"host": "media-1", "pid": 7}`)
-	b.happen(store.StageDead, task, "transcode", 2, `{"error": "no"}`)
-	b.happen(store.AttemptFailed, task, "ingest", 2, "")
-	b.happen(store.AttemptExpired, task, "ingest", 3, `{"error": "went away"}`)
+	b.addEvent(store.WorkerLost, store.ID{}, "", 0, `{"host": "media-1", "pid": 7}`)
+	b.addEvent(store.StageDead, task, "transcode", 2, `{"error": "no"}`)
+	b.addEvent(store.AttemptFailed, task, "ingest", 2, "")
+	b.addEvent(store.AttemptExpired, task, "ingest", 3, `{"error": "went away"}`)
 	must(t, b.Raise(t.Context(), AlertListenerDown, nil))
 	must(t, b.Raise(t.Context(), AlertDiskLow, map[string]any{"dir": "/data", "free_bytes": 5}))
 	b.run()
-	got := all.wait(b, 5)
-	byType := map[string]received{}
+	got := all.waitForRequests(b, 5)
+	byType := map[string]request{}
 	for _, m := range got {
 		byType[m.Type] = m
 	}
@@ -37,27 +37,27 @@ func TestAlertsAreSentByNameAndOnlyToThoseWhoAsked(t *testing.T) {
 		AlertWorkerLost: "media-1", AlertDead: `"stage":"transcode"`, AlertRepeatedFailure: "went away",
 		AlertListenerDown: "listener_down", AlertDiskLow: "/data",
 	} {
-		if m := byType[typ]; !strings.Contains(m.text, want) || strings.Contains(m.text, "suppressed") {
-			t.Errorf("%s: %s", typ, m.text)
+		if m := byType[typ]; !strings.Contains(m.body, want) || strings.Contains(m.body, "suppressed") {
+			t.Errorf("%s: %s", typ, m.body)
 		}
 	}
-	got = lost.wait(b, 2)
+	got = lost.waitForRequests(b, 2)
 	names := []string{got[0].Type, got[1].Type}
 	slices.Sort(names)
 	if fmt.Sprint(names) != "[alert.worker_lost worker_lost]" {
 		t.Errorf("got %v", names)
 	}
-	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
-	if len(all.got()) != 5 || len(lost.got()) != 2 || strings.Contains(types(none.got()), "alert") {
-		t.Errorf("got %s; %s; %s", types(all.got()), types(lost.got()), types(none.got()))
+	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
+	if len(all.requests()) != 5 || len(lost.requests()) != 2 || strings.Contains(eventTypes(none.requests()), "alert") {
+		t.Errorf("got %s; %s; %s", eventTypes(all.requests()), eventTypes(lost.requests()), eventTypes(none.requests()))
 	}
 }
 
-func TestAlertOfOneKindIsNotRepeatedWithinItsCooldown(t *testing.T) {
+func TestAlerts_AreSuppressedWithinTheCooldown(t *testing.T) {
 	t.Parallel()
-	var seen outcomes
-	b := setup(t, Options{Observe: seen.add})
-	rc, eager := receive(t, nil), receive(t, nil)
+	var seen resultLog
+	b := setup(t, Options{OnDelivery: seen.add})
+	rc, eager := newReceiver(t, nil), newReceiver(t, nil)
 	h := b.register(Registration{URL: rc.URL, Types: []string{"alert"}, Cooldown: time.Minute})
 	b.register(Registration{URL: eager.URL, Types: []string{"alert"}, Cooldown: -1})
 	// By when they happened, not by when somebody looked.
@@ -71,18 +71,18 @@ func TestAlertOfOneKindIsNotRepeatedWithinItsCooldown(t *testing.T) {
 	at(59, store.WorkerLost)
 	at(60, store.WorkerLost)
 	stop := b.run()
-	rc.wait(b, 3)
-	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
+	rc.waitForRequests(b, 3)
+	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
 	stop()
-	b.start(b.another(Options{})) // the cooldown is not one process's
+	b.start(b.newWebhooks(Options{})) // the cooldown is not one process's
 	at(119, store.WorkerLost)
 	at(120, store.WorkerLost)
-	rc.wait(b, 4)
-	eager.wait(b, 7)
-	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
+	rc.waitForRequests(b, 4)
+	eager.waitForRequests(b, 7)
+	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
 
 	var told []string
-	for _, m := range rc.got() {
+	for _, m := range rc.requests() {
 		told = append(told, fmt.Sprintf("%s %s %d", m.Type, m.Timestamp.Format("04:05"), m.Data.Suppressed))
 	}
 	slices.Sort(told)
@@ -99,16 +99,16 @@ func TestAlertOfOneKindIsNotRepeatedWithinItsCooldown(t *testing.T) {
 		t.Fatalf("suppressed are %+v, %v", held, err)
 	}
 	must(t, b.Redeliver(t.Context(), held[0].ID))
-	if got := rc.wait(b, 5)[4]; got.id() != held[0].ID.String() || !strings.Contains(got.text, ":01:59Z") {
-		t.Errorf("sent %s", got.text)
+	if got := rc.waitForRequests(b, 5)[4]; got.id() != held[0].ID.String() || !strings.Contains(got.body, ":01:59Z") {
+		t.Errorf("sent %s", got.body)
 	}
 }
 
 // Whoever looks every half minute always finds the same one first.
-func TestTroubleOfOneDiskOrHostDoesNotHideThatOfAnother(t *testing.T) {
+func TestAlerts_HaveOneCooldownPerHostAndDisk(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	rc := receive(t, nil)
+	rc := newReceiver(t, nil)
 	h := b.add(rc.URL, "alert")
 	for second := 0; second < 660; second += 30 {
 		for i, data := range []string{
@@ -121,8 +121,8 @@ func TestTroubleOfOneDiskOrHostDoesNotHideThatOfAnother(t *testing.T) {
 	}
 	b.exec(`insert into outbox (type, data) values ('worker_lost', '{"host": "a"}'), ('worker_lost', '{"host": "b"}'), ('worker_lost', '{"host": "a"}')`)
 	b.run()
-	got := rc.wait(b, 17)
-	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
+	got := rc.waitForRequests(b, 17)
+	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
 	told := map[string]int{}
 	for _, m := range got {
 		var about struct{ Host, Disk string }
@@ -133,50 +133,50 @@ func TestTroubleOfOneDiskOrHostDoesNotHideThatOfAnother(t *testing.T) {
 		"alert.disk_low{a data}": 3, "alert.disk_low{a published}": 3, "alert.disk_low{b data}": 3,
 		"alert.listener_down{a }": 3, "alert.listener_down{b }": 3, "alert.worker_lost{a }": 1, "alert.worker_lost{b }": 1,
 	}
-	if !maps.Equal(told, want) || len(rc.got()) != 17 {
+	if !maps.Equal(told, want) || len(rc.requests()) != 17 {
 		t.Errorf("told %v,\nwant %v", told, want)
 	}
 	// What is remembered of them is not kept for ever.
-	b.until("those of old are forgotten", func() bool {
-		return b.number("select count(*) from cuelight_alert_cooldowns where webhook_id = $1", h.ID) == 2
+	b.waitFor("those of old are forgotten", func() bool {
+		return b.count("select count(*) from cuelight_alert_cooldowns where webhook_id = $1", h.ID) == 2
 	})
 }
 
-func TestStageThatDiesASecondTimeIsARepeatedFailure(t *testing.T) {
+func TestAlerts_SecondDeathOfAStageIsARepeatedFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	rc := receive(t, nil)
+	rc := newReceiver(t, nil)
 	b.register(Registration{URL: rc.URL, Types: []string{AlertRepeatedFailure, "submitted"}, Cooldown: -1})
 	b.run()
 	died := func(task store.ID, stage string) {
 		b.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, error)
 			values ($1, gen_random_uuid(), $2, 1, gen_random_uuid(), now(), now(), 'failed', 'no')`, task, stage)
-		b.happen(store.StageDead, task, stage, 1, `{"error": "no"}`)
+		b.addEvent(store.StageDead, task, stage, 1, `{"error": "no"}`)
 	}
 	first, second := b.submit(), b.submit()
 	died(first, "ingest")
 	died(second, "ingest")
 	died(first, "metadata")
 	b.submit() // seen after all of these
-	rc.wait(b, 3)
+	rc.waitForRequests(b, 3)
 	died(first, "ingest")
 	b.submit()
-	got := rc.wait(b, 5)
+	got := rc.waitForRequests(b, 5)
 	n := 0
 	for _, m := range got {
 		if m.Type == AlertRepeatedFailure {
 			n++
 			if m.Data.Task.ID != first || m.Data.Stage != "ingest" {
-				t.Errorf("told %s", m.text)
+				t.Errorf("told %s", m.body)
 			}
 		}
 	}
 	if n != 1 {
-		t.Errorf("got %s", types(got))
+		t.Errorf("got %s", eventTypes(got))
 	}
 }
 
-func TestOnlyWhatNobodyElseTellsIsRaised(t *testing.T) {
+func TestRaise_AcceptsOnlyAlertsOfProcesses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	h := b.add("https://example.com/")
@@ -188,17 +188,17 @@ func TestOnlyWhatNobodyElseTellsIsRaised(t *testing.T) {
 	if err := b.Raise(t.Context(), AlertDiskLow, map[string]any{"free": func() {}}); err == nil {
 		t.Error("raised what is no JSON")
 	}
-	if n := b.number("select count(*) from outbox"); n != 0 {
+	if n := b.count("select count(*) from outbox"); n != 0 {
 		t.Errorf("%d events", n)
 	}
 	must(t, b.Disable(t.Context(), h.ID, "")) // so that nobody is to be told
 	must(t, b.Raise(t.Context(), AlertDiskLow, nil))
-	if n := b.number("select count(*) from outbox"); n != 0 {
+	if n := b.count("select count(*) from outbox"); n != 0 {
 		t.Errorf("%d events without a webhook", n)
 	}
 	must(t, b.Enable(t.Context(), h.ID))
 	must(t, b.Raise(t.Context(), AlertDiskLow, nil))
-	if n := b.number("select count(*) from outbox"); n != 1 {
+	if n := b.count("select count(*) from outbox"); n != 1 {
 		t.Errorf("%d events with one", n)
 	}
 }

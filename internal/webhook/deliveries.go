@@ -48,7 +48,7 @@ select d.id, d.webhook_id, d.event_id, d.type, d.task_id, d.status, d.created_at
 
 // sql is the statement for these deliveries, and what it is given. Conditions that
 // are written out are served by indexes, those that depend on a parameter are not.
-func (f DeliveryFilter) sql(pipeline string) (string, []any, error) {
+func (f DeliveryFilter) query(pipeline string) (string, []any, error) {
 	where, args := []string{"d.webhook_id in (select id from cuelight_webhooks where pipeline = $1)"}, []any{pipeline, f.Limit}
 	order := "d.id desc"
 	if !f.Webhook.IsZero() {
@@ -66,7 +66,7 @@ func (f DeliveryFilter) sql(pipeline string) (string, []any, error) {
 	case "pending", "delivered", "dead", "suppressed":
 		where = append(where, "d.status = '"+f.Status+"'")
 	default:
-		return "", nil, fmt.Errorf("%w: there is no status %q", ErrInvalid, short(f.Status))
+		return "", nil, fmt.Errorf("%w: there is no status %q", ErrInvalid, sanitize(f.Status))
 	}
 	return fmt.Sprintf(deliveriesSQL, strings.Join(where, "\n   and "), order), args, nil
 }
@@ -76,7 +76,7 @@ func (w *Webhooks) Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
-	sql, args, err := f.sql(w.o.Pipeline)
+	sql, args, err := f.query(w.options.Pipeline)
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
@@ -103,7 +103,7 @@ update cuelight_deliveries
    and webhook_id in (select id from cuelight_webhooks where pipeline = $2)
 returning id`
 
-const deliveryThereSQL = `
+const findDeliverySQL = `
 /* look for delivery */
 select d.id from cuelight_deliveries d join cuelight_webhooks w on w.id = d.webhook_id where d.id = $1 and w.pipeline = $2`
 
@@ -111,9 +111,9 @@ select d.id from cuelight_deliveries d join cuelight_webhooks w on w.id = d.webh
 // id, with all its attempts. For what is pending anyway it does nothing.
 func (w *Webhooks) Redeliver(ctx context.Context, delivery store.ID) error {
 	var id store.ID
-	err := w.db.QueryRow(ctx, redeliverSQL, delivery, w.o.Pipeline).Scan(&id)
+	err := w.db.QueryRow(ctx, redeliverSQL, delivery, w.options.Pipeline).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = w.db.QueryRow(ctx, deliveryThereSQL, delivery, w.o.Pipeline).Scan(&id)
+		err = w.db.QueryRow(ctx, findDeliverySQL, delivery, w.options.Pipeline).Scan(&id)
 	}
 	if err != nil {
 		return fmt.Errorf("redeliver: %w", notFound(err))
@@ -127,16 +127,16 @@ update cuelight_deliveries
    set status = 'pending', attempts = 0, run_at = now(), finished_at = null, response = null, error = ''
  where webhook_id in (select id from cuelight_webhooks where id = $1 and pipeline = $2) and status = 'dead'`
 
-const webhookThereSQL = `
+const webhookExistsSQL = `
 /* look for webhook */
 select id from cuelight_webhooks where id = $1 and pipeline = $2`
 
 // RedeliverDead delivers again all that is dead of one webhook, in order per
 // task, and returns how many those are.
 func (w *Webhooks) RedeliverDead(ctx context.Context, webhook store.ID) (int, error) {
-	done, err := w.db.Exec(ctx, redeliverDeadSQL, webhook, w.o.Pipeline)
+	done, err := w.db.Exec(ctx, redeliverDeadSQL, webhook, w.options.Pipeline)
 	if err == nil && done.RowsAffected() == 0 { // there may be no such webhook
-		err = w.db.QueryRow(ctx, webhookThereSQL, webhook, w.o.Pipeline).Scan(&webhook)
+		err = w.db.QueryRow(ctx, webhookExistsSQL, webhook, w.options.Pipeline).Scan(&webhook)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("redeliver dead: %w", notFound(err))
@@ -145,32 +145,32 @@ func (w *Webhooks) RedeliverDead(ctx context.Context, webhook store.ID) (int, er
 }
 
 // Ping is what became of one.
-type Ping struct {
-	OK     bool          `json:"ok"`
-	Status int           `json:"status,omitempty"` // of the answer; 0 if there was none
-	Error  string        `json:"error,omitempty"`
-	Took   time.Duration `json:"took_ns"`
+type PingResult struct {
+	OK       bool          `json:"ok"`
+	Status   int           `json:"status,omitempty"` // of the answer; 0 if there was none
+	Error    string        `json:"error,omitempty"`
+	Duration time.Duration `json:"took_ns"`
 }
 
-const targetSQL = `
+const findWebhookSQL = `
 /* find webhook */
 select url, array_remove(array[secret, case when old_until > now() then old_secret end], null)
   from cuelight_webhooks where id = $1 and pipeline = $2`
 
 // Test sends a ping, signed as everything else, from this process and at once, and
 // returns what became of it. It does so also where the webhook is disabled.
-func (w *Webhooks) Test(ctx context.Context, id store.ID) (Ping, error) {
+func (w *Webhooks) Test(ctx context.Context, id store.ID) (PingResult, error) {
 	var address string
 	var secrets []string
-	if err := w.db.QueryRow(ctx, targetSQL, id, w.o.Pipeline).Scan(&address, &secrets); err != nil {
-		return Ping{}, fmt.Errorf("test webhook: %w", notFound(err))
+	if err := w.db.QueryRow(ctx, findWebhookSQL, id, w.options.Pipeline).Scan(&address, &secrets); err != nil {
+		return PingResult{}, fmt.Errorf("test webhook: %w", notFound(err))
 	}
-	ping := body{Type: "ping", Timestamp: time.Now().UTC(), Data: data{Pipeline: w.o.Pipeline, Webhook: id}}
-	r := w.client.send(ctx, address, secrets, newID().String(), ping.text())
+	ping := payload{Type: "ping", Timestamp: time.Now().UTC(), Data: eventData{Pipeline: w.options.Pipeline, Webhook: id}}
+	r := w.client.send(ctx, address, secrets, newID().String(), ping.encode())
 	if r.aborted {
-		return Ping{}, fmt.Errorf("test webhook: %w", ctx.Err())
+		return PingResult{}, fmt.Errorf("test webhook: %w", ctx.Err())
 	}
-	return Ping{OK: r.ok(), Status: r.status, Error: r.err, Took: r.took}, nil
+	return PingResult{OK: r.isDelivered(), Status: r.status, Error: r.failure, Duration: r.duration}, nil
 }
 
 func notFound(err error) error {

@@ -16,23 +16,23 @@ import (
 // more often than it runs out, and whoever has not got it asks for it often enough
 // that another takes over within fifteen seconds.
 const (
-	leaseFor   = 11 * time.Second
-	renewParts = 4 // of it, between two renewals, and between two tries to get it
+	leaseDuration    = 11 * time.Second
+	renewalsPerLease = 4 // of it, between two renewals, and between two tries to get it
 )
 
 // errLost says that another process delivers now, or may.
-var errLost = errors.New("the lease is another's")
+var errLeaseLost = errors.New("the lease is another's")
 
 // errNone says that there is nobody to deliver to.
-var errNone = errors.New("there is no webhook")
+var errNoWebhooks = errors.New("there is no webhook")
 
-const anySQL = `
+const hasEnabledSQL = `
 /* is there a webhook */
 select exists (select from cuelight_webhooks where pipeline = $1 and disabled_at is null)`
 
 // any reports whether anybody is to be told of anything.
-func (w *Webhooks) any(ctx context.Context) (any bool, err error) {
-	err = w.db.QueryRow(ctx, anySQL, w.o.Pipeline).Scan(&any)
+func (w *Webhooks) hasEnabled(ctx context.Context) (any bool, err error) {
+	err = w.db.QueryRow(ctx, hasEnabledSQL, w.options.Pipeline).Scan(&any)
 	if err != nil {
 		err = fmt.Errorf("look for webhooks: %w", err)
 	}
@@ -53,7 +53,7 @@ returning true`
 func (d *deliverer) acquire(ctx context.Context) (bool, error) {
 	begun := time.Now()
 	var got bool
-	err := d.w.db.QueryRow(ctx, acquireSQL, d.w.leaseName(), d.holder, d.w.o.lease.Seconds()).Scan(&got)
+	err := d.webhooks.db.QueryRow(ctx, acquireSQL, d.webhooks.leaseName(), d.holder, d.webhooks.options.leaseDuration.Seconds()).Scan(&got)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -76,13 +76,13 @@ delete from cuelight_leases where name = $1 and holder = $2`
 
 // release lets another take over at once.
 func (d *deliverer) release(ctx context.Context) error {
-	if _, err := d.w.db.Exec(ctx, releaseSQL, d.w.leaseName(), d.holder); err != nil {
+	if _, err := d.webhooks.db.Exec(ctx, releaseSQL, d.webhooks.leaseName(), d.holder); err != nil {
 		return fmt.Errorf("release lease: %w", err)
 	}
 	return nil
 }
 
-func (w *Webhooks) leaseName() string { return "webhooks:" + w.o.Pipeline }
+func (w *Webhooks) leaseName() string { return "webhooks:" + w.options.Pipeline }
 
 // newID is a random UUID, for what no row is made of.
 func newID() (id store.ID) {

@@ -16,56 +16,56 @@ import (
 )
 
 // cord is a database that a process can be cut off from.
-type cord struct {
+type severablePool struct {
 	*pgxpool.Pool
-	cut atomic.Bool
+	severed atomic.Bool
 }
 
-var errCut = errors.New("cut off")
+var errSevered = errors.New("cut off")
 
-func (c *cord) Begin(ctx context.Context) (pgx.Tx, error) {
-	if c.cut.Load() {
-		return nil, errCut
+func (c *severablePool) Begin(ctx context.Context) (pgx.Tx, error) {
+	if c.severed.Load() {
+		return nil, errSevered
 	}
 	return c.Pool.Begin(ctx)
 }
 
-func (c *cord) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if c.cut.Load() {
-		return pgconn.CommandTag{}, errCut
+func (c *severablePool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if c.severed.Load() {
+		return pgconn.CommandTag{}, errSevered
 	}
 	return c.Pool.Exec(ctx, sql, args...)
 }
 
-func (c *cord) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if c.cut.Load() {
-		return nil, errCut
+func (c *severablePool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if c.severed.Load() {
+		return nil, errSevered
 	}
 	return c.Pool.Query(ctx, sql, args...)
 }
 
-func (c *cord) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if c.cut.Load() {
-		return cutRow{}
+func (c *severablePool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if c.severed.Load() {
+		return severedRow{}
 	}
 	return c.Pool.QueryRow(ctx, sql, args...)
 }
 
-type cutRow struct{}
+type severedRow struct{}
 
-func (cutRow) Scan(...any) error { return errCut }
+func (severedRow) Scan(...any) error { return errSevered }
 
 // Deliverers come and go, each as if its host were cut off in the middle of its
 // work, and no event is missed.
-func TestDelivererThatDiesIsReplacedAndNothingIsMissed(t *testing.T) {
+func TestRun_ReplacesADeadDelivererWithoutLoss(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	rc := receive(t, nil)
+	rc := newReceiver(t, nil)
 	h := b.add(rc.URL)
 	const lease = 400 * time.Millisecond
-	deliverer := func() *cord {
-		c := &cord{Pool: b.pool}
-		b.start(b.another(Options{DB: c, Store: store.New(c, store.Video()), lease: lease}))
+	deliverer := func() *severablePool {
+		c := &severablePool{Pool: b.pool}
+		b.start(b.newWebhooks(Options{DB: c, Store: store.New(c, store.Video()), leaseDuration: lease}))
 		return c
 	}
 	holder := func() (id store.ID) {
@@ -87,54 +87,54 @@ func TestDelivererThatDiesIsReplacedAndNothingIsMissed(t *testing.T) {
 	}
 	for range 4 {
 		first := deliverer()
-		b.until("it leads", another)
+		b.waitFor("it leads", another)
 		second := deliverer()
-		n := len(rc.got())
+		n := len(rc.requests())
 		for range 20 {
 			id := b.submit()
-			b.happen(store.TaskCompleted, id, "", 0, "")
+			b.addEvent(store.TaskCompleted, id, "", 0, "")
 			all = append(all, id)
 		}
-		rc.wait(b, n+1)
-		first.cut.Store(true)
+		rc.waitForRequests(b, n+1)
+		first.severed.Store(true)
 		begun := time.Now()
-		b.until("the other leads", another)
+		b.waitFor("the other leads", another)
 		if took := time.Since(begun); took > 10*time.Second {
 			t.Errorf("taken over after %v", took)
 		}
-		second.cut.Store(true)
+		second.severed.Store(true)
 	}
 	deliverer()
-	b.until("all is delivered", func() bool {
-		return b.undelivered() == 0 && len(b.deliveries(h)) == 2*len(all)
+	b.waitFor("all is delivered", func() bool {
+		return b.countPending() == 0 && len(b.deliveries(h)) == 2*len(all)
 	})
 	seen := map[store.ID][]string{}
 	twice := map[string]int{}
-	for _, m := range rc.got() {
+	for _, m := range rc.requests() {
 		if twice[m.id()]++; twice[m.id()] == 1 {
 			seen[m.Data.Task.ID] = append(seen[m.Data.Task.ID], m.Type)
 		}
 	}
 	for _, id := range all {
-		if got := fmt.Sprint(seen[id]); got != "[submitted done]" {
+		if got := fmt.Sprint(seen[id]); got != "[submitted completed]" {
 			t.Errorf("task %v was told %s", id, got)
 		}
 	}
 }
 
-func TestLeaseIsTakenOverWithinFifteenSeconds(t *testing.T) {
+func TestLease_ChangesItsHolderWithinFifteenSeconds(t *testing.T) {
 	t.Parallel()
-	if longest := leaseFor + leaseFor/renewParts; longest > 15*time.Second {
+	if longest := leaseDuration + leaseDuration/renewalsPerLease; longest > 15*time.Second {
 		t.Errorf("after %v", longest)
 	}
 }
 
-func TestWhoHasLostTheLeaseWritesNothing(t *testing.T) {
+func TestDeliverer_WritesNothingWithoutTheLease(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Options{lease: time.Hour})
+	b := setup(t, Options{leaseDuration: time.Hour})
 	h := b.add("https://example.com/")
 	task := b.submit()
-	deliverers := []*deliverer{{w: b.Webhooks, holder: newID()}, {w: b.Webhooks, holder: newID()}}
+	deliverers := []*deliverer{{webhooks: b.Webhooks, holder: newID()}, {webhooks: b.Webhooks, holder: newID()}}
 	for i, want := range []bool{true, false, true} {
 		if i == 2 {
 			b.exec("update cuelight_leases set until = now()")
@@ -143,21 +143,21 @@ func TestWhoHasLostTheLeaseWritesNothing(t *testing.T) {
 			t.Fatalf("acquired %d: %v, %v", i, got, err)
 		}
 	}
-	hooks, err := b.hooks(t.Context())
+	hooks, err := b.endpoints(t.Context())
 	must(t, err)
-	plans, _, err := b.plans(t.Context(), hooks)
+	plans, _, err := b.planDeliveries(t.Context(), hooks)
 	must(t, err)
-	if len(plans) != 1 || len(plans[0].rows) != 1 || plans[0].rows[0].task != task {
+	if len(plans) != 1 || len(plans[0].deliveries) != 1 || plans[0].deliveries[0].task != task {
 		t.Fatalf("plans are %+v", plans)
 	}
-	if err := deliverers[0].record(t.Context(), plans, nil, nil); !errors.Is(err, errLost) {
+	if err := deliverers[0].write(t.Context(), plans, nil, nil); !errors.Is(err, errLeaseLost) {
 		t.Errorf("the first one: %v", err)
 	}
 	if n := len(b.deliveries(h)); n != 0 {
 		t.Errorf("%d deliveries", n)
 	}
 	for range 2 { // and the same again changes nothing
-		if err := deliverers[1].record(t.Context(), plans, nil, nil); err != nil {
+		if err := deliverers[1].write(t.Context(), plans, nil, nil); err != nil {
 			t.Errorf("the second one: %v", err)
 		}
 		if n := len(b.deliveries(h)); n != 1 {
@@ -165,69 +165,69 @@ func TestWhoHasLostTheLeaseWritesNothing(t *testing.T) {
 		}
 	}
 	// What became of an attempt is written once, too.
-	r := result{message: message{id: b.deliveries(h)[0].ID, hook: h.ID}, reply: reply{status: 500, err: "no"}}
-	b.judge(&r)
+	r := attemptResult{dueDelivery: dueDelivery{id: b.deliveries(h)[0].ID, webhook: h.ID}, response: response{status: 500, failure: "no"}}
+	b.classify(&r)
 	for range 2 {
-		must(t, deliverers[1].record(t.Context(), nil, []result{r}, nil))
+		must(t, deliverers[1].write(t.Context(), nil, []attemptResult{r}, nil))
 	}
 	if d := b.deliveries(h)[0]; d.Attempts != 1 || d.Error != "no" {
 		t.Errorf("kept %+v", d)
 	}
 	must(t, deliverers[0].release(t.Context()))
-	if b.number("select count(*) from cuelight_leases") != 1 {
+	if b.count("select count(*) from cuelight_leases") != 1 {
 		t.Error("it gave back what it had not got")
 	}
 }
 
-func TestDatabaseThatIsAwayIsWaitedFor(t *testing.T) {
+func TestRun_WaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
 	troubles := make(chan error, 100)
 	b := setup(t, Options{})
-	rc := receive(t, nil)
+	rc := newReceiver(t, nil)
 	b.add(rc.URL)
-	c := &cord{Pool: b.pool}
-	b.start(b.another(Options{DB: c, Store: store.New(c, store.Video()), lease: 2 * time.Second, Trouble: func(err error) { troubles <- err }}))
+	c := &severablePool{Pool: b.pool}
+	b.start(b.newWebhooks(Options{DB: c, Store: store.New(c, store.Video()), leaseDuration: 2 * time.Second, OnError: func(err error) { troubles <- err }}))
 	b.submit()
-	rc.wait(b, 1)
-	c.cut.Store(true)
-	if err := <-troubles; !errors.Is(err, errCut) {
+	rc.waitForRequests(b, 1)
+	c.severed.Store(true)
+	if err := <-troubles; !errors.Is(err, errSevered) {
 		t.Errorf("told %v", err)
 	}
 	b.submit()
-	c.cut.Store(false)
+	c.severed.Store(false)
 	for err := range troubles {
 		if err == nil {
 			break
 		}
 	}
-	rc.wait(b, 2)
+	rc.waitForRequests(b, 2)
 }
 
 // far is a store that takes its time.
-type far struct {
+type slowStore struct {
 	*store.Store
-	each time.Duration
+	delay time.Duration
 }
 
-func (f far) Get(ctx context.Context, id store.ID) (store.Task, error) {
-	pause(ctx, f.each)
+func (f slowStore) Get(ctx context.Context, id store.ID) (store.Task, error) {
+	sleep(ctx, f.delay)
 	return f.Store.Get(ctx, id)
 }
 
 // What is known of many tasks may take longer to find out than the lease lasts.
-func TestEventsOfManyTasksArePreparedThoughTheDatabaseIsFarAway(t *testing.T) {
+func TestRun_KeepsItsLeaseWithASlowDatabase(t *testing.T) {
 	t.Parallel()
 	const tasks, each = 40, 25 * time.Millisecond
 	b := setup(t, Options{Concurrency: tasks, PerWebhook: tasks})
-	b.Webhooks = b.another(Options{Store: far{b.store, each}, Concurrency: tasks, PerWebhook: tasks, lease: tasks * each / 2})
-	rc := receive(t, nil)
+	b.Webhooks = b.newWebhooks(Options{Store: slowStore{b.store, each}, Concurrency: tasks, PerWebhook: tasks, leaseDuration: tasks * each / 2})
+	rc := newReceiver(t, nil)
 	b.add(rc.URL, string(store.TaskSubmitted))
 	for range tasks {
 		b.submit()
 	}
 	b.run()
 	got := map[store.ID]bool{}
-	for _, r := range rc.wait(b, tasks) {
+	for _, r := range rc.waitForRequests(b, tasks) {
 		got[r.Data.Task.ID] = true
 	}
 	if len(got) != tasks {

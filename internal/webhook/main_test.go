@@ -30,12 +30,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 
 // soon is a schedule for tests that wait for all of it.
-func soon(attempts int) []time.Duration {
+func shortSchedule(attempts int) []time.Duration {
 	return slices.Repeat([]time.Duration{time.Millisecond}, attempts-1)
 }
 
 // bundle is a database with the video pipeline, for one test.
-type bundle struct {
+type fixture struct {
 	*Webhooks
 	t     *testing.T
 	pool  *pgxpool.Pool
@@ -43,17 +43,17 @@ type bundle struct {
 }
 
 // setup fills in what every test needs of the options.
-func setup(t *testing.T, o Options) *bundle {
+func setup(t *testing.T, o Options) *fixture {
 	t.Helper()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	b := &bundle{t: t, pool: pool, store: store.New(pool, g)}
-	b.Webhooks = b.another(o)
+	b := &fixture{t: t, pool: pool, store: store.New(pool, g)}
+	b.Webhooks = b.newWebhooks(o)
 	return b
 }
 
 // another are the same webhooks in what could be another process.
-func (b *bundle) another(o Options) *Webhooks {
+func (b *fixture) newWebhooks(o Options) *Webhooks {
 	if o.DB == nil {
 		o.DB = b.pool
 	}
@@ -63,14 +63,14 @@ func (b *bundle) another(o Options) *Webhooks {
 	if o.Allow == nil {
 		o.Allow = loopback
 	}
-	o.poll = 20 * time.Millisecond
+	o.pollInterval = 20 * time.Millisecond
 	return New(o)
 }
 
 // run runs until the test is over, or the function that it returns is called.
-func (b *bundle) run() (stop func()) { return b.start(b.Webhooks) }
+func (b *fixture) run() (stop func()) { return b.start(b.Webhooks) }
 
-func (b *bundle) start(w *Webhooks) (stop func()) {
+func (b *fixture) start(w *Webhooks) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
@@ -84,12 +84,12 @@ func (b *bundle) start(w *Webhooks) (stop func()) {
 	return stop
 }
 
-func (b *bundle) add(url string, types ...string) Webhook {
+func (b *fixture) add(url string, types ...string) Webhook {
 	b.t.Helper()
 	return b.register(Registration{URL: url, Types: types})
 }
 
-func (b *bundle) register(r Registration) Webhook {
+func (b *fixture) register(r Registration) Webhook {
 	b.t.Helper()
 	h, err := b.Add(b.t.Context(), r)
 	must(b.t, err)
@@ -97,7 +97,7 @@ func (b *bundle) register(r Registration) Webhook {
 }
 
 // submit adds a task.
-func (b *bundle) submit() store.ID {
+func (b *fixture) submit() store.ID {
 	b.t.Helper()
 	r, err := b.store.Submit(b.t.Context(), store.Submission{Source: "a.mp4"})
 	must(b.t, err)
@@ -105,27 +105,27 @@ func (b *bundle) submit() store.ID {
 }
 
 // happen writes an event of a task, or of none.
-func (b *bundle) happen(typ store.EventType, task store.ID, stage string, attempt int, data string) {
+func (b *fixture) addEvent(typ store.EventType, task store.ID, stage string, attempt int, data string) {
 	b.t.Helper()
 	b.exec(`insert into outbox (type, task_id, stage, attempt, data) values ($1, $2, nullif($3, ''), nullif($4, 0), nullif($5, '')::jsonb)`,
 		string(typ), task, stage, attempt, data)
 }
 
-func (b *bundle) exec(sql string, args ...any) {
+func (b *fixture) exec(sql string, args ...any) {
 	b.t.Helper()
 	_, err := b.pool.Exec(b.t.Context(), sql, args...)
 	must(b.t, err)
 }
 
 // number is a figure from the database.
-func (b *bundle) number(sql string, args ...any) (n int) {
+func (b *fixture) count(sql string, args ...any) (n int) {
 	b.t.Helper()
 	must(b.t, b.pool.QueryRow(b.t.Context(), sql, args...).Scan(&n))
 	return n
 }
 
 // deliveries are those of a webhook, the oldest first.
-func (b *bundle) deliveries(h Webhook) []Delivery {
+func (b *fixture) deliveries(h Webhook) []Delivery {
 	b.t.Helper()
 	all, err := b.Deliveries(b.t.Context(), DeliveryFilter{Webhook: h.ID, Limit: 10_000})
 	must(b.t, err)
@@ -134,7 +134,7 @@ func (b *bundle) deliveries(h Webhook) []Delivery {
 }
 
 // until waits for what must become true.
-func (b *bundle) until(what string, ok func() bool) {
+func (b *fixture) waitFor(what string, ok func() bool) {
 	b.t.Helper()
 	for late := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(late) {
@@ -144,12 +144,12 @@ func (b *bundle) until(what string, ok func() bool) {
 }
 
 // undelivered is how many wait.
-func (b *bundle) undelivered() int {
-	return b.number("select count(*) from cuelight_deliveries where status = 'pending'")
+func (b *fixture) countPending() int {
+	return b.count("select count(*) from cuelight_deliveries where status = 'pending'")
 }
 
 // get is a webhook as it is listed.
-func (b *bundle) get(id store.ID) Webhook {
+func (b *fixture) get(id store.ID) Webhook {
 	b.t.Helper()
 	all, err := b.List(b.t.Context())
 	must(b.t, err)
@@ -163,39 +163,39 @@ func (b *bundle) get(id store.ID) Webhook {
 }
 
 // received is one request.
-type received struct {
+type request struct {
 	header http.Header
-	text   string
-	body
+	body   string
+	payload
 }
 
-func (r received) id() string { return r.header.Get("webhook-id") }
+func (r request) id() string { return r.header.Get("webhook-id") }
 
 // verify checks the signature as a receiver would.
-func (r received) verify(secret string) error {
+func (r request) verify(secret string) error {
 	w, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
 		return err
 	}
-	return w.Verify([]byte(r.text), r.header)
+	return w.Verify([]byte(r.body), r.header)
 }
 
 // receiver is somebody's HTTP server.
 type receiver struct {
 	*httptest.Server
-	t      *testing.T
-	mu     sync.Mutex
-	all    []received
-	answer func(n int, r received, w http.ResponseWriter) // n counts from 1
+	t        *testing.T
+	mu       sync.Mutex
+	received []request
+	answer   func(n int, r request, w http.ResponseWriter) // n counts from 1
 }
 
 // receive starts a receiver. A nil answer is 204.
-func receive(t *testing.T, answer func(n int, r received, w http.ResponseWriter)) *receiver {
+func newReceiver(t *testing.T, answer func(n int, r request, w http.ResponseWriter)) *receiver {
 	t.Helper()
-	return receiveOn(t, "127.0.0.1:0", answer)
+	return newReceiverOn(t, "127.0.0.1:0", answer)
 }
 
-func receiveOn(t *testing.T, addr string, answer func(n int, r received, w http.ResponseWriter)) *receiver {
+func newReceiverOn(t *testing.T, addr string, answer func(n int, r request, w http.ResponseWriter)) *receiver {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
 	if err != nil && strings.HasPrefix(addr, "127.0.0.2:") {
@@ -214,13 +214,13 @@ func receiveOn(t *testing.T, addr string, answer func(n int, r received, w http.
 
 func (rc *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	text, err := io.ReadAll(req.Body)
-	r := received{header: req.Header, text: string(text)}
-	if err := errors.Join(err, json.Unmarshal(text, &r.body)); err != nil {
+	r := request{header: req.Header, body: string(text)}
+	if err := errors.Join(err, json.Unmarshal(text, &r.payload)); err != nil {
 		rc.t.Errorf("received %q: %v", text, err)
 	}
 	rc.mu.Lock()
-	rc.all = append(rc.all, r)
-	n := len(rc.all)
+	rc.received = append(rc.received, r)
+	n := len(rc.received)
 	rc.mu.Unlock()
 	if rc.answer == nil {
 		w.WriteHeader(http.StatusNoContent)
@@ -229,21 +229,21 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	rc.answer(n, r, w)
 }
 
-func (rc *receiver) got() []received {
+func (rc *receiver) requests() []request {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
-	return slices.Clone(rc.all)
+	return slices.Clone(rc.received)
 }
 
 // wait waits for so many requests.
-func (rc *receiver) wait(b *bundle, n int) []received {
+func (rc *receiver) waitForRequests(b *fixture, n int) []request {
 	b.t.Helper()
-	b.until(fmt.Sprintf("%d requests", n), func() bool { return len(rc.got()) >= n })
-	return rc.got()
+	b.waitFor(fmt.Sprintf("%d requests", n), func() bool { return len(rc.requests()) >= n })
+	return rc.requests()
 }
 
 // types are the types of requests, in their order.
-func types(all []received) string {
+func eventTypes(all []request) string {
 	var s []string
 	for _, r := range all {
 		s = append(s, r.Type)
@@ -251,8 +251,8 @@ func types(all []received) string {
 	return strings.Join(s, " ")
 }
 
-func answer(status int) func(int, received, http.ResponseWriter) {
-	return func(_ int, _ received, w http.ResponseWriter) { w.WriteHeader(status) }
+func respondWith(status int) func(int, request, http.ResponseWriter) {
+	return func(_ int, _ request, w http.ResponseWriter) { w.WriteHeader(status) }
 }
 
 func must(t *testing.T, err error) {

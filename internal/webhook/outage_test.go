@@ -14,10 +14,10 @@ import (
 )
 
 // A receiver is down for an hour while tasks come and go, and gets everything then.
-func TestReceiverThatIsDownForAnHourLosesNothingAndKeepsTheOrder(t *testing.T) {
+func TestRun_DeliversEverythingInOrderAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	down := receive(t, nil)
+	down := newReceiver(t, nil)
 	addr := down.Listener.Addr().String()
 	h := b.add(down.URL)
 	down.Close()
@@ -32,17 +32,17 @@ func TestReceiverThatIsDownForAnHourLosesNothingAndKeepsTheOrder(t *testing.T) {
 	}
 	for i := range 12 {
 		for _, id := range all {
-			b.happen(store.StageStarted, id, "ingest", i+1, "")
+			b.addEvent(store.StageStarted, id, "ingest", i+1, "")
 		}
 		if i%4 == 3 { // twenty minutes pass
-			b.until("what is due was tried", func() bool {
-				return b.number("select count(*) from cuelight_deliveries where status = 'pending' and run_at > now()") == tasks*(i+2)
+			b.waitFor("what is due was tried", func() bool {
+				return b.count("select count(*) from cuelight_deliveries where status = 'pending' and run_at > now()") == tasks*(i+2)
 			})
 			b.exec("update cuelight_deliveries set run_at = run_at - interval '20 min', created_at = created_at - interval '20 min'")
 		}
 	}
-	b.until("all is planned", func() bool { return b.undelivered() == tasks*13 })
-	if s, err := b.Stats(t.Context()); err != nil || s.Pending != tasks*13 || s.Oldest < time.Hour {
+	b.waitFor("all is planned", func() bool { return b.countPending() == tasks*13 })
+	if s, err := b.Stats(t.Context()); err != nil || s.Pending != tasks*13 || s.OldestAge < time.Hour {
 		t.Errorf("stats are %+v, %v", s, err)
 	}
 	for _, d := range b.deliveries(h) {
@@ -52,15 +52,15 @@ func TestReceiverThatIsDownForAnHourLosesNothingAndKeepsTheOrder(t *testing.T) {
 		slices.Sort(order[id])
 	}
 
-	up := receiveOn(t, addr, nil)
+	up := newReceiverOn(t, addr, nil)
 	b.exec("update cuelight_deliveries set run_at = run_at - interval '20 min'")
-	b.until("all is delivered", func() bool { return b.undelivered() == 0 })
+	b.waitFor("all is delivered", func() bool { return b.countPending() == 0 })
 	arrived := map[store.ID][]int64{}
-	for _, m := range up.got() {
+	for _, m := range up.requests() {
 		if err := m.verify(h.Secret); err != nil {
 			t.Fatal(err)
 		}
-		arrived[m.Data.Task.ID] = append(arrived[m.Data.Task.ID], m.Data.Event)
+		arrived[m.Data.Task.ID] = append(arrived[m.Data.Task.ID], m.Data.EventID)
 	}
 	for id, want := range order {
 		if !slices.Equal(arrived[id], want) || len(want) != 13 {
@@ -71,13 +71,13 @@ func TestReceiverThatIsDownForAnHourLosesNothingAndKeepsTheOrder(t *testing.T) {
 
 // What waits for its next attempt is not left to wait for hours when the receiver
 // is back.
-func TestReceiverThatIsBackGetsAtOnceWhatCouldNotReachIt(t *testing.T) {
+func TestRun_RetriesUnreachedDeliveriesWhenTheReceiverRecovers(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
 	down.Store(true)
 	b := setup(t, Options{})
 	var refused store.ID
-	rc := receive(t, func(_ int, r received, w http.ResponseWriter) {
+	rc := newReceiver(t, func(_ int, r request, w http.ResponseWriter) {
 		switch {
 		case r.Data.Task.ID == refused:
 			w.WriteHeader(http.StatusBadRequest)
@@ -91,14 +91,14 @@ func TestReceiverThatIsBackGetsAtOnceWhatCouldNotReachIt(t *testing.T) {
 		b.submit()
 	}
 	b.run()
-	b.until("all have failed", func() bool {
-		return b.number("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 7
+	b.waitFor("all have failed", func() bool {
+		return b.count("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 7
 	})
 	// Long ago, so that nothing but the return of the receiver is a reason to hurry.
 	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")
 	down.Store(false)
 	b.submit()
-	b.until("all but one are delivered", func() bool { return b.undelivered() == 1 })
+	b.waitFor("all but one are delivered", func() bool { return b.countPending() == 1 })
 	for _, d := range b.deliveries(h) {
 		if waits := d.Task == refused; waits != (d.Status == "pending") || waits && time.Until(d.RunAt) < 4*time.Hour {
 			t.Errorf("kept %+v", d)
@@ -108,11 +108,11 @@ func TestReceiverThatIsBackGetsAtOnceWhatCouldNotReachIt(t *testing.T) {
 
 // An application that is being repaired answers, but with errors of its own; and the
 // daemon may be another by the time it is well.
-func TestReceiverThatIsWellAgainGetsAtOnceWhatItHadErrorsFor(t *testing.T) {
+func TestRun_RetriesServerErrorsWhenTheReceiverRecovers(t *testing.T) {
 	t.Parallel()
 	var well atomic.Bool
 	b := setup(t, Options{})
-	rc := receive(t, func(_ int, _ received, w http.ResponseWriter) {
+	rc := newReceiver(t, func(_ int, _ request, w http.ResponseWriter) {
 		if !well.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
@@ -120,11 +120,11 @@ func TestReceiverThatIsWellAgainGetsAtOnceWhatItHadErrorsFor(t *testing.T) {
 	h := b.add(rc.URL, "submitted", "completed")
 	for range 4 {
 		id := b.submit()
-		b.happen(store.TaskCompleted, id, "", 0, "")
+		b.addEvent(store.TaskCompleted, id, "", 0, "")
 	}
 	stop := b.run()
-	b.until("all have failed", func() bool {
-		return b.number("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 4
+	b.waitFor("all have failed", func() bool {
+		return b.count("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 4
 	})
 	stop()
 	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")
@@ -133,9 +133,9 @@ func TestReceiverThatIsWellAgainGetsAtOnceWhatItHadErrorsFor(t *testing.T) {
 	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, task_id, payload, attempts, response, run_at)
 		values ($1, 1, 'submitted', $2, '{}', 6, 500, now() + interval '5 hours')`, h.ID, poison)
 	well.Store(true)
-	b.start(b.another(Options{}))
+	b.start(b.newWebhooks(Options{}))
 	b.submit()
-	b.until("all but one and what comes after it are delivered", func() bool { return b.undelivered() == 2 })
+	b.waitFor("all but one and what comes after it are delivered", func() bool { return b.countPending() == 2 })
 	for _, d := range b.deliveries(h) {
 		if (d.Status == "pending") != (d.Task == poison) {
 			t.Errorf("kept %+v", d)
@@ -144,9 +144,9 @@ func TestReceiverThatIsWellAgainGetsAtOnceWhatItHadErrorsFor(t *testing.T) {
 }
 
 // That nobody delivers shows in the figures.
-func TestEventsThatNobodyLooksAtAreCounted(t *testing.T) {
+func TestStats_CountsUnreadEvents(t *testing.T) {
 	t.Parallel()
-	b, rc := setup(t, Options{}), receive(t, nil)
+	b, rc := setup(t, Options{}), newReceiver(t, nil)
 	b.submit()
 	if s, err := b.Stats(t.Context()); err != nil || s != (Stats{}) {
 		t.Errorf("without webhooks stats are %+v, %v", s, err)
@@ -155,12 +155,12 @@ func TestEventsThatNobodyLooksAtAreCounted(t *testing.T) {
 	b.submit()
 	b.submit()
 	b.exec("update outbox set at = at - interval '1 hour'")
-	if s, err := b.Stats(t.Context()); err != nil || s.Unread != 2 || s.Pending != 0 || s.Oldest < time.Hour || s.Oldest > 2*time.Hour {
+	if s, err := b.Stats(t.Context()); err != nil || s.Unread != 2 || s.Pending != 0 || s.OldestAge < time.Hour || s.OldestAge > 2*time.Hour {
 		t.Errorf("stats are %+v, %v", s, err)
 	}
 	stop := b.run()
-	rc.wait(b, 2)
-	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
+	rc.waitForRequests(b, 2)
+	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
 	stop()
 	if s, err := b.Stats(t.Context()); err != nil || s != (Stats{}) {
 		t.Errorf("stats are %+v, %v", s, err)
@@ -172,11 +172,11 @@ func TestEventsThatNobodyLooksAtAreCounted(t *testing.T) {
 	}
 }
 
-func TestDeletedEventsAreMissedAndSaidToBe(t *testing.T) {
+func TestRun_ReportsMissedEvents(t *testing.T) {
 	t.Parallel()
-	var seen outcomes
-	b := setup(t, Options{Observe: seen.add})
-	rc := receive(t, nil)
+	var seen resultLog
+	b := setup(t, Options{OnDelivery: seen.add})
+	rc := newReceiver(t, nil)
 	b.add(rc.URL)
 	b.submit()
 	b.exec("update outbox set at = now() - interval '1 year'")
@@ -184,30 +184,30 @@ func TestDeletedEventsAreMissedAndSaidToBe(t *testing.T) {
 	must(t, err)
 	kept := b.submit()
 	b.run()
-	if got := rc.wait(b, 1); got[0].Data.Task.ID != kept {
-		t.Errorf("got %s", got[0].text)
+	if got := rc.waitForRequests(b, 1); got[0].Data.Task.ID != kept {
+		t.Errorf("got %s", got[0].body)
 	}
-	b.until("it is said", func() bool { return seen.text() == "missed, submitted delivered 204" })
+	b.waitFor("it is said", func() bool { return seen.text() == "missed, submitted delivered 204" })
 }
 
 // torn is a store that cannot read the oldest events.
-type torn struct {
+type brokenStore struct {
 	*store.Store
 	until int64
 }
 
-func (s torn) Events(ctx context.Context, q store.EventQuery) ([]store.Event, error) {
+func (s brokenStore) Events(ctx context.Context, q store.EventQuery) ([]store.Event, error) {
 	if q.After < s.until {
-		return nil, errCut
+		return nil, errSevered
 	}
 	return s.Store.Events(ctx, q)
 }
 
 // A webhook that is behind, and even one that cannot get on, is nobody else's affair.
-func TestWebhookThatIsBehindHoldsUpNoOther(t *testing.T) {
+func TestRun_LaggingWebhookDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	rc, other := receive(t, nil), receive(t, nil)
+	rc, other := newReceiver(t, nil), newReceiver(t, nil)
 	h := b.add(rc.URL)
 	must(t, b.Disable(t.Context(), h.ID, "paused"))
 	b.submit()
@@ -216,33 +216,33 @@ func TestWebhookThatIsBehindHoldsUpNoOther(t *testing.T) {
 	b.add(other.URL)
 	must(t, b.Enable(t.Context(), h.ID))
 	troubles := make(chan error, 10)
-	b.start(b.another(Options{Store: torn{b.store, last}, Trouble: func(err error) { troubles <- err }}))
-	if err := <-troubles; !errors.Is(err, errCut) {
+	b.start(b.newWebhooks(Options{Store: brokenStore{b.store, last}, OnError: func(err error) { troubles <- err }}))
+	if err := <-troubles; !errors.Is(err, errSevered) {
 		t.Errorf("told %v", err)
 	}
 	for n := range 3 {
 		b.submit()
-		other.wait(b, n+1)
+		other.waitForRequests(b, n+1)
 	}
-	if got := len(rc.got()); got != 0 || len(troubles) != 0 {
+	if got := len(rc.requests()); got != 0 || len(troubles) != 0 {
 		t.Errorf("it got %d; %d more troubles", got, len(troubles))
 	}
 }
 
-func TestThoseWhoAreBehindTakeTurns(t *testing.T) {
+func TestSplitByCursor_ChoosesLaggingWebhooksAtRandom(t *testing.T) {
 	t.Parallel()
-	at := func(cursors ...int64) (all []hook) {
+	at := func(cursors ...int64) (all []endpoint) {
 		for _, c := range cursors {
-			all = append(all, hook{cursor: c})
+			all = append(all, endpoint{cursor: c})
 		}
 		return all
 	}
-	if front, turn := apart(at(7, 7)); len(front) != 2 || len(turn) != 0 {
+	if front, turn := splitByCursor(at(7, 7)); len(front) != 2 || len(turn) != 0 {
 		t.Errorf("of equals: %v, %v", front, turn)
 	}
 	seen := map[string]bool{}
 	for len(seen) < 2 { // it goes on for ever if one of them never has a turn
-		front, turn := apart(at(9, 1, 5, 5))
+		front, turn := splitByCursor(at(9, 1, 5, 5))
 		if len(front) != 1 || front[0].cursor != 9 {
 			t.Fatalf("the front is %v", front)
 		}
@@ -258,24 +258,24 @@ func TestThoseWhoAreBehindTakeTurns(t *testing.T) {
 	}
 }
 
-func TestWebhookThatIsBehindCatchesUpWithoutRepeatingAnythingToOthers(t *testing.T) {
+func TestRun_LaggingWebhookCatchesUpWithoutDuplicatesForOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	rc, other := receive(t, nil), receive(t, nil)
+	rc, other := newReceiver(t, nil), newReceiver(t, nil)
 	h := b.add(rc.URL)
 	b.add(other.URL)
 	must(t, b.Disable(t.Context(), h.ID, "paused"))
 	b.run()
-	const events = eventsMost + 50 // more than are read in one go
+	const events = maxEventsPerRead + 50 // more than are read in one go
 	b.exec("insert into outbox (type) select 'worker_started' from generate_series(1, $1)", events)
-	other.wait(b, events)
+	other.waitForRequests(b, events)
 	must(t, b.Enable(t.Context(), h.ID))
-	rc.wait(b, events)
-	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
-	if len(rc.got()) != events || len(other.got()) != events {
-		t.Errorf("got %d and %d", len(rc.got()), len(other.got()))
+	rc.waitForRequests(b, events)
+	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
+	if len(rc.requests()) != events || len(other.requests()) != events {
+		t.Errorf("got %d and %d", len(rc.requests()), len(other.requests()))
 	}
-	if b.number("select count(distinct cursor) from cuelight_webhooks") != 1 {
+	if b.count("select count(distinct cursor) from cuelight_webhooks") != 1 {
 		t.Error("one is still behind")
 	}
 }

@@ -11,17 +11,17 @@ import (
 )
 
 // body is what is sent, in the shape that Standard Webhooks asks for.
-type body struct {
+type payload struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"` // when it happened
-	Data      data      `json:"data"`
+	Data      eventData `json:"data"`
 }
 
-type data struct {
-	Event      int64           `json:"event_id,omitempty"`
+type eventData struct {
+	EventID    int64           `json:"event_id,omitempty"`
 	Pipeline   string          `json:"pipeline"`
 	Webhook    store.ID        `json:"webhook_id,omitzero"` // of a ping
-	Task       *facts          `json:"task,omitempty"`
+	Task       *taskData       `json:"task,omitempty"`
 	Stage      string          `json:"stage,omitempty"`
 	Attempt    int             `json:"attempt,omitempty"`
 	Worker     store.ID        `json:"worker_id,omitzero"`
@@ -32,7 +32,7 @@ type data struct {
 
 // facts are what may be known of a task outside; those of a task that was deleted
 // are its id.
-type facts struct {
+type taskData struct {
 	ID           store.ID     `json:"id"`
 	Source       string       `json:"source,omitempty"`
 	UserID       string       `json:"user_id,omitempty"`
@@ -41,8 +41,8 @@ type facts struct {
 	OverriddenBy store.ID     `json:"overridden_by,omitzero"`
 }
 
-func publicFacts(t store.Task) *facts {
-	return &facts{
+func publicTask(t store.Task) *taskData {
+	return &taskData{
 		ID: t.ID, Source: redact.Source(t.Source), UserID: t.UserID, RequestID: t.RequestID,
 		Status: t.Status, OverriddenBy: t.OverriddenBy,
 	}
@@ -51,63 +51,63 @@ func publicFacts(t store.Task) *facts {
 // How large things may be, in bytes. Receivers are promised 20 KiB by Standard
 // Webhooks, headers included.
 const (
-	payloadMost = 16 << 10
-	factMost    = 1 << 10
-	errorMost   = 4 << 10
+	maxPayload    = 16 << 10
+	maxTaskField  = 1 << 10
+	maxErrorField = 4 << 10
 )
 
 // text is the body as it is signed and sent: no larger than it may be.
-func (b body) text() string {
-	b.cutFacts()
-	s := b.json()
-	if len(s) > payloadMost {
-		b.cutError()
-		s = b.json()
+func (b payload) encode() string {
+	b.truncateTask()
+	s := b.encodeJSON()
+	if len(s) > maxPayload {
+		b.truncateError()
+		s = b.encodeJSON()
 	}
-	if len(s) > payloadMost {
+	if len(s) > maxPayload {
 		b.Data.Details, b.Data.Truncated = nil, true
-		s = b.json()
+		s = b.encodeJSON()
 	}
-	if f := b.Data.Task; len(s) > payloadMost && f != nil { // letters that JSON writes as six
-		b.Data.Task = &facts{ID: f.ID, Status: f.Status, OverriddenBy: f.OverriddenBy}
-		s = b.json()
+	if f := b.Data.Task; len(s) > maxPayload && f != nil { // letters that JSON writes as six
+		b.Data.Task = &taskData{ID: f.ID, Status: f.Status, OverriddenBy: f.OverriddenBy}
+		s = b.encodeJSON()
 	}
 	return s
 }
 
-func (b body) json() string {
+func (b payload) encodeJSON() string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(b); err != nil { // details that are no JSON: PostgreSQL gives none
 		b.Data.Details, b.Data.Truncated = nil, true
-		return b.json()
+		return b.encodeJSON()
 	}
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
 // cutFacts shortens what somebody may have filled with anything.
-func (b *body) cutFacts() {
+func (b *payload) truncateTask() {
 	if b.Data.Task == nil {
 		return
 	}
 	f := *b.Data.Task // shared with other bodies
 	for _, s := range []*string{&f.Source, &f.UserID, &f.RequestID} {
-		if len(*s) > factMost {
-			*s, b.Data.Truncated = cut(*s, factMost), true
+		if len(*s) > maxTaskField {
+			*s, b.Data.Truncated = truncate(*s, maxTaskField), true
 		}
 	}
 	b.Data.Task = &f
 }
 
 // cutError shortens the one thing that is long in practice.
-func (b *body) cutError() {
+func (b *payload) truncateError() {
 	var fields map[string]json.RawMessage
 	var text string
 	if json.Unmarshal(b.Data.Details, &fields) != nil || json.Unmarshal(fields["error"], &text) != nil {
 		return
 	}
-	short, err := json.Marshal(cut(text, errorMost))
+	short, err := json.Marshal(truncate(text, maxErrorField))
 	if err != nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (b *body) cutError() {
 	}
 }
 
-func cut(s string, most int) string {
+func truncate(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

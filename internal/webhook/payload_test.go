@@ -8,24 +8,24 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestDataIsJSONAndSmall(t *testing.T) {
+func TestPayload_IsSmallJSON(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 40<<10)
 	details, err := json.Marshal(map[string]string{"error": long, "error_class": "exit"})
 	must(t, err)
-	m := body{Type: "attempt_failed", Data: data{
-		Task:    &facts{Source: "/" + long, UserID: long, RequestID: "<&>"},
+	m := payload{Type: "attempt_failed", Data: eventData{
+		Task:    &taskData{Source: "/" + long, UserID: long, RequestID: "<&>"},
 		Details: details,
 	}}
-	text := m.text()
-	var back body
+	text := m.encode()
+	var back payload
 	must(t, json.Unmarshal([]byte(text), &back))
-	if len(text) > payloadMost || !back.Data.Truncated || !strings.Contains(string(back.Data.Details), `"error_class":"exit"`) ||
+	if len(text) > maxPayload || !back.Data.Truncated || !strings.Contains(string(back.Data.Details), `"error_class":"exit"`) ||
 		!strings.Contains(text, "<&>") || strings.Contains(text, "\uFFFD") {
 		t.Errorf("%d bytes: %.200s", len(text), text)
 	}
 	m.Data.Details = json.RawMessage(`{"what": "` + long + `"}`)
-	if text = m.text(); len(text) > payloadMost || json.Unmarshal([]byte(text), &back) != nil {
+	if text = m.encode(); len(text) > maxPayload || json.Unmarshal([]byte(text), &back) != nil {
 		t.Errorf("%d bytes: %.200s", len(text), text)
 	}
 	if m.Data.Task.UserID != long {
@@ -33,19 +33,19 @@ func TestDataIsJSONAndSmall(t *testing.T) {
 	}
 	// Letters that take six times their room.
 	odd := strings.Repeat("\x01", 2<<10)
-	m.Data.Task = &facts{ID: newID(), Source: odd, UserID: odd, RequestID: odd, Status: "dead"}
-	if text = m.text(); len(text) > payloadMost || json.Unmarshal([]byte(text), &back) != nil || back.Data.Task.ID != m.Data.Task.ID ||
+	m.Data.Task = &taskData{ID: newID(), Source: odd, UserID: odd, RequestID: odd, Status: "dead"}
+	if text = m.encode(); len(text) > maxPayload || json.Unmarshal([]byte(text), &back) != nil || back.Data.Task.ID != m.Data.Task.ID ||
 		back.Data.Task.Status != "dead" || !back.Data.Truncated {
 		t.Errorf("%d bytes: %.200s", len(text), text)
 	}
-	if text = (body{Type: "completed"}).text(); strings.Contains(text, "truncated") {
+	if text = (payload{Type: "completed"}).encode(); strings.Contains(text, "truncated") {
 		t.Error(text)
 	}
 }
 
-func TestSecretOfASource_IsInNoPayload(t *testing.T) {
+func TestPayload_ContainsNoSecretOfASource(t *testing.T) {
 	t.Parallel()
-	text := (body{Data: data{Task: publicFacts(store.Task{Source: "s3://key:hunter22@bucket/clip.mp4?X-Amz-Signature=c0ffee123"})}}).text()
+	text := (payload{Data: eventData{Task: publicTask(store.Task{Source: "s3://key:hunter22@bucket/clip.mp4?X-Amz-Signature=c0ffee123"})}}).encode()
 	if strings.Contains(text, "c0ffee") || strings.Contains(text, "hunter") || !strings.Contains(text, `"s3://bucket/clip.mp4"`) {
 		t.Error(text)
 	}

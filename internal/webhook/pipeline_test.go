@@ -7,7 +7,7 @@ import (
 )
 
 // Pipelines share the webhooks' tables, and nothing else.
-func TestWebhookHearsOfItsOwnPipelineOnly(t *testing.T) {
+func TestRun_DeliversOnlyEventsOfThePipeline(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	g, err := store.NewGraph("podcast", store.Node{Name: "fetch"}, store.Node{Name: "encode", Needs: []string{"fetch"}})
@@ -15,8 +15,8 @@ func TestWebhookHearsOfItsOwnPipelineOnly(t *testing.T) {
 	podcasts := store.New(b.pool, g)
 	_, err = podcasts.Migrate(t.Context())
 	must(t, err)
-	other := b.another(Options{Store: podcasts, Pipeline: "podcast"})
-	mine, theirs := receive(t, nil), receive(t, nil)
+	other := b.newWebhooks(Options{Store: podcasts, Pipeline: "podcast"})
+	mine, theirs := newReceiver(t, nil), newReceiver(t, nil)
 	b.add(mine.URL, "submitted", "alert")
 	_, err = other.Add(t.Context(), Registration{URL: theirs.URL, Types: []string{"submitted", "alert"}})
 	must(t, err)
@@ -32,17 +32,17 @@ func TestWebhookHearsOfItsOwnPipelineOnly(t *testing.T) {
 		pipeline string
 		alert    string
 	}{mine: {video, "video", AlertListenerDown}, theirs: {r.ID, "podcast", AlertDiskLow}} {
-		for _, m := range rc.wait(b, 2) {
+		for _, m := range rc.waitForRequests(b, 2) {
 			if m.Data.Pipeline != want.pipeline || m.Type != "submitted" && m.Type != want.alert || m.Data.Task != nil && m.Data.Task.ID != want.task {
-				t.Errorf("%s was told %s", want.pipeline, m.text)
+				t.Errorf("%s was told %s", want.pipeline, m.body)
 			}
 		}
 	}
-	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
+	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
 	if s, err := other.Stats(t.Context()); err != nil || s != (Stats{}) {
 		t.Errorf("stats are %+v, %v", s, err)
 	}
-	if len(mine.got()) != 2 || len(theirs.got()) != 2 {
-		t.Errorf("got %s; %s", types(mine.got()), types(theirs.got()))
+	if len(mine.requests()) != 2 || len(theirs.requests()) != 2 {
+		t.Errorf("got %s; %s", eventTypes(mine.requests()), eventTypes(theirs.requests()))
 	}
 }

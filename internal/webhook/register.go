@@ -24,10 +24,10 @@ type Webhook struct {
 	// OldSecretUntil is until when the one before signs, too.
 	OldSecretUntil *time.Time `json:"old_secret_until,omitempty"`
 	// Cooldown is how many seconds an alert is not repeated for.
-	Cooldown    int        `json:"cooldown_s"`
-	CreatedAt   time.Time  `json:"created_at"`
-	DisabledAt  *time.Time `json:"disabled_at,omitempty"`
-	DisabledWhy string     `json:"disabled_why,omitempty"`
+	Cooldown       int        `json:"cooldown_s"`
+	CreatedAt      time.Time  `json:"created_at"`
+	DisabledAt     *time.Time `json:"disabled_at,omitempty"`
+	DisabledReason string     `json:"disabled_why,omitempty"`
 	// Pending and Dead are how many deliveries wait, and could not be made. At most
 	// 100,000 are counted of each.
 	Pending int `json:"pending"`
@@ -51,7 +51,7 @@ id, url, types, secret, case when old_until > now() then old_until end, extract(
 
 func scanWebhook(row pgx.CollectableRow) (h Webhook, err error) {
 	err = row.Scan(&h.ID, &h.URL, &h.Types, &h.Secret, &h.OldSecretUntil, &h.Cooldown,
-		&h.CreatedAt, &h.DisabledAt, &h.DisabledWhy, &h.Pending, &h.Dead)
+		&h.CreatedAt, &h.DisabledAt, &h.DisabledReason, &h.Pending, &h.Dead)
 	return h, err
 }
 
@@ -75,31 +75,31 @@ func (w *Webhooks) Add(ctx context.Context, r Registration) (Webhook, error) {
 	}
 	defaultTo(&r.Cooldown, 300*time.Second)
 	// Read before the row is there, so that nothing that happens after it is missed.
-	cursor, err := w.o.Store.EventWatermark(ctx)
+	cursor, err := w.options.Store.EventWatermark(ctx)
 	if err != nil {
 		return Webhook{}, fmt.Errorf("add webhook: %w", err)
 	}
-	return w.one(ctx, "add webhook", addSQL, w.o.Pipeline, r.URL, r.Types, newSecret(), int(max(r.Cooldown, 0)/time.Second), cursor)
+	return w.queryWebhook(ctx, "add webhook", addSQL, w.options.Pipeline, r.URL, r.Types, newSecret(), int(max(r.Cooldown, 0)/time.Second), cursor)
 }
 
 func checkTypes(types []string) error {
 	known := Types()
 	for _, typ := range types {
 		if !slices.Contains(known, typ) {
-			return fmt.Errorf("%w: there is no event of type %q", ErrInvalid, short(typ))
+			return fmt.Errorf("%w: there is no event of type %q", ErrInvalid, sanitize(typ))
 		}
 	}
 	return nil
 }
 
 // Change is what is to be different with a webhook. What it leaves out stays.
-type Change struct {
+type Update struct {
 	URL      string         // "" leaves it
 	Types    []string       // nil leaves them; an empty list is every event but progress and alerts
 	Cooldown *time.Duration // nil leaves it; 0 for none
 }
 
-const changeSQL = `
+const updateSQL = `
 /* change webhook */
 update cuelight_webhooks w
    set url = coalesce(nullif($3, ''), url), types = coalesce($4, types), cooldown = coalesce(make_interval(secs => $5), cooldown)
@@ -109,7 +109,7 @@ returning ` + webhookColumns
 // Change changes a webhook, which keeps its secret, its place in what happens, and
 // what is to be delivered: with another URL that goes there, and at once. Types say
 // what is told from now on.
-func (w *Webhooks) Change(ctx context.Context, id store.ID, c Change) (Webhook, error) {
+func (w *Webhooks) Update(ctx context.Context, id store.ID, c Update) (Webhook, error) {
 	if c.URL != "" {
 		if err := w.checkAddress(c.URL); err != nil {
 			return Webhook{}, fmt.Errorf("change webhook: %w", err)
@@ -125,27 +125,27 @@ func (w *Webhooks) Change(ctx context.Context, id store.ID, c Change) (Webhook, 
 	}
 	var h Webhook
 	err := pgx.BeginFunc(ctx, w.db, func(tx pgx.Tx) (err error) {
-		in := Webhooks{o: w.o, db: tx}
-		if h, err = in.one(ctx, "change webhook", changeSQL, id, w.o.Pipeline, c.URL, c.Types, cooldown); err != nil || c.URL == "" {
+		in := Webhooks{options: w.options, db: tx}
+		if h, err = in.queryWebhook(ctx, "change webhook", updateSQL, id, w.options.Pipeline, c.URL, c.Types, cooldown); err != nil || c.URL == "" {
 			return err
 		}
-		if _, err := tx.Exec(ctx, hurrySQL, id); err != nil {
+		if _, err := tx.Exec(ctx, retryNowSQL, id); err != nil {
 			return fmt.Errorf("change webhook: %w", err)
 		}
 		return nil
 	})
-	h.Secret = masked(h.Secret)
+	h.Secret = maskSecret(h.Secret)
 	return h, err
 }
 
-const webhooksSQL = `
+const listSQL = `
 /* list webhooks */
 select ` + webhookColumns + `
   from cuelight_webhooks w where pipeline = $1 order by id`
 
 // List is all of them, in the order in which they were added.
 func (w *Webhooks) List(ctx context.Context) ([]Webhook, error) {
-	rows, err := w.db.Query(ctx, webhooksSQL, w.o.Pipeline)
+	rows, err := w.db.Query(ctx, listSQL, w.options.Pipeline)
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)
 	}
@@ -154,7 +154,7 @@ func (w *Webhooks) List(ctx context.Context) ([]Webhook, error) {
 		return nil, fmt.Errorf("list webhooks: %w", err)
 	}
 	for i := range all {
-		all[i].Secret = masked(all[i].Secret)
+		all[i].Secret = maskSecret(all[i].Secret)
 	}
 	return all, nil
 }
@@ -169,9 +169,9 @@ returning ` + webhookColumns
 // Rotate gives a webhook a new secret, and returns it. For as long as overlap,
 // default 24 hours, negative for not at all, the old one signs, too, so that the
 // receiver can change over. One that was older still signs no more.
-func (w *Webhooks) Rotate(ctx context.Context, id store.ID, overlap time.Duration) (Webhook, error) {
+func (w *Webhooks) RotateSecret(ctx context.Context, id store.ID, overlap time.Duration) (Webhook, error) {
 	defaultTo(&overlap, 24*time.Hour)
-	return w.one(ctx, "rotate webhook secret", rotateSQL, id, w.o.Pipeline, newSecret(), max(overlap, 0).Seconds())
+	return w.queryWebhook(ctx, "rotate webhook secret", rotateSQL, id, w.options.Pipeline, newSecret(), max(overlap, 0).Seconds())
 }
 
 const disableSQL = `
@@ -184,7 +184,7 @@ returning ` + webhookColumns
 // Disable stops all deliveries to a webhook but those that are on their way, and
 // keeps what is to be delivered until [Webhooks.Enable].
 func (w *Webhooks) Disable(ctx context.Context, id store.ID, why string) error {
-	_, err := w.one(ctx, "disable webhook", disableSQL, id, w.o.Pipeline, short(why))
+	_, err := w.queryWebhook(ctx, "disable webhook", disableSQL, id, w.options.Pipeline, sanitize(why))
 	return err
 }
 
@@ -195,7 +195,7 @@ update cuelight_webhooks w set disabled_at = null, disabled_why = ''
 returning ` + webhookColumns
 
 // hurrySQL: whoever waits for another attempt need not wait any longer.
-const hurrySQL = `
+const retryNowSQL = `
 /* hurry deliveries */
 update cuelight_deliveries set run_at = now() where webhook_id = $1 and status = 'pending' and run_at > now()`
 
@@ -203,11 +203,11 @@ update cuelight_deliveries set run_at = now() where webhook_id = $1 and status =
 // happened since, as far as the outbox still knows it.
 func (w *Webhooks) Enable(ctx context.Context, id store.ID) error {
 	return pgx.BeginFunc(ctx, w.db, func(tx pgx.Tx) error {
-		in := Webhooks{o: w.o, db: tx}
-		if _, err := in.one(ctx, "enable webhook", enableSQL, id, w.o.Pipeline); err != nil {
+		in := Webhooks{options: w.options, db: tx}
+		if _, err := in.queryWebhook(ctx, "enable webhook", enableSQL, id, w.options.Pipeline); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, hurrySQL, id); err != nil {
+		if _, err := tx.Exec(ctx, retryNowSQL, id); err != nil {
 			return fmt.Errorf("enable webhook: %w", err)
 		}
 		return nil
@@ -221,12 +221,12 @@ returning ` + webhookColumns
 
 // Remove forgets a webhook and all its deliveries.
 func (w *Webhooks) Remove(ctx context.Context, id store.ID) error {
-	_, err := w.one(ctx, "remove webhook", removeSQL, id, w.o.Pipeline)
+	_, err := w.queryWebhook(ctx, "remove webhook", removeSQL, id, w.options.Pipeline)
 	return err
 }
 
 // one runs a statement that returns the webhook it was about.
-func (w *Webhooks) one(ctx context.Context, act, sql string, args ...any) (Webhook, error) {
+func (w *Webhooks) queryWebhook(ctx context.Context, act, sql string, args ...any) (Webhook, error) {
 	rows, err := w.db.Query(ctx, sql, args...)
 	if err != nil {
 		return Webhook{}, fmt.Errorf("%s: %w", act, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestOnlyAddressesThatCanBeCalledAreAdded(t *testing.T) {
+func TestAdd_RejectsAddressesThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16")}})
 	for _, url := range []string{
@@ -26,34 +26,34 @@ func TestOnlyAddressesThatCanBeCalledAreAdded(t *testing.T) {
 		}
 	}
 	for url, why := range map[string]string{
-		"":                              "https",
-		"example.com/hook":              "https",
-		"ftp://example.com/":            "https",
-		"http://example.com/":           "http is for",
-		"http://93.184.216.34/":         "http is for",
-		"https://10.2.2.3/":             "not a public",
-		"https://[::1]/":                "not a public",
-		"https://[fe80::1%25eth0]/":     "not a public",
-		"https://169.254.169.254/":      "not a public",
-		"https:///hook":                 "no host",
-		"https:example.com":             "no host",
-		"https://u:p@example.com/":      "signatures",
-		"https://example.com/#a":        "#",
-		"https://example.com/#":         "#",
-		"https://example.com:/":         "port",
-		"https://example.com:0/":        "port",
-		"https://example.com:99999/":    "port",
-		"https://example.com/ a":        "not a URL",
-		"https://example.com/\x00":      "not a URL",
-		"https://example.com/%zz":       "not a URL",
-		"https://" + long + ".example/": "longer",
+		"":                                     "https",
+		"example.com/hook":                     "https",
+		"ftp://example.com/":                   "https",
+		"http://example.com/":                  "http is for",
+		"http://93.184.216.34/":                "http is for",
+		"https://10.2.2.3/":                    "not a public",
+		"https://[::1]/":                       "not a public",
+		"https://[fe80::1%25eth0]/":            "not a public",
+		"https://169.254.169.254/":             "not a public",
+		"https:///hook":                        "no host",
+		"https:example.com":                    "no host",
+		"https://u:p@example.com/":             "signatures",
+		"https://example.com/#a":               "#",
+		"https://example.com/#":                "#",
+		"https://example.com:/":                "port",
+		"https://example.com:0/":               "port",
+		"https://example.com:99999/":           "port",
+		"https://example.com/ a":               "not a URL",
+		"https://example.com/\x00":             "not a URL",
+		"https://example.com/%zz":              "not a URL",
+		"https://" + longAddress + ".example/": "longer",
 	} {
 		_, err := b.Add(t.Context(), Registration{URL: url})
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: %v, want %q", url, err, why)
 		}
 	}
-	if _, err := b.another(Options{AllowHTTP: true}).Add(t.Context(), Registration{URL: "http://example.com/"}); err != nil {
+	if _, err := b.newWebhooks(Options{AllowHTTP: true}).Add(t.Context(), Registration{URL: "http://example.com/"}); err != nil {
 		t.Error(err)
 	}
 	if _, err := b.Add(t.Context(), Registration{URL: "https://example.com/", Types: []string{"completed", "finished"}}); !errors.Is(err, ErrInvalid) {
@@ -64,9 +64,9 @@ func TestOnlyAddressesThatCanBeCalledAreAdded(t *testing.T) {
 	}
 }
 
-var long = strings.Repeat("a", addressMost)
+var longAddress = strings.Repeat("a", maxAddress)
 
-func TestSecretIsShownOnce(t *testing.T) {
+func TestAdd_ShowsTheSecretOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	h := b.register(Registration{URL: "https://example.com/", Types: []string{"completed"}, Cooldown: 90 * time.Second})
@@ -77,24 +77,24 @@ func TestSecretIsShownOnce(t *testing.T) {
 	if got.Secret != h.Secret[:10]+"…" || got.URL != h.URL || !slices.Equal(got.Types, h.Types) || got.Cooldown != 90 || got.CreatedAt.IsZero() {
 		t.Errorf("listed %+v", got)
 	}
-	if got := masked("short"); got != "whsec_…" {
+	if got := maskSecret("short"); got != "whsec_…" {
 		t.Errorf("masked %s", got)
 	}
 }
 
-func TestBothSecretsSignWhileOneIsReplaced(t *testing.T) {
+func TestRotateSecret_SignsWithBothSecretsDuringTheOverlap(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	rc := receive(t, nil)
+	rc := newReceiver(t, nil)
 	h := b.add(rc.URL)
 	b.run()
-	told := func() received {
+	told := func() request {
 		t.Helper()
-		n := len(rc.got())
+		n := len(rc.requests())
 		b.submit()
-		return rc.wait(b, n+1)[n]
+		return rc.waitForRequests(b, n+1)[n]
 	}
-	second, err := b.Rotate(t.Context(), h.ID, 0)
+	second, err := b.RotateSecret(t.Context(), h.ID, 0)
 	must(t, err)
 	if second.Secret == h.Secret || second.OldSecretUntil == nil || time.Until(*second.OldSecretUntil) < 23*time.Hour {
 		t.Errorf("rotated to %+v", second)
@@ -106,7 +106,7 @@ func TestBothSecretsSignWhileOneIsReplaced(t *testing.T) {
 	if n := len(strings.Fields(m.header.Get("webhook-signature"))); n != 2 {
 		t.Errorf("%d signatures", n)
 	}
-	third, err := b.Rotate(t.Context(), h.ID, time.Hour)
+	third, err := b.RotateSecret(t.Context(), h.ID, time.Hour)
 	must(t, err)
 	m = told()
 	if m.verify(h.Secret) == nil || m.verify(second.Secret) != nil || m.verify(third.Secret) != nil {
@@ -117,7 +117,7 @@ func TestBothSecretsSignWhileOneIsReplaced(t *testing.T) {
 	if m.verify(second.Secret) == nil || m.verify(third.Secret) != nil || b.get(h.ID).OldSecretUntil != nil {
 		t.Error("only the new one should sign")
 	}
-	fourth, err := b.Rotate(t.Context(), h.ID, -1)
+	fourth, err := b.RotateSecret(t.Context(), h.ID, -1)
 	must(t, err)
 	m = told()
 	if m.verify(third.Secret) == nil || m.verify(fourth.Secret) != nil {
@@ -125,56 +125,56 @@ func TestBothSecretsSignWhileOneIsReplaced(t *testing.T) {
 	}
 }
 
-func TestDisabledWebhookIsNotCalledAndCatchesUpWhenItIsEnabled(t *testing.T) {
+func TestEnable_DeliversEventsSinceDisable(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	rc, other := receive(t, nil), receive(t, nil)
+	rc, other := newReceiver(t, nil), newReceiver(t, nil)
 	h := b.add(rc.URL)
 	b.add(other.URL)
 	must(t, b.Disable(t.Context(), h.ID, "moves house"))
 	must(t, b.Disable(t.Context(), h.ID, "again"))
 	b.run()
 	b.submit()
-	other.wait(b, 1)
-	if got := b.get(h.ID); got.DisabledAt == nil || got.DisabledWhy != "moves house" || len(rc.got()) != 0 {
-		t.Errorf("listed %+v, called %d times", got, len(rc.got()))
+	other.waitForRequests(b, 1)
+	if got := b.get(h.ID); got.DisabledAt == nil || got.DisabledReason != "moves house" || len(rc.requests()) != 0 {
+		t.Errorf("listed %+v, called %d times", got, len(rc.requests()))
 	}
 	must(t, b.Enable(t.Context(), h.ID))
-	rc.wait(b, 1)
+	rc.waitForRequests(b, 1)
 }
 
-func TestRemovedWebhookIsGoneWithItsDeliveries(t *testing.T) {
+func TestRemove_DeletesTheDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	rc := receive(t, answer(http.StatusInternalServerError))
+	rc := newReceiver(t, respondWith(http.StatusInternalServerError))
 	h := b.add(rc.URL)
 	b.submit()
 	b.run()
-	rc.wait(b, 1)
+	rc.waitForRequests(b, 1)
 	must(t, b.Remove(t.Context(), h.ID))
 	if all, err := b.List(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("listed %v, %v", all, err)
 	}
-	if n := b.number("select count(*) from cuelight_deliveries"); n != 0 {
+	if n := b.count("select count(*) from cuelight_deliveries"); n != 0 {
 		t.Errorf("%d deliveries", n)
 	}
 }
 
-func TestWhatIsNotThereIsNotFound(t *testing.T) {
+func TestWebhooks_ReturnErrNotFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	h := b.add("https://example.com/")
 	b.exec("insert into cuelight_deliveries (webhook_id, event_id, type, payload, status) values ($1, 1, 'completed', '{}', 'dead')", h.ID)
 	delivery := b.deliveries(h)[0].ID
-	other := b.another(Options{Pipeline: "podcast"})
+	other := b.newWebhooks(Options{Pipeline: "podcast"})
 	for name, call := range map[string]func(w *Webhooks, id store.ID) error{
-		"rotate":    func(w *Webhooks, id store.ID) error { _, err := w.Rotate(t.Context(), id, 0); return err },
+		"rotate":    func(w *Webhooks, id store.ID) error { _, err := w.RotateSecret(t.Context(), id, 0); return err },
 		"disable":   func(w *Webhooks, id store.ID) error { return w.Disable(t.Context(), id, "") },
 		"enable":    func(w *Webhooks, id store.ID) error { return w.Enable(t.Context(), id) },
 		"remove":    func(w *Webhooks, id store.ID) error { return w.Remove(t.Context(), id) },
 		"test":      func(w *Webhooks, id store.ID) error { _, err := w.Test(t.Context(), id); return err },
 		"redeliver": func(w *Webhooks, id store.ID) error { return w.Redeliver(t.Context(), id) },
-		"change":    func(w *Webhooks, id store.ID) error { _, err := w.Change(t.Context(), id, Change{}); return err },
+		"change":    func(w *Webhooks, id store.ID) error { _, err := w.Update(t.Context(), id, Update{}); return err },
 		"dead":      func(w *Webhooks, id store.ID) error { _, err := w.RedeliverDead(t.Context(), id); return err },
 	} {
 		if err := call(b.Webhooks, newID()); !errors.Is(err, ErrNotFound) {
@@ -198,18 +198,18 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	}
 }
 
-func TestPingIsSignedAndSaysWhatBecameOfIt(t *testing.T) {
+func TestTest_SendsASignedPing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	status := http.StatusOK
-	rc := receive(t, func(_ int, _ received, w http.ResponseWriter) {
+	rc := newReceiver(t, func(_ int, _ request, w http.ResponseWriter) {
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte("{\"error\":\n\x00 \"unknown video\"}" + strings.Repeat("é", 200)))
 	})
 	h := b.add(rc.URL)
 	must(t, b.Disable(t.Context(), h.ID, "")) // to see whether it may be enabled again
 	got, err := b.Test(t.Context(), h.ID)
-	if err != nil || !got.OK || got.Status != 200 || got.Took <= 0 {
+	if err != nil || !got.OK || got.Status != 200 || got.Duration <= 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	status = http.StatusForbidden
@@ -217,21 +217,21 @@ func TestPingIsSignedAndSaysWhatBecameOfIt(t *testing.T) {
 		!strings.HasPrefix(got.Error, `the answer was 403 Forbidden: {"error": "unknown video"}éé`) {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	m := rc.got()[0]
-	if err := m.verify(h.Secret); err != nil || m.Type != "ping" || m.Data.Webhook != h.ID || m.id() == rc.got()[1].id() {
-		t.Errorf("%v: sent %s", err, m.text)
+	m := rc.requests()[0]
+	if err := m.verify(h.Secret); err != nil || m.Type != "ping" || m.Data.Webhook != h.ID || m.id() == rc.requests()[1].id() {
+		t.Errorf("%v: sent %s", err, m.body)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := b.Test(over, h.ID); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if n := b.number("select count(*) from cuelight_deliveries"); n != 0 {
+	if n := b.count("select count(*) from cuelight_deliveries"); n != 0 {
 		t.Errorf("%d deliveries", n)
 	}
 }
 
-func TestDeliveriesAreListedByPage(t *testing.T) {
+func TestDeliveries_ListsPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	h, other := b.add("https://example.com/"), b.add("https://example.com/")
@@ -263,11 +263,11 @@ func TestDeliveriesAreListedByPage(t *testing.T) {
 	}
 }
 
-func TestDeadLettersAreDeliveredAgainInOrderAndUnderTheirIDs(t *testing.T) {
+func TestRedeliver_KeepsIDsAndOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{schedule: []time.Duration{}})
 	var well = make(chan struct{})
-	rc := receive(t, func(_ int, _ received, w http.ResponseWriter) {
+	rc := newReceiver(t, func(_ int, _ request, w http.ResponseWriter) {
 		select {
 		case <-well:
 		default:
@@ -279,37 +279,37 @@ func TestDeadLettersAreDeliveredAgainInOrderAndUnderTheirIDs(t *testing.T) {
 	for range 5 {
 		id := b.submit()
 		tasks = append(tasks, id)
-		b.happen(store.StageStarted, id, "ingest", 1, "")
-		b.happen(store.TaskCompleted, id, "", 0, "")
+		b.addEvent(store.StageStarted, id, "ingest", 1, "")
+		b.addEvent(store.TaskCompleted, id, "", 0, "")
 	}
 	b.run()
-	b.until("all are dead", func() bool { return b.get(h.ID).Dead == 15 })
+	b.waitFor("all are dead", func() bool { return b.get(h.ID).Dead == 15 })
 	dead := b.deliveries(h)
-	failed := len(rc.got())
+	failed := len(rc.requests())
 	close(well)
 
 	must(t, b.Redeliver(t.Context(), dead[0].ID))
-	if got := rc.wait(b, failed+1)[failed]; got.id() != dead[0].ID.String() {
-		t.Errorf("sent %s", got.text)
+	if got := rc.waitForRequests(b, failed+1)[failed]; got.id() != dead[0].ID.String() {
+		t.Errorf("sent %s", got.body)
 	}
-	b.until("it is delivered", func() bool { return b.undelivered() == 0 })
+	b.waitFor("it is delivered", func() bool { return b.countPending() == 0 })
 	must(t, b.Redeliver(t.Context(), dead[0].ID)) // one that was delivered, too
-	rc.wait(b, failed+2)
-	b.until("it is delivered", func() bool { return b.undelivered() == 0 })
+	rc.waitForRequests(b, failed+2)
+	b.waitFor("it is delivered", func() bool { return b.countPending() == 0 })
 
 	if n, err := b.RedeliverDead(t.Context(), h.ID); err != nil || n != 14 {
 		t.Errorf("redelivered %d, %v", n, err)
 	}
-	got := rc.wait(b, failed+16)[failed+2:]
-	b.until("all are delivered", func() bool { return b.undelivered() == 0 })
+	got := rc.waitForRequests(b, failed+16)[failed+2:]
+	b.waitFor("all are delivered", func() bool { return b.countPending() == 0 })
 	byTask := map[store.ID]string{}
 	for _, m := range got {
 		byTask[m.Data.Task.ID] += m.Type + " "
 	}
 	for i, id := range tasks {
-		want := "submitted started done "
+		want := "submitted started completed "
 		if i == 0 {
-			want = "started done "
+			want = "started completed "
 		}
 		if byTask[id] != want {
 			t.Errorf("task %d was told %s", i, byTask[id])

@@ -11,7 +11,7 @@ import (
 // schedule is how long a delivery waits after it failed for the first time, the
 // second, and so on; after the last it is dead, a good three days after the first.
 // It is the one that Standard Webhooks suggests.
-func schedule() []time.Duration {
+func retrySchedule() []time.Duration {
 	return []time.Duration{
 		5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 		10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
@@ -20,10 +20,10 @@ func schedule() []time.Duration {
 
 // retryAfterMost is how long a receiver may ask us to wait beyond the schedule. If
 // it needs longer, it can say so again.
-const retryAfterMost = time.Hour
+const maxRetryAfter = time.Hour
 
 // jittered spreads out what failed at the same moment by a fifth either way.
-func jittered(d time.Duration) time.Duration {
+func withJitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }
 
@@ -35,11 +35,11 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	}
 	// A number that is too large for its type is the largest.
 	if s, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		return time.Duration(min(s, uint64(retryAfterMost/time.Second))) * time.Second
+		return time.Duration(min(s, uint64(maxRetryAfter/time.Second))) * time.Second
 	}
 	at, err := http.ParseTime(text)
 	if err != nil {
 		return 0
 	}
-	return min(max(at.Sub(now), 0), retryAfterMost)
+	return min(max(at.Sub(now), 0), maxRetryAfter)
 }

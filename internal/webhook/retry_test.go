@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestRetryAfterIsRespected(t *testing.T) {
+func TestRun_RespectsRetryAfter(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]string{
 		"seconds": "1200",
@@ -15,37 +15,37 @@ func TestRetryAfterIsRespected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, Options{})
-			rc := receive(t, func(n int, _ received, w http.ResponseWriter) {
+			rc := newReceiver(t, func(n int, _ request, w http.ResponseWriter) {
 				w.Header().Set("Retry-After", header)
 				w.WriteHeader(http.StatusServiceUnavailable)
 			})
-			h, witness := b.add(rc.URL), receive(t, nil)
+			h, witness := b.add(rc.URL), newReceiver(t, nil)
 			b.add(witness.URL)
 			b.submit()
 			b.run()
-			rc.wait(b, 1)
-			b.until("it has failed", func() bool { return b.deliveries(h)[0].Attempts == 1 })
+			rc.waitForRequests(b, 1)
+			b.waitFor("it has failed", func() bool { return b.deliveries(h)[0].Attempts == 1 })
 			if wait := time.Until(b.deliveries(h)[0].RunAt); wait < 19*time.Minute || wait > 21*time.Minute {
 				t.Errorf("waits for %v", wait)
 			}
 			// It is about the receiver, not about one event.
 			b.submit()
-			witness.wait(b, 2)
-			if n := len(rc.got()); n != 1 {
+			witness.waitForRequests(b, 2)
+			if n := len(rc.requests()); n != 1 {
 				t.Errorf("called %d times", n)
 			}
 		})
 	}
 }
 
-func TestRetryAfterForms(t *testing.T) {
+func TestRetryAfter_AcceptsSecondsAndDates(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Duration{
-		"": 0, "0": 0, "90": 90 * time.Second, "86400": retryAfterMost, "99999999999999999999999": retryAfterMost,
+		"": 0, "0": 0, "90": 90 * time.Second, "86400": maxRetryAfter, "99999999999999999999999": maxRetryAfter,
 		"-5": 0, "1.5": 0, "soon": 0,
 		"Sun, 01 Mar 2026 12:01:00 GMT": time.Minute, "Sun, 01 Mar 2026 11:00:00 GMT": 0,
-		"Sun, 08 Mar 2026 12:00:00 GMT": retryAfterMost, "Sunday, 01-Mar-26 12:00:30 GMT": 30 * time.Second,
+		"Sun, 08 Mar 2026 12:00:00 GMT": maxRetryAfter, "Sunday, 01-Mar-26 12:00:30 GMT": 30 * time.Second,
 	} {
 		if got := retryAfter(http.Header{"Retry-After": {text}}, now); got != want {
 			t.Errorf("%q is %v, want %v", text, got, want)
@@ -53,13 +53,13 @@ func TestRetryAfterForms(t *testing.T) {
 	}
 }
 
-func TestScheduleEndsAfterThreeDaysAndIsJittered(t *testing.T) {
+func TestRetrySchedule_LastsThreeDaysWithJitter(t *testing.T) {
 	t.Parallel()
 	var sum time.Duration
-	for _, d := range schedule() {
+	for _, d := range retrySchedule() {
 		sum += d
 		for range 100 {
-			if j := jittered(d); j < d*8/10 || j > d*12/10 {
+			if j := withJitter(d); j < d*8/10 || j > d*12/10 {
 				t.Errorf("%v became %v", d, j)
 			}
 		}
@@ -67,7 +67,7 @@ func TestScheduleEndsAfterThreeDaysAndIsJittered(t *testing.T) {
 	if sum < 72*time.Hour || sum > 80*time.Hour {
 		t.Errorf("given up after %v", sum)
 	}
-	if first, second := jittered(time.Hour), jittered(time.Hour); first == second {
+	if first, second := withJitter(time.Hour), withJitter(time.Hour); first == second {
 		t.Error("no jitter")
 	}
 }

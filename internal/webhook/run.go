@@ -10,46 +10,46 @@ import (
 )
 
 const (
-	lookGap    = 100 * time.Millisecond // between two looks at the outbox, at least
-	sweepEvery = 10 * time.Minute
-	sweepFor   = 2 * time.Second // at most, in one turn
-	idleGap    = time.Second     // between two looks for webhooks, where there is none, at least
-	idleFor    = time.Minute     // … and at most
-	stopWithin = 5 * time.Second // to write what became of the last deliveries
+	minPollGap      = 100 * time.Millisecond // between two looks at the outbox, at least
+	cleanupInterval = 10 * time.Minute
+	cleanupTimeout  = 2 * time.Second // at most, in one turn
+	minIdleWait     = time.Second     // between two looks for webhooks, where there is none, at least
+	maxIdleWait     = time.Minute     // … and at most
+	stopTimeout     = 5 * time.Second // to write what became of the last deliveries
 
-	abortWithin = time.Second // … where the grace was ended
+	abortTimeout = time.Second // … where the grace was ended
 )
 
 // Run delivers while this process has the lease, and waits for it else, until ctx
 // ends; then it gives deliveries that are on their way Options.Grace, and returns
 // nil. A database that is away is waited for. It may be called once at a time.
 func (w *Webhooks) Run(ctx context.Context) error {
-	d := &deliverer{w: w, holder: newID(), wake: w.o.Wake}
+	d := &deliverer{webhooks: w, holder: newID(), wake: w.options.Wake}
 	for ctx.Err() == nil {
-		any, err := w.any(ctx)
+		any, err := w.hasEnabled(ctx)
 		if err == nil && !any {
-			d.tell(ctx, nil)
-			d.idle(ctx)
+			d.reportError(ctx, nil)
+			d.waitForWebhooks(ctx)
 			continue
 		}
 		held := false
 		if err == nil {
 			held, err = d.acquire(ctx)
 		}
-		d.tell(ctx, err)
+		d.reportError(ctx, err)
 		if held {
-			d.lead(ctx)
+			d.runAsLeader(ctx)
 		}
-		pause(ctx, w.o.lease/renewParts)
+		sleep(ctx, w.options.leaseDuration/renewalsPerLease)
 	}
 	return nil
 }
 
 // idle waits, where there is no webhook, until there may be one. The triggers wake
 // who listens when one is registered.
-func (d *deliverer) idle(ctx context.Context) {
-	pause(ctx, idleGap)
-	timer := time.NewTimer(idleFor)
+func (d *deliverer) waitForWebhooks(ctx context.Context) {
+	sleep(ctx, minIdleWait)
+	timer := time.NewTimer(maxIdleWait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -64,39 +64,39 @@ func (d *deliverer) idle(ctx context.Context) {
 // deliverer is one Run. One goroutine does all but the calls to receivers, and
 // nobody else touches the fields.
 type deliverer struct {
-	w       *Webhooks
-	holder  store.ID
-	wake    <-chan struct{}
-	renewed time.Time // the lease was, no earlier than then
-	trouble bool      // was told of
+	webhooks *Webhooks
+	holder   store.ID
+	wake     <-chan struct{}
+	renewed  time.Time // the lease was, no earlier than then
+	failing  bool      // was told of
 
 	// While it leads:
-	calls  sync.WaitGroup
-	ended  chan result           // has room for all calls
-	flying map[store.ID]store.ID // deliveries that are on their way or not written, and their webhooks
-	done   []result              // to be written
-	back   []store.ID            // receivers that answer again
-	urls   map[store.ID]string   // where the webhooks lead
-	health map[store.ID]*health  // of the receivers there; nil before the first turn
-	looked time.Time             // at the outbox
-	next   time.Time             // when it is to be looked at
-	behind error                 // with an event that not all have seen
-	swept  time.Time
+	calls       sync.WaitGroup
+	finished    chan attemptResult           // has room for all calls
+	inFlight    map[store.ID]store.ID        // deliveries that are on their way or not written, and their webhooks
+	unwritten   []attemptResult              // to be written
+	recovered   []store.ID                   // receivers that answer again
+	urls        map[store.ID]string          // where the webhooks lead
+	health      map[store.ID]*endpointHealth // of the receivers there; nil before the first turn
+	lastPoll    time.Time                    // at the outbox
+	nextPoll    time.Time                    // when it is to be looked at
+	laggingErr  error                        // with an event that not all have seen
+	lastCleanup time.Time
 }
 
 // lead delivers until the lease is lost or ctx ends. It leaves no call behind.
-func (d *deliverer) lead(ctx context.Context) {
+func (d *deliverer) runAsLeader(ctx context.Context) {
 	calling, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
-	d.ended = make(chan result, d.w.o.Concurrency)
-	d.flying, d.health = map[store.ID]store.ID{}, nil
-	d.done, d.back = nil, nil
-	d.looked, d.next = time.Time{}, time.Time{}
-	d.behind = nil
+	d.finished = make(chan attemptResult, d.webhooks.options.Concurrency)
+	d.inFlight, d.health = map[store.ID]store.ID{}, nil
+	d.unwritten, d.recovered = nil, nil
+	d.lastPoll, d.nextPoll = time.Time{}, time.Time{}
+	d.laggingErr = nil
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		timer.Reset(time.Until(d.next))
+		timer.Reset(time.Until(d.nextPoll))
 		select {
 		case <-ctx.Done():
 			d.stop(ctx, abort)
@@ -105,103 +105,103 @@ func (d *deliverer) lead(ctx context.Context) {
 			if !open {
 				d.wake = nil
 			}
-			if soon := d.looked.Add(lookGap); soon.Before(d.next) {
-				d.next = soon
+			if soon := d.lastPoll.Add(minPollGap); soon.Before(d.nextPoll) {
+				d.nextPoll = soon
 			}
 			continue
-		case r := <-d.ended:
-			d.gather(r)
+		case r := <-d.finished:
+			d.collect(r)
 		case <-timer.C:
 		}
-		err := d.turn(ctx, calling)
+		err := d.step(ctx, calling)
 		switch {
-		case errors.Is(err, errLost):
+		case errors.Is(err, errLeaseLost):
 			abort()
 			d.calls.Wait()
 			return
-		case errors.Is(err, errNone):
-			d.tell(ctx, d.release(ctx))
+		case errors.Is(err, errNoWebhooks):
+			d.reportError(ctx, d.release(ctx))
 			return
 		}
-		d.tell(ctx, err)
+		d.reportError(ctx, err)
 	}
 }
 
 // turn writes what became of calls and what is to be told, and makes the next
 // calls. After an error nothing of that is lost: the next turn does it.
-func (d *deliverer) turn(ctx, calling context.Context) error {
+func (d *deliverer) step(ctx, calling context.Context) error {
 	// A connection on which nothing comes back any more must not hold it up.
-	within, cancel := context.WithTimeout(ctx, d.w.o.lease)
+	within, cancel := context.WithTimeout(ctx, d.webhooks.options.leaseDuration)
 	defer cancel()
-	look := !time.Now().Before(d.next)
+	look := !time.Now().Before(d.nextPoll)
 	if look {
-		d.looked = time.Now()
-		d.next = d.looked.Add(d.w.o.poll)
+		d.lastPoll = time.Now()
+		d.nextPoll = d.lastPoll.Add(d.webhooks.options.pollInterval)
 	}
-	hooks, err := d.w.hooks(within)
+	hooks, err := d.webhooks.endpoints(within)
 	if err != nil {
 		return err
 	}
-	d.forget(hooks)
+	d.dropStaleHealth(hooks)
 	if d.health == nil {
-		if err := d.known(within); err != nil {
+		if err := d.loadHealth(within); err != nil {
 			return err
 		}
 	}
-	if len(hooks)+len(d.flying)+len(d.done) == 0 {
-		return errNone
+	if len(hooks)+len(d.inFlight)+len(d.unwritten) == 0 {
+		return errNoWebhooks
 	}
 	var plans []plan
 	if look && len(hooks) > 0 {
-		if plans, err = d.look(within, hooks); err != nil {
+		if plans, err = d.poll(within, hooks); err != nil {
 			return err
 		}
 	}
-	if len(plans)+len(d.done)+len(d.back) > 0 || time.Since(d.renewed) >= d.w.o.lease/renewParts {
-		if err := d.record(within, plans, d.done, d.back); err != nil {
+	if len(plans)+len(d.unwritten)+len(d.recovered) > 0 || time.Since(d.renewed) >= d.webhooks.options.leaseDuration/renewalsPerLease {
+		if err := d.write(within, plans, d.unwritten, d.recovered); err != nil {
 			return err
 		}
-		d.recorded(plans)
+		d.reportWritten(plans)
 	}
-	if err := d.call(within, calling, hooks); err != nil {
+	if err := d.sendDue(within, calling, hooks); err != nil {
 		return err
 	}
-	if look && time.Since(d.swept) >= sweepEvery {
-		return errors.Join(d.behind, d.sweep(within))
+	if look && time.Since(d.lastCleanup) >= cleanupInterval {
+		return errors.Join(d.laggingErr, d.deleteExpired(within))
 	}
-	return d.behind
+	return d.laggingErr
 }
 
 // look prepares what is to be told: to those that are at the front first. What goes
 // wrong with an event that another is still at does not stop these.
-func (d *deliverer) look(ctx context.Context, hooks []hook) ([]plan, error) {
-	front, turn := apart(hooks)
-	plans, more, err := d.w.plans(ctx, front)
+func (d *deliverer) poll(ctx context.Context, hooks []endpoint) ([]plan, error) {
+	front, turn := splitByCursor(hooks)
+	plans, more, err := d.webhooks.planDeliveries(ctx, front)
 	if err != nil {
 		return nil, err
 	}
-	late, _, behind := d.w.plans(ctx, turn)
+	late, _, behind := d.webhooks.planDeliveries(ctx, turn)
 	if more || len(late) > 0 {
-		d.next = d.looked
+		d.nextPoll = d.lastPoll
 	}
-	d.behind = behind
+	d.laggingErr = behind
 	return append(plans, late...), nil
 }
 
 // gather takes the calls that have ended, beginning with r.
-func (d *deliverer) gather(r result) {
+func (d *deliverer) collect(r attemptResult) {
 	for {
 		if r.aborted {
-			delete(d.flying, r.id)
+			delete(d.inFlight, r.id)
 		} else {
-			d.w.judge(&r)
-			d.done = append(d.done, r)
-			if r.url == d.urls[r.hook] && d.judged(r.hook).saw(r.reply, time.Now()) {
-				d.back = append(d.back, r.hook)
+			d.webhooks.classify(&r)
+			d.unwritten = append(d.unwritten, r)
+			if r.url == d.urls[r.webhook] && d.healthOf(r.webhook).record(r.response, time.Now()) {
+				d.recovered = append(d.recovered, r.webhook)
 			}
 		}
 		select {
-		case r = <-d.ended:
+		case r = <-d.finished:
 		default:
 			return
 		}
@@ -209,31 +209,31 @@ func (d *deliverer) gather(r result) {
 }
 
 // recorded: all that was to be written is.
-func (d *deliverer) recorded(plans []plan) {
-	for _, r := range d.done {
-		delete(d.flying, r.id)
-		d.w.o.Observe(Observation{Webhook: r.hook, Type: r.typ, Outcome: r.outcome, Status: r.status, Took: r.took})
+func (d *deliverer) reportWritten(plans []plan) {
+	for _, r := range d.unwritten {
+		delete(d.inFlight, r.id)
+		d.webhooks.options.OnDelivery(DeliveryResult{Webhook: r.webhook, Type: r.eventType, Outcome: r.outcome, Status: r.status, Duration: r.duration})
 	}
 	for _, p := range plans {
-		for _, row := range p.rows {
+		for _, row := range p.deliveries {
 			if row.suppressed {
-				d.w.o.Observe(Observation{Webhook: p.hook.id, Type: row.typ, Outcome: Suppressed})
+				d.webhooks.options.OnDelivery(DeliveryResult{Webhook: p.endpoint.id, Type: row.eventType, Outcome: Suppressed})
 			}
 		}
 	}
-	d.done, d.back = nil, nil
+	d.unwritten, d.recovered = nil, nil
 }
 
 // stop waits for the calls, for as long as it may, writes what became of them, and
 // gives the lease back. What could not be written is delivered again.
 func (d *deliverer) stop(ctx context.Context, abort context.CancelFunc) {
-	grace := time.AfterFunc(max(d.w.o.Grace, 0), abort)
+	grace := time.AfterFunc(max(d.webhooks.options.Grace, 0), abort)
 	defer grace.Stop()
-	aborted, patience := d.w.o.Abort, stopWithin
-	for len(d.flying) > len(d.done) {
+	aborted, patience := d.webhooks.options.Abort, stopTimeout
+	for len(d.inFlight) > len(d.unwritten) {
 		select {
-		case r := <-d.ended:
-			d.gather(r)
+		case r := <-d.finished:
+			d.collect(r)
 		case <-aborted:
 			abort()
 			aborted = nil
@@ -241,36 +241,36 @@ func (d *deliverer) stop(ctx context.Context, abort context.CancelFunc) {
 	}
 	d.calls.Wait()
 	select {
-	case <-d.w.o.Abort:
-		patience = abortWithin
+	case <-d.webhooks.options.Abort:
+		patience = abortTimeout
 	default:
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	if len(d.done)+len(d.back) > 0 {
-		if err := d.record(within, nil, d.done, d.back); err != nil {
-			d.tell(within, err)
+	if len(d.unwritten)+len(d.recovered) > 0 {
+		if err := d.write(within, nil, d.unwritten, d.recovered); err != nil {
+			d.reportError(within, err)
 			return
 		}
-		d.recorded(nil)
+		d.reportWritten(nil)
 	}
-	d.tell(within, d.release(within))
+	d.reportError(within, d.release(within))
 }
 
 // tell tells of trouble once, and once when it is over. That nothing works because
 // ctx ended is no trouble.
-func (d *deliverer) tell(ctx context.Context, err error) {
+func (d *deliverer) reportError(ctx context.Context, err error) {
 	switch {
-	case err != nil && ctx.Err() == nil && !d.trouble:
-		d.trouble = true
-		d.w.o.Trouble(err)
-	case err == nil && d.trouble:
-		d.trouble = false
-		d.w.o.Trouble(nil)
+	case err != nil && ctx.Err() == nil && !d.failing:
+		d.failing = true
+		d.webhooks.options.OnError(err)
+	case err == nil && d.failing:
+		d.failing = false
+		d.webhooks.options.OnError(nil)
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

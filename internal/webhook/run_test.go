@@ -9,9 +9,9 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestEventsOfATaskAreDeliveredSignedAndInOrder(t *testing.T) {
+func TestRun_DeliversSignedEventsInOrder(t *testing.T) {
 	t.Parallel()
-	b, rc := setup(t, Options{Agent: "Test/1"}), receive(t, nil)
+	b, rc := setup(t, Options{UserAgent: "Test/1"}), newReceiver(t, nil)
 	h := b.add(rc.URL)
 	b.run()
 	r, err := b.store.Submit(t.Context(), store.Submission{
@@ -21,16 +21,16 @@ func TestEventsOfATaskAreDeliveredSignedAndInOrder(t *testing.T) {
 	err = b.store.Cancel(t.Context(), r.ID)
 	must(t, err)
 
-	got := rc.wait(b, 2)
-	if types(got) != "submitted cancelled" {
-		t.Fatalf("got %s", types(got))
+	got := rc.waitForRequests(b, 2)
+	if eventTypes(got) != "submitted cancelled" {
+		t.Fatalf("got %s", eventTypes(got))
 	}
 	for _, m := range got {
 		if err := m.verify(h.Secret); err != nil {
 			t.Error(err)
 		}
-		if strings.Contains(m.text, "secret") {
-			t.Errorf("sent %s", m.text)
+		if strings.Contains(m.body, "secret") {
+			t.Errorf("sent %s", m.body)
 		}
 		task := m.Data.Task
 		if task == nil || task.ID != r.ID || task.Source != "https://example.com/a%20b.mp4" || task.UserID != "u-7" || task.RequestID != "r-7" {
@@ -39,14 +39,14 @@ func TestEventsOfATaskAreDeliveredSignedAndInOrder(t *testing.T) {
 		if m.header.Get("User-Agent") != "Test/1" || m.header.Get("Content-Type") != "application/json" {
 			t.Errorf("headers are %v", m.header)
 		}
-		if m.Data.Event == 0 || m.Data.Pipeline != "video" || time.Since(m.Timestamp).Abs() > time.Minute {
-			t.Errorf("sent %s", m.text)
+		if m.Data.EventID == 0 || m.Data.Pipeline != "video" || time.Since(m.Timestamp).Abs() > time.Minute {
+			t.Errorf("sent %s", m.body)
 		}
 	}
 	if last := got[1]; last.Data.Task.Status != store.StatusCancelled || !strings.Contains(string(last.Data.Details), "transcode") {
-		t.Errorf("sent %s", last.text)
+		t.Errorf("sent %s", last.body)
 	}
-	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
+	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
 	for _, d := range b.deliveries(h) {
 		if d.Status != "delivered" || d.Attempts != 1 || d.Response != 204 || d.FinishedAt == nil || d.Error != "" || d.Task != r.ID {
 			t.Errorf("kept %+v", d)
@@ -54,10 +54,10 @@ func TestEventsOfATaskAreDeliveredSignedAndInOrder(t *testing.T) {
 	}
 }
 
-func TestWebhookHearsOnlyOfWhatItAskedFor(t *testing.T) {
+func TestRun_DeliversOnlyRequestedTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	everything, progress, done := receive(t, nil), receive(t, nil), receive(t, nil)
+	everything, progress, done := newReceiver(t, nil), newReceiver(t, nil), newReceiver(t, nil)
 	b.add(everything.URL)
 	b.add(progress.URL, "progress")
 	b.add(done.URL, "completed", "cancelled")
@@ -66,58 +66,58 @@ func TestWebhookHearsOnlyOfWhatItAskedFor(t *testing.T) {
 	b.exec("insert into outbox (type, data) values ('progress', $1::jsonb)",
 		`[{"task": "`+task.String()+`", "stage": "transcode", "attempt": 1, "percent": 40, "speed": 2.5}]`)
 	must(t, b.Raise(t.Context(), AlertDiskLow, map[string]any{"dir": "/data"}))
-	b.happen(store.WorkerStarted, store.ID{}, "", 0, `{"host": "a"}`)
-	b.happen(store.TaskCompleted, task, "", 0, "")
+	b.addEvent(store.WorkerStarted, store.ID{}, "", 0, `{"host": "a"}`)
+	b.addEvent(store.TaskCompleted, task, "", 0, "")
 
-	if got := types(done.wait(b, 1)); got != "completed" {
+	if got := eventTypes(done.waitForRequests(b, 1)); got != "completed" {
 		t.Errorf("got %s", got)
 	}
-	if got := progress.wait(b, 1); types(got) != "progress" || got[0].Data.Stage != "transcode" || !strings.Contains(string(got[0].Data.Details), "2.5") {
+	if got := progress.waitForRequests(b, 1); eventTypes(got) != "progress" || got[0].Data.Stage != "transcode" || !strings.Contains(string(got[0].Data.Details), "2.5") {
 		t.Errorf("got %v", got)
 	}
-	everything.wait(b, 3)
-	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
+	everything.waitForRequests(b, 3)
+	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
 	seen := map[string]bool{}
-	for _, m := range everything.got() {
+	for _, m := range everything.requests() {
 		seen[m.Type] = true
 	}
 	if len(seen) != 3 || !seen["submitted"] || !seen["worker_started"] || !seen["completed"] {
 		t.Errorf("without a filter it got %v", seen)
 	}
-	if len(progress.got()) != 1 || len(done.got()) != 1 {
-		t.Errorf("got %s and %s", types(progress.got()), types(done.got()))
+	if len(progress.requests()) != 1 || len(done.requests()) != 1 {
+		t.Errorf("got %s and %s", eventTypes(progress.requests()), eventTypes(done.requests()))
 	}
 }
 
-func TestNothingThatHappenedBeforeIsDelivered(t *testing.T) {
+func TestRun_DeliversNothingFromBeforeTheRegistration(t *testing.T) {
 	t.Parallel()
-	b, rc := setup(t, Options{}), receive(t, nil)
+	b, rc := setup(t, Options{}), newReceiver(t, nil)
 	b.submit()
 	b.add(rc.URL)
 	second := b.submit()
 	b.run()
-	rc.wait(b, 1)
-	b.until("nothing is left", func() bool { return b.undelivered() == 0 })
-	if got := rc.got(); len(got) != 1 || got[0].Data.Task.ID != second {
-		t.Errorf("got %s", types(got))
+	rc.waitForRequests(b, 1)
+	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
+	if got := rc.requests(); len(got) != 1 || got[0].Data.Task.ID != second {
+		t.Errorf("got %s", eventTypes(got))
 	}
 }
 
-func TestFailureIsTriedAgainUnderTheSameIDAndLaterEventsOfTheTaskWait(t *testing.T) {
+func TestRun_RetriesAFailureBeforeLaterEventsOfTheTask(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Options{schedule: soon(9)})
-	rc := receive(t, func(n int, r received, w http.ResponseWriter) {
+	b := setup(t, Options{schedule: shortSchedule(9)})
+	rc := newReceiver(t, func(n int, r request, w http.ResponseWriter) {
 		if n <= 4 {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
 	h := b.add(rc.URL)
 	task := b.submit()
-	b.happen(store.TaskCompleted, task, "", 0, "")
+	b.addEvent(store.TaskCompleted, task, "", 0, "")
 	b.run()
-	got := rc.wait(b, 6)
-	if types(got) != "submitted submitted submitted submitted submitted completed" {
-		t.Fatalf("got %s", types(got))
+	got := rc.waitForRequests(b, 6)
+	if eventTypes(got) != "submitted submitted submitted submitted submitted completed" {
+		t.Fatalf("got %s", eventTypes(got))
 	}
 	for _, m := range got {
 		if err := m.verify(h.Secret); err != nil {
@@ -127,29 +127,29 @@ func TestFailureIsTriedAgainUnderTheSameIDAndLaterEventsOfTheTaskWait(t *testing
 	if got[0].id() != got[4].id() || got[4].id() == got[5].id() {
 		t.Errorf("ids are %s … %s, %s", got[0].id(), got[4].id(), got[5].id())
 	}
-	b.until("both are delivered", func() bool { return b.undelivered() == 0 })
+	b.waitFor("both are delivered", func() bool { return b.countPending() == 0 })
 	if d := b.deliveries(h)[0]; d.Attempts != 5 || d.Status != "delivered" || d.Error != "" || d.ID.String() != got[0].id() {
 		t.Errorf("kept %+v", d)
 	}
 }
 
-func TestTasksDoNotWaitForEachOther(t *testing.T) {
+func TestRun_TasksDoNotDelayEachOther(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	var stuck store.ID
-	rc := receive(t, func(_ int, r received, w http.ResponseWriter) {
+	rc := newReceiver(t, func(_ int, r request, w http.ResponseWriter) {
 		if r.Data.Task.ID == stuck {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
 	h := b.add(rc.URL)
 	stuck = b.submit()
-	b.happen(store.TaskCompleted, stuck, "", 0, "")
+	b.addEvent(store.TaskCompleted, stuck, "", 0, "")
 	for range 5 {
-		b.happen(store.TaskCompleted, b.submit(), "", 0, "")
+		b.addEvent(store.TaskCompleted, b.submit(), "", 0, "")
 	}
 	b.run()
-	b.until("the others are delivered", func() bool { return b.undelivered() == 2 })
+	b.waitFor("the others are delivered", func() bool { return b.countPending() == 2 })
 	for _, d := range b.deliveries(h) {
 		if waits := d.Task == stuck; waits != (d.Status == "pending") || waits && time.Until(d.RunAt) <= 0 {
 			t.Errorf("kept %+v", d)
@@ -157,19 +157,19 @@ func TestTasksDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-func TestDeliveryIsDeadAfterItsLastAttemptAndTheNextOneGoesOn(t *testing.T) {
+func TestRun_ContinuesAfterADeadDelivery(t *testing.T) {
 	t.Parallel()
-	var seen outcomes
-	b := setup(t, Options{schedule: soon(3), Observe: seen.add})
-	rc := receive(t, func(_ int, r received, w http.ResponseWriter) {
+	var seen resultLog
+	b := setup(t, Options{schedule: shortSchedule(3), OnDelivery: seen.add})
+	rc := newReceiver(t, func(_ int, r request, w http.ResponseWriter) {
 		if r.Type == "submitted" {
 			http.Error(w, "no", http.StatusTeapot)
 		}
 	})
 	h := b.add(rc.URL)
-	b.happen(store.TaskCompleted, b.submit(), "", 0, "")
+	b.addEvent(store.TaskCompleted, b.submit(), "", 0, "")
 	b.run()
-	b.until("both have ended", func() bool { return b.undelivered() == 0 && len(rc.got()) == 4 })
+	b.waitFor("both have ended", func() bool { return b.countPending() == 0 && len(rc.requests()) == 4 })
 	all := b.deliveries(h)
 	if d := all[0]; d.Status != "dead" || d.Attempts != 3 || d.Response != http.StatusTeapot || !strings.Contains(d.Error, "418 I'm a teapot") || d.FinishedAt == nil {
 		t.Errorf("kept %+v", d)
@@ -177,10 +177,10 @@ func TestDeliveryIsDeadAfterItsLastAttemptAndTheNextOneGoesOn(t *testing.T) {
 	if d := all[1]; d.Status != "delivered" {
 		t.Errorf("kept %+v", d)
 	}
-	if got := seen.text(); got != "submitted failed 418, submitted failed 418, submitted dead 418, done delivered 200" {
+	if got := seen.text(); got != "submitted failed 418, submitted failed 418, submitted dead 418, completed delivered 200" {
 		t.Errorf("observed %s", got)
 	}
-	if s, err := b.Stats(t.Context()); err != nil || s.Dead != 1 || s.Pending != 0 || s.Oldest != 0 {
+	if s, err := b.Stats(t.Context()); err != nil || s.Dead != 1 || s.Pending != 0 || s.OldestAge != 0 {
 		t.Errorf("stats are %+v, %v", s, err)
 	}
 	if got := b.get(h.ID); got.Dead != 1 || got.Pending != 0 {
@@ -188,13 +188,13 @@ func TestDeliveryIsDeadAfterItsLastAttemptAndTheNextOneGoesOn(t *testing.T) {
 	}
 }
 
-func TestReceiverThatHangsDoesNotHoldUpOthers(t *testing.T) {
+func TestRun_HangingReceiverDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Concurrency: 4, PerWebhook: 2, Timeout: 20 * time.Second, Grace: -1})
 	release := make(chan struct{})
-	hangs := receive(t, func(int, received, http.ResponseWriter) { <-release })
+	hangs := newReceiver(t, func(int, request, http.ResponseWriter) { <-release })
 	t.Cleanup(func() { close(release) })
-	fine := receive(t, nil)
+	fine := newReceiver(t, nil)
 	slow := b.add(hangs.URL)
 	b.add(fine.URL)
 	const tasks = 30
@@ -202,8 +202,8 @@ func TestReceiverThatHangsDoesNotHoldUpOthers(t *testing.T) {
 		b.submit()
 	}
 	b.run()
-	fine.wait(b, tasks)
-	if n := len(hangs.got()); n != 2 {
+	fine.waitForRequests(b, tasks)
+	if n := len(hangs.requests()); n != 2 {
 		t.Errorf("%d calls hang, want 2", n)
 	}
 	if n := b.get(slow.ID).Pending; n != tasks {
@@ -211,18 +211,18 @@ func TestReceiverThatHangsDoesNotHoldUpOthers(t *testing.T) {
 	}
 }
 
-func TestReceiversThatFailGetOneCallAtATimeAndHalfOfAllTogether(t *testing.T) {
+func TestFreeSlots_LimitsFailingReceivers(t *testing.T) {
 	t.Parallel()
-	d := &deliverer{w: New(Options{Concurrency: 8, PerWebhook: 3}), flying: map[store.ID]store.ID{}, health: map[store.ID]*health{}}
-	var hooks []hook
+	d := &deliverer{webhooks: New(Options{Concurrency: 8, PerWebhook: 3}), inFlight: map[store.ID]store.ID{}, health: map[store.ID]*endpointHealth{}}
+	var hooks []endpoint
 	for range 7 {
-		hooks = append(hooks, hook{id: newID()})
+		hooks = append(hooks, endpoint{id: newID()})
 	}
 	for _, h := range hooks[:6] {
-		d.judged(h.id).failures = failingAfter
+		d.healthOf(h.id).failures = failuresToFailing
 	}
 	free := func() (failing, well, total int) {
-		ids, n, total := d.room(hooks)
+		ids, n, total := d.freeSlots(hooks)
 		for i, id := range ids {
 			if id == hooks[6].id {
 				well += n[i]
@@ -236,18 +236,18 @@ func TestReceiversThatFailGetOneCallAtATimeAndHalfOfAllTogether(t *testing.T) {
 		t.Errorf("room for %d, %d of %d", failing, well, total)
 	}
 	for _, h := range hooks[:3] {
-		d.flying[newID()] = h.id
+		d.inFlight[newID()] = h.id
 	}
 	if failing, well, total := free(); failing != 1 || well != 3 || total != 5 {
 		t.Errorf("with three on their way there is room for %d, %d of %d", failing, well, total)
 	}
 }
 
-func TestGoneReceiverIsDisabledAndKeepsWhatItDidNotTake(t *testing.T) {
+func TestRun_DisablesAWebhookThatAnswers410(t *testing.T) {
 	t.Parallel()
-	var seen outcomes
-	b := setup(t, Options{Observe: seen.add})
-	rc := receive(t, func(n int, _ received, w http.ResponseWriter) {
+	var seen resultLog
+	b := setup(t, Options{OnDelivery: seen.add})
+	rc := newReceiver(t, func(n int, _ request, w http.ResponseWriter) {
 		if n == 1 {
 			w.WriteHeader(http.StatusGone)
 		}
@@ -255,22 +255,22 @@ func TestGoneReceiverIsDisabledAndKeepsWhatItDidNotTake(t *testing.T) {
 	h := b.add(rc.URL)
 	first := b.submit()
 	b.run()
-	b.until("it is disabled", func() bool { return b.get(h.ID).DisabledAt != nil })
-	if got := b.get(h.ID); !strings.Contains(got.DisabledWhy, "410") || got.Pending != 1 {
+	b.waitFor("it is disabled", func() bool { return b.get(h.ID).DisabledAt != nil })
+	if got := b.get(h.ID); !strings.Contains(got.DisabledReason, "410") || got.Pending != 1 {
 		t.Errorf("listed %+v", got)
 	}
 	if got := seen.text(); got != "submitted gone 410" {
 		t.Errorf("observed %s", got)
 	}
-	if s, err := b.Stats(t.Context()); err != nil || s.Pending != 0 || s.Oldest != 0 {
+	if s, err := b.Stats(t.Context()); err != nil || s.Pending != 0 || s.OldestAge != 0 {
 		t.Errorf("what waits for nobody counts: %+v, %v", s, err)
 	}
-	b.happen(store.TaskCompleted, first, "", 0, "")
+	b.addEvent(store.TaskCompleted, first, "", 0, "")
 	must(t, b.Enable(t.Context(), h.ID))
-	if got := rc.wait(b, 3); types(got) != "submitted submitted completed" {
-		t.Errorf("got %s", types(got))
+	if got := rc.waitForRequests(b, 3); eventTypes(got) != "submitted submitted completed" {
+		t.Errorf("got %s", eventTypes(got))
 	}
-	if got := b.get(h.ID); got.DisabledAt != nil || got.DisabledWhy != "" {
+	if got := b.get(h.ID); got.DisabledAt != nil || got.DisabledReason != "" {
 		t.Errorf("listed %+v", got)
 	}
 }

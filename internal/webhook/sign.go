@@ -20,7 +20,7 @@ const (
 	secretBytes  = 32
 )
 
-var errSecret = errors.New("the webhook's secret is not one: rotate it")
+var errInvalidSecret = errors.New("the webhook's secret is not one: rotate it")
 
 func newSecret() string {
 	var key [secretBytes]byte
@@ -29,7 +29,7 @@ func newSecret() string {
 }
 
 // masked is enough of a secret to tell it from others.
-func masked(secret string) string {
+func maskSecret(secret string) string {
 	const shown = len(secretPrefix) + 4
 	if len(secret) <= 2*shown {
 		return secretPrefix + "…"
@@ -43,13 +43,13 @@ func signatures(secrets []string, id string, at time.Time, body string) (string,
 	for _, s := range secrets {
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s, secretPrefix))
 		if err != nil || len(key) == 0 {
-			return "", errSecret
+			return "", errInvalidSecret
 		}
 		mac := hmac.New(sha256.New, key)
-		fmt.Fprintf(mac, "%s.%s.%s", id, unix(at), body)
+		fmt.Fprintf(mac, "%s.%s.%s", id, unixSeconds(at), body)
 		all = append(all, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 	}
 	return strings.Join(all, " "), nil
 }
 
-func unix(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) }
+func unixSeconds(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) }

@@ -9,10 +9,10 @@ import (
 // Stats are the figures of a pipeline's webhooks. What waits for a webhook that is
 // disabled is not among them.
 type Stats struct {
-	Pending int           // deliveries to be made
-	Unread  int           // rows of the outbox nobody has looked at for one of the webhooks: 10,000 at most
-	Oldest  time.Duration // for which one of these has waited; 0 for none
-	Dead    int           // deliveries that could not be made
+	Pending   int           // deliveries to be made
+	Unread    int           // rows of the outbox nobody has looked at for one of the webhooks: 10,000 at most
+	OldestAge time.Duration // for which one of these has waited; 0 for none
+	Dead      int           // deliveries that could not be made
 }
 
 const statsSQL = `
@@ -37,10 +37,10 @@ select waiting.n, unread.n, coalesce(greatest(extract(epoch from now() - least(w
 func (w *Webhooks) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	var oldest float64
-	err := w.db.QueryRow(ctx, fmt.Sprintf(statsSQL, w.prefix()), w.o.Pipeline).Scan(&s.Pending, &s.Unread, &oldest, &s.Dead)
+	err := w.db.QueryRow(ctx, fmt.Sprintf(statsSQL, w.tablePrefix()), w.options.Pipeline).Scan(&s.Pending, &s.Unread, &oldest, &s.Dead)
 	if err != nil {
 		return Stats{}, fmt.Errorf("count deliveries: %w", err)
 	}
-	s.Oldest = time.Duration(oldest * float64(time.Second))
+	s.OldestAge = time.Duration(oldest * float64(time.Second))
 	return s, nil
 }

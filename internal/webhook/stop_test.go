@@ -15,11 +15,11 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestStoppingWaitsForWhatIsOnItsWayAndHandsOver(t *testing.T) {
+func TestRun_FinishesCallsAndReleasesTheLease(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Options{Grace: 10 * time.Second, lease: time.Hour})
+	b := setup(t, Options{Grace: 10 * time.Second, leaseDuration: time.Hour})
 	arrived, release := make(chan struct{}), make(chan struct{})
-	rc := receive(t, func(n int, _ received, w http.ResponseWriter) {
+	rc := newReceiver(t, func(n int, _ request, w http.ResponseWriter) {
 		if n == 1 {
 			close(arrived)
 			<-release
@@ -37,19 +37,19 @@ func TestStoppingWaitsForWhatIsOnItsWayAndHandsOver(t *testing.T) {
 		t.Errorf("kept %+v", d)
 	}
 	// The lease of an hour is given back, so another begins at once.
-	b.start(b.another(Options{}))
+	b.start(b.newWebhooks(Options{}))
 	b.submit()
-	rc.wait(b, 2)
+	rc.waitForRequests(b, 2)
 }
 
 // nowhere is a database that has nothing to say.
-type nowhere struct{ store.DB }
+type noopDB struct{ store.DB }
 
-func (nowhere) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+func (noopDB) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
 	return pgconn.CommandTag{}, nil
 }
 
-func TestCallsHaveTheGraceToEnd(t *testing.T) {
+func TestStop_WaitsForTheGrace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ grace, call, want time.Duration }{
 		{0, 4 * time.Second, 4 * time.Second}, // the default is five
@@ -59,12 +59,12 @@ func TestCallsHaveTheGraceToEnd(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			calling, abort := context.WithCancel(t.Context())
 			defer abort()
-			d := deliverer{w: New(Options{DB: nowhere{}, Grace: c.grace}), ended: make(chan result, 1)}
-			r := result{message: message{id: newID()}, reply: reply{aborted: true}}
-			d.flying = map[store.ID]store.ID{r.id: newID()}
+			d := deliverer{webhooks: New(Options{DB: noopDB{}, Grace: c.grace}), finished: make(chan attemptResult, 1)}
+			r := attemptResult{dueDelivery: dueDelivery{id: newID()}, response: response{aborted: true}}
+			d.inFlight = map[store.ID]store.ID{r.id: newID()}
 			d.calls.Go(func() {
-				pause(calling, c.call)
-				d.ended <- r
+				sleep(calling, c.call)
+				d.finished <- r
 			})
 			begun := time.Now()
 			d.stop(t.Context(), abort)
@@ -75,11 +75,11 @@ func TestCallsHaveTheGraceToEnd(t *testing.T) {
 	}
 }
 
-func TestCallThatIsBrokenOffWhenStoppingIsNoFailure(t *testing.T) {
+func TestRun_DoesNotCountAnAbortedCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Grace: -1})
 	arrived, release := make(chan struct{}, 1), make(chan struct{})
-	rc := receive(t, func(int, received, http.ResponseWriter) { arrived <- struct{}{}; <-release })
+	rc := newReceiver(t, func(int, request, http.ResponseWriter) { arrived <- struct{}{}; <-release })
 	h := b.add(rc.URL)
 	b.submit()
 	stop := b.run()
@@ -91,12 +91,12 @@ func TestCallThatIsBrokenOffWhenStoppingIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestGraceCanBeEndedAtOnce(t *testing.T) {
+func TestRun_EndsTheGraceOnAbort(t *testing.T) {
 	t.Parallel()
 	abort := make(chan struct{})
 	b := setup(t, Options{Grace: time.Hour, Timeout: time.Hour, Abort: abort})
 	arrived, release := make(chan struct{}, 1), make(chan struct{})
-	rc := receive(t, func(int, received, http.ResponseWriter) { arrived <- struct{}{}; <-release })
+	rc := newReceiver(t, func(int, request, http.ResponseWriter) { arrived <- struct{}{}; <-release })
 	h := b.add(rc.URL)
 	b.submit()
 	stop := b.run()
@@ -109,12 +109,12 @@ func TestGraceCanBeEndedAtOnce(t *testing.T) {
 	if d := b.deliveries(h)[0]; d.Status != "pending" || d.Attempts != 0 {
 		t.Errorf("kept %+v", d)
 	}
-	if n := b.number("select count(*) from cuelight_leases"); n != 0 {
+	if n := b.count("select count(*) from cuelight_leases"); n != 0 {
 		t.Error("the lease was not given back")
 	}
 }
 
-func TestFinishedDeliveriesAreDeletedInTime(t *testing.T) {
+func TestRun_DeletesFinishedDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	h := b.add("https://example.com/")
@@ -127,7 +127,7 @@ func TestFinishedDeliveriesAreDeletedInTime(t *testing.T) {
 			h.ID, i, row.status, row.age)
 	}
 	b.run()
-	b.until("three are deleted", func() bool { return len(b.deliveries(h)) == 4 })
+	b.waitFor("three are deleted", func() bool { return len(b.deliveries(h)) == 4 })
 	for _, d := range b.deliveries(h) {
 		if d.Event < 3 {
 			t.Errorf("kept %+v", d)
@@ -135,7 +135,7 @@ func TestFinishedDeliveriesAreDeletedInTime(t *testing.T) {
 	}
 }
 
-func TestDeliveryThatIsRedeliveredMeanwhileIsNotDeleted(t *testing.T) {
+func TestCleanup_KeepsARedeliveredDelivery(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	h := b.add("https://example.com/")
@@ -143,15 +143,15 @@ func TestDeliveryThatIsRedeliveredMeanwhileIsNotDeleted(t *testing.T) {
 		values ($1, 1, 'completed', '{}', 'dead', now() - interval '31 days')`, h.ID)
 	swept := make(chan error, 1)
 	must(t, pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
-		in := Webhooks{o: b.o, db: tx}
+		in := Webhooks{options: b.options, db: tx}
 		if err := in.Redeliver(t.Context(), b.deliveries(h)[0].ID); err != nil {
 			return err
 		}
 		go func() {
-			_, err := b.pool.Exec(t.Context(), fmt.Sprintf(sweepSQL, "dead"), "video", 3600.0, sweepMost)
+			_, err := b.pool.Exec(t.Context(), fmt.Sprintf(deleteFinishedSQL, "dead"), "video", 3600.0, maxDeletedRows)
 			swept <- err
 		}()
-		b.until("it waits", func() bool { return b.number("select count(*) from pg_locks where not granted") > 0 })
+		b.waitFor("it waits", func() bool { return b.count("select count(*) from pg_locks where not granted") > 0 })
 		return nil
 	}))
 	must(t, <-swept)
@@ -160,17 +160,17 @@ func TestDeliveryThatIsRedeliveredMeanwhileIsNotDeleted(t *testing.T) {
 	}
 }
 
-func TestDeliveriesGoOnWhileNothingCanBeDeleted(t *testing.T) {
+func TestRun_DeliversWhileCleanupFails(t *testing.T) {
 	t.Parallel()
-	b, rc := setup(t, Options{}), receive(t, nil)
+	b, rc := setup(t, Options{}), newReceiver(t, nil)
 	b.add(rc.URL)
 	b.exec("create function refuse() returns trigger language plpgsql as 'begin raise exception $$no$$; end'")
 	b.exec("create trigger refuse before delete on cuelight_deliveries for each statement execute function refuse()")
 	troubles := make(chan error, 10)
-	b.start(b.another(Options{Trouble: func(err error) { troubles <- err }}))
+	b.start(b.newWebhooks(Options{OnError: func(err error) { troubles <- err }}))
 	for n := range 3 {
 		b.submit()
-		rc.wait(b, n+1)
+		rc.waitForRequests(b, n+1)
 	}
 	if err := <-troubles; err == nil || !strings.Contains(err.Error(), "delete finished deliveries") {
 		t.Errorf("told %v", err)
@@ -180,16 +180,16 @@ func TestDeliveriesGoOnWhileNothingCanBeDeleted(t *testing.T) {
 	}
 }
 
-func TestWakeIsHeardBeforeTheNextLook(t *testing.T) {
+func TestRun_PollsImmediatelyAfterAWake(t *testing.T) {
 	t.Parallel()
 	wake := make(chan struct{}, 1)
-	b, rc := setup(t, Options{Wake: wake}), receive(t, nil)
-	b.o.poll = time.Hour
+	b, rc := setup(t, Options{Wake: wake}), newReceiver(t, nil)
+	b.options.pollInterval = time.Hour
 	b.add(rc.URL)
 	b.run()
-	b.until("it leads", func() bool { return b.number("select count(*) from cuelight_leases") == 1 })
+	b.waitFor("it leads", func() bool { return b.count("select count(*) from cuelight_leases") == 1 })
 	b.submit()
 	wake <- struct{}{}
-	rc.wait(b, 1)
+	rc.waitForRequests(b, 1)
 	close(wake) // and that it is over does not hurt
 }

@@ -35,7 +35,7 @@ type Options struct {
 	// whose host is an address in Allow, or localhost where that is in Allow.
 	AllowHTTP bool
 	// Agent is the header User-Agent. Default "Cuelight-Webhooks".
-	Agent string
+	UserAgent string
 
 	// Timeout is for one delivery, from looking up the name to the end of the
 	// answer's headers. Default 20 s.
@@ -51,25 +51,25 @@ type Options struct {
 	// Keep is how long deliveries that arrived, or were suppressed, stay in the
 	// list; default 7 days. KeepDead is how long those do that could not be
 	// delivered; default 30 days.
-	Keep, KeepDead time.Duration
+	Retention, DeadRetention time.Duration
 
 	// Wake says that there may be new events. Without it, and beside it, the
 	// outbox is looked at every second.
 	Wake <-chan struct{}
 	// Observe hears what became of each delivery. It must not block.
-	Observe func(Observation)
+	OnDelivery func(DeliveryResult)
 	// Trouble hears, once, that Run cannot go on for now, or not with all of it,
 	// because the database is away for instance, and why; and nil when that is
 	// over. It must not block.
-	Trouble func(error)
+	OnError func(error)
 
 	// For tests.
 	resolver      *net.Resolver
-	roots         *x509.CertPool
+	rootCAs       *x509.CertPool
 	hostAddresses func() ([]net.Addr, error)
 	schedule      []time.Duration
-	lease         time.Duration
-	poll          time.Duration
+	leaseDuration time.Duration
+	pollInterval  time.Duration
 }
 
 // Outcome is what became of a delivery.
@@ -86,12 +86,12 @@ const (
 )
 
 // Observation is what Options.Observe hears.
-type Observation struct {
-	Webhook store.ID
-	Type    string // of the event
-	Outcome Outcome
-	Status  int           // of the answer; 0 if there was none
-	Took    time.Duration // to be answered
+type DeliveryResult struct {
+	Webhook  store.ID
+	Type     string // of the event
+	Outcome  Outcome
+	Status   int           // of the answer; 0 if there was none
+	Duration time.Duration // to be answered
 }
 
 // What the methods return, to be matched with [errors.Is]. Anything else is the
@@ -105,42 +105,42 @@ var (
 
 // Webhooks are those of one pipeline. Any number of processes may have them.
 type Webhooks struct {
-	o      Options
-	db     store.DB
-	policy ssrf.Policy
-	client *client
+	options Options
+	db      store.DB
+	policy  ssrf.Policy
+	client  *client
 }
 
 // New does not touch the database.
 func New(o Options) *Webhooks {
 	defaultTo(&o.Pipeline, "video")
-	defaultTo(&o.Agent, "Cuelight-Webhooks")
+	defaultTo(&o.UserAgent, "Cuelight-Webhooks")
 	defaultTo(&o.Timeout, 20*time.Second)
 	defaultTo(&o.Concurrency, 16)
 	defaultTo(&o.PerWebhook, 4)
 	defaultTo(&o.Grace, 5*time.Second)
-	defaultTo(&o.Keep, 7*24*time.Hour)
-	defaultTo(&o.KeepDead, 30*24*time.Hour)
-	defaultTo(&o.lease, leaseFor)
-	defaultTo(&o.poll, time.Second)
+	defaultTo(&o.Retention, 7*24*time.Hour)
+	defaultTo(&o.DeadRetention, 30*24*time.Hour)
+	defaultTo(&o.leaseDuration, leaseDuration)
+	defaultTo(&o.pollInterval, time.Second)
 	if o.schedule == nil {
-		o.schedule = schedule()
+		o.schedule = retrySchedule()
 	}
-	if o.Observe == nil {
-		o.Observe = func(Observation) {}
+	if o.OnDelivery == nil {
+		o.OnDelivery = func(DeliveryResult) {}
 	}
-	if o.Trouble == nil {
-		o.Trouble = func(error) {}
+	if o.OnError == nil {
+		o.OnError = func(error) {}
 	}
 	policy := ssrf.Policy{Allow: o.Allow, HostAddresses: o.hostAddresses}
-	return &Webhooks{o: o, db: o.DB, policy: policy, client: newClient(o, policy)}
+	return &Webhooks{options: o, db: o.DB, policy: policy, client: newClient(o, policy)}
 }
 
 // In is the same webhooks in the transaction of a store: what is done to them
 // becomes true with it.
-func (w *Webhooks) In(st *store.Store) *Webhooks {
+func (w *Webhooks) WithStore(st *store.Store) *Webhooks {
 	in := *w
-	in.o.DB, in.o.Store, in.db = st.DB(), st, st.DB()
+	in.options.DB, in.options.Store, in.db = st.DB(), st, st.DB()
 	return &in
 }
 

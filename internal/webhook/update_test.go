@@ -10,70 +10,70 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestWebhookIsChangedAndLosesNothing(t *testing.T) {
+func TestUpdate_KeepsPendingDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	old, moved := receive(t, func(_ int, _ received, w http.ResponseWriter) {
+	old, moved := newReceiver(t, func(_ int, _ request, w http.ResponseWriter) {
 		w.Header().Set("Retry-After", "3600") // which the other has not asked for
 		w.WriteHeader(http.StatusServiceUnavailable)
-	}), receive(t, nil)
+	}), newReceiver(t, nil)
 	h := b.register(Registration{URL: old.URL, Types: []string{"submitted"}, Cooldown: time.Minute})
 	b.run()
 	first := b.submit()
-	b.until("it waits for its next attempt", func() bool {
-		return b.number("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 1
+	b.waitFor("it waits for its next attempt", func() bool {
+		return b.count("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 1
 	})
 	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")
 
-	got, err := b.Change(t.Context(), h.ID, Change{Types: []string{"submitted", "completed"}})
+	got, err := b.Update(t.Context(), h.ID, Update{Types: []string{"submitted", "completed"}})
 	if err != nil || got.URL != old.URL || len(got.Types) != 2 || got.Cooldown != 60 || got.Pending != 1 || got.Secret == h.Secret {
 		t.Errorf("changed to %+v, %v", got, err)
 	}
-	got, err = b.Change(t.Context(), h.ID, Change{URL: moved.URL, Cooldown: new(time.Duration(0))})
+	got, err = b.Update(t.Context(), h.ID, Update{URL: moved.URL, Cooldown: new(time.Duration(0))})
 	if err != nil || got.URL != moved.URL || len(got.Types) != 2 || got.Cooldown != 0 {
 		t.Errorf("changed to %+v, %v", got, err)
 	}
-	b.happen(store.TaskCompleted, first, "", 0, "")
-	all := moved.wait(b, 2) // what had waited, and at once
-	if types(all) != "submitted completed" {
-		t.Errorf("told %s", types(all))
+	b.addEvent(store.TaskCompleted, first, "", 0, "")
+	all := moved.waitForRequests(b, 2) // what had waited, and at once
+	if eventTypes(all) != "submitted completed" {
+		t.Errorf("told %s", eventTypes(all))
 	}
 	for _, m := range all {
 		if err := m.verify(h.Secret); err != nil {
 			t.Error(err)
 		}
 	}
-	if got, err = b.Change(t.Context(), h.ID, Change{Types: []string{}}); err != nil || len(got.Types) != 0 {
+	if got, err = b.Update(t.Context(), h.ID, Update{Types: []string{}}); err != nil || len(got.Types) != 0 {
 		t.Errorf("changed to %+v, %v", got, err)
 	}
-	for _, bad := range []Change{{URL: "http://10.0.0.1/"}, {URL: "nonsense"}, {Types: []string{"nonsense"}}} {
-		if _, err := b.Change(t.Context(), h.ID, bad); !errors.Is(err, ErrInvalid) {
+	for _, bad := range []Update{{URL: "http://10.0.0.1/"}, {URL: "nonsense"}, {Types: []string{"nonsense"}}} {
+		if _, err := b.Update(t.Context(), h.ID, bad); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
 }
 
 // What a receiver says that is not the webhook's any more is of no weight.
-func TestAnswerFromWhereAWebhookLedBeforeHoldsUpNothing(t *testing.T) {
+func TestUpdate_IgnoresTheResponseOfTheOldURL(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusInternalServerError, http.StatusGone} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, Options{schedule: []time.Duration{time.Hour}})
 			arrived, release := make(chan struct{}), make(chan struct{})
-			old, moved := receive(t, func(_ int, _ received, w http.ResponseWriter) {
+			old, moved := newReceiver(t, func(_ int, _ request, w http.ResponseWriter) {
 				close(arrived)
 				<-release
 				w.WriteHeader(status)
-			}), receive(t, nil)
+			}), newReceiver(t, nil)
 			h := b.add(old.URL)
 			b.submit()
 			b.run()
 			<-arrived
-			_, err := b.Change(t.Context(), h.ID, Change{URL: moved.URL})
+			_, err := b.Update(t.Context(), h.ID, Update{URL: moved.URL})
 			close(release)
 			must(t, err)
-			moved.wait(b, 1)
+			moved.waitForRequests(b, 1)
 			if all, err := b.List(t.Context()); err != nil || all[0].DisabledAt != nil {
 				t.Errorf("webhooks are %+v, %v", all, err)
 			}
@@ -82,11 +82,11 @@ func TestAnswerFromWhereAWebhookLedBeforeHoldsUpNothing(t *testing.T) {
 }
 
 // Of how far a stage is, only the last is worth telling.
-func TestProgressThatIsOutdatedIsNotToldAnyMore(t *testing.T) {
+func TestDeliverer_DropsOutdatedProgress(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Options{lease: time.Hour})
+	b := setup(t, Options{leaseDuration: time.Hour})
 	h := b.add("https://example.com/", "started", "progress")
-	d := deliverer{w: b.Webhooks, holder: newID(), flying: map[store.ID]store.ID{}}
+	d := deliverer{webhooks: b.Webhooks, holder: newID(), inFlight: map[store.ID]store.ID{}}
 	if held, err := d.acquire(t.Context()); err != nil || !held {
 		t.Fatal(held, err)
 	}
@@ -97,11 +97,11 @@ func TestProgressThatIsOutdatedIsNotToldAnyMore(t *testing.T) {
 	}
 	// waiting writes what happened, and returns what is to be told then.
 	waiting := func() (all []Delivery, text string) {
-		hooks, err := b.hooks(t.Context())
+		hooks, err := b.endpoints(t.Context())
 		must(t, err)
-		plans, _, err := b.plans(t.Context(), hooks)
+		plans, _, err := b.planDeliveries(t.Context(), hooks)
 		must(t, err)
-		must(t, d.record(t.Context(), plans, nil, nil))
+		must(t, d.write(t.Context(), plans, nil, nil))
 		all = b.deliveries(h)
 		var told []string
 		for _, d := range all {
@@ -110,7 +110,7 @@ func TestProgressThatIsOutdatedIsNotToldAnyMore(t *testing.T) {
 		}
 		return all, strings.ReplaceAll(strings.Join(told, "; "), `{"percent":`, "")
 	}
-	b.happen(store.StageStarted, task, "transcode", 1, `{"percent":0}`)
+	b.addEvent(store.StageStarted, task, "transcode", 1, `{"percent":0}`)
 	progress(task, "transcode", 1)
 	progress(task, "metadata", 2)
 	progress(other, "transcode", 3)
@@ -123,14 +123,14 @@ func TestProgressThatIsOutdatedIsNotToldAnyMore(t *testing.T) {
 	if text != "0; 2; 3; 5" {
 		t.Fatalf("waiting are %s", text)
 	}
-	d.flying[all[3].ID] = h.ID // and must not be overtaken
+	d.inFlight[all[3].ID] = h.ID // and must not be overtaken
 	b.exec("update cuelight_deliveries set attempts = 1 where id = $1", all[1].ID)
 	progress(task, "transcode", 6)
 	progress(task, "metadata", 7)
 	if all, text = waiting(); text != "0; 2; 3; 5; 6; 7" {
 		t.Fatalf("waiting are %s", text)
 	}
-	d.flying = map[store.ID]store.ID{all[5].ID: h.ID}
+	d.inFlight = map[store.ID]store.ID{all[5].ID: h.ID}
 	progress(task, "transcode", 8)
 	if _, text = waiting(); text != "0; 2; 3; 7; 8" {
 		t.Errorf("waiting are %s", text)

@@ -7,12 +7,12 @@ import (
 )
 
 // outcomes are what was observed.
-type outcomes struct {
+type resultLog struct {
 	mu  sync.Mutex
 	all []string
 }
 
-func (o *outcomes) add(s Observation) {
+func (o *resultLog) add(s DeliveryResult) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	text := fmt.Sprintf("%s %s", s.Type, s.Outcome)
@@ -22,7 +22,7 @@ func (o *outcomes) add(s Observation) {
 	o.all = append(o.all, strings.TrimSpace(text))
 }
 
-func (o *outcomes) text() string {
+func (o *resultLog) text() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return strings.Join(o.all, ", ")

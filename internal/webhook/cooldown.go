@@ -14,7 +14,7 @@ import (
 // subject is what an alert is about, as far as it is not to be repeated: its kind,
 // and of hosts which one, and which of its disks. One that is in trouble for long
 // would hide all others for as long.
-func subject(alert string, e store.Event) string {
+func alertSubject(alert string, e store.Event) string {
 	switch alert {
 	case AlertWorkerLost, AlertListenerDown, AlertDiskLow:
 	default:
@@ -26,11 +26,11 @@ func subject(alert string, e store.Event) string {
 		Disk string `json:"disk"`
 	}
 	_ = json.Unmarshal(e.Data, &about) // whoever writes events by hand may leave it out
-	return strings.TrimRight(alert+" "+cut(about.Host, most)+" "+cut(about.Disk, most), " ")
+	return strings.TrimRight(alert+" "+truncate(about.Host, most)+" "+truncate(about.Disk, most), " ")
 }
 
 // quiet is how alerts of a subject stand with a webhook.
-type quiet struct {
+type cooldown struct {
 	until      time.Time
 	suppressed int // since the last one that was sent
 	changed    bool
@@ -40,7 +40,7 @@ type quiet struct {
 // many were not since the last one. The cooldown goes by when things happened, not
 // by when they are looked at: what piled up while nobody looked is told as it would
 // have been.
-func (q *quiet) pass(at time.Time, cooldown time.Duration) (suppressed int, ok bool) {
+func (q *cooldown) admit(at time.Time, cooldown time.Duration) (suppressed int, ok bool) {
 	q.changed = true
 	if at.Before(q.until) {
 		q.suppressed++
@@ -51,53 +51,53 @@ func (q *quiet) pass(at time.Time, cooldown time.Duration) (suppressed int, ok b
 	return suppressed, true
 }
 
-type quietKey struct {
-	hook    store.ID
+type cooldownKey struct {
+	webhook store.ID
 	subject string
 }
 
-const quietSQL = `
+const readCooldownsSQL = `
 /* read cooldowns */
 select webhook_id, subject, until, suppressed from cuelight_alert_cooldowns where webhook_id = any($1::uuid[])`
 
 // quiet is how alerts of a subject stand with a webhook. What is read here cannot
 // change before it is written: only the holder of the lease writes it.
-func (p *planner) quiet(ctx context.Context, to *plan, subject string) (*quiet, error) {
-	if p.quiets == nil {
-		if err := p.readQuiets(ctx); err != nil {
+func (p *planner) cooldown(ctx context.Context, to *plan, subject string) (*cooldown, error) {
+	if p.cooldowns == nil {
+		if err := p.readCooldowns(ctx); err != nil {
 			return nil, err
 		}
 	}
-	key := quietKey{to.hook.id, subject}
-	q := p.quiets[key]
+	key := cooldownKey{to.endpoint.id, subject}
+	q := p.cooldowns[key]
 	if q == nil {
-		q = &quiet{}
-		p.quiets[key] = q
+		q = &cooldown{}
+		p.cooldowns[key] = q
 	}
-	if to.quiet == nil {
-		to.quiet = map[string]*quiet{}
+	if to.cooldowns == nil {
+		to.cooldowns = map[string]*cooldown{}
 	}
-	to.quiet[subject] = q
+	to.cooldowns[subject] = q
 	return q, nil
 }
 
-func (p *planner) readQuiets(ctx context.Context) error {
+func (p *planner) readCooldowns(ctx context.Context) error {
 	var ids []store.ID
 	for _, to := range p.plans {
-		ids = append(ids, to.hook.id)
+		ids = append(ids, to.endpoint.id)
 	}
-	rows, err := p.w.db.Query(ctx, quietSQL, ids)
+	rows, err := p.webhooks.db.Query(ctx, readCooldownsSQL, ids)
 	if err != nil {
 		return err
 	}
-	quiets := map[quietKey]*quiet{}
-	var key quietKey
-	var q quiet
-	_, err = pgx.ForEachRow(rows, []any{&key.hook, &key.subject, &q.until, &q.suppressed}, func() error {
+	quiets := map[cooldownKey]*cooldown{}
+	var key cooldownKey
+	var q cooldown
+	_, err = pgx.ForEachRow(rows, []any{&key.webhook, &key.subject, &q.until, &q.suppressed}, func() error {
 		read := q
 		quiets[key] = &read
 		return nil
 	})
-	p.quiets = quiets
+	p.cooldowns = quiets
 	return err
 }

@@ -21,89 +21,89 @@ import (
 )
 
 // try makes one attempt at an address.
-func try(t *testing.T, o Options, address string) reply {
+func sendOnce(t *testing.T, o Options, address string) response {
 	t.Helper()
 	return New(o).client.send(t.Context(), address, []string{newSecret()}, "id", "{}")
 }
 
-func TestAddressThatIsNotPublicIsNeverCalled(t *testing.T) {
+func TestClient_NeverCallsAPrivateAddress(t *testing.T) {
 	t.Parallel()
-	rc := receive(t, nil)
+	rc := newReceiver(t, nil)
 	_, port, _ := net.SplitHostPort(rc.Listener.Addr().String())
 	for _, host := range []string{
 		"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "[::]", "2130706433", "0x7f.1",
 		"10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "169.254.169.254",
 		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "224.0.0.1", "255.255.255.255",
 	} {
-		r := try(t, Options{}, "http://"+host+":"+port+"/")
+		r := sendOnce(t, Options{}, "http://"+host+":"+port+"/")
 		numbers := strings.Contains(host, "0x7f") || host == "2130706433" // some look these up as names, and find none
-		if r.ok() || !numbers && !strings.Contains(r.err, "not a public address") {
+		if r.isDelivered() || !numbers && !strings.Contains(r.failure, "not a public address") {
 			t.Errorf("%s: %+v", host, r)
 		}
 	}
-	if n := len(rc.got()); n != 0 {
+	if n := len(rc.requests()); n != 0 {
 		t.Errorf("called %d times", n)
 	}
 }
 
-func TestRedirectIsAFailureAndIsNotFollowed(t *testing.T) {
+func TestClient_TreatsARedirectAsAFailure(t *testing.T) {
 	t.Parallel()
-	inner := receiveOn(t, "127.0.0.2:0", nil)
+	inner := newReceiverOn(t, "127.0.0.2:0", nil)
 	for _, status := range []int{301, 302, 303, 307, 308} {
-		rc := receive(t, func(_ int, _ received, w http.ResponseWriter) {
+		rc := newReceiver(t, func(_ int, _ request, w http.ResponseWriter) {
 			w.Header().Set("Location", inner.URL)
 			w.WriteHeader(status)
 		})
 		// Not even to where it would be allowed.
-		r := try(t, Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, rc.URL)
-		if r.ok() || r.status != status || !strings.Contains(r.err, "redirects are not followed") {
+		r := sendOnce(t, Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, rc.URL)
+		if r.isDelivered() || r.status != status || !strings.Contains(r.failure, "redirects are not followed") {
 			t.Errorf("%d: %+v", status, r)
 		}
 	}
-	if n := len(inner.got()); n != 0 {
+	if n := len(inner.requests()); n != 0 {
 		t.Errorf("followed %d times", n)
 	}
 }
 
 // The name means an allowed address when it is first looked up and another one
 // later, as it would for an attacker who owns the name.
-func TestNameThatChangesItsAddressIsRefusedWhenItDoes(t *testing.T) {
+func TestClient_RefusesANameThatChangesToAPrivateAddress(t *testing.T) {
 	t.Parallel()
-	outer := receive(t, nil)
+	outer := newReceiver(t, nil)
 	_, port, _ := net.SplitHostPort(outer.Listener.Addr().String())
-	inner := receiveOn(t, "127.0.0.2:"+port, nil)
+	inner := newReceiverOn(t, "127.0.0.2:"+port, nil)
 	dns := nameServer(t, netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"))
 	b := setup(t, Options{resolver: dns, AllowHTTP: true})
 	h := b.add("http://rebind.example:" + port + "/?key=secret")
 	b.run()
 	b.submit()
-	outer.wait(b, 1)
+	outer.waitForRequests(b, 1)
 	b.submit()
-	b.until("the second has failed", func() bool {
+	b.waitFor("the second has failed", func() bool {
 		all := b.deliveries(h)
 		return len(all) == 2 && all[1].Attempts == 1
 	})
 	if d := b.deliveries(h)[1]; d.Status != "pending" || !strings.Contains(d.Error, "127.0.0.2") || strings.Contains(d.Error, "secret") {
 		t.Errorf("kept %+v", d)
 	}
-	if len(outer.got()) != 1 || len(inner.got()) != 0 {
-		t.Errorf("called %d and %d times", len(outer.got()), len(inner.got()))
+	if len(outer.requests()) != 1 || len(inner.requests()) != 0 {
+		t.Errorf("called %d and %d times", len(outer.requests()), len(inner.requests()))
 	}
 }
 
-func TestEnvironmentsProxyIsNotUsed(t *testing.T) {
+func TestClient_IgnoresTheProxyOfTheEnvironment(t *testing.T) {
 	var reached atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer proxy.Close()
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("ALL_PROXY", proxy.URL)
-	r := try(t, Options{Allow: loopback}, "http://10.1.2.3/")
-	if !strings.Contains(r.err, "not a public address") || reached.Load() != 0 {
+	r := sendOnce(t, Options{Allow: loopback}, "http://10.1.2.3/")
+	if !strings.Contains(r.failure, "not a public address") || reached.Load() != 0 {
 		t.Errorf("got %+v; the proxy was asked %d times", r, reached.Load())
 	}
 }
 
-func TestHostsOwnPublicAddressIsNotCalled(t *testing.T) {
+func TestClient_DoesNotCallTheHostsOwnAddress(t *testing.T) {
 	t.Parallel()
 	own := func() ([]net.Addr, error) {
 		return []net.Addr{&net.IPNet{IP: net.ParseIP("8.8.8.8"), Mask: net.CIDRMask(24, 32)}}, nil
@@ -119,16 +119,16 @@ func TestHostsOwnPublicAddressIsNotCalled(t *testing.T) {
 	}
 }
 
-func TestNothingIsCalledWhereTheHostCannotListItsAddresses(t *testing.T) {
+func TestClient_CallsNothingIfTheHostsAddressesAreUnknown(t *testing.T) {
 	t.Parallel()
-	rc := receive(t, nil)
-	r := try(t, Options{Allow: loopback, hostAddresses: func() ([]net.Addr, error) { return nil, syscall.EAFNOSUPPORT }}, rc.URL)
-	if r.ok() || !strings.Contains(r.err, "own addresses") || len(rc.got()) != 0 {
+	rc := newReceiver(t, nil)
+	r := sendOnce(t, Options{Allow: loopback, hostAddresses: func() ([]net.Addr, error) { return nil, syscall.EAFNOSUPPORT }}, rc.URL)
+	if r.isDelivered() || !strings.Contains(r.failure, "own addresses") || len(rc.requests()) != 0 {
 		t.Errorf("got %+v", r)
 	}
 }
 
-func TestStatusDecidesWhateverTheBody(t *testing.T) {
+func TestClient_UsesTheStatusWhateverTheBody(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{
 		"promises more than it sends": "HTTP/1.1 %d X\r\nContent-Length: 5000000000\r\n\r\nshort",
@@ -140,43 +140,43 @@ func TestStatusDecidesWhateverTheBody(t *testing.T) {
 	} {
 		for status, want := range map[int]bool{200: true, 299: true, 404: false, 500: false} {
 			text := strings.Replace(answer, "%d", fmt.Sprint(status), 1)
-			if r := try(t, Options{Allow: loopback}, raw(t, text, false)); r.ok() != want || r.status != status {
+			if r := sendOnce(t, Options{Allow: loopback}, serveRaw(t, text, false)); r.isDelivered() != want || r.status != status {
 				t.Errorf("%s, %d: %+v", name, status, r)
 			}
 		}
 	}
 }
 
-func TestBodyThatDoesNotEndIsNotWaitedFor(t *testing.T) {
+func TestClient_DoesNotWaitForAnEndlessBody(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
-	r := try(t, Options{Allow: loopback}, raw(t, "HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\n12345", true))
-	if took := time.Since(begun); !r.ok() || took > bodyWithin+5*time.Second {
+	r := sendOnce(t, Options{Allow: loopback}, serveRaw(t, "HTTP/1.1 200 X\r\nContent-Length: 10\r\n\r\n12345", true))
+	if took := time.Since(begun); !r.isDelivered() || took > bodyTimeout+5*time.Second {
 		t.Errorf("after %v: %+v", took, r)
 	}
 }
 
-func TestWhatIsNoAnswerIsAFailure(t *testing.T) {
+func TestClient_TreatsAnInvalidResponseAsAFailure(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]string{
-		"closes early":         raw(t, "", false),
-		"breaks off in a line": raw(t, "HTTP/1.1 20", false),
-		"speaks no HTTP":       raw(t, "220 smtp.example.com ESMTP\r\n", false),
-		"endless headers":      raw(t, "HTTP/1.1 200 X\r\nA: "+strings.Repeat("a", 1<<20), false),
-		"never answers":        raw(t, "HTTP/1.1 200 X\r\n", true),
+		"closes early":         serveRaw(t, "", false),
+		"breaks off in a line": serveRaw(t, "HTTP/1.1 20", false),
+		"speaks no HTTP":       serveRaw(t, "220 smtp.example.com ESMTP\r\n", false),
+		"endless headers":      serveRaw(t, "HTTP/1.1 200 X\r\nA: "+strings.Repeat("a", 1<<20), false),
+		"never answers":        serveRaw(t, "HTTP/1.1 200 X\r\n", true),
 		"is not there":         gone(t),
 	} {
-		r := try(t, Options{Allow: loopback, Timeout: 2 * time.Second}, address+"?key=secret")
-		if r.ok() || r.status != 0 || r.err == "" || strings.Contains(r.err, "secret") || len(r.err) > 600 {
+		r := sendOnce(t, Options{Allow: loopback, Timeout: 2 * time.Second}, address+"?key=secret")
+		if r.isDelivered() || r.status != 0 || r.failure == "" || strings.Contains(r.failure, "secret") || len(r.failure) > 600 {
 			t.Errorf("%s: %+v", name, r)
 		}
-		if name == "never answers" && r.err != "no answer within 2s" {
+		if name == "never answers" && r.failure != "no answer within 2s" {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
 }
 
-func TestTLSIsUsedAndChecked(t *testing.T) {
+func TestClient_VerifiesTLS(t *testing.T) {
 	t.Parallel()
 	rc := &receiver{t: t}
 	rc.Server = httptest.NewUnstartedServer(rc)
@@ -185,18 +185,18 @@ func TestTLSIsUsedAndChecked(t *testing.T) {
 	t.Cleanup(rc.Close)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(rc.Certificate())
-	if r := try(t, Options{Allow: loopback, roots: trusted}, rc.URL); !r.ok() {
+	if r := sendOnce(t, Options{Allow: loopback, rootCAs: trusted}, rc.URL); !r.isDelivered() {
 		t.Errorf("with its certificate: %+v", r)
 	}
-	if r := try(t, Options{Allow: loopback}, rc.URL); r.ok() || !strings.Contains(r.err, "certificate") {
+	if r := sendOnce(t, Options{Allow: loopback}, rc.URL); r.isDelivered() || !strings.Contains(r.failure, "certificate") {
 		t.Errorf("without its certificate: %+v", r)
 	}
-	if n := len(rc.got()); n != 1 {
+	if n := len(rc.requests()); n != 1 {
 		t.Errorf("told %d times", n)
 	}
 }
 
-func TestEachDeliveryHasItsOwnConnection(t *testing.T) {
+func TestClient_UsesANewConnectionPerDelivery(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -216,7 +216,7 @@ func TestEachDeliveryHasItsOwnConnection(t *testing.T) {
 	}
 }
 
-func TestSignatureIsThatOfTheStandard(t *testing.T) {
+func TestSignatures_FollowStandardWebhooks(t *testing.T) {
 	t.Parallel()
 	// The standard's own example.
 	const secret, id, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", `{"test": 2432232314}`
@@ -241,7 +241,7 @@ func TestSignatureIsThatOfTheStandard(t *testing.T) {
 }
 
 // raw answers every request with a text, and then hangs or closes.
-func raw(t *testing.T, text string, hang bool) string {
+func serveRaw(t *testing.T, text string, hang bool) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

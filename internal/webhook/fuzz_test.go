@@ -12,7 +12,7 @@ import (
 
 // What is accepted as an address is one that can be asked for, and names nobody's
 // secrets or this host.
-func FuzzAddress(f *testing.F) {
+func FuzzCheckAddress(f *testing.F) {
 	for _, s := range []string{
 		"https://example.com/hook?key=a", "http://example.com", "https://127.0.0.1/", "https://[::ffff:127.0.0.1]/", "https://u:p@h/",
 		"https://localhost.:8443/", "https://h:0/", "https://\u202e/", "https:////h", "https://h\\@127.0.0.1/", "https://[fe80::1%25lo]/",
@@ -29,10 +29,10 @@ func FuzzAddress(f *testing.F) {
 			return
 		}
 		r, err := http.NewRequest(http.MethodPost, s, nil)
-		if err != nil || r.URL.Scheme != "https" || r.URL.Hostname() == "" || r.URL.User != nil || len(s) > addressMost {
+		if err != nil || r.URL.Scheme != "https" || r.URL.Hostname() == "" || r.URL.User != nil || len(s) > maxAddress {
 			t.Errorf("%q was accepted: %v", s, err)
 		}
-		for _, addr := range literal(r.URL.Hostname()) {
+		for _, addr := range addressesOf(r.URL.Hostname()) {
 			if addr.IsLoopback() || addr.IsPrivate() || addr.IsUnspecified() || addr.IsLinkLocalUnicast() {
 				t.Errorf("%q was accepted", s)
 			}
@@ -45,7 +45,7 @@ func FuzzPayload(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if text := (body{Data: data{Task: publicFacts(store.Task{Source: s, UserID: s, RequestID: s})}}).text(); len(text) > payloadMost {
+		if text := (payload{Data: eventData{Task: publicTask(store.Task{Source: s, UserID: s, RequestID: s})}}).encode(); len(text) > maxPayload {
 			t.Errorf("%d bytes of %q", len(text), s)
 		}
 	})
@@ -57,7 +57,7 @@ func FuzzRetryAfter(f *testing.F) {
 	}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, s string) {
-		if d := retryAfter(http.Header{"Retry-After": {s}}, now); d < 0 || d > retryAfterMost {
+		if d := retryAfter(http.Header{"Retry-After": {s}}, now); d < 0 || d > maxRetryAfter {
 			t.Errorf("%q is %v", s, d)
 		}
 	})

@@ -26,7 +26,7 @@ type client struct {
 func newClient(o Options, policy ssrf.Policy) *client {
 	dialer := &net.Dialer{Timeout: o.Timeout / 2, Resolver: o.resolver, Control: policy.Control}
 	return &client{
-		agent:   o.Agent,
+		agent:   o.UserAgent,
 		timeout: o.Timeout,
 		http: &http.Client{
 			// A redirect is an answer, and not a good one: whoever moves tells the
@@ -39,7 +39,7 @@ func newClient(o Options, policy ssrf.Policy) *client {
 				DialContext:            dialer.DialContext,
 				DisableKeepAlives:      true,
 				DisableCompression:     true,
-				TLSClientConfig:        &tls.Config{RootCAs: o.roots, MinVersion: tls.VersionTLS12},
+				TLSClientConfig:        &tls.Config{RootCAs: o.rootCAs, MinVersion: tls.VersionTLS12},
 				TLSHandshakeTimeout:    o.Timeout / 2,
 				MaxResponseHeaderBytes: 64 << 10,
 			},
@@ -49,80 +49,80 @@ func newClient(o Options, policy ssrf.Policy) *client {
 
 // What is read of an answer, so that the receiver can get rid of it.
 const (
-	bodyMost   = 64 << 10
-	bodyWithin = 2 * time.Second
-	saidMost   = 300 // bytes of it are kept where it says why it is not a success
+	maxResponseBody    = 64 << 10
+	bodyTimeout        = 2 * time.Second
+	maxResponseExcerpt = 300 // bytes of it are kept where it says why it is not a success
 )
 
 // reply is what became of one attempt.
-type reply struct {
+type response struct {
 	status     int           // of the answer; 0 if there was none
-	err        string        // why it is not a success; else empty
+	failure    string        // why it is not a success; else empty
 	retryAfter time.Duration // what the receiver asked for
 	aborted    bool          // we broke it off, and nothing is known
-	took       time.Duration
+	duration   time.Duration
 }
 
 // ok reports whether the receiver has it.
-func (r reply) ok() bool { return r.err == "" && !r.aborted }
+func (r response) isDelivered() bool { return r.failure == "" && !r.aborted }
 
 // send makes one attempt. It ends within the timeout, and soon after ctx.
-func (c *client) send(ctx context.Context, address string, secrets []string, id, body string) reply {
+func (c *client) send(ctx context.Context, address string, secrets []string, id, body string) response {
 	begun := time.Now()
 	within, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	r, err := c.post(within, address, secrets, id, body)
-	r.took = time.Since(begun)
+	r.duration = time.Since(begun)
 	if err != nil {
-		r.err = c.words(within, err)
+		r.failure = c.describeError(within, err)
 		r.aborted = ctx.Err() != nil
 	}
 	return r
 }
 
-func (c *client) post(ctx context.Context, address string, secrets []string, id, body string) (reply, error) {
+func (c *client) post(ctx context.Context, address string, secrets []string, id, body string) (response, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	now := time.Now()
 	signed, err := signatures(secrets, id, now, body)
 	if err != nil {
-		return reply{}, err
+		return response{}, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(body))
 	if err != nil {
-		return reply{}, errors.New("the webhook's address is not a URL")
+		return response{}, errors.New("the webhook's address is not a URL")
 	}
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "User-Agent": c.agent,
-		"webhook-id": id, "webhook-timestamp": unix(now), "webhook-signature": signed,
+		"webhook-id": id, "webhook-timestamp": unixSeconds(now), "webhook-signature": signed,
 	} {
 		req.Header.Set(name, value)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return reply{}, err
+		return response{}, err
 	}
 	// What matters is the status. A body that dawdles, breaks off or does not end
 	// does not change it.
-	late := time.AfterFunc(bodyWithin, cancel)
+	late := time.AfterFunc(bodyTimeout, cancel)
 	defer late.Stop()
 	var said strings.Builder
-	_, _ = io.CopyN(&said, resp.Body, saidMost)
-	_, _ = io.CopyN(io.Discard, resp.Body, bodyMost)
+	_, _ = io.CopyN(&said, resp.Body, maxResponseExcerpt)
+	_, _ = io.CopyN(io.Discard, resp.Body, maxResponseBody)
 	resp.Body.Close()
 
-	r := reply{status: resp.StatusCode}
+	r := response{status: resp.StatusCode}
 	switch {
 	case r.status >= 200 && r.status < 300:
 	case r.status >= 300 && r.status < 400:
-		r.err = statusText(r.status) + ", and redirects are not followed"
+		r.failure = statusText(r.status) + ", and redirects are not followed"
 	default:
-		r.err = statusText(r.status)
-		if why := oneLine(said.String()); why != "" {
-			r.err += ": " + why
+		r.failure = statusText(r.status)
+		if why := singleLine(said.String()); why != "" {
+			r.failure += ": " + why
 		}
 	}
-	if r.err != "" {
+	if r.failure != "" {
 		r.retryAfter = retryAfter(resp.Header, time.Now())
 	}
 	return r, nil
@@ -134,7 +134,7 @@ func statusText(status int) string {
 
 // words say what went wrong. They do not repeat the address, in which there may
 // be a secret.
-func (c *client) words(ctx context.Context, err error) string {
+func (c *client) describeError(ctx context.Context, err error) string {
 	if message, ok := ssrf.Describe(err); ok {
 		return message
 	}
@@ -144,11 +144,11 @@ func (c *client) words(ctx context.Context, err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	return short(err.Error())
+	return sanitize(err.Error())
 }
 
 // oneLine is text of strangers as a part of a sentence.
-func oneLine(s string) string {
+func singleLine(s string) string {
 	seen := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
@@ -159,7 +159,7 @@ func oneLine(s string) string {
 }
 
 // short makes text of strangers fit for a list and for PostgreSQL.
-func short(s string) string {
+func sanitize(s string) string {
 	const most = 500
 	if len(s) > most {
 		s = s[:most] + "…"

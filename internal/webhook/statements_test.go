@@ -13,7 +13,7 @@ import (
 
 // way is how PostgreSQL goes about a statement of which it does not know the
 // parameters.
-func (b *bundle) way(sql string, args []any) string {
+func (b *fixture) explain(sql string, args []any) string {
 	b.t.Helper()
 	var given []string
 	for _, a := range args {
@@ -42,7 +42,7 @@ func (b *bundle) way(sql string, args []any) string {
 }
 
 // What is looked for must not be looked for in all that was ever delivered.
-func TestStatementsReadNoMoreThanTheyMust(t *testing.T) {
+func TestStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	busy, still := b.add("https://example.com/"), b.add("https://example.org/")
@@ -54,7 +54,7 @@ func TestStatementsReadNoMoreThanTheyMust(t *testing.T) {
 	b.exec("analyze")
 	list := func(f DeliveryFilter) (string, []any) {
 		f.Limit = 100
-		sql, args, err := f.sql("video")
+		sql, args, err := f.query("video")
 		must(t, err)
 		return sql, args
 	}
@@ -65,16 +65,16 @@ func TestStatementsReadNoMoreThanTheyMust(t *testing.T) {
 	}
 	all := []statement{
 		{"claim", claimSQL, []any{[]store.ID{busy.ID}, []int{4}, []store.ID{}, 16}, "cuelight_deliveries_due"},
-		{"write", planSQL, []any{busy.ID, 9, []int64{1}, []string{"completed"}, []store.ID{newID()}, []string{"{}"}, []bool{false}}, "cuelight_deliveries_order"},
-		{"finish", finishSQL, []any{newID(), 1, "delivered", 0.0, 200, "", "https://example.com/"}, "cuelight_deliveries_order"},
-		{"outdate", outdateSQL, []any{busy.ID, []store.ID{newID()}, []string{"ingest"}, []store.ID{}}, ""},
-		{"back", backSQL, []any{busy.ID}, "cuelight_deliveries_due"},
-		{"who waits", waitedForSQL, []any{"video"}, "cuelight_deliveries_due"},
-		{"webhooks", webhooksSQL, []any{"video"}, ""},
+		{"write", insertDeliveriesSQL, []any{busy.ID, 9, []int64{1}, []string{"completed"}, []store.ID{newID()}, []string{"{}"}, []bool{false}}, "cuelight_deliveries_order"},
+		{"finish", finishAttemptSQL, []any{newID(), 1, "delivered", 0.0, 200, "", "https://example.com/"}, "cuelight_deliveries_order"},
+		{"outdate", deleteOutdatedProgressSQL, []any{busy.ID, []store.ID{newID()}, []string{"ingest"}, []store.ID{}}, ""},
+		{"back", retryAfterOutageSQL, []any{busy.ID}, "cuelight_deliveries_due"},
+		{"who waits", failedBeforeSQL, []any{"video"}, "cuelight_deliveries_due"},
+		{"webhooks", listSQL, []any{"video"}, ""},
 		{"redeliver dead", redeliverDeadSQL, []any{busy.ID, "video"}, ""},
 	}
 	for _, status := range []string{"delivered", "suppressed", "dead"} {
-		all = append(all, statement{"sweep " + status, fmt.Sprintf(sweepSQL, status), []any{"video", 3600.0, sweepMost}, "cuelight_deliveries_finished"})
+		all = append(all, statement{"sweep " + status, fmt.Sprintf(deleteFinishedSQL, status), []any{"video", 3600.0, maxDeletedRows}, "cuelight_deliveries_finished"})
 	}
 	for _, status := range []string{"", "delivered"} {
 		sql, args := list(DeliveryFilter{Webhook: still.ID, Status: status})
@@ -83,7 +83,7 @@ func TestStatementsReadNoMoreThanTheyMust(t *testing.T) {
 		all = append(all, statement{"list on " + status, sql, args, "cuelight_deliveries_list"})
 	}
 	for _, s := range all {
-		plan := b.way(s.sql, s.args)
+		plan := b.explain(s.sql, s.args)
 		sorted := strings.HasPrefix(s.name, "sweep") && strings.Contains(plan, "Sort Key: d.finished_at")
 		if strings.Contains(plan, "Seq Scan on cuelight_deliveries") || !strings.Contains(plan, s.index) || sorted {
 			t.Errorf("%s: it is not served by %s:\n%s", s.name, s.index, plan)

@@ -15,14 +15,14 @@ import (
 )
 
 // message is a delivery that is to be made.
-type message struct {
-	id       store.ID
-	hook     store.ID
-	url      string   // as it is now: it may have been changed since the hooks were read
-	secrets  []string // that sign, as they are now: one that got out signs nothing once it is replaced
-	typ      string
-	payload  string
-	attempts int
+type dueDelivery struct {
+	id        store.ID
+	webhook   store.ID
+	url       string   // as it is now: it may have been changed since the hooks were read
+	secrets   []string // that sign, as they are now: one that got out signs nothing once it is replaced
+	eventType string
+	payload   string
+	attempts  int
 }
 
 // claim: what is due, for each webhook as much as may be on its way to it, and
@@ -49,62 +49,62 @@ select d.id, d.webhook_id, h.url, array_remove(array[h.secret, case when h.old_u
  limit $4`
 
 // call makes as many calls as may be made now.
-func (d *deliverer) call(ctx, calling context.Context, hooks []hook) error {
-	ids, free, total := d.room(hooks)
+func (d *deliverer) sendDue(ctx, calling context.Context, hooks []endpoint) error {
+	ids, free, total := d.freeSlots(hooks)
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := d.w.db.Query(ctx, claimSQL, ids, free, d.onTheirWay(), total)
+	rows, err := d.webhooks.db.Query(ctx, claimSQL, ids, free, d.inFlightIDs(), total)
 	if err != nil {
 		return fmt.Errorf("claim deliveries: %w", err)
 	}
-	messages, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m message, err error) {
-		err = row.Scan(&m.id, &m.hook, &m.url, &m.secrets, &m.typ, &m.payload, &m.attempts)
+	messages, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m dueDelivery, err error) {
+		err = row.Scan(&m.id, &m.webhook, &m.url, &m.secrets, &m.eventType, &m.payload, &m.attempts)
 		return m, err
 	})
 	if err != nil {
 		return fmt.Errorf("claim deliveries: %w", err)
 	}
-	if time.Since(d.renewed) >= d.w.o.lease {
+	if time.Since(d.renewed) >= d.webhooks.options.leaseDuration {
 		return nil // somebody else may have begun; the next turn will know
 	}
 	for _, m := range messages {
-		d.flying[m.id] = m.hook
+		d.inFlight[m.id] = m.webhook
 		d.calls.Go(func() {
-			d.ended <- result{message: m, reply: d.w.client.send(calling, m.url, m.secrets, m.id.String(), m.payload)}
+			d.finished <- attemptResult{dueDelivery: m, response: d.webhooks.client.send(calling, m.url, m.secrets, m.id.String(), m.payload)}
 		})
 	}
 	return nil
 }
 
 // onTheirWay are the deliveries of which it is not written yet what became of them.
-func (d *deliverer) onTheirWay() []store.ID {
-	return slices.AppendSeq(make([]store.ID, 0, len(d.flying)), maps.Keys(d.flying))
+func (d *deliverer) inFlightIDs() []store.ID {
+	return slices.AppendSeq(make([]store.ID, 0, len(d.inFlight)), maps.Keys(d.inFlight))
 }
 
 // room is how many calls may be made, to each webhook and in all. Those whose
 // receivers fail get one at a time, and half of all together: however many hang,
 // there is room for the others.
-func (d *deliverer) room(hooks []hook) (ids []store.ID, free []int, total int) {
-	o := d.w.o
+func (d *deliverer) freeSlots(hooks []endpoint) (ids []store.ID, free []int, total int) {
+	o := d.webhooks.options
 	busy := map[store.ID]int{}
 	failing := max(o.Concurrency/2, 1)
-	for _, hook := range d.flying {
+	for _, hook := range d.inFlight {
 		busy[hook]++
-		if d.judged(hook).failing() {
+		if d.healthOf(hook).isFailing() {
 			failing--
 		}
 	}
-	total = o.Concurrency - len(d.flying)
+	total = o.Concurrency - len(d.inFlight)
 	now := time.Now()
 	for _, i := range rand.Perm(len(hooks)) {
 		id := hooks[i].id
-		h, n := d.judged(id), o.PerWebhook-busy[id]
-		if h.failing() {
+		h, n := d.healthOf(id), o.PerWebhook-busy[id]
+		if h.isFailing() {
 			n = min(1-busy[id], failing)
 			failing -= max(n, 0)
 		}
-		if n > 0 && total > 0 && !now.Before(h.until) {
+		if n > 0 && total > 0 && !now.Before(h.notBefore) {
 			ids, free = append(ids, id), append(free, n)
 		}
 	}
@@ -113,33 +113,33 @@ func (d *deliverer) room(hooks []hook) (ids []store.ID, free []int, total int) {
 
 // health is how a receiver has done lately. It is lost with the lease, but for what
 // the table says; see known. It only says how hard to try.
-type health struct {
-	failures int       // in a row
-	until    time.Time // the receiver wants nothing before
+type endpointHealth struct {
+	failures  int       // in a row
+	notBefore time.Time // the receiver wants nothing before
 }
 
-const failingAfter = 3
+const failuresToFailing = 3
 
-func (h *health) failing() bool { return h.failures >= failingAfter }
+func (h *endpointHealth) isFailing() bool { return h.failures >= failuresToFailing }
 
 // saw takes in an answer, and reports whether a receiver that was failing is back.
-func (h *health) saw(r reply, now time.Time) (back bool) {
-	if r.ok() {
-		back = h.failing()
-		*h = health{}
+func (h *endpointHealth) record(r response, now time.Time) (back bool) {
+	if r.isDelivered() {
+		back = h.isFailing()
+		*h = endpointHealth{}
 		return back
 	}
 	h.failures++
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
-		h.until = now.Add(r.retryAfter)
+		h.notBefore = now.Add(r.retryAfter)
 	}
 	return false
 }
 
 // known begins with what the table says of receivers: one that something waits for
 // has failed before.
-func (d *deliverer) known(ctx context.Context) error {
-	rows, err := d.w.db.Query(ctx, waitedForSQL, d.w.o.Pipeline)
+func (d *deliverer) loadHealth(ctx context.Context) error {
+	rows, err := d.webhooks.db.Query(ctx, failedBeforeSQL, d.webhooks.options.Pipeline)
 	if err != nil {
 		return fmt.Errorf("read who failed: %w", err)
 	}
@@ -147,9 +147,9 @@ func (d *deliverer) known(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read who failed: %w", err)
 	}
-	d.health = make(map[store.ID]*health)
+	d.health = make(map[store.ID]*endpointHealth)
 	for _, id := range ids {
-		d.health[id] = &health{failures: failingAfter}
+		d.health[id] = &endpointHealth{failures: failuresToFailing}
 	}
 	return nil
 }
@@ -157,19 +157,19 @@ func (d *deliverer) known(ctx context.Context) error {
 // forget drops what is known of receivers whose webhooks are gone, disabled, or lead
 // elsewhere now: who enables one again has reasons to try, and another receiver is to
 // be tried.
-func (d *deliverer) forget(hooks []hook) {
+func (d *deliverer) dropStaleHealth(hooks []endpoint) {
 	urls := make(map[store.ID]string, len(hooks))
 	for _, h := range hooks {
 		urls[h.id] = h.url
 	}
-	maps.DeleteFunc(d.health, func(id store.ID, _ *health) bool { return urls[id] == "" || urls[id] != d.urls[id] })
+	maps.DeleteFunc(d.health, func(id store.ID, _ *endpointHealth) bool { return urls[id] == "" || urls[id] != d.urls[id] })
 	d.urls = urls
 }
 
-func (d *deliverer) judged(hook store.ID) *health {
+func (d *deliverer) healthOf(hook store.ID) *endpointHealth {
 	h := d.health[hook]
 	if h == nil {
-		h = &health{}
+		h = &endpointHealth{}
 		d.health[hook] = h
 	}
 	return h
