@@ -21,7 +21,7 @@ const (
 
 // tidying removes now and then what attempts have left that were killed.
 type tidying struct {
-	tidier video.Tidier
+	tidier video.Cleaner
 	log    *zap.Logger
 	failed bool // last time, and it was told
 }
@@ -55,7 +55,7 @@ func (t *tidying) run(ctx context.Context) {
 }
 
 func (t *tidying) once(ctx context.Context) {
-	done, err := t.tidier.Tidy(ctx)
+	done, err := t.tidier.Clean(ctx)
 	if done.Removed > 0 {
 		t.log.Info("tidied", zap.Int("removed", done.Removed), zap.Int64("bytes", done.Bytes))
 	}

@@ -41,7 +41,7 @@ func TestTroubleWithTidyingIsToldOnce(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)
 	dir := filepath.Join(t.TempDir(), "data")
-	mess := tidying{log: zap.New(core), tidier: video.Tidier{Config: video.Config{DataDir: dir, PublishDir: t.TempDir()}}}
+	mess := tidying{log: zap.New(core), tidier: video.Cleaner{Config: video.Config{DataDir: dir, PublishDir: t.TempDir()}}}
 	mess.once(t.Context())
 	mess.once(t.Context())
 	if err := os.Mkdir(dir, 0o755); err != nil {

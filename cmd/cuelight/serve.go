@@ -110,7 +110,7 @@ func (c *cli) newDaemon(ctx context.Context, o *serveOptions) (*daemon, error) {
 		engine: &engine{
 			db: db, stages: pipelineStages(config), mine: mine, grace: o.grace, lease: o.lease, ageAfter: o.ageAfter, abort: c.sig.abort, keep: o.front.keepEvents,
 		},
-		tidying: tidying{tidier: video.Tidier{Config: config}},
+		tidying: tidying{tidier: video.Cleaner{Config: config}},
 	}
 	d.untrace = d.trace(ctx)
 	if d.beside, err = d.standBeside(ctx, o.front, config); err != nil {

@@ -5,7 +5,7 @@ import "math"
 // bandwidth measures a rendition as HLS defines it: the peak is the highest
 // rate of any run of segments that lasts between half and one and a half
 // target durations, the average is over all.
-func bandwidth(s *stream) (peak, average int64) {
+func bandwidth(s *renditionFiles) (peak, average int64) {
 	total, length := int64(0), 0.0
 	for _, g := range s.segments {
 		total += g.bytes

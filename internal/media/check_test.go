@@ -84,7 +84,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		{"there is an unfinished segment", stray("240p/seg-00003.m4s.tmp")},
 		{"there is an unfinished playlist", stray("240p/index.m3u8.tmp")},
 		{"there is a segment nobody names", stray("240p/seg-00003.m4s")},
-		{"there is a frame list", stray(decodedTap)},
+		{"there is a frame list", stray(decodedFrames)},
 		{"a frame was lost on the way", func(_ *testing.T, r result) { r.out.Expected++ }},
 		{"half of the frames were lost on the way", func(_ *testing.T, r result) { r.out.Expected /= 3 }},
 		{"the source has more", func(_ *testing.T, r result) { r.info.Video.Duration *= 1.5 }},

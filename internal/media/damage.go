@@ -23,14 +23,14 @@ const (
 	// enough is the share of a source that must be readable and decodable, for
 	// those who would rather see it with holes than not at all. With less than
 	// half, what is missing is more than what there is.
-	enough = 0.5
+	minReadableShare = 0.5
 	// A pause of holeFrames frames, and of holeSeconds, may be a hole.
-	holeFrames, holeSeconds = 5, 0.25
+	gapFrames, gapSeconds = 5, 0.25
 )
 
 // resync makes ffmpeg skip a damaged stretch, however long, in containers where
 // it would take one for the source's end. Its versions differ in that.
-func resync(container string) []string {
+func resyncOptions(container string) []string {
 	if container == "mpegts" {
 		return []string{"-resync_size", "1073741824"}
 	}
@@ -39,19 +39,19 @@ func resync(container string) []string {
 
 // judge measures what is missing of a picture, and refuses a source of which
 // most is.
-func (o *Output) judge(info *Info, decoded tap, out said) error {
+func (o *Output) assessDamage(info *Info, decoded frameList, out stderrReport) error {
 	if out.errors == 0 {
 		return nil
 	}
 	v := info.Video
-	o.Damage = missing(v, decoded, out.errors)
+	o.Damage = measureDamage(v, decoded, out.errors)
 	length := v.Duration + v.Skipped - v.Undecodable
 	share := 1 - o.Damage.Seconds/max(length, 1e-9)
-	if n := v.decodable(); o.Decoded < n {
+	if n := v.decodableFrames(); o.Decoded < n {
 		share = min(share, float64(o.Decoded)/float64(n))
 	}
-	if share < enough {
-		return &Refused{
+	if share < minReadableShare {
+		return &RejectedError{
 			Reason: fmt.Sprintf("the video is damaged: only %.0f %% of it could be decoded", 100*max(0, share)),
 			Detail: out.tail,
 		}
@@ -61,10 +61,10 @@ func (o *Output) judge(info *Info, decoded tap, out said) error {
 
 // missing adds up frames that were read and not decoded, and holes in what was
 // decoded. Pauses of the source look like holes, but come without complaints.
-func missing(v *Video, decoded tap, errors int64) *Damage {
+func measureDamage(v *Video, decoded frameList, errors int64) *Damage {
 	d := &Damage{Errors: errors, Seconds: v.Skipped}
 	shown := decoded.end - decoded.first
-	held, holes := decoded.held, decoded.holes
+	held, holes := decoded.gapSeconds, decoded.gaps
 	if holes > errors {
 		held, holes = 0, 0
 	}
@@ -73,8 +73,8 @@ func missing(v *Video, decoded tap, errors int64) *Damage {
 		usual = (shown - held) / float64(n)
 	}
 	held -= float64(holes) * usual // one frame is to be shown in each
-	lost := float64(max(0, v.decodable()-decoded.frames)) * usual
-	if lost < holeFrames*usual {
+	lost := float64(max(0, v.decodableFrames()-decoded.frames)) * usual
+	if lost < gapFrames*usual {
 		lost = 0 // decoders and demuxers count differently
 	}
 	d.Seconds = round3(d.Seconds + max(0, held, lost))
@@ -85,7 +85,7 @@ func missing(v *Video, decoded tap, errors int64) *Damage {
 }
 
 // tell says in a sentence what is wrong with the source.
-func (d *Damage) tell(o *Output) {
+func (d *Damage) addWarning(o *Output) {
 	switch {
 	case d == nil:
 	case d.Frames > 0:
@@ -100,15 +100,15 @@ func (d *Damage) tell(o *Output) {
 const (
 	// unreadShare of a file, and unreadBytes, after the last packet are more than
 	// indexes and tags take.
-	unreadShare, unreadBytes = 0.1, 64 << 10
+	minUnreadShare, minUnreadBytes = 0.1, 64 << 10
 	// padding is how much is looked at to know a file that was made longer than
 	// what is in it.
-	padding = 4 << 10
+	paddingProbe = 4 << 10
 )
 
 // unread is how many bytes at the end of a file no packet was read from, where
 // that is not usual: the demuxer gave up. end is where the last packet ends.
-func unread(path, container string, size, end int64) (int64, error) {
+func unreadBytesAtEnd(path, container string, size, end int64) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, err
@@ -123,11 +123,11 @@ func unread(path, container string, size, end int64) (int64, error) {
 		return 0, nil
 	}
 	left := size - end
-	if end <= 0 || left < unreadBytes || float64(left) < unreadShare*float64(size) {
+	if end <= 0 || left < minUnreadBytes || float64(left) < minUnreadShare*float64(size) {
 		return 0, nil
 	}
-	tail := make([]byte, padding)
-	if _, err := f.ReadAt(tail, size-padding); err != nil {
+	tail := make([]byte, paddingProbe)
+	if _, err := f.ReadAt(tail, size-paddingProbe); err != nil {
 		return 0, err
 	}
 	if len(bytes.Trim(tail, "\x00")) == 0 {
@@ -163,10 +163,10 @@ func boxesEnd(f *os.File, size int64) int64 {
 
 // refuseUnread refuses a file of which most cannot be read, and warns of one of
 // which a part cannot.
-func refuseUnread(info *Info, unread int64) error {
+func checkUnread(info *Info, unread int64) error {
 	share := 1 - float64(unread)/float64(info.Size)
-	if share < enough {
-		return &Refused{Reason: fmt.Sprintf("the file is damaged: only %.0f %% of it can be read", 100*share)}
+	if share < minReadableShare {
+		return &RejectedError{Reason: fmt.Sprintf("the file is damaged: only %.0f %% of it can be read", 100*share)}
 	}
 	if unread > 0 {
 		info.warn("the source is damaged: the last %.0f %% of the file cannot be read", 100*(1-share))
@@ -176,6 +176,6 @@ func refuseUnread(info *Info, unread int64) error {
 
 // skipped is how much of the source's time its clock jumped over. A clock that
 // was set anew jumps farther than the file claims to last.
-func skipped(tr *track, info *Info) float64 {
-	return round3(max(0, min(tr.skipped, info.HeaderDuration-tr.duration())))
+func skippedTime(tr *trackTiming, info *Info) float64 {
+	return round3(max(0, min(tr.skippedTime, info.HeaderDuration-tr.duration())))
 }

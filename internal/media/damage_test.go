@@ -118,14 +118,14 @@ func TestPausesAreNoDamage(t *testing.T) {
 	t.Parallel()
 	// 100 frames in pairs, with half a second between the pairs, and one complaint.
 	v := &Video{Frames: 100, FPS: 4, Duration: 25}
-	if d := missing(v, tap{frames: 100, end: 25, holes: 49, held: 24}, 1); d.Seconds != 0 || d.Frames != 0 || d.Errors != 1 {
+	if d := measureDamage(v, frameList{frames: 100, end: 25, gaps: 49, gapSeconds: 24}, 1); d.Seconds != 0 || d.Frames != 0 || d.Errors != 1 {
 		t.Errorf("pauses: %+v", d)
 	}
 	v = &Video{Frames: 500, FPS: 25, Duration: 20}
-	if d := missing(v, tap{frames: 450, end: 20, holes: 1, held: 2.04}, 9); math.Abs(d.Seconds-2) > 0.01 || d.Frames != 50 {
+	if d := measureDamage(v, frameList{frames: 450, end: 20, gaps: 1, gapSeconds: 2.04}, 9); math.Abs(d.Seconds-2) > 0.01 || d.Frames != 50 {
 		t.Errorf("a hole: %+v", d)
 	}
-	if d := missing(v, tap{frames: 498, end: 20}, 9); d.Seconds != 0 {
+	if d := measureDamage(v, frameList{frames: 498, end: 20}, 9); d.Seconds != 0 {
 		t.Errorf("two frames fewer: %+v", d)
 	}
 }

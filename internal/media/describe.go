@@ -19,24 +19,24 @@ const (
 	// maxLead is how much sound before the first frame is cut off, in seconds,
 	// for a picture that starts at once: mostly what an encoder put there to
 	// prime its decoder.
-	maxLead = 0.1
+	maxAudioLead = 0.1
 	// maxAudio bounds the audio renditions of one source.
 	maxAudio = 8
 )
 
 // describe turns what ffprobe said into an Info, or refuses the source.
-func describe(raw *rawProbe, tracks map[int]*track, size int64, can decodable) (*Info, error) {
+func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, can decoderSet) (*Info, error) {
 	info := &Info{
 		Version: InfoVersion, Container: raw.Format.Name, Size: size, Cover: -1,
 		Audio: []Audio{}, Subtitles: []Subtitle{}, Warnings: []string{},
 	}
 	for i := range raw.Streams {
-		if name, known := can.codec(&raw.Streams[i]); known && !slices.Contains(info.Codecs, name) {
+		if name, known := can.supports(&raw.Streams[i]); known && !slices.Contains(info.Codecs, name) {
 			info.Codecs = append(info.Codecs, name)
 		}
 	}
 	info.HeaderDuration, _ = raw.Format.Duration.seconds()
-	if refused := encrypted(raw); refused != nil {
+	if refused := rejectEncrypted(raw); refused != nil {
 		return nil, refused
 	}
 	video, err := chooseVideo(raw, tracks, info, can)
@@ -51,10 +51,10 @@ func describe(raw *rawProbe, tracks map[int]*track, size int64, can decodable) (
 	chooseAudio(raw, tracks, info, can)
 	chooseSubtitles(raw, info)
 	if info.Video == nil && len(info.Audio) == 0 {
-		return nil, refuseNothing(raw, can)
+		return nil, rejectNoStreams(raw, can)
 	}
-	measure(info, raw, tracks)
-	if v := info.Video; v != nil && planTiming(info).capped && v.MinGap < 1/fastest {
+	measureDuration(info, raw, tracks)
+	if v := info.Video; v != nil && planTiming(info).dropsFrames && v.MinGap < 1/maxRateWithSlack {
 		info.warn("frames that follow another within less than 1/60 s are left out: the source shows up to %.4g a second", 1/v.MinGap)
 	}
 	if err := checkDuration(info.Duration, maxDuration); err != nil {
@@ -69,29 +69,29 @@ func checkDuration(seconds, most float64) error {
 	if seconds <= most {
 		return nil
 	}
-	return &Refused{Reason: fmt.Sprintf("the source lasts %s; %s are the most", hours(seconds), hours(most))}
+	return &RejectedError{Reason: fmt.Sprintf("the source lasts %s; %s are the most", formatHours(seconds), formatHours(most))}
 }
 
-func hours(seconds float64) string {
+func formatHours(seconds float64) string {
 	return strconv.FormatFloat(math.Round(seconds/36)/100, 'f', -1, 64) + " hours"
 }
 
-func encrypted(raw *rawProbe) *Refused {
+func rejectEncrypted(raw *rawProbe) *RejectedError {
 	for _, s := range raw.Streams {
 		if s.Tag == "encv" || s.Tag == "enca" {
-			return &Refused{Reason: "the " + s.Type + " is encrypted"}
+			return &RejectedError{Reason: "the " + s.Type + " is encrypted"}
 		}
 	}
 	return nil
 }
 
-func refuseNothing(raw *rawProbe, can decodable) *Refused {
+func rejectNoStreams(raw *rawProbe, can decoderSet) *RejectedError {
 	for _, s := range raw.Streams {
-		if name, known := can.codec(&s); s.Type == "audio" && !known {
-			return &Refused{Reason: fmt.Sprintf("the audio codec %q is not supported", name)}
+		if name, known := can.supports(&s); s.Type == "audio" && !known {
+			return &RejectedError{Reason: fmt.Sprintf("the audio codec %q is not supported", name)}
 		}
 	}
-	return &Refused{Reason: "the file has neither video nor audio in it"}
+	return &RejectedError{Reason: "the file has neither video nor audio in it"}
 }
 
 // hasEmptyVideo reports whether somebody would expect a picture here, so that
@@ -110,26 +110,26 @@ func hasUnsizedVideo(raw *rawProbe) bool {
 	})
 }
 
-func pictureTooLarge(size string) *Refused {
-	return &Refused{Reason: fmt.Sprintf("the picture is too large: %s pixels; %d million are the most", size, maxPixels/1_000_000)}
+func pictureTooLarge(size string) *RejectedError {
+	return &RejectedError{Reason: fmt.Sprintf("the picture is too large: %s pixels; %d million are the most", size, maxPixels/1_000_000)}
 }
 
-func describeVideo(s *rawStream, tr *track, info *Info) (*Video, error) {
+func describeVideo(s *rawStream, tr *trackTiming, info *Info) (*Video, error) {
 	if s.Width > maxSide || s.Height > maxSide || s.Width*s.Height > maxPixels {
 		return nil, pictureTooLarge(fmt.Sprintf("%dx%d", s.Width, s.Height))
 	}
 	codec, _ := s.codec()
 	v := &Video{
-		Index: s.Index, Codec: codec, Profile: known(s.Profile), CodedWidth: s.Width, CodedHeight: s.Height, SAR: 1,
+		Index: s.Index, Codec: codec, Profile: knownValue(s.Profile), CodedWidth: s.Width, CodedHeight: s.Height, SAR: 1,
 		Frames: tr.packets, Keyframes: tr.keyframes, MaxGap: tr.maxGap, MinGap: tr.minGap, Start: tr.first, Duration: tr.duration(),
-		Skipped:     skipped(tr, info),
-		PixelFormat: known(s.PixelFormat), Matrix: known(s.Matrix), Primaries: known(s.Primaries), Transfer: known(s.Transfer),
+		Skipped:     skippedTime(tr, info),
+		PixelFormat: knownValue(s.PixelFormat), Matrix: knownValue(s.Matrix), Primaries: knownValue(s.Primaries), Transfer: knownValue(s.Transfer),
 		FullRange: s.Range == "pc" || strings.HasPrefix(s.PixelFormat, "yuvj"),
 	}
 	v.Interlaced = s.FieldOrder != "" && s.FieldOrder != "unknown" && s.FieldOrder != "progressive"
-	v.saidProgressive = s.FieldOrder == "progressive"
+	v.taggedProgressive = s.FieldOrder == "progressive"
 	v.TopFirst = s.FieldOrder == "tt" || s.FieldOrder == "bt"
-	v.Alpha = hasAlpha(s)
+	v.Alpha = hasAlphaChannel(s)
 	switch v.Transfer {
 	case "smpte2084":
 		v.HDR = "pq"
@@ -139,9 +139,9 @@ func describeVideo(s *rawStream, tr *track, info *Info) (*Video, error) {
 	if v.Duration > 0 {
 		v.FPS = float64(v.Frames) / v.Duration
 	} else {
-		v.FPS = ratio(s.AverageRate)
+		v.FPS = parseRatio(s.AverageRate)
 	}
-	if err := sideData(s, v, info); err != nil {
+	if err := applySideData(s, v, info); err != nil {
 		return nil, err
 	}
 	if err := displaySize(s, v, info); err != nil {
@@ -150,16 +150,16 @@ func describeVideo(s *rawStream, tr *track, info *Info) (*Video, error) {
 	return v, nil
 }
 
-func sideData(s *rawStream, v *Video, info *Info) error {
+func applySideData(s *rawStream, v *Video, info *Info) error {
 	for _, d := range s.SideData {
 		if d.Matrix != "" {
 			var ok bool
-			if v.Rotation, v.Mirrored, ok = orientation(d.Matrix); !ok {
+			if v.Rotation, v.Mirrored, ok = parseDisplayMatrix(d.Matrix); !ok {
 				info.warn("the file asks for a rotation that is not a quarter turn; it is ignored")
 			}
 		}
 		if d.DoViProfile == 5 || d.DoViProfile > 0 && d.Compatibility != nil && *d.Compatibility == 0 && d.DoViProfile != 7 {
-			return &Refused{Reason: fmt.Sprintf("the video is Dolby Vision profile %d, whose colours have no standard form", d.DoViProfile)}
+			return &RejectedError{Reason: fmt.Sprintf("the video is Dolby Vision profile %d, whose colours have no standard form", d.DoViProfile)}
 		}
 	}
 	return nil
@@ -167,7 +167,7 @@ func sideData(s *rawStream, v *Video, info *Info) error {
 
 // displaySize applies pixel shape and rotation.
 func displaySize(s *rawStream, v *Video, info *Info) error {
-	switch sar := ratio(s.SAR); {
+	switch sar := parseRatio(s.SAR); {
 	case sar == 0:
 	case sar < 0.05 || sar > 20:
 		info.warn("the file claims pixels %.3g times as wide as high; they are taken for square", sar)
@@ -185,15 +185,15 @@ func displaySize(s *rawStream, v *Video, info *Info) error {
 		w, h = h, w
 	}
 	v.Width, v.Height = w, h
-	if _, _, ok := fit(w, h); !ok {
-		return &Refused{Reason: fmt.Sprintf("the picture is %dx%d pixels: too narrow to be shown", w, h)}
+	if _, _, ok := fitH264(w, h); !ok {
+		return &RejectedError{Reason: fmt.Sprintf("the picture is %dx%d pixels: too narrow to be shown", w, h)}
 	}
 	return nil
 }
 
 // hasAlpha knows the pixel formats with transparency, and WebM's way of hiding
 // it in a second layer.
-func hasAlpha(s *rawStream) bool {
+func hasAlphaChannel(s *rawStream) bool {
 	for _, prefix := range []string{"yuva", "gbrap", "rgba", "bgra", "argb", "abgr", "ya8", "ya16", "pal8"} {
 		if strings.HasPrefix(s.PixelFormat, prefix) {
 			return true
@@ -203,7 +203,7 @@ func hasAlpha(s *rawStream) bool {
 }
 
 // known drops ffprobe's words for "the file does not say".
-func known(s string) string {
+func knownValue(s string) string {
 	if s == "unknown" || s == "reserved" || s == "unspecified" {
 		return ""
 	}
@@ -211,7 +211,7 @@ func known(s string) string {
 }
 
 // measure fills in the times of the whole source.
-func measure(info *Info, raw *rawProbe, tracks map[int]*track) {
+func measureDuration(info *Info, raw *rawProbe, tracks map[int]*trackTiming) {
 	start, end := math.Inf(1), math.Inf(-1)
 	take := func(index int) {
 		start, end = min(start, tracks[index].first), max(end, tracks[index].end)
@@ -227,7 +227,7 @@ func measure(info *Info, raw *rawProbe, tracks map[int]*track) {
 	if info.Video != nil {
 		longest = max(longest, info.Video.Duration)
 	}
-	if v := info.Video; v != nil && v.Start-start <= maxLead {
+	if v := info.Video; v != nil && v.Start-start <= maxAudioLead {
 		start = v.Start
 	}
 	info.Start, info.FormatStart = start, start
@@ -235,7 +235,7 @@ func measure(info *Info, raw *rawProbe, tracks map[int]*track) {
 		info.FormatStart = v
 	}
 	info.Duration = end - start
-	if jumpingClock(info.Container) && info.Duration > longest+jump {
+	if hasTimestampJumps(info.Container) && info.Duration > longest+maxForwardJump {
 		// Programs with clocks of their own: their distance means nothing.
 		info.Duration = longest
 	}
@@ -243,7 +243,7 @@ func measure(info *Info, raw *rawProbe, tracks map[int]*track) {
 	h := info.HeaderDuration
 	off := min(math.Abs(h-info.Duration), math.Abs(h-end))
 	switch {
-	case raw.truncated && h > info.Duration && off > least/2:
+	case raw.truncated && h > info.Duration && off > missingSeconds/2:
 		info.warn("the file is truncated: of %.1f s it has %.1f s in it", h, info.Duration)
 	case raw.truncated:
 		info.warn("the file is truncated: its end is missing")
@@ -253,5 +253,5 @@ func measure(info *Info, raw *rawProbe, tracks map[int]*track) {
 }
 
 func (i *Info) warn(format string, args ...any) {
-	i.Warnings = addWarning(i.Warnings, fmt.Sprintf(format, args...))
+	i.Warnings = appendWarning(i.Warnings, fmt.Sprintf(format, args...))
 }

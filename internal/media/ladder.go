@@ -6,12 +6,12 @@ import (
 )
 
 // step is one rung of the full ladder, for 16:9 and up to 30 frames a second.
-type step struct {
+type ladderStep struct {
 	short   int // pixels of the short side
 	bitrate int // highest, in bits per second
 }
 
-var steps = [...]step{
+var ladderSteps = [...]ladderStep{
 	{2160, 16_000_000}, {1440, 9_000_000}, {1080, 5_000_000}, {720, 2_800_000},
 	{480, 1_400_000}, {360, 800_000}, {240, 400_000},
 }
@@ -21,7 +21,7 @@ const (
 	lowAudioBitrate = 64_000
 	// almost is how close below a rung a source counts as that rung: 1918x1078
 	// is a 1080p source, shown at its own size.
-	almost = 0.95
+	rungTolerance = 0.95
 	// maxFrameRate is the highest frame rate that is published.
 	maxFrameRate = 60.0
 )
@@ -49,35 +49,35 @@ func Ladder(info *Info) []Rung {
 func videoRungs(v *Video) []Rung {
 	var rungs []Rung
 	short := min(v.Width, v.Height)
-	for _, s := range steps {
-		if float64(short) < almost*float64(s.short) {
+	for _, s := range ladderSteps {
+		if float64(short) < rungTolerance*float64(s.short) {
 			continue
 		}
 		scale := min(1, float64(s.short)/float64(short))
 		w := min(nearestEven(float64(v.Width)*scale), even(float64(v.Width)))
 		h := min(nearestEven(float64(v.Height)*scale), even(float64(v.Height)))
-		if !encodable(w, h) {
+		if !isEncodable(w, h) {
 			continue
 		}
-		rungs = append(rungs, Rung{Name: fmt.Sprintf("%dp", s.short), Width: w, Height: h, VideoBitrate: ceiling(w, h, v.shownRate())})
+		rungs = append(rungs, Rung{Name: fmt.Sprintf("%dp", s.short), Width: w, Height: h, VideoBitrate: maxBitrate(w, h, v.outputRate())})
 	}
 	if len(rungs) > 0 {
 		return rungs
 	}
-	w, h, _ := fit(v.Width, v.Height)
-	return []Rung{{Name: fmt.Sprintf("%dp", min(w, h)), Width: w, Height: h, VideoBitrate: ceiling(w, h, v.shownRate())}}
+	w, h, _ := fitH264(v.Width, v.Height)
+	return []Rung{{Name: fmt.Sprintf("%dp", min(w, h)), Width: w, Height: h, VideoBitrate: maxBitrate(w, h, v.outputRate())}}
 }
 
 // ceiling interpolates between the steps by the number of pixels, so that
 // portrait, cinema and odd sizes get what their area needs, and adds a half
 // for high frame rates.
-func ceiling(w, h int, fps float64) int {
+func maxBitrate(w, h int, fps float64) int {
 	area := float64(w * h)
-	pixels := func(s step) float64 { return float64(s.short) * float64(s.short) * 16 / 9 }
-	last := steps[len(steps)-1]
+	pixels := func(s ladderStep) float64 { return float64(s.short) * float64(s.short) * 16 / 9 }
+	last := ladderSteps[len(ladderSteps)-1]
 	rate := float64(last.bitrate) * area / pixels(last)
-	for i := 0; i+1 < len(steps); i++ {
-		hi, lo := steps[i], steps[i+1]
+	for i := 0; i+1 < len(ladderSteps); i++ {
+		hi, lo := ladderSteps[i], ladderSteps[i+1]
 		if area >= pixels(lo) {
 			part := (area - pixels(lo)) / (pixels(hi) - pixels(lo))
 			rate = float64(lo.bitrate) + part*float64(hi.bitrate-lo.bitrate)
@@ -100,7 +100,7 @@ func nearestEven(v float64) int { return max(2, int(math.Round(v/2))*2) }
 
 // fit scales a size down until H.264 can carry it. It is not ok if one side
 // vanishes.
-func fit(w, h int) (ew, eh int, ok bool) {
+func fitH264(w, h int) (ew, eh int, ok bool) {
 	scale := min(1, float64(maxEncodedSide)/float64(max(w, h)))
 	scale = min(scale, math.Sqrt(float64(maxEncodedPixels)/(float64(w)*float64(h))))
 	fw, fh := float64(w)*scale, float64(h)*scale

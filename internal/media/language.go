@@ -3,7 +3,7 @@ package media
 // twoLetters maps ISO 639-2 codes, both kinds, to ISO 639-1. It has the
 // languages that films come in; a tag that is missing here stays as it is,
 // which is valid, too.
-var twoLetters = map[string]string{
+var iso639 = map[string]string{
 	"afr": "af", "alb": "sq", "sqi": "sq", "amh": "am", "ara": "ar", "arm": "hy", "hye": "hy", "aze": "az", "baq": "eu",
 	"eus": "eu", "bel": "be", "ben": "bn", "bos": "bs", "bul": "bg", "bur": "my", "mya": "my", "cat": "ca", "chi": "zh",
 	"zho": "zh", "cze": "cs", "ces": "cs", "dan": "da", "dut": "nl", "nld": "nl", "eng": "en", "epo": "eo", "est": "et",

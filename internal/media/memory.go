@@ -3,7 +3,7 @@ package media
 import "sync"
 
 // leastMemory is what a child may have however small the host is.
-const leastMemory = 1 << 30
+const minMemory = 1 << 30
 
 // MemoryLimit is how much a child may have resident, in bytes; 0 where nothing
 // bounds it.
@@ -25,5 +25,5 @@ var defaultMemory = sync.OnceValue(func() int64 {
 	if all <= 0 {
 		return 0
 	}
-	return max(all/2, leastMemory)
+	return max(all/2, minMemory)
 })

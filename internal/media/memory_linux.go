@@ -17,14 +17,14 @@ func availableMemory() int64 {
 		return 0
 	}
 	own, _ := os.ReadFile("/proc/self/cgroup")
-	return groupMemory("/sys/fs/cgroup", string(own), int64(info.Totalram)*int64(info.Unit))
+	return cgroupMemory("/sys/fs/cgroup", string(own), int64(info.Totalram)*int64(info.Unit))
 }
 
 // groupMemory is the least that the control group named in own, the text of
 // /proc/self/cgroup, and those above it may have, or all where they may have more.
 // Version 1 has the limit in a tree of its own; there only that of a container is
 // looked at.
-func groupMemory(root, own string, all int64) int64 {
+func cgroupMemory(root, own string, all int64) int64 {
 	group := "/"
 	for line := range strings.Lines(own) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {

@@ -30,11 +30,11 @@ func TestMemoryOfAControlGroupBoundsTheDefault(t *testing.T) {
 		{"0::/../elsewhere\n", 9000, 5000},
 		{"", 4000, 4000},
 	} {
-		if got := groupMemory(root, c.own, c.all); got != c.want {
+		if got := cgroupMemory(root, c.own, c.all); got != c.want {
 			t.Errorf("group %q of %d: %d; want %d", c.own, c.all, got, c.want)
 		}
 	}
-	if n := defaultMemory(); n < leastMemory {
+	if n := defaultMemory(); n < minMemory {
 		t.Errorf("the default is %d bytes", n)
 	}
 }

@@ -7,29 +7,29 @@ import (
 )
 
 // track is what the packets of one stream say.
-type track struct {
-	packets   int64 // meant to be shown
-	hidden    int64 // to be decoded only, before an edit list's start
-	keyframes int64
-	first     float64 // smallest timestamp
-	end       float64 // largest timestamp plus duration
-	maxGap    float64
-	skipped   float64 // how far the clock jumped ahead
-	minGap    float64
+type trackTiming struct {
+	packets     int64 // meant to be shown
+	hidden      int64 // to be decoded only, before an edit list's start
+	keyframes   int64
+	first       float64 // smallest timestamp
+	end         float64 // largest timestamp plus duration
+	maxGap      float64
+	skippedTime float64 // how far the clock jumped ahead
+	minGap      float64
 
-	jumping bool // the container allows timestamps to jump
-	shift   float64
-	expect  float64 // next decoding time
-	started bool
-	stamped bool
-	window  []float64 // last timestamps in display order
-	shown   float64   // the newest one that has left the window
-	settled bool
-	lastDur float64
+	jumpsAllowed bool // the container allows timestamps to jump
+	offset       float64
+	nextDTS      float64 // next decoding time
+	started      bool
+	stamped      bool
+	window       []float64 // last timestamps in display order
+	lastShown    float64   // the newest one that has left the window
+	hasShown     bool
+	lastDur      float64
 }
 
 // reorder is how far display order may be from decoding order.
-const reorder = 32
+const reorderWindow = 32
 
 // packet is one line of ffprobe's packet list.
 type packet struct {
@@ -57,11 +57,11 @@ func parsePacket(line []byte) (packet, bool) {
 			}
 			p.stream = n
 		case "pts_time":
-			p.pts, p.hasPTS = text(value).seconds()
+			p.pts, p.hasPTS = jsonNumber(value).seconds()
 		case "dts_time":
-			p.dts, p.hasDTS = text(value).seconds()
+			p.dts, p.hasDTS = jsonNumber(value).seconds()
 		case "duration_time":
-			if d, ok := text(value).seconds(); ok && d > 0 {
+			if d, ok := jsonNumber(value).seconds(); ok && d > 0 {
 				p.dur = d
 			}
 		case "pos":
@@ -79,11 +79,11 @@ func parsePacket(line []byte) (packet, bool) {
 // jump and back are the steps in decoding time that ffmpeg takes for a new
 // clock and smooths away, in containers where clocks do change.
 const (
-	jump = 10.0
-	back = 0.1
+	maxForwardJump  = 10.0
+	maxBackwardJump = 0.1
 )
 
-func (t *track) add(p packet) {
+func (t *trackTiming) add(p packet) {
 	if p.discard {
 		t.hidden++
 		return
@@ -102,7 +102,7 @@ func (t *track) add(p packet) {
 		case p.hasDTS:
 			pts = p.dts
 		case t.started:
-			pts = t.expect - t.shift
+			pts = t.nextDTS - t.offset
 		default:
 			return
 		}
@@ -112,22 +112,22 @@ func (t *track) add(p packet) {
 		clock = p.dts
 	}
 	t.advance(clock, p.dur)
-	t.show(pts+t.shift, p.dur)
+	t.show(pts+t.offset, p.dur)
 }
 
 // advance follows the decoding clock and notices where it jumps.
-func (t *track) advance(clock, dur float64) {
-	if t.started && t.jumping {
-		if step := clock + t.shift - t.expect; step > jump || step < -back {
-			t.shift -= step
-			t.skipped += max(0, step)
+func (t *trackTiming) advance(clock, dur float64) {
+	if t.started && t.jumpsAllowed {
+		if step := clock + t.offset - t.nextDTS; step > maxForwardJump || step < -maxBackwardJump {
+			t.offset -= step
+			t.skippedTime += max(0, step)
 		}
 	}
 	t.started = true
-	t.expect = clock + t.shift + dur
+	t.nextDTS = clock + t.offset + dur
 }
 
-func (t *track) show(pts, dur float64) {
+func (t *trackTiming) show(pts, dur float64) {
 	if !t.stamped || pts < t.first {
 		t.first = pts
 	}
@@ -141,56 +141,56 @@ func (t *track) show(pts, dur float64) {
 		t.window[i] = t.window[i-1]
 	}
 	t.window[i] = pts
-	if len(t.window) > reorder {
-		t.settle(t.window[0])
+	if len(t.window) > reorderWindow {
+		t.measureGap(t.window[0])
 		t.window = t.window[:copy(t.window, t.window[1:])]
 	}
 }
 
-func (t *track) settle(pts float64) {
-	if gap := pts - t.shown; t.settled {
+func (t *trackTiming) measureGap(pts float64) {
+	if gap := pts - t.lastShown; t.hasShown {
 		t.maxGap = max(t.maxGap, gap)
 		if gap > 0 && (t.minGap == 0 || gap < t.minGap) {
 			t.minGap = gap
 		}
 	}
-	t.shown, t.settled = pts, true
+	t.lastShown, t.hasShown = pts, true
 }
 
 // finish takes what is left in the window into account. A last packet that
 // does not say how long it lasts gets the average of the others.
-func (t *track) finish() {
+func (t *trackTiming) finish() {
 	for _, pts := range t.window {
-		t.settle(pts)
+		t.measureGap(pts)
 	}
 	t.window = nil
-	if t.settled && t.end <= t.shown {
+	if t.hasShown && t.end <= t.lastShown {
 		dur := t.lastDur
 		if dur == 0 && t.packets > 1 {
-			dur = (t.shown - t.first) / float64(t.packets-1)
+			dur = (t.lastShown - t.first) / float64(t.packets-1)
 		}
-		t.end = t.shown + dur
+		t.end = t.lastShown + dur
 	}
-	if t.settled {
-		t.maxGap = max(t.maxGap, t.end-t.shown)
+	if t.hasShown {
+		t.maxGap = max(t.maxGap, t.end-t.lastShown)
 	}
 }
 
-func (t *track) duration() float64 { return max(0, t.end-t.first) }
+func (t *trackTiming) duration() float64 { return max(0, t.end-t.first) }
 
 // packetReader adds up ffprobe's packet list as it comes.
 type packetReader struct {
-	lines   lineWriter
-	jumping bool
-	tracks  map[int]*track
-	end     int64 // of the last packet in the file
+	lines        lineWriter
+	jumpsAllowed bool
+	tracks       map[int]*trackTiming
+	end          int64 // of the last packet in the file
 }
 
 // maxStreams bounds what a hostile file can make this process remember.
 const maxStreams = 1024
 
 func newPacketReader(jumping bool) *packetReader {
-	r := &packetReader{jumping: jumping, tracks: map[int]*track{}}
+	r := &packetReader{jumpsAllowed: jumping, tracks: map[int]*trackTiming{}}
 	r.lines.line = func(line []byte) {
 		p, ok := parsePacket(line)
 		if !ok {
@@ -202,7 +202,7 @@ func newPacketReader(jumping bool) *packetReader {
 			if len(r.tracks) >= maxStreams {
 				return
 			}
-			t = &track{jumping: jumping}
+			t = &trackTiming{jumpsAllowed: jumping}
 			r.tracks[p.stream] = t
 		}
 		t.add(p)
@@ -212,7 +212,7 @@ func newPacketReader(jumping bool) *packetReader {
 
 func (r *packetReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
 
-func (r *packetReader) finish() map[int]*track {
+func (r *packetReader) finish() map[int]*trackTiming {
 	r.lines.Flush()
 	for _, t := range r.tracks {
 		t.finish()

@@ -17,7 +17,7 @@ const (
 )
 
 // posterPlaces are where a poster is looked for, as shares of the duration.
-var posterPlaces = [...]float64{0.1, 0.25, 0.5}
+var posterPositions = [...]float64{0.1, 0.25, 0.5}
 
 // Poster writes a JPEG of one telling frame to file, as a whole or not at all,
 // no side longer than 1280 pixels. From a few places in the source it takes
@@ -26,9 +26,9 @@ var posterPlaces = [...]float64{0.1, 0.25, 0.5}
 // audio with an embedded cover, that is the poster. A source with neither
 // gives [ErrNoPicture].
 func (t Tools) Poster(ctx context.Context, src string, info *Info, file string) error {
-	ctx, cancel := t.within(ctx, info.Duration)
+	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
-	if err := t.counting().poster(ctx, src, info, file); err != nil {
+	if err := t.withStepCounter().poster(ctx, src, info, file); err != nil {
 		return fmt.Errorf("make poster: %w", err)
 	}
 	return nil
@@ -42,7 +42,7 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 	if info.Video == nil && info.Cover < 0 {
 		return ErrNoPicture
 	}
-	c, err := t.caps(ctx, false, false)
+	c, err := t.capabilities(ctx, false, false)
 	if err != nil {
 		return err
 	}
@@ -52,17 +52,17 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 	}
 	defer os.RemoveAll(work)
 	best, bytes := "", int64(0)
-	var told said // of the disk
-	for i, shot := range shots(info, c) {
+	var told stderrReport // of the disk
+	for i, shot := range posterRequests(info, c) {
 		name := fmt.Sprintf("%d.jpg", i)
-		if shot.last && best != "" {
+		if shot.fallback && best != "" {
 			break
 		}
-		out, err := t.still(ctx, abs, url, work, name, shot)
+		out, err := t.writeJPEG(ctx, abs, url, work, name, shot)
 		if err != nil {
 			return err
 		}
-		if out.disk != nil {
+		if out.diskError != nil {
 			told = out
 		}
 		st, err := os.Stat(filepath.Join(work, name))
@@ -71,7 +71,7 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 		}
 	}
 	if best == "" {
-		return told.blameDisk(fmt.Errorf("%w: no frame could be decoded", ErrNoPicture))
+		return told.preferDiskError(fmt.Errorf("%w: no frame could be decoded", ErrNoPicture))
 	}
 	if err := os.Chmod(filepath.Join(work, best), 0o644); err != nil {
 		return err
@@ -80,51 +80,51 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 }
 
 // shot is one attempt at a still picture.
-type shot struct {
+type frameRequest struct {
 	stream  int
 	at      float64 // seconds after the start
 	filter  string
 	options []string // of the input
 	// last is for when nothing else gave a picture.
-	last bool
+	fallback bool
 }
 
-func shots(info *Info, c caps) []shot {
+func posterRequests(info *Info, c capabilities) []frameRequest {
 	if info.Video == nil {
-		return []shot{{stream: info.Cover, options: asProbed(info, c.decodable), filter: fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:out_range=pc,format=yuvj420p", posterSide)}}
+		return []frameRequest{{stream: info.Cover, options: probedInputOptions(info, c.decoders), filter: fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:out_range=pc,format=yuvj420p", posterSide)}}
 	}
 	v := info.Video
-	options := append(asProbed(info, c.decodable), alphaDecoder(v, c)...)
-	filter := fmt.Sprintf("thumbnail=n=%d,", posterWindow) + stillFilter(v, posterSide, c)
-	var list []shot
-	for _, place := range posterPlaces {
+	options := append(probedInputOptions(info, c.decoders), alphaDecoder(v, c)...)
+	filter := fmt.Sprintf("thumbnail=n=%d,", posterWindow) + jpegFilter(v, posterSide, c)
+	var list []frameRequest
+	for _, place := range posterPositions {
 		at := v.Start - info.Start + place*v.Duration
 		if at*v.FPS < posterWindow {
 			// Too short to seek in: its one window starts at the beginning.
 			continue
 		}
-		list = append(list, shot{stream: v.Index, at: at, filter: filter, options: options})
+		list = append(list, frameRequest{stream: v.Index, at: at, filter: filter, options: options})
 	}
-	return append(list, shot{stream: v.Index, filter: filter, options: options, last: len(list) > 0})
+	return append(list, frameRequest{stream: v.Index, filter: filter, options: options, fallback: len(list) > 0})
 }
 
 // stillFilter turns a frame into a full-range picture for JPEG, no side longer
 // than side.
-func stillFilter(v *Video, side int, c caps) string {
+func jpegFilter(v *Video, side int, c capabilities) string {
 	w, h := v.Width, v.Height
 	if long := max(w, h); long > side {
 		w, h = max(2, w*side/long), max(2, h*side/long)
 	}
-	return stillSize(v, even(float64(w)), even(float64(h)), c)
+	return jpegFilterSized(v, even(float64(w)), even(float64(h)), c)
 }
 
-func stillSize(v *Video, w, h int, c caps) string {
+func jpegFilterSized(v *Video, w, h int, c capabilities) string {
 	var f []string
 	if v.Interlaced {
 		f = append(f, deinterlacer(v, c, false))
 	}
-	f = append(f, turn(v)...)
-	f = append(f, picture(v, Rung{Width: w, Height: h}, c)...)
+	f = append(f, orientationFilters(v)...)
+	f = append(f, colourFilters(v, Rung{Width: w, Height: h}, c)...)
 	return strings.Join(append(f, jpegColours), ",")
 }
 
@@ -133,15 +133,15 @@ const jpegColours = "scale=in_range=tv:out_range=pc:in_color_matrix=bt709:out_co
 
 // still writes one JPEG, or none when there is no frame. An exit code says
 // nothing about that.
-func (t Tools) still(ctx context.Context, abs, url, dir, name string, s shot) (said, error) {
+func (t Tools) writeJPEG(ctx context.Context, abs, url, dir, name string, s frameRequest) (stderrReport, error) {
 	args := []string{"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error"}
 	args = append(args, t.threads()...)
 	options := append([]string{"-noautorotate"}, s.options...)
 	if s.at > 0 {
-		options = append(options, "-ss", seconds(s.at))
+		options = append(options, "-ss", formatSeconds(s.at))
 	}
 	args = append(args, input(url, options...)...)
 	args = append(args, "-map", "0:"+strconv.Itoa(s.stream), "-vf", s.filter, "-frames:v", "1", "-q:v", "3", "-f", "mjpeg", "file:"+name)
-	out, err := t.run(ctx, child{tool: "ffmpeg", what: "poster", args: args, dir: dir, source: abs, quiet: true})
-	return out, sourceTrouble(out, err)
+	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "poster", args: args, dir: dir, source: abs, noProgress: true})
+	return out, ignoreSourceErrors(out, err)
 }

@@ -23,16 +23,16 @@ const probeBytes = 4 << 20
 // are about this host or this attempt: the file is not there, a program is
 // missing or was killed.
 func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
-	t = t.counting()
+	t = t.withStepCounter()
 	abs, url, err := sourceURL(path)
 	if err != nil {
 		return nil, err
 	}
-	size, err := readable(abs)
+	size, err := checkReadable(abs)
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
-	ctx, cancel := t.within(ctx, t.probeLength(size))
+	ctx, cancel := t.withTimeLimit(ctx, t.probeSeconds(size))
 	defer cancel()
 	raw, err := t.probeStreams(ctx, abs, url)
 	if err != nil {
@@ -42,7 +42,7 @@ func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
-	can, err := t.decodable(ctx)
+	can, err := t.requiredDecoders(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
@@ -54,14 +54,14 @@ func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
-	left, err := unread(abs, info.Container, size, end)
+	left, err := unreadBytesAtEnd(abs, info.Container, size, end)
 	if err == nil {
-		err = refuseUnread(info, left)
+		err = checkUnread(info, left)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
-	t.known = can
+	t.probeDecoders = can
 	if err := t.sample(ctx, abs, url, info); err != nil {
 		return nil, fmt.Errorf("probe source: %w", err)
 	}
@@ -69,7 +69,7 @@ func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
 }
 
 // readable makes sure that what ffprobe complains about later is the content.
-func readable(path string) (int64, error) {
+func checkReadable(path string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, err
@@ -80,10 +80,10 @@ func readable(path string) (int64, error) {
 		return 0, err
 	}
 	if !st.Mode().IsRegular() {
-		return 0, &Refused{Reason: "the source is not a regular file"}
+		return 0, &RejectedError{Reason: "the source is not a regular file"}
 	}
 	if st.Size() == 0 {
-		return 0, &Refused{Reason: "the file is empty"}
+		return 0, &RejectedError{Reason: "the file is empty"}
 	}
 	if _, err := f.Read(make([]byte, 1)); err != nil {
 		return 0, err
@@ -95,45 +95,45 @@ func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, er
 	answer := &limitedBuffer{limit: probeBytes}
 	args := append([]string{"-hide_banner", "-loglevel", "repeat+level+error", "-of", "json", "-show_format", "-show_streams"},
 		input(url)...)
-	out, err := t.run(ctx, child{tool: "ffprobe", what: "streams", args: args, source: abs, stdout: &stringCutter{next: answer}})
+	out, err := t.run(ctx, command{tool: "ffprobe", purpose: "streams", args: args, source: abs, stdout: &stringLimiter{next: answer}})
 	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.signal == 0 {
-		if trouble := hostTrouble(out.tail); trouble != nil {
+		if trouble := hostError(out.tail); trouble != nil {
 			return nil, fmt.Errorf("%w: %w", trouble, err)
 		}
-		return nil, refuseUnreadable(abs, out.tail)
+		return nil, rejectUnreadable(abs, out.tail)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if answer.over {
-		return nil, &Refused{Reason: "the file's headers are too large to be true"}
+	if answer.overflowed {
+		return nil, &RejectedError{Reason: "the file's headers are too large to be true"}
 	}
 	raw, err := parseProbe(answer.Bytes())
 	if err != nil {
 		return nil, err
 	}
-	raw.tooLarge = tooLarge(out.tail)
+	raw.rejectedSize = parseRejectedSize(out.tail)
 	return raw, nil
 }
 
 // refuseUnreadable explains a file that could not even be opened.
-func refuseUnreadable(path, tail string) *Refused {
+func rejectUnreadable(path, tail string) *RejectedError {
 	last := tail[strings.LastIndexByte(tail, '\n')+1:]
 	switch {
 	case isAnimatedWebP(path):
-		return &Refused{Reason: "the file is an animated WebP picture, which ffmpeg cannot read; send it as GIF, APNG or a video", Detail: last}
+		return &RejectedError{Reason: "the file is an animated WebP picture, which ffmpeg cannot read; send it as GIF, APNG or a video", Detail: last}
 	// ffmpeg 7 opens no playlist that is not named like one.
 	case strings.Contains(tail, "not on whitelist") || beginsLikePlaylist(path):
-		return &Refused{Reason: "the file is a playlist, a script, a picture or text, not a video or audio file", Detail: last}
+		return &RejectedError{Reason: "the file is a playlist, a script, a picture or text, not a video or audio file", Detail: last}
 	case strings.Contains(tail, "encrypt") || hasEncryptedEntry(path):
-		return &Refused{Reason: "the video is encrypted", Detail: tail}
+		return &RejectedError{Reason: "the video is encrypted", Detail: tail}
 	// ffprobe says so of anything that is named like an MP4 file.
 	case strings.Contains(tail, "moov atom not found") && beginsWithBox(path) && isTruncated(path):
-		return &Refused{Reason: "the file is truncated: its index (the moov box) is missing", Detail: tail}
+		return &RejectedError{Reason: "the file is truncated: its index (the moov box) is missing", Detail: tail}
 	case strings.Contains(tail, "moov atom not found") && beginsWithBox(path):
-		return &Refused{Reason: "the file is incomplete: its index (the moov box) is missing", Detail: tail}
+		return &RejectedError{Reason: "the file is incomplete: its index (the moov box) is missing", Detail: tail}
 	}
-	return &Refused{Reason: "the file is not a video or audio file, or it is damaged beyond reading", Detail: tail}
+	return &RejectedError{Reason: "the file is not a video or audio file, or it is damaged beyond reading", Detail: tail}
 }
 
 // beginsWithBox reports whether a file begins as MP4 and QuickTime files do:
@@ -210,15 +210,15 @@ func hasEncryptedEntry(path string) bool {
 	return false
 }
 
-func (t Tools) probePackets(ctx context.Context, abs, url, container string) (tracks map[int]*track, end int64, err error) {
-	reader := newPacketReader(jumpingClock(container))
+func (t Tools) probePackets(ctx context.Context, abs, url, container string) (tracks map[int]*trackTiming, end int64, err error) {
+	reader := newPacketReader(hasTimestampJumps(container))
 	args := append([]string{
 		"-hide_banner", "-loglevel", "repeat+level+error", "-of", "compact=p=0:nk=0",
 		"-show_entries", "packet=stream_index,pts_time,dts_time,duration_time,flags,pos,size",
-	}, input(url, resync(container)...)...)
-	out, err := t.run(ctx, child{tool: "ffprobe", what: "packets", args: args, source: abs, stdout: reader})
+	}, input(url, resyncOptions(container)...)...)
+	out, err := t.run(ctx, command{tool: "ffprobe", purpose: "packets", args: args, source: abs, stdout: reader})
 	// A file that breaks off ends with a complaint; what came before counts.
-	if err := sourceTrouble(out, err); err != nil {
+	if err := ignoreSourceErrors(out, err); err != nil {
 		return nil, 0, err
 	}
 	return reader.finish(), reader.end, nil
@@ -226,7 +226,7 @@ func (t Tools) probePackets(ctx context.Context, abs, url, container string) (tr
 
 // jumpingClock reports whether timestamps may jump in such a container without
 // a pause in the picture. ffmpeg smooths such jumps away while it transcodes.
-func jumpingClock(container string) bool {
+func hasTimestampJumps(container string) bool {
 	switch container {
 	case "mpegts", "mpeg", "ogg":
 		return true
@@ -237,12 +237,12 @@ func jumpingClock(container string) bool {
 // limitedBuffer keeps what comes, up to a limit.
 type limitedBuffer struct {
 	bytes.Buffer
-	limit int
-	over  bool
+	limit      int
+	overflowed bool
 }
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.over = b.over || b.Len()+len(p) > b.limit; b.over {
+	if b.overflowed = b.overflowed || b.Len()+len(p) > b.limit; b.overflowed {
 		return len(p), nil
 	}
 	return b.Buffer.Write(p)

@@ -9,18 +9,18 @@ import (
 
 const (
 	// highest is what Percent never exceeds before the output is checked.
-	highest = 99.0
+	maxPercent = 99.0
 	// smoothing is the time over which the speed is averaged.
 	smoothing = 15.0
 	// Before so many seconds have gone by, and this share of the work or at
 	// least so many seconds, the speed is that of starting up, or of the disk's
 	// cache, and says nothing about how long the rest will take.
-	startSeconds = 2.0
-	startShare   = 0.01
-	startAtMost  = 30.0
+	minSpeedSeconds = 2.0
+	minSpeedShare   = 0.01
+	maxSpeedWait    = 30.0
 	// flushing is how long the last frames may take to come out of the
 	// encoders' queues at most, as a share of the whole.
-	flushing = 0.01
+	flushShare = 0.01
 )
 
 // progressReader reads ffmpeg's -progress output: blocks of key=value lines,
@@ -28,23 +28,23 @@ const (
 type progressReader struct {
 	lines    lineWriter
 	duration float64
-	tell     func(Progress)
+	report   func(Progress)
 	now      func() time.Time
 
 	position float64
 	frames   int64
 	bytes    int64
-	beats    int64
+	steps    int64
 	ended    bool
 
-	speed  float64 // 0 until it means something
-	began  time.Time
-	before time.Time
-	at     float64
+	speed        float64 // 0 until it means something
+	start        time.Time
+	lastUpdate   time.Time
+	lastPosition float64
 }
 
 func newProgressReader(duration float64, tell func(Progress), now func() time.Time) *progressReader {
-	r := &progressReader{duration: duration, tell: tell, now: now, began: now()}
+	r := &progressReader{duration: duration, report: tell, now: now, start: now()}
 	r.lines.line = r.line
 	return r
 }
@@ -52,7 +52,7 @@ func newProgressReader(duration float64, tell func(Progress), now func() time.Ti
 func (r *progressReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
 
 // beat counts the steps forward. A child that only repeats itself is stuck.
-func (r *progressReader) beat() int64 { return r.beats }
+func (r *progressReader) stepCount() int64 { return r.steps }
 
 func (r *progressReader) line(line []byte) {
 	key, value, ok := bytes.Cut(line, []byte("="))
@@ -65,56 +65,56 @@ func (r *progressReader) line(line []byte) {
 		// microseconds in it, too.
 		if us, err := strconv.ParseInt(string(value), 10, 64); err == nil && float64(us)/1e6 > r.position && us/1e6 < maxTimestamp {
 			r.position = float64(us) / 1e6
-			r.beats++
+			r.steps++
 		}
 	case "frame":
-		r.forward(&r.frames, value)
+		r.advance(&r.frames, value)
 	case "total_size":
-		r.forward(&r.bytes, value)
+		r.advance(&r.bytes, value)
 	case "progress":
 		r.ended = string(value) == "end"
 		if r.ended {
-			r.beats++
+			r.steps++
 		}
-		r.report()
+		r.endBlock()
 	}
 }
 
-func (r *progressReader) forward(v *int64, value []byte) {
+func (r *progressReader) advance(v *int64, value []byte) {
 	if n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64); err == nil && n > *v {
 		*v = n
-		r.beats++
+		r.steps++
 	}
 }
 
-func (r *progressReader) report() {
-	r.measure(r.now())
-	if r.tell == nil {
+func (r *progressReader) endBlock() {
+	r.updateSpeed(r.now())
+	if r.report == nil {
 		return
 	}
 	p := Progress{Position: r.position, Speed: r.speed, Frames: r.frames}
 	if r.duration > 0 {
-		p.Percent = min(highest, 100*r.position/r.duration)
-		if left := r.duration*(1+flushing) - r.position; left > 0 && r.speed > 0 {
+		p.Percent = min(maxPercent, 100*r.position/r.duration)
+		if left := r.duration*(1+flushShare) - r.position; left > 0 && r.speed > 0 {
 			p.ETA = time.Duration(min(left/r.speed, maxTimestamp) * float64(time.Second)).Round(time.Second)
 		}
 	}
-	r.tell(p)
+	r.report(p)
 }
 
 // measure brings the speed up to date: the average so far to begin with, and
 // from then on one in which what is long ago counts less.
-func (r *progressReader) measure(now time.Time) {
-	elapsed := now.Sub(r.began).Seconds()
-	wall := now.Sub(r.before).Seconds()
+func (r *progressReader) updateSpeed(now time.Time) {
+	elapsed := now.Sub(r.start).Seconds()
+	wall := now.Sub(r.lastUpdate).Seconds()
 	switch {
-	case elapsed < startSeconds, elapsed < startAtMost && r.position < startShare*r.duration:
+	case elapsed < minSpeedSeconds, elapsed < maxSpeedWait && r.position < minSpeedShare*r.duration:
 		return
 	case r.speed == 0:
 		r.speed = r.position / elapsed
 	case wall > 0:
 		weight := 1 - math.Exp(-wall/smoothing)
-		r.speed += weight * ((r.position-r.at)/wall - r.speed)
+		r.speed += weight * ((r.position-r.lastPosition)/wall - r.speed)
 	}
-	r.before, r.at = now, r.position
+	r.lastUpdate, r.lastPosition = now, r.position
 }

@@ -11,15 +11,15 @@ import (
 const (
 	// sampleFrames is how many frames are looked at for interlacing, and
 	// fewFrames how many prove that a stream can be decoded at all.
-	sampleFrames = 120
-	fewFrames    = 5
+	sampleFrames      = 120
+	decodeCheckFrames = 5
 	// combed is the share of frames that must look interlaced in a source that
 	// says it is: film brought to 30 frames by pulldown has two in five. One
 	// that says nothing needs half, and to refute "progressive" nearly all
 	// must: moving patterns may look like interlacing.
-	combed, combedUnsaid, combedAgainst = 0.3, 0.5, 0.95
+	interlacedShare, interlacedShareUnknown, interlacedShareProgressive = 0.3, 0.5, 0.95
 	// sameParity is the share of those frames that must agree on the order.
-	sameParity = 0.9
+	sameFieldOrderShare = 0.9
 )
 
 // sample decodes the beginning of each stream, to find out now what could
@@ -40,36 +40,36 @@ func (t Tools) sample(ctx context.Context, abs, url string, info *Info) error {
 // decides about interlacing from frames: headers are often wrong, in both directions.
 func (t Tools) sampleVideo(ctx context.Context, abs, url string, info *Info) error {
 	v := info.Video
-	look := maybeInterlaced(v)
+	look := mayBeInterlaced(v)
 	start := 0.0
 	if look && info.Duration > 30 {
 		// Openings are often black, and black says nothing.
 		start = info.Duration / 3
 	}
-	seen, tail, err := t.look(ctx, abs, url, info, start, look)
+	seen, tail, err := t.decodeFrames(ctx, abs, url, info, start, look)
 	if err == nil && seen.frames == 0 && start > 0 {
-		seen, tail, err = t.look(ctx, abs, url, info, 0, look)
+		seen, tail, err = t.decodeFrames(ctx, abs, url, info, 0, look)
 	}
 	if err != nil {
 		return err
 	}
 	if seen.frames == 0 {
-		return &Refused{Reason: fmt.Sprintf("not one frame of its %s video could be decoded", v.Codec), Detail: tail}
+		return &RejectedError{Reason: fmt.Sprintf("not one frame of its %s video could be decoded", v.Codec), Detail: tail}
 	}
 	if look {
-		halved := seen.halved(v)
-		v.Interlaced, v.TopFirst = seen.verdict(v)
+		halved := seen.packetsAreFields(v)
+		v.Interlaced, v.TopFirst = seen.fieldOrder(v)
 		if halved {
 			v.Frames, v.Keyframes, v.FPS, v.MinGap = (v.Frames+1)/2, (v.Keyframes+1)/2, v.FPS/2, 2*v.MinGap
 		}
 	}
 	if start > 0 {
-		if seen, _, err = t.look(ctx, abs, url, info, 0, false); err != nil {
+		if seen, _, err = t.decodeFrames(ctx, abs, url, info, 0, false); err != nil {
 			return err
 		}
 	}
 	if seen.frames > 0 {
-		info.beginAt(seen.first)
+		info.setFirstDecodable(seen.first)
 	}
 	return nil
 }
@@ -77,17 +77,17 @@ func (t Tools) sampleVideo(ctx context.Context, abs, url string, info *Info) err
 const (
 	// longestGroup is the longest time between two keyframes, in seconds, that a
 	// recording may have begun in; where more cannot be decoded, it is damaged.
-	longestGroup = 12.0
+	maxGOPSeconds = 12.0
 	// maxEarly is how much earlier than it should a first frame may be shown.
-	maxEarly = 0.25
+	maxFirstFrameShift = 0.25
 )
 
 // beginAt takes note of the first frame that can be decoded, where the packets
 // begin earlier. Without sound, nothing is shown before it.
-func (i *Info) beginAt(first float64) {
+func (i *Info) setFirstDecodable(first float64) {
 	v := i.Video
 	late := first - v.Start
-	if !(late >= max(maxEarly, 2*frameTime(v)) && late <= min(longestGroup, v.Duration)) {
+	if !(late >= max(maxFirstFrameShift, 2*frameTime(v)) && late <= min(maxGOPSeconds, v.Duration)) {
 		return
 	}
 	v.Undecodable = late
@@ -99,21 +99,21 @@ func (i *Info) beginAt(first float64) {
 }
 
 // decodable is how many of the frames a sound decoder should give.
-func (v *Video) decodable() int64 { return v.Frames - int64(math.Round(v.Undecodable*v.FPS)) }
+func (v *Video) decodableFrames() int64 { return v.Frames - int64(math.Round(v.Undecodable*v.FPS)) }
 
 // listenFor is how much sound is decoded for a sample, in seconds.
-const listenFor = 20
+const audioSampleSeconds = 20
 
 // sampleAudio leaves out streams of which nothing can be decoded. Transcoded,
 // they would be silence.
 func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) error {
 	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+level+error"}
 	args = append(args, t.threads()...)
-	args = append(args, input(url, asProbed(info, t.known)...)...)
+	args = append(args, input(url, probedInputOptions(info, t.probeDecoders)...)...)
 	for _, a := range info.Audio {
 		args = append(args, "-map", "0:"+strconv.Itoa(a.Index))
 	}
-	args = append(args, "-t", strconv.Itoa(listenFor), "-max_error_rate", "1", "-f", "framecrc", "-")
+	args = append(args, "-t", strconv.Itoa(audioSampleSeconds), "-max_error_rate", "1", "-f", "framecrc", "-")
 	heard := map[int]bool{}
 	lines := &lineWriter{line: func(line []byte) {
 		stream, _, ok := bytes.Cut(line, []byte(","))
@@ -121,15 +121,15 @@ func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) err
 			heard[n] = true
 		}
 	}}
-	out, err := t.run(ctx, child{tool: "ffmpeg", what: "hear sample", args: args, source: abs, stdout: lines})
-	if err := sourceTrouble(out, err); err != nil {
+	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "hear sample", args: args, source: abs, stdout: lines})
+	if err := ignoreSourceErrors(out, err); err != nil {
 		return err
 	}
 	lines.Flush()
 	kept := info.Audio[:0:0]
 	for i, a := range info.Audio {
 		// One that begins late had no chance to be heard.
-		if late := a.Start-info.Start > listenFor/2; heard[i] || late {
+		if late := a.Start-info.Start > audioSampleSeconds/2; heard[i] || late {
 			a.Default = len(kept) == 0
 			kept = append(kept, a)
 			continue
@@ -138,14 +138,14 @@ func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) err
 	}
 	info.Audio = kept
 	if len(kept) == 0 && info.Video == nil {
-		return &Refused{Reason: "its sound could not be decoded", Detail: out.tail}
+		return &RejectedError{Reason: "its sound could not be decoded", Detail: out.tail}
 	}
 	return nil
 }
 
 // maybeInterlaced saves the longer look for sources that leave doubt: a header
 // that says so, or a codec and size in use for interlaced video.
-func maybeInterlaced(v *Video) bool {
+func mayBeInterlaced(v *Video) bool {
 	if v.Interlaced {
 		return true
 	}
@@ -166,10 +166,10 @@ func maybeInterlaced(v *Video) bool {
 
 // look decodes frames from start on. A stream that cannot be decoded gives an
 // empty census and no error.
-func (t Tools) look(ctx context.Context, abs, url string, info *Info, start float64, interlaced bool) (census, string, error) {
+func (t Tools) decodeFrames(ctx context.Context, abs, url string, info *Info, start float64, interlaced bool) (frameSample, string, error) {
 	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+level+error"}
 	args = append(args, t.threads()...)
-	options := asProbed(info, t.known)
+	options := probedInputOptions(info, t.probeDecoders)
 	if start > 0 {
 		options = append(options, "-ss", strconv.FormatFloat(start, 'f', 3, 64))
 	}
@@ -177,20 +177,20 @@ func (t Tools) look(ctx context.Context, abs, url string, info *Info, start floa
 		args = append(args, "-copyts") // the first frame's time is to be its packet's
 	}
 	args = append(args, input(url, options...)...)
-	frames := fewFrames
+	frames := decodeCheckFrames
 	if interlaced {
 		frames = sampleFrames
 	}
 	// Only frames that have metadata are printed, and idet gives them some.
 	args = append(args, "-map", "0:"+strconv.Itoa(info.Video.Index), "-vf", "idet,metadata=mode=print:file=-",
 		"-frames:v", strconv.Itoa(frames), "-f", "null", "-")
-	reader := newCensusReader()
-	out, err := t.run(ctx, child{tool: "ffmpeg", what: "see sample", args: args, source: abs, stdout: reader})
-	if err := sourceTrouble(out, err); err != nil {
-		return census{}, "", err
+	reader := newFrameSampleReader()
+	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "see sample", args: args, source: abs, stdout: reader})
+	if err := ignoreSourceErrors(out, err); err != nil {
+		return frameSample{}, "", err
 	}
 	reader.lines.Flush()
-	return reader.census, out.tail, nil
+	return reader.frameSample, out.tail, nil
 }
 
 func (t Tools) threads() []string {
@@ -202,7 +202,7 @@ func (t Tools) threads() []string {
 }
 
 // census is what a look at some frames found.
-type census struct {
+type frameSample struct {
 	frames                   int
 	first, last              float64 // the first and the last frame's time
 	top, bottom, progressive float64
@@ -210,20 +210,20 @@ type census struct {
 
 // verdict weighs the frames that showed anything; a still picture shows
 // nothing, and then the header has to do.
-func (c census) verdict(v *Video) (interlaced, top bool) {
-	needed := combedUnsaid
+func (c frameSample) fieldOrder(v *Video) (interlaced, top bool) {
+	needed := interlacedShareUnknown
 	switch {
 	case v.Interlaced:
-		needed = combed
-	case v.saidProgressive:
-		needed = combedAgainst
+		needed = interlacedShare
+	case v.taggedProgressive:
+		needed = interlacedShareProgressive
 	}
 	told := c.top + c.bottom + c.progressive
 	if told < 8 {
 		return v.Interlaced, v.TopFirst
 	}
 	interlaced = c.top+c.bottom >= needed*told
-	if !v.Interlaced && max(c.top, c.bottom) < sameParity*(c.top+c.bottom) {
+	if !v.Interlaced && max(c.top, c.bottom) < sameFieldOrderShare*(c.top+c.bottom) {
 		// Fields have one order throughout; patterns have none.
 		interlaced = false
 	}
@@ -233,7 +233,7 @@ func (c census) verdict(v *Video) (interlaced, top bool) {
 // halved says that each packet is a field, so that two make a frame, as in H.264 of
 // interlaced broadcasts. The header of such says that it is interlaced; in others,
 // frames may come more slowly here than elsewhere.
-func (c census) halved(v *Video) bool {
+func (c frameSample) packetsAreFields(v *Video) bool {
 	if !v.Interlaced || c.frames < sampleFrames/4 {
 		return false
 	}
@@ -243,24 +243,24 @@ func (c census) halved(v *Video) bool {
 
 // censusReader reads what ffmpeg's metadata filter prints. The counts of idet
 // add up from frame to frame, so the last ones hold.
-type censusReader struct {
+type frameSampleReader struct {
 	lines lineWriter
-	census
+	frameSample
 }
 
-func newCensusReader() *censusReader {
-	r := &censusReader{census: census{first: math.NaN()}}
+func newFrameSampleReader() *frameSampleReader {
+	r := &frameSampleReader{frameSample: frameSample{first: math.NaN()}}
 	r.lines.line = r.line
 	return r
 }
 
-func (r *censusReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
+func (r *frameSampleReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
 
-func (r *censusReader) line(line []byte) {
+func (r *frameSampleReader) line(line []byte) {
 	if bytes.HasPrefix(line, []byte("frame:")) {
 		r.frames++
 		_, value, _ := bytes.Cut(line, []byte("pts_time:"))
-		if at, ok := text(bytes.TrimSpace(value)).seconds(); ok {
+		if at, ok := jsonNumber(bytes.TrimSpace(value)).seconds(); ok {
 			r.last = at
 			if r.frames == 1 {
 				r.first = at
@@ -272,7 +272,7 @@ func (r *censusReader) line(line []byte) {
 	if !ok {
 		return
 	}
-	v, ok := text(value).seconds()
+	v, ok := jsonNumber(value).seconds()
 	if !ok || v < 0 {
 		return
 	}

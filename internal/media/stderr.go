@@ -19,13 +19,13 @@ const (
 // them and notices a disk that is full or read-only, which ffmpeg may report
 // and yet end with 0.
 type stderrTail struct {
-	source  string
-	alias   string // the source's address, as a confined child sees it
-	pending []byte
-	lines   []string
-	size    int
-	count   int64
-	trouble error // with the disk
+	source     string
+	sandboxURL string // the source's address, as a confined child sees it
+	pending    []byte
+	lines      []string
+	size       int
+	errors     int64
+	diskError  error // with the disk
 }
 
 func (s *stderrTail) Write(b []byte) (int, error) {
@@ -41,19 +41,19 @@ func (s *stderrTail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (s *stderrTail) said() said {
+func (s *stderrTail) report() stderrReport {
 	s.flush()
-	return said{tail: strings.Join(s.lines, "\n"), errors: s.count}
+	return stderrReport{tail: strings.Join(s.lines, "\n"), errors: s.errors}
 }
 
 var (
 	// address is how ffmpeg tells two decoders apart; it differs in each run.
-	address  = regexp.MustCompile(` @ 0x[0-9a-f]+`)
-	levelTag = regexp.MustCompile(`\[(error|fatal|panic)\] `)
+	pointerAddress = regexp.MustCompile(` @ 0x[0-9a-f]+`)
+	levelTag       = regexp.MustCompile(`\[(error|fatal|panic)\] `)
 )
 
 // diskTexts are the C library's words for ENOSPC, EDQUOT, EFBIG and EROFS.
-var diskTexts = map[string]error{
+var diskMessages = map[string]error{
 	"No space left on device": ErrNoSpace,
 	"Disk quota exceeded":     ErrNoSpace,
 	"quota exceeded":          ErrNoSpace,
@@ -63,13 +63,13 @@ var diskTexts = map[string]error{
 
 // leastFree is how much room a disk must have for users without privileges, or else
 // it counts as full: a child's file did not fit, and others may have gone since.
-const leastFree = 2 << 20
+const minFree = 2 << 20
 
 // confirmed asks the disk whether it is in the trouble that a child spoke of: decoders
 // have the same words for buffers of their own. A child without a folder writes nothing.
 // That a file is too large cannot be seen from a small one. Writing alone does not tell
 // where this process is root and the child is not: ext4 keeps room for root.
-func confirmed(dir string, trouble error) bool {
+func isDiskErrorConfirmed(dir string, trouble error) bool {
 	if dir == "" {
 		return false
 	}
@@ -92,33 +92,33 @@ func isFullForUnprivileged(dir string) bool {
 	if err := syscall.Statfs(dir, &st); err != nil || st.Blocks == 0 {
 		return false
 	}
-	return int64(st.Bavail)*int64(st.Bsize) < leastFree
+	return int64(st.Bavail)*int64(st.Bsize) < minFree
 }
 
 // blameDisk keeps from being held against the source what the disk may have done: the
 // child told of trouble with it, which could not be confirmed afterwards. Others may
 // have made room meanwhile, or the child's account has a quota.
-func (s said) blameDisk(err error) error {
-	refused := (*Refused)(nil)
-	if s.disk == nil || !errors.As(err, &refused) && !errors.Is(err, ErrNoPicture) {
+func (s stderrReport) preferDiskError(err error) error {
+	refused := (*RejectedError)(nil)
+	if s.diskError == nil || !errors.As(err, &refused) && !errors.Is(err, ErrNoPicture) {
 		return err
 	}
-	return fmt.Errorf("the disk may be to blame, not the source: ffmpeg said of it: %v; then: %v", s.disk, err)
+	return fmt.Errorf("the disk may be to blame, not the source: ffmpeg said of it: %v; then: %v", s.diskError, err)
 }
 
 func (s *stderrTail) flush() {
 	if len(s.pending) == 0 {
 		return
 	}
-	line := s.clean(string(s.pending))
+	line := s.cleanLine(string(s.pending))
 	s.pending = s.pending[:0]
 	if levelTag.MatchString(line) {
-		s.count++
+		s.errors++
 		line = levelTag.ReplaceAllString(line, "")
 	}
-	for text, err := range diskTexts {
+	for text, err := range diskMessages {
 		if strings.Contains(line, text) {
-			s.trouble = err
+			s.diskError = err
 		}
 	}
 	s.lines = append(s.lines, line)
@@ -130,16 +130,16 @@ func (s *stderrTail) flush() {
 }
 
 // clean makes a line fit for a database and for a person's eyes.
-func (s *stderrTail) clean(line string) string {
-	if s.alias != "" {
-		line = strings.ReplaceAll(line, s.alias, "source")
-		line = strings.ReplaceAll(line, strings.TrimPrefix(s.alias, "file:"), "source")
+func (s *stderrTail) cleanLine(line string) string {
+	if s.sandboxURL != "" {
+		line = strings.ReplaceAll(line, s.sandboxURL, "source")
+		line = strings.ReplaceAll(line, strings.TrimPrefix(s.sandboxURL, "file:"), "source")
 	}
 	if s.source != "" {
 		line = strings.ReplaceAll(line, "file:"+s.source, "source")
 		line = strings.ReplaceAll(line, s.source, "source")
 	}
-	line = address.ReplaceAllString(line, "")
+	line = pointerAddress.ReplaceAllString(line, "")
 	line = strings.ToValidUTF8(line, "\uFFFD")
 	line = strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\t' || r == 0x7f {

@@ -12,18 +12,18 @@ import (
 
 const (
 	// tileShort is the short side of a storyboard's pictures, in pixels.
-	tileShort = 90
+	tileShortSide = 90
 	// tileLongest keeps odd shapes from filling whole sheets.
-	tileLongest = 320
+	maxTileSide = 320
 	// sheetSide is the number of columns and of rows of a full sheet.
 	sheetSide = 10
 	// The distance of pictures is a hundredth of the duration, but within
 	// these bounds, in seconds.
-	tileNearest = 1.0
-	tileFarest  = 10.0
+	minTileInterval = 1.0
+	maxTileInterval = 10.0
 
 	// StoryboardFolder is where Transcode writes a storyboard, in its folder.
-	StoryboardFolder = "storyboard"
+	StoryboardDir = "storyboard"
 
 	storyboardVTT = "storyboard.vtt"
 	sheetPattern  = "storyboard-%03d.jpg"
@@ -38,9 +38,9 @@ const (
 //
 // Transcode makes one itself. This is for output that has none.
 func (t Tools) Storyboard(ctx context.Context, dir string, info *Info, out *Output) (*Storyboard, error) {
-	ctx, cancel := t.within(ctx, info.Duration)
+	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
-	board, err := t.counting().storyboard(ctx, dir, info, out)
+	board, err := t.withStepCounter().storyboard(ctx, dir, info, out)
 	if err != nil {
 		return nil, fmt.Errorf("make storyboard: %w", err)
 	}
@@ -59,19 +59,19 @@ func (t Tools) storyboard(ctx context.Context, dir string, info *Info, out *Outp
 		return nil, err
 	}
 	defer frames.Close()
-	folder := filepath.Join(dir, StoryboardFolder)
+	folder := filepath.Join(dir, StoryboardDir)
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return nil, err
 	}
-	b := layOut(info.Duration, r.Width, r.Height)
+	b := newStoryboard(info.Duration, r.Width, r.Height)
 	args := []string{"-hide_banner", "-y", "-loglevel", "repeat+level+error", "-progress", "pipe:1"}
 	args = append(args, t.threads()...)
-	if keyframeEvery <= b.Interval/2 && !out.Constant {
+	if keyframeSeconds <= b.Interval/2 && !out.Constant {
 		args = append(args, "-skip_frame", "nokey") // else a picture may be that of its neighbour
 	}
-	args = append(args, "-protocol_whitelist", "pipe", "-f", "mov", "-i", "pipe:0", "-vf", b.chain(), "-q:v", "5", "-f", "image2", sheetPattern)
+	args = append(args, "-protocol_whitelist", "pipe", "-f", "mov", "-i", "pipe:0", "-vf", b.filters(), "-q:v", "5", "-f", "image2", sheetPattern)
 	reader := newProgressReader(info.Duration, nil, time.Now)
-	if _, err := t.run(ctx, child{tool: "ffmpeg", what: "storyboard", args: args, dir: folder, stdin: frames, stdout: reader}); err != nil {
+	if _, err := t.run(ctx, command{tool: "ffmpeg", purpose: "storyboard", args: args, dir: folder, stdin: frames, stdout: reader}); err != nil {
 		return nil, err
 	}
 	return b, b.finish(folder, info)
@@ -79,7 +79,7 @@ func (t Tools) storyboard(ctx context.Context, dir string, info *Info, out *Outp
 
 // finish finds the sheets and writes what says where in them which time is.
 func (b *Storyboard) finish(dir string, info *Info) error {
-	if err := b.find(dir); err != nil {
+	if err := b.findSheets(dir); err != nil {
 		return err
 	}
 	b.VTT = storyboardVTT
@@ -87,11 +87,11 @@ func (b *Storyboard) finish(dir string, info *Info) error {
 }
 
 // layOut decides on size and number of the pictures of a video of so many seconds and pixels.
-func layOut(duration float64, width, height int) *Storyboard {
-	scale := float64(tileShort) / float64(min(width, height))
-	scale = min(scale, float64(tileLongest)/float64(max(width, height)))
+func newStoryboard(duration float64, width, height int) *Storyboard {
+	scale := float64(tileShortSide) / float64(min(width, height))
+	scale = min(scale, float64(maxTileSide)/float64(max(width, height)))
 	b := &Storyboard{
-		Interval: round3(min(max(duration/100, tileNearest), tileFarest)),
+		Interval: round3(min(max(duration/100, minTileInterval), maxTileInterval)),
 		Width:    even(float64(width) * scale), Height: even(float64(height) * scale),
 		Columns: sheetSide, Rows: sheetSide,
 	}
@@ -109,7 +109,7 @@ func layOut(duration float64, width, height int) *Storyboard {
 // chain makes the sheets. It picks the frame in the middle of each interval: rounded to the nearest
 // multiple, frames up to there belong to it, and the newest of them is taken. The newest of all
 // is passed on even if its duration is not known. The last one is held to fill up.
-func (b *Storyboard) chain() string {
+func (b *Storyboard) filters() string {
 	return strings.Join([]string{
 		"setpts=PTS-STARTPTS", fmt.Sprintf("fps=fps=%.9f:start_time=0:round=near:eof_action=pass", 1/b.Interval),
 		fmt.Sprintf("tpad=stop_mode=clone:stop=%d", b.Count), fmt.Sprintf("trim=end_frame=%d", b.Count),
@@ -124,7 +124,7 @@ func checkStoryboard(dir string, b *Storyboard) error {
 		return nil
 	}
 	for _, name := range append([]string{b.VTT}, b.Sheets...) {
-		if st, err := os.Stat(filepath.Join(dir, StoryboardFolder, name)); err != nil || st.Size() == 0 {
+		if st, err := os.Stat(filepath.Join(dir, StoryboardDir, name)); err != nil || st.Size() == 0 {
 			return fmt.Errorf("%w: the storyboard's %q is missing or empty", ErrMismatch, name)
 		}
 	}
@@ -132,7 +132,7 @@ func checkStoryboard(dir string, b *Storyboard) error {
 }
 
 // find lists the sheets that were written.
-func (b *Storyboard) find(dir string) error {
+func (b *Storyboard) findSheets(dir string) error {
 	perSheet := b.Columns * b.Rows
 	for i := 0; i*perSheet < b.Count; i++ {
 		name := fmt.Sprintf(sheetPattern, i+1)
@@ -155,14 +155,14 @@ func (b *Storyboard) webVTT(duration float64) string {
 			to = max(duration, from+0.001)
 		}
 		at := i % perSheet
-		fmt.Fprintf(&s, "\n%s --> %s\n%s#xywh=%d,%d,%d,%d\n", clock(from), clock(to), b.Sheets[i/perSheet],
+		fmt.Fprintf(&s, "\n%s --> %s\n%s#xywh=%d,%d,%d,%d\n", formatTimestamp(from), formatTimestamp(to), b.Sheets[i/perSheet],
 			at%b.Columns*b.Width, at/b.Columns*b.Height, b.Width, b.Height)
 	}
 	return s.String()
 }
 
 // clock is WebVTT's form of a time.
-func clock(v float64) string {
+func formatTimestamp(v float64) string {
 	d := time.Duration(v*1000+0.5) * time.Millisecond
 	return fmt.Sprintf("%02d:%02d:%02d.%03d", int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60, d.Milliseconds()%1000)
 }

@@ -38,7 +38,7 @@ func TestLadderFollowsTheShortSideAndNeverScalesUp(t *testing.T) {
 			t.Errorf("%dx%d gives\n %s; want\n %s", tt.w, tt.h, got, tt.want)
 		}
 		for i, r := range rungs {
-			if r.Width%2+r.Height%2 != 0 || !encodable(r.Width, r.Height) || i > 0 && r.VideoBitrate >= rungs[i-1].VideoBitrate {
+			if r.Width%2+r.Height%2 != 0 || !isEncodable(r.Width, r.Height) || i > 0 && r.VideoBitrate >= rungs[i-1].VideoBitrate {
 				t.Errorf("%dx%d: rung %+v", tt.w, tt.h, r)
 			}
 		}
@@ -50,7 +50,7 @@ func TestLadderOfEverySizeIsValid(t *testing.T) {
 	for w := 1; w <= maxSide; w += 1 + w/7 {
 		for h := 1; h <= maxSide && w*h <= maxPixels; h += 1 + h/7 {
 			v := &Video{Width: w, Height: h, FPS: 30}
-			if _, _, ok := fit(w, h); !ok {
+			if _, _, ok := fitH264(w, h); !ok {
 				continue
 			}
 			rungs := videoRungs(v)
@@ -59,7 +59,7 @@ func TestLadderOfEverySizeIsValid(t *testing.T) {
 			}
 			seen := map[string]bool{}
 			for _, r := range rungs {
-				if r.Width < 2 || r.Height < 2 || r.Width%2 != 0 || r.Height%2 != 0 || !encodable(r.Width, r.Height) ||
+				if r.Width < 2 || r.Height < 2 || r.Width%2 != 0 || r.Height%2 != 0 || !isEncodable(r.Width, r.Height) ||
 					r.Width > max(w, 2) || r.Height > max(h, 2) || r.VideoBitrate <= 0 || seen[r.Name] {
 					t.Fatalf("%dx%d has rung %+v", w, h, r)
 				}
@@ -71,7 +71,7 @@ func TestLadderOfEverySizeIsValid(t *testing.T) {
 
 func TestHighFrameRatesGetMoreBits(t *testing.T) {
 	t.Parallel()
-	if slow, fast := ceiling(1920, 1080, 30), ceiling(1920, 1080, 60); slow != 5_000_000 || fast != 7_500_000 {
+	if slow, fast := maxBitrate(1920, 1080, 30), maxBitrate(1920, 1080, 60); slow != 5_000_000 || fast != 7_500_000 {
 		t.Errorf("%d and %d", slow, fast)
 	}
 }
@@ -88,7 +88,7 @@ func TestLevelIsTheLowestThatHolds(t *testing.T) {
 		{3840, 2160, 60, "5.2"}, {16, 4000, 30, "4"}, {2, 2, 1, "1.1"},
 	}
 	for _, tt := range tests {
-		if got := level(tt.w, tt.h, tt.fps, ceiling(tt.w, tt.h, tt.fps)); got != tt.want {
+		if got := h264LevelFor(tt.w, tt.h, tt.fps, maxBitrate(tt.w, tt.h, tt.fps)); got != tt.want {
 			t.Errorf("%dx%d at %v: %s; want %s", tt.w, tt.h, tt.fps, got, tt.want)
 		}
 	}
@@ -101,24 +101,24 @@ func TestPlanTiming(t *testing.T) {
 		info Info
 		want timing
 	}{
-		{"as it is", Info{Duration: 10, Video: &Video{FPS: 25, Duration: 10, MaxGap: 0.04}}, timing{limit: 15}},
-		{"late", Info{Start: 10, FormatStart: 8, Duration: 10, Video: &Video{Start: 10, FPS: 25, Duration: 10}}, timing{skew: 2, limit: 15}},
+		{"as it is", Info{Duration: 10, Video: &Video{FPS: 25, Duration: 10, MaxGap: 0.04}}, timing{maxSeconds: 15}},
+		{"late", Info{Start: 10, FormatStart: 8, Duration: 10, Video: &Video{Start: 10, FPS: 25, Duration: 10}}, timing{offset: 2, maxSeconds: 15}},
 		{
 			"late, with clocks that jump",
 			Info{Container: "mpegts", Start: 10, FormatStart: 8, Duration: 10, Video: &Video{Start: 10, FPS: 25, Duration: 10}},
-			timing{limit: 15},
+			timing{maxSeconds: 15},
 		},
 		{
 			"late, with another stream before it",
 			Info{Container: "mpegts", Start: 10, Duration: 9, Video: &Video{Start: 10, FPS: 25, Duration: 9}, Audio: []Audio{{Start: 9.95}}},
-			timing{skew: 0.05, limit: 14},
+			timing{offset: 0.05, maxSeconds: 14},
 		},
-		{"after the sound", Info{Duration: 10, Video: &Video{Start: 0.5, FPS: 25, Duration: 9.5}}, timing{lead: 0.5, limit: 15}},
-		{"fast", Info{Duration: 200, Video: &Video{FPS: 120, Duration: 200}}, timing{capped: true, limit: 210}},
-		{"a hair above 60", Info{Duration: 10, Video: &Video{FPS: 60.04, Duration: 10}}, timing{limit: 15}},
-		{"slides", Info{Duration: 60, Video: &Video{Frames: 6, FPS: 0.1, Duration: 60, MaxGap: 10}}, timing{repeats: 30, slides: true, length: 60, limit: 65}},
-		{"a song", Info{Duration: 60, Video: &Video{Frames: 1, FPS: 25, Duration: 0.04}}, timing{repeats: 30, slides: true, length: 60, limit: 65}},
-		{"film with a pause", Info{Duration: 60, Video: &Video{Frames: 1439, FPS: 23.98, Duration: 60, MaxGap: 3}}, timing{repeats: 30, length: 60, limit: 65}},
+		{"after the sound", Info{Duration: 10, Video: &Video{Start: 0.5, FPS: 25, Duration: 9.5}}, timing{lead: 0.5, maxSeconds: 15}},
+		{"fast", Info{Duration: 200, Video: &Video{FPS: 120, Duration: 200}}, timing{dropsFrames: true, maxSeconds: 210}},
+		{"a hair above 60", Info{Duration: 10, Video: &Video{FPS: 60.04, Duration: 10}}, timing{maxSeconds: 15}},
+		{"slides", Info{Duration: 60, Video: &Video{Frames: 6, FPS: 0.1, Duration: 60, MaxGap: 10}}, timing{repeatedFrames: 30, isSlideShow: true, repeatedSeconds: 60, maxSeconds: 65}},
+		{"a song", Info{Duration: 60, Video: &Video{Frames: 1, FPS: 25, Duration: 0.04}}, timing{repeatedFrames: 30, isSlideShow: true, repeatedSeconds: 60, maxSeconds: 65}},
+		{"film with a pause", Info{Duration: 60, Video: &Video{Frames: 1439, FPS: 23.98, Duration: 60, MaxGap: 3}}, timing{repeatedFrames: 30, repeatedSeconds: 60, maxSeconds: 65}},
 	}
 	for _, tt := range tests {
 		got := planTiming(&tt.info)
@@ -130,7 +130,7 @@ func TestPlanTiming(t *testing.T) {
 
 func TestTrackMeasuresWhatPacketsSay(t *testing.T) {
 	t.Parallel()
-	lines := func(jumping bool, text string) *track {
+	lines := func(jumping bool, text string) *trackTiming {
 		r := newPacketReader(jumping)
 		if _, err := r.Write([]byte(text)); err != nil {
 			t.Fatal(err)
@@ -256,9 +256,9 @@ func TestStderrTailIsShortCleanAndCounted(t *testing.T) {
 	t.Parallel()
 	s := &stderrTail{source: "/media/secret.mp4"}
 	fmt.Fprintf(s, "[h264 @ 0x55d0c0ffee] [error] bad \xff thing\r[mov @ 0x1] [fatal] file:/media/secret.mp4: no\x1b[31m\n%s", strings.Repeat("x", 100000))
-	said := s.said()
-	if said.errors != 2 || s.trouble != nil {
-		t.Errorf("%d errors, trouble %v; want 2 and none", said.errors, s.trouble)
+	said := s.report()
+	if said.errors != 2 || s.diskError != nil {
+		t.Errorf("%d errors, trouble %v; want 2 and none", said.errors, s.diskError)
 	}
 	if !strings.HasPrefix(said.tail, "[h264] bad \uFFFD thing\n[mov] source: no[31m\nxxx") || len(said.tail) > tailBytes {
 		t.Errorf("tail %q", said.tail)
@@ -266,14 +266,14 @@ func TestStderrTailIsShortCleanAndCounted(t *testing.T) {
 	for range 1000 {
 		fmt.Fprintln(s, strings.Repeat("y", 300))
 	}
-	if n := len(s.said().tail); n > tailBytes || n < tailBytes/2 {
+	if n := len(s.report().tail); n > tailBytes || n < tailBytes/2 {
 		t.Errorf("tail of %d bytes", n)
 	}
 }
 
 func TestBandwidthIsThatOfTheWorstRun(t *testing.T) {
 	t.Parallel()
-	s := &stream{timescale: 1, target: 6, segments: []segment{
+	s := &renditionFiles{timescale: 1, target: 6, segments: []segment{
 		{length: 6, bytes: 6000}, {length: 6, bytes: 12000}, {length: 1, bytes: 8000}, {length: 6, bytes: 6000},
 	}}
 	// The short segment counts only together with a neighbour: 20000 B in 7 s.
@@ -295,7 +295,7 @@ func TestFFmpegVersionsAreToldByTheirLibrary(t *testing.T) {
 		"ffmpeg version N-12-gabc\nlibavcodec     61.  3.100 / 61.  3.100\n":       true,
 		"ffmpeg version 8.0\nlibavcodec     62. 11.100 / 62. 11.100\n":             true,
 	} {
-		if got := hasFrameMode(version); got != want {
+		if got := hasFPSModeOption(version); got != want {
 			t.Errorf("%q: %v; want %v", version, got, want)
 		}
 	}

@@ -48,11 +48,11 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 	if err != nil {
 		return Assemble{}, err
 	}
-	renditions, err := finished(dir, transcodeStage, tr.Dir)
+	renditions, err := findResultDir(dir, transcodeStage, tr.Dir)
 	if err != nil {
 		return Assemble{}, err
 	}
-	description, err := finished(dir, metadataStage, md.Dir)
+	description, err := findResultDir(dir, metadataStage, md.Dir)
 	if err != nil {
 		return Assemble{}, err
 	}
@@ -61,10 +61,10 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 		return Assemble{}, err
 	}
 	defer w.discard()
-	job = w.watched(job)
+	job = w.withTouch(job)
 
-	linking := counting(job, -1, "linking")
-	l := linker{need: tr.Output.Bytes, reserve: c.reserve(), each: func(done tree) { linking(int64(done.files)) }}
+	linking := reportSteps(job, -1, "linking")
+	l := linker{need: tr.Output.Bytes, reserve: c.reserve(), onFile: func(done treeSize) { linking(int64(done.files)) }}
 	if err := l.add(ctx, renditions, w.path, servedMode); err != nil {
 		return Assemble{}, fmt.Errorf("bring files together: %w", err)
 	}
@@ -75,13 +75,13 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 	if err := l.add(ctx, description, w.path, servedMode); err != nil {
 		return Assemble{}, fmt.Errorf("bring files together: %w", err)
 	}
-	if err := complete(w.path, tr, md, board); err != nil {
+	if err := completeMetadata(w.path, tr, md, board); err != nil {
 		return Assemble{}, err
 	}
-	if err := c.manifests(ctx, job, w.path, in, tr, board); err != nil {
+	if err := c.checkAndWriteManifests(ctx, job, w.path, in, tr, board); err != nil {
 		return Assemble{}, err
 	}
-	size, err := measure(w.path, counting(job, -1, "counting").next())
+	size, err := measureTree(w.path, reportSteps(job, -1, "counting").counter())
 	if err != nil {
 		return Assemble{}, err
 	}
@@ -115,7 +115,7 @@ func (c Config) storyboard(
 
 // complete puts into metadata.json what transcode found out. The file is a link to
 // that of stage metadata, which stays as it is.
-func complete(dir string, tr Transcode, md Metadata, board *media.Storyboard) error {
+func completeMetadata(dir string, tr Transcode, md Metadata, board *media.Storyboard) error {
 	if err := os.Remove(filepath.Join(dir, metadataFile)); err != nil {
 		return fmt.Errorf("write description: %w", err)
 	}
@@ -126,11 +126,11 @@ func complete(dir string, tr Transcode, md Metadata, board *media.Storyboard) er
 }
 
 // manifests writes both manifests, if what they would name is sound.
-func (c Config) manifests(ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, board *media.Storyboard) error {
+func (c Config) checkAndWriteManifests(ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, board *media.Storyboard) error {
 	out := *tr.Output
 	out.Storyboard = board
 	err := c.tools(job, -1, "checking").Check(ctx, in.Info, dir, &out)
-	if errors.Is(err, media.ErrMismatch) && !isHostTrouble(err) {
+	if errors.Is(err, media.ErrMismatch) && !isHostError(err) {
 		// The files passed when transcode made them. Looking once more at the
 		// same files would change nothing.
 		return stages.Permanent(fmt.Errorf("%w; run stage %s again", err, transcodeStage))

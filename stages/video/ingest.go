@@ -48,10 +48,10 @@ func (c Config) Ingest() stages.Stage {
 }
 
 func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
-	if err := c.checkProbe(); err != nil {
+	if err := c.checkFFprobe(); err != nil {
 		return Ingest{}, err
 	}
-	w, err := again(func() (*workdir, error) {
+	w, err := retryIfRemoved(func() (*workdir, error) {
 		dir, err := c.makeTaskDir(job.Task)
 		if err != nil {
 			return nil, err
@@ -64,12 +64,12 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	// A source that is refused leaves nothing, not even an empty directory.
 	defer os.Remove(w.parent)
 	defer w.discard()
-	job = w.watched(job)
+	job = w.withTouch(job)
 
 	file := filepath.Join(w.path, "source")
 	f, err := fetch.Fetch(ctx, job.Source, file, c.fetchOptions(w.parent, job))
 	if errors.Is(err, fs.ErrNotExist) {
-		f, err = c.keptSource(ctx, job, file, err)
+		f, err = c.fetchKeptCopy(ctx, job, file, err)
 	}
 	if err != nil {
 		return Ingest{}, err
@@ -80,7 +80,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 		}
 		file += ext
 	}
-	if err := grantRead(file, f.Method); err != nil {
+	if err := makeSourceReadable(file, f.Method); err != nil {
 		return Ingest{}, err
 	}
 	info, err := c.probe(ctx, job, file)
@@ -108,7 +108,7 @@ func (c Config) probe(ctx context.Context, job *stages.Job, file string) (*media
 		info, err = c.tools(job, -1, "probing again").Probe(ctx, file)
 	}
 	if endless(err) {
-		return nil, &media.Refused{Reason: "the file cannot be read to its end: ffmpeg stood still at it twice", Detail: err.Error()}
+		return nil, &media.RejectedError{Reason: "the file cannot be read to its end: ffmpeg stood still at it twice", Detail: err.Error()}
 	}
 	return info, err
 }
@@ -116,7 +116,7 @@ func (c Config) probe(ctx context.Context, job *stages.Job, file string) (*media
 // keptSource takes the copy that an earlier attempt made of a source that is not
 // there any more: an upload, of which there is no other, or a file that somebody has
 // put away since. Without such a copy, gone says what is wrong.
-func (c Config) keptSource(ctx context.Context, job *stages.Job, file string, gone error) (fetch.File, error) {
+func (c Config) fetchKeptCopy(ctx context.Context, job *stages.Job, file string, gone error) (fetch.File, error) {
 	if job.Results == nil {
 		return fetch.File{}, gone
 	}
@@ -139,7 +139,7 @@ func (c Config) keptSource(ctx context.Context, job *stages.Job, file string, go
 }
 
 // checkProbe finds out before a long download whether it could be looked at.
-func (c Config) checkProbe() error {
+func (c Config) checkFFprobe() error {
 	program := cmp.Or(c.Tools.FFprobe, "ffprobe")
 	if _, err := exec.LookPath(program); err != nil {
 		return fmt.Errorf("%w: %s", media.ErrToolMissing, program)
@@ -154,7 +154,7 @@ func (c Config) fetchOptions(dir string, job *stages.Job) fetch.Options {
 		Timeout:  c.DownloadTimeout,
 		Reserve:  c.reserve(),
 		Link:     c.LinkSources,
-		Partial:  filepath.Join(dir, partialFile),
+		Partial:  filepath.Join(dir, partialDownload),
 		Progress: func(done, total int64) {
 			// With a decimal, what is slow enough to be left alone still shows.
 			p := stages.Progress{Percent: -1, Note: fmt.Sprintf("fetching %.1f MiB", float64(done)/(1<<20))}
@@ -180,7 +180,7 @@ func safeExtension(name string) string {
 
 // source is the ingested file, for the stages after this one.
 func (in Ingest) source(taskDir string) (string, error) {
-	dir, err := finished(taskDir, ingestStage, filepath.Dir(in.File))
+	dir, err := findResultDir(taskDir, ingestStage, filepath.Dir(in.File))
 	if err != nil {
 		return "", err
 	}
@@ -196,5 +196,5 @@ func (in Ingest) readableSource(taskDir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return file, grantRead(file, in.How)
+	return file, makeSourceReadable(file, in.How)
 }

@@ -11,17 +11,17 @@ import (
 
 // lockPatience is how long an attempt waits for a lock that another holds for
 // moments.
-const lockPatience = 5 * time.Minute
+const lockTimeout = 5 * time.Minute
 
 // lockDir waits for a directory's lock, which goes with the file that is
 // returned, and with the process. On a file system without locks it returns at
 // once: what they keep apart there are only attempts that overlap because one
 // has lost its claim, and whose random names differ.
 func lockDir(ctx context.Context, dir string) (*os.File, error) {
-	return lockDirWithin(ctx, dir, lockPatience)
+	return lockDirTimeout(ctx, dir, lockTimeout)
 }
 
-func lockDirWithin(ctx context.Context, dir string, patience time.Duration) (*os.File, error) {
+func lockDirTimeout(ctx context.Context, dir string, patience time.Duration) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 const (
 	metadataFile  = "metadata.json"
 	posterFile    = "poster.jpg"
-	storyboardDir = media.StoryboardFolder
+	storyboardDir = media.StoryboardDir
 )
 
 // Metadata is the result of the metadata stage.
@@ -48,7 +48,7 @@ type Description struct {
 // Sound without a picture has only the first. The storyboard comes from transcode,
 // which has to decode every frame anyway.
 func (c Config) Metadata() stages.Stage {
-	c = c.knowing()
+	c = c.withCache()
 	return stages.Stage{
 		Name: metadataStage, Needs: []string{ingestStage}, Workers: cmp.Or(c.Workers.Metadata, 2),
 		Stall: c.stall(),
@@ -76,7 +76,7 @@ func (c Config) metadata(ctx context.Context, job *stages.Job, in Ingest) (Metad
 		return Metadata{}, err
 	}
 	defer w.discard()
-	job = w.watched(job)
+	job = w.withTouch(job)
 
 	d, err := c.describe(ctx, job, source, in.Info, w.path)
 	if err != nil {
@@ -122,7 +122,7 @@ func (c Config) describe(ctx context.Context, job *stages.Job, source string, in
 	err = c.tools(job, -1, "poster").Poster(ctx, source, info, filepath.Join(dir, posterFile))
 	if err == nil {
 		d.Poster = posterFile
-	} else if err = d.tolerate("poster", err); err != nil {
+	} else if err = d.warnIfRejected("poster", err); err != nil {
 		return Description{}, err
 	}
 	return d, nil
@@ -130,11 +130,11 @@ func (c Config) describe(ctx context.Context, job *stages.Job, source string, in
 
 // tolerate accepts that a picture cannot be made. Whether the source can be
 // published without is for transcode to find out, not decided here.
-func (d *Description) tolerate(what string, err error) error {
+func (d *Description) warnIfRejected(what string, err error) error {
 	if errors.Is(err, media.ErrNoPicture) {
 		return nil
 	}
-	var refused *media.Refused
+	var refused *media.RejectedError
 	if !errors.As(err, &refused) {
 		return fmt.Errorf("make %s: %w", what, err)
 	}

@@ -17,7 +17,7 @@ func FuzzDirName(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		d, ok := parseDirName(s)
 		if !ok {
-			if _, err := finished(empty, d.stage, s); err == nil {
+			if _, err := findResultDir(empty, d.stage, s); err == nil {
 				t.Errorf("%q was taken for a finished directory", s)
 			}
 			return
@@ -42,10 +42,10 @@ func FuzzServedGenerations(f *testing.F) {
 	f.Add("<BaseURL>gen-9999-abcdefghij/</BaseURL>gen-0001-zzzzzzzzzz.tmp", 9999)
 	f.Add("gen-999999999-abcdefghijgen-0001-abcdefghij", 0)
 	f.Fuzz(func(t *testing.T, manifest string, mine int) {
-		served := generations{}
+		served := generationSet{}
 		for _, name := range generationPattern.FindAllString(manifest, -1) {
 			d, ok := parseDirName(name)
-			if !ok || d.scratch || d.stage != generationPrefix {
+			if !ok || d.unfinished || d.stage != generationPrefix {
 				t.Fatalf("%q in a manifest is %+v, %t", name, d, ok)
 			}
 			served[d.number] = name

@@ -50,7 +50,7 @@ func (c Config) Publish() stages.Stage {
 				return Publish{}, err
 			}
 			return c.publish(ctx, job, in, tr, md, as)
-		}, root{"publish", c.PublishDir}),
+		}, rootDir{"publish", c.PublishDir}),
 	}
 }
 
@@ -59,11 +59,11 @@ func (c Config) publish(ctx context.Context, job *stages.Job, in Ingest, tr Tran
 	if err != nil {
 		return Publish{}, err
 	}
-	assembled, err := finished(dir, assembleStage, as.Dir)
+	assembled, err := findResultDir(dir, assembleStage, as.Dir)
 	if err != nil {
 		return Publish{}, err
 	}
-	w, err := again(func() (*workdir, error) {
+	w, err := retryIfRemoved(func() (*workdir, error) {
 		public, err := c.makePublishedDir(job.Task)
 		if err != nil {
 			return nil, err
@@ -74,33 +74,33 @@ func (c Config) publish(ctx context.Context, job *stages.Job, in Ingest, tr Tran
 		return Publish{}, err
 	}
 	defer w.discard()
-	job = w.watched(job)
-	if err := c.fill(ctx, job, w, assembled, in, tr, as); err != nil {
+	job = w.withTouch(job)
+	if err := c.linkGeneration(ctx, job, w, assembled, in, tr, as); err != nil {
 		return Publish{}, err
 	}
-	if err := w.settle(ctx, job); err != nil {
+	if err := w.sync(ctx, job); err != nil {
 		return Publish{}, err
 	}
-	s := switcher{public: w.parent, mine: w, keep: c.keepOld(), out: tr.Output, current: stillAssembled(job, as)}
+	s := generationSwitch{publishedDir: w.parent, workdir: w, keepOld: c.keepOld(), out: tr.Output, checkCurrent: checkStillCurrent(job, as)}
 	if err := s.run(ctx, job); err != nil {
 		return Publish{}, err
 	}
 	removeOlder(ctx, job, dir, as.Dir)
-	return published(job.Task.String(), w.String(), md, as), nil
+	return publishedPaths(job.Task.String(), w.String(), md, as), nil
 }
 
 // askWithin bounds a question to the database that can do without an answer.
-const askWithin = 10 * time.Second
+const confirmTimeout = 10 * time.Second
 
 // stillAssembled keeps a process that was stopped for a while, and does not
 // know yet that it lost its claim, from putting an old version in the place of
 // a new one.
-func stillAssembled(job *stages.Job, mine Assemble) func(ctx context.Context) error {
+func checkStillCurrent(job *stages.Job, mine Assemble) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if job.Results == nil {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(ctx, askWithin)
+		ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 		defer cancel()
 		if err := job.Confirm(ctx); errors.Is(err, stages.ErrLeaseLost) || errors.Is(err, stages.ErrCancelled) {
 			return err
@@ -115,8 +115,8 @@ func stillAssembled(job *stages.Job, mine Assemble) func(ctx context.Context) er
 
 // fill makes the new generation what was assembled. Links are the very files
 // that were checked; copies are others, and are checked for themselves.
-func (c Config) fill(ctx context.Context, job *stages.Job, w *workdir, assembled string, in Ingest, tr Transcode, as Assemble) error {
-	l := linker{need: as.Bytes, reserve: c.reserve(), each: func(done tree) {
+func (c Config) linkGeneration(ctx context.Context, job *stages.Job, w *workdir, assembled string, in Ingest, tr Transcode, as Assemble) error {
+	l := linker{need: as.Bytes, reserve: c.reserve(), onFile: func(done treeSize) {
 		job.Progress(stages.Progress{Percent: 100 * float64(done.bytes) / float64(max(as.Bytes, 1)), Note: fmt.Sprintf("publishing %d", done.files)})
 	}}
 	if err := l.add(ctx, assembled, w.path, servedMode); err != nil {
@@ -132,7 +132,7 @@ func (c Config) fill(ctx context.Context, job *stages.Job, w *workdir, assembled
 	return c.tools(job, -1, "checking").Check(ctx, in.Info, w.path, tr.Output)
 }
 
-func published(task, generation string, md Metadata, as Assemble) Publish {
+func publishedPaths(task, generation string, md Metadata, as Assemble) Publish {
 	gen := path.Join(task, generation)
 	p := Publish{
 		Master:     path.Join(task, media.MasterName),

@@ -122,7 +122,7 @@ func TestAttemptThatWasOvertakenDoesNotSwitchBack(t *testing.T) {
 	h, m := ready(t)
 	public := must(t)(h.makePublishedDir(h.job.Task)).(string)
 	zombie := mustWorkdir(t, public, generationPrefix)
-	if err := h.fill(t.Context(), h.job, zombie, filepath.Join(h.TaskDir(h.job.Task), m.as.Dir), m.in, m.tr, m.as); err != nil {
+	if err := h.linkGeneration(t.Context(), h.job, zombie, filepath.Join(h.TaskDir(h.job.Task), m.as.Dir), m.in, m.tr, m.as); err != nil {
 		t.Fatal(err)
 	}
 	p := h.mustPublish(m)
@@ -130,7 +130,7 @@ func TestAttemptThatWasOvertakenDoesNotSwitchBack(t *testing.T) {
 	if !exists(zombie.path) {
 		t.Fatal("an attempt at work has lost its directory")
 	}
-	s := switcher{public: public, mine: zombie, out: m.tr.Output}
+	s := generationSwitch{publishedDir: public, workdir: zombie, out: m.tr.Output}
 	if err := s.run(t.Context(), h.job); err == nil || s.switched {
 		t.Errorf("got %v, switched %v", err, s.switched)
 	}
@@ -199,8 +199,8 @@ func TestPruningTouchesNothingThatIsNotAnOldGeneration(t *testing.T) {
 	write(t, filepath.Join(public, switchPrefix+"123", "master.m3u8"), "of an attempt that was killed")
 	write(t, filepath.Join(public, "gen-0500-aaaaaaaaaa", "x"), "still served")
 	write(t, filepath.Join(public, "manifest.mpd"), "<BaseURL>gen-0500-aaaaaaaaaa/</BaseURL>")
-	overtaken := switcher{public: public}
-	d := overtaken.prune(true)
+	overtaken := generationSwitch{publishedDir: public}
+	d := overtaken.findRemovable(true)
 	var freed int64
 	if n, err := d.remove(t.Context(), &freed, func() {}); n != 1 || err != nil || freed == 0 {
 		t.Errorf("removed %d with %d bytes, %v; want the manifests that waited", n, freed, err)

@@ -22,7 +22,7 @@ type Transcode struct {
 
 // Transcode is the stage that makes the renditions.
 func (c Config) Transcode() stages.Stage {
-	c = c.knowing()
+	c = c.withCache()
 	return stages.Stage{
 		Name: transcodeStage, Needs: []string{ingestStage}, Workers: cmp.Or(c.Workers.Transcode, 1),
 		Stall: c.stall(),
@@ -50,13 +50,13 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Tran
 		return Transcode{}, err
 	}
 	defer w.discard()
-	job = w.watched(job)
+	job = w.withTouch(job)
 
 	rungs := media.Ladder(in.Info)
-	if err := checkRoom(w.path, estimate(in.Info, rungs), c.reserve()); err != nil {
+	if err := checkFreeSpace(w.path, estimateSize(in.Info, rungs), c.reserve()); err != nil {
 		return Transcode{}, err
 	}
-	tools, tell := c.Tools, &transcoding{job: job}
+	tools, tell := c.Tools, &transcodeReporter{job: job}
 	tools.Step = tell.step
 	out, err := tools.Transcode(ctx, source, in.Info, rungs, w.path, tell.progress)
 	if err != nil {
@@ -77,7 +77,7 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Tran
 // estimate is how many bytes the renditions may take: all of what the ladder
 // allows. Most material stays well below, but a disk that fills up after an
 // hour costs the hour, and perhaps that of others.
-func estimate(info *media.Info, rungs []media.Rung) int64 {
+func estimateSize(info *media.Info, rungs []media.Rung) int64 {
 	bits := 0
 	for _, r := range rungs {
 		bits += r.VideoBitrate + r.AudioBitrate

@@ -14,7 +14,7 @@ import (
 )
 
 // tree counts the files in a directory and below.
-type tree struct {
+type treeSize struct {
 	files int
 	bytes int64
 }
@@ -27,8 +27,8 @@ type linker struct {
 	need    int64 // how much copying it all would take
 	reserve int64
 	copying bool
-	each    func(done tree)
-	done    tree
+	onFile    func(done treeSize)
+	done    treeSize
 }
 
 // add brings the contents of src, a directory, into dst, another one.
@@ -51,7 +51,7 @@ func (l *linker) add(ctx context.Context, src, dst string, mode fs.FileMode) err
 				return err
 			}
 		case e.Type().IsRegular():
-			if err := l.file(from, to); err != nil {
+			if err := l.linkOrCopy(from, to); err != nil {
 				return err
 			}
 		default:
@@ -61,14 +61,14 @@ func (l *linker) add(ctx context.Context, src, dst string, mode fs.FileMode) err
 	return nil
 }
 
-func (l *linker) file(from, to string) error {
+func (l *linker) linkOrCopy(from, to string) error {
 	err := error(syscall.EXDEV)
 	if !l.copying {
 		err = os.Link(from, to)
 	}
 	if cannotLink(err) {
 		if !l.copying {
-			if err := checkRoom(filepath.Dir(to), l.need-l.done.bytes, l.reserve); err != nil {
+			if err := checkFreeSpace(filepath.Dir(to), l.need-l.done.bytes, l.reserve); err != nil {
 				return err
 			}
 			l.copying = true
@@ -84,8 +84,8 @@ func (l *linker) file(from, to string) error {
 	}
 	l.done.files++
 	l.done.bytes += info.Size()
-	if l.each != nil {
-		l.each(l.done)
+	if l.onFile != nil {
+		l.onFile(l.done)
 	}
 	return nil
 }
@@ -125,8 +125,8 @@ func copyFile(from, to string) error {
 }
 
 // measure counts what is in dir.
-func measure(dir string, step func()) (tree, error) {
-	var t tree
+func measureTree(dir string, step func()) (treeSize, error) {
+	var t treeSize
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -169,33 +169,33 @@ func syncFile(path string) error {
 
 // checkRoom refuses what would leave less than the reserve free. A disk that
 // cannot say how full it is, is taken to have room: writing will tell.
-func checkRoom(dir string, need, reserve int64) error {
+func checkFreeSpace(dir string, need, reserve int64) error {
 	free, size, err := fetch.DiskSpace(dir)
 	if err != nil || free >= need+reserve {
 		return nil
 	}
-	return &fullError{dir: dir, need: need, reserve: reserve, free: free, size: size}
+	return &diskFullError{dir: dir, need: need, reserve: reserve, free: free, size: size}
 }
 
 // fullError is a full disk, noticed in time; it matches ENOSPC.
-type fullError struct {
+type diskFullError struct {
 	dir                       string
 	need, reserve, free, size int64
 }
 
-func (e *fullError) Error() string {
+func (e *diskFullError) Error() string {
 	const mib = 1 << 20
-	if e.isForever() {
+	if e.neverFits() {
 		return fmt.Sprintf("the output may take %d MiB, which the disk of %q could not hold if it were empty: it has %d MiB, of which %d are to be kept free",
 			e.need/mib+1, e.dir, e.size/mib, e.reserve/mib)
 	}
 	return fmt.Sprintf("not enough disk space for %q: %d MiB needed, %d MiB to be kept free, %d MiB left",
 		e.dir, e.need/mib+1, e.reserve/mib, e.free/mib)
 }
-func (e *fullError) Unwrap() error { return syscall.ENOSPC }
+func (e *diskFullError) Unwrap() error { return syscall.ENOSPC }
 
 // hasRoomForSmaller reports whether a task that needs less would fit.
-func (e *fullError) hasRoomForSmaller() bool { return e.free >= e.reserve }
+func (e *diskFullError) fitsSmallerTasks() bool { return e.free >= e.reserve }
 
 // isForever reports whether making room would not help.
-func (e *fullError) isForever() bool { return fetch.ExceedsDisk(e.need, e.reserve, e.size) }
+func (e *diskFullError) neverFits() bool { return fetch.ExceedsDisk(e.need, e.reserve, e.size) }

@@ -98,14 +98,14 @@ const (
 
 // Stages are the five stages of the built-in pipeline.
 func Stages(c Config) []stages.Stage {
-	c = c.knowing()
+	c = c.withCache()
 	return []stages.Stage{c.Ingest(), c.Transcode(), c.Metadata(), c.Assemble(), c.Publish()}
 }
 
 // knowing makes the stages ask ffmpeg only once what it can do.
-func (c Config) knowing() Config {
-	if c.Tools.Known == nil {
-		c.Tools.Known = new(media.Known)
+func (c Config) withCache() Config {
+	if c.Tools.Cache == nil {
+		c.Tools.Cache = new(media.CapabilityCache)
 	}
 	return c
 }
@@ -136,10 +136,10 @@ func (c Config) keepOld() time.Duration {
 
 // work makes a stage's Work of a function that does it, and sorts its errors.
 // The stage works in the data directory, and perhaps in another.
-func work[T any](c Config, do func(ctx context.Context, job *stages.Job) (T, error), dirs ...root) stages.Work {
-	dirs = append([]root{{"data", c.DataDir}}, dirs...)
+func work[T any](c Config, do func(ctx context.Context, job *stages.Job) (T, error), dirs ...rootDir) stages.Work {
+	dirs = append([]rootDir{{"data", c.DataDir}}, dirs...)
 	return func(ctx context.Context, job *stages.Job) (any, error) {
-		job, note := noted(job)
+		job, note := withLastNote(job)
 		result, err := do(ctx, job)
 		switch {
 		case err == nil:
@@ -147,22 +147,22 @@ func work[T any](c Config, do func(ctx context.Context, job *stages.Job) (T, err
 		case errors.Is(context.Cause(ctx), stages.ErrStalled):
 			return nil, fmt.Errorf("the last that was heard of it is %q", note())
 		}
-		return nil, classify(ctx, c.blame(err, dirs), job.Attempt)
+		return nil, classify(ctx, c.preferMissingRoot(err, dirs), job.Attempt)
 	}
 }
 
 // root is one of the two directories that hold everything.
-type root struct{ what, dir string }
+type rootDir struct{ name, dir string }
 
 // blame puts an error down to a directory that is not there any more, if there
 // is one, whatever it looked like.
-func (c Config) blame(err error, dirs []root) error {
-	var gone *goneError
+func (c Config) preferMissingRoot(err error, dirs []rootDir) error {
+	var gone *missingError
 	if errors.As(err, &gone) {
 		return err
 	}
 	for _, r := range dirs {
-		if missing := c.checkRoot(r.what, r.dir); errors.As(missing, &gone) {
+		if missing := c.checkRoot(r.name, r.dir); errors.As(missing, &gone) {
 			return fmt.Errorf("%w (%v)", missing, err)
 		}
 	}

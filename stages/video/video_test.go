@@ -345,13 +345,13 @@ func TestTranscodeNeedsRoomForTheWholeLadder(t *testing.T) {
 	t.Parallel()
 	info := &media.Info{Duration: 100}
 	rungs := []media.Rung{{VideoBitrate: 8_000_000}, {VideoBitrate: 800_000}, {AudioBitrate: 80_000}}
-	if got := estimate(info, rungs); got != 111_000_000 {
+	if got := estimateSize(info, rungs); got != 111_000_000 {
 		t.Errorf("estimate %d", got)
 	}
-	if err := checkRoom(t.TempDir(), 1, 1<<60); !errors.Is(err, syscall.ENOSPC) {
+	if err := checkFreeSpace(t.TempDir(), 1, 1<<60); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("got %v", err)
 	}
-	wantPermanent(t, "more than the whole disk", checkRoom(t.TempDir(), 1<<60, 0))
+	wantPermanent(t, "more than the whole disk", checkFreeSpace(t.TempDir(), 1<<60, 0))
 }
 
 func TestDamageIsPublishedAndSaid(t *testing.T) {

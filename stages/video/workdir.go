@@ -44,7 +44,7 @@ type dirName struct {
 	stage   string
 	number  int
 	random  string
-	scratch bool // not complete
+	unfinished bool // not complete
 }
 
 var dirNamePattern = regexp.MustCompile(`^([a-z]+)-(\d{4,9})-([a-z2-7]{10})(\.tmp)?$`)
@@ -55,12 +55,12 @@ func parseDirName(s string) (dirName, bool) {
 		return dirName{}, false
 	}
 	n, err := strconv.Atoi(m[2])
-	return dirName{stage: m[1], number: n, random: m[3], scratch: m[4] != ""}, err == nil
+	return dirName{stage: m[1], number: n, random: m[3], unfinished: m[4] != ""}, err == nil
 }
 
 func (d dirName) String() string {
 	s := fmt.Sprintf("%s-%04d-%s", d.stage, d.number, d.random)
-	if d.scratch {
+	if d.unfinished {
 		s += ".tmp"
 	}
 	return s
@@ -70,14 +70,14 @@ func (d dirName) String() string {
 // ones have left in theirs. The caller defers its discard.
 func newWorkdir(ctx context.Context, job *stages.Job, parent, stage string, mode fs.FileMode) (*workdir, error) {
 	w := &workdir{parent: parent, mode: mode, dirName: dirName{
-		stage: stage, number: 1, random: strings.ToLower(rand.Text()[:10]), scratch: true,
+		stage: stage, number: 1, random: strings.ToLower(rand.Text()[:10]), unfinished: true,
 	}}
-	older, err := w.make(ctx)
+	older, err := w.create(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range older {
-		if d.scratch {
+		if d.unfinished {
 			removeUnlocked(ctx, job, parent, d)
 		}
 	}
@@ -86,7 +86,7 @@ func newWorkdir(ctx context.Context, job *stages.Job, parent, stage string, mode
 
 // again calls make, which makes a directory and one in it, once more if the
 // directory was removed in between, because it was empty.
-func again(make func() (*workdir, error)) (*workdir, error) {
+func retryIfRemoved(make func() (*workdir, error)) (*workdir, error) {
 	w, err := make()
 	if errors.Is(err, fs.ErrNotExist) {
 		w, err = make()
@@ -97,7 +97,7 @@ func again(make func() (*workdir, error)) (*workdir, error) {
 // make makes the directory and returns those that were there before. It holds
 // the parent's lock, so that no other attempt takes the new directory for a
 // dead one's before its own lock is on it.
-func (w *workdir) make(ctx context.Context) (older []dirName, err error) {
+func (w *workdir) create(ctx context.Context) (older []dirName, err error) {
 	lock, err := lockDir(ctx, w.parent)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func dirNames(parent, stage string) ([]dirName, error) {
 }
 
 // watched is a job whose progress is a sign of life in the directory, too.
-func (w *workdir) watched(job *stages.Job) *stages.Job {
+func (w *workdir) withTouch(job *stages.Job) *stages.Job {
 	watched := *job
 	var mu sync.Mutex
 	touched := time.Now()
@@ -146,7 +146,7 @@ func (w *workdir) watched(job *stages.Job) *stages.Job {
 		job.Progress(p)
 		mu.Lock()
 		defer mu.Unlock()
-		if w.scratch && time.Since(touched) >= touchEvery {
+		if w.unfinished && time.Since(touched) >= touchEvery {
 			touched = time.Now()
 			_ = touch(w.path) // what is wrong with the disk, the attempt will find out
 		}
@@ -157,7 +157,7 @@ func (w *workdir) watched(job *stages.Job) *stages.Job {
 // finish puts the directory on disk, with all that is in it, and gives it its
 // final name, which it returns.
 func (w *workdir) finish(ctx context.Context, job *stages.Job) (string, error) {
-	if err := w.settle(ctx, job); err != nil {
+	if err := w.sync(ctx, job); err != nil {
 		return "", err
 	}
 	if err := w.rename(); err != nil {
@@ -168,10 +168,10 @@ func (w *workdir) finish(ctx context.Context, job *stages.Job) (string, error) {
 
 // settle puts all that is in the directory on disk. If it is to be served,
 // everybody can read it then.
-func (w *workdir) settle(ctx context.Context, job *stages.Job) error {
-	step := counting(job, -1, "syncing").next()
+func (w *workdir) sync(ctx context.Context, job *stages.Job) error {
+	step := reportSteps(job, -1, "syncing").counter()
 	if w.mode == servedMode {
-		if err := serveTree(w.path, step); err != nil {
+		if err := makeTreeReadable(w.path, step); err != nil {
 			return err
 		}
 	}
@@ -184,7 +184,7 @@ func (w *workdir) settle(ctx context.Context, job *stages.Job) error {
 // rename gives the directory its final name.
 func (w *workdir) rename() error {
 	done := w.dirName
-	done.scratch = false
+	done.unfinished = false
 	path := filepath.Join(w.parent, done.String())
 	if err := os.Rename(w.path, path); err != nil {
 		return fmt.Errorf("finish working directory: %w", err)
@@ -196,17 +196,17 @@ func (w *workdir) rename() error {
 // discard removes what is not finished. It does no harm when there is nothing
 // to be removed, so that it can be deferred.
 func (w *workdir) discard() {
-	if w.scratch {
+	if w.unfinished {
 		os.RemoveAll(w.path)
 	}
 	unlock(w.lock)
 }
 
 // retract removes the directory although it is finished.
-func (w *workdir) retract() {
-	if !w.scratch {
+func (w *workdir) removeFinished() {
+	if !w.unfinished {
 		scratch := w.dirName
-		scratch.scratch = true
+		scratch.unfinished = true
 		path := filepath.Join(w.parent, scratch.String())
 		if os.Rename(w.path, path) != nil {
 			return
@@ -252,19 +252,19 @@ func removeUnlocked(ctx context.Context, job *stages.Job, parent string, d dirNa
 	if locked, err := tryLock(f); err != nil || !locked {
 		return
 	}
-	if name, err := retire(root, d); err == nil {
+	if name, err := renameUnfinished(root, d); err == nil {
 		var freed int64
-		_ = removeIn(ctx, root, name, &freed, counting(job, -1, "removing").next())
+		_ = removeAll(ctx, root, name, &freed, reportSteps(job, -1, "removing").counter())
 	}
 }
 
 // retire gives a directory another name, so that nobody meets it half removed
 // under its own.
-func retire(parent *os.Root, d dirName) (name string, err error) {
+func renameUnfinished(parent *os.Root, d dirName) (name string, err error) {
 	name = d.String()
-	if d.scratch {
+	if d.unfinished {
 		return name, nil
 	}
-	d.scratch = true
+	d.unfinished = true
 	return d.String(), parent.Rename(name, d.String())
 }

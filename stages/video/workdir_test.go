@@ -142,12 +142,12 @@ func TestResultThatNamesAnotherDirectoryIsNotFollowed(t *testing.T) {
 		"", ".", "..", "../x", "/etc", "transcode-0001-aaaaaaaaaa.tmp", "metadata-0001-aaaaaaaaaa",
 		"transcode-0001-aaaaaaaaaa/..", "transcode-1-a",
 	} {
-		if dir, err := finished(parent, "transcode", name); err == nil {
+		if dir, err := findResultDir(parent, "transcode", name); err == nil {
 			t.Errorf("%q: %q", name, dir)
 		}
 	}
-	var gone *goneError
-	if _, err := finished(parent, "transcode", "transcode-0001-aaaaaaaaaa"); !errors.As(err, &gone) {
+	var gone *missingError
+	if _, err := findResultDir(parent, "transcode", "transcode-0001-aaaaaaaaaa"); !errors.As(err, &gone) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -161,7 +161,7 @@ func TestTreeIsLinkedWhereThatIsPossible(t *testing.T) {
 	if err := l.add(t.Context(), src, dst, servedMode); err != nil {
 		t.Fatal(err)
 	}
-	if l.copying || l.done != (tree{files: 2, bytes: 5}) {
+	if l.copying || l.done != (treeSize{files: 2, bytes: 5}) {
 		t.Errorf("got %+v", l)
 	}
 	a, _ := os.Stat(filepath.Join(src, "d", "b"))
@@ -183,7 +183,7 @@ func TestTreeIsCopiedToAnotherFileSystem(t *testing.T) {
 	if err := l.add(t.Context(), src, dst, servedMode); err != nil {
 		t.Fatal(err)
 	}
-	if !l.copying || l.done != (tree{files: 2, bytes: 5}) || read(t, filepath.Join(dst, "d", "b")) != "bbb" {
+	if !l.copying || l.done != (treeSize{files: 2, bytes: 5}) || read(t, filepath.Join(dst, "d", "b")) != "bbb" {
 		t.Errorf("got %+v", l)
 	}
 	full := linker{need: 5, reserve: 1 << 60}

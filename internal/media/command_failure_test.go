@@ -1,0 +1,166 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Two processes that use up a processor each, heed no polite signal and say
+// nothing.
+const hanging = `trap '' TERM INT HUP QUIT
+(trap '' TERM INT HUP QUIT; while :; do :; done) &
+echo $! > child.pid
+echo $$ > self.pid
+while :; do :; done
+`
+
+func TestAChildThatHangsAtFullSpeedIsKilledWithItsOwn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tools := Tools{FFmpeg: script(t, hanging), Stall: 300 * time.Millisecond}
+	_, err := tools.run(t.Context(), command{tool: "ffmpeg", dir: dir, stdout: newProgressReader(10, nil, time.Now)})
+	if !errors.Is(err, ErrStalled) || !strings.Contains(err.Error(), "s of processor time") {
+		t.Errorf("error %v; want ErrStalled", err)
+	}
+	wantGroupGone(t, waitForPid(t, dir, "self.pid"), waitForPid(t, dir, "child.pid"))
+}
+
+// An ffmpeg that is a script, as people write them: the shell is killed, by
+// whomever, or ends, and what it had started must not go on alone.
+func TestWhatAChildLeavesBehindIsKilled(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]string{"killed": "kill -KILL $$", "ended": "exit 0"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			began := time.Now()
+			_, err := Tools{FFmpeg: script(t, "sleep 3600 &\necho $! > child.pid\necho $$ > self.pid\n"+end+"\n")}.
+				run(t.Context(), command{tool: "ffmpeg", dir: dir})
+			if (err == nil) != (name == "ended") {
+				t.Errorf("error %v", err)
+			}
+			if took := time.Since(began); took >= pipeDelay {
+				t.Errorf("it took %v", took)
+			}
+			wantGroupGone(t, waitForPid(t, dir, "self.pid"), waitForPid(t, dir, "child.pid"))
+		})
+	}
+}
+
+// wantGroupGone does not wait: it is to be so when the call has returned.
+func wantGroupGone(t *testing.T, leader int, others ...int) {
+	t.Helper()
+	for _, pid := range others {
+		if syscall.Kill(pid, 0) == nil && !zombie(pid) {
+			t.Errorf("process %d of the group lives on", pid)
+		}
+	}
+	if syscall.Kill(leader, 0) == nil {
+		t.Errorf("the group's leader %d lives on", leader)
+	}
+}
+
+func TestStepsAreToldOfWhatGoesForwardOnly(t *testing.T) {
+	t.Parallel()
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -f lavfi -i sine=d=1 "+h264)
+	var steps []int64
+	tools := quick
+	tools.Step = func(n int64) { steps = append(steps, n) }
+	counted := func(what string, call func() error) {
+		t.Helper()
+		steps = nil
+		if err := call(); err != nil {
+			t.Fatal(err)
+		}
+		for i, n := range steps {
+			if n != int64(i+1) {
+				t.Fatalf("%s told of steps %v", what, steps)
+			}
+		}
+		if len(steps) == 0 {
+			t.Errorf("%s told of no step", what)
+		}
+	}
+	dir, ctx := t.TempDir(), t.Context()
+	var info *Info
+	var out *Output
+	counted("Probe", func() (err error) { info, err = tools.Probe(ctx, src); return err })
+	counted("Transcode", func() (err error) { out, err = tools.Transcode(ctx, src, info, Ladder(info), dir, nil); return err })
+	counted("Check", func() error { return tools.Check(ctx, info, dir, out) })
+	counted("WriteMPD", func() error { return tools.WriteMPD(ctx, dir, out) })
+	counted("Poster", func() error { return tools.Poster(ctx, src, info, dir+"/poster.jpg") })
+	counted("Storyboard", func() error {
+		if err := os.RemoveAll(filepath.Join(dir, StoryboardDir)); err != nil {
+			return err
+		}
+		_, err := tools.Storyboard(ctx, dir, info, out)
+		return err
+	})
+
+	steps = nil
+	still := Tools{FFmpeg: script(t, repeating(t)), Sandbox: SandboxOff, Stall: 2500 * time.Millisecond, Step: tools.Step}
+	_, err := still.withStepCounter().run(ctx, command{tool: "ffmpeg", stdout: newProgressReader(10, nil, time.Now)})
+	// Its beginning is one, its first output, and its end.
+	if !errors.Is(err, ErrStalled) || len(steps) > 3 {
+		t.Errorf("steps %v of one that stands still, %v", steps, err)
+	}
+	steps = nil
+	goesOn := Tools{FFmpeg: script(t, "for i in 1 2 3 4 5 6; do echo frame=$i; sleep 0.5; done\n"), Step: tools.Step}
+	if _, err := goesOn.withStepCounter().run(ctx, command{tool: "ffmpeg", stdout: newProgressReader(10, nil, time.Now)}); err != nil || len(steps) < 3 {
+		t.Errorf("steps %v of one that goes on for 3 s, %v", steps, err)
+	}
+}
+
+func TestAChildThatTakesTooMuchMemoryIsKilled(t *testing.T) {
+	t.Parallel()
+	if residentBytes(os.Getpid()) == 0 {
+		t.Skip("this system does not tell how much memory a process takes")
+	}
+	dir := t.TempDir()
+	// In a process below the shell's: scripts count as a whole.
+	tools := Tools{FFmpeg: script(t, "echo $$ > self.pid\ndd if=/dev/zero of=/dev/null bs=300M\nexit 0\n"), Memory: 100 << 20}
+	_, err := tools.run(t.Context(), command{tool: "ffmpeg", dir: dir})
+	if !errors.Is(err, ErrMemory) || errors.Is(err, context.Canceled) {
+		t.Errorf("error %v; want ErrMemory", err)
+	}
+	wantGroupGone(t, waitForPid(t, dir, "self.pid"))
+
+	tools.Memory = 4 << 30
+	tools.FFmpeg = script(t, "dd if=/dev/zero of=/dev/null bs=64M count=20 2>/dev/null\n")
+	if _, err := tools.run(t.Context(), command{tool: "ffmpeg", dir: dir}); err != nil {
+		t.Errorf("within its bound: %v", err)
+	}
+}
+
+func TestMemoryThatRanOutIsTold(t *testing.T) {
+	t.Parallel()
+	err := exitErrorOf("ffmpeg", killedProcess(t), "", true)
+	if !errors.Is(err, ErrMemory) || err.Error() != "ffmpeg was killed by the kernel: memory ran out on this host" {
+		t.Errorf("error %v", err)
+	}
+	if err := exitErrorOf("ffmpeg", killedProcess(t), "", false); errors.Is(err, ErrMemory) {
+		t.Errorf("error %v; nobody said that memory ran out", err)
+	}
+	for _, words := range []string{"Cannot allocate memory", "x264 [error]: malloc of size 7332480 failed"} {
+		out, err := Tools{FFmpeg: script(t, "echo '"+words+"' >&2; exit 1\n")}.run(t.Context(), command{tool: "ffmpeg"})
+		if err := ignoreSourceErrors(out, err); !errors.Is(err, ErrMemory) {
+			t.Errorf("after %q: error %v; want ErrMemory", words, err)
+		}
+	}
+}
+
+func killedProcess(t *testing.T) error {
+	t.Helper()
+	err := exec.Command("sh", "-c", "kill -KILL $$").Run()
+	if err == nil {
+		t.Fatal("it was not killed")
+	}
+	return err
+}

@@ -1,0 +1,252 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestAMissingProgramIsNamed(t *testing.T) {
+	t.Parallel()
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	_, err := Tools{FFprobe: filepath.Join(t.TempDir(), "none")}.Probe(t.Context(), src)
+	if !errors.Is(err, ErrToolMissing) || !strings.Contains(err.Error(), "ffprobe") {
+		t.Errorf("error %v; want ErrToolMissing for ffprobe", err)
+	}
+	_, err = Tools{FFmpeg: "no-such-ffmpeg"}.Probe(t.Context(), src)
+	if !errors.Is(err, ErrToolMissing) || !strings.Contains(err.Error(), "ffmpeg") {
+		t.Errorf("error %v; want ErrToolMissing for ffmpeg", err)
+	}
+}
+
+func TestAnFFmpegWithoutTheEncoderIsAMissingTool(t *testing.T) {
+	t.Parallel()
+	tools := Tools{FFmpeg: script(t, "exit 0\n")}
+	_, err := tools.capabilities(t.Context(), true, false)
+	if !errors.Is(err, ErrToolMissing) || !strings.Contains(err.Error(), "libx264") {
+		t.Errorf("error %v; want ErrToolMissing for libx264", err)
+	}
+}
+
+func TestAProgramIsAskedOnceWhatItCanDoUntilItsFileIsAnother(t *testing.T) {
+	t.Parallel()
+	asked := filepath.Join(t.TempDir(), "asked")
+	file := script(t, "echo >> '"+asked+"'\necho ' V..... libx264 x'\n")
+	tools := Tools{FFmpeg: file, Cache: new(CapabilityCache), Sandbox: SandboxOff} // it writes elsewhere
+	times := func() int {
+		t.Helper()
+		if _, err := tools.capabilities(t.Context(), true, false); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), "\n")
+	}
+	first, again := times(), times()
+	if first == 0 || again != first {
+		t.Errorf("it was asked %d times, and then %d", first, again)
+	}
+	if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if anew := times(); anew != 2*first {
+		t.Errorf("another file was asked %d times, want %d", anew-first, first)
+	}
+}
+
+// A child whose own child would go on for an hour.
+const stubborn = `trap '' TERM INT HUP
+sleep 3600 &
+echo $! > child.pid
+echo $$ > self.pid
+echo frame=1
+wait
+`
+
+func TestCancellingKillsTheWholeGroup(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx, cancel := background(t)
+	why := errors.New("lease lost")
+	done := make(chan error, 1)
+	go func() {
+		_, err := Tools{FFmpeg: script(t, stubborn)}.run(ctx, command{tool: "ffmpeg", dir: dir})
+		done <- err
+	}()
+	pids := []int{waitForPid(t, dir, "child.pid"), waitForPid(t, dir, "self.pid")}
+	cancel(why)
+	if err := <-done; !errors.Is(err, why) {
+		t.Errorf("error %v; want the cause of the cancellation", err)
+	}
+	for _, pid := range pids {
+		waitUntilGone(t, pid)
+	}
+}
+
+func TestAChildThatStandsStillIsKilled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tools := Tools{FFmpeg: script(t, stubborn), Stall: 300 * time.Millisecond}
+	_, err := tools.run(t.Context(), command{tool: "ffmpeg", dir: dir})
+	if !errors.Is(err, ErrStalled) || errors.Is(err, context.Canceled) {
+		t.Errorf("error %v; want ErrStalled", err)
+	}
+	waitUntilGone(t, waitForPid(t, dir, "child.pid"))
+}
+
+func TestAChildThatOnlyRepeatsItselfStandsStill(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("CUELIGHT_TEST_REPEATS") != "" {
+		repeatForever()
+	}
+	tools := Tools{FFmpeg: script(t, repeating(t)), Stall: 2 * time.Second, Sandbox: SandboxOff} // it starts this test
+	_, err := tools.run(t.Context(), command{tool: "ffmpeg", stdout: newProgressReader(10, nil, time.Now)})
+	if !errors.Is(err, ErrStalled) {
+		t.Errorf("error %v; want ErrStalled", err)
+	}
+}
+
+// repeating is the text of a script that says the same for ever, as an ffmpeg
+// does that waits for itself.
+func repeating(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "export CUELIGHT_TEST_REPEATS=1\nexec '" + self + "' -test.run='^TestAChildThatOnlyRepeatsItselfStandsStill$'\n"
+}
+
+func repeatForever() {
+	for ; ; time.Sleep(50 * time.Millisecond) {
+		fmt.Print("frame=7\nout_time_us=5\nprogress=continue\n")
+	}
+}
+
+func TestAChildThatMovesOnIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	tools := Tools{FFmpeg: script(t, "i=0; while test $i -lt 40; do i=$((i+1)); echo frame=$i; echo progress=continue; sleep 0.1; done\n"), Stall: 3 * time.Second}
+	reader := newProgressReader(10, nil, time.Now)
+	if _, err := tools.run(t.Context(), command{tool: "ffmpeg", stdout: reader}); err != nil {
+		t.Error(err)
+	}
+	if reader.frames != 40 {
+		t.Errorf("%d frames; want 40", reader.frames)
+	}
+}
+
+func TestHowAChildEndedIsTold(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, text string
+		is         error
+		says       string
+	}{
+		{"code", "echo 'first' >&2; echo 'last words' >&2; exit 3", nil, "code 3: first\nlast words"},
+		{"signal", "kill -KILL $$", nil, "killed by somebody else (signal: killed)"},
+		{"other signal", "kill -SEGV $$", nil, "ended by a signal (segmentation fault)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Tools{FFmpeg: script(t, tt.text+"\n")}.run(t.Context(), command{tool: "ffmpeg"})
+			if tt.is != nil && !errors.Is(err, tt.is) {
+				t.Errorf("error %v; want %v", err, tt.is)
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("error %v; want %q in it", err, tt.says)
+			}
+		})
+	}
+}
+
+func TestAKilledFFprobeIsNoReasonToRefuse(t *testing.T) {
+	t.Parallel()
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	for _, text := range []string{"kill -KILL $$\n", "echo 'Cannot allocate memory' >&2; exit 1\n"} {
+		_, err := Tools{FFprobe: script(t, text)}.Probe(t.Context(), src)
+		if refused := (*RejectedError)(nil); err == nil || errors.As(err, &refused) {
+			t.Errorf("after %q: %v; want an error that is no refusal", text, err)
+		}
+	}
+}
+
+func TestAChildSeesLittleOfTheEnvironment(t *testing.T) {
+	t.Setenv("CUELIGHT_SECRET", "hush")
+	t.Setenv("FFREPORT", "file=report.log")
+	t.Setenv("http_proxy", "http://proxy.invalid")
+	buffer := &limitedBuffer{limit: 1 << 16}
+	if _, err := (Tools{FFmpeg: script(t, "env\n")}).run(t.Context(), command{tool: "ffmpeg", stdout: buffer}); err != nil {
+		t.Fatal(err)
+	}
+	env := buffer.String()
+	if !strings.Contains(env, "LC_ALL=C\n") || !strings.Contains(env, "PATH=") {
+		t.Errorf("environment lacks something:\n%s", env)
+	}
+	for _, name := range []string{"CUELIGHT_SECRET", "FFREPORT", "http_proxy"} {
+		if strings.Contains(env, name) {
+			t.Errorf("environment has %s", name)
+		}
+	}
+}
+
+func waitForPid(t *testing.T, dir, name string) int {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for time.Now().Before(deadline) {
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
+				return pid
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("%s was not written", name)
+	return 0
+}
+
+// waitUntilGone takes a process that nobody has waited for yet as gone.
+func waitUntilGone(t *testing.T, pid int) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) {
+		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid) {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Errorf("process %d lives on", pid)
+}
+
+func zombie(pid int) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(rest, "Z")
+}
+
+func waitForLine(t *testing.T, file string, ok func(string) bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	var last string
+	for time.Now().Before(deadline) {
+		if b, err := os.ReadFile(file); err == nil {
+			if last = string(b); ok(last) {
+				return
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Errorf("%s says %q", file, last)
+}

@@ -1,0 +1,195 @@
+package media
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"math"
+	"path"
+	"path/filepath"
+	"strconv"
+)
+
+// WriteMPD writes the DASH manifest manifest.mpd into dir, as a whole or not
+// at all. It names the very segments that the HLS playlists name, by paths
+// relative to dir, and reads them to know where each begins.
+func (t Tools) WriteMPD(ctx context.Context, dir string, out *Output) error {
+	m, err := t.withStepCounter().manifest(ctx, dir, out)
+	if err != nil {
+		return fmt.Errorf("write manifest: %w", err)
+	}
+	text, err := xml.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write manifest: %w", err)
+	}
+	text = append([]byte(xml.Header), append(text, '\n')...)
+	if err := writeFile(filepath.Join(dir, ManifestName), text); err != nil {
+		return fmt.Errorf("write manifest: %w", err)
+	}
+	return nil
+}
+
+type mpd struct {
+	XMLName   xml.Name  `xml:"urn:mpeg:dash:schema:mpd:2011 MPD"`
+	Profiles  string    `xml:"profiles,attr"`
+	Type      string    `xml:"type,attr"`
+	Duration  string    `xml:"mediaPresentationDuration,attr"`
+	MinBuffer string    `xml:"minBufferTime,attr"`
+	Period    mpdPeriod `xml:"Period"`
+}
+
+type mpdPeriod struct {
+	ID    string   `xml:"id,attr"`
+	Start string   `xml:"start,attr"`
+	Sets  []mpdSet `xml:"AdaptationSet"`
+}
+
+type mpdSet struct {
+	ID          int       `xml:"id,attr"`
+	ContentType string    `xml:"contentType,attr"`
+	MimeType    string    `xml:"mimeType,attr"`
+	Language    string    `xml:"lang,attr,omitempty"`
+	Alignment   bool      `xml:"segmentAlignment,attr"`
+	StartsSAP   int       `xml:"startWithSAP,attr"`
+	Role        *mpdValue `xml:"Role,omitempty"`
+	Streams     []mpdRepr `xml:"Representation"`
+}
+
+type mpdRepr struct {
+	ID        string      `xml:"id,attr"`
+	Codecs    string      `xml:"codecs,attr"`
+	Bandwidth int64       `xml:"bandwidth,attr"`
+	Width     int         `xml:"width,attr,omitempty"`
+	Height    int         `xml:"height,attr,omitempty"`
+	SAR       string      `xml:"sar,attr,omitempty"`
+	FrameRate string      `xml:"frameRate,attr,omitempty"`
+	Rate      int         `xml:"audioSamplingRate,attr,omitempty"`
+	Channels  *mpdValue   `xml:"AudioChannelConfiguration,omitempty"`
+	Template  mpdTemplate `xml:"SegmentTemplate"`
+}
+
+type mpdValue struct {
+	Scheme string `xml:"schemeIdUri,attr"`
+	Value  string `xml:"value,attr"`
+}
+
+type mpdTemplate struct {
+	Timescale int64      `xml:"timescale,attr"`
+	Init      string     `xml:"initialization,attr"`
+	Media     string     `xml:"media,attr"`
+	Start     int        `xml:"startNumber,attr"`
+	Timeline  []mpdEntry `xml:"SegmentTimeline>S"`
+}
+
+type mpdEntry struct {
+	Time   *int64 `xml:"t,attr,omitempty"`
+	Length int64  `xml:"d,attr"`
+	Repeat int    `xml:"r,attr,omitempty"`
+}
+
+func (t Tools) manifest(ctx context.Context, dir string, out *Output) (*mpd, error) {
+	if len(out.Video)+len(out.Audio) == 0 {
+		return nil, fmt.Errorf("there is nothing to list")
+	}
+	m := &mpd{
+		Profiles: "urn:mpeg:dash:profile:isoff-live:2011", Type: "static",
+		Duration: xmlSeconds(roundUpMillisecond(out.Duration)), MinBuffer: xmlSeconds(segmentSeconds),
+		Period: mpdPeriod{ID: "0", Start: "PT0S"},
+	}
+	if len(out.Video) > 0 {
+		set := mpdSet{ContentType: "video", MimeType: "video/mp4", Alignment: true, StartsSAP: 1}
+		for _, r := range out.Video {
+			repr, err := t.representation(ctx, dir, r)
+			if err != nil {
+				return nil, err
+			}
+			repr.Width, repr.Height, repr.SAR, repr.FrameRate = r.Width, r.Height, "1:1", xmlRate(r.FrameRate)
+			set.Streams = append(set.Streams, repr)
+		}
+		m.Period.Sets = append(m.Period.Sets, set)
+	}
+	if err := t.addAudio(ctx, m, dir, out.Audio); err != nil {
+		return nil, err
+	}
+	for i := range m.Period.Sets {
+		m.Period.Sets[i].ID = i
+	}
+	return m, nil
+}
+
+// addAudio makes one set of each of the source's streams, with all its rungs.
+func (t Tools) addAudio(ctx context.Context, m *mpd, dir string, list []Rendition) error {
+	bySource := map[int]int{}
+	for _, r := range list {
+		repr, err := t.representation(ctx, dir, r)
+		if err != nil {
+			return err
+		}
+		repr.Rate = r.SampleRate
+		repr.Channels = &mpdValue{"urn:mpeg:dash:23003:3:audio_channel_configuration:2011", strconv.Itoa(r.Channels)}
+		at, ok := bySource[r.Source]
+		if !ok {
+			set := mpdSet{ContentType: "audio", MimeType: "audio/mp4", Language: bcp47(r.Language), Alignment: true, StartsSAP: 1}
+			role := "alternate"
+			if r.Default {
+				role = "main"
+			}
+			set.Role = &mpdValue{"urn:mpeg:dash:role:2011", role}
+			at = len(m.Period.Sets)
+			bySource[r.Source] = at
+			m.Period.Sets = append(m.Period.Sets, set)
+		}
+		m.Period.Sets[at].Streams = append(m.Period.Sets[at].Streams, repr)
+	}
+	return nil
+}
+
+func (t Tools) representation(ctx context.Context, dir string, r Rendition) (mpdRepr, error) {
+	s, err := t.inspect(ctx, dir, r.Playlist)
+	if err != nil {
+		return mpdRepr{}, err
+	}
+	folder := path.Dir(r.Playlist)
+	repr := mpdRepr{
+		ID: r.Name, Codecs: r.Codecs, Bandwidth: r.PeakBandwidth,
+		Template: mpdTemplate{Timescale: s.timescale, Init: r.Init, Media: path.Join(folder, "seg-$Number%05d$.m4s")},
+	}
+	at := int64(0)
+	for i, g := range s.segments {
+		if g.name != fmt.Sprintf(segmentPattern, i) {
+			return mpdRepr{}, fmt.Errorf("segment %d of %s is called %q", i, r.Playlist, g.name)
+		}
+		line := repr.Template.Timeline
+		if n := len(line); n > 0 && g.start == at && line[n-1].Length == g.length {
+			line[n-1].Repeat++
+		} else {
+			e := mpdEntry{Length: g.length}
+			if i == 0 || g.start != at {
+				e.Time = &g.start
+			}
+			repr.Template.Timeline = append(line, e)
+		}
+		at = g.start + g.length
+	}
+	return repr, nil
+}
+
+// beyond is the next millisecond. Where a manifest lasts no longer than what is
+// played, dash.js may take its end for a seek behind the end, and goes back half a
+// second instead of ending.
+func roundUpMillisecond(v float64) float64 { return math.Floor(v*1000+1) / 1000 }
+
+func xmlSeconds(v float64) string { return fmt.Sprintf("PT%.3fS", v) }
+
+// xmlRate is a whole number or a fraction; DASH knows no decimals here.
+func xmlRate(rate float64) string {
+	for _, den := range []float64{1, 1001, 1000} {
+		if num := rate * den; math.Abs(num-math.Round(num)) < 1e-6*num {
+			if den == 1 {
+				return strconv.Itoa(int(math.Round(num)))
+			}
+			return fmt.Sprintf("%d/%d", int(math.Round(num)), int(den))
+		}
+	}
+	return fmt.Sprintf("%d/1000", int(math.Round(rate*1000)))
+}

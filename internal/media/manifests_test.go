@@ -1,0 +1,158 @@
+package media
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/Eyevinn/hls-m3u8/m3u8"
+)
+
+func sampleOutput() *Output {
+	return &Output{
+		Video: []Rendition{
+			{Name: "720p", Playlist: "720p/index.m3u8", Codecs: "avc1.64001f", Width: 1280, Height: 720, FrameRate: 30000.0 / 1001, PeakBandwidth: 2000, AverageBandwidth: 1500},
+			{Name: "240p", Playlist: "240p/index.m3u8", Codecs: "avc1.640015", Width: 426, Height: 240, FrameRate: 30000.0 / 1001, PeakBandwidth: 400, AverageBandwidth: 300},
+		},
+		Audio: []Rendition{
+			{Name: "audio", Group: "audio", Playlist: "audio/index.m3u8", Codecs: "mp4a.40.2", Channels: 2, PeakBandwidth: 130, AverageBandwidth: 128, Default: true, Language: "ger", Title: "Deutsch \"laut\"\n"},
+			{Name: "audio-2", Group: "audio", Playlist: "audio-2/index.m3u8", Codecs: "mp4a.40.2", Channels: 2, PeakBandwidth: 140, AverageBandwidth: 120, Language: "eng"},
+			{Name: "audio-3", Group: "audio", Playlist: "audio-3/index.m3u8", Codecs: "mp4a.40.2", Channels: 2, PeakBandwidth: 140, AverageBandwidth: 120, Language: "eng"},
+		},
+	}
+}
+
+func TestMasterPlaylist(t *testing.T) {
+	t.Parallel()
+	text, err := multivariantPlaylist(sampleOutput(), "g7/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `#EXTM3U
+#EXT-X-VERSION:7
+#EXT-X-INDEPENDENT-SEGMENTS
+#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="Deutsch laut",LANGUAGE="de",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="g7/audio/index.m3u8"
+#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="eng",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="g7/audio-2/index.m3u8"
+#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="eng (2)",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="g7/audio-3/index.m3u8"
+#EXT-X-STREAM-INF:BANDWIDTH=2140,AVERAGE-BANDWIDTH=1628,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=1280x720,FRAME-RATE=29.970,VIDEO-RANGE=SDR,AUDIO="audio",CLOSED-CAPTIONS=NONE
+g7/720p/index.m3u8
+#EXT-X-STREAM-INF:BANDWIDTH=540,AVERAGE-BANDWIDTH=428,CODECS="avc1.640015,mp4a.40.2",RESOLUTION=426x240,FRAME-RATE=29.970,VIDEO-RANGE=SDR,AUDIO="audio",CLOSED-CAPTIONS=NONE
+g7/240p/index.m3u8
+`
+	if text != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+	list, kind, err := m3u8.Decode(*bytes.NewBufferString(text), true)
+	if err != nil || kind != m3u8.MASTER || len(list.(*m3u8.MasterPlaylist).Variants) != 2 {
+		t.Errorf("another reader: %v, kind %v", err, kind)
+	}
+}
+
+func TestMasterPlaylistOfSoundAlone(t *testing.T) {
+	t.Parallel()
+	out := &Output{Audio: []Rendition{
+		{Name: "audio", Group: "audio", Playlist: "audio/index.m3u8", Codecs: "mp4a.40.2", PeakBandwidth: 130, AverageBandwidth: 128},
+		{Name: "audio-low", Group: "audio-low", Playlist: "audio-low/index.m3u8", Codecs: "mp4a.40.2", PeakBandwidth: 66, AverageBandwidth: 64},
+	}}
+	text, err := multivariantPlaylist(out, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `#EXTM3U
+#EXT-X-VERSION:7
+#EXT-X-INDEPENDENT-SEGMENTS
+#EXT-X-STREAM-INF:BANDWIDTH=130,AVERAGE-BANDWIDTH=128,CODECS="mp4a.40.2"
+audio/index.m3u8
+#EXT-X-STREAM-INF:BANDWIDTH=66,AVERAGE-BANDWIDTH=64,CODECS="mp4a.40.2"
+audio-low/index.m3u8
+`
+	if text != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+}
+
+func TestManifestsOfNothingOrWithAnImpossiblePrefixAreErrors(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if WriteMaster(dir, &Output{}, "") == nil || quick.WriteMPD(t.Context(), dir, &Output{}) == nil {
+		t.Error("an empty output was listed")
+	}
+	for _, prefix := range []string{"a\nb/", `a"b/`, "a\x00/"} {
+		if WriteMaster(dir, sampleOutput(), prefix) == nil {
+			t.Errorf("prefix %q was accepted", prefix)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("%v, %v were left behind", err, entries)
+	}
+}
+
+func TestManifestHasTheSegmentsOfThePlaylists(t *testing.T) {
+	t.Parallel()
+	r := publish(t, clip(t, "a.mkv", "-f lavfi -i testsrc2=s=320x240:r=24000/1001:d=20 -f lavfi -i sine=d=20 -map 0 -map 1 -map 1 -metadata:s:a:1 language=fre"+h264+"-c:a aac"))
+	text, err := os.ReadFile(filepath.Join(r.dir, ManifestName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m mpd
+	if err := xml.Unmarshal(text, &m); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Period.Sets) != 3 || m.Period.Sets[2].Language != "fr" || m.Period.Sets[0].Streams[0].FrameRate != "24000/1001" {
+		t.Errorf("manifest\n%s", text)
+	}
+	// 480 frames are 20.020 s; the sound would be 20.032 s with what primes a decoder.
+	var length float64
+	if _, err := fmt.Sscanf(m.Duration, "PT%fS", &length); err != nil || length < 20.019 || length > 20.022 {
+		t.Errorf("%v: the manifest lasts %s; want PT20.020S", err, m.Duration)
+	}
+	all := append(append([]Rendition{}, r.out.Video...), r.out.Audio...)
+	for i, set := range m.Period.Sets {
+		count, ticks := 0, int64(0)
+		for _, e := range set.Streams[0].Template.Timeline {
+			count += 1 + e.Repeat
+			ticks += int64(1+e.Repeat) * e.Length
+		}
+		got := float64(ticks) / float64(set.Streams[0].Template.Timescale)
+		if set.ContentType == "audio" {
+			got -= float64(encoderDelay) / sampleRate
+		}
+		if count != all[i].Segments || !near(got, all[i].Duration, 1e-6) {
+			t.Errorf("set %d: %d segments in %.3f s; want %d in %.3f s", i, count, got, all[i].Segments, all[i].Duration)
+		}
+		if !strings.HasPrefix(set.Streams[0].Template.Media, all[i].Name+"/seg-") {
+			t.Errorf("set %d: segments %q", i, set.Streams[0].Template.Media)
+		}
+	}
+}
+
+// A flash and a beep in the third second.
+func TestPictureAndSoundStayTogether(t *testing.T) {
+	t.Parallel()
+	const frame = 1.0 / 30
+	src := clip(t, "a.mp4", "-f lavfi -i color=black:s=320x240:r=30:d=4,drawbox=c=white:t=fill:enable='between(t\\,2\\,2.2)' "+
+		"-f lavfi -i sine=f=1000:d=4,volume=0:enable='not(between(t\\,2\\,2.2))' -c:v libx264 -c:a aac")
+	info, err := quick.Probe(t.Context(), src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	// A preset with B-frames: those are what delays a picture.
+	tools := Tools{Preset: "veryfast", Threads: 1}
+	out, err := tools.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteMaster(dir, out, ""); err != nil {
+		t.Fatal(err)
+	}
+	flash := firstTime(t, filepath.Join(dir, MasterName), "0:v", "-vf", "signalstats,metadata=mode=print:key=lavfi.signalstats.YAVG:file=-", 100)
+	beep := firstTime(t, filepath.Join(dir, MasterName), "0:a", "-af", "asetnsamples=480,astats=metadata=1:reset=1,ametadata=mode=print:key=lavfi.astats.Overall.RMS_level:file=-", -40)
+	if !near(flash, beep, frame) || !near(flash, 2, 2*frame) {
+		t.Errorf("flash at %.3f s, beep at %.3f s; want both at 2", flash, beep)
+	}
+}

@@ -1,0 +1,132 @@
+package media
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/Eyevinn/mp4ff/mp4"
+)
+
+// A header is ffmpeg's, but a full disk may have cut it off.
+func FuzzHeaderCutOff(f *testing.F) {
+	init := mp4.CreateEmptyInit()
+	init.AddEmptyTrack(90000, "video", "und")
+	var whole bytes.Buffer
+	if err := init.Encode(&whole); err != nil {
+		f.Fatal(err)
+	}
+	for cut := 0; cut <= whole.Len(); cut += 50 {
+		f.Add(cut, int64(1024))
+	}
+	f.Add(whole.Len(), int64(1024))
+	f.Add(whole.Len(), int64(-1))
+	file := filepath.Join(f.TempDir(), "init.mp4")
+	f.Fuzz(func(t *testing.T, cut int, skip int64) {
+		if cut < 0 || cut > whole.Len() || skip < 0 || skip > math.MaxInt32 {
+			return
+		}
+		if err := os.WriteFile(file, whole.Bytes()[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := fixInit(file, skip)
+		if (err == nil) != (cut == whole.Len()) {
+			t.Fatalf("of %d bytes, %d: %v", whole.Len(), cut, err)
+		}
+		after, readErr := os.ReadFile(file)
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		if err != nil {
+			if !bytes.Equal(after, whole.Bytes()[:cut]) {
+				t.Errorf("a header that was refused became %q", after)
+			}
+			return
+		}
+		mended, err := mp4.DecodeFile(bytes.NewReader(after))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if entries := mended.Init.Moov.Trak.Edts.Elst[0].Entries; len(entries) != 1 || entries[0].MediaTime != skip {
+			t.Errorf("the edits are %+v, want one that skips %d", entries, skip)
+		}
+	})
+}
+
+func FuzzStderr(f *testing.F) {
+	f.Add([]byte("[h264 @ 0x55d0c8] [error] Invalid NAL unit size (0 > 12).\r\n[fatal] No space left on device\n"), "/srv/a.mp4")
+	f.Add([]byte("file:/srv/a.mp4: \xff\x00\x1b[31m"), "/srv/a.mp4")
+	f.Add([]byte(strings.Repeat("é", 5000)+"\n"), "")
+	f.Fuzz(func(t *testing.T, b []byte, source string) {
+		s := &stderrTail{source: source}
+		if n, err := s.Write(b); n != len(b) || err != nil {
+			t.Fatalf("Write: %d, %v", n, err)
+		}
+		got := s.report()
+		if !utf8.ValidString(got.tail) || strings.ContainsAny(got.tail, "\x00\x1b\r\x7f") || len(got.tail) > 2*tailBytes || got.errors < 0 {
+			t.Errorf("%q became %q", b, got.tail)
+		}
+	})
+}
+
+func FuzzVersionAndLists(f *testing.F) {
+	f.Add("ffmpeg version 5.1.6\nlibavcodec     59. 37.100 / 59. 37.100\n", "aac")
+	f.Add("libavcodec 99999999999999999999.1.1/", "")
+	f.Add(" V....D libx264              H.264\n A....D aac,aac_fixed  x", "aac_fixed")
+	f.Fuzz(func(t *testing.T, text, name string) {
+		hasFPSModeOption(text)
+		if listsName(text, name) && !strings.Contains(text, name) {
+			t.Errorf("%q offers %q", text, name)
+		}
+	})
+}
+
+func FuzzLanguage(f *testing.F) {
+	f.Add("eng")
+	f.Add("EN-us")
+	f.Add("\"\n#EXT")
+	f.Fuzz(func(t *testing.T, tag string) {
+		for _, got := range []string{language(tag), bcp47(language(tag))} {
+			if strings.ContainsFunc(got, func(r rune) bool {
+				return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
+			}) {
+				t.Errorf("%q became %q", tag, got)
+			}
+		}
+	})
+}
+
+// A header is ffmpeg's, but a disk may have lost some of its blocks.
+func FuzzHeaderWithHoles(f *testing.F) {
+	init := mp4.CreateEmptyInit()
+	init.AddEmptyTrack(90000, "video", "und")
+	var whole bytes.Buffer
+	if err := init.Encode(&whole); err != nil {
+		f.Fatal(err)
+	}
+	for from := 0; from < whole.Len(); from += 4 {
+		f.Add(from, 4)
+		f.Add(from, whole.Len())
+	}
+	f.Fuzz(func(t *testing.T, from, length int) {
+		if from < 0 || from > whole.Len() || length < 0 {
+			return
+		}
+		holed := bytes.Clone(whole.Bytes())
+		clear(holed[from:min(len(holed), from+min(length, len(holed)))])
+		file := filepath.Join(t.TempDir(), "init.mp4")
+		if err := os.WriteFile(file, holed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var s renditionFiles
+		_, _ = s.readInit(file)
+		_, _ = readSegment(file, nil)
+		if err := fixInit(file, 1024); err == nil && length >= 4 && from == 0 {
+			t.Error("a header without a beginning was mended")
+		}
+	})
+}

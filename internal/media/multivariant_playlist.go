@@ -1,0 +1,165 @@
+package media
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unicode"
+)
+
+// MasterName and ManifestName are the files that [WriteMaster] and [Tools.WriteMPD]
+// write.
+const (
+	MasterName   = "master.m3u8"
+	ManifestName = "manifest.mpd"
+)
+
+// WriteMaster writes the HLS multivariant playlist master.m3u8 into dir, as a
+// whole or not at all. Bandwidths and frame rates are those measured. prefix
+// is put before every URI as it is; with a trailing slash it names the folder
+// that holds the renditions, seen from the playlist. It may be empty.
+func WriteMaster(dir string, out *Output, prefix string) error {
+	text, err := multivariantPlaylist(out, prefix)
+	if err != nil {
+		return fmt.Errorf("write master playlist: %w", err)
+	}
+	if err := writeFile(filepath.Join(dir, MasterName), []byte(text)); err != nil {
+		return fmt.Errorf("write master playlist: %w", err)
+	}
+	return nil
+}
+
+func multivariantPlaylist(out *Output, prefix string) (string, error) {
+	if len(out.Video)+len(out.Audio) == 0 {
+		return "", fmt.Errorf("there is nothing to list")
+	}
+	if strings.ContainsFunc(prefix, func(r rune) bool { return unicode.IsControl(r) || r == '"' }) {
+		return "", fmt.Errorf("the prefix %q has characters that no playlist can hold", prefix)
+	}
+	var b strings.Builder
+	b.WriteString("#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n")
+	groups := groupAudio(out.Audio)
+	if len(out.Video) == 0 {
+		writeAudioVariants(&b, groups, prefix)
+		return b.String(), nil
+	}
+	// Every rung of the picture goes with the first group of sound.
+	var sound audioGroup
+	if len(groups) > 0 {
+		sound = groups[0]
+		writeGroup(&b, sound, prefix)
+	}
+	for _, v := range out.Video {
+		fmt.Fprintf(&b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,FRAME-RATE=%.3f,VIDEO-RANGE=SDR",
+			v.PeakBandwidth+sound.peak, v.AverageBandwidth+sound.average, joinCodecs(v.Codecs, sound.codecs), v.Width, v.Height, v.FrameRate)
+		if sound.name != "" {
+			fmt.Fprintf(&b, ",AUDIO=\"%s\"", sound.name)
+		}
+		fmt.Fprintf(&b, ",CLOSED-CAPTIONS=NONE\n%s%s\n", prefix, v.Playlist)
+	}
+	return b.String(), nil
+}
+
+// group is the audio renditions of one rung.
+type audioGroup struct {
+	name          string
+	list          []Rendition
+	codecs        string
+	peak, average int64
+}
+
+func groupAudio(list []Rendition) []audioGroup {
+	var groups []audioGroup
+	for _, r := range list {
+		i := 0
+		for i < len(groups) && groups[i].name != r.Group {
+			i++
+		}
+		if i == len(groups) {
+			groups = append(groups, audioGroup{name: r.Group, codecs: r.Codecs})
+		}
+		g := &groups[i]
+		g.list = append(g.list, r)
+		// A player takes one of them; it must be ready for the largest.
+		g.peak, g.average = max(g.peak, r.PeakBandwidth), max(g.average, r.AverageBandwidth)
+	}
+	return groups
+}
+
+func writeGroup(b *strings.Builder, g audioGroup, prefix string) {
+	used := map[string]bool{}
+	for i, r := range g.list {
+		fmt.Fprintf(b, "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"%s\",NAME=\"%s\"", g.name, trackName(r, i, used))
+		if r.Language != "" {
+			fmt.Fprintf(b, ",LANGUAGE=\"%s\"", bcp47(r.Language))
+		}
+		fmt.Fprintf(b, ",DEFAULT=%s,AUTOSELECT=YES,CHANNELS=\"%d\",URI=\"%s%s\"\n", yesNo(r.Default), r.Channels, prefix, r.Playlist)
+	}
+}
+
+// writeAudioVariants lists sound without picture: each rung is a variant. Only
+// where there are several languages do rungs need groups.
+func writeAudioVariants(b *strings.Builder, groups []audioGroup, prefix string) {
+	for _, g := range groups {
+		several := len(g.list) > 1
+		if several {
+			writeGroup(b, g, prefix)
+		}
+		fmt.Fprintf(b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\"", g.peak, g.average, g.codecs)
+		if several {
+			fmt.Fprintf(b, ",AUDIO=\"%s\"", g.name)
+		}
+		fmt.Fprintf(b, "\n%s%s\n", prefix, g.list[0].Playlist)
+	}
+}
+
+// trackName is what a player's menu shows; names in a group must differ.
+func trackName(r Rendition, i int, used map[string]bool) string {
+	name := strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) || c == '"' || c == unicode.ReplacementChar {
+			return -1
+		}
+		return c
+	}, strings.TrimSpace(r.Title))
+	if runes := []rune(name); len(runes) > 60 {
+		name = string(runes[:60])
+	}
+	if name == "" {
+		name = r.Language
+	}
+	if name == "" {
+		name = fmt.Sprintf("Audio %d", i+1)
+	}
+	for base, n := name, 2; used[name]; n++ {
+		name = fmt.Sprintf("%s (%d)", base, n)
+	}
+	used[name] = true
+	return name
+}
+
+// bcp47 shortens the three-letter codes that containers use for the languages
+// that have one of two letters, as players expect it.
+func bcp47(tag string) string {
+	first, rest, more := strings.Cut(tag, "-")
+	if short, ok := iso639[first]; ok {
+		first = short
+	}
+	if more {
+		return first + "-" + rest
+	}
+	return first
+}
+
+func joinCodecs(video, audio string) string {
+	if audio == "" {
+		return video
+	}
+	return video + "," + audio
+}
+
+func yesNo(v bool) string {
+	if v {
+		return "YES"
+	}
+	return "NO"
+}

@@ -1,0 +1,185 @@
+package media
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/media/sandbox"
+)
+
+// Where Landlock does not forbid links, what comes after must not follow them.
+func TestLinkThatAChildLeftIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(dir string) error{
+		"link":   func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "seg-00001.m4s")) },
+		"pipe":   func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "index.m3u8"), 0o644) },
+		"setuid": func(dir string) error { return makeSetuid(filepath.Join(dir, "a")) },
+	} {
+		k := &sandboxGrant{dir: t.TempDir(), chowned: name == "link"}
+		sub := filepath.Join(k.dir, "720p")
+		if err := errors.Join(os.Mkdir(sub, 0o755), os.WriteFile(filepath.Join(sub, "init.mp4"), nil, 0o644), leave(sub)); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.release(); !errors.Is(err, ErrMismatch) {
+			t.Errorf("%s: %v; want ErrMismatch", name, err)
+		}
+	}
+}
+
+func makeSetuid(file string) error {
+	return errors.Join(os.WriteFile(file, nil, 0o755), os.Chmod(file, 0o755|fs.ModeSetuid))
+}
+
+func TestChildsDirectoryBelongsToThisProcessAgain(t *testing.T) {
+	t.Parallel()
+	if !sandbox.CanChangeUser(DefaultUser) {
+		t.Skip("this process cannot start programs as another user")
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	owner := &limitedBuffer{limit: 1 << 10}
+	_, err := Tools{FFmpeg: script(t, "id -u; id -g; echo x > sub/file\n"), Sandbox: SandboxRequire}.
+		run(t.Context(), command{tool: "ffmpeg", dir: dir, stdout: owner})
+	if err != nil || owner.String() != "60817\n60817\n" {
+		t.Errorf("%v; it ran as %q", err, owner.String())
+	}
+	wantOwnedByProcess(t, dir, "", "sub", "sub/file")
+}
+
+// A network's server that takes root for nobody, and file systems without owners, let
+// nobody give files away; so does a file that cannot be changed.
+func TestDirectoryThatCannotBeHandedOver_IsUsedAsItIs(t *testing.T) {
+	t.Parallel()
+	if !sandbox.CanChangeUser(DefaultUser) {
+		t.Skip("this process cannot start programs as another user")
+	}
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	dir := t.TempDir()
+	fixed := filepath.Join(dir, "fixed")
+	if err := os.WriteFile(fixed, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("chattr", "+i", fixed).CombinedOutput(); err != nil {
+		t.Skipf("no file can be made unchangeable here: %v: %s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("chattr", "-i", fixed).Run() })
+
+	owner := &limitedBuffer{limit: 1 << 10}
+	c := command{tool: "ffmpeg", args: []string{"file:" + src}, dir: dir, source: src, stdout: owner}
+	tools := Tools{FFmpeg: script(t, "id -u; head -c 1 \"${1#file:}\" >file\n")}
+	if out, err := tools.run(t.Context(), c); err != nil || owner.String() != "0\n" {
+		t.Errorf("%v; it ran as %q, and said %q", err, owner.String(), out.tail)
+	}
+	if st, err := os.Stat(filepath.Join(dir, "file")); err != nil || st.Size() != 1 {
+		t.Errorf("what it wrote: %v, %v", st, err)
+	}
+	wantOwnedByProcess(t, dir, "", "fixed", "file")
+
+	tools.FFmpeg = script(t, "exit 0\n")
+	if err := syscall.Mkfifo(filepath.Join(dir, "left"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tools.run(t.Context(), c); !errors.Is(err, ErrMismatch) {
+		t.Errorf("of a pipe that is left: %v; want ErrMismatch", err)
+	}
+	tools.Sandbox = SandboxRequire
+	if _, err := tools.run(t.Context(), c); !errors.Is(err, ErrSandbox) {
+		t.Errorf("required: %v; want ErrSandbox", err)
+	}
+	wantOwnedByProcess(t, dir, "", "fixed")
+}
+
+// wantOwnedByProcess wants files in dir to belong to this process.
+func wantOwnedByProcess(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uid := info.Sys().(*syscall.Stat_t).Uid; int(uid) != os.Geteuid() {
+			t.Errorf("%q belongs to %d", name, uid)
+		}
+	}
+}
+
+func TestSourceThatOnlyRootMayReadIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	if !sandbox.CanChangeUser(DefaultUser) {
+		t.Skip("this process cannot start programs as another user")
+	}
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	if err := os.Chmod(src, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := quick.Probe(t.Context(), src); err != nil {
+		t.Errorf("as far as possible: %v", err)
+	}
+	strict := quick
+	strict.Sandbox = SandboxRequire
+	if _, err := strict.Probe(t.Context(), src); !errors.Is(err, ErrSandbox) || !errors.Is(err, ErrSourceNotReadable) {
+		t.Errorf("required: %v; want ErrSandbox and ErrClosedSource", err)
+	}
+	if info, err := os.Stat(src); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the source's mode is %v (%v)", info.Mode(), err)
+	}
+}
+
+func TestProgramThatCannotBeStartedConfinedIsTold(t *testing.T) {
+	t.Parallel()
+	if sandbox.Check() != nil {
+		t.Skip("there is no confinement here")
+	}
+	broken := filepath.Join(t.TempDir(), "ffmpeg")
+	if err := os.WriteFile(broken, []byte("\x7fELF but no program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Tools{FFmpeg: broken}.Version(t.Context())
+	if !errors.Is(err, ErrSandbox) || !strings.Contains(err.Error(), "exec format error") {
+		t.Errorf("%v; want ErrSandbox", err)
+	}
+}
+
+// A file that changes after it was probed, or that tells demuxers apart from each
+// other, opens nothing that was not seen then.
+func TestOnlyWhatTheProbeFoundMayBeOpened(t *testing.T) {
+	t.Parallel()
+	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	info, err := quick.Probe(t.Context(), src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string]string{
+		"another codec":     "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -c:v mpeg4 -f mp4",
+		"another container": "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -f matroska " + h264,
+	} {
+		other := clip(t, "a.mp4", args)
+		if _, err := quick.Probe(t.Context(), other); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := quick.Transcode(t.Context(), other, info, Ladder(info), t.TempDir(), nil); err == nil {
+			t.Errorf("%s was decoded", name)
+		}
+	}
+}
+
+func TestDecodersOfACodecAreReadFromTheList(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		" DEV.L. av1    Alliance (decoders: libdav1d av1 av1_cuvid ) (encoders: libaom-av1 )": "libdav1d av1 av1_cuvid",
+		" DEV..S png    PNG (Portable Network Graphics) image":                                "png",
+		" DEVIL. dnxhd  VC3/DNxHD (encoders: dnxhd )":                                         "dnxhd",
+	} {
+		if got := strings.Join(parseDecoders(strings.Fields(line)[1], line), " "); got != want {
+			t.Errorf("%q: %q; want %q", line, got, want)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package media
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+)
+
+const (
+	defaultPreset = "veryfast"
+	defaultCRF    = 23
+	sampleRate    = 48000
+
+	playlistName = "index.m3u8"
+	initName     = "init.mp4"
+	// segmentPattern has room for a week of segments before names get longer.
+	segmentPattern = "seg-%05d.m4s"
+)
+
+// job is one rendition to be produced.
+type renditionJob struct {
+	rung  Rung
+	dir   string
+	audio *Audio // nil for video
+}
+
+// jobs lists the renditions: one for each video rung, and one for each audio
+// rung and audio stream. Of several streams, all but the first have the
+// stream's number in their names.
+func renditionJobs(info *Info, rungs []Rung) (video, audio []renditionJob) {
+	for _, r := range rungs {
+		if !r.IsAudio() {
+			video = append(video, renditionJob{rung: r, dir: r.Name})
+			continue
+		}
+		for i := range info.Audio {
+			folder := r.Name
+			if i > 0 {
+				folder = fmt.Sprintf("%s-%d", r.Name, i+1)
+			}
+			audio = append(audio, renditionJob{rung: r, dir: folder, audio: &info.Audio[i]})
+		}
+	}
+	return video, audio
+}
+
+// transcodeArgs is the command line of the one ffmpeg that does it all.
+// Output names are relative to the output folder, whose own name could have
+// characters in it that ffmpeg gives a meaning.
+func (t Tools) transcodeArgs(url string, info *Info, video, audio []renditionJob, plan timing, c capabilities) []string {
+	args := []string{
+		"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error", "-progress", "pipe:1", "-stats_period", "1",
+		// What share of errors is too much is decided from what came out.
+		"-max_error_rate", "1",
+	}
+	args = append(args, t.threads()...)
+	// Where frames change in mid-stream, ffmpeg would build the graph anew, and those
+	// that wait in it would be lost.
+	options := []string{"-noautorotate", "-reinit_filter:v", "0"}
+	if info.Video != nil {
+		options = append(options, alphaDecoder(info.Video, c)...)
+	}
+	if !c.fpsMode {
+		args = append(args, "-vsync", "vfr")
+	}
+	args = append(args, input(url, append(probedInputOptions(info, c.decoders), options...)...)...)
+	if len(video) > 0 {
+		rungs := make([]Rung, len(video))
+		for i, j := range video {
+			rungs[i] = j.rung
+		}
+		args = append(args, "-filter_complex", videoGraph(info, rungs, plan, c))
+		args = append(args, frameListArgs("[decoded]", "passthrough", decodedFrames, plan, c)...)
+		args = append(args, frameListArgs("[shown]", "vfr", encodedFrames, plan, c)...)
+	}
+	for i, j := range video {
+		args = append(args, t.videoArgs(i, j, info.Video, plan, c)...)
+	}
+	for _, j := range audio {
+		args = append(args, audioArgs(j, info, plan)...)
+	}
+	return args
+}
+
+// alphaDecoder names the decoder that sees WebM's transparency; ffmpeg's own
+// decoders for these codecs leave it out.
+func alphaDecoder(v *Video, c capabilities) []string {
+	switch {
+	case v.Alpha && v.Codec == "vp9" && c.alphaVP9:
+		return []string{fmt.Sprintf("-c:%d", v.Index), "libvpx-vp9"}
+	case v.Alpha && v.Codec == "vp8" && c.alphaVP8:
+		return []string{fmt.Sprintf("-c:%d", v.Index), "libvpx"}
+	}
+	return nil
+}
+
+func frameListArgs(label, mode, file string, plan timing, c capabilities) []string {
+	args := append([]string{"-map", label}, fpsModeArgs(mode, c)...)
+	return append(args, "-enc_time_base", fmt.Sprintf("1:%d", videoTimescale), "-t", formatSeconds(plan.maxSeconds),
+		"-c:v", "wrapped_avframe", "-f", "framecrc", "file:"+file)
+}
+
+func fpsModeArgs(mode string, c capabilities) []string {
+	if !c.fpsMode {
+		return nil
+	}
+	return []string{"-fps_mode", mode}
+}
+
+func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabilities) []string {
+	preset, crf := t.Preset, t.CRF
+	if preset == "" {
+		preset = defaultPreset
+	}
+	if crf <= 0 {
+		crf = defaultCRF
+	}
+	every := keyframeSeconds
+	if plan.isSlideShow {
+		crf, every = min(crf+slideShowCRF, 51), segmentSeconds
+	}
+	r := j.rung
+	args := append([]string{"-map", fmt.Sprintf("[v%d]", i)}, fpsModeArgs("vfr", c)...)
+	args = append(args,
+		"-enc_time_base", fmt.Sprintf("1:%d", videoTimescale), "-t", formatSeconds(plan.maxSeconds),
+		"-c:v", "libx264", "-preset", preset, "-crf", strconv.Itoa(crf),
+		"-maxrate", strconv.Itoa(r.VideoBitrate), "-bufsize", strconv.Itoa(2*r.VideoBitrate),
+		"-profile:v", "high", "-level:v", h264LevelFor(r.Width, r.Height, maxDecodeRate(v, plan), r.VideoBitrate), "-pix_fmt", "yuv420p",
+		"-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709", "-color_range", "tv",
+		"-sc_threshold", "0", "-g", "600", "-force_key_frames", keyframeExpression(every), "-forced-idr", "1",
+	)
+	if plan.repeatedFrames > 0 {
+		// Where frames last seconds, decoding ahead of time would have to begin seconds
+		// before what is shown.
+		args = append(args, "-bf", "0")
+		if c.fpsMode {
+			args = append(args, "-bsf:v", frameDurations)
+		}
+	}
+	if isSlowPreset(preset) {
+		args = append(args, "-refs", strconv.Itoa(maxReferences))
+	}
+	args = append(args, t.threads()[:min(2, len(t.threads()))]...)
+	args = append(args, "-map_metadata", "-1", "-map_chapters", "-1")
+	return append(args, hlsArgs(j.dir)...)
+}
+
+// durations tells the muxer how long each frame lasts. It begins a segment where it
+// guesses that the last frame of the one before ends; beside repeated frames, what
+// follows would be late or early, and more so with each segment.
+const frameDurations = `setts=duration=if(gt(NEXT_DTS\,DTS)\,NEXT_DTS-DTS\,DURATION)`
+
+// slideCRF is added to the quality of slides: x264 spends more on a frame the longer
+// it lasts, up to a second, some 9 steps more than on the frames of a film.
+const slideShowCRF = 4
+
+// keyframes puts one on the first frame of every so many seconds: at the same
+// frames in all rungs, without drift, and only once after a pause.
+func keyframeExpression(every int) string {
+	return fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gt(floor((t+0.0005)/%[1]d),floor((prev_forced_t+0.0005)/%[1]d)))", every)
+}
+
+// densest is the frame rate a decoder must be ready for. Where frames come
+// irregularly, that is the highest that is let through.
+func maxDecodeRate(v *Video, plan timing) float64 {
+	switch {
+	case plan.repeatedFrames > 0 && v.MinGap > 0:
+		return min(float64(v.framesPerDecoded())/v.MinGap+1, maxFrameRate)
+	case v.FPS > maxFrameRate || v.MaxGap*v.FPS > 2.5:
+		return maxFrameRate
+	}
+	return v.outputRate()
+}
+
+// slow presets look back further than the level allows.
+func isSlowPreset(preset string) bool {
+	switch preset {
+	case "slow", "slower", "veryslow", "placebo":
+		return true
+	}
+	return false
+}
+
+func audioArgs(j renditionJob, info *Info, plan timing) []string {
+	a := j.audio
+	filter := ""
+	if plan.offset > 0.0005 || plan.offset < -0.0005 {
+		filter = fmt.Sprintf("asetpts=PTS-%.6f/TB,", plan.offset)
+	}
+	if a.Layout == "" && a.Channels > 2 {
+		// Nobody says which channel is where; the first two are the best guess.
+		filter += "pan=stereo|c0=c0|c1=c1,"
+	}
+	// Gaps are filled with silence, and the sum of many channels is kept
+	// from clipping.
+	filter += fmt.Sprintf("aresample=%d:async=1:first_pts=0:rematrix_maxval=1,aformat=sample_fmts=fltp:channel_layouts=stereo", sampleRate)
+	if v := info.Video; v != nil {
+		// Players stop where the shorter of the two ends.
+		filter += fmt.Sprintf(",apad=whole_dur=%s", formatSeconds(v.Start-info.Start+v.Duration))
+	}
+	args := []string{
+		"-map", fmt.Sprintf("0:%d", a.Index), "-af", filter, "-t", formatSeconds(plan.maxSeconds),
+		"-c:a", "aac", "-profile:a", "aac_low", "-b:a", strconv.Itoa(j.rung.AudioBitrate),
+		"-map_metadata", "-1", "-map_chapters", "-1",
+	}
+	return append(args, hlsArgs(j.dir)...)
+}
+
+func hlsArgs(folder string) []string {
+	return []string{
+		"-f", "hls", "-hls_time", strconv.Itoa(segmentSeconds), "-hls_list_size", "0", "-hls_playlist_type", "vod",
+		"-hls_segment_type", "fmp4", "-hls_flags", "independent_segments+temp_file",
+		"-hls_fmp4_init_filename", initName, "-hls_segment_filename", "file:" + path.Join(folder, segmentPattern),
+		"file:" + path.Join(folder, playlistName),
+	}
+}
+
+func formatSeconds(v float64) string { return strconv.FormatFloat(max(0, v), 'f', 6, 64) }

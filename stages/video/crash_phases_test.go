@@ -1,0 +1,93 @@
+package video
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/stages"
+)
+
+// marker is what belongs in both directories.
+const marker = ".marker"
+
+// snapshot is all that there is, with sizes and which file it is.
+func snapshot(t *testing.T, dirs ...string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			info, err := e.Info()
+			if err == nil {
+				all[path] = fmt.Sprintf("%d bytes, inode %d", info.Size(), info.Sys().(*syscall.Stat_t).Ino)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	return all
+}
+
+// run runs one stage as the engine does, with what m has of those before it.
+func (h *house) run(ctx context.Context, stage string, m made) error {
+	h.job.Results = results(m)
+	i := slices.IndexFunc(Stages(h.Config), func(s stages.Stage) bool { return s.Name == stage })
+	_, err := Stages(h.Config)[i].Work(ctx, h.job)
+	return err
+}
+
+// results is how a job reads those of the stages before it.
+func results(m made) func(ctx context.Context, stage string) (json.RawMessage, error) {
+	return func(_ context.Context, stage string) (json.RawMessage, error) {
+		return json.Marshal(map[string]any{ingestStage: m.in, transcodeStage: m.tr, metadataStage: m.md, assembleStage: m.as}[stage])
+	}
+}
+
+// onNote calls do once, when the job is busy with something.
+func (h *house) onNote(note string, atOnce bool, do func()) (happened func() bool) {
+	var once sync.Once
+	done := false
+	h.job.OnProgress = func(p stages.Progress) {
+		if strings.HasPrefix(p.Note, note) && (atOnce || note != "transcoding" || p.Percent > 0) {
+			once.Do(func() { done = true; do() })
+		}
+	}
+	return func() bool { return done }
+}
+
+func (h *house) mustTidy(quiet time.Duration) CleanResult {
+	h.t.Helper()
+	tidier := Cleaner{Config: h.Config, MinIdle: quiet}
+	done, err := tidier.Clean(h.t.Context())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return done
+}
+
+func wantSame(t *testing.T, before, after map[string]string) {
+	t.Helper()
+	for path, was := range before {
+		if after[path] != was {
+			t.Errorf("%s was %s, and is %q", path, was, after[path])
+		}
+	}
+	for path := range after {
+		if before[path] == "" {
+			t.Errorf("%s is there", path)
+		}
+	}
+}

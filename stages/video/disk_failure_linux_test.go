@@ -1,0 +1,259 @@
+package video
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cuelight/cuelight/stages"
+)
+
+// mountsVariable tells a test that it may mount disks: it runs in a process of
+// its own, with mounts of its own, which go with it.
+const mountsVariable = "CUELIGHT_TEST_MOUNTS"
+
+func TestTroubleWithADiskInTheMidstOfAnyStage(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(mountsVariable) != "" {
+		t.Skip("this is the process of its own")
+	}
+	if clips.picture == "" || testing.Short() {
+		t.Skip("there is no ffmpeg here, or no time")
+	}
+	if out, err := exec.Command("unshare", "--mount", "mount", "-t", "tmpfs", "none", t.TempDir()).CombinedOutput(); err != nil {
+		t.Skipf("this account may not mount: %v: %s", err, out)
+	}
+	child := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private",
+		os.Args[0], "-test.run", "^TestTroubleWithAMountedDisk$", "-test.parallel", "8") // most of them wait
+	child.Env = append(os.Environ(), mountsVariable+"=1")
+	if out, err := child.CombinedOutput(); err != nil || strings.Contains(string(out), "no tests to run") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// moments are when trouble comes: in the midst of each stage, while it is busy
+// with each of the things it does.
+var moments = []struct{ stage, note string }{
+	{ingestStage, "fetching"}, {ingestStage, "probing"}, {ingestStage, "syncing"},
+	{transcodeStage, "transcoding"}, {transcodeStage, "checking"}, {transcodeStage, "syncing"},
+	{metadataStage, "poster"}, {metadataStage, "syncing"},
+	{assembleStage, "linking"}, {assembleStage, "checking"}, {assembleStage, "manifest"}, {assembleStage, "syncing"},
+	{publishStage, "publishing"}, {publishStage, "checking"}, {publishStage, "syncing"}, {publishStage, "switching"},
+}
+
+// trouble is something that befalls a disk, and how it is over.
+type trouble struct {
+	says       string
+	begin, end func(d *disk) error
+	early      bool     // it cannot come while a file is open for writing
+	borne      []string // moments from which a stage may be completed all the same
+}
+
+var troubles = map[string]trouble{
+	"full": {
+		says: "is full", begin: (*disk).fill, end: (*disk).makeRoom,
+		// There is nothing to be written any more, or only links.
+		borne: []string{"probing", "checking", "syncing", "linking", "manifest"},
+	},
+	"gone":      {says: "is its disk mounted?", begin: (*disk).hide, end: (*disk).bringBack},
+	"unmounted": {says: "is its disk mounted?", begin: (*disk).unmount, end: (*disk).mount},
+	"read-only": {says: "is read-only", begin: (*disk).forbid, end: (*disk).permit, early: true},
+}
+
+func TestTroubleWithAMountedDisk(t *testing.T) {
+	if os.Getenv(mountsVariable) == "" {
+		t.Skip("TestTroubleWithADiskInTheMidstOfAnyStage runs this")
+	}
+	for name, trouble := range troubles {
+		for _, m := range moments {
+			if trouble.early && m.note == "fetching" {
+				continue
+			}
+			t.Run(name+"/"+m.stage+"/"+m.note, func(t *testing.T) {
+				t.Parallel()
+				befall(t, trouble, m.stage, m.note)
+			})
+		}
+	}
+	t.Run("manifest that cannot be replaced", func(t *testing.T) {
+		t.Parallel()
+		h, m, _, _ := onDisks(t)
+		master := filepath.Join(h.PublishDir, h.mustPublish(m).Master)
+		before := snapshot(t, h.PublishDir)
+		if err := unix.Mount(master, master, "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.tryPublish(m)
+		wantRetry(t, "a file that others hold", err)
+		if err := unix.Unmount(master, unix.MNT_DETACH); err != nil {
+			t.Fatal(err)
+		}
+		wantSame(t, before, snapshot(t, h.PublishDir))
+		h.mustPublish(m)
+	})
+}
+
+// befall lets trouble come in the midst of a stage, and go again.
+func befall(t *testing.T, trouble trouble, stage, note string) {
+	h, m, data, public := onDisks(t)
+	d := data
+	if stage == publishStage {
+		d = public
+	}
+	h.mustPublish(m)
+	before := snapshot(t, h.DataDir, h.PublishDir)
+
+	happened := h.onNote(note, trouble.early, func() {
+		if err := trouble.begin(d); err != nil {
+			t.Error(err)
+		}
+	})
+	err := h.run(t.Context(), stage, m)
+	h.job.OnProgress = nil
+	if !happened() {
+		t.Fatalf("it was never busy with %s: %v", note, err)
+	}
+	if err := trouble.end(d); err != nil {
+		t.Fatal(err)
+	}
+	if err == nil && !slices.Contains(trouble.borne, note) {
+		t.Error("it was completed")
+	}
+	if err != nil {
+		wantTrouble(t, err, trouble.says)
+		for path, was := range before {
+			if is, ok := snapshot(t, h.DataDir, h.PublishDir)[path]; !ok || is != was {
+				t.Errorf("%s was %s, and is %s", path, was, is)
+			}
+		}
+		wantNothingNew(t, before, snapshot(t, h.DataDir, h.PublishDir))
+	}
+	if err := h.run(t.Context(), stage, m); err != nil {
+		t.Errorf("when it is over: %v", err)
+	}
+	h.mustTidy(-1)
+	for path := range snapshot(t, h.DataDir, h.PublishDir) {
+		if isRemains(path) {
+			t.Errorf("%s was left behind", path)
+		}
+	}
+}
+
+// wantTrouble wants an error that says what is to be mended, and a pause.
+func wantTrouble(t *testing.T, err error, says string) {
+	t.Helper()
+	pause, ok := stages.RetryDelay(err)
+	if stages.IsPermanent(err) || !ok || pause != hostRetryDelay || !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, again in %v; want %q", err, pause, says)
+	}
+}
+
+// wantNothingNew wants what is there in addition to be what anybody can tell
+// from finished things.
+func wantNothingNew(t *testing.T, before, after map[string]string) {
+	t.Helper()
+	for path := range after {
+		if _, was := before[path]; !was && !isRemains(path) {
+			t.Errorf("%s is there, and nothing was finished", path)
+		}
+	}
+}
+
+// isRemains reports whether a path's name, or that of a directory it is in,
+// says that it is unfinished.
+func isRemains(path string) bool {
+	return slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool {
+		return strings.HasSuffix(name, ".tmp") || strings.HasPrefix(name, switchPrefix) || strings.HasPrefix(name, partialDownload)
+	})
+}
+
+// disk is a small one of its own.
+type disk struct {
+	real string // what is mounted
+	at   string // where
+	used string // the directory in use there
+}
+
+// onDisks is a house whose directories are on two small disks, with all made
+// that comes before publish.
+func onDisks(t *testing.T) (*house, made, *disk, *disk) {
+	t.Helper()
+	h, m := ready(t)
+	var disks [2]*disk
+	for i, dir := range []*string{&h.DataDir, &h.PublishDir} {
+		d := &disk{real: t.TempDir(), at: t.TempDir()}
+		d.used = filepath.Join(d.at, "used")
+		if err := unix.Mount("none", d.real, "tmpfs", 0, "size=16m"); err != nil {
+			t.Fatal(err)
+		}
+		mkdir(t, filepath.Join(d.real, "used"))
+		write(t, filepath.Join(d.real, "used", marker), "")
+		if err := d.mount(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Unmount(d.at, unix.MNT_DETACH); unix.Unmount(d.real, unix.MNT_DETACH) })
+		if i == 0 {
+			var l linker
+			if err := l.add(t.Context(), *dir, d.used, servedMode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		*dir, disks[i] = d.used, d
+	}
+	h.Reserve, h.Marker = -1, marker
+	// Large enough for something to happen in the midst of its being copied.
+	large := read(t, h.job.Source) + "\x00\x40\x00\x00free" + strings.Repeat("x", 4<<20-8)
+	h.job.Source = filepath.Join(t.TempDir(), "large.mp4")
+	write(t, h.job.Source, large)
+	// Slow enough for something to happen in its midst.
+	h.Tools.FFmpeg = filepath.Join(t.TempDir(), "ffmpeg")
+	write(t, h.Tools.FFmpeg, "#!/bin/sh\nfor a; do [ \"$a\" = shown.tap ] || [ \"$a\" = file:shown.tap ] && exec ffmpeg -re \"$@\"; done\nexec ffmpeg \"$@\"\n")
+	if err := os.Chmod(h.Tools.FFmpeg, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return h, m, disks[0], disks[1]
+}
+
+func (d *disk) mount() error   { return unix.Mount(d.real, d.at, "", unix.MS_BIND, "") }
+func (d *disk) unmount() error { return unix.Unmount(d.at, unix.MNT_DETACH) }
+
+func (d *disk) hide() error      { return os.Rename(d.used, d.used+".away") }
+func (d *disk) bringBack() error { return os.Rename(d.used+".away", d.used) }
+
+// forbid waits for forks: until they become another program they have every file of
+// this process open, also those that it has written and closed since.
+func (d *disk) forbid() error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return unix.Mount("", d.at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
+}
+func (d *disk) permit() error { return unix.Mount("", d.at, "", unix.MS_REMOUNT|unix.MS_BIND, "") }
+
+func (d *disk) fill() error {
+	f, err := os.Create(filepath.Join(d.at, "filler"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for page := make([]byte, 4096); ; {
+		if _, err := f.Write(page); errors.Is(err, syscall.ENOSPC) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// makeRoom empties the file first: a child that is being started may have it
+// open for another moment.
+func (d *disk) makeRoom() error {
+	filler := filepath.Join(d.at, "filler")
+	return errors.Join(os.Truncate(filler, 0), os.Remove(filler))
+}
