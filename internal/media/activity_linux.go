@@ -12,7 +12,7 @@ import (
 // clockTick is the unit of times in /proc, on every architecture.
 const clockTick = time.Second / 100
 
-// lookAt reads the vitals of a process and of those below it.
+// readResourceUsage reads the vitals of a process and of those below it.
 func readResourceUsage(pid int) resourceUsage {
 	v := resourceUsage{}
 	for _, p := range processTree(pid, 0) {
@@ -31,7 +31,7 @@ func readResourceUsage(pid int) resourceUsage {
 	return v
 }
 
-// transferred is how many bytes a process has read and written. A host may
+// ioBytes is how many bytes a process has read and written. A host may
 // forbid to ask; then processor time has to do.
 func ioBytes(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
@@ -49,7 +49,7 @@ func ioBytes(pid int) int64 {
 	return sum
 }
 
-// readyToRun reports whether a thread of a process, or of one below it, has a
+// isRunnable reports whether a thread of a process, or of one below it, has a
 // processor or waits for one.
 func isRunnable(pid int) bool {
 	for _, p := range processTree(pid, 0) {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// caps is what the ffmpeg at hand can do.
+// capabilities is what the ffmpeg at hand can do.
 type capabilities struct {
-	// frameMode: ffmpeg 5.1 brought -fps_mode, one per output, for -vsync,
+	// fpsMode: ffmpeg 5.1 brought -fps_mode, one per output, for -vsync,
 	// one for all.
 	fpsMode  bool
 	zscale   bool
@@ -61,7 +61,7 @@ func (t Tools) capabilities(ctx context.Context, video, audio bool) (capabilitie
 	}, nil
 }
 
-// Known remembers what programs answered when they were asked what they can do,
+// CapabilityCache remembers what programs answered when they were asked what they can do,
 // for as long as their files stay the same: four answers take a fifth of a second
 // of CPU. The zero value is ready; any number of goroutines may use it.
 type CapabilityCache struct {
@@ -123,7 +123,7 @@ func (t Tools) ffmpegOutput(ctx context.Context, what string) (string, error) {
 	return answer.String(), nil
 }
 
-// offers looks for a name in the second column of one of ffmpeg's lists.
+// listsName looks for a name in the second column of one of ffmpeg's lists.
 func listsName(list, name string) bool {
 	for line := range strings.Lines(list) {
 		if fields := strings.Fields(line); len(fields) > 1 && slices.Contains(strings.Split(fields[1], ","), name) {
@@ -133,7 +133,7 @@ func listsName(list, name string) bool {
 	return false
 }
 
-// hasFrameMode goes by the library's version: that of the program may be a
+// hasFPSModeOption goes by the library's version: that of the program may be a
 // date, a commit or a distributor's own.
 func hasFPSModeOption(version string) bool {
 	for line := range strings.Lines(version) {

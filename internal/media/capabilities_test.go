@@ -2,6 +2,7 @@ package media
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,7 +20,7 @@ func transcodeWith(t *testing.T, src string, c capabilities) result {
 		t.Fatal(err)
 	}
 	video, audio := renditionJobs(r.info, Ladder(r.info))
-	if err := createRenditionDirs(r.dir, video, audio); err != nil {
+	if err := createRenditionDirs(r.dir, slices.Concat(video, audio)); err != nil {
 		t.Fatal(err)
 	}
 	plan := planTiming(r.info)

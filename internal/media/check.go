@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// slack is how far sums over many rounded times may differ, in seconds.
+	// timeSlack is how far sums over many rounded times may differ, in seconds.
 	timeSlack = 0.1
-	// share and least say how much of the source's length may be missing
+	// missingShare and least say how much of the source's length may be missing
 	// without a complaint of the decoder to explain it: headers, timestamps
 	// and decoders all round in their own ways.
 	missingShare   = 0.02
@@ -129,7 +129,7 @@ func checkDecoded(info *Info, out *Output) error {
 	return nil
 }
 
-// checkFolder makes sure that a rendition's folder holds what the playlist
+// checkDir makes sure that a rendition's folder holds what the playlist
 // names, and nothing that it forgot.
 func checkDir(dir string, r Rendition, s *renditionFiles) error {
 	wanted := map[string]bool{path.Base(r.Playlist): true, s.init: true}
@@ -212,7 +212,7 @@ func checkVideo(info *Info, out *Output, r Rendition, s, first *renditionFiles) 
 	return nil
 }
 
-// tolerance is for the last frame, whose duration is a guess in many files.
+// durationTolerance is for the last frame, whose duration is a guess in many files.
 func durationTolerance(info *Info, out *Output) float64 {
 	t := timeSlack + 2*frameTime(info.Video)
 	if out.DecodeErrors > 0 {

@@ -18,10 +18,10 @@ import (
 	"github.com/cuelight/cuelight/internal/media/sandbox"
 )
 
-// reapDelay is how long a killed child's pipes may stay open.
+// pipeDelay is how long a killed child's pipes may stay open.
 const pipeDelay = 5 * time.Second
 
-// child is one run of ffmpeg or ffprobe.
+// command is one run of ffmpeg or ffprobe.
 type command struct {
 	tool    string // "ffmpeg" or "ffprobe"
 	purpose string // it is run for, a word or two
@@ -32,22 +32,22 @@ type command struct {
 	source string
 	stdin  io.Reader // nil: empty
 	stdout io.Writer // nil: discarded
-	// quiet means that the child is not expected to write to stdout all the
+	// noProgress means that the child is not expected to write to stdout all the
 	// time; then Stall bounds the whole run.
 	noProgress bool
 }
 
-// said is what a child left on stderr, and took to say it.
+// stderrReport is what a child left on stderr, and took to say it.
 type stderrReport struct {
 	tail   string
 	errors int64
 	cpu    time.Duration // that the child used
-	// disk is trouble with it that a child with a folder spoke of, and that could not
+	// diskError is trouble with it that a child with a folder spoke of, and that could not
 	// be confirmed.
 	diskError error
 }
 
-// path finds the program.
+// toolPath finds the program.
 func (t Tools) toolPath(tool string) (string, error) {
 	name := tool
 	if tool == "ffmpeg" && t.FFmpeg != "" {
@@ -144,7 +144,7 @@ func (t Tools) execute(ctx context.Context, c command) (stderrReport, error) {
 	return out, err
 }
 
-// childEnv is what a child may know: enough to find its libraries, a language
+// environment is what a child may know: enough to find its libraries, a language
 // whose messages can be read, and its own directory for temporary files. Proxies,
 // report files, the user's home and the rest of this process's environment are not
 // its business.

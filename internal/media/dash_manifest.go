@@ -10,9 +10,9 @@ import (
 	"strconv"
 )
 
-// WriteMPD writes the DASH manifest manifest.mpd into dir, as a whole or not
-// at all. It names the very segments that the HLS playlists name, by paths
-// relative to dir, and reads them to know where each begins.
+// WriteMPD atomically writes the DASH manifest manifest.mpd into dir. It refers to the
+// same segments as the HLS playlists, by paths relative to dir, and reads the
+// segments to know when each starts.
 func (t Tools) WriteMPD(ctx context.Context, dir string, out *Output) error {
 	m, err := t.withStepCounter().manifest(ctx, dir, out)
 	if err != nil {
@@ -89,7 +89,7 @@ type mpdEntry struct {
 
 func (t Tools) manifest(ctx context.Context, dir string, out *Output) (*mpd, error) {
 	if len(out.Video)+len(out.Audio) == 0 {
-		return nil, fmt.Errorf("there is nothing to list")
+		return nil, fmt.Errorf("the output has no renditions")
 	}
 	m := &mpd{
 		Profiles: "urn:mpeg:dash:profile:isoff-live:2011", Type: "static",
@@ -117,7 +117,7 @@ func (t Tools) manifest(ctx context.Context, dir string, out *Output) (*mpd, err
 	return m, nil
 }
 
-// addAudio makes one set of each of the source's streams, with all its rungs.
+// addAudio adds one adaptation set per audio stream of the source, with all rungs.
 func (t Tools) addAudio(ctx context.Context, m *mpd, dir string, list []Rendition) error {
 	bySource := map[int]int{}
 	for _, r := range list {
@@ -174,14 +174,14 @@ func (t Tools) representation(ctx context.Context, dir string, r Rendition) (mpd
 	return repr, nil
 }
 
-// beyond is the next millisecond. Where a manifest lasts no longer than what is
-// played, dash.js may take its end for a seek behind the end, and goes back half a
+// roundUpMillisecond returns the next millisecond. If a manifest is no longer than
+// the media, dash.js may take the end for a seek beyond it, and jumps back half a
 // second instead of ending.
 func roundUpMillisecond(v float64) float64 { return math.Floor(v*1000+1) / 1000 }
 
 func xmlSeconds(v float64) string { return fmt.Sprintf("PT%.3fS", v) }
 
-// xmlRate is a whole number or a fraction; DASH knows no decimals here.
+// xmlRate is a whole number or a fraction; DASH allows no decimals here.
 func xmlRate(rate float64) string {
 	for _, den := range []float64{1, 1001, 1000} {
 		if num := rate * den; math.Abs(num-math.Round(num)) < 1e-6*num {

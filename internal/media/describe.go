@@ -9,37 +9,34 @@ import (
 )
 
 const (
-	// maxSide and maxPixels bound what is decoded at all; a frame above costs
-	// gigabytes before anything can be scaled down.
+	// maxSide and maxPixels limit what is decoded. A larger frame takes gigabytes
+	// of memory before it can be scaled down.
 	maxSide   = 16384
 	maxPixels = 100_000_000
-	// maxDuration is a week, for which the names of segments have room, in
-	// seconds. Tools.MaxDuration is checked beside it.
+	// maxDuration is a week in seconds, the limit of the segment names. The
+	// limit Tools.MaxDuration applies as well.
 	maxDuration = 7 * 24 * 3600.0
-	// maxLead is how much sound before the first frame is cut off, in seconds,
-	// for a picture that starts at once: mostly what an encoder put there to
-	// prime its decoder.
+	// maxAudioLead is how many seconds of audio before the first frame are cut
+	// off so that the picture starts at once. Such audio is mostly encoder delay.
 	maxAudioLead = 0.1
-	// maxAudio bounds the audio renditions of one source.
-	maxAudio = 8
 )
 
-// describe turns what ffprobe said into an Info, or refuses the source.
-func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, can decoderSet) (*Info, error) {
+// describe makes an Info of ffprobe's output, or rejects the source.
+func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, decoders decoderSet) (*Info, error) {
 	info := &Info{
 		Version: InfoVersion, Container: raw.Format.Name, Size: size, Cover: -1,
 		Audio: []Audio{}, Subtitles: []Subtitle{}, Warnings: []string{},
 	}
 	for i := range raw.Streams {
-		if name, known := can.supports(&raw.Streams[i]); known && !slices.Contains(info.Codecs, name) {
-			info.Codecs = append(info.Codecs, name)
+		if codec, ok := decoders.supports(&raw.Streams[i]); ok && !slices.Contains(info.Codecs, codec) {
+			info.Codecs = append(info.Codecs, codec)
 		}
 	}
 	info.HeaderDuration, _ = raw.Format.Duration.seconds()
 	if refused := rejectEncrypted(raw); refused != nil {
 		return nil, refused
 	}
-	video, err := chooseVideo(raw, tracks, info, can)
+	video, err := chooseVideo(raw, tracks, info, decoders)
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +45,10 @@ func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, can decode
 			return nil, err
 		}
 	}
-	chooseAudio(raw, tracks, info, can)
+	chooseAudio(raw, tracks, info, decoders)
 	chooseSubtitles(raw, info)
 	if info.Video == nil && len(info.Audio) == 0 {
-		return nil, rejectNoStreams(raw, can)
+		return nil, rejectNoStreams(raw, decoders)
 	}
 	measureDuration(info, raw, tracks)
 	if v := info.Video; v != nil && planTiming(info).dropsFrames && v.MinGap < 1/maxRateWithSlack {
@@ -63,13 +60,13 @@ func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, can decode
 	return info, nil
 }
 
-// checkDuration refuses what lasts too long. A file of a few bytes can hold
-// frames for days, and would take the place of others for as long.
-func checkDuration(seconds, most float64) error {
-	if seconds <= most {
+// checkDuration rejects a source that is too long. A file of a few bytes can
+// declare days, and would occupy a slot for as long.
+func checkDuration(seconds, limit float64) error {
+	if seconds <= limit {
 		return nil
 	}
-	return &RejectedError{Reason: fmt.Sprintf("the source lasts %s; %s are the most", formatHours(seconds), formatHours(most))}
+	return &RejectedError{Reason: fmt.Sprintf("the source lasts %s; the limit is %s", formatHours(seconds), formatHours(limit))}
 }
 
 func formatHours(seconds float64) string {
@@ -85,44 +82,28 @@ func rejectEncrypted(raw *rawProbe) *RejectedError {
 	return nil
 }
 
-func rejectNoStreams(raw *rawProbe, can decoderSet) *RejectedError {
+func rejectNoStreams(raw *rawProbe, decoders decoderSet) *RejectedError {
 	for _, s := range raw.Streams {
-		if name, known := can.supports(&s); s.Type == "audio" && !known {
+		if name, known := decoders.supports(&s); s.Type == "audio" && !known {
 			return &RejectedError{Reason: fmt.Sprintf("the audio codec %q is not supported", name)}
 		}
 	}
-	return &RejectedError{Reason: "the file has neither video nor audio in it"}
-}
-
-// hasEmptyVideo reports whether somebody would expect a picture here, so that
-// publishing the sound alone would be a surprise.
-func hasEmptyVideo(raw *rawProbe) bool {
-	return slices.ContainsFunc(raw.Streams, func(s rawStream) bool {
-		return s.Type == "video" && s.Disposition.Cover == 0 && s.Disposition.Thumbs == 0 && s.Width > 0 && s.Height > 0
-	})
-}
-
-// hasUnsizedVideo reports whether there is a video stream whose size ffprobe does
-// not know.
-func hasUnsizedVideo(raw *rawProbe) bool {
-	return slices.ContainsFunc(raw.Streams, func(s rawStream) bool {
-		return s.Type == "video" && s.Disposition.Cover == 0 && s.Disposition.Thumbs == 0 && s.Width <= 0
-	})
+	return &RejectedError{Reason: "the file has neither video nor audio"}
 }
 
 func pictureTooLarge(size string) *RejectedError {
-	return &RejectedError{Reason: fmt.Sprintf("the picture is too large: %s pixels; %d million are the most", size, maxPixels/1_000_000)}
+	return &RejectedError{Reason: fmt.Sprintf("the picture is too large: %s pixels; the limit is %d million", size, maxPixels/1_000_000)}
 }
 
-func describeVideo(s *rawStream, tr *trackTiming, info *Info) (*Video, error) {
+func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error) {
 	if s.Width > maxSide || s.Height > maxSide || s.Width*s.Height > maxPixels {
 		return nil, pictureTooLarge(fmt.Sprintf("%dx%d", s.Width, s.Height))
 	}
 	codec, _ := s.codec()
 	v := &Video{
 		Index: s.Index, Codec: codec, Profile: knownValue(s.Profile), CodedWidth: s.Width, CodedHeight: s.Height, SAR: 1,
-		Frames: tr.packets, Keyframes: tr.keyframes, MaxGap: tr.maxGap, MinGap: tr.minGap, Start: tr.first, Duration: tr.duration(),
-		Skipped:     skippedTime(tr, info),
+		Frames: track.packets, Keyframes: track.keyframes, MaxGap: track.maxGap, MinGap: track.minGap, Start: track.first, Duration: track.duration(),
+		Skipped:     skippedTime(track, info),
 		PixelFormat: knownValue(s.PixelFormat), Matrix: knownValue(s.Matrix), Primaries: knownValue(s.Primaries), Transfer: knownValue(s.Transfer),
 		FullRange: s.Range == "pc" || strings.HasPrefix(s.PixelFormat, "yuvj"),
 	}
@@ -155,27 +136,27 @@ func applySideData(s *rawStream, v *Video, info *Info) error {
 		if d.Matrix != "" {
 			var ok bool
 			if v.Rotation, v.Mirrored, ok = parseDisplayMatrix(d.Matrix); !ok {
-				info.warn("the file asks for a rotation that is not a quarter turn; it is ignored")
+				info.warn("the file's rotation is not a quarter turn; it is ignored")
 			}
 		}
 		if d.DoViProfile == 5 || d.DoViProfile > 0 && d.Compatibility != nil && *d.Compatibility == 0 && d.DoViProfile != 7 {
-			return &RejectedError{Reason: fmt.Sprintf("the video is Dolby Vision profile %d, whose colours have no standard form", d.DoViProfile)}
+			return &RejectedError{Reason: fmt.Sprintf("the video is Dolby Vision profile %d, whose colours cannot be converted; send it as HDR10, HLG or SDR", d.DoViProfile)}
 		}
 	}
 	return nil
 }
 
-// displaySize applies pixel shape and rotation.
+// displaySize applies the sample aspect ratio and the rotation.
 func displaySize(s *rawStream, v *Video, info *Info) error {
 	switch sar := parseRatio(s.SAR); {
 	case sar == 0:
 	case sar < 0.05 || sar > 20:
-		info.warn("the file claims pixels %.3g times as wide as high; they are taken for square", sar)
+		info.warn("the file claims pixels %.3g times as wide as high; they are treated as square", sar)
 	default:
 		v.SAR = sar
 	}
 	w, h := v.CodedWidth, v.CodedHeight
-	// Only ever stretched, as players do: no line of the picture gets lost.
+	// Only stretch, as players do, so that no line of the picture is lost.
 	if v.SAR >= 1 {
 		w = int(math.Round(float64(w) * v.SAR))
 	} else {
@@ -186,13 +167,13 @@ func displaySize(s *rawStream, v *Video, info *Info) error {
 	}
 	v.Width, v.Height = w, h
 	if _, _, ok := fitH264(w, h); !ok {
-		return &RejectedError{Reason: fmt.Sprintf("the picture is %dx%d pixels: too narrow to be shown", w, h)}
+		return &RejectedError{Reason: fmt.Sprintf("the picture is %dx%d pixels, which is too narrow to encode", w, h)}
 	}
 	return nil
 }
 
-// hasAlpha knows the pixel formats with transparency, and WebM's way of hiding
-// it in a second layer.
+// hasAlphaChannel reports transparency, from the pixel format or from WebM's tag
+// for an alpha layer.
 func hasAlphaChannel(s *rawStream) bool {
 	for _, prefix := range []string{"yuva", "gbrap", "rgba", "bgra", "argb", "abgr", "ya8", "ya16", "pal8"} {
 		if strings.HasPrefix(s.PixelFormat, prefix) {
@@ -202,7 +183,7 @@ func hasAlphaChannel(s *rawStream) bool {
 	return s.tag("alpha_mode") == "1"
 }
 
-// known drops ffprobe's words for "the file does not say".
+// knownValue replaces ffprobe's values for "unknown" by "".
 func knownValue(s string) string {
 	if s == "unknown" || s == "reserved" || s == "unspecified" {
 		return ""
@@ -210,18 +191,18 @@ func knownValue(s string) string {
 	return s
 }
 
-// measure fills in the times of the whole source.
+// measureDuration sets the times of the whole source.
 func measureDuration(info *Info, raw *rawProbe, tracks map[int]*trackTiming) {
 	start, end := math.Inf(1), math.Inf(-1)
-	take := func(index int) {
+	include := func(index int) {
 		start, end = min(start, tracks[index].first), max(end, tracks[index].end)
 	}
 	if info.Video != nil {
-		take(info.Video.Index)
+		include(info.Video.Index)
 	}
 	longest := 0.0
 	for _, a := range info.Audio {
-		take(a.Index)
+		include(a.Index)
 		longest = max(longest, a.Duration)
 	}
 	if info.Video != nil {
@@ -236,22 +217,18 @@ func measureDuration(info *Info, raw *rawProbe, tracks map[int]*trackTiming) {
 	}
 	info.Duration = end - start
 	if hasTimestampJumps(info.Container) && info.Duration > longest+maxForwardJump {
-		// Programs with clocks of their own: their distance means nothing.
+		// The streams have independent clocks, so their distance means nothing.
 		info.Duration = longest
 	}
 	// Some headers count from zero, some from the first frame.
-	h := info.HeaderDuration
-	off := min(math.Abs(h-info.Duration), math.Abs(h-end))
+	header := info.HeaderDuration
+	difference := min(math.Abs(header-info.Duration), math.Abs(header-end))
 	switch {
-	case raw.truncated && h > info.Duration && off > missingSeconds/2:
-		info.warn("the file is truncated: of %.1f s it has %.1f s in it", h, info.Duration)
+	case raw.truncated && header > info.Duration && difference > missingSeconds/2:
+		info.warn("the file is truncated: it has %.1f of %.1f s", info.Duration, header)
 	case raw.truncated:
 		info.warn("the file is truncated: its end is missing")
-	case h > 0 && off > max(1, 0.05*h):
-		info.warn("the file claims to last %.1f s, but has %.1f s in it", h, info.Duration)
+	case header > 0 && difference > max(1, 0.05*header):
+		info.warn("the file claims to last %.1f s, but has %.1f s", header, info.Duration)
 	}
-}
-
-func (i *Info) warn(format string, args ...any) {
-	i.Warnings = appendWarning(i.Warnings, fmt.Sprintf(format, args...))
 }

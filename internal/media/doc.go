@@ -1,9 +1,9 @@
-// Package media knows what ffmpeg, HLS and DASH need: it finds out what a file
-// is, chooses the qualities to make of it, makes them, checks them, and writes
-// the manifests that players ask for. It knows nothing about tasks, stages or
+// Package media makes an HLS and DASH video of a source file with ffmpeg: it
+// probes the source, chooses a ladder of renditions, transcodes, checks the
+// output, and writes the playlists. It knows nothing about tasks, stages or
 // databases.
 //
-// A source goes through it in this order:
+// Call its functions in this order:
 //
 //	info, err := tools.Probe(ctx, src)
 //	rungs := media.Ladder(info)
@@ -12,44 +12,46 @@
 //	err = media.WriteMaster(dir, out, "")
 //	err = tools.WriteMPD(ctx, dir, out)
 //
-// [Tools.Poster] needs the Info only. [Info], [Rung] and [Output] survive JSON, so
-// that each step can run in another process; dir may be moved in between.
+// [Tools.Poster] needs only the Info. [Info], [Rung] and [Output] survive JSON,
+// so each step can run in another process. The caller may move dir between steps.
 //
-// # What it promises
+// # Promises
 //
-//   - No file gets another file or a connection opened, whatever is in it and
-//     whatever its name: only real containers are read, and only from the path
-//     given. A playlist that calls itself .mp4 is refused.
-//   - A child never outlives the call that started it. It runs in a process
-//     group of its own, which is killed as a whole when ctx ends, when the child
-//     stands still or takes more memory than it may, and when it ends by
-//     itself and leaves others; on Linux it dies with this process, too.
-//   - A child has in its reach, as far as this host can do that, its source, its own
-//     folder and the system's programs: no other files, no network, no process.
-//   - Neither an exit code nor a header is believed. Durations and frame
-//     counts are measured from packets, from decoded frames and from the files
-//     written, and [Tools.Check] compares the three.
-//   - What can never work is a [*Refused] with a sentence for the sender. All
-//     other errors may go away in another attempt.
-//   - Nothing is written outside of the folders given, and nothing is kept
+//   - A source cannot make ffmpeg open another file or a connection, whatever
+//     its content or name. Only media containers are read, and only from the
+//     given path. A playlist named .mp4 is rejected.
+//   - A child process never outlives the call that started it. Its process
+//     group is killed when ctx ends, when it stalls, when it uses too much
+//     memory, and when it exits but leaves other processes. On Linux it also
+//     dies with this process.
+//   - As far as the host allows, a child can access only its source, its own
+//     directory and the system's programs: no other files, network or processes.
+//   - Exit codes and headers are not trusted. Durations and frame counts are
+//     measured from packets, from decoded frames and from the written files,
+//     and [Tools.Check] compares the three.
+//   - A source that can never work gives a [*RejectedError] with a sentence for
+//     its sender. All other errors may go away in another attempt.
+//   - Nothing is written outside the given directories. Nothing is kept
 //     between calls.
-//   - Where ctx is within a span of OpenTelemetry that is recorded, each child has
-//     one below it; elsewhere that costs nothing.
+//   - If ctx carries a recording OpenTelemetry span, each child gets a span
+//     below it. Otherwise tracing costs nothing.
 //
-// # What comes out
+// # Output
 //
-// CMAF: H.264 High, 4:2:0, BT.709, square pixels, up to 60 frames a second, and
-// AAC-LC stereo at 48 kHz in renditions of their own; a keyframe on the first
-// frame of every two seconds, at the same frames in all rungs; segments of six
-// seconds that HLS and DASH share, of which the last takes in a tail of less than
-// half a second. Frames keep their own timestamps: above 60 a second, some are
-// dropped; in sources that show one for more than two seconds at a time, it is
-// repeated every two seconds, and slides have a keyframe in each segment only; of
-// interlaced ones, each field becomes a frame.
+// The output is CMAF. Video is H.264 High, 4:2:0, BT.709, square pixels, at most
+// 60 frames a second. Audio is AAC-LC stereo at 48 kHz in renditions of its own.
+// All rungs have keyframes at the same frames: the first of every two seconds.
+// HLS and DASH share the segments, which last six seconds. A last segment
+// shorter than half a second is merged into the one before it.
+//
+// Frames keep their timestamps, with these exceptions. Above 60 frames a second
+// some are dropped. In sources that show a frame for more than two seconds, the
+// frame is repeated every two seconds; slide shows have one keyframe per
+// segment. Each field of an interlaced frame becomes a frame.
 //
 // # What it does not do
 //
 // It does not extract subtitles, encrypt, encode on a GPU, resume in the middle
-// of a file, or log. It needs ffmpeg 4.4 or later with libx264; with the zscale
-// filter HDR sources get right colours, without it near ones.
+// of a file, or log. It needs ffmpeg 4.4 or later with libx264. HDR sources
+// need the zscale filter for exact colours; without it they are approximate.
 package media

@@ -13,7 +13,7 @@ type exitError struct {
 	tool   string
 	code   int // -1 when a signal ended it
 	signal syscall.Signal
-	// memory says that while it ran, the kernel killed somebody because memory
+	// outOfMemory says that while it ran, the kernel killed somebody because memory
 	// ran out.
 	outOfMemory bool
 	tail        string
@@ -51,7 +51,7 @@ func exitErrorOf(tool string, err error, tail string, memory bool) error {
 	return &exitError{tool: tool, code: exit.ExitCode(), signal: exitSignal(exit.ProcessState), outOfMemory: memory, tail: tail}
 }
 
-// hostTexts are the C library's words for what lies in the host and not in the
+// hostMessages are the C library's words for what lies in the host and not in the
 // source. Which of them can be the source's fault as well, as "Input/output
 // error" can, is not among them.
 var hostMessages = map[string]error{
@@ -64,7 +64,7 @@ var hostMessages = map[string]error{
 	"Stale file handle":                syscall.ESTALE,
 }
 
-// hostTrouble finds in a child's last words what blames the host.
+// hostError finds in a child's last words what blames the host.
 func hostError(tail string) error {
 	for text, err := range hostMessages {
 		if strings.Contains(tail, text) {
@@ -74,7 +74,7 @@ func hostError(tail string) error {
 	return nil
 }
 
-// sourceTrouble keeps errors that are not the source's fault: of an exit code
+// ignoreSourceErrors keeps errors that are not the source's fault: of an exit code
 // only those that blame the host.
 func ignoreSourceErrors(out stderrReport, err error) error {
 	exit := (*exitError)(nil)

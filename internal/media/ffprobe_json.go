@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// rawProbe is what ffprobe prints; numbers come as strings or not at all.
+// rawProbe is ffprobe's JSON. Numbers are strings or missing.
 type rawProbe struct {
 	Streams []rawStream `json:"streams"`
 	Format  struct {
@@ -17,10 +17,10 @@ type rawProbe struct {
 		Duration jsonNumber `json:"duration"`
 	} `json:"format"`
 
-	// tooLarge is the size of a picture that ffprobe refused to decode, such as
-	// "16000x16000"; it then says nothing of the stream's size.
+	// rejectedSize is the size of a picture above the pixel limit, such as
+	// "16000x16000". ffprobe then reports no size for its stream.
 	rejectedSize string
-	// truncated: the file ends before its container says.
+	// truncated means that the file ends before its container says so.
 	truncated bool
 }
 
@@ -60,10 +60,10 @@ type rawStream struct {
 	} `json:"side_data_list"`
 }
 
-// text is a JSON string or number: versions of ffprobe differ.
+// jsonNumber is a JSON string or number; ffprobe's versions differ.
 type jsonNumber string
 
-// UnmarshalJSON takes either.
+// UnmarshalJSON accepts both.
 func (t *jsonNumber) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err == nil {
@@ -74,25 +74,25 @@ func (t *jsonNumber) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// seconds is the text as a finite number; ok is false for "N/A".
+// seconds parses a finite number; ok is false for "N/A".
 func (t jsonNumber) seconds() (v float64, ok bool) {
 	v, err := strconv.ParseFloat(string(t), 64)
 	return v, err == nil && !math.IsNaN(v) && math.Abs(v) < maxTimestamp
 }
 
-// maxTimestamp bounds every time taken from a file, so that arithmetic in
-// nanoseconds and in 1/120000 s ticks cannot overflow. It is some 30 years.
+// maxTimestamp limits every time from a file to about 30 years, so that neither
+// nanoseconds nor ticks of 1/120000 s overflow.
 const maxTimestamp = 1e9
 
 func parseProbe(b []byte) (*rawProbe, error) {
 	raw := &rawProbe{}
 	if err := json.Unmarshal(b, raw); err != nil {
-		return nil, fmt.Errorf("read ffprobe's answer: %w", err)
+		return nil, fmt.Errorf("parse ffprobe's output: %w", err)
 	}
 	return raw, nil
 }
 
-// ratio reads "30000/1001" or "64:45". Anything senseless is 0.
+// parseRatio parses "30000/1001" or "64:45". Anything invalid is 0.
 func parseRatio(s string) float64 {
 	i := strings.IndexAny(s, "/:")
 	if i < 0 {
@@ -106,7 +106,7 @@ func parseRatio(s string) float64 {
 	return num / den
 }
 
-// tag looks a tag up without regard to case: demuxers differ.
+// tag finds a tag in any letter case; demuxers differ.
 func (s *rawStream) tag(name string) string {
 	for k, v := range s.Tags {
 		if strings.EqualFold(k, name) {
@@ -116,8 +116,8 @@ func (s *rawStream) tag(name string) string {
 	return ""
 }
 
-// codec is the codec's name, or the container's own tag when ffmpeg knows
-// none; known says which.
+// codec returns the codec's name, or the container's tag if ffmpeg does not know
+// the codec.
 func (s *rawStream) codec() (name string, known bool) {
 	if s.Codec != "" && s.Codec != "unknown" && s.Codec != "none" {
 		return s.Codec, true
@@ -128,9 +128,9 @@ func (s *rawStream) codec() (name string, known bool) {
 	return "unknown", false
 }
 
-// orientation turns a display matrix as ffprobe prints it into quarter turns
-// clockwise and a flip after them. A file may carry anything there, so what is
-// not near a quarter turn counts as upright, and ok is false.
+// parseDisplayMatrix converts the display matrix that ffprobe prints into a
+// clockwise rotation and a flip after it. A matrix that is not near a quarter
+// turn gives ok = false and no rotation.
 func parseDisplayMatrix(matrix string) (degrees int, mirrored, ok bool) {
 	var m [4]float64 // a b / c d: the picture's x goes to (a, b), its y to (c, d)
 	rows := strings.Split(strings.TrimSpace(matrix), "\n")
@@ -154,7 +154,7 @@ func parseDisplayMatrix(matrix string) (degrees int, mirrored, ok bool) {
 	a, b, c, d := m[0], m[1], m[2], m[3]
 	mirrored = a*d-b*c < 0
 	if mirrored {
-		// Turn first, flip after: take the flip of x out again.
+		// The rotation comes first, so remove the flip of x.
 		a, c = -a, -c
 	}
 	switch {
@@ -170,8 +170,8 @@ func parseDisplayMatrix(matrix string) (degrees int, mirrored, ok bool) {
 	return 0, false, false
 }
 
-// quarter reports whether two of a matrix's numbers are of one size, or nearly
-// so, and the other two nothing beside them.
+// isQuarterTurn reports whether x and y have a similar size and the other two
+// numbers of the matrix are negligible.
 func isQuarterTurn(x, y, off1, off2 float64) bool {
 	lo, hi := min(math.Abs(x), math.Abs(y)), max(math.Abs(x), math.Abs(y))
 	return hi <= 10*lo && max(math.Abs(off1), math.Abs(off2)) <= 0.02*lo

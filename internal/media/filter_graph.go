@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// videoGraph is ffmpeg's filter graph for all video rungs. The source is
-// decoded, deinterlaced, turned, tone-mapped and scaled to the largest rung
-// once; the others are scaled from that. Its outputs are [decoded], every
-// frame as the decoder gave it, [shown], the frames as the encoders get them,
-// and [v0], [v1] …, one for each rung. Each must have frames all the time: ffmpeg 7
-// keeps those of the others in memory until it has.
+// videoGraph is ffmpeg's filter graph for all video rungs. It decodes,
+// deinterlaces, rotates, tone-maps and scales to the largest rung once, and
+// scales the other rungs from that. Its outputs are [decoded], every frame from
+// the decoder; [shown], the frames for the encoders; and [v0], [v1] …, one per
+// rung. Every output must get frames continuously: ffmpeg 7 buffers the frames
+// of the others until it does.
 func videoGraph(info *Info, rungs []Rung, t timing, c capabilities) string {
 	v := info.Video
 	chain := []string{"null"}
@@ -37,23 +37,22 @@ func videoGraph(info *Info, rungs []Rung, t timing, c capabilities) string {
 	return b.String()
 }
 
-// uniformFrames brings all frames to the size that the source claims, and to the pixel format
-// of the first, for the filters behind it that know no other. A frame that has both
-// passes as it is.
+// uniformFrames converts frames to the declared size and to the pixel format of
+// the first frame, which the later filters require. Other frames pass unchanged.
 func uniformFrames(v *Video) string {
 	scale := fmt.Sprintf("scale=w=%d:h=%d:flags=bicubic", v.CodedWidth, v.CodedHeight)
 	if v.Interlaced {
-		scale += ":interl=1" // each field for itself
+		scale += ":interl=1" // scale each field separately
 	}
 	return scale
 }
 
-// deinterlacer makes a frame of each field, which keeps the motion as smooth as it
-// was, or one of two. All frames are treated: the flags on single frames are no
-// better than the header's.
-func deinterlacer(v *Video, c capabilities, each bool) string {
+// deinterlacer makes a frame of each field, which keeps the motion smooth, or of
+// two fields. It ignores the flags of single frames, which are as unreliable as
+// the header.
+func deinterlacer(v *Video, c capabilities, perField bool) string {
 	name, parity, mode := "yadif", "bff", "send_frame"
-	if each {
+	if perField {
 		mode = "send_field"
 	}
 	if c.bwdif {
@@ -65,8 +64,8 @@ func deinterlacer(v *Video, c capabilities, each bool) string {
 	return fmt.Sprintf("%s=mode=%s:parity=%s:deint=all", name, mode, parity)
 }
 
-// turn rotates as the file asks. ffmpeg would do so itself, but its versions
-// differ in what they make of mirrored pictures.
+// orientationFilters rotate and mirror as the file says. ffmpeg could do so
+// itself, but its versions handle mirrored pictures differently.
 func orientationFilters(v *Video) []string {
 	var f []string
 	switch v.Rotation {
@@ -83,17 +82,17 @@ func orientationFilters(v *Video) []string {
 	return f
 }
 
-// picture brings frames to the size of the largest rung and to what every
-// player can show: 8-bit 4:2:0, BT.709, limited range, square pixels.
+// colourFilters scale to the largest rung and convert to what every player can
+// show: 8-bit 4:2:0, BT.709, limited range, square pixels.
 func colourFilters(v *Video, top Rung, c capabilities) []string {
-	// ffmpeg 7 tags a rendition as its frames are, whatever the encoder's options say.
+	// ffmpeg 7 tags a rendition like its frames and ignores the encoder's options.
 	end := []string{"format=yuv420p", "setsar=1", "setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709"}
 	if v.HDR != "" && c.zscale {
 		return append(toneMap(v, top, c), end...)
 	}
 	var f []string
 	if v.Alpha {
-		// Multiplied by its transparency, a picture lies on black.
+		// Multiplying by the alpha channel puts the picture on black.
 		f = append(f, "format=yuva444p", "premultiply=inplace=1", "format=yuv444p")
 	}
 	in := "tv"
@@ -122,8 +121,8 @@ func isRGB(format string) bool {
 	return false
 }
 
-// matrix is how the source's colours are coded, in the scaler's words. When
-// the file does not say, small pictures are from the time of BT.601.
+// colourMatrix names the source's colour matrix for the scale filter. If the file
+// does not say, small pictures use BT.601.
 func colourMatrix(v *Video) string {
 	switch v.Matrix {
 	case "bt709", "smpte240m", "fcc":
@@ -139,7 +138,7 @@ func colourMatrix(v *Video) string {
 	return "bt709"
 }
 
-// toneMap brings PQ and HLG to BT.709 through linear light.
+// toneMap converts PQ and HLG to BT.709 in linear light.
 func toneMap(v *Video, top Rung, c capabilities) []string {
 	transfer, in := "smpte2084", "tv"
 	if v.HDR == "hlg" {
@@ -149,31 +148,31 @@ func toneMap(v *Video, top Rung, c capabilities) []string {
 		in = "pc"
 	}
 	f := []string{
-		// zscale takes no subsampled frames of odd sizes.
+		// zscale rejects subsampled frames of odd sizes.
 		"format=yuv444p10le",
 		fmt.Sprintf("zscale=w=%d:h=%d:f=bicubic:tin=%s:pin=bt2020:min=bt2020nc:rin=%s:t=linear:npl=100", top.Width, top.Height, transfer, in),
 		"format=gbrpf32le", "zscale=p=bt709", "tonemap=tonemap=hable:desat=0",
 		"zscale=p=bt709:t=bt709:m=bt709:r=tv",
 	}
 	if c.sidedata {
-		// The mastering display of the source is not that of the result.
+		// The source's mastering display data does not apply to the result.
 		f = append(f, "sidedata=mode=delete")
 	}
 	return f
 }
 
-// roughToneMap does without zscale: each channel goes through a table, and the
-// step to narrower primaries is made after it, where it is only nearly right.
+// approximateToneMap works without zscale: it maps each channel through a table
+// and converts the primaries afterwards, which is not exact.
 func approximateToneMap(hdr string) []string {
-	// e is the coded value from 0 to 1, which the table may exceed; l is light,
-	// 1 being white on paper.
+	// e is the coded value from 0 to 1, which the table may exceed. l is light;
+	// 1 is paper white.
 	const e = "min(1,val/maxval)"
 	l := "(100*pow(max(pow(" + e + ",1/78.84375)-0.8359375,0)/(18.8515625-18.6875*pow(" + e + ",1/78.84375)),1/0.1593017578))"
 	if hdr == "hlg" {
 		l = "(if(lte(" + e + ",0.5)," + e + "*" + e + "/3,(exp((" + e + "-0.55991073)/0.17883277)+0.28466892)/12)*10)"
 	}
-	// Reinhard's curve, which leaves dark parts nearly alone and brings 10 to
-	// 1; then the gamma of displays.
+	// Reinhard's curve maps 10 to 1 and barely changes dark parts. The display
+	// gamma follows.
 	curve := "maxval*pow(min(1," + l + "*(1+" + l + "/100)/(1+" + l + ")),1/2.4)"
 	curve = strings.ReplaceAll(curve, ",", "\\,")
 	return []string{

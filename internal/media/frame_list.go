@@ -3,51 +3,43 @@ package media
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"strconv"
 )
 
-// The graph has two taps besides the encoders: what the decoder gave and what
-// the encoders got. Each writes one line per frame in ffmpeg's "framecrc"
-// form. The frames themselves are not touched for that: the tap's "encoder"
-// passes a pointer on.
+// The filter graph has two extra outputs: the frames from the decoder and the
+// frames for the encoders. Each is a file with one line per frame in ffmpeg's
+// "framecrc" format. The "encoder" of these outputs passes on a pointer, so the
+// frames themselves are not copied.
 const (
 	decodedFrames = "decoded.tap"
 	encodedFrames = "shown.tap"
 )
 
-// tap is the frames that passed one.
+// frameList summarizes one of these files. Times are in seconds.
 type frameList struct {
-	frames int64
-	// distinct is how many frames came after all before them.
-	distinct int64
-	// first and end are in seconds; end includes the last frame's duration.
-	first, end float64
-	// gap is the longest time between two frames.
-	maxGap float64
-	// holes is how many pauses there are, held how long they last.
+	frames     int64
+	distinct   int64   // frames with a timestamp above all earlier ones
+	first, end float64 // end includes the last frame's duration
+	maxGap     float64 // longest time between two frames
 	gaps       int64
 	gapSeconds float64
 }
 
-// readTap reads the list of a tap. Pauses longer than hole seconds are counted,
-// unless it is 0.
-func readFrameList(file string, hole float64) (frameList, error) {
+// readFrameList reads a frame list and counts gaps longer than minGap seconds,
+// unless minGap is 0.
+func readFrameList(file string, minGap float64) (frameList, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return frameList{}, fmt.Errorf("read frame list: %w", err)
 	}
 	defer f.Close()
 	r := newFrameListReader()
-	r.minGap = hole
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := f.Read(buf)
-		_, _ = r.lines.Write(buf[:n])
-		if err != nil {
-			break
-		}
+	r.minGap = minGap
+	if _, err := io.Copy(&r.lines, f); err != nil {
+		return frameList{}, fmt.Errorf("read frame list: %w", err)
 	}
 	r.lines.Flush()
 	return r.frameList(), nil
@@ -60,7 +52,7 @@ type frameListReader struct {
 	first, last    int64
 	lastDur        int64
 	maxGap         int64
-	secondsPerTick float64 // seconds per tick
+	secondsPerTick float64
 	minGap         float64
 	gaps, gapTicks int64
 }
@@ -105,9 +97,9 @@ func (r *frameListReader) line(line []byte) {
 	}
 }
 
-// unknownDuration is the longest duration of a frame, in seconds, that says nothing:
-// ffmpeg 7 writes one tick of the source's clock, a millisecond in Matroska, where it
-// knows none.
+// unknownDuration is the longest frame duration, in seconds, that means
+// "unknown": ffmpeg 7 then writes one tick of the source's clock, which is a
+// millisecond in Matroska.
 const unknownDuration = 0.0015
 
 func (r *frameListReader) frameList() frameList {
@@ -116,7 +108,9 @@ func (r *frameListReader) frameList() frameList {
 		dur = float64(r.last-r.first) * r.secondsPerTick / float64(r.frames-1)
 	}
 	return frameList{
-		frames: r.frames, distinct: r.distinct, first: float64(r.first) * r.secondsPerTick, end: float64(r.last)*r.secondsPerTick + dur,
-		maxGap: float64(r.maxGap) * r.secondsPerTick, gaps: r.gaps, gapSeconds: float64(r.gapTicks) * r.secondsPerTick,
+		frames: r.frames, distinct: r.distinct,
+		first: float64(r.first) * r.secondsPerTick, end: float64(r.last)*r.secondsPerTick + dur,
+		maxGap: float64(r.maxGap) * r.secondsPerTick,
+		gaps:   r.gaps, gapSeconds: float64(r.gapTicks) * r.secondsPerTick,
 	}
 }

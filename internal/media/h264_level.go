@@ -2,7 +2,7 @@ package media
 
 import "math"
 
-// limits is one row of H.264's table A-1.
+// h264Level is one row of H.264 table A-1.
 type h264Level struct {
 	level string
 	rate  int // macroblocks per second
@@ -31,25 +31,24 @@ var h264Levels = [...]h264Level{
 }
 
 const (
-	// The largest pictures level 5.2 allows: a side may be the square root of
-	// eight times the frame size in macroblocks.
+	// The largest picture of level 5.2: a side may be the square root of eight
+	// times the frame size in macroblocks.
 	maxEncodedSide   = 543 * 16
 	maxEncodedPixels = 36864 * 256
-	// references is how many frames the encoder may look back to. Two more
-	// than one row of the ladder needs would raise 1080p above level 4.0.
+	// maxReferences is how many frames the encoder may refer to. More would
+	// raise 1080p above level 4.0.
 	maxReferences = 3
 )
 
-// encodable reports whether any level allows such a picture.
+// isEncodable reports whether any level allows such a picture.
 func isEncodable(w, h int) bool {
 	return w <= maxEncodedSide && h <= maxEncodedSide && macroblocks(w)*macroblocks(h) <= h264Levels[len(h264Levels)-1].size
 }
 
 func macroblocks(pixels int) int { return (pixels + 15) / 16 }
 
-// level is the lowest one that allows the picture, so that weak decoders are
-// not turned away. Frame rates are those of the densest part of a source: what
-// is published never exceeds maxFrameRate.
+// h264LevelFor returns the lowest level that allows the video, so that weak decoders
+// accept it. fps is the rate in the densest part of the source.
 func h264LevelFor(w, h int, fps float64, bitrate int) string {
 	n := macroblocks(w) * macroblocks(h)
 	for _, l := range h264Levels {

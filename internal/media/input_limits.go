@@ -2,33 +2,33 @@ package media
 
 import (
 	"io"
+	"math"
 	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// A file may claim anything about itself, at any length. Values taken from it end
-// up in the database, in answers of the API and in metadata.json, so they are
-// bounded where they are read.
+// Text from a source ends up in the database, in API responses and in
+// metadata.json, so its length is limited where it is read.
 const (
-	// stringBytes bounds each string of ffprobe's answer, titleBytes a title.
+	// maxStringBytes limits each string of ffprobe's output, maxTitleBytes a title.
 	maxStringBytes = 1 << 10
 	maxTitleBytes  = 256
-	// maxSubtitles and maxWarnings bound lists.
+	// maxSubtitles and maxWarnings limit lists.
 	maxSubtitles = 64
 	maxWarnings  = 64
 )
 
-// stringCutter passes JSON on with every string cut to stringBytes, so that a
+// stringLimiter cuts every string of the JSON that passes through it, so that a
 // title of many megabytes takes no memory here.
 type stringLimiter struct {
 	next io.Writer
 
-	inside   bool // a string
-	escape   int  // bytes of an escape sequence that are still to come
+	inside   bool // within a string
+	escape   int  // remaining bytes of an escape sequence
 	size     int  // of the string so far
-	dropping bool // the rest of the string is left out
+	dropping bool // the rest of the string
 	out      []byte
 }
 
@@ -45,8 +45,8 @@ func (c *stringLimiter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// keep decides about one byte. Bytes that belong together, a character of several
-// bytes or an escape sequence, are kept or left out as a whole.
+// keep reports whether to keep a byte. It never splits a character or an escape
+// sequence.
 func (c *stringLimiter) keep(ch byte) bool {
 	switch {
 	case !c.inside:
@@ -77,7 +77,7 @@ func (c *stringLimiter) keep(ch byte) bool {
 	return !c.dropping
 }
 
-// title is a stream's title in one line that is fit for playlists and pages.
+// title returns a stream's title as one line, safe for playlists and pages.
 func title(s *rawStream) string {
 	text := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -96,24 +96,41 @@ func title(s *rawStream) string {
 	return strings.TrimSpace(text[:cut]) + "…"
 }
 
-// addWarning appends a warning, or, where there are too many, one that says so.
+// appendWarning appends a warning, or, at the limit, one that says so.
 func appendWarning(list []string, text string) []string {
 	switch {
 	case len(list) < maxWarnings:
 		return append(list, text)
 	case len(list) == maxWarnings:
-		return append(list, "there are more warnings than are listed here")
+		return append(list, "more warnings are not listed")
 	}
 	return list
 }
 
 var pixelLimitMessage = regexp.MustCompile(`Picture size (\d+x\d+) exceeds specified max pixel count`)
 
-// tooLarge finds the size of a picture that the limit on pixels kept from being
-// decoded.
+// parseRejectedSize finds the size of a picture that exceeded the pixel limit.
 func parseRejectedSize(tail string) string {
 	if m := pixelLimitMessage.FindStringSubmatch(tail); m != nil {
 		return m[1]
 	}
 	return ""
 }
+
+// languageTag returns a valid language tag in lower case, or "". Other text must not
+// reach playlists.
+func languageTag(tag string) string {
+	tag = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(tag)), "_", "-")
+	if tag == "und" || len(tag) < 2 || len(tag) > 16 {
+		return ""
+	}
+	for _, r := range tag {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
+			return ""
+		}
+	}
+	return tag
+}
+
+// round3 rounds to milliseconds.
+func round3(v float64) float64 { return math.Round(v*1000) / 1000 }

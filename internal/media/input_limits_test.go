@@ -170,7 +170,7 @@ func TestSourceThatLastsTooLongIsRefused(t *testing.T) {
 		t.Fatalf("the source is not small: %v %v", st, err)
 	}
 	_, err := quick.Probe(t.Context(), src)
-	wantRefused(t, err, "the source lasts 47 hours; 12 hours are the most")
+	wantRefused(t, err, "the source lasts 47 hours; the limit is 12 hours")
 	tools := quick
 	tools.MaxDuration = 48 * time.Hour
 	if _, err := tools.Probe(t.Context(), src); err != nil {

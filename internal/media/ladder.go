@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// step is one rung of the full ladder, for 16:9 and up to 30 frames a second.
+// ladderStep is one rung of the full ladder, for 16:9 and up to 30 frames a second.
 type ladderStep struct {
 	short   int // pixels of the short side
-	bitrate int // highest, in bits per second
+	bitrate int // limit in bits per second
 }
 
 var ladderSteps = [...]ladderStep{
@@ -19,18 +19,17 @@ var ladderSteps = [...]ladderStep{
 const (
 	audioBitrate    = 128_000
 	lowAudioBitrate = 64_000
-	// almost is how close below a rung a source counts as that rung: 1918x1078
-	// is a 1080p source, shown at its own size.
+	// rungTolerance is the share of a rung's size from which a source gets that
+	// rung: 1918x1078 is a 1080p source and keeps its size.
 	rungTolerance = 0.95
 	// maxFrameRate is the highest frame rate that is published.
 	maxFrameRate = 60.0
 )
 
-// Ladder chooses the rungs for a source, the largest first: every standard
-// size whose short side fits into the short side of the picture as displayed,
-// and never less than one. A picture smaller than the smallest size, or than
-// 95 % of it, gets one rung at its own size. Video comes with one audio rung
-// called "audio" if the source has audio; audio alone gets "audio" and
+// Ladder chooses the rungs for a source, the largest first: every standard size
+// whose short side fits into the short side of the displayed picture. A picture
+// smaller than 95 % of the smallest size gets one rung at its own size. A source
+// with audio also gets the rung "audio"; audio alone gets "audio" and
 // "audio-low".
 func Ladder(info *Info) []Rung {
 	var rungs []Rung
@@ -59,18 +58,22 @@ func videoRungs(v *Video) []Rung {
 		if !isEncodable(w, h) {
 			continue
 		}
-		rungs = append(rungs, Rung{Name: fmt.Sprintf("%dp", s.short), Width: w, Height: h, VideoBitrate: maxBitrate(w, h, v.outputRate())})
+		rungs = append(rungs, videoRung(s.short, w, h, v))
 	}
 	if len(rungs) > 0 {
 		return rungs
 	}
 	w, h, _ := fitH264(v.Width, v.Height)
-	return []Rung{{Name: fmt.Sprintf("%dp", min(w, h)), Width: w, Height: h, VideoBitrate: maxBitrate(w, h, v.outputRate())}}
+	return []Rung{videoRung(min(w, h), w, h, v)}
 }
 
-// ceiling interpolates between the steps by the number of pixels, so that
-// portrait, cinema and odd sizes get what their area needs, and adds a half
-// for high frame rates.
+func videoRung(short, w, h int, v *Video) Rung {
+	return Rung{Name: fmt.Sprintf("%dp", short), Width: w, Height: h, VideoBitrate: maxBitrate(w, h, v.outputRate())}
+}
+
+// maxBitrate interpolates between the steps by the number of pixels, so that
+// portrait, cinema and odd sizes get what their area needs. High frame rates get
+// half as much again.
 func maxBitrate(w, h int, fps float64) int {
 	area := float64(w * h)
 	pixels := func(s ladderStep) float64 { return float64(s.short) * float64(s.short) * 16 / 9 }
@@ -90,16 +93,16 @@ func maxBitrate(w, h int, fps float64) int {
 	return int(math.Round(max(rate, 100_000)/1000)) * 1000
 }
 
-// even is the nearest even number of pixels not above v, and at least 2:
-// 4:2:0 has no odd sizes.
+// even is the nearest even number not above v, and at least 2: 4:2:0 requires even
+// sizes.
 func even(v float64) int {
 	return max(2, int(math.Floor(v/2+1e-6))*2)
 }
 
 func nearestEven(v float64) int { return max(2, int(math.Round(v/2))*2) }
 
-// fit scales a size down until H.264 can carry it. It is not ok if one side
-// vanishes.
+// fitH264 scales a size down until H.264 can encode it. ok is false if a side
+// would vanish.
 func fitH264(w, h int) (ew, eh int, ok bool) {
 	scale := min(1, float64(maxEncodedSide)/float64(max(w, h)))
 	scale = min(scale, math.Sqrt(float64(maxEncodedPixels)/(float64(w)*float64(h))))

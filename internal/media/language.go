@@ -1,8 +1,8 @@
 package media
 
-// twoLetters maps ISO 639-2 codes, both kinds, to ISO 639-1. It has the
-// languages that films come in; a tag that is missing here stays as it is,
-// which is valid, too.
+// iso639 maps the ISO 639-2 codes of common languages, both kinds, to ISO 639-1. A
+// missing one stays as it is, which is also valid. golang.org/x/text/language
+// does not know the bibliographic codes that containers use, such as "fre".
 var iso639 = map[string]string{
 	"afr": "af", "alb": "sq", "sqi": "sq", "amh": "am", "ara": "ar", "arm": "hy", "hye": "hy", "aze": "az", "baq": "eu",
 	"eus": "eu", "bel": "be", "ben": "bn", "bos": "bs", "bul": "bg", "bur": "my", "mya": "my", "cat": "ca", "chi": "zh",

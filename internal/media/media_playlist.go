@@ -21,9 +21,9 @@ type playlistEntry struct {
 	duration float64
 }
 
-// parsePlaylist reads a media playlist of a finished recording. It accepts
-// only what this package lets ffmpeg write: one header, and segments beside
-// the playlist.
+// parsePlaylist parses a finished media playlist. It accepts only what ffmpeg writes
+// for this package: one initialization segment, and segments in the playlist's
+// directory.
 func parsePlaylist(text string) (*playlist, error) {
 	p := &playlist{}
 	var duration float64
@@ -70,30 +70,30 @@ func parsePlaylist(text string) (*playlist, error) {
 	return p, p.check(pending)
 }
 
-// errNothing: ffmpeg ended a rendition before it had begun.
-var errEmptyRendition = errors.New("it has nothing in it")
+// errEmptyRendition means that ffmpeg ended a rendition before it wrote a segment.
+var errEmptyRendition = errors.New("it has no segments")
 
 func (p *playlist) check(pending bool) error {
 	switch {
 	case pending || !p.ended:
-		return fmt.Errorf("it has no end")
+		return fmt.Errorf("it is not complete: #EXT-X-ENDLIST is missing")
 	case len(p.segments) == 0:
 		return errEmptyRendition
 	case p.init == "":
-		return fmt.Errorf("it has no header")
+		return fmt.Errorf("it has no #EXT-X-MAP")
 	}
 	return nil
 }
 
-// plainName reports whether a name is that of a finished file beside the
-// playlist.
+// isPlainName reports whether a name is that of a finished file in the playlist's
+// directory.
 func isPlainName(name string) bool {
 	return name != "" && name[0] != '.' && !strings.ContainsAny(name, "/\\:?#%\"") && !strings.HasSuffix(name, ".tmp")
 }
 
-// playlist writes the media playlist that the segments deserve. ffmpeg takes
-// durations from timestamps it has not seen the end of: its last segments, and
-// sources whose frames do not say how long they last, come out wrong.
+// playlist renders the media playlist with the measured durations. ffmpeg writes
+// wrong durations for its last segments, and for sources whose frames have no
+// duration.
 func (s *renditionFiles) playlist() string {
 	var b strings.Builder
 	target := 1
@@ -107,4 +107,35 @@ func (s *renditionFiles) playlist() string {
 	}
 	b.WriteString("#EXT-X-ENDLIST\n")
 	return b.String()
+}
+
+// bandwidth measures a rendition as RFC 8216 defines it: the peak is the highest rate
+// of any run of segments that lasts between half and one and a half target
+// durations, the average is over all.
+func bandwidth(s *renditionFiles) (peak, average int64) {
+	total, length := int64(0), 0.0
+	for _, g := range s.segments {
+		total += g.bytes
+		length += s.seconds(g.length)
+	}
+	if length <= 0 {
+		return 0, 0
+	}
+	average = int64(math.Ceil(float64(total) * 8 / length))
+	peak = average
+	shortest, longest := 0.5*float64(s.target), 1.5*float64(s.target)
+	for i := range s.segments {
+		bytes, seconds := int64(0), 0.0
+		for _, g := range s.segments[i:] {
+			bytes += g.bytes
+			seconds += s.seconds(g.length)
+			if seconds > longest {
+				break
+			}
+			if seconds >= shortest {
+				peak = max(peak, int64(math.Ceil(float64(bytes)*8/seconds)))
+			}
+		}
+	}
+	return peak, average
 }

@@ -2,7 +2,7 @@ package media
 
 import "sync"
 
-// leastMemory is what a child may have however small the host is.
+// minMemory is what a child may have however small the host is.
 const minMemory = 1 << 30
 
 // MemoryLimit is how much a child may have resident, in bytes; 0 where nothing

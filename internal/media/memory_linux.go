@@ -20,7 +20,7 @@ func availableMemory() int64 {
 	return cgroupMemory("/sys/fs/cgroup", string(own), int64(info.Totalram)*int64(info.Unit))
 }
 
-// groupMemory is the least that the control group named in own, the text of
+// cgroupMemory is the least that the control group named in own, the text of
 // /proc/self/cgroup, and those above it may have, or all where they may have more.
 // Version 1 has the limit in a tree of its own; there only that of a container is
 // looked at.

@@ -90,7 +90,7 @@ func FuzzLanguage(f *testing.F) {
 	f.Add("EN-us")
 	f.Add("\"\n#EXT")
 	f.Fuzz(func(t *testing.T, tag string) {
-		for _, got := range []string{language(tag), bcp47(language(tag))} {
+		for _, got := range []string{languageTag(tag), bcp47(languageTag(tag))} {
 			if strings.ContainsFunc(got, func(r rune) bool {
 				return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
 			}) {

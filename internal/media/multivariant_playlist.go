@@ -7,17 +7,17 @@ import (
 	"unicode"
 )
 
-// MasterName and ManifestName are the files that [WriteMaster] and [Tools.WriteMPD]
-// write.
+// MasterName and ManifestName are the files written by [WriteMaster] and
+// [Tools.WriteMPD].
 const (
 	MasterName   = "master.m3u8"
 	ManifestName = "manifest.mpd"
 )
 
-// WriteMaster writes the HLS multivariant playlist master.m3u8 into dir, as a
-// whole or not at all. Bandwidths and frame rates are those measured. prefix
-// is put before every URI as it is; with a trailing slash it names the folder
-// that holds the renditions, seen from the playlist. It may be empty.
+// WriteMaster atomically writes the HLS multivariant playlist master.m3u8 into dir,
+// with measured bandwidths and frame rates. It puts prefix before every URI; with
+// a trailing slash, prefix names the directory of the renditions relative to the
+// playlist. It may be empty.
 func WriteMaster(dir string, out *Output, prefix string) error {
 	text, err := multivariantPlaylist(out, prefix)
 	if err != nil {
@@ -31,10 +31,10 @@ func WriteMaster(dir string, out *Output, prefix string) error {
 
 func multivariantPlaylist(out *Output, prefix string) (string, error) {
 	if len(out.Video)+len(out.Audio) == 0 {
-		return "", fmt.Errorf("there is nothing to list")
+		return "", fmt.Errorf("the output has no renditions")
 	}
 	if strings.ContainsFunc(prefix, func(r rune) bool { return unicode.IsControl(r) || r == '"' }) {
-		return "", fmt.Errorf("the prefix %q has characters that no playlist can hold", prefix)
+		return "", fmt.Errorf("the prefix %q has a quote or a control character, which a playlist cannot contain", prefix)
 	}
 	var b strings.Builder
 	b.WriteString("#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n")
@@ -43,24 +43,24 @@ func multivariantPlaylist(out *Output, prefix string) (string, error) {
 		writeAudioVariants(&b, groups, prefix)
 		return b.String(), nil
 	}
-	// Every rung of the picture goes with the first group of sound.
-	var sound audioGroup
+	// All video rungs use the first audio group.
+	var audio audioGroup
 	if len(groups) > 0 {
-		sound = groups[0]
-		writeGroup(&b, sound, prefix)
+		audio = groups[0]
+		writeGroup(&b, audio, prefix)
 	}
 	for _, v := range out.Video {
 		fmt.Fprintf(&b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,FRAME-RATE=%.3f,VIDEO-RANGE=SDR",
-			v.PeakBandwidth+sound.peak, v.AverageBandwidth+sound.average, joinCodecs(v.Codecs, sound.codecs), v.Width, v.Height, v.FrameRate)
-		if sound.name != "" {
-			fmt.Fprintf(&b, ",AUDIO=\"%s\"", sound.name)
+			v.PeakBandwidth+audio.peak, v.AverageBandwidth+audio.average, joinCodecs(v.Codecs, audio.codecs), v.Width, v.Height, v.FrameRate)
+		if audio.name != "" {
+			fmt.Fprintf(&b, ",AUDIO=\"%s\"", audio.name)
 		}
 		fmt.Fprintf(&b, ",CLOSED-CAPTIONS=NONE\n%s%s\n", prefix, v.Playlist)
 	}
 	return b.String(), nil
 }
 
-// group is the audio renditions of one rung.
+// audioGroup is the audio renditions of one rung.
 type audioGroup struct {
 	name          string
 	list          []Rendition
@@ -80,7 +80,7 @@ func groupAudio(list []Rendition) []audioGroup {
 		}
 		g := &groups[i]
 		g.list = append(g.list, r)
-		// A player takes one of them; it must be ready for the largest.
+		// A player selects one of them, perhaps the largest.
 		g.peak, g.average = max(g.peak, r.PeakBandwidth), max(g.average, r.AverageBandwidth)
 	}
 	return groups
@@ -97,8 +97,8 @@ func writeGroup(b *strings.Builder, g audioGroup, prefix string) {
 	}
 }
 
-// writeAudioVariants lists sound without picture: each rung is a variant. Only
-// where there are several languages do rungs need groups.
+// writeAudioVariants lists audio without video: each rung is a variant. Rungs need
+// groups only if there are several languages.
 func writeAudioVariants(b *strings.Builder, groups []audioGroup, prefix string) {
 	for _, g := range groups {
 		several := len(g.list) > 1
@@ -113,7 +113,7 @@ func writeAudioVariants(b *strings.Builder, groups []audioGroup, prefix string) 
 	}
 }
 
-// trackName is what a player's menu shows; names in a group must differ.
+// trackName is the name in a player's menu; names in a group must differ.
 func trackName(r Rendition, i int, used map[string]bool) string {
 	name := strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) || c == '"' || c == unicode.ReplacementChar {
@@ -137,8 +137,8 @@ func trackName(r Rendition, i int, used map[string]bool) string {
 	return name
 }
 
-// bcp47 shortens the three-letter codes that containers use for the languages
-// that have one of two letters, as players expect it.
+// bcp47 replaces the three-letter ISO 639-2 code that containers use by the
+// two-letter code that players expect, if the language has one.
 func bcp47(tag string) string {
 	first, rest, more := strings.Cut(tag, "-")
 	if short, ok := iso639[first]; ok {

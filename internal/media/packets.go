@@ -2,46 +2,44 @@ package media
 
 import (
 	"bytes"
-	"math"
 	"strconv"
 )
 
-// track is what the packets of one stream say.
+// trackTiming measures one stream from its packets.
 type trackTiming struct {
-	packets     int64 // meant to be shown
-	hidden      int64 // to be decoded only, before an edit list's start
+	packets     int64 // to show
+	hidden      int64 // only to decode, before an edit list's start
 	keyframes   int64
 	first       float64 // smallest timestamp
 	end         float64 // largest timestamp plus duration
 	maxGap      float64
-	skippedTime float64 // how far the clock jumped ahead
 	minGap      float64
+	skippedTime float64 // sum of forward jumps of the clock
 
-	jumpsAllowed bool // the container allows timestamps to jump
-	offset       float64
-	nextDTS      float64 // next decoding time
+	jumpsAllowed bool    // timestamps may jump in this container
+	offset       float64 // added to timestamps to undo jumps
+	nextDTS      float64
 	started      bool
 	stamped      bool
-	window       []float64 // last timestamps in display order
-	lastShown    float64   // the newest one that has left the window
+	window       []float64 // latest timestamps in display order
+	lastShown    float64   // the last timestamp that left the window
 	hasShown     bool
 	lastDur      float64
 }
 
-// reorder is how far display order may be from decoding order.
+// reorderWindow is how far display order may be from decoding order.
 const reorderWindow = 32
 
 // packet is one line of ffprobe's packet list.
 type packet struct {
-	stream        int
-	pts, dts, dur float64
-	hasPTS        bool
-	hasDTS        bool
-	key, discard  bool
-	at, size      int64 // in the file
+	stream         int
+	pts, dts, dur  float64
+	hasPTS, hasDTS bool
+	key, discard   bool
+	offset, size   int64 // in the file
 }
 
-// parsePacket reads a line of ffprobe's compact form, with keys.
+// parsePacket parses a line of ffprobe's compact output.
 func parsePacket(line []byte) (packet, bool) {
 	p := packet{stream: -1}
 	for field := range bytes.SplitSeq(line, []byte("|")) {
@@ -65,7 +63,7 @@ func parsePacket(line []byte) (packet, bool) {
 				p.dur = d
 			}
 		case "pos":
-			p.at, _ = strconv.ParseInt(string(value), 10, 64)
+			p.offset, _ = strconv.ParseInt(string(value), 10, 64)
 		case "size":
 			p.size, _ = strconv.ParseInt(string(value), 10, 64)
 		case "flags":
@@ -76,8 +74,8 @@ func parsePacket(line []byte) (packet, bool) {
 	return p, p.stream >= 0
 }
 
-// jump and back are the steps in decoding time that ffmpeg takes for a new
-// clock and smooths away, in containers where clocks do change.
+// Larger steps in decoding time are a new clock. ffmpeg removes them in containers
+// where clocks change.
 const (
 	maxForwardJump  = 10.0
 	maxBackwardJump = 0.1
@@ -97,7 +95,7 @@ func (t *trackTiming) add(p packet) {
 	}
 	pts, ok := p.pts, p.hasPTS
 	if !ok {
-		// AVI and MPEG program streams may have decoding times only, or none.
+		// AVI and MPEG program streams may have only decoding times, or none.
 		switch {
 		case p.hasDTS:
 			pts = p.dts
@@ -115,7 +113,7 @@ func (t *trackTiming) add(p packet) {
 	t.show(pts+t.offset, p.dur)
 }
 
-// advance follows the decoding clock and notices where it jumps.
+// advance follows the decoding clock and corrects its jumps.
 func (t *trackTiming) advance(clock, dur float64) {
 	if t.started && t.jumpsAllowed {
 		if step := clock + t.offset - t.nextDTS; step > maxForwardJump || step < -maxBackwardJump {
@@ -157,8 +155,8 @@ func (t *trackTiming) measureGap(pts float64) {
 	t.lastShown, t.hasShown = pts, true
 }
 
-// finish takes what is left in the window into account. A last packet that
-// does not say how long it lasts gets the average of the others.
+// finish measures the rest of the window. A last packet without a duration gets
+// the average of the others.
 func (t *trackTiming) finish() {
 	for _, pts := range t.window {
 		t.measureGap(pts)
@@ -178,15 +176,15 @@ func (t *trackTiming) finish() {
 
 func (t *trackTiming) duration() float64 { return max(0, t.end-t.first) }
 
-// packetReader adds up ffprobe's packet list as it comes.
+// packetReader measures all streams from ffprobe's packet list.
 type packetReader struct {
 	lines        lineWriter
 	jumpsAllowed bool
 	tracks       map[int]*trackTiming
-	end          int64 // of the last packet in the file
+	end          int64 // offset after the last packet in the file
 }
 
-// maxStreams bounds what a hostile file can make this process remember.
+// maxStreams limits the memory that a hostile file can use here.
 const maxStreams = 1024
 
 func newPacketReader(jumping bool) *packetReader {
@@ -196,7 +194,7 @@ func newPacketReader(jumping bool) *packetReader {
 		if !ok {
 			return
 		}
-		r.end = max(r.end, p.at+p.size)
+		r.end = max(r.end, p.offset+p.size)
 		t := r.tracks[p.stream]
 		if t == nil {
 			if len(r.tracks) >= maxStreams {
@@ -220,8 +218,8 @@ func (r *packetReader) finish() map[int]*trackTiming {
 	return r.tracks
 }
 
-// lineWriter hands out whole lines. What is longer than maxLine is not a line
-// that anybody here waits for, and is dropped.
+// lineWriter calls line for each complete line. It drops lines longer than
+// maxLine, which none of the readers expects.
 type lineWriter struct {
 	line    func([]byte)
 	pending []byte
@@ -250,13 +248,10 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Flush hands out the last line, which may lack its end.
+// Flush passes on the last line, which may lack its newline.
 func (w *lineWriter) Flush() {
 	if !w.long && len(w.pending) > 0 {
 		w.line(w.pending)
 	}
 	w.pending, w.long = w.pending[:0], false
 }
-
-// round3 keeps milliseconds: what a person reads and JSON stores.
-func round3(v float64) float64 { return math.Round(v*1000) / 1000 }

@@ -16,7 +16,7 @@ const (
 	posterWindow = 48
 )
 
-// posterPlaces are where a poster is looked for, as shares of the duration.
+// posterPositions are where a poster is looked for, as shares of the duration.
 var posterPositions = [...]float64{0.1, 0.25, 0.5}
 
 // Poster writes a JPEG of one telling frame to file, as a whole or not at all,
@@ -79,13 +79,13 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 	return os.Rename(filepath.Join(work, best), file)
 }
 
-// shot is one attempt at a still picture.
+// frameRequest is one attempt at a still picture.
 type frameRequest struct {
 	stream  int
 	at      float64 // seconds after the start
 	filter  string
 	options []string // of the input
-	// last is for when nothing else gave a picture.
+	// fallback is for when nothing else gave a picture.
 	fallback bool
 }
 
@@ -108,7 +108,7 @@ func posterRequests(info *Info, c capabilities) []frameRequest {
 	return append(list, frameRequest{stream: v.Index, filter: filter, options: options, fallback: len(list) > 0})
 }
 
-// stillFilter turns a frame into a full-range picture for JPEG, no side longer
+// jpegFilter turns a frame into a full-range picture for JPEG, no side longer
 // than side.
 func jpegFilter(v *Video, side int, c capabilities) string {
 	w, h := v.Width, v.Height
@@ -131,7 +131,7 @@ func jpegFilterSized(v *Video, w, h int, c capabilities) string {
 // jpegColours brings frames as renditions have them to what a JPEG is.
 const jpegColours = "scale=in_range=tv:out_range=pc:in_color_matrix=bt709:out_color_matrix=bt601,format=yuvj420p"
 
-// still writes one JPEG, or none when there is no frame. An exit code says
+// writeJPEG writes one JPEG, or none when there is no frame. An exit code says
 // nothing about that.
 func (t Tools) writeJPEG(ctx context.Context, abs, url, dir, name string, s frameRequest) (stderrReport, error) {
 	args := []string{"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error"}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// vanishWithin is how long the last processes of a killed group may take to be
+// groupExitTimeout is how long the last processes of a killed group may take to be
 // gone. One that hangs in the kernel takes longer, and nobody can change that.
 const groupExitTimeout = time.Second
 
@@ -25,7 +25,7 @@ type processGroup struct {
 	reaped bool // the leader's number may be somebody else's by now
 }
 
-// ownGroup gives the child a session and so a process group of its own, which a
+// newProcessGroup gives the child a session and so a process group of its own, which a
 // cancelled context kills. The session is for the scheduler's sake, see
 // softenSession.
 func newProcessGroup(cmd *exec.Cmd) *processGroup {
@@ -63,7 +63,7 @@ func (g *processGroup) wait() error {
 	return err
 }
 
-// endedBy is the signal that ended a process, if one did.
+// exitSignal is the signal that ended a process, if one did.
 func exitSignal(state *os.ProcessState) syscall.Signal {
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return ws.Signal()

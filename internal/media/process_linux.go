@@ -16,7 +16,7 @@ import (
 
 func setDeathSignal(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// soften makes the child give way to others. It is a courtesy: a host that
+// lowerPriority makes the child give way to others. It is a courtesy: a host that
 // forbids it loses nothing.
 func lowerPriority(pid, nice int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(oomScore)), 0)
@@ -29,7 +29,7 @@ func lowerPriority(pid, nice int) {
 // all who are not its administrator.
 const autogroupRetryDelay, autogroupTries = 110 * time.Millisecond, 20
 
-// softenSession does for the child's session what soften did for the child. Where
+// lowerSessionPriority does for the child's session what soften did for the child. Where
 // the kernel shares the processors between sessions first (sched(7), "The autogroup
 // feature"), the priority of a process says something only among those of its own
 // session: an encoder in the daemon's would take the processor from the database
@@ -52,7 +52,7 @@ func lowerSessionPriority(ctx context.Context, pid, nice int) {
 	}
 }
 
-// awaitExit waits until a child has ended, and leaves it as it is.
+// waitForExit waits until a child has ended, and leaves it as it is.
 func waitForExit(pid int) (ended bool) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -62,7 +62,7 @@ func waitForExit(pid int) (ended bool) {
 	}
 }
 
-// oomKills is how often the kernel has killed a process of this host because
+// oomKillCount is how often the kernel has killed a process of this host because
 // memory ran out.
 func oomKillCount() int64 {
 	text, err := os.ReadFile("/proc/vmstat")
@@ -91,7 +91,7 @@ func residentBytes(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// deepest keeps a program that starts itself over and over from being followed
+// maxTreeDepth keeps a program that starts itself over and over from being followed
 // for ever.
 const maxTreeDepth = 16
 

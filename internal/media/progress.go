@@ -8,23 +8,22 @@ import (
 )
 
 const (
-	// highest is what Percent never exceeds before the output is checked.
+	// maxPercent is the highest Percent before the output is checked.
 	maxPercent = 99.0
-	// smoothing is the time over which the speed is averaged.
+	// smoothing is the averaging time of the speed, in seconds.
 	smoothing = 15.0
-	// Before so many seconds have gone by, and this share of the work or at
-	// least so many seconds, the speed is that of starting up, or of the disk's
-	// cache, and says nothing about how long the rest will take.
+	// The speed is unknown until minSpeedSeconds have passed, and until
+	// minSpeedShare of the work is done or maxSpeedWait seconds have passed.
+	// Before, it is that of starting up or of the disk cache.
 	minSpeedSeconds = 2.0
 	minSpeedShare   = 0.01
 	maxSpeedWait    = 30.0
-	// flushing is how long the last frames may take to come out of the
-	// encoders' queues at most, as a share of the whole.
+	// flushShare is the time for flushing the encoders, as a share of the whole.
 	flushShare = 0.01
 )
 
-// progressReader reads ffmpeg's -progress output: blocks of key=value lines,
-// each ending in "progress=continue" or "progress=end".
+// progressReader parses ffmpeg's -progress output: blocks of key=value lines that
+// end in "progress=continue" or "progress=end".
 type progressReader struct {
 	lines    lineWriter
 	duration float64
@@ -37,7 +36,7 @@ type progressReader struct {
 	steps    int64
 	ended    bool
 
-	speed        float64 // 0 until it means something
+	speed        float64 // 0 until it is known
 	start        time.Time
 	lastUpdate   time.Time
 	lastPosition float64
@@ -51,7 +50,7 @@ func newProgressReader(duration float64, tell func(Progress), now func() time.Ti
 
 func (r *progressReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
 
-// beat counts the steps forward. A child that only repeats itself is stuck.
+// stepCount counts steps forward. A child that only repeats its output is stalled.
 func (r *progressReader) stepCount() int64 { return r.steps }
 
 func (r *progressReader) line(line []byte) {
@@ -61,8 +60,7 @@ func (r *progressReader) line(line []byte) {
 	}
 	switch string(key) {
 	case "out_time_us":
-		// "N/A" until the first packet. out_time_ms is no use: it has
-		// microseconds in it, too.
+		// It is "N/A" until the first packet. out_time_ms also has microseconds.
 		if us, err := strconv.ParseInt(string(value), 10, 64); err == nil && float64(us)/1e6 > r.position && us/1e6 < maxTimestamp {
 			r.position = float64(us) / 1e6
 			r.steps++
@@ -102,8 +100,7 @@ func (r *progressReader) endBlock() {
 	r.report(p)
 }
 
-// measure brings the speed up to date: the average so far to begin with, and
-// from then on one in which what is long ago counts less.
+// updateSpeed first takes the average so far, and from then on a moving average.
 func (r *progressReader) updateSpeed(now time.Time) {
 	elapsed := now.Sub(r.start).Seconds()
 	wall := now.Sub(r.lastUpdate).Seconds()

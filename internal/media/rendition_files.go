@@ -2,48 +2,45 @@ package media
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/Eyevinn/mp4ff/mp4"
 )
 
-// stream is one rendition as its files show it.
+// renditionFiles is what a rendition's files contain.
 type renditionFiles struct {
 	codecs        string
 	width, height int
 	channels      int
-	sampleRate    int // audio samples per second
+	sampleRate    int
 	timescale     int64
-	editStart     int64 // ticks before what is shown first
-	target        int
+	editStart     int64 // ticks before the presentation starts
+	target        int   // target duration
 	init          string
 	segments      []segment
 	frames        int64
 	bytes         int64
 }
 
-// segment is one file of a rendition. Times are in ticks of the timescale.
+// segment is one segment file. Times are in ticks of the timescale.
 type segment struct {
 	name          string
-	listedSeconds float64 // seconds, as the playlist says
-	// start and length are when it is shown: start counts from the rendition's
-	// first frame, and length reaches to the next segment's. Decoding times
-	// differ from that by whole frames, of which the first may last long.
-	start, length int64
-	// decoded and decodes are its first decoding time and how long it takes.
+	listedSeconds float64 // duration in the playlist
+	// start and length say when it is presented: start counts from the first
+	// frame of the rendition, and length reaches to the next segment. Decoding
+	// times differ from that by whole frames, of which the first may be long.
+	start, length         int64
 	firstDTS, decodeTicks int64
 	frames                int64
-	keyframes             []int64 // decoding times of keyframes
+	keyframes             []int64 // decoding times
 	firstPTS, lastPTS     int64   // smallest and largest presentation time
 	bytes                 int64
-	startsWithKeyframe    bool  // the first frame is a keyframe
-	lastDuration          int64 // duration of the last frame
+	startsWithKeyframe    bool
+	lastDuration          int64 // of the last frame
 }
 
 func (s *renditionFiles) seconds(ticks int64) float64 { return float64(ticks) / float64(s.timescale) }
@@ -56,9 +53,9 @@ func (s *renditionFiles) duration() float64 {
 	return s.seconds(sum)
 }
 
-// frameRate is the average between the first and the last frame; how long the
-// last one lasts is often a guess. The first one is held for lead seconds more
-// than others. A rate that is nearly a usual one is that.
+// frameRate is the average between the first and the last frame, because the last
+// duration is often a guess. lead is how much longer the first frame is shown. A
+// rate close to a standard one is rounded to it.
 func (s *renditionFiles) frameRate(lead float64) float64 {
 	n := len(s.segments)
 	length := s.duration() - s.seconds(s.segments[n-1].lastDuration) - lead
@@ -72,29 +69,24 @@ func (s *renditionFiles) frameRate(lead float64) float64 {
 	return rate
 }
 
-// renditionReader reads header and segments one after the other, each opened when it is its
-// turn.
+// renditionReader reads the initialization segment and all segments in sequence.
+// It opens each file when it reaches it.
 type renditionReader struct {
 	dir   string
-	names []string // that are still to come
+	names []string // remaining files
 	open  *os.File
 }
 
 func openRendition(dir string, r Rendition) (*renditionReader, error) {
-	list := filepath.Join(dir, filepath.FromSlash(r.Playlist))
-	text, err := os.ReadFile(list)
+	p, _, err := readPlaylist(dir, r.Playlist)
 	if err != nil {
-		return nil, fmt.Errorf("read playlist: %w", err)
+		return nil, err
 	}
-	p, err := parsePlaylist(string(text))
-	if err != nil {
-		return nil, fmt.Errorf("playlist %s: %w", r.Playlist, err)
+	reader := &renditionReader{dir: filepath.Dir(filepath.Join(dir, filepath.FromSlash(r.Playlist))), names: []string{p.init}}
+	for _, entry := range p.segments {
+		reader.names = append(reader.names, entry.name)
 	}
-	all := &renditionReader{dir: filepath.Dir(list), names: []string{p.init}}
-	for _, l := range p.segments {
-		all.names = append(all.names, l.name)
-	}
-	return all, nil
+	return reader, nil
 }
 
 func (r *renditionReader) Read(b []byte) (n int, err error) {
@@ -117,7 +109,7 @@ func (r *renditionReader) Read(b []byte) (n int, err error) {
 	}
 }
 
-// Close is called once nobody reads any more.
+// Close closes the current file.
 func (r *renditionReader) Close() error {
 	if r.open == nil {
 		return nil
@@ -127,33 +119,29 @@ func (r *renditionReader) Close() error {
 	return f.Close()
 }
 
-// inspect reads a rendition's playlist, header and all its segments, without
-// decoding pictures or sound.
-func (t Tools) inspect(ctx context.Context, dir, list string) (*renditionFiles, error) {
-	folder := filepath.Dir(filepath.Join(dir, filepath.FromSlash(list)))
-	text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(list)))
+// inspect reads a rendition's playlist, initialization segment and segments,
+// without decoding media.
+func (t Tools) inspect(ctx context.Context, dir, playlist string) (*renditionFiles, error) {
+	p, size, err := readPlaylist(dir, playlist)
 	if err != nil {
-		return nil, fmt.Errorf("read playlist: %w", err)
+		return nil, err
 	}
-	p, err := parsePlaylist(string(text))
+	renditionDir := filepath.Dir(filepath.Join(dir, filepath.FromSlash(playlist)))
+	s := &renditionFiles{target: p.target, init: p.init, bytes: size}
+	trex, err := s.readInit(filepath.Join(renditionDir, p.init))
 	if err != nil {
-		return nil, fmt.Errorf("playlist %s: %w", list, err)
+		return nil, fmt.Errorf("initialization segment of %s: %w", playlist, err)
 	}
-	s := &renditionFiles{target: p.target, init: p.init, bytes: int64(len(text))}
-	trex, err := s.readInit(filepath.Join(folder, p.init))
-	if err != nil {
-		return nil, fmt.Errorf("header of %s: %w", list, err)
-	}
-	for _, l := range p.segments {
+	for _, entry := range p.segments {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
 		t.step()
-		g, err := readSegment(filepath.Join(folder, l.name), trex)
+		g, err := readSegment(filepath.Join(renditionDir, entry.name), trex)
 		if err != nil {
-			return nil, fmt.Errorf("segment %s of %s: %w", l.name, list, err)
+			return nil, fmt.Errorf("segment %s of %s: %w", entry.name, playlist, err)
 		}
-		g.name, g.listedSeconds = l.name, l.duration
+		g.name, g.listedSeconds = entry.name, entry.duration
 		s.segments = append(s.segments, g)
 		s.frames += g.frames
 		s.bytes += g.bytes
@@ -162,7 +150,19 @@ func (t Tools) inspect(ctx context.Context, dir, list string) (*renditionFiles, 
 	return s, nil
 }
 
-// arrange finds out when each segment is shown.
+func readPlaylist(dir, name string) (*playlist, int64, error) {
+	text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+	if err != nil {
+		return nil, 0, fmt.Errorf("read playlist: %w", err)
+	}
+	p, err := parsePlaylist(string(text))
+	if err != nil {
+		return nil, 0, fmt.Errorf("playlist %s: %w", name, err)
+	}
+	return p, int64(len(text)), nil
+}
+
+// setShownTimes sets when each segment is presented.
 func (s *renditionFiles) setShownTimes() {
 	for i := range s.segments {
 		g := &s.segments[i]
@@ -186,14 +186,14 @@ func (s *renditionFiles) readInit(file string) (*mp4.TrexBox, error) {
 		return nil, err
 	}
 	if parsed.Init == nil || parsed.Init.Moov == nil || parsed.Init.Moov.Mvex == nil || len(parsed.Init.Moov.Traks) != 1 {
-		return nil, fmt.Errorf("it is not one of a single fragmented track")
+		return nil, fmt.Errorf("it does not have exactly one fragmented track")
 	}
 	trak := parsed.Init.Moov.Trak
 	if trak.Mdia == nil || trak.Mdia.Mdhd == nil || trak.Mdia.Minf == nil || trak.Mdia.Minf.Stbl == nil || trak.Mdia.Minf.Stbl.Stsd == nil {
 		return nil, fmt.Errorf("it describes no samples")
 	}
 	if s.timescale = int64(trak.Mdia.Mdhd.Timescale); s.timescale == 0 {
-		return nil, fmt.Errorf("its clock stands still")
+		return nil, fmt.Errorf("its timescale is 0")
 	}
 	if e := trak.Edts; e != nil && len(e.Elst) == 1 && len(e.Elst[0].Entries) == 1 {
 		s.editStart = e.Elst[0].Entries[0].MediaTime
@@ -201,7 +201,7 @@ func (s *renditionFiles) readInit(file string) (*mp4.TrexBox, error) {
 	return parsed.Init.Moov.Mvex.Trex, s.setCodec(trak.Mdia.Minf.Stbl.Stsd)
 }
 
-// describe builds the codec string from the decoder's configuration.
+// setCodec derives the codec string from the decoder configuration.
 func (s *renditionFiles) setCodec(stsd *mp4.StsdBox) error {
 	switch {
 	case stsd.AvcX != nil && stsd.AvcX.AvcC != nil:
@@ -243,14 +243,14 @@ func readSegment(file string, trex *mp4.TrexBox) (segment, error) {
 
 func (g *segment) add(frag *mp4.Fragment, trex *mp4.TrexBox) error {
 	if frag.Moof == nil || frag.Mdat == nil || len(frag.Moof.Trafs) != 1 || frag.Moof.Traf.Tfdt == nil || frag.Moof.Traf.Tfhd == nil {
-		return fmt.Errorf("a fragment lacks a part")
+		return fmt.Errorf("a fragment is incomplete")
 	}
 	traf := frag.Moof.Traf
-	at := int64(traf.Tfdt.BaseMediaDecodeTime())
+	dts := int64(traf.Tfdt.BaseMediaDecodeTime())
 	if g.frames == 0 {
-		g.firstDTS, g.firstPTS = at, at+1<<40
-	} else if at != g.firstDTS+g.decodeTicks {
-		return fmt.Errorf("there is a hole between its fragments")
+		g.firstDTS, g.firstPTS = dts, dts+1<<40
+	} else if dts != g.firstDTS+g.decodeTicks {
+		return fmt.Errorf("there is a gap between its fragments")
 	}
 	var payload uint64
 	for _, trun := range traf.Truns {
@@ -261,64 +261,19 @@ func (g *segment) add(frag *mp4.Fragment, trex *mp4.TrexBox) error {
 				g.startsWithKeyframe = key
 			}
 			if key {
-				g.keyframes = append(g.keyframes, at)
+				g.keyframes = append(g.keyframes, dts)
 			}
-			g.firstPTS = min(g.firstPTS, at+int64(sample.CompositionTimeOffset))
-			g.lastPTS = max(g.lastPTS, at+int64(sample.CompositionTimeOffset))
+			g.firstPTS = min(g.firstPTS, dts+int64(sample.CompositionTimeOffset))
+			g.lastPTS = max(g.lastPTS, dts+int64(sample.CompositionTimeOffset))
 			g.frames++
 			g.lastDuration = int64(sample.Dur)
-			at += g.lastDuration
+			dts += g.lastDuration
 			payload += uint64(sample.Size)
 		}
 	}
-	g.decodeTicks = at - g.firstDTS
+	g.decodeTicks = dts - g.firstDTS
 	if payload != uint64(frag.Mdat.DataLength()) && payload != frag.Mdat.GetLazyDataSize() {
-		return fmt.Errorf("it holds another amount of data than it says")
+		return fmt.Errorf("the amount of data differs from its index")
 	}
 	return nil
-}
-
-// openWhole opens an MP4 file whose boxes fill it exactly. A file that was cut
-// short, or has a hole where its end was to be, does not pass.
-func openComplete(file string) (*os.File, int64, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, 0, err
-	}
-	size, err := checkBoxes(f)
-	if err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	return f, size, nil
-}
-
-func checkBoxes(f *os.File) (int64, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	size := st.Size()
-	if size == 0 {
-		return 0, fmt.Errorf("it is empty")
-	}
-	var head [16]byte
-	for at := int64(0); at < size; {
-		if _, err := f.ReadAt(head[:8], at); err != nil {
-			return 0, fmt.Errorf("it is cut short")
-		}
-		length := int64(binary.BigEndian.Uint32(head[:4]))
-		if length == 1 {
-			if _, err := f.ReadAt(head[:], at); err != nil {
-				return 0, fmt.Errorf("it is cut short")
-			}
-			length = int64(binary.BigEndian.Uint64(head[8:]))
-		}
-		if length < 8 || length > size-at {
-			return 0, fmt.Errorf("its box %q does not end where it should", strings.ToValidUTF8(string(head[4:8]), "?"))
-		}
-		at += length
-	}
-	_, err = f.Seek(0, io.SeekStart)
-	return size, err
 }

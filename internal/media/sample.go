@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// sampleFrames is how many frames are looked at for interlacing, and
-	// fewFrames how many prove that a stream can be decoded at all.
+	// sampleFrames is how many frames are decoded to detect interlacing, and
+	// decodeCheckFrames to check that a stream can be decoded at all.
 	sampleFrames      = 120
 	decodeCheckFrames = 5
-	// combed is the share of frames that must look interlaced in a source that
-	// says it is: film brought to 30 frames by pulldown has two in five. One
-	// that says nothing needs half, and to refute "progressive" nearly all
-	// must: moving patterns may look like interlacing.
-	interlacedShare, interlacedShareUnknown, interlacedShareProgressive = 0.3, 0.5, 0.95
-	// sameParity is the share of those frames that must agree on the order.
-	sameFieldOrderShare = 0.9
+	// audioSampleSeconds is how much audio is decoded for a sample.
+	audioSampleSeconds = 20
+	// maxGOPSeconds is the longest GOP in which a recording may have started. If
+	// more cannot be decoded, the source is damaged.
+	maxGOPSeconds = 12.0
+	// maxFirstFrameShift is how much too early a first frame may be shown.
+	maxFirstFrameShift = 0.25
 )
 
-// sample decodes the beginning of each stream, to find out now what could
-// never be transcoded, and looks whether the picture is interlaced.
+// sample decodes the beginning of each stream, to reject early what can never be
+// transcoded, and detects interlacing.
 func (t Tools) sample(ctx context.Context, abs, url string, info *Info) error {
 	if info.Video != nil {
 		if err := t.sampleVideo(ctx, abs, url, info); err != nil {
@@ -36,54 +36,53 @@ func (t Tools) sample(ctx context.Context, abs, url string, info *Info) error {
 	return nil
 }
 
-// sampleVideo refuses a picture that cannot be decoded, finds its first frame, and
-// decides about interlacing from frames: headers are often wrong, in both directions.
+// sampleVideo rejects video that cannot be decoded, finds its first decodable
+// frame, and detects interlacing from frames, because headers are often wrong.
 func (t Tools) sampleVideo(ctx context.Context, abs, url string, info *Info) error {
 	v := info.Video
-	look := mayBeInterlaced(v)
+	detect := mayBeInterlaced(v)
 	start := 0.0
-	if look && info.Duration > 30 {
-		// Openings are often black, and black says nothing.
-		start = info.Duration / 3
+	if detect && info.Duration > 30 {
+		start = info.Duration / 3 // openings are often black, which shows no fields
 	}
-	seen, tail, err := t.decodeFrames(ctx, abs, url, info, start, look)
-	if err == nil && seen.frames == 0 && start > 0 {
-		seen, tail, err = t.decodeFrames(ctx, abs, url, info, 0, look)
+	frames, tail, err := t.decodeFrames(ctx, abs, url, info, start, detect)
+	if err == nil && frames.frames == 0 && start > 0 {
+		frames, tail, err = t.decodeFrames(ctx, abs, url, info, 0, detect)
 	}
 	if err != nil {
 		return err
 	}
-	if seen.frames == 0 {
-		return &RejectedError{Reason: fmt.Sprintf("not one frame of its %s video could be decoded", v.Codec), Detail: tail}
+	if frames.frames == 0 {
+		return noFrameDecoded(v, tail)
 	}
-	if look {
-		halved := seen.packetsAreFields(v)
-		v.Interlaced, v.TopFirst = seen.fieldOrder(v)
-		if halved {
+	if detect {
+		fieldPackets := frames.packetsAreFields(v)
+		v.Interlaced, v.TopFirst = frames.fieldOrder(v)
+		if fieldPackets {
 			v.Frames, v.Keyframes, v.FPS, v.MinGap = (v.Frames+1)/2, (v.Keyframes+1)/2, v.FPS/2, 2*v.MinGap
 		}
 	}
 	if start > 0 {
-		if seen, _, err = t.decodeFrames(ctx, abs, url, info, 0, false); err != nil {
+		if frames, _, err = t.decodeFrames(ctx, abs, url, info, 0, false); err != nil {
 			return err
 		}
 	}
-	if seen.frames > 0 {
-		info.setFirstDecodable(seen.first)
+	if frames.frames > 0 {
+		info.setFirstDecodable(frames.first)
 	}
 	return nil
 }
 
-const (
-	// longestGroup is the longest time between two keyframes, in seconds, that a
-	// recording may have begun in; where more cannot be decoded, it is damaged.
-	maxGOPSeconds = 12.0
-	// maxEarly is how much earlier than it should a first frame may be shown.
-	maxFirstFrameShift = 0.25
-)
+func noFrameDecoded(v *Video, tail string) *RejectedError {
+	return &RejectedError{Reason: fmt.Sprintf("not one frame of its %s video could be decoded", v.Codec), Detail: tail}
+}
 
-// beginAt takes note of the first frame that can be decoded, where the packets
-// begin earlier. Without sound, nothing is shown before it.
+func noAudioDecoded(tail string) *RejectedError {
+	return &RejectedError{Reason: "its sound could not be decoded", Detail: tail}
+}
+
+// setFirstDecodable records the first decodable frame if packets begin earlier.
+// Without audio, the output starts there.
 func (i *Info) setFirstDecodable(first float64) {
 	v := i.Video
 	late := first - v.Start
@@ -98,14 +97,7 @@ func (i *Info) setFirstDecodable(first float64) {
 	}
 }
 
-// decodable is how many of the frames a sound decoder should give.
-func (v *Video) decodableFrames() int64 { return v.Frames - int64(math.Round(v.Undecodable*v.FPS)) }
-
-// listenFor is how much sound is decoded for a sample, in seconds.
-const audioSampleSeconds = 20
-
-// sampleAudio leaves out streams of which nothing can be decoded. Transcoded,
-// they would be silence.
+// sampleAudio removes streams that cannot be decoded. They would become silence.
 func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) error {
 	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+level+error"}
 	args = append(args, t.threads()...)
@@ -114,22 +106,22 @@ func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) err
 		args = append(args, "-map", "0:"+strconv.Itoa(a.Index))
 	}
 	args = append(args, "-t", strconv.Itoa(audioSampleSeconds), "-max_error_rate", "1", "-f", "framecrc", "-")
-	heard := map[int]bool{}
+	decoded := map[int]bool{}
 	lines := &lineWriter{line: func(line []byte) {
 		stream, _, ok := bytes.Cut(line, []byte(","))
 		if n, err := strconv.Atoi(string(stream)); ok && err == nil {
-			heard[n] = true
+			decoded[n] = true
 		}
 	}}
-	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "hear sample", args: args, source: abs, stdout: lines})
+	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "audio sample", args: args, source: abs, stdout: lines})
 	if err := ignoreSourceErrors(out, err); err != nil {
 		return err
 	}
 	lines.Flush()
 	kept := info.Audio[:0:0]
 	for i, a := range info.Audio {
-		// One that begins late had no chance to be heard.
-		if late := a.Start-info.Start > audioSampleSeconds/2; heard[i] || late {
+		// A stream that starts late may have no packets in the sample.
+		if late := a.Start-info.Start > audioSampleSeconds/2; decoded[i] || late {
 			a.Default = len(kept) == 0
 			kept = append(kept, a)
 			continue
@@ -138,54 +130,34 @@ func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) err
 	}
 	info.Audio = kept
 	if len(kept) == 0 && info.Video == nil {
-		return &RejectedError{Reason: "its sound could not be decoded", Detail: out.tail}
+		return noAudioDecoded(out.tail)
 	}
 	return nil
 }
 
-// maybeInterlaced saves the longer look for sources that leave doubt: a header
-// that says so, or a codec and size in use for interlaced video.
-func mayBeInterlaced(v *Video) bool {
-	if v.Interlaced {
-		return true
-	}
-	if v.FPS > 31 {
-		return false
-	}
-	switch v.CodedHeight {
-	case 480, 486, 512, 576, 608, 1080, 1088:
-	default:
-		return false
-	}
-	switch v.Codec {
-	case "mpeg2video", "h264", "hevc", "mpeg4", "vc1", "dvvideo", "prores", "dnxhd", "mjpeg", "ffv1", "huffyuv", "rawvideo", "v210":
-		return true
-	}
-	return false
-}
-
-// look decodes frames from start on. A stream that cannot be decoded gives an
-// empty census and no error.
-func (t Tools) decodeFrames(ctx context.Context, abs, url string, info *Info, start float64, interlaced bool) (frameSample, string, error) {
+// decodeFrames decodes a few frames from start on. A stream that cannot be
+// decoded gives an empty sample and no error.
+func (t Tools) decodeFrames(
+	ctx context.Context, abs, url string, info *Info, start float64, detectInterlacing bool,
+) (frameSample, string, error) {
 	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+level+error"}
 	args = append(args, t.threads()...)
 	options := probedInputOptions(info, t.probeDecoders)
 	if start > 0 {
 		options = append(options, "-ss", strconv.FormatFloat(start, 'f', 3, 64))
-	}
-	if start == 0 {
-		args = append(args, "-copyts") // the first frame's time is to be its packet's
+	} else {
+		args = append(args, "-copyts") // keep the first frame's own timestamp
 	}
 	args = append(args, input(url, options...)...)
 	frames := decodeCheckFrames
-	if interlaced {
+	if detectInterlacing {
 		frames = sampleFrames
 	}
-	// Only frames that have metadata are printed, and idet gives them some.
+	// The metadata filter prints only frames with metadata; idet adds some.
 	args = append(args, "-map", "0:"+strconv.Itoa(info.Video.Index), "-vf", "idet,metadata=mode=print:file=-",
 		"-frames:v", strconv.Itoa(frames), "-f", "null", "-")
 	reader := newFrameSampleReader()
-	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "see sample", args: args, source: abs, stdout: reader})
+	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "video sample", args: args, source: abs, stdout: reader})
 	if err := ignoreSourceErrors(out, err); err != nil {
 		return frameSample{}, "", err
 	}
@@ -201,48 +173,15 @@ func (t Tools) threads() []string {
 	return []string{"-threads", n, "-filter_threads", n, "-filter_complex_threads", n}
 }
 
-// census is what a look at some frames found.
+// frameSample is the result of decoding some frames.
 type frameSample struct {
 	frames                   int
-	first, last              float64 // the first and the last frame's time
-	top, bottom, progressive float64
+	first, last              float64 // times of the first and last frame
+	top, bottom, progressive float64 // counts of idet
 }
 
-// verdict weighs the frames that showed anything; a still picture shows
-// nothing, and then the header has to do.
-func (c frameSample) fieldOrder(v *Video) (interlaced, top bool) {
-	needed := interlacedShareUnknown
-	switch {
-	case v.Interlaced:
-		needed = interlacedShare
-	case v.taggedProgressive:
-		needed = interlacedShareProgressive
-	}
-	told := c.top + c.bottom + c.progressive
-	if told < 8 {
-		return v.Interlaced, v.TopFirst
-	}
-	interlaced = c.top+c.bottom >= needed*told
-	if !v.Interlaced && max(c.top, c.bottom) < sameFieldOrderShare*(c.top+c.bottom) {
-		// Fields have one order throughout; patterns have none.
-		interlaced = false
-	}
-	return interlaced, interlaced && c.top >= c.bottom
-}
-
-// halved says that each packet is a field, so that two make a frame, as in H.264 of
-// interlaced broadcasts. The header of such says that it is interlaced; in others,
-// frames may come more slowly here than elsewhere.
-func (c frameSample) packetsAreFields(v *Video) bool {
-	if !v.Interlaced || c.frames < sampleFrames/4 {
-		return false
-	}
-	packets := (c.last - c.first) * v.FPS / float64(c.frames-1)
-	return math.Abs(packets-2) < 0.1
-}
-
-// censusReader reads what ffmpeg's metadata filter prints. The counts of idet
-// add up from frame to frame, so the last ones hold.
+// frameSampleReader parses the output of ffmpeg's metadata filter. The counts of
+// idet accumulate, so the last ones are valid.
 type frameSampleReader struct {
 	lines lineWriter
 	frameSample
@@ -260,28 +199,25 @@ func (r *frameSampleReader) line(line []byte) {
 	if bytes.HasPrefix(line, []byte("frame:")) {
 		r.frames++
 		_, value, _ := bytes.Cut(line, []byte("pts_time:"))
-		if at, ok := jsonNumber(bytes.TrimSpace(value)).seconds(); ok {
-			r.last = at
+		if pts, ok := jsonNumber(bytes.TrimSpace(value)).seconds(); ok {
+			r.last = pts
 			if r.frames == 1 {
-				r.first = at
+				r.first = pts
 			}
 		}
 		return
 	}
-	key, value, ok := bytes.Cut(line, []byte("="))
-	if !ok {
-		return
-	}
-	v, ok := jsonNumber(value).seconds()
-	if !ok || v < 0 {
+	key, value, _ := bytes.Cut(line, []byte("="))
+	count, ok := jsonNumber(value).seconds()
+	if !ok || count < 0 {
 		return
 	}
 	switch string(key) {
 	case "lavfi.idet.multiple.tff":
-		r.top = v
+		r.top = count
 	case "lavfi.idet.multiple.bff":
-		r.bottom = v
+		r.bottom = count
 	case "lavfi.idet.multiple.progressive":
-		r.progressive = v
+		r.progressive = count
 	}
 }

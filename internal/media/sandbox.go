@@ -39,12 +39,12 @@ const (
 	// oomScore makes the kernel, short of memory, take a child and not the daemon
 	// or the database.
 	oomScore = 500
-	// largestFile is far above what any child writes into one file: segments last
+	// maxFileSize is far above what any child writes into one file: segments last
 	// six seconds, and the lists of frames of a week stay below.
 	maxFileSize = 4 << 30
 )
 
-// confinement is what a confined child was given, until it is taken back.
+// sandboxGrant is what a confined child was given, until it is taken back.
 type sandboxGrant struct {
 	source  *os.File // the directory of the source
 	dir     string   // the child's own
@@ -52,7 +52,7 @@ type sandboxGrant struct {
 	url     string   // of the source, as the child sees it
 }
 
-// confine makes a command run confined. The caller releases what it returns when
+// applySandbox makes a command run confined. The caller releases what it returns when
 // the child has ended.
 func (t Tools) applySandbox(ctx context.Context, cmd *exec.Cmd, c command) (*sandboxGrant, error) {
 	k := &sandboxGrant{}
@@ -95,7 +95,7 @@ func (t Tools) sandboxUser() int {
 	return DefaultUser
 }
 
-// readable are the files that a program outside of the system's directories needs
+// readOnlyPaths are the files that a program outside of the system's directories needs
 // beside itself: the libraries that came with it.
 func (t Tools) readOnlyPaths(program string) []string {
 	list := append([]string{}, t.Readable...)
@@ -124,7 +124,7 @@ func (t Tools) addressSpace() uint64 {
 	return 2*uint64(most) + uint64(runtime.NumCPU())<<30
 }
 
-// mostCPU is the processor time, in seconds, that fits into the time a call has.
+// maxCPUSeconds is the processor time, in seconds, that fits into the time a call has.
 func maxCPUSeconds(ctx context.Context) uint64 {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -133,7 +133,7 @@ func maxCPUSeconds(ctx context.Context) uint64 {
 	return uint64(max(time.Until(end), 0)/time.Second+60) * uint64(runtime.NumCPU())
 }
 
-// mostTasks is how many processes and threads the child's user may have. They are
+// maxTasks is how many processes and threads the child's user may have. They are
 // counted for all of the user's programs, so it is so many more than the whole host
 // has now: enough for the threads of some dozen encoders, and an end for a program
 // that starts itself over and over.
@@ -154,7 +154,7 @@ func maxTasks() uint64 {
 	return n + 2048 + 128*uint64(runtime.NumCPU())
 }
 
-// handOver lets another user have what the child needs: its directory becomes the
+// grantAccess lets another user have what the child needs: its directory becomes the
 // user's for as long as the child runs, and the source is reached by way of an open
 // directory, since those above it are closed to others.
 func (k *sandboxGrant) grantAccess(cmd *exec.Cmd, c command, user int) error {
@@ -171,7 +171,7 @@ func (k *sandboxGrant) grantAccess(cmd *exec.Cmd, c command, user int) error {
 	return chownTree(c.dir, user)
 }
 
-// undoHandOver takes back what a hand-over that failed has changed: a network's server, or a
+// revokeAccess takes back what a hand-over that failed has changed: a network's server, or a
 // file system without owners, lets nobody give files away. Most likely nothing was
 // changed then; what cannot be taken back, root reads and writes all the same.
 func (k *sandboxGrant) revokeAccess() {
@@ -184,7 +184,7 @@ func (k *sandboxGrant) revokeAccess() {
 	}
 }
 
-// firstExtra is the number of a child's first open file after the usual three.
+// firstExtraFD is the number of a child's first open file after the usual three.
 const firstExtraFD = 3
 
 func (k *sandboxGrant) openSource(cmd *exec.Cmd, source string) error {
@@ -252,7 +252,7 @@ func chownTree(dir string, user int) error {
 	return walkTree(dir, func(root *os.Root, path string, _ fs.DirEntry) error { return root.Lchown(path, user, user) })
 }
 
-// eachFile calls do for a directory and all that is in it. It follows no links.
+// walkTree calls do for a directory and all that is in it. It follows no links.
 func walkTree(dir string, do func(root *os.Root, path string, entry fs.DirEntry) error) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

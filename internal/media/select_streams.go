@@ -2,91 +2,142 @@ package media
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
 
-// chooseVideo takes the track that is the video. Covers, thumbnails and tracks
-// that have no size or no packets do not count.
-func chooseVideo(raw *rawProbe, tracks map[int]*trackTiming, info *Info, can decoderSet) (*rawStream, error) {
-	var tried []*rawStream
-	var unknown string
-	info.chooseCover(raw, can)
+// maxAudio limits the audio renditions of one source.
+const maxAudio = 8
+
+// chooseVideo selects the video stream. It ignores covers, thumbnails, and
+// streams without a size or without packets. It returns nil for audio alone.
+func chooseVideo(raw *rawProbe, tracks map[int]*trackTiming, info *Info, decoders decoderSet) (*rawStream, error) {
+	var candidates []*rawStream
+	var unsupported string
+	info.chooseCover(raw, decoders)
 	for i := range raw.Streams {
 		s := &raw.Streams[i]
 		if s.Type != "video" || s.Disposition.Cover != 0 {
 			continue
 		}
-		name, known := can.supports(s)
-		if !known {
-			unknown = name
+		codec, ok := decoders.supports(s)
+		if !ok {
+			unsupported = codec
 			continue
 		}
 		if s.Disposition.Thumbs != 0 || s.Width <= 0 || s.Height <= 0 || tracks[s.Index] == nil || tracks[s.Index].packets == 0 {
 			continue
 		}
-		tried = append(tried, s)
+		candidates = append(candidates, s)
+	}
+	hasVideo := func(sized bool) bool {
+		return slices.ContainsFunc(raw.Streams, func(s rawStream) bool {
+			d := s.Disposition
+			return s.Type == "video" && d.Cover == 0 && d.Thumbs == 0 && s.Width > 0 == sized && (!sized || s.Height > 0)
+		})
 	}
 	switch {
-	case len(tried) > 0:
-		return mainVideo(tried, tracks), nil
-	case unknown != "":
-		return nil, &RejectedError{Reason: "the video codec \"" + unknown + "\" is not supported"}
-	case raw.rejectedSize != "" && hasUnsizedVideo(raw):
+	case len(candidates) > 0:
+		return mainVideo(candidates, tracks), nil
+	case unsupported != "":
+		return nil, &RejectedError{Reason: fmt.Sprintf("the video codec %q is not supported", unsupported)}
+	case raw.rejectedSize != "" && hasVideo(false):
 		return nil, pictureTooLarge(raw.rejectedSize)
-	case hasEmptyVideo(raw):
+	case hasVideo(true):
+		// Publishing the audio alone would surprise the sender.
 		return nil, &RejectedError{Reason: "the video has no frames in it"}
 	}
 	return nil, nil
 }
 
-// much is the share of the most frames, and of the longest time, below which a
-// track is something beside the video: the still picture of a motion photo, a
+// minorShare is the share of the most frames, and of the longest duration,
+// below which a stream is secondary: the still picture of a motion photo, or a
 // preview. Two versions of one video differ by less.
 const minorShare = 0.5
 
-// mainVideo takes, of the tracks that have many frames and last long, the one
-// marked as default, and then the one with the largest picture. The mark and the
-// size come second: cameras mark and enlarge the still picture.
-func mainVideo(tried []*rawStream, tracks map[int]*trackTiming) *rawStream {
-	tried = mostOf(tried, func(s *rawStream) float64 { return float64(tracks[s.Index].packets) })
-	tried = mostOf(tried, func(s *rawStream) float64 { return tracks[s.Index].duration() })
-	return slices.MinFunc(tried, func(a, b *rawStream) int {
+// mainVideo selects, among the streams with many frames and a long duration,
+// the default one, and then the largest one. Disposition and size come second
+// because cameras mark and enlarge the still picture.
+func mainVideo(candidates []*rawStream, tracks map[int]*trackTiming) *rawStream {
+	candidates = mostOf(candidates, func(s *rawStream) float64 { return float64(tracks[s.Index].packets) })
+	candidates = mostOf(candidates, func(s *rawStream) float64 { return tracks[s.Index].duration() })
+	return slices.MinFunc(candidates, func(a, b *rawStream) int {
 		return cmp.Or(cmp.Compare(b.Disposition.Default, a.Disposition.Default), cmp.Compare(b.Width*b.Height, a.Width*a.Height))
 	})
 }
 
-// most keeps what has much of something, in comparison.
-func mostOf[T any](all []T, of func(T) float64) []T {
-	top := 0.0
-	for _, x := range all {
-		top = max(top, of(x))
+// mostOf keeps the items whose value is at least minorShare of the highest.
+func mostOf[T any](items []T, value func(T) float64) []T {
+	highest := 0.0
+	for _, item := range items {
+		highest = max(highest, value(item))
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(x T) bool { return of(x) < minorShare*top })
+	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return value(item) < minorShare*highest })
 }
 
-// chooseCover takes the front cover, or else the first one, of those that can be
+// chooseCover selects the front cover, or else the first cover, that can be
 // decoded.
-func (i *Info) chooseCover(raw *rawProbe, can decoderSet) {
-	chosenFront := false
+func (i *Info) chooseCover(raw *rawProbe, decoders decoderSet) {
+	hasFront := false
 	for j := range raw.Streams {
 		s := &raw.Streams[j]
 		if s.Type != "video" || s.Disposition.Cover == 0 {
 			continue
 		}
-		_, known := can.supports(s)
+		_, ok := decoders.supports(s)
 		switch front := strings.EqualFold(s.tag("comment"), "Cover (front)"); {
-		case !known || s.Width <= 0 || s.Height <= 0 || s.Width*s.Height > maxPixels:
+		case !ok || s.Width <= 0 || s.Height <= 0 || s.Width*s.Height > maxPixels:
 			i.warn("the cover picture (stream %d) is left out: it is too large or cannot be read", s.Index)
-		case i.Cover < 0, front && !chosenFront:
-			i.Cover, chosenFront = s.Index, front
+		case i.Cover < 0, front && !hasFront:
+			i.Cover, hasFront = s.Index, front
 		}
 	}
 }
 
-// rankAudio is how far behind others a sound track comes: what lasts less than
-// half as long as the longest is a jingle or damaged; commentaries and
-// descriptions are for those who ask for them, unless they are marked as default.
+// chooseAudio selects the decodable audio streams and sorts them by rankAudio.
+// Players start with the first.
+func chooseAudio(raw *rawProbe, tracks map[int]*trackTiming, info *Info, decoders decoderSet) {
+	streams := map[int]*rawStream{}
+	longest := 0.0
+	for i := range raw.Streams {
+		s := &raw.Streams[i]
+		track := tracks[s.Index]
+		if s.Type != "audio" || track == nil || track.packets == 0 {
+			continue
+		}
+		codec, ok := decoders.supports(s)
+		if !ok {
+			info.warn("the audio stream %d is left out: codec %q is not supported", s.Index, codec)
+			continue
+		}
+		rate, _ := s.Rate.seconds()
+		if s.Channels <= 0 || rate < 1 {
+			info.warn("the audio stream %d is left out: it has no channels or no sampling rate", s.Index)
+			continue
+		}
+		streams[s.Index], longest = s, max(longest, track.duration())
+		info.Audio = append(info.Audio, Audio{
+			Index: s.Index, Codec: codec, Channels: s.Channels, Layout: knownValue(s.Layout), Rate: int(rate),
+			Language: languageTag(s.tag("language")), Title: title(s),
+			Start: track.first, Duration: track.duration(),
+		})
+	}
+	slices.SortStableFunc(info.Audio, func(a, b Audio) int {
+		return rankAudio(streams[a.Index], a.Duration, longest) - rankAudio(streams[b.Index], b.Duration, longest)
+	})
+	if n := len(info.Audio); n > maxAudio {
+		info.Audio = info.Audio[:maxAudio]
+		info.warn("only %d of %d audio streams are used", maxAudio, n)
+	}
+	for i := range info.Audio {
+		info.Audio[i].Default = i == 0
+	}
+}
+
+// rankAudio orders audio streams; lower is better. A stream less than half as
+// long as the longest is a jingle or damaged. Commentaries and descriptions
+// come late unless they are marked as default.
 func rankAudio(s *rawStream, duration, longest float64) int {
 	d := s.Disposition
 	switch {
@@ -98,4 +149,27 @@ func rankAudio(s *rawStream, duration, longest float64) int {
 		return 2
 	}
 	return 1
+}
+
+func chooseSubtitles(raw *rawProbe, info *Info) {
+	for i := range raw.Streams {
+		s := &raw.Streams[i]
+		if s.Type != "subtitle" {
+			continue
+		}
+		codec, _ := s.codec()
+		if len(info.Subtitles) == maxSubtitles {
+			info.warn("only the first %d subtitle streams are listed", maxSubtitles)
+			return
+		}
+		switch codec {
+		case "subrip", "srt", "ass", "ssa", "webvtt", "mov_text", "text", "ttml", "microdvd", "sami", "subviewer":
+			info.Subtitles = append(info.Subtitles, Subtitle{
+				Index: s.Index, Codec: codec, Language: languageTag(s.tag("language")), Title: title(s),
+				Forced: s.Disposition.Forced != 0,
+			})
+		default:
+			info.warn("the subtitle stream %d is left out: %s is not text", s.Index, codec)
+		}
+	}
 }

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// begin opens a span for a child within that of ctx, by whoever made that one.
+// startSpan opens a span for a child within that of ctx, by whoever made that one.
 // Where nobody records that one there is none, and it costs nothing.
 func (c command) startSpan(ctx context.Context) (context.Context, trace.Span) {
 	within := trace.SpanFromContext(ctx)
@@ -21,7 +21,7 @@ func (c command) startSpan(ctx context.Context) (context.Context, trace.Span) {
 	return tracer.Start(ctx, c.tool, trace.WithAttributes(attribute.String("purpose", c.purpose)))
 }
 
-// end tells a span what became of the child. Its arguments are left out: they are
+// endSpan tells a span what became of the child. Its arguments are left out: they are
 // long, and hold the paths of this host.
 func (c command) endSpan(span trace.Span, out stderrReport, err error) {
 	if span == nil {
@@ -51,7 +51,7 @@ func (c command) endSpan(span trace.Span, out stderrReport, err error) {
 	span.SetStatus(codes.Error, spanStatus(err))
 }
 
-// describe tells a span how far the child came, and how fast: in seconds of media
+// setSpanAttributes tells a span how far the child came, and how fast: in seconds of media
 // for each second.
 func (r *progressReader) setSpanAttributes(span trace.Span) {
 	took := r.now().Sub(r.start).Seconds()
@@ -65,7 +65,7 @@ func (r *progressReader) setSpanAttributes(span trace.Span) {
 	)
 }
 
-// headOf is enough of an error to know it by.
+// spanStatus is enough of an error to know it by.
 func spanStatus(err error) string {
 	const most = 1 << 10
 	text := err.Error()

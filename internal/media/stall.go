@@ -6,26 +6,26 @@ import (
 )
 
 const (
-	// livelyShare of a processor, or livelyBytes read and written in a second,
+	// activeCPUShare of a processor, or livelyBytes read and written in a second,
 	// is work. A program that has hung often still wakes up now and then, to
 	// look at a queue or to print the same report again; that takes less.
 	activeCPUShare       = 0.01
 	activeBytesPerSecond = 4 << 10
-	// busyFor and starvedFor are in units of Tools.Stall. They bound what a
+	// busyStallFactor and starvedFor are in units of Tools.Stall. They bound what a
 	// child may do without a step forward: the processor time it may use, and
 	// how long it may wait for a processor.
 	busyStallFactor    = 5
 	starvedStallFactor = 10
 )
 
-// vitals are what the system says about a child and the processes below it.
+// resourceUsage are what the system says about a child and the processes below it.
 type resourceUsage struct {
 	cpu   time.Duration // used since they began
 	bytes int64         // read and written, from and to wherever
 	known bool          // false where the system does not say
 }
 
-// stillness is how long a child has made no step forward, and what it did
+// stallDetector is how long a child has made no step forward, and what it did
 // meanwhile. Wall time alone says little: on a busy host, a child of low
 // priority may take minutes for a step of milliseconds.
 type stallDetector struct {
@@ -38,10 +38,10 @@ type stallDetector struct {
 	before resourceUsage
 }
 
-// forward says that the child has made a step.
+// reset says that the child has made a step.
 func (s *stallDetector) reset() { s.wall, s.busy, s.starved, s.idle = 0, 0, 0, 0 }
 
-// passed takes a stretch of time into account, at whose end the child has the
+// observe takes a stretch of time into account, at whose end the child has the
 // vitals now, and reports whether the child is alive: at work, or ready to work
 // as soon as the host lets it.
 func (s *stallDetector) observe(wall time.Duration, now resourceUsage, ready func() bool) (alive bool) {
@@ -64,7 +64,7 @@ func (s *stallDetector) observe(wall time.Duration, now resourceUsage, ready fun
 	return alive
 }
 
-// verdict is the reason to end the child, if there is one.
+// err is the reason to end the child, if there is one.
 func (s *stallDetector) err() error {
 	switch {
 	case s.stall <= 0:

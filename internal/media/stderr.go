@@ -47,12 +47,12 @@ func (s *stderrTail) report() stderrReport {
 }
 
 var (
-	// address is how ffmpeg tells two decoders apart; it differs in each run.
+	// pointerAddress is how ffmpeg tells two decoders apart; it differs in each run.
 	pointerAddress = regexp.MustCompile(` @ 0x[0-9a-f]+`)
 	levelTag       = regexp.MustCompile(`\[(error|fatal|panic)\] `)
 )
 
-// diskTexts are the C library's words for ENOSPC, EDQUOT, EFBIG and EROFS.
+// diskMessages are the C library's words for ENOSPC, EDQUOT, EFBIG and EROFS.
 var diskMessages = map[string]error{
 	"No space left on device": ErrNoSpace,
 	"Disk quota exceeded":     ErrNoSpace,
@@ -61,11 +61,11 @@ var diskMessages = map[string]error{
 	"Read-only file system":   syscall.EROFS,
 }
 
-// leastFree is how much room a disk must have for users without privileges, or else
+// minFree is how much room a disk must have for users without privileges, or else
 // it counts as full: a child's file did not fit, and others may have gone since.
 const minFree = 2 << 20
 
-// confirmed asks the disk whether it is in the trouble that a child spoke of: decoders
+// isDiskErrorConfirmed asks the disk whether it is in the trouble that a child spoke of: decoders
 // have the same words for buffers of their own. A child without a folder writes nothing.
 // That a file is too large cannot be seen from a small one. Writing alone does not tell
 // where this process is root and the child is not: ext4 keeps room for root.
@@ -95,7 +95,7 @@ func isFullForUnprivileged(dir string) bool {
 	return int64(st.Bavail)*int64(st.Bsize) < minFree
 }
 
-// blameDisk keeps from being held against the source what the disk may have done: the
+// preferDiskError keeps from being held against the source what the disk may have done: the
 // child told of trouble with it, which could not be confirmed afterwards. Others may
 // have made room meanwhile, or the child's account has a quota.
 func (s stderrReport) preferDiskError(err error) error {
@@ -129,7 +129,7 @@ func (s *stderrTail) flush() {
 	}
 }
 
-// clean makes a line fit for a database and for a person's eyes.
+// cleanLine makes a line fit for a database and for a person's eyes.
 func (s *stderrTail) cleanLine(line string) string {
 	if s.sandboxURL != "" {
 		line = strings.ReplaceAll(line, s.sandboxURL, "source")

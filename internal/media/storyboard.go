@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// tileShort is the short side of a storyboard's pictures, in pixels.
+	// tileShortSide is the short side of a storyboard's pictures, in pixels.
 	tileShortSide = 90
-	// tileLongest keeps odd shapes from filling whole sheets.
+	// maxTileSide keeps odd shapes from filling whole sheets.
 	maxTileSide = 320
 	// sheetSide is the number of columns and of rows of a full sheet.
 	sheetSide = 10
@@ -22,7 +22,7 @@ const (
 	minTileInterval = 1.0
 	maxTileInterval = 10.0
 
-	// StoryboardFolder is where Transcode writes a storyboard, in its folder.
+	// StoryboardDir is where Transcode writes a storyboard, in its folder.
 	StoryboardDir = "storyboard"
 
 	storyboardVTT = "storyboard.vtt"
@@ -86,7 +86,7 @@ func (b *Storyboard) finish(dir string, info *Info) error {
 	return writeFile(filepath.Join(dir, b.VTT), []byte(b.webVTT(info.Duration)))
 }
 
-// layOut decides on size and number of the pictures of a video of so many seconds and pixels.
+// newStoryboard decides on size and number of the pictures of a video of so many seconds and pixels.
 func newStoryboard(duration float64, width, height int) *Storyboard {
 	scale := float64(tileShortSide) / float64(min(width, height))
 	scale = min(scale, float64(maxTileSide)/float64(max(width, height)))
@@ -106,7 +106,7 @@ func newStoryboard(duration float64, width, height int) *Storyboard {
 	return b
 }
 
-// chain makes the sheets. It picks the frame in the middle of each interval: rounded to the nearest
+// filters makes the sheets. It picks the frame in the middle of each interval: rounded to the nearest
 // multiple, frames up to there belong to it, and the newest of them is taken. The newest of all
 // is passed on even if its duration is not known. The last one is held to fill up.
 func (b *Storyboard) filters() string {
@@ -131,7 +131,7 @@ func checkStoryboard(dir string, b *Storyboard) error {
 	return nil
 }
 
-// find lists the sheets that were written.
+// findSheets lists the sheets that were written.
 func (b *Storyboard) findSheets(dir string) error {
 	perSheet := b.Columns * b.Rows
 	for i := 0; i*perSheet < b.Count; i++ {
@@ -161,7 +161,7 @@ func (b *Storyboard) webVTT(duration float64) string {
 	return s.String()
 }
 
-// clock is WebVTT's form of a time.
+// formatTimestamp is WebVTT's form of a time.
 func formatTimestamp(v float64) string {
 	d := time.Duration(v*1000+0.5) * time.Millisecond
 	return fmt.Sprintf("%02d:%02d:%02d.%03d", int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60, d.Milliseconds()%1000)

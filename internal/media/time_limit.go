@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	// DefaultTimeFactor leaves the slowest preset, with the largest pictures on a
-	// single processor, time to come to its end.
+	// DefaultTimeFactor is enough for the slowest preset with the largest pictures
+	// on a single processor.
 	DefaultTimeFactor = 100
-	// leastTime is what every call may take beside, however short the source is.
+	// minTimeLimit is added to every limit, however short the source is.
 	minTimeLimit = 30 * time.Minute
-	// readRate is the bytes per second at which the slowest disk is read, for a
-	// source whose duration is not known yet.
+	// slowestRead is the speed of the slowest disk in bytes per second, for a
+	// source of unknown duration.
 	slowestRead = 1 << 20
 )
 
-// within bounds all that a call does by the length of its source in seconds. What
-// stands still is found sooner, by Stall; this is for what goes on without an end.
+// withTimeLimit limits a call in proportion to the source's length in seconds.
+// It ends calls that make progress forever; Stall ends stalled ones earlier.
 func (t Tools) withTimeLimit(ctx context.Context, length float64) (context.Context, context.CancelFunc) {
 	limit := t.timeLimit(length)
 	if limit <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: it was stopped after %v", ErrTooLong, limit))
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: stopped after %v", ErrTooLong, limit))
 }
 
-// timeLimit is how long a call may take; 0 for as long as it likes.
+// timeLimit is how long a call may take; 0 means no limit.
 func (t Tools) timeLimit(length float64) time.Duration {
 	if t.TimeFactor < 0 {
 		return 0
@@ -37,8 +37,8 @@ func (t Tools) timeLimit(length float64) time.Duration {
 	return cmp.Or(t.minTimeLimit, minTimeLimit) + time.Duration(length*float64(time.Second)).Round(time.Second)
 }
 
-// probeLength is how long a source of so many bytes counts as before it was looked
-// at, so that it may be read as slowly as readRate.
+// probeSeconds is the length to assume for an unprobed source of that size, so
+// that reading it at slowestRead stays within the limit.
 func (t Tools) probeSeconds(size int64) float64 {
 	return float64(size) / slowestRead / max(cmp.Or(t.TimeFactor, DefaultTimeFactor), 1)
 }

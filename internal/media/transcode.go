@@ -8,26 +8,37 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
-// Transcode produces all rungs of a source in one run of ffmpeg that decodes
-// it once. It writes into dir, which must exist, be empty and belong to this
-// attempt alone, one folder for each rendition with a playlist, a header and
-// segments, and of a source with a picture one with a storyboard. Video and audio renditions are kept apart. progress may be nil; it
-// is called about once a second from another goroutine, and no more once
-// Transcode has returned.
+// Transcode makes all rungs of a source in one run of ffmpeg that decodes it
+// once. dir must exist, be empty and belong to this attempt alone. Transcode
+// writes one directory per rendition, with a playlist, an initialization segment
+// and segments, and a storyboard if the source has a picture. Video and audio
+// renditions are separate. progress may be nil; it is called about once a second
+// from another goroutine, and never after Transcode has returned.
 //
-// If ctx ends, ffmpeg is killed and gone when Transcode returns; what lies in
-// dir is worthless then. A [*Refused] error means that too little of the source
-// could be decoded. Success says only that there are renditions: [Tools.Check]
-// says whether they are whole.
+// If ctx ends, ffmpeg is killed before Transcode returns, and the content of dir
+// is useless. A [*RejectedError] means that too little of the source could be
+// decoded. Success means only that there are renditions: [Tools.Check] verifies
+// that they are complete.
 func (t Tools) Transcode(
 	ctx context.Context, src string, info *Info, rungs []Rung, dir string, progress func(Progress),
 ) (*Output, error) {
 	t = t.withStepCounter()
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
+	out, err := t.transcode(ctx, src, info, rungs, dir, progress)
+	if err != nil {
+		return nil, fmt.Errorf("transcode: %w", err)
+	}
+	return out, nil
+}
+
+func (t Tools) transcode(
+	ctx context.Context, src string, info *Info, rungs []Rung, dir string, progress func(Progress),
+) (*Output, error) {
 	abs, url, err := sourceURL(src)
 	if err != nil {
 		return nil, err
@@ -37,87 +48,88 @@ func (t Tools) Transcode(
 		video = nil
 	}
 	if len(video)+len(audio) == 0 {
-		return nil, fmt.Errorf("transcode: no rung fits the source")
+		return nil, fmt.Errorf("the ladder has no rung for this source")
 	}
 	c, err := t.capabilities(ctx, len(video) > 0, len(audio) > 0)
 	if err != nil {
-		return nil, fmt.Errorf("transcode: %w", err)
+		return nil, err
 	}
-	if err := createRenditionDirs(dir, video, audio); err != nil {
-		return nil, fmt.Errorf("transcode: %w", err)
+	if err := createRenditionDirs(dir, slices.Concat(video, audio)); err != nil {
+		return nil, err
 	}
 	plan := planTiming(info)
 	args := t.transcodeArgs(url, info, video, audio, plan, c)
 	reader := newProgressReader(info.Duration, progress, time.Now)
 	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "transcode", args: args, dir: dir, source: abs, stdout: reader})
 	if err != nil {
-		return nil, fmt.Errorf("transcode: %w", out.preferDiskError(explainExit(err, dir, info, len(video) > 0)))
+		return nil, out.preferDiskError(explainExit(err, dir, info, len(video) > 0))
 	}
 	result, err := t.collect(ctx, dir, info, video, audio, plan, c, out)
 	if err != nil {
-		return nil, fmt.Errorf("transcode: %w", out.preferDiskError(err))
+		return nil, out.preferDiskError(err)
 	}
 	result.Storyboard, err = t.storyboard(ctx, dir, info, result)
 	if err != nil && !errors.Is(err, ErrNoPicture) {
-		return nil, fmt.Errorf("transcode: make storyboard: %w", err)
+		return nil, fmt.Errorf("make storyboard: %w", err)
 	}
 	return result, nil
 }
 
-func createRenditionDirs(dir string, video, audio []renditionJob) error {
+func createRenditionDirs(dir string, jobs []renditionJob) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("the output folder is not empty")
+		return fmt.Errorf("the output directory is not empty")
 	}
-	for _, list := range [][]renditionJob{video, audio} {
-		for _, j := range list {
-			if !isPlainName(j.dir) {
-				return fmt.Errorf("rung %q is no name for a folder", j.dir)
-			}
-			if err := os.Mkdir(filepath.Join(dir, j.dir), 0o755); err != nil {
-				return err
-			}
+	for _, j := range jobs {
+		if !isPlainName(j.dir) {
+			return fmt.Errorf("rung %q is not a valid directory name", j.dir)
+		}
+		if err := os.Mkdir(filepath.Join(dir, j.dir), 0o755); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// explain turns an exit code into a refusal where the source is to blame:
-// ffmpeg had no trouble with anything but it, and nothing came out.
+// explainExit turns ffmpeg's exit into a rejection if the source is to blame:
+// there is no host error, and no output.
 func explainExit(err error, dir string, info *Info, video bool) error {
 	exit := (*exitError)(nil)
 	if !errors.As(err, &exit) || exit.signal != 0 {
 		return err
 	}
-	if trouble := hostError(exit.tail); trouble != nil {
-		return fmt.Errorf("%w: %w", trouble, err)
+	if hostErr := hostError(exit.tail); hostErr != nil {
+		return fmt.Errorf("%w: %w", hostErr, err)
 	}
 	if !video {
-		if made, globErr := fs.Glob(os.DirFS(dir), "*/seg-*"); globErr == nil && len(made) == 0 {
-			return &RejectedError{Reason: "its sound could not be decoded", Detail: exit.tail}
+		if segments, globErr := fs.Glob(os.DirFS(dir), "*/seg-*"); globErr == nil && len(segments) == 0 {
+			return noAudioDecoded(exit.tail)
 		}
 		return err
 	}
-	if decoded, tapErr := readFrameList(filepath.Join(dir, decodedFrames), 0); tapErr == nil && decoded.frames == 0 {
-		return &RejectedError{Reason: fmt.Sprintf("not one frame of its %s video could be decoded", info.Video.Codec), Detail: exit.tail}
+	if decoded, listErr := readFrameList(filepath.Join(dir, decodedFrames), 0); listErr == nil && decoded.frames == 0 {
+		return noFrameDecoded(info.Video, exit.tail)
 	}
 	return err
 }
 
 // collect measures what ffmpeg wrote.
-func (t Tools) collect(ctx context.Context, dir string, info *Info, video, audio []renditionJob, plan timing, c capabilities, out stderrReport) (*Output, error) {
+func (t Tools) collect(
+	ctx context.Context, dir string, info *Info, video, audio []renditionJob, plan timing, c capabilities, out stderrReport,
+) (*Output, error) {
 	o := &Output{
-		Video: []Rendition{}, Audio: []Rendition{}, Constant: plan.repeatedFrames > 0, DecodeErrors: out.errors, Warnings: []string{},
+		Video: []Rendition{}, Audio: []Rendition{}, Constant: plan.repeatedFrames > 0,
+		DecodeErrors: out.errors, Warnings: []string{},
 	}
 	if len(video) > 0 {
 		if err := o.readFrameLists(dir, info, plan, out); err != nil {
 			return nil, err
 		}
 		if info.Video.HDR != "" && !c.zscale {
-			o.warn("this ffmpeg has no zscale filter: colours of the HDR source are only near the right ones")
+			o.warn("the colours of the HDR source are approximate, because this ffmpeg has no zscale filter")
 		}
 	}
 	if o.Damage == nil && out.errors > 0 {
@@ -125,17 +137,16 @@ func (t Tools) collect(ctx context.Context, dir string, info *Info, video, audio
 	}
 	o.Damage.addWarning(o)
 	for _, j := range video {
-		r, err := t.measureRendition(ctx, dir, j, info, plan)
+		r, err := t.finishRendition(ctx, dir, j, info, plan)
 		if err != nil {
 			return nil, err
 		}
 		o.Video = append(o.Video, r)
 	}
 	for _, j := range audio {
-		r, err := t.measureRendition(ctx, dir, j, info, plan)
+		r, err := t.finishRendition(ctx, dir, j, info, plan)
 		if isEmptyRendition(err) && out.diskError == nil && len(video)+len(audio) > 1 {
-			// Sound that cannot be decoded does not keep the picture from
-			// being published.
+			// Publish the rest without the audio that cannot be decoded.
 			o.warn("the audio stream %d could not be decoded and is left out", j.audio.Index)
 			if err := os.RemoveAll(filepath.Join(dir, j.dir)); err != nil {
 				return nil, fmt.Errorf("remove empty rendition: %w", err)
@@ -148,13 +159,13 @@ func (t Tools) collect(ctx context.Context, dir string, info *Info, video, audio
 		o.Audio = append(o.Audio, r)
 	}
 	if len(o.Video)+len(o.Audio) == 0 {
-		return nil, &RejectedError{Reason: "its sound could not be decoded", Detail: out.tail}
+		return nil, noAudioDecoded(out.tail)
 	}
 	o.summarize()
 	return o, nil
 }
 
-// undecoded tells sound of which nothing came out from trouble with the disk.
+// isEmptyRendition distinguishes audio without output from disk errors.
 func isEmptyRendition(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errEmptyRendition)
 }
@@ -174,13 +185,14 @@ func (o *Output) summarize() {
 	}
 }
 
-// readTaps finds out how much of the source was decoded and removes the lists.
+// readFrameLists measures how much of the source was decoded, and removes the
+// frame lists.
 func (o *Output) readFrameLists(dir string, info *Info, plan timing, out stderrReport) error {
 	decoded, err := readFrameList(filepath.Join(dir, decodedFrames), max(gapSeconds, gapFrames*frameTime(info.Video)))
 	if err != nil {
 		return err
 	}
-	shown, err := readFrameList(filepath.Join(dir, encodedFrames), 0)
+	encoded, err := readFrameList(filepath.Join(dir, encodedFrames), 0)
 	if err != nil {
 		return err
 	}
@@ -189,53 +201,41 @@ func (o *Output) readFrameLists(dir string, info *Info, plan timing, out stderrR
 			return fmt.Errorf("remove frame list: %w", err)
 		}
 	}
-	o.Decoded, o.Distinct, o.Expected = decoded.frames, decoded.distinct, shown.frames
+	o.Decoded, o.Distinct, o.Expected = decoded.frames, decoded.distinct, encoded.frames
 	o.DecodedEnd = decoded.end - plan.offset
 	if decoded.frames == 0 {
-		return &RejectedError{Reason: fmt.Sprintf("not one frame of its %s video could be decoded", info.Video.Codec), Detail: out.tail}
+		return noFrameDecoded(info.Video, out.tail)
 	}
 	return o.assessDamage(info, decoded, out)
 }
 
-func frameTime(v *Video) float64 {
-	if v.FPS <= 0 {
-		return 0
-	}
-	return 1 / v.FPS
-}
-
-func (o *Output) warn(format string, args ...any) {
-	o.Warnings = appendWarning(o.Warnings, fmt.Sprintf(format, args...))
-}
-
-// measureRendition puts a rendition's header, segments and playlist right and
-// describes the result.
-func (t Tools) measureRendition(ctx context.Context, dir string, j renditionJob, info *Info, plan timing) (Rendition, error) {
-	list := path.Join(j.dir, playlistName)
-	s, err := t.inspect(ctx, dir, list)
+// finishRendition fixes a rendition's initialization segment, segments and
+// playlist, and measures the result.
+func (t Tools) finishRendition(ctx context.Context, dir string, j renditionJob, info *Info, plan timing) (Rendition, error) {
+	playlist := path.Join(j.dir, playlistName)
+	s, err := t.inspect(ctx, dir, playlist)
 	if err != nil {
 		return Rendition{}, err
 	}
-	header := path.Join(j.dir, s.init)
-	skip, until := s.segments[0].firstPTS, plan.repeatedSeconds
+	init := path.Join(j.dir, s.init)
+	editStart, end := s.segments[0].firstPTS, plan.repeatedSeconds
 	if j.audio != nil {
-		// Each sound track ends where it does in the source.
-		skip, until = skip+encoderDelay, 0
+		editStart, end = editStart+encoderDelay, 0 // each audio stream ends where it does in the source
 	}
-	if err := fixInit(filepath.Join(dir, filepath.FromSlash(header)), skip); err != nil {
-		return Rendition{}, fmt.Errorf("mend header of %s: %w", list, err)
+	if err := fixInit(filepath.Join(dir, filepath.FromSlash(init)), editStart); err != nil {
+		return Rendition{}, fmt.Errorf("fix initialization segment of %s: %w", playlist, err)
 	}
-	if err := s.fixSegments(filepath.Join(dir, filepath.FromSlash(j.dir)), until); err != nil {
-		return Rendition{}, fmt.Errorf("mend segments of %s: %w", list, err)
+	if err := s.fixSegments(filepath.Join(dir, filepath.FromSlash(j.dir)), end); err != nil {
+		return Rendition{}, fmt.Errorf("fix segments of %s: %w", playlist, err)
 	}
-	if err := writeFile(filepath.Join(dir, filepath.FromSlash(list)), []byte(s.playlist())); err != nil {
-		return Rendition{}, fmt.Errorf("mend playlist %s: %w", list, err)
+	if err := writeFile(filepath.Join(dir, filepath.FromSlash(playlist)), []byte(s.playlist())); err != nil {
+		return Rendition{}, fmt.Errorf("write playlist %s: %w", playlist, err)
 	}
-	if s, err = t.inspect(ctx, dir, list); err != nil {
+	if s, err = t.inspect(ctx, dir, playlist); err != nil {
 		return Rendition{}, err
 	}
 	r := Rendition{
-		Name: j.dir, Playlist: list, Init: header, Codecs: s.codecs, Width: s.width, Height: s.height, Frames: s.frames,
+		Name: j.dir, Playlist: playlist, Init: init, Codecs: s.codecs, Width: s.width, Height: s.height, Frames: s.frames,
 		Duration: s.duration(), Segments: len(s.segments), Bytes: s.bytes, Channels: s.channels, SampleRate: s.sampleRate,
 	}
 	r.PeakBandwidth, r.AverageBandwidth = bandwidth(s)

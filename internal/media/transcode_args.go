@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strconv"
@@ -17,16 +18,15 @@ const (
 	segmentPattern = "seg-%05d.m4s"
 )
 
-// job is one rendition to be produced.
+// renditionJob is one rendition to produce.
 type renditionJob struct {
 	rung  Rung
 	dir   string
 	audio *Audio // nil for video
 }
 
-// jobs lists the renditions: one for each video rung, and one for each audio
-// rung and audio stream. Of several streams, all but the first have the
-// stream's number in their names.
+// renditionJobs lists the renditions: one per video rung, and one per audio rung and
+// audio stream. All audio streams but the first have a number in their names.
 func renditionJobs(info *Info, rungs []Rung) (video, audio []renditionJob) {
 	for _, r := range rungs {
 		if !r.IsAudio() {
@@ -44,18 +44,18 @@ func renditionJobs(info *Info, rungs []Rung) (video, audio []renditionJob) {
 	return video, audio
 }
 
-// transcodeArgs is the command line of the one ffmpeg that does it all.
-// Output names are relative to the output folder, whose own name could have
-// characters in it that ffmpeg gives a meaning.
+// transcodeArgs is the command line of the one ffmpeg that makes all renditions.
+// Output names are relative to the output directory, because ffmpeg would
+// interpret some characters of the directory's own name.
 func (t Tools) transcodeArgs(url string, info *Info, video, audio []renditionJob, plan timing, c capabilities) []string {
 	args := []string{
 		"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error", "-progress", "pipe:1", "-stats_period", "1",
-		// What share of errors is too much is decided from what came out.
+		// Whether there are too many errors is decided from the output.
 		"-max_error_rate", "1",
 	}
 	args = append(args, t.threads()...)
-	// Where frames change in mid-stream, ffmpeg would build the graph anew, and those
-	// that wait in it would be lost.
+	// If frames change mid-stream, ffmpeg would rebuild the graph and lose the
+	// frames in it.
 	options := []string{"-noautorotate", "-reinit_filter:v", "0"}
 	if info.Video != nil {
 		options = append(options, alphaDecoder(info.Video, c)...)
@@ -82,8 +82,8 @@ func (t Tools) transcodeArgs(url string, info *Info, video, audio []renditionJob
 	return args
 }
 
-// alphaDecoder names the decoder that sees WebM's transparency; ffmpeg's own
-// decoders for these codecs leave it out.
+// alphaDecoder selects the decoder that supports WebM's transparency. ffmpeg's own
+// decoders for these codecs ignore it.
 func alphaDecoder(v *Video, c capabilities) []string {
 	switch {
 	case v.Alpha && v.Codec == "vp9" && c.alphaVP9:
@@ -108,10 +108,7 @@ func fpsModeArgs(mode string, c capabilities) []string {
 }
 
 func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabilities) []string {
-	preset, crf := t.Preset, t.CRF
-	if preset == "" {
-		preset = defaultPreset
-	}
+	preset, crf := cmp.Or(t.Preset, defaultPreset), t.CRF
 	if crf <= 0 {
 		crf = defaultCRF
 	}
@@ -130,8 +127,7 @@ func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabil
 		"-sc_threshold", "0", "-g", "600", "-force_key_frames", keyframeExpression(every), "-forced-idr", "1",
 	)
 	if plan.repeatedFrames > 0 {
-		// Where frames last seconds, decoding ahead of time would have to begin seconds
-		// before what is shown.
+		// With frames that last seconds, B-frames would delay the picture by seconds.
 		args = append(args, "-bf", "0")
 		if c.fpsMode {
 			args = append(args, "-bsf:v", frameDurations)
@@ -145,23 +141,23 @@ func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabil
 	return append(args, hlsArgs(j.dir)...)
 }
 
-// durations tells the muxer how long each frame lasts. It begins a segment where it
-// guesses that the last frame of the one before ends; beside repeated frames, what
-// follows would be late or early, and more so with each segment.
+// frameDurations tells the muxer each frame's duration. The muxer starts a segment
+// where it guesses that the last frame ends; with repeated frames, the guess is
+// wrong, and the error grows with each segment.
 const frameDurations = `setts=duration=if(gt(NEXT_DTS\,DTS)\,NEXT_DTS-DTS\,DURATION)`
 
-// slideCRF is added to the quality of slides: x264 spends more on a frame the longer
-// it lasts, up to a second, some 9 steps more than on the frames of a film.
+// slideShowCRF is added to the CRF of slide shows: x264 spends more on a frame the
+// longer it lasts, up to a second; that is some 9 steps more than in a film.
 const slideShowCRF = 4
 
-// keyframes puts one on the first frame of every so many seconds: at the same
-// frames in all rungs, without drift, and only once after a pause.
+// keyframeExpression forces a keyframe on the first frame of every so many seconds:
+// at the same frames in all rungs, without drift, and only once after a pause.
 func keyframeExpression(every int) string {
 	return fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gt(floor((t+0.0005)/%[1]d),floor((prev_forced_t+0.0005)/%[1]d)))", every)
 }
 
-// densest is the frame rate a decoder must be ready for. Where frames come
-// irregularly, that is the highest that is let through.
+// maxDecodeRate is the frame rate a decoder must support. For irregular frames it is
+// the highest permitted one.
 func maxDecodeRate(v *Video, plan timing) float64 {
 	switch {
 	case plan.repeatedFrames > 0 && v.MinGap > 0:
@@ -172,7 +168,7 @@ func maxDecodeRate(v *Video, plan timing) float64 {
 	return v.outputRate()
 }
 
-// slow presets look back further than the level allows.
+// isSlowPreset reports whether the preset refers to more frames than the level allows.
 func isSlowPreset(preset string) bool {
 	switch preset {
 	case "slow", "slower", "veryslow", "placebo":
@@ -188,14 +184,13 @@ func audioArgs(j renditionJob, info *Info, plan timing) []string {
 		filter = fmt.Sprintf("asetpts=PTS-%.6f/TB,", plan.offset)
 	}
 	if a.Layout == "" && a.Channels > 2 {
-		// Nobody says which channel is where; the first two are the best guess.
+		// The channels are unknown; assume that the first two are left and right.
 		filter += "pan=stereo|c0=c0|c1=c1,"
 	}
-	// Gaps are filled with silence, and the sum of many channels is kept
-	// from clipping.
+	// Fill gaps with silence, and prevent clipping in the downmix.
 	filter += fmt.Sprintf("aresample=%d:async=1:first_pts=0:rematrix_maxval=1,aformat=sample_fmts=fltp:channel_layouts=stereo", sampleRate)
 	if v := info.Video; v != nil {
-		// Players stop where the shorter of the two ends.
+		// Pad the audio: players stop at the end of the shorter stream.
 		filter += fmt.Sprintf(",apad=whole_dur=%s", formatSeconds(v.Start-info.Start+v.Duration))
 	}
 	args := []string{

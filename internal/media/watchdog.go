@@ -10,13 +10,13 @@ import (
 
 const (
 	defaultStall = 2 * time.Minute
-	// lookEvery is how often a running child is looked at, at least.
+	// watchInterval is how often a running child is looked at, at least.
 	watchInterval = 250 * time.Millisecond
-	// stepEvery is how often its steps are passed on, at most.
+	// stepInterval is how often its steps are passed on, at most.
 	stepInterval = time.Second
 )
 
-// counting is t for one call of a method, whose steps are counted from 1.
+// withStepCounter is t for one call of a method, whose steps are counted from 1.
 func (t Tools) withStepCounter() Tools {
 	t.steps = new(int64)
 	return t
@@ -89,7 +89,7 @@ func (t Tools) stall() time.Duration {
 	return max(t.Stall, 0)
 }
 
-// pulse passes stdout on and counts signs of life. A writer that knows better
+// stdoutMonitor passes stdout on and counts signs of life. A writer that knows better
 // than "there was output" says so by being a beater.
 type stdoutMonitor struct {
 	next  io.Writer

@@ -113,7 +113,7 @@ func (c Config) storyboard(
 	return board, err
 }
 
-// complete puts into metadata.json what transcode found out. The file is a link to
+// completeMetadata puts into metadata.json what transcode found out. The file is a link to
 // that of stage metadata, which stays as it is.
 func completeMetadata(dir string, tr Transcode, md Metadata, board *media.Storyboard) error {
 	if err := os.Remove(filepath.Join(dir, metadataFile)); err != nil {
@@ -125,7 +125,7 @@ func completeMetadata(dir string, tr Transcode, md Metadata, board *media.Storyb
 	return d.write(dir)
 }
 
-// manifests writes both manifests, if what they would name is sound.
+// checkAndWriteManifests writes both manifests, if what they would name is sound.
 func (c Config) checkAndWriteManifests(ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, board *media.Storyboard) error {
 	out := *tr.Output
 	out.Storyboard = board

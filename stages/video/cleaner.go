@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// defaultQuiet is longer than a clock may be wrong, and much longer than an
+	// defaultMinIdle is longer than a clock may be wrong, and much longer than an
 	// attempt that makes no progress is left alone.
 	defaultMinIdle = 2 * time.Hour
-	// silence is how long nothing must have been heard of an attempt whose lock
+	// minIdleWithoutLocks is how long nothing must have been heard of an attempt whose lock
 	// could not be seen if it were alive: that of another host, on a network
 	// file system.
 	minIdleWithoutLocks = 48 * time.Hour
-	// keepPartial is how long an unfinished download is kept for an attempt to
+	// partialDownloadAge is how long an unfinished download is kept for an attempt to
 	// continue it.
 	partialDownloadAge = 24 * time.Hour
-	// tasksAtOnce bounds one call of Tidy, per directory.
+	// maxTasksPerClean bounds one call of Tidy, per directory.
 	maxTasksPerClean = 20_000
 )
 
-// Tidier removes what attempts have left whose process was killed, or whose
+// Cleaner removes what attempts have left whose process was killed, or whose
 // disk went away, before they could. It removes no more than
 //
 //   - working directories (*.tmp) of attempts that are dead: nobody holds their
@@ -52,7 +52,7 @@ const (
 type Cleaner struct {
 	Config Config
 
-	// Quiet is how long nothing must have been heard of an attempt whose lock
+	// MinIdle is how long nothing must have been heard of an attempt whose lock
 	// is free. Default 2 h, for the case that DataDir or PublishDir is this
 	// host's own disk and exported to others, whose locks are not seen here.
 	// Negative: the lock alone decides.
@@ -61,7 +61,7 @@ type Cleaner struct {
 	lastTask, lastPublished string // where the last call ended
 }
 
-// Tidied is what one call has removed.
+// CleanResult is what one call has removed.
 type CleanResult struct {
 	// Removed counts directories, with all that was in them, and files.
 	Removed int
@@ -69,7 +69,7 @@ type CleanResult struct {
 	Bytes int64
 }
 
-// Tidy looks at 20,000 tasks in each of the two directories, the newest first,
+// Clean looks at 20,000 tasks in each of the two directories, the newest first,
 // and goes on from there when it is called again. It ends early when ctx does.
 // A directory that cannot be tidied does not keep it from others; the first
 // such error is returned when it is through.
@@ -80,7 +80,7 @@ func (t *Cleaner) Clean(ctx context.Context) (CleanResult, error) {
 	return done, errors.Join(err1, err2)
 }
 
-// pass tidies the directories of tasks in one place.
+// cleanDir tidies the directories of tasks in one place.
 func (t *Cleaner) cleanDir(
 	ctx context.Context, what, root, sub string, after *string,
 	tidy func(*removalList) (busy bool, err error), done *CleanResult,
@@ -116,7 +116,7 @@ func (t *Cleaner) cleanDir(
 	return first
 }
 
-// nextTasks are the tasks whose turn it is, the newest first: their ids begin
+// nextTaskNames are the tasks whose turn it is, the newest first: their ids begin
 // with the time.
 func nextTaskNames(tasks *os.Root, after string) ([]string, error) {
 	f, err := tasks.Open(".")
@@ -136,7 +136,7 @@ func nextTaskNames(tasks *os.Root, after string) ([]string, error) {
 	return names[:min(len(names), maxTasksPerClean)], nil
 }
 
-// tidyOne tidies one task's directory.
+// cleanTask tidies one task's directory.
 func cleanTask(ctx context.Context, tasks *os.Root, name string, tidy func(*removalList) (busy bool, err error), done *CleanResult) error {
 	dir, err := openDir(tasks, name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
@@ -161,7 +161,7 @@ func cleanTask(ctx context.Context, tasks *os.Root, name string, tidy func(*remo
 	return nil
 }
 
-// empty reports whether there is nothing in the directory, nor was for long.
+// isOldAndEmpty reports whether there is nothing in the directory, nor was for long.
 func (d *removalList) isOldAndEmpty() bool {
 	entries, err := readDir(d.dir)
 	if err != nil || len(entries) > 0 {

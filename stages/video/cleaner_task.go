@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// partialFile is where an unfinished download waits in a task's directory.
+// partialDownload is where an unfinished download waits in a task's directory.
 // What internal/fetch keeps beside it has the same beginning.
 const partialDownload = "download.part"
 
-// partialFiles are all of them, the one that vouches for the others first.
+// partialDownloadFiles are all of them, the one that vouches for the others first.
 var partialDownloadFiles = []string{partialDownload + ".json", partialDownload + ".json.tmp", partialDownload}
 
-// tidyTask finds what is dead in DataDir/tasks/<task>.
+// findAbandonedInTask finds what is dead in DataDir/tasks/<task>.
 func (t *Cleaner) findAbandonedInTask(d *removalList) (busy bool, err error) {
 	entries, err := readDir(d.dir)
 	if err != nil || !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isUnfinishedDir(e) || isPartialDownload(e) }) {
@@ -32,7 +32,7 @@ func (t *Cleaner) findAbandonedInTask(d *removalList) (busy bool, err error) {
 	return false, nil
 }
 
-// tidyPublished finds what may go from PublishDir/<task>.
+// findAbandonedInPublished finds what may go from PublishDir/<task>.
 func (t *Cleaner) findAbandonedInPublished(d *removalList) (busy bool, err error) {
 	entries, err := readDir(d.dir)
 	if err != nil {
@@ -54,7 +54,7 @@ func (t *Cleaner) findAbandonedInPublished(d *removalList) (busy bool, err error
 	return false, d.addOldGenerations(t.Config.keepOld(), func(e fs.DirEntry) bool { return t.isAbandoned(d, e, isLocal(lock)) })
 }
 
-// lockNow takes a directory's lock. It returns nil if somebody has it, who is
+// tryLockDir takes a directory's lock. It returns nil if somebody has it, who is
 // about to make or to replace something there.
 func tryLockDir(dir *os.Root) (*os.File, error) {
 	f, err := dir.Open(".")
@@ -68,7 +68,7 @@ func tryLockDir(dir *os.Root) (*os.File, error) {
 	return f, nil
 }
 
-// isScratch reports whether a directory is one that an attempt works in, or
+// isUnfinishedDir reports whether a directory is one that an attempt works in, or
 // that was being removed.
 func isUnfinishedDir(e fs.DirEntry) bool {
 	d, ok := parseDirName(e.Name())
@@ -80,7 +80,7 @@ func isPartialDownload(e fs.DirEntry) bool {
 	return slices.Contains(partialDownloadFiles, e.Name()) && e.Type().IsRegular()
 }
 
-// dead dooms the directories of attempts that are not alive.
+// addAbandoned dooms the directories of attempts that are not alive.
 func (t *Cleaner) addAbandoned(d *removalList, entries []fs.DirEntry) {
 	for _, e := range entries {
 		if !isUnfinishedDir(e) {
@@ -103,7 +103,7 @@ func (t *Cleaner) addAbandoned(d *removalList, entries []fs.DirEntry) {
 	}
 }
 
-// abandoned reports whether nothing has been heard for long enough of whoever
+// isAbandoned reports whether nothing has been heard for long enough of whoever
 // made an entry. Its lock is free; seen says that it would have been seen.
 func (t *Cleaner) isAbandoned(d *removalList, e fs.DirEntry, seen bool) bool {
 	quiet := t.MinIdle
@@ -119,7 +119,7 @@ func (t *Cleaner) isAbandoned(d *removalList, e fs.DirEntry, seen bool) bool {
 	return err == nil && olderThan(filepath.Join(d.path, e.Name()), info, quiet)
 }
 
-// partial dooms an unfinished download that nobody has gone on with for long.
+// addPartialDownload dooms an unfinished download that nobody has gone on with for long.
 func (t *Cleaner) addPartialDownload(d *removalList, entries []fs.DirEntry) {
 	var names []string
 	for _, name := range partialDownloadFiles {

@@ -280,7 +280,7 @@ func TestTidyTouchesNothingElse(t *testing.T) {
 		filepath.Join(h.PublishDir, store.ID{15: 8}.String()):             elsewhere,
 		filepath.Join(task, "transcode-0001-bbbbbbbbbb.tmp"):              elsewhere,
 		filepath.Join(public, "gen-0000-bbbbbbbbbb"):                      elsewhere,
-		filepath.Join(task, partialDownload):                                  filepath.Join(elsewhere, "transcode-0001-aaaaaaaaaa.tmp", "x"),
+		filepath.Join(task, partialDownload):                              filepath.Join(elsewhere, "transcode-0001-aaaaaaaaaa.tmp", "x"),
 		filepath.Join(task, "metadata-0001-bbbbbbbbbb.tmp", "link", "to"): elsewhere,
 	} {
 		mkdir(t, filepath.Dir(link))

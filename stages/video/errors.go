@@ -16,7 +16,7 @@ import (
 // hostPause is how long to wait where something on this host must be mended
 // first, and hostPatience how long if that was not enough: nights are long.
 const (
-	hostRetryDelay    = 5 * time.Minute
+	hostRetryDelay     = 5 * time.Minute
 	hostLongRetryDelay = time.Hour
 )
 
@@ -70,7 +70,7 @@ func classify(ctx context.Context, err error, attempt int) error {
 	return err
 }
 
-// isHostTrouble reports whether something is the matter with this host that
+// isHostError reports whether something is the matter with this host that
 // somebody must mend, or that passes: make room, mount a disk, give a
 // permission, wait until others need less memory.
 func isHostError(err error) bool {
@@ -78,7 +78,7 @@ func isHostError(err error) bool {
 		isAny(err, syscall.EIO, syscall.ENOMEM)
 }
 
-// concernsOneTask reports whether the error stops this task and no other: its own directory
+// isOneTaskOnly reports whether the error stops this task and no other: its own directory
 // is missing, it needs more room than others, or only root may read its source.
 func isOneTaskOnly(err error) bool {
 	var gone *missingError
@@ -87,7 +87,7 @@ func isOneTaskOnly(err error) bool {
 		fetch.IsTooLarge(err) || errors.Is(err, media.ErrSourceNotReadable)
 }
 
-// isEverybodys reports whether it is so whatever the task.
+// isWholeHost reports whether it is so whatever the task.
 func isWholeHost(err error) bool {
 	return isFull(err) || isAny(err, syscall.EROFS, syscall.ESTALE, syscall.EMFILE, syscall.ENFILE)
 }
@@ -105,7 +105,7 @@ func isFull(err error) bool {
 	return isAny(err, syscall.ENOSPC, syscall.EDQUOT) || errors.Is(err, media.ErrNoSpace)
 }
 
-// plain puts what is to be done before what the system said.
+// explainHostError puts what is to be done before what the system said.
 func explainHostError(err error) error {
 	var full *diskFullError
 	var fetching *fetch.Error

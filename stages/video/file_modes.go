@@ -17,7 +17,7 @@ const (
 	servedFileMode = 0o644
 )
 
-// grantRead lets ffmpeg's account read a source, where this process is root and
+// makeSourceReadable lets ffmpeg's account read a source, where this process is root and
 // ffmpeg is not. Nobody else gets there: the task's directory is closed to others.
 // A file that is linked keeps the mode that its owner gave it, and where that is
 // closed to others, its directory stays closed, too.
@@ -41,7 +41,7 @@ func makeSourceReadable(file, how string) error {
 	return setMode(file, servedFileMode)
 }
 
-// serveTree gives all that is in dir, and dir, the modes of what is served. The
+// makeTreeReadable gives all that is in dir, and dir, the modes of what is served. The
 // umask has taken from what this process and ffmpeg made, and under an empty
 // one ffmpeg's files are everybody's to write to.
 func makeTreeReadable(dir string, step func()) error {

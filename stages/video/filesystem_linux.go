@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// localDisks are the file systems that one kernel has to itself.
+// localFilesystems are the file systems that one kernel has to itself.
 var localFilesystems = map[int64]bool{
 	unix.EXT4_SUPER_MAGIC:      true, // 2 and 3, too
 	unix.XFS_SUPER_MAGIC:       true,

@@ -17,7 +17,7 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// switcher makes a finished generation the one that is served.
+// generationSwitch makes a finished generation the one that is served.
 //
 // The stable manifests are small files of their own that name the generation
 // in every URI. Each is replaced by one rename, so a player has either the old
@@ -30,12 +30,12 @@ import (
 // process died before, can be told from one that was: its master.m3u8 still
 // waits.
 type generationSwitch struct {
-	publishedDir   string // the task's published directory
-	workdir     *workdir
-	keepOld     time.Duration
-	out      *media.Output
-	checkCurrent  func(ctx context.Context) error // whether the attempt still is; nil: yes
-	switched bool                            // mine is referred to, and must stay
+	publishedDir string // the task's published directory
+	workdir      *workdir
+	keepOld      time.Duration
+	out          *media.Output
+	checkCurrent func(ctx context.Context) error // whether the attempt still is; nil: yes
+	switched     bool                            // mine is referred to, and must stay
 }
 
 func (s *generationSwitch) run(ctx context.Context, job *stages.Job) error {
@@ -50,7 +50,7 @@ func (s *generationSwitch) run(ctx context.Context, job *stages.Job) error {
 	return nil
 }
 
-// locked does what one attempt may do at a time, so that none decides by what
+// switchLocked does what one attempt may do at a time, so that none decides by what
 // another is replacing. It returns what is to be removed.
 func (s *generationSwitch) switchLocked(ctx context.Context) (*removalList, error) {
 	lock, err := lockDir(ctx, s.publishedDir)
@@ -83,7 +83,7 @@ func (s *generationSwitch) switchLocked(ctx context.Context) (*removalList, erro
 // generationPattern finds what a manifest refers to.
 var generationPattern = regexp.MustCompile(generationPrefix + `-\d{4,9}-[a-z2-7]{10}`)
 
-// generations are some of a task's, by number.
+// generationSet are some of a task's, by number.
 type generationSet map[int]string
 
 func (g generationSet) newest() int {
@@ -94,7 +94,7 @@ func (g generationSet) newest() int {
 	return newest
 }
 
-// servedIn finds the generations that the manifests in dir refer to.
+// servedGenerations finds the generations that the manifests in dir refer to.
 func servedGenerations(dir string) (generationSet, error) {
 	served := generationSet{}
 	for _, name := range []string{media.MasterName, media.ManifestName} {
@@ -105,7 +105,7 @@ func servedGenerations(dir string) (generationSet, error) {
 	return served, nil
 }
 
-// add finds those that one manifest refers to, if it is there.
+// addReferenced finds those that one manifest refers to, if it is there.
 func (g generationSet) addReferenced(manifest string) error {
 	text, err := os.ReadFile(manifest)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +122,7 @@ func (g generationSet) addReferenced(manifest string) error {
 	return nil
 }
 
-// stamp sets the time from which the generations served so far are old. It is
+// touchServed sets the time from which the generations served so far are old. It is
 // done before they are replaced: a crash in between must not make one look
 // older than it is.
 func (s *generationSwitch) touchServed(served generationSet) error {
@@ -134,7 +134,7 @@ func (s *generationSwitch) touchServed(served generationSet) error {
 	return nil
 }
 
-// replace gives the generation its name and puts both manifests in their place.
+// replaceManifests gives the generation its name and puts both manifests in their place.
 func (s *generationSwitch) replaceManifests(ctx context.Context) error {
 	tmp, err := os.MkdirTemp(s.publishedDir, switchPrefix)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *generationSwitch) replaceManifests(ctx context.Context) error {
 	return syncFile(s.publishedDir)
 }
 
-// cleanUp removes the directory of the manifests last: it is what tells that
+// discardManifests removes the directory of the manifests last: it is what tells that
 // the generation was never served.
 func (s *generationSwitch) discardManifests(tmp string) {
 	if !s.switched {
@@ -237,7 +237,7 @@ func insertBaseURL(mpd []byte, at int64, base string) []byte {
 	return b.Bytes()
 }
 
-// prune finds the generations that were replaced long enough ago, and what
+// findRemovable finds the generations that were replaced long enough ago, and what
 // attempts that were killed have left. Whatever stands in the way, the next
 // publish or a Tidier tries again.
 func (s *generationSwitch) findRemovable(seen bool) *removalList {

@@ -113,7 +113,7 @@ func (c Config) probe(ctx context.Context, job *stages.Job, file string) (*media
 	return info, err
 }
 
-// keptSource takes the copy that an earlier attempt made of a source that is not
+// fetchKeptCopy takes the copy that an earlier attempt made of a source that is not
 // there any more: an upload, of which there is no other, or a file that somebody has
 // put away since. Without such a copy, gone says what is wrong.
 func (c Config) fetchKeptCopy(ctx context.Context, job *stages.Job, file string, gone error) (fetch.File, error) {
@@ -138,7 +138,7 @@ func (c Config) fetchKeptCopy(ctx context.Context, job *stages.Job, file string,
 	return f, err
 }
 
-// checkProbe finds out before a long download whether it could be looked at.
+// checkFFprobe finds out before a long download whether it could be looked at.
 func (c Config) checkFFprobe() error {
 	program := cmp.Or(c.Tools.FFprobe, "ffprobe")
 	if _, err := exec.LookPath(program); err != nil {

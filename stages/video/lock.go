@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// lockPatience is how long an attempt waits for a lock that another holds for
+// lockTimeout is how long an attempt waits for a lock that another holds for
 // moments.
 const lockTimeout = 5 * time.Minute
 

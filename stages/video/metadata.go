@@ -128,7 +128,7 @@ func (c Config) describe(ctx context.Context, job *stages.Job, source string, in
 	return d, nil
 }
 
-// tolerate accepts that a picture cannot be made. Whether the source can be
+// warnIfRejected accepts that a picture cannot be made. Whether the source can be
 // published without is for transcode to find out, not decided here.
 func (d *Description) warnIfRejected(what string, err error) error {
 	if errors.Is(err, media.ErrNoPicture) {

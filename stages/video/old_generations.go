@@ -28,7 +28,7 @@ func olderThan(path string, info fs.FileInfo, least time.Duration) bool {
 	return age >= least+clockSlack
 }
 
-// doomed is what is to be removed from a directory. It is decided about under
+// removalList is what is to be removed from a directory. It is decided about under
 // the directory's lock and removed without, because that may take long; then
 // the lock on each of them keeps others away.
 type removalList struct {
@@ -65,7 +65,7 @@ func (d *removalList) remove(ctx context.Context, freed *int64, each func()) (re
 	return removed, err
 }
 
-// outdated adds what may go from a task's published directory, whose lock is
+// addOldGenerations adds what may go from a task's published directory, whose lock is
 // held or which has none: generations that were replaced at least keep ago;
 // generations that were never served, because their process died before; and
 // the manifests that waited for that. Only what the stable manifests say
@@ -107,7 +107,7 @@ func (d *removalList) addOldGenerations(keep time.Duration, abandoned func(fs.Di
 	return nil
 }
 
-// take dooms a directory of an attempt, unless one holds it, and reports
+// lockAndAdd dooms a directory of an attempt, unless one holds it, and reports
 // whether it did.
 func (d *removalList) lockAndAdd(name dirName) bool {
 	f, err := d.dir.Open(name.String())

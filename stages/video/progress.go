@@ -8,10 +8,10 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// counter tells of something that goes on, as often as it is called.
+// stepReporter tells of something that goes on, as often as it is called.
 type stepReporter func(n int64)
 
-// counting tells what a job is doing from now on, and counts in the note: every
+// reportSteps tells what a job is doing from now on, and counts in the note: every
 // step is a change, which is what the watchdog goes by, and nothing else is.
 // Percent is that of the whole stage, negative where that is not known.
 func reportSteps(job *stages.Job, percent float64, note string) stepReporter {
@@ -21,7 +21,7 @@ func reportSteps(job *stages.Job, percent float64, note string) stepReporter {
 	}
 }
 
-// noted is a job of which the last note can be told.
+// withLastNote is a job of which the last note can be told.
 func withLastNote(job *stages.Job) (*stages.Job, func() string) {
 	var (
 		mu   sync.Mutex
@@ -41,7 +41,7 @@ func withLastNote(job *stages.Job) (*stages.Job, func() string) {
 	}
 }
 
-// next counts calls.
+// counter counts calls.
 func (c stepReporter) counter() func() {
 	n := int64(0)
 	return func() { n++; c(n) }
@@ -54,7 +54,7 @@ func (c Config) tools(job *stages.Job, percent float64, note string) Tools {
 	return t
 }
 
-// transcoding tells how far a transcode has come. Its steps are told beside its
+// transcodeReporter tells how far a transcode has come. Its steps are told beside its
 // percentage, which may stand still while the work goes on: before the first
 // frame is out, and where a source is longer than it seemed.
 type transcodeReporter struct {

@@ -89,10 +89,10 @@ func (c Config) publish(ctx context.Context, job *stages.Job, in Ingest, tr Tran
 	return publishedPaths(job.Task.String(), w.String(), md, as), nil
 }
 
-// askWithin bounds a question to the database that can do without an answer.
+// confirmTimeout bounds a question to the database that can do without an answer.
 const confirmTimeout = 10 * time.Second
 
-// stillAssembled keeps a process that was stopped for a while, and does not
+// checkStillCurrent keeps a process that was stopped for a while, and does not
 // know yet that it lost its claim, from putting an old version in the place of
 // a new one.
 func checkStillCurrent(job *stages.Job, mine Assemble) func(ctx context.Context) error {
@@ -113,7 +113,7 @@ func checkStillCurrent(job *stages.Job, mine Assemble) func(ctx context.Context)
 	}
 }
 
-// fill makes the new generation what was assembled. Links are the very files
+// linkGeneration makes the new generation what was assembled. Links are the very files
 // that were checked; copies are others, and are checked for themselves.
 func (c Config) linkGeneration(ctx context.Context, job *stages.Job, w *workdir, assembled string, in Ingest, tr Transcode, as Assemble) error {
 	l := linker{need: as.Bytes, reserve: c.reserve(), onFile: func(done treeSize) {

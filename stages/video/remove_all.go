@@ -36,7 +36,7 @@ func openDir(parent *os.Root, name string) (*os.Root, error) {
 	return dir, nil
 }
 
-// entriesOf lists a directory.
+// readDir lists a directory.
 func readDir(dir *os.Root) ([]fs.DirEntry, error) {
 	f, err := dir.Open(".")
 	if err != nil {
@@ -46,7 +46,7 @@ func readDir(dir *os.Root) ([]fs.DirEntry, error) {
 	return f.ReadDir(-1)
 }
 
-// removeIn removes what has the name in dir, with all that is in it, and adds
+// removeAll removes what has the name in dir, with all that is in it, and adds
 // to freed the bytes of the files that are on disk no more. It may be
 // interrupted; each is called for everything that is gone.
 func removeAll(ctx context.Context, dir *os.Root, name string, freed *int64, each func()) error {
@@ -73,7 +73,7 @@ func removeAll(ctx context.Context, dir *os.Root, name string, freed *int64, eac
 	return nil
 }
 
-// emptyIn removes all that is in a directory.
+// removeContents removes all that is in a directory.
 func removeContents(ctx context.Context, parent *os.Root, name string, freed *int64, each func()) error {
 	dir, err := openDir(parent, name)
 	if err != nil {

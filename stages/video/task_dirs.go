@@ -92,11 +92,11 @@ func (c Config) checkRoot(what, dir string) error {
 	return nil
 }
 
-// goneError is a directory or file that must be there and is not.
+// missingError is a directory or file that must be there and is not.
 type missingError struct {
 	what, path string
 	err        error
-	oneTask  bool // the path belongs to one task
+	oneTask    bool // the path belongs to one task
 }
 
 func (e *missingError) Error() string {
@@ -104,7 +104,7 @@ func (e *missingError) Error() string {
 }
 func (e *missingError) Unwrap() error { return e.err }
 
-// finished returns the directory in parent that an earlier stage has finished.
+// findResultDir returns the directory in parent that an earlier stage has finished.
 // The name comes from that stage's result.
 func findResultDir(parent, stage, name string) (string, error) {
 	d, ok := parseDirName(name)

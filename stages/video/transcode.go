@@ -74,7 +74,7 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Tran
 	return Transcode{Dir: name, Rungs: rungs, Output: out, Warnings: out.Warnings}, nil
 }
 
-// estimate is how many bytes the renditions may take: all of what the ladder
+// estimateSize is how many bytes the renditions may take: all of what the ladder
 // allows. Most material stays well below, but a disk that fills up after an
 // hour costs the hour, and perhaps that of others.
 func estimateSize(info *media.Info, rungs []media.Rung) int64 {

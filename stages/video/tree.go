@@ -13,7 +13,7 @@ import (
 	"github.com/cuelight/cuelight/internal/fetch"
 )
 
-// tree counts the files in a directory and below.
+// treeSize counts the files in a directory and below.
 type treeSize struct {
 	files int
 	bytes int64
@@ -27,7 +27,7 @@ type linker struct {
 	need    int64 // how much copying it all would take
 	reserve int64
 	copying bool
-	onFile    func(done treeSize)
+	onFile  func(done treeSize)
 	done    treeSize
 }
 
@@ -124,7 +124,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// measure counts what is in dir.
+// measureTree counts what is in dir.
 func measureTree(dir string, step func()) (treeSize, error) {
 	var t treeSize
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -167,7 +167,7 @@ func syncFile(path string) error {
 	return f.Sync()
 }
 
-// checkRoom refuses what would leave less than the reserve free. A disk that
+// checkFreeSpace refuses what would leave less than the reserve free. A disk that
 // cannot say how full it is, is taken to have room: writing will tell.
 func checkFreeSpace(dir string, need, reserve int64) error {
 	free, size, err := fetch.DiskSpace(dir)
@@ -177,7 +177,7 @@ func checkFreeSpace(dir string, need, reserve int64) error {
 	return &diskFullError{dir: dir, need: need, reserve: reserve, free: free, size: size}
 }
 
-// fullError is a full disk, noticed in time; it matches ENOSPC.
+// diskFullError is a full disk, noticed in time; it matches ENOSPC.
 type diskFullError struct {
 	dir                       string
 	need, reserve, free, size int64
@@ -194,8 +194,8 @@ func (e *diskFullError) Error() string {
 }
 func (e *diskFullError) Unwrap() error { return syscall.ENOSPC }
 
-// hasRoomForSmaller reports whether a task that needs less would fit.
+// fitsSmallerTasks reports whether a task that needs less would fit.
 func (e *diskFullError) fitsSmallerTasks() bool { return e.free >= e.reserve }
 
-// isForever reports whether making room would not help.
+// neverFits reports whether making room would not help.
 func (e *diskFullError) neverFits() bool { return fetch.ExceedsDisk(e.need, e.reserve, e.size) }

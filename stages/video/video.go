@@ -102,7 +102,7 @@ func Stages(c Config) []stages.Stage {
 	return []stages.Stage{c.Ingest(), c.Transcode(), c.Metadata(), c.Assemble(), c.Publish()}
 }
 
-// knowing makes the stages ask ffmpeg only once what it can do.
+// withCache makes the stages ask ffmpeg only once what it can do.
 func (c Config) withCache() Config {
 	if c.Tools.Cache == nil {
 		c.Tools.Cache = new(media.CapabilityCache)
@@ -151,10 +151,10 @@ func work[T any](c Config, do func(ctx context.Context, job *stages.Job) (T, err
 	}
 }
 
-// root is one of the two directories that hold everything.
+// rootDir is one of the two directories that hold everything.
 type rootDir struct{ name, dir string }
 
-// blame puts an error down to a directory that is not there any more, if there
+// preferMissingRoot puts an error down to a directory that is not there any more, if there
 // is one, whatever it looked like.
 func (c Config) preferMissingRoot(err error, dirs []rootDir) error {
 	var gone *missingError

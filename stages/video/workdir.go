@@ -41,9 +41,9 @@ const touchEvery = time.Minute
 
 // dirName is what the name of a stage's directory says.
 type dirName struct {
-	stage   string
-	number  int
-	random  string
+	stage      string
+	number     int
+	random     string
 	unfinished bool // not complete
 }
 
@@ -84,7 +84,7 @@ func newWorkdir(ctx context.Context, job *stages.Job, parent, stage string, mode
 	return w, nil
 }
 
-// again calls make, which makes a directory and one in it, once more if the
+// retryIfRemoved calls make, which makes a directory and one in it, once more if the
 // directory was removed in between, because it was empty.
 func retryIfRemoved(make func() (*workdir, error)) (*workdir, error) {
 	w, err := make()
@@ -94,7 +94,7 @@ func retryIfRemoved(make func() (*workdir, error)) (*workdir, error) {
 	return w, err
 }
 
-// make makes the directory and returns those that were there before. It holds
+// create makes the directory and returns those that were there before. It holds
 // the parent's lock, so that no other attempt takes the new directory for a
 // dead one's before its own lock is on it.
 func (w *workdir) create(ctx context.Context) (older []dirName, err error) {
@@ -137,7 +137,7 @@ func dirNames(parent, stage string) ([]dirName, error) {
 	return names, nil
 }
 
-// watched is a job whose progress is a sign of life in the directory, too.
+// withTouch is a job whose progress is a sign of life in the directory, too.
 func (w *workdir) withTouch(job *stages.Job) *stages.Job {
 	watched := *job
 	var mu sync.Mutex
@@ -166,7 +166,7 @@ func (w *workdir) finish(ctx context.Context, job *stages.Job) (string, error) {
 	return w.String(), nil
 }
 
-// settle puts all that is in the directory on disk. If it is to be served,
+// sync puts all that is in the directory on disk. If it is to be served,
 // everybody can read it then.
 func (w *workdir) sync(ctx context.Context, job *stages.Job) error {
 	step := reportSteps(job, -1, "syncing").counter()
@@ -202,7 +202,7 @@ func (w *workdir) discard() {
 	unlock(w.lock)
 }
 
-// retract removes the directory although it is finished.
+// removeFinished removes the directory although it is finished.
 func (w *workdir) removeFinished() {
 	if !w.unfinished {
 		scratch := w.dirName
@@ -258,7 +258,7 @@ func removeUnlocked(ctx context.Context, job *stages.Job, parent string, d dirNa
 	}
 }
 
-// retire gives a directory another name, so that nobody meets it half removed
+// renameUnfinished gives a directory another name, so that nobody meets it half removed
 // under its own.
 func renameUnfinished(parent *os.Root, d dirName) (name string, err error) {
 	name = d.String()

@@ -1,0 +1,80 @@
+package media
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// rejectUnreadable explains why ffprobe could not open a file.
+func rejectUnreadable(path, tail string) *RejectedError {
+	lastLine := tail[strings.LastIndexByte(tail, '\n')+1:]
+	head := firstBytes(path, 21)
+	noIndex := strings.Contains(tail, "moov atom not found") && beginsWithBox(head)
+	switch {
+	case isAnimatedWebP(head):
+		return &RejectedError{Reason: "the file is an animated WebP picture, which ffmpeg cannot read; send it as GIF, APNG or a video",
+			Detail: lastLine}
+	// ffmpeg 7 opens no playlist without a playlist's file name.
+	case strings.Contains(tail, "not on whitelist") || strings.HasPrefix(head, "#EXTM3U"):
+		return &RejectedError{Reason: "the file is a playlist, a script, a picture or text, not a video or audio file", Detail: lastLine}
+	case strings.Contains(tail, "encrypt") || hasEncryptedEntry(path):
+		return &RejectedError{Reason: "the video is encrypted", Detail: tail}
+	case noIndex && isTruncated(path):
+		return &RejectedError{Reason: "the file is truncated: its index (the moov box) is missing; send the complete file", Detail: tail}
+	case noIndex:
+		return &RejectedError{Reason: "the file is incomplete: its index (the moov box) is missing; send the complete file", Detail: tail}
+	}
+	return &RejectedError{Reason: "the file is not a video or audio file, or it is damaged beyond reading", Detail: tail}
+}
+
+// beginsWithBox reports whether a file begins like MP4 and QuickTime: with the
+// length and type of a box. ffprobe reports a missing index ("moov") for every
+// file that is named like an MP4.
+func beginsWithBox(head string) bool {
+	return len(head) >= 8 && slices.Contains([]string{"ftyp", "styp", "moov", "mdat", "free", "skip", "wide"}, head[4:8])
+}
+
+// isAnimatedWebP reads the animation flag of a WebP header.
+func isAnimatedWebP(head string) bool {
+	const animated = 0x02
+	return len(head) >= 21 && head[:4] == "RIFF" && head[8:16] == "WEBPVP8X" && head[20]&animated != 0
+}
+
+// firstBytes returns the first n bytes of a file, or fewer if it has fewer or
+// cannot be read.
+func firstBytes(path string, n int) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head := make([]byte, n)
+	n, _ = io.ReadFull(f, head)
+	return string(head[:n])
+}
+
+// hasEncryptedEntry searches the first and last MiB of a file for the sample
+// entries of encrypted MP4 tracks. It is used only for files that ffprobe could
+// not open, so a false positive changes only the explanation.
+func hasEncryptedEntry(path string) bool {
+	const part = 1 << 20
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, part))
+	if err != nil {
+		return false
+	}
+	var tail []byte
+	if st, err := f.Stat(); err == nil && st.Size() > part {
+		tail, _ = io.ReadAll(io.NewSectionReader(f, max(part, st.Size()-part), part))
+	}
+	return slices.ContainsFunc([]string{"encv", "enca"}, func(entry string) bool {
+		return bytes.Contains(head, []byte(entry)) || bytes.Contains(tail, []byte(entry))
+	})
+}
