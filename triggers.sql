@@ -589,8 +589,9 @@ create or replace function cuelight_heartbeat(worker uuid, running_now jsonb, se
   returns table (known boolean, draining boolean, overdue boolean, at timestamptz)
   language plpgsql set search_path from current as $$
 begin
-  perform set_config('lock_timeout', lock_wait_ms || 'ms', true), set_config('synchronous_commit', 'off', true),
-          set_config('application_name', 'cuelight ' || worker, true),
+  perform set_config('synchronous_commit', 'off', true),
+          set_config('lock_timeout', lock_wait_ms || 'ms', true),
+          set_config('application_name', coalesce('cuelight ' || worker, current_setting('application_name')), true),
           case when current_setting('server_version_num')::integer >= 170000
                then set_config('transaction_timeout', '30s', true) end;
   return query

@@ -16,6 +16,7 @@ import (
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // The parts of the engine by themselves, each on the durable server of the
@@ -144,7 +145,7 @@ func BenchmarkTurn(b *testing.B) {
 type worker struct {
 	*store.Store
 	id   store.ID
-	held []store.Claim
+	held []engine.Claim
 	free []int
 }
 
@@ -154,7 +155,7 @@ const room = 1000
 func newWorker(b *testing.B) *worker {
 	b.Helper()
 	_, s := open(b)
-	id, err := s.RegisterWorker(b.Context(), store.Worker{Host: "bench", PID: os.Getpid(), Lease: store.DefaultLease})
+	id, err := engine.New(s.DB(), s.Graph()).RegisterWorker(b.Context(), store.Worker{Host: "bench", PID: os.Getpid(), Lease: store.DefaultLease})
 	must(b, err)
 	w := &worker{Store: s, id: id, free: make([]int, len(s.Graph().Stages()))}
 	for i := range w.free {
@@ -170,7 +171,7 @@ func (w *worker) claim(b *testing.B) {
 	must(b, err)
 	look := make([]bool, len(w.free))
 	look[0] = true
-	out, err := w.Exchange(b.Context(), w.in(nil, look))
+	out, err := engine.New(w.DB(), w.Graph()).Exchange(b.Context(), w.in(nil, look))
 	must(b, err)
 	if len(out.Claims) != room {
 		b.Fatalf("%d claims of %d tasks", len(out.Claims), room)
@@ -180,12 +181,12 @@ func (w *worker) claim(b *testing.B) {
 
 // turn hands in the n oldest claims as completed.
 func (w *worker) turn(b *testing.B, n int) {
-	reports := make([]store.Report, n)
+	reports := make([]engine.Report, n)
 	for i, c := range w.held[:n] {
-		reports[i] = store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Completed}
+		reports[i] = engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed}
 	}
 	w.held = w.held[n:]
-	out, err := w.Exchange(b.Context(), w.in(reports, make([]bool, len(w.free))))
+	out, err := engine.New(w.DB(), w.Graph()).Exchange(b.Context(), w.in(reports, make([]bool, len(w.free))))
 	must(b, err)
 	if len(out.Stale)+len(out.Locked) > 0 {
 		b.Fatalf("%d reports were refused", len(out.Stale)+len(out.Locked))
@@ -193,8 +194,8 @@ func (w *worker) turn(b *testing.B, n int) {
 	w.held = append(w.held, out.Claims...)
 }
 
-func (w *worker) in(reports []store.Report, look []bool) store.ExchangeRequest {
-	return store.ExchangeRequest{Worker: w.id, Reports: reports, FreeSlots: w.free, ClaimFrom: look, PromoteDue: make([]bool, len(w.free))}
+func (w *worker) in(reports []engine.Report, look []bool) engine.ExchangeRequest {
+	return engine.ExchangeRequest{Worker: w.id, Reports: reports, FreeSlots: w.free, ClaimFrom: look, PromoteDue: make([]bool, len(w.free))}
 }
 
 // BenchmarkNotify is the way of a notification: from before it is sent until the

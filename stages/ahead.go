@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // ahead is what a process has claimed of one stage beyond its slots.
@@ -74,7 +74,7 @@ func (h *prefetch) learn(took time.Duration) {
 
 // accept sets a claim to work, now or when a slot is free. It was woken for where
 // nothing but the news of it was waited for.
-func (d *dispatcher) accept(life context.Context, c store.Claim, woken bool) {
+func (d *dispatcher) accept(life context.Context, c engine.Claim, woken bool) {
 	a := newAttempt(life, c, &d.stages[c.Stage], d.overdue)
 	a.wokenByNotify = woken
 	d.live.add(a)
@@ -83,7 +83,7 @@ func (d *dispatcher) accept(life context.Context, c store.Claim, woken bool) {
 		return
 	}
 	h := &d.prefetched[c.Stage]
-	at, _ := slices.BinarySearchFunc(h.waiting, c, func(b *attempt, c store.Claim) int { return b.claim.Compare(c) })
+	at, _ := slices.BinarySearchFunc(h.waiting, c, func(b *attempt, c engine.Claim) int { return b.claim.Compare(c) })
 	h.waiting = slices.Insert(h.waiting, at, a)
 }
 

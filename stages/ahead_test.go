@@ -13,20 +13,21 @@ import (
 
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // queued is a store with many tasks of one stage, and turns that take a while.
 func queued(most *atomic.Int64, turn time.Duration) *fake {
 	var n uint32
 	var held int
-	return &fake{turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+	return &fake{turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 		time.Sleep(turn)
 		held -= len(in.Reports)
-		out := store.ExchangeResult{MoreReady: []bool{true}}
+		out := engine.ExchangeResult{MoreReady: []bool{true}}
 		if in.ClaimFrom[0] {
 			for range in.FreeSlots[0] {
 				n++
-				c := store.Claim{Attempt: 1}
+				c := engine.Claim{Attempt: 1}
 				binary.BigEndian.PutUint32(c.Task[:], n)
 				binary.BigEndian.PutUint32(c.Token[:], n)
 				out.Claims = append(out.Claims, c)
@@ -89,11 +90,11 @@ func TestQueueOfALaterStage_EndsClaimingAheadInTheFirstStageAlone(t *testing.T) 
 				}
 				most := make([]int, 2)
 				var n byte
-				_, stop := run(t, &fake{graph: p.Graph(), turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+				_, stop := run(t, &fake{graph: p.Graph(), turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 					time.Sleep(5 * time.Millisecond)
-					out := store.ExchangeResult{MoreReady: []bool{true, false, queue}, Granted: in.FreeSlots} // there is always more
-					if n++; n < 20 {                                                                          // until it is known how long the work takes
-						out.Claims = []store.Claim{{Task: store.ID{n}, Token: store.ID{n}, Attempt: 1}, {Stage: 1, Task: store.ID{n}, Token: store.ID{n, 1}, Attempt: 1}}
+					out := engine.ExchangeResult{MoreReady: []bool{true, false, queue}, Granted: in.FreeSlots} // there is always more
+					if n++; n < 20 {                                                                           // until it is known how long the work takes
+						out.Claims = []engine.Claim{{Task: store.ID{n}, Token: store.ID{n}, Attempt: 1}, {Stage: 1, Task: store.ID{n}, Token: store.ID{n, 1}, Attempt: 1}}
 						return out, nil
 					}
 					for i := range most {
@@ -164,12 +165,12 @@ func TestDispatcherGoesOnAmongWorkThatComputes(t *testing.T) {
 	var over atomic.Bool
 	var turns atomic.Int64
 	second := make(chan struct{})
-	f := &fake{turn: func(store.ExchangeRequest) (store.ExchangeResult, error) {
-		out := store.ExchangeResult{MoreReady: []bool{true}}
+	f := &fake{turn: func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		out := engine.ExchangeResult{MoreReady: []bool{true}}
 		switch turns.Add(1) {
 		case 1:
 			for i := range byte(8) {
-				out.Claims = append(out.Claims, store.Claim{Task: store.ID{i, 1}, Token: store.ID{i, 2}, Attempt: 1})
+				out.Claims = append(out.Claims, engine.Claim{Task: store.ID{i, 1}, Token: store.ID{i, 2}, Attempt: 1})
 			}
 			out.Granted, out.Requested = []int{8}, []int{9}
 		case 2:
@@ -189,7 +190,7 @@ func TestDispatcherGoesOnAmongWorkThatComputes(t *testing.T) {
 	f.graph = p.Graph()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- stages.Runner{Store: f, Pipeline: p, Grace: time.Minute}.Run(ctx) }()
+	go func() { ended <- stages.Runner{Backend: f, Pipeline: p, Grace: time.Minute}.Run(ctx) }()
 	select {
 	case <-second:
 	case <-time.After(5 * time.Second):
@@ -209,12 +210,12 @@ func TestLongQueueIsLookedAtFromItsBeginningNowAndThen(t *testing.T) {
 		f := &fake{}
 		var last, longest time.Duration // since the beginning was looked at
 		began, n, places := time.Now(), uint32(0), 0
-		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+		f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			time.Sleep(time.Millisecond)
-			out := store.ExchangeResult{MoreReady: []bool{true}, LastPosition: make([]store.Position, 1)}
+			out := engine.ExchangeResult{MoreReady: []bool{true}, LastPosition: make([]engine.Position, 1)}
 			for range in.FreeSlots[0] {
 				n++
-				c := store.Claim{Attempt: 1}
+				c := engine.Claim{Attempt: 1}
 				binary.BigEndian.PutUint32(c.Task[:], n)
 				binary.BigEndian.PutUint32(c.Token[:], n)
 				out.Claims = append(out.Claims, c)

@@ -14,11 +14,12 @@ import (
 
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // attempt is one claim being worked on.
 type attempt struct {
-	claim   store.Claim
+	claim   engine.Claim
 	stage   *Stage
 	ctx     context.Context
 	end     context.CancelCauseFunc // of ctx; see cancel
@@ -40,7 +41,7 @@ type attempt struct {
 // finished is an attempt that ended, and what is to be reported of it.
 type finished struct {
 	*attempt
-	report   store.Report
+	report   engine.Report
 	kind     Kind
 	err      error
 	took     time.Duration
@@ -50,7 +51,7 @@ type finished struct {
 	tries    int
 }
 
-func newAttempt(life context.Context, c store.Claim, stage *Stage, over chan<- store.ID) *attempt {
+func newAttempt(life context.Context, c engine.Claim, stage *Stage, over chan<- store.ID) *attempt {
 	a := &attempt{claim: c, stage: stage, overdue: over, claimed: time.Now()}
 	a.ctx, a.end = context.WithCancelCause(life)
 	return a
@@ -166,17 +167,17 @@ func encodeResult(result any) (json.RawMessage, error) {
 // conclude decides what became of an attempt: why is the cause of its
 // context's end, if it ended.
 func (a *attempt) conclude(result json.RawMessage, err, why error) finished {
-	f := finished{attempt: a, err: err, report: store.Report{Task: a.claim.Task, Stage: a.claim.Stage, Token: a.claim.Token}}
+	f := finished{attempt: a, err: err, report: engine.Report{Task: a.claim.Task, Stage: a.claim.Stage, Token: a.claim.Token}}
 	switch {
 	case errors.Is(why, errRevoked):
 		f.kind, f.dropped, f.err = ClaimRevoked, true, why
 	case err == nil:
-		f.kind, f.report.Outcome, f.report.Result = StageCompleted, store.Completed, result
+		f.kind, f.report.Outcome, f.report.Result = StageCompleted, engine.Completed, result
 	case errors.Is(why, ErrDraining), errors.Is(why, ErrLeaseLost), errors.Is(why, errNoSlot), errors.Is(why, errPaused), errors.Is(why, errSuspended):
-		f.kind, f.report.Outcome, f.err = ClaimReleased, store.Released, why
+		f.kind, f.report.Outcome, f.err = ClaimReleased, engine.Released, why
 		f.report.Error, f.report.Class = why.Error(), "interrupted"
 	case IsPostponed(err) && !IsPermanent(err) && why == nil:
-		f.kind, f.report.Outcome, f.suspends = ClaimReleased, store.Released, SuspendsStage(err)
+		f.kind, f.report.Outcome, f.suspends = ClaimReleased, engine.Released, SuspendsStage(err)
 		f.report.Error, f.report.Class = err.Error(), "postponed"
 		delay, _ := RetryDelay(err)
 		f.report.RetryIn = jitter(max(delay, time.Since(a.began)))
@@ -193,7 +194,7 @@ func (a *attempt) fail(f *finished, err, why error) {
 	case errors.Is(why, ErrStalled):
 		err = fmt.Errorf("%w for %s: %w", ErrStalled, a.stage.Stall, err)
 	}
-	f.kind, f.report.Outcome = AttemptFailed, store.Failed
+	f.kind, f.report.Outcome = AttemptFailed, engine.Failed
 	f.err, f.report.Error, f.report.Class = err, err.Error(), class(err)
 	if IsPermanent(err) || a.claim.Attempt >= a.stage.MaxAttempts {
 		f.kind, f.report.Dead = StageDead, true

@@ -12,6 +12,7 @@ import (
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // These tests run by synctest's clock, over a Store that is no database.
@@ -29,7 +30,7 @@ func run(t *testing.T, f *fake, p *stages.Pipeline, change func(*stages.Runner))
 	t.Helper()
 	f.graph = p.Graph()
 	told := make(chan stages.Event, 10000)
-	r := stages.Runner{Store: f, Pipeline: p, Observe: func(e stages.Event) { told <- e }}
+	r := stages.Runner{Backend: f, Pipeline: p, Observe: func(e stages.Event) { told <- e }}
 	if change != nil {
 		change(&r)
 	}
@@ -59,16 +60,16 @@ func TestIdleProcessAsksNextToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sweeps, beats, brief := 0, 0, 0
 		f := &fake{
-			beat: func(b store.HeartbeatRequest) (store.HeartbeatResult, error) {
+			beat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 				beats++
 				if b.SkipChecks {
 					brief++
 				}
-				return store.HeartbeatResult{Now: time.Now()}, nil
+				return engine.HeartbeatResult{Now: time.Now()}, nil
 			},
-			sweep: func(store.SweepRequest) (store.SweepResult, error) {
+			sweep: func(engine.SweepRequest) (engine.SweepResult, error) {
 				sweeps++
-				return store.SweepResult{MoreReady: make([]bool, 1), NextDue: never(1)}, nil
+				return engine.SweepResult{MoreReady: make([]bool, 1), NextDue: never(1)}, nil
 			},
 		}
 		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = notify.NewWakes() })
@@ -90,9 +91,9 @@ func TestWakesCoalesceIntoOneTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one", "two")
-		f := &fake{turn: func(store.ExchangeRequest) (store.ExchangeResult, error) {
+		f := &fake{turn: func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			time.Sleep(time.Second) // the round trip
-			return store.ExchangeResult{}, nil
+			return engine.ExchangeResult{}, nil
 		}}
 		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		for range 1000 {
@@ -111,11 +112,11 @@ func TestRetryIsLookedForWhenItsTimeComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one")
-		f := &fake{turn: func(t store.ExchangeRequest) (store.ExchangeResult, error) {
+		f := &fake{turn: func(t engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			if t.PromoteDue[0] {
-				return store.ExchangeResult{}, nil
+				return engine.ExchangeResult{}, nil
 			}
-			return store.ExchangeResult{NextDue: []time.Duration{90 * time.Second}}, nil
+			return engine.ExchangeResult{NextDue: []time.Duration{90 * time.Second}}, nil
 		}}
 		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
@@ -134,8 +135,8 @@ func TestMissedRowIsTriedAgainSoonAndNotForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one")
-		f := &fake{turn: func(store.ExchangeRequest) (store.ExchangeResult, error) {
-			return store.ExchangeResult{MoreReady: []bool{true}}, nil
+		f := &fake{turn: func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
+			return engine.ExchangeResult{MoreReady: []bool{true}}, nil
 		}}
 		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
@@ -155,11 +156,11 @@ func TestDatabaseThatIsAwayIsToldOfOnceAndAskedLessAndLess(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one")
 		back := time.Now().Add(5 * time.Minute)
-		f := &fake{turn: func(store.ExchangeRequest) (store.ExchangeResult, error) {
+		f := &fake{turn: func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			if time.Now().Before(back) {
-				return store.ExchangeResult{}, errors.New("connection refused")
+				return engine.ExchangeResult{}, errors.New("connection refused")
 			}
-			return store.ExchangeResult{}, nil
+			return engine.ExchangeResult{}, nil
 		}}
 		events, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
@@ -184,11 +185,11 @@ func TestDeadlockIsRunAgainWithoutAWord(t *testing.T) {
 		p := pipeline(t, noop, "one")
 		tries := 0
 		f := &fake{}
-		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+		f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			if tries++; tries <= 3 {
-				return store.ExchangeResult{}, &pgconn.PgError{Code: "40P01"}
+				return engine.ExchangeResult{}, &pgconn.PgError{Code: "40P01"}
 			}
-			return store.ExchangeResult{}, nil
+			return engine.ExchangeResult{}, nil
 		}
 		events, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
@@ -209,24 +210,24 @@ func TestClaimNobodyHeardOfIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one")
-		orphan := store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1}
+		orphan := engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1}
 		failed := false
 		f := &fake{}
-		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+		f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			if !failed {
 				failed = true // committed, but the answer was lost
-				return store.ExchangeResult{}, errors.New("broken pipe")
+				return engine.ExchangeResult{}, errors.New("broken pipe")
 			}
-			return store.ExchangeResult{}, nil
+			return engine.ExchangeResult{}, nil
 		}
-		f.held = func() ([]store.Claim, error) { return []store.Claim{orphan}, nil }
+		f.held = func() ([]engine.Claim, error) { return []engine.Claim{orphan}, nil }
 		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
 		time.Sleep(time.Minute)
 		turns := f.seen()
 		stop()
 		last := turns[len(turns)-1]
-		if len(last.Reports) != 1 || last.Reports[0].Token != orphan.Token || last.Reports[0].Outcome != store.Released {
+		if len(last.Reports) != 1 || last.Reports[0].Token != orphan.Token || last.Reports[0].Outcome != engine.Released {
 			t.Errorf("reports are %+v, want the orphan released", last.Reports)
 		}
 	})
@@ -245,10 +246,10 @@ func TestProcessWithoutAHeartbeatStopsItsWorkBeforeOthersTakeIt(t *testing.T) {
 			stopped <- time.Since(start)
 			return nil, ctx.Err()
 		}, "one")
-		f := &fake{beat: func(store.HeartbeatRequest) (store.HeartbeatResult, error) {
-			return store.HeartbeatResult{}, errors.New("no route")
+		f := &fake{beat: func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+			return engine.HeartbeatResult{}, errors.New("no route")
 		}}
-		f.turn = claimed(store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})
+		f.turn = claimed(engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})
 		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes = w })
 		w.Add(p.Graph().Channel("one"))
 		after := <-stopped
@@ -266,7 +267,7 @@ func TestGraceEndsByTheClock(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}, "one")
-		f := &fake{turn: claimed(store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})}
+		f := &fake{turn: claimed(engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})}
 		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.Grace = w, 40*time.Second })
 		w.Add(p.Graph().Channel("one"))
 		synctest.Wait()
@@ -284,17 +285,17 @@ func TestOutcomesAreHandedInAsSoonAsTheDatabaseIsBack(t *testing.T) {
 		p := pipeline(t, noop, "one")
 		start := time.Now()
 		var handedIn time.Duration
-		first := claimed(store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})
+		first := claimed(engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})
 		f := &fake{}
-		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+		f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			if len(in.Reports) == 0 {
 				return first(in)
 			}
 			if time.Since(start) < time.Minute {
-				return store.ExchangeResult{}, errors.New("connection refused")
+				return engine.ExchangeResult{}, errors.New("connection refused")
 			}
 			handedIn = time.Since(start)
-			return store.ExchangeResult{}, nil
+			return engine.ExchangeResult{}, nil
 		}
 		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))

@@ -37,7 +37,7 @@ func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
 	}
 	server := pgtest.NewServer(t, pgtest.ServerOptions{Durable: true})
 	pool := server.New(pgtest.SQL(p.Graph().SchemaSQL(), p.Graph().TriggersSQL()))
-	b := bundle{store.New(pool, p.Graph()), t, pool, p}
+	b := newBundle(t, pool, p)
 	runners := []*runner{}
 	for range 2 {
 		runners = append(runners, b.start(func(r *stages.Runner) { r.Wakes, r.SweepInterval = b.listening(), time.Second }))

@@ -22,7 +22,7 @@ func (b bundle) over(change func(*pgxpool.Config)) bundle {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(pool.Close)
-	b.pool, b.Store = pool, store.New(pool, b.Graph())
+	b = newBundle(b.t, pool, b.pipeline)
 	return b
 }
 

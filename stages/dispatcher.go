@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // dispatcher is the only part of a process that changes tasks. One goroutine
@@ -82,7 +83,7 @@ func newDispatcher(r *Runner) *dispatcher {
 		d.byChannel[r.Pipeline.graph.Channel(s.Name)] = i
 	}
 	d.done, d.overdue = make(chan finished, slots), make(chan store.ID, 2*slots)
-	d.querySlots = make(chan struct{}, maxConcurrentQueries(r.Store))
+	d.querySlots = make(chan struct{}, maxConcurrentQueries(r.Pool))
 	return d
 }
 
@@ -91,11 +92,11 @@ func (d *dispatcher) registerWorker(ctx context.Context) error {
 	self := d.self()
 	// Once it is registered nothing may go wrong any more, or it would be another
 	// that is soon found to have gone away.
-	paused, err := d.Store.Paused(ctx, self.Host)
+	paused, err := d.Backend.PausedStages(ctx, self.Host)
 	if err != nil {
 		return err
 	}
-	id, err := d.Store.RegisterWorker(ctx, self)
+	id, err := d.Backend.RegisterWorker(ctx, self)
 	if err != nil {
 		return err
 	}
@@ -246,14 +247,14 @@ func (d *dispatcher) finish(f finished) {
 }
 
 // turn is what to hand in now, and whether that is worth a round trip.
-func (d *dispatcher) nextExchange() (store.ExchangeRequest, bool) {
-	t := store.ExchangeRequest{
+func (d *dispatcher) nextExchange() (engine.ExchangeRequest, bool) {
+	t := engine.ExchangeRequest{
 		Worker:     d.workerID(),
 		Reports:    d.reportsDue(),
 		FreeSlots:  make([]int, len(d.stages)),
 		ClaimFrom:  make([]bool, len(d.stages)),
 		PromoteDue: make([]bool, len(d.stages)),
-		After:      make([]store.Position, len(d.stages)),
+		After:      make([]engine.Position, len(d.stages)),
 		Aged:       make([][]store.ID, len(d.stages)),
 		OnlyTasks:  d.OnlyTasks,
 	}
@@ -278,8 +279,8 @@ func (d *dispatcher) nextExchange() (store.ExchangeRequest, bool) {
 }
 
 // reportsDue are all but those whose rows were locked a moment ago.
-func (d *dispatcher) reportsDue() []store.Report {
-	due := make([]store.Report, 0, len(d.reports))
+func (d *dispatcher) reportsDue() []engine.Report {
+	due := make([]engine.Report, 0, len(d.reports))
 	now := time.Now()
 	for i := range d.reports {
 		if !now.Before(d.reports[i].next) {
@@ -290,7 +291,7 @@ func (d *dispatcher) reportsDue() []store.Report {
 }
 
 // take makes one turn and takes in what came of it.
-func (d *dispatcher) exchange(life context.Context, t store.ExchangeRequest) {
+func (d *dispatcher) exchange(life context.Context, t engine.ExchangeRequest) {
 	if d.outage.uncertain {
 		if !d.reconcile(life) {
 			return
@@ -299,7 +300,7 @@ func (d *dispatcher) exchange(life context.Context, t store.ExchangeRequest) {
 	}
 	ctx, cancel := d.exchangeContext(life)
 	began := time.Now()
-	out, err := d.Store.Exchange(ctx, t)
+	out, err := d.Backend.Exchange(ctx, t)
 	cancel()
 	if err != nil {
 		d.exchangeFailed(life, err)
@@ -323,7 +324,7 @@ func (d *dispatcher) exchange(life context.Context, t store.ExchangeRequest) {
 // handedIn settles the reports of a turn, and keeps those whose rows somebody
 // else had locked. They come again after a millisecond or two, for so long
 // does another turn take, and then less and less often.
-func (d *dispatcher) applyReports(t store.ExchangeRequest, out store.ExchangeResult) {
+func (d *dispatcher) applyReports(t engine.ExchangeRequest, out engine.ExchangeResult) {
 	const reported, stale, cancelled, locked = 1, 2, 3, 4
 	fate := make(map[store.ID]int, len(t.Reports))
 	for _, r := range t.Reports {

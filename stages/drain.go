@@ -195,7 +195,7 @@ func (d *dispatcher) noteDrain(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, deregisterTimeout)
 	defer cancel()
-	_ = d.Store.DrainWorker(ctx, d.workerID()) // the list alone depends on it
+	_ = d.Backend.DrainWorker(ctx, d.workerID()) // the list alone depends on it
 }
 
 // leave gives nothing back any more, only says good-bye, and has readers told of
@@ -203,10 +203,10 @@ func (d *dispatcher) noteDrain(ctx context.Context) {
 func (d *dispatcher) deregister(life context.Context) {
 	ctx, cancel := context.WithTimeout(life, deregisterTimeout)
 	defer cancel()
-	err := d.Store.DeregisterWorker(ctx, d.workerID())
+	err := d.Backend.DeregisterWorker(ctx, d.workerID())
 	if err == nil {
 		telling, enough := context.WithTimeout(ctx, shutdownTimeout)
-		_ = d.Store.NotifyEvents(telling) // readers look by themselves now and then
+		_ = d.Backend.NotifyEvents(telling) // readers look by themselves now and then
 		enough()
 	}
 	d.Observe(Event{Kind: WorkerStopped, Worker: d.workerID(), Err: err})

@@ -9,23 +9,24 @@ import (
 
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // fake is a Store without a database, for tests of what depends on time. Its
 // functions answer when they are set; otherwise nothing happens, at once.
 type fake struct {
 	graph store.Graph
-	turn  func(store.ExchangeRequest) (store.ExchangeResult, error)
-	beat  func(store.HeartbeatRequest) (store.HeartbeatResult, error)
-	sweep func(store.SweepRequest) (store.SweepResult, error)
-	held  func() ([]store.Claim, error)
+	turn  func(engine.ExchangeRequest) (engine.ExchangeResult, error)
+	beat  func(engine.HeartbeatRequest) (engine.HeartbeatResult, error)
+	sweep func(engine.SweepRequest) (engine.SweepResult, error)
+	held  func() ([]engine.Claim, error)
 
 	register func(store.Worker)
 	paused   func() error
 	forget   func(keep time.Duration) (more bool, err error)
 
 	mu    sync.Mutex
-	turns []store.ExchangeRequest
+	turns []engine.ExchangeRequest
 	left  bool
 	told  int // how often readers were, since it left
 
@@ -61,7 +62,7 @@ func (f *fake) PruneEvents(_ context.Context, keep time.Duration) (bool, error) 
 	return false, nil
 }
 
-func (f *fake) Paused(context.Context, string) ([]bool, error) {
+func (f *fake) PausedStages(context.Context, string) ([]bool, error) {
 	if f.paused != nil {
 		return nil, f.paused()
 	}
@@ -75,7 +76,7 @@ func (f *fake) DeregisterWorker(context.Context, store.ID) error {
 	return nil
 }
 
-func (f *fake) Exchange(_ context.Context, t store.ExchangeRequest) (store.ExchangeResult, error) {
+func (f *fake) Exchange(_ context.Context, t engine.ExchangeRequest) (engine.ExchangeResult, error) {
 	f.mu.Lock()
 	f.turns = append(f.turns, t)
 	f.mu.Unlock()
@@ -95,35 +96,35 @@ func (f *fake) Exchange(_ context.Context, t store.ExchangeRequest) (store.Excha
 			out.Granted = make([]int, n)
 		}
 		if out.LastPosition == nil {
-			out.LastPosition = make([]store.Position, n)
+			out.LastPosition = make([]engine.Position, n)
 		}
 		if out.NewlyReady == nil {
 			out.NewlyReady = make([]bool, n)
 		}
 		return out, err
 	}
-	return store.ExchangeResult{
+	return engine.ExchangeResult{
 		MoreReady: make([]bool, n), NextDue: never(n), Requested: t.FreeSlots, Granted: make([]int, n),
-		LastPosition: make([]store.Position, n), NewlyReady: make([]bool, n),
+		LastPosition: make([]engine.Position, n), NewlyReady: make([]bool, n),
 	}, nil
 }
 
-func (f *fake) FindRecordedOutcomes(context.Context, []store.Report) (map[store.ID]bool, error) {
+func (f *fake) FindRecordedOutcomes(context.Context, []engine.Report) (map[store.ID]bool, error) {
 	return nil, nil
 }
 
-func (f *fake) FindHeldClaims(context.Context, store.ID) ([]store.Claim, error) {
+func (f *fake) FindHeldClaims(context.Context, store.ID) ([]engine.Claim, error) {
 	if f.held != nil {
 		return f.held()
 	}
 	return nil, nil
 }
 
-func (f *fake) Heartbeat(_ context.Context, b store.HeartbeatRequest) (store.HeartbeatResult, error) {
+func (f *fake) Heartbeat(_ context.Context, b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 	if f.beat != nil {
 		return f.beat(b)
 	}
-	return store.HeartbeatResult{Now: time.Now()}, nil
+	return engine.HeartbeatResult{Now: time.Now()}, nil
 }
 
 func (f *fake) Workers(context.Context, bool) ([]store.Worker, error) {
@@ -133,7 +134,7 @@ func (f *fake) Workers(context.Context, bool) ([]store.Worker, error) {
 	return f.workers, nil
 }
 
-func (f *fake) FindLostClaims(context.Context, []store.Claim) ([]store.LostClaim, error) {
+func (f *fake) FindLostClaims(context.Context, []engine.Claim) ([]engine.LostClaim, error) {
 	return nil, nil
 }
 
@@ -144,29 +145,29 @@ func (f *fake) ExpireWorkers(_ context.Context, workers []store.ID) ([]store.ID,
 	return workers, nil
 }
 
-func (f *fake) Sweep(_ context.Context, s store.SweepRequest) (store.SweepResult, error) {
+func (f *fake) Sweep(_ context.Context, s engine.SweepRequest) (engine.SweepResult, error) {
 	n := len(f.graph.Stages())
 	if f.sweep != nil {
 		return f.sweep(s)
 	}
-	return store.SweepResult{MoreReady: make([]bool, n), NextDue: never(n)}, nil
+	return engine.SweepResult{MoreReady: make([]bool, n), NextDue: never(n)}, nil
 }
 
 func (f *fake) Result(context.Context, store.ID, string) (json.RawMessage, error) { return nil, nil }
 
 // seen are the turns so far.
-func (f *fake) seen() []store.ExchangeRequest {
+func (f *fake) seen() []engine.ExchangeRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]store.ExchangeRequest(nil), f.turns...)
+	return append([]engine.ExchangeRequest(nil), f.turns...)
 }
 
 // claimed hands out the claims once, to the first turn that looks.
-func claimed(claims ...store.Claim) func(store.ExchangeRequest) (store.ExchangeResult, error) {
-	return func(t store.ExchangeRequest) (store.ExchangeResult, error) {
+func claimed(claims ...engine.Claim) func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
+	return func(t engine.ExchangeRequest) (engine.ExchangeResult, error) {
 		for _, look := range t.ClaimFrom {
 			if look && claims != nil {
-				out := store.ExchangeResult{Claims: claims, Granted: make([]int, len(t.ClaimFrom))}
+				out := engine.ExchangeResult{Claims: claims, Granted: make([]int, len(t.ClaimFrom))}
 				for _, c := range claims {
 					out.Granted[c.Stage]++
 				}
@@ -174,7 +175,7 @@ func claimed(claims ...store.Claim) func(store.ExchangeRequest) (store.ExchangeR
 				return out, nil
 			}
 		}
-		return store.ExchangeResult{}, nil
+		return engine.ExchangeResult{}, nil
 	}
 }
 

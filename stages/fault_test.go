@@ -14,58 +14,59 @@ import (
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // faulty is a real Store that can be made to fail.
 type faulty struct {
-	*store.Store
+	stages.Backend
 	down atomic.Bool
 
 	mu     sync.Mutex
 	turns  int
 	sweeps int
-	turn   func(n int, real func() (store.ExchangeResult, error)) (store.ExchangeResult, error) // n is 1 for the first turn
+	turn   func(n int, real func() (engine.ExchangeResult, error)) (engine.ExchangeResult, error) // n is 1 for the first turn
 }
 
 var errDown = errors.New("connection refused")
 
-func (f *faulty) Exchange(ctx context.Context, t store.ExchangeRequest) (store.ExchangeResult, error) {
+func (f *faulty) Exchange(ctx context.Context, t engine.ExchangeRequest) (engine.ExchangeResult, error) {
 	if f.down.Load() {
-		return store.ExchangeResult{}, errDown
+		return engine.ExchangeResult{}, errDown
 	}
 	f.mu.Lock()
 	f.turns++
 	n := f.turns
 	f.mu.Unlock()
-	real := func() (store.ExchangeResult, error) { return f.Store.Exchange(ctx, t) }
+	real := func() (engine.ExchangeResult, error) { return f.Backend.Exchange(ctx, t) }
 	if f.turn != nil {
 		return f.turn(n, real)
 	}
 	return real()
 }
 
-func (f *faulty) Heartbeat(ctx context.Context, b store.HeartbeatRequest) (store.HeartbeatResult, error) {
+func (f *faulty) Heartbeat(ctx context.Context, b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 	if f.down.Load() {
-		return store.HeartbeatResult{}, errDown
+		return engine.HeartbeatResult{}, errDown
 	}
-	return f.Store.Heartbeat(ctx, b)
+	return f.Backend.Heartbeat(ctx, b)
 }
 
-func (f *faulty) Sweep(ctx context.Context, s store.SweepRequest) (store.SweepResult, error) {
+func (f *faulty) Sweep(ctx context.Context, s engine.SweepRequest) (engine.SweepResult, error) {
 	if f.down.Load() {
-		return store.SweepResult{}, errDown
+		return engine.SweepResult{}, errDown
 	}
 	f.mu.Lock()
 	f.sweeps++
 	f.mu.Unlock()
-	return f.Store.Sweep(ctx, s)
+	return f.Backend.Sweep(ctx, s)
 }
 
-func (f *faulty) FindHeldClaims(ctx context.Context, w store.ID) ([]store.Claim, error) {
+func (f *faulty) FindHeldClaims(ctx context.Context, w store.ID) ([]engine.Claim, error) {
 	if f.down.Load() {
 		return nil, errDown
 	}
-	return f.Store.FindHeldClaims(ctx, w)
+	return f.Backend.FindHeldClaims(ctx, w)
 }
 
 func waitForEnd(ctx context.Context, _ *stages.Job) (any, error) {
@@ -76,21 +77,21 @@ func waitForEnd(ctx context.Context, _ *stages.Job) (any, error) {
 func TestLostAnswersInARowLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Workers: 2, Work: noop})
-	f := &faulty{Store: b.Store}
-	f.turn = func(n int, real func() (store.ExchangeResult, error)) (store.ExchangeResult, error) {
+	f := &faulty{Backend: b.backend}
+	f.turn = func(n int, real func() (engine.ExchangeResult, error)) (engine.ExchangeResult, error) {
 		switch n {
 		case 1: // committed, but who knows
 			if _, err := real(); err != nil {
 				t.Error(err)
 			}
-			return store.ExchangeResult{}, errors.New("unexpected EOF")
+			return engine.ExchangeResult{}, errors.New("unexpected EOF")
 		case 2, 3:
-			return store.ExchangeResult{}, errors.New("unexpected EOF")
+			return engine.ExchangeResult{}, errors.New("unexpected EOF")
 		}
 		return real()
 	}
 	first := b.submit()
-	r := b.start(func(r *stages.Runner) { r.Store, r.SweepInterval = f, 50*time.Millisecond })
+	r := b.start(func(r *stages.Runner) { r.Backend, r.SweepInterval = f, 50*time.Millisecond })
 	r.wait(t, stages.StageCompleted)
 	second := b.submit()
 	r.wait(t, stages.StageCompleted)
@@ -107,8 +108,8 @@ func TestProcessHearsItsSignalsAndSweepsUnderFullLoad(t *testing.T) {
 	if _, err := b.pool.Exec(t.Context(), "insert into test_tasks (source) select 'x' from generate_series(1, 20000)"); err != nil {
 		t.Fatal(err)
 	}
-	f := &faulty{Store: b.Store}
-	r := b.start(func(r *stages.Runner) { r.Store, r.SweepInterval, r.Grace = f, 10*time.Millisecond, -1 })
+	f := &faulty{Backend: b.backend}
+	r := b.start(func(r *stages.Runner) { r.Backend, r.SweepInterval, r.Grace = f, 10*time.Millisecond, -1 })
 	for range 500 {
 		r.wait(t, stages.StageCompleted)
 	}
@@ -161,10 +162,10 @@ func TestOutageLongerThanTheLeaseBurnsNoAttempt(t *testing.T) {
 	var runners []*runner
 	for range 3 {
 		b.submit()
-		f := &faulty{Store: b.Store}
+		f := &faulty{Backend: b.backend}
 		all = append(all, f)
 		runners = append(runners, b.start(func(r *stages.Runner) {
-			r.Store, r.Lease, r.SweepInterval, r.Grace = f, 900*time.Millisecond, 50*time.Millisecond, -1
+			r.Backend, r.Lease, r.SweepInterval, r.Grace = f, 900*time.Millisecond, 50*time.Millisecond, -1
 		}))
 	}
 	for _, r := range runners {
@@ -259,14 +260,14 @@ func TestDrainEndsThoughTheDatabaseStaysAway(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one")
 		calls := 0
-		f := &fake{turn: func(store.ExchangeRequest) (store.ExchangeResult, error) {
-			return store.ExchangeResult{}, errors.New("broken pipe")
+		f := &fake{turn: func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
+			return engine.ExchangeResult{}, errors.New("broken pipe")
 		}}
-		f.held = func() ([]store.Claim, error) {
+		f.held = func() ([]engine.Claim, error) {
 			if calls++; calls > 2 {
 				return nil, errors.New("connection refused")
 			}
-			return []store.Claim{{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1}}, nil
+			return []engine.Claim{{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1}}, nil
 		}
 		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // heartbeat tells the database that this process lives and how far its work
@@ -88,7 +89,7 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 	if !skip {
 		h.skipped = 0
 	}
-	out, err := h.send(ctx, store.HeartbeatRequest{Claims: claims, Running: running, Progressed: moved, SkipChecks: skip})
+	out, err := h.send(ctx, engine.HeartbeatRequest{Claims: claims, Running: running, Progressed: moved, SkipChecks: skip})
 	h.err = err
 	switch {
 	case err == nil:
@@ -160,7 +161,7 @@ func (h *heartbeat) withoutNews() bool {
 	return false
 }
 
-func (h *heartbeat) send(ctx context.Context, in store.HeartbeatRequest) (store.HeartbeatResult, error) {
+func (h *heartbeat) send(ctx context.Context, in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 	within := min(h.within, max(h.patience()-time.Since(h.last)-h.tick(), h.tick()/4))
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -169,11 +170,11 @@ func (h *heartbeat) send(ctx context.Context, in store.HeartbeatRequest) (store.
 		key = 0
 	}
 	in.Worker, in.Session, in.Credit = h.workerID(), key, h.contact.allowance(h.Lease)
-	return h.Store.Heartbeat(ctx, in)
+	return h.Backend.Heartbeat(ctx, in)
 }
 
 // revoke stops the work on claims that are somebody else's now, or nobody's.
-func (h *heartbeat) revoke(lost []store.LostClaim) {
+func (h *heartbeat) revoke(lost []engine.LostClaim) {
 	for _, l := range lost {
 		if a := h.live.get(l.Token); a != nil {
 			a.cancel(fmt.Errorf("%w: %w", lostFor(l.Cancelled), errRevoked))
@@ -188,7 +189,7 @@ func (d *dispatcher) registerWithin(ctx context.Context, timeout time.Duration) 
 }
 
 // describe lists what is being worked on, and what of it moved.
-func (d *dispatcher) describe() (claims []store.Claim, running, moved []store.Running) {
+func (d *dispatcher) describe() (claims []engine.Claim, running, moved []store.Running) {
 	for _, a := range d.live.all() {
 		claims = append(claims, a.claim)
 		if r, m, begun := a.running(); begun {

@@ -21,7 +21,7 @@ func (d *dispatcher) notifyEvents(ctx context.Context) {
 		sending, cancel := context.WithTimeout(ctx, shutdownTimeout)
 		// Where it fails the database is away, of which others tell; readers look by
 		// themselves now and then.
-		_ = d.Store.NotifyEvents(sending)
+		_ = d.Backend.NotifyEvents(sending)
 		cancel()
 		select {
 		case <-ctx.Done():
@@ -49,7 +49,7 @@ func (d *dispatcher) pruneEvents(ctx context.Context) {
 		case <-timer.C:
 		}
 		trying, cancel := context.WithTimeout(ctx, exchangeTimeout)
-		more, err := d.Store.PruneEvents(trying, d.KeepEvents)
+		more, err := d.Backend.PruneEvents(trying, d.KeepEvents)
 		cancel()
 		if err != nil && !failed && ctx.Err() == nil {
 			d.Observe(Event{Kind: PruneFailed, Worker: d.workerID(), Err: err})

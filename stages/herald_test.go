@@ -10,6 +10,7 @@ import (
 
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestOldEventsAreForgottenNowAndThen(t *testing.T) {
@@ -86,32 +87,32 @@ func TestReadersAreToldOfWhatAWorkerDidLast(t *testing.T) {
 
 func TestClaimOfAStageThatIsPausedIsGivenBackForThat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var claims []store.Claim
+		var claims []engine.Claim
 		for i := range byte(3) { // of which two can start
-			claims = append(claims, store.Claim{Task: store.ID{i, 1}, Token: store.ID{i, 2}, Attempt: 1})
+			claims = append(claims, engine.Claim{Task: store.ID{i, 1}, Token: store.ID{i, 2}, Attempt: 1})
 		}
 		hand, asked, beats := claimed(claims...), make(chan struct{}), 0
 		f := &fake{
-			turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+			turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 				<-asked
 				return hand(in)
 			},
-			beat: func(store.HeartbeatRequest) (store.HeartbeatResult, error) {
+			beat: func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 				if beats++; beats == 2 {
 					close(asked)
 					time.Sleep(100 * time.Millisecond) // the claims are there, and two have begun
 				}
-				return store.HeartbeatResult{Now: time.Now(), Paused: []bool{beats > 1}}, nil
+				return engine.HeartbeatResult{Now: time.Now(), Paused: []bool{beats > 1}}, nil
 			},
 		}
 		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) { <-ctx.Done(); return nil, ctx.Err() }, "one")
 		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes = newEar() })
 		time.Sleep(5 * time.Second)
-		var back []store.Report
+		var back []engine.Report
 		for _, turn := range f.seen() {
 			back = append(back, turn.Reports...)
 		}
-		if len(back) != 1 || back[0].Outcome != store.Released || back[0].Error != "stage is paused" || back[0].Class != "interrupted" {
+		if len(back) != 1 || back[0].Outcome != engine.Released || back[0].Error != "stage is paused" || back[0].Class != "interrupted" {
 			t.Errorf("handed in: %+v", back)
 		}
 		stop()

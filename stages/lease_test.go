@@ -17,6 +17,7 @@ import (
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // ear is Wakes with a session and a connection that may be lost.
@@ -35,7 +36,7 @@ func newEar() *ear {
 func (e *ear) Connected() bool        { return !e.deaf.Load() }
 func (e *ear) Direct() bool           { return !e.proxied.Load() }
 func (e *ear) Session() (int64, bool) { return 7, !e.deaf.Load() }
-func oneClaim() store.Claim           { return store.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1} }
+func oneClaim() engine.Claim          { return engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1} }
 func obedient(why chan<- error) stages.Work {
 	return func(ctx context.Context, _ *stages.Job) (any, error) {
 		<-ctx.Done()
@@ -71,11 +72,11 @@ func TestProcessStopsItsWorkBeforeOthersMayTakeIt(t *testing.T) {
 				p := pipeline(t, obedient(why), "one")
 				f := &fake{turn: claimed(oneClaim())}
 				down := atomic.Bool{}
-				f.beat = func(store.HeartbeatRequest) (store.HeartbeatResult, error) {
+				f.beat = func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 					if down.Load() {
-						return store.HeartbeatResult{}, c.err
+						return engine.HeartbeatResult{}, c.err
 					}
-					return store.HeartbeatResult{Now: time.Now()}, nil
+					return engine.HeartbeatResult{Now: time.Now()}, nil
 				}
 				_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 				time.Sleep(10 * time.Second)
@@ -100,14 +101,14 @@ func TestProcessStopsItsWorkBeforeOthersMayTakeIt(t *testing.T) {
 func TestWorkerThatWentAwayIsSweptForAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, gone := newEar(), atomic.Bool{}
-		var swept []store.SweepRequest
+		var swept []engine.SweepRequest
 		f := &fake{
-			beat: func(b store.HeartbeatRequest) (store.HeartbeatResult, error) {
-				return store.HeartbeatResult{Now: time.Now(), WorkerExpired: gone.Swap(false)}, nil
+			beat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+				return engine.HeartbeatResult{Now: time.Now(), WorkerExpired: gone.Swap(false)}, nil
 			},
-			sweep: func(s store.SweepRequest) (store.SweepResult, error) {
+			sweep: func(s engine.SweepRequest) (engine.SweepResult, error) {
 				swept = append(swept, s)
-				return store.SweepResult{MoreReady: make([]bool, 1), NextDue: never(1), ExpiredWorkers: []store.ID{{9}}, ExpiredClaims: 1}, nil
+				return engine.SweepResult{MoreReady: make([]bool, 1), NextDue: never(1), ExpiredWorkers: []store.ID{{9}}, ExpiredClaims: 1}, nil
 			},
 		}
 		events, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
@@ -123,7 +124,7 @@ func TestWorkerThatWentAwayIsSweptForAtOnce(t *testing.T) {
 			t.Fatalf("%d sweeps before, %d after, told %v", before, len(swept), kinds)
 		}
 		s := swept[1]
-		if off := time.Since(s.ExpectedClock); s.Credit == nil || *s.Credit != (store.OutageCredit{}) || off > 4*time.Second {
+		if off := time.Since(s.ExpectedClock); s.Credit == nil || *s.Credit != (engine.OutageCredit{}) || off > 4*time.Second {
 			t.Errorf("the sweep judges by %+v, and a clock that is %s off", s.Credit, off)
 		}
 	})
@@ -134,7 +135,7 @@ func TestWorkerThatWentAwayIsSweptForAtOnce(t *testing.T) {
 func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
 	const hour = time.Hour
 	for name, c := range map[string]struct {
-		spoil      func(*store.HeartbeatResult) error
+		spoil      func(*engine.HeartbeatResult) error
 		when, long time.Duration // the spoilt time
 		// by how long after the start, what is allowed; -1 for judging nobody
 		grace, lease map[time.Duration]time.Duration
@@ -142,24 +143,24 @@ func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
 		"just came": {nil, hour, 0,
 			map[time.Duration]time.Duration{3 * time.Second: -1, 10 * time.Second: 0},
 			map[time.Duration]time.Duration{10 * time.Second: -1, 45 * time.Second: 0}},
-		"an outage of 20 s": {func(*store.HeartbeatResult) error { return context.DeadlineExceeded }, 60 * time.Second, 20 * time.Second,
+		"an outage of 20 s": {func(*engine.HeartbeatResult) error { return context.DeadlineExceeded }, 60 * time.Second, 20 * time.Second,
 			map[time.Duration]time.Duration{55 * time.Second: 0, 84 * time.Second: 20 * time.Second, 115 * time.Second: 0},
 			map[time.Duration]time.Duration{55 * time.Second: 0, 84 * time.Second: 20 * time.Second, 145 * time.Second: 0}},
-		"clock an hour ahead": {func(b *store.HeartbeatResult) error { b.Now = b.Now.Add(hour); return nil }, 60 * time.Second, hour,
+		"clock an hour ahead": {func(b *engine.HeartbeatResult) error { b.Now = b.Now.Add(hour); return nil }, 60 * time.Second, hour,
 			map[time.Duration]time.Duration{55 * time.Second: 0, 65 * time.Second: -1, 72 * time.Second: 0},
 			map[time.Duration]time.Duration{72 * time.Second: -1, 105 * time.Second: 0}},
-		"clock an hour back": {func(b *store.HeartbeatResult) error { b.Now = b.Now.Add(-hour); return nil }, 60 * time.Second, hour,
+		"clock an hour back": {func(b *engine.HeartbeatResult) error { b.Now = b.Now.Add(-hour); return nil }, 60 * time.Second, hour,
 			map[time.Duration]time.Duration{55 * time.Second: 0, 65 * time.Second: -1, 72 * time.Second: 0},
 			map[time.Duration]time.Duration{72 * time.Second: -1, 105 * time.Second: 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				heard := map[time.Duration]*store.OutageCredit{} // by second
-				f := &fake{beat: func(b store.HeartbeatRequest) (store.HeartbeatResult, error) {
+				heard := map[time.Duration]*engine.OutageCredit{} // by second
+				f := &fake{beat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 					at := time.Since(start)
 					heard[at.Truncate(time.Second)] = b.Credit
-					out := store.HeartbeatResult{Now: time.Now()}
+					out := engine.HeartbeatResult{Now: time.Now()}
 					if at >= c.when && at < c.when+c.long {
 						err := c.spoil(&out)
 						return out, err
@@ -169,7 +170,7 @@ func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
 				_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newEar(), hour })
 				time.Sleep(150 * time.Second)
 				stop()
-				near := func(at time.Duration) *store.OutageCredit {
+				near := func(at time.Duration) *engine.OutageCredit {
 					for d := range 3 {
 						if a, ok := heard[at+time.Duration(d)*time.Second]; ok {
 							return a
@@ -178,7 +179,7 @@ func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
 					t.Fatalf("no beat about %s", at)
 					return nil
 				}
-				check := func(what string, want map[time.Duration]time.Duration, of func(*store.OutageCredit) time.Duration) {
+				check := func(what string, want map[time.Duration]time.Duration, of func(*engine.OutageCredit) time.Duration) {
 					t.Helper()
 					for at, want := range want {
 						got := time.Duration(-1)
@@ -191,8 +192,8 @@ func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
 						}
 					}
 				}
-				check("grace", c.grace, func(a *store.OutageCredit) time.Duration { return a.Grace })
-				check("lease", c.lease, func(a *store.OutageCredit) time.Duration { return a.Lease })
+				check("grace", c.grace, func(a *engine.OutageCredit) time.Duration { return a.Grace })
+				check("lease", c.lease, func(a *engine.OutageCredit) time.Duration { return a.Lease })
 			})
 		})
 	}
@@ -209,12 +210,12 @@ func TestWhatOnlyTheSweepFoundIsCounted(t *testing.T) {
 				p := pipeline(t, noop, "one")
 				sweeps := 0
 				f := &fake{turn: claimed(oneClaim())}
-				f.sweep = func(store.SweepRequest) (store.SweepResult, error) {
+				f.sweep = func(engine.SweepRequest) (engine.SweepResult, error) {
 					sweeps++
 					if c.woken && sweeps == 2 {
 						time.AfterFunc(500*time.Millisecond, func() { e.Add(p.Graph().Channel("one")) })
 					}
-					return store.SweepResult{MoreReady: []bool{sweeps == 2}, NextDue: never(1)}, nil
+					return engine.SweepResult{MoreReady: []bool{sweeps == 2}, NextDue: never(1)}, nil
 				}
 				events, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes = e })
 				time.Sleep(time.Minute)
@@ -277,16 +278,16 @@ func TestStalledAttemptFailsAndOneThatMovesDoesNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var reports []store.Report
+		var reports []engine.Report
 		first := claimed(oneClaim())
-		f := &fake{turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+		f := &fake{turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			reports = append(reports, in.Reports...)
 			return first(in)
 		}}
 		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 		time.Sleep(time.Hour)
 		stop()
-		if len(reports) != 1 || reports[0].Outcome != store.Failed || reports[0].Class != "stalled" || reports[0].Dead {
+		if len(reports) != 1 || reports[0].Outcome != engine.Failed || reports[0].Class != "stalled" || reports[0].Dead {
 			t.Errorf("reports are %+v", reports)
 		}
 	})
@@ -302,10 +303,10 @@ func TestWorkThatDoesNotHeedItsContextHoldsUpNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var reports []store.Report
+		var reports []engine.Report
 		free := 0
 		first := claimed(oneClaim())
-		f := &fake{turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+		f := &fake{turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			reports, free = append(reports, in.Reports...), in.FreeSlots[0]
 			return first(in)
 		}}
@@ -333,21 +334,21 @@ func TestDrainGivesBackWhatDoesNotHeedItsContext(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
 		p := pipeline(t, func(context.Context, *stages.Job) (any, error) { <-release; return nil, nil }, "one")
-		var reports []store.Report
+		var reports []engine.Report
 		first := claimed(oneClaim())
-		f := &fake{graph: p.Graph(), turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+		f := &fake{graph: p.Graph(), turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			reports = append(reports, in.Reports...)
 			return first(in)
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
 		began := time.Now()
-		err := stages.Runner{Store: f, Pipeline: p, Wakes: newEar(), Grace: 10 * time.Second}.Run(ctx)
+		err := stages.Runner{Backend: f, Pipeline: p, Wakes: newEar(), Grace: 10 * time.Second}.Run(ctx)
 		took := time.Since(began) - time.Minute
 		if !errors.Is(err, stages.ErrIgnoredCancel) || took < 20*time.Second || took > 40*time.Second || !f.left {
 			t.Errorf("it ended after %s with %v", took, err)
 		}
-		if len(reports) != 1 || reports[0].Outcome != store.Released {
+		if len(reports) != 1 || reports[0].Outcome != engine.Released {
 			t.Errorf("reports are %+v", reports)
 		}
 	})

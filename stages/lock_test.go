@@ -12,6 +12,7 @@ import (
 
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // locked takes a lock, as VACUUM FULL or ALTER TABLE would, until release is called.
@@ -115,7 +116,7 @@ func (b bundle) judged() (quit func()) {
 				return
 			case <-time.After(20 * time.Millisecond):
 			}
-			out, err := judge.Sweep(context.Background(), store.SweepRequest{Credit: &store.OutageCredit{}, MaxAttempts: []int{1}})
+			out, err := judge.backend.Sweep(context.Background(), engine.SweepRequest{Credit: &engine.OutageCredit{}, MaxAttempts: []int{1}})
 			if err != nil && !errors.Is(err, store.ErrLocked) && !store.IsRetryable(err) { // many locks at once may meet a sweep
 				b.t.Error(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // lookout is what the dispatcher knows of one stage's waiting tasks.
@@ -13,13 +14,13 @@ type stageQueue struct {
 	due      bool      // something may be waiting
 	notUntil time.Time // after a miss: when to look again
 	misses   int
-	mature   bool           // a time that tasks wait for has come
-	nextAt   time.Time      // the earliest such time; zero for none
-	late     int            // how often in a row what was due could not be made ready
-	after    store.Position // where to go on, as there was more than slots; zero for the beginning
-	aged     []store.ID     // what the latest sweep found to be claimed before all others
-	backAt   time.Time      // when to look at the beginning again all the same
-	woken    bool           // due only because of news: nothing was waiting before
+	mature   bool            // a time that tasks wait for has come
+	nextAt   time.Time       // the earliest such time; zero for none
+	late     int             // how often in a row what was due could not be made ready
+	after    engine.Position // where to go on, as there was more than slots; zero for the beginning
+	aged     []store.ID      // what the latest sweep found to be claimed before all others
+	backAt   time.Time       // when to look at the beginning again all the same
+	woken    bool            // due only because of news: nothing was waiting before
 
 	suspectAt time.Time // the sweep saw something nobody was woken for; zero for not
 	missed    bool      // due only because of the sweep, or for want of news
@@ -30,7 +31,7 @@ func (l *stageQueue) wake(free bool) {
 	l.woken = free && (l.woken || !l.due)
 	l.due, l.misses, l.notUntil = true, 0, time.Time{}
 	l.suspectAt, l.missed = time.Time{}, false
-	l.after = store.Position{}
+	l.after = engine.Position{}
 }
 
 // come notes what has come due by the clock.
@@ -55,7 +56,7 @@ func (d *dispatcher) markAllReady() {
 
 // woken says, by stage, that a turn looked there at the first news in a while, so
 // that what it found had to wait for nothing else.
-func (d *dispatcher) woken(t store.ExchangeRequest) []bool {
+func (d *dispatcher) woken(t engine.ExchangeRequest) []bool {
 	woken := make([]bool, len(d.queues))
 	for i := range d.queues {
 		woken[i] = t.ClaimFrom[i] && d.queues[i].woken
@@ -83,12 +84,12 @@ const placeShare = 20
 // past everything that was claimed since the last vacuum. There may be tasks of which
 // no news comes there, too: their rows were locked just then. So it looks there again
 // after a while, which is longer the longer such a turn takes.
-func (d *dispatcher) updateQueues(t store.ExchangeRequest, out store.ExchangeResult, took time.Duration) {
+func (d *dispatcher) updateQueues(t engine.ExchangeRequest, out engine.ExchangeResult, took time.Duration) {
 	for i := range d.queues {
 		l := &d.queues[i]
 		l.woken = false
 		if out.NewlyReady[i] {
-			l.after = store.Position{}
+			l.after = engine.Position{}
 		}
 		l.aged = l.aged[len(t.Aged[i]):]
 		if !t.ClaimFrom[i] {
@@ -98,7 +99,7 @@ func (d *dispatcher) updateQueues(t store.ExchangeRequest, out store.ExchangeRes
 			}
 			continue
 		}
-		all, enough := t.After[i] == store.Position{}, out.Granted[i] >= out.Requested[i]
+		all, enough := t.After[i] == engine.Position{}, out.Granted[i] >= out.Requested[i]
 		if all {
 			d.scheduleNext(i, t.PromoteDue[i], out.NextDue[i])
 			l.backAt = time.Now().Add(placeShare * took)
@@ -108,7 +109,7 @@ func (d *dispatcher) updateQueues(t store.ExchangeRequest, out store.ExchangeRes
 			d.Observe(Event{Kind: WakeMissed, Worker: d.workerID(), Stage: d.stages[i].Name, Count: out.Granted[i]})
 		}
 		l.missed = l.missed && l.due
-		l.after = store.Position{}
+		l.after = engine.Position{}
 		switch {
 		case !l.due || !enough || out.NewlyReady[i]:
 		case out.Requested[i] == 0:
@@ -182,23 +183,23 @@ func (d *dispatcher) sweep(life context.Context) {
 			d.queues[i].aged = out.Aged[i]
 			d.queues[i].due = d.queues[i].due || len(out.Aged[i]) > 0
 		}
-		d.queues[i].after = store.Position{}
+		d.queues[i].after = engine.Position{}
 	}
 	d.swept = true
 }
 
-func (d *dispatcher) sweepOnce(ctx context.Context) (store.SweepResult, error) {
+func (d *dispatcher) sweepOnce(ctx context.Context) (engine.SweepResult, error) {
 	if err := d.reapPredecessors(ctx); err != nil {
-		return store.SweepResult{}, err
+		return engine.SweepResult{}, err
 	}
-	in := store.SweepRequest{Worker: d.workerID(), Credit: d.contact.allowance(d.Lease), ExpectedClock: d.contact.expected(), OnlyTasks: d.OnlyTasks}
+	in := engine.SweepRequest{Worker: d.workerID(), Credit: d.contact.allowance(d.Lease), ExpectedClock: d.contact.expected(), OnlyTasks: d.OnlyTasks}
 	if d.OnlyTasks == nil {
 		in.AgeAfter = d.AgeAfter
 	}
 	for _, s := range d.stages {
 		in.MaxAttempts = append(in.MaxAttempts, s.MaxAttempts)
 	}
-	return d.Store.Sweep(ctx, in)
+	return d.Backend.Sweep(ctx, in)
 }
 
 // sweepAgain is when to sweep again where something was in the way.
@@ -225,7 +226,7 @@ func (d *dispatcher) reapPredecessors(ctx context.Context) error {
 		return nil
 	}
 	me, self := currentProcess(), d.self()
-	all, err := d.Store.Workers(ctx, false)
+	all, err := d.Backend.Workers(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -238,7 +239,7 @@ func (d *dispatcher) reapPredecessors(ctx context.Context) error {
 	if len(dead) == 0 {
 		return nil
 	}
-	lost, err := d.Store.ExpireWorkers(ctx, dead)
+	lost, err := d.Backend.ExpireWorkers(ctx, dead)
 	d.observeLost(lost)
 	return err
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/proof/invariant"
-	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // A process with a long queue goes on from where it was, and must not miss what
@@ -54,7 +54,7 @@ func TestUrgentTaskIsNextHoweverLongTheQueueIs(t *testing.T) {
 			ear := attentive{took: make(chan struct{}, 1)}
 			r := b.start(func(r *stages.Runner) {
 				if c.listens {
-					ear.Listener = b.listening()
+					ear.runningListener = b.listening()
 					r.Wakes = ear
 				}
 			})
@@ -85,12 +85,12 @@ func TestUrgentTaskIsNextHoweverLongTheQueueIs(t *testing.T) {
 
 // attentive says when the news was taken in.
 type attentive struct {
-	*notify.Listener
+	runningListener
 	took chan struct{}
 }
 
 func (a attentive) Take() []string {
-	news := a.Listener.Take()
+	news := a.runningListener.Take()
 	select {
 	case a.took <- struct{}{}:
 	default:
@@ -208,17 +208,17 @@ func TestRescuedTaskBeginsBeforeNewerTasks(t *testing.T) {
 	t.Parallel()
 	b := bottleneck(t, lasting(2*time.Millisecond))
 	rescued := b.submit()
-	dead, err := b.RegisterWorker(t.Context(), store.Worker{Host: "gone", Lease: time.Hour})
+	dead, err := b.backend.RegisterWorker(t.Context(), store.Worker{Host: "gone", Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var held []store.Claim
+	var held []engine.Claim
 	for range 2 { // both stages
-		in := store.ExchangeRequest{Worker: dead, FreeSlots: []int{1, 1}, ClaimFrom: []bool{len(held) == 0, false}}
+		in := engine.ExchangeRequest{Worker: dead, FreeSlots: []int{1, 1}, ClaimFrom: []bool{len(held) == 0, false}}
 		for _, c := range held {
-			in.Reports = append(in.Reports, store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Completed})
+			in.Reports = append(in.Reports, engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed})
 		}
-		out, err := b.Exchange(t.Context(), in)
+		out, err := b.backend.Exchange(t.Context(), in)
 		if err != nil || len(out.Claims) != 1 {
 			t.Fatalf("%+v, %v", out.Claims, err)
 		}
@@ -231,7 +231,7 @@ func TestRescuedTaskBeginsBeforeNewerTasks(t *testing.T) {
 		}
 		return 0
 	}, func() {
-		if _, err := b.ExpireWorkers(t.Context(), []store.ID{dead}); err != nil {
+		if _, err := b.backend.ExpireWorkers(t.Context(), []store.ID{dead}); err != nil {
 			t.Error(err)
 		}
 	})

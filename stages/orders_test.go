@@ -101,7 +101,7 @@ func TestWorkerThatIsDrainedEndsItsWorkAndStops(t *testing.T) {
 	r := &runner{events: events}
 	go func() {
 		ended <- stages.Runner{
-			Store: b.Store, Pipeline: b.pipeline, Wakes: l, Grace: time.Nanosecond, Observe: func(e stages.Event) { events <- e },
+			Backend: b.backend, Pipeline: b.pipeline, Wakes: l, Grace: time.Nanosecond, Observe: func(e stages.Event) { events <- e },
 		}.Run(t.Context())
 	}()
 	w := r.wait(t, stages.WorkerStarted).Worker

@@ -36,6 +36,13 @@ func New(name string, stages ...Stage) (*Pipeline, error) {
 	return p, nil
 }
 
+// WithTablePrefix returns the same pipeline on tables of another prefix, or none. See
+// [store.Graph.WithTablePrefix].
+func (p *Pipeline) WithTablePrefix(prefix string) (*Pipeline, error) {
+	graph, err := p.graph.WithTablePrefix(prefix)
+	return &Pipeline{graph: graph, stages: p.stages}, err
+}
+
 // Graph is the pipeline's shape, for [store.New].
 func (p *Pipeline) Graph() store.Graph { return p.graph }
 

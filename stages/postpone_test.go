@@ -12,6 +12,7 @@ import (
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestPostponedAttemptDoesNotCountAndWaits(t *testing.T) {
@@ -107,13 +108,13 @@ func endless() *fake {
 		_, _ = rand.Read(id[:])
 		return id
 	}
-	return &fake{turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
-		out := store.ExchangeResult{MoreReady: []bool{true}, Requested: []int{in.FreeSlots[0]}, Granted: []int{in.FreeSlots[0]}, NewlyReady: []bool{false}, LastPosition: make([]store.Position, 1), NextDue: never(1)}
+	return &fake{turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		out := engine.ExchangeResult{MoreReady: []bool{true}, Requested: []int{in.FreeSlots[0]}, Granted: []int{in.FreeSlots[0]}, NewlyReady: []bool{false}, LastPosition: make([]engine.Position, 1), NextDue: never(1)}
 		if !in.ClaimFrom[0] {
 			return out, nil
 		}
 		for range in.FreeSlots[0] {
-			out.Claims = append(out.Claims, store.Claim{Task: next(), Token: next(), Attempt: 1})
+			out.Claims = append(out.Claims, engine.Claim{Task: next(), Token: next(), Attempt: 1})
 		}
 		return out, nil
 	}}

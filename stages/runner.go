@@ -8,59 +8,98 @@ import (
 	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
-// Store is what a Runner needs of the database. A *[store.Store] has it.
+// Backend is the database as a Runner uses it. A Runner with a Pool makes its own, from
+// an [engine.Engine] and a [store.Store]; see [Runner.Backend].
 type Backend interface {
-	Graph() store.Graph
 	Check(ctx context.Context) error
 	RegisterWorker(ctx context.Context, w store.Worker) (store.ID, error)
-	Paused(ctx context.Context, host string) ([]bool, error)
 	DeregisterWorker(ctx context.Context, worker store.ID) error
-	Exchange(ctx context.Context, t store.ExchangeRequest) (store.ExchangeResult, error)
-	FindRecordedOutcomes(ctx context.Context, reports []store.Report) (map[store.ID]bool, error)
-	FindHeldClaims(ctx context.Context, worker store.ID) ([]store.Claim, error)
-	Heartbeat(ctx context.Context, b store.HeartbeatRequest) (store.HeartbeatResult, error)
-	Workers(ctx context.Context, all bool) ([]store.Worker, error)
-	FindLostClaims(ctx context.Context, claims []store.Claim) ([]store.LostClaim, error)
 	ExpireWorkers(ctx context.Context, workers []store.ID) ([]store.ID, error)
+	Workers(ctx context.Context, all bool) ([]store.Worker, error)
 	DrainWorker(ctx context.Context, worker store.ID) error
+	PausedStages(ctx context.Context, host string) ([]bool, error)
+	Exchange(ctx context.Context, in engine.ExchangeRequest) (engine.ExchangeResult, error)
+	Heartbeat(ctx context.Context, in engine.HeartbeatRequest) (engine.HeartbeatResult, error)
+	Sweep(ctx context.Context, in engine.SweepRequest) (engine.SweepResult, error)
+	FindRecordedOutcomes(ctx context.Context, reports []engine.Report) (map[store.ID]bool, error)
+	FindHeldClaims(ctx context.Context, worker store.ID) ([]engine.Claim, error)
+	FindLostClaims(ctx context.Context, claims []engine.Claim) ([]engine.LostClaim, error)
+	Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
 	NotifyEvents(ctx context.Context) error
 	PruneEvents(ctx context.Context, keep time.Duration) (more bool, err error)
-	Sweep(ctx context.Context, s store.SweepRequest) (store.SweepResult, error)
-	Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
 }
 
-// Wakes brings the news that a stage may have something to claim. A
-// *notify.Listener has it. News may come late, twice, or never: everything
-// works without, only slower.
+// database is the Backend of a Runner with a Pool.
+type database struct {
+	*engine.Engine
+	*storeBackend
+}
+
+// storeBackend hides the methods that a Store and an Engine both have.
+type storeBackend struct{ store *store.Store }
+
+func newDatabase(pool *pgxpool.Pool, g store.Graph) Backend {
+	return database{engine.New(pool, g), &storeBackend{store.New(pool, g)}}
+}
+
+func (b *storeBackend) Check(ctx context.Context) error { return b.store.Check(ctx) }
+
+func (b *storeBackend) Workers(ctx context.Context, all bool) ([]store.Worker, error) {
+	return b.store.Workers(ctx, all)
+}
+
+func (b *storeBackend) DrainWorker(ctx context.Context, worker store.ID) error {
+	return b.store.DrainWorker(ctx, worker)
+}
+
+func (b *storeBackend) Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {
+	return b.store.Result(ctx, task, stage)
+}
+
+// WakeSource reports which stages may have ready tasks. A *notify.Listener is one.
+// Notifications may come late, twice, or never: without them everything works, only
+// later.
 //
-// Four further methods are used where they are there, as the Listener's are.
-// Connected() bool says whether news comes in at all; while it does not, the
-// Runner looks every two seconds. Check() tells them that the database has been
-// away, so that they make sure of that. Session() (key int64, held bool) is the key of
-// an advisory lock that is held, shared, in a session of this process's own; by
-// its end others see at once that the process died. Direct() bool says that
-// nothing stands between this process and the server, so that a refused
-// connection means that nobody else has the server either.
+// Five more methods are used if the value has them, as the Listener does:
+//
+//   - Run(ctx) error: the Runner runs it until the work has drained.
+//   - Connected() bool: whether notifications arrive. While they do not, the Runner
+//     asks the database every two seconds.
+//   - Check(): the database was unreachable, so make sure of the connection.
+//   - Session() (key int64, held bool): the key of an advisory lock that is held, shared,
+//     in a session of this process; its end shows other workers that the process died.
+//   - Direct() bool: no proxy is between this process and the server, so that a
+//     refused connection means that the server is down for everybody.
 type WakeSource interface {
-	// C yields a value when there is news.
+	// C yields a value when there are notifications.
 	C() <-chan struct{}
-	// Take returns the channels there was news on since the last call.
+	// Take returns the channels notified since the last call.
 	Take() []string
 }
 
-// Runner works on a pipeline: it claims what is ready, as far as it has free
-// slots, runs the stages' Work, and reports what became of it. Store and
-// Pipeline must be set; every other field has a useful zero value.
+// Runner works on a pipeline: it claims ready tasks while it has free slots, runs the
+// stages' Work, and reports the outcomes. Pipeline and Pool must be set; every other
+// field has a useful zero value.
 type Runner struct {
-	Store    Backend
 	Pipeline *Pipeline
 
-	// Wakes says when to look. Without it the Runner looks when it completes
-	// something itself, and at every sweep.
+	// Pool is the database. The Runner uses up to half of its connections for queries
+	// of Work, one for heartbeats, one for exchanges, and one to listen.
+	Pool *pgxpool.Pool
+
+	// Wakes reports which stages may have ready tasks. Default: a notify.Listener on
+	// Pool. A value with a Run method is run by the Runner.
 	Wakes WakeSource
+
+	// Backend replaces the database, for tests. Default: the tables in Pool.
+	Backend Backend
 
 	// Grace is how long work may go on after Run's context is done, before it
 	// is cancelled and given back. Default 30 s; negative for none.
@@ -122,6 +161,13 @@ func (r Runner) Run(ctx context.Context) error {
 	if err := r.prepare(); err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
 	}
+	if l, ok := r.Wakes.(listener); ok {
+		return r.runWith(ctx, l)
+	}
+	return r.run(ctx)
+}
+
+func (r Runner) run(ctx context.Context) error {
 	d := newDispatcher(&r)
 	if err := d.register(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -143,42 +189,42 @@ func (r Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// Listener is Wakes that have to be run. A *notify.Listener is one.
-type Listener interface {
+// listener is a [WakeSource] that has to be run.
+type listener interface {
 	WakeSource
 	Run(ctx context.Context) error
 }
 
-// RunWith runs the listener, and with it as Wakes the Runner. The listener goes
-// on until the work has drained, however long that takes after ctx is done: its
-// news tell of claims that are cancelled meanwhile, and its session tells others
-// that this process is there. A listener that cannot run ends the Runner, after
-// a drain.
-func (r Runner) RunWith(ctx context.Context, l Listener) error {
-	r.Wakes = l
+// runWith runs the listener until the work has drained: notifications tell of claims that
+// are cancelled meanwhile, and the listener's session shows other workers that this
+// process is alive. A listener that cannot run ends the Runner, after a drain.
+func (r Runner) runWith(ctx context.Context, l listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	listening, quit := context.WithCancel(context.WithoutCancel(ctx))
 	defer quit()
-	heard := make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() {
 		defer stop()
-		heard <- l.Run(listening)
+		ended <- l.Run(listening)
 	}()
-	err := r.Run(ctx)
+	err := r.run(ctx)
 	quit()
-	return errors.Join(err, <-heard)
+	return errors.Join(err, <-ended)
 }
 
 func (r *Runner) prepare() error {
 	switch {
-	case r.Store == nil:
-		return errors.New("no Store")
 	case r.Pipeline == nil:
 		return errors.New("no Pipeline")
-	case r.Store.Graph().Name() != r.Pipeline.graph.Name() || r.Store.Graph().String() != r.Pipeline.graph.String():
-		return fmt.Errorf("the Store is of pipeline %s (%s), the Pipeline is %s (%s)",
-			r.Store.Graph().Name(), r.Store.Graph(), r.Pipeline.graph.Name(), r.Pipeline.graph)
+	case r.Pool == nil && r.Backend == nil:
+		return errors.New("no Pool")
+	}
+	if r.Backend == nil {
+		r.Backend = newDatabase(r.Pool, r.Pipeline.graph)
+	}
+	if r.Wakes == nil && r.Pool != nil {
+		r.Wakes = notify.New(r.Pool, notify.Options{Channels: r.Pipeline.Channels()})
 	}
 	if r.Grace == 0 {
 		r.Grace = 30 * time.Second

@@ -21,6 +21,7 @@ import (
 // bundle is a database with a pipeline of the test's own.
 type bundle struct {
 	*store.Store
+	backend  stages.Backend
 	t        testing.TB
 	pool     *pgxpool.Pool
 	pipeline *stages.Pipeline
@@ -33,7 +34,11 @@ func setup(t testing.TB, list ...stages.Stage) bundle {
 		t.Fatal(err)
 	}
 	pool := pgtest.New(t, pgtest.SQL(p.Graph().SchemaSQL(), p.Graph().TriggersSQL()))
-	return bundle{store.New(pool, p.Graph()), t, pool, p}
+	return newBundle(t, pool, p)
+}
+
+func newBundle(t testing.TB, pool *pgxpool.Pool, p *stages.Pipeline) bundle {
+	return bundle{store.New(pool, p.Graph()), stages.NewBackend(pool, p.Graph()), t, pool, p}
 }
 
 // runner is one process's worth of Runner, in this process.
@@ -49,7 +54,7 @@ func (b bundle) start(change func(*stages.Runner)) *runner {
 	b.t.Helper()
 	r := &runner{events: make(chan stages.Event, 100000)}
 	r.Runner = stages.Runner{
-		Store: b.Store, Pipeline: b.pipeline, SweepInterval: time.Hour, Grace: 10 * time.Second,
+		Backend: b.backend, Pipeline: b.pipeline, SweepInterval: time.Hour, Grace: 10 * time.Second,
 		Observe: func(e stages.Event) { r.events <- e },
 	}
 	if change != nil {
@@ -69,8 +74,14 @@ func (b bundle) start(change func(*stages.Runner)) *runner {
 	return r
 }
 
-// listening gives a Runner a listener, and waits until it hears.
-func (b bundle) listening() *notify.Listener {
+// runningListener is a listener that is running already, so that no Runner runs it.
+type runningListener struct{ *notify.Listener }
+
+// Run hides the Listener's.
+func (runningListener) Run() {}
+
+// listening starts a listener and waits until it is connected.
+func (b bundle) listening() runningListener {
 	b.t.Helper()
 	hears := make(chan struct{}, 1)
 	l := notify.New(b.pool, notify.Options{Channels: b.pipeline.Channels(), OnChange: func(bool, error) {
@@ -89,7 +100,7 @@ func (b bundle) listening() *notify.Listener {
 		}
 	})
 	<-hears
-	return l
+	return runningListener{l}
 }
 
 // wait takes events until one of the kind comes.
@@ -394,10 +405,9 @@ func TestRunRefusesWhatItCannotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, r := range map[string]stages.Runner{
-		"no store":         {Pipeline: b.pipeline},
-		"no pipeline":      {Store: b.Store},
-		"another pipeline": {Store: b.Store, Pipeline: other},
-		"no tables":        {Store: store.New(b.pool, other.Graph()), Pipeline: other},
+		"no pool":     {Pipeline: b.pipeline},
+		"no pipeline": {Pool: b.pool},
+		"no tables":   {Pool: b.pool, Pipeline: other},
 	} {
 		if name == "no tables" {
 			if _, err := b.pool.Exec(t.Context(), "drop table workers cascade"); err != nil {

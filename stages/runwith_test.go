@@ -42,7 +42,7 @@ func TestListenerGoesOnUntilTheWorkHasDrained(t *testing.T) {
 	defer cancel()
 	over := make(chan error, 1)
 	go func() {
-		over <- stages.Runner{Store: b.Store, Pipeline: b.pipeline, Grace: time.Minute}.RunWith(ctx, l)
+		over <- stages.Runner{Backend: b.backend, Pipeline: b.pipeline, Wakes: l, Grace: time.Minute}.Run(ctx)
 	}()
 	<-begun
 	cancel()
@@ -62,7 +62,9 @@ func TestListenerThatCannotRunEndsTheRunner(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
 	deaf := errors.New("no ears")
-	err := stages.Runner{Store: b.Store, Pipeline: b.pipeline}.RunWith(context.Background(), radio{fails: deaf, ended: make(chan struct{})})
+	err := stages.Runner{
+		Backend: b.backend, Pipeline: b.pipeline, Wakes: radio{fails: deaf, ended: make(chan struct{})},
+	}.Run(context.Background())
 	if !errors.Is(err, deaf) {
 		t.Errorf("it ended with %v", err)
 	}

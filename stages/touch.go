@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // touch is when the database answered, to the dispatcher and to the heartbeat,
@@ -75,7 +76,7 @@ func (t *databaseContact) expected() time.Time {
 
 // allowance is for others whose lease is the same; nil while nobody is to be
 // judged.
-func (t *databaseContact) allowance(lease time.Duration) *store.OutageCredit {
+func (t *databaseContact) allowance(lease time.Duration) *engine.OutageCredit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last.IsZero() || t.broken {
@@ -88,7 +89,7 @@ func (t *databaseContact) allowance(lease time.Duration) *store.OutageCredit {
 	}
 	// What is older says nothing of anybody's silence now.
 	t.gaps = slices.DeleteFunc(t.gaps, func(g gap) bool { return all < forever && time.Since(g.to) > lease+all })
-	return &store.OutageCredit{Grace: some, Lease: all}
+	return &engine.OutageCredit{Grace: some, Lease: all}
 }
 
 const forever = time.Duration(math.MaxInt64)

@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // trouble is what the dispatcher remembers while the database does not answer.
@@ -70,7 +71,7 @@ func newPause() *backoff.ExponentialBackOff {
 // database itself has against it will not pass by waiting.
 func (d *dispatcher) register(ctx context.Context) error {
 	return backoff.RetryNotify(func() error {
-		err := d.Store.Check(ctx)
+		err := d.Backend.Check(ctx)
 		if err == nil {
 			err = d.registerWorker(ctx)
 		}
@@ -129,16 +130,16 @@ func (d *dispatcher) recordedOutcomes(ctx context.Context) (map[store.ID]bool, e
 	if len(d.reports) == 0 {
 		return nil, nil
 	}
-	var reports []store.Report
+	var reports []engine.Report
 	for _, f := range d.reports {
 		reports = append(reports, f.report)
 	}
-	return d.Store.FindRecordedOutcomes(ctx, reports)
+	return d.Backend.FindRecordedOutcomes(ctx, reports)
 }
 
 // disown gives back the claims nobody here knows of.
 func (d *dispatcher) releaseUnknownClaims(ctx context.Context, settled map[store.ID]bool) error {
-	held, err := d.Store.FindHeldClaims(ctx, d.workerID())
+	held, err := d.Backend.FindHeldClaims(ctx, d.workerID())
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func (d *dispatcher) releaseUnknownClaims(ctx context.Context, settled map[store
 		}
 		d.reports = append(d.reports, finished{
 			attempt: &attempt{claim: c, stage: &d.stages[c.Stage]},
-			report:  store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Released},
+			report:  engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Released},
 			kind:    ClaimReleased, err: errors.New("the claim's confirmation was lost"),
 		})
 	}
@@ -175,15 +176,15 @@ func (d *dispatcher) reportSeparately(life context.Context) bool {
 	for i := range d.reports {
 		f := &d.reports[i]
 		ctx, cancel := d.exchangeContext(life)
-		_, err := d.Store.Exchange(ctx, store.ExchangeRequest{
-			Worker: d.workerID(), Reports: []store.Report{f.report},
+		_, err := d.Backend.Exchange(ctx, engine.ExchangeRequest{
+			Worker: d.workerID(), Reports: []engine.Report{f.report},
 			FreeSlots: make([]int, len(d.stages)), ClaimFrom: make([]bool, len(d.stages)),
 		})
 		cancel()
 		signal(d.wrote, err == nil)
 		switch {
 		case err == nil || !store.IsRejected(err):
-		case f.report.Outcome == store.Completed:
+		case f.report.Outcome == engine.Completed:
 			found = true
 			f.report.Result = nil
 			f.fail(f, Permanent(fmt.Errorf("keep result: %w", err)), nil)

@@ -15,6 +15,7 @@ import (
 	"github.com/cuelight/cuelight/internal/testwait"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // A login that is refused for a while, a privilege or a table that is missing,
@@ -25,23 +26,23 @@ func TestCompletedWorkSurvivesWhateverTheDatabaseHasAgainstUs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := pipeline(t, noop, "one")
 				start := time.Now()
-				var last []store.Report
+				var last []engine.Report
 				first := claimed(oneClaim())
 				f := &fake{}
-				f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+				f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 					if len(in.Reports) == 0 {
 						return first(in)
 					}
 					if time.Since(start) < time.Minute {
-						return store.ExchangeResult{}, &pgconn.PgError{Code: code, Message: "password authentication failed"}
+						return engine.ExchangeResult{}, &pgconn.PgError{Code: code, Message: "password authentication failed"}
 					}
 					last = in.Reports
-					return store.ExchangeResult{}, nil
+					return engine.ExchangeResult{}, nil
 				}
 				_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = newEar(), time.Hour })
 				time.Sleep(2 * time.Minute)
 				stop()
-				if len(last) != 1 || last[0].Outcome != store.Completed {
+				if len(last) != 1 || last[0].Outcome != engine.Completed {
 					t.Errorf("handed in: %+v", last)
 				}
 			})
@@ -84,9 +85,9 @@ func TestRefusedFailureStopsNobodyElse(t *testing.T) {
 		clean := 0
 		f := &fake{}
 		e := newEar()
-		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+		f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			if len(in.Reports) > 0 {
-				return store.ExchangeResult{}, &pgconn.PgError{Code: "23514"}
+				return engine.ExchangeResult{}, &pgconn.PgError{Code: "23514"}
 			}
 			clean++
 			return first(in)
@@ -113,17 +114,17 @@ func TestOutageWhileReadingAResultBurnsNoAttempt(t *testing.T) {
 			return nil, err
 		}, "one")
 		first := claimed(oneClaim())
-		var reports []store.Report
+		var reports []engine.Report
 		f := &awayResults{fake: &fake{}, back: time.Now().Add(5 * time.Second)}
-		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+		f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			reports = append(reports, in.Reports...)
 			return first(in)
 		}
 		f.graph = p.Graph()
-		_, stop := run(t, f.fake, p, func(r *stages.Runner) { r.Store, r.Wakes, r.SweepInterval = f, newEar(), time.Hour })
+		_, stop := run(t, f.fake, p, func(r *stages.Runner) { r.Backend, r.Wakes, r.SweepInterval = f, newEar(), time.Hour })
 		time.Sleep(time.Minute)
 		stop()
-		if len(reports) != 1 || reports[0].Outcome == store.Failed {
+		if len(reports) != 1 || reports[0].Outcome == engine.Failed {
 			t.Errorf("reports %+v", reports)
 		}
 	})
@@ -148,18 +149,18 @@ func TestSessionIsToldAsSoonAsItIsThere(t *testing.T) {
 		var claimedAt, told time.Duration
 		first := claimed(oneClaim())
 		f := &fake{}
-		f.turn = func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+		f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			out, err := first(in)
 			if len(out.Claims) > 0 {
 				claimedAt = time.Since(start)
 			}
 			return out, err
 		}
-		f.beat = func(b store.HeartbeatRequest) (store.HeartbeatResult, error) {
+		f.beat = func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 			if b.Session != 0 && told == 0 {
 				told = time.Since(start)
 			}
-			return store.HeartbeatResult{Now: time.Now()}, nil
+			return engine.HeartbeatResult{Now: time.Now()}, nil
 		}
 		e := newEar()
 		e.deaf.Store(true)
@@ -176,7 +177,7 @@ func TestSessionIsToldAsSoonAsItIsThere(t *testing.T) {
 func TestSlowBeatIsNoChangedClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, n, never, all := time.Now(), 0, 0, 0
-		f := &fake{beat: func(b store.HeartbeatRequest) (store.HeartbeatResult, error) {
+		f := &fake{beat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 			n++
 			if time.Since(start) > time.Minute {
 				all++
@@ -187,7 +188,7 @@ func TestSlowBeatIsNoChangedClock(t *testing.T) {
 			if n%10 == 0 {
 				time.Sleep(2500 * time.Millisecond) // until a connection was free
 			}
-			return store.HeartbeatResult{Now: time.Now()}, nil
+			return engine.HeartbeatResult{Now: time.Now()}, nil
 		}}
 		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newEar(), time.Hour })
 		time.Sleep(10 * time.Minute)
@@ -214,7 +215,7 @@ func TestSecondSignalStopsAtOnceAlsoWhileTheDatabaseHangs(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
-			done <- stages.Runner{Store: f, Pipeline: p, Wakes: e, SweepInterval: time.Hour, Abort: abort, Observe: func(ev stages.Event) {}}.Run(ctx)
+			done <- stages.Runner{Backend: f, Pipeline: p, Wakes: e, SweepInterval: time.Hour, Abort: abort, Observe: func(ev stages.Event) {}}.Run(ctx)
 		}()
 		time.Sleep(10 * time.Second)
 		hang.Store(true)
@@ -243,20 +244,20 @@ func (h *hanging) stuck(ctx context.Context) error {
 	}
 	return nil
 }
-func (h *hanging) Exchange(ctx context.Context, in store.ExchangeRequest) (store.ExchangeResult, error) {
+func (h *hanging) Exchange(ctx context.Context, in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 	if err := h.stuck(ctx); err != nil {
-		return store.ExchangeResult{}, err
+		return engine.ExchangeResult{}, err
 	}
 	return h.fake.Exchange(ctx, in)
 }
-func (h *hanging) FindHeldClaims(ctx context.Context, w store.ID) ([]store.Claim, error) {
+func (h *hanging) FindHeldClaims(ctx context.Context, w store.ID) ([]engine.Claim, error) {
 	return nil, h.stuck(ctx)
 }
-func (h *hanging) Heartbeat(ctx context.Context, b store.HeartbeatRequest) (store.HeartbeatResult, error) {
+func (h *hanging) Heartbeat(ctx context.Context, b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 	if err := h.stuck(ctx); err != nil {
-		return store.HeartbeatResult{}, err
+		return engine.HeartbeatResult{}, err
 	}
-	return store.HeartbeatResult{Now: time.Now()}, nil
+	return engine.HeartbeatResult{Now: time.Now()}, nil
 }
 func (h *hanging) DeregisterWorker(ctx context.Context, w store.ID) error { return h.stuck(ctx) }
 
@@ -264,15 +265,15 @@ func TestShortLeaseGivesOthersTheirGraceAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var at time.Duration
-		f := &fake{beat: func(b store.HeartbeatRequest) (store.HeartbeatResult, error) {
+		f := &fake{beat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 			s := time.Since(start)
 			if s > 60*time.Second && s < 80*time.Second {
-				return store.HeartbeatResult{}, syscall.ECONNREFUSED
+				return engine.HeartbeatResult{}, syscall.ECONNREFUSED
 			}
 			if s > 80*time.Second && b.Credit != nil && b.Credit.Grace == 0 && at == 0 {
 				at = s - 80*time.Second
 			}
-			return store.HeartbeatResult{Now: time.Now()}, nil
+			return engine.HeartbeatResult{Now: time.Now()}, nil
 		}}
 		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
 			r.Wakes, r.SweepInterval, r.Lease = newEar(), time.Hour, 5*time.Second
@@ -288,7 +289,7 @@ func TestShortLeaseGivesOthersTheirGraceAfterAnOutage(t *testing.T) {
 func TestLockedRowOfADeadWorkerStopsNobody(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Workers: 1, Work: noop})
-	dead, err := b.RegisterWorker(t.Context(), store.Worker{Host: "x", PID: 1})
+	dead, err := b.backend.RegisterWorker(t.Context(), store.Worker{Host: "x", PID: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,11 +322,11 @@ func TestWorkerThatIsUnknownStopsItsWorkAndRegistersAnew(t *testing.T) {
 		registered := 0
 		f := &fake{turn: claimed(oneClaim()), register: func(store.Worker) { registered++ }}
 		var unknown atomic.Bool
-		f.beat = func(store.HeartbeatRequest) (store.HeartbeatResult, error) {
+		f.beat = func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 			if unknown.Swap(false) {
-				return store.HeartbeatResult{}, store.ErrWorkerUnknown
+				return engine.HeartbeatResult{}, store.ErrWorkerUnknown
 			}
-			return store.HeartbeatResult{Now: time.Now()}, nil
+			return engine.HeartbeatResult{Now: time.Now()}, nil
 		}
 		_, stop := run(t, f, pipeline(t, obedient(why), "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newEar(), time.Hour })
 		time.Sleep(10 * time.Second)
@@ -344,9 +345,9 @@ func TestWorkerThatIsUnknownStopsItsWorkAndRegistersAnew(t *testing.T) {
 func TestWhatOneSweepCouldNotTakeTheNextTakesSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sweeps []time.Time
-		f := &fake{sweep: func(store.SweepRequest) (store.SweepResult, error) {
+		f := &fake{sweep: func(engine.SweepRequest) (engine.SweepResult, error) {
 			sweeps = append(sweeps, time.Now())
-			out := store.SweepResult{MoreReady: make([]bool, 1), NextDue: never(1), RowsLocked: len(sweeps) == 1}
+			out := engine.SweepResult{MoreReady: make([]bool, 1), NextDue: never(1), RowsLocked: len(sweeps) == 1}
 			if len(sweeps) == 2 {
 				return out, &pgconn.PgError{Code: "55P03"}
 			}
@@ -374,16 +375,16 @@ func TestAfterAnOutageEverythingIsLookedAtAndTheListenerDoubted(t *testing.T) {
 		w := &checked{ear: newEar()}
 		var down atomic.Bool
 		var looks [2]atomic.Int64
-		f := &fake{turn: func(in store.ExchangeRequest) (store.ExchangeResult, error) {
+		f := &fake{turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			if down.Load() {
-				return store.ExchangeResult{}, syscall.ECONNREFUSED
+				return engine.ExchangeResult{}, syscall.ECONNREFUSED
 			}
 			for i, look := range in.ClaimFrom {
 				if look {
 					looks[i].Add(1)
 				}
 			}
-			return store.ExchangeResult{}, nil
+			return engine.ExchangeResult{}, nil
 		}}
 		_, stop := run(t, f, pipeline(t, noop, "one", "two"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		time.Sleep(10 * time.Second)

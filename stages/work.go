@@ -12,6 +12,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // start gives an attempt its slot.
@@ -66,15 +67,13 @@ func (d *dispatcher) job(a *attempt) *Job {
 	}
 }
 
-// maxConcurrentQueries is half of the store's connections. Queries of work wait while a
-// table is locked, and must leave the heartbeat a connection.
-func maxConcurrentQueries(s Backend) int {
-	if s, ok := s.(*store.Store); ok {
-		if pool, ok := s.DB().(*pgxpool.Pool); ok {
-			return max(int(pool.Config().MaxConns)/2, 1)
-		}
+// maxConcurrentQueries is half of the pool's connections. Queries of Work wait while a
+// table is locked, and must leave connections for heartbeats and exchanges.
+func maxConcurrentQueries(pool *pgxpool.Pool) int {
+	if pool == nil {
+		return 2
 	}
-	return 2
+	return max(int(pool.Config().MaxConns)/2, 1)
 }
 
 // queryWithinLimit runs a query of an attempt, for up to 10 s, when a query slot is free.
@@ -95,7 +94,7 @@ func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (j
 	for pause := newPause(); ; {
 		var raw json.RawMessage
 		err := d.queryWithinLimit(ctx, func(ctx context.Context) (err error) {
-			raw, err = d.Store.Result(ctx, task, stage)
+			raw, err = d.Backend.Result(ctx, task, stage)
 			return err
 		})
 		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoStage) {
@@ -112,11 +111,11 @@ func (d *dispatcher) result(ctx context.Context, task store.ID, stage string) (j
 }
 
 // lostClaims waits for whoever has the table locked.
-func (d *dispatcher) lostClaims(ctx context.Context, c store.Claim) ([]store.LostClaim, error) {
+func (d *dispatcher) lostClaims(ctx context.Context, c engine.Claim) ([]engine.LostClaim, error) {
 	for {
-		var lost []store.LostClaim
+		var lost []engine.LostClaim
 		err := d.queryWithinLimit(ctx, func(ctx context.Context) (err error) {
-			lost, err = d.Store.FindLostClaims(ctx, []store.Claim{c})
+			lost, err = d.Backend.FindLostClaims(ctx, []engine.Claim{c})
 			return err
 		})
 		if !errors.Is(err, store.ErrLocked) && !errors.Is(err, context.DeadlineExceeded) {

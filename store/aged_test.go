@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestSweepFindsTasksThatWaitedTooLongBehindOthers(t *testing.T) {
@@ -20,7 +21,7 @@ func TestSweepFindsTasksThatWaitedTooLongBehindOthers(t *testing.T) {
 	b.exec("update tasks set ready_at = now() - interval '1 min' where id = $1", scheduled)
 	aged := func(after time.Duration) []store.ID {
 		t.Helper()
-		out, err := b.Sweep(t.Context(), store.SweepRequest{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}, AgeAfter: after})
+		out, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}, AgeAfter: after})
 		if err != nil {
 			t.Fatal(err)
 		}

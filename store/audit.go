@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/statement"
 )
 
 // AuditEntry says what somebody did.
@@ -33,7 +35,7 @@ func (s *Store) Audit(ctx context.Context, e AuditEntry) error {
 	if len(e.Detail) > 0 {
 		detail = strings.ReplaceAll(string(e.Detail), `\u0000`, `\ufffd`) // jsonb has no zeros
 	}
-	_, err := s.db.Exec(ctx, auditSQL, s.graph.name, cleanText(e.Actor), cleanText(e.Action), cleanText(e.Target), detail)
+	_, err := s.db.Exec(ctx, auditSQL, s.graph.name, statement.CleanText(e.Actor), statement.CleanText(e.Action), statement.CleanText(e.Target), detail)
 	return s.explain("write audit", err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestAuditIsListedPageByPageNewestFirst(t *testing.T) {
@@ -108,7 +109,7 @@ func TestRetriesAreCountedAsTheyWouldBeDone(t *testing.T) {
 	for i, c := range b.turn(w, 4, nil, ingest).Claims {
 		r := failed(c, 0)
 		r.Dead = i < 3
-		b.turn(w, 0, []store.Report{r})
+		b.turn(w, 0, []engine.Report{r})
 	}
 	for _, c := range []struct {
 		f    store.Filter

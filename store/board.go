@@ -17,9 +17,10 @@ type reads struct {
 	deadMatching, latencyBuckets    string
 }
 
-func newReads(w words) reads {
+func newReads(g Graph) reads {
+	w := g.templateData()
 	r := reads{
-		pages: newPages(w), strip: fill(statsSQL, w), replaced: fill(replacedSQL, w),
+		pages: newPages(w), strip: g.SQL(statsSQL, CountAtMost), replaced: fill(replacedSQL, w),
 		deadGroups: fillDead(deadGroupsSQL, w), deadList: fillDead(deadListSQL, w),
 		deadCount: fillDead(deadCountSQL, w), deadMatching: fillDead(deadMatchingSQL, w)[false],
 		latencyBuckets: fill(latencySQL, w),
@@ -109,22 +110,22 @@ const statsSQL = `
 /* strip */
 with running as materialized (
   select {{range $i, $s := .Stages}}{{if $i}}, {{end}}t.{{.Name}}_status = 'inprogress' as {{.Name}}_running{{end}}
-    from {{.Tasks}} t where {{.Any "t." "inprogress"}} limit {{.CountAtMost}}
+    from {{.Tasks}} t where {{.Any "t." "inprogress"}} limit {{.With}}
 )
 select -1 as stage,
        (select count(*) from (
         {{- range $i, $s := .Stages}}{{if $i}} union
-                              {{end}}(select id from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.CountAtMost}}){{end}}) as ready) as ready,
+                              {{end}}(select id from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.With}}){{end}}) as ready) as ready,
        (select count(*) from running),
-       (select count(*) from (select from {{.Tasks}} t where {{.IsScheduled "t."}} limit {{.CountAtMost}}) as few),
+       (select count(*) from (select from {{.Tasks}} t where {{.IsScheduled "t."}} limit {{.With}}) as few),
        (select count(*) from (
         {{- range $i, $retrying := .Retrying "t."}}{{if $i}} union all
-                              {{end}}(select from {{$.Tasks}} t where {{$retrying}} limit {{$.CountAtMost}}){{end}}) as retrying),
-       (select count(*) from (select from {{.Tasks}} t where ({{.Any "t." "dead"}}) and t.overridden_by is null limit {{.CountAtMost}}) as few),
+                              {{end}}(select from {{$.Tasks}} t where {{$retrying}} limit {{$.With}}){{end}}) as retrying),
+       (select count(*) from (select from {{.Tasks}} t where ({{.Any "t." "dead"}}) and t.overridden_by is null limit {{.With}}) as few),
        0::bigint, 0::float8
 {{- range $i, $s := .Stages}}
 union all
-select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.CountAtMost}}) as few), (select count(*) from running where {{.Name}}_running), 0, 0, 0,
+select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.With}}) as few), (select count(*) from running where {{.Name}}_running), 0, 0, 0,
        coalesce((select greatest(reltuples, 0)::bigint from pg_class where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready')), 0),
        coalesce(extract(epoch from now() - (
          with recursive levels (priority) as (
@@ -157,7 +158,7 @@ func (s *Store) Stats(ctx context.Context) (out Stats, err error) {
 			}
 			out.Waiting = max(out.Waiting, ready)
 			out.Stages = append(out.Stages, StageStats{
-				Stage: s.graph.byName[stage], Ready: ready, Running: running, OldestReady: seconds(max(age, 0)),
+				Stage: s.graph.nodes[stage].Name, Ready: ready, Running: running, OldestReady: seconds(max(age, 0)),
 			})
 			return nil
 		})

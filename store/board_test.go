@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func ids(tasks []store.Task) []store.ID {
@@ -23,9 +24,9 @@ func TestBoardChoosesAndOrders(t *testing.T) {
 	w := b.worker()
 	died := b.submit()
 	c := b.claim(w, ingest)
-	b.turn(w, 0, []store.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Failed, Dead: true, Error: "no luck"}})
+	b.turn(w, 0, []engine.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Error: "no luck"}})
 	retrying := b.submit()
-	b.turn(w, 0, []store.Report{failed(b.claim(w, ingest), time.Hour)})
+	b.turn(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
 	running := b.submit()
 	b.claim(w, ingest)
 	waiting := b.submit()
@@ -83,7 +84,7 @@ func TestOldestReadyCountsFromWhatCameLast(t *testing.T) {
 			b := setup(t)
 			w := b.worker()
 			b.exec("insert into tasks (source, created_at) values ('a', now() - interval '1 day')")
-			b.turn(w, 0, []store.Report{completed(b.claim(w, ingest))})
+			b.turn(w, 0, []engine.Report{completed(b.claim(w, ingest))})
 			b.exec("update attempts set finished_at = now() - interval '1 hour'")
 			b.exec(c.then)
 			strip, err := b.Stats(t.Context())
@@ -107,7 +108,7 @@ func (b bundle) die(w store.ID, source, class, err string) store.ID {
 	b.t.Helper()
 	id := b.submission(store.Submission{Source: source})
 	c := b.claim(w, ingest)
-	b.turn(w, 0, []store.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Failed, Dead: true, Class: class, Error: err}})
+	b.turn(w, 0, []engine.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Class: class, Error: err}})
 	return id
 }
 

@@ -79,11 +79,11 @@ const deadOf = `
 
 // fillDead writes a statement about dead letters: for those of the newest tasks, and
 // for those of tasks that are named.
-func fillDead(text string, w words) map[bool]string {
+func fillDead(text string, w templateData) map[bool]string {
 	out := make(map[bool]string)
 	for _, named := range []bool{false, true} {
 		out[named] = fill(deadOf+text, struct {
-			words
+			templateData
 			Named, Paged bool
 			DeadAtMost   int
 		}{w, named, text == deadListSQL, DeadAtMost})

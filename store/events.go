@@ -108,46 +108,19 @@ select cuelight_event_watermark(to_regclass($1)) << 16 | 65535`
 // [Store.Events].
 func (s *Store) EventWatermark(ctx context.Context) (int64, error) {
 	var id int64
-	err := s.db.QueryRow(ctx, eventWatermarkSQL, s.graph.prefix()+"outbox_id").Scan(&id)
+	err := s.db.QueryRow(ctx, eventWatermarkSQL, s.graph.prefix+"outbox_id").Scan(&id)
 	return id, s.explain("find last event", err)
 }
 
-const notifyEventsSQL = `
-/* herald events */
-select pg_notify($1, '') where pg_notification_queue_usage() < 0.9`
+const newestEventSQL = `
+/* find newest event */
+select coalesce(pg_sequence_last_value(to_regclass($1)), 0) << 16 | 65535`
 
-// Herald tells the readers who listen on the [Graph.EventsChannel] that there are
-// new events.
-func (s *Store) NotifyEvents(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, notifyEventsSQL, s.graph.EventsChannel())
-	return s.explain("herald events", err)
-}
-
-// forget: events are deleted from the oldest on, a batch at a time, and the last
-// that is gone is written down for readers who ask for what came before it.
-const pruneEventsSQL = `
-/* forget events */
-with old as (
-  delete from {{.Outbox}}
-   where id in (select id
-                  from (select id, at from {{.Outbox}} order by id limit $2) as oldest
-                 where at < now() - make_interval(secs => $1))
-     and (select at from {{.Outbox}} order by id limit 1) < now() - make_interval(secs => $1)
-  returning id
-), noted as (
-  update cuelight_schema set pruned_to = greatest(pruned_to,
-         (select max(e.id) from {{.Prefix}}events e where e.outbox_id = (select max(id) from old)))
-   where pipeline = $3 and exists (select from old)
-)
-select count(*) from old`
-
-// forgetBatch is how many rows of the outbox are deleted in one transaction.
-const pruneBatch = 5000
-
-// Forget deletes events that are older than keep. It returns whether there may be
-// more of them: then it should be called again.
-func (s *Store) PruneEvents(ctx context.Context, keep time.Duration) (more bool, err error) {
-	var n int
-	err = s.db.QueryRow(ctx, s.sql.forget, keep.Seconds(), pruneBatch, s.graph.name).Scan(&n)
-	return n == pruneBatch, s.explain("forget events", err)
+// NewestEvent is a place after every event of a transaction that has committed by
+// now, also those that cannot be shown yet because one that began earlier is still
+// open. Once [Store.LastEvent] has come that far, all of them can be read.
+func (s *Store) LastAllocatedEvent(ctx context.Context) (int64, error) {
+	var id int64
+	err := s.db.QueryRow(ctx, newestEventSQL, s.graph.prefix+"outbox_id").Scan(&id)
+	return id, s.explain("find newest event", err)
 }

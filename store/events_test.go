@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // events reads all that are kept after one, a few at a time.
@@ -83,11 +84,11 @@ func TestAttemptThatIsTriedAgainIsNoEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.turn(w, 0, []store.Report{failed(b.claim(w, ingest), time.Millisecond)})
+	b.turn(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Millisecond)})
 	b.exec(`update tasks set ingest_run_at = null`)
 	last := failed(b.claim(w, ingest), 0)
 	last.Dead = true
-	b.turn(w, 0, []store.Report{last})
+	b.turn(w, 0, []engine.Report{last})
 	events := b.events(from)
 	wantTold(t, events, "started ingest", "attempt_failed ingest", "retry_scheduled ingest", "started ingest", "attempt_failed ingest", "dead ingest")
 	var when struct {
@@ -121,7 +122,7 @@ func TestEventsTellWhatOperatorsDo(t *testing.T) {
 	must(t, b.Cancel(ctx, id))
 	must(t, b.Cancel(ctx, id))
 	must(t, b.Retry(ctx, id, ""))
-	b.turn(w, 0, []store.Report{completed(b.claim(w, ingest))})
+	b.turn(w, 0, []engine.Report{completed(b.claim(w, ingest))})
 	must(t, b.Retry(ctx, id, "metadata"))
 	r, err := b.Override(ctx, []store.ID{id}, store.Submission{Source: "better.mp4"})
 	must(t, err)
@@ -185,13 +186,13 @@ func TestEventsTellOfWorkersAndWhatTheyLeave(t *testing.T) {
 	b.claim(leaves, ingest)
 	from, err := b.EventWatermark(ctx)
 	must(t, err)
-	_, err = b.Heartbeat(ctx, store.HeartbeatRequest{Worker: lost, Progressed: []store.Running{{Task: store.ID{7}, Stage: "ingest", Attempt: 1, Percent: 12.5, ETA: 4}}})
+	_, err = b.Heartbeat(ctx, engine.HeartbeatRequest{Worker: lost, Progressed: []store.Running{{Task: store.ID{7}, Stage: "ingest", Attempt: 1, Percent: 12.5, ETA: 4}}})
 	must(t, err)
 	must(t, b.DeregisterWorker(ctx, leaves))
 	must(t, b.DeregisterWorker(ctx, leaves))
 	_, err = b.ExpireWorkers(ctx, []store.ID{lost})
 	must(t, err)
-	_, err = b.Sweep(ctx, store.SweepRequest{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}})
+	_, err = b.Sweep(ctx, engine.SweepRequest{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}})
 	must(t, err)
 	var got []string
 	events := b.events(from)
@@ -350,7 +351,7 @@ func TestManyTasksAtOnceAreToldOneByOne(t *testing.T) {
 	w := b.worker()
 	const n = 2500
 	b.exec(`insert into tasks (source) select 'a.mp4' from generate_series(1, $1)`, n)
-	var claims []store.Claim
+	var claims []engine.Claim
 	for len(claims) < n {
 		out := b.turn(w, n, nil, ingest)
 		if len(out.Claims) > 1024 {
@@ -358,7 +359,7 @@ func TestManyTasksAtOnceAreToldOneByOne(t *testing.T) {
 		}
 		claims = append(claims, out.Claims...)
 	}
-	var reports []store.Report
+	var reports []engine.Report
 	for _, c := range claims {
 		reports = append(reports, completed(c))
 	}
@@ -425,7 +426,7 @@ func TestEventsOfATaskAreAllOfThem(t *testing.T) {
 	for range 2 {
 		c := b.claim(w, ingest)
 		moved := store.Running{Task: c.Task, Stage: "ingest", Token: c.Token, Attempt: 1, Percent: 50}
-		_, err := b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: w, Progressed: []store.Running{moved}})
+		_, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Progressed: []store.Running{moved}})
 		must(t, err)
 	}
 	b.submit()

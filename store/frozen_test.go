@@ -15,6 +15,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // stopped is a connection of a process that may be stopped while it sends a request:
@@ -66,7 +67,7 @@ func (b bundle) stopping() (process bundle, stop func()) {
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	must(b.t, err)
 	b.t.Cleanup(pool.Close)
-	return bundle{store.New(pool, b.Graph()), b.t, pool}, func() { now.Store(true) }
+	return newBundle(b.t, pool, b.Graph()), func() { now.Store(true) }
 }
 
 // hurried registers a worker whose lease is over in a moment.
@@ -88,10 +89,10 @@ func (b bundle) half(request func(context.Context) error) {
 }
 
 // sweepUntil sweeps until what is to be so is so.
-func (b bundle) sweepUntil(what string, is func(store.SweepResult) bool) {
+func (b bundle) sweepUntil(what string, is func(engine.SweepResult) bool) {
 	b.t.Helper()
 	for late := time.Now().Add(30 * time.Second); time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
-		out, err := b.Sweep(b.t.Context(), store.SweepRequest{Credit: &store.OutageCredit{}, MaxAttempts: []int{3, 3, 3, 3, 3}})
+		out, err := b.Sweep(b.t.Context(), engine.SweepRequest{Credit: &engine.OutageCredit{}, MaxAttempts: []int{3, 3, 3, 3, 3}})
 		must(b.t, err)
 		if is(out) {
 			return
@@ -106,21 +107,21 @@ func TestSweep_EndsTheTurnOfAProcessThatStandsStill(t *testing.T) {
 	process, stop := b.stopping()
 	w := process.hurried()
 	b.submit()
-	process.turn(w, 1, []store.Report{completed(process.claim(w, ingest))}) // so that all is prepared
+	process.turn(w, 1, []engine.Report{completed(process.claim(w, ingest))}) // so that all is prepared
 	b.exec("delete from tasks")
 	id := b.submit()
 	c := process.claim(w, ingest)
 	stop()
 	process.half(func(ctx context.Context) error {
-		_, err := process.Exchange(ctx, turn(w, 1, []store.Report{completed(c)}))
+		_, err := process.Exchange(ctx, turn(w, 1, []engine.Report{completed(c)}))
 		return err
 	})
 	late := b.submit()
 	if b.hasEventOf(late) {
 		t.Fatal("the turn is not open: readers see what came after it")
 	}
-	b.sweepUntil("the worker is given up", func(out store.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
-	b.sweepUntil("its rows are free", func(store.SweepResult) bool { return b.statuses(id)[ingest] == failing })
+	b.sweepUntil("the worker is given up", func(out engine.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
+	b.sweepUntil("its rows are free", func(engine.SweepResult) bool { return b.statuses(id)[ingest] == failing })
 	b.want(id, failing, pending, pending, pending, pending)
 	if !b.hasEventOf(late) {
 		t.Error("readers of events are still held up")
@@ -138,14 +139,14 @@ func TestSweep_GivesUpAWorkerThatStandsStillInItsHeartbeat(t *testing.T) {
 	must(t, err)
 	stop()
 	process.half(func(ctx context.Context) error {
-		_, err := process.Heartbeat(ctx, store.HeartbeatRequest{Worker: w})
+		_, err := process.Heartbeat(ctx, engine.HeartbeatRequest{Worker: w})
 		return err
 	})
 	if n := b.number(`select count(*) from (select from workers for update skip locked) as free`); n != 0 {
 		t.Fatal("its row is not locked")
 	}
-	b.sweepUntil("the worker is given up", func(out store.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
-	b.sweepUntil("its claim is free", func(store.SweepResult) bool { return b.statuses(id)[ingest] == failing })
+	b.sweepUntil("the worker is given up", func(out engine.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
+	b.sweepUntil("its claim is free", func(engine.SweepResult) bool { return b.statuses(id)[ingest] == failing })
 }
 
 func TestSweep_EndsAWorkerThatStandsStillWhileItLeaves(t *testing.T) {
@@ -160,7 +161,7 @@ func TestSweep_EndsAWorkerThatStandsStillWhileItLeaves(t *testing.T) {
 	if b.hasEventOf(late) {
 		t.Fatal("its transaction is not open: readers see what came after it")
 	}
-	b.sweepUntil("the worker is given up", func(out store.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
+	b.sweepUntil("the worker is given up", func(out engine.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
 	if !b.hasEventOf(late) {
 		t.Error("readers of events are still held up")
 	}
@@ -207,7 +208,7 @@ func TestSweep_TellsOfATransactionThatItMayNotEnd(t *testing.T) {
 	server := pgtest.NewServer(t, pgtest.ServerOptions{})
 	g := store.Video()
 	pool := server.New(pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	b := bundle{store.New(pool, g), t, pool}
+	b := newBundle(t, pool, g)
 	b.exec(`create role other login`)
 	b.exec(`grant all on all tables in schema public to other; grant all on all sequences in schema public to other`)
 	process, stop := b.stopping()
@@ -216,7 +217,7 @@ func TestSweep_TellsOfATransactionThatItMayNotEnd(t *testing.T) {
 	must(t, err)
 	stop()
 	process.half(func(ctx context.Context) error {
-		_, err := process.Heartbeat(ctx, store.HeartbeatRequest{Worker: w})
+		_, err := process.Heartbeat(ctx, engine.HeartbeatRequest{Worker: w})
 		return err
 	})
 	config := b.pool.Config()
@@ -224,9 +225,9 @@ func TestSweep_TellsOfATransactionThatItMayNotEnd(t *testing.T) {
 	as, err := pgxpool.NewWithConfig(t.Context(), config)
 	must(t, err)
 	defer as.Close()
-	other := bundle{store.New(as, g), t, as}
-	other.sweepUntil("it is told", func(out store.SweepResult) bool { return slices.Equal(out.OpenTransactions, []store.ID{w}) })
-	b.sweepUntil("its own role gives it up", func(out store.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
+	other := newBundle(t, as, g)
+	other.sweepUntil("it is told", func(out engine.SweepResult) bool { return slices.Equal(out.OpenTransactions, []store.ID{w}) })
+	b.sweepUntil("its own role gives it up", func(out engine.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
 }
 
 // Where the server has a limit for whole transactions, one whose process stands still

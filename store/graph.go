@@ -8,28 +8,27 @@ import (
 	"strings"
 )
 
-// Node is one stage of a [Graph]: its name and the stages that must be
-// completed before it may start.
+// Node is one stage of a [Graph]: its name, and the stages that must be completed
+// before it may start.
 type Node struct {
 	Name  string
 	Needs []string
 }
 
-// Graph is the shape of a pipeline, checked by [NewGraph]: which stages there
-// are and which needs which. The table of a pipeline, its triggers and every
-// statement of a [Store] follow from it.
+// Graph is the checked shape of a pipeline: its stages and what each needs. The
+// pipeline's tables, triggers and statements are generated from it. [NewGraph] makes it.
 type Graph struct {
-	name   string
-	nodes  []Node
-	index  map[string]int
-	needs  [][]int // by stage: the stages it needs
-	feeds  [][]int // by stage: the stages that need it
-	above  [][]int // by stage: itself and all it needs, directly or not
-	byName []string
+	name     string
+	prefix   string // of the tables
+	nodes    []Node
+	index    map[string]int
+	needs    [][]int // by stage: the stages it needs
+	feeds    [][]int // by stage: the stages that need it
+	upstream [][]int // by stage: itself and all it needs, directly or not
 }
 
-// Video is the graph of the built-in pipeline, the one schema.sql and
-// triggers.sql write out.
+// Video is the graph of the built-in pipeline, which schema.sql and triggers.sql
+// show. Its tables have no prefix.
 func Video() Graph {
 	g, err := NewGraph("video",
 		Node{Name: "ingest"},
@@ -38,6 +37,9 @@ func Video() Graph {
 		Node{Name: "assemble", Needs: []string{"transcode", "metadata"}},
 		Node{Name: "publish", Needs: []string{"assemble"}},
 	)
+	if err == nil {
+		g, err = g.WithTablePrefix("")
+	}
 	if err != nil {
 		panic(err)
 	}
@@ -54,50 +56,77 @@ const (
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
-// NewGraph checks a pipeline's shape. Names are lower-case letters, digits and
-// underscores, beginning with a letter; no two stages share one; every need
-// names a stage; nothing needs itself, directly or not; and every identifier
-// made of the names fits PostgreSQL's 63 bytes. The pipeline named "video" has
-// the tables tasks and attempts; any other, say "podcast", has podcast_tasks
-// and podcast_attempts.
+// NewGraph checks a pipeline's shape. A name consists of lower-case letters, digits
+// and underscores and starts with a letter. Stage names are unique, every need names
+// another stage, no stage needs itself, directly or not, and all identifiers made of
+// the names fit PostgreSQL's 63 bytes. All errors wrap [ErrGraph].
+//
+// The tables of a pipeline are prefixed with its name: podcast has podcast_tasks and
+// podcast_attempts. See [Graph.WithTablePrefix].
 func NewGraph(name string, nodes ...Node) (Graph, error) {
-	g := Graph{name: name, nodes: nodes, index: make(map[string]int, len(nodes))}
-	if err := g.checkNames(); err != nil {
-		return Graph{}, fmt.Errorf("pipeline %q: %w: %w", name, ErrGraph, err)
+	g := Graph{name: name, prefix: name + "_", nodes: nodes, index: make(map[string]int, len(nodes))}
+	err := g.indexNames()
+	if err == nil {
+		err = g.checkIdentifiers()
 	}
-	if err := g.link(); err != nil {
+	if err == nil {
+		err = g.link()
+	}
+	if err != nil {
 		return Graph{}, fmt.Errorf("pipeline %q: %w: %w", name, ErrGraph, err)
 	}
 	return g, nil
 }
 
-func (g *Graph) checkNames() error {
-	if !nameForm.MatchString(g.name) {
-		return errors.New("a pipeline's name is lower-case letters, digits and underscores, beginning with a letter")
+// WithTablePrefix returns the same graph for tables of another prefix, such as
+// "media_", or none. Two pipelines in one schema need different prefixes. A prefix
+// has the form of a name.
+func (g Graph) WithTablePrefix(prefix string) (Graph, error) {
+	g.prefix = prefix
+	err := g.checkIdentifiers()
+	if prefix != "" && !nameForm.MatchString(prefix) {
+		err = fmt.Errorf("table prefix %q: %w", prefix, errNameForm)
 	}
-	if id := g.tasks() + "_overridden_by_fkey"; len(id) > maxIdentifier {
-		return fmt.Errorf("%q is longer than PostgreSQL's %d bytes: shorten the name", id, maxIdentifier)
+	if err != nil {
+		return Graph{}, fmt.Errorf("pipeline %q: %w: %w", g.name, ErrGraph, err)
+	}
+	return g, nil
+}
+
+var errNameForm = errors.New("a name consists of lower-case letters, digits and underscores, and starts with a letter")
+
+func (g *Graph) indexNames() error {
+	if !nameForm.MatchString(g.name) {
+		return errNameForm
 	}
 	if len(g.nodes) == 0 {
 		return errors.New("it has no stages")
 	}
 	if len(g.nodes) > maxStages {
-		return fmt.Errorf("it has %d stages; %d is the most", len(g.nodes), maxStages)
+		return fmt.Errorf("it has %d stages; the maximum is %d", len(g.nodes), maxStages)
 	}
 	for i, n := range g.nodes {
 		if !nameForm.MatchString(n.Name) {
-			return fmt.Errorf("stage %q: a name is lower-case letters, digits and underscores, beginning with a letter", n.Name)
+			return fmt.Errorf("stage %q: %w", n.Name, errNameForm)
 		}
 		if _, twice := g.index[n.Name]; twice {
 			return fmt.Errorf("two stages are named %q", n.Name)
 		}
-		for _, id := range []string{g.tasks() + "_" + n.Name + "_waiting", g.Channel(n.Name)} {
-			if len(id) > maxIdentifier {
-				return fmt.Errorf("stage %q: %q is longer than PostgreSQL's %d bytes: shorten the name", n.Name, id, maxIdentifier)
-			}
-		}
 		g.index[n.Name] = i
-		g.byName = append(g.byName, n.Name)
+	}
+	return nil
+}
+
+// checkIdentifiers checks the longest identifiers that the tables and channels need.
+func (g *Graph) checkIdentifiers() error {
+	ids := []string{g.tasks() + "_overridden_by_fkey"}
+	for _, n := range g.nodes {
+		ids = append(ids, g.tasks()+"_"+n.Name+"_waiting", g.Channel(n.Name))
+	}
+	for _, id := range ids {
+		if len(id) > maxIdentifier {
+			return fmt.Errorf("identifier %q is longer than PostgreSQL's %d bytes; shorten the name", id, maxIdentifier)
+		}
 	}
 	return nil
 }
@@ -105,7 +134,7 @@ func (g *Graph) checkNames() error {
 func (g *Graph) link() error {
 	g.needs = make([][]int, len(g.nodes))
 	g.feeds = make([][]int, len(g.nodes))
-	g.above = make([][]int, len(g.nodes))
+	g.upstream = make([][]int, len(g.nodes))
 	for i, n := range g.nodes {
 		for _, need := range n.Needs {
 			j, ok := g.index[need]
@@ -122,17 +151,17 @@ func (g *Graph) link() error {
 		}
 	}
 	for i := range g.nodes {
-		if err := g.climb(i, nil); err != nil {
+		if err := g.addUpstream(i, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// climb fills above[i]; path is how it came here, so that a circle can be
-// shown and not only stated.
-func (g *Graph) climb(i int, path []string) error {
-	if g.above[i] != nil {
+// addUpstream fills upstream[i]. The path leads from a stage to stage i, so that the
+// error can show a circle.
+func (g *Graph) addUpstream(i int, path []string) error {
+	if g.upstream[i] != nil {
 		return nil
 	}
 	if at := slices.Index(path, g.nodes[i].Name); at >= 0 {
@@ -141,62 +170,66 @@ func (g *Graph) climb(i int, path []string) error {
 	path = append(path, g.nodes[i].Name)
 	all := []int{i}
 	for _, j := range g.needs[i] {
-		if err := g.climb(j, path); err != nil {
+		if err := g.addUpstream(j, path); err != nil {
 			return err
 		}
-		all = append(all, g.above[j]...)
+		all = append(all, g.upstream[j]...)
 	}
 	slices.Sort(all)
-	g.above[i] = slices.Compact(all)
+	g.upstream[i] = slices.Compact(all)
 	return nil
 }
 
-// Name is the pipeline's name.
+// Name returns the pipeline's name.
 func (g Graph) Name() string { return g.name }
 
-// Stages lists the names of the stages in the order they were given. A
-// stage's place in it is its number in a [Turn].
-func (g Graph) Stages() []string { return slices.Clone(g.byName) }
+// TablePrefix returns the prefix of the pipeline's tables, such as "podcast_".
+func (g Graph) TablePrefix() string { return g.prefix }
 
-// Stage is the number of the named stage, and whether there is one.
+func (g Graph) tasks() string { return g.prefix + "tasks" }
+
+// Stages lists the stages' names in the order given to [NewGraph]. The index of a
+// stage is its number.
+func (g Graph) Stages() []string {
+	names := make([]string, len(g.nodes))
+	for i, n := range g.nodes {
+		names[i] = n.Name
+	}
+	return names
+}
+
+// Stage returns the number of the named stage, and whether it exists.
 func (g Graph) Stage(name string) (int, bool) {
 	i, ok := g.index[name]
 	return i, ok
 }
 
-// Feeds lists the numbers of the stages that need stage i.
+// Needs lists the numbers of the stages that stage i needs. The caller must not change it.
+func (g Graph) Needs(i int) []int { return g.needs[i] }
+
+// Feeds lists the numbers of the stages that need stage i. The caller must not change it.
 func (g Graph) Feeds(i int) []int { return g.feeds[i] }
 
-// Upstream lists the numbers of stage i and of all stages that it needs, directly or not.
-func (g Graph) Upstream(i int) []int { return g.above[i] }
+// Upstream lists the numbers of stage i and of all stages that it needs, directly or
+// not. The caller must not change it.
+func (g Graph) Upstream(i int) []int { return g.upstream[i] }
 
-// Channel is the NOTIFY channel of a stage: a message there says that the
-// stage may have something to claim.
+// Channel returns the NOTIFY channel of a stage. A notification there says that the
+// stage may have ready tasks.
 func (g Graph) Channel(stage string) string { return "cuelight_" + g.name + "_" + stage }
 
-// RecallChannel is the NOTIFY channel of the pipeline as a whole: a message
-// there says that claims were taken from their workers, by a cancel or by
-// hand, and that everyone should check their own; or that people want something
-// else of the workers: a pause, a drain.
+// RecallChannel returns the NOTIFY channel of the pipeline. A notification there says
+// that workers should check their claims, pauses and drains: claims may have been
+// revoked, or an operator changed what workers should do.
 func (g Graph) RecallChannel() string { return "cuelight_" + g.name }
 
-// EventsChannel is the NOTIFY channel of those who read the pipeline's events: a
-// message there says that workers have written some. What others write is notified
-// of on the other channels, so readers listen on all of them.
+// EventsChannel returns the NOTIFY channel on which workers announce events. Events of
+// other writers are announced on the pipeline's other channels, so a reader of events
+// listens on all of them.
 func (g Graph) EventsChannel() string { return "cuelight_" + g.name + "_events" }
 
-// prefix sets the tables of all pipelines but the built-in one apart.
-func (g Graph) prefix() string {
-	if g.name == "video" {
-		return ""
-	}
-	return g.name + "_"
-}
-
-func (g Graph) tasks() string { return g.prefix() + "tasks" }
-
-// String is the graph's shape in one line. It is kept in the database, so that
-// a program with another idea of the pipeline is told so.
+// String returns the shape in one line. The database keeps it, so that a program with
+// another shape notices.
 func (g Graph) String() string {
 	var b strings.Builder
 	for i, n := range g.nodes {

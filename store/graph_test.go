@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestGraphIsChecked(t *testing.T) {
@@ -33,7 +34,7 @@ func TestGraphIsChecked(t *testing.T) {
 		"digit first":       {"p", []store.Node{node("1a")}, "lower-case"},
 		"pipeline name":     {"p;", []store.Node{node("a")}, "lower-case"},
 		"too long":          {"p", []store.Node{node(strings.Repeat("a", 60))}, "63 bytes"},
-		"too many":          {"p", many, "31 is the most"},
+		"too many":          {"p", many, "the maximum is 31"},
 		"no pipeline name":  {"", []store.Node{node("a")}, "lower-case"},
 		"long with a table": {strings.Repeat("p", 40), []store.Node{node("transcription")}, "63 bytes"},
 	} {
@@ -77,7 +78,7 @@ func TestPipelineOfOnesOwnHasTablesOfItsOwn(t *testing.T) {
 func flows(t *testing.T, g store.Graph) {
 	t.Helper()
 	b := setup(t)
-	s := store.New(b.pool, g)
+	s, e := store.New(b.pool, g), engine.New(b.pool, g)
 	if from, err := s.Migrate(t.Context()); err != nil || from != 0 {
 		t.Fatal(from, err)
 	}
@@ -85,26 +86,26 @@ func flows(t *testing.T, g store.Graph) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := s.RegisterWorker(t.Context(), store.Worker{Host: "test", PID: 1})
+	w, err := e.RegisterWorker(t.Context(), store.Worker{Host: "test", PID: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := len(g.Stages())
-	in := store.ExchangeRequest{Worker: w, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n)}
+	in := engine.ExchangeRequest{Worker: w, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n)}
 	for i := range n {
 		in.FreeSlots[i] = 2
 	}
 	in.ClaimFrom[0] = true
 	claimed := 0
 	for {
-		out, err := s.Exchange(t.Context(), in)
+		out, err := e.Exchange(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		in.ClaimFrom, in.Reports = make([]bool, n), nil
 		for _, c := range out.Claims {
 			claimed++
-			in.Reports = append(in.Reports, store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Completed})
+			in.Reports = append(in.Reports, engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed})
 		}
 		if len(in.Reports) == 0 {
 			break

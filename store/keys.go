@@ -13,6 +13,8 @@ import (
 	"unicode"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/statement"
 )
 
 // Key is an API key, of which the database knows everything but the key itself.
@@ -96,7 +98,7 @@ func (s *Store) CreateKey(ctx context.Context, name, scope string) (k Key, text 
 	switch {
 	case scope != ScopeRead && scope != ScopeSubmit && scope != ScopeAdmin:
 		err = fmt.Errorf("%w: there is no scope %q", ErrInvalidKey, scope)
-	case strings.TrimSpace(name) == "" || len(name) > maxKeyName || cleanText(name) != name,
+	case strings.TrimSpace(name) == "" || len(name) > maxKeyName || statement.CleanText(name) != name,
 		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }): // it is shown on terminals
 		err = fmt.Errorf("%w: a name is text of 1 to %d bytes that can be printed", ErrInvalidKey, maxKeyName)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // session opens a session that holds a worker's lock; the function it returns
@@ -41,9 +42,9 @@ func (b bundle) session(key int64) (end func()) {
 }
 
 // lost are the workers that a sweep of somebody who was never away gives up, after change has had its way with it. change may be nil.
-func (b bundle) lost(change func(*store.SweepRequest)) []store.ID {
+func (b bundle) lost(change func(*engine.SweepRequest)) []store.ID {
 	b.t.Helper()
-	in := store.SweepRequest{Credit: &store.OutageCredit{}, MaxAttempts: []int{3, 3, 3, 3, 3}}
+	in := engine.SweepRequest{Credit: &engine.OutageCredit{}, MaxAttempts: []int{3, 3, 3, 3, 3}}
 	if change != nil {
 		change(&in)
 	}
@@ -68,13 +69,13 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 	id, w, other := b.submit(), b.worker(), b.worker()
 	b.claim(w, ingest)
 	end := b.session(key)
-	if _, err := b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: w, Session: key}); err != nil {
+	if _, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Session: key}); err != nil {
 		t.Fatal(err)
 	}
 	gone := func() bool {
 		t.Helper()
-		out, err := b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: other, Credit: &store.OutageCredit{}})
-		brief, briefErr := b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: other, Credit: &store.OutageCredit{}, SkipChecks: true})
+		out, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: other, Credit: &engine.OutageCredit{}})
+		brief, briefErr := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: other, Credit: &engine.OutageCredit{}, SkipChecks: true})
 		if err := errors.Join(err, briefErr); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +106,7 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 		t.Errorf("given up within the grace: %v", lost)
 	}
 	b.silent(w, "8 s")
-	if lost := b.lost(func(s *store.SweepRequest) { s.Credit.Grace = 2 * time.Second }); len(lost) > 0 {
+	if lost := b.lost(func(s *engine.SweepRequest) { s.Credit.Grace = 2 * time.Second }); len(lost) > 0 {
 		t.Errorf("given up by somebody who was away himself for 2 s of that: %v", lost)
 	}
 	if !gone() {
@@ -125,14 +126,14 @@ func TestHeartbeat_ThatSkipsChecksIsOneStatementAndASignOfLife(t *testing.T) {
 	b := setup(t)
 	w := b.worker()
 	b.silent(w, "6 s")
-	out, err := b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: w, Credit: &store.OutageCredit{}, SkipChecks: true})
+	out, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Credit: &engine.OutageCredit{}, SkipChecks: true})
 	if err != nil || out.Paused != nil || out.Now.IsZero() {
 		t.Errorf("%+v, %v; want nothing of what is paused", out, err)
 	}
 	if n := b.number("select count(*) from workers where heartbeat_at > now() - interval '5 s'"); n != 1 {
 		t.Error("it was no sign of life")
 	}
-	if out, err = b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: w, Credit: &store.OutageCredit{}}); err != nil || len(out.Paused) != 5 {
+	if out, err = b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Credit: &engine.OutageCredit{}}); err != nil || len(out.Paused) != 5 {
 		t.Errorf("%+v, %v; want which of five stages are paused", out, err)
 	}
 }
@@ -155,10 +156,10 @@ func TestWorkerWithoutASessionIsGivenUpAfterItsOwnLease(t *testing.T) {
 		t.Errorf("given up within their leases: %v", lost)
 	}
 	b.silent(usual, "37 s")
-	if lost := b.lost(func(s *store.SweepRequest) { s.Credit.Lease = 2 * time.Second }); len(lost) > 0 {
+	if lost := b.lost(func(s *engine.SweepRequest) { s.Credit.Lease = 2 * time.Second }); len(lost) > 0 {
 		t.Errorf("given up by somebody who was away: %v", lost)
 	}
-	if lost := b.lost(func(s *store.SweepRequest) { s.Credit = nil }); len(lost) > 0 {
+	if lost := b.lost(func(s *engine.SweepRequest) { s.Credit = nil }); len(lost) > 0 {
 		t.Errorf("given up by somebody who may not: %v", lost)
 	}
 	if lost := b.lost(nil); !slices.Equal(lost, []store.ID{usual}) {
@@ -199,12 +200,12 @@ func TestChangedClockOfTheDatabaseGivesUpNobodyWhoLives(t *testing.T) {
 	w := b.worker()
 	b.silent(w, "1 hour") // as it looks when the clock was put an hour ahead
 	for _, off := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour} {
-		if lost := b.lost(func(s *store.SweepRequest) { s.ExpectedClock = time.Now().Add(off) }); len(lost) > 0 {
+		if lost := b.lost(func(s *engine.SweepRequest) { s.ExpectedClock = time.Now().Add(off) }); len(lost) > 0 {
 			t.Errorf("given up although the clock is %s off", off)
 		}
 	}
 	b.silent(w, "-1 hour") // put back after its last beat
-	if lost := b.lost(func(s *store.SweepRequest) { s.ExpectedClock = time.Now() }); !slices.Equal(lost, []store.ID{w}) {
+	if lost := b.lost(func(s *engine.SweepRequest) { s.ExpectedClock = time.Now() }); !slices.Equal(lost, []store.ID{w}) {
 		t.Errorf("lost are %v: a beat from the future is none", lost)
 	}
 }
@@ -219,7 +220,7 @@ func TestBeatThatArrivesWhileItsWorkerIsGivenUpWins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.New(tx, b.Graph()).Heartbeat(t.Context(), store.HeartbeatRequest{Worker: w}); err != nil {
+	if _, err := engine.New(tx, b.Graph()).Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w}); err != nil {
 		t.Fatal(err)
 	}
 	if lost := b.lost(nil); len(lost) > 0 {
@@ -249,7 +250,7 @@ func TestDeadWorkersAreGivenUpOnWord(t *testing.T) {
 	}
 	b.lost(nil)
 	b.want(id, failing, pending, pending, pending, pending)
-	if out := b.turn(w, 0, []store.Report{completed(c)}); len(out.Stale) != 1 {
+	if out := b.turn(w, 0, []engine.Report{completed(c)}); len(out.Stale) != 1 {
 		t.Error("its late report was taken")
 	}
 }
@@ -287,7 +288,7 @@ func TestSweepTellsOfClaimsItCouldNotTake(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "select from tasks for update"); err != nil {
 		t.Fatal(err)
 	}
-	in := store.SweepRequest{MaxAttempts: []int{3, 3, 3, 3, 3}}
+	in := engine.SweepRequest{MaxAttempts: []int{3, 3, 3, 3, 3}}
 	if out, err := b.Sweep(t.Context(), in); err != nil || out.ExpiredClaims != 0 || !out.RowsLocked {
 		t.Errorf("swept %+v, %v", out, err)
 	}
@@ -311,7 +312,7 @@ func TestTurnHasALimitOfItsOwnWhateverTheRoleMayTake(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	s := store.New(conn, b.Graph())
+	s := engine.New(conn, b.Graph())
 	b.submit()
 	if out, err := s.Exchange(t.Context(), turn(b.worker(), 1, nil, ingest)); err != nil || len(out.Claims) != 1 {
 		t.Errorf("claimed %d, %v", len(out.Claims), err)
@@ -327,7 +328,7 @@ func TestWorkersOfOtherPipelinesAreNobodysBusiness(t *testing.T) {
 	if lost := b.lost(nil); len(lost) > 0 {
 		t.Errorf("given up are %v", lost)
 	}
-	out, err := b.Heartbeat(t.Context(), store.HeartbeatRequest{Worker: w, Credit: &store.OutageCredit{}})
+	out, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Credit: &engine.OutageCredit{}})
 	if err != nil || out.WorkerExpired {
 		t.Errorf("somebody is told to be gone: %v", err)
 	}
@@ -340,8 +341,8 @@ func TestCounterThatWasSetByHandStopsNobody(t *testing.T) {
 	id, w := b.submit(), b.worker()
 	c := b.claim(w, ingest)
 	b.exec("update tasks set ingest_attempts = 0")
-	released := store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Released}
-	if out := b.turn(w, 0, []store.Report{released}); len(out.Stale) != 0 {
+	released := engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Released}
+	if out := b.turn(w, 0, []engine.Report{released}); len(out.Stale) != 0 {
 		t.Errorf("stale is %v", out.Stale)
 	}
 	b.claim(w, ingest)

@@ -177,7 +177,7 @@ func (s *Store) scanTask(row pgx.CollectableRow, more ...any) (t Task, err error
 	dest := []any{&t.ID, &t.CreatedAt, &t.Priority, &t.Source, &t.Params, &t.RequestID, &t.UserID, &t.SubmittedBy, &t.OverriddenBy, &t.Status}
 	for i := range t.Stages {
 		st := &t.Stages[i]
-		st.Name = s.graph.byName[i]
+		st.Name = s.graph.nodes[i].Name
 		dest = append(dest, &st.Status, &st.Attempts, &st.Token, &st.LockedAt, &st.LockedBy, &st.RunAt)
 	}
 	err = row.Scan(append(dest, more...)...)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestWhatIsNotShownOfASourceIsNotFoundByIt(t *testing.T) {
@@ -78,7 +79,7 @@ func TestWorkersThatAreGoneAreListedPageByPage(t *testing.T) {
 	var listed []store.ID
 	var before store.ID
 	for range 3 {
-		page, err := b.GoneWorkers(t.Context(), before, 2)
+		page, err := b.StoppedWorkers(t.Context(), before, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,8 +177,8 @@ func TestStageHasWaitedThoughAnotherWasPostponed(t *testing.T) {
 	w := b.worker()
 	b.exec(`insert into tasks (source, created_at, ingest_status) values ('a', now() - interval '2 days', 'completed')`)
 	r := failed(b.claim(w, transcode), time.Hour)
-	r.Outcome = store.Released
-	b.turn(w, 0, []store.Report{r})
+	r.Outcome = engine.Released
+	b.turn(w, 0, []engine.Report{r})
 	b.exec("update tasks set transcode_run_at = now() - interval '1 minute'; update attempts set retry_at = now() - interval '1 minute'")
 	in := turn(w, 1, nil, transcode, metadata)
 	in.PromoteDue[transcode] = true

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/cuelight/cuelight"
 )
 
 // Only the schema in which Migrate would create the tables is searched, not the
@@ -101,22 +99,14 @@ func (s *Store) migrate(ctx context.Context) (from int, err error) {
 		case from > 0:
 			return fmt.Errorf("%w: version %d is older than the first release; use a new schema or database", ErrSchemaOlder, from)
 		}
-		return execAll(ctx, tx, s.graph.files())
+		return execAll(ctx, tx, s.graph.SchemaSQL(), s.graph.TriggersSQL())
 	})
 	return from, err
 }
 
-// files returns the contents of schema.sql and triggers.sql for this pipeline.
-func (g Graph) files() []string {
-	if g.name == "video" && g.String() == Video().String() {
-		return []string{cuelight.Schema, cuelight.Triggers}
-	}
-	return []string{g.SchemaSQL(), g.TriggersSQL()}
-}
-
-// execAll runs whole files, which hold many statements, and for that the
-// simple protocol. For psql each file is a transaction; here all are one.
-func execAll(ctx context.Context, tx pgx.Tx, files []string) error {
+// execAll runs files of many statements, which needs the simple protocol. Each is a
+// transaction for psql; here all are part of tx.
+func execAll(ctx context.Context, tx pgx.Tx, files ...string) error {
 	for _, sql := range files {
 		sql = strings.Replace(strings.Replace(sql, "\nbegin;\n", "\n", 1), "\ncommit;\n", "\n", 1)
 		if _, err := tx.Conn().PgConn().Exec(ctx, sql).ReadAll(); err != nil {

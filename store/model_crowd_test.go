@@ -17,6 +17,7 @@ import (
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/proof/invariant"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // The moves of the model, made by many at once. Nobody can say what must come
@@ -27,9 +28,9 @@ func TestManyAtOnceBreakNoPromise(t *testing.T) {
 	rounds(t, func(t *testing.T, g store.Graph, seed int64) {
 		pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
 		c := &crowd{
-			Store: store.New(pool, g), t: t, pool: pool, careful: seed%2 == 0,
+			tables: newTables(pool, g), t: t, pool: pool, careful: seed%2 == 0,
 			requests: make(map[string]store.ID), undone: make(map[string]bool), deleted: make(map[store.ID]bool),
-			accepted: make(map[store.ID]store.Outcome), tokens: make(map[store.ID]bool),
+			accepted: make(map[store.ID]engine.Outcome), tokens: make(map[store.ID]bool),
 		}
 		var members, watchers sync.WaitGroup
 		watched, stop := context.WithCancel(t.Context())
@@ -53,7 +54,7 @@ func TestManyAtOnceBreakNoPromise(t *testing.T) {
 
 // crowd is what its members know of each other.
 type crowd struct {
-	*store.Store
+	tables
 	t       *testing.T
 	pool    *pgxpool.Pool
 	careful bool // no operator retries anything
@@ -64,9 +65,9 @@ type crowd struct {
 	tasks    []store.ID
 	deleted  map[store.ID]bool // tasks that were deleted, or perhaps were
 	workers  []store.ID
-	claims   []store.Claim              // every claim there ever was
-	tokens   map[store.ID]bool          // and its token
-	accepted map[store.ID]store.Outcome // reports that were taken, by token
+	claims   []engine.Claim              // every claim there ever was
+	tokens   map[store.ID]bool           // and its token
+	accepted map[store.ID]engine.Outcome // reports that were taken, by token
 }
 
 // options are what the rules may assume; what was deleted is not there.
@@ -111,10 +112,10 @@ func (c *crowd) finish() {
 	}
 	m := c.member(rand.New(rand.NewPCG(0, 0)))
 	for deadline := time.Now().Add(time.Minute); ; {
-		if _, err := modelSweep(ctx, c.Store, m.worker, &store.OutageCredit{}); err != nil {
+		if _, err := modelSweep(ctx, c.Engine, m.worker, &engine.OutageCredit{}); err != nil {
 			c.t.Fatal(err)
 		}
-		m.turn(func(cl store.Claim) store.Report { return completed(cl) })
+		m.turn(func(cl engine.Claim) engine.Report { return completed(cl) })
 		tasks, err := c.List(ctx, store.Filter{Limit: 1e6})
 		if err != nil {
 			c.t.Fatal(err)
@@ -135,15 +136,15 @@ func (c *crowd) compareAccepted() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	history := make(map[store.ID]store.Outcome)
+	history := make(map[store.ID]engine.Outcome)
 	var token store.ID
-	var outcome store.Outcome
+	var outcome engine.Outcome
 	if _, err := pgx.ForEachRow(rows, []any{&token, &outcome}, func() error { history[token] = outcome; return nil }); err != nil {
 		c.t.Fatal(err)
 	}
 	for _, cl := range c.claims {
 		had, has := c.accepted[cl.Token], history[cl.Token]
-		if had == store.Released || c.deleted[cl.Task] && has == "" {
+		if had == engine.Released || c.deleted[cl.Task] && has == "" {
 			had = ""
 		}
 		if had != has {
@@ -171,7 +172,7 @@ type member struct {
 	*crowd
 	rng    *rand.Rand
 	worker store.ID
-	held   []store.Claim
+	held   []engine.Claim
 	count  int
 }
 
@@ -183,7 +184,7 @@ func (c *crowd) member(rng *rand.Rand) *member {
 
 // join makes it somebody new, who holds nothing.
 func (m *member) join() {
-	id, err := modelRegister(m.t.Context(), m.Store)
+	id, err := modelRegister(m.t.Context(), m.Engine)
 	m.check(err)
 	m.mu.Lock()
 	defer m.mu.Unlock()

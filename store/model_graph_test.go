@@ -10,6 +10,7 @@ import (
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/proof/invariant"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // Whatever NewGraph lets pass, PostgreSQL accepts, side by side in one
@@ -25,7 +26,7 @@ func TestAnyGraphMakesTablesThatWork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := store.New(pool, g)
+		s := newTables(pool, g)
 		if _, err := s.Migrate(t.Context()); err != nil {
 			t.Fatalf("%s: %s: %v", name, g, err)
 		}
@@ -70,19 +71,19 @@ func randomGraph(rng *rand.Rand, i int) (string, []store.Node) {
 	return name, nodes
 }
 
-func flowThrough(t *testing.T, s *store.Store) {
+func flowThrough(t *testing.T, s tables) {
 	t.Helper()
 	ctx := t.Context()
 	r, err := s.Submit(ctx, store.Submission{Source: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := modelRegister(ctx, s)
+	w, err := modelRegister(ctx, s.Engine)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := len(s.Graph().Stages())
-	in := store.ExchangeRequest{Worker: w, FreeSlots: slices.Repeat([]int{2}, n), ClaimFrom: slices.Repeat([]bool{true}, n)}
+	in := engine.ExchangeRequest{Worker: w, FreeSlots: slices.Repeat([]int{2}, n), ClaimFrom: slices.Repeat([]bool{true}, n)}
 	for turns := 0; ; turns++ {
 		out, err := s.Exchange(ctx, in)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // move does something that may be done.
@@ -28,7 +29,7 @@ func (m *member) move() {
 	case n < 81:
 		m.beat()
 	case n < 85:
-		_, err := modelSweep(ctx, m.Store, m.worker, &store.OutageCredit{})
+		_, err := modelSweep(ctx, m.Engine, m.worker, &engine.OutageCredit{})
 		m.check(err)
 	case n < 87:
 		_, err := m.ExpireWorkers(ctx, []store.ID{some(m, &m.workers)})
@@ -60,13 +61,13 @@ func pickStage(m *member) string {
 }
 
 // report ends a claim in any way.
-func (m *member) report(c store.Claim) store.Report {
+func (m *member) report(c engine.Claim) engine.Report {
 	r := failed(c, time.Duration(m.rng.IntN(3))*5*time.Millisecond)
 	switch n := m.rng.IntN(100); {
 	case n < 70:
 		return completed(c)
 	case n < 85:
-		r.Outcome = store.Released
+		r.Outcome = engine.Released
 	default:
 		r.Dead = c.Attempt >= modelAttempts || m.chance(20)
 	}
@@ -74,10 +75,10 @@ func (m *member) report(c store.Claim) store.Report {
 }
 
 // turn reports some of what it holds, and something it does not hold.
-func (m *member) turn(report func(store.Claim) store.Report) {
+func (m *member) turn(report func(engine.Claim) engine.Report) {
 	n := len(m.Graph().Stages())
 	all := slices.Repeat([]bool{true}, n)
-	in := store.ExchangeRequest{Worker: m.worker, FreeSlots: make([]int, n), ClaimFrom: all, PromoteDue: all}
+	in := engine.ExchangeRequest{Worker: m.worker, FreeSlots: make([]int, n), ClaimFrom: all, PromoteDue: all}
 	for i := range n {
 		in.FreeSlots[i] = m.rng.IntN(3)
 	}
@@ -109,16 +110,16 @@ func (m *member) turn(report func(store.Claim) store.Report) {
 }
 
 // settle writes down which reports were taken; none is taken twice.
-func (m *member) settle(reports []store.Report, out store.ExchangeResult) {
-	is := func(token store.ID) func(store.Report) bool {
-		return func(r store.Report) bool { return r.Token == token }
+func (m *member) settle(reports []engine.Report, out engine.ExchangeResult) {
+	is := func(token store.ID) func(engine.Report) bool {
+		return func(r engine.Report) bool { return r.Token == token }
 	}
 	for _, r := range reports {
 		if slices.ContainsFunc(out.Locked, is(r.Token)) {
 			continue
 		}
-		m.held = slices.DeleteFunc(m.held, func(c store.Claim) bool { return c.Token == r.Token })
-		if slices.ContainsFunc(out.Stale, func(s store.StaleReport) bool { return s.Token == r.Token }) {
+		m.held = slices.DeleteFunc(m.held, func(c engine.Claim) bool { return c.Token == r.Token })
+		if slices.ContainsFunc(out.Stale, func(s engine.StaleReport) bool { return s.Token == r.Token }) {
 			continue
 		}
 		if before, twice := m.accepted[r.Token]; twice {
@@ -165,13 +166,13 @@ func (m *member) submitAndRollBack() {
 }
 
 func (m *member) beat() {
-	lost, err := modelBeat(m.t.Context(), m.Store, m.worker, m.held)
+	lost, err := modelBeat(m.t.Context(), m.Engine, m.worker, m.held)
 	if errors.Is(err, store.ErrWorkerUnknown) {
 		m.join()
 		return
 	}
 	if m.check(err) {
-		m.held = slices.DeleteFunc(m.held, func(c store.Claim) bool { return slices.Contains(lost, c.Token) })
+		m.held = slices.DeleteFunc(m.held, func(c engine.Claim) bool { return slices.Contains(lost, c.Token) })
 	}
 }
 

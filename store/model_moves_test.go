@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // moves are what may happen, and how often. Each does the same to the model and
@@ -141,7 +142,7 @@ func (p *play) returnOne() {
 }
 
 func (p *play) join(name string) *modelWorker {
-	id, err := modelRegister(p.t.Context(), p.Store)
+	id, err := modelRegister(p.t.Context(), p.Engine)
 	p.must(err)
 	w := &modelWorker{id: id, name: name}
 	p.say("%s registers", name)
@@ -154,7 +155,7 @@ func (p *play) sayAlive() {
 	claims := p.known(8)
 	p.say("%s beats with %d claims", w.name, len(claims))
 	untouched := p.untouched()
-	lost, err := modelBeat(p.t.Context(), p.Store, w.id, claims)
+	lost, err := modelBeat(p.t.Context(), p.Engine, w.id, claims)
 	if !w.alive() {
 		if !errors.Is(err, store.ErrWorkerUnknown) {
 			p.fatalf("the beat of %s, who is gone, is answered by %v", w.name, err)
@@ -189,17 +190,17 @@ func (p *play) fallSilent() {
 }
 
 func (p *play) sweepUp() {
-	w, judge, judges := p.someone(), &store.OutageCredit{}, true
+	w, judge, judges := p.someone(), &engine.OutageCredit{}, true
 	switch n := p.rng.IntN(10); {
 	case n == 0: // it gives up nobody
 		judge, judges = nil, false
 	case n == 1: // it was away itself for longer than the others are silent
-		judge, judges = &store.OutageCredit{Grace: 2 * time.Hour, Lease: 2 * time.Hour}, false
+		judge, judges = &engine.OutageCredit{Grace: 2 * time.Hour, Lease: 2 * time.Hour}, false
 	}
 	p.say("%s sweeps, judges %t", w.name, judges)
 	untouched := p.untouched()
 	want := p.m.sweep(w.id, judges)
-	got, err := modelSweep(p.t.Context(), p.Store, w.id, judge)
+	got, err := modelSweep(p.t.Context(), p.Engine, w.id, judge)
 	p.must(err)
 	p.same("workers given up", got.ExpiredWorkers, want.lost)
 	if got.ExpiredClaims != want.expired || !slices.Equal(got.MoreReady, want.left) || !slices.Equal(signs(got.NextDue), want.next) {
@@ -227,21 +228,21 @@ func (p *play) giveUp() {
 }
 
 // known is some of the claims there ever were, mostly those that are held.
-func (p *play) known(n int) []store.Claim {
-	var some []store.Claim
+func (p *play) known(n int) []engine.Claim {
+	var some []engine.Claim
 	for range min(n, len(p.claims)) {
 		c := pickOne(p, p.claims[max(0, len(p.claims)-30):])
 		if p.chance(20) {
 			c = pickOne(p, p.claims)
 		}
-		if !slices.ContainsFunc(some, func(o store.Claim) bool { return o.Token == c.Token }) {
+		if !slices.ContainsFunc(some, func(o engine.Claim) bool { return o.Token == c.Token }) {
 			some = append(some, c)
 		}
 	}
 	return some
 }
 
-func (p *play) holds(c store.Claim) bool {
+func (p *play) holds(c engine.Claim) bool {
 	t := p.m.task(c.Task)
 	return t != nil && t.stages[c.Stage].token == c.Token
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // read asks the questions whose answers are nowhere else compared.
@@ -50,7 +51,7 @@ func (p *play) read() {
 	}
 }
 
-func tokensOfLost(claims []store.LostClaim) []store.ID {
+func tokensOfLost(claims []engine.LostClaim) []store.ID {
 	var all []store.ID
 	for _, c := range claims {
 		all = append(all, c.Token)
@@ -58,7 +59,7 @@ func tokensOfLost(claims []store.LostClaim) []store.ID {
 	return all
 }
 
-func tokensOfClaims(claims []store.Claim) []store.ID {
+func tokensOfClaims(claims []engine.Claim) []store.ID {
 	var all []store.ID
 	for _, c := range claims {
 		all = append(all, c.Token)
@@ -66,7 +67,7 @@ func tokensOfClaims(claims []store.Claim) []store.ID {
 	return all
 }
 
-func (p *play) lost(claims []store.Claim) []store.ID {
+func (p *play) lost(claims []engine.Claim) []store.ID {
 	var all []store.ID
 	for _, c := range claims {
 		if !p.holds(c) {
@@ -78,8 +79,8 @@ func (p *play) lost(claims []store.Claim) []store.ID {
 
 // readSettled: what a worker asks when it does not know whether its report
 // arrived.
-func (p *play) readSettled(claims []store.Claim) {
-	var reports []store.Report
+func (p *play) readSettled(claims []engine.Claim) {
+	var reports []engine.Report
 	for _, c := range claims {
 		reports = append(reports, p.report(c))
 	}

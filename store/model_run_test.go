@@ -15,6 +15,7 @@ import (
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/proof/invariant"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // A failed run prints its seed, and -seed plays it again; -rounds plays more of
@@ -99,7 +100,7 @@ func TestStoreDoesWhatTheModelDoes(t *testing.T) {
 
 // play is one round: the model, the store, and what has been done to both.
 type play struct {
-	*store.Store
+	tables
 	t       *testing.T
 	pool    *pgxpool.Pool
 	rng     *rand.Rand
@@ -110,7 +111,7 @@ type play struct {
 	step    int
 	count   int // of tasks ever
 	log     []string
-	claims  []store.Claim // every claim there ever was
+	claims  []engine.Claim // every claim there ever was
 	tokens  map[store.ID]bool
 
 	committed, rolledBack []string // request ids
@@ -119,7 +120,7 @@ type play struct {
 func newPlay(t *testing.T, g store.Graph, seed int64) *play {
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
 	p := &play{
-		Store: store.New(pool, g), t: t, pool: pool, m: newModel(g, modelAttempts), prefix: modelPrefix(g),
+		tables: newTables(pool, g), t: t, pool: pool, m: newModel(g, modelAttempts), prefix: modelPrefix(g),
 		rng: rand.New(rand.NewPCG(uint64(seed), 1)), careful: seed%2 == 0, tokens: make(map[store.ID]bool),
 	}
 	for i := range modelWorkers {
@@ -138,17 +139,17 @@ func modelPrefix(g store.Graph) string {
 
 // The calls that say who is there, as the model tests make them.
 
-func modelRegister(ctx context.Context, s *store.Store) (store.ID, error) {
+func modelRegister(ctx context.Context, s *engine.Engine) (store.ID, error) {
 	return s.RegisterWorker(ctx, store.Worker{Host: "test", PID: 1, Lease: modelLease})
 }
 
-func modelBeat(ctx context.Context, s *store.Store, worker store.ID, claims []store.Claim) ([]store.ID, error) {
-	out, err := s.Heartbeat(ctx, store.HeartbeatRequest{Worker: worker, Claims: claims, Credit: &store.OutageCredit{}})
+func modelBeat(ctx context.Context, s *engine.Engine, worker store.ID, claims []engine.Claim) ([]store.ID, error) {
+	out, err := s.Heartbeat(ctx, engine.HeartbeatRequest{Worker: worker, Claims: claims, Credit: &engine.OutageCredit{}})
 	return tokensOfLost(out.LostClaims), err
 }
 
-func modelSweep(ctx context.Context, s *store.Store, worker store.ID, judge *store.OutageCredit) (store.SweepResult, error) {
-	return s.Sweep(ctx, store.SweepRequest{
+func modelSweep(ctx context.Context, s *engine.Engine, worker store.ID, judge *engine.OutageCredit) (engine.SweepResult, error) {
+	return s.Sweep(ctx, engine.SweepRequest{
 		Worker: worker, Credit: judge, MaxAttempts: slices.Repeat([]int{modelAttempts}, len(s.Graph().Stages())),
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // modelTurned is what a turn is expected to answer.
@@ -32,7 +33,7 @@ type modelRow struct {
 // turn makes the model's turn: what is due; then the reports, those of completed
 // stages last; then, stage by stage, what is ready. Somebody else has the row of
 // foreign locked, if there is one. Claimed stages have no token yet.
-func (m *model) turn(in store.ExchangeRequest, foreign *modelTask) modelTurned {
+func (m *model) turn(in engine.ExchangeRequest, foreign *modelTask) modelTurned {
 	n := len(m.stages)
 	out := modelTurned{left: make([]bool, n), yielded: make([]bool, n), next: slices.Repeat([]int{-1}, n)}
 	applied := make(map[store.ID]bool)
@@ -78,16 +79,16 @@ func (m *model) turn(in store.ExchangeRequest, foreign *modelTask) modelTurned {
 
 // sort groups the reports. One statement completes several stages of a task,
 // but not one stage twice. It also says which stages tasks may become ready for.
-func (m *model) sort(reports []store.Report) (completions [][]*modelRow, ended [][]store.Report, opens []bool) {
+func (m *model) sort(reports []engine.Report) (completions [][]*modelRow, ended [][]engine.Report, opens []bool) {
 	n := len(m.stages)
-	ended, opens = make([][]store.Report, n), make([]bool, n)
+	ended, opens = make([][]engine.Report, n), make([]bool, n)
 	seen := make(map[store.ID]bool)
 	for _, r := range reports {
 		if seen[r.Token] {
 			continue
 		}
 		seen[r.Token] = true
-		if r.Outcome != store.Completed {
+		if r.Outcome != engine.Completed {
 			ended[r.Stage] = append(ended[r.Stage], r)
 			continue
 		}
@@ -107,7 +108,7 @@ func (m *model) sort(reports []store.Report) (completions [][]*modelRow, ended [
 }
 
 // placeFor is the row of the report's task, unless that has the stage already.
-func placeFor(rows *[]*modelRow, r store.Report, n int) *modelRow {
+func placeFor(rows *[]*modelRow, r engine.Report, n int) *modelRow {
 	for _, row := range *rows {
 		if row.task == r.Task && row.tokens[r.Stage].IsZero() {
 			return row
@@ -125,7 +126,7 @@ func placeFor(rows *[]*modelRow, r store.Report, n int) *modelRow {
 // stage goes on with the tasks that would have the free slots if they and all that
 // are ready stood in one line, as far as this turn claims what is ready; else with
 // those that come before all that are ready.
-func (m *model) complete(rows []*modelRow, in store.ExchangeRequest, free []int, foreign *modelTask, applied map[store.ID]bool, out *modelTurned) {
+func (m *model) complete(rows []*modelRow, in engine.ExchangeRequest, free []int, foreign *modelTask, applied map[store.ID]bool, out *modelTurned) {
 	var change []func()
 	open := make([][]*modelTask, len(m.stages))
 	for _, row := range rows {
@@ -185,14 +186,14 @@ func inOrder(a, b *modelTask) int {
 	return cmp.Or(int(b.priority)-int(a.priority), bytes.Compare(a.id[:], b.id[:]))
 }
 
-func (m *model) endReported(r store.Report, stage int, foreign *modelTask, applied map[store.ID]bool) {
+func (m *model) endReported(r engine.Report, stage int, foreign *modelTask, applied map[store.ID]bool) {
 	t := m.task(r.Task)
 	if t == nil || t == foreign || r.Token.IsZero() || t.stages[stage].token != r.Token {
 		return
 	}
 	applied[r.Token], t.wasReady = true, true
 	switch {
-	case r.Outcome == store.Released:
+	case r.Outcome == engine.Released:
 		m.end(t, stage, "released", pending)
 	case r.Dead:
 		m.end(t, stage, "failed", dead)
@@ -204,11 +205,11 @@ func (m *model) endReported(r store.Report, stage int, foreign *modelTask, appli
 	}
 }
 
-func (m *model) look(stage int, in store.ExchangeRequest, foreign *modelTask, free int, opens bool, out *modelTurned) {
+func (m *model) look(stage int, in engine.ExchangeRequest, foreign *modelTask, free int, opens bool, out *modelTurned) {
 	if !in.ClaimFrom[stage] {
 		return
 	}
-	var after store.Position
+	var after engine.Position
 	if in.After != nil && !opens {
 		after = in.After[stage]
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // turn is the move that matters: any worker with any slots, and reports of its
@@ -17,14 +18,14 @@ import (
 func (p *play) turn() {
 	n := len(p.m.stages)
 	w := p.someone()
-	in := store.ExchangeRequest{Worker: w.id, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n), PromoteDue: make([]bool, n)}
+	in := engine.ExchangeRequest{Worker: w.id, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n), PromoteDue: make([]bool, n)}
 	for i := range n {
 		in.FreeSlots[i], in.ClaimFrom[i], in.PromoteDue[i] = p.rng.IntN(3), p.chance(60), p.chance(40)
 	}
 	if p.chance(20) {
-		in.After = make([]store.Position, n)
+		in.After = make([]engine.Position, n)
 		t := p.someTask()
-		in.After[p.rng.IntN(n)] = store.Position{Priority: t.priority, Task: t.id}
+		in.After[p.rng.IntN(n)] = engine.Position{Priority: t.priority, Task: t.id}
 	}
 	if p.chance(5) {
 		in.OnlyTasks = []store.ID{p.someTask().id, p.someTask().id}
@@ -37,7 +38,7 @@ func (p *play) turn() {
 	}
 	if p.chance(5) {
 		t := p.someTask()
-		in.Reports = append(in.Reports, store.Report{Task: t.id, Token: store.ID{byte(p.step)}, Outcome: store.Completed})
+		in.Reports = append(in.Reports, engine.Report{Task: t.id, Token: store.ID{byte(p.step)}, Outcome: engine.Completed})
 	}
 	var foreign *modelTask
 	if p.chance(10) {
@@ -47,8 +48,8 @@ func (p *play) turn() {
 }
 
 // report ends a claim in any way.
-func (p *play) report(c store.Claim) store.Report {
-	r := store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Failed, Error: "no luck", Class: "error"}
+func (p *play) report(c engine.Claim) engine.Report {
+	r := engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Error: "no luck", Class: "error"}
 	switch n := p.rng.IntN(100); {
 	case n < 60:
 		r = completed(c)
@@ -56,7 +57,7 @@ func (p *play) report(c store.Claim) store.Report {
 			r.Result = json.RawMessage(fmt.Sprintf(`{"step": %d}`, p.step))
 		}
 	case n < 75:
-		r.Outcome, r.Error, r.Class = store.Released, "", ""
+		r.Outcome, r.Error, r.Class = engine.Released, "", ""
 		if n < 67 {
 			r.RetryIn = time.Hour
 		}
@@ -64,18 +65,18 @@ func (p *play) report(c store.Claim) store.Report {
 		r.RetryIn = time.Hour
 	}
 	// Whoever works on a stage knows how often that may be tried.
-	r.Dead = r.Outcome == store.Failed && (c.Attempt >= modelAttempts || p.chance(20))
+	r.Dead = r.Outcome == engine.Failed && (c.Attempt >= modelAttempts || p.chance(20))
 	return r
 }
 
 // makeTurn makes the turn in the model and in the store, while somebody else
 // has the row of foreign locked, and compares.
-func (p *play) makeTurn(w *modelWorker, in store.ExchangeRequest, foreign *modelTask) {
+func (p *play) makeTurn(w *modelWorker, in engine.ExchangeRequest, foreign *modelTask) {
 	p.t.Helper()
 	p.say("%s makes a turn%s%s", w.name, p.tell(in), p.lock(foreign))
 	untouched := p.untouched()
 	want := p.m.turn(in, foreign)
-	var got store.ExchangeResult
+	var got engine.ExchangeResult
 	err := pgx.BeginFunc(p.t.Context(), p.pool, func(tx pgx.Tx) error {
 		if foreign != nil {
 			_, err := tx.Exec(p.t.Context(), "select from "+p.prefix+"tasks where id = $1 for update", foreign.id)
@@ -135,7 +136,7 @@ func (p *play) versions() []uint32 {
 	return all
 }
 
-func (p *play) tell(in store.ExchangeRequest) string {
+func (p *play) tell(in engine.ExchangeRequest) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ", free %v, look %v, mature %v", in.FreeSlots, in.ClaimFrom, in.PromoteDue)
 	for i, place := range in.After {
@@ -154,7 +155,7 @@ func (p *play) tell(in store.ExchangeRequest) string {
 			name = t.name
 		}
 		fmt.Fprintf(&b, "\n       %s of %s is %s (dead %t, again in %s), held %t", p.m.stages[r.Stage], name, r.Outcome,
-			r.Dead, r.RetryIn, p.holds(store.Claim{Task: r.Task, Stage: r.Stage, Token: r.Token}))
+			r.Dead, r.RetryIn, p.holds(engine.Claim{Task: r.Task, Stage: r.Stage, Token: r.Token}))
 	}
 	return b.String()
 }
@@ -167,7 +168,7 @@ func (p *play) lock(t *modelTask) string {
 }
 
 // learn compares the claims and keeps the tokens that were drawn for them.
-func (p *play) learn(got []store.Claim, want []modelClaim) {
+func (p *play) learn(got []engine.Claim, want []modelClaim) {
 	p.t.Helper()
 	var a, b []string
 	for _, c := range got {
@@ -191,7 +192,7 @@ func (p *play) learn(got []store.Claim, want []modelClaim) {
 	}
 }
 
-func tokensOf(reports []store.Report) []store.ID {
+func tokensOf(reports []engine.Report) []store.ID {
 	var all []store.ID
 	for _, r := range reports {
 		all = append(all, r.Token)
@@ -199,7 +200,7 @@ func tokensOf(reports []store.Report) []store.ID {
 	return all
 }
 
-func tokensOfStale(reports []store.StaleReport) []store.ID {
+func tokensOfStale(reports []engine.StaleReport) []store.ID {
 	var all []store.ID
 	for _, r := range reports {
 		all = append(all, r.Token)
@@ -211,7 +212,7 @@ func tokensOfStale(reports []store.StaleReport) []store.ID {
 func (p *play) drain() {
 	n := len(p.m.stages)
 	w := p.join("last")
-	in := store.ExchangeRequest{Worker: w.id, FreeSlots: slices.Repeat([]int{100}, n), ClaimFrom: slices.Repeat([]bool{true}, n), PromoteDue: slices.Repeat([]bool{true}, n)}
+	in := engine.ExchangeRequest{Worker: w.id, FreeSlots: slices.Repeat([]int{100}, n), ClaimFrom: slices.Repeat([]bool{true}, n), PromoteDue: slices.Repeat([]bool{true}, n)}
 	for p.step++; slices.ContainsFunc(p.m.tasks, p.m.open); p.step++ {
 		if p.step > *stepsFlag+20*n {
 			p.fatalf("there is no end to it")

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestCancelTakesRunningWorkFromItsWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
-	two := b.turn(w, 1, []store.Report{completed(b.claim(w, ingest))}).Claims
+	two := b.turn(w, 1, []engine.Report{completed(b.claim(w, ingest))}).Claims
 	heard := b.listen("cuelight_video")
 	if err := b.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
@@ -29,7 +30,7 @@ func TestCancelTakesRunningWorkFromItsWorker(t *testing.T) {
 	if lost, err := b.beat(w, two...); err != nil || len(lost) != 2 {
 		t.Errorf("beat says %d claims are lost, want 2: %v", len(lost), err)
 	}
-	if out := b.turn(w, 1, []store.Report{completed(two[0])}); len(out.Stale) != 1 || !out.Stale[0].Cancelled || len(out.Claims) != 0 {
+	if out := b.turn(w, 1, []engine.Report{completed(two[0])}); len(out.Stale) != 1 || !out.Stale[0].Cancelled || len(out.Claims) != 0 {
 		t.Errorf("work on a cancelled task was taken: %+v", out)
 	}
 	if task := b.get(id); task.Status != cancelled || !task.IsFinished(b.Graph()) {
@@ -47,10 +48,10 @@ func TestRetryResumesFromWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
-	two := b.turn(w, 1, []store.Report{completed(b.claim(w, ingest))}).Claims
+	two := b.turn(w, 1, []engine.Report{completed(b.claim(w, ingest))}).Claims
 	r := failed(two[0], 0)
 	r.Dead = true
-	b.turn(w, 1, []store.Report{r, completed(two[1])})
+	b.turn(w, 1, []engine.Report{r, completed(two[1])})
 	b.want(id, done, dead, done, pending, pending)
 	if err := b.Retry(t.Context(), id, ""); err != nil {
 		t.Fatal(err)
@@ -70,7 +71,7 @@ func TestRetryFromAStageTakesItFromItsWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
-	two := b.turn(w, 1, []store.Report{completed(b.claim(w, ingest))}).Claims
+	two := b.turn(w, 1, []engine.Report{completed(b.claim(w, ingest))}).Claims
 	if err := b.Retry(t.Context(), id, "ingest"); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestRetryAllTakesOnlyWhatMatches(t *testing.T) {
 		r := failed(c, 0)
 		r.Dead = i < 4
 		r.Error = fmt.Sprint("disk ", i)
-		b.turn(w, 0, []store.Report{r})
+		b.turn(w, 0, []engine.Report{r})
 	}
 	if r, err := b.RetryAll(t.Context(), store.Filter{Error: "disk 0"}, "", store.RetryAllOptions{}); err != nil || r.Retried != 1 {
 		t.Errorf("retried %+v by error, %v; want 1", r, err)
@@ -233,7 +234,7 @@ func TestSilentWorkerIsGivenUpAndItsClaimsAreFree(t *testing.T) {
 	c := b.claim(silent, ingest)
 	b.exec("update workers set heartbeat_at = now() - interval '1 minute' where id = $1", silent)
 	b.exec("update tasks set ingest_locked_at = now() - interval '1 minute'")
-	sweep := store.SweepRequest{Credit: &store.OutageCredit{}, MaxAttempts: []int{2, 2, 2, 2, 2}}
+	sweep := engine.SweepRequest{Credit: &engine.OutageCredit{}, MaxAttempts: []int{2, 2, 2, 2, 2}}
 
 	out, err := b.Sweep(ctx, sweep)
 	if err != nil || out.ExpiredClaims != 1 || !slices.Equal(out.ExpiredWorkers, []store.ID{silent}) || !out.MoreReady[ingest] {
@@ -243,7 +244,7 @@ func TestSilentWorkerIsGivenUpAndItsClaimsAreFree(t *testing.T) {
 	if _, err := b.beat(silent); !errors.Is(err, store.ErrWorkerUnknown) {
 		t.Errorf("a worker that was given up may go on: %v", err)
 	}
-	if out := b.turn(silent, 0, []store.Report{completed(c)}); len(out.Stale) != 1 || out.Stale[0].Cancelled {
+	if out := b.turn(silent, 0, []engine.Report{completed(c)}); len(out.Stale) != 1 || out.Stale[0].Cancelled {
 		t.Error("its late report was taken, or for one of a cancelled task")
 	}
 	again := b.claim(beating, ingest)
@@ -272,7 +273,7 @@ func TestWhatAWorkerLeftBehindWhenItStoppedIsFreeAndDoesNotCount(t *testing.T) {
 	if err := b.DeregisterWorker(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := b.Sweep(t.Context(), store.SweepRequest{MaxAttempts: []int{1, 1, 1, 1, 1}}); err != nil || out.ExpiredClaims != 1 {
+	if out, err := b.Sweep(t.Context(), engine.SweepRequest{MaxAttempts: []int{1, 1, 1, 1, 1}}); err != nil || out.ExpiredClaims != 1 {
 		t.Errorf("a worker that left holds on to its claim: %+v, %v", out, err)
 	}
 	b.want(id, pending, pending, pending, pending, pending)
@@ -296,11 +297,11 @@ func TestWhatAFailedTurnLeavesOpenCanBeFoundOut(t *testing.T) {
 		t.Errorf("held is %+v, %v", held, err)
 	}
 	r := completed(c)
-	if got, err := b.FindRecordedOutcomes(ctx, []store.Report{r}); err != nil || got[c.Token] {
+	if got, err := b.FindRecordedOutcomes(ctx, []engine.Report{r}); err != nil || got[c.Token] {
 		t.Errorf("settled before it was reported: %v", err)
 	}
-	b.turn(w, 0, []store.Report{r})
-	if got, err := b.FindRecordedOutcomes(ctx, []store.Report{r}); err != nil || !got[c.Token] {
+	b.turn(w, 0, []engine.Report{r})
+	if got, err := b.FindRecordedOutcomes(ctx, []engine.Report{r}); err != nil || !got[c.Token] {
 		t.Errorf("not settled after it was reported: %v", err)
 	}
 }
@@ -313,7 +314,7 @@ func TestMigrateMakesTheTablesOnceHoweverManyCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := store.New(b.pool, g)
+	s := newTables(b.pool, g)
 	if err := s.Check(ctx); !errors.Is(err, store.ErrNoSchema) {
 		t.Errorf("check without tables: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // What was drawn by a transaction that did not wait for the disk may be drawn
@@ -216,7 +217,7 @@ func TestEventsThatAreForgottenWhileTheyAreReadAreNotPassedOver(t *testing.T) {
 		and database = (select oid from pg_database where datname = current_database())`) {
 		time.Sleep(time.Millisecond)
 	}
-	_, err = b.WithTx(tx).PruneEvents(ctx, 0)
+	_, err = engine.New(tx, b.Graph()).PruneEvents(ctx, 0)
 	must(t, err)
 	must(t, tx.Commit(ctx))
 	if err := <-read; !errors.Is(err, store.ErrEventsGone) {

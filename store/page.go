@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/statement"
 )
 
 // SearchAtMost is how many tasks a page looks at where a condition has no index.
@@ -45,14 +47,14 @@ func sourceOfStage(status Status) source   { return source("stage " + status) }
 // sourceWords are the conditions of the indexes that a source has its tasks from. A
 // task may be in several of them.
 type sourceWords struct {
-	words
+	templateData
 	Oldest bool
-	Where  []string     // conditions on a row t
-	Ready  []stageWords // and what is ready for these stages
+	Where  []string    // conditions on a row t
+	Ready  []stageData // and what is ready for these stages
 }
 
 // newPages writes the statements for pages.
-func newPages(w words) map[pageKey]string {
+func newPages(w templateData) map[pageKey]string {
 	running, died := "("+w.Any("t.", "inprogress")+")", "("+w.Any("t.", "dead")+")"
 	failed := w.indexed("t.", StatusFailed, waitsNot, waitsUntried, waitsTried)
 	cancelled := w.indexed("t.", StatusCancelled, waitsNot, waitsUntried, waitsTried)
@@ -63,7 +65,7 @@ func newPages(w words) map[pageKey]string {
 		}
 		return all
 	}
-	var first, later []stageWords
+	var first, later []stageData
 	for _, s := range w.Stages {
 		if len(s.Needs) == 0 {
 			first = append(first, s)
@@ -95,7 +97,7 @@ func newPages(w words) map[pageKey]string {
 		sourceOfStage(StatusDead):        {Where: []string{died}},
 		sourceOfStage(StatusCancelled):   {Where: cancelled},
 	} {
-		from.words = w
+		from.templateData = w
 		for _, from.Oldest = range []bool{false, true} {
 			pages[pageKey{of, from.Oldest}] = fill(pageSQL, from)
 		}
@@ -224,28 +226,6 @@ func (s *Store) scanPage(row pgx.CollectableRow, n *int, last *ID) (Task, error)
 	return Task{}, row.Scan(skipped...)
 }
 
-// readSettingsSQL keeps PostgreSQL from compiling a statement, which takes a hundred
-// times longer than these run, and from reading whole tables where it knows little of
-// what is in them. These hold for the one statement, also in a caller's transaction.
-const readSettingsSQL = `
-/* settings of a read */
-select set_config('cuelight.saved_settings', concat_ws(' ', current_setting('jit'), current_setting('enable_seqscan'),
-                                            current_setting('enable_bitmapscan'), current_setting('plan_cache_mode')), true),
-       set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-       set_config('plan_cache_mode', 'force_generic_plan', true)`
-
-const readDoneSQL = `
-/* settings as they were */
-select set_config('jit', was[1], true), set_config('enable_seqscan', was[2], true), set_config('enable_bitmapscan', was[3], true),
-       set_config('plan_cache_mode', was[4], true)
-  from (select string_to_array(current_setting('cuelight.saved_settings'), ' ') as was offset 0) as s`
-
-// read runs a statement that somebody waits for, whose plan must not depend on
-// settings or on how many tasks there are, in one round trip.
 func (s *Store) read(ctx context.Context, sql string, args []any, each func(pgx.Rows) error) error {
-	var b pgx.Batch
-	b.Queue(readSettingsSQL)
-	b.Queue(sql, args...).Query(each)
-	b.Queue(readDoneSQL)
-	return s.db.SendBatch(ctx, &b).Close()
+	return statement.Read(ctx, s.db, sql, args, each)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // states are tasks in every state that a list may ask for, as the columns that differ
@@ -222,7 +223,7 @@ func TestTaskThatWaitsForItsTime_IsScheduled(t *testing.T) {
 	}
 	b.exec("update tasks set ingest_run_at = null")
 	is(pending)
-	b.turn(w, 0, []store.Report{failed(b.claim(w, ingest), time.Hour)})
+	b.turn(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
 	is(failing)
 }
 
@@ -242,8 +243,8 @@ func (b bundle) postponed(w store.ID, sub store.Submission) store.ID {
 		b.t.Fatalf("claimed %+v, want %s", out.Claims, id)
 	}
 	r := failed(out.Claims[0], time.Hour)
-	r.Outcome = store.Released
-	b.turn(w, 0, []store.Report{r})
+	r.Outcome = engine.Released
+	b.turn(w, 0, []engine.Report{r})
 	return id
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/cuelight/cuelight/internal/statement"
 )
 
 func FuzzParseID(f *testing.F) {
@@ -90,13 +92,13 @@ func checkGraph(t *testing.T, g Graph, nodes []Node) {
 		if at, ok := g.Stage(n.Name); !ok || at != i || g.Stages()[i] != n.Name {
 			t.Errorf("stage %s is number %d, %t", n.Name, at, ok)
 		}
-		if len(g.Channel(n.Name)) > maxIdentifier || slices.Contains(g.above[i], -1) || !slices.Contains(g.above[i], i) {
-			t.Errorf("stage %s: channel %s, above %v", n.Name, g.Channel(n.Name), g.above[i])
+		if len(g.Channel(n.Name)) > maxIdentifier || slices.Contains(g.upstream[i], -1) || !slices.Contains(g.upstream[i], i) {
+			t.Errorf("stage %s: channel %s, above %v", n.Name, g.Channel(n.Name), g.upstream[i])
 		}
 		for _, need := range n.Needs {
 			j, _ := g.Stage(need)
-			if !slices.Contains(g.Feeds(j), i) || !slices.Contains(g.above[i], j) || slices.Contains(g.above[j], i) {
-				t.Errorf("%s needs %s: feeds %v, above %v", n.Name, need, g.Feeds(j), g.above[i])
+			if !slices.Contains(g.Feeds(j), i) || !slices.Contains(g.upstream[i], j) || slices.Contains(g.upstream[j], i) {
+				t.Errorf("%s needs %s: feeds %v, above %v", n.Name, need, g.Feeds(j), g.upstream[i])
 			}
 		}
 	}
@@ -144,7 +146,7 @@ func FuzzCleanText(f *testing.F) {
 			return
 		}
 		whole := strings.Repeat(s, times)
-		got := cleanText(whole)
+		got := statement.CleanText(whole)
 		if !utf8.ValidString(got) || strings.ContainsRune(got, 0) || len(got) > 64<<10+len(" …") {
 			t.Errorf("%d times %q is %d bytes, valid %t", times, s, len(got), utf8.ValidString(got))
 		}

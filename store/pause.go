@@ -3,10 +3,11 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/statement"
 )
 
 // Pause says that nothing is to be claimed for now. Its zero value is all stages
@@ -30,7 +31,7 @@ func (s *Store) Pause(ctx context.Context, p Pause) error {
 	if _, ok := s.graph.Stage(p.Stage); p.Stage != "" && !ok {
 		return fmt.Errorf("pause: %w: %q", ErrNoStage, p.Stage)
 	}
-	_, err := s.db.Exec(ctx, pauseSQL, s.graph.name, p.Stage, cleanText(p.Host), cleanText(p.By))
+	_, err := s.db.Exec(ctx, pauseSQL, s.graph.name, p.Stage, statement.CleanText(p.Host), statement.CleanText(p.By))
 	return s.explain("pause", err)
 }
 
@@ -41,7 +42,7 @@ delete from cuelight_pauses where pipeline = $1 and stage = $2 and host = $3`
 // Resume ends the very pause that has this Stage and Host; others may still hold.
 // It returns whether there was one.
 func (s *Store) Resume(ctx context.Context, p Pause) (bool, error) {
-	tag, err := s.db.Exec(ctx, resumeSQL, s.graph.name, cleanText(p.Stage), cleanText(p.Host))
+	tag, err := s.db.Exec(ctx, resumeSQL, s.graph.name, statement.CleanText(p.Stage), statement.CleanText(p.Host))
 	return tag.RowsAffected() > 0, s.explain("resume", err)
 }
 
@@ -60,27 +61,6 @@ func (s *Store) Pauses(ctx context.Context) ([]Pause, error) {
 		return p, err
 	})
 	return pauses, s.explain("list pauses", err)
-}
-
-// Paused says, by stage, whether a host is to claim nothing there.
-func (s *Store) Paused(ctx context.Context, host string) ([]bool, error) {
-	pauses, err := s.Pauses(ctx)
-	var stages []string
-	for _, p := range pauses {
-		if p.Host == "" || p.Host == host {
-			stages = append(stages, p.Stage)
-		}
-	}
-	return s.graph.paused(stages), err
-}
-
-// paused turns the names of stages, or an empty one for all, into a set.
-func (g Graph) paused(names []string) []bool {
-	set := make([]bool, len(g.nodes))
-	for i, n := range g.nodes {
-		set[i] = slices.Contains(names, "") || slices.Contains(names, n.Name)
-	}
-	return set
 }
 
 const drainSQL = `

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestWorkersHearOfPausesAtOnceAndWithEveryBeat(t *testing.T) {
@@ -16,12 +17,12 @@ func TestWorkersHearOfPausesAtOnceAndWithEveryBeat(t *testing.T) {
 	heard := b.listen(b.Graph().RecallChannel())
 	want := func(host string, paused ...bool) {
 		t.Helper()
-		out, err := b.Heartbeat(ctx, store.HeartbeatRequest{Worker: w})
+		out, err := b.Heartbeat(ctx, engine.HeartbeatRequest{Worker: w})
 		must(t, err)
 		if !slices.Equal(out.Paused, paused) || out.Draining {
 			t.Errorf("a beat hears %v, drain %v, want %v", out.Paused, out.Draining, paused)
 		}
-		if got, err := b.Paused(ctx, host); err != nil || !slices.Equal(got, paused) {
+		if got, err := b.PausedStages(ctx, host); err != nil || !slices.Equal(got, paused) {
 			t.Errorf("paused on %s are %v, %v, want %v", host, got, err, paused)
 		}
 	}
@@ -57,7 +58,7 @@ func TestDrainIsToldToTheWorkerAlone(t *testing.T) {
 	w, other := b.worker(), b.worker()
 	must(t, b.DrainWorker(ctx, w))
 	for id, drain := range map[store.ID]bool{w: true, other: false} {
-		if out, err := b.Heartbeat(ctx, store.HeartbeatRequest{Worker: id}); err != nil || out.Draining != drain {
+		if out, err := b.Heartbeat(ctx, engine.HeartbeatRequest{Worker: id}); err != nil || out.Draining != drain {
 			t.Errorf("a beat hears drain %v, %v, want %v", out.Draining, err, drain)
 		}
 	}

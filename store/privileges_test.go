@@ -19,7 +19,7 @@ func ownServer(t *testing.T, settings ...string) bundle {
 	g := store.Video()
 	server := pgtest.NewServer(t, pgtest.ServerOptions{Settings: settings})
 	pool := server.New(pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	return bundle{store.New(pool, g), t, pool}
+	return newBundle(t, pool, g)
 }
 
 // as is the bundle for another role, which may do what is granted.
@@ -34,7 +34,7 @@ func (b bundle) as(role string, grants ...string) bundle {
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	must(b.t, err)
 	b.t.Cleanup(pool.Close)
-	return bundle{store.New(pool, b.Graph()), b.t, pool}
+	return newBundle(b.t, pool, b.Graph())
 }
 
 // refused runs what is not allowed.
@@ -147,7 +147,7 @@ func TestEvents_AreDrawnAndReadWhereTheServerDoesNotSayWhichItIs(t *testing.T) {
 	g := store.Video()
 	server := pgtest.NewServer(t, pgtest.ServerOptions{})
 	pool := server.New(pgtest.SQL(`revoke execute on function pg_control_system() from public`))
-	admin := bundle{store.New(pool, g), t, pool}
+	admin := newBundle(t, pool, g)
 	b := admin.as("managed", `create on schema public`)
 	b.refused(`select * from pg_control_system()`)
 	_, err := b.Migrate(t.Context())

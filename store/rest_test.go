@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // A task whose replacement is deleted is replaced by nothing: it stays as it
@@ -71,7 +72,7 @@ func TestRetryAfterACancelKeepsTheSchedule(t *testing.T) {
 	if run := resume("ingest"); run != nil {
 		t.Errorf("asked for by name it waits for %v", run)
 	}
-	b.turn(w, 0, []store.Report{failed(b.claim(w, ingest), time.Hour)})
+	b.turn(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
 	if run := resume(""); run != nil {
 		t.Errorf("what failed waits for %v", run)
 	}

@@ -17,7 +17,7 @@ func TestRestore_FreesWhatWasInProgressAndCountsNoAttempt(t *testing.T) {
 	g := store.Video()
 	here, elsewhere := pgtest.NewServer(t, pgtest.ServerOptions{}), pgtest.NewServer(t, pgtest.ServerOptions{})
 	pool := here.New(pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	b := bundle{store.New(pool, g), t, pool}
+	b := newBundle(t, pool, g)
 	id, w := b.submit(), b.worker()
 	b.claim(w, ingest)
 	dump := client(t, "pg_dump", "", pool.Config().ConnString())
@@ -25,7 +25,7 @@ func TestRestore_FreesWhatWasInProgressAndCountsNoAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			restored := server.New(pgtest.Schema{})
 			client(t, "psql", dump, restored.Config().ConnString(), "-q", "-v", "ON_ERROR_STOP=1")
-			r := bundle{store.New(restored, g), t, restored}
+			r := newBundle(t, restored, g)
 			must(t, r.Check(t.Context()))
 			r.silent(w, "1 minute")
 			if lost := r.lost(nil); len(lost) != 1 || lost[0] != w {

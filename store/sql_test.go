@@ -91,7 +91,7 @@ func TestSchemaOfOnesOwnKeepsTheTablesApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(apart.Close)
-	b := bundle{store.New(apart, store.Video()), t, apart}
+	b := newBundle(t, apart, store.Video())
 	if _, err := b.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}

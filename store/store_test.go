@@ -11,6 +11,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // The stages of the video pipeline by number.
@@ -22,24 +23,38 @@ const (
 	publish
 )
 
+// tables are a pipeline's tables as embedders and as workers use them.
+type tables struct {
+	*store.Store
+	*engine.Engine
+}
+
+func newTables(db store.DB, g store.Graph) tables { return tables{store.New(db, g), engine.New(db, g)} }
+
+func (s tables) Graph() store.Graph { return s.Store.Graph() }
+
 // bundle is a database with the video pipeline, for one test.
 type bundle struct {
-	*store.Store
+	tables
 	t    testing.TB
 	pool *pgxpool.Pool
+}
+
+func newBundle(t testing.TB, pool *pgxpool.Pool, g store.Graph) bundle {
+	return bundle{newTables(pool, g), t, pool}
 }
 
 func setup(t testing.TB) bundle {
 	t.Helper()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	return bundle{store.New(pool, g), t, pool}
+	return newBundle(t, pool, g)
 }
 
 // beat is a sign of life of a worker without a session, and what it hears of
 // its claims.
-func (b bundle) beat(w store.ID, claims ...store.Claim) ([]store.ID, error) {
-	out, err := b.Heartbeat(b.t.Context(), store.HeartbeatRequest{Worker: w, Claims: claims})
+func (b bundle) beat(w store.ID, claims ...engine.Claim) ([]store.ID, error) {
+	out, err := b.Heartbeat(b.t.Context(), engine.HeartbeatRequest{Worker: w, Claims: claims})
 	return tokensOfLost(out.LostClaims), err
 }
 
@@ -70,7 +85,7 @@ func (b bundle) submission(s store.Submission) store.ID {
 
 // turn makes a turn with the given free slots and reports, looking at the
 // stages given.
-func (b bundle) turn(worker store.ID, free int, reports []store.Report, look ...int) store.ExchangeResult {
+func (b bundle) turn(worker store.ID, free int, reports []engine.Report, look ...int) engine.ExchangeResult {
 	b.t.Helper()
 	out, err := b.Exchange(b.t.Context(), turn(worker, free, reports, look...))
 	if err != nil {
@@ -79,8 +94,8 @@ func (b bundle) turn(worker store.ID, free int, reports []store.Report, look ...
 	return out
 }
 
-func turn(worker store.ID, free int, reports []store.Report, look ...int) store.ExchangeRequest {
-	in := store.ExchangeRequest{Worker: worker, Reports: reports, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5)}
+func turn(worker store.ID, free int, reports []engine.Report, look ...int) engine.ExchangeRequest {
+	in := engine.ExchangeRequest{Worker: worker, Reports: reports, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5)}
 	for i := range in.FreeSlots {
 		in.FreeSlots[i] = free
 	}
@@ -91,7 +106,7 @@ func turn(worker store.ID, free int, reports []store.Report, look ...int) store.
 }
 
 // claim claims one stage of the only ready task.
-func (b bundle) claim(worker store.ID, stage int) store.Claim {
+func (b bundle) claim(worker store.ID, stage int) engine.Claim {
 	b.t.Helper()
 	out := b.turn(worker, 1, nil, stage)
 	if len(out.Claims) != 1 {
@@ -100,19 +115,19 @@ func (b bundle) claim(worker store.ID, stage int) store.Claim {
 	return out.Claims[0]
 }
 
-func completed(c store.Claim) store.Report {
-	return store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Completed}
+func completed(c engine.Claim) engine.Report {
+	return engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed}
 }
 
-func failed(c store.Claim, in time.Duration) store.Report {
-	return store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Failed, Error: "no luck", Class: "error", RetryIn: in}
+func failed(c engine.Claim, in time.Duration) engine.Report {
+	return engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Error: "no luck", Class: "error", RetryIn: in}
 }
 
 // finish takes a task from wherever its claims are to the end of its stages.
-func (b bundle) finish(worker store.ID, claims ...store.Claim) {
+func (b bundle) finish(worker store.ID, claims ...engine.Claim) {
 	b.t.Helper()
 	for len(claims) > 0 {
-		var reports []store.Report
+		var reports []engine.Report
 		for _, c := range claims {
 			reports = append(reports, completed(c))
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 const (
@@ -28,13 +29,13 @@ func TestTaskFlowsThroughItsStages(t *testing.T) {
 	}
 	b.want(id, inprogress, pending, pending, pending, pending)
 
-	out := b.turn(w, 1, []store.Report{completed(c)})
+	out := b.turn(w, 1, []engine.Report{completed(c)})
 	b.want(id, done, inprogress, inprogress, pending, pending)
 	if len(out.Claims) != 2 {
 		t.Fatalf("completing ingest claimed %d stages of the task, want transcode and metadata", len(out.Claims))
 	}
 
-	next := b.turn(w, 1, []store.Report{completed(out.Claims[0])})
+	next := b.turn(w, 1, []engine.Report{completed(out.Claims[0])})
 	b.want(id, done, done, inprogress, pending, pending)
 	if len(next.Claims) != 0 {
 		t.Errorf("assemble was claimed before metadata was completed")
@@ -53,9 +54,9 @@ func TestSiblingsCompletedInOneTurnFireTheFanInOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
-	two := b.turn(w, 1, []store.Report{completed(b.claim(w, ingest))}).Claims
+	two := b.turn(w, 1, []engine.Report{completed(b.claim(w, ingest))}).Claims
 
-	out := b.turn(w, 5, []store.Report{completed(two[0]), completed(two[1])}, assemble)
+	out := b.turn(w, 5, []engine.Report{completed(two[0]), completed(two[1])}, assemble)
 	if len(out.Claims) != 1 || out.Claims[0].Stage != assemble {
 		t.Errorf("claims are %+v, want assemble once", out.Claims)
 	}
@@ -70,7 +71,7 @@ func TestStageGoesOnOnlyWhileSlotsAreFree(t *testing.T) {
 		b.submit()
 	}
 	first := b.turn(w, 3, nil, ingest).Claims
-	in := turn(w, 0, []store.Report{completed(first[0]), completed(first[1]), completed(first[2])})
+	in := turn(w, 0, []engine.Report{completed(first[0]), completed(first[1]), completed(first[2])})
 	in.FreeSlots[transcode] = 2
 	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
@@ -92,14 +93,14 @@ func TestReportWithAnotherTokenChangesNothing(t *testing.T) {
 	stale := held
 	stale.Token = store.ID{1}
 
-	for name, report := range map[string]store.Report{
+	for name, report := range map[string]engine.Report{
 		"completed": completed(stale),
 		"failed":    failed(stale, time.Second),
-		"released":  {Task: id, Stage: ingest, Token: stale.Token, Outcome: store.Released},
-		"no token":  {Task: id, Stage: ingest, Outcome: store.Completed},
-		"nothing":   {Outcome: store.Completed},
+		"released":  {Task: id, Stage: ingest, Token: stale.Token, Outcome: engine.Released},
+		"no token":  {Task: id, Stage: ingest, Outcome: engine.Completed},
+		"nothing":   {Outcome: engine.Completed},
 	} {
-		out := b.turn(w, 1, []store.Report{report})
+		out := b.turn(w, 1, []engine.Report{report})
 		if len(out.Stale) != 1 || len(out.Claims) != 0 {
 			t.Errorf("%s: stale %d, claims %d; want 1 and 0", name, len(out.Stale), len(out.Claims))
 		}
@@ -108,10 +109,10 @@ func TestReportWithAnotherTokenChangesNothing(t *testing.T) {
 	if h := b.history(id); len(h) != 0 {
 		t.Errorf("history has %d attempts, want none", len(h))
 	}
-	if out := b.turn(w, 0, []store.Report{completed(held)}); len(out.Stale) != 0 {
+	if out := b.turn(w, 0, []engine.Report{completed(held)}); len(out.Stale) != 0 {
 		t.Error("the holder's own report was refused")
 	}
-	if out := b.turn(w, 0, []store.Report{completed(held)}); len(out.Stale) != 1 {
+	if out := b.turn(w, 0, []engine.Report{completed(held)}); len(out.Stale) != 1 {
 		t.Error("a report was taken twice")
 	}
 }
@@ -120,7 +121,7 @@ func TestFailedStageWaitsForItsTimeAndIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
-	b.turn(w, 1, []store.Report{failed(b.claim(w, ingest), time.Hour)})
+	b.turn(w, 1, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
 	b.want(id, failing, pending, pending, pending, pending)
 
 	out := b.turn(w, 1, nil, ingest)
@@ -151,15 +152,15 @@ func TestDeadStageLeavesItsSiblingAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
-	two := b.turn(w, 1, []store.Report{completed(b.claim(w, ingest))}).Claims
+	two := b.turn(w, 1, []engine.Report{completed(b.claim(w, ingest))}).Claims
 	r := failed(two[0], 0)
 	r.Dead = true
-	b.turn(w, 1, []store.Report{r})
+	b.turn(w, 1, []engine.Report{r})
 	b.want(id, done, dead, inprogress, pending, pending)
 	if task := b.get(id); task.Status != dead || task.IsFinished(b.Graph()) {
 		t.Errorf("task is %s and settled %t; want dead, and not settled while metadata runs", task.Status, task.IsFinished(b.Graph()))
 	}
-	b.turn(w, 1, []store.Report{completed(two[1])})
+	b.turn(w, 1, []engine.Report{completed(two[1])})
 	b.want(id, done, dead, done, pending, pending)
 	if !b.get(id).IsFinished(b.Graph()) {
 		t.Error("nothing will happen any more, but the task is not settled")
@@ -171,7 +172,7 @@ func TestReleasedClaimDoesNotCountAsAnAttempt(t *testing.T) {
 	b := setup(t)
 	id, w := b.submit(), b.worker()
 	c := b.claim(w, ingest)
-	b.turn(w, 0, []store.Report{{Task: id, Stage: ingest, Token: c.Token, Outcome: store.Released}})
+	b.turn(w, 0, []engine.Report{{Task: id, Stage: ingest, Token: c.Token, Outcome: engine.Released}})
 	if again := b.claim(w, ingest); again.Attempt != 1 || again.Token == c.Token {
 		t.Errorf("second claim is attempt %d with token reused %t; want 1 and false", again.Attempt, again.Token == c.Token)
 	}
@@ -203,9 +204,9 @@ func TestPriorityBeatsGoingOnWithTheSameTask(t *testing.T) {
 	mine := b.claim(w, ingest)
 	urgent := b.submission(store.Submission{Source: "urgent", Priority: 1})
 	theirs := b.claim(w, ingest)
-	b.turn(w, 0, []store.Report{completed(theirs)}) // no free slots: transcode and metadata of urgent wait
+	b.turn(w, 0, []engine.Report{completed(theirs)}) // no free slots: transcode and metadata of urgent wait
 
-	out := b.turn(w, 1, []store.Report{completed(mine)})
+	out := b.turn(w, 1, []engine.Report{completed(mine)})
 	if len(out.Claims) != 0 {
 		t.Errorf("went on with the ordinary task although an urgent one waits: %+v", out.Claims)
 	}
@@ -221,34 +222,34 @@ func TestStageDoesNotGoOnBeforeAnOlderTaskThatIsReady(t *testing.T) {
 	type world struct {
 		bundle
 		w          store.ID
-		held       []store.Claim         // ingest of the older and of the newer task
-		transcodes store.ExchangeRequest // completes ingest of the newer, with one slot for transcode
+		held       []engine.Claim         // ingest of the older and of the newer task
+		transcodes engine.ExchangeRequest // completes ingest of the newer, with one slot for transcode
 	}
 	for name, ready := range map[string]func(v *world){
 		"waiting for a slot": func(v *world) {
-			v.turn(v.w, 0, []store.Report{completed(v.held[0])})
+			v.turn(v.w, 0, []engine.Report{completed(v.held[0])})
 		},
 		"claimed in the same turn": func(v *world) {
 			v.transcodes.Reports = append(v.transcodes.Reports, completed(v.held[0]))
 		},
 		"due for another try": func(v *world) {
-			c := v.turn(v.w, 1, []store.Report{completed(v.held[0])}).Claims[0]
-			v.turn(v.w, 0, []store.Report{failed(c, time.Hour)})
+			c := v.turn(v.w, 1, []engine.Report{completed(v.held[0])}).Claims[0]
+			v.turn(v.w, 0, []engine.Report{failed(c, time.Hour)})
 			v.exec("update tasks set transcode_run_at = now() - interval '1 s' where transcode_run_at is not null")
 			v.transcodes.PromoteDue[transcode] = true
 		},
 		"to be tried again at once": func(v *world) {
-			c := v.turn(v.w, 1, []store.Report{completed(v.held[0])}).Claims[0]
+			c := v.turn(v.w, 1, []engine.Report{completed(v.held[0])}).Claims[0]
 			v.transcodes.Reports = append(v.transcodes.Reports, failed(c, 0))
 		},
 		"given back": func(v *world) {
-			c := v.turn(v.w, 1, []store.Report{completed(v.held[0])}).Claims[0]
-			v.transcodes.Reports = append(v.transcodes.Reports, store.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Released})
+			c := v.turn(v.w, 1, []engine.Report{completed(v.held[0])}).Claims[0]
+			v.transcodes.Reports = append(v.transcodes.Reports, engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Released})
 		},
 		"before the place to go on from": func(v *world) {
-			v.turn(v.w, 0, []store.Report{completed(v.held[0])})
-			v.transcodes.After = make([]store.Position, 5)
-			v.transcodes.After[transcode] = store.Position{Task: v.held[0].Task}
+			v.turn(v.w, 0, []engine.Report{completed(v.held[0])})
+			v.transcodes.After = make([]engine.Position, 5)
+			v.transcodes.After[transcode] = engine.Position{Task: v.held[0].Task}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -257,7 +258,7 @@ func TestStageDoesNotGoOnBeforeAnOlderTaskThatIsReady(t *testing.T) {
 			v.w = v.worker()
 			older, newer := v.submit(), v.submit()
 			v.held = v.turn(v.w, 2, nil, ingest).Claims
-			v.transcodes = turn(v.w, 0, []store.Report{completed(v.held[1])}, transcode)
+			v.transcodes = turn(v.w, 0, []engine.Report{completed(v.held[1])}, transcode)
 			v.transcodes.FreeSlots[transcode] = 1
 			ready(&v)
 			out, err := v.Exchange(t.Context(), v.transcodes)
@@ -283,8 +284,8 @@ func TestSlotsThatOlderTasksLeaveAreForThoseReported(t *testing.T) {
 		b.submit()
 	}
 	held := b.turn(w, 6, nil, ingest).Claims
-	b.turn(w, 0, []store.Report{completed(held[1]), completed(held[3])})
-	in := turn(w, 0, []store.Report{completed(held[5]), completed(held[4]), completed(held[2]), completed(held[0])}, transcode)
+	b.turn(w, 0, []engine.Report{completed(held[1]), completed(held[3])})
+	in := turn(w, 0, []engine.Report{completed(held[5]), completed(held[4]), completed(held[2]), completed(held[0])}, transcode)
 	in.FreeSlots[transcode] = 5
 	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
@@ -306,7 +307,7 @@ func TestResultIsKeptWithTheAttempt(t *testing.T) {
 	id, w := b.submit(), b.worker()
 	r := completed(b.claim(w, ingest))
 	r.Result = raw(`{"file": "x", "bytes": 12345678901234567890}`)
-	b.turn(w, 0, []store.Report{r})
+	b.turn(w, 0, []engine.Report{r})
 	got, err := b.Result(t.Context(), id, "ingest")
 	if err != nil || string(got) != `{"file": "x", "bytes": 12345678901234567890}` {
 		t.Errorf("result is %s, %v", got, err)
@@ -319,7 +320,7 @@ func TestErrorTextIsMadeFitForTheDatabase(t *testing.T) {
 	id, w := b.submit(), b.worker()
 	r := failed(b.claim(w, ingest), time.Second)
 	r.Error = "bad \xff bytes and \x00"
-	b.turn(w, 0, []store.Report{r})
+	b.turn(w, 0, []engine.Report{r})
 	if got := b.history(id)[0].Error; got != "bad \uFFFD bytes and \uFFFD" {
 		t.Errorf("error is %q", got)
 	}
@@ -334,7 +335,7 @@ func TestStaleReportDoesNotHideTheOneThatHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := b.claim(w, ingest)
-	out := b.turn(w, 0, []store.Report{completed(held), completed(old), completed(held)})
+	out := b.turn(w, 0, []engine.Report{completed(held), completed(old), completed(held)})
 	if len(out.Stale) != 1 || out.Stale[0].Token != old.Token {
 		t.Errorf("stale are %+v, want the old claim", out.Stale)
 	}
@@ -356,7 +357,7 @@ func TestTurnPassesOverRowsThatSomebodyHasLocked(t *testing.T) {
 	if _, err := tx.Exec(ctx, "select from tasks where id = $1 for update", claims[0].Task); err != nil {
 		t.Fatal(err)
 	}
-	reports := []store.Report{completed(claims[0]), completed(claims[1]), failed(store.Claim{Task: store.ID{9}, Token: store.ID{9}}, 0)}
+	reports := []engine.Report{completed(claims[0]), completed(claims[1]), failed(engine.Claim{Task: store.ID{9}, Token: store.ID{9}}, 0)}
 	out := b.turn(w, 0, reports)
 	if len(out.Locked) != 1 || out.Locked[0].Task != claims[0].Task {
 		t.Errorf("locked are %+v, want the first task", out.Locked)
@@ -393,8 +394,8 @@ func TestFanInThatIsNotCompleteIsNotAMiss(t *testing.T) {
 	b := setup(t)
 	w := b.worker()
 	b.submit()
-	two := b.turn(w, 1, []store.Report{completed(b.claim(w, ingest))}).Claims
-	in := turn(w, 1, []store.Report{completed(two[0])}, assemble)
+	two := b.turn(w, 1, []engine.Report{completed(b.claim(w, ingest))}).Claims
+	in := turn(w, 1, []engine.Report{completed(two[0])}, assemble)
 	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
@@ -411,8 +412,8 @@ func TestStageThatYieldsToAHigherPriorityIsSaidToBeLeft(t *testing.T) {
 	b.submission(store.Submission{Source: "ordinary"})
 	mine := b.claim(w, ingest)
 	b.submission(store.Submission{Source: "urgent", Priority: 1})
-	b.turn(w, 0, []store.Report{completed(b.claim(w, ingest))})
-	if out := b.turn(w, 1, []store.Report{completed(mine)}); !out.MoreReady[transcode] || !out.MoreReady[metadata] {
+	b.turn(w, 0, []engine.Report{completed(b.claim(w, ingest))})
+	if out := b.turn(w, 1, []engine.Report{completed(mine)}); !out.MoreReady[transcode] || !out.MoreReady[metadata] {
 		t.Errorf("left is %v, want transcode and metadata", out.MoreReady)
 	}
 }
@@ -424,7 +425,7 @@ func TestTurnAfterAPlaceClaimsOnlyWhatWasSubmittedLaterWithTheSamePriority(t *te
 	b.submit()
 	out := b.turn(w, 1, nil, ingest)
 	place := out.LastPosition[ingest]
-	if place != (store.Position{Task: out.Claims[0].Task}) {
+	if place != (engine.Position{Task: out.Claims[0].Task}) {
 		t.Fatalf("the last one's place is %+v", place)
 	}
 	later := b.submit()
@@ -433,7 +434,7 @@ func TestTurnAfterAPlaceClaimsOnlyWhatWasSubmittedLaterWithTheSamePriority(t *te
 	b.exec("update tasks set ingest_status = 'pending', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null where ingest_status = 'inprogress'")
 
 	in := turn(w, 5, nil, ingest)
-	in.After = make([]store.Position, 5)
+	in.After = make([]engine.Position, 5)
 	in.After[ingest] = place
 	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
@@ -452,7 +453,7 @@ func TestWorkerThatWasGivenUpClaimsNothing(t *testing.T) {
 	held := b.claim(w, ingest)
 	b.submit()
 	b.exec("update workers set lost_at = now()")
-	out := b.turn(w, 5, []store.Report{completed(held)}, ingest)
+	out := b.turn(w, 5, []engine.Report{completed(held)}, ingest)
 	if len(out.Claims) != 0 || len(out.Stale) != 0 {
 		t.Errorf("claims are %+v and stale %+v; want none: what it did still counts", out.Claims, out.Stale)
 	}
@@ -464,7 +465,7 @@ func TestPipelineOfOneStageTakesEveryKindOfReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := store.New(pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL())), g)
+	s := newTables(pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL())), g)
 	w, err := s.RegisterWorker(t.Context(), store.Worker{Host: "test", PID: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -477,13 +478,13 @@ func TestPipelineOfOneStageTakesEveryKindOfReport(t *testing.T) {
 		}
 		ids = append(ids, r.ID)
 	}
-	in := store.ExchangeRequest{Worker: w, FreeSlots: []int{3}, ClaimFrom: []bool{true}, OnlyTasks: ids}
+	in := engine.ExchangeRequest{Worker: w, FreeSlots: []int{3}, ClaimFrom: []bool{true}, OnlyTasks: ids}
 	out, err := s.Exchange(t.Context(), in)
 	if err != nil || len(out.Claims) != 3 {
 		t.Fatalf("%+v, %v", out.Claims, err)
 	}
-	released := store.Report{Task: ids[2], Token: out.Claims[2].Token, Outcome: store.Released}
-	in.Reports = []store.Report{completed(out.Claims[0]), failed(out.Claims[1], 0), released}
+	released := engine.Report{Task: ids[2], Token: out.Claims[2].Token, Outcome: engine.Released}
+	in.Reports = []engine.Report{completed(out.Claims[0]), failed(out.Claims[1], 0), released}
 	if out, err = s.Exchange(t.Context(), in); err != nil || len(out.Claims) != 2 || out.Claims[0].Task != ids[1] {
 		t.Errorf("%+v, %v; want the two that were not completed", out.Claims, err)
 	}

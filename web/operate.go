@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ func (s *Server) listWorkers(_ http.ResponseWriter, r *http.Request) (answer, er
 		workers, err = s.o.Store.Workers(r.Context(), false)
 	}
 	if err == nil && all {
-		gone, err = s.o.Store.GoneWorkers(r.Context(), after, limit+1)
+		gone, err = s.o.Store.StoppedWorkers(r.Context(), after, limit+1)
 	}
 	if err != nil {
 		return answer{}, err
@@ -185,9 +186,12 @@ func (s *Server) readStages(ctx context.Context) (stagesBody, error) {
 	if err != nil {
 		return stagesBody{}, err
 	}
-	paused, err := s.o.Store.Paused(ctx, "")
+	pauses, err := s.o.Store.Pauses(ctx)
 	if err != nil {
 		return stagesBody{}, err
+	}
+	paused := func(stage string) bool {
+		return slices.ContainsFunc(pauses, func(p store.Pause) bool { return p.Host == "" && (p.Stage == "" || p.Stage == stage) })
 	}
 	g := s.o.Store.Graph()
 	needs := make([][]string, len(g.Stages()))
@@ -203,7 +207,7 @@ func (s *Server) readStages(ctx context.Context) (stagesBody, error) {
 	for i, st := range strip.Stages {
 		body.Stages[i] = stageBody{
 			Stage: st.Stage, Needs: append([]string{}, needs[i]...), Running: st.Running, Ready: st.Ready,
-			OldestReady: st.OldestReady.Seconds(), Paused: paused[i],
+			OldestReady: st.OldestReady.Seconds(), Paused: paused(st.Stage),
 		}
 	}
 	return body, nil

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestWorkersAreListedAndDrained(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id, err := b.RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+	id, err := engine.New(b.pool, b.Graph()).RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func TestWorkersAreListedAndDrained(t *testing.T) {
 		t.Errorf("not drained: %+v", out)
 	}
 	b.post(api+"/workers/"+store.ID{1}.String()+"/drain", nil).problem(404, "not-found")
-	if err := b.DeregisterWorker(t.Context(), id); err != nil {
+	if err := engine.New(b.pool, b.Graph()).DeregisterWorker(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	for q, want := range map[string]int{"": 0, "?all=false": 0, "?all=true": 1} {
@@ -53,7 +54,7 @@ func TestWorkersThatAreGoneComePageByPage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	register := func() store.ID {
-		id, err := b.RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+		id, err := engine.New(b.pool, b.Graph()).RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +63,7 @@ func TestWorkersThatAreGoneComePageByPage(t *testing.T) {
 	want := []store.ID{register()}
 	for range 5 {
 		id := register()
-		if err := b.DeregisterWorker(t.Context(), id); err != nil {
+		if err := engine.New(b.pool, b.Graph()).DeregisterWorker(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		want = slices.Insert(want, 1, id)

@@ -25,6 +25,7 @@ import (
 	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 	"github.com/cuelight/cuelight/web"
 )
 
@@ -306,20 +307,20 @@ func (b *bundle) audits() (actions []string) {
 // worker registers a worker that claims one task's first stage and lets it die.
 func (b *bundle) die(id store.ID) {
 	b.t.Helper()
-	w, err := b.RegisterWorker(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+	w, err := engine.New(b.pool, b.Graph()).RegisterWorker(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	turn := store.ExchangeRequest{Worker: w, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{4: false}, PromoteDue: make([]bool, 5), OnlyTasks: []store.ID{id}}
+	turn := engine.ExchangeRequest{Worker: w, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{4: false}, PromoteDue: make([]bool, 5), OnlyTasks: []store.ID{id}}
 	turn.ClaimFrom[0] = true
-	out, err := b.Exchange(b.t.Context(), turn)
+	out, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), turn)
 	if err != nil || len(out.Claims) != 1 || out.Claims[0].Task != id {
 		b.t.Fatalf("claims are %+v, %v", out.Claims, err)
 	}
 	c := out.Claims[0]
 	turn.FreeSlots[0], turn.ClaimFrom[0] = 0, false
-	turn.Reports = []store.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Failed, Dead: true, Class: "transient", Error: "disk 7 broke"}}
-	if _, err := b.Exchange(b.t.Context(), turn); err != nil {
+	turn.Reports = []engine.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Class: "transient", Error: "disk 7 broke"}}
+	if _, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), turn); err != nil {
 		b.t.Fatal(err)
 	}
 }

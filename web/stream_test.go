@@ -14,6 +14,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/feed"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 	"github.com/cuelight/cuelight/web"
 )
 
@@ -210,7 +211,7 @@ func TestWhoWasAwayForTooLongIsToldToLookAnew(t *testing.T) {
 	old := b.listen("/events/stream", "").want("open")
 	b.submitted("/b")
 	b.exec("update outbox set at = now() - interval '1 day'")
-	if _, err := b.PruneEvents(t.Context(), time.Hour); err != nil {
+	if _, err := engine.New(b.pool, b.Graph()).PruneEvents(t.Context(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	l := b.listen("/events/stream", old.id)

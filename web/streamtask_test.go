@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestStreamOfATaskClosesAtItsEndAndNoSooner(t *testing.T) {
@@ -104,22 +105,22 @@ func TestStreamOfATaskThatIsReplacedOrDeletedCloses(t *testing.T) {
 }
 
 // work does a stage of one task, and ends it as told.
-func (b *bundle) work(id store.ID, stage int, report store.Report) {
+func (b *bundle) work(id store.ID, stage int, report engine.Report) {
 	b.t.Helper()
-	w, err := b.RegisterWorker(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+	w, err := engine.New(b.pool, b.Graph()).RegisterWorker(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	turn := store.ExchangeRequest{Worker: w, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5), OnlyTasks: []store.ID{id}}
+	turn := engine.ExchangeRequest{Worker: w, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5), OnlyTasks: []store.ID{id}}
 	turn.FreeSlots[stage], turn.ClaimFrom[stage] = 1, true
-	out, err := b.Exchange(b.t.Context(), turn)
+	out, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), turn)
 	if err != nil || len(out.Claims) != 1 {
 		b.t.Fatalf("claims are %+v, %v", out.Claims, err)
 	}
 	c := out.Claims[0]
 	report.Task, report.Stage, report.Token = c.Task, c.Stage, c.Token
-	turn.FreeSlots[stage], turn.ClaimFrom[stage], turn.Reports = 0, false, []store.Report{report}
-	if _, err := b.Exchange(b.t.Context(), turn); err != nil {
+	turn.FreeSlots[stage], turn.ClaimFrom[stage], turn.Reports = 0, false, []engine.Report{report}
+	if _, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), turn); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -128,8 +129,8 @@ func TestStreamOfATaskOfWhichAStageStaysDeadEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.submitted("/a")
-	done := store.Report{Outcome: store.Completed}
-	dead := store.Report{Outcome: store.Failed, Dead: true, Class: "transient", Error: "disk 7 broke"}
+	done := engine.Report{Outcome: engine.Completed}
+	dead := engine.Report{Outcome: engine.Failed, Dead: true, Class: "transient", Error: "disk 7 broke"}
 	b.work(id, 0, done)
 	b.work(id, 1, dead)
 	b.work(id, 2, dead)

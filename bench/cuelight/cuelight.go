@@ -20,6 +20,7 @@ import (
 
 	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -105,7 +106,7 @@ func pipeline(o harness.Options, numbers *numbers) (*stages.Pipeline, error) {
 			all[i].Needs = append(all[i].Needs, need.String())
 		}
 	}
-	return stages.New(store.Video().Name(), all...)
+	return video.Pipeline(all...)
 }
 
 // slots is how many of a stage there are; -1 is for none.

@@ -87,10 +87,10 @@ func (c *crew) close() {
 func (c *crew) run(ctx context.Context, p *stages.Pipeline) {
 	ctx, c.end = context.WithCancel(ctx)
 	listener := notify.New(c.pool, notify.Options{Channels: p.Channels(), OnChange: c.changed})
-	runner := stages.Runner{Store: store.New(c.pool, p.Graph()), Pipeline: p, Observe: c.tell}
+	runner := stages.Runner{Pool: c.pool, Pipeline: p, Wakes: listener, Observe: c.tell}
 	go func() {
 		defer close(c.ended)
-		c.err = runner.RunWith(ctx, listener)
+		c.err = runner.Run(ctx)
 	}()
 }
 

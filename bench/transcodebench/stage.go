@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/bench/child"
-	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
@@ -56,10 +55,9 @@ func (s *stageJob) do(ctx context.Context) (took Cost, err error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	tasks := store.New(pool, pipeline.Graph())
-	runner := stages.Runner{Store: tasks, Pipeline: pipeline, Observe: m.observe}
-	listener := notify.New(pool, notify.Options{Channels: pipeline.Channels()})
+	runner := stages.Runner{Pool: pool, Pipeline: pipeline, Observe: m.observe}
 	ran := make(chan error, 1)
-	go func() { ran <- runner.RunWith(ctx, listener) }()
+	go func() { ran <- runner.Run(ctx) }()
 	if err = m.follow(ctx, tasks, s.Before, ran); err == nil {
 		err = os.Remove(s.Record) // only the next one is compared
 	}
@@ -92,7 +90,7 @@ func (s *stageJob) pipeline(m *meter) (*stages.Pipeline, error) {
 			all[i].Workers = -1
 		}
 	}
-	return stages.New(store.Video().Name(), all...)
+	return video.Pipeline(all...)
 }
 
 // meter measures the stage's work: what it took last.

@@ -42,7 +42,7 @@ type engine struct {
 
 // run works until ctx is done, and then until what runs has ended.
 func (e *engine) run(ctx context.Context) error {
-	pipeline, err := stages.New(store.Video().Name(), e.stages...)
+	pipeline, err := video.Pipeline(e.stages...)
 	if err != nil {
 		return err
 	}
@@ -51,14 +51,14 @@ func (e *engine) run(ctx context.Context) error {
 		OnChange: e.listener, Alive: func() { e.pulse.beat("listener") },
 	})
 	runner := stages.Runner{
-		Store: store.New(e.db.Pool, pipeline.Graph()), Pipeline: pipeline,
+		Pool: e.db.Pool, Pipeline: pipeline, Wakes: listener,
 		OnlyTasks: e.only, Capabilities: e.mine.capabilities(e.only != nil),
 		// The Runner's zero is its default, ours is none.
 		Grace: cmp.Or(e.grace, -1), Abort: e.abort, Lease: e.lease, AgeAfter: e.ageAfter, Heartbeat: e.pulse.beat,
 		Version: programVersion(), Observe: e.observe, KeepEvents: e.keep,
 	}
 	defer e.pulse.rest()
-	return runner.RunWith(ctx, listener)
+	return runner.Run(ctx)
 }
 
 // channels are those of the work, and where others read events, those, too.

@@ -24,7 +24,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -69,9 +68,8 @@ func run(ctx context.Context, url string) error {
 	defer done()
 	var g errgroup.Group
 	for _, p := range []pipeline{letters, podcasts} {
-		listener := notify.New(pool, notify.Options{Channels: p.stages.Channels()})
-		runner := stages.Runner{Store: p.store, Pipeline: p.stages, Observe: p.observe(done)}
-		g.Go(func() error { return runner.RunWith(ctx, listener) })
+		runner := stages.Runner{Pool: pool, Pipeline: p.stages, Observe: p.observe(done)}
+		g.Go(func() error { return runner.Run(ctx) })
 	}
 
 	// The episode and its task become true together, or neither does.

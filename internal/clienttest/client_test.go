@@ -19,6 +19,7 @@ import (
 	"github.com/cuelight/cuelight/internal/browsertest"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 	"github.com/cuelight/cuelight/web"
 )
 
@@ -60,7 +61,7 @@ func serve(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := st.RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"}); err != nil {
+	if _, err := engine.New(st.DB(), st.Graph()).RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"}); err != nil {
 		t.Fatal(err)
 	}
 	return &server{st, t, ts.URL, key}

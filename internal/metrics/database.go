@@ -55,7 +55,7 @@ func NewDatabase(db DB, g store.Graph, o DatabaseOptions) *Database {
 	if o.Within <= 0 {
 		o.Within = 4 * time.Second
 	}
-	d := &Database{db: db, graph: g, sql: newFiguresSQL(g), o: o, turn: make(chan struct{}, 1)}
+	d := &Database{db: db, graph: g, sql: g.SQL(figuresSQL, CountAtMost), o: o, turn: make(chan struct{}, 1)}
 	d.turn <- struct{}{}
 	return d
 }

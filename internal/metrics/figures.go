@@ -1,9 +1,6 @@
 package metrics
 
 import (
-	"fmt"
-	"strings"
-	"text/template"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -100,12 +97,12 @@ const figuresSQL = `
 /* figures */
 {{- range .Stages}}
 select 'ready' as what, '{{.Name}}' as name,
-       case when few.n < {{$.Most}} then few.n
+       case when few.n < {{$.With}} then few.n
             else greatest(few.n, (select reltuples from pg_class where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready'))) end as n, '' as state
-  from (select count(*)::float8 as n from (select from {{$.Tasks}} where {{.Ready ""}} limit {{$.Most}}) as few) as few
+  from (select count(*)::float8 as n from (select from {{$.Tasks}} where {{.Ready ""}} limit {{$.With}}) as few) as few
 {{- if not .Needs}}
 union all
-select 'scheduled', '{{.Name}}', (select count(*) from (select from {{$.Tasks}} where {{$.Scheduled}} limit {{$.Most}}) as few), ''
+select 'scheduled', '{{.Name}}', (select count(*) from (select from {{$.Tasks}} where {{$.IsScheduled ""}} limit {{$.With}}) as few), ''
 {{- end}}
 union all
 select 'oldest', '{{.Name}}', extract(epoch from now() - (
@@ -121,24 +118,24 @@ select 'oldest', '{{.Name}}', extract(epoch from now() - (
            cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as next
            limit 1000) as t
    cross join lateral (select greatest(t.created_at, t.ready_at, max(greatest(a.finished_at, a.retry_at))) as at
-                         from {{$.Attempts}} a where a.task_id = t.id and a.stage in ({{.Before}})) as since)), ''
+                         from {{$.Attempts}} a where a.task_id = t.id and a.stage in ('{{.Name}}'{{range .Needs}}, '{{.}}'{{end}})) as since)), ''
 union all
 {{end -}}
 select 'inprogress', k.name, count(*) filter (where k.status = 'inprogress'), ''
-  from (select * from {{.Tasks}} where {{.Any "inprogress"}} limit {{.Most}}) as t
- cross join lateral (values {{.Each}}) as k (name, status)
+  from (select * from {{.Tasks}} where {{.Any "" "inprogress"}} limit {{.With}}) as t
+ cross join lateral (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}('{{.Name}}', t.{{.Name}}_status){{end}}) as k (name, status)
  group by k.name
 union all
 select 'waiting', k.name, count(k.run_at), ''
   from (
-  {{- range $i, $retrying := .Retrying}}{{if $i}} union all
-        {{end}}(select * from {{$.Tasks}} where {{$retrying}} limit {{$.Most}}){{end}}) as t
- cross join lateral (values {{.Times}}) as k (name, run_at)
+  {{- range $i, $retrying := .Retrying ""}}{{if $i}} union all
+        {{end}}(select * from {{$.Tasks}} where {{$retrying}} limit {{$.With}}){{end}}) as t
+ cross join lateral (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}('{{.Name}}', t.{{.Name}}_run_at){{end}}) as k (name, run_at)
  group by k.name
 union all
 select 'dead', k.name, count(*) filter (where k.status = 'dead'), ''
-  from (select * from {{.Tasks}} where ({{.Any "dead"}}) and overridden_by is null limit {{.Most}}) as t
- cross join lateral (values {{.Each}}, ('', 'dead'::cuelight_status)) as k (name, status)
+  from (select * from {{.Tasks}} where ({{.Any "" "dead"}}) and overridden_by is null limit {{.With}}) as t
+ cross join lateral (values {{range .Stages}}('{{.Name}}', t.{{.Name}}_status), {{end}}('', 'dead'::cuelight_status)) as k (name, status)
  group by k.name
 union all
 select 'paused', stage, 1, '' from cuelight_pauses where pipeline = '{{.Name}}' and host = ''
@@ -154,7 +151,7 @@ union all
 select k.what, '', k.n, ''
   from (select min(cursor) >> 16 as seen from cuelight_webhooks where pipeline = '{{.Name}}' and disabled_at is null) as c
  cross join lateral (values
-       ('outbox_pending', (select count(*) from (select from {{.Outbox}} where id > c.seen limit {{.Most}}) as few)::float8),
+       ('outbox_pending', (select count(*) from (select from {{.Outbox}} where id > c.seen limit {{.With}}) as few)::float8),
        ('outbox_oldest', (select extract(epoch from now() - at) from {{.Outbox}} where id > c.seen order by id limit 1))) as k (what, n)
 union all
 select 'outbox_age', '', (select extract(epoch from now() - at) from {{.Outbox}} order by id limit 1), ''
@@ -172,99 +169,14 @@ select k.what, '', k.n, ''
          left join lateral (
                select count(*) as pending, extract(epoch from now() - min(created_at))::float8 as oldest
                  from (select created_at from cuelight_deliveries
-                        where webhook_id = w.id and status = 'pending' order by run_at, event_id limit {{.Most}}) as few) as p on w.disabled_at is null
+                        where webhook_id = w.id and status = 'pending' order by run_at, event_id limit {{.With}}) as few) as p on w.disabled_at is null
          left join lateral (
                select count(*) as dead
                  from (select from cuelight_deliveries
-                        where webhook_id = w.id and status = 'dead' order by id limit {{.Most}}) as few) as d on w.disabled_at is null
+                        where webhook_id = w.id and status = 'dead' order by id limit {{.With}}) as few) as d on w.disabled_at is null
          where w.pipeline = '{{.Name}}') as w
  cross join lateral (values ('webhooks_on', w.on), ('webhooks_off', w.off), ('webhook_pending', w.pending),
                             ('webhook_oldest', w.oldest), ('webhook_dead', w.dead)) as k (what, n)`
-
-// words are what the statement is filled with: the names of a pipeline's tables,
-// and the conditions of its partial indexes as they are worded there.
-type words struct {
-	Name, Tasks, Attempts, Outbox string
-	Scheduled                     string   // the condition
-	Retrying                      []string // conditions, of which a task meets one
-	Most                          int
-	Stages                        []stageWords
-}
-
-type stageWords struct {
-	Name  string
-	Needs []string
-}
-
-func newWords(g store.Graph) words {
-	prefix := g.Name() + "_"
-	if g.Name() == store.Video().Name() {
-		prefix = ""
-	}
-	w := words{Name: g.Name(), Tasks: prefix + "tasks", Attempts: prefix + "attempts", Outbox: prefix + "outbox", Most: CountAtMost,
-		Scheduled: g.ScheduledSQL(""), Retrying: g.RetryingSQL(""),
-	}
-	names := g.Stages()
-	for _, n := range names {
-		w.Stages = append(w.Stages, stageWords{Name: n})
-	}
-	for i, n := range names {
-		for _, j := range g.Feeds(i) {
-			w.Stages[j].Needs = append(w.Stages[j].Needs, n)
-		}
-	}
-	return w
-}
-
-// Any says that at least one stage has the status.
-func (w words) Any(status string) string {
-	var parts []string
-	for _, s := range w.Stages {
-		parts = append(parts, fmt.Sprintf("%s_status = '%s'", s.Name, status))
-	}
-	return strings.Join(parts, " or ")
-}
-
-// Each lists the stages with their statuses.
-func (w words) Each() string {
-	var parts []string
-	for _, s := range w.Stages {
-		parts = append(parts, fmt.Sprintf("('%s', t.%[1]s_status)", s.Name))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// Times lists the stages with the times they wait for.
-func (w words) Times() string {
-	var parts []string
-	for _, s := range w.Stages {
-		parts = append(parts, fmt.Sprintf("('%s', t.%[1]s_run_at)", s.Name))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// Ready says that a stage can be claimed now.
-func (s stageWords) Ready(row string) string {
-	ready := fmt.Sprintf("%s%s_status in ('pending', 'failed')", row, s.Name)
-	for _, n := range s.Needs {
-		ready += fmt.Sprintf(" and %s%s_status = 'completed'", row, n)
-	}
-	return ready + fmt.Sprintf(" and %s%s_run_at is null", row, s.Name)
-}
-
-// Before lists what has to end before a stage is ready: what it needs, and its
-// own attempts.
-func (s stageWords) Before() string {
-	return "'" + strings.Join(append([]string{s.Name}, s.Needs...), "', '") + "'"
-}
-
-func newFiguresSQL(g store.Graph) string {
-	var b strings.Builder
-	if err := template.Must(template.New("").Parse(figuresSQL)).Execute(&b, newWords(g)); err != nil {
-		panic(err) // the text is part of the program
-	}
-	return b.String()
-}
 
 // scan takes in the statement's rows.
 func (f *Figures) scan(rows pgx.Rows) error {

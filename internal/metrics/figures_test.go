@@ -309,7 +309,7 @@ func explain(t testing.TB, pool *pgxpool.Pool, g store.Graph, options string) st
 		if _, err := tx.Exec(t.Context(), figuresSettings, "60000"); err != nil {
 			return err
 		}
-		rows, err := tx.Query(t.Context(), "explain ("+options+") "+newFiguresSQL(g))
+		rows, err := tx.Query(t.Context(), "explain ("+options+") "+g.SQL(figuresSQL, CountAtMost))
 		if err != nil {
 			return err
 		}

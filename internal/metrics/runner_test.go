@@ -42,7 +42,7 @@ func TestWhatARunnerTellsAddsUp(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- stages.Runner{Store: st, Pipeline: p, Observe: func(e stages.Event) {
+		ended <- stages.Runner{Pool: pool, Pipeline: p, Observe: func(e stages.Event) {
 			m.Observe(e)
 			if e.Kind == stages.StageCompleted && e.Stage == "second" {
 				done <- struct{}{}

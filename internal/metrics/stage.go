@@ -18,9 +18,10 @@ var (
 	speedBuckets    = []float64{.1, .25, .5, .75, 1, 1.5, 2, 3, 5, 8, 12, 20, 40, 80} // a ratio
 )
 
-// outcomes are the ways in which a claim ends.
-func outcomes() []stages.Kind {
-	return []stages.Kind{stages.StageCompleted, stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked}
+// outcomes are the events that end a claim, with the value of the label outcome.
+var outcomes = map[stages.Kind]string{
+	stages.StageCompleted: "completed", stages.AttemptFailed: "failed", stages.StageDead: "dead",
+	stages.ClaimReleased: "released", stages.ClaimRevoked: "revoked",
 }
 
 // stage has the series of one stage, so that an event does not look them up.
@@ -61,8 +62,8 @@ func (m *Metrics) newStages(o Options) map[string]*stage {
 			ended: make(map[stages.Kind]ending), slots: o.Slots[name], busy: make(map[store.ID]int),
 			used: slots.WithLabelValues(name, "busy"), free: slots.WithLabelValues(name, "free"),
 		}
-		for _, k := range outcomes() {
-			s.ended[k] = ending{ended.WithLabelValues(name, string(k)), took.WithLabelValues(name, string(k))}
+		for kind, outcome := range outcomes {
+			s.ended[kind] = ending{ended.WithLabelValues(name, outcome), took.WithLabelValues(name, outcome)}
 		}
 		s.rest()
 		all[name] = s

@@ -35,18 +35,19 @@ func makeClip(t *testing.T) string {
 func work(t *testing.T, tracer *Tracer, submission store.Submission) {
 	t.Helper()
 	config := video.Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Reserve: -1, Tools: video.Tools{Preset: "ultrafast", Threads: 1}}
-	pipeline, err := stages.New(store.Video().Name(), tracer.Stages(video.Stages(config))...)
+	pipeline, err := video.Pipeline(tracer.Stages(video.Stages(config))...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), pipeline.Graph())
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	st := store.New(pool, pipeline.Graph())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	got, err := st.Submit(ctx, submission)
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner := stages.Runner{Store: st, Pipeline: pipeline, SweepInterval: time.Second, Observe: func(e stages.Event) {
+	runner := stages.Runner{Pool: pool, Pipeline: pipeline, SweepInterval: time.Second, Observe: func(e stages.Event) {
 		if e.Kind == stages.StageDead || e.Kind == stages.StageCompleted && e.Stage == "publish" {
 			cancel()
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // A receiver is down for an hour while tasks come and go, and gets everything then.
@@ -180,7 +181,7 @@ func TestRun_ReportsMissedEvents(t *testing.T) {
 	b.add(rc.URL)
 	b.submit()
 	b.exec("update outbox set at = now() - interval '1 year'")
-	_, err := b.store.PruneEvents(t.Context(), time.Hour)
+	_, err := engine.New(b.store.DB(), b.store.Graph()).PruneEvents(t.Context(), time.Hour)
 	must(t, err)
 	kept := b.submit()
 	b.run()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
 )
 
 // The names of the stages.
@@ -100,6 +101,16 @@ const (
 func Stages(c Config) []stages.Stage {
 	c = c.withCache()
 	return []stages.Stage{c.Ingest(), c.Transcode(), c.Metadata(), c.Assemble(), c.Publish()}
+}
+
+// Pipeline returns the built-in pipeline of the given stages, usually [Stages], on the
+// tables of [store.Video].
+func Pipeline(all ...stages.Stage) (*stages.Pipeline, error) {
+	p, err := stages.New(store.Video().Name(), all...)
+	if err != nil {
+		return nil, err
+	}
+	return p.WithTablePrefix(store.Video().TablePrefix())
 }
 
 // withCache makes the stages ask ffmpeg only once what it can do.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 	"github.com/cuelight/cuelight/web/ui"
 	"github.com/cuelight/cuelight/web/ui/internal/uitest"
 )
@@ -317,10 +318,10 @@ func TestWorkersThatAreGoneAreBehindALink(t *testing.T) {
 		t.Error("there are some already")
 	}
 	left, lost := s.seeded.Workers[0], s.seeded.Workers[1]
-	if err := s.st.DeregisterWorker(t.Context(), left); err != nil {
+	if err := engine.New(s.st.DB(), s.st.Graph()).DeregisterWorker(t.Context(), left); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.st.ExpireWorkers(t.Context(), []store.ID{lost}); err != nil {
+	if _, err := engine.New(s.st.DB(), s.st.Graph()).ExpireWorkers(t.Context(), []store.ID{lost}); err != nil {
 		t.Fatal(err)
 	}
 	there := func() bool {
@@ -394,15 +395,15 @@ func TestLongHistoryIsCutWhereACommandShowsTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 60 {
-		in := store.ExchangeRequest{Worker: worker, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{true, false, false, false, false}, PromoteDue: make([]bool, 5)}
-		out, err := s.st.Exchange(t.Context(), in)
+		in := engine.ExchangeRequest{Worker: worker, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{true, false, false, false, false}, PromoteDue: make([]bool, 5)}
+		out, err := engine.New(s.st.DB(), s.st.Graph()).Exchange(t.Context(), in)
 		if err != nil || len(out.Claims) != 1 || out.Claims[0].Task != r.ID {
 			t.Fatalf("claimed %+v, %v", out.Claims, err)
 		}
 		c := out.Claims[0]
 		in.FreeSlots, in.ClaimFrom = make([]int, 5), make([]bool, 5)
-		in.Reports = []store.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: store.Failed, Error: "no luck"}}
-		if _, err := s.st.Exchange(t.Context(), in); err != nil {
+		in.Reports = []engine.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Error: "no luck"}}
+		if _, err := engine.New(s.st.DB(), s.st.Graph()).Exchange(t.Context(), in); err != nil {
 			t.Fatal(err)
 		}
 	}

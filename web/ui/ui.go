@@ -20,7 +20,7 @@ type Reader interface {
 	Page(ctx context.Context, q store.BoardQuery) (store.Page, error)
 	Stats(ctx context.Context) (store.Stats, error)
 	Workers(ctx context.Context, all bool) ([]store.Worker, error)
-	GoneWorkers(ctx context.Context, before store.ID, limit int) ([]store.Worker, error)
+	StoppedWorkers(ctx context.Context, before store.ID, limit int) ([]store.Worker, error)
 	Pauses(ctx context.Context) ([]store.Pause, error)
 	DeadGroups(ctx context.Context, f store.DeadFilter, limit int) (store.DeadGroups, error)
 	DeadLetters(ctx context.Context, f store.DeadFilter, after store.ID, limit int) ([]store.DeadStage, store.ID, error)

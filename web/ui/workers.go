@@ -132,7 +132,7 @@ func (u *UI) worker(ctx context.Context, w store.Worker, pauses []store.Pause, a
 
 // goneWorkers are the last ones that are not there any more.
 func (u *UI) addGoneWorkers(ctx context.Context, d *fragmentRenderer) error {
-	gone, err := u.o.Store.GoneWorkers(ctx, store.ID{}, maxGoneWorkers)
+	gone, err := u.o.Store.StoppedWorkers(ctx, store.ID{}, maxGoneWorkers)
 	if err != nil {
 		return err
 	}

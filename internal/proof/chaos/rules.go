@@ -8,6 +8,7 @@ import (
 
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // stageOf is a stage of a task.
@@ -92,7 +93,7 @@ func (c *trial) duplicated() []string {
 	var found []string
 	completed := make(map[stageOf]int)
 	for _, row := range c.history {
-		if row.outcome == string(store.Completed) {
+		if row.outcome == string(engine.Completed) {
 			completed[stageOf{row.task, row.stage}]++
 		}
 	}
@@ -157,7 +158,7 @@ func (c *trial) unexplained() (found []string) {
 // same end, by the process it names.
 func (c *trial) unworked() (found []string) {
 	for _, row := range c.history {
-		if row.outcome != string(store.Completed) && row.outcome != string(store.Failed) {
+		if row.outcome != string(engine.Completed) && row.outcome != string(engine.Failed) {
 			continue
 		}
 		bouts := c.byToken[row.token]
@@ -169,7 +170,7 @@ func (c *trial) unworked() (found []string) {
 			found = append(found, fmt.Sprintf("stage %s of task %s %s with token %s, which nobody worked on", row.stage, row.task, row.outcome, row.token))
 		case bouts[0].life != life:
 			found = append(found, fmt.Sprintf("%s was by another process than the history says", bouts[0]))
-		case (bouts[0].how == endedWell) != (row.outcome == string(store.Completed)) || bouts[0].how == "" || bouts[0].how == endedEarly:
+		case (bouts[0].how == endedWell) != (row.outcome == string(engine.Completed)) || bouts[0].how == "" || bouts[0].how == endedEarly:
 			found = append(found, fmt.Sprintf("%s ended %q, and the history says %s", bouts[0], bouts[0].how, row.outcome))
 		}
 	}
@@ -184,7 +185,7 @@ const clocks = 2 * time.Millisecond
 func (c *trial) early() (found []string) {
 	completed := make(map[stageOf]attemptRow)
 	for _, row := range c.history {
-		if row.outcome == string(store.Completed) {
+		if row.outcome == string(engine.Completed) {
 			completed[stageOf{row.task, row.stage}] = row
 		}
 	}
@@ -249,7 +250,7 @@ func (c *trial) disowned(b bout, then time.Time) bool {
 func (c *trial) deadForNothing() (found []string) {
 	reason := make(map[store.ID]bool)
 	for _, row := range c.history {
-		if row.outcome == string(store.Failed) && row.class == endedForGood || row.attempt >= maxAttempts && row.outcome != string(store.Completed) {
+		if row.outcome == string(engine.Failed) && row.class == endedForGood || row.attempt >= maxAttempts && row.outcome != string(engine.Completed) {
 			reason[row.task] = true
 		}
 	}

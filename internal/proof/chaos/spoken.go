@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/cuelight/cuelight/stages"
-	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // attemptOf is how a process names a claim in what it tells. It is not a token:
@@ -60,7 +60,7 @@ func (c *trial) hear(life int) map[attemptOf]*heard {
 		case x.What == startOfWork:
 			h := of(x)
 			h.began++
-			if c.rows[x.Token].outcome == string(store.Completed) {
+			if c.rows[x.Token].outcome == string(engine.Completed) {
 				h.completed++
 			}
 		case x.What == eventTold && !x.Task.IsZero():

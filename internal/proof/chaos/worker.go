@@ -14,7 +14,6 @@ import (
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
-	"github.com/cuelight/cuelight/store"
 )
 
 // What a worker process is told.
@@ -75,8 +74,8 @@ func serve(ctx context.Context, address, file string) error {
 	defer pool.Close()
 	p := newPipeline(&laborer{j, filepath.Join(filepath.Dir(file), dawdlingFile)})
 	listener := notify.New(pool, notify.Options{Channels: p.Channels(), OnChange: j.listening})
-	runner := stages.Runner{Store: store.New(pool, p.Graph()), Pipeline: p, Observe: j.observe}
-	return runner.RunWith(ctx, listener)
+	runner := stages.Runner{Pool: pool, Pipeline: p, Wakes: listener, Observe: j.observe}
+	return runner.Run(ctx)
 }
 
 func (j *journal) listening(connected bool, err error) {

@@ -85,8 +85,8 @@ func work(ctx context.Context, address string) error {
 			fmt.Println("hears notifications")
 		}
 	}})
-	runner := stages.Runner{Store: store.New(pool, p.Graph()), Pipeline: p, Observe: tell}
-	return runner.RunWith(ctx, listener)
+	runner := stages.Runner{Pool: pool, Pipeline: p, Wakes: listener, Observe: tell}
+	return runner.Run(ctx)
 }
 
 func tell(e stages.Event) {

@@ -13,6 +13,7 @@ import (
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/proof/invariant"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,15 +47,15 @@ func (f fixture) exec(sql string) {
 
 // work claims every ready stage and reports the outcome that end returns, none to keep the claim,
 // until no stage is ready.
-func (f fixture) work(end func(stage, source string, attempt int) store.Report) {
+func (f fixture) work(end func(stage, source string, attempt int) engine.Report) {
 	f.t.Helper()
 	n := len(f.Graph().Stages())
-	in := store.ExchangeRequest{Worker: f.worker, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n)}
+	in := engine.ExchangeRequest{Worker: f.worker, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n)}
 	for i := range n {
 		in.FreeSlots[i], in.ClaimFrom[i] = 10, true
 	}
 	for {
-		out, err := f.Exchange(f.t.Context(), in)
+		out, err := engine.New(f.pool, f.Graph()).Exchange(f.t.Context(), in)
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -89,20 +90,20 @@ func (f fixture) populate(held bool) {
 		ids[s] = r.ID
 	}
 	released := false
-	f.work(func(stage, source string, attempt int) store.Report {
+	f.work(func(stage, source string, attempt int) engine.Report {
 		switch {
 		case stage != "transcode" || source == "plain":
 		case source == "bumpy" && attempt == 1:
-			return store.Report{Outcome: store.Failed, Error: "no luck"}
+			return engine.Report{Outcome: engine.Failed, Error: "no luck"}
 		case source == "bumpy" && !released:
 			released = true
-			return store.Report{Outcome: store.Released}
+			return engine.Report{Outcome: engine.Released}
 		case source == "dead":
-			return store.Report{Outcome: store.Failed, Error: "never", Dead: true}
+			return engine.Report{Outcome: engine.Failed, Error: "never", Dead: true}
 		case source == "cancelled", source == "held":
-			return store.Report{}
+			return engine.Report{}
 		}
-		return store.Report{Outcome: store.Completed}
+		return engine.Report{Outcome: engine.Completed}
 	})
 	if err := f.Cancel(f.t.Context(), ids["cancelled"]); err != nil {
 		f.t.Fatal(err)
@@ -333,11 +334,11 @@ func TestCheck_AcceptsOperatorRetries(t *testing.T) {
 		if violated, details := f.check(retried); len(violated) > 0 {
 			t.Fatalf("after a retry from %q, %v are violated:\n%s", from, violated, strings.Join(details, "\n"))
 		}
-		f.work(func(stage, source string, _ int) store.Report {
+		f.work(func(stage, source string, _ int) engine.Report {
 			if stage == "assemble" && source == "bumpy" {
-				return store.Report{Outcome: store.Failed, Dead: true}
+				return engine.Report{Outcome: engine.Failed, Dead: true}
 			}
-			return store.Report{Outcome: store.Completed}
+			return engine.Report{Outcome: engine.Completed}
 		})
 		if violated, details := f.check(invariant.Options{Settled: true, MaxOrphanTime: time.Minute}); len(violated) > 0 {
 			t.Fatalf("after a retry from %q and its work, %v are violated:\n%s", from, violated, strings.Join(details, "\n"))

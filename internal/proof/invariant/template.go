@@ -20,10 +20,7 @@ type stageNames struct {
 }
 
 func namesOf(g store.Graph) sqlNames {
-	prefix := g.Name() + "_"
-	if g.Name() == "video" {
-		prefix = ""
-	}
+	prefix := g.TablePrefix()
 	n := sqlNames{
 		Pipeline: g.Name(), Tasks: prefix + "tasks", Attempts: prefix + "attempts", Events: prefix + "events",
 		MaxPerRule: maxPerRule,

@@ -43,8 +43,8 @@ type probe struct {
 func (p *probe) run(ctx context.Context) error {
 	pl := pipeline(doNothing)
 	listener := notify.New(p.pool, notify.Options{Channels: pl.Channels()})
-	runner := stages.Runner{Store: store.New(p.pool, pl.Graph()), Pipeline: pl, Observe: p.observe}
-	return runner.RunWith(ctx, listener)
+	runner := stages.Runner{Pool: p.pool, Pipeline: pl, Wakes: listener, Observe: p.observe}
+	return runner.Run(ctx)
 }
 
 func (p *probe) observe(e stages.Event) {

@@ -22,6 +22,7 @@ import (
 	"github.com/cuelight/cuelight/internal/browsertest"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 	"github.com/cuelight/cuelight/web/ui/internal/uitest"
 )
 
@@ -152,23 +153,23 @@ func (d *testDaemon) finish(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	in := store.ExchangeRequest{FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5)}
+	in := engine.ExchangeRequest{FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5)}
 	for i, s := range t.Stages {
 		in.FreeSlots[i] = 1
 		if s.Status == store.StatusInProgress {
 			in.Worker = s.LockedBy
-			in.Reports = append(in.Reports, store.Report{Task: id, Stage: i, Token: s.Token, Outcome: store.Completed})
+			in.Reports = append(in.Reports, engine.Report{Task: id, Stage: i, Token: s.Token, Outcome: engine.Completed})
 		}
 	}
 	for len(in.Reports) > 0 {
-		out, err := d.st.Exchange(ctx, in)
+		out, err := engine.New(d.st.DB(), d.st.Graph()).Exchange(ctx, in)
 		if err != nil {
 			return err
 		}
 		in.Reports = nil
 		for _, c := range out.Claims {
 			if c.Task == id {
-				in.Reports = append(in.Reports, store.Report{Task: id, Stage: c.Stage, Token: c.Token, Outcome: store.Completed})
+				in.Reports = append(in.Reports, engine.Report{Task: id, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed})
 			}
 		}
 	}

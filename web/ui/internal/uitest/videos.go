@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 const (
@@ -70,7 +71,7 @@ func Seed(t testing.TB, pool *pgxpool.Pool) Seeded {
 	s := &seeder{t: t, pool: pool, now: time.Now().Truncate(time.Millisecond), running: make(map[store.ID][]store.Running)}
 	st := store.New(pool, store.Video())
 	for i, host := range []string{"media-1.example.org", "media-2.example.org"} {
-		id, err := st.RegisterWorker(context.Background(), store.Worker{
+		id, err := engine.New(st.DB(), st.Graph()).RegisterWorker(context.Background(), store.Worker{
 			Host: host, PID: 4200 + i, Version: "v0.6.0", Capabilities: []byte(`{"cores": 16, "h264_nvenc": true}`)})
 		if err != nil {
 			t.Fatal(err)
@@ -81,7 +82,7 @@ func Seed(t testing.TB, pool *pgxpool.Pool) Seeded {
 	out := s.videos()
 	s.exec(`alter table tasks enable trigger user`)
 	for worker, running := range s.running {
-		if _, err := st.Heartbeat(context.Background(), store.HeartbeatRequest{Worker: worker, Running: running}); err != nil {
+		if _, err := engine.New(st.DB(), st.Graph()).Heartbeat(context.Background(), engine.HeartbeatRequest{Worker: worker, Running: running}); err != nil {
 			t.Fatal(err)
 		}
 		s.exec(`update workers set started_at = now() - interval '3 hours' where id = $1`, worker)

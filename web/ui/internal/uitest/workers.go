@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // Crew beats for the workers of a seeded database, and has their work go on, until
@@ -55,6 +56,6 @@ func heartbeat(ctx context.Context, st *store.Store, id store.ID, session int64)
 			r.Percent, r.ETA = math.Mod(r.Percent+0.7, 99), max(r.ETA-1, 1) // it moves for as long as a slow machine may need
 		}
 	}
-	_, err = st.Heartbeat(ctx, store.HeartbeatRequest{Worker: id, Session: session, Running: running})
+	_, err = engine.New(st.DB(), st.Graph()).Heartbeat(ctx, engine.HeartbeatRequest{Worker: id, Session: session, Running: running})
 	return err
 }

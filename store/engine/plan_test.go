@@ -1,4 +1,4 @@
-package store
+package engine
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
 )
 
 // A statement that cannot use its partial index is as quick as any on a small
@@ -15,8 +16,9 @@ import (
 // finished tasks, and as a turn makes them: without knowing the parameters.
 func TestPlansUseTheirIndexesAmongManyFinishedTasks(t *testing.T) {
 	t.Parallel()
-	g := Video()
+	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	e := New(pool, g)
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -34,33 +36,32 @@ func TestPlansUseTheirIndexesAmongManyFinishedTasks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := conn.Exec(t.Context(), strings.NewReplacer("true", "false", "$1", "false", "$2", "'exchange'", "$3", "null", "$4", "'2s'").Replace(exchangeSettingsSQL)); err != nil {
+	settings := strings.NewReplacer("true", "false", "$1", "false", "$2", "'exchange'", "$3", "null", "$4", "'2s'").Replace(e.sql.exchangeSettings)
+	if _, err := conn.Exec(t.Context(), settings); err != nil {
 		t.Fatal(err)
 	}
-	s := New(pool, g)
 	nulls := func(n int) string { return strings.TrimSuffix(strings.Repeat("null, ", n), ", ") }
 	for name, c := range map[string]struct {
 		sql   string
 		args  int
 		index string
 	}{
-		"claim ingest":       {s.sql.claim[0], 3, "tasks_ingest_ready"},
-		"claim assemble":     {s.sql.claim[3], 3, "tasks_assemble_ready"},
-		"claim after":        {s.sql.claimAfter[0], 5, "tasks_ingest_ready"},
-		"claim aged":         {s.sql.claimAged[1], 3, "tasks_pkey"},
-		"aged":               {s.sql.aged[1], 2, "tasks_transcode_ready"},
-		"look at ingest":     {s.sql.look[0], 1, "tasks_ingest_ready"},
-		"mature ingest":      {s.sql.mature[0], 0, "tasks_ingest_waiting"},
-		"complete":           {s.sql.complete, 11, "tasks_pkey"},
-		"complete, going on": {s.sql.complete, 11, "tasks_transcode_ready"},
-		"complete, ranked":   {s.sql.completeRanked, 14, "tasks_transcode_ready"},
-		"claim the rest":     {s.sql.claimRest[1], 3, "tasks_transcode_ready"},
-		"end transcode":      {s.sql.end[1], 7, "tasks_pkey"},
-		"lapse transcode":    {s.sql.lapse[1], 1, "tasks_held"},
-		"survey":             {s.sql.survey, 1, "tasks_held"},
-		"find held claims":   {s.sql.held, 1, "tasks_held"},
-		"find lost claims":   {s.sql.lost, 3, "tasks_pkey"},
-		"get":                {s.sql.get, 1, "tasks_pkey"},
+		"claim ingest":          {e.sql.claim[0], 3, "tasks_ingest_ready"},
+		"claim assemble":        {e.sql.claim[3], 3, "tasks_assemble_ready"},
+		"claim after":           {e.sql.claimAfter[0], 5, "tasks_ingest_ready"},
+		"claim aged":            {e.sql.claimAged[1], 3, "tasks_pkey"},
+		"claim continued":       {e.sql.claimContinued[1], 3, "tasks_transcode_ready"},
+		"aged":                  {e.sql.aged[1], 2, "tasks_transcode_ready"},
+		"find ready ingest":     {e.sql.ready[0], 1, "tasks_ingest_ready"},
+		"promote ingest":        {e.sql.promote[0], 0, "tasks_ingest_waiting"},
+		"complete":              {e.sql.complete, 11, "tasks_pkey"},
+		"complete and continue": {e.sql.complete, 11, "tasks_transcode_ready"},
+		"complete, ranked":      {e.sql.completeRanked, 14, "tasks_transcode_ready"},
+		"fail transcode":        {e.sql.fail[1], 7, "tasks_pkey"},
+		"expire transcode":      {e.sql.expireClaims[1], 1, "tasks_held"},
+		"survey":                {e.sql.survey, 1, "tasks_held"},
+		"find held claims":      {e.sql.findHeld, 1, "tasks_held"},
+		"find lost claims":      {e.sql.findLost, 3, "tasks_pkey"},
 	} {
 		plan := explain(t, conn, c.sql, nulls(c.args))
 		if !strings.Contains(plan, c.index) || strings.Contains(plan, "Seq Scan on tasks") {

@@ -1,0 +1,5 @@
+package stages
+
+// NewBackend is the Backend of a Runner with a Pool, for tests that run without a
+// listener or wrap it.
+var NewBackend = newDatabase

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// claimSQL claims from the stage's ready index, from its start or after a position, and
+// skips rows that other workers are claiming. A lost worker claims nothing. Slots that
+// the completing statement used for continued tasks are not free any more.
+//
+// Aged tasks are found by id. The coalesce keeps PostgreSQL from reading the ready
+// index for them, where a million other tasks may come first.
+const claimSQL = `
+/* claim {{.Stage.Name}} */
+with claimed as (
+  update {{.Tasks}} t set
+         {{.Stage.Name}}_status    = 'inprogress',
+         {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts + 1,
+         {{.Stage.Name}}_token     = gen_random_uuid(),
+         {{.Stage.Name}}_locked_at = now(),
+         {{.Stage.Name}}_locked_by = $1
+   where ctid = any (array(
+         select ctid from {{.Tasks}}
+          where {{if .With.Aged}}id = any($3::uuid[]) and coalesce({{.Stage.Ready ""}}, false)
+            {{- else}}{{.Stage.Ready ""}} and ($3::uuid[] is null or id = any($3)){{end}}
+            and {{.Alive "$1"}}
+            {{- if .With.After}}
+            and priority = $4 and id > $5
+            {{- end}}
+          order by {{if not .With.Aged}}priority desc, {{end}}id
+          limit {{if .With.Continued -}}
+                greatest($2 - coalesce((nullif(current_setting('cuelight.continued', true), '')::int4[])[{{.Position}}], 0), 0)
+                {{- else}}$2{{end}}
+            for no key update skip locked))
+  returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt,
+            source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
+            extract(epoch from {{.Stage.Waited .Attempts}})::float8, priority
+), recorded as (
+  insert into {{.Outbox}} (type, worker_id, stage, tasks, attempts)
+  select 'started', $1, '{{.Stage.Name}}', array_agg(id), array_agg(attempt)
+    from claimed having count(*) > 0
+)
+select * from claimed`
+
+// promoteSQL makes tasks ready whose time has come. A task that waited for its
+// scheduled time is ready since then; for a retry the history knows since when.
+const promoteSQL = `
+/* promote due {{.Stage.Name}} */
+update {{.Tasks}} set {{.Stage.Name}}_run_at = null,
+       ready_at = case when {{.Stage.Name}}_attempts = 0 then coalesce(ready_at, {{.Stage.Name}}_run_at) else ready_at end
+ where id in (select id from {{.Tasks}}
+               where {{.Stage.Name}}_run_at <= now()
+               order by {{.Stage.Name}}_run_at
+               limit 1000
+                 for no key update skip locked)`
+
+// readySQL says, without locking, whether a stage has a ready task, and when the next
+// one is due.
+const readySQL = `
+/* find ready {{.Stage.Name}} */
+select {{with .Stage}}` + readyColumnsSQL + `{{end}}`
+
+// The order by is there for the plan: for a plain exists, PostgreSQL reads a table of
+// which much is ready from its start, past all finished tasks.
+const readyColumnsSQL = `
+       (select true from {{$.Tasks}} where {{.Ready ""}}
+           and ($1::uuid[] is null or id = any($1))
+         order by priority desc, id limit 1) is not null,
+       (select greatest(extract(epoch from {{.Name}}_run_at - now()), 0)::float8 from {{$.Tasks}}
+         where {{.Name}}_run_at is not null
+         order by {{.Name}}_run_at limit 1)`
+
+func (x *exchange) queuePromote(stage int) {
+	if x.request.PromoteDue != nil && x.request.PromoteDue[stage] {
+		x.queueOrigin(originExchange)
+		x.batch.Queue(x.sql.promote[stage])
+	}
+}
+
+// queueClaims claims in a stage, and asks what is still ready there. Tasks that the
+// exchange itself makes ready may come before the position given, so it is ignored then.
+func (x *exchange) queueClaims(stage int) {
+	if !x.request.ClaimFrom[stage] {
+		return
+	}
+	var after Position
+	if x.request.After != nil && x.mayBecomeReady[stage] == 0 && !x.retried[stage] {
+		after = x.request.After[stage]
+	}
+	x.queueClaimsAfter(stage, after)
+	if !after.Task.IsZero() {
+		return
+	}
+	x.batch.Queue(x.sql.ready[stage], x.request.OnlyTasks).QueryRow(func(row pgx.Row) error {
+		var next *float64
+		if err := row.Scan(&x.result.MoreReady[stage], &next); err != nil {
+			return err
+		}
+		x.result.NextDue[stage] = secondsToDue(next)
+		return nil
+	})
+}
+
+func (x *exchange) queueClaimsAfter(stage int, after Position) {
+	n := x.slots(stage)
+	if n == 0 {
+		return
+	}
+	x.queueOrigin(originRecorded)
+	sql, args := x.sql.claim[stage], []any{x.request.Worker, n, x.request.OnlyTasks}
+	switch {
+	case x.mayBecomeReady[stage] > 0:
+		sql = x.sql.claimContinued[stage]
+	case !after.Task.IsZero():
+		sql, args = x.sql.claimAfter[stage], append(args, after.Priority, after.Task)
+	}
+	x.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+		x.result.Requested[stage] = n - x.continued[stage]
+		return x.readClaims(rows, stage, func(c Claim) {
+			x.result.Claims = append(x.result.Claims, c)
+			x.result.Granted[stage]++
+			if last := &x.result.LastPosition[stage]; last.Task.IsZero() || last.compare(c.position()) < 0 {
+				*last = c.position()
+			}
+		})
+	})
+}
+
+// queueAgedClaims claims the aged tasks of a stage, before other tasks get its slots.
+func (x *exchange) queueAgedClaims(stage int) {
+	if x.request.Aged == nil || !x.request.ClaimFrom[stage] {
+		return
+	}
+	ids := x.request.Aged[stage]
+	ids = ids[:min(len(ids), x.slots(stage))]
+	if len(ids) == 0 {
+		return
+	}
+	x.agedSlots[stage] = len(ids)
+	x.queueOrigin(originRecorded)
+	x.batch.Queue(x.sql.claimAged[stage], x.request.Worker, len(ids), ids).Query(func(rows pgx.Rows) error {
+		return x.readClaims(rows, stage, func(c Claim) {
+			c.Aged = true
+			x.result.Claims = append(x.result.Claims, c)
+		})
+	})
+}
+
+func (x *exchange) readClaims(rows pgx.Rows, stage int, add func(Claim)) error {
+	for rows.Next() {
+		c := Claim{Stage: stage}
+		var waited float64
+		err := rows.Scan(&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent, &waited, &c.Priority)
+		if err != nil {
+			return err
+		}
+		c.Waited = secondsToDue(&waited)
+		add(c)
+	}
+	return rows.Err()
+}
+
+// secondsToDue converts the database's seconds, -1 for null.
+func secondsToDue(seconds *float64) time.Duration {
+	const maxSeconds = 1e9 // fits a Duration
+	if seconds == nil {
+		return -1
+	}
+	return time.Duration(min(max(*seconds, 0), maxSeconds) * float64(time.Second))
+}

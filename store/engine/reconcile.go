@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// findLostSQL returns the claims whose tokens are not valid any more. The history has the
+// claims that were revoked; a deleted task has no history.
+const findLostSQL = `
+/* find lost claims */
+select r.token,
+       t.id is null or exists (
+         select from {{.Attempts}} a
+          where a.task_id = r.id and a.token = r.token and a.outcome = 'cancelled') as cancelled
+  from unnest($1::uuid[], $2::int4[], $3::uuid[]) as r (id, stage, token)
+  left join {{.Tasks}} t on t.id = r.id
+ where (r.token = case r.stage
+       {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_token{{end}} end) is not true`
+
+// LostClaim is a claim that its worker no longer holds.
+type LostClaim struct {
+	Token store.ID
+	// Cancelled says that the task was cancelled, deleted or retried. Otherwise the claim
+	// expired, and another worker may have it.
+	Cancelled bool
+}
+
+// FindLostClaims returns those of the claims that their worker no longer holds.
+func (e *Engine) FindLostClaims(ctx context.Context, claims []Claim) (lost []LostClaim, err error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	err = e.send(ctx, store.ID{}, func(batch *pgx.Batch) { e.queueFindLost(batch, claims, &lost) })
+	return lost, e.explain("find lost claims", err)
+}
+
+func (e *Engine) queueFindLost(batch *pgx.Batch, claims []Claim, lost *[]LostClaim) {
+	var ids, tokens []store.ID
+	var stages []int32
+	for _, c := range claims {
+		ids, stages, tokens = append(ids, c.Task), append(stages, int32(c.Stage)), append(tokens, c.Token)
+	}
+	batch.Queue(e.sql.findLost, ids, stages, tokens).Query(collect(lost, pgx.RowToStructByPos[LostClaim]))
+}
+
+const findHeldSQL = `
+/* find held claims */
+select t.id, held.stage, held.token, held.attempt, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, '')
+  from {{.Tasks}} t
+ cross join lateral (values
+       {{- range $i, $s := .Stages}}{{if $i}},{{end}}
+       ({{$i}}, t.{{.Name}}_token, t.{{.Name}}_attempts, t.{{.Name}}_locked_by){{end}}
+       ) as held (stage, token, attempt, locked_by)
+ where ({{.Any "t." "inprogress"}})
+   and held.locked_by = $1`
+
+// FindHeldClaims returns the claims that a worker holds in the database. After an error of
+// [Engine.Exchange] there may be some that the worker does not know.
+func (e *Engine) FindHeldClaims(ctx context.Context, worker store.ID) (claims []Claim, err error) {
+	err = e.send(ctx, worker, func(batch *pgx.Batch) {
+		batch.Queue(e.sql.findHeld, worker).Query(collect(&claims, func(row pgx.CollectableRow) (c Claim, err error) {
+			err = row.Scan(&c.Task, &c.Stage, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent)
+			return c, err
+		}))
+	})
+	return claims, e.explain("find held claims", err)
+}
+
+const findRecordedSQL = `
+/* find recorded outcomes */
+select a.token
+  from unnest($1::uuid[], $2::uuid[], $3::text[]) as r (id, token, outcome)
+  join {{.Attempts}} a on a.task_id = r.id and a.token = r.token and a.outcome::text = r.outcome`
+
+// FindRecordedOutcomes returns the tokens of those reports that the history contains. It
+// says, after an error of [Engine.Exchange], whether its transaction was committed.
+func (e *Engine) FindRecordedOutcomes(ctx context.Context, reports []Report) (map[store.ID]bool, error) {
+	var ids, tokens, found []store.ID
+	var outcomes []string
+	for _, r := range reports {
+		ids, tokens, outcomes = append(ids, r.Task), append(tokens, r.Token), append(outcomes, string(r.Outcome))
+	}
+	err := e.send(ctx, store.ID{}, func(batch *pgx.Batch) {
+		batch.Queue(e.sql.findRecorded, ids, tokens, outcomes).Query(collect(&found, pgx.RowTo[store.ID]))
+	})
+	recorded := make(map[store.ID]bool, len(found))
+	for _, token := range found {
+		recorded[token] = true
+	}
+	return recorded, e.explain("find recorded outcomes", err)
+}

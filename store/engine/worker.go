@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+const registerSQL = `
+/* register worker */
+insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, registered_in)
+values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, cuelight_database_id())
+returning id`
+
+const workerStartedSQL = `
+/* record that a worker started */
+insert into {{.Outbox}} (type, worker_id, data)
+select 'worker_started', id, jsonb_build_object('host', host, 'pid', pid, 'version', version) from workers where id = $1`
+
+// RegisterWorker adds a worker; only a registered worker may claim. Every start of a
+// process registers a new one, so that a restarted host is not taken for the lost one.
+//
+// The event is written in a second transaction, which has the worker's name: if this
+// process stops in the middle of it, the sweep can end it.
+func (e *Engine) RegisterWorker(ctx context.Context, w store.Worker) (store.ID, error) {
+	if w.Lease <= 0 {
+		w.Lease = store.DefaultLease
+	}
+	var capabilities *string
+	if len(w.Capabilities) > 0 {
+		text := string(w.Capabilities)
+		capabilities = &text
+	}
+	var id store.ID
+	err := e.db.QueryRow(ctx, registerSQL, e.graph.Name(), w.Host, w.PID, w.Version, capabilities,
+		w.Lease.Seconds(), w.ProcessIdentity).Scan(&id)
+	if err != nil {
+		return store.ID{}, e.explain("register worker", err)
+	}
+	if err := e.send(ctx, id, func(batch *pgx.Batch) { batch.Queue(e.sql.workerStarted, id) }); err != nil {
+		return store.ID{}, e.explain("register worker", errors.Join(err, e.deregister(ctx, deregisterSilentlySQL, id)))
+	}
+	return id, nil
+}
+
+const deregisterSQL = `
+/* deregister worker */
+with stopped as (
+  update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null
+  returning id, host, pid
+)
+insert into {{.Outbox}} (type, worker_id, data)
+select 'worker_stopped', id, jsonb_build_object('host', host, 'pid', pid) from stopped`
+
+const deregisterSilentlySQL = `
+/* deregister worker without an event */
+update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null`
+
+// deregisterTimeout is how long DeregisterWorker waits for a lock on the outbox.
+const deregisterTimeout = 3 * time.Second
+
+// DeregisterWorker records that a worker stopped after it released its claims. Where the
+// outbox is locked, it writes no event: claims that the worker could not report are
+// released without counting an attempt only if its row says that it stopped.
+func (e *Engine) DeregisterWorker(ctx context.Context, worker store.ID) error {
+	within, cancel := context.WithTimeout(ctx, deregisterTimeout)
+	defer cancel()
+	err := e.deregister(within, e.sql.deregister, worker)
+	if err != nil && ctx.Err() == nil && (errors.Is(err, store.ErrLocked) || within.Err() != nil) {
+		err = e.deregister(ctx, deregisterSilentlySQL, worker)
+	}
+	return err
+}
+
+func (e *Engine) deregister(ctx context.Context, sql string, worker store.ID) error {
+	return e.explain("deregister worker", e.send(ctx, worker, func(batch *pgx.Batch) { batch.Queue(sql, worker) }))
+}
+
+const expireDeadWorkersSQL = `
+/* expire dead workers */
+with lost as (
+  update workers set lost_at = now(), running = '[]'
+   where id in (select id from workers
+                 where id = any($1::uuid[]) and stopped_at is null and lost_at is null
+                   for no key update skip locked)
+  returning id, host, pid
+), recorded as (` + workerLostSQL + `)
+select id from lost`
+
+const workerLostSQL = `
+  insert into {{.Outbox}} (type, worker_id, data)
+  select 'worker_lost', id, jsonb_build_object('host', host, 'pid', pid) from lost
+`
+
+// ExpireWorkers marks workers as lost whose processes have certainly ended, whatever their
+// leases say. It returns those that were not lost before.
+func (e *Engine) ExpireWorkers(ctx context.Context, workers []store.ID) (lost []store.ID, err error) {
+	if len(workers) == 0 {
+		return nil, nil
+	}
+	// The transaction has the name of one of them, so that the sweep can end it, too.
+	err = e.send(ctx, workers[0], func(batch *pgx.Batch) {
+		batch.Queue(e.sql.expireDeadWorkers, workers).Query(collect(&lost, pgx.RowTo[store.ID]))
+	})
+	return lost, e.explain("expire workers", err)
+}
+
+const limitsSQL = `
+/* limits of a transaction */
+select {{.TransactionLimits "$1" "$2::uuid"}}`
+
+// send sends a worker's batch, with the limits of its transaction. The worker is zero for
+// reads that lock nothing.
+func (e *Engine) send(ctx context.Context, worker store.ID, queue func(*pgx.Batch)) error {
+	var name *store.ID
+	if !worker.IsZero() {
+		name = &worker
+	}
+	var batch pgx.Batch
+	batch.Queue(e.sql.limits, fmt.Sprintf("%dms", lockWait(ctx)), name)
+	queue(&batch)
+	return e.db.SendBatch(ctx, &batch).Close()
+}
+
+// collect returns a reader of rows for [pgx.QueuedQuery.Query].
+func collect[T any](into *[]T, row pgx.RowToFunc[T]) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*into, err = pgx.CollectRows(rows, row)
+		return err
+	}
+}

@@ -1,0 +1,317 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+// SQL fills a statement template with the names and conditions of the pipeline, so
+// that programs can write statements of their own for its tables. The template
+// language is text/template. It offers
+//
+//	{{.Tasks}} {{.Attempts}} {{.Outbox}} {{.Prefix}}     names of tables
+//	{{.Function "events"}}                               names of functions
+//	{{range .Stages}} {{.Name}} {{.Ready "t."}} {{end}}  stages and their conditions on a row t
+//	{{.Any "t." "dead"}} {{.StatusOf "t."}}              conditions on a row t
+//	{{.With}}                                            the value given
+//
+// It panics where the template is invalid: templates are part of a program.
+func (g Graph) SQL(text string, with any) string {
+	d := g.templateData()
+	d.With = with
+	return fill(text, d)
+}
+
+// StageSQL is [Graph.SQL] for a statement about one stage, which the template calls
+// {{.Stage}}; {{.Position}} is its number, counted from 1 as in an SQL array.
+func (g Graph) StageSQL(text string, stage int, with any) string {
+	d := g.templateData()
+	d.With, d.Stage, d.Position = with, d.Stages[stage], stage+1
+	return fill(text, d)
+}
+
+func fill(text string, data any) string {
+	t := template.Must(template.New("").Funcs(template.FuncMap{
+		"arg": func(first, i int) int { return first + i },
+	}).Parse(text))
+	return strings.TrimSpace(execute(t, data))
+}
+
+func execute(t *template.Template, data any) string {
+	var b strings.Builder
+	if err := t.Execute(&b, data); err != nil {
+		panic(fmt.Sprintf("template %s: %v", t.Name(), err))
+	}
+	return b.String()
+}
+
+// templateData is the input of SQL templates: the names of one pipeline, and the
+// conditions that tables, triggers and statements must share. PostgreSQL uses a
+// partial index only for a statement that repeats the condition of the index.
+type templateData struct {
+	Name, Prefix, Tasks, Attempts, Outbox string
+	Shape, RecallChannel, EventsChannel   string
+	Version                               int
+	Stages                                []stageData
+	Stage                                 stageData
+	Position                              int
+	With                                  any
+}
+
+type stageData struct {
+	Name     string
+	Channel  string
+	Needs    []string
+	Feeds    []string
+	Upstream []string // itself and all it needs, directly or not
+	Bit      int
+}
+
+func (g Graph) templateData() templateData {
+	d := templateData{
+		Name: g.name, Prefix: g.prefix, Tasks: g.tasks(), Attempts: g.prefix + "attempts", Outbox: g.prefix + "outbox",
+		Shape: g.String(), RecallChannel: g.RecallChannel(), EventsChannel: g.EventsChannel(), Version: SchemaVersion,
+	}
+	for i, n := range g.nodes {
+		s := stageData{Name: n.Name, Channel: g.Channel(n.Name), Needs: n.Needs, Bit: 1 << i}
+		for _, j := range g.feeds[i] {
+			s.Feeds = append(s.Feeds, g.nodes[j].Name)
+		}
+		for _, j := range g.upstream[i] {
+			s.Upstream = append(s.Upstream, g.nodes[j].Name)
+		}
+		d.Stages = append(d.Stages, s)
+	}
+	return d
+}
+
+// ShapeLines returns the shape with a line per stage, for an SQL comment.
+func (d templateData) ShapeLines() string { return strings.ReplaceAll(d.Shape, "; ", ";\n-- ") }
+
+// Function returns the name of a function of this pipeline.
+func (d templateData) Function(verb string) string { return "cuelight_" + d.Name + "_" + verb }
+
+// Names lists the stages for a sentence.
+func (d templateData) Names() string {
+	var names []string
+	for _, s := range d.Stages {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Each lists a column of every stage, in lines of up to 85 bytes.
+func (d templateData) Each(row, suffix string) string {
+	var list, line string
+	for i, s := range d.Stages {
+		col := row + s.Name + suffix
+		if i < len(d.Stages)-1 {
+			col += ", "
+		}
+		if len(line)+len(col) > 85 {
+			list, line = list+strings.TrimSuffix(line, " ")+"\n           ", ""
+		}
+		line += col
+	}
+	return list + line
+}
+
+// Any is the condition that at least one stage has the status.
+func (d templateData) Any(row, status string) string {
+	var parts []string
+	for _, s := range d.Stages {
+		parts = append(parts, fmt.Sprintf("%s%s_status = '%s'", row, s.Name, status))
+	}
+	return strings.Join(parts, "\n     or ")
+}
+
+// Untried is the condition that no stage has attempts and none could be claimed yet.
+// A released claim is not an attempt, but it leaves ready_at.
+func (d templateData) Untried(row string) string {
+	return "greatest(" + d.Each(row, "_attempts") + ") = 0\n        and " + row + "ready_at is null"
+}
+
+// Scheduled lists the times that the first stages of a task wait for before their
+// first attempt.
+func (d templateData) Scheduled() string {
+	var times []string
+	for _, s := range d.Stages {
+		if len(s.Needs) == 0 {
+			times = append(times, fmt.Sprintf("case when %[1]s_status = 'pending' and %[1]s_attempts = 0 and ready_at is null\n"+
+				"         then %[1]s_run_at end", s.Name))
+		}
+	}
+	return strings.Join(times, ", ")
+}
+
+// StillScheduled is the condition, in the function that retries the task t, that the
+// task waits for its scheduled time, as before or again.
+func (d templateData) StillScheduled() string {
+	var parts []string
+	for _, s := range d.Stages {
+		if len(s.Needs) == 0 {
+			parts = append(parts, fmt.Sprintf(`(case when %[1]s_retried
+                          then from_stage is null and %[1]s_status = 'cancelled' and scheduled_at > now()
+                          else %[1]s_status = 'pending' and %[1]s_attempts = 0
+                               and %[1]s_run_at is not null and ready_at is null end)`, s.Name))
+		}
+	}
+	return strings.Join(parts, "\n                     and ")
+}
+
+// StatusOf is the status of a task as a whole.
+func (d templateData) StatusOf(row string) string {
+	statuses := d.Each(row, "_status")
+	var scheduled []string
+	for _, s := range d.Stages {
+		if len(s.Needs) == 0 {
+			scheduled = append(scheduled, row+s.Name+"_run_at is not null")
+		}
+	}
+	return strings.Join([]string{
+		"(case when 'dead' in (" + statuses + ")", "     then 'dead'",
+		"when 'cancelled' in (" + statuses + ")", "     then 'cancelled'",
+		"when least(" + statuses + ") = 'completed'",
+		" and greatest(" + statuses + ") = 'completed'", "     then 'completed'",
+		"when 'inprogress' in (" + statuses + ")", "     then 'inprogress'",
+		"when 'failed' in (" + statuses + ")", "     then 'failed'",
+		"when 'completed' in (" + statuses + ")", "     then 'inprogress'",
+		"when " + strings.Join(scheduled, " and "),
+		" and " + d.Untried(row), "     then 'scheduled'",
+		"else 'pending' end)",
+	}, "\n       ")
+}
+
+// HasStatusIndex is the condition of the index of statuses: the task is finished, a
+// stage of it failed, or it waits for a time.
+func (d templateData) HasStatusIndex(row string) string {
+	statuses := d.Each(row, "_status")
+	return "(least(" + statuses + ") >= 'completed'\n    or greatest(" + statuses + ") >= 'failed'\n    or coalesce(" +
+		d.Each(row, "_run_at") + ") is not null)"
+}
+
+// Values of the first column of the index of statuses: the task does not wait for a
+// time; it waits and could not be claimed before; it waits and could be claimed before.
+const (
+	waitsNot     = 0
+	waitsUntried = 1
+	waitsTried   = 2
+)
+
+// WaitsFor is the first column of the index of statuses. It is short because
+// PostgreSQL copies the text of an index for every statement that changes a task.
+func (d templateData) WaitsFor(row string) string {
+	return "(case when coalesce(" + d.Each(row, "_run_at") + ") is null then 0\n        when " + d.Untried(row) + " then 1 else 2 end)"
+}
+
+// Furthest is the second column of the index of statuses: the last of the stages'
+// statuses in the order of the enum.
+func (d templateData) Furthest(row string) string { return "greatest(" + d.Each(row, "_status") + ")" }
+
+// indexed returns conditions that the index of statuses serves, one per way to wait.
+func (d templateData) indexed(row string, furthest Status, waits ...int) (conditions []string) {
+	for _, n := range waits {
+		conditions = append(conditions, fmt.Sprintf("%s = %d and %s = '%s' and %s",
+			d.WaitsFor(row), n, d.Furthest(row), furthest, d.HasStatusIndex(row)))
+	}
+	return conditions
+}
+
+// IsScheduled is the condition that a task is [StatusScheduled]. An index serves it.
+func (d templateData) IsScheduled(row string) string {
+	return d.indexed(row, StatusPending, waitsUntried)[0] + " and " + d.StatusOf(row) + " = 'scheduled'"
+}
+
+// Retrying returns conditions of which a task that is [StateRetrying] meets one. An
+// index serves each.
+func (d templateData) Retrying(row string) []string {
+	return slices.Concat(
+		d.indexed(row, StatusFailed, waitsNot, waitsUntried, waitsTried), d.indexed(row, StatusCompleted, waitsUntried, waitsTried),
+		d.indexed(row, StatusInProgress, waitsUntried, waitsTried), d.indexed(row, StatusPending, waitsTried))
+}
+
+// Alive is the condition that the worker is registered and not lost.
+func (d templateData) Alive(worker string) string {
+	return "exists (select from workers where id = " + worker + " and stopped_at is null and lost_at is null)"
+}
+
+// Connected is the condition that the session of a row of workers is open.
+func (d templateData) Connected(row string) string {
+	return `exists (
+            select from pg_locks l
+             where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+               and l.database = (select oid from pg_database where datname = current_database())
+               and (l.classid::bigint << 32 | l.objid::bigint) = ` + row + `session)`
+}
+
+// Grace is [Grace] of a row of workers.
+func (d templateData) Grace(row string) string { return "least(" + row + "lease / 5, interval '7 s')" }
+
+// TransactionLimits sets the limits of a worker's transaction, as expressions of a
+// select: it does not wait long for locks, PostgreSQL 17 and later end it after 30 s,
+// and its application_name names the worker, so that the sweep can end transactions
+// that a stopped process left open.
+func (d templateData) TransactionLimits(lockWait, worker string) string {
+	return "set_config('lock_timeout', " + lockWait + ", true),\n" +
+		"          set_config('application_name', coalesce('cuelight ' || " + worker + ", current_setting('application_name')), true),\n" +
+		"          case when current_setting('server_version_num')::integer >= 170000\n" +
+		"               then set_config('transaction_timeout', '30s', true) end"
+}
+
+// AnyContinued is the condition, on a row of the completing statement, that the task
+// goes on to another stage.
+func (d templateData) AnyContinued() string {
+	var parts []string
+	for _, s := range d.Stages {
+		if len(s.Needs) > 0 {
+			parts = append(parts, s.Name+"_continues")
+		}
+	}
+	return strings.Join(append(parts, "false"), " or ")
+}
+
+// NeedsText names the stages that a stage needs, with a verb.
+func (s stageData) NeedsText() string {
+	verb := " is"
+	if len(s.Needs) > 1 {
+		verb = " are"
+	}
+	return strings.Join(s.Needs, " and ") + verb
+}
+
+// NeedsCompleted is the condition that all stages it needs are completed.
+func (s stageData) NeedsCompleted(row string) string {
+	var parts []string
+	for _, n := range s.Needs {
+		parts = append(parts, row+n+"_status = 'completed'")
+	}
+	return strings.Join(parts, "\n    and ")
+}
+
+// Open is the condition that a stage is ready or waits only for a time.
+func (s stageData) Open(row string) string {
+	open := row + s.Name + "_status in ('pending', 'failed')"
+	if len(s.Needs) > 0 {
+		open += " and " + s.NeedsCompleted(row)
+	}
+	return open
+}
+
+// Ready is the condition that a stage can be claimed.
+func (s stageData) Ready(row string) string {
+	return s.Open(row) + " and " + row + s.Name + "_run_at is null"
+}
+
+// Waited is how long the task t has been ready: since it was submitted, became due or
+// was retried, or since the last attempt at the stage, or at one it needs, ended or
+// allowed the next.
+func (s stageData) Waited(attempts string) string {
+	return fmt.Sprintf(`now() - greatest(t.created_at, t.ready_at,
+              (select max(coalesce(retry_at, finished_at)) from %s a
+                where a.task_id = t.id and a.stage in ('%s')))`, attempts, strings.Join(append([]string{s.Name}, s.Needs...), "', '"))
+}
+
+// UpstreamList lists the stage and all it needs as SQL strings.
+func (s stageData) UpstreamList() string { return "'" + strings.Join(s.Upstream, "', '") + "'" }
