@@ -32,7 +32,7 @@ func newDatabaseCollector(db *Database) *databaseCollector {
 			"Exact up to 10000; of more than that, ready is an estimate of PostgreSQL's and others are 10000.", "stage", "status"),
 		oldest:       desc("oldest_ready_seconds", "For how long, about, the oldest task that is ready for a stage has been; 0 where none is.", "stage"),
 		paused:       desc("stage_paused", "1 while a stage is not to be claimed on any host, else 0.", "stage"),
-		dead:         desc("dead_letters", "Tasks of which a stage died: nothing happens to them until somebody has them done again. At most 10000 are counted."),
+		dead:         desc("dead_tasks", "Tasks of which a stage died: nothing happens to them until somebody has them done again. At most 10000 are counted."),
 		workers:      desc("workers", "Processes that work on the pipeline, by state: alive, draining, or silent for longer than they may be.", "state"),
 		beat:         desc("worker_heartbeat_age_seconds", "Time since the last sign of life of each process that was not given up, named host:pid.", "worker"),
 		outbox:       desc("outbox_pending", "Rows of the outbox that the slowest webhook which is on has not seen yet. At most 10000 are counted."),

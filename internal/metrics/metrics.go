@@ -78,7 +78,7 @@ func New(o Options) *Metrics {
 	m.speed = m.histogram("ffmpeg_speed_ratio",
 		"Media time per wall time, as ffmpeg reported it while it ran: below 1 is slower than playing.",
 		speedBuckets).WithLabelValues()
-	m.recovered = m.counter("leases_recovered_total",
+	m.recovered = m.counter("attempts_expired_total",
 		"Claims of workers that went away, freed by this process.").WithLabelValues()
 	m.lost = m.counter("workers_lost_total",
 		"Workers that this process found to have gone away.").WithLabelValues()

@@ -165,7 +165,7 @@ func TestClaimsThatOnlyTheSweepFoundAndFreedClaimsAreCounted(t *testing.T) {
 	m.Observe(stages.Event{Kind: stages.WorkerLost, Gone: task(1)})
 	want(t, m, 5, "poll_fallback_claims_total", "stage", "publish")
 	want(t, m, 0, "poll_fallback_claims_total", "stage", "ingest")
-	want(t, m, 4, "leases_recovered_total")
+	want(t, m, 4, "attempts_expired_total")
 	want(t, m, 1, "workers_lost_total")
 }
 
