@@ -17,7 +17,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Subscription gives events as they happen. A *feed.Subscription does.
+// Subscription gives events as they happen. A *eventfeed.Subscription does.
 type Subscription interface {
 	// Next waits for events. Where its context has ended it may be called again
 	// with another; after any other error there will be no more.

@@ -20,7 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/access"
-	"github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/internal/webhook"
@@ -126,7 +126,7 @@ func health(status int) http.Handler {
 
 // feed reads events for a server until the test ends.
 func (b *bundle) feed() func(after int64, keep func(store.Event) bool) web.Subscription {
-	f := feed.New(feed.Options{Source: b.Store, Every: 5 * time.Millisecond})
+	f := eventfeed.New(eventfeed.Options{Reader: b.Store, PollInterval: 5 * time.Millisecond})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
-	"github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -160,7 +160,7 @@ func (st *stream) follow(ctx context.Context, sub Subscription, last func(contex
 			if err := st.send(); err != nil {
 				return err
 			}
-		case errors.Is(err, feed.ErrSlow), errors.Is(err, store.ErrEventsGone):
+		case errors.Is(err, eventfeed.ErrSlow), errors.Is(err, store.ErrEventsGone):
 			return st.resync(ctx)
 		default:
 			return nil // the client comes back, and goes on from where it was

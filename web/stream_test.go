@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 	"github.com/cuelight/cuelight/web"
@@ -274,8 +274,8 @@ func (broken) Close()                                        {}
 func TestASlowClientIsToldToLookAnew(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error][]string{
-		feed.ErrSlow:   {"open", "resync", "end"},
-		feed.ErrClosed: {"open", "end"}, // it goes on from where it was
+		eventfeed.ErrSlow:   {"open", "resync", "end"},
+		eventfeed.ErrClosed: {"open", "end"}, // it goes on from where it was
 	} {
 		b := setup(t, func(o *web.Options) {
 			o.Subscribe = func(int64, func(store.Event) bool) web.Subscription { return broken{fmt.Errorf("read: %w", err)} }

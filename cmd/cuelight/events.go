@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cuelight/cuelight/internal/dbconn"
-	eventfeed "github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
@@ -20,7 +20,7 @@ import (
 // newEventFeed is a feed of the pipeline's events. The wakes are those of a listener
 // on eventChannels.
 func newEventFeed(st *store.Store, wakes *notify.Wakes, trouble func(error)) *eventfeed.Feed {
-	return eventfeed.New(eventfeed.Options{Source: st, Wakes: wakes, Trouble: trouble})
+	return eventfeed.New(eventfeed.Options{Reader: st, Wake: wakes, OnError: trouble})
 }
 
 // eventChannels are all channels on which something is told that leaves an event.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	eventfeed "github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
 )
@@ -65,7 +65,7 @@ func TestWatchedEventsWaitForWhoeverReadsSlowly(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	h, wakes := &happenings{read: make(chan int64)}, notify.NewWakes()
-	f := eventfeed.New(eventfeed.Options{Source: h, Wakes: wakes, Buffer: 2})
+	f := eventfeed.New(eventfeed.Options{Reader: h, Wake: wakes, BufferSize: 2})
 	out := &slowReader{asked: make(chan struct{}), let: make(chan struct{}), end: end, lines: lines}
 	c := &cli{out: &stream{Writer: out}, json: true}
 	var all sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/debug"
-	eventfeed "github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/metrics"
 	"github.com/cuelight/cuelight/internal/metrics/health"
 	"github.com/cuelight/cuelight/internal/trace"

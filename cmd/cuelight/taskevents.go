@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	eventfeed "github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/store"
 )
 

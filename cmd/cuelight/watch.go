@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cuelight/cuelight/internal/dbconn"
-	eventfeed "github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
-	eventfeed "github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
@@ -38,7 +38,7 @@ func newFront(t *testing.T) front {
 		t.Fatal(err)
 	}
 	listener := notify.New(pool, notify.Options{Channels: []string{g.Channel("ingest"), g.RecallChannel(), g.EventsChannel()}})
-	feed := eventfeed.New(eventfeed.Options{Source: f.Store, Wakes: listener})
+	feed := eventfeed.New(eventfeed.Options{Reader: f.Store, Wake: listener})
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { _ = listener.Run(ctx) }) // it ends with ctx alone, as the next

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cuelight/cuelight/internal/browsertest"
-	"github.com/cuelight/cuelight/internal/feed"
+	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
 )
@@ -22,21 +22,21 @@ type Site struct {
 	UI        *ui.UI
 	ReadOnly  atomic.Bool // who looks may not change anything
 	SignedOut atomic.Bool // nobody is known
-	feed      *feed.Feed
+	feed      *eventfeed.Feed
 	mux       *http.ServeMux
 }
 
 // NewSite makes a site over a store. Media has what is published of one task; nil
 // for nothing.
 func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, error) {
-	s := &Site{mux: http.NewServeMux(), feed: feed.New(feed.Options{Source: st, Every: 50 * time.Millisecond})}
+	s := &Site{mux: http.NewServeMux(), feed: eventfeed.New(eventfeed.Options{Reader: st, PollInterval: 50 * time.Millisecond})}
 	var err error
 	s.UI, err = ui.New(ui.Options{
 		Store: st, Actions: Actions{st}, Version: "v0.6.0", Uploads: "/uploads", Logout: "/logout",
 		Viewer: func(context.Context) ui.Viewer {
 			return ui.Viewer{Name: "operator", Submit: !s.ReadOnly.Load(), Operate: !s.ReadOnly.Load()}
 		},
-		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(feed.Now, keep) },
+		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(eventfeed.Now, keep) },
 		Poster: func(t store.Task) (string, bool) {
 			return "/posters/" + t.ID.String() + ".jpg", t.Stages[2].Status == store.StatusCompleted
 		},
