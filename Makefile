@@ -42,12 +42,12 @@ test-quick: needs-run ## run the tests without the race detector, and without th
 	@$(GO) test -short $(ARGS) $(PKG)
 
 .PHONY: chaos
-chaos: needs-test ## torment everything for DURATION=60s, from one SEED; see internal/proof/chaos
+chaos: needs-test ## inject faults for DURATION=60s, planned from SEED, and check the result
 	@$(plain) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
 
 .PHONY: failover
-failover: needs-test ## kill the primary under load and promote its standby
-	@$(plain) $(GO) build -o bin/failover ./internal/proof/failover && exec bin/failover $(ARGS)
+failover: needs-test ## kill the primary under load, promote its standby, and check the result
+	@$(plain) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos -failover kill -duration 16s $(ARGS)
 
 # A module of its own, so that what it compares with is none of the product's
 # dependencies.
@@ -71,7 +71,7 @@ bench-test: needs-test ## test the benchmark itself
 	@cd bench && $(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
 .PHONY: load
-load: needs-test build ## measure what 500 streams and 50 requests a second cost the work, in four minutes
+load: needs-test build ## measure what 500 streams and 50 requests a second cost, in four minutes
 	@$(plain) $(GO) build -o bin/load ./internal/proof/load && exec bin/load -program bin/cuelight $(ARGS)
 
 .PHONY: sql

@@ -1,15 +1,13 @@
-// Package sandbox starts programs that read untrusted files, with as little in
-// their reach as this host can take away.
+// Package sandbox starts programs that read untrusted files, with as few rights as the host can
+// restrict them to.
 //
-// [Policy.Wrap] changes a command so that this program's own executable is
-// started in its place. This package's init recognises that, confines the
-// process, and executes the command in it: process id, process group, session,
-// file descriptors and control group stay as they are. Any program that imports
-// this package can do so; its main function need not know. Nothing else of the
-// importing program has run in the child by then, save the initialisation of
-// packages that come before.
+// Call [Policy.Wrap] on a command before starting it. The command then starts this program's own
+// executable, whose init function in this package confines the process and executes the wrapped
+// program in it. Process id, process group, session, file descriptors and control group stay the
+// same. The main function of the importing program need not know about it: in the child nothing
+// runs before this init but the initialisation of packages that come before.
 //
-// On Linux the layers are, in this order: lower priority, no_new_privs, Landlock,
-// an account without privileges, no capabilities, limits on resources, a seccomp
-// filter. Elsewhere there is none, and Wrap changes nothing.
+// On Linux the layers are, in this order: a lower priority, no_new_privs, Landlock, an account
+// without privileges, no capabilities, resource limits, a seccomp filter. [Layers] says which of
+// them the host offers. On other systems there is none, and Wrap changes nothing.
 package sandbox

@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// Wrap changes nothing: there is no confinement here.
+// Wrap changes nothing: this system has no confinement. It returns an error if p requires one.
 func (p Policy) Wrap(*exec.Cmd) error {
 	if p.Require {
 		return Check()
@@ -15,12 +15,12 @@ func (p Policy) Wrap(*exec.Cmd) error {
 	return nil
 }
 
-// Layers are none.
+// Layers returns one layer, which is not offered.
 func Layers() []Layer {
 	return []Layer{{Name: "confinement", Detail: "there is none on " + runtime.GOOS}}
 }
 
-// CanChangeUser reports that it cannot be done.
+// CanChangeUser returns false.
 func CanChangeUser(int) bool { return false }
 
 // HideProcess changes nothing.

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const filterKnown = true
+const hasFilter = true
 
-// deniedCalls are the system calls by which a program reaches other processes,
-// the network, or parts of the kernel that decoding needs nothing of. All others
-// are allowed: which of them a codec, a C library or a driver makes nobody knows.
+// deniedCalls are the system calls by which a program reaches other processes, the network, or
+// parts of the kernel that a decoder does not need. All others are allowed: nobody knows which of
+// them a codec, a C library or a driver makes.
 var deniedCalls = append([]int{
 	unix.SYS_SOCKET, unix.SYS_SOCKETPAIR,
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
 	unix.SYS_KCMP, unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD, unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES,
-	unix.SYS_SETSID, unix.SYS_SETPGID, // what is left of its process group is killed
+	unix.SYS_SETSID, unix.SYS_SETPGID, // the rest of its process group is killed after it
 	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
@@ -30,13 +30,13 @@ var deniedCalls = append([]int{
 	unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SYSLOG,
 	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX, unix.SYS_SETHOSTNAME,
 	unix.SYS_SETDOMAINNAME, unix.SYS_VHANGUP, unix.SYS_PERSONALITY,
-}, deniedHere...)
+}, archDeniedCalls...)
 
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
 	unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// The offsets in what a filter is asked about (struct seccomp_data), and, where
-// both processors have the same order of bytes, of an argument's lower half.
+// The offsets in struct seccomp_data, the input of a filter. argOffset is that of the lower half of
+// the first argument, since both processors are little-endian.
 const (
 	callOffset = 0
 	archOffset = 4
@@ -46,8 +46,8 @@ const (
 const (
 	allow = unix.SECCOMP_RET_ALLOW
 	deny  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
-	// absent makes C libraries take the older call, whose flags can be looked at.
-	absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	// noSuchCall makes C libraries use the older call, whose flags a filter can see.
+	noSuchCall = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
 func load(offset uint32) unix.SockFilter {
@@ -58,48 +58,48 @@ func jump(test uint16, value uint32, then, otherwise uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | test | unix.BPF_K, K: value, Jt: then, Jf: otherwise}
 }
 
-func give(verdict uint32) unix.SockFilter {
-	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: verdict}
+func ret(action uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
 }
 
-// filter is the program that decides about each call of the process pid. Where
-// Landlock keeps signals from other processes, scoped, the filter need not.
-func filter(pid int, scoped bool) []unix.SockFilter {
+// filter returns the program that decides about each system call of the process. If Landlock keeps
+// it from sending signals to other processes, which is landlockScoped, the filter need not.
+func filter(pid int, landlockScoped bool) []unix.SockFilter {
 	f := []unix.SockFilter{
-		// Numbers mean other calls for programs of another kind.
-		load(archOffset), jump(unix.BPF_JEQ, arch, 1, 0), give(unix.SECCOMP_RET_KILL_PROCESS),
-		load(callOffset), jump(unix.BPF_JGE, foreignCalls, 0, 1), give(deny),
+		// For another architecture, the numbers mean other calls.
+		load(archOffset), jump(unix.BPF_JEQ, arch, 1, 0), ret(unix.SECCOMP_RET_KILL_PROCESS),
+		load(callOffset), jump(unix.BPF_JGE, foreignCalls, 0, 1), ret(deny),
 	}
 	for _, call := range deniedCalls {
-		f = append(f, jump(unix.BPF_JEQ, uint32(call), 0, 1), give(deny))
+		f = append(f, jump(unix.BPF_JEQ, uint32(call), 0, 1), ret(deny))
 	}
-	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), give(absent))
-	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE, 0, 4), load(argOffset), jump(unix.BPF_JSET, namespaces, 0, 1), give(deny), load(callOffset))
-	// The limits and the priorities of other processes.
+	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), ret(noSuchCall))
+	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE, 0, 4), load(argOffset), jump(unix.BPF_JSET, namespaces, 0, 1), ret(deny), load(callOffset))
+	// Limits and priorities of other processes.
 	f = append(f, allowOnly(unix.SYS_PRLIMIT64, 0, 0, uint32(pid))...)
 	for _, call := range []int{unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET} {
 		f = append(f, denyWhere(call, 0, prioUser, ioprioUser)...)
 		f = append(f, allowOnly(call, 1, 0, uint32(pid))...)
 	}
-	if !scoped {
+	if !landlockScoped {
 		f = append(f, allowOnly(unix.SYS_KILL, 0, 0, uint32(pid))...)
 		for _, call := range []int{unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO} {
 			f = append(f, allowOnly(call, 0, uint32(pid))...)
 		}
-		f = append(f, jump(unix.BPF_JEQ, unix.SYS_TKILL, 0, 1), give(deny))
-		// A file that is ready sends its owner a signal.
+		f = append(f, jump(unix.BPF_JEQ, unix.SYS_TKILL, 0, 1), ret(deny))
+		// A file can send its owner a signal when it is ready.
 		f = append(f, denyWhere(unix.SYS_FCNTL, 1, unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG)...)
 	}
-	// Input that a terminal would take for its user's.
+	// Input that a terminal would take for the user's.
 	f = append(f, denyWhere(unix.SYS_IOCTL, 1, unix.TIOCSTI, tiocLinux)...)
-	return append(f, give(allow))
+	return append(f, ret(allow))
 }
 
 const (
-	// tiocLinux is TIOCLINUX, which pastes into a console.
+	// tiocLinux is TIOCLINUX, which can paste into a console.
 	tiocLinux = 0x541C
-	// All processes of a user: PRIO_USER and IOPRIO_WHO_USER. Either means nothing to
-	// the other's call.
+	// prioUser is PRIO_USER and ioprioUser IOPRIO_WHO_USER: all processes of a user. Each has no
+	// meaning for the call of the other.
 	prioUser, ioprioUser = 2, 3
 )
 
@@ -110,7 +110,7 @@ func allowOnly(call int, arg uint32, values ...uint32) []unix.SockFilter {
 	for i, v := range values {
 		f = append(f, jump(unix.BPF_JEQ, v, n-uint8(i), 0))
 	}
-	return append(f, give(deny), load(callOffset))
+	return append(f, ret(deny), load(callOffset))
 }
 
 // denyWhere denies a call whose argument arg, counted from 0, is one of the values.
@@ -120,16 +120,15 @@ func denyWhere(call int, arg uint32, values ...uint32) []unix.SockFilter {
 	for i, v := range values[:n-1] {
 		f = append(f, jump(unix.BPF_JEQ, v, n-uint8(i)-1, 0))
 	}
-	return append(f, jump(unix.BPF_JEQ, values[n-1], 0, 1), give(deny), load(callOffset))
+	return append(f, jump(unix.BPF_JEQ, values[n-1], 0, 1), ret(deny), load(callOffset))
 }
 
-// restrictCalls comes last, since it forbids some of what was done before. A host
-// without it goes on; Wrap has refused that where it is required.
+// restrictCalls installs the filter. A host without seccomp goes on: Wrap has refused the start if
+// the layer is required.
 func (p Policy) restrictCalls() error {
 	program := filter(os.Getpid(), landlockABI() >= 6)
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	// Without the flag, kernels before 5.16 slow all of the process down for
-	// fear of code in it that is not its own.
+	// Without the flag, kernels before 5.16 turn on mitigations that slow the whole process down.
 	err := setFilter(unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW, &prog)
 	if err != nil {
 		err = setFilter(0, &prog)

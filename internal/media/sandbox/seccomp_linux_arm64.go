@@ -4,9 +4,9 @@ import "golang.org/x/sys/unix"
 
 const (
 	arch = unix.AUDIT_ARCH_AARCH64
-	// foreignCalls: there are none, and no numbers up there.
+	// foreignCalls is above all numbers: there is no other interface.
 	foreignCalls = 0x40000000
 )
 
-// deniedHere are the calls that only this processor has.
-var deniedHere []int
+// archDeniedCalls are denied calls that only this processor has.
+var archDeniedCalls []int

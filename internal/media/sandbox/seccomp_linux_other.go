@@ -2,7 +2,7 @@
 
 package sandbox
 
-const filterKnown = false
+const hasFilter = false
 
-// restrictCalls has no filter for this processor.
+// restrictCalls does nothing: there is no filter for this processor.
 func (p Policy) restrictCalls() error { return nil }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filteredVariable makes the test binary put the filter that it names on itself, and
-// say what it may do then.
+// filteredVariable makes the test binary install the filter that it names on itself, and print
+// which calls succeed.
 const filteredVariable = "CUELIGHT_TEST_FILTER"
 
 func TestMain(m *testing.M) {
@@ -32,10 +32,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const allOfUser = "other: ioprio_set, all of the user's"
+const allOfUser = "other: ioprio_set, all processes of the user"
 
-// tryCalls makes calls that reach this process and its parent, from a thread with
-// the filter. True means that the call succeeded.
+// tryCalls makes calls that affect this process and its parent, from a thread with the filter. It
+// returns whether each call succeeded.
 func tryCalls(kind string) (map[string]bool, error) {
 	own, parent := uintptr(os.Getpid()), uintptr(os.Getppid())
 	thread := uintptr(unix.Gettid())
@@ -54,7 +54,7 @@ func tryCalls(kind string) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	nice := uintptr(20 - raw) // as it is, so that nothing changes
+	nice := uintptr(20 - raw) // the current value, so that nothing changes
 	var pipe [2]int
 	if err := unix.Pipe(pipe[:]); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func tryCalls(kind string) (map[string]bool, error) {
 		"other: pidfd_open":  {unix.SYS_PIDFD_OPEN, parent},
 		"other: setpriority": {unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, parent, nice},
 		"other: ioprio_set":  {unix.SYS_IOPRIO_SET, 1, parent},
-		// No priority, so that nothing changes; the filter comes first.
+		// The priority is invalid, so that nothing changes. The filter runs before that is checked.
 		allOfUser:          {unix.SYS_IOPRIO_SET, ioprioUser, 0, 0xffff},
 		"other: prlimit64": {unix.SYS_PRLIMIT64, parent, unix.RLIMIT_CORE, 0, uintptr(unsafe.Pointer(limit))},
 	} {
@@ -97,14 +97,14 @@ func tryCalls(kind string) (map[string]bool, error) {
 	return results, nil
 }
 
-func TestFilterKeepsFromOtherProcesses(t *testing.T) {
+func TestFilter_DeniesAccessToOtherProcesses(t *testing.T) {
 	t.Parallel()
 	if !Layers()[1].Offered {
 		t.Skip("this host has no seccomp")
 	}
 	for kind, denied := range map[string]map[string]bool{
 		"none":     {},
-		"scoped":   {"other": true}, // Landlock has the signals
+		"scoped":   {"other": true}, // Landlock denies the signals
 		"unscoped": {"other": true, "signal": true},
 	} {
 		cmd := exec.Command("/proc/self/exe")
@@ -114,10 +114,10 @@ func TestFilterKeepsFromOtherProcesses(t *testing.T) {
 		if err = errors.Join(err, json.Unmarshal(text, &results)); err != nil || len(results) < 15 {
 			t.Fatalf("%s: %v: %s", kind, err, text)
 		}
-		for name, could := range results {
+		for name, succeeded := range results {
 			class, _, _ := strings.Cut(name, ":")
-			if could == denied[class] {
-				t.Errorf("%s: %s: it could: %t", kind, name, could)
+			if succeeded == denied[class] {
+				t.Errorf("%s: %s: succeeded is %t", kind, name, succeeded)
 			}
 		}
 	}

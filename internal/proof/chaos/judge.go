@@ -4,188 +4,169 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/proof/invariant"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
-	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
 
-// findings are what came of it all.
+// findings are the result of a run.
 type findings struct {
 	summary
 	lost, duplicated, violations []string
-	rescues                      []rescue
-	buried                       int // claims of killed workers that were the last attempt
-	missed                       int // wakes that the sweep had to make good
-	videos                       int // published
+	recoveries                   []recovery
+	exhausted                    int // claims of killed workers that were the last attempt
+	missedWakes                  int // ready stages that only a sweep found
+	playableVideos               int
 }
 
-// judge waits until all is done, lets the workers drain, and looks at what is
-// there, and at what should not be.
-func (t *theatre) judge(ctx context.Context, calm time.Time) (v findings, err error) {
-	if err := t.settle(ctx); err != nil {
-		return v, err
+// judge waits until all tasks are finished, drains the workers, and checks what is there and what
+// should not be.
+func (h *harness) judge(ctx context.Context, firstFault time.Time) (f findings, err error) {
+	if err := h.waitUntilSettled(ctx); err != nil {
+		return f, err
 	}
-	if t.studio != nil {
-		if err := t.studio.settle(ctx); err != nil {
-			return v, err
+	if h.videos != nil {
+		if err := h.videos.waitUntilSettled(ctx); err != nil {
+			return f, err
 		}
 	}
-	t.Logf("the workers are told to end")
-	v.violations = t.crew.drain()
-	t.Logf("the workers have ended")
-	e, err := t.evidence(ctx, calm)
+	h.Logf("the workers are told to end")
+	f.violations = h.workers.drain()
+	h.Logf("the workers have ended")
+	d, err := h.readRunData(ctx, firstFault)
 	if err != nil {
-		return v, err
+		return f, err
 	}
-	e.judge(&v)
-	if err := t.invariants(ctx, &v); err != nil {
-		return v, err
-	}
-	if t.studio != nil {
-		v.violations = append(v.violations, t.studio.drain()...)
-		good, wrong, err := t.studio.judge(ctx)
-		if err != nil {
-			return v, err
+	d.judge(&f)
+	for _, check := range []func(context.Context, *findings) error{
+		h.checkInvariants, h.checkVideos, h.checkLeftovers,
+	} {
+		if err := check(ctx, &f); err != nil {
+			return f, err
 		}
-		v.videos, v.violations = good, append(v.violations, wrong...)
 	}
-	t.load.pool.Close()
-	if err := t.leftovers(ctx, &v); err != nil {
-		return v, err
+	if h.options.failover != "" {
+		f.violations = append(f.violations, h.submitter.checkFailover()...)
 	}
-	v.Lost, v.Duplicated, v.Violations = len(v.lost), len(v.duplicated), len(v.violations)
-	return v, nil
+	f.Lost, f.Duplicated, f.Violations = len(f.lost), len(f.duplicated), len(f.violations)
+	return f, nil
 }
 
-func (t *theatre) invariants(ctx context.Context, v *findings) error {
-	most := slices.Repeat([]int{maxAttempts}, len(needs))
-	return t.session(ctx, func(conn *pgx.Conn) error {
-		found, err := invariant.Check(ctx, conn, graph(), invariant.Options{
-			Settled: true, NoRetries: true, MaxAttempts: most, MaxOrphanTime: store.DefaultLease + 20*time.Second,
-			RolledBack: t.load.undone, // what was acknowledged is looked for, and counted, elsewhere
-			// A frozen server does not count.
-			MaxTransactionTime: time.Minute,
-			TriggersOff:        untold(t.faults.list()),
-		})
-		for _, one := range found {
-			v.violations = append(v.violations, one.String())
+// checkInvariants checks the tables. The rules about lost tasks are in verify.go, since those are
+// counted on their own.
+func (h *harness) checkInvariants(ctx context.Context, f *findings) error {
+	o := invariant.Options{
+		Settled: true, NoRetries: true,
+		MaxAttempts:        slices.Repeat([]int{maxAttempts}, len(nodes)),
+		MaxOrphanTime:      store.DefaultLease + 20*time.Second,
+		RolledBack:         h.submitter.rolledBack,
+		MaxTransactionTime: time.Minute, // the server may be frozen meanwhile
+	}
+	for _, fault := range h.faultLog.list() {
+		if fault.kind == disableTriggers {
+			o.TriggersOff = append(o.TriggersOff, invariant.Period{From: fault.from, To: fault.to})
+		}
+	}
+	return h.withConn(ctx, func(conn *pgx.Conn) error {
+		found, err := invariant.Check(ctx, conn, graph(), o)
+		for _, v := range found {
+			f.violations = append(f.violations, v.String())
 		}
 		return err
 	})
 }
 
-// untold are the times in which the triggers were off.
-func untold(all []fault) (times []invariant.Period) {
-	for _, f := range all {
-		if f.kind == triggers {
-			times = append(times, invariant.Period{From: f.from, To: f.to})
-		}
+// checkVideos ends the daemon and checks what it has published.
+func (h *harness) checkVideos(ctx context.Context, f *findings) error {
+	if h.videos == nil {
+		return nil
 	}
-	return times
+	f.violations = append(f.violations, h.videos.drain(syscall.SIGTERM)...)
+	playable, violations, err := h.videos.check(ctx)
+	f.playableVideos, f.violations = playable, append(f.violations, violations...)
+	return err
 }
 
-// sessionsWithin is how long the server may take to notice that a client is
-// gone.
-const sessionsWithin = 5 * time.Second
+// sessionEndTimeout is how long the server may take to notice that a client is gone.
+const sessionEndTimeout = 5 * time.Second
 
-// leftovers are sessions of ours and processes in ours, when all have ended.
-func (t *theatre) leftovers(ctx context.Context, v *findings) error {
-	processes := []*process{}
-	for _, l := range t.crew.lives() {
-		processes = append(processes, l.process)
+// checkLeftovers looks for processes and sessions that are left when everything has ended.
+func (h *harness) checkLeftovers(ctx context.Context, f *findings) error {
+	h.submitter.pool.Close()
+	var children []*proofkit.Child
+	for _, w := range h.workers.slots {
+		children = append(children, w.all()...)
 	}
-	if t.studio != nil {
-		t.studio.pool.Close()
-		processes = append(processes, t.studio.processes...)
+	if h.videos != nil {
+		h.videos.pool.Close()
+		children = append(children, h.videos.all()...)
 	}
-	for _, p := range processes {
-		left, err := proofkit.ProcessesInSession(p.pid())
+	for _, child := range children {
+		processes, err := proofkit.ProcessesInSession(child.PID())
 		if err != nil {
 			return err
 		}
-		for _, one := range left {
-			v.violations = append(v.violations, "a process is left: "+one)
+		for _, process := range processes {
+			f.violations = append(f.violations, "process left over: "+process)
 		}
 	}
-	return t.session(ctx, func(conn *pgx.Conn) error {
-		for late := time.Now().Add(sessionsWithin); ; {
-			left, err := invariant.Sessions(ctx, conn, ourSessions)
+	return h.withConn(ctx, func(conn *pgx.Conn) error {
+		for deadline := time.Now().Add(sessionEndTimeout); ; {
+			sessions, err := invariant.Sessions(ctx, conn, sessionPrefix)
 			if err != nil {
 				return err
 			}
-			if len(left) == 0 || time.Now().After(late) {
-				for _, one := range left {
-					v.violations = append(v.violations, "a session is left: "+one)
+			if len(sessions) == 0 || time.Now().After(deadline) {
+				for _, session := range sessions {
+					f.violations = append(f.violations, "database session left over: "+session)
 				}
 				return nil
 			}
-			if err := pause(ctx, 50*ms); err != nil {
+			if err := proofkit.Pause(ctx, 50*ms); err != nil {
 				return err
 			}
 		}
 	})
 }
 
-// judge applies every rule that is about more than the database.
-func (e *evidence) judge(v *findings) {
-	c := newCase(e)
-	v.lost = e.lost()
-	v.duplicated = c.duplicated()
+// checkFailover checks that submissions went on after a failover. With nothing else broken, every
+// submission must be acknowledged.
+func (s *submitter) checkFailover() (violations []string) {
+	if n := s.submitted - len(s.acknowledged); n > 0 {
+		violations = append(violations, fmt.Sprintf("%d submissions were not acknowledged", n))
+	}
+	if s.outage() == 0 {
+		violations = append(violations, "no submission was acknowledged before the failover, or none after it")
+	}
+	return violations
+}
+
+// judge applies every rule that needs more than the tables.
+func (d *runData) judge(f *findings) {
+	v := newVerifier(d)
+	f.lost = v.lost()
+	f.duplicated = v.duplicated()
 	for _, rule := range []func() []string{
-		c.unexplained, c.unworked, c.early, c.overlaps, c.misspoken, c.deadForNothing, c.repetitions,
+		v.claimsWithoutHistory, v.historyWithoutExecution, v.startedTooEarly, v.overlapping,
+		v.wrongEvents, v.deadWithoutCause, v.repeatedEvents,
 	} {
-		v.violations = append(v.violations, rule()...)
+		f.violations = append(f.violations, rule()...)
 	}
-	unhealthy, missed := e.missed()
-	v.missed, v.violations = missed, append(v.violations, unhealthy...)
-	v.rescues, v.buried = c.rescues()
-	for _, task := range e.tasks {
+	missed, violations := v.missedWakes()
+	f.missedWakes, f.violations = missed, append(f.violations, violations...)
+	f.recoveries, f.exhausted = v.recoveries()
+	for _, task := range d.tasks {
 		switch {
-		case task.completed:
-			v.Completed++
-		case task.dead:
-			v.Dead++
+		case task.isCompleted:
+			f.Completed++
+		case task.isDead:
+			f.Dead++
 		}
 	}
-	v.P50, v.P99 = percentiles(v.rescues, func(r rescue) bool { return r.calm && !r.silent })
-}
-
-// lost is what was acknowledged and is not there, or has not ended.
-func (e *evidence) lost() []string {
-	var found []string
-	for request, id := range e.acknowledged {
-		switch task, ok := e.tasks[id]; {
-		case !ok:
-			found = append(found, fmt.Sprintf("%s: task %s is not there", request, id))
-		case task.request != request:
-			found = append(found, fmt.Sprintf("%s: task %s is that of %s", request, id, task.request))
-		case task.open || !task.completed && !task.dead:
-			found = append(found, fmt.Sprintf("%s: task %s has not ended", request, id))
-		}
-	}
-	slices.Sort(found)
-	return found
-}
-
-// missed counts the wakes that the sweep had to make good. In health there is
-// none.
-func (e *evidence) missed() (unhealthy []string, n int) {
-	for _, l := range e.lives {
-		for _, x := range l.entries {
-			if x.How != string(stages.WakeMissed) {
-				continue
-			}
-			n += x.Count
-			if x.at().Before(e.calm) {
-				unhealthy = append(unhealthy, fmt.Sprintf("worker %d was not woken for %d claims of %s, before anything was broken",
-					l.worker+1, x.Count, x.Stage))
-			}
-		}
-	}
-	return unhealthy, n
+	f.P50, f.P99 = percentiles(f.recoveries, recovery.isPromised)
 }

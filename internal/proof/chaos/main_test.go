@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/store"
 )
 
 func TestMain(m *testing.M) {
@@ -22,21 +23,21 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestNothingIsLostOrDoneTwiceInChaos(t *testing.T) {
+func TestRun_FindsNoErrorUnderFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes three quarters of a minute")
 	}
 	keep := filepath.Join(t.TempDir(), "chaos")
 	var out bytes.Buffer
-	sum, err := run(t.Context(), options{seed: 11, duration: 20 * time.Second, keep: keep, videos: true}, &out)
+	sum, err := run(t.Context(), options{seed: 11, duration: 20 * time.Second, keepDir: keep, videos: true, healthy: 20 * time.Second}, &out)
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
-	if err != nil || !sum.good() {
+	if err != nil || !sum.passed() {
 		t.Errorf("%v, %v\n%s", sum, err, &out)
 	}
 	if sum.Completed == 0 || sum.Completed+sum.Dead != sum.Submitted || sum.Kills == 0 || sum.Restarts == 0 {
-		t.Errorf("it was not much of a torment: %v\n%s", sum, &out)
+		t.Errorf("the run had too few tasks, kills or restarts: %v\n%s", sum, &out)
 	}
 	t.Logf("\n%s%v", &out, sum)
 	interfaces, err := net.Interfaces()
@@ -45,34 +46,81 @@ func TestNothingIsLostOrDoneTwiceInChaos(t *testing.T) {
 	}
 	for _, i := range interfaces {
 		if strings.HasPrefix(i.Name, "chaos") {
-			t.Errorf("interface %s is left", i.Name)
+			t.Errorf("network interface %s is left over", i.Name)
 		}
 	}
 }
 
-func TestAJournalIsReadUpToWhereItIsTorn(t *testing.T) {
+func TestRun_FindsNoErrorAfterFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	for name, kind := range map[string]faultKind{
+		"from a killed primary":                failoverKill,
+		"from a primary that refuses to write": failoverReadOnly,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			o := options{failover: kind, healthy: 2 * time.Second, duration: 5 * time.Second}
+			sum, err := run(t.Context(), o, &out)
+			if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
+				t.Skip(err)
+			}
+			if err != nil || !sum.passed() || sum.OutageMS < promoteAfter.Milliseconds() || sum.Completed == 0 {
+				t.Errorf("%v, %v\n%s", sum, err, &out)
+			}
+			t.Log(sum)
+		})
+	}
+}
+
+func TestSubmitter_ReportsUnacknowledgedSubmissionsAfterFailover(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "journal")
-	j, err := openJournal(file)
+	now := time.Now()
+	correct := func() *submitter {
+		return &submitter{
+			submitted: 1, acknowledged: map[string]store.ID{"task-1": {1}},
+			outageStart: now, lastBefore: now, firstAfter: now.Add(time.Second),
+		}
+	}
+	if found := correct().checkFailover(); found != nil {
+		t.Errorf("found %q", found)
+	}
+	for name, change := range map[string]func(*submitter){
+		"a submission that was not acknowledged": func(s *submitter) { s.submitted = 2 },
+		"no acknowledgement before":              func(s *submitter) { s.lastBefore = time.Time{} },
+		"no acknowledgement after":               func(s *submitter) { s.firstAfter = time.Time{} },
+	} {
+		s := correct()
+		if change(s); len(s.checkFailover()) != 1 {
+			t.Errorf("%s: found %q, want one violation", name, s.checkFailover())
+		}
+	}
+}
+
+func TestReadLogFile_SkipsIncompleteLastLine(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "log")
+	l, err := openLogFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.write(entry{What: startOfWork, Stage: "ingest", Attempt: 3})
-	if _, err := j.file.WriteString(`{"at":12,"what":"en`); err != nil {
+	l.write(logEntry{What: startEntry, Stage: "ingest", Attempt: 3})
+	if _, err := l.file.WriteString(`{"at":12,"what":"en`); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.file.Close(); err != nil {
+	if err := l.file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	all, err := readJournal(file)
-	if err != nil || len(all) != 1 || all[0].Attempt != 3 || all[0].PID != os.Getpid() || time.Since(all[0].at()) > time.Minute {
+	all, err := readLogFile(file)
+	if err != nil || len(all) != 1 || all[0].Attempt != 3 || all[0].PID != os.Getpid() || time.Since(all[0].time()) > time.Minute {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
 
-func TestAProcessThatWroteNothingHasAnEmptyJournal(t *testing.T) {
+func TestReadLogFile_AcceptsMissingFile(t *testing.T) {
 	t.Parallel()
-	if all, err := readJournal(filepath.Join(t.TempDir(), "none")); err != nil || len(all) != 0 {
+	if all, err := readLogFile(filepath.Join(t.TempDir(), "none")); err != nil || len(all) != 0 {
 		t.Errorf("%v, %v", all, err)
 	}
 }

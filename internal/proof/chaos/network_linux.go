@@ -13,67 +13,69 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
-// network is a namespace with one interface, whose other end is ours. It ends
-// with the process that holds it, and that ends with us.
-type network struct {
-	holder     *process
-	space, own *os.File
-	ours       string // the interface at this end …
-	theirs     string // … and at the other
-	host, mask string
+// networkNamespace is a namespace with one network interface, whose peer is in this program's
+// namespace. A child process holds it. It ends with that process, which ends with this one.
+type networkNamespace struct {
+	holder      *proofkit.Child
+	target, own *os.File // the two namespaces
+	hostLink    string   // the interface at this end …
+	guestLink   string   // … and at the other
+	hostIP      string
+	subnet      string
 }
 
-// newNetwork makes one. Where that is not allowed the error says so, and there
-// is nothing else the matter.
-func newNetwork(ctx context.Context) (_ *network, err error) {
+// newNetworkNamespace creates a namespace. Where that is not allowed, the error says why.
+func newNetworkNamespace(ctx context.Context) (_ *networkNamespace, err error) {
 	if os.Geteuid() != 0 {
-		return nil, errors.New("only root may make network namespaces")
+		return nil, errors.New("only root may create network namespaces")
 	}
-	self, err := os.Executable()
+	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), roleEnv+"="+roleHolder)
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), roleEnv+"="+roleNamespaceHolder)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	// Addresses of 198.18.0.0/15 are for tests of networks, and nobody else's.
-	part := os.Getpid() % (1 << 14)
-	n := &network{
-		ours: fmt.Sprintf("chaos%d", os.Getpid()), theirs: "chaos",
-		host: fmt.Sprintf("198.18.%d.%d", part>>6, part&63<<2|1),
-		mask: fmt.Sprintf("198.18.%d.%d/30", part>>6, part&63<<2),
+	// The addresses of 198.18.0.0/15 are reserved for tests of networks.
+	block := os.Getpid() % (1 << 14)
+	address := func(last int) string { return fmt.Sprintf("198.18.%d.%d", block>>6, block&63<<2|last) }
+	n := &networkNamespace{
+		hostLink: fmt.Sprintf("chaos%d", os.Getpid()), guestLink: "chaos",
+		hostIP: address(1), subnet: address(0) + "/30",
 	}
 	defer func() {
 		if err != nil {
 			n.close()
 		}
 	}()
-	if n.holder, err = startProcess(cmd, here, func(string) {}); err != nil {
+	if n.holder, err = proofkit.StartChild(cmd, proofkit.ChildOptions{}); err != nil {
 		return nil, err
 	}
-	if n.space, err = os.Open(fmt.Sprintf("/proc/%d/ns/net", n.holder.pid())); err != nil {
+	if n.target, err = os.Open(fmt.Sprintf("/proc/%d/ns/net", n.holder.PID())); err != nil {
 		return nil, err
 	}
 	if n.own, err = os.Open("/proc/self/ns/net"); err != nil {
 		return nil, err
 	}
-	if err = n.connect(ctx, fmt.Sprintf("198.18.%d.%d", part>>6, part&63<<2|2)); err != nil {
+	if err = n.configure(ctx, address(2)); err != nil {
 		return nil, err
 	}
-	return n, n.try()
+	return n, n.checkConnection()
 }
 
-// try finds out whether packets get through: a firewall may be in the way.
-func (n *network) try() error {
-	l, err := net.Listen("tcp", n.host+":0")
+// checkConnection checks that packets get through: a firewall may be in the way.
+func (n *networkNamespace) checkConnection() error {
+	l, err := net.Listen("tcp", n.hostIP+":0")
 	if err != nil {
 		return err
 	}
-	defer l.Close() // the kernel has accepted what nobody asks for
-	return n.inside(func() error {
-		// To an address it connects on the thread that asks.
+	defer l.Close() // the kernel accepts the connection
+	return n.enter(func() error {
+		// Dial connects to an IP address on the calling thread.
 		c, err := net.DialTimeout("tcp", l.Addr().String(), 3*time.Second)
 		if err != nil {
 			return err
@@ -82,75 +84,68 @@ func (n *network) try() error {
 	})
 }
 
-func (n *network) connect(ctx context.Context, guest string) error {
-	outside := []string{
-		"link add " + n.ours + " type veth peer name " + n.theirs + " netns " + fmt.Sprint(n.holder.pid()),
-		"address add " + n.host + "/30 dev " + n.ours,
-		"link set " + n.ours + " up",
+func (n *networkNamespace) configure(ctx context.Context, guestIP string) error {
+	err := ip(ctx,
+		"link add "+n.hostLink+" type veth peer name "+n.guestLink+" netns "+fmt.Sprint(n.holder.PID()),
+		"address add "+n.hostIP+"/30 dev "+n.hostLink,
+		"link set "+n.hostLink+" up")
+	if err != nil {
+		return err
 	}
-	for _, words := range outside {
-		if err := ip(ctx, words); err != nil {
-			return err
-		}
-	}
-	return n.inside(func() error {
-		for _, words := range []string{"link set lo up", "address add " + guest + "/30 dev " + n.theirs, "link set " + n.theirs + " up"} {
-			if err := ip(ctx, words); err != nil {
-				return err
-			}
-		}
-		return nil
+	return n.enter(func() error {
+		return ip(ctx, "link set lo up", "address add "+guestIP+"/30 dev "+n.guestLink, "link set "+n.guestLink+" up")
 	})
 }
 
-func ip(ctx context.Context, words string) error {
-	if out, err := exec.CommandContext(ctx, "ip", strings.Fields(words)...).CombinedOutput(); err != nil {
-		return fmt.Errorf("ip %s: %w: %s", words, err, strings.TrimSpace(string(out)))
+// ip runs the command ip with the arguments of each line.
+func ip(ctx context.Context, lines ...string) error {
+	for _, line := range lines {
+		if out, err := exec.CommandContext(ctx, "ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", line, err, strings.TrimSpace(string(out)))
+		}
 	}
 	return nil
 }
 
-// inside starts processes in the namespace. The thread that was there comes
-// back, or ends.
-func (n *network) inside(start func() error) error {
+// enter calls do on a thread in the namespace. A thread that cannot leave it ends with its goroutine.
+func (n *networkNamespace) enter(do func() error) error {
 	runtime.LockOSThread()
-	if err := unix.Setns(int(n.space.Fd()), unix.CLONE_NEWNET); err != nil {
+	if err := unix.Setns(int(n.target.Fd()), unix.CLONE_NEWNET); err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("enter network namespace: %w", err)
 	}
-	err := start()
-	if back := unix.Setns(int(n.own.Fd()), unix.CLONE_NEWNET); back != nil {
-		return errors.Join(err, fmt.Errorf("leave network namespace: %w", back))
+	err := do()
+	if leaveErr := unix.Setns(int(n.own.Fd()), unix.CLONE_NEWNET); leaveErr != nil {
+		return errors.Join(err, fmt.Errorf("leave network namespace: %w", leaveErr))
 	}
 	runtime.UnlockOSThread()
 	return err
 }
 
-// address is where a server that listens everywhere is to be found from inside.
-func (n *network) address(addr string) string {
+// address returns the address, inside the namespace, of a server that listens on hostIP, too.
+func (n *networkNamespace) address(addr string) string {
 	_, port, _ := net.SplitHostPort(addr)
-	return net.JoinHostPort(n.host, port)
+	return net.JoinHostPort(n.hostIP, port)
 }
 
-// set shuts the interface at the other end down, or starts it again. Ours stays,
-// so that nothing finds another way.
-func (n *network) set(ctx context.Context, up bool) error {
+// setLink shuts the interface in the namespace down, or starts it again. The host's end stays up,
+// so that packets find no other way.
+func (n *networkNamespace) setLink(ctx context.Context, up bool) error {
 	state := " down"
 	if up {
 		state = " up"
 	}
-	return n.inside(func() error { return ip(ctx, "link set "+n.theirs+state) })
+	return n.enter(func() error { return ip(ctx, "link set "+n.guestLink+state) })
 }
 
-func (n *network) close() {
+func (n *networkNamespace) close() {
 	if n.holder == nil {
 		return
 	}
-	// The interface would end with the namespace, but some time later. It may
-	// never have been made.
-	_ = ip(context.Background(), "link delete "+n.ours)
-	n.holder.end(connectWithin, nil)
-	for _, f := range []*os.File{n.space, n.own} {
+	// The interface ends with the namespace, but only some time later. It may not exist.
+	_ = ip(context.Background(), "link delete "+n.hostLink)
+	n.holder.Stop(connectTimeout, nil)
+	for _, f := range []*os.File{n.target, n.own} {
 		if f != nil {
 			f.Close()
 		}

@@ -7,17 +7,17 @@ import (
 	"errors"
 )
 
-// network is something that other systems do not have.
-type network struct{ host, mask string }
+// networkNamespace does not exist on other systems.
+type networkNamespace struct{ hostIP, subnet string }
 
-func newNetwork(context.Context) (*network, error) {
+func newNetworkNamespace(context.Context) (*networkNamespace, error) {
 	return nil, errors.New("this system has no network namespaces")
 }
 
-func (*network) address(addr string) string { return addr }
+func (*networkNamespace) address(addr string) string { return addr }
 
-func (*network) inside(start func() error) error { return start() }
+func (*networkNamespace) enter(do func() error) error { return do() }
 
-func (*network) set(context.Context, bool) error { return nil }
+func (*networkNamespace) setLink(context.Context, bool) error { return nil }
 
-func (*network) close() {}
+func (*networkNamespace) close() {}

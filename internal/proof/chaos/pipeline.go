@@ -10,21 +10,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
 
 const (
 	pipelineName = "chaos"
-	// slots is how many tasks a worker works on at once in each stage. One worker
-	// can do it all, with room for the long ones.
-	slots = 24
+	// slotsPerStage lets one worker do all the work, including the long tasks.
+	slotsPerStage = 24
 	// maxAttempts leaves room for attempts that end with their worker.
 	maxAttempts = 6
 )
 
-// needs is the shape of the pipeline, the same as that for videos.
-var needs = []store.Node{
+// nodes give the pipeline the shape of the one for videos.
+var nodes = []store.Node{
 	{Name: "ingest"},
 	{Name: "transcode", Needs: []string{"ingest"}},
 	{Name: "metadata", Needs: []string{"ingest"}},
@@ -32,119 +32,122 @@ var needs = []store.Node{
 	{Name: "publish", Needs: []string{"assemble"}},
 }
 
-func newPipeline(l *laborer) *stages.Pipeline {
+func newPipeline(w *stageWorker) *stages.Pipeline {
 	var all []stages.Stage
-	for _, n := range needs {
+	for _, n := range nodes {
 		all = append(all, stages.Stage{
-			Name: n.Name, Needs: n.Needs, Work: l.work, Workers: slots, MaxAttempts: maxAttempts,
+			Name: n.Name, Needs: n.Needs, Work: w.work, Workers: slotsPerStage, MaxAttempts: maxAttempts,
 			Backoff: stages.Backoff{Base: 200 * ms, Max: 2 * time.Second},
 		})
 	}
 	p, err := stages.New(pipelineName, all...)
 	if err != nil {
-		panic(err) // it is as constant as can be
+		panic(err) // the pipeline is a constant
 	}
 	return p
 }
 
 func graph() store.Graph { return newPipeline(nil).Graph() }
 
-// longSource begins the source of a task whose transcoding takes longer than
-// the lease of a worker.
-const longSource = "long"
+// The source of a long task begins with longSource. Its transcode stage takes longer than the lease
+// of a worker.
+const (
+	longSource = "long"
+	longWork   = 45 * time.Second
+)
 
-const longWork = 45 * time.Second
+// slowTasksFile, in the directory of the worker logs, lists tasks; see stageWorker.waitWhileSlow.
+const slowTasksFile = "slow-tasks"
 
-// laborer does the work of a process, and writes that down.
-type laborer struct {
-	*journal
-	dawdling string // a file; see dawdle
+// stageWorker does the work of all stages in one process, and records it.
+type stageWorker struct {
+	*logWriter
+	slowTasks string // a file
 }
 
-// work is every stage's: it does nothing, and writes down that it does. How
-// long that takes, and how it ends, follows from the task's source, the stage
-// and the attempt, so that it is the same in a repeated run.
-func (l *laborer) work(ctx context.Context, job *stages.Job) (result any, err error) {
-	l.write(entry{
-		What: startOfWork, Task: job.Task, Source: job.Source, Stage: job.Stage, Attempt: job.Attempt, Token: job.Token,
+// work only waits. Its duration and its end follow from the source of the task, the stage and the
+// attempt, so a repeated run has the same.
+func (w *stageWorker) work(ctx context.Context, job *stages.Job) (result any, err error) {
+	w.write(logEntry{
+		What: startEntry, Task: job.Task, Source: job.Source, Stage: job.Stage, Attempt: job.Attempt, Token: job.Token,
 	})
-	how := endedWithPanic
-	defer func() { l.write(entry{What: endOfWork, Task: job.Task, Stage: job.Stage, Token: job.Token, How: how}) }()
-	lot := draw(job)
-	err = idle(ctx, job, lot.takes)
+	end := endedPanic
+	defer func() {
+		w.write(logEntry{What: endEntry, Task: job.Task, Stage: job.Stage, Token: job.Token, How: end})
+	}()
+	b := behaviourOf(job)
+	err = waitWithProgress(ctx, job, b.duration)
 	if err == nil {
-		err = l.dawdle(ctx, job)
+		err = w.waitWhileSlow(ctx, job)
 	}
 	if err != nil {
-		how = endedEarly
+		end = endedInterrupted
 		return nil, err
 	}
-	switch how = lot.ends; how {
-	case endedBadly:
-		return nil, lot.err
-	case endedForGood:
-		return nil, stages.Permanent(lot.err)
-	case endedWithPanic:
-		panic(lot.err)
+	switch end = b.end; end {
+	case endedFailed:
+		return nil, b.err
+	case endedPermanent:
+		return nil, stages.Permanent(b.err)
+	case endedPanic:
+		panic(b.err)
 	}
 	return job.Source, nil
 }
 
-// dawdle makes another attempt take as long as the task is in the list of those
-// that a frozen worker held: the stale outcomes of that one are to meet claims
-// that are being worked on.
-func (l *laborer) dawdle(ctx context.Context, job *stages.Job) error {
+// waitWhileSlow makes a further attempt last as long as its task is in the list of those that a
+// frozen worker has claimed. The outdated outcomes of that worker then meet claims in progress.
+func (w *stageWorker) waitWhileSlow(ctx context.Context, job *stages.Job) error {
 	for job.Attempt > 1 {
-		list, err := os.ReadFile(l.dawdling)
+		list, err := os.ReadFile(w.slowTasks)
 		if err != nil || !bytes.Contains(list, []byte(job.Task.String())) {
 			return nil
 		}
-		if err := pause(ctx, 50*ms); err != nil {
+		if err := proofkit.Pause(ctx, 50*ms); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lot is what an attempt has drawn.
-type lot struct {
-	takes time.Duration
-	ends  string
-	err   error
+// behaviour is how long an attempt takes, and how it ends.
+type behaviour struct {
+	duration time.Duration
+	end      string
+	err      error
 }
 
-func draw(job *stages.Job) lot {
+func behaviourOf(job *stages.Job) behaviour {
 	h := fnv.New64a()
 	fmt.Fprint(h, job.Source, "/", job.Stage, "/", job.Attempt)
-	n := h.Sum64() >> 8 // the low bits of this hash are poor
-	l := lot{ends: endedWell, err: errors.New("as it was drawn")}
+	n := h.Sum64() >> 8 // the low bits of this hash are not random enough
+	b := behaviour{end: endedCompleted, err: errors.New("planned failure")}
 	switch chance := n % 1000; {
 	case chance < 30:
-		l.ends = endedBadly
+		b.end = endedFailed
 	case chance < 40:
-		l.ends, l.err = endedBadly, stages.RetryAfter(700*ms, l.err)
+		b.end, b.err = endedFailed, stages.RetryAfter(700*ms, b.err)
 	case chance < 44:
-		l.ends = endedForGood
+		b.end = endedPermanent
 	case chance < 47:
-		l.ends = endedWithPanic
+		b.end = endedPanic
 	}
 	n /= 1000
-	// Most are short, a few take almost half a second.
-	l.takes = 5*ms + time.Duration(n%10)*time.Duration(n/10%10)*4*ms
+	// Most attempts are short, a few take almost half a second.
+	b.duration = 5*ms + time.Duration(n%10)*time.Duration(n/10%10)*4*ms
 	if job.Stage == "transcode" && strings.HasPrefix(job.Source, longSource) {
-		l.takes, l.ends = longWork, endedWell
+		b.duration, b.end = longWork, endedCompleted
 	}
-	return l
+	return b
 }
 
-// idle takes its time, and tells how far it is.
-func idle(ctx context.Context, job *stages.Job, d time.Duration) error {
+func waitWithProgress(ctx context.Context, job *stages.Job, d time.Duration) error {
 	const parts = 5
 	for i := range parts {
-		if err := pause(ctx, d/parts); err != nil {
+		if err := proofkit.Pause(ctx, d/parts); err != nil {
 			return err
 		}
-		job.Progress(stages.Progress{Percent: float64(100 * (i + 1) / parts), Note: "idling"})
+		job.Progress(stages.Progress{Percent: float64(100 * (i + 1) / parts), Note: "waiting"})
 	}
 	return nil
 }

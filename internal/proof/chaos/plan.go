@@ -8,111 +8,141 @@ import (
 	"time"
 )
 
-// workers is how many worker processes there are. The last is the one behind a
-// network interface.
+// workers is the number of worker processes. The last worker is the one behind a network
+// interface.
 const (
-	workers   = 5
-	networked = workers - 1
+	workers         = 5
+	networkedWorker = workers - 1
+	noWorker        = -1
 )
 
-// kind is what is done. Its text is how it is called in what is printed.
-type kind string
+// faultKind is a kind of fault, by the name that is printed.
+type faultKind string
 
 const (
-	// To a worker.
-	kill   kind = "kill"       // SIGKILL; started again afterwards
-	power  kind = "power"      // SIGKILL behind a black hole, so that nobody hears of it
-	freeze kind = "freeze"     // SIGSTOP, then SIGCONT
-	link   kind = "link"       // its network interface is shut down
-	hole   kind = "black-hole" // what is sent either way is swallowed, and nothing closed
-	deaf   kind = "deaf"       // what the server says is swallowed
-	dumb   kind = "dumb"       // what the worker says is swallowed
-	hold   kind = "hold"       // everything arrives, but only afterwards
-	delay  kind = "delay"      // everything arrives late
-	cut    kind = "cut"        // all connections are reset
-	refuse kind = "refuse"     // nobody listens at the server's address
-	// To the server.
-	fast      kind = "restart-fast"
-	immediate kind = "restart-immediate"
-	crash     kind = "restart-killed"
-	pauseAll  kind = "server-frozen" // SIGSTOP to all its processes
-	// To the database.
-	listeners kind = "end-listeners"  // pg_terminate_backend
-	pools     kind = "end-pools"      // the others
-	sessions  kind = "end-sessions"   // all
-	triggers  kind = "triggers-off"   // alter table … disable trigger user
-	flood     kind = "flood"          // of notifications, one by one
-	burst     kind = "burst"          // of notifications, in one transaction
-	rows      kind = "lock-rows"      // of many tasks
-	snapshot  kind = "old-snapshot"   // is held open
-	reads     kind = "operator-reads" // what people look at, over and over
-	// To the daemon that publishes videos.
-	killDaemon   kind = "kill-daemon"
-	killFFmpeg   kind = "kill-ffmpeg"
-	freezeDaemon kind = "freeze-daemon"
+	// Faults of one worker.
+	killWorker        faultKind = "kill"             // SIGKILL; started again afterwards
+	powerLoss         faultKind = "power-loss"       // SIGKILL while the network hides it
+	freezeWorker      faultKind = "freeze"           // SIGSTOP, then SIGCONT
+	linkDown          faultKind = "link-down"        // its network interface is shut down
+	blackHole         faultKind = "black-hole"       // data is dropped both ways, no connection closed
+	dropFromServer    faultKind = "drop-from-server" // what the server sends is dropped
+	dropToServer      faultKind = "drop-to-server"   // what the worker sends is dropped
+	holdTraffic       faultKind = "hold-traffic"     // data arrives only afterwards
+	delayTraffic      faultKind = "delay-traffic"    // data arrives late
+	resetConnections  faultKind = "reset-connections"
+	refuseConnections faultKind = "refuse-connections"
+	// Faults of the server.
+	restartFast      faultKind = "restart-fast"
+	restartImmediate faultKind = "restart-immediate"
+	killServer       faultKind = "kill-server"
+	freezeServer     faultKind = "freeze-server"     // SIGSTOP to all its processes
+	failoverKill     faultKind = "failover-kill"     // the primary is killed
+	failoverReadOnly faultKind = "failover-readonly" // the primary refuses to write
+	// Faults in the database.
+	endListeners    faultKind = "end-listeners"    // pg_terminate_backend
+	endPools        faultKind = "end-pools"        // of the other sessions
+	endSessions     faultKind = "end-sessions"     // of all
+	disableTriggers faultKind = "disable-triggers" // alter table … disable trigger user
+	notifyFlood     faultKind = "notify-flood"     // notifications one by one
+	notifyBurst     faultKind = "notify-burst"     // many notifications in one transaction
+	lockRows        faultKind = "lock-rows"        // of many tasks
+	holdSnapshot    faultKind = "hold-snapshot"    // an old one
+	operatorReads   faultKind = "operator-reads"   // lists and counts, over and over
+	// Faults of the daemon that publishes videos.
+	killDaemon   faultKind = "kill-daemon"
+	killFFmpeg   faultKind = "kill-ffmpeg"
+	freezeDaemon faultKind = "freeze-daemon"
 )
 
-// step is one thing to be done.
+// step is one fault to inject.
 type step struct {
-	at, lasts time.Duration // since the torments began
-	kind      kind
-	worker    int // counted from 0; -1 where it is not about one
+	at, duration time.Duration // at: since the first fault may begin
+	kind         faultKind
+	worker       int // counted from 0, or noWorker
 }
 
-func (s step) String() string {
-	who := ""
-	if s.worker >= 0 {
-		who = fmt.Sprintf(" worker %d", s.worker+1)
+// String describes the step as a line of the plan.
+func (s step) String() string { return fmt.Sprintf("%6.1f s  %s", s.at.Seconds(), s.title()) }
+
+// title describes the step without its time.
+func (s step) title() string {
+	title := string(s.kind)
+	if s.worker != noWorker {
+		title += fmt.Sprintf(" worker %d", s.worker+1)
 	}
-	return fmt.Sprintf("%6.1f s  %s%s, %.1f s", s.at.Seconds(), s.kind, who, s.lasts.Seconds())
+	if s.duration > 0 {
+		title += fmt.Sprintf(", %.1f s", s.duration.Seconds())
+	}
+	return title
 }
 
-// card is a kind of step, and how many of them there are to be in a minute.
-type card struct {
-	kind        kind
-	often       int
-	least, most time.Duration
+// quota says how many faults of a kind a minute has, and how long they last.
+type quota struct {
+	kind      faultKind
+	perMinute int
+	min, max  time.Duration
 }
 
 const ms = time.Millisecond
 
-// deck is a minute's torments, those that are hard to find room for first.
-var deck = [...]card{
-	{link, 1, 3000 * ms, 12000 * ms},
-	{kill, 3, 15000 * ms, 15000 * ms}, // by then others have what it held
-	{kill, 3, 1000 * ms, 3000 * ms},   // as a service manager does it
-	{freeze, 3, 1000 * ms, 5000 * ms},
-	{hole, 1, 5000 * ms, 12000 * ms},
-	{deaf, 1, 3000 * ms, 8000 * ms},
-	{dumb, 1, 3000 * ms, 8000 * ms},
-	{hold, 2, 1000 * ms, 4000 * ms},
-	{delay, 1, 3000 * ms, 8000 * ms},
-	{cut, 3, 0, 0},
-	{refuse, 1, 2000 * ms, 6000 * ms},
-	{listeners, 2, 0, 0},
-	{pools, 2, 0, 0},
-	{sessions, 1, 0, 0},
-	{triggers, 2, 2000 * ms, 6000 * ms},
-	{flood, 1, 1000 * ms, 3000 * ms},
-	{burst, 2, 0, 0},
-	{rows, 2, 2000 * ms, 6000 * ms},
-	{snapshot, 1, 5000 * ms, 15000 * ms},
-	{reads, 1, 3000 * ms, 8000 * ms},
+// quotas are those of one minute. Faults for which it is hard to find a time come first.
+var quotas = [...]quota{
+	{linkDown, 1, 3000 * ms, 12000 * ms},
+	{killWorker, 3, 15000 * ms, 15000 * ms}, // by then other workers have its claims
+	{killWorker, 3, 1000 * ms, 3000 * ms},   // a service manager starts it again
+	{freezeWorker, 3, 1000 * ms, 5000 * ms},
+	{blackHole, 1, 5000 * ms, 12000 * ms},
+	{dropFromServer, 1, 3000 * ms, 8000 * ms},
+	{dropToServer, 1, 3000 * ms, 8000 * ms},
+	{holdTraffic, 2, 1000 * ms, 4000 * ms},
+	{delayTraffic, 1, 3000 * ms, 8000 * ms},
+	{resetConnections, 3, 0, 0},
+	{refuseConnections, 1, 2000 * ms, 6000 * ms},
+	{endListeners, 2, 0, 0},
+	{endPools, 2, 0, 0},
+	{endSessions, 1, 0, 0},
+	{disableTriggers, 2, 2000 * ms, 6000 * ms},
+	{notifyFlood, 1, 1000 * ms, 3000 * ms},
+	{notifyBurst, 2, 0, 0},
+	{lockRows, 2, 2000 * ms, 6000 * ms},
+	{holdSnapshot, 1, 5000 * ms, 15000 * ms},
+	{operatorReads, 1, 3000 * ms, 8000 * ms},
 	{killDaemon, 2, 1000 * ms, 3000 * ms},
 	{killFFmpeg, 3, 3000 * ms, 3000 * ms},
 	{freezeDaemon, 1, 1000 * ms, 3000 * ms},
 }
 
-// serverKinds come one after the other, in a season of their own: what is about
-// the workers alone could not be seen if the server were never well.
-var serverKinds = [...]kind{fast, immediate, crash, pauseAll}
+// serverFaults come one after the other, in half a minute of their own. Faults of workers would
+// not be visible if the server were never available.
+var serverFaults = [...]faultKind{restartFast, restartImmediate, killServer, freezeServer}
 
-// longTorment is longer than the lease of the worker that it happens to, with
-// the sweep that follows.
-const longTorment = 46 * time.Second
+// plannedFaults are all kinds that a plan may have.
+func plannedFaults() []faultKind {
+	kinds := append(serverFaults[:len(serverFaults):len(serverFaults)], powerLoss)
+	for _, q := range quotas {
+		kinds = append(kinds, q.kind)
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
 
-// plan is what is done, in the order in which it begins.
+// beyondLease is longer than the lease of a worker with the sweep that follows.
+const beyondLease = 46 * time.Second
+
+// plan is a list of steps in the order in which they begin.
 type plan []step
+
+// newPlan draws the plan of a seed. All faults end within the duration. The plan depends on
+// nothing else, neither on the machine nor on the time.
+func newPlan(seed uint64, duration time.Duration) plan {
+	p := planner{rand: rand.New(rand.NewPCG(seed, 0))}
+	for from := time.Duration(0); from < duration; from += time.Minute {
+		p.addMinute(from, min(from+time.Minute, duration))
+	}
+	slices.SortStableFunc(p.steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	return p.steps
+}
 
 // planner draws a plan.
 type planner struct {
@@ -120,48 +150,36 @@ type planner struct {
 	steps plan
 }
 
-// newPlan draws the plan that belongs to the seed. Everything ends within the
-// duration, and nothing else decides, neither the machine nor the time.
-func newPlan(seed uint64, duration time.Duration) plan {
-	p := planner{rand: rand.New(rand.NewPCG(seed, 0))}
-	for from := time.Duration(0); from < duration; from += time.Minute {
-		p.minute(from, min(from+time.Minute, duration))
-	}
-	slices.SortStableFunc(p.steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
-	return p.steps
-}
-
-// minute plans one. In every second one the server itself is left alone, so that
-// it can be seen how long everything else takes.
-func (p *planner) minute(from, until time.Duration) {
-	number := from / time.Minute
-	even := number%2 == 0
+// addMinute plans one minute. Every second minute has no fault of the server, to measure how long
+// the recovery from the other faults takes.
+func (p *planner) addMinute(from, until time.Duration) {
+	minute := from / time.Minute
 	if until-from == time.Minute {
-		long := [...]kind{power, freeze}
-		if number%4 == 1 {
-			long = [...]kind{link, hole}
+		long := [...]faultKind{powerLoss, freezeWorker}
+		if minute%4 == 1 {
+			long = [...]faultKind{linkDown, blackHole}
 		}
-		for _, k := range long {
-			p.place(card{k, 1, longTorment, longTorment}, from, from+2*time.Second+longTorment)
+		for _, kind := range long {
+			p.add(quota{kind, 1, beyondLease, beyondLease}, from, from+2*time.Second+beyondLease)
 		}
 	}
-	if even {
-		p.season(from, until)
+	if minute%2 == 0 {
+		p.addServerFaults(from, until)
 	}
-	// First one of each, then the others, as far as there is room.
-	for _, c := range deck {
-		p.place(c, from, until)
+	// First one fault of each quota, then the others as far as there is time.
+	for _, q := range quotas {
+		p.add(q, from, until)
 	}
 	for round := 1; round < 3; round++ {
-		for _, i := range p.rand.Perm(len(deck)) {
-			if c := deck[i]; round*int(time.Minute) < c.often*int(until-from) {
-				p.place(c, from, until)
+		for _, i := range p.rand.Perm(len(quotas)) {
+			if q := quotas[i]; round*int(time.Minute) < q.perMinute*int(until-from) {
+				p.add(q, from, until)
 			}
 		}
 	}
 }
 
-// between draws a time, in whole milliseconds so that it can be read.
+// between draws a duration in whole milliseconds, which keeps it readable.
 func (p *planner) between(least, most time.Duration) time.Duration {
 	if most <= least {
 		return least
@@ -169,45 +187,43 @@ func (p *planner) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(p.rand.Int64N(int64((most-least)/ms)+1))*ms
 }
 
-// season breaks the server in every way, in the first half, more or less, or in
-// the second.
-func (p *planner) season(from, until time.Duration) {
+// addServerFaults breaks the server in every way, in the first or in the second half of the time.
+func (p *planner) addServerFaults(from, until time.Duration) {
 	half := (until - from) / 2
-	at := from + half/8 + p.between(0, half/8) // what takes long begins before
+	at := from + half/8 + p.between(0, half/8) // faults that last long begin before
 	if p.rand.IntN(2) == 1 {
 		at += half
 	}
 	end := min(until, at+half)
-	for _, i := range p.rand.Perm(len(serverKinds)) {
-		// Most of the time it is back soon; the longest is 8 s.
-		lasts := min(p.between(0, 2*time.Second)<<p.rand.IntN(3), half/3)
-		if serverKinds[i] == pauseAll {
-			lasts = max(lasts, time.Second)
+	for _, i := range p.rand.Perm(len(serverFaults)) {
+		// Most faults are short; the longest takes 8 s.
+		duration := min(p.between(0, 2*time.Second)<<p.rand.IntN(3), half/3)
+		if serverFaults[i] == freezeServer {
+			duration = max(duration, time.Second)
 		}
-		if lasts = min(lasts, end-at); lasts < 0 {
+		if duration = min(duration, end-at); duration < 0 {
 			break
 		}
-		p.steps = append(p.steps, step{at, lasts, serverKinds[i], -1})
-		at += lasts + p.between(2*time.Second, 3500*ms)
+		p.steps = append(p.steps, step{at, duration, serverFaults[i], noWorker})
+		at += duration + p.between(2*time.Second, 3500*ms)
 	}
 }
 
-// place finds a time, and a worker, for a card. Where there is none, in a short
-// or crowded run, it is left out.
-func (p *planner) place(c card, from, until time.Duration) {
+// add finds a time and a worker for one fault. A short or crowded run may have no room for it.
+func (p *planner) add(q quota, from, until time.Duration) {
 	for range 60 {
-		s := step{kind: c.kind, worker: -1}
-		s.lasts = p.between(c.least, min(c.most, (until-from)/4))
-		if from+s.lasts > until {
+		s := step{kind: q.kind, worker: noWorker}
+		s.duration = p.between(q.min, min(q.max, (until-from)/4))
+		if from+s.duration > until {
 			continue
 		}
-		s.at = p.between(from, until-s.lasts)
+		s.at = p.between(from, until-s.duration)
 		switch {
-		case c.kind == power, c.kind == link:
-			s.worker = networked
-		case c.kind.byProxy():
-			s.worker = p.rand.IntN(networked)
-		case c.kind.ofWorker():
+		case q.kind == powerLoss, q.kind == linkDown:
+			s.worker = networkedWorker
+		case q.kind.needsProxy():
+			s.worker = p.rand.IntN(networkedWorker)
+		case q.kind.needsWorker():
 			s.worker = p.rand.IntN(workers)
 		}
 		if p.fits(s) {
@@ -217,42 +233,44 @@ func (p *planner) place(c card, from, until time.Duration) {
 	}
 }
 
-// byProxy: a step that is done by the proxy between a worker and the server.
-func (k kind) byProxy() bool {
-	return slices.Contains([]kind{hole, deaf, dumb, hold, delay, cut, refuse}, k)
+// needsProxy reports whether the proxy between a worker and the server injects the fault.
+func (k faultKind) needsProxy() bool {
+	return slices.Contains([]faultKind{
+		blackHole, dropFromServer, dropToServer, holdTraffic, delayTraffic, resetConnections, refuseConnections,
+	}, k)
 }
 
-// disables: a step that keeps a worker from working.
-func (k kind) disables() bool {
-	return slices.Contains([]kind{kill, power, freeze, link, hole, deaf, dumb, refuse}, k)
+// disablesWorker reports whether the fault keeps a worker from working.
+func (k faultKind) disablesWorker() bool {
+	return slices.Contains([]faultKind{
+		killWorker, powerLoss, freezeWorker, linkDown, blackHole, dropFromServer, dropToServer, refuseConnections,
+	}, k)
 }
 
-func (k kind) ofWorker() bool { return k.disables() || k.byProxy() }
+func (k faultKind) needsWorker() bool { return k.disablesWorker() || k.needsProxy() }
 
-func (k kind) ofDaemon() bool {
-	return k == killDaemon || k == killFFmpeg || k == freezeDaemon
-}
+func (k faultKind) needsDaemon() bool { return k == killDaemon || k == killFFmpeg || k == freezeDaemon }
 
-// aftermath is how long what was disabled may take to work again.
-const aftermath = time.Second
+// recoveryTime is how long a disabled worker may take to work again.
+const recoveryTime = time.Second
 
-// fits: what would undo each other does not come together, and there is always
-// one worker to whom nothing happens.
+// fits reports whether the step can be added: faults that would undo each other do not overlap,
+// and at any time at least one worker has no fault.
 func (p *planner) fits(s step) bool {
 	disabled := make(map[int]bool)
 	for _, other := range p.steps {
-		if other.at > s.at+s.lasts+aftermath || s.at > other.at+other.lasts+aftermath {
+		if other.at > s.at+s.duration+recoveryTime || s.at > other.at+other.duration+recoveryTime {
 			continue
 		}
 		switch {
-		case s.kind.disables() && other.kind.disables() && s.worker == other.worker,
-			s.kind.byProxy() && other.kind.byProxy() && s.worker == other.worker,
-			s.kind.ofDaemon() && other.kind.ofDaemon(),
-			s.kind == other.kind && !s.kind.ofWorker():
+		case s.kind.disablesWorker() && other.kind.disablesWorker() && s.worker == other.worker,
+			s.kind.needsProxy() && other.kind.needsProxy() && s.worker == other.worker,
+			s.kind.needsDaemon() && other.kind.needsDaemon(),
+			s.kind == other.kind && !s.kind.needsWorker():
 			return false
-		case other.kind.disables():
+		case other.kind.disablesWorker():
 			disabled[other.worker] = true
 		}
 	}
-	return !s.kind.disables() || len(disabled) < workers-1
+	return !s.kind.disablesWorker() || len(disabled) < workers-1
 }

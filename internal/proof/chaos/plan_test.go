@@ -8,26 +8,22 @@ import (
 	"time"
 )
 
-func TestASeedRepeatsItsPlan(t *testing.T) {
+func TestNewPlan_DependsOnlyOnTheSeed(t *testing.T) {
 	t.Parallel()
 	one, again, other := newPlan(7, 3*time.Minute), newPlan(7, 3*time.Minute), newPlan(8, 3*time.Minute)
 	if !reflect.DeepEqual(one, again) {
-		t.Error("the same seed made another plan")
+		t.Error("the same seed gave two plans")
 	}
 	if reflect.DeepEqual(one, other) {
-		t.Error("another seed made the same plan")
+		t.Error("two seeds gave the same plan")
 	}
 }
 
-func TestAMinuteHasEveryTorment(t *testing.T) {
+func TestNewPlan_HasEveryFaultInAMinute(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
 		p := newPlan(seed, time.Minute)
-		kinds := append(slices.Clone(serverKinds[:]), power)
-		for _, c := range deck {
-			kinds = append(kinds, c.kind)
-		}
-		for _, k := range kinds {
+		for _, k := range plannedFaults() {
 			if !slices.ContainsFunc(p, func(s step) bool { return s.kind == k }) {
 				t.Errorf("seed %d: no %s", seed, k)
 			}
@@ -35,7 +31,7 @@ func TestAMinuteHasEveryTorment(t *testing.T) {
 	}
 }
 
-func TestAWorkerIsLeftAloneAtAnyTime(t *testing.T) {
+func TestNewPlan_LeavesOneWorkerWithoutFaults(t *testing.T) {
 	t.Parallel()
 	const duration = 4 * time.Minute
 	for seed := range uint64(10) {
@@ -43,7 +39,7 @@ func TestAWorkerIsLeftAloneAtAnyTime(t *testing.T) {
 		for at := time.Duration(0); at < duration; at += 500 * ms {
 			disabled := make(map[int][]string)
 			for _, s := range p {
-				if s.kind.disables() && s.at <= at && at <= s.at+s.lasts {
+				if s.kind.disablesWorker() && s.at <= at && at <= s.at+s.duration {
 					disabled[s.worker] = append(disabled[s.worker], fmt.Sprint(s))
 				}
 			}
@@ -59,17 +55,17 @@ func TestAWorkerIsLeftAloneAtAnyTime(t *testing.T) {
 	}
 }
 
-func TestAPlanKeepsToItsTimeAndItsOrder(t *testing.T) {
+func TestNewPlan_IsOrderedAndEndsInTime(t *testing.T) {
 	t.Parallel()
 	for _, duration := range []time.Duration{time.Second, 5 * time.Second, 20 * time.Second, 59 * time.Second, 90 * time.Second} {
 		last := time.Duration(0)
 		for _, s := range newPlan(3, duration) {
-			if s.at < last || s.at+s.lasts > duration {
+			if s.at < last || s.at+s.duration > duration {
 				t.Errorf("%v: %s", duration, s)
 			}
 			last = s.at
-			if s.kind.ofWorker() != (s.worker >= 0) || s.kind.byProxy() && s.worker == networked {
-				t.Errorf("whom does it concern: %s", s)
+			if s.kind.needsWorker() != (s.worker != noWorker) || s.kind.needsProxy() && s.worker == networkedWorker {
+				t.Errorf("wrong worker: %s", s)
 			}
 		}
 	}

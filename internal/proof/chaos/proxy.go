@@ -7,31 +7,30 @@ import (
 	"time"
 )
 
-// mode is how a proxy treats what passes.
-type mode struct {
-	refuse   bool          // nobody listens
-	toServer bool          // what the worker says is swallowed
-	toClient bool          // what the server says is swallowed
-	hold     bool          // everything waits until the mode changes
-	delay    time.Duration // everything is late by so much
+// proxyMode says what a proxy does with the data of its connections.
+type proxyMode struct {
+	refuse       bool          // nobody listens
+	dropToServer bool          // what the worker sends is dropped
+	dropToClient bool          // what the server sends is dropped
+	hold         bool          // all data waits until the mode changes
+	delay        time.Duration // all data is late
 }
 
 // proxy is between one worker and the server.
 //
-// What was swallowed is gone: when the mode changes, connections of which a part
-// was swallowed are reset, as they are by a firewall that has forgotten them. Until
-// then neither side hears of the other's end.
+// Dropped data is lost. When the mode changes, the proxy resets the connections that lost data, as
+// a firewall does that has forgotten them. Until then neither side notices when the other closes.
 type proxy struct {
-	server string
-	addr   string
-	all    sync.WaitGroup
+	server     string
+	addr       string
+	goroutines sync.WaitGroup
 
 	mu       sync.Mutex
 	listener net.Listener
-	links    map[*passage]bool
-	mode     mode
-	changed  chan struct{} // closed with every change of the mode
-	closed   bool
+	conns    map[*proxyConn]bool
+	mode     proxyMode
+	changed  chan struct{} // closed when the mode changes
+	isClosed bool
 }
 
 func newProxy(server string) (*proxy, error) {
@@ -39,14 +38,16 @@ func newProxy(server string) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{server: server, addr: l.Addr().String(), links: make(map[*passage]bool), changed: make(chan struct{})}
+	p := &proxy{
+		server: server, addr: l.Addr().String(), conns: make(map[*proxyConn]bool), changed: make(chan struct{}),
+	}
 	p.accept(l)
 	return p, nil
 }
 
 func (p *proxy) accept(l net.Listener) {
 	p.listener = l
-	p.all.Go(func() {
+	p.goroutines.Go(func() {
 		for {
 			client, err := l.Accept()
 			if err != nil {
@@ -57,53 +58,37 @@ func (p *proxy) accept(l net.Listener) {
 	})
 }
 
-// open connects a client through, unless nothing gets through.
+// open connects a client to the server, unless all data is dropped.
 func (p *proxy) open(client net.Conn) {
-	k := &passage{proxy: p, client: client}
+	c := &proxyConn{proxy: p, client: client}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.isClosed {
 		client.Close()
 		return
 	}
-	p.links[k] = true
-	if p.mode.toServer && p.mode.toClient {
-		k.lostUp = true
-		p.all.Go(func() { k.pass(nil, client) })
+	p.conns[c] = true
+	if p.mode.dropToServer && p.mode.dropToClient {
+		c.lostToServer = true
+		p.goroutines.Go(func() { c.copy(nil, client) })
 		return
 	}
-	p.all.Go(k.through)
+	p.goroutines.Go(c.run)
 }
 
-// through connects to the server and passes on until an end closes.
-func (k *passage) through() {
-	d := net.Dialer{Timeout: connectWithin}
-	server, err := d.DialContext(context.Background(), "tcp", k.proxy.server)
-	if err != nil {
-		k.end(false) // as if nobody listened
-		return
-	}
-	if !k.have(server) {
-		return
-	}
-	k.proxy.all.Go(func() { k.pass(k.client, server) })
-	k.pass(server, k.client)
-}
-
-// set changes the mode. Connections that lost something to the one before are
-// reset; those that are merely held go on.
-func (p *proxy) set(m mode) error {
+// set changes the mode. It resets connections that lost data; those that were only held go on.
+func (p *proxy) set(m proxyMode) error {
 	p.mu.Lock()
-	was := p.mode
+	previous := p.mode
 	p.mode = m
 	close(p.changed)
 	p.changed = make(chan struct{})
 	p.mu.Unlock()
-	p.resetWhere(func(k *passage) bool { return k.lostUp || k.lostDown })
+	p.resetIf(func(c *proxyConn) bool { return c.lostToServer || c.lostToClient })
 	switch {
-	case m.refuse && !was.refuse:
+	case m.refuse && !previous.refuse:
 		return p.listener.Close()
-	case !m.refuse && was.refuse:
+	case !m.refuse && previous.refuse:
 		l, err := net.Listen("tcp", p.addr)
 		if err != nil {
 			return err
@@ -113,63 +98,75 @@ func (p *proxy) set(m mode) error {
 	return nil
 }
 
-// cut resets all connections.
-func (p *proxy) cut() { p.resetWhere(func(*passage) bool { return true }) }
+func (p *proxy) resetAll() { p.resetIf(func(*proxyConn) bool { return true }) }
 
-func (p *proxy) resetWhere(which func(*passage) bool) {
+func (p *proxy) resetIf(matches func(*proxyConn) bool) {
 	p.mu.Lock()
-	var chosen []*passage
-	for k := range p.links {
-		if which(k) {
-			chosen = append(chosen, k)
+	var matching []*proxyConn
+	for c := range p.conns {
+		if matches(c) {
+			matching = append(matching, c)
 		}
 	}
 	p.mu.Unlock()
-	for _, k := range chosen {
-		k.end(false)
+	for _, c := range matching {
+		c.close(true)
 	}
 }
 
 func (p *proxy) close() {
 	p.mu.Lock()
-	p.closed = true
+	p.isClosed = true
 	p.mu.Unlock()
-	_ = p.set(mode{refuse: true}) // the listener closes, or is closed already
-	p.cut()
-	p.all.Wait()
+	_ = p.set(proxyMode{refuse: true}) // the listener closes, or is closed already
+	p.resetAll()
+	p.goroutines.Wait()
 }
 
-// passage is one connection through a proxy. Its fields belong to the proxy's
-// lock.
-type passage struct {
-	proxy          *proxy
-	client, server net.Conn
-	lostUp         bool // something the client said was swallowed
-	lostDown       bool // something the server said was
-	gone           bool
+// proxyConn is one connection through a proxy. The proxy's lock protects its fields.
+type proxyConn struct {
+	proxy                      *proxy
+	client, server             net.Conn
+	lostToServer, lostToClient bool // data was dropped in this direction
+	isClosed                   bool
 }
 
-// have takes in the connection to the server.
-func (k *passage) have(server net.Conn) bool {
-	k.proxy.mu.Lock()
-	defer k.proxy.mu.Unlock()
-	if k.gone {
+// run connects to the server and copies until one end closes.
+func (c *proxyConn) run() {
+	d := net.Dialer{Timeout: connectTimeout}
+	server, err := d.DialContext(context.Background(), "tcp", c.proxy.server)
+	if err != nil {
+		c.close(true) // as if nobody listened
+		return
+	}
+	if !c.setServer(server) {
+		return
+	}
+	c.proxy.goroutines.Go(func() { c.copy(c.client, server) })
+	c.copy(server, c.client)
+}
+
+// setServer stores the connection to the server, unless the client's is closed already.
+func (c *proxyConn) setServer(server net.Conn) bool {
+	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	if c.isClosed {
 		server.Close()
 		return false
 	}
-	k.server = server
+	c.server = server
 	return true
 }
 
-// end closes both sides: with a farewell, or without.
-func (k *passage) end(farewell bool) {
-	k.proxy.mu.Lock()
-	defer k.proxy.mu.Unlock()
-	k.gone = true
-	delete(k.proxy.links, k)
-	for _, c := range []net.Conn{k.client, k.server} {
-		if tcp, ok := c.(*net.TCPConn); ok {
-			if !farewell {
+// close closes both sides, with a TCP reset if that is asked for.
+func (c *proxyConn) close(reset bool) {
+	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	c.isClosed = true
+	delete(c.proxy.conns, c)
+	for _, side := range []net.Conn{c.client, c.server} {
+		if tcp, ok := side.(*net.TCPConn); ok {
+			if reset {
 				_ = tcp.SetLinger(0) // it may be closed already
 			}
 			tcp.Close()
@@ -177,76 +174,57 @@ func (k *passage) end(farewell bool) {
 	}
 }
 
-// pass copies one way until an end closes. Behind a black hole that is not
-// passed on either.
-func (k *passage) pass(to, from net.Conn) {
+// copy copies one direction until an end closes. While data is dropped it does not pass that on.
+func (c *proxyConn) copy(to, from net.Conn) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buf)
-		let := k.let(from == k.client)
+		passes := c.waitToPass(from == c.client)
 		switch {
-		case !let && err != nil:
+		case !passes && err != nil:
 			return
-		case !let:
+		case !passes:
 			continue
 		case err == nil:
 			_, err = to.Write(buf[:n])
 		}
 		if err != nil {
-			k.end(true)
+			c.close(false)
 			return
 		}
 	}
 }
 
-// let waits as the mode says, and reports whether what was read is passed on.
-func (k *passage) let(up bool) bool {
+// waitToPass waits as the mode says, and reports whether to pass on what was read.
+func (c *proxyConn) waitToPass(toServer bool) bool {
 	for {
-		m, changed, verdict := k.look(up)
-		switch verdict {
-		case swallowed:
-			return false
-		case passed:
-			return true
+		p := c.proxy
+		p.mu.Lock()
+		m, changed, isClosed := p.mode, p.changed, c.isClosed
+		lost, drop := &c.lostToClient, m.dropToClient
+		if toServer {
+			lost, drop = &c.lostToServer, m.dropToServer
 		}
-		if m.hold {
+		*lost = *lost || drop
+		isLost := *lost
+		p.mu.Unlock()
+		switch {
+		case isClosed:
+			return true // the write finds both ends closed
+		case isLost:
+			return false
+		case m.hold:
 			<-changed
 			continue
+		case m.delay == 0:
+			return true
 		}
-		late := time.NewTimer(m.delay)
+		timer := time.NewTimer(m.delay)
 		select {
-		case <-late.C:
+		case <-timer.C:
 			return true
 		case <-changed:
-			late.Stop()
+			timer.Stop()
 		}
 	}
-}
-
-type verdict int
-
-const (
-	passed verdict = iota
-	swallowed
-	waits
-)
-
-func (k *passage) look(up bool) (mode, <-chan struct{}, verdict) {
-	p := k.proxy
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	lost, swallow := &k.lostDown, p.mode.toClient
-	if up {
-		lost, swallow = &k.lostUp, p.mode.toServer
-	}
-	*lost = *lost || swallow
-	switch {
-	case k.gone:
-		return p.mode, p.changed, passed // to find both ends closed
-	case *lost:
-		return p.mode, p.changed, swallowed
-	case p.mode.hold, p.mode.delay > 0:
-		return p.mode, p.changed, waits
-	}
-	return p.mode, p.changed, passed
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// echo is a server that says what it hears.
-func echo(t *testing.T) string {
+// startEchoServer starts a server that sends back what it receives.
+func startEchoServer(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,36 +47,36 @@ func dial(t *testing.T, addr string) client {
 	return client{t, c}
 }
 
-func (c client) say(word string) {
+func (c client) send(text string) {
 	c.t.Helper()
-	if _, err := c.Write([]byte(word)); err != nil {
+	if _, err := c.Write([]byte(text)); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func (c client) hears(word string) {
+func (c client) receives(text string) {
 	c.t.Helper()
-	got := make([]byte, len(word))
+	got := make([]byte, len(text))
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.ReadFull(c, got); err != nil || string(got) != word {
-		c.t.Fatalf("heard %q, %v; want %q", got, err, word)
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != text {
+		c.t.Fatalf("received %q, %v; want %q", got, err, text)
 	}
 }
 
-// isReset waits for the connection's end, before which nothing may come.
+// isReset waits for the reset of the connection. No data may arrive before it.
 func (c client) isReset() {
 	c.t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, syscall.ECONNRESET) {
-		c.t.Fatalf("heard %d bytes and %v", n, err)
+		c.t.Fatalf("received %d bytes, %v", n, err)
 	}
 }
 
-func (c client) hearsNothing() {
+func (c client) receivesNothing() {
 	c.t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	if n, err := c.Read(make([]byte, 1)); n != 0 || !isTimeout(err) {
-		c.t.Fatalf("heard %d bytes and %v", n, err)
+		c.t.Fatalf("received %d bytes, %v", n, err)
 	}
 }
 
@@ -85,9 +85,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Timeout()
 }
 
-func start(t *testing.T) *proxy {
+func startProxy(t *testing.T) *proxy {
 	t.Helper()
-	p, err := newProxy(echo(t))
+	p, err := newProxy(startEchoServer(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,99 +95,99 @@ func start(t *testing.T) *proxy {
 	return p
 }
 
-func set(t *testing.T, p *proxy, m mode) {
+func setMode(t *testing.T, p *proxy, m proxyMode) {
 	t.Helper()
 	if err := p.set(m); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestABlackHoleSwallowsAndAConnectionThatLostSomethingIsReset(t *testing.T) {
+func TestProxy_DropsDataAndResetsAffectedConnections(t *testing.T) {
 	t.Parallel()
-	for name, m := range map[string]mode{
-		"both ways": {toServer: true, toClient: true},
-		"deaf":      {toClient: true},
-		"dumb":      {toServer: true},
+	for name, m := range map[string]proxyMode{
+		"both ways":       {dropToServer: true, dropToClient: true},
+		"from the server": {dropToClient: true},
+		"to the server":   {dropToServer: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t)
-			talks, silent := dial(t, p.addr), dial(t, p.addr)
-			for _, c := range []client{talks, silent} {
-				c.say("a")
-				c.hears("a")
+			p := startProxy(t)
+			active, idle := dial(t, p.addr), dial(t, p.addr)
+			for _, c := range []client{active, idle} {
+				c.send("a")
+				c.receives("a")
 			}
-			set(t, p, m)
-			talks.say("b")
-			talks.hearsNothing()
+			setMode(t, p, m)
+			active.send("b")
+			active.receivesNothing()
 			late := dial(t, p.addr)
-			late.say("b")
-			late.hearsNothing()
-			set(t, p, mode{})
-			talks.isReset()
+			late.send("b")
+			late.receivesNothing()
+			setMode(t, p, proxyMode{})
+			active.isReset()
 			late.isReset()
-			silent.say("c")
-			silent.hears("c")
+			idle.send("c")
+			idle.receives("c")
 		})
 	}
 }
 
-func TestWhatIsHeldArrivesAfterwards(t *testing.T) {
+func TestProxy_DeliversHeldDataAfterwards(t *testing.T) {
 	t.Parallel()
-	p := start(t)
+	p := startProxy(t)
 	c := dial(t, p.addr)
-	set(t, p, mode{hold: true})
-	c.say("a")
-	c.hearsNothing()
-	set(t, p, mode{})
-	c.hears("a")
+	setMode(t, p, proxyMode{hold: true})
+	c.send("a")
+	c.receivesNothing()
+	setMode(t, p, proxyMode{})
+	c.receives("a")
 }
 
-func TestWhatIsDelayedArrivesLater(t *testing.T) {
+func TestProxy_DelaysData(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	set(t, p, mode{delay: 30 * time.Millisecond})
+	p := startProxy(t)
+	setMode(t, p, proxyMode{delay: 30 * time.Millisecond})
 	c := dial(t, p.addr)
-	began := time.Now()
-	c.say("a")
-	c.hears("a")
-	if took := time.Since(began); took < 60*time.Millisecond {
-		t.Errorf("there and back took %v", took)
+	started := time.Now()
+	c.send("a")
+	c.receives("a")
+	if took := time.Since(started); took < 60*time.Millisecond {
+		t.Errorf("the round trip took %v", took)
 	}
 }
 
-func TestAProxyCutsAndRefusesAndComesBack(t *testing.T) {
+func TestProxy_RefusesAndResetsConnections(t *testing.T) {
 	t.Parallel()
-	p := start(t)
+	p := startProxy(t)
 	c := dial(t, p.addr)
-	c.say("a")
-	c.hears("a")
-	set(t, p, mode{refuse: true})
+	c.send("a")
+	c.receives("a")
+	setMode(t, p, proxyMode{refuse: true})
 	if other, err := net.Dial("tcp", p.addr); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("%v, %v", other, err)
 	}
-	c.say("b")
-	c.hears("b")
-	set(t, p, mode{})
-	p.cut()
+	c.send("b")
+	c.receives("b")
+	setMode(t, p, proxyMode{})
+	p.resetAll()
 	c.isReset()
 	again := dial(t, p.addr)
-	again.say("c")
-	again.hears("c")
+	again.send("c")
+	again.receives("c")
 }
 
-func TestTheEndOfAProxyIsTheEndOfItsConnections(t *testing.T) {
+func TestProxy_CloseEndsAllConnections(t *testing.T) {
 	t.Parallel()
-	for _, m := range []mode{{}, {toServer: true, toClient: true}, {hold: true}, {delay: time.Hour}, {refuse: true}} {
-		p, err := newProxy(echo(t))
+	for _, m := range []proxyMode{{}, {dropToServer: true, dropToClient: true}, {hold: true}, {delay: time.Hour}, {refuse: true}} {
+		p, err := newProxy(startEchoServer(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		c := dial(t, p.addr)
-		c.say("a")
-		c.hears("a")
-		set(t, p, m)
-		c.say("b")
+		c.send("a")
+		c.receives("a")
+		setMode(t, p, m)
+		c.send("b")
 		p.close() // returns when all its goroutines have
 	}
 }

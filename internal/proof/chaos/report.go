@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// summary is the last line.
+// summary is the last line of the output.
 type summary struct {
 	Seed       uint64  `json:"seed"`
 	Seconds    float64 `json:"seconds"`
@@ -20,88 +20,96 @@ type summary struct {
 	Violations int     `json:"violations"`
 	Kills      int     `json:"kills"`
 	Restarts   int     `json:"restarts"`
-	P50        *int64  `json:"rescue_p50_ms"`
-	P99        *int64  `json:"rescue_p99_ms"`
+	P50        *int64  `json:"recovery_p50_ms"`
+	P99        *int64  `json:"recovery_p99_ms"`
+	OutageMS   int64   `json:"outage_ms,omitempty"`
 }
 
-func (s summary) good() bool { return s.Lost+s.Duplicated+s.Violations == 0 }
+func (s summary) passed() bool { return s.Lost+s.Duplicated+s.Violations == 0 }
 
+// String returns the summary as JSON.
 func (s summary) String() string {
 	line, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // nothing in it cannot be written
+		panic(err) // every field can be encoded
 	}
 	return string(line)
 }
 
-// mostShown bounds how many wrongs of a kind are printed.
-const mostShown = 40
+// maxPrinted limits the findings of a kind that are printed.
+const maxPrinted = 40
 
-// table prints what is wrong, and where the figures come from.
-func (t *theatre) table(v *findings, sum summary) {
-	for _, wrongs := range []struct {
-		name string
-		all  []string
-	}{{"LOST", v.lost}, {"DUPLICATED", v.duplicated}, {"VIOLATION", v.violations}} {
-		for i, one := range wrongs.all {
-			if i == mostShown {
-				t.Logf("%s … and %d more", wrongs.name, len(wrongs.all)-i)
+// printReport prints the findings, and the table that explains the summary.
+func (h *harness) printReport(f *findings, sum summary) {
+	for _, list := range []struct {
+		title    string
+		findings []string
+	}{{"LOST", f.lost}, {"DUPLICATED", f.duplicated}, {"VIOLATION", f.violations}} {
+		for i, text := range list.findings {
+			if i == maxPrinted {
+				h.Logf("%s … and %d more", list.title, len(list.findings)-i)
 				break
 			}
-			t.Logf("%s %s", wrongs.name, one)
+			h.Logf("%s %s", list.title, text)
 		}
 	}
 	row := func(name, format string, args ...any) {
-		t.Printf("  %-28s %s\n", name, fmt.Sprintf(format, args...))
+		h.Printf("  %-30s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	t.Printf("\n")
-	row("tasks", "%d submitted, %d acknowledged, %d of these after repetition, %d rolled back",
-		sum.Submitted, len(t.load.acknowledged), t.load.repeated, len(t.load.undone))
-	row("ended", "%d completed, %d dead", sum.Completed, sum.Dead)
-	if t.studio != nil {
-		row("videos", "%d submitted, %d published and playable", len(t.studio.videos), v.videos)
+	h.Printf("\n")
+	row("tasks submitted", "%d, and %d rolled back", sum.Submitted, len(h.submitter.rolledBack))
+	row("tasks acknowledged", "%d, with %d submissions repeated", len(h.submitter.acknowledged), h.submitter.repeated)
+	row("tasks finished", "%d completed, %d dead", sum.Completed, sum.Dead)
+	if h.videos != nil {
+		row("videos", "%d submitted, %d published and playable", len(h.videos.videos), f.playableVideos)
 	}
-	row("wrong", "%d lost, %d duplicated, %d violations", sum.Lost, sum.Duplicated, sum.Violations)
-	row("kills, restarts", "%d processes killed, %d restarts of the server", sum.Kills, sum.Restarts)
-	row("torments", "%s", counts(t.done))
-	if len(t.tormentor.missed) > 0 {
-		row("could not be", "%s", counts(t.tormentor.missed))
+	row("errors", "%d lost, %d duplicated, %d violations", sum.Lost, sum.Duplicated, sum.Violations)
+	row("processes killed", "%d", sum.Kills)
+	row("server restarts", "%d", sum.Restarts)
+	printKinds := func(name string, counts map[faultKind]int) {
+		for line := range slices.Chunk(slices.Sorted(maps.Keys(counts)), 4) {
+			var texts []string
+			for _, kind := range line {
+				texts = append(texts, fmt.Sprintf("%s %d", kind, counts[kind]))
+			}
+			row(name, "%s", strings.Join(texts, ", "))
+			name = ""
+		}
 	}
-	row("wakes made good by sweeps", "%d", v.missed)
-	row("claims of killed workers", "%d begun anew, %d that were their last attempt", len(v.rescues), v.buried)
-	for _, line := range []struct {
-		name   string
-		choose func(rescue) bool
+	printKinds("faults injected", h.injected)
+	printKinds("faults not possible", h.failed)
+	if h.options.failover != "" {
+		row("outage", "%d ms without an acknowledgement", sum.OutageMS)
+	}
+	row("claims only a sweep found", "%d", f.missedWakes)
+	row("claims of killed workers", "%d retried, %d without attempts left", len(f.recoveries), f.exhausted)
+	for _, group := range []struct {
+		name     string
+		isChosen func(recovery) bool
 	}{
-		{"  rescue, all", func(rescue) bool { return true }},
-		{"  in calm (promised: 10 s)", func(r rescue) bool { return r.calm && !r.silent }},
-		{"    by the successor", func(r rescue) bool { return r.calm && !r.silent && r.own }},
-		{"    by others", func(r rescue) bool { return r.calm && !r.silent && !r.own }},
-		{"  unseen (promised: 45 s)", func(r rescue) bool { return r.calm && r.silent }},
+		{"  recovery, all", func(recovery) bool { return true }},
+		{"  undisturbed (promised: 10 s)", recovery.isPromised},
+		{"    by the restarted worker", func(r recovery) bool { return r.isPromised() && r.bySuccessor }},
+		{"    by other workers", func(r recovery) bool { return r.isPromised() && !r.bySuccessor }},
+		{"  end hidden (promised: 45 s)", func(r recovery) bool { return r.undisturbed && r.hidden }},
 	} {
-		row(line.name, "%s", spread(v.rescues, line.choose))
+		if len(f.recoveries) > 0 {
+			row(group.name, "%s", distribution(f.recoveries, group.isChosen))
+		}
 	}
-	t.Printf("\n")
+	h.Printf("\n")
 }
 
-func counts(of map[kind]int) string {
-	var all []string
-	for _, k := range slices.Sorted(maps.Keys(of)) {
-		all = append(all, fmt.Sprintf("%s %d", k, of[k]))
-	}
-	return strings.Join(all, ", ")
-}
-
-// spread describes how long the chosen rescues took.
-func spread(all []rescue, choose func(rescue) bool) string {
-	p50, p99 := percentiles(all, choose)
+// distribution describes the durations of the chosen recoveries.
+func distribution(all []recovery, isChosen func(recovery) bool) string {
+	p50, p99 := percentiles(all, isChosen)
 	if p50 == nil {
 		return "none"
 	}
 	n, longest := 0, int64(0)
 	for _, r := range all {
-		if choose(r) {
-			n, longest = n+1, max(longest, r.took.Milliseconds())
+		if isChosen(r) {
+			n, longest = n+1, max(longest, r.duration.Milliseconds())
 		}
 	}
 	return fmt.Sprintf("%d, p50 %d ms, p99 %d ms, longest %d ms", n, *p50, *p99, longest)

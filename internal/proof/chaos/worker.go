@@ -16,93 +16,94 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// What a worker process is told.
+// The environment of a worker process.
 const (
-	addressEnv = "CUELIGHT_CHAOS_ADDRESS" // of its database
-	journalEnv = "CUELIGHT_CHAOS_JOURNAL" // its file
-	hostEnv    = "CUELIGHT_CHAOS_HOST"    // what to call the host, where it has one of its own
+	addressEnv = "CUELIGHT_CHAOS_ADDRESS"  // URL of its database
+	logFileEnv = "CUELIGHT_CHAOS_LOG_FILE" // where it writes its log
+	hostEnv    = "CUELIGHT_CHAOS_HOST"     // its host name, where it has one of its own
 )
 
-// dawdlingFile, in the directory of the journals, lists tasks.
-const dawdlingFile = "dawdling"
+// registeredLine is what a worker prints when it is registered.
+const registeredLine = "registered"
 
-// atWork is what a worker says on standard output when it is registered.
-const atWork = "at work"
-
-// hearingKind and deafKind are events of the listener; the others are the
-// Runner's.
-const (
-	hearingKind = "hearing"
-	deafKind    = "not_hearing"
-)
-
-// connectWithin is how long one try to connect may take, as in cuelight itself.
-const connectWithin = 10 * time.Second
-
-// waitForEnd returns when the other end of standard input is closed, which also
-// happens when the program that started this one is killed.
-func waitForEnd() {
-	signal.Ignore(os.Interrupt) // a Ctrl-C is for that program
+// waitForStdinEnd returns when the other end of standard input is closed, which also happens when
+// the program that started this one is killed.
+func waitForStdinEnd() {
+	signal.Ignore(os.Interrupt) // a Ctrl-C is for the parent
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// workerMain works until it is told to end, and then drains.
+// workerMain works until its standard input ends, and then drains.
 func workerMain() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		waitForEnd()
+		waitForStdinEnd()
 		cancel()
 	}()
-	return serve(ctx, os.Getenv(addressEnv), os.Getenv(journalEnv))
+	return work(ctx, os.Getenv(addressEnv), os.Getenv(logFileEnv))
 }
 
-// serve is what `cuelight serve` does, without all that surrounds it.
-func serve(ctx context.Context, address, file string) error {
-	j, err := openJournal(file)
-	if err != nil {
-		return fmt.Errorf("open journal: %w", err)
-	}
-	config, err := pgxpool.ParseConfig(address)
+// work runs the pipeline as `cuelight serve` does.
+func work(ctx context.Context, address, logFile string) error {
+	log, err := openLogFile(logFile)
 	if err != nil {
 		return err
 	}
-	config.ConnConfig.ConnectTimeout = connectWithin
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := connect(ctx, address)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	p := newPipeline(&laborer{j, filepath.Join(filepath.Dir(file), dawdlingFile)})
-	listener := notify.New(pool, notify.Options{Channels: p.Channels(), OnChange: j.listening})
-	runner := stages.Runner{Pool: pool, Pipeline: p, Wakes: listener, Observe: j.observe}
+	p := newPipeline(&stageWorker{log, filepath.Join(filepath.Dir(logFile), slowTasksFile)})
+	listener := notify.New(pool, notify.Options{Channels: p.Channels(), OnChange: log.writeListener})
+	runner := stages.Runner{Pool: pool, Pipeline: p, Wakes: listener, Observe: log.writeEvent}
 	return runner.Run(ctx)
 }
 
-func (j *journal) listening(connected bool, err error) {
-	kind := hearingKind
-	if !connected {
-		kind = deafKind
+// connectTimeout is how long one try to connect may take, as in cuelight itself.
+const connectTimeout = 10 * time.Second
+
+// connect returns a pool that connects when it is used, as cuelight's does.
+func connect(ctx context.Context, address string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(address)
+	if err != nil {
+		return nil, err
 	}
-	j.write(entry{What: eventTold, How: kind, Why: progresslog.Brief(err)})
+	config.ConnConfig.ConnectTimeout = connectTimeout
+	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// observe writes down what the Runner tells, but for what work says itself.
-func (j *journal) observe(e stages.Event) {
+// Events of the listener. The other kinds of events are the Runner's.
+const (
+	listenerConnected    = "listener_connected"
+	listenerDisconnected = "listener_disconnected"
+)
+
+func (l *logWriter) writeListener(isConnected bool, err error) {
+	kind := listenerConnected
+	if !isConnected {
+		kind = listenerDisconnected
+	}
+	l.write(logEntry{What: eventEntry, How: kind, Why: progresslog.Brief(err)})
+}
+
+// writeEvent records an event of the Runner, except those that stageWorker records itself.
+func (l *logWriter) writeEvent(e stages.Event) {
 	if e.Kind == stages.StageStarted || e.Kind == stages.StageProgress {
 		return
 	}
-	j.write(entry{
-		What: eventTold, How: string(e.Kind), Task: e.Task, Stage: e.Stage, Attempt: e.Attempt,
+	l.write(logEntry{
+		What: eventEntry, How: string(e.Kind), Task: e.Task, Stage: e.Stage, Attempt: e.Attempt,
 		Worker: e.Worker, Count: e.Count, Why: progresslog.Brief(e.Err),
 	})
 	switch e.Kind {
 	case stages.WorkerStarted:
-		fmt.Println(atWork)
+		fmt.Println(registeredLine)
 	case stages.DatabaseLost:
-		fmt.Println("has no database:", progresslog.Brief(e.Err))
+		fmt.Println("lost the database:", progresslog.Brief(e.Err))
 	case stages.DatabaseBack:
-		fmt.Println("has its database back")
+		fmt.Println("reached the database again")
 	case stages.WorkerLost:
-		fmt.Println("gave up a worker")
+		fmt.Println("expired another worker")
 	}
 }

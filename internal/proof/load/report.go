@@ -7,191 +7,199 @@ import (
 	"strings"
 )
 
-// figure is a median over the phases, without the crowd and with it.
-type figure struct {
+// comparison is a figure without clients and with them.
+type comparison struct {
 	Without float64 `json:"without"`
 	With    float64 `json:"with"`
 	Ratio   float64 `json:"ratio"`
 }
 
-func newFigure(without, with float64) figure {
-	f := figure{Without: without, With: with}
+func newComparison(without, with float64) comparison {
+	c := comparison{Without: without, With: with}
 	if without > 0 {
-		f.Ratio = math.Round(100*with/without) / 100
+		c.Ratio = math.Round(100*with/without) / 100
 	}
-	return f
+	return c
 }
 
-// summary is what came of it all.
+// summary is the last line of the output. The comparisons are of medians over the phases, unless
+// something else is said.
 type summary struct {
-	OwnP50    figure `json:"own_wait_p50_ms"`   // of the daemon's tasks
-	OwnP99    figure `json:"own_wait_p99_ms"`   // of all phases together
-	OtherP50  figure `json:"other_wait_p50_ms"` // of the other pipeline's
-	OtherP99  figure `json:"other_wait_p99_ms"`
-	Memory    figure `json:"daemon_memory_mib"` // largest with the crowd, and before the first
-	Anonymous figure `json:"daemon_anonymous_mib"`
-	Heap      figure `json:"daemon_heap_in_use_mib"`
-	Stacks    figure `json:"daemon_stacks_mib"`
-	Daemon    figure `json:"daemon_cpu"`
-	Postgres  figure `json:"postgres_cpu"`
-	Crowd     figure `json:"crowd_cpu"`
-	Transcode figure `json:"transcode_ms"`
-	Events    figure `json:"events"`
+	DaemonWaitP50 comparison `json:"own_wait_p50_ms"`
+	DaemonWaitP99 comparison `json:"own_wait_p99_ms"` // of all phases together
+	OtherWaitP50  comparison `json:"other_wait_p50_ms"`
+	OtherWaitP99  comparison `json:"other_wait_p99_ms"`    // of all phases together
+	Memory        comparison `json:"daemon_memory_mib"`    // the largest with clients, and before them
+	Anonymous     comparison `json:"daemon_anonymous_mib"` // as the two that follow, compared as Memory is
+	Heap          comparison `json:"daemon_heap_in_use_mib"`
+	Stacks        comparison `json:"daemon_stacks_mib"`
+	DaemonCPU     comparison `json:"daemon_cpu"`
+	PostgresCPU   comparison `json:"postgres_cpu"`
+	ClientsCPU    comparison `json:"clients_cpu"`
+	Transcode     comparison `json:"transcode_ms"`
+	Events        comparison `json:"events"`
 
-	LagP50    float64            `json:"event_lag_p50_ms"` // until a client had it
-	LagP99    float64            `json:"event_lag_p99_ms"`
-	Requests  int                `json:"requests"`
-	AnswerP50 float64            `json:"answer_p50_ms"`
-	AnswerP99 float64            `json:"answer_p99_ms"`
-	Slowest   map[string]float64 `json:"answer_p99_by_path_ms"`
+	LagP50        float64            `json:"event_lag_p50_ms"` // until a client received the event
+	LagP99        float64            `json:"event_lag_p99_ms"`
+	Requests      int                `json:"requests"`
+	ResponseP50   float64            `json:"response_p50_ms"`
+	ResponseP99   float64            `json:"response_p99_ms"`
+	ResponsePaths map[string]float64 `json:"response_p99_by_path_ms"`
 
-	Told    int      `json:"events_told"` // to all streams together
-	Streams int      `json:"streams"`
-	Drops   int      `json:"drops"`
-	Resyncs int      `json:"resyncs"`
-	Behind  int      `json:"behind"` // streams that were not told of the last event
-	Gaps    int      `json:"gaps"`   // streams that were told of other events than there are
-	Changes int      `json:"page_changes"`
-	Tasks   int      `json:"task_streams_ended"`
-	Late    int      `json:"progress_after_end"`
-	Failed  int      `json:"failed_requests"`
-	Faulty  int      `json:"faults"`
-	Faults  []string `json:"first_faults"`
-	Missed  int      `json:"missed_wake_ups"`
-	Logged  []string `json:"logged"` // by the daemon: warnings and errors
+	Received     int      `json:"events_received"` // by all streams together
+	Streams      int      `json:"streams"`
+	Drops        int      `json:"drops"`
+	Resyncs      int      `json:"resyncs"`
+	Behind       int      `json:"behind"`     // streams that did not receive the last event in time
+	Mismatches   int      `json:"mismatches"` // streams that received other events than there are
+	PageChanges  int      `json:"page_changes"`
+	TaskStreams  int      `json:"task_streams_ended"`
+	LateProgress int      `json:"progress_after_end"`
+	Failed       int      `json:"failed_requests"`
+	Errors       int      `json:"errors"`
+	FirstErrors  []string `json:"first_errors"`
+	MissedWakes  int      `json:"missed_wakes"`
+	DaemonErrors []string `json:"daemon_errors"` // warnings and errors in its log
 }
 
-// sound reports whether all were told what they should have been.
-func (s summary) sound() bool {
-	return s.Resyncs+s.Behind+s.Gaps+s.Failed+s.Faulty+len(s.Logged) == 0 && s.Told > 0 && s.Streams > 0
+// isCorrect reports whether all clients received what they should have.
+func (s summary) isCorrect() bool {
+	return s.Resyncs+s.Behind+s.Mismatches+s.Failed+s.Errors+len(s.DaemonErrors) == 0 && s.Received > 0 && s.Streams > 0
 }
 
-// within reports whether the crowd cost no more than it may.
-func (s summary) within(factor float64) bool {
-	for _, f := range []figure{s.OwnP99, s.OtherP99, s.Memory} {
-		if f.Ratio == 0 || f.Ratio > factor {
+// isWithin reports whether waits and memory grew by at most the factor.
+func (s summary) isWithin(factor float64) bool {
+	for _, c := range []comparison{s.DaemonWaitP99, s.OtherWaitP99, s.Memory} {
+		if c.Ratio == 0 || c.Ratio > factor {
 			return false
 		}
 	}
 	return true
 }
 
-// halves are the phases without the crowd, and with it.
-func halves(phases []phase) (without, with []phase) {
+func summarise(phases []phase) (s summary) {
+	var without, with []phase
 	for _, p := range phases {
-		if p.crowd {
+		if p.withClients {
 			with = append(with, p)
 		} else {
 			without = append(without, p)
 		}
 	}
-	return without, with
-}
-
-// median is that of a figure of the phases.
-func median(phases []phase, of func(p phase) float64) float64 {
-	var all []float64
-	for _, p := range phases {
-		all = append(all, of(p))
+	medians := func(of func(phase) float64) comparison { return newComparison(median(without, of), median(with, of)) }
+	// One phase has too few waits for a 99th percentile: of a hundred it is the longest.
+	waits := func(of func(phase) []float64) (p50, p99 comparison) {
+		p50 = medians(func(p phase) float64 { return percentile(of(p), 50) })
+		return p50, newComparison(percentile(merge(without, of), 99), percentile(merge(with, of), 99))
 	}
-	slices.Sort(all)
-	n := len(all)
-	if n == 0 {
-		return 0
-	}
-	return (all[(n-1)/2] + all[n/2]) / 2
-}
-
-func summarise(phases []phase) (s summary) {
-	without, with := halves(phases)
-	compared := func(of func(p phase) float64) figure { return newFigure(median(without, of), median(with, of)) }
-	// A phase has too few waits for a 99th percentile: of a hundred it is the longest.
-	waits := func(of func(p phase) []float64) (p50, p99 figure) {
-		p50 = compared(func(p phase) float64 { return percentile(of(p), 50) })
-		return p50, newFigure(percentile(together(without, of), 99), percentile(together(with, of), 99))
-	}
-	s.OwnP50, s.OwnP99 = waits(func(p phase) []float64 { return p.own })
-	s.OtherP50, s.OtherP99 = waits(func(p phase) []float64 { return p.other })
-	// What a crowd has used is given back to the system only by and by: the phase
-	// before the first knows what there is without.
-	grown := func(of func(p phase) float64) figure {
-		most := 0.0
+	s.DaemonWaitP50, s.DaemonWaitP99 = waits(func(p phase) []float64 { return p.daemonWaits })
+	s.OtherWaitP50, s.OtherWaitP99 = waits(func(p phase) []float64 { return p.otherWaits })
+	// A process returns memory to the system only slowly, so only the phase before the first
+	// clients shows what the daemon needs without them.
+	growth := func(of func(phase) int64) comparison {
+		most := int64(0)
 		for _, p := range with {
 			most = max(most, of(p))
 		}
-		return newFigure(of(without[0]), most)
+		return newComparison(mebibytes(of(without[0])), mebibytes(most))
 	}
-	s.Memory = grown(func(p phase) float64 { return mebibytes(p.resident) })
-	s.Anonymous = grown(func(p phase) float64 { return mebibytes(p.anonymous) })
-	s.Heap = grown(func(p phase) float64 { return mebibytes(p.heap["HeapInuse"]) })
-	s.Stacks = grown(func(p phase) float64 { return mebibytes(p.heap["Stack"]) })
-	s.Daemon = compared(func(p phase) float64 { return p.daemon })
-	s.Postgres = compared(func(p phase) float64 { return p.postgres })
-	s.Crowd = compared(func(p phase) float64 { return p.others })
-	s.Transcode = compared(func(p phase) float64 { return percentile(p.transcodes, 50) })
-	s.Events = compared(func(p phase) float64 { return float64(p.events) })
-	s.witness(with)
+	s.Memory = growth(func(p phase) int64 { return p.resident })
+	s.Anonymous = growth(func(p phase) int64 { return p.anonymous })
+	s.Heap = growth(func(p phase) int64 { return p.heap["HeapInuse"] })
+	s.Stacks = growth(func(p phase) int64 { return p.heap["Stack"] })
+	s.DaemonCPU = medians(func(p phase) float64 { return p.daemonCPU })
+	s.PostgresCPU = medians(func(p phase) float64 { return p.postgresCPU })
+	s.ClientsCPU = medians(func(p phase) float64 { return p.clientsCPU })
+	s.Transcode = medians(func(p phase) float64 { return percentile(p.transcodes, 50) })
+	s.Events = medians(func(p phase) float64 { return float64(p.events) })
+	s.addObservations(with)
 	return s
 }
 
-// together are the values of all phases.
-func together(phases []phase, of func(p phase) []float64) (all []float64) {
+func median(phases []phase, of func(phase) float64) float64 {
+	var values []float64
 	for _, p := range phases {
-		all = append(all, of(p)...)
+		values = append(values, of(p))
 	}
-	return all
+	slices.Sort(values)
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// witness adds up what the crowds saw.
-func (s *summary) witness(phases []phase) {
-	answers := make(map[string][]float64)
-	var every []float64
+// merge returns the values of all phases.
+func merge(phases []phase, of func(phase) []float64) (values []float64) {
 	for _, p := range phases {
-		seen := p.seen
-		for _, a := range seen.Streams {
-			s.Told += a.N
+		values = append(values, of(p)...)
+	}
+	return values
+}
+
+// addObservations adds up what the clients received.
+func (s *summary) addObservations(phases []phase) {
+	byPath := make(map[string][]float64)
+	var all []float64
+	for _, p := range phases {
+		o := p.observation
+		for _, c := range o.Streams {
+			s.Received += c.N
 		}
-		s.Streams += len(seen.Streams)
-		s.Drops, s.Resyncs, s.Behind = s.Drops+seen.Drops, s.Resyncs+seen.Resyncs, s.Behind+seen.Behind
-		s.Changes, s.Tasks, s.Failed = s.Changes+seen.Changes, s.Tasks+seen.Tasks, s.Failed+seen.Failed
-		s.Late += seen.Late
-		s.Gaps += len(p.wrong)
-		s.Faulty += seen.Faulty
-		s.Faults = append(s.Faults, append(seen.Faults, p.wrong[:min(len(p.wrong), 5)]...)...)
-		for path, took := range seen.Answers {
-			answers[path] = append(answers[path], took...)
-			every = append(every, took...)
+		s.Streams += len(o.Streams)
+		s.Drops += o.Drops
+		s.Resyncs += o.Resyncs
+		s.Behind += o.Behind
+		s.PageChanges += o.PageChanges
+		s.TaskStreams += o.TaskStreams
+		s.LateProgress += o.LateProgress
+		s.Failed += o.FailedResponses
+		s.Mismatches += len(p.mismatches)
+		s.Errors += o.Errors
+		s.FirstErrors = slices.Concat(s.FirstErrors, o.FirstErrors, p.mismatches[:min(len(p.mismatches), 5)])
+		for path, durations := range o.Responses {
+			byPath[path] = append(byPath[path], durations...)
+			all = append(all, durations...)
 		}
 	}
-	lags := together(phases, func(p phase) []float64 { return p.seen.Lags })
+	lags := merge(phases, func(p phase) []float64 { return p.observation.Lags })
 	s.LagP50, s.LagP99 = percentile(lags, 50), percentile(lags, 99)
-	s.Requests, s.AnswerP50, s.AnswerP99 = len(every), percentile(every, 50), percentile(every, 99)
-	s.Slowest = make(map[string]float64)
-	for path, took := range answers {
-		s.Slowest[path] = percentile(took, 99)
+	s.Requests, s.ResponseP50, s.ResponseP99 = len(all), percentile(all, 50), percentile(all, 99)
+	s.ResponsePaths = make(map[string]float64)
+	for path, durations := range byPath {
+		s.ResponsePaths[path] = percentile(durations, 99)
 	}
 }
 
-// table is a summary for people.
+// table returns the summary as a table.
 func (s summary) table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%-40s %10s %10s %7s\n", "", "without", "with", "ratio")
-	for _, line := range []struct {
-		what string
-		figure
+	for _, row := range []struct {
+		name string
+		comparison
 	}{
-		{"daemon's tasks wait, p50 ms", s.OwnP50}, {"daemon's tasks wait, p99 ms", s.OwnP99},
-		{"other pipeline's wait, p50 ms", s.OtherP50}, {"other pipeline's wait, p99 ms", s.OtherP99},
-		{"daemon's memory, MiB", s.Memory}, {"  not of files", s.Anonymous}, {"  heap in use", s.Heap}, {"  stacks", s.Stacks},
-		{"processors used by the daemon", s.Daemon}, {"  by PostgreSQL", s.Postgres}, {"  by the crowd", s.Crowd},
+		{"wait of the daemon's tasks, p50 ms", s.DaemonWaitP50}, {"wait of the daemon's tasks, p99 ms", s.DaemonWaitP99},
+		{"wait in the other pipeline, p50 ms", s.OtherWaitP50}, {"wait in the other pipeline, p99 ms", s.OtherWaitP99},
+		{"memory of the daemon, MiB", s.Memory}, {"  not backed by files", s.Anonymous},
+		{"  heap in use", s.Heap}, {"  stacks", s.Stacks},
+		{"processors used by the daemon", s.DaemonCPU}, {"  by PostgreSQL", s.PostgresCPU}, {"  by the clients", s.ClientsCPU},
 		{"transcode, ms", s.Transcode}, {"events", s.Events},
 	} {
-		fmt.Fprintf(&b, "%-40s %10.2f %10.2f %7.2f\n", line.what, line.Without, line.With, line.Ratio)
+		fmt.Fprintf(&b, "%-40s %10.2f %10.2f %7.2f\n", row.name, row.Without, row.With, row.Ratio)
 	}
-	fmt.Fprintf(&b, "\n%d streams were told of %d events, p50 %.1f and p99 %.1f ms after they happened; %d were dropped and went on\n",
-		s.Streams, s.Told, s.LagP50, s.LagP99, s.Drops)
-	fmt.Fprintf(&b, "%d requests were answered, p50 %.1f and p99 %.1f ms after they were due\n", s.Requests, s.AnswerP50, s.AnswerP99)
-	fmt.Fprintf(&b, "gaps %d, behind %d, told to look anew %d, failed requests %d, other faults %d, wake-ups missed %d\n\n",
-		s.Gaps, s.Behind, s.Resyncs, s.Failed, s.Faulty, s.Missed)
+	b.WriteByte('\n')
+	for _, row := range []struct{ name, text string }{
+		{"streams", fmt.Sprintf("%d, dropped and resumed %d times", s.Streams, s.Drops)},
+		{"events received", fmt.Sprintf("%d, after p50 %.1f ms, p99 %.1f ms", s.Received, s.LagP50, s.LagP99)},
+		{"responses", fmt.Sprintf("%d, after p50 %.1f ms, p99 %.1f ms", s.Requests, s.ResponseP50, s.ResponseP99)},
+		{"streams with errors", fmt.Sprintf("%d with other events than there are, %d behind, %d to resync",
+			s.Mismatches, s.Behind, s.Resyncs)},
+		{"other errors", fmt.Sprintf("%d failed requests, %d errors", s.Failed, s.Errors)},
+		{"claims only a sweep found", fmt.Sprint(s.MissedWakes)},
+	} {
+		fmt.Fprintf(&b, "%-40s %s\n", row.name, row.text)
+	}
+	b.WriteByte('\n')
 	return b.String()
 }

@@ -13,133 +13,138 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
-// longest is the longest line of a stream that is read: a whole page of HTML fits.
-const longest = 4 << 20
+// maxLine is the longest line of a stream that is read. A whole page of HTML fits.
+const maxLine = 4 << 20
 
-// message is one of server-sent events.
-type message struct {
-	id    int64 // 0 where its id is no number
+// serverEvent is one message of server-sent events.
+type serverEvent struct {
+	id    int64 // 0 if it is not a number
 	event string
-	data  []byte // until the next message
+	data  []byte // valid until the next message
 }
 
-// messages reads a stream to its end, which is nil.
-func messages(r io.Reader, take func(m message) error) error {
+// readEvents reads a stream until it ends, for which the error is nil.
+func readEvents(r io.Reader, handle func(serverEvent) error) error {
 	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 0, 2048), longest)
-	var m message
-	some := false
+	lines.Buffer(make([]byte, 0, 2048), maxLine)
+	var e serverEvent
+	isEmpty := true
 	for lines.Scan() {
 		line := lines.Text()
 		name, value, _ := strings.Cut(line, ": ")
 		switch {
 		case line == "":
-			if some {
-				if err := take(m); err != nil {
+			if !isEmpty {
+				if err := handle(e); err != nil {
 					return err
 				}
 			}
-			m, some = message{data: m.data[:0]}, false
+			e, isEmpty = serverEvent{data: e.data[:0]}, true
 		case name == "id":
-			m.id, _ = strconv.ParseInt(value, 10, 64) // versions of pages are no numbers
+			e.id, _ = strconv.ParseInt(value, 10, 64) // the versions of pages are not numbers
 		case name == "event":
-			m.event, some = value, true
+			e.event, isEmpty = value, false
 		case name == "data":
-			m.data, some = append(m.data, value...), true
+			e.data, isEmpty = append(e.data, value...), false
 		}
 	}
 	return lines.Err()
 }
 
-// errAnswer is an answer that is no stream.
-type errAnswer int
+// statusError is the status of a response that is not 200.
+type statusError int
 
-func (e errAnswer) Error() string { return fmt.Sprintf("answered %d", int(e)) }
+// Error says which status it was.
+func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
 
-// open opens a stream without more machinery than it takes: there are to be many. It
-// is read until ctx is done.
-func (o order) open(ctx context.Context, path string, last int64) (io.ReadCloser, error) {
+// openStream opens a stream that can be read until ctx is done. It does not use an http.Client,
+// which would take more memory for each of many streams.
+func (o clientOptions) openStream(ctx context.Context, path string, lastID int64) (io.ReadCloser, error) {
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", o.Address)
+	conn, err := d.DialContext(ctx, "tcp", o.Address)
 	if err != nil {
 		return nil, err
 	}
-	s := &opened{Conn: c, stop: context.AfterFunc(ctx, func() { c.Close() })}
-	var request strings.Builder
-	fmt.Fprintf(&request, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream\r\n", path, o.Address, o.Secret)
-	if last > 0 {
-		fmt.Fprintf(&request, "Last-Event-ID: %d\r\n", last)
+	s := &stream{Conn: conn, stop: context.AfterFunc(ctx, func() { conn.Close() })}
+	request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream\r\n",
+		path, o.Address, o.Secret)
+	if lastID > 0 {
+		request += fmt.Sprintf("Last-Event-ID: %d\r\n", lastID)
 	}
-	if _, err := io.WriteString(c, request.String()+"\r\n"); err != nil {
+	if _, err := io.WriteString(conn, request+"\r\n"); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	resp, err := http.ReadResponse(bufio.NewReaderSize(c, 2048), nil)
+	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 2048), nil)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if resp.StatusCode != http.StatusOK {
 		s.Close()
-		return nil, errAnswer(resp.StatusCode)
+		return nil, statusError(resp.StatusCode)
 	}
 	s.body = resp.Body
 	return s, nil
 }
 
-type opened struct {
+type stream struct {
 	net.Conn
 	stop func() bool
 	body io.Reader
 }
 
-func (s *opened) Read(p []byte) (int, error) { return s.body.Read(p) }
+// Read reads the body of the response.
+func (s *stream) Read(p []byte) (int, error) { return s.body.Read(p) }
 
-func (s *opened) Close() error {
+// Close closes the connection.
+func (s *stream) Close() error {
 	s.stop()
 	return s.Conn.Close()
 }
 
-// account is what one stream of all events was told, over all the connections that
-// it took: N events after From up to Last, with ids that add up to Sum.
-type account struct {
+// streamCount is what one stream of all events received over all its connections: N events after
+// From up to Last, with ids that add up to Sum.
+type streamCount struct {
 	From, Last int64
 	N          int
 	Sum        int64
 }
 
-// add counts an event, which must come after the last.
-func (a *account) add(id int64) error {
-	if id <= a.Last {
-		return fmt.Errorf("event %d came after %d", id, a.Last)
+// add counts an event. Its id must be greater than the last one.
+func (c *streamCount) add(id int64) error {
+	if id <= c.Last {
+		return fmt.Errorf("event %d came after %d", id, c.Last)
 	}
-	a.Last, a.N, a.Sum = id, a.N+1, a.Sum+id
+	c.Last, c.N, c.Sum = id, c.N+1, c.Sum+id
 	return nil
 }
 
 // follower is a client of the stream of all events.
 type follower struct {
-	order
-	patience int              // it drops a connection after at most so many messages; 0: never
-	away     time.Duration    // and comes back within that time
-	lags     func(lag string) // is told when events happened; nil: nobody
-	ready    func()           // it is connected
+	clientOptions
+	dropAfter       int               // the most messages until it drops a connection; 0: never
+	reconnectWithin time.Duration     // the most time until it connects again
+	onEvent         func(data []byte) // nil: nothing
+	onOpen          func()            // called for the first connection
 
-	account account
-	last    atomic.Int64 // as in account, for others
+	count   streamCount
+	last    atomic.Int64 // count.Last, for other goroutines
 	left    int          // messages until it drops the connection
 	drops   int
 	resyncs int
 }
 
-// errDropped ends a connection that was dropped on purpose.
+// errDropped ends a connection that is dropped on purpose.
 var errDropped = errors.New("dropped")
 
-// follow reads the stream until ctx is done, from one connection to the next. An
-// error is what should not have happened.
+// follow reads the stream until ctx is done, from one connection to the next. It returns what
+// should not have happened.
 func (f *follower) follow(ctx context.Context) error {
 	for ctx.Err() == nil {
-		err := f.connection(ctx)
+		err := f.readConnection(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -147,48 +152,48 @@ func (f *follower) follow(ctx context.Context) error {
 			return err
 		}
 		f.drops++
-		_ = pause(ctx, rand.N(f.away)) // ctx ends the loop
+		_ = proofkit.Pause(ctx, rand.N(f.reconnectWithin)) // the loop sees that ctx is done
 	}
 	return nil
 }
 
-// connection reads until it is dropped, which it does not survive either.
-func (f *follower) connection(ctx context.Context) error {
-	s, err := f.open(ctx, "/api/v1/events/stream", f.account.Last)
+// readConnection reads one connection until it ends, which is an error.
+func (f *follower) readConnection(ctx context.Context) error {
+	s, err := f.openStream(ctx, "/api/v1/events/stream", f.count.Last)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if f.patience > 0 {
-		f.left = 1 + rand.N(f.patience)
+	if f.dropAfter > 0 {
+		f.left = 1 + rand.N(f.dropAfter)
 	}
-	if err := messages(s, f.take); err != nil {
+	if err := readEvents(s, f.handle); err != nil {
 		return err
 	}
 	return errors.New("the stream ended")
 }
 
-func (f *follower) take(m message) error {
-	switch m.event {
+func (f *follower) handle(e serverEvent) error {
+	switch e.event {
 	case "open":
-		if f.account.From == 0 {
-			f.account.From, f.account.Last = m.id, m.id
-			f.last.Store(m.id)
-			f.ready()
+		if f.count.From == 0 {
+			f.count.From, f.count.Last = e.id, e.id
+			f.last.Store(e.id)
+			f.onOpen()
 		}
-		if m.id != f.account.Last {
-			return fmt.Errorf("the stream begins at %d and not at %d", m.id, f.account.Last)
+		if e.id != f.count.Last {
+			return fmt.Errorf("the stream begins at event %d, want %d", e.id, f.count.Last)
 		}
 		return nil
 	case "resync":
 		f.resyncs++
-		return errors.New("told to look anew, because it was too slow")
+		return errors.New("the server asked for a resync, because the client was too slow")
 	}
-	if f.lags != nil {
-		f.lags(string(m.data))
+	if f.onEvent != nil {
+		f.onEvent(e.data)
 	}
-	err := f.account.add(m.id)
-	f.last.Store(f.account.Last)
+	err := f.count.add(e.id)
+	f.last.Store(f.count.Last)
 	if f.left--; err == nil && f.left == 0 {
 		err = errDropped
 	}

@@ -18,18 +18,18 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-// front is a web server in this process, with what it takes to tell of events.
-type front struct {
+// testServer is a web server in this process, with the event feed.
+type testServer struct {
 	*store.Store
-	order order
+	clients clientOptions
 }
 
-func newFront(t *testing.T) front {
+func newTestServer(t *testing.T) testServer {
 	t.Helper()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	f := front{Store: store.New(pool, g), order: order{Secret: strings.Repeat("s", access.MinSecret)}}
-	secret, err := access.NewSecret(f.order.Secret)
+	f := testServer{Store: store.New(pool, g), clients: clientOptions{Secret: strings.Repeat("s", access.MinSecret)}}
+	secret, err := access.NewSecret(f.clients.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func newFront(t *testing.T) front {
 	feed := eventfeed.New(eventfeed.Options{Reader: f.Store, Wake: listener})
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() { _ = listener.Run(ctx) }) // it ends with ctx alone, as the next
+	all.Go(func() { _ = listener.Run(ctx) }) // both end only when ctx is done
 	all.Go(func() { _ = feed.Run(ctx) })
 	t.Cleanup(func() { stop(); all.Wait() })
 	server, err := web.New(web.Options{
@@ -55,12 +55,12 @@ func newFront(t *testing.T) front {
 	ts := httptest.NewServer(server.Handler())
 	t.Cleanup(ts.Close)
 	t.Cleanup(server.Drain)
-	f.order.Address = ts.Listener.Addr().String()
+	f.clients.Address = ts.Listener.Addr().String()
 	return f
 }
 
-// events are the ids of all there are.
-func (f front) events(t *testing.T) (ids []int64) {
+// events returns the ids of all events.
+func (f testServer) events(t *testing.T) (ids []int64) {
 	t.Helper()
 	for {
 		q := store.EventQuery{}
@@ -81,7 +81,7 @@ func (f front) events(t *testing.T) (ids []int64) {
 }
 
 // submitAndCancel makes events, alone and many in one transaction.
-func (f front) submitAndCancel(t *testing.T, n int) {
+func (f testServer) submitAndCancel(t *testing.T, n int) {
 	for i := range n {
 		subs := make([]store.Submission, 1+i%4)
 		for j := range subs {
@@ -99,24 +99,24 @@ func (f front) submitAndCancel(t *testing.T, n int) {
 	}
 }
 
-func TestTwoHundredStreamsMissNothingAndGetNothingTwice(t *testing.T) {
+func TestStreams_ReceiveEveryEventOnce(t *testing.T) {
 	const streams, writers, rounds = 200, 4, 25
-	f := newFront(t)
+	f := newTestServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var ready, followed, written sync.WaitGroup
 	var all []*follower
 	for i := range streams {
 		ready.Add(1)
-		fo := &follower{order: f.order, away: 100 * time.Millisecond, ready: ready.Done}
-		if i%2 == 0 { // fewer than there will be events
-			fo.patience = 60
+		fo := &follower{clientOptions: f.clients, reconnectWithin: 100 * time.Millisecond, onOpen: ready.Done}
+		if i%2 == 0 { // fewer messages than there will be events
+			fo.dropAfter = 60
 		}
 		all = append(all, fo)
 		followed.Go(func() {
 			if err := fo.follow(ctx); err != nil {
 				t.Errorf("stream %d: %v", i, err)
-				if fo.account.From == 0 {
+				if fo.count.From == 0 {
 					ready.Done()
 				}
 			}
@@ -127,67 +127,67 @@ func TestTwoHundredStreamsMissNothingAndGetNothingTwice(t *testing.T) {
 		written.Go(func() { f.submitAndCancel(t, rounds) })
 	}
 	written.Wait()
-	truth := f.events(t)
-	last := truth[len(truth)-1]
+	ids := f.events(t)
+	last := ids[len(ids)-1]
 	late := time.Now().Add(time.Minute)
 	for _, fo := range all {
 		for fo.last.Load() < last && time.Now().Before(late) && !t.Failed() {
-			time.Sleep(time.Millisecond) // between two looks
+			time.Sleep(time.Millisecond) // until the next check
 		}
 	}
 	cancel()
 	followed.Wait()
 	drops := 0
-	var accounts []account
+	var counts []streamCount
 	for i, fo := range all {
-		accounts = append(accounts, fo.account)
-		if drops += fo.drops; fo.account.Last != last || fo.account.N == 0 || fo.patience > 0 && fo.drops == 0 {
-			t.Errorf("stream %d was told of %d events, up to %d of %d, over %d drops", i, fo.account.N, fo.account.Last, last, fo.drops)
+		counts = append(counts, fo.count)
+		if drops += fo.drops; fo.count.Last != last || fo.count.N == 0 || fo.dropAfter > 0 && fo.drops == 0 {
+			t.Errorf("stream %d received %d events, up to %d of %d, over %d drops", i, fo.count.N, fo.count.Last, last, fo.drops)
 		}
 	}
-	for _, wrong := range compare(truth, accounts) {
+	for _, wrong := range compareStreams(ids, counts) {
 		t.Error(wrong)
 	}
-	t.Logf("%d events, told to %d streams over %d drops", len(truth), streams, drops)
+	t.Logf("%d events, received by %d streams over %d drops", len(ids), streams, drops)
 }
 
-// mostPerStream is what an idle stream may take of the memory, heap and stacks, with
-// the client's end of it. As a request of net/http it would be 40 KiB.
+// mostPerStream is how much memory, heap and stacks, an idle stream may use, including its client.
+// A request of net/http uses 40 KiB.
 const mostPerStream = 20 << 10
 
-// held is what the program holds in memory now: heap and stacks.
-func held() int64 {
+// memoryInUse returns the size of the heap and the stacks.
+func memoryInUse() int64 {
 	runtime.GC()
-	runtime.GC() // the first leaves what is in pools
+	runtime.GC() // the first one leaves the contents of pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// Not in parallel: others would be measured, too.
-func TestAnIdleStreamIsCheap(t *testing.T) {
+// This test is not parallel, so that it measures no other test.
+func TestStream_UsesLittleMemoryWhenIdle(t *testing.T) {
 	const streams = 200
-	f := newFront(t)
+	f := newTestServer(t)
 	open := func(n int) {
 		for range n {
-			s, err := f.order.open(t.Context(), "/api/v1/events/stream", 0)
+			s, err := f.clients.openStream(t.Context(), "/api/v1/events/stream", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { s.Close() })
-			// It is idle when it has said where it is.
+			// The stream is idle after its first message.
 			if _, err := s.Read(make([]byte, 256)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	open(20) // what the first ones make is for all
+	open(20) // the first streams allocate what all share
 	f.submitAndCancel(t, 1)
-	before := held()
+	before := memoryInUse()
 	open(streams)
-	each := (held() - before) / streams
-	t.Logf("%d bytes for each stream, with its client", each)
+	each := (memoryInUse() - before) / streams
+	t.Logf("%d bytes per stream, with its client", each)
 	if each > mostPerStream {
-		t.Errorf("%d bytes for each stream; %d is the most", each, mostPerStream)
+		t.Errorf("%d bytes per stream; the limit is %d", each, mostPerStream)
 	}
 }

@@ -75,8 +75,13 @@ func StartChild(cmd *exec.Cmd, o ChildOptions) (*Child, error) {
 	return c, nil
 }
 
+// maxLine is the longest line of a child that is read.
+const maxLine = 64 << 20
+
 func readLines(r io.Reader, onLine func(string)) {
-	for lines := bufio.NewScanner(r); lines.Scan(); {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
 		onLine(lines.Text())
 	}
 	_, _ = io.Copy(io.Discard, r) // after a line that is too long, so that the child can go on

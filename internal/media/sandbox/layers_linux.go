@@ -1,10 +1,8 @@
 package sandbox
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 
@@ -12,39 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// self is this program's file, also where it was replaced since the start.
-const self = "/proc/self/exe"
-
-// Wrap makes a command that was not started yet run under the policy.
-func (p Policy) Wrap(cmd *exec.Cmd) error {
-	if p.Require {
-		if err := Check(); err != nil {
-			return err
-		}
-	}
-	p.Parent = os.Getpid()
-	text, err := json.Marshal(p)
-	if err != nil {
-		return fmt.Errorf("write policy: %w", err)
-	}
-	cmd.Args = append([]string{marker, string(text), cmd.Path}, cmd.Args...)
-	cmd.Path = self
-	return nil
-}
-
-// HideProcess keeps processes of the same user from reading this one's memory,
-// environment and open files, and from tracing it. It leaves no core dumps, and
-// only the administrator can attach a debugger.
-func HideProcess() error {
-	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-}
-
-// Layers are the parts of the confinement, and what of them is to be had here.
+// Layers returns the layers of the confinement, and what this host offers of them.
 func Layers() []Layer {
 	return []Layer{landlockLayer(), seccompLayer(), accountLayer()}
 }
 
-// landlockABI is the version of Landlock that this kernel has; 0 if none.
+// landlockABI returns the version of Landlock in this kernel; 0 if there is none.
 func landlockABI() int {
 	version, err := ll.LandlockGetABIVersion()
 	if err != nil {
@@ -54,35 +25,29 @@ func landlockABI() int {
 }
 
 func landlockLayer() Layer {
-	l := Layer{Name: "Landlock"}
 	version := landlockABI()
 	if version <= 0 {
-		l.Detail = "the kernel has none, it is off (boot with lsm=landlock,...), or the container's seccomp profile forbids it"
-		return l
+		return Layer{Name: "Landlock", Detail: "the kernel has none, it is off (boot with lsm=landlock,...), " +
+			"or the container's seccomp profile forbids it"}
 	}
-	l.Offered = true
-	l.Detail = fmt.Sprintf("version %d: files", version)
+	detail := fmt.Sprintf("version %d: files", version)
 	if version >= 4 {
-		l.Detail += ", TCP"
+		detail += ", TCP"
 	}
 	if version >= 6 {
-		l.Detail += ", signals to other processes"
+		detail += ", signals to other processes"
 	}
-	return l
+	return Layer{Name: "Landlock", Offered: true, Detail: detail}
 }
 
 func seccompLayer() Layer {
-	l := Layer{Name: "seccomp"}
-	if !filterKnown {
-		l.Detail = "there is no filter for this processor"
-		return l
+	if !hasFilter {
+		return Layer{Name: "seccomp", Detail: "there is no filter for this processor"}
 	}
 	if _, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0); err != nil {
-		l.Detail = "the kernel has none"
-		return l
+		return Layer{Name: "seccomp", Detail: "the kernel has none"}
 	}
-	l.Offered, l.Detail = true, "no sockets, tracing, mounts, namespaces"
-	return l
+	return Layer{Name: "seccomp", Offered: true, Detail: "no sockets, tracing, mounts, namespaces"}
 }
 
 func accountLayer() Layer {
@@ -98,9 +63,9 @@ func accountLayer() Layer {
 	return l
 }
 
-// needed are the capabilities by which root starts a program as another user,
-// gives it its files, ends it, and has the files afterwards.
-var needed = []struct {
+// changeUserCapabilities are those by which root starts a program as another user, gives it its
+// files, kills it, and reads the files afterwards.
+var changeUserCapabilities = []struct {
 	number int
 	name   string
 }{
@@ -108,13 +73,14 @@ var needed = []struct {
 	{unix.CAP_KILL, "CAP_KILL"}, {unix.CAP_SETGID, "CAP_SETGID"}, {unix.CAP_SETUID, "CAP_SETUID"},
 }
 
+// missingCapability returns the first of changeUserCapabilities that this process lacks, or "".
 func missingCapability() string {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if unix.Capget(&header, &data[0]) != nil {
 		return "capabilities"
 	}
-	for _, c := range needed {
+	for _, c := range changeUserCapabilities {
 		if data[c.number/32].Effective&(1<<(c.number%32)) == 0 {
 			return c.name
 		}
@@ -122,17 +88,17 @@ func missingCapability() string {
 	return ""
 }
 
-// CanChangeUser reports whether a program can be started as that user: this
-// process is root, may do so, and the user exists in its user namespace.
+// CanChangeUser reports whether this process can start a program as that user: it is root, has the
+// capabilities, and the user exists in its user namespace.
 func CanChangeUser(user int) bool {
 	return os.Geteuid() == 0 && missingCapability() == "" &&
 		isMapped("/proc/self/uid_map", user) && isMapped("/proc/self/gid_map", user)
 }
 
-func isMapped(file string, number int) bool {
+func isMapped(file string, id int) bool {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return true // it will turn out
+		return true // the change of the user fails if it is not
 	}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
@@ -141,9 +107,16 @@ func isMapped(file string, number int) bool {
 		}
 		first, _ := strconv.ParseInt(fields[0], 10, 64)
 		count, _ := strconv.ParseInt(fields[2], 10, 64)
-		if int64(number) >= first && int64(number) < first+count {
+		if int64(id) >= first && int64(id) < first+count {
 			return true
 		}
 	}
 	return false
+}
+
+// HideProcess keeps other processes of the same user from reading this one's memory, environment
+// and open files, and from tracing it. Only the administrator can attach a debugger then, and the
+// process leaves no core dumps.
+func HideProcess() error {
+	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -15,38 +16,56 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// init turns a process that was started by Policy.Wrap into the wrapped program.
+// Wrap makes a command that was not started yet run under the policy.
+func (p Policy) Wrap(cmd *exec.Cmd) error {
+	if p.Require {
+		if err := Check(); err != nil {
+			return err
+		}
+	}
+	p.Parent = os.Getpid()
+	text, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("encode policy: %w", err)
+	}
+	cmd.Args = append([]string{marker, string(text), cmd.Path}, cmd.Args...)
+	cmd.Path = "/proc/self/exe" // this program, even if its file was replaced since the start
+	return nil
+}
+
+// init turns a process that Wrap prepared into the wrapped program.
 func init() {
 	if len(os.Args) < 4 || os.Args[0] != marker {
 		return
 	}
-	runtime.LockOSThread() // most of what follows is the thread's that executes
-	fmt.Fprintln(os.Stderr, prefix+become(os.Args[1], os.Args[2], os.Args[3:]).Error())
-	os.Exit(exitCode)
+	runtime.LockOSThread() // most of the restrictions apply to the thread that executes the program
+	err := execConfined(os.Args[1], os.Args[2], os.Args[3:])
+	fmt.Fprintln(os.Stderr, failurePrefix+err.Error())
+	os.Exit(failureCode)
 }
 
-// become returns only with an error.
-func become(policy, path string, args []string) error {
+// execConfined confines this process and executes the program. It returns only an error.
+func execConfined(policy, path string, args []string) error {
 	var p Policy
 	if err := json.Unmarshal([]byte(policy), &p); err != nil {
-		return fmt.Errorf("read policy: %w", err)
+		return fmt.Errorf("decode policy: %w", err)
 	}
 	program, err := unix.Open(path, unix.O_PATH, 0)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", path, err)
 	}
+	p.lowerPriority()
 	for _, step := range []struct {
 		name string
 		do   func() error
 	}{
-		{"give way", p.giveWay},
 		{"set no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
 		{"restrict files (Landlock)", func() error { return p.restrictFiles(path) }},
 		{"change the user", p.changeUser},
 		{"drop capabilities", p.dropCapabilities},
 		{"die with the parent", p.dieWithParent},
 		{"set limits", p.setLimits},
-		{"restrict system calls (seccomp)", p.restrictCalls},
+		{"restrict system calls (seccomp)", p.restrictCalls}, // last: it forbids some of the calls above
 	} {
 		if err := step.do(); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
@@ -54,56 +73,57 @@ func become(policy, path string, args []string) error {
 	}
 	err = syscall.Exec(path, args, os.Environ())
 	if errors.Is(err, unix.EACCES) && p.User != 0 {
-		// It lies where that user has no way in, such as root's home. A script is
-		// opened once more under this name, so the file stays open.
+		// The user cannot enter the program's directory, such as root's home. The kernel opens a
+		// script once more under this name, so the descriptor is not close-on-exec.
 		err = syscall.Exec("/proc/self/fd/"+strconv.Itoa(program), args, os.Environ())
 	}
 	return fmt.Errorf("start %s: %w", path, err)
 }
 
-// giveWay is a courtesy: a host that forbids it loses nothing.
-func (p Policy) giveWay() error {
+// lowerPriority ignores errors: it protects the rest of the host, but confines nothing.
+func (p Policy) lowerPriority() {
 	if p.Nice > 0 {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, p.Nice)
 	}
 	if p.OOMScore > 0 {
 		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(p.OOMScore)), 0)
 	}
-	return nil
 }
 
 var (
-	// systemDirs hold programs, libraries and what they need to know.
+	// systemDirs have programs, libraries and their configuration.
 	systemDirs = []string{
-		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew",
-		"/etc/alternatives", "/etc/ld.so.conf.d", "/etc/fonts", "/sys/devices/system", "/proc/self",
+		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
+		"/home/linuxbrew/.linuxbrew", "/etc/alternatives", "/etc/ld.so.conf.d", "/etc/fonts",
+		"/sys/devices/system", "/proc/self",
 	}
 	systemFiles = []string{
-		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.preload", "/etc/localtime", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
-		"/proc/sys/vm/overcommit_memory", "/dev/urandom", "/dev/random", "/dev/zero",
+		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.preload", "/etc/localtime",
+		"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory",
+		"/dev/urandom", "/dev/random", "/dev/zero",
 	}
 )
 
-// ownDir is what may be done in a directory of the program's own: not execute
-// what it wrote, nor make links and devices, which others would follow and open.
-const ownDir landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSReadDir | ll.AccessFSWriteFile | ll.AccessFSTruncate |
-	ll.AccessFSMakeReg | ll.AccessFSMakeDir | ll.AccessFSRemoveFile | ll.AccessFSRemoveDir
+// readWriteAccess is what a program may do in ReadWrite directories. It may not execute what it
+// wrote, nor create links and devices, which other programs would follow and open.
+const readWriteAccess landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSReadDir | ll.AccessFSWriteFile |
+	ll.AccessFSTruncate | ll.AccessFSMakeReg | ll.AccessFSMakeDir | ll.AccessFSRemoveFile | ll.AccessFSRemoveDir
 
 func (p Policy) restrictFiles(program string) error {
 	if landlockABI() <= 0 {
-		return nil // Wrap has refused it where it is required
+		return nil // Wrap has refused the start if the layer is required
 	}
 	rules := []landlock.Rule{
 		landlock.RODirs(systemDirs...).IgnoreIfMissing(),
 		landlock.ROFiles(append(systemFiles, program)...).IgnoreIfMissing(),
 		landlock.RWFiles("/dev/null"),
-		landlock.PathAccess(ownDir, p.ReadWrite...),
+		landlock.PathAccess(readWriteAccess, p.ReadWrite...),
 	}
 	for _, path := range p.ReadOnly {
 		info, err := os.Stat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			// The program will say so.
+			// The program reports it.
 		case err != nil:
 			return err
 		case info.IsDir():
@@ -131,19 +151,19 @@ func (p Policy) changeUser() error {
 	return nil
 }
 
-// dropCapabilities leaves none, of which no_new_privs lets none come back.
+// dropCapabilities drops all. no_new_privs keeps the process from getting any again.
 func (p Policy) dropCapabilities() error {
 	if p.KeepCapabilities {
 		return nil
 	}
-	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) // kernels before 4.3 have none
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) // Linux before 4.3 has none
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	return unix.Capset(&header, &none[0])
 }
 
-// dieWithParent asks anew for the signal at the parent's death: the change of the
-// user has cancelled what was asked for at the start.
+// dieWithParent requests the signal at the parent's death again: the change of the user has
+// cancelled the request that the parent made.
 func (p Policy) dieWithParent() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return err
@@ -155,28 +175,23 @@ func (p Policy) dieWithParent() error {
 }
 
 func (p Policy) setLimits() error {
-	for _, l := range []struct {
+	for _, limit := range []struct {
 		resource int
 		value    uint64
 	}{
 		{unix.RLIMIT_FSIZE, p.FileSize}, {unix.RLIMIT_CPU, p.CPU}, {unix.RLIMIT_NPROC, p.Tasks}, {unix.RLIMIT_AS, p.Memory},
 	} {
-		if l.value == 0 {
+		if limit.value == 0 {
 			continue
 		}
-		if err := lower(l.resource, l.value); err != nil {
+		var current unix.Rlimit
+		if err := unix.Getrlimit(limit.resource, &current); err != nil {
+			return err
+		}
+		value := min(limit.value, current.Max)
+		if err := unix.Setrlimit(limit.resource, &unix.Rlimit{Cur: value, Max: value}); err != nil {
 			return err
 		}
 	}
 	return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
-}
-
-// lower sets a limit, unless there is a lower one.
-func lower(resource int, value uint64) error {
-	var now unix.Rlimit
-	if err := unix.Getrlimit(resource, &now); err != nil {
-		return err
-	}
-	value = min(value, now.Max)
-	return unix.Setrlimit(resource, &unix.Rlimit{Cur: value, Max: value})
 }

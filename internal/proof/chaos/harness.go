@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/store"
+)
+
+const (
+	failoverWorkers = 3
+	// settleTimeout is how long the workers may take to finish all tasks after the faults: a
+	// lease, sweeps, and the waits between attempts.
+	settleTimeout = 2 * time.Minute
+	// acknowledgeTimeout is how long submissions may be repeated after the faults.
+	acknowledgeTimeout = 30 * time.Second
+)
+
+// harness has everything that runs.
+type harness struct {
+	*injector
+	options  options
+	dir      string
+	cleanups []func() error // the last one is called first
+}
+
+// run carries out a run and checks it. An error means that it could not, which shows nothing.
+func run(ctx context.Context, o options, out io.Writer) (sum summary, err error) {
+	h := &harness{options: o, injector: &injector{Log: progresslog.New(out)}}
+	started := time.Now()
+	defer func() {
+		for i := len(h.cleanups) - 1; i >= 0; i-- {
+			err = errors.Join(err, h.cleanups[i]())
+		}
+	}()
+	if o.failover == "" {
+		h.Logf("seed %d, duration %v", o.seed, o.duration)
+	}
+	if err := h.build(ctx); err != nil {
+		return sum, err
+	}
+	firstFault, err := h.runPhases(ctx)
+	if err != nil {
+		return sum, err
+	}
+	f, err := h.judge(ctx, firstFault)
+	if err != nil {
+		return sum, err
+	}
+	sum = f.summary
+	sum.Seed, sum.Seconds = o.seed, float64(time.Since(started).Milliseconds()/100)/10
+	sum.Submitted, sum.OutageMS = h.submitter.submitted, h.submitter.outage().Milliseconds()
+	sum.Kills, sum.Restarts = int(h.kills.Load()), int(h.restarts.Load())
+	h.printReport(&f, sum)
+	return sum, nil
+}
+
+func (h *harness) onExit(do func()) {
+	h.cleanups = append(h.cleanups, func() error { do(); return nil })
+}
+
+// build starts everything but the video daemon.
+func (h *harness) build(ctx context.Context) (err error) {
+	if err := h.makeDir(); err != nil {
+		return err
+	}
+	network, err := h.startServers(ctx)
+	if err != nil {
+		return err
+	}
+	err = h.withConn(ctx, func(conn *pgx.Conn) error {
+		_, err := store.New(conn, graph()).Migrate(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	size, addrs := workers, []string{h.server.Addr()}
+	submitterURL := h.server.URL(database) + "&application_name=" + sessionPrefix + "submitter"
+	if h.options.failover != "" {
+		if err := h.startStandby(ctx); err != nil {
+			return err
+		}
+		h.cleanups = append(h.cleanups, h.standby.Close)
+		size, addrs = failoverWorkers, append(addrs, h.standby.Addr())
+		submitterURL = sessionURL("submitter", addrs...)
+	}
+	if h.submitter, err = newSubmitter(ctx, submitterURL, h.options.seed); err != nil {
+		return err
+	}
+	h.onExit(h.submitter.pool.Close)
+	if h.workers, err = newWorkerPool(h.Log, h.dir, size, addrs...); err != nil {
+		return err
+	}
+	h.onExit(h.workers.close)
+	if h.options.failover == "" {
+		if err := h.workers.interpose(h.server.Addr(), network); err != nil {
+			return err
+		}
+	}
+	return h.workers.start(ctx)
+}
+
+func (h *harness) makeDir() (err error) {
+	if h.dir = h.options.keepDir; h.dir != "" {
+		return os.Mkdir(h.dir, 0o755)
+	}
+	if h.dir, err = os.MkdirTemp("", "cuelight-chaos-"); err == nil {
+		h.cleanups = append(h.cleanups, func() error { return os.RemoveAll(h.dir) })
+	}
+	return err
+}
+
+// startServers starts the server with its database, and the network of one worker where that is
+// possible.
+func (h *harness) startServers(ctx context.Context) (*networkNamespace, error) {
+	o := pgserver.Options{Durable: true, Listen: []string{"127.0.0.1"}}
+	var network *networkNamespace
+	if h.options.failover == "" {
+		n, err := newNetworkNamespace(ctx)
+		switch {
+		case err == nil:
+			network = n
+			h.onExit(n.close)
+			o.Listen, o.Trust = append(o.Listen, n.hostIP), []string{n.subnet}
+		case ctx.Err() == nil:
+			h.Logf("no network namespace, using a proxy instead: %v", err)
+		}
+	}
+	server, err := pgserver.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	h.server = server
+	h.cleanups = append(h.cleanups, server.Close)
+	return network, server.CreateDatabase(ctx, database)
+}
+
+// runPhases lets the workers work without faults, then with faults, and then until every
+// submission is acknowledged. It returns when the first fault could begin.
+func (h *harness) runPhases(ctx context.Context) (firstFault time.Time, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	submitting, stopSubmitting := context.WithCancel(ctx)
+	defer stopSubmitting()
+	started := time.Now()
+	running.Go(func() { h.submitter.run(ctx, submitting) })
+	h.Logf("%d workers, about %d submitted tasks a second", len(h.workers.slots), tasksPerSecond)
+	if h.options.videos {
+		if err := h.startVideos(ctx, submitting, &running); err != nil {
+			return firstFault, err
+		}
+	}
+	if err := proofkit.Pause(ctx, time.Until(started.Add(h.options.healthy))); err != nil {
+		return firstFault, err
+	}
+	firstFault = time.Now()
+	h.Restart()
+	end := firstFault.Add(h.options.duration)
+	running.Go(func() { h.submitter.submitLongTasks(ctx, end.Add(-longWork)) })
+	h.Logf("the faults begin")
+	if err := h.injector.run(ctx, h.options.plan()); err != nil {
+		return firstFault, err
+	}
+	if err := proofkit.Pause(ctx, time.Until(end)); err != nil {
+		return firstFault, err
+	}
+	h.Logf("all faults have ended")
+	stopSubmitting()
+	giveUp := time.AfterFunc(acknowledgeTimeout, cancel)
+	running.Wait()
+	if !giveUp.Stop() {
+		h.Logf("some submissions were not acknowledged within %v", acknowledgeTimeout)
+	}
+	return firstFault, nil
+}
+
+// startVideos starts the daemon that publishes videos, if ffmpeg is there.
+func (h *harness) startVideos(ctx, submitting context.Context, running *sync.WaitGroup) (err error) {
+	dir := filepath.Join(h.dir, "videos")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	h.videos, err = newVideoDaemon(ctx, h.Log, dir, h.server)
+	if errors.Is(err, errNoVideos) {
+		h.Logf("%v", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h.onExit(h.videos.close)
+	h.Logf("a daemon publishes videos")
+	running.Go(func() { h.videos.submitVideos(ctx, submitting) })
+	return nil
+}
+
+// waitUntilSettled waits until every task is finished, or until the timeout.
+func (h *harness) waitUntilSettled(ctx context.Context) error {
+	for started := time.Now(); ; {
+		var unfinished int
+		err := h.withConn(ctx, func(conn *pgx.Conn) error {
+			return conn.QueryRow(ctx, unfinishedSQL).Scan(&unfinished)
+		})
+		if err != nil {
+			return fmt.Errorf("count unfinished tasks: %w", err)
+		}
+		switch {
+		case unfinished == 0:
+			h.Logf("all tasks are finished, %.1f s later", time.Since(started).Seconds())
+			return nil
+		case time.Since(started) > settleTimeout:
+			h.Logf("%d tasks are not finished after %v", unfinished, settleTimeout)
+			return nil
+		}
+		if err := proofkit.Pause(ctx, 100*ms); err != nil {
+			return err
+		}
+	}
+}

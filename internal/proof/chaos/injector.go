@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/store"
+)
+
+// injector carries out a plan.
+type injector struct {
+	*progresslog.Log
+	faultLog
+	server    *pgserver.Server // the primary
+	standby   *pgserver.Server // nil without -failover
+	workers   *workerPool
+	videos    *videoDaemon // nil without videos
+	submitter *submitter
+
+	serverMu        sync.Mutex // held while a fault of the server is present
+	kills, restarts atomic.Int32
+
+	mu               sync.Mutex
+	injected, failed map[faultKind]int // steps
+}
+
+// run injects every fault at its time, and returns when all have ended. An error means that
+// something is still broken.
+func (i *injector) run(ctx context.Context, p plan) error {
+	i.injected, i.failed = make(map[faultKind]int), make(map[faultKind]int)
+	var steps sync.WaitGroup
+	for _, s := range p {
+		if proofkit.Pause(ctx, time.Until(i.Started().Add(s.at))) != nil {
+			break
+		}
+		steps.Go(func() { i.carryOut(ctx, s) })
+	}
+	steps.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return i.repair(ctx)
+}
+
+// carryOut carries out one step, from its beginning to its end.
+func (i *injector) carryOut(ctx context.Context, s step) {
+	err := i.inject(ctx, s)
+	if ctx.Err() != nil {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err != nil {
+		i.failed[s.kind]++
+		i.Logf("%s: not possible: %s", s.kind, progresslog.Brief(err))
+		return
+	}
+	i.injected[s.kind]++
+}
+
+func (i *injector) inject(ctx context.Context, s step) error {
+	switch {
+	case s.kind == failoverKill, s.kind == failoverReadOnly:
+		return i.failOver(ctx, s)
+	case s.kind.needsWorker():
+		return i.injectWorkerFault(ctx, s, i.workers.slots[s.worker])
+	case s.kind.needsDaemon():
+		return i.injectDaemonFault(ctx, s)
+	case slices.Contains(serverFaults[:], s.kind):
+		return i.injectServerFault(ctx, s)
+	}
+	return i.injectDatabaseFault(ctx, s)
+}
+
+// logStart logs that a step begins.
+func (i *injector) logStart(s step) { i.Logf("%s", s.title()) }
+
+// injectWorkerFault breaks one worker, or its connections.
+func (i *injector) injectWorkerFault(ctx context.Context, s step, w *workerSlot) error {
+	switch s.kind {
+	case freezeWorker:
+		return i.freezeWorker(ctx, s, w)
+	case killWorker:
+		i.logStart(s)
+		i.kill(&w.slot)
+		return i.startAfter(ctx, &w.slot, s.duration)
+	case powerLoss:
+		// The worker dies while the network keeps its end from the server.
+		i.logStart(s)
+		err := i.impair(ctx, s, w, func() error {
+			i.kill(&w.slot)
+			return proofkit.Pause(ctx, s.duration)
+		})
+		if err != nil {
+			return err
+		}
+		return w.start()
+	case resetConnections:
+		i.logStart(s)
+		w.proxy.resetAll()
+		return nil
+	}
+	i.logStart(s)
+	return i.impair(ctx, s, w, func() error { return proofkit.Pause(ctx, s.duration) })
+}
+
+// kill kills the current incarnation of a slot, if it runs.
+func (i *injector) kill(s *slot) {
+	if s.kill() {
+		i.kills.Add(1)
+	}
+}
+
+func (i *injector) startAfter(ctx context.Context, s *slot, d time.Duration) error {
+	if err := proofkit.Pause(ctx, d); err != nil {
+		return err
+	}
+	return s.start()
+}
+
+// freezeWorker stops a worker and continues it. If that takes longer than the worker's lease,
+// others have its claims by then, and still work on them when it goes on.
+func (i *injector) freezeWorker(ctx context.Context, s step, w *workerSlot) error {
+	child := w.current()
+	if child.HasEnded() {
+		return nil
+	}
+	i.logStart(s)
+	endFault := i.record(freezeWorker, s.worker)
+	child.Freeze()
+	if s.duration > store.DefaultLease {
+		file := filepath.Join(i.workers.dir, slowTasksFile)
+		if err := i.listClaims(ctx, child.PID(), file); err != nil {
+			i.Logf("%s: cannot list the claims of worker %d: %s", s.kind, s.worker+1, progresslog.Brief(err))
+		}
+		defer os.Remove(file)
+		defer func() { _ = proofkit.Pause(ctx, 3*time.Second) }() // until the worker has reported its outcomes
+	}
+	err := proofkit.Pause(ctx, s.duration)
+	child.Thaw()
+	endFault()
+	return err
+}
+
+// proxyModes are how a proxy injects each kind of fault.
+var proxyModes = map[faultKind]proxyMode{
+	powerLoss:         {dropToServer: true, dropToClient: true},
+	linkDown:          {dropToServer: true, dropToClient: true},
+	blackHole:         {dropToServer: true, dropToClient: true},
+	dropFromServer:    {dropToClient: true},
+	dropToServer:      {dropToServer: true},
+	holdTraffic:       {hold: true},
+	delayTraffic:      {delay: 60 * ms},
+	refuseConnections: {refuse: true},
+}
+
+// impair breaks the connections of a worker as long as during runs.
+func (i *injector) impair(ctx context.Context, s step, w *workerSlot, during func() error) error {
+	repairCtx := context.WithoutCancel(ctx)
+	breakIt := func() error { return w.network.setLink(repairCtx, false) }
+	repair := func() error { return w.network.setLink(repairCtx, true) }
+	if w.network == nil {
+		breakIt = func() error { return w.proxy.set(proxyModes[s.kind]) }
+		repair = func() error { return w.proxy.set(proxyMode{}) }
+	}
+	endFault := i.record(s.kind, s.worker)
+	if err := breakIt(); err != nil {
+		return err
+	}
+	err := during()
+	repairErr := proofkit.Retry(repairCtx, 10*time.Second, func(context.Context) error { return repair() })
+	if repairErr != nil {
+		return repairErr
+	}
+	endFault()
+	return err
+}
+
+// repair ends everything that a fault may have left broken.
+func (i *injector) repair(ctx context.Context) error {
+	if err := i.enableTriggers(ctx); err != nil {
+		return fmt.Errorf("enable triggers: %w", err)
+	}
+	for _, w := range i.workers.slots {
+		if err := w.start(); err != nil {
+			return err
+		}
+	}
+	if i.videos != nil {
+		return i.videos.start()
+	}
+	return nil
+}
+
+// injectDaemonFault breaks the daemon that publishes videos.
+func (i *injector) injectDaemonFault(ctx context.Context, s step) error {
+	if i.videos == nil {
+		return errNoVideos
+	}
+	switch s.kind {
+	case killFFmpeg:
+		return i.killFFmpeg(ctx, s)
+	case freezeDaemon:
+		i.logStart(s)
+		child := i.videos.current()
+		child.Freeze()
+		err := proofkit.Pause(ctx, s.duration)
+		child.Thaw()
+		return err
+	}
+	if err := i.videos.waitForNoRetries(ctx, faultTimeout); err != nil {
+		return err
+	}
+	i.logStart(s)
+	i.kill(&i.videos.slot)
+	return i.startAfter(ctx, &i.videos.slot, s.duration)
+}
+
+// killFFmpeg waits for an ffmpeg of the daemon, and kills it.
+func (i *injector) killFFmpeg(ctx context.Context, s step) error {
+	if err := i.videos.waitForNoRetries(ctx, s.duration); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(s.duration); time.Now().Before(deadline); {
+		if i.videos.killFFmpeg() {
+			i.kills.Add(1)
+			i.logStart(step{kind: s.kind, worker: noWorker})
+			return nil
+		}
+		if err := proofkit.Pause(ctx, 5*ms); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("no ffmpeg ran for %v", s.duration)
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// recovery is the next attempt at a stage whose worker was killed.
+type recovery struct {
+	duration    time.Duration // from the kill to the start of the next attempt
+	bySuccessor bool          // by the process that replaced the killed one
+	undisturbed bool          // no other fault excuses a delay
+	hidden      bool          // the server could not notice the end of the worker
+}
+
+// isPromised reports whether the default settings promise this recovery within 10 s.
+func (r recovery) isPromised() bool { return r.undisturbed && !r.hidden }
+
+// serverRecoveryTime is how long the server must have been available again for a recovery to be
+// undisturbed.
+const serverRecoveryTime = 10 * time.Second
+
+// recoveries returns those of all claims that killed workers had. A claim that was the last
+// attempt has none; exhausted counts these.
+func (v *verifier) recoveries() (all []recovery, exhausted int) {
+	for i, log := range v.logs {
+		if log.killed.IsZero() {
+			continue
+		}
+		for _, claim := range v.claimsAtDeath(i) {
+			next, ok := v.nextExecution(claim, log.killed)
+			if !ok {
+				exhausted++
+				continue
+			}
+			all = append(all, recovery{
+				duration: next.from.Sub(log.killed), bySuccessor: v.workerOf(next) == log.worker,
+				undisturbed: v.isUndisturbed(claim, log.killed, next.from), hidden: v.endWasHidden(log),
+			})
+		}
+	}
+	return all, exhausted
+}
+
+// claimsAtDeath returns the claims that expired after the process was killed, or were undone.
+func (v *verifier) claimsAtDeath(incarnation int) []stageKey {
+	var claims []stageKey
+	for _, row := range v.history {
+		owner, isKnown := v.incarnations[row.worker]
+		if isKnown && owner == incarnation && row.outcome == "expired" && row.finished.After(v.logs[incarnation].killed) {
+			claims = append(claims, stageKey{row.task, row.stage})
+		}
+	}
+	for _, e := range v.executions {
+		if _, ok := v.rows[e.start.Token]; !ok && e.incarnation == incarnation && e.end == "" {
+			claims = append(claims, e.key())
+		}
+	}
+	return claims
+}
+
+func (v *verifier) nextExecution(claim stageKey, after time.Time) (execution, bool) {
+	for _, e := range v.byStage[claim] {
+		if e.from.After(after) {
+			return e, true
+		}
+	}
+	return execution{}, false
+}
+
+// isUndisturbed reports whether the server was available and the task not locked by a fault.
+func (v *verifier) isUndisturbed(claim stageKey, from, to time.Time) bool {
+	return !slices.ContainsFunc(v.faults, func(f fault) bool {
+		switch {
+		case f.is(serverFaults[:]...), f.is(failoverKill, failoverReadOnly):
+			return f.overlaps(from.Add(-serverRecoveryTime), to)
+		case f.is(lockRows):
+			return slices.Contains(f.tasks, claim.task) && f.overlaps(from, to)
+		}
+		return false
+	})
+}
+
+// endWasHidden reports whether a fault of the network kept the end of the process from the server.
+func (v *verifier) endWasHidden(log workerLog) bool {
+	return slices.ContainsFunc(v.faults, func(f fault) bool {
+		return f.is(powerLoss, linkDown, blackHole, dropToServer, holdTraffic) &&
+			f.worker == log.worker && f.overlaps(log.killed, log.killed)
+	})
+}
+
+// percentiles returns the 50th and the 99th of the chosen recoveries, in milliseconds; nil if
+// there are none.
+func percentiles(all []recovery, isChosen func(recovery) bool) (p50, p99 *int64) {
+	var durations []int64
+	for _, r := range all {
+		if isChosen(r) {
+			durations = append(durations, r.duration.Milliseconds())
+		}
+	}
+	if len(durations) == 0 {
+		return nil, nil
+	}
+	slices.Sort(durations)
+	nearestRank := func(p float64) *int64 {
+		return &durations[int(math.Ceil(p*float64(len(durations))))-1]
+	}
+	return nearestRank(0.5), nearestRank(0.99)
+}

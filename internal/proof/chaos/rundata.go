@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// runData is what the rules compare: the tables, the worker logs, and what this program did itself.
+type runData struct {
+	firstFault   time.Time // nothing was broken before
+	acknowledged map[string]store.ID
+	rolledBack   []string
+	tasks        map[store.ID]taskRow
+	history      []attemptRow
+	logs         []workerLog
+	faults       []fault
+}
+
+// taskRow is a task at the end of the run.
+type taskRow struct {
+	id           store.ID
+	request      string
+	isCompleted  bool // all stages are
+	isDead       bool // a stage is
+	isUnfinished bool // a stage is in progress, or can be claimed now or later
+}
+
+// attemptRow is a row of the history.
+type attemptRow struct {
+	task     store.ID
+	token    store.ID
+	stage    string
+	attempt  int
+	worker   store.ID
+	finished time.Time
+	outcome  string
+	class    string
+}
+
+// These statements read the tables directly, not through the package under test.
+const (
+	statusColumns = `
+       'completed' = all(statuses) as completed, 'dead' = any(statuses) as dead,
+       'inprogress' = any(statuses)
+         or ingest_status in ('pending', 'failed')
+         or ingest_status = 'completed'
+            and (transcode_status in ('pending', 'failed') or metadata_status in ('pending', 'failed'))
+         or transcode_status = 'completed' and metadata_status = 'completed' and assemble_status in ('pending', 'failed')
+         or assemble_status = 'completed' and publish_status in ('pending', 'failed') as unfinished
+  from chaos_tasks
+ cross join lateral (select array[
+       ingest_status, transcode_status, metadata_status, assemble_status, publish_status]) as s (statuses)`
+
+	tasksSQL      = `select id, coalesce(request_id, ''), ` + statusColumns
+	unfinishedSQL = `select count(*) from (select ` + statusColumns + `) as t where unfinished`
+	historySQL    = `
+select task_id, token, stage, attempt, worker_id, finished_at, outcome::text, coalesce(error_class, '')
+  from chaos_attempts order by finished_at`
+)
+
+// readRunData reads the data of the run, after the workers have ended.
+func (h *harness) readRunData(ctx context.Context, firstFault time.Time) (*runData, error) {
+	d := &runData{
+		firstFault: firstFault, acknowledged: h.submitter.acknowledged, rolledBack: h.submitter.rolledBack,
+		tasks: make(map[store.ID]taskRow), faults: h.faultLog.list(),
+	}
+	var err error
+	if d.logs, err = h.workers.readLogs(); err != nil {
+		return nil, err
+	}
+	return d, h.withConn(ctx, func(conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, tasksSQL)
+		if err != nil {
+			return err
+		}
+		var t taskRow
+		columns := []any{&t.id, &t.request, &t.isCompleted, &t.isDead, &t.isUnfinished}
+		if _, err := pgx.ForEachRow(rows, columns, func() error {
+			d.tasks[t.id] = t
+			return nil
+		}); err != nil {
+			return err
+		}
+		if rows, err = conn.Query(ctx, historySQL); err != nil {
+			return err
+		}
+		d.history, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a attemptRow, err error) {
+			err = row.Scan(&a.task, &a.token, &a.stage, &a.attempt, &a.worker, &a.finished, &a.outcome, &a.class)
+			return a, err
+		})
+		return err
+	})
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/store"
+)
+
+const (
+	concurrentSubmissions = 4
+	tasksPerSecond        = 28 // on average
+	submitTimeout         = 5 * time.Second
+	longTasksPerMinute    = 10
+)
+
+// submitter submits tasks and records which were acknowledged.
+type submitter struct {
+	pool  *pgxpool.Pool
+	store *store.Store
+
+	mu           sync.Mutex
+	rand         *rand.Rand
+	named        int                 // tasks, including those that were rolled back
+	submitted    int                 // tasks, without them
+	acknowledged map[string]store.ID // by request id
+	repeated     int                 // submissions that took more than one try
+	rolledBack   []string            // request ids
+
+	outageStart time.Time // zero: there was none
+	lastBefore  time.Time // acknowledgement before the outage
+	firstAfter  time.Time // acknowledgement of a try that began during the outage or after it
+}
+
+func newSubmitter(ctx context.Context, address string, seed uint64) (*submitter, error) {
+	pool, err := connect(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return &submitter{
+		pool: pool, store: store.New(pool, graph()),
+		rand: rand.New(rand.NewPCG(seed, 1)), acknowledged: make(map[string]store.ID),
+	}, nil
+}
+
+// run submits until submitting is done, and then repeats what was not acknowledged until ctx is
+// done.
+func (s *submitter) run(ctx, submitting context.Context) {
+	var running sync.WaitGroup
+	for range concurrentSubmissions {
+		running.Go(func() {
+			for submitting.Err() == nil {
+				tasks, isRolledBack := s.next()
+				if isRolledBack {
+					s.submitAndRollBack(ctx, tasks)
+				} else {
+					s.submit(ctx, tasks)
+				}
+				interval := concurrentSubmissions * time.Second / tasksPerSecond
+				_ = proofkit.Pause(submitting, time.Duration(len(tasks))*interval) // the loop sees that it is done
+			}
+		})
+	}
+	running.Wait()
+}
+
+// next draws the tasks of the next submission, and whether to roll it back.
+func (s *submitter) next() (tasks []store.Submission, isRolledBack bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 1
+	switch chance := s.rand.IntN(100); {
+	case chance < 12:
+		n, isRolledBack = 1+s.rand.IntN(3), true
+	case chance < 30:
+		n = 2 + s.rand.IntN(9)
+	}
+	for range n {
+		s.named++
+		task := store.Submission{RequestID: fmt.Sprintf("task-%06d", s.named)}
+		if isRolledBack {
+			task.RequestID = "rolled-back-" + task.RequestID
+			s.rolledBack = append(s.rolledBack, task.RequestID)
+		}
+		task.Source = task.RequestID
+		switch s.rand.IntN(20) {
+		case 0:
+			task.Priority = int16(s.rand.IntN(5) - 2)
+		case 1:
+			task.NotBefore = time.Now().Add(time.Duration(s.rand.IntN(3000)) * ms)
+		}
+		tasks = append(tasks, task)
+	}
+	if !isRolledBack {
+		s.submitted += n
+	}
+	return tasks, isRolledBack
+}
+
+// submitLongTasks submits tasks that take longer than a worker's lease, every minute until then.
+func (s *submitter) submitLongTasks(ctx context.Context, until time.Time) {
+	for minute := 1; time.Now().Before(until); minute++ {
+		var tasks []store.Submission
+		for i := range longTasksPerMinute {
+			name := fmt.Sprintf("%s-%d-%d", longSource, minute, i+1)
+			tasks = append(tasks, store.Submission{Source: name, RequestID: name, Priority: 10})
+		}
+		s.mu.Lock()
+		s.submitted += len(tasks)
+		s.mu.Unlock()
+		s.submit(ctx, tasks)
+		if proofkit.Pause(ctx, time.Minute) != nil {
+			return
+		}
+	}
+}
+
+// submit repeats a submission until it is acknowledged. A try without an answer may have created
+// the tasks or not; their request ids make a repetition harmless.
+func (s *submitter) submit(ctx context.Context, tasks []store.Submission) {
+	for try := 0; ctx.Err() == nil; try++ {
+		started := time.Now()
+		tryCtx, cancel := context.WithTimeout(ctx, submitTimeout)
+		receipts, err := s.store.SubmitAll(tryCtx, tasks)
+		cancel()
+		if err == nil {
+			s.acknowledge(tasks, receipts, started, try)
+			return
+		}
+		_ = proofkit.Pause(ctx, 50*ms) // the loop sees that ctx is done
+	}
+}
+
+func (s *submitter) acknowledge(tasks []store.Submission, receipts []store.Receipt, started time.Time, try int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, r := range receipts {
+		s.acknowledged[tasks[i].RequestID] = r.ID
+	}
+	s.repeated += min(try, 1)
+	switch {
+	case s.outageStart.IsZero():
+		s.lastBefore = time.Now()
+	case s.firstAfter.IsZero() && started.After(s.outageStart):
+		s.firstAfter = time.Now()
+	}
+}
+
+// noteOutage notes that the server is not available from now on.
+func (s *submitter) noteOutage() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outageStart = time.Now()
+}
+
+// outage is the time without an acknowledgement; 0 if there was none before it or none after it.
+func (s *submitter) outage() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lastBefore.IsZero() || s.firstAfter.IsZero() {
+		return 0
+	}
+	return s.firstAfter.Sub(s.lastBefore)
+}
+
+var errRollBack = errors.New("the submission is rolled back on purpose")
+
+func (s *submitter) submitAndRollBack(ctx context.Context, tasks []store.Submission) {
+	ctx, cancel := context.WithTimeout(ctx, submitTimeout)
+	defer cancel()
+	_ = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		_, err := s.store.WithTx(tx).SubmitAll(ctx, tasks)
+		return errors.Join(errRollBack, err)
+	}) // it always returns an error
+}

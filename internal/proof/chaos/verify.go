@@ -1,0 +1,333 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// stageKey is a stage of a task.
+type stageKey struct {
+	task  store.ID
+	stage string
+}
+
+// execution is one time that a process worked on a claim, by its log.
+type execution struct {
+	incarnation int // index of its log
+	start       logEntry
+	from, to    time.Time
+	end         string // how it ended; "": the process ended before it
+}
+
+// String names the execution in violations.
+func (e execution) String() string {
+	return fmt.Sprintf("attempt %d at %s of %s (token %s)", e.start.Attempt, e.start.Stage, e.start.Source, e.start.Token)
+}
+
+func (e execution) key() stageKey { return stageKey{e.start.Task, e.start.Stage} }
+
+// verifier has the data of a run, indexed. Its rules return one text per violation.
+type verifier struct {
+	*runData
+	executions   []execution // by time
+	byToken      map[store.ID][]execution
+	byStage      map[stageKey][]execution
+	rows         map[store.ID]attemptRow // by token
+	needs        map[string][]string
+	incarnations map[store.ID]int // by the worker id that they registered
+}
+
+func newVerifier(d *runData) *verifier {
+	v := &verifier{
+		runData: d, byToken: make(map[store.ID][]execution), byStage: make(map[stageKey][]execution),
+		rows: make(map[store.ID]attemptRow), needs: make(map[string][]string), incarnations: make(map[store.ID]int),
+	}
+	for _, n := range nodes {
+		v.needs[n.Name] = n.Needs
+	}
+	for _, row := range d.history {
+		v.rows[row.token] = row
+	}
+	for i, log := range d.logs {
+		v.addExecutions(i, log)
+	}
+	slices.SortStableFunc(v.executions, func(a, b execution) int { return a.from.Compare(b.from) })
+	for _, e := range v.executions {
+		v.byToken[e.start.Token] = append(v.byToken[e.start.Token], e)
+		v.byStage[e.key()] = append(v.byStage[e.key()], e)
+	}
+	return v
+}
+
+// addExecutions reads a log. An execution without an end lasted as long as the process.
+func (v *verifier) addExecutions(incarnation int, log workerLog) {
+	ends := make(map[store.ID]logEntry)
+	for _, entry := range log.entries {
+		switch {
+		case entry.What == endEntry:
+			ends[entry.Token] = entry
+		case entry.How == string(stages.WorkerStarted):
+			v.incarnations[entry.Worker] = incarnation
+		}
+	}
+	for _, entry := range log.entries {
+		if entry.What != startEntry {
+			continue
+		}
+		e := execution{incarnation: incarnation, start: entry, from: entry.time(), to: log.ended}
+		if end, ok := ends[entry.Token]; ok {
+			e.to, e.end = end.time(), end.How
+		}
+		v.executions = append(v.executions, e)
+	}
+}
+
+// workerOf returns the number of the worker, counted from 0.
+func (v *verifier) workerOf(e execution) int { return v.logs[e.incarnation].worker }
+
+// lost: every acknowledged task exists and is finished.
+func (v *verifier) lost() (found []string) {
+	for request, id := range v.acknowledged {
+		switch task, ok := v.tasks[id]; {
+		case !ok:
+			found = append(found, fmt.Sprintf("%s: task %s does not exist", request, id))
+		case task.request != request:
+			found = append(found, fmt.Sprintf("%s: task %s has request id %s", request, id, task.request))
+		case task.isUnfinished || !task.isCompleted && !task.isDead:
+			found = append(found, fmt.Sprintf("%s: task %s is not finished", request, id))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// duplicated: no stage is completed twice, no token has two executions, and no task runs although
+// its submission was rolled back.
+func (v *verifier) duplicated() (found []string) {
+	completed := make(map[stageKey]int)
+	for _, row := range v.history {
+		if row.outcome == string(engine.Completed) {
+			completed[stageKey{row.task, row.stage}]++
+		}
+	}
+	for key, n := range completed {
+		if n > 1 {
+			found = append(found, fmt.Sprintf("stage %s of task %s was completed %d times", key.stage, key.task, n))
+		}
+	}
+	for token, executions := range v.byToken {
+		if n := len(executions); n > 1 {
+			found = append(found, fmt.Sprintf("token %s has %d executions: %s", token, n, executions[0]))
+		}
+	}
+	for _, e := range v.executions {
+		if slices.Contains(v.rolledBack, e.start.Source) {
+			found = append(found, fmt.Sprintf("%s ran, but its submission was rolled back", e))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// claimsWithoutHistory: the history has the end of every claim that was executed, unless a crash
+// of the server undid the claim.
+func (v *verifier) claimsWithoutHistory() (found []string) {
+	for _, e := range v.executions {
+		if _, ok := v.rows[e.start.Token]; !ok && !v.wasUndone(e) {
+			found = append(found, fmt.Sprintf("%s by worker %d is not in the history", e, v.workerOf(e)+1))
+		}
+	}
+	return found
+}
+
+// historyWithoutExecution: what the history calls completed or failed was executed, with that end,
+// by the process that it names.
+func (v *verifier) historyWithoutExecution() (found []string) {
+	for _, row := range v.history {
+		if row.outcome != string(engine.Completed) && row.outcome != string(engine.Failed) {
+			continue
+		}
+		executions := v.byToken[row.token]
+		incarnation, isKnown := v.incarnations[row.worker]
+		subject := fmt.Sprintf("stage %s of task %s %s", row.stage, row.task, row.outcome)
+		switch {
+		case !isKnown:
+			found = append(found, fmt.Sprintf("%s by worker %s, but no process has that id", subject, row.worker))
+		case len(executions) == 0:
+			found = append(found, fmt.Sprintf("%s with token %s, which was not executed", subject, row.token))
+		case executions[0].incarnation != incarnation:
+			found = append(found, fmt.Sprintf("%s was executed by another process than the history says", executions[0]))
+		case !executions[0].endedAs(row.outcome):
+			found = append(found, fmt.Sprintf("%s ended %q, but the history says %s",
+				executions[0], executions[0].end, row.outcome))
+		}
+	}
+	return found
+}
+
+// endedAs reports whether the execution ended as an outcome says, completed or failed.
+func (e execution) endedAs(outcome string) bool {
+	return e.end != "" && e.end != endedInterrupted && (e.end == endedCompleted) == (outcome == string(engine.Completed))
+}
+
+// clockError is how much two processes' readings of the same moment may differ.
+const clockError = 2 * time.Millisecond
+
+// startedTooEarly: no execution starts before the stages it needs are completed, in the history
+// and in the logs.
+func (v *verifier) startedTooEarly() (found []string) {
+	completed := make(map[stageKey]attemptRow)
+	for _, row := range v.history {
+		if row.outcome == string(engine.Completed) {
+			completed[stageKey{row.task, row.stage}] = row
+		}
+	}
+	for _, e := range v.executions {
+		latest := e.from.Add(clockError)
+		for _, need := range v.needs[e.start.Stage] {
+			row, ok := completed[stageKey{e.start.Task, need}]
+			needed := v.byToken[row.token]
+			switch {
+			case !ok || row.finished.After(latest):
+				found = append(found, fmt.Sprintf("%s started before %s was completed", e, need))
+			case len(needed) == 0 || needed[0].end != endedCompleted || needed[0].to.After(latest):
+				found = append(found, fmt.Sprintf("%s started before the execution of %s had ended", e, need))
+			}
+		}
+	}
+	return found
+}
+
+// overlapping: no two executions of a stage overlap. There are three excuses for the first one: its
+// process was frozen and could not know; a crash undid its claim; or the server ended the session
+// of its process while that was cut off, so that it looked dead to the others.
+func (v *verifier) overlapping() (found []string) {
+	for _, executions := range v.byStage {
+		for i, first := range executions {
+			for _, second := range executions[i+1:] {
+				if !second.from.Before(first.to) || v.wasUndone(first) ||
+					v.wasFrozen(first, second.from) || v.lookedDead(first, second.from) {
+					continue
+				}
+				found = append(found, fmt.Sprintf("%s by worker %d started %v before %s by worker %d had ended",
+					second, v.workerOf(second)+1, first.to.Sub(second.from), first, v.workerOf(first)+1))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// asyncCommitTime is how old a claim may be that a crash of the server undoes: three times
+// wal_writer_delay, and some more for a busy machine.
+const asyncCommitTime = 2 * time.Second
+
+// wasUndone reports whether a crash of the server has undone the claim, or a failover to a standby
+// that had not received it. A process that was frozen or cut off may execute it after the crash.
+func (v *verifier) wasUndone(e execution) bool {
+	if _, ok := v.rows[e.start.Token]; ok {
+		return false
+	}
+	for _, crash := range v.faults {
+		if !crash.is(killServer, restartImmediate, failoverKill, failoverReadOnly) {
+			continue
+		}
+		earliest := crash.from.Add(-asyncCommitTime)
+		delay := time.Duration(0)
+		for _, f := range v.faults {
+			if f.worker == v.workerOf(e) && f.overlaps(earliest, e.from) {
+				delay += max(f.to.Sub(f.from), 0) + asyncCommitTime
+			}
+		}
+		if !e.from.Before(earliest) && !e.from.After(crash.to.Add(delay+asyncCommitTime)) {
+			return true
+		}
+	}
+	return false
+}
+
+// wasFrozen reports whether the process was frozen between the start of the execution and then.
+func (v *verifier) wasFrozen(e execution, then time.Time) bool {
+	return slices.ContainsFunc(v.faults, func(f fault) bool {
+		return f.is(freezeWorker) && f.worker == v.workerOf(e) && f.overlaps(e.from, then)
+	})
+}
+
+// lookedDead reports whether the server ended the session of the process while that was cut off.
+func (v *verifier) lookedDead(e execution, then time.Time) bool {
+	return slices.ContainsFunc(v.faults, func(cutOff fault) bool {
+		return cutOff.is(linkDown, blackHole, dropFromServer, dropToServer, holdTraffic) &&
+			cutOff.worker == v.workerOf(e) && cutOff.overlaps(e.from, then) &&
+			slices.ContainsFunc(v.faults, func(f fault) bool {
+				return f.is(restartFast, restartImmediate, killServer, endListeners, endSessions) &&
+					f.overlaps(cutOff.from, then)
+			})
+	})
+}
+
+// deadWithoutCause: a task is dead only after a permanent error or the last attempt.
+func (v *verifier) deadWithoutCause() (found []string) {
+	hasCause := make(map[store.ID]bool)
+	for _, row := range v.history {
+		isPermanent := row.outcome == string(engine.Failed) && row.class == endedPermanent
+		isLast := row.attempt >= maxAttempts && row.outcome != string(engine.Completed)
+		if isPermanent || isLast {
+			hasCause[row.task] = true
+		}
+	}
+	for _, task := range v.tasks {
+		if task.isDead && !hasCause[task.id] {
+			found = append(found, fmt.Sprintf("task %s is dead without a cause", task.id))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// repeatedEvents: a process reports each change of a connection once.
+func (v *verifier) repeatedEvents() (found []string) {
+	for _, log := range v.logs {
+		for _, pair := range []struct{ first, second, initial string }{
+			{string(stages.DatabaseLost), string(stages.DatabaseBack), string(stages.DatabaseBack)},
+			{listenerConnected, listenerDisconnected, ""},
+		} {
+			last := pair.initial
+			for _, entry := range log.entries {
+				if entry.What != eventEntry || entry.How != pair.first && entry.How != pair.second {
+					continue
+				}
+				if entry.How == last {
+					text := fmt.Sprintf("worker %d reported %s twice without a change in between: %s",
+						log.worker+1, last, entry.Why)
+					found = append(found, strings.TrimSpace(text))
+				}
+				last = entry.How
+			}
+		}
+	}
+	return found
+}
+
+// missedWakes counts the claims that only a sweep found. Before the first fault there must be none,
+// since notifications wake the workers for every stage that is ready.
+func (v *verifier) missedWakes() (total int, violations []string) {
+	for _, log := range v.logs {
+		for _, entry := range log.entries {
+			if entry.How != string(stages.WakeMissed) {
+				continue
+			}
+			total += entry.Count
+			if entry.time().Before(v.firstFault) {
+				violations = append(violations, fmt.Sprintf("worker %d was not woken for %d claims of %s before the first fault",
+					log.worker+1, entry.Count, entry.Stage))
+			}
+		}
+	}
+	return total, violations
+}

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// dataBuilder builds the data of a run with one task. Worker 1 has completed it correctly, each
+// stage in 10 ms, one second after the first fault.
+type dataBuilder struct {
+	*runData
+	tokens byte
+}
+
+var (
+	theTask    = store.ID{1}
+	worker1    = store.ID{2} // the id that the first incarnation registered
+	worker2    = store.ID{3} // the id of the second
+	faultsFrom = time.UnixMicro(1e12)
+)
+
+func correctRun() *dataBuilder {
+	r := &dataBuilder{runData: &runData{
+		firstFault:   faultsFrom,
+		acknowledged: map[string]store.ID{"task-1": theTask},
+		rolledBack:   []string{"rolled-back-1"},
+		tasks:        map[store.ID]taskRow{theTask: {id: theTask, request: "task-1", isCompleted: true}},
+		logs: []workerLog{
+			{worker: 0, ended: after(time.Minute), entries: []logEntry{registered(worker1)}},
+			{worker: 1, ended: after(time.Minute), entries: []logEntry{registered(worker2)}},
+		},
+	}}
+	for i, n := range nodes {
+		at := time.Second + time.Duration(i)*20*ms
+		token := r.executes(0, n.Name, 1, at, 10*ms, endedCompleted)
+		r.addHistory(token, n.Name, 1, worker1, at+11*ms, "completed")
+		r.reports(0, stages.StageCompleted, n.Name, 1, at+12*ms)
+	}
+	return r
+}
+
+func after(d time.Duration) time.Time { return faultsFrom.Add(d) }
+
+func registered(as store.ID) logEntry {
+	return logEntry{At: after(0).UnixMicro(), What: eventEntry, How: string(stages.WorkerStarted), Worker: as}
+}
+
+// executes adds an execution to a log; without an end it does not end.
+func (r *dataBuilder) executes(incarnation int, stage string, attempt int, at, duration time.Duration, end string) store.ID {
+	r.tokens++
+	token := store.ID{9, r.tokens}
+	e := &r.logs[incarnation].entries
+	*e = append(*e, logEntry{
+		At: after(at).UnixMicro(), What: startEntry, Task: theTask, Source: "task-1", Stage: stage, Attempt: attempt, Token: token,
+	})
+	if end != "" {
+		*e = append(*e, logEntry{At: after(at + duration).UnixMicro(), What: endEntry, Task: theTask, Stage: stage, Token: token, How: end})
+	}
+	return token
+}
+
+func (r *dataBuilder) addHistory(token store.ID, stage string, attempt int, by store.ID, at time.Duration, outcome string) {
+	r.history = append(r.history, attemptRow{
+		task: theTask, token: token, stage: stage, attempt: attempt, worker: by, finished: after(at), outcome: outcome,
+	})
+}
+
+func (r *dataBuilder) reports(incarnation int, kind stages.Kind, stage string, attempt int, at time.Duration) {
+	e := &r.logs[incarnation].entries
+	*e = append(*e, logEntry{At: after(at).UnixMicro(), What: eventEntry, How: string(kind), Task: theTask, Stage: stage, Attempt: attempt})
+}
+
+// addFault adds a fault.
+func (r *dataBuilder) addFault(k faultKind, worker int, from, to time.Duration) {
+	r.faults = append(r.faults, fault{kind: k, worker: worker, from: after(from), to: after(to)})
+}
+
+func (r *dataBuilder) findings() *findings {
+	f := new(findings)
+	r.judge(f)
+	return f
+}
+
+func TestJudge_FindsNothingInACorrectRun(t *testing.T) {
+	t.Parallel()
+	v := correctRun().findings()
+	if len(v.lost)+len(v.duplicated)+len(v.violations)+len(v.recoveries) != 0 || v.Completed != 1 || v.Dead != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestJudge_FindsEachError(t *testing.T) {
+	t.Parallel()
+	const lost, duplicated, violation = "lost", "duplicated", "violation"
+	for name, c := range map[string]struct {
+		change func(*dataBuilder)
+		kind   string
+		text   string
+	}{
+		"a task that does not exist": {func(r *dataBuilder) { delete(r.tasks, theTask) }, lost, "does not exist"},
+		"another task under its id": {func(r *dataBuilder) {
+			r.tasks[theTask] = taskRow{id: theTask, request: "task-2", isCompleted: true}
+		}, lost, "has request id task-2"},
+		"an unfinished task": {func(r *dataBuilder) {
+			r.tasks[theTask] = taskRow{id: theTask, request: "task-1", isUnfinished: true}
+		}, lost, "is not finished"},
+		"a stage completed twice": {func(r *dataBuilder) {
+			token := r.executes(1, "publish", 2, 2*time.Second, 10*ms, endedCompleted)
+			r.addHistory(token, "publish", 2, worker2, 2*time.Second+11*ms, "completed")
+			r.reports(1, stages.StageCompleted, "publish", 2, 2*time.Second+12*ms)
+		}, duplicated, "was completed 2 times"},
+		"a token with two executions": {func(r *dataBuilder) {
+			token := r.executes(1, "ingest", 1, 2*time.Second, 10*ms, endedCompleted)
+			r.logs[1].entries[len(r.logs[1].entries)-2].Token = r.history[0].token
+			r.logs[1].entries[len(r.logs[1].entries)-1].Token = r.history[0].token
+			_ = token
+		}, duplicated, "has 2 executions"},
+		"a task whose submission was rolled back": {func(r *dataBuilder) { r.logs[0].entries[1].Source = "rolled-back-1" }, duplicated, "submission was rolled back"},
+		"a claim that is not in the history": {func(r *dataBuilder) {
+			r.executes(1, "ingest", 1, 900*ms, 10*ms, endedFailed)
+		}, violation, "is not in the history"},
+		"a claim that is missing long before the crash": {func(r *dataBuilder) {
+			r.executes(1, "ingest", 1, 900*ms, 10*ms, endedFailed)
+			r.addFault(killServer, -1, 10*time.Second, 12*time.Second)
+		}, violation, "is not in the history"},
+		"a completion without an execution": {func(r *dataBuilder) {
+			r.logs[0].entries = r.logs[0].entries[:1]
+		}, violation, "which was not executed"},
+		"a completion by another worker":     {func(r *dataBuilder) { r.history[0].worker = worker2 }, violation, "by another process"},
+		"a completion by an unknown worker":  {func(r *dataBuilder) { r.history[0].worker = store.ID{77} }, violation, "no process has that id"},
+		"a completion of a failed execution": {func(r *dataBuilder) { r.logs[0].entries[2].How = endedFailed }, violation, `ended "failed"`},
+		"a stage that started before the needed stage was completed": {func(r *dataBuilder) {
+			for i := range r.history {
+				if r.history[i].stage == "metadata" {
+					r.history[i].finished = after(5 * time.Second)
+				}
+			}
+		}, violation, "started before metadata was completed"},
+		"a stage that started before the needed execution ended": {func(r *dataBuilder) {
+			r.logs[0].entries[2].At = after(5 * time.Second).UnixMicro()
+		}, violation, "started before the execution of ingest had ended"},
+		"overlapping executions": {func(r *dataBuilder) {
+			token := r.executes(1, "ingest", 1, 500*ms, time.Second, endedFailed)
+			r.addHistory(token, "ingest", 1, worker2, 600*ms, "expired")
+			r.reports(1, stages.ClaimRevoked, "ingest", 1, 1600*ms)
+		}, violation, "by worker 2 had ended"},
+		"overlapping executions behind a black hole": {func(r *dataBuilder) {
+			token := r.executes(1, "ingest", 1, 500*ms, time.Second, endedFailed)
+			r.addHistory(token, "ingest", 1, worker2, 600*ms, "expired")
+			r.reports(1, stages.ClaimRevoked, "ingest", 1, 1600*ms)
+			r.addFault(blackHole, 1, 400*ms, 2*time.Second)
+		}, violation, "by worker 2 had ended"},
+		"an end reported twice": {func(r *dataBuilder) { r.reports(0, stages.ClaimRevoked, "ingest", 1, 3*time.Second) }, violation, "its end was reported 2 times"},
+		"an end not reported": {func(r *dataBuilder) {
+			token := r.executes(1, "ingest", 1, 500*ms, 10*ms, endedFailed)
+			r.addHistory(token, "ingest", 1, worker2, 600*ms, "failed")
+		}, violation, "its end was reported 0 times"},
+		"a completion reported without one": {func(r *dataBuilder) {
+			token := r.executes(1, "ingest", 1, 500*ms, 10*ms, endedInterrupted)
+			r.addHistory(token, "ingest", 1, worker2, 600*ms, "expired")
+			r.reports(1, stages.StageCompleted, "ingest", 1, 700*ms)
+		}, violation, "was completed 0 times, and reported as completed 1 times"},
+		"a dead task without a cause": {func(r *dataBuilder) {
+			r.tasks[theTask] = taskRow{id: theTask, request: "task-1", isDead: true}
+		}, violation, "dead without a cause"},
+		"a change reported twice": {func(r *dataBuilder) {
+			for range 2 {
+				r.logs[0].entries = append(r.logs[0].entries, logEntry{What: eventEntry, How: string(stages.DatabaseLost)})
+			}
+		}, violation, "reported database_lost twice"},
+		"a missed wake before the first fault": {func(r *dataBuilder) {
+			r.logs[0].entries = append(r.logs[0].entries,
+				logEntry{At: after(-time.Second).UnixMicro(), What: eventEntry, How: string(stages.WakeMissed), Stage: "ingest", Count: 3})
+		}, violation, "was not woken for 3 claims"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := correctRun()
+			c.change(r)
+			v := r.findings()
+			found := map[string][]string{lost: v.lost, duplicated: v.duplicated, violation: v.violations}
+			if !slices.ContainsFunc(found[c.kind], func(s string) bool { return strings.Contains(s, c.text) }) {
+				t.Errorf("no finding has %q: %v", c.text, found)
+			}
+		})
+	}
+}
+
+func TestJudge_AcceptsWhatFaultsExcuse(t *testing.T) {
+	t.Parallel()
+	for name, excuse := range map[string]func(*dataBuilder){
+		"a claim that a crash undid": func(r *dataBuilder) {
+			r.executes(1, "ingest", 1, 900*ms, 10*ms, endedInterrupted)
+			r.reports(1, stages.ClaimRevoked, "ingest", 1, 950*ms)
+			r.addFault(killServer, -1, 905*ms, 910*ms)
+		},
+		"an undone claim that a frozen worker executed later": func(r *dataBuilder) {
+			r.executes(1, "ingest", 1, 900*ms, 10*ms, endedInterrupted)
+			r.reports(1, stages.ClaimRevoked, "ingest", 1, 950*ms)
+			r.addFault(restartImmediate, -1, -50*time.Second, -49*time.Second)
+			r.addFault(freezeWorker, 1, -50*time.Second, 850*ms)
+		},
+		"an execution whose worker was frozen": func(r *dataBuilder) {
+			token := r.executes(1, "ingest", 1, 500*ms, 40*time.Second, endedCompleted)
+			r.addHistory(token, "ingest", 1, worker2, 600*ms, "expired")
+			r.reports(1, stages.ClaimRevoked, "ingest", 1, 41*time.Second)
+			r.addFault(freezeWorker, 1, 550*ms, 40*time.Second)
+		},
+		"an execution behind a black hole whose session was ended": func(r *dataBuilder) {
+			token := r.executes(1, "ingest", 1, 500*ms, time.Second, endedFailed)
+			r.addHistory(token, "ingest", 1, worker2, 600*ms, "expired")
+			r.reports(1, stages.ClaimRevoked, "ingest", 1, 1600*ms)
+			r.addFault(blackHole, 1, 400*ms, 2*time.Second)
+			r.addFault(endListeners, -1, 520*ms, 521*ms)
+		},
+		"a missed wake after the first fault": func(r *dataBuilder) {
+			r.logs[0].entries = append(r.logs[0].entries,
+				logEntry{At: after(time.Second).UnixMicro(), What: eventEntry, How: string(stages.WakeMissed), Stage: "ingest", Count: 3})
+		},
+		"a released claim that was not started": func(r *dataBuilder) { r.reports(1, stages.ClaimReleased, "ingest", 1, 500*ms) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := correctRun()
+			excuse(r)
+			if v := r.findings(); len(v.lost)+len(v.duplicated)+len(v.violations) != 0 {
+				t.Errorf("%v %v %v", v.lost, v.duplicated, v.violations)
+			}
+		})
+	}
+}
+
+func TestRecoveries_MeasureFromKillToNextAttempt(t *testing.T) {
+	t.Parallel()
+	const died = 500 * ms
+	for name, c := range map[string]struct {
+		also func(*dataBuilder)
+		want recovery
+	}{
+		"by another worker":             {func(*dataBuilder) {}, recovery{duration: 500 * ms, undisturbed: true}},
+		"after a restart of the server": {func(r *dataBuilder) { r.addFault(restartFast, -1, -9*time.Second, -8*time.Second) }, recovery{duration: 500 * ms}},
+		"long after a restart":          {func(r *dataBuilder) { r.addFault(restartFast, -1, -20*time.Second, -15*time.Second) }, recovery{duration: 500 * ms, undisturbed: true}},
+		"with the task locked": {func(r *dataBuilder) {
+			r.addFault(lockRows, -1, 600*ms, 700*ms)
+			r.faults[0].tasks = []store.ID{theTask}
+		}, recovery{duration: 500 * ms}},
+		"with another task locked": {func(r *dataBuilder) {
+			r.addFault(lockRows, -1, 600*ms, 700*ms)
+			r.faults[0].tasks = []store.ID{{44}}
+		}, recovery{duration: 500 * ms, undisturbed: true}},
+		"with the end hidden":     {func(r *dataBuilder) { r.addFault(powerLoss, 1, 400*ms, time.Minute) }, recovery{duration: 500 * ms, undisturbed: true, hidden: true}},
+		"by the restarted worker": {func(r *dataBuilder) { r.logs[0].worker = 1 }, recovery{duration: 500 * ms, undisturbed: true, bySuccessor: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := correctRun()
+			token := r.executes(1, "ingest", 1, 450*ms, 0, "")
+			r.addHistory(token, "ingest", 1, worker2, 900*ms, "expired")
+			r.logs[1].killed, r.logs[1].ended = after(died), after(died)
+			c.also(r)
+			v := r.findings()
+			if len(v.violations) != 0 || len(v.recoveries) != 1 || v.recoveries[0] != c.want {
+				t.Errorf("%v, %+v; want %+v", v.violations, v.recoveries, c.want)
+			}
+		})
+	}
+}
+
+func TestPercentiles_UseOnlyChosenRecoveries(t *testing.T) {
+	t.Parallel()
+	var all []recovery
+	for i := range 200 {
+		all = append(all, recovery{duration: time.Duration(200-i) * time.Second, undisturbed: i%2 == 0})
+	}
+	p50, p99 := percentiles(all, func(r recovery) bool { return r.undisturbed })
+	if p50 == nil || *p50 != 100_000 || *p99 != 198_000 {
+		t.Errorf("%v, %v", *p50, *p99)
+	}
+	if p50, p99 := percentiles(all, func(recovery) bool { return false }); p50 != nil || p99 != nil {
+		t.Errorf("%v, %v", p50, p99)
+	}
+}

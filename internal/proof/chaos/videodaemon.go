@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/store"
+)
+
+const (
+	videoDatabase = "video"
+	// videoInterval leaves one daemon the time to publish each video on a small machine, next to
+	// everything else.
+	videoInterval = 6 * time.Second
+	// videoTimeout is how long publishing the videos may take after the faults.
+	videoTimeout = 4 * time.Minute
+)
+
+// videoDaemon is a real `cuelight serve`, which publishes real videos.
+type videoDaemon struct {
+	slot
+	dir, program, address string
+	logFile               *os.File
+	clips                 []string
+	pool                  *pgxpool.Pool
+	store                 *store.Store
+
+	videosMu sync.Mutex
+	videos   map[string]store.ID // by request id
+}
+
+// errNoVideos says why no videos are published.
+var errNoVideos = errors.New("no videos")
+
+// newVideoDaemon builds the program, makes clips and tables, and starts the daemon.
+func newVideoDaemon(
+	ctx context.Context, log *progresslog.Log, dir string, server *pgserver.Server,
+) (_ *videoDaemon, err error) {
+	for _, tool := range []string{"ffmpeg", "ffprobe", "go"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return nil, fmt.Errorf("%w: %s is not installed", errNoVideos, tool)
+		}
+	}
+	d := &videoDaemon{
+		dir: dir, program: filepath.Join(dir, "cuelight"), videos: make(map[string]store.ID),
+		address: server.URL(videoDatabase) + "&application_name=" + sessionPrefix + "daemon",
+	}
+	d.log, d.name, d.command = log, "the daemon", d.serve
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	d.logFile, err = os.OpenFile(filepath.Join(dir, "daemon.log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := execute(ctx, "go", "build", "-o", d.program, "github.com/cuelight/cuelight/cmd/cuelight"); err != nil {
+		return nil, err
+	}
+	if err := d.makeClips(ctx); err != nil {
+		return nil, err
+	}
+	if err := server.CreateDatabase(ctx, videoDatabase); err != nil {
+		return nil, err
+	}
+	if d.pool, err = pgxpool.New(ctx, d.address); err != nil {
+		return nil, err
+	}
+	d.store = store.New(d.pool, store.Video())
+	if _, err = d.store.Migrate(ctx); err != nil {
+		return nil, err
+	}
+	return d, d.start()
+}
+
+func execute(ctx context.Context, name string, args ...string) error {
+	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+func (d *videoDaemon) makeClips(ctx context.Context) error {
+	for i, source := range []string{"testsrc2", "smptebars", "mandelbrot"} {
+		clip := filepath.Join(d.dir, fmt.Sprintf("clip-%d.mp4", i+1))
+		args := []string{"-v", "error", "-nostdin", "-f", "lavfi", "-i", source + "=size=64x48:rate=25"}
+		if i < 2 {
+			args = append(args, "-f", "lavfi", "-i", "sine", "-c:a", "aac")
+		}
+		args = append(args, "-t", "1", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", clip)
+		if err := execute(ctx, "ffmpeg", args...); err != nil {
+			return err
+		}
+		d.clips = append(d.clips, clip)
+	}
+	return nil
+}
+
+func (d *videoDaemon) dataDir() string    { return filepath.Join(d.dir, "data") }
+func (d *videoDaemon) publishDir() string { return filepath.Join(d.dir, "published") }
+
+// serve returns the command of the daemon.
+func (d *videoDaemon) serve(int) (*exec.Cmd, proofkit.ChildOptions) {
+	cmd := exec.Command(d.program, "serve")
+	cmd.Stderr = d.logFile
+	cmd.Env = proofkit.DaemonEnviron(
+		"CUELIGHT_DATABASE_URL="+d.address, "CUELIGHT_DATA_DIR="+d.dataDir(), "CUELIGHT_PUBLISH_DIR="+d.publishDir(),
+		"CUELIGHT_PRESET=ultrafast", "CUELIGHT_RESERVE=0")
+	return cmd, proofkit.ChildOptions{}
+}
+
+const anyRetrySQL = `
+select exists (select from tasks
+ where ingest_status in ('inprogress', 'failed') and ingest_attempts > 1
+    or transcode_status in ('inprogress', 'failed') and transcode_attempts > 1
+    or metadata_status in ('inprogress', 'failed') and metadata_attempts > 1
+    or assemble_status in ('inprogress', 'failed') and assemble_attempts > 1
+    or publish_status in ('inprogress', 'failed') and publish_attempts > 1)`
+
+// waitForNoRetries waits until no stage is being retried. A task that is hit at every attempt dies
+// rightly, and all videos are to be published. It does not wait for a server that is away.
+func (d *videoDaemon) waitForNoRetries(ctx context.Context, limit time.Duration) error {
+	for deadline := time.Now().Add(limit); ; {
+		queryCtx, cancel := context.WithTimeout(ctx, time.Second)
+		var anyRetry bool
+		err := d.pool.QueryRow(queryCtx, anyRetrySQL).Scan(&anyRetry)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil, !anyRetry:
+			return nil
+		case time.Now().After(deadline):
+			return errors.New("a video is being retried, and another fault could make it dead")
+		}
+		if err := proofkit.Pause(ctx, 50*ms); err != nil {
+			return err
+		}
+	}
+}
+
+// killFFmpeg kills an ffmpeg of the daemon, if one runs.
+func (d *videoDaemon) killFFmpeg() bool {
+	for _, pid := range proofkit.ChildrenRunning(d.current().PID(), "ffmpeg") {
+		if syscall.Kill(pid, syscall.SIGKILL) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// submitVideos submits videos until submitting is done, and then repeats what was not
+// acknowledged until ctx is done.
+func (d *videoDaemon) submitVideos(ctx, submitting context.Context) {
+	for n := 0; submitting.Err() == nil; n++ {
+		task := store.Submission{Source: d.clips[n%len(d.clips)], RequestID: fmt.Sprintf("video-%03d", n+1)}
+		_ = proofkit.Retry(ctx, videoTimeout, func(ctx context.Context) error {
+			r, err := d.store.Submit(ctx, task)
+			if err == nil {
+				d.videosMu.Lock()
+				d.videos[task.RequestID] = r.ID
+				d.videosMu.Unlock()
+			}
+			return err
+		}) // a video that was not acknowledged need not exist
+		_ = proofkit.Pause(submitting, videoInterval) // the loop sees that it is done
+	}
+}
+
+// close kills what still runs.
+func (d *videoDaemon) close() {
+	d.slot.close()
+	if d.pool != nil {
+		d.pool.Close()
+	}
+	if d.logFile != nil {
+		d.logFile.Close()
+	}
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// workerLog is the log of one incarnation of a worker.
+type workerLog struct {
+	worker  int
+	ended   time.Time
+	killed  time.Time // zero if it was not
+	entries []logEntry
+}
+
+// logEntry is one line of a worker's log. Only the fields that apply are set.
+type logEntry struct {
+	At      int64    `json:"at"`   // microseconds since 1970
+	What    string   `json:"what"` // startEntry, endEntry or eventEntry
+	Task    store.ID `json:"task,omitzero"`
+	Source  string   `json:"source,omitempty"`
+	Stage   string   `json:"stage,omitempty"`
+	Attempt int      `json:"attempt,omitempty"`
+	Token   store.ID `json:"token,omitzero"`
+	PID     int      `json:"pid,omitempty"`
+	How     string   `json:"how,omitempty"` // how an execution ended, or the kind of event
+	Why     string   `json:"why,omitempty"`
+	Worker  store.ID `json:"worker,omitzero"`
+	Count   int      `json:"count,omitempty"`
+}
+
+const (
+	startEntry = "start" // of an execution
+	endEntry   = "end"   // of an execution
+	eventEntry = "event"
+)
+
+// How an execution ended.
+const (
+	endedCompleted   = "completed"
+	endedFailed      = "failed"
+	endedPermanent   = "permanent"
+	endedInterrupted = "interrupted"
+	endedPanic       = "panic"
+)
+
+func (e logEntry) time() time.Time { return time.UnixMicro(e.At) }
+
+// logWriter appends to the log file of this process. The lines survive the death of the process,
+// except that the last one may be incomplete.
+type logWriter struct {
+	mu   sync.Mutex
+	file *os.File
+}
+
+func openLogFile(path string) (*logWriter, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open worker log: %w", err)
+	}
+	return &logWriter{file: f}, nil
+}
+
+// write returns when the line is in the file. A process that cannot write ends: without its log
+// nothing can be shown.
+func (l *logWriter) write(e logEntry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.At, e.PID = time.Now().UnixMicro(), os.Getpid()
+	line, err := json.Marshal(e)
+	if err == nil {
+		_, err = l.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos: write worker log:", err)
+		os.Exit(2)
+	}
+}
+
+// readLogFile reads a whole log. A process that was killed before it wrote anything has none.
+func readLogFile(path string) ([]logEntry, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var entries []logEntry
+	lines := bufio.NewReader(f)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return entries, nil // a line without its end is incomplete
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read worker log: %w", err)
+		}
+		var e logEntry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("read worker log %s: %w", path, err)
+		}
+		entries = append(entries, e)
+	}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
+)
+
+// workerPool has the worker processes.
+type workerPool struct {
+	dir   string // of the worker logs
+	slots []*workerSlot
+}
+
+// workerSlot runs one worker, and has its connection to the server.
+type workerSlot struct {
+	slot
+	number     int
+	proxy      *proxy            // nil without a proxy
+	network    *networkNamespace // nil without a namespace
+	registered chan struct{}     // closed when the first incarnation is registered
+}
+
+// newWorkerPool makes slots that connect directly to the given servers.
+func newWorkerPool(log *progresslog.Log, dir string, size int, addrs ...string) (*workerPool, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &workerPool{dir: dir}
+	ownHosts := canSetHostname()
+	for i := range size {
+		s := &workerSlot{number: i, registered: make(chan struct{})}
+		s.log, s.name = log, fmt.Sprintf("worker %d", i+1)
+		var once sync.Once
+		onLine := func(line string) {
+			if line == registeredLine {
+				once.Do(func() { close(s.registered) })
+				return
+			}
+			log.Logf("%s %s", s.name, line)
+		}
+		s.command = func(incarnation int) (*exec.Cmd, proofkit.ChildOptions) {
+			cmd := exec.Command(program)
+			cmd.Stderr = os.Stderr
+			cmd.SysProcAttr = &syscall.SysProcAttr{}
+			cmd.Env = append(os.Environ(), roleEnv+"="+roleWorker, addressEnv+"="+s.address(addrs),
+				logFileEnv+"="+p.logFile(i, incarnation))
+			if ownHosts {
+				addUTSNamespace(cmd.SysProcAttr)
+				cmd.Env = append(cmd.Env, fmt.Sprintf("%s=chaos-%d", hostEnv, i+1))
+			}
+			options := proofkit.ChildOptions{OnStdout: onLine}
+			if s.network != nil {
+				options.Enter = s.network.enter
+			}
+			return cmd, options
+		}
+		p.slots = append(p.slots, s)
+	}
+	return p, nil
+}
+
+// address returns the URL of the database, as this worker reaches it.
+func (s *workerSlot) address(addrs []string) string {
+	switch {
+	case s.network != nil:
+		addrs = []string{s.network.address(addrs[0])}
+	case s.proxy != nil:
+		addrs = []string{s.proxy.addr}
+	}
+	return sessionURL(fmt.Sprintf("worker-%d", s.number+1), addrs...)
+}
+
+// interpose puts the network namespace in front of one worker, if there is one, and a proxy in
+// front of each of the others.
+func (p *workerPool) interpose(server string, n *networkNamespace) (err error) {
+	for i, s := range p.slots {
+		if i == networkedWorker && n != nil {
+			s.network = n
+		} else if s.proxy, err = newProxy(server); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *workerPool) logFile(worker, incarnation int) string {
+	return filepath.Join(p.dir, fmt.Sprintf("worker-%d-%03d.jsonl", worker+1, incarnation+1))
+}
+
+// start starts all workers and returns when they are registered.
+func (p *workerPool) start(ctx context.Context) error {
+	for _, s := range p.slots {
+		if err := s.start(); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for _, s := range p.slots {
+		select {
+		case <-s.registered:
+		case <-ctx.Done():
+			return fmt.Errorf("%s did not register: %w", s.name, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// readLogs reads the logs of all incarnations.
+func (p *workerPool) readLogs() ([]workerLog, error) {
+	var logs []workerLog
+	for _, s := range p.slots {
+		for i, child := range s.all() {
+			entries, err := readLogFile(p.logFile(s.number, i))
+			if err != nil {
+				return nil, err
+			}
+			killed, ended := child.Times()
+			logs = append(logs, workerLog{worker: s.number, ended: ended, killed: killed, entries: entries})
+		}
+	}
+	return logs, nil
+}
+
+// drain tells all workers to end, waits for them, and returns the violations.
+func (p *workerPool) drain() (violations []string) {
+	var mu sync.Mutex
+	var draining sync.WaitGroup
+	for _, s := range p.slots {
+		draining.Go(func() {
+			found := s.drain(nil)
+			mu.Lock()
+			defer mu.Unlock()
+			violations = append(violations, found...)
+		})
+	}
+	draining.Wait()
+	return violations
+}
+
+// close kills what still runs.
+func (p *workerPool) close() {
+	for _, s := range p.slots {
+		s.close()
+		if s.proxy != nil {
+			s.proxy.close()
+		}
+	}
+}
+
+// sessionURL returns the URL of the database on one of the servers, for a session of that name.
+func sessionURL(name string, addrs ...string) string {
+	return pgserver.TCPURL(database, addrs...) + "&application_name=" + sessionPrefix + name
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
+)
+
+// phase is what was measured in one phase.
+type phase struct {
+	withClients             bool
+	daemonWaits, otherWaits []float64 // of tasks until their claim, in ms
+	transcodes              []float64 // durations of those that ended, in ms
+	events                  int
+	resident, anonymous     int64 // the largest memory of the daemon, in bytes
+	heap                    map[string]int64
+	// Processors in use, on average.
+	daemonCPU, postgresCPU, clientsCPU float64
+
+	observation observation
+	mismatches  []string // streams that received other events than there are
+}
+
+// String describes the phase in one line.
+func (p phase) String() string {
+	title := "without clients"
+	if p.withClients {
+		title = "with clients   "
+	}
+	return fmt.Sprintf("%s: waits p50 %.1f p99 %.1f ms (%d), other pipeline p50 %.1f p99 %.1f ms (%d), "+
+		"daemon %.0f MiB, %.2f CPU, PostgreSQL %.2f CPU, %d events, %d transcodes", title,
+		percentile(p.daemonWaits, 50), percentile(p.daemonWaits, 99), len(p.daemonWaits),
+		percentile(p.otherWaits, 50), percentile(p.otherWaits, 99), len(p.otherWaits),
+		mebibytes(p.resident), p.daemonCPU, p.postgresCPU, p.events, len(p.transcodes))
+}
+
+func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
+
+// percentile is the nearest rank; 0 if there are no values.
+func percentile(values []float64, p int) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	values = slices.Sorted(slices.Values(values))
+	return values[min((len(values)*p+99)/100, len(values))-1]
+}
+
+// cpuTimes are the processor times until a moment.
+type cpuTimes struct {
+	daemon, postgres, clients time.Duration
+	at                        time.Time
+}
+
+func (r *rig) cpuTimes() (t cpuTimes, err error) {
+	t.at = time.Now()
+	if t.daemon, err = proofkit.CPUTime(r.daemon.PID()); err != nil {
+		return t, err
+	}
+	if t.postgres, err = proofkit.FamilyCPUTime(r.postmaster); err != nil {
+		return t, err
+	}
+	t.clients, err = proofkit.CPUTime(r.clients.PID())
+	return t, err
+}
+
+// measure measures one phase.
+func (r *rig) measure(ctx context.Context, withClients, withProfiles bool) (phase, error) {
+	p := phase{withClients: withClients}
+	before, err := r.cpuTimes()
+	if err != nil {
+		return p, err
+	}
+	var from time.Time
+	if err := r.pool.QueryRow(ctx, "select clock_timestamp()").Scan(&from); err != nil {
+		return p, err
+	}
+	r.waits.take()
+	profiling := make(chan error, 1)
+	go func() {
+		if !withProfiles {
+			profiling <- nil
+			return
+		}
+		profiling <- r.saveProfiles(ctx, map[bool]string{true: "with", false: "without"}[withClients])
+	}()
+	for end := before.at.Add(r.options.phase); time.Now().Before(end); {
+		if err := r.sampleMemory(ctx, &p); err != nil {
+			return p, err
+		}
+	}
+	if err := <-profiling; err != nil {
+		return p, err
+	}
+	for _, d := range r.waits.take() {
+		p.otherWaits = append(p.otherWaits, milliseconds(d))
+	}
+	after, err := r.cpuTimes()
+	if err != nil {
+		return p, err
+	}
+	seconds := after.at.Sub(before.at).Seconds()
+	p.daemonCPU = (after.daemon - before.daemon).Seconds() / seconds
+	p.postgresCPU = (after.postgres - before.postgres).Seconds() / seconds
+	p.clientsCPU = (after.clients - before.clients).Seconds() / seconds
+	if p.heap, err = r.daemon.heap(ctx); err != nil {
+		return p, err
+	}
+	return p, r.readDatabase(ctx, &p, from)
+}
+
+// sampleMemory waits for the next sample and reads the daemon's memory.
+func (r *rig) sampleMemory(ctx context.Context, p *phase) error {
+	if err := proofkit.Pause(ctx, 250*time.Millisecond); err != nil {
+		return err
+	}
+	resident, anonymous, err := proofkit.Memory(r.daemon.PID())
+	p.resident, p.anonymous = max(p.resident, resident), max(p.anonymous, anonymous)
+	return err
+}
+
+const phaseSQL = `
+select (select coalesce(array_agg((extract(epoch from a.started_at - t.created_at) * 1000)::float8), '{}')
+          from attempts a join tasks t on t.id = a.task_id
+         where a.stage = 'ingest' and a.attempt = 1 and strpos(t.source, $1) > 0 and t.created_at >= $2),
+       (select coalesce(array_agg((extract(epoch from finished_at - started_at) * 1000)::float8), '{}')
+          from attempts
+         where stage = 'transcode' and outcome = 'completed' and finished_at >= $2),
+       (select count(*) from events where at >= $2)`
+
+// readDatabase reads what the database has recorded since the phase began.
+func (r *rig) readDatabase(ctx context.Context, p *phase, from time.Time) error {
+	return r.pool.QueryRow(ctx, phaseSQL, missingFile, from).Scan(&p.daemonWaits, &p.transcodes, &p.events)
+}
+
+// compareStreams compares what streams received with the ids of all events, which are in order.
+func compareStreams(ids []int64, streams []streamCount) (mismatches []string) {
+	sums := make([]int64, len(ids)+1) // of the first ids
+	for i, id := range ids {
+		sums[i+1] = sums[i] + id
+	}
+	countUpTo := func(id int64) int {
+		n, isThere := slices.BinarySearch(ids, id)
+		if isThere {
+			n++
+		}
+		return n
+	}
+	for i, s := range streams {
+		from, to := countUpTo(s.From), countUpTo(s.Last)
+		if to-from != s.N || sums[to]-sums[from] != s.Sum {
+			mismatches = append(mismatches, fmt.Sprintf("stream %d received %d events after %d up to %d; there are %d",
+				i, s.N, s.From, s.Last, to-from))
+		}
+	}
+	return mismatches
+}

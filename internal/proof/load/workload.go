@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// missingFile is part of the path of sources that do not exist.
+const missingFile = "/no-such-file-"
+
+// startWorkload keeps both pipelines busy until ctx is done.
+func (r *rig) startWorkload(ctx context.Context, g *errgroup.Group) {
+	g.Go(func() error { return r.waits.work(ctx) })
+	g.Go(func() error { return submit(ctx, r.otherStore(), r.options.otherRate, "nothing-") })
+	g.Go(func() error { return submit(ctx, r.videoStore(), r.options.daemonRate, r.dir+missingFile) })
+	if !r.options.idle {
+		g.Go(func() error {
+			clip, err := makeClip(ctx, r.dir)
+			if err != nil {
+				return err
+			}
+			return submitVideos(ctx, r.videoStore(), clip)
+		})
+	}
+}
+
+func otherPipeline() *stages.Pipeline {
+	nothing := func(context.Context, *stages.Job) (any, error) { return nil, nil }
+	p, err := stages.New("load", stages.Stage{Name: "nothing", Workers: 8, Work: nothing})
+	if err != nil {
+		panic(err) // the pipeline is a constant
+	}
+	return p
+}
+
+// waitMeter works on the other pipeline, and records how long its tasks waited.
+type waitMeter struct {
+	pool *pgxpool.Pool
+
+	mu          sync.Mutex
+	waits       []time.Duration // of tasks that a notification announced
+	missedWakes int             // tasks that only a sweep found
+}
+
+func (m *waitMeter) work(ctx context.Context) error {
+	p := otherPipeline()
+	listener := notify.New(m.pool, notify.Options{Channels: p.Channels()})
+	runner := stages.Runner{Pool: m.pool, Pipeline: p, Wakes: listener, Observe: m.observe}
+	return runner.Run(ctx)
+}
+
+func (m *waitMeter) observe(e stages.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case e.Kind == stages.StageStarted && e.Woken:
+		m.waits = append(m.waits, e.Waited)
+	case e.Kind == stages.WakeMissed:
+		m.missedWakes += e.Count
+	}
+}
+
+// take returns the waits since the last call.
+func (m *waitMeter) take() []time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	waits := m.waits
+	m.waits = nil
+	return waits
+}
+
+// submit submits tasks until ctx is done, at random intervals with that rate per second.
+func submit(ctx context.Context, st *store.Store, rate int, source string) error {
+	for i := 0; ; i++ {
+		if proofkit.Pause(ctx, rand.N(2*time.Second/time.Duration(rate))) != nil {
+			return nil
+		}
+		_, err := st.Submit(ctx, store.Submission{Source: fmt.Sprint(source, i)})
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// makeClip makes a video that takes a few seconds to transcode.
+func makeClip(ctx context.Context, dir string) (string, error) {
+	file := filepath.Join(dir, "clip.mp4")
+	cmd := exec.CommandContext(ctx, "ffmpeg", "-v", "error", "-nostdin",
+		"-f", "lavfi", "-i", "testsrc2=rate=25:size=640x360", "-f", "lavfi", "-i", "sine", "-t", "8",
+		"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", file)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("make a video: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return file, nil
+}
+
+// submitVideos keeps two videos in the pipeline, so that one is always being transcoded.
+func submitVideos(ctx context.Context, st *store.Store, file string) error {
+	for {
+		unfinished := 0
+		for _, status := range []store.Status{store.StatusPending, store.StatusInProgress} {
+			tasks, err := st.List(ctx, store.Filter{Status: status, Source: file, Limit: 3})
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			unfinished += len(tasks)
+		}
+		for ; unfinished < 2; unfinished++ {
+			if _, err := st.Submit(ctx, store.Submission{Source: file}); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		if proofkit.Pause(ctx, time.Second) != nil {
+			return nil
+		}
+	}
+}
