@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 
-	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/notify"
 )
 
@@ -70,9 +70,9 @@ func (i island) down() { i.ip("-n", i.name, "link", "set", i.link, "down") }
 func (i island) up()   { i.ip("-n", i.name, "link", "set", i.link, "up") }
 
 // server starts one that is reached from the namespace.
-func (i island) server(t *testing.T) *pgserver.Server {
+func (i island) server(t *testing.T) *postgres.Ephemeral {
 	t.Helper()
-	return newServer(t, pgserver.Options{Listen: []string{i.here}, Trust: []string{i.neighbour + "/32"}})
+	return newServer(t, postgres.EphemeralOptions{Listen: []string{i.here}, Trust: []string{i.neighbour + "/32"}})
 }
 
 // dial makes a socket in the namespace, where it stays.
@@ -113,7 +113,7 @@ func TestSessionOfALostMachineLastsAsLongAsItsLeaseAndThenEnds(t *testing.T) {
 	i := newIsland(t)
 	s := i.server(t)
 	pool := connect(t, s.URL("postgres"))
-	far, err := pgx.ParseConfig(pgserver.TCPURL("postgres", s.Addr()))
+	far, err := pgx.ParseConfig(postgres.TCPURL("postgres", s.Addr()))
 	must(t, err)
 	far.ConnectTimeout = time.Second
 	far.DialFunc = i.dial

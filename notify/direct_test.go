@@ -8,14 +8,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/notify"
 )
 
 // A refused connection means something else where a stand-in refuses it.
 func TestListenerKnowsWhetherItIsConnectedToTheServerItself(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, pgserver.Options{Listen: []string{"127.0.0.1"}})
+	s := newServer(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
 	relay, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	var all sync.WaitGroup
@@ -35,8 +35,8 @@ func TestListenerKnowsWhetherItIsConnectedToTheServerItself(t *testing.T) {
 	pool := connect(t, s.URL("postgres"))
 	for address, want := range map[string]bool{
 		s.URL("postgres"):                                  true,
-		pgserver.TCPURL("postgres", s.Addr()):              true,
-		pgserver.TCPURL("postgres", relay.Addr().String()): false,
+		postgres.TCPURL("postgres", s.Addr()):              true,
+		postgres.TCPURL("postgres", relay.Addr().String()): false,
 	} {
 		cc, err := pgx.ParseConfig(address)
 		must(t, err)

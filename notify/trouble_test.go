@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/internal/pgserver"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/testwait"
@@ -76,7 +75,7 @@ func TestListenerLeavesASessionThatStandsStill(t *testing.T) {
 // whether the connection is deaf, and it is not.
 func TestServerThatStandsStillIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, pgserver.Options{})
+	s := newServer(t, postgres.EphemeralOptions{})
 	pool := connect(t, s.URL("postgres"))
 	alive := make(pulse)
 	b := listen(t, pool, notify.Options{CheckEvery: 50 * time.Millisecond, CheckWithin: time.Second, Alive: alive.beat})
@@ -91,9 +90,9 @@ func TestServerThatStandsStillIsWaitedFor(t *testing.T) {
 	b.unchanged()
 }
 
-func newServer(t *testing.T, o pgserver.Options) *pgserver.Server {
+func newServer(t *testing.T, o postgres.EphemeralOptions) *postgres.Ephemeral {
 	t.Helper()
-	s, err := pgserver.Start(t.Context(), o)
+	s, err := postgres.StartEphemeral(t.Context(), o)
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
@@ -285,15 +284,15 @@ func TestListenerComesBackWhenItMayConnectAgain(t *testing.T) {
 // becomes the one to write to only when the third is gone.
 func TestListenerFollowsTheServerThatMayWrite(t *testing.T) {
 	t.Parallel()
-	primary := newServer(t, pgserver.Options{Listen: []string{"127.0.0.1"}})
-	standby, err := primary.Standby(t.Context(), pgserver.StandbyOptions{})
+	primary := newServer(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
+	standby, err := primary.Standby(t.Context(), postgres.StandbyOptions{})
 	must(t, err)
 	t.Cleanup(func() { must(t, standby.Close()) })
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel lets them in
 	must(t, err)
 	t.Cleanup(func() { silent.Close() })
 
-	c, err := pgxpool.ParseConfig(pgserver.TCPURL("postgres", silent.Addr().String(), standby.Addr(), primary.Addr()))
+	c, err := pgxpool.ParseConfig(postgres.TCPURL("postgres", silent.Addr().String(), standby.Addr(), primary.Addr()))
 	must(t, err)
 	c.ConnConfig.ConnectTimeout = 500 * time.Millisecond
 	pool, err := pgxpool.NewWithConfig(t.Context(), c)
@@ -321,8 +320,8 @@ func TestListenerFollowsTheServerThatMayWrite(t *testing.T) {
 // as it is promoted.
 func TestListenerOnAStandbyHearsFromItsPromotionOn(t *testing.T) {
 	t.Parallel()
-	primary := newServer(t, pgserver.Options{})
-	standby, err := primary.Standby(t.Context(), pgserver.StandbyOptions{})
+	primary := newServer(t, postgres.EphemeralOptions{})
+	standby, err := primary.Standby(t.Context(), postgres.StandbyOptions{})
 	must(t, err)
 	t.Cleanup(func() { must(t, standby.Close()) })
 	b := start(t, connect(t, standby.URL("postgres")), quick())

@@ -11,20 +11,20 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/postgres"
 )
 
 // Stand is the throw-away server of a run, on a disk.
 type Server struct {
 	Settings string // what was set on it, in one line
-	server   *pgserver.Server
+	server   *postgres.Ephemeral
 	next     int
 }
 
 // NewStand starts the server with its data below dir. Its settings for
 // durability are PostgreSQL's defaults.
 func StartServer(ctx context.Context, dir string, memoryMiB int) (*Server, error) {
-	server, err := startIn(ctx, dir, pgserver.Options{Durable: true, Settings: []string{
+	server, err := startIn(ctx, dir, postgres.EphemeralOptions{Durable: true, Settings: []string{
 		fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMiB/4, 128), 4096)),
 		"max_wal_size=8GB",
 		"jit=off",
@@ -70,9 +70,9 @@ func (s *Server) describe(ctx context.Context) error {
 	return nil
 }
 
-// startIn starts a server whose files are below dir: pgserver puts them where
+// startIn starts a server whose files are below dir: postgres puts them where
 // temporary files go.
-func startIn(ctx context.Context, dir string, o pgserver.Options) (*pgserver.Server, error) {
+func startIn(ctx context.Context, dir string, o postgres.EphemeralOptions) (*postgres.Ephemeral, error) {
 	before, was := os.LookupEnv("TMPDIR")
 	if err := os.Setenv("TMPDIR", dir); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func startIn(ctx context.Context, dir string, o pgserver.Options) (*pgserver.Ser
 			_ = os.Unsetenv("TMPDIR")
 		}
 	}()
-	return pgserver.Start(ctx, o)
+	return postgres.StartEphemeral(ctx, o)
 }
 
 // Close ends the server and removes its data.

@@ -33,7 +33,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,17 +85,13 @@ type Process struct {
 
 // Start starts the command, whose context, if any, has no effect on the group:
 // use [Process.Wait]. Start adds to cmd.SysProcAttr and keeps what it contains.
-// The end of standard error becomes part of errors, unless cmd.Stderr is a file,
-// which the child then writes by itself. Do not use cmd.StdoutPipe, which loses
-// the output that is unread when the child ends; use [Lines].
+// Where cmd.Stderr is nil, the end of standard error becomes part of errors. Do not
+// use cmd.StdoutPipe, which loses the output that is unread when the child ends;
+// use [Lines].
 func Start(cmd *exec.Cmd, o Options) (*Process, error) {
 	p := &Process{cmd: cmd, options: o, done: make(chan struct{})}
-	switch w := cmd.Stderr.(type) {
-	case nil:
+	if cmd.Stderr == nil && !o.OutlivesParent { // the pipe would end with this program
 		cmd.Stderr = &p.stderr
-	case *os.File: // a pipe would end with this program
-	default:
-		cmd.Stderr = io.MultiWriter(w, &p.stderr)
 	}
 	if cmd.WaitDelay == 0 {
 		cmd.WaitDelay = pipeDelay

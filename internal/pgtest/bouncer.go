@@ -1,21 +1,19 @@
 package pgtest
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
@@ -24,18 +22,18 @@ type Bouncer struct {
 	t       testing.TB
 	program string
 	account postgres.Account
-	to      *pgx.ConnConfig
+	target  *pgx.ConnConfig
 	dir     string // of its socket
-	process *exec.Cmd
+	process *childproc.Process
 }
 
-const startWithin = time.Minute
+const bouncerStartTimeout = time.Minute
 
-// NewBouncer starts a PgBouncer in session or transaction mode, and makes a pool
-// whose connections lead through it. The test is skipped where there is none.
+// NewBouncer starts a PgBouncer in session or transaction mode, and opens a pool whose
+// connections go through it. It skips the test on a machine without PgBouncer.
 func NewBouncer(t testing.TB, pool *pgxpool.Pool, mode string) (*Bouncer, *pgxpool.Pool) {
 	t.Helper()
-	b := &Bouncer{t: t, to: pool.Config().ConnConfig}
+	b := &Bouncer{t: t, target: pool.Config().ConnConfig}
 	var err error
 	if b.program, err = exec.LookPath("pgbouncer"); errors.Is(err, exec.ErrNotFound) {
 		b.program, err = exec.LookPath("/usr/sbin/pgbouncer")
@@ -46,7 +44,7 @@ func NewBouncer(t testing.TB, pool *pgxpool.Pool, mode string) (*Bouncer, *pgxpo
 	if b.account, err = postgres.LookupAccount(""); err != nil {
 		t.Skip(err)
 	}
-	// Not the test's own directory, which another account may not enter.
+	// Another account may be unable to enter the test's own directory.
 	if b.dir, err = os.MkdirTemp("/tmp", "cuelight-bouncer-"); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +57,7 @@ func NewBouncer(t testing.TB, pool *pgxpool.Pool, mode string) (*Bouncer, *pgxpo
 	return b, b.pool(pool.Config())
 }
 
-// pool leads through the PgBouncer.
+// pool opens a pool whose connections go through the PgBouncer.
 func (b *Bouncer) pool(c *pgxpool.Config) *pgxpool.Pool {
 	b.t.Helper()
 	c.ConnConfig.Host, c.ConnConfig.Port, c.ConnConfig.Fallbacks = b.dir, 6432, nil
@@ -82,12 +80,13 @@ auth_type = trust
 auth_file = %[5]s/users
 `
 
-// Start runs it, in the mode given, until Stop.
+// Start runs the PgBouncer in the given mode until Stop.
 func (b *Bouncer) Start(mode string) {
 	b.t.Helper()
 	for name, text := range map[string]string{
-		"ini":   fmt.Sprintf(bouncerINI, b.to.Database, b.to.Host, b.to.Port, mode, b.dir, map[string]int{"session": 8, "transaction": 1}[mode]),
-		"users": fmt.Sprintf("%q %q\n", b.to.User, b.to.Password),
+		"ini": fmt.Sprintf(bouncerINI, b.target.Database, b.target.Host, b.target.Port, mode, b.dir,
+			map[string]int{"session": 8, "transaction": 1}[mode]),
+		"users": fmt.Sprintf("%q %q\n", b.target.User, b.target.Password),
 	} {
 		file := filepath.Join(b.dir, name)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -97,34 +96,30 @@ func (b *Bouncer) Start(mode string) {
 			b.t.Fatal(err)
 		}
 	}
-	b.process = b.account.Command(context.Background(), b.program, filepath.Join(b.dir, "ini"))
-	var log bytes.Buffer
-	b.process.Stdout, b.process.Stderr = &log, &log
-	b.process.WaitDelay = time.Second
-	if err := b.process.Start(); err != nil {
+	cmd := b.account.Command(b.program, filepath.Join(b.dir, "ini"))
+	var err error
+	if b.process, err = childproc.Start(cmd, childproc.Options{Session: true}); err != nil {
 		b.t.Fatal(err)
 	}
 	socket := filepath.Join(b.dir, ".s.PGSQL.6432")
-	for late := time.Now().Add(startWithin); ; time.Sleep(5 * time.Millisecond) {
-		// The file is there a moment before anybody listens to it.
+	for deadline := time.Now().Add(bouncerStartTimeout); ; time.Sleep(5 * time.Millisecond) {
+		// The socket exists a moment before the process listens.
 		if conn, err := net.Dial("unix", socket); err == nil {
 			conn.Close()
 			return
 		}
-		if time.Now().After(late) {
-			b.Stop()
-			b.t.Fatalf("PgBouncer does not start:\n%s", &log)
+		if time.Now().After(deadline) {
+			b.t.Fatalf("PgBouncer does not start:\n%s", b.process.Stderr())
 		}
 	}
 }
 
-// Stop ends it as a crash would.
+// Stop kills the PgBouncer, as a crash would.
 func (b *Bouncer) Stop() {
 	if b.process == nil {
 		return
 	}
-	_ = b.process.Process.Signal(syscall.SIGKILL)
-	_ = b.process.Wait()
+	b.process.Kill()
 	b.process = nil
 	_ = os.Remove(filepath.Join(b.dir, ".s.PGSQL.6432"))
 }

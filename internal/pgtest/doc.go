@@ -1,4 +1,4 @@
-// Package pgtest gives every test a PostgreSQL database of its own.
+// Package pgtest gives every test its own PostgreSQL database.
 //
 //	func TestClaim(t *testing.T) {
 //		t.Parallel()
@@ -6,22 +6,19 @@
 //		…
 //	}
 //
-// [New] copies a template that is made once per process and schema, which is
-// faster than making the schema again, and NOTIFY, which never leaves a
-// database, is private to the test. The test's role may do anything in its
-// database but is no superuser, just as in production.
+// [New] copies a template that each process creates once per schema, which is faster
+// than creating the schema again. NOTIFY never leaves a database, so it is private to
+// the test. The test's role owns its database but is not a superuser, as in
+// production.
 //
-// The first use in a process starts a throw-away server from the installed
-// PostgreSQL, also as root, with its data in a temporary directory: in memory
-// (/dev/shm) if there is plenty and $TMPDIR does not say otherwise. It does not
-// outlive the process, however that ends, and its data goes with it. It does
-// not wait for the disk: what a test needs to know about crashes is asked of a
-// [Server] with Durable set, which a test starts, stops and kills as it likes.
+// The first use in a process starts an ephemeral server ([postgres.StartEphemeral]),
+// which ends with the process and does not wait for the disk. A test of crashes uses a
+// [Server] with Durable set, which the test starts, stops and kills.
 //
-// When $CUELIGHT_TEST_DATABASE_URL is set, [New] uses that server instead, as a
-// role which may create roles and databases; databases of failed tests are then
-// kept for inspection, and their addresses are in the test's log.
+// When $CUELIGHT_TEST_DATABASE_URL is set, [New] uses that server instead, with a role
+// that may create roles and databases. The databases of failed tests then remain for
+// inspection, and their addresses are in the test's log.
 //
-// Without PostgreSQL on the machine tests are skipped, unless $CI is set: then
-// they fail, because a green run that tested nothing is a lie.
+// On a machine without PostgreSQL tests are skipped, unless $CI is set: then they
+// fail, because a successful run must have tested something.
 package pgtest

@@ -17,53 +17,52 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/peterldowns/pgtestdb"
 
-	"github.com/cuelight/cuelight/internal/pgserver"
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
-// URLEnv is the environment variable that names a server to use instead of
-// starting one.
+// URLEnv is the environment variable with the address of a server to use instead of
+// an ephemeral one.
 const URLEnv = "CUELIGHT_TEST_DATABASE_URL"
 
-// shared is the process's throw-away server. It belongs to the process rather
-// than to a test because starting one per test would cost a second each.
-var shared = sync.OnceValues(func() (*pgserver.Server, error) {
-	return pgserver.Start(context.Background(), pgserver.Options{})
+// shared is the server of all tests of this process: a server per test would cost a
+// second each.
+var shared = sync.OnceValues(func() (*postgres.Ephemeral, error) {
+	return postgres.StartEphemeral(context.Background(), postgres.EphemeralOptions{})
 })
 
-// New creates a database that holds s and returns a pool of connections to it.
-// Pool and database are gone when the test is over.
+// New creates a database with the schema and returns a pool of connections to it. At
+// the end of the test it closes the pool and drops the database.
 //
-// pool.Config().ConnString() opens further connections, from this process or
-// another, by pgx or by psql.
+// pool.Config().ConnString() is the address for further connections, from this process
+// or another, by pgx or psql.
 func New(t testing.TB, s Schema) *pgxpool.Pool {
 	t.Helper()
 	conf := config(t)
-	// Children that a test killed may leave sessions which have not noticed yet.
+	// The sessions of processes that the test has killed may still exist.
 	conf.ForceTerminateConnections = true
-	made := pgtestdb.Custom(t, conf, s)
-	// Registered after pgtestdb's own clean-up, so it runs before it.
-	return open(t, made.URL())
+	database := pgtestdb.Custom(t, conf, s)
+	// This clean-up is registered after that of pgtestdb, so it runs earlier.
+	return open(t, database.URL())
 }
 
 func config(t testing.TB) pgtestdb.Config {
 	t.Helper()
-	given := os.Getenv(URLEnv)
-	if given == "" {
+	address := os.Getenv(URLEnv)
+	if address == "" {
 		s, err := shared()
 		if err != nil {
 			unavailable(t, err)
 		}
-		given = s.URL("postgres")
+		address = s.URL("postgres")
 	}
-	conf, err := parse(given)
+	conf, err := parse(address)
 	if err != nil {
 		t.Fatalf("read $%s: %v", URLEnv, err)
 	}
 	return conf
 }
 
-// unavailable ends a test that has no server to run on.
+// unavailable skips or fails a test that has no server.
 func unavailable(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
@@ -72,17 +71,17 @@ func unavailable(t testing.TB, err error) {
 	t.Fatalf("start a PostgreSQL server for tests: %v", err)
 }
 
-// parse splits a connection string into what pgtestdb puts together again.
-func parse(given string) (pgtestdb.Config, error) {
-	c, err := pgx.ParseConfig(given)
+// parse splits an address into the parts from which pgtestdb makes addresses.
+func parse(address string) (pgtestdb.Config, error) {
+	c, err := pgx.ParseConfig(address)
 	if err != nil {
 		return pgtestdb.Config{}, err
 	}
 	options := url.Values{}
-	if u, err := url.Parse(given); err == nil && u.Scheme != "" {
+	if u, err := url.Parse(address); err == nil && u.Scheme != "" {
 		options = u.Query()
 	}
-	// These are said elsewhere in the address, or differ from database to database.
+	// These have other fields in the configuration, or differ between databases.
 	for _, k := range []string{"host", "port", "user", "password", "dbname", "database"} {
 		options.Del(k)
 	}
@@ -98,19 +97,19 @@ func parse(given string) (pgtestdb.Config, error) {
 	} else if conf.Host = c.Host; net.ParseIP(c.Host).To4() == nil && net.ParseIP(c.Host) != nil {
 		conf.Host = "[" + c.Host + "]"
 	}
-	conf.Options = plain(options.Encode())
+	conf.Options = replacePlus(options.Encode())
 	return conf, nil
 }
 
-// escape makes s fit for any part of an address.
-func escape(s string) string { return plain(url.QueryEscape(s)) }
+// escape makes s valid in any part of an address.
+func escape(s string) string { return replacePlus(url.QueryEscape(s)) }
 
-// plain undoes what holds for forms only: there a plus sign is a space.
-func plain(encoded string) string { return strings.ReplaceAll(encoded, "+", "%20") }
+// replacePlus replaces the plus signs, which mean a space in forms only.
+func replacePlus(encoded string) string { return strings.ReplaceAll(encoded, "+", "%20") }
 
-// closeWithin is how long a pool may take to close. It waits for connections
-// that were never given back, which without a bound is for ever.
-const closeWithin = 20 * time.Second
+// closeTimeout is how long a pool may take to close. It waits for acquired connections,
+// without a limit if a test never releases them.
+const closeTimeout = 20 * time.Second
 
 func open(t testing.TB, address string) *pgxpool.Pool {
 	t.Helper()
@@ -123,7 +122,7 @@ func open(t testing.TB, address string) *pgxpool.Pool {
 		go func() { pool.Close(); close(closed) }()
 		select {
 		case <-closed:
-		case <-time.After(closeWithin):
+		case <-time.After(closeTimeout):
 			t.Errorf("%d connections were acquired from the pool and not released", pool.Stat().AcquiredConns())
 		}
 	})

@@ -12,14 +12,14 @@ import (
 	"github.com/peterldowns/pgtestdb"
 )
 
-// Schema is what a database holds before the test begins. The zero Schema is
-// nothing at all.
+// Schema is the content of a database at the beginning of a test. The zero Schema is
+// empty.
 type Schema struct {
 	key   string
 	apply func(context.Context, *pgx.Conn) error
 }
 
-// SQL runs the texts in order, each as a script of any number of statements.
+// SQL is a schema of scripts, which run in order.
 func SQL(texts ...string) Schema {
 	sum := sha256.New()
 	for _, text := range texts {
@@ -38,16 +38,16 @@ func SQL(texts ...string) Schema {
 	}
 }
 
-// Func calls apply on an empty database. Two schemas with the same key are
-// taken for the same, so apply runs for one of them only.
+// Func is a schema that apply creates in an empty database. Two schemas with the same
+// key count as the same, so only one apply runs.
 func Func(key string, apply func(context.Context, *pgx.Conn) error) Schema {
 	return Schema{key: "func " + key, apply: apply}
 }
 
-// Hash and Migrate make a Schema a pgtestdb.Migrator.
+// Hash makes, with Migrate, a Schema a [pgtestdb.Migrator].
 func (s Schema) Hash() (string, error) { return "pgtest " + s.key, nil }
 
-// Migrate is called by pgtestdb, once for a template.
+// Migrate creates the schema. pgtestdb calls it once for a template.
 func (s Schema) Migrate(ctx context.Context, db *sql.DB, _ pgtestdb.Config) error {
 	if s.apply == nil {
 		return nil

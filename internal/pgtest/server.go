@@ -9,46 +9,46 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/postgres"
 )
 
-// ServerOptions are what a test may want of a server of its own.
+// ServerOptions say what kind of server a test needs.
 type ServerOptions struct {
-	// Durable makes the server wait for the disk as a production server does,
-	// so that what it has acknowledged survives Kill. Default: it does not.
+	// Durable makes the server wait for the disk as a production server does, so
+	// that acknowledged commits survive Kill. Default: it does not.
 	Durable bool
 
 	// Settings are further lines of configuration, "name=value".
 	Settings []string
 }
 
-// Server is a server of one test, to be stopped, killed and started again. Its
-// methods end the test when they do not succeed, so they must be called from
-// the test's goroutine. It ends with the test, and its data with it.
+// Server is the server of one test, which may stop, kill and restart it. Its methods
+// fail the test on an error, so they must be called from the test's goroutine. The
+// server ends with the test, and its data are removed.
 type Server struct {
 	t   testing.TB
-	s   *pgserver.Server
+	s   *postgres.Ephemeral
 	dbs int
 }
 
-// StopMode is how a server is told to stop.
-type StopMode = pgserver.StopMode
+// StopMode is how a server shuts down.
+type StopMode = postgres.StopMode
 
-// A server that stops Fast ends all sessions and writes everything down. One
-// that stops with Immediate drops everything and recovers when it starts again.
+// Fast ends all sessions and writes everything to disk. Immediate drops everything;
+// the server recovers at its next start.
 const (
-	Fast      = pgserver.Fast
-	Immediate = pgserver.Immediate
+	Fast      = postgres.Fast
+	Immediate = postgres.Immediate
 )
 
-// stopWithin bounds how long a server may take to go.
-const stopWithin = time.Minute
+// stopTimeout limits how long a server may take to stop.
+const stopTimeout = time.Minute
 
-// NewServer starts a server for the test alone. It takes about a second: use
-// [New] where an ordinary database will do.
+// NewServer starts a server for the test alone, which takes about a second. A test that
+// only needs a database uses [New].
 func NewServer(t testing.TB, o ServerOptions) *Server {
 	t.Helper()
-	s, err := pgserver.Start(context.Background(), pgserver.Options{Durable: o.Durable, Settings: o.Settings})
+	s, err := postgres.StartEphemeral(context.Background(), postgres.EphemeralOptions{Durable: o.Durable, Settings: o.Settings})
 	if err != nil {
 		unavailable(t, err)
 	}
@@ -60,17 +60,17 @@ func NewServer(t testing.TB, o ServerOptions) *Server {
 	return &Server{t: t, s: s}
 }
 
-// URL is the address of a database, for pgx and for psql, as the superuser. The
-// database "postgres" is there from the beginning.
+// URL is the address of a database for pgx and psql, as the superuser. The database
+// "postgres" always exists.
 func (s *Server) URL(database string) string { return s.s.URL(database) }
 
-// SocketDir is the directory of the server's socket. Its file is there while the
+// SocketDir is the directory of the server's socket. The socket is there while the
 // server accepts connections.
 func (s *Server) SocketDir() string { return s.s.SocketDir() }
 
-// New creates a database that holds schema and returns a pool of connections to
-// it, which is closed at the end of the test. Unlike the function New it
-// connects as the superuser.
+// New creates a database with the schema and returns a pool of connections to it, which
+// is closed at the end of the test. Unlike the function New it connects as the
+// superuser.
 func (s *Server) New(schema Schema) *pgxpool.Pool {
 	s.t.Helper()
 	s.dbs++
@@ -111,7 +111,7 @@ func (s *Server) Start() {
 // Stop stops the server and returns when all its processes are gone.
 func (s *Server) Stop(mode StopMode) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	s.must(s.s.Stop(ctx, mode))
 }
@@ -123,8 +123,7 @@ func (s *Server) Restart(mode StopMode) {
 	s.Start()
 }
 
-// Kill ends the server as a crash would and returns when all its processes are
-// gone.
+// Kill kills the server, as a crash would, and returns when all its processes are gone.
 func (s *Server) Kill() {
 	s.t.Helper()
 	s.must(s.s.Kill())

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,17 +9,18 @@ import (
 	"syscall"
 )
 
-// Account is who runs the server: the process's own user, or, because the
-// server refuses to be root, a system user when the process is root.
+// Account is the user that runs the server: the process's own user, or a system
+// user when the process is root, because PostgreSQL refuses to run as root.
 type Account struct {
 	Name string
 	UID  int
 	cred *syscall.Credential // nil: no change of user
 }
 
-// LookupAccount tells who would run a new server. Without root that is the
-// process's own user and name does not matter; with root it is the named system
-// user, "postgres" if name is empty. No such user is [ErrAccount].
+// LookupAccount returns the user that would run a new server. When the process is
+// root, that is the named system user, "postgres" if name is empty; [ErrAccount]
+// if there is no such user. Otherwise it is the process's own user, and name does
+// not matter.
 func LookupAccount(name string) (Account, error) {
 	if uid := os.Geteuid(); uid != 0 {
 		a := Account{Name: strconv.Itoa(uid), UID: uid}
@@ -43,21 +43,21 @@ func LookupAccount(name string) (Account, error) {
 	return accountOf(u)
 }
 
-// accountByID is the account for a cluster that exists already: only its owner
-// can open it.
+// accountByID is the account for an existing cluster, which only its owner can
+// open.
 func accountByID(uid int) (Account, error) {
 	if uid == 0 {
 		return Account{}, &Error{
-			Problem: "the database belongs to root, as whom PostgreSQL refuses to run",
-			Advice:  "give the directory back to the user it was made by (chown -R)",
+			Problem: "the database belongs to root, and PostgreSQL refuses to run as root",
+			Advice:  "give the directory to the user that created it (chown -R)",
 			Err:     ErrAccount,
 		}
 	}
 	u, err := user.LookupId(strconv.Itoa(uid))
 	if err != nil {
 		return Account{}, &Error{
-			Problem: fmt.Sprintf("the database belongs to user id %d, which no user on this machine has", uid),
-			Advice:  "give the directory to the user that is to run it (chown -R)",
+			Problem: fmt.Sprintf("the database belongs to user id %d, which does not exist on this machine", uid),
+			Advice:  "give the directory to the user that shall run it (chown -R)",
 			Err:     ErrAccount,
 		}
 	}
@@ -91,13 +91,13 @@ func accountOf(u *user.User) (Account, error) {
 	return a, nil
 }
 
-// Command is exec.CommandContext for this account. The program gets a session
-// of its own, so that a Ctrl-C in the terminal does not reach it, and almost
-// nothing of our environment: PG* variables would change what the server does,
-// and the secrets in the others are none of its business.
-func (a Account) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = "/" // ours may be one that the account cannot enter
+// Command is exec.Command for this account. The program gets a session, so that a
+// Ctrl-C in the terminal does not reach it, and little of this process's
+// environment: PG* variables would change the server's behaviour, and others may
+// contain secrets.
+func (a Account) Command(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = "/" // the account may be unable to enter the current directory
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: a.cred}
 	cmd.Env = []string{"LC_ALL=" + locale()}
 	for _, name := range []string{"PATH", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {
@@ -108,7 +108,7 @@ func (a Account) Command(ctx context.Context, program string, args ...string) *e
 	return cmd
 }
 
-// Own gives one file or directory, not what is inside, to the account.
+// Own makes the account the owner of one file or directory, not of its contents.
 func (a Account) Own(path string) error {
 	if a.cred == nil {
 		return nil
@@ -116,13 +116,13 @@ func (a Account) Own(path string) error {
 	return os.Lchown(path, int(a.cred.Uid), int(a.cred.Gid))
 }
 
-// CanEnter reports whether the account may enter dir, by trying it: mode bits
-// are not the whole truth (access lists, security modules, odd file systems).
+// CanEnter reports whether the account may enter dir. It tries, because mode bits
+// do not decide alone (access lists, security modules, unusual file systems).
 func (a Account) CanEnter(b Binaries, dir string) bool {
 	if a.cred == nil {
-		return true // whatever is wrong will show where dir is used
+		return true // an error would show where dir is used
 	}
-	cmd := a.Command(context.Background(), b.Path("postgres"), "--version")
+	cmd := a.Command(b.Path("postgres"), "--version")
 	cmd.Dir = dir
 	return cmd.Run() == nil
 }

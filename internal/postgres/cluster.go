@@ -11,12 +11,12 @@ import (
 	"syscall"
 )
 
-// defaults go into the configuration of a new cluster, where an operator may
-// change them: by hand or with ALTER SYSTEM.
-const defaults = `
+// defaultSettings are part of the configuration of a new cluster. An operator may
+// change them, by hand or with ALTER SYSTEM.
+const defaultSettings = `
 
-# Set by Cuelight when it made this database, for a machine that is shared with
-# ffmpeg. Change what you like; it is not written again.
+# Cuelight set these when it created this database, for a machine that also runs
+# ffmpeg. You may change them; Cuelight does not write them again.
 max_connections = 100
 shared_buffers = 128MB
 jit = off
@@ -26,23 +26,23 @@ log_checkpoints = off
 log_line_prefix = '%m [%p] '
 `
 
-// cluster is a database directory and who and what may run it.
+// cluster is a database directory, and the account and programs that can run it.
 type cluster struct {
 	home    string
-	data    string // within home
+	data    string // below home
 	bin     Binaries
 	account Account
 }
 
-// locate finds the cluster of o.Dir, or decides where and by whom a new one is
-// to be made.
+// locate finds the cluster of o.Dir, or chooses the directory and the account of a
+// new one.
 func locate(o Options) (*cluster, error) {
 	bins, err := Find(o.BinDir)
 	if err != nil {
 		return nil, err
 	}
-	newcomer := func() (Account, error) { return LookupAccount(o.User) }
-	home, err := findHome(o.Dir, o.Elsewhere, newcomer, bins[0])
+	newAccount := func() (Account, error) { return LookupAccount(o.User) }
+	home, err := findHome(o.Dir, o.Elsewhere, newAccount, bins[0])
 	if err != nil {
 		return nil, err
 	}
@@ -52,38 +52,38 @@ func locate(o Options) (*cluster, error) {
 		return nil, err
 	}
 	if major == 0 {
-		c.account, err = newcomer()
+		c.account, err = newAccount()
 		return c, err
 	}
 	if c.account, err = c.owner(); err != nil {
 		return nil, err
 	}
-	if c.bin, err = pick(bins, major, c.data); err != nil {
+	if c.bin, err = chooseBinaries(bins, major, c.data); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// checkReach tells what is wrong if the account cannot get to the cluster.
-func (c *cluster) checkReach() error {
+// checkAccess returns an error if the account cannot enter the cluster.
+func (c *cluster) checkAccess() error {
 	if c.account.CanEnter(c.bin, c.data) {
 		return nil
 	}
 	blocked := c.account.blockedAt(c.bin, c.data)
 	return &Error{
-		Problem: fmt.Sprintf("user %q, to whom the database in %s belongs, cannot enter %s", c.account.Name, c.data, blocked),
+		Problem: fmt.Sprintf("user %q, which owns the database in %s, cannot enter %s", c.account.Name, c.data, blocked),
 		Advice:  fmt.Sprintf("allow it: chmod o+x '%s'", blocked),
 		Err:     ErrAccount,
 	}
 }
 
-// major is the version that made the cluster, or 0 if there is none yet.
+// major is the major version of the cluster, or 0 if there is none yet.
 func (c *cluster) major() (int, error) {
 	text, err := os.ReadFile(filepath.Join(c.data, "PG_VERSION"))
 	if err == nil {
 		major, err := strconv.Atoi(strings.TrimSpace(string(text)))
 		if err != nil || major < 10 {
-			return 0, notCluster(c.data, "has a PG_VERSION that is no version")
+			return 0, notCluster(c.data, "has a file PG_VERSION without a version")
 		}
 		return major, nil
 	}
@@ -95,14 +95,14 @@ func (c *cluster) major() (int, error) {
 				Err:     errors.Join(ErrAccount, err),
 			}
 		}
-		return 0, notCluster(c.data, "is something else ("+err.Error()+")")
+		return 0, notCluster(c.data, "cannot be read ("+err.Error()+")")
 	}
 	entries, err := os.ReadDir(c.data)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, notCluster(c.data, "is something else ("+err.Error()+")")
+		return 0, notCluster(c.data, "cannot be read ("+err.Error()+")")
 	}
 	if len(entries) > 0 {
-		return 0, notCluster(c.data, "holds other things")
+		return 0, notCluster(c.data, "contains other files")
 	}
 	return 0, nil
 }
@@ -111,7 +111,7 @@ func (c *cluster) major() (int, error) {
 func (c *cluster) owner() (Account, error) {
 	info, err := os.Stat(c.data)
 	if err != nil {
-		return Account{}, fmt.Errorf("look at database: %w", err)
+		return Account{}, fmt.Errorf("inspect database: %w", err)
 	}
 	uid := ownerOf(info)
 	if os.Geteuid() == 0 {
@@ -128,7 +128,7 @@ func (c *cluster) owner() (Account, error) {
 	return self, err
 }
 
-func pick(bins []Binaries, major int, data string) (Binaries, error) {
+func chooseBinaries(bins []Binaries, major int, data string) (Binaries, error) {
 	for _, b := range bins {
 		if b.Major == major {
 			return b, nil
@@ -137,8 +137,8 @@ func pick(bins []Binaries, major int, data string) (Binaries, error) {
 	return Binaries{}, &VersionError{Dir: data, Major: major, Found: bins}
 }
 
-// create makes the cluster if there is none: under a name of its own first, so
-// that what is called data is always whole.
+// create creates the cluster if there is none: first under a temporary name, so
+// that the directory data is always complete.
 func (c *cluster) create(ctx context.Context) error {
 	if major, err := c.major(); major != 0 || err != nil {
 		return err
@@ -150,8 +150,8 @@ func (c *cluster) create(ctx context.Context) error {
 	}
 	err = c.fill(ctx, temp)
 	if err == nil {
-		// The system call replaces an empty directory of that name and nothing
-		// else; os.Rename would refuse even that.
+		// The system call replaces an empty directory and nothing else. os.Rename
+		// refuses even that.
 		if err = syscall.Rename(temp, c.data); err == nil {
 			return syncDir(c.home)
 		}
@@ -160,7 +160,7 @@ func (c *cluster) create(ctx context.Context) error {
 	return errors.Join(err, os.RemoveAll(temp))
 }
 
-// fill makes a complete cluster in dir, on the disk when it returns.
+// fill creates a complete cluster in dir, and returns when it is on the disk.
 func (c *cluster) fill(ctx context.Context, dir string) error {
 	if err := c.account.Own(dir); err != nil {
 		return fmt.Errorf("create database: %w", err)
@@ -172,23 +172,23 @@ func (c *cluster) fill(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("create database: %w", err)
 	}
-	_, err = f.WriteString(defaults)
+	_, err = f.WriteString(defaultSettings)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("create database: %w", err)
 	}
 	return nil
 }
 
-// removeLeftovers removes what a process left that was killed while it made a
-// cluster. Its initdb may still be at it: then some of it stays until the next
-// time, which is not worth an error.
+// removeLeftovers removes the incomplete clusters of processes that were killed. If
+// the initdb of one is still running, some files stay until the next start; that is
+// no error.
 func (c *cluster) removeLeftovers() {
 	entries, err := os.ReadDir(c.home)
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		if ours, _ := filepath.Match(tempPattern, e.Name()); ours && e.IsDir() {
+		if isTemp, _ := filepath.Match(tempPattern, e.Name()); isTemp && e.IsDir() {
 			_ = os.RemoveAll(filepath.Join(c.home, e.Name()))
 		}
 	}

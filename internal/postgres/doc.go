@@ -1,5 +1,10 @@
-// Package postgres runs a private PostgreSQL server from the programs that are
-// installed on the machine, so that Cuelight needs no database set up by hand.
+// Package postgres runs PostgreSQL from the programs installed on the machine: one
+// durable server for the daemon, and temporary servers for tests and measurements.
+//
+// # The private server
+//
+// [Start] runs the server of a data directory, so that Cuelight needs no database
+// that was set up by hand:
 //
 //	srv, err := postgres.Start(ctx, postgres.Options{Dir: filepath.Join(dataDir, "db")})
 //	if err != nil {
@@ -10,33 +15,56 @@
 //
 // What it promises:
 //
-//   - Nothing that is in the directory already is deleted or overwritten. A
-//     cluster is made once, under another name, and gets its own name only
-//     when it is complete. One that another major version made is left alone
-//     ([VersionError]); so is anything that is no cluster ([ErrNotCluster]).
-//   - The server is reached through a Unix socket in a directory that only its
-//     user (and root) can enter, never through a network.
-//   - There is one server for a directory, however many processes use it. The
-//     first starts it; later ones adopt it. The last one to Close stops it,
-//     whoever started it, and nobody before: see below.
-//   - After a kill -9 of any of them, or a power cut, the next Start adopts
-//     what still runs or recovers what does not.
-//   - As root the server runs as the owner of the cluster, for a new one as
-//     the user "postgres". If that user could not reach the directory, because
-//     it lies below /root for instance, a new cluster is made below
-//     /var/lib/cuelight-pg and the file moved-to in the directory says where.
+//   - Start never deletes or overwrites anything in the directory. It creates a
+//     cluster once, under a temporary name, and renames the cluster when it is
+//     complete. It leaves a cluster of another major version ([VersionError]), and
+//     anything that is not a cluster ([ErrNotCluster]), unchanged.
+//   - Clients reach the server through a Unix socket in a directory that only the
+//     server's user and root can enter, never through a network.
+//   - A directory has one server, however many processes use it. The first process
+//     starts the server; later ones adopt it. The last one to Close stops it.
+//   - After a kill -9 of any of them, or a power failure, the next Start adopts the
+//     server if it still runs, and otherwise starts it, which recovers the data.
+//   - When the process is root, the server runs as the owner of the cluster; a new
+//     cluster belongs to the user "postgres". If that user cannot reach the
+//     directory, because it is below /root for example, Start creates the cluster
+//     below /var/lib/cuelight-pg and records its location in the file moved-to.
 //
-// Who stops the server: every user holds a shared lock on the file "users", and
-// starting and stopping take turns with the file "lock". Who closes tries to
-// make the shared lock exclusive; where that works nobody else is left. The
-// kernel drops the locks of a killed process, so they are never stale. The
-// server is a child of the process that started it but is not tied to its life:
-// it would otherwise be pulled away under the others. The price is that after a
-// kill -9 of all users it runs on, idle, until the next one has come and gone.
-// A supervisor that ends the whole process tree or control group, as systemd
-// does, takes the server along; the others learn it from [Server.Done] and
-// start it again.
+// Each process that uses the server holds a shared lock on the file "users". The
+// file "lock" serialises starting and stopping. Close tries to make the shared lock
+// exclusive; if that works, no other process uses the server. The kernel releases
+// the locks of a killed process, so locks are never stale.
 //
-// The package does not update PostgreSQL, make backups, or replace a server
-// that somebody administers: for that, point Cuelight to its address.
+// The server is a child of the process that started it, but outlives it: other
+// processes may be using it. So after a kill -9 of all users the server runs on,
+// idle, until the next user has closed it. A service manager that ends the whole
+// control group, as systemd does, ends the server, too; other users learn of that
+// from [Server.Done] and start the server again.
+//
+// # Ephemeral servers
+//
+// [StartEphemeral] starts a temporary server that can be stopped, killed, paused,
+// replicated and promoted:
+//
+//	s, err := postgres.StartEphemeral(ctx, postgres.EphemeralOptions{Durable: true})
+//	if err != nil {
+//		return err
+//	}
+//	defer s.Close()
+//	pool, err := pgxpool.New(ctx, s.URL("postgres"))
+//
+// What it promises:
+//
+//   - No process and no file remains after [Ephemeral.Close], or after the death of
+//     this program, whatever its cause. Two shells wait for the end of their
+//     standard input: one then ends the server, the other removes the data.
+//   - [Ephemeral.Stop] and [Ephemeral.Kill] return when every process of the server
+//     is gone.
+//   - The server works for root, too: it then runs as the user "postgres".
+//   - The server listens on a Unix socket that only its user and root can reach. It
+//     listens on a network only where [EphemeralOptions].Listen says so, and accepts
+//     clients there without a password. Do not keep data of value in it.
+//
+// The package does not update PostgreSQL, make backups, or replace a server that an
+// administrator runs; for that, give Cuelight the address of such a server.
 package postgres

@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// Besides [ErrNotInstalled] and [*VersionError], these tell apart what a
-// person must do when the database does not start.
+// These errors, [ErrNotInstalled] and [*VersionError] are the reasons for a failed
+// start that an operator can do something about.
 var (
-	// ErrInUse: a server that is not ours to adopt holds the cluster, or one
-	// is in the way and neither answers nor goes.
+	// ErrInUse means that a server which Cuelight did not start holds the cluster,
+	// or that an earlier server neither answers nor ends.
 	ErrInUse = errors.New("the database is in use by another server")
-	// ErrNotCluster: the directory holds something else than a database of
-	// Cuelight, and nothing in it was touched.
+	// ErrNotCluster means that the directory does not contain a database of
+	// Cuelight. Nothing in it was changed.
 	ErrNotCluster = errors.New("not a database of Cuelight")
-	// ErrAccount: the server has nobody to run as. It refuses to be root, so
-	// it needs a system user, and one that may enter the directory.
-	ErrAccount = errors.New("no account to run the database as")
+	// ErrAccount means that no user can run the server. It refuses to run as root,
+	// so it needs a system user that may enter the directory.
+	ErrAccount = errors.New("no user can run the database")
 )
 
-// Error is a start or a stop that did not work, in words for a person.
+// Error is a failed start or stop, described for an operator.
 type Error struct {
-	Problem string // what is wrong, one sentence without a full stop
-	Advice  string // what to do about it, or empty
-	Detail  string // lines from the server's log or the like, or empty
-	Err     error  // what caused it, one of this package's errors or another; may be nil
+	Problem string // one sentence without a full stop
+	Advice  string // what to do next, or empty
+	Detail  string // lines of the server's log or of other output, or empty
+	Err     error  // the cause: an error of this package, another, or nil
 }
 
-// Error is problem, advice and detail, the detail on lines of its own.
+// Error returns problem and advice, followed by the indented lines of the detail.
 func (e *Error) Error() string {
 	s := e.Problem
 	if e.Advice != "" {
@@ -42,12 +42,12 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// VersionError is a cluster that none of the installed servers can open: each
-// major version reads its own format only.
+// VersionError means that none of the installed servers can open the cluster: each
+// major version reads only its own format.
 type VersionError struct {
 	Dir   string     // the cluster
-	Major int        // the version that made it
-	Found []Binaries // what is installed instead, never empty
+	Major int        // its version
+	Found []Binaries // the installed versions, never empty
 }
 
 func (e *VersionError) Error() string {
@@ -55,6 +55,6 @@ func (e *VersionError) Error() string {
 	for _, b := range e.Found {
 		found = append(found, fmt.Sprintf("%s in %s", b.Version, b.Dir))
 	}
-	return fmt.Sprintf("the database in %s was made by PostgreSQL %d and only that version opens it, but there is %s; %s, or move the data with pg_dump or pg_upgrade",
-		e.Dir, e.Major, strings.Join(found, ", "), installLine(fmt.Sprint(e.Major)))
+	return fmt.Sprintf("the database in %s needs PostgreSQL %d, but this machine has %s; "+
+		"%s, or move the data with pg_dump or pg_upgrade", e.Dir, e.Major, strings.Join(found, ", "), installLine(fmt.Sprint(e.Major)))
 }

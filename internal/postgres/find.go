@@ -17,45 +17,45 @@ import (
 // MinMajor is the oldest PostgreSQL that Cuelight works with.
 const MinMajor = 13
 
-// BinEnv is the environment variable that names the directory of the server's
-// programs, for an installation that [Find] would not see or would not prefer.
+// BinEnv is the environment variable with the directory of the server's programs,
+// for an installation that [Find] does not find or prefer.
 const BinEnv = "CUELIGHT_PG_BIN"
 
-// ErrNotInstalled is matched by errors about a machine without a usable
-// PostgreSQL server. The text says where was looked and how to install one.
+// ErrNotInstalled means that the machine has no usable PostgreSQL server. The text
+// of such an error says how to install one.
 var ErrNotInstalled = errors.New("no PostgreSQL server programs found")
 
 // Binaries is one installation of the PostgreSQL server.
 type Binaries struct {
-	Dir     string // holds initdb and postgres; absolute, symbolic links resolved
+	Dir     string // contains initdb and postgres; absolute, symbolic links resolved
 	Version string // as the server prints it: "15.18", "18beta1"
 	Major   int    // 15
 }
 
-// Path is where the named program of the installation should be.
+// Path is the path of a program of the installation.
 func (b Binaries) Path(program string) string { return filepath.Join(b.Dir, program) }
 
-// Find lists the usable installations, the preferred one first: those in dir
-// alone if that is not empty, else those in $CUELIGHT_PG_BIN alone if that is
-// set, else what pg_config tells, what the usual places hold (newest first),
-// and what PATH leads to. Servers older than [MinMajor] are left out. The list
-// is empty only together with an error that matches [ErrNotInstalled].
+// Find lists the usable installations, the preferred one first. It searches only dir
+// if that is not empty, or else only $CUELIGHT_PG_BIN if that is set. Otherwise it
+// searches the directory that pg_config names, the usual directories (newest version
+// first) and PATH. It skips servers older than [MinMajor]. If it finds none, the
+// error is [ErrNotInstalled].
 func Find(dir string) ([]Binaries, error) {
 	if dir == "" {
 		dir = os.Getenv(BinEnv)
 	}
-	places := [][]string{{dir}}
+	groups := [][]string{{dir}}
 	if dir == "" {
-		places = usualPlaces()
+		groups = usualDirs()
 	}
 
 	var found []Binaries
 	var reasons []string
 	seen := make(map[string]bool)
-	for _, group := range places {
-		var here []Binaries
-		for _, place := range group {
-			real, err := resolve(place)
+	for _, group := range groups {
+		var usable []Binaries
+		for _, candidate := range group {
+			real, err := resolve(candidate)
 			if err == nil && seen[real] {
 				continue
 			}
@@ -66,13 +66,13 @@ func Find(dir string) ([]Binaries, error) {
 			}
 			switch {
 			case err == nil:
-				here = append(here, b)
+				usable = append(usable, b)
 			case dir != "" || !errors.Is(err, os.ErrNotExist):
 				reasons = append(reasons, err.Error())
 			}
 		}
-		slices.SortStableFunc(here, func(a, b Binaries) int { return cmp.Compare(b.Major, a.Major) })
-		found = append(found, here...)
+		slices.SortStableFunc(usable, func(a, b Binaries) int { return cmp.Compare(b.Major, a.Major) })
+		found = append(found, usable...)
 	}
 	if len(found) > 0 {
 		return found, nil
@@ -80,9 +80,9 @@ func Find(dir string) ([]Binaries, error) {
 	return nil, notInstalled(dir, reasons)
 }
 
-// usualPlaces returns groups of directories, the preferred group first.
-// Within a group the newest version wins.
-func usualPlaces() [][]string {
+// usualDirs returns groups of directories, the preferred group first. Within a group
+// the newest version is preferred.
+func usualDirs() [][]string {
 	var groups [][]string
 	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
 		groups = append(groups, []string{string(bytes.TrimSpace(out))})
@@ -101,15 +101,15 @@ func usualPlaces() [][]string {
 func glob(patterns ...string) []string {
 	var all []string
 	for _, p := range patterns {
-		m, _ := filepath.Glob(p) // the only error is a bad pattern, and these are constant
+		m, _ := filepath.Glob(p) // the only error is a bad pattern
 		all = append(all, m...)
 	}
 	return all
 }
 
-// resolve is the real path of a directory that holds the two programs that are
-// needed; distributions link one directory to another. A directory without them
-// gives an error that matches os.ErrNotExist.
+// resolve is the real path of a directory with the two required programs;
+// distributions link one directory to another. For a directory without them the
+// error matches os.ErrNotExist.
 func resolve(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -123,21 +123,21 @@ func resolve(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// inspect asks the server for its version.
+// inspect runs the server to read its version.
 func inspect(dir string) (Binaries, error) {
 	out, err := exec.Command(filepath.Join(dir, "postgres"), "--version").Output()
 	if err != nil {
-		return Binaries{}, fmt.Errorf("ask %s for its version: %w", filepath.Join(dir, "postgres"), err)
+		return Binaries{}, fmt.Errorf("read the version of %s: %w", filepath.Join(dir, "postgres"), err)
 	}
 	version, major := parseVersion(string(out))
 	if major < MinMajor {
-		return Binaries{}, fmt.Errorf("the server in %s is %q, older than the %d that is needed", dir, bytes.TrimSpace(out), MinMajor)
+		return Binaries{}, fmt.Errorf("the server in %s is %q, older than the required version %d", dir, bytes.TrimSpace(out), MinMajor)
 	}
 	return Binaries{Dir: dir, Version: version, Major: major}, nil
 }
 
 // parseVersion reads "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)".
-// The major version of text that is not understood is 0.
+// The major version of any other text is 0.
 func parseVersion(s string) (version string, major int) {
 	_, rest, ok := strings.Cut(s, "(PostgreSQL) ")
 	if !ok {
@@ -157,7 +157,7 @@ func parseVersion(s string) (version string, major int) {
 func notInstalled(dir string, reasons []string) error {
 	advice := installLine("")
 	if dir != "" {
-		advice = fmt.Sprintf("name the directory that holds initdb and postgres, or leave it out (unset %s)", BinEnv)
+		advice = fmt.Sprintf("give the directory that contains initdb and postgres, or none (unset %s)", BinEnv)
 	}
 	return &Error{
 		Problem: ErrNotInstalled.Error(),
@@ -167,8 +167,8 @@ func notInstalled(dir string, reasons []string) error {
 	}
 }
 
-// installLine is the command that installs the server; version is empty or a
-// major version.
+// installLine is advice with the command that installs the server; version is empty
+// or a major version.
 func installLine(version string) string {
 	has := func(program string) bool { _, err := exec.LookPath(program); return err == nil }
 	switch {
@@ -193,6 +193,6 @@ func installLine(version string) string {
 		}
 		return "install it: apk add postgresql" + version
 	default:
-		return strings.TrimSpace("install PostgreSQL "+version) + fmt.Sprintf(" with your system's packages, or name its programs' directory in %s", BinEnv)
+		return strings.TrimSpace("install PostgreSQL "+version) + fmt.Sprintf(" with your system's packages, or set %s to the directory of its programs", BinEnv)
 	}
 }

@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"syscall"
+
+	"github.com/cuelight/cuelight/internal/childproc"
 )
 
-// Superuser is the role that owns a cluster made here.
+// Superuser is the role that owns the clusters of this package.
 const Superuser = "cuelight"
 
-// locale is what servers run in and clusters are made with. macOS has no
-// C.UTF-8, and with a locale from the environment its server may stop with
-// "postmaster became multithreaded during startup".
+// locale is the locale of servers and new clusters. macOS has no C.UTF-8, and with a
+// locale of the environment its server may stop with "postmaster became
+// multithreaded during startup".
 func locale() string {
 	if runtime.GOOS == "darwin" {
 		return "C"
@@ -22,15 +23,15 @@ func locale() string {
 	return "C.UTF-8"
 }
 
-// InitDB makes a cluster in dir, an empty directory that belongs to the
-// account: UTF-8, checksums on, [Superuser] without a password over the Unix
-// socket, and nobody over the network. Further arguments go to initdb as they
-// are. Cancelling ctx kills initdb and leaves what it had made.
+// InitDB creates a cluster in dir, an empty directory of the account: with UTF-8
+// and checksums, with access for [Superuser] over the Unix socket without a
+// password, and with no access over the network. Further arguments are passed to
+// initdb. Cancelling ctx kills initdb and leaves its files.
 func (b Binaries) InitDB(ctx context.Context, as Account, dir string, args ...string) error {
 	out, err := b.initdb(ctx, as, dir, locale(), args)
 	if err != nil && bytes.Contains(out, []byte("invalid locale name")) {
-		// C libraries from before 2021 know no C.UTF-8. The check comes before
-		// anything is written, so dir is still empty.
+		// C libraries from before 2021 have no C.UTF-8. initdb checks that before it
+		// writes anything, so dir is still empty.
 		out, err = b.initdb(ctx, as, dir, "C", args)
 	}
 	if err == nil {
@@ -52,17 +53,14 @@ func (b Binaries) initdb(ctx context.Context, as Account, dir, locale string, ar
 		"-D", dir, "-U", Superuser, "-E", "UTF8", "--locale=" + locale,
 		"--auth-local=trust", "--auth-host=reject", "--data-checksums",
 	}, args...)
-	cmd := as.Command(ctx, b.Path("initdb"), args...)
-	// With its children, which would go on writing; Run waits for them too,
-	// because they hold the output open.
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd := as.Command(b.Path("initdb"), args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
+	err := childproc.Run(ctx, cmd, childproc.Options{Session: true})
 	return out.Bytes(), err
 }
 
-// lastLines returns the end of s, at most n lines.
+// lastLines returns the last n lines of s, or all.
 func lastLines(s string, n int) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")

@@ -9,43 +9,45 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
-// launch brings the server of a cluster up.
+// launch gets the server of a cluster running.
 type launch struct {
 	*cluster
 	settings map[string]string
-	alone    bool // nobody else uses the cluster, so nothing of it should run
+	alone    bool // no other process uses the cluster, so no server should run
 }
 
-// run adopts the server if there is one, and starts it if not. What is left of
-// one that was killed may be in the way for a while.
+// run adopts the server if it runs, and starts it otherwise. The remains of a killed
+// server may prevent that for a while.
 func (l *launch) run(ctx context.Context) (*instance, error) {
-	giveUp := time.Now().Add(obstacleWithin)
+	deadline := time.Now().Add(obstacleTimeout)
 	for {
 		in, err := l.adopt(ctx)
 		if in != nil || err != nil {
 			return in, err
 		}
 		in, err = l.start(ctx)
-		if err == nil || !errors.Is(err, ErrInUse) || time.Now().After(giveUp) {
+		if err == nil || !errors.Is(err, ErrInUse) || time.Now().After(deadline) {
 			return in, err
 		}
-		removed, staleErr := l.removeStale()
+		removed, staleErr := l.removeStaleLocks()
 		if staleErr != nil {
 			return nil, errors.Join(err, staleErr)
 		}
 		if !removed {
-			pause(ctx, lockPause)
+			_ = ctxsleep.For(ctx, lockRetryInterval) // adopt checks ctx
 		}
 	}
 }
 
-// removeStale removes the lock files of a server that is certainly gone, in the
-// one case where the next server does not do so itself: when the number in them
-// now belongs to another process of the same user, as is common after a power
-// cut, the server takes that process for a living server.
-func (l *launch) removeStale() (removed bool, err error) {
+// removeStaleLocks removes the lock files of a dead server in the one case where the
+// next server does not: the process id in them belongs to another process of the
+// same user, as is common after a power failure, and the server takes that process
+// for a running server.
+func (l *launch) removeStaleLocks() (removed bool, err error) {
 	if !l.alone {
 		return false, nil
 	}
@@ -57,7 +59,7 @@ func (l *launch) removeStale() (removed bool, err error) {
 	if running, known := anyProcessIn(l.data); running || !known {
 		return false, nil
 	}
-	// Had a server come in between, the files would be new.
+	// A server that started meanwhile has written new files.
 	for i, now := range readAll(paths) {
 		if now == "" || now != before[i] {
 			continue
@@ -70,7 +72,7 @@ func (l *launch) removeStale() (removed bool, err error) {
 	return removed, nil
 }
 
-// readAll reads small files; one that cannot be read is as good as empty.
+// readAll reads small files. The text of an unreadable one is empty.
 func readAll(paths []string) []string {
 	texts := make([]string, len(paths))
 	for i, path := range paths {
@@ -80,22 +82,22 @@ func readAll(paths []string) []string {
 	return texts
 }
 
-// adopt returns nil if there is no server to adopt. It waits for one that is
-// about to come up or go down.
+// adopt returns nil if no server runs. It waits for a server that is starting or
+// shutting down.
 func (l *launch) adopt(ctx context.Context) (*instance, error) {
 	for {
 		file, err := readPidFile(l.data)
 		if err != nil {
-			return nil, fmt.Errorf("look for a running server: %w", err)
+			return nil, fmt.Errorf("find a running server: %w", err)
 		}
 		if file.pid <= 0 || file.socketDir == "" {
-			return nil, nil // starting one will tell what is wrong, if anything
+			return nil, nil // the start will report any error
 		}
-		p := adopted(file.pid)
+		p := adoptProcess(file.pid)
 		if p == nil {
 			return nil, nil
 		}
-		err = ask(ctx, file.socketDir, file.port, l.data)
+		err = checkServer(ctx, file.socketDir, file.port, l.data)
 		if err == nil {
 			return &instance{process: p, socketDir: file.socketDir, port: file.port}, nil
 		}
@@ -103,23 +105,23 @@ func (l *launch) adopt(ctx context.Context) (*instance, error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("wait for the running server: %w", context.Cause(ctx))
-		case refused(err):
+		case isRejected(err):
 			return nil, &Error{
-				Problem: fmt.Sprintf("the server that runs in %s (process %d) does not let us in", l.data, file.pid),
-				Advice:  "it was not started by Cuelight; stop it",
+				Problem: fmt.Sprintf("the server in %s (process %d) rejects the connection", l.data, file.pid),
+				Advice:  "Cuelight did not start it; stop it",
 				Detail:  err.Error(),
 				Err:     ErrInUse,
 			}
-		case !notYet(err):
-			return nil, nil // the number may have become another process's
+		case !isStarting(err):
+			return nil, nil // the process id may belong to another process
 		}
-		pause(ctx, lockPause)
+		_ = ctxsleep.For(ctx, lockRetryInterval) // checkServer checks ctx
 	}
 }
 
 // start starts the server and waits until it answers.
 func (l *launch) start(ctx context.Context) (*instance, error) {
-	if err := l.checkReach(); err != nil {
+	if err := l.checkAccess(); err != nil {
 		return nil, err
 	}
 	in := &instance{port: port}
@@ -127,32 +129,30 @@ func (l *launch) start(ctx context.Context) (*instance, error) {
 	if in.socketDir, err = socketDir(l.home, l.account); err != nil {
 		return nil, err
 	}
-	log, from, err := l.openLog()
+	log, offset, err := l.openLog()
 	if err != nil {
 		return nil, err
 	}
-	in.logFrom = from
-	// Not ctx: the server outlives the start.
-	cmd := l.account.Command(context.Background(), l.bin.Path("postgres"), l.arguments(in.socketDir)...)
+	in.logOffset = offset
+	cmd := l.account.Command(l.bin.Path("postgres"), l.arguments(in.socketDir)...)
 	cmd.Stdout, cmd.Stderr = log, log
-	err = errors.Join(cmd.Start(), log.Close())
-	if err != nil {
+	in.process, err = startProcess(cmd)
+	if err := errors.Join(err, log.Close()); err != nil {
 		return nil, fmt.Errorf("start server: %w", err)
 	}
-	in.process = launched(cmd)
-	if err := l.ready(ctx, in); err != nil {
+	if err := l.waitReady(ctx, in); err != nil {
 		in.process.stop()
 		return nil, err
 	}
 	return in, nil
 }
 
-// arguments are the settings that must hold, whatever the configuration says.
+// arguments contain the settings that override every configuration.
 func (l *launch) arguments(socketDir string) []string {
-	must := map[string]string{
+	required := map[string]string{
 		"listen_addresses":        "",
 		"port":                    port,
-		"unix_socket_directories": quoteList(socketDir),
+		"unix_socket_directories": quoteListItem(socketDir),
 		"unix_socket_permissions": "0700",
 		"logging_collector":       "off",
 		"log_destination":         "stderr",
@@ -160,7 +160,7 @@ func (l *launch) arguments(socketDir string) []string {
 		"lc_messages":             "C", // explain reads English
 	}
 	args := []string{"-D", l.data}
-	for _, settings := range []map[string]string{l.settings, must} {
+	for _, settings := range []map[string]string{l.settings, required} {
 		for _, name := range slices.Sorted(maps.Keys(settings)) {
 			args = append(args, "-c", name+"="+settings[name])
 		}
@@ -168,40 +168,34 @@ func (l *launch) arguments(socketDir string) []string {
 	return args
 }
 
-// ready waits until the server answers, has ended, or has been silent too long.
-func (l *launch) ready(ctx context.Context, in *instance) error {
-	silent := time.Now().Add(silentWithin)
+// waitReady waits until the server answers, has ended, or has not reacted for too
+// long.
+func (l *launch) waitReady(ctx context.Context, in *instance) error {
+	deadline := time.Now().Add(silenceTimeout)
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		err := ask(ctx, in.socketDir, in.port, l.data)
+		err := checkServer(ctx, in.socketDir, in.port, l.data)
 		if err == nil {
 			return nil
 		}
-		if notYet(err) {
-			silent = time.Now().Add(silentWithin)
+		if isStarting(err) {
+			deadline = time.Now().Add(silenceTimeout)
 		}
 		select {
 		case <-in.process.ended:
-			e := explain(l.logSince(in.logFrom))
-			e.Problem = "start server: " + e.Problem + " (" + in.process.how + ")"
+			e := explain(l.logSince(in.logOffset))
+			e.Problem = "start server: " + e.Problem + " (" + in.process.exitReason() + ")"
 			return e
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the server: %w", context.Cause(ctx))
 		case <-time.After(wait):
 		}
-		if refused(err) || time.Now().After(silent) {
+		if isRejected(err) || time.Now().After(deadline) {
 			return &Error{
-				Problem: "start server: it runs but does not answer: " + err.Error(),
+				Problem: "start server: it is running but does not answer: " + err.Error(),
 				Advice:  "its log is in " + l.home,
-				Detail:  lastLines(l.logSince(in.logFrom), detailLines),
+				Detail:  lastLines(l.logSince(in.logOffset), detailLines),
 				Err:     err,
 			}
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }

@@ -7,43 +7,42 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
-// lockPause is the time between two tries for a lock that is taken. The kernel
-// has no lock to wait for that a context could interrupt.
-const lockPause = 25 * time.Millisecond
+// lockRetryInterval is the time between two tries for a lock. The kernel offers no
+// wait for a lock that a context can interrupt.
+const lockRetryInterval = 25 * time.Millisecond
 
-// How a lock is held: by many, or by one.
+// A lock has many shared holders or one exclusive holder.
 const (
 	lockShared    = syscall.LOCK_SH
 	lockExclusive = syscall.LOCK_EX
 )
 
-// openLock opens a lock file. It must be writable for all who lock it: network
-// file systems grant exclusive locks on nothing less.
+// openLock opens a lock file, for writing: network file systems grant exclusive
+// locks on nothing less.
 func openLock(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 }
 
-// lock waits for the lock; how is lockShared or lockExclusive. Closing the file
+// lock waits for the lock in the mode lockShared or lockExclusive. Closing the file
 // releases it.
-func lock(ctx context.Context, f *os.File, how int) error {
+func lock(ctx context.Context, f *os.File, mode int) error {
 	for {
-		taken, err := tryLock(f, how)
-		if taken || err != nil {
+		if taken, err := tryLock(f, mode); taken || err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the lock on %s: %w", f.Name(), context.Cause(ctx))
-		case <-time.After(lockPause):
+		if err := ctxsleep.For(ctx, lockRetryInterval); err != nil {
+			return fmt.Errorf("wait for the lock on %s: %w", f.Name(), err)
 		}
 	}
 }
 
-func tryLock(f *os.File, how int) (bool, error) {
+func tryLock(f *os.File, mode int) (taken bool, err error) {
 	for {
-		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), mode|syscall.LOCK_NB)
 		switch {
 		case err == nil:
 			return true, nil

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// maxLog is the size at which the server's log makes room: it becomes the
-	// old log and starts anew, so the two stay below about twice of this.
-	maxLog = 16 << 20
-	// logEvery is how often its size is looked at while the server runs.
-	logEvery = time.Minute
-	// tailBytes is how much of it is read to explain an end.
-	tailBytes = 16 << 10
+	// maxLogSize is the size at which the server's log becomes the old log. The two
+	// files stay below about twice this size.
+	maxLogSize = 16 << 20
+	// logCheckInterval is how often the size is checked while the server runs.
+	logCheckInterval = time.Minute
+	// logTailBytes is how much of the log is read to explain why a server ended.
+	logTailBytes = 16 << 10
 )
 
-// openLog opens the log for a server to write to; from is where it begins.
-func (c *cluster) openLog() (f *os.File, from int64, err error) {
-	if err := c.trimLog(maxLog); err != nil {
+// openLog opens the log for a server; the server's messages begin at the offset.
+func (c *cluster) openLog() (f *os.File, offset int64, err error) {
+	if err := c.rotateLog(maxLogSize); err != nil {
 		return nil, 0, fmt.Errorf("rotate server log: %w", err)
 	}
 	path := filepath.Join(c.home, logName)
-	// Appending is what lets trimLog empty the file under a running server.
+	// O_APPEND lets rotateLog empty the file while a server writes to it.
 	f, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, 0, fmt.Errorf("open server log: %w", err)
@@ -38,9 +38,9 @@ func (c *cluster) openLog() (f *os.File, from int64, err error) {
 	return f, info.Size(), nil
 }
 
-// trimLog makes the log the old log if it is larger than limit. The file itself
-// stays, for a running server writes to it.
-func (c *cluster) trimLog(limit int64) error {
+// rotateLog copies the log to the old log if it is larger than limit, and empties
+// it. The file stays, because a running server writes to it.
+func (c *cluster) rotateLog(limit int64) error {
 	path := filepath.Join(c.home, logName)
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() <= limit {
@@ -54,7 +54,7 @@ func (c *cluster) trimLog(limit int64) error {
 		return err
 	}
 	defer from.Close()
-	// More than the limit only gets there within one look and the next.
+	// The log exceeds the limit only by the growth between two checks.
 	if _, err := from.Seek(max(0, info.Size()-limit), io.SeekStart); err != nil {
 		return err
 	}
@@ -70,9 +70,9 @@ func (c *cluster) trimLog(limit int64) error {
 	return os.Truncate(path, 0)
 }
 
-// logSince is the end of what the server has said since offset from. The log is
-// there to explain something else, so not being able to read it is no error.
-func (c *cluster) logSince(from int64) string {
+// logSince is the end of the log after the offset. It is part of another error, so an
+// unreadable log is no error.
+func (c *cluster) logSince(offset int64) string {
 	f, err := os.Open(filepath.Join(c.home, logName))
 	if err != nil {
 		return ""
@@ -82,10 +82,10 @@ func (c *cluster) logSince(from int64) string {
 	if err != nil {
 		return ""
 	}
-	if from > info.Size() {
-		from = 0 // it was trimmed in between
+	if offset > info.Size() {
+		offset = 0 // the log was rotated meanwhile
 	}
-	text := make([]byte, tailBytes)
-	n, _ := f.ReadAt(text, max(from, info.Size()-tailBytes))
+	text := make([]byte, logTailBytes)
+	n, _ := f.ReadAt(text, max(offset, info.Size()-logTailBytes))
 	return string(text[:n])
 }

@@ -23,10 +23,10 @@ func FuzzPidFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		p, err := readPidFile(dir)
-		if err != nil || p.text != string(text) {
+		if err != nil {
 			t.Fatalf("%q is %+v, %v", text, p, err)
 		}
-		if strings.ContainsRune(p.port+p.socketDir, '\n') || p.socketDir != "" && strings.Count(p.text, "\n") < 4 {
+		if strings.ContainsRune(p.port+p.socketDir, '\n') || p.socketDir != "" && strings.Count(string(text), "\n") < 4 {
 			t.Errorf("%q is %+v", text, p)
 		}
 		first, _, _ := strings.Cut(string(text), "\n")

@@ -8,16 +8,15 @@ import (
 	"strings"
 )
 
-// pidFile is what a server writes about itself into postmaster.pid. It is left
-// behind by one that was killed.
+// pidFile is the content of postmaster.pid, which the server writes. A killed server
+// leaves it behind.
 type pidFile struct {
-	text      string
 	pid       int    // negative for a server without a postmaster (single-user mode)
-	port      string // "5432", or empty before the server has got that far
-	socketDir string // or empty, likewise
+	port      string // "5432"; empty early in the start
+	socketDir string // empty early in the start
 }
 
-// readPidFile returns the zero value if there is none.
+// readPidFile returns the zero value if the file does not exist.
 func readPidFile(data string) (pidFile, error) {
 	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -26,9 +25,9 @@ func readPidFile(data string) (pidFile, error) {
 	if err != nil {
 		return pidFile{}, err
 	}
-	p := pidFile{text: string(text)}
-	lines := strings.Split(p.text, "\n")
-	// An unreadable one is like none: the server will judge.
+	var p pidFile
+	lines := strings.Split(string(text), "\n")
+	// An invalid number counts as none: the next server reports it.
 	if pid, err := strconv.Atoi(strings.TrimSpace(lines[0])); err == nil {
 		p.pid = pid
 	}

@@ -5,93 +5,107 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/childproc"
 )
 
 const (
-	// fastStop is how long a server may take to write everything down before
-	// it is told to stop without; recovery then does it at the next start.
-	fastStop = 30 * time.Second
-	// hardStop is how long it may take after that. It kills its own children
-	// after five seconds.
-	hardStop = 15 * time.Second
-	// watchEvery is how often an adopted server is looked at. It is nobody's
-	// child here, so nothing tells when it ends.
-	watchEvery = 100 * time.Millisecond
+	// fastStopTimeout is how long a server may take to write everything to disk.
+	// After that it stops without, and recovers at its next start.
+	fastStopTimeout = 30 * time.Second
+	// immediateStopTimeout is how long the second way may take. The server kills
+	// its own children after five seconds.
+	immediateStopTimeout = 15 * time.Second
+	// adoptedPollInterval is the time between two checks of an adopted server,
+	// which is no child of this process and so cannot be waited for.
+	adoptedPollInterval = 100 * time.Millisecond
 )
 
-// process is a running server.
+// process is a running server: a child, or one that another process has started.
 type process struct {
-	handle *os.Process
-	ended  chan struct{} // closed when it is gone
-	how    string        // how it ended, once that is closed
-	child  bool
-	quit   chan struct{} // stops watching an adopted one
+	child  *childproc.Process // nil: adopted
+	handle *os.Process        // of an adopted server
+	ended  <-chan struct{}    // closed when the server is gone
+	quit   chan struct{}      // ends the polling of an adopted server
 }
 
-// launched takes over a command that was started. The goroutine lasts as long
-// as the server, even when that is left to other users: somebody must take
-// notice of a child's end, or it would remain as a zombie which every server
-// after it takes for alive.
-func launched(cmd *exec.Cmd) *process {
-	p := &process{handle: cmd.Process, ended: make(chan struct{}), child: true}
-	go func() {
-		_ = cmd.Wait() // said better by the state
-		p.how = cmd.ProcessState.String()
-		close(p.ended)
-	}()
-	return p
+// startProcess starts a server, which outlives this process if others use it. The
+// child is reaped even then: as a zombie, it would look alive to every later
+// server.
+func startProcess(cmd *exec.Cmd) (*process, error) {
+	child, err := childproc.Start(cmd, childproc.Options{Session: true, OutlivesParent: true})
+	if err != nil {
+		return nil, err
+	}
+	return &process{child: child, ended: child.Done()}, nil
 }
 
-// adopted watches somebody else's server until it ends or release is called.
-// It returns nil if there is no such process.
-func adopted(pid int) *process {
+// adoptProcess polls a server of another process until the server ends or release
+// is called. It returns nil if there is no such process.
+func adoptProcess(pid int) *process {
 	handle, err := os.FindProcess(pid)
-	if err != nil || !alive(handle) {
+	if err != nil || !isAlive(handle) {
 		return nil
 	}
-	p := &process{handle: handle, ended: make(chan struct{}), quit: make(chan struct{})}
+	ended := make(chan struct{})
+	p := &process{handle: handle, ended: ended, quit: make(chan struct{})}
 	go func() {
-		defer close(p.ended)
-		tick := time.NewTicker(watchEvery)
+		defer close(ended)
+		tick := time.NewTicker(adoptedPollInterval)
 		defer tick.Stop()
-		for alive(handle) {
+		for isAlive(handle) {
 			select {
 			case <-tick.C:
 			case <-p.quit:
-				p.how = "no longer watched"
 				return
 			}
 		}
-		p.how = "not known how, for another process started it"
 	}()
 	return p
 }
 
-// alive also says yes to a zombie, and to a process that is not ours.
-func alive(p *os.Process) bool {
+// isAlive is also true for a zombie, and for a process of another user.
+func isAlive(p *os.Process) bool {
 	err := p.Signal(syscall.Signal(0))
 	return err == nil || os.IsPermission(err)
 }
 
-// release stops watching; the server goes on.
+func (p *process) pid() int {
+	if p.child != nil {
+		return p.child.PID()
+	}
+	return p.handle.Pid
+}
+
+// exitReason describes how the server ended, once ended is closed.
+func (p *process) exitReason() string {
+	if p.child != nil {
+		return p.child.State().String()
+	}
+	return "the reason is unknown, because another process started it"
+}
+
+// release ends the polling. The server continues.
 func (p *process) release() {
-	if !p.child {
+	if p.child == nil {
 		close(p.quit)
 		<-p.ended
 	}
 }
 
-// stop ends the server and waits for it. It reports whether it has gone.
+// stop stops the server and waits for its end. It reports whether the server is
+// gone.
 func (p *process) stop() bool {
+	send := func(sig syscall.Signal) { _ = p.handle.Signal(sig) } // the server may have just ended
+	if p.child != nil {
+		send = func(sig syscall.Signal) { _ = p.child.Signal(sig) }
+	}
 	for _, step := range []struct {
-		sig  os.Signal
-		wait time.Duration
-	}{{syscall.SIGINT, fastStop}, {syscall.SIGQUIT, hardStop}} {
-		if err := p.handle.Signal(step.sig); err != nil && p.child {
-			// It has just ended; the goroutine is about to say so.
-			step.wait = hardStop
-		}
-		timer := time.NewTimer(step.wait)
+		signal  syscall.Signal
+		timeout time.Duration
+	}{{syscall.SIGINT, fastStopTimeout}, {syscall.SIGQUIT, immediateStopTimeout}} {
+		send(step.signal)
+		timer := time.NewTimer(step.timeout)
 		select {
 		case <-p.ended:
 			timer.Stop()

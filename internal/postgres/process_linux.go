@@ -1,13 +1,18 @@
 package postgres
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
-// anyProcessIn reports whether a process of any kind works in dir, as every
-// process of a server does in its cluster. known is false if that cannot be
-// told.
+// anyProcessIn reports whether the working directory of any process is dir, as
+// that of every process of a server is its cluster. known is false where the
+// system does not say.
 func anyProcessIn(dir string) (running, known bool) {
 	want, err := os.Stat(dir)
 	if err != nil {
@@ -18,11 +23,51 @@ func anyProcessIn(dir string) (running, known bool) {
 		return false, false
 	}
 	for _, cwd := range cwds {
-		// What we may not look at belongs to somebody who could not be the
-		// server: it has our own user, or we are root.
+		// A process whose directory is unreadable runs as another user. It cannot
+		// be the server, which runs as this user, unless this user is root.
 		if is, err := os.Stat(cwd); err == nil && os.SameFile(is, want) {
 			return true, true
 		}
 	}
 	return false, true
+}
+
+// childrenOf lists the running children of a process.
+func childrenOf(parent int) ([]int, error) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	var found []int
+	for _, file := range stats {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has just ended
+		}
+		// "pid (name) state parent …", where the name may contain anything.
+		var state string
+		var ppid int
+		rest := string(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if _, err := fmt.Sscan(rest, &state, &ppid); err != nil || ppid != parent {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			found = append(found, pid)
+		}
+	}
+	return found, nil
+}
+
+// enoughMemory is how much must be free: servers of several test processes share
+// the file system, and each takes some 200 MB.
+const enoughMemory = 2 << 30
+
+// memoryDir is a directory whose files are in memory, if there is enough of it.
+func memoryDir() (string, bool) {
+	const dir = "/dev/shm"
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || st.Type != unix.TMPFS_MAGIC {
+		return "", false
+	}
+	return dir, st.Bavail*uint64(st.Bsize) >= enoughMemory
 }

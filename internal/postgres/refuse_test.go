@@ -202,7 +202,7 @@ func TestAServerThatIsNotOursIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := filepath.Join(dir, "run")
-	theirs := account.Command(t.Context(), bin.Path("postgres"), "-D", filepath.Join(dir, "data"), "-k", run, "-c", "listen_addresses=")
+	theirs := account.Command(bin.Path("postgres"), "-D", filepath.Join(dir, "data"), "-k", run, "-c", "listen_addresses=")
 	ended := runWhile(t, theirs, filepath.Join(run, ".s.PGSQL.5432"))
 
 	_, err = postgres.Start(t.Context(), postgres.Options{Dir: dir})

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// turnWithin is how long Close waits for its turn: somebody else may be
-// starting or stopping the server.
-const turnWithin = time.Minute
+// closeLockTimeout is how long Close waits for another process that is starting or
+// stopping the server.
+const closeLockTimeout = time.Minute
 
 // Server is a running server that this process uses. Its methods may be called
-// from any goroutine.
+// from several goroutines.
 type Server struct {
 	options Options
 	cluster *cluster
 	in      *instance
 	users   *os.File // holds the shared lock
 
-	closing chan struct{} // tells watch to end
-	watched chan struct{} // closed when it has
+	closing chan struct{} // ends watch
+	watched chan struct{} // closed when watch has ended
 	done    chan struct{}
 	err     error // written before done is closed
 	close   func() error
@@ -34,30 +34,29 @@ func newServer(o Options, c *cluster, in *instance, users *os.File) *Server {
 		options: o, cluster: c, in: in, users: users,
 		closing: make(chan struct{}), watched: make(chan struct{}), done: make(chan struct{}),
 	}
-	s.close = sync.OnceValue(s.leave)
+	s.close = sync.OnceValue(s.detach)
 	go s.watch()
 	return s
 }
 
-// URL is the address of the database, for pgx and for psql.
+// URL is the address of the database for pgx and psql.
 func (s *Server) URL() string { return s.in.url(s.options.Database) }
 
-// Adopted reports whether another process had started the server.
-func (s *Server) Adopted() bool { return !s.in.process.child }
+// Adopted reports whether another process started the server.
+func (s *Server) Adopted() bool { return s.in.process.child == nil }
 
-// Dir is where the cluster and the server's log are: Options.Dir, unless the
-// server could not have reached that.
+// Dir is the directory of the cluster and of the server's log: Options.Dir, unless
+// the server's user cannot reach that.
 func (s *Server) Dir() string { return s.cluster.home }
 
-// Binaries is the installation that the cluster needs, for its other programs:
-// psql, pg_dump.
+// Binaries is the installation that the cluster needs, also for psql and pg_dump.
 func (s *Server) Binaries() Binaries { return s.cluster.bin }
 
-// Done is closed when the server has ended although nobody here closed it.
-// Close it then, and Start again if it is still needed: the database recovers.
+// Done is closed when the server has ended before Close. Call Close then, and Start
+// again if the server is still needed: the database recovers.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err says why, once Done is closed; nil before.
+// Err is the reason, once Done is closed; nil before.
 func (s *Server) Err() error {
 	select {
 	case <-s.done:
@@ -67,20 +66,20 @@ func (s *Server) Err() error {
 	}
 }
 
-// watch waits for the server's end or ours.
+// watch waits for the end of the server or for Close, and rotates the log.
 func (s *Server) watch() {
 	defer close(s.watched)
-	tick := time.NewTicker(logEvery)
+	tick := time.NewTicker(logCheckInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-s.closing:
 			return
 		case <-tick.C:
-			s.boundLog()
+			s.limitLog()
 		case <-s.in.process.ended:
-			e := explain(s.cluster.logSince(s.in.logFrom))
-			e.Problem = "the database server has ended: " + s.in.process.how
+			e := explain(s.cluster.logSince(s.in.logOffset))
+			e.Problem = "the database server has ended: " + s.in.process.exitReason()
 			s.err = e
 			close(s.done)
 			return
@@ -88,42 +87,42 @@ func (s *Server) watch() {
 	}
 }
 
-// boundLog keeps the log small. Whoever has a turn does it; a log that cannot
-// be trimmed is no reason to disturb the server.
-func (s *Server) boundLog() {
-	turn, err := openLock(filepath.Join(s.options.Dir, lockName))
+// limitLog rotates the log if it is too large, unless another process holds the lock.
+// A failure does not disturb the server.
+func (s *Server) limitLog() {
+	startStop, err := openLock(filepath.Join(s.options.Dir, lockName))
 	if err != nil {
 		return
 	}
-	defer turn.Close()
-	if mine, err := tryLock(turn, lockExclusive); mine && err == nil {
-		_ = s.cluster.trimLog(maxLog)
+	defer startStop.Close()
+	if taken, err := tryLock(startStop, lockExclusive); taken && err == nil {
+		_ = s.cluster.rotateLog(maxLogSize)
 	}
 }
 
-// Close ends this process's use of the server and stops it if nobody else uses
-// it: properly within half a minute, or else so that it recovers at its next
-// start. It returns when the server has gone. Calling it again does nothing.
-// Connections should be closed before; the server would cut them.
+// Close ends this process's use of the server. If no other process uses the server,
+// Close stops it, and returns when it has ended: in good order within half a minute,
+// and otherwise so that it recovers at its next start. Close the connections first;
+// the server would end them. A second call does nothing.
 func (s *Server) Close() error { return s.close() }
 
-func (s *Server) leave() error {
+func (s *Server) detach() error {
 	close(s.closing)
 	<-s.watched
 	defer s.users.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), turnWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), closeLockTimeout)
 	defer cancel()
-	turn, err := openLock(filepath.Join(s.options.Dir, lockName))
+	startStop, err := openLock(filepath.Join(s.options.Dir, lockName))
 	if err != nil {
 		s.in.process.release()
 		return fmt.Errorf("stop server: %w", err)
 	}
-	defer turn.Close()
-	if err := lock(ctx, turn, lockExclusive); err != nil {
+	defer startStop.Close()
+	if err := lock(ctx, startStop, lockExclusive); err != nil {
 		s.in.process.release()
 		if ctx.Err() != nil {
-			return nil // whoever has the turn that long is starting the server, for itself
+			return nil // a process that takes so long is starting the server for itself
 		}
 		return fmt.Errorf("stop server: %w", err)
 	}
@@ -135,8 +134,8 @@ func (s *Server) leave() error {
 	return s.stop(ctx)
 }
 
-// stop ends the server as its last user, whether it is still the one that was
-// there at our start or, after that had crashed, one that somebody else started.
+// stop stops the server as its last user: the server of this process's start, or,
+// after that has crashed, the one that another process has started since.
 func (s *Server) stop(ctx context.Context) error {
 	p := s.in.process
 	select {
@@ -150,7 +149,8 @@ func (s *Server) stop(ctx context.Context) error {
 	default:
 	}
 	if p.stop() {
-		// One outside our home has served its purpose, and goes if it is empty.
+		// A directory outside the home is no longer needed; Remove deletes only an
+		// empty one.
 		if dir := s.in.socketDir; strings.HasPrefix(filepath.Base(dir), sharedPrefix) {
 			_ = os.Remove(dir)
 		}
@@ -158,7 +158,8 @@ func (s *Server) stop(ctx context.Context) error {
 	}
 	p.release()
 	return &Error{
-		Problem: fmt.Sprintf("stop server: process %d is still there %v after it was told to drop everything", p.handle.Pid, hardStop),
-		Advice:  "its log is in " + s.cluster.home,
+		Problem: fmt.Sprintf("stop server: process %d is still there %v after the signal for an immediate stop",
+			p.pid(), immediateStopTimeout),
+		Advice: "its log is in " + s.cluster.home,
 	}
 }

@@ -27,7 +27,7 @@ func TestTheProcessNumberOfADeadServerMayBeTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	innocent := account.Command(t.Context(), "sleep", "60")
+	innocent := account.Command("sleep", "60")
 	ended := runWhile(t, innocent, "")
 	for _, path := range []string{
 		filepath.Join(dir, "data", "postmaster.pid"),

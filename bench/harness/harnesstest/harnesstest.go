@@ -24,7 +24,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/internal/pgserver"
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
@@ -130,7 +129,7 @@ func step(t *testing.T, what string, do func(context.Context) error) {
 // database is an empty one on a server of its own.
 func database(t *testing.T) (url string) {
 	t.Helper()
-	s, err := pgserver.Start(t.Context(), pgserver.Options{})
+	s, err := postgres.StartEphemeral(t.Context(), postgres.EphemeralOptions{})
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}

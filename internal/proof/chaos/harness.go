@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
@@ -125,7 +125,7 @@ func (h *harness) makeDir() (err error) {
 // startServers starts the server with its database, and the network of one worker where that is
 // possible.
 func (h *harness) startServers(ctx context.Context) (*networkNamespace, error) {
-	o := pgserver.Options{Durable: true, Listen: []string{"127.0.0.1"}}
+	o := postgres.EphemeralOptions{Durable: true, Listen: []string{"127.0.0.1"}}
 	var network *networkNamespace
 	if h.options.failover == "" {
 		n, err := newNetworkNamespace(ctx)
@@ -138,7 +138,7 @@ func (h *harness) startServers(ctx context.Context) (*networkNamespace, error) {
 			h.Logf("no network namespace, using a proxy instead: %v", err)
 		}
 	}
-	server, err := pgserver.Start(ctx, o)
+	server, err := postgres.StartEphemeral(ctx, o)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
@@ -47,14 +47,14 @@ func (i *injector) stopServer(ctx context.Context, kind faultKind) error {
 	case freezeServer:
 		return i.server.Pause()
 	case restartImmediate:
-		return i.server.Stop(ctx, pgserver.Immediate)
+		return i.server.Stop(ctx, postgres.Immediate)
 	}
 	fastCtx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	err := i.server.Stop(fastCtx, pgserver.Fast)
+	err := i.server.Stop(fastCtx, postgres.Fast)
 	if errors.Is(err, context.DeadlineExceeded) {
 		i.Logf("a fast stop took more than 20 s; stopping the server immediately")
-		err = i.server.Stop(ctx, pgserver.Immediate)
+		err = i.server.Stop(ctx, postgres.Immediate)
 	}
 	return err
 }
@@ -66,7 +66,7 @@ const standbyName = "standby"
 
 // startStandby adds a synchronous standby to the server.
 func (i *injector) startStandby(ctx context.Context) (err error) {
-	if i.standby, err = i.server.Standby(ctx, pgserver.StandbyOptions{Name: standbyName}); err != nil {
+	if i.standby, err = i.server.Standby(ctx, postgres.StandbyOptions{Name: standbyName}); err != nil {
 		return err
 	}
 	if err := i.server.Set(ctx, "synchronous_standby_names", standbyName); err != nil {

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
@@ -20,8 +20,8 @@ import (
 type injector struct {
 	*progresslog.Log
 	faultLog
-	server    *pgserver.Server // the primary
-	standby   *pgserver.Server // nil without -failover
+	server    *postgres.Ephemeral // the primary
+	standby   *postgres.Ephemeral // nil without -failover
 	workers   *workerPool
 	videos    *videoDaemon // nil without videos
 	submitter *submitter

@@ -14,7 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
@@ -47,7 +47,7 @@ var errNoVideos = errors.New("no videos")
 
 // newVideoDaemon builds the program, makes clips and tables, and starts the daemon.
 func newVideoDaemon(
-	ctx context.Context, log *progresslog.Log, dir string, server *pgserver.Server,
+	ctx context.Context, log *progresslog.Log, dir string, server *postgres.Ephemeral,
 ) (_ *videoDaemon, err error) {
 	for _, tool := range []string{"ffmpeg", "ffprobe", "go"} {
 		if _, err := exec.LookPath(tool); err != nil {

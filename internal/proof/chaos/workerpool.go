@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
@@ -161,5 +161,5 @@ func (p *workerPool) close() {
 
 // sessionURL returns the URL of the database on one of the servers, for a session of that name.
 func sessionURL(name string, addrs ...string) string {
-	return pgserver.TCPURL(database, addrs...) + "&application_name=" + sessionPrefix + name
+	return postgres.TCPURL(database, addrs...) + "&application_name=" + sessionPrefix + name
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cuelight/cuelight/internal/pgserver"
+	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
@@ -26,7 +26,7 @@ type rig struct {
 	*progresslog.Log
 	options    options
 	dir        string
-	server     *pgserver.Server
+	server     *postgres.Ephemeral
 	postmaster int // the server's first process
 	pool       *pgxpool.Pool
 	daemon     *daemon
@@ -72,7 +72,7 @@ func (r *rig) build(ctx context.Context) (err error) {
 	if err := os.Chmod(r.dir, 0o755); err != nil {
 		return err
 	}
-	if r.server, err = pgserver.Start(ctx, pgserver.Options{Durable: true}); err != nil {
+	if r.server, err = postgres.StartEphemeral(ctx, postgres.EphemeralOptions{Durable: true}); err != nil {
 		return err
 	}
 	if err := r.server.CreateDatabase(ctx, database); err != nil {

@@ -1,0 +1,100 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// StopMode is how a server shuts down; see "Shutting Down the Server" in the
+// PostgreSQL manual.
+type StopMode syscall.Signal
+
+// Smart waits until all clients have disconnected. Fast ends all sessions and
+// writes everything to disk. Immediate drops everything; the server recovers at its
+// next start.
+const (
+	Smart     = StopMode(syscall.SIGTERM)
+	Fast      = StopMode(syscall.SIGINT)
+	Immediate = StopMode(syscall.SIGQUIT)
+)
+
+// Stop stops the server and returns when all its processes are gone or ctx is
+// done. In the second case the server may still be shutting down, and Stop may be
+// called again with another mode.
+func (s *Ephemeral) Stop(ctx context.Context, mode StopMode) error {
+	return s.end(ctx, "stop server", syscall.Signal(mode))
+}
+
+// Kill ends the server with SIGKILL, as a crash would, and returns when all its
+// processes are gone: its children notice and end.
+func (s *Ephemeral) Kill() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return s.end(ctx, "kill server", syscall.SIGKILL)
+}
+
+func (s *Ephemeral) end(ctx context.Context, action string, sig syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pid, err := s.pid()
+	if err != nil {
+		return fmt.Errorf("%s: %w", action, err)
+	}
+	// A paused process ends only after it continues. The signal is pending by then.
+	if err := errors.Join(signal(pid, sig), s.resume()); err != nil {
+		return fmt.Errorf("%s: %w", action, err)
+	}
+	for !s.waitGone(ctx, time.Second) {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: it is still running: %w", action, context.Cause(ctx))
+		}
+	}
+	return s.release()
+}
+
+// Pause stops all processes of the server with SIGSTOP: the kernel still accepts
+// connections for it, and the server does not answer.
+func (s *Ephemeral) Pause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pid, err := s.pid()
+	if err != nil {
+		return fmt.Errorf("pause server: %w", err)
+	}
+	for next := []int{pid}; len(next) > 0; {
+		for _, p := range next {
+			if err := signal(p, syscall.SIGSTOP); err != nil {
+				return fmt.Errorf("pause server: %w", err)
+			}
+		}
+		s.paused = append(s.paused, next...)
+		// The server may have started another child before it stopped.
+		if next, err = childrenOf(pid); err != nil {
+			return fmt.Errorf("pause server: %w", err)
+		}
+		next = slices.DeleteFunc(next, func(p int) bool { return slices.Contains(s.paused, p) })
+	}
+	return nil
+}
+
+// Resume continues a paused server.
+func (s *Ephemeral) Resume() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.resume(); err != nil {
+		return fmt.Errorf("resume server: %w", err)
+	}
+	return nil
+}
+
+func (s *Ephemeral) resume() (err error) {
+	for _, pid := range s.paused {
+		err = errors.Join(err, signal(pid, syscall.SIGCONT))
+	}
+	s.paused = nil
+	return err
+}

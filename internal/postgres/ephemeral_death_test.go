@@ -1,0 +1,81 @@
+package postgres_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/testwait"
+)
+
+// ephemeralStateEnv makes the test binary a program with a server in some state.
+const ephemeralStateEnv = "POSTGRES_TEST_EPHEMERAL_STATE"
+
+func TestEphemeral_EndsWithItsProgram(t *testing.T) {
+	t.Parallel()
+	states := map[string]func(*postgres.Ephemeral) error{
+		"running": func(*postgres.Ephemeral) error { return nil },
+		"stopped": (*postgres.Ephemeral).Kill,
+		"paused":  (*postgres.Ephemeral).Pause,
+	}
+	if state := os.Getenv(ephemeralStateEnv); state != "" {
+		s := startEphemeral(t, postgres.EphemeralOptions{})
+		must(t, states[state](s))
+		fmt.Printf("READY %s\n", filepath.Dir(s.SocketDir()))
+		select {}
+	}
+	for state := range states {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			dir := killProgramWithServer(t, state)
+			testwait.Until(t, dir+" and all processes of the server are gone", func() bool {
+				_, err := os.Stat(dir)
+				return os.IsNotExist(err) && !isInCommandLine(dir)
+			})
+		})
+	}
+}
+
+// killProgramWithServer runs a program that has a server, and kills the program. It
+// returns the server's directory.
+func killProgramWithServer(t *testing.T, state string) string {
+	t.Helper()
+	startEphemeral(t, postgres.EphemeralOptions{}) // skips the test on a machine without PostgreSQL
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(self, "-test.run=^TestEphemeral_EndsWithItsProgram$")
+	cmd.Env = append(os.Environ(), ephemeralStateEnv+"="+state)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	dir := ""
+	for lines := bufio.NewScanner(out); dir == "" && lines.Scan(); {
+		dir, _ = strings.CutPrefix(lines.Text(), "READY ")
+	}
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
+	if dir == "" {
+		t.Fatal("the program printed no directory")
+	}
+	return dir
+}
+
+// isInCommandLine reports whether the command line of a process contains the
+// directory, as those of keeper, cleaner and server do. Without /proc it is false.
+func isInCommandLine(dir string) bool {
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return false
+	}
+	for _, file := range lines {
+		if line, err := os.ReadFile(file); err == nil && strings.Contains(string(line), dir) {
+			return true
+		}
+	}
+	return false
+}

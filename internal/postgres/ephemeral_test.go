@@ -1,0 +1,163 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/testwait"
+)
+
+func TestEphemeral_ListensOnlyOnTheGivenAddresses(t *testing.T) {
+	t.Parallel()
+	s := startEphemeral(t, postgres.EphemeralOptions{})
+	if s.Addr() != "" {
+		t.Errorf("the server listens at %q", s.Addr())
+	}
+	expectText(t, s.URL("postgres"), "show listen_addresses", "")
+
+	s = startEphemeral(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
+	expectText(t, postgres.TCPURL("postgres", s.Addr()), "select host(inet_server_addr())", "127.0.0.1")
+	expectText(t, s.URL("postgres"), "select concat(inet_server_addr(), ' ', current_user)", " cuelight")
+}
+
+func TestEphemeral_KeepsItsPortAndItsRowsAcrossRestarts(t *testing.T) {
+	t.Parallel()
+	s := startEphemeral(t, postgres.EphemeralOptions{Durable: true, Listen: []string{"127.0.0.1"}})
+	addr := s.Addr()
+	must(t, s.CreateDatabase(t.Context(), `odd "name"`))
+	execSQL(t, postgres.TCPURL(`odd "name"`, s.Addr()), "create table items (id int); insert into items values (7)")
+	for _, end := range []func() error{
+		func() error { return s.Stop(t.Context(), postgres.Smart) },
+		func() error { return s.Stop(t.Context(), postgres.Fast) },
+		func() error { return s.Stop(t.Context(), postgres.Immediate) },
+		s.Kill,
+	} {
+		must(t, end())
+		if c, err := net.Dial("tcp", addr); err == nil {
+			c.Close()
+			t.Error("the stopped server accepts connections")
+		}
+		must(t, s.Start(t.Context()))
+		if s.Addr() != addr {
+			t.Errorf("the address was %s and is %s", addr, s.Addr())
+		}
+		expectText(t, postgres.TCPURL(`odd "name"`, s.Addr()), "select id::text from items", "7")
+	}
+}
+
+func TestEphemeralOptions_DurableDecidesAboutFsync(t *testing.T) {
+	t.Parallel()
+	const safety = `select string_agg(setting, ' ' order by name) from pg_settings
+		where name in ('fsync', 'full_page_writes', 'synchronous_commit')`
+	expectText(t, startEphemeral(t, postgres.EphemeralOptions{}).URL("postgres"), safety, "off off on")
+	expectText(t, startEphemeral(t, postgres.EphemeralOptions{Durable: true}).URL("postgres"), safety, "on on on")
+}
+
+func TestSet_ChangesSettings(t *testing.T) {
+	t.Parallel()
+	s := startEphemeral(t, postgres.EphemeralOptions{Settings: []string{"work_mem = 5MB", "application_name=it's"}})
+	expectText(t, s.URL("postgres"), "show work_mem", "5MB")
+	expectText(t, s.URL("postgres"), "show application_name", "it's")
+	must(t, s.Set(t.Context(), "work_mem", "6MB"))
+	expectText(t, s.URL("postgres"), "show work_mem", "6MB")
+	must(t, s.Set(t.Context(), "default_transaction_read_only", "on"))
+	must(t, s.Set(t.Context(), "default_transaction_read_only", "off"))
+	expectText(t, s.URL("postgres"), "show transaction_read_only", "off")
+}
+
+func TestStartEphemeral_NamesAnInvalidSetting(t *testing.T) {
+	t.Parallel()
+	for _, o := range []postgres.EphemeralOptions{
+		{Settings: []string{"work_mem"}},
+		{Settings: []string{"no_such_setting=1"}},
+		{Listen: []string{"127.0.0.1"}, Trust: []string{"anybody"}},
+	} {
+		s, err := postgres.StartEphemeral(t.Context(), o)
+		if err == nil {
+			t.Errorf("%+v was accepted", o)
+			must(t, s.Close())
+			continue
+		}
+		if what := strings.Join(append(o.Settings, o.Trust...), ""); !strings.Contains(err.Error(), strings.TrimSuffix(what, "=1")) {
+			t.Errorf("the error does not contain %s: %v", what, err)
+		}
+	}
+}
+
+func TestStop_SmartWaitsForSessions(t *testing.T) {
+	t.Parallel()
+	s := startEphemeral(t, postgres.EphemeralOptions{})
+	conn, err := pgx.Connect(t.Context(), s.URL("postgres"))
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := s.Stop(ctx, postgres.Smart); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with a session: %v", err)
+	}
+	must(t, conn.Close(t.Context()))
+	testwait.Until(t, "the server stops", func() bool {
+		return s.Start(t.Context()) == nil // it cannot start while it runs
+	})
+}
+
+func TestStart_AfterTheServerEndedByItself(t *testing.T) {
+	t.Parallel()
+	s := startEphemeral(t, postgres.EphemeralOptions{})
+	if err := s.Start(t.Context()); err == nil {
+		t.Error("a running server was started again")
+	}
+	// The server may end before it answers.
+	_, _ = queryText(t.Context(), s.URL("postgres"), "copy (select 1 where false) to program 'kill -INT $(head -1 postmaster.pid)'")
+	testwait.Until(t, "it has ended", func() bool {
+		_, err := queryText(t.Context(), s.URL("postgres"), "select 'x'")
+		return err != nil
+	})
+	testwait.Until(t, "it can be started", func() bool { return s.Start(t.Context()) == nil })
+	expectText(t, s.URL("postgres"), "select 'x'", "x")
+}
+
+func TestPause_StopsAnswersUntilResume(t *testing.T) {
+	t.Parallel()
+	s := startEphemeral(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
+	conn, err := pgx.Connect(t.Context(), postgres.TCPURL("postgres", s.Addr()))
+	must(t, err)
+	defer conn.Close(context.Background())
+	must(t, s.Pause())
+	answered := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(context.Background(), "select 1")
+		answered <- err
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := queryText(ctx, postgres.TCPURL("postgres", s.Addr()), "select 'x'"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("query in a new session: %v", err)
+	}
+	select {
+	case err := <-answered:
+		t.Errorf("query in an existing session: %v", err)
+	default:
+	}
+	must(t, s.Resume())
+	must(t, <-answered)
+	expectText(t, postgres.TCPURL("postgres", s.Addr()), "select 'x'", "x")
+}
+
+func TestPause_DoesNotPreventStopOrKill(t *testing.T) {
+	t.Parallel()
+	s := startEphemeral(t, postgres.EphemeralOptions{})
+	must(t, s.Pause())
+	must(t, s.Kill())
+	must(t, s.Start(t.Context()))
+	must(t, s.Pause())
+	must(t, s.Stop(t.Context(), postgres.Fast))
+	must(t, s.Start(t.Context()))
+	must(t, s.Pause()) // Close must work, too
+}
