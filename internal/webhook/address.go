@@ -6,13 +6,14 @@ import (
 	"net/url"
 	"strings"
 	"unicode"
+
+	"github.com/cuelight/cuelight/internal/ssrf"
 )
 
-// addressMost is how long a webhook's address may be, in bytes.
-const maxAddress = 2048
+const maxAddress = 2048 // bytes
 
-// checkAddress returns why address cannot be a webhook's. What a name means is
-// looked at when it is called; here only what is certain to be refused then.
+// checkAddress returns an error for an address that can never be called. Names are
+// resolved at each call, not here.
 func (w *Webhooks) checkAddress(address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -25,9 +26,9 @@ func (w *Webhooks) checkAddress(address string) error {
 	case u.Hostname() == "" || u.Opaque != "":
 		return fmt.Errorf("%w: the address names no host", ErrInvalid)
 	case u.User != nil:
-		return fmt.Errorf("%w: the address has a user or a password in it: signatures are there for that", ErrInvalid)
+		return fmt.Errorf("%w: the address contains a user or a password; use signatures instead", ErrInvalid)
 	case u.Fragment != "" || strings.HasSuffix(address, "#"):
-		return fmt.Errorf("%w: what is after # is never sent", ErrInvalid)
+		return fmt.Errorf("%w: HTTP does not send the part after #; remove it", ErrInvalid)
 	case u.Port() == "" && strings.HasSuffix(u.Host, ":"):
 		return fmt.Errorf("%w: the address has no port after the colon", ErrInvalid)
 	}
@@ -41,27 +42,27 @@ func (w *Webhooks) checkAddress(address string) error {
 
 func (w *Webhooks) checkHost(u *url.URL) error {
 	hosts := addressesOf(u.Hostname())
-	allowed, reachable := false, len(hosts) == 0
+	isAllowed, isPermitted := false, len(hosts) == 0
 	for _, addr := range hosts {
-		err := w.policy.Check(addr)
-		reachable = reachable || err == nil
-		allowed = allowed || w.policy.Allows(addr)
+		isPermitted = isPermitted || w.policy.Check(addr) == nil
+		isAllowed = isAllowed || w.policy.Allows(addr)
 	}
-	if !reachable {
-		return fmt.Errorf("%w: %s is not a public address, and its network is not among those allowed", ErrInvalid, u.Hostname())
+	if !isPermitted {
+		return fmt.Errorf("%w: %s", ErrInvalid, ssrf.NotPublic(u.Hostname()))
 	}
-	if u.Scheme == "http" && !allowed && !w.options.AllowHTTP {
+	if u.Scheme == "http" && !isAllowed && !w.options.AllowHTTP {
 		return fmt.Errorf("%w: http is for addresses in allowed networks only; use https", ErrInvalid)
 	}
 	return nil
 }
 
-// literal are the addresses of a host that needs no looking up.
+// addressesOf returns the addresses of a host that needs no name lookup.
 func addressesOf(host string) []netip.Addr {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr.WithZone("")}
 	}
-	if host = strings.ToLower(strings.TrimSuffix(host, ".")); host == "localhost" || strings.HasSuffix(host, ".localhost") {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 	}
 	return nil

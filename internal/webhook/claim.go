@@ -2,10 +2,8 @@ package webhook
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"time"
 
@@ -14,24 +12,25 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// message is a delivery that is to be made.
+// dueDelivery is a delivery to send. Its URL and secrets are those of the moment of the
+// claim, so a replaced secret signs nothing more.
 type dueDelivery struct {
 	id        store.ID
 	webhook   store.ID
-	url       string   // as it is now: it may have been changed since the hooks were read
-	secrets   []string // that sign, as they are now: one that got out signs nothing once it is replaced
+	url       string
+	secrets   []string
 	eventType string
 	payload   string
 	attempts  int
 }
 
-// claim: what is due, for each webhook as much as may be on its way to it, and
-// fairly where that is more than may be in all. An event whose task has an earlier
-// one waits for that.
+// claimSQL returns due deliveries: for each webhook at most its free slots, and in total
+// at most $4, distributed evenly. It excludes an event while its task has an earlier one
+// pending.
 const claimSQL = `
 /* claim deliveries */
-select d.id, d.webhook_id, h.url, array_remove(array[h.secret, case when h.old_until > now() then h.old_secret end], null),
-       d.type, d.payload, d.attempts
+select d.id, d.webhook_id, h.url,
+       array_remove(array[h.secret, case when h.old_until > now() then h.old_secret end], null), d.type, d.payload, d.attempts
   from unnest($1::uuid[], $2::int[]) as w (id, free)
   join cuelight_webhooks h on h.id = w.id and h.disabled_at is null
  cross join lateral (
@@ -48,129 +47,62 @@ select d.id, d.webhook_id, h.url, array_remove(array[h.secret, case when h.old_u
  order by d.rank, random()
  limit $4`
 
-// call makes as many calls as may be made now.
-func (d *deliverer) sendDue(ctx, calling context.Context, hooks []endpoint) error {
-	ids, free, total := d.freeSlots(hooks)
+// sendDue starts as many calls as there are free slots.
+func (d *deliverer) sendDue(ctx, callCtx context.Context, endpoints []endpoint) error {
+	ids, free, total := d.freeSlots(endpoints)
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := d.webhooks.db.Query(ctx, claimSQL, ids, free, d.inFlightIDs(), total)
-	if err != nil {
-		return fmt.Errorf("claim deliveries: %w", err)
-	}
-	messages, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m dueDelivery, err error) {
+	due, err := collect(ctx, d.webhooks.db, func(row pgx.CollectableRow) (m dueDelivery, err error) {
 		err = row.Scan(&m.id, &m.webhook, &m.url, &m.secrets, &m.eventType, &m.payload, &m.attempts)
 		return m, err
-	})
+	}, "claim deliveries", claimSQL, ids, free, d.inFlightIDs(), total)
 	if err != nil {
-		return fmt.Errorf("claim deliveries: %w", err)
+		return err
 	}
 	if time.Since(d.renewed) >= d.webhooks.options.leaseDuration {
-		return nil // somebody else may have begun; the next turn will know
+		return nil // another process may hold the lease now; the next step checks
 	}
-	for _, m := range messages {
+	for _, m := range due {
 		d.inFlight[m.id] = m.webhook
 		d.calls.Go(func() {
-			d.finished <- attemptResult{dueDelivery: m, response: d.webhooks.client.send(calling, m.url, m.secrets, m.id.String(), m.payload)}
+			r := d.webhooks.client.send(callCtx, m.url, m.secrets, m.id.String(), m.payload)
+			d.finished <- attemptResult{dueDelivery: m, response: r}
 		})
 	}
 	return nil
 }
 
-// onTheirWay are the deliveries of which it is not written yet what became of them.
+// inFlightIDs returns the deliveries whose last results are not written yet.
 func (d *deliverer) inFlightIDs() []store.ID {
 	return slices.AppendSeq(make([]store.ID, 0, len(d.inFlight)), maps.Keys(d.inFlight))
 }
 
-// room is how many calls may be made, to each webhook and in all. Those whose
-// receivers fail get one at a time, and half of all together: however many hang,
-// there is room for the others.
-func (d *deliverer) freeSlots(hooks []endpoint) (ids []store.ID, free []int, total int) {
+// freeSlots returns how many calls can start, per webhook and in total. A failing
+// receiver gets one call at a time, and all failing ones together get half of the calls,
+// so that they do not delay the others.
+func (d *deliverer) freeSlots(endpoints []endpoint) (ids []store.ID, free []int, total int) {
 	o := d.webhooks.options
 	busy := map[store.ID]int{}
-	failing := max(o.Concurrency/2, 1)
-	for _, hook := range d.inFlight {
-		busy[hook]++
-		if d.healthOf(hook).isFailing() {
-			failing--
+	failingSlots := max(o.Concurrency/2, 1)
+	for _, webhook := range d.inFlight {
+		busy[webhook]++
+		if d.healthOf(webhook).isFailing() {
+			failingSlots--
 		}
 	}
 	total = o.Concurrency - len(d.inFlight)
 	now := time.Now()
-	for _, i := range rand.Perm(len(hooks)) {
-		id := hooks[i].id
+	for _, i := range rand.Perm(len(endpoints)) {
+		id := endpoints[i].id
 		h, n := d.healthOf(id), o.PerWebhook-busy[id]
 		if h.isFailing() {
-			n = min(1-busy[id], failing)
-			failing -= max(n, 0)
+			n = min(1-busy[id], failingSlots)
+			failingSlots -= max(n, 0)
 		}
 		if n > 0 && total > 0 && !now.Before(h.notBefore) {
 			ids, free = append(ids, id), append(free, n)
 		}
 	}
 	return ids, free, total
-}
-
-// health is how a receiver has done lately. It is lost with the lease, but for what
-// the table says; see known. It only says how hard to try.
-type endpointHealth struct {
-	failures  int       // in a row
-	notBefore time.Time // the receiver wants nothing before
-}
-
-const failuresToFailing = 3
-
-func (h *endpointHealth) isFailing() bool { return h.failures >= failuresToFailing }
-
-// saw takes in an answer, and reports whether a receiver that was failing is back.
-func (h *endpointHealth) record(r response, now time.Time) (back bool) {
-	if r.isDelivered() {
-		back = h.isFailing()
-		*h = endpointHealth{}
-		return back
-	}
-	h.failures++
-	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
-		h.notBefore = now.Add(r.retryAfter)
-	}
-	return false
-}
-
-// known begins with what the table says of receivers: one that something waits for
-// has failed before.
-func (d *deliverer) loadHealth(ctx context.Context) error {
-	rows, err := d.webhooks.db.Query(ctx, failedBeforeSQL, d.webhooks.options.Pipeline)
-	if err != nil {
-		return fmt.Errorf("read who failed: %w", err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[store.ID])
-	if err != nil {
-		return fmt.Errorf("read who failed: %w", err)
-	}
-	d.health = make(map[store.ID]*endpointHealth)
-	for _, id := range ids {
-		d.health[id] = &endpointHealth{failures: failuresToFailing}
-	}
-	return nil
-}
-
-// forget drops what is known of receivers whose webhooks are gone, disabled, or lead
-// elsewhere now: who enables one again has reasons to try, and another receiver is to
-// be tried.
-func (d *deliverer) dropStaleHealth(hooks []endpoint) {
-	urls := make(map[store.ID]string, len(hooks))
-	for _, h := range hooks {
-		urls[h.id] = h.url
-	}
-	maps.DeleteFunc(d.health, func(id store.ID, _ *endpointHealth) bool { return urls[id] == "" || urls[id] != d.urls[id] })
-	d.urls = urls
-}
-
-func (d *deliverer) healthOf(hook store.ID) *endpointHealth {
-	h := d.health[hook]
-	if h == nil {
-		h = &endpointHealth{}
-		d.health[hook] = h
-	}
-	return h
 }

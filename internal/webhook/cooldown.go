@@ -11,43 +11,40 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// subject is what an alert is about, as far as it is not to be repeated: its kind,
-// and of hosts which one, and which of its disks. One that is in trouble for long
-// would hide all others for as long.
+// alertSubject returns the key of an alert's cooldown: its name and, for some alerts, the
+// host and the disk. Otherwise a host in permanent trouble would suppress the alerts of
+// all others.
 func alertSubject(alert string, e store.Event) string {
 	switch alert {
 	case AlertWorkerLost, AlertListenerDown, AlertDiskLow:
 	default:
 		return alert
 	}
-	const most = 200 // each: it is a key
-	var about struct {
+	const maxPart = 200 // bytes
+	var data struct {
 		Host string `json:"host"`
 		Disk string `json:"disk"`
 	}
-	_ = json.Unmarshal(e.Data, &about) // whoever writes events by hand may leave it out
-	return strings.TrimRight(alert+" "+truncate(about.Host, most)+" "+truncate(about.Disk, most), " ")
+	_ = json.Unmarshal(e.Data, &data) // an event that was written by hand may have neither
+	return strings.TrimRight(alert+" "+truncate(data.Host, maxPart)+" "+truncate(data.Disk, maxPart), " ")
 }
 
-// quiet is how alerts of a subject stand with a webhook.
+// cooldown is the state of one alert subject for one webhook.
 type cooldown struct {
 	until      time.Time
-	suppressed int // since the last one that was sent
-	changed    bool
+	suppressed int // since the last alert that was sent
 }
 
-// pass reports whether an alert of an event at that time is to be sent, and how
-// many were not since the last one. The cooldown goes by when things happened, not
-// by when they are looked at: what piled up while nobody looked is told as it would
-// have been.
-func (q *cooldown) admit(at time.Time, cooldown time.Duration) (suppressed int, ok bool) {
-	q.changed = true
-	if at.Before(q.until) {
-		q.suppressed++
+// admit reports whether to send an alert, and how many were suppressed before it. It
+// compares the times of events, not the present time, so a lagging webhook gets the same
+// alerts as others.
+func (c *cooldown) admit(at time.Time, duration time.Duration) (suppressed int, ok bool) {
+	if at.Before(c.until) {
+		c.suppressed++
 		return 0, false
 	}
-	suppressed = q.suppressed
-	q.until, q.suppressed = at.Add(cooldown), 0
+	suppressed = c.suppressed
+	c.until, c.suppressed = at.Add(duration), 0
 	return suppressed, true
 }
 
@@ -56,12 +53,8 @@ type cooldownKey struct {
 	subject string
 }
 
-const readCooldownsSQL = `
-/* read cooldowns */
-select webhook_id, subject, until, suppressed from cuelight_alert_cooldowns where webhook_id = any($1::uuid[])`
-
-// quiet is how alerts of a subject stand with a webhook. What is read here cannot
-// change before it is written: only the holder of the lease writes it.
+// cooldown returns the state of a subject, and adds it to the plan. The state cannot
+// change before it is written, because only the holder of the lease writes it.
 func (p *planner) cooldown(ctx context.Context, to *plan, subject string) (*cooldown, error) {
 	if p.cooldowns == nil {
 		if err := p.readCooldowns(ctx); err != nil {
@@ -69,17 +62,21 @@ func (p *planner) cooldown(ctx context.Context, to *plan, subject string) (*cool
 		}
 	}
 	key := cooldownKey{to.endpoint.id, subject}
-	q := p.cooldowns[key]
-	if q == nil {
-		q = &cooldown{}
-		p.cooldowns[key] = q
+	c := p.cooldowns[key]
+	if c == nil {
+		c = &cooldown{}
+		p.cooldowns[key] = c
 	}
 	if to.cooldowns == nil {
 		to.cooldowns = map[string]*cooldown{}
 	}
-	to.cooldowns[subject] = q
-	return q, nil
+	to.cooldowns[subject] = c
+	return c, nil
 }
+
+const readCooldownsSQL = `
+/* read cooldowns */
+select webhook_id, subject, until, suppressed from cuelight_alert_cooldowns where webhook_id = any($1::uuid[])`
 
 func (p *planner) readCooldowns(ctx context.Context) error {
 	var ids []store.ID
@@ -90,14 +87,13 @@ func (p *planner) readCooldowns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	quiets := map[cooldownKey]*cooldown{}
+	cooldowns := map[cooldownKey]*cooldown{}
 	var key cooldownKey
-	var q cooldown
-	_, err = pgx.ForEachRow(rows, []any{&key.webhook, &key.subject, &q.until, &q.suppressed}, func() error {
-		read := q
-		quiets[key] = &read
+	var c cooldown
+	_, err = pgx.ForEachRow(rows, []any{&key.webhook, &key.subject, &c.until, &c.suppressed}, func() error {
+		cooldowns[key] = new(c)
 		return nil
 	})
-	p.cooldowns = quiets
+	p.cooldowns = cooldowns
 	return err
 }

@@ -1,57 +1,55 @@
-// Package webhook tells other programs by HTTP what happens to tasks.
+// Package webhook delivers the events of a pipeline to other programs by HTTP.
 //
-// Make [Webhooks] with [New], register receivers with [Webhooks.Add], and have at
-// least one process [Webhooks.Run]. What it promises:
+// Create [Webhooks] with [New], register receivers with [Webhooks.Add], and call
+// [Webhooks.Run] in at least one process. What it promises:
 //
-//   - Every event after its registration that a webhook asks for is delivered at
-//     least once, or ends in the list of those that could not be. Nothing is lost
-//     with a process, or while a receiver is down. Receivers tell what comes twice
-//     by the header webhook-id, which stays the same over all attempts. (Of progress
-//     only the latest of a stage is delivered.)
-//   - The events of one task arrive in their order: a later one waits until the
-//     earlier one has arrived or is given up. Tasks do not wait for each other, nor
-//     webhooks for one that is behind.
-//   - Every attempt is signed anew after Standard Webhooks
-//     (https://www.standardwebhooks.com), while a secret is being changed with
-//     both.
-//   - A receiver that hangs or fails takes no more than its share; see
-//     Options.PerWebhook. Failing ones together leave room for half of all.
-//   - No connection is made to an address that is not public, or is this host's,
-//     unless Options.Allow names its network, whatever a name server says. Redirects
-//     are not followed, and no proxy is used.
+//   - It delivers every requested event since the registration at least once, or lists
+//     it as dead. It loses nothing when a process or a receiver is down. The header
+//     webhook-id is the same in all attempts, so receivers can detect duplicates. (Of
+//     progress events, it delivers only the latest of each stage.)
+//   - It delivers the events of one task in order: a later event waits until the
+//     earlier one is delivered or dead. Tasks do not delay each other, and a webhook
+//     that lags behind does not delay others.
+//   - It signs each attempt as [Standard Webhooks] specifies. While a secret is being
+//     replaced, it signs with both.
+//   - A receiver that hangs or fails occupies only its share of the calls: see
+//     Options.PerWebhook. All failing receivers together occupy at most half.
+//   - It connects only to addresses that package ssrf permits. It does not follow
+//     redirects and uses no proxy.
 //
-// # What is sent
+// # Payload
 //
-// A POST with a JSON object: type, timestamp (when it happened) and data. In data
-// are event_id, pipeline, stage, attempt and worker_id where there are any; details,
-// which is what the event itself says; and task: id, source, user_id, request_id,
-// status and overridden_by, as they were when the delivery was prepared. Of a source
-// that is a URL, user, password, query and fragment are left out. It is never larger
-// than 16 KiB; what is cut to fit is marked by truncated.
+// A delivery is a POST request with a JSON object: type, timestamp (of the event) and
+// data. Data contains event_id, pipeline, stage, attempt and worker_id if the event has
+// them; details, the event's own data; and task: id, source, user_id, request_id, status
+// and overridden_by at the time the delivery was prepared. A source that is a URL has no
+// user, password, query or fragment. The payload never exceeds 16 KiB; truncated marks a
+// payload that was cut.
 //
-// # What is an answer
+// # Responses
 //
-// A status of 2xx within the timeout, whatever the body. 410 disables the webhook.
-// Everything else is a failure and is tried again, for a good three days at growing
-// intervals, and not before the receiver's Retry-After, if it does not ask for more
-// than an hour. When a receiver has failed several times in a row and takes something
-// again, what could not reach it is sent without waiting any longer; so is what it
-// answered with an error that may pass (408, 425, 429, 5xx), before the sixth attempt.
+// A 2xx status within the timeout means success, whatever the body. 410 disables the
+// webhook. Everything else is a failure. Failed deliveries are retried for three days at
+// growing intervals, and not before the receiver's Retry-After (at most an hour). When a
+// receiver succeeds after several failures, the deliveries that could not reach it are
+// retried immediately. So are those that got a temporary error (408, 425, 429, 5xx),
+// until their sixth attempt.
 //
 // # Alerts
 //
-// Alerts are for operators: a webhook gets those it asks for. After one of a kind,
-// and of those about a host or its disk of the same, those that happen within the
-// cooldown are not sent. They stay in the list of
-// deliveries as suppressed, from where they can be sent all the same, and the next
-// one that is sent says how many there were.
+// Alerts are for operators. A webhook gets those that it requests. After an alert,
+// others of the same type are suppressed for the cooldown; alerts about a host or a disk
+// have one cooldown per host and disk. Suppressed alerts stay in the list of deliveries,
+// from which they can be redelivered. The next alert contains their number.
 //
-// # What it does not
+// # Limits
 //
-// The secrets are in the database, since signing needs them. Whoever may read the
-// table cuelight_webhooks can sign. Signatures carry the time of this host's clock,
-// and receivers refuse what is five minutes off.
+// The database contains the secrets, because signing needs them. A user who may read the
+// table cuelight_webhooks can sign. Signatures contain the time of this host's clock, and
+// receivers reject a time that is five minutes off.
 //
-// A webhook whose cursor falls behind what the outbox keeps, as one may that was
-// disabled for long, misses what was deleted; Options.Observe hears of it.
+// If a webhook's cursor falls behind the retention of events, for example because it was
+// disabled for long, it misses the deleted ones. Options.OnDelivery reports that.
+//
+// [Standard Webhooks]: https://www.standardwebhooks.com
 package webhook

@@ -12,34 +12,17 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// The lease is what makes one process of many deliver. It is renewed a good deal
-// more often than it runs out, and whoever has not got it asks for it often enough
-// that another takes over within fifteen seconds.
+// The lease makes one of several processes the deliverer. The holder renews it several
+// times before it expires. The others try to acquire it as often, so that a new holder
+// takes over within fifteen seconds.
 const (
 	leaseDuration    = 11 * time.Second
-	renewalsPerLease = 4 // of it, between two renewals, and between two tries to get it
+	renewalsPerLease = 4
 )
 
-// errLost says that another process delivers now, or may.
-var errLeaseLost = errors.New("the lease is another's")
+var errLeaseLost = errors.New("another process holds the lease")
 
-// errNone says that there is nobody to deliver to.
-var errNoWebhooks = errors.New("there is no webhook")
-
-const hasEnabledSQL = `
-/* is there a webhook */
-select exists (select from cuelight_webhooks where pipeline = $1 and disabled_at is null)`
-
-// any reports whether anybody is to be told of anything.
-func (w *Webhooks) hasEnabled(ctx context.Context) (any bool, err error) {
-	err = w.db.QueryRow(ctx, hasEnabledSQL, w.options.Pipeline).Scan(&any)
-	if err != nil {
-		err = fmt.Errorf("look for webhooks: %w", err)
-	}
-	return any, err
-}
-
-// acquire: while somebody else has it, asking for it only reads.
+// A process that waits for the lease only reads.
 const acquireSQL = `
 /* acquire lease */
 insert into cuelight_leases as l (name, holder, until)
@@ -49,11 +32,11 @@ on conflict (name) do update set holder = excluded.holder, until = excluded.unti
  where l.holder = excluded.holder or l.until <= now()
 returning true`
 
-// acquire reports whether this deliverer may deliver now.
+// acquire reports whether this deliverer got the lease.
 func (d *deliverer) acquire(ctx context.Context) (bool, error) {
-	begun := time.Now()
-	var got bool
-	err := d.webhooks.db.QueryRow(ctx, acquireSQL, d.webhooks.leaseName(), d.holder, d.webhooks.options.leaseDuration.Seconds()).Scan(&got)
+	begun, w := time.Now(), d.webhooks
+	var acquired bool
+	err := w.db.QueryRow(ctx, acquireSQL, w.leaseName(), d.holder, w.options.leaseDuration.Seconds()).Scan(&acquired)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -64,8 +47,8 @@ func (d *deliverer) acquire(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// renew locks the lease's row until the transaction ends. So whatever is written
-// in it is written by the one that has the lease, and nobody takes it meanwhile.
+// renewSQL locks the lease's row until the transaction ends, so no other process can
+// acquire the lease before the transaction's writes are visible.
 const renewSQL = `
 /* renew lease */
 update cuelight_leases set until = now() + make_interval(secs => $3) where name = $1 and holder = $2 returning true`
@@ -74,7 +57,7 @@ const releaseSQL = `
 /* release lease */
 delete from cuelight_leases where name = $1 and holder = $2`
 
-// release lets another take over at once.
+// release lets another process take over immediately.
 func (d *deliverer) release(ctx context.Context) error {
 	if _, err := d.webhooks.db.Exec(ctx, releaseSQL, d.webhooks.leaseName(), d.holder); err != nil {
 		return fmt.Errorf("release lease: %w", err)
@@ -84,9 +67,9 @@ func (d *deliverer) release(ctx context.Context) error {
 
 func (w *Webhooks) leaseName() string { return "webhooks:" + w.options.Pipeline }
 
-// newID is a random UUID, for what no row is made of.
+// newID returns a random UUID (version 4) for an object that has no row.
 func newID() (id store.ID) {
-	rand.Read(id[:]) // never fails: it crashes the program instead
+	rand.Read(id[:]) // never returns an error
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	return id
 }

@@ -5,15 +5,23 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
 
-// body is what is sent, in the shape that Standard Webhooks asks for.
+// Maximum sizes in bytes. Standard Webhooks recommends at most 20 KiB, with headers.
+const (
+	maxPayload    = 16 << 10
+	maxTaskField  = 1 << 10
+	maxErrorField = 4 << 10
+)
+
+// payload has the structure that Standard Webhooks recommends.
 type payload struct {
 	Type      string    `json:"type"`
-	Timestamp time.Time `json:"timestamp"` // when it happened
+	Timestamp time.Time `json:"timestamp"` // of the event
 	Data      eventData `json:"data"`
 }
 
@@ -25,13 +33,12 @@ type eventData struct {
 	Stage      string          `json:"stage,omitempty"`
 	Attempt    int             `json:"attempt,omitempty"`
 	Worker     store.ID        `json:"worker_id,omitzero"`
-	Details    json.RawMessage `json:"details,omitempty"`    // what the event itself says
-	Suppressed int             `json:"suppressed,omitempty"` // alerts of this kind since the last one sent
-	Truncated  bool            `json:"truncated,omitempty"`  // not all of it would fit
+	Details    json.RawMessage `json:"details,omitempty"`    // the event's own data
+	Suppressed int             `json:"suppressed,omitempty"` // alerts since the last one that was sent
+	Truncated  bool            `json:"truncated,omitempty"`
 }
 
-// facts are what may be known of a task outside; those of a task that was deleted
-// are its id.
+// taskData is the public data of a task. A deleted task has only its id.
 type taskData struct {
 	ID           store.ID     `json:"id"`
 	Source       string       `json:"source,omitempty"`
@@ -48,15 +55,8 @@ func publicTask(t store.Task) *taskData {
 	}
 }
 
-// How large things may be, in bytes. Receivers are promised 20 KiB by Standard
-// Webhooks, headers included.
-const (
-	maxPayload    = 16 << 10
-	maxTaskField  = 1 << 10
-	maxErrorField = 4 << 10
-)
-
-// text is the body as it is signed and sent: no larger than it may be.
+// encode returns the JSON text to sign and send. It truncates fields until the text is at
+// most maxPayload bytes.
 func (b payload) encode() string {
 	b.truncateTask()
 	s := b.encodeJSON()
@@ -68,8 +68,8 @@ func (b payload) encode() string {
 		b.Data.Details, b.Data.Truncated = nil, true
 		s = b.encodeJSON()
 	}
-	if f := b.Data.Task; len(s) > maxPayload && f != nil { // letters that JSON writes as six
-		b.Data.Task = &taskData{ID: f.ID, Status: f.Status, OverriddenBy: f.OverriddenBy}
+	if t := b.Data.Task; len(s) > maxPayload && t != nil { // JSON writes some characters as six bytes
+		b.Data.Task = &taskData{ID: t.ID, Status: t.Status, OverriddenBy: t.OverriddenBy}
 		s = b.encodeJSON()
 	}
 	return s
@@ -79,47 +79,65 @@ func (b payload) encodeJSON() string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(b); err != nil { // details that are no JSON: PostgreSQL gives none
+	if err := e.Encode(b); err != nil { // invalid details; PostgreSQL returns none
 		b.Data.Details, b.Data.Truncated = nil, true
 		return b.encodeJSON()
 	}
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// cutFacts shortens what somebody may have filled with anything.
+// truncateTask shortens the fields that users fill.
 func (b *payload) truncateTask() {
 	if b.Data.Task == nil {
 		return
 	}
-	f := *b.Data.Task // shared with other bodies
-	for _, s := range []*string{&f.Source, &f.UserID, &f.RequestID} {
+	t := *b.Data.Task // other payloads share it
+	for _, s := range []*string{&t.Source, &t.UserID, &t.RequestID} {
 		if len(*s) > maxTaskField {
 			*s, b.Data.Truncated = truncate(*s, maxTaskField), true
 		}
 	}
-	b.Data.Task = &f
+	b.Data.Task = &t
 }
 
-// cutError shortens the one thing that is long in practice.
+// truncateError shortens the error in the details, the only long field in practice.
 func (b *payload) truncateError() {
 	var fields map[string]json.RawMessage
 	var text string
 	if json.Unmarshal(b.Data.Details, &fields) != nil || json.Unmarshal(fields["error"], &text) != nil {
 		return
 	}
-	short, err := json.Marshal(truncate(text, maxErrorField))
+	truncated, err := json.Marshal(truncate(text, maxErrorField))
 	if err != nil {
 		return
 	}
-	fields["error"] = short
+	fields["error"] = truncated
 	if all, err := json.Marshal(fields); err == nil {
 		b.Data.Details, b.Data.Truncated = all, true
 	}
 }
 
-func truncate(s string, most int) string {
-	if len(s) <= most {
+// truncate cuts s to maxBytes bytes of valid UTF-8 and appends an ellipsis.
+func truncate(s string, maxBytes int) string {
+	if len(s) <= maxBytes {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:maxBytes], "") + "…"
+}
+
+// sanitize makes foreign text short and valid for PostgreSQL.
+func sanitize(s string) string {
+	s = strings.ToValidUTF8(truncate(s, 500), "\uFFFD")
+	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+}
+
+// singleLine makes foreign text a part of a sentence.
+func singleLine(s string) string {
+	printable := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "")) // the last character may be incomplete
+	return strings.Join(strings.Fields(printable), " ")
 }

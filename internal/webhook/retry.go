@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// schedule is how long a delivery waits after it failed for the first time, the
-// second, and so on; after the last it is dead, a good three days after the first.
-// It is the one that Standard Webhooks suggests.
+// retrySchedule returns the wait after each failed attempt. After the last attempt, three
+// days after the first, a delivery is dead. Standard Webhooks recommends this schedule.
 func retrySchedule() []time.Duration {
 	return []time.Duration{
 		5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
@@ -18,22 +17,53 @@ func retrySchedule() []time.Duration {
 	}
 }
 
-// retryAfterMost is how long a receiver may ask us to wait beyond the schedule. If
-// it needs longer, it can say so again.
+// maxRetryAfter limits a receiver's Retry-After. A receiver can repeat it.
 const maxRetryAfter = time.Hour
 
-// jittered spreads out what failed at the same moment by a fifth either way.
+// attemptResult is a finished attempt.
+type attemptResult struct {
+	dueDelivery
+	response
+	outcome Outcome
+	retryIn time.Duration
+}
+
+// classify sets the outcome and the time to the next attempt.
+func (w *Webhooks) classify(r *attemptResult) {
+	switch {
+	case r.isDelivered():
+		r.outcome = Delivered
+	case r.status == http.StatusGone:
+		r.outcome = Gone
+	case r.attempts >= len(w.options.schedule):
+		r.outcome = Dead
+	default:
+		r.outcome = Failed
+		r.retryIn = max(withJitter(w.options.schedule[r.attempts]), r.retryAfter)
+	}
+}
+
+// rowStatus returns the status of the row. After 410, the delivery stays pending for
+// when an operator enables the webhook again.
+func (r attemptResult) rowStatus() string {
+	switch r.outcome {
+	case Delivered:
+		return "delivered"
+	case Dead:
+		return "dead"
+	}
+	return "pending"
+}
+
+// withJitter changes d by up to a fifth, to spread attempts that failed together.
 func withJitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }
 
-// retryAfter is what the header says, as seconds or as a date.
+// retryAfter parses the header Retry-After: seconds or a date.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
-	if text == "" {
-		return 0
-	}
-	// A number that is too large for its type is the largest.
+	// A number that is out of range means the maximum.
 	if s, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(min(s, uint64(maxRetryAfter/time.Second))) * time.Second
 	}

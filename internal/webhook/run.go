@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,34 +11,35 @@ import (
 )
 
 const (
-	minPollGap      = 100 * time.Millisecond // between two looks at the outbox, at least
+	minPollGap      = 100 * time.Millisecond // between two polls of the outbox
+	minIdleWait     = time.Second            // between two checks for webhooks if there are none
+	maxIdleWait     = time.Minute
 	cleanupInterval = 10 * time.Minute
-	cleanupTimeout  = 2 * time.Second // at most, in one turn
-	minIdleWait     = time.Second     // between two looks for webhooks, where there is none, at least
-	maxIdleWait     = time.Minute     // … and at most
-	stopTimeout     = 5 * time.Second // to write what became of the last deliveries
-
-	abortTimeout = time.Second // … where the grace was ended
+	cleanupTimeout  = 2 * time.Second
+	stopTimeout     = 5 * time.Second // to write the last results
+	abortTimeout    = time.Second     // the same after Options.Abort
 )
 
-// Run delivers while this process has the lease, and waits for it else, until ctx
-// ends; then it gives deliveries that are on their way Options.Grace, and returns
-// nil. A database that is away is waited for. It may be called once at a time.
+var errNoWebhooks = errors.New("there is no webhook")
+
+// Run delivers events while this process holds the lease, and waits for the lease
+// otherwise. When ctx ends, running calls get Options.Grace, and Run returns nil. While
+// the database is down, it waits. Only one call of Run may be active at a time.
 func (w *Webhooks) Run(ctx context.Context) error {
 	d := &deliverer{webhooks: w, holder: newID(), wake: w.options.Wake}
 	for ctx.Err() == nil {
-		any, err := w.hasEnabled(ctx)
-		if err == nil && !any {
+		hasEnabled, err := w.hasEnabled(ctx)
+		if err == nil && !hasEnabled {
 			d.reportError(ctx, nil)
 			d.waitForWebhooks(ctx)
 			continue
 		}
-		held := false
+		isHolder := false
 		if err == nil {
-			held, err = d.acquire(ctx)
+			isHolder, err = d.acquire(ctx)
 		}
 		d.reportError(ctx, err)
-		if held {
+		if isHolder {
 			d.runAsLeader(ctx)
 		}
 		sleep(ctx, w.options.leaseDuration/renewalsPerLease)
@@ -45,54 +47,68 @@ func (w *Webhooks) Run(ctx context.Context) error {
 	return nil
 }
 
-// idle waits, where there is no webhook, until there may be one. The triggers wake
-// who listens when one is registered.
+const hasEnabledSQL = `
+/* is there a webhook */
+select exists (select from cuelight_webhooks where pipeline = $1 and disabled_at is null)`
+
+func (w *Webhooks) hasEnabled(ctx context.Context) (hasEnabled bool, err error) {
+	err = w.db.QueryRow(ctx, hasEnabledSQL, w.options.Pipeline).Scan(&hasEnabled)
+	if err != nil {
+		err = fmt.Errorf("check for webhooks: %w", err)
+	}
+	return hasEnabled, err
+}
+
+// deliverer is the state of one Run. Only the goroutine of Run uses it. Calls to
+// receivers run in other goroutines.
+type deliverer struct {
+	webhooks *Webhooks
+	holder   store.ID
+	wake     <-chan struct{} // nil after it was closed
+	renewed  time.Time       // the lease was renewed at this time or later
+	failing  bool            // OnError was called with an error
+
+	// While it holds the lease:
+	calls       sync.WaitGroup
+	finished    chan attemptResult           // buffered for all calls
+	inFlight    map[store.ID]store.ID        // deliveries that are called or not written, to their webhooks
+	unwritten   []attemptResult              // results to write
+	recovered   []store.ID                   // webhooks whose receivers recovered since the last write
+	urls        map[store.ID]string          // of the endpoints
+	health      map[store.ID]*endpointHealth // nil before the first step
+	lastPoll    time.Time
+	nextPoll    time.Time
+	laggingErr  error // of the webhooks that lag behind
+	lastCleanup time.Time
+}
+
+// waitForWebhooks waits until a webhook may exist. Triggers send a wake at a registration.
 func (d *deliverer) waitForWebhooks(ctx context.Context) {
 	sleep(ctx, minIdleWait)
 	timer := time.NewTimer(maxIdleWait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case _, open := <-d.wake:
-		if !open {
-			d.wake = nil
-		}
+	case _, isOpen := <-d.wake:
+		d.woken(isOpen)
 	case <-timer.C:
 	}
 }
 
-// deliverer is one Run. One goroutine does all but the calls to receivers, and
-// nobody else touches the fields.
-type deliverer struct {
-	webhooks *Webhooks
-	holder   store.ID
-	wake     <-chan struct{}
-	renewed  time.Time // the lease was, no earlier than then
-	failing  bool      // was told of
-
-	// While it leads:
-	calls       sync.WaitGroup
-	finished    chan attemptResult           // has room for all calls
-	inFlight    map[store.ID]store.ID        // deliveries that are on their way or not written, and their webhooks
-	unwritten   []attemptResult              // to be written
-	recovered   []store.ID                   // receivers that answer again
-	urls        map[store.ID]string          // where the webhooks lead
-	health      map[store.ID]*endpointHealth // of the receivers there; nil before the first turn
-	lastPoll    time.Time                    // at the outbox
-	nextPoll    time.Time                    // when it is to be looked at
-	laggingErr  error                        // with an event that not all have seen
-	lastCleanup time.Time
+func (d *deliverer) woken(isOpen bool) {
+	if !isOpen {
+		d.wake = nil
+	}
 }
 
-// lead delivers until the lease is lost or ctx ends. It leaves no call behind.
+// runAsLeader delivers until the lease is lost or ctx ends. It waits for its calls.
 func (d *deliverer) runAsLeader(ctx context.Context) {
-	calling, abort := context.WithCancel(context.WithoutCancel(ctx))
+	callCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	d.finished = make(chan attemptResult, d.webhooks.options.Concurrency)
 	d.inFlight, d.health = map[store.ID]store.ID{}, nil
-	d.unwritten, d.recovered = nil, nil
+	d.unwritten, d.recovered, d.laggingErr = nil, nil, nil
 	d.lastPoll, d.nextPoll = time.Time{}, time.Time{}
-	d.laggingErr = nil
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -101,19 +117,17 @@ func (d *deliverer) runAsLeader(ctx context.Context) {
 		case <-ctx.Done():
 			d.stop(ctx, abort)
 			return
-		case _, open := <-d.wake:
-			if !open {
-				d.wake = nil
-			}
-			if soon := d.lastPoll.Add(minPollGap); soon.Before(d.nextPoll) {
-				d.nextPoll = soon
+		case _, isOpen := <-d.wake:
+			d.woken(isOpen)
+			if earliest := d.lastPoll.Add(minPollGap); earliest.Before(d.nextPoll) {
+				d.nextPoll = earliest
 			}
 			continue
 		case r := <-d.finished:
-			d.collect(r)
+			d.collectFinished(r)
 		case <-timer.C:
 		}
-		err := d.step(ctx, calling)
+		err := d.step(ctx, callCtx)
 		switch {
 		case errors.Is(err, errLeaseLost):
 			abort()
@@ -127,69 +141,68 @@ func (d *deliverer) runAsLeader(ctx context.Context) {
 	}
 }
 
-// turn writes what became of calls and what is to be told, and makes the next
-// calls. After an error nothing of that is lost: the next turn does it.
-func (d *deliverer) step(ctx, calling context.Context) error {
-	// A connection on which nothing comes back any more must not hold it up.
-	within, cancel := context.WithTimeout(ctx, d.webhooks.options.leaseDuration)
+// step writes results and new deliveries, and starts the next calls. After an error, the
+// next step does the rest.
+func (d *deliverer) step(ctx, callCtx context.Context) error {
+	o := d.webhooks.options
+	// A dead connection must not block for longer than a lease.
+	ctx, cancel := context.WithTimeout(ctx, o.leaseDuration)
 	defer cancel()
-	look := !time.Now().Before(d.nextPoll)
-	if look {
+	isPoll := !time.Now().Before(d.nextPoll)
+	if isPoll {
 		d.lastPoll = time.Now()
-		d.nextPoll = d.lastPoll.Add(d.webhooks.options.pollInterval)
+		d.nextPoll = d.lastPoll.Add(o.pollInterval)
 	}
-	hooks, err := d.webhooks.endpoints(within)
+	endpoints, err := d.webhooks.endpoints(ctx)
 	if err != nil {
 		return err
 	}
-	d.dropStaleHealth(hooks)
-	if d.health == nil {
-		if err := d.loadHealth(within); err != nil {
-			return err
-		}
+	if err := d.updateHealth(ctx, endpoints); err != nil {
+		return err
 	}
-	if len(hooks)+len(d.inFlight)+len(d.unwritten) == 0 {
+	if len(endpoints)+len(d.inFlight)+len(d.unwritten) == 0 {
 		return errNoWebhooks
 	}
 	var plans []plan
-	if look && len(hooks) > 0 {
-		if plans, err = d.poll(within, hooks); err != nil {
+	if isPoll && len(endpoints) > 0 {
+		if plans, err = d.poll(ctx, endpoints); err != nil {
 			return err
 		}
 	}
-	if len(plans)+len(d.unwritten)+len(d.recovered) > 0 || time.Since(d.renewed) >= d.webhooks.options.leaseDuration/renewalsPerLease {
-		if err := d.write(within, plans, d.unwritten, d.recovered); err != nil {
+	mustRenew := time.Since(d.renewed) >= o.leaseDuration/renewalsPerLease
+	if mustRenew || len(plans)+len(d.unwritten)+len(d.recovered) > 0 {
+		if err := d.write(ctx, plans, d.unwritten, d.recovered); err != nil {
 			return err
 		}
 		d.reportWritten(plans)
 	}
-	if err := d.sendDue(within, calling, hooks); err != nil {
+	if err := d.sendDue(ctx, callCtx, endpoints); err != nil {
 		return err
 	}
-	if look && time.Since(d.lastCleanup) >= cleanupInterval {
-		return errors.Join(d.laggingErr, d.deleteExpired(within))
+	if isPoll && time.Since(d.lastCleanup) >= cleanupInterval {
+		return errors.Join(d.laggingErr, d.deleteExpired(ctx))
 	}
 	return d.laggingErr
 }
 
-// look prepares what is to be told: to those that are at the front first. What goes
-// wrong with an event that another is still at does not stop these.
-func (d *deliverer) poll(ctx context.Context, hooks []endpoint) ([]plan, error) {
-	front, turn := splitByCursor(hooks)
-	plans, more, err := d.webhooks.planDeliveries(ctx, front)
+// poll plans deliveries of new events. An error about the lagging webhooks does not stop
+// the others.
+func (d *deliverer) poll(ctx context.Context, endpoints []endpoint) ([]plan, error) {
+	current, lagging := splitByCursor(endpoints)
+	plans, more, err := d.webhooks.planDeliveries(ctx, current)
 	if err != nil {
 		return nil, err
 	}
-	late, _, behind := d.webhooks.planDeliveries(ctx, turn)
-	if more || len(late) > 0 {
+	laggingPlans, _, err := d.webhooks.planDeliveries(ctx, lagging)
+	d.laggingErr = err
+	if more || len(laggingPlans) > 0 {
 		d.nextPoll = d.lastPoll
 	}
-	d.laggingErr = behind
-	return append(plans, late...), nil
+	return append(plans, laggingPlans...), nil
 }
 
-// gather takes the calls that have ended, beginning with r.
-func (d *deliverer) collect(r attemptResult) {
+// collectFinished takes r and all other finished calls.
+func (d *deliverer) collectFinished(r attemptResult) {
 	for {
 		if r.aborted {
 			delete(d.inFlight, r.id)
@@ -208,32 +221,36 @@ func (d *deliverer) collect(r attemptResult) {
 	}
 }
 
-// recorded: all that was to be written is.
+// reportWritten reports the written results to OnDelivery.
 func (d *deliverer) reportWritten(plans []plan) {
+	report := d.webhooks.options.OnDelivery
 	for _, r := range d.unwritten {
 		delete(d.inFlight, r.id)
-		d.webhooks.options.OnDelivery(DeliveryResult{Webhook: r.webhook, Type: r.eventType, Outcome: r.outcome, Status: r.status, Duration: r.duration})
+		report(DeliveryResult{
+			Webhook: r.webhook, Type: r.eventType, Outcome: r.outcome, Status: r.status, Duration: r.duration,
+		})
 	}
 	for _, p := range plans {
-		for _, row := range p.deliveries {
-			if row.suppressed {
-				d.webhooks.options.OnDelivery(DeliveryResult{Webhook: p.endpoint.id, Type: row.eventType, Outcome: Suppressed})
+		for _, n := range p.deliveries {
+			if n.suppressed {
+				report(DeliveryResult{Webhook: p.endpoint.id, Type: n.eventType, Outcome: Suppressed})
 			}
 		}
 	}
 	d.unwritten, d.recovered = nil, nil
 }
 
-// stop waits for the calls, for as long as it may, writes what became of them, and
-// gives the lease back. What could not be written is delivered again.
+// stop waits for the calls within the grace, writes their results, and releases the
+// lease. Deliveries whose results it cannot write are delivered again.
 func (d *deliverer) stop(ctx context.Context, abort context.CancelFunc) {
-	grace := time.AfterFunc(max(d.webhooks.options.Grace, 0), abort)
+	o := d.webhooks.options
+	grace := time.AfterFunc(max(o.Grace, 0), abort)
 	defer grace.Stop()
-	aborted, patience := d.webhooks.options.Abort, stopTimeout
+	aborted, timeout := o.Abort, stopTimeout
 	for len(d.inFlight) > len(d.unwritten) {
 		select {
 		case r := <-d.finished:
-			d.collect(r)
+			d.collectFinished(r)
 		case <-aborted:
 			abort()
 			aborted = nil
@@ -241,24 +258,23 @@ func (d *deliverer) stop(ctx context.Context, abort context.CancelFunc) {
 	}
 	d.calls.Wait()
 	select {
-	case <-d.webhooks.options.Abort:
-		patience = abortTimeout
+	case <-o.Abort:
+		timeout = abortTimeout
 	default:
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	if len(d.unwritten)+len(d.recovered) > 0 {
-		if err := d.write(within, nil, d.unwritten, d.recovered); err != nil {
-			d.reportError(within, err)
+		if err := d.write(ctx, nil, d.unwritten, d.recovered); err != nil {
+			d.reportError(ctx, err)
 			return
 		}
 		d.reportWritten(nil)
 	}
-	d.reportError(within, d.release(within))
+	d.reportError(ctx, d.release(ctx))
 }
 
-// tell tells of trouble once, and once when it is over. That nothing works because
-// ctx ended is no trouble.
+// reportError calls OnError if errors begin or end. It ignores errors after ctx ended.
 func (d *deliverer) reportError(ctx context.Context, err error) {
 	switch {
 	case err != nil && ctx.Err() == nil && !d.failing:

@@ -12,32 +12,31 @@ import (
 	"time"
 )
 
-// The scheme is that of Standard Webhooks 1.0: HMAC-SHA256 over the delivery's
-// id, the time of this attempt and the body, with the bytes that are in base64
-// after the secret's prefix.
+// Signatures follow Standard Webhooks 1.0: HMAC-SHA256 of "id.timestamp.body". The key is
+// the base64 text after the secret's prefix.
 const (
 	secretPrefix = "whsec_"
 	secretBytes  = 32
 )
 
-var errInvalidSecret = errors.New("the webhook's secret is not one: rotate it")
+var errInvalidSecret = errors.New("the webhook's secret is invalid; rotate it")
 
 func newSecret() string {
 	var key [secretBytes]byte
-	rand.Read(key[:]) // never fails: it crashes the program instead
+	rand.Read(key[:]) // never returns an error
 	return secretPrefix + base64.StdEncoding.EncodeToString(key[:])
 }
 
-// masked is enough of a secret to tell it from others.
+// maskSecret returns the beginning of a secret, to tell it from others.
 func maskSecret(secret string) string {
-	const shown = len(secretPrefix) + 4
-	if len(secret) <= 2*shown {
+	const visible = len(secretPrefix) + 4
+	if len(secret) <= 2*visible {
 		return secretPrefix + "…"
 	}
-	return secret[:shown] + "…"
+	return secret[:visible] + "…"
 }
 
-// signatures is the header webhook-signature: one signature per secret.
+// signatures returns the header webhook-signature, with one signature per secret.
 func signatures(secrets []string, id string, at time.Time, body string) (string, error) {
 	var all []string
 	for _, s := range secrets {

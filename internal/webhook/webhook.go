@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -12,7 +13,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Store is what is read of the pipeline. A *store.Store has it.
+// Store reads the pipeline. [store.Store] implements it.
 type Store interface {
 	Events(ctx context.Context, q store.EventQuery) ([]store.Event, error)
 	EventWatermark(ctx context.Context) (int64, error)
@@ -20,47 +21,44 @@ type Store interface {
 	History(ctx context.Context, id store.ID) ([]store.Attempt, error)
 }
 
-// Options say what is delivered, and how.
+// Options configure [New].
 type Options struct {
-	// DB has the tables; Store reads the pipeline in it. Both are needed.
+	// DB has the tables, and Store reads the pipeline. Both are required.
 	DB    store.DB
 	Store Store
-	// Pipeline is its name. Default "video".
+	// Pipeline is the name of the pipeline. Default "video".
 	Pipeline string
 
-	// Allow are networks that may be called although their addresses are not
-	// public, or are this host's. Default none.
+	// Allow lists networks that may be called although their addresses are not public
+	// or are this host's. Default none.
 	Allow []netip.Prefix
-	// AllowHTTP lets webhooks have http addresses. Without it only those may
-	// whose host is an address in Allow, or localhost where that is in Allow.
+	// AllowHTTP permits the scheme http for all addresses. By default it is permitted
+	// only if the host is an address in Allow, or localhost and Allow contains it.
 	AllowHTTP bool
-	// Agent is the header User-Agent. Default "Cuelight-Webhooks".
+	// UserAgent is the header User-Agent. Default "Cuelight-Webhooks".
 	UserAgent string
 
-	// Timeout is for one delivery, from looking up the name to the end of the
-	// answer's headers. Default 20 s.
+	// Timeout limits one attempt, from the name lookup to the response's header.
+	// Default 20 s.
 	Timeout time.Duration
-	// Concurrency is how many deliveries are on their way at once; default 16.
-	// PerWebhook is how many of them to one receiver; default 4.
+	// Concurrency is the number of simultaneous calls; default 16. PerWebhook is the
+	// number of them to one receiver; default 4.
 	Concurrency, PerWebhook int
-	// Grace is how long deliveries that are on their way when Run is told to
-	// stop may take to arrive. Default 5 s; negative for none.
+	// Grace is how long running calls may take after Run's context ends. Default 5 s;
+	// negative for none.
 	Grace time.Duration
-	// Abort, when it is closed, ends the Grace at once.
+	// Abort ends the grace when it is closed.
 	Abort <-chan struct{}
-	// Keep is how long deliveries that arrived, or were suppressed, stay in the
-	// list; default 7 days. KeepDead is how long those do that could not be
-	// delivered; default 30 days.
+	// Retention is how long delivered and suppressed deliveries are kept; default
+	// 7 days. DeadRetention is how long dead ones are; default 30 days.
 	Retention, DeadRetention time.Duration
 
-	// Wake says that there may be new events. Without it, and beside it, the
-	// outbox is looked at every second.
+	// Wake signals that new events may exist. The outbox is also polled every second.
 	Wake <-chan struct{}
-	// Observe hears what became of each delivery. It must not block.
+	// OnDelivery is called with the result of each attempt. It must not block.
 	OnDelivery func(DeliveryResult)
-	// Trouble hears, once, that Run cannot go on for now, or not with all of it,
-	// because the database is away for instance, and why; and nil when that is
-	// over. It must not block.
+	// OnError is called once when Run is blocked or partly blocked by an error, for
+	// example of the database, and with nil when that is over. It must not block.
 	OnError func(error)
 
 	// For tests.
@@ -72,38 +70,37 @@ type Options struct {
 	pollInterval  time.Duration
 }
 
-// Outcome is what became of a delivery.
+// Outcome is the outcome of an attempt to deliver.
 type Outcome string
 
-// The outcomes. A delivery may fail several times; all others are an end.
+// The outcomes. Only Failed is not final.
 const (
 	Delivered  Outcome = "delivered"
-	Failed     Outcome = "failed"     // will be tried again
-	Dead       Outcome = "dead"       // was tried often enough
-	Gone       Outcome = "gone"       // the receiver wants nothing more: its webhook was disabled
+	Failed     Outcome = "failed"     // another attempt follows
+	Dead       Outcome = "dead"       // the last attempt failed
+	Gone       Outcome = "gone"       // the receiver answered 410; its webhook is disabled
 	Suppressed Outcome = "suppressed" // an alert within the cooldown of another
-	Missed     Outcome = "missed"     // events were deleted before they were looked at, nobody knows how many
+	Missed     Outcome = "missed"     // an unknown number of events was deleted before they were read
 )
 
-// Observation is what Options.Observe hears.
+// DeliveryResult is the argument of Options.OnDelivery.
 type DeliveryResult struct {
 	Webhook  store.ID
 	Type     string // of the event
 	Outcome  Outcome
-	Status   int           // of the answer; 0 if there was none
-	Duration time.Duration // to be answered
+	Status   int           // of the response; 0 if there was none
+	Duration time.Duration // until the response
 }
 
-// What the methods return, to be matched with [errors.Is]. Anything else is the
-// database's own error.
+// Errors of the methods, for [errors.Is]. Other errors come from the database.
 var (
-	// ErrNotFound: there is no such webhook, or delivery, in this pipeline.
+	// ErrNotFound means that the pipeline has no such webhook or delivery.
 	ErrNotFound = errors.New("no such webhook or delivery")
-	// ErrInvalid: an address or a type that cannot be. The error says why.
+	// ErrInvalid means that an argument is invalid. The message says why.
 	ErrInvalid = errors.New("invalid webhook")
 )
 
-// Webhooks are those of one pipeline. Any number of processes may have them.
+// Webhooks manages the webhooks of one pipeline. Several processes can do so.
 type Webhooks struct {
 	options Options
 	db      store.DB
@@ -111,18 +108,18 @@ type Webhooks struct {
 	client  *client
 }
 
-// New does not touch the database.
+// New does not access the database.
 func New(o Options) *Webhooks {
-	defaultTo(&o.Pipeline, "video")
-	defaultTo(&o.UserAgent, "Cuelight-Webhooks")
-	defaultTo(&o.Timeout, 20*time.Second)
-	defaultTo(&o.Concurrency, 16)
-	defaultTo(&o.PerWebhook, 4)
-	defaultTo(&o.Grace, 5*time.Second)
-	defaultTo(&o.Retention, 7*24*time.Hour)
-	defaultTo(&o.DeadRetention, 30*24*time.Hour)
-	defaultTo(&o.leaseDuration, leaseDuration)
-	defaultTo(&o.pollInterval, time.Second)
+	o.Pipeline = cmp.Or(o.Pipeline, "video")
+	o.UserAgent = cmp.Or(o.UserAgent, "Cuelight-Webhooks")
+	o.Timeout = cmp.Or(o.Timeout, 20*time.Second)
+	o.Concurrency = cmp.Or(o.Concurrency, 16)
+	o.PerWebhook = cmp.Or(o.PerWebhook, 4)
+	o.Grace = cmp.Or(o.Grace, 5*time.Second)
+	o.Retention = cmp.Or(o.Retention, 7*24*time.Hour)
+	o.DeadRetention = cmp.Or(o.DeadRetention, 30*24*time.Hour)
+	o.leaseDuration = cmp.Or(o.leaseDuration, leaseDuration)
+	o.pollInterval = cmp.Or(o.pollInterval, time.Second)
 	if o.schedule == nil {
 		o.schedule = retrySchedule()
 	}
@@ -136,17 +133,9 @@ func New(o Options) *Webhooks {
 	return &Webhooks{options: o, db: o.DB, policy: policy, client: newClient(o, policy)}
 }
 
-// In is the same webhooks in the transaction of a store: what is done to them
-// becomes true with it.
+// WithStore returns the same webhooks on the transaction of a store.
 func (w *Webhooks) WithStore(st *store.Store) *Webhooks {
-	in := *w
-	in.options.DB, in.options.Store, in.db = st.DB(), st, st.DB()
-	return &in
-}
-
-func defaultTo[T comparable](option *T, value T) {
-	var zero T
-	if *option == zero {
-		*option = value
-	}
+	bound := *w
+	bound.options.DB, bound.options.Store, bound.db = st.DB(), st, st.DB()
+	return &bound
 }

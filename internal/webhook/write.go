@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,7 +17,8 @@ const lockWebhooksSQL = `
 /* lock webhooks */
 select id, cursor from cuelight_webhooks where id = any($1::uuid[]) order by id for no key update`
 
-// write: a delivery waits with those of its task that are there already.
+// insertDeliveriesSQL moves the cursor and inserts deliveries. A new one waits as long as
+// the pending ones of its task.
 const insertDeliveriesSQL = `
 /* write deliveries */
 with moved as (
@@ -28,13 +30,14 @@ select $1, e.event_id, e.type, e.task_id, e.payload,
                          where p.webhook_id = $1 and p.task_id = e.task_id and p.status = 'pending')),
        case when e.suppressed then 'suppressed' else 'pending' end,
        case when e.suppressed then now() end
-  from unnest($3::bigint[], $4::text[], $5::uuid[], $6::text[], $7::bool[]) as e (event_id, type, task_id, payload, suppressed)
+  from unnest($3::bigint[], $4::text[], $5::uuid[], $6::text[], $7::bool[])
+       as e (event_id, type, task_id, payload, suppressed)
  order by e.event_id
 on conflict (webhook_id, event_id, type) do nothing`
 
-// outdate: nobody wants to know how far a stage was an hour ago. Progress that is on
-// its way stays, or the new one would overtake it, and so does what was tried, or
-// the new one would be tried at once, each time.
+// deleteOutdatedProgressSQL deletes pending progress of stages that have newer progress.
+// It keeps progress in flight, because the new one would overtake it, and progress that
+// was tried, because otherwise each new one would be tried without a wait.
 const deleteOutdatedProgressSQL = `
 /* delete outdated progress */
 delete from cuelight_deliveries d using unnest($2::uuid[], $3::text[]) as new (task_id, stage)
@@ -46,16 +49,17 @@ const writeCooldownSQL = `
 insert into cuelight_alert_cooldowns (webhook_id, subject, until, suppressed) values ($1, $2, $3, $4)
 on conflict (webhook_id, subject) do update set until = excluded.until, suppressed = excluded.suppressed`
 
-// finish: what became of an attempt, once. What comes after it in its task waits
-// for as long as it does, or need not wait any more. What failed where the webhook
-// does not lead any more is tried at once where it does.
+// finishAttemptSQL writes the result of an attempt once. Later events of the task wait as
+// long as the delivery, or become due. If the webhook got another URL since the attempt,
+// the next one is due now.
 const finishAttemptSQL = `
 /* finish delivery */
 with this as (
   update cuelight_deliveries
      set attempts = attempts + 1, status = $3, response = nullif($5, 0), error = $6,
          run_at = case when $3 <> 'pending' then run_at
-                       when exists (select from cuelight_webhooks where id = webhook_id and url = $7) then now() + make_interval(secs => $4)
+                       when exists (select from cuelight_webhooks where id = webhook_id and url = $7)
+                       then now() + make_interval(secs => $4)
                        else now() end,
          finished_at = case when $3 <> 'pending' then now() end
    where id = $1 and attempts = $2 and status = 'pending'
@@ -66,73 +70,30 @@ with this as (
 update cuelight_deliveries d
    set run_at = coalesce(next.wait_for, now())
   from next
- where d.webhook_id = next.webhook_id and d.task_id = next.task_id and d.status = 'pending' and d.event_id > next.event_id
+ where d.webhook_id = next.webhook_id and d.task_id = next.task_id
+   and d.status = 'pending' and d.event_id > next.event_id
    and case when next.wait_for is null then d.run_at > now() else d.run_at < next.wait_for end`
+
+const goneReason = "the receiver answered 410 Gone"
 
 const disableGoneSQL = `
 /* disable webhook that is gone */
 update cuelight_webhooks set disabled_at = now(), disabled_why = $2 where id = $1 and url = $3 and disabled_at is null`
 
-// back: the receiver answers again, and what could not reach it need not wait for
-// its next attempt. Nor need what it had an error of its own for, while there are
-// attempts enough left for the days that were promised: it may be the event that it
-// cannot take, whenever that comes.
+// retryAfterOutageSQL makes deliveries due that could not reach a receiver which recovered.
+// It does so for temporary errors of the receiver, too, but only in the first attempts:
+// the cause may be the event, and the later attempts must last for the promised days.
 const retryAfterOutageSQL = `
-/* hurry after outage */
+/* retry after outage */
 update cuelight_deliveries set run_at = now()
  where webhook_id = $1 and status = 'pending' and run_at > now()
    and (attempts = 0 or response is null or response between 502 and 504
         or attempts < 6 and (response >= 500 or response in (408, 425, 429)))`
 
-// waitedFor: nothing waits for a receiver but what it did not take, and what comes
-// after that.
-const failedBeforeSQL = `
-/* read who failed before */
-select w.id from cuelight_webhooks w
- where w.pipeline = $1 and w.disabled_at is null
-   and exists (select from cuelight_deliveries d where d.webhook_id = w.id and d.status = 'pending' and d.run_at > now())`
-
-// result is an attempt that is over, and what is to be written of it.
-type attemptResult struct {
-	dueDelivery
-	response
-	outcome Outcome
-	retryIn time.Duration // until the next attempt
-}
-
-// judge says what becomes of a delivery.
-func (w *Webhooks) classify(r *attemptResult) {
-	switch {
-	case r.isDelivered():
-		r.outcome = Delivered
-	case r.status == 410:
-		r.outcome = Gone
-	case r.attempts >= len(w.options.schedule):
-		r.outcome = Dead
-	default:
-		r.outcome = Failed
-		r.retryIn = max(withJitter(w.options.schedule[r.attempts]), r.retryAfter)
-	}
-}
-
-// rowStatus is the one in the table. For a receiver that is gone the delivery
-// stays, until somebody enables the webhook again.
-func (r attemptResult) rowStatus() string {
-	switch r.outcome {
-	case Delivered:
-		return "delivered"
-	case Dead:
-		return "dead"
-	}
-	return "pending"
-}
-
-const goneReason = "the receiver answered 410 Gone"
-
-// record writes plans and results, all or nothing, if the lease still holds. The
-// webhooks' rows are locked first, in one order, so that nobody who disables or
-// removes one meets us halfway.
-func (d *deliverer) write(ctx context.Context, plans []plan, results []attemptResult, back []store.ID) error {
+// write writes plans and results in one transaction, if this process still holds the
+// lease. It locks the webhooks' rows first, in one order, so that it cannot deadlock with
+// an operator who disables or removes a webhook.
+func (d *deliverer) write(ctx context.Context, plans []plan, results []attemptResult, recovered []store.ID) error {
 	begun := time.Now()
 	err := pgx.BeginFunc(ctx, d.webhooks.db, func(tx pgx.Tx) error {
 		cursors, err := d.lockRows(ctx, tx, plans, results)
@@ -147,11 +108,11 @@ func (d *deliverer) write(ctx context.Context, plans []plan, results []attemptRe
 			}
 		}
 		for _, p := range plans {
-			if at, there := cursors[p.endpoint.id]; there && at == p.endpoint.cursor {
+			if cursor, exists := cursors[p.endpoint.id]; exists && cursor == p.endpoint.cursor {
 				p.queueStatements(&batch, d.inFlightIDs())
 			}
 		}
-		for _, id := range back {
+		for _, id := range recovered {
 			batch.Queue(retryAfterOutageSQL, id)
 		}
 		if batch.Len() == 0 {
@@ -166,8 +127,11 @@ func (d *deliverer) write(ctx context.Context, plans []plan, results []attemptRe
 	return nil
 }
 
-// lock takes the lease, or returns errLost, and then the webhooks' rows.
-func (d *deliverer) lockRows(ctx context.Context, tx pgx.Tx, plans []plan, results []attemptResult) (map[store.ID]int64, error) {
+// lockRows renews the lease, or returns errLeaseLost, and locks the webhooks. It returns
+// their cursors.
+func (d *deliverer) lockRows(
+	ctx context.Context, tx pgx.Tx, plans []plan, results []attemptResult,
+) (map[store.ID]int64, error) {
 	var ids []store.ID
 	for _, p := range plans {
 		ids = append(ids, p.endpoint.id)
@@ -176,7 +140,8 @@ func (d *deliverer) lockRows(ctx context.Context, tx pgx.Tx, plans []plan, resul
 		ids = append(ids, r.webhook)
 	}
 	var batch pgx.Batch
-	batch.Queue(renewSQL, d.webhooks.leaseName(), d.holder, d.webhooks.options.leaseDuration.Seconds()).QueryRow(func(row pgx.Row) error {
+	w := d.webhooks
+	batch.Queue(renewSQL, w.leaseName(), d.holder, w.options.leaseDuration.Seconds()).QueryRow(func(row pgx.Row) error {
 		var held bool
 		err := row.Scan(&held)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -197,79 +162,24 @@ func (d *deliverer) lockRows(ctx context.Context, tx pgx.Tx, plans []plan, resul
 	return cursors, tx.SendBatch(ctx, &batch).Close()
 }
 
-func (p plan) queueStatements(batch *pgx.Batch, flying []store.ID) {
+func (p plan) queueStatements(batch *pgx.Batch, inFlight []store.ID) {
 	var events []int64
-	var types, payloads, stages []string
-	var tasks, working []store.ID
+	var types, payloads, progressStages []string
+	var tasks, progressTasks []store.ID
 	var suppressed []bool
-	for _, r := range p.deliveries {
-		if r.isProgress() {
-			working, stages = append(working, r.task), append(stages, r.stage)
+	for _, n := range p.deliveries {
+		if n.isProgress() {
+			progressTasks, progressStages = append(progressTasks, n.task), append(progressStages, n.stage)
 		}
-		events, types, payloads = append(events, r.event), append(types, r.eventType), append(payloads, r.payload)
-		tasks, suppressed = append(tasks, r.task), append(suppressed, r.suppressed)
+		events, types, payloads = append(events, n.event), append(types, n.eventType), append(payloads, n.payload)
+		tasks, suppressed = append(tasks, n.task), append(suppressed, n.suppressed)
 	}
-	if len(working) > 0 {
-		batch.Queue(deleteOutdatedProgressSQL, p.endpoint.id, working, stages, flying)
+	if len(progressTasks) > 0 {
+		batch.Queue(deleteOutdatedProgressSQL, p.endpoint.id, progressTasks, progressStages, inFlight)
 	}
 	batch.Queue(insertDeliveriesSQL, p.endpoint.id, p.upTo, events, types, tasks, payloads, suppressed)
-	kinds := make([]string, 0, len(p.cooldowns))
-	for kind := range p.cooldowns {
-		kinds = append(kinds, kind)
+	for _, subject := range slices.Sorted(maps.Keys(p.cooldowns)) {
+		c := p.cooldowns[subject]
+		batch.Queue(writeCooldownSQL, p.endpoint.id, subject, c.until, c.suppressed)
 	}
-	slices.Sort(kinds)
-	for _, kind := range kinds {
-		q := p.cooldowns[kind]
-		batch.Queue(writeCooldownSQL, p.endpoint.id, kind, q.until, q.suppressed)
-	}
-}
-
-// sweep: finished deliveries go, the oldest first. Of each status on its own, so
-// that the index gives them in that order, however many there are: nothing else is
-// read. What somebody has delivered again meanwhile is not finished any more.
-const deleteFinishedSQL = `
-/* delete finished deliveries */
-delete from cuelight_deliveries
- where finished_at is not null and id = any (array(
-       select d.id from cuelight_deliveries d
-        where d.status = '%s' and d.finished_at < now() - make_interval(secs => $2)
-          and exists (select from cuelight_webhooks w where w.id = d.webhook_id and w.pipeline = $1)
-        order by d.finished_at
-        limit $3))`
-
-// What happened so long ago is over. (What is looked at may be from the week before,
-// where a webhook is behind.)
-const deleteCooldownsSQL = `
-/* delete cooldowns */
-delete from cuelight_alert_cooldowns
- where until < now() - interval '30 days'
-   and webhook_id in (select id from cuelight_webhooks where pipeline = $1)`
-
-// sweepMost is how many of each are deleted in one transaction.
-const maxDeletedRows = 1000
-
-// sweep deletes some of what was kept long enough, and says when it is to be called
-// again. Nothing waits for it, so it gives up soon, and is not tried again at once.
-func (d *deliverer) deleteExpired(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
-	defer cancel()
-	o, more := d.webhooks.options, false
-	d.lastCleanup = time.Now()
-	for _, of := range []struct {
-		status string
-		keep   time.Duration
-	}{{"delivered", o.Retention}, {"suppressed", o.Retention}, {"dead", o.DeadRetention}} {
-		done, err := d.webhooks.db.Exec(ctx, fmt.Sprintf(deleteFinishedSQL, of.status), o.Pipeline, of.keep.Seconds(), maxDeletedRows)
-		if err != nil {
-			return fmt.Errorf("delete finished deliveries: %w", err)
-		}
-		more = more || done.RowsAffected() == maxDeletedRows
-	}
-	if _, err := d.webhooks.db.Exec(ctx, deleteCooldownsSQL, o.Pipeline); err != nil {
-		return fmt.Errorf("delete cooldowns: %w", err)
-	}
-	if more {
-		d.lastCleanup = time.Time{}
-	}
-	return nil
 }
