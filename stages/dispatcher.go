@@ -4,196 +4,122 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// dispatcher is the only part of a process that changes tasks. One goroutine
-// gathers what has happened since its last turn — work that ended, slots that
-// are free, stages there is news of — hands all of it to the database in one
-// round trip, and sets the claims it gets back to work. There is no delay to
-// gather more: a turn's batch is what came up during the turn before.
+// dispatcher is the only part of a process that changes tasks. Its goroutine goes round:
+// it receives what happened since the last exchange (attempts that ended, notifications,
+// controls), sends the reports and the free slots to the database in one round trip, and
+// starts attempts on the claims it gets. It does not wait to collect more: a batch is
+// what arrives during the exchange before.
+//
+// A claim goes through the files queue.go → dispatcher.go → attempt.go → reports.go and
+// back. The goroutine of run owns all fields.
 type dispatcher struct {
-	*Runner
-	stages    []Stage
+	p         *process
+	queues    []stageQueue   // by stage
 	byChannel map[string]int // NOTIFY channel → stage
+	reports   reports
+	outage    outage
+	sweeps    sweeps
+	draining  bool // claims nothing more
 
-	mu     sync.Mutex
-	worker store.ID
+	exchanges     int
+	exchangeTime  time.Duration // moving average
+	justStarted   int           // attempts of the latest exchange that may end within microseconds
+	ignoredCancel []*attempt    // reported as failed, but their Work still runs
 
-	shutdownContext context.Context // ends when nothing may take long any more
-
-	live         attempts
-	work         sync.WaitGroup
-	done         chan finished // never blocks: it holds as many as there are slots
-	overdue      chan store.ID // tokens of attempts that were told to end and did not; never blocks either
-	recall       chan struct{} // for the heartbeat: check the claims now
-	workerGone   chan struct{} // from the heartbeat: somebody went away
-	notListening chan struct{} // from the heartbeat: no news comes in
-	newControls  chan controls // from the heartbeat: the newest
-	wrote        chan struct{} // for the herald: there are new events
-	drainStarted chan struct{} // a drain has begun with work under way
-
-	querySlots chan struct{} // taken by the queries of work
-
-	paused           []bool        // by stage: nothing is to be claimed
-	suspended        []suspension  // by stage
-	busy             []int         // by stage: slots in use
-	prefetched       []prefetch    // by stage
-	exchangeTime     time.Duration // how long a turn takes, on average of late
-	queues           []stageQueue
-	reports          []finished // ended, not in the database yet
-	reportsBuffer    []finished // the room of what was there before: two take turns
-	ignoredCancel    []*attempt // given up, but still in their slots
-	exchanges        int
-	justStarted      int // attempts started by the latest turn that may end at once
-	sweepAt          time.Time
-	swept            bool // at least once
-	draining         bool
-	outage           outage
-	contact          databaseContact
-	openTransactions map[store.ID]bool // workers of which it was told that they left a transaction open
+	// hurry is done when no request may take long: see [shutdown]. Set before run.
+	hurry context.Context
 }
 
-func newDispatcher(r *Runner) *dispatcher {
-	d := &dispatcher{
-		Runner:           r,
-		stages:           r.Pipeline.stages,
-		byChannel:        make(map[string]int),
-		live:             attempts{attempts: make(map[store.ID]*attempt)},
-		recall:           make(chan struct{}, 1),
-		workerGone:       make(chan struct{}, 1),
-		notListening:     make(chan struct{}, 1),
-		newControls:      make(chan controls, 1),
-		wrote:            make(chan struct{}, 1),
-		drainStarted:     make(chan struct{}, 1),
-		paused:           make([]bool, len(r.Pipeline.stages)),
-		suspended:        make([]suspension, len(r.Pipeline.stages)),
-		busy:             make([]int, len(r.Pipeline.stages)),
-		prefetched:       make([]prefetch, len(r.Pipeline.stages)),
-		queues:           make([]stageQueue, len(r.Pipeline.stages)),
-		openTransactions: make(map[store.ID]bool),
+func newDispatcher(p *process) *dispatcher {
+	d := &dispatcher{p: p, queues: make([]stageQueue, len(p.Pipeline.stages)), byChannel: make(map[string]int), hurry: context.Background()}
+	for i := range d.queues {
+		d.queues[i].stage = &p.Pipeline.stages[i]
+		d.byChannel[p.Pipeline.graph.Channel(d.queues[i].stage.Name)] = i
 	}
-	slots := 0
-	for i, s := range d.stages {
-		slots += s.Workers
-		d.byChannel[r.Pipeline.graph.Channel(s.Name)] = i
-	}
-	d.done, d.overdue = make(chan finished, slots), make(chan store.ID, 2*slots)
-	d.querySlots = make(chan struct{}, maxConcurrentQueries(r.Pool))
 	return d
 }
 
-// register makes this process known, under a name it never had before.
-func (d *dispatcher) registerWorker(ctx context.Context) error {
-	self := d.self()
-	// Once it is registered nothing may go wrong any more, or it would be another
-	// that is soon found to have gone away.
-	paused, err := d.Backend.PausedStages(ctx, self.Host)
-	if err != nil {
-		return err
-	}
-	id, err := d.Backend.RegisterWorker(ctx, self)
-	if err != nil {
-		return err
-	}
-	d.setControls(controls{paused: paused})
-	d.mu.Lock()
-	d.worker = id
-	d.mu.Unlock()
-	signal(d.wrote, true)
-	d.Observe(Event{Kind: WorkerStarted, Worker: id})
-	return nil
-}
-
-func (d *dispatcher) workerID() store.ID {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.worker
-}
-
-// run turns until ctx is done and nothing is being worked on any more. life
-// outlives ctx by the drain.
-func (d *dispatcher) run(ctx, life context.Context) error {
-	drain := newDrain(ctx, d)
-	defer drain.stop()
+// run dispatches until ctx is done and no attempt is left. base outlives ctx.
+func (d *dispatcher) run(ctx, base context.Context) error {
+	s := newShutdown(ctx, d)
+	defer s.stop()
 	defer d.watchShutdown(ctx)()
 	for {
-		d.Heartbeat("dispatcher")
+		d.p.Heartbeat("dispatcher")
 		d.receive()
-		drain.poll()
-		if d.draining && len(d.reports) == 0 && d.live.count() == 0 {
+		s.poll()
+		if d.draining && d.reports.empty() && d.p.attempts.count() == 0 {
 			break
 		}
-		if drain.isOverdue() {
-			break // what could not be handed in will lapse
+		if s.isOverdue() {
+			break // claims whose outcome could not be reported will expire
 		}
-		if !d.outage.isOver() {
-			d.wait(drain)
-		} else if !d.draining && !time.Now().Before(d.sweepAt) {
-			d.sweep(life)
-		} else if turn, worth := d.nextExchange(); worth {
-			d.exchange(life, turn)
+		if !d.outage.canRetry() {
+			d.wait(s)
+		} else if !d.draining && d.sweeps.due() {
+			d.sweep(base)
+		} else if request, worth := d.nextExchange(); worth {
+			d.exchange(base, request)
 		} else {
-			d.wait(drain)
+			d.wait(s)
 		}
 	}
 	if len(d.ignoredCancel) > 0 {
 		return newIgnoredCancelError(d.ignoredCancel)
 	}
-	d.work.Wait()
+	d.p.attempts.work.Wait()
 	return nil
 }
 
-// soon is how long, and yields how often at the most, the dispatcher lets work go
-// on that it has just started, before it goes round. Work that does next to
-// nothing ends within it, two siblings at almost the same instant; to go round
-// with the first would cost the second a turn of its own, which takes ten times as
-// long. That is for few: among many it does not matter which ones come a turn
-// later. Work that computes may keep the processor for longer at the first yield.
-const soon, yields, few = 50 * time.Microsecond, 250, 8
+// Work that does almost nothing ends microseconds after it started, siblings at almost the
+// same instant. An exchange for the first one alone would delay the second by a whole
+// exchange, so after starting a few attempts the dispatcher yields for a moment. Among many
+// attempts it does not matter; work that computes may take the processor at the first yield.
+const yieldTime, maxYields, maxYieldAttempts = 50 * time.Microsecond, 250, 8
 
-// gather takes in what ended and what there is news of, without waiting.
+// receive handles everything that has happened, without waiting.
 func (d *dispatcher) receive() {
-	runtime.Gosched() // work that ends at the same instant should come in the same turn
-	d.receiveFinished()
-	began := time.Now()
-	for i := 0; d.justStarted > 0 && d.justStarted <= few && i < yields && time.Since(began) < soon; i++ {
+	runtime.Gosched() // attempts that end at this instant should be in the same exchange
+	d.receiveEnded()
+	started := time.Now()
+	for i := 0; d.justStarted > 0 && d.justStarted <= maxYieldAttempts && i < maxYields && time.Since(started) < yieldTime; i++ {
 		runtime.Gosched()
-		d.receiveFinished()
+		d.receiveEnded()
 	}
 	d.justStarted = 0
 	select {
-	case o := <-d.newControls:
-		d.applyControls(o) // before anything is claimed
+	case c := <-d.p.controls:
+		d.applyControls(c) // before anything is claimed
 	default:
 	}
 	select {
-	case <-d.wakeups():
-		d.handleWakeups(d.Wakes.Take())
-	case <-d.workerGone:
-		d.sweepAt = time.Now()
-	case <-d.notListening:
+	case <-d.wakes():
+		d.handleWakes(d.p.Wakes.Take())
+	case <-d.p.workerExpired:
+		d.sweeps.next = time.Now()
+	case <-d.p.notListening:
 		d.markAllReady()
 	default:
 	}
 	now := time.Now()
-	d.releaseOverdue(now)
 	for i := range d.queues {
-		d.queues[i].come(now)
+		d.releaseOverdue(&d.queues[i], now)
+		d.queues[i].checkTimes(now)
 	}
 }
 
-// collect takes in what has ended.
-func (d *dispatcher) receiveFinished() {
+func (d *dispatcher) receiveEnded() {
 	for {
 		select {
-		case f := <-d.done:
+		case f := <-d.p.ended:
 			d.finish(f)
-		case token := <-d.overdue:
+		case token := <-d.p.overdue:
 			d.abandon(token)
 		default:
 			return
@@ -201,206 +127,238 @@ func (d *dispatcher) receiveFinished() {
 	}
 }
 
-// news yields a value when there is news; never where there is none.
-func (d *dispatcher) wakeups() <-chan struct{} {
-	if d.Wakes == nil {
+// wakes yields a value when there are notifications.
+func (d *dispatcher) wakes() <-chan struct{} {
+	if d.p.Wakes == nil {
 		return nil
 	}
-	return d.Wakes.C()
+	return d.p.Wakes.C()
 }
 
-// hear takes in the news.
-func (d *dispatcher) handleWakeups(channels []string) {
+func (d *dispatcher) handleWakes(channels []string) {
 	for _, c := range channels {
 		if i, ok := d.byChannel[c]; ok {
-			d.queues[i].wake(d.free(i) > 0)
-		} else if c == d.Pipeline.graph.RecallChannel() {
-			select {
-			case d.recall <- struct{}{}:
-			default:
-			}
+			d.queues[i].wake(d.freeSlots(i) > 0)
+		} else if c == d.p.Pipeline.graph.RecallChannel() {
+			signal(d.p.recall, true)
 		}
 	}
 }
 
-// finish frees the slot of an attempt that ended.
-func (d *dispatcher) finish(f finished) {
-	d.busy[f.claim.Stage]--
-	if f.kind == StageCompleted {
-		d.prefetched[f.claim.Stage].learn(f.took)
+// markAllReady makes every stage due, because no notifications arrive.
+func (d *dispatcher) markAllReady() {
+	for i := range d.queues {
+		if q := &d.queues[i]; !q.due {
+			q.due, q.missed = true, true
+		}
 	}
-	d.updateSuspension(f)
-	d.refill(f.claim.Stage)
-	if f.turn == d.exchanges && d.justStarted > 0 {
-		d.justStarted--
-	}
-	if i := slices.Index(d.ignoredCancel, f.attempt); i >= 0 {
-		d.ignoredCancel = slices.Delete(d.ignoredCancel, i, i+1) // what became of it has been said
-		return
-	}
-	if f.dropped {
-		d.live.remove(f.claim.Token)
-		d.observe(f, ClaimRevoked)
-		return
-	}
-	d.reports = append(d.reports, f)
 }
 
-// turn is what to hand in now, and whether that is worth a round trip.
-func (d *dispatcher) nextExchange() (engine.ExchangeRequest, bool) {
-	t := engine.ExchangeRequest{
-		Worker:     d.workerID(),
-		Reports:    d.reportsDue(),
-		FreeSlots:  make([]int, len(d.stages)),
-		ClaimFrom:  make([]bool, len(d.stages)),
-		PromoteDue: make([]bool, len(d.stages)),
-		After:      make([]engine.Position, len(d.stages)),
-		Aged:       make([][]store.ID, len(d.stages)),
-		OnlyTasks:  d.OnlyTasks,
+// nextExchange returns the next request, and whether it is worth a round trip.
+func (d *dispatcher) nextExchange() (request engine.ExchangeRequest, worth bool) {
+	n := len(d.queues)
+	r := engine.ExchangeRequest{
+		Worker:     d.p.worker.get(),
+		Reports:    d.reports.due(),
+		FreeSlots:  make([]int, n),
+		ClaimFrom:  make([]bool, n),
+		PromoteDue: make([]bool, n),
+		After:      make([]engine.Position, n),
+		Aged:       make([][]store.ID, n),
+		OnlyTasks:  d.p.OnlyTasks,
 	}
-	worth := len(t.Reports) > 0
+	worth = len(r.Reports) > 0
 	if d.draining {
-		return t, worth
+		return r, worth
 	}
 	now := time.Now()
-	for i := range d.stages {
-		l := &d.queues[i]
-		t.FreeSlots[i] = d.free(i)
-		if l.due && t.FreeSlots[i] > 0 && !now.Before(l.notUntil) {
-			t.ClaimFrom[i], t.PromoteDue[i] = true, l.mature
-			t.Aged[i] = l.aged[:min(len(l.aged), t.FreeSlots[i])]
-			if !l.mature && d.isListening() && now.Before(l.backAt) {
-				t.After[i] = l.after // news of what comes before it would be heard
+	for i := range d.queues {
+		q := &d.queues[i]
+		r.FreeSlots[i] = d.freeSlots(i)
+		if q.due && r.FreeSlots[i] > 0 && !now.Before(q.notBefore) {
+			r.ClaimFrom[i], r.PromoteDue[i] = true, q.promote
+			r.Aged[i] = q.aged[:min(len(q.aged), r.FreeSlots[i])]
+			if !q.promote && d.p.isListening() && now.Before(q.restartAt) {
+				r.After[i] = q.after // a notification would announce tasks before it
 			}
 			worth = true
 		}
 	}
-	return t, worth
+	return r, worth
 }
 
-// reportsDue are all but those whose rows were locked a moment ago.
-func (d *dispatcher) reportsDue() []engine.Report {
-	due := make([]engine.Report, 0, len(d.reports))
-	now := time.Now()
-	for i := range d.reports {
-		if !now.Before(d.reports[i].next) {
-			due = append(due, d.reports[i].report)
-		}
-	}
-	return due
-}
-
-// take makes one turn and takes in what came of it.
-func (d *dispatcher) exchange(life context.Context, t engine.ExchangeRequest) {
+// exchange makes one round trip and starts attempts on the claims it returns.
+func (d *dispatcher) exchange(base context.Context, r engine.ExchangeRequest) {
 	if d.outage.uncertain {
-		if !d.reconcile(life) {
+		if !d.reconcile(base) {
 			return
 		}
-		t.Reports = d.reportsDue() // some were found in the history
+		r.Reports = d.reports.due() // the history contained some
 	}
-	ctx, cancel := d.exchangeContext(life)
-	began := time.Now()
-	out, err := d.Backend.Exchange(ctx, t)
+	ctx, cancel := d.exchangeContext(base)
+	started := time.Now()
+	out, err := d.p.Backend.Exchange(ctx, r)
 	cancel()
 	if err != nil {
-		d.exchangeFailed(life, err)
+		d.exchangeFailed(base, err)
 		return
 	}
 	d.databaseAnswered()
-	took := time.Since(began)
+	took := time.Since(started)
 	d.exchangeTime += (took - d.exchangeTime) / 8
-	signal(d.wrote, len(t.Reports)+len(out.Claims) > 0)
-	d.applyReports(t, out)
-	woken := d.woken(t)
-	d.updateQueues(t, out, took)
+	signal(d.p.wrote, len(r.Reports)+len(out.Claims) > 0)
+	d.applyReports(r, out)
+	woken := make([]bool, len(d.queues))
+	for i := range d.queues {
+		woken[i] = r.ClaimFrom[i] && d.queues[i].woken
+		d.updateQueue(i, r, out, took)
+	}
 	d.exchanges++
 	for _, c := range out.Claims {
-		// What waited for longer than the sweeps are apart was hidden from them: its
-		// row was changed by hand, and when is not known.
-		d.accept(life, c, woken[c.Stage] && c.Waited > 0 && c.Waited < 2*d.SweepInterval)
+		// A task that waited for several sweeps was changed by hand: it is not known since
+		// when it was ready.
+		d.accept(base, c, woken[c.Stage] && c.Waited > 0 && c.Waited < 2*d.p.SweepInterval)
 	}
 }
 
-// handedIn settles the reports of a turn, and keeps those whose rows somebody
-// else had locked. They come again after a millisecond or two, for so long
-// does another turn take, and then less and less often.
-func (d *dispatcher) applyReports(t engine.ExchangeRequest, out engine.ExchangeResult) {
-	const reported, stale, cancelled, locked = 1, 2, 3, 4
-	fate := make(map[store.ID]int, len(t.Reports))
-	for _, r := range t.Reports {
-		fate[r.Token] = reported
-	}
-	for _, r := range out.Stale {
-		fate[r.Token] = stale
-		if r.Cancelled {
-			fate[r.Token] = cancelled
-		}
-	}
-	for _, r := range out.Locked {
-		fate[r.Token] = locked
-	}
-	all := d.reports
-	d.reports = d.reportsBuffer[:0]
-	for _, f := range all {
-		switch fate[f.report.Token] {
-		case reported:
-			d.confirm(f)
-		case stale:
-			d.dropReport(f, ErrLeaseLost)
-		case cancelled:
-			d.dropReport(f, ErrCancelled)
-		case locked:
-			f.next = time.Now().Add(jitter(3 * time.Millisecond / 2 << min(f.tries, 9)))
-			f.tries++
-			d.reports = append(d.reports, f)
-		default: // not of this turn
-			d.reports = append(d.reports, f)
-		}
-	}
-	clear(all)
-	d.reportsBuffer = all
-}
-
-// drop ends an attempt whose claim was lost before its outcome was handed in.
-func (d *dispatcher) dropReport(f finished, why error) {
-	d.live.remove(f.claim.Token)
-	f.err = why
-	d.observe(f, ClaimRevoked)
-}
-
-// settle ends an attempt for good, once the database has its outcome.
-func (d *dispatcher) confirm(f finished) {
-	d.live.remove(f.claim.Token)
-	d.observe(f, f.kind)
-	if f.report.RetryIn == 0 {
+// accept starts an attempt on a claim, or prefetches the claim until a slot is free.
+// woken says that only the notification of its task was waited for.
+func (d *dispatcher) accept(base context.Context, c engine.Claim, woken bool) {
+	q := &d.queues[c.Stage]
+	a := newAttempt(base, c, q.stage, d.p.overdue)
+	a.woken = woken
+	d.p.attempts.add(a)
+	if q.busy < q.stage.Workers {
+		d.start(a)
 		return
 	}
-	if l, at := &d.queues[f.claim.Stage], time.Now().Add(f.report.RetryIn); l.nextAt.IsZero() || at.Before(l.nextAt) {
-		l.nextAt = at
-	}
+	at, _ := slices.BinarySearchFunc(q.prefetched, c, func(b *attempt, c engine.Claim) int { return b.claim.Compare(c) })
+	q.prefetched = slices.Insert(q.prefetched, at, a)
 }
 
-func (d *dispatcher) observe(f finished, kind Kind) {
-	d.Observe(Event{
-		Kind: kind, Worker: d.workerID(), Task: f.claim.Task, Stage: f.stage.Name, Attempt: f.claim.Attempt,
-		Traceparent: f.claim.Traceparent, Duration: f.took, RetryIn: f.report.RetryIn, Err: f.err,
+// start runs an attempt in a slot.
+func (d *dispatcher) start(a *attempt) {
+	c := a.claim
+	a.begin()
+	a.exchange = d.exchanges
+	d.justStarted++
+	d.queues[c.Stage].busy++
+	job := d.p.job(a)
+	d.p.observe(Event{
+		Kind: StageStarted, Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt, Traceparent: c.Traceparent,
+		Waited: c.Waited, Woken: a.woken, Aged: c.Aged,
 	})
+	d.p.attempts.work.Go(func() { a.run(job, d.p.ended) })
 }
 
-// turnTimeout is how long a round trip may take, hastyTimeout how long when the
-// process has to end.
+// finish frees the slot of an attempt that ended.
+func (d *dispatcher) finish(f finished) {
+	q := &d.queues[f.claim.Stage]
+	q.busy--
+	if f.kind == StageCompleted {
+		q.learn(f.took)
+	}
+	d.updateSuspension(q, f)
+	d.refill(q)
+	if f.exchange == d.exchanges && d.justStarted > 0 {
+		d.justStarted--
+	}
+	if i := slices.Index(d.ignoredCancel, f.attempt); i >= 0 {
+		d.ignoredCancel = slices.Delete(d.ignoredCancel, i, i+1) // it was reported already
+		return
+	}
+	d.report(f)
+}
+
+// report queues the outcome of an attempt, unless the claim is lost.
+func (d *dispatcher) report(f finished) {
+	if f.dropped {
+		d.p.attempts.remove(f.claim.Token)
+		d.p.observeEnd(f, ClaimRevoked)
+		return
+	}
+	d.reports.add(f)
+}
+
+// abandon reports an attempt as failed that ignored its cancel. Its slot stays in use
+// until its Work returns.
+func (d *dispatcher) abandon(token store.ID) {
+	a := d.p.attempts.get(token)
+	if a == nil || a.started.IsZero() || d.reports.contains(token) {
+		return // it ended after all, or never started
+	}
+	d.ignoredCancel = append(d.ignoredCancel, a)
+	f := a.conclude(nil, errIgnoredCancel, context.Cause(a.ctx))
+	f.took = time.Since(a.started)
+	d.report(f)
+}
+
+// busySlots is how many slots are in use.
+func (d *dispatcher) busySlots() (n int) {
+	for i := range d.queues {
+		n += d.queues[i].busy
+	}
+	return n
+}
+
+// exchangeTimeout limits a request; shutdownTimeout limits it when the process must end.
 const exchangeTimeout, shutdownTimeout = 30 * time.Second, 3 * time.Second
 
-// trip is the context of one round trip.
-func (d *dispatcher) exchangeContext(life context.Context) (context.Context, context.CancelFunc) {
-	if d.shutdownContext.Err() != nil {
-		return context.WithTimeout(life, shutdownTimeout)
+// exchangeContext returns the context of one request.
+func (d *dispatcher) exchangeContext(base context.Context) (context.Context, context.CancelFunc) {
+	if d.hurry.Err() != nil {
+		return context.WithTimeout(base, shutdownTimeout)
 	}
 	within := exchangeTimeout
 	if d.outage.locked {
-		within = shutdownTimeout // to prepare a statement waits for the lock, too, and has no limit
+		within = shutdownTimeout // preparing a statement waits for the lock, too, without a lock_timeout
 	}
-	ctx, cancel := context.WithTimeout(life, within)
-	stop := context.AfterFunc(d.shutdownContext, cancel)
+	ctx, cancel := context.WithTimeout(base, within)
+	stop := context.AfterFunc(d.hurry, cancel)
 	return ctx, func() { stop(); cancel() }
+}
+
+// wait sleeps until there is something to do.
+func (d *dispatcher) wait(s *shutdown) {
+	timer := time.NewTimer(d.nextTime())
+	defer timer.Stop()
+	select {
+	case f := <-d.p.ended:
+		d.finish(f)
+	case token := <-d.p.overdue:
+		d.abandon(token)
+	case <-d.wakes():
+		d.handleWakes(d.p.Wakes.Take())
+	case <-d.p.workerExpired:
+		d.sweeps.next = time.Now()
+	case <-d.p.notListening:
+		d.markAllReady()
+	case c := <-d.p.controls:
+		d.applyControls(c)
+	case <-timer.C:
+	case <-s.stopped:
+		s.begin()
+	case <-s.grace.C:
+		s.cancel()
+	case <-s.abort:
+		s.cancel()
+	}
+}
+
+// nextTime is the time until something is due.
+func (d *dispatcher) nextTime() time.Duration {
+	if !d.outage.canRetry() {
+		return time.Until(d.outage.until)
+	}
+	next := d.sweeps.next
+	if d.draining {
+		next = time.Now().Add(time.Second) // to check whether the shutdown is overdue
+	}
+	next = d.reports.earliest(next)
+	if !d.draining {
+		for i := range d.queues {
+			next = d.queues[i].earliest(next, d.freeSlots(i) > 0)
+		}
+	}
+	return time.Until(next)
 }

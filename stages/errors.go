@@ -9,14 +9,14 @@ import (
 
 // Why a job's context ended; see [context.Cause].
 var (
-	// ErrLeaseLost: the claim is no longer this worker's, because the others
-	// had no sign of life of it. Nothing it does now will be kept.
+	// ErrLeaseLost: this worker missed its heartbeats and lost the claim. The outcome will
+	// not be recorded.
 	ErrLeaseLost = errors.New("lease lost")
-	// ErrCancelled: the task was cancelled, deleted, or is to be done again.
-	// Nothing the worker does now will be kept.
+	// ErrCancelled: the task was cancelled, deleted or retried. The outcome will not be
+	// recorded.
 	ErrCancelled = errors.New("task was cancelled")
-	// ErrDraining: the process stops and the grace is over. The claim goes
-	// back without counting as an attempt.
+	// ErrDraining: the process is stopping and the grace is over. The claim is released
+	// and not counted as an attempt.
 	ErrDraining = errors.New("process is stopping")
 	// ErrTimeout: the attempt took longer than the stage's Timeout.
 	ErrTimeout = errors.New("attempt timed out")
@@ -24,12 +24,12 @@ var (
 	ErrStalled = errors.New("attempt made no progress")
 )
 
-// ErrStubborn is what [Runner.Run] returns when a stage's Work did not return
-// although its context was done, and the process was to stop.
-var ErrIgnoredCancel = errors.New("work does not heed its context")
+// ErrIgnoredCancel is returned by [Runner.Run] when the process stopped although a stage's
+// Work had not returned after its context was done.
+var ErrIgnoredCancel = errors.New("work ignored its cancelled context")
 
-// errStubborn is what such work failed with.
-var ignoredCancelError = fmt.Errorf("%w: it went on for %s after that", ErrIgnoredCancel, cancelGrace)
+// errIgnoredCancel is the error of such an attempt.
+var errIgnoredCancel = fmt.Errorf("%w for %s", ErrIgnoredCancel, cancelGrace)
 
 func newIgnoredCancelError(all []*attempt) error {
 	var names []string
@@ -39,14 +39,13 @@ func newIgnoredCancelError(all []*attempt) error {
 	return fmt.Errorf("%w: %s", ErrIgnoredCancel, strings.Join(names, ", "))
 }
 
-// errGoexit is what Work that ends its goroutine instead of returning failed with.
+// errGoexit is the error of an attempt whose Work ended its goroutine.
 var errGoexit = errors.New("work ended its goroutine without returning")
 
-// errRevoked marks the causes that say that the claim is certainly somebody
-// else's or nobody's: there is nothing to report any more.
-var errRevoked = errors.New("claim was taken back")
+// errRevoked marks causes that say that the claim is certainly lost: nothing is reported.
+var errRevoked = errors.New("claim was revoked")
 
-// lostFor is why a claim that is lost was lost.
+// lostFor is the error for a lost claim.
 func lostFor(cancelled bool) error {
 	if cancelled {
 		return ErrCancelled
@@ -54,8 +53,8 @@ func lostFor(cancelled bool) error {
 	return ErrLeaseLost
 }
 
-// Permanent marks an error that no further attempt can mend: the stage is dead
-// at once. A nil error stays nil.
+// Permanent marks an error that a retry cannot change: the stage is dead at once. A nil
+// error stays nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -74,9 +73,8 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
-// RetryAfter marks an error after which the next attempt should wait d instead
-// of the stage's Backoff. It counts as an attempt like any other. A nil error
-// stays nil.
+// RetryAfter marks an error after which the next attempt waits for d instead of the
+// stage's Backoff. The attempt counts. A nil error stays nil.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -84,18 +82,14 @@ func RetryAfter(d time.Duration, err error) error {
 	return &delayError{err: err, after: d, counts: true}
 }
 
-// Postpone marks an error that is not the task's: this host, or something else
-// that everybody needs, has to be mended first. The claim is given back without
-// counting as an attempt, and the next one waits for d, or for as long as this
-// one took if that is longer. There is no limit to how often: what keeps a task
-// from being done for ever should fail it. A nil error stays nil.
+// Postpone marks an error that is not the task's: this host, or a service that every task
+// needs, must be repaired first. The claim is released and not counted as an attempt; the
+// next attempt waits for d, or for as long as this one took if that is longer. There is no
+// limit, so an error that will never go away should fail the attempt. A nil error stays nil.
 //
-// Until an attempt ends otherwise, the process claims only one task of the stage at a
-// time, as a try, after pauses that grow from a second to d. So it is not for what
-// concerns one task alone; see [PostponeTask] and [RetryAfter].
-//
-// Of several marks of [RetryAfter], Postpone and PostponeTask on one error the
-// outermost counts.
+// Until an attempt ends otherwise, the process claims only one task of the stage at a time,
+// to try, after pauses that grow from a second to d. For an error of one task alone use
+// [PostponeTask] or [RetryAfter]. The outermost of several marks counts.
 func Postpone(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -103,9 +97,9 @@ func Postpone(d time.Duration, err error) error {
 	return &delayError{err: err, after: d}
 }
 
-// PostponeTask is [Postpone] for what this task waits for and others do not: room for
-// a large file on a disk where small ones fit, a directory of its own. The stage is not
-// suspended: the process goes on with the other tasks. A nil error stays nil.
+// PostponeTask is [Postpone] for an error that other tasks do not meet: space for a large
+// file on a disk where small ones fit, a directory of its own. The stage is not suspended. A
+// nil error stays nil.
 func PostponeTask(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -117,14 +111,14 @@ type delayError struct {
 	err    error
 	after  time.Duration
 	counts bool
-	alone  bool // it concerns no other task
+	alone  bool // other tasks do not meet it
 }
 
 func (e *delayError) Error() string { return e.err.Error() }
 func (e *delayError) Unwrap() error { return e.err }
 
-// RetryDelay is the pause that err, or one it wraps, asks for with
-// [RetryAfter], [Postpone] or [PostponeTask], and whether there is one.
+// RetryDelay returns the delay that err, or an error it wraps, asks for with [RetryAfter],
+// [Postpone] or [PostponeTask], and whether it does.
 func RetryDelay(err error) (time.Duration, bool) {
 	later, ok := errors.AsType[*delayError](err)
 	if !ok {
@@ -139,14 +133,14 @@ func IsPostponed(err error) bool {
 	return ok && !later.counts
 }
 
-// SuspendsStage reports whether err was marked by [Postpone], so that the process which
-// meets it suspends the stage.
+// SuspendsStage reports whether err was marked by [Postpone], so that the process suspends
+// the stage.
 func SuspendsStage(err error) bool {
 	later, ok := errors.AsType[*delayError](err)
 	return ok && !later.counts && !later.alone
 }
 
-// panicError is what a panic in Work becomes.
+// panicError is the error of an attempt whose Work panicked.
 type panicError struct {
 	value any
 	stack []byte

@@ -13,30 +13,35 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// heartbeat tells the database that this process lives and how far its work
-// is. It learns which of its claims are no longer its own, and whether another
-// process went away; where the database does not say, everything stays as it is.
-// There is one beat for all claims.
+// heartbeat renews the lease of all claims of this process, and records their progress. It
+// learns from the database which claims were lost, what is paused, and whether another
+// worker's lease ran out; without an answer everything stays as it is. Its goroutine owns
+// all fields.
 type heartbeat struct {
-	*dispatcher
-	every  time.Duration // between two beats
-	within time.Duration // how long one may take
-	last   time.Time     // when the last one that was answered was sent
-	sent   time.Time
-	err    error     // what became of the last one
-	told   int64     // the session that others know of
-	mute   time.Time // since when no news comes in; zero while it does
+	p        *process
+	interval time.Duration
+	timeout  time.Duration // of one heartbeat
 
-	skipped   int       // heartbeats in a row, this one included, that skipped the checks
-	unchecked time.Time // since when only the sign of life is answered; zero while all is
-	toldSo    bool      // of that
+	answered time.Time // when the last one that was answered was sent
+	sent     time.Time // when the last one was sent
+	err      error     // of the last one
+	session  int64     // the session's key in the database
+
+	skipped         int       // heartbeats in a row, this one included, that skipped the checks
+	uncheckedSince  time.Time // since when the database takes heartbeats but does not check claims; zero for not
+	reportedUncheck bool
+	deafSince       time.Time // since when no notifications arrive; zero while they do
 }
 
-// beat returns when ctx is done.
-func (d *dispatcher) runHeartbeat(ctx context.Context) {
+// maxSkipped: up to seven heartbeats in a row skip the checks. A process without claims
+// reads with every eighth which stages are paused, in case a notification was lost.
+const maxSkipped = 8
+
+// runHeartbeat sends heartbeats until ctx is done.
+func (p *process) runHeartbeat(ctx context.Context) {
 	h := &heartbeat{
-		dispatcher: d, last: time.Now(),
-		every: min(d.Lease/18, 2*time.Second), within: min(d.Lease/12, 3*time.Second),
+		p: p, answered: time.Now(),
+		interval: min(p.Lease/18, 2*time.Second), timeout: min(p.Lease/12, 3*time.Second),
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -45,202 +50,185 @@ func (d *dispatcher) runHeartbeat(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.recall:
+		case <-p.recall:
 			recall = true
 		case <-timer.C:
 			timer.Reset(jitter(h.next()))
 		}
-		d.Heartbeat("heartbeat")
+		p.Heartbeat("heartbeat")
 		h.beat(ctx, recall)
 	}
 }
 
-// maxSkipped: up to seven heartbeats in a row go without checks. A process with nothing
-// to do reads at every eighth which stages are paused, in case a notification was lost.
-const maxSkipped = 8
+// tick is how often progress is recorded. At least every second tick is a heartbeat.
+func (h *heartbeat) tick() time.Duration { return h.interval / 2 }
 
-// tick is how often progress is written down, more or less a fifth; every
-// second one is a beat in any case.
-func (h *heartbeat) tick() time.Duration { return h.every / 2 }
-
-// next is when to look again: soon, while the others do not know of a session
-// that will be there in a moment, since without it only the lease shows a death; and
-// at once, where the heartbeat waits for a lock, so that it is there when that ends.
+// next is the time to the next tick. It is short while the database does not know the
+// session, because until then only the lease shows that this process died; and while the
+// heartbeat waits for a lock, so that it is sent when the lock is released.
 func (h *heartbeat) next() time.Duration {
-	if errors.Is(h.err, store.ErrLocked) {
-		return h.tick() / 4
-	}
-	if key, _ := h.session(); key != 0 && h.told == 0 {
+	if key, _ := h.p.session(); errors.Is(h.err, store.ErrLocked) || key != 0 && h.session == 0 {
 		return h.tick() / 4
 	}
 	return h.tick()
 }
 
+// beat sends a heartbeat if one is due, or there is something to send.
 func (h *heartbeat) beat(ctx context.Context, recall bool) {
-	claims, running, moved := h.describe()
-	key, held := h.session()
-	recall = recall || !h.unchecked.IsZero()
-	if h.err == nil && !recall && len(moved) == 0 && (!held || key == h.told) && time.Since(h.sent) < h.every*4/5 {
+	claims, running, progressed := h.p.describe()
+	key, held := h.p.session()
+	recall = recall || !h.uncheckedSince.IsZero()
+	if h.err == nil && !recall && len(progressed) == 0 && (!held || key == h.session) && time.Since(h.sent) < h.interval*4/5 {
 		return
 	}
 	h.sent = time.Now()
 	h.skipped++
-	skip := !recall && len(claims) == 0 && h.isListening() && h.skipped < maxSkipped
+	skip := !recall && len(claims) == 0 && h.p.isListening() && h.skipped < maxSkipped
 	if !skip {
 		h.skipped = 0
 	}
-	out, err := h.send(ctx, engine.HeartbeatRequest{Claims: claims, Running: running, Progressed: moved, SkipChecks: skip})
-	h.err = err
-	switch {
-	case err == nil:
-		h.last = h.sent
-		if held {
-			h.told = key
-		}
-		h.contact.heard(out.Now, h.sent)
-		h.revoke(out.LostClaims)
-		h.setControls(controls{paused: out.Paused, drain: out.Draining})
-		h.noteUnchecked(out.Unchecked)
-		signal(h.workerGone, out.WorkerExpired)
-		signal(h.wrote, len(moved) > 0)
-		signal(h.notListening, h.withoutNews())
+	var out engine.HeartbeatResult
+	out, h.err = h.send(ctx, engine.HeartbeatRequest{Claims: claims, Running: running, Progressed: progressed, SkipChecks: skip})
+	if h.err != nil {
+		h.failed(ctx)
 		return
-	case errors.Is(err, store.ErrWorkerUnknown):
-		// Given back where nobody has freed them yet.
-		h.live.cancelAll(fmt.Errorf("%w: this process was given up", ErrLeaseLost))
-		if h.registerWithin(ctx, h.within) == nil {
-			h.last, h.told = time.Now(), 0
-		}
-	case errors.Is(err, store.ErrLocked):
-		// The server is there, and whoever has locked this process's row, or all of
-		// workers, keeps the others from giving it up as well.
-		h.last = h.sent
-	case time.Since(h.last)+h.tick() > h.patience():
-		h.live.cancelAll(fmt.Errorf("%w: no heartbeat for %s", ErrLeaseLost, time.Since(h.last).Round(time.Second)))
 	}
-	h.contact.failed()
+	h.answered = h.sent
+	if held {
+		h.session = key
+	}
+	h.p.contact.heartbeatAnswered(out.Now, h.sent)
+	h.revoke(out.LostClaims)
+	h.p.setControls(controls{paused: out.Paused, drain: out.Draining})
+	h.checkUnchecked(out.Unchecked)
+	signal(h.p.workerExpired, out.WorkerExpired)
+	signal(h.p.wrote, len(progressed) > 0)
+	signal(h.p.notListening, h.isDeaf())
 }
 
-// noteUnchecked tells, once, that the database takes the signs of life and does not
-// say what became of the claims: they are kept. A lock on a table comes and goes.
-func (h *heartbeat) noteUnchecked(err error) {
+// failed cancels the attempts whose claims are lost, or may be before the next answer.
+func (h *heartbeat) failed(ctx context.Context) {
+	h.p.contact.failed()
+	switch {
+	case errors.Is(h.err, store.ErrWorkerUnknown):
+		// The claims that the others have not expired yet are released.
+		h.p.attempts.cancelAll(fmt.Errorf("%w: this worker was expired", ErrLeaseLost))
+		within, cancel := context.WithTimeout(ctx, h.timeout)
+		defer cancel()
+		if h.p.register(within) == nil {
+			h.answered, h.session = time.Now(), 0
+		}
+	case errors.Is(h.err, store.ErrLocked):
+		// The server works, and the lock on this worker's row, or on workers, keeps the
+		// others from expiring it, too.
+		h.answered = h.sent
+	case time.Since(h.answered)+h.tick() > h.patience():
+		h.p.attempts.cancelAll(fmt.Errorf("%w: no heartbeat for %s", ErrLeaseLost, time.Since(h.answered).Round(time.Second)))
+	}
+}
+
+// checkUnchecked reports, once, that the database takes heartbeats but does not check the
+// claims, for longer than a lock on a table usually lasts. The claims are kept.
+func (h *heartbeat) checkUnchecked(err error) {
 	switch {
 	case err == nil:
-		h.unchecked, h.toldSo = time.Time{}, false
-	case h.unchecked.IsZero():
-		h.unchecked = time.Now()
-	case !h.toldSo && time.Since(h.unchecked) > store.Grace(h.Lease):
-		h.toldSo = true
-		h.Observe(Event{Kind: ClaimsUnchecked, Worker: h.workerID(), Err: err})
+		h.uncheckedSince, h.reportedUncheck = time.Time{}, false
+	case h.uncheckedSince.IsZero():
+		h.uncheckedSince = time.Now()
+	case !h.reportedUncheck && time.Since(h.uncheckedSince) > store.Grace(h.p.Lease):
+		h.reportedUncheck = true
+		h.p.observe(Event{Kind: ClaimsUnchecked, Err: err})
 	}
 }
 
-// patience is how long this process may be without an answer before it stops
-// its work, which must be before others take it: they wait for the whole lease,
-// but for those whose sessions have ended only for the grace. A server that is
-// not there at all takes nothing away; having come back, it starts the others'
-// patience anew.
+// patience is how long this process works without an answer. It must stop before other
+// workers take its claims: they wait for the lease, or for the grace where its session has
+// ended. While the server is down nobody takes claims, and when it returns the lease starts
+// anew.
 func (h *heartbeat) patience() time.Duration {
-	if key, held := h.session(); key != 0 && !held && (h.err == nil || !isServerDown(h.err, h.isDirect())) {
-		return store.Grace(h.Lease) * 6 / 7
+	if key, held := h.p.session(); key != 0 && !held && (h.err == nil || !isServerDown(h.err, h.p.isDirect())) {
+		return store.Grace(h.p.Lease) * 6 / 7
 	}
-	return h.Lease * 5 / 6
+	return h.p.Lease * 5 / 6
 }
 
-// withoutNews reports whether none has come in for some time. For a moment there
-// is none at every start, and after that everything is looked at in any case.
-func (h *heartbeat) withoutNews() bool {
+// isDeaf reports whether no notifications have arrived for a heartbeat's interval. They
+// never do for a moment at the start, after which everything is claimed from anyway.
+func (h *heartbeat) isDeaf() bool {
 	switch {
-	case h.isListening():
-		h.mute = time.Time{}
-	case h.mute.IsZero():
-		h.mute = time.Now()
+	case h.p.isListening():
+		h.deafSince = time.Time{}
+	case h.deafSince.IsZero():
+		h.deafSince = time.Now()
 	default:
-		return time.Since(h.mute) >= h.every
+		return time.Since(h.deafSince) >= h.interval
 	}
 	return false
 }
 
 func (h *heartbeat) send(ctx context.Context, in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
-	within := min(h.within, max(h.patience()-time.Since(h.last)-h.tick(), h.tick()/4))
+	within := min(h.timeout, max(h.patience()-time.Since(h.answered)-h.tick(), h.tick()/4))
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	key, held := h.session()
+	key, held := h.p.session()
 	if !held {
 		key = 0
 	}
-	in.Worker, in.Session, in.Credit = h.workerID(), key, h.contact.allowance(h.Lease)
-	return h.Backend.Heartbeat(ctx, in)
+	in.Worker, in.Session, in.Credit = h.p.worker.get(), key, h.p.contact.credit(h.p.Lease)
+	return h.p.Backend.Heartbeat(ctx, in)
 }
 
-// revoke stops the work on claims that are somebody else's now, or nobody's.
+// revoke cancels the attempts whose claims are lost.
 func (h *heartbeat) revoke(lost []engine.LostClaim) {
 	for _, l := range lost {
-		if a := h.live.get(l.Token); a != nil {
+		if a := h.p.attempts.get(l.Token); a != nil {
 			a.cancel(fmt.Errorf("%w: %w", lostFor(l.Cancelled), errRevoked))
 		}
 	}
 }
 
-func (d *dispatcher) registerWithin(ctx context.Context, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return d.registerWorker(ctx)
-}
-
-// describe lists what is being worked on, and what of it moved.
-func (d *dispatcher) describe() (claims []engine.Claim, running, moved []store.Running) {
-	for _, a := range d.live.all() {
+// describe returns the claims of this process, the attempts that run, and those of them
+// that made progress since the last call.
+func (p *process) describe() (claims []engine.Claim, running, progressed []store.Running) {
+	for _, a := range p.attempts.all() {
 		claims = append(claims, a.claim)
-		if r, m, begun := a.running(); begun {
+		if r, progress, started := a.running(); started {
 			running = append(running, r)
-			if m {
-				moved = append(moved, r)
+			if progress {
+				progressed = append(progressed, r)
 			}
 		}
 	}
-	return claims, running, moved
+	return claims, running, progressed
 }
 
-// session is the key of the lock that Wakes hold for this process, 0 for none,
-// and whether they hold it now.
-func (d *dispatcher) session() (key int64, held bool) {
-	if s, ok := d.Wakes.(interface{ Session() (int64, bool) }); ok {
+// session is the key of the lock that Wakes holds for this process, 0 for none, and
+// whether it holds it now.
+func (p *process) session() (key int64, held bool) {
+	if s, ok := p.Wakes.(interface{ Session() (int64, bool) }); ok {
 		return s.Session()
 	}
 	return 0, false
 }
 
-// hears reports whether news comes in at all.
-func (d *dispatcher) isListening() bool {
-	if d.Wakes == nil {
+// isListening reports whether notifications arrive.
+func (p *process) isListening() bool {
+	if p.Wakes == nil {
 		return false
 	}
-	c, ok := d.Wakes.(interface{ Connected() bool })
+	c, ok := p.Wakes.(interface{ Connected() bool })
 	return !ok || c.Connected()
 }
 
-// poke leaves word for the dispatcher.
-func signal(c chan<- struct{}, when bool) {
-	if !when {
-		return
-	}
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// direct reports whether the connections are known to lead to the server itself,
-// and not to something in front of it that may be away while the server is not.
-func (d *dispatcher) isDirect() bool {
-	w, ok := d.Wakes.(interface{ Direct() bool })
+// isDirect reports whether connections are known to lead to the server itself, and not to
+// a proxy that may be down while the server is not.
+func (p *process) isDirect() bool {
+	w, ok := p.Wakes.(interface{ Direct() bool })
 	return ok && w.Direct()
 }
 
-// absent reports whether err says, of every address that was tried, that the
-// server is not there: it is stopping or starting, or nobody listens where it
-// should itself.
+// isServerDown reports whether err says, of every address tried, that the server is
+// stopping or starting, or that nothing listens at its own address.
 func isServerDown(err error, direct bool) bool {
 	if pg, ok := err.(*pgconn.PgError); ok {
 		return pg.Code == "57P02" || pg.Code == "57P03"

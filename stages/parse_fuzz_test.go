@@ -11,7 +11,7 @@ func FuzzParsePlace(f *testing.F) {
 	f.Add("a/b/c")
 	f.Add("a/b/c/d/e")
 	f.Fuzz(func(t *testing.T, s string) {
-		p, ok := parsePlace(s)
+		p, ok := parseIdentity(s)
 		if !ok {
 			if p != (processIdentity{}) || strings.Count(s, "/") == 2 {
 				t.Errorf("%q is %+v, and no place", s, p)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -101,62 +102,53 @@ type Runner struct {
 	// Backend replaces the database, for tests. Default: the tables in Pool.
 	Backend Backend
 
-	// Grace is how long work may go on after Run's context is done, before it
-	// is cancelled and given back. Default 30 s; negative for none.
+	// Grace is how long attempts may go on after Run's context is done, before they are
+	// cancelled and released. Default 30 s; negative for none.
 	Grace time.Duration
 
-	// Abort, when it is closed, ends the grace at once.
+	// Abort ends the grace at once when it is closed.
 	Abort <-chan struct{}
 
-	// Sweep is the time between two slow passes, more or less a fifth. Default
-	// 15 s.
+	// SweepInterval is the time between two sweeps, varied by a fifth. Default 15 s.
 	SweepInterval time.Duration
 
-	// Lease is how long this process may be silent before others take what it
-	// holds. It beats every two seconds, or at an eighteenth of the Lease if
-	// that is less, and stops its own work after five sixths of it without an
-	// answer. If it dies, others see its session end and take its work after
-	// [store.Grace] instead; so the session of the Wakes should not end before
-	// the Lease does when the network falls silent (notify.Options.Keep). Default
-	// 36 s.
+	// Lease is how long this process may miss its heartbeats before other workers take its
+	// claims. It sends one every two seconds, or every eighteenth of the Lease if that is
+	// less, and cancels its attempts after five sixths of it without an answer. When the
+	// process dies, the end of its session shows it, and the others take its claims after
+	// [store.Grace]. So the session of Wakes should not end before the Lease when the network
+	// is interrupted (notify.Options.Keep). Default 36 s.
 	Lease time.Duration
 
-	// AgeAfter is how long a task may be ready for a stage while others of higher
-	// priority begin before it. Then it begins before them, the oldest first. The sweep
-	// looks for such tasks, so add the time between two sweeps. Where everything waits
-	// for longer, the order is that of submission. Default 0: priority is strict, and
-	// tasks of lower priority wait for as long as there are others.
+	// AgeAfter is how long a task waits behind tasks of higher priority before it is claimed
+	// first, the oldest first. Sweeps find such tasks, so add a SweepInterval. Default 0:
+	// priority is strict, and tasks of low priority may wait for ever.
 	AgeAfter time.Duration
 
-	// KeepEvents is how long events are kept before they are deleted; with
-	// several processes the shortest counts. Default 7 days; negative for ever.
+	// KeepEvents is how long events are kept; with several processes the shortest counts.
+	// Default 7 days; negative for ever.
 	KeepEvents time.Duration
 
-	// Only are the tasks to work on; others are left to other processes.
-	// Default nil: all.
+	// OnlyTasks are the only tasks to work on. Default nil: all.
 	OnlyTasks []store.ID
 
-	// Version and Capabilities, a JSON object, say in the list of workers what
-	// this process is.
+	// Version and Capabilities, a JSON object, describe this process in the list of workers.
 	Version      string
 	Capabilities json.RawMessage
 
-	// Pulse is called by each of the Runner's loops, with its name, every time
-	// round: at least once a minute, also while the database is away. Where it
-	// is not, the process is stuck.
+	// Heartbeat is called by each loop of the Runner, with its name, at least once a minute,
+	// even while the database does not answer. Without it the process hangs.
 	Heartbeat func(loop string)
 
-	// Observe is told what happens. It must not block. It may be called by
-	// several goroutines at once.
+	// Observe receives events. It must not block, and several goroutines may call it at once.
 	Observe func(Event)
 }
 
-// Run works until ctx is done, then drains: it claims nothing more, lets work
-// finish within the Grace, cancels what is left, gives that back and says
-// good-bye. It returns nil after a drain, or [ErrStubborn] if there was work that
-// did not heed its context: its claims were given back, too, and what it still
-// does is in vain. A database that is away is waited for, however long; Run
-// returns another error only where it cannot begin.
+// Run works until ctx is done, then drains: it claims nothing more, lets attempts finish
+// within the Grace, cancels and releases the others, and deregisters. It returns nil after
+// a drain, or [ErrIgnoredCancel] if Work did not return when its context was done; those
+// claims are released, too. Run waits for a database that does not answer, however long; it
+// returns another error only if it cannot start.
 func (r Runner) Run(ctx context.Context) error {
 	if err := r.prepare(); err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
@@ -168,21 +160,25 @@ func (r Runner) Run(ctx context.Context) error {
 }
 
 func (r Runner) run(ctx context.Context) error {
-	d := newDispatcher(&r)
-	if err := d.register(ctx); err != nil {
+	p := newProcess(r)
+	d := newDispatcher(p)
+	if err := d.registerWhenReachable(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return fmt.Errorf("run pipeline: %w", err)
 	}
-	// The database is still needed while the work drains, and so is the beat.
-	life := context.WithoutCancel(ctx)
-	beating, end := context.WithCancel(life)
-	wait := d.runBackground(beating)
-	err := d.run(ctx, life)
+	// The heartbeat and the database are needed until the drain has ended.
+	base := context.WithoutCancel(ctx)
+	background, end := context.WithCancel(base)
+	var all sync.WaitGroup
+	for _, run := range []func(context.Context){p.runHeartbeat, p.notifyEvents, p.pruneEvents, p.recordDrain} {
+		all.Go(func() { run(background) })
+	}
+	err := d.run(ctx, base)
 	end()
-	wait()
-	d.deregister(life)
+	all.Wait()
+	p.deregister(base)
 	if err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
 	}
@@ -247,7 +243,7 @@ func (r *Runner) prepare() error {
 	return nil
 }
 
-// self describes this process to the others.
+// self describes this process as a worker.
 func (r *Runner) self() store.Worker {
 	host, err := os.Hostname()
 	if err != nil || host == "" {

@@ -8,8 +8,8 @@ import (
 
 func bootID() string { return firstLine("/proc/sys/kernel/random/boot_id") }
 
-// processSpace is the kernel's name for a namespace of process ids. It is not
-// given to another one before the last process in it is gone.
+// processSpace is the kernel's name of the namespace of process ids. The kernel does not use
+// the name again while a process in it exists.
 func processSpace() string {
 	name, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
@@ -18,8 +18,8 @@ func processSpace() string {
 	return name
 }
 
-// processStart is the 22nd field of proc(5)'s stat: ticks since the boot. The
-// second one, in parentheses, may hold anything.
+// processStart is the 22nd field of proc(5)'s stat: ticks since the boot. The second field,
+// in parentheses, may contain spaces and parentheses.
 func processStart(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

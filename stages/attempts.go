@@ -6,43 +6,38 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// live are the attempts being worked on, shared by the dispatcher, which adds
-// them, and the heartbeat, which cancels those that were lost.
+// attempts are the claims that this process holds. The dispatcher adds and removes
+// them; the heartbeat and the shutdown cancel them.
 type attempts struct {
-	mu       sync.Mutex
-	attempts map[store.ID]*attempt // by token
+	work    sync.WaitGroup // the goroutines that run Work
+	mu      sync.Mutex
+	byToken map[store.ID]*attempt
 }
 
 func (l *attempts) add(a *attempt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.attempts[a.claim.Token] = a
+	l.byToken[a.claim.Token] = a
 }
 
 func (l *attempts) remove(token store.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.attempts, token)
+	delete(l.byToken, token)
 }
 
-func (l *attempts) has(token store.ID) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.attempts[token] != nil
-}
-
-// get is the attempt with the token, or nil.
+// get returns the attempt with the token, or nil.
 func (l *attempts) get(token store.ID) *attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.attempts[token]
+	return l.byToken[token]
 }
 
 func (l *attempts) all() []*attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]*attempt, 0, len(l.attempts))
-	for _, a := range l.attempts {
+	all := make([]*attempt, 0, len(l.byToken))
+	for _, a := range l.byToken {
 		all = append(all, a)
 	}
 	return all
@@ -51,7 +46,7 @@ func (l *attempts) all() []*attempt {
 func (l *attempts) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.attempts)
+	return len(l.byToken)
 }
 
 func (l *attempts) cancelAll(why error) {

@@ -9,13 +9,13 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// place is where a process runs, for those who come after it to know whether
-// it can still be there. What a machine does not tell is empty, and then
-// nothing is known.
+// processIdentity identifies a process on its machine, so that later processes there can
+// find out whether it has ended. A field that the system does not offer is empty, and
+// nothing is concluded.
 type processIdentity struct {
-	boot  string // another one after every start of the machine
-	space string // within which process ids are different ones
-	start string // when, by the kernel's count, this process began
+	boot  string // differs after every boot of the machine
+	space string // the namespace of process ids
+	start string // when the kernel started this process
 }
 
 func currentProcess() processIdentity {
@@ -27,7 +27,7 @@ func (p processIdentity) String() string {
 	return strings.Join([]string{p.boot, p.space, p.start}, "/")
 }
 
-func parsePlace(s string) (processIdentity, bool) {
+func parseIdentity(s string) (processIdentity, bool) {
 	parts := strings.Split(s, "/")
 	if len(parts) != 3 {
 		return processIdentity{}, false
@@ -35,17 +35,16 @@ func parsePlace(s string) (processIdentity, bool) {
 	return processIdentity{parts[0], parts[1], parts[2]}, true
 }
 
-// outlived reports whether a worker is certainly dead: its process id, here, is
-// nobody's or that of a process which began at another time. Nothing is certain
-// of one that ran before the machine was started again: another may have its
-// name.
+// hasOutlived reports whether a worker's process has certainly ended: no process here has
+// its id, or one that was started at another time. Nothing is certain about processes from
+// before a boot, because another machine may have the same name.
 func (p processIdentity) hasOutlived(host string, w store.Worker) bool {
-	was, ok := parsePlace(w.ProcessIdentity)
-	return ok && w.Host == host && p.boot != "" && was.boot == p.boot && was.space == p.space && ended(w.PID, was.start)
+	was, ok := parseIdentity(w.ProcessIdentity)
+	return ok && w.Host == host && p.boot != "" && was.boot == p.boot && was.space == p.space && hasEnded(w.PID, was.start)
 }
 
-// ended reports whether the process that had the id, and began then, is gone.
-func ended(pid int, start string) bool {
+// hasEnded reports whether the process with the id and start time has ended.
+func hasEnded(pid int, start string) bool {
 	if pid <= 0 {
 		return false
 	}

@@ -1,0 +1,191 @@
+package stages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// outage is what the dispatcher remembers while requests to the database fail.
+type outage struct {
+	reported  bool      // to Observe
+	locked    bool      // the request waited for a lock
+	uncertain bool      // an exchange may have been committed although it failed
+	until     time.Time // no request before
+	pause     *backoff.ExponentialBackOff
+}
+
+func (o *outage) canRetry() bool { return !time.Now().Before(o.until) }
+
+// lockedPause is the time between two waits for a lock.
+const lockedPause = 500 * time.Millisecond
+
+// rejectedPause is the time before a rejected report is sent again.
+const rejectedPause = time.Minute
+
+// newPause returns the pauses between tries while the database does not answer. They are
+// random, so that processes do not return all at once.
+func newPause() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(5*time.Second),
+		backoff.WithMaxElapsedTime(0),
+	)
+}
+
+// exchangeFailed waits longer after every failure. An exchange that conflicted with
+// another transaction is repeated. Where a table is locked the server works and has
+// rolled the exchange back.
+func (d *dispatcher) exchangeFailed(base context.Context, err error) {
+	o := &d.outage
+	o.locked = errors.Is(err, store.ErrLocked)
+	o.uncertain = o.uncertain || !o.locked
+	switch {
+	case store.IsRetryable(err):
+		o.until = time.Now().Add(jitter(2 * time.Millisecond))
+		return
+	case store.IsRejected(err) && d.reportSeparately(base):
+		return
+	}
+	if o.pause == nil {
+		o.pause = newPause()
+	}
+	o.until = time.Now().Add(o.pause.NextBackOff())
+	if o.locked {
+		o.until = time.Now().Add(jitter(lockedPause))
+	} else {
+		d.p.contact.failed()
+	}
+	if !o.reported {
+		o.reported = true
+		d.p.observe(Event{Kind: DatabaseLost, Err: err})
+	}
+}
+
+// databaseAnswered ends an outage. Notifications may have been lost in it.
+func (d *dispatcher) databaseAnswered() {
+	if d.outage.reported {
+		d.p.observe(Event{Kind: DatabaseBack})
+		for i := range d.queues {
+			d.queues[i].wake(false)
+		}
+		if c, ok := d.p.Wakes.(interface{ Check() }); ok {
+			c.Check()
+		}
+	}
+	d.outage = outage{}
+	d.p.contact.answered()
+}
+
+// registerWhenReachable registers this process, and waits for a database that does not
+// answer. Missing or foreign tables are an error.
+func (d *dispatcher) registerWhenReachable(ctx context.Context) error {
+	return backoff.RetryNotify(func() error {
+		err := d.p.Backend.Check(ctx)
+		if err == nil {
+			err = d.p.register(ctx)
+		}
+		for _, permanent := range []error{
+			store.ErrNoSchema, store.ErrSchemaOlder, store.ErrSchemaNewer, store.ErrSchemaShape, store.ErrSchemaBroken,
+		} {
+			if errors.Is(err, permanent) {
+				return backoff.Permanent(err)
+			}
+		}
+		return err
+	}, backoff.WithContext(newPause(), ctx), func(err error, _ time.Duration) {
+		if !d.outage.reported {
+			d.outage.reported = true
+			d.p.observe(Event{Kind: DatabaseLost, Err: err})
+		}
+	})
+}
+
+// reconcile finds out what an exchange that failed may have changed: which reports the
+// history contains, and which claims this process holds without knowing. It releases those.
+func (d *dispatcher) reconcile(base context.Context) bool {
+	if !d.outage.uncertain {
+		return true
+	}
+	ctx, cancel := d.exchangeContext(base)
+	defer cancel()
+	recorded, err := d.recordedOutcomes(ctx)
+	if err == nil {
+		err = d.releaseUnknownClaims(ctx, recorded)
+	}
+	if err != nil {
+		d.exchangeFailed(base, err)
+		return false
+	}
+	d.outage.uncertain = false
+	return true
+}
+
+func (d *dispatcher) recordedOutcomes(ctx context.Context) (map[store.ID]bool, error) {
+	if d.reports.empty() {
+		return nil, nil
+	}
+	var reports []engine.Report
+	for _, f := range d.reports.pending {
+		reports = append(reports, f.report)
+	}
+	return d.p.Backend.FindRecordedOutcomes(ctx, reports)
+}
+
+func (d *dispatcher) releaseUnknownClaims(ctx context.Context, recorded map[store.ID]bool) error {
+	held, err := d.p.Backend.FindHeldClaims(ctx, d.p.worker.get())
+	if err != nil {
+		return err
+	}
+	d.reports.each(func(f finished) {
+		if recorded[f.report.Token] {
+			d.confirm(f)
+		} else {
+			d.reports.add(f)
+		}
+	})
+	for _, c := range held {
+		if d.p.attempts.get(c.Token) != nil || d.reports.contains(c.Token) {
+			continue
+		}
+		d.reports.add(finished{
+			attempt: &attempt{claim: c, stage: d.queues[c.Stage].stage},
+			report:  engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Released},
+			kind:    ClaimReleased, err: errors.New("the database's answer with the claim was lost"),
+		})
+	}
+	return nil
+}
+
+// reportSeparately sends reports one by one, and makes a failed attempt of one that the
+// database rejects, so that it does not block all others. It reports whether there was one.
+func (d *dispatcher) reportSeparately(base context.Context) bool {
+	found := false
+	for i := range d.reports.pending {
+		f := &d.reports.pending[i]
+		ctx, cancel := d.exchangeContext(base)
+		_, err := d.p.Backend.Exchange(ctx, engine.ExchangeRequest{
+			Worker: d.p.worker.get(), Reports: []engine.Report{f.report},
+			FreeSlots: make([]int, len(d.queues)), ClaimFrom: make([]bool, len(d.queues)),
+		})
+		cancel()
+		signal(d.p.wrote, err == nil)
+		switch {
+		case err == nil || !store.IsRejected(err):
+		case f.report.Outcome == engine.Completed:
+			found = true
+			f.report.Result = nil
+			f.fail(f, Permanent(fmt.Errorf("store result: %w", err)), nil)
+		default: // nothing of it can be left out
+			found = true
+			f.notBefore = time.Now().Add(jitter(rejectedPause))
+		}
+	}
+	return found
+}

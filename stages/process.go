@@ -1,0 +1,230 @@
+package stages
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// process is what the goroutines of a running [Runner] share: the dispatcher, the
+// heartbeat, the event notifier, the shutdown and the attempts. The settings never
+// change; every other field has a lock of its own or is a channel.
+type process struct {
+	Runner
+	worker   workerID
+	attempts attempts
+	contact  databaseContact
+	queries  chan struct{} // one value per query of Work in progress
+	signals
+}
+
+// signals are the channels between these goroutines. Sending on them never blocks.
+type signals struct {
+	ended         chan finished // attempts → dispatcher; has room for all slots
+	overdue       chan store.ID // attempts → dispatcher: tokens of attempts that ignored their cancel
+	workerExpired chan struct{} // heartbeat → dispatcher: sweep now
+	notListening  chan struct{} // heartbeat → dispatcher: no notifications arrive
+	controls      chan controls // heartbeat → dispatcher: the newest
+	recall        chan struct{} // dispatcher → heartbeat: check the claims now
+	drainStarted  chan struct{} // dispatcher → drain recorder: a drain started while attempts were running
+	wrote         chan struct{} // all → event notifier: there are new events
+}
+
+func newProcess(r Runner) *process {
+	slots := 0
+	for _, s := range r.Pipeline.stages {
+		slots += s.Workers
+	}
+	return &process{
+		Runner:   r,
+		attempts: attempts{byToken: make(map[store.ID]*attempt)},
+		queries:  make(chan struct{}, maxConcurrentQueries(r.Pool)),
+		signals: signals{
+			ended: make(chan finished, slots), overdue: make(chan store.ID, 2*slots),
+			workerExpired: make(chan struct{}, 1), notListening: make(chan struct{}, 1), controls: make(chan controls, 1),
+			recall: make(chan struct{}, 1), drainStarted: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
+		},
+	}
+}
+
+// signal sends if when is true, unless a value is waiting already.
+func signal(c chan<- struct{}, when bool) {
+	if !when {
+		return
+	}
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// workerID is the id under which this process is registered.
+type workerID struct {
+	mu sync.Mutex
+	id store.ID
+}
+
+func (w *workerID) get() store.ID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.id
+}
+
+func (w *workerID) set(id store.ID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.id = id
+}
+
+// observe reports an event of this worker.
+func (p *process) observe(e Event) {
+	e.Worker = p.worker.get()
+	p.Observe(e)
+}
+
+// observeEnd reports how an attempt ended.
+func (p *process) observeEnd(f finished, kind Kind) {
+	p.observe(Event{
+		Kind: kind, Task: f.claim.Task, Stage: f.stage.Name, Attempt: f.claim.Attempt, Traceparent: f.claim.Traceparent,
+		Duration: f.took, RetryIn: f.report.RetryIn, Err: f.err,
+	})
+}
+
+// register registers this process as a new worker.
+func (p *process) register(ctx context.Context) error {
+	self := p.self()
+	// Pauses are read first: an error after the registration would leave a worker
+	// that the others soon find lost.
+	paused, err := p.Backend.PausedStages(ctx, self.Host)
+	if err != nil {
+		return err
+	}
+	id, err := p.Backend.RegisterWorker(ctx, self)
+	if err != nil {
+		return err
+	}
+	p.setControls(controls{paused: paused})
+	p.worker.set(id)
+	signal(p.wrote, true)
+	p.observe(Event{Kind: WorkerStarted})
+	return nil
+}
+
+// deregister records that the worker stopped. The event notifier has ended by now, so
+// readers of events are notified here.
+func (p *process) deregister(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, deregisterTimeout)
+	defer cancel()
+	err := p.Backend.DeregisterWorker(ctx, p.worker.get())
+	if err == nil {
+		notifying, cancel := context.WithTimeout(ctx, shutdownTimeout)
+		_ = p.Backend.NotifyEvents(notifying) // readers also poll
+		cancel()
+	}
+	p.observe(Event{Kind: WorkerStopped, Err: err})
+}
+
+// deregisterTimeout is how long, after the work has ended, the database may take to
+// record it.
+const deregisterTimeout = 10 * time.Second
+
+// job describes an attempt to its Work.
+func (p *process) job(a *attempt) *Job {
+	c := a.claim
+	return &Job{
+		Task: c.Task, Source: c.Source, Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent,
+		Stage: a.stage.Name, Attempt: c.Attempt, Token: c.Token,
+		Results: func(ctx context.Context, stage string) (json.RawMessage, error) {
+			return p.result(ctx, c.Task, stage)
+		},
+		OnConfirm: func(ctx context.Context) error { return p.confirm(ctx, a) },
+		OnProgress: func(progress Progress) {
+			progress.Note = redact.Text(progress.Note, c.Source)
+			progress = progress.clean()
+			a.setProgress(progress)
+			p.observe(Event{Kind: StageProgress, Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt, Progress: progress})
+		},
+	}
+}
+
+// confirm checks in the database that the claim of an attempt is still valid.
+func (p *process) confirm(ctx context.Context, a *attempt) error {
+	lost, err := p.lostClaims(ctx, a.claim)
+	if err != nil || len(lost) == 0 {
+		return err
+	}
+	why := lostFor(lost[0].Cancelled)
+	a.cancel(fmt.Errorf("%w: %w", why, errRevoked))
+	return why
+}
+
+// maxConcurrentQueries is half of the pool's connections. Queries of Work wait while a
+// table is locked, and must leave connections for heartbeats and exchanges.
+func maxConcurrentQueries(pool *pgxpool.Pool) int {
+	if pool == nil {
+		return 2
+	}
+	return max(int(pool.Config().MaxConns)/2, 1)
+}
+
+// query runs a query of Work, for up to 10 s, when one of the connections for them is free.
+func (p *process) query(ctx context.Context, query func(ctx context.Context) error) error {
+	select {
+	case p.queries <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-p.queries }()
+	within, cancel := context.WithTimeout(ctx, deregisterTimeout)
+	defer cancel()
+	return query(within)
+}
+
+// result reads a stage's result. It waits for a database that does not answer, because
+// that is not the attempt's failure.
+func (p *process) result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {
+	for pause := newPause(); ; {
+		var raw json.RawMessage
+		err := p.query(ctx, func(ctx context.Context) (err error) {
+			raw, err = p.Backend.Result(ctx, task, stage)
+			return err
+		})
+		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoStage) || !sleep(ctx, pause.NextBackOff()) {
+			return raw, err
+		}
+	}
+}
+
+// lostClaims returns the claim if it is lost. It waits while the table is locked.
+func (p *process) lostClaims(ctx context.Context, c engine.Claim) (lost []engine.LostClaim, err error) {
+	for {
+		err = p.query(ctx, func(ctx context.Context) (err error) {
+			lost, err = p.Backend.FindLostClaims(ctx, []engine.Claim{c})
+			return err
+		})
+		if !errors.Is(err, store.ErrLocked) && !errors.Is(err, context.DeadlineExceeded) || !sleep(ctx, jitter(lockedPause)) {
+			return lost, err
+		}
+	}
+}
+
+// sleep waits for d, and reports whether ctx was not done before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

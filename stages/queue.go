@@ -1,0 +1,162 @@
+package stages
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// stageQueue is what the dispatcher knows about one stage: whether tasks may be ready,
+// which claims are prefetched, and which slots are in use. The dispatcher owns it.
+type stageQueue struct {
+	stage *Stage
+	busy  int // slots in use
+
+	due       bool      // tasks may be ready
+	woken     bool      // due only because of a notification: nothing was ready before
+	missed    bool      // due only because of the sweep, or because no notifications arrive
+	notBefore time.Time // after a miss: when to claim again
+	misses    int       // in a row
+
+	promote  bool      // a time that tasks wait for has come
+	nextDue  time.Time // the next such time; zero for none
+	late     int       // how often in a row due tasks could not be promoted
+	expectAt time.Time // when a task that the sweep found should have been announced; zero for none
+
+	after     engine.Position // where to go on claiming, because more are ready than slots; zero: at the start
+	restartAt time.Time       // when to claim from the start again all the same
+	aged      []store.ID      // tasks to claim first, from the latest sweep
+
+	prefetch
+	suspension
+	paused bool
+}
+
+// wake handles a notification; free says that there are slots for its tasks.
+func (q *stageQueue) wake(free bool) {
+	q.woken = free && (q.woken || !q.due)
+	q.due, q.misses, q.notBefore = true, 0, time.Time{}
+	q.expectAt, q.missed = time.Time{}, false
+	q.after = engine.Position{}
+}
+
+// checkTimes handles what is due at now.
+func (q *stageQueue) checkTimes(now time.Time) {
+	if !q.nextDue.IsZero() && !now.Before(q.nextDue) {
+		q.due, q.promote, q.nextDue, q.notBefore = true, true, time.Time{}, time.Time{}
+	}
+	if !q.expectAt.IsZero() && !now.Before(q.expectAt) {
+		q.missed = q.missed || !q.due
+		q.due, q.expectAt = true, time.Time{}
+	}
+}
+
+// earliest returns the time when the next thing is due, if that is before t.
+func (q *stageQueue) earliest(t time.Time, free bool) time.Time {
+	for _, a := range q.prefetched {
+		if at := a.claimed.Add(maxPrefetchWait); at.Before(t) {
+			t = at
+		}
+	}
+	for _, at := range []time.Time{q.nextDue, q.expectAt} {
+		if !at.IsZero() && at.Before(t) {
+			t = at
+		}
+	}
+	if q.due && free && q.notBefore.Before(t) {
+		t = q.notBefore
+	}
+	if until := q.suspension.until; q.due && until.After(time.Now()) && until.Before(t) {
+		t = until
+	}
+	return t
+}
+
+// maxMisses is how often in a row a stage is claimed from without getting what is ready.
+// After that the sweep finds it.
+const maxMisses = 12
+
+// restartShare is how many times as long as an exchange that claims from the start the
+// following ones go on after a position.
+const restartShare = 20
+
+// updateQueue decides whether and when to claim from a stage again.
+//
+// A claim that got fewer tasks than it had slots for, although more are ready, met rows
+// that another process had locked, to claim sibling stages of the same tasks. No
+// notification will announce them, so the stage is claimed from again, after a
+// millisecond or two at first.
+//
+// Where more tasks are ready than there are slots, claims go on after the last position,
+// until one falls short or a notification arrives: a claim from the start reads all index
+// entries of tasks claimed since the last vacuum. It may still miss tasks whose rows were
+// locked, so claims restart after a while.
+func (d *dispatcher) updateQueue(stage int, r engine.ExchangeRequest, out engine.ExchangeResult, took time.Duration) {
+	q := &d.queues[stage]
+	q.woken = false
+	if out.NewlyReady[stage] {
+		q.after = engine.Position{}
+	}
+	q.aged = q.aged[len(r.Aged[stage]):]
+	if !r.ClaimFrom[stage] {
+		q.due = q.due || out.MoreReady[stage]
+		if out.NewlyReady[stage] {
+			q.misses, q.notBefore = 0, time.Time{}
+		}
+		return
+	}
+	fromStart := r.After[stage] == engine.Position{}
+	gotAll := out.Granted[stage] >= out.Requested[stage]
+	if fromStart {
+		q.scheduleNext(r.PromoteDue[stage], out.NextDue[stage])
+		q.restartAt = time.Now().Add(restartShare * took)
+	}
+	q.due = out.MoreReady[stage] || !fromStart
+	if q.missed && out.Granted[stage] > 0 {
+		d.p.observe(Event{Kind: WakeMissed, Stage: q.stage.Name, Count: out.Granted[stage]})
+	}
+	q.missed = q.missed && q.due
+	q.after = engine.Position{}
+	switch {
+	case !q.due || !gotAll || out.NewlyReady[stage]:
+	case out.Requested[stage] == 0:
+		q.after = r.After[stage]
+	default:
+		q.after = out.LastPosition[stage]
+	}
+	if !q.due || gotAll || !fromStart {
+		q.misses, q.notBefore = 0, time.Time{}
+		return
+	}
+	q.miss()
+}
+
+// miss delays the next claim after one that fell short.
+func (q *stageQueue) miss() {
+	q.misses++
+	if q.misses > maxMisses {
+		q.due, q.misses = false, 0
+		return
+	}
+	pause := time.Millisecond << min(q.misses-1, 6)
+	q.notBefore = time.Now().Add(pause + time.Duration(rand.Int64N(int64(pause))))
+}
+
+// scheduleNext sets the time when the next task is due. Where tasks are due already and
+// could not be promoted, it tries again, less and less often.
+func (q *stageQueue) scheduleNext(tried bool, next time.Duration) {
+	q.promote, q.nextDue = false, time.Time{}
+	if next < 0 {
+		q.late = 0
+		return
+	}
+	if next > 0 || !tried {
+		q.late = 0
+	} else {
+		q.late = min(q.late+1, 8)
+		next = 4 * time.Millisecond << q.late
+	}
+	q.nextDue = time.Now().Add(next)
+}

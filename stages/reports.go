@@ -1,0 +1,111 @@
+package stages
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// reports are the outcomes that the database has not confirmed. The dispatcher owns them.
+type reports struct {
+	pending []finished
+	spare   []finished // the buffer of the list before, used again
+}
+
+func (r *reports) add(f finished) { r.pending = append(r.pending, f) }
+
+func (r *reports) empty() bool { return len(r.pending) == 0 }
+
+func (r *reports) contains(token store.ID) bool {
+	return slices.ContainsFunc(r.pending, func(f finished) bool { return f.report.Token == token })
+}
+
+// due returns the reports to send now: all but those whose rows were locked a moment ago.
+func (r *reports) due() []engine.Report {
+	due := make([]engine.Report, 0, len(r.pending))
+	now := time.Now()
+	for i := range r.pending {
+		if !now.Before(r.pending[i].notBefore) {
+			due = append(due, r.pending[i].report)
+		}
+	}
+	return due
+}
+
+// earliest returns the time when the next report is due, if that is before t.
+func (r *reports) earliest(t time.Time) time.Time {
+	for i := range r.pending {
+		if at := r.pending[i].notBefore; at.Before(t) {
+			t = at
+		}
+	}
+	return t
+}
+
+// each removes the pending reports and calls handle for each, which may add it again.
+func (r *reports) each(handle func(finished)) {
+	all := r.pending
+	r.pending = r.spare[:0]
+	for _, f := range all {
+		handle(f)
+	}
+	clear(all)
+	r.spare = all
+}
+
+// applyReports handles the database's answer to the reports of an exchange. Reports whose
+// rows were locked are sent again: after a millisecond or two, the time of another
+// process' exchange, then less and less often.
+func (d *dispatcher) applyReports(r engine.ExchangeRequest, out engine.ExchangeResult) {
+	const applied, stale, cancelled, locked = 1, 2, 3, 4
+	answer := make(map[store.ID]int, len(r.Reports))
+	for _, report := range r.Reports {
+		answer[report.Token] = applied
+	}
+	for _, report := range out.Stale {
+		answer[report.Token] = stale
+		if report.Cancelled {
+			answer[report.Token] = cancelled
+		}
+	}
+	for _, report := range out.Locked {
+		answer[report.Token] = locked
+	}
+	d.reports.each(func(f finished) {
+		switch answer[f.report.Token] {
+		case applied:
+			d.confirm(f)
+		case stale:
+			d.dropReport(f, ErrLeaseLost)
+		case cancelled:
+			d.dropReport(f, ErrCancelled)
+		case locked:
+			f.notBefore = time.Now().Add(jitter(3 * time.Millisecond / 2 << min(f.tries, 9)))
+			f.tries++
+			d.reports.add(f)
+		default: // not in this exchange
+			d.reports.add(f)
+		}
+	})
+}
+
+// dropReport ends an attempt whose claim was lost before its outcome was reported.
+func (d *dispatcher) dropReport(f finished, why error) {
+	d.p.attempts.remove(f.claim.Token)
+	f.err = why
+	d.p.observeEnd(f, ClaimRevoked)
+}
+
+// confirm ends an attempt whose outcome the database has recorded.
+func (d *dispatcher) confirm(f finished) {
+	d.p.attempts.remove(f.claim.Token)
+	d.p.observeEnd(f, f.kind)
+	if f.report.RetryIn != 0 {
+		q := &d.queues[f.claim.Stage]
+		if at := time.Now().Add(f.report.RetryIn); q.nextDue.IsZero() || at.Before(q.nextDue) {
+			q.nextDue = at
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package stages
+
+import (
+	"context"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// sweeps is the dispatcher's memory of its sweeps.
+type sweeps struct {
+	next             time.Time
+	done             bool              // at least one
+	openTransactions map[store.ID]bool // workers whose open transactions were reported
+}
+
+// sweepRetry is the time to the next sweep when this one failed or met locked rows.
+const sweepRetry = 250 * time.Millisecond
+
+// wakeDelay is how much later than the sweep a notification may arrive.
+const wakeDelay = time.Second
+
+func (s *sweeps) due() bool { return !time.Now().Before(s.next) }
+
+// sweep expires lost workers, finds ready tasks, and checks that the database and this
+// process agree on which claims it holds.
+func (d *dispatcher) sweep(base context.Context) {
+	interval := d.p.SweepInterval
+	d.sweeps.next = time.Now().Add(jitter(interval))
+	d.outage.uncertain = true
+	if !d.reconcile(base) {
+		return
+	}
+	ctx, cancel := d.exchangeContext(base)
+	defer cancel()
+	out, err := d.requestSweep(ctx)
+	d.p.observeLost(out.ExpiredWorkers)
+	d.observeOpenTransactions(out.OpenTransactions)
+	if err != nil || out.RowsLocked {
+		d.sweeps.next = time.Now().Add(jitter(min(interval, sweepRetry)))
+	}
+	if err != nil {
+		d.exchangeFailed(base, err)
+		return
+	}
+	d.databaseAnswered()
+	signal(d.p.wrote, out.ExpiredClaims > 0)
+	if out.ExpiredClaims > 0 {
+		d.p.observe(Event{Kind: AttemptsExpired, Count: out.ExpiredClaims})
+	}
+	for i := range d.queues {
+		q := &d.queues[i]
+		q.scheduleNext(true, out.NextDue[i])
+		d.expectWake(q, out.MoreReady[i])
+		if out.Aged != nil {
+			q.aged = out.Aged[i]
+			q.due = q.due || len(out.Aged[i]) > 0
+		}
+		q.after = engine.Position{}
+	}
+	d.sweeps.done = true
+}
+
+func (d *dispatcher) requestSweep(ctx context.Context) (engine.SweepResult, error) {
+	if !d.sweeps.done {
+		if err := d.p.expirePredecessors(ctx); err != nil {
+			return engine.SweepResult{}, err
+		}
+	}
+	in := engine.SweepRequest{
+		Worker: d.p.worker.get(), Credit: d.p.contact.credit(d.p.Lease), ExpectedClock: d.p.contact.expectedClock(), OnlyTasks: d.p.OnlyTasks,
+	}
+	if d.p.OnlyTasks == nil {
+		in.AgeAfter = d.p.AgeAfter
+	}
+	for i := range d.queues {
+		in.MaxAttempts = append(in.MaxAttempts, d.queues[i].stage.MaxAttempts)
+	}
+	return d.p.Backend.Sweep(ctx, in)
+}
+
+// expectWake handles ready tasks that the sweep found. The first sweep finds what was ready
+// before this process started. Later a notification should have announced them; it may
+// still be on its way.
+func (d *dispatcher) expectWake(q *stageQueue, ready bool) {
+	switch {
+	case !ready || q.due:
+	case !d.sweeps.done:
+		q.due = true
+	default:
+		q.expectAt = time.Now().Add(wakeDelay)
+	}
+}
+
+// expirePredecessors expires, before the first sweep, workers of earlier processes on this
+// machine that have certainly ended, so that their tasks go on at once.
+func (p *process) expirePredecessors(ctx context.Context) error {
+	me, self := currentProcess(), p.self()
+	all, err := p.Backend.Workers(ctx, false)
+	if err != nil {
+		return err
+	}
+	var dead []store.ID
+	for _, w := range all {
+		if w.ID != p.worker.get() && me.hasOutlived(self.Host, w) {
+			dead = append(dead, w.ID)
+		}
+	}
+	if len(dead) == 0 {
+		return nil
+	}
+	lost, err := p.Backend.ExpireWorkers(ctx, dead)
+	p.observeLost(lost)
+	return err
+}
+
+func (p *process) observeLost(workers []store.ID) {
+	signal(p.wrote, len(workers) > 0)
+	for _, id := range workers {
+		p.observe(Event{Kind: WorkerLost, Gone: id})
+	}
+}
+
+// observeOpenTransactions reports, once for each, workers whose open transactions this
+// process may not end.
+func (d *dispatcher) observeOpenTransactions(workers []store.ID) {
+	for _, id := range workers {
+		if d.sweeps.openTransactions == nil {
+			d.sweeps.openTransactions = make(map[store.ID]bool)
+		}
+		if !d.sweeps.openTransactions[id] {
+			d.sweeps.openTransactions[id] = true
+			d.p.observe(Event{Kind: TransactionLeftOpen, Gone: id})
+		}
+	}
+}
