@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
@@ -164,7 +165,7 @@ func (h *harness) runPhases(ctx context.Context) (firstFault time.Time, err erro
 			return firstFault, err
 		}
 	}
-	if err := proofkit.Pause(ctx, time.Until(started.Add(h.options.healthy))); err != nil {
+	if err := ctxsleep.For(ctx, time.Until(started.Add(h.options.healthy))); err != nil {
 		return firstFault, err
 	}
 	firstFault = time.Now()
@@ -175,7 +176,7 @@ func (h *harness) runPhases(ctx context.Context) (firstFault time.Time, err erro
 	if err := h.injector.run(ctx, h.options.plan()); err != nil {
 		return firstFault, err
 	}
-	if err := proofkit.Pause(ctx, time.Until(end)); err != nil {
+	if err := ctxsleep.For(ctx, time.Until(end)); err != nil {
 		return firstFault, err
 	}
 	h.Logf("all faults have ended")
@@ -210,24 +211,20 @@ func (h *harness) startVideos(ctx, submitting context.Context, running *sync.Wai
 
 // waitUntilSettled waits until every task is finished, or until the timeout.
 func (h *harness) waitUntilSettled(ctx context.Context) error {
-	for started := time.Now(); ; {
-		var unfinished int
+	started, unfinished := time.Now(), 0
+	isSettled, err := proofkit.Poll(ctx, settleTimeout, 100*ms, func() (bool, error) {
 		err := h.withConn(ctx, func(conn *pgx.Conn) error {
 			return conn.QueryRow(ctx, unfinishedSQL).Scan(&unfinished)
 		})
-		if err != nil {
-			return fmt.Errorf("count unfinished tasks: %w", err)
-		}
-		switch {
-		case unfinished == 0:
-			h.Logf("all tasks are finished, %.1f s later", time.Since(started).Seconds())
-			return nil
-		case time.Since(started) > settleTimeout:
-			h.Logf("%d tasks are not finished after %v", unfinished, settleTimeout)
-			return nil
-		}
-		if err := proofkit.Pause(ctx, 100*ms); err != nil {
-			return err
-		}
+		return unfinished == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("count unfinished tasks: %w", err)
 	}
+	if isSettled {
+		h.Logf("all tasks are finished, %.1f s later", time.Since(started).Seconds())
+	} else {
+		h.Logf("%d tasks are not finished after %v", unfinished, settleTimeout)
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
@@ -56,7 +57,7 @@ func (i *injector) injectDatabaseFault(ctx context.Context, s step) error {
 		case err == nil || ctx.Err() != nil || time.Now().After(deadline):
 			return err
 		}
-		_ = proofkit.Pause(ctx, 100*ms) // the next try sees that ctx is done
+		_ = ctxsleep.For(ctx, 100*ms) // the next try sees that ctx is done
 	}
 }
 
@@ -103,7 +104,7 @@ func (i *injector) disableTriggers(ctx context.Context, s step) error {
 	defer i.record(s.kind, noWorker)()
 	err := i.setTriggers(ctx, "disable", faultTimeout)
 	if err == nil {
-		err = proofkit.Pause(ctx, s.duration)
+		err = ctxsleep.For(ctx, s.duration)
 	}
 	// A statement without an answer may have disabled them.
 	return errors.Join(err, i.enableTriggers(context.WithoutCancel(ctx)))
@@ -167,7 +168,7 @@ func (i *injector) lockRows(ctx context.Context, conn *pgx.Conn, s step) error {
 	}
 	defer i.record(s.kind, noWorker, tasks...)()
 	i.Logf("%s: %d tasks", s.title(), len(tasks))
-	if err := proofkit.Pause(ctx, s.duration); err != nil {
+	if err := ctxsleep.For(ctx, s.duration); err != nil {
 		return err
 	}
 	_, err = conn.Exec(ctx, "rollback")
@@ -180,7 +181,7 @@ func (i *injector) holdSnapshot(ctx context.Context, conn *pgx.Conn, s step) err
 		return err
 	}
 	i.logStart(s)
-	return proofkit.Pause(ctx, s.duration)
+	return ctxsleep.For(ctx, s.duration)
 }
 
 // readAsOperator reads what the dashboard and the command line show.
@@ -200,7 +201,7 @@ func (i *injector) readAsOperator(ctx context.Context, conn *pgx.Conn, s step) e
 			_, err = st.Workers(ctx, true)
 		}
 		if err == nil {
-			err = proofkit.Pause(ctx, 20*ms)
+			err = ctxsleep.For(ctx, 20*ms)
 		}
 		if err != nil {
 			return fmt.Errorf("read: %w", err)

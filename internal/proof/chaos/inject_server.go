@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
@@ -22,7 +23,7 @@ func (i *injector) injectServerFault(ctx context.Context, s step) error {
 	if err := i.stopServer(repairCtx, s.kind); err != nil {
 		return err
 	}
-	if err := proofkit.Pause(ctx, s.duration); err != nil {
+	if err := ctxsleep.For(ctx, s.duration); err != nil {
 		return err // the harness closes the server
 	}
 	started := time.Now()
@@ -62,7 +63,10 @@ func (i *injector) stopServer(ctx context.Context, kind faultKind) error {
 // promoteAfter is how long the primary is away before the standby is promoted.
 const promoteAfter = 2 * time.Second
 
-const standbyName = "standby"
+const (
+	standbyName    = "standby"
+	standbyTimeout = time.Minute // until the standby is synchronous
+)
 
 // startStandby adds a synchronous standby to the server.
 func (i *injector) startStandby(ctx context.Context) (err error) {
@@ -74,13 +78,12 @@ func (i *injector) startStandby(ctx context.Context) (err error) {
 	}
 	const isSyncSQL = "select exists (select from pg_stat_replication where sync_state = 'sync')"
 	return i.withConn(ctx, func(conn *pgx.Conn) error {
-		for isSync := false; !isSync; {
-			if err := conn.QueryRow(ctx, isSyncSQL).Scan(&isSync); err != nil {
-				return fmt.Errorf("wait for the standby: %w", err)
-			}
-			if err := proofkit.Pause(ctx, 20*ms); err != nil {
-				return err
-			}
+		isSync, err := proofkit.Poll(ctx, standbyTimeout, 20*ms, func() (isSync bool, err error) {
+			err = conn.QueryRow(ctx, isSyncSQL).Scan(&isSync)
+			return isSync, err
+		})
+		if err != nil || !isSync {
+			return fmt.Errorf("the standby is not synchronous after %v: %w", standbyTimeout, err)
 		}
 		i.Logf("primary at %s, synchronous standby at %s", i.server.Addr(), i.standby.Addr())
 		return nil
@@ -103,7 +106,7 @@ func (i *injector) failOver(ctx context.Context, s step) error {
 		i.Logf("the primary is killed (SIGKILL)")
 	}
 	i.submitter.noteOutage()
-	if err := proofkit.Pause(ctx, s.duration); err != nil {
+	if err := ctxsleep.For(ctx, s.duration); err != nil {
 		return err
 	}
 	if err := i.standby.Promote(ctx); err != nil {

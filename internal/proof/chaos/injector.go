@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
@@ -39,7 +40,7 @@ func (i *injector) run(ctx context.Context, p plan) error {
 	i.injected, i.failed = make(map[faultKind]int), make(map[faultKind]int)
 	var steps sync.WaitGroup
 	for _, s := range p {
-		if proofkit.Pause(ctx, time.Until(i.Started().Add(s.at))) != nil {
+		if ctxsleep.For(ctx, time.Until(i.Started().Add(s.at))) != nil {
 			break
 		}
 		steps.Go(func() { i.carryOut(ctx, s) })
@@ -98,7 +99,7 @@ func (i *injector) injectWorkerFault(ctx context.Context, s step, w *workerSlot)
 		i.logStart(s)
 		err := i.impair(ctx, s, w, func() error {
 			i.kill(&w.slot)
-			return proofkit.Pause(ctx, s.duration)
+			return ctxsleep.For(ctx, s.duration)
 		})
 		if err != nil {
 			return err
@@ -110,18 +111,19 @@ func (i *injector) injectWorkerFault(ctx context.Context, s step, w *workerSlot)
 		return nil
 	}
 	i.logStart(s)
-	return i.impair(ctx, s, w, func() error { return proofkit.Pause(ctx, s.duration) })
+	return i.impair(ctx, s, w, func() error { return ctxsleep.For(ctx, s.duration) })
 }
 
 // kill kills the current incarnation of a slot, if it runs.
 func (i *injector) kill(s *slot) {
-	if s.kill() {
+	if current := s.current(); !current.hasEnded() {
+		current.kill()
 		i.kills.Add(1)
 	}
 }
 
 func (i *injector) startAfter(ctx context.Context, s *slot, d time.Duration) error {
-	if err := proofkit.Pause(ctx, d); err != nil {
+	if err := ctxsleep.For(ctx, d); err != nil {
 		return err
 	}
 	return s.start()
@@ -130,23 +132,23 @@ func (i *injector) startAfter(ctx context.Context, s *slot, d time.Duration) err
 // freezeWorker stops a worker and continues it. If that takes longer than the worker's lease,
 // others have its claims by then, and still work on them when it goes on.
 func (i *injector) freezeWorker(ctx context.Context, s step, w *workerSlot) error {
-	child := w.current()
-	if child.HasEnded() {
+	process := w.current()
+	if process.hasEnded() {
 		return nil
 	}
 	i.logStart(s)
 	endFault := i.record(freezeWorker, s.worker)
-	child.Freeze()
+	process.freeze()
 	if s.duration > store.DefaultLease {
 		file := filepath.Join(i.workers.dir, slowTasksFile)
-		if err := i.listClaims(ctx, child.PID(), file); err != nil {
+		if err := i.listClaims(ctx, process.PID(), file); err != nil {
 			i.Logf("%s: cannot list the claims of worker %d: %s", s.kind, s.worker+1, progresslog.Brief(err))
 		}
 		defer os.Remove(file)
-		defer func() { _ = proofkit.Pause(ctx, 3*time.Second) }() // until the worker has reported its outcomes
+		defer func() { _ = ctxsleep.For(ctx, 3*time.Second) }() // until the worker has reported its outcomes
 	}
-	err := proofkit.Pause(ctx, s.duration)
-	child.Thaw()
+	err := ctxsleep.For(ctx, s.duration)
+	process.thaw()
 	endFault()
 	return err
 }
@@ -211,10 +213,10 @@ func (i *injector) injectDaemonFault(ctx context.Context, s step) error {
 		return i.killFFmpeg(ctx, s)
 	case freezeDaemon:
 		i.logStart(s)
-		child := i.videos.current()
-		child.Freeze()
-		err := proofkit.Pause(ctx, s.duration)
-		child.Thaw()
+		process := i.videos.current()
+		process.freeze()
+		err := ctxsleep.For(ctx, s.duration)
+		process.thaw()
 		return err
 	}
 	if err := i.videos.waitForNoRetries(ctx, faultTimeout); err != nil {
@@ -230,15 +232,13 @@ func (i *injector) killFFmpeg(ctx context.Context, s step) error {
 	if err := i.videos.waitForNoRetries(ctx, s.duration); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(s.duration); time.Now().Before(deadline); {
-		if i.videos.killFFmpeg() {
-			i.kills.Add(1)
-			i.logStart(step{kind: s.kind, worker: noWorker})
-			return nil
-		}
-		if err := proofkit.Pause(ctx, 5*ms); err != nil {
-			return err
-		}
+	isKilled, err := proofkit.Poll(ctx, s.duration, 5*ms, func() (bool, error) { return i.videos.killFFmpeg(), nil })
+	if err == nil && !isKilled {
+		return fmt.Errorf("no ffmpeg ran for %v", s.duration)
 	}
-	return fmt.Errorf("no ffmpeg ran for %v", s.duration)
+	if err == nil {
+		i.kills.Add(1)
+		i.logStart(step{kind: s.kind, worker: noWorker})
+	}
+	return err
 }

@@ -98,16 +98,16 @@ const sessionEndTimeout = 5 * time.Second
 // checkLeftovers looks for processes and sessions that are left when everything has ended.
 func (h *harness) checkLeftovers(ctx context.Context, f *findings) error {
 	h.submitter.pool.Close()
-	var children []*proofkit.Child
+	var ended []*incarnation
 	for _, w := range h.workers.slots {
-		children = append(children, w.all()...)
+		ended = append(ended, w.all()...)
 	}
 	if h.videos != nil {
 		h.videos.pool.Close()
-		children = append(children, h.videos.all()...)
+		ended = append(ended, h.videos.all()...)
 	}
-	for _, child := range children {
-		processes, err := proofkit.ProcessesInSession(child.PID())
+	for _, i := range ended {
+		processes, err := proofkit.ProcessesInSession(i.PID())
 		if err != nil {
 			return err
 		}
@@ -116,21 +116,15 @@ func (h *harness) checkLeftovers(ctx context.Context, f *findings) error {
 		}
 	}
 	return h.withConn(ctx, func(conn *pgx.Conn) error {
-		for deadline := time.Now().Add(sessionEndTimeout); ; {
-			sessions, err := invariant.Sessions(ctx, conn, sessionPrefix)
-			if err != nil {
-				return err
-			}
-			if len(sessions) == 0 || time.Now().After(deadline) {
-				for _, session := range sessions {
-					f.violations = append(f.violations, "database session left over: "+session)
-				}
-				return nil
-			}
-			if err := proofkit.Pause(ctx, 50*ms); err != nil {
-				return err
-			}
+		var sessions []string
+		_, err := proofkit.Poll(ctx, sessionEndTimeout, 50*ms, func() (_ bool, err error) {
+			sessions, err = invariant.Sessions(ctx, conn, sessionPrefix)
+			return len(sessions) == 0, err
+		})
+		for _, session := range sessions {
+			f.violations = append(f.violations, "database session left over: "+session)
 		}
+		return err
 	})
 }
 

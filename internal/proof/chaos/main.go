@@ -66,8 +66,8 @@ import (
 )
 
 func main() {
-	if role := os.Getenv(roleEnv); role != "" {
-		os.Exit(roleMain(role))
+	if os.Getenv(workerEnv) != "" {
+		os.Exit(workerMain())
 	}
 	var o options
 	flag.DurationVar(&o.duration, "duration", time.Minute, "how long to inject faults")
@@ -99,29 +99,4 @@ func main() {
 	if !sum.passed() {
 		os.Exit(1)
 	}
-}
-
-// roleEnv makes this program one of its own children.
-const roleEnv = "CUELIGHT_CHAOS_ROLE"
-
-const (
-	roleWorker          = "worker"
-	roleNamespaceHolder = "namespace-holder"
-)
-
-// roleMain is the main function of a child. It returns the exit code.
-func roleMain(role string) int {
-	err := setHostname(os.Getenv(hostEnv))
-	switch {
-	case err != nil:
-	case role == roleWorker:
-		err = workerMain()
-	default:
-		waitForStdinEnd()
-	}
-	if err != nil {
-		fmt.Println("ended:", err)
-		return 1
-	}
-	return 0
 }

@@ -17,8 +17,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleEnv); role != "" {
-		os.Exit(roleMain(role))
+	if os.Getenv(workerEnv) != "" {
+		os.Exit(workerMain())
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -103,7 +103,7 @@ func (w *stageWorker) waitWhileSlow(ctx context.Context, job *stages.Job) error 
 		if err != nil || !bytes.Contains(list, []byte(job.Task.String())) {
 			return nil
 		}
-		if err := proofkit.Pause(ctx, 50*ms); err != nil {
+		if err := ctxsleep.For(ctx, 50*ms); err != nil {
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func behaviourOf(job *stages.Job) behaviour {
 func waitWithProgress(ctx context.Context, job *stages.Job, d time.Duration) error {
 	const parts = 5
 	for i := range parts {
-		if err := proofkit.Pause(ctx, d/parts); err != nil {
+		if err := ctxsleep.For(ctx, d/parts); err != nil {
 			return err
 		}
 		job.Progress(stages.Progress{Percent: float64(100 * (i + 1) / parts), Note: "waiting"})

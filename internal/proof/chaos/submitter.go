@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -65,7 +65,7 @@ func (s *submitter) run(ctx, submitting context.Context) {
 					s.submit(ctx, tasks)
 				}
 				interval := concurrentSubmissions * time.Second / tasksPerSecond
-				_ = proofkit.Pause(submitting, time.Duration(len(tasks))*interval) // the loop sees that it is done
+				_ = ctxsleep.For(submitting, time.Duration(len(tasks))*interval) // the loop sees that it is done
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func (s *submitter) submitLongTasks(ctx context.Context, until time.Time) {
 		s.submitted += len(tasks)
 		s.mu.Unlock()
 		s.submit(ctx, tasks)
-		if proofkit.Pause(ctx, time.Minute) != nil {
+		if ctxsleep.For(ctx, time.Minute) != nil {
 			return
 		}
 	}
@@ -135,7 +135,7 @@ func (s *submitter) submit(ctx context.Context, tasks []store.Submission) {
 			s.acknowledge(tasks, receipts, started, try)
 			return
 		}
-		_ = proofkit.Pause(ctx, 50*ms) // the loop sees that ctx is done
+		_ = ctxsleep.For(ctx, 50*ms) // the loop sees that ctx is done
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cuelight/cuelight/internal/proof/invariant"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
@@ -22,18 +21,15 @@ select count(*) from tasks
 
 // waitUntilSettled waits until every video is finished, or until the timeout.
 func (d *videoDaemon) waitUntilSettled(ctx context.Context) error {
-	for deadline := time.Now().Add(videoTimeout); ; {
+	_, err := proofkit.Poll(ctx, videoTimeout, 100*ms, func() (bool, error) {
 		var unfinished int
-		if err := d.pool.QueryRow(ctx, unfinishedVideosSQL).Scan(&unfinished); err != nil {
-			return fmt.Errorf("count unfinished videos: %w", err)
-		}
-		if unfinished == 0 || time.Now().After(deadline) {
-			return nil
-		}
-		if err := proofkit.Pause(ctx, 100*ms); err != nil {
-			return err
-		}
+		err := d.pool.QueryRow(ctx, unfinishedVideosSQL).Scan(&unfinished)
+		return unfinished == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("count unfinished videos: %w", err)
 	}
+	return nil
 }
 
 // check lists what is wrong with the videos, and counts those that can be played. All must be

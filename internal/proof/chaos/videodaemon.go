@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cuelight/cuelight/internal/childproc"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
@@ -114,13 +116,13 @@ func (d *videoDaemon) dataDir() string    { return filepath.Join(d.dir, "data") 
 func (d *videoDaemon) publishDir() string { return filepath.Join(d.dir, "published") }
 
 // serve returns the command of the daemon.
-func (d *videoDaemon) serve(int) (*exec.Cmd, proofkit.ChildOptions) {
+func (d *videoDaemon) serve(int) (*exec.Cmd, childproc.Options) {
 	cmd := exec.Command(d.program, "serve")
 	cmd.Stderr = d.logFile
 	cmd.Env = proofkit.DaemonEnviron(
 		"CUELIGHT_DATABASE_URL="+d.address, "CUELIGHT_DATA_DIR="+d.dataDir(), "CUELIGHT_PUBLISH_DIR="+d.publishDir(),
 		"CUELIGHT_PRESET=ultrafast", "CUELIGHT_RESERVE=0")
-	return cmd, proofkit.ChildOptions{}
+	return cmd, childproc.Options{}
 }
 
 const anyRetrySQL = `
@@ -134,23 +136,17 @@ select exists (select from tasks
 // waitForNoRetries waits until no stage is being retried. A task that is hit at every attempt dies
 // rightly, and all videos are to be published. It does not wait for a server that is away.
 func (d *videoDaemon) waitForNoRetries(ctx context.Context, limit time.Duration) error {
-	for deadline := time.Now().Add(limit); ; {
+	isFree, err := proofkit.Poll(ctx, limit, 50*ms, func() (bool, error) {
 		queryCtx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
 		var anyRetry bool
 		err := d.pool.QueryRow(queryCtx, anyRetrySQL).Scan(&anyRetry)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil, !anyRetry:
-			return nil
-		case time.Now().After(deadline):
-			return errors.New("a video is being retried, and another fault could make it dead")
-		}
-		if err := proofkit.Pause(ctx, 50*ms); err != nil {
-			return err
-		}
+		return err != nil || !anyRetry, nil
+	})
+	if err == nil && !isFree {
+		return errors.New("a video is being retried, and another fault could make it dead")
 	}
+	return err
 }
 
 // killFFmpeg kills an ffmpeg of the daemon, if one runs.
@@ -177,7 +173,7 @@ func (d *videoDaemon) submitVideos(ctx, submitting context.Context) {
 			}
 			return err
 		}) // a video that was not acknowledged need not exist
-		_ = proofkit.Pause(submitting, videoInterval) // the loop sees that it is done
+		_ = ctxsleep.For(submitting, videoInterval) // the loop sees that it is done
 	}
 }
 

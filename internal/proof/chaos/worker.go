@@ -18,6 +18,7 @@ import (
 
 // The environment of a worker process.
 const (
+	workerEnv  = "CUELIGHT_CHAOS_WORKER"   // set: this process is a worker
 	addressEnv = "CUELIGHT_CHAOS_ADDRESS"  // URL of its database
 	logFileEnv = "CUELIGHT_CHAOS_LOG_FILE" // where it writes its log
 	hostEnv    = "CUELIGHT_CHAOS_HOST"     // its host name, where it has one of its own
@@ -26,21 +27,24 @@ const (
 // registeredLine is what a worker prints when it is registered.
 const registeredLine = "registered"
 
-// waitForStdinEnd returns when the other end of standard input is closed, which also happens when
-// the program that started this one is killed.
-func waitForStdinEnd() {
+// workerMain is the main function of a worker process. It works until its standard input ends, which
+// also happens when its parent is killed, and then drains. It returns the exit code.
+func workerMain() int {
 	signal.Ignore(os.Interrupt) // a Ctrl-C is for the parent
-	_, _ = io.Copy(io.Discard, os.Stdin)
-}
-
-// workerMain works until its standard input ends, and then drains.
-func workerMain() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		waitForStdinEnd()
+		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	return work(ctx, os.Getenv(addressEnv), os.Getenv(logFileEnv))
+	err := setHostname(os.Getenv(hostEnv))
+	if err == nil {
+		err = work(ctx, os.Getenv(addressEnv), os.Getenv(logFileEnv))
+	}
+	if err != nil {
+		fmt.Println("ended:", err)
+		return 1
+	}
+	return 0
 }
 
 // work runs the pipeline as `cuelight serve` does.

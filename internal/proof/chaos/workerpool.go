@@ -6,13 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
-	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // workerPool has the worker processes.
@@ -37,33 +37,34 @@ func newWorkerPool(log *progresslog.Log, dir string, size int, addrs ...string) 
 		return nil, err
 	}
 	p := &workerPool{dir: dir}
-	ownHosts := canSetHostname()
+	ownHosts := canOwnHostname()
 	for i := range size {
 		s := &workerSlot{number: i, registered: make(chan struct{})}
 		s.log, s.name = log, fmt.Sprintf("worker %d", i+1)
 		var once sync.Once
-		onLine := func(line string) {
+		onLine := func(text []byte) {
+			line := string(text)
 			if line == registeredLine {
 				once.Do(func() { close(s.registered) })
 				return
 			}
 			log.Logf("%s %s", s.name, line)
 		}
-		s.command = func(incarnation int) (*exec.Cmd, proofkit.ChildOptions) {
-			cmd := exec.Command(program)
-			cmd.Stderr = os.Stderr
-			cmd.SysProcAttr = &syscall.SysProcAttr{}
-			cmd.Env = append(os.Environ(), roleEnv+"="+roleWorker, addressEnv+"="+s.address(addrs),
-				logFileEnv+"="+p.logFile(i, incarnation))
+		s.command = func(n int) (*exec.Cmd, childproc.Options) {
+			args := []string{program}
+			hostname := ""
 			if ownHosts {
-				addUTSNamespace(cmd.SysProcAttr)
-				cmd.Env = append(cmd.Env, fmt.Sprintf("%s=chaos-%d", hostEnv, i+1))
+				args = slices.Concat(ownHostname, args)
+				hostname = fmt.Sprintf("chaos-%d", i+1)
 			}
-			options := proofkit.ChildOptions{OnStdout: onLine}
 			if s.network != nil {
-				options.Enter = s.network.enter
+				args = append(s.network.enter(), args...)
 			}
-			return cmd, options
+			cmd := exec.Command(args[0], args[1:]...)
+			cmd.Stdout, cmd.Stderr = childproc.Lines(onLine), os.Stderr
+			cmd.Env = append(os.Environ(), workerEnv+"=1", hostEnv+"="+hostname,
+				addressEnv+"="+s.address(addrs), logFileEnv+"="+p.logFile(i, n))
+			return cmd, childproc.Options{}
 		}
 		p.slots = append(p.slots, s)
 	}
@@ -121,13 +122,12 @@ func (p *workerPool) start(ctx context.Context) error {
 func (p *workerPool) readLogs() ([]workerLog, error) {
 	var logs []workerLog
 	for _, s := range p.slots {
-		for i, child := range s.all() {
-			entries, err := readLogFile(p.logFile(s.number, i))
+		for n, i := range s.all() {
+			entries, err := readLogFile(p.logFile(s.number, n))
 			if err != nil {
 				return nil, err
 			}
-			killed, ended := child.Times()
-			logs = append(logs, workerLog{worker: s.number, ended: ended, killed: killed, entries: entries})
+			logs = append(logs, workerLog{worker: s.number, ended: i.ended, killed: i.killed, entries: entries})
 		}
 	}
 	return logs, nil
@@ -139,7 +139,7 @@ func (p *workerPool) drain() (violations []string) {
 	var draining sync.WaitGroup
 	for _, s := range p.slots {
 		draining.Go(func() {
-			found := s.drain(nil)
+			found := s.drain(0)
 			mu.Lock()
 			defer mu.Unlock()
 			violations = append(violations, found...)

@@ -5,16 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/internal/childproc"
 )
 
 // clientProcess is the process of the clients, as its parent sees it.
 type clientProcess struct {
-	*proofkit.Child
+	*childproc.Process
+	stdin    io.WriteCloser
 	messages chan message
 }
 
@@ -31,14 +33,28 @@ func startClientProcess(o clientOptions) (*clientProcess, error) {
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), clientsEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
-	p.Child, err = proofkit.StartChild(cmd, proofkit.ChildOptions{OnStdout: func(line string) {
-		var m message
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			m.Error = err.Error()
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, writer := io.Pipe() // an observation is too long for a line reader
+	cmd.Stdout = writer
+	if p.Process, err = childproc.Start(cmd, childproc.Options{Session: true}); err != nil {
+		return nil, err
+	}
+	go func() {
+		<-p.Done()
+		writer.Close()
+	}()
+	go func() {
+		for decoder := json.NewDecoder(stdout); ; {
+			var m message
+			if decoder.Decode(&m) != nil {
+				return
+			}
+			p.messages <- m
 		}
-		p.messages <- m
-	}})
-	return p, err
+	}()
+	return p, nil
 }
 
 // connect starts the clients, and returns when all streams are open.
@@ -57,7 +73,7 @@ func (p *clientProcess) disconnect(ctx context.Context, last int64) (*observatio
 }
 
 func (p *clientProcess) send(ctx context.Context, command string) (message, error) {
-	if _, err := fmt.Fprintln(p.Stdin, command); err != nil {
+	if _, err := fmt.Fprintln(p.stdin, command); err != nil {
 		return message{}, fmt.Errorf("send %q to the clients: %w", command, err)
 	}
 	select {
@@ -76,4 +92,8 @@ func (p *clientProcess) send(ctx context.Context, command string) (message, erro
 }
 
 // close ends the process.
-func (p *clientProcess) close() { p.Stop(time.Minute, nil) }
+func (p *clientProcess) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return errors.Join(p.stdin.Close(), p.Wait(ctx))
+}

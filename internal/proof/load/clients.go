@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
 // clientsEnv makes this program the process of the clients. It holds the clientOptions as JSON.
@@ -126,7 +126,7 @@ func connectClients(ctx context.Context, o clientOptions) *clients {
 			c.addError(err)
 		})
 		if i%20 == 19 {
-			_ = proofkit.Pause(ctx, 20*time.Millisecond) // so that not all connect at once
+			_ = ctxsleep.For(ctx, 20*time.Millisecond) // so that not all connect at once
 		}
 	}
 	opening.Wait()

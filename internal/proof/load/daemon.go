@@ -19,12 +19,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // daemon is a running `cuelight serve`.
 type daemon struct {
-	*proofkit.Child
+	*childproc.Process
 	address      string // of the API and the dashboard
 	debugAddress string // of the profiles
 	secret       string
@@ -50,10 +51,8 @@ func startDaemon(ctx context.Context, program, dir, databaseURL string, args ...
 	cmd.Env = proofkit.DaemonEnviron("CUELIGHT_DATABASE_URL="+databaseURL, "CUELIGHT_DATA_DIR="+dataDir)
 	d := &daemon{}
 	listening := make(chan struct{})
-	d.Child, err = proofkit.StartChild(cmd, proofkit.ChildOptions{
-		OnStderr: func(line string) { d.readLogLine(line, listening) },
-	})
-	if err != nil {
+	cmd.Stderr = childproc.Lines(func(line []byte) { d.readLogLine(string(line), listening) })
+	if d.Process, err = childproc.Start(cmd, childproc.Options{Session: true}); err != nil {
 		return nil, err
 	}
 	select {
@@ -99,10 +98,13 @@ func (d *daemon) readLogLine(line string, listening chan<- struct{}) {
 
 // close drains the daemon.
 func (d *daemon) close() error {
-	if d.HasEnded() || d.Stop(drainTimeout, syscall.SIGTERM) {
-		return nil
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	_ = d.Signal(syscall.SIGTERM) // it may have ended already
+	if err := d.Wait(ctx); errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the daemon did not end within %v", drainTimeout)
 	}
-	return fmt.Errorf("the daemon did not end well: %w", d.Err())
+	return nil // its log says why it ended
 }
 
 // errors returns the warnings and errors that the daemon logged.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
@@ -113,7 +114,7 @@ func (r *rig) measure(ctx context.Context, withClients, withProfiles bool) (phas
 
 // sampleMemory waits for the next sample and reads the daemon's memory.
 func (r *rig) sampleMemory(ctx context.Context, p *phase) error {
-	if err := proofkit.Pause(ctx, 250*time.Millisecond); err != nil {
+	if err := ctxsleep.For(ctx, 250*time.Millisecond); err != nil {
 		return err
 	}
 	resident, anonymous, err := proofkit.Memory(r.daemon.PID())

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
 // requestPaths are requested in turn. An asterisk stands for the id of a task.
@@ -92,7 +92,7 @@ func (c *clients) sendRequests(ctx context.Context) {
 	started := time.Now()
 	for i := 0; ; i++ {
 		due := started.Add(time.Duration(i) * time.Second / time.Duration(c.Rate))
-		if proofkit.Pause(ctx, time.Until(due)) != nil {
+		if ctxsleep.For(ctx, time.Until(due)) != nil {
 			return
 		}
 		running.Go(func() {
@@ -148,7 +148,7 @@ func (c *clients) followTasks(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		_ = proofkit.Pause(ctx, 500*time.Millisecond) // the loop sees that ctx is done
+		_ = ctxsleep.For(ctx, 500*time.Millisecond) // the loop sees that ctx is done
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
@@ -112,10 +113,10 @@ func (r *rig) otherStore() *store.Store { return store.New(r.pool, otherPipeline
 func (r *rig) close() error {
 	var err error
 	if r.clients != nil {
-		r.clients.close()
+		err = r.clients.close()
 	}
 	if r.daemon != nil {
-		err = r.daemon.close()
+		err = errors.Join(err, r.daemon.close())
 	}
 	if r.pool != nil {
 		r.pool.Close()
@@ -139,7 +140,7 @@ func (r *rig) runPhases(ctx context.Context) ([]phase, error) {
 				return nil, err
 			}
 		}
-		if err := proofkit.Pause(ctx, r.options.settle); err != nil {
+		if err := ctxsleep.For(ctx, r.options.settle); err != nil {
 			return nil, err
 		}
 		p, err := r.measure(ctx, withClients, i/2 == r.options.pairs/2)
@@ -166,7 +167,7 @@ func (r *rig) waitForWork(ctx context.Context) error {
 		if err != nil || len(tasks) > 0 {
 			return err
 		}
-		if err := proofkit.Pause(ctx, 100*time.Millisecond); err != nil {
+		if err := ctxsleep.For(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
 // maxLine is the longest line of a stream that is read. A whole page of HTML fits.
@@ -152,7 +152,7 @@ func (f *follower) follow(ctx context.Context) error {
 			return err
 		}
 		f.drops++
-		_ = proofkit.Pause(ctx, rand.N(f.reconnectWithin)) // the loop sees that ctx is done
+		_ = ctxsleep.For(ctx, rand.N(f.reconnectWithin)) // the loop sees that ctx is done
 	}
 	return nil
 }

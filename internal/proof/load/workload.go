@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -86,7 +86,7 @@ func (m *waitMeter) take() []time.Duration {
 // submit submits tasks until ctx is done, at random intervals with that rate per second.
 func submit(ctx context.Context, st *store.Store, rate int, source string) error {
 	for i := 0; ; i++ {
-		if proofkit.Pause(ctx, rand.N(2*time.Second/time.Duration(rate))) != nil {
+		if ctxsleep.For(ctx, rand.N(2*time.Second/time.Duration(rate))) != nil {
 			return nil
 		}
 		_, err := st.Submit(ctx, store.Submission{Source: fmt.Sprint(source, i)})
@@ -130,7 +130,7 @@ func submitVideos(ctx context.Context, st *store.Store, file string) error {
 				return err
 			}
 		}
-		if proofkit.Pause(ctx, time.Second) != nil {
+		if ctxsleep.For(ctx, time.Second) != nil {
 			return nil
 		}
 	}

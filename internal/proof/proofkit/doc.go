@@ -1,4 +1,3 @@
-// Package proofkit has what the commands chaos and load share: child processes that end with
-// their parent, readings of /proc, and waiting with a context. Call [StartChild] to start a
-// process and [Pause] to wait. It knows nothing of Cuelight but how to start its daemon.
+// Package proofkit has what the commands chaos and load share: readings of /proc, retries, and the
+// environment of a daemon. It knows nothing else of Cuelight. Processes are started with childproc.
 package proofkit

@@ -15,8 +15,6 @@ import (
 // clockTick is the kernel's unit of processor time in /proc, on every architecture that Go knows.
 const clockTick = 10 * time.Millisecond
 
-func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
-
 // ProcessesInSession lists the processes of a process group or a session that still run, each as
 // its pid and command line. A session also has the children that made groups of their own.
 // Zombies do not run.

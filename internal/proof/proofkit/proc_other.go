@@ -11,9 +11,6 @@ import (
 
 var errOnlyLinux = errors.New("the use of processors and memory can only be read on Linux")
 
-// dieWithParent does nothing: a child must end when its standard input does.
-func dieWithParent(*syscall.SysProcAttr) {}
-
 // ProcessesInSession reports whether a process of the group still runs. Only Linux says which
 // ones, and what else is in the session.
 func ProcessesInSession(id int) ([]string, error) {

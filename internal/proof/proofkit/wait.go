@@ -3,31 +3,36 @@ package proofkit
 import (
 	"context"
 	"time"
-)
 
-// Pause waits for d. It returns the cause of ctx if that is done first.
-func Pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
-}
+	"github.com/cuelight/cuelight/internal/ctxsleep"
+)
 
 // Retry calls try until it succeeds, ctx is done or the limit has passed, and returns the last
 // error. Each call gets 5 s.
 func Retry(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
-	deadline := time.Now().Add(limit)
-	for {
+	var tryErr error
+	_, err := Poll(ctx, limit, 100*time.Millisecond, func() (bool, error) {
 		tryCtx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := try(tryCtx)
-		cancel()
-		if err == nil || ctx.Err() != nil || time.Now().After(deadline) {
-			return err
+		defer cancel()
+		tryErr = try(tryCtx)
+		return tryErr == nil, nil
+	})
+	if tryErr != nil {
+		return tryErr
+	}
+	return err
+}
+
+// Poll calls isDone until it returns true or an error, or until the limit has passed. It reports
+// whether isDone returned true.
+func Poll(ctx context.Context, limit, interval time.Duration, isDone func() (bool, error)) (bool, error) {
+	for deadline := time.Now().Add(limit); ; {
+		done, err := isDone()
+		if done || err != nil || time.Now().After(deadline) {
+			return done, err
 		}
-		_ = Pause(ctx, 100*time.Millisecond) // the next check sees that ctx is done
+		if err := ctxsleep.For(ctx, interval); err != nil {
+			return false, err
+		}
 	}
 }
