@@ -47,7 +47,7 @@ func TestAlerts_AreSentOnlyToWebhooksThatRequestThem(t *testing.T) {
 	if fmt.Sprint(names) != "[alert.worker_lost worker_lost]" {
 		t.Errorf("got %v", names)
 	}
-	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
+	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
 	if len(all.requests()) != 5 || len(lost.requests()) != 2 || strings.Contains(eventTypes(none.requests()), "alert") {
 		t.Errorf("got %s; %s; %s", eventTypes(all.requests()), eventTypes(lost.requests()), eventTypes(none.requests()))
 	}
@@ -60,7 +60,7 @@ func TestAlerts_AreSuppressedWithinTheCooldown(t *testing.T) {
 	rc, eager := newReceiver(t, nil), newReceiver(t, nil)
 	h := b.register(Registration{URL: rc.URL, Types: []string{"alert"}, Cooldown: time.Minute})
 	b.register(Registration{URL: eager.URL, Types: []string{"alert"}, Cooldown: -1})
-	// By when they happened, not by when somebody looked.
+	// The times of the events count, not the times of the polls.
 	hour := time.Now().UTC().Truncate(time.Hour).Add(-25 * time.Hour)
 	at := func(seconds int, typ store.EventType) {
 		b.exec("insert into outbox (type, at) values ($1, $2)", string(typ), hour.Add(time.Duration(seconds)*time.Second))
@@ -72,28 +72,28 @@ func TestAlerts_AreSuppressedWithinTheCooldown(t *testing.T) {
 	at(60, store.WorkerLost)
 	stop := b.run()
 	rc.waitForRequests(b, 3)
-	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
+	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
 	stop()
-	b.start(b.newWebhooks(Options{})) // the cooldown is not one process's
+	b.start(b.newWebhooks(Options{})) // the cooldown applies to all processes
 	at(119, store.WorkerLost)
 	at(120, store.WorkerLost)
 	rc.waitForRequests(b, 4)
 	eager.waitForRequests(b, 7)
-	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
+	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
 
-	var told []string
+	var sent []string
 	for _, m := range rc.requests() {
-		told = append(told, fmt.Sprintf("%s %s %d", m.Type, m.Timestamp.Format("04:05"), m.Data.Suppressed))
+		sent = append(sent, fmt.Sprintf("%s %s %d", m.Type, m.Timestamp.Format("04:05"), m.Data.Suppressed))
 	}
-	slices.Sort(told)
+	slices.Sort(sent)
 	want := "alert.dead 00:40 0; alert.worker_lost 00:00 0; alert.worker_lost 01:00 2; alert.worker_lost 02:00 1"
-	if got := strings.Join(told, "; "); got != want {
-		t.Errorf("told %s,\nwant %s", got, want)
+	if got := strings.Join(sent, "; "); got != want {
+		t.Errorf("got %s,\nwant %s", got, want)
 	}
 	if got := strings.Count(seen.text(), "alert.worker_lost suppressed"); got != 2 {
-		t.Errorf("observed %s", seen.text())
+		t.Errorf("results are %s", seen.text())
 	}
-	// What was suppressed is there, and can be sent all the same.
+	// Suppressed alerts are listed, and can be redelivered.
 	held, err := b.Deliveries(t.Context(), DeliveryFilter{Webhook: h.ID, Status: "suppressed"})
 	if err != nil || len(held) != 3 {
 		t.Fatalf("suppressed are %+v, %v", held, err)
@@ -104,7 +104,7 @@ func TestAlerts_AreSuppressedWithinTheCooldown(t *testing.T) {
 	}
 }
 
-// Whoever looks every half minute always finds the same one first.
+// A check every 30 s raises the alerts always in the same order.
 func TestAlerts_HaveOneCooldownPerHostAndDisk(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
@@ -122,22 +122,22 @@ func TestAlerts_HaveOneCooldownPerHostAndDisk(t *testing.T) {
 	b.exec(`insert into outbox (type, data) values ('worker_lost', '{"host": "a"}'), ('worker_lost', '{"host": "b"}'), ('worker_lost', '{"host": "a"}')`)
 	b.run()
 	got := rc.waitForRequests(b, 17)
-	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
-	told := map[string]int{}
+	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
+	counts := map[string]int{}
 	for _, m := range got {
 		var about struct{ Host, Disk string }
 		must(t, json.Unmarshal(m.Data.Details, &about))
-		told[fmt.Sprint(m.Type, about)]++
+		counts[fmt.Sprint(m.Type, about)]++
 	}
 	want := map[string]int{
 		"alert.disk_low{a data}": 3, "alert.disk_low{a published}": 3, "alert.disk_low{b data}": 3,
 		"alert.listener_down{a }": 3, "alert.listener_down{b }": 3, "alert.worker_lost{a }": 1, "alert.worker_lost{b }": 1,
 	}
-	if !maps.Equal(told, want) || len(rc.requests()) != 17 {
-		t.Errorf("told %v,\nwant %v", told, want)
+	if !maps.Equal(counts, want) || len(rc.requests()) != 17 {
+		t.Errorf("got %v,\nwant %v", counts, want)
 	}
-	// What is remembered of them is not kept for ever.
-	b.waitFor("those of old are forgotten", func() bool {
+	// Old cooldowns are deleted.
+	b.waitFor("old cooldowns to be deleted", func() bool {
 		return b.count("select count(*) from cuelight_alert_cooldowns where webhook_id = $1", h.ID) == 2
 	})
 }
@@ -157,7 +157,7 @@ func TestAlerts_SecondDeathOfAStageIsARepeatedFailure(t *testing.T) {
 	died(first, "ingest")
 	died(second, "ingest")
 	died(first, "metadata")
-	b.submit() // seen after all of these
+	b.submit() // planned after all of these
 	rc.waitForRequests(b, 3)
 	died(first, "ingest")
 	b.submit()
@@ -167,7 +167,7 @@ func TestAlerts_SecondDeathOfAStageIsARepeatedFailure(t *testing.T) {
 		if m.Type == AlertRepeatedFailure {
 			n++
 			if m.Data.Task.ID != first || m.Data.Stage != "ingest" {
-				t.Errorf("told %s", m.body)
+				t.Errorf("got %s", m.body)
 			}
 		}
 	}
@@ -186,12 +186,12 @@ func TestRaise_AcceptsOnlyAlertsOfProcesses(t *testing.T) {
 		}
 	}
 	if err := b.Raise(t.Context(), AlertDiskLow, map[string]any{"free": func() {}}); err == nil {
-		t.Error("raised what is no JSON")
+		t.Error("raised invalid JSON")
 	}
 	if n := b.count("select count(*) from outbox"); n != 0 {
 		t.Errorf("%d events", n)
 	}
-	must(t, b.Disable(t.Context(), h.ID, "")) // so that nobody is to be told
+	must(t, b.Disable(t.Context(), h.ID, "")) // no enabled webhook remains
 	must(t, b.Raise(t.Context(), AlertDiskLow, nil))
 	if n := b.count("select count(*) from outbox"); n != 0 {
 		t.Errorf("%d events without a webhook", n)
@@ -199,6 +199,6 @@ func TestRaise_AcceptsOnlyAlertsOfProcesses(t *testing.T) {
 	must(t, b.Enable(t.Context(), h.ID))
 	must(t, b.Raise(t.Context(), AlertDiskLow, nil))
 	if n := b.count("select count(*) from outbox"); n != 1 {
-		t.Errorf("%d events with one", n)
+		t.Errorf("%d events with a webhook", n)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// try makes one attempt at an address.
+// sendOnce makes one attempt.
 func sendOnce(t *testing.T, o Options, address string) response {
 	t.Helper()
 	return New(o).client.send(t.Context(), address, []string{newSecret()}, "id", "{}")
@@ -36,7 +36,7 @@ func TestClient_NeverCallsAPrivateAddress(t *testing.T) {
 		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "224.0.0.1", "255.255.255.255",
 	} {
 		r := sendOnce(t, Options{}, "http://"+host+":"+port+"/")
-		numbers := strings.Contains(host, "0x7f") || host == "2130706433" // some look these up as names, and find none
+		numbers := strings.Contains(host, "0x7f") || host == "2130706433" // some systems resolve these as names
 		if r.isDelivered() || !numbers && !strings.Contains(r.failure, "not a public address") {
 			t.Errorf("%s: %+v", host, r)
 		}
@@ -54,7 +54,7 @@ func TestClient_TreatsARedirectAsAFailure(t *testing.T) {
 			w.Header().Set("Location", inner.URL)
 			w.WriteHeader(status)
 		})
-		// Not even to where it would be allowed.
+		// The target is an allowed address.
 		r := sendOnce(t, Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, rc.URL)
 		if r.isDelivered() || r.status != status || !strings.Contains(r.failure, "redirects are not followed") {
 			t.Errorf("%d: %+v", status, r)
@@ -65,8 +65,8 @@ func TestClient_TreatsARedirectAsAFailure(t *testing.T) {
 	}
 }
 
-// The name means an allowed address when it is first looked up and another one
-// later, as it would for an attacker who owns the name.
+// The name server returns an allowed address first and a private one later, as an
+// attacker's name server would.
 func TestClient_RefusesANameThatChangesToAPrivateAddress(t *testing.T) {
 	t.Parallel()
 	outer := newReceiver(t, nil)
@@ -79,12 +79,12 @@ func TestClient_RefusesANameThatChangesToAPrivateAddress(t *testing.T) {
 	b.submit()
 	outer.waitForRequests(b, 1)
 	b.submit()
-	b.waitFor("the second has failed", func() bool {
+	b.waitFor("the second to fail", func() bool {
 		all := b.deliveries(h)
 		return len(all) == 2 && all[1].Attempts == 1
 	})
 	if d := b.deliveries(h)[1]; d.Status != "pending" || !strings.Contains(d.Error, "127.0.0.2") || strings.Contains(d.Error, "secret") {
-		t.Errorf("kept %+v", d)
+		t.Errorf("the row is %+v", d)
 	}
 	if len(outer.requests()) != 1 || len(inner.requests()) != 0 {
 		t.Errorf("called %d and %d times", len(outer.requests()), len(inner.requests()))
@@ -99,7 +99,7 @@ func TestClient_IgnoresTheProxyOfTheEnvironment(t *testing.T) {
 	t.Setenv("ALL_PROXY", proxy.URL)
 	r := sendOnce(t, Options{Allow: loopback}, "http://10.1.2.3/")
 	if !strings.Contains(r.failure, "not a public address") || reached.Load() != 0 {
-		t.Errorf("got %+v; the proxy was asked %d times", r, reached.Load())
+		t.Errorf("got %+v; the proxy got %d requests", r, reached.Load())
 	}
 }
 
@@ -164,7 +164,7 @@ func TestClient_TreatsAnInvalidResponseAsAFailure(t *testing.T) {
 		"speaks no HTTP":       serveRaw(t, "220 smtp.example.com ESMTP\r\n", false),
 		"endless headers":      serveRaw(t, "HTTP/1.1 200 X\r\nA: "+strings.Repeat("a", 1<<20), false),
 		"never answers":        serveRaw(t, "HTTP/1.1 200 X\r\n", true),
-		"is not there":         gone(t),
+		"is not there":         unusedAddress(t),
 	} {
 		r := sendOnce(t, Options{Allow: loopback, Timeout: 2 * time.Second}, address+"?key=secret")
 		if r.isDelivered() || r.status != 0 || r.failure == "" || strings.Contains(r.failure, "secret") || len(r.failure) > 600 {
@@ -192,7 +192,7 @@ func TestClient_VerifiesTLS(t *testing.T) {
 		t.Errorf("without its certificate: %+v", r)
 	}
 	if n := len(rc.requests()); n != 1 {
-		t.Errorf("told %d times", n)
+		t.Errorf("called %d times", n)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestClient_UsesANewConnectionPerDelivery(t *testing.T) {
 
 func TestSignatures_FollowStandardWebhooks(t *testing.T) {
 	t.Parallel()
-	// The standard's own example.
+	// The example in the specification.
 	const secret, id, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", `{"test": 2432232314}`
 	at := time.Unix(1614265330, 0)
 	got, err := signatures([]string{secret}, id, at, body)
@@ -240,7 +240,7 @@ func TestSignatures_FollowStandardWebhooks(t *testing.T) {
 	}
 }
 
-// raw answers every request with a text, and then hangs or closes.
+// serveRaw answers each request with text, and then hangs or closes.
 func serveRaw(t *testing.T, text string, hang bool) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -265,8 +265,8 @@ func serveRaw(t *testing.T, text string, hang bool) string {
 	return "http://" + l.Addr().String() + "/"
 }
 
-// gone is the address of nobody.
-func gone(t *testing.T) string {
+// unusedAddress returns the URL of a port on which nothing listens.
+func unusedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -274,8 +274,8 @@ func gone(t *testing.T) string {
 	return "http://" + l.Addr().String() + "/"
 }
 
-// nameServer answers every question for an IPv4 address with the next of addrs,
-// the last one again and again, and has no IPv6 addresses.
+// nameServer answers each query for an IPv4 address with the next of addrs, and repeats
+// the last one. It returns no IPv6 addresses.
 func nameServer(t *testing.T, addrs ...netip.Addr) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -291,7 +291,7 @@ func nameServer(t *testing.T, addrs ...netip.Addr) *net.Resolver {
 				return
 			}
 			reply := append([]byte(nil), buf[:n]...)
-			// The question ends with its type and class; what follows it is dropped.
+			// The question ends with its type and class. Drop the rest.
 			end := 12
 			for reply[end] != 0 {
 				end += int(reply[end]) + 1

@@ -10,8 +10,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// What is accepted as an address is one that can be asked for, and names nobody's
-// secrets or this host.
+// An accepted address can be requested, and contains no secret and no private address.
 func FuzzCheckAddress(f *testing.F) {
 	for _, s := range []string{
 		"https://example.com/hook?key=a", "http://example.com", "https://127.0.0.1/", "https://[::ffff:127.0.0.1]/", "https://u:p@h/",

@@ -15,13 +15,13 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// cord is a database that a process can be cut off from.
+// severablePool is a pool that loses its database when severed is set.
 type severablePool struct {
 	*pgxpool.Pool
 	severed atomic.Bool
 }
 
-var errSevered = errors.New("cut off")
+var errSevered = errors.New("severed")
 
 func (c *severablePool) Begin(ctx context.Context) (pgx.Tx, error) {
 	if c.severed.Load() {
@@ -55,8 +55,7 @@ type severedRow struct{}
 
 func (severedRow) Scan(...any) error { return errSevered }
 
-// Deliverers come and go, each as if its host were cut off in the middle of its
-// work, and no event is missed.
+// Each deliverer loses its database during its work. No event is missed.
 func TestRun_ReplacesADeadDelivererWithoutLoss(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
@@ -77,7 +76,7 @@ func TestRun_ReplacesADeadDelivererWithoutLoss(t *testing.T) {
 	}
 	var all []store.ID
 	var led store.ID
-	another := func() bool { // leads, and not one that was cut off, whose lease still runs
+	another := func() bool { // holds the lease, and is not a severed one
 		id := holder()
 		if id.IsZero() || id == led {
 			return false
@@ -87,7 +86,7 @@ func TestRun_ReplacesADeadDelivererWithoutLoss(t *testing.T) {
 	}
 	for range 4 {
 		first := deliverer()
-		b.waitFor("it leads", another)
+		b.waitFor("a leader", another)
 		second := deliverer()
 		n := len(rc.requests())
 		for range 20 {
@@ -98,14 +97,14 @@ func TestRun_ReplacesADeadDelivererWithoutLoss(t *testing.T) {
 		rc.waitForRequests(b, n+1)
 		first.severed.Store(true)
 		begun := time.Now()
-		b.waitFor("the other leads", another)
+		b.waitFor("the other leader", another)
 		if took := time.Since(begun); took > 10*time.Second {
 			t.Errorf("taken over after %v", took)
 		}
 		second.severed.Store(true)
 	}
 	deliverer()
-	b.waitFor("all is delivered", func() bool {
+	b.waitFor("all delivered", func() bool {
 		return b.countPending() == 0 && len(b.deliveries(h)) == 2*len(all)
 	})
 	seen := map[store.ID][]string{}
@@ -117,7 +116,7 @@ func TestRun_ReplacesADeadDelivererWithoutLoss(t *testing.T) {
 	}
 	for _, id := range all {
 		if got := fmt.Sprint(seen[id]); got != "[submitted completed]" {
-			t.Errorf("task %v was told %s", id, got)
+			t.Errorf("task %v got %s", id, got)
 		}
 	}
 }
@@ -151,51 +150,51 @@ func TestDeliverer_WritesNothingWithoutTheLease(t *testing.T) {
 		t.Fatalf("plans are %+v", plans)
 	}
 	if err := deliverers[0].write(t.Context(), plans, nil, nil); !errors.Is(err, errLeaseLost) {
-		t.Errorf("the first one: %v", err)
+		t.Errorf("without the lease: %v", err)
 	}
 	if n := len(b.deliveries(h)); n != 0 {
 		t.Errorf("%d deliveries", n)
 	}
-	for range 2 { // and the same again changes nothing
+	for range 2 { // the second write changes nothing
 		if err := deliverers[1].write(t.Context(), plans, nil, nil); err != nil {
-			t.Errorf("the second one: %v", err)
+			t.Errorf("with the lease: %v", err)
 		}
 		if n := len(b.deliveries(h)); n != 1 {
 			t.Errorf("%d deliveries", n)
 		}
 	}
-	// What became of an attempt is written once, too.
+	// The result of an attempt is also written once.
 	r := attemptResult{dueDelivery: dueDelivery{id: b.deliveries(h)[0].ID, webhook: h.ID}, response: response{status: 500, failure: "no"}}
 	b.classify(&r)
 	for range 2 {
 		must(t, deliverers[1].write(t.Context(), nil, []attemptResult{r}, nil))
 	}
 	if d := b.deliveries(h)[0]; d.Attempts != 1 || d.Error != "no" {
-		t.Errorf("kept %+v", d)
+		t.Errorf("the row is %+v", d)
 	}
 	must(t, deliverers[0].release(t.Context()))
 	if b.count("select count(*) from cuelight_leases") != 1 {
-		t.Error("it gave back what it had not got")
+		t.Error("a deliverer released the lease of another")
 	}
 }
 
 func TestRun_WaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
-	troubles := make(chan error, 100)
+	errs := make(chan error, 100)
 	b := setup(t, Options{})
 	rc := newReceiver(t, nil)
 	b.add(rc.URL)
 	c := &severablePool{Pool: b.pool}
-	b.start(b.newWebhooks(Options{DB: c, Store: store.New(c, store.Video()), leaseDuration: 2 * time.Second, OnError: func(err error) { troubles <- err }}))
+	b.start(b.newWebhooks(Options{DB: c, Store: store.New(c, store.Video()), leaseDuration: 2 * time.Second, OnError: func(err error) { errs <- err }}))
 	b.submit()
 	rc.waitForRequests(b, 1)
 	c.severed.Store(true)
-	if err := <-troubles; !errors.Is(err, errSevered) {
-		t.Errorf("told %v", err)
+	if err := <-errs; !errors.Is(err, errSevered) {
+		t.Errorf("OnError got %v", err)
 	}
 	b.submit()
 	c.severed.Store(false)
-	for err := range troubles {
+	for err := range errs {
 		if err == nil {
 			break
 		}
@@ -203,7 +202,7 @@ func TestRun_WaitsForTheDatabase(t *testing.T) {
 	rc.waitForRequests(b, 2)
 }
 
-// far is a store that takes its time.
+// slowStore delays Get.
 type slowStore struct {
 	*store.Store
 	delay time.Duration
@@ -214,7 +213,7 @@ func (f slowStore) Get(ctx context.Context, id store.ID) (store.Task, error) {
 	return f.Store.Get(ctx, id)
 }
 
-// What is known of many tasks may take longer to find out than the lease lasts.
+// Reading all tasks of the events takes longer than the lease lasts.
 func TestRun_KeepsItsLeaseWithASlowDatabase(t *testing.T) {
 	t.Parallel()
 	const tasks, each = 40, 25 * time.Millisecond
@@ -231,6 +230,6 @@ func TestRun_KeepsItsLeaseWithASlowDatabase(t *testing.T) {
 		got[r.Data.Task.ID] = true
 	}
 	if len(got) != tasks {
-		t.Errorf("told of %d tasks, want %d", len(got), tasks)
+		t.Errorf("got %d tasks, want %d", len(got), tasks)
 	}
 }

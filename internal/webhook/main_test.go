@@ -29,12 +29,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 
-// soon is a schedule for tests that wait for all of it.
+// shortSchedule returns a schedule for tests that wait for all attempts.
 func shortSchedule(attempts int) []time.Duration {
 	return slices.Repeat([]time.Duration{time.Millisecond}, attempts-1)
 }
 
-// bundle is a database with the video pipeline, for one test.
+// fixture is a database with the video pipeline, for one test.
 type fixture struct {
 	*Webhooks
 	t     *testing.T
@@ -42,7 +42,7 @@ type fixture struct {
 	store *store.Store
 }
 
-// setup fills in what every test needs of the options.
+// setup sets the options that every test needs.
 func setup(t *testing.T, o Options) *fixture {
 	t.Helper()
 	g := store.Video()
@@ -52,7 +52,7 @@ func setup(t *testing.T, o Options) *fixture {
 	return b
 }
 
-// another are the same webhooks in what could be another process.
+// newWebhooks returns the same webhooks as in another process.
 func (b *fixture) newWebhooks(o Options) *Webhooks {
 	if o.DB == nil {
 		o.DB = b.pool
@@ -67,7 +67,7 @@ func (b *fixture) newWebhooks(o Options) *Webhooks {
 	return New(o)
 }
 
-// run runs until the test is over, or the function that it returns is called.
+// run calls Run until the test ends or stop is called.
 func (b *fixture) run() (stop func()) { return b.start(b.Webhooks) }
 
 func (b *fixture) start(w *Webhooks) (stop func()) {
@@ -96,7 +96,7 @@ func (b *fixture) register(r Registration) Webhook {
 	return h
 }
 
-// submit adds a task.
+// submit submits a task.
 func (b *fixture) submit() store.ID {
 	b.t.Helper()
 	r, err := b.store.Submit(b.t.Context(), store.Submission{Source: "a.mp4"})
@@ -104,7 +104,7 @@ func (b *fixture) submit() store.ID {
 	return r.ID
 }
 
-// happen writes an event of a task, or of none.
+// addEvent writes an event to the outbox.
 func (b *fixture) addEvent(typ store.EventType, task store.ID, stage string, attempt int, data string) {
 	b.t.Helper()
 	b.exec(`insert into outbox (type, task_id, stage, attempt, data) values ($1, $2, nullif($3, ''), nullif($4, 0), nullif($5, '')::jsonb)`,
@@ -117,14 +117,14 @@ func (b *fixture) exec(sql string, args ...any) {
 	must(b.t, err)
 }
 
-// number is a figure from the database.
+// count queries a number.
 func (b *fixture) count(sql string, args ...any) (n int) {
 	b.t.Helper()
 	must(b.t, b.pool.QueryRow(b.t.Context(), sql, args...).Scan(&n))
 	return n
 }
 
-// deliveries are those of a webhook, the oldest first.
+// deliveries returns a webhook's deliveries, the oldest first.
 func (b *fixture) deliveries(h Webhook) []Delivery {
 	b.t.Helper()
 	all, err := b.Deliveries(b.t.Context(), DeliveryFilter{Webhook: h.ID, Limit: 10_000})
@@ -133,22 +133,22 @@ func (b *fixture) deliveries(h Webhook) []Delivery {
 	return all
 }
 
-// until waits for what must become true.
+// waitFor waits until ok returns true.
 func (b *fixture) waitFor(what string, ok func() bool) {
 	b.t.Helper()
 	for late := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(late) {
-			b.t.Fatalf("it does not come to this: %s", what)
+			b.t.Fatalf("timeout while waiting for %s", what)
 		}
 	}
 }
 
-// undelivered is how many wait.
+// countPending counts pending deliveries.
 func (b *fixture) countPending() int {
 	return b.count("select count(*) from cuelight_deliveries where status = 'pending'")
 }
 
-// get is a webhook as it is listed.
+// get returns a webhook as List does.
 func (b *fixture) get(id store.ID) Webhook {
 	b.t.Helper()
 	all, err := b.List(b.t.Context())
@@ -162,7 +162,7 @@ func (b *fixture) get(id store.ID) Webhook {
 	return Webhook{}
 }
 
-// received is one request.
+// request is a request that a receiver got.
 type request struct {
 	header http.Header
 	body   string
@@ -180,7 +180,7 @@ func (r request) verify(secret string) error {
 	return w.Verify([]byte(r.body), r.header)
 }
 
-// receiver is somebody's HTTP server.
+// receiver is an HTTP server that records requests.
 type receiver struct {
 	*httptest.Server
 	t        *testing.T
@@ -189,7 +189,7 @@ type receiver struct {
 	answer   func(n int, r request, w http.ResponseWriter) // n counts from 1
 }
 
-// receive starts a receiver. A nil answer is 204.
+// newReceiver starts a receiver. By default it answers 204.
 func newReceiver(t *testing.T, answer func(n int, r request, w http.ResponseWriter)) *receiver {
 	t.Helper()
 	return newReceiverOn(t, "127.0.0.1:0", answer)
@@ -199,7 +199,7 @@ func newReceiverOn(t *testing.T, addr string, answer func(n int, r request, w ht
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
 	if err != nil && strings.HasPrefix(addr, "127.0.0.2:") {
-		t.Skipf("this host has no %s: %v", addr, err) // macOS has one address of all these
+		t.Skipf("this host has no %s: %v", addr, err) // macOS has only 127.0.0.1
 	}
 	must(t, err)
 	rc := &receiver{t: t, answer: answer}
@@ -235,14 +235,14 @@ func (rc *receiver) requests() []request {
 	return slices.Clone(rc.received)
 }
 
-// wait waits for so many requests.
+// waitForRequests waits for n requests.
 func (rc *receiver) waitForRequests(b *fixture, n int) []request {
 	b.t.Helper()
 	b.waitFor(fmt.Sprintf("%d requests", n), func() bool { return len(rc.requests()) >= n })
 	return rc.requests()
 }
 
-// types are the types of requests, in their order.
+// eventTypes returns the types of requests, in order.
 func eventTypes(all []request) string {
 	var s []string
 	for _, r := range all {

@@ -14,7 +14,7 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// A receiver is down for an hour while tasks come and go, and gets everything then.
+// A receiver that is down for an hour then gets everything.
 func TestRun_DeliversEverythingInOrderAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
@@ -25,7 +25,7 @@ func TestRun_DeliversEverythingInOrderAfterAnOutage(t *testing.T) {
 	b.run()
 
 	const tasks = 20
-	order := map[store.ID][]int64{} // what was told, by task
+	order := map[store.ID][]int64{} // event ids by task
 	var all []store.ID
 	for range tasks {
 		id := b.submit()
@@ -36,13 +36,13 @@ func TestRun_DeliversEverythingInOrderAfterAnOutage(t *testing.T) {
 			b.addEvent(store.StageStarted, id, "ingest", i+1, "")
 		}
 		if i%4 == 3 { // twenty minutes pass
-			b.waitFor("what is due was tried", func() bool {
+			b.waitFor("an attempt for each due delivery", func() bool {
 				return b.count("select count(*) from cuelight_deliveries where status = 'pending' and run_at > now()") == tasks*(i+2)
 			})
 			b.exec("update cuelight_deliveries set run_at = run_at - interval '20 min', created_at = created_at - interval '20 min'")
 		}
 	}
-	b.waitFor("all is planned", func() bool { return b.countPending() == tasks*13 })
+	b.waitFor("all planned", func() bool { return b.countPending() == tasks*13 })
 	if s, err := b.Stats(t.Context()); err != nil || s.Pending != tasks*13 || s.OldestAge < time.Hour {
 		t.Errorf("stats are %+v, %v", s, err)
 	}
@@ -55,7 +55,7 @@ func TestRun_DeliversEverythingInOrderAfterAnOutage(t *testing.T) {
 
 	up := newReceiverOn(t, addr, nil)
 	b.exec("update cuelight_deliveries set run_at = run_at - interval '20 min'")
-	b.waitFor("all is delivered", func() bool { return b.countPending() == 0 })
+	b.waitFor("all delivered", func() bool { return b.countPending() == 0 })
 	arrived := map[store.ID][]int64{}
 	for _, m := range up.requests() {
 		if err := m.verify(h.Secret); err != nil {
@@ -70,8 +70,7 @@ func TestRun_DeliversEverythingInOrderAfterAnOutage(t *testing.T) {
 	}
 }
 
-// What waits for its next attempt is not left to wait for hours when the receiver
-// is back.
+// The deliveries do not wait for hours for their next attempts.
 func TestRun_RetriesUnreachedDeliveriesWhenTheReceiverRecovers(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
@@ -92,29 +91,28 @@ func TestRun_RetriesUnreachedDeliveriesWhenTheReceiverRecovers(t *testing.T) {
 		b.submit()
 	}
 	b.run()
-	b.waitFor("all have failed", func() bool {
+	b.waitFor("all failed", func() bool {
 		return b.count("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 7
 	})
-	// Long ago, so that nothing but the return of the receiver is a reason to hurry.
+	// Only the recovery makes them due.
 	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")
 	down.Store(false)
 	b.submit()
-	b.waitFor("all but one are delivered", func() bool { return b.countPending() == 1 })
+	b.waitFor("one pending delivery", func() bool { return b.countPending() == 1 })
 	for _, d := range b.deliveries(h) {
 		if waits := d.Task == refused; waits != (d.Status == "pending") || waits && time.Until(d.RunAt) < 4*time.Hour {
-			t.Errorf("kept %+v", d)
+			t.Errorf("the row is %+v", d)
 		}
 	}
 }
 
-// An application that is being repaired answers, but with errors of its own; and the
-// daemon may be another by the time it is well.
+// A broken application answers with server errors. Another daemon may notice its recovery.
 func TestRun_RetriesServerErrorsWhenTheReceiverRecovers(t *testing.T) {
 	t.Parallel()
-	var well atomic.Bool
+	var healthy atomic.Bool
 	b := setup(t, Options{})
 	rc := newReceiver(t, func(_ int, _ request, w http.ResponseWriter) {
-		if !well.Load() {
+		if !healthy.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
@@ -124,27 +122,27 @@ func TestRun_RetriesServerErrorsWhenTheReceiverRecovers(t *testing.T) {
 		b.addEvent(store.TaskCompleted, id, "", 0, "")
 	}
 	stop := b.run()
-	b.waitFor("all have failed", func() bool {
+	b.waitFor("all failed", func() bool {
 		return b.count("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 4
 	})
 	stop()
 	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")
-	// One that was tried often waits for its turn: it may be what it cannot take.
+	// A delivery after many attempts waits: the event itself may be the cause.
 	poison := b.submit()
 	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, task_id, payload, attempts, response, run_at)
 		values ($1, 1, 'submitted', $2, '{}', 6, 500, now() + interval '5 hours')`, h.ID, poison)
-	well.Store(true)
+	healthy.Store(true)
 	b.start(b.newWebhooks(Options{}))
 	b.submit()
-	b.waitFor("all but one and what comes after it are delivered", func() bool { return b.countPending() == 2 })
+	b.waitFor("two pending deliveries", func() bool { return b.countPending() == 2 })
 	for _, d := range b.deliveries(h) {
 		if (d.Status == "pending") != (d.Task == poison) {
-			t.Errorf("kept %+v", d)
+			t.Errorf("the row is %+v", d)
 		}
 	}
 }
 
-// That nobody delivers shows in the figures.
+// The statistics show that no process delivers.
 func TestStats_CountsUnreadEvents(t *testing.T) {
 	t.Parallel()
 	b, rc := setup(t, Options{}), newReceiver(t, nil)
@@ -161,7 +159,7 @@ func TestStats_CountsUnreadEvents(t *testing.T) {
 	}
 	stop := b.run()
 	rc.waitForRequests(b, 2)
-	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
+	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
 	stop()
 	if s, err := b.Stats(t.Context()); err != nil || s != (Stats{}) {
 		t.Errorf("stats are %+v, %v", s, err)
@@ -188,10 +186,10 @@ func TestRun_ReportsMissedEvents(t *testing.T) {
 	if got := rc.waitForRequests(b, 1); got[0].Data.Task.ID != kept {
 		t.Errorf("got %s", got[0].body)
 	}
-	b.waitFor("it is said", func() bool { return seen.text() == "missed, submitted delivered 204" })
+	b.waitFor("the report", func() bool { return seen.text() == "missed, submitted delivered 204" })
 }
 
-// torn is a store that cannot read the oldest events.
+// brokenStore cannot read the events before until.
 type brokenStore struct {
 	*store.Store
 	until int64
@@ -204,7 +202,7 @@ func (s brokenStore) Events(ctx context.Context, q store.EventQuery) ([]store.Ev
 	return s.Store.Events(ctx, q)
 }
 
-// A webhook that is behind, and even one that cannot get on, is nobody else's affair.
+// Even a lagging webhook that cannot continue does not delay others.
 func TestRun_LaggingWebhookDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
@@ -216,17 +214,17 @@ func TestRun_LaggingWebhookDoesNotDelayOthers(t *testing.T) {
 	must(t, err)
 	b.add(other.URL)
 	must(t, b.Enable(t.Context(), h.ID))
-	troubles := make(chan error, 10)
-	b.start(b.newWebhooks(Options{Store: brokenStore{b.store, last}, OnError: func(err error) { troubles <- err }}))
-	if err := <-troubles; !errors.Is(err, errSevered) {
-		t.Errorf("told %v", err)
+	errs := make(chan error, 10)
+	b.start(b.newWebhooks(Options{Store: brokenStore{b.store, last}, OnError: func(err error) { errs <- err }}))
+	if err := <-errs; !errors.Is(err, errSevered) {
+		t.Errorf("OnError got %v", err)
 	}
 	for n := range 3 {
 		b.submit()
 		other.waitForRequests(b, n+1)
 	}
-	if got := len(rc.requests()); got != 0 || len(troubles) != 0 {
-		t.Errorf("it got %d; %d more troubles", got, len(troubles))
+	if got := len(rc.requests()); got != 0 || len(errs) != 0 {
+		t.Errorf("it got %d requests; %d more errors", got, len(errs))
 	}
 }
 
@@ -238,22 +236,22 @@ func TestSplitByCursor_ChoosesLaggingWebhooksAtRandom(t *testing.T) {
 		}
 		return all
 	}
-	if front, turn := splitByCursor(at(7, 7)); len(front) != 2 || len(turn) != 0 {
-		t.Errorf("of equals: %v, %v", front, turn)
+	if current, lagging := splitByCursor(at(7, 7)); len(current) != 2 || len(lagging) != 0 {
+		t.Errorf("for equal cursors: %v, %v", current, lagging)
 	}
 	seen := map[string]bool{}
-	for len(seen) < 2 { // it goes on for ever if one of them never has a turn
-		front, turn := splitByCursor(at(9, 1, 5, 5))
-		if len(front) != 1 || front[0].cursor != 9 {
-			t.Fatalf("the front is %v", front)
+	for len(seen) < 2 { // endless if one of them is never chosen
+		current, lagging := splitByCursor(at(9, 1, 5, 5))
+		if len(current) != 1 || current[0].cursor != 9 {
+			t.Fatalf("current are %v", current)
 		}
 		var cursors []int64
-		for _, h := range turn {
+		for _, h := range lagging {
 			cursors = append(cursors, h.cursor)
 		}
 		text := fmt.Sprint(cursors)
 		if text != "[1 5 5]" && text != "[5 5]" {
-			t.Fatalf("the turn is that of %s", text)
+			t.Fatalf("lagging are %s", text)
 		}
 		seen[text] = true
 	}
@@ -267,16 +265,16 @@ func TestRun_LaggingWebhookCatchesUpWithoutDuplicatesForOthers(t *testing.T) {
 	b.add(other.URL)
 	must(t, b.Disable(t.Context(), h.ID, "paused"))
 	b.run()
-	const events = maxEventsPerRead + 50 // more than are read in one go
+	const events = maxEventsPerRead + 50 // more than one read returns
 	b.exec("insert into outbox (type) select 'worker_started' from generate_series(1, $1)", events)
 	other.waitForRequests(b, events)
 	must(t, b.Enable(t.Context(), h.ID))
 	rc.waitForRequests(b, events)
-	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
+	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
 	if len(rc.requests()) != events || len(other.requests()) != events {
 		t.Errorf("got %d and %d", len(rc.requests()), len(other.requests()))
 	}
 	if b.count("select count(distinct cursor) from cuelight_webhooks") != 1 {
-		t.Error("one is still behind")
+		t.Error("one still lags")
 	}
 }

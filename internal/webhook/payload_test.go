@@ -29,9 +29,9 @@ func TestPayload_IsSmallJSON(t *testing.T) {
 		t.Errorf("%d bytes: %.200s", len(text), text)
 	}
 	if m.Data.Task.UserID != long {
-		t.Error("what is shared was cut")
+		t.Error("the shared data was truncated")
 	}
-	// Letters that take six times their room.
+	// JSON encodes these characters as six bytes.
 	odd := strings.Repeat("\x01", 2<<10)
 	m.Data.Task = &taskData{ID: newID(), Source: odd, UserID: odd, RequestID: odd, Status: "dead"}
 	if text = m.encode(); len(text) > maxPayload || json.Unmarshal([]byte(text), &back) != nil || back.Data.Task.ID != m.Data.Task.ID ||

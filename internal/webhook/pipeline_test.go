@@ -6,7 +6,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Pipelines share the webhooks' tables, and nothing else.
+// Pipelines share only the webhooks' tables.
 func TestRun_DeliversOnlyEventsOfThePipeline(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
@@ -34,11 +34,11 @@ func TestRun_DeliversOnlyEventsOfThePipeline(t *testing.T) {
 	}{mine: {video, "video", AlertListenerDown}, theirs: {r.ID, "podcast", AlertDiskLow}} {
 		for _, m := range rc.waitForRequests(b, 2) {
 			if m.Data.Pipeline != want.pipeline || m.Type != "submitted" && m.Type != want.alert || m.Data.Task != nil && m.Data.Task.ID != want.task {
-				t.Errorf("%s was told %s", want.pipeline, m.body)
+				t.Errorf("%s got %s", want.pipeline, m.body)
 			}
 		}
 	}
-	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
+	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
 	if s, err := other.Stats(t.Context()); err != nil || s != (Stats{}) {
 		t.Errorf("stats are %+v, %v", s, err)
 	}

@@ -88,7 +88,7 @@ func TestRotateSecret_SignsWithBothSecretsDuringTheOverlap(t *testing.T) {
 	rc := newReceiver(t, nil)
 	h := b.add(rc.URL)
 	b.run()
-	told := func() request {
+	nextRequest := func() request {
 		t.Helper()
 		n := len(rc.requests())
 		b.submit()
@@ -99,7 +99,7 @@ func TestRotateSecret_SignsWithBothSecretsDuringTheOverlap(t *testing.T) {
 	if second.Secret == h.Secret || second.OldSecretUntil == nil || time.Until(*second.OldSecretUntil) < 23*time.Hour {
 		t.Errorf("rotated to %+v", second)
 	}
-	m := told()
+	m := nextRequest()
 	if err := errors.Join(m.verify(h.Secret), m.verify(second.Secret)); err != nil {
 		t.Error(err)
 	}
@@ -108,20 +108,20 @@ func TestRotateSecret_SignsWithBothSecretsDuringTheOverlap(t *testing.T) {
 	}
 	third, err := b.RotateSecret(t.Context(), h.ID, time.Hour)
 	must(t, err)
-	m = told()
+	m = nextRequest()
 	if m.verify(h.Secret) == nil || m.verify(second.Secret) != nil || m.verify(third.Secret) != nil {
-		t.Error("the last two should sign")
+		t.Error("the last two secrets do not both sign")
 	}
 	b.exec("update cuelight_webhooks set old_until = now()")
-	m = told()
+	m = nextRequest()
 	if m.verify(second.Secret) == nil || m.verify(third.Secret) != nil || b.get(h.ID).OldSecretUntil != nil {
-		t.Error("only the new one should sign")
+		t.Error("the new secret does not sign alone")
 	}
 	fourth, err := b.RotateSecret(t.Context(), h.ID, -1)
 	must(t, err)
-	m = told()
+	m = nextRequest()
 	if m.verify(third.Secret) == nil || m.verify(fourth.Secret) != nil {
-		t.Error("without an overlap the new one should sign at once, alone")
+		t.Error("without an overlap the new secret does not sign alone")
 	}
 }
 
@@ -131,12 +131,12 @@ func TestEnable_DeliversEventsSinceDisable(t *testing.T) {
 	rc, other := newReceiver(t, nil), newReceiver(t, nil)
 	h := b.add(rc.URL)
 	b.add(other.URL)
-	must(t, b.Disable(t.Context(), h.ID, "moves house"))
+	must(t, b.Disable(t.Context(), h.ID, "is moving"))
 	must(t, b.Disable(t.Context(), h.ID, "again"))
 	b.run()
 	b.submit()
 	other.waitForRequests(b, 1)
-	if got := b.get(h.ID); got.DisabledAt == nil || got.DisabledReason != "moves house" || len(rc.requests()) != 0 {
+	if got := b.get(h.ID); got.DisabledAt == nil || got.DisabledReason != "is moving" || len(rc.requests()) != 0 {
 		t.Errorf("listed %+v, called %d times", got, len(rc.requests()))
 	}
 	must(t, b.Enable(t.Context(), h.ID))
@@ -188,7 +188,7 @@ func TestWebhooks_ReturnErrNotFound(t *testing.T) {
 			t.Errorf("%s in another pipeline: %v", name, err)
 		}
 	}
-	for want := range 2 { // and then it has none any more
+	for want := range 2 { // the second time it has none
 		if n, err := b.RedeliverDead(t.Context(), h.ID); err != nil || n != 1-want {
 			t.Errorf("redelivered %d, %v", n, err)
 		}
@@ -207,7 +207,7 @@ func TestTest_SendsASignedPing(t *testing.T) {
 		_, _ = w.Write([]byte("{\"error\":\n\x00 \"unknown video\"}" + strings.Repeat("é", 200)))
 	})
 	h := b.add(rc.URL)
-	must(t, b.Disable(t.Context(), h.ID, "")) // to see whether it may be enabled again
+	must(t, b.Disable(t.Context(), h.ID, "")) // an operator tests before enabling
 	got, err := b.Test(t.Context(), h.ID)
 	if err != nil || !got.OK || got.Status != 200 || got.Duration <= 0 {
 		t.Errorf("got %+v, %v", got, err)
@@ -266,10 +266,10 @@ func TestDeliveries_ListsPages(t *testing.T) {
 func TestRedeliver_KeepsIDsAndOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{schedule: []time.Duration{}})
-	var well = make(chan struct{})
+	var healthy = make(chan struct{})
 	rc := newReceiver(t, func(_ int, _ request, w http.ResponseWriter) {
 		select {
-		case <-well:
+		case <-healthy:
 		default:
 			w.WriteHeader(http.StatusInternalServerError)
 		}
@@ -283,25 +283,25 @@ func TestRedeliver_KeepsIDsAndOrder(t *testing.T) {
 		b.addEvent(store.TaskCompleted, id, "", 0, "")
 	}
 	b.run()
-	b.waitFor("all are dead", func() bool { return b.get(h.ID).Dead == 15 })
+	b.waitFor("all dead", func() bool { return b.get(h.ID).Dead == 15 })
 	dead := b.deliveries(h)
 	failed := len(rc.requests())
-	close(well)
+	close(healthy)
 
 	must(t, b.Redeliver(t.Context(), dead[0].ID))
 	if got := rc.waitForRequests(b, failed+1)[failed]; got.id() != dead[0].ID.String() {
 		t.Errorf("sent %s", got.body)
 	}
-	b.waitFor("it is delivered", func() bool { return b.countPending() == 0 })
-	must(t, b.Redeliver(t.Context(), dead[0].ID)) // one that was delivered, too
+	b.waitFor("the delivery", func() bool { return b.countPending() == 0 })
+	must(t, b.Redeliver(t.Context(), dead[0].ID)) // a delivered one
 	rc.waitForRequests(b, failed+2)
-	b.waitFor("it is delivered", func() bool { return b.countPending() == 0 })
+	b.waitFor("the delivery", func() bool { return b.countPending() == 0 })
 
 	if n, err := b.RedeliverDead(t.Context(), h.ID); err != nil || n != 14 {
 		t.Errorf("redelivered %d, %v", n, err)
 	}
 	got := rc.waitForRequests(b, failed+16)[failed+2:]
-	b.waitFor("all are delivered", func() bool { return b.countPending() == 0 })
+	b.waitFor("all delivered", func() bool { return b.countPending() == 0 })
 	byTask := map[store.ID]string{}
 	for _, m := range got {
 		byTask[m.Data.Task.ID] += m.Type + " "
@@ -312,7 +312,7 @@ func TestRedeliver_KeepsIDsAndOrder(t *testing.T) {
 			want = "started completed "
 		}
 		if byTask[id] != want {
-			t.Errorf("task %d was told %s", i, byTask[id])
+			t.Errorf("task %d got %s", i, byTask[id])
 		}
 	}
 	if s, err := b.Stats(t.Context()); err != nil || s != (Stats{}) {

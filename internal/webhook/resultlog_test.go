@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// outcomes are what was observed.
+// resultLog records the results of deliveries.
 type resultLog struct {
 	mu  sync.Mutex
 	all []string

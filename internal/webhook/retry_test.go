@@ -24,11 +24,11 @@ func TestRun_RespectsRetryAfter(t *testing.T) {
 			b.submit()
 			b.run()
 			rc.waitForRequests(b, 1)
-			b.waitFor("it has failed", func() bool { return b.deliveries(h)[0].Attempts == 1 })
+			b.waitFor("the failure", func() bool { return b.deliveries(h)[0].Attempts == 1 })
 			if wait := time.Until(b.deliveries(h)[0].RunAt); wait < 19*time.Minute || wait > 21*time.Minute {
 				t.Errorf("waits for %v", wait)
 			}
-			// It is about the receiver, not about one event.
+			// Retry-After applies to the receiver, not to one event.
 			b.submit()
 			witness.waitForRequests(b, 2)
 			if n := len(rc.requests()); n != 1 {
@@ -65,7 +65,7 @@ func TestRetrySchedule_LastsThreeDaysWithJitter(t *testing.T) {
 		}
 	}
 	if sum < 72*time.Hour || sum > 80*time.Hour {
-		t.Errorf("given up after %v", sum)
+		t.Errorf("dead after %v", sum)
 	}
 	if first, second := withJitter(time.Hour), withJitter(time.Hour); first == second {
 		t.Error("no jitter")

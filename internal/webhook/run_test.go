@@ -46,10 +46,10 @@ func TestRun_DeliversSignedEventsInOrder(t *testing.T) {
 	if last := got[1]; last.Data.Task.Status != store.StatusCancelled || !strings.Contains(string(last.Data.Details), "transcode") {
 		t.Errorf("sent %s", last.body)
 	}
-	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
+	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
 	for _, d := range b.deliveries(h) {
 		if d.Status != "delivered" || d.Attempts != 1 || d.Response != 204 || d.FinishedAt == nil || d.Error != "" || d.Task != r.ID {
-			t.Errorf("kept %+v", d)
+			t.Errorf("the row is %+v", d)
 		}
 	}
 }
@@ -57,10 +57,10 @@ func TestRun_DeliversSignedEventsInOrder(t *testing.T) {
 func TestRun_DeliversOnlyRequestedTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	everything, progress, done := newReceiver(t, nil), newReceiver(t, nil), newReceiver(t, nil)
+	everything, progress, finished := newReceiver(t, nil), newReceiver(t, nil), newReceiver(t, nil)
 	b.add(everything.URL)
 	b.add(progress.URL, "progress")
-	b.add(done.URL, "completed", "cancelled")
+	b.add(finished.URL, "completed", "cancelled")
 	b.run()
 	task := b.submit()
 	b.exec("insert into outbox (type, data) values ('progress', $1::jsonb)",
@@ -69,14 +69,14 @@ func TestRun_DeliversOnlyRequestedTypes(t *testing.T) {
 	b.addEvent(store.WorkerStarted, store.ID{}, "", 0, `{"host": "a"}`)
 	b.addEvent(store.TaskCompleted, task, "", 0, "")
 
-	if got := eventTypes(done.waitForRequests(b, 1)); got != "completed" {
+	if got := eventTypes(finished.waitForRequests(b, 1)); got != "completed" {
 		t.Errorf("got %s", got)
 	}
 	if got := progress.waitForRequests(b, 1); eventTypes(got) != "progress" || got[0].Data.Stage != "transcode" || !strings.Contains(string(got[0].Data.Details), "2.5") {
 		t.Errorf("got %v", got)
 	}
 	everything.waitForRequests(b, 3)
-	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
+	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
 	seen := map[string]bool{}
 	for _, m := range everything.requests() {
 		seen[m.Type] = true
@@ -84,8 +84,8 @@ func TestRun_DeliversOnlyRequestedTypes(t *testing.T) {
 	if len(seen) != 3 || !seen["submitted"] || !seen["worker_started"] || !seen["completed"] {
 		t.Errorf("without a filter it got %v", seen)
 	}
-	if len(progress.requests()) != 1 || len(done.requests()) != 1 {
-		t.Errorf("got %s and %s", eventTypes(progress.requests()), eventTypes(done.requests()))
+	if len(progress.requests()) != 1 || len(finished.requests()) != 1 {
+		t.Errorf("got %s and %s", eventTypes(progress.requests()), eventTypes(finished.requests()))
 	}
 }
 
@@ -97,7 +97,7 @@ func TestRun_DeliversNothingFromBeforeTheRegistration(t *testing.T) {
 	second := b.submit()
 	b.run()
 	rc.waitForRequests(b, 1)
-	b.waitFor("nothing is left", func() bool { return b.countPending() == 0 })
+	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
 	if got := rc.requests(); len(got) != 1 || got[0].Data.Task.ID != second {
 		t.Errorf("got %s", eventTypes(got))
 	}
@@ -127,9 +127,9 @@ func TestRun_RetriesAFailureBeforeLaterEventsOfTheTask(t *testing.T) {
 	if got[0].id() != got[4].id() || got[4].id() == got[5].id() {
 		t.Errorf("ids are %s … %s, %s", got[0].id(), got[4].id(), got[5].id())
 	}
-	b.waitFor("both are delivered", func() bool { return b.countPending() == 0 })
+	b.waitFor("both delivered", func() bool { return b.countPending() == 0 })
 	if d := b.deliveries(h)[0]; d.Attempts != 5 || d.Status != "delivered" || d.Error != "" || d.ID.String() != got[0].id() {
-		t.Errorf("kept %+v", d)
+		t.Errorf("the row is %+v", d)
 	}
 }
 
@@ -149,10 +149,10 @@ func TestRun_TasksDoNotDelayEachOther(t *testing.T) {
 		b.addEvent(store.TaskCompleted, b.submit(), "", 0, "")
 	}
 	b.run()
-	b.waitFor("the others are delivered", func() bool { return b.countPending() == 2 })
+	b.waitFor("two pending deliveries", func() bool { return b.countPending() == 2 })
 	for _, d := range b.deliveries(h) {
 		if waits := d.Task == stuck; waits != (d.Status == "pending") || waits && time.Until(d.RunAt) <= 0 {
-			t.Errorf("kept %+v", d)
+			t.Errorf("the row is %+v", d)
 		}
 	}
 }
@@ -169,16 +169,16 @@ func TestRun_ContinuesAfterADeadDelivery(t *testing.T) {
 	h := b.add(rc.URL)
 	b.addEvent(store.TaskCompleted, b.submit(), "", 0, "")
 	b.run()
-	b.waitFor("both have ended", func() bool { return b.countPending() == 0 && len(rc.requests()) == 4 })
+	b.waitFor("both finished", func() bool { return b.countPending() == 0 && len(rc.requests()) == 4 })
 	all := b.deliveries(h)
 	if d := all[0]; d.Status != "dead" || d.Attempts != 3 || d.Response != http.StatusTeapot || !strings.Contains(d.Error, "418 I'm a teapot") || d.FinishedAt == nil {
-		t.Errorf("kept %+v", d)
+		t.Errorf("the row is %+v", d)
 	}
 	if d := all[1]; d.Status != "delivered" {
-		t.Errorf("kept %+v", d)
+		t.Errorf("the row is %+v", d)
 	}
 	if got := seen.text(); got != "submitted failed 418, submitted failed 418, submitted dead 418, completed delivered 200" {
-		t.Errorf("observed %s", got)
+		t.Errorf("results are %s", got)
 	}
 	if s, err := b.Stats(t.Context()); err != nil || s.Dead != 1 || s.Pending != 0 || s.OldestAge != 0 {
 		t.Errorf("stats are %+v, %v", s, err)
@@ -204,10 +204,10 @@ func TestRun_HangingReceiverDoesNotDelayOthers(t *testing.T) {
 	b.run()
 	fine.waitForRequests(b, tasks)
 	if n := len(hangs.requests()); n != 2 {
-		t.Errorf("%d calls hang, want 2", n)
+		t.Errorf("%d calls are in flight, want 2", n)
 	}
 	if n := b.get(slow.ID).Pending; n != tasks {
-		t.Errorf("%d wait, want %d", n, tasks)
+		t.Errorf("%d are pending, want %d", n, tasks)
 	}
 }
 
@@ -221,25 +221,25 @@ func TestFreeSlots_LimitsFailingReceivers(t *testing.T) {
 	for _, h := range hooks[:6] {
 		d.healthOf(h.id).failures = failuresToFailing
 	}
-	free := func() (failing, well, total int) {
+	free := func() (failing, healthy, total int) {
 		ids, n, total := d.freeSlots(hooks)
 		for i, id := range ids {
 			if id == hooks[6].id {
-				well += n[i]
+				healthy += n[i]
 			} else {
 				failing += n[i]
 			}
 		}
-		return failing, well, total
+		return failing, healthy, total
 	}
-	if failing, well, total := free(); failing != 4 || well != 3 || total != 8 {
-		t.Errorf("room for %d, %d of %d", failing, well, total)
+	if failing, healthy, total := free(); failing != 4 || healthy != 3 || total != 8 {
+		t.Errorf("free slots: failing %d, healthy %d, total %d", failing, healthy, total)
 	}
 	for _, h := range hooks[:3] {
 		d.inFlight[newID()] = h.id
 	}
-	if failing, well, total := free(); failing != 1 || well != 3 || total != 5 {
-		t.Errorf("with three on their way there is room for %d, %d of %d", failing, well, total)
+	if failing, healthy, total := free(); failing != 1 || healthy != 3 || total != 5 {
+		t.Errorf("with three calls, free slots: failing %d, healthy %d, total %d", failing, healthy, total)
 	}
 }
 
@@ -255,15 +255,15 @@ func TestRun_DisablesAWebhookThatAnswers410(t *testing.T) {
 	h := b.add(rc.URL)
 	first := b.submit()
 	b.run()
-	b.waitFor("it is disabled", func() bool { return b.get(h.ID).DisabledAt != nil })
+	b.waitFor("the webhook to be disabled", func() bool { return b.get(h.ID).DisabledAt != nil })
 	if got := b.get(h.ID); !strings.Contains(got.DisabledReason, "410") || got.Pending != 1 {
 		t.Errorf("listed %+v", got)
 	}
 	if got := seen.text(); got != "submitted gone 410" {
-		t.Errorf("observed %s", got)
+		t.Errorf("results are %s", got)
 	}
 	if s, err := b.Stats(t.Context()); err != nil || s.Pending != 0 || s.OldestAge != 0 {
-		t.Errorf("what waits for nobody counts: %+v, %v", s, err)
+		t.Errorf("deliveries of a disabled webhook count: %+v, %v", s, err)
 	}
 	b.addEvent(store.TaskCompleted, first, "", 0, "")
 	must(t, b.Enable(t.Context(), h.ID))

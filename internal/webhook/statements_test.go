@@ -11,15 +11,14 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// way is how PostgreSQL goes about a statement of which it does not know the
-// parameters.
+// explain returns the generic plan of a statement.
 func (b *fixture) explain(sql string, args []any) string {
 	b.t.Helper()
 	var given []string
 	for _, a := range args {
 		text, err := json.Marshal(a)
 		must(b.t, err)
-		if text[0] == '[' { // an array of PostgreSQL
+		if text[0] == '[' { // as a PostgreSQL array
 			text[0], text[len(text)-1] = '{', '}'
 		}
 		given = append(given, "'"+strings.Trim(string(text), `"`)+"'")
@@ -41,7 +40,7 @@ func (b *fixture) explain(sql string, args []any) string {
 	return strings.Join(plan, "\n") + "\n"
 }
 
-// What is looked for must not be looked for in all that was ever delivered.
+// No statement scans all deliveries.
 func TestStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
@@ -61,7 +60,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 	type statement struct {
 		name, sql string
 		args      []any
-		index     string // that serves it; it is not said where there is a choice
+		index     string // empty if several are possible
 	}
 	all := []statement{
 		{"claim", claimSQL, []any{[]store.ID{busy.ID}, []int{4}, []store.ID{}, 16}, "cuelight_deliveries_due"},
@@ -86,7 +85,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 		plan := b.explain(s.sql, s.args)
 		sorted := strings.HasPrefix(s.name, "sweep") && strings.Contains(plan, "Sort Key: d.finished_at")
 		if strings.Contains(plan, "Seq Scan on cuelight_deliveries") || !strings.Contains(plan, s.index) || sorted {
-			t.Errorf("%s: it is not served by %s:\n%s", s.name, s.index, plan)
+			t.Errorf("%s: it does not use %s:\n%s", s.name, s.index, plan)
 		}
 	}
 }

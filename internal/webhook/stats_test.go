@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// Stats are the figures of a pipeline's webhooks. What waits for a webhook that is
-// disabled is not among them.
+// Stats are statistics of a pipeline's enabled webhooks.
 type Stats struct {
-	Pending   int           // deliveries to be made
-	Unread    int           // rows of the outbox nobody has looked at for one of the webhooks: 10,000 at most
-	OldestAge time.Duration // for which one of these has waited; 0 for none
-	Dead      int           // deliveries that could not be made
+	Pending   int           // deliveries
+	Unread    int           // rows of the outbox after the lowest cursor: 10,000 at most
+	OldestAge time.Duration // of these; 0 for none
+	Dead      int           // deliveries
 }
 
 const statsSQL = `
@@ -33,7 +32,7 @@ with hooks as (
 select waiting.n, unread.n, coalesce(greatest(extract(epoch from now() - least(waiting.since, unread.since)), 0), 0)::float8, waiting.dead
   from waiting, unread`
 
-// Stats counts. It reads all that waits or is dead, and nothing else.
+// Stats reads only pending and dead deliveries.
 func (w *Webhooks) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	var oldest float64

@@ -34,15 +34,15 @@ func TestRun_FinishesCallsAndReleasesTheLease(t *testing.T) {
 	close(release)
 	<-stopped
 	if d := b.deliveries(h)[0]; d.Status != "delivered" {
-		t.Errorf("kept %+v", d)
+		t.Errorf("the row is %+v", d)
 	}
-	// The lease of an hour is given back, so another begins at once.
+	// The lease of an hour is released, so another process can deliver.
 	b.start(b.newWebhooks(Options{}))
 	b.submit()
 	rc.waitForRequests(b, 2)
 }
 
-// nowhere is a database that has nothing to say.
+// noopDB executes nothing.
 type noopDB struct{ store.DB }
 
 func (noopDB) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
@@ -87,7 +87,7 @@ func TestRun_DoesNotCountAnAbortedCall(t *testing.T) {
 	stop()
 	close(release)
 	if d := b.deliveries(h)[0]; d.Status != "pending" || d.Attempts != 0 || d.Error != "" {
-		t.Errorf("kept %+v", d)
+		t.Errorf("the row is %+v", d)
 	}
 }
 
@@ -107,10 +107,10 @@ func TestRun_EndsTheGraceOnAbort(t *testing.T) {
 	<-stopped
 	close(release)
 	if d := b.deliveries(h)[0]; d.Status != "pending" || d.Attempts != 0 {
-		t.Errorf("kept %+v", d)
+		t.Errorf("the row is %+v", d)
 	}
 	if n := b.count("select count(*) from cuelight_leases"); n != 0 {
-		t.Error("the lease was not given back")
+		t.Error("the lease was not released")
 	}
 }
 
@@ -127,10 +127,10 @@ func TestRun_DeletesFinishedDeliveries(t *testing.T) {
 			h.ID, i, row.status, row.age)
 	}
 	b.run()
-	b.waitFor("three are deleted", func() bool { return len(b.deliveries(h)) == 4 })
+	b.waitFor("three deletions", func() bool { return len(b.deliveries(h)) == 4 })
 	for _, d := range b.deliveries(h) {
 		if d.Event < 3 {
-			t.Errorf("kept %+v", d)
+			t.Errorf("the row is %+v", d)
 		}
 	}
 }
@@ -151,12 +151,12 @@ func TestCleanup_KeepsARedeliveredDelivery(t *testing.T) {
 			_, err := b.pool.Exec(t.Context(), fmt.Sprintf(deleteFinishedSQL, "dead"), "video", 3600.0, maxDeletedRows)
 			swept <- err
 		}()
-		b.waitFor("it waits", func() bool { return b.count("select count(*) from pg_locks where not granted") > 0 })
+		b.waitFor("the deletion to wait for a lock", func() bool { return b.count("select count(*) from pg_locks where not granted") > 0 })
 		return nil
 	}))
 	must(t, <-swept)
 	if all := b.deliveries(h); len(all) != 1 || all[0].Status != "pending" {
-		t.Errorf("kept %+v", all)
+		t.Errorf("the row is %+v", all)
 	}
 }
 
@@ -166,17 +166,17 @@ func TestRun_DeliversWhileCleanupFails(t *testing.T) {
 	b.add(rc.URL)
 	b.exec("create function refuse() returns trigger language plpgsql as 'begin raise exception $$no$$; end'")
 	b.exec("create trigger refuse before delete on cuelight_deliveries for each statement execute function refuse()")
-	troubles := make(chan error, 10)
-	b.start(b.newWebhooks(Options{OnError: func(err error) { troubles <- err }}))
+	errs := make(chan error, 10)
+	b.start(b.newWebhooks(Options{OnError: func(err error) { errs <- err }}))
 	for n := range 3 {
 		b.submit()
 		rc.waitForRequests(b, n+1)
 	}
-	if err := <-troubles; err == nil || !strings.Contains(err.Error(), "delete finished deliveries") {
-		t.Errorf("told %v", err)
+	if err := <-errs; err == nil || !strings.Contains(err.Error(), "delete finished deliveries") {
+		t.Errorf("OnError got %v", err)
 	}
-	if err := <-troubles; err != nil { // until it is tried again
-		t.Errorf("told %v", err)
+	if err := <-errs; err != nil { // until the next cleanup
+		t.Errorf("OnError got %v", err)
 	}
 }
 
@@ -187,9 +187,9 @@ func TestRun_PollsImmediatelyAfterAWake(t *testing.T) {
 	b.options.pollInterval = time.Hour
 	b.add(rc.URL)
 	b.run()
-	b.waitFor("it leads", func() bool { return b.count("select count(*) from cuelight_leases") == 1 })
+	b.waitFor("a leader", func() bool { return b.count("select count(*) from cuelight_leases") == 1 })
 	b.submit()
 	wake <- struct{}{}
 	rc.waitForRequests(b, 1)
-	close(wake) // and that it is over does not hurt
+	close(wake) // a closed channel is harmless
 }

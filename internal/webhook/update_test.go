@@ -14,13 +14,13 @@ func TestUpdate_KeepsPendingDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	old, moved := newReceiver(t, func(_ int, _ request, w http.ResponseWriter) {
-		w.Header().Set("Retry-After", "3600") // which the other has not asked for
+		w.Header().Set("Retry-After", "3600") // does not apply to the new URL
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}), newReceiver(t, nil)
 	h := b.register(Registration{URL: old.URL, Types: []string{"submitted"}, Cooldown: time.Minute})
 	b.run()
 	first := b.submit()
-	b.waitFor("it waits for its next attempt", func() bool {
+	b.waitFor("the first failure", func() bool {
 		return b.count("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 1
 	})
 	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")
@@ -34,9 +34,9 @@ func TestUpdate_KeepsPendingDeliveries(t *testing.T) {
 		t.Errorf("changed to %+v, %v", got, err)
 	}
 	b.addEvent(store.TaskCompleted, first, "", 0, "")
-	all := moved.waitForRequests(b, 2) // what had waited, and at once
+	all := moved.waitForRequests(b, 2) // the pending one without a wait
 	if eventTypes(all) != "submitted completed" {
-		t.Errorf("told %s", eventTypes(all))
+		t.Errorf("got %s", eventTypes(all))
 	}
 	for _, m := range all {
 		if err := m.verify(h.Secret); err != nil {
@@ -53,7 +53,7 @@ func TestUpdate_KeepsPendingDeliveries(t *testing.T) {
 	}
 }
 
-// What a receiver says that is not the webhook's any more is of no weight.
+// A response of the old URL changes nothing.
 func TestUpdate_IgnoresTheResponseOfTheOldURL(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusInternalServerError, http.StatusGone} {
@@ -81,7 +81,7 @@ func TestUpdate_IgnoresTheResponseOfTheOldURL(t *testing.T) {
 	}
 }
 
-// Of how far a stage is, only the last is worth telling.
+// Only the latest progress of a stage is delivered.
 func TestDeliverer_DropsOutdatedProgress(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{leaseDuration: time.Hour})
@@ -95,44 +95,44 @@ func TestDeliverer_DropsOutdatedProgress(t *testing.T) {
 		b.exec(`insert into outbox (type, data) values ('progress', jsonb_build_array(jsonb_build_object(
 			'task', $1::uuid, 'stage', $2::text, 'attempt', 1, 'percent', $3::int)))`, task, stage, percent)
 	}
-	// waiting writes what happened, and returns what is to be told then.
-	waiting := func() (all []Delivery, text string) {
+	// pending writes the new deliveries, and returns the pending ones.
+	pending := func() (all []Delivery, text string) {
 		hooks, err := b.endpoints(t.Context())
 		must(t, err)
 		plans, _, err := b.planDeliveries(t.Context(), hooks)
 		must(t, err)
 		must(t, d.write(t.Context(), plans, nil, nil))
 		all = b.deliveries(h)
-		var told []string
+		var details []string
 		for _, d := range all {
-			_, details, _ := strings.Cut(d.Payload, `"details":`)
-			told = append(told, strings.TrimRight(details, "}"))
+			_, text, _ := strings.Cut(d.Payload, `"details":`)
+			details = append(details, strings.TrimRight(text, "}"))
 		}
-		return all, strings.ReplaceAll(strings.Join(told, "; "), `{"percent":`, "")
+		return all, strings.ReplaceAll(strings.Join(details, "; "), `{"percent":`, "")
 	}
 	b.addEvent(store.StageStarted, task, "transcode", 1, `{"percent":0}`)
 	progress(task, "transcode", 1)
 	progress(task, "metadata", 2)
 	progress(other, "transcode", 3)
 	progress(task, "transcode", 4)
-	if _, text := waiting(); text != "0; 2; 3; 4" {
-		t.Fatalf("waiting are %s", text)
+	if _, text := pending(); text != "0; 2; 3; 4" {
+		t.Fatalf("pending are %s", text)
 	}
 	progress(task, "transcode", 5)
-	all, text := waiting()
+	all, text := pending()
 	if text != "0; 2; 3; 5" {
-		t.Fatalf("waiting are %s", text)
+		t.Fatalf("pending are %s", text)
 	}
-	d.inFlight[all[3].ID] = h.ID // and must not be overtaken
+	d.inFlight[all[3].ID] = h.ID // must not be overtaken
 	b.exec("update cuelight_deliveries set attempts = 1 where id = $1", all[1].ID)
 	progress(task, "transcode", 6)
 	progress(task, "metadata", 7)
-	if all, text = waiting(); text != "0; 2; 3; 5; 6; 7" {
-		t.Fatalf("waiting are %s", text)
+	if all, text = pending(); text != "0; 2; 3; 5; 6; 7" {
+		t.Fatalf("pending are %s", text)
 	}
 	d.inFlight = map[store.ID]store.ID{all[5].ID: h.ID}
 	progress(task, "transcode", 8)
-	if _, text = waiting(); text != "0; 2; 3; 7; 8" {
-		t.Errorf("waiting are %s", text)
+	if _, text = pending(); text != "0; 2; 3; 7; 8" {
+		t.Errorf("pending are %s", text)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 const lockWebhooksSQL = `
 /* lock webhooks */
-select id, cursor from cuelight_webhooks where id = any($1::uuid[]) order by id for no key update`
+select id, cursor, types from cuelight_webhooks where id = any($1::uuid[]) order by id for no key update`
 
 // insertDeliveriesSQL moves the cursor and inserts deliveries. A new one waits as long as
 // the pending ones of its task.
@@ -96,7 +96,7 @@ update cuelight_deliveries set run_at = now()
 func (d *deliverer) write(ctx context.Context, plans []plan, results []attemptResult, recovered []store.ID) error {
 	begun := time.Now()
 	err := pgx.BeginFunc(ctx, d.webhooks.db, func(tx pgx.Tx) error {
-		cursors, err := d.lockRows(ctx, tx, plans, results)
+		locked, err := d.lockRows(ctx, tx, plans, results)
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,9 @@ func (d *deliverer) write(ctx context.Context, plans []plan, results []attemptRe
 			}
 		}
 		for _, p := range plans {
-			if cursor, exists := cursors[p.endpoint.id]; exists && cursor == p.endpoint.cursor {
+			// If the webhook changed since the plan, the next poll plans again.
+			h, exists := locked[p.endpoint.id]
+			if exists && h.cursor == p.endpoint.cursor && slices.Equal(h.types, p.endpoint.types) {
 				p.queueStatements(&batch, d.inFlightIDs())
 			}
 		}
@@ -128,10 +130,10 @@ func (d *deliverer) write(ctx context.Context, plans []plan, results []attemptRe
 }
 
 // lockRows renews the lease, or returns errLeaseLost, and locks the webhooks. It returns
-// their cursors.
+// their cursors and types.
 func (d *deliverer) lockRows(
 	ctx context.Context, tx pgx.Tx, plans []plan, results []attemptResult,
-) (map[store.ID]int64, error) {
+) (map[store.ID]endpoint, error) {
 	var ids []store.ID
 	for _, p := range plans {
 		ids = append(ids, p.endpoint.id)
@@ -149,17 +151,16 @@ func (d *deliverer) lockRows(
 		}
 		return err
 	})
-	cursors := map[store.ID]int64{}
+	locked := map[store.ID]endpoint{}
 	batch.Queue(lockWebhooksSQL, ids).Query(func(rows pgx.Rows) error {
-		var id store.ID
-		var cursor int64
-		_, err := pgx.ForEachRow(rows, []any{&id, &cursor}, func() error {
-			cursors[id] = cursor
+		var h endpoint
+		_, err := pgx.ForEachRow(rows, []any{&h.id, &h.cursor, &h.types}, func() error {
+			locked[h.id] = endpoint{cursor: h.cursor, types: slices.Clone(h.types)}
 			return nil
 		})
 		return err
 	})
-	return cursors, tx.SendBatch(ctx, &batch).Close()
+	return locked, tx.SendBatch(ctx, &batch).Close()
 }
 
 func (p plan) queueStatements(batch *pgx.Batch, inFlight []store.ID) {
