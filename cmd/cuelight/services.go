@@ -114,9 +114,9 @@ func (b *beside) open(ctx context.Context, d *daemon) (err error) {
 	b.feed = newEventFeed(b.db.Reads.Store, b.feedWakes, d.troubled("events cannot be read", "events are read again"))
 	b.uploads, err = upload.New(upload.Options{
 		Dir: b.config.DataDir, BasePath: web.UploadsPath(b.o.basePath), MaxBytes: int64(b.o.uploadMost), MinFree: cmp.Or(max(b.config.Reserve, 0), -1),
-		Principal: func(ctx context.Context) string { return access.From(ctx).Name }, Problems: web.ProblemTypes, Title: web.ProblemTitle,
-		Still: stillOf(guard), Check: mayUpload, OnComplete: submitUpload(b.db.Reads.Store), Fate: fateOfUpload(b.db.Reads.Store),
-		Trouble: func(id string, err error) { b.log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
+		Principal: func(ctx context.Context) string { return access.From(ctx).Name }, ProblemTypePrefix: web.ProblemTypes, ProblemTitle: web.ProblemTitle,
+		CheckPrincipal: stillOf(guard), Check: mayUpload, OnComplete: submitUpload(b.db.Reads.Store), SourceState: fateOfUpload(b.db.Reads.Store),
+		OnError: func(id string, err error) { b.log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
 	})
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func (b *beside) keepUploads(ctx context.Context) {
 	}
 	failed := false
 	for pause(ctx, uploadsEvery) == nil {
-		done, err := b.uploads.Tidy(ctx)
+		done, err := b.uploads.CleanUp(ctx)
 		if n := done.Expired + done.Released; n > 0 {
 			b.log.Info("uploads tidied", zap.Int("removed", n), zap.Int64("bytes", done.Bytes))
 		}

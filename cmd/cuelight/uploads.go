@@ -180,31 +180,31 @@ func mayUpload(ctx context.Context, _ upload.Upload) error {
 
 // fateOfUpload says whether the task of an upload still needs the file: until it has
 // been ingested, which takes a copy.
-func fateOfUpload(st *store.Store) func(context.Context, upload.Upload) (upload.Fate, error) {
-	return func(ctx context.Context, u upload.Upload) (upload.Fate, error) {
+func fateOfUpload(st *store.Store) func(context.Context, upload.Upload) (upload.SourceState, error) {
+	return func(ctx context.Context, u upload.Upload) (upload.SourceState, error) {
 		id, err := store.ParseID(u.Task)
 		if err != nil {
-			return upload.Needed, err
+			return upload.SourceNeeded, err
 		}
 		t, err := st.Get(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return upload.Gone, nil
+			return upload.TaskGone, nil
 		case err != nil:
-			return upload.Needed, err
+			return upload.SourceNeeded, err
 		case t.Source != u.Path: // the request had a task already
 			same, err := sameBytes(ctx, st, t, u)
 			if err != nil || !same {
-				return upload.Needed, err
+				return upload.SourceNeeded, err
 			}
-			return upload.Taken, nil
+			return upload.SourceCopied, nil
 		}
 		switch t.Stages[0].Status { // ingest
 		case store.StatusCompleted:
-			return upload.Taken, nil
+			return upload.SourceCopied, nil
 		case store.StatusDead, store.StatusCancelled:
-			return upload.Gone, nil // somebody has some days to begin it again
+			return upload.TaskGone, nil // somebody has some days to begin it again
 		}
-		return upload.Needed, nil
+		return upload.SourceNeeded, nil
 	}
 }

@@ -119,13 +119,13 @@ func TestRequestIDOfAnUpload_IsOfItsKeyAndItsBytes(t *testing.T) {
 	if _, err := hand(sent(t, "f", one, "xyz")); !errors.Is(err, upload.ErrRequestTaken) {
 		t.Errorf("another file later: %v", err)
 	}
-	if fate, err := fateOfUpload(st)(t.Context(), again); err != nil || fate != upload.Taken {
+	if fate, err := fateOfUpload(st)(t.Context(), again); err != nil || fate != upload.SourceCopied {
 		t.Errorf("the second copy is %v, %v", fate, err)
 	}
 	// An older version answered with a task that is not of this file.
 	strange := sent(t, "g", three, "xyz")
 	strange.Task = first.Task
-	if fate, err := fateOfUpload(st)(t.Context(), strange); err != nil || fate != upload.Needed {
+	if fate, err := fateOfUpload(st)(t.Context(), strange); err != nil || fate != upload.SourceNeeded {
 		t.Errorf("a stranger's file is %v, %v", fate, err)
 	}
 }

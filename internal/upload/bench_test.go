@@ -17,8 +17,8 @@ const benchBytes = 64 << 20
 // BenchmarkUpload is to be compared with BenchmarkCopy, which does with the
 // same bytes the least that can be done: io.Copy into a file that is synced.
 func BenchmarkUpload(b *testing.B) {
-	k := &taker{}
-	u, err := upload.New(upload.Options{Dir: b.TempDir(), MinFree: -1, OnComplete: k.take})
+	k := &submissions{}
+	u, err := upload.New(upload.Options{Dir: b.TempDir(), MinFree: -1, OnComplete: k.onComplete})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -27,13 +27,13 @@ func BenchmarkUpload(b *testing.B) {
 	size := strconv.Itoa(benchBytes)
 	b.SetBytes(benchBytes)
 	for b.Loop() {
-		post(b, s, "POST", "/uploads/", benchBytes, http.StatusCreated, "Tus-Resumable", "1.0.0", "Upload-Length", size, "Content-Type", chunk)
-		for _, done := range k.taken {
+		post(b, s, "POST", "/uploads/", benchBytes, http.StatusCreated, "Tus-Resumable", "1.0.0", "Upload-Length", size, "Content-Type", chunkType)
+		for _, done := range k.uploads {
 			if err := u.Release(b.Context(), done.ID); err != nil {
 				b.Fatal(err)
 			}
 		}
-		k.taken = nil
+		k.uploads = nil
 	}
 }
 
@@ -61,7 +61,7 @@ func BenchmarkCopy(b *testing.B) {
 }
 
 func post(b *testing.B, s *httptest.Server, method, path string, size int64, want int, headers ...string) {
-	req, err := http.NewRequestWithContext(b.Context(), method, s.URL+path, io.LimitReader(zeros{}, size))
+	req, err := http.NewRequestWithContext(b.Context(), method, s.URL+path, io.LimitReader(zeroReader{}, size))
 	if err != nil {
 		b.Fatal(err)
 	}

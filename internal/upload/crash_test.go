@@ -20,11 +20,11 @@ import (
 	"github.com/cuelight/cuelight/internal/upload"
 )
 
-const childVar = "CUELIGHT_UPLOAD_TEST_DIR"
+const childDirVariable = "CUELIGHT_UPLOAD_TEST_DIR"
 
 // child is a process that takes uploads, and is killed in the moment in which
 // it has a complete one and nobody knows of it.
-func child(dir string) {
+func runChild(dir string) {
 	u, err := upload.New(upload.Options{Dir: dir, MinFree: -1, OnComplete: func(context.Context, upload.Upload) (upload.Receipt, error) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
@@ -41,15 +41,15 @@ func child(dir string) {
 }
 
 // process is such a child.
-type process struct {
+type childProcess struct {
 	*exec.Cmd
 	url string
 }
 
-func start(t *testing.T, dir string) *process {
+func startChild(t *testing.T, dir string) *childProcess {
 	t.Helper()
-	p := &process{Cmd: exec.Command(os.Args[0], "-test.run=^$")}
-	p.Env = append(os.Environ(), childVar+"="+dir)
+	p := &childProcess{Cmd: exec.Command(os.Args[0], "-test.run=^$")}
+	p.Env = append(os.Environ(), childDirVariable+"="+dir)
 	out, err := p.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func start(t *testing.T, dir string) *process {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.end)
+	t.Cleanup(p.kill)
 	line := make([]byte, 64)
 	n, err := out.Read(line)
 	if err != nil {
@@ -67,100 +67,100 @@ func start(t *testing.T, dir string) *process {
 	return p
 }
 
-func (p *process) end() {
+func (p *childProcess) kill() {
 	if p.ProcessState == nil {
 		_ = p.Process.Kill()
 		_ = p.Wait()
 	}
 }
 
-func TestUploadThatWasCompleteWhenTheProcessWasKilledIsHandedOver(t *testing.T) {
+func TestRecover_SubmitsACompleteUploadAfterAKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p := start(t, dir)
+	p := startChild(t, dir)
 	s := serve(t, upload.Options{Dir: dir}) // another process, with the same directory
-	want := film(300_000)
-	url := s.do(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(len(want)),
+	want := randomBytes(300_000)
+	url := s.mustSend(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(len(want)),
 		"Upload-Metadata", metadata("filename", "x.mkv")).header.Get("Location")
-	if _, err := s.try("PATCH", p.url+url, bytes.NewReader(want), "Content-Type", chunk, "Upload-Offset", "0"); err == nil {
+	if _, err := s.send("PATCH", p.url+url, bytes.NewReader(want), "Content-Type", chunkType, "Upload-Offset", "0"); err == nil {
 		t.Fatal("the process was to be killed, and has answered")
 	}
-	p.end()
+	p.kill()
 	for range 2 { // the second time there is nothing to do
 		if err := s.uploads.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	u := s.taker.only(t)
-	s.sameFile(u, want)
+	u := s.submissions.only(t)
+	s.checkFile(u, want)
 	if u.ID != filepath.Base(url) {
 		t.Errorf("handed over as %s, want %s", u.ID, filepath.Base(url))
 	}
 }
 
 // The same, but killed before the file had the name of a complete one.
-func TestUploadOfWhichAllHadComeIsHandedOver(t *testing.T) {
+func TestRecover_SubmitsAnUploadThatHasAllBytes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(3, "Upload-Metadata", metadata("filename", "x.mkv"))
+	url := s.create(3, "Upload-Metadata", metadata("filename", "x.mkv"))
 	if err := os.WriteFile(filepath.Join(s.dir, "uploads", filepath.Base(url), "part"), []byte("abc"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.taker.all()) > 0 {
+	if len(s.submissions.all()) > 0 {
 		t.Fatal("handed over too early")
 	}
 	if err := s.uploads.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.sameFile(s.taker.only(t), []byte("abc"))
+	s.checkFile(s.submissions.only(t), []byte("abc"))
 }
 
-func TestUploadGoesOnWhereAKilledProcessLeftIt(t *testing.T) {
+func TestPatch_ResumesAfterAKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p := start(t, dir)
+	p := startChild(t, dir)
 	s := serve(t, upload.Options{Dir: dir})
-	want := film(3 << 20)
-	url := s.do(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(len(want))).header.Get("Location")
+	want := randomBytes(3 << 20)
+	url := s.mustSend(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(len(want))).header.Get("Location")
 	pipe, feed := io.Pipe()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = s.try("PATCH", p.url+url, pipe, "Content-Length", strconv.Itoa(len(want)), "Content-Type", chunk, "Upload-Offset", "0")
+		_, _ = s.send("PATCH", p.url+url, pipe, "Content-Length", strconv.Itoa(len(want)), "Content-Type", chunkType, "Upload-Offset", "0")
 	}()
 	if _, err := feed.Write(want[:1<<20]); err != nil {
 		t.Fatal(err)
 	}
 	part := filepath.Join(dir, "uploads", filepath.Base(url), "part")
-	wait(t, "a part has come", func() bool { i, err := os.Stat(part); return err == nil && i.Size() >= 1<<19 })
+	waitFor(t, "a part has come", func() bool { i, err := os.Stat(part); return err == nil && i.Size() >= 1<<19 })
 	// This process sees that the other has it.
-	s.patch(http.StatusLocked, url, s.do(http.StatusOK, "HEAD", url, nil).offset(), strings.NewReader("x"))
-	p.end()
+	s.mustPatch(http.StatusLocked, url, s.mustSend(http.StatusOK, "HEAD", url, nil).offset(), strings.NewReader("x"))
+	p.kill()
 	feed.Close()
 	<-ended
-	at := s.do(http.StatusOK, "HEAD", url, nil).offset()
+	at := s.mustSend(http.StatusOK, "HEAD", url, nil).offset()
 	if at < 1<<19 {
 		t.Errorf("of %d bytes %d are left", 1<<20, at)
 	}
-	s.patch(http.StatusNoContent, url, at, bytes.NewReader(want[at:]))
-	s.sameFile(s.taker.only(t), want)
+	s.mustPatch(http.StatusNoContent, url, at, bytes.NewReader(want[at:]))
+	s.checkFile(s.submissions.only(t), want)
 }
 
-func TestSimpleUploadThatAKilledProcessLeftIsDeleted(t *testing.T) {
+func TestCleanUp_DeletesASingleRequestUploadAfterAKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p := start(t, dir)
+	p := startChild(t, dir)
 	s := serve(t, upload.Options{Dir: dir})
 	pipe, feed := io.Pipe()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = s.try("PUT", p.url+"/uploads/a.mp4", pipe, "Content-Length", "2000000", "Tus-Resumable", "")
+		_, _ = s.send("PUT", p.url+"/uploads/a.mp4", pipe, "Content-Length", "2000000", "Tus-Resumable", "")
 	}()
 	if _, err := feed.Write(make([]byte, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "a part has come", func() bool {
+	waitFor(t, "a part has come", func() bool {
 		parts, err := filepath.Glob(filepath.Join(dir, "uploads", "*", "part"))
 		if err != nil || len(parts) != 1 {
 			return false
@@ -168,36 +168,36 @@ func TestSimpleUploadThatAKilledProcessLeftIsDeleted(t *testing.T) {
 		i, err := os.Stat(parts[0])
 		return err == nil && i.Size() >= 1<<19
 	})
-	if done, err := s.uploads.Tidy(t.Context()); err != nil || done.Expired != 0 {
+	if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Expired != 0 {
 		t.Errorf("tidied %+v, %v while it runs", done, err)
 	}
-	p.end()
+	p.kill()
 	feed.Close()
 	<-ended
-	if done, err := s.uploads.Tidy(t.Context()); err != nil || done.Expired != 1 {
+	if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Expired != 1 {
 		t.Errorf("tidied %+v, %v", done, err)
 	}
-	if left := s.left(); len(left) > 0 || len(s.taker.all()) > 0 {
-		t.Errorf("%v is left, %v was handed over", left, s.taker.all())
+	if left := s.entries(); len(left) > 0 || len(s.submissions.all()) > 0 {
+		t.Errorf("%v is left, %v was handed over", left, s.submissions.all())
 	}
 }
 
-func TestMemoryDoesNotGrowWithAnUpload(t *testing.T) {
+func TestPatch_UsesConstantMemory(t *testing.T) {
 	dir := t.TempDir()
-	p := start(t, dir) // a process of its own, so that its memory is the upload's
+	p := startChild(t, dir) // a process of its own, so that its memory is the upload's
 	s := serve(t, upload.Options{Dir: dir})
 	const size = 200 << 20
-	url := s.do(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(size)).header.Get("Location")
-	before := peak(t, p.Process.Pid)
+	url := s.mustSend(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(size)).header.Get("Location")
+	before := peakMemory(t, p.Process.Pid)
 	sum := sha256.New()
 	for at := int64(0); at < size; at += 50 << 20 {
 		n := min(50<<20, size-at)
 		if at+n == size {
 			n-- // or it ends itself
 		}
-		s.patch(http.StatusNoContent, p.url+url, at, io.TeeReader(io.LimitReader(zeros{}, n), sum), "Content-Length", strconv.FormatInt(n, 10))
+		s.mustPatch(http.StatusNoContent, p.url+url, at, io.TeeReader(io.LimitReader(zeroReader{}, n), sum), "Content-Length", strconv.FormatInt(n, 10))
 	}
-	if after := peak(t, p.Process.Pid); after > before+24<<20 {
+	if after := peakMemory(t, p.Process.Pid); after > before+24<<20 {
 		t.Errorf("the process grew from %d to %d MiB", before>>20, after>>20)
 	}
 	f, err := os.Open(filepath.Join(dir, "uploads", filepath.Base(url), "part"))
@@ -214,15 +214,15 @@ func TestMemoryDoesNotGrowWithAnUpload(t *testing.T) {
 	}
 }
 
-type zeros struct{}
+type zeroReader struct{}
 
-func (zeros) Read(p []byte) (int, error) {
+func (zeroReader) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
 }
 
 // peak is the most memory a process has had.
-func peak(t *testing.T, pid int) int64 {
+func peakMemory(t *testing.T, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -237,7 +237,7 @@ func peak(t *testing.T, pid int) int64 {
 }
 
 // An upload that has just begun must not look like what a crash has left.
-func TestTidyingDoesNotDisturbUploadsThatBegin(t *testing.T) {
+func TestCleanUp_DoesNotDisturbNewUploads(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
 	other := serve(t, upload.Options{Dir: s.dir}) // as another process would
@@ -247,7 +247,7 @@ func TestTidyingDoesNotDisturbUploadsThatBegin(t *testing.T) {
 		defer close(tidied)
 		for {
 			for _, u := range []*upload.Uploads{s.uploads, other.uploads} {
-				if done, err := u.Tidy(t.Context()); err != nil || done != (upload.Tidied{}) {
+				if done, err := u.CleanUp(t.Context()); err != nil || done != (upload.CleanUpResult{}) {
 					t.Errorf("tidied %+v, %v", done, err)
 				}
 			}
@@ -259,11 +259,11 @@ func TestTidyingDoesNotDisturbUploadsThatBegin(t *testing.T) {
 		}
 	}()
 	for range 100 {
-		s.do(http.StatusCreated, "PUT", "/uploads/a.mp4", strings.NewReader("abc"), "Tus-Resumable", "")
+		s.mustSend(http.StatusCreated, "PUT", "/uploads/a.mp4", strings.NewReader("abc"), "Tus-Resumable", "")
 	}
 	close(over)
 	<-tidied
-	if n := len(s.taker.all()) + len(other.taker.all()); n != 100 {
+	if n := len(s.submissions.all()) + len(other.submissions.all()); n != 100 {
 		t.Errorf("%d uploads were handed over, want 100", n)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cuelight/cuelight/internal/upload"
 )
 
-func TestFullDiskLosesNothingThatHasCome(t *testing.T) {
+func TestPatch_ResumesAfterAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
@@ -24,26 +24,26 @@ func TestFullDiskLosesNothingThatHasCome(t *testing.T) {
 	})
 	s := serve(t, upload.Options{Dir: dir})
 	t.Cleanup(func() { s.uploads.Close() }) // before the disk goes
-	want := film(2 << 20)
-	url := s.begin(int64(len(want)), "Upload-Metadata", metadata("sha256", sumOf(want)))
+	want := randomBytes(2 << 20)
+	url := s.create(int64(len(want)), "Upload-Metadata", metadata("sha256", sha256Hex(want)))
 	filler := filepath.Join(dir, "filler") // somebody else's
 	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a, err := s.try("PATCH", url, bytes.NewReader(want), "Content-Type", chunk, "Upload-Offset", "0")
+	a, err := s.send("PATCH", url, bytes.NewReader(want), "Content-Type", chunkType, "Upload-Offset", "0")
 	if err == nil && (a.status != http.StatusInsufficientStorage || a.header.Get("Retry-After") == "") {
 		t.Errorf("got %d %s", a.status, a.body)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "it goes on from where it was", func() bool {
-		at := s.do(http.StatusOK, "HEAD", url, nil).offset()
+	waitFor(t, "it goes on from where it was", func() bool {
+		at := s.mustSend(http.StatusOK, "HEAD", url, nil).offset()
 		if at == 0 || at == int64(len(want)) {
 			t.Fatalf("%d bytes are there", at)
 		}
-		a, err := s.try("PATCH", url, bytes.NewReader(want[at:]), "Content-Type", chunk, "Upload-Offset", itoa(at))
+		a, err := s.send("PATCH", url, bytes.NewReader(want[at:]), "Content-Type", chunkType, "Upload-Offset", itoa(at))
 		return err == nil && a.status == http.StatusNoContent
 	})
-	s.sameFile(s.taker.only(t), want)
+	s.checkFile(s.submissions.only(t), want)
 }

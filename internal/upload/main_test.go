@@ -25,43 +25,43 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(childVar); dir != "" {
-		child(dir)
+	if dir := os.Getenv(childDirVariable); dir != "" {
+		runChild(dir)
 	}
 	goleak.VerifyTestMain(m)
 }
 
 // taker is who takes complete uploads.
-type taker struct {
-	mu    sync.Mutex
-	taken []upload.Upload
-	fail  error
+type submissions struct {
+	mu      sync.Mutex
+	uploads []upload.Upload
+	err     error
 }
 
-func (k *taker) take(_ context.Context, u upload.Upload) (upload.Receipt, error) {
+func (k *submissions) onComplete(_ context.Context, u upload.Upload) (upload.Receipt, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.fail != nil {
-		return upload.Receipt{}, k.fail
+	if k.err != nil {
+		return upload.Receipt{}, k.err
 	}
-	k.taken = append(k.taken, u)
+	k.uploads = append(k.uploads, u)
 	return upload.Receipt{Task: "task-of-" + u.ID}, nil
 }
 
-func (k *taker) failing(err error) {
+func (k *submissions) failWith(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.fail = err
+	k.err = err
 }
 
-func (k *taker) all() []upload.Upload {
+func (k *submissions) all() []upload.Upload {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Clone(k.taken)
+	return slices.Clone(k.uploads)
 }
 
 // only is the one upload that was taken.
-func (k *taker) only(t *testing.T) upload.Upload {
+func (k *submissions) only(t *testing.T) upload.Upload {
 	t.Helper()
 	all := k.all()
 	if len(all) != 1 {
@@ -78,24 +78,24 @@ func principal(ctx context.Context) string {
 }
 
 // site is a server with uploads.
-type site struct {
+type testServer struct {
 	*httptest.Server
-	t       *testing.T
-	dir     string
-	uploads *upload.Uploads
-	taker   *taker
+	t           *testing.T
+	dir         string
+	uploads     *upload.Uploads
+	submissions *submissions
 }
 
 // serve starts one. The principal is whom the header As names.
-func serve(t *testing.T, o upload.Options) *site {
+func serve(t *testing.T, o upload.Options) *testServer {
 	t.Helper()
-	s := &site{t: t, dir: o.Dir, taker: &taker{}}
+	s := &testServer{t: t, dir: o.Dir, submissions: &submissions{}}
 	if s.dir == "" {
 		s.dir = t.TempDir()
 	}
 	o.Dir, o.Principal = s.dir, principal
 	if o.OnComplete == nil {
-		o.OnComplete = s.taker.take
+		o.OnComplete = s.submissions.onComplete
 	}
 	if o.MinFree == 0 {
 		o.MinFree = -1
@@ -116,13 +116,13 @@ func serve(t *testing.T, o upload.Options) *site {
 }
 
 // answer is a response that was read.
-type answer struct {
+type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
-func (a answer) offset() int64 {
+func (a response) offset() int64 {
 	n, err := strconv.ParseInt(a.header.Get("Upload-Offset"), 10, 64)
 	if err != nil {
 		return -1
@@ -131,13 +131,13 @@ func (a answer) offset() int64 {
 }
 
 // try makes a request. Headers are pairs.
-func (s *site) try(method, url string, body io.Reader, headers ...string) (answer, error) {
+func (s *testServer) send(method, url string, body io.Reader, headers ...string) (response, error) {
 	if url == "" || url[0] == '/' {
 		url = s.URL + url
 	}
 	req, err := http.NewRequestWithContext(s.t.Context(), method, url, body)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	req.Header.Set("Tus-Resumable", "1.0.0")
 	for i := 0; i < len(headers); i += 2 {
@@ -151,17 +151,17 @@ func (s *site) try(method, url string, body io.Reader, headers ...string) (answe
 	}
 	res, err := s.Client().Do(req)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	return answer{res.StatusCode, res.Header, string(text)}, err
+	return response{res.StatusCode, res.Header, string(text)}, err
 }
 
 // do makes a request that must be answered with a status.
-func (s *site) do(want int, method, url string, body io.Reader, headers ...string) answer {
+func (s *testServer) mustSend(want int, method, url string, body io.Reader, headers ...string) response {
 	s.t.Helper()
-	a, err := s.try(method, url, body, headers...)
+	a, err := s.send(method, url, body, headers...)
 	if err != nil {
 		s.t.Fatalf("%s: %v", method, err)
 	}
@@ -184,24 +184,24 @@ func metadata(pairs ...string) string {
 }
 
 // begin begins an upload, and returns its address.
-func (s *site) begin(size int64, headers ...string) string {
+func (s *testServer) create(size int64, headers ...string) string {
 	s.t.Helper()
-	a := s.do(http.StatusCreated, "POST", "/uploads/", nil,
+	a := s.mustSend(http.StatusCreated, "POST", "/uploads/", nil,
 		append([]string{"Upload-Length", strconv.FormatInt(size, 10)}, headers...)...)
 	return a.header.Get("Location")
 }
 
-const chunk = "application/offset+octet-stream"
+const chunkType = "application/offset+octet-stream"
 
-func (s *site) patch(want int, url string, offset int64, body io.Reader, headers ...string) answer {
+func (s *testServer) mustPatch(want int, url string, offset int64, body io.Reader, headers ...string) response {
 	s.t.Helper()
-	return s.do(want, "PATCH", url, body,
-		append([]string{"Content-Type", chunk, "Upload-Offset", strconv.FormatInt(offset, 10)}, headers...)...)
+	return s.mustSend(want, "PATCH", url, body,
+		append([]string{"Content-Type", chunkType, "Upload-Offset", strconv.FormatInt(offset, 10)}, headers...)...)
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-func film(size int) []byte {
+func randomBytes(size int) []byte {
 	var seed [32]byte
 	seed[0] = byte(size)
 	b := make([]byte, size)
@@ -209,19 +209,19 @@ func film(size int) []byte {
 	return b
 }
 
-func sumOf(b []byte) string {
+func sha256Hex(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
 // sameFile checks what was handed over.
-func (s *site) sameFile(u upload.Upload, want []byte) {
+func (s *testServer) checkFile(u upload.Upload, want []byte) {
 	s.t.Helper()
 	got, err := os.ReadFile(u.Path)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if sumOf(got) != sumOf(want) {
+	if sha256Hex(got) != sha256Hex(want) {
 		s.t.Errorf("%d bytes arrived that are not the %d that were sent", len(got), len(want))
 	}
 	if u.Size != int64(len(want)) {
@@ -230,7 +230,7 @@ func (s *site) sameFile(u upload.Upload, want []byte) {
 }
 
 // left lists what is in the directory of uploads.
-func (s *site) left() []string {
+func (s *testServer) entries() []string {
 	s.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(s.dir, "uploads"))
 	if err != nil {
@@ -244,7 +244,7 @@ func (s *site) left() []string {
 }
 
 // wait waits until something is so.
-func wait(t *testing.T, what string, is func() bool) {
+func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -253,13 +253,13 @@ func wait(t *testing.T, what string, is func() bool) {
 	}
 }
 
-var errCut = errors.New("the connection is cut here")
+var errConnectionLost = errors.New("the connection is cut here")
 
 // cut reads n bytes and then breaks off.
-func cut(b []byte, n int) io.Reader {
+func brokenReader(b []byte, n int) io.Reader {
 	return io.MultiReader(bytes.NewReader(b[:n]), errorReader{})
 }
 
 type errorReader struct{}
 
-func (errorReader) Read([]byte) (int, error) { return 0, errCut }
+func (errorReader) Read([]byte) (int, error) { return 0, errConnectionLost }

@@ -31,7 +31,7 @@ const (
 func parseMetadata(header string) (map[string]string, error) {
 	said := make(map[string]string)
 	if len(header) > maxMetadata {
-		return nil, refuse(http.StatusBadRequest, "Upload-Metadata is longer than %d bytes", maxMetadata)
+		return nil, newProblem(http.StatusBadRequest, "Upload-Metadata is longer than %d bytes", maxMetadata)
 	}
 	if strings.TrimSpace(header) == "" {
 		return said, nil
@@ -39,14 +39,14 @@ func parseMetadata(header string) (map[string]string, error) {
 	for pair := range strings.SplitSeq(header, ",") {
 		key, coded, _ := strings.Cut(strings.Trim(pair, " \t"), " ")
 		if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return nil, refuse(http.StatusBadRequest, "Upload-Metadata has a key that is empty or not ASCII")
+			return nil, newProblem(http.StatusBadRequest, "Upload-Metadata has a key that is empty or not ASCII")
 		}
 		if _, twice := said[key]; twice {
-			return nil, refuse(http.StatusBadRequest, "Upload-Metadata has %q twice", key)
+			return nil, newProblem(http.StatusBadRequest, "Upload-Metadata has %q twice", key)
 		}
 		value, err := base64.StdEncoding.DecodeString(strings.Trim(coded, " \t"))
 		if err != nil {
-			return nil, refuse(http.StatusBadRequest, "Upload-Metadata: the value of %q is not Base64", key)
+			return nil, newProblem(http.StatusBadRequest, "Upload-Metadata: the value of %q is not Base64", key)
 		}
 		said[key] = string(value)
 	}
@@ -54,36 +54,36 @@ func parseMetadata(header string) (map[string]string, error) {
 }
 
 // describe makes an upload of what a client said about it.
-func describe(said map[string]string) (Upload, error) {
+func newUpload(said map[string]string) (Upload, error) {
 	for key, value := range said {
 		if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
-			return Upload{}, refuse(http.StatusBadRequest, "%s is not UTF-8 text without NUL", strconv.QuoteToASCII(key))
+			return Upload{}, newProblem(http.StatusBadRequest, "%s is not UTF-8 text without NUL", strconv.QuoteToASCII(key))
 		}
 	}
 	u := Upload{
-		Name:      cleanName(either(said["filename"], said["name"])),
-		Type:      either(said["filetype"], said["type"]),
+		Name:      cleanName(firstNonEmpty(said["filename"], said["name"])),
+		Type:      firstNonEmpty(said["filetype"], said["type"]),
 		UserID:    said["user_id"],
 		RequestID: said["request_id"],
 		SHA256:    strings.ToLower(said["sha256"]),
 		Metadata:  said,
 	}
 	if len(u.RequestID) > maxRequestID {
-		return u, refuse(http.StatusBadRequest, "request_id is longer than %d bytes", maxRequestID)
+		return u, newProblem(http.StatusBadRequest, "request_id is longer than %d bytes", maxRequestID)
 	}
 	if len(u.UserID) > maxUserID {
-		return u, refuse(http.StatusBadRequest, "user_id is longer than %d bytes", maxUserID)
+		return u, newProblem(http.StatusBadRequest, "user_id is longer than %d bytes", maxUserID)
 	}
 	if text := said["priority"]; text != "" {
 		n, err := strconv.ParseInt(text, 10, 16)
 		if err != nil {
-			return u, refuse(http.StatusBadRequest, "priority is not a number between -32768 and 32767")
+			return u, newProblem(http.StatusBadRequest, "priority is not a number between -32768 and 32767")
 		}
 		u.Priority = int16(n)
 	}
 	if u.SHA256 != "" {
 		if sum, err := hex.DecodeString(u.SHA256); err != nil || len(sum) != sha256.Size {
-			return u, refuse(http.StatusBadRequest, "sha256 is not 64 hexadecimal digits")
+			return u, newProblem(http.StatusBadRequest, "sha256 is not 64 hexadecimal digits")
 		}
 	}
 	params, err := parseParams(said["params"])
@@ -97,14 +97,14 @@ func parseParams(text string) (json.RawMessage, error) {
 	case len(raw) == 0:
 		return nil, nil
 	case len(raw) > maxParams:
-		return nil, refuse(http.StatusBadRequest, "params are longer than %d bytes", maxParams)
+		return nil, newProblem(http.StatusBadRequest, "params are longer than %d bytes", maxParams)
 	case raw[0] != '{' || !json.Valid(raw):
-		return nil, refuse(http.StatusBadRequest, "params are not a JSON object")
+		return nil, newProblem(http.StatusBadRequest, "params are not a JSON object")
 	}
 	return raw, nil
 }
 
-func either(a, b string) string {
+func firstNonEmpty(a, b string) string {
 	if a != "" {
 		return a
 	}
@@ -178,14 +178,14 @@ func parseChecksum(header string) (*checksum, error) {
 	case "sha256":
 		c.hash = sha256.New()
 	default:
-		return nil, refuse(http.StatusBadRequest, "Upload-Checksum: the algorithm is none of %s", checksumAlgorithms)
+		return nil, newProblem(http.StatusBadRequest, "Upload-Checksum: the algorithm is none of %s", checksumAlgorithms)
 	}
 	want, err := base64.StdEncoding.DecodeString(coded)
 	if err != nil || len(want) != c.hash.Size() {
-		return nil, refuse(http.StatusBadRequest, "Upload-Checksum is not a checksum in Base64")
+		return nil, newProblem(http.StatusBadRequest, "Upload-Checksum is not a checksum in Base64")
 	}
 	c.want = want
 	return c, nil
 }
 
-func (c *checksum) right() bool { return bytes.Equal(c.hash.Sum(nil), c.want) }
+func (c *checksum) matches() bool { return bytes.Equal(c.hash.Sum(nil), c.want) }

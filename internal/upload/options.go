@@ -35,10 +35,10 @@ type Options struct {
 	// that matches ErrRevoked where not; any other means that nobody can tell now.
 	// It is asked every AskEvery while something comes, and before a file counts as
 	// complete. Default: everybody is.
-	Still func(ctx context.Context) error
+	CheckPrincipal func(ctx context.Context) error
 
 	// AskEvery is how often Still is asked. Default 5 s.
-	AskEvery time.Duration
+	CheckPrincipalInterval time.Duration
 
 	// Check refuses an upload when it begins, so that nobody sends gigabytes
 	// for nothing, with an error that matches ErrRefused: the client is told
@@ -47,7 +47,7 @@ type Options struct {
 
 	// Fate says what became of a finished upload's task; see the package's
 	// documentation. Default: finished files are kept.
-	Fate func(ctx context.Context, u Upload) (Fate, error)
+	SourceState func(ctx context.Context, u Upload) (SourceState, error)
 
 	// MaxBytes is the largest upload. Default 64 GiB.
 	MaxBytes int64
@@ -60,11 +60,11 @@ type Options struct {
 	// have begun, and MaxReservedEach of those of one principal. One of which
 	// nobody knows how long it is counts as MaxBytes. Default 256 GiB, and half
 	// of MaxReserved; neither is ever less than MaxBytes.
-	MaxReserved, MaxReservedEach int64
+	MaxReserved, MaxReservedPerPrincipal int64
 
 	// Lapse is for how long room is kept for an upload to which nothing is added.
 	// It can be continued after that, if there is room. Default 15 min.
-	Lapse time.Duration
+	ReservationTimeout time.Duration
 
 	// MaxUnfinished is how many uploads a principal may have begun and not
 	// finished. Default 64.
@@ -72,46 +72,46 @@ type Options struct {
 
 	// Expire is how long an unfinished upload is kept to which nothing is
 	// added. Default 24 h.
-	Expire time.Duration
+	Expiration time.Duration
 
 	// GoneFor is how long the task of a finished upload must have been gone
 	// until the file is deleted. Default 7 days.
-	GoneFor time.Duration
+	TaskGoneRetention time.Duration
 
 	// Stall is how long a client may send nothing until its connection is
 	// cut. One that is slow is not. Default 1 min.
-	Stall time.Duration
+	StallTimeout time.Duration
 
 	// Silence is how long a client may send nothing until another request of
 	// the same principal may take the upload over from it: a client that has
 	// lost its connection is often back before the server knows of the loss.
 	// Default 5 s, and never more than Stall.
-	Silence time.Duration
+	TakeoverTimeout time.Duration
 
 	// Problems is what the types of problems begin with, such as
 	// "urn:example:problem:". Default: their type is about:blank.
-	Problems string
+	ProblemTypePrefix string
 
 	// Title is that of a kind of problem, the end of its type; empty for one that is
 	// this package's alone. Default: none is known.
-	Title func(kind string) string
+	ProblemTitle func(kind string) string
 
 	// Trouble is told what goes wrong on this side: an error that a client was
 	// only told of as such, with the upload's id where there is one.
-	Trouble func(id string, err error)
+	OnError func(id string, err error)
 }
 
 // Fate is what became of the task that was made of an upload.
-type Fate int
+type SourceState int
 
 const (
 	// Needed: the task still needs the file, or nobody knows.
-	Needed Fate = iota
+	SourceNeeded SourceState = iota
 	// Taken: the task has a copy of its own and will not look for the file
 	// again. Its ingest stage is completed, or its source is another file.
-	Taken
+	SourceCopied
 	// Gone: there is no such task any more.
-	Gone
+	TaskGone
 )
 
 // ErrRefused is matched by errors of Options.OnComplete and Options.Check that
@@ -165,11 +165,11 @@ func (o Options) withDefaults() (Options, error) {
 	if !strings.HasPrefix(o.BasePath, "/") || !strings.HasSuffix(o.BasePath, "/") {
 		return o, errors.New(`the uploads' base path must begin and end with "/"`)
 	}
-	if o.Title == nil {
-		o.Title = func(string) string { return "" }
+	if o.ProblemTitle == nil {
+		o.ProblemTitle = func(string) string { return "" }
 	}
-	if o.Still == nil {
-		o.Still = func(context.Context) error { return nil }
+	if o.CheckPrincipal == nil {
+		o.CheckPrincipal = func(context.Context) error { return nil }
 	}
 	if o.Principal == nil {
 		o.Principal = func(context.Context) string { return "" }
@@ -177,22 +177,22 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Check == nil {
 		o.Check = func(context.Context, Upload) error { return nil }
 	}
-	if o.Fate == nil {
-		o.Fate = func(context.Context, Upload) (Fate, error) { return Needed, nil }
+	if o.SourceState == nil {
+		o.SourceState = func(context.Context, Upload) (SourceState, error) { return SourceNeeded, nil }
 	}
-	if o.Trouble == nil {
-		o.Trouble = func(string, error) {}
+	if o.OnError == nil {
+		o.OnError = func(string, error) {}
 	}
 	o.MaxBytes = positive(o.MaxBytes, 64<<30)
 	o.MaxReserved = max(positive(o.MaxReserved, 256<<30), o.MaxBytes)
-	o.MaxReservedEach = max(positive(o.MaxReservedEach, o.MaxReserved/2), o.MaxBytes)
-	o.Lapse = positive(o.Lapse, 15*time.Minute)
+	o.MaxReservedPerPrincipal = max(positive(o.MaxReservedPerPrincipal, o.MaxReserved/2), o.MaxBytes)
+	o.ReservationTimeout = positive(o.ReservationTimeout, 15*time.Minute)
 	o.MaxUnfinished = positive(o.MaxUnfinished, 64)
-	o.Expire = positive(o.Expire, 24*time.Hour)
-	o.GoneFor = positive(o.GoneFor, 7*24*time.Hour)
-	o.AskEvery = positive(o.AskEvery, 5*time.Second)
-	o.Stall = positive(o.Stall, time.Minute)
-	o.Silence = min(positive(o.Silence, 5*time.Second), o.Stall)
+	o.Expiration = positive(o.Expiration, 24*time.Hour)
+	o.TaskGoneRetention = positive(o.TaskGoneRetention, 7*24*time.Hour)
+	o.CheckPrincipalInterval = positive(o.CheckPrincipalInterval, 5*time.Second)
+	o.StallTimeout = positive(o.StallTimeout, time.Minute)
+	o.TakeoverTimeout = min(positive(o.TakeoverTimeout, 5*time.Second), o.StallTimeout)
 	if o.MinFree == 0 {
 		o.MinFree = 1 << 30
 	}

@@ -13,40 +13,40 @@ import (
 const statusChecksumMismatch = 460
 
 // refusal is an error that the client is told.
-type refusal struct {
-	status int
-	kind   string // of problem; empty: that of the status
-	detail string
-	retry  int // seconds, for Retry-After; 0: none
-	hangUp bool
-	err    error // for this side, if anything
+type problem struct {
+	status          int
+	kind            string // of problem; empty: that of the status
+	detail          string
+	retryAfter      int // seconds, for Retry-After; 0: none
+	closeConnection bool
+	err             error // for this side, if anything
 }
 
-func (r *refusal) Error() string { return r.detail }
-func (r *refusal) Unwrap() error { return r.err }
+func (r *problem) Error() string { return r.detail }
+func (r *problem) Unwrap() error { return r.err }
 
-func refuse(status int, format string, args ...any) *refusal {
-	return &refusal{status: status, detail: fmt.Sprintf(format, args...)}
+func newProblem(status int, format string, args ...any) *problem {
+	return &problem{status: status, detail: fmt.Sprintf(format, args...)}
 }
 
 var (
-	errNoUpload    = &refusal{status: http.StatusNotFound, detail: "there is no such upload", err: ErrNotFound}
-	errBusy        = &refusal{status: http.StatusLocked, detail: "another request is adding to this upload", retry: 1}
-	errCompleting  = &refusal{status: http.StatusLocked, detail: "all has come, and is being made a file of", retry: 10}
-	errTakenOver   = &refusal{status: http.StatusConflict, kind: "upload-taken-over", detail: "another request has taken this upload over", hangUp: true}
-	errStalled     = &refusal{status: http.StatusRequestTimeout, detail: "nothing has come for too long", hangUp: true}
-	errBrokenOff   = &refusal{status: http.StatusBadRequest, detail: "the body broke off", hangUp: true}
-	errRevoked     = &refusal{status: http.StatusUnauthorized, kind: "unauthenticated", detail: "the key or session that this upload was sent with is not valid any more; show one that is", hangUp: true}
-	errClosing     = &refusal{status: http.StatusServiceUnavailable, detail: "uploads are being shut down", retry: 5, hangUp: true}
-	errDiskFull    = &refusal{status: http.StatusInsufficientStorage, detail: "there is not enough disk space left", retry: 60}
-	errTooLong     = &refusal{status: http.StatusRequestEntityTooLarge, detail: "there is more than was announced", hangUp: true}
-	errWrongSum    = &refusal{status: statusChecksumMismatch, detail: "the checksum is another; nothing was added"}
-	errWrongSHA256 = &refusal{status: statusChecksumMismatch, detail: "the file has another sha256 than was announced; the upload was deleted"}
+	errNotFound         = &problem{status: http.StatusNotFound, detail: "there is no such upload", err: ErrNotFound}
+	errBusy             = &problem{status: http.StatusLocked, detail: "another request is adding to this upload", retryAfter: 1}
+	errCompleting       = &problem{status: http.StatusLocked, detail: "all has come, and is being made a file of", retryAfter: 10}
+	errTakenOver        = &problem{status: http.StatusConflict, kind: "upload-taken-over", detail: "another request has taken this upload over", closeConnection: true}
+	errStalled          = &problem{status: http.StatusRequestTimeout, detail: "nothing has come for too long", closeConnection: true}
+	errBodyIncomplete   = &problem{status: http.StatusBadRequest, detail: "the body broke off", closeConnection: true}
+	errRevoked          = &problem{status: http.StatusUnauthorized, kind: "unauthenticated", detail: "the key or session that this upload was sent with is not valid any more; show one that is", closeConnection: true}
+	errClosing          = &problem{status: http.StatusServiceUnavailable, detail: "uploads are being shut down", retryAfter: 5, closeConnection: true}
+	errDiskFull         = &problem{status: http.StatusInsufficientStorage, detail: "there is not enough disk space left", retryAfter: 60}
+	errTooManyBytes     = &problem{status: http.StatusRequestEntityTooLarge, detail: "there is more than was announced", closeConnection: true}
+	errChecksumMismatch = &problem{status: statusChecksumMismatch, detail: "the checksum is another; nothing was added"}
+	errSHA256Mismatch   = &problem{status: statusChecksumMismatch, detail: "the file has another sha256 than was announced; the upload was deleted"}
 )
 
 // kinds are the kinds of problems that a status says all of. They are part of the API:
 // they do not change.
-var kinds = map[int]string{
+var kindOfStatus = map[int]string{
 	http.StatusBadRequest:            "invalid-request",
 	http.StatusNotFound:              "not-found",
 	http.StatusMethodNotAllowed:      "method-not-allowed",
@@ -68,11 +68,11 @@ var kinds = map[int]string{
 const kindRequestTaken = "request-id-taken"
 
 // problemType is the type of a refusal, for clients that tell them apart.
-func (u *Uploads) problemType(r *refusal) string {
-	if u.o.Problems == "" {
+func (u *Uploads) problemType(r *problem) string {
+	if u.options.ProblemTypePrefix == "" {
 		return "about:blank"
 	}
-	return u.o.Problems + either(r.kind, kinds[r.status])
+	return u.options.ProblemTypePrefix + firstNonEmpty(r.kind, kindOfStatus[r.status])
 }
 
 // diskError lets a client know that a disk is full, and nothing else about it.
@@ -86,29 +86,29 @@ func diskError(err error) error {
 }
 
 // answer tells a client of an error, as RFC 9457 has it.
-func (u *Uploads) answer(w http.ResponseWriter, r *http.Request, id string, err error) {
-	var told *refusal
+func (u *Uploads) writeProblem(w http.ResponseWriter, r *http.Request, id string, err error) {
+	var told *problem
 	if !errors.As(err, &told) {
-		u.o.Trouble(id, err)
-		told = refuse(http.StatusInternalServerError, "something is wrong on this side")
+		u.options.OnError(id, err)
+		told = newProblem(http.StatusInternalServerError, "something is wrong on this side")
 	} else if told.err != nil && !errors.Is(told.err, ErrNotFound) {
-		u.o.Trouble(id, told.err)
+		u.options.OnError(id, told.err)
 	}
 	h := w.Header()
-	if told.retry > 0 {
-		h.Set("Retry-After", strconv.Itoa(told.retry))
+	if told.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(told.retryAfter))
 	}
 	if told.status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="cuelight"`)
 	}
-	if told.hangUp && r.ProtoMajor == 1 {
+	if told.closeConnection && r.ProtoMajor == 1 {
 		h.Set("Connection", "close")
 	}
 	if r.Method == http.MethodHead {
 		w.WriteHeader(told.status)
 		return
 	}
-	title := either(u.o.Title(either(told.kind, kinds[told.status])), http.StatusText(told.status))
+	title := firstNonEmpty(u.options.ProblemTitle(firstNonEmpty(told.kind, kindOfStatus[told.status])), http.StatusText(told.status))
 	if told.status == statusChecksumMismatch {
 		title = "Checksum Mismatch"
 	}

@@ -14,18 +14,18 @@ import (
 )
 
 // kind is the kind of problem that an answer is.
-func (a answer) kind() string {
+func (a response) kind() string {
 	_, kind, _ := strings.Cut(a.body, `"type":"urn:test:`)
 	kind, _, _ = strings.Cut(kind, `"`)
 	return kind
 }
 
-func TestOneWhoBeginsMuchKeepsOthersOutForAWhileAtMost(t *testing.T) {
+func TestReservation_ExpiresWithoutData(t *testing.T) {
 	t.Parallel()
-	s := serve(t, upload.Options{MaxBytes: 10, MaxReserved: 20, Lapse: time.Hour, Problems: "urn:test:"})
-	begin := func(want int, length, who string) answer {
+	s := serve(t, upload.Options{MaxBytes: 10, MaxReserved: 20, ReservationTimeout: time.Hour, ProblemTypePrefix: "urn:test:"})
+	begin := func(want int, length, who string) response {
 		t.Helper()
-		return s.do(want, "POST", "/uploads/", nil, "Upload-Length", length, "As", who)
+		return s.mustSend(want, "POST", "/uploads/", nil, "Upload-Length", length, "As", who)
 	}
 	hers := begin(http.StatusCreated, "10", "ann").header.Get("Location")
 	a := begin(http.StatusTooManyRequests, "1", "ann") // half is for others
@@ -37,110 +37,110 @@ func TestOneWhoBeginsMuchKeepsOthersOutForAWhileAtMost(t *testing.T) {
 		t.Errorf("with all taken: %s", a.body)
 	}
 
-	s.age(hers, 2*time.Hour)
+	s.makeOlder(hers, 2*time.Hour)
 	begin(http.StatusCreated, "10", "carl")
-	a = s.patch(http.StatusServiceUnavailable, hers, 0, strings.NewReader("a"), "As", "ann")
+	a = s.mustPatch(http.StatusServiceUnavailable, hers, 0, strings.NewReader("a"), "As", "ann")
 	if a.kind() != "uploads-full" || a.header.Get("Retry-After") == "" {
 		t.Errorf("who comes back too late is told %v %s", a.header, a.body)
 	}
-	s.patch(http.StatusNoContent, his, 0, strings.NewReader("0123456789"), "As", "bob")
-	s.patch(http.StatusNoContent, hers, 0, strings.NewReader("a"), "As", "ann")
+	s.mustPatch(http.StatusNoContent, his, 0, strings.NewReader("0123456789"), "As", "bob")
+	s.mustPatch(http.StatusNoContent, hers, 0, strings.NewReader("a"), "As", "ann")
 	begin(http.StatusServiceUnavailable, "5", "bob") // it has its room again
-	s.patch(http.StatusNoContent, hers, 1, strings.NewReader("123456789"), "As", "ann")
+	s.mustPatch(http.StatusNoContent, hers, 1, strings.NewReader("123456789"), "As", "ann")
 }
 
-func TestFormUnderWayIsCountedWithAllItMayHave(t *testing.T) {
+func TestReservation_CountsTheLengthOfAForm(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{MaxBytes: 1000, MaxReserved: 1500})
 	body, feed := io.Pipe()
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		_, _ = s.try("POST", "/uploads/", body, "Tus-Resumable", "", "Content-Length", "900", "Content-Type", "multipart/form-data; boundary=x", "As", "ann")
+		_, _ = s.send("POST", "/uploads/", body, "Tus-Resumable", "", "Content-Length", "900", "Content-Type", "multipart/form-data; boundary=x", "As", "ann")
 	}()
 	fmt.Fprintf(feed, "--x\r\nContent-Disposition: form-data; name=file; filename=a.mp4\r\n\r\nabc")
-	wait(t, "it has begun", func() bool { return len(s.left()) > 0 })
-	s.do(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "700", "As", "bob")
-	s.begin(500, "As", "bob")
+	waitFor(t, "it has begun", func() bool { return len(s.entries()) > 0 })
+	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "700", "As", "bob")
+	s.create(500, "As", "bob")
 	feed.CloseWithError(errors.New("the client is gone"))
 	<-sent
 }
 
 // What comes without a length may be as long as any, but is not refused for want of
 // a disk that would hold that.
-func TestUploadOfUnknownLengthIsCountedAsTheLongest(t *testing.T) {
+func TestReservation_CountsAnUnknownLengthAsMaxBytes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{MaxBytes: 1 << 60, MaxReserved: 1 << 60, MinFree: 1})
 	body, feed := io.Pipe()
-	got := make(chan answer, 1)
+	got := make(chan response, 1)
 	go func() {
-		a, _ := s.try("PUT", "/uploads/a.mp4", body, "Tus-Resumable", "", "As", "ann")
+		a, _ := s.send("PUT", "/uploads/a.mp4", body, "Tus-Resumable", "", "As", "ann")
 		got <- a
 	}()
 	_, _ = io.WriteString(feed, "abc")
-	wait(t, "it has begun", func() bool { return len(s.left()) > 0 })
-	s.do(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "700", "As", "bob")
+	waitFor(t, "it has begun", func() bool { return len(s.entries()) > 0 })
+	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "700", "As", "bob")
 	feed.Close()
 	if a := <-got; a.status != http.StatusCreated {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	s.begin(700, "As", "bob")
+	s.create(700, "As", "bob")
 }
 
-func TestUploadOfUnknownLengthTakesNoRoomOnTheDiskFromOthers(t *testing.T) {
+func TestReservation_IgnoresUnknownLengthsForDiskSpace(t *testing.T) {
 	t.Parallel()
 	const more = 1 << 55 // than any disk has
 	s := serve(t, upload.Options{MaxBytes: more, MaxReserved: 4 * more, MinFree: 1})
 	body, feed := io.Pipe()
-	got := make(chan answer, 1)
+	got := make(chan response, 1)
 	go func() {
-		a, _ := s.try("PUT", "/uploads/a.mp4", body, "Tus-Resumable", "", "As", "ann")
+		a, _ := s.send("PUT", "/uploads/a.mp4", body, "Tus-Resumable", "", "As", "ann")
 		got <- a
 	}()
 	_, _ = io.WriteString(feed, "abc")
-	wait(t, "it has begun", func() bool { return len(s.left()) > 0 })
-	s.begin(700, "As", "bob")
-	s.do(http.StatusInsufficientStorage, "POST", "/uploads/", nil, "Upload-Length", fmt.Sprint(more), "As", "bob")
+	waitFor(t, "it has begun", func() bool { return len(s.entries()) > 0 })
+	s.create(700, "As", "bob")
+	s.mustSend(http.StatusInsufficientStorage, "POST", "/uploads/", nil, "Upload-Length", fmt.Sprint(more), "As", "bob")
 	feed.Close()
 	if a := <-got; a.status != http.StatusCreated {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 
-func TestUploadSaysWhoseItIs(t *testing.T) {
+func TestUpload_HasItsUserAndPrincipal(t *testing.T) {
 	t.Parallel()
-	s := serve(t, upload.Options{Problems: "urn:test:"})
-	url := s.begin(3, "As", "ann", "Upload-Metadata", metadata("filename", "a.mp4", "user_id", "user 7"))
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"), "As", "ann")
-	if u := s.taker.only(t); u.UserID != "user 7" || u.Principal != "ann" {
+	s := serve(t, upload.Options{ProblemTypePrefix: "urn:test:"})
+	url := s.create(3, "As", "ann", "Upload-Metadata", metadata("filename", "a.mp4", "user_id", "user 7"))
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"), "As", "ann")
+	if u := s.submissions.only(t); u.UserID != "user 7" || u.Principal != "ann" {
 		t.Errorf("%+v", u)
 	}
-	a := s.do(http.StatusBadRequest, "POST", "/uploads/", nil, "Upload-Length", "3", "Upload-Metadata", metadata("user_id", strings.Repeat("x", 2049)))
+	a := s.mustSend(http.StatusBadRequest, "POST", "/uploads/", nil, "Upload-Length", "3", "Upload-Metadata", metadata("user_id", strings.Repeat("x", 2049)))
 	if a.kind() != "invalid-request" {
 		t.Errorf("too long: %s", a.body)
 	}
 }
 
-func TestKindsOfProblemsTellApartWhatAStatusDoesNot(t *testing.T) {
+func TestProblems_HaveKinds(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s := serve(t, upload.Options{Problems: "urn:test:", OnComplete: func(context.Context, upload.Upload) (upload.Receipt, error) {
+	s := serve(t, upload.Options{ProblemTypePrefix: "urn:test:", OnComplete: func(context.Context, upload.Upload) (upload.Receipt, error) {
 		close(entered)
 		<-leave
 		return upload.Receipt{Task: "task"}, nil
 	}})
-	url := s.begin(3)
-	if a := s.patch(http.StatusConflict, url, 2, strings.NewReader("c")); a.kind() != "upload-offset" {
+	url := s.create(3)
+	if a := s.mustPatch(http.StatusConflict, url, 2, strings.NewReader("c")); a.kind() != "upload-offset" {
 		t.Errorf("another place: %s", a.body)
 	}
-	patched := make(chan answer, 1)
+	patched := make(chan response, 1)
 	go func() {
-		a, _ := s.try("PATCH", url, strings.NewReader("abc"), "Content-Type", chunk, "Upload-Offset", "0")
+		a, _ := s.send("PATCH", url, strings.NewReader("abc"), "Content-Type", chunkType, "Upload-Offset", "0")
 		patched <- a
 	}()
 	<-entered // all has come, and nobody takes it yet: those who want it need not wait for that
 	for method, header := range map[string]string{"DELETE": "", "PATCH": "3"} {
-		a := s.do(http.StatusLocked, method, url, nil, "Upload-Offset", header, "Content-Type", chunk)
+		a := s.mustSend(http.StatusLocked, method, url, nil, "Upload-Offset", header, "Content-Type", chunkType)
 		if a.kind() != "upload-busy" || a.header.Get("Retry-After") != "10" {
 			t.Errorf("%s while it is completed: %v %s", method, a.header, a.body)
 		}
@@ -149,10 +149,10 @@ func TestKindsOfProblemsTellApartWhatAStatusDoesNot(t *testing.T) {
 	if a := <-patched; a.status != http.StatusNoContent {
 		t.Errorf("got %d %s", a.status, a.body)
 	}
-	if a := s.do(http.StatusConflict, "DELETE", url, nil); a.kind() != "upload-complete" {
+	if a := s.mustSend(http.StatusConflict, "DELETE", url, nil); a.kind() != "upload-complete" {
 		t.Errorf("complete: %s", a.body)
 	}
-	if a := s.do(http.StatusNotFound, "HEAD", "/uploads/x", nil); a.body != "" {
+	if a := s.mustSend(http.StatusNotFound, "HEAD", "/uploads/x", nil); a.body != "" {
 		t.Errorf("HEAD: %s", a.body)
 	}
 }

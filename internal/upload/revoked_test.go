@@ -15,10 +15,10 @@ import (
 )
 
 // revocable is a site whose principals are all revoked once revoke is called.
-func revocable(t *testing.T, askEvery time.Duration) (s *site, revoke func()) {
+func newRevocableServer(t *testing.T, askEvery time.Duration) (s *testServer, revoke func()) {
 	t.Helper()
 	var revoked atomic.Bool
-	s = serve(t, upload.Options{Problems: "urn:test:", AskEvery: askEvery, Still: func(context.Context) error {
+	s = serve(t, upload.Options{ProblemTypePrefix: "urn:test:", CheckPrincipalInterval: askEvery, CheckPrincipal: func(context.Context) error {
 		if revoked.Load() {
 			return fmt.Errorf("%w: credentials are not valid", upload.ErrRevoked)
 		}
@@ -27,52 +27,52 @@ func revocable(t *testing.T, askEvery time.Duration) (s *site, revoke func()) {
 	return s, func() { revoked.Store(true) }
 }
 
-func (a answer) isUnauthenticated(t *testing.T) {
+func (a response) mustBeUnauthenticated(t *testing.T) {
 	t.Helper()
 	if a.status != http.StatusUnauthorized || a.kind() != "unauthenticated" || a.header.Get("WWW-Authenticate") == "" {
 		t.Errorf("it was answered %d %s", a.status, a.body)
 	}
 }
 
-func TestUploadOfARevokedKey_IsBrokenOff(t *testing.T) {
+func TestRevokedKey_InterruptsTheUpload(t *testing.T) {
 	t.Parallel()
-	s, revoke := revocable(t, 10*time.Millisecond)
-	url := s.begin(6)
-	resumable := s.slowPatch(url, 0, 6)
-	io.WriteString(resumable.feed, "abc")
-	s.has(url, 3)
+	s, revoke := newRevocableServer(t, 10*time.Millisecond)
+	url := s.create(6)
+	resumable := s.startPatch(url, 0, 6)
+	io.WriteString(resumable.body, "abc")
+	s.waitForOffset(url, 3)
 	whole, feed := io.Pipe()
 	defer feed.Close()
-	simple := make(chan answer, 1)
+	simple := make(chan response, 1)
 	go func() {
-		a, _ := s.try("PUT", "/uploads/a.mp4", whole, "Tus-Resumable", "")
+		a, _ := s.send("PUT", "/uploads/a.mp4", whole, "Tus-Resumable", "")
 		simple <- a
 	}()
 	io.WriteString(feed, "abc")
 	revoke()
-	(<-resumable.answer).isUnauthenticated(t)
-	(<-simple).isUnauthenticated(t)
-	s.has(url, 3) // kept, as if the connection had broken
-	if done, err := s.uploads.Tidy(t.Context()); err != nil || done.Handed != 0 || len(s.taker.all()) != 0 {
-		t.Errorf("%d uploads became tasks; %+v, %v", len(s.taker.all()), done, err)
+	(<-resumable.response).mustBeUnauthenticated(t)
+	(<-simple).mustBeUnauthenticated(t)
+	s.waitForOffset(url, 3) // kept, as if the connection had broken
+	if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Submitted != 0 || len(s.submissions.all()) != 0 {
+		t.Errorf("%d uploads became tasks; %+v, %v", len(s.submissions.all()), done, err)
 	}
-	if left := s.left(); len(left) != 1 {
+	if left := s.entries(); len(left) != 1 {
 		t.Errorf("%v is left", left)
 	}
 }
 
-func TestUploadOfARevokedKey_IsAskedForBeforeItIsComplete(t *testing.T) {
+func TestRevokedKey_IsCheckedBeforeCompletion(t *testing.T) {
 	t.Parallel()
-	s, revoke := revocable(t, time.Hour)
-	url := s.begin(6)
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	s, revoke := newRevocableServer(t, time.Hour)
+	url := s.create(6)
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
 	revoke()
-	s.patch(http.StatusUnauthorized, url, 3, strings.NewReader("def")).isUnauthenticated(t)
-	s.plain(http.StatusUnauthorized, "PUT", "/uploads/a.mp4", strings.NewReader("abc")).isUnauthenticated(t)
-	if done, err := s.uploads.Tidy(t.Context()); err != nil || done.Handed != 0 || len(s.taker.all()) != 0 {
-		t.Errorf("%d uploads became tasks; %+v, %v", len(s.taker.all()), done, err)
+	s.mustPatch(http.StatusUnauthorized, url, 3, strings.NewReader("def")).mustBeUnauthenticated(t)
+	s.mustSendPlain(http.StatusUnauthorized, "PUT", "/uploads/a.mp4", strings.NewReader("abc")).mustBeUnauthenticated(t)
+	if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Submitted != 0 || len(s.submissions.all()) != 0 {
+		t.Errorf("%d uploads became tasks; %+v, %v", len(s.submissions.all()), done, err)
 	}
-	if left := s.left(); len(left) > 0 {
+	if left := s.entries(); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
 }

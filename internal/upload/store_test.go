@@ -17,7 +17,7 @@ import (
 )
 
 // submit makes a task of an upload, and the same one however often it is asked.
-func submit(st *store.Store) func(context.Context, upload.Upload) (upload.Receipt, error) {
+func submitTo(st *store.Store) func(context.Context, upload.Upload) (upload.Receipt, error) {
 	return func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
 		request := "upload:" + u.ID
 		if u.RequestID != "" {
@@ -37,35 +37,35 @@ func submit(st *store.Store) func(context.Context, upload.Upload) (upload.Receip
 }
 
 // fate looks the task of an upload up.
-func fate(st *store.Store) func(context.Context, upload.Upload) (upload.Fate, error) {
-	return func(ctx context.Context, u upload.Upload) (upload.Fate, error) {
+func sourceState(st *store.Store) func(context.Context, upload.Upload) (upload.SourceState, error) {
+	return func(ctx context.Context, u upload.Upload) (upload.SourceState, error) {
 		id, err := store.ParseID(u.Task)
 		if err != nil {
-			return upload.Needed, err
+			return upload.SourceNeeded, err
 		}
 		task, err := st.Get(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return upload.Gone, nil
+			return upload.TaskGone, nil
 		case err != nil:
-			return upload.Needed, err
+			return upload.SourceNeeded, err
 		}
 		for _, s := range task.Stages {
 			if s.Name == "ingest" && s.Status == store.StatusCompleted {
-				return upload.Taken, nil
+				return upload.SourceCopied, nil
 			}
 		}
-		return upload.Needed, nil
+		return upload.SourceNeeded, nil
 	}
 }
 
-func TestUploadBecomesOneTaskWhateverHappensBetween(t *testing.T) {
+func TestRecover_SubmitsTheSameTaskAgain(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
 	st := store.New(pool, store.Video())
-	s := serve(t, upload.Options{OnComplete: submit(st), Fate: fate(st)})
-	url := s.begin(3, "As", "ann", "Upload-Metadata", metadata("params", `{"a": 1}`, "priority", "3"))
-	first := s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"), "As", "ann").header.Get("Cuelight-Task")
+	s := serve(t, upload.Options{OnComplete: submitTo(st), SourceState: sourceState(st)})
+	url := s.create(3, "As", "ann", "Upload-Metadata", metadata("params", `{"a": 1}`, "priority", "3"))
+	first := s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"), "As", "ann").header.Get("Cuelight-Task")
 
 	// A crash after the task was committed and before that was written down.
 	file := filepath.Join(s.dir, "uploads", filepath.Base(url), "state.json")
@@ -80,7 +80,7 @@ func TestUploadBecomesOneTaskWhateverHappensBetween(t *testing.T) {
 	if err := s.uploads.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if again := s.do(http.StatusOK, "HEAD", url, nil, "As", "ann").header.Get("Cuelight-Task"); again != first || first == "" {
+	if again := s.mustSend(http.StatusOK, "HEAD", url, nil, "As", "ann").header.Get("Cuelight-Task"); again != first || first == "" {
 		t.Errorf("first it became task %q, then %q", first, again)
 	}
 	var n int
@@ -90,7 +90,7 @@ func TestUploadBecomesOneTaskWhateverHappensBetween(t *testing.T) {
 
 	tidy := func(want int) {
 		t.Helper()
-		if done, err := s.uploads.Tidy(t.Context()); err != nil || done.Released != want {
+		if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Released != want {
 			t.Errorf("tidied %+v, %v; want %d released", done, err, want)
 		}
 	}
@@ -99,7 +99,7 @@ func TestUploadBecomesOneTaskWhateverHappensBetween(t *testing.T) {
 		t.Fatal(err)
 	}
 	tidy(1)
-	if left := s.left(); len(left) > 0 {
+	if left := s.entries(); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
 }

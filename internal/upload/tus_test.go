@@ -18,15 +18,15 @@ import (
 	"github.com/cuelight/cuelight/internal/upload"
 )
 
-func TestUploadInterruptedAnywhereArrivesWhole(t *testing.T) {
+func TestPatch_ResumesAnInterruptedUpload(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
 	for range 5 {
-		want := film(1 + rand.IntN(3<<20))
-		url := s.begin(int64(len(want)), "Upload-Metadata", metadata("filename", "A film.MP4", "filetype", "video/mp4", "params", `{"a":1}`, "priority", "-7", "request_id", "r", "x", "y"))
+		want := randomBytes(1 + rand.IntN(3<<20))
+		url := s.create(int64(len(want)), "Upload-Metadata", metadata("filename", "A film.MP4", "filetype", "video/mp4", "params", `{"a":1}`, "priority", "-7", "request_id", "r", "x", "y"))
 		cuts := 0
 		for {
-			a := s.do(http.StatusOK, "HEAD", url, nil)
+			a := s.mustSend(http.StatusOK, "HEAD", url, nil)
 			if a.header.Get("Cache-Control") != "no-store" || a.header.Get("Upload-Length") != strconv.Itoa(len(want)) {
 				t.Fatalf("HEAD says %v", a.header)
 			}
@@ -36,59 +36,59 @@ func TestUploadInterruptedAnywhereArrivesWhole(t *testing.T) {
 			}
 			if rest := want[at:]; cuts < 8 {
 				cuts++
-				_, _ = s.try("PATCH", url, cut(rest, rand.IntN(len(rest))), "Content-Length", strconv.Itoa(len(rest)),
-					"Content-Type", chunk, "Upload-Offset", strconv.Itoa(at))
-			} else if a, err := s.try("PATCH", url, bytes.NewReader(rest), "Content-Type", chunk, "Upload-Offset", strconv.Itoa(at)); err != nil {
+				_, _ = s.send("PATCH", url, brokenReader(rest, rand.IntN(len(rest))), "Content-Length", strconv.Itoa(len(rest)),
+					"Content-Type", chunkType, "Upload-Offset", strconv.Itoa(at))
+			} else if a, err := s.send("PATCH", url, bytes.NewReader(rest), "Content-Type", chunkType, "Upload-Offset", strconv.Itoa(at)); err != nil {
 				t.Fatal(err)
 			} else if a.status != http.StatusNoContent && a.status != http.StatusLocked && a.status != http.StatusConflict {
 				t.Fatalf("got %d %s", a.status, a.body)
 			}
 		}
-		wait(t, "handed over", func() bool { return len(s.taker.all()) > 0 })
-		u := s.taker.only(t)
-		s.sameFile(u, want)
+		waitFor(t, "handed over", func() bool { return len(s.submissions.all()) > 0 })
+		u := s.submissions.only(t)
+		s.checkFile(u, want)
 		if u.Name != "A film.MP4" || u.Type != "video/mp4" || string(u.Params) != `{"a":1}` || u.Priority != -7 || u.RequestID != "r" || u.Metadata["x"] != "y" {
 			t.Errorf("handed over as %+v", u)
 		}
 		if filepath.Base(u.Path) != "source.mp4" {
 			t.Errorf("the file is %s", u.Path)
 		}
-		s.taker.taken = nil
+		s.submissions.uploads = nil
 	}
 }
 
-func TestTaskIsToldWhereverTheUploadIsAskedFor(t *testing.T) {
+func TestResponses_ContainTheTask(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(3)
-	a := s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
-	want := s.taker.only(t)
+	url := s.create(3)
+	a := s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	want := s.submissions.only(t)
 	task := "task-of-" + want.ID
 	if a.offset() != 3 || a.header.Get("Cuelight-Task") != task || a.header.Get("Upload-Expires") != "" {
 		t.Errorf("PATCH says %v", a.header)
 	}
-	if a := s.do(http.StatusOK, "HEAD", url, nil); a.offset() != 3 || a.header.Get("Cuelight-Task") != task {
+	if a := s.mustSend(http.StatusOK, "HEAD", url, nil); a.offset() != 3 || a.header.Get("Cuelight-Task") != task {
 		t.Errorf("HEAD says %v", a.header)
 	}
 	// A client that did not hear the answer sends the empty rest again.
-	if a := s.patch(http.StatusNoContent, url, 3, nil); a.header.Get("Cuelight-Task") != task {
+	if a := s.mustPatch(http.StatusNoContent, url, 3, nil); a.header.Get("Cuelight-Task") != task {
 		t.Errorf("the second PATCH says %v", a.header)
 	}
-	s.taker.only(t)
+	s.submissions.only(t)
 	var v struct {
 		TaskID string `json:"task_id"`
 	}
-	if a := s.do(http.StatusOK, "GET", url, nil); json.Unmarshal([]byte(a.body), &v) != nil || v.TaskID != task {
+	if a := s.mustSend(http.StatusOK, "GET", url, nil); json.Unmarshal([]byte(a.body), &v) != nil || v.TaskID != task {
 		t.Errorf("GET says %s", a.body)
 	}
-	s.do(http.StatusConflict, "DELETE", url, nil)
-	s.sameFile(want, []byte("abc"))
+	s.mustSend(http.StatusConflict, "DELETE", url, nil)
+	s.checkFile(want, []byte("abc"))
 }
 
-func TestWhatIsSpokenHereIsSaid(t *testing.T) {
+func TestOptions_DescribesTheProtocol(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{MaxBytes: 1234})
-	a := s.do(http.StatusNoContent, "OPTIONS", "/uploads/", nil, "Tus-Resumable", "")
+	a := s.mustSend(http.StatusNoContent, "OPTIONS", "/uploads/", nil, "Tus-Resumable", "")
 	for name, want := range map[string]string{
 		"Tus-Version": "1.0.0", "Tus-Max-Size": "1234", "Tus-Checksum-Algorithm": "sha1,sha256",
 		"Tus-Extension": "creation,creation-with-upload,expiration,checksum,termination",
@@ -97,48 +97,48 @@ func TestWhatIsSpokenHereIsSaid(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if a := s.do(http.StatusPreconditionFailed, "POST", "/uploads/", nil, "Tus-Resumable", "2.0", "Upload-Length", "1"); a.header.Get("Tus-Version") != "1.0.0" {
+	if a := s.mustSend(http.StatusPreconditionFailed, "POST", "/uploads/", nil, "Tus-Resumable", "2.0", "Upload-Length", "1"); a.header.Get("Tus-Version") != "1.0.0" {
 		t.Errorf("the refusal says %v", a.header)
 	}
-	a = s.do(http.StatusNotFound, "HEAD", "/uploads/AAAAAAAAAAAAAAAAAAAAAAAAAA", nil)
+	a = s.mustSend(http.StatusNotFound, "HEAD", "/uploads/AAAAAAAAAAAAAAAAAAAAAAAAAA", nil)
 	if a.header.Get("Tus-Resumable") != "1.0.0" || a.header.Get("Upload-Offset") != "" {
 		t.Errorf("HEAD of nothing says %v", a.header)
 	}
-	a = s.do(http.StatusNotFound, "GET", "/uploads/../etc", nil)
+	a = s.mustSend(http.StatusNotFound, "GET", "/uploads/../etc", nil)
 	if a.header.Get("Content-Type") != "application/problem+json" || !strings.Contains(a.body, `"status":404`) {
 		t.Errorf("GET of nothing says %v %s", a.header, a.body)
 	}
-	s.do(http.StatusMethodNotAllowed, "HEAD", "/uploads/", nil)
-	s.do(http.StatusMethodNotAllowed, "DELETE", "/uploads/", nil)
-	s.do(http.StatusNotFound, "GET", "/elsewhere", nil)
+	s.mustSend(http.StatusMethodNotAllowed, "HEAD", "/uploads/", nil)
+	s.mustSend(http.StatusMethodNotAllowed, "DELETE", "/uploads/", nil)
+	s.mustSend(http.StatusNotFound, "GET", "/elsewhere", nil)
 }
 
-func TestMethodMayBeOverriddenByAPostOnly(t *testing.T) {
+func TestMethodOverride_WorksOnlyForPOST(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(4)
-	s.do(http.StatusNoContent, "POST", url, strings.NewReader("ab"), "X-HTTP-Method-Override", "PATCH", "Content-Type", chunk, "Upload-Offset", "0")
-	s.do(http.StatusOK, "GET", url, nil, "X-HTTP-Method-Override", "DELETE")
-	s.do(http.StatusNoContent, "POST", url, nil, "X-HTTP-Method-Override", "DELETE")
-	s.do(http.StatusNotFound, "GET", url, nil)
+	url := s.create(4)
+	s.mustSend(http.StatusNoContent, "POST", url, strings.NewReader("ab"), "X-HTTP-Method-Override", "PATCH", "Content-Type", chunkType, "Upload-Offset", "0")
+	s.mustSend(http.StatusOK, "GET", url, nil, "X-HTTP-Method-Override", "DELETE")
+	s.mustSend(http.StatusNoContent, "POST", url, nil, "X-HTTP-Method-Override", "DELETE")
+	s.mustSend(http.StatusNotFound, "GET", url, nil)
 }
 
 func TestCreationWithUpload(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	a := s.do(http.StatusCreated, "POST", "/uploads/", strings.NewReader("abc"), "Upload-Length", "5", "Content-Type", chunk)
+	a := s.mustSend(http.StatusCreated, "POST", "/uploads/", strings.NewReader("abc"), "Upload-Length", "5", "Content-Type", chunkType)
 	if a.offset() != 3 || a.header.Get("Upload-Expires") == "" {
 		t.Errorf("says %v", a.header)
 	}
-	s.patch(http.StatusNoContent, a.header.Get("Location"), 3, strings.NewReader("de"))
-	s.sameFile(s.taker.only(t), []byte("abcde"))
-	s.do(http.StatusRequestEntityTooLarge, "POST", "/uploads/", strings.NewReader("abcdef"), "Upload-Length", "5", "Content-Type", chunk)
-	s.do(460, "POST", "/uploads/", strings.NewReader("abcde"), "Upload-Length", "5", "Content-Type", chunk, "Upload-Checksum", "sha1 "+base64.StdEncoding.EncodeToString(make([]byte, 20)))
-	_, _ = s.try("POST", "/uploads/", cut([]byte("abcde"), 3), "Content-Length", "5", "Upload-Length", "5", "Content-Type", chunk)
-	wait(t, "what its client does not know of is not kept", func() bool { return len(s.left()) == 1 })
+	s.mustPatch(http.StatusNoContent, a.header.Get("Location"), 3, strings.NewReader("de"))
+	s.checkFile(s.submissions.only(t), []byte("abcde"))
+	s.mustSend(http.StatusRequestEntityTooLarge, "POST", "/uploads/", strings.NewReader("abcdef"), "Upload-Length", "5", "Content-Type", chunkType)
+	s.mustSend(460, "POST", "/uploads/", strings.NewReader("abcde"), "Upload-Length", "5", "Content-Type", chunkType, "Upload-Checksum", "sha1 "+base64.StdEncoding.EncodeToString(make([]byte, 20)))
+	_, _ = s.send("POST", "/uploads/", brokenReader([]byte("abcde"), 3), "Content-Length", "5", "Upload-Length", "5", "Content-Type", chunkType)
+	waitFor(t, "what its client does not know of is not kept", func() bool { return len(s.entries()) == 1 })
 }
 
-func TestWhatCannotBeIsRefused(t *testing.T) {
+func TestPost_RejectsInvalidHeaders(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{MaxBytes: 1000})
 	for _, c := range []struct {
@@ -164,66 +164,66 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		{"priority out of range", 400, []string{"Upload-Length", "1", "Upload-Metadata", metadata("priority", "32768")}},
 		{"long request_id", 400, []string{"Upload-Length", "1", "Upload-Metadata", metadata("request_id", strings.Repeat("x", 201))}},
 		{"sha256 that is none", 400, []string{"Upload-Length", "1", "Upload-Metadata", metadata("sha256", "12")}},
-		{"unknown checksum", 400, []string{"Upload-Length", "1", "Content-Type", chunk, "Upload-Checksum", "md5 abcd"}},
+		{"unknown checksum", 400, []string{"Upload-Length", "1", "Content-Type", chunkType, "Upload-Checksum", "md5 abcd"}},
 	} {
-		a, err := s.try("POST", "/uploads/", nil, c.headers...)
+		a, err := s.send("POST", "/uploads/", nil, c.headers...)
 		if err != nil || a.status != c.status {
 			t.Errorf("%s: got %d %s %v, want %d", c.name, a.status, a.body, err, c.status)
 		}
 	}
-	if left := s.left(); len(left) > 0 {
+	if left := s.entries(); len(left) > 0 {
 		t.Errorf("refused uploads left %v", left)
 	}
 }
 
-func TestOffsetsThatLieChangeNothing(t *testing.T) {
+func TestPatch_RejectsWrongOffsets(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(10)
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abcd"))
+	url := s.create(10)
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abcd"))
 	for _, offset := range []int64{0, 3, 5, 10, 11, 1 << 62} {
-		s.patch(http.StatusConflict, url, offset, strings.NewReader("xx"))
+		s.mustPatch(http.StatusConflict, url, offset, strings.NewReader("xx"))
 	}
 	for _, offset := range []string{"", "-4", "+4", "4.0", " ", "99999999999999999999"} {
-		s.do(http.StatusBadRequest, "PATCH", url, strings.NewReader("xx"), "Content-Type", chunk, "Upload-Offset", offset)
+		s.mustSend(http.StatusBadRequest, "PATCH", url, strings.NewReader("xx"), "Content-Type", chunkType, "Upload-Offset", offset)
 	}
-	s.do(http.StatusUnsupportedMediaType, "PATCH", url, strings.NewReader("xx"), "Upload-Offset", "4")
-	s.do(http.StatusPreconditionFailed, "PATCH", url, strings.NewReader("xx"), "Upload-Offset", "4", "Content-Type", chunk, "Tus-Resumable", "")
+	s.mustSend(http.StatusUnsupportedMediaType, "PATCH", url, strings.NewReader("xx"), "Upload-Offset", "4")
+	s.mustSend(http.StatusPreconditionFailed, "PATCH", url, strings.NewReader("xx"), "Upload-Offset", "4", "Content-Type", chunkType, "Tus-Resumable", "")
 	// More than was announced, with and without a Content-Length.
-	s.patch(http.StatusRequestEntityTooLarge, url, 4, strings.NewReader("efghijk"))
-	s.patch(http.StatusRequestEntityTooLarge, url, 4, io.MultiReader(strings.NewReader("efghijk")))
-	if got := s.do(http.StatusOK, "HEAD", url, nil).offset(); got != 4 {
+	s.mustPatch(http.StatusRequestEntityTooLarge, url, 4, strings.NewReader("efghijk"))
+	s.mustPatch(http.StatusRequestEntityTooLarge, url, 4, io.MultiReader(strings.NewReader("efghijk")))
+	if got := s.mustSend(http.StatusOK, "HEAD", url, nil).offset(); got != 4 {
 		t.Fatalf("%d bytes are there, want 4", got)
 	}
-	s.patch(http.StatusNoContent, url, 4, io.MultiReader(strings.NewReader("efghij")))
-	s.sameFile(s.taker.only(t), []byte("abcdefghij"))
+	s.mustPatch(http.StatusNoContent, url, 4, io.MultiReader(strings.NewReader("efghij")))
+	s.checkFile(s.submissions.only(t), []byte("abcdefghij"))
 }
 
-func TestChecksumThatIsWrongAddsNothing(t *testing.T) {
+func TestPatch_AppendsNothingIfTheChecksumDiffers(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
 	sum := func(b string) string {
 		h := sha1.Sum([]byte(b))
 		return "sha1 " + base64.StdEncoding.EncodeToString(h[:])
 	}
-	url := s.begin(6)
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("ab"), "Upload-Checksum", sum("ab"))
-	s.patch(460, url, 2, strings.NewReader("xx"), "Upload-Checksum", sum("cd"))
-	s.patch(460, url, 2, strings.NewReader("xxxx"), "Upload-Checksum", sum("cdef"))
-	_, _ = s.try("PATCH", url, cut([]byte("cdef"), 2), "Content-Length", "4", "Content-Type", chunk, "Upload-Offset", "2", "Upload-Checksum", sum("cdef"))
-	wait(t, "the broken one is forgotten", func() bool {
-		a, err := s.try("PATCH", url, strings.NewReader("cd"), "Content-Type", chunk, "Upload-Offset", "2", "Upload-Checksum", sum("cd"))
+	url := s.create(6)
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("ab"), "Upload-Checksum", sum("ab"))
+	s.mustPatch(460, url, 2, strings.NewReader("xx"), "Upload-Checksum", sum("cd"))
+	s.mustPatch(460, url, 2, strings.NewReader("xxxx"), "Upload-Checksum", sum("cdef"))
+	_, _ = s.send("PATCH", url, brokenReader([]byte("cdef"), 2), "Content-Length", "4", "Content-Type", chunkType, "Upload-Offset", "2", "Upload-Checksum", sum("cdef"))
+	waitFor(t, "the broken one is forgotten", func() bool {
+		a, err := s.send("PATCH", url, strings.NewReader("cd"), "Content-Type", chunkType, "Upload-Offset", "2", "Upload-Checksum", sum("cd"))
 		return err == nil && a.status == http.StatusNoContent
 	})
-	s.patch(http.StatusNoContent, url, 4, strings.NewReader("ef"))
-	s.sameFile(s.taker.only(t), []byte("abcdef"))
+	s.mustPatch(http.StatusNoContent, url, 4, strings.NewReader("ef"))
+	s.checkFile(s.submissions.only(t), []byte("abcdef"))
 }
 
-func TestWhatWasNotVerifiedBeforeACrashIsNotThere(t *testing.T) {
+func TestRecover_DiscardsUnverifiedBytes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(6)
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("ab"))
+	url := s.create(6)
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("ab"))
 	dir := filepath.Join(s.dir, "uploads", filepath.Base(url))
 	if err := os.WriteFile(filepath.Join(dir, "unverified"), []byte("2"), 0o600); err != nil {
 		t.Fatal(err)
@@ -234,86 +234,86 @@ func TestWhatWasNotVerifiedBeforeACrashIsNotThere(t *testing.T) {
 	if err := s.uploads.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.do(http.StatusOK, "HEAD", url, nil).offset(); got != 2 {
+	if got := s.mustSend(http.StatusOK, "HEAD", url, nil).offset(); got != 2 {
 		t.Fatalf("%d bytes are there, want 2", got)
 	}
-	s.patch(http.StatusNoContent, url, 2, strings.NewReader("cdef"))
-	s.sameFile(s.taker.only(t), []byte("abcdef"))
+	s.mustPatch(http.StatusNoContent, url, 2, strings.NewReader("cdef"))
+	s.checkFile(s.submissions.only(t), []byte("abcdef"))
 }
 
-func TestFileThatIsNotTheOneAnnouncedIsDeleted(t *testing.T) {
+func TestUpload_IsDeletedIfItsSHA256Differs(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(3, "Upload-Metadata", metadata("sha256", sumOf([]byte("abc"))))
-	s.patch(460, url, 0, strings.NewReader("abd"))
-	if left := s.left(); len(left) > 0 || len(s.taker.all()) > 0 {
-		t.Errorf("%v is left, %v was handed over", left, s.taker.all())
+	url := s.create(3, "Upload-Metadata", metadata("sha256", sha256Hex([]byte("abc"))))
+	s.mustPatch(460, url, 0, strings.NewReader("abd"))
+	if left := s.entries(); len(left) > 0 || len(s.submissions.all()) > 0 {
+		t.Errorf("%v is left, %v was handed over", left, s.submissions.all())
 	}
-	url = s.begin(3, "Upload-Metadata", metadata("sha256", sumOf([]byte("abc"))))
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
-	if u := s.taker.only(t); u.SHA256 != sumOf([]byte("abc")) {
+	url = s.create(3, "Upload-Metadata", metadata("sha256", sha256Hex([]byte("abc"))))
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	if u := s.submissions.only(t); u.SHA256 != sha256Hex([]byte("abc")) {
 		t.Errorf("handed over as %+v", u)
 	}
 }
 
-func TestOnlyWhoBeganAnUploadSeesIt(t *testing.T) {
+func TestUpload_IsVisibleOnlyToItsPrincipal(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(4, "As", "ann")
+	url := s.create(4, "As", "ann")
 	for _, other := range []string{"", "bob"} {
-		s.do(http.StatusNotFound, "HEAD", url, nil, "As", other)
-		s.do(http.StatusNotFound, "GET", url, nil, "As", other)
-		s.do(http.StatusNotFound, "DELETE", url, nil, "As", other)
-		s.patch(http.StatusNotFound, url, 0, strings.NewReader("ab"), "As", other)
-		if a := s.do(http.StatusOK, "GET", "/uploads/", nil, "As", other); strings.TrimSpace(a.body) != `{"uploads":[]}` {
+		s.mustSend(http.StatusNotFound, "HEAD", url, nil, "As", other)
+		s.mustSend(http.StatusNotFound, "GET", url, nil, "As", other)
+		s.mustSend(http.StatusNotFound, "DELETE", url, nil, "As", other)
+		s.mustPatch(http.StatusNotFound, url, 0, strings.NewReader("ab"), "As", other)
+		if a := s.mustSend(http.StatusOK, "GET", "/uploads/", nil, "As", other); strings.TrimSpace(a.body) != `{"uploads":[]}` {
 			t.Errorf("%q sees %s", other, a.body)
 		}
 	}
-	if a := s.do(http.StatusOK, "GET", "/uploads/", nil, "As", "ann"); !strings.Contains(a.body, filepath.Base(url)) {
+	if a := s.mustSend(http.StatusOK, "GET", "/uploads/", nil, "As", "ann"); !strings.Contains(a.body, filepath.Base(url)) {
 		t.Errorf("ann sees %s", a.body)
 	}
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abcd"), "As", "ann")
-	if u := s.taker.only(t); u.Principal != "ann" {
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abcd"), "As", "ann")
+	if u := s.submissions.only(t); u.Principal != "ann" {
 		t.Errorf("handed over as %+v", u)
 	}
-	s.do(http.StatusNotFound, "GET", url, nil, "As", "bob")
+	s.mustSend(http.StatusNotFound, "GET", url, nil, "As", "bob")
 }
 
-func TestDeletedUploadIsGone(t *testing.T) {
+func TestDelete_RemovesTheUpload(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(4)
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("ab"))
-	s.do(http.StatusNoContent, "DELETE", url, nil)
-	s.do(http.StatusNotFound, "DELETE", url, nil)
-	s.patch(http.StatusNotFound, url, 2, strings.NewReader("cd"))
-	if left := s.left(); len(left) > 0 {
+	url := s.create(4)
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("ab"))
+	s.mustSend(http.StatusNoContent, "DELETE", url, nil)
+	s.mustSend(http.StatusNotFound, "DELETE", url, nil)
+	s.mustPatch(http.StatusNotFound, url, 2, strings.NewReader("cd"))
+	if left := s.entries(); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
 }
 
-func TestUploadExpiresWhenNothingIsAdded(t *testing.T) {
+func TestUpload_ExpiresWithoutData(t *testing.T) {
 	t.Parallel()
-	s := serve(t, upload.Options{Expire: time.Hour})
-	url, kept := s.begin(4), s.begin(4)
-	a := s.patch(http.StatusNoContent, url, 0, strings.NewReader("ab"))
+	s := serve(t, upload.Options{Expiration: time.Hour})
+	url, kept := s.create(4), s.create(4)
+	a := s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("ab"))
 	at, err := http.ParseTime(a.header.Get("Upload-Expires"))
 	if d := time.Until(at); err != nil || d > time.Hour || d < 59*time.Minute {
 		t.Errorf("Upload-Expires is %q", a.header.Get("Upload-Expires"))
 	}
-	s.age(url, 2*time.Hour)
-	s.do(http.StatusGone, "HEAD", url, nil)
-	s.patch(http.StatusGone, url, 2, strings.NewReader("cd"))
-	done, err := s.uploads.Tidy(t.Context())
-	if err != nil || done != (upload.Tidied{Expired: 1, Bytes: 2}) {
+	s.makeOlder(url, 2*time.Hour)
+	s.mustSend(http.StatusGone, "HEAD", url, nil)
+	s.mustPatch(http.StatusGone, url, 2, strings.NewReader("cd"))
+	done, err := s.uploads.CleanUp(t.Context())
+	if err != nil || done != (upload.CleanUpResult{Expired: 1, Bytes: 2}) {
 		t.Errorf("tidied %+v, %v", done, err)
 	}
-	s.do(http.StatusNotFound, "HEAD", url, nil)
-	s.do(http.StatusOK, "HEAD", kept, nil)
+	s.mustSend(http.StatusNotFound, "HEAD", url, nil)
+	s.mustSend(http.StatusOK, "HEAD", kept, nil)
 }
 
 // age makes an upload old.
-func (s *site) age(url string, by time.Duration) {
+func (s *testServer) makeOlder(url string, by time.Duration) {
 	s.t.Helper()
 	dir := filepath.Join(s.dir, "uploads", filepath.Base(url))
 	raw, err := os.ReadFile(filepath.Join(dir, "state.json"))

@@ -15,19 +15,19 @@ import (
 
 // Uploads takes files in. Make one with [New].
 type Uploads struct {
-	o    Options
-	root *os.Root // of dir
-	dir  string   // Options.Dir/uploads
+	options Options
+	root    *os.Root // of dir
+	dir     string   // Options.Dir/uploads
 
-	admitting sync.Mutex // from counting what there is to there being one more
+	reserving sync.Mutex // from counting what there is to there being one more
 
 	mu      sync.Mutex
-	live    map[string]*session // by upload
+	active  map[string]*activeRequest // by upload
 	closing bool
 
 	requests sync.WaitGroup
 
-	buffers buffers
+	buffers bufferPool
 }
 
 // New opens the directory of uploads, and makes it if there is none.
@@ -48,7 +48,7 @@ func New(o Options) (*Uploads, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uploads: %w", err)
 	}
-	return &Uploads{o: o, root: root, dir: dir, live: make(map[string]*session)}, nil
+	return &Uploads{options: o, root: root, dir: dir, active: make(map[string]*activeRequest)}, nil
 }
 
 // Close ends what is under way and waits for it. What has come of resumable
@@ -57,7 +57,7 @@ func New(o Options) (*Uploads, error) {
 func (u *Uploads) Close() error {
 	u.mu.Lock()
 	u.closing = true
-	for _, s := range u.live {
+	for _, s := range u.active {
 		s.interrupt(errClosing)
 	}
 	u.mu.Unlock()
@@ -77,103 +77,105 @@ func (u *Uploads) enterRequest() bool {
 
 // begin makes a new upload, if there is room for it. Length is negative where
 // that is not known. The caller has it held.
-func (u *Uploads) begin(ctx context.Context, s *session, e *entry) (*held, error) {
-	if e.state.Length > u.o.MaxBytes {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "an upload may have %d bytes", u.o.MaxBytes)
+func (u *Uploads) createUpload(ctx context.Context, s *activeRequest, e *record) (*lockedUpload, error) {
+	if e.state.Length > u.options.MaxBytes {
+		return nil, newProblem(http.StatusRequestEntityTooLarge, "an upload may have %d bytes", u.options.MaxBytes)
 	}
 	e.Size = e.state.Length
-	e.Principal, e.state.Principal = u.o.Principal(ctx), u.o.Principal(ctx)
-	if err := u.o.Check(ctx, e.Upload); errors.Is(err, ErrRefused) {
-		return nil, &refusal{status: http.StatusUnprocessableEntity, detail: err.Error()}
+	e.Principal, e.state.Principal = u.options.Principal(ctx), u.options.Principal(ctx)
+	if err := u.options.Check(ctx, e.Upload); errors.Is(err, ErrRefused) {
+		return nil, &problem{status: http.StatusUnprocessableEntity, detail: err.Error()}
 	} else if err != nil {
 		return nil, fmt.Errorf("check upload: %w", err)
 	}
-	u.admitting.Lock()
-	defer u.admitting.Unlock()
-	if err := u.admit(ctx, e); err != nil {
+	u.reserving.Lock()
+	defer u.reserving.Unlock()
+	if err := u.reserve(ctx, e); err != nil {
 		return nil, err
 	}
 	e.ID = newID()
 	if err := u.root.Mkdir(e.ID, dirMode); err != nil {
 		return nil, fmt.Errorf("create upload: %w", diskError(err))
 	}
-	h, err := u.hold(ctx, e.ID, s, ifFree)
+	h, err := u.lock(ctx, e.ID, s, takeoverNever)
 	if err != nil {
-		return nil, errors.Join(err, u.remove(e.ID))
+		return nil, errors.Join(err, u.deleteFiles(e.ID))
 	}
-	if err := u.create(e); err != nil {
-		err = errors.Join(err, u.remove(e.ID))
-		h.release()
+	if err := u.createFiles(e); err != nil {
+		err = errors.Join(err, u.deleteFiles(e.ID))
+		h.unlock()
 		return nil, err
 	}
 	return h, nil
 }
 
 // admit refuses what would go over a limit. The caller is the only one who admits.
-func (u *Uploads) admit(ctx context.Context, e *entry) error {
+func (u *Uploads) reserve(ctx context.Context, e *record) error {
 	begun, err := u.unfinished(ctx)
 	if err != nil {
 		return err
 	}
-	unfinished, mine, all, announced := 0, u.yetToCome(e), u.yetToCome(e), u.announced(e)
+	unfinished, mine, all, announced := 0, u.remaining(e), u.remaining(e), u.announcedRemaining(e)
 	for _, b := range begun {
 		if b.ID == e.ID {
 			continue
 		}
 		var n int64
-		if !u.lapsed(b) {
-			n = u.yetToCome(b)
-			announced += u.announced(b)
+		if !u.isReservationExpired(b) {
+			n = u.remaining(b)
+			announced += u.announcedRemaining(b)
 		}
 		if all += n; b.Principal == e.Principal {
 			unfinished++
 			mine += n
 		}
 	}
-	var r *refusal
+	var r *problem
 	switch {
-	case unfinished >= u.o.MaxUnfinished:
-		r = refuse(http.StatusTooManyRequests, "%d uploads are begun and not finished: finish or delete one", unfinished)
-	case mine > u.o.MaxReservedEach:
-		r = refuse(http.StatusTooManyRequests, "with this one %d bytes of yours are yet to come, of %d: finish or delete another", mine, u.o.MaxReservedEach)
-	case all > u.o.MaxReserved:
-		r = refuse(http.StatusServiceUnavailable, "too much is being uploaded already")
+	case unfinished >= u.options.MaxUnfinished:
+		r = newProblem(http.StatusTooManyRequests, "%d uploads are begun and not finished: finish or delete one", unfinished)
+	case mine > u.options.MaxReservedPerPrincipal:
+		r = newProblem(http.StatusTooManyRequests, "with this one %d bytes of yours are yet to come, of %d: finish or delete another", mine, u.options.MaxReservedPerPrincipal)
+	case all > u.options.MaxReserved:
+		r = newProblem(http.StatusServiceUnavailable, "too much is being uploaded already")
 		r.kind = "uploads-full"
 	default:
-		return u.room(announced)
+		return u.checkDisk(announced)
 	}
-	r.retry = 60
+	r.retryAfter = 60
 	return r
 }
 
 // yetToCome is how many bytes of an upload are still to be expected.
-func (u *Uploads) yetToCome(e *entry) int64 { return max(u.most(e)-e.offset, 0) }
+func (u *Uploads) remaining(e *record) int64 { return max(u.maxLength(e)-e.offset, 0) }
 
 // announced is yetToCome where that is known. Where not, it may be far less, and whether
 // there is room for it, writing will tell.
-func (u *Uploads) announced(e *entry) int64 {
-	if e.state.Length < 0 && e.state.Most == 0 {
+func (u *Uploads) announcedRemaining(e *record) int64 {
+	if e.state.Length < 0 && e.state.MaxLength == 0 {
 		return 0
 	}
-	return u.yetToCome(e)
+	return u.remaining(e)
 }
 
 // lapsed: no room is kept for it, since nothing was added to it for a while. Whoever
 // begins a lot and sends nothing keeps others out for no longer than that.
-func (u *Uploads) lapsed(e *entry) bool { return time.Since(e.touched) > u.o.Lapse }
+func (u *Uploads) isReservationExpired(e *record) bool {
+	return time.Since(e.lastWrite) > u.options.ReservationTimeout
+}
 
 // readmit gets room for an upload again that has lapsed. The caller holds it.
-func (u *Uploads) readmit(ctx context.Context, e *entry) error {
-	if e.complete() || e.full() || !u.lapsed(e) {
+func (u *Uploads) renewReservation(ctx context.Context, e *record) error {
+	if e.isComplete() || e.hasAllBytes() || !u.isReservationExpired(e) {
 		return nil
 	}
-	u.admitting.Lock()
-	defer u.admitting.Unlock()
-	if err := u.admit(ctx, e); err != nil {
+	u.reserving.Lock()
+	defer u.reserving.Unlock()
+	if err := u.reserve(ctx, e); err != nil {
 		return err
 	}
-	e.touched = time.Now()
-	if err := u.root.Chtimes(filepath.Join(e.ID, partFile), e.touched, e.touched); err != nil {
+	e.lastWrite = time.Now()
+	if err := u.root.Chtimes(filepath.Join(e.ID, partFile), e.lastWrite, e.lastWrite); err != nil {
 		return fmt.Errorf("continue upload: %w", err)
 	}
 	return nil
@@ -181,25 +183,25 @@ func (u *Uploads) readmit(ctx context.Context, e *entry) error {
 
 // room refuses what would fill the disk. One that cannot say how full it is,
 // is taken to have room: writing will tell.
-func (u *Uploads) room(toCome int64) error {
+func (u *Uploads) checkDisk(toCome int64) error {
 	free, err := fetch.FreeSpace(u.dir)
-	if err != nil || free-toCome >= u.o.MinFree {
+	if err != nil || free-toCome >= u.options.MinFree {
 		return nil
 	}
 	return errDiskFull
 }
 
 // own looks up an upload that the principal who asks may see and continue.
-func (u *Uploads) own(ctx context.Context, id string) (*entry, error) {
+func (u *Uploads) find(ctx context.Context, id string) (*record, error) {
 	e, err := u.load(id)
 	if err != nil {
 		return nil, err
 	}
-	if e.Principal != u.o.Principal(ctx) || e.state.OneShot && !e.complete() {
-		return nil, errNoUpload
+	if e.Principal != u.options.Principal(ctx) || e.state.SingleRequest && !e.isComplete() {
+		return nil, errNotFound
 	}
-	if u.expired(e) {
-		return nil, refuse(http.StatusGone, "nothing was added to this upload for %v", u.o.Expire)
+	if u.isExpired(e) {
+		return nil, newProblem(http.StatusGone, "nothing was added to this upload for %v", u.options.Expiration)
 	}
 	return e, nil
 }

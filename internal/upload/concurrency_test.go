@@ -18,19 +18,19 @@ import (
 )
 
 // slowPatch is a PATCH whose body is fed by hand.
-type slowPatch struct {
-	feed   *io.PipeWriter
-	answer chan answer // closed without one when the connection broke
+type openPatch struct {
+	body     *io.PipeWriter
+	response chan response // closed without one when the connection broke
 }
 
-func (s *site) slowPatch(url string, offset, length int64) *slowPatch {
+func (s *testServer) startPatch(url string, offset, length int64) *openPatch {
 	body, feed := io.Pipe()
-	p := &slowPatch{feed, make(chan answer, 1)}
+	p := &openPatch{feed, make(chan response, 1)}
 	go func() {
-		defer close(p.answer)
-		a, err := s.try("PATCH", url, body, "Content-Length", fmt.Sprint(length), "Content-Type", chunk, "Upload-Offset", fmt.Sprint(offset))
+		defer close(p.response)
+		a, err := s.send("PATCH", url, body, "Content-Length", fmt.Sprint(length), "Content-Type", chunkType, "Upload-Offset", fmt.Sprint(offset))
 		if err == nil {
-			p.answer <- a
+			p.response <- a
 		}
 	}()
 	s.t.Cleanup(func() { feed.Close() })
@@ -38,42 +38,42 @@ func (s *site) slowPatch(url string, offset, length int64) *slowPatch {
 }
 
 // has waits until an upload has so many bytes.
-func (s *site) has(url string, n int64) {
+func (s *testServer) waitForOffset(url string, n int64) {
 	s.t.Helper()
-	wait(s.t, fmt.Sprintf("%d bytes have come", n), func() bool {
-		a, err := s.try("HEAD", url, nil)
+	waitFor(s.t, fmt.Sprintf("%d bytes have come", n), func() bool {
+		a, err := s.send("HEAD", url, nil)
 		return err == nil && a.offset() == n
 	})
 }
 
-func TestWhileOneAddsToAnUploadOthersAreTurnedAway(t *testing.T) {
+func TestPatch_RefusesAConcurrentRequest(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(6)
-	p := s.slowPatch(url, 0, 6)
-	io.WriteString(p.feed, "abc")
-	s.has(url, 3)
-	if a := s.patch(http.StatusLocked, url, 3, strings.NewReader("xxx")); a.header.Get("Retry-After") == "" {
+	url := s.create(6)
+	p := s.startPatch(url, 0, 6)
+	io.WriteString(p.body, "abc")
+	s.waitForOffset(url, 3)
+	if a := s.mustPatch(http.StatusLocked, url, 3, strings.NewReader("xxx")); a.header.Get("Retry-After") == "" {
 		t.Errorf("the refusal says %v", a.header)
 	}
-	io.WriteString(p.feed, "def")
-	p.feed.Close()
-	if a := <-p.answer; a.status != http.StatusNoContent {
+	io.WriteString(p.body, "def")
+	p.body.Close()
+	if a := <-p.response; a.status != http.StatusNoContent {
 		t.Errorf("got %d %s", a.status, a.body)
 	}
-	s.sameFile(s.taker.only(t), []byte("abcdef"))
+	s.checkFile(s.submissions.only(t), []byte("abcdef"))
 }
 
-func TestOfManyWhoSendTheSameOneWinsEachTime(t *testing.T) {
+func TestPatch_AcceptsOneOfManyConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	want := film(1 << 20)
-	url := s.begin(int64(len(want)))
+	want := randomBytes(1 << 20)
+	url := s.create(int64(len(want)))
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for {
-				a, err := s.try("HEAD", url, nil)
+				a, err := s.send("HEAD", url, nil)
 				if err != nil || a.status != http.StatusOK {
 					t.Errorf("HEAD: %d %v", a.status, err)
 					return
@@ -83,7 +83,7 @@ func TestOfManyWhoSendTheSameOneWinsEachTime(t *testing.T) {
 					return
 				}
 				rest := want[at:min(at+64<<10, int64(len(want)))]
-				a, err = s.try("PATCH", url, bytes.NewReader(rest), "Content-Type", chunk, "Upload-Offset", fmt.Sprint(at))
+				a, err = s.send("PATCH", url, bytes.NewReader(rest), "Content-Type", chunkType, "Upload-Offset", fmt.Sprint(at))
 				if err != nil {
 					continue // turned away while it was still sending
 				}
@@ -97,96 +97,96 @@ func TestOfManyWhoSendTheSameOneWinsEachTime(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	wait(t, "handed over", func() bool { return len(s.taker.all()) > 0 })
-	s.sameFile(s.taker.only(t), want)
+	waitFor(t, "handed over", func() bool { return len(s.submissions.all()) > 0 })
+	s.checkFile(s.submissions.only(t), want)
 }
 
 // Its connection is dead, but nobody has told the server.
-func TestClientThatIsBackFromADeadConnectionGoesOn(t *testing.T) {
+func TestPatch_TakesOverFromADeadConnection(t *testing.T) {
 	t.Parallel()
-	s := serve(t, upload.Options{Stall: time.Minute, Silence: 50 * time.Millisecond})
+	s := serve(t, upload.Options{StallTimeout: time.Minute, TakeoverTimeout: 50 * time.Millisecond})
 	for _, back := range []string{"PATCH", "HEAD"} {
-		url := s.begin(6)
-		p := s.slowPatch(url, 0, 6)
-		io.WriteString(p.feed, "abc")
-		s.has(url, 3)
+		url := s.create(6)
+		p := s.startPatch(url, 0, 6)
+		io.WriteString(p.body, "abc")
+		s.waitForOffset(url, 3)
 		if back == "HEAD" {
-			wait(t, "the silent one has given way", func() bool {
-				s.do(http.StatusOK, "HEAD", url, nil)
+			waitFor(t, "the silent one has given way", func() bool {
+				s.mustSend(http.StatusOK, "HEAD", url, nil)
 				select {
-				case a := <-p.answer:
+				case a := <-p.response:
 					return a.status == http.StatusConflict || a.status == 0
 				default:
 					return false
 				}
 			})
 		}
-		wait(t, "the rest is taken", func() bool {
-			a, err := s.try("PATCH", url, strings.NewReader("def"), "Content-Type", chunk, "Upload-Offset", "3")
+		waitFor(t, "the rest is taken", func() bool {
+			a, err := s.send("PATCH", url, strings.NewReader("def"), "Content-Type", chunkType, "Upload-Offset", "3")
 			return err == nil && a.status == http.StatusNoContent
 		})
 	}
-	if n := len(s.taker.all()); n != 2 {
+	if n := len(s.submissions.all()); n != 2 {
 		t.Errorf("%d uploads were handed over, want 2", n)
 	}
 }
 
-func TestUploadThatIsBeingSentCanBeDeletedAtOnce(t *testing.T) {
+func TestDelete_InterruptsARunningUpload(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(6)
-	p := s.slowPatch(url, 0, 6)
-	io.WriteString(p.feed, "abc")
-	s.has(url, 3)
-	s.do(http.StatusNoContent, "DELETE", url, nil)
-	if a, ok := <-p.answer; ok && a.status != http.StatusConflict {
+	url := s.create(6)
+	p := s.startPatch(url, 0, 6)
+	io.WriteString(p.body, "abc")
+	s.waitForOffset(url, 3)
+	s.mustSend(http.StatusNoContent, "DELETE", url, nil)
+	if a, ok := <-p.response; ok && a.status != http.StatusConflict {
 		t.Errorf("who was sending got %d %s", a.status, a.body)
 	}
-	if left := s.left(); len(left) > 0 {
+	if left := s.entries(); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
 }
 
-func TestClientThatSendsNothingIsCutAndOneThatIsSlowIsNot(t *testing.T) {
+func TestStallTimeout_InterruptsOnlySilentClients(t *testing.T) {
 	t.Parallel()
 	const stall = 4 * time.Second // far more than a busy machine takes for a byte
-	s := serve(t, upload.Options{Stall: stall})
-	slow, stalled := s.begin(5), s.begin(20)
+	s := serve(t, upload.Options{StallTimeout: stall})
+	slow, stalled := s.create(5), s.create(20)
 	began := time.Now()
-	p, q := s.slowPatch(slow, 0, 5), s.slowPatch(stalled, 0, 20)
-	io.WriteString(q.feed, "abc")
+	p, q := s.startPatch(slow, 0, 5), s.startPatch(stalled, 0, 20)
+	io.WriteString(q.body, "abc")
 	tick := time.NewTicker(stall / 2)
 	defer tick.Stop()
 	for i := range 5 {
-		if _, err := p.feed.Write([]byte{'a' + byte(i)}); err != nil {
+		if _, err := p.body.Write([]byte{'a' + byte(i)}); err != nil {
 			t.Fatalf("cut after %d bytes and %v: %v", i, time.Since(began), err)
 		}
 		<-tick.C
 	}
-	p.feed.Close()
-	if a := <-p.answer; a.status != http.StatusNoContent {
+	p.body.Close()
+	if a := <-p.response; a.status != http.StatusNoContent {
 		t.Errorf("the slow one got %d %s", a.status, a.body)
 	}
 	if took := time.Since(began); took < 2*stall {
 		t.Fatalf("it was not slow: %v", took)
 	}
-	if a, ok := <-q.answer; ok && a.status != http.StatusRequestTimeout {
+	if a, ok := <-q.response; ok && a.status != http.StatusRequestTimeout {
 		t.Errorf("the stalled one got %d %s", a.status, a.body)
 	}
-	s.has(stalled, 3) // and nothing is lost
-	s.sameFile(s.taker.only(t), []byte("abcde"))
+	s.waitForOffset(stalled, 3) // and nothing is lost
+	s.checkFile(s.submissions.only(t), []byte("abcde"))
 }
 
 // A body that nobody reads must not hold the connection either.
-func TestStalledClientThatIsRefusedIsCut(t *testing.T) {
+func TestStallTimeout_ClosesRefusedConnections(t *testing.T) {
 	t.Parallel()
-	s := serve(t, upload.Options{Stall: 200 * time.Millisecond})
+	s := serve(t, upload.Options{StallTimeout: 200 * time.Millisecond})
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "PATCH /uploads/%s HTTP/1.1\r\nHost: x\r\nTus-Resumable: 1.0.0\r\nContent-Type: %s\r\nUpload-Offset: 0\r\nContent-Length: 1000\r\n\r\nabc", strings.Repeat("A", 26), chunk)
+	fmt.Fprintf(conn, "PATCH /uploads/%s HTTP/1.1\r\nHost: x\r\nTus-Resumable: 1.0.0\r\nContent-Type: %s\r\nUpload-Offset: 0\r\nContent-Length: 1000\r\n\r\nabc", strings.Repeat("A", 26), chunkType)
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
 	all, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(all), "HTTP/1.1 404") {
@@ -194,27 +194,27 @@ func TestStalledClientThatIsRefusedIsCut(t *testing.T) {
 	}
 }
 
-func TestCloseEndsWhatIsUnderWayAndKeepsIt(t *testing.T) {
+func TestClose_InterruptsRequestsAndKeepsTheirData(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(6)
-	p := s.slowPatch(url, 0, 6)
-	io.WriteString(p.feed, "abc")
-	s.has(url, 3)
+	url := s.create(6)
+	p := s.startPatch(url, 0, 6)
+	io.WriteString(p.body, "abc")
+	s.waitForOffset(url, 3)
 	if err := s.uploads.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if a, ok := <-p.answer; ok && (a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "") {
+	if a, ok := <-p.response; ok && (a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "") {
 		t.Errorf("who was sending got %d %v", a.status, a.header)
 	}
-	s.do(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "3")
+	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "3")
 	again := serve(t, upload.Options{Dir: s.dir})
-	if got := again.do(http.StatusOK, "HEAD", url, nil).offset(); got != 3 {
+	if got := again.mustSend(http.StatusOK, "HEAD", url, nil).offset(); got != 3 {
 		t.Errorf("%d bytes are left, want 3", got)
 	}
 }
 
-func TestCloseWaitsForWhatIsBeingHandedOver(t *testing.T) {
+func TestClose_WaitsForSubmissions(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	s := serve(t, upload.Options{OnComplete: func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
@@ -222,15 +222,15 @@ func TestCloseWaitsForWhatIsBeingHandedOver(t *testing.T) {
 		<-leave
 		return upload.Receipt{Task: "task"}, ctx.Err()
 	}})
-	url := s.begin(3)
-	p := s.slowPatch(url, 0, 3)
-	io.WriteString(p.feed, "abc")
-	p.feed.Close()
+	url := s.create(3)
+	p := s.startPatch(url, 0, 3)
+	io.WriteString(p.body, "abc")
+	p.body.Close()
 	<-entered
 	closed := make(chan error, 1)
 	go func() { closed <- s.uploads.Close() }()
-	wait(t, "closing", func() bool {
-		a, err := s.try("HEAD", url, nil)
+	waitFor(t, "closing", func() bool {
+		a, err := s.send("HEAD", url, nil)
 		return err == nil && a.status == http.StatusServiceUnavailable
 	})
 	select {
@@ -242,7 +242,7 @@ func TestCloseWaitsForWhatIsBeingHandedOver(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	if a := <-p.answer; a.status != http.StatusNoContent || a.header.Get("Cuelight-Task") != "task" {
+	if a := <-p.response; a.status != http.StatusNoContent || a.header.Get("Cuelight-Task") != "task" {
 		t.Errorf("got %d %v", a.status, a.header)
 	}
 }
@@ -252,27 +252,27 @@ func TestLimits(t *testing.T) {
 	t.Run("unfinished uploads of one principal", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, upload.Options{MaxUnfinished: 2})
-		first := s.begin(3, "As", "ann")
-		s.begin(3, "As", "ann")
-		s.do(http.StatusTooManyRequests, "POST", "/uploads/", nil, "Upload-Length", "3", "As", "ann")
-		s.begin(3, "As", "bob")
-		s.patch(http.StatusNoContent, first, 0, strings.NewReader("abc"), "As", "ann")
-		s.begin(3, "As", "ann")
+		first := s.create(3, "As", "ann")
+		s.create(3, "As", "ann")
+		s.mustSend(http.StatusTooManyRequests, "POST", "/uploads/", nil, "Upload-Length", "3", "As", "ann")
+		s.create(3, "As", "bob")
+		s.mustPatch(http.StatusNoContent, first, 0, strings.NewReader("abc"), "As", "ann")
+		s.create(3, "As", "ann")
 	})
 	t.Run("bytes to come", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, upload.Options{MaxBytes: 10, MaxReserved: 15})
-		first := s.begin(10)
-		s.do(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "6", "As", "bob")
-		s.patch(http.StatusNoContent, first, 0, strings.NewReader("a"))
-		s.begin(6, "As", "bob")
+		first := s.create(10)
+		s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "6", "As", "bob")
+		s.mustPatch(http.StatusNoContent, first, 0, strings.NewReader("a"))
+		s.create(6, "As", "bob")
 	})
 	t.Run("disk space", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, upload.Options{MinFree: 1 << 60})
-		s.do(http.StatusInsufficientStorage, "POST", "/uploads/", nil, "Upload-Length", "1")
-		s.do(http.StatusInsufficientStorage, "PUT", "/uploads/a.mp4", strings.NewReader("a"), "Tus-Resumable", "")
-		if left := s.left(); len(left) > 0 {
+		s.mustSend(http.StatusInsufficientStorage, "POST", "/uploads/", nil, "Upload-Length", "1")
+		s.mustSend(http.StatusInsufficientStorage, "PUT", "/uploads/a.mp4", strings.NewReader("a"), "Tus-Resumable", "")
+		if left := s.entries(); len(left) > 0 {
 			t.Errorf("%v is left", left)
 		}
 	})
@@ -280,7 +280,7 @@ func TestLimits(t *testing.T) {
 		t.Parallel()
 		const large = 1 << 50
 		s := serve(t, upload.Options{MaxBytes: 1 << 60})
-		s.do(http.StatusInsufficientStorage, "POST", "/uploads/", nil, "Upload-Length", fmt.Sprint(int64(large)))
+		s.mustSend(http.StatusInsufficientStorage, "POST", "/uploads/", nil, "Upload-Length", fmt.Sprint(int64(large)))
 	})
 	t.Run("what the program says", func(t *testing.T) {
 		t.Parallel()
@@ -290,14 +290,14 @@ func TestLimits(t *testing.T) {
 			}
 			return fmt.Errorf("%w: ann has had enough", upload.ErrRefused)
 		}})
-		a := s.do(http.StatusUnprocessableEntity, "POST", "/uploads/", nil, "Upload-Length", "7", "As", "ann", "Upload-Metadata", metadata("filename", "a.mp4"))
+		a := s.mustSend(http.StatusUnprocessableEntity, "POST", "/uploads/", nil, "Upload-Length", "7", "As", "ann", "Upload-Metadata", metadata("filename", "a.mp4"))
 		if !strings.Contains(a.body, "ann has had enough") {
 			t.Errorf("got %s", a.body)
 		}
 	})
 }
 
-func TestNamesOfFilesAreNeverPaths(t *testing.T) {
+func TestFileNames_AreNeverPaths(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
 	for name, want := range map[string]struct{ name, file string }{
@@ -316,39 +316,39 @@ func TestNamesOfFilesAreNeverPaths(t *testing.T) {
 		strings.Repeat("ü", 10_000) + ".mp4": {strings.Repeat("ü", 125) + ".mp4", "source.mp4"},
 		"a." + strings.Repeat("x", 300):      {"a." + strings.Repeat("x", 253), "source"},
 	} {
-		s.taker.mu.Lock()
-		s.taker.taken = nil
-		s.taker.mu.Unlock()
-		url := s.begin(3, "Upload-Metadata", metadata("filename", name))
-		s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
-		u := s.taker.only(t)
+		s.submissions.mu.Lock()
+		s.submissions.uploads = nil
+		s.submissions.mu.Unlock()
+		url := s.create(3, "Upload-Metadata", metadata("filename", name))
+		s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+		u := s.submissions.only(t)
 		if u.Name != want.name || filepath.Base(u.Path) != want.file || u.Metadata["filename"] != name {
 			t.Errorf("%.40q: name %q, path %s; want %q and %s", name, u.Name, u.Path, want.name, want.file)
 		}
 		if dir := filepath.Join(s.dir, "uploads", u.ID); filepath.Dir(u.Path) != dir {
 			t.Errorf("%.40q: the file is at %s, not in %s", name, u.Path, dir)
 		}
-		s.sameFile(u, []byte("abc"))
+		s.checkFile(u, []byte("abc"))
 	}
 }
 
-func TestOverHTTP2TheSameHolds(t *testing.T) {
+func TestHTTP2_BehavesTheSame(t *testing.T) {
 	t.Parallel()
-	s := serve(t, upload.Options{Stall: 300 * time.Millisecond})
-	s.Server = secured(t, s.Config.Handler)
-	url := s.begin(6)
-	p := s.slowPatch(url, 0, 6)
-	io.WriteString(p.feed, "abc")
-	if a, ok := <-p.answer; !ok || a.status != http.StatusRequestTimeout {
+	s := serve(t, upload.Options{StallTimeout: 300 * time.Millisecond})
+	s.Server = newHTTP2Server(t, s.Config.Handler)
+	url := s.create(6)
+	p := s.startPatch(url, 0, 6)
+	io.WriteString(p.body, "abc")
+	if a, ok := <-p.response; !ok || a.status != http.StatusRequestTimeout {
 		t.Errorf("the stalled one got %d %s", a.status, a.body)
 	}
-	s.has(url, 3)
-	s.patch(http.StatusNoContent, url, 3, strings.NewReader("def"))
-	s.sameFile(s.taker.only(t), []byte("abcdef"))
+	s.waitForOffset(url, 3)
+	s.mustPatch(http.StatusNoContent, url, 3, strings.NewReader("def"))
+	s.checkFile(s.submissions.only(t), []byte("abcdef"))
 }
 
 // secured is a server that speaks HTTP/2.
-func secured(t *testing.T, h http.Handler) *httptest.Server {
+func newHTTP2Server(t *testing.T, h http.Handler) *httptest.Server {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
 			t.Errorf("spoken is %s", r.Proto)
@@ -361,16 +361,16 @@ func secured(t *testing.T, h http.Handler) *httptest.Server {
 	return server
 }
 
-func TestUploadIsAlwaysThereWhileItIsCompleted(t *testing.T) {
+func TestHead_FindsAnUploadDuringItsCompletion(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
 	for range 30 {
-		url := s.begin(1)
+		url := s.create(1)
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
 				for seen := int64(0); seen == 0; {
-					a, err := s.try("HEAD", url, nil)
+					a, err := s.send("HEAD", url, nil)
 					if err != nil || a.status != http.StatusOK {
 						t.Errorf("HEAD: %d %v", a.status, err)
 						return
@@ -379,7 +379,7 @@ func TestUploadIsAlwaysThereWhileItIsCompleted(t *testing.T) {
 				}
 			})
 		}
-		s.patch(http.StatusNoContent, url, 0, strings.NewReader("x"))
+		s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("x"))
 		wg.Wait()
 	}
 }

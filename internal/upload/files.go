@@ -17,10 +17,10 @@ import (
 // What is in an upload's directory, whose name is its id. A directory without
 // a state is rubbish. An upload is complete when it has a source.
 const (
-	stateFile  = "state.json"
-	partFile   = "part"       // what has come; as long as there is no source
-	markFile   = "unverified" // how much of part is certain, while a checksum is being awaited
-	sourceFile = "source"     // the complete file; an ending may follow
+	stateFile      = "state.json"
+	partFile       = "part"       // what has come; as long as there is no source
+	unverifiedFile = "unverified" // how much of part is certain, while a checksum is being awaited
+	sourceFile     = "source"     // the complete file; an ending may follow
 )
 
 const (
@@ -29,34 +29,34 @@ const (
 )
 
 // state is what is written down about an upload. It is replaced as a whole.
-type state struct {
-	Length    int64             `json:"length"`         // negative: not known
-	Most      int64             `json:"most,omitempty"` // then it is not longer than this
-	OneShot   bool              `json:"one_shot,omitempty"`
-	Principal string            `json:"principal"`
-	Said      map[string]string `json:"metadata"`
-	Header    string            `json:"header,omitempty"` // Upload-Metadata as it came
-	Created   time.Time         `json:"created"`
-	Handed    time.Time         `json:"handed,omitzero"` // when OnComplete returned
-	Task      string            `json:"task,omitempty"`
-	Existed   bool              `json:"existed,omitempty"`
-	Taken     bool              `json:"request_taken,omitempty"` // its request id is another task's
-	GoneSince time.Time         `json:"gone_since,omitzero"`     // when its task was first missed
+type recordState struct {
+	Length         int64             `json:"length"`         // negative: not known
+	MaxLength      int64             `json:"most,omitempty"` // then it is not longer than this
+	SingleRequest  bool              `json:"one_shot,omitempty"`
+	Principal      string            `json:"principal"`
+	Metadata       map[string]string `json:"metadata"`
+	MetadataHeader string            `json:"header,omitempty"` // Upload-Metadata as it came
+	Created        time.Time         `json:"created"`
+	SubmittedAt    time.Time         `json:"handed,omitzero"` // when OnComplete returned
+	Task           string            `json:"task,omitempty"`
+	Existed        bool              `json:"existed,omitempty"`
+	RequestIDTaken bool              `json:"request_taken,omitempty"` // its request id is another task's
+	TaskGoneSince  time.Time         `json:"gone_since,omitzero"`     // when its task was first missed
 }
 
 // entry is an upload as it is found on disk.
-type entry struct {
+type record struct {
 	Upload
-	state   state
-	offset  int64     // how much has come
-	touched time.Time // when something came last
-	source  string    // the complete file's name; empty: not complete
+	state      recordState
+	offset     int64     // how much has come
+	lastWrite  time.Time // when something came last
+	sourceName string    // the complete file's name; empty: not complete
 }
 
-func (e *entry) complete() bool { return e.source != "" }
+func (e *record) isComplete() bool { return e.sourceName != "" }
 
 // full: all is there, but has not been made a complete file of.
-func (e *entry) full() bool { return !e.complete() && e.offset == e.state.Length }
+func (e *record) hasAllBytes() bool { return !e.isComplete() && e.offset == e.state.Length }
 
 var idPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
@@ -64,59 +64,59 @@ var idPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 func newID() string { return rand.Text() }
 
 // load looks an upload up, whoever's it is.
-func (u *Uploads) load(id string) (*entry, error) {
+func (u *Uploads) load(id string) (*record, error) {
 	if !idPattern.MatchString(id) {
-		return nil, errNoUpload
+		return nil, errNotFound
 	}
 	raw, err := u.root.ReadFile(filepath.Join(id, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errNoUpload
+		return nil, errNotFound
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read upload: %w", err)
 	}
-	e := &entry{}
+	e := &record{}
 	if err := json.Unmarshal(raw, &e.state); err != nil {
 		return nil, fmt.Errorf("read upload %s: %w", id, err)
 	}
-	if e.Upload, err = describe(e.state.Said); err != nil {
+	if e.Upload, err = newUpload(e.state.Metadata); err != nil {
 		return nil, fmt.Errorf("read upload %s: %w", id, err)
 	}
 	e.ID, e.Principal, e.Created = id, e.state.Principal, e.state.Created
 	e.Size, e.Task = e.state.Length, e.state.Task
 	e.Existed = e.state.Existed
-	return e, u.measure(e)
+	return e, u.loadOffset(e)
 }
 
 // measure finds out how much there is.
-func (u *Uploads) measure(e *entry) error {
-	found, err := u.measureSource(e)
+func (u *Uploads) loadOffset(e *record) error {
+	found, err := u.findSource(e)
 	if found || err != nil {
 		return err
 	}
 	info, err := u.root.Lstat(filepath.Join(e.ID, partFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		// It was completed between the two looks, or deleted.
-		if found, err = u.measureSource(e); !found && err == nil {
-			err = errNoUpload
+		if found, err = u.findSource(e); !found && err == nil {
+			err = errNotFound
 		}
 		return err
 	}
 	if err != nil {
 		return fmt.Errorf("read upload: %w", err)
 	}
-	e.offset, e.touched = info.Size(), info.ModTime()
-	if e.touched.Before(e.Created) {
-		e.touched = e.Created
+	e.offset, e.lastWrite = info.Size(), info.ModTime()
+	if e.lastWrite.Before(e.Created) {
+		e.lastWrite = e.Created
 	}
-	if certain, ok := u.mark(e.ID); ok {
+	if certain, ok := u.verifiedOffset(e.ID); ok {
 		e.offset = min(e.offset, certain)
 	}
 	return nil
 }
 
 // measureSource looks for the complete file.
-func (u *Uploads) measureSource(e *entry) (found bool, err error) {
+func (u *Uploads) findSource(e *record) (found bool, err error) {
 	source := sourceFile + safeExtension(e.Name)
 	info, err := u.root.Lstat(filepath.Join(e.ID, source))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,14 +125,14 @@ func (u *Uploads) measureSource(e *entry) (found bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("read upload: %w", err)
 	}
-	e.source, e.Path = source, filepath.Join(u.dir, e.ID, source)
-	e.offset, e.Size, e.touched = info.Size(), info.Size(), info.ModTime()
+	e.sourceName, e.Path = source, filepath.Join(u.dir, e.ID, source)
+	e.offset, e.Size, e.lastWrite = info.Size(), info.Size(), info.ModTime()
 	return true, nil
 }
 
 // mark reads how much of part is certain, if that is not all.
-func (u *Uploads) mark(id string) (certain int64, ok bool) {
-	raw, err := u.root.ReadFile(filepath.Join(id, markFile))
+func (u *Uploads) verifiedOffset(id string) (certain int64, ok bool) {
+	raw, err := u.root.ReadFile(filepath.Join(id, unverifiedFile))
 	if err != nil {
 		return 0, false
 	}
@@ -141,15 +141,15 @@ func (u *Uploads) mark(id string) (certain int64, ok bool) {
 }
 
 // setMark notes, durably, that what comes now may have to go again.
-func (u *Uploads) setMark(id string, certain int64) error {
-	if err := u.replace(id, markFile, []byte(strconv.FormatInt(certain, 10))); err != nil {
+func (u *Uploads) setVerifiedOffset(id string, certain int64) error {
+	if err := u.replaceFile(id, unverifiedFile, []byte(strconv.FormatInt(certain, 10))); err != nil {
 		return fmt.Errorf("prepare upload: %w", diskError(err))
 	}
 	return nil
 }
 
-func (u *Uploads) clearMark(id string) error {
-	if err := u.root.Remove(filepath.Join(id, markFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (u *Uploads) clearVerifiedOffset(id string) error {
+	if err := u.root.Remove(filepath.Join(id, unverifiedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("open upload: %w", err)
 	}
 	return nil
@@ -157,14 +157,14 @@ func (u *Uploads) clearMark(id string) error {
 
 // openPart opens what has come for more, without what was never verified. The
 // caller holds the upload.
-func (u *Uploads) openPart(e *entry) (*os.File, error) {
+func (u *Uploads) openPart(e *record) (*os.File, error) {
 	f, err := u.root.OpenFile(filepath.Join(e.ID, partFile), os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open upload: %w", err)
 	}
 	err = f.Truncate(e.offset)
 	if err == nil {
-		err = u.clearMark(e.ID)
+		err = u.clearVerifiedOffset(e.ID)
 	}
 	if err != nil {
 		f.Close()
@@ -176,7 +176,7 @@ func (u *Uploads) openPart(e *entry) (*os.File, error) {
 // create fills the directory of a new upload, which the caller holds already:
 // one that is there without being held would be taken for what a crash has
 // left. The state comes last. Before that, there is nothing.
-func (u *Uploads) create(e *entry) error {
+func (u *Uploads) createFiles(e *record) error {
 	part, err := u.root.OpenFile(filepath.Join(e.ID, partFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err == nil {
 		err = part.Close()
@@ -194,12 +194,12 @@ func (u *Uploads) create(e *entry) error {
 }
 
 // save writes an upload's state.
-func (u *Uploads) save(e *entry) error {
+func (u *Uploads) save(e *record) error {
 	raw, err := json.Marshal(e.state)
 	if err != nil {
 		return fmt.Errorf("write upload: %w", err)
 	}
-	if err := u.replace(e.ID, stateFile, raw); err != nil {
+	if err := u.replaceFile(e.ID, stateFile, raw); err != nil {
 		return fmt.Errorf("write upload: %w", err)
 	}
 	return nil
@@ -207,7 +207,7 @@ func (u *Uploads) save(e *entry) error {
 
 // replace writes a small file of an upload's, durably: after a crash it is the
 // old or the new one.
-func (u *Uploads) replace(id, name string, content []byte) error {
+func (u *Uploads) replaceFile(id, name string, content []byte) error {
 	temporary := filepath.Join(id, name+".new")
 	f, err := u.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
@@ -237,7 +237,7 @@ func (u *Uploads) syncDir(name string) error {
 
 // remove deletes an upload. Its state goes first: what a crash leaves of it is
 // then rubbish, and nothing that could be continued. The caller holds it.
-func (u *Uploads) remove(id string) error {
+func (u *Uploads) deleteFiles(id string) error {
 	if err := u.root.Remove(filepath.Join(id, stateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("delete upload: %w", err)
 	}
@@ -268,12 +268,12 @@ func (u *Uploads) ids(ctx context.Context) ([]string, error) {
 }
 
 // unfinished reads the uploads that are not complete.
-func (u *Uploads) unfinished(ctx context.Context) ([]*entry, error) {
+func (u *Uploads) unfinished(ctx context.Context) ([]*record, error) {
 	ids, err := u.ids(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var all []*entry
+	var all []*record
 	for _, id := range ids {
 		// Most are complete, and wait for their task: those are not read.
 		if _, err := u.root.Lstat(filepath.Join(id, partFile)); err != nil {
@@ -284,10 +284,10 @@ func (u *Uploads) unfinished(ctx context.Context) ([]*entry, error) {
 			continue
 		}
 		if err != nil {
-			u.o.Trouble(id, err)
+			u.options.OnError(id, err)
 			continue
 		}
-		if !e.complete() {
+		if !e.isComplete() {
 			all = append(all, e)
 		}
 	}

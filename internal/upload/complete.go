@@ -14,29 +14,29 @@ import (
 )
 
 // handTime is how long OnComplete has.
-const handTime = time.Minute
+const submitTimeout = time.Minute
 
 // errLater: the file is complete and safe, but nobody has taken it yet.
-var errLater = errors.New("complete upload was not handed over")
+var errNotSubmitted = errors.New("complete upload was not handed over")
 
 // finish makes a complete file of what has come, and hands it over. Each step
 // is done once, whenever the process dies between two. The caller holds the
 // upload.
-func (u *Uploads) finish(ctx context.Context, e *entry) error {
-	if !e.complete() {
-		if err := u.seal(e); err != nil {
+func (u *Uploads) complete(ctx context.Context, e *record) error {
+	if !e.isComplete() {
+		if err := u.renameToSource(e); err != nil {
 			return err
 		}
 	}
-	if !e.state.Handed.IsZero() {
+	if !e.state.SubmittedAt.IsZero() {
 		return nil
 	}
-	return u.hand(ctx, e)
+	return u.submit(ctx, e)
 }
 
 // seal syncs the file and gives it the name of a complete one.
-func (u *Uploads) seal(e *entry) error {
-	if err := u.checkAndSync(e); err != nil {
+func (u *Uploads) renameToSource(e *record) error {
+	if err := u.verifyAndSync(e); err != nil {
 		return err
 	}
 	source := sourceFile + safeExtension(e.Name)
@@ -46,11 +46,11 @@ func (u *Uploads) seal(e *entry) error {
 	if err := u.syncDir(e.ID); err != nil {
 		return fmt.Errorf("complete upload: %w", err)
 	}
-	e.source, e.Path, e.Size = source, filepath.Join(u.dir, e.ID, source), e.offset
+	e.sourceName, e.Path, e.Size = source, filepath.Join(u.dir, e.ID, source), e.offset
 	return nil
 }
 
-func (u *Uploads) checkAndSync(e *entry) error {
+func (u *Uploads) verifyAndSync(e *record) error {
 	f, err := u.root.OpenFile(filepath.Join(e.ID, partFile), os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("complete upload: %w", err)
@@ -62,7 +62,7 @@ func (u *Uploads) checkAndSync(e *entry) error {
 			return fmt.Errorf("check upload: %w", err)
 		}
 		if hex.EncodeToString(sum.Sum(nil)) != e.SHA256 {
-			return errors.Join(errWrongSHA256, u.remove(e.ID))
+			return errors.Join(errSHA256Mismatch, u.deleteFiles(e.ID))
 		}
 	}
 	if err := f.Sync(); err != nil {
@@ -72,36 +72,36 @@ func (u *Uploads) checkAndSync(e *entry) error {
 }
 
 // hand calls OnComplete. The client may be gone by now, and need not wait.
-func (u *Uploads) hand(ctx context.Context, e *entry) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handTime)
+func (u *Uploads) submit(ctx context.Context, e *record) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTimeout)
 	defer cancel()
-	got, err := u.o.OnComplete(ctx, e.Upload)
+	got, err := u.options.OnComplete(ctx, e.Upload)
 	switch {
 	case errors.Is(err, ErrRefused):
-		refused := &refusal{status: http.StatusUnprocessableEntity, detail: err.Error()}
-		return errors.Join(refused, u.remove(e.ID))
+		refused := &problem{status: http.StatusUnprocessableEntity, detail: err.Error()}
+		return errors.Join(refused, u.deleteFiles(e.ID))
 	case errors.Is(err, ErrRequestTaken):
-		return u.taken(e, err)
+		return u.keepForNewRequestID(e, err)
 	case err != nil:
-		return fmt.Errorf("%w: %w", errLater, err)
+		return fmt.Errorf("%w: %w", errNotSubmitted, err)
 	}
 	e.Task, e.Existed = got.Task, got.Existed
-	e.state.Task, e.state.Existed, e.state.Taken = got.Task, got.Existed, false
-	e.state.Handed, e.state.Length = time.Now().UTC(), e.Size
+	e.state.Task, e.state.Existed, e.state.RequestIDTaken = got.Task, got.Existed, false
+	e.state.SubmittedAt, e.state.Length = time.Now().UTC(), e.Size
 	if err := u.save(e); err != nil {
-		return fmt.Errorf("%w for good: %w", errLater, err)
+		return fmt.Errorf("%w for good: %w", errNotSubmitted, err)
 	}
 	return nil
 }
 
 // taken keeps a file whose request id is another task's, until the client names
 // another id or deletes it, or that task is gone.
-func (u *Uploads) taken(e *entry, why error) error {
-	refused := &refusal{status: http.StatusConflict, kind: kindRequestTaken, detail: why.Error() + "; the file is kept"}
-	if e.state.Taken {
+func (u *Uploads) keepForNewRequestID(e *record, why error) error {
+	refused := &problem{status: http.StatusConflict, kind: kindRequestTaken, detail: why.Error() + "; the file is kept"}
+	if e.state.RequestIDTaken {
 		return refused
 	}
-	e.state.Taken, e.state.Length = true, e.Size
+	e.state.RequestIDTaken, e.state.Length = true, e.Size
 	return errors.Join(refused, u.save(e))
 }
 
@@ -117,7 +117,7 @@ func (u *Uploads) Recover(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if _, err := u.retake(ctx, id); err != nil {
+		if _, err := u.submitPending(ctx, id); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -125,14 +125,14 @@ func (u *Uploads) Recover(ctx context.Context) error {
 }
 
 // retake hands an upload over if that is all it waits for.
-func (u *Uploads) retake(ctx context.Context, id string) (handed bool, err error) {
-	waits := func(e *entry) bool {
-		return e.state.Handed.IsZero() && (e.complete() || e.full() && !e.state.OneShot)
+func (u *Uploads) submitPending(ctx context.Context, id string) (handed bool, err error) {
+	waits := func(e *record) bool {
+		return e.state.SubmittedAt.IsZero() && (e.isComplete() || e.hasAllBytes() && !e.state.SingleRequest)
 	}
-	err = u.alone(ctx, id, waits, func(e *entry) error {
-		err := u.finish(ctx, e)
+	err = u.withLock(ctx, id, waits, func(e *record) error {
+		err := u.complete(ctx, e)
 		handed = err == nil
-		if told, ok := errors.AsType[*refusal](err); ok && told.kind == kindRequestTaken {
+		if told, ok := errors.AsType[*problem](err); ok && told.kind == kindRequestTaken {
 			return nil // its client was told, and may come back
 		}
 		return err
@@ -142,12 +142,12 @@ func (u *Uploads) retake(ctx context.Context, id string) (handed bool, err error
 
 // alone does something with an upload that is as it should be, before and after
 // it is held. One that somebody else has is left alone: who has it sees to it.
-func (u *Uploads) alone(ctx context.Context, id string, like func(*entry) bool, do func(*entry) error) error {
+func (u *Uploads) withLock(ctx context.Context, id string, like func(*record) bool, do func(*record) error) error {
 	e, err := u.load(id)
 	if err == nil && like(e) {
-		var h *held
-		if h, err = u.hold(ctx, id, newSession(nil, 0), ifFree); err == nil {
-			defer h.release()
+		var h *lockedUpload
+		if h, err = u.lock(ctx, id, newActiveRequest(nil, 0), takeoverNever); err == nil {
+			defer h.unlock()
 			if e, err = u.load(id); err == nil && like(e) {
 				err = do(e)
 			}

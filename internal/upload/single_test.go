@@ -15,12 +15,12 @@ import (
 )
 
 // plain makes a request of a client that does not know tus.
-func (s *site) plain(want int, method, path string, body io.Reader, headers ...string) answer {
+func (s *testServer) mustSendPlain(want int, method, path string, body io.Reader, headers ...string) response {
 	s.t.Helper()
-	return s.do(want, method, path, body, append([]string{"Tus-Resumable", ""}, headers...)...)
+	return s.mustSend(want, method, path, body, append([]string{"Tus-Resumable", ""}, headers...)...)
 }
 
-func TestWholeFileInOneRequest(t *testing.T) {
+func TestSingleRequest_AcceptsAFile(t *testing.T) {
 	t.Parallel()
 	query := "?" + url.Values{"params": {`{"a":1}`}, "priority": {"5"}, "request_id": {"r"}}.Encode()
 	for _, c := range []struct{ name, method, path, contentType, wantType string }{
@@ -31,14 +31,14 @@ func TestWholeFileInOneRequest(t *testing.T) {
 	} {
 		for _, chunked := range []bool{false, true} {
 			s := serve(t, upload.Options{})
-			want := film(100_000)
+			want := randomBytes(100_000)
 			var body io.Reader = bytes.NewReader(want)
 			if chunked {
 				body = io.MultiReader(body)
 			}
-			a := s.plain(http.StatusCreated, c.method, c.path, body, "Content-Type", c.contentType)
-			u := s.taker.only(t)
-			s.sameFile(u, want)
+			a := s.mustSendPlain(http.StatusCreated, c.method, c.path, body, "Content-Type", c.contentType)
+			u := s.submissions.only(t)
+			s.checkFile(u, want)
 			if u.Name != "a film.mp4" || string(u.Params) != `{"a":1}` || u.Priority != 5 || u.RequestID != "r" || u.Type != c.wantType {
 				t.Errorf("%s: handed over as %+v", c.name, u)
 			}
@@ -58,7 +58,7 @@ func TestWholeFileInOneRequest(t *testing.T) {
 }
 
 // form makes a form of fields; a field whose name begins with @ is a file's.
-func form(fields ...string) (io.Reader, string) {
+func newForm(fields ...string) (io.Reader, string) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
 	for i := 0; i < len(fields); i += 2 {
@@ -73,21 +73,21 @@ func form(fields ...string) (io.Reader, string) {
 	return &b, w.FormDataContentType()
 }
 
-func TestFileInAForm(t *testing.T) {
+func TestSingleRequest_AcceptsAForm(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	want := string(film(100_000))
-	body, contentType := form("priority", "5", "params", `{"a":1}`, "@../a film.mp4", want)
-	s.plain(http.StatusCreated, "POST", "/uploads/", body, "Content-Type", contentType)
-	u := s.taker.only(t)
-	s.sameFile(u, []byte(want))
+	want := string(randomBytes(100_000))
+	body, contentType := newForm("priority", "5", "params", `{"a":1}`, "@../a film.mp4", want)
+	s.mustSendPlain(http.StatusCreated, "POST", "/uploads/", body, "Content-Type", contentType)
+	u := s.submissions.only(t)
+	s.checkFile(u, []byte(want))
 	if u.Name != "a film.mp4" || u.Priority != 5 || string(u.Params) != `{"a":1}` || u.Type != "application/octet-stream" {
 		t.Errorf("handed over as %+v", u)
 	}
 }
 
 // What a form says before its file is kept in memory, and written down.
-func TestFormSaysLittleBeforeItsFile(t *testing.T) {
+func TestSingleRequest_LimitsFormFields(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
 	long := strings.Repeat("n", 200<<10)
@@ -96,29 +96,29 @@ func TestFormSaysLittleBeforeItsFile(t *testing.T) {
 		"a file's name":  {"@" + long + ".mp4", "b"},
 		"many fields":    append(strings.Split(strings.Repeat("k,"+strings.Repeat("v", 30<<10)+",", 10), ",")[:20], "@a.mp4", "b"),
 	} {
-		body, contentType := form(fields...)
-		a, err := s.try("POST", "/uploads/", body, "Content-Type", contentType, "Tus-Resumable", "")
+		body, contentType := newForm(fields...)
+		a, err := s.send("POST", "/uploads/", body, "Content-Type", contentType, "Tus-Resumable", "")
 		if err != nil || a.status != http.StatusBadRequest {
 			t.Errorf("%s: got %d %.200s %v", name, a.status, a.body, err)
 		}
 	}
 	body := strings.NewReader(long + "\r\n--y\r\nContent-Disposition: form-data; name=f; filename=a.mp4\r\n\r\nb\r\n--y--\r\n")
-	s.plain(http.StatusBadRequest, "POST", "/uploads/", body, "Content-Type", "multipart/form-data; boundary=y")
-	if all := s.taker.all(); len(all) > 0 || len(s.left()) > 0 {
-		t.Errorf("%d were handed over, and %v is left", len(all), s.left())
+	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", body, "Content-Type", "multipart/form-data; boundary=y")
+	if all := s.submissions.all(); len(all) > 0 || len(s.entries()) > 0 {
+		t.Errorf("%d were handed over, and %v is left", len(all), s.entries())
 	}
 }
 
-func TestSimpleUploadThatCannotBeLeavesNothing(t *testing.T) {
+func TestSingleRequest_LeavesNothingAfterAnError(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{MaxBytes: 1000})
 	long := strings.Repeat("x", 1001)
-	s.plain(http.StatusRequestEntityTooLarge, "PUT", "/uploads/a.mp4", strings.NewReader(long))
-	s.plain(http.StatusRequestEntityTooLarge, "PUT", "/uploads/a.mp4", io.MultiReader(strings.NewReader(long)))
-	s.plain(http.StatusBadRequest, "PUT", "/uploads/a.mp4", nil)
-	s.plain(http.StatusBadRequest, "PUT", "/uploads/a.mp4", io.MultiReader(strings.NewReader("")))
-	s.plain(http.StatusBadRequest, "PUT", "/uploads/a.mp4?priority=x", strings.NewReader("abc"))
-	s.plain(http.StatusBadRequest, "PUT", "/uploads/a.mp4?priority=1&priority=2", strings.NewReader("abc"))
+	s.mustSendPlain(http.StatusRequestEntityTooLarge, "PUT", "/uploads/a.mp4", strings.NewReader(long))
+	s.mustSendPlain(http.StatusRequestEntityTooLarge, "PUT", "/uploads/a.mp4", io.MultiReader(strings.NewReader(long)))
+	s.mustSendPlain(http.StatusBadRequest, "PUT", "/uploads/a.mp4", nil)
+	s.mustSendPlain(http.StatusBadRequest, "PUT", "/uploads/a.mp4", io.MultiReader(strings.NewReader("")))
+	s.mustSendPlain(http.StatusBadRequest, "PUT", "/uploads/a.mp4?priority=x", strings.NewReader("abc"))
+	s.mustSendPlain(http.StatusBadRequest, "PUT", "/uploads/a.mp4?priority=1&priority=2", strings.NewReader("abc"))
 	for status, forms := range map[int][][]string{
 		http.StatusRequestEntityTooLarge: {{"@a", long}},
 		http.StatusBadRequest: {
@@ -130,33 +130,33 @@ func TestSimpleUploadThatCannotBeLeavesNothing(t *testing.T) {
 			if len(fields)%2 == 1 {
 				fields = fields[1:]
 			}
-			body, contentType := form(fields...)
-			a, err := s.try("POST", "/uploads/", body, "Content-Type", contentType, "Tus-Resumable", "")
+			body, contentType := newForm(fields...)
+			a, err := s.send("POST", "/uploads/", body, "Content-Type", contentType, "Tus-Resumable", "")
 			if err != nil || a.status != status {
 				t.Errorf("%.60q: got %d %s %v, want %d", fields, a.status, a.body, err, status)
 			}
 		}
 	}
-	s.plain(http.StatusBadRequest, "POST", "/uploads/", strings.NewReader("x"), "Content-Type", "multipart/form-data; boundary=y")
-	s.plain(http.StatusBadRequest, "POST", "/uploads/", strings.NewReader("x"), "Content-Type", "multipart/form-data")
-	_, _ = s.try("PUT", "/uploads/a.mp4", cut(film(900), 500), "Content-Length", "900", "Tus-Resumable", "")
-	broken, contentType := form("@a", long[:900])
+	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", strings.NewReader("x"), "Content-Type", "multipart/form-data; boundary=y")
+	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", strings.NewReader("x"), "Content-Type", "multipart/form-data")
+	_, _ = s.send("PUT", "/uploads/a.mp4", brokenReader(randomBytes(900), 500), "Content-Length", "900", "Tus-Resumable", "")
+	broken, contentType := newForm("@a", long[:900])
 	half, _ := io.ReadAll(io.LimitReader(broken, 500))
-	s.plain(http.StatusBadRequest, "POST", "/uploads/", bytes.NewReader(half), "Content-Type", contentType)
-	wait(t, "nothing is left", func() bool { return len(s.left()) == 0 })
-	if all := s.taker.all(); len(all) > 0 {
+	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", bytes.NewReader(half), "Content-Type", contentType)
+	waitFor(t, "nothing is left", func() bool { return len(s.entries()) == 0 })
+	if all := s.submissions.all(); len(all) > 0 {
 		t.Errorf("%+v was handed over", all)
 	}
 }
 
-func TestSimpleUploadIsAcceptedThoughNobodyTakesItNow(t *testing.T) {
+func TestSingleRequest_IsAcceptedIfTheSubmissionFails(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	s.taker.failing(errors.New("the database is down"))
-	s.plain(http.StatusAccepted, "PUT", "/uploads/a.mp4", strings.NewReader("abc"))
-	s.taker.failing(nil)
+	s.submissions.failWith(errors.New("the database is down"))
+	s.mustSendPlain(http.StatusAccepted, "PUT", "/uploads/a.mp4", strings.NewReader("abc"))
+	s.submissions.failWith(nil)
 	if err := s.uploads.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.sameFile(s.taker.only(t), []byte("abc"))
+	s.checkFile(s.submissions.only(t), []byte("abc"))
 }

@@ -15,109 +15,109 @@ import (
 	"github.com/cuelight/cuelight/internal/upload"
 )
 
-func TestUploadThatNobodyTakesNowIsHandedOverLater(t *testing.T) {
+func TestCleanUp_SubmitsAnUploadWhoseSubmissionFailed(t *testing.T) {
 	t.Parallel()
 	down := errors.New("the database is down")
 	var told atomic.Pointer[error]
-	s := serve(t, upload.Options{Trouble: func(_ string, err error) { told.Store(&err) }})
-	s.taker.failing(down)
-	url := s.begin(3)
-	a := s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	s := serve(t, upload.Options{OnError: func(_ string, err error) { told.Store(&err) }})
+	s.submissions.failWith(down)
+	url := s.create(3)
+	a := s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
 	if a.header.Get("Cuelight-Task") != "" || told.Load() == nil || !errors.Is(*told.Load(), down) {
 		t.Errorf("says %v", a.header)
 	}
 	if strings.Contains(fmt.Sprint(a), "database") {
 		t.Errorf("the client is told %v", a)
 	}
-	if done, err := s.uploads.Tidy(t.Context()); !errors.Is(err, down) || done.Handed != 0 {
+	if done, err := s.uploads.CleanUp(t.Context()); !errors.Is(err, down) || done.Submitted != 0 {
 		t.Errorf("tidied %+v, %v", done, err)
 	}
-	s.taker.failing(nil)
+	s.submissions.failWith(nil)
 	for _, want := range []int{1, 0} {
-		if done, err := s.uploads.Tidy(t.Context()); err != nil || done.Handed != want {
+		if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Submitted != want {
 			t.Errorf("tidied %+v, %v; want %d", done, err, want)
 		}
 	}
-	s.sameFile(s.taker.only(t), []byte("abc"))
-	if a := s.do(http.StatusOK, "HEAD", url, nil); a.header.Get("Cuelight-Task") == "" {
+	s.checkFile(s.submissions.only(t), []byte("abc"))
+	if a := s.mustSend(http.StatusOK, "HEAD", url, nil); a.header.Get("Cuelight-Task") == "" {
 		t.Errorf("HEAD says %v", a.header)
 	}
 }
 
-func TestClientThatAsksAgainHasItsUploadHandedOver(t *testing.T) {
+func TestPatch_SubmitsAgainAfterAFailedSubmission(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	s.taker.failing(errors.New("the database is down"))
-	url := s.begin(3)
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
-	s.taker.failing(nil)
-	if a := s.patch(http.StatusNoContent, url, 3, nil); a.header.Get("Cuelight-Task") == "" {
+	s.submissions.failWith(errors.New("the database is down"))
+	url := s.create(3)
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	s.submissions.failWith(nil)
+	if a := s.mustPatch(http.StatusNoContent, url, 3, nil); a.header.Get("Cuelight-Task") == "" {
 		t.Errorf("says %v", a.header)
 	}
-	s.taker.only(t)
+	s.submissions.only(t)
 }
 
-func TestUploadThatIsRefusedForGoodIsDeleted(t *testing.T) {
+func TestUpload_IsDeletedIfRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	s.taker.failing(fmt.Errorf("%w: no such profile", upload.ErrRefused))
-	url := s.begin(3)
-	if a := s.patch(http.StatusUnprocessableEntity, url, 0, strings.NewReader("abc")); !strings.Contains(a.body, "no such profile") {
+	s.submissions.failWith(fmt.Errorf("%w: no such profile", upload.ErrRefused))
+	url := s.create(3)
+	if a := s.mustPatch(http.StatusUnprocessableEntity, url, 0, strings.NewReader("abc")); !strings.Contains(a.body, "no such profile") {
 		t.Errorf("says %s", a.body)
 	}
-	s.do(http.StatusUnprocessableEntity, "PUT", "/uploads/a.mp4", strings.NewReader("abc"))
-	if left := s.left(); len(left) > 0 {
+	s.mustSend(http.StatusUnprocessableEntity, "PUT", "/uploads/a.mp4", strings.NewReader("abc"))
+	if left := s.entries(); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
 }
 
-func TestFinishedFileIsDeletedOnlyWhenItsTaskNeedsItNoMore(t *testing.T) {
+func TestCleanUp_DeletesAFileItsTaskNoLongerNeeds(t *testing.T) {
 	t.Parallel()
 	var fate atomic.Int32
 	var asked atomic.Pointer[upload.Upload]
 	broken := errors.New("nobody knows")
-	s := serve(t, upload.Options{GoneFor: time.Hour, Fate: func(_ context.Context, u upload.Upload) (upload.Fate, error) {
+	s := serve(t, upload.Options{TaskGoneRetention: time.Hour, SourceState: func(_ context.Context, u upload.Upload) (upload.SourceState, error) {
 		asked.Store(&u)
 		if f := fate.Load(); f >= 0 {
-			return upload.Fate(f), nil
+			return upload.SourceState(f), nil
 		}
-		return upload.Taken, broken
+		return upload.SourceCopied, broken
 	}})
-	tidy := func(f upload.Fate, want int, wantErr error) {
+	tidy := func(f upload.SourceState, want int, wantErr error) {
 		t.Helper()
 		fate.Store(int32(f))
-		done, err := s.uploads.Tidy(t.Context())
+		done, err := s.uploads.CleanUp(t.Context())
 		if done.Released != want || !errors.Is(err, wantErr) {
 			t.Errorf("fate %d: tidied %+v, %v; want %d released", f, done, err, want)
 		}
 	}
-	url := s.begin(3)
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
-	u := s.taker.only(t)
-	tidy(upload.Needed, 0, nil)
+	url := s.create(3)
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	u := s.submissions.only(t)
+	tidy(upload.SourceNeeded, 0, nil)
 	if got := asked.Load(); got.Task != "task-of-"+u.ID || got.Path != u.Path || got.Size != 3 {
 		t.Errorf("asked about %+v", got)
 	}
 	tidy(-1, 0, broken)
-	tidy(upload.Gone, 0, nil)
-	tidy(upload.Gone, 0, nil)
-	s.goneFor(url, 2*time.Hour)
-	tidy(upload.Needed, 0, nil) // it is back, and missing it begins anew
-	tidy(upload.Gone, 0, nil)
-	s.sameFile(u, []byte("abc"))
-	s.goneFor(url, 2*time.Hour)
-	tidy(upload.Gone, 1, nil)
-	if left := s.left(); len(left) > 0 {
+	tidy(upload.TaskGone, 0, nil)
+	tidy(upload.TaskGone, 0, nil)
+	s.ageTaskGone(url, 2*time.Hour)
+	tidy(upload.SourceNeeded, 0, nil) // it is back, and missing it begins anew
+	tidy(upload.TaskGone, 0, nil)
+	s.checkFile(u, []byte("abc"))
+	s.ageTaskGone(url, 2*time.Hour)
+	tidy(upload.TaskGone, 1, nil)
+	if left := s.entries(); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
-	url = s.begin(3)
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
-	tidy(upload.Taken, 1, nil)
-	s.do(http.StatusNotFound, "HEAD", url, nil)
+	url = s.create(3)
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	tidy(upload.SourceCopied, 1, nil)
+	s.mustSend(http.StatusNotFound, "HEAD", url, nil)
 }
 
 // goneFor makes it longer since a task was missed.
-func (s *site) goneFor(url string, long time.Duration) {
+func (s *testServer) ageTaskGone(url string, long time.Duration) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, "uploads", filepath.Base(url), "state.json")
 	raw, err := os.ReadFile(file)
@@ -135,64 +135,64 @@ func (s *site) goneFor(url string, long time.Duration) {
 	}
 }
 
-func TestNothingIsEverDeletedOfItselfByDefault(t *testing.T) {
+func TestCleanUp_DeletesNoFinishedFileByDefault(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(3)
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
-	if done, err := s.uploads.Tidy(t.Context()); err != nil || done != (upload.Tidied{}) {
+	url := s.create(3)
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	if done, err := s.uploads.CleanUp(t.Context()); err != nil || done != (upload.CleanUpResult{}) {
 		t.Errorf("tidied %+v, %v", done, err)
 	}
-	s.sameFile(s.taker.only(t), []byte("abc"))
+	s.checkFile(s.submissions.only(t), []byte("abc"))
 }
 
-func TestReleaseDeletesFinishedUploadsOnly(t *testing.T) {
+func TestRelease_DeletesOnlyFinishedUploads(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(3)
+	url := s.create(3)
 	id := filepath.Base(url)
 	for _, other := range []string{id, strings.Repeat("A", 26), "../uploads", ""} {
 		if err := s.uploads.Release(t.Context(), other); !errors.Is(err, upload.ErrNotFound) {
 			t.Errorf("release %q: %v", other, err)
 		}
 	}
-	s.taker.failing(errors.New("later"))
-	s.patch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	s.submissions.failWith(errors.New("later"))
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
 	if err := s.uploads.Release(t.Context(), id); !errors.Is(err, upload.ErrNotFound) {
 		t.Errorf("released before it was handed over: %v", err)
 	}
-	s.taker.failing(nil)
-	s.patch(http.StatusNoContent, url, 3, nil)
+	s.submissions.failWith(nil)
+	s.mustPatch(http.StatusNoContent, url, 3, nil)
 	if err := s.uploads.Release(t.Context(), id); err != nil {
 		t.Error(err)
 	}
-	if left := s.left(); len(left) > 0 {
+	if left := s.entries(); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
 }
 
-func TestWhatACrashLeftOfADeletionIsDeletedInTheEnd(t *testing.T) {
+func TestCleanUp_CompletesAnInterruptedDeletion(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	url := s.begin(3)
+	url := s.create(3)
 	dir := filepath.Join(s.dir, "uploads", filepath.Base(url))
 	if err := os.Remove(filepath.Join(dir, "state.json")); err != nil {
 		t.Fatal(err)
 	}
-	s.do(http.StatusNotFound, "HEAD", url, nil)
-	if _, err := s.uploads.Tidy(t.Context()); err != nil || len(s.left()) != 1 {
+	s.mustSend(http.StatusNotFound, "HEAD", url, nil)
+	if _, err := s.uploads.CleanUp(t.Context()); err != nil || len(s.entries()) != 1 {
 		t.Errorf("deleted at once, %v: it may be about to begin", err)
 	}
 	then := time.Now().Add(-2 * time.Hour)
 	if err := os.Chtimes(dir, then, then); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := s.uploads.Tidy(t.Context()); err != nil || done.Expired != 1 || len(s.left()) != 0 {
+	if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Expired != 1 || len(s.entries()) != 0 {
 		t.Errorf("tidied %+v, %v", done, err)
 	}
 }
 
-func TestWhatIsNoUploadInTheDirectoryIsLeftAlone(t *testing.T) {
+func TestCleanUp_IgnoresOtherFiles(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
 	outside := filepath.Join(s.dir, "outside")
@@ -208,11 +208,11 @@ func TestWhatIsNoUploadInTheDirectoryIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a, err := s.try("HEAD", "/uploads/"+filepath.Base(link), nil)
+	a, err := s.send("HEAD", "/uploads/"+filepath.Base(link), nil)
 	if err != nil || a.status == http.StatusOK {
 		t.Errorf("a link out of the directory is followed: %d %v", a.status, err)
 	}
-	_, _ = s.uploads.Tidy(t.Context())
+	_, _ = s.uploads.CleanUp(t.Context())
 	if _, err := os.Stat(filepath.Join(outside, "part")); err != nil {
 		t.Error(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-func FuzzMetadata(f *testing.F) {
+func FuzzParseMetadata(f *testing.F) {
 	f.Add("filename d29ybGQ=,is_confidential")
 	f.Add("a ,b =, c")
 	f.Add("params eyJhIjoxfQ==,priority LTE=")
@@ -24,7 +24,7 @@ func FuzzMetadata(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		said, err := parseMetadata(header)
 		if err != nil {
-			if r := (&refusal{}); !errors.As(err, &r) || r.status != http.StatusBadRequest {
+			if r := (&problem{}); !errors.As(err, &r) || r.status != http.StatusBadRequest {
 				t.Fatalf("refused with %v", err)
 			}
 			return
@@ -37,12 +37,12 @@ func FuzzMetadata(f *testing.F) {
 		if len(header) <= maxMetadata/2 && (err != nil || !maps.Equal(said, again)) {
 			t.Fatalf("%q comes back as %q, %v", said, again, err)
 		}
-		checkDescription(t, said)
+		checkUpload(t, said)
 	})
 }
 
-func checkDescription(t *testing.T, said map[string]string) {
-	u, err := describe(said)
+func checkUpload(t *testing.T, said map[string]string) {
+	u, err := newUpload(said)
 	if err != nil {
 		return
 	}
@@ -63,7 +63,7 @@ func checkName(t *testing.T, name string) {
 	}
 }
 
-func FuzzName(f *testing.F) {
+func FuzzCleanName(f *testing.F) {
 	for _, name := range []string{"a.mp4", "../x", `..\x`, "\xff.mp4", strings.Repeat("é", 300) + ".mkv", ".", "a/..", "\u202e", strings.Repeat("é", 127) + " x"} {
 		f.Add(name)
 	}
@@ -76,7 +76,7 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-func FuzzHeaders(f *testing.F) {
+func FuzzParseHeaders(f *testing.F) {
 	f.Add("0", "sha1 Lve95gjOVATpfV8EL5X4nxwjKHE=")
 	f.Add("+1", "md5 x")
 	f.Add("9223372036854775807", "sha256 ")
@@ -94,12 +94,12 @@ func FuzzHeaders(f *testing.F) {
 
 // Whatever a path is, nothing outside the directory is looked at, and nobody
 // is told of trouble on this side.
-func FuzzPath(f *testing.F) {
+func FuzzServeHTTP_Path(f *testing.F) {
 	f.Add("PATCH", "/uploads/../x", "1", "2")
 	f.Add("POST", "/uploads/", "1", "a b")
 	f.Add("PUT", "/uploads/%2e%2e", "", "")
 	f.Fuzz(func(t *testing.T, method, path, number, header string) {
-		u, err := New(Options{Dir: t.TempDir(), MinFree: -1, OnComplete: nobody, Trouble: func(id string, err error) {
+		u, err := New(Options{Dir: t.TempDir(), MinFree: -1, OnComplete: acceptAll, OnError: func(id string, err error) {
 			t.Errorf("trouble with %q: %v", id, err)
 		}})
 		if err != nil {
@@ -124,4 +124,4 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-func nobody(context.Context, Upload) (Receipt, error) { return Receipt{Task: "task"}, nil }
+func acceptAll(context.Context, Upload) (Receipt, error) { return Receipt{Task: "task"}, nil }

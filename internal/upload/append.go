@@ -13,14 +13,14 @@ const (
 	bufferBytes = 256 << 10
 	// roomEvery is after how many bytes the disk is looked at again: others
 	// write to it, too.
-	roomEvery = 64 << 20
+	diskCheckBytes = 64 << 20
 )
 
 // buffers are what files go through, so that a thousand uploads that wait for
 // their clients do not have one each made anew.
-type buffers struct{ pool sync.Pool }
+type bufferPool struct{ pool sync.Pool }
 
-func (b *buffers) get() *[]byte {
+func (b *bufferPool) get() *[]byte {
 	if p, ok := b.pool.Get().(*[]byte); ok {
 		return p
 	}
@@ -29,35 +29,35 @@ func (b *buffers) get() *[]byte {
 }
 
 // body is a request's body whose client must not stall.
-type body struct {
+type timedBody struct {
 	io.Reader
-	s *session
+	request *activeRequest
 }
 
-func (b body) Read(p []byte) (int, error) {
-	if err := b.s.expect(); err != nil {
+func (b timedBody) Read(p []byte) (int, error) {
+	if err := b.request.extendDeadlines(); err != nil {
 		return 0, err
 	}
 	n, err := b.Reader.Read(p)
-	b.s.came(n, err)
+	b.request.received(n, err)
 	if err != nil && err != io.EOF {
-		err = b.s.readError(err)
+		err = b.request.readError(err)
 	}
 	return n, err
 }
 
-func (body) Close() error { return nil } // the server closes it
+func (timedBody) Close() error { return nil } // the server closes it
 
 // receive appends at most most bytes to a file, and returns how many it has
 // written, also with an error. More than most is errTooLong.
-func (u *Uploads) receive(f *os.File, from io.Reader, most int64) (written int64, err error) {
+func (u *Uploads) writeBody(f *os.File, from io.Reader, most int64) (written int64, err error) {
 	buffer := u.buffers.get()
 	defer u.buffers.pool.Put(buffer)
 	looked := int64(0)
 	for {
 		n, readErr := from.Read((*buffer)[:min(bufferBytes, most-written+1)])
 		if int64(n) > most-written {
-			return written, errTooLong
+			return written, errTooManyBytes
 		}
 		if n > 0 {
 			w, err := f.Write((*buffer)[:n])
@@ -72,9 +72,9 @@ func (u *Uploads) receive(f *os.File, from io.Reader, most int64) (written int64
 		if readErr != nil {
 			return written, readErr
 		}
-		if written-looked >= roomEvery {
+		if written-looked >= diskCheckBytes {
 			looked = written
-			if err := u.room(0); err != nil {
+			if err := u.checkDisk(0); err != nil {
 				return written, err
 			}
 		}
@@ -82,47 +82,47 @@ func (u *Uploads) receive(f *os.File, from io.Reader, most int64) (written int64
 }
 
 // most is how long an upload may become.
-func (u *Uploads) most(e *entry) int64 {
+func (u *Uploads) maxLength(e *record) int64 {
 	if e.state.Length >= 0 {
 		return e.state.Length
 	}
-	if e.state.Most > 0 {
-		return min(e.state.Most, u.o.MaxBytes)
+	if e.state.MaxLength > 0 {
+		return min(e.state.MaxLength, u.options.MaxBytes)
 	}
-	return u.o.MaxBytes
+	return u.options.MaxBytes
 }
 
 // add appends a body to what has come, and moves e.offset. What came before an
 // error stays, unless it came under a checksum, or was more than announced. The
 // caller holds the upload.
-func (u *Uploads) add(e *entry, from io.Reader, sum *checksum) (err error) {
+func (u *Uploads) appendBody(e *record, from io.Reader, sum *checksum) (err error) {
 	f, err := u.openPart(e)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if sum != nil {
-		if err := u.setMark(e.ID, e.offset); err != nil {
+		if err := u.setVerifiedOffset(e.ID, e.offset); err != nil {
 			return err
 		}
 		from = io.TeeReader(from, sum.hash)
 	}
-	n, err := u.receive(f, from, u.most(e)-e.offset)
-	if err == nil && sum != nil && !sum.right() {
-		err = errWrongSum
+	n, err := u.writeBody(f, from, u.maxLength(e)-e.offset)
+	if err == nil && sum != nil && !sum.matches() {
+		err = errChecksumMismatch
 	}
-	if err != nil && (sum != nil || errors.Is(err, errTooLong)) {
+	if err != nil && (sum != nil || errors.Is(err, errTooManyBytes)) {
 		return errors.Join(err, f.Truncate(e.offset))
 	}
 	if syncErr := f.Sync(); syncErr != nil {
 		return errors.Join(err, fmt.Errorf("write upload: %w", diskError(syncErr)))
 	}
 	if sum != nil {
-		if err := u.clearMark(e.ID); err != nil {
+		if err := u.clearVerifiedOffset(e.ID); err != nil {
 			return err
 		}
 	}
 	e.offset += n
-	e.touched = time.Now()
+	e.lastWrite = time.Now()
 	return err
 }
