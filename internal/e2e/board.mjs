@@ -190,7 +190,7 @@ await test("one of each kind", async (page) => {
   await add(page, `${given.films}/is-not-there.mp4`);
   await add(page, `${given.films}/night-train.mp4`);
   await page.waitForSelector(".row .chip.s-pending >> text=transcode"); // there is one at a time
-  for (const count of ["1 running", "1 ready", "1 retrying", "2 dead", "1 worker"]) await page.waitForSelector(`#strip .number >> text=/^\\s*${count}/`);
+  for (const count of ["1 running", "1 ready", "1 retrying", "2 dead", "1 worker"]) await page.waitForSelector(`#overview .number >> text=/^\\s*${count}/`);
   // The one that failed is tried again now and then, and is dead in the end.
   videos = await (await page.waitForFunction(() => {
     const rows = document.querySelectorAll(".row.s-inprogress, .row.s-dead, .row.s-failed, .row.s-completed");
@@ -249,7 +249,7 @@ await test("who may only look sees no buttons, and cannot act by other ways", as
   for (const path of ["/", `/videos/${id}`, "/workers", "/dead", "/latency"]) {
     await page.goto(given.url + path);
     await connected(page);
-    must(!(await page.locator("main :is(button[type=submit], [data-act], [data-dialog], [data-upload])").filter({ hasNotText: "Apply" }).count()), `there are buttons on ${path}`);
+    must(!(await page.locator("main :is(button[type=submit], [data-post], [data-dialog], [data-upload])").filter({ hasNotText: "Apply" }).count()), `there are buttons on ${path}`);
   }
   for (const path of [`/videos/${id}/cancel`, `/videos/${id}/retry`, `/videos/${id}/override`, "/dead/retry", "/pause", "/add", `/api/v1/tasks/${id}/cancel`]) {
     const status = await page.evaluate(async (path) => (await fetch(path, { method: "POST", body: new URLSearchParams({ source: "/etc/hosts", all: "1" }) })).status, path);
@@ -268,7 +268,7 @@ await test("who may submit can add what is not on the host, and nothing else", a
   await page.click("text=Add…");
   await page.fill("#dialog >> #source", "/etc/hosts");
   await page.click("#dialog >> button[type=submit]");
-  await page.waitForSelector("#said >> text=/You do not have permission.*upload yours/");
+  await page.waitForSelector("#messages >> text=/You do not have permission.*upload yours/");
   await page.fill("#dialog >> #source", "http://127.0.0.1:9/from-a-camera.mp4");
   await page.click("#dialog >> button[type=submit]");
   await rowOf(page, "from-a-camera.mp4").waitFor();
@@ -292,7 +292,7 @@ await test("it can be read, and tried again, without scripts", async (page) => {
   await page.locator(".row.s-dead .name").first().click();
   must((await page.textContent("#attempts")).includes("failed"), "no attempts are told of");
   await page.click("#head >> button >> text=Retry");
-  await page.waitForSelector(".said >> text=Retrying the failed stages.");
+  await page.waitForSelector(".messages >> text=Retrying the failed stages.");
   await page.goto(`${given.url}/dead`);
   must(await page.locator("#dead-head").count() === 1, "there are no dead letters");
 }, { javaScriptEnabled: false });

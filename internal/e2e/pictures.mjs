@@ -13,7 +13,7 @@ const add = async (page, name) => {
 const picture = async (page, name) => {
   await page.evaluate(() => document.activeElement.blur());
   await page.mouse.move(0, 0);
-  await page.evaluate(() => document.querySelectorAll("#said p").forEach((p) => p.remove()));
+  await page.evaluate(() => document.querySelectorAll("#messages p").forEach((p) => p.remove()));
   const { width, bottom } = await page.evaluate(() => ({ width: innerWidth, bottom: Math.ceil(Math.max(...[...document.querySelectorAll("main > *")].map((e) => e.getBoundingClientRect().bottom)) + scrollY) }));
   await page.setViewportSize({ width, height: bottom + 16 });
   await page.waitForFunction(() => [...document.querySelectorAll("img")].every((i) => i.complete && i.naturalWidth));

@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,60 +12,59 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// action is something that can be done: what is asked before, and the doing. Both
-// take what the address or the form says.
+// action is something that a viewer can do: a page that asks for confirmation, and the
+// execution, which returns a message for the viewer.
 type action struct {
-	ask func(u *UI, r *http.Request) (confirmation, error)
-	do  func(u *UI, ctx context.Context, r *http.Request) (said string, err error)
+	isAllowed func(permissions) bool
+	confirm   func(u *UI, r *http.Request) (confirmation, error)
+	do        func(u *UI, ctx context.Context, r *http.Request) (message string, err error)
 }
 
-// question is what stands on the page, or in the dialog, that asks.
+func maySubmit(p permissions) bool  { return p.Submit }
+func mayOperate(p permissions) bool { return p.Operate }
+
+// confirmation is the page, or the dialog, that asks before an action.
 type confirmation struct {
 	Title, Text string
-	Button      string
-	Danger      bool
-	To          string // where the form is posted to
+	Button      string // "" if there is nothing to do
+	IsDanger    bool
+	Action      string // the address that the form is posted to
 	Fields      []field
-	From        []string // stages to choose from, if any
-	Source      string   // what to call the field for one; without it there is none
-	Command     string   // that does the same
-	Back        string
-	Nothing     bool // there is nothing to do
+	Stages      []string // to choose from, if any
+	SourceLabel string   // of the input for a source, if any
+	Command     string   // the same action in a shell
+	Back        string   // Default: the page that the viewer came from
 }
 
+// field is a hidden input of a form.
 type field struct{ Name, Value string }
 
-// maySubmit and mayOperate say who may.
-func maySubmit(c permissions) bool  { return c.Submit }
-func mayOperate(c permissions) bool { return c.Operate }
-
-// ask shows the page that asks.
-func (u *UI) serveConfirmation(ask func(*UI, *http.Request) (confirmation, error)) http.HandlerFunc {
+// serveConfirmation shows the confirmation of an action.
+func (u *UI) serveConfirmation(a action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		c := u.permissions(u.o.Viewer(r.Context()))
-		if !c.Operate && !(c.Submit && r.URL.Path == "/add") {
-			u.fail(w, r, errForbidden)
+		if !a.isAllowed(u.permissions(u.o.Viewer(r.Context()))) {
+			u.fail(w, r, errReadOnly)
 			return
 		}
-		q, err := ask(u, r)
+		c, err := a.confirm(u, r)
 		if err != nil {
 			u.fail(w, r, err)
 			return
 		}
-		if q.Back == "" {
-			q.Back = u.returnPath(r)
+		if c.Back == "" {
+			c.Back = u.returnPath(r)
 		}
 		d := u.pageData(w, r)
-		d.screen, d.Page, d.Asked = screen{title: q.Title}, "ask", q
-		u.render(w, http.StatusOK, "ask", d)
+		d.screen, d.Page, d.Asked = screen{title: c.Title}, "confirm", c
+		u.render(w, http.StatusOK, "confirm", d)
 	}
 }
 
-// act does it, and answers with a redirect, or with JSON to a script.
-func (u *UI) serveAction(may func(permissions) bool, do func(*UI, context.Context, *http.Request) (string, error)) http.HandlerFunc {
+// serveAction executes an action. It answers with a redirect, or a script with JSON.
+func (u *UI) serveAction(a action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !may(u.permissions(u.o.Viewer(r.Context()))) {
-			u.fail(w, r, errForbidden)
+		if !a.isAllowed(u.permissions(u.o.Viewer(r.Context()))) {
+			u.fail(w, r, errReadOnly)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, 256<<10)
@@ -72,7 +72,7 @@ func (u *UI) serveAction(may func(permissions) bool, do func(*UI, context.Contex
 			u.fail(w, r, fmt.Errorf("%w: %w", errIncomplete, err))
 			return
 		}
-		text, err := do(u, r.Context(), r)
+		text, err := a.do(u, r.Context(), r)
 		if err != nil {
 			u.fail(w, r, err)
 			return
@@ -81,9 +81,8 @@ func (u *UI) serveAction(may func(permissions) bool, do func(*UI, context.Contex
 		u.workers.invalidate()
 		u.pauses.invalidate()
 		u.hub.invalidate()
-		u.hub.redrawAll()
 		if wantsJSON(r) {
-			u.writeJSON(w, http.StatusOK, text)
+			writeJSON(w, http.StatusOK, text)
 			return
 		}
 		http.SetCookie(w, &http.Cookie{
@@ -94,21 +93,20 @@ func (u *UI) serveAction(may func(permissions) bool, do func(*UI, context.Contex
 	}
 }
 
-// saidCookie carries what an action had to say over the redirect that follows it.
-const messageCookie = "cuelight_said"
+const (
+	messageCookie = "cuelight_said" // carries the message of an action over the redirect
+	maxMessage    = 500             // bytes
+)
 
-// saidMost is how much that can be, in bytes.
-const maxMessage = 500
-
-// cut leaves out the end of what is too long.
 func truncate(text string) string {
 	if len(text) <= maxMessage {
 		return text
 	}
-	const more = "…"
-	return strings.ToValidUTF8(text[:maxMessage-len(more)], "") + more
+	const ellipsis = "…"
+	return strings.ToValidUTF8(text[:maxMessage-len(ellipsis)], "") + ellipsis
 }
 
+// takeMessage returns the message of the last action and deletes its cookie.
 func takeMessage(w http.ResponseWriter, r *http.Request, base string) string {
 	c, err := r.Cookie(messageCookie)
 	if err != nil {
@@ -126,13 +124,19 @@ func wantsJSON(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "application/json")
 }
 
-// back sends the browser where it came from.
+func writeJSON(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"ok": status < 400, "text": text}) // the client may be gone
+}
+
 func (u *UI) redirectBack(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, u.returnPath(r), http.StatusSeeOther)
 }
 
-// backTo is the page of this dashboard that the form names, or that the link was
-// on.
+// returnPath returns the page that the form names, or the one with the link to the
+// form.
 func (u *UI) returnPath(r *http.Request) string {
 	if to := localPath(r.FormValue("back")); to != "" {
 		return to
@@ -145,7 +149,7 @@ func (u *UI) returnPath(r *http.Request) string {
 	return u.o.Base + "/"
 }
 
-// localPath is a path on this server, and nothing else.
+// localPath returns s if it is a path on this server, and else "".
 func localPath(s string) string {
 	to, err := url.Parse(s)
 	if err != nil || to.IsAbs() || to.Host != "" || to.User != nil || !strings.HasPrefix(s, "/") ||
@@ -163,7 +167,7 @@ func pathID(r *http.Request) (store.ID, error) {
 	return id, nil
 }
 
-// asked reads the task that an action is about.
+// taskOf reads the task of an action.
 func (u *UI) taskOf(r *http.Request) (store.Task, error) {
 	id, err := pathID(r)
 	if err != nil {

@@ -138,7 +138,7 @@ func TestWhoMayOnlyLookSeesNoButtonsAndIsForbidden(t *testing.T) {
 		s := newTestSite(t, change)
 		for _, path := range s.pages()[:16] {
 			_, body, _ := s.get(path)
-			if strings.Contains(body, "data-act") || strings.Contains(body, "data-dialog>") || strings.Contains(body, "data-upload") || strings.Contains(body, `form="selection"`) {
+			if strings.Contains(body, "data-post") || strings.Contains(body, "data-dialog>") || strings.Contains(body, "data-upload") || strings.Contains(body, `form="selection"`) {
 				t.Errorf("%s, %s: there are buttons", name, path)
 			}
 		}
@@ -268,7 +268,7 @@ func (s *testSite) openStream(query, seen string) (lines *bufio.Scanner, end fun
 func TestStreamBringsAPageUpToDateAndFollows(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
-	lines, end := s.openStream("page=board&for=only%3Dwaiting&at=old", "")
+	lines, end := s.openStream("page=board&for=state%3Dwaiting&at=old", "")
 	if event, id, _ := nextMessage(t, lines); event != "hello" || id != "old" {
 		t.Errorf("first comes %q, %q", event, id)
 	}
@@ -284,7 +284,7 @@ func TestStreamBringsAPageUpToDateAndFollows(t *testing.T) {
 		t.Errorf("after a change comes %s", data)
 	}
 	end()
-	lines, end = s.openStream("page=board&for=only%3Dwaiting&at=old", newer)
+	lines, end = s.openStream("page=board&for=state%3Dwaiting&at=old", newer)
 	defer end()
 	nextMessage(t, lines)
 	if err := s.st.Cancel(t.Context(), s.seeded.Waiting); err != nil {

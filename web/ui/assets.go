@@ -14,12 +14,12 @@ import (
 //go:embed assets templates
 var files embed.FS
 
-// assets are the files that pages load. An address has the hash of what is there,
-// so it is kept for ever by whoever has fetched it.
+// assets serves the files that pages load. Addresses have the hash of the content, so
+// browsers can cache them forever.
 type assets struct {
 	base   string
 	hashes map[string]string
-	build  string // changes when any of them does
+	build  string // the hash of all assets
 }
 
 func newAssets(base string) (assets, error) {
@@ -45,16 +45,15 @@ func newAssets(base string) (assets, error) {
 	return a, nil
 }
 
-// address is where a file is.
 func (a assets) address(name string) (string, error) {
 	hash, ok := a.hashes[name]
 	if !ok {
-		return "", fmt.Errorf("there is no asset %q", name)
+		return "", fmt.Errorf("unknown asset %q", name)
 	}
 	return a.base + "/assets/" + name + "?" + hash, nil
 }
 
-var types = map[string]string{
+var contentTypes = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 	".json": "application/json", ".LICENSE": "text/plain; charset=utf-8",
 }
@@ -66,7 +65,7 @@ func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", types[path.Ext(name)])
+	w.Header().Set("Content-Type", contentTypes[path.Ext(name)])
 	w.Header().Set("Etag", `"`+hash+`"`)
 	w.Header().Set("Cache-Control", "no-cache")
 	if r.URL.RawQuery == hash {

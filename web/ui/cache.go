@@ -7,47 +7,48 @@ import (
 	"time"
 )
 
-// readWithin is how long a read may take.
-const readTimeout = 5 * time.Second
+const (
+	readTimeout = 5 * time.Second // for one read
+	slowFactor  = 10              // a value is kept this many times longer than its read took
+)
 
-// memo keeps what was read for a moment, so that many who ask at once share one
-// read. What is slow is kept for longer.
+var errReadAborted = errors.New("the read was aborted")
+
+// cache keeps a value for a short time, so that many callers share one read.
 type cache[T any] struct {
-	minAge time.Duration
+	ttl time.Duration // at least; see slowFactor
 
 	mu       sync.Mutex
 	value    T
-	until    time.Time
-	inFlight *cachedRead[T] // the read under way
+	expires  time.Time
+	inFlight *cachedRead[T]
 }
 
-// shared is a read that several wait for.
+// cachedRead is a read that several callers wait for.
 type cachedRead[T any] struct {
-	done  chan struct{} // closed when there is what follows
+	done  chan struct{} // closed when value and err are set
 	value T
 	err   error
 }
 
-// slowness is how much longer than it took to read something it is kept.
-const slowFactor = 10
-
-// get reads at most once at a time. The read belongs to all who wait for it, so it
-// does not end with the one who came first, but it has no more time than that one.
-func (m *cache[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, error) {
-	m.mu.Lock()
-	if time.Now().Before(m.until) {
-		defer m.mu.Unlock()
-		return m.value, nil
+// get returns the cached value, or reads it. At most one read runs at a time. All
+// callers share it, so it does not end when the first caller's context ends, but it
+// has that caller's deadline.
+func (c *cache[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+	c.mu.Lock()
+	if time.Now().Before(c.expires) {
+		defer c.mu.Unlock()
+		return c.value, nil
 	}
-	r := m.inFlight
+	r := c.inFlight
 	if r == nil {
-		r = &cachedRead[T]{done: make(chan struct{}), err: errors.New("reading it came to no end")}
-		m.inFlight = r
-		m.mu.Unlock()
-		m.read(ctx, r, read)
+		r = &cachedRead[T]{done: make(chan struct{}), err: errReadAborted}
+		c.inFlight = r
+		c.mu.Unlock()
+		c.read(ctx, r, read)
 		return r.value, r.err
 	}
-	m.mu.Unlock()
+	c.mu.Unlock()
 	select {
 	case <-ctx.Done():
 		var none T
@@ -57,31 +58,31 @@ func (m *cache[T]) get(ctx context.Context, read func(context.Context) (T, error
 	}
 }
 
-func (m *cache[T]) read(ctx context.Context, r *cachedRead[T], read func(context.Context) (T, error)) {
-	within := time.Now().Add(readTimeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(within) {
-		within = d
+func (c *cache[T]) read(ctx context.Context, r *cachedRead[T], read func(context.Context) (T, error)) {
+	started := time.Now()
+	deadline := started.Add(readTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
 	}
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), within)
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
-	begun := time.Now()
 	defer func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		defer close(r.done)
-		if m.inFlight != r { // something was done since
+		if c.inFlight != r { // an action invalidated this read
 			return
 		}
-		if m.inFlight = nil; r.err == nil {
-			m.value, m.until = r.value, time.Now().Add(max(m.minAge, slowFactor*time.Since(begun)))
+		if c.inFlight = nil; r.err == nil {
+			c.value, c.expires = r.value, time.Now().Add(max(c.ttl, slowFactor*time.Since(started)))
 		}
 	}()
 	r.value, r.err = read(ctx)
 }
 
-// drop forgets what was read, and what is being read.
-func (m *cache[T]) invalidate() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.until, m.inFlight = time.Time{}, nil
+// invalidate drops the value and ignores the result of a read in flight.
+func (c *cache[T]) invalidate() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expires, c.inFlight = time.Time{}, nil
 }

@@ -1,39 +1,35 @@
-// Package ui is the dashboard: five screens, drawn on the server, that follow
-// what happens.
+// Package ui is the dashboard: five pages, rendered on the server, that update
+// themselves while they are open.
 //
 //	dashboard, err := ui.New(ui.Options{Store: st, Actions: actions, Subscribe: subscribe})
-//	mux.Handle("/", dashboard)   // behind whatever says who may come in
-//	err = dashboard.Run(ctx)     // beside the server: keeps open pages up to date
+//	mux.Handle("/", dashboard)   // behind a handler that authenticates
+//	err = dashboard.Run(ctx)     // next to the server: updates open pages
 //
-// The screens are the board (/), a video (/videos/{id}), the workers (/workers),
-// dead letters (/dead) and latency (/latency); /login is the form for those who
-// are not known yet. All can be read, and all that can be done be done, without
-// JavaScript: actions are forms that are posted and answered with a redirect, and
-// what ought to be confirmed has a page that asks.
+// The pages are the board (/), a video (/videos/{id}), workers (/workers), dead tasks
+// (/dead) and latency (/latency). /login is the sign-in form. Everything works without
+// JavaScript: actions are posted forms that end in a redirect, and each confirmation
+// is a page.
 //
 // # What it promises
 //
-//   - It works under a policy that allows no inline script or style; it sets that
-//     policy itself, and a browser fetches nothing from anywhere else.
-//   - A page that is open has one stream (/live). What is sent are the pieces of
-//     HTML that changed, at most four times a second, and they are put in place
-//     without touching focus, scroll position or what somebody has opened.
-//   - Pages that look at the same thing share its reads and its rendering: five
-//     hundred open boards cost the database what one does. What is slow to read is
-//     read less often and apart from the rest, and each of the two takes no more than
-//     half of the time of one connection. Of one viewer, 64 different pages are
-//     followed at once; more than that show what there was.
-//   - A stream that breaks is begun again by the browser, and begins with what
-//     changed since, whatever was missed. Nothing is kept here for those who are
-//     away.
-//   - Reads have five seconds. A page that cannot be read says so, and an open one
-//     says since when it is stale, also where it was only not read in time. What went
-//     wrong is told to Options.Trouble, as people are told no details.
+//   - It sets a content security policy that allows no inline script or style and no
+//     request to another host.
+//   - An open page has one stream (/live). The stream sends the fragments of HTML that
+//     changed, at most four times a second. They are swapped in without changing the
+//     focus, the scroll position or an opened detail.
+//   - Pages with the same view share its reads and its rendering: 500 open boards cost
+//     the database as much as one. Slow views are read less often and separately from
+//     quick ones. Both groups use a connection for at most half of the time. One viewer
+//     can follow 64 different views; further pages do not update.
+//   - A browser reconnects a broken stream, and the stream starts with what changed in
+//     the meantime. The server keeps nothing for a disconnected browser.
+//   - A read takes at most five seconds. If a view cannot be read, or not in time, its
+//     open pages say so and show the time of their content. Options.OnError gets the
+//     error; the page shows no details of it.
 //
 // # What it does not do
 //
-// It does not decide who somebody is (Options.Viewer tells it), does not change a
-// task (Options.Actions does, and writes the audit), does not take uploads (their
-// address is in Options.Uploads) and does not serve what is published (its
-// addresses come from Options.Playback and Options.Poster). It does not log.
+// It does not authenticate (Options.Viewer names the viewer), change tasks or write the
+// audit log (Options.Actions does), receive uploads (Options.Uploads is their address),
+// serve published files (Options.Playback and Options.Poster return addresses), or log.
 package ui

@@ -7,52 +7,49 @@ import (
 	"sync"
 )
 
-// troubles are what was told of, by where it was: it is told again when it is
-// something else, or when it was over meanwhile.
+// errorLog remembers the last reported error of each view, so that a lasting error is
+// reported once.
 type errorLog struct {
 	mu       sync.Mutex
-	reported map[string]string
+	reported map[string]string // error text by view
 }
 
-// troublesKept is how many are remembered, beyond which they are told again.
+// maxReported limits errorLog. Beyond it, lasting errors are reported again.
 const maxReported = 256
 
-// news reports whether an error was not there before; nil ends what was.
-func (t *errorLog) isNew(where string, err error) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// isNew records the state of a view and reports whether its error differs from the
+// recorded one. A nil error clears the record.
+func (l *errorLog) isNew(view string, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err == nil {
-		delete(t.reported, where)
+		delete(l.reported, view)
 		return false
 	}
-	if t.reported[where] == err.Error() {
+	if l.reported[view] == err.Error() {
 		return false
 	}
-	if t.reported == nil || len(t.reported) >= maxReported {
-		t.reported = make(map[string]string)
+	if l.reported == nil || len(l.reported) >= maxReported {
+		l.reported = make(map[string]string)
 	}
-	t.reported[where] = err.Error()
+	l.reported[view] = err.Error()
 	return true
 }
 
-// told tells of what went wrong on this side. What people do wrong, or cannot have,
-// is told to them alone.
-func (u *UI) reportError(where string, err error) {
-	u.report(where, where, err)
-}
+// reportViewError passes the result of reading a view to Options.OnError. It names the
+// page only: the query can hold private text.
+func (u *UI) reportViewError(k viewKey, err error) { u.reportError(k.page+"?"+k.query, k.page, err) }
 
-// toldOf is told of a view. What it is asked for is nobody else's.
-func (u *UI) reportViewError(k viewKey, err error) {
-	u.report(k.page+"?"+k.query, k.page, err)
-}
-
-func (u *UI) report(id, where string, err error) {
+// reportError passes a server-side error of a view to Options.OnError, under the name
+// where. Errors that the user caused are only shown to the user.
+func (u *UI) reportError(view, where string, err error) {
 	if err != nil {
-		if status, _ := errorResponse(err); status < http.StatusInternalServerError || errors.Is(err, errTooManyPages) || errors.Is(err, context.Canceled) {
+		status, _ := errorResponse(err)
+		if status < http.StatusInternalServerError || errors.Is(err, errTooManyPages) || errors.Is(err, context.Canceled) {
 			return
 		}
 	}
-	if u.errors.isNew(id, err) && u.o.OnError != nil {
+	if u.errors.isNew(view, err) && u.o.OnError != nil {
 		u.o.OnError(where, err)
 	}
 }

@@ -12,14 +12,19 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// span is a duration in words as long as needed to know what it means.
+func iso(t time.Time) string      { return t.UTC().Format(time.RFC3339) }
+func absolute(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") }
+func short(t time.Time) string    { return t.UTC().Format("2 Jan 15:04:05") }
+
+// formatDuration formats a duration with two or three digits. The limits are those where
+// rounding reaches the next unit.
 func formatDuration(d time.Duration) string {
 	switch d = d.Abs(); {
 	case d == 0:
 		return "0 s"
 	case d < time.Millisecond:
 		return fmt.Sprintf("%.2g ms", d.Seconds()*1e3)
-	case d < 9950*time.Microsecond: // what is rounded up has its digits, too
+	case d < 9950*time.Microsecond:
 		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
 	case d < 999500*time.Microsecond:
 		return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
@@ -35,7 +40,7 @@ func formatDuration(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// clock is a number of seconds as a player shows it.
+// formatClock formats seconds as a player does.
 func formatClock(seconds float64) string {
 	if seconds < 0 || math.IsNaN(seconds) || seconds > 1e7 {
 		return ""
@@ -47,7 +52,6 @@ func formatClock(seconds float64) string {
 	return fmt.Sprintf("%d:%02d", s/60, s%60)
 }
 
-// size is a number of bytes in words.
 func formatBytes(n int64) string {
 	const k = 1024
 	switch {
@@ -61,16 +65,16 @@ func formatBytes(n int64) string {
 	return fmt.Sprintf("%.2f GiB", float64(n)/(k*k*k))
 }
 
-// many is a number of things.
-func count(n int, thing string) string {
+// count formats a number with its noun.
+func count(n int, noun string) string {
 	if n == 1 {
-		return "1 " + thing
+		return "1 " + noun
 	}
-	return formatInt(n) + " " + thing + "s"
+	return formatInt(n) + " " + noun + "s"
 }
 
-// about is how many there are, where not more than [store.CountAtMost] are counted:
-// beyond that it is an estimate.
+// approximate formats a count that is exact up to [store.CountAtMost] and an estimate
+// beyond it.
 func approximate(n int) string {
 	switch {
 	case n < store.CountAtMost:
@@ -85,7 +89,7 @@ func approximate(n int) string {
 	return "≈ " + formatInt((n+unit/2)/unit*unit)
 }
 
-// number is grouped in thousands.
+// formatInt groups digits by thousands.
 func formatInt(n int) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -94,16 +98,19 @@ func formatInt(n int) string {
 	return s
 }
 
-// shownSource is a source's public form, for people.
+// publicSource returns a source without its secrets.
 func publicSource(source string) string { return printable(redact.Source(source)) }
 
-// called is what to call a task: what its submitter does, or else its source.
-func videoTitle(t store.Task) string { return cmp.Or(printable(t.Title()), sourceName(t.Source)) }
+// videoTitle returns the title that the submitter gave a task, or else the name of its
+// source.
+func videoTitle(t store.Task) string { return titleOr(t.Title(), t.Source) }
 
-// title is what to call a video: the last part of where it came from.
+func titleOr(title, source string) string { return cmp.Or(printable(title), sourceName(source)) }
+
+// sourceName returns the last part of a source.
 func sourceName(source string) string { return printable(redact.Name(source)) }
 
-// printable replaces what would not be seen, or would make something else be seen.
+// printable replaces invisible characters and those that change how others are shown.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || unicode.IsPrint(r) {
@@ -113,12 +120,22 @@ func printable(s string) string {
 	}, strings.ReplaceAll(s, "\r\n", "\n"))
 }
 
-// firstLine is the first line that says something.
+// firstLine returns the first line that is not blank.
 func firstLine(s string) string {
-	for line := range strings.Lines(s) {
-		if line = strings.TrimSpace(line); line != "" {
-			return printable(line)
-		}
-	}
-	return ""
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return printable(strings.TrimSpace(line))
 }
+
+// shellCommand returns a command line of cuelight, quoted for a shell.
+func shellCommand(args ...string) string {
+	words := []string{"cuelight"}
+	for _, a := range args {
+		if a == "" || strings.ContainsFunc(a, func(r rune) bool { return !strings.ContainsRune(shellSafe, r) }) {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		words = append(words, a)
+	}
+	return strings.Join(words, " ")
+}
+
+const shellSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@%+,"

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestWords(t *testing.T) {
+func TestFormat(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ got, want string }{
 		{formatDuration(0), "0 s"}, {formatDuration(300 * time.Microsecond), "0.3 ms"}, {formatDuration(4200 * time.Microsecond), "4.2 ms"}, {formatDuration(42 * time.Millisecond), "42 ms"},
@@ -19,7 +19,7 @@ func TestWords(t *testing.T) {
 		{sourceName("/srv/films/a b.mp4"), "a b.mp4"}, {sourceName("https://user:pass@example.org/x/film.mp4?token=1"), "film.mp4"}, {sourceName("https://example.org/?x=1"), "example.org"},
 		{publicSource("https://user:pass@example.org/x/film.mp4?token=1#f"), "https://example.org/x/film.mp4"},
 		{firstLine("\n  one\u202etwo\x07\nthree"), "one\uFFFDtwo\uFFFD"},
-		{command("retry", "--source", "it's; rm"), `cuelight retry --source 'it'\''s; rm'`},
+		{shellCommand("retry", "--source", "it's; rm"), `cuelight retry --source 'it'\''s; rm'`},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %q, want %q", c.got, c.want)
@@ -27,7 +27,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-func TestOnlyPathsOfThisServerAreGoneBackTo(t *testing.T) {
+func TestLocalPath_AcceptsOnlyPathsOfThisServer(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]string{
 		"/": "/", "/dead?q=a%20b": "/dead?q=a%20b", "": "", "dead": "", "//evil.example": "", "https://evil.example/": "",
@@ -39,29 +39,23 @@ func TestOnlyPathsOfThisServerAreGoneBackTo(t *testing.T) {
 	}
 }
 
-func FuzzFiltersComeBackFromTheirAddress(f *testing.F) {
-	f.Add("only=dead&q=x&user=a&stage=ingest&status=dead&error=%00&order=oldest&after=01a1f897-3d3a-79a9-8ad1-302c5e8ba6ae")
+func FuzzListQuery_SurvivesItsAddress(f *testing.F) {
+	f.Add("state=dead&q=x&user=a&stage=ingest&status=dead&error=%00&order=oldest&after=01a1f897-3d3a-79a9-8ad1-302c5e8ba6ae")
 	f.Add("q=%ff%fe&after=1&task=2&;")
 	f.Fuzz(func(t *testing.T, query string) {
-		v, _ := url.ParseQuery(query) // what can be read of it
-		first := readFilters(v)
-		again, err := url.ParseQuery(first.values().Encode())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if second := readFilters(again); !reflect.DeepEqual(first, second) {
-			t.Errorf("%+v becomes %+v", first, second)
-		}
-		dead := readDeadFilters(v)
-		again, err = url.ParseQuery(dead.values().Encode())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if second := readDeadFilters(again); !reflect.DeepEqual(dead, second) {
-			t.Errorf("%+v becomes %+v", dead, second)
+		v, _ := url.ParseQuery(query) // as much as is valid
+		for _, read := range []func(url.Values) listQuery{readBoardQuery, readDeadQuery} {
+			first := read(v)
+			again, err := url.ParseQuery(first.Encode())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if second := read(again); !reflect.DeepEqual(first, second) {
+				t.Errorf("%+v becomes %+v", first, second)
+			}
 		}
 		if to := localPath(query); to != "" && (to[0] != '/' || len(to) > 1 && (to[1] == '/' || to[1] == '\\')) {
-			t.Errorf("%q is gone back to", to)
+			t.Errorf("%q is accepted as a local path", to)
 		}
 	})
 }

@@ -82,7 +82,7 @@ func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 func (s *testSite) pages() []string {
 	video := "/videos/" + s.seeded.Waiting.String()
 	return []string{
-		"/", "/?only=dead", "/?only=waiting&order=oldest", "/?q=nothing-like-it", "/videos/" + s.seeded.Published.String(), "/videos/" + s.seeded.Running.String(),
+		"/", "/?state=dead", "/?state=waiting&order=oldest", "/?q=nothing-like-it", "/videos/" + s.seeded.Published.String(), "/videos/" + s.seeded.Running.String(),
 		"/videos/" + s.seeded.Retrying.String(), "/videos/" + s.seeded.Dead.String(), "/videos/" + s.seeded.Replaced.String(),
 		"/workers", "/dead", "/dead?stage=ingest", "/dead?q=nothing-like-it", "/latency", "/latency?span=30d", "/workers?gone", "/login", "/login?failed=wrong&next=%2Fdead", "/login?failed=limited&wait=30",
 		video + "/retry", video + "/cancel", video + "/override", "/dead/retry", "/dead/retry?selected=1", "/pause", "/pause?stage=ingest", "/resume?host=a",
@@ -257,7 +257,7 @@ func TestEveryQuestionIsAPageAndEveryActionAForm(t *testing.T) {
 			}
 		}
 		for _, n := range elements(parse(t, body), atom.Form) {
-			if has(n, "data-act") && attr(n, "method") != "post" {
+			if has(n, "data-post") && attr(n, "method") != "post" {
 				t.Errorf("%s: a form that does something is sent by %s", path, attr(n, "method"))
 			}
 		}
@@ -271,11 +271,11 @@ func TestEveryQuestionIsAPageAndEveryActionAForm(t *testing.T) {
 		status, body, _ := s.get(path)
 		forms := 0
 		for _, n := range elements(parse(t, body), atom.Form) {
-			if attr(n, "method") == "post" && has(n, "data-act") {
+			if attr(n, "method") == "post" && has(n, "data-post") {
 				forms++
 			}
 		}
-		if status != http.StatusOK || forms != 1 || !strings.Contains(body, `id="ask"`) {
+		if status != http.StatusOK || forms != 1 || !strings.Contains(body, `id="confirm"`) {
 			t.Errorf("%s: status %d, %d forms", path, status, forms)
 		}
 	}
@@ -286,7 +286,7 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 	s := newTestSite(t, nil)
 	for path, want := range map[string][]string{
 		"/":                                        {"Symphony No. 9", "34%", "1.56×", "left", "attempt 3", "after 3 attempts", "storyboard", "Next page"},
-		"/?only=dead":                              {"flight-3.mov", "encrypted.mp4"},
+		"/?state=dead":                             {"flight-3.mov", "encrypted.mp4"},
 		"/videos/" + s.seeded.Published.String():   {"holiday in norway.mp4", "1920 × 1080, h264, 25 frames/s", "1080p, 720p, 480p", "/x.m3u8", "the sound ends 0.4 s before the picture"},
 		"/videos/" + s.seeded.Retrying.String():    {"av_interleaved_write_frame(): Input/output error", "cuelight retry " + s.seeded.Retrying.String(), "attempt 2", "b-wait", "b-failed", "<li>transcode: waited to retry for 20 s</li>", "<li>transcode, attempt 1: failed after 21 s on media-"},
 		"/videos/" + s.seeded.Replaced.String():    {"Replaced by", s.seeded.Replacement.String()},
@@ -302,7 +302,7 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 			}
 		}
 	}
-	if _, body, _ := s.get("/?only=dead"); strings.Contains(body, "lecture") {
+	if _, body, _ := s.get("/?state=dead"); strings.Contains(body, "lecture") {
 		t.Error("the dead are not alone")
 	}
 	status, _, header := s.get("/?q=" + s.seeded.Dead.String())

@@ -2,22 +2,22 @@ package ui
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/store"
 )
 
 const (
-	redrawInterval = 250 * time.Millisecond // at most, what is open
-	pollInterval   = 2 * time.Second        // at what no event tells of
-	queueLength    = 16                     // changes that an open page may be behind
+	redrawInterval = 250 * time.Millisecond // minimum between two updates of an open page
+	pollInterval   = 2 * time.Second        // for changes without an event
+	queueLength    = 16                     // updates that an open page may lag behind
 )
 
-// pace is how long a view takes to read. What is slow is drawn by a goroutine of its
-// own, so that it holds up nothing else.
+// readPace groups views by the time that they take to read. Each group has its own
+// goroutine, so that slow views do not delay quick ones.
 type readPace int
 
 const (
@@ -25,56 +25,50 @@ const (
 	slow
 )
 
-// hub keeps the views that somebody looks at.
+// hub keeps the views of open pages up to date and sends the changes to their streams.
 type hub struct {
 	load       func(context.Context, viewKey) (screen, error)
-	onRead     func(viewKey, error) // of each read, with nil of one that went well
-	maxStreams int                  // pages that may be open
-	redraw     [2]chan struct{}     // something is to be drawn, by pace
-	stopped    chan struct{}        // closed when nothing will be drawn any more
-
-	subscribed chan struct{} // somebody looks
+	onRead     func(viewKey, error) // called after each read, with nil after success
+	maxStreams int
+	redraw     [2]chan struct{} // by readPace: some view may need a redraw
+	stopped    chan struct{}    // closed when run returns
+	subscribed chan struct{}    // a stream was opened
 
 	mu            sync.Mutex
 	views         map[viewKey]*view
-	streams       int
-	lastAction    time.Time          // when somebody last did something here
-	stopListening context.CancelFunc // nobody looks any more; nil while none is told
+	streams       int                // open now
+	lastAction    time.Time          // of a user of this dashboard
+	stopListening context.CancelFunc // set while events are received; called when the last stream closes
 }
 
-var errTooManyPages = errors.New("too many open pages")
-
-func (h *hub) init(load func(context.Context, viewKey) (screen, error), told func(viewKey, error), most int) {
-	h.load, h.onRead, h.maxStreams = load, told, most
-	h.subscribed, h.stopped = make(chan struct{}, 1), make(chan struct{})
-	for of := range h.redraw {
-		h.redraw[of] = make(chan struct{}, 1)
+func newHub(load func(context.Context, viewKey) (screen, error), onRead func(viewKey, error), maxStreams int) *hub {
+	return &hub{
+		load: load, onRead: onRead, maxStreams: maxStreams,
+		redraw:  [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)},
+		stopped: make(chan struct{}), subscribed: make(chan struct{}, 1),
+		views: make(map[viewKey]*view),
 	}
-	h.views = make(map[viewKey]*view)
 }
 
-// ended is closed once run has returned: the streams end with it, so that a server
-// that waits for its requests can stop.
-func (h *hub) done() <-chan struct{} { return h.stopped }
-
-// run draws what is open whenever something happens.
+// run redraws open pages until ctx is done. Then the streams end, so that an HTTP
+// server can shut down.
 func (h *hub) run(ctx context.Context, subscribe func(keep func(store.Event) bool) Subscription) error {
 	defer close(h.stopped)
-	var all sync.WaitGroup
-	defer all.Wait()
-	all.Go(func() {
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	loops.Go(func() {
 		for subscribe != nil && h.waitForSubscriber(ctx) {
 			h.listen(ctx, subscribe)
-			sleep(ctx, redrawInterval)
+			_ = ctxsleep.For(ctx, redrawInterval)
 		}
 	})
-	all.Go(func() { h.redrawLoop(ctx, slow) })
+	loops.Go(func() { h.redrawLoop(ctx, slow) })
 	h.redrawLoop(ctx, quick)
 	return nil
 }
 
-// follow draws what is of a pace until ctx is done.
-func (h *hub) redrawLoop(ctx context.Context, of readPace) {
+// redrawLoop redraws the open views of one pace until ctx is done.
+func (h *hub) redrawLoop(ctx context.Context, pace readPace) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -82,35 +76,26 @@ func (h *hub) redrawLoop(ctx context.Context, of readPace) {
 		case <-ctx.Done():
 		case <-tick.C:
 			h.markOutdated(nil)
-		case <-h.redraw[of]:
+		case <-h.redraw[pace]:
 		}
-		begun := time.Now()
-		again := h.refreshOpen(ctx, of)
-		// Half of the time, its connection is somebody else's.
-		sleep(ctx, max(redrawInterval, time.Since(begun)))
+		started := time.Now()
+		again := h.refreshOpen(ctx, pace)
+		// The loop uses its database connection for at most half of the time.
+		_ = ctxsleep.For(ctx, max(redrawInterval, time.Since(started)))
 		if again {
-			signal(h.redraw[of])
+			signal(h.redraw[pace])
 		}
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
-
-// drawOpen draws what has changed and is looked at, of a pace; again says that
-// something was not to be drawn so soon, or is being read for somebody.
-func (h *hub) refreshOpen(ctx context.Context, of readPace) (again bool) {
+// refreshOpen refreshes the outdated open views of a pace. It returns true if it
+// skipped a view that was read too recently or is being read.
+func (h *hub) refreshOpen(ctx context.Context, pace readPace) (again bool) {
 	h.mu.Lock()
 	var todo []*view
 	for _, v := range h.views {
 		switch {
-		case len(v.subscribers) == 0 || v.readPace() != of || v.upToDate && v.err == nil:
+		case len(v.subscribers) == 0 || v.readPace() != pace || v.upToDate && v.err == nil:
 		case v.inFlight != nil || v.isTooEarly():
 			again = true
 		default:
@@ -123,18 +108,18 @@ func (h *hub) refreshOpen(ctx context.Context, of readPace) (again bool) {
 		if ctx.Err() != nil {
 			return false
 		}
-		_, _ = h.refresh(ctx, v) // its pages are told of the error
+		_, _ = h.refresh(ctx, v) // the error is sent to the streams
 	}
 	return again
 }
 
-// crowd waits until somebody looks.
+// waitForSubscriber waits until a stream is open. It returns false when ctx is done.
 func (h *hub) waitForSubscriber(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		h.mu.Lock()
-		open := h.streams
+		streams := h.streams
 		h.mu.Unlock()
-		if open > 0 {
+		if streams > 0 {
 			return true
 		}
 		select {
@@ -145,8 +130,8 @@ func (h *hub) waitForSubscriber(ctx context.Context) bool {
 	return false
 }
 
-// listen marks what events concern, for as long as somebody looks. When it ends, or
-// an event was missed, nothing is lost: it is seen in what is drawn.
+// listen marks the views that events affect as outdated, while streams are open. A
+// missed event only delays an update until the next poll.
 func (h *hub) listen(ctx context.Context, subscribe func(keep func(store.Event) bool) Subscription) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -157,22 +142,22 @@ func (h *hub) listen(ctx context.Context, subscribe func(keep func(store.Event) 
 	}
 	h.stopListening = cancel
 	h.mu.Unlock()
-	sub := subscribe(h.isRelevant)
-	defer sub.Close()
+	events := subscribe(h.isRelevant)
+	defer events.Close()
 	h.markOutdated(nil)
 	h.redrawAll()
 	for {
-		events, err := sub.Next(ctx)
+		batch, err := events.Next(ctx)
 		if err != nil {
 			return
 		}
-		if h.markOutdated(events) {
+		if h.markOutdated(batch) {
 			h.redrawAll()
 		}
 	}
 }
 
-// concerned reports whether somebody looks at what an event may change.
+// isRelevant reports whether an event may change an open page.
 func (h *hub) isRelevant(e store.Event) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,28 +169,28 @@ func (h *hub) isRelevant(e store.Event) bool {
 	return false
 }
 
+// markOutdated marks the open views that the events affect, or all if events is nil.
+func (h *hub) markOutdated(events []store.Event) (marked bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k, v := range h.views {
+		if len(v.subscribers) > 0 && (events == nil || slices.ContainsFunc(events, k.isAffectedBy)) {
+			v.upToDate, marked = false, true
+		}
+	}
+	return marked
+}
+
 func (h *hub) redrawAll() {
 	for _, c := range h.redraw {
 		signal(c)
 	}
 }
 
+// signal sends to a channel with a buffer of one, unless it is full.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// mark says of the views that events concern, or of all, that they are not current
-// any more.
-func (h *hub) markOutdated(events []store.Event) (any bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for k, v := range h.views {
-		if len(v.subscribers) > 0 && (events == nil || slices.ContainsFunc(events, k.isAffectedBy)) {
-			v.upToDate, any = false, true
-		}
-	}
-	return any
 }

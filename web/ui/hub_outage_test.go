@@ -118,8 +118,7 @@ func TestViewThatIsSlowToReadHoldsUpNoOther(t *testing.T) {
 func TestPageThatIsNotReadAnewInTimeIsToldSo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := &hub{}
-		h.init((&fakePage{}).load, func(viewKey, error) {}, 10) // nobody runs it
+		h := newHub((&fakePage{}).load, func(viewKey, error) {}, 10) // not running
 		v, _, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)

@@ -2,46 +2,45 @@ package ui
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
-// reading is a read under way, for all who wait for it.
+// viewRead is a read of a view that several callers wait for.
 type viewRead struct {
 	started time.Time
-	done    chan struct{} // closed when there is what follows
+	done    chan struct{} // closed when screen and err are set
 	screen  screen
 	err     error
 }
 
-// see reads a screen for somebody who opens a page, or takes what was read for
-// others just now.
-func (h *hub) read(ctx context.Context, k viewKey, who string) (screen, error) {
-	v, _, leave := h.acquire(k, who)
-	defer leave()
+// read returns the screen of a view to a page that is being opened. It may be one
+// that was read for another page a moment ago.
+func (h *hub) read(ctx context.Context, k viewKey, viewer string) (screen, error) {
+	v, _, release := h.acquire(k, viewer)
+	defer release()
 	return h.refresh(ctx, v)
 }
 
-// draw reads a view, unless that was done just now, and tells its pages what
-// changed. One caller reads for all that wait, and what goes wrong then has gone wrong
-// for all.
+// refresh reads a view and sends the changes to its streams, unless the view was read
+// a moment ago. One caller reads for all that wait; all of them get its error.
 func (h *hub) refresh(ctx context.Context, v *view) (screen, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return screen{}, err
 		}
 		h.mu.Lock()
-		if v.hasScreen && v.err == nil && v.readStarted.After(h.lastAction) && time.Since(v.readEnded) < max(redrawInterval, v.readTook) {
+		isRecent := time.Since(v.readEnded) < max(redrawInterval, v.readTook)
+		if v.hasScreen && v.err == nil && isRecent && v.readStarted.After(h.lastAction) {
 			defer h.mu.Unlock()
 			return v.screen, nil
 		}
 		r := v.inFlight
 		if r == nil {
-			r = &viewRead{started: time.Now(), done: make(chan struct{}), err: errors.New("reading it came to no end")}
+			r = &viewRead{started: time.Now(), done: make(chan struct{}), err: errReadAborted}
 			v.inFlight = r
-			v.upToDate = true // what happens from here on, happens after the read
+			v.upToDate = true // set before the read: a later event clears it
 			h.mu.Unlock()
-			h.load1(ctx, v, r)
+			h.runRead(ctx, v, r)
 			return r.screen, r.err
 		}
 		h.mu.Unlock()
@@ -55,24 +54,24 @@ func (h *hub) refresh(ctx context.Context, v *view) (screen, error) {
 	}
 }
 
-// since reports whether a read began after somebody did something last.
+// isAfterLastAction reports whether a read started after the last action of a user.
 func (h *hub) isAfterLastAction(r *viewRead) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return r.started.After(h.lastAction)
 }
 
-// read reads a view. The read belongs to all who wait for it, so it does not end with
-// the one who came first.
-func (h *hub) load1(ctx context.Context, v *view, r *viewRead) {
+// runRead reads a view. All waiting callers share the read, so it does not end when
+// the first caller's context ends.
+func (h *hub) runRead(ctx context.Context, v *view, r *viewRead) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
-	defer h.store(v, r)
+	defer h.finishRead(v, r)
 	r.screen, r.err = h.load(ctx, v.key)
 }
 
-// keep keeps what was read, and tells the pages.
-func (h *hub) store(v *view, r *viewRead) {
+// finishRead stores the result of a read in its view and sends it to the streams.
+func (h *hub) finishRead(v *view, r *viewRead) {
 	h.onRead(v.key, r.err)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,33 +91,33 @@ func (h *hub) store(v *view, r *viewRead) {
 	v.screen, v.hasScreen, v.err, v.lastGood = r.screen, true, nil, r.started
 }
 
-// tell puts the name of something that has happened into the queues of the pages.
+// notify sends an event without data to the streams of a view.
 func (v *view) notify(event string) {
 	text := message(event, "", "")
-	for p := range v.subscribers {
-		p.enqueue(text)
+	for s := range v.subscribers {
+		s.enqueue(text)
 	}
 }
 
-// bring has the pages show a screen. Those that show the one before need what changed
-// since; one that came while nothing could be read shows another.
-func (v *view) send(s screen) {
-	var changed, everything string
-	for p := range v.subscribers {
+// send brings all streams to a new screen. A stream that has the previous screen gets
+// the changes; any other, such as one opened during an outage, gets everything.
+func (v *view) send(next screen) {
+	var changes, full string
+	for s := range v.subscribers {
 		switch {
-		case p.version == s.version:
+		case s.version == next.version:
 			continue
-		case v.hasScreen && p.version == v.screen.version:
-			if changed == "" {
-				changed = message("", s.version, s.changesFrom(v.screen))
+		case v.hasScreen && s.version == v.screen.version:
+			if changes == "" {
+				changes = message("", next.version, next.changesFrom(v.screen))
 			}
-			p.enqueue(changed)
+			s.enqueue(changes)
 		default:
-			if everything == "" {
-				everything = message("", s.version, s.fullUpdate())
+			if full == "" {
+				full = message("", next.version, next.fullUpdate())
 			}
-			p.enqueue(everything)
+			s.enqueue(full)
 		}
-		p.version = s.version
+		s.version = next.version
 	}
 }

@@ -57,13 +57,12 @@ func (e *fakeEvents) Next(ctx context.Context) ([]store.Event, error) {
 func (e *fakeEvents) Close() { e.closed.Add(1) }
 
 // running is a hub at work in a bubble of synctest.
-func runHub(t *testing.T, s *fakePage, most int) (*hub, *fakeEvents) {
-	return runHubWith(t, s.load, most)
+func runHub(t *testing.T, s *fakePage, maxStreams int) (*hub, *fakeEvents) {
+	return runHubWith(t, s.load, maxStreams)
 }
 
-func runHubWith(t *testing.T, load func(context.Context, viewKey) (screen, error), most int) (*hub, *fakeEvents) {
-	h, e := &hub{}, &fakeEvents{sent: make(chan []store.Event)}
-	h.init(load, func(viewKey, error) {}, most)
+func runHubWith(t *testing.T, load func(context.Context, viewKey) (screen, error), maxStreams int) (*hub, *fakeEvents) {
+	h, e := newHub(load, func(viewKey, error) {}, maxStreams), &fakeEvents{sent: make(chan []store.Event)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- h.run(ctx, e.subscribe) }()
@@ -80,7 +79,7 @@ func nextMessage(t *testing.T, p *subscriber) string {
 	t.Helper()
 	synctest.Wait()
 	select {
-	case text := <-p.changes:
+	case text := <-p.updates:
 		return text
 	default:
 		return ""

@@ -2,31 +2,50 @@ package ui
 
 import (
 	"context"
-	"strings"
+	"errors"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
 )
 
-// view is what all pages with one key look at. All but the key is the hub's.
+// Limits of the number of views. Each view is read on its own, so a viewer who opens
+// many would slow down all others.
+const (
+	maxViewsPerViewer = 64
+	maxViews          = 256
+)
+
+const (
+	slowRead  = 500 * time.Millisecond // a read that takes longer is slow
+	lateAfter = 20 * time.Second       // a screen older than this, plus slowFactor reads, is late
+)
+
+var errTooManyPages = errors.New("too many open pages")
+
+// view is the shared state of all pages with one key. The hub's mutex guards all
+// fields but key.
 type view struct {
 	key         viewKey
-	owner       string    // who looked at it first
-	inFlight    *viewRead // if it is being read
+	owner       string    // the viewer who opened it first
+	inFlight    *viewRead // nil if no read runs
 	screen      screen
-	hasScreen   bool          // now has something
-	upToDate    bool          // nothing has happened since it was read
-	readStarted time.Time     // when the last read began
-	readEnded   time.Time     // when it ended
-	lastGood    time.Time     // when the last one began that went well
-	readTook    time.Duration // how long the last took
-	err         error         // what went wrong with it
-	users       int           // who are about to read it
+	hasScreen   bool          // screen is set
+	upToDate    bool          // no event arrived since the last read started
+	readStarted time.Time     // of the last read
+	readEnded   time.Time     // of the last read
+	lastGood    time.Time     // start of the last successful read
+	readTook    time.Duration // of the last read
+	err         error         // of the last read
+	users       int           // callers that are about to read it
 	subscribers map[*subscriber]struct{}
 }
 
-// slowFrom is how long a read takes that is slow.
-const slowRead = 500 * time.Millisecond
+// subscriber is the open stream of a page.
+type subscriber struct {
+	updates    chan string
+	version    string // of the page after all updates are applied
+	overflowed bool   // updates was full: the page needs a full update
+}
 
 func (v *view) readPace() readPace {
 	if v.readTook > slowRead {
@@ -35,12 +54,12 @@ func (v *view) readPace() readPace {
 	return quick
 }
 
-// soon reports whether it is too early to read it anew, of one's own accord.
+// isTooEarly reports whether a periodic read of the view must wait.
 func (v *view) isTooEarly() bool {
 	return time.Since(v.readEnded) < max(v.key.minInterval(), slowFactor*v.readTook)
 }
 
-// keep is how long what was read is good enough.
+// minInterval is the minimum time between two periodic reads.
 func (k viewKey) minInterval() time.Duration {
 	if k.page == "latency" {
 		return 10 * time.Second
@@ -48,38 +67,29 @@ func (k viewKey) minInterval() time.Duration {
 	return redrawInterval
 }
 
-// page is an open stream.
-type subscriber struct {
-	changes    chan string
-	version    string // the version that it shows once it has all of changes
-	overflowed bool   // it could not keep up, and is to be sent everything
-}
-
-// put adds a message, if the page keeps up.
-func (p *subscriber) enqueue(text string) {
-	select {
-	case p.changes <- text:
-	default:
-		p.overflowed = true
+// isAffectedBy reports whether an event may change the view. The latency page is only
+// polled.
+func (k viewKey) isAffectedBy(e store.Event) bool {
+	switch k.page {
+	case "board", "workers":
+		return true
+	case "video":
+		return e.Task.IsZero() || e.Task.String() == k.values().Get("id")
+	case "dead":
+		return e.Type != store.StageProgress && e.Type != store.StageStarted && e.Type != store.StageCompleted
 	}
+	return false
 }
 
-// How many views are kept, of each viewer and in all: each is read on its own, and
-// whoever opens ever more of them would have everybody wait.
-const (
-	maxViewsPerViewer = 64
-	maxViews          = 256
-)
-
-// use finds a view, and keeps it from being forgotten until it is left. Where there
-// are too many it is one that is not kept.
-func (h *hub) acquire(k viewKey, who string) (v *view, kept bool, leave func()) {
+// acquire finds or creates a view and keeps it until release is called. Beyond the
+// limits it returns a view that the hub does not keep.
+func (h *hub) acquire(k viewKey, viewer string) (v *view, kept bool, release func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v, ok := h.views[k]
 	if !ok {
-		v = &view{key: k, owner: who, subscribers: make(map[*subscriber]struct{})}
-		if !h.hasRoom(who) {
+		v = &view{key: k, owner: viewer, subscribers: make(map[*subscriber]struct{})}
+		if !h.hasRoom(viewer) {
 			return v, false, func() {}
 		}
 		h.views[k] = v
@@ -93,19 +103,19 @@ func (h *hub) acquire(k viewKey, who string) (v *view, kept bool, leave func()) 
 	}
 }
 
-// room reports whether one more view can be kept. It is called with h.mu held.
-func (h *hub) hasRoom(who string) bool {
+// hasRoom reports whether the hub can keep one more view. The caller holds h.mu.
+func (h *hub) hasRoom(viewer string) bool {
 	h.dropUnused()
 	own := 0
 	for _, v := range h.views {
-		if v.owner == who {
+		if v.owner == viewer {
 			own++
 		}
 	}
 	return own < maxViewsPerViewer && len(h.views) < maxViews
 }
 
-// forget drops what nobody looks at. It is called with h.mu held.
+// dropUnused drops views without pages. The caller holds h.mu.
 func (h *hub) dropUnused() {
 	for k, v := range h.views {
 		if v.users == 0 && len(v.subscribers) == 0 && !v.isTooEarly() {
@@ -114,39 +124,22 @@ func (h *hub) dropUnused() {
 	}
 }
 
-// changed says that what was read is not so any more: somebody has done something,
-// and wants to see it.
+// invalidate makes the next read of every view a fresh one, after an action of a user.
 func (h *hub) invalidate() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.lastAction = time.Now()
 	for _, v := range h.views {
 		v.readEnded, v.upToDate = time.Time{}, false
 	}
+	h.mu.Unlock()
+	h.redrawAll()
 }
 
-// message is one of server-sent events. Its id is the version that the page has
-// with it; a browser that comes back says which it has seen last.
-func message(event, id, data string) string {
-	var b strings.Builder
-	if id != "" {
-		b.WriteString("id: " + id + "\n")
-	}
-	if event != "" {
-		b.WriteString("event: " + event + "\n")
-	}
-	for line := range strings.SplitSeq(strings.ReplaceAll(data, "\r", "&#13;"), "\n") {
-		b.WriteString("data: " + line + "\n")
-	}
-	b.WriteString("\n")
-	return b.String()
-}
-
-// join adds a page that shows the version at. What it is to be shown first is in
-// its queue.
-func (h *hub) subscribe(ctx context.Context, k viewKey, who, at string) (*view, *subscriber, error) {
-	v, kept, leave := h.acquire(k, who)
-	defer leave()
+// subscribe adds the stream of a page that shows a version. The queue of the stream
+// starts with what the page needs to be up to date.
+func (h *hub) subscribe(ctx context.Context, k viewKey, viewer, version string) (*view, *subscriber, error) {
+	v, kept, release := h.acquire(k, viewer)
+	defer release()
 	h.mu.Lock()
 	if !kept || h.streams >= h.maxStreams {
 		h.mu.Unlock()
@@ -161,75 +154,66 @@ func (h *hub) subscribe(ctx context.Context, k viewKey, who, at string) (*view, 
 		h.streamClosed()
 		return nil, nil, err
 	}
-	p := &subscriber{changes: make(chan string, queueLength), version: at}
-	switch {
-	case v.err != nil || !v.hasScreen: // which may have mended since err
-		p.enqueue(message("stale", "", ""))
-	case v.screen.version != at:
-		p.enqueue(message("", v.screen.version, v.screen.fullUpdate()))
-		p.version = v.screen.version
+	s := &subscriber{updates: make(chan string, queueLength), version: version}
+	switch { // by the state of the view: another read may have ended since
+	case v.err != nil || !v.hasScreen:
+		s.enqueue(message("stale", "", ""))
+	case v.screen.version != version:
+		s.enqueue(message("", v.screen.version, v.screen.fullUpdate()))
+		s.version = v.screen.version
 	}
-	v.subscribers[p] = struct{}{}
+	v.subscribers[s] = struct{}{}
 	signal(h.subscribed)
-	return v, p, nil
+	return v, s, nil
 }
 
-func (h *hub) unsubscribe(v *view, p *subscriber) {
+func (h *hub) unsubscribe(v *view, s *subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(v.subscribers, p)
+	delete(v.subscribers, s)
 	h.streamClosed()
 }
 
-// closed counts one page less. It is called with h.mu held.
+// streamClosed counts a closed stream. The caller holds h.mu.
 func (h *hub) streamClosed() {
 	if h.streams--; h.streams == 0 && h.stopListening != nil {
 		h.stopListening()
 	}
 }
 
-// caughtUp gives a page that could not keep up everything, instead of what was in
-// its queue.
-func (h *hub) resync(v *view, p *subscriber) (everything string, was bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !p.overflowed {
-		return "", false
+// enqueue adds a message, or notes that the queue is full.
+func (s *subscriber) enqueue(text string) {
+	select {
+	case s.updates <- text:
+	default:
+		s.overflowed = true
 	}
-	for len(p.changes) > 0 {
-		<-p.changes
-	}
-	p.overflowed = false
-	if v.hasScreen {
-		everything, p.version = message("", v.screen.version, v.screen.fullUpdate()), v.screen.version
-	}
-	if v.err != nil {
-		return everything + message("stale", "", ""), true
-	}
-	return everything + message("fresh", "", ""), true
 }
 
-// lateAfter is for how long a page that is to be read at once may show what there
-// was.
-const lateAfter = 20 * time.Second
+// resync replaces the queue of a stream that overflowed with a full update.
+func (h *hub) resync(v *view, s *subscriber) (text string, overflowed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !s.overflowed {
+		return "", false
+	}
+	for len(s.updates) > 0 {
+		<-s.updates
+	}
+	s.overflowed = false
+	if v.hasScreen {
+		text, s.version = message("", v.screen.version, v.screen.fullUpdate()), v.screen.version
+	}
+	if v.err != nil {
+		return text + message("stale", "", ""), true
+	}
+	return text + message("fresh", "", ""), true
+}
 
-// age is when what the pages of a view show was read, and whether it is older than
-// it should be.
-func (h *hub) readTime(v *view) (read time.Time, late bool) {
+// readTime returns when the screen of a view was read, and whether that is too long
+// ago.
+func (h *hub) readTime(v *view) (at time.Time, isLate bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return v.lastGood, !v.lastGood.IsZero() && time.Since(v.lastGood) > lateAfter+slowFactor*v.readTook
-}
-
-// concerns reports whether an event may change what is seen.
-func (k viewKey) isAffectedBy(e store.Event) bool {
-	switch k.page {
-	case "board", "workers":
-		return true
-	case "video":
-		return e.Task.IsZero() || e.Task.String() == k.values().Get("id")
-	case "dead":
-		return e.Type != store.StageProgress && e.Type != store.StageStarted && e.Type != store.StageCompleted
-	}
-	return false // what is left is looked at now and then
 }

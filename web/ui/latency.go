@@ -5,33 +5,47 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
 )
 
-// spans are the choices of the page of latencies.
-var timeRanges = []struct {
+// timeRange is a choice of the latency page.
+type timeRange struct {
 	Name, Word string
-	Span       time.Duration
-}{
+	length     time.Duration
+}
+
+var timeRanges = []timeRange{
 	{"1h", "1 hour", time.Hour}, {"6h", "6 hours", 6 * time.Hour}, {"24h", "24 hours", 24 * time.Hour},
-	{"7d", "7 days", 7 * 24 * time.Hour}, {"30d", "30 days", 30 * 24 * time.Hour},
+	{"7d", "7 days", 7 * day}, {"30d", "30 days", 30 * day},
+}
+
+// findTimeRange returns the range with a name, or the first one.
+func findTimeRange(name string) timeRange {
+	for _, r := range timeRanges {
+		if r.Name == name {
+			return r
+		}
+	}
+	return timeRanges[0]
 }
 
 const chartPoints = 60
 
-// chart is percentiles over time. Lines are drawn in a box of 1000 by 100; what is
-// written beside them is placed in percents.
+// chart shows percentiles over time. Lines are drawn in a box of 1000 by 100; all other
+// positions are percents.
 type chart struct {
 	ID, Name, About string
 	Lines           []chartLine
-	Marks           []tick // along the time
+	Marks           []tick // of the time axis
 	Levels          []level
 	All             store.Percentiles
 	Label           string
+
+	at        func(store.LatencyPoint) store.Percentiles
+	low, high float64 // of the scale, as powers of ten of a second
 }
 
 type chartLine struct {
@@ -39,152 +53,129 @@ type chartLine struct {
 	Dots        []dot
 }
 
-// dot is a point that no line leads to.
+// dot is a point without neighbours.
 type dot struct{ X, Y, Title string }
 
-type level struct {
-	Y, Text string
-}
+type level struct{ Y, Text string }
 
 func (u *UI) serveLatency(w http.ResponseWriter, r *http.Request) {
-	name := r.URL.Query().Get("span")
-	if !slices.ContainsFunc(timeRanges, func(s struct {
-		Name, Word string
-		Span       time.Duration
-	}) bool {
-		return s.Name == name
-	}) {
-		name = timeRanges[0].Name
-	}
-	u.servePage(w, r, viewKey{page: "latency", query: "span=" + name}, map[string]any{"Span": name, "Spans": timeRanges})
+	name := findTimeRange(r.URL.Query().Get("span")).Name
+	u.servePage(w, r, "latency", "span="+name, map[string]any{"Range": name, "Ranges": timeRanges})
 }
 
 func (u *UI) loadLatency(ctx context.Context, k viewKey) (screen, error) {
-	span := timeRanges[0]
-	for _, s := range timeRanges {
-		if s.Name == k.values().Get("span") {
-			span = s
-		}
-	}
-	// A span ends where a stretch does, so that the picture moves a stretch at a time.
-	step := span.Span / chartPoints
+	length := findTimeRange(k.values().Get("span")).length
+	// The end is rounded up to a whole point, so that the chart moves by a point at a time.
+	step := length / chartPoints
 	until := time.Now().Truncate(step).Add(step)
-	l, err := u.o.Store.Latency(ctx, store.LatencyQuery{Until: until, Span: span.Span, Points: chartPoints})
+	l, err := u.o.Store.Latency(ctx, store.LatencyQuery{Until: until, Span: length, Points: chartPoints})
 	if err != nil {
 		return screen{}, err
 	}
-	d := u.newRenderer()
-	at := func(p store.LatencyPoint) store.Percentiles { return p.Wait }
-	charts := []chart{newChart(l, span.Span, "Wake latency", "from a stage becoming ready to its claim", at)}
+	charts := []chart{newChart(l, length, "Wake latency", "from a stage becoming ready to its claim",
+		func(p store.LatencyPoint) store.Percentiles { return p.Wait })}
 	for i, stage := range u.layout.stages {
-		charts = append(charts, newChart(l, span.Span, stage, "completed attempts, from claim to completion",
+		charts = append(charts, newChart(l, length, stage, "completed attempts, from claim to completion",
 			func(p store.LatencyPoint) store.Percentiles { return p.Work[i] }))
 	}
-	d.add("numbers", "", "numbers", charts)
+	r := u.newRenderer()
+	r.add("numbers", "", "numbers", charts)
 	for i, c := range charts {
 		c.ID = fmt.Sprintf("chart-%d", i)
-		d.add(c.ID, "charts", "chart", c)
+		r.add(c.ID, "charts", "chart", c)
 	}
-	return d.screen("Latency")
+	return r.screen("Latency")
 }
 
-func newChart(l store.Latency, of time.Duration, name, about string, at func(store.LatencyPoint) store.Percentiles) chart {
-	c := chart{Name: name, About: about, All: at(l.All)}
-	c.Label = fmt.Sprintf("%s over time: 50th percentile %s, 95th %s, 99th %s", name, formatDuration(c.All.P50), formatDuration(c.All.P95), formatDuration(c.All.P99))
-	low, high := math.Inf(1), math.Inf(-1)
+func newChart(l store.Latency, length time.Duration, name, about string, at func(store.LatencyPoint) store.Percentiles) chart {
+	c := chart{Name: name, About: about, All: at(l.All), at: at, low: math.Inf(1), high: math.Inf(-1)}
+	c.Label = fmt.Sprintf("%s over time: 50th percentile %s, 95th %s, 99th %s", name,
+		formatDuration(c.All.P50), formatDuration(c.All.P95), formatDuration(c.All.P99))
 	for _, p := range l.Points {
 		if q := at(p); q.N > 0 {
-			low, high = min(low, logSeconds(q.P50)), max(high, logSeconds(q.P99))
+			c.low, c.high = min(c.low, logSeconds(q.P50)), max(c.high, logSeconds(q.P99))
 		}
 	}
-	if math.IsInf(low, 1) {
+	if math.IsInf(c.low, 1) {
 		return c
 	}
-	low, high = math.Floor(low), max(math.Ceil(high+0.05), math.Floor(low)+1)
-	y := func(d time.Duration) float64 { return 100 - 100*(logSeconds(d)-low)/(high-low) }
-	for e := low; e <= high; e++ {
-		c.Levels = append(c.Levels, level{percent(100 - 100*(e-low)/(high-low)), logSecondsText(e)})
+	c.low = math.Floor(c.low)
+	c.high = max(math.Ceil(c.high+0.05), c.low+1)
+	step := 1.0
+	if c.high-c.low > 5 {
+		step = 2
 	}
-	if len(c.Levels) > 6 {
-		var some []level
-		for i := 0; i < len(c.Levels); i += 2 {
-			some = append(some, c.Levels[i])
-		}
-		c.Levels = some
+	for e := c.low; e <= c.high; e += step {
+		c.Levels = append(c.Levels, level{percent(c.y(e)), logSecondsText(e)})
 	}
-	for _, line := range []struct {
-		class string
-		of    func(store.Percentiles) time.Duration
-	}{
-		{"p99", func(p store.Percentiles) time.Duration { return p.P99 }},
-		{"p95", func(p store.Percentiles) time.Duration { return p.P95 }},
-		{"p50", func(p store.Percentiles) time.Duration { return p.P50 }},
-	} {
-		c.Lines = append(c.Lines, drawLine(l, of, line.class, at, line.of, y))
+	c.Lines = []chartLine{
+		c.line(l, length, "p99", func(p store.Percentiles) time.Duration { return p.P99 }),
+		c.line(l, length, "p95", func(p store.Percentiles) time.Duration { return p.P95 }),
+		c.line(l, length, "p50", func(p store.Percentiles) time.Duration { return p.P50 }),
 	}
-	c.Marks = timeMarks(l.All.At, of)
+	c.Marks = timeMarks(l.All.At, length)
 	return c
 }
 
-// decade is a duration on the scale; all below 10 µs is one.
+// y returns the position of a power of ten of a second, in percent from the top.
+func (c chart) y(exponent float64) float64 { return 100 - 100*(exponent-c.low)/(c.high-c.low) }
+
+// logSeconds returns a duration as a power of ten of a second, at least 10 µs.
 func logSeconds(d time.Duration) float64 { return math.Log10(max(d.Seconds(), 1e-5)) }
 
-// decadeWord is a power of ten of seconds.
-func logSecondsText(e float64) string {
+func logSecondsText(exponent float64) string {
 	switch {
-	case e < -3:
-		return fmt.Sprintf("%.3g ms", math.Pow(10, e+3))
-	case e < 0:
-		return fmt.Sprintf("%.0f ms", math.Pow(10, e+3))
-	case e < 4:
-		return fmt.Sprintf("%.0f s", math.Pow(10, e))
+	case exponent < -3:
+		return fmt.Sprintf("%.3g ms", math.Pow(10, exponent+3))
+	case exponent < 0:
+		return fmt.Sprintf("%.0f ms", math.Pow(10, exponent+3))
+	case exponent < 4:
+		return fmt.Sprintf("%.0f s", math.Pow(10, exponent))
 	}
-	return fmt.Sprintf("%.0f h", math.Round(math.Pow(10, e)/3600))
+	return fmt.Sprintf("%.0f h", math.Round(math.Pow(10, exponent)/3600))
 }
 
-func drawLine(l store.Latency, of time.Duration, class string, at func(store.LatencyPoint) store.Percentiles,
-	value func(store.Percentiles) time.Duration, y func(time.Duration) float64) chartLine {
+// line draws a percentile. It connects a point to the next one if that is one step
+// later.
+func (c chart) line(l store.Latency, length time.Duration, class string, value func(store.Percentiles) time.Duration) chartLine {
 	out := chartLine{Class: class}
-	var b strings.Builder
-	joined := false // to the point before
+	var path strings.Builder
+	isConnected := func(i int) bool { // to the point before
+		return i > 0 && i < len(l.Points) && c.at(l.Points[i-1]).N > 0 && c.at(l.Points[i]).N > 0 &&
+			l.Points[i].At.Sub(l.Points[i-1].At) <= l.Step+l.Step/2
+	}
 	for i, p := range l.Points {
-		q := at(p)
+		q := c.at(p)
 		if q.N == 0 {
-			joined = false
 			continue
 		}
-		x := 1000 * (float64(p.At.Sub(l.All.At)) + float64(l.Step)/2) / float64(of)
-		follows := i+1 < len(l.Points) && l.Points[i+1].At.Sub(p.At) <= l.Step+l.Step/2 && at(l.Points[i+1]).N > 0
-		joined = joined && p.At.Sub(l.Points[i-1].At) <= l.Step+l.Step/2
+		x := 1000 * (float64(p.At.Sub(l.All.At)) + float64(l.Step)/2) / float64(length)
+		y := c.y(logSeconds(value(q)))
 		switch {
-		case joined:
-			fmt.Fprintf(&b, "L%.1f %.2f", x, y(value(q)))
-		case follows:
-			fmt.Fprintf(&b, "M%.1f %.2f", x, y(value(q)))
+		case isConnected(i):
+			fmt.Fprintf(&path, "L%.1f %.2f", x, y)
+		case isConnected(i + 1):
+			fmt.Fprintf(&path, "M%.1f %.2f", x, y)
+		default:
+			title := fmt.Sprintf("%s: %s %s of %d", short(p.At), class, formatDuration(value(q)), q.N)
+			out.Dots = append(out.Dots, dot{percent(x / 10), percent(y), title})
 		}
-		if !joined && !follows {
-			out.Dots = append(out.Dots, dot{percent(x / 10), percent(y(value(q))), short(p.At) + ": " + class + " " + formatDuration(value(q)) + " of " + fmt.Sprint(q.N)})
-		}
-		joined = true
 	}
-	out.Path = b.String()
+	out.Path = path.String()
 	return out
 }
 
-// timeMarks are some six round times in a span.
-func timeMarks(from time.Time, of time.Duration) []tick {
-	step, form := of/6, "15:04"
-	if of > 48*time.Hour {
-		form = "2 Jan"
+// timeMarks returns about six round times of a range.
+func timeMarks(from time.Time, length time.Duration) (marks []tick) {
+	step, layout := length/6, "15:04"
+	if length > 2*day {
+		step, layout = day, "2 Jan"
 	}
-	if of > 20*24*time.Hour {
-		step = 5 * 24 * time.Hour
-	} else if of > 48*time.Hour {
-		step = 24 * time.Hour
+	if length > 20*day {
+		step = 5 * day
 	}
-	var out []tick
-	for t := from.UTC().Truncate(step).Add(step); t.Before(from.Add(of)); t = t.Add(step) {
-		out = append(out, tick{percent(100 * float64(t.Sub(from)) / float64(of)), t.Format(form), "middle"})
+	for t := from.UTC().Truncate(step).Add(step); t.Before(from.Add(length)); t = t.Add(step) {
+		marks = append(marks, tick{percent(100 * float64(t.Sub(from)) / float64(length)), t.Format(layout), "middle"})
 	}
-	return out
+	return marks
 }

@@ -3,7 +3,6 @@ package ui
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -12,50 +11,66 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cuelight/cuelight/store"
 )
 
-// data is what a page's template is given.
+// pageData is the input of a page's template.
 type pageData struct {
 	screen
+	Options
 	Page    string
-	Live    string // the address of its stream
+	Live    string // the address of the page's stream
 	Viewer  Viewer
+	Can     permissions
 	Theme   string
-	Said    string // what an action had to say
-	Asked   any    // what the address says
+	Message string // the result of an action
+	Asked   any    // from the page's query, or the confirmation
 	Here    string // the page's own address
 	Problem string
-	Uploads string
-	Version string
-	Logout  string
-	Login   string
 	Build   string
-	Can     permissions
 }
 
-// can is what the viewer may do, where there is somebody to do it.
+// permissions are what the viewer may do.
 type permissions struct{ Submit, Operate bool }
 
 func (u *UI) permissions(v Viewer) permissions {
 	return permissions{v.Submit && u.o.Actions != nil, v.Operate && u.o.Actions != nil}
 }
 
-// Part and All are a screen's pieces, for the page that is sent whole.
-func (d pageData) Part(id string) template.HTML  { return d.fragment(id) }
-func (d pageData) All(list string) template.HTML { return d.list(list) }
-func (d pageData) Title() string                 { return d.title }
+// Fragment returns a fragment of the page's screen.
+func (d pageData) Fragment(id string) template.HTML { return d.fragment(id) }
 
-// parseTemplates makes a template per page, each within the layout.
+// List returns a list of the page's screen.
+func (d pageData) List(name string) template.HTML { return d.list(name) }
+
+// Title returns the title of the page's screen.
+func (d pageData) Title() string { return d.title }
+
+func (u *UI) pageData(w http.ResponseWriter, r *http.Request) pageData {
+	v := u.o.Viewer(r.Context())
+	return pageData{
+		Options: u.o, Viewer: v, Can: u.permissions(v), Theme: themeOf(r), Build: u.assets.build,
+		Message: takeMessage(w, r, u.o.Base), Here: u.o.Base + r.URL.RequestURI(),
+	}
+}
+
+// parseTemplates returns a template per page, and under "" the one of all fragments.
 func (u *UI) parseTemplates() (map[string]*template.Template, error) {
-	common, err := template.New("").Funcs(u.functions()).ParseFS(files, "templates/layout.html", "templates/pieces.html")
+	common, err := template.New("").Funcs(template.FuncMap{
+		"base": func() string { return u.o.Base }, "asset": u.assets.address,
+		"duration": formatDuration, "count": count, "int": formatInt, "approx": approximate,
+		"printable": printable, "iso": iso, "absolute": absolute, "short": short, "icon": icon,
+		"word":          func(s store.Status) string { return statusWords[s] },
+		"stages":        func() []string { return u.layout.stages },
+		"stageStatuses": func() []store.Status { return stageStatuses },
+		"stateTabs":     func(q listQuery) []boardTab { return boardTabs(q, u.o.Base) },
+	}).ParseFS(files, "templates/layout.html", "templates/fragments.html")
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	pages := map[string]*template.Template{"": common}
-	for _, name := range []string{"board", "video", "workers", "dead", "latency", "login", "ask", "problem"} {
+	for _, name := range []string{"board", "video", "workers", "dead", "latency", "login", "confirm", "problem"} {
 		t, err := template.Must(common.Clone()).ParseFS(files, "templates/"+name+".html")
 		if err != nil {
 			return nil, fmt.Errorf("dashboard: %w", err)
@@ -65,58 +80,37 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 	return pages, nil
 }
 
-func (u *UI) functions() template.FuncMap {
-	return template.FuncMap{
-		"base": func() string { return u.o.Base }, "asset": u.assets.address,
-		"span": formatDuration, "many": count, "number": formatInt, "about": approximate,
-		"printable": printable, "iso": iso, "absolute": absolute, "short": short,
-		"word":          func(s store.Status) string { return statusWords[s] },
-		"stages":        func() []string { return u.layout.stages },
-		"stageStatuses": func() []store.Status { return stageStatuses },
-		"icon":          func(name any) template.HTML { return icon(fmt.Sprint(name)) },
-		"tabs":          func(f boardFilters) any { return f.tabs(u.o.Base) },
-	}
+// icon shows one of the symbols of the layout. The text next to it says the same.
+func icon(name any) template.HTML {
+	return template.HTML(`<svg class="icon" aria-hidden="true"><use href="#i-` + template.HTMLEscapeString(fmt.Sprint(name)) + `"/></svg>`)
 }
 
-// icon shows one of the symbols at the head of each page. What it means is said
-// beside it.
-func icon(name string) template.HTML {
-	return template.HTML(`<svg class="icon" aria-hidden="true"><use href="#i-` + template.HTMLEscapeString(name) + `"/></svg>`)
-}
-
-func iso(t time.Time) string      { return t.UTC().Format(time.RFC3339) }
-func absolute(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") }
-
-// short is a time without what goes without saying.
-func short(t time.Time) string { return t.UTC().Format("2 Jan 15:04:05") }
-
-// drawing makes the parts of a screen.
+// fragmentRenderer renders the fragments of a screen. The first error stops it.
 type fragmentRenderer struct {
-	pieces    *template.Template
+	templates *template.Template
 	fragments []fragment
 	err       error
 }
 
-func (u *UI) newRenderer() *fragmentRenderer { return &fragmentRenderer{pieces: u.pages[""]} }
+func (u *UI) newRenderer() *fragmentRenderer { return &fragmentRenderer{templates: u.pages[""]} }
 
-// part renders one more.
-func (d *fragmentRenderer) add(id, list, piece string, with any) {
-	if d.err != nil {
+func (r *fragmentRenderer) add(id, list, name string, data any) {
+	if r.err != nil {
 		return
 	}
 	var b bytes.Buffer
-	d.err = d.pieces.ExecuteTemplate(&b, piece, with)
-	d.fragments = append(d.fragments, fragment{id, list, b.String()})
+	r.err = r.templates.ExecuteTemplate(&b, name, data)
+	r.fragments = append(r.fragments, fragment{id, list, b.String()})
 }
 
-func (d *fragmentRenderer) screen(title string) (screen, error) {
-	if d.err != nil {
-		return screen{}, fmt.Errorf("%w %s: %w", errRender, title, d.err)
+func (r *fragmentRenderer) screen(title string) (screen, error) {
+	if r.err != nil {
+		return screen{}, fmt.Errorf("%w %s: %w", errRender, title, r.err)
 	}
-	return newScreen(title, d.fragments), nil
+	return newScreen(title, r.fragments), nil
 }
 
-// load reads and renders what a key names.
+// load reads and renders a view.
 func (u *UI) load(ctx context.Context, k viewKey) (screen, error) {
 	switch k.page {
 	case "board":
@@ -130,99 +124,78 @@ func (u *UI) load(ctx context.Context, k viewKey) (screen, error) {
 	case "latency":
 		return u.loadLatency(ctx, k)
 	}
-	return screen{}, fmt.Errorf("there is no page %q", k.page)
+	return screen{}, fmt.Errorf("unknown page %q", k.page)
 }
 
-// show sends a page.
-func (u *UI) servePage(w http.ResponseWriter, r *http.Request, k viewKey, asked any) {
-	who := u.o.Viewer(r.Context())
-	k = u.viewKey(k.page, k.query, who)
-	s, err := u.hub.read(r.Context(), k, who.Name)
+func (u *UI) viewKey(page, query string, v Viewer) viewKey {
+	can := u.permissions(v)
+	return viewKey{page, query, can.Operate, page == "board" && can.Submit && u.o.Uploads != ""}
+}
+
+// servePage sends a page with a view and the address of its stream.
+func (u *UI) servePage(w http.ResponseWriter, r *http.Request, page, query string, asked any) {
+	v := u.o.Viewer(r.Context())
+	s, err := u.hub.read(r.Context(), u.viewKey(page, query, v), v.Name)
 	if err != nil {
-		u.serveError(w, r, err) // the hub has told of it
+		u.serveError(w, r, err) // the hub has reported it
 		return
 	}
 	d := u.pageData(w, r)
-	d.screen, d.Page, d.Asked = s, k.page, asked
-	live := url.Values{"page": {k.page}, "for": {k.query}, "at": {s.version}}
-	d.Live = u.o.Base + "/live?" + live.Encode()
-	u.render(w, http.StatusOK, k.page, d)
+	d.screen, d.Page, d.Asked = s, page, asked
+	d.Live = u.o.Base + "/live?" + url.Values{"page": {page}, "for": {query}, "at": {s.version}}.Encode()
+	u.render(w, http.StatusOK, page, d)
 }
 
-// keyOf is what somebody looks at.
-func (u *UI) viewKey(page, query string, who Viewer) viewKey {
-	c := u.permissions(who)
-	return viewKey{page: page, query: query, canOperate: c.Operate, canUpload: page == "board" && c.Submit && u.o.Uploads != ""}
-}
-
-func (u *UI) pageData(w http.ResponseWriter, r *http.Request) pageData {
-	v := u.o.Viewer(r.Context())
-	return pageData{
-		Viewer: v, Can: u.permissions(v), Theme: themeOf(r), Said: takeMessage(w, r, u.o.Base), Here: u.o.Base + r.URL.RequestURI(),
-		Version: u.o.Version, Logout: u.o.Logout, Login: u.o.Login, Uploads: u.o.Uploads, Build: u.assets.build,
-	}
-}
-
-// send renders all of a page before the first byte is sent.
+// render sends a page. It renders all of it first, so that an error has its status.
 func (u *UI) render(w http.ResponseWriter, status int, page string, d pageData) {
 	var b bytes.Buffer
 	if err := u.pages[page].ExecuteTemplate(&b, "layout", d); err != nil {
-		u.reportError(page, fmt.Errorf("%w %s: %w", errRender, page, err))
+		u.reportError(page, page, fmt.Errorf("%w %s: %w", errRender, page, err))
 		http.Error(w, "This page could not be rendered.", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // who went away is not told
+	_, _ = w.Write(b.Bytes()) // the client may be gone
 }
 
-// problem says what went wrong, also to whoever looks after the program.
+// fail reports an error and shows it.
 func (u *UI) fail(w http.ResponseWriter, r *http.Request, err error) {
-	u.reportError(r.Pattern, err)
+	u.reportError(r.Pattern, r.Pattern, err)
 	u.serveError(w, r, err)
 }
 
-// refuse says what went wrong.
+// serveError shows an error.
 func (u *UI) serveError(w http.ResponseWriter, r *http.Request, err error) {
 	status, text := errorResponse(err)
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}
 	if wantsJSON(r) {
-		u.writeJSON(w, status, text)
+		writeJSON(w, status, text)
 		return
 	}
-	d := u.pageData(w, r)
 	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
-		w.Header().Set("Refresh", refreshAfter(err)) // by itself
+		refresh := "10"
+		if errors.Is(err, context.DeadlineExceeded) {
+			refresh = "60" // it will probably be slow again
+		}
+		w.Header().Set("Refresh", refresh)
 	}
+	d := u.pageData(w, r)
 	d.screen, d.Problem = screen{title: http.StatusText(status)}, text
 	u.render(w, status, "problem", d)
 }
 
-// comesBack is after how many seconds a page that cannot be read is asked for again.
-// One that takes too long will do so then, too: it is left in peace for most of the
-// time.
-func refreshAfter(err error) string {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return "60"
-	}
-	return "10"
-}
-
-// errors that are a page's own.
 var (
-	errForbidden  = fmt.Errorf("%w: your access is read-only", ErrForbidden)
+	errReadOnly   = fmt.Errorf("%w: your access is read-only", ErrForbidden)
 	errIncomplete = errors.New("the form is incomplete")
-	errRender     = errors.New("draw")
+	errRender     = errors.New("render")
+	errNoPage     = errors.New("no such page")
 )
 
-// ErrForbidden is what [Actions] return, within an error that says why, where
-// somebody may not do what they ask for.
-var ErrForbidden = errors.New("forbidden")
-
-// explain is the status of an error, and what a person can do with it.
+// errorResponse returns the status of an error and a text for the user.
 func errorResponse(err error) (status int, text string) {
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, errNoPage):
@@ -233,8 +206,6 @@ func errorResponse(err error) (status int, text string) {
 		return http.StatusConflict, "This video was replaced by another one and is not processed again."
 	case errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrInvalid), errors.Is(err, errIncomplete):
 		return http.StatusUnprocessableEntity, "The request is not valid: " + err.Error() + "."
-	case errors.Is(err, errForbidden):
-		return http.StatusForbidden, "Your access is read-only: you cannot change anything."
 	case errors.Is(err, ErrForbidden):
 		return http.StatusForbidden, "You do not have permission: " + strings.TrimPrefix(err.Error(), ErrForbidden.Error()+": ") + "."
 	case errors.Is(err, errTooManyPages):
@@ -247,20 +218,18 @@ func errorResponse(err error) (status int, text string) {
 	return http.StatusServiceUnavailable, "The database is not available. Processing continues when it is available again."
 }
 
-var errNoPage = errors.New("no such page")
-
 func (u *UI) serveNotFound(w http.ResponseWriter, r *http.Request) { u.fail(w, r, errNoPage) }
 
 func (u *UI) serveLogin(w http.ResponseWriter, r *http.Request) {
 	d := u.pageData(w, r)
 	d.screen, d.Page = screen{title: "Sign in"}, "login"
-	asked := r.URL.Query()
-	wait, _ := strconv.Atoi(asked.Get("wait")) // 0 is not said
-	d.Asked = map[string]any{"Failed": asked.Get("failed"), "Wait": max(wait, 0), "Next": localPath(asked.Get("next"))}
+	query := r.URL.Query()
+	wait, _ := strconv.Atoi(query.Get("wait")) // 0 is not shown
+	d.Asked = map[string]any{"Failed": query.Get("failed"), "Wait": max(wait, 0), "Next": localPath(query.Get("next"))}
 	u.render(w, http.StatusOK, "login", d)
 }
 
-// themes are what people can choose; the empty one is what their system has.
+// themes are the choices of the theme button. The empty one follows the system.
 var themes = []string{"", "light", "dark"}
 
 const themeCookie = "cuelight_theme"
@@ -273,16 +242,10 @@ func themeOf(r *http.Request) string {
 }
 
 func (u *UI) serveTheme(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, 8<<10) // it is for everybody, and a form in parts would go to the disk
+	r.Body = http.MaxBytesReader(w, r.Body, 8<<10) // unauthenticated: a multipart form could fill the disk
 	next := themes[(slices.Index(themes, themeOf(r))+1)%len(themes)]
-	http.SetCookie(w, &http.Cookie{Name: themeCookie, Value: next, Path: u.o.Base + "/", MaxAge: 400 * 24 * 3600, SameSite: http.SameSiteLaxMode})
+	http.SetCookie(w, &http.Cookie{
+		Name: themeCookie, Value: next, Path: u.o.Base + "/", MaxAge: 400 * 24 * 3600, SameSite: http.SameSiteLaxMode,
+	})
 	u.redirectBack(w, r)
-}
-
-// answer is what a script gets.
-func (u *UI) writeJSON(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"ok": status < 400, "text": text}) // who went away is not told
 }

@@ -61,8 +61,8 @@ func TestCommandDoesWhatTheButtonDoes(t *testing.T) {
 	plain := add(store.Submission{Source: "/srv/a.mp4"})
 	odd := add(store.Submission{Source: "/srv/a.mp4", UserID: "a\u202eb"})
 	for path, want := range map[string]string{
-		"/videos/" + whole + "/override": `cuelight submit --replaces ` + whole + ` --params '{"title": "It'\''s"}' --priority=-7 '--user=ann b' ADDRESS`,
-		"/videos/" + plain + "/override": `cuelight submit --replaces ` + plain + ` ADDRESS`,
+		"/videos/" + whole + "/override": `cuelight submit --replaces ` + whole + ` --params '{"title": "It'\''s"}' --priority=-7 '--user=ann b' SOURCE`,
+		"/videos/" + plain + "/override": `cuelight submit --replaces ` + plain + ` SOURCE`,
 		"/videos/" + odd + "/override":   "", // what one cannot see is not copied
 		"/dead/retry?stage=transcode":    "cuelight retry --all --stage transcode=dead",
 		"/dead/retry?q=flight":           "cuelight retry --all --source flight",

@@ -7,31 +7,29 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// layout is where the stages of a pipeline are drawn: in columns, each to the right
-// of all it needs.
+// pipelineLayout places the stages of a pipeline in columns. Each stage is to the right
+// of all stages that it needs.
 type pipelineLayout struct {
 	stages  []string
 	needs   [][]int
 	columns []column
 }
 
-// column is a number of lanes, one above the other and evenly spread. Behind it are
-// the wires to the next.
+// column is a stack of evenly spread lanes, with the wires to the next column.
 type column struct {
 	lanes []lane
 	wires []wire
 }
 
-// lane has a stage, or a wire that passes by.
+// lane holds a stage, or a wire that passes through the column.
 type lane struct {
-	stage int // -1 where it only passes by
-	from  int // the stage that the wire comes from
-	to    int
+	stage    int // -1 for a wire
+	from, to int // the stages that the wire connects; both are the stage of another lane
 }
 
-// wire goes from one lane to another, and is lit once its stage is completed.
+// wire connects two lanes.
 type wire struct {
-	stage    int
+	stage    int     // where it starts
 	from, to float64 // percent of the height
 }
 
@@ -42,64 +40,55 @@ func newPipelineLayout(g store.Graph) pipelineLayout {
 			l.needs[j] = append(l.needs[j], i)
 		}
 	}
-	depths := make([]int, len(l.stages))
-	for i := range depths {
-		depths[i] = -1
-	}
-	deepest := 0
-	for i := range l.stages {
-		deepest = max(deepest, l.depth(depths, i))
-	}
-	l.columns = make([]column, deepest+1)
-	for i, d := range depths {
-		l.columns[d].lanes = append(l.columns[d].lanes, lane{stage: i, from: i, to: i})
-		for _, need := range l.needs[i] {
-			for by := depths[need] + 1; by < d; by++ {
-				l.columns[by].lanes = append(l.columns[by].lanes, lane{stage: -1, from: need, to: i})
+	columnOf := make([]int, len(l.stages))
+	for range l.stages { // at most as often as the longest chain is long
+		for i, needs := range l.needs {
+			for _, need := range needs {
+				columnOf[i] = max(columnOf[i], columnOf[need]+1)
 			}
 		}
 	}
-	for at := range l.columns[1:] {
-		l.connect(&l.columns[at], l.columns[at+1])
+	l.columns = make([]column, slices.Max(columnOf)+1)
+	for i, own := range columnOf {
+		l.columns[own].lanes = append(l.columns[own].lanes, lane{i, i, i})
+		for _, need := range l.needs[i] {
+			for c := columnOf[need] + 1; c < own; c++ {
+				l.columns[c].lanes = append(l.columns[c].lanes, lane{-1, need, i})
+			}
+		}
+	}
+	for i := range l.columns[1:] {
+		l.connect(&l.columns[i], l.columns[i+1])
 	}
 	return l
 }
 
-// depth is the number of the column of a stage.
-func (l *pipelineLayout) depth(known []int, i int) int {
-	if known[i] < 0 {
-		known[i] = 0
-		for _, need := range l.needs[i] {
-			known[i] = max(known[i], l.depth(known, need)+1)
-		}
-	}
-	return known[i]
-}
-
-// connect draws the wires between two columns. A lane is met by the one of the
-// column before that has the same wire, or the stage that it comes from.
+// connect adds the wires between two columns.
 func (l *pipelineLayout) connect(left *column, right column) {
 	for to, r := range right.lanes {
 		for from, s := range left.lanes {
-			var met bool
-			switch {
-			case r.stage < 0 && s.stage < 0:
-				met = r.from == s.from && r.to == s.to
-			case r.stage < 0:
-				met = r.from == s.stage
-			case s.stage < 0:
-				met = s.to == r.stage
-			default:
-				met = slices.Contains(l.needs[r.stage], s.stage)
-			}
-			if met {
-				left.wires = append(left.wires, wire{s.from, middle(from, len(left.lanes)), middle(to, len(right.lanes))})
+			if l.isConnected(s, r) {
+				left.wires = append(left.wires, wire{s.from, center(from, len(left.lanes)), center(to, len(right.lanes))})
 			}
 		}
 	}
 }
 
-func middle(i, n int) float64 { return (float64(i) + 0.5) * 100 / float64(n) }
+// isConnected reports whether a lane leads to a lane of the next column.
+func (l *pipelineLayout) isConnected(left, right lane) bool {
+	switch {
+	case left.stage < 0 && right.stage < 0:
+		return left.from == right.from && left.to == right.to
+	case right.stage < 0:
+		return left.stage == right.from
+	case left.stage < 0:
+		return left.to == right.stage
+	}
+	return slices.Contains(l.needs[right.stage], left.stage)
+}
+
+// center returns the middle of lane i of n, in percent of the height.
+func center(i, n int) float64 { return (float64(i) + 0.5) * 100 / float64(n) }
 
 // path is the wire in a box of 20 by 100.
 func (w wire) path() string {

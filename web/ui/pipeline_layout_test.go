@@ -68,7 +68,7 @@ func TestTimeInWhichNothingHappenedIsLeftOut(t *testing.T) {
 	for i, s := range []store.Status{store.StatusCompleted, store.StatusDead, store.StatusCompleted, store.StatusPending, store.StatusPending} {
 		task.Stages = append(task.Stages, store.StageState{Name: store.Video().Stages()[i], Status: s})
 	}
-	g := newPipelineLayout(store.Video()).drawGantt(task, history, nil, at(100000))
+	g := newPipelineLayout(store.Video()).drawGantt(task, history, current{}, at(100000))
 	var b strings.Builder
 	for _, lane := range g.Lanes {
 		for _, bar := range lane.Bars {
@@ -101,7 +101,7 @@ func TestWhatRunsIsDrawnUntilNow(t *testing.T) {
 		}
 		task.Stages = append(task.Stages, s)
 	}
-	g := newPipelineLayout(store.Video()).drawGantt(task, nil, nil, begun.Add(4*time.Second))
+	g := newPipelineLayout(store.Video()).drawGantt(task, nil, current{}, begun.Add(4*time.Second))
 	if bars := g.Lanes[0].Bars; len(bars) != 2 || bars[0].Kind != "wait" || bars[0].Width != "25.00%" || bars[1].Kind != "running" || bars[1].Width != "75.00%" {
 		t.Errorf("bars are %+v", bars)
 	}

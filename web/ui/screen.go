@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// key names what a page looks at. Pages with the same key share what is read and
-// rendered for them.
+// viewKey names a view. Pages with the same key share its reads and its rendering.
 type viewKey struct {
 	page       string
-	query      string // encoded, so in one order
-	canOperate bool   // with buttons
-	canUpload  bool   // files can be dropped on it
+	query      string // encoded in canonical order
+	canOperate bool   // shows buttons
+	canUpload  bool   // accepts dropped files
 }
 
 func (k viewKey) values() url.Values {
@@ -23,71 +22,78 @@ func (k viewKey) values() url.Values {
 	return v
 }
 
-// part is a piece of a page that changes as a whole: an element with an id, alone or
-// in a list of such.
+// fragment is a piece of a page that is replaced as a whole: an element with an id,
+// alone or in a list.
 type fragment struct {
 	id, list, html string
 }
 
-// screen is what can change of a page. Its parts of one list are in its order.
+// screen is the changing content of a page. The fragments of a list are in order.
 type screen struct {
 	title     string
 	fragments []fragment
 	version   string
 }
 
-func newScreen(title string, parts []fragment) screen {
+func newScreen(title string, fragments []fragment) screen {
 	h := fnv.New64a()
-	for _, p := range parts {
-		fmt.Fprintf(h, "%s %s %d\n%s", p.id, p.list, len(p.html), p.html)
+	for _, f := range fragments {
+		fmt.Fprintf(h, "%s %s %d\n%s", f.id, f.list, len(f.html), f.html)
 	}
-	return screen{title: title, fragments: parts, version: fmt.Sprintf("%016x", h.Sum64())}
+	return screen{title: title, fragments: fragments, version: fmt.Sprintf("%016x", h.Sum64())}
 }
 
-// part is the HTML of one piece.
+// fragment returns the HTML of a fragment outside of lists.
 func (s screen) fragment(id string) template.HTML {
-	for _, p := range s.fragments {
-		if p.id == id && p.list == "" {
-			return template.HTML(p.html) // rendered by a template
+	for _, f := range s.fragments {
+		if f.id == id && f.list == "" {
+			return template.HTML(f.html) // rendered by a template
 		}
 	}
 	return ""
 }
 
-// all is the HTML of a list.
-func (s screen) list(list string) template.HTML {
+// list returns the HTML of a list.
+func (s screen) list(name string) template.HTML {
 	var b strings.Builder
-	for _, p := range s.fragments {
-		if p.list == list {
-			b.WriteString(p.html)
-		}
+	for _, f := range s.items(name) {
+		b.WriteString(f.html)
 	}
 	return template.HTML(b.String()) // rendered by templates
 }
 
-// lists are the names of the lists that a screen has.
+// items returns the fragments of a list, or with "" those outside of lists.
+func (s screen) items(list string) []fragment {
+	var items []fragment
+	for _, f := range s.fragments {
+		if f.list == list {
+			items = append(items, f)
+		}
+	}
+	return items
+}
+
+// lists returns the names of the lists.
 func (s screen) lists() []string {
 	var names []string
-	for _, p := range s.fragments {
-		if p.list != "" && !slices.Contains(names, p.list) {
-			names = append(names, p.list)
+	for _, f := range s.fragments {
+		if f.list != "" && !slices.Contains(names, f.list) {
+			names = append(names, f.list)
 		}
 	}
 	return names
 }
 
-// partial is an instruction for the browser: what is to be done with an element.
+// writePartial writes an instruction for htmx: how to change an element.
 func writePartial(b *strings.Builder, target, swap, html string) {
 	fmt.Fprintf(b, `<hx-partial hx-target="#%s" hx-swap="%s">%s</hx-partial>`, target, swap, html)
 }
 
-// whole are the instructions that bring any older state of the page to this one.
+// fullUpdate returns the instructions that bring a page from any version to this one.
 func (s screen) fullUpdate() string {
 	var b strings.Builder
-	for _, p := range s.fragments {
-		if p.list == "" {
-			writePartial(&b, p.id, "outerMorph", p.html)
-		}
+	for _, f := range s.items("") {
+		writePartial(&b, f.id, "outerMorph", f.html)
 	}
 	for _, list := range s.lists() {
 		writePartial(&b, list, "innerMorph", string(s.list(list)))
@@ -95,17 +101,13 @@ func (s screen) fullUpdate() string {
 	return b.String()
 }
 
-// since are the instructions that bring the page from one state to the next. The
-// browser finds all targets before it does anything, so rows that are new are put
-// in together, behind one that was there.
+// changesFrom returns the instructions that bring a page from an older screen to this
+// one.
 func (s screen) changesFrom(old screen) string {
 	var b strings.Builder
-	for _, p := range s.fragments {
-		if p.list != "" {
-			continue
-		}
-		if string(old.fragment(p.id)) != p.html {
-			writePartial(&b, p.id, "outerMorph", p.html)
+	for _, f := range s.items("") {
+		if string(old.fragment(f.id)) != f.html {
+			writePartial(&b, f.id, "outerMorph", f.html)
 		}
 	}
 	lists := s.lists()
@@ -115,60 +117,52 @@ func (s screen) changesFrom(old screen) string {
 		}
 	}
 	for _, list := range lists {
-		writeListChanges(&b, list, old.rows(list), s.rows(list))
+		writeListChanges(&b, list, old.items(list), s.items(list))
 	}
 	return b.String()
 }
 
-func (s screen) rows(list string) []fragment {
-	var rows []fragment
-	for _, p := range s.fragments {
-		if p.list == list {
-			rows = append(rows, p)
-		}
+// writeListChanges writes the changes of a list. The browser looks up all targets
+// before it changes anything, so consecutive new items are added in one instruction,
+// after an item that stays.
+func writeListChanges(b *strings.Builder, list string, old, next []fragment) {
+	oldIndex := make(map[string]int, len(old))
+	for i, f := range old {
+		oldIndex[f.id] = i
 	}
-	return rows
-}
-
-func writeListChanges(b *strings.Builder, list string, old, now []fragment) {
-	was := make(map[string]int, len(old))
-	for i, p := range old {
-		was[p.id] = i
-	}
-	// What stays is what is in both in the same order; what moved is taken away
-	// and put in anew.
-	stays := make(map[string]bool, len(now))
+	// Items in the same order in both stay. Other items are deleted and added again.
+	stays := make(map[string]bool, len(next))
 	last := -1
-	for _, p := range now {
-		if i, ok := was[p.id]; ok && i > last {
-			stays[p.id], last = true, i
+	for _, f := range next {
+		if i, ok := oldIndex[f.id]; ok && i > last {
+			stays[f.id], last = true, i
 		}
 	}
-	for _, p := range old {
-		if !stays[p.id] {
-			writePartial(b, p.id, "delete", "")
+	for _, f := range old {
+		if !stays[f.id] {
+			writePartial(b, f.id, "delete", "")
 		}
 	}
-	behind, added := "", ""
+	after, added := "", ""
 	flush := func() {
 		switch {
 		case added == "":
-		case behind == "":
+		case after == "":
 			writePartial(b, list, "afterbegin", added)
 		default:
-			writePartial(b, behind, "afterend", added)
+			writePartial(b, after, "afterend", added)
 		}
 		added = ""
 	}
-	for _, p := range now {
-		if !stays[p.id] {
-			added += p.html
+	for _, f := range next {
+		if !stays[f.id] {
+			added += f.html
 			continue
 		}
 		flush()
-		behind = p.id
-		if old[was[p.id]].html != p.html {
-			writePartial(b, p.id, "outerMorph", p.html)
+		after = f.id
+		if old[oldIndex[f.id]].html != f.html {
+			writePartial(b, f.id, "outerMorph", f.html)
 		}
 	}
 	flush()

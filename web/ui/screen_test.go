@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/cuelight/cuelight/store"
 )
 
 var instruction = regexp.MustCompile(`<hx-partial hx-target="#([^"]*)" hx-swap="([^"]*)">(.*?)</hx-partial>`)
@@ -66,12 +63,12 @@ func rowsHTML(s screen) []string {
 	return out
 }
 
-func TestChangesBringAnyListToAnyOther(t *testing.T) {
+func TestScreen_ChangesLeadFromAnyListToAnyOther(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
 		from, to := r.Perm(8)[:r.IntN(9)], r.Perm(8)[:r.IntN(9)]
-		if r.IntN(2) == 0 { // mostly they are in order, as on the board
+		if r.IntN(2) == 0 { // sorted half of the time, as on the board
 			slices.Sort(from)
 			slices.Sort(to)
 		}
@@ -81,12 +78,12 @@ func TestChangesBringAnyListToAnyOther(t *testing.T) {
 			t.Fatalf("from %v to %v: got %v", from, rowsHTML(now), got)
 		}
 		if got := applyUpdates(t, "rows", rowsHTML(old), now.fullUpdate()); len(to) > 0 && !slices.Equal(got, rowsHTML(now)) {
-			t.Fatalf("the whole of %v is %v", rowsHTML(now), got)
+			t.Fatalf("the full update of %v gives %v", rowsHTML(now), got)
 		}
 	}
 }
 
-func TestOnlyWhatChangedIsSent(t *testing.T) {
+func TestScreen_SendsOnlyChangedFragments(t *testing.T) {
 	t.Parallel()
 	old := newScreen("", []fragment{{"a", "", "<p>1</p>"}, {"b", "", "<p>2</p>"}})
 	now := newScreen("", []fragment{{"a", "", "<p>1</p>"}, {"b", "", "<p>3</p>"}})
@@ -94,29 +91,9 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	if old.version == now.version {
-		t.Error("both have the same version")
+		t.Error("different screens have the same version")
 	}
 	if got := now.changesFrom(now); got != "" {
-		t.Errorf("nothing changed, and %s is sent", got)
-	}
-}
-
-func TestWorkerIsPausedWithItsHostAndWithEverything(t *testing.T) {
-	t.Parallel()
-	w := store.Worker{Host: "media-1", Connected: true, Lease: time.Minute}
-	for name, c := range map[string]struct {
-		paused     []store.Pause
-		word       string
-		hostPaused bool
-	}{
-		"nothing":      {nil, "idle", false},
-		"a stage":      {[]store.Pause{{Stage: "ingest"}}, "idle", false},
-		"another host": {[]store.Pause{{Host: "media-2"}}, "idle", false},
-		"its host":     {[]store.Pause{{Host: "media-1"}}, "paused", true},
-		"everything":   {[]store.Pause{{}}, "paused", false},
-	} {
-		if got := (&UI{}).worker(t.Context(), w, c.paused, true); got.Word != c.word || got.HostPaused != c.hostPaused {
-			t.Errorf("%s is paused: it is %s, its host: %t", name, got.Word, got.HostPaused)
-		}
+		t.Errorf("without a change, %s is sent", got)
 	}
 }

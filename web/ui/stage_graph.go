@@ -8,31 +8,6 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// chip is a stage of a task, as it is shown.
-type chip struct {
-	Stage, State, Word string     // State is a class and the name of an icon
-	Detail             string     // how far it is
-	When               *time.Time // of the next attempt
-	Percent            float64    // below 0 for no bar
-	Label              string     // all of it, in words
-}
-
-// cell is a chip or a wire that passes by; Wires are drawn behind a column.
-type cell struct {
-	Chip *chip
-	Lit  bool
-}
-
-type graphColumn struct {
-	Cells []cell
-	Wires []graphWire
-}
-
-type graphWire struct {
-	Path string
-	Lit  bool
-}
-
 // statusWords are the statuses of tasks and stages as pages show them.
 var statusWords = map[store.Status]string{
 	store.StatusPending: "pending", store.StatusInProgress: "in progress", store.StatusCompleted: "completed",
@@ -46,32 +21,59 @@ var stageStatuses = []store.Status{
 	store.StatusFailed, store.StatusDead, store.StatusCancelled,
 }
 
+// graphColumn is a column of a task's stage graph, with the wires to the next column.
+type graphColumn struct {
+	Cells []graphCell
+	Wires []graphWire
+}
+
+// graphCell is a chip, or a wire that passes through the column.
+type graphCell struct {
+	Chip  *chip
+	IsLit bool
+}
+
+// graphWire is lit if its stage is completed.
+type graphWire struct {
+	Path  string
+	IsLit bool
+}
+
+// chip is a stage of a task.
+type chip struct {
+	Stage, State, Word string     // State is a class and the name of an icon
+	Detail             string     // such as the progress
+	When               *time.Time // of the next attempt
+	Percent            float64    // negative for no bar
+	Label              string     // all of it as text
+}
+
 // graph draws the stages of a task.
-func (l pipelineLayout) drawStages(t store.Task, running map[store.ID]store.Running, paused func(stage string) bool) []graphColumn {
+func (l pipelineLayout) graph(t store.Task, c current) []graphColumn {
 	out := make([]graphColumn, len(l.columns))
-	lit := func(stage int) bool { return t.Stages[stage].Status == store.StatusCompleted }
-	for i, c := range l.columns {
-		for _, lane := range c.lanes {
+	isLit := func(stage int) bool { return t.Stages[stage].Status == store.StatusCompleted }
+	for i, column := range l.columns {
+		for _, lane := range column.lanes {
 			if lane.stage < 0 {
-				out[i].Cells = append(out[i].Cells, cell{Lit: lit(lane.from)})
+				out[i].Cells = append(out[i].Cells, graphCell{IsLit: isLit(lane.from)})
 				continue
 			}
-			chip := l.chip(t, lane.stage, running, paused)
-			out[i].Cells = append(out[i].Cells, cell{Chip: &chip})
+			chip := l.chip(t, lane.stage, c)
+			out[i].Cells = append(out[i].Cells, graphCell{Chip: &chip})
 		}
-		for _, w := range c.wires {
-			out[i].Wires = append(out[i].Wires, graphWire{w.path(), lit(w.stage)})
+		for _, w := range column.wires {
+			out[i].Wires = append(out[i].Wires, graphWire{w.path(), isLit(w.stage)})
 		}
 	}
 	return out
 }
 
-func (l pipelineLayout) chip(t store.Task, i int, running map[store.ID]store.Running, paused func(stage string) bool) chip {
-	s := t.Stages[i]
+func (l pipelineLayout) chip(t store.Task, stage int, cur current) chip {
+	s := t.Stages[stage]
 	c := chip{Stage: s.Name, State: string(s.Status), Word: statusWords[s.Status], Percent: -1}
 	switch s.Status {
 	case store.StatusInProgress:
-		if r, ok := running[s.Token]; ok {
+		if r, ok := cur.running(s.Token); ok {
 			if c.Percent = min(r.Percent, 100); r.Percent >= 0 {
 				c.Word = fmt.Sprintf("%.0f%%", c.Percent)
 				r.Percent = -1
@@ -80,13 +82,13 @@ func (l pipelineLayout) chip(t store.Task, i int, running map[store.ID]store.Run
 		}
 	case store.StatusPending:
 		switch {
-		case !l.isReady(t, i):
+		case !l.isReady(t, stage):
 			c.State = "later"
 		case s.RunAt != nil && t.Status == store.StatusScheduled:
-			c.State, c.Word, c.Detail, c.When = "scheduled", "scheduled", "", s.RunAt
+			c.State, c.Word, c.When = "scheduled", "scheduled", s.RunAt
 		case s.RunAt != nil:
 			c.Detail, c.When = "starts", s.RunAt
-		case paused(s.Name):
+		case cur.isStagePaused(s.Name):
 			c.State, c.Word = "paused", "paused"
 		default:
 			c.Word = "ready"
@@ -100,20 +102,24 @@ func (l pipelineLayout) chip(t store.Task, i int, running map[store.ID]store.Run
 			c.Detail = fmt.Sprintf("attempt %d", s.Attempts)
 		}
 	}
-	label := []string{c.Stage + ": " + statusWords[s.Status]}
-	if c.Word != statusWords[s.Status] {
-		label = append(label, c.Word)
-	}
-	if c.Detail != "" {
-		label = append(label, c.Detail)
-	}
-	c.Label = strings.Join(label, ", ")
+	c.Label = c.label(statusWords[s.Status])
 	return c
 }
 
-// open reports whether all that a stage needs is completed.
-func (l pipelineLayout) isReady(t store.Task, i int) bool {
-	for _, need := range l.needs[i] {
+func (c chip) label(status string) string {
+	label := c.Stage + ": " + status
+	if c.Word != status {
+		label += ", " + c.Word
+	}
+	if c.Detail != "" {
+		label += ", " + c.Detail
+	}
+	return label
+}
+
+// isReady reports whether all stages that a stage needs are completed.
+func (l pipelineLayout) isReady(t store.Task, stage int) bool {
+	for _, need := range l.needs[stage] {
 		if t.Stages[need].Status != store.StatusCompleted {
 			return false
 		}
@@ -121,7 +127,7 @@ func (l pipelineLayout) isReady(t store.Task, i int) bool {
 	return true
 }
 
-// progress is how far somebody says that it is.
+// progressText describes the progress of a running attempt.
 func progressText(r store.Running) string {
 	var words []string
 	if r.Percent >= 0 {
@@ -139,23 +145,12 @@ func progressText(r store.Running) string {
 	return strings.Join(words, " · ")
 }
 
-// doing is a note without the number at its end, which counts steps so that who
-// watches sees that it goes on.
+// noteText removes the number at the end of a note: it counts steps, to show that the
+// work goes on.
 func noteText(note string) string {
 	text := strings.TrimRight(note, "0123456789")
 	if !strings.HasSuffix(text, " ") {
 		text = note
 	}
 	return printable(strings.TrimSpace(text))
-}
-
-// held are the claims that are being worked on, by their tokens.
-func runningByToken(workers []store.Worker) map[store.ID]store.Running {
-	out := make(map[store.ID]store.Running)
-	for _, w := range workers {
-		for _, r := range w.Running {
-			out[r.Token] = r
-		}
-	}
-	return out
 }

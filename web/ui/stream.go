@@ -9,95 +9,110 @@ import (
 )
 
 const (
-	heartbeatInterval = 10 * time.Second // so that both ends know that the other is there
-	writeTimeout      = 15 * time.Second // else the browser is not there any more
+	heartbeatInterval = 10 * time.Second // of an open stream
+	writeTimeout      = 15 * time.Second // of one message
 )
 
-// live is the stream of an open page: a hello, what has changed since the page was
-// made, and then what changes. A message without a name is HTML to be put in place;
-// stale and fresh say whether the page can be read.
+var livePages = map[string]bool{"board": true, "video": true, "workers": true, "dead": true, "latency": true}
+
+// serveStream is the stream of an open page. It sends the event hello, then the changes
+// since the page was rendered, then each further change. A message without an event name
+// is HTML to swap in; stale and fresh say whether the view can be read; beat is a
+// heartbeat.
 func (u *UI) serveStream(w http.ResponseWriter, r *http.Request) {
-	asked := r.URL.Query()
-	who := u.o.Viewer(r.Context())
-	k := u.viewKey(asked.Get("page"), asked.Get("for"), who)
-	if k.query = k.values().Encode(); len(k.query) > 4096 || !isLivePage[k.page] {
+	query := r.URL.Query()
+	viewer := u.o.Viewer(r.Context())
+	k := u.viewKey(query.Get("page"), query.Get("for"), viewer)
+	if k.query = k.values().Encode(); len(k.query) > 4096 || !livePages[k.page] {
 		u.fail(w, r, errNoPage)
 		return
 	}
-	at := asked.Get("at")
-	if seen := r.Header.Get("Last-Event-ID"); seen != "" {
-		at = seen
+	version := query.Get("at")
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		version = last
 	}
-	if at = cleanText(at); strings.ContainsAny(at, "\r\n") || len(at) > 64 {
-		at = ""
+	if version = cleanText(version); strings.ContainsAny(version, "\r\n") || len(version) > 64 {
+		version = ""
 	}
-	v, p, err := u.hub.subscribe(r.Context(), k, who.Name, at)
+	v, s, err := u.hub.subscribe(r.Context(), k, viewer.Name, version)
 	if err != nil {
 		u.fail(w, r, err)
 		return
 	}
-	defer u.hub.unsubscribe(v, p)
+	defer u.hub.unsubscribe(v, s)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	out := eventWriter{w, http.NewResponseController(w)}
-	if out.send(message("hello", at, u.helloData())) != nil {
+	if sendMessage(w, message("hello", version, eventData(map[string]any{"build": u.assets.build}))) != nil {
 		return
 	}
-	beat := time.NewTicker(heartbeatInterval)
-	defer beat.Stop()
+	u.sendUpdates(w, r, v, s)
+}
+
+// sendUpdates sends the updates of a view until the request or the dashboard ends.
+func (u *UI) sendUpdates(w http.ResponseWriter, r *http.Request, v *view, s *subscriber) {
+	heartbeat := time.NewTicker(heartbeatInterval)
+	defer heartbeat.Stop()
 	for {
 		var text string
 		select {
 		case <-r.Context().Done():
 			return
-		case <-u.hub.done():
+		case <-u.hub.stopped:
 			return
-		case <-beat.C:
+		case <-heartbeat.C:
 			text = message("beat", "", u.heartbeatData(v))
-		case text = <-p.changes:
+		case text = <-s.updates:
 		}
-		if all, lost := u.hub.resync(v, p); lost {
-			text = all
+		if full, overflowed := u.hub.resync(v, s); overflowed {
+			text = full
 		}
-		if out.send(text) != nil {
+		if sendMessage(w, text) != nil {
 			return
 		}
 	}
 }
 
-// greeting is what the page is told first. Ages are told by the server's clock,
-// whatever the browser's says.
-func (u *UI) helloData() string {
-	text, _ := json.Marshal(map[string]any{"build": u.assets.build, "now": time.Now().UnixMilli()}) // a string and a number
-	return string(text)
-}
-
-// beat says when what the page shows was read.
+// heartbeatData says when the screen of a view was read; 0 is never.
 func (u *UI) heartbeatData(v *view) string {
-	read, late := u.hub.readTime(v)
-	at := int64(0) // never
-	if !read.IsZero() {
-		at = read.UnixMilli()
+	at, isLate := u.hub.readTime(v)
+	read := int64(0)
+	if !at.IsZero() {
+		read = at.UnixMilli()
 	}
-	text, _ := json.Marshal(map[string]any{"now": time.Now().UnixMilli(), "read": at, "late": late}) // numbers
+	return eventData(map[string]any{"read": read, "late": isLate})
+}
+
+// eventData is JSON with the server's time: pages show ages by the server's clock.
+func eventData(data map[string]any) string {
+	data["now"] = time.Now().UnixMilli()
+	text, _ := json.Marshal(data) // numbers, strings and booleans
 	return string(text)
 }
 
-var isLivePage = map[string]bool{"board": true, "video": true, "workers": true, "dead": true, "latency": true}
-
-// stream writes messages, each in its own time.
-type eventWriter struct {
-	to      io.Writer
-	control *http.ResponseController
+// message is a server-sent event. Its id is the version of the page after it; a
+// browser that reconnects sends the last one.
+func message(event, id, data string) string {
+	var b strings.Builder
+	if id != "" {
+		b.WriteString("id: " + id + "\n")
+	}
+	if event != "" {
+		b.WriteString("event: " + event + "\n")
+	}
+	for line := range strings.SplitSeq(strings.ReplaceAll(data, "\r", "&#13;"), "\n") {
+		b.WriteString("data: " + line + "\n")
+	}
+	b.WriteString("\n")
+	return b.String()
 }
 
-func (s eventWriter) send(text string) error {
-	// A writer that knows no deadlines is a test's.
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if _, err := io.WriteString(s.to, text); err != nil {
+func sendMessage(w http.ResponseWriter, text string) error {
+	c := http.NewResponseController(w)
+	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout)) // the writers of tests have no deadlines
+	if _, err := io.WriteString(w, text); err != nil {
 		return err
 	}
-	return s.control.Flush()
+	return c.Flush()
 }

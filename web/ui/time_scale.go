@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// scale says where a time is, with long times in which nothing happened left out.
+// timeScale maps times to positions. It omits long periods without activity.
 type timeScale struct {
 	segments []segment
 	gaps     []gap
+	total    time.Duration // of all segments
 }
 
+// segment is a period with activity.
 type segment struct {
 	from, to time.Time
 	x, width float64
@@ -19,49 +21,52 @@ type segment struct {
 
 func newTimeScale(lanes []ganttLane, from time.Time) timeScale {
 	var busy []segment
+	var worked time.Duration
 	for _, lane := range lanes {
 		for _, b := range lane.Bars {
 			busy = append(busy, segment{from: b.from, to: b.to})
+			worked += b.to.Sub(b.from)
 		}
 	}
 	slices.SortFunc(busy, func(a, b segment) int { return a.from.Compare(b.from) })
-	merged := []segment{{from: from, to: from}}
-	var worked time.Duration
+	s := timeScale{segments: []segment{{from: from, to: from}}}
 	for _, p := range busy {
-		worked += p.to.Sub(p.from)
-	}
-	for _, p := range busy {
-		last := &merged[len(merged)-1]
-		if p.from.Sub(last.to) > max(worked, time.Second) {
-			merged = append(merged, p)
-			continue
+		if last := &s.segments[len(s.segments)-1]; p.from.Sub(last.to) <= max(worked, time.Second) {
+			last.to = laterOf(last.to, p.to)
+		} else {
+			s.segments = append(s.segments, p)
 		}
-		last.to = laterOf(last.to, p.to)
 	}
-	var total time.Duration
-	for _, p := range merged {
-		total += p.to.Sub(p.from)
+	for _, p := range s.segments {
+		s.total += p.to.Sub(p.from)
 	}
-	room := max(100-gapWidth*float64(len(merged)-1), 10)
-	s := timeScale{segments: merged}
+	s.place()
+	return s
+}
+
+// place sets the positions of the segments, with a gap between two.
+func (s *timeScale) place() {
+	width := max(100-gapWidth*float64(len(s.segments)-1), 10)
 	x := 0.0
-	for i := range merged {
-		p := &merged[i]
+	for i := range s.segments {
+		p := &s.segments[i]
 		if i > 0 {
-			s.gaps = append(s.gaps, gap{X: percent(x + gapWidth/2), Text: formatDuration(p.from.Sub(merged[i-1].to)) + " without activity", from: merged[i-1].to})
+			end := s.segments[i-1].to
+			text := formatDuration(p.from.Sub(end)) + " without activity"
+			s.gaps = append(s.gaps, gap{X: percent(x + gapWidth/2), Text: text, from: end})
 			x += gapWidth
 		}
-		p.x, p.width = x, room
-		if total > 0 {
-			p.width = room * float64(p.to.Sub(p.from)) / float64(total)
+		p.x, p.width = x, width
+		if s.total > 0 {
+			p.width = width * float64(p.to.Sub(p.from)) / float64(s.total)
 		}
 		x += p.width
 	}
-	return s
 }
 
 func (s timeScale) end() time.Time { return s.segments[len(s.segments)-1].to }
 
+// position returns where a time is, in percent.
 func (s timeScale) position(t time.Time) float64 {
 	for _, p := range s.segments {
 		if !t.After(p.to) {
@@ -75,33 +80,30 @@ func (s timeScale) position(t time.Time) float64 {
 	return last.x + last.width
 }
 
+const (
+	millisecond = time.Millisecond
+	day         = 24 * time.Hour
+)
+
 var tickSteps = []time.Duration{
-	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
-	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
-	10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute,
-	20 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
-	48 * time.Hour, 168 * time.Hour,
+	millisecond, 2 * millisecond, 5 * millisecond, 10 * millisecond, 20 * millisecond, 50 * millisecond, 100 * millisecond,
+	200 * millisecond, 500 * millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second,
+	30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day,
 }
 
-// ticks are round times since the beginning of each piece, some five in all.
-func (s timeScale) ticks() []tick {
-	var total time.Duration
-	for _, p := range s.segments {
-		total += p.to.Sub(p.from)
-	}
+// ticks returns round times since the start of each segment, about five in all.
+func (s timeScale) ticks() (ticks []tick) {
+	const maxTicks = 60 // for a very long time
 	step := tickSteps[len(tickSteps)-1]
-	for _, d := range tickSteps {
-		if total <= 6*d {
-			step = d
-			break
-		}
+	if i := slices.IndexFunc(tickSteps, func(d time.Duration) bool { return s.total <= 6*d }); i >= 0 {
+		step = tickSteps[i]
 	}
-	var out []tick
 	for i, p := range s.segments {
 		if i > 0 && p.width < 12 {
 			continue
 		}
-		for d := time.Duration(0); d <= p.to.Sub(p.from); d += step {
+		for d := time.Duration(0); d <= p.to.Sub(p.from) && len(ticks) <= maxTicks; d += step {
 			x, text, anchor := s.position(p.from.Add(d)), "+"+tickText(d), "middle"
 			if d == 0 {
 				text, anchor = "submitted", "start"
@@ -112,20 +114,17 @@ func (s timeScale) ticks() []tick {
 			if x > 96 {
 				anchor = "end"
 			}
-			out = append(out, tick{percent(x), text, anchor})
-			if len(out) > 60 {
-				return out
-			}
+			ticks = append(ticks, tick{percent(x), text, anchor})
 		}
 	}
-	return out
+	return ticks
 }
 
-// round is a duration that is a step, or several.
+// tickText formats a multiple of a step.
 func tickText(d time.Duration) string {
 	switch {
-	case d%(24*time.Hour) == 0:
-		return fmt.Sprintf("%d d", d/(24*time.Hour))
+	case d%day == 0:
+		return fmt.Sprintf("%d d", d/day)
 	case d%time.Hour == 0:
 		return fmt.Sprintf("%d h", d/time.Hour)
 	case d%time.Minute == 0 && d < time.Hour:
@@ -135,5 +134,5 @@ func tickText(d time.Duration) string {
 	case d >= time.Second:
 		return fmt.Sprintf("%g s", d.Seconds())
 	}
-	return fmt.Sprintf("%d ms", d/time.Millisecond)
+	return fmt.Sprintf("%d ms", d/millisecond)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Reader is what the dashboard reads. A *store.Store has it.
+// Reader is what the dashboard reads. A *store.Store implements it.
 type Reader interface {
 	Graph() store.Graph
 	Get(ctx context.Context, id store.ID) (store.Task, error)
@@ -28,12 +28,11 @@ type Reader interface {
 	Latency(ctx context.Context, q store.LatencyQuery) (store.Latency, error)
 }
 
-// Actions is what people can do. Who does it is in the context, as whoever let
-// the request in has put it there. Errors are shown to them; those of package
-// store and [ErrForbidden] are known.
+// Actions changes tasks, pauses and workers for a viewer, who is in the context. Pages
+// show its errors; they explain those of package store and [ErrForbidden].
 type Actions interface {
 	Submit(ctx context.Context, s store.Submission) (store.ID, error)
-	// Override puts a new task in the place of one, and returns its id.
+	// Override replaces a task with a new one and returns the new one's id.
 	Override(ctx context.Context, old store.ID, by store.Submission) (store.ID, error)
 	Retry(ctx context.Context, id store.ID, from string) error
 	RetryDead(ctx context.Context, f store.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error)
@@ -43,83 +42,82 @@ type Actions interface {
 	DrainWorker(ctx context.Context, worker store.ID) error
 }
 
-// Viewer is who looks.
+// ErrForbidden is wrapped by errors of [Actions] that a viewer lacks a permission. The
+// page shows the rest of the error's text.
+var ErrForbidden = errors.New("forbidden")
+
+// Viewer is the user of a request.
 type Viewer struct {
 	Name    string
 	Submit  bool // may add videos
-	Operate bool // may do everything else that [Actions] has
+	Operate bool // may use all other [Actions]
 }
 
-// Playback is where a published video is.
+// Playback has the addresses of a published video.
 type Playback struct {
 	HLS, DASH string // of the master playlist and the manifest; either may be empty
 	Poster    string
 }
 
-// Subscription gives events as they happen. A *feed.Subscription has it.
+// Subscription receives events. A *eventfeed.Subscription implements it.
 type Subscription interface {
-	// Next waits for events, and returns an error when there will be no more.
+	// Next waits for events. It returns an error when no more will come.
 	Next(ctx context.Context) ([]store.Event, error)
 	Close()
 }
 
-// Options says what the dashboard shows. Only Store must be set.
+// Options configures a dashboard. Only Store is required.
 type Options struct {
 	Store Reader
-	// Actions does what people ask for. Without it they can only look.
+	// Actions executes the viewer's actions. Default: the dashboard is read-only.
 	Actions Actions
-	// Subscribe tells of events from now on, those that keep wants; it is called
-	// when somebody looks, and what it returns is closed when nobody does. Default:
-	// open pages are read anew every two seconds.
+	// Subscribe returns a subscription to the events from now on that keep accepts. The
+	// dashboard holds one while pages are open. Default: open pages are read again
+	// every two seconds.
 	Subscribe func(keep func(store.Event) bool) Subscription
-	// Viewer says who a request is from. Default: somebody without a name who
-	// may do everything.
+	// Viewer returns the user of a request. Default: a user without a name and with
+	// all permissions.
 	Viewer func(ctx context.Context) Viewer
-	// WakeUp says how long work lately waited that waited for nothing but the news
-	// of it, as the event Started of package stages says with Woken. Default: the
-	// board does not say.
+	// WakeLatency returns the recent wake latency of this process: see the event
+	// Started of package stages. Default: the board does not show it.
 	WakeLatency func(within time.Duration) store.Percentiles
-	// Poster is the address of a task's picture. It is called for each row of a
-	// board. Default: there is none.
+	// Poster returns the address of a task's picture. It is called for each row of a
+	// board. Default: no pictures.
 	Poster func(t store.Task) (address string, ok bool)
-	// Playback says where a task's video can be played, also an older version
-	// while it is made again. Default: nowhere.
+	// Playback returns the addresses of a task's published video, which may be an older
+	// version. Default: no player.
 	Playback func(ctx context.Context, t store.Task) (Playback, bool)
-	// Uploads is the address that takes uploads by the tus protocol, version
-	// 1.0.0. Default: files cannot be uploaded.
+	// Uploads is the address of a server of the tus protocol, version 1.0.0. Default:
+	// no uploads.
 	Uploads string
-	// Base is the path under which the dashboard is mounted, such as
-	// "/cuelight"; its handler gets paths without it. Default: the root.
+	// Base is the path where the dashboard is mounted, such as "/cuelight". The
+	// handler gets paths without it. Default: the root.
 	Base string
 	// Version is shown at the foot of each page.
 	Version string
-	// Logout is the address that a form is posted to. Default: there is no such
-	// button.
+	// Logout is the address of the sign-out form. Default: no such button.
 	Logout string
-	// Login is the address that the login form is posted to, with the fields
-	// secret and next, which is where to go then. Whoever takes it sends the
-	// browser back to /login with failed=wrong, or failed=limited and wait=, so
-	// many seconds. Default: Base + "/login".
+	// Login is the address of the sign-in form. It gets the fields secret and next, the
+	// path to go to afterwards. After a failure it redirects to /login with
+	// failed=wrong, or failed=limited and wait=SECONDS. Default: Base + "/login".
 	Login string
-	// Streams is how many pages can follow what happens at once; others show what
-	// there was. Default 1000.
+	// Streams is the maximum number of open streams; pages beyond it do not update.
+	// Default: 1000.
 	Streams int
-	// Trouble hears what went wrong on this side, of which people are told no
-	// details, with the page or the route where that was: of a page that stays
-	// wrong once, for as long as it is the same error. It must not block. Default:
-	// nobody.
+	// OnError gets server-side errors, which users see without details, with the page or
+	// the route. A lasting error of a page is reported once. It must not block.
+	// Default: errors are dropped.
 	OnError func(where string, err error)
 }
 
-// UI is the dashboard.
+// UI is the dashboard. It is an http.Handler.
 type UI struct {
 	o      Options
 	layout pipelineLayout
 	pages  map[string]*template.Template
 	assets assets
 	mux    *http.ServeMux
-	hub    hub
-
+	hub    *hub
 	errors errorLog
 
 	workers  cache[[]store.Worker]
@@ -128,10 +126,10 @@ type UI struct {
 	titles   titleCache
 }
 
-// New makes a dashboard. It reads nothing.
+// New creates a dashboard. It reads nothing from the store.
 func New(o Options) (*UI, error) {
 	if o.Store == nil {
-		return nil, errors.New("dashboard: no store to read from")
+		return nil, errors.New("dashboard: Options.Store is not set")
 	}
 	if o.Streams <= 0 {
 		o.Streams = 1000
@@ -143,8 +141,8 @@ func New(o Options) (*UI, error) {
 		o.Viewer = func(context.Context) Viewer { return Viewer{Submit: true, Operate: true} }
 	}
 	u := &UI{o: o, layout: newPipelineLayout(o.Store.Graph())}
-	u.workers.minAge, u.pauses.minAge, u.overview.minAge = 200*time.Millisecond, time.Second, time.Second
-	u.hub.init(u.load, u.reportViewError, o.Streams)
+	u.workers.ttl, u.pauses.ttl, u.overview.ttl = 200*time.Millisecond, time.Second, time.Second
+	u.hub = newHub(u.load, u.reportViewError, o.Streams)
 	var err error
 	if u.assets, err = newAssets(o.Base); err != nil {
 		return nil, err
@@ -156,7 +154,7 @@ func New(o Options) (*UI, error) {
 	return u, nil
 }
 
-// route says what is where. What changes something is a POST.
+// registerRoutes fills the mux. All changes are POST requests.
 func (u *UI) registerRoutes() {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /{$}", u.serveBoard)
@@ -167,26 +165,32 @@ func (u *UI) registerRoutes() {
 	m.HandleFunc("GET /login", u.serveLogin)
 	m.HandleFunc("GET /live", u.serveStream)
 	m.Handle("GET /assets/", u.assets)
-	m.HandleFunc("GET /add", u.serveConfirmation(confirmAdd))
-	m.HandleFunc("POST /add", u.serveAction(maySubmit, doAdd))
 	for path, a := range map[string]action{
-		"/videos/{id}/retry":    {confirmRetry, doRetry},
-		"/videos/{id}/override": {confirmOverride, doOverride},
-		"/videos/{id}/cancel":   {confirmCancel, doCancel},
-		"/dead/retry":           {confirmRetryDead, doRetryDead},
-		"/pause":                {confirmPause, doPause},
-		"/resume":               {confirmResume, doResume},
-		"/workers/{id}/drain":   {confirmDrain, doDrain},
+		"/add":                  {maySubmit, confirmAdd, doAdd},
+		"/videos/{id}/retry":    {mayOperate, confirmRetry, doRetry},
+		"/videos/{id}/override": {mayOperate, confirmOverride, doOverride},
+		"/videos/{id}/cancel":   {mayOperate, confirmCancel, doCancel},
+		"/dead/retry":           {mayOperate, confirmRetryDead, doRetryDead},
+		"/pause":                {mayOperate, confirmPause, doPause},
+		"/resume":               {mayOperate, confirmResume, doResume},
+		"/workers/{id}/drain":   {mayOperate, confirmDrain, doDrain},
 	} {
-		m.HandleFunc("GET "+path, u.serveConfirmation(a.ask))
-		m.HandleFunc("POST "+path, u.serveAction(mayOperate, a.do))
+		m.HandleFunc("GET "+path, u.serveConfirmation(a))
+		m.HandleFunc("POST "+path, u.serveAction(a))
 	}
 	m.HandleFunc("POST /theme", u.serveTheme)
 	m.HandleFunc("/", u.serveNotFound)
 	u.mux = m
 }
 
-// ServeHTTP is the dashboard's handler.
+// Only the player creates web workers, from a blob.
+const (
+	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; " +
+		"connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+	playerPolicy = policy + "; worker-src blob:"
+)
+
+// ServeHTTP serves the pages, their streams and assets, and the actions.
 func (u *UI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -195,15 +199,8 @@ func (u *UI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.mux.ServeHTTP(w, r)
 }
 
-// What a page may do. Only the player makes workers, from a blob.
-const (
-	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; " +
-		"connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-	playerPolicy = policy + "; worker-src blob:"
-)
-
-// Run keeps open pages up to date until ctx is done; then their streams end. It is
-// called once. Without it, a page shows what there was when it was opened.
+// Run updates open pages until ctx is done; then their streams end. It is called once.
+// Without it, pages do not update.
 func (u *UI) Run(ctx context.Context) error {
 	return u.hub.run(ctx, u.o.Subscribe)
 }

@@ -11,19 +11,24 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// head is what concerns a video as a whole.
-type head struct {
+const (
+	maxReplacements = 10 // that a page follows
+	maxAttempts     = 50 // on a page
+)
+
+// videoHead is what concerns a video as a whole.
+type videoHead struct {
 	row
-	Request  string
-	Params   string
-	Over     []taskLink // what it was replaced by, and that by, …
-	Replaces []taskLink
-	Again    bool // it can be done again
-	Stop     bool // it can be cancelled
-	Commands []string
+	Request    string
+	Params     string
+	ReplacedBy []taskLink // the replacement, its replacement, …
+	Replaces   []taskLink
+	CanRestart bool // from any stage
+	CanCancel  bool
+	Commands   []string
 }
 
-// chainLink is a task in a chain of replacements.
+// taskLink is a link to a replacement.
 type taskLink struct{ ID, Short string }
 
 func linkTo(id store.ID) taskLink {
@@ -31,16 +36,13 @@ func linkTo(id store.ID) taskLink {
 	return taskLink{text, text[len(text)-8:]}
 }
 
-// chainLength is how far a chain of replacements is followed.
-const maxReplacements = 10
-
-// attempt is one line of the history, as it is shown.
+// attempt is an attempt as the page shows it.
 type attempt struct {
 	store.Attempt
-	Took, Short    string
-	Failed, Latest bool
-	More           bool // the error has more than one line
-	Result         string
+	Duration, ErrorLine, Result string
+	HasFailed                   bool
+	IsLatest                    bool // of its stage
+	HasDetails                  bool // the error has more than one line
 }
 
 func (u *UI) serveVideo(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +54,7 @@ func (u *UI) serveVideo(w http.ResponseWriter, r *http.Request) {
 	if u.o.Playback != nil {
 		w.Header().Set("Content-Security-Policy", playerPolicy)
 	}
-	u.servePage(w, r, viewKey{page: "video", query: "id=" + id.String()}, id.String())
+	u.servePage(w, r, "video", "id="+id.String(), nil)
 }
 
 func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
@@ -68,46 +70,48 @@ func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
 	if err != nil {
 		return screen{}, err
 	}
-	workers, err := u.readWorkers(ctx)
+	c, err := u.readCurrent(ctx)
 	if err != nil {
 		return screen{}, err
 	}
-	pauses, err := u.readPauses(ctx)
+	details := readVideoDetails(history)
+	head, err := u.videoHead(ctx, t, c, details.Name, k.canOperate)
 	if err != nil {
 		return screen{}, err
 	}
-	h, err := u.head(ctx, t, history, pauses, runningByToken(workers), k.canOperate)
-	if err != nil {
-		return screen{}, err
+	r := u.newRenderer()
+	r.add("head", "", "head", head)
+	r.add("stages", "", "stages", head)
+	u.addPlayer(ctx, r, t, head.Poster, len(details.Rows) > 0)
+	r.add("details", "", "details", details)
+	r.add("gantt", "", "gantt", u.layout.drawGantt(t, history, c, time.Now().Truncate(time.Second)))
+	latest := latestAttempts(history, t.Source)
+	for _, a := range latest {
+		r.add("a-"+a.Token.String(), "attempts", "attempt", a)
 	}
-	d := u.newRenderer()
-	about := readVideoDetails(history)
-	d.add("head", "", "head", h)
-	d.add("stages", "", "stages", h)
-	if u.o.Playback != nil {
-		if p, ok := u.o.Playback(ctx, t); ok {
-			d.add("player", "", "player", map[string]any{"Play": p, "Other": olderVersionReason(t.Status)})
-		} else {
-			d.add("player", "", "player", map[string]any{"Poster": h.Poster, "Nothing": h.Poster == "" && len(about.Rows) == 0})
-		}
-	}
-	d.add("facts", "", "facts", about)
-	d.add("gantt", "", "gantt", u.layout.drawGantt(t, history, runningByToken(workers), time.Now().Truncate(time.Second)))
-	shown := latestAttempts(history, t.Source)
-	for _, a := range shown {
-		d.add("a-"+a.Token.String(), "attempts", "attempt", a)
-	}
-	if older := len(history) - len(shown); older > 0 {
-		d.add("older", "attempts", "older", map[string]any{"N": older, "Command": command("show", id.String())})
+	if older := len(history) - len(latest); older > 0 {
+		r.add("older", "attempts", "older", map[string]any{"N": older, "Command": shellCommand("show", id.String())})
 	}
 	if len(history) == 0 {
-		d.add("no-attempts", "attempts", "noattempts", nil)
+		r.add("no-attempts", "attempts", "no-attempts", nil)
 	}
-	return d.screen(h.Title)
+	return r.screen(head.Title)
 }
 
-// otherVersion says, of a video that can be played, why it is not the one that the
-// task is about; empty where it is.
+// addPlayer adds the player, or a placeholder once there is something to show in it.
+func (u *UI) addPlayer(ctx context.Context, r *fragmentRenderer, t store.Task, poster string, hasDetails bool) {
+	if u.o.Playback == nil {
+		return
+	}
+	if p, ok := u.o.Playback(ctx, t); ok {
+		r.add("player", "", "player", map[string]any{"Playback": p, "OlderVersion": olderVersionReason(t.Status)})
+		return
+	}
+	r.add("player", "", "player", map[string]any{"Poster": poster, "IsEmpty": poster == "" && !hasDetails})
+}
+
+// olderVersionReason says why the published version of a task is an older one. It
+// returns "" if the version is the current one.
 func olderVersionReason(s store.Status) string {
 	switch s {
 	case store.StatusCompleted:
@@ -118,71 +122,70 @@ func olderVersionReason(s store.Status) string {
 	return "a new version is in progress"
 }
 
-func (u *UI) head(ctx context.Context, t store.Task, history []store.Attempt, pauses []store.Pause, running map[store.ID]store.Running, acts bool) (head, error) {
-	h := head{row: u.row(t, running, pauses, acts), Request: printable(t.RequestID)}
+func (u *UI) videoHead(ctx context.Context, t store.Task, c current, foundName string, canOperate bool) (videoHead, error) {
+	h := videoHead{row: u.row(t, c, canOperate), Request: printable(t.RequestID)}
 	if p := string(t.Params); p != "{}" {
 		h.Params = printable(p)
 	}
-	if name := readVideoDetails(history).Name; name != "" && t.Title() == "" {
-		h.Title = name // that of a download is known once it is there
+	if foundName != "" && t.Title() == "" {
+		h.Title = foundName // a download's name is known after the ingest
 	}
-	for by := t.OverriddenBy; !by.IsZero() && len(h.Over) < maxReplacements; {
-		h.Over = append(h.Over, linkTo(by))
+	if err := u.readReplacements(ctx, t, &h); err != nil {
+		return h, err
+	}
+	if h.IsReplaced {
+		return h, nil
+	}
+	h.CanRetry = canOperate && hasFailed(t)
+	h.CanRestart = canOperate
+	h.CanCancel = canOperate && (t.Status == store.StatusPending || t.Status == store.StatusInProgress || t.Status == store.StatusFailed)
+	if h.CanRetry {
+		h.Commands = append(h.Commands, shellCommand("retry", h.ID))
+	}
+	h.Commands = append(h.Commands, shellCommand("retry", h.ID, "--from", u.layout.stages[0]))
+	if h.CanCancel {
+		h.Commands = append(h.Commands, shellCommand("cancel", h.ID))
+	}
+	if c := overrideCommand(t); c != "" {
+		h.Commands = append(h.Commands, c)
+	}
+	h.Commands = append(h.Commands, shellCommand("show", h.ID))
+	return h, nil
+}
+
+// readReplacements reads the tasks that a task replaces and those that replace it.
+func (u *UI) readReplacements(ctx context.Context, t store.Task, h *videoHead) error {
+	for by := t.OverriddenBy; !by.IsZero() && len(h.ReplacedBy) < maxReplacements; {
+		h.ReplacedBy = append(h.ReplacedBy, linkTo(by))
 		next, err := u.o.Store.Get(ctx, by)
 		if err != nil {
-			return h, err
+			return err
 		}
 		by = next.OverriddenBy
 	}
 	replaces, err := u.o.Store.Replaced(ctx, t.ID)
-	if err != nil {
-		return h, err
-	}
 	for _, id := range replaces {
 		h.Replaces = append(h.Replaces, linkTo(id))
 	}
-	id := t.ID.String()
-	if h.Replaced {
-		return h, nil
-	}
-	h.CanRetry = acts && hasFailed(t)
-	h.Again = acts
-	h.Stop = acts && (t.Status == store.StatusPending || t.Status == store.StatusInProgress || t.Status == store.StatusFailed)
-	if h.CanRetry {
-		h.Commands = append(h.Commands, command("retry", id))
-	}
-	h.Commands = append(h.Commands, command("retry", id, "--from", u.layout.stages[0]))
-	if h.Stop {
-		h.Commands = append(h.Commands, command("cancel", id))
-	}
-	if c := replaceCommand(t); c != "" {
-		h.Commands = append(h.Commands, c)
-	}
-	h.Commands = append(h.Commands, command("show", id))
-	return h, nil
+	return err
 }
 
-// attemptsShown is how many attempts a page has.
-const maxAttempts = 50
-
-// shownAttempts are the last attempts, the newest first.
-func latestAttempts(history []store.Attempt, source string) []attempt {
-	var out []attempt
+// latestAttempts returns the last attempts, the newest first.
+func latestAttempts(history []store.Attempt, source string) (latest []attempt) {
 	seen := make(map[string]bool)
 	for _, a := range slices.Backward(history) {
-		if len(out) == maxAttempts {
+		if len(latest) == maxAttempts {
 			break
 		}
-		a.Error = redact.Text(a.Error, source)
-		failed := a.Outcome == "failed" || a.Outcome == "expired"
-		out = append(out, attempt{
-			Attempt: a, Took: formatDuration(a.FinishedAt.Sub(a.StartedAt)), Short: firstLine(a.Error),
-			Failed: failed, Latest: !seen[a.Stage], Result: indentJSON(redact.JSON(a.Result, source)),
+		text := redact.Text(a.Error, source)
+		a.Error = printable(strings.TrimSpace(text))
+		line := firstLine(text)
+		latest = append(latest, attempt{
+			Attempt: a, Duration: formatDuration(a.FinishedAt.Sub(a.StartedAt)),
+			ErrorLine: line, HasDetails: a.Error != line, Result: indentJSON(redact.JSON(a.Result, source)),
+			HasFailed: a.Outcome == "failed" || a.Outcome == "expired", IsLatest: !seen[a.Stage],
 		})
-		last := &out[len(out)-1]
-		last.Attempt.Error = printable(strings.TrimSpace(a.Error))
-		last.More = last.Attempt.Error != last.Short
 		seen[a.Stage] = true
 	}
-	return out
+	return latest
 }

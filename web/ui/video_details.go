@@ -11,8 +11,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// facts are what the stages found out about a video. The stages of other pipelines
-// have other results; then there are none, and the results are shown as they are.
+// videoDetails is what the stages found out about a video. It is empty for other
+// pipelines than the video pipeline: the page shows their results as JSON.
 type videoDetails struct {
 	Name     string
 	Rows     []detail
@@ -21,7 +21,8 @@ type videoDetails struct {
 
 type detail struct{ Name, Value string }
 
-// found is what is read of the results of the stages of the video pipeline.
+// stageResult has the fields that the dashboard reads from results of the video
+// pipeline's stages.
 type stageResult struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
@@ -40,96 +41,89 @@ type stageResult struct {
 			Channels int    `json:"channels"`
 			Language string `json:"language"`
 		} `json:"audio"`
-		Subtitles []struct {
-			Language string `json:"language"`
-		} `json:"subtitles"`
-		Warnings []string `json:"warnings"`
+		Subtitles []struct{} `json:"subtitles"`
+		Warnings  []string   `json:"warnings"`
 	} `json:"info"`
 	Rungs []struct {
-		Name   string `json:"name"`
-		Height int    `json:"height"`
+		Height int `json:"height"`
 	} `json:"rungs"`
-	Master     string `json:"master"`
-	Generation string `json:"generation"`
-	Files      int    `json:"files"`
+	Files int `json:"files"`
 }
 
-// latestResult is what the latest completed attempt at a stage returned, as far as
-// it can be read.
-func latestResult(history []store.Attempt, stage string) (f stageResult, ok bool) {
+// latestResult reads the result of the latest completed attempt of a stage. It returns
+// an empty one if there is none.
+func latestResult(history []store.Attempt, stage string) (r stageResult) {
 	for _, a := range slices.Backward(history) {
 		if a.Stage == stage && a.Outcome == "completed" && len(a.Result) > 0 {
-			return f, json.Unmarshal(a.Result, &f) == nil
-		}
-	}
-	return f, false
-}
-
-func readVideoDetails(history []store.Attempt) videoDetails {
-	var out videoDetails
-	add := func(name, value string) {
-		if value != "" {
-			out.Rows = append(out.Rows, detail{name, printable(value)})
-		}
-	}
-	if in, ok := latestResult(history, "ingest"); ok {
-		out.Name = printable(path.Base("/" + in.Name))
-		if in.Name == "" {
-			out.Name = ""
-		}
-		if in.Bytes > 0 {
-			add("Size", formatBytes(in.Bytes))
-		}
-		out.addSource(in, add)
-	}
-	if tr, ok := latestResult(history, "transcode"); ok {
-		var heights []string
-		for _, r := range tr.Rungs {
-			if r.Height > 0 {
-				heights = append(heights, fmt.Sprintf("%dp", r.Height))
+			if json.Unmarshal(a.Result, &r) != nil {
+				return stageResult{} // of another pipeline
 			}
-		}
-		add("Renditions", strings.Join(heights, ", "))
-	}
-	for _, w := range store.Warnings(history) {
-		if !slices.Contains(out.Warnings, w) {
-			out.Warnings = append(out.Warnings, w)
+			return r
 		}
 	}
-	if p, ok := latestResult(history, "publish"); ok && p.Files > 0 {
-		add("Published", fmt.Sprintf("%s, %s", count(p.Files, "file"), formatBytes(p.Bytes)))
-	}
-	return out
+	return r
 }
 
-// describe tells what is in the source.
-func (out *videoDetails) addSource(in stageResult, add func(name, value string)) {
-	i := in.Info
+func readVideoDetails(history []store.Attempt) (d videoDetails) {
+	ingest := latestResult(history, "ingest")
+	if ingest.Name != "" {
+		d.Name = printable(path.Base("/" + ingest.Name))
+	}
+	if ingest.Bytes > 0 {
+		d.add("Size", formatBytes(ingest.Bytes))
+	}
+	d.addMediaInfo(ingest)
+	var heights []string
+	for _, r := range latestResult(history, "transcode").Rungs {
+		if r.Height > 0 {
+			heights = append(heights, fmt.Sprintf("%dp", r.Height))
+		}
+	}
+	d.add("Renditions", strings.Join(heights, ", "))
+	for _, w := range store.Warnings(history) {
+		if !slices.Contains(d.Warnings, w) {
+			d.Warnings = append(d.Warnings, w)
+		}
+	}
+	if p := latestResult(history, "publish"); p.Files > 0 {
+		d.add("Published", count(p.Files, "file")+", "+formatBytes(p.Bytes))
+	}
+	return d
+}
+
+// add adds a row, unless its value is empty.
+func (d *videoDetails) add(name, value string) {
+	if value != "" {
+		d.Rows = append(d.Rows, detail{name, printable(value)})
+	}
+}
+
+func (d *videoDetails) addMediaInfo(ingest stageResult) {
+	i := ingest.Info
 	if i == nil {
 		return
 	}
-	add("Duration", formatClock(i.Duration))
+	d.add("Duration", formatClock(i.Duration))
 	if v := i.Video; v != nil {
 		hdr := ""
 		if v.HDR != "" {
 			hdr = ", HDR " + v.HDR
 		}
-		add("Picture", fmt.Sprintf("%d × %d, %s, %.4g frames/s%s", v.Width, v.Height, v.Codec, v.FPS, hdr))
+		d.add("Video", fmt.Sprintf("%d × %d, %s, %.4g frames/s%s", v.Width, v.Height, v.Codec, v.FPS, hdr))
 	}
-	var sound []string
+	var audio []string
 	for _, a := range i.Audio {
-		sound = append(sound, strings.TrimSpace(fmt.Sprintf("%s, %s %s", a.Codec, count(a.Channels, "channel"), a.Language)))
+		audio = append(audio, strings.TrimSpace(fmt.Sprintf("%s, %s %s", a.Codec, count(a.Channels, "channel"), a.Language)))
 	}
-	add("Sound", strings.Join(sound, "; "))
+	d.add("Audio", strings.Join(audio, "; "))
 	if n := len(i.Subtitles); n > 0 {
-		add("Subtitles", fmt.Sprint(n))
+		d.add("Subtitles", fmt.Sprint(n))
 	}
-	add("Container", containerName(i.Container))
-	out.Warnings = append(out.Warnings, i.Warnings...)
+	d.add("Container", containerName(i.Container))
+	d.Warnings = append(d.Warnings, i.Warnings...)
 }
 
-// container is what to call a format, which ffprobe calls by all the names of what
-// reads it.
+// containerName returns a common name for ffprobe's list of format names.
 func containerName(names string) string {
 	switch first, _, _ := strings.Cut(names, ","); first {
 	case "mov":
@@ -141,16 +135,16 @@ func containerName(names string) string {
 	}
 }
 
-// pretty is JSON with lines, of which there are not too many.
+// indentJSON formats JSON in lines, cut at a maximum length.
 func indentJSON(raw json.RawMessage) string {
-	const most = 16 << 10
+	const maxLength = 16 << 10
 	var b bytes.Buffer
 	if len(raw) == 0 || string(raw) == "null" || json.Indent(&b, raw, "", "  ") != nil {
 		return ""
 	}
 	text := b.String()
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "\n…"
+	if len(text) > maxLength {
+		text = strings.ToValidUTF8(text[:maxLength], "") + "\n…"
 	}
 	return printable(text)
 }

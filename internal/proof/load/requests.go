@@ -25,7 +25,7 @@ var requestPaths = []string{
 	"/videos/*",
 	"/api/v1/tasks/*",
 	"/api/v1/workers",
-	"/?only=running",
+	"/?state=running",
 	"/workers",
 	"/api/v1/events?limit=100",
 	"/dead",

@@ -36,10 +36,10 @@
     const p = document.createElement("p");
     p.textContent = text;
     if (bad) p.className = "bad";
-    $("#said").append(p);
+    $("#messages").append(p);
     setTimeout(() => p.remove(), bad ? 12000 : 6000);
   };
-  setTimeout(() => all("#said p").forEach((p) => p.remove()), 8000);
+  setTimeout(() => all("#messages p").forEach((p) => p.remove()), 8000);
 
   // The stream. Its state is connected, paused or stale; since when is told. A page
   // that is held still by who reads it says so, too.
@@ -158,7 +158,7 @@
   const ask = async (address) => {
     try {
       const answer = await fetch(address, { headers: { Accept: "text/html" } });
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html"), question = $("#ask", page);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html"), question = $("#confirm", page);
       if (!question) return location.assign(address);
       dialog.replaceChildren(document.adoptNode(question));
       dialog.showModal();
@@ -204,7 +204,7 @@
   };
   document.addEventListener("submit", (e) => {
     const form = e.target;
-    if ("act" in form.dataset) { e.preventDefault(); act(form, e.submitter); }
+    if ("post" in form.dataset) { e.preventDefault(); act(form, e.submitter); }
     if ("dialogForm" in form.dataset) {
       e.preventDefault();
       ask(`${form.action}?${new URLSearchParams(new FormData(form, e.submitter))}`);

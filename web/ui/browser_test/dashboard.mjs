@@ -201,7 +201,7 @@ await test("of many files two are uploaded at once", async (page, context) => {
 await test("r is for the row that was chosen, and for no other", async (page) => {
   let posts = 0;
   page.on("request", (r) => { if (r.method() === "POST") posts++; });
-  for (const path of ["/", "/?only=dead", "/dead"]) {
+  for (const path of ["/", "/?state=dead", "/dead"]) {
     await page.goto(given.url + path);
     await connected(page);
     await page.keyboard.press("r");
@@ -233,11 +233,11 @@ await test("a command is copied, or selected where the clipboard is not for page
   };
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await copy();
-  await page.waitForSelector("#said >> text=Copied.");
+  await page.waitForSelector("#messages >> text=Copied.");
   must(await page.evaluate(() => navigator.clipboard.readText()) === command, "something else is copied");
   await page.addInitScript(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
   await copy();
-  await page.waitForSelector("#said >> text=The command is selected");
+  await page.waitForSelector("#messages >> text=The command is selected");
   must(await page.evaluate(() => String(getSelection())) === command, "something else is selected");
 });
 
@@ -376,7 +376,7 @@ await test("who may only look sees no buttons", async (page) => {
     for (const path of ["/", "/dead", "/workers", `/videos/${given.running}`]) {
       await page.goto(given.url + path);
       await connected(page);
-      must(!(await page.locator("[data-act], [data-dialog], [data-dialog-form] button").count()), `there are buttons on ${path}`);
+      must(!(await page.locator("[data-post], [data-dialog], [data-dialog-form] button").count()), `there are buttons on ${path}`);
     }
     const answer = await page.request.post(`${given.url}/videos/${given.waiting}/cancel`);
     must(answer.status() === 403, `cancelling is answered with ${answer.status()}`);
@@ -400,10 +400,10 @@ await test("everything works without scripts", async (page) => {
   await page.goto(`${given.url}/videos/${given.waiting}`);
   await page.click("text=Cancel…");
   await page.click("text=Cancel this video");
-  await page.waitForSelector(".said >> text=The video is cancelled.");
+  await page.waitForSelector(".messages >> text=The video is cancelled.");
   must((await page.textContent("#head")).includes("cancelled"), "it is not cancelled");
   await page.click("#head >> button >> text=Retry");
-  await page.waitForSelector(".said >> text=Retrying the failed stages.");
+  await page.waitForSelector(".messages >> text=Retrying the failed stages.");
   await page.goto(`${given.url}/dead`);
   await page.click("text=/Retry all \\d+…/ >> nth=0");
   await page.click("button >> text=/Retry \\d+ videos?/");

@@ -1,0 +1,33 @@
+package ui
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestVideoTitle_PrefersTheSubmittersTitle(t *testing.T) {
+	t.Parallel()
+	for params, want := range map[string]string{
+		`{"title": "Holiday"}`: "Holiday", `{}`: "source.mp4", `{"title": 3}`: "source.mp4", `{"title": ""}`: "source.mp4", "{\"title\": \"a\u202eb\"}": "a\uFFFDb",
+	} {
+		if got := videoTitle(store.Task{Source: "/srv/uploads/1/source.mp4", Params: []byte(params)}); got != want {
+			t.Errorf("%s has the title %q, want %q", params, got, want)
+		}
+	}
+}
+
+func TestVideoDetails_ListEachWarningOnce(t *testing.T) {
+	t.Parallel()
+	result := func(stage, text string) store.Attempt {
+		return store.Attempt{Stage: stage, Outcome: "completed", Result: []byte(text)}
+	}
+	got := readVideoDetails([]store.Attempt{
+		result("ingest", `{"info": {"warnings": ["odd header"]}, "warnings": ["odd header"]}`),
+		result("transcode", `{"output": {"warnings": ["damaged"]}, "warnings": ["damaged"]}`),
+	}).Warnings
+	if want := "[odd header damaged]"; fmt.Sprint(got) != want {
+		t.Errorf("warnings %q, want %s", got, want)
+	}
+}
