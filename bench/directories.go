@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// defaultDir is where the database is made: a place for large temporary files,
-// on a disk, which another user, the server's, can enter.
-func defaultDir() string {
+// defaultDataDir returns a directory for large temporary files that is on a disk and that the
+// server's user can enter.
+func defaultDataDir() string {
 	const dir = "/var/tmp"
-	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+	if isDir(dir) {
 		return dir
 	}
 	if dir, err := os.UserCacheDir(); err == nil {
@@ -19,49 +19,50 @@ func defaultDir() string {
 	return os.TempDir()
 }
 
-// defaultOut is the folder for results in the module that this program is of, if
-// it was started somewhere in the project.
-func defaultOut() string {
+// defaultResultsDir returns bench/results of the project, or "" outside of it.
+func defaultResultsDir() string {
 	if root := projectDir(); root != "" {
 		return filepath.Join(root, "bench", "results")
 	}
 	return ""
 }
 
-// projectDir is the project that this program was started somewhere in, or "".
-func projectDir() string {
-	dir, err := os.Getwd()
-	if err != nil {
-		return ""
-	}
-	for {
-		if module(dir) == "github.com/cuelight/cuelight" {
-			return dir
-		}
-		if dir == filepath.Dir(dir) {
-			return ""
-		}
-		dir = filepath.Dir(dir)
-	}
-}
-
-// defaultMedia is the folder with clips that CUELIGHT_TEST_MEDIA names, or one
-// beside the checkout on machines that have it.
-func defaultMedia() string {
+// defaultMediaDir returns the directory with clips that CUELIGHT_TEST_MEDIA names, or
+// ../shared/media of the project if that exists.
+func defaultMediaDir() string {
 	if dir := os.Getenv("CUELIGHT_TEST_MEDIA"); dir != "" {
 		return dir
 	}
 	if root := projectDir(); root != "" {
-		dir := filepath.Join(root, "..", "shared", "media")
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		if dir := filepath.Join(root, "..", "shared", "media"); isDir(dir) {
 			return dir
 		}
 	}
 	return ""
 }
 
-// module is the name of the Go module that has its root in the directory.
-func module(dir string) string {
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// projectDir returns the project's directory if the working directory is in it, or "".
+func projectDir() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	for modulePath(dir) != "github.com/cuelight/cuelight" {
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+// modulePath returns the path of the Go module whose root is the directory, or "".
+func modulePath(dir string) string {
 	file, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
 		return ""

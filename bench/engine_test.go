@@ -19,14 +19,13 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// The parts of the engine by themselves, each on the durable server of the
-// other measurements, for benchstat:
+// Benchmarks of parts of the engine on a durable server, for benchstat:
 //
 //	go test -run '^$' -bench . -count 10 >new.txt
 
 func TestMain(m *testing.M) {
 	if subprocess.IsChild() {
-		os.Exit(subprocess.Main(contestants()))
+		os.Exit(subprocess.Main(allSystems()))
 	}
 	if transcodebench.IsChild() {
 		os.Exit(transcodebench.Main())
@@ -39,30 +38,30 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// server is that of all benchmarks, made when the first one needs it.
-var server shared
+// server is shared by all benchmarks; the first one starts it.
+var server sharedServer
 
-type shared struct {
-	once  sync.Once
-	stand *scenario.Server
-	err   error
+type sharedServer struct {
+	once   sync.Once
+	server *scenario.Server
+	err    error
 }
 
-func (s *shared) start(tb testing.TB) *scenario.Server {
+func (s *sharedServer) start(tb testing.TB) *scenario.Server {
 	tb.Helper()
-	s.once.Do(func() { s.stand, s.err = scenario.StartServer(context.Background(), defaultDir(), 2048) })
+	s.once.Do(func() { s.server, s.err = scenario.StartServer(context.Background(), defaultDataDir(), 2048) })
 	if errors.Is(s.err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		tb.Skip(s.err)
 	}
 	must(tb, s.err)
-	return s.stand
+	return s.server
 }
 
-func (s *shared) close() error {
-	if s.stand == nil {
+func (s *sharedServer) close() error {
+	if s.server == nil {
 		return nil
 	}
-	return s.stand.Close()
+	return s.server.Close()
 }
 
 func must(tb testing.TB, err error) {
@@ -72,11 +71,11 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// open returns a store with its tables, in a database of its own.
-func open(b *testing.B) (*pgxpool.Pool, *store.Store) {
+// openStore returns a store with its tables in a database of its own.
+func openStore(b *testing.B) (*pgxpool.Pool, *store.Store) {
 	b.Helper()
 	ctx := b.Context()
-	db, err := server.start(b).Database(ctx)
+	db, err := server.start(b).CreateDatabase(ctx)
 	must(b, err)
 	b.Cleanup(func() {
 		if err := db.Drop(context.Background()); err != nil {
@@ -101,7 +100,7 @@ func submissions(n int) []store.Submission {
 }
 
 func BenchmarkSubmit(b *testing.B) {
-	_, s := open(b)
+	_, s := openStore(b)
 	for b.Loop() {
 		_, err := s.Submit(b.Context(), store.Submission{Source: "a.mp4"})
 		must(b, err)
@@ -111,7 +110,7 @@ func BenchmarkSubmit(b *testing.B) {
 func BenchmarkSubmitAll(b *testing.B) {
 	for _, n := range []int{10, 1000} {
 		b.Run(fmt.Sprintf("tasks=%d", n), func(b *testing.B) {
-			_, s := open(b)
+			_, s := openStore(b)
 			subs := submissions(n)
 			for b.Loop() {
 				_, err := s.SubmitAll(b.Context(), subs)
@@ -122,9 +121,9 @@ func BenchmarkSubmitAll(b *testing.B) {
 	}
 }
 
-// BenchmarkTurn is the dispatcher's round trip: so many completed stages are
-// handed in, and the stages after them come back as claims.
-func BenchmarkTurn(b *testing.B) {
+// BenchmarkExchange measures the dispatcher's round trip: it reports completed stages and
+// receives claims of the next stages.
+func BenchmarkExchange(b *testing.B) {
 	for _, n := range []int{1, 10, 100} {
 		b.Run(fmt.Sprintf("reports=%d", n), func(b *testing.B) {
 			w := newWorker(b)
@@ -134,32 +133,34 @@ func BenchmarkTurn(b *testing.B) {
 					w.claim(b)
 					b.StartTimer()
 				}
-				w.turn(b, n)
+				w.exchange(b, n)
 			}
 			b.ReportMetric(float64(b.N*n)/b.Elapsed().Seconds(), "reports/s")
 		})
 	}
 }
 
-// worker is who makes turns, with the claims it holds.
+// worker exchanges reports for claims.
 type worker struct {
-	*store.Store
-	id   store.ID
-	held []engine.Claim
-	free []int
+	*engine.Engine
+	store *store.Store
+	id    store.ID
+	held  []engine.Claim
+	free  []int
 }
 
-// room is how many tasks are claimed at once, and how many slots are free.
-const room = 1000
+// batchSize is the number of tasks that are claimed at once.
+const batchSize = 1000
 
 func newWorker(b *testing.B) *worker {
 	b.Helper()
-	_, s := open(b)
-	id, err := engine.New(s.DB(), s.Graph()).RegisterWorker(b.Context(), store.Worker{Host: "bench", PID: os.Getpid(), Lease: store.DefaultLease})
+	_, s := openStore(b)
+	e := engine.New(s.DB(), s.Graph())
+	id, err := e.RegisterWorker(b.Context(), store.Worker{Host: "bench", PID: os.Getpid(), Lease: store.DefaultLease})
 	must(b, err)
-	w := &worker{Store: s, id: id, free: make([]int, len(s.Graph().Stages()))}
+	w := &worker{Engine: e, store: s, id: id, free: make([]int, len(s.Graph().Stages()))}
 	for i := range w.free {
-		w.free[i] = 2 * room
+		w.free[i] = 2 * batchSize
 	}
 	return w
 }
@@ -167,53 +168,53 @@ func newWorker(b *testing.B) *worker {
 // claim submits tasks and claims their first stage.
 func (w *worker) claim(b *testing.B) {
 	b.Helper()
-	_, err := w.SubmitAll(b.Context(), submissions(room))
+	_, err := w.store.SubmitAll(b.Context(), submissions(batchSize))
 	must(b, err)
-	look := make([]bool, len(w.free))
-	look[0] = true
-	out, err := engine.New(w.DB(), w.Graph()).Exchange(b.Context(), w.in(nil, look))
+	claimFrom := make([]bool, len(w.free))
+	claimFrom[0] = true
+	out, err := w.Exchange(b.Context(), w.request(nil, claimFrom))
 	must(b, err)
-	if len(out.Claims) != room {
-		b.Fatalf("%d claims of %d tasks", len(out.Claims), room)
+	if len(out.Claims) != batchSize {
+		b.Fatalf("%d claims of %d tasks", len(out.Claims), batchSize)
 	}
 	w.held = append(w.held, out.Claims...)
 }
 
-// turn hands in the n oldest claims as completed.
-func (w *worker) turn(b *testing.B, n int) {
+// exchange reports the n oldest claims as completed.
+func (w *worker) exchange(b *testing.B, n int) {
 	reports := make([]engine.Report, n)
 	for i, c := range w.held[:n] {
 		reports[i] = engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed}
 	}
 	w.held = w.held[n:]
-	out, err := engine.New(w.DB(), w.Graph()).Exchange(b.Context(), w.in(reports, make([]bool, len(w.free))))
+	out, err := w.Exchange(b.Context(), w.request(reports, make([]bool, len(w.free))))
 	must(b, err)
 	if len(out.Stale)+len(out.Locked) > 0 {
-		b.Fatalf("%d reports were refused", len(out.Stale)+len(out.Locked))
+		b.Fatalf("%d reports were rejected", len(out.Stale)+len(out.Locked))
 	}
 	w.held = append(w.held, out.Claims...)
 }
 
-func (w *worker) in(reports []engine.Report, look []bool) engine.ExchangeRequest {
-	return engine.ExchangeRequest{Worker: w.id, Reports: reports, FreeSlots: w.free, ClaimFrom: look, PromoteDue: make([]bool, len(w.free))}
+func (w *worker) request(reports []engine.Report, claimFrom []bool) engine.ExchangeRequest {
+	return engine.ExchangeRequest{Worker: w.id, Reports: reports, FreeSlots: w.free, ClaimFrom: claimFrom, PromoteDue: make([]bool, len(w.free))}
 }
 
-// BenchmarkNotify is the way of a notification: from before it is sent until the
-// listener has the news.
+// BenchmarkNotify measures the time from before a notification is sent until the listener
+// has it.
 func BenchmarkNotify(b *testing.B) {
-	pool, s := open(b)
+	pool, s := openStore(b)
 	channel := s.Graph().Channel("ingest")
-	hears := make(chan struct{}, 1)
+	listening := make(chan struct{}, 1)
 	listener := notify.New(pool, notify.Options{Channels: []string{channel}, OnChange: func(connected bool, err error) {
 		if connected {
-			hears <- struct{}{}
+			listening <- struct{}{}
 		}
 	}})
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- listener.Run(ctx) }()
-	<-hears
-	<-listener.C() // what may have been missed before
+	<-listening
+	<-listener.C() // sent after connecting, for what was missed before
 	listener.Take()
 	for b.Loop() {
 		_, err := pool.Exec(ctx, "select pg_notify($1, '')", channel)

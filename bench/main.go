@@ -1,18 +1,18 @@
-// Command bench measures Cuelight: beside what its database can do at best, and
-// beside its peers, all in one run, on one throw-away PostgreSQL server.
+// Command bench measures Cuelight, the lower bounds of its database, and its peers, all in
+// one run on one temporary PostgreSQL server.
 //
-//	cd bench && go run .            # all of it: half an hour
+//	cd bench && go run .            # everything: half an hour
 //	cd bench && go run . -quick     # three minutes
-//	cd bench && go run . -quick -only e2e,drain,floor -contestants cuelight
+//	cd bench && go run . -quick -only e2e,drain,floor -systems cuelight
 //	cd bench && go run . -report results/2026-11-20T1805Z-full.json
 //
-// It prints the figures while it goes, and at the end the targets. A dated result
-// with all raw figures, and a report with plots, are written to bench/results. The
-// last line of a quick run is one JSON object, the summary.
+// It prints figures while it runs, and the targets at the end. It writes a dated result with
+// all raw figures, and a report with plots, to bench/results. The last line of a quick run is
+// one JSON object, the summary.
 //
-// It needs PostgreSQL's programs, and Go to build the daemon; what needs more, such
-// as Node or ffmpeg, is left out where that is missing, which the result says. It
-// leaves no process and no database behind, however it ends.
+// It needs PostgreSQL's programs, and Go to build the daemon. If others are missing, such as
+// Node or ffmpeg, it skips what needs them, and the result says so. It leaves no process and no
+// database behind.
 package main
 
 import (
@@ -32,26 +32,26 @@ import (
 
 // options are the flags.
 type options struct {
-	mode        string
-	rounds      int
-	only        []string // words of scenarios; none is all
-	contestants []string // none is all
-	dir         string
-	out         string
-	cuelight    string // the program; "" builds it
-	media       string // with clips; "" generates them
-	profile     string
-	report      string // a result whose report is to be written anew; nothing is measured
+	mode       string
+	rounds     int
+	only       []string // names of scenarios; empty for all
+	systems    []string // empty for all
+	dir        string
+	out        string
+	cuelight   string // the program; "" builds it
+	media      string // a directory with clips; "" generates them
+	cpuProfile string
+	report     string // a result whose report to write again, without measuring
 }
 
 func main() {
 	if subprocess.IsChild() {
-		os.Exit(subprocess.Main(contestants()))
+		os.Exit(subprocess.Main(allSystems()))
 	}
 	if transcodebench.IsChild() {
 		os.Exit(transcodebench.Main())
 	}
-	o, err := parse(os.Args[1:], os.Stderr)
+	o, err := parseOptions(os.Args[1:], os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	} else if err != nil {
@@ -59,11 +59,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // who is in a hurry asks twice
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	if o.report != "" {
-		err = rewrite(o.report, os.Stdout)
+		err = rewriteReport(o.report, os.Stdout)
 	} else {
-		err = profiled(o.profile, func() error { return run(ctx, o, os.Stdout) })
+		err = withCPUProfile(o.cpuProfile, func() error { return run(ctx, o, os.Stdout) })
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -71,22 +71,22 @@ func main() {
 	}
 }
 
-// parse reads the command line. What is wrong with it has been printed.
-func parse(args []string, say io.Writer) (options, error) {
+// parseOptions reads the command line. It prints an error before it returns it.
+func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(say)
-	quick := flags.Bool("quick", false, "three minutes: fewer rounds, smaller sizes, the figures of the summary")
-	once := flags.Bool("once", false, "less than one minute: everything once, to see that it works")
+	flags.SetOutput(stderr)
+	quick := flags.Bool("quick", false, "run for three minutes: fewer rounds, smaller sizes, the figures of the summary")
+	once := flags.Bool("once", false, "run everything once, in its smallest size, to check that it works")
 	o := options{mode: modeFull}
-	flags.IntVar(&o.rounds, "rounds", 0, "how many rounds; 0 is what the mode has")
-	only := flags.String("only", "", "the scenarios to measure, such as e2e,drain,floor; empty is all")
-	who := flags.String("contestants", "", "the contestants to measure, such as cuelight,river_tx; empty is all")
-	flags.StringVar(&o.dir, "dir", defaultDir(), "where the database is made, on a disk and not in memory")
-	flags.StringVar(&o.out, "out", defaultOut(), "where the result and the report are written; empty is nowhere")
-	flags.StringVar(&o.cuelight, "cuelight", "", "the daemon's program; empty builds it from the sources here")
-	flags.StringVar(&o.media, "media", defaultMedia(), "a folder with the shared clips; those that are not there are generated")
-	flags.StringVar(&o.report, "report", "", "measure nothing, and write the report of this JSON file anew, beside it")
-	flags.StringVar(&o.profile, "cpuprofile", "", "write a profile of this process to the file")
+	flags.IntVar(&o.rounds, "rounds", 0, "number of rounds; 0 for the mode's own")
+	only := flags.String("only", "", "scenarios to measure, such as e2e,drain,floor; empty for all")
+	systems := flags.String("systems", "", "systems to measure, such as cuelight,river_tx; empty for all")
+	flags.StringVar(&o.dir, "dir", defaultDataDir(), "directory for the database, on a disk and not in memory")
+	flags.StringVar(&o.out, "out", defaultResultsDir(), "directory for the result and the report; empty for none")
+	flags.StringVar(&o.cuelight, "cuelight", "", "the daemon's program; empty to build it from these sources")
+	flags.StringVar(&o.media, "media", defaultMediaDir(), "directory with shared clips; missing clips are generated")
+	flags.StringVar(&o.report, "report", "", "measure nothing; write the report of this JSON file again")
+	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "file for a CPU profile of this process")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -96,38 +96,43 @@ func parse(args []string, say io.Writer) (options, error) {
 	if *once {
 		o.mode = modeOnce
 	}
-	o.only, o.contestants = words(*only), words(*who)
+	o.only, o.systems = splitList(*only), splitList(*systems)
 	if err := o.check(flags.NArg(), *quick && *once); err != nil {
-		fmt.Fprintln(say, "bench:", err)
+		fmt.Fprintln(stderr, "bench:", err)
 		flags.Usage()
 		return o, err
 	}
 	return o, nil
 }
 
-func (o options) check(args int, both bool) error {
+func (o options) check(args int, bothModes bool) error {
 	switch {
 	case args > 0:
-		return errors.New("it takes no arguments")
-	case both:
-		return errors.New("-quick and -once are two things")
+		return errors.New("bench takes no arguments")
+	case bothModes:
+		return errors.New("-quick and -once exclude each other")
 	case o.rounds < 0:
 		return errors.New("-rounds is negative")
 	}
-	for _, name := range o.contestants {
-		if find(contestants(), name) == nil {
-			return fmt.Errorf("there is no contestant %q", name)
+	for _, name := range o.systems {
+		if systemNamed(name) == nil {
+			return fmt.Errorf("unknown system %q", name)
 		}
 	}
-	known := scenarios()
-	for _, word := range o.only {
-		if !known[word] {
-			return fmt.Errorf("there is no scenario %q", word)
+	known := scenarioNames()
+	for _, name := range o.only {
+		if !known[name] {
+			return fmt.Errorf("unknown scenario %q", name)
 		}
 	}
 	return nil
 }
 
-func words(list string) []string {
+func splitList(list string) []string {
 	return strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
+}
+
+// isComplete reports whether everything is measured: only then is the report the latest.
+func (o options) isComplete() bool {
+	return o.mode == modeFull && o.rounds == 0 && len(o.only) == 0 && len(o.systems) == 0
 }

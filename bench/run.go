@@ -17,101 +17,94 @@ import (
 	"github.com/cuelight/cuelight/internal/progresslog"
 )
 
-// run measures what the options say, and writes what it found. When ctx is done
-// before that nothing is written: half a run is not a result.
+// run measures and writes the result. If ctx is done first, it writes nothing: a part of a run
+// is not a result.
 func run(ctx context.Context, o options, out io.Writer) error {
-	teller := progresslog.New(out)
+	log := progresslog.New(out)
 	r := result.New(o.mode)
 	if wd, err := os.Getwd(); err == nil {
 		r.Commit = result.HeadCommit(ctx, wd)
 	}
 	r.Machine = result.DescribeMachine(ctx, o.dir, result.VersionCommands())
-	teller.Logf("%s: %s, %d cores, %d MiB; %s below %s", o.mode, r.Machine.CPU, r.Machine.Cores, r.Machine.MemoryMiB, r.Machine.Filesystem, o.dir)
+	log.Logf("%s: %s, %d cores, %d MiB; %s below %s",
+		o.mode, r.Machine.CPU, r.Machine.Cores, r.Machine.MemoryMiB, r.Machine.Filesystem, o.dir)
 	if strings.HasPrefix(r.Machine.Filesystem, "tmpfs") {
-		return fmt.Errorf("%s is in memory: say with -dir where there is a disk", o.dir)
+		return fmt.Errorf("%s is in memory; select a directory on a disk with -dir", o.dir)
 	}
-	if err := measure(ctx, o, r, teller); err != nil {
+	if err := measure(ctx, o, r, log); err != nil {
 		return err
 	}
-	r.DurationSeconds = time.Since(teller.Started()).Seconds()
-	return tell(o, r, teller)
+	r.DurationSeconds = time.Since(log.Started()).Seconds()
+	return writeResult(o, r, log)
 }
 
-// measure goes through the plan.
-func measure(ctx context.Context, o options, r *result.Result, teller *progresslog.Log) (err error) {
-	stand, err := scenario.StartServer(ctx, o.dir, r.Machine.MemoryMiB)
+// measure runs the groups of the plan.
+func measure(ctx context.Context, o options, r *result.Result, log *progresslog.Log) (err error) {
+	server, err := scenario.StartServer(ctx, o.dir, r.Machine.MemoryMiB)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stand.Close()) }()
-	r.Settings["postgres"] = stand.Settings
-	daemon := program{path: o.cuelight, dir: o.dir}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	r.Settings["postgres"] = server.Settings
+	daemon := daemonProgram{path: o.cuelight, dir: o.dir}
 	defer func() { err = errors.Join(err, daemon.remove()) }()
-	meeting := scenario.Session{
-		Server: stand, Result: r, Logf: teller.Logf, StartSubprocess: subprocess.Start, DaemonCommand: daemon.serve,
+	session := scenario.Session{
+		Server: server, Result: r, Logf: log.Logf, StartSubprocess: subprocess.Start, DaemonCommand: daemon.command,
 		ScratchDir: o.dir, MediaDir: o.media,
 	}
 	for _, g := range plan(o.mode) {
-		if err := meeting.Run(ctx, heats(g, o)); err != nil {
+		if err := session.Run(ctx, g.selectRuns(o)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// heats are a group of the plan, as far as the options want it.
-func heats(g group, o options) scenario.Group {
-	all := scenario.Group{Rounds: g.rounds}
+// selectRuns returns the runs of a group that the options select.
+func (g group) selectRuns(o options) scenario.Group {
+	selected := scenario.Group{Rounds: g.rounds}
 	if o.rounds > 0 {
-		all.Rounds = o.rounds
+		selected.Rounds = o.rounds
 	}
-	here := contestants()
 	for _, e := range g.entries {
-		if e.contestants == nil {
-			all.Runs = append(all.Runs, scenario.Run{Scenario: e.scenario})
+		if e.systems == nil {
+			selected.Runs = append(selected.Runs, scenario.Run{Scenario: e.scenario})
 		}
-		for _, name := range e.contestants {
-			all.Runs = append(all.Runs, scenario.Run{Scenario: e.scenario, System: find(here, name)})
+		for _, name := range e.systems {
+			selected.Runs = append(selected.Runs, scenario.Run{Scenario: e.scenario, System: systemNamed(name)})
 		}
 	}
-	return all.Only(o.only, o.contestants)
+	return selected.Select(o.only, o.systems)
 }
 
-// whole reports whether everything is measured, as it should be: what is linked
-// as the latest report is not to be a part of one.
-func (o options) whole() bool {
-	return o.mode == modeFull && o.rounds == 0 && len(o.only) == 0 && len(o.contestants) == 0
-}
-
-// tell writes the result and the report, and prints the targets.
-func tell(o options, r *result.Result, teller *progresslog.Log) error {
+// writeResult writes the result and the report, and prints the targets.
+func writeResult(o options, r *result.Result, log *progresslog.Log) error {
 	if o.out != "" {
 		path, err := r.Write(o.out)
 		if err != nil {
 			return err
 		}
-		teller.Logf("%s", path)
-		if path, err = report.Write(r, report.Options{Dir: o.out, Latest: o.whole()}); err != nil {
+		log.Logf("%s", path)
+		if path, err = report.Write(r, report.Options{Dir: o.out, Latest: o.isComplete()}); err != nil {
 			return err
 		}
-		teller.Logf("%s", path)
+		log.Logf("%s", path)
 	}
 	if report.HasTargets(r) {
 		var text strings.Builder
 		if err := report.PrintTargets(&text, r); err != nil {
 			return err
 		}
-		teller.Printf("\n%s", text.String())
+		log.Printf("\n%s", text.String())
 	}
 	if o.mode == modeQuick {
-		teller.Printf("%s\n", report.Summary(r))
+		log.Printf("%s\n", report.Summary(r))
 	}
 	return nil
 }
 
-// rewrite is for those who have a result, and want its report as this program
-// would write it.
-func rewrite(file string, out io.Writer) error {
+// rewriteReport writes the report of a result again.
+func rewriteReport(file string, out io.Writer) error {
 	path, err := report.Rewrite(file)
 	if err != nil {
 		return err
@@ -120,8 +113,8 @@ func rewrite(file string, out io.Writer) error {
 	return err
 }
 
-// profiled does something, and writes a profile of it where a path is given.
-func profiled(path string, do func() error) (err error) {
+// withCPUProfile calls a function and writes a profile of it if path is not empty.
+func withCPUProfile(path string, do func() error) (err error) {
 	if path == "" {
 		return do()
 	}

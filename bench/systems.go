@@ -10,36 +10,37 @@ import (
 	"github.com/cuelight/cuelight/bench/peers/river"
 )
 
-// contestants are all there are.
-func contestants() []harness.System {
+// allSystems returns the systems under test.
+func allSystems() []harness.System {
 	return []harness.System{
 		cuelight.System{},
 		river.Tx(),
 		river.Fast(),
 		river.Default(),
-		graphile.New(),
-		dbos.New(),
-		pgboss.New(),
+		graphile.System{},
+		dbos.System{},
+		pgboss.System{},
 		polling.Every5s(),
 		polling.Every1s(),
 	}
 }
 
-// find is the contestant of a name, or nil.
-func find(all []harness.System, name string) harness.System {
-	for _, c := range all {
-		if c.Name() == name {
-			return c
+// systemNamed returns the system with a name, or nil.
+func systemNamed(name string) harness.System {
+	for _, s := range allSystems() {
+		if s.Name() == name {
+			return s
 		}
 	}
 	return nil
 }
 
-// Who takes part in what. Those who are woken can be compared sample by sample;
-// one sample of the sleepers takes seconds, and so does one of the pollers, whom
-// it does not matter how many there are.
-func ours() []string     { return []string{"cuelight"} }
-func rivers() []string   { return []string{"river_tx", "river_fast"} }
-func woken() []string    { return append(append(ours(), rivers()...), "graphile", "pgboss", "dbos") }
-func sleepers() []string { return []string{"river_default"} }
-func pollers() []string  { return []string{"polling_5s", "polling_1s"} }
+// The systems of a comparison. Notified systems can be compared sample by sample; one sample
+// of river_default or of polling takes seconds.
+var (
+	cuelightOnly = []string{"cuelight"}
+	tunedRiver   = []string{"river_tx", "river_fast"}
+	notified     = []string{"cuelight", "river_tx", "river_fast", "graphile", "pgboss", "dbos"}
+	defaultRiver = []string{"river_default"}
+	pollers      = []string{"polling_5s", "polling_1s"}
+)

@@ -18,8 +18,8 @@ func TestMain(m *testing.M) { harnesstest.Main(m) }
 
 var system cuelight.System
 
-// database is one with the tables.
-func database(t *testing.T) string {
+// newDatabase returns the address of a database with the tables.
+func newDatabase(t *testing.T) string {
 	t.Helper()
 	url := pgtest.New(t, pgtest.Schema{}).Config().ConnString()
 	must(t, system.Setup(t.Context(), url))
@@ -45,11 +45,11 @@ func (d *recorder) observe(m harness.Observation) {
 	d.all = append(d.all, m)
 }
 
-// until waits for so many completions of a stage.
+// waitFor waits until a stage has been completed n times.
 func (d *recorder) waitFor(t *testing.T, s harness.Stage, n int) {
 	t.Helper()
-	for late := time.Now().Add(30 * time.Second); d.count(s) < n; time.Sleep(time.Millisecond) {
-		if time.Now().After(late) {
+	for deadline := time.Now().Add(30 * time.Second); d.count(s) < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
 			t.Fatalf("%v was completed %d times, want %d", s, d.count(s), n)
 		}
 	}
@@ -70,7 +70,7 @@ func start(t *testing.T, url string, o harness.Options) harness.Workers {
 	t.Helper()
 	c, err := system.Start(t.Context(), url, o)
 	must(t, err)
-	t.Cleanup(func() { _ = c.Stop(context.Background()) }) // again, where the test went well
+	t.Cleanup(func() { _ = c.Stop(context.Background()) }) // a second Stop returns at once
 	return c
 }
 
@@ -81,25 +81,25 @@ func TestSystem_RunsEveryStageOnceAndInOrder(t *testing.T) {
 
 func TestWorkers_ShareTheStages(t *testing.T) {
 	t.Parallel()
-	url := database(t)
-	var mine, theirs recorder
-	c := start(t, url, harness.Options{Slots: 1, Stages: []harness.Stage{harness.Ingest, harness.Assemble}, Observe: mine.observe})
+	url := newDatabase(t)
+	var here, there recorder
+	c := start(t, url, harness.Options{Slots: 1, Stages: []harness.Stage{harness.Ingest, harness.Assemble}, Observe: here.observe})
 	other := start(t, url, harness.Options{
-		Slots: 1, Stages: []harness.Stage{harness.Transcode, harness.Metadata, harness.Publish}, Observe: theirs.observe,
+		Slots: 1, Stages: []harness.Stage{harness.Transcode, harness.Metadata, harness.Publish}, Observe: there.observe,
 	})
 	must(t, c.Submit(t.Context(), 1))
-	theirs.waitFor(t, harness.Publish, 1)
+	there.waitFor(t, harness.Publish, 1)
 	must(t, errors.Join(c.Stop(t.Context()), other.Stop(t.Context())))
 	for s, n := range map[harness.Stage]int{harness.Ingest: 1, harness.Assemble: 1, harness.Publish: 0} {
-		if mine.count(s) != n || theirs.count(s) != 1-n {
-			t.Errorf("%v was completed %d times here and %d times there", s, mine.count(s), theirs.count(s))
+		if here.count(s) != n || there.count(s) != 1-n {
+			t.Errorf("%v was completed %d times here and %d times there", s, here.count(s), there.count(s))
 		}
 	}
 }
 
 func TestPreload_SubmitsTasksForLaterWorkers(t *testing.T) {
 	t.Parallel()
-	url := database(t)
+	url := newDatabase(t)
 	const n = 25_000
 	must(t, system.Preload(t.Context(), url, 100, n))
 	var d recorder
@@ -111,21 +111,21 @@ func TestPreload_SubmitsTasksForLaterWorkers(t *testing.T) {
 		seen[m.Task] = true
 	}
 	if len(seen) != n || !seen[100] || !seen[100+n-1] {
-		t.Errorf("%d tasks, want %d from 100", len(seen), n)
+		t.Errorf("%d tasks, want %d numbered from 100", len(seen), n)
 	}
 }
 
 func TestWorkers_WorkForTheConfiguredTime(t *testing.T) {
 	t.Parallel()
 	var d recorder
-	c := start(t, database(t), harness.Options{Slots: 1, WorkTime: 30 * time.Millisecond, Observe: d.observe})
+	c := start(t, newDatabase(t), harness.Options{Slots: 1, WorkTime: 30 * time.Millisecond, Observe: d.observe})
 	must(t, c.Submit(t.Context(), 1))
 	d.waitFor(t, harness.Publish, 1)
 	must(t, c.Stop(t.Context()))
 	for _, m := range d.all {
 		if m.Kind == harness.Ended && m.Stage == harness.Publish {
 			if whole := m.At.Sub(d.all[0].At); whole < 4*30*time.Millisecond {
-				t.Errorf("four stages after one another took %v", whole)
+				t.Errorf("four stages in sequence took %v", whole)
 			}
 		}
 	}

@@ -5,16 +5,17 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/bench/harness"
 )
 
-// growSQL makes $1 finished tasks, each with one attempt of each stage in its
-// history, as a run leaves them in which nothing fails: ids in the order of their
-// time, the last one a minute ago, one a millisecond; tokens and claims gone; no
-// results, as of stages that do nothing. Making them by a run would take as long
-// as the rest of the measurements together. What a run leaves beside that, the
-// room of old versions of rows, is for later rows; with it the table is larger
-// (see the figures of "size"), and no index is.
-const growSQL = `
+// finishedSQL creates $1 finished tasks, each with one attempt of each stage in its history,
+// as a run without failures leaves them: ids in the order of their time, one a millisecond,
+// the last one a minute ago; no tokens and no claims; no results, as of stages that do
+// nothing. A run would take as long as all other measurements together. A run also leaves the
+// space of old row versions, which later rows use; with it the table is larger (see the
+// figures of "size"), but the indexes are not.
+const finishedSQL = `
 with worker as (
   insert into workers (pipeline, host, pid, stopped_at) values ('video', 'bench', 1, now()) returning id
 ), made as (
@@ -23,7 +24,8 @@ with worker as (
   insert into tasks (id, created_at, source,
                      ingest_status, transcode_status, metadata_status, assemble_status, publish_status,
                      ingest_attempts, transcode_attempts, metadata_attempts, assemble_attempts, publish_attempts)
-  select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7000' || right(replace(gen_random_uuid()::text, '-', ''), 16))::uuid,
+  select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7000'
+          || right(replace(gen_random_uuid()::text, '-', ''), 16))::uuid,
          at, i::text, 'completed', 'completed', 'completed', 'completed', 'completed', 1, 1, 1, 1, 1
     from made
   returning id, created_at
@@ -34,10 +36,8 @@ select finished.id, gen_random_uuid(), stage, 1, worker.id,
   from finished cross join worker
  cross join unnest(array['ingest', 'transcode', 'metadata', 'assemble', 'publish']) with ordinality as s (stage, n)`
 
-// Grow makes n finished tasks. Triggers are off meanwhile: there is nobody to
-// be told, and nothing to be done. Then it does what autovacuum would have done
-// by the time a table has so many: they are far past its thresholds, and it comes
-// once a minute.
+// AddFinishedTasks creates n finished tasks with the triggers off: nothing needs to be
+// notified or done. Then it vacuums and analyzes, as autovacuum would have done by then.
 func (System) AddFinishedTasks(ctx context.Context, url string, n int) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -50,7 +50,7 @@ func (System) AddFinishedTasks(ctx context.Context, url string, n int) error {
 		}
 		_, err := tx.Exec(ctx, "alter table tasks disable trigger user")
 		if err == nil {
-			_, err = tx.Exec(ctx, growSQL, n)
+			_, err = tx.Exec(ctx, finishedSQL, n)
 		}
 		if err == nil {
 			_, err = tx.Exec(ctx, "alter table tasks enable trigger user")
@@ -58,10 +58,27 @@ func (System) AddFinishedTasks(ctx context.Context, url string, n int) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("make finished tasks: %w", err)
+		return fmt.Errorf("create finished tasks: %w", err)
 	}
 	if _, err := conn.Exec(ctx, "vacuum analyze tasks, attempts, workers"); err != nil {
 		return fmt.Errorf("vacuum: %w", err)
 	}
 	return nil
+}
+
+// sizesSQL includes the free space in the tables, which later rows will use.
+const sizesSQL = `
+select pg_table_size('tasks'), pg_indexes_size('tasks'), pg_total_relation_size('attempts'), pg_total_relation_size('outbox')`
+
+// Sizes returns the bytes that the tasks take.
+func (System) Sizes(ctx context.Context, url string) (s harness.Sizes, err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return s, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err = conn.QueryRow(ctx, sizesSQL).Scan(&s.Tasks, &s.Indexes, &s.History, &s.Outbox); err != nil {
+		err = fmt.Errorf("read sizes: %w", err)
+	}
+	return s, err
 }

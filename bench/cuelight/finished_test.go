@@ -10,7 +10,7 @@ import (
 	"github.com/cuelight/cuelight/internal/pgtest"
 )
 
-// What tells no two tasks, or attempts, of a run apart in which nothing fails.
+// The columns that are equal for all tasks and attempts of a run without failures.
 const (
 	tasksSQL   = `select distinct to_jsonb(t) - '{id,created_at,source}'::text[] from tasks t`
 	historySQL = `
@@ -31,37 +31,37 @@ func TestAddFinishedTasks_MatchesTasksOfARun(t *testing.T) {
 	must(t, c.SubmitAll(t.Context(), 0, 20))
 	d.waitFor(t, harness.Publish, 20)
 	must(t, c.Stop(t.Context()))
-	tasks, history := ask(t, pool, tasksSQL), ask(t, pool, historySQL)
+	tasks, history := query(t, pool, tasksSQL), query(t, pool, historySQL)
 	if len(tasks) != 1 || len(history) != harness.StageCount {
 		t.Fatalf("a run leaves\n%v\n%v", tasks, history)
 	}
 
 	const n = 1000
 	must(t, system.AddFinishedTasks(t.Context(), url, n))
-	if more := ask(t, pool, tasksSQL); len(more) != 1 {
+	if more := query(t, pool, tasksSQL); len(more) != 1 {
 		t.Errorf("tasks are\n%v\nwant\n%v", more, tasks)
 	}
-	if more := ask(t, pool, historySQL); len(more) != harness.StageCount {
+	if more := query(t, pool, historySQL); len(more) != harness.StageCount {
 		t.Errorf("the history is\n%v\nwant\n%v", more, history)
 	}
-	var made, attempts, early, waiting int
+	var count, attempts, older, unfinished int
 	must(t, pool.QueryRow(t.Context(), `
 select count(*), (select count(*) from attempts), count(*) filter (where id < $1::uuid),
        count(*) filter (where cuelight_video_status(t) <> 'completed')
-  from tasks t`, firstID(t, pool)).Scan(&made, &attempts, &early, &waiting))
-	if made != n+20 || attempts != 5*made || early != n || waiting != 0 {
-		t.Errorf("%d tasks with %d attempts, %d of them before the others, %d not completed", made, attempts, early, waiting)
+  from tasks t`, firstID(t, pool)).Scan(&count, &attempts, &older, &unfinished))
+	if count != n+20 || attempts != 5*count || older != n || unfinished != 0 {
+		t.Errorf("%d tasks with %d attempts, %d of them older than the run, %d unfinished", count, attempts, older, unfinished)
 	}
 }
 
-// firstID is that of the first task of the run.
+// firstID returns the id of the first task of the run.
 func firstID(t *testing.T, pool *pgxpool.Pool) (id string) {
 	t.Helper()
 	must(t, pool.QueryRow(t.Context(), "select id::text from tasks where created_at > now() - interval '55 s' order by id limit 1").Scan(&id))
 	return id
 }
 
-func ask(t *testing.T, pool *pgxpool.Pool, sql string) []string {
+func query(t *testing.T, pool *pgxpool.Pool, sql string) []string {
 	t.Helper()
 	rows, err := pool.Query(t.Context(), sql)
 	must(t, err)
@@ -72,7 +72,7 @@ func ask(t *testing.T, pool *pgxpool.Pool, sql string) []string {
 
 func TestSizes_GrowWithTheTasks(t *testing.T) {
 	t.Parallel()
-	url := database(t)
+	url := newDatabase(t)
 	must(t, system.AddFinishedTasks(t.Context(), url, 0))
 	before, err := system.Sizes(t.Context(), url)
 	must(t, err)
@@ -80,8 +80,9 @@ func TestSizes_GrowWithTheTasks(t *testing.T) {
 	must(t, system.AddFinishedTasks(t.Context(), url, n))
 	after, err := system.Sizes(t.Context(), url)
 	must(t, err)
-	// A row has more than 100 bytes, a key of 16 more than 20; of what SQL makes nobody is told.
-	if after.Tasks-before.Tasks < n*100 || after.Indexes-before.Indexes < n*20 || after.History-before.History < n*5*100 || after.Outbox != before.Outbox || after.Outbox == 0 {
+	// A row has more than 100 bytes, an index entry more than 20. Tasks made with SQL send no events.
+	if after.Tasks-before.Tasks < n*100 || after.Indexes-before.Indexes < n*20 ||
+		after.History-before.History < n*5*100 || after.Outbox != before.Outbox || after.Outbox == 0 {
 		t.Errorf("from %+v to %+v bytes", before, after)
 	}
 }

@@ -11,13 +11,13 @@ func TestTriggerTimes_MeasuresEachChangeAndRollsBack(t *testing.T) {
 	pool := pgtest.New(t, pgtest.Schema{})
 	url := pool.Config().ConnString()
 	must(t, system.Setup(t.Context(), url))
-	taken, err := system.TriggerTimes(t.Context(), url, 10000)
+	times, err := system.TriggerTimes(t.Context(), url, 10000)
 	must(t, err)
-	for act, each := range taken {
-		t.Logf("%s takes %v", act, each)
+	for change, each := range times {
+		t.Logf("%s takes %v", change, each)
 	}
-	if len(taken) != 5 {
-		t.Errorf("measured is %v", taken)
+	if len(times) != 5 {
+		t.Errorf("measured changes: %v", times)
 	}
 	var left int
 	must(t, pool.QueryRow(t.Context(), `select count(*) from tasks`).Scan(&left))

@@ -1,7 +1,6 @@
-// Package floor measures what nothing on this machine and this PostgreSQL can be
-// faster than: a commit, five commits each of which waits for the one before, as
-// a task's five stages must, and the way of a notification. It uses nothing but
-// pgx, on connections that are there already.
+// Package floor measures lower bounds on this machine and this PostgreSQL: a commit, five
+// commits that each wait for the one before, as the five stages of a task must, and the delay
+// of a notification. It uses only pgx, on connections that are already open.
 package floor
 
 import (
@@ -12,20 +11,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/bench/result"
 	"github.com/cuelight/cuelight/bench/scenario"
 )
 
-// Commits is an UPDATE of one row, committed, or five of them one after the
-// other on one connection. In ms.
+// Commits measures an update of one row with its commit, or five of them one after the other
+// on one connection.
 type Commits struct {
 	Dependent   int // 1 or 5
 	Samples     int
-	Tight       bool          // one sample after the other, without a pause
-	CommitDelay time.Duration // makes each commit that much slower
+	Tight       bool          // no pauses between samples
+	CommitDelay time.Duration // makes each commit slower
 }
 
-// Names are those of its figures, and the floors'.
+// Names returns the names of its figures.
 func (c Commits) Names() []string { return []string{c.name(), "floor"} }
 
 func (c Commits) name() string {
@@ -35,54 +33,57 @@ func (c Commits) name() string {
 	return fmt.Sprintf("commits%d", c.Dependent)
 }
 
-// Settings are those of its database.
+// DatabaseSettings returns the settings of its database.
 func (c Commits) DatabaseSettings() []string { return scenario.SlowCommitSettings(c.CommitDelay) }
 
-// rows is how many rows there are to update; each sample takes the next.
+// rows is the number of rows; each sample updates the next one.
 const rows = 1000
 
-// Measure measures it.
+// Measure records its figure.
 func (c Commits) Measure(ctx context.Context, t *scenario.Trial) error {
 	conn, err := pgx.Connect(ctx, t.URL)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, `create table floor (id int primary key, n int not null) with (fillfactor = 50)`); err != nil {
+	_, err = conn.Exec(ctx, `create table floor (id int primary key, n int not null) with (fillfactor = 50)`)
+	if err == nil {
+		_, err = conn.Exec(ctx, `insert into floor select i, 0 from generate_series(1, $1) i`, rows)
+	}
+	if err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, `insert into floor select i, 0 from generate_series(1, $1) i`, rows); err != nil {
-		return err
-	}
-	return sample(ctx, t, c.name(), where(c.Tight, c.CommitDelay), c.Tight, c.Samples, func(i int) (time.Duration, error) {
-		began := time.Now()
+	s := sampler{c.name(), scenario.IdleCase(c.CommitDelay), c.Tight, c.Samples}
+	return s.measure(ctx, t, func(i int) (time.Duration, error) {
+		started := time.Now()
 		for range c.Dependent {
 			if _, err := conn.Exec(ctx, `update floor set n = n + 1 where id = $1`, i%rows+1); err != nil {
 				return 0, err
 			}
 		}
-		return time.Since(began), nil
+		return time.Since(started), nil
 	})
 }
 
-// where is the case of a figure.
-func where(tight bool, delay time.Duration) string {
-	if tight {
-		return "tight"
-	}
-	return scenario.IdleCase(delay)
+type sampler struct {
+	name, of string
+	tight    bool
+	samples  int
 }
 
-// sample takes samples after a warm-up, each after a pause unless tight.
-func sample(ctx context.Context, t *scenario.Trial, name, of string, tight bool, n int, one func(i int) (time.Duration, error)) error {
-	all := make([]time.Duration, 0, n)
-	for i := range scenario.Warmup + n {
-		if !tight {
+// measure takes samples after a warm-up, each after a pause unless tight.
+func (s sampler) measure(ctx context.Context, t *scenario.Trial, take func(i int) (time.Duration, error)) error {
+	if s.tight {
+		s.of = "tight"
+	}
+	var all []time.Duration
+	for i := range scenario.Warmup + s.samples {
+		if !s.tight {
 			if err := scenario.IdlePause(ctx); err != nil {
 				return err
 			}
 		}
-		took, err := one(i)
+		took, err := take(i)
 		if err != nil {
 			return err
 		}
@@ -90,51 +91,53 @@ func sample(ctx context.Context, t *scenario.Trial, name, of string, tight bool,
 			all = append(all, took)
 		}
 	}
-	t.Record(name, of, "ms", result.FromDurations(all))
+	t.RecordDurations(s.name, s.of, all)
 	return nil
 }
 
-// Notify is the time from before a NOTIFY until it has arrived on another
-// connection, in ms.
+// Notify measures the time from before a NOTIFY until its arrival on another connection.
 type Notify struct {
 	Samples int
-	Tight   bool // one sample after the other, without a pause
+	Tight   bool // no pauses between samples
 }
 
-// Names are those of its figure, and the floors'.
+// Names returns the names of its figures.
 func (Notify) Names() []string { return []string{"notify", "floor"} }
 
-// Measure measures it.
+// Measure records its figure.
 func (n Notify) Measure(ctx context.Context, t *scenario.Trial) error {
-	speaker, err := pgx.Connect(ctx, t.URL)
+	sender, err := pgx.Connect(ctx, t.URL)
 	if err != nil {
 		return err
 	}
-	defer speaker.Close(context.WithoutCancel(ctx))
-	ctx, quit := context.WithCancelCause(ctx)
-	heard, ended, err := listen(ctx, quit, t.URL)
+	defer sender.Close(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	arrivals, done, err := listen(ctx, cancel, t.URL)
 	if err != nil {
-		quit(nil)
 		return err
 	}
-	defer func() { quit(nil); <-ended }()
-	return sample(ctx, t, "notify", where(n.Tight, 0), n.Tight, n.Samples, func(int) (time.Duration, error) {
-		began := time.Now()
-		if _, err := speaker.Exec(ctx, "notify floor"); err != nil {
+	defer func() { cancel(nil); <-done }()
+	s := sampler{"notify", scenario.IdleCase(0), n.Tight, n.Samples}
+	return s.measure(ctx, t, func(int) (time.Duration, error) {
+		started := time.Now()
+		if _, err := sender.Exec(ctx, "notify floor"); err != nil {
 			return 0, err
 		}
 		select {
-		case at := <-heard:
-			return at.Sub(began), nil
+		case at := <-arrivals:
+			return at.Sub(started), nil
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
 		}
 	})
 }
 
-// listen says when each notification arrives, until ctx is done, and then that
-// it has ended. When it hears nothing any more it says why to quit.
-func listen(ctx context.Context, quit context.CancelCauseFunc, url string) (<-chan time.Time, <-chan struct{}, error) {
+// listen sends the time of each notification until ctx is done, and then closes done. It
+// cancels ctx if the connection fails.
+func listen(
+	ctx context.Context, cancel context.CancelCauseFunc, url string,
+) (arrivals <-chan time.Time, done <-chan struct{}, err error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return nil, nil, err
@@ -142,21 +145,21 @@ func listen(ctx context.Context, quit context.CancelCauseFunc, url string) (<-ch
 	if _, err := conn.Exec(ctx, "listen floor"); err != nil {
 		return nil, nil, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
 	}
-	heard, ended := make(chan time.Time), make(chan struct{})
+	times, ended := make(chan time.Time), make(chan struct{})
 	go func() {
 		defer close(ended)
 		defer conn.Close(context.WithoutCancel(ctx))
 		for {
 			if _, err := conn.WaitForNotification(ctx); err != nil {
-				quit(err)
+				cancel(err)
 				return
 			}
 			select {
-			case heard <- time.Now():
+			case times <- time.Now():
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
-	return heard, ended, nil
+	return times, ended, nil
 }

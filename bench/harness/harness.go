@@ -1,13 +1,13 @@
-// Package contest is what the benchmark asks of everything it measures: to
-// take tasks through the five stages of the video pipeline, with work that does
-// nothing, or waits for a fixed time.
+// Package harness defines what the benchmark requires of every system that it measures: the
+// system takes tasks through the five stages of the video pipeline, with work that does
+// nothing or waits for a fixed time.
 //
 //	ingest ──▶ transcode ──┐
 //	      └──▶ metadata  ──┴──▶ assemble ──▶ publish
 //
-// A [Contestant] knows a system and its best sensible settings. Its [Crew] is
-// one process of it at work. The packages beside this one have a contestant
-// each; the workloads know none of them.
+// A [System] is a product with its best sensible settings. [Workers] are one process of it
+// that works. The package cuelight and the packages below peers have one system each; the
+// scenarios know none of them.
 package harness
 
 import (
@@ -15,51 +15,82 @@ import (
 	"time"
 )
 
-// Stage is one of the five.
-type Stage int
+// System is a product in its best sensible settings.
+type System interface {
+	// Name identifies the system in results: letters, digits, underscores.
+	Name() string
 
-// The stages, in an order in which they can be done.
-const (
-	Ingest Stage = iota
-	Transcode
-	Metadata
-	Assemble
-	Publish
-	StageCount int = iota
-)
+	// Settings describes the product, its version and its configuration in one line.
+	Settings() string
 
-var stageNames = [StageCount]string{"ingest", "transcode", "metadata", "assemble", "publish"}
+	// Setup creates its tables in an empty database.
+	Setup(ctx context.Context, url string) error
 
-func (s Stage) String() string { return stageNames[s] }
+	// Start starts to work. When it returns, the workers are notified of new tasks.
+	Start(ctx context.Context, url string, o Options) (Workers, error)
+}
 
-// Needs are the stages that must be completed before this one.
-func (s Stage) Needs() []Stage {
-	switch s {
-	case Transcode, Metadata:
-		return []Stage{Ingest}
-	case Assemble:
-		return []Stage{Transcode, Metadata}
-	case Publish:
-		return []Stage{Assemble}
+// Workers are one process that works. Several may work on one database.
+type Workers interface {
+	// Submit commits one task, whose work can then start.
+	Submit(ctx context.Context, task int64) error
+
+	// SubmitAll commits n tasks, numbered from first, in the fastest way the system has.
+	SubmitAll(ctx context.Context, first int64, n int) error
+
+	// Stop ends the work and returns when nothing of the workers is left. It returns the
+	// errors that occurred during the work.
+	Stop(ctx context.Context) error
+}
+
+// Options configure workers.
+type Options struct {
+	// Slots is the number of tasks worked on at once in each stage. A system with one pool
+	// for all stages gets a pool of the sum.
+	Slots int
+
+	// SingleSlot lists stages that have one slot instead of Slots. Only Cuelight supports it.
+	SingleSlot []Stage
+
+	// WorkTime is how long a stage takes: it waits and uses no CPU. 0 does not wait at all.
+	WorkTime time.Duration
+
+	// Stages lists the stages to work on; nil for all. Only Cuelight supports it.
+	Stages []Stage
+
+	// Observe receives what happens, from several goroutines at once. It must be quick.
+	// Nil for no observation.
+	Observe func(Observation)
+}
+
+// DoWork performs a stage of a task: it reports Started, waits for WorkTime and reports
+// Ended. It returns an error if ctx ends first.
+func (o Options) DoWork(ctx context.Context, task int64, s Stage) error {
+	o.report(task, s, Started)
+	if o.WorkTime > 0 {
+		timer := time.NewTimer(o.WorkTime)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
+	o.report(task, s, Ended)
 	return nil
 }
 
-// What happened to a stage of a task.
-type Kind int
+// ReportCompleted reports that the system has recorded the stage as completed.
+func (o Options) ReportCompleted(task int64, s Stage) { o.report(task, s, Completed) }
 
-// A stage's work begins, ends, and then the system has it written down that
-// the stage is completed. A contestant whose system completes in bulk later on,
-// and does not say when, says Completed as soon as the work has ended, which is
-// earlier than it is fair to the others.
-const (
-	Started Kind = iota
-	Ended
-	Completed
-)
+func (o Options) report(task int64, s Stage, kind Kind) {
+	if o.Observe != nil {
+		o.Observe(Observation{Task: task, Stage: s, Kind: kind, At: time.Now()})
+	}
+}
 
-// Moment is something that happened to a task. Tasks are numbered in the order
-// in which they were submitted, from 0.
+// Observation is something that happened to a task. Tasks are numbered in the order of
+// submission, from 0.
 type Observation struct {
 	Task  int64
 	Stage Stage
@@ -67,59 +98,23 @@ type Observation struct {
 	At    time.Time
 }
 
-// Options say how a crew works.
-type Options struct {
-	// Slots is how many tasks it works on at once in each stage. A system that
-	// has one pool for everything gets a pool of as many for each stage together.
-	Slots int
+// Kind is what happened to a stage of a task.
+type Kind int
 
-	// Single are the stages that have one slot, whatever Slots says; nil for none. Only
-	// contestants that say so can heed it.
-	SingleSlot []Stage
+// The kinds, in their order. A system that completes stages in bulk later, and does not
+// report when, sends Completed as soon as the work has ended. That favours it.
+const (
+	Started Kind = iota
+	Ended
+	Completed // the system has recorded it
+)
 
-	// Work is how long a stage takes: it waits, and uses no CPU. 0 is not to
-	// wait at all.
-	WorkTime time.Duration
+func (k Kind) String() string { return [...]string{"started", "ended", "was completed"}[k] }
 
-	// Only are the stages it works on; nil for all. Only contestants that say so
-	// in Can heed it.
-	Stages []Stage
-
-	// Observe is told what happens, by several goroutines at once. It must be
-	// quick. Nil for not.
-	Observe func(Observation)
-}
-
-// Contestant is a system in its best sensible settings.
-type System interface {
-	// Name is its word in results: letters, digits, underscores.
-	Name() string
-
-	// Settings says for people what it is, with version, and how it was set up:
-	// one line.
-	Settings() string
-
-	// Setup makes its tables in an empty database.
-	Setup(ctx context.Context, url string) error
-
-	// Start begins to work. Once it returns, the crew hears of new tasks.
-	Start(ctx context.Context, url string, o Options) (Workers, error)
-}
-
-// Sizes are how many bytes a contestant's tasks take: their table; its indexes; what
-// was done to them, with its index; and what is told of them, with its own.
-type Sizes struct{ Tasks, Indexes, History, Outbox int64 }
-
-// Crew is one process at work. Several may work on one database.
-type Workers interface {
-	// Submit commits one task, whose work can then begin.
-	Submit(ctx context.Context, task int64) error
-
-	// SubmitAll commits n tasks, numbered from first, in the fastest way the
-	// system has.
-	SubmitAll(ctx context.Context, first int64, n int) error
-
-	// Stop ends the work, and returns when nothing of the crew is left. What
-	// went wrong while it worked, and would have been logged, is its error.
-	Stop(ctx context.Context) error
+// Sizes are the bytes in the database that tasks take.
+type Sizes struct {
+	Tasks   int64 // the table
+	Indexes int64 // of that table
+	History int64 // with its index
+	Outbox  int64 // with its index
 }

@@ -3,7 +3,6 @@ package result
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,28 +11,18 @@ import (
 	"unicode"
 )
 
-// WriteBenchmarks writes the figures in the format of Go's benchmarks, a line
-// per round, for
+// benchmarks returns the figures in the format of Go's benchmarks, a line per round, for
 //
 //	benchstat old.txt new.txt
 //
-// The scenario is the benchmark's name, with words of the case; numbers of the
-// case and the contestant are its parameters:
+// The benchmark's name is the scenario and the words of the case; numbers of the case and the
+// system ("contestant", as in published results) are its parameters:
 //
 //	BenchmarkE2EIdle/contestant=cuelight 1 2.41 p50-ms 2.9 p95-ms 3.1 p99-ms
 //	BenchmarkDrain/tasks=5000/contestant=cuelight 1 21034 tasks/s
 //
-// benchstat compares only what has the same configuration, which here is the
-// machine's. Commit, mode, time and versions are in the first lines, for people:
-// as configuration they would make every two files incomparable.
-func (r *Result) WriteBenchmarks(w io.Writer) error {
-	_, err := w.Write(r.benchmarks())
-	return err
-}
-
-// percentiles are those that benchstat is told.
-var percentiles = [...]float64{50, 95, 99}
-
+// benchstat compares only files with the same configuration, which is that of the machine.
+// Commit, mode, time and versions are comments, because otherwise no two files would compare.
 func (r *Result) benchmarks() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Cuelight %s, %s, %s\n", oneLine(r.Commit), r.Mode, r.StartedAt.UTC().Format(time.RFC3339))
@@ -43,83 +32,83 @@ func (r *Result) benchmarks() []byte {
 	fmt.Fprintf(&b, "\ngoos: %s\ngoarch: %s\npkg: github.com/cuelight/cuelight/bench\n", r.Machine.OS, r.Machine.Arch)
 	fmt.Fprintf(&b, "cpu: %s\ncores: %d\nfilesystem: %s\n\n",
 		oneLine(r.Machine.CPU), r.Machine.Cores, oneLine(r.Machine.Filesystem))
-	r.units(&b)
+	r.writeUnits(&b)
 	for i := range r.Figures {
 		f := &r.Figures[i]
 		for _, round := range f.Rounds {
-			fmt.Fprintf(&b, "%s 1%s\n", benchmark(f.Key()), measured(f, round))
+			fmt.Fprintf(&b, "%s 1", benchmarkName(f.Key()))
+			for _, v := range benchmarkValues(f, round) {
+				fmt.Fprintf(&b, " %s %s", strconv.FormatFloat(v.number, 'g', 6, 64), v.unit)
+			}
+			b.WriteByte('\n')
 		}
 	}
 	return b.Bytes()
 }
 
-// units says in which direction each one is better, where all figures agree.
-func (r *Result) units(b *bytes.Buffer) {
-	better := map[string]string{}
-	var order []string
+// writeUnits writes the direction of each unit, unless figures disagree.
+func (r *Result) writeUnits(b *bytes.Buffer) {
+	directions := map[string]string{}
+	var units []string
 	for i := range r.Figures {
 		f := &r.Figures[i]
-		way := "higher"
+		direction := "higher"
 		if f.Lower {
-			way = "lower"
+			direction = "lower"
 		}
 		for _, round := range f.Rounds {
-			for field := range strings.FieldsSeq(measured(f, round)) {
-				if _, err := strconv.ParseFloat(field, 64); err == nil {
-					continue
-				}
-				before, seen := better[field]
+			for _, v := range benchmarkValues(f, round) {
+				before, seen := directions[v.unit]
 				if !seen {
-					order = append(order, field)
+					units = append(units, v.unit)
+				} else if before != direction {
+					direction = ""
 				}
-				if seen && before != way {
-					way = ""
-				}
-				better[field] = way
+				directions[v.unit] = direction
 			}
 		}
 	}
-	for _, unit := range order {
-		if better[unit] != "" {
-			fmt.Fprintf(b, "Unit %s better=%s\n", unit, better[unit])
+	for _, unit := range units {
+		if directions[unit] != "" {
+			fmt.Fprintf(b, "Unit %s better=%s\n", unit, directions[unit])
 		}
 	}
 	b.WriteString("\n")
 }
 
-// measured are the round's values with their units, each after a blank.
-func measured(f *Figure, round Round) string {
+type benchmarkValue struct {
+	number float64
+	unit   string
+}
+
+// benchmarkValues returns the value of a round, or three percentiles of its samples.
+func benchmarkValues(f *Figure, round Round) (values []benchmarkValue) {
 	unit := strings.Join(strings.Fields(f.Unit), "-")
 	if len(round.Samples) == 0 {
-		return " " + digits(round.Value) + " " + unit
+		return []benchmarkValue{{round.Value, unit}}
 	}
-	var b strings.Builder
-	for _, p := range percentiles {
-		fmt.Fprintf(&b, " %s p%v-%s", digits(round.Percentile(p)), p, unit)
+	for _, p := range []float64{50, 95, 99} {
+		values = append(values, benchmarkValue{round.Percentile(p), fmt.Sprintf("p%v-%s", p, unit)})
 	}
-	return b.String()
+	return values
 }
 
-func digits(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
-
-// benchmark is the name of a figure as Go's format has it, in which blanks and
-// slashes have a meaning.
-func benchmark(k Key) string {
-	name, parameters := "Benchmark"+camel(k.Scenario), ""
-	if k.Case != "" {
-		for part := range strings.SplitSeq(k.Case, ",") {
-			if strings.Contains(part, "=") {
-				parameters += "/" + word(part)
-			} else {
-				name += camel(part)
-			}
+// benchmarkName returns a name without blanks and slashes, which the format interprets.
+func benchmarkName(k Key) string {
+	name, parameters := "Benchmark"+camelCase(k.Scenario), ""
+	escape := strings.NewReplacer(" ", "_", "/", "_").Replace
+	for part := range strings.SplitSeq(k.Case, ",") {
+		if strings.Contains(part, "=") {
+			parameters += "/" + escape(part)
+		} else {
+			name += camelCase(part)
 		}
 	}
-	return name + parameters + "/contestant=" + word(k.System)
+	return name + parameters + "/contestant=" + escape(k.System)
 }
 
-// camel makes IdleDaemon of idle_daemon.
-func camel(s string) string {
+// camelCase converts idle_daemon to IdleDaemon.
+func camelCase(s string) string {
 	var b strings.Builder
 	for _, part := range strings.FieldsFunc(s, func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) }) {
 		if part == "e2e" {
@@ -130,15 +119,6 @@ func camel(s string) string {
 		b.WriteString(string(first))
 	}
 	return b.String()
-}
-
-func word(s string) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsSpace(c) || c == '/' {
-			return '_'
-		}
-		return c
-	}, s)
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

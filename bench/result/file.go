@@ -4,24 +4,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 )
 
-// ErrFormat is the error of a file that another version of this package wrote.
+// ErrFormat is the error for a file with another format version.
 var ErrFormat = errors.New("unknown format")
 
-// Name is what a result's files are called, without what each ends in: its time
-// to the minute, and its mode. A run in the same minute and mode has the same.
+// Name returns the base name of the result's files: its time to the minute, and its mode.
 func (r *Result) Name() string {
 	return r.StartedAt.UTC().Format("2006-01-02T1504Z") + "-" + r.Mode
 }
 
-// Write writes the result into a directory, which is made if it is missing, as
-// Name.json and, for benchstat, as Name.txt. It returns the path of the first.
-// Neither file is ever there in part.
+// Write writes the result into a directory as Name.json and, for benchstat, as Name.txt. It
+// creates the directory if necessary and returns the path of the JSON file.
 func (r *Result) Write(dir string) (string, error) {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -31,13 +28,13 @@ func (r *Result) Write(dir string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, r.Name()+".json")
-	if err := WriteFileAtomically(path, append(inOneLine(data), '\n')); err != nil {
+	if err := WriteFileAtomically(path, append(compactNumbers(data), '\n')); err != nil {
 		return "", err
 	}
 	return path, WriteFileAtomically(filepath.Join(dir, r.Name()+".txt"), r.benchmarks())
 }
 
-// Read reads what Write wrote.
+// Read reads a JSON file of Write.
 func Read(path string) (*Result, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -53,37 +50,28 @@ func Read(path string) (*Result, error) {
 	return &r, nil
 }
 
-var numbers = regexp.MustCompile(`\[\n[-+0-9.eE,\s]+\]`)
-var blank = regexp.MustCompile(`\s+`)
+var numberLists = regexp.MustCompile(`\[\n[-+0-9.eE,\s]+\]`)
+var whitespace = regexp.MustCompile(`\s+`)
 
-// inOneLine puts each list of numbers in a line of its own. Text is left alone:
-// there is no line break in JSON's.
-func inOneLine(data []byte) []byte {
-	return numbers.ReplaceAllFunc(data, func(list []byte) []byte { return blank.ReplaceAll(list, nil) })
+// compactNumbers writes each list of numbers in one line. It cannot change strings, because
+// those of JSON contain no line breaks.
+func compactNumbers(data []byte) []byte {
+	return numberLists.ReplaceAllFunc(data, func(list []byte) []byte { return whitespace.ReplaceAll(list, nil) })
 }
 
-// WriteFile writes beside the path, and then renames.
-func WriteFileAtomically(path string, data []byte) (err error) {
+// WriteFileAtomically writes a temporary file and renames it, so that path is never
+// incomplete.
+func WriteFileAtomically(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			if e := os.Remove(f.Name()); e != nil && !errors.Is(e, fs.ErrNotExist) {
-				err = errors.Join(err, e)
-			}
-		}
-	}()
-	if _, err := f.Write(data); err != nil {
-		return err
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
 	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return nil
 }

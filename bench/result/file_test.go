@@ -40,7 +40,7 @@ func TestRead_ReturnsWhatWriteWrote(t *testing.T) {
 		t.Fatal(err)
 	}
 	if filepath.Base(path) != "2026-11-20T1805Z-full.json" {
-		t.Errorf("it is called %s", filepath.Base(path))
+		t.Errorf("the file name is %s", filepath.Base(path))
 	}
 	got, err := result.Read(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestRead_ReturnsWhatWriteWrote(t *testing.T) {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 2 {
-		t.Errorf("%v, %v: want the two files and nothing else", entries, err)
+		t.Errorf("%v, %v: want two files", entries, err)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestWrite_PutsSamplesOnOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(data), `"samples": [1e-7,4]`) {
-		t.Error("the samples are not in one line")
+		t.Error("the samples are not on one line")
 	}
 }
 
@@ -84,24 +84,20 @@ func TestRead_RejectsUnknownFormat(t *testing.T) {
 func TestWriteFileAtomically_LeavesNothingOnError(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	inTheWay := filepath.Join(dir, "a", "b")
-	if err := os.MkdirAll(inTheWay, 0o777); err != nil {
+	blocking := filepath.Join(dir, "a", "b")
+	if err := os.MkdirAll(blocking, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if err := result.WriteFileAtomically(filepath.Join(dir, "a"), nil); err == nil {
-		t.Fatal("a file took the place of a directory")
+		t.Fatal("the file replaced a directory")
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
-		t.Errorf("%v was left", entries)
+		t.Errorf("left behind: %v", entries)
 	}
 }
 
-func TestWriteBenchmarks_WritesBenchstatLines(t *testing.T) {
+func TestBenchmarks_WritesBenchstatLines(t *testing.T) {
 	t.Parallel()
-	var b strings.Builder
-	if err := sample().WriteBenchmarks(&b); err != nil {
-		t.Fatal(err)
-	}
 	const want = `# Cuelight unknown, full, 2026-11-20T18:05:59Z
 # postgres 15.18
 
@@ -128,23 +124,19 @@ BenchmarkIdleDaemonCpu/contestant=cuelight 1 0.003 share-of-a-core
 BenchmarkNotifies/contestant=cuelight 1 0.02 per-task
 BenchmarkTranscodeCpu/clip=a_b_c/contestant=ffmpeg_bare 1 12 CPU-s
 `
-	if d := cmp.Diff(want, b.String()); d != "" {
+	if d := cmp.Diff(want, sample().Benchmarks()); d != "" {
 		t.Error(d)
 	}
 }
 
-func TestWriteBenchmarks_OmitsAmbiguousUnitDirection(t *testing.T) {
+func TestBenchmarks_OmitsAmbiguousUnitDirection(t *testing.T) {
 	t.Parallel()
 	r := sample()
-	k := key("waste", "cuelight", "")
+	k := key("loss", "cuelight", "")
 	r.Add(k, "share", result.FromValue(0.1))
 	f, _ := r.Find(k)
 	f.Lower = true
-	var b strings.Builder
-	if err := r.WriteBenchmarks(&b); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(b.String(), "Unit share better") {
-		t.Error("a direction is told for a unit that has two")
+	if strings.Contains(r.Benchmarks(), "Unit share better") {
+		t.Error("an ambiguous unit has a direction")
 	}
 }

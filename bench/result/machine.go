@@ -2,6 +2,7 @@ package result
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -10,11 +11,9 @@ import (
 	"time"
 )
 
-// unknown is what could not be found out.
 const unknown = "unknown"
 
-// Programs are those whose versions belong to every result: name and argument
-// that makes them tell it.
+// VersionCommands returns the commands that print versions for every result, by program.
 func VersionCommands() map[string][]string {
 	return map[string][]string{
 		"postgres": {"postgres", "--version"},
@@ -23,11 +22,10 @@ func VersionCommands() map[string][]string {
 	}
 }
 
-// ThisMachine looks at the machine: dir is where the database lies, or will, and
-// programs are asked for their versions. A program that is not there, or does
-// not answer within seconds, is left out; what else cannot be found out is
+// DescribeMachine describes the machine. dir is the directory of the database and need not
+// exist. Programs that are missing or do not answer are omitted; other unknown values are
 // "unknown" or 0.
-func DescribeMachine(ctx context.Context, dir string, programs map[string][]string) Machine {
+func DescribeMachine(ctx context.Context, dir string, versionCommands map[string][]string) Machine {
 	m := Machine{
 		CPU:        orUnknown(cpu()),
 		Cores:      min(runtime.NumCPU(), runtime.GOMAXPROCS(0)),
@@ -35,35 +33,40 @@ func DescribeMachine(ctx context.Context, dir string, programs map[string][]stri
 		OS:         runtime.GOOS,
 		Arch:       runtime.GOARCH,
 		Kernel:     orUnknown(kernel()),
-		Filesystem: orUnknown(filesystem(existing(dir))),
+		Filesystem: orUnknown(filesystem(existingParent(dir))),
 		Versions:   map[string]string{"go": runtime.Version()},
 	}
-	if v := module("github.com/jackc/pgx/v5"); v != "" {
-		m.Versions["pgx"] = v
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range info.Deps {
+			if module.Path == "github.com/jackc/pgx/v5" {
+				m.Versions["pgx"] = strings.TrimPrefix(module.Version, "v")
+			}
+		}
 	}
-	for name, command := range programs {
-		if v := ask(ctx, command); v != "" {
-			m.Versions[name] = v
+	for name, command := range versionCommands {
+		if out, err := output(ctx, ".", command); err == nil {
+			m.Versions[name] = firstVersion(out)
 		}
 	}
 	return m
 }
 
-// ask is the version in the first line of what a program says of itself.
-func ask(ctx context.Context, command []string) string {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+// output runs a command for a minute at most and returns its trimmed output. It tells git not
+// to write: its status would refresh the index.
+func output(ctx context.Context, dir string, command []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output()
-	if err != nil {
-		return ""
-	}
-	return firstVersion(string(out))
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0")
+	out, err := cmd.Output()
+	return strings.TrimSpace(string(out)), err
 }
 
-// version is the first word of the first line that has a digit in it at its
-// beginning or after a v: of "postgres (PostgreSQL) 15.18 (Debian …)" the 15.18.
-func firstVersion(said string) string {
-	line, _, _ := strings.Cut(said, "\n")
+// firstVersion returns the first word of the first line that starts with a digit, or with v and
+// a digit: 15.18 of "postgres (PostgreSQL) 15.18 (Debian …)".
+func firstVersion(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
 	for _, word := range strings.Fields(line) {
 		if v := strings.TrimPrefix(word, "v"); v != "" && '0' <= v[0] && v[0] <= '9' {
 			return v
@@ -72,22 +75,8 @@ func firstVersion(said string) string {
 	return strings.TrimSpace(line)
 }
 
-// module is the version of a Go module in this program.
-func module(path string) string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, m := range info.Deps {
-		if m.Path == path {
-			return strings.TrimPrefix(m.Version, "v")
-		}
-	}
-	return ""
-}
-
-// existing is the directory, or the one nearest above it that there is.
-func existing(dir string) string {
+// existingParent returns the directory, or its nearest parent that exists.
+func existingParent(dir string) string {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return dir
@@ -109,4 +98,22 @@ func orUnknown(s string) string {
 		return unknown
 	}
 	return s
+}
+
+// HeadCommit returns the commit that is checked out in dir, with "-dirty" if there are changes
+// outside of the results of earlier runs, or "unknown".
+func HeadCommit(ctx context.Context, dir string) string {
+	hash, err := output(ctx, dir, []string{"git", "rev-parse", "HEAD"})
+	if err != nil || hash == "" {
+		return unknown
+	}
+	changes, err := output(ctx, dir,
+		[]string{"git", "status", "--porcelain", "--", ":/", ":(top,exclude)bench/results"})
+	switch {
+	case err != nil:
+		return unknown
+	case changes != "":
+		return hash + "-dirty"
+	}
+	return hash
 }

@@ -1,7 +1,6 @@
 package result
 
 import (
-	"bufio"
 	"bytes"
 	"os"
 	"path/filepath"
@@ -11,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpu is the processor's name. Many that are not x86 have none here.
+// cpu returns the name of the processor, or the architecture if there is no name.
 func cpu() string {
 	data, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -39,7 +38,7 @@ func kernel() string {
 	return "Linux " + strings.TrimSpace(string(data))
 }
 
-// filesystem is the kind of the one that dir is on, and what it is mounted from.
+// filesystem returns the type of dir's file system and what is mounted.
 func filesystem(dir string) string {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -48,28 +47,28 @@ func filesystem(dir string) string {
 	return findMount(data, dir)
 }
 
-// mounted finds the mount that dir is below, in the kernel's list; of several
-// at one place the last, which hides the others.
+// findMount finds the mount of a directory in the kernel's list. The last of several at one
+// path hides the others.
 func findMount(mountinfo []byte, dir string) string {
-	best, kind := "", ""
-	for lines := bufio.NewScanner(bytes.NewReader(mountinfo)); lines.Scan(); {
-		place, from, ok := strings.Cut(lines.Text(), " - ")
-		p, f := strings.Fields(place), strings.Fields(from)
-		if !ok || len(p) < 5 || len(f) < 2 {
+	longest, found := "", ""
+	for line := range bytes.Lines(mountinfo) {
+		left, right, ok := strings.Cut(string(line), " - ")
+		l, r := strings.Fields(left), strings.Fields(right)
+		if !ok || len(l) < 5 || len(r) < 2 {
 			continue
 		}
-		at := unescape.Replace(p[4])
-		if len(at) >= len(best) && below(dir, at) {
-			best, kind = at, f[0]+" on "+unescape.Replace(f[1])
+		path := unescape.Replace(l[4])
+		if len(path) >= len(longest) && isBelow(dir, path) {
+			longest, found = path, r[0]+" on "+unescape.Replace(r[1])
 		}
 	}
-	return kind
+	return found
 }
 
-func below(dir, at string) bool {
-	rel, err := filepath.Rel(at, dir)
+func isBelow(dir, parent string) bool {
+	rel, err := filepath.Rel(parent, dir)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-// unescape undoes what the kernel writes for blanks in paths.
+// unescape replaces the kernel's escapes in paths.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

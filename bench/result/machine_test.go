@@ -32,7 +32,7 @@ func TestHeadCommit_MarksChangesAsDirty(t *testing.T) {
 	}
 	dir := t.TempDir()
 	if got := result.HeadCommit(t.Context(), dir); got != "unknown" {
-		t.Errorf("%q where there is no commit", got)
+		t.Errorf("%q without a commit", got)
 	}
 	git := func(args ...string) string {
 		t.Helper()
@@ -61,7 +61,7 @@ func TestHeadCommit_MarksChangesAsDirty(t *testing.T) {
 	hash := git("rev-parse", "HEAD")
 	write("bench/results/1.json")
 	if got := result.HeadCommit(t.Context(), filepath.Join(dir, "bench")); got != hash {
-		t.Errorf("%q with nothing but a result, want %q", got, hash)
+		t.Errorf("%q with only a new result, want %q", got, hash)
 	}
 	write("b.go")
 	if got := result.HeadCommit(t.Context(), filepath.Join(dir, "bench")); got != hash+"-dirty" {

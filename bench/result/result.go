@@ -1,21 +1,19 @@
-// Package result is what a benchmark run finds out: figures with their raw
-// values, and the machine and settings they belong to. A [Result] is written as
-// JSON; everything else — the report, its plots, the lines for benchstat, the
-// summary line — is made from it, so that nothing is said which is not in it.
+// Package result has the outcome of a benchmark run: figures with their raw values, and the
+// machine and the settings that they belong to. A [Result] is written as JSON; the report, its
+// plots, the lines for benchstat and the summary are made from it alone.
 //
 //	r := result.New("quick")
-//	r.Commit = result.Commit(ctx, ".")
-//	r.Machine = result.ThisMachine(ctx, databaseDir, result.Programs())
-//	r.Add(result.Key{Scenario: "e2e", Contestant: "cuelight", Case: "idle"}, "ms", result.OfDurations(latencies))
-//	r.Add(result.Key{Scenario: "drain", Contestant: "cuelight", Case: "tasks=5000"}, "tasks/s", result.Value(21_000))
+//	r.Commit = result.HeadCommit(ctx, ".")
+//	r.Machine = result.DescribeMachine(ctx, databaseDir, result.VersionCommands())
+//	r.Add(result.Key{Scenario: "e2e", System: "cuelight", Case: "idle"}, "ms", result.FromDurations(latencies))
+//	r.Add(result.Key{Scenario: "drain", System: "cuelight", Case: "tasks=5000"}, "tasks/s", result.FromValue(21_000))
 //	path, err := r.Write("bench/results")
 //
-// A figure gathers its rounds by being added to under the same key. A figure
-// that was not measured is not there: [Result.Find] says so, and nothing
-// stands in for it.
+// Adding to the same key collects the rounds of a figure. A figure that was not measured does
+// not exist: [Result.Find] reports that.
 //
-// The package measures nothing but the machine, and compares no results with
-// one another: that is for benchstat, with the file of [Result.WriteBenchmarks].
+// The package measures only the machine. It does not compare results: benchstat does, with
+// the files of [Result.Write].
 package result
 
 import (
@@ -27,7 +25,7 @@ import (
 	"time"
 )
 
-// Format is the version of the JSON.
+// Format is the version of the JSON. Its keys say "contestant" for a system.
 const Format = 1
 
 // Result is one run of the benchmark. It is for one goroutine at a time.
@@ -36,62 +34,53 @@ type Result struct {
 	StartedAt       time.Time `json:"at"`
 	DurationSeconds float64   `json:"took_s"`
 	Mode            string    `json:"mode"`   // "full", "quick" or "once"
-	Commit          string    `json:"commit"` // of Cuelight; with "-dirty" where there was more
+	Commit          string    `json:"commit"` // of Cuelight; "-dirty" with uncommitted changes
 	Machine         Machine   `json:"machine"`
 
-	// Settings are, by contestant, how it was set up; and what was set in
-	// PostgreSQL under "postgres".
+	// Settings describes systems by name, notes on scenarios by name, and the server's settings
+	// under "postgres".
 	Settings map[string]string `json:"settings"`
 
 	Figures []Figure `json:"figures"`
 
-	// Skipped says, by scenario or contestant, why it was not measured.
+	// Skipped has the reasons why scenarios, systems or figures were not measured.
 	Skipped map[string]string `json:"skipped,omitempty"`
 }
 
-// Machine is what it ran on.
+// Machine is where the benchmark ran.
 type Machine struct {
 	CPU        string            `json:"cpu"`
 	Cores      int               `json:"cores"` // that this process may use
 	MemoryMiB  int               `json:"memory_mib"`
-	OS         string            `json:"os"`   // as in GOOS
-	Arch       string            `json:"arch"` // as in GOARCH
+	OS         string            `json:"os"`   // as GOOS
+	Arch       string            `json:"arch"` // as GOARCH
 	Kernel     string            `json:"kernel"`
 	Filesystem string            `json:"filesystem"` // of the database
 	Versions   map[string]string `json:"versions"`   // go, postgres, ffmpeg, node, …
 }
 
-// Key names a figure.
+// Key identifies a figure.
 type Key struct{ Scenario, System, Case string }
 
-// String is the key as scenario/contestant/case.
+// String returns scenario/system/case.
 func (k Key) String() string {
 	return strings.TrimSuffix(k.Scenario+"/"+k.System+"/"+k.Case, "/")
 }
 
-// Figure is one thing that was measured, in every round.
+// Figure is a quantity with its value in every round.
 type Figure struct {
-	Scenario string `json:"scenario"`       // "e2e"
-	System   string `json:"contestant"`     // "cuelight", "river_tx", "floor"
-	Case     string `json:"case,omitempty"` // "rate=400"
-	Unit     string `json:"unit"`           // "ms", "tasks/s", "MiB", "queries/s", …
-	Lower    bool   `json:"lower_is_better"`
-
-	// Rounds has one value per round, or one spread of many samples.
-	Rounds []Round `json:"rounds"`
+	Scenario string  `json:"scenario"`       // "e2e"
+	System   string  `json:"contestant"`     // "cuelight", "river_tx", "floor"
+	Case     string  `json:"case,omitempty"` // "rate=400"
+	Unit     string  `json:"unit"`           // "ms", "tasks/s", "MiB", "queries/s", …
+	Lower    bool    `json:"lower_is_better"`
+	Rounds   []Round `json:"rounds"`
 }
 
-// Key is the figure's name.
+// Key returns the key of the figure.
 func (f *Figure) Key() Key { return Key{f.Scenario, f.System, f.Case} }
 
-// Round is what one round found.
-type Round struct {
-	Value   float64   `json:"value"`             // the figure; of samples their median
-	Samples []float64 `json:"samples,omitempty"` // sorted; see [Of]
-	N       int       `json:"n,omitempty"`       // how many samples there were; more than are kept, maybe
-}
-
-// New begins a result, now.
+// New returns a result that starts now.
 func New(mode string) *Result {
 	return &Result{
 		Format:    Format,
@@ -103,106 +92,79 @@ func New(mode string) *Result {
 	}
 }
 
-// Add puts rounds to the figure of this name, which it makes if it is the
-// first. Whether less is better follows from the unit: of "tasks/s" and of what
-// begins with "share" (of the ideal, of what was offered) more is, except for
-// "share of a core"; of everything else less. A figure for which that is wrong
-// is set right with [Result.Find].
-//
-// A round that found nothing, or something that is not a number, is left out,
-// and Skipped says so.
+// Add adds rounds to a figure and creates it if necessary. The unit decides whether lower
+// values are better: higher ones are for "tasks/s" and for units that start with "share",
+// except "share of a core". Add skips rounds without a valid number, with a reason in Skipped.
 func (r *Result) Add(k Key, unit string, rounds ...Round) {
 	for _, round := range rounds {
-		if !round.found() {
-			r.Skip(k.String(), "a round without a finding")
+		if !round.isValid() {
+			r.Skip(k.String(), "a round without a valid number")
 			continue
 		}
 		f := r.figure(k)
 		if f == nil {
 			r.Figures = append(r.Figures, Figure{
-				Scenario: k.Scenario, System: k.System, Case: k.Case,
-				Unit: unit, Lower: lowerIsBetter(unit),
+				Scenario: k.Scenario, System: k.System, Case: k.Case, Unit: unit, Lower: isLowerBetter(unit),
 			})
 			f = &r.Figures[len(r.Figures)-1]
 		}
 		if f.Unit != unit {
-			r.Skip(k.String(), fmt.Sprintf("a round in %q, while others are in %q", unit, f.Unit))
+			r.Skip(k.String(), fmt.Sprintf("a round in %q, but others are in %q", unit, f.Unit))
 			continue
 		}
 		f.Rounds = append(f.Rounds, round)
 	}
 }
 
-func lowerIsBetter(unit string) bool {
+func isLowerBetter(unit string) bool {
 	return unit != "tasks/s" && (!strings.HasPrefix(unit, "share") || unit == "share of a core")
 }
 
-// Skip writes down why something was not measured: a scenario, a contestant, or
-// a key as text. A second reason is put to the first, unless it is the same.
-func (r *Result) Skip(what, reason string) {
+// Skip records why a scenario, a system or a figure was not measured. It appends a further
+// reason unless it is known.
+func (r *Result) Skip(name, reason string) {
 	if r.Skipped == nil {
 		r.Skipped = map[string]string{}
 	}
-	switch before := r.Skipped[what]; {
+	switch before := r.Skipped[name]; {
 	case before == "":
-		r.Skipped[what] = reason
+		r.Skipped[name] = reason
 	case !slices.Contains(strings.Split(before, "; "), reason):
-		r.Skipped[what] = before + "; " + reason
+		r.Skipped[name] = before + "; " + reason
 	}
 }
 
 func (r *Result) figure(k Key) *Figure {
-	for i := range r.Figures {
-		if r.Figures[i].Key() == k {
-			return &r.Figures[i]
-		}
+	i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Key() == k })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &r.Figures[i]
 }
 
-// Find is the figure of this name, if it was measured. It points into the
-// result until the next Add.
+// Find returns a figure if it was measured. The pointer is valid until the next Add.
 func (r *Result) Find(k Key) (*Figure, bool) {
 	f := r.figure(k)
 	return f, f != nil && len(f.Rounds) > 0
 }
 
-// Of are the figures of a scenario, in the order of their contestants' and
-// cases' first appearance in it.
+// ForScenario returns the figures of a scenario, sorted by the first appearance of their system
+// and then of their case.
 func (r *Result) ForScenario(scenario string) []*Figure {
 	var all []*Figure
-	var contestants, cases []string
+	var systems, cases []string
 	for i := range r.Figures {
 		f := &r.Figures[i]
-		if f.Scenario != scenario || len(f.Rounds) == 0 {
-			continue
+		if f.Scenario == scenario && len(f.Rounds) > 0 {
+			all, systems, cases = append(all, f), append(systems, f.System), append(cases, f.Case)
 		}
-		all = append(all, f)
-		contestants = append(contestants, f.System)
-		cases = append(cases, f.Case)
 	}
 	slices.SortStableFunc(all, func(a, b *Figure) int {
 		return cmp.Or(
-			cmp.Compare(slices.Index(contestants, a.System), slices.Index(contestants, b.System)),
+			cmp.Compare(slices.Index(systems, a.System), slices.Index(systems, b.System)),
 			cmp.Compare(slices.Index(cases, a.Case), slices.Index(cases, b.Case)))
 	})
 	return all
-}
-
-// Steps are the figures of a contestant in a scenario whose case is the
-// parameter with a number, "rate=50" and "rate=400", the smallest number first.
-func (r *Result) Steps(scenario, contestant, parameter string) []Step {
-	var steps []Step
-	for _, f := range r.ForScenario(scenario) {
-		if f.System != contestant {
-			continue
-		}
-		if at, ok := number(f.Case, parameter); ok {
-			steps = append(steps, Step{Value: at, Figure: f})
-		}
-	}
-	slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Value, b.Value) })
-	return steps
 }
 
 // Step is a figure at one value of a parameter.
@@ -211,12 +173,16 @@ type Step struct {
 	*Figure
 }
 
-// number reads the parameter's number in a case.
-func number(c, parameter string) (float64, bool) {
-	text, ok := strings.CutPrefix(c, parameter+"=")
-	if !ok {
-		return 0, false
+// Steps returns the figures of a system whose case is a number of the parameter, such as
+// "rate=50" and "rate=400", sorted by that number.
+func (r *Result) Steps(scenario, system, parameter string) []Step {
+	var steps []Step
+	for _, f := range r.ForScenario(scenario) {
+		text, ok := strings.CutPrefix(f.Case, parameter+"=")
+		if value, err := strconv.ParseFloat(text, 64); ok && err == nil && f.System == system {
+			steps = append(steps, Step{value, f})
+		}
 	}
-	at, err := strconv.ParseFloat(text, 64)
-	return at, err == nil
+	slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Value, b.Value) })
+	return steps
 }

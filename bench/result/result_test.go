@@ -21,7 +21,7 @@ func TestAdd_CollectsRoundsOfAFigure(t *testing.T) {
 	r.Add(k, "tasks/s", result.FromValue(30), result.FromValue(20))
 	f, ok := r.Find(k)
 	if !ok || len(f.Rounds) != 3 || f.Lower {
-		t.Fatalf("found %v: %+v, want three rounds of which more is better", ok, f)
+		t.Fatalf("found %v: %+v, want three rounds with higher values better", ok, f)
 	}
 	if got, want := f.Percentile(50), (result.Spread{Median: 20, Min: 10, Max: 30, Rounds: 3}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -39,7 +39,7 @@ func TestFind_OmitsFiguresNotMeasured(t *testing.T) {
 		}
 	}
 	if len(r.ForScenario("e2e")) != 0 {
-		t.Error("the scenario has figures")
+		t.Error("the scenario has figures without rounds")
 	}
 }
 
@@ -51,14 +51,14 @@ func TestAdd_SkipsInvalidRoundsWithAReason(t *testing.T) {
 		result.Round{Value: 1, Samples: []float64{math.Inf(-1), 1}}, result.FromValue(2))
 	f, ok := r.Find(k)
 	if !ok || len(f.Rounds) != 1 || f.Median() != 2 {
-		t.Errorf("%+v, want the one round with a finding", f)
+		t.Errorf("%+v, want the one valid round", f)
 	}
 	if r.Skipped["e2e/cuelight/idle"] == "" {
-		t.Error("nothing is said of the others")
+		t.Error("the other rounds have no reason")
 	}
 	r.Add(k, "s", result.FromValue(2))
 	if len(f.Rounds) != 1 || !strings.Contains(r.Skipped["e2e/cuelight/idle"], `"s"`) {
-		t.Error("a round in another unit was taken for one of these, or nothing was said")
+		t.Error("a round in another unit was added, or has no reason")
 	}
 }
 

@@ -6,23 +6,25 @@ import (
 	"time"
 )
 
-// Most is how many samples of a round are kept.
-const MaxSamples = 2000
-
-// Of makes a round of samples, in any order, which stay the caller's. Its value
-// is their median. Of more than [Most] it keeps that many: the smallest, the
-// largest, and of the others, sorted, every so many-th: percentile p of what is
-// kept lies between those of p-0.05 and p+0.05 of all. N says how many there
-// were.
-//
-// A round of no samples, or of one that is not a number, is not a finding:
-// [Result.Add] refuses it.
-func FromSamples(samples []float64) Round {
-	sorted := slices.Sorted(slices.Values(samples))
-	return Round{Value: percentile(sorted, 50), Samples: thin(sorted, MaxSamples), N: len(sorted)}
+// Round is the value of a figure in one round.
+type Round struct {
+	Value   float64   `json:"value"`             // of samples their median
+	Samples []float64 `json:"samples,omitempty"` // sorted; see [FromSamples]
+	N       int       `json:"n,omitempty"`       // the number of samples before thinning
 }
 
-// OfDurations is Of, in milliseconds.
+// MaxSamples is how many samples of a round are kept.
+const MaxSamples = 2000
+
+// FromSamples returns a round of samples in any order. Its value is their median. Of more than
+// [MaxSamples] it keeps the smallest, the largest, and others at equal distances between them:
+// percentile p of the kept ones lies between p-0.05 and p+0.05 of all.
+func FromSamples(samples []float64) Round {
+	sorted := slices.Sorted(slices.Values(samples))
+	return Round{Value: percentile(sorted, 50), Samples: thin(sorted), N: len(sorted)}
+}
+
+// FromDurations is FromSamples in milliseconds.
 func FromDurations(samples []time.Duration) Round {
 	ms := make([]float64, len(samples))
 	for i, d := range samples {
@@ -31,17 +33,14 @@ func FromDurations(samples []time.Duration) Round {
 	return FromSamples(ms)
 }
 
-// Milliseconds says a duration in the unit "ms".
-func Milliseconds(d time.Duration) float64 {
-	return float64(d) / float64(time.Millisecond)
-}
+// Milliseconds converts a duration into the unit "ms".
+func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// Value is a round that found one number.
+// FromValue returns a round of one number.
 func FromValue(v float64) Round { return Round{Value: v} }
 
-// Percentile is the value that p of a hundred samples do not exceed, between
-// two samples by their distance. 0 is the smallest, 100 the largest. Of a round
-// that is one number it is that number, whatever p.
+// Percentile returns the value that p percent of the samples do not exceed, interpolated
+// between two samples. A round of one number returns that number.
 func (r Round) Percentile(p float64) float64 {
 	if len(r.Samples) == 0 {
 		return r.Value
@@ -49,42 +48,94 @@ func (r Round) Percentile(p float64) float64 {
 	return percentile(r.Samples, p)
 }
 
-// found reports whether the round can be told and written: JSON has neither
-// NaN nor infinity.
-func (r Round) found() bool {
-	return finite(r.Value) && !slices.ContainsFunc(r.Samples, func(v float64) bool { return !finite(v) })
+// isValid reports whether JSON can represent the round: it has no NaN and no infinity.
+func (r Round) isValid() bool {
+	return isFinite(r.Value) && !slices.ContainsFunc(r.Samples, func(v float64) bool { return !isFinite(v) })
 }
 
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// percentile is NaN of nothing.
+// percentile returns NaN for no values.
 func percentile(sorted []float64, p float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
 	}
-	at := min(max(p, 0), 100) / 100 * float64(len(sorted)-1)
-	low := int(at)
-	high := min(low+1, len(sorted)-1)
-	part := at - float64(low)
-	if part == 0 {
-		return sorted[low]
+	index, fraction := math.Modf(min(max(p, 0), 100) / 100 * float64(len(sorted)-1))
+	if fraction == 0 {
+		return sorted[int(index)]
 	}
-	return sorted[low]*(1-part) + sorted[high]*part
+	return sorted[int(index)]*(1-fraction) + sorted[int(index)+1]*fraction
 }
 
-func thin(sorted []float64, most int) []float64 {
+func thin(sorted []float64) []float64 {
 	n := len(sorted)
-	if n <= most {
+	if n <= MaxSamples {
 		return sorted
 	}
-	kept := make([]float64, most)
+	kept := make([]float64, MaxSamples)
 	for i := range kept {
-		kept[i] = sorted[(i*(n-1)+(most-1)/2)/(most-1)]
+		kept[i] = sorted[(i*(n-1)+(MaxSamples-1)/2)/(MaxSamples-1)]
 	}
 	return kept
 }
 
-// median is NaN of nothing.
-func median(values []float64) float64 {
-	return percentile(slices.Sorted(slices.Values(values)), 50)
+// Spread is a value over the rounds.
+type Spread struct {
+	Median, Min, Max float64
+	Rounds           int
+}
+
+// Percentile returns the spread over the rounds of the percentile of each round.
+func (f *Figure) Percentile(p float64) Spread { return spreadOf(f.percentiles(p)) }
+
+// Median returns the median over the rounds of their medians.
+func (f *Figure) Median() float64 { return f.Percentile(50).Median }
+
+// SampleCount returns the number of samples in all rounds; 0 for a figure of single values.
+func (f *Figure) SampleCount() int {
+	n := 0
+	for _, r := range f.Rounds {
+		n += max(r.N, len(r.Samples))
+	}
+	return n
+}
+
+func (f *Figure) percentiles(p float64) []float64 {
+	values := make([]float64, len(f.Rounds))
+	for i, r := range f.Rounds {
+		values[i] = r.Percentile(p)
+	}
+	return values
+}
+
+func spreadOf(values []float64) Spread {
+	sorted := slices.Sorted(slices.Values(values))
+	s := Spread{Median: percentile(sorted, 50), Rounds: len(values)}
+	if len(sorted) > 0 {
+		s.Min, s.Max = sorted[0], sorted[len(sorted)-1]
+	}
+	return s
+}
+
+// Ratio divides one figure by another, each at a percentile. The median is that of the medians
+// over the rounds. Min and Max compare round with round, which are close in time. If the
+// figures have different numbers of rounds, Rounds is 0, and Min and Max are the median. There
+// is no ratio if the denominator is 0.
+func Ratio(numerator *Figure, p float64, denominator *Figure, q float64) (Spread, bool) {
+	a, b := numerator.percentiles(p), denominator.percentiles(q)
+	base := spreadOf(b).Median
+	if len(a) == 0 || len(b) == 0 || base == 0 {
+		return Spread{}, false
+	}
+	ratio := spreadOf(a).Median / base
+	if len(a) != len(b) || slices.Contains(b, 0) {
+		return Spread{Median: ratio, Min: ratio, Max: ratio}, true
+	}
+	each := make([]float64, len(a))
+	for i := range a {
+		each[i] = a[i] / b[i]
+	}
+	s := spreadOf(each)
+	s.Median = ratio
+	return s, true
 }

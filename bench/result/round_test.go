@@ -27,11 +27,11 @@ func TestRound_OfOneNumberHasThatPercentile(t *testing.T) {
 	t.Parallel()
 	for _, p := range []float64{0, 50, 99} {
 		if got := result.FromValue(7).Percentile(p); got != 7 {
-			t.Errorf("percentile %v of one number is %v, want it", p, got)
+			t.Errorf("percentile %v of one number is %v, want 7", p, got)
 		}
 	}
 	if got := result.FromSamples([]float64{7}).Percentile(99); got != 7 {
-		t.Errorf("percentile 99 of one sample is %v, want it", got)
+		t.Errorf("percentile 99 of one sample is %v, want 7", got)
 	}
 }
 
@@ -41,7 +41,7 @@ func TestFromSamples_LeavesTheInputUnchanged(t *testing.T) {
 	r := result.FromSamples(samples)
 	r.Samples[0] = 99
 	if !slices.Equal(samples, []float64{3, 1, 2}) {
-		t.Errorf("the caller's samples became %v", samples)
+		t.Errorf("the input was changed to %v", samples)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestFromSamples_ThinningKeepsEndsAndPercentiles(t *testing.T) {
 		t.Error("the smallest or the largest is not kept")
 	}
 	if !slices.IsSorted(r.Samples) {
-		t.Error("what is kept is not in order")
+		t.Error("the kept samples are not sorted")
 	}
 	for _, p := range []float64{1, 50, 95, 99, 99.9} {
 		rank := func(p float64) float64 { return all[int(p/100*float64(len(all)-1))] }
@@ -81,12 +81,12 @@ func TestFromSamples_KeepsUpToTheLimitUnchanged(t *testing.T) {
 		all[i] = float64(i * i)
 	}
 	if got := result.FromSamples(all).Samples; !slices.Equal(got, all) {
-		t.Error("samples that all fit were changed")
+		t.Error("samples within the limit were changed")
 	}
 	all = append(all, 1e9)
 	kept := result.FromSamples(all).Samples
 	if len(kept) != result.MaxSamples || len(slices.Compact(kept)) != result.MaxSamples {
-		t.Error("of one sample more than fits, not all but one were kept")
+		t.Error("with one sample over the limit, not all others were kept")
 	}
 }
 

@@ -6,48 +6,45 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/result"
 )
 
-// E2E takes tasks through the five stages of an idle system, one after the
-// other: "e2e" is the time from before the call of Submit until the last stage
-// is completed. From the same tasks come "wake_submit", from the return of
-// Submit until the first stage begins; "hop", from the end of a stage's work
-// until a stage that depends on it begins; and "hop_commit", the same from when
-// the stage was completed. All in ms.
+// E2E takes tasks through an idle system, one after the other. It records, in ms: "e2e", from
+// before Submit until the last stage is completed; "wake_submit", from the return of Submit
+// until the first stage starts; "hop", from the end of a stage's work until a dependent stage
+// starts; and "hop_commit", the same from the completion.
 //
-// Whoever commits hears of it last. On a machine that is busy the first stage may
-// have begun by then, and wake_submit be below 0.
+// A commit is known last to the process that commits. On a busy machine the first stage may
+// have started before Submit returns, and wake_submit may be negative.
 type E2E struct {
 	Samples int
 	Slots   int           // per stage
-	Within  time.Duration // ends it earlier, after at least five, if it has so many; 0 for not
+	Within  time.Duration // time limit, after at least five samples; 0 for none
 
-	// Spread submits at random times within so long, without waiting for one
-	// another: for those who look every few seconds, and whom other tasks, fewer
-	// than there are slots, do not make any faster. 0 is one after the other.
+	// Spread submits at random times within this duration, without waiting for other tasks. It
+	// is for systems that poll every few seconds: tasks do not slow each other down as long as
+	// there are free slots. 0 submits one after the other.
 	Spread time.Duration
 
-	// CommitDelay makes each commit that much slower, as a slow disk does.
+	// CommitDelay makes each commit slower, as a slow disk does.
 	CommitDelay time.Duration
 }
 
-// Warmup is how many samples of an idle system are thrown away: connections
-// are made, and statements prepared.
+// Warmup is the number of samples of an idle system that are dropped: connections are opened,
+// and statements prepared.
 const Warmup = 10
 
-// Names are those of its figures.
+// Names returns the names of its figures.
 func (E2E) Names() []string { return []string{"e2e", "wake_submit", "hop", "hop_commit"} }
 
-// Settings are those of its database.
+// DatabaseSettings returns the settings of its database.
 func (e E2E) DatabaseSettings() []string { return SlowCommitSettings(e.CommitDelay) }
 
-// SlowCommits are the settings of a database in which each commit takes d
-// longer.
+// SlowCommitSettings returns the settings of a database whose commits take d longer.
 func SlowCommitSettings(d time.Duration) []string {
 	if d == 0 {
 		return nil
@@ -55,7 +52,7 @@ func SlowCommitSettings(d time.Duration) []string {
 	return []string{fmt.Sprintf("commit_delay=%d", d.Microseconds()), "commit_siblings=0"}
 }
 
-// IdleCase is the case of a figure that was measured on an idle system.
+// IdleCase returns the case of a figure of an idle system.
 func IdleCase(commitDelay time.Duration) string {
 	if commitDelay == 0 {
 		return "idle"
@@ -63,31 +60,30 @@ func IdleCase(commitDelay time.Duration) string {
 	return fmt.Sprintf("commit_delay=%v", commitDelay)
 }
 
-// Gap waits for a random 5 to 50 ms, after which everything on the machine has
-// gone to sleep.
+// IdlePause waits for a random 5 to 50 ms, after which all processes sleep.
 func IdlePause(ctx context.Context) error {
-	return pause(ctx, 5*time.Millisecond+rand.N(45*time.Millisecond))
+	return sleep(ctx, 5*time.Millisecond+rand.N(45*time.Millisecond))
 }
 
-// Measure measures all four.
+// Measure records all four figures.
 func (e E2E) Measure(ctx context.Context, t *Trial) (err error) {
 	tasks := e.Samples
 	if e.Spread == 0 {
 		tasks += Warmup
 	}
-	run := e2eRun{E2E: e, stories: newTimelines(tasks), submitted: make([]span, tasks)}
-	run.crew, err = t.System.Start(ctx, t.URL, harness.Options{Slots: e.Slots, Observe: run.stories.observe})
+	run := newE2ERun(e, tasks)
+	run.workers, err = t.System.Start(ctx, t.URL, harness.Options{Slots: e.Slots, Observe: run.observe})
 	if err != nil {
 		return err
 	}
-	n := 0
+	var n int
 	if e.Spread > 0 {
-		n, err = run.spread(ctx)
+		n, err = run.submitSpread(ctx)
 	} else {
-		n, err = run.oneByOne(ctx)
+		n, err = run.submitInSequence(ctx)
 	}
-	t.Stop(ctx, &err, run.crew)
-	if err = cmp.Or(err, run.stories.err()); err != nil {
+	t.Stop(ctx, &err, run.workers)
+	if err = cmp.Or(err, run.err()); err != nil {
 		return err
 	}
 	run.record(t, n)
@@ -96,92 +92,136 @@ func (e E2E) Measure(ctx context.Context, t *Trial) (err error) {
 
 type e2eRun struct {
 	E2E
-	crew      harness.Workers
-	stories   *timelines
-	submitted []span
+	*timelines
+	workers harness.Workers
+	submits []span
 }
 
 // span is the time of a call.
-type span struct{ from, to time.Time }
+type span struct{ start, end time.Time }
 
-// submit submits a task, and keeps when.
+func newE2ERun(e E2E, tasks int) *e2eRun {
+	return &e2eRun{E2E: e, timelines: newTimelines(tasks), submits: make([]span, tasks)}
+}
+
 func (r *e2eRun) submit(ctx context.Context, task int) error {
-	r.submitted[task].from = time.Now()
-	err := r.crew.Submit(ctx, int64(task))
-	r.submitted[task].to = time.Now()
+	r.submits[task].start = time.Now()
+	err := r.workers.Submit(ctx, int64(task))
+	r.submits[task].end = time.Now()
 	return err
 }
 
-// oneByOne returns how many tasks there were.
-func (r *e2eRun) oneByOne(ctx context.Context) (n int, err error) {
-	atLeast := min(5, r.Samples)
-	began := time.Now()
-	for n < len(r.submitted) {
-		if r.Within > 0 && n >= atLeast && time.Since(began) > r.Within {
+// submitInSequence returns the number of finished tasks.
+func (r *e2eRun) submitInSequence(ctx context.Context) (n int, err error) {
+	minimum := min(5, r.Samples)
+	started := time.Now()
+	for ; n < len(r.submits); n++ {
+		if r.Within > 0 && n >= minimum && time.Since(started) > r.Within {
 			break
 		}
-		if err := IdlePause(ctx); err != nil {
+		err := IdlePause(ctx)
+		if err == nil {
+			err = r.submit(ctx, n)
+		}
+		if err == nil {
+			err = r.wait(ctx, n, 2*stuckTimeout)
+		}
+		if err != nil {
 			return n, err
 		}
-		if err := r.submit(ctx, n); err != nil {
-			return n, err
-		}
-		if err := r.stories.wait(ctx, int64(n), 2*stuckAfter); err != nil {
-			return n, err
-		}
-		n++
 	}
 	return n, nil
 }
 
-func (r *e2eRun) spread(ctx context.Context) (int, error) {
-	errs := make(chan error, len(r.submitted))
-	var all sync.WaitGroup
-	for task := range r.submitted {
-		at := rand.N(r.Spread)
-		all.Go(func() {
-			err := pause(ctx, at)
+func (r *e2eRun) submitSpread(ctx context.Context) (int, error) {
+	var all errgroup.Group
+	for task := range r.submits {
+		all.Go(func() error {
+			err := sleep(ctx, rand.N(r.Spread))
 			if err == nil {
 				err = r.submit(ctx, task)
 			}
 			if err == nil {
-				err = r.stories.wait(ctx, int64(task), 4*stuckAfter)
+				err = r.wait(ctx, task, 4*stuckTimeout)
 			}
-			errs <- err
+			return err
 		})
 	}
-	all.Wait()
-	for range r.submitted {
-		if err := <-errs; err != nil {
-			return 0, err
-		}
-	}
-	return len(r.submitted), nil
+	return len(r.submits), all.Wait()
 }
 
-// record leaves the warm-up out. Of a run that was ended early it is a fifth.
+// record omits the warm-up: a fifth of the samples if the run ended early, and none if tasks
+// were spread, because they start at random times and take long.
 func (r *e2eRun) record(t *Trial, n int) {
-	var whole, wake, hop, commit []time.Duration
 	first := Warmup
-	if n < len(r.stories.tasks) {
+	switch {
+	case r.Spread > 0:
+		first = 0
+	case n < len(r.tasks):
 		first = min(Warmup, n/5)
 	}
-	if r.Spread > 0 {
-		first = 0 // all began at a random time, and take long
-	}
-	for task := first; task < n; task++ {
-		s := &r.stories.tasks[task]
-		whole = append(whole, s.when(harness.Publish, harness.Completed).Sub(r.submitted[task].from))
-		wake = append(wake, s.when(harness.Ingest, harness.Started).Sub(r.submitted[task].to))
-		hop = slices.Concat(hop, s.hops(harness.Ended))
-		commit = slices.Concat(commit, s.hops(harness.Completed))
+	var total, wake, hops, hopsCommit []time.Duration
+	for i := first; i < n; i++ {
+		task := &r.tasks[i]
+		total = append(total, task.at[harness.Publish][harness.Completed].Sub(r.submits[i].start))
+		wake = append(wake, task.at[harness.Ingest][harness.Started].Sub(r.submits[i].end))
+		hops = slices.Concat(hops, task.hops(harness.Ended))
+		hopsCommit = slices.Concat(hopsCommit, task.hops(harness.Completed))
 	}
 	of := IdleCase(r.CommitDelay)
-	t.Record("e2e", of, "ms", result.FromDurations(whole))
-	if of = ""; r.CommitDelay > 0 {
-		of = IdleCase(r.CommitDelay)
+	t.RecordDurations("e2e", of, total)
+	if r.CommitDelay == 0 {
+		of = ""
 	}
-	t.Record("wake_submit", of, "ms", result.FromDurations(wake))
-	t.Record("hop", of, "ms", result.FromDurations(hop))
-	t.Record("hop_commit", of, "ms", result.FromDurations(commit))
+	t.RecordDurations("wake_submit", of, wake)
+	t.RecordDurations("hop", of, hops)
+	t.RecordDurations("hop_commit", of, hopsCommit)
+}
+
+// HopOther measures the time from the completion of a stage in one process until a dependent
+// stage starts in another: "hop_other". Two processes share the stages so that every hop
+// crosses from one to the other. A commit is known last to the process that commits, so on a
+// busy machine a time may be negative. "hop_other_ended" cannot be negative: like "hop", it
+// starts at the end of the work and includes the commit.
+type HopOther struct {
+	Samples int
+	Slots   int // per stage, in each
+}
+
+// Names returns the names of its figures.
+func (HopOther) Names() []string { return []string{"hop_other", "hop_other_ended"} }
+
+// Measure records both figures.
+func (h HopOther) Measure(ctx context.Context, t *Trial) (err error) {
+	if t.StartSubprocess == nil {
+		return errNoSubprocesses
+	}
+	run := newE2ERun(E2E{Samples: h.Samples}, Warmup+h.Samples)
+	here := harness.Options{
+		Slots: h.Slots, Observe: run.observe, Stages: []harness.Stage{harness.Ingest, harness.Assemble},
+	}
+	there := here
+	there.Stages = []harness.Stage{harness.Transcode, harness.Metadata, harness.Publish}
+	if run.workers, err = t.System.Start(ctx, t.URL, here); err != nil {
+		return err
+	}
+	all := []harness.Workers{run.workers}
+	other, err := t.StartSubprocess(ctx, t.System, t.URL, there)
+	if err == nil {
+		all = append(all, other)
+		_, err = run.submitInSequence(ctx)
+	}
+	t.Stop(ctx, &err, all...)
+	if err = cmp.Or(err, run.err()); err != nil {
+		return err
+	}
+	var hops, hopsEnded []time.Duration
+	for i := range run.tasks[Warmup:] {
+		task := &run.tasks[Warmup+i]
+		hops = slices.Concat(hops, task.hops(harness.Completed))
+		hopsEnded = slices.Concat(hopsEnded, task.hops(harness.Ended))
+	}
+	t.RecordDurations("hop_other", "", hops)
+	t.RecordDurations("hop_other_ended", "", hopsEnded)
+	return nil
 }

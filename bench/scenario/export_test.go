@@ -8,12 +8,12 @@ import (
 	"github.com/cuelight/cuelight/bench/harness"
 )
 
-// NewTrial is a trial without a database.
-func NewTrial(c harness.System, m *Session) *Trial {
-	return &Trial{System: c, Session: m, systemName: c.Name()}
+// NewTrial returns a trial without a database.
+func NewTrial(system harness.System, s *Session) *Trial {
+	return &Trial{System: system, Session: s, systemName: system.Name()}
 }
 
-// Ask asks the server.
+// Query runs a query that returns one value.
 func (s *Server) Query(ctx context.Context, sql string, to any) error {
 	conn, err := pgx.Connect(ctx, s.server.URL("postgres"))
 	if err != nil {

@@ -10,14 +10,13 @@ import (
 	"github.com/cuelight/cuelight/bench/scenario"
 )
 
-// fake is a contestant that does each stage at once, in memory, and what else
-// its fields say.
+// fakeSystem performs each stage in memory.
 type fakeSystem struct {
 	name     string
-	duration time.Duration // a task, as many at once as there are
+	duration time.Duration // of a task
 	distort  func(observe func(harness.Observation), m harness.Observation)
 	setup    func() error
-	onStart  func() // is told of each start
+	onStart  func() // called for each start
 }
 
 func (f fakeSystem) Name() string     { return f.name }
@@ -83,7 +82,7 @@ func duplicate(what harness.Kind) func(func(harness.Observation), harness.Observ
 	}
 }
 
-// trial is one without a database.
+// newTrial returns a trial without a database.
 func newTrial(c harness.System) (*scenario.Trial, *result.Result) {
 	r := result.New("test")
 	return scenario.NewTrial(c, &scenario.Session{Result: r, Logf: func(string, ...any) {}}), r

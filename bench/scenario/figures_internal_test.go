@@ -15,16 +15,16 @@ func TestArrivalTimes_ArePoissonAndEqualWithinARound(t *testing.T) {
 	const rate, during = 1000, 20 * time.Second
 	all := arrivalTimes(rate, during, 1)
 	if !slices.Equal(all, arrivalTimes(rate, during, 1)) {
-		t.Error("the same round has another schedule")
+		t.Error("the same round has other times")
 	}
 	if slices.Equal(all, arrivalTimes(rate, during, 2)) {
-		t.Error("another round has the same schedule")
+		t.Error("another round has the same times")
 	}
 	if !slices.IsSorted(all) || all[0] < 0 || all[len(all)-1] >= during {
-		t.Errorf("it goes from %v to %v, or not forwards", all[0], all[len(all)-1])
+		t.Errorf("times go from %v to %v, or are not sorted", all[0], all[len(all)-1])
 	}
-	// 20,000 arrivals deviate by 141; gaps of a Poisson process deviate by as
-	// much as they last.
+	// The standard deviation of 20,000 arrivals is 141; that of the gaps of a Poisson process
+	// equals their mean.
 	if n := float64(len(all)); math.Abs(n-rate*during.Seconds()) > 800 {
 		t.Errorf("%v arrivals, want about %v", n, rate*during.Seconds())
 	}
@@ -36,11 +36,11 @@ func TestArrivalTimes_ArePoissonAndEqualWithinARound(t *testing.T) {
 	n := float64(len(all) - 1)
 	mean := sum / n
 	if deviation := math.Sqrt(squares/n - mean*mean); math.Abs(deviation/mean-1) > 0.05 {
-		t.Errorf("gaps last %v and deviate by %v, want the same", mean, deviation)
+		t.Errorf("the gaps have mean %v and standard deviation %v, want equal values", mean, deviation)
 	}
 }
 
-// at is a time in a test, in ms.
+// at returns a time in ms.
 func at(ms int) time.Time { return time.Unix(1_000_000, 0).Add(time.Duration(ms) * time.Millisecond) }
 
 func TestTimeline_CountsHopsFromTheLastDependency(t *testing.T) {
@@ -53,14 +53,14 @@ func TestTimeline_CountsHopsFromTheLastDependency(t *testing.T) {
 		harness.Assemble:  {32, 40, 41},
 		harness.Publish:   {47, 50, 51},
 	} {
-		for what, ms := range times {
-			s.observe(harness.Observation{Stage: stage, Kind: harness.Kind(what), At: at(ms)})
+		for kind, ms := range times {
+			s.observe(harness.Observation{Stage: stage, Kind: harness.Kind(kind), At: at(ms)})
 		}
 	}
 	select {
 	case <-s.tasks[0].done:
 	default:
-		t.Fatalf("it is not over: %s", s.tasks[0].missing())
+		t.Fatalf("the task is not done: %s", s.tasks[0].missing())
 	}
 	ms := func(all ...int) (d []time.Duration) {
 		for _, n := range all {
@@ -80,17 +80,17 @@ func TestTimelines_RequireEveryObservationOnce(t *testing.T) {
 	t.Parallel()
 	s := newTimelines(1)
 	s.observe(harness.Observation{Stage: harness.Ingest, Kind: harness.Ended, At: at(1)})
-	if got, want := s.tasks[0].missing(), "nobody has seen that ingest began"; got != want {
+	if got, want := s.tasks[0].missing(), "not observed: ingest started"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	s.observe(harness.Observation{Stage: harness.Ingest, Kind: harness.Ended, At: at(2)})
 	if err := s.err(); err == nil || !strings.Contains(err.Error(), "ingest of task 0 ended twice") {
-		t.Errorf("error of what happened twice: %v", err)
+		t.Errorf("error for a duplicate observation: %v", err)
 	}
 	s = newTimelines(1)
 	s.observe(harness.Observation{Task: 1})
 	if s.err() == nil {
-		t.Error("no error for a task that nobody submitted")
+		t.Error("no error for an unknown task")
 	}
 }
 
@@ -114,42 +114,41 @@ func TestStageCounter_MeasuresFromFirstWorkToLastCompletion(t *testing.T) {
 		t.Error(err)
 	}
 	if got, want := c.took(), (200-86)*time.Millisecond; got != want {
-		t.Errorf("it took %v, want %v", got, want)
+		t.Errorf("took %v, want %v", got, want)
 	}
 	c.observe(harness.Observation{Task: 2, Stage: harness.Publish, Kind: harness.Completed, At: ms(300)})
-	if err := c.check(); err == nil || !strings.Contains(err.Error(), "publish of task 2 began 1 times and was completed 2 times") {
-		t.Errorf("error of what was completed twice: %v", err)
+	if err := c.check(); err == nil || !strings.Contains(err.Error(), "publish of task 2 started 1 times and was completed 2 times") {
+		t.Errorf("error for a duplicate completion: %v", err)
 	}
 }
 
 func TestRate_ComputesLatenciesAndCompletedShare(t *testing.T) {
 	t.Parallel()
-	// One task comes every 10 ms for two seconds, of which the first is not
-	// counted.
+	// One task arrives every 10 ms for two seconds; the first second is the warm-up.
 	plan := make([]time.Duration, 200)
 	for i := range plan {
 		plan[i] = time.Duration(i) * 10 * time.Millisecond
 	}
 	for name, test := range map[string]struct {
-		took func(i int) time.Duration
-		kept float64
+		took  func(i int) time.Duration
+		share float64
 	}{
-		"as fast as it comes": {func(int) time.Duration { return 5 * time.Millisecond }, 1},
-		"late but steady":     {func(int) time.Duration { return 300 * time.Millisecond }, 1},
-		"at nine tenths":      {func(i int) time.Duration { return time.Duration(i) * 10 * time.Millisecond / 9 }, 0.9},
+		"fast":               {func(int) time.Duration { return 5 * time.Millisecond }, 1},
+		"slow but sustained": {func(int) time.Duration { return 300 * time.Millisecond }, 1},
+		"at 90 %":            {func(i int) time.Duration { return time.Duration(i) * 10 * time.Millisecond / 9 }, 0.9},
 	} {
 		r := rateRun{
 			Rate:      Rate{Warmup: time.Second, For: time.Second},
 			timelines: newTimelines(len(plan)), arrivals: plan, startedAt: at(0),
 		}
-		for i, came := range plan {
+		for i, at := range plan {
 			r.timelines.observe(harness.Observation{
-				Task: int64(i), Stage: harness.Publish, Kind: harness.Completed, At: r.startedAt.Add(came + test.took(i)),
+				Task: int64(i), Stage: harness.Publish, Kind: harness.Completed, At: r.startedAt.Add(at + test.took(i)),
 			})
 		}
-		latencies, kept := r.latenciesAndShare()
-		if math.Abs(kept-test.kept) > 0.011 {
-			t.Errorf("%s: %v kept, want %v", name, kept, test.kept)
+		latencies, share := r.latenciesAndShare()
+		if math.Abs(share-test.share) > 0.011 {
+			t.Errorf("%s: share %v, want %v", name, share, test.share)
 		}
 		if len(latencies) != 100 || latencies[0] != test.took(100) {
 			t.Errorf("%s: %d latencies from %v, want 100 from %v", name, len(latencies), latencies[0], test.took(100))
@@ -164,15 +163,15 @@ func TestWorkShare_IdealKeepsAllSlotsBusy(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if got, want := w.name(), "work20ms"; got != want {
-		t.Errorf("it is called %q, want %q", got, want)
+		t.Errorf("name %q, want %q", got, want)
 	}
 }
 
 func TestMaxDisplacement_CountsLaterTasksStartedEarlier(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		began []int64
-		want  int
+		started []int64
+		want    int
 	}{
 		{nil, 0},
 		{[]int64{0, 1, 2, 3}, 0},
@@ -180,8 +179,8 @@ func TestMaxDisplacement_CountsLaterTasksStartedEarlier(t *testing.T) {
 		{[]int64{4, 7, 14, 18, 29, 0, 1, 47}, 5},
 		{[]int64{3, 2, 1, 0}, 3},
 	} {
-		if got := maxDisplacement(c.began); got != c.want {
-			t.Errorf("%v: %d, want %d", c.began, got, c.want)
+		if got := maxDisplacement(c.started); got != c.want {
+			t.Errorf("%v: %d, want %d", c.started, got, c.want)
 		}
 	}
 }
@@ -190,7 +189,7 @@ func TestRotation_StartsEachRoundWithAnotherRun(t *testing.T) {
 	t.Parallel()
 	var got [][]int
 	for round := range 4 {
-		got = append(got, slices.Collect(rotation(round, 3)))
+		got = append(got, rotation(round, 3))
 	}
 	want := [][]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {0, 1, 2}}
 	for i := range want {

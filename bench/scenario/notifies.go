@@ -3,7 +3,6 @@ package scenario
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -13,46 +12,43 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// Notifies counts the notifications that are sent while a crew drains many
-// tasks, per task. PostgreSQL merges equal ones of one transaction, as it does
-// for everybody who listens.
+// Notifies counts the notifications per task of a drain. PostgreSQL merges equal ones of one
+// transaction, as it does for every listener.
 type Notifies struct {
 	Tasks int
 	Slots int // per stage
 }
 
-// Names are those of its figures.
+// Names returns the names of its figures.
 func (Notifies) Names() []string { return []string{"notifies"} }
 
-// Measure measures it.
+// Measure drains the tasks.
 func (n Notifies) Measure(ctx context.Context, t *Trial) error {
-	notifier, ok := t.System.(ChannelLister)
-	if !ok {
-		return fmt.Errorf("%w: its channels are not known", errNotHere)
-	}
-	counter, err := listen(ctx, t.URL, notifier.Channels())
+	lister, err := ability[ChannelLister](t)
 	if err != nil {
 		return err
 	}
-	l := load{tasks: n.Tasks, options: harness.Options{Slots: n.Slots}}
-	_, err = l.drain(ctx, t)
-	heard, stopErr := counter.stop(ctx)
+	counter, err := countNotifications(ctx, t.URL, lister.Channels())
+	if err != nil {
+		return err
+	}
+	_, err = t.drain(ctx, n.Tasks, harness.Options{Slots: n.Slots})
+	count, stopErr := counter.stop(ctx)
 	if err := errors.Join(err, stopErr); err != nil {
 		return err
 	}
-	t.Record("notifies", "", "per task", result.FromValue(float64(heard)/float64(n.Tasks)))
+	t.Record("notifies", "", "per task", result.FromValue(float64(count)/float64(n.Tasks)))
 	return nil
 }
 
-// ears count notifications.
-type ears struct {
-	conn  *pgx.Conn
-	heard atomic.Int64
-	quit  context.CancelFunc
-	ended chan error
+type notificationCounter struct {
+	conn   *pgx.Conn
+	count  atomic.Int64
+	cancel context.CancelFunc
+	done   chan error
 }
 
-func listen(ctx context.Context, url string, channels []string) (*ears, error) {
+func countNotifications(ctx context.Context, url string, channels []string) (*notificationCounter, error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return nil, err
@@ -62,30 +58,30 @@ func listen(ctx context.Context, url string, channels []string) (*ears, error) {
 			return nil, errors.Join(err, conn.Close(ctx))
 		}
 	}
-	e := &ears{conn: conn, ended: make(chan error, 1)}
-	ctx, e.quit = context.WithCancel(ctx)
+	n := &notificationCounter{conn: conn, done: make(chan error, 1)}
+	ctx, n.cancel = context.WithCancel(ctx)
 	go func() {
 		for {
 			if _, err := conn.WaitForNotification(ctx); err != nil {
-				e.ended <- err
+				n.done <- err
 				return
 			}
-			e.heard.Add(1)
+			n.count.Add(1)
 		}
 	}()
-	return e, nil
+	return n, nil
 }
 
-// stop waits a moment for what is on its way, and returns how many there were.
-func (e *ears) stop(ctx context.Context) (int64, error) {
-	_ = pause(ctx, 100*time.Millisecond)
-	e.quit()
-	err := <-e.ended
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+// stop waits a moment for pending notifications and returns the count.
+func (n *notificationCounter) stop(ctx context.Context) (int64, error) {
+	_ = sleep(ctx, 100*time.Millisecond)
+	n.cancel()
+	err := <-n.done
+	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = e.conn.Close(closing) // it was interrupted
+	_ = n.conn.Close(closeCtx) // the cancelled wait has broken it
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
-	return e.heard.Load(), err
+	return n.count.Load(), err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -11,99 +12,110 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// Rate submits tasks at random times, so many a second on average, whether the
-// system keeps up or not: an open loop. "rate" is the time from when a task was
-// to come, which was fixed beforehand, until it was completed, in ms; a system
-// that is late with a Submit does not get that time for nothing. "rate_kept" is
-// the share of tasks completed, of those that came in the same time. Of a system
-// that leaves more than a hundredth behind, the higher rates are not measured.
+// Rate submits tasks at random times, at an average rate, in an open loop: it does not wait
+// for the system. "rate" is the time from a task's planned arrival until its completion, in
+// ms, so a late Submit counts. "rate_kept" is the number of tasks completed during the
+// measurement as a share of those that arrived. After the first rate that a system does not
+// sustain, it gets no higher ones.
 type Rate struct {
 	Rates  []int // tasks/s, rising
 	For    time.Duration
-	Warmup time.Duration // before that, not counted
+	Warmup time.Duration // before For, not measured
 	Slots  int           // per stage
 }
 
-// Names are those of its figures.
+// Names returns the names of its figures.
 func (Rate) Names() []string { return []string{"rate", "rate_kept"} }
 
-// Kept is the share of what is offered that a system which keeps up completes
-// at the same time, at least. The rest is chance: tasks are on their way at the
-// beginning, and at the end.
-const Kept = 0.99
+// SustainedShare is the least share of completed tasks of a system that sustains a rate. The
+// rest is chance: tasks are in progress at the start and at the end.
+const SustainedShare = 0.99
 
-// patience is how long after the last one all tasks may take to be completed.
-const patience = 10 * time.Second
+// drainTimeout is how long tasks may take after the last arrival.
+const drainTimeout = 10 * time.Second
 
 // Measure measures one rate after the other.
 func (r Rate) Measure(ctx context.Context, t *Trial) error {
 	var plans [][]time.Duration
 	tasks := 0
 	for _, rate := range r.Rates {
-		plans = append(plans, arrivalTimes(float64(rate), r.Warmup+r.For, t.Round))
-		tasks += len(plans[len(plans)-1])
+		plan := arrivalTimes(float64(rate), r.Warmup+r.For, t.Round)
+		plans, tasks = append(plans, plan), tasks+len(plan)
 	}
-	stories := newTimelines(tasks)
-	crew, err := t.System.Start(ctx, t.URL, harness.Options{Slots: r.Slots, Observe: stories.observe})
+	timelines := newTimelines(tasks)
+	workers, err := t.System.Start(ctx, t.URL, harness.Options{Slots: r.Slots, Observe: timelines.observe})
 	if err != nil {
 		return err
 	}
 	first := 0
 	for i, plan := range plans {
-		run := rateRun{Rate: r, crew: crew, timelines: stories, first: first, arrivals: plan}
-		var kept float64
-		if kept, err = run.measure(ctx, t, r.Rates[i]); err != nil || kept < Kept {
+		run := rateRun{Rate: r, timelines: timelines, workers: workers, first: first, arrivals: plan}
+		var share float64
+		if share, err = run.measure(ctx, t, r.Rates[i]); err != nil || share < SustainedShare {
 			break
 		}
 		first += len(plan)
 	}
-	t.Stop(ctx, &err, crew)
-	return cmp.Or(err, stories.err())
+	t.Stop(ctx, &err, workers)
+	return cmp.Or(err, timelines.err())
+}
+
+// arrivalTimes returns random, independent times of arrival. All systems get the same times
+// in a round.
+func arrivalTimes(rate float64, during time.Duration, round int) (times []time.Duration) {
+	r := rand.New(rand.NewPCG(uint64(rate*1000), uint64(round)))
+	for at := 0.0; ; {
+		at += r.ExpFloat64() / rate
+		next := time.Duration(at * float64(time.Second))
+		if next >= during {
+			return times
+		}
+		times = append(times, next)
+	}
 }
 
 // rateRun is one rate.
 type rateRun struct {
 	Rate
-	crew      harness.Workers
-	timelines *timelines
-	first     int             // the first task's number
-	arrivals  []time.Duration // when each is to come
+	*timelines
+	workers   harness.Workers
+	first     int // the number of the first task
+	arrivals  []time.Duration
 	startedAt time.Time
 }
 
-func (r *rateRun) measure(ctx context.Context, t *Trial, rate int) (kept float64, err error) {
+func (r *rateRun) measure(ctx context.Context, t *Trial, rate int) (share float64, err error) {
 	if err := r.submit(ctx); err != nil {
 		return 0, err
 	}
-	all, err := r.wait(ctx)
+	all, err := r.waitForTasks(ctx)
 	if err != nil {
 		return 0, err
 	}
-	latencies, kept := r.latenciesAndShare()
+	latencies, share := r.latenciesAndShare()
 	of := fmt.Sprintf("rate=%d", rate)
-	t.Record("rate_kept", of, "share", result.FromValue(kept))
+	t.Record("rate_kept", of, "share", result.FromValue(share))
 	if all {
-		t.Record("rate", of, "ms", result.FromDurations(latencies))
+		t.RecordDurations("rate", of, latencies)
 	} else {
-		t.Logf("rate/%s/%s: not all were completed %v after the last one came", t.systemName, of, patience)
+		t.Logf("rate/%s/%s: tasks are unfinished %v after the last arrival", t.systemName, of, drainTimeout)
 	}
-	return kept, nil
+	return share, nil
 }
 
-// submit submits each task when its time has come, and does not wait for those
-// before it.
+// submit submits each task at its time.
 func (r *rateRun) submit(ctx context.Context) error {
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var all sync.WaitGroup
 	r.startedAt = time.Now()
 	for i, at := range r.arrivals {
-		if pause(ctx, at-time.Since(r.startedAt)) != nil {
+		if sleep(ctx, at-time.Since(r.startedAt)) != nil {
 			break
 		}
 		all.Go(func() {
-			if err := r.crew.Submit(ctx, int64(r.first+i)); err != nil {
-				fail(err)
+			if err := r.workers.Submit(ctx, int64(r.first+i)); err != nil {
+				cancel(err)
 			}
 		})
 	}
@@ -111,46 +123,42 @@ func (r *rateRun) submit(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// wait says whether all tasks were completed, in the time there is for it.
-func (r *rateRun) wait(ctx context.Context) (bool, error) {
-	late := time.NewTimer(patience)
-	defer late.Stop()
+// waitForTasks reports whether all tasks were completed in time.
+func (r *rateRun) waitForTasks(ctx context.Context) (bool, error) {
+	timer := time.NewTimer(drainTimeout)
+	defer timer.Stop()
 	for i := range r.arrivals {
 		select {
-		case <-r.timelines.tasks[r.first+i].done:
-		case <-late.C:
-			return false, r.timelines.err()
+		case <-r.tasks[r.first+i].done:
+		case <-timer.C:
+			return false, r.err()
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
 		}
 	}
-	return true, r.timelines.err()
+	return true, r.err()
 }
 
-// figures are of the time after the warm-up: how long those took that came in
-// it and were completed, and how many were completed in it, as a share of those
-// that came.
-func (r *rateRun) latenciesAndShare() (latencies []time.Duration, kept float64) {
+// latenciesAndShare returns the latencies of the tasks that arrived after the warm-up, and the
+// number of completions after it as a share of these arrivals.
+func (r *rateRun) latenciesAndShare() (latencies []time.Duration, share float64) {
 	from, to := r.startedAt.Add(r.Warmup), r.startedAt.Add(r.Warmup+r.For)
-	came, went := 0, 0
+	arrived, completed := 0, 0
 	for i, at := range r.arrivals {
-		s := &r.timelines.tasks[r.first+i]
-		s.mu.Lock()
-		end := s.when(harness.Publish, harness.Completed)
-		s.mu.Unlock()
+		end := r.tasks[r.first+i].completed()
 		if !end.IsZero() && !end.Before(from) && end.Before(to) {
-			went++
+			completed++
 		}
 		if at < r.Warmup {
 			continue
 		}
-		came++
+		arrived++
 		if !end.IsZero() {
 			latencies = append(latencies, end.Sub(r.startedAt.Add(at)))
 		}
 	}
-	if came == 0 {
+	if arrived == 0 {
 		return nil, 0
 	}
-	return latencies, min(float64(went)/float64(came), 1)
+	return latencies, min(float64(completed)/float64(arrived), 1)
 }

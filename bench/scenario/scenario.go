@@ -1,16 +1,16 @@
-// Package scenario has the workloads of the benchmark: how tasks come, what is
-// measured while they go through the stages, and how often. A [Scenario] knows
-// no contestant; it is handed one with each [Trial], in an empty database.
+// Package scenario has the workloads of the benchmark: how tasks arrive, what is measured
+// while they pass the stages, and how often. A [Scenario] knows no system; each [Trial] hands
+// it one, with an empty database.
 //
-//	stand, err := scenario.NewStand(ctx, dir)
-//	meeting := scenario.Meeting{Stand: stand, Result: r, Say: say}
-//	err = meeting.Hold(ctx, scenario.Group{Rounds: 3, Heats: []scenario.Heat{
-//		{Scenario: scenario.E2E{Samples: 200}, Contestant: cuelight},
-//		{Scenario: scenario.E2E{Samples: 200}, Contestant: river},
+//	server, err := scenario.StartServer(ctx, dir, memoryMiB)
+//	session := scenario.Session{Server: server, Result: r, Logf: log.Logf}
+//	err = session.Run(ctx, scenario.Group{Rounds: 3, Runs: []scenario.Run{
+//		{Scenario: scenario.E2E{Samples: 200}, System: cuelight},
+//		{Scenario: scenario.E2E{Samples: 200}, System: river},
 //	}})
 //
-// Every workload counts what it sees: a stage that is worked on or completed
-// twice, or a task that gets stuck, is an error and not a figure.
+// Every workload counts its observations: a stage that starts or is completed twice, or a task
+// that does not finish, is an error and gives no figure.
 package scenario
 
 import (
@@ -25,11 +25,10 @@ import (
 
 // Scenario is a workload. Its fields are its sizes.
 type Scenario interface {
-	// Names are the words it is known by: those of its figures, and of what
-	// comprises it.
+	// Names returns the names of its figures and of the groups that include it.
 	Names() []string
 
-	// Measure does it once, and records what it found.
+	// Measure measures once and records the figures.
 	Measure(ctx context.Context, t *Trial) error
 }
 
@@ -38,35 +37,69 @@ type Configured interface {
 	DatabaseSettings() []string
 }
 
-// Filler is a contestant that can submit tasks while nobody works on them. For
-// others the crew is at work already when its SubmitAll is called.
-type Preloader interface {
-	Preload(ctx context.Context, url string, first int64, n int) error
+// The optional abilities of a system.
+type (
+	// Preloader submits tasks while no worker runs. For other systems, the workers run before
+	// the tasks are submitted.
+	Preloader interface {
+		Preload(ctx context.Context, url string, first int64, n int) error
+	}
+
+	// ChannelLister returns the channels of its notifications.
+	ChannelLister interface{ Channels() []string }
+
+	// FinishedTaskAdder fills the tables with finished tasks, as they are after a long time.
+	FinishedTaskAdder interface {
+		AddFinishedTasks(ctx context.Context, url string, finished int) error
+	}
+
+	// Sizer returns how many bytes its tasks take.
+	Sizer interface {
+		Sizes(ctx context.Context, url string) (harness.Sizes, error)
+	}
+
+	// TriggerTimer returns, by change, the time of its triggers per task if one statement
+	// changes so many tasks.
+	TriggerTimer interface {
+		TriggerTimes(ctx context.Context, url string, tasks int) (map[string]time.Duration, error)
+	}
+)
+
+// errNotMeasured says that the system or the machine cannot be measured in a scenario.
+var errNotMeasured = errors.New("not measured")
+
+// ability returns the trial's system as a T.
+func ability[T any](t *Trial) (T, error) {
+	able, ok := t.System.(T)
+	if !ok {
+		return able, fmt.Errorf("%w: the system does not support it", errNotMeasured)
+	}
+	return able, nil
 }
 
-// Notifier is a contestant that tells the channels of its notifications.
-type ChannelLister interface {
-	Channels() []string
-}
-
-// Trial is one contestant's turn at a scenario in one round.
+// Trial is one run of a scenario with one system in one round.
 type Trial struct {
-	System harness.System // nil where it takes none
+	System harness.System // nil for scenarios without a system
 	Round  int            // from 0
-	URL    string         // of a database of its own, with the contestant's tables
+	URL    string         // of a database of its own, with the system's tables
 
 	*Session
 	systemName string
 }
 
-// Record adds what this round found to the figure, and tells it.
+// Record adds a round to a figure of the system and logs it.
 func (t *Trial) Record(scenario, of, unit string, r result.Round) {
 	t.RecordFor(t.systemName, scenario, of, unit, r)
 }
 
-// RecordOf is Record for somebody who is measured beside the contestant.
-func (t *Trial) RecordFor(who, scenario, of, unit string, r result.Round) {
-	key := result.Key{Scenario: scenario, System: who, Case: of}
+// RecordDurations is Record for samples of a latency.
+func (t *Trial) RecordDurations(scenario, of string, samples []time.Duration) {
+	t.Record(scenario, of, "ms", result.FromDurations(samples))
+}
+
+// RecordFor is Record for another system that is measured in the same trial.
+func (t *Trial) RecordFor(system, scenario, of, unit string, r result.Round) {
+	key := result.Key{Scenario: scenario, System: system, Case: of}
 	t.Result.Add(key, unit, r)
 	if len(r.Samples) == 0 {
 		t.Logf("%-44s %10.4g %s", key, r.Value, unit)
@@ -76,28 +109,25 @@ func (t *Trial) RecordFor(who, scenario, of, unit string, r result.Round) {
 		r.Percentile(95), r.Percentile(99), r.Percentile(100), r.N)
 }
 
-// Explain writes down, among the settings, what of a scenario its figures do not
-// say.
+// Note adds to the result's settings what the figures of a scenario do not say.
 func (t *Trial) Note(scenario, format string, args ...any) {
 	t.Result.Settings[scenario] = fmt.Sprintf(format, args...)
 }
 
-// stopWithin is how long a crew may take to stop. It is asked to also when
-// everything ends early.
-const stopWithin = time.Minute
+// stopTimeout is how long workers may take to stop, even if the trial is cancelled.
+const stopTimeout = time.Minute
 
-// Stop ends crews, and puts what went wrong in them to err. An error of theirs
-// is the trial's.
-func (t *Trial) Stop(ctx context.Context, err *error, crews ...harness.Workers) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+// Stop stops workers and adds their errors to err.
+func (t *Trial) Stop(ctx context.Context, err *error, workers ...harness.Workers) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	for _, c := range crews {
-		*err = errors.Join(*err, c.Stop(ctx))
+	for _, w := range workers {
+		*err = errors.Join(*err, w.Stop(ctx))
 	}
 }
 
-// pause waits, or returns why not.
-func pause(ctx context.Context, d time.Duration) error {
+// sleep waits, or returns why it cannot.
+func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)
 	}

@@ -32,11 +32,11 @@ func TestE2E_RecordsFourFigures(t *testing.T) {
 func TestE2E_SpreadTasksRunConcurrently(t *testing.T) {
 	t.Parallel()
 	tr, r := newTrial(fakeSystem{name: "slow", duration: 300 * time.Millisecond})
-	began := time.Now()
+	started := time.Now()
 	if err := (scenario.E2E{Samples: 50, Slots: 5, Spread: 100 * time.Millisecond}).Measure(t.Context(), tr); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(started); took > 10*time.Second {
 		t.Errorf("50 tasks of 0.3 s took %v", took)
 	}
 	f, ok := r.Find(result.Key{Scenario: "e2e", System: "slow", Case: "idle"})
@@ -52,7 +52,7 @@ func TestE2E_StopsAtItsTimeLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f, ok := r.Find(result.Key{Scenario: "e2e", System: "slow", Case: "idle"}); !ok || f.SampleCount() != 4 {
-		t.Errorf("%+v; want five samples less a fifth", f)
+		t.Errorf("%+v; want five samples minus a fifth", f)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestScenarios_RejectDuplicateWork(t *testing.T) {
 					t.Errorf("error is %v", err)
 				}
 				if len(r.Figures) > 0 {
-					t.Errorf("figures of a run that went wrong: %+v", r.Figures)
+					t.Errorf("figures of a failed run: %+v", r.Figures)
 				}
 			})
 		}
@@ -84,8 +84,7 @@ func TestScenarios_RejectDuplicateWork(t *testing.T) {
 
 func TestRate_StopsAtTheFirstRateNotSustained(t *testing.T) {
 	t.Parallel()
-	// Who takes as long as the run lasts completes nothing in it but what came
-	// in the warm-up, of which there is none.
+	// Tasks that take as long as the measurement are completed after it.
 	tr, r := newTrial(fakeSystem{name: "late", duration: 300 * time.Millisecond})
 	s := scenario.Rate{Rates: []int{300, 600}, For: 300 * time.Millisecond, Slots: 1}
 	if err := s.Measure(t.Context(), tr); err != nil {
@@ -93,7 +92,7 @@ func TestRate_StopsAtTheFirstRateNotSustained(t *testing.T) {
 	}
 	kept := r.Steps("rate_kept", "late", "rate")
 	if len(kept) != 1 || kept[0].Value != 300 || kept[0].Median() > 0.1 {
-		t.Errorf("kept up: %+v; want next to nothing at 300, and nothing more", kept)
+		t.Errorf("shares are %+v; want nearly 0 at 300, and no other rate", kept)
 	}
 	latency := r.Steps("rate", "late", "rate")
 	if len(latency) != 1 || latency[0].Figure.Percentile(0).Min < 300 {
@@ -104,15 +103,15 @@ func TestRate_StopsAtTheFirstRateNotSustained(t *testing.T) {
 func TestScenarios_SkipWhatCannotBeMeasured(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]scenario.Scenario{
-		"other processes":  scenario.Processes{Processes: 2, Tasks: 1, Slots: 1},
-		"another process":  scenario.HopOther{Samples: 1, Slots: 5},
-		"unknown channels": scenario.Notifies{Tasks: 1, Slots: 1},
-		"finished tasks":   scenario.Grown{Finished: 1, Tasks: 1, Slots: 1},
-		"unknown tables":   scenario.Size{Tasks: 1, Slots: 1},
-		"unknown triggers": scenario.Bulk{Tasks: 1},
-		"a daemon":         scenario.IdleDaemon{For: time.Hour},
+		"several processes":       scenario.Processes{Processes: 2, Tasks: 1, Slots: 1},
+		"hops to another process": scenario.HopOther{Samples: 1, Slots: 5},
+		"unknown channels":        scenario.Notifies{Tasks: 1, Slots: 1},
+		"finished tasks":          scenario.Grown{Finished: 1, Tasks: 1, Slots: 1},
+		"unknown tables":          scenario.Size{Tasks: 1, Slots: 1},
+		"unknown triggers":        scenario.Bulk{Tasks: 1},
+		"a daemon":                scenario.IdleDaemon{For: time.Hour},
 	} {
-		tr, _ := newTrial(fakeSystem{name: "fake", onStart: func() { t.Errorf("%s: it was started", name) }})
+		tr, _ := newTrial(fakeSystem{name: "fake", onStart: func() { t.Errorf("%s: the system was started", name) }})
 		if err := s.Measure(t.Context(), tr); err == nil || !strings.Contains(err.Error(), "not measured") {
 			t.Errorf("%s: error is %v", name, err)
 		}

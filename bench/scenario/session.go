@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -15,73 +14,80 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// alone is who a figure belongs to that has no contestant.
-const alone = "floor"
-
-// Meeting is where contestants meet: one server, one result.
+// Session measures runs on one server and collects one result.
 type Session struct {
 	*Server
 	Result *result.Result
 	Logf   func(format string, args ...any)
 
-	// Apart starts a crew in a process of its own. A scenario that needs it
-	// is skipped where it is nil.
-	StartSubprocess func(ctx context.Context, c harness.System, url string, o harness.Options) (harness.Workers, error)
+	// StartSubprocess starts workers in another process. If it is nil, scenarios that need it
+	// are skipped.
+	StartSubprocess func(ctx context.Context, s harness.System, url string, o harness.Options) (harness.Workers, error)
 
-	// Daemon is the command that serves a database as a daemon, with its files in
-	// dir. A scenario that needs it is skipped where it is nil.
+	// DaemonCommand returns the command of a daemon on a database, with its files in dir. If it
+	// is nil, scenarios that need it are skipped.
 	DaemonCommand func(ctx context.Context, dir, url string) (*exec.Cmd, error)
 
-	// Scratch is where scenarios make their files, below directories of their own
-	// that they remove. Empty is where temporary files go.
+	// ScratchDir is where scenarios create and remove their files. Default: os.TempDir.
 	ScratchDir string
 
-	// Media has shared clips, if it is not empty.
+	// MediaDir has shared clips. Default: none.
 	MediaDir string
 
-	absent map[string]bool // contestants that cannot be had here
+	unavailable map[string]bool // systems
 }
 
-// Heat is a contestant in a scenario.
+// Run is a scenario with a system.
 type Run struct {
 	Scenario Scenario
-	System   harness.System // nil where the scenario takes none
+	System   harness.System // nil for scenarios without a system
 }
 
-func (h Run) name() string {
-	if h.System == nil {
-		return alone
+// SystemName returns the name under which the figures are recorded: "floor" without a system.
+func (r Run) SystemName() string {
+	if r.System == nil {
+		return "floor"
 	}
-	return h.System.Name()
+	return r.System.Name()
 }
 
-// Group is what belongs together: each round has every heat once, and the next
-// begins with another one.
+// Group is runs that are compared: each round has all of them, and starts with another one.
 type Group struct {
 	Rounds int
 	Runs   []Run
 }
 
-// Hold measures a group. What goes wrong in a heat is written down in the
-// result, and the heat is left out of the rounds to come; the others go on. The
-// error is one of the server, or that ctx is done.
-func (m *Session) Run(ctx context.Context, g Group) error {
-	out := make([]bool, len(g.Runs))
+// Select keeps the runs whose scenario has one of the names and whose system is one of
+// those. No names, or no systems, select all; runs without a system always stay.
+func (g Group) Select(names, systems []string) Group {
+	g.Runs = slices.DeleteFunc(slices.Clone(g.Runs), func(r Run) bool {
+		isNamed := func(name string) bool { return slices.Contains(names, name) }
+		return len(names) > 0 && !slices.ContainsFunc(r.Scenario.Names(), isNamed) ||
+			len(systems) > 0 && r.System != nil && !slices.Contains(systems, r.SystemName())
+	})
+	return g
+}
+
+// Run measures a group. It adds the error of a run to the result and omits that run from later
+// rounds; the others continue. It returns an error if the server fails or ctx is done.
+func (s *Session) Run(ctx context.Context, g Group) error {
+	failed := make([]bool, len(g.Runs))
 	for round := range g.Rounds {
-		for i := range rotation(round, len(g.Runs)) {
-			if out[i] || m.absent[g.Runs[i].name()] {
+		for _, i := range rotation(round, len(g.Runs)) {
+			r := g.Runs[i]
+			if failed[i] || s.unavailable[r.SystemName()] {
 				continue
 			}
-			err := m.heat(ctx, g.Runs[i], round)
-			switch {
-			case ctx.Err() != nil:
+			err := s.measure(ctx, r, round)
+			if ctx.Err() != nil {
 				return context.Cause(ctx)
-			case err == nil:
+			}
+			if err == nil {
 				continue
 			}
-			out[i] = true
-			m.note(g.Runs[i], round, err)
-			if err := m.Server.Check(ctx); err != nil {
+			failed[i] = true
+			s.recordError(r, round, err)
+			if err := s.Server.Check(ctx); err != nil {
 				return err
 			}
 		}
@@ -89,91 +95,73 @@ func (m *Session) Run(ctx context.Context, g Group) error {
 	return nil
 }
 
-// order is that of n in a round.
-func rotation(round, n int) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for i := range n {
-			if !yield((i + round) % n) {
-				return
-			}
-		}
+// rotation returns the order of n runs in a round.
+func rotation(round, n int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = (i + round) % n
 	}
+	return order
 }
 
-// errNotHere: it cannot be measured with this contestant, or on this machine.
-var errNotHere = errors.New("not measured")
-
-// note writes down why a heat has no figure.
-func (m *Session) note(h Run, round int, err error) {
+// recordError adds the reason why a run has no figure.
+func (s *Session) recordError(r Run, round int, err error) {
 	reason := brief(err)
 	if errors.Is(err, harness.ErrUnavailable) {
-		if m.absent == nil {
-			m.absent = make(map[string]bool)
+		if s.unavailable == nil {
+			s.unavailable = make(map[string]bool)
 		}
-		m.absent[h.name()] = true // finding that out may take long
-		m.Result.Skip(h.name(), reason)
-		m.Logf("skipped: %s: %s", h.name(), reason)
+		s.unavailable[r.SystemName()] = true // another attempt may take long
+		s.Result.Skip(r.SystemName(), reason)
+		s.Logf("skipped: %s: %s", r.SystemName(), reason)
 		return
 	}
-	what := h.Scenario.Names()[0] + "/" + h.name()
-	if !errors.Is(err, errNotHere) {
+	if !errors.Is(err, errNotMeasured) {
 		reason = fmt.Sprintf("error in round %d: %s", round+1, reason)
 	}
-	m.Result.Skip(what, reason)
-	m.Logf("%s: %s", what, reason)
+	key := r.Scenario.Names()[0] + "/" + r.SystemName()
+	s.Result.Skip(key, reason)
+	s.Logf("%s: %s", key, reason)
 }
 
-// brief is an error in one line, and no more of it than a table can hold.
+// brief returns an error in one line that fits into a table.
 func brief(err error) string {
-	const most = 300
+	const limit = 300
 	text := strings.Join(strings.Fields(err.Error()), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + " …"
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "") + " …"
 	}
 	return text
 }
 
-// heatWithin is how long a heat may take. It is for those who hang.
-const heatWithin = 15 * time.Minute
+// runTimeout ends runs that hang.
+const runTimeout = 15 * time.Minute
 
-var errTooLong = fmt.Errorf("it took longer than %v", heatWithin)
-
-// heat gives a contestant its turn, in a database of its own.
-func (m *Session) heat(ctx context.Context, h Run, round int) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, heatWithin, errTooLong)
+// measure measures a run in a database of its own.
+func (s *Session) measure(ctx context.Context, r Run, round int) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, runTimeout, fmt.Errorf("it took longer than %v", runTimeout))
 	defer cancel()
 	var settings []string
-	if c, ok := h.Scenario.(Configured); ok {
+	if c, ok := r.Scenario.(Configured); ok {
 		settings = c.DatabaseSettings()
 	}
-	db, err := m.Server.Database(ctx, settings...)
+	db, err := s.Server.CreateDatabase(ctx, settings...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Drop(ctx)) }()
-	if h.System != nil {
-		if err := h.System.Setup(ctx, db.URL); err != nil {
+	if r.System != nil {
+		if err := r.System.Setup(ctx, db.URL); err != nil {
 			return err
 		}
-		m.Result.Settings[h.name()] = h.System.Settings()
+		s.Result.Settings[r.SystemName()] = r.System.Settings()
 	}
-	// Nobody inherits the dirty pages and the garbage of those before.
-	if err := m.Server.Checkpoint(ctx); err != nil {
+	// A run must not pay for the dirty pages and the garbage of those before it.
+	if err := s.Server.Checkpoint(ctx); err != nil {
 		return err
 	}
 	runtime.GC()
-	return h.Scenario.Measure(ctx, &Trial{
-		System: h.System, Round: round, URL: db.URL, Session: m, systemName: h.name(),
+	return r.Scenario.Measure(ctx, &Trial{
+		System: r.System, Round: round, URL: db.URL, Session: s, systemName: r.SystemName(),
 	})
-}
-
-// Only keeps the heats whose scenarios have one of the words, and whose
-// contestants have one of the names; no words, or no names, are all of them.
-// Heats without a contestant stay whatever the names.
-func (g Group) Only(words, names []string) Group {
-	g.Runs = slices.DeleteFunc(slices.Clone(g.Runs), func(h Run) bool {
-		unwanted := len(words) > 0 && !slices.ContainsFunc(h.Scenario.Names(), func(n string) bool { return slices.Contains(words, n) })
-		return unwanted || len(names) > 0 && h.System != nil && !slices.Contains(names, h.name())
-	})
-	return g
 }

@@ -39,19 +39,19 @@ func newSession(t *testing.T) *scenario.Session {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	stand, err := scenario.StartServer(t.Context(), "/tmp", 512)
+	server, err := scenario.StartServer(t.Context(), "/tmp", 512)
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := stand.Close(); err != nil {
+		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return &scenario.Session{
-		Server: stand, Result: result.New("test"), Logf: t.Logf, StartSubprocess: subprocess.Start, DaemonCommand: idleDaemonCommand, ScratchDir: t.TempDir(),
+		Server: server, Result: result.New("test"), Logf: t.Logf, StartSubprocess: subprocess.Start, DaemonCommand: idleDaemonCommand, ScratchDir: t.TempDir(),
 	}
 }
 
@@ -62,11 +62,11 @@ func idleDaemonCommand(context.Context, string, string) (*exec.Cmd, error) {
 
 func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 	t.Parallel()
-	m := newSession(t)
+	s := newSession(t)
 	const slow = 2 * time.Millisecond
 	var g scenario.Group
 	g.Rounds = 2
-	for _, s := range []scenario.Scenario{
+	for _, sc := range []scenario.Scenario{
 		scenario.E2E{Samples: 3, Slots: 5},
 		scenario.E2E{Samples: 3, Slots: 5, CommitDelay: slow},
 		scenario.HopOther{Samples: 3, Slots: 5},
@@ -82,24 +82,24 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 		scenario.Size{Tasks: 200, Slots: 5},
 		scenario.Bulk{Tasks: 200},
 	} {
-		g.Runs = append(g.Runs, scenario.Run{Scenario: s, System: cuelight.System{}})
+		g.Runs = append(g.Runs, scenario.Run{Scenario: sc, System: cuelight.System{}})
 	}
-	for _, s := range []scenario.Scenario{
+	for _, sc := range []scenario.Scenario{
 		floor.Commits{Dependent: 1, Samples: 3, Tight: true},
 		floor.Commits{Dependent: 5, Samples: 3},
 		floor.Commits{Dependent: 5, Samples: 3, CommitDelay: slow},
 		floor.Notify{Samples: 3},
 	} {
-		g.Runs = append(g.Runs, scenario.Run{Scenario: s})
+		g.Runs = append(g.Runs, scenario.Run{Scenario: sc})
 	}
-	if err := m.Run(t.Context(), g); err != nil {
+	if err := s.Run(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Result.Skipped) > 0 {
-		t.Errorf("skipped: %v", m.Result.Skipped)
+	if len(s.Result.Skipped) > 0 {
+		t.Errorf("skipped: %v", s.Result.Skipped)
 	}
 	var got []string
-	for _, f := range m.Result.Figures {
+	for _, f := range s.Result.Figures {
 		if len(f.Rounds) != 2 {
 			t.Errorf("%s has %d rounds, want 2", f.Key(), len(f.Rounds))
 		}
@@ -120,7 +120,7 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("figures are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	f, _ := m.Result.Find(result.Key{Scenario: "commits5", System: "floor", Case: "commit_delay=2ms"})
+	f, _ := s.Result.Find(result.Key{Scenario: "commits5", System: "floor", Case: "commit_delay=2ms"})
 	if f.Percentile(0).Min < 10 {
 		t.Errorf("five commits with a delay of 2 ms took %v ms", f.Percentile(0).Min)
 	}
@@ -133,50 +133,50 @@ func TestSession_MeasuresDaemonAndTranscode(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	m := newSession(t)
-	err := m.Run(t.Context(), scenario.Group{Rounds: 1, Runs: []scenario.Run{
+	s := newSession(t)
+	err := s.Run(t.Context(), scenario.Group{Rounds: 1, Runs: []scenario.Run{
 		{Scenario: scenario.IdleDaemon{For: 300 * time.Millisecond}, System: cuelight.System{}},
 		{Scenario: scenario.Transcode{Clips: []scenario.Clip{{Size: "320x180", Rate: 10, For: time.Second}}}, System: cuelight.System{}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Result.Skipped) > 0 {
-		t.Errorf("skipped: %v", m.Result.Skipped)
+	if len(s.Result.Skipped) > 0 {
+		t.Errorf("skipped: %v", s.Result.Skipped)
 	}
-	if f, ok := m.Result.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: "queries"}); !ok || f.Median() != 0 {
-		t.Errorf("queries of a daemon that sends none: %+v", f)
+	if f, ok := s.Result.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: "queries"}); !ok || f.Median() != 0 {
+		t.Errorf("queries of an idle daemon: %+v", f)
 	}
 	for _, of := range []string{"cpu", "memory"} {
-		if _, ok := m.Result.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: of}); !ok {
-			t.Errorf("its %s was not measured", of)
+		if _, ok := s.Result.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: of}); !ok {
+			t.Errorf("%s was not measured", of)
 		}
 	}
-	for _, who := range []string{"cuelight", "ffmpeg_bare", "ffmpeg_per_rung"} {
+	for _, system := range []string{"cuelight", "ffmpeg_bare", "ffmpeg_per_rung"} {
 		for _, of := range []string{"cpu", "wall", "memory"} {
-			f, ok := m.Result.Find(result.Key{Scenario: "transcode", System: who, Case: "clip=generated_320x180p10_1s," + of})
+			f, ok := s.Result.Find(result.Key{Scenario: "transcode", System: system, Case: "clip=generated_320x180p10_1s," + of})
 			if !ok || f.Median() <= 0 {
-				t.Errorf("%s of %s is %+v", of, who, f)
+				t.Errorf("%s of %s is %+v", of, system, f)
 			}
 		}
 	}
-	if left, err := os.ReadDir(m.ScratchDir); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+	if left, err := os.ReadDir(s.ScratchDir); err != nil || len(left) > 0 {
+		t.Errorf("files are left: %v, %v", left, err)
 	}
 }
 
 func TestSession_RecordsFailuresAndContinues(t *testing.T) {
 	t.Parallel()
-	m := newSession(t)
+	s := newSession(t)
 	var order []string
 	starts := func(name string) func() { return func() { order = append(order, name) } }
-	asked := 0
+	attempts := 0
 	absent := func() error {
-		asked++
+		attempts++
 		return fmt.Errorf("no node: %w", harness.ErrUnavailable)
 	}
 	drain := scenario.Drain{Tasks: 10, Slots: 1}
-	err := m.Run(t.Context(), scenario.Group{Rounds: 3, Runs: []scenario.Run{
+	err := s.Run(t.Context(), scenario.Group{Rounds: 3, Runs: []scenario.Run{
 		{Scenario: drain, System: fakeSystem{name: "good", onStart: starts("good")}},
 		{Scenario: drain, System: fakeSystem{name: "sloppy", onStart: starts("sloppy"), distort: duplicate(harness.Completed)}},
 		{Scenario: drain, System: fakeSystem{name: "absent", onStart: starts("absent"), setup: absent}},
@@ -186,34 +186,34 @@ func TestSession_RecordsFailuresAndContinues(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := []string{"good", "sloppy", "fine", "fine", "good", "fine", "good"}; !slices.Equal(order, want) {
-		t.Errorf("they came as %v, want %v", order, want)
+		t.Errorf("order of starts is %v, want %v", order, want)
 	}
 	for _, name := range []string{"good", "fine"} {
-		if f, ok := m.Result.Find(result.Key{Scenario: "drain", System: name, Case: "tasks=10"}); !ok || len(f.Rounds) != 3 {
+		if f, ok := s.Result.Find(result.Key{Scenario: "drain", System: name, Case: "tasks=10"}); !ok || len(f.Rounds) != 3 {
 			t.Errorf("%s has %+v, want three rounds", name, f)
 		}
 	}
-	if got := m.Result.Skipped["drain/sloppy"]; !strings.Contains(got, "error in round 1: metadata of task 3") {
-		t.Errorf("of sloppy it says %q", got)
+	if got := s.Result.Skipped["drain/sloppy"]; !strings.Contains(got, "error in round 1: metadata of task 3") {
+		t.Errorf("reason for sloppy is %q", got)
 	}
-	if got := m.Result.Skipped["absent"]; !strings.Contains(got, "no node") || asked != 1 {
-		t.Errorf("of absent it says %q, having asked it %d times", got, asked)
+	if got := s.Result.Skipped["absent"]; !strings.Contains(got, "no node") || attempts != 1 {
+		t.Errorf("reason for absent is %q after %d attempts", got, attempts)
 	}
 }
 
 func TestSession_LeavesNothingWhenInterrupted(t *testing.T) {
 	t.Parallel()
-	m := newSession(t)
+	s := newSession(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	interrupted := fakeSystem{name: "endless", duration: time.Second, onStart: func() { time.AfterFunc(50*time.Millisecond, cancel) }}
-	err := m.Run(ctx, scenario.Group{Rounds: 1, Runs: []scenario.Run{
-		{Scenario: scenario.E2E{Samples: 100, Slots: 5}, System: interrupted},
+	endless := fakeSystem{name: "endless", duration: time.Second, onStart: func() { time.AfterFunc(50*time.Millisecond, cancel) }}
+	err := s.Run(ctx, scenario.Group{Rounds: 1, Runs: []scenario.Run{
+		{Scenario: scenario.E2E{Samples: 100, Slots: 5}, System: endless},
 	}})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v", err)
 	}
 	var left int
-	must(t, m.Query(t.Context(), "select count(*) from pg_database where datname like 'bench%'", &left))
+	must(t, s.Query(t.Context(), "select count(*) from pg_database where datname like 'bench%'", &left))
 	if left != 0 {
 		t.Errorf("%d databases are left", left)
 	}

@@ -9,120 +9,115 @@ import (
 	"github.com/cuelight/cuelight/bench/harness"
 )
 
-// stuckAfter is how long a benchmark waits without seeing any progress before
-// it says that there is none.
-const stuckAfter = 30 * time.Second
+// stuckTimeout is how long a workload waits without progress.
+const stuckTimeout = 30 * time.Second
 
-// stories keep everything that happens to each of some tasks, for latencies.
+// timelines keep all observations of tasks, for latencies.
 type timelines struct {
 	tasks []timeline
-	bad   error
 	mu    sync.Mutex
+	first error
 }
 
-// story is what happened to one task.
+// timeline is the observations of one task.
 type timeline struct {
-	mu   sync.Mutex
-	at   [harness.StageCount][harness.Completed + 1]time.Time
-	seen int
-	done chan struct{} // closed when everything has happened
+	mu    sync.Mutex
+	at    [harness.StageCount][harness.Completed + 1]time.Time
+	count int
+	done  chan struct{} // closed when nothing is missing
 }
 
 func newTimelines(n int) *timelines {
-	s := &timelines{tasks: make([]timeline, n)}
-	for i := range s.tasks {
-		s.tasks[i].done = make(chan struct{})
+	l := &timelines{tasks: make([]timeline, n)}
+	for i := range l.tasks {
+		l.tasks[i].done = make(chan struct{})
 	}
-	return s
+	return l
 }
 
-// observe is for harness.Options. What comes from several processes need not
-// come in order, so a story is over when nothing of it is missing.
-func (s *timelines) observe(m harness.Observation) {
-	if m.Task < 0 || m.Task >= int64(len(s.tasks)) {
-		s.wrong(fmt.Errorf("%v of a task %d, which nobody submitted", m.Stage, m.Task))
+// observe is for harness.Options. Observations of several processes may arrive in any order.
+func (l *timelines) observe(o harness.Observation) {
+	if o.Task < 0 || o.Task >= int64(len(l.tasks)) {
+		l.fail(fmt.Errorf("%v of unknown task %d", o.Stage, o.Task))
 		return
 	}
-	t := &s.tasks[m.Task]
+	t := &l.tasks[o.Task]
 	t.mu.Lock()
-	at := &t.at[m.Stage][m.Kind]
-	twice := !at.IsZero()
-	*at = m.At
-	if !twice {
-		t.seen++
-		if t.seen == harness.StageCount*int(harness.Completed+1) {
-			close(t.done)
-		}
+	defer t.mu.Unlock()
+	at := &t.at[o.Stage][o.Kind]
+	if !at.IsZero() {
+		l.fail(fmt.Errorf("%v of task %d %v twice", o.Stage, o.Task, o.Kind))
+		return
 	}
-	t.mu.Unlock()
-	if twice {
-		s.wrong(fmt.Errorf("%v of task %d %s twice", m.Stage, m.Task, verb(m.Kind)))
+	*at = o.At
+	if t.count++; t.count == harness.StageCount*int(harness.Completed+1) {
+		close(t.done)
 	}
 }
 
-func verb(w harness.Kind) string {
-	return [...]string{"began", "ended", "was completed"}[w]
-}
-
-func (s *timelines) wrong(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bad == nil {
-		s.bad = err
+func (l *timelines) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first == nil {
+		l.first = err
 	}
 }
 
-func (s *timelines) err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bad
+// err returns the first invalid observation.
+func (l *timelines) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first
 }
 
-// wait returns when everything has happened to a task, or the error that it
-// has not, for that long.
-func (s *timelines) wait(ctx context.Context, task int64, most time.Duration) error {
-	late := time.NewTimer(most)
-	defer late.Stop()
+// wait waits until a task is done.
+func (l *timelines) wait(ctx context.Context, task int, timeout time.Duration) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	select {
-	case <-s.tasks[task].done:
-		return s.err()
+	case <-l.tasks[task].done:
+		return l.err()
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-late.C:
-		return fmt.Errorf("task %d is stuck: %s", task, s.tasks[task].missing())
+	case <-timer.C:
+		return fmt.Errorf("task %d is stuck: %s", task, l.tasks[task].missing())
 	}
 }
 
-// state says what is missing.
+// missing says what has not been observed.
 func (t *timeline) missing() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for stage := harness.Ingest; stage < harness.Stage(harness.StageCount); stage++ {
-		for what := harness.Started; what <= harness.Completed; what++ {
-			if t.at[stage][what].IsZero() {
-				return fmt.Sprintf("nobody has seen that %v %s", stage, verb(what))
+	for stage := range t.at {
+		for kind, at := range t.at[stage] {
+			if at.IsZero() {
+				return fmt.Sprintf("not observed: %v %v", harness.Stage(stage), harness.Kind(kind))
 			}
 		}
 	}
-	return "everything has happened"
+	return "nothing is missing"
 }
 
-// when is the time at which something happened, in a story that is over.
-func (t *timeline) when(s harness.Stage, w harness.Kind) time.Time { return t.at[s][w] }
+// completed returns when the task was completed; zero if it is not.
+func (t *timeline) completed() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.at[harness.Publish][harness.Completed]
+}
 
-// hops are the times from when the last of a stage's needs had come so far until
-// the stage began, of each stage that has needs.
+// hops returns, for each stage with dependencies, the time from the last observation of that
+// kind of a dependency until the stage started. The task must be done.
 func (t *timeline) hops(from harness.Kind) []time.Duration {
 	var hops []time.Duration
-	for s := harness.Ingest; s < harness.Stage(harness.StageCount); s++ {
+	for s := range harness.Stage(harness.StageCount) {
 		var ready time.Time
 		for _, need := range s.Needs() {
-			if at := t.when(need, from); ready.IsZero() || at.After(ready) {
+			if at := t.at[need][from]; at.After(ready) {
 				ready = at
 			}
 		}
 		if !ready.IsZero() {
-			hops = append(hops, t.when(s, harness.Started).Sub(ready))
+			hops = append(hops, t.at[s][harness.Started].Sub(ready))
 		}
 	}
 	return hops

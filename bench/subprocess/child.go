@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"sync"
 	"syscall"
@@ -15,63 +14,59 @@ import (
 	"github.com/cuelight/cuelight/bench/harness"
 )
 
-// Called reports whether this process was started to be a crew.
-func IsChild() bool { return os.Getenv(crewEnv) != "" }
+// IsChild reports whether this process was started by [Start].
+func IsChild() bool { return os.Getenv(configEnv) != "" }
 
-// pipeFD is the descriptor of the pipe for records: standard output is for
-// everybody.
-const pipeFD = 3
+// recordsFD is the descriptor for records. Systems may write to standard output.
+const recordsFD = 3
 
-// Main is such a process: it works until its standard input ends, and returns
-// its exit code.
-func Main(all []harness.System) int {
-	signal.Ignore(os.Interrupt) // a Ctrl-C is for the program that started it
-	syscall.CloseOnExec(pipeFD) // what the crew starts would keep it open
-	pipe := os.NewFile(pipeFD, "records")
-	err := work(context.Background(), all, os.Getenv(crewEnv), os.Stdin, pipe)
-	if err = errors.Join(err, pipe.Close()); err != nil {
+// Main runs such a process until its standard input ends, and returns its exit code.
+func Main(systems []harness.System) int {
+	syscall.CloseOnExec(recordsFD) // children of the workers must not keep it open
+	records := os.NewFile(recordsFD, "records")
+	err := runChild(context.Background(), systems, os.Getenv(configEnv), os.Stdin, records)
+	if err = errors.Join(err, records.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func work(ctx context.Context, all []harness.System, text string, commands io.Reader, to io.Writer) (err error) {
-	var o order
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		return fmt.Errorf("read order: %w", err)
+func runChild(ctx context.Context, systems []harness.System, text string, commands io.Reader, records io.Writer) (err error) {
+	var c config
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return fmt.Errorf("read config: %w", err)
 	}
-	i := slices.IndexFunc(all, func(c harness.System) bool { return c.Name() == o.Contestant })
+	i := slices.IndexFunc(systems, func(s harness.System) bool { return s.Name() == c.System })
 	if i < 0 {
-		return fmt.Errorf("there is no contestant %q", o.Contestant)
+		return fmt.Errorf("unknown system %q", c.System)
 	}
-	teller := newTeller(to)
-	defer func() { err = errors.Join(err, teller.close()) }()
-	options := harness.Options{Slots: o.Slots, WorkTime: o.Work, Stages: o.Only}
-	if o.Observe {
-		options.Observe = teller.tell
+	w := newRecordWriter(records)
+	defer func() { err = errors.Join(err, w.close()) }()
+	options := harness.Options{Slots: c.Slots, WorkTime: c.WorkTime, Stages: c.Stages}
+	if c.Observe {
+		options.Observe = w.add
 	}
-	crew, err := all[i].Start(ctx, o.URL, options)
+	workers, err := systems[i].Start(ctx, c.URL, options)
 	if err != nil {
 		return err
 	}
-	teller.tell(harness.Observation{Kind: ready})
-	if err = obey(ctx, crew, commands, teller); errors.Is(err, errAlone) {
-		return err // and the process ends, with all it has
+	w.add(harness.Observation{Kind: ready})
+	if err = runCommands(ctx, workers, commands, w); errors.Is(err, errNoParent) {
+		return err
 	}
-	return errors.Join(err, crew.Stop(ctx))
+	return errors.Join(err, workers.Stop(ctx))
 }
 
-// errAlone: there is nobody who would tell it to stop, and maybe no database in
-// which it could do that in good order.
-var errAlone = errors.New("the program that started this crew is gone")
+// errNoParent ends the process without a Stop: the database may be gone, too.
+var errNoParent = errors.New("the program that started this process is gone")
 
-// obey does what it is told until that is to stop.
-func obey(ctx context.Context, crew harness.Workers, commands io.Reader, teller *teller) error {
+// runCommands runs commands until one says stop.
+func runCommands(ctx context.Context, workers harness.Workers, commands io.Reader, w *recordWriter) error {
 	for in := json.NewDecoder(commands); ; {
 		var c command
 		if err := in.Decode(&c); errors.Is(err, io.EOF) {
-			return errAlone
+			return errNoParent
 		} else if err != nil {
 			return fmt.Errorf("read command: %w", err)
 		}
@@ -80,64 +75,63 @@ func obey(ctx context.Context, crew harness.Workers, commands io.Reader, teller 
 		}
 		var err error
 		if c.N == 0 {
-			err = crew.Submit(ctx, c.First)
+			err = workers.Submit(ctx, c.First)
 		} else {
-			err = crew.SubmitAll(ctx, c.First, c.N)
+			err = workers.SubmitAll(ctx, c.First, c.N)
 		}
 		if err != nil {
 			return fmt.Errorf("submit: %w", err)
 		}
-		teller.tell(harness.Observation{Kind: submitted})
+		w.add(harness.Observation{Kind: submitted})
 	}
 }
 
-// teller writes records. Whoever tells something does not wait for the pipe:
-// what comes up during one write is the next.
-type teller struct {
-	mu     sync.Mutex
-	news   *sync.Cond
-	buf    []byte
-	closed bool
-	ended  chan error
+// recordWriter writes records in batches: add does not wait for the pipe.
+type recordWriter struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	buf     []byte
+	closed  bool
+	done    chan error
 }
 
-func newTeller(to io.Writer) *teller {
-	t := &teller{ended: make(chan error, 1)}
-	t.news = sync.NewCond(&t.mu)
-	go func() { t.ended <- t.write(to) }()
-	return t
+func newRecordWriter(to io.Writer) *recordWriter {
+	w := &recordWriter{done: make(chan error, 1)}
+	w.changed = sync.NewCond(&w.mu)
+	go func() { w.done <- w.write(to) }()
+	return w
 }
 
-func (t *teller) tell(m harness.Observation) {
-	t.mu.Lock()
-	t.buf = encode(t.buf, m)
-	t.mu.Unlock()
-	t.news.Signal()
+func (w *recordWriter) add(o harness.Observation) {
+	w.mu.Lock()
+	w.buf = encode(w.buf, o)
+	w.mu.Unlock()
+	w.changed.Signal()
 }
 
-func (t *teller) write(to io.Writer) error {
+func (w *recordWriter) write(to io.Writer) error {
 	var batch []byte
 	for {
-		t.mu.Lock()
-		for len(t.buf) == 0 && !t.closed {
-			t.news.Wait()
+		w.mu.Lock()
+		for len(w.buf) == 0 && !w.closed {
+			w.changed.Wait()
 		}
-		batch, t.buf = t.buf, batch[:0]
-		t.mu.Unlock()
+		batch, w.buf = w.buf, batch[:0]
+		w.mu.Unlock()
 		if len(batch) == 0 {
 			return nil
 		}
 		if _, err := to.Write(batch); err != nil {
-			return fmt.Errorf("tell: %w", err)
+			return fmt.Errorf("send observations: %w", err)
 		}
 	}
 }
 
-// close writes what is left.
-func (t *teller) close() error {
-	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
-	t.news.Signal()
-	return <-t.ended
+// close writes the remaining records.
+func (w *recordWriter) close() error {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.changed.Signal()
+	return <-w.done
 }

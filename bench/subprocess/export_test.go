@@ -9,16 +9,16 @@ import (
 	"github.com/cuelight/cuelight/bench/harness"
 )
 
-// Alone is a crew without anybody who tells it anything.
-func RunWithoutParent(who harness.System, url string) error {
-	text, err := json.Marshal(order{Contestant: who.Name(), URL: url})
+// RunWithoutParent runs a child whose standard input has ended.
+func RunWithoutParent(s harness.System, url string) error {
+	text, err := json.Marshal(config{System: s.Name(), URL: url})
 	if err != nil {
 		return err
 	}
-	return work(context.Background(), []harness.System{who}, string(text), strings.NewReader(""), io.Discard)
+	return runChild(context.Background(), []harness.System{s}, string(text), strings.NewReader(""), io.Discard)
 }
 
-// Through encodes and decodes.
+// EncodeAndDecode encodes and decodes observations.
 func EncodeAndDecode(all []harness.Observation) (out []harness.Observation) {
 	var b []byte
 	for _, m := range all {

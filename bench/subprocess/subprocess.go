@@ -1,19 +1,16 @@
-// Package apart runs a contestant's crew in a process of its own: the same
-// program, started anew, which tells what happens over a pipe.
+// Package subprocess runs a system's workers in another process: the same program, started
+// again, which sends its observations through a pipe.
 //
 //	func main() {
-//		all := []harness.Contestant{…}
-//		if apart.Called() {
-//			os.Exit(subprocess.Main(all))
+//		if subprocess.IsChild() {
+//			os.Exit(subprocess.Main(systems))
 //		}
 //		…
-//		crew, err := subprocess.Start(ctx, all[0], url, harness.Options{Slots: 10, Observe: observe})
+//		workers, err := subprocess.Start(ctx, system, url, harness.Options{Slots: 10, Observe: observe})
 //
-// Moments have the time of the process they happened in, by the wall clock,
-// which is the same for both. They are on their way as soon as the pipe takes
-// them; those of several processes may arrive in another order than they
-// happened in. All have arrived when Stop returns. The process ends when the one
-// that started it does, however that comes about.
+// Observations have the time at which they happened, by the wall clock that both processes
+// share. Those of several processes may arrive in another order. All have arrived when Stop
+// returns. The process ends with the program that started it, even if that is killed.
 package subprocess
 
 import (
@@ -23,41 +20,40 @@ import (
 	"github.com/cuelight/cuelight/bench/harness"
 )
 
-// crewEnv makes this program a crew: the order, as JSON.
-const crewEnv = "CUELIGHT_BENCH_CREW"
+// configEnv is the variable with the child's config, as JSON.
+const configEnv = "CUELIGHT_BENCH_WORKERS"
 
-// order is what a crew is to be.
-type order struct {
-	Contestant string
-	URL        string
-	Slots      int
-	Work       time.Duration
-	Only       []harness.Stage
-	Observe    bool
+// config is what a child runs.
+type config struct {
+	System   string
+	URL      string
+	Slots    int
+	WorkTime time.Duration
+	Stages   []harness.Stage
+	Observe  bool
 }
 
-// command is a line on the crew's standard input: so many tasks to be
-// submitted, or one by Submit if N is 0; or to stop. When there is no more
-// without that, the program that started the crew was killed.
+// command is a line on the child's standard input. If the input ends without Stop, the
+// parent was killed.
 type command struct {
 	First int64
-	N     int
+	N     int // tasks for SubmitAll; 0 for Submit
 	Stop  bool
 }
 
-// What a crew says beside moments.
+// Replies of the child. They use the encoding of observations.
 const (
-	ready     = harness.Kind(100) // it hears of new tasks
-	submitted = harness.Kind(101) // the command was done
+	ready     = harness.Kind(100) // the workers are notified of new tasks
+	submitted = harness.Kind(101) // a command is done
 )
 
-// A record is what, stage, the task's number and the time in nanoseconds.
+// recordSize is the size of an encoded observation: kind, stage, task, time in nanoseconds.
 const recordSize = 1 + 1 + 8 + 8
 
-func encode(b []byte, m harness.Observation) []byte {
-	b = append(b, byte(m.Kind), byte(m.Stage))
-	b = binary.LittleEndian.AppendUint64(b, uint64(m.Task))
-	return binary.LittleEndian.AppendUint64(b, uint64(m.At.UnixNano()))
+func encode(b []byte, o harness.Observation) []byte {
+	b = append(b, byte(o.Kind), byte(o.Stage))
+	b = binary.LittleEndian.AppendUint64(b, uint64(o.Task))
+	return binary.LittleEndian.AppendUint64(b, uint64(o.At.UnixNano()))
 }
 
 func decode(b []byte) harness.Observation {

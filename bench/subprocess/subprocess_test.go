@@ -23,15 +23,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fake is a contestant in memory. The url says what goes wrong.
+// fake is a system in memory. The url selects its error.
 type fake struct{}
 
 const (
-	all    = "all is well"
-	start  = "it cannot start"
-	submit = "it cannot submit"
-	crash  = "it ends by itself"
-	stop   = "it has trouble"
+	noError     = "no error"
+	startError  = "start fails"
+	submitError = "submit fails"
+	crash       = "the process crashes"
+	stopError   = "stop fails"
 )
 
 func (fake) Name() string                        { return "fake" }
@@ -39,31 +39,31 @@ func (fake) Settings() string                    { return "in memory" }
 func (fake) Setup(context.Context, string) error { return nil }
 
 func (fake) Start(_ context.Context, url string, o harness.Options) (harness.Workers, error) {
-	if url == start {
+	if url == startError {
 		return nil, errors.New(url)
 	}
-	return crew{url, o}, nil
+	return workers{url, o}, nil
 }
 
-type crew struct {
+type workers struct {
 	url string
 	harness.Options
 }
 
-func (c crew) Submit(ctx context.Context, task int64) error { return c.SubmitAll(ctx, task, 1) }
+func (w workers) Submit(ctx context.Context, task int64) error { return w.SubmitAll(ctx, task, 1) }
 
-func (c crew) SubmitAll(_ context.Context, first int64, n int) error {
-	switch c.url {
-	case submit:
-		return errors.New(c.url)
+func (w workers) SubmitAll(_ context.Context, first int64, n int) error {
+	switch w.url {
+	case submitError:
+		return errors.New(w.url)
 	case crash:
 		os.Exit(3)
 	}
 	for i := range n {
-		for _, s := range c.Stages {
-			for w := harness.Started; w <= harness.Completed; w++ {
-				if c.Observe != nil {
-					c.Observe(harness.Observation{Task: first + int64(i), Stage: s, Kind: w, At: time.Now()})
+		for _, s := range w.Stages {
+			for kind := harness.Started; kind <= harness.Completed; kind++ {
+				if w.Observe != nil {
+					w.Observe(harness.Observation{Task: first + int64(i), Stage: s, Kind: kind, At: time.Now()})
 				}
 			}
 		}
@@ -71,32 +71,32 @@ func (c crew) SubmitAll(_ context.Context, first int64, n int) error {
 	return nil
 }
 
-func (c crew) Stop(context.Context) error {
-	if c.url == stop {
-		return errors.New(c.url)
+func (w workers) Stop(context.Context) error {
+	if w.url == stopError {
+		return errors.New(w.url)
 	}
 	return nil
 }
 
-// heard keeps what it is told.
+// observations keeps all observations.
 type observations struct {
 	mu  sync.Mutex
 	all []harness.Observation
 }
 
-func (h *observations) observe(m harness.Observation) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.all = append(h.all, m)
+func (r *observations) observe(o harness.Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, o)
 }
 
 func TestStop_ReturnsAfterAllObservationsArrived(t *testing.T) {
 	t.Parallel()
-	var h observations
+	var seen observations
 	ctx := t.Context()
-	began := time.Now()
-	c, err := subprocess.Start(ctx, fake{}, all, harness.Options{
-		Slots: 3, Stages: []harness.Stage{harness.Transcode, harness.Publish}, Observe: h.observe,
+	started := time.Now()
+	c, err := subprocess.Start(ctx, fake{}, noError, harness.Options{
+		Slots: 3, Stages: []harness.Stage{harness.Transcode, harness.Publish}, Observe: seen.observe,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -106,26 +106,26 @@ func TestStop_ReturnsAfterAllObservationsArrived(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := time.Now()
-	if len(h.all) != (n+1)*6 {
-		t.Fatalf("%d moments, want %d", len(h.all), (n+1)*6)
+	if len(seen.all) != (n+1)*6 {
+		t.Fatalf("%d observations, want %d", len(seen.all), (n+1)*6)
 	}
-	for i, m := range h.all {
+	for i, m := range seen.all {
 		task := int64(7)
 		if i >= 6 {
 			task = 100 + int64(i/6) - 1
 		}
 		stage := []harness.Stage{harness.Transcode, harness.Publish}[i%6/3]
-		if m.Task != task || m.Stage != stage || m.Kind != harness.Kind(i%3) || m.At.Before(began.Round(0)) || m.At.After(ended.Round(0)) {
-			t.Fatalf("moment %d is %+v; want %v of task %d", i, m, stage, task)
+		if m.Task != task || m.Stage != stage || m.Kind != harness.Kind(i%3) || m.At.Before(started.Round(0)) || m.At.After(ended.Round(0)) {
+			t.Fatalf("observation %d is %+v; want %v of task %d", i, m, stage, task)
 		}
 	}
 }
 
 func TestObservations_ArriveBeforeTheProcessStops(t *testing.T) {
 	t.Parallel()
-	there := make(chan harness.Observation, 3)
-	c, err := subprocess.Start(t.Context(), fake{}, all, harness.Options{
-		Stages: []harness.Stage{harness.Ingest}, Observe: func(m harness.Observation) { there <- m },
+	arrived := make(chan harness.Observation, 3)
+	c, err := subprocess.Start(t.Context(), fake{}, noError, harness.Options{
+		Stages: []harness.Stage{harness.Ingest}, Observe: func(m harness.Observation) { arrived <- m },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestObservations_ArriveBeforeTheProcessStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want := harness.Started; want <= harness.Completed; want++ {
-		if m := <-there; m.Kind != want {
+		if m := <-arrived; m.Kind != want {
 			t.Errorf("%+v, want %v", m, want)
 		}
 	}
@@ -145,7 +145,7 @@ func TestObservations_ArriveBeforeTheProcessStops(t *testing.T) {
 
 func TestStart_WorksWithoutObserver(t *testing.T) {
 	t.Parallel()
-	c, err := subprocess.Start(t.Context(), fake{}, all, harness.Options{Stages: []harness.Stage{harness.Ingest}})
+	c, err := subprocess.Start(t.Context(), fake{}, noError, harness.Options{Stages: []harness.Stage{harness.Ingest}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestStart_WorksWithoutObserver(t *testing.T) {
 
 func TestErrorsOfTheProcess_AreReturned(t *testing.T) {
 	t.Parallel()
-	for _, what := range []string{start, submit, stop} {
+	for _, what := range []string{startError, submitError, stopError} {
 		if err := startSubmitAndStop(t.Context(), what); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s: error is %v", what, err)
 		}
@@ -174,19 +174,18 @@ func startSubmitAndStop(ctx context.Context, url string) error {
 	return errors.Join(c.Submit(ctx, 1), c.Stop(ctx))
 }
 
-// A crew that is alone ends at once, and does not stop in good order, for which
-// its database may be missing.
+// The process ends without Stop, which may need a database that is gone.
 func TestProcess_EndsAtOnceWithoutItsParent(t *testing.T) {
 	t.Parallel()
-	if err := subprocess.RunWithoutParent(fake{}, stop); err == nil || !strings.Contains(err.Error(), "is gone") || strings.Contains(err.Error(), stop) {
+	if err := subprocess.RunWithoutParent(fake{}, stopError); err == nil || !strings.Contains(err.Error(), "is gone") || strings.Contains(err.Error(), stopError) {
 		t.Errorf("error is %v", err)
 	}
 }
 
 func TestStart_RejectsUnknownSystem(t *testing.T) {
 	t.Parallel()
-	_, err := subprocess.Start(t.Context(), unknown{}, all, harness.Options{})
-	if err == nil || !strings.Contains(err.Error(), `no contestant "unknown"`) {
+	_, err := subprocess.Start(t.Context(), unknown{}, noError, harness.Options{})
+	if err == nil || !strings.Contains(err.Error(), `unknown system "unknown"`) {
 		t.Errorf("error is %v", err)
 	}
 }

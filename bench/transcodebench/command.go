@@ -22,24 +22,24 @@ type Commands struct {
 	Each  []Command // one for each rung, as if the ladder had no other
 }
 
-// CommandsFor finds out how Cuelight would have a source transcoded, without
-// doing it. It writes below dir, which must be empty.
+// RecordCommands returns the commands with which Cuelight would transcode a source, without
+// running them. It writes below dir, which must be empty.
 func RecordCommands(ctx context.Context, source, dir string) (all Commands, err error) {
 	r, err := newRecorder(dir, true)
 	if err != nil {
 		return all, err
 	}
-	tools := media.Tools{FFmpeg: r.script, Sandbox: media.SandboxOff} // it writes elsewhere
+	tools := media.Tools{FFmpeg: r.script, Sandbox: media.SandboxOff} // the script writes outside the sandbox
 	info, err := tools.Probe(ctx, source)
 	if err != nil {
 		return all, err
 	}
 	ladder := media.Ladder(info)
-	if all.Whole, err = r.command(ctx, tools, source, info, ladder); err != nil {
+	if all.Whole, err = r.record(ctx, tools, source, info, ladder); err != nil {
 		return all, err
 	}
 	for i := range ladder {
-		each, err := r.command(ctx, tools, source, info, ladder[i:i+1])
+		each, err := r.record(ctx, tools, source, info, ladder[i:i+1])
 		if err != nil {
 			return all, err
 		}
@@ -48,54 +48,42 @@ func RecordCommands(ctx context.Context, source, dir string) (all Commands, err 
 	return all, nil
 }
 
-// recorder is a script that stands in for ffmpeg and writes the arguments of a
-// transcode down. For everything else it is ffmpeg, and so for that, unless it
-// only rehearses.
-type recorder struct{ dir, script, record string }
+// recorder is a script in place of ffmpeg that records the arguments of a transcode. It then
+// runs ffmpeg, except for transcodes in a dry run.
+type recorder struct{ dir, script, file string }
 
-// The end of each argument is a 0, which none can have in it.
+// The script ends each argument with a 0, which no argument contains.
 const recorderScript = `#!/bin/sh
 case " $* " in *" hls "*) printf '%%s\0' "$@" >>%s%s;; esac
 exec %s "$@"
 `
 
-func newRecorder(dir string, rehearse bool) (r recorder, err error) {
+func newRecorder(dir string, dryRun bool) (r recorder, err error) {
 	ffmpeg, err := exec.LookPath("ffmpeg")
 	if err != nil {
 		return r, err
 	}
-	r = recorder{dir: dir, script: filepath.Join(dir, "ffmpeg"), record: filepath.Join(dir, "arguments")}
-	end := ""
-	if rehearse {
-		end = "; exit 1"
+	r = recorder{dir: dir, script: filepath.Join(dir, "ffmpeg"), file: filepath.Join(dir, "arguments")}
+	exit := ""
+	if dryRun {
+		exit = "; exit 1"
 	}
-	text := fmt.Sprintf(recorderScript, quoted(r.record), end, quoted(ffmpeg))
+	text := fmt.Sprintf(recorderScript, quote(r.file), exit, quote(ffmpeg))
 	return r, os.WriteFile(r.script, []byte(text), 0o755)
 }
 
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// take returns the command that was written down since the last time.
-func (r recorder) take() (Command, error) {
-	text, err := os.ReadFile(r.record)
-	if err != nil {
-		return nil, fmt.Errorf("read ffmpeg's arguments: %w", err)
-	}
-	args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
-	if n := len(args) - len(slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "-i" })); n != 1 {
-		return nil, fmt.Errorf("%w: %d sources in %q", errUnexpectedCommand, n, args)
-	}
-	return args, os.Remove(r.record)
-}
-
-// command has a ladder transcoded in rehearsal.
-func (r recorder) command(ctx context.Context, tools media.Tools, source string, info *media.Info, ladder []media.Rung) (c Command, err error) {
+// record transcodes a ladder in a dry run and returns the recorded command.
+func (r recorder) record(
+	ctx context.Context, tools media.Tools, source string, info *media.Info, ladder []media.Rung,
+) (Command, error) {
 	out, err := os.MkdirTemp(r.dir, "out-")
 	if err != nil {
 		return nil, err
 	}
 	if _, err = tools.Transcode(ctx, source, info, ladder, out, nil); err == nil {
-		return nil, errors.New("a rehearsal succeeded")
+		return nil, errors.New("a dry run succeeded")
 	}
 	c, takeErr := r.take()
 	if takeErr != nil {
@@ -104,12 +92,26 @@ func (r recorder) command(ctx context.Context, tools media.Tools, source string,
 	return c, nil
 }
 
-// same reports whether a command differs from another in its source alone.
-func (c Command) equalsExceptSource(other Command) bool {
-	return slices.Equal(c.anonymous(), other.anonymous())
+// take returns the command that was recorded since the last call.
+func (r recorder) take() (Command, error) {
+	text, err := os.ReadFile(r.file)
+	if err != nil {
+		return nil, fmt.Errorf("read ffmpeg's arguments: %w", err)
+	}
+	args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+	first := slices.Index(args, "-i")
+	if first < 0 || slices.Contains(args[first+1:], "-i") {
+		return nil, fmt.Errorf("%w: not one source in %q", errUnexpectedCommand, args)
+	}
+	return args, os.Remove(r.file)
 }
 
-func (c Command) anonymous() Command {
+// equalsExceptSource reports whether two commands differ in their source at most.
+func (c Command) equalsExceptSource(other Command) bool {
+	return slices.Equal(c.withoutSource(), other.withoutSource())
+}
+
+func (c Command) withoutSource() Command {
 	c = slices.Clone(c)
 	if i := slices.Index(c, "-i"); i >= 0 && i+1 < len(c) {
 		c[i+1] = ""
@@ -117,8 +119,8 @@ func (c Command) anonymous() Command {
 	return c
 }
 
-// makeFolders makes those that the command writes to.
-func (c Command) makeFolders(dir string) error {
+// makeDirs creates the directories that the command writes to.
+func (c Command) makeDirs(dir string) error {
 	for i, arg := range c {
 		name, ok := strings.CutPrefix(arg, "file:")
 		if !ok || c[i-1] == "-i" || !filepath.IsLocal(name) {

@@ -10,70 +10,68 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/bench/child"
+	"github.com/cuelight/cuelight/bench/usage"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
-// transcode is the stage that is measured.
-const transcode = "transcode"
+// measuredStage is the stage that is measured.
+const measuredStage = "transcode"
 
-// Cuelight takes a source through the real pipeline as far as the transcode
-// stage, in a process that has transcoded another one before, as a daemon has for
-// all but its first. It tells what that stage took: all programs that it ran, and
-// the process around it from the stage's beginning to its end, with the checks of
-// the renditions, the engine and the listener. It is an error if its ffmpeg got
-// another command than expected.
-func RunStage(ctx context.Context, o Job, expected Command) (Cost, error) {
-	r, err := newRecorder(o.Dir, false)
+// RunStage takes a source through the real pipeline as far as the transcode stage. Its process
+// transcodes another source first, as a daemon has before nearly every transcode. It returns
+// the cost of that stage: all programs that it ran, and its own process from the start of the
+// stage to its end, with the checks of the renditions, the engine and the listener. If ffmpeg
+// ran another command than expected, it returns an error.
+func RunStage(ctx context.Context, j Job, expected Command) (Cost, error) {
+	r, err := newRecorder(j.Dir, false)
 	if err != nil {
 		return Cost{}, err
 	}
-	took, err := apart(ctx, job{Stage: &stageJob{Job: o, FFmpeg: r.script, Record: r.record}})
+	cost, err := runInChild(ctx, childTask{Stage: &stageTask{Job: j, FFmpeg: r.script, Record: r.file}})
 	if err != nil {
-		return took, err
+		return cost, err
 	}
 	ran, err := r.take()
 	if err == nil && !ran.equalsExceptSource(expected) {
-		err = fmt.Errorf("%w: %q, not %q", errUnexpectedCommand, ran.anonymous(), expected.anonymous())
+		err = fmt.Errorf("%w: %q, not %q", errUnexpectedCommand, ran.withoutSource(), expected.withoutSource())
 	}
-	return took, err
+	return cost, err
 }
 
-// do runs the pipeline until the transcode stage has ended for both sources.
-func (s *stageJob) do(ctx context.Context) (took Cost, err error) {
-	pool, err := pgxpool.New(ctx, s.URL)
+// run runs the pipeline until the transcode stage has ended for both sources.
+func (t *stageTask) run(ctx context.Context) (cost Cost, err error) {
+	pool, err := pgxpool.New(ctx, t.URL)
 	if err != nil {
-		return took, err
+		return cost, err
 	}
 	defer pool.Close()
 	m := &meter{ended: make(chan error, 1)}
-	pipeline, err := s.pipeline(m)
+	pipeline, err := t.pipeline(m)
 	if err != nil {
-		return took, err
+		return cost, err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	tasks := store.New(pool, pipeline.Graph())
 	runner := stages.Runner{Pool: pool, Pipeline: pipeline, Observe: m.observe}
-	ran := make(chan error, 1)
-	go func() { ran <- runner.Run(ctx) }()
-	if err = m.follow(ctx, tasks, s.Before, ran); err == nil {
-		err = os.Remove(s.Record) // only the next one is compared
+	stopped := make(chan error, 1)
+	go func() { stopped <- runner.Run(ctx) }()
+	if err = m.transcode(ctx, tasks, t.Warmup, stopped); err == nil {
+		err = os.Remove(t.Record) // only the next command is compared
 	}
 	if err == nil {
-		err = m.follow(ctx, tasks, s.Source, ran)
+		err = m.transcode(ctx, tasks, t.Source, stopped)
 	}
 	stop()
-	return m.took, errors.Join(err, <-ran)
+	return m.cost, errors.Join(err, <-stopped)
 }
 
-// pipeline is the built-in one. Nobody works on the stages beside and after
-// the transcode.
-func (s *stageJob) pipeline(m *meter) (*stages.Pipeline, error) {
+// pipeline returns the built-in pipeline with workers for ingest and transcode only.
+func (t *stageTask) pipeline(m *meter) (*stages.Pipeline, error) {
 	config := video.Config{
-		DataDir: filepath.Join(s.Dir, "data"), PublishDir: filepath.Join(s.Dir, "published"),
-		Tools: video.Tools{FFmpeg: s.FFmpeg, Sandbox: "off"}, Reserve: -1,
+		DataDir: filepath.Join(t.Dir, "data"), PublishDir: filepath.Join(t.Dir, "published"),
+		Tools: video.Tools{FFmpeg: t.FFmpeg, Sandbox: "off"}, Reserve: -1,
 	}
 	for _, dir := range []string{config.DataDir, config.PublishDir} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -83,8 +81,8 @@ func (s *stageJob) pipeline(m *meter) (*stages.Pipeline, error) {
 	all := video.Stages(config)
 	for i := range all {
 		switch all[i].Name {
-		case transcode:
-			all[i].Work = m.around(all[i].Work)
+		case measuredStage:
+			all[i].Work = m.measure(all[i].Work)
 		case "ingest":
 		default:
 			all[i].Workers = -1
@@ -93,55 +91,55 @@ func (s *stageJob) pipeline(m *meter) (*stages.Pipeline, error) {
 	return video.Pipeline(all...)
 }
 
-// meter measures the stage's work: what it took last.
+// meter measures the work of the stage.
 type meter struct {
-	took  Cost
+	cost  Cost // of the last task
 	ended chan error
 }
 
-// follow submits a source, and returns when its transcode has ended.
-func (m *meter) follow(ctx context.Context, tasks *store.Store, source string, ran chan error) error {
+// transcode submits a source and returns when its transcode has ended.
+func (m *meter) transcode(ctx context.Context, tasks *store.Store, source string, stopped chan error) error {
 	if _, err := tasks.Submit(ctx, store.Submission{Source: source}); err != nil {
 		return err
 	}
 	select {
 	case err := <-m.ended:
 		return err
-	case err := <-ran:
-		ran <- nil
+	case err := <-stopped:
+		stopped <- nil
 		return errors.Join(errors.New("the pipeline stopped"), err)
 	}
 }
 
-func (m *meter) around(work stages.Work) stages.Work {
+// measure returns the work with a measurement of its cost.
+func (m *meter) measure(work stages.Work) stages.Work {
 	return func(ctx context.Context, job *stages.Job) (any, error) {
-		before, err := everything()
+		before, err := totalUsage()
 		if err != nil {
 			return nil, err
 		}
-		began := time.Now()
+		started := time.Now()
 		result, workErr := work(ctx, job)
-		m.took.Wall = time.Since(began)
-		after, err := everything()
-		m.took.CPU, m.took.Memory = after.CPU-before.CPU, after.Memory
+		m.cost.Wall = time.Since(started)
+		after, err := totalUsage()
+		m.cost.CPU, m.cost.Memory = after.CPU-before.CPU, after.Memory
 		return result, errors.Join(workErr, err)
 	}
 }
 
-// everything is this process and those it has started.
-func everything() (child.Usage, error) {
-	own, err := child.OwnUsage()
-	theirs, also := child.ChildrenUsage()
-	return child.Usage{CPU: own.CPU + theirs.CPU, Memory: own.Memory + theirs.Memory}, errors.Join(err, also)
+// totalUsage returns the usage of this process and its ended children.
+func totalUsage() (usage.Usage, error) {
+	own, err := usage.OfThisProcess()
+	children, childrenErr := usage.OfChildren()
+	return usage.Usage{CPU: own.CPU + children.CPU, Memory: own.Memory + children.Memory}, errors.Join(err, childrenErr)
 }
 
-// observe waits for the end of the stage, or for one that does not do what it
-// should.
+// observe reports the end of the stage, or the first event that should not happen.
 func (m *meter) observe(e stages.Event) {
 	var err error
 	switch e.Kind {
 	case stages.StageCompleted:
-		if e.Stage != transcode {
+		if e.Stage != measuredStage {
 			return
 		}
 	case stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked, stages.DatabaseLost:
@@ -151,6 +149,6 @@ func (m *meter) observe(e stages.Event) {
 	}
 	select {
 	case m.ended <- err:
-	default: // the first one is enough
+	default: // only the first counts
 	}
 }

@@ -1,21 +1,21 @@
-// Package studio transcodes for the benchmark: through Cuelight's own stage, and
-// with the ffmpeg commands that this runs, without it.
+// Package transcodebench measures a transcode through Cuelight's own stage, and the ffmpeg
+// commands of that stage without Cuelight.
 //
 //	func main() {
-//		if transcodebench.Called() {
+//		if transcodebench.IsChild() {
 //			os.Exit(transcodebench.Main())
 //		}
 //		…
-//		commands, err := transcodebench.CommandsFor(ctx, "clip.mp4", dir)
-//		took, err := transcodebench.Cuelight(ctx, transcodebench.Order{URL: url, Before: "short.mp4", Source: "clip.mp4", Dir: dir}, commands.Whole)
-//		bare, err := transcodebench.Bare(ctx, []transcodebench.Command{commands.Whole}, dir)
+//		commands, err := transcodebench.RecordCommands(ctx, "clip.mp4", dir)
+//		job := transcodebench.Job{URL: url, Warmup: "short.mp4", Source: "clip.mp4", Dir: dir}
+//		cost, err := transcodebench.RunStage(ctx, job, commands.Whole)
+//		bare, err := transcodebench.RunCommands(ctx, []transcodebench.Command{commands.Whole}, dir)
 //
-// Each is done in a process of its own: the same program, started anew. It is
-// small, so that the memory of those it starts is theirs, and ends with the one
-// that started it.
+// Each runs in a process of its own: the same program, started again. It is small, so that
+// the memory of its children is their own.
 //
-// No command line is made here. Those of Cuelight are written down by a script
-// that it is given for an ffmpeg, and that becomes the real one.
+// This package builds no command line. A script that Cuelight uses in place of ffmpeg records
+// Cuelight's commands and then runs ffmpeg.
 package transcodebench
 
 import (
@@ -28,63 +28,63 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/child"
+	"github.com/cuelight/cuelight/bench/usage"
+	"github.com/cuelight/cuelight/internal/childproc"
 )
 
-// Took is what a transcode took.
+// Cost is what a transcode used.
 type Cost struct {
-	CPU    time.Duration // in user and system mode, of all processes
+	CPU    time.Duration // of all processes, in user and in system mode
 	Wall   time.Duration
-	Memory int64 // bytes: the most that an ffmpeg had, and of Cuelight the most of its own
+	Memory int64 // bytes: the peak of one ffmpeg; with Cuelight, plus the peak of its process
 }
 
-// Order is what Cuelight is to do: to take a source as far as the transcode
-// stage.
+// Job is a source that Cuelight takes as far as the transcode stage.
 type Job struct {
 	URL    string // of a database with Cuelight's tables
-	Before string // the path of a source that is transcoded first, and not measured
-	Source string // and of the one that is
-	Dir    string // an empty directory, for sources and renditions
+	Warmup string // the path of a source that is transcoded first and not measured
+	Source string // the path of the source that is measured
+	Dir    string // an empty directory for sources and renditions
 }
 
-// env makes this program a studio: a job, as JSON.
-const env = "CUELIGHT_BENCH_STUDIO"
+// childEnv is the variable with the child's task, as JSON.
+const childEnv = "CUELIGHT_BENCH_TRANSCODE"
 
-// job is what a studio is to do, one of the two.
-type job struct {
-	Stage *stageJob
-	Bare  *bareJob
+// childTask is what a child runs: one of the two.
+type childTask struct {
+	Stage    *stageTask
+	Commands *commandsTask
 }
 
-type stageJob struct {
+type stageTask struct {
 	Job
-	FFmpeg string // the script
-	Record string // where it writes
+	FFmpeg string // the recording script
+	Record string // the file that it writes
 }
 
-type bareJob struct {
+type commandsTask struct {
 	FFmpeg   string
-	Dir      string // an empty directory, for renditions
+	Dir      string // an empty directory for renditions
 	Commands []Command
 }
 
-// Called reports whether this process was started to be a transcodebench.
-func IsChild() bool { return os.Getenv(env) != "" }
+// IsChild reports whether this process was started by this package.
+func IsChild() bool { return os.Getenv(childEnv) != "" }
 
-// Main does its job, says what that took, and returns its exit code.
+// Main runs the task of such a process, prints the cost, and returns the exit code.
 func Main() int {
-	var j job
-	err := json.Unmarshal([]byte(os.Getenv(env)), &j)
-	var took Cost
+	var t childTask
+	err := json.Unmarshal([]byte(os.Getenv(childEnv)), &t)
+	var cost Cost
 	switch {
 	case err != nil:
-	case j.Stage != nil:
-		took, err = j.Stage.do(context.Background())
-	case j.Bare != nil:
-		took, err = j.Bare.do(context.Background())
+	case t.Stage != nil:
+		cost, err = t.Stage.run(context.Background())
+	case t.Commands != nil:
+		cost, err = t.Commands.run(context.Background())
 	}
 	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(took)
+		err = json.NewEncoder(os.Stdout).Encode(cost)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -93,70 +93,61 @@ func Main() int {
 	return 0
 }
 
-// apart has a job done in another process.
-func apart(ctx context.Context, j job) (took Cost, err error) {
-	text, err := json.Marshal(j)
+// runInChild runs a task in another process.
+func runInChild(ctx context.Context, t childTask) (cost Cost, err error) {
+	text, err := json.Marshal(t)
 	if err != nil {
-		return took, err
+		return cost, err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return took, err
+		return cost, err
 	}
-	var said bytes.Buffer
+	var out bytes.Buffer
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), env+"="+string(text))
-	cmd.Stdout = &said
-	p, err := child.Start(cmd)
-	if err != nil {
-		return took, err
+	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	cmd.Stdout = &out
+	if err := childproc.Run(ctx, cmd, childproc.Options{}); err != nil {
+		return cost, err
 	}
-	if err := p.Wait(ctx); err != nil {
-		return took, err
+	if err := json.Unmarshal(out.Bytes(), &cost); err != nil {
+		return cost, fmt.Errorf("read cost: %w", err)
 	}
-	if err := json.Unmarshal(said.Bytes(), &took); err != nil {
-		return took, fmt.Errorf("hear what it took: %w", err)
-	}
-	return took, nil
+	return cost, nil
 }
 
-// Bare runs commands one after the other, each of which writes below dir, which
-// must be empty.
+// RunCommands runs commands one after the other. They write below dir, which must be empty.
 func RunCommands(ctx context.Context, commands []Command, dir string) (Cost, error) {
 	ffmpeg, err := exec.LookPath("ffmpeg")
 	if err != nil {
 		return Cost{}, err
 	}
-	return apart(ctx, job{Bare: &bareJob{FFmpeg: ffmpeg, Dir: dir, Commands: commands}})
+	return runInChild(ctx, childTask{Commands: &commandsTask{FFmpeg: ffmpeg, Dir: dir, Commands: commands}})
 }
 
-func (b *bareJob) do(ctx context.Context) (took Cost, err error) {
-	for _, c := range b.Commands {
-		if err := c.makeFolders(b.Dir); err != nil {
-			return took, err
+func (t *commandsTask) run(ctx context.Context) (cost Cost, err error) {
+	for _, c := range t.Commands {
+		if err := c.makeDirs(t.Dir); err != nil {
+			return cost, err
 		}
 	}
-	before, err := child.ChildrenUsage()
+	before, err := usage.OfChildren()
 	if err != nil {
-		return took, err
+		return cost, err
 	}
-	began := time.Now()
-	for _, c := range b.Commands {
-		cmd := exec.Command(b.FFmpeg, c...)
-		cmd.Dir = b.Dir
-		p, err := child.Start(cmd)
-		if err == nil {
-			err = p.Wait(ctx)
-		}
-		if err != nil {
-			return took, err
+	started := time.Now()
+	for _, c := range t.Commands {
+		cmd := exec.Command(t.FFmpeg, c...)
+		cmd.Dir = t.Dir
+		if err := childproc.Run(ctx, cmd, childproc.Options{}); err != nil {
+			return cost, err
 		}
 	}
-	took.Wall = time.Since(began)
-	after, err := child.ChildrenUsage()
-	took.CPU, took.Memory = after.CPU-before.CPU, after.Memory
-	return took, err
+	cost.Wall = time.Since(started)
+	after, err := usage.OfChildren()
+	cost.CPU, cost.Memory = after.CPU-before.CPU, after.Memory
+	return cost, err
 }
 
-// errOther: what was measured is not what it is compared with.
+// errUnexpectedCommand says that the measured command is not the one to compare with.
 var errUnexpectedCommand = errors.New("Cuelight ran another ffmpeg command than expected")

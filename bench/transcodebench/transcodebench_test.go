@@ -28,8 +28,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// clip is a second of picture and sound, in a place whose name a shell would
-// not take as it is.
+// clip generates a second of video and sound, at a path that a shell must quote.
 func clip(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"ffmpeg", "ffprobe"} {
@@ -68,26 +67,26 @@ func segmentCounts(t *testing.T, dir string) map[string]int {
 func TestRunCommands_ProducesTheStagesRenditions(t *testing.T) {
 	t.Parallel()
 	source := clip(t)
-	commands, err := RecordCommands(t.Context(), source, makeDir(t, "rehearsal's"))
+	commands, err := RecordCommands(t.Context(), source, makeDir(t, "dry run's"))
 	must(t, err)
 	if n := len(commands.Each); n < 3 { // 480p, 360p and sound at least
-		t.Fatalf("there are %d rungs", n)
+		t.Fatalf("%d rungs, want at least 3", n)
 	}
 	whole, each := makeDir(t, "whole"), makeDir(t, "each")
-	took, err := RunCommands(t.Context(), []Command{commands.Whole}, whole)
+	cost, err := RunCommands(t.Context(), []Command{commands.Whole}, whole)
 	must(t, err)
-	if took.CPU <= 0 || took.Wall <= 0 || took.Memory < 1<<20 {
-		t.Errorf("it took %+v", took)
+	if cost.CPU <= 0 || cost.Wall <= 0 || cost.Memory < 1<<20 {
+		t.Errorf("the cost is %+v", cost)
 	}
 	_, err = RunCommands(t.Context(), commands.Each, each)
 	must(t, err)
 	want := segmentCounts(t, whole)
 	if got := segmentCounts(t, each); len(got) != len(commands.Each) || len(want) != len(got) {
-		t.Errorf("one by one made %v, at once %v, want %d renditions", got, want, len(commands.Each))
+		t.Errorf("one by one: %v, at once: %v, want %d renditions", got, want, len(commands.Each))
 	}
 	for _, c := range commands.Each {
 		if n := strings.Count(strings.Join(c, " "), " hls "); n != 1 {
-			t.Errorf("a command for one rung makes %d", n)
+			t.Errorf("a command for one rung makes %d renditions", n)
 		}
 	}
 }
@@ -97,13 +96,13 @@ func TestRunStage_ChecksTheFFmpegCommand(t *testing.T) {
 	url := pgtest.New(t, pgtest.Schema{}).Config().ConnString()
 	must(t, cuelight.System{}.Setup(t.Context(), url))
 	source := clip(t)
-	commands, err := RecordCommands(t.Context(), source, makeDir(t, "rehearsal"))
+	commands, err := RecordCommands(t.Context(), source, makeDir(t, "dry run"))
 	must(t, err)
 	dir := makeDir(t, "stage's")
-	took, err := RunStage(t.Context(), Job{URL: url, Before: source, Source: source, Dir: dir}, commands.Whole)
+	cost, err := RunStage(t.Context(), Job{URL: url, Warmup: source, Source: source, Dir: dir}, commands.Whole)
 	must(t, err)
-	if took.CPU <= 0 || took.Wall <= 0 || took.Memory < 1<<20 {
-		t.Errorf("it took %+v", took)
+	if cost.CPU <= 0 || cost.Wall <= 0 || cost.Memory < 1<<20 {
+		t.Errorf("the cost is %+v", cost)
 	}
 	results, err := filepath.Glob(filepath.Join(dir, "data", "tasks", "*", "transcode-*"))
 	must(t, err)
@@ -113,9 +112,9 @@ func TestRunStage_ChecksTheFFmpegCommand(t *testing.T) {
 
 	other := slices.Clone(commands.Whole)
 	other[len(other)-1] += "x"
-	_, err = RunStage(t.Context(), Job{URL: url, Before: source, Source: source, Dir: makeDir(t, "other")}, other)
+	_, err = RunStage(t.Context(), Job{URL: url, Warmup: source, Source: source, Dir: makeDir(t, "other")}, other)
 	if !errors.Is(err, errUnexpectedCommand) {
-		t.Errorf("of another command it says %v", err)
+		t.Errorf("error for another command is %v", err)
 	}
 }
 
@@ -125,16 +124,16 @@ func TestSourcesThatAreNotMedia_AreErrors(t *testing.T) {
 	url := pgtest.New(t, pgtest.Schema{}).Config().ConnString()
 	must(t, cuelight.System{}.Setup(t.Context(), url))
 	source := filepath.Join(t.TempDir(), "text.mp4")
-	must(t, os.WriteFile(source, []byte("no film"), 0o644))
-	if _, err := RecordCommands(t.Context(), source, makeDir(t, "rehearsal")); err == nil {
-		t.Error("there are commands for a text")
+	must(t, os.WriteFile(source, []byte("not a video"), 0o644))
+	if _, err := RecordCommands(t.Context(), source, makeDir(t, "dry run")); err == nil {
+		t.Error("RecordCommands accepted a text file")
 	}
-	_, err := RunStage(t.Context(), Job{URL: url, Before: source, Source: source, Dir: makeDir(t, "stage")}, nil)
+	_, err := RunStage(t.Context(), Job{URL: url, Warmup: source, Source: source, Dir: makeDir(t, "stage")}, nil)
 	if err == nil || !strings.Contains(err.Error(), "ingest") {
 		t.Errorf("error is %v", err)
 	}
 	if _, err := RunCommands(t.Context(), []Command{{"-nostdin", "-i", source, "-f", "null", "-"}}, t.TempDir()); err == nil {
-		t.Error("ffmpeg made something of a text")
+		t.Error("ffmpeg accepted a text file")
 	}
 }
 
@@ -143,11 +142,11 @@ func TestCommand_EqualsIgnoresTheSource(t *testing.T) {
 	a := Command{"-y", "-i", "file:/a", "-f", "hls", "file:720p/index.m3u8"}
 	b := Command{"-y", "-i", "file:/b", "-f", "hls", "file:720p/index.m3u8"}
 	if !a.equalsExceptSource(b) || a[2] != "file:/a" {
-		t.Error("they are not")
+		t.Error("commands with different sources are not equal, or changed")
 	}
 	for _, other := range []Command{nil, a[:5], {"-y", "-i", "file:/a", "-f", "hls", "file:360p/index.m3u8"}} {
 		if a.equalsExceptSource(other) {
-			t.Errorf("it is the same as %q", other)
+			t.Errorf("equal to %q", other)
 		}
 	}
 }

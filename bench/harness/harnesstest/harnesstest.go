@@ -1,15 +1,9 @@
-// Package harnesstest has what every contestant must pass before its figures
-// mean anything:
+// Package harnesstest has the tests that every system must pass before its figures mean
+// anything:
 //
 //	func TestMain(m *testing.M) { harnesstest.Main(m) }
 //
-//	func TestEveryStageOnceAndInOrder(t *testing.T) {
-//		harnesstest.Run(t, river.Tx())
-//	}
-//
-//	func TestStopsInTheMiddleOfWork(t *testing.T) {
-//		harnesstest.RunStop(t, river.Tx())
-//	}
+//	func TestSystem(t *testing.T) { harnesstest.Check(t, river.Tx()) }
 package harnesstest
 
 import (
@@ -27,58 +21,67 @@ import (
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
-// Main runs a package's tests, and expects no goroutine to be left.
+// Main runs a package's tests and reports goroutines that are left.
 func Main(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tasks is how many there are: the first half is submitted at once, the others
-// one by one.
-const tasks = 20
+// Check runs both checks as parallel subtests. They skip in short mode, and where the
+// database server or the system is not available.
+func Check(t *testing.T, s harness.System) {
+	t.Run("runs every stage once and in order", func(t *testing.T) {
+		t.Parallel()
+		CheckPipeline(t, s)
+	})
+	t.Run("stops during work", func(t *testing.T) {
+		t.Parallel()
+		CheckStop(t, s)
+	})
+}
 
-// within is how long each part of the test may take.
-const within = time.Minute
+// taskCount is the number of tasks: one call submits the first half, the others follow one
+// by one.
+const taskCount = 20
 
-// Run lets a contestant take 20 tasks through the five stages on a server of
-// its own, and expects every stage to be done once, in order, and nothing to be
-// left when the crew has stopped. It skips in short mode, and where the server
-// or the contestant is not to be had.
-func CheckPipeline(t *testing.T, c harness.System) {
+const stepTimeout = time.Minute
+
+// CheckPipeline lets a system take 20 tasks through the five stages on a server of its own.
+// Every stage must run once and in order, and stopping the workers must leave nothing.
+func CheckPipeline(t *testing.T, s harness.System) {
 	t.Helper()
-	url := setUp(t, c)
-	seen := newRecord(tasks)
-	crew := start(t, c, url, harness.Options{Slots: 4, Observe: seen.observe})
-	stop := func(ctx context.Context) error { return crew.Stop(ctx) }
+	url := setUp(t, s)
+	seen := newRecord(taskCount)
+	workers := start(t, s, url, harness.Options{Slots: 4, Observe: seen.observe})
 	worked := t.Run("works", func(t *testing.T) {
 		step(t, "submit half of the tasks", func(ctx context.Context) error {
-			return crew.SubmitAll(ctx, 0, tasks/2)
+			return workers.SubmitAll(ctx, 0, taskCount/2)
 		})
-		for task := int64(tasks / 2); task < tasks; task++ {
-			step(t, "submit a task", func(ctx context.Context) error { return crew.Submit(ctx, task) })
+		for task := int64(taskCount / 2); task < taskCount; task++ {
+			step(t, "submit a task", func(ctx context.Context) error { return workers.Submit(ctx, task) })
 		}
 		step(t, "wait for the tasks", seen.wait)
 	})
-	step(t, "stop", stop)
+	step(t, "stop", workers.Stop)
 	if worked {
 		seen.check(t)
 	}
-	expectNobody(t, url)
+	expectNoConnections(t, url)
 }
 
-// RunStop stops a contestant's crew while it works on many tasks, and expects
-// that to take no longer than what it has begun, and nothing to be left. What
-// the crew says of it is not looked at.
-func CheckStop(t *testing.T, c harness.System) {
+// CheckStop stops a system's workers while they work on many tasks. Stopping must only wait
+// for the work that has started, and must leave nothing. The error of Stop is ignored.
+func CheckStop(t *testing.T, s harness.System) {
 	t.Helper()
-	url := setUp(t, c)
-	begun := make(chan struct{})
+	url := setUp(t, s)
+	started := make(chan struct{})
 	var once sync.Once
-	crew := start(t, c, url, harness.Options{Slots: 2, WorkTime: 20 * time.Millisecond, Observe: func(m harness.Observation) {
-		once.Do(func() { close(begun) })
-	}})
+	workers := start(t, s, url, harness.Options{
+		Slots: 2, WorkTime: 20 * time.Millisecond,
+		Observe: func(harness.Observation) { once.Do(func() { close(started) }) },
+	})
 	t.Run("works", func(t *testing.T) {
-		step(t, "submit many tasks", func(ctx context.Context) error { return crew.SubmitAll(ctx, 0, 300) })
+		step(t, "submit many tasks", func(ctx context.Context) error { return workers.SubmitAll(ctx, 0, 300) })
 		step(t, "wait for the first", func(ctx context.Context) error {
 			select {
-			case <-begun:
+			case <-started:
 				return nil
 			case <-ctx.Done():
 				return context.Cause(ctx)
@@ -86,48 +89,48 @@ func CheckStop(t *testing.T, c harness.System) {
 		})
 	})
 	step(t, "stop", func(ctx context.Context) error {
-		_ = crew.Stop(ctx)
+		_ = workers.Stop(ctx)
 		return context.Cause(ctx)
 	})
-	expectNobody(t, url)
+	expectNoConnections(t, url)
 }
 
-// setUp makes a database with the contestant's tables.
-func setUp(t *testing.T, c harness.System) (url string) {
+// setUp creates a database with the system's tables.
+func setUp(t *testing.T, s harness.System) (url string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server of its own, and some seconds")
 	}
-	url = database(t)
-	step(t, "set up", func(ctx context.Context) error { return c.Setup(ctx, url) })
+	url = newDatabase(t)
+	step(t, "set up", func(ctx context.Context) error { return s.Setup(ctx, url) })
 	return url
 }
 
-func start(t *testing.T, c harness.System, url string, o harness.Options) (crew harness.Workers) {
+func start(t *testing.T, s harness.System, url string, o harness.Options) (workers harness.Workers) {
 	t.Helper()
 	step(t, "start", func(ctx context.Context) (err error) {
-		crew, err = c.Start(ctx, url, o)
+		workers, err = s.Start(ctx, url, o)
 		return err
 	})
-	return crew
+	return workers
 }
 
-// step does something within its time.
-func step(t *testing.T, what string, do func(context.Context) error) {
+// step calls a function with a timeout. It skips the test if the system is not available.
+func step(t *testing.T, name string, do func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 	defer cancel()
 	err := do(ctx)
 	if errors.Is(err, harness.ErrUnavailable) {
 		t.Skip(err)
 	}
 	if err != nil {
-		t.Fatalf("%s: %v", what, err)
+		t.Fatalf("%s: %v", name, err)
 	}
 }
 
-// database is an empty one on a server of its own.
-func database(t *testing.T) (url string) {
+// newDatabase creates an empty database on a server of its own.
+func newDatabase(t *testing.T) (url string) {
 	t.Helper()
 	s, err := postgres.StartEphemeral(t.Context(), postgres.EphemeralOptions{})
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
@@ -141,30 +144,30 @@ func database(t *testing.T) (url string) {
 			t.Error(err)
 		}
 	})
-	if err := s.CreateDatabase(t.Context(), "contest"); err != nil {
+	if err := s.CreateDatabase(t.Context(), "harness"); err != nil {
 		t.Fatal(err)
 	}
-	return s.URL("contest")
+	return s.URL("harness")
 }
 
-// expectNobody expects nobody else to be connected. The server may need a
-// moment to see that they have left.
-func expectNobody(t *testing.T, url string) {
+// expectNoConnections waits until no other connection is left. The server may need a moment
+// to notice that clients have disconnected.
+func expectNoConnections(t *testing.T, url string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	const others = `select count(*) from pg_stat_activity
+	const countSQL = `select count(*) from pg_stat_activity
 where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`
 	n := -1
 	for deadline := time.Now().Add(10 * time.Second); n != 0; time.Sleep(10 * time.Millisecond) {
-		if err := conn.QueryRow(t.Context(), others).Scan(&n); err != nil {
+		if err := conn.QueryRow(t.Context(), countSQL).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		if n > 0 && time.Now().After(deadline) {
-			t.Fatalf("%d connections are left of the crew", n)
+			t.Fatalf("%d connections of the workers are left", n)
 		}
 	}
 }

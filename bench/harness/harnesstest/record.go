@@ -2,9 +2,7 @@ package harnesstest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,37 +10,40 @@ import (
 	"github.com/cuelight/cuelight/bench/harness"
 )
 
-// record keeps what happened.
+// record keeps all observations of a test.
 type record struct {
 	mu      sync.Mutex
-	moments map[event][]time.Time
-	left    int // completions that have not been heard of
+	times   map[observationKey][]time.Time
+	missing int // completions
 	done    chan struct{}
 }
 
-type event struct {
+// observationKey is one of the three observations of each stage of each task.
+type observationKey struct {
 	task  int64
 	stage harness.Stage
-	what  harness.Kind
+	kind  harness.Kind
 }
 
 func newRecord(tasks int) *record {
-	return &record{moments: make(map[event][]time.Time), left: tasks * harness.StageCount, done: make(chan struct{})}
+	return &record{
+		times: make(map[observationKey][]time.Time), missing: tasks * harness.StageCount, done: make(chan struct{}),
+	}
 }
 
-func (r *record) observe(m harness.Observation) {
+func (r *record) observe(o harness.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := event{m.Task, m.Stage, m.Kind}
-	r.moments[e] = append(r.moments[e], m.At)
-	if m.Kind == harness.Completed && len(r.moments[e]) == 1 {
-		if r.left--; r.left == 0 {
+	e := observationKey{o.Task, o.Stage, o.Kind}
+	r.times[e] = append(r.times[e], o.At)
+	if o.Kind == harness.Completed && len(r.times[e]) == 1 {
+		if r.missing--; r.missing == 0 {
 			close(r.done)
 		}
 	}
 }
 
-// wait returns when everything was completed.
+// wait returns when every stage of every task has been completed.
 func (r *record) wait(ctx context.Context) error {
 	select {
 	case <-r.done:
@@ -50,57 +51,55 @@ func (r *record) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return fmt.Errorf("%d stages were not completed: %w", r.left, context.Cause(ctx))
+		return fmt.Errorf("%d stages were not completed: %w", r.missing, context.Cause(ctx))
 	}
 }
 
-// check expects that each stage of each task was done once, and none before
-// those it needs.
+// check fails the test for each fault.
 func (r *record) check(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, err := range r.faults() {
-		t.Error(err)
+	for _, fault := range r.faults() {
+		t.Error(fault)
 	}
 }
 
-func (r *record) faults() (all []error) {
-	for e := range r.moments {
-		if e.task < 0 || e.task >= tasks {
-			all = append(all, fmt.Errorf("%v of task %d, which nobody submitted", e.stage, e.task))
+// faults lists stages that did not run exactly once, or ran before those that they need.
+func (r *record) faults() (faults []string) {
+	for e := range r.times {
+		if e.task < 0 || e.task >= taskCount {
+			faults = append(faults, fmt.Sprintf("%v of unknown task %d", e.stage, e.task))
 		}
 	}
-	for task := range int64(tasks) {
+	for task := range int64(taskCount) {
 		for s := range harness.Stage(harness.StageCount) {
-			all = append(all, r.fault(task, s))
+			faults = append(faults, r.stageFaults(task, s)...)
 		}
 	}
-	return slices.DeleteFunc(all, func(err error) bool { return err == nil })
+	return faults
 }
 
-// fault is what is wrong with one stage of a task.
-func (r *record) fault(task int64, s harness.Stage) error {
-	at := func(s harness.Stage, w harness.Kind) time.Time {
-		if times := r.moments[event{task, s, w}]; len(times) > 0 {
-			return times[0]
+func (r *record) stageFaults(task int64, s harness.Stage) (faults []string) {
+	first := func(s harness.Stage, k harness.Kind) (at time.Time) {
+		if times := r.times[observationKey{task, s, k}]; len(times) > 0 {
+			at = times[0]
 		}
-		return time.Time{}
+		return at
 	}
-	var errs []error
-	for what, word := range []string{"began", "ended", "was completed"} {
-		if n := len(r.moments[event{task, s, harness.Kind(what)}]); n != 1 {
-			errs = append(errs, fmt.Errorf("%v of task %d %s %d times", s, task, word, n))
+	for kind := harness.Started; kind <= harness.Completed; kind++ {
+		if n := len(r.times[observationKey{task, s, kind}]); n != 1 {
+			faults = append(faults, fmt.Sprintf("%v of task %d %v %d times", s, task, kind, n))
 		}
 	}
-	began := at(s, harness.Started)
-	if at(s, harness.Ended).Before(began) || at(s, harness.Completed).Before(at(s, harness.Ended)) {
-		errs = append(errs, fmt.Errorf("%v of task %d ended before it began, or was completed before it ended", s, task))
+	started, ended := first(s, harness.Started), first(s, harness.Ended)
+	if ended.Before(started) || first(s, harness.Completed).Before(ended) {
+		faults = append(faults, fmt.Sprintf("%v of task %d ended before it started, or was completed before it ended", s, task))
 	}
 	for _, need := range s.Needs() {
-		if began.Before(at(need, harness.Ended)) {
-			errs = append(errs, fmt.Errorf("%v of task %d began before %v had ended", s, task, need))
+		if started.Before(first(need, harness.Ended)) {
+			faults = append(faults, fmt.Sprintf("%v of task %d started before %v had ended", s, task, need))
 		}
 	}
-	return errors.Join(errs...)
+	return faults
 }

@@ -12,7 +12,7 @@ import (
 func correctObservations() []harness.Observation {
 	var all []harness.Observation
 	at := time.Now()
-	for task := range int64(tasks) {
+	for task := range int64(taskCount) {
 		for s := range harness.Stage(harness.StageCount) {
 			for _, w := range []harness.Kind{harness.Started, harness.Ended, harness.Completed} {
 				at = at.Add(time.Millisecond)
@@ -25,7 +25,7 @@ func correctObservations() []harness.Observation {
 
 func TestRecord_ReportsFaults(t *testing.T) {
 	t.Parallel()
-	const publish = 3 * int(harness.Publish) // its first moment, of task 0
+	const publish = 3 * int(harness.Publish) // its first observation, of task 0
 	for name, c := range map[string]struct {
 		change func([]harness.Observation) []harness.Observation
 		want   string
@@ -33,7 +33,7 @@ func TestRecord_ReportsFaults(t *testing.T) {
 		"none": {func(m []harness.Observation) []harness.Observation { return m }, ""},
 		"twice": {
 			func(m []harness.Observation) []harness.Observation { return append(m, m[publish]) },
-			"publish of task 0 began 2 times",
+			"publish of task 0 started 2 times",
 		},
 		"never": {
 			func(m []harness.Observation) []harness.Observation { return append(m[:publish+2], m[publish+3:]...) },
@@ -44,31 +44,31 @@ func TestRecord_ReportsFaults(t *testing.T) {
 				m[publish].At = m[0].At
 				return m
 			},
-			"publish of task 0 began before assemble had ended",
+			"publish of task 0 started before assemble had ended",
 		},
-		"backwards": {
+		"out of order": {
 			func(m []harness.Observation) []harness.Observation {
 				m[publish].At = m[publish+2].At
 				return m
 			},
-			"publish of task 0 ended before it began",
+			"publish of task 0 ended before it started",
 		},
-		"another task": {
+		"unknown task": {
 			func(m []harness.Observation) []harness.Observation {
-				return append(m, harness.Observation{Task: tasks})
+				return append(m, harness.Observation{Task: taskCount})
 			},
-			"ingest of task 20, which nobody submitted",
+			"ingest of unknown task 20",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRecord(tasks)
+			r := newRecord(taskCount)
 			for _, m := range c.change(correctObservations()) {
 				r.observe(m)
 			}
 			var text string
-			for _, err := range r.faults() {
-				text += err.Error() + "\n"
+			for _, fault := range r.faults() {
+				text += fault + "\n"
 			}
 			if c.want == "" && text != "" || !strings.Contains(text, c.want) {
 				t.Errorf("faults are %q, want %q", text, c.want)
@@ -79,7 +79,7 @@ func TestRecord_ReportsFaults(t *testing.T) {
 
 func TestRecord_WaitReturnsAfterTheLastCompletion(t *testing.T) {
 	t.Parallel()
-	r := newRecord(tasks)
+	r := newRecord(taskCount)
 	all := correctObservations()
 	last := all[len(all)-1]
 	for _, m := range all[:len(all)-1] {
@@ -87,7 +87,7 @@ func TestRecord_WaitReturnsAfterTheLastCompletion(t *testing.T) {
 	}
 	select {
 	case <-r.done:
-		t.Fatal("one is missing")
+		t.Fatal("wait ended before the last completion")
 	default:
 	}
 	r.observe(last)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -11,180 +12,170 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/peers/internal/work"
 )
 
-// DBOS is DBOS Transact.
+// System is DBOS Transact.
 type System struct{}
 
-// New is DBOS Transact.
-func New() System { return System{} }
-
-// Name is its word in results.
+// Name returns its name in results.
 func (System) Name() string { return "dbos" }
 
-// Settings says how it was set up.
+// Settings describes the configuration.
 func (System) Settings() string {
-	return "DBOS Transact for Go v1.1.0: a workflow of five steps, run in the submitting process without a queue; 20 connections, its default"
+	return "DBOS Transact for Go v1.1.0: a workflow of five steps, run in the submitting process without a queue; " +
+		"20 connections, its default"
 }
 
-// Setup makes its tables.
+// Setup creates its tables.
 func (System) Setup(ctx context.Context, url string) error {
-	var trouble work.ErrorList
-	app, err := dbos.NewContext(ctx, config(url, &trouble))
+	var errs harness.ErrorList
+	app, err := dbos.NewContext(ctx, config(url, &errs))
 	if err == nil {
-		err = dbos.Shutdown(app, shutdownWithin)
+		err = dbos.Shutdown(app, shutdownTimeout)
 	}
-	if err := errors.Join(err, trouble.Err()); err != nil {
-		return fmt.Errorf("make tables of DBOS: %w", err)
+	if err := errors.Join(err, errs.Err()); err != nil {
+		return fmt.Errorf("create tables of DBOS: %w", err)
 	}
 	return nil
 }
 
-func config(url string, trouble *work.ErrorList) dbos.Config {
+func config(url string, errs *harness.ErrorList) dbos.Config {
 	return dbos.Config{
-		AppName: "cuelight-bench", DatabaseURL: url, Logger: trouble.Logger(),
-		ApplicationVersion: "1", // or else it hashes this program
+		AppName: "cuelight-bench", DatabaseURL: url, Logger: errs.Logger(),
+		ApplicationVersion: "1", // without it, DBOS hashes this program
 	}
 }
 
-// shutdownWithin is how long it may take to stop where nobody says.
-const shutdownWithin = time.Minute
+// shutdownTimeout applies where the context has no deadline.
+const shutdownTimeout = time.Minute
 
-// Start starts it in this process.
+// Start starts DBOS in this process.
 func (System) Start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
-	c := &crew{Options: o}
-	for s := range c.slots {
-		c.slots[s] = make(chan struct{}, max(1, o.Slots))
+	w := &workers{Options: o}
+	for s := range w.slots {
+		w.slots[s] = make(chan struct{}, max(1, o.Slots))
 	}
 	var err error
-	if c.app, err = dbos.NewContext(context.WithoutCancel(ctx), config(url, &c.trouble)); err != nil {
-		return nil, fmt.Errorf("start DBOS: %w", errors.Join(err, c.trouble.Err()))
+	if w.app, err = dbos.NewContext(context.WithoutCancel(ctx), config(url, &w.errs)); err != nil {
+		return nil, fmt.Errorf("start DBOS: %w", errors.Join(err, w.errs.Err()))
 	}
-	dbos.RegisterWorkflow(c.app, c.workflow, dbos.WithWorkflowName("video"))
-	if err := dbos.Launch(c.app); err != nil {
-		return nil, fmt.Errorf("start DBOS: %w", errors.Join(err, dbos.Shutdown(c.app, shutdownWithin)))
+	dbos.RegisterWorkflow(w.app, w.workflow, dbos.WithWorkflowName("video"))
+	if err := dbos.Launch(w.app); err != nil {
+		return nil, fmt.Errorf("start DBOS: %w", errors.Join(err, dbos.Shutdown(w.app, shutdownTimeout)))
 	}
-	return c, nil
+	return w, nil
 }
 
-type crew struct {
+type workers struct {
 	harness.Options
 	app     dbos.Context
-	slots   [harness.StageCount]chan struct{} // has one for each that is busy
+	slots   [harness.StageCount]chan struct{} // one value for each busy slot
 	results sync.WaitGroup
-	trouble work.ErrorList
+	errs    harness.ErrorList
 }
 
-// workflow is the pipeline. What it returns is kept with it.
-func (c *crew) workflow(ctx dbos.Context, task int64) (string, error) {
-	if err := c.step(ctx, task, harness.Ingest); err != nil {
-		return "", err
+// workflow is the pipeline. DBOS stores its result.
+func (w *workers) workflow(ctx dbos.Context, task int64) (string, error) {
+	for _, stages := range [][]harness.Stage{
+		{harness.Ingest}, {harness.Transcode, harness.Metadata}, {harness.Assemble}, {harness.Publish},
+	} {
+		if err := w.steps(ctx, task, stages); err != nil {
+			return "", err
+		}
 	}
-	if err := c.both(ctx, task, harness.Transcode, harness.Metadata); err != nil {
-		return "", err
-	}
-	if err := c.step(ctx, task, harness.Assemble); err != nil {
-		return "", err
-	}
-	return "", c.step(ctx, task, harness.Publish)
+	return "", nil
 }
 
-// step does a stage, and returns when it is written down that it is done.
-func (c *crew) step(ctx dbos.Context, task int64, s harness.Stage) error {
-	if _, err := dbos.RunAsStep(ctx, c.do(task, s), dbos.WithStepName(s.String())); err != nil {
+// steps performs a stage, or two at once, and returns when the results are recorded.
+func (w *workers) steps(ctx dbos.Context, task int64, stages []harness.Stage) error {
+	if len(stages) == 1 {
+		s := stages[0]
+		_, err := dbos.RunAsStep(ctx, w.step(task, s), dbos.WithStepName(s.String()))
+		if err == nil {
+			w.ReportCompleted(task, s)
+		}
 		return err
 	}
-	work.Completed(c.Options, task, s)
-	return nil
-}
-
-// both does two stages at once.
-func (c *crew) both(ctx dbos.Context, task int64, a, b harness.Stage) error {
-	as, err := dbos.Go(ctx, c.do(task, a), dbos.WithStepName(a.String()))
-	if err != nil {
-		return err
+	var outcomes [2]<-chan dbos.StepOutcome[string]
+	for i, s := range stages {
+		var err error
+		if outcomes[i], err = dbos.Go(ctx, w.step(task, s), dbos.WithStepName(s.String())); err != nil {
+			return err
+		}
 	}
-	bs, err := dbos.Go(ctx, c.do(task, b), dbos.WithStepName(b.String()))
-	if err != nil {
-		return err
-	}
-	for as != nil || bs != nil {
+	for range stages {
 		var outcome dbos.StepOutcome[string]
-		done := a
+		i := 0
 		select {
-		case outcome = <-as:
-			as = nil
-		case outcome = <-bs:
-			done, bs = b, nil
+		case outcome = <-outcomes[0]:
+		case outcome = <-outcomes[1]:
+			i = 1
 		}
 		if outcome.Err != nil {
 			return outcome.Err
 		}
-		work.Completed(c.Options, task, done)
+		outcomes[i] = nil
+		w.ReportCompleted(task, stages[i])
 	}
 	return nil
 }
 
-// do is the work of a stage, in one of its slots.
-func (c *crew) do(task int64, s harness.Stage) dbos.Step[string] {
+// step does the work of a stage in one of its slots.
+func (w *workers) step(task int64, s harness.Stage) dbos.Step[string] {
 	return func(ctx context.Context) (string, error) {
 		select {
-		case c.slots[s] <- struct{}{}:
+		case w.slots[s] <- struct{}{}:
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}
-		defer func() { <-c.slots[s] }()
-		return "", work.Work(ctx, c.Options, task, s)
+		defer func() { <-w.slots[s] }()
+		return "", w.DoWork(ctx, task, s)
 	}
 }
 
-// Submit begins a workflow: it returns when it is written down that it is to be
-// done.
-func (c *crew) Submit(_ context.Context, task int64) error {
-	handle, err := dbos.RunWorkflow(c.app, c.workflow, task, dbos.WithWorkflowID(fmt.Sprint(task)))
+// Submit starts a workflow and returns when DBOS has recorded it.
+func (w *workers) Submit(_ context.Context, task int64) error {
+	handle, err := dbos.RunWorkflow(w.app, w.workflow, task, dbos.WithWorkflowID(strconv.FormatInt(task, 10)))
 	if err != nil {
 		return fmt.Errorf("run workflow: %w", err)
 	}
-	c.results.Go(func() {
+	w.results.Go(func() {
 		_, err := handle.GetResult()
-		c.trouble.Add(err)
+		w.errs.Add(err)
 	})
 	return nil
 }
 
-// SubmitAll begins many workflows at once. They queue for connections, those
-// that are to be begun before those that have begun.
-func (c *crew) SubmitAll(ctx context.Context, first int64, n int) error {
+// SubmitAll starts many workflows at once. They queue for connections.
+func (w *workers) SubmitAll(ctx context.Context, first int64, n int) error {
 	var group errgroup.Group
 	for task := first; task < first+int64(n); task++ {
-		group.Go(func() error { return c.Submit(ctx, task) })
+		group.Go(func() error { return w.Submit(ctx, task) })
 	}
 	return group.Wait()
 }
 
-// Stop lets what has begun come to its end for some seconds, but no longer than
-// until ctx is done; then it is cancelled.
-func (c *crew) Stop(ctx context.Context) error {
+// Stop lets running workflows finish for some seconds, at most until ctx is done, and then
+// cancels them.
+func (w *workers) Stop(ctx context.Context) error {
 	all := make(chan struct{})
 	go func() {
-		c.results.Wait()
+		w.results.Wait()
 		close(all)
 	}()
-	grace := time.NewTimer(5 * time.Second)
-	defer grace.Stop()
+	grace, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	select {
 	case <-all:
-	case <-grace.C:
-	case <-ctx.Done():
+	case <-grace.Done():
 	}
-	within := shutdownWithin
+	timeout := shutdownTimeout
 	if deadline, ok := ctx.Deadline(); ok {
-		within = time.Until(deadline)
+		timeout = time.Until(deadline)
 	}
-	if err := dbos.Shutdown(c.app, max(time.Second, within)); err != nil {
-		return errors.Join(err, c.trouble.Err())
+	if err := dbos.Shutdown(w.app, max(time.Second, timeout)); err != nil {
+		return errors.Join(err, w.errs.Err())
 	}
 	<-all
-	return c.trouble.Err()
+	return w.errs.Err()
 }

@@ -9,12 +9,4 @@ import (
 
 func TestMain(m *testing.M) { harnesstest.Main(m) }
 
-func TestSystem_RunsEveryStageOnceAndInOrder(t *testing.T) {
-	t.Parallel()
-	harnesstest.CheckPipeline(t, graphile.New())
-}
-
-func TestSystem_StopsDuringWork(t *testing.T) {
-	t.Parallel()
-	harnesstest.CheckStop(t, graphile.New())
-}
+func TestSystem(t *testing.T) { harnesstest.Check(t, graphile.System{}) }

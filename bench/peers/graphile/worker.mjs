@@ -1,11 +1,10 @@
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations } from "graphile-worker";
 
-// Its shutdown complains when it meets a fetch that is under way. By then
-// everything is done, or nobody wants it any more.
+// Its shutdown logs an error when a fetch is running. By then all work is done or cancelled.
 let stopping = false;
 const logger = new Logger(() => (level, message) => {
-  if (level === "error" && !stopping) trouble(message);
+  if (level === "error" && !stopping) reportFailure(message);
 });
 
 const preset = {
@@ -23,7 +22,7 @@ const preset = {
 const job = (stage) => `('${stageNames[stage]}', $1, null, null, null, null, null, null)::graphile_worker.job_spec`;
 const [INGEST, TRANSCODE, METADATA, ASSEMBLE, PUBLISH] = stageNames.keys();
 
-// Who arrives second lets assemble begin, in the same statement.
+// The second of the two stages starts assemble, in the same statement.
 const join = (stage) => `with arrived as (
   insert into arrivals as a (task, done) values (($1::json->>'task')::bigint, ${1 << stage})
   on conflict (task) do update set done = a.done | excluded.done
@@ -31,26 +30,26 @@ const join = (stage) => `with arrived as (
 )
 select graphile_worker.add_job('assemble', $1) from arrived where done = ${(1 << TRANSCODE) | (1 << METADATA)}`;
 
-// What lets the next stages begin. A statement is a transaction.
-const follow = [];
-follow[INGEST] = `select graphile_worker.add_jobs(array[${job(TRANSCODE)}, ${job(METADATA)}])`;
-follow[TRANSCODE] = join(TRANSCODE);
-follow[METADATA] = join(METADATA);
-follow[ASSEMBLE] = `select graphile_worker.add_job('publish', $1)`;
+// The statements that start the next stages. A statement is a transaction.
+const advance = [];
+advance[INGEST] = `select graphile_worker.add_jobs(array[${job(TRANSCODE)}, ${job(METADATA)}])`;
+advance[TRANSCODE] = join(TRANSCODE);
+advance[METADATA] = join(METADATA);
+advance[ASSEMBLE] = `select graphile_worker.add_job('publish', $1)`;
 
 const task = (stage) => async (payload, { withPgClient }) => {
   await doWork(payload.task, stage);
-  if (follow[stage]) {
+  if (advance[stage]) {
     await withPgClient((client) =>
-      client.query({ name: "follow_" + stageNames[stage], text: follow[stage], values: [JSON.stringify({ task: payload.task })] }),
+      client.query({ name: "advance_" + stageNames[stage], text: advance[stage], values: [JSON.stringify({ task: payload.task })] }),
     );
   }
-  completed(payload.task, stage);
+  reportCompleted(payload.task, stage);
 };
 
 if (config.do === "setup") {
   await runMigrations({ preset });
-  ready();
+  reportReady();
 } else {
   const events = new EventEmitter();
   const listening = new Promise((resolve) => events.once("pool:listen:success", resolve));
@@ -58,10 +57,10 @@ if (config.do === "setup") {
   const runner = await run({ preset, taskList, events, parsedCronItems: [], noHandleSignals: true });
   runner.promise.catch((error) => logger.error(String(error)));
   await listening;
-  ready();
-  await hostEnd;
+  reportReady();
+  await inputEnd;
   stopping = true;
   await runner.stop();
 }
-await hostEnd;
-leave();
+await inputEnd;
+exit();

@@ -3,44 +3,44 @@ import { PgBoss } from "pg-boss";
 const [INGEST, TRANSCODE, METADATA, ASSEMBLE, PUBLISH] = stageNames.keys();
 
 const boss = new PgBoss({ connectionString: config.url, max: 20, useListenNotify: true });
-boss.on("error", trouble);
+boss.on("error", reportFailure);
 
-// Who arrives second lets assemble begin. In order of their tasks, or else two
-// batches that have the same ones could wait for each other.
-const arrive = `insert into arrivals as a (task, done)
+// The second of the two stages starts assemble. Rows are locked in the order of tasks, so
+// that two batches with the same tasks cannot deadlock.
+const arriveSQL = `insert into arrivals as a (task, done)
 select task, $2 from unnest($1::bigint[]) task order by task
 on conflict (task) do update set done = a.done | excluded.done
 returning task, done`;
 
-const send = (stage, tasks) => boss.insert(stageNames[stage], tasks.map((task) => ({ data: { task } })));
+const insertJobs = (stage, tasks) => boss.insert(stageNames[stage], tasks.map((task) => ({ data: { task } })));
 
-// What lets the next stages begin, for a batch.
-async function follow(stage, tasks) {
+// advance starts the next stages of a batch.
+async function advance(stage, tasks) {
   switch (stage) {
     case INGEST:
-      await Promise.all([send(TRANSCODE, tasks), send(METADATA, tasks)]);
+      await Promise.all([insertJobs(TRANSCODE, tasks), insertJobs(METADATA, tasks)]);
       break;
     case TRANSCODE:
     case METADATA: {
-      const { rows } = await boss.getDb().executeSql(arrive, [tasks, 1 << stage]);
+      const { rows } = await boss.getDb().executeSql(arriveSQL, [tasks, 1 << stage]);
       const both = (1 << TRANSCODE) | (1 << METADATA);
       const next = rows.filter((row) => row.done === both).map((row) => Number(row.task));
-      if (next.length > 0) await send(ASSEMBLE, next);
+      if (next.length > 0) await insertJobs(ASSEMBLE, next);
       break;
     }
     case ASSEMBLE:
-      await send(PUBLISH, tasks);
+      await insertJobs(PUBLISH, tasks);
   }
 }
 
 const handler = (stage) => async (jobs) => {
   const tasks = jobs.map((job) => job.data.task);
   await Promise.all(tasks.map((task) => doWork(task, stage)));
-  await follow(stage, tasks);
-  for (const task of tasks) completed(task, stage);
+  await advance(stage, tasks);
+  for (const task of tasks) reportCompleted(task, stage);
 };
 
-onRequest = ({ first, n }) => send(INGEST, Array.from({ length: n }, (_, i) => first + i));
+onRequest = ({ first, n }) => insertJobs(INGEST, Array.from({ length: n }, (_, i) => first + i));
 
 await boss.start();
 if (config.do === "setup") {
@@ -57,7 +57,7 @@ if (config.do === "setup") {
   };
   for (const [stage, name] of stageNames.entries()) await boss.work(name, options, handler(stage));
 }
-ready();
-await hostEnd;
+reportReady();
+await inputEnd;
 await boss.stop({ graceful: true });
-leave();
+exit();

@@ -1,23 +1,19 @@
-// Package polling has the pipeline as it was before anything was notified: one
-// row per task with a status per stage, and a loop for each stage that sleeps,
-// looks for rows whose turn it is, and works on them.
+// Package polling has a pipeline without notifications: one row per task with a status per
+// stage, and a loop for each stage that sleeps, searches for ready rows and works on them.
 //
-// It is written as well as such a thing can be, so that only the sleep is
-// compared: a loop claims as many rows as it has free slots, with FOR NO KEY
-// UPDATE SKIP LOCKED in one statement; it has a partial index of exactly the
-// rows it looks for; when it got as many as it asked for it does not sleep but
-// goes on as soon as a slot is free. Loops do not sleep in step: they begin at
-// random times, and each sleep is up to a quarter longer or shorter, which
-// changes the mean wait by 2 %. (In step, transcode and metadata would lock each
-// other's rows and skip them, round after round.)
+// It is as good as such a design can be, so that only the sleep is compared. A loop claims as
+// many rows as it has free slots, with FOR NO KEY UPDATE SKIP LOCKED in one statement. It has
+// a partial index of exactly the rows that it searches for. After a full batch it does not
+// sleep but continues as soon as a slot is free. Loops do not sleep in step: they start at
+// random times, and each sleep varies by a quarter, which changes the mean wait by 2 %. (In
+// step, transcode and metadata would lock each other's rows and skip them again and again.)
 //
-// With an interval of T a task then waits T/2 on average for ingest, 2T/3 for
-// the later one of transcode and metadata, and T/2 for each of assemble and
-// publish: about 2.2 T in all, however idle the system is. What it costs an
-// idle system is five queries every T.
+// With an interval of T a task waits T/2 on average for ingest, 2T/3 for the later one of
+// transcode and metadata, and T/2 for each of assemble and publish: about 2.2 T in all,
+// however idle the system is. An idle system runs five queries every T.
 //
-// It has no retries, no leases, no fencing and no history, all of which Cuelight
-// has and pays for: a process that dies leaves its claims behind for ever.
+// It has no retries, no leases, no fencing and no history; Cuelight has all of them and pays
+// for them. A process that dies leaves its claims for ever.
 package polling
 
 import (
@@ -26,78 +22,57 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/bench/peers/internal/peer"
 )
 
-// Polling looks for work every so often.
+// System polls at an interval.
 type System struct {
 	name     string
 	interval time.Duration
 }
 
-// Every5s looks every 5 seconds, Every1s every second.
+// Every5s returns a system that polls every 5 seconds.
 func Every5s() harness.System { return System{"polling_5s", 5 * time.Second} }
 
-// Every1s looks every second.
+// Every1s returns a system that polls every second.
 func Every1s() harness.System { return System{"polling_1s", time.Second} }
 
-// Every looks for work after each interval, and is called name.
+// Every returns a system with a name that polls at an interval.
 func Every(name string, interval time.Duration) System { return System{name, interval} }
 
-// Name is its word in results.
-func (p System) Name() string { return p.name }
+// Name returns its name in results.
+func (s System) Name() string { return s.name }
 
-// Settings says how it was set up.
-func (p System) Settings() string {
+// Settings describes the configuration.
+func (s System) Settings() string {
 	return fmt.Sprintf("a loop per stage that sleeps %v ± 25 %% and claims up to its free slots with SKIP LOCKED, "+
-		"again at once after a full batch; a partial index per stage, %d connections", p.interval, connections)
+		"again at once after a full batch; a partial index per stage, %d connections", s.interval, connections)
 }
 
-// Setup makes the table.
-func (p System) Setup(ctx context.Context, url string) error {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return fmt.Errorf("connect for polling: %w", err)
+// Setup creates the table with its indexes. Its pages have room for updates of the rows.
+func (s System) Setup(ctx context.Context, url string) error {
+	var columns, indexes strings.Builder
+	for stage := range harness.Stage(harness.StageCount) {
+		fmt.Fprintf(&columns, ", %v text not null default 'pending'", stage)
+		fmt.Fprintf(&indexes, "create index on videos (id) where %s;\n", readyCondition(stage))
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, schema()); err != nil {
-		return fmt.Errorf("make the table for polling: %w", err)
-	}
-	return nil
+	return peer.Exec(ctx, url, fmt.Sprintf("create table videos (id bigint primary key%s) with (fillfactor = 60);\n%s",
+		&columns, &indexes))
 }
 
-// Fill inserts tasks while nobody works.
-func (p System) Preload(ctx context.Context, url string, first int64, n int) error {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return fmt.Errorf("connect for polling: %w", err)
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, submitAll, first, n); err != nil {
-		return fmt.Errorf("insert tasks: %w", err)
-	}
-	return nil
+// Preload inserts tasks while no worker runs.
+func (s System) Preload(ctx context.Context, url string, first int64, n int) error {
+	return peer.Exec(ctx, url, submitAllSQL, first, n)
 }
 
-// schema is the table with its indexes. Its pages have room for the rows'
-// updates.
-func schema() string {
-	var b strings.Builder
-	b.WriteString("create table videos (\n\tid bigint primary key")
-	for s := range harness.Stage(harness.StageCount) {
-		fmt.Fprintf(&b, ",\n\t%v text not null default 'pending'", s)
-	}
-	b.WriteString("\n) with (fillfactor = 60);\n")
-	for s := range harness.Stage(harness.StageCount) {
-		fmt.Fprintf(&b, "create index on videos (id) where %s;\n", ready(s))
-	}
-	return b.String()
-}
+const (
+	submitSQL    = `insert into videos (id) values ($1)`
+	submitAllSQL = `insert into videos (id) select generate_series($1::bigint, $1::bigint + $2::bigint - 1)`
+)
 
-// ready is the condition for a row whose turn it is.
-func ready(s harness.Stage) string {
+// readyCondition selects the rows for which a stage is ready.
+func readyCondition(s harness.Stage) string {
 	conditions := []string{fmt.Sprintf("%v = 'pending'", s)}
 	for _, need := range s.Needs() {
 		conditions = append(conditions, fmt.Sprintf("%v = 'completed'", need))
@@ -105,19 +80,14 @@ func ready(s harness.Stage) string {
 	return strings.Join(conditions, " and ")
 }
 
-// claim takes up to so many rows whose turn it is.
-func claim(s harness.Stage) string {
+// claimSQL claims up to $1 ready rows.
+func claimSQL(s harness.Stage) string {
 	return fmt.Sprintf(`with next as materialized (
 	select id from videos where %s order by id limit $1 for no key update skip locked
 )
-update videos set %v = 'inprogress' from next where videos.id = next.id returning videos.id`, ready(s), s)
+update videos set %v = 'inprogress' from next where videos.id = next.id returning videos.id`, readyCondition(s), s)
 }
 
-func complete(s harness.Stage) string {
+func completeSQL(s harness.Stage) string {
 	return fmt.Sprintf("update videos set %v = 'completed' where id = $1", s)
 }
-
-const (
-	submit    = `insert into videos (id) values ($1)`
-	submitAll = `insert into videos (id) select generate_series($1::bigint, $1::bigint + $2::bigint - 1)`
-)

@@ -13,69 +13,87 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/peers/internal/work"
+	"github.com/cuelight/cuelight/bench/peers/internal/peer"
 )
 
-type system struct {
-	name     string
-	tx       bool
-	cooldown time.Duration // 0: River's default
-	poll     time.Duration // 0: River's default
-	settings string
+// version is that in go.mod.
+const version = "River v0.51.0, riverpgxv5"
+
+const (
+	tunedCooldown     = time.Millisecond
+	tunedPollInterval = 20 * time.Millisecond
+	tunedSettings     = "; FetchCooldown 1 ms, FetchPollInterval 20 ms, a queue per stage, 20 connections"
+)
+
+// Tx returns River with the next jobs inserted in the completing transaction.
+func Tx() harness.System {
+	return &system{name: "river_tx", tx: true, cooldown: tunedCooldown, pollInterval: tunedPollInterval,
+		settings: version + ": JobCompleteTx and InsertManyTx in one transaction" + tunedSettings}
 }
 
-func (c *system) Name() string     { return c.name }
-func (c *system) Settings() string { return c.settings }
+// Fast returns River with the next jobs inserted before it completes this one.
+func Fast() harness.System {
+	return &system{name: "river_fast", cooldown: tunedCooldown, pollInterval: tunedPollInterval,
+		settings: version + ": InsertMany, then completion in bulk, a crash can repeat a stage" + tunedSettings}
+}
 
-// arrivals is where the siblings meet that Assemble waits for. The second one
-// updates the first one's row, which has room for that on its page.
-const arrivals = `create table arrivals (task bigint primary key, done int not null) with (fillfactor = 80)`
+// Default returns Fast with River's default settings for fetching.
+func Default() harness.System {
+	return &system{name: "river_default", settings: version +
+		": as river_fast, FetchCooldown 100 ms, FetchPollInterval 1 s; a queue per stage, 20 connections"}
+}
 
-// arrive says which siblings of a task have arrived, this one included. It may
-// come twice.
-const arrive = `insert into arrivals as a (task, done) values ($1, $2)
-on conflict (task) do update set done = a.done | excluded.done
-returning done`
+type system struct {
+	name, settings         string
+	tx                     bool
+	cooldown, pollInterval time.Duration // 0 for River's defaults
+}
 
-const everybody = 1<<harness.Transcode | 1<<harness.Metadata
+func (s *system) Name() string     { return s.name }
+func (s *system) Settings() string { return s.settings }
 
-// Setup makes River's tables, and the one for the siblings.
-func (c *system) Setup(ctx context.Context, url string) error {
-	pool, err := pgxpool.New(ctx, url)
+const connections = 20
+
+// Setup creates River's tables and the one that joins two stages.
+func (s *system) Setup(ctx context.Context, url string) error {
+	err := withPool(ctx, url, func(pool *pgxpool.Pool, errs *harness.ErrorList) error {
+		migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: errs.Logger()})
+		if err == nil {
+			_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+		}
+		if err == nil {
+			_, err = pool.Exec(ctx, peer.ArrivalsTable)
+		}
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("connect for River: %w", err)
-	}
-	defer pool.Close()
-	var trouble work.ErrorList
-	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: trouble.Logger()})
-	if err == nil {
-		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
-	}
-	if err == nil {
-		_, err = pool.Exec(ctx, arrivals)
-	}
-	if err := errors.Join(err, trouble.Err()); err != nil {
-		return fmt.Errorf("make River's tables: %w", err)
+		return fmt.Errorf("create River's tables: %w", err)
 	}
 	return nil
 }
 
-// Fill inserts tasks while nobody works.
-func (c *system) Preload(ctx context.Context, url string, first int64, n int) error {
-	pool, err := pgxpool.New(ctx, url)
-	if err != nil {
-		return fmt.Errorf("connect for River: %w", err)
-	}
-	defer pool.Close()
-	var trouble work.ErrorList
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: trouble.Logger()})
-	if err == nil {
-		err = insertAll(ctx, client, first, n)
-	}
-	return errors.Join(err, trouble.Err())
+// Preload inserts tasks while no worker runs.
+func (s *system) Preload(ctx context.Context, url string, first int64, n int) error {
+	return withPool(ctx, url, func(pool *pgxpool.Pool, errs *harness.ErrorList) error {
+		client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: errs.Logger()})
+		if err != nil {
+			return err
+		}
+		return insertAll(ctx, client, first, n)
+	})
 }
 
-// insertAll inserts the first jobs of tasks in one transaction.
+func withPool(ctx context.Context, url string, do func(*pgxpool.Pool, *harness.ErrorList) error) error {
+	pool, err := peer.OpenPool(ctx, url, connections)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var errs harness.ErrorList
+	return errors.Join(do(pool, &errs), errs.Err())
+}
+
+// insertAll inserts the first jobs of tasks in one transaction, with COPY.
 func insertAll(ctx context.Context, client *river.Client[pgx.Tx], first int64, n int) error {
 	params := make([]river.InsertManyParams, 0, n)
 	for i := range n {
@@ -87,20 +105,20 @@ func insertAll(ctx context.Context, client *river.Client[pgx.Tx], first int64, n
 	return nil
 }
 
-// args are what a job of River is about.
-type args struct {
+// jobArgs are the arguments of River's jobs.
+type jobArgs struct {
 	Task  int64         `json:"task"`
 	Stage harness.Stage `json:"stage"`
 }
 
-func (args) Kind() string { return "stage" }
+func (jobArgs) Kind() string { return "stage" }
 
-// jobs are a job for each of the stages.
+// jobs returns a job for each of the stages.
 func jobs(task int64, stages ...harness.Stage) []river.InsertManyParams {
 	params := make([]river.InsertManyParams, len(stages))
 	for i, s := range stages {
 		params[i] = river.InsertManyParams{
-			Args: args{Task: task, Stage: s}, InsertOpts: &river.InsertOpts{Queue: s.String()},
+			Args: jobArgs{Task: task, Stage: s}, InsertOpts: &river.InsertOpts{Queue: s.String()},
 		}
 	}
 	return params

@@ -10,22 +10,9 @@ import (
 
 func TestMain(m *testing.M) { harnesstest.Main(m) }
 
-func TestSystem_RunsEveryStageOnceAndInOrder(t *testing.T) {
+func TestSystem(t *testing.T) {
 	t.Parallel()
-	for _, c := range []harness.System{river.Tx(), river.Fast(), river.Default()} {
-		t.Run(c.Name(), func(t *testing.T) {
-			t.Parallel()
-			harnesstest.CheckPipeline(t, c)
-		})
-	}
-}
-
-func TestSystem_StopsDuringWork(t *testing.T) {
-	t.Parallel()
-	for _, c := range []harness.System{river.Tx(), river.Fast()} {
-		t.Run(c.Name(), func(t *testing.T) {
-			t.Parallel()
-			harnesstest.CheckStop(t, c)
-		})
+	for _, s := range []harness.System{river.Tx(), river.Fast(), river.Default()} {
+		t.Run(s.Name(), func(t *testing.T) { harnesstest.Check(t, s) })
 	}
 }

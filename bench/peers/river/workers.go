@@ -6,101 +6,158 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/peers/internal/work"
+	"github.com/cuelight/cuelight/bench/peers/internal/peer"
 )
 
-// connections is the size of the pool.
-const connections = 20
-
-type crew struct {
-	*worker
-	trouble work.ErrorList
+// workers are a client of River; they perform the jobs of all stages themselves.
+type workers struct {
+	river.WorkerDefaults[jobArgs]
+	harness.Options
+	tx     bool
+	pool   *pgxpool.Pool
+	client *river.Client[pgx.Tx]
+	errs   harness.ErrorList
 }
 
 // Start starts a client of River with workers for all stages.
-func (c *system) Start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
-	config, err := pgxpool.ParseConfig(url)
+func (s *system) Start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
+	pool, err := peer.OpenPool(ctx, url, connections)
 	if err != nil {
 		return nil, fmt.Errorf("start River: %w", err)
 	}
-	config.MaxConns = connections
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("start River: %w", err)
-	}
-	crew := &crew{worker: &worker{Options: o, tx: c.tx, pool: pool}}
-	if err := crew.start(ctx, c); err != nil {
+	w := &workers{Options: o, tx: s.tx, pool: pool}
+	if err := w.start(ctx, s); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("start River: %w", errors.Join(err, crew.trouble.Err()))
+		return nil, fmt.Errorf("start River: %w", errors.Join(err, w.errs.Err()))
 	}
-	return crew, nil
+	return w, nil
 }
 
-func (c *crew) start(ctx context.Context, how *system) (err error) {
-	workers := river.NewWorkers()
-	river.AddWorker(workers, c.worker)
+func (w *workers) start(ctx context.Context, s *system) (err error) {
+	registry := river.NewWorkers()
+	river.AddWorker(registry, w)
 	queues := make(map[string]river.QueueConfig)
-	for s := range harness.Stage(harness.StageCount) {
-		queues[s.String()] = river.QueueConfig{MaxWorkers: max(1, c.Slots)}
+	for stage := range harness.Stage(harness.StageCount) {
+		queues[stage.String()] = river.QueueConfig{MaxWorkers: max(1, w.Slots)}
 	}
-	c.client, err = river.NewClient(riverpgxv5.New(c.pool), &river.Config{
-		FetchCooldown:     how.cooldown,
-		FetchPollInterval: how.poll,
-		Logger:            c.trouble.Logger(),
+	w.client, err = river.NewClient(riverpgxv5.New(w.pool), &river.Config{
+		FetchCooldown:     s.cooldown,
+		FetchPollInterval: s.pollInterval,
+		Logger:            w.errs.Logger(),
 		Queues:            queues,
-		Workers:           workers,
+		Workers:           registry,
 	})
 	if err != nil {
 		return err
 	}
-	// What is given to Start ends all work when it is done.
-	if err := c.client.Start(context.WithoutCancel(ctx)); err != nil {
+	// The context of River's Start cancels all work when it ends.
+	if err := w.client.Start(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
-	if err := c.listens(ctx); err != nil {
-		return errors.Join(err, c.client.StopAndCancel(context.WithoutCancel(ctx)))
+	if err := w.waitForListener(ctx); err != nil {
+		return errors.Join(err, w.client.StopAndCancel(context.WithoutCancel(ctx)))
 	}
 	return nil
 }
 
-// listens waits until River hears of new jobs, which it begins to do after its
-// Start.
-func (c *crew) listens(ctx context.Context) error {
-	const listening = `select exists (select from pg_stat_activity
+// waitForListener waits until River listens for new jobs, which it starts to do after Start.
+func (w *workers) waitForListener(ctx context.Context) error {
+	const listeningSQL = `select exists (select from pg_stat_activity
 where datname = current_database() and pid <> pg_backend_pid() and query ilike 'listen %' and state = 'idle')`
-	for heard := false; ; time.Sleep(5 * time.Millisecond) {
-		if err := c.pool.QueryRow(ctx, listening).Scan(&heard); err != nil || heard {
+	for listening := false; ; time.Sleep(5 * time.Millisecond) {
+		if err := w.pool.QueryRow(ctx, listeningSQL).Scan(&listening); err != nil || listening {
 			return err
 		}
 	}
 }
 
+// Work performs a stage. River calls it for each job.
+func (w *workers) Work(ctx context.Context, job *river.Job[jobArgs]) error {
+	task, stage := job.Args.Task, job.Args.Stage
+	if err := w.DoWork(ctx, task, stage); err != nil {
+		return err
+	}
+	advance := w.insertNext
+	if w.tx {
+		advance = w.completeAndInsertNext
+	}
+	if err := advance(ctx, job); err != nil {
+		return err
+	}
+	w.ReportCompleted(task, stage)
+	return nil
+}
+
+// completeAndInsertNext completes the job and inserts the next ones in one transaction.
+func (w *workers) completeAndInsertNext(ctx context.Context, job *river.Job[jobArgs]) error {
+	return pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
+		if _, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job); err != nil {
+			return err
+		}
+		next, err := nextStages(ctx, tx, job.Args)
+		if err != nil || len(next) == 0 {
+			return err
+		}
+		_, err = w.client.InsertManyTx(ctx, tx, jobs(job.Args.Task, next...))
+		return err
+	})
+}
+
+// insertNext inserts the next jobs; River completes this one later.
+func (w *workers) insertNext(ctx context.Context, job *river.Job[jobArgs]) error {
+	next, err := nextStages(ctx, w.pool, job.Args)
+	if err != nil || len(next) == 0 {
+		return err
+	}
+	_, err = w.client.InsertMany(ctx, jobs(job.Args.Task, next...))
+	return err
+}
+
+// arriveSQL sets a stage's bit and returns all bits of the task. It can be repeated.
+const arriveSQL = `insert into arrivals as a (task, done) values ($1, $2)
+on conflict (task) do update set done = a.done | excluded.done
+returning done`
+
+// nextStages returns the stages that can start once this one is completed.
+func nextStages(ctx context.Context, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, a jobArgs) ([]harness.Stage, error) {
+	if !a.Stage.PrecedesAssemble() {
+		return a.Stage.Next(), nil
+	}
+	const both = 1<<harness.Transcode | 1<<harness.Metadata
+	var done int
+	if err := db.QueryRow(ctx, arriveSQL, a.Task, 1<<a.Stage).Scan(&done); err != nil || done != both {
+		return nil, err
+	}
+	return []harness.Stage{harness.Assemble}, nil
+}
+
 // Submit inserts the job for the first stage of a task.
-func (c *crew) Submit(ctx context.Context, task int64) error {
-	if _, err := c.client.InsertMany(ctx, jobs(task, harness.Ingest)); err != nil {
+func (w *workers) Submit(ctx context.Context, task int64) error {
+	if _, err := w.client.InsertMany(ctx, jobs(task, harness.Ingest)); err != nil {
 		return fmt.Errorf("insert job: %w", err)
 	}
 	return nil
 }
 
-// SubmitAll does it for many, with COPY.
-func (c *crew) SubmitAll(ctx context.Context, first int64, n int) error {
-	return insertAll(ctx, c.client, first, n)
+// SubmitAll inserts many jobs with COPY.
+func (w *workers) SubmitAll(ctx context.Context, first int64, n int) error {
+	return insertAll(ctx, w.client, first, n)
 }
 
-// Stop waits for what is being worked on. When ctx is done before that, it ends
-// it.
-func (c *crew) Stop(ctx context.Context) error {
-	err := c.client.Stop(ctx)
+// Stop waits for running work and cancels it when ctx is done.
+func (w *workers) Stop(ctx context.Context) error {
+	err := w.client.Stop(ctx)
 	if err != nil {
-		// Nothing waits any more, so it takes no time.
-		err = errors.Join(err, c.client.StopAndCancel(context.WithoutCancel(ctx)))
+		err = errors.Join(err, w.client.StopAndCancel(context.WithoutCancel(ctx))) // returns at once
 	}
-	c.pool.Close()
-	return errors.Join(err, c.trouble.Err())
+	w.pool.Close()
+	return errors.Join(err, w.errs.Err())
 }

@@ -10,19 +10,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/peers/internal/work"
 )
 
 // App is a peer for Node.
 type App struct {
 	Name   string
 	Files  fs.FS  // has package.json, package-lock.json and the script
-	Script string // its name
+	Script string // its file name
 }
 
-// config is what a script is told.
+// config is the first line that a script receives.
 type config struct {
 	URL    string `json:"url"`
 	Do     string `json:"do"`    // "setup", "work", or "submit"
@@ -30,33 +30,31 @@ type config struct {
 	WorkMS int64  `json:"workMs"`
 }
 
-// Setup installs what the app needs, and has it make its tables.
+// Setup installs the packages of the app and lets it create its tables.
 func (a App) Setup(ctx context.Context, url string) error {
-	var trouble work.ErrorList
-	p, err := a.start(ctx, config{URL: url, Do: "setup"}, harness.Options{}, &trouble)
+	p, err := a.start(ctx, config{URL: url, Do: "setup"}, harness.Options{})
 	if err == nil {
-		err = errors.Join(p.Stop(ctx), trouble.Err())
+		err = p.Stop(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("make tables of %s: %w", a.Name, err)
+		return fmt.Errorf("create tables of %s: %w", a.Name, err)
 	}
 	return nil
 }
 
-// Start starts the app, and returns when it hears of new tasks. What goes wrong
-// later is added to trouble.
-func (a App) Start(ctx context.Context, url string, o harness.Options, trouble *work.ErrorList) (*Process, error) {
+// Start starts the app and returns when it is notified of new tasks.
+func (a App) Start(ctx context.Context, url string, o harness.Options) (*Process, error) {
 	c := config{URL: url, Do: "work", Slots: max(1, o.Slots), WorkMS: o.WorkTime.Milliseconds()}
-	return a.start(ctx, c, o, trouble)
+	return a.start(ctx, c, o)
 }
 
-// Idle starts the app where it only submits.
-func (a App) Idle(ctx context.Context, url string, trouble *work.ErrorList) (*Process, error) {
-	return a.start(ctx, config{URL: url, Do: "submit"}, harness.Options{}, trouble)
+// StartSubmitter starts the app in a mode that only submits tasks.
+func (a App) StartSubmitter(ctx context.Context, url string) (*Process, error) {
+	return a.start(ctx, config{URL: url, Do: "submit"}, harness.Options{})
 }
 
-func (a App) start(ctx context.Context, c config, o harness.Options, trouble *work.ErrorList) (*Process, error) {
-	node, err := find(ctx)
+func (a App) start(ctx context.Context, c config, o harness.Options) (*Process, error) {
+	node, err := findNode(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,13 +62,13 @@ func (a App) start(ctx context.Context, c config, o harness.Options, trouble *wo
 	if err != nil {
 		return nil, err
 	}
-	script, err := a.write(dir)
+	script, err := a.writeScript(dir)
 	if err != nil {
 		return nil, fmt.Errorf("write script of %s: %w", a.Name, err)
 	}
-	p := newProcess(node, script, o, trouble)
-	if err := p.begin(ctx, c); err != nil {
-		return nil, fmt.Errorf("start %s: %w", a.Name, errors.Join(err, trouble.Err()))
+	p, err := startProcess(ctx, node, script, c, o)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", a.Name, err)
 	}
 	return p, nil
 }
@@ -78,14 +76,14 @@ func (a App) start(ctx context.Context, c config, o harness.Options, trouble *wo
 //go:embed host.mjs
 var host []byte
 
-// write puts the script where it finds its packages. Its name has a hash, so
-// that nobody gets another's.
-func (a App) write(dir string) (path string, err error) {
+// writeScript puts the script into the directory of its packages. The file name has a hash,
+// so that another version of this program gets another file.
+func (a App) writeScript(dir string) (path string, err error) {
 	script, err := fs.ReadFile(a.Files, a.Script)
 	if err != nil {
 		return "", err
 	}
-	text := append(host[:len(host):len(host)], script...)
+	text := slices.Concat(host, script)
 	hash := sha256.Sum256(text)
 	path = filepath.Join(dir, hex.EncodeToString(hash[:8])+"-"+a.Script)
 	if _, err := os.Stat(path); err == nil {

@@ -1,57 +1,56 @@
-// What every app finds before its own lines: how it talks with the program that
-// has started it.
+// Every app's script follows this text: it connects the script with the program that
+// started it.
 import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 
 const input = createInterface({ input: process.stdin, crlfDelay: Infinity });
-const hostEnd = new Promise((resolve) => input.once("close", resolve));
+const inputEnd = new Promise((resolve) => input.once("close", resolve));
 process.stdout.on("error", () => process.exit(1));
 
-let unsaid = "";
+let unsent = "";
 
-// Lines of one turn of the event loop go out together.
-function say(value) {
-  if (unsaid === "") setImmediate(flush);
-  unsaid += JSON.stringify(value) + "\n";
+// send writes a value as a line. Lines of one turn of the event loop are written together.
+function send(value) {
+  if (unsent === "") setImmediate(flush);
+  unsent += JSON.stringify(value) + "\n";
 }
 
 function flush() {
-  const text = unsaid;
-  unsaid = "";
+  const text = unsent;
+  unsent = "";
   if (text !== "") process.stdout.write(text);
 }
 
 const stageNames = ["ingest", "transcode", "metadata", "assemble", "publish"];
-const [BEGAN, ENDED, COMPLETED] = [0, 1, 2];
+const [STARTED, ENDED, COMPLETED] = [0, 1, 2];
 
-// doWork takes a stage of a task on, completed tells that it is done.
+// doWork performs a stage of a task.
 async function doWork(task, stage) {
-  say([BEGAN, task, stage]);
+  send([STARTED, task, stage]);
   if (config.workMs > 0) await pause(config.workMs);
-  say([ENDED, task, stage]);
+  send([ENDED, task, stage]);
 }
 
-function completed(task, stage) {
-  say([COMPLETED, task, stage]);
+function reportCompleted(task, stage) {
+  send([COMPLETED, task, stage]);
 }
 
-function ready() {
-  say({ ready: true });
+function reportReady() {
+  send({ ready: true });
 }
 
-// leave is for the end: a pool of connections would keep the process for seconds.
-function leave() {
+function reportFailure(error) {
+  send({ failure: String(error?.stack ?? error) });
+}
+
+// exit ends the process at once: a pool of connections would keep it for seconds.
+function exit() {
   flush();
   process.exit(0);
 }
 
-function trouble(what) {
-  say({ trouble: String(what?.stack ?? what) });
-}
-
-// onRequest is what does the requests; hostEnd tells that there will be no more.
+// onRequest handles requests. A script sets it.
 let onRequest = async () => {};
-const requests = new Set();
 
 async function answer(request) {
   let error = "";
@@ -60,7 +59,7 @@ async function answer(request) {
   } catch (e) {
     error = String(e?.message ?? e);
   }
-  say({ reply: request.request, error });
+  send({ reply: request.request, error });
 }
 
 const config = await new Promise((resolve) => {
@@ -71,7 +70,6 @@ const config = await new Promise((resolve) => {
       resolve(JSON.parse(line));
       return;
     }
-    const one = answer(JSON.parse(line)).finally(() => requests.delete(one));
-    requests.add(one);
+    answer(JSON.parse(line));
   });
 });

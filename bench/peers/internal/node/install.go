@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -13,22 +12,21 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/internal/childproc"
 )
 
-// least is the oldest Node that all of the peers work with.
-var least = version{22, 18}
+// oldestVersion is the oldest Node that all peers support.
+var oldestVersion = version{22, 18}
 
 //go:embed runtime
 var runtime embed.FS
 
-// find is a Node that is new enough.
-func find(ctx context.Context) (path string, err error) {
+// findNode returns the path of a Node that is new enough. It installs one if necessary.
+func findNode(ctx context.Context) (path string, err error) {
 	if path, err = exec.LookPath("node"); err == nil {
-		if v, err := versionOf(ctx, path); err == nil && !v.before(least) {
+		if v, err := versionOf(ctx, path); err == nil && !v.before(oldestVersion) {
 			return path, nil
 		}
 	}
@@ -42,7 +40,7 @@ func find(ctx context.Context) (path string, err error) {
 	}
 	path = filepath.Join(dir, "node_modules", ".bin", "node")
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w: a Node of %v or later", harness.ErrUnavailable, least)
+		return "", fmt.Errorf("%w: Node %v or later", harness.ErrUnavailable, oldestVersion)
 	}
 	return path, nil
 }
@@ -64,18 +62,16 @@ func versionOf(ctx context.Context, node string) (v version, err error) {
 	return v, err
 }
 
-// packages are the files that say what is to be installed.
-var packages = []string{"package.json", "package-lock.json"}
-
-// install makes sure that what the files ask for is in a directory of the cache.
+// install installs what package.json and package-lock.json request into a directory of the
+// user's cache, unless that exists, and returns the directory.
 func install(ctx context.Context, name string, files fs.FS) (dir string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("%w: no place for npm's packages: %w", harness.ErrUnavailable, err)
+		return "", fmt.Errorf("%w: no cache directory for npm's packages: %w", harness.ErrUnavailable, err)
 	}
 	hash := sha256.New()
 	contents := make(map[string][]byte)
-	for _, file := range packages {
+	for _, file := range []string{"package.json", "package-lock.json"} {
 		text, err := fs.ReadFile(files, file)
 		if err != nil {
 			return "", err
@@ -93,8 +89,8 @@ func install(ctx context.Context, name string, files fs.FS) (dir string, err err
 	return dir, nil
 }
 
-// installTo installs beside dir and renames, so that dir is there either
-// complete or not at all, whoever else does the same.
+// installTo installs into a temporary directory and renames it: dir is complete or does not
+// exist, even if several processes install at once.
 func installTo(ctx context.Context, dir string, contents map[string][]byte) (err error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -113,33 +109,29 @@ func installTo(ctx context.Context, dir string, contents map[string][]byte) (err
 			return err
 		}
 	}
-	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = temporary, &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it has children
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	switch err := cmd.Run(); {
+	cmd := exec.Command(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+	cmd.Dir = temporary
+	switch err := childproc.Run(ctx, cmd, childproc.Options{}); {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return fmt.Errorf("%w: npm ci: %w: %s", harness.ErrUnavailable, err, lastLines(out.String()))
+		return fmt.Errorf("%w: npm ci: %s", harness.ErrUnavailable, endOf(err.Error()))
 	}
 	if err := os.Rename(temporary, dir); err != nil {
-		if _, there := os.Stat(dir); there == nil {
-			return nil // somebody else was first
+		if _, statErr := os.Stat(dir); statErr == nil {
+			return nil // another process was first
 		}
 		return err
 	}
 	return nil
 }
 
-// lastLines are the end of what a program has said.
-func lastLines(text string) string {
-	const most = 400
+// endOf returns the end of a program's output, in one line.
+func endOf(text string) string {
+	const limit = 400
 	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > most {
-		text = "… " + strings.ToValidUTF8(text[len(text)-most:], "")
+	if len(text) > limit {
+		text = "… " + strings.ToValidUTF8(text[len(text)-limit:], "")
 	}
 	return text
 }

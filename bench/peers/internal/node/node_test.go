@@ -14,42 +14,39 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/peers/internal/work"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// run starts a script that needs no packages, with whichever Node is there.
-func startScript(t *testing.T, script string, o harness.Options, trouble *work.ErrorList) (*Process, error) {
+// startScript starts a script that needs no packages, with any Node that is installed.
+func startScript(t *testing.T, script string, o harness.Options) (*Process, error) {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip(err)
 	}
 	a := App{Files: fstest.MapFS{"test.mjs": {Data: []byte(script)}}, Script: "test.mjs"}
-	path, err := a.write(t.TempDir())
+	path, err := a.writeScript(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newProcess(node, path, o, trouble)
-	return p, p.begin(shortContext(t), config{WorkMS: 1})
+	return startProcess(shortContext(t), node, path, config{WorkMS: 1}, o)
 }
 
-// soon is a context for what takes less than a second.
+// shortContext is for calls that take less than a second.
 func shortContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func mustStartScript(t *testing.T, script string, o harness.Options) (*Process, *work.ErrorList) {
+func mustStartScript(t *testing.T, script string, o harness.Options) *Process {
 	t.Helper()
-	trouble := new(work.ErrorList)
-	p, err := startScript(t, script, o, trouble)
+	p, err := startScript(t, script, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, trouble
+	return p
 }
 
 func expect(t *testing.T, err error, part string) {
@@ -62,74 +59,72 @@ func expect(t *testing.T, err error, part string) {
 func TestProcess_SubmitsAndReportsInOrder(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
-	var heard []harness.Observation
-	p, trouble := mustStartScript(t, `
+	var seen []harness.Observation
+	p := mustStartScript(t, `
 onRequest = async ({ first, n }) => {
   for (let task = first; task < first + n; task++) {
     await doWork(task, 3);
-    completed(task, 3);
+    reportCompleted(task, 3);
   }
 };
-ready();
-await hostEnd;
+reportReady();
+await inputEnd;
 `, harness.Options{Observe: func(m harness.Observation) {
 		mu.Lock()
 		defer mu.Unlock()
-		heard = append(heard, m)
+		seen = append(seen, m)
 	}})
-	expect(t, p.Submit(shortContext(t), 7, 2), "")
+	expect(t, p.SubmitAll(shortContext(t), 7, 2), "")
 	expect(t, p.Stop(shortContext(t)), "")
-	expect(t, trouble.Err(), "")
 	var before time.Time
-	for i, m := range heard {
+	for i, m := range seen {
 		if m.Task != 7+int64(i/3) || m.Stage != harness.Assemble || m.Kind != harness.Kind(i%3) || m.At.Before(before) {
-			t.Errorf("moment %d is %+v", i, m)
+			t.Errorf("observation %d is %+v", i, m)
 		}
 		before = m.At
 	}
-	if len(heard) != 6 {
-		t.Errorf("heard of %d moments, want 6", len(heard))
+	if len(seen) != 6 {
+		t.Errorf("%d observations, want 6", len(seen))
 	}
 }
 
 func TestSubmit_ReturnsTheScriptsError(t *testing.T) {
 	t.Parallel()
-	p, _ := mustStartScript(t, `onRequest = async () => { throw new Error("no such queue"); }; ready(); await hostEnd;`, harness.Options{})
-	expect(t, p.Submit(shortContext(t), 0, 1), "no such queue")
+	p := mustStartScript(t, `onRequest = async () => { throw new Error("no such queue"); }; reportReady(); await inputEnd;`, harness.Options{})
+	expect(t, p.Submit(shortContext(t), 0), "no such queue")
 	expect(t, p.Stop(shortContext(t)), "")
 }
 
 func TestProcess_CollectsErrors(t *testing.T) {
 	t.Parallel()
-	p, trouble := mustStartScript(t, `ready(); await hostEnd; trouble(new Error("job failed"));`, harness.Options{})
-	expect(t, p.Stop(shortContext(t)), "")
-	expect(t, trouble.Err(), "job failed")
+	p := mustStartScript(t, `reportReady(); await inputEnd; reportFailure(new Error("job failed"));`, harness.Options{})
+	expect(t, p.Stop(shortContext(t)), "job failed")
 }
 
 func TestStart_ReturnsTheScriptsError(t *testing.T) {
 	t.Parallel()
-	_, err := startScript(t, `throw new Error("no database");`, harness.Options{}, new(work.ErrorList))
+	_, err := startScript(t, `throw new Error("no database");`, harness.Options{})
 	expect(t, err, "no database")
 }
 
 func TestProcess_ReportsAnUnexpectedExit(t *testing.T) {
 	t.Parallel()
-	p, _ := mustStartScript(t, `onRequest = async () => process.exit(0); ready();`, harness.Options{})
-	expect(t, p.Submit(shortContext(t), 0, 1), "ended by itself")
-	expect(t, p.Submit(shortContext(t), 1, 1), "ended by itself")
-	expect(t, p.Stop(shortContext(t)), "ended by itself")
+	p := mustStartScript(t, `onRequest = async () => process.exit(0); reportReady();`, harness.Options{})
+	expect(t, p.Submit(shortContext(t), 0), "had already ended")
+	expect(t, p.Submit(shortContext(t), 1), "had already ended")
+	expect(t, p.Stop(shortContext(t)), "had already ended")
 }
 
 func TestStop_KillsAScriptThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
-	p, _ := mustStartScript(t, `ready(); setInterval(() => {}, 1000);`, harness.Options{})
+	p := mustStartScript(t, `reportReady(); setInterval(() => {}, 1000);`, harness.Options{})
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if err := p.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error is %v, want that time is up", err)
+		t.Errorf("error is %v, want context.DeadlineExceeded", err)
 	}
-	if err := syscall.Kill(p.cmd.Process.Pid, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("the process is still there: %v", err)
+	if err := syscall.Kill(p.PID(), 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the process still exists: %v", err)
 	}
 }
 
@@ -139,7 +134,7 @@ func TestSetup_IsUnavailableWithoutNPM(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "")
 	a := App{Name: "test", Files: fstest.MapFS{"package.json": {}, "package-lock.json": {}, "test.mjs": {}}, Script: "test.mjs"}
 	if err := a.Setup(shortContext(t), ""); !errors.Is(err, harness.ErrUnavailable) {
-		t.Errorf("error is %v, want that it is unavailable", err)
+		t.Errorf("error is %v, want ErrUnavailable", err)
 	}
 }
 

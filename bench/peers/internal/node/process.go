@@ -1,9 +1,7 @@
 package node
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,148 +11,108 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/peers/internal/work"
+	"github.com/cuelight/cuelight/internal/childproc"
 )
 
-// Process is an app at work.
+// Process is a running app. It is the harness.Workers of a peer whose script handles
+// requests.
 type Process struct {
-	cmd     *exec.Cmd
-	options harness.Options
-	trouble *work.ErrorList
-	stderr  tail
-	heard   bool          // that it is ready
-	ready   chan struct{} // closed when it hears of new tasks
-	gone    chan struct{} // closed when it has ended, with
-	err     error
+	*childproc.Process
+	options  harness.Options
+	errs     harness.ErrorList
+	setReady func()
+	ready    chan struct{} // closed when the app is notified of new tasks
 
-	mu       sync.Mutex // for what follows, and lines to it
+	mu       sync.Mutex // guards what follows
 	stdin    io.WriteCloser
-	stopping bool // stdin is closed
 	requests int64
-	waiting  map[int64]chan<- error
+	replies  map[int64]chan<- error
 }
 
-func newProcess(node, script string, o harness.Options, trouble *work.ErrorList) *Process {
+// startProcess starts a script and returns when it is ready.
+func startProcess(ctx context.Context, node, script string, c config, o harness.Options) (*Process, error) {
+	p := &Process{options: o, ready: make(chan struct{}), replies: make(map[int64]chan<- error)}
+	p.setReady = sync.OnceFunc(func() { close(p.ready) })
 	cmd := exec.Command(node, script)
 	cmd.Dir = filepath.Dir(script)
 	cmd.Env = append(os.Environ(), "NODE_ENV=production", "NO_LOG_SUCCESS=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is not for it
-	cmd.WaitDelay = time.Second
-	p := &Process{
-		cmd: cmd, options: o, trouble: trouble,
-		ready: make(chan struct{}), gone: make(chan struct{}), waiting: make(map[int64]chan<- error),
+	cmd.Stdout = childproc.Lines(p.handleLine)
+	var err error
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		return nil, err
 	}
-	cmd.Stderr = &p.stderr
-	return p
-}
-
-// begin starts the process, and waits until it is ready.
-func (p *Process) begin(ctx context.Context, c config) (err error) {
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return err
+	if p.Process, err = childproc.Start(cmd, childproc.Options{}); err != nil {
+		return nil, err
 	}
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := p.cmd.Start(); err != nil {
-		return err
-	}
-	go p.follow(stdout)
-	first, err := line(c)
-	if err == nil {
-		_, err = p.stdin.Write(first)
-	}
-	if err != nil {
-		err = errors.Join(err, p.kill())
-		return errors.Join(p.err, err)
-	}
+	_ = p.write(c) // it fails if the process has ended, and then Done is closed
 	select {
 	case <-p.ready:
-		return nil
-	case <-p.gone:
-		return p.err
+		return p, nil
+	case <-p.Done():
+		return nil, errors.Join(childproc.ErrEnded, p.Err(), p.errs.Err())
 	case <-ctx.Done():
-		return errors.Join(context.Cause(ctx), p.kill())
+		return nil, errors.Join(p.Wait(ctx), p.errs.Err())
 	}
 }
 
-var errEnded = errors.New("it has ended by itself")
-
-// follow hears the process out.
-func (p *Process) follow(stdout io.Reader) {
-	defer close(p.gone)
-	lines := bufio.NewScanner(stdout)
-	lines.Buffer(make([]byte, 64<<10), 1<<20)
-	for lines.Scan() {
-		p.hear(lines.Bytes())
-	}
-	err := lines.Err()
+// write sends a value as one line.
+func (p *Process) write(value any) error {
+	text, err := json.Marshal(value)
 	if err != nil {
-		_ = p.signal() // it must not wait for a reader for ever
+		return err
 	}
-	err = errors.Join(err, p.cmd.Wait())
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, lastLines(p.stderr.String()))
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err = err; err == nil && !p.stopping {
-		p.err = errEnded
-	}
-	for _, reply := range p.waiting {
-		reply <- errEnded
-	}
-	p.waiting = nil
+	_, err = p.stdin.Write(append(text, '\n'))
+	return err
 }
 
-// message is what a line can be that is not a moment.
+// message is a line that is not an observation.
 type message struct {
 	Ready   bool   `json:"ready"`
-	Trouble string `json:"trouble"`
+	Failure string `json:"failure"`
 	Reply   int64  `json:"reply"`
 	Error   string `json:"error"`
 }
 
-func (p *Process) hear(text []byte) {
-	at := time.Now()
-	if bytes.HasPrefix(text, []byte("[")) {
-		var m [3]int64
-		if err := json.Unmarshal(text, &m); err != nil {
-			p.trouble.Add(fmt.Errorf("unknown line %q: %w", text, err))
-			return
-		}
-		if p.options.Observe != nil {
-			p.options.Observe(harness.Observation{Kind: harness.Kind(m[0]), Task: m[1], Stage: harness.Stage(m[2]), At: at})
-		}
-		return
-	}
+// handleLine handles a line of the output. One goroutine calls it.
+func (p *Process) handleLine(text []byte) {
+	now := time.Now()
+	var o [3]int64
 	var m message
-	switch err := json.Unmarshal(text, &m); {
+	var err error
+	if bytes.HasPrefix(text, []byte("[")) {
+		err = json.Unmarshal(text, &o)
+	} else {
+		err = json.Unmarshal(text, &m)
+	}
+	switch {
 	case err != nil:
-		p.trouble.Add(fmt.Errorf("unknown line %q: %w", text, err))
-	case m.Ready && !p.heard:
-		p.heard = true
-		close(p.ready)
-	case m.Trouble != "":
-		p.trouble.Add(errors.New(lastLines(m.Trouble)))
+		p.errs.Add(fmt.Errorf("line %q of the script: %w", text, err))
+	case text[0] == '[':
+		if p.options.Observe != nil {
+			p.options.Observe(harness.Observation{
+				Kind: harness.Kind(o[0]), Task: o[1], Stage: harness.Stage(o[2]), At: now,
+			})
+		}
+	case m.Ready:
+		p.setReady()
+	case m.Failure != "":
+		p.errs.Add(errors.New(endOf(m.Failure)))
 	default:
-		p.reply(m)
+		p.handleReply(m)
 	}
 }
 
-func (p *Process) reply(m message) {
+func (p *Process) handleReply(m message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	reply, ok := p.waiting[m.Reply]
+	reply, ok := p.replies[m.Reply]
 	if !ok {
 		return
 	}
-	delete(p.waiting, m.Reply)
+	delete(p.replies, m.Reply)
 	if m.Error != "" {
 		reply <- errors.New(m.Error)
 		return
@@ -162,104 +120,56 @@ func (p *Process) reply(m message) {
 	reply <- nil
 }
 
-// Submit asks the process to submit n tasks, numbered from first.
-func (p *Process) Submit(ctx context.Context, first int64, n int) error {
+// Submit asks the process to submit a task.
+func (p *Process) Submit(ctx context.Context, task int64) error { return p.SubmitAll(ctx, task, 1) }
+
+// SubmitAll asks the process to submit n tasks, numbered from first.
+func (p *Process) SubmitAll(ctx context.Context, first int64, n int) error {
 	reply := make(chan error, 1)
-	if err := p.send(first, n, reply); err != nil {
-		return err
+	if err := p.request(first, n, reply); err != nil {
+		return errors.Join(err, p.endedError())
 	}
 	select {
 	case err := <-reply:
 		return err
+	case <-p.Done():
+		return p.endedError()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-type request struct {
-	Request int64 `json:"request"`
-	First   int64 `json:"first"`
-	N       int   `json:"n"`
-}
-
-// line is a value as a line.
-func line(value any) ([]byte, error) {
-	text, err := json.Marshal(value)
-	return append(text, '\n'), err
-}
-
-func (p *Process) send(first int64, n int, reply chan<- error) error {
+func (p *Process) request(first int64, n int, reply chan<- error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waiting == nil {
-		return errEnded
-	}
 	p.requests++
-	text, err := line(request{p.requests, first, n})
-	if err != nil {
-		return err
-	}
-	p.waiting[p.requests] = reply
-	if _, err := p.stdin.Write(text); err != nil {
-		delete(p.waiting, p.requests)
-		return err
-	}
-	return nil
+	p.replies[p.requests] = reply
+	return p.write(struct {
+		Request int64 `json:"request"`
+		First   int64 `json:"first"`
+		N       int   `json:"n"`
+	}{p.requests, first, n})
 }
 
-// Stop tells the process to end, and waits until it has. When ctx is done before
-// that, it is killed.
-func (p *Process) Stop(ctx context.Context) error {
-	p.mu.Lock()
-	p.stopping = true
-	err := p.stdin.Close()
-	p.mu.Unlock()
+// endedError returns nil while the process runs.
+func (p *Process) endedError() error {
 	select {
-	case <-p.gone:
-		return cmp.Or(p.err, err)
-	case <-ctx.Done():
-		return errors.Join(context.Cause(ctx), p.kill())
-	}
-}
-
-// kill ends the process, and whatever it has started.
-func (p *Process) kill() error {
-	err := p.signal()
-	<-p.gone
-	return err
-}
-
-func (p *Process) signal() error {
-	select {
-	case <-p.gone:
-		return nil // and its number may be another's
+	case <-p.Done():
+		return errors.Join(childproc.ErrEnded, p.Err())
 	default:
+		return nil
 	}
-	if err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
-		return err
-	}
-	return nil
 }
 
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	const most = 4096
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	if len(t.text) > most {
-		t.text = append(t.text[:0], t.text[len(t.text)-most:]...)
+// Stop tells the process to end and waits for it. When ctx is done first, it kills the
+// process. It returns the errors that the script reported.
+func (p *Process) Stop(ctx context.Context) error {
+	err := p.endedError()
+	p.mu.Lock()
+	_ = p.stdin.Close() // an error only repeats that the process has ended
+	p.mu.Unlock()
+	if err == nil {
+		err = p.Wait(ctx)
 	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.text)
+	return errors.Join(err, p.errs.Err())
 }

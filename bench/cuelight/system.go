@@ -1,0 +1,130 @@
+// Package cuelight has Cuelight as a system of the benchmark.
+//
+// It works as a program that embeds Cuelight: the graph of the built-in pipeline with stages
+// that do nothing, one Runner with its listener, and a pool as pgxpool creates it. History,
+// fencing and retries are on; they cannot be turned off. Submissions have a pool of their
+// own, because in practice another program submits.
+package cuelight
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
+)
+
+// System is Cuelight. The zero value is ready.
+type System struct{}
+
+// Name returns its name in results.
+func (System) Name() string { return "cuelight" }
+
+// submitConnections is the number of submissions that can run at once.
+const submitConnections = 16
+
+// Settings describes the configuration.
+func (System) Settings() string {
+	return fmt.Sprintf("this commit, schema version %d; one Runner and one notify.Listener per process, "+
+		"all settings at their defaults, pgxpool's default of connections, a further pool of %d for submissions; "+
+		"bulk submissions by Store.SubmitAll", store.SchemaVersion, submitConnections)
+}
+
+// Setup creates the tables.
+func (System) Setup(ctx context.Context, url string) error {
+	return withPool(ctx, url, func(pool *pgxpool.Pool) error {
+		_, err := store.New(pool, store.Video()).Migrate(ctx)
+		return err
+	})
+}
+
+// Preload submits tasks while no worker runs.
+func (System) Preload(ctx context.Context, url string, first int64, n int) error {
+	return withPool(ctx, url, func(pool *pgxpool.Pool) error { return submitAll(ctx, pool, first, n) })
+}
+
+// Channels returns the channels on which workers are notified.
+func (System) Channels() []string {
+	g := store.Video()
+	channels := []string{g.RecallChannel()}
+	for _, s := range g.Stages() {
+		channels = append(channels, g.Channel(s))
+	}
+	return channels
+}
+
+func withPool(ctx context.Context, url string, do func(*pgxpool.Pool) error) error {
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return do(pool)
+}
+
+// submission returns the task with a number.
+func submission(task int64) store.Submission {
+	return store.Submission{Source: strconv.FormatInt(task, 10)}
+}
+
+// submitAll submits tasks in one transaction, many with one statement.
+func submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, n int) error {
+	const batch = 10_000
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		s := store.New(pool, store.Video()).WithTx(tx)
+		for ; n > 0; first, n = first+batch, n-batch {
+			subs := make([]store.Submission, min(n, batch))
+			for i := range subs {
+				subs[i] = submission(first + int64(i))
+			}
+			if _, err := s.SubmitAll(ctx, subs); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// pipeline returns the built-in graph with stages that perform the work of the options.
+func (w *workers) pipeline() (*stages.Pipeline, error) {
+	all := make([]stages.Stage, harness.StageCount)
+	for i := range all {
+		s := harness.Stage(i)
+		all[i] = stages.Stage{Name: s.String(), Workers: w.slots(s), Work: w.work(s)}
+		for _, need := range s.Needs() {
+			all[i].Needs = append(all[i].Needs, need.String())
+		}
+	}
+	return video.Pipeline(all...)
+}
+
+// slots returns the number of slots of a stage; -1 means that these workers do not run it.
+func (w *workers) slots(s harness.Stage) int {
+	switch {
+	case w.Stages != nil && !slices.Contains(w.Stages, s):
+		return -1
+	case slices.Contains(w.SingleSlot, s):
+		return 1
+	}
+	return w.Slots
+}
+
+func (w *workers) work(s harness.Stage) stages.Work {
+	return func(ctx context.Context, job *stages.Job) (any, error) {
+		task, err := strconv.ParseInt(job.Source, 10, 64)
+		if err != nil {
+			return nil, stages.Permanent(err)
+		}
+		if w.Observe != nil {
+			w.numbers.Store(job.Task, task)
+		}
+		return nil, w.DoWork(ctx, task, s)
+	}
+}

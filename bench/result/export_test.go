@@ -1,0 +1,4 @@
+package result
+
+// Benchmarks returns the lines for benchstat.
+func (r *Result) Benchmarks() string { return string(r.benchmarks()) }
