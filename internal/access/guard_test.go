@@ -103,7 +103,7 @@ func request(bearer string) *http.Request {
 	return r
 }
 
-func TestWhoShowsWhatIsWho(t *testing.T) {
+func TestIdentify_FindsThePrincipalOfCredentials(t *testing.T) {
 	t.Parallel()
 	o, k := options(t)
 	g := guard(t, o)
@@ -152,7 +152,7 @@ func TestWhoShowsWhatIsWho(t *testing.T) {
 	}
 }
 
-func TestNameOfAPrincipalCanBePrinted(t *testing.T) {
+func TestPrincipal_NameIsPrintable(t *testing.T) {
 	t.Parallel()
 	o, k := options(t)
 	text := k.add("aaaaaaaa", "read")
@@ -163,7 +163,7 @@ func TestNameOfAPrincipalCanBePrinted(t *testing.T) {
 	}
 }
 
-func TestNobodyIsLetInByNothing(t *testing.T) {
+func TestIdentify_RejectsEmptyCredentials(t *testing.T) {
 	t.Parallel()
 	g := guard(t, access.Options{})
 	for _, bearer := range []string{"", "x", strings.Repeat("\x00", 32), "cue_aaaaaaaa_" + strings.Repeat("A", 43)} {
@@ -178,7 +178,7 @@ func TestNobodyIsLetInByNothing(t *testing.T) {
 	}
 }
 
-func TestScopesIncludeThoseBelow(t *testing.T) {
+func TestCheck_ScopesIncludeLowerOnes(t *testing.T) {
 	t.Parallel()
 	scopes := []access.Scope{access.None, access.Read, access.Submit, access.Admin}
 	for i, has := range scopes {
@@ -197,7 +197,7 @@ func TestScopesIncludeThoseBelow(t *testing.T) {
 	}
 }
 
-func TestIdentifySaysWhyNobodyIsThere(t *testing.T) {
+func TestIdentify_KeepsTheReasonForCheck(t *testing.T) {
 	t.Parallel()
 	o, k := options(t)
 	k.err = errors.New("the database is away")
@@ -218,7 +218,7 @@ func TestIdentifySaysWhyNobodyIsThere(t *testing.T) {
 	}
 }
 
-func TestTheUseOfAKeyIsNotedWhenTheLastIsAMinuteAgo(t *testing.T) {
+func TestIdentify_RecordsTheUseOfAKeyOnceAMinute(t *testing.T) {
 	t.Parallel()
 	o, k := options(t)
 	g := guard(t, o)
@@ -244,7 +244,7 @@ func TestTheUseOfAKeyIsNotedWhenTheLastIsAMinuteAgo(t *testing.T) {
 	}
 }
 
-func TestTooManyFailuresAreRefusedUnseen(t *testing.T) {
+func TestIdentify_LimitsFailuresByAddress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o, k := options(t)
@@ -302,7 +302,7 @@ func TestTooManyFailuresAreRefusedUnseen(t *testing.T) {
 	})
 }
 
-func TestManyAddressesTogetherAreRefused(t *testing.T) {
+func TestIdentify_LimitsFailuresOfAllAddresses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := options(t)
@@ -322,7 +322,7 @@ func TestManyAddressesTogetherAreRefused(t *testing.T) {
 	})
 }
 
-func TestAddressIsThatOfTheClientAsFarAsProxiesAreOurs(t *testing.T) {
+func TestClientNetwork_TrustsOnlyConfiguredProxies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
@@ -360,7 +360,7 @@ func TestAddressIsThatOfTheClientAsFarAsProxiesAreOurs(t *testing.T) {
 	})
 }
 
-func TestWithoutAuthenticationOnlyTheHostsOwnNamesWork(t *testing.T) {
+func TestNoAuth_AcceptsOnlyNamesOfThisHost(t *testing.T) {
 	t.Parallel()
 	g := guard(t, access.Options{NoAuth: true, Hosts: []string{"studio.lan"}})
 	for host, ok := range map[string]bool{
@@ -377,7 +377,7 @@ func TestWithoutAuthenticationOnlyTheHostsOwnNamesWork(t *testing.T) {
 	}
 }
 
-func TestAddressesThatMayBeListenedAt(t *testing.T) {
+func TestCheckListen_AllowsSafeAddressesOnly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		addr                  string

@@ -12,7 +12,7 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 )
 
-func TestSecretIsMadeOnceAndReadByAll(t *testing.T) {
+func TestLoadSecret_CreatesASecretOnceForAllProcesses(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "admin-secret")
 	var wg sync.WaitGroup
@@ -50,7 +50,7 @@ func TestSecretIsMadeOnceAndReadByAll(t *testing.T) {
 	}
 }
 
-func TestSecretThatIsWeakOrNotSecretIsRefused(t *testing.T) {
+func TestLoadSecret_RejectsWeakOrReadableSecrets(t *testing.T) {
 	t.Parallel()
 	good := strings.Repeat("s", 32)
 	for name, c := range map[string]struct {
@@ -97,7 +97,7 @@ func TestSecretThatIsWeakOrNotSecretIsRefused(t *testing.T) {
 	}
 }
 
-func TestSecretIsNotPrinted(t *testing.T) {
+func TestSecret_IsNotPrinted(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("x", 32)
 	s, err := access.NewSecret(text)

@@ -44,7 +44,7 @@ func with(c *http.Cookie) *http.Request {
 	return r
 }
 
-func TestSessionIsThatOfTheCredential(t *testing.T) {
+func TestLogin_SessionHasThePrincipalOfTheCredential(t *testing.T) {
 	t.Parallel()
 	o, k := options(t)
 	g := guard(t, o)
@@ -73,7 +73,7 @@ func TestSessionIsThatOfTheCredential(t *testing.T) {
 	}
 }
 
-func TestSessionOutlivesTheProcessAndEndsWithWhatItWasGivenFor(t *testing.T) {
+func TestSession_OutlivesTheProcessAndEndsWithItsCredential(t *testing.T) {
 	t.Parallel()
 	o, k := options(t)
 	o.SessionKey = sessionKey(t, "k")
@@ -111,7 +111,7 @@ func TestSessionOutlivesTheProcessAndEndsWithWhatItWasGivenFor(t *testing.T) {
 
 // Whoever looks at a page all the time is not to be kept out after a restart by what
 // others get wrong.
-func TestWhoeverHasASessionCanLogInWhileOthersFail(t *testing.T) {
+func TestLogin_WorksWhileOthersFail(t *testing.T) {
 	t.Parallel()
 	o, k := options(t)
 	o.SessionKey = sessionKey(t, "k")
@@ -129,7 +129,7 @@ func TestWhoeverHasASessionCanLogInWhileOthersFail(t *testing.T) {
 	}
 }
 
-func TestForgedCookieIsNobodys(t *testing.T) {
+func TestSession_RejectsAForgedCookie(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t)
 	g := guard(t, o)
@@ -154,7 +154,7 @@ func TestForgedCookieIsNobodys(t *testing.T) {
 	}
 }
 
-func TestLoggedOutSessionIsOver(t *testing.T) {
+func TestLogout_EndsTheSession(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t)
 	g := guard(t, o)
@@ -172,7 +172,7 @@ func TestLoggedOutSessionIsOver(t *testing.T) {
 	}
 }
 
-func TestSessionLastsWhileItIsUsed(t *testing.T) {
+func TestSession_IsRenewedWhileInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := options(t)
@@ -240,7 +240,7 @@ func identified(t *testing.T, g *access.Guard, r *http.Request) (ctx context.Con
 	return ctx
 }
 
-func TestWhoIsStillLetIn(t *testing.T) {
+func TestStill_ReportsRevokedAccess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o, k := options(t)
@@ -285,7 +285,7 @@ func (slow) FindKey(ctx context.Context, _ string) (store.Key, error) {
 	return store.Key{}, ctx.Err()
 }
 
-func TestNobodyIsLookedForForLong(t *testing.T) {
+func TestIdentify_EndsAfterTheTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o, k := options(t)

@@ -73,7 +73,7 @@ func get(t *testing.T, address string) *http.Request {
 	return r
 }
 
-func TestProfilesAreThereAtALoopbackAddress(t *testing.T) {
+func TestRun_ServesProfilesOnLoopback(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"127.0.0.1:0", "localhost:0"} {
 		at, end := running(t, addr)
@@ -99,7 +99,7 @@ func TestProfilesAreThereAtALoopbackAddress(t *testing.T) {
 	}
 }
 
-func TestNoAddressIsListenedAtThatOthersCouldReach(t *testing.T) {
+func TestRun_RejectsAddressesThatOthersCanReach(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:6060", "example.com:6060", "localhost.example.com:0", "127.0.0.1.example.com:0", "*:0"} {
 		err := debug.Run(t.Context(), debug.Options{Addr: addr, Ready: func(at net.Addr) { t.Errorf("%s: it listens at %s", addr, at) }})
@@ -114,7 +114,7 @@ func TestNoAddressIsListenedAtThatOthersCouldReach(t *testing.T) {
 	}
 }
 
-func TestPageOfABrowserSeesNothing(t *testing.T) {
+func TestRun_RejectsRequestsOfBrowserPages(t *testing.T) {
 	t.Parallel()
 	at, _ := running(t, "127.0.0.1:0")
 	for _, tt := range []struct {
@@ -152,7 +152,7 @@ func socketDir(t *testing.T) string {
 	return dir
 }
 
-func TestSocketIsForThisUserAloneAndGoneAtTheEnd(t *testing.T) {
+func TestRun_SocketIsPrivateAndRemoved(t *testing.T) {
 	t.Parallel()
 	dir := socketDir(t)
 	path := filepath.Join(dir, "debug.sock")
@@ -177,7 +177,7 @@ func TestSocketIsForThisUserAloneAndGoneAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestSocketThatWasLeftBehindGivesWayAndNothingElseDoes(t *testing.T) {
+func TestRun_ReplacesOnlyAStaleSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(socketDir(t), "debug.sock")
 	l, err := net.Listen("unix", path)
@@ -206,7 +206,7 @@ func TestSocketThatWasLeftBehindGivesWayAndNothingElseDoes(t *testing.T) {
 }
 
 // Not parallel: a process is traced once at a time.
-func TestProfileThatIsBeingTakenDoesNotHoldUpTheEnd(t *testing.T) {
+func TestRun_EndsDuringAProfile(t *testing.T) {
 	at, end := running(t, "127.0.0.1:0")
 	answered := make(chan int, 1)
 	begun := make(chan struct{})

@@ -166,15 +166,15 @@ func callProblems(f *dto.MetricFamily, path []parser.Node) []string {
 	return nil
 }
 
-func TestWhatIsWrongWithAnExpressionIsFound(t *testing.T) {
+func TestCatalogue_FindsErrorsInExpressions(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
 	for expr, want := range map[string]string{
-		`sum by (stage) (rate(cuelight_retries_total{stage=~".*"}[5m])) > 0`:                      "",
-		`histogram_quantile(0.9, sum by (le) (rate(cuelight_wakeup_latency_seconds_bucket[5m])))`: "",
+		`sum by (stage) (rate(cuelight_retries_total{stage=~".*"}[5m])) > 0`:                    "",
+		`histogram_quantile(0.9, sum by (le) (rate(cuelight_wake_latency_seconds_bucket[5m])))`: "",
 		`sum(cuelight_tasks`:                                            "parse error",
 		`cuelight_taks > 1`:                                             "there is no cuelight_taks",
-		`cuelight_wakeup_latency_seconds`:                               "there is no cuelight_wakeup_latency_seconds",
+		`cuelight_wake_latency_seconds`:                                 "there is no cuelight_wake_latency_seconds",
 		`cuelight_tasks_bucket`:                                         "there is no cuelight_tasks_bucket",
 		`cuelight_tasks{state="ready"}`:                                 "cuelight_tasks has no label state",
 		`cuelight_tasks{status="redy"}`:                                 `no cuelight_tasks has status "redy"`,

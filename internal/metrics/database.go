@@ -13,73 +13,71 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// DB is what a Database needs of a database. A *pgxpool.Pool has it.
+// DB sends statements to the database. A *pgxpool.Pool is one.
 type DB interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// DatabaseOptions say how often a [Database] is asked.
+// DatabaseOptions say how often a [Database] queries.
 type DatabaseOptions struct {
-	// Every is for how long an answer is good. Default 10 s.
-	Every time.Duration
+	// MaxAge is how long an answer is cached. Default 10 s.
+	MaxAge time.Duration
 
-	// Within is how long an answer may take. Default 4 s, less than Prometheus
-	// waits for a scrape.
-	Within time.Duration
+	// Timeout limits a query. Default 4 s, less than the timeout of a scrape.
+	Timeout time.Duration
 }
 
-// Database knows the [Figures] of a pipeline. However many ask for them, one at a
-// time asks the database, and what it said is good for a while.
+// Database reads the [Figures] of a pipeline and caches them. Concurrent callers share
+// one query.
 type Database struct {
 	db    DB
 	graph store.Graph
 	sql   string
 	o     DatabaseOptions
 
-	turn chan struct{} // whoever has its value may ask
+	querying chan struct{} // has an element while no query runs
 
 	mu    sync.Mutex
-	last  Figures // zero where there never was an answer
+	last  Figures // zero before the first answer
 	tried time.Time
-	err   error // of the latest try
+	err   error // of the latest query
 }
 
-// retryAfter is how soon a database that did not answer is asked again.
+// retryAfter is the time to the next query after a failed one.
 const retryAfter = time.Second
 
-// NewDatabase returns the Database of a pipeline. It does not ask it anything.
+// NewDatabase returns the Database of a pipeline. It does not query yet.
 func NewDatabase(db DB, g store.Graph, o DatabaseOptions) *Database {
-	if o.Every <= 0 {
-		o.Every = 10 * time.Second
+	if o.MaxAge <= 0 {
+		o.MaxAge = 10 * time.Second
 	}
-	if o.Within <= 0 {
-		o.Within = 4 * time.Second
+	if o.Timeout <= 0 {
+		o.Timeout = 4 * time.Second
 	}
-	d := &Database{db: db, graph: g, sql: g.SQL(figuresSQL, CountAtMost), o: o, turn: make(chan struct{}, 1)}
-	d.turn <- struct{}{}
+	d := &Database{db: db, graph: g, sql: g.SQL(figuresSQL, CountAtMost), o: o, querying: make(chan struct{}, 1)}
+	d.querying <- struct{}{}
 	return d
 }
 
-// Figures returns the latest figures, which are no older than Every. Where the
-// database does not give any, it returns why, and those that it gave last: their
-// At is zero if there never were any. It returns within Within, or as soon as ctx
-// is done if somebody else is asking just now.
+// Figures returns figures that are no older than MaxAge. If the query fails, Figures
+// returns the error and the last figures, whose At is zero if there are none. It takes
+// no longer than Timeout; while another caller's query runs, it ends with ctx.
 func (d *Database) Figures(ctx context.Context) (Figures, error) {
-	if f, err, good := d.cached(); good {
+	if f, err, fresh := d.cached(); fresh {
 		return f, err
 	}
 	select {
-	case <-d.turn:
-		defer func() { d.turn <- struct{}{} }()
+	case <-d.querying:
+		defer func() { d.querying <- struct{}{} }()
 	case <-ctx.Done():
 		f, _, _ := d.cached()
 		return f, fmt.Errorf("read figures: %w", ctx.Err())
 	}
-	if f, err, good := d.cached(); good {
+	if f, err, fresh := d.cached(); fresh {
 		return f, err
 	}
-	// Others wait for the answer, too, so it does not depend on this caller.
-	f, err := d.ask(context.WithoutCancel(ctx))
+	// Other callers wait for the answer, too, so the query does not end with this ctx.
+	f, err := d.query(context.WithoutCancel(ctx))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.tried, d.err = time.Now(), err
@@ -89,26 +87,26 @@ func (d *Database) Figures(ctx context.Context) (Figures, error) {
 	return d.last.clone(), err
 }
 
-// cached is what is known, and whether that is good enough.
-func (d *Database) cached() (f Figures, err error, good bool) {
+// cached returns the last answer and whether it is fresh.
+func (d *Database) cached() (f Figures, err error, fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	lasts := d.o.Every
+	maxAge := d.o.MaxAge
 	if d.err != nil {
-		lasts = min(retryAfter, lasts)
+		maxAge = min(retryAfter, maxAge)
 	}
-	return d.last.clone(), d.err, !d.tried.IsZero() && time.Since(d.tried) < lasts
+	return d.last.clone(), d.err, !d.tried.IsZero() && time.Since(d.tried) < maxAge
 }
 
-func (d *Database) ask(ctx context.Context) (Figures, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.o.Within)
+func (d *Database) query(ctx context.Context) (Figures, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout)
 	defer cancel()
 	f := Figures{At: time.Now()}
 	for _, name := range d.graph.Stages() {
 		f.Stages = append(f.Stages, StageFigures{Name: name})
 	}
 	var batch pgx.Batch
-	batch.Queue(figuresSettings, strconv.FormatInt(d.o.Within.Milliseconds(), 10))
+	batch.Queue(figuresSettings, strconv.FormatInt(d.o.Timeout.Milliseconds(), 10))
 	batch.Queue(d.sql).Query(f.scan)
 	if err := d.db.SendBatch(ctx, &batch).Close(); err != nil {
 		return Figures{}, fmt.Errorf("read figures: %w", err)

@@ -39,7 +39,7 @@ func (r fakeResults) Close() error { return r.err }
 
 var errAway = errors.New("the database is away")
 
-func TestTheDatabaseIsAskedOnceInTenSeconds(t *testing.T) {
+func TestFigures_AreCachedForTenSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{}
@@ -56,7 +56,7 @@ func TestTheDatabaseIsAskedOnceInTenSeconds(t *testing.T) {
 	})
 }
 
-func TestManyWhoAskAtOnceShareOneAnswer(t *testing.T) {
+func TestFigures_ConcurrentCallersShareOneQuery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(context.Context) error { time.Sleep(time.Second); return nil }}
@@ -77,7 +77,7 @@ func TestManyWhoAskAtOnceShareOneAnswer(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsForSomebodyElsesAnswerMayLeave(t *testing.T) {
+func TestFigures_WaitingEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(context.Context) error { time.Sleep(3 * time.Second); return nil }}
@@ -97,7 +97,7 @@ func TestWhoWaitsForSomebodyElsesAnswerMayLeave(t *testing.T) {
 }
 
 // A browser that goes away must not make everybody believe that the database has.
-func TestAnAnswerDoesNotDependOnWhoeverAskedFirst(t *testing.T) {
+func TestFigures_QueryOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(ctx context.Context) error {
@@ -117,7 +117,7 @@ func TestAnAnswerDoesNotDependOnWhoeverAskedFirst(t *testing.T) {
 	})
 }
 
-func TestWhatTheDatabaseSaidLastIsToldWhileItIsAway(t *testing.T) {
+func TestFigures_ReturnsTheLastOnesWithTheError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{}
@@ -147,7 +147,7 @@ func TestWhatTheDatabaseSaidLastIsToldWhileItIsAway(t *testing.T) {
 	})
 }
 
-func TestADatabaseThatDoesNotAnswerIsNotWaitedForForLong(t *testing.T) {
+func TestFigures_EndsAfterTheTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
@@ -160,7 +160,7 @@ func TestADatabaseThatDoesNotAnswerIsNotWaitedForForLong(t *testing.T) {
 	})
 }
 
-func TestCallersMayChangeTheFiguresTheyGot(t *testing.T) {
+func TestFigures_ReturnsACopy(t *testing.T) {
 	t.Parallel()
 	d := NewDatabase(&fakeDB{}, store.Video(), DatabaseOptions{})
 	for range 2 {
@@ -176,7 +176,7 @@ func TestCallersMayChangeTheFiguresTheyGot(t *testing.T) {
 }
 
 // The server gives up, too, and does not go on for nobody.
-func TestAStatementThatTakesTooLongIsEndedByTheServer(t *testing.T) {
+func TestFigures_ServerEndsASlowStatement(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -187,7 +187,7 @@ func TestAStatementThatTakesTooLongIsEndedByTheServer(t *testing.T) {
 	defer conn.Release()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	d := NewDatabase(slow{conn, ctx}, g, DatabaseOptions{Every: time.Nanosecond, Within: time.Second})
+	d := NewDatabase(slow{conn, ctx}, g, DatabaseOptions{MaxAge: time.Nanosecond, Timeout: time.Second})
 	if _, err := d.Figures(t.Context()); err != nil { // it is prepared from now on
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func (s slow) SendBatch(_ context.Context, b *pgx.Batch) pgx.BatchResults {
 	return s.DB.SendBatch(s.ctx, b)
 }
 
-func TestADatabaseWithoutTablesSaysSo(t *testing.T) {
+func TestFigures_FailsWithoutTables(t *testing.T) {
 	t.Parallel()
 	d := NewDatabase(pgtest.New(t, pgtest.Schema{}), store.Video(), DatabaseOptions{})
 	var pg *pgconn.PgError

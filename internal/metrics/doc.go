@@ -1,4 +1,4 @@
-// Package metrics tells Prometheus what a process and its database do.
+// Package metrics exports the metrics of a process and its database to Prometheus.
 //
 //	m := metrics.New(metrics.Options{
 //		Graph: graph, Slots: slots, Version: version, Pool: pool, Dirs: dirs,
@@ -8,17 +8,15 @@
 //	listen.OnChange = m.Listening
 //	mux.Handle("GET /metrics", m.Handler())
 //
-// Begin with [New]. What the process itself does is counted as it happens, by
-// [Metrics.Observe] and its like, which never block. What all processes have in
-// common — how much is ready, how old it is, who works — is asked of the database
-// by a [Database], in one statement whose answer is kept for some seconds, so that
-// it costs the same however often, and by however many, it is scraped.
+// Call [New] first. Methods such as [Metrics.Observe] count what the process does, and
+// never block. A [Database] reads the figures that all processes share (queues, ages,
+// workers, webhooks) with one statement and caches them for some seconds, so that the
+// cost does not depend on the number of scrapes.
 //
-// Every series has a known number of values: stages, outcomes, states, types of
-// events, directories, and workers as host:pid. No task is named in any.
+// Every series has a bounded set of label values: stages, outcomes, states, event types,
+// directories, and workers as host:pid. No label contains a task.
 //
-// It keeps a registry of its own, and no goroutine but one per disk that does not
-// answer. It does not log, and does not know whether anything is wrong: for a yes
-// or no see the package health, for alerts docs/monitoring, where each metric is
-// described.
+// The package has its own registry, and no goroutine except one per disk that does not
+// answer. It does not log, and does not judge whether the process is healthy: see
+// package health, and docs/monitoring, which describes every metric and has alerts.
 package metrics

@@ -44,7 +44,7 @@ func alerts(t *testing.T) (f ruleFile) {
 	return f
 }
 
-func TestAlertsAskForMetricsThatExist(t *testing.T) {
+func TestAlerts_UseExistingMetrics(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
 	n := 0
@@ -59,7 +59,7 @@ func TestAlertsAskForMetricsThatExist(t *testing.T) {
 	}
 }
 
-func TestAlertsAreDescribed(t *testing.T) {
+func TestAlerts_AreDescribed(t *testing.T) {
 	t.Parallel()
 	readme := document(t, "README.md")
 	known := make(map[string]bool)
@@ -120,7 +120,7 @@ var variables = strings.NewReplacer(
 	"$__rate_interval", "5m", `="$job"`, `=~".*"`, `=~"$instance"`, `=~".*"`, `=~"$stage"`, `=~".*"`,
 )
 
-func TestTheDashboardAsksForMetricsThatExist(t *testing.T) {
+func TestDashboard_UsesExistingMetrics(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
 	d := readDashboard(t)
@@ -151,7 +151,7 @@ func TestTheDashboardAsksForMetricsThatExist(t *testing.T) {
 	}
 }
 
-func TestTheDashboardHasItsRowsAndNothingOverlaps(t *testing.T) {
+func TestDashboard_HasItsRowsWithoutOverlap(t *testing.T) {
 	t.Parallel()
 	var rows []string
 	ids := make(map[int]bool)
@@ -180,7 +180,7 @@ func TestTheDashboardHasItsRowsAndNothingOverlaps(t *testing.T) {
 	}
 }
 
-func TestEveryMetricIsShownAndDescribed(t *testing.T) {
+func TestMetrics_AreShownAndDescribed(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
 	readme, shown := document(t, "README.md"), document(t, "grafana.json")+document(t, "rules.yml")

@@ -8,68 +8,66 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Figures are what all processes of a pipeline have in common, as the database
-// had it at a time.
+// Figures describe a pipeline, as the database shows it to all processes.
 type Figures struct {
-	At     time.Time     // when they were asked for, by this process's clock
-	Took   time.Duration // to ask
+	At     time.Time     // time of the query, by this process's clock
+	Took   time.Duration // duration of the query
 	Stages []StageFigures
 
-	// DeadLetters are the tasks of which a stage died.
-	DeadLetters int
+	// DeadTasks is the number of tasks with a dead stage.
+	DeadTasks int
 
-	// Workers are the processes that were not given up and did not say good-bye.
+	// Workers are the worker processes that have neither stopped nor expired.
 	Workers []WorkerFigures
 
-	// OutboxPending are the rows of the outbox that the slowest webhook has not
-	// seen yet, and OutboxOldest is the age of the oldest of them. A webhook that
-	// is off counts for none of these, and without any there is nothing to see.
+	// OutboxPending is the number of outbox rows that the slowest enabled webhook
+	// has not processed, and OutboxOldest the age of the oldest of them. Both are
+	// zero without an enabled webhook.
 	OutboxPending int
 	OutboxOldest  time.Duration
 
-	// OutboxHeld is the age of the oldest row of the outbox that no reader is shown
-	// yet, because a transaction which wrote before it is still open: 0 where there
-	// is none, negative where this database does not say.
+	// OutboxHeld is the age of the oldest outbox row that is not visible yet,
+	// because an earlier transaction is still open. It is 0 if there is none, and
+	// negative if the database cannot tell.
 	OutboxHeld time.Duration
-	// OutboxAge is that of the oldest row there is.
+	// OutboxAge is the age of the oldest outbox row.
 	OutboxAge time.Duration
 
-	// WebhooksOn and WebhooksOff are the webhooks that are delivered to and not.
+	// WebhooksOn and WebhooksOff are the numbers of enabled and disabled webhooks.
 	WebhooksOn, WebhooksOff int
-	// WebhookPending are deliveries that are still to be made to those that are
-	// on, WebhookOldest is the age of the oldest of them, and WebhookDead are
-	// deliveries to those that were given up.
+	// WebhookPending is the number of pending deliveries to enabled webhooks,
+	// WebhookOldest the age of the oldest of them, and WebhookDead the number of
+	// dead ones.
 	WebhookPending int
 	WebhookOldest  time.Duration
 	WebhookDead    int
 }
 
-// StageFigures are those of one stage. Of each status at most [CountAtMost] are
-// counted; where more are ready than that, PostgreSQL's estimate is told.
+// StageFigures are the figures of one stage. Each status is counted up to
+// [CountAtMost]; beyond that, Ready is PostgreSQL's estimate.
 type StageFigures struct {
 	Name       string
 	Ready      int // can be claimed now
-	Scheduled  int // of tasks that wait for the time they were submitted for
-	Waiting    int // for the time of the next attempt
+	Scheduled  int // scheduled for a later time
+	Waiting    int // waits for the time of the next attempt
 	InProgress int
 	Dead       int
 
-	// OldestReady is for how long the oldest of the ready ones is. That is not
-	// written down when it begins, so it is taken from when the task was
-	// submitted, was due or was done again by hand, and from the history of the
-	// stage and of those it needs. Where there are more than 200 of one priority,
-	// it is the oldest of the 200 that are claimed next, and where there are more
-	// than 50 priorities, that of the lowest.
+	// OldestReady is how long the oldest ready task has been ready. The database
+	// does not store that, so it is computed from the submission, the scheduled
+	// time, the last retry by an operator, and the history of the stage and of
+	// those before it. Of more than 200 tasks of one priority it covers the 200
+	// that are claimed next; of more than 50 priorities, the lowest 50.
 	OldestReady time.Duration
 
-	Paused bool // everywhere
+	Paused bool // on all hosts
 }
 
-// WorkerFigures are those of one process, or of several on one host that have the
-// same process id.
+// WorkerFigures are the figures of one process, or of several with the same host and
+// process id, in containers for example.
 type WorkerFigures struct {
 	Worker string // host:pid
-	State  string // alive, draining, or silent for longer than it may
+	State  string // alive, draining, or silent for longer than its lease
 	Age    time.Duration
 }
 
@@ -80,19 +78,19 @@ const (
 	workerSilent   = "silent"
 )
 
-// CountAtMost is up to where is counted. A queue that is longer is shown as one of
-// that length, because counting must not cost more the more trouble there is.
+// CountAtMost is the limit of every count: the cost of counting must not grow with the
+// length of a queue.
 const CountAtMost = store.CountAtMost
 
-// figuresSettings let the statement use the indexes that were made for it, also
-// where the planner knows little, and end where nobody waits for it any more.
+// figuresSettings make the planner use the indexes for this statement even without
+// statistics, and end the statement when the caller no longer waits.
 const figuresSettings = `
 select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
        set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true),
        set_config('statement_timeout', $1, true)`
 
-// figuresSQL counts by the partial indexes, none of which has a finished task in
-// it. Each row is a figure: what it is, of what, and how much.
+// figuresSQL counts with the partial indexes, which contain no finished tasks. Each row
+// is a figure: its kind, its stage or worker, and its value.
 const figuresSQL = `
 /* figures */
 {{- range .Stages}}
@@ -178,7 +176,7 @@ select k.what, '', k.n, ''
  cross join lateral (values ('webhooks_on', w.on), ('webhooks_off', w.off), ('webhook_pending', w.pending),
                             ('webhook_oldest', w.oldest), ('webhook_dead', w.dead)) as k (what, n)`
 
-// scan takes in the statement's rows.
+// scan reads the rows of the statement.
 func (f *Figures) scan(rows pgx.Rows) error {
 	byName := make(map[string]*StageFigures)
 	for i := range f.Stages {
@@ -188,7 +186,7 @@ func (f *Figures) scan(rows pgx.Rows) error {
 	var value *float64
 	_, err := pgx.ForEachRow(rows, []any{&what, &name, &value, &state}, func() error {
 		if value == nil {
-			return nil // there is none to be the oldest
+			return nil // there is no oldest one
 		}
 		switch {
 		case what == "worker":
@@ -198,16 +196,16 @@ func (f *Figures) scan(rows pgx.Rows) error {
 				f.Stages[i].Paused = true
 			}
 		case byName[name] != nil:
-			byName[name].take(what, *value)
+			byName[name].set(what, *value)
 		default:
-			f.take(what, *value)
+			f.set(what, *value)
 		}
 		return nil
 	})
 	return err
 }
 
-func (s *StageFigures) take(what string, value float64) {
+func (s *StageFigures) set(what string, value float64) {
 	switch what {
 	case "ready":
 		s.Ready = int(value)
@@ -226,10 +224,10 @@ func (s *StageFigures) take(what string, value float64) {
 	}
 }
 
-func (f *Figures) take(what string, value float64) {
+func (f *Figures) set(what string, value float64) {
 	switch what {
 	case "dead":
-		f.DeadLetters = int(value)
+		f.DeadTasks = int(value)
 	case "outbox_pending":
 		f.OutboxPending = int(value)
 	case "outbox_oldest":
@@ -253,5 +251,5 @@ func (f *Figures) take(what string, value float64) {
 	}
 }
 
-// seconds is an age, which is not negative where clocks differ a little.
+// seconds is a duration; differences between clocks do not make it negative.
 func seconds(s float64) time.Duration { return max(time.Duration(s*float64(time.Second)), 0) }

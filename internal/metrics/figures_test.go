@@ -34,7 +34,7 @@ func exec(t testing.TB, pool *pgxpool.Pool, statements ...string) {
 
 func figures(t testing.TB, pool *pgxpool.Pool, g store.Graph) Figures {
 	t.Helper()
-	f, err := NewDatabase(pool, g, DatabaseOptions{Within: time.Minute}).Figures(t.Context())
+	f, err := NewDatabase(pool, g, DatabaseOptions{Timeout: time.Minute}).Figures(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ var ignoreWhen = cmpopts.IgnoreFields(Figures{}, "At", "Took")
 
 const gone = `'00000000-0000-0000-0000-000000000001'`
 
-func TestFiguresOfAnEmptyDatabaseAreZero(t *testing.T) {
+func TestFigures_AreZeroForAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	want := Figures{Stages: []StageFigures{{Name: "ingest"}, {Name: "transcode"}, {Name: "metadata"}, {Name: "assemble"}, {Name: "publish"}}}
@@ -57,7 +57,7 @@ func TestFiguresOfAnEmptyDatabaseAreZero(t *testing.T) {
 	}
 }
 
-func TestFiguresCountWhatIsToBeDoneAndWhatIsDoneIsNotCounted(t *testing.T) {
+func TestFigures_CountUnfinishedTasksOnly(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -82,7 +82,7 @@ func TestFiguresCountWhatIsToBeDoneAndWhatIsDoneIsNotCounted(t *testing.T) {
 			{Name: "assemble", Paused: true},
 			{Name: "publish"},
 		},
-		DeadLetters: 2,
+		DeadTasks: 2,
 	}
 	if diff := cmp.Diff(want, figures(t, pool, g), ignoreWhen, near, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
@@ -95,7 +95,7 @@ func TestFiguresCountWhatIsToBeDoneAndWhatIsDoneIsNotCounted(t *testing.T) {
 	}
 }
 
-func TestFiguresOfAPipelineAreItsOwn(t *testing.T) {
+func TestFigures_BelongToOnePipeline(t *testing.T) {
 	t.Parallel()
 	g, err := store.NewGraph("podcast", store.Node{Name: "fetch"}, store.Node{Name: "mix", Needs: []string{"fetch"}})
 	if err != nil {
@@ -117,7 +117,7 @@ func TestFiguresOfAPipelineAreItsOwn(t *testing.T) {
 	}
 }
 
-func TestOldestReadyCountsFromWhatCameLast(t *testing.T) {
+func TestFigures_OldestReadyCountsFromTheLatestCause(t *testing.T) {
 	t.Parallel()
 	attempt := func(stage, outcome, ago, retryIn string) string {
 		retry := "null"
@@ -163,7 +163,7 @@ func TestOldestReadyCountsFromWhatCameLast(t *testing.T) {
 	}
 }
 
-func TestALongQueueIsCountedOnlySoFar(t *testing.T) {
+func TestFigures_CountALongQueueUpToTheLimit(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -174,7 +174,7 @@ func TestALongQueueIsCountedOnlySoFar(t *testing.T) {
 	}
 }
 
-func TestFiguresTellWorkersByTheirState(t *testing.T) {
+func TestFigures_ListWorkersWithTheirState(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -194,7 +194,7 @@ func TestFiguresTellWorkersByTheirState(t *testing.T) {
 	}
 }
 
-func TestFiguresTellHowFarBehindTheSlowestWebhookIs(t *testing.T) {
+func TestFigures_MeasureTheSlowestWebhook(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -224,7 +224,7 @@ func TestFiguresTellHowFarBehindTheSlowestWebhookIs(t *testing.T) {
 }
 
 // Whether anybody reads is another question than whether anybody could.
-func TestFiguresTellThatATransactionHoldsUpAllReaders(t *testing.T) {
+func TestFigures_DetectAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -263,7 +263,7 @@ func TestFiguresTellThatATransactionHoldsUpAllReaders(t *testing.T) {
 
 // The statement must not become slower with all that was ever finished, so its
 // plan is looked at, as it is made without knowing the tables well.
-func TestFiguresReadNothingThatIsFinished(t *testing.T) {
+func TestFigures_ReadNoFinishedTasks(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -332,11 +332,11 @@ func BenchmarkFigures(b *testing.B) {
 		exec(b, pool, finished(100_000))
 	}
 	exec(b, pool, `vacuum analyze`)
-	d := NewDatabase(pool, g, DatabaseOptions{Within: time.Minute})
+	d := NewDatabase(pool, g, DatabaseOptions{Timeout: time.Minute})
 	measure := func(name string) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := d.ask(context.Background()); err != nil {
+				if _, err := d.query(context.Background()); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -352,7 +352,7 @@ func BenchmarkFigures(b *testing.B) {
 }
 
 // A task that begins later for the first time has not failed.
-func TestFigures_TellScheduledTasksFromThoseTriedAgain(t *testing.T) {
+func TestFigures_DistinguishScheduledTasksFromRetries(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)

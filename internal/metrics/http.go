@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requestBuckets are bounds in seconds. There are few, since each route has its own.
+// requestBuckets are bounds in seconds. They are few, because each route has its own.
 var requestBuckets = []float64{.005, .025, .1, .5, 2.5, 10, 60}
 
-// requests are those over HTTP.
+// requests are the metrics of HTTP requests.
 type requests struct {
 	ended *prometheus.CounterVec
 	took  *prometheus.HistogramVec
@@ -19,15 +19,15 @@ type requests struct {
 func (m *Metrics) newRequests() requests {
 	return requests{
 		ended: m.counter("http_requests_total",
-			"Requests over HTTP that were answered, by the route and the class of the status, such as 2xx; streams of events when they end.", "route", "code"),
+			"Answered HTTP requests by route and class of status, such as 2xx; event streams count when they end.", "route", "code"),
 		took: m.histogram("http_request_duration_seconds",
-			"Time that requests over HTTP took, with what was sent and received; streams of events are left out.", requestBuckets, "route"),
+			"Duration of HTTP requests including their bodies, without event streams.", requestBuckets, "route"),
 	}
 }
 
-// HTTPRequest counts a request when it is over. The route is the pattern that it
-// matched, of which there are few; all that match none count as one. What was a
-// stream took as long as somebody read it, which says nothing.
+// HTTPRequest counts a request at its end. The route is the matched pattern; requests
+// without one count as other. The duration of a stream is not recorded, because it
+// depends on the client.
 func (m *Metrics) HTTPRequest(route string, status int, took time.Duration, stream bool) {
 	if route == "" {
 		route = other
@@ -38,10 +38,9 @@ func (m *Metrics) HTTPRequest(route string, status int, took time.Duration, stre
 	}
 }
 
-// HTTPStreams has it told how many streams of events are open. It may be called
-// once.
+// HTTPStreams exports the number of open event streams. Call it once at most.
 func (m *Metrics) HTTPStreams(open func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "http_streams", Help: "Streams of events that are open, those of the dashboard's pages among them.",
+		Namespace: namespace, Name: "http_streams", Help: "Open event streams, including those of dashboard pages.",
 	}, func() float64 { return float64(open()) }))
 }

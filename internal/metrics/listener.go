@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// listener counts the connections of the listener.
+// listener has the metrics of the notification listener.
 type listener struct {
 	connected  prometheus.Gauge
 	reconnects prometheus.Counter
@@ -21,15 +21,15 @@ type listenerState struct {
 func (m *Metrics) newListener() listener {
 	return listener{
 		connected: m.gauge("listener_connected",
-			"1 while this process hears notifications, 0 while only the sweep finds work.").WithLabelValues(),
+			"1 while this process receives notifications, 0 while only the sweep finds work.").WithLabelValues(),
 		reconnects: m.counter("listener_reconnects_total",
-			"How often the listener came to hear again.").WithLabelValues(),
+			"Reconnections of the listener.").WithLabelValues(),
 		state: &listenerState{},
 	}
 }
 
-// Listening is for notify.Options.OnChange: it notes that the listener has begun
-// to hear, or ceased to.
+// Listening records that the listener has connected or disconnected. It fits
+// notify.Options.OnChange.
 func (m *Metrics) Listening(connected bool, _ error) {
 	l := m.listener
 	l.state.Lock()

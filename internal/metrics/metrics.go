@@ -16,46 +16,46 @@ import (
 
 const namespace = "cuelight"
 
-// Options say what there is to tell of. Graph must be set.
+// Options say what to export. Only Graph is required.
 type Options struct {
-	// Graph is the pipeline's; its stages are the values of the label stage.
-	// Events of other stages are not counted.
+	// Graph is the graph of the pipeline. Its stages are the values of the label
+	// stage; events of other stages are ignored.
 	Graph store.Graph
 
-	// Slots is, by stage, how many tasks this process works on at once. Default:
-	// none, as in a process that does not work on the pipeline.
+	// Slots is the number of slots of this process by stage. Default: none, for a
+	// process that is no worker.
 	Slots map[string]int
 
-	// Version is the program's.
+	// Version is the version of the program.
 	Version string
 
-	// Pool is whose connections are counted. Default: nobody's.
+	// Pool is the connection pool to export. Default: none.
 	Pool interface{ Stat() *pgxpool.Stat }
 
-	// Dirs are directories of which is told how much room is left on their disks.
+	// Dirs are directories whose disks are exported.
 	Dirs []string
 
-	// WebhookTypes are the types of what is delivered to webhooks; all others are
-	// counted as one. Default: those of the store's events.
+	// WebhookTypes are the types of webhook events; all others count as "other".
+	// Default: the event types of package store.
 	WebhookTypes []string
 
-	// KeepEvents is for how long this process leaves events in the outbox. Default:
-	// for ever.
+	// KeepEvents is how long this process keeps events in the outbox. Default:
+	// forever.
 	KeepEvents time.Duration
 
-	// Database is asked for what all processes have in common. Default: that is
-	// not told.
+	// Database has the figures that all processes share. Default: they are not
+	// exported.
 	Database *Database
 }
 
-// Metrics are those of one process. All methods may be called by many goroutines
-// at once.
+// Metrics are the metrics of one process. All methods may be called from several
+// goroutines at once.
 type Metrics struct {
 	registry   *prometheus.Registry
 	stages     map[string]*stage
-	wakeup     prometheus.Observer
+	wakes      prometheus.Observer
 	speed      prometheus.Observer
-	recovered  prometheus.Counter
+	expired    prometheus.Counter
 	lost       prometheus.Counter
 	listener   listener
 	deliveries deliveries
@@ -69,24 +69,24 @@ func New(o Options) *Metrics {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	m.gauge("build_info", "Always 1; the labels say which program this is.", "version", "goversion").
+	m.gauge("build_info", "Always 1; the labels identify the program.", "version", "goversion").
 		WithLabelValues(o.Version, runtime.Version()).Set(1)
 	m.stages = m.newStages(o)
-	m.wakeup = m.histogram("wakeup_latency_seconds",
-		"Time from when a stage could be claimed to its claim, where a slot was free, so that only the news was waited for.",
-		wakeupBuckets).WithLabelValues()
+	m.wakes = m.histogram("wake_latency_seconds",
+		"Time from ready to the claim of a stage, where a slot was free: the delay of the notification.",
+		wakeBuckets).WithLabelValues()
 	m.speed = m.histogram("ffmpeg_speed_ratio",
-		"Media time per wall time, as ffmpeg reported it while it ran: below 1 is slower than playing.",
+		"Media time per wall time in the progress reports of ffmpeg; below 1 is slower than playback.",
 		speedBuckets).WithLabelValues()
-	m.recovered = m.counter("attempts_expired_total",
-		"Claims of workers that went away, freed by this process.").WithLabelValues()
+	m.expired = m.counter("attempts_expired_total",
+		"Expired claims of lost workers, found by this process.").WithLabelValues()
 	m.lost = m.counter("workers_lost_total",
-		"Workers that this process found to have gone away.").WithLabelValues()
+		"Lost workers, found by this process.").WithLabelValues()
 	m.listener = m.newListener()
 	m.deliveries = m.newDeliveries(o.WebhookTypes)
 	m.requests = m.newRequests()
 	if o.KeepEvents > 0 {
-		m.gauge("events_keep_seconds", "For how long events are kept, by this process's setting; not told where they are kept for ever.").
+		m.gauge("events_keep_seconds", "Retention of events in the settings of this process; missing if events are kept forever.").
 			WithLabelValues().Set(o.KeepEvents.Seconds())
 	}
 	if o.Pool != nil {
@@ -101,31 +101,30 @@ func New(o Options) *Metrics {
 	return m
 }
 
-// scrapesAtOnce is how many scrapes are answered at once; others are told to come
-// again.
-const scrapesAtOnce = 8
+// maxScrapes limits concurrent scrapes; further ones get status 503.
+const maxScrapes = 8
 
-// Handler answers a scrape, in whichever format of Prometheus it asks for.
+// Handler answers scrapes, in the format that the request asks for.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorHandling:       promhttp.ContinueOnError,
-		DisableCompression:  true, // each writer of gzip keeps near a megabyte for some tens of kilobytes that go past
-		MaxRequestsInFlight: scrapesAtOnce,
+		DisableCompression:  true, // a gzip writer keeps nearly a megabyte, for some tens of kilobytes of text
+		MaxRequestsInFlight: maxScrapes,
 		EnableOpenMetrics:   true,
 	})
 }
 
-// Observe is for stages.Runner. It takes less than a microsecond and never
-// blocks.
+// Observe counts an event of a stages.Runner. It takes less than a microsecond and
+// never blocks.
 func (m *Metrics) Observe(e stages.Event) {
 	switch e.Kind {
 	case stages.WorkerStarted, stages.WorkerStopped:
 		for _, s := range m.stages {
-			s.rest()
+			s.clear()
 		}
 		return
 	case stages.AttemptsExpired:
-		m.recovered.Add(float64(e.Count))
+		m.expired.Add(float64(e.Count))
 		return
 	case stages.WorkerLost:
 		m.lost.Inc()
@@ -140,7 +139,7 @@ func (m *Metrics) Observe(e stages.Event) {
 		s.start(e.Task, e.Attempt)
 		s.waited.Observe(e.Waited.Seconds())
 		if e.Woken {
-			m.wakeup.Observe(e.Waited.Seconds())
+			m.wakes.Observe(e.Waited.Seconds())
 		}
 	case stages.StageProgress:
 		if e.Progress.Speed > 0 {
@@ -153,7 +152,7 @@ func (m *Metrics) Observe(e stages.Event) {
 	}
 }
 
-// The three kinds of series that count what happens.
+// These three register a metric.
 
 func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)

@@ -88,7 +88,7 @@ func want(t testing.TB, m *Metrics, value float64, name string, labels ...string
 	}
 }
 
-func TestEveryEndOfAClaimIsCountedByItsOutcome(t *testing.T) {
+func TestObserve_CountsClaimsByOutcome(t *testing.T) {
 	t.Parallel()
 	m := process()
 	kinds := slices.Sorted(maps.Keys(outcomes))
@@ -111,7 +111,7 @@ func TestEveryEndOfAClaimIsCountedByItsOutcome(t *testing.T) {
 	}
 }
 
-func TestAClaimThatDidNotBeginTookNoTimeAndNoSlot(t *testing.T) {
+func TestObserve_ClaimThatDidNotStartHasNoDurationAndNoSlot(t *testing.T) {
 	t.Parallel()
 	m := process()
 	m.Observe(stages.Event{Kind: stages.ClaimReleased, Stage: "ingest", Task: task(1), Attempt: 1})
@@ -121,7 +121,7 @@ func TestAClaimThatDidNotBeginTookNoTimeAndNoSlot(t *testing.T) {
 	want(t, m, 2, "worker_slots", "stage", "ingest", "state", "free")
 }
 
-func TestSlotsAreBusyFromTheStartToTheEndOfWork(t *testing.T) {
+func TestObserve_SlotIsBusyFromStartToEnd(t *testing.T) {
 	t.Parallel()
 	m := process()
 	slots := func(busy, free float64) {
@@ -144,7 +144,7 @@ func TestSlotsAreBusyFromTheStartToTheEndOfWork(t *testing.T) {
 	slots(0, 2)
 }
 
-func TestSpeedIsTakenFromProgressThatHasOne(t *testing.T) {
+func TestObserve_TakesSpeedFromProgress(t *testing.T) {
 	t.Parallel()
 	m := process()
 	for _, speed := range []float64{0, 3.5, 0, 4.5} {
@@ -156,33 +156,33 @@ func TestSpeedIsTakenFromProgressThatHasOne(t *testing.T) {
 	}
 }
 
-func TestClaimsThatOnlyTheSweepFoundAndFreedClaimsAreCounted(t *testing.T) {
+func TestObserve_CountsSweepClaimsAndExpiredAttempts(t *testing.T) {
 	t.Parallel()
 	m := process()
 	m.Observe(stages.Event{Kind: stages.WakeMissed, Stage: "publish", Count: 3})
 	m.Observe(stages.Event{Kind: stages.WakeMissed, Stage: "publish", Count: 2})
 	m.Observe(stages.Event{Kind: stages.AttemptsExpired, Count: 4})
 	m.Observe(stages.Event{Kind: stages.WorkerLost, Gone: task(1)})
-	want(t, m, 5, "poll_fallback_claims_total", "stage", "publish")
-	want(t, m, 0, "poll_fallback_claims_total", "stage", "ingest")
+	want(t, m, 5, "sweep_claims_total", "stage", "publish")
+	want(t, m, 0, "sweep_claims_total", "stage", "ingest")
 	want(t, m, 4, "attempts_expired_total")
 	want(t, m, 1, "workers_lost_total")
 }
 
-func TestEveryWaitIsTakenInAndTheWakeUpWhereThatWasAllThereWasToWaitFor(t *testing.T) {
+func TestObserve_MeasuresQueueWaitAndWakeLatency(t *testing.T) {
 	t.Parallel()
 	m := process()
 	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "metadata", Task: task(1)}) // claimed with what it needs
 	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "metadata", Task: task(2), Waited: 2 * time.Second})
 	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "metadata", Task: task(3), Waited: 3 * time.Millisecond, Woken: true})
 	want(t, m, 3, "stage_queue_wait_seconds", "stage", "metadata")
-	want(t, m, 1, "wakeup_latency_seconds")
-	if sum := gathered(t, m.registry, "cuelight_wakeup_latency_seconds").GetHistogram().GetSampleSum(); sum != 0.003 {
+	want(t, m, 1, "wake_latency_seconds")
+	if sum := gathered(t, m.registry, "cuelight_wake_latency_seconds").GetHistogram().GetSampleSum(); sum != 0.003 {
 		t.Errorf("three milliseconds are %v s", sum)
 	}
 }
 
-func TestTheListenerIsCountedWhenItComesBackAndNotWhenItComes(t *testing.T) {
+func TestListening_CountsReconnectionsOnly(t *testing.T) {
 	t.Parallel()
 	m := process()
 	want(t, m, 0, "listener_connected")
@@ -196,7 +196,7 @@ func TestTheListenerIsCountedWhenItComesBackAndNotWhenItComes(t *testing.T) {
 	}
 }
 
-func TestDeliveriesAreCountedByTypeAndOutcomeAndNamesStayFew(t *testing.T) {
+func TestWebhookDelivery_CountsByTypeAndOutcomeWithBoundedLabels(t *testing.T) {
 	t.Parallel()
 	m := process()
 	m.WebhookDelivery("completed", "delivered")
@@ -210,7 +210,7 @@ func TestDeliveriesAreCountedByTypeAndOutcomeAndNamesStayFew(t *testing.T) {
 	want(t, m, 1, "webhook_deliveries_total", "type", "completed", "outcome", "other")
 }
 
-func TestEventsOfUnknownStagesAreNotCounted(t *testing.T) {
+func TestObserve_IgnoresUnknownStages(t *testing.T) {
 	t.Parallel()
 	m := process()
 	before := series(t, m)
@@ -223,7 +223,7 @@ func TestEventsOfUnknownStagesAreNotCounted(t *testing.T) {
 }
 
 // Nothing that happens may make a series: there are millions of tasks.
-func TestEventsMakeNoSeries(t *testing.T) {
+func TestObserve_CreatesNoSeries(t *testing.T) {
 	t.Parallel()
 	m := process()
 	before := series(t, m)
@@ -245,7 +245,7 @@ func series(t *testing.T, m *Metrics) int {
 	return n
 }
 
-func TestEventsMayComeFromManyGoroutines(t *testing.T) {
+func TestObserve_IsSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	m := process()
 	var all sync.WaitGroup
@@ -286,7 +286,7 @@ func whole(t testing.TB) (*Metrics, *pgxpool.Pool) {
 	return m, pool
 }
 
-func TestRequestsAreCountedByRoute(t *testing.T) {
+func TestHTTPRequest_CountsByRoute(t *testing.T) {
 	t.Parallel()
 	m := process()
 	m.HTTPStreams(func() int { return 7 })
@@ -306,7 +306,7 @@ func TestRequestsAreCountedByRoute(t *testing.T) {
 	want(t, m, 7, "http_streams")
 }
 
-func TestMetricsAreNamedAndDescribedAsTheyShouldBe(t *testing.T) {
+func TestMetrics_FollowNamingConventions(t *testing.T) {
 	t.Parallel()
 	m, _ := whole(t)
 	families, err := m.registry.Gather()
@@ -327,7 +327,7 @@ func TestMetricsAreNamedAndDescribedAsTheyShouldBe(t *testing.T) {
 	}
 }
 
-func TestAScrapeTellsOfProcessAndDatabase(t *testing.T) {
+func TestHandler_ExportsProcessAndDatabase(t *testing.T) {
 	t.Parallel()
 	m, pool := whole(t)
 	exec(t, pool, `insert into tasks (source) values ('a')`)
@@ -348,7 +348,7 @@ func TestAScrapeTellsOfProcessAndDatabase(t *testing.T) {
 	}
 }
 
-func TestAScrapeSucceedsWithoutADatabase(t *testing.T) {
+func TestHandler_WorksWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	db := &fakeDB{answer: func(context.Context) error { return errAway }}
 	m := New(Options{Graph: store.Video(), Database: NewDatabase(db, store.Video(), DatabaseOptions{})})
@@ -358,10 +358,10 @@ func TestAScrapeSucceedsWithoutADatabase(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatIsAwayIsToldWithTheAgeOfItsFigures(t *testing.T) {
+func TestHandler_ExportsOldFiguresWithTheirAge(t *testing.T) {
 	t.Parallel()
 	db := &fakeDB{}
-	d := NewDatabase(db, store.Video(), DatabaseOptions{Every: time.Nanosecond})
+	d := NewDatabase(db, store.Video(), DatabaseOptions{MaxAge: time.Nanosecond})
 	m := New(Options{Graph: store.Video(), Database: d})
 	want(t, m, 1, "database_up")
 	db.answer = func(context.Context) error { return errAway }
@@ -372,7 +372,7 @@ func TestADatabaseThatIsAwayIsToldWithTheAgeOfItsFigures(t *testing.T) {
 	}
 }
 
-func TestTheRoomOnADiskIsTold(t *testing.T) {
+func TestHandler_ExportsDiskSpace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	m := New(Options{Graph: store.Video(), Dirs: []string{dir, dir, filepath.Join(dir, "missing")}})
@@ -389,7 +389,7 @@ func TestTheRoomOnADiskIsTold(t *testing.T) {
 	}
 }
 
-func TestADiskThatDoesNotAnswerHoldsUpNoScrapeAndIsAskedOnce(t *testing.T) {
+func TestHandler_SkipsADiskThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	c := newDiskCollector([]string{"stuck", "well"})
 	answer, asked := make(chan struct{}), make(chan struct{}, 10)
@@ -409,7 +409,7 @@ func TestADiskThatDoesNotAnswerHoldsUpNoScrapeAndIsAskedOnce(t *testing.T) {
 		t.Errorf("it was asked %d times, want 1", len(asked))
 	}
 	close(answer)
-	<-c.dirs[0].ask().done
+	<-c.dirs[0].read().done
 }
 
 func BenchmarkObserve(b *testing.B) {

@@ -9,7 +9,7 @@ import (
 )
 
 // What the package webhook calls the outcomes is what they are counted by.
-func TestOutcomesOfDeliveriesAreThoseThereAre(t *testing.T) {
+func TestWebhookOutcomes_AreThoseOfPackageWebhook(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "webhook", "webhook.go"))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // What a Runner tells adds up: each task ends once in each stage, whatever failed
 // on the way, and no slot stays taken.
-func TestWhatARunnerTellsAddsUp(t *testing.T) {
+func TestObserve_EventsOfARunnerAddUp(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{}, 100)
 	p, err := stages.New("video",

@@ -9,10 +9,10 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// The bounds of the histograms, in seconds. They are part of what the package
-// promises: dashboards of several versions are to be read side by side.
+// The bounds of the histograms, in seconds. They do not change between versions, so
+// that dashboards can compare versions.
 var (
-	wakeupBuckets   = []float64{.0005, .001, .0015, .002, .003, .004, .005, .0075, .01, .02, .05, .1, .25, .5, 1}
+	wakeBuckets     = []float64{.0005, .001, .0015, .002, .003, .004, .005, .0075, .01, .02, .05, .1, .25, .5, 1}
 	waitBuckets     = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 15, 60, 300, 600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600}
 	durationBuckets = []float64{.005, .01, .05, .1, .5, 1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 2 * 3600, 4 * 3600, 8 * 3600}
 	speedBuckets    = []float64{.1, .25, .5, .75, 1, 1.5, 2, 3, 5, 8, 12, 20, 40, 80} // a ratio
@@ -24,67 +24,68 @@ var outcomes = map[stages.Kind]string{
 	stages.ClaimReleased: "released", stages.ClaimRevoked: "revoked",
 }
 
-// stage has the series of one stage, so that an event does not look them up.
+// stage has the series of one stage, so that events need no lookup of labels.
 type stage struct {
 	waited  prometheus.Observer
 	retries prometheus.Counter
 	missed  prometheus.Counter
-	ended   map[stages.Kind]ending
+	ended   map[stages.Kind]outcomeSeries
 	slots   int
 
 	mu         sync.Mutex
-	busy       map[store.ID]int // by task: the attempt in a slot
+	busy       map[store.ID]int // the attempt in a slot, by task
 	used, free prometheus.Gauge
 }
 
-type ending struct {
+// outcomeSeries are the series of one outcome.
+type outcomeSeries struct {
 	count prometheus.Counter
 	took  prometheus.Observer
 }
 
 func (m *Metrics) newStages(o Options) map[string]*stage {
 	waited := m.histogram("stage_queue_wait_seconds",
-		"Time from when a stage could be claimed to the claim on which work began; 0 where it was claimed with the completion of what it needs.", waitBuckets, "stage")
+		"Time from ready to the claim whose work started; 0 if it was claimed with the completion of the stage before it.", waitBuckets, "stage")
 	took := m.histogram("stage_duration_seconds",
-		"Time that work on a stage took, by what became of it.", durationBuckets, "stage", "outcome")
+		"Duration of work on a stage by outcome.", durationBuckets, "stage", "outcome")
 	ended := m.counter("stage_attempts_total",
-		"Claims of a stage that ended, by what became of them; released and revoked ones are no attempts, and may not have begun.", "stage", "outcome")
+		"Ended claims of a stage by outcome; released and revoked ones are not attempts, and may not have started.", "stage", "outcome")
 	retries := m.counter("retries_total",
-		"Attempts that failed and are followed by another.", "stage")
-	missed := m.counter("poll_fallback_claims_total",
-		"Claims that only the sweep found, because nobody was woken for them.", "stage")
+		"Failed attempts with another one to follow.", "stage")
+	missed := m.counter("sweep_claims_total",
+		"Claims that the sweep found without a notification.", "stage")
 	slots := m.gauge("worker_slots",
-		"Slots of this process, by whether they are in use.", "stage", "state")
+		"Slots of this process by state: busy or free.", "stage", "state")
 	all := make(map[string]*stage)
 	for _, name := range o.Graph.Stages() {
 		s := &stage{
 			waited: waited.WithLabelValues(name), retries: retries.WithLabelValues(name), missed: missed.WithLabelValues(name),
-			ended: make(map[stages.Kind]ending), slots: o.Slots[name], busy: make(map[store.ID]int),
+			ended: make(map[stages.Kind]outcomeSeries), slots: o.Slots[name], busy: make(map[store.ID]int),
 			used: slots.WithLabelValues(name, "busy"), free: slots.WithLabelValues(name, "free"),
 		}
 		for kind, outcome := range outcomes {
-			s.ended[kind] = ending{ended.WithLabelValues(name, outcome), took.WithLabelValues(name, outcome)}
+			s.ended[kind] = outcomeSeries{ended.WithLabelValues(name, outcome), took.WithLabelValues(name, outcome)}
 		}
-		s.rest()
+		s.clear()
 		all[name] = s
 	}
 	return all
 }
 
-// start notes that work on a task takes a slot.
+// start records that a task occupies a slot.
 func (s *stage) start(task store.ID, attempt int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy[task] = attempt
-	s.count()
+	s.setSlots()
 }
 
-// end notes what became of a claim, which may have waited for a slot in vain.
+// end records the outcome of a claim, which may never have had a slot.
 func (s *stage) end(e stages.Event) {
 	s.mu.Lock()
-	if attempt, began := s.busy[e.Task]; began && attempt == e.Attempt {
+	if attempt, started := s.busy[e.Task]; started && attempt == e.Attempt {
 		delete(s.busy, e.Task)
-		s.count()
+		s.setSlots()
 	}
 	s.mu.Unlock()
 	end := s.ended[e.Kind]
@@ -97,15 +98,16 @@ func (s *stage) end(e stages.Event) {
 	}
 }
 
-// rest notes that nothing is being worked on.
-func (s *stage) rest() {
+// clear records that all slots are free.
+func (s *stage) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.busy)
-	s.count()
+	s.setSlots()
 }
 
-func (s *stage) count() {
+// setSlots updates the gauges. The caller holds the mutex.
+func (s *stage) setSlots() {
 	s.used.Set(float64(len(s.busy)))
 	s.free.Set(float64(max(s.slots-len(s.busy), 0)))
 }

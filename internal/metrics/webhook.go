@@ -8,21 +8,21 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// webhookOutcomes are what may become of a delivery, in the words of the package
-// webhook.
+// webhookOutcomes are the outcomes of a delivery attempt in package webhook.
 func webhookOutcomes() []string {
 	return []string{"delivered", "failed", "dead", "gone", "suppressed", "missed"}
 }
 
-// other stands for what has no name here, so that labels stay few.
+// other replaces unknown label values, so that their number stays bounded.
 const other = "other"
 
+// deliveries are the counters of delivery attempts.
 type deliveries map[string]map[string]prometheus.Counter // by type and outcome
 
 func (m *Metrics) newDeliveries(types []string) deliveries {
 	v := m.counter("webhook_deliveries_total",
-		"Tries to deliver an event to a webhook, by what they came to: delivered; failed, to be tried again; dead; gone, which turns the webhook off; "+
-			"suppressed alerts; and missed, where events were deleted before they were looked at.", "type", "outcome")
+		"Delivery attempts by outcome: delivered; failed and to be retried; dead; gone, which disables the webhook; "+
+			"suppressed alerts; and missed, for events pruned before their delivery.", "type", "outcome")
 	if types == nil {
 		for _, t := range store.EventTypes() {
 			types = append(types, string(t))
@@ -38,15 +38,15 @@ func (m *Metrics) newDeliveries(types []string) deliveries {
 	return all
 }
 
-// WebhookDelivery counts what became of a try to deliver an event of a type.
+// WebhookDelivery counts the outcome of an attempt to deliver an event of a type.
 func (m *Metrics) WebhookDelivery(eventType, outcome string) {
-	of, known := m.deliveries[eventType]
+	byOutcome, known := m.deliveries[eventType]
 	if !known {
-		of = m.deliveries[other]
+		byOutcome = m.deliveries[other]
 	}
-	c, known := of[outcome]
+	c, known := byOutcome[outcome]
 	if !known {
-		c = of[other]
+		c = byOutcome[other]
 	}
 	c.Inc()
 }

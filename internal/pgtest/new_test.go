@@ -42,7 +42,7 @@ func count(t *testing.T, q interface {
 	return n
 }
 
-func TestNewHoldsTheSchemaAndIsPrivate(t *testing.T) {
+func TestNew_HasTheSchemaAndIsPrivate(t *testing.T) {
 	t.Parallel()
 	one, two := pgtest.New(t, items), pgtest.New(t, items)
 	if _, err := one.Exec(t.Context(), "delete from items"); err != nil {
@@ -53,7 +53,7 @@ func TestNewHoldsTheSchemaAndIsPrivate(t *testing.T) {
 	}
 }
 
-func TestNewWithTheZeroSchemaIsEmpty(t *testing.T) {
+func TestNew_IsEmptyForTheZeroSchema(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
 	var n int
@@ -63,7 +63,7 @@ func TestNewWithTheZeroSchemaIsEmpty(t *testing.T) {
 	}
 }
 
-func TestFuncIsAppliedOnceForAKey(t *testing.T) {
+func TestFunc_IsAppliedOncePerKey(t *testing.T) {
 	t.Parallel()
 	applied := 0
 	schema := pgtest.Func(rand.Text(), func(ctx context.Context, conn *pgx.Conn) error {
@@ -81,7 +81,7 @@ func TestFuncIsAppliedOnceForAKey(t *testing.T) {
 	}
 }
 
-func TestTheRoleOwnsItsDatabaseAndNothingElse(t *testing.T) {
+func TestNew_RoleOwnsItsDatabaseAlone(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, items)
 	if _, err := pool.Exec(t.Context(), "create schema s; create function s.f() returns int language sql as 'select 1'"); err != nil {
@@ -92,7 +92,7 @@ func TestTheRoleOwnsItsDatabaseAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheConnectionStringWorksElsewhere(t *testing.T) {
+func TestNew_ConnectionStringWorksForOthers(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, items)
 	dsn := pool.Config().ConnString()
@@ -116,7 +116,7 @@ func TestTheConnectionStringWorksElsewhere(t *testing.T) {
 	}
 }
 
-func TestTheDatabaseGoesWithTheTest(t *testing.T) {
+func TestNew_DatabaseIsDroppedWithTheTest(t *testing.T) {
 	t.Parallel()
 	watch := pgtest.New(t, pgtest.Schema{})
 	var name string
@@ -138,10 +138,10 @@ func TestTheDatabaseGoesWithTheTest(t *testing.T) {
 	}
 }
 
-func TestAGivenServerIsUsed(t *testing.T) {
+func TestNew_UsesTheServerOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	s := pgtest.NewServer(t, pgtest.ServerOptions{})
-	cmd := again(t, "TestNewHoldsTheSchemaAndIsPrivate", pgtest.URLEnv+"="+s.URL("postgres"))
+	cmd := again(t, "TestNew_HasTheSchemaAndIsPrivate", pgtest.URLEnv+"="+s.URL("postgres"))
 	cmd.Args = append(cmd.Args, "-test.v")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), url.QueryEscape(s.SocketDir())) {
@@ -161,7 +161,7 @@ func again(t *testing.T, test, env string) *exec.Cmd {
 	return cmd
 }
 
-func TestServerAndDataEndWithAProcessThatIsKilled(t *testing.T) {
+func TestNew_ServerAndDataEndWithAKilledProcess(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(hang) != "" {
 		pool := pgtest.New(t, items)

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-func TestAGivenAddressSurvivesBeingTakenApart(t *testing.T) {
+func TestParse_KeepsTheAddress(t *testing.T) {
 	t.Parallel()
 	for _, given := range []string{
 		"postgres://me:secret@db.example:5433/work?sslmode=require&application_name=a%20b",

@@ -6,7 +6,7 @@ import (
 	"github.com/cuelight/cuelight/internal/pgtest"
 )
 
-func TestAServerKeepsItsRows(t *testing.T) {
+func TestServer_KeepsItsRows(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]func(*pgtest.Server){
 		"Fast":      func(s *pgtest.Server) { s.Restart(pgtest.Fast) },
@@ -29,7 +29,7 @@ func TestAServerKeepsItsRows(t *testing.T) {
 	}
 }
 
-func TestAServerTakesSettings(t *testing.T) {
+func TestServer_UsesSettings(t *testing.T) {
 	t.Parallel()
 	s := pgtest.NewServer(t, pgtest.ServerOptions{Settings: []string{"max_connections=20", "work_mem=5MB"}})
 	pool := s.New(pgtest.Schema{})
@@ -43,7 +43,7 @@ func TestAServerTakesSettings(t *testing.T) {
 	}
 }
 
-func TestADurableServerWaitsForTheDisk(t *testing.T) {
+func TestServer_DurableWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.NewServer(t, pgtest.ServerOptions{Durable: true}).New(pgtest.Schema{})
 	var fsync, commit, pages string

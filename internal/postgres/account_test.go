@@ -28,7 +28,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-func TestRootRunsTheServerAsTheSystemUser(t *testing.T) {
+func TestStart_AsRootUsesTheSystemUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	dir := filepath.Join(directory(t), "db")
@@ -49,7 +49,7 @@ func TestRootRunsTheServerAsTheSystemUser(t *testing.T) {
 	}
 }
 
-func TestTheServerDoesNotSeeOurEnvironment(t *testing.T) {
+func TestStart_HidesTheEnvironment(t *testing.T) {
 	t.Setenv("PGPORT", "9999")
 	t.Setenv("PGOPTIONS", "-c work_mem=9MB")
 	t.Setenv("CUELIGHT_ADMIN_SECRET", "swordfish")
@@ -70,7 +70,7 @@ func TestTheServerDoesNotSeeOurEnvironment(t *testing.T) {
 	}
 }
 
-func TestRootWithoutTheSystemUserIsToldHowToMakeIt(t *testing.T) {
+func TestLookupAccount_AdvisesToCreateTheUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	needServer(t)
@@ -80,7 +80,7 @@ func TestRootWithoutTheSystemUserIsToldHowToMakeIt(t *testing.T) {
 	}
 }
 
-func TestWithoutRootTheServerRunsAsTheUser(t *testing.T) {
+func TestStart_WithoutRootUsesTheUser(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	cred := somebody(t)
@@ -116,7 +116,7 @@ func TestWithoutRootTheServerRunsAsTheUser(t *testing.T) {
 	p.leave("")
 }
 
-func TestAClusterOfAnotherUserIsRefusedWithoutRoot(t *testing.T) {
+func TestStart_WithoutRootRejectsAnotherUsersCluster(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	cred := somebody(t)
@@ -144,7 +144,7 @@ func hidden(t *testing.T) string {
 	return dir
 }
 
-func TestADirectoryTheServerCannotReach(t *testing.T) {
+func TestStart_MovesFromAnUnreachableDirectory(t *testing.T) {
 	t.Parallel()
 	parent, elsewhere := hidden(t), filepath.Join(directory(t), "elsewhere")
 	o := postgres.Options{Dir: filepath.Join(parent, "db"), Elsewhere: elsewhere}
@@ -200,7 +200,7 @@ func TestADirectoryTheServerCannotReach(t *testing.T) {
 	})
 }
 
-func TestAnExistingClusterThatBecameUnreachableSaysWhere(t *testing.T) {
+func TestStart_NamesTheDirectoryThatBlocksACluster(t *testing.T) {
 	t.Parallel()
 	parent := hidden(t)
 	if err := os.Chmod(parent, 0o711); err != nil {

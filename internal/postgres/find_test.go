@@ -23,7 +23,7 @@ func fake(t *testing.T, version string) string {
 	return dir
 }
 
-func TestFindReadsTheVersion(t *testing.T) {
+func TestFind_ReadsTheVersion(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]postgres.Binaries{
 		"15.18 (Debian 15.18-0+deb12u1)": {Version: "15.18", Major: 15},
@@ -40,7 +40,7 @@ func TestFindReadsTheVersion(t *testing.T) {
 	}
 }
 
-func TestFindTakesTheNamedDirectoryAlone(t *testing.T) {
+func TestFind_UsesTheGivenDirectoryAlone(t *testing.T) {
 	dir := fake(t, "14.2")
 	t.Setenv(postgres.BinEnv, dir)
 	got, err := postgres.Find("")
@@ -54,7 +54,7 @@ func TestFindTakesTheNamedDirectoryAlone(t *testing.T) {
 	}
 }
 
-func TestFindDoesNotTakeWhatIsNoUsableServer(t *testing.T) {
+func TestFind_SkipsUnusableServers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ dir, says string }{
 		"Nothing": {t.TempDir(), "initdb"},
@@ -72,7 +72,7 @@ func TestFindDoesNotTakeWhatIsNoUsableServer(t *testing.T) {
 	}
 }
 
-func TestStartWithoutServerProgramsTouchesNothing(t *testing.T) {
+func TestStart_WithoutServerProgramsChangesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	_, err := postgres.Start(t.Context(), postgres.Options{Dir: dir, BinDir: t.TempDir()})

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestExplainFindsTheCauseInWhatServersSay(t *testing.T) {
+func TestExplain_FindsTheCauseInServerMessages(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		says, problem string
@@ -44,7 +44,7 @@ FATAL:  could not open file "/x": Permission denied`, "no permission", nil},
 	}
 }
 
-func TestAnErrorSaysProblemAdviceAndDetail(t *testing.T) {
+func TestError_HasProblemAdviceAndDetail(t *testing.T) {
 	t.Parallel()
 	e := &Error{Problem: "the disk is full", Advice: "make room", Detail: "line one\nline two\n"}
 	if got, want := e.Error(), "the disk is full; make room\n  line one\n  line two"; got != want {
@@ -55,7 +55,7 @@ func TestAnErrorSaysProblemAdviceAndDetail(t *testing.T) {
 	}
 }
 
-func TestTheLogMakesRoomAndKeepsItsEnd(t *testing.T) {
+func TestRotateLog_KeepsTheEnd(t *testing.T) {
 	t.Parallel()
 	c := &cluster{home: t.TempDir()}
 	log, from, err := c.openLog()
@@ -96,7 +96,7 @@ func TestTheLogMakesRoomAndKeepsItsEnd(t *testing.T) {
 	}
 }
 
-func TestWaitingForALockEndsWithItsContext(t *testing.T) {
+func TestLock_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
 	holder, err := openLock(path)
@@ -124,7 +124,7 @@ func TestWaitingForALockEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestASocketDirectoryOfSomebodyElseIsNotUsed(t *testing.T) {
+func TestSocketDir_RejectsAnotherUsersDirectory(t *testing.T) {
 	t.Parallel()
 	self := Account{UID: os.Geteuid()}
 	open := filepath.Join(t.TempDir(), "open")
@@ -149,7 +149,7 @@ func TestASocketDirectoryOfSomebodyElseIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestAPidFileIsReadAsFarAsItIsWritten(t *testing.T) {
+func TestReadPidFile_AcceptsAnIncompleteFile(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]pidFile{
 		"": {},

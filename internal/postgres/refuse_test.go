@@ -65,7 +65,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func TestAClusterOfAnotherVersionIsLeftAlone(t *testing.T) {
+func TestStart_LeavesAnotherVersionsCluster(t *testing.T) {
 	t.Parallel()
 	dir := database(t)
 	s := begin(t, postgres.Options{Dir: dir})
@@ -96,7 +96,7 @@ func TestAClusterOfAnotherVersionIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoClusterIsLeftAlone(t *testing.T) {
+func TestStart_LeavesForeignDirectories(t *testing.T) {
 	t.Parallel()
 	for name, file := range map[string]string{
 		"OtherThingsInTheDirectory": "holiday.mp4",
@@ -119,7 +119,7 @@ func TestWhatIsNoClusterIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestLeftoversOfAKilledStartAreRemovedAndNothingElse(t *testing.T) {
+func TestStart_RemovesLeftoversOnly(t *testing.T) {
 	t.Parallel()
 	dir := directory(t)
 	write(t, filepath.Join(dir, "cuelight-initdb-123.tmp", "base", "1"), "half")
@@ -136,7 +136,7 @@ func TestLeftoversOfAKilledStartAreRemovedAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestCancellingTheFirstStartLeavesNoHalfACluster(t *testing.T) {
+func TestStart_CancelledLeavesNoIncompleteCluster(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	dir := directory(t)
@@ -164,7 +164,7 @@ func TestCancellingTheFirstStartLeavesNoHalfACluster(t *testing.T) {
 	begin(t, postgres.Options{Dir: dir})
 }
 
-func TestAStartThatFailsSaysWhyAndWhatToDo(t *testing.T) {
+func TestStart_FailureHasReasonAndAdvice(t *testing.T) {
 	t.Parallel()
 	dir := database(t)
 	conf := filepath.Join(dir, "data", "postgresql.conf")
@@ -185,7 +185,7 @@ func TestAStartThatFailsSaysWhyAndWhatToDo(t *testing.T) {
 	begin(t, postgres.Options{Dir: dir})
 }
 
-func TestAServerThatIsNotOursIsLeftAlone(t *testing.T) {
+func TestStart_LeavesAForeignServer(t *testing.T) {
 	t.Parallel()
 	dir := database(t)
 	s := begin(t, postgres.Options{Dir: dir})

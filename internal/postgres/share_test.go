@@ -15,7 +15,7 @@ const (
 	readKeep   = "select word from keep"
 )
 
-func TestTheLastOneOutStopsTheServer(t *testing.T) {
+func TestClose_LastUserStopsTheServer(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	for name, starterFirst := range map[string]bool{"StarterLeavesFirst": true, "StarterLeavesLast": false} {
@@ -43,7 +43,7 @@ func TestTheLastOneOutStopsTheServer(t *testing.T) {
 	}
 }
 
-func TestAStarterThatLivesOnAfterClosingDoesNotHoldTheServer(t *testing.T) {
+func TestClose_StarterThatLivesOnDoesNotKeepTheServer(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	dir := database(t)
@@ -62,7 +62,7 @@ func TestAStarterThatLivesOnAfterClosingDoesNotHoldTheServer(t *testing.T) {
 	}
 }
 
-func TestOfManyThatStartAtOnceOneStartsTheServer(t *testing.T) {
+func TestStart_ConcurrentlyStartsOneServer(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	dir := directory(t)
@@ -90,7 +90,7 @@ func TestOfManyThatStartAtOnceOneStartsTheServer(t *testing.T) {
 	stopped(t, dir, all[0].url)
 }
 
-func TestAKilledStarterDoesNotTakeTheServerAlong(t *testing.T) {
+func TestServer_OutlivesItsKilledStarter(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	dir := database(t)
@@ -105,7 +105,7 @@ func TestAKilledStarterDoesNotTakeTheServerAlong(t *testing.T) {
 	stopped(t, dir, s.URL())
 }
 
-func TestAServerWithoutUsersIsAdoptedAndThenStopped(t *testing.T) {
+func TestStart_AdoptsAServerWithoutUsers(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	dir := database(t)
@@ -124,7 +124,7 @@ func TestAServerWithoutUsersIsAdoptedAndThenStopped(t *testing.T) {
 	stopped(t, dir, s.URL())
 }
 
-func TestAKilledServerIsNoticedAndRecovers(t *testing.T) {
+func TestDone_ReportsAKilledServerWhichRecovers(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	dir := database(t)
@@ -160,7 +160,7 @@ func TestAKilledServerIsNoticedAndRecovers(t *testing.T) {
 	stopped(t, dir, starter.URL())
 }
 
-func TestStarterAndServerKilledTogetherRecover(t *testing.T) {
+func TestStart_RecoversAfterStarterAndServerWereKilled(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	dir := database(t)

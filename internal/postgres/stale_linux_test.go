@@ -13,7 +13,7 @@ import (
 
 // After a power cut the number of the old server may belong to another process
 // of the same user, which the new server takes for the old one.
-func TestTheProcessNumberOfADeadServerMayBeTaken(t *testing.T) {
+func TestStart_IgnoresAReusedProcessID(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	dir := database(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
-func TestTheFirstStartMakesADurablePrivateServer(t *testing.T) {
+func TestStart_CreatesADurablePrivateServer(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(directory(t), "not", "there", "yet")
 	s := begin(t, postgres.Options{Dir: dir})
@@ -36,7 +36,7 @@ func TestTheFirstStartMakesADurablePrivateServer(t *testing.T) {
 	}
 }
 
-func TestARestartKeepsTheRows(t *testing.T) {
+func TestStart_KeepsTheRowsAcrossRestarts(t *testing.T) {
 	t.Parallel()
 	dir := database(t)
 	s := begin(t, postgres.Options{Dir: dir})
@@ -56,7 +56,7 @@ func TestARestartKeepsTheRows(t *testing.T) {
 	}
 }
 
-func TestCloseTwiceIsCloseOnce(t *testing.T) {
+func TestClose_TwiceIsAllowed(t *testing.T) {
 	t.Parallel()
 	s := begin(t, postgres.Options{Dir: database(t)})
 	end(t, s)
@@ -68,7 +68,7 @@ func TestCloseTwiceIsCloseOnce(t *testing.T) {
 	}
 }
 
-func TestEveryDatabaseAskedForIsThere(t *testing.T) {
+func TestStart_CreatesEachDatabase(t *testing.T) {
 	t.Parallel()
 	dir := database(t)
 	for _, name := range []string{"", "other", `odd "name" & 100%/?`} {
@@ -82,7 +82,7 @@ func TestEveryDatabaseAskedForIsThere(t *testing.T) {
 	}
 }
 
-func TestDirectoriesWithOddNames(t *testing.T) {
+func TestStart_AcceptsOddDirectoryNames(t *testing.T) {
 	t.Parallel()
 	for name, dir := range map[string]string{
 		"SpaceAndQuotes": `a b's "media" %s $HOME \n`,
@@ -117,7 +117,7 @@ func TestDirectoriesWithOddNames(t *testing.T) {
 	}
 }
 
-func TestSettingsCountButNotAgainstPrivacy(t *testing.T) {
+func TestStart_SettingsCannotOpenTheServer(t *testing.T) {
 	t.Parallel()
 	s := begin(t, postgres.Options{Dir: database(t), Settings: map[string]string{
 		"work_mem": "7MB", "listen_addresses": "*",

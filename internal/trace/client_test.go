@@ -115,7 +115,7 @@ func within5s(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestSpansArriveAsTheEnvironmentSays(t *testing.T) {
+func TestStart_SendsSpansAsConfigured(t *testing.T) {
 	c := newCollector(t)
 	tracer := started(t, Options{Service: "own", Version: "v3"},
 		"OTEL_EXPORTER_OTLP_ENDPOINT", c.URL, "OTEL_EXPORTER_OTLP_COMPRESSION", "gzip", "OTEL_EXPORTER_OTLP_HEADERS", "X-Key=k%2C1",
@@ -140,7 +140,7 @@ func TestSpansArriveAsTheEnvironmentSays(t *testing.T) {
 	submitOne(tracer) // goes nowhere
 }
 
-func TestSpansArriveOverTLSOfAnOwnAuthority(t *testing.T) {
+func TestStart_AcceptsAPrivateCertificateAuthority(t *testing.T) {
 	c := &collector{t: t}
 	c.Server = httptest.NewTLSServer(c)
 	defer c.Close()
@@ -156,7 +156,7 @@ func TestSpansArriveOverTLSOfAnOwnAuthority(t *testing.T) {
 	}
 }
 
-func TestNothingIsStartedWhereTheEnvironmentIsSilent(t *testing.T) {
+func TestStart_ReturnsNilWithoutConfiguration(t *testing.T) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
 		t.Setenv(name, "")
 	}
@@ -169,7 +169,7 @@ func TestNothingIsStartedWhereTheEnvironmentIsSilent(t *testing.T) {
 	}
 }
 
-func TestCollectorThatIsBusyIsAskedAgain(t *testing.T) {
+func TestClient_RetriesABusyCollector(t *testing.T) {
 	c := newCollector(t, status(503, "Retry-After", "1"), status(429))
 	var told []error
 	tracer := started(t, Options{Report: func(err error) { told = append(told, err) }}, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL,
@@ -185,7 +185,7 @@ func TestCollectorThatIsBusyIsAskedAgain(t *testing.T) {
 	}
 }
 
-func TestRefusalIsToldOnceAndSoIsItsEnd(t *testing.T) {
+func TestClient_ReportsFailureAndRecoveryOnce(t *testing.T) {
 	partial := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 7)
 	partial = protowire.AppendString(protowire.AppendTag(partial, 2, protowire.BytesType), "too old")
 	answer := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), partial)
@@ -216,7 +216,7 @@ func TestRefusalIsToldOnceAndSoIsItsEnd(t *testing.T) {
 }
 
 // A port at which nobody listens, and one that says nothing.
-func TestCollectorThatIsAwayHoldsUpNeitherWorkNorTheEnd(t *testing.T) {
+func TestClient_DoesNotBlockWithoutACollector(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -260,7 +260,7 @@ func TestCollectorThatIsAwayHoldsUpNeitherWorkNorTheEnd(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsReadInBothForms(t *testing.T) {
+func TestRetryAfter_AcceptsSecondsAndDates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat)

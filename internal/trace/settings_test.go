@@ -18,7 +18,7 @@ func vars(pairs ...string) environment {
 	}
 }
 
-func TestNothingIsTracedUnlessTheEnvironmentSaysSo(t *testing.T) {
+func TestReadSettings_IsOffByDefault(t *testing.T) {
 	t.Parallel()
 	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	for _, tt := range []struct {
@@ -41,7 +41,7 @@ func TestNothingIsTracedUnlessTheEnvironmentSaysSo(t *testing.T) {
 	}
 }
 
-func TestSettingsForTracesComeFirst(t *testing.T) {
+func TestReadSettings_PrefersSettingsForTraces(t *testing.T) {
 	t.Parallel()
 	s, _, err := settingsOf(vars(
 		"OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4318/base/", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://traces",
@@ -63,7 +63,7 @@ func TestSettingsForTracesComeFirst(t *testing.T) {
 	}
 }
 
-func TestSettingThatMakesNoSenseIsNamedWithoutItsSecrets(t *testing.T) {
+func TestReadSettings_NamesAnInvalidVariableWithoutItsValue(t *testing.T) {
 	t.Parallel()
 	missing := t.TempDir() + "/none"
 	for _, tt := range [][2]string{

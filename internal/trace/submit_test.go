@@ -11,7 +11,7 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 )
 
-func TestSubmissionJoinsTheTraceItIsTold(t *testing.T) {
+func TestSubmit_JoinsTheGivenTrace(t *testing.T) {
 	t.Parallel()
 	tracer, kept := remembering(t)
 	ctx, done := tracer.Submit(t.Context(), parent)
@@ -35,7 +35,7 @@ func TestSubmissionJoinsTheTraceItIsTold(t *testing.T) {
 	}
 }
 
-func TestSubmissionHandsOnACallersTraceAlsoWhereNothingIsTraced(t *testing.T) {
+func TestSubmit_PassesTheTraceOnWhileOff(t *testing.T) {
 	t.Parallel()
 	var off *Tracer
 	for given, want := range map[string]string{
@@ -52,7 +52,7 @@ func TestSubmissionHandsOnACallersTraceAlsoWhereNothingIsTraced(t *testing.T) {
 	}
 }
 
-func TestRequestsThatChangeSomethingHaveASpan(t *testing.T) {
+func TestHandler_CreatesSpansForChangingRequests(t *testing.T) {
 	t.Parallel()
 	tracer, kept := remembering(t)
 	var inHeader, inContext string
@@ -98,7 +98,7 @@ func TestRequestsThatChangeSomethingHaveASpan(t *testing.T) {
 	}
 }
 
-func TestRequestThatFailedHereIsAnError(t *testing.T) {
+func TestHandler_MarksServerErrors(t *testing.T) {
 	t.Parallel()
 	tracer, kept := remembering(t)
 	for _, code := range []int{http.StatusNotFound, http.StatusBadGateway} {
@@ -115,7 +115,7 @@ func TestRequestThatFailedHereIsAnError(t *testing.T) {
 	}
 }
 
-func TestRequestThatIsBrokenOffIsAnError(t *testing.T) {
+func TestHandler_MarksAbortedResponses(t *testing.T) {
 	t.Parallel()
 	tracer, kept := remembering(t)
 	h := tracer.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -61,7 +61,7 @@ func work(t *testing.T, tracer *Tracer, submission store.Submission) {
 	}
 }
 
-func TestVideoIsOneTraceFromItsSubmissionToTheLastFFmpeg(t *testing.T) {
+func TestVideo_IsOneTraceFromSubmissionToFFmpeg(t *testing.T) {
 	t.Parallel()
 	clip := makeClip(t)
 	tracer, kept := remembering(t)
@@ -115,7 +115,7 @@ func TestVideoIsOneTraceFromItsSubmissionToTheLastFFmpeg(t *testing.T) {
 	}
 }
 
-func TestVideoThatFailsTellsSoInItsTrace(t *testing.T) {
+func TestVideo_FailureIsInTheTrace(t *testing.T) {
 	t.Parallel()
 	makeClip(t) // there is an ffmpeg
 	tracer, kept := remembering(t)

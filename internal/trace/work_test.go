@@ -30,7 +30,7 @@ func newJob(traceparent string) *stages.Job {
 
 func nothing(context.Context, *stages.Job) (any, error) { return nil, nil }
 
-func TestAttemptIsBelowItsSubmitterAndLinkedToIt(t *testing.T) {
+func TestWork_SpanIsChildOfTheSubmitterAndLinked(t *testing.T) {
 	t.Parallel()
 	tracer, kept := remembering(t)
 	var trace, span, on string
@@ -64,7 +64,7 @@ func TestAttemptIsBelowItsSubmitterAndLinkedToIt(t *testing.T) {
 	}
 }
 
-func TestAttemptsOfATaskWithoutASubmittersTraceShareOne(t *testing.T) {
+func TestWork_AttemptsWithoutASubmittersTraceShareOne(t *testing.T) {
 	t.Parallel()
 	var traces []string
 	for range 2 { // processes
@@ -99,7 +99,7 @@ func TestAttemptsOfATaskWithoutASubmittersTraceShareOne(t *testing.T) {
 }
 
 // Ids of tasks of version 7 have fixed bits where samplers look.
-func TestShareOfTasksThatIsSampledIsTheOneAskedFor(t *testing.T) {
+func TestWork_SamplesTheConfiguredShareOfTasks(t *testing.T) {
 	t.Parallel()
 	for _, ratio := range []float64{0.1, 0.5, 0.9} {
 		kept := tracetest.NewInMemoryExporter()
@@ -119,7 +119,7 @@ func TestShareOfTasksThatIsSampledIsTheOneAskedFor(t *testing.T) {
 	}
 }
 
-func TestWhatItsSubmitterDidNotRecordIsNotRecorded(t *testing.T) {
+func TestWork_FollowsTheSubmittersSampling(t *testing.T) {
 	t.Parallel()
 	tracer, kept := remembering(t)
 	_, _ = tracer.Work(func(ctx context.Context, _ *stages.Job) (any, error) {
@@ -133,7 +133,7 @@ func TestWhatItsSubmitterDidNotRecordIsNotRecorded(t *testing.T) {
 	}
 }
 
-func TestSpanTellsWhatBecameOfAnAttempt(t *testing.T) {
+func TestWork_SpanHasTheOutcome(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	for _, tt := range []struct {
@@ -175,7 +175,7 @@ func TestSpanTellsWhatBecameOfAnAttempt(t *testing.T) {
 	}
 }
 
-func TestPanicGoesOnAndItsSpanEnds(t *testing.T) {
+func TestWork_EndsTheSpanOfAPanic(t *testing.T) {
 	t.Parallel()
 	tracer, kept := remembering(t)
 	func() {
@@ -191,7 +191,7 @@ func TestPanicGoesOnAndItsSpanEnds(t *testing.T) {
 	}
 }
 
-func TestLongErrorIsCutWhereACharacterEnds(t *testing.T) {
+func TestBrief_CutsBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	got := brief(errors.New(strings.Repeat("ä", 5000) + "\xff"))
 	if len(got) > 1100 || strings.ToValidUTF8(got, "") != got {
@@ -199,7 +199,7 @@ func TestLongErrorIsCutWhereACharacterEnds(t *testing.T) {
 	}
 }
 
-func TestTracerThatIsOffLeavesStagesAsTheyAre(t *testing.T) {
+func TestStages_AreUnchangedWhileOff(t *testing.T) {
 	t.Parallel()
 	var off *Tracer
 	all := []stages.Stage{{Name: "one", Work: nothing}}
@@ -245,7 +245,7 @@ func (dropping) ExportSpans(context.Context, []sdk.ReadOnlySpan) error { return 
 
 func (dropping) Shutdown(context.Context) error { return nil }
 
-func TestSecretOfASource_IsInNoSpan(t *testing.T) {
+func TestWork_SpansContainNoSecretOfASource(t *testing.T) {
 	t.Parallel()
 	tracer, kept := remembering(t)
 	job := newJob("")

@@ -35,7 +35,7 @@ func ask(t *testing.T, h *health.Health, method string) (*http.Response, health.
 	return w.Result(), r
 }
 
-func TestEverythingIsWellWhereAllChecksPass(t *testing.T) {
+func TestReport_PassesIfAllChecksPass(t *testing.T) {
 	t.Parallel()
 	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: passes}, {Name: "b", Run: passes}}})
 	resp, r := ask(t, h, http.MethodGet)
@@ -47,7 +47,7 @@ func TestEverythingIsWellWhereAllChecksPass(t *testing.T) {
 	}
 }
 
-func TestOneCheckThatFailsIsEnoughAndSaysWhy(t *testing.T) {
+func TestReport_FailsWithTheReasonOfAFailedCheck(t *testing.T) {
 	t.Parallel()
 	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: passes}, {Name: "database", Run: fails}}})
 	resp, r := ask(t, h, http.MethodGet)
@@ -59,7 +59,7 @@ func TestOneCheckThatFailsIsEnoughAndSaysWhy(t *testing.T) {
 	}
 }
 
-func TestWithoutChecksEverythingIsWell(t *testing.T) {
+func TestReport_PassesWithoutChecks(t *testing.T) {
 	t.Parallel()
 	resp, r := ask(t, health.New(health.Options{}), http.MethodGet)
 	if resp.StatusCode != http.StatusOK || r.Checks == nil {
@@ -67,7 +67,7 @@ func TestWithoutChecksEverythingIsWell(t *testing.T) {
 	}
 }
 
-func TestReasonsAreToldOnlyToThoseWhoMaySeeThem(t *testing.T) {
+func TestServeHTTP_ShowsReasonsOnlyWithDetail(t *testing.T) {
 	t.Parallel()
 	var may bool
 	h := health.New(health.Options{
@@ -83,7 +83,7 @@ func TestReasonsAreToldOnlyToThoseWhoMaySeeThem(t *testing.T) {
 	}
 }
 
-func TestOnlyReadingIsAllowed(t *testing.T) {
+func TestServeHTTP_AllowsGETAndHEADOnly(t *testing.T) {
 	t.Parallel()
 	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: passes}}})
 	if resp, _ := ask(t, h, http.MethodHead); resp.StatusCode != http.StatusOK {
@@ -94,7 +94,7 @@ func TestOnlyReadingIsAllowed(t *testing.T) {
 	}
 }
 
-func TestChecksRunAtOnceAndWhatTheyFoundIsGoodForASecond(t *testing.T) {
+func TestReport_RunsChecksConcurrentlyAndCachesForASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var ran atomic.Int32
@@ -121,7 +121,7 @@ func TestChecksRunAtOnceAndWhatTheyFoundIsGoodForASecond(t *testing.T) {
 	})
 }
 
-func TestACheckThatTakesTooLongFailsAndTheOthersAreStillTold(t *testing.T) {
+func TestReport_TimesOutASlowCheckAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := health.New(health.Options{Checks: []health.Check{
@@ -140,7 +140,7 @@ func TestACheckThatTakesTooLongFailsAndTheOthersAreStillTold(t *testing.T) {
 }
 
 // A disk on a network that went away answers to nobody, and no context helps.
-func TestACheckThatDoesNotComeBackIsNotBegunAgain(t *testing.T) {
+func TestReport_DoesNotRepeatAHangingCheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var begun atomic.Int32
@@ -163,7 +163,7 @@ func TestACheckThatDoesNotComeBackIsNotBegunAgain(t *testing.T) {
 	})
 }
 
-func TestACheckThatPanicsFails(t *testing.T) {
+func TestReport_FailsACheckThatPanics(t *testing.T) {
 	t.Parallel()
 	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: func(context.Context) error { panic("no") }}}})
 	if r := h.Report(t.Context()); r.Status != health.Fail || !strings.Contains(r.Checks[0].Error, "panic: no") {
@@ -172,7 +172,7 @@ func TestACheckThatPanicsFails(t *testing.T) {
 }
 
 // A probe that goes away must not be the reason why the next one fails.
-func TestChecksDoNotDependOnWhoeverAskedFirst(t *testing.T) {
+func TestReport_ChecksOutliveTheirCaller(t *testing.T) {
 	t.Parallel()
 	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: func(ctx context.Context) error { return ctx.Err() }}}})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -182,7 +182,7 @@ func TestChecksDoNotDependOnWhoeverAskedFirst(t *testing.T) {
 	}
 }
 
-func TestChecksOfAProcess(t *testing.T) {
+func TestChecks_OfAProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, c := range map[string]struct {

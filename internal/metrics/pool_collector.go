@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// poolCollector tells of the connections of a pool.
+// poolCollector exports the state of a connection pool.
 type poolCollector struct {
 	stat        func() *pgxpool.Stat
 	connections *prometheus.Desc
@@ -19,29 +19,29 @@ type poolFigure struct {
 }
 
 func newPoolCollector(stat func() *pgxpool.Stat) *poolCollector {
-	c := &poolCollector{stat: stat, connections: desc("pool_connections", "Connections of the pool, by what they do.", "state")}
+	c := &poolCollector{stat: stat, connections: desc("pool_connections", "Connections of the pool by state.", "state")}
 	figure := func(name, help string, kind prometheus.ValueType, value func(*pgxpool.Stat) float64) {
 		c.figures = append(c.figures, poolFigure{desc("pool_"+name, help), kind, value})
 	}
-	figure("connections_max", "How many connections the pool may have.", prometheus.GaugeValue,
+	figure("connections_max", "Limit of the pool's connections.", prometheus.GaugeValue,
 		func(s *pgxpool.Stat) float64 { return float64(s.MaxConns()) })
-	figure("acquires_total", "Connections that were taken from the pool.", prometheus.CounterValue,
+	figure("acquires_total", "Connections acquired from the pool.", prometheus.CounterValue,
 		func(s *pgxpool.Stat) float64 { return float64(s.AcquireCount()) })
-	figure("waits_total", "Connections that had to be waited for.", prometheus.CounterValue,
+	figure("waits_total", "Acquisitions that had to wait for a connection.", prometheus.CounterValue,
 		func(s *pgxpool.Stat) float64 { return float64(s.EmptyAcquireCount()) })
-	figure("wait_seconds_total", "Time for which connections were waited for.", prometheus.CounterValue,
+	figure("wait_seconds_total", "Total time of these waits.", prometheus.CounterValue,
 		func(s *pgxpool.Stat) float64 { return s.EmptyAcquireWaitTime().Seconds() })
-	figure("cancels_total", "Connections that were not waited for to the end.", prometheus.CounterValue,
+	figure("cancels_total", "Waits that ended without a connection.", prometheus.CounterValue,
 		func(s *pgxpool.Stat) float64 { return float64(s.CanceledAcquireCount()) })
-	figure("opened_total", "Connections that were opened.", prometheus.CounterValue,
+	figure("opened_total", "Opened connections.", prometheus.CounterValue,
 		func(s *pgxpool.Stat) float64 { return float64(s.NewConnsCount()) })
 	return c
 }
 
-// Describe makes it a prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (c *poolCollector) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, to) }
 
-// Collect makes it a prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (c *poolCollector) Collect(to chan<- prometheus.Metric) {
 	s := c.stat()
 	for state, n := range map[string]int32{
@@ -54,6 +54,7 @@ func (c *poolCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
+// desc describes a metric of this program.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// diskWithin is how long a disk may take to say how full it is. One on a network
-// may never answer, and nothing can be done about a call that waits for it.
-const diskWithin = 500 * time.Millisecond
+// diskTimeout limits how long a scrape waits for a disk. A network disk may never
+// answer, and the system call cannot be interrupted.
+const diskTimeout = 500 * time.Millisecond
 
-// diskCollector tells how much room there is.
+// diskCollector exports the free space of disks.
 type diskCollector struct {
 	dirs       []*disk
 	free, size *prometheus.Desc
@@ -20,8 +20,8 @@ type diskCollector struct {
 
 func newDiskCollector(dirs []string) *diskCollector {
 	c := &diskCollector{
-		free: desc("disk_free_bytes", "Room left, for a process without privileges, on the disk that holds a directory.", "dir"),
-		size: desc("disk_size_bytes", "Size of the disk that holds a directory.", "dir"),
+		free: desc("disk_free_bytes", "Free space for unprivileged processes on the disk of a directory.", "dir"),
+		size: desc("disk_size_bytes", "Size of the disk of a directory.", "dir"),
 	}
 	seen := make(map[string]bool)
 	for _, dir := range dirs {
@@ -33,53 +33,52 @@ func newDiskCollector(dirs []string) *diskCollector {
 	return c
 }
 
-// Describe makes it a prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (c *diskCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- c.free
 	to <- c.size
 }
 
-// Collect makes it a prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (c *diskCollector) Collect(to chan<- prometheus.Metric) {
-	late := make(chan struct{})
-	deadline := time.AfterFunc(diskWithin, func() { close(late) })
-	defer deadline.Stop()
-	asked := make([]*reading, len(c.dirs))
+	timeout := make(chan struct{})
+	timer := time.AfterFunc(diskTimeout, func() { close(timeout) })
+	defer timer.Stop()
+	readings := make([]*reading, len(c.dirs))
 	for i, d := range c.dirs {
-		asked[i] = d.ask()
+		readings[i] = d.read()
 	}
 	for i, d := range c.dirs {
-		r := asked[i]
+		r := readings[i]
 		select {
 		case <-r.done:
-		case <-late:
+		case <-timeout:
 		}
-		if r.known() {
+		if r.isKnown() {
 			to <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, r.free, d.dir)
 			to <- prometheus.MustNewConstMetric(c.size, prometheus.GaugeValue, r.size, d.dir)
 		}
 	}
 }
 
-// disk is a disk that may not answer. Whoever asks meanwhile waits for the same
-// answer, so that one goroutine stays behind, until the disk answers, and not one
-// per scrape.
+// disk is a disk that may not answer. Concurrent scrapes wait for the same reading, so
+// that a hanging disk holds one goroutine and not one per scrape.
 type disk struct {
 	dir    string
 	statfs func(string, *syscall.Statfs_t) error
 
-	mu    sync.Mutex
-	asked *reading // nil where nobody waits
+	mu      sync.Mutex
+	current *reading // nil between two readings
 }
 
 type reading struct {
-	done       chan struct{} // closed once the rest is there
+	done       chan struct{} // closed when the fields below are set
 	err        error
 	free, size float64
 }
 
-// known reports whether the disk has answered, and how full it is.
-func (r *reading) known() bool {
+// isKnown reports whether the disk has answered without an error.
+func (r *reading) isKnown() bool {
 	select {
 	case <-r.done:
 		return r.err == nil
@@ -88,20 +87,21 @@ func (r *reading) known() bool {
 	}
 }
 
-func (d *disk) ask() *reading {
+// read starts a reading, or returns the current one.
+func (d *disk) read() *reading {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.asked != nil {
-		return d.asked
+	if d.current != nil {
+		return d.current
 	}
 	r := &reading{done: make(chan struct{})}
-	d.asked = r
+	d.current = r
 	go func() {
 		var st syscall.Statfs_t
 		r.err = d.statfs(d.dir, &st)
 		r.free, r.size = float64(st.Bavail)*float64(st.Bsize), float64(st.Blocks)*float64(st.Bsize)
 		d.mu.Lock()
-		d.asked = nil
+		d.current = nil
 		d.mu.Unlock()
 		close(r.done)
 	}()
