@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// capabilities is what the ffmpeg at hand can do.
+// capabilities is what the installed ffmpeg supports.
 type capabilities struct {
-	// fpsMode: ffmpeg 5.1 brought -fps_mode, one per output, for -vsync,
-	// one for all.
+	// fpsMode means that ffmpeg has -fps_mode (since 5.1), which applies to one
+	// output, instead of -vsync, which applies to all.
 	fpsMode  bool
 	zscale   bool
 	sidedata bool
 	bwdif    bool
-	// alphaVP8 and alphaVP9: the decoders that see WebM's transparency.
+	// alphaVP8 and alphaVP9 are decoders that support WebM's transparency.
 	alphaVP8, alphaVP9 bool
 	decoders           decoderSet
 }
@@ -61,13 +61,10 @@ func (t Tools) capabilities(ctx context.Context, video, audio bool) (capabilitie
 	}, nil
 }
 
-// CapabilityCache remembers what programs answered when they were asked what they can do,
-// for as long as their files stay the same: four answers take a fifth of a second
-// of CPU. The zero value is ready; any number of goroutines may use it.
-type CapabilityCache struct {
-	mu      sync.Mutex
-	outputs map[cacheKey]string
-}
+// CapabilityCache remembers the output of programs that list their capabilities,
+// until their files change; four lists take a fifth of a second of processor
+// time. The zero value is ready, and goroutines may share it.
+type CapabilityCache struct{ outputs sync.Map }
 
 type cacheKey struct {
 	path, option string
@@ -75,33 +72,11 @@ type cacheKey struct {
 	modified     time.Time
 }
 
-func (k *CapabilityCache) get(q cacheKey) (string, bool) {
-	if k == nil {
-		return "", false
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	answer, ok := k.outputs[q]
-	return answer, ok
-}
-
-func (k *CapabilityCache) put(q cacheKey, answer string) {
-	if k == nil {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.outputs == nil {
-		k.outputs = make(map[cacheKey]string)
-	}
-	k.outputs[q] = answer
-}
-
-// Version is what ffmpeg says of itself, run as it is for sources: confined, if
-// Sandbox does not say otherwise.
+// Version returns the output of "ffmpeg -version", run in the sandbox like every
+// other call.
 func (t Tools) Version(ctx context.Context) (string, error) { return t.ffmpegOutput(ctx, "-version") }
 
-func (t Tools) ffmpegOutput(ctx context.Context, what string) (string, error) {
+func (t Tools) ffmpegOutput(ctx context.Context, option string) (string, error) {
 	path, err := t.toolPath("ffmpeg")
 	if err != nil {
 		return "", err
@@ -110,20 +85,24 @@ func (t Tools) ffmpegOutput(ctx context.Context, what string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrToolMissing, err)
 	}
-	q := cacheKey{path, what, info.Size(), info.ModTime()}
-	if answer, ok := t.Cache.get(q); ok {
-		return answer, nil
+	key := cacheKey{path, option, info.Size(), info.ModTime()}
+	if t.Cache != nil {
+		if text, ok := t.Cache.outputs.Load(key); ok {
+			return text.(string), nil
+		}
 	}
-	answer := &limitedBuffer{limit: 1 << 20}
-	_, err = t.run(ctx, command{tool: "ffmpeg", purpose: "capabilities", args: []string{"-nostdin", "-hide_banner", "-loglevel", "error", what}, stdout: answer})
-	if err != nil {
-		return "", fmt.Errorf("ask ffmpeg for %s: %w", what, err)
+	out := &limitedBuffer{limit: 1 << 20}
+	args := []string{"-nostdin", "-hide_banner", "-loglevel", "error", option}
+	if _, err := t.run(ctx, command{tool: "ffmpeg", purpose: "capabilities", args: args, stdout: out}); err != nil {
+		return "", fmt.Errorf("list capabilities with ffmpeg %s: %w", option, err)
 	}
-	t.Cache.put(q, answer.String())
-	return answer.String(), nil
+	if t.Cache != nil {
+		t.Cache.outputs.Store(key, out.String())
+	}
+	return out.String(), nil
 }
 
-// listsName looks for a name in the second column of one of ffmpeg's lists.
+// listsName reports whether a name is in the second column of one of ffmpeg's lists.
 func listsName(list, name string) bool {
 	for line := range strings.Lines(list) {
 		if fields := strings.Fields(line); len(fields) > 1 && slices.Contains(strings.Split(fields[1], ","), name) {
@@ -133,8 +112,8 @@ func listsName(list, name string) bool {
 	return false
 }
 
-// hasFPSModeOption goes by the library's version: that of the program may be a
-// date, a commit or a distributor's own.
+// hasFPSModeOption checks the version of libavcodec, because the program's version may
+// be a date, a commit or a distributor's own.
 func hasFPSModeOption(version string) bool {
 	for line := range strings.Lines(version) {
 		rest, ok := strings.CutPrefix(line, "libavcodec")

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -8,71 +9,48 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 const (
-	// timeSlack is how far sums over many rounded times may differ, in seconds.
+	// timeSlack is how far sums of many rounded times may differ, in seconds.
 	timeSlack = 0.1
-	// missingShare and least say how much of the source's length may be missing
-	// without a complaint of the decoder to explain it: headers, timestamps
-	// and decoders all round in their own ways.
+	// missingShare and missingSeconds are how much of the source may be missing
+	// without an error of the decoder: headers, timestamps and decoders round in
+	// different ways.
 	missingShare   = 0.02
 	missingSeconds = 1.0
-	// aacFrame is the samples in one frame of sound. There is one of silence in
-	// front, and up to one at the end to fill the last.
+	// aacFrame is the samples in an AAC frame. The output has one of silence at
+	// the start, and up to one at the end to fill the last frame.
 	aacFrame = 1024.0
 )
 
-// Check compares every rendition in dir with the source: that its playlist is
-// complete and names files that are there, whole and nothing else; that its
-// segments follow each other without holes; that it has every frame that was
-// decoded, each rung cut at the same keyframes; that it lasts as long as the
-// source does. It reads the files again and believes neither ffmpeg's exit
-// code nor out. An error wraps [ErrMismatch] when something is wrong with the
-// output: it must be thrown away, and another attempt may do better.
+// Check compares every rendition in dir with the source. It verifies that the
+// playlist is complete and names exactly the existing files; that the files are
+// complete; that segments follow each other without gaps; that every decoded
+// frame is there; that all rungs have the same keyframes; and that the duration
+// is that of the source. It reads the files again and trusts neither ffmpeg's
+// exit code nor out. An error that wraps [ErrMismatch] means that the output is
+// wrong and must be discarded; another attempt may succeed.
 func (t Tools) Check(ctx context.Context, info *Info, dir string, out *Output) error {
 	t = t.withStepCounter()
-	if len(out.Video)+len(out.Audio) == 0 {
-		return fmt.Errorf("check output: %w: it is empty", ErrMismatch)
-	}
-	if info.Video != nil && len(out.Video) == 0 {
-		return fmt.Errorf("check output: %w: it has no picture", ErrMismatch)
-	}
-	if err := checkNames(dir); err != nil {
+	if err := checkOutput(info, dir, out); err != nil {
 		return fmt.Errorf("check output: %w", err)
-	}
-	if err := checkStoryboard(dir, out.Storyboard); err != nil {
-		return fmt.Errorf("check output: %w", err)
-	}
-	if len(out.Video) > 0 {
-		if err := checkDecoded(info, out); err != nil {
-			return fmt.Errorf("check output: %w: %w", ErrMismatch, err)
-		}
 	}
 	var first *renditionFiles
-	for _, r := range out.Video {
+	for _, r := range slices.Concat(out.Video, out.Audio) {
 		s, err := t.checkRendition(ctx, dir, r)
 		if ctx.Err() != nil {
 			return fmt.Errorf("check output: %w", context.Cause(ctx))
 		}
-		if err == nil {
-			err = checkVideo(info, out, r, s, first)
-		}
-		if err != nil {
-			return fmt.Errorf("check %s: %w: %w", r.Name, ErrMismatch, err)
-		}
-		if first == nil {
-			first = s
-		}
-	}
-	for _, r := range out.Audio {
-		s, err := t.checkRendition(ctx, dir, r)
-		if ctx.Err() != nil {
-			return fmt.Errorf("check output: %w", context.Cause(ctx))
-		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case r.Group != "":
 			err = checkAudio(info, out, r, s)
+		default:
+			err = checkVideo(info, out, r, s, first)
+			first = cmp.Or(first, s)
 		}
 		if err != nil {
 			return fmt.Errorf("check %s: %w: %w", r.Name, ErrMismatch, err)
@@ -81,7 +59,30 @@ func (t Tools) Check(ctx context.Context, info *Info, dir string, out *Output) e
 	return nil
 }
 
-// checkNames finds what an interrupted ffmpeg leaves behind.
+// checkOutput checks everything but the content of the renditions.
+func checkOutput(info *Info, dir string, out *Output) error {
+	if len(out.Video)+len(out.Audio) == 0 {
+		return fmt.Errorf("%w: it is empty", ErrMismatch)
+	}
+	if info.Video != nil && len(out.Video) == 0 {
+		return fmt.Errorf("%w: it has no picture", ErrMismatch)
+	}
+	if err := checkNames(dir); err != nil {
+		return err
+	}
+	if err := checkStoryboard(dir, out.Storyboard); err != nil {
+		return err
+	}
+	if len(out.Video) == 0 {
+		return nil
+	}
+	if err := checkDecoded(info, out); err != nil {
+		return fmt.Errorf("%w: %w", ErrMismatch, err)
+	}
+	return nil
+}
+
+// checkNames finds files that an interrupted ffmpeg left.
 func checkNames(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -95,19 +96,19 @@ func checkNames(dir string) error {
 	})
 }
 
-// checkDecoded asks whether ffmpeg reached the end of the source. Where the
-// decoder complained, Transcode has decided that enough is left.
+// checkDecoded checks that ffmpeg reached the end of the source. After decoder errors,
+// Transcode has already decided that enough is left.
 func checkDecoded(info *Info, out *Output) error {
 	v := info.Video
-	// Dropping frames for the highest frame rate leaves more than half of it.
+	// Limiting the frame rate keeps more than half of the frames up to the limit.
 	kept := min(float64(out.Decoded), maxFrameRate*out.DecodedEnd)
 	if !out.Constant && out.Expected > out.Decoded*v.framesPerDecoded() || float64(out.Expected) < minReadableShare*kept-1 {
-		return fmt.Errorf("of %d decoded frames it shows %d", out.Decoded, out.Expected)
+		return fmt.Errorf("of %d decoded frames it has %d", out.Decoded, out.Expected)
 	}
-	// A first frame that is shown early may take the place of the second. Repeated
-	// frames come on top.
+	// A first frame that is shown early may replace the second. Repeated frames are
+	// extra.
 	if all := !planTiming(info).dropsFrames && out.DecodeErrors == 0; all && out.Expected < v.framesPerDecoded()*(out.Distinct-1) {
-		return fmt.Errorf("of %d decoded frames it shows %d", out.Distinct, out.Expected)
+		return fmt.Errorf("of %d decoded frames it has %d", out.Distinct, out.Expected)
 	}
 	if out.DecodeErrors > 0 {
 		if float64(out.Decoded) < minReadableShare*float64(v.decodableFrames())-1 {
@@ -115,22 +116,21 @@ func checkDecoded(info *Info, out *Output) error {
 		}
 		return nil
 	}
-	// A decoder that gave a frame for every packet reached the end, however long the
-	// last one stays.
+	// A decoder that returned a frame for every packet reached the end, however long
+	// the last one lasts.
 	end := v.Start - info.Start + v.Duration
 	if missing := end - out.DecodedEnd; out.Decoded < v.decodableFrames() && missing > max(missingSeconds, missingShare*v.Duration) {
 		return fmt.Errorf("it ends %.1f s before the source", missing)
 	}
-	// Hidden frames of VP8 and fields that the probe did not know are packets, but not
-	// frames; never are they more than half.
+	// Hidden frames of VP8, and fields that the probe missed, are packets but not
+	// frames. They are never more than half.
 	if float64(out.Decoded) < minReadableShare*float64(v.Frames)-1 {
-		return fmt.Errorf("only %d of %d frames were decoded, and the decoder did not say why", out.Decoded, v.Frames)
+		return fmt.Errorf("only %d of %d frames were decoded, and the decoder reported no error", out.Decoded, v.Frames)
 	}
 	return nil
 }
 
-// checkDir makes sure that a rendition's folder holds what the playlist
-// names, and nothing that it forgot.
+// checkDir checks that a rendition's directory contains only what its playlist names.
 func checkDir(dir string, r Rendition, s *renditionFiles) error {
 	wanted := map[string]bool{path.Base(r.Playlist): true, s.init: true}
 	for _, g := range s.segments {
@@ -148,31 +148,31 @@ func checkDir(dir string, r Rendition, s *renditionFiles) error {
 	return nil
 }
 
-// checkRendition reads a rendition and compares it with what was measured when
-// it was made, and its playlist with its segments.
+// checkRendition reads a rendition and compares it with what Transcode measured, and
+// its playlist with its segments.
 func (t Tools) checkRendition(ctx context.Context, dir string, r Rendition) (*renditionFiles, error) {
 	s, err := t.inspect(ctx, dir, r.Playlist)
 	if err != nil {
 		return nil, err
 	}
 	if len(s.segments) != r.Segments || s.frames != r.Frames || s.bytes != r.Bytes || s.codecs != r.Codecs {
-		return nil, fmt.Errorf("it has changed since it was made")
+		return nil, fmt.Errorf("it has changed since the transcode")
 	}
 	if err := checkDir(dir, r, s); err != nil {
 		return nil, err
 	}
-	listed, at := 0.0, s.segments[0].firstDTS
+	listed, dts := 0.0, s.segments[0].firstDTS
 	for i, g := range s.segments {
-		if g.firstDTS != at {
-			return nil, fmt.Errorf("there is a hole of %.3f s before segment %d", s.seconds(g.firstDTS-at), i)
+		if g.firstDTS != dts {
+			return nil, fmt.Errorf("there is a gap of %.3f s before segment %d", s.seconds(g.firstDTS-dts), i)
 		}
-		at += g.decodeTicks
+		dts += g.decodeTicks
 		listed += g.listedSeconds
 		if math.Round(g.listedSeconds) > float64(s.target) {
 			return nil, fmt.Errorf("segment %d is longer than the playlist's target duration", i)
 		}
 		if g.length <= 0 {
-			return nil, fmt.Errorf("segment %d lasts no time", i)
+			return nil, fmt.Errorf("segment %d has no duration", i)
 		}
 		if !g.startsWithKeyframe {
 			return nil, fmt.Errorf("segment %d does not start with a keyframe", i)
@@ -205,14 +205,14 @@ func checkVideo(info *Info, out *Output, r Rendition, s, first *renditionFiles) 
 		return nil
 	}
 	for i, g := range s.segments {
-		if len(s.segments) != len(first.segments) || !equalKeyframes(g.keyframes, first.segments[i].keyframes) {
-			return fmt.Errorf("its keyframes are not those of the other renditions")
+		if len(s.segments) != len(first.segments) || !slices.Equal(g.keyframes, first.segments[i].keyframes) {
+			return fmt.Errorf("its keyframes differ from those of the other renditions")
 		}
 	}
 	return nil
 }
 
-// durationTolerance is for the last frame, whose duration is a guess in many files.
+// durationTolerance allows for the last frame, whose duration is a guess in many files.
 func durationTolerance(info *Info, out *Output) float64 {
 	t := timeSlack + 2*frameTime(info.Video)
 	if out.DecodeErrors > 0 {
@@ -221,31 +221,15 @@ func durationTolerance(info *Info, out *Output) float64 {
 	return max(t, info.Video.MaxGap+timeSlack)
 }
 
-func equalKeyframes(a, b []int64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
-
 func checkAudio(info *Info, out *Output, r Rendition, s *renditionFiles) error {
-	var source *Audio
-	for i := range info.Audio {
-		if info.Audio[i].Index == r.Source {
-			source = &info.Audio[i]
-		}
-	}
-	if source == nil {
+	i := slices.IndexFunc(info.Audio, func(a Audio) bool { return a.Index == r.Source })
+	if i < 0 {
 		return fmt.Errorf("the source has no such stream")
 	}
+	source := info.Audio[i]
 	want := source.Start - info.Start + source.Duration
 	if info.Video != nil {
-		// Padded with silence up to the end of the picture.
+		// It is padded with silence until the end of the picture.
 		want = max(want, info.Video.Start-info.Start+info.Video.Duration)
 	}
 	allowed := max(missingSeconds, missingShare*want)

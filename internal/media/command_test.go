@@ -152,7 +152,7 @@ func TestHowAChildEndedIsTold(t *testing.T) {
 		says       string
 	}{
 		{"code", "echo 'first' >&2; echo 'last words' >&2; exit 3", nil, "code 3: first\nlast words"},
-		{"signal", "kill -KILL $$", nil, "killed by somebody else (signal: killed)"},
+		{"signal", "kill -KILL $$", nil, "killed by another process (signal: killed)"},
 		{"other signal", "kill -SEGV $$", nil, "ended by a signal (segmentation fault)"},
 	}
 	for _, tt := range tests {

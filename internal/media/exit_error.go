@@ -8,55 +8,61 @@ import (
 	"syscall"
 )
 
-// exitError is a child that ended badly for a reason not known better.
+// exitError is a child's failure without a more specific reason.
 type exitError struct {
 	tool   string
-	code   int // -1 when a signal ended it
+	code   int // -1 after a signal
 	signal syscall.Signal
-	// outOfMemory says that while it ran, the kernel killed somebody because memory
-	// ran out.
+	// outOfMemory means that the kernel killed a process for lack of memory
+	// while the child ran.
 	outOfMemory bool
 	tail        string
 }
 
 func (e *exitError) Error() string {
-	what := fmt.Sprintf("%s ended with code %d", e.tool, e.code)
+	text := fmt.Sprintf("%s ended with code %d", e.tool, e.code)
 	switch {
 	case e.signal == syscall.SIGKILL && e.outOfMemory:
-		what = fmt.Sprintf("%s was killed by the kernel: memory ran out on this host", e.tool)
+		text = fmt.Sprintf("%s was killed by the kernel: memory ran out on this host", e.tool)
 	case e.signal == syscall.SIGKILL:
-		what = fmt.Sprintf("%s was killed by somebody else (signal: %v)", e.tool, e.signal)
+		text = fmt.Sprintf("%s was killed by another process (signal: %v)", e.tool, e.signal)
 	case e.signal != 0:
-		what = fmt.Sprintf("%s was ended by a signal (%v)", e.tool, e.signal)
+		text = fmt.Sprintf("%s was ended by a signal (%v)", e.tool, e.signal)
 	}
 	if e.tail == "" {
-		return what
+		return text
 	}
-	return what + ": " + e.tail
+	return text + ": " + e.tail
 }
 
-// Is reports that memory ran out.
+// Is matches ErrMemory if memory ran out.
 func (e *exitError) Is(target error) bool {
 	return target == ErrMemory && e.outOfMemory && e.signal == syscall.SIGKILL
 }
 
-func exitErrorOf(tool string, err error, tail string, memory bool) error {
+func exitErrorOf(tool string, err error, tail string, outOfMemory bool) error {
 	exit := (*exec.ExitError)(nil)
-	if !errors.As(err, &exit) {
-		if err != nil {
-			return fmt.Errorf("run %s: %w", tool, err)
-		}
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, exec.ErrWaitDelay):
+		return fmt.Errorf("run %s: %w", tool, exec.ErrWaitDelay)
+	case !errors.As(err, &exit):
+		return fmt.Errorf("run %s: %w", tool, err)
 	}
-	return &exitError{tool: tool, code: exit.ExitCode(), signal: exitSignal(exit.ProcessState), outOfMemory: memory, tail: tail}
+	signal := syscall.Signal(0)
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		signal = status.Signal()
+	}
+	return &exitError{tool: tool, code: exit.ExitCode(), signal: signal, outOfMemory: outOfMemory, tail: tail}
 }
 
-// hostMessages are the C library's words for what lies in the host and not in the
-// source. Which of them can be the source's fault as well, as "Input/output
-// error" can, is not among them.
+// hostMessages are the C library's messages about errors of the host. Messages
+// that a damaged source may also cause, such as "Input/output error", are not
+// among them.
 var hostMessages = map[string]error{
 	"Cannot allocate memory":           ErrMemory,
-	"malloc of size":                   ErrMemory, // x264's own
+	"malloc of size":                   ErrMemory, // x264
 	"Resource temporarily unavailable": syscall.EAGAIN,
 	"Too many open files":              syscall.EMFILE,
 	"Permission denied":                syscall.EACCES,
@@ -64,7 +70,7 @@ var hostMessages = map[string]error{
 	"Stale file handle":                syscall.ESTALE,
 }
 
-// hostError finds in a child's last words what blames the host.
+// hostError finds an error of the host in a child's messages.
 func hostError(tail string) error {
 	for text, err := range hostMessages {
 		if strings.Contains(tail, text) {
@@ -74,15 +80,15 @@ func hostError(tail string) error {
 	return nil
 }
 
-// ignoreSourceErrors keeps errors that are not the source's fault: of an exit code
-// only those that blame the host.
+// ignoreSourceErrors drops exit codes that the source caused. It keeps host
+// errors, signals and all other errors.
 func ignoreSourceErrors(out stderrReport, err error) error {
 	exit := (*exitError)(nil)
 	if !errors.As(err, &exit) || exit.signal != 0 {
 		return err
 	}
-	if trouble := hostError(out.tail); trouble != nil {
-		return fmt.Errorf("%w: %w", trouble, err)
+	if hostErr := hostError(out.tail); hostErr != nil {
+		return fmt.Errorf("%w: %w", hostErr, err)
 	}
 	return nil
 }

@@ -2,11 +2,10 @@ package media
 
 import "sync"
 
-// minMemory is what a child may have however small the host is.
+// minMemory is the lowest default, however small the host is.
 const minMemory = 1 << 30
 
-// MemoryLimit is how much a child may have resident, in bytes; 0 where nothing
-// bounds it.
+// MemoryLimit is how many bytes a child may have resident; 0 means no limit.
 func (t Tools) MemoryLimit() int64 {
 	switch {
 	case t.Memory < 0:
@@ -17,9 +16,8 @@ func (t Tools) MemoryLimit() int64 {
 	return defaultMemory()
 }
 
-// defaultMemory leaves the other half to the database, the daemon and the children
-// beside: a picture of the most pixels allowed fits in, a bomb does not take the
-// host with it.
+// defaultMemory leaves the other half to the database, the daemon and other children.
+// The largest permitted picture fits.
 var defaultMemory = sync.OnceValue(func() int64 {
 	all := availableMemory()
 	if all <= 0 {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// availableMemory is how much memory this host has, or this process's control
-// group where that is less.
+// availableMemory is the memory of this host, or of this process's control group if
+// that is less.
 func availableMemory() int64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
@@ -20,10 +20,9 @@ func availableMemory() int64 {
 	return cgroupMemory("/sys/fs/cgroup", string(own), int64(info.Totalram)*int64(info.Unit))
 }
 
-// cgroupMemory is the least that the control group named in own, the text of
-// /proc/self/cgroup, and those above it may have, or all where they may have more.
-// Version 1 has the limit in a tree of its own; there only that of a container is
-// looked at.
+// cgroupMemory returns the lowest limit of the control group and its parents, or all if
+// that is less. own is the text of /proc/self/cgroup. Of version 1, only the limit
+// of a container is read.
 func cgroupMemory(root, own string, all int64) int64 {
 	group := "/"
 	for line := range strings.Lines(own) {

@@ -12,19 +12,18 @@ import (
 const (
 	// posterSide is the longest side of a poster, in pixels.
 	posterSide = 1280
-	// posterWindow is how many frames compete at each place.
+	// posterWindow is how many frames are compared at each position.
 	posterWindow = 48
 )
 
-// posterPositions are where a poster is looked for, as shares of the duration.
+// posterPositions are shares of the duration.
 var posterPositions = [...]float64{0.1, 0.25, 0.5}
 
-// Poster writes a JPEG of one telling frame to file, as a whole or not at all,
-// no side longer than 1280 pixels. From a few places in the source it takes
-// the frame that is most like its neighbours, and of those the one with the
-// most detail: that is seldom black, blurred or in the middle of a fade. For
-// audio with an embedded cover, that is the poster. A source with neither
-// gives [ErrNoPicture].
+// Poster atomically writes a JPEG of one meaningful frame to file, no side longer
+// than 1280 pixels. At a few positions it selects the frame most similar to its
+// neighbours, and of those the one with the most detail, which is rarely black,
+// blurred or within a fade. For audio with an embedded cover it is the cover. A
+// source with neither gives [ErrNoPicture].
 func (t Tools) Poster(ctx context.Context, src string, info *Info, file string) error {
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
@@ -52,18 +51,18 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 	}
 	defer os.RemoveAll(work)
 	best, bytes := "", int64(0)
-	var told stderrReport // of the disk
-	for i, shot := range posterRequests(info, c) {
+	var withDiskError stderrReport
+	for i, request := range posterRequests(info, c) {
 		name := fmt.Sprintf("%d.jpg", i)
-		if shot.fallback && best != "" {
+		if request.fallback && best != "" {
 			break
 		}
-		out, err := t.writeJPEG(ctx, abs, url, work, name, shot)
+		out, err := t.writeJPEG(ctx, abs, url, work, name, request)
 		if err != nil {
 			return err
 		}
 		if out.diskError != nil {
-			told = out
+			withDiskError = out
 		}
 		st, err := os.Stat(filepath.Join(work, name))
 		if err == nil && st.Size() > bytes {
@@ -71,7 +70,7 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 		}
 	}
 	if best == "" {
-		return told.preferDiskError(fmt.Errorf("%w: no frame could be decoded", ErrNoPicture))
+		return withDiskError.preferDiskError(fmt.Errorf("%w: no frame could be decoded", ErrNoPicture))
 	}
 	if err := os.Chmod(filepath.Join(work, best), 0o644); err != nil {
 		return err
@@ -79,19 +78,21 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 	return os.Rename(filepath.Join(work, best), file)
 }
 
-// frameRequest is one attempt at a still picture.
+// frameRequest is one attempt to decode a picture.
 type frameRequest struct {
 	stream  int
-	at      float64 // seconds after the start
+	at      float64 // seconds from the start
 	filter  string
 	options []string // of the input
-	// fallback is for when nothing else gave a picture.
+	// fallback is used only if no other request gave a picture.
 	fallback bool
 }
 
 func posterRequests(info *Info, c capabilities) []frameRequest {
 	if info.Video == nil {
-		return []frameRequest{{stream: info.Cover, options: probedInputOptions(info, c.decoders), filter: fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:out_range=pc,format=yuvj420p", posterSide)}}
+		filter := fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:out_range=pc,format=yuvj420p",
+			posterSide)
+		return []frameRequest{{stream: info.Cover, options: probedInputOptions(info, c.decoders), filter: filter}}
 	}
 	v := info.Video
 	options := append(probedInputOptions(info, c.decoders), alphaDecoder(v, c)...)
@@ -100,7 +101,7 @@ func posterRequests(info *Info, c capabilities) []frameRequest {
 	for _, place := range posterPositions {
 		at := v.Start - info.Start + place*v.Duration
 		if at*v.FPS < posterWindow {
-			// Too short to seek in: its one window starts at the beginning.
+			// Too short to seek: the last request starts at the beginning.
 			continue
 		}
 		list = append(list, frameRequest{stream: v.Index, at: at, filter: filter, options: options})
@@ -108,8 +109,7 @@ func posterRequests(info *Info, c capabilities) []frameRequest {
 	return append(list, frameRequest{stream: v.Index, filter: filter, options: options, fallback: len(list) > 0})
 }
 
-// jpegFilter turns a frame into a full-range picture for JPEG, no side longer
-// than side.
+// jpegFilter makes a full-range picture for JPEG, no side longer than maxSide.
 func jpegFilter(v *Video, side int, c capabilities) string {
 	w, h := v.Width, v.Height
 	if long := max(w, h); long > side {
@@ -128,11 +128,10 @@ func jpegFilterSized(v *Video, w, h int, c capabilities) string {
 	return strings.Join(append(f, jpegColours), ",")
 }
 
-// jpegColours brings frames as renditions have them to what a JPEG is.
+// jpegColours converts frames of a rendition to the colours of JPEG.
 const jpegColours = "scale=in_range=tv:out_range=pc:in_color_matrix=bt709:out_color_matrix=bt601,format=yuvj420p"
 
-// writeJPEG writes one JPEG, or none when there is no frame. An exit code says
-// nothing about that.
+// writeJPEG writes one JPEG, or none if there is no frame; the exit code does not tell.
 func (t Tools) writeJPEG(ctx context.Context, abs, url, dir, name string, s frameRequest) (stderrReport, error) {
 	args := []string{"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error"}
 	args = append(args, t.threads()...)

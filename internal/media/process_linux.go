@@ -10,14 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-func setDeathSignal(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
-
-// lowerPriority makes the child give way to others. It is a courtesy: a host that
-// forbids it loses nothing.
+// lowerPriority sets the child's OOM score and nice value. Errors are ignored:
+// the child then runs with the priority of this process.
 func lowerPriority(pid, nice int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(oomScore)), 0)
 	if nice > 0 {
@@ -25,15 +21,14 @@ func lowerPriority(pid, nice int) {
 	}
 }
 
-// The kernel takes one change of a session's priority in a tenth of a second from
-// all who are not its administrator.
+// The kernel accepts one change of a session's priority per tenth of a second
+// from all unprivileged users together.
 const autogroupRetryDelay, autogroupTries = 110 * time.Millisecond, 20
 
-// lowerSessionPriority does for the child's session what soften did for the child. Where
-// the kernel shares the processors between sessions first (sched(7), "The autogroup
-// feature"), the priority of a process says something only among those of its own
-// session: an encoder in the daemon's would take the processor from the database
-// and the daemon itself, however low it was.
+// lowerSessionPriority sets the nice value of the child's session. If the kernel
+// divides processors between sessions first (sched(7), "The autogroup
+// feature"), a nice value counts only within its session. An encoder in the
+// daemon's session would take processors from the database and the daemon.
 func lowerSessionPriority(ctx context.Context, pid, nice int) {
 	if nice <= 0 {
 		return
@@ -52,18 +47,8 @@ func lowerSessionPriority(ctx context.Context, pid, nice int) {
 	}
 }
 
-// waitForExit waits until a child has ended, and leaves it as it is.
-func waitForExit(pid int) (ended bool) {
-	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, syscall.EINTR) {
-			return err == nil
-		}
-	}
-}
-
-// oomKillCount is how often the kernel has killed a process of this host because
-// memory ran out.
+// oomKillCount is how many processes of this host the kernel has killed for lack
+// of memory.
 func oomKillCount() int64 {
 	text, err := os.ReadFile("/proc/vmstat")
 	if err != nil {
@@ -75,7 +60,7 @@ func oomKillCount() int64 {
 	return n
 }
 
-// residentBytes is how much memory a process and those below it have resident.
+// residentBytes is the resident memory of a process and its descendants.
 func residentBytes(pid int) int64 {
 	pages := int64(0)
 	for _, p := range processTree(pid, 0) {
@@ -91,13 +76,11 @@ func residentBytes(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// maxTreeDepth keeps a program that starts itself over and over from being followed
-// for ever.
+// maxTreeDepth ends the search in a program that keeps starting itself.
 const maxTreeDepth = 16
 
-// processTree is a process and those below it. Programs of several threads would
-// have to be asked for each; ffmpeg has no children, and shells, which do, have
-// one thread.
+// processTree lists a process and its descendants. It reads only the main
+// thread's children: ffmpeg has none, and shells, which do, have one thread.
 func processTree(pid, depth int) []int {
 	tree := []int{pid}
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
@@ -110,4 +93,68 @@ func processTree(pid, depth int) []int {
 		}
 	}
 	return tree
+}
+
+// clockTick is the unit of times in /proc on every architecture.
+const clockTick = time.Second / 100
+
+// readResourceUsage reads the usage of a process and its descendants.
+func readResourceUsage(pid int) resourceUsage {
+	usage := resourceUsage{}
+	for _, p := range processTree(pid, 0) {
+		f := statFields(fmt.Sprintf("/proc/%d/stat", p))
+		if len(f) < 15 {
+			continue // it has ended
+		}
+		usage.known = true
+		// utime and stime, its own and those of children that have ended
+		for _, field := range f[11:15] {
+			n, _ := strconv.ParseInt(field, 10, 64)
+			usage.cpu += time.Duration(n) * clockTick
+		}
+		usage.bytes += ioBytes(p)
+	}
+	return usage
+}
+
+// ioBytes is how many bytes a process has read and written; 0 if the host does
+// not permit reading it.
+func ioBytes(pid int) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0
+	}
+	sum := int64(0)
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if key == "rchar" || key == "wchar" {
+			n, _ := strconv.ParseInt(value, 10, 64)
+			sum += n
+		}
+	}
+	return sum
+}
+
+// isRunnable reports whether a thread of a process or a descendant has a
+// processor or waits for one.
+func isRunnable(pid int) bool {
+	for _, p := range processTree(pid, 0) {
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", p))
+		for _, thread := range threads {
+			if f := statFields(fmt.Sprintf("/proc/%d/task/%s/stat", p, thread.Name())); len(f) > 0 && f[0] == "R" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// statFields are the fields of a stat file from the state on. The name before it
+// may contain spaces and parentheses.
+func statFields(file string) []string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 }

@@ -7,11 +7,8 @@ import (
 	"syscall"
 )
 
-// setDeathSignal does nothing here: a child runs on when this process is killed.
-func setDeathSignal(*syscall.SysProcAttr) {}
-
-// lowerPriority sets the child's nice value. An error is ignored: the child
-// then runs with the priority of this process.
+// lowerPriority sets the child's nice value. An error is ignored: the child then
+// runs with the priority of this process.
 func lowerPriority(pid, nice int) {
 	if nice > 0 {
 		_ = syscall.Setpriority(syscall.PRIO_PGRP, pid, min(nice, 19))
@@ -20,10 +17,6 @@ func lowerPriority(pid, nice int) {
 
 // lowerSessionPriority does nothing here.
 func lowerSessionPriority(context.Context, int, int) {}
-
-// waitForExit does not wait here: processes that a child leaves behind when it
-// exits by itself are not found.
-func waitForExit(int) (exited bool) { return false }
 
 // Memory and activity of a child are not known here: only its output shows
 // progress.

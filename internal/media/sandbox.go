@@ -20,39 +20,39 @@ import (
 type Sandbox string
 
 const (
-	// SandboxAuto takes away whatever this host allows to take away.
+	// SandboxAuto applies every restriction that this host supports.
 	SandboxAuto Sandbox = ""
-	// SandboxRequire runs nothing where a layer of the confinement is not to be
-	// had: then every call ends with [ErrSandbox].
+	// SandboxRequire runs nothing if the host lacks a restriction: every call
+	// then returns [ErrSandbox].
 	SandboxRequire Sandbox = "require"
-	// SandboxOff is for programs in ffmpeg's place that need more than ffmpeg: a
-	// network, other directories.
+	// SandboxOff is for programs in ffmpeg's place that need a network or other
+	// directories.
 	SandboxOff Sandbox = "off"
 )
 
-// DefaultUser is the number of the user and the group that ffmpeg runs as where
-// this process is root. It is of a range that neither distributions nor systemd
-// give away, and, other than nobody's, no other program's.
+// DefaultUser is the user and group id that ffmpeg runs as if this process is
+// root. Neither distributions nor systemd assign ids in its range, and no other
+// program uses it.
 const DefaultUser = 60817
 
 const (
-	// oomScore makes the kernel, short of memory, take a child and not the daemon
+	// oomScore makes the kernel, short of memory, kill a child before the daemon
 	// or the database.
 	oomScore = 500
-	// maxFileSize is far above what any child writes into one file: segments last
-	// six seconds, and the lists of frames of a week stay below.
+	// maxFileSize is far above every output file: segments last six seconds, and
+	// the frame lists of a week are smaller.
 	maxFileSize = 4 << 30
 )
 
-// sandboxGrant is what a confined child was given, until it is taken back.
+// sandboxGrant is what a confined child was given until release.
 type sandboxGrant struct {
-	source  *os.File // the directory of the source
-	dir     string   // the child's own
-	chowned bool     // the directory belongs to the child meanwhile
-	url     string   // of the source, as the child sees it
+	source  *os.File // the source's directory
+	dir     string   // the child's directory
+	chowned bool     // dir belongs to the child's user
+	url     string   // the source as the child sees it
 }
 
-// applySandbox makes a command run confined. The caller releases what it returns when
+// applySandbox makes a command run confined. The caller releases the grant after
 // the child has ended.
 func (t Tools) applySandbox(ctx context.Context, cmd *exec.Cmd, c command) (*sandboxGrant, error) {
 	k := &sandboxGrant{}
@@ -77,7 +77,7 @@ func (t Tools) applySandbox(ctx context.Context, cmd *exec.Cmd, c command) (*san
 			k.revokeAccess()
 			return nil, errors.Join(fmt.Errorf("%w: %w", ErrSandbox, err), k.release())
 		default:
-			// It cannot be had without the rights of root, but with all else.
+			// Keep root's access to files, and apply all other restrictions.
 			k.revokeAccess()
 			p.KeepCapabilities = true
 		}
@@ -95,8 +95,8 @@ func (t Tools) sandboxUser() int {
 	return DefaultUser
 }
 
-// readOnlyPaths are the files that a program outside of the system's directories needs
-// beside itself: the libraries that came with it.
+// readOnlyPaths lists what a program outside the system's directories needs: itself
+// and the libraries installed with it.
 func (t Tools) readOnlyPaths(program string) []string {
 	list := append([]string{}, t.Readable...)
 	if real, err := filepath.EvalSymlinks(program); err == nil {
@@ -113,18 +113,18 @@ func (t Tools) readOnlyPaths(program string) []string {
 	return list
 }
 
-// addressSpace bounds what the kernel gives a child at all, beside the memory that
-// is watched: as much again for what is never touched, and a gigabyte per
-// processor for the stacks and heaps of threads.
+// addressSpace limits the child's virtual memory: twice the memory limit, because
+// much is never touched, and a gigabyte per processor for the stacks and heaps of
+// threads.
 func (t Tools) addressSpace() uint64 {
-	most := t.MemoryLimit()
-	if most <= 0 {
+	limit := t.MemoryLimit()
+	if limit <= 0 {
 		return 0
 	}
-	return 2*uint64(most) + uint64(runtime.NumCPU())<<30
+	return 2*uint64(limit) + uint64(runtime.NumCPU())<<30
 }
 
-// maxCPUSeconds is the processor time, in seconds, that fits into the time a call has.
+// maxCPUSeconds is the processor time that fits into the time left for the call.
 func maxCPUSeconds(ctx context.Context) uint64 {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -133,10 +133,10 @@ func maxCPUSeconds(ctx context.Context) uint64 {
 	return uint64(max(time.Until(end), 0)/time.Second+60) * uint64(runtime.NumCPU())
 }
 
-// maxTasks is how many processes and threads the child's user may have. They are
-// counted for all of the user's programs, so it is so many more than the whole host
-// has now: enough for the threads of some dozen encoders, and an end for a program
-// that starts itself over and over.
+// maxTasks limits the processes and threads of the child's user. The kernel counts
+// those of all its programs, so the limit is relative to the number on the whole
+// host now: enough for the threads of some dozen encoders, but not for a program
+// that keeps starting itself.
 func maxTasks() uint64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -154,9 +154,9 @@ func maxTasks() uint64 {
 	return n + 2048 + 128*uint64(runtime.NumCPU())
 }
 
-// grantAccess lets another user have what the child needs: its directory becomes the
-// user's for as long as the child runs, and the source is reached by way of an open
-// directory, since those above it are closed to others.
+// grantAccess gives the child's user what it needs: it owns its directory while the
+// child runs, and reaches the source through an open directory, because the
+// directories above are closed to other users.
 func (k *sandboxGrant) grantAccess(cmd *exec.Cmd, c command, user int) error {
 	k.dir = c.dir
 	if c.source != "" {
@@ -171,9 +171,9 @@ func (k *sandboxGrant) grantAccess(cmd *exec.Cmd, c command, user int) error {
 	return chownTree(c.dir, user)
 }
 
-// revokeAccess takes back what a hand-over that failed has changed: a network's server, or a
-// file system without owners, lets nobody give files away. Most likely nothing was
-// changed then; what cannot be taken back, root reads and writes all the same.
+// revokeAccess undoes a failed grantAccess: a network file server, or a file system
+// without owners, may not permit changing owners. Errors are ignored, because root
+// can access the files anyway.
 func (k *sandboxGrant) revokeAccess() {
 	if k.chowned {
 		k.chowned = false
@@ -184,7 +184,7 @@ func (k *sandboxGrant) revokeAccess() {
 	}
 }
 
-// firstExtraFD is the number of a child's first open file after the usual three.
+// firstExtraFD is the number of the first extra open file of a child.
 const firstExtraFD = 3
 
 func (k *sandboxGrant) openSource(cmd *exec.Cmd, source string) error {
@@ -214,9 +214,9 @@ func (k *sandboxGrant) openSource(cmd *exec.Cmd, source string) error {
 	return nil
 }
 
-// release takes back what the child was given. Its output must be plain files:
-// anything else is nothing that ffmpeg makes, and would lead those who read or
-// publish it astray.
+// release takes back what the child was given. The child's directory must contain
+// only plain files: ffmpeg makes nothing else, and a link could mislead those who
+// read or publish the output.
 func (k *sandboxGrant) release() error {
 	if k.source != nil {
 		k.source.Close()
@@ -243,16 +243,15 @@ func checkPlainFile(path string, info fs.FileInfo) error {
 	if info.IsDir() || info.Mode().IsRegular() && info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: it left %q, which is %v", ErrMismatch, path, info.Mode())
+	return fmt.Errorf("%w: the child created %q with mode %v", ErrMismatch, path, info.Mode())
 }
 
-// chownTree gives a directory and all that is in it to a user and the group of the
-// same number.
+// chownTree changes the owner and group of a directory and its content.
 func chownTree(dir string, user int) error {
 	return walkTree(dir, func(root *os.Root, path string, _ fs.DirEntry) error { return root.Lchown(path, user, user) })
 }
 
-// walkTree calls do for a directory and all that is in it. It follows no links.
+// walkTree calls do for a directory and its content. It follows no links.
 func walkTree(dir string, do func(root *os.Root, path string, entry fs.DirEntry) error) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

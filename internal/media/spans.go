@@ -10,19 +10,19 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// startSpan opens a span for a child within that of ctx, by whoever made that one.
-// Where nobody records that one there is none, and it costs nothing.
+// startSpan starts a span for a child below that of ctx, with the same tracer
+// provider. If ctx has no recording span, it returns nil.
 func (c command) startSpan(ctx context.Context) (context.Context, trace.Span) {
-	within := trace.SpanFromContext(ctx)
-	if !within.IsRecording() {
+	parent := trace.SpanFromContext(ctx)
+	if !parent.IsRecording() {
 		return ctx, nil
 	}
-	tracer := within.TracerProvider().Tracer("github.com/cuelight/cuelight/internal/media")
+	tracer := parent.TracerProvider().Tracer("github.com/cuelight/cuelight/internal/media")
 	return tracer.Start(ctx, c.tool, trace.WithAttributes(attribute.String("purpose", c.purpose)))
 }
 
-// endSpan tells a span what became of the child. Its arguments are left out: they are
-// long, and hold the paths of this host.
+// endSpan records the result. It leaves out the arguments, which are long and contain
+// paths of this host.
 func (c command) endSpan(span trace.Span, out stderrReport, err error) {
 	if span == nil {
 		return
@@ -51,8 +51,7 @@ func (c command) endSpan(span trace.Span, out stderrReport, err error) {
 	span.SetStatus(codes.Error, spanStatus(err))
 }
 
-// setSpanAttributes tells a span how far the child came, and how fast: in seconds of media
-// for each second.
+// setSpanAttributes records position, frames and speed in media seconds per second.
 func (r *progressReader) setSpanAttributes(span trace.Span) {
 	took := r.now().Sub(r.start).Seconds()
 	if r.position <= 0 || took <= 0 {
@@ -65,12 +64,12 @@ func (r *progressReader) setSpanAttributes(span trace.Span) {
 	)
 }
 
-// spanStatus is enough of an error to know it by.
+// spanStatus shortens an error.
 func spanStatus(err error) string {
-	const most = 1 << 10
+	const maxBytes = 1 << 10
 	text := err.Error()
-	if len(text) > most {
-		text = text[:most] + "…"
+	if len(text) > maxBytes {
+		text = text[:maxBytes] + "…"
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
 }

@@ -13,19 +13,21 @@ const (
 	tailBytes   = 4096
 	lineBytes   = 512
 	pendingSize = 8192
+	// minFree is the space below which a disk counts as full for unprivileged
+	// users: a child's file did not fit, but others may have been removed since.
+	minFree = 2 << 20
 )
 
-// stderrTail keeps the last lines a child wrote, counts the complaints among
-// them and notices a disk that is full or read-only, which ffmpeg may report
-// and yet end with 0.
+// stderrTail keeps the last lines of a child, counts its error messages, and
+// detects a full or read-only disk, after which ffmpeg may still exit with 0.
 type stderrTail struct {
 	source     string
-	sandboxURL string // the source's address, as a confined child sees it
+	sandboxURL string // the source's URL inside the sandbox
 	pending    []byte
 	lines      []string
 	size       int
 	errors     int64
-	diskError  error // with the disk
+	diskError  error
 }
 
 func (s *stderrTail) Write(b []byte) (int, error) {
@@ -47,63 +49,19 @@ func (s *stderrTail) report() stderrReport {
 }
 
 var (
-	// pointerAddress is how ffmpeg tells two decoders apart; it differs in each run.
+	// pointerAddress is how ffmpeg distinguishes two decoders; it differs in
+	// each run.
 	pointerAddress = regexp.MustCompile(` @ 0x[0-9a-f]+`)
 	levelTag       = regexp.MustCompile(`\[(error|fatal|panic)\] `)
 )
 
-// diskMessages are the C library's words for ENOSPC, EDQUOT, EFBIG and EROFS.
+// diskMessages are the C library's messages for ENOSPC, EDQUOT, EFBIG and EROFS.
 var diskMessages = map[string]error{
 	"No space left on device": ErrNoSpace,
 	"Disk quota exceeded":     ErrNoSpace,
 	"quota exceeded":          ErrNoSpace,
 	"File too large":          fmt.Errorf("%w: %w", ErrNoSpace, syscall.EFBIG),
 	"Read-only file system":   syscall.EROFS,
-}
-
-// minFree is how much room a disk must have for users without privileges, or else
-// it counts as full: a child's file did not fit, and others may have gone since.
-const minFree = 2 << 20
-
-// isDiskErrorConfirmed asks the disk whether it is in the trouble that a child spoke of: decoders
-// have the same words for buffers of their own. A child without a folder writes nothing.
-// That a file is too large cannot be seen from a small one. Writing alone does not tell
-// where this process is root and the child is not: ext4 keeps room for root.
-func isDiskErrorConfirmed(dir string, trouble error) bool {
-	if dir == "" {
-		return false
-	}
-	if errors.Is(trouble, ErrNoSpace) && isFullForUnprivileged(dir) {
-		return true
-	}
-	f, err := os.CreateTemp(dir, ".space-*")
-	if err != nil {
-		return true
-	}
-	_, err = f.Write(make([]byte, 1<<20))
-	err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
-	return err != nil || errors.Is(trouble, syscall.EFBIG)
-}
-
-// isFullForUnprivileged reports whether users without privileges have next to no room left.
-// A disk that cannot say how large it is, is not full.
-func isFullForUnprivileged(dir string) bool {
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil || st.Blocks == 0 {
-		return false
-	}
-	return int64(st.Bavail)*int64(st.Bsize) < minFree
-}
-
-// preferDiskError keeps from being held against the source what the disk may have done: the
-// child told of trouble with it, which could not be confirmed afterwards. Others may
-// have made room meanwhile, or the child's account has a quota.
-func (s stderrReport) preferDiskError(err error) error {
-	refused := (*RejectedError)(nil)
-	if s.diskError == nil || !errors.As(err, &refused) && !errors.Is(err, ErrNoPicture) {
-		return err
-	}
-	return fmt.Errorf("the disk may be to blame, not the source: ffmpeg said of it: %v; then: %v", s.diskError, err)
 }
 
 func (s *stderrTail) flush() {
@@ -129,15 +87,13 @@ func (s *stderrTail) flush() {
 	}
 }
 
-// cleanLine makes a line fit for a database and for a person's eyes.
+// cleanLine replaces the source's path, and makes a line safe for databases and
+// terminals.
 func (s *stderrTail) cleanLine(line string) string {
-	if s.sandboxURL != "" {
-		line = strings.ReplaceAll(line, s.sandboxURL, "source")
-		line = strings.ReplaceAll(line, strings.TrimPrefix(s.sandboxURL, "file:"), "source")
-	}
-	if s.source != "" {
-		line = strings.ReplaceAll(line, "file:"+s.source, "source")
-		line = strings.ReplaceAll(line, s.source, "source")
+	for _, name := range []string{s.sandboxURL, strings.TrimPrefix(s.sandboxURL, "file:"), "file:" + s.source, s.source} {
+		if name != "" && name != "file:" {
+			line = strings.ReplaceAll(line, name, "source")
+		}
 	}
 	line = pointerAddress.ReplaceAllString(line, "")
 	line = strings.ToValidUTF8(line, "\uFFFD")
@@ -151,4 +107,46 @@ func (s *stderrTail) cleanLine(line string) string {
 		line = strings.ToValidUTF8(line[:lineBytes], "") + "…"
 	}
 	return line
+}
+
+// isDiskErrorConfirmed checks whether the disk has the error that a child
+// reported: decoders use the same messages for their buffers. A child without a
+// directory writes nothing. EFBIG cannot be reproduced with a small file. A
+// test write is not enough if this process is root and the child is not,
+// because ext4 reserves space for root.
+func isDiskErrorConfirmed(dir string, diskErr error) bool {
+	if dir == "" {
+		return false
+	}
+	if errors.Is(diskErr, ErrNoSpace) && isFullForUnprivileged(dir) {
+		return true
+	}
+	f, err := os.CreateTemp(dir, ".space-*")
+	if err != nil {
+		return true
+	}
+	_, err = f.Write(make([]byte, 1<<20))
+	err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
+	return err != nil || errors.Is(diskErr, syscall.EFBIG)
+}
+
+// isFullForUnprivileged reports whether unprivileged users have almost no space
+// left. A disk that reports no size is not full.
+func isFullForUnprivileged(dir string) bool {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil || st.Blocks == 0 {
+		return false
+	}
+	return int64(st.Bavail)*int64(st.Bsize) < minFree
+}
+
+// preferDiskError keeps a source from being rejected for an error that the disk
+// may have caused: the child reported a disk error that could not be confirmed
+// afterwards. Space may have been freed since, or the child's user has a quota.
+func (s stderrReport) preferDiskError(err error) error {
+	rejected := (*RejectedError)(nil)
+	if s.diskError == nil || !errors.As(err, &rejected) && !errors.Is(err, ErrNoPicture) {
+		return err
+	}
+	return fmt.Errorf("the disk may have failed, not the source: ffmpeg reported %q; then: %v", s.diskError, err)
 }

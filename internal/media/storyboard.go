@@ -13,30 +13,29 @@ import (
 const (
 	// tileShortSide is the short side of a storyboard's pictures, in pixels.
 	tileShortSide = 90
-	// maxTileSide keeps odd shapes from filling whole sheets.
+	// maxTileSide limits pictures of unusual shapes.
 	maxTileSide = 320
 	// sheetSide is the number of columns and of rows of a full sheet.
 	sheetSide = 10
-	// The distance of pictures is a hundredth of the duration, but within
-	// these bounds, in seconds.
+	// The interval of pictures is a hundredth of the duration, within these
+	// limits in seconds.
 	minTileInterval = 1.0
 	maxTileInterval = 10.0
 
-	// StoryboardDir is where Transcode writes a storyboard, in its folder.
+	// StoryboardDir is the directory of a storyboard, within the output directory.
 	StoryboardDir = "storyboard"
 
 	storyboardVTT = "storyboard.vtt"
 	sheetPattern  = "storyboard-%03d.jpg"
 )
 
-// Storyboard writes small pictures of the whole video into [StoryboardFolder] in dir, which must
-// not be there: many to a sheet, and a WebVTT file that says which part of which sheet shows which
-// time. There is one every hundredth of the duration, but not more than one a second and
-// not less than one every ten. They are taken from the smallest of the renditions that
-// [Tools.Transcode] wrote into dir, not from the source. Output without video gives
-// [ErrNoPicture].
+// Storyboard writes small pictures of the whole video into [StoryboardDir] in dir,
+// which must not exist: many on a sheet, and a WebVTT file that maps times to parts
+// of sheets. The interval is a hundredth of the duration, but between one and ten
+// seconds. The pictures come from the smallest rendition in dir, not from the
+// source. Output without video gives [ErrNoPicture].
 //
-// Transcode makes one itself. This is for output that has none.
+// Transcode makes a storyboard itself. This is for output without one.
 func (t Tools) Storyboard(ctx context.Context, dir string, info *Info, out *Output) (*Storyboard, error) {
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
@@ -47,8 +46,9 @@ func (t Tools) Storyboard(ctx context.Context, dir string, info *Info, out *Outp
 	return board, nil
 }
 
-// It is no output of the ffmpeg that makes the renditions: ffmpeg 7 keeps the frames of
-// all outputs in memory until each has one, and reports no progress.
+// storyboard runs an ffmpeg of its own. As another output of the ffmpeg that makes the
+// renditions, ffmpeg 7 would keep the frames of all outputs in memory until each
+// has one, and report no progress.
 func (t Tools) storyboard(ctx context.Context, dir string, info *Info, out *Output) (*Storyboard, error) {
 	if len(out.Video) == 0 {
 		return nil, ErrNoPicture
@@ -67,7 +67,7 @@ func (t Tools) storyboard(ctx context.Context, dir string, info *Info, out *Outp
 	args := []string{"-hide_banner", "-y", "-loglevel", "repeat+level+error", "-progress", "pipe:1"}
 	args = append(args, t.threads()...)
 	if keyframeSeconds <= b.Interval/2 && !out.Constant {
-		args = append(args, "-skip_frame", "nokey") // else a picture may be that of its neighbour
+		args = append(args, "-skip_frame", "nokey") // otherwise a picture may repeat its neighbour
 	}
 	args = append(args, "-protocol_whitelist", "pipe", "-f", "mov", "-i", "pipe:0", "-vf", b.filters(), "-q:v", "5", "-f", "image2", sheetPattern)
 	reader := newProgressReader(info.Duration, nil, time.Now)
@@ -77,7 +77,7 @@ func (t Tools) storyboard(ctx context.Context, dir string, info *Info, out *Outp
 	return b, b.finish(folder, info)
 }
 
-// finish finds the sheets and writes what says where in them which time is.
+// finish finds the sheets and writes the WebVTT file.
 func (b *Storyboard) finish(dir string, info *Info) error {
 	if err := b.findSheets(dir); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (b *Storyboard) finish(dir string, info *Info) error {
 	return writeFile(filepath.Join(dir, b.VTT), []byte(b.webVTT(info.Duration)))
 }
 
-// newStoryboard decides on size and number of the pictures of a video of so many seconds and pixels.
+// newStoryboard decides the size and number of pictures.
 func newStoryboard(duration float64, width, height int) *Storyboard {
 	scale := float64(tileShortSide) / float64(min(width, height))
 	scale = min(scale, float64(maxTileSide)/float64(max(width, height)))
@@ -106,9 +106,9 @@ func newStoryboard(duration float64, width, height int) *Storyboard {
 	return b
 }
 
-// filters makes the sheets. It picks the frame in the middle of each interval: rounded to the nearest
-// multiple, frames up to there belong to it, and the newest of them is taken. The newest of all
-// is passed on even if its duration is not known. The last one is held to fill up.
+// filters make the sheets. They select the latest frame up to the middle of each
+// interval, by rounding to the nearest multiple. The last frame is used even if its
+// duration is unknown, and repeated to fill the sheet.
 func (b *Storyboard) filters() string {
 	return strings.Join([]string{
 		"setpts=PTS-STARTPTS", fmt.Sprintf("fps=fps=%.9f:start_time=0:round=near:eof_action=pass", 1/b.Interval),
@@ -118,7 +118,7 @@ func (b *Storyboard) filters() string {
 	}, ",")
 }
 
-// checkStoryboard makes sure that what is named is there.
+// checkStoryboard checks that the storyboard's files exist.
 func checkStoryboard(dir string, b *Storyboard) error {
 	if b == nil {
 		return nil
@@ -131,7 +131,7 @@ func checkStoryboard(dir string, b *Storyboard) error {
 	return nil
 }
 
-// findSheets lists the sheets that were written.
+// findSheets lists the written sheets.
 func (b *Storyboard) findSheets(dir string) error {
 	perSheet := b.Columns * b.Rows
 	for i := 0; i*perSheet < b.Count; i++ {
@@ -161,7 +161,7 @@ func (b *Storyboard) webVTT(duration float64) string {
 	return s.String()
 }
 
-// formatTimestamp is WebVTT's form of a time.
+// formatTimestamp formats a WebVTT timestamp.
 func formatTimestamp(v float64) string {
 	d := time.Duration(v*1000+0.5) * time.Millisecond
 	return fmt.Sprintf("%02d:%02d:%02d.%03d", int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60, d.Milliseconds()%1000)

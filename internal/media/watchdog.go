@@ -10,19 +10,19 @@ import (
 
 const (
 	defaultStall = 2 * time.Minute
-	// watchInterval is how often a running child is looked at, at least.
+	// watchInterval is the longest time between two checks of a child.
 	watchInterval = 250 * time.Millisecond
-	// stepInterval is how often its steps are passed on, at most.
+	// stepInterval is the shortest time between two calls of Tools.Step.
 	stepInterval = time.Second
 )
 
-// withStepCounter is t for one call of a method, whose steps are counted from 1.
+// withStepCounter returns t for one call of a method; its steps count from 1.
 func (t Tools) withStepCounter() Tools {
 	t.steps = new(int64)
 	return t
 }
 
-// step tells of a step forward.
+// step reports progress to the caller.
 func (t Tools) step() {
 	if t.Step != nil && t.steps != nil {
 		*t.steps++
@@ -30,52 +30,51 @@ func (t Tools) step() {
 	}
 }
 
-// watch cancels the child when it makes no step forward, as stillness has it,
-// or when it takes more memory than it may.
-func (t Tools) watch(ctx context.Context, cancel context.CancelCauseFunc, p *stdoutMonitor, quiet bool, pid int) {
-	still := stallDetector{stall: t.stall()}
-	every := watchInterval
-	if still.stall > 0 {
-		every = min(max(still.stall/16, time.Millisecond), watchInterval)
+// watch cancels the child if it stalls or takes too much memory.
+func (t Tools) watch(ctx context.Context, cancel context.CancelCauseFunc, stdout *stdoutMonitor, noProgress bool, pid int) {
+	detector := stallDetector{stall: t.stall()}
+	interval := watchInterval
+	if detector.stall > 0 {
+		interval = min(max(detector.stall/16, time.Millisecond), watchInterval)
 	}
-	most := t.MemoryLimit()
-	tick := time.NewTicker(every)
+	maxMemory := t.MemoryLimit()
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	beats, told, before := p.steps.Load(), time.Now(), time.Now()
+	steps, reported, before := stdout.steps.Load(), time.Now(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		// While this process was stopped, or the host asleep, nobody read what
-		// the child had to say: that is no standstill of the child's.
+		// While this process is stopped or the host sleeps, nothing reads the
+		// child's output; that time does not count.
 		now := time.Now()
-		wall := min(now.Sub(before), 4*every)
+		wall := min(now.Sub(before), 4*interval)
 		before = now
-		seen := readResourceUsage(pid)
-		seen.bytes -= p.bytes.Load() // to have said the same again is no work
-		alive := still.observe(wall, seen, func() bool { return isRunnable(pid) })
-		if n := p.steps.Load(); n != beats && !quiet {
-			beats, alive = n, true
-			still.reset()
+		usage := readResourceUsage(pid)
+		usage.bytes -= stdout.bytes.Load() // repeating the same output is no activity
+		active := detector.observe(wall, usage, func() bool { return isRunnable(pid) })
+		if n := stdout.steps.Load(); n != steps && !noProgress {
+			steps, active = n, true
+			detector.reset()
 		}
 		if ctx.Err() != nil {
-			return // it moves because it is being ended
+			return // the activity is that of being killed
 		}
-		if alive && now.Sub(told) >= stepInterval {
-			told = now
+		if active && now.Sub(reported) >= stepInterval {
+			reported = now
 			t.step()
 		}
-		if err := still.err(); err != nil {
+		if err := detector.err(); err != nil {
 			cancel(err)
 			return
 		}
-		if most <= 0 {
+		if maxMemory <= 0 {
 			continue
 		}
-		if size := residentBytes(pid); size > most {
-			cancel(fmt.Errorf("%w: it took %d MiB, and %d are allowed", ErrMemory, size>>20, most>>20))
+		if size := residentBytes(pid); size > maxMemory {
+			cancel(fmt.Errorf("%w: it used %d MiB; the limit is %d MiB", ErrMemory, size>>20, maxMemory>>20))
 			return
 		}
 	}
@@ -89,27 +88,28 @@ func (t Tools) stall() time.Duration {
 	return max(t.Stall, 0)
 }
 
-// stdoutMonitor passes stdout on and counts signs of life. A writer that knows better
-// than "there was output" says so by being a beater.
+// stdoutMonitor passes output on and counts steps. Every write is a step, unless
+// the next writer is a stepCounter.
 type stdoutMonitor struct {
 	next  io.Writer
 	steps atomic.Int64
 	bytes atomic.Int64
 }
 
+// stepCounter is a writer that knows which output shows progress.
 type stepCounter interface{ stepCount() int64 }
 
-func (p *stdoutMonitor) Write(b []byte) (int, error) {
-	p.bytes.Add(int64(len(b)))
-	if p.next == nil {
-		p.steps.Add(1)
+func (m *stdoutMonitor) Write(b []byte) (int, error) {
+	m.bytes.Add(int64(len(b)))
+	if m.next == nil {
+		m.steps.Add(1)
 		return len(b), nil
 	}
-	n, err := p.next.Write(b)
-	if w, ok := p.next.(stepCounter); ok {
-		p.steps.Store(w.stepCount())
+	n, err := m.next.Write(b)
+	if w, ok := m.next.(stepCounter); ok {
+		m.steps.Store(w.stepCount())
 	} else {
-		p.steps.Add(1)
+		m.steps.Add(1)
 	}
 	return n, err
 }

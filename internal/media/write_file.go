@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// writeFile replaces a file as a whole: readers see the old or the new one.
+// writeFile replaces a file atomically.
 func writeFile(file string, content []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(file), ".write-*")
 	if err != nil {
@@ -35,7 +35,7 @@ func writeFile(file string, content []byte) (err error) {
 	return os.Rename(f.Name(), file)
 }
 
-// spaceError lets a full disk be told from other troubles.
+// spaceError adds ErrNoSpace to the errors of a full disk.
 func spaceError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)

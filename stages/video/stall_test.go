@@ -198,7 +198,7 @@ func TestFFmpegThatIsKilledOrGetsNoMemoryCostsOneAttempt(t *testing.T) {
 		says   string
 		pause  bool
 	}{
-		"killed from outside": {`for a; do [ "$a" = -progress ] && kill -KILL $$; done; exec ffmpeg "$@"`, 0, "ffmpeg was killed by somebody else", false},
+		"killed from outside": {`for a; do [ "$a" = -progress ] && kill -KILL $$; done; exec ffmpeg "$@"`, 0, "ffmpeg was killed by another process", false},
 		// Until a limit stops it, as in a container.
 		"no memory": {`for a; do [ "$a" = -progress ] && { ulimit -v 100000; exec dd if=/dev/zero of=/dev/null bs=300M; }; done; exec ffmpeg "$@"`,
 			0, "ffmpeg ended with code 1: dd: memory exhausted", false},
