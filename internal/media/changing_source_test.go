@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// joined is transport streams one after the other, as recorders leave them:
+// concatenated is transport streams one after the other, as recorders leave them:
 // clocks jump, and sizes may change.
-func joined(t *testing.T, parts ...string) string {
+func concatenated(t *testing.T, parts ...string) string {
 	t.Helper()
 	var all []byte
 	for _, args := range parts {
-		b, err := os.ReadFile(clip(t, "part.ts", args))
+		b, err := os.ReadFile(makeClip(t, "part.ts", args))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,31 +25,31 @@ func joined(t *testing.T, parts ...string) string {
 	return file
 }
 
-func TestAClockThatJumpsLeavesNoHole(t *testing.T) {
+func TestTranscode_ClosesTimestampJumps(t *testing.T) {
 	t.Parallel()
 	const part = "-f lavfi -i testsrc2=s=320x240:r=10:d=2 -f lavfi -i sine=d=2" + h264 + "-c:a aac "
 	for name, offset := range map[string]string{"back": "", "ahead": "-output_ts_offset 5000"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := publish(t, joined(t, part, part+offset))
-			if !near(r.info.Duration, 4, 0.3) || !near(r.out.Duration, 4, 0.3) || r.out.Expected < 39 {
+			r := publish(t, concatenated(t, part, part+offset))
+			if !isNear(r.info.Duration, 4, 0.3) || !isNear(r.out.Duration, 4, 0.3) || r.out.Expected < 39 {
 				t.Errorf("%.2f s of %.2f s, %d frames; want 40 in 4 s", r.out.Duration, r.info.Duration, r.out.Expected)
 			}
 		})
 	}
 }
 
-func TestAPictureThatChangesItsSizeIsBroughtToOne(t *testing.T) {
+func TestTranscode_UnifiesChangingPictureSize(t *testing.T) {
 	t.Parallel()
-	r := publish(t, joined(t,
+	r := publish(t, concatenated(t,
 		"-f lavfi -i testsrc2=s=320x240:r=10:d=2"+h264, "-f lavfi -i testsrc2=s=640x360:r=10:d=2 -output_ts_offset 2"+h264))
-	if r.out.Expected < 39 || !near(r.out.Duration, 4, 0.3) {
+	if r.out.Expected < 39 || !isNear(r.out.Duration, 4, 0.3) {
 		t.Errorf("%d frames in %.2f s; want 40 in 4", r.out.Expected, r.out.Duration)
 	}
 }
 
 // While frames are repeated, two seconds of them wait in the graph.
-func TestAPictureThatChangesItsSizeAfterAPauseLosesNoFrame(t *testing.T) {
+func TestTranscode_KeepsFramesWhenSizeChangesAfterPause(t *testing.T) {
 	t.Parallel()
 	const before = "-f lavfi -i testsrc2=s=320x240:r=10:d=8" + h264
 	for name, after := range map[string]string{
@@ -58,9 +58,9 @@ func TestAPictureThatChangesItsSizeAfterAPauseLosesNoFrame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := publish(t, joined(t, before, after))
+			r := publish(t, concatenated(t, before, after))
 			// The pause has one frame more or two, at 8 and at 10 s.
-			if n := r.out.Expected; r.out.Decoded != 160 || n < 161 || n > 162 || !r.out.Constant || !near(r.out.Duration, 20, 0.3) {
+			if n := r.out.Expected; r.out.Decoded != 160 || n < 161 || n > 162 || !r.out.Constant || !isNear(r.out.Duration, 20, 0.3) {
 				t.Errorf("of %d frames, %d in %.2f s; want all 160, and up to 2 more, in 20 s", r.out.Decoded, n, r.out.Duration)
 			}
 			r.out.Expected = 141
@@ -71,9 +71,9 @@ func TestAPictureThatChangesItsSizeAfterAPauseLosesNoFrame(t *testing.T) {
 	}
 }
 
-func TestSoundThatCannotBeDecodedIsLeftOut(t *testing.T) {
+func TestTranscode_LeavesOutUndecodableAudio(t *testing.T) {
 	t.Parallel()
-	whole := clip(t, "a.mkv", "-f lavfi -i testsrc2=s=320x240:r=10:d=2 -f lavfi -i sine=d=2"+h264+"-c:a ac3")
+	whole := makeClip(t, "a.mkv", "-f lavfi -i testsrc2=s=320x240:r=10:d=2 -f lavfi -i sine=d=2"+h264+"-c:a ac3")
 	src := filepath.Join(t.TempDir(), "noise.mkv")
 	ffmpeg(t, "-i", whole, "-c", "copy", "-bsf:a", "noise=amount=1", src)
 	r := publish(t, src)
@@ -85,6 +85,6 @@ func TestSoundThatCannotBeDecodedIsLeftOut(t *testing.T) {
 	}
 	alone := filepath.Join(t.TempDir(), "alone.mkv")
 	ffmpeg(t, "-i", src, "-map", "0:a", "-c", "copy", alone)
-	_, err := quick.Probe(t.Context(), alone)
-	wantRefused(t, err, "sound")
+	_, err := fastTools.Probe(t.Context(), alone)
+	wantRejected(t, err, "sound")
 }

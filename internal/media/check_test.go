@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// made is a sound output of two rungs and sound, three segments each, and its
+// transcoded is a sound output of two rungs and sound, three segments each, and its
 // own copy for each test to spoil.
-func made(t *testing.T) func(t *testing.T) result {
+func transcoded(t *testing.T) func(t *testing.T) result {
 	t.Helper()
-	r := publish(t, clip(t, "a.mp4", "-f lavfi -i testsrc2=s=426x360:r=10:d=14 -f lavfi -i sine=d=14"+h264+"-c:a aac"))
+	r := publish(t, makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=426x360:r=10:d=14 -f lavfi -i sine=d=14"+h264+"-c:a aac"))
 	if len(r.out.Video) != 2 || len(r.out.Audio) != 1 || r.out.Video[0].Segments != 3 {
 		t.Fatalf("output %+v", r.out)
 	}
@@ -42,9 +42,9 @@ func made(t *testing.T) func(t *testing.T) result {
 	}
 }
 
-func TestCheckFindsWhatIsWrong(t *testing.T) {
+func TestCheck_FindsDamagedOutput(t *testing.T) {
 	t.Parallel()
-	fresh := made(t)
+	fresh := transcoded(t)
 	edit := func(name string, change func(string) string) func(*testing.T, result) {
 		return func(t *testing.T, r result) {
 			file := filepath.Join(r.dir, name)
@@ -92,7 +92,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		{"the picture is gone", func(_ *testing.T, r result) { r.out.Video = nil }},
 		{"all is gone", func(_ *testing.T, r result) { r.out.Video, r.out.Audio = nil, nil }},
 	}
-	if r := fresh(t); quick.Check(t.Context(), r.info, r.dir, r.out) != nil {
+	if r := fresh(t); fastTools.Check(t.Context(), r.info, r.dir, r.out) != nil {
 		t.Fatal("the copy is not sound")
 	}
 	for _, tt := range tests {
@@ -100,7 +100,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 			t.Parallel()
 			r := fresh(t)
 			tt.spoil(t, r)
-			if err := quick.Check(t.Context(), r.info, r.dir, r.out); !errors.Is(err, ErrMismatch) {
+			if err := fastTools.Check(t.Context(), r.info, r.dir, r.out); !errors.Is(err, ErrMismatch) {
 				t.Errorf("error %v; want ErrMismatch", err)
 			}
 		})
@@ -123,10 +123,10 @@ func stray(name string) func(*testing.T, result) {
 	}
 }
 
-func TestCheckFindsKeyframesThatDiffer(t *testing.T) {
+func TestCheck_FindsDifferentKeyframes(t *testing.T) {
 	t.Parallel()
-	r := made(t)(t)
-	other := publish(t, clip(t, "b.mkv", "-f lavfi -i testsrc2=s=426x240:r=10:d=14 -vf setpts='(N+gte(N\\,5))/(10*TB)' -fps_mode passthrough"+h264))
+	r := transcoded(t)(t)
+	other := publish(t, makeClip(t, "b.mkv", "-f lavfi -i testsrc2=s=426x240:r=10:d=14 -vf setpts='(N+gte(N\\,5))/(10*TB)' -fps_mode passthrough"+h264))
 	if err := os.RemoveAll(filepath.Join(r.dir, "240p")); err != nil {
 		t.Fatal(err)
 	}
@@ -134,37 +134,37 @@ func TestCheckFindsKeyframesThatDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.out.Video[1] = other.out.Video[0]
-	err := quick.Check(t.Context(), r.info, r.dir, r.out)
+	err := fastTools.Check(t.Context(), r.info, r.dir, r.out)
 	if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "keyframes") {
 		t.Errorf("error %v; want one about keyframes", err)
 	}
 }
 
-func TestCheckStopsWhenItsContextEnds(t *testing.T) {
+func TestCheck_StopsWhenContextEnds(t *testing.T) {
 	t.Parallel()
-	r := made(t)(t)
+	r := transcoded(t)(t)
 	ctx, cancel := background(t)
 	why := errors.New("draining")
 	cancel(why)
-	if err := quick.Check(ctx, r.info, r.dir, r.out); !errors.Is(err, why) || errors.Is(err, ErrMismatch) {
+	if err := fastTools.Check(ctx, r.info, r.dir, r.out); !errors.Is(err, why) || errors.Is(err, ErrMismatch) {
 		t.Errorf("error %v; want %v", err, why)
 	}
 }
 
 // An ffmpeg that is told to stop finishes its playlists as if the source ended
 // there. Here its exit code is hidden, too.
-func TestAnFFmpegThatWasToldToStopIsFoundOut(t *testing.T) {
+func TestCheck_RejectsOutputOfTerminatedFFmpeg(t *testing.T) {
 	t.Parallel()
 	real, err := exec.LookPath("ffmpeg")
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=10:d=40"+h264)
-	info, err := quick.Probe(t.Context(), src)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=10:d=40"+h264)
+	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools := quick
+	tools := fastTools
 	tools.FFmpeg = script(t, `case "$*" in *-stats_period*) ;; *) exec `+real+` "$@" ;; esac
 `+real+` -re "$@" & child=$!
 while ! test -s 240p/seg-00000.m4s; do sleep 0.02; done
@@ -186,10 +186,10 @@ exit 0
 	}
 }
 
-func TestACancelledTranscodeLeavesNoProcessAndSaysWhy(t *testing.T) {
+func TestTranscode_LeavesNoProcessWhenCancelled(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=25:d=60"+h264)
-	info, err := quick.Probe(t.Context(), src)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=25:d=60"+h264)
+	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,17 +14,17 @@ import (
 
 // Two processes that use up a processor each, heed no polite signal and say
 // nothing.
-const hanging = `trap '' TERM INT HUP QUIT
+const busyHang = `trap '' TERM INT HUP QUIT
 (trap '' TERM INT HUP QUIT; while :; do :; done) &
 echo $! > child.pid
 echo $$ > self.pid
 while :; do :; done
 `
 
-func TestAChildThatHangsAtFullSpeedIsKilledWithItsOwn(t *testing.T) {
+func TestRun_KillsBusyHangingChildAndItsChildren(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tools := Tools{FFmpeg: script(t, hanging), Stall: 300 * time.Millisecond}
+	tools := Tools{FFmpeg: script(t, busyHang), Stall: 300 * time.Millisecond}
 	_, err := tools.run(t.Context(), command{tool: "ffmpeg", dir: dir, stdout: newProgressReader(10, nil, time.Now)})
 	if !errors.Is(err, ErrStalled) || !strings.Contains(err.Error(), "s of processor time") {
 		t.Errorf("error %v; want ErrStalled", err)
@@ -34,7 +34,7 @@ func TestAChildThatHangsAtFullSpeedIsKilledWithItsOwn(t *testing.T) {
 
 // An ffmpeg that is a script, as people write them: the shell is killed, by
 // whomever, or ends, and what it had started must not go on alone.
-func TestWhatAChildLeavesBehindIsKilled(t *testing.T) {
+func TestRun_KillsProcessesLeftByChild(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]string{"killed": "kill -KILL $$", "ended": "exit 0"} {
 		t.Run(name, func(t *testing.T) {
@@ -67,11 +67,11 @@ func wantGroupGone(t *testing.T, leader int, others ...int) {
 	}
 }
 
-func TestStepsAreToldOfWhatGoesForwardOnly(t *testing.T) {
+func TestStep_IsCalledOnlyForProgress(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -f lavfi -i sine=d=1 "+h264)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -f lavfi -i sine=d=1 "+h264)
 	var steps []int64
-	tools := quick
+	tools := fastTools
 	tools.Step = func(n int64) { steps = append(steps, n) }
 	counted := func(what string, call func() error) {
 		t.Helper()
@@ -118,7 +118,7 @@ func TestStepsAreToldOfWhatGoesForwardOnly(t *testing.T) {
 	}
 }
 
-func TestAChildThatTakesTooMuchMemoryIsKilled(t *testing.T) {
+func TestRun_KillsChildAboveMemoryLimit(t *testing.T) {
 	t.Parallel()
 	if residentBytes(os.Getpid()) == 0 {
 		t.Skip("this system does not tell how much memory a process takes")
@@ -139,7 +139,7 @@ func TestAChildThatTakesTooMuchMemoryIsKilled(t *testing.T) {
 	}
 }
 
-func TestMemoryThatRanOutIsTold(t *testing.T) {
+func TestExitError_ReportsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	err := exitErrorOf("ffmpeg", killedProcess(t), "", true)
 	if !errors.Is(err, ErrMemory) || err.Error() != "ffmpeg was killed by the kernel: memory ran out on this host" {

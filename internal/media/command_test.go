@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-func TestAMissingProgramIsNamed(t *testing.T) {
+func TestProbe_NamesMissingProgram(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
 	_, err := Tools{FFprobe: filepath.Join(t.TempDir(), "none")}.Probe(t.Context(), src)
 	if !errors.Is(err, ErrToolMissing) || !strings.Contains(err.Error(), "ffprobe") {
 		t.Errorf("error %v; want ErrToolMissing for ffprobe", err)
@@ -26,7 +26,7 @@ func TestAMissingProgramIsNamed(t *testing.T) {
 	}
 }
 
-func TestAnFFmpegWithoutTheEncoderIsAMissingTool(t *testing.T) {
+func TestCapabilities_RequireEncoder(t *testing.T) {
 	t.Parallel()
 	tools := Tools{FFmpeg: script(t, "exit 0\n")}
 	_, err := tools.capabilities(t.Context(), true, false)
@@ -35,7 +35,7 @@ func TestAnFFmpegWithoutTheEncoderIsAMissingTool(t *testing.T) {
 	}
 }
 
-func TestAProgramIsAskedOnceWhatItCanDoUntilItsFileIsAnother(t *testing.T) {
+func TestCapabilityCache_QueriesAgainAfterFileChange(t *testing.T) {
 	t.Parallel()
 	asked := filepath.Join(t.TempDir(), "asked")
 	file := script(t, "echo >> '"+asked+"'\necho ' V..... libx264 x'\n")
@@ -64,7 +64,7 @@ func TestAProgramIsAskedOnceWhatItCanDoUntilItsFileIsAnother(t *testing.T) {
 }
 
 // A child whose own child would go on for an hour.
-const stubborn = `trap '' TERM INT HUP
+const ignoresSignals = `trap '' TERM INT HUP
 sleep 3600 &
 echo $! > child.pid
 echo $$ > self.pid
@@ -72,14 +72,14 @@ echo frame=1
 wait
 `
 
-func TestCancellingKillsTheWholeGroup(t *testing.T) {
+func TestRun_KillsGroupWhenCancelled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ctx, cancel := background(t)
 	why := errors.New("lease lost")
 	done := make(chan error, 1)
 	go func() {
-		_, err := Tools{FFmpeg: script(t, stubborn)}.run(ctx, command{tool: "ffmpeg", dir: dir})
+		_, err := Tools{FFmpeg: script(t, ignoresSignals)}.run(ctx, command{tool: "ffmpeg", dir: dir})
 		done <- err
 	}()
 	pids := []int{waitForPid(t, dir, "child.pid"), waitForPid(t, dir, "self.pid")}
@@ -92,10 +92,10 @@ func TestCancellingKillsTheWholeGroup(t *testing.T) {
 	}
 }
 
-func TestAChildThatStandsStillIsKilled(t *testing.T) {
+func TestRun_KillsStalledChild(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tools := Tools{FFmpeg: script(t, stubborn), Stall: 300 * time.Millisecond}
+	tools := Tools{FFmpeg: script(t, ignoresSignals), Stall: 300 * time.Millisecond}
 	_, err := tools.run(t.Context(), command{tool: "ffmpeg", dir: dir})
 	if !errors.Is(err, ErrStalled) || errors.Is(err, context.Canceled) {
 		t.Errorf("error %v; want ErrStalled", err)
@@ -103,7 +103,7 @@ func TestAChildThatStandsStillIsKilled(t *testing.T) {
 	waitUntilGone(t, waitForPid(t, dir, "child.pid"))
 }
 
-func TestAChildThatOnlyRepeatsItselfStandsStill(t *testing.T) {
+func TestRun_KillsChildThatRepeatsItsOutput(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("CUELIGHT_TEST_REPEATS") != "" {
 		repeatForever()
@@ -123,7 +123,7 @@ func repeating(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "export CUELIGHT_TEST_REPEATS=1\nexec '" + self + "' -test.run='^TestAChildThatOnlyRepeatsItselfStandsStill$'\n"
+	return "export CUELIGHT_TEST_REPEATS=1\nexec '" + self + "' -test.run='^TestRun_KillsChildThatRepeatsItsOutput$'\n"
 }
 
 func repeatForever() {
@@ -132,7 +132,7 @@ func repeatForever() {
 	}
 }
 
-func TestAChildThatMovesOnIsLeftAlone(t *testing.T) {
+func TestRun_KeepsChildThatMakesProgress(t *testing.T) {
 	t.Parallel()
 	tools := Tools{FFmpeg: script(t, "i=0; while test $i -lt 40; do i=$((i+1)); echo frame=$i; echo progress=continue; sleep 0.1; done\n"), Stall: 3 * time.Second}
 	reader := newProgressReader(10, nil, time.Now)
@@ -144,7 +144,7 @@ func TestAChildThatMovesOnIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestHowAChildEndedIsTold(t *testing.T) {
+func TestRun_ReportsHowChildEnded(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, text string
@@ -169,9 +169,9 @@ func TestHowAChildEndedIsTold(t *testing.T) {
 	}
 }
 
-func TestAKilledFFprobeIsNoReasonToRefuse(t *testing.T) {
+func TestProbe_DoesNotRejectWhenFFprobeIsKilled(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
 	for _, text := range []string{"kill -KILL $$\n", "echo 'Cannot allocate memory' >&2; exit 1\n"} {
 		_, err := Tools{FFprobe: script(t, text)}.Probe(t.Context(), src)
 		if refused := (*RejectedError)(nil); err == nil || errors.As(err, &refused) {
@@ -180,7 +180,7 @@ func TestAKilledFFprobeIsNoReasonToRefuse(t *testing.T) {
 	}
 }
 
-func TestAChildSeesLittleOfTheEnvironment(t *testing.T) {
+func TestRun_PassesMinimalEnvironment(t *testing.T) {
 	t.Setenv("CUELIGHT_SECRET", "hush")
 	t.Setenv("FFREPORT", "file=report.log")
 	t.Setenv("http_proxy", "http://proxy.invalid")

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// damaged is a copy of a file in which a stretch, in shares of its length, is
+// damageFile is a copy of a file in which a stretch, in shares of its length, is
 // zeros.
-func damaged(t *testing.T, file string, from, to float64) string {
+func damageFile(t *testing.T, file string, from, to float64) string {
 	t.Helper()
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -24,7 +24,7 @@ func damaged(t *testing.T, file string, from, to float64) string {
 	return damaged
 }
 
-func TestDamageIsPublishedWithWhatIsMissing(t *testing.T) {
+func TestTranscode_PublishesDamagedSourceWithWarning(t *testing.T) {
 	t.Parallel()
 	const length = 20
 	for name, codecs := range map[string]string{
@@ -35,8 +35,8 @@ func TestDamageIsPublishedWithWhatIsMissing(t *testing.T) {
 			t.Parallel()
 			// With noise, a tenth of the bytes is a tenth of the time, and more than
 			// a demuxer skips of its own accord.
-			whole := clip(t, name, "-f lavfi -i testsrc2=s=320x180:r=25:d=20,noise=alls=20 -f lavfi -i sine=d=20 -g 25"+codecs)
-			r := publish(t, damaged(t, whole, 0.45, 0.55))
+			whole := makeClip(t, name, "-f lavfi -i testsrc2=s=320x180:r=25:d=20,noise=alls=20 -f lavfi -i sine=d=20 -g 25"+codecs)
+			r := publish(t, damageFile(t, whole, 0.45, 0.55))
 			d := r.out.Damage
 			if d == nil || d.Seconds < 0.05*length || d.Seconds > 0.2*length || math.Abs(float64(d.Frames)-25*d.Seconds) > 4 || d.Errors == 0 {
 				t.Fatalf("damage %+v", d)
@@ -55,24 +55,24 @@ func TestDamageIsPublishedWithWhatIsMissing(t *testing.T) {
 }
 
 // The same share, whether the demuxer or the decoder lacks it.
-func TestSourceOfWhichMostIsMissingIsRefused(t *testing.T) {
+func TestTranscode_RejectsMostlyDamagedSource(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a.mp4", "a.ts"} {
-		whole := clip(t, name, "-f lavfi -i testsrc2=s=320x180:r=25:d=12 -g 25"+h264)
-		src := damaged(t, whole, 0.2, 0.8)
-		info, err := quick.Probe(t.Context(), src)
+		whole := makeClip(t, name, "-f lavfi -i testsrc2=s=320x180:r=25:d=12 -g 25"+h264)
+		src := damageFile(t, whole, 0.2, 0.8)
+		info, err := fastTools.Probe(t.Context(), src)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = quick.Transcode(t.Context(), src, info, Ladder(info), t.TempDir(), nil)
-		wantRefused(t, err, "could be decoded")
+		_, err = fastTools.Transcode(t.Context(), src, info, Ladder(info), t.TempDir(), nil)
+		wantRejected(t, err, "could be decoded")
 	}
 }
 
-func TestFileThatCannotBeReadToItsEndIsToldOrRefused(t *testing.T) {
+func TestProbe_WarnsOrRejectsUnreadEnd(t *testing.T) {
 	t.Parallel()
-	whole := clip(t, "a.mkv", "-f lavfi -i testsrc2=s=320x180:r=25:d=12,noise=alls=20 -g 25 -q:v 3 -c:v mpeg4")
-	if info, err := quick.Probe(t.Context(), whole); err != nil || len(info.Warnings) != 0 {
+	whole := makeClip(t, "a.mkv", "-f lavfi -i testsrc2=s=320x180:r=25:d=12,noise=alls=20 -g 25 -q:v 3 -c:v mpeg4")
+	if info, err := fastTools.Probe(t.Context(), whole); err != nil || len(info.Warnings) != 0 {
 		t.Fatalf("whole: %v, %q", err, info.Warnings)
 	}
 	b, err := os.ReadFile(whole)
@@ -99,9 +99,9 @@ func TestFileThatCannotBeReadToItsEndIsToldOrRefused(t *testing.T) {
 		if err := os.WriteFile(file, append(b[:len(b):len(b)], c.tail...), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		info, err := quick.Probe(t.Context(), file)
+		info, err := fastTools.Probe(t.Context(), file)
 		if c.refused {
-			wantRefused(t, err, "can be read")
+			wantRejected(t, err, "can be read")
 			continue
 		}
 		if err != nil {
@@ -114,7 +114,7 @@ func TestFileThatCannotBeReadToItsEndIsToldOrRefused(t *testing.T) {
 	}
 }
 
-func TestPausesAreNoDamage(t *testing.T) {
+func TestTranscode_DoesNotCountPausesAsDamage(t *testing.T) {
 	t.Parallel()
 	// 100 frames in pairs, with half a second between the pairs, and one complaint.
 	v := &Video{Frames: 100, FPS: 4, Duration: 25}

@@ -51,7 +51,7 @@ func diskReservedForRoot(t *testing.T) string {
 }
 
 // The child writes as another user, for whom the disk is full before it is so for root.
-func TestDiskThatIsFullForTheChildAloneIsFull(t *testing.T) {
+func TestRun_DetectsDiskFullForUnprivileged(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(diskReservedForRoot(t), "own")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -68,10 +68,10 @@ func TestDiskThatIsFullForTheChildAloneIsFull(t *testing.T) {
 }
 
 // Others may have made room before the disk was asked.
-func TestDiskThatMayHaveBeenFull_IsNotHeldAgainstTheSource(t *testing.T) {
+func TestTranscode_DoesNotRejectAfterUnconfirmedDiskError(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -f lavfi -i sine=d=1 "+h264)
-	info, err := quick.Probe(t.Context(), src)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -f lavfi -i sine=d=1 "+h264)
+	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestDiskThatMayHaveBeenFull_IsNotHeldAgainstTheSource(t *testing.T) {
 	}
 	const noSpace = "echo '[out#1/framecrc @ 0x55] [error] write: No space left on device' >&2\n"
 	for name, code := range map[string]string{"code 0": "0", "code 1": "1"} {
-		tools := quick
+		tools := fastTools
 		// Only what writes into a directory is taken for the real one's.
 		tools.FFmpeg = script(t, "case \"$*\" in *.tap*|*mjpeg*) "+noSpace+": >decoded.tap; : >shown.tap; exit "+code+";; esac\nexec "+real+" \"$@\"\n")
 		_, err := tools.Transcode(t.Context(), src, info, Ladder(info), t.TempDir(), nil)
@@ -96,7 +96,7 @@ func TestDiskThatMayHaveBeenFull_IsNotHeldAgainstTheSource(t *testing.T) {
 	}
 }
 
-func TestTextAboutTheDisk_IsBelievedOnlyWhereTheDiskIsSo(t *testing.T) {
+func TestRun_ConfirmsDiskErrors(t *testing.T) {
 	t.Parallel()
 	full := smallDisk(t, 0)
 	if err := os.WriteFile(filepath.Join(full, "film"), make([]byte, 1<<20), 0o600); err != nil {

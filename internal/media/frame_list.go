@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 	"strconv"
+
+	"github.com/cuelight/cuelight/internal/childproc"
 )
 
 // The filter graph has two extra outputs: the frames from the decoder and the
@@ -23,7 +25,6 @@ type frameList struct {
 	frames     int64
 	distinct   int64   // frames with a timestamp above all earlier ones
 	first, end float64 // end includes the last frame's duration
-	maxGap     float64 // longest time between two frames
 	gaps       int64
 	gapSeconds float64
 }
@@ -38,20 +39,18 @@ func readFrameList(file string, minGap float64) (frameList, error) {
 	defer f.Close()
 	r := newFrameListReader()
 	r.minGap = minGap
-	if _, err := io.Copy(&r.lines, f); err != nil {
+	if _, err := io.Copy(r, f); err != nil {
 		return frameList{}, fmt.Errorf("read frame list: %w", err)
 	}
-	r.lines.Flush()
 	return r.frameList(), nil
 }
 
 type frameListReader struct {
-	lines          lineWriter
+	io.Writer
 	frames         int64
 	distinct       int64
 	first, last    int64
 	lastDur        int64
-	maxGap         int64
 	secondsPerTick float64
 	minGap         float64
 	gaps, gapTicks int64
@@ -59,7 +58,7 @@ type frameListReader struct {
 
 func newFrameListReader() *frameListReader {
 	r := &frameListReader{secondsPerTick: 1.0 / videoTimescale}
-	r.lines.line = r.line
+	r.Writer = childproc.Lines(r.line)
 	return r
 }
 
@@ -87,7 +86,6 @@ func (r *frameListReader) line(line []byte) {
 	}
 	r.frames++
 	r.first = min(r.first, pts)
-	r.maxGap = max(r.maxGap, pts-r.last)
 	if r.minGap > 0 && float64(pts-r.last)*r.secondsPerTick > r.minGap {
 		r.gaps++
 		r.gapTicks += pts - r.last
@@ -110,7 +108,6 @@ func (r *frameListReader) frameList() frameList {
 	return frameList{
 		frames: r.frames, distinct: r.distinct,
 		first: float64(r.first) * r.secondsPerTick, end: float64(r.last)*r.secondsPerTick + dur,
-		maxGap: float64(r.maxGap) * r.secondsPerTick,
-		gaps:   r.gaps, gapSeconds: float64(r.gapTicks) * r.secondsPerTick,
+		gaps: r.gaps, gapSeconds: float64(r.gapTicks) * r.secondsPerTick,
 	}
 }

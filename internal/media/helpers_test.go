@@ -17,12 +17,12 @@ import (
 	gohls "github.com/bluenviron/gohlslib/v2/pkg/playlist"
 )
 
-// quick is how tests transcode: the checks do not depend on quality.
-var quick = Tools{Preset: "ultrafast", Threads: 1}
+// fastTools is how tests transcode: the checks do not depend on quality.
+var fastTools = Tools{Preset: "ultrafast", Threads: 1}
 
-// clip makes a source with ffmpeg. The arguments come between the global
+// makeClip makes a source with ffmpeg. The arguments come between the global
 // options and the output's name.
-func clip(t *testing.T, name, args string) string {
+func makeClip(t *testing.T, name, args string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
 	ffmpeg(t, append(fields(args), "file:"+file)...)
@@ -84,7 +84,7 @@ type result struct {
 // then has others look at what came out.
 func publish(t *testing.T, src string) result {
 	t.Helper()
-	return publishWith(t, quick, src)
+	return publishWith(t, fastTools, src)
 }
 
 func publishWith(t *testing.T, tools Tools, src string) result {
@@ -236,7 +236,7 @@ func firstTime(t *testing.T, file, stream, kind, filter string, limit float64) f
 	return 0
 }
 
-func near(a, b, within float64) bool { return math.Abs(a-b) <= within }
+func isNear(a, b, within float64) bool { return math.Abs(a-b) <= within }
 
 func names(rungs []Rung) string {
 	var list []string

@@ -14,37 +14,37 @@ import (
 )
 
 const (
-	filmed = "-f lavfi -i testsrc2=s=128x96:r=50:d="
-	tones  = " -f lavfi -i sine=r=48000:d="
+	testPictures = "-f lavfi -i testsrc2=s=128x96:r=50:d="
+	testTones  = " -f lavfi -i sine=r=48000:d="
 )
 
-// endings are sources whose last segment would be shorter than a player notices.
-func endings() map[string]string {
+// tailLengths are sources whose last segment would be shorter than a player notices.
+func tailLengths() map[string]string {
 	all := map[string]string{
-		"one-frame.mkv":      filmed + "0.02" + h264,
-		"longer-sound.mkv":   filmed + "6" + tones + "6.03" + h264 + "-c:a pcm_s16le",
-		"late-picture.mkv":   "-itsoffset 1.9 " + filmed + "5" + tones + "6.9 -c:v libx264 -preset veryfast -c:a aac",
-		"slides.mkv":         "-f lavfi -i testsrc2=s=128x96:r=1:d=2 -itsoffset 0" + tones + "12.6 -vf setpts=N*5.3/TB -fps_mode passthrough -enc_time_base 1:1000" + h264 + "-c:a aac",
-		"sound-alone.mp3":    tones + "6.02 -c:a libmp3lame",
-		"eight-tracks.mkv":   filmed + "6.02" + tones + "6.02 -map 0" + strings.Repeat(" -map 1", 8) + h264 + "-c:a aac",
-		"flac.mkv":           filmed + "6" + tones + "6" + h264 + "-c:a flac",
-		"opus.webm":          filmed + "6.02" + tones + "6.02 -c:v libvpx -deadline realtime -c:a libopus",
-		"twelve-seconds.mkv": filmed + "12.02" + tones + "12.02" + h264 + "-c:a aac",
+		"one-frame.mkv":      testPictures + "0.02" + h264,
+		"longer-sound.mkv":   testPictures + "6" + testTones + "6.03" + h264 + "-c:a pcm_s16le",
+		"late-picture.mkv":   "-itsoffset 1.9 " + testPictures + "5" + testTones + "6.9 -c:v libx264 -preset veryfast -c:a aac",
+		"slides.mkv":         "-f lavfi -i testsrc2=s=128x96:r=1:d=2 -itsoffset 0" + testTones + "12.6 -vf setpts=N*5.3/TB -fps_mode passthrough -enc_time_base 1:1000" + h264 + "-c:a aac",
+		"sound-alone.mp3":    testTones + "6.02 -c:a libmp3lame",
+		"eight-tracks.mkv":   testPictures + "6.02" + testTones + "6.02 -map 0" + strings.Repeat(" -map 1", 8) + h264 + "-c:a aac",
+		"flac.mkv":           testPictures + "6" + testTones + "6" + h264 + "-c:a flac",
+		"opus.webm":          testPictures + "6.02" + testTones + "6.02 -c:v libvpx -deadline realtime -c:a libopus",
+		"twelve-seconds.mkv": testPictures + "12.02" + testTones + "12.02" + h264 + "-c:a aac",
 	}
 	for _, d := range []string{"6", "6.02", "6.04", "6.5"} {
-		all["silent-"+d+".mkv"] = filmed + d + h264
-		all["sound-"+d+".mp4"] = filmed + d + tones + d + h264 + "-c:a aac"
+		all["silent-"+d+".mkv"] = testPictures + d + h264
+		all["sound-"+d+".mp4"] = testPictures + d + testTones + d + h264 + "-c:a aac"
 	}
 	return all
 }
 
-func TestPlayers_ReachTheEndWhateverTheLengthOfTheTail(t *testing.T) {
+func TestPlayers_ReachTheEndWithAnyTail(t *testing.T) {
 	t.Parallel()
 	browser := browsertest.Need(t)
 	clips := map[string]float64{}
 	mux := http.NewServeMux()
-	for name, args := range endings() {
-		r := publish(t, clip(t, name, args))
+	for name, args := range tailLengths() {
+		r := publish(t, makeClip(t, name, args))
 		clips[name] = r.info.Duration
 		mux.Handle("GET /"+name+"/", http.StripPrefix("/"+name, http.FileServer(http.Dir(r.dir))))
 	}
@@ -65,7 +65,7 @@ func TestPlayers_ReachTheEndWhateverTheLengthOfTheTail(t *testing.T) {
 	})
 }
 
-func TestTranscode_JoinsShortTailsToTheSegmentBefore(t *testing.T) {
+func TestTranscode_MergesShortLastSegment(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		length   string
@@ -76,7 +76,7 @@ func TestTranscode_JoinsShortTailsToTheSegmentBefore(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.length, func(t *testing.T) {
 			t.Parallel()
-			r := publish(t, clip(t, "a.mkv", filmed+tt.length+tones+tt.length+" -map 0 -map 1 -map 1"+h264+"-c:a pcm_s16le"))
+			r := publish(t, makeClip(t, "a.mkv", testPictures+tt.length+testTones+tt.length+" -map 0 -map 1 -map 1"+h264+"-c:a pcm_s16le"))
 			for _, v := range append(r.out.Video, r.out.Audio...) {
 				if v.Segments != tt.segments {
 					t.Errorf("%s has %d segments; want %d", v.Name, v.Segments, tt.segments)

@@ -25,10 +25,10 @@ func bigCover(t *testing.T) string {
 	return file
 }
 
-func TestCoverOfTooManyPixelsIsNotDecoded(t *testing.T) {
+func TestProbe_IgnoresTooLargeCover(t *testing.T) {
 	t.Parallel()
 	src := bigCover(t)
-	tools := quick
+	tools := fastTools
 	tools.Memory = 120 << 20 // a frame of the cover alone takes more
 	info, err := tools.Probe(t.Context(), src)
 	if err != nil {
@@ -44,22 +44,22 @@ func TestCoverOfTooManyPixelsIsNotDecoded(t *testing.T) {
 	}
 }
 
-func TestVideoOfTooManyPixelsIsRefusedBeforeItIsDecoded(t *testing.T) {
+func TestProbe_RejectsTooLargePictureBeforeDecoding(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	picture := filepath.Join(dir, "picture.png")
 	ffmpeg(t, append(fields("-f lavfi -i color=red:s=12000x12000 -frames:v 1 -pix_fmt gray"), picture)...)
-	tools := quick
+	tools := fastTools
 	tools.Memory = 120 << 20
 	for _, name := range []string{"a.mov", "a.mkv", "a.nut"} {
 		file := filepath.Join(dir, name)
 		ffmpeg(t, "-i", picture, "-c", "copy", file)
 		_, err := tools.Probe(t.Context(), file)
-		wantRefused(t, err, "the picture is too large: 12000x12000 pixels")
+		wantRejected(t, err, "the picture is too large: 12000x12000 pixels")
 	}
 }
 
-func TestTitleOfManyMegabytesIsCut(t *testing.T) {
+func TestProbe_CutsLongTitle(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	long := strings.Repeat("ä title \\\" ", 600_000)
@@ -73,7 +73,7 @@ func TestTitleOfManyMegabytesIsCut(t *testing.T) {
 	if st, err := os.Stat(src); err != nil || st.Size() < 6<<20 {
 		t.Fatalf("the source has no long title: %v %v", st, err)
 	}
-	info, err := quick.Probe(t.Context(), src)
+	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestTitleOfManyMegabytesIsCut(t *testing.T) {
 	}
 }
 
-func TestStringCutterKeepsWhatJSONIs(t *testing.T) {
+func TestStringLimiter_KeepsValidJSON(t *testing.T) {
 	t.Parallel()
 	for _, unit := range []string{"a", "ä", "😀", `"`, `\`, "\n", "\u2028", `\u0041`, "\x01", "a\\\"ü\t"} {
 		long := strings.Repeat(unit, 5000)
@@ -137,7 +137,7 @@ func asciiJSON(s string) string {
 	return b.String()
 }
 
-func TestListsTakenFromAFileAreBounded(t *testing.T) {
+func TestDescribe_LimitsLists(t *testing.T) {
 	t.Parallel()
 	raw := &rawProbe{}
 	tracks := map[int]*trackTiming{}
@@ -162,25 +162,25 @@ func TestListsTakenFromAFileAreBounded(t *testing.T) {
 	}
 }
 
-func TestSourceThatLastsTooLongIsRefused(t *testing.T) {
+func TestProbe_RejectsTooLongSource(t *testing.T) {
 	t.Parallel()
 	// One small frame an hour.
-	src := clip(t, "a.mkv", "-f lavfi -i color=red:s=32x32:r=1/3600:d=169200 -c:v libx264 -preset ultrafast -pix_fmt yuv420p")
+	src := makeClip(t, "a.mkv", "-f lavfi -i color=red:s=32x32:r=1/3600:d=169200 -c:v libx264 -preset ultrafast -pix_fmt yuv420p")
 	if st, err := os.Stat(src); err != nil || st.Size() > 100<<10 {
 		t.Fatalf("the source is not small: %v %v", st, err)
 	}
-	_, err := quick.Probe(t.Context(), src)
-	wantRefused(t, err, "the source lasts 47 hours; the limit is 12 hours")
-	tools := quick
+	_, err := fastTools.Probe(t.Context(), src)
+	wantRejected(t, err, "the source lasts 47 hours; the limit is 12 hours")
+	tools := fastTools
 	tools.MaxDuration = 48 * time.Hour
 	if _, err := tools.Probe(t.Context(), src); err != nil {
 		t.Errorf("with 48 hours allowed: %v", err)
 	}
 }
 
-func TestForgedDurationOfAHeaderIsNotBelieved(t *testing.T) {
+func TestProbe_IgnoresForgedHeaderDuration(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=2 "+h264)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=2 "+h264)
 	content, err := os.ReadFile(src)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestForgedDurationOfAHeaderIsNotBelieved(t *testing.T) {
 	if err := os.WriteFile(src, content, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	info, err := quick.Probe(t.Context(), src)
+	info, err := fastTools.Probe(t.Context(), src)
 	// Newer versions of ffmpeg do not pass on what the header claims.
 	if err != nil || info.Duration > 3 || info.HeaderDuration < 3600 && info.HeaderDuration != info.Duration {
 		t.Errorf("%v, %+v; want 2 s although the header claims hours", err, info)

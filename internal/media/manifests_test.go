@@ -26,7 +26,7 @@ func sampleOutput() *Output {
 	}
 }
 
-func TestMasterPlaylist(t *testing.T) {
+func TestWriteMaster_ListsVideoAndAudio(t *testing.T) {
 	t.Parallel()
 	text, err := multivariantPlaylist(sampleOutput(), "g7/")
 	if err != nil {
@@ -52,7 +52,7 @@ g7/240p/index.m3u8
 	}
 }
 
-func TestMasterPlaylistOfSoundAlone(t *testing.T) {
+func TestWriteMaster_ListsAudioAlone(t *testing.T) {
 	t.Parallel()
 	out := &Output{Audio: []Rendition{
 		{Name: "audio", Group: "audio", Playlist: "audio/index.m3u8", Codecs: "mp4a.40.2", PeakBandwidth: 130, AverageBandwidth: 128},
@@ -75,10 +75,10 @@ audio-low/index.m3u8
 	}
 }
 
-func TestManifestsOfNothingOrWithAnImpossiblePrefixAreErrors(t *testing.T) {
+func TestManifests_RejectEmptyOutputAndInvalidPrefix(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if WriteMaster(dir, &Output{}, "") == nil || quick.WriteMPD(t.Context(), dir, &Output{}) == nil {
+	if WriteMaster(dir, &Output{}, "") == nil || fastTools.WriteMPD(t.Context(), dir, &Output{}) == nil {
 		t.Error("an empty output was listed")
 	}
 	for _, prefix := range []string{"a\nb/", `a"b/`, "a\x00/"} {
@@ -91,9 +91,9 @@ func TestManifestsOfNothingOrWithAnImpossiblePrefixAreErrors(t *testing.T) {
 	}
 }
 
-func TestManifestHasTheSegmentsOfThePlaylists(t *testing.T) {
+func TestWriteMPD_UsesSegmentsOfPlaylists(t *testing.T) {
 	t.Parallel()
-	r := publish(t, clip(t, "a.mkv", "-f lavfi -i testsrc2=s=320x240:r=24000/1001:d=20 -f lavfi -i sine=d=20 -map 0 -map 1 -map 1 -metadata:s:a:1 language=fre"+h264+"-c:a aac"))
+	r := publish(t, makeClip(t, "a.mkv", "-f lavfi -i testsrc2=s=320x240:r=24000/1001:d=20 -f lavfi -i sine=d=20 -map 0 -map 1 -map 1 -metadata:s:a:1 language=fre"+h264+"-c:a aac"))
 	text, err := os.ReadFile(filepath.Join(r.dir, ManifestName))
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestManifestHasTheSegmentsOfThePlaylists(t *testing.T) {
 		if set.ContentType == "audio" {
 			got -= float64(encoderDelay) / sampleRate
 		}
-		if count != all[i].Segments || !near(got, all[i].Duration, 1e-6) {
+		if count != all[i].Segments || !isNear(got, all[i].Duration, 1e-6) {
 			t.Errorf("set %d: %d segments in %.3f s; want %d in %.3f s", i, count, got, all[i].Segments, all[i].Duration)
 		}
 		if !strings.HasPrefix(set.Streams[0].Template.Media, all[i].Name+"/seg-") {
@@ -131,12 +131,12 @@ func TestManifestHasTheSegmentsOfThePlaylists(t *testing.T) {
 }
 
 // A flash and a beep in the third second.
-func TestPictureAndSoundStayTogether(t *testing.T) {
+func TestTranscode_KeepsAudioAndVideoInSync(t *testing.T) {
 	t.Parallel()
 	const frame = 1.0 / 30
-	src := clip(t, "a.mp4", "-f lavfi -i color=black:s=320x240:r=30:d=4,drawbox=c=white:t=fill:enable='between(t\\,2\\,2.2)' "+
+	src := makeClip(t, "a.mp4", "-f lavfi -i color=black:s=320x240:r=30:d=4,drawbox=c=white:t=fill:enable='between(t\\,2\\,2.2)' "+
 		"-f lavfi -i sine=f=1000:d=4,volume=0:enable='not(between(t\\,2\\,2.2))' -c:v libx264 -c:a aac")
-	info, err := quick.Probe(t.Context(), src)
+	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestPictureAndSoundStayTogether(t *testing.T) {
 	}
 	flash := firstTime(t, filepath.Join(dir, MasterName), "0:v", "-vf", "signalstats,metadata=mode=print:key=lavfi.signalstats.YAVG:file=-", 100)
 	beep := firstTime(t, filepath.Join(dir, MasterName), "0:a", "-af", "asetnsamples=480,astats=metadata=1:reset=1,ametadata=mode=print:key=lavfi.astats.Overall.RMS_level:file=-", -40)
-	if !near(flash, beep, frame) || !near(flash, 2, 2*frame) {
+	if !isNear(flash, beep, frame) || !isNear(flash, 2, 2*frame) {
 		t.Errorf("flash at %.3f s, beep at %.3f s; want both at 2", flash, beep)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestMemoryOfAControlGroupBoundsTheDefault(t *testing.T) {
+func TestMemoryLimit_RespectsControlGroup(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	for file, text := range map[string]string{

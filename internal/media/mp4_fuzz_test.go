@@ -13,7 +13,7 @@ import (
 )
 
 // A header is ffmpeg's, but a full disk may have cut it off.
-func FuzzHeaderCutOff(f *testing.F) {
+func FuzzTruncatedInit(f *testing.F) {
 	init := mp4.CreateEmptyInit()
 	init.AddEmptyTrack(90000, "video", "und")
 	var whole bytes.Buffer
@@ -73,7 +73,7 @@ func FuzzStderr(f *testing.F) {
 	})
 }
 
-func FuzzVersionAndLists(f *testing.F) {
+func FuzzCapabilityLists(f *testing.F) {
 	f.Add("ffmpeg version 5.1.6\nlibavcodec     59. 37.100 / 59. 37.100\n", "aac")
 	f.Add("libavcodec 99999999999999999999.1.1/", "")
 	f.Add(" V....D libx264              H.264\n A....D aac,aac_fixed  x", "aac_fixed")
@@ -101,7 +101,7 @@ func FuzzLanguage(f *testing.F) {
 }
 
 // A header is ffmpeg's, but a disk may have lost some of its blocks.
-func FuzzHeaderWithHoles(f *testing.F) {
+func FuzzInitWithZeros(f *testing.F) {
 	init := mp4.CreateEmptyInit()
 	init.AddEmptyTrack(90000, "video", "und")
 	var whole bytes.Buffer

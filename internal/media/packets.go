@@ -2,7 +2,10 @@ package media
 
 import (
 	"bytes"
+	"io"
 	"strconv"
+
+	"github.com/cuelight/cuelight/internal/childproc"
 )
 
 // trackTiming measures one stream from its packets.
@@ -178,7 +181,7 @@ func (t *trackTiming) duration() float64 { return max(0, t.end-t.first) }
 
 // packetReader measures all streams from ffprobe's packet list.
 type packetReader struct {
-	lines        lineWriter
+	io.Writer
 	jumpsAllowed bool
 	tracks       map[int]*trackTiming
 	end          int64 // offset after the last packet in the file
@@ -189,7 +192,7 @@ const maxStreams = 1024
 
 func newPacketReader(jumping bool) *packetReader {
 	r := &packetReader{jumpsAllowed: jumping, tracks: map[int]*trackTiming{}}
-	r.lines.line = func(line []byte) {
+	r.Writer = childproc.Lines(func(line []byte) {
 		p, ok := parsePacket(line)
 		if !ok {
 			return
@@ -204,54 +207,13 @@ func newPacketReader(jumping bool) *packetReader {
 			r.tracks[p.stream] = t
 		}
 		t.add(p)
-	}
+	})
 	return r
 }
 
-func (r *packetReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
-
 func (r *packetReader) finish() map[int]*trackTiming {
-	r.lines.Flush()
 	for _, t := range r.tracks {
 		t.finish()
 	}
 	return r.tracks
-}
-
-// lineWriter calls line for each complete line. It drops lines longer than
-// maxLine, which none of the readers expects.
-type lineWriter struct {
-	line    func([]byte)
-	pending []byte
-	long    bool
-}
-
-const maxLine = 16 << 10
-
-func (w *lineWriter) Write(b []byte) (int, error) {
-	n := len(b)
-	for len(b) > 0 {
-		i := bytes.IndexByte(b, '\n')
-		part := b
-		if i >= 0 {
-			part = b[:i]
-		}
-		if w.long = w.long || len(w.pending)+len(part) > maxLine; !w.long {
-			w.pending = append(w.pending, part...)
-		}
-		if i < 0 {
-			break
-		}
-		w.Flush()
-		b = b[i+1:]
-	}
-	return n, nil
-}
-
-// Flush passes on the last line, which may lack its newline.
-func (w *lineWriter) Flush() {
-	if !w.long && len(w.pending) > 0 {
-		w.line(w.pending)
-	}
-	w.pending, w.long = w.pending[:0], false
 }

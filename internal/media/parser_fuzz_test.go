@@ -91,15 +91,14 @@ func FuzzPlaylist(f *testing.F) {
 	})
 }
 
-func FuzzTap(f *testing.F) {
+func FuzzFrameList(f *testing.F) {
 	f.Add([]byte("#software: Lavf\n#tb 0: 1/120000\n0, 0, 0, 4000, 472, 0x7c0a1850\n0, 4000, 4000, 4000, 472, 0x923418b5\n"))
 	f.Add([]byte("#tb 0: 0/0\n0,0,-9223372036854775808,9223372036854775807,1,x\n0,1,9223372036854775807,1,1,x"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := newFrameListReader()
-		if n, err := r.lines.Write(b); n != len(b) || err != nil {
+		if n, err := r.Write(b); n != len(b) || err != nil {
 			t.Fatalf("Write: %d, %v", n, err)
 		}
-		r.lines.Flush()
 		got := r.frameList()
 		if got.frames < 0 || math.IsNaN(got.end) || got.end < got.first {
 			t.Errorf("%+v", got)
@@ -107,7 +106,7 @@ func FuzzTap(f *testing.F) {
 	})
 }
 
-func FuzzOrientation(f *testing.F) {
+func FuzzDisplayMatrix(f *testing.F) {
 	f.Add("\n00000000:            0       65536           0\n00000001:       -65536           0           0\n00000002:            0           0  1073741824\n")
 	f.Fuzz(func(t *testing.T, matrix string) {
 		if degrees, _, _ := parseDisplayMatrix(matrix); degrees%90 != 0 || degrees < 0 || degrees > 270 {

@@ -27,16 +27,16 @@ func readJPEG(t *testing.T, file string) image.Image {
 	return img
 }
 
-func TestPosterAvoidsBlackAndFitsItsSize(t *testing.T) {
+func TestPoster_AvoidsBlackAndFitsSize(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=1600x200:r=10:d=12 -vf drawbox=c=black:t=fill:enable='lt(t\\,5)' -g 10"+h264)
-	info, err := quick.Probe(t.Context(), src)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=1600x200:r=10:d=12 -vf drawbox=c=black:t=fill:enable='lt(t\\,5)' -g 10"+h264)
+	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "poster.jpg")
-	if err := quick.Poster(t.Context(), src, info, file); err != nil {
+	if err := fastTools.Poster(t.Context(), src, info, file); err != nil {
 		t.Fatal(err)
 	}
 	img := readJPEG(t, file)
@@ -51,38 +51,38 @@ func TestPosterAvoidsBlackAndFitsItsSize(t *testing.T) {
 	}
 }
 
-func TestPosterOfASongIsItsCover(t *testing.T) {
+func TestPoster_UsesCoverOfAudio(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.mp3", tone+"-f lavfi -i color=red:s=64x48:d=0.1:r=10 -map 0 -map 1 -c:v mjpeg -pix_fmt yuvj420p -disposition:v attached_pic -c:a libmp3lame")
-	info, err := quick.Probe(t.Context(), src)
+	src := makeClip(t, "a.mp3", tone+"-f lavfi -i color=red:s=64x48:d=0.1:r=10 -map 0 -map 1 -c:v mjpeg -pix_fmt yuvj420p -disposition:v attached_pic -c:a libmp3lame")
+	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "poster.jpg")
-	if err := quick.Poster(t.Context(), src, info, file); err != nil {
+	if err := fastTools.Poster(t.Context(), src, info, file); err != nil {
 		t.Fatal(err)
 	}
 	if size := readJPEG(t, file).Bounds().Size(); size != image.Pt(64, 48) {
 		t.Errorf("size %v; want 64x48", size)
 	}
-	if _, err := quick.Storyboard(t.Context(), t.TempDir(), info, &Output{}); !errors.Is(err, ErrNoPicture) {
+	if _, err := fastTools.Storyboard(t.Context(), t.TempDir(), info, &Output{}); !errors.Is(err, ErrNoPicture) {
 		t.Errorf("storyboard: %v; want ErrNoPicture", err)
 	}
 }
 
-func TestSoundAloneHasNoPoster(t *testing.T) {
+func TestPoster_AudioWithoutCoverHasNone(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.wav", tone)
-	info, err := quick.Probe(t.Context(), src)
+	src := makeClip(t, "a.wav", tone)
+	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := quick.Poster(t.Context(), src, info, filepath.Join(t.TempDir(), "p.jpg")); !errors.Is(err, ErrNoPicture) {
+	if err := fastTools.Poster(t.Context(), src, info, filepath.Join(t.TempDir(), "p.jpg")); !errors.Is(err, ErrNoPicture) {
 		t.Errorf("error %v; want ErrNoPicture", err)
 	}
 }
 
-func TestPosterOfAnOddSourceIsAPicture(t *testing.T) {
+func TestPoster_WorksForUnusualSources(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]string{
 		"interlaced.mpg": "-f lavfi -i testsrc2=s=320x240:r=50:d=0.2 -vf tinterlace=interleave_top,fieldorder=tff -flags +ildct+ilme -c:v mpeg2video",
@@ -93,13 +93,13 @@ func TestPosterOfAnOddSourceIsAPicture(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			src := clip(t, name, args)
-			info, err := quick.Probe(t.Context(), src)
+			src := makeClip(t, name, args)
+			info, err := fastTools.Probe(t.Context(), src)
 			if err != nil {
 				t.Fatal(err)
 			}
 			file := filepath.Join(t.TempDir(), "poster.jpg")
-			if err := quick.Poster(t.Context(), src, info, file); err != nil {
+			if err := fastTools.Poster(t.Context(), src, info, file); err != nil {
 				t.Fatal(err)
 			}
 			if size := readJPEG(t, file).Bounds().Size(); size.X%2+size.Y%2 != 0 {
@@ -111,12 +111,12 @@ func TestPosterOfAnOddSourceIsAPicture(t *testing.T) {
 
 // The picture is red in the first half and blue in the second. Of the long one, only
 // keyframes are decoded.
-func TestStoryboardShowsTheTimeItSays(t *testing.T) {
+func TestStoryboard_ShowsCorrectTimes(t *testing.T) {
 	t.Parallel()
 	const colour = "-f lavfi -i color=%s:s=%s:r=%d:d=%d"
 	halves := func(rate, length int) func(t *testing.T) string {
 		return func(t *testing.T) string {
-			return clip(t, "a.mp4", fmt.Sprintf(colour, "red", "320x180", rate, length)+fmt.Sprintf(",drawbox=c=blue:t=fill:enable='gte(t\\,%d)'", length/2)+h264)
+			return makeClip(t, "a.mp4", fmt.Sprintf(colour, "red", "320x180", rate, length)+fmt.Sprintf(",drawbox=c=blue:t=fill:enable='gte(t\\,%d)'", length/2)+h264)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -127,18 +127,18 @@ func TestStoryboardShowsTheTimeItSays(t *testing.T) {
 		"short": {halves(10, 8), 8, "00:00:03.000 --> 00:00:04.000\nstoryboard-001.jpg#xywh=480,0,160,90\n"},
 		"long":  {halves(2, 480), 100, "00:00:52.800 --> 00:00:57.600\nstoryboard-001.jpg#xywh=160,90,160,90\n"},
 		"another size in the second half": {func(t *testing.T) string {
-			return joined(t, fmt.Sprintf(colour, "red", "320x180", 10, 4)+h264, fmt.Sprintf(colour, "blue", "640x360", 10, 4)+" -output_ts_offset 4"+h264)
+			return concatenated(t, fmt.Sprintf(colour, "red", "320x180", 10, 4)+h264, fmt.Sprintf(colour, "blue", "640x360", 10, 4)+" -output_ts_offset 4"+h264)
 		}, 8, "00:00:03.000 --> 00:00:04.000\nstoryboard-001.jpg#xywh=480,0,160,90\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			src := c.source(t)
-			info, err := quick.Probe(t.Context(), src)
+			info, err := fastTools.Probe(t.Context(), src)
 			if err != nil {
 				t.Fatal(err)
 			}
 			dir := t.TempDir()
-			out, err := quick.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
+			out, err := fastTools.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +164,7 @@ func TestStoryboardShowsTheTimeItSays(t *testing.T) {
 	}
 }
 
-func TestStoryboardLayout(t *testing.T) {
+func TestStoryboard_Layout(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		duration      float64
@@ -186,10 +186,10 @@ func TestStoryboardLayout(t *testing.T) {
 // any until each has a frame.
 func TestTranscode_ReportsProgressAndKeepsNoFramesInMemory(t *testing.T) {
 	t.Parallel()
-	tools := quick
+	tools := fastTools
 	tools.Sandbox = SandboxOff
 	tools.FFmpeg = script(t, `case $* in *-stats_period*) exec ffmpeg -readrate 5 "$@" ;; esac; exec ffmpeg "$@"`)
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=1280x720:r=50:d=15"+h264) // 1 GB, decoded
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=1280x720:r=50:d=15"+h264) // 1 GB, decoded
 	info, err := tools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
@@ -266,11 +266,11 @@ func fieldByField(t *testing.T, frames int) string {
 	return file
 }
 
-func TestFieldsStoredOneByOneAreHalvesOfFrames(t *testing.T) {
+func TestProbe_CountsFieldPacketsAsHalfFrames(t *testing.T) {
 	t.Parallel()
 	src := fieldByField(t, 200)
 	r := publish(t, src)
-	if v := r.info.Video; v.Frames != 200 || !near(v.FPS, 25, 0.01) || !v.Interlaced || r.out.Decoded != 200 || r.out.Expected != 400 || r.out.Damage != nil {
+	if v := r.info.Video; v.Frames != 200 || !isNear(v.FPS, 25, 0.01) || !v.Interlaced || r.out.Decoded != 200 || r.out.Expected != 400 || r.out.Damage != nil {
 		t.Errorf("video %+v, output %+v; want 200 frames of two fields", v, r.out)
 	}
 	o := *r.out
@@ -279,7 +279,7 @@ func TestFieldsStoredOneByOneAreHalvesOfFrames(t *testing.T) {
 	}
 }
 
-func TestFramesThatComeMoreSlowlyInASampleAreNotHalved(t *testing.T) {
+func TestFrameSample_DoesNotHalveSlowFrames(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		v    Video

@@ -13,7 +13,7 @@ import (
 // helper is set where the test binary plays a process that is killed.
 const helper = "CUELIGHT_TEST_CHILD_OF"
 
-func TestAChildDiesWithThisProcess(t *testing.T) {
+func TestRun_ChildDiesWithParent(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv(helper); dir != "" {
 		_, err := Tools{FFmpeg: filepath.Join(dir, "tool")}.run(t.Context(), command{tool: "ffmpeg", dir: dir})
@@ -27,7 +27,7 @@ func TestAChildDiesWithThisProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-test.run=^TestAChildDiesWithThisProcess$")
+	cmd := exec.Command(self, "-test.run=^TestRun_ChildDiesWithParent$")
 	cmd.Env = append(os.Environ(), helper+"="+dir)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestAChildDiesWithThisProcess(t *testing.T) {
 	waitUntilGone(t, pid)
 }
 
-func TestAChildGivesWay(t *testing.T) {
+func TestRun_LowersPriority(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ctx, cancel := background(t)

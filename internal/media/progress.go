@@ -2,9 +2,12 @@ package media
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/childproc"
 )
 
 const (
@@ -25,7 +28,7 @@ const (
 // progressReader parses ffmpeg's -progress output: blocks of key=value lines that
 // end in "progress=continue" or "progress=end".
 type progressReader struct {
-	lines    lineWriter
+	io.Writer
 	duration float64
 	report   func(Progress)
 	now      func() time.Time
@@ -44,11 +47,9 @@ type progressReader struct {
 
 func newProgressReader(duration float64, tell func(Progress), now func() time.Time) *progressReader {
 	r := &progressReader{duration: duration, report: tell, now: now, start: now()}
-	r.lines.line = r.line
+	r.Writer = childproc.Lines(r.line)
 	return r
 }
-
-func (r *progressReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
 
 // stepCount counts steps forward. A child that only repeats its output is stalled.
 func (r *progressReader) stepCount() int64 { return r.steps }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestWhatIsNotMediaIsRefusedWithASentence(t *testing.T) {
+func TestProbe_RejectsWhatIsNotMedia(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	secret := filepath.Join(dir, "secret.mp4")
@@ -36,8 +36,8 @@ func TestWhatIsNotMediaIsRefusedWithASentence(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tt.content), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			info, err := quick.Probe(t.Context(), file)
-			wantRefused(t, err, tt.reason)
+			info, err := fastTools.Probe(t.Context(), file)
+			wantRejected(t, err, tt.reason)
 			if info != nil {
 				t.Errorf("info %+v beside the error", info)
 			}
@@ -45,7 +45,7 @@ func TestWhatIsNotMediaIsRefusedWithASentence(t *testing.T) {
 	}
 }
 
-func TestAMissingIndexIsSpokenOfOnlyWhereThereCouldBeOne(t *testing.T) {
+func TestRejectUnreadable_NamesMissingIndexOnlyForMP4(t *testing.T) {
 	t.Parallel()
 	const missing = "its index (the moov box) is missing"
 	for name, c := range map[string]struct {
@@ -73,9 +73,9 @@ func TestAMissingIndexIsSpokenOfOnlyWhereThereCouldBeOne(t *testing.T) {
 	}
 }
 
-// wantRefused wants a *Refused whose reason has a text in it, and whose words
+// wantRejected wants a *Refused whose reason has a text in it, and whose words
 // show nothing of this host.
-func wantRefused(t *testing.T, err error, reason string) {
+func wantRejected(t *testing.T, err error, reason string) {
 	t.Helper()
 	refused := (*RejectedError)(nil)
 	if !errors.As(err, &refused) {
@@ -89,19 +89,19 @@ func wantRefused(t *testing.T, err error, reason string) {
 	}
 }
 
-func TestASourceThatIsNotThereIsNotRefused(t *testing.T) {
+func TestProbe_DoesNotRejectMissingSource(t *testing.T) {
 	t.Parallel()
-	_, err := quick.Probe(t.Context(), filepath.Join(t.TempDir(), "none.mp4"))
+	_, err := fastTools.Probe(t.Context(), filepath.Join(t.TempDir(), "none.mp4"))
 	if refused := (*RejectedError)(nil); !errors.Is(err, fs.ErrNotExist) || errors.As(err, &refused) {
 		t.Errorf("error %v; want fs.ErrNotExist", err)
 	}
-	_, err = quick.Probe(t.Context(), t.TempDir())
-	wantRefused(t, err, "regular file")
+	_, err = fastTools.Probe(t.Context(), t.TempDir())
+	wantRejected(t, err, "regular file")
 }
 
-func TestDamagedSources(t *testing.T) {
+func TestProbe_HandlesDamagedSources(t *testing.T) {
 	t.Parallel()
-	whole := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=25:d=8 -g 25 -movflags +faststart -preset ultrafast -c:v libx264 -pix_fmt yuv420p")
+	whole := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=25:d=8 -g 25 -movflags +faststart -preset ultrafast -c:v libx264 -pix_fmt yuv420p")
 	content, err := os.ReadFile(whole)
 	if err != nil {
 		t.Fatal(err)
@@ -134,8 +134,8 @@ func TestDamagedSources(t *testing.T) {
 	t.Run("without its index it is refused", func(t *testing.T) {
 		t.Parallel()
 		at := bytes.Index(content, []byte("moov"))
-		_, err := quick.Probe(t.Context(), write(t, content[:at]))
-		wantRefused(t, err, "index")
+		_, err := fastTools.Probe(t.Context(), write(t, content[:at]))
+		wantRejected(t, err, "index")
 	})
 	t.Run("with nothing but noise for frames it is refused", func(t *testing.T) {
 		t.Parallel()
@@ -143,22 +143,22 @@ func TestDamagedSources(t *testing.T) {
 		for i := bytes.Index(b, []byte("mdat")) + 4; i < len(b); i++ {
 			b[i] = 0xff
 		}
-		_, err := quick.Probe(t.Context(), write(t, b))
-		wantRefused(t, err, "h264")
+		_, err := fastTools.Probe(t.Context(), write(t, b))
+		wantRejected(t, err, "h264")
 	})
 	t.Run("with an unknown codec it is refused by name", func(t *testing.T) {
 		t.Parallel()
-		_, err := quick.Probe(t.Context(), write(t, bytes.ReplaceAll(content, []byte("avc1"), []byte("zzz9"))))
-		wantRefused(t, err, `"zzz9"`)
+		_, err := fastTools.Probe(t.Context(), write(t, bytes.ReplaceAll(content, []byte("avc1"), []byte("zzz9"))))
+		wantRejected(t, err, `"zzz9"`)
 	})
 	t.Run("encrypted it is refused as that", func(t *testing.T) {
 		t.Parallel()
-		_, err := quick.Probe(t.Context(), write(t, bytes.ReplaceAll(content, []byte("avc1"), []byte("encv"))))
-		wantRefused(t, err, "encrypted")
+		_, err := fastTools.Probe(t.Context(), write(t, bytes.ReplaceAll(content, []byte("avc1"), []byte("encv"))))
+		wantRejected(t, err, "encrypted")
 	})
 }
 
-func TestPicturesBeyondTheLimitsAreRefused(t *testing.T) {
+func TestProbe_RejectsExtremePictureSizes(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		w, h   int
@@ -168,7 +168,7 @@ func TestPicturesBeyondTheLimitsAreRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		_, err := describeVideo(&rawStream{Codec: "h264", Width: tt.w, Height: tt.h}, &trackTiming{packets: 1}, &Info{})
-		wantRefused(t, err, tt.reason)
+		wantRejected(t, err, tt.reason)
 		if !strings.Contains(err.Error(), fmt.Sprintf("%dx%d", tt.w, tt.h)) {
 			t.Errorf("%v does not name the size", err)
 		}
@@ -180,9 +180,9 @@ func TestPicturesBeyondTheLimitsAreRefused(t *testing.T) {
 	}
 }
 
-func TestNoNameOfASourceOrAFolderIsMistakenForAnythingElse(t *testing.T) {
+func TestTranscode_AcceptsAnySourceAndDirectoryName(t *testing.T) {
 	t.Parallel()
-	plain := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	plain := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
 	for _, name := range []string{
 		"-i.mp4", "with space.mp4", `quo"te'.mp4`, "50%off.mp4", "%05d.mp4", "new\nline.mp4", "what?.mp4", "a:b.mp4", "http:x.mp4",
 		"pipe:0", "\xff\xfe.mp4", "concat:a|b.mp4", "-", "*.mp4", "[x],y;z.mp4", "tab\t.mp4",
@@ -197,7 +197,7 @@ func TestNoNameOfASourceOrAFolderIsMistakenForAnythingElse(t *testing.T) {
 			if err := os.Link(plain, src); err != nil {
 				t.Fatal(err)
 			}
-			info, err := quick.Probe(t.Context(), src)
+			info, err := fastTools.Probe(t.Context(), src)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,21 +205,21 @@ func TestNoNameOfASourceOrAFolderIsMistakenForAnythingElse(t *testing.T) {
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			out, err := quick.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
+			out, err := fastTools.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := quick.Check(t.Context(), info, dir, out); err != nil {
+			if err := fastTools.Check(t.Context(), info, dir, out); err != nil {
 				t.Error(err)
 			}
-			if err := quick.Poster(t.Context(), src, info, filepath.Join(folder, name+".jpg")); err != nil {
+			if err := fastTools.Poster(t.Context(), src, info, filepath.Join(folder, name+".jpg")); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-func TestProbe_NamesPicturesThatMove(t *testing.T) {
+func TestProbe_NamesAnimatedPictures(t *testing.T) {
 	t.Parallel()
 	// Of these, ffmpeg reads none as a video, and writes some only where it was built so.
 	for name, c := range map[string]struct{ content, want string }{
@@ -230,13 +230,13 @@ func TestProbe_NamesPicturesThatMove(t *testing.T) {
 		if err := os.WriteFile(file, []byte(c.content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		_, err := quick.Probe(t.Context(), file)
+		_, err := fastTools.Probe(t.Context(), file)
 		t.Log(name, err)
-		wantRefused(t, err, c.want)
+		wantRejected(t, err, c.want)
 	}
 }
 
-func TestProbe_SaysTruncatedWhereTheContainerGoesOn(t *testing.T) {
+func TestProbe_WarnsOfTruncation(t *testing.T) {
 	t.Parallel()
 	const args = "-f lavfi -i testsrc2=s=320x240:r=25:d=8 -g 25"
 	for name, c := range map[string]struct{ args, ending string }{
@@ -247,7 +247,7 @@ func TestProbe_SaysTruncatedWhereTheContainerGoesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			whole := clip(t, "a."+c.ending, c.args)
+			whole := makeClip(t, "a."+c.ending, c.args)
 			if isTruncated(whole) {
 				t.Error("the whole file is called truncated")
 			}
@@ -259,7 +259,7 @@ func TestProbe_SaysTruncatedWhereTheContainerGoesOn(t *testing.T) {
 			if err := os.WriteFile(cut, text[:len(text)*3/5], 0o644); err != nil {
 				t.Fatal(err)
 			}
-			info, err := quick.Probe(t.Context(), cut)
+			info, err := fastTools.Probe(t.Context(), cut)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -268,7 +268,7 @@ func TestProbe_SaysTruncatedWhereTheContainerGoesOn(t *testing.T) {
 			}
 		})
 	}
-	whole := clip(t, "a.mp4", args+h264)
+	whole := makeClip(t, "a.mp4", args+h264)
 	text, err := os.ReadFile(whole)
 	if err != nil {
 		t.Fatal(err)
@@ -276,6 +276,6 @@ func TestProbe_SaysTruncatedWhereTheContainerGoesOn(t *testing.T) {
 	if err := os.WriteFile(whole, text[:len(text)/2], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, err = quick.Probe(t.Context(), whole)
-	wantRefused(t, err, "truncated: its index")
+	_, err = fastTools.Probe(t.Context(), whole)
+	wantRejected(t, err, "truncated: its index")
 }

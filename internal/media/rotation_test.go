@@ -6,7 +6,7 @@ import (
 )
 
 // Quarters of the picture: red and green above, blue and white below.
-func TestPicturesAreTurnedAndMirroredAsTheFileAsks(t *testing.T) {
+func TestTranscode_AppliesRotationAndMirroring(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name       string
@@ -26,7 +26,7 @@ func TestPicturesAreTurnedAndMirroredAsTheFileAsks(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			src := clip(t, "a.mp4", "-f lavfi -i "+quarters(320, 240)+h264+" -pix_fmt yuv420p")
+			src := makeClip(t, "a.mp4", "-f lavfi -i "+quarters(320, 240)+h264+" -pix_fmt yuv420p")
 			setMatrix(t, src, tt.a, tt.b, tt.c, tt.d)
 			r := publish(t, src)
 			v := r.out.Video[0]
@@ -37,7 +37,7 @@ func TestPicturesAreTurnedAndMirroredAsTheFileAsks(t *testing.T) {
 				t.Errorf("corners %v; want %v", got, tt.want)
 			}
 			poster := filepath.Join(t.TempDir(), "poster.jpg")
-			if err := quick.Poster(t.Context(), src, r.info, poster); err != nil {
+			if err := fastTools.Poster(t.Context(), src, r.info, poster); err != nil {
 				t.Fatal(err)
 			}
 			if got := corners(t, poster); got != tt.want {
@@ -47,11 +47,11 @@ func TestPicturesAreTurnedAndMirroredAsTheFileAsks(t *testing.T) {
 	}
 }
 
-func TestRotationThatIsNoQuarterTurnIsIgnoredWithAWarning(t *testing.T) {
+func TestProbe_IgnoresOtherRotationsWithWarning(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=10:d=1"+h264)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=10:d=1"+h264)
 	setMatrix(t, src, 1, 1, -1, 1)
-	info, err := quick.Probe(t.Context(), src)
+	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestRotationThatIsNoQuarterTurnIsIgnoredWithAWarning(t *testing.T) {
 	}
 }
 
-func TestOrientationSurvivesNonsense(t *testing.T) {
+func TestParseDisplayMatrix_RejectsInvalid(t *testing.T) {
 	t.Parallel()
 	for _, matrix := range []string{
 		"", "\n", "00000000: 0 0 0\n00000001: 0 0 0\n00000002: 0 0 0\n", "a\nb\nc", "0: 1 2\n1: 3 4\n2: 5 6",

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
+
+	"github.com/cuelight/cuelight/internal/childproc"
 )
 
 const (
@@ -107,17 +110,16 @@ func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) err
 	}
 	args = append(args, "-t", strconv.Itoa(audioSampleSeconds), "-max_error_rate", "1", "-f", "framecrc", "-")
 	decoded := map[int]bool{}
-	lines := &lineWriter{line: func(line []byte) {
+	lines := childproc.Lines(func(line []byte) {
 		stream, _, ok := bytes.Cut(line, []byte(","))
 		if n, err := strconv.Atoi(string(stream)); ok && err == nil {
 			decoded[n] = true
 		}
-	}}
+	})
 	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "audio sample", args: args, source: abs, stdout: lines})
 	if err := ignoreSourceErrors(out, err); err != nil {
 		return err
 	}
-	lines.Flush()
 	kept := info.Audio[:0:0]
 	for i, a := range info.Audio {
 		// A stream that starts late may have no packets in the sample.
@@ -161,7 +163,6 @@ func (t Tools) decodeFrames(
 	if err := ignoreSourceErrors(out, err); err != nil {
 		return frameSample{}, "", err
 	}
-	reader.lines.Flush()
 	return reader.frameSample, out.tail, nil
 }
 
@@ -183,17 +184,15 @@ type frameSample struct {
 // frameSampleReader parses the output of ffmpeg's metadata filter. The counts of
 // idet accumulate, so the last ones are valid.
 type frameSampleReader struct {
-	lines lineWriter
+	io.Writer
 	frameSample
 }
 
 func newFrameSampleReader() *frameSampleReader {
 	r := &frameSampleReader{frameSample: frameSample{first: math.NaN()}}
-	r.lines.line = r.line
+	r.Writer = childproc.Lines(r.line)
 	return r
 }
-
-func (r *frameSampleReader) Write(b []byte) (int, error) { return r.lines.Write(b) }
 
 func (r *frameSampleReader) line(line []byte) {
 	if bytes.HasPrefix(line, []byte("frame:")) {

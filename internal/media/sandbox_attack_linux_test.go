@@ -247,7 +247,7 @@ func seesMore() error {
 	return errors.New("there is no more")
 }
 
-func TestProgramInFFmpegsPlaceReachesNothing(t *testing.T) {
+func TestSandbox_BlocksAnAttackingProgram(t *testing.T) {
 	for _, l := range sandbox.Layers() {
 		if !l.Offered {
 			t.Skipf("this host does not offer %s: %s", l.Name, l.Detail)
@@ -383,7 +383,7 @@ func runAsUser(t *testing.T) {
 	if err := errors.Join(os.WriteFile(program, content, 0o755), os.Chown(home, user, user)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "-test.run=^TestProgramInFFmpegsPlaceReachesNothing$", "-test.v")
+	cmd := exec.Command(program, "-test.run=^TestSandbox_BlocksAnAttackingProgram$", "-test.v")
 	cmd.Dir = home
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + home}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}

@@ -14,7 +14,7 @@ import (
 )
 
 // Where Landlock does not forbid links, what comes after must not follow them.
-func TestLinkThatAChildLeftIsNotFollowed(t *testing.T) {
+func TestSandbox_DoesNotFollowLinkInOutput(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(dir string) error{
 		"link":   func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "seg-00001.m4s")) },
@@ -36,7 +36,7 @@ func makeSetuid(file string) error {
 	return errors.Join(os.WriteFile(file, nil, 0o755), os.Chmod(file, 0o755|fs.ModeSetuid))
 }
 
-func TestChildsDirectoryBelongsToThisProcessAgain(t *testing.T) {
+func TestSandbox_ReturnsDirectoryToParent(t *testing.T) {
 	t.Parallel()
 	if !sandbox.CanChangeUser(DefaultUser) {
 		t.Skip("this process cannot start programs as another user")
@@ -56,12 +56,12 @@ func TestChildsDirectoryBelongsToThisProcessAgain(t *testing.T) {
 
 // A network's server that takes root for nobody, and file systems without owners, let
 // nobody give files away; so does a file that cannot be changed.
-func TestDirectoryThatCannotBeHandedOver_IsUsedAsItIs(t *testing.T) {
+func TestSandbox_WorksWithoutChown(t *testing.T) {
 	t.Parallel()
 	if !sandbox.CanChangeUser(DefaultUser) {
 		t.Skip("this process cannot start programs as another user")
 	}
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
 	dir := t.TempDir()
 	fixed := filepath.Join(dir, "fixed")
 	if err := os.WriteFile(fixed, nil, 0o644); err != nil {
@@ -111,19 +111,19 @@ func wantOwnedByProcess(t *testing.T, dir string, names ...string) {
 	}
 }
 
-func TestSourceThatOnlyRootMayReadIsNotHandedOver(t *testing.T) {
+func TestSandbox_DoesNotGrantRootOnlySource(t *testing.T) {
 	t.Parallel()
 	if !sandbox.CanChangeUser(DefaultUser) {
 		t.Skip("this process cannot start programs as another user")
 	}
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
 	if err := os.Chmod(src, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := quick.Probe(t.Context(), src); err != nil {
+	if _, err := fastTools.Probe(t.Context(), src); err != nil {
 		t.Errorf("as far as possible: %v", err)
 	}
-	strict := quick
+	strict := fastTools
 	strict.Sandbox = SandboxRequire
 	if _, err := strict.Probe(t.Context(), src); !errors.Is(err, ErrSandbox) || !errors.Is(err, ErrSourceNotReadable) {
 		t.Errorf("required: %v; want ErrSandbox and ErrClosedSource", err)
@@ -133,7 +133,7 @@ func TestSourceThatOnlyRootMayReadIsNotHandedOver(t *testing.T) {
 	}
 }
 
-func TestProgramThatCannotBeStartedConfinedIsTold(t *testing.T) {
+func TestSandbox_ReportsProgramThatCannotStart(t *testing.T) {
 	t.Parallel()
 	if sandbox.Check() != nil {
 		t.Skip("there is no confinement here")
@@ -150,10 +150,10 @@ func TestProgramThatCannotBeStartedConfinedIsTold(t *testing.T) {
 
 // A file that changes after it was probed, or that tells demuxers apart from each
 // other, opens nothing that was not seen then.
-func TestOnlyWhatTheProbeFoundMayBeOpened(t *testing.T) {
+func TestProbedInputOptions_AllowOnlyProbedCodecs(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
-	info, err := quick.Probe(t.Context(), src)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,17 +161,17 @@ func TestOnlyWhatTheProbeFoundMayBeOpened(t *testing.T) {
 		"another codec":     "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -c:v mpeg4 -f mp4",
 		"another container": "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -f matroska " + h264,
 	} {
-		other := clip(t, "a.mp4", args)
-		if _, err := quick.Probe(t.Context(), other); err != nil {
+		other := makeClip(t, "a.mp4", args)
+		if _, err := fastTools.Probe(t.Context(), other); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if _, err := quick.Transcode(t.Context(), other, info, Ladder(info), t.TempDir(), nil); err == nil {
+		if _, err := fastTools.Transcode(t.Context(), other, info, Ladder(info), t.TempDir(), nil); err == nil {
 			t.Errorf("%s was decoded", name)
 		}
 	}
 }
 
-func TestDecodersOfACodecAreReadFromTheList(t *testing.T) {
+func TestParseDecoders_ReadsList(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		" DEV.L. av1    Alliance (decoders: libdav1d av1 av1_cuvid ) (encoders: libaom-av1 )": "libdav1d av1 av1_cuvid",

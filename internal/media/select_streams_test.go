@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestVideoTrackIsChosenByFramesThenMarkThenSize(t *testing.T) {
+func TestChooseVideo_PrefersFramesThenDefaultThenSize(t *testing.T) {
 	t.Parallel()
 	type tr struct {
 		frames   int64
@@ -40,9 +40,9 @@ func TestVideoTrackIsChosenByFramesThenMarkThenSize(t *testing.T) {
 	}
 }
 
-func TestMotionPhotoIsPublishedAsItsVideo(t *testing.T) {
+func TestTranscode_UsesVideoOfMotionPhoto(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=640x480:r=1:d=2 -f lavfi -i testsrc2=s=320x240:r=30:d=1.76 -f lavfi -i sine=d=1.7"+
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=640x480:r=1:d=2 -f lavfi -i testsrc2=s=320x240:r=30:d=1.76 -f lavfi -i sine=d=1.7"+
 		" -map 0 -map 1 -map 2 -disposition:v:0 default -disposition:v:1 0"+h264+"-c:a aac")
 	r := publish(t, src)
 	if r.info.Video.Index != 1 || r.out.Video[0].Frames != 53 || r.out.Video[0].Height != 240 {
@@ -50,7 +50,7 @@ func TestMotionPhotoIsPublishedAsItsVideo(t *testing.T) {
 	}
 }
 
-func TestSoundTracksAreInTheOrderOfTheirUse(t *testing.T) {
+func TestChooseAudio_SortsByRank(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		of   func(s []rawStream, tracks map[int]*trackTiming)
@@ -84,7 +84,7 @@ func TestSoundTracksAreInTheOrderOfTheirUse(t *testing.T) {
 	}
 }
 
-func TestCoverIsTheFrontOneThatCanBeDecoded(t *testing.T) {
+func TestChooseCover_PrefersDecodableFrontCover(t *testing.T) {
 	t.Parallel()
 	type cover struct {
 		codec, kind string

@@ -14,20 +14,20 @@ const (
 	tone = " -f lavfi -i sine=r=44100:d=1 "
 )
 
-// kind is a sort of source that cameras, editors and archives produce.
-type kind struct {
+// sourceKind is a sort of source that cameras, editors and archives produce.
+type sourceKind struct {
 	name, file, args string
 	rungs            string // as Ladder gives them
 	want             func(t *testing.T, r result)
 }
 
-func TestEveryKindOfSourceIsPublishedWhole(t *testing.T) {
+func TestTranscode_CompletesEveryKindOfSource(t *testing.T) {
 	t.Parallel()
 	kinds := append(append(pictureKinds(), timingKinds()...), streamKinds()...)
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			r := publish(t, clip(t, k.file, k.args))
+			r := publish(t, makeClip(t, k.file, k.args))
 			if got := names(Ladder(r.info)); got != k.rungs {
 				t.Errorf("rungs %s; want %s", got, k.rungs)
 			}
@@ -38,13 +38,13 @@ func TestEveryKindOfSourceIsPublishedWhole(t *testing.T) {
 	}
 }
 
-func pictureKinds() []kind {
-	return []kind{
+func pictureKinds() []sourceKind {
+	return []sourceKind{
 		{
 			name: "plain", file: "a.mp4", rungs: "360p=640x360 240p=426x240 audio",
 			args: "-f lavfi -i testsrc2=s=640x360:r=25:d=1 " + tone + h264 + " -c:a aac",
 			want: func(t *testing.T, r result) {
-				if v := r.info.Video; v.Codec != "h264" || v.Frames != 25 || !near(v.FPS, 25, 0.01) || v.Interlaced || v.Keyframes != 1 {
+				if v := r.info.Video; v.Codec != "h264" || v.Frames != 25 || !isNear(v.FPS, 25, 0.01) || v.Interlaced || v.Keyframes != 1 {
 					t.Errorf("video %+v", v)
 				}
 				if r.out.Decoded != 25 || r.out.Expected != 25 || r.out.DecodeErrors != 0 || len(r.out.Warnings) != 0 {
@@ -154,7 +154,7 @@ func pictureKinds() []kind {
 			name: "animated PNG", file: "a.png", rungs: "240p=320x240",
 			args: "-f lavfi -i testsrc2=s=320x240:r=5:d=2 -plays 0 -f apng",
 			want: func(t *testing.T, r result) {
-				if v := r.out.Video[0]; v.Frames != 10 || !near(v.Duration, 2, 0.1) {
+				if v := r.out.Video[0]; v.Frames != 10 || !isNear(v.Duration, 2, 0.1) {
 					t.Errorf("%d frames in %.3f s; want 10 in 2 s, once", v.Frames, v.Duration)
 				}
 			},
@@ -166,8 +166,8 @@ func pictureKinds() []kind {
 	}
 }
 
-func timingKinds() []kind {
-	return []kind{
+func timingKinds() []sourceKind {
+	return []sourceKind{
 		{
 			name: "variable frame rate", file: "a.mkv", rungs: "240p=320x240",
 			args: "-f lavfi -i testsrc2=s=320x240:r=30:d=1 -vf setpts='if(lt(N\\,15)\\,N/30\\,0.5+(N-15)/7)/TB' -fps_mode passthrough -enc_time_base 1:1000" + h264,
@@ -183,7 +183,7 @@ func timingKinds() []kind {
 			want: func(t *testing.T, r result) {
 				// One every two seconds, and those at 5 and 15 s.
 				v, length := r.out.Video[0], r.info.Duration
-				if want := int64(math.Ceil((length-minTailSeconds)/2)) + 2; !r.out.Constant || v.Frames != want || !near(v.Duration, length, 0.001) {
+				if want := int64(math.Ceil((length-minTailSeconds)/2)) + 2; !r.out.Constant || v.Frames != want || !isNear(v.Duration, length, 0.001) {
 					t.Errorf("%d frames in %.3f s; want %d in %.3f", v.Frames, v.Duration, want, length)
 				}
 				wantFrameAt(t, filepath.Join(r.dir, v.Playlist), 5, 15)
@@ -200,7 +200,7 @@ func timingKinds() []kind {
 			name: "still picture with a song", file: "a.mp4", rungs: "240p=320x240 audio",
 			args: "-f lavfi -i testsrc2=s=320x240:r=1:d=1 -f lavfi -i sine=d=9" + h264 + "-c:a aac",
 			want: func(t *testing.T, r result) {
-				if v, a := r.out.Video[0], r.out.Audio[0]; !near(v.Duration, 9, 0.2) || !near(a.Duration, 9, 0.2) {
+				if v, a := r.out.Video[0], r.out.Audio[0]; !isNear(v.Duration, 9, 0.2) || !isNear(a.Duration, 9, 0.2) {
 					t.Errorf("picture for %.2f s, sound for %.2f s; want 9", v.Duration, a.Duration)
 				}
 			},
@@ -209,7 +209,7 @@ func timingKinds() []kind {
 			name: "one frame with a song", file: "a.ts", rungs: "240p=320x240 audio",
 			args: "-f lavfi -i testsrc2=s=320x240:r=25:d=0.04 -f lavfi -i sine=d=6" + h264 + "-c:a aac",
 			want: func(t *testing.T, r result) {
-				if v, a := r.out.Video[0], r.out.Audio[0]; v.Frames != 3 || !near(v.Duration, 6, 0.05) || !near(a.Duration, 6, 0.05) {
+				if v, a := r.out.Video[0], r.out.Audio[0]; v.Frames != 3 || !isNear(v.Duration, 6, 0.05) || !isNear(a.Duration, 6, 0.05) {
 					t.Errorf("%d frames in %.2f s, sound for %.2f s; want 3 in 6 s", v.Frames, v.Duration, a.Duration)
 				}
 			},
@@ -218,7 +218,7 @@ func timingKinds() []kind {
 			name: "one frame with a song that ends alone in its segment", file: "a.mkv", rungs: "240p=320x240 audio",
 			args: "-f lavfi -i testsrc2=s=320x240:r=25:d=0.04 -f lavfi -i sine=d=6.7" + h264 + "-c:a pcm_s16le",
 			want: func(t *testing.T, r result) {
-				if v := r.out.Video[0]; v.Frames != 4 || v.Segments != 2 || !near(v.Duration, 6.7, 0.002) {
+				if v := r.out.Video[0]; v.Frames != 4 || v.Segments != 2 || !isNear(v.Duration, 6.7, 0.002) {
 					t.Errorf("%d frames in %d segments of %.3f s; want 4 in 2 of 6.7 s", v.Frames, v.Segments, v.Duration)
 				}
 			},
@@ -228,7 +228,7 @@ func timingKinds() []kind {
 			args: "-f lavfi -i testsrc2=s=320x240:r=10:d=10 -f lavfi -i sine=d=30 -f lavfi -i sine=d=20 -map 0 -map 1 -map 2" + h264 + "-c:a aac",
 			want: func(t *testing.T, r result) {
 				v, a := r.out.Video[0], r.out.Audio
-				if len(a) != 2 || !near(v.Duration, 30, 0.1) || !near(a[0].Duration, 30, 0.1) || !near(a[1].Duration, 20, 0.1) {
+				if len(a) != 2 || !isNear(v.Duration, 30, 0.1) || !isNear(a[0].Duration, 30, 0.1) || !isNear(a[1].Duration, 20, 0.1) {
 					t.Errorf("picture for %.2f s, sound %+v; want 30 s, and 30 and 20 s", v.Duration, a)
 				}
 			},
@@ -238,7 +238,7 @@ func timingKinds() []kind {
 			args: "-f lavfi -i testsrc2=s=320x240:r=50:d=2 -vf setpts='(N+0.5+if(gte(N\\,50)\\,251))/50/TB' -fps_mode passthrough -enc_time_base 1:1000" + h264,
 			want: func(t *testing.T, r result) {
 				// The pause has frames of its own at 2, 4 and 6 s.
-				if v := r.out.Video[0]; v.Frames != 103 || !near(v.Duration, 7.02, 0.1) {
+				if v := r.out.Video[0]; v.Frames != 103 || !isNear(v.Duration, 7.02, 0.1) {
 					t.Errorf("%d frames in %.3f s; want all 100 and 3 more in 7.02 s", v.Frames, v.Duration)
 				}
 			},
@@ -268,7 +268,7 @@ func timingKinds() []kind {
 			name: "late start", file: "a.ts", rungs: "240p=320x240 audio",
 			args: "-f lavfi -i testsrc2=s=320x240:r=25:d=1" + tone + h264 + "-c:a aac -output_ts_offset 5000",
 			want: func(t *testing.T, r result) {
-				if r.info.Start < 5000 || !near(r.info.Duration, 1, 0.1) || !near(r.out.Duration, 1, 0.1) {
+				if r.info.Start < 5000 || !isNear(r.info.Duration, 1, 0.1) || !isNear(r.out.Duration, 1, 0.1) {
 					t.Errorf("start %v, duration %v, out %v", r.info.Start, r.info.Duration, r.out.Duration)
 				}
 			},
@@ -277,7 +277,7 @@ func timingKinds() []kind {
 			name: "picture after sound", file: "a.mkv", rungs: "240p=320x240 audio",
 			args: "-itsoffset 0.6 -f lavfi -i testsrc2=s=320x240:r=10:d=1" + tone + h264 + "-c:a aac",
 			want: func(t *testing.T, r result) {
-				if v := r.out.Video[0]; v.Frames != 10 || !near(v.Duration, 1.6, 0.05) {
+				if v := r.out.Video[0]; v.Frames != 10 || !isNear(v.Duration, 1.6, 0.05) {
 					t.Errorf("%d frames in %.2f s; want the first of 10 to start with the sound", v.Frames, v.Duration)
 				}
 			},
@@ -289,8 +289,8 @@ func timingKinds() []kind {
 	}
 }
 
-func streamKinds() []kind {
-	return []kind{
+func streamKinds() []sourceKind {
+	return []sourceKind{
 		{name: "no sound", file: "a.avi", rungs: "240p=320x240", args: "-f lavfi -i testsrc2=s=320x240:r=10:d=1 -c:v mpeg4"},
 		{name: "sound only", file: "a.wav", rungs: "audio audio-low", args: tone},
 		{
@@ -325,7 +325,7 @@ func streamKinds() []kind {
 			name: "sound shorter than picture", file: "a.mp4", rungs: "240p=320x240 audio",
 			args: "-f lavfi -i testsrc2=s=320x240:r=10:d=3" + tone + h264 + "-c:a aac",
 			want: func(t *testing.T, r result) {
-				if d := r.out.Audio[0].Duration; !near(d, 3, 0.1) {
+				if d := r.out.Audio[0].Duration; !isNear(d, 3, 0.1) {
 					t.Errorf("sound for %.2f s; want 3", d)
 				}
 			},

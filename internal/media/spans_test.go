@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// recorded runs children within a span, and returns theirs.
-func recorded(t *testing.T, run func(ctx context.Context)) tracetest.SpanStubs {
+// recordSpans runs children within a span, and returns theirs.
+func recordSpans(t *testing.T, run func(ctx context.Context)) tracetest.SpanStubs {
 	t.Helper()
 	kept := tracetest.NewInMemoryExporter()
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(kept))
@@ -42,14 +42,14 @@ func textOf(s tracetest.SpanStub, key string) string {
 	return ""
 }
 
-func TestSpanOfAChildTellsHowItEnded(t *testing.T) {
+func TestSpan_RecordsHowChildEnded(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ text, key, value, says string }{
 		{"exit 0", "process.exit.code", "0", ""},
 		{"echo secret.mp4: no good >&2; exit 3", "process.exit.code", "3", "source: no good"},
 		{"kill -SEGV $$", "signal", "segmentation fault", "segmentation fault"},
 	} {
-		spans := recorded(t, func(ctx context.Context) {
+		spans := recordSpans(t, func(ctx context.Context) {
 			_, _ = Tools{FFmpeg: script(t, tt.text+"\n")}.run(ctx, command{tool: "ffmpeg", purpose: "test", source: "secret.mp4"})
 		})
 		if len(spans) != 1 {
@@ -65,9 +65,9 @@ func TestSpanOfAChildTellsHowItEnded(t *testing.T) {
 	}
 }
 
-func TestSpanOfAChildTellsHowFarAndHowFastItCame(t *testing.T) {
+func TestSpan_RecordsPositionAndSpeed(t *testing.T) {
 	t.Parallel()
-	spans := recorded(t, func(ctx context.Context) {
+	spans := recordSpans(t, func(ctx context.Context) {
 		began := time.Now()
 		reader := newProgressReader(10, nil, func() time.Time { return began })
 		began = began.Add(2 * time.Second)
@@ -83,12 +83,12 @@ func TestSpanOfAChildTellsHowFarAndHowFastItCame(t *testing.T) {
 	}
 }
 
-func TestSpanOfAChildThatWasStoppedSaysWhy(t *testing.T) {
+func TestSpan_RecordsCauseOfCancellation(t *testing.T) {
 	t.Parallel()
-	spans := recorded(t, func(ctx context.Context) {
+	spans := recordSpans(t, func(ctx context.Context) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		dir, tools := t.TempDir(), Tools{FFmpeg: script(t, stubborn)}
+		dir, tools := t.TempDir(), Tools{FFmpeg: script(t, ignoresSignals)}
 		ended := make(chan error, 1)
 		go func() {
 			_, err := tools.run(ctx, command{tool: "ffmpeg", dir: dir})
@@ -106,7 +106,7 @@ func TestSpanOfAChildThatWasStoppedSaysWhy(t *testing.T) {
 }
 
 // Not parallel: other tests' allocations would count.
-func TestSpanOfAChildCostsNothingWhereNobodyRecords(t *testing.T) {
+func TestSpan_CostsNothingWithoutRecording(t *testing.T) {
 	provider := sdk.NewTracerProvider(sdk.WithSampler(sdk.NeverSample()))
 	defer func() { _ = provider.Shutdown(t.Context()) }()
 	unsampled, span := provider.Tracer("test").Start(t.Context(), "attempt")
@@ -130,7 +130,7 @@ func TestSpanOfAChildCostsNothingWhereNobodyRecords(t *testing.T) {
 	}
 }
 
-func BenchmarkChildSpanWhereNobodyRecords(b *testing.B) {
+func BenchmarkSpanWithoutRecording(b *testing.B) {
 	c := command{tool: "ffmpeg"}
 	ctx := b.Context()
 	for b.Loop() {

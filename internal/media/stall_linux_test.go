@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestStoppedChildIsStalled(t *testing.T) {
+func TestWatch_StoppedChildIsStalled(t *testing.T) {
 	t.Parallel()
 	tools := Tools{FFmpeg: script(t, "kill -STOP $$\n"), Stall: 500 * time.Millisecond}
 	if _, err := tools.run(t.Context(), command{tool: "ffmpeg"}); !errors.Is(err, ErrStalled) {
@@ -19,7 +19,7 @@ func TestStoppedChildIsStalled(t *testing.T) {
 	}
 }
 
-func TestChildThatWorksSlowlyWithoutAWordIsLeftAlone(t *testing.T) {
+func TestWatch_KeepsSlowSilentChild(t *testing.T) {
 	t.Parallel()
 	const slowly = `i=0
 while [ $i -lt 12 ]; do
@@ -38,7 +38,7 @@ done
 
 // Processes of the highest priority that an ordinary account has take one
 // processor, and a child of the lowest may use no other one.
-func TestStarvedChildIsNotStalled(t *testing.T) {
+func TestWatch_StarvedChildIsNotStalled(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"taskset", "chrt"} {
 		if _, err := exec.LookPath(tool); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestStillnessTellsIdleBusyAndStarvedApart(t *testing.T) {
+func TestStallDetector_DistinguishesIdleBusyAndStarved(t *testing.T) {
 	t.Parallel()
 	const look = 250 * time.Millisecond
 	for name, c := range map[string]struct {
@@ -52,7 +52,7 @@ func TestStillnessTellsIdleBusyAndStarvedApart(t *testing.T) {
 	}
 }
 
-func TestStillnessBeginsAgainWithEachStep(t *testing.T) {
+func TestStallDetector_RestartsAfterProgress(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]resourceUsage{"idle": {known: true}, "busy": {cpu: time.Second, known: true}} {
 		s := stallDetector{stall: 2 * time.Second}

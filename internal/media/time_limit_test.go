@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-func TestChildThatGoesForwardWithoutAnEndIsStopped(t *testing.T) {
+func TestTimeLimit_StopsEndlessProgress(t *testing.T) {
 	t.Parallel()
-	src := clip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
-	info, err := quick.Probe(t.Context(), src)
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
+	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	out, err := quick.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
+	out, err := fastTools.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestChildThatGoesForwardWithoutAnEndIsStopped(t *testing.T) {
 	}
 }
 
-func TestTimeLimitIsInProportionToTheSource(t *testing.T) {
+func TestTimeLimit_IsProportionalToSource(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		factor, length float64

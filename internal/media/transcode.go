@@ -136,27 +136,22 @@ func (t Tools) collect(
 		o.Damage = &Damage{Errors: out.errors}
 	}
 	o.Damage.addWarning(o)
-	for _, j := range video {
+	for _, j := range slices.Concat(video, audio) {
 		r, err := t.finishRendition(ctx, dir, j, info, plan)
-		if err != nil {
-			return nil, err
-		}
-		o.Video = append(o.Video, r)
-	}
-	for _, j := range audio {
-		r, err := t.finishRendition(ctx, dir, j, info, plan)
-		if isEmptyRendition(err) && out.diskError == nil && len(video)+len(audio) > 1 {
+		switch {
+		case j.audio != nil && isEmptyRendition(err) && out.diskError == nil && len(video)+len(audio) > 1:
 			// Publish the rest without the audio that cannot be decoded.
 			o.warn("the audio stream %d could not be decoded and is left out", j.audio.Index)
 			if err := os.RemoveAll(filepath.Join(dir, j.dir)); err != nil {
 				return nil, fmt.Errorf("remove empty rendition: %w", err)
 			}
-			continue
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
+		case j.audio != nil:
+			o.Audio = append(o.Audio, r)
+		default:
+			o.Video = append(o.Video, r)
 		}
-		o.Audio = append(o.Audio, r)
 	}
 	if len(o.Video)+len(o.Audio) == 0 {
 		return nil, noAudioDecoded(out.tail)

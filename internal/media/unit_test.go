@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestLadderFollowsTheShortSideAndNeverScalesUp(t *testing.T) {
+func TestLadder_FollowsShortSideWithoutUpscaling(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		w, h int
@@ -45,7 +45,7 @@ func TestLadderFollowsTheShortSideAndNeverScalesUp(t *testing.T) {
 	}
 }
 
-func TestLadderOfEverySizeIsValid(t *testing.T) {
+func TestLadder_IsValidForEverySize(t *testing.T) {
 	t.Parallel()
 	for w := 1; w <= maxSide; w += 1 + w/7 {
 		for h := 1; h <= maxSide && w*h <= maxPixels; h += 1 + h/7 {
@@ -69,14 +69,14 @@ func TestLadderOfEverySizeIsValid(t *testing.T) {
 	}
 }
 
-func TestHighFrameRatesGetMoreBits(t *testing.T) {
+func TestLadder_GivesHighFrameRatesMoreBits(t *testing.T) {
 	t.Parallel()
 	if slow, fast := maxBitrate(1920, 1080, 30), maxBitrate(1920, 1080, 60); slow != 5_000_000 || fast != 7_500_000 {
 		t.Errorf("%d and %d", slow, fast)
 	}
 }
 
-func TestLevelIsTheLowestThatHolds(t *testing.T) {
+func TestH264LevelFor_ReturnsLowestLevel(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		w, h int
@@ -94,7 +94,7 @@ func TestLevelIsTheLowestThatHolds(t *testing.T) {
 	}
 }
 
-func TestPlanTiming(t *testing.T) {
+func TestPlanTiming_FollowsSource(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -128,7 +128,7 @@ func TestPlanTiming(t *testing.T) {
 	}
 }
 
-func TestTrackMeasuresWhatPacketsSay(t *testing.T) {
+func TestTrackTiming_MeasuresPackets(t *testing.T) {
 	t.Parallel()
 	lines := func(jumping bool, text string) *trackTiming {
 		r := newPacketReader(jumping)
@@ -140,7 +140,7 @@ func TestTrackMeasuresWhatPacketsSay(t *testing.T) {
 	t.Run("reordered frames", func(t *testing.T) {
 		tr := lines(false, "stream_index=0|pts_time=0|dts_time=-0.2|duration_time=0.1|flags=K_\nstream_index=0|pts_time=0.3|dts_time=-0.1|duration_time=0.1|flags=__\n"+
 			"stream_index=0|pts_time=0.1|dts_time=0|duration_time=0.1|flags=__\nstream_index=0|pts_time=0.2|dts_time=0.1|duration_time=0.1|flags=__\n")
-		if tr.packets != 4 || tr.keyframes != 1 || !near(tr.duration(), 0.4, 1e-9) || !near(tr.maxGap, 0.1, 1e-9) {
+		if tr.packets != 4 || tr.keyframes != 1 || !isNear(tr.duration(), 0.4, 1e-9) || !isNear(tr.maxGap, 0.1, 1e-9) {
 			t.Errorf("%+v", tr)
 		}
 	})
@@ -152,7 +152,7 @@ func TestTrackMeasuresWhatPacketsSay(t *testing.T) {
 	})
 	t.Run("a clock that jumps", func(t *testing.T) {
 		text := "stream_index=0|pts_time=0|dts_time=0|duration_time=1|flags=K_\nstream_index=0|pts_time=5000|dts_time=5000|duration_time=1|flags=K_\n" +
-			"stream_index=0|pts_time=3|dts_time=3|duration_time=1|flags=K_"
+			"stream_index=0|pts_time=3|dts_time=3|duration_time=1|flags=K_\n"
 		if tr := lines(true, text); tr.duration() != 3 || tr.maxGap != 1 {
 			t.Errorf("where it may jump: %+v", tr)
 		}
@@ -162,19 +162,19 @@ func TestTrackMeasuresWhatPacketsSay(t *testing.T) {
 	})
 	t.Run("no timestamps after the first", func(t *testing.T) {
 		tr := lines(false, "stream_index=0|pts_time=N/A|dts_time=0|duration_time=0.04|flags=K_\nstream_index=0|pts_time=N/A|dts_time=N/A|duration_time=0.04|flags=__\n")
-		if tr.packets != 2 || !near(tr.duration(), 0.08, 1e-9) {
+		if tr.packets != 2 || !isNear(tr.duration(), 0.08, 1e-9) {
 			t.Errorf("%+v", tr)
 		}
 	})
 	t.Run("no durations", func(t *testing.T) {
 		tr := lines(false, "stream_index=0|pts_time=0|dts_time=0\nstream_index=0|pts_time=0.5|dts_time=0.5\nstream_index=0|pts_time=1|dts_time=1\n")
-		if !near(tr.duration(), 1.5, 1e-9) {
+		if !isNear(tr.duration(), 1.5, 1e-9) {
 			t.Errorf("%+v", tr)
 		}
 	})
 }
 
-func TestProgressIsSmoothCappedAndDeafToNonsense(t *testing.T) {
+func TestProgress_IsSmoothedCappedAndIgnoresInvalidLines(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	var told []Progress
@@ -205,7 +205,7 @@ func TestProgressIsSmoothCappedAndDeafToNonsense(t *testing.T) {
 	}
 }
 
-func TestProgressTellsNoSpeedBeforeItMeansSomething(t *testing.T) {
+func TestProgress_HasNoSpeedAtTheStart(t *testing.T) {
 	t.Parallel()
 	const never = -1
 	for name, c := range map[string]struct {
@@ -242,7 +242,7 @@ func TestProgressTellsNoSpeedBeforeItMeansSomething(t *testing.T) {
 	}
 }
 
-func TestProgressOfUnknownDurationHasNoPercent(t *testing.T) {
+func TestProgress_HasNoPercentForUnknownDuration(t *testing.T) {
 	t.Parallel()
 	var last Progress
 	r := newProgressReader(0, func(p Progress) { last = p }, time.Now)
@@ -252,7 +252,7 @@ func TestProgressOfUnknownDurationHasNoPercent(t *testing.T) {
 	}
 }
 
-func TestStderrTailIsShortCleanAndCounted(t *testing.T) {
+func TestStderrTail_IsShortCleanAndCounted(t *testing.T) {
 	t.Parallel()
 	s := &stderrTail{source: "/media/secret.mp4"}
 	fmt.Fprintf(s, "[h264 @ 0x55d0c0ffee] [error] bad \xff thing\r[mov @ 0x1] [fatal] file:/media/secret.mp4: no\x1b[31m\n%s", strings.Repeat("x", 100000))
@@ -271,7 +271,7 @@ func TestStderrTailIsShortCleanAndCounted(t *testing.T) {
 	}
 }
 
-func TestBandwidthIsThatOfTheWorstRun(t *testing.T) {
+func TestBandwidth_IsThatOfTheHighestRun(t *testing.T) {
 	t.Parallel()
 	s := &renditionFiles{timescale: 1, target: 6, segments: []segment{
 		{length: 6, bytes: 6000}, {length: 6, bytes: 12000}, {length: 1, bytes: 8000}, {length: 6, bytes: 6000},
@@ -286,7 +286,7 @@ func TestBandwidthIsThatOfTheWorstRun(t *testing.T) {
 	}
 }
 
-func TestFFmpegVersionsAreToldByTheirLibrary(t *testing.T) {
+func TestHasFPSModeOption_UsesLibraryVersion(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]bool{
 		"ffmpeg version 4.4\nlibavcodec     58.134.100 / 58.134.100\n":             false,
@@ -301,7 +301,7 @@ func TestFFmpegVersionsAreToldByTheirLibrary(t *testing.T) {
 	}
 }
 
-func TestInfoSurvivesJSON(t *testing.T) {
+func TestInfo_SurvivesJSON(t *testing.T) {
 	t.Parallel()
 	before := &Info{
 		Container: "mov", Size: 1, Duration: 2, Cover: -1, Video: &Video{Codec: "h264", Width: 2, Height: 4, HDR: "pq", Rotation: 90},

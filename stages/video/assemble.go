@@ -17,16 +17,15 @@ import (
 type Assemble struct {
 	// Dir holds all that is published, relative to the task's directory.
 	Dir string `json:"dir"`
-	// Files and Bytes are how much that is.
+	// Files and Bytes are its number of files and total size.
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
-	// Storyboard is the one that is published; nil if there is no picture.
+	// Storyboard is the published one; nil if there is no picture.
 	Storyboard *media.Storyboard `json:"storyboard,omitempty"`
 }
 
-// Assemble is the stage that brings the renditions and the description
-// together, writes master.m3u8 and manifest.mpd, and checks the whole against
-// the source as it lies on disk.
+// Assemble returns the stage that combines renditions and metadata, writes
+// master.m3u8 and manifest.mpd, and checks the files on disk against the source.
 func (c Config) Assemble() stages.Stage {
 	return stages.Stage{
 		Name: assembleStage, Needs: []string{transcodeStage, metadataStage}, Workers: cmp.Or(c.Workers.Assemble, 2),
@@ -44,65 +43,59 @@ func (c Config) Assemble() stages.Stage {
 }
 
 func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Transcode, md Metadata) (Assemble, error) {
-	dir, err := c.findTaskDir(job.Task)
+	taskDir, err := c.findTaskDir(job.Task)
 	if err != nil {
 		return Assemble{}, err
 	}
-	renditions, err := findResultDir(dir, transcodeStage, tr.Dir)
+	renditions, err := findResultDir(taskDir, transcodeStage, tr.Dir)
 	if err != nil {
 		return Assemble{}, err
 	}
-	description, err := findResultDir(dir, metadataStage, md.Dir)
+	description, err := findResultDir(taskDir, metadataStage, md.Dir)
 	if err != nil {
 		return Assemble{}, err
 	}
-	w, err := newWorkdir(ctx, job, dir, assembleStage, servedMode)
+	var result Assemble
+	result.Dir, err = c.inWorkdir(ctx, job, taskDir, assembleStage, servedMode, func(job *stages.Job, dir string) error {
+		linking := reportSteps(job, -1, "linking")
+		l := linker{need: tr.Output.Bytes, reserve: c.reserve(), onFile: func(done treeSize) { linking(int64(done.files)) }}
+		if err := l.add(ctx, renditions, dir, servedMode); err != nil {
+			return fmt.Errorf("link renditions: %w", err)
+		}
+		board, err := c.storyboard(ctx, job, dir, in, tr, md)
+		if err != nil {
+			return err
+		}
+		if err := l.add(ctx, description, dir, servedMode); err != nil {
+			return fmt.Errorf("link metadata: %w", err)
+		}
+		if err := completeMetadata(dir, tr, md, board); err != nil {
+			return err
+		}
+		if err := c.checkAndWriteManifests(ctx, job, dir, in, tr, board); err != nil {
+			return err
+		}
+		size, err := measureTree(dir, reportSteps(job, -1, "counting").counter())
+		result.Files, result.Bytes, result.Storyboard = size.files, size.bytes, board
+		return err
+	})
 	if err != nil {
 		return Assemble{}, err
 	}
-	defer w.discard()
-	job = w.withTouch(job)
-
-	linking := reportSteps(job, -1, "linking")
-	l := linker{need: tr.Output.Bytes, reserve: c.reserve(), onFile: func(done treeSize) { linking(int64(done.files)) }}
-	if err := l.add(ctx, renditions, w.path, servedMode); err != nil {
-		return Assemble{}, fmt.Errorf("bring files together: %w", err)
-	}
-	board, err := c.storyboard(ctx, job, w.path, in, tr, md)
-	if err != nil {
-		return Assemble{}, err
-	}
-	if err := l.add(ctx, description, w.path, servedMode); err != nil {
-		return Assemble{}, fmt.Errorf("bring files together: %w", err)
-	}
-	if err := completeMetadata(w.path, tr, md, board); err != nil {
-		return Assemble{}, err
-	}
-	if err := c.checkAndWriteManifests(ctx, job, w.path, in, tr, board); err != nil {
-		return Assemble{}, err
-	}
-	size, err := measureTree(w.path, reportSteps(job, -1, "counting").counter())
-	if err != nil {
-		return Assemble{}, err
-	}
-	name, err := w.finish(ctx, job)
-	if err != nil {
-		return Assemble{}, err
-	}
-	removeOlder(ctx, job, dir, tr.Dir)
-	removeOlder(ctx, job, dir, md.Dir)
-	return Assemble{Dir: name, Files: size.files, Bytes: size.bytes, Storyboard: board}, nil
+	removeOlder(ctx, job, taskDir, tr.Dir)
+	removeOlder(ctx, job, taskDir, md.Dir)
+	return result, nil
 }
 
-// storyboard is that of transcode, or that of a version in which stage metadata made
-// it, or else, where transcode is of that version and metadata is not, one that is
-// made here.
+// storyboard returns transcode's storyboard, or that of an older version's
+// metadata stage. If neither made one, because transcode is of an older version
+// and metadata is not, it makes one here.
 func (c Config) storyboard(
 	ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, md Metadata,
 ) (*media.Storyboard, error) {
 	switch {
 	case md.Storyboard != nil:
-		return md.Storyboard, os.RemoveAll(filepath.Join(dir, storyboardDir)) // it comes with the description
+		return md.Storyboard, os.RemoveAll(filepath.Join(dir, storyboardDir)) // it is linked with the metadata
 	case tr.Output.Storyboard != nil || in.Info.Video == nil:
 		return tr.Output.Storyboard, nil
 	}
@@ -113,26 +106,28 @@ func (c Config) storyboard(
 	return board, err
 }
 
-// completeMetadata puts into metadata.json what transcode found out. The file is a link to
-// that of stage metadata, which stays as it is.
+// completeMetadata adds transcode's findings to metadata.json. It replaces the
+// link, so that the metadata stage's file does not change.
 func completeMetadata(dir string, tr Transcode, md Metadata, board *media.Storyboard) error {
 	if err := os.Remove(filepath.Join(dir, metadataFile)); err != nil {
-		return fmt.Errorf("write description: %w", err)
+		return fmt.Errorf("replace %s: %w", metadataFile, err)
 	}
 	d := md.Description
 	d.Damage, d.Storyboard = tr.Output.Damage, board
-	d.Warnings = append(slices.Clone(tr.Output.Warnings), d.Warnings...)
+	d.Warnings = slices.Concat(tr.Output.Warnings, d.Warnings)
 	return d.write(dir)
 }
 
-// checkAndWriteManifests writes both manifests, if what they would name is sound.
-func (c Config) checkAndWriteManifests(ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, board *media.Storyboard) error {
+// checkAndWriteManifests writes both manifests if the files are correct.
+func (c Config) checkAndWriteManifests(
+	ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, board *media.Storyboard,
+) error {
 	out := *tr.Output
 	out.Storyboard = board
 	err := c.tools(job, -1, "checking").Check(ctx, in.Info, dir, &out)
 	if errors.Is(err, media.ErrMismatch) && !isHostError(err) {
-		// The files passed when transcode made them. Looking once more at the
-		// same files would change nothing.
+		// The files passed the check in transcode. Checking the same files again
+		// would fail again.
 		return stages.Permanent(fmt.Errorf("%w; run stage %s again", err, transcodeStage))
 	}
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 // Not in parallel: a program that was just written cannot be run while another
 // one is being started.
-func TestAllStagesTogetherAskFFmpegOnceWhatItCanDo(t *testing.T) {
-	h := newHouse(t, clips.picture)
+func TestStages_QueryCapabilitiesOnce(t *testing.T) {
+	h := newHarness(t, clips.picture)
 	ffmpeg, err := exec.LookPath("ffmpeg")
 	if err != nil {
 		t.Fatal(err)

@@ -16,63 +16,59 @@ import (
 
 const (
 	// defaultMinIdle is longer than a clock may be wrong, and much longer than an
-	// attempt that makes no progress is left alone.
+	// attempt may make no progress.
 	defaultMinIdle = 2 * time.Hour
-	// minIdleWithoutLocks is how long nothing must have been heard of an attempt whose lock
-	// could not be seen if it were alive: that of another host, on a network
-	// file system.
+	// minIdleWithoutLocks applies to an attempt whose lock might not be visible,
+	// because it runs on another host with a network file system.
 	minIdleWithoutLocks = 48 * time.Hour
-	// partialDownloadAge is how long an unfinished download is kept for an attempt to
-	// continue it.
+	// partialDownloadAge is how long an unfinished download stays for another
+	// attempt.
 	partialDownloadAge = 24 * time.Hour
-	// maxTasksPerClean bounds one call of Tidy, per directory.
+	// maxTasksPerClean limits one call of Clean, per directory.
 	maxTasksPerClean = 20_000
 )
 
-// Cleaner removes what attempts have left whose process was killed, or whose
-// disk went away, before they could. It removes no more than
+// Cleaner removes what attempts left because their process was killed or their
+// disk disappeared. It removes only
 //
-//   - working directories (*.tmp) of attempts that are dead: nobody holds their
-//     lock, and nothing was heard of them for Quiet. On a file system other than
-//     the usual ones of Linux, such as NFS, a lock may not be seen; there it
-//     takes two days of silence. An attempt at work is heard of every minute,
-//     and is stopped when it makes no progress for Config.Stall;
-//   - unfinished downloads that nobody has continued for a day;
-//   - generations in PublishDir that Config.KeepOld is over for, and generations
-//     that were finished and never served;
-//   - directories of tasks in which nothing was left but that.
+//   - working directories (*.tmp) of dead attempts: their lock is free, and they
+//     were not touched for MinIdle. On other than the usual file systems of
+//     Linux, such as NFS, a lock may not be visible; there it takes two days. An
+//     attempt touches its directory every minute, and is cancelled when it makes
+//     no progress for Config.Stall;
+//   - unfinished downloads that were not continued for a day;
+//   - generations in PublishDir older than Config.KeepOld, and generations that
+//     were finished but never served;
+//   - directories of tasks that contained only these.
 //
-// It never removes what is published, what a stage has finished, what it does
-// not know by name, or anything by way of a symbolic link. It decides from the
-// directories alone, without the database. All times that it goes by are an
-// hour longer than said here, so that clocks may be wrong by as much.
+// It never removes published videos, finished results, unknown names, or anything
+// through a symbolic link. It decides from the directories alone, without the
+// database. It adds an hour to all times, because clocks may be wrong.
 //
-// Any number of Tidiers may work in the same directories, on any hosts, beside
-// attempts and each other. One is for one goroutine.
+// Any number of Cleaners may work in the same directories, on any hosts, together
+// with attempts. Goroutines must not share one.
 type Cleaner struct {
 	Config Config
 
-	// MinIdle is how long nothing must have been heard of an attempt whose lock
-	// is free. Default 2 h, for the case that DataDir or PublishDir is this
-	// host's own disk and exported to others, whose locks are not seen here.
-	// Negative: the lock alone decides.
+	// MinIdle is how long a directory with a free lock must be untouched. Default
+	// 2 h, in case DataDir or PublishDir is a local disk that is exported to other
+	// hosts, whose locks are not visible here. Negative: the lock alone decides.
 	MinIdle time.Duration
 
 	lastTask, lastPublished string // where the last call ended
 }
 
-// CleanResult is what one call has removed.
+// CleanResult is what one call of Clean removed.
 type CleanResult struct {
-	// Removed counts directories, with all that was in them, and files.
+	// Removed counts directories with their content, and files.
 	Removed int
-	// Bytes is what that freed, as far as hard links show it.
+	// Bytes is the freed space, not counting files with other hard links.
 	Bytes int64
 }
 
-// Clean looks at 20,000 tasks in each of the two directories, the newest first,
-// and goes on from there when it is called again. It ends early when ctx does.
-// A directory that cannot be tidied does not keep it from others; the first
-// such error is returned when it is through.
+// Clean inspects up to 20,000 tasks in each of the two directories, the newest
+// first, and continues there on the next call. It stops early when ctx ends. An
+// error with one task does not stop it; it returns the first such error.
 func (t *Cleaner) Clean(ctx context.Context) (CleanResult, error) {
 	var done CleanResult
 	err1 := t.cleanDir(ctx, "data", t.Config.DataDir, "tasks", &t.lastTask, t.findAbandonedInTask, &done)
@@ -80,33 +76,33 @@ func (t *Cleaner) Clean(ctx context.Context) (CleanResult, error) {
 	return done, errors.Join(err1, err2)
 }
 
-// cleanDir tidies the directories of tasks in one place.
+// cleanDir cleans the tasks in one directory.
 func (t *Cleaner) cleanDir(
 	ctx context.Context, what, root, sub string, after *string,
-	tidy func(*removalList) (busy bool, err error), done *CleanResult,
+	find func(*removalList) (busy bool, err error), done *CleanResult,
 ) error {
 	if err := t.Config.checkRoot(what, root); err != nil {
-		return fmt.Errorf("tidy: %w", err)
+		return fmt.Errorf("clean up: %w", err)
 	}
 	tasks, err := os.OpenRoot(filepath.Join(root, sub))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // there was no task yet
+		return nil // there is no task yet
 	}
 	if err != nil {
-		return fmt.Errorf("tidy %s directory: %w", what, err)
+		return fmt.Errorf("clean up %s directory: %w", what, err)
 	}
 	defer tasks.Close()
 	names, err := nextTaskNames(tasks, *after)
 	if err != nil {
-		return fmt.Errorf("tidy %s directory: %w", what, err)
+		return fmt.Errorf("clean up %s directory: %w", what, err)
 	}
 	var first error
 	for _, name := range names {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := cleanTask(ctx, tasks, name, tidy, done); err != nil && first == nil {
-			first = fmt.Errorf("tidy %q: %w", filepath.Join(tasks.Name(), name), err)
+		if err := cleanTask(ctx, tasks, name, find, done); err != nil && first == nil {
+			first = fmt.Errorf("clean up %q: %w", filepath.Join(tasks.Name(), name), err)
 		}
 		*after = name
 	}
@@ -116,8 +112,7 @@ func (t *Cleaner) cleanDir(
 	return first
 }
 
-// nextTaskNames are the tasks whose turn it is, the newest first: their ids begin
-// with the time.
+// nextTaskNames lists the next tasks, the newest first; their ids start with the time.
 func nextTaskNames(tasks *os.Root, after string) ([]string, error) {
 	f, err := tasks.Open(".")
 	if err != nil {
@@ -136,8 +131,8 @@ func nextTaskNames(tasks *os.Root, after string) ([]string, error) {
 	return names[:min(len(names), maxTasksPerClean)], nil
 }
 
-// cleanTask tidies one task's directory.
-func cleanTask(ctx context.Context, tasks *os.Root, name string, tidy func(*removalList) (busy bool, err error), done *CleanResult) error {
+// cleanTask cleans one task's directory.
+func cleanTask(ctx context.Context, tasks *os.Root, name string, find func(*removalList) (busy bool, err error), done *CleanResult) error {
 	dir, err := openDir(tasks, name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
 		return nil
@@ -147,7 +142,7 @@ func cleanTask(ctx context.Context, tasks *os.Root, name string, tidy func(*remo
 	}
 	d := &removalList{path: filepath.Join(tasks.Name(), name), dir: dir}
 	defer d.close()
-	if busy, err := tidy(d); busy || err != nil {
+	if busy, err := find(d); busy || err != nil {
 		return err
 	}
 	n, err := d.remove(ctx, &done.Bytes, func() {})
@@ -155,13 +150,13 @@ func cleanTask(ctx context.Context, tasks *os.Root, name string, tidy func(*remo
 	if err != nil || n == 0 && !d.isOldAndEmpty() {
 		return err
 	}
-	if tasks.Remove(name) == nil { // which it does only of an empty one
+	if tasks.Remove(name) == nil { // succeeds only if it is empty
 		done.Removed++
 	}
 	return nil
 }
 
-// isOldAndEmpty reports whether there is nothing in the directory, nor was for long.
+// isOldAndEmpty reports whether the directory has been empty for long.
 func (d *removalList) isOldAndEmpty() bool {
 	entries, err := readDir(d.dir)
 	if err != nil || len(entries) > 0 {

@@ -9,20 +9,20 @@ import (
 	"syscall"
 )
 
-// partialDownload is where an unfinished download waits in a task's directory.
-// What internal/fetch keeps beside it has the same beginning.
+// partialDownload is an unfinished download in a task's directory. The state files
+// of internal/fetch have the same prefix.
 const partialDownload = "download.part"
 
-// partialDownloadFiles are all of them, the one that vouches for the others first.
+// partialDownloadFiles lists all its files, the one that describes the others first.
 var partialDownloadFiles = []string{partialDownload + ".json", partialDownload + ".json.tmp", partialDownload}
 
-// findAbandonedInTask finds what is dead in DataDir/tasks/<task>.
+// findAbandonedInTask lists what to remove from DataDir/tasks/<task>.
 func (t *Cleaner) findAbandonedInTask(d *removalList) (busy bool, err error) {
 	entries, err := readDir(d.dir)
 	if err != nil || !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isUnfinishedDir(e) || isPartialDownload(e) }) {
 		return false, err
 	}
-	lock, err := tryLockDir(d.dir)
+	lock, _, err := lockEntry(d.dir, ".")
 	if lock == nil {
 		return true, err
 	}
@@ -32,7 +32,7 @@ func (t *Cleaner) findAbandonedInTask(d *removalList) (busy bool, err error) {
 	return false, nil
 }
 
-// findAbandonedInPublished finds what may go from PublishDir/<task>.
+// findAbandonedInPublished lists what to remove from PublishDir/<task>.
 func (t *Cleaner) findAbandonedInPublished(d *removalList) (busy bool, err error) {
 	entries, err := readDir(d.dir)
 	if err != nil {
@@ -43,9 +43,9 @@ func (t *Cleaner) findAbandonedInPublished(d *removalList) (busy bool, err error
 		return !ok && !strings.HasPrefix(e.Name(), switchPrefix)
 	})
 	if len(known) == 0 || len(known) == 1 && !isUnfinishedDir(known[0]) {
-		return false, nil // at most the generation that is served
+		return false, nil // at most the served generation
 	}
-	lock, err := tryLockDir(d.dir)
+	lock, _, err := lockEntry(d.dir, ".")
 	if lock == nil {
 		return true, err
 	}
@@ -54,22 +54,7 @@ func (t *Cleaner) findAbandonedInPublished(d *removalList) (busy bool, err error
 	return false, d.addOldGenerations(t.Config.keepOld(), func(e fs.DirEntry) bool { return t.isAbandoned(d, e, isLocal(lock)) })
 }
 
-// tryLockDir takes a directory's lock. It returns nil if somebody has it, who is
-// about to make or to replace something there.
-func tryLockDir(dir *os.Root) (*os.File, error) {
-	f, err := dir.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	if locked, err := tryLock(f); err == nil && !locked {
-		f.Close()
-		return nil, nil
-	}
-	return f, nil
-}
-
-// isUnfinishedDir reports whether a directory is one that an attempt works in, or
-// that was being removed.
+// isUnfinishedDir reports whether an entry is a working directory, or one in removal.
 func isUnfinishedDir(e fs.DirEntry) bool {
 	d, ok := parseDirName(e.Name())
 	return ok && d.unfinished && e.IsDir() &&
@@ -80,22 +65,17 @@ func isPartialDownload(e fs.DirEntry) bool {
 	return slices.Contains(partialDownloadFiles, e.Name()) && e.Type().IsRegular()
 }
 
-// addAbandoned dooms the directories of attempts that are not alive.
+// addAbandoned adds the directories of dead attempts.
 func (t *Cleaner) addAbandoned(d *removalList, entries []fs.DirEntry) {
 	for _, e := range entries {
 		if !isUnfinishedDir(e) {
 			continue
 		}
-		f, err := d.dir.Open(e.Name())
-		if err != nil {
-			continue // somebody else was quicker
+		f, supported, _ := lockEntry(d.dir, e.Name())
+		if f == nil {
+			continue // it is in use, or another process removed it
 		}
-		locked, err := tryLock(f)
-		if err == nil && !locked {
-			f.Close()
-			continue
-		}
-		if !t.isAbandoned(d, e, err == nil && isLocal(f)) {
+		if !t.isAbandoned(d, e, supported && isLocal(f)) {
 			unlock(f)
 			continue
 		}
@@ -103,23 +83,23 @@ func (t *Cleaner) addAbandoned(d *removalList, entries []fs.DirEntry) {
 	}
 }
 
-// isAbandoned reports whether nothing has been heard for long enough of whoever
-// made an entry. Its lock is free; seen says that it would have been seen.
-func (t *Cleaner) isAbandoned(d *removalList, e fs.DirEntry, seen bool) bool {
-	quiet := t.MinIdle
+// isAbandoned reports whether an entry with a free lock was untouched for long
+// enough. locksVisible means that the lock of a living attempt would be visible.
+func (t *Cleaner) isAbandoned(d *removalList, e fs.DirEntry, locksVisible bool) bool {
+	minIdle := t.MinIdle
 	switch {
-	case !seen:
-		quiet = minIdleWithoutLocks
-	case quiet < 0:
+	case !locksVisible:
+		minIdle = minIdleWithoutLocks
+	case minIdle < 0:
 		return true
-	case quiet == 0:
-		quiet = defaultMinIdle
+	case minIdle == 0:
+		minIdle = defaultMinIdle
 	}
 	info, err := e.Info()
-	return err == nil && olderThan(filepath.Join(d.path, e.Name()), info, quiet)
+	return err == nil && olderThan(filepath.Join(d.path, e.Name()), info, minIdle)
 }
 
-// addPartialDownload dooms an unfinished download that nobody has gone on with for long.
+// addPartialDownload adds an unfinished download that was not continued for long.
 func (t *Cleaner) addPartialDownload(d *removalList, entries []fs.DirEntry) {
 	var names []string
 	for _, name := range partialDownloadFiles {
@@ -134,8 +114,7 @@ func (t *Cleaner) addPartialDownload(d *removalList, entries []fs.DirEntry) {
 		names = append(names, name)
 	}
 	if slices.Contains(names, partialDownload) {
-		// Whoever downloads holds its lock, and looks whether it is still there
-		// once he has it.
+		// A download holds its lock, and checks after locking that it still exists.
 		f, err := d.dir.OpenFile(partialDownload, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			return

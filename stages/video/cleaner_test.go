@@ -21,7 +21,7 @@ import (
 // killedVariable tells a test that it is to be killed, in the midst of what.
 const killedVariable = "CUELIGHT_TEST_KILLED"
 
-func TestTidyRemovesWhatKilledAttemptsLeftAndNothingElse(t *testing.T) {
+func TestCleaner_RemovesOnlyAbandonedFiles(t *testing.T) {
 	t.Parallel()
 	for _, at := range []struct{ stage, note string }{
 		{ingestStage, "probing"}, {transcodeStage, "transcoding"}, {metadataStage, "poster"},
@@ -29,20 +29,20 @@ func TestTidyRemovesWhatKilledAttemptsLeftAndNothingElse(t *testing.T) {
 	} {
 		t.Run(at.stage+"/"+at.note, func(t *testing.T) {
 			t.Parallel()
-			h, m := ready(t)
+			h, m := readyHarness(t)
 			h.mustPublish(m)
 			before := snapshot(t, h.DataDir, h.PublishDir)
-			killInTheMidst(t, h, at.stage, at.note)
+			killAtNote(t, h, at.stage, at.note)
 			left := 0
 			for path := range snapshot(t, h.DataDir, h.PublishDir) {
 				if before[path] == "" {
 					left++
 				}
 			}
-			if done := h.mustTidy(0); done != (CleanResult{}) {
+			if done := h.mustClean(0); done != (CleanResult{}) {
 				t.Errorf("so soon it removed %+v", done)
 			}
-			if done := h.mustTidy(-1); done.Removed == 0 {
+			if done := h.mustClean(-1); done.Removed == 0 {
 				t.Errorf("it removed %+v of %d files", done, left)
 			}
 			wantSame(t, before, snapshot(t, h.DataDir, h.PublishDir))
@@ -53,11 +53,11 @@ func TestTidyRemovesWhatKilledAttemptsLeftAndNothingElse(t *testing.T) {
 	}
 }
 
-// killInTheMidst has a process work on a stage, and kills it.
-func killInTheMidst(t *testing.T, h *house, stage, note string) {
+// killAtNote has a process work on a stage, and kills it.
+func killAtNote(t *testing.T, h *harness, stage, note string) {
 	t.Helper()
 	reached := filepath.Join(t.TempDir(), "reached")
-	cmd := exec.Command(os.Args[0], "-test.run", "^TestAttemptThatIsKilled$")
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestCleaner_KilledAttempt$")
 	cmd.Env = append(os.Environ(), killedVariable+"="+strings.Join([]string{stage, note, h.DataDir, h.PublishDir, clips.picture, reached}, "|"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -77,16 +77,16 @@ func killInTheMidst(t *testing.T, h *house, stage, note string) {
 	<-ended
 }
 
-func TestAttemptThatIsKilled(t *testing.T) {
+func TestCleaner_KilledAttempt(t *testing.T) {
 	order := strings.Split(os.Getenv(killedVariable), "|")
 	if len(order) != 6 {
-		t.Skip("TestTidyRemovesWhatKilledAttemptsLeftAndNothingElse runs this")
+		t.Skip("TestCleaner_RemovesOnlyAbandonedFiles runs this")
 	}
 	p := prototype()
 	if p.err != nil {
 		t.Fatal(p.err)
 	}
-	h := newHouse(t, order[4])
+	h := newHarness(t, order[4])
 	h.DataDir, h.PublishDir = order[2], order[3]
 	h.onNote(order[1], true, func() {
 		if err := os.WriteFile(order[5], nil, 0o600); err != nil {
@@ -94,12 +94,12 @@ func TestAttemptThatIsKilled(t *testing.T) {
 		}
 		select {}
 	})
-	t.Errorf("it was not killed: %v", h.run(t.Context(), order[0], resultsIn(t, h, p.made)))
+	t.Errorf("it was not killed: %v", h.run(t.Context(), order[0], resultsIn(t, h, p.allResults)))
 }
 
 // resultsIn is m with the names of the directories that are there: each
 // process makes a prototype of its own.
-func resultsIn(t *testing.T, h *house, m made) made {
+func resultsIn(t *testing.T, h *harness, m allResults) allResults {
 	t.Helper()
 	for _, name := range list(t, h.TaskDir(h.job.Task)) {
 		switch d, _ := parseDirName(name); {
@@ -119,9 +119,9 @@ func resultsIn(t *testing.T, h *house, m made) made {
 
 // The moment between two renames: the generation has its name, but nothing
 // leads to it.
-func TestGenerationThatWasNeverServedIsRemoved(t *testing.T) {
+func TestCleaner_RemovesUnservedGeneration(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	first := h.mustPublish(m)
 	public := h.PublishedDir(h.job.Task)
 	unserved, halfServed := "gen-0002-aaaaaaaaaa", "gen-0003-aaaaaaaaaa"
@@ -132,18 +132,18 @@ func TestGenerationThatWasNeverServedIsRemoved(t *testing.T) {
 	write(t, filepath.Join(public, switchPrefix+"1", media.ManifestName), unserved+"/x")
 	write(t, filepath.Join(public, switchPrefix+"2", media.ManifestName), halfServed+"/x")
 	write(t, filepath.Join(public, media.ManifestName), halfServed+"/x")
-	if done := h.mustTidy(0); done.Removed != 0 {
+	if done := h.mustClean(0); done.Removed != 0 {
 		t.Errorf("removed %+v although somebody may be at it, on another host", done)
 	}
 	held, err := lockDir(t.Context(), filepath.Join(public, unserved))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done := h.mustTidy(-1); done != (CleanResult{}) {
+	if done := h.mustClean(-1); done != (CleanResult{}) {
 		t.Errorf("removed %+v while an attempt holds its generation", done)
 	}
 	unlock(held)
-	if done := h.mustTidy(-1); done != (CleanResult{Removed: 3, Bytes: int64(1 + 3*len(unserved+"/x"))}) {
+	if done := h.mustClean(-1); done != (CleanResult{Removed: 3, Bytes: int64(1 + 3*len(unserved+"/x"))}) {
 		t.Errorf("removed %+v", done)
 	}
 	want := []string{filepath.Base(first.Generation), halfServed, media.ManifestName, media.MasterName}
@@ -153,9 +153,9 @@ func TestGenerationThatWasNeverServedIsRemoved(t *testing.T) {
 	}
 }
 
-func TestGenerationThatSomebodyMayPlayStays(t *testing.T) {
+func TestCleaner_KeepsPlayableGenerations(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	first, second, third := h.mustPublish(m), h.mustPublish(m), h.mustPublish(m)
 	day := 24 * time.Hour
 	for _, c := range []struct {
@@ -167,7 +167,7 @@ func TestGenerationThatSomebodyMayPlayStays(t *testing.T) {
 	} {
 		setAge(t, filepath.Join(h.PublishDir, first.Generation), c.age)
 		setAge(t, filepath.Join(h.PublishDir, third.Generation), 100*day)
-		h.mustTidy(-1)
+		h.mustClean(-1)
 		if exists(filepath.Join(h.PublishDir, first.Generation)) != c.stay {
 			t.Errorf("replaced %v ago: it stays: %v", c.age, !c.stay)
 		}
@@ -180,7 +180,7 @@ func TestGenerationThatSomebodyMayPlayStays(t *testing.T) {
 
 	// From a future that will not come soon: its time begins now.
 	setAge(t, filepath.Join(h.PublishDir, second.Generation), -1000*day)
-	h.mustTidy(-1)
+	h.mustClean(-1)
 	info, err := os.Stat(filepath.Join(h.PublishDir, second.Generation))
 	if err != nil || time.Since(info.ModTime()).Abs() > time.Hour {
 		t.Errorf("%v, %v", info, err)
@@ -193,7 +193,7 @@ func TestGenerationThatSomebodyMayPlayStays(t *testing.T) {
 		}
 	}
 	setAge(t, filepath.Join(h.PublishDir, second.Generation), 100*day)
-	if done := h.mustTidy(-1); done != (CleanResult{}) {
+	if done := h.mustClean(-1); done != (CleanResult{}) {
 		t.Errorf("removed %+v of a video whose manifests are gone", done)
 	}
 }
@@ -206,9 +206,9 @@ func setAge(t *testing.T, path string, age time.Duration) {
 	}
 }
 
-func TestTidyLeavesAttemptsAtWorkAlone(t *testing.T) {
+func TestCleaner_KeepsRunningAttempts(t *testing.T) {
 	t.Parallel()
-	h, _ := ready(t)
+	h, _ := readyHarness(t)
 	dir := h.TaskDir(h.job.Task)
 	alive, silent, dead := mustWorkdir(t, dir, transcodeStage), mustWorkdir(t, dir, transcodeStage), mustWorkdir(t, dir, metadataStage)
 	for _, w := range []*workdir{silent, dead} {
@@ -219,24 +219,24 @@ func TestTidyLeavesAttemptsAtWorkAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done := h.mustTidy(-1); done != (CleanResult{}) {
+	if done := h.mustClean(-1); done != (CleanResult{}) {
 		t.Errorf("removed %+v while somebody makes a directory", done)
 	}
 	beginning.Close()
-	if done := h.mustTidy(0); done.Removed != 1 || exists(dead.path) || !exists(alive.path) || !exists(silent.path) {
+	if done := h.mustClean(0); done.Removed != 1 || exists(dead.path) || !exists(alive.path) || !exists(silent.path) {
 		t.Errorf("removed %+v; there is %q", done, list(t, dir))
 	}
 }
 
-func TestUnfinishedDownloadIsKeptForADay(t *testing.T) {
+func TestCleaner_KeepsPartialDownloadForADay(t *testing.T) {
 	t.Parallel()
-	h, _ := ready(t)
+	h, _ := readyHarness(t)
 	dir := h.TaskDir(h.job.Task)
 	part, state := filepath.Join(dir, partialDownload), filepath.Join(dir, partialDownload+".json")
 	write(t, part, "half")
 	write(t, state, "{}")
 	setAge(t, part, 26*time.Hour)
-	if done := h.mustTidy(-1); done != (CleanResult{}) {
+	if done := h.mustClean(-1); done != (CleanResult{}) {
 		t.Errorf("removed %+v of a download that went on just now", done)
 	}
 	setAge(t, state, 26*time.Hour)
@@ -247,18 +247,18 @@ func TestUnfinishedDownloadIsKeptForADay(t *testing.T) {
 	if ok, err := tryLock(f); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if done := h.mustTidy(-1); done != (CleanResult{}) {
+	if done := h.mustClean(-1); done != (CleanResult{}) {
 		t.Errorf("removed %+v of a download that goes on", done)
 	}
 	f.Close()
-	if done := h.mustTidy(-1); done != (CleanResult{Removed: 2, Bytes: 6}) || exists(part) || exists(state) {
+	if done := h.mustClean(-1); done != (CleanResult{Removed: 2, Bytes: 6}) || exists(part) || exists(state) {
 		t.Errorf("removed %+v", done)
 	}
 }
 
-func TestTidyTouchesNothingElse(t *testing.T) {
+func TestCleaner_KeepsUnknownFiles(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	h.KeepOld = -1
 	p := h.mustPublish(m)
 	elsewhere := t.TempDir()
@@ -295,7 +295,7 @@ func TestTidyTouchesNothingElse(t *testing.T) {
 	}
 	before := snapshot(t, h.DataDir, h.PublishDir, elsewhere)
 	delete(before, filepath.Join(task, "metadata-0001-bbbbbbbbbb.tmp", "link", "to"))
-	if done := h.mustTidy(-1); done.Removed != 1 {
+	if done := h.mustClean(-1); done.Removed != 1 {
 		t.Errorf("removed %+v", done)
 	}
 	wantSame(t, before, snapshot(t, h.DataDir, h.PublishDir, elsewhere))
@@ -304,7 +304,7 @@ func TestTidyTouchesNothingElse(t *testing.T) {
 	}
 }
 
-func TestDirectoriesOfTasksThatHoldNothingGo(t *testing.T) {
+func TestCleaner_RemovesEmptyTaskDirs(t *testing.T) {
 	t.Parallel()
 	h := Config{DataDir: t.TempDir(), PublishDir: t.TempDir()}
 	killed, old, fresh := store.ID{15: 1}, store.ID{15: 2}, store.ID{15: 3}
@@ -324,7 +324,7 @@ func TestDirectoriesOfTasksThatHoldNothingGo(t *testing.T) {
 	}
 }
 
-func TestTidyCanBeCancelledAndGoesOnWhereItEnded(t *testing.T) {
+func TestCleaner_ContinuesAfterCancellation(t *testing.T) {
 	t.Parallel()
 	c := Config{DataDir: t.TempDir(), PublishDir: t.TempDir()}
 	for i := range 5 {
@@ -344,9 +344,9 @@ func TestTidyCanBeCancelledAndGoesOnWhereItEnded(t *testing.T) {
 	}
 }
 
-func TestTidySaysWhichDiskIsNotThere(t *testing.T) {
+func TestCleaner_NamesMissingDisk(t *testing.T) {
 	t.Parallel()
-	c := Config{DataDir: filepath.Join(t.TempDir(), "none"), PublishDir: t.TempDir(), Marker: marker}
+	c := Config{DataDir: filepath.Join(t.TempDir(), "none"), PublishDir: t.TempDir(), Marker: markerFile}
 	tidier := Cleaner{Config: c}
 	_, err := tidier.Clean(t.Context())
 	if err == nil || strings.Count(err.Error(), "is its disk mounted?") != 2 {
@@ -355,9 +355,9 @@ func TestTidySaysWhichDiskIsNotThere(t *testing.T) {
 }
 
 // Several hosts, as far as one can play them: none shares a lock's owner.
-func TestTidyingBesidePublishingTakesNothingAway(t *testing.T) {
+func TestCleaner_RunsDuringPublish(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	h.KeepOld = -1
 	h.mustPublish(m)
 	master := filepath.Join(h.PublishedDir(h.job.Task), media.MasterName)
@@ -375,7 +375,7 @@ func TestTidyingBesidePublishingTakesNothingAway(t *testing.T) {
 				if _, err := tidier.Clean(t.Context()); err != nil {
 					t.Error(err)
 				}
-				wantLeadsSomewhere(t, master)
+				wantCompleteGeneration(t, master)
 			}
 		})
 	}
@@ -395,16 +395,16 @@ func TestTidyingBesidePublishingTakesNothingAway(t *testing.T) {
 	publishing.Wait()
 	close(stop)
 	others.Wait()
-	h.mustTidy(-1)
+	h.mustClean(-1)
 	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 3 {
 		t.Errorf("there is %q", names)
 	}
 	wantPlayable(t, master, m.tr.Output.Video)
 }
 
-// wantLeadsSomewhere wants the playlists to be there that a master names. With
+// wantCompleteGeneration wants the playlists to be there that a master names. With
 // KeepOld at nothing one may have been replaced, and removed, after it was read.
-func wantLeadsSomewhere(t *testing.T, master string) {
+func wantCompleteGeneration(t *testing.T, master string) {
 	t.Helper()
 	text := read(t, master)
 	for line := range strings.Lines(text) {
@@ -418,7 +418,7 @@ func wantLeadsSomewhere(t *testing.T, master string) {
 	}
 }
 
-func TestAttemptAtWorkIsHeardOf(t *testing.T) {
+func TestWorkdir_IsTouchedDuringProgress(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -451,7 +451,7 @@ func TestAttemptAtWorkIsHeardOf(t *testing.T) {
 	})
 }
 
-func TestLockThatIsNotGivenBackIsNotWaitedForForEver(t *testing.T) {
+func TestLockDir_TimesOut(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	lock, err := lockDir(t.Context(), dir)

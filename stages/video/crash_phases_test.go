@@ -16,8 +16,8 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// marker is what belongs in both directories.
-const marker = ".marker"
+// markerFile is what belongs in both directories.
+const markerFile = ".marker"
 
 // snapshot is all that there is, with sizes and which file it is.
 func snapshot(t *testing.T, dirs ...string) map[string]string {
@@ -42,7 +42,7 @@ func snapshot(t *testing.T, dirs ...string) map[string]string {
 }
 
 // run runs one stage as the engine does, with what m has of those before it.
-func (h *house) run(ctx context.Context, stage string, m made) error {
+func (h *harness) run(ctx context.Context, stage string, m allResults) error {
 	h.job.Results = results(m)
 	i := slices.IndexFunc(Stages(h.Config), func(s stages.Stage) bool { return s.Name == stage })
 	_, err := Stages(h.Config)[i].Work(ctx, h.job)
@@ -50,14 +50,14 @@ func (h *house) run(ctx context.Context, stage string, m made) error {
 }
 
 // results is how a job reads those of the stages before it.
-func results(m made) func(ctx context.Context, stage string) (json.RawMessage, error) {
+func results(m allResults) func(ctx context.Context, stage string) (json.RawMessage, error) {
 	return func(_ context.Context, stage string) (json.RawMessage, error) {
 		return json.Marshal(map[string]any{ingestStage: m.in, transcodeStage: m.tr, metadataStage: m.md, assembleStage: m.as}[stage])
 	}
 }
 
 // onNote calls do once, when the job is busy with something.
-func (h *house) onNote(note string, atOnce bool, do func()) (happened func() bool) {
+func (h *harness) onNote(note string, atOnce bool, do func()) (happened func() bool) {
 	var once sync.Once
 	done := false
 	h.job.OnProgress = func(p stages.Progress) {
@@ -68,7 +68,7 @@ func (h *house) onNote(note string, atOnce bool, do func()) (happened func() boo
 	return func() bool { return done }
 }
 
-func (h *house) mustTidy(quiet time.Duration) CleanResult {
+func (h *harness) mustClean(quiet time.Duration) CleanResult {
 	h.t.Helper()
 	tidier := Cleaner{Config: h.Config, MinIdle: quiet}
 	done, err := tidier.Clean(h.t.Context())

@@ -19,7 +19,7 @@ import (
 // its own, with mounts of its own, which go with it.
 const mountsVariable = "CUELIGHT_TEST_MOUNTS"
 
-func TestTroubleWithADiskInTheMidstOfAnyStage(t *testing.T) {
+func TestStages_SurviveDiskFailures(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(mountsVariable) != "" {
 		t.Skip("this is the process of its own")
@@ -31,16 +31,16 @@ func TestTroubleWithADiskInTheMidstOfAnyStage(t *testing.T) {
 		t.Skipf("this account may not mount: %v: %s", err, out)
 	}
 	child := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private",
-		os.Args[0], "-test.run", "^TestTroubleWithAMountedDisk$", "-test.parallel", "8") // most of them wait
+		os.Args[0], "-test.run", "^TestStages_WithMountedDisk$", "-test.parallel", "8") // most of them wait
 	child.Env = append(os.Environ(), mountsVariable+"=1")
 	if out, err := child.CombinedOutput(); err != nil || strings.Contains(string(out), "no tests to run") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// moments are when trouble comes: in the midst of each stage, while it is busy
+// phases are when trouble comes: in the midst of each stage, while it is busy
 // with each of the things it does.
-var moments = []struct{ stage, note string }{
+var phases = []struct{ stage, note string }{
 	{ingestStage, "fetching"}, {ingestStage, "probing"}, {ingestStage, "syncing"},
 	{transcodeStage, "transcoding"}, {transcodeStage, "checking"}, {transcodeStage, "syncing"},
 	{metadataStage, "poster"}, {metadataStage, "syncing"},
@@ -48,37 +48,37 @@ var moments = []struct{ stage, note string }{
 	{publishStage, "publishing"}, {publishStage, "checking"}, {publishStage, "syncing"}, {publishStage, "switching"},
 }
 
-// trouble is something that befalls a disk, and how it is over.
-type trouble struct {
-	says       string
-	begin, end func(d *disk) error
+// diskFailure is something that befalls a disk, and how it is over.
+type diskFailure struct {
+	message       string
+	begin, end func(d *testDisk) error
 	early      bool     // it cannot come while a file is open for writing
-	borne      []string // moments from which a stage may be completed all the same
+	tolerated      []string // moments from which a stage may be completed all the same
 }
 
-var troubles = map[string]trouble{
+var diskFailures = map[string]diskFailure{
 	"full": {
-		says: "is full", begin: (*disk).fill, end: (*disk).makeRoom,
+		message: "is full", begin: (*testDisk).fill, end: (*testDisk).makeRoom,
 		// There is nothing to be written any more, or only links.
-		borne: []string{"probing", "checking", "syncing", "linking", "manifest"},
+		tolerated: []string{"probing", "checking", "syncing", "linking", "manifest"},
 	},
-	"gone":      {says: "is its disk mounted?", begin: (*disk).hide, end: (*disk).bringBack},
-	"unmounted": {says: "is its disk mounted?", begin: (*disk).unmount, end: (*disk).mount},
-	"read-only": {says: "is read-only", begin: (*disk).forbid, end: (*disk).permit, early: true},
+	"gone":      {message: "is its disk mounted?", begin: (*testDisk).hide, end: (*testDisk).bringBack},
+	"unmounted": {message: "is its disk mounted?", begin: (*testDisk).unmount, end: (*testDisk).mount},
+	"read-only": {message: "is read-only", begin: (*testDisk).forbid, end: (*testDisk).permit, early: true},
 }
 
-func TestTroubleWithAMountedDisk(t *testing.T) {
+func TestStages_WithMountedDisk(t *testing.T) {
 	if os.Getenv(mountsVariable) == "" {
-		t.Skip("TestTroubleWithADiskInTheMidstOfAnyStage runs this")
+		t.Skip("TestStages_SurviveDiskFailures runs this")
 	}
-	for name, trouble := range troubles {
-		for _, m := range moments {
+	for name, trouble := range diskFailures {
+		for _, m := range phases {
 			if trouble.early && m.note == "fetching" {
 				continue
 			}
 			t.Run(name+"/"+m.stage+"/"+m.note, func(t *testing.T) {
 				t.Parallel()
-				befall(t, trouble, m.stage, m.note)
+				runWithFailure(t, trouble, m.stage, m.note)
 			})
 		}
 	}
@@ -100,8 +100,8 @@ func TestTroubleWithAMountedDisk(t *testing.T) {
 	})
 }
 
-// befall lets trouble come in the midst of a stage, and go again.
-func befall(t *testing.T, trouble trouble, stage, note string) {
+// runWithFailure lets trouble come in the midst of a stage, and go again.
+func runWithFailure(t *testing.T, trouble diskFailure, stage, note string) {
 	h, m, data, public := onDisks(t)
 	d := data
 	if stage == publishStage {
@@ -123,11 +123,11 @@ func befall(t *testing.T, trouble trouble, stage, note string) {
 	if err := trouble.end(d); err != nil {
 		t.Fatal(err)
 	}
-	if err == nil && !slices.Contains(trouble.borne, note) {
+	if err == nil && !slices.Contains(trouble.tolerated, note) {
 		t.Error("it was completed")
 	}
 	if err != nil {
-		wantTrouble(t, err, trouble.says)
+		wantDiskError(t, err, trouble.message)
 		for path, was := range before {
 			if is, ok := snapshot(t, h.DataDir, h.PublishDir)[path]; !ok || is != was {
 				t.Errorf("%s was %s, and is %s", path, was, is)
@@ -138,16 +138,16 @@ func befall(t *testing.T, trouble trouble, stage, note string) {
 	if err := h.run(t.Context(), stage, m); err != nil {
 		t.Errorf("when it is over: %v", err)
 	}
-	h.mustTidy(-1)
+	h.mustClean(-1)
 	for path := range snapshot(t, h.DataDir, h.PublishDir) {
-		if isRemains(path) {
+		if isLeftover(path) {
 			t.Errorf("%s was left behind", path)
 		}
 	}
 }
 
-// wantTrouble wants an error that says what is to be mended, and a pause.
-func wantTrouble(t *testing.T, err error, says string) {
+// wantDiskError wants an error that says what is to be mended, and a pause.
+func wantDiskError(t *testing.T, err error, says string) {
 	t.Helper()
 	pause, ok := stages.RetryDelay(err)
 	if stages.IsPermanent(err) || !ok || pause != hostRetryDelay || !strings.Contains(err.Error(), says) {
@@ -160,22 +160,22 @@ func wantTrouble(t *testing.T, err error, says string) {
 func wantNothingNew(t *testing.T, before, after map[string]string) {
 	t.Helper()
 	for path := range after {
-		if _, was := before[path]; !was && !isRemains(path) {
+		if _, was := before[path]; !was && !isLeftover(path) {
 			t.Errorf("%s is there, and nothing was finished", path)
 		}
 	}
 }
 
-// isRemains reports whether a path's name, or that of a directory it is in,
+// isLeftover reports whether a path's name, or that of a directory it is in,
 // says that it is unfinished.
-func isRemains(path string) bool {
+func isLeftover(path string) bool {
 	return slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool {
 		return strings.HasSuffix(name, ".tmp") || strings.HasPrefix(name, switchPrefix) || strings.HasPrefix(name, partialDownload)
 	})
 }
 
-// disk is a small one of its own.
-type disk struct {
+// testDisk is a small one of its own.
+type testDisk struct {
 	real string // what is mounted
 	at   string // where
 	used string // the directory in use there
@@ -183,18 +183,18 @@ type disk struct {
 
 // onDisks is a house whose directories are on two small disks, with all made
 // that comes before publish.
-func onDisks(t *testing.T) (*house, made, *disk, *disk) {
+func onDisks(t *testing.T) (*harness, allResults, *testDisk, *testDisk) {
 	t.Helper()
-	h, m := ready(t)
-	var disks [2]*disk
+	h, m := readyHarness(t)
+	var disks [2]*testDisk
 	for i, dir := range []*string{&h.DataDir, &h.PublishDir} {
-		d := &disk{real: t.TempDir(), at: t.TempDir()}
+		d := &testDisk{real: t.TempDir(), at: t.TempDir()}
 		d.used = filepath.Join(d.at, "used")
 		if err := unix.Mount("none", d.real, "tmpfs", 0, "size=16m"); err != nil {
 			t.Fatal(err)
 		}
 		mkdir(t, filepath.Join(d.real, "used"))
-		write(t, filepath.Join(d.real, "used", marker), "")
+		write(t, filepath.Join(d.real, "used", markerFile), "")
 		if err := d.mount(); err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +207,7 @@ func onDisks(t *testing.T) (*house, made, *disk, *disk) {
 		}
 		*dir, disks[i] = d.used, d
 	}
-	h.Reserve, h.Marker = -1, marker
+	h.Reserve, h.Marker = -1, markerFile
 	// Large enough for something to happen in the midst of its being copied.
 	large := read(t, h.job.Source) + "\x00\x40\x00\x00free" + strings.Repeat("x", 4<<20-8)
 	h.job.Source = filepath.Join(t.TempDir(), "large.mp4")
@@ -221,22 +221,22 @@ func onDisks(t *testing.T) (*house, made, *disk, *disk) {
 	return h, m, disks[0], disks[1]
 }
 
-func (d *disk) mount() error   { return unix.Mount(d.real, d.at, "", unix.MS_BIND, "") }
-func (d *disk) unmount() error { return unix.Unmount(d.at, unix.MNT_DETACH) }
+func (d *testDisk) mount() error   { return unix.Mount(d.real, d.at, "", unix.MS_BIND, "") }
+func (d *testDisk) unmount() error { return unix.Unmount(d.at, unix.MNT_DETACH) }
 
-func (d *disk) hide() error      { return os.Rename(d.used, d.used+".away") }
-func (d *disk) bringBack() error { return os.Rename(d.used+".away", d.used) }
+func (d *testDisk) hide() error      { return os.Rename(d.used, d.used+".away") }
+func (d *testDisk) bringBack() error { return os.Rename(d.used+".away", d.used) }
 
 // forbid waits for forks: until they become another program they have every file of
 // this process open, also those that it has written and closed since.
-func (d *disk) forbid() error {
+func (d *testDisk) forbid() error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	return unix.Mount("", d.at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
 }
-func (d *disk) permit() error { return unix.Mount("", d.at, "", unix.MS_REMOUNT|unix.MS_BIND, "") }
+func (d *testDisk) permit() error { return unix.Mount("", d.at, "", unix.MS_REMOUNT|unix.MS_BIND, "") }
 
-func (d *disk) fill() error {
+func (d *testDisk) fill() error {
 	f, err := os.Create(filepath.Join(d.at, "filler"))
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (d *disk) fill() error {
 
 // makeRoom empties the file first: a child that is being started may have it
 // open for another moment.
-func (d *disk) makeRoom() error {
+func (d *testDisk) makeRoom() error {
 	filler := filepath.Join(d.at, "filler")
 	return errors.Join(os.Truncate(filler, 0), os.Remove(filler))
 }

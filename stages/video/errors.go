@@ -13,24 +13,24 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// hostPause is how long to wait where something on this host must be mended
-// first, and hostPatience how long if that was not enough: nights are long.
+// hostRetryDelay is the wait after an error of the host, hostLongRetryDelay the
+// wait after the second one in a row: a repair may take a night.
 const (
 	hostRetryDelay     = 5 * time.Minute
 	hostLongRetryDelay = time.Hour
 )
 
-// classify decides which of a stage's errors are permanent, which are not the
-// task's at all, and how long the others should wait; the package's
-// documentation has the rule.
+// classify decides which errors are permanent, which are postponed because the
+// task did not cause them, and how long the others wait. The package
+// documentation has the rules.
 func classify(ctx context.Context, err error, attempt int) error {
 	if ctx.Err() != nil {
-		// What broke because the context ended broke because of that.
+		// The end of the context caused all later errors.
 		return context.Cause(ctx)
 	}
-	var refused *media.RejectedError
+	var rejected *media.RejectedError
 	var fetching *fetch.Error
-	var gone *missingError
+	var missing *missingError
 	var full *diskFullError
 	pause := hostRetryDelay
 	if attempt > 1 {
@@ -41,15 +41,15 @@ func classify(ctx context.Context, err error, attempt int) error {
 		postpone = stages.PostponeTask
 	}
 	switch {
-	case errors.As(err, &gone):
+	case errors.As(err, &missing):
 		return postpone(hostRetryDelay, err)
-	case errors.As(err, &refused):
+	case errors.As(err, &rejected):
 		return stages.Permanent(err)
 	case errors.As(err, &full) && full.neverFits():
 		return stages.Permanent(err)
 	case errors.Is(err, media.ErrMismatch) && attempt > 1 && !isHostError(err):
-		// Once it may have been this host's memory or disk. The same source and
-		// the same program would only come to the same end.
+		// The first time, this host's memory or disk may have been the cause. The
+		// second time, the source is.
 		return stages.Permanent(err)
 	case errors.As(err, &fetching) && fetching.Permanent:
 		return stages.Permanent(err)
@@ -57,11 +57,11 @@ func classify(ctx context.Context, err error, attempt int) error {
 		return stages.RetryAfter(fetching.RetryAfter, err)
 	case errors.Is(err, media.ErrToolMissing):
 		return stages.Postpone(hostRetryDelay,
-			fmt.Errorf("%w; to install it: apt-get install ffmpeg, or brew install ffmpeg", err))
+			fmt.Errorf("%w; install it: apt-get install ffmpeg, or brew install ffmpeg", err))
 	case errors.Is(err, media.ErrStarved):
 		return stages.Postpone(hostRetryDelay, err)
 	case errors.Is(err, media.ErrSandbox):
-		return postpone(hostRetryDelay, fmt.Errorf("%w; cuelight doctor says what this host offers, --sandbox how much is needed", err))
+		return postpone(hostRetryDelay, fmt.Errorf("%w; run cuelight doctor to see what this host supports, or change --sandbox", err))
 	case isWholeHost(err):
 		return postpone(hostRetryDelay, explainHostError(err))
 	case isHostError(err):
@@ -70,24 +70,23 @@ func classify(ctx context.Context, err error, attempt int) error {
 	return err
 }
 
-// isHostError reports whether something is the matter with this host that
-// somebody must mend, or that passes: make room, mount a disk, give a
-// permission, wait until others need less memory.
+// isHostError reports whether this host must be repaired, or must wait: for space, a
+// mount, a permission or memory.
 func isHostError(err error) bool {
 	return isWholeHost(err) || errors.Is(err, fs.ErrPermission) || errors.Is(err, media.ErrMemory) ||
 		isAny(err, syscall.EIO, syscall.ENOMEM)
 }
 
-// isOneTaskOnly reports whether the error stops this task and no other: its own directory
-// is missing, it needs more room than others, or only root may read its source.
+// isOneTaskOnly reports whether the error affects no other task: its own directory is
+// missing, it needs more space than others, or only root may read its source.
 func isOneTaskOnly(err error) bool {
-	var gone *missingError
+	var missing *missingError
 	var full *diskFullError
-	return errors.As(err, &gone) && gone.oneTask || errors.As(err, &full) && full.fitsSmallerTasks() ||
+	return errors.As(err, &missing) && missing.oneTask || errors.As(err, &full) && full.fitsSmallerTasks() ||
 		fetch.IsTooLarge(err) || errors.Is(err, media.ErrSourceNotReadable)
 }
 
-// isWholeHost reports whether it is so whatever the task.
+// isWholeHost reports whether the error affects every task.
 func isWholeHost(err error) bool {
 	return isFull(err) || isAny(err, syscall.EROFS, syscall.ESTALE, syscall.EMFILE, syscall.ENFILE)
 }
@@ -105,7 +104,7 @@ func isFull(err error) bool {
 	return isAny(err, syscall.ENOSPC, syscall.EDQUOT) || errors.Is(err, media.ErrNoSpace)
 }
 
-// explainHostError puts what is to be done before what the system said.
+// explainHostError puts the cause before the system's message.
 func explainHostError(err error) error {
 	var full *diskFullError
 	var fetching *fetch.Error
@@ -113,11 +112,11 @@ func explainHostError(err error) error {
 	case errors.As(err, &full), errors.As(err, &fetching), errors.Is(err, media.ErrMemory):
 		return err
 	case isFull(err):
-		return fmt.Errorf("the disk is full: %w", err)
+		return fmt.Errorf("the disk is full: %w; free some space", err)
 	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("the disk is read-only: %w", err)
+		return fmt.Errorf("the disk is read-only: %w; mount it writable", err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("this process may not do that: %w", err)
+		return fmt.Errorf("this process may not access a file: %w; change the permissions", err)
 	}
-	return fmt.Errorf("this host has a fault: %w", err)
+	return fmt.Errorf("this host has a fault: %w; check its disks and limits", err)
 }

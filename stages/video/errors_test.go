@@ -18,7 +18,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestErrorsAreSortedByWhatCanMendThem(t *testing.T) {
+func TestClassify_SeparatesPermanentErrors(t *testing.T) {
 	t.Parallel()
 	path := func(errno error) error { return &fs.PathError{Op: "open", Path: "/x", Err: errno} }
 	for name, c := range map[string]struct {
@@ -40,7 +40,7 @@ func TestErrorsAreSortedByWhatCanMendThem(t *testing.T) {
 		"read-only disk":      {path(syscall.EROFS), false, "the disk is read-only"},
 		"missing permission":  {path(syscall.EACCES), false, "may not"},
 		"failing disk":        {path(syscall.EIO), false, "this host has a fault"},
-		"no memory":           {fmt.Errorf("run ffmpeg: %w: x", media.ErrMemory), false, "run ffmpeg: too little memory"},
+		"no memory":           {fmt.Errorf("run ffmpeg: %w: x", media.ErrMemory), false, "run ffmpeg: not enough memory"},
 		"lost disk":           {fmt.Errorf("%w (%v)", &missingError{what: "the data directory", path: "/x", err: fs.ErrNotExist}, &media.RejectedError{Reason: "damaged"}), false, "is its disk mounted?"},
 		"missing tool":        {fmt.Errorf("x: %w", media.ErrToolMissing), false, "brew install ffmpeg"},
 		"stalled ffmpeg":      {media.ErrStalled, false, "no progress"},
@@ -57,7 +57,7 @@ func TestErrorsAreSortedByWhatCanMendThem(t *testing.T) {
 
 // What concerns every task of this host is not held against one of them; what
 // may be the task's own doing is.
-func TestFaultOfTheHostIsWaitedForHoweverLongItTakes(t *testing.T) {
+func TestClassify_PostponesHostErrors(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{syscall.ENOSPC, syscall.EROFS, syscall.EMFILE, &missingError{}, media.ErrToolMissing, media.ErrNoSpace, media.ErrStarved} {
 		got := classify(t.Context(), err, 1)
@@ -76,7 +76,7 @@ func TestFaultOfTheHostIsWaitedForHoweverLongItTakes(t *testing.T) {
 }
 
 // A large source that does not fit stops no small one.
-func TestNeedOfOneTaskSuspendsNoStage(t *testing.T) {
+func TestClassify_OneTaskErrorSuspendsNoStage(t *testing.T) {
 	t.Parallel()
 	closed := fmt.Errorf("%w: %w: %w", media.ErrSandbox, media.ErrSourceNotReadable, fs.ErrPermission)
 	for name, c := range map[string]struct {
@@ -102,7 +102,7 @@ func TestNeedOfOneTaskSuspendsNoStage(t *testing.T) {
 	}
 }
 
-func TestDirectoryOfATaskIsItsOwnWhereOthersHaveTheirs(t *testing.T) {
+func TestFindTaskDir_MissingDirConcernsOneTask(t *testing.T) {
 	t.Parallel()
 	c := Config{DataDir: t.TempDir()}
 	for _, own := range []bool{false, true} {
@@ -117,9 +117,9 @@ func TestDirectoryOfATaskIsItsOwnWhereOthersHaveTheirs(t *testing.T) {
 }
 
 // A copy or a download that needs more than is free is told from a full disk.
-func TestSourceThatDoesNotFitSuspendsNoStage(t *testing.T) {
+func TestIngest_TooLargeSourceSuspendsNoStage(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, filepath.Join(otherFileSystem(t), "large.mp4"))
+	h := newHarness(t, filepath.Join(otherFileSystem(t), "large.mp4"))
 	free, size, err := fetch.DiskSpace(h.DataDir)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestSourceThatDoesNotFitSuspendsNoStage(t *testing.T) {
 	}
 }
 
-func TestOutputThatDoesNotMatchIsTriedOnceMore(t *testing.T) {
+func TestClassify_RetriesMismatchOnce(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("check output: %w: it ends 5.0 s before the source", media.ErrMismatch)
 	for attempt, want := range map[int]bool{1: false, 2: true, 3: true} {
@@ -154,7 +154,7 @@ func TestOutputThatDoesNotMatchIsTriedOnceMore(t *testing.T) {
 	}
 }
 
-func TestErrorOfAnAttemptThatWasStoppedIsWhyItWasStopped(t *testing.T) {
+func TestClassify_ReturnsCauseOfCancellation(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stages.ErrDraining)

@@ -9,18 +9,16 @@ import (
 	"github.com/cuelight/cuelight/internal/fetch"
 )
 
-// The modes of what is served, for a web server to read, and of the other
-// directories.
+// A web server must be able to read served files. Other directories are private.
 const (
 	privateMode    = 0o750
 	servedMode     = 0o755
 	servedFileMode = 0o644
 )
 
-// makeSourceReadable lets ffmpeg's account read a source, where this process is root and
-// ffmpeg is not. Nobody else gets there: the task's directory is closed to others.
-// A file that is linked keeps the mode that its owner gave it, and where that is
-// closed to others, its directory stays closed, too.
+// makeSourceReadable lets ffmpeg's user read a source if this process is root and
+// ffmpeg is not. The task's directory stays closed to others. A linked file keeps its
+// owner's mode; if that excludes others, its directory stays closed, too.
 func makeSourceReadable(file, how string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -29,7 +27,7 @@ func makeSourceReadable(file, how string) error {
 	if linked {
 		info, err := os.Stat(file)
 		if err != nil {
-			return fmt.Errorf("look at source: %w", err)
+			return fmt.Errorf("read mode of source: %w", err)
 		}
 		if info.Mode()&0o004 == 0 {
 			return nil
@@ -41,9 +39,8 @@ func makeSourceReadable(file, how string) error {
 	return setMode(file, servedFileMode)
 }
 
-// makeTreeReadable gives all that is in dir, and dir, the modes of what is served. The
-// umask has taken from what this process and ffmpeg made, and under an empty
-// one ffmpeg's files are everybody's to write to.
+// makeTreeReadable sets the modes of served files for dir and its content: the umask
+// may have removed permissions, or have left ffmpeg's files writable for all.
 func makeTreeReadable(dir string, step func()) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -57,19 +54,19 @@ func makeTreeReadable(dir string, step func()) error {
 	})
 }
 
-// setMode leaves alone what has the mode already: another account's file, where
-// hosts share a disk, cannot be changed.
+// setMode changes a mode unless it is already right: if hosts share a disk, the files of
+// another account cannot be changed.
 func setMode(path string, mode fs.FileMode) error {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return fmt.Errorf("look at what is served: %w", err)
+		return fmt.Errorf("read mode: %w", err)
 	}
 	if info.Mode().Perm() == mode {
 		return nil
 	}
 	special := info.Mode() & (fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
 	if err := os.Chmod(path, special|mode); err != nil {
-		return fmt.Errorf("make readable for all: %w", err)
+		return fmt.Errorf("make readable for all accounts: %w", err)
 	}
 	return nil
 }

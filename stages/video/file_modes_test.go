@@ -19,7 +19,7 @@ import (
 // umask that it names: a process has one for all its tests.
 const umaskVariable = "CUELIGHT_TEST_UMASK"
 
-func TestWhatIsPublishedIsReadableWhateverTheUmask(t *testing.T) {
+func TestPublish_IsReadableWithAnyUmask(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(umaskVariable) != "" {
 		t.Skip("this is the process of its own")
@@ -28,7 +28,7 @@ func TestWhatIsPublishedIsReadableWhateverTheUmask(t *testing.T) {
 		t.Skip("there is no ffmpeg here")
 	}
 	for _, umask := range []string{"0077", "0000"} {
-		child := exec.CommandContext(t.Context(), "sh", "-c", `umask "$1" && exec "$0" -test.run '^TestPublishUnderAnUmask$' -test.v`,
+		child := exec.CommandContext(t.Context(), "sh", "-c", `umask "$1" && exec "$0" -test.run '^TestPublish_InProcessWithUmask$' -test.v`,
 			os.Args[0], umask)
 		child.Env = append(os.Environ(), umaskVariable+"="+umask)
 		if out, err := child.CombinedOutput(); err != nil {
@@ -37,17 +37,17 @@ func TestWhatIsPublishedIsReadableWhateverTheUmask(t *testing.T) {
 	}
 }
 
-func TestPublishUnderAnUmask(t *testing.T) {
+func TestPublish_InProcessWithUmask(t *testing.T) {
 	if os.Getenv(umaskVariable) == "" {
-		t.Skip("TestWhatIsPublishedIsReadableWhateverTheUmask runs this")
+		t.Skip("TestPublish_IsReadableWithAnyUmask runs this")
 	}
 	t.Run("linked", func(t *testing.T) {
-		h, m := ready(t)
+		h, m := readyHarness(t)
 		h.mustPublish(m)
 		wantServed(t, h.PublishedDir(h.job.Task))
 	})
 	t.Run("copied", func(t *testing.T) {
-		h, m := ready(t)
+		h, m := readyHarness(t)
 		h.PublishDir = otherFileSystem(t)
 		h.mustPublish(m)
 		wantServed(t, h.PublishedDir(h.job.Task))
@@ -86,13 +86,13 @@ func wantServed(t *testing.T, dir string) {
 }
 
 // A source that others may read needs no root to be read, also where it is linked.
-func TestLinkedSourceIsReadWithoutTheRightsOfRoot(t *testing.T) {
+func TestIngest_ReadsLinkedSourceWithoutRoot(t *testing.T) {
 	t.Parallel()
 	if !sandbox.CanChangeUser(media.DefaultUser) {
 		t.Skip("this process cannot start programs as another user")
 	}
 	for mode, asRoot := range map[fs.FileMode]bool{0o644: false, 0o604: false, 0o640: true} {
-		h := newHouse(t, filepath.Join(t.TempDir(), "mine.mp4"))
+		h := newHarness(t, filepath.Join(t.TempDir(), "mine.mp4"))
 		h.LinkSources = true
 		real, err := exec.LookPath("ffprobe")
 		if err != nil {
@@ -134,9 +134,9 @@ func ranAsRoot(err error) bool {
 	return errors.As(err, &refused) && strings.Contains(refused.Detail, "rights of root")
 }
 
-func TestSourcesKeepTheirMode(t *testing.T) {
+func TestIngest_KeepsModeOfSource(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, filepath.Join(t.TempDir(), "mine.mp4"))
+	h := newHarness(t, filepath.Join(t.TempDir(), "mine.mp4"))
 	raw, err := os.ReadFile(clips.picture)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// isLocal: it is not known here whether a disk is this host's alone.
+// isLocal returns false: the kind of the file system is not known here.
 func isLocal(*os.File) bool { return false }
 
 // touch sets a directory's time.

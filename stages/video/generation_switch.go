@@ -17,25 +17,24 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// generationSwitch makes a finished generation the one that is served.
+// generationSwitch makes a finished generation the served one.
 //
-// The stable manifests are small files of their own that name the generation
-// in every URI. Each is replaced by one rename, so a player has either the old
-// one or the new one, and whichever it has leads to a whole generation. HLS is
-// first; a process that dies between the two leaves DASH on the old version
-// until the next attempt.
+// The stable manifests are separate small files that name the generation in every
+// URI. A rename replaces each of them, so a player gets either the old or the new
+// one, and both refer to a complete generation. HLS comes first; if the process
+// dies between the two, DASH stays on the old version until the next attempt.
 //
-// The new manifests wait in a directory beside them, which is made before the
-// generation gets its name. So a generation that was never served, because its
-// process died before, can be told from one that was: its master.m3u8 still
-// waits.
+// The new manifests are prepared in a directory next to the stable ones before
+// the generation gets its name. If its process dies before it was served, its
+// master.m3u8 is still in that directory; this distinguishes it from a generation
+// that was served and replaced.
 type generationSwitch struct {
-	publishedDir string // the task's published directory
+	publishedDir string // of the task
 	workdir      *workdir
 	keepOld      time.Duration
 	out          *media.Output
-	checkCurrent func(ctx context.Context) error // whether the attempt still is; nil: yes
-	switched     bool                            // mine is referred to, and must stay
+	checkCurrent func(ctx context.Context) error // fails if the attempt was overtaken; may be nil
+	switched     bool                            // a manifest refers to workdir, so it must stay
 }
 
 func (s *generationSwitch) run(ctx context.Context, job *stages.Job) error {
@@ -46,12 +45,12 @@ func (s *generationSwitch) run(ctx context.Context, job *stages.Job) error {
 	}
 	defer old.close()
 	var freed int64
-	_, _ = old.remove(ctx, &freed, reportSteps(job, -1, "removing").counter()) // what is left is scratch by now
+	_, _ = old.remove(ctx, &freed, reportSteps(job, -1, "removing").counter()) // the rest has names of unfinished directories
 	return nil
 }
 
-// switchLocked does what one attempt may do at a time, so that none decides by what
-// another is replacing. It returns what is to be removed.
+// switchLocked does everything that requires the lock of the published directory. It
+// returns what to remove.
 func (s *generationSwitch) switchLocked(ctx context.Context) (*removalList, error) {
 	lock, err := lockDir(ctx, s.publishedDir)
 	if err != nil {
@@ -68,7 +67,7 @@ func (s *generationSwitch) switchLocked(ctx context.Context) (*removalList, erro
 		return nil, err
 	}
 	if newest := served.newest(); newest > s.workdir.number {
-		return nil, fmt.Errorf("generation %d is published already, and this attempt's is %d: another attempt has overtaken it",
+		return nil, fmt.Errorf("another attempt has overtaken this one: it published generation %d, this one is %d",
 			newest, s.workdir.number)
 	}
 	if err := s.touchServed(served); err != nil {
@@ -80,10 +79,10 @@ func (s *generationSwitch) switchLocked(ctx context.Context) (*removalList, erro
 	return s.findRemovable(isLocal(lock)), nil
 }
 
-// generationPattern finds what a manifest refers to.
+// generationPattern finds the generations that a manifest refers to.
 var generationPattern = regexp.MustCompile(generationPrefix + `-\d{4,9}-[a-z2-7]{10}`)
 
-// generationSet are some of a task's, by number.
+// generationSet maps numbers to the names of generations.
 type generationSet map[int]string
 
 func (g generationSet) newest() int {
@@ -105,14 +104,14 @@ func servedGenerations(dir string) (generationSet, error) {
 	return served, nil
 }
 
-// addReferenced finds those that one manifest refers to, if it is there.
+// addReferenced adds the generations that a manifest refers to, if it exists.
 func (g generationSet) addReferenced(manifest string) error {
 	text, err := os.ReadFile(manifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read what is published: %w", err)
+		return fmt.Errorf("read published manifest: %w", err)
 	}
 	for _, m := range generationPattern.FindAllString(string(text), -1) {
 		if d, ok := parseDirName(m); ok {
@@ -122,23 +121,22 @@ func (g generationSet) addReferenced(manifest string) error {
 	return nil
 }
 
-// touchServed sets the time from which the generations served so far are old. It is
-// done before they are replaced: a crash in between must not make one look
-// older than it is.
+// touchServed sets the time from which the served generations count as old. It runs
+// before they are replaced: after a crash in between, they are not too old.
 func (s *generationSwitch) touchServed(served generationSet) error {
 	for _, name := range served {
 		if err := touch(filepath.Join(s.publishedDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("mark old generation: %w", err)
+			return fmt.Errorf("touch old generation: %w", err)
 		}
 	}
 	return nil
 }
 
-// replaceManifests gives the generation its name and puts both manifests in their place.
+// replaceManifests gives the generation its name and replaces both manifests.
 func (s *generationSwitch) replaceManifests(ctx context.Context) error {
 	tmp, err := os.MkdirTemp(s.publishedDir, switchPrefix)
 	if err != nil {
-		return fmt.Errorf("make new manifests: %w", err)
+		return fmt.Errorf("create new manifests: %w", err)
 	}
 	defer s.discardManifests(tmp)
 	final := s.workdir.dirName
@@ -159,20 +157,20 @@ func (s *generationSwitch) replaceManifests(ctx context.Context) error {
 	if err := s.workdir.rename(); err != nil {
 		return err
 	}
-	// From here on there is no way back, cancelled or not.
+	// The next step is final, even if the context is cancelled.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	for _, name := range []string{media.MasterName, media.ManifestName} {
 		if err := os.Rename(filepath.Join(tmp, name), filepath.Join(s.publishedDir, name)); err != nil {
-			return fmt.Errorf("switch over: %w", err)
+			return fmt.Errorf("replace manifest: %w", err)
 		}
 		s.switched = true
 	}
 	return syncFile(s.publishedDir)
 }
 
-// discardManifests removes the directory of the manifests last: it is what tells that
+// discardManifests removes the directory of the manifests last, because it shows that
 // the generation was never served.
 func (s *generationSwitch) discardManifests(tmp string) {
 	if !s.switched {
@@ -181,11 +179,10 @@ func (s *generationSwitch) discardManifests(tmp string) {
 	os.RemoveAll(tmp)
 }
 
-// switchPrefix begins the names of directories that manifests wait in.
+// switchPrefix starts the names of the directories of prepared manifests.
 const switchPrefix = ".switch-"
 
-// rebaseManifest writes the generation's manifest with an address for all that
-// is relative in it.
+// rebaseManifest writes the generation's DASH manifest with a base URL.
 func (s *generationSwitch) rebaseManifest(dir, base string) error {
 	text, err := os.ReadFile(filepath.Join(s.workdir.path, media.ManifestName))
 	if err != nil {
@@ -197,8 +194,8 @@ func (s *generationSwitch) rebaseManifest(dir, base string) error {
 	return os.WriteFile(filepath.Join(dir, media.ManifestName), text, servedFileMode)
 }
 
-// withBaseURL adds a BaseURL to an MPD: the first of its children, but for
-// ProgramInformation, as the schema wants it.
+// withBaseURL adds a BaseURL to an MPD, as the first child after ProgramInformation,
+// which the schema requires.
 func withBaseURL(mpd []byte, base string) ([]byte, error) {
 	d := xml.NewDecoder(bytes.NewReader(mpd))
 	depth, at := 0, int64(-1)
@@ -237,16 +234,16 @@ func insertBaseURL(mpd []byte, at int64, base string) []byte {
 	return b.Bytes()
 }
 
-// findRemovable finds the generations that were replaced long enough ago, and what
-// attempts that were killed have left. Whatever stands in the way, the next
-// publish or a Tidier tries again.
-func (s *generationSwitch) findRemovable(seen bool) *removalList {
+// findRemovable lists old generations and what killed attempts left. After an error, the
+// next publish or a Cleaner tries again.
+func (s *generationSwitch) findRemovable(locksVisible bool) *removalList {
 	d, err := newRemovalList(s.publishedDir)
 	if err != nil {
 		return nil
 	}
-	// Who holds the directory's lock, and would see another's, is alone.
-	alone := Cleaner{MinIdle: -1}
-	_ = d.addOldGenerations(s.keepOld, func(e fs.DirEntry) bool { return alone.isAbandoned(d, e, seen) })
+	// The caller holds the directory's lock, so no other attempt works here if locks
+	// are visible.
+	cleaner := Cleaner{MinIdle: -1}
+	_ = d.addOldGenerations(s.keepOld, func(e fs.DirEntry) bool { return cleaner.isAbandoned(d, e, locksVisible) })
 	return d
 }

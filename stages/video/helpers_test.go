@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		prototype = sync.OnceValue(func() prototyped { return makePrototype(dir) })
+		prototype = sync.OnceValue(func() prototypeResult { return makePrototype(dir) })
 		code := m.Run()
 		if err := goleak.Find(); code == 0 && err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -63,51 +63,51 @@ func makeClips(dir string) error {
 	return nil
 }
 
-// house is a pipeline without an engine: a test calls its stages in turn.
-type house struct {
+// harness is a pipeline without an engine: a test calls its stages in turn.
+type harness struct {
 	t *testing.T
 	Config
 	job *stages.Job
 }
 
-func newHouse(t *testing.T, source string) *house {
+func newHarness(t *testing.T, source string) *harness {
 	t.Helper()
 	if clips.picture == "" {
 		t.Skip("there is no ffmpeg here")
 	}
-	return &house{
+	return &harness{
 		t:      t,
 		Config: Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Tools: Tools{Preset: "ultrafast", Threads: 1}},
 		job:    &stages.Job{Task: store.ID{15: 7}, Source: source, Attempt: 1},
 	}
 }
 
-func (h *house) mustIngest() Ingest {
+func (h *harness) mustIngest() Ingest {
 	h.t.Helper()
 	return must(h.t)(h.ingest(h.t.Context(), h.job)).(Ingest)
 }
 
-func (h *house) mustTranscode(in Ingest) Transcode {
+func (h *harness) mustTranscode(in Ingest) Transcode {
 	h.t.Helper()
 	return must(h.t)(h.transcode(h.t.Context(), h.job, in)).(Transcode)
 }
 
-func (h *house) mustMetadata(in Ingest) Metadata {
+func (h *harness) mustMetadata(in Ingest) Metadata {
 	h.t.Helper()
 	return must(h.t)(h.metadata(h.t.Context(), h.job, in)).(Metadata)
 }
 
-// made is everything up to publish.
-type made struct {
+// allResults is everything up to publish.
+type allResults struct {
 	in Ingest
 	tr Transcode
 	md Metadata
 	as Assemble
 }
 
-func (h *house) mustMake() made {
+func (h *harness) mustMake() allResults {
 	h.t.Helper()
-	var m made
+	var m allResults
 	m.in = h.mustIngest()
 	m.tr = h.mustTranscode(m.in)
 	m.md = h.mustMetadata(m.in)
@@ -115,11 +115,11 @@ func (h *house) mustMake() made {
 	return m
 }
 
-// ready is what mustMake makes of the picture, in a house of its own. It is
+// readyHarness is what mustMake makes of the picture, in a house of its own. It is
 // made once and hard-linked: a test that damages a file must remove it first.
-func ready(t *testing.T) (*house, made) {
+func readyHarness(t *testing.T) (*harness, allResults) {
 	t.Helper()
-	h := newHouse(t, clips.picture)
+	h := newHarness(t, clips.picture)
 	p := prototype()
 	if p.err != nil {
 		t.Fatal(p.err)
@@ -132,25 +132,25 @@ func ready(t *testing.T) (*house, made) {
 	if err := l.add(t.Context(), p.dir, dir, servedMode); err != nil {
 		t.Fatal(err)
 	}
-	return h, p.made
+	return h, p.allResults
 }
 
-type prototyped struct {
+type prototypeResult struct {
 	dir string
-	made
+	allResults
 	err error
 }
 
 // prototype is set by TestMain and makes its video when it is first called.
-var prototype func() prototyped
+var prototype func() prototypeResult
 
-func makePrototype(dir string) prototyped {
-	h := house{
+func makePrototype(dir string) prototypeResult {
+	h := harness{
 		Config: Config{DataDir: dir, Tools: Tools{Preset: "ultrafast", Threads: 1}},
 		job:    &stages.Job{Task: store.ID{15: 7}, Source: clips.picture},
 	}
 	ctx := context.Background()
-	p := prototyped{dir: h.TaskDir(h.job.Task)}
+	p := prototypeResult{dir: h.TaskDir(h.job.Task)}
 	steps := []func() error{
 		func() (err error) { p.in, err = h.ingest(ctx, h.job); return err },
 		func() (err error) { p.tr, err = h.transcode(ctx, h.job, p.in); return err },
@@ -165,11 +165,11 @@ func makePrototype(dir string) prototyped {
 	return p
 }
 
-func (h *house) tryPublish(m made) (Publish, error) {
+func (h *harness) tryPublish(m allResults) (Publish, error) {
 	return h.publish(h.t.Context(), h.job, m.in, m.tr, m.md, m.as)
 }
 
-func (h *house) mustPublish(m made) Publish {
+func (h *harness) mustPublish(m allResults) Publish {
 	h.t.Helper()
 	return must(h.t)(h.tryPublish(m)).(Publish)
 }

@@ -19,27 +19,27 @@ import (
 
 // Ingest is the result of the ingest stage.
 type Ingest struct {
-	// File is the source in the task's directory, relative to that.
+	// File is the source, relative to the task's directory.
 	File string `json:"file"`
-	// Name is the source's own name, for people; never part of a path.
+	// Name is the source's own name, for display; never part of a path.
 	Name string `json:"name"`
-	// Bytes and SHA256 are the file's, the latter hexadecimal.
+	// Bytes and SHA256 (hexadecimal) are the file's.
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
-	// How the file came: "reflink", "link", "copy" or "download".
+	// How is the way the file was fetched: "reflink", "link", "copy" or "download".
 	How string `json:"how"`
-	// Info is what is in it.
+	// Info describes the source.
 	Info *media.Info `json:"info"`
-	// Warnings are those of Info, where they are looked for.
+	// Warnings are those of Info, at the top level for clients.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Ingest is the stage that brings the source into the task's directory and
-// refuses what is not media, early and for good.
+// Ingest returns the stage that fetches the source into the task's directory and
+// rejects early what is not media.
 //
-// A source is an absolute path or an http, https or file URL. It is retried
-// more often than other stages, because networks and servers come back, and
-// downloads are continued rather than begun again.
+// A source is an absolute path or an http, https or file URL. The stage has more
+// attempts than others, because networks and servers recover, and an attempt
+// continues the previous download.
 func (c Config) Ingest() stages.Stage {
 	return stages.Stage{
 		Name: ingestStage, Work: work(c, c.ingest),
@@ -61,7 +61,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	if err != nil {
 		return Ingest{}, err
 	}
-	// A source that is refused leaves nothing, not even an empty directory.
+	// A rejected source leaves nothing, not even an empty directory.
 	defer os.Remove(w.parent)
 	defer w.discard()
 	job = w.withTouch(job)
@@ -97,48 +97,48 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	}, nil
 }
 
-// probe looks at a source. One at which ffprobe or ffmpeg stops twice, or goes on
-// without an end, will do the same the next time, and hold a slot for as long.
+// probe measures a source. If ffprobe or ffmpeg stalls or exceeds its time limit
+// twice, it will do so again and occupy a slot for as long, so the source is rejected.
 func (c Config) probe(ctx context.Context, job *stages.Job, file string) (*media.Info, error) {
-	endless := func(err error) bool {
+	neverEnds := func(err error) bool {
 		return ctx.Err() == nil && (errors.Is(err, media.ErrStalled) || errors.Is(err, media.ErrTooLong))
 	}
 	info, err := c.tools(job, -1, "probing").Probe(ctx, file)
-	if endless(err) {
+	if neverEnds(err) {
 		info, err = c.tools(job, -1, "probing again").Probe(ctx, file)
 	}
-	if endless(err) {
-		return nil, &media.RejectedError{Reason: "the file cannot be read to its end: ffmpeg stood still at it twice", Detail: err.Error()}
+	if neverEnds(err) {
+		return nil, &media.RejectedError{Reason: "the file cannot be read to its end: ffmpeg stopped making progress twice", Detail: err.Error()}
 	}
 	return info, err
 }
 
-// fetchKeptCopy takes the copy that an earlier attempt made of a source that is not
-// there any more: an upload, of which there is no other, or a file that somebody has
-// put away since. Without such a copy, gone says what is wrong.
-func (c Config) fetchKeptCopy(ctx context.Context, job *stages.Job, file string, gone error) (fetch.File, error) {
+// fetchKeptCopy uses the copy that an earlier attempt made of a source that is
+// missing now: an upload, of which there is no other copy, or a file that was
+// removed. Without such a copy it returns missing.
+func (c Config) fetchKeptCopy(ctx context.Context, job *stages.Job, file string, missing error) (fetch.File, error) {
 	if job.Results == nil {
-		return fetch.File{}, gone
+		return fetch.File{}, missing
 	}
 	before, err := stages.Result[Ingest](ctx, job, ingestStage)
 	if err != nil {
-		return fetch.File{}, gone // there was none, or nobody can tell
+		return fetch.File{}, missing // there is no earlier result, or it is not available
 	}
 	kept, err := before.source(c.TaskDir(job.Task))
 	if err != nil {
-		return fetch.File{}, gone
+		return fetch.File{}, missing
 	}
 	o := c.fetchOptions(filepath.Dir(filepath.Dir(file)), job)
-	o.Link = true // nobody writes into it
+	o.Link = true // the copy never changes
 	f, err := fetch.Fetch(ctx, kept, file, o)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fetch.File{}, gone
+		return fetch.File{}, missing
 	}
 	f.Name = before.Name
 	return f, err
 }
 
-// checkFFprobe finds out before a long download whether it could be looked at.
+// checkFFprobe checks, before a long download, that ffprobe is installed.
 func (c Config) checkFFprobe() error {
 	program := cmp.Or(c.Tools.FFprobe, "ffprobe")
 	if _, err := exec.LookPath(program); err != nil {
@@ -156,7 +156,7 @@ func (c Config) fetchOptions(dir string, job *stages.Job) fetch.Options {
 		Link:     c.LinkSources,
 		Partial:  filepath.Join(dir, partialDownload),
 		Progress: func(done, total int64) {
-			// With a decimal, what is slow enough to be left alone still shows.
+			// The decimal makes slow progress visible to the watchdog.
 			p := stages.Progress{Percent: -1, Note: fmt.Sprintf("fetching %.1f MiB", float64(done)/(1<<20))}
 			if total > 0 {
 				p.Percent = 100 * float64(done) / float64(total)
@@ -168,8 +168,8 @@ func (c Config) fetchOptions(dir string, job *stages.Job) fetch.Options {
 
 var extensionPattern = regexp.MustCompile(`^\.[a-z0-9]{1,8}$`)
 
-// safeExtension is the ending of a name, if there is nothing odd about it. It
-// is kept for people, and because ffprobe takes it as a hint.
+// safeExtension returns a name's extension if it is plain. It is kept for operators,
+// and because ffprobe uses it as a hint.
 func safeExtension(name string) string {
 	ext := strings.ToLower(filepath.Ext(name))
 	if !extensionPattern.MatchString(ext) {
@@ -178,19 +178,19 @@ func safeExtension(name string) string {
 	return ext
 }
 
-// source is the ingested file, for the stages after this one.
+// source returns the ingested file, for later stages.
 func (in Ingest) source(taskDir string) (string, error) {
 	dir, err := findResultDir(taskDir, ingestStage, filepath.Dir(in.File))
 	if err != nil {
 		return "", err
 	}
 	if in.Info == nil {
-		return "", fmt.Errorf("the result of stage %s does not say what is in the source", ingestStage)
+		return "", fmt.Errorf("the result of stage %s has no description of the source; run it again", ingestStage)
 	}
 	return filepath.Join(dir, filepath.Base(in.File)), nil
 }
 
-// readableSource is the ingested file of a task's directory, which ffmpeg may read.
+// readableSource returns the ingested file after making it readable for ffmpeg.
 func (in Ingest) readableSource(taskDir string) (string, error) {
 	file, err := in.source(taskDir)
 	if err != nil {

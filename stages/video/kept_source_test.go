@@ -12,10 +12,10 @@ import (
 
 // An upload is deleted once it is ingested, and people put files away: what was
 // taken of them can be worked on again.
-func TestSourceThatIsGoneIsTakenFromTheCopyThatWasKept(t *testing.T) {
+func TestIngest_UsesKeptCopyOfMissingSource(t *testing.T) {
 	t.Parallel()
 	source := filepath.Join(t.TempDir(), "film.mp4")
-	h := newHouse(t, source)
+	h := newHarness(t, source)
 	write(t, source, read(t, clips.picture))
 	first := h.mustIngest()
 	if err := os.Remove(source); err != nil {

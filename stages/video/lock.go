@@ -9,27 +9,26 @@ import (
 	"time"
 )
 
-// lockTimeout is how long an attempt waits for a lock that another holds for
-// moments.
+// lockTimeout is how long an attempt waits for a lock that others hold briefly.
 const lockTimeout = 5 * time.Minute
 
-// lockDir waits for a directory's lock, which goes with the file that is
-// returned, and with the process. On a file system without locks it returns at
-// once: what they keep apart there are only attempts that overlap because one
-// has lost its claim, and whose random names differ.
+// lockDir waits for a directory's lock. Closing the returned file, or the end of the
+// process, releases it. On a file system without locks it returns at once: the lock
+// only separates attempts that overlap because one has lost its claim, and their
+// random names differ.
 func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	return lockDirTimeout(ctx, dir, lockTimeout)
 }
 
-func lockDirTimeout(ctx context.Context, dir string, patience time.Duration) (*os.File, error) {
+func lockDirTimeout(ctx context.Context, dir string, timeout time.Duration) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	enough := time.NewTimer(patience)
-	defer enough.Stop()
+	expired := time.NewTimer(timeout)
+	defer expired.Stop()
 	for {
 		if locked, err := tryLock(f); locked || err != nil {
 			return f, nil
@@ -37,8 +36,8 @@ func lockDirTimeout(ctx context.Context, dir string, patience time.Duration) (*o
 		select {
 		case <-tick.C:
 			continue
-		case <-enough.C:
-			err = fmt.Errorf("another process has held the lock of %q for %v; is it stopped?", dir, patience)
+		case <-expired.C:
+			err = fmt.Errorf("another process has held the lock of %q for %v; is it stopped?", dir, timeout)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -47,8 +46,8 @@ func lockDirTimeout(ctx context.Context, dir string, patience time.Duration) (*o
 	}
 }
 
-// tryLock takes the lock of an open file or directory, if nobody has it. It
-// returns an error where there are no locks.
+// tryLock takes the lock of an open file or directory if it is free. It returns an
+// error if the file system has no locks.
 func tryLock(f *os.File) (bool, error) {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -62,9 +61,24 @@ func tryLock(f *os.File) (bool, error) {
 	}
 }
 
-// unlock gives a lock back. Closing alone would not do at once: a child that is
-// being started has the file, too, until it is the other program.
+// unlock releases a lock. Closing is not enough: a child process that is being started
+// also has the file until it executes its program.
 func unlock(f *os.File) {
 	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
 	f.Close()
+}
+
+// lockEntry opens a file or directory in dir and takes its lock. It returns nil if
+// the lock is taken. supported is false if the file system has no locks.
+func lockEntry(dir *os.Root, name string) (f *os.File, supported bool, err error) {
+	f, err = dir.Open(name)
+	if err != nil {
+		return nil, false, err
+	}
+	locked, lockErr := tryLock(f)
+	if lockErr == nil && !locked {
+		f.Close()
+		return nil, true, nil
+	}
+	return f, lockErr == nil, nil
 }

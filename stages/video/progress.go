@@ -8,12 +8,13 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// stepReporter tells of something that goes on, as often as it is called.
+// stepReporter reports the n-th step of an activity.
 type stepReporter func(n int64)
 
-// reportSteps tells what a job is doing from now on, and counts in the note: every
-// step is a change, which is what the watchdog goes by, and nothing else is.
-// Percent is that of the whole stage, negative where that is not known.
+// reportSteps reports that an activity starts, and returns a function that reports
+// its steps by a number in the note. The watchdog counts changes of the note and
+// nothing else as progress. percent is that of the whole stage, negative if
+// unknown.
 func reportSteps(job *stages.Job, percent float64, note string) stepReporter {
 	job.Progress(stages.Progress{Percent: percent, Note: note})
 	return func(n int64) {
@@ -21,42 +22,42 @@ func reportSteps(job *stages.Job, percent float64, note string) stepReporter {
 	}
 }
 
-// withLastNote is a job of which the last note can be told.
+// withLastNote returns a job, and a function that returns the last reported note.
 func withLastNote(job *stages.Job) (*stages.Job, func() string) {
 	var (
 		mu   sync.Mutex
 		last string
 	)
-	told := *job
-	told.OnProgress = func(p stages.Progress) {
+	observed := *job
+	observed.OnProgress = func(p stages.Progress) {
 		mu.Lock()
 		last = p.Note
 		mu.Unlock()
 		job.Progress(p)
 	}
-	return &told, func() string {
+	return &observed, func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		return last
 	}
 }
 
-// counter counts calls.
+// stepReporter returns a function that reports the next step on each call.
 func (c stepReporter) counter() func() {
 	n := int64(0)
 	return func() { n++; c(n) }
 }
 
-// tools are those that tell a job of their steps.
+// tools returns Tools that report their steps to a job.
 func (c Config) tools(job *stages.Job, percent float64, note string) Tools {
 	t := c.Tools
 	t.Step = reportSteps(job, percent, note)
 	return t
 }
 
-// transcodeReporter tells how far a transcode has come. Its steps are told beside its
-// percentage, which may stand still while the work goes on: before the first
-// frame is out, and where a source is longer than it seemed.
+// transcodeReporter reports a transcode. It reports steps in addition to the
+// percentage, which may stand still while ffmpeg works: before the first frame, and
+// if a source is longer than its header says.
 type transcodeReporter struct {
 	job *stages.Job
 

@@ -12,31 +12,29 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// generationPrefix begins the names of generations in a published directory.
+// generationPrefix starts the names of generations in a published directory.
 const generationPrefix = "gen"
 
-// Publish is the result of the publish stage. All paths are relative to
-// PublishDir, with slashes: a web server that serves PublishDir has them as
-// URLs.
+// Publish is the result of the publish stage. All paths are slash-separated and
+// relative to PublishDir, so they are URLs below a web server's PublishDir.
 type Publish struct {
-	// Master and Manifest are the stable addresses, the same for every
-	// generation.
+	// Master and Manifest are the stable paths, the same for every generation.
 	Master   string `json:"master"`
 	Manifest string `json:"manifest"`
-	// Generation is the directory with all that belongs to this version. It
-	// has a master.m3u8 and a manifest.mpd of its own, which stay with it.
+	// Generation is the directory with all files of this version, including a
+	// master.m3u8 and a manifest.mpd of its own.
 	Generation string `json:"generation"`
-	// Metadata, Poster and Storyboard are in it; the latter two are empty if
-	// there is no picture.
+	// Metadata, Poster and Storyboard are files in it; the latter two are empty
+	// if there is no picture.
 	Metadata   string `json:"metadata"`
 	Poster     string `json:"poster,omitempty"`
 	Storyboard string `json:"storyboard,omitempty"`
-	// Files and Bytes are how much it is.
+	// Files and Bytes are its number of files and total size.
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
 }
 
-// Publish is the stage that makes the video visible, all at once.
+// Publish returns the stage that makes the video visible in one step.
 func (c Config) Publish() stages.Stage {
 	return stages.Stage{
 		Name: publishStage, Needs: []string{assembleStage}, Workers: cmp.Or(c.Workers.Publish, 2),
@@ -89,12 +87,11 @@ func (c Config) publish(ctx context.Context, job *stages.Job, in Ingest, tr Tran
 	return publishedPaths(job.Task.String(), w.String(), md, as), nil
 }
 
-// confirmTimeout bounds a question to the database that can do without an answer.
+// confirmTimeout limits a query whose answer is not essential.
 const confirmTimeout = 10 * time.Second
 
-// checkStillCurrent keeps a process that was stopped for a while, and does not
-// know yet that it lost its claim, from putting an old version in the place of
-// a new one.
+// checkStillCurrent keeps a process that was stopped, and has not yet noticed that it
+// lost its claim, from replacing a newer version by an older one.
 func checkStillCurrent(job *stages.Job, mine Assemble) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if job.Results == nil {
@@ -107,23 +104,23 @@ func checkStillCurrent(job *stages.Job, mine Assemble) func(ctx context.Context)
 		}
 		now, err := stages.Result[Assemble](ctx, job, assembleStage)
 		if err == nil && now.Dir != mine.Dir {
-			return fmt.Errorf("%q was assembled since, and this attempt's is %q: another has overtaken it", now.Dir, mine.Dir)
+			return fmt.Errorf("another attempt has overtaken this one: it assembled %q, this one %q", now.Dir, mine.Dir)
 		}
-		return nil // without an answer, all is as it was
+		return nil // without an answer, continue
 	}
 }
 
-// linkGeneration makes the new generation what was assembled. Links are the very files
-// that were checked; copies are others, and are checked for themselves.
+// linkGeneration links the assembled files into the new generation. Links are the
+// checked files themselves; copies are checked again.
 func (c Config) linkGeneration(ctx context.Context, job *stages.Job, w *workdir, assembled string, in Ingest, tr Transcode, as Assemble) error {
 	l := linker{need: as.Bytes, reserve: c.reserve(), onFile: func(done treeSize) {
 		job.Progress(stages.Progress{Percent: 100 * float64(done.bytes) / float64(max(as.Bytes, 1)), Note: fmt.Sprintf("publishing %d", done.files)})
 	}}
 	if err := l.add(ctx, assembled, w.path, servedMode); err != nil {
-		return fmt.Errorf("fill generation: %w", err)
+		return fmt.Errorf("link generation: %w", err)
 	}
 	if l.done.files != as.Files || l.done.bytes != as.Bytes {
-		return fmt.Errorf("fill generation: %d files with %d bytes, but %d with %d were assembled",
+		return fmt.Errorf("link generation: found %d files with %d bytes; %d with %d bytes were assembled; run stage assemble again",
 			l.done.files, l.done.bytes, as.Files, as.Bytes)
 	}
 	if !l.copying {

@@ -12,9 +12,9 @@ import (
 	"github.com/cuelight/cuelight/internal/media"
 )
 
-func TestPublishingAgainKeepsTheOldGenerationForThoseWhoPlayIt(t *testing.T) {
+func TestPublish_KeepsOldGenerationForViewers(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	first := h.mustPublish(m)
 	second := h.mustPublish(m)
 	if first.Generation == second.Generation || first.Master != second.Master {
@@ -46,9 +46,9 @@ func TestPublishingAgainKeepsTheOldGenerationForThoseWhoPlayIt(t *testing.T) {
 	}
 }
 
-func TestTaskDirectoryOfACompletedTaskMayBeRemoved(t *testing.T) {
+func TestTaskDir_MayBeRemovedAfterCompletion(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	first := h.mustPublish(m)
 	if err := os.RemoveAll(h.TaskDir(h.job.Task)); err != nil {
 		t.Fatal(err)
@@ -68,9 +68,9 @@ func TestTaskDirectoryOfACompletedTaskMayBeRemoved(t *testing.T) {
 	wantPlayable(t, master, m.tr.Output.Video)
 }
 
-func TestPublishedDirectoryComesBackWhenPublishRunsAgain(t *testing.T) {
+func TestPublish_RestoresRemovedDirectory(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	h.mustPublish(m)
 	if err := os.RemoveAll(h.PublishedDir(h.job.Task)); err != nil {
 		t.Fatal(err)
@@ -79,9 +79,9 @@ func TestPublishedDirectoryComesBackWhenPublishRunsAgain(t *testing.T) {
 	wantPlayable(t, filepath.Join(h.PublishDir, again.Master), m.tr.Output.Video)
 }
 
-func TestNobodySeesHalfAVideoWhileItIsReplaced(t *testing.T) {
+func TestPublish_SwitchesAtomically(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	master := filepath.Join(h.PublishDir, h.mustPublish(m).Master)
 	stop, watched := make(chan struct{}), make(chan int)
 	go func() {
@@ -117,9 +117,9 @@ func TestNobodySeesHalfAVideoWhileItIsReplaced(t *testing.T) {
 	}
 }
 
-func TestAttemptThatWasOvertakenDoesNotSwitchBack(t *testing.T) {
+func TestPublish_OvertakenAttemptDoesNotSwitch(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	public := must(t)(h.makePublishedDir(h.job.Task)).(string)
 	zombie := mustWorkdir(t, public, generationPrefix)
 	if err := h.linkGeneration(t.Context(), h.job, zombie, filepath.Join(h.TaskDir(h.job.Task), m.as.Dir), m.in, m.tr, m.as); err != nil {
@@ -139,9 +139,9 @@ func TestAttemptThatWasOvertakenDoesNotSwitchBack(t *testing.T) {
 	}
 }
 
-func TestCancelledPublishChangesNothing(t *testing.T) {
+func TestPublish_ChangesNothingWhenCancelled(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := h.publish(ctx, h.job, m.in, m.tr, m.md, m.as); !errors.Is(err, context.Canceled) {
@@ -152,9 +152,9 @@ func TestCancelledPublishChangesNothing(t *testing.T) {
 	}
 }
 
-func TestPublishToAnotherFileSystemCopiesAndChecksTheCopies(t *testing.T) {
+func TestPublish_ChecksCopiesOnAnotherFileSystem(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	h.PublishDir = otherFileSystem(t)
 	p := h.mustPublish(m)
 	wantPlayable(t, filepath.Join(h.PublishDir, p.Master), m.tr.Output.Video)
@@ -175,9 +175,9 @@ func TestPublishToAnotherFileSystemCopiesAndChecksTheCopies(t *testing.T) {
 	}
 }
 
-func TestPublishNoticesMissingFiles(t *testing.T) {
+func TestPublish_DetectsMissingFiles(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	if err := os.Remove(filepath.Join(h.TaskDir(h.job.Task), m.as.Dir, "poster.jpg")); err != nil {
 		t.Fatal(err)
 	}
@@ -188,9 +188,9 @@ func TestPublishNoticesMissingFiles(t *testing.T) {
 	}
 }
 
-func TestPruningTouchesNothingThatIsNotAnOldGeneration(t *testing.T) {
+func TestPublish_RemovesOnlyOldGenerations(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	h.KeepOld = -1
 	public := h.PublishedDir(h.job.Task)
 	for _, name := range []string{"gen-1", "gen-0001-AAAAAAAAAA", "other-0001-aaaaaaaaaa", "captions", "gen-0999-aaaaaaaaaa"} {
@@ -225,7 +225,7 @@ func TestPruningTouchesNothingThatIsNotAnOldGeneration(t *testing.T) {
 	}
 }
 
-func TestManifestGetsItsBaseWhereTheSchemaWantsIt(t *testing.T) {
+func TestWithBaseURL_FollowsSchema(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		`<?xml version="1.0"?><!-- c --><MPD a="b"><Period/></MPD>`:                     `<?xml version="1.0"?><!-- c --><MPD a="b">` + "\n  <BaseURL>g&amp;/</BaseURL><Period/></MPD>",

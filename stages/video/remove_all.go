@@ -11,8 +11,8 @@ import (
 
 var errNotDir = errors.New("not a directory")
 
-// openDir opens a directory in another. It follows no link, nor is it led
-// astray by one that takes the directory's place meanwhile.
+// openDir opens a directory in parent. It follows no link, also if a link replaces the
+// directory meanwhile.
 func openDir(parent *os.Root, name string) (*os.Root, error) {
 	before, err := parent.Lstat(name)
 	if err != nil {
@@ -46,9 +46,8 @@ func readDir(dir *os.Root) ([]fs.DirEntry, error) {
 	return f.ReadDir(-1)
 }
 
-// removeAll removes what has the name in dir, with all that is in it, and adds
-// to freed the bytes of the files that are on disk no more. It may be
-// interrupted; each is called for everything that is gone.
+// removeAll removes a name in dir with all its content. It adds to freed the bytes of
+// files that have no other link, and calls each after every removed entry.
 func removeAll(ctx context.Context, dir *os.Root, name string, freed *int64, each func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -73,7 +72,7 @@ func removeAll(ctx context.Context, dir *os.Root, name string, freed *int64, eac
 	return nil
 }
 
-// removeContents removes all that is in a directory.
+// removeContents removes everything in a directory.
 func removeContents(ctx context.Context, parent *os.Root, name string, freed *int64, each func()) error {
 	dir, err := openDir(parent, name)
 	if err != nil {

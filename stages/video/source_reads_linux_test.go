@@ -12,7 +12,7 @@ import (
 
 // logReads puts scripts in the place of the programs, which write down how much
 // each of them has read. A shell's count has that of its children in it.
-func (h *house) logReads() (total func() int64) {
+func (h *harness) logReads() (total func() int64) {
 	h.t.Helper()
 	dir := h.t.TempDir()
 	file := filepath.Join(dir, "reads")
@@ -38,9 +38,9 @@ func (h *house) logReads() (total func() int64) {
 
 // Beside the copy, whose hash is made on the way: once for the packets, once for
 // the frames. A little more is for headers, samples and the poster.
-func TestSourceIsReadTwiceByTheProgramsOfAllStages(t *testing.T) {
+func TestStages_ReadSourceTwice(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, clips.picture)
+	h := newHarness(t, clips.picture)
 	h.job.Source = filepath.Join(t.TempDir(), "a.mkv")
 	clip := exec.Command("ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=s=160x120:r=25:d=60,noise=alls=60:allf=t",
 		"-c:v", "ffv1", "-pix_fmt", "yuv420p", h.job.Source)
@@ -62,18 +62,18 @@ func TestSourceIsReadTwiceByTheProgramsOfAllStages(t *testing.T) {
 }
 
 // A task whose stages were run by different versions.
-func TestStoryboardIsPublishedWhicheverStageMadeIt(t *testing.T) {
+func TestPublish_StoryboardOfAnyStage(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(h *house, m *made){
-		"transcode": func(*house, *made) {},
-		"metadata, too": func(h *house, m *made) {
+	for name, change := range map[string]func(h *harness, m *allResults){
+		"transcode": func(*harness, *allResults) {},
+		"metadata, too": func(h *harness, m *allResults) {
 			m.md.Storyboard = m.tr.Output.Storyboard
 			task := h.TaskDir(h.job.Task)
 			if err := os.CopyFS(filepath.Join(task, m.md.Dir, storyboardDir), os.DirFS(filepath.Join(task, m.tr.Dir, storyboardDir))); err != nil {
 				h.t.Fatal(err)
 			}
 		},
-		"neither": func(h *house, m *made) {
+		"neither": func(h *harness, m *allResults) {
 			out := *m.tr.Output
 			out.Storyboard = nil
 			m.tr.Output = &out
@@ -84,7 +84,7 @@ func TestStoryboardIsPublishedWhicheverStageMadeIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, m := ready(t)
+			h, m := readyHarness(t)
 			change(h, &m)
 			m.as = must(t)(h.assemble(t.Context(), h.job, m.in, m.tr, m.md)).(Assemble)
 			p := h.mustPublish(m)

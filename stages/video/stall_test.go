@@ -18,7 +18,7 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-func TestEveryStageHasAWatchdog(t *testing.T) {
+func TestStages_AllHaveStall(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ config, tools, want time.Duration }{
 		{0, 0, 10 * time.Minute}, {time.Second, 0, time.Second}, {-1, 0, 0},
@@ -32,15 +32,15 @@ func TestEveryStageHasAWatchdog(t *testing.T) {
 	}
 }
 
-// changes is what the engine's watchdog goes by.
-type changes struct {
+// noteLog is what the engine's watchdog goes by.
+type noteLog struct {
 	mu    sync.Mutex
 	last  stages.Progress
 	notes map[string]int // the first words, and how often they were another
 	at    time.Time
 }
 
-func (c *changes) observe(p stages.Progress) {
+func (c *noteLog) observe(p stages.Progress) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.Percent == c.last.Percent && p.Note == c.last.Note {
@@ -51,11 +51,11 @@ func (c *changes) observe(p stages.Progress) {
 	c.notes[word]++
 }
 
-func TestEveryPhaseOfEveryStageShowsThatItGoesOn(t *testing.T) {
+func TestStages_ReportEveryStep(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	h.mustPublish(m)
-	c := &changes{notes: map[string]int{}}
+	c := &noteLog{notes: map[string]int{}}
 	h.job.OnProgress = c.observe
 	for stage, phases := range map[string][]string{
 		ingestStage:    {"fetching", "probing", "syncing"},
@@ -80,9 +80,9 @@ func TestEveryPhaseOfEveryStageShowsThatItGoesOn(t *testing.T) {
 	}
 }
 
-func TestDownloadOfUnknownLengthShowsThatItGoesOn(t *testing.T) {
+func TestIngest_ReportsDownloadOfUnknownLength(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, clips.picture)
+	h := newHarness(t, clips.picture)
 	h.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	piece := make([]byte, 200<<10)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -93,7 +93,7 @@ func TestDownloadOfUnknownLengthShowsThatItGoesOn(t *testing.T) {
 	}))
 	defer s.Close()
 	h.job.Source = s.URL + "/a.mp4"
-	c := &changes{notes: map[string]int{}}
+	c := &noteLog{notes: map[string]int{}}
 	h.job.OnProgress = c.observe
 	_, err := h.ingest(t.Context(), h.job)
 	wantPermanent(t, "zeros", err)
@@ -103,11 +103,11 @@ func TestDownloadOfUnknownLengthShowsThatItGoesOn(t *testing.T) {
 }
 
 // Two ways to hang: at full speed, and asleep.
-const busy, asleep = "while :; do :; done", "sleep 3600"
+const busyHang, idleHang = "while :; do :; done", "sleep 3600"
 
-// hanging makes ffmpeg hang as soon as it is to make something, together with a
+// hangingFFmpeg makes ffmpeg hang as soon as it is to make something, together with a
 // child; neither heeds a polite signal.
-func (h *house) hanging(how string) (pids string) {
+func (h *harness) hangingFFmpeg(how string) (pids string) {
 	h.t.Helper()
 	pids = filepath.Join(h.t.TempDir(), "pids")
 	h.script(fmt.Sprintf("trap '' TERM INT HUP\nfor a; do case $a in -progress|mjpeg)\n"+
@@ -115,7 +115,7 @@ func (h *house) hanging(how string) (pids string) {
 	return pids
 }
 
-func (h *house) script(text string) {
+func (h *harness) script(text string) {
 	h.t.Helper()
 	h.Tools.FFmpeg = filepath.Join(h.t.TempDir(), "ffmpeg")
 	h.Tools.Sandbox = "off" // it may write elsewhere
@@ -125,15 +125,15 @@ func (h *house) script(text string) {
 	}
 }
 
-func TestHangingFFmpegIsKilledAndTheStageTriedAgain(t *testing.T) {
+func TestStages_RetryAfterHangingFFmpeg(t *testing.T) {
 	t.Parallel()
-	for stage, how := range map[string]string{transcodeStage: busy, metadataStage: asleep} {
+	for stage, how := range map[string]string{transcodeStage: busyHang, metadataStage: idleHang} {
 		t.Run(stage, func(t *testing.T) {
 			t.Parallel()
-			h, m := ready(t)
+			h, m := readyHarness(t)
 			before := snapshot(t, h.DataDir)
 			tools := h.Tools
-			pids := h.hanging(how)
+			pids := h.hangingFFmpeg(how)
 			h.Tools.Stall = 2 * time.Second
 			err := h.run(t.Context(), stage, m)
 			wantRetry(t, "hanging", err)
@@ -151,12 +151,12 @@ func TestHangingFFmpegIsKilledAndTheStageTriedAgain(t *testing.T) {
 }
 
 // The engine's watchdog, where that of ffmpeg alone would not do.
-func TestStageThatHangsShowsNothingAndSaysWhereItHung(t *testing.T) {
+func TestStages_NameLastStepWhenStalled(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	before := snapshot(t, h.DataDir)
-	pids := h.hanging(asleep)
-	c := &changes{notes: map[string]int{}}
+	pids := h.hangingFFmpeg(idleHang)
+	c := &noteLog{notes: map[string]int{}}
 	h.job.OnProgress = c.observe
 	ctx, cancel := context.WithCancelCause(t.Context())
 	began := time.Now()
@@ -169,7 +169,7 @@ func TestStageThatHangsShowsNothingAndSaysWhereItHung(t *testing.T) {
 	time.Sleep(3 * time.Second) // in which nothing is to happen
 	cancel(stages.ErrStalled)
 	err := <-ended
-	if err == nil || !strings.Contains(err.Error(), `the last that was heard of it is "transcoding`) {
+	if err == nil || !strings.Contains(err.Error(), `the last reported step is "transcoding`) {
 		t.Errorf("got %v", err)
 	}
 	if c.at.After(begunToHang.Add(time.Second)) {
@@ -190,7 +190,7 @@ func wantGone(t *testing.T, file string) {
 	}
 }
 
-func TestFFmpegThatIsKilledOrGetsNoMemoryCostsOneAttempt(t *testing.T) {
+func TestTranscode_KilledFFmpegCostsOneAttempt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		script string
@@ -203,11 +203,11 @@ func TestFFmpegThatIsKilledOrGetsNoMemoryCostsOneAttempt(t *testing.T) {
 		"no memory": {`for a; do [ "$a" = -progress ] && { ulimit -v 100000; exec dd if=/dev/zero of=/dev/null bs=300M; }; done; exec ffmpeg "$@"`,
 			0, "ffmpeg ended with code 1: dd: memory exhausted", false},
 		"too much memory": {`for a; do [ "$a" = -progress ] && exec dd if=/dev/zero of=/dev/null bs=300M; done; exec ffmpeg "$@"`,
-			100 << 20, "too little memory: it took", true},
+			100 << 20, "not enough memory: it used", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, m := ready(t)
+			h, m := readyHarness(t)
 			before := snapshot(t, h.DataDir)
 			tools := h.Tools
 			h.script(c.script + "\n")
@@ -228,9 +228,9 @@ func TestFFmpegThatIsKilledOrGetsNoMemoryCostsOneAttempt(t *testing.T) {
 
 // An attempt that was stopped past its lease, and went on: it does not know yet
 // that the claim is another's, and must do no harm.
-func TestAttemptThatLostItsClaimLeavesTheResultOfTheOther(t *testing.T) {
+func TestStages_LostClaimKeepsOtherResult(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	h.mustPublish(m)
 	for _, stage := range []string{ingestStage, transcodeStage, metadataStage, assembleStage} {
 		if err := h.run(t.Context(), stage, m); err != nil {
@@ -245,9 +245,9 @@ func TestAttemptThatLostItsClaimLeavesTheResultOfTheOther(t *testing.T) {
 	}
 }
 
-func TestAttemptThatWasOvertakenPublishesNothingOld(t *testing.T) {
+func TestPublish_OvertakenAttemptPublishesNothing(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	old, p := m, h.mustPublish(m)
 	m.as = must(t)(h.assemble(t.Context(), h.job, m.in, m.tr, m.md)).(Assemble)
 	before := read(t, filepath.Join(h.PublishDir, p.Master))
@@ -262,9 +262,9 @@ func TestAttemptThatWasOvertakenPublishesNothingOld(t *testing.T) {
 	}
 }
 
-func TestSourceAtWhichFFprobeStandsStillTwiceIsRefused(t *testing.T) {
+func TestIngest_RejectsSourceThatStallsFFprobeTwice(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, clips.picture)
+	h := newHarness(t, clips.picture)
 	count := filepath.Join(t.TempDir(), "count")
 	h.script("exec ffmpeg \"$@\"\n")
 	probe := h.Tools.FFmpeg + "probe"

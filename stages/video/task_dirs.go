@@ -10,31 +10,30 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// TaskDir is where the stages keep a task's files until it is deleted.
+// TaskDir is the directory of a task's files until the task is deleted.
 func (c Config) TaskDir(task store.ID) string {
 	return filepath.Join(c.DataDir, "tasks", task.String())
 }
 
-// PublishedDir is where a task's video is published.
+// PublishedDir is the directory of a task's published video.
 func (c Config) PublishedDir(task store.ID) string {
 	return filepath.Join(c.PublishDir, task.String())
 }
 
-// makeTaskDir returns a task's directory, which exists then.
+// makeTaskDir creates a task's directory if necessary.
 func (c Config) makeTaskDir(task store.ID) (string, error) {
 	if err := c.checkRoot("data", c.DataDir); err != nil {
 		return "", err
 	}
 	dir := c.TaskDir(task)
 	if err := os.MkdirAll(dir, privateMode); err != nil {
-		return "", fmt.Errorf("make task directory: %w", err)
+		return "", fmt.Errorf("create task directory: %w", err)
 	}
 	return filepath.Abs(dir)
 }
 
-// findTaskDir returns the directory of a task that earlier stages have worked
-// on. Its absence has its own words: it is what a stage meets that was claimed
-// on another host than the one before it, without a directory in common.
+// findTaskDir returns a task's directory, which earlier stages have created. It is
+// missing if they ran on another host that does not share DataDir.
 func (c Config) findTaskDir(task store.ID) (string, error) {
 	if err := c.checkRoot("data", c.DataDir); err != nil {
 		return "", err
@@ -44,14 +43,14 @@ func (c Config) findTaskDir(task store.ID) (string, error) {
 		_, err = os.Stat(dir)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		// Without that of all tasks a disk is not mounted.
-		_, above := os.Stat(filepath.Dir(dir))
-		err = &missingError{what: "the task's directory", path: dir, err: err, oneTask: above == nil}
+		// If the parent is missing too, the disk is not mounted.
+		_, parentErr := os.Stat(filepath.Dir(dir))
+		err = &missingError{what: "the task's directory", path: dir, err: err, oneTask: parentErr == nil}
 	}
 	return dir, err
 }
 
-// makePublishedDir returns a task's published directory, which exists then.
+// makePublishedDir creates a task's published directory if necessary.
 func (c Config) makePublishedDir(task store.ID) (string, error) {
 	if err := c.checkRoot("publish", c.PublishDir); err != nil {
 		return "", err
@@ -61,13 +60,13 @@ func (c Config) makePublishedDir(task store.ID) (string, error) {
 		return "", err
 	}
 	if err := os.Mkdir(dir, servedMode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("make published directory: %w", err)
+		return "", fmt.Errorf("create published directory: %w", err)
 	}
 	return dir, setMode(dir, servedMode)
 }
 
-// checkRoot keeps a stage from filling the mount point of a disk that is not
-// mounted.
+// checkRoot checks that a root directory exists, so that a stage does not write below
+// the mount point of an unmounted disk.
 func (c Config) checkRoot(what, dir string) error {
 	if dir == "" {
 		return fmt.Errorf("no %s directory is configured", what)
@@ -77,7 +76,7 @@ func (c Config) checkRoot(what, dir string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return &missingError{what: "the " + what + " directory", path: dir, err: err}
 	case err != nil:
-		return fmt.Errorf("look at %s directory: %w", what, err)
+		return fmt.Errorf("read %s directory: %w", what, err)
 	case !info.IsDir():
 		return fmt.Errorf("the %s directory %q is not a directory", what, dir)
 	}
@@ -85,14 +84,14 @@ func (c Config) checkRoot(what, dir string) error {
 		return nil
 	}
 	if _, err := os.Lstat(filepath.Join(dir, c.Marker)); errors.Is(err, fs.ErrNotExist) {
-		return &missingError{what: "the mark of the " + what + " directory", path: filepath.Join(dir, c.Marker), err: err}
+		return &missingError{what: "the marker of the " + what + " directory", path: filepath.Join(dir, c.Marker), err: err}
 	} else if err != nil {
-		return fmt.Errorf("look at %s directory: %w", what, err)
+		return fmt.Errorf("read %s directory: %w", what, err)
 	}
 	return nil
 }
 
-// missingError is a directory or file that must be there and is not.
+// missingError is a required directory or file that does not exist.
 type missingError struct {
 	what, path string
 	err        error
@@ -104,18 +103,18 @@ func (e *missingError) Error() string {
 }
 func (e *missingError) Unwrap() error { return e.err }
 
-// findResultDir returns the directory in parent that an earlier stage has finished.
-// The name comes from that stage's result.
+// findResultDir returns the directory of an earlier stage's result. name comes from
+// that result.
 func findResultDir(parent, stage, name string) (string, error) {
 	d, ok := parseDirName(name)
 	if !ok || d.stage != stage || d.unfinished {
-		return "", fmt.Errorf("%q is not a directory of stage %s", name, stage)
+		return "", fmt.Errorf("%q is not a result directory of stage %s", name, stage)
 	}
 	dir := filepath.Join(parent, name)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return "", &missingError{what: "the output of stage " + stage, path: dir, err: err, oneTask: true}
 	} else if err != nil {
-		return "", fmt.Errorf("look at output of stage %s: %w", stage, err)
+		return "", fmt.Errorf("read output of stage %s: %w", stage, err)
 	}
 	return dir, nil
 }

@@ -13,19 +13,18 @@ import (
 type Transcode struct {
 	// Dir holds the renditions, relative to the task's directory.
 	Dir string `json:"dir"`
-	// Rungs is the ladder that was asked for, Output what came of it.
+	// Rungs is the requested ladder, Output what was made of it.
 	Rungs  []media.Rung  `json:"rungs"`
 	Output *media.Output `json:"output"`
-	// Warnings are those of Output, where they are looked for.
+	// Warnings are those of Output, at the top level for clients.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Transcode is the stage that makes the renditions.
+// Transcode returns the stage that makes the renditions.
 func (c Config) Transcode() stages.Stage {
 	c = c.withCache()
 	return stages.Stage{
-		Name: transcodeStage, Needs: []string{ingestStage}, Workers: cmp.Or(c.Workers.Transcode, 1),
-		Stall: c.stall(),
+		Name: transcodeStage, Needs: []string{ingestStage}, Workers: cmp.Or(c.Workers.Transcode, 1), Stall: c.stall(),
 		Work: work(c, func(ctx context.Context, job *stages.Job) (Transcode, error) {
 			in, err := stages.Result[Ingest](ctx, job, ingestStage)
 			if err != nil {
@@ -37,46 +36,38 @@ func (c Config) Transcode() stages.Stage {
 }
 
 func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Transcode, error) {
-	dir, err := c.findTaskDir(job.Task)
+	taskDir, err := c.findTaskDir(job.Task)
 	if err != nil {
 		return Transcode{}, err
 	}
-	source, err := in.readableSource(dir)
+	source, err := in.readableSource(taskDir)
 	if err != nil {
 		return Transcode{}, err
 	}
-	w, err := newWorkdir(ctx, job, dir, transcodeStage, privateMode)
-	if err != nil {
-		return Transcode{}, err
-	}
-	defer w.discard()
-	job = w.withTouch(job)
-
 	rungs := media.Ladder(in.Info)
-	if err := checkFreeSpace(w.path, estimateSize(in.Info, rungs), c.reserve()); err != nil {
-		return Transcode{}, err
-	}
-	tools, tell := c.Tools, &transcodeReporter{job: job}
-	tools.Step = tell.step
-	out, err := tools.Transcode(ctx, source, in.Info, rungs, w.path, tell.progress)
+	var out *media.Output
+	name, err := c.inWorkdir(ctx, job, taskDir, transcodeStage, privateMode, func(job *stages.Job, dir string) error {
+		if err := checkFreeSpace(dir, estimateSize(in.Info, rungs), c.reserve()); err != nil {
+			return err
+		}
+		tools, reporter := c.Tools, &transcodeReporter{job: job}
+		tools.Step = reporter.step
+		if out, err = tools.Transcode(ctx, source, in.Info, rungs, dir, reporter.progress); err != nil {
+			return err
+		}
+		// Check here, because another attempt can fix a mismatch. Assemble checks again.
+		return c.tools(job, 99, "checking").Check(ctx, in.Info, dir, out)
+	})
 	if err != nil {
 		return Transcode{}, err
 	}
-	// Here, where another attempt can mend it, and again in assemble.
-	if err := c.tools(job, 99, "checking").Check(ctx, in.Info, w.path, out); err != nil {
-		return Transcode{}, err
-	}
-	name, err := w.finish(ctx, job)
-	if err != nil {
-		return Transcode{}, err
-	}
-	removeOlder(ctx, job, dir, filepath.Dir(in.File))
+	removeOlder(ctx, job, taskDir, filepath.Dir(in.File))
 	return Transcode{Dir: name, Rungs: rungs, Output: out, Warnings: out.Warnings}, nil
 }
 
-// estimateSize is how many bytes the renditions may take: all of what the ladder
-// allows. Most material stays well below, but a disk that fills up after an
-// hour costs the hour, and perhaps that of others.
+// estimateSize is the highest size in bytes that the ladder allows. Most
+// renditions stay well below it, but a disk that becomes full after an hour costs
+// that hour, and perhaps those of other tasks.
 func estimateSize(info *media.Info, rungs []media.Rung) int64 {
 	bits := 0
 	for _, r := range rungs {

@@ -13,25 +13,24 @@ import (
 	"github.com/cuelight/cuelight/internal/fetch"
 )
 
-// treeSize counts the files in a directory and below.
+// treeSize is the number and total size of files below a directory.
 type treeSize struct {
 	files int
 	bytes int64
 }
 
-// linker makes one directory hold what others hold: by hard links where the
-// file system allows, which is instant and takes no space, else by copies.
-// Sharing a file is safe here, since nobody writes to one once its stage has
-// finished.
+// linker copies directory trees: by hard links if the file system allows, which is
+// instant and takes no space, else by copying. Sharing files is safe because no
+// process writes to a file after its stage has finished.
 type linker struct {
-	need    int64 // how much copying it all would take
+	need    int64 // bytes to copy if links do not work
 	reserve int64
 	copying bool
 	onFile  func(done treeSize)
 	done    treeSize
 }
 
-// add brings the contents of src, a directory, into dst, another one.
+// add copies the content of directory src into directory dst.
 func (l *linker) add(ctx context.Context, src, dst string, mode fs.FileMode) error {
 	entries, err := os.ReadDir(src)
 	if err != nil {
@@ -45,7 +44,7 @@ func (l *linker) add(ctx context.Context, src, dst string, mode fs.FileMode) err
 		switch {
 		case e.IsDir():
 			if err := os.Mkdir(to, mode); err != nil {
-				return fmt.Errorf("make directory: %w", err)
+				return fmt.Errorf("create directory: %w", err)
 			}
 			if err := l.add(ctx, from, to, mode); err != nil {
 				return err
@@ -90,17 +89,9 @@ func (l *linker) linkOrCopy(from, to string) error {
 	return nil
 }
 
-// cannotLink reports whether a link failed because of what links are, not
-// because of the files.
+// cannotLink reports whether the file system refused a link that a copy can replace.
 func cannotLink(err error) bool {
-	for _, errno := range []syscall.Errno{
-		syscall.EXDEV, syscall.EPERM, syscall.EMLINK, syscall.ENOTSUP, syscall.EOPNOTSUPP, syscall.ENOSYS,
-	} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, syscall.EXDEV, syscall.EPERM, syscall.EMLINK, syscall.ENOTSUP, syscall.EOPNOTSUPP, syscall.ENOSYS)
 }
 
 func copyFile(from, to string) error {
@@ -124,7 +115,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// measureTree counts what is in dir.
+// measureTree measures a directory.
 func measureTree(dir string, step func()) (treeSize, error) {
 	var t treeSize
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -143,8 +134,8 @@ func measureTree(dir string, step func()) (treeSize, error) {
 	return t, err
 }
 
-// syncTree puts all that is in dir on disk. Files that are there already, as
-// those are that an earlier stage has synced, cost next to nothing.
+// syncTree syncs a directory and its content to disk. Files that an earlier stage has
+// synced cost almost nothing.
 func syncTree(ctx context.Context, dir string, step func()) error {
 	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil {
@@ -167,8 +158,8 @@ func syncFile(path string) error {
 	return f.Sync()
 }
 
-// checkFreeSpace refuses what would leave less than the reserve free. A disk that
-// cannot say how full it is, is taken to have room: writing will tell.
+// checkFreeSpace returns an error if writing need bytes would leave less than the
+// reserve. If the disk cannot report its free space, writing will show it.
 func checkFreeSpace(dir string, need, reserve int64) error {
 	free, size, err := fetch.DiskSpace(dir)
 	if err != nil || free >= need+reserve {
@@ -177,7 +168,7 @@ func checkFreeSpace(dir string, need, reserve int64) error {
 	return &diskFullError{dir: dir, need: need, reserve: reserve, free: free, size: size}
 }
 
-// diskFullError is a full disk, noticed in time; it matches ENOSPC.
+// diskFullError is a full disk found before writing. It matches ENOSPC.
 type diskFullError struct {
 	dir                       string
 	need, reserve, free, size int64
@@ -186,10 +177,10 @@ type diskFullError struct {
 func (e *diskFullError) Error() string {
 	const mib = 1 << 20
 	if e.neverFits() {
-		return fmt.Sprintf("the output may take %d MiB, which the disk of %q could not hold if it were empty: it has %d MiB, of which %d are to be kept free",
-			e.need/mib+1, e.dir, e.size/mib, e.reserve/mib)
+		return fmt.Sprintf("the output may take %d MiB, which the disk of %q could not hold if it were empty: "+
+			"it has %d MiB, of which %d must stay free; use a larger disk", e.need/mib+1, e.dir, e.size/mib, e.reserve/mib)
 	}
-	return fmt.Sprintf("not enough disk space for %q: %d MiB needed, %d MiB to be kept free, %d MiB left",
+	return fmt.Sprintf("not enough disk space for %q: %d MiB needed, %d MiB must stay free, %d MiB left; free some space",
 		e.dir, e.need/mib+1, e.reserve/mib, e.free/mib)
 }
 func (e *diskFullError) Unwrap() error { return syscall.ENOSPC }
@@ -197,5 +188,5 @@ func (e *diskFullError) Unwrap() error { return syscall.ENOSPC }
 // fitsSmallerTasks reports whether a task that needs less would fit.
 func (e *diskFullError) fitsSmallerTasks() bool { return e.free >= e.reserve }
 
-// neverFits reports whether making room would not help.
+// neverFits reports whether even an empty disk would be too small.
 func (e *diskFullError) neverFits() bool { return fetch.ExceedsDisk(e.need, e.reserve, e.size) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"time"
 
@@ -22,15 +23,14 @@ const (
 )
 
 // Config says where the stages work and within which limits. DataDir and
-// PublishDir must be set; every other field has a useful zero value.
+// PublishDir are required; every other field has a useful zero value.
 type Config struct {
-	// DataDir holds sources and everything that is made of them on the way. It
-	// must exist: a directory that is missing is taken for a disk that is not
-	// mounted, and nothing is written in its place.
+	// DataDir holds sources and intermediate files. It must exist: a missing
+	// directory counts as an unmounted disk, and is not created.
 	DataDir string
 
-	// PublishDir holds what players are served. It must exist. On the same
-	// file system as DataDir, publishing takes no space and hardly any time.
+	// PublishDir holds what players are served. It must exist. If it is on the
+	// same file system as DataDir, publishing takes no space and little time.
 	PublishDir string
 
 	// Tools are ffmpeg and ffprobe. Default: those in PATH.
@@ -39,57 +39,59 @@ type Config struct {
 	// Workers is how many tasks one process works on at once, per stage.
 	Workers Workers
 
-	// AllowNetworks may be downloaded from although they are not public.
-	// Default none: an http(s) source must have a public address, also after
-	// every redirect.
+	// AllowNetworks lists non-public networks to download from. Default none: an
+	// http(s) source must have a public address, also after every redirect.
 	AllowNetworks []netip.Prefix
 
 	// MaxDownload is the largest download, in bytes. Default 100 GiB.
 	MaxDownload int64
 
-	// DownloadTimeout ends a download that has taken longer in one attempt;
-	// the next one continues it where the server allows. Default 12 h.
+	// DownloadTimeout limits a download in one attempt. The next attempt
+	// continues it if the server supports that. Default 12 h.
 	DownloadTimeout time.Duration
 
-	// LinkSources allows hard links to local sources where the file system
-	// has no reflinks, instead of copies. It is right only if nobody writes
-	// into a source once it is submitted; replacing one by rename is harmless.
+	// LinkSources allows hard links to local sources instead of copies if the
+	// file system has no reflinks. Set it only if sources are never modified
+	// after submission; replacing one by rename is safe.
 	LinkSources bool
 
-	// Reserve is how many bytes are kept free on either disk. Default 1 GiB;
+	// Reserve is how many bytes stay free on either disk. Default 1 GiB;
 	// negative: none.
 	Reserve int64
 
-	// KeepOld is how long a published generation stays after it was replaced,
-	// for those who are playing it, and an hour longer, in case clocks are
-	// wrong. It is removed by a Tidier, or when the task is published for the
-	// next time after that. Default 24 h; negative: not at all.
+	// KeepOld is how long a replaced generation stays for current viewers, plus
+	// an hour in case clocks are wrong. A Cleaner, or the next publish of the
+	// task, removes it. Default 24 h; negative: not at all.
 	KeepOld time.Duration
 
-	// Marker names a file that lies in DataDir and in PublishDir for as long as
-	// their disks are mounted. Where it is missing, nothing is written: else
-	// whatever is below a mount point would be taken for the disk. Default "":
+	// Marker names a file that exists in DataDir and PublishDir while their
+	// disks are mounted. If it is missing, nothing is written; otherwise the
+	// directory below a mount point could be mistaken for the disk. Default "":
 	// the directories need only exist.
 	Marker string
 
 	// Stall is how long an attempt may make no progress before it is cancelled
-	// and fails, whatever it is doing: not one more byte fetched, packet read,
-	// frame made, or file checked, linked or put on disk. An ffmpeg that is alive,
-	// as Tools.Stall has it, makes progress, also where it waits for a processor.
-	// Default five times Tools.Stall, but at least 10 min; negative: for ever, as
-	// it is where Tools.Stall is negative.
+	// and fails. Progress is a byte fetched, a packet read, a frame made, a file
+	// checked, linked or synced, and an active ffmpeg as defined by Tools.Stall,
+	// which includes one that waits for a processor. Default five times
+	// Tools.Stall, but at least 10 min; negative, or if Tools.Stall is negative:
+	// no limit.
 	Stall time.Duration
 }
 
 // Workers is how many tasks one process works on at once in each stage. Zero
-// is the default.
+// means the default.
 type Workers struct {
 	Ingest    int // default 4: it waits for disks and networks
-	Transcode int // default 1: one ffmpeg keeps all cores busy
+	Transcode int // default 1: one ffmpeg uses all cores
 	Metadata  int // default 2
 	Assemble  int // default 2
 	Publish   int // default 2
 }
+
+// Tools are the programs that the stages run; the zero value takes them from
+// PATH.
+type Tools = media.Tools
 
 const (
 	defaultReserve = 1 << 30
@@ -97,14 +99,14 @@ const (
 	defaultStall   = 10 * time.Minute
 )
 
-// Stages are the five stages of the built-in pipeline.
+// Stages returns the five stages of the built-in pipeline.
 func Stages(c Config) []stages.Stage {
 	c = c.withCache()
 	return []stages.Stage{c.Ingest(), c.Transcode(), c.Metadata(), c.Assemble(), c.Publish()}
 }
 
-// Pipeline returns the built-in pipeline of the given stages, usually [Stages], on the
-// tables of [store.Video].
+// Pipeline returns the built-in pipeline of the given stages, usually those of
+// [Stages], on the tables of [store.Video].
 func Pipeline(all ...stages.Stage) (*stages.Pipeline, error) {
 	p, err := stages.New(store.Video().Name(), all...)
 	if err != nil {
@@ -113,7 +115,7 @@ func Pipeline(all ...stages.Stage) (*stages.Pipeline, error) {
 	return p.WithTablePrefix(store.Video().TablePrefix())
 }
 
-// withCache makes the stages ask ffmpeg only once what it can do.
+// withCache makes the stages query ffmpeg's capabilities only once.
 func (c Config) withCache() Config {
 	if c.Tools.Cache == nil {
 		c.Tools.Cache = new(media.CapabilityCache)
@@ -145,41 +147,56 @@ func (c Config) keepOld() time.Duration {
 	return max(c.KeepOld, 0)
 }
 
-// work makes a stage's Work of a function that does it, and sorts its errors.
-// The stage works in the data directory, and perhaps in another.
+// work makes a stage's Work of a function and classifies its errors. The stage
+// works in the data directory, and perhaps in others.
 func work[T any](c Config, do func(ctx context.Context, job *stages.Job) (T, error), dirs ...rootDir) stages.Work {
 	dirs = append([]rootDir{{"data", c.DataDir}}, dirs...)
 	return func(ctx context.Context, job *stages.Job) (any, error) {
-		job, note := withLastNote(job)
+		job, lastNote := withLastNote(job)
 		result, err := do(ctx, job)
 		switch {
 		case err == nil:
 			return result, nil
 		case errors.Is(context.Cause(ctx), stages.ErrStalled):
-			return nil, fmt.Errorf("the last that was heard of it is %q", note())
+			return nil, fmt.Errorf("the last reported step is %q", lastNote())
 		}
 		return nil, classify(ctx, c.preferMissingRoot(err, dirs), job.Attempt)
 	}
 }
 
-// rootDir is one of the two directories that hold everything.
-type rootDir struct{ name, dir string }
+// rootDir is DataDir or PublishDir.
+type rootDir struct{ name, path string }
 
-// preferMissingRoot puts an error down to a directory that is not there any more, if there
-// is one, whatever it looked like.
+// preferMissingRoot returns the error of a missing root directory, if one is
+// missing, because that explains every other error.
 func (c Config) preferMissingRoot(err error, dirs []rootDir) error {
-	var gone *missingError
-	if errors.As(err, &gone) {
+	var missing *missingError
+	if errors.As(err, &missing) {
 		return err
 	}
-	for _, r := range dirs {
-		if missing := c.checkRoot(r.name, r.dir); errors.As(missing, &gone) {
-			return fmt.Errorf("%w (%v)", missing, err)
+	for _, dir := range dirs {
+		if rootErr := c.checkRoot(dir.name, dir.path); errors.As(rootErr, &missing) {
+			return fmt.Errorf("%w (%v)", rootErr, err)
 		}
 	}
 	return err
 }
 
-// Tools are the programs the stages run, and how they run them; the zero value
-// takes them from PATH.
-type Tools = media.Tools
+// inWorkdir creates a working directory for an attempt of stage in the task's
+// directory, lets fill make the stage's files in it, and finishes it. It returns
+// the directory's final name. If anything fails, the directory is removed.
+func (c Config) inWorkdir(
+	ctx context.Context, job *stages.Job, taskDir, stage string, mode fs.FileMode,
+	fill func(job *stages.Job, dir string) error,
+) (name string, err error) {
+	w, err := newWorkdir(ctx, job, taskDir, stage, mode)
+	if err != nil {
+		return "", err
+	}
+	defer w.discard()
+	job = w.withTouch(job)
+	if err := fill(job, w.path); err != nil {
+		return "", err
+	}
+	return w.finish(ctx, job)
+}

@@ -24,7 +24,7 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-func TestStagesFormTheBuiltInPipeline(t *testing.T) {
+func TestStages_FormPipeline(t *testing.T) {
 	t.Parallel()
 	needs := ""
 	for _, s := range Stages(Config{}) {
@@ -45,9 +45,9 @@ func TestStagesFormTheBuiltInPipeline(t *testing.T) {
 	}
 }
 
-func TestVideoGoesFromItsSourceToThePublicWhole(t *testing.T) {
+func TestStages_PublishVideo(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, clips.picture)
+	h := newHarness(t, clips.picture)
 	before := read(t, clips.picture)
 	m := h.mustMake()
 	p := h.mustPublish(m)
@@ -95,9 +95,9 @@ func TestVideoGoesFromItsSourceToThePublicWhole(t *testing.T) {
 	}
 }
 
-func TestSoundWithoutAPictureIsPublishedWithoutPoster(t *testing.T) {
+func TestStages_PublishAudioWithoutPoster(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, clips.sound)
+	h := newHarness(t, clips.sound)
 	m := h.mustMake()
 	p := h.mustPublish(m)
 	if p.Poster != "" || p.Storyboard != "" || len(m.tr.Output.Video) != 0 {
@@ -109,16 +109,16 @@ func TestSoundWithoutAPictureIsPublishedWithoutPoster(t *testing.T) {
 	wantPlayable(t, filepath.Join(h.PublishDir, p.Master), m.tr.Output.Audio)
 }
 
-func TestSourceMayHaveAnyName(t *testing.T) {
+func TestIngest_AcceptsAnyName(t *testing.T) {
 	t.Parallel()
-	clip := newHouse(t, clips.picture)
+	clip := newHarness(t, clips.picture)
 	for _, name := range []string{
 		"-i.mp4", "a b.mp4", `q"u'o.mp4`, "50%d%05d.mp4", "new\nline.mp4", "\xff\xfe.mp4", "a:b?c#d.mp4",
 		"concat:x|y.mp4", "no extension", "..mp4", "x." + strings.Repeat("e", 200), "漢字.MP4",
 	} {
 		path := filepath.Join(t.TempDir(), name)
 		write(t, path, read(t, clip.job.Source))
-		h := newHouse(t, path)
+		h := newHarness(t, path)
 		in := h.mustIngest()
 		if _, err := os.Stat(filepath.Join(h.TaskDir(h.job.Task), in.File)); err != nil || in.Info.Video == nil {
 			t.Errorf("%q: %+v, %v", name, in, err)
@@ -130,12 +130,12 @@ func TestSourceMayHaveAnyName(t *testing.T) {
 }
 
 // Each of these makes an unguarded ffmpeg open another file or a connection.
-func TestSourceInDisguiseOpensNothingElse(t *testing.T) {
+func TestIngest_DisguisedSourceOpensNothingElse(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer s.Close()
-	probe := newHouse(t, clips.picture)
+	probe := newHarness(t, clips.picture)
 	secret := filepath.Join(t.TempDir(), "secret.mp4")
 	write(t, secret, read(t, probe.job.Source))
 	for name, content := range map[string]string{
@@ -149,7 +149,7 @@ func TestSourceInDisguiseOpensNothingElse(t *testing.T) {
 	} {
 		path := filepath.Join(filepath.Dir(secret), name)
 		write(t, path, content)
-		h := newHouse(t, path)
+		h := newHarness(t, path)
 		in, err := h.ingest(t.Context(), h.job)
 		if err == nil {
 			t.Errorf("%s was taken for %+v", name, in.Info)
@@ -165,7 +165,7 @@ func TestSourceInDisguiseOpensNothingElse(t *testing.T) {
 	}
 }
 
-func TestSourceThatIsNoMediaIsRefusedForGoodAndLeavesNothing(t *testing.T) {
+func TestIngest_RejectsWhatIsNotMedia(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "text.mp4"), "just words")
@@ -174,7 +174,7 @@ func TestSourceThatIsNoMediaIsRefusedForGoodAndLeavesNothing(t *testing.T) {
 		filepath.Join(dir, "text.mp4"), filepath.Join(dir, "empty.mp4"), filepath.Join(dir, "none.mp4"), dir,
 		"relative.mp4", "rtsp://camera/1", "http://169.254.169.254/latest/meta-data", "",
 	} {
-		h := newHouse(t, source)
+		h := newHarness(t, source)
 		_, err := h.ingest(t.Context(), h.job)
 		wantPermanent(t, source, err)
 		if names := list(t, filepath.Join(h.DataDir, "tasks")); len(names) != 0 {
@@ -183,9 +183,9 @@ func TestSourceThatIsNoMediaIsRefusedForGoodAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAddressIsDownloadedFromAllowedNetworksOnly(t *testing.T) {
+func TestIngest_DownloadsOnlyFromAllowedNetworks(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, clips.picture)
+	h := newHarness(t, clips.picture)
 	s := httptest.NewServer(http.FileServer(http.Dir(filepath.Dir(h.job.Source))))
 	defer s.Close()
 	h.job.Source = s.URL + "/picture.mp4?token=secret"
@@ -207,9 +207,9 @@ func TestAddressIsDownloadedFromAllowedNetworksOnly(t *testing.T) {
 	}
 }
 
-func TestTroubleOfTheHostIsTriedAgainAndSaysWhatToDo(t *testing.T) {
+func TestStages_RetryHostErrorsWithAdvice(t *testing.T) {
 	t.Parallel()
-	house, m := ready(t)
+	house, m := readyHarness(t)
 	for name, c := range map[string]struct {
 		change func(c *Config)
 		want   string
@@ -250,9 +250,9 @@ func TestTroubleOfTheHostIsTriedAgainAndSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestCancelledTranscodeEndsAtOnceAndLeavesNothing(t *testing.T) {
+func TestTranscode_LeavesNothingWhenCancelled(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	in := m.in
 	// An ffmpeg that begins and never ends.
 	started := filepath.Join(t.TempDir(), "started")
@@ -284,9 +284,9 @@ func TestCancelledTranscodeEndsAtOnceAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAttemptsOfOneTaskNeverShareADirectory(t *testing.T) {
+func TestWorkdir_IsNotSharedByAttempts(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	in := m.in
 	var results [3]Transcode
 	var errs [3]error
@@ -316,9 +316,9 @@ func TestAttemptsOfOneTaskNeverShareADirectory(t *testing.T) {
 	}
 }
 
-func TestRenditionDamagedOnDiskIsNeitherAssembledNorPublished(t *testing.T) {
+func TestAssemble_RejectsDamagedRendition(t *testing.T) {
 	t.Parallel()
-	h, m := ready(t)
+	h, m := readyHarness(t)
 	p := h.mustPublish(m)
 	old := read(t, filepath.Join(h.PublishDir, p.Master))
 
@@ -341,7 +341,7 @@ func TestRenditionDamagedOnDiskIsNeitherAssembledNorPublished(t *testing.T) {
 	wantPlayable(t, filepath.Join(h.PublishDir, p.Master), m.tr.Output.Video)
 }
 
-func TestTranscodeNeedsRoomForTheWholeLadder(t *testing.T) {
+func TestTranscode_RequiresSpaceForLadder(t *testing.T) {
 	t.Parallel()
 	info := &media.Info{Duration: 100}
 	rungs := []media.Rung{{VideoBitrate: 8_000_000}, {VideoBitrate: 800_000}, {AudioBitrate: 80_000}}
@@ -354,12 +354,12 @@ func TestTranscodeNeedsRoomForTheWholeLadder(t *testing.T) {
 	wantPermanent(t, "more than the whole disk", checkFreeSpace(t.TempDir(), 1<<60, 0))
 }
 
-func TestDamageIsPublishedAndSaid(t *testing.T) {
+func TestStages_PublishDamagedSourceWithWarning(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a.ts", "a.mp4"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t, clips.picture)
+			h := newHarness(t, clips.picture)
 			h.job.Source = filepath.Join(t.TempDir(), name)
 			clip := exec.Command("ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=12",
 				"-preset", "ultrafast", "-c:v", "libx264", "-g", "25", "-pix_fmt", "yuv420p", h.job.Source)

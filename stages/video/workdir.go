@@ -17,29 +17,27 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// workdir is a directory that one attempt of one stage fills, and that takes
-// its final name when it is complete.
+// workdir is a directory that one attempt of a stage fills. It gets its final name
+// when it is complete.
 //
-// Its number is higher than that of any directory of the stage that exists
-// when it is made: among attempts of one task, which are claimed one after the
-// other, higher is newer. Its random part keeps two attempts apart even if one
-// of them lost its claim and does not know. A lock is held on it for as long
-// as the attempt lives; what nobody holds was left by a process that died. For
-// those who cannot see the lock, its time is brought up to date for as long as
-// the attempt makes progress.
+// Its number is higher than that of every existing directory of the stage. The
+// attempts of a task are claimed one after the other, so higher is newer. Its
+// random part separates two attempts if one of them lost its claim without
+// noticing. The attempt holds a lock on it; a directory with a free lock belongs
+// to a dead process. For hosts that cannot see the lock, the attempt touches the
+// directory while it makes progress.
 type workdir struct {
-	path   string // where it is now
+	path   string // current path
 	parent string
 	mode   fs.FileMode
 	dirName
 	lock *os.File
 }
 
-// touchEvery is how often a working directory is marked as one that somebody
-// works in, at most.
+// touchEvery is the shortest time between two touches of a working directory.
 const touchEvery = time.Minute
 
-// dirName is what the name of a stage's directory says.
+// dirName is the parsed name of a stage's directory.
 type dirName struct {
 	stage      string
 	number     int
@@ -66,8 +64,8 @@ func (d dirName) String() string {
 	return s
 }
 
-// newWorkdir makes a directory for this attempt of stage and removes what dead
-// ones have left in theirs. The caller defers its discard.
+// newWorkdir creates a directory for this attempt of stage and removes those of dead
+// attempts. The caller defers discard.
 func newWorkdir(ctx context.Context, job *stages.Job, parent, stage string, mode fs.FileMode) (*workdir, error) {
 	w := &workdir{parent: parent, mode: mode, dirName: dirName{
 		stage: stage, number: 1, random: strings.ToLower(rand.Text()[:10]), unfinished: true,
@@ -84,19 +82,18 @@ func newWorkdir(ctx context.Context, job *stages.Job, parent, stage string, mode
 	return w, nil
 }
 
-// retryIfRemoved calls make, which makes a directory and one in it, once more if the
-// directory was removed in between, because it was empty.
-func retryIfRemoved(make func() (*workdir, error)) (*workdir, error) {
-	w, err := make()
+// retryIfRemoved calls create, which makes a directory and a workdir in it, once more
+// if the directory was removed in between because it was empty.
+func retryIfRemoved(create func() (*workdir, error)) (*workdir, error) {
+	w, err := create()
 	if errors.Is(err, fs.ErrNotExist) {
-		w, err = make()
+		w, err = create()
 	}
 	return w, err
 }
 
-// create makes the directory and returns those that were there before. It holds
-// the parent's lock, so that no other attempt takes the new directory for a
-// dead one's before its own lock is on it.
+// create makes the directory and returns the older ones. It holds the parent's lock, so
+// that no other attempt finds the new directory before it is locked.
 func (w *workdir) create(ctx context.Context) (older []dirName, err error) {
 	lock, err := lockDir(ctx, w.parent)
 	if err != nil {
@@ -111,13 +108,13 @@ func (w *workdir) create(ctx context.Context) (older []dirName, err error) {
 	}
 	w.path = filepath.Join(w.parent, w.String())
 	if err := os.Mkdir(w.path, w.mode); err != nil {
-		return nil, fmt.Errorf("make working directory: %w", err)
+		return nil, fmt.Errorf("create working directory: %w", err)
 	}
 	if w.lock, err = os.Open(w.path); err != nil {
 		os.Remove(w.path)
 		return nil, fmt.Errorf("open working directory: %w", err)
 	}
-	// Where there are no locks, nobody removes what he cannot lock.
+	// Without locks, no process removes a directory that it cannot lock.
 	_, _ = tryLock(w.lock)
 	return older, nil
 }
@@ -137,25 +134,24 @@ func dirNames(parent, stage string) ([]dirName, error) {
 	return names, nil
 }
 
-// withTouch is a job whose progress is a sign of life in the directory, too.
+// withTouch returns a job whose progress also touches the directory.
 func (w *workdir) withTouch(job *stages.Job) *stages.Job {
-	watched := *job
+	touching := *job
 	var mu sync.Mutex
 	touched := time.Now()
-	watched.OnProgress = func(p stages.Progress) {
+	touching.OnProgress = func(p stages.Progress) {
 		job.Progress(p)
 		mu.Lock()
 		defer mu.Unlock()
 		if w.unfinished && time.Since(touched) >= touchEvery {
 			touched = time.Now()
-			_ = touch(w.path) // what is wrong with the disk, the attempt will find out
+			_ = touch(w.path) // the attempt itself will notice errors of the disk
 		}
 	}
-	return &watched
+	return &touching
 }
 
-// finish puts the directory on disk, with all that is in it, and gives it its
-// final name, which it returns.
+// finish syncs the directory to disk, gives it its final name, and returns that.
 func (w *workdir) finish(ctx context.Context, job *stages.Job) (string, error) {
 	if err := w.sync(ctx, job); err != nil {
 		return "", err
@@ -166,8 +162,8 @@ func (w *workdir) finish(ctx context.Context, job *stages.Job) (string, error) {
 	return w.String(), nil
 }
 
-// sync puts all that is in the directory on disk. If it is to be served,
-// everybody can read it then.
+// sync syncs the directory's content to disk. If it will be served, it first makes it
+// readable for all.
 func (w *workdir) sync(ctx context.Context, job *stages.Job) error {
 	step := reportSteps(job, -1, "syncing").counter()
 	if w.mode == servedMode {
@@ -193,8 +189,8 @@ func (w *workdir) rename() error {
 	return syncFile(w.parent)
 }
 
-// discard removes what is not finished. It does no harm when there is nothing
-// to be removed, so that it can be deferred.
+// discard removes the directory if it is unfinished, and releases the lock. It may be
+// deferred.
 func (w *workdir) discard() {
 	if w.unfinished {
 		os.RemoveAll(w.path)
@@ -202,7 +198,7 @@ func (w *workdir) discard() {
 	unlock(w.lock)
 }
 
-// removeFinished removes the directory although it is finished.
+// removeFinished removes the directory even if it is finished.
 func (w *workdir) removeFinished() {
 	if !w.unfinished {
 		scratch := w.dirName
@@ -216,10 +212,9 @@ func (w *workdir) removeFinished() {
 	w.discard()
 }
 
-// removeOlder removes the directories that attempts of a stage finished before
-// the one that became its result, in the same parent. That is for the stages
-// after it to do: an attempt that has lost its claim and does not know would
-// remove the result of the one that has it now.
+// removeOlder removes finished directories of a stage that are older than its result.
+// Only later stages may do so: an attempt that lost its claim without noticing would
+// remove the result of the current one.
 func removeOlder(ctx context.Context, job *stages.Job, parent, result string) {
 	keep, ok := parseDirName(result)
 	if !ok {
@@ -227,7 +222,7 @@ func removeOlder(ctx context.Context, job *stages.Job, parent, result string) {
 	}
 	names, err := dirNames(parent, keep.stage)
 	if err != nil {
-		return // they stay until the next time
+		return // a later attempt removes them
 	}
 	for _, d := range names {
 		if d.number < keep.number {
@@ -236,20 +231,20 @@ func removeOlder(ctx context.Context, job *stages.Job, parent, result string) {
 	}
 }
 
-// removeUnlocked removes a directory of an attempt unless one holds it. Whatever
-// stands in the way, it stays for others to remove.
+// removeUnlocked removes a directory of an attempt unless it is in use. If that
+// fails, the directory stays for others to remove.
 func removeUnlocked(ctx context.Context, job *stages.Job, parent string, d dirName) {
 	root, err := os.OpenRoot(parent)
 	if err != nil {
 		return
 	}
 	defer root.Close()
-	f, err := root.Open(d.String())
-	if err != nil {
+	f, supported, _ := lockEntry(root, d.String())
+	if f == nil {
 		return
 	}
 	defer unlock(f)
-	if locked, err := tryLock(f); err != nil || !locked {
+	if !supported {
 		return
 	}
 	if name, err := renameUnfinished(root, d); err == nil {
@@ -258,8 +253,8 @@ func removeUnlocked(ctx context.Context, job *stages.Job, parent string, d dirNa
 	}
 }
 
-// renameUnfinished gives a directory another name, so that nobody meets it half removed
-// under its own.
+// renameUnfinished marks a directory as unfinished by its name, so that it is never
+// visible half removed under its own name.
 func renameUnfinished(parent *os.Root, d dirName) (name string, err error) {
 	name = d.String()
 	if d.unfinished {

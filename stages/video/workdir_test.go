@@ -14,7 +14,7 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-func TestWorkdirAppearsWholeOrNotAtAll(t *testing.T) {
+func TestWorkdir_AppearsAtomically(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	w := mustWorkdir(t, parent, "transcode")
@@ -35,7 +35,7 @@ func TestWorkdirAppearsWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-func TestWorkdirOfAnAttemptThatEndsBadlyIsRemoved(t *testing.T) {
+func TestWorkdir_IsRemovedAfterFailure(t *testing.T) {
 	t.Parallel()
 	for how, attempt := range map[string]func(ctx context.Context, w *workdir){
 		"error": func(context.Context, *workdir) {},
@@ -62,7 +62,7 @@ func TestWorkdirOfAnAttemptThatEndsBadlyIsRemoved(t *testing.T) {
 	}
 }
 
-func TestWorkdirLeftByADeadProcessIsRemovedAndOneInUseIsNot(t *testing.T) {
+func TestWorkdir_RemovesThoseOfDeadProcesses(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	dead := mustWorkdir(t, parent, "transcode")
@@ -86,7 +86,7 @@ func TestWorkdirLeftByADeadProcessIsRemovedAndOneInUseIsNot(t *testing.T) {
 	}
 }
 
-func TestWorkdirsMadeAtTheSameTimeDoNotRemoveEachOther(t *testing.T) {
+func TestWorkdir_ConcurrentCreationKeepsAll(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	var all [40]*workdir
@@ -117,7 +117,7 @@ func TestWorkdirsMadeAtTheSameTimeDoNotRemoveEachOther(t *testing.T) {
 	}
 }
 
-func TestResultReplacesOlderDirectoriesAndNeverNewerOnes(t *testing.T) {
+func TestRemoveOlder_KeepsNewerResults(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	var dirs []*workdir
@@ -135,7 +135,7 @@ func TestResultReplacesOlderDirectoriesAndNeverNewerOnes(t *testing.T) {
 	}
 }
 
-func TestResultThatNamesAnotherDirectoryIsNotFollowed(t *testing.T) {
+func TestFindResultDir_RejectsOtherNames(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	for _, name := range []string{
@@ -152,7 +152,7 @@ func TestResultThatNamesAnotherDirectoryIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestTreeIsLinkedWhereThatIsPossible(t *testing.T) {
+func TestLinker_LinksIfPossible(t *testing.T) {
 	t.Parallel()
 	src, dst := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(src, "a"), "aa")
@@ -174,7 +174,7 @@ func TestTreeIsLinkedWhereThatIsPossible(t *testing.T) {
 	}
 }
 
-func TestTreeIsCopiedToAnotherFileSystem(t *testing.T) {
+func TestLinker_CopiesToAnotherFileSystem(t *testing.T) {
 	t.Parallel()
 	src, dst := t.TempDir(), otherFileSystem(t)
 	write(t, filepath.Join(src, "a"), "aa")
@@ -197,7 +197,7 @@ func TestTreeIsCopiedToAnotherFileSystem(t *testing.T) {
 	}
 }
 
-func TestTreeWithSomethingElseThanFilesIsAnError(t *testing.T) {
+func TestLinker_RejectsSpecialFiles(t *testing.T) {
 	t.Parallel()
 	src := t.TempDir()
 	if err := os.Symlink("/etc/passwd", filepath.Join(src, "a")); err != nil {

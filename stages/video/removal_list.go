@@ -12,25 +12,24 @@ import (
 	"github.com/cuelight/cuelight/internal/media"
 )
 
-// clockSlack is how wrong a clock may be: this host's, that of another which
-// wrote a file's time, or either after it was set. Everything that is kept for a
-// time is kept for so much longer.
+// clockSlack is how wrong a clock may be: that of this host, that of another host
+// which wrote a file's time, or either after it was set. Everything with a
+// retention time stays for so much longer.
 const clockSlack = time.Hour
 
-// olderThan reports whether a file's or directory's time is at least so long
-// ago. One from a future that no clock can be blamed for would never become
-// old: its time begins now.
-func olderThan(path string, info fs.FileInfo, least time.Duration) bool {
-	age := time.Since(info.ModTime())
-	if age < -clockSlack {
-		_ = touch(path) // if it cannot be set, nor could it be removed
+// olderThan reports whether a file's or directory's time is at least that long
+// ago. A time too far in the future would never become old, so it is set to now.
+func olderThan(path string, info fs.FileInfo, age time.Duration) bool {
+	actual := time.Since(info.ModTime())
+	if actual < -clockSlack {
+		_ = touch(path) // if that fails, removing it would fail, too
 	}
-	return age >= least+clockSlack
+	return actual >= age+clockSlack
 }
 
-// removalList is what is to be removed from a directory. It is decided about under
-// the directory's lock and removed without, because that may take long; then
-// the lock on each of them keeps others away.
+// removalList lists what to remove from a directory. It is made under the
+// directory's lock. Removing may take long, so it happens without that lock; the
+// lock on each entry excludes others.
 type removalList struct {
 	path  string
 	dir   *os.Root
@@ -53,7 +52,7 @@ func (d *removalList) close() {
 	d.dir.Close()
 }
 
-// remove removes them all, or as many as it can, and says how many that were.
+// remove removes all entries, or as many as it can, and returns their number.
 func (d *removalList) remove(ctx context.Context, freed *int64, each func()) (removed int, err error) {
 	for _, name := range d.names {
 		if failed := removeAll(ctx, d.dir, name, freed, each); failed != nil {
@@ -65,11 +64,11 @@ func (d *removalList) remove(ctx context.Context, freed *int64, each func()) (re
 	return removed, err
 }
 
-// addOldGenerations adds what may go from a task's published directory, whose lock is
-// held or which has none: generations that were replaced at least keep ago;
-// generations that were never served, because their process died before; and
-// the manifests that waited for that. Only what the stable manifests say
-// decides: where there are none, every generation stays.
+// addOldGenerations adds, from a task's published directory: generations that were
+// replaced at least keep ago; generations that were never served, because their
+// process died first; and the manifests prepared for those. Only the stable manifests
+// decide: without them, every generation stays. The caller holds the directory's
+// lock, if there are locks.
 func (d *removalList) addOldGenerations(keep time.Duration, abandoned func(fs.DirEntry) bool) error {
 	served, err := servedGenerations(d.path)
 	if err != nil {
@@ -95,34 +94,30 @@ func (d *removalList) addOldGenerations(keep time.Duration, abandoned func(fs.Di
 		}
 		info, err := e.Info()
 		if err != nil {
-			continue // somebody else was quicker
+			continue // another process removed it
 		}
 		unserved := never[gen.number] == e.Name()
 		replaced := gen.number < served.newest() && (keep <= 0 || olderThan(filepath.Join(d.path, e.Name()), info, keep))
 		if (unserved || replaced) && !d.lockAndAdd(gen) && unserved {
-			waiting = nil // without them nobody would know
+			waiting = nil // they show that the generation was never served
 		}
 	}
 	d.names = append(d.names, waiting...)
 	return nil
 }
 
-// lockAndAdd dooms a directory of an attempt, unless one holds it, and reports
-// whether it did.
+// lockAndAdd adds a directory of an attempt unless it is in use, and reports whether
+// it did.
 func (d *removalList) lockAndAdd(name dirName) bool {
-	f, err := d.dir.Open(name.String())
-	if err != nil {
+	f, _, err := lockEntry(d.dir, name.String())
+	if f == nil || err != nil {
 		return false
 	}
-	if locked, err := tryLock(f); err == nil && !locked {
-		f.Close()
-		return false
-	}
-	retired, err := renameUnfinished(d.dir, name)
+	renamed, err := renameUnfinished(d.dir, name)
 	if err != nil {
 		unlock(f)
 		return false
 	}
-	d.names, d.locks = append(d.names, retired), append(d.locks, f)
+	d.names, d.locks = append(d.names, renamed), append(d.locks, f)
 	return true
 }
