@@ -15,7 +15,7 @@ import (
 
 const (
 	testPictures = "-f lavfi -i testsrc2=s=128x96:r=50:d="
-	testTones  = " -f lavfi -i sine=r=48000:d="
+	testTones    = " -f lavfi -i sine=r=48000:d="
 )
 
 // tailLengths are sources whose last segment would be shorter than a player notices.

@@ -50,10 +50,10 @@ var phases = []struct{ stage, note string }{
 
 // diskFailure is something that befalls a disk, and how it is over.
 type diskFailure struct {
-	message       string
+	message    string
 	begin, end func(d *testDisk) error
 	early      bool     // it cannot come while a file is open for writing
-	tolerated      []string // moments from which a stage may be completed all the same
+	tolerated  []string // moments from which a stage may be completed all the same
 }
 
 var diskFailures = map[string]diskFailure{
