@@ -9,4 +9,7 @@ const (
 )
 
 // archDeniedCalls are denied calls that only this processor has.
-var archDeniedCalls = []int{unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_MKNOD, unix.SYS_USELIB, unix.SYS__SYSCTL}
+var archDeniedCalls = []int{
+	unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_MKNOD,
+	unix.SYS_USELIB, unix.SYS__SYSCTL,
+}

@@ -80,20 +80,9 @@ func (h *harness) build(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	err = h.withConn(ctx, func(conn *pgx.Conn) error {
-		_, err := store.New(conn, graph()).Migrate(ctx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
 	size, addrs := workers, []string{h.server.Addr()}
 	submitterURL := h.server.URL(database) + "&application_name=" + sessionPrefix + "submitter"
-	if h.options.failover != "" {
-		if err := h.startStandby(ctx); err != nil {
-			return err
-		}
-		h.cleanups = append(h.cleanups, h.standby.Close)
+	if h.standby != nil {
 		size, addrs = failoverWorkers, append(addrs, h.standby.Addr())
 		submitterURL = sessionURL("submitter", addrs...)
 	}
@@ -105,7 +94,7 @@ func (h *harness) build(ctx context.Context) (err error) {
 		return err
 	}
 	h.onExit(h.workers.close)
-	if h.options.failover == "" {
+	if h.standby == nil {
 		if err := h.workers.interpose(h.server.Addr(), network); err != nil {
 			return err
 		}
@@ -123,29 +112,38 @@ func (h *harness) makeDir() (err error) {
 	return err
 }
 
-// startServers starts the server with its database, and the network of one worker where that is
-// possible.
-func (h *harness) startServers(ctx context.Context) (*networkNamespace, error) {
+// startServers starts the server with its tables, and either a standby or, where that is possible,
+// the network of one worker.
+func (h *harness) startServers(ctx context.Context) (network *networkNamespace, err error) {
 	o := postgres.EphemeralOptions{Durable: true, Listen: []string{"127.0.0.1"}}
-	var network *networkNamespace
 	if h.options.failover == "" {
-		n, err := newNetworkNamespace(ctx)
-		switch {
-		case err == nil:
-			network = n
-			h.onExit(n.close)
-			o.Listen, o.Trust = append(o.Listen, n.hostIP), []string{n.subnet}
-		case ctx.Err() == nil:
+		if network, err = newNetworkNamespace(ctx); err == nil {
+			h.onExit(network.close)
+			o.Listen, o.Trust = append(o.Listen, network.hostIP), []string{network.subnet}
+		} else if ctx.Err() == nil {
 			h.Logf("no network namespace, using a proxy instead: %v", err)
 		}
 	}
-	server, err := postgres.StartEphemeral(ctx, o)
-	if err != nil {
+	if h.server, err = postgres.StartEphemeral(ctx, o); err != nil {
 		return nil, err
 	}
-	h.server = server
-	h.cleanups = append(h.cleanups, server.Close)
-	return network, server.CreateDatabase(ctx, database)
+	h.cleanups = append(h.cleanups, h.server.Close)
+	if err := h.server.CreateDatabase(ctx, database); err != nil {
+		return nil, err
+	}
+	if h.options.failover != "" {
+		err = h.startStandby(ctx)
+		if h.standby != nil {
+			h.cleanups = append(h.cleanups, h.standby.Close)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return network, h.withConn(ctx, func(conn *pgx.Conn) error {
+		_, err := store.New(conn, graph()).Migrate(ctx)
+		return err
+	})
 }
 
 // runPhases lets the workers work without faults, then with faults, and then until every

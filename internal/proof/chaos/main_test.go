@@ -29,7 +29,9 @@ func TestRun_FindsNoErrorUnderFaults(t *testing.T) {
 	}
 	keep := filepath.Join(t.TempDir(), "chaos")
 	var out bytes.Buffer
-	sum, err := run(t.Context(), options{seed: 11, duration: 20 * time.Second, keepDir: keep, videos: true, healthy: 20 * time.Second}, &out)
+	o := options{seed: 11, duration: 20 * time.Second, keepDir: keep}
+	o.setDefaults()
+	sum, err := run(t.Context(), o, &out)
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
@@ -113,7 +115,8 @@ func TestReadLogFile_SkipsIncompleteLastLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := readLogFile(file)
-	if err != nil || len(all) != 1 || all[0].Attempt != 3 || all[0].PID != os.Getpid() || time.Since(all[0].time()) > time.Minute {
+	if err != nil || len(all) != 1 || all[0].Attempt != 3 || all[0].PID != os.Getpid() ||
+		time.Since(all[0].time()) > time.Minute {
 		t.Errorf("%+v, %v", all, err)
 	}
 }

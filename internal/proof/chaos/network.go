@@ -57,7 +57,10 @@ func newNetworkNamespace(ctx context.Context) (_ *networkNamespace, err error) {
 	if err := n.configure(ctx, address(2)); err != nil {
 		return nil, err
 	}
-	return n, n.checkConnection(ctx)
+	if err := n.checkConnection(ctx); err != nil {
+		return nil, err
+	}
+	return n, nil
 }
 
 // enter returns the command that runs another command in the namespace.

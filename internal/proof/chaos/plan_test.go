@@ -57,7 +57,8 @@ func TestNewPlan_LeavesOneWorkerWithoutFaults(t *testing.T) {
 
 func TestNewPlan_IsOrderedAndEndsInTime(t *testing.T) {
 	t.Parallel()
-	for _, duration := range []time.Duration{time.Second, 5 * time.Second, 20 * time.Second, 59 * time.Second, 90 * time.Second} {
+	for _, seconds := range []time.Duration{1, 5, 20, 59, 90} {
+		duration := seconds * time.Second
 		last := time.Duration(0)
 		for _, s := range newPlan(3, duration) {
 			if s.at < last || s.at+s.duration > duration {

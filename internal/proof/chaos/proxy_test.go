@@ -178,7 +178,9 @@ func TestProxy_RefusesAndResetsConnections(t *testing.T) {
 
 func TestProxy_CloseEndsAllConnections(t *testing.T) {
 	t.Parallel()
-	for _, m := range []proxyMode{{}, {dropToServer: true, dropToClient: true}, {hold: true}, {delay: time.Hour}, {refuse: true}} {
+	for _, m := range []proxyMode{
+		{}, {dropToServer: true, dropToClient: true}, {hold: true}, {delay: time.Hour}, {refuse: true},
+	} {
 		p, err := newProxy(startEchoServer(t))
 		if err != nil {
 			t.Fatal(err)

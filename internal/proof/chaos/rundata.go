@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,7 +51,8 @@ const (
          or ingest_status in ('pending', 'failed')
          or ingest_status = 'completed'
             and (transcode_status in ('pending', 'failed') or metadata_status in ('pending', 'failed'))
-         or transcode_status = 'completed' and metadata_status = 'completed' and assemble_status in ('pending', 'failed')
+         or transcode_status = 'completed' and metadata_status = 'completed'
+            and assemble_status in ('pending', 'failed')
          or assemble_status = 'completed' and publish_status in ('pending', 'failed') as unfinished
   from chaos_tasks
  cross join lateral (select array[
@@ -94,4 +97,50 @@ func (h *harness) readRunData(ctx context.Context, firstFault time.Time) (*runDa
 		})
 		return err
 	})
+}
+
+// fault is a period in which something was broken.
+type fault struct {
+	kind   faultKind
+	worker int // or noWorker
+	from   time.Time
+	to     time.Time  // zero: it is still broken
+	tasks  []store.ID // that were locked
+}
+
+// overlaps reports whether the fault was present at some time between the two.
+func (f fault) overlaps(from, to time.Time) bool {
+	return !f.from.After(to) && (f.to.IsZero() || !f.to.Before(from))
+}
+
+// is reports whether the fault is of one of the kinds.
+func (f fault) is(kinds ...faultKind) bool { return slices.Contains(kinds, f.kind) }
+
+// faultLog records the faults. The rules ask it what excuses their findings.
+type faultLog struct {
+	mu     sync.Mutex
+	faults []*fault
+}
+
+// record notes that a fault begins now. The function that it returns notes its end.
+func (l *faultLog) record(kind faultKind, worker int, tasks ...store.ID) (end func()) {
+	f := &fault{kind: kind, worker: worker, from: time.Now(), tasks: tasks}
+	l.mu.Lock()
+	l.faults = append(l.faults, f)
+	l.mu.Unlock()
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		f.to = time.Now()
+	}
+}
+
+func (l *faultLog) list() []fault {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []fault
+	for _, f := range l.faults {
+		all = append(all, *f)
+	}
+	return all
 }

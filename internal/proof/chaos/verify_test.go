@@ -50,21 +50,34 @@ func registered(as store.ID) logEntry {
 	return logEntry{At: after(0).UnixMicro(), What: eventEntry, How: string(stages.WorkerStarted), Worker: as}
 }
 
+func missedWake(at time.Duration) logEntry {
+	return logEntry{
+		At: after(at).UnixMicro(), What: eventEntry, How: string(stages.WakeMissed), Stage: "ingest", Count: 3,
+	}
+}
+
 // executes adds an execution to a log; without an end it does not end.
-func (r *dataBuilder) executes(incarnation int, stage string, attempt int, at, duration time.Duration, end string) store.ID {
+func (r *dataBuilder) executes(
+	incarnation int, stage string, attempt int, at, duration time.Duration, end string,
+) store.ID {
 	r.tokens++
 	token := store.ID{9, r.tokens}
 	e := &r.logs[incarnation].entries
 	*e = append(*e, logEntry{
-		At: after(at).UnixMicro(), What: startEntry, Task: theTask, Source: "task-1", Stage: stage, Attempt: attempt, Token: token,
+		At: after(at).UnixMicro(), What: startEntry, Task: theTask, Source: "task-1",
+		Stage: stage, Attempt: attempt, Token: token,
 	})
 	if end != "" {
-		*e = append(*e, logEntry{At: after(at + duration).UnixMicro(), What: endEntry, Task: theTask, Stage: stage, Token: token, How: end})
+		*e = append(*e, logEntry{
+			At: after(at + duration).UnixMicro(), What: endEntry, Task: theTask, Stage: stage, Token: token, How: end,
+		})
 	}
 	return token
 }
 
-func (r *dataBuilder) addHistory(token store.ID, stage string, attempt int, by store.ID, at time.Duration, outcome string) {
+func (r *dataBuilder) addHistory(
+	token store.ID, stage string, attempt int, by store.ID, at time.Duration, outcome string,
+) {
 	r.history = append(r.history, attemptRow{
 		task: theTask, token: token, stage: stage, attempt: attempt, worker: by, finished: after(at), outcome: outcome,
 	})
@@ -72,7 +85,9 @@ func (r *dataBuilder) addHistory(token store.ID, stage string, attempt int, by s
 
 func (r *dataBuilder) reports(incarnation int, kind stages.Kind, stage string, attempt int, at time.Duration) {
 	e := &r.logs[incarnation].entries
-	*e = append(*e, logEntry{At: after(at).UnixMicro(), What: eventEntry, How: string(kind), Task: theTask, Stage: stage, Attempt: attempt})
+	*e = append(*e, logEntry{
+		At: after(at).UnixMicro(), What: eventEntry, How: string(kind), Task: theTask, Stage: stage, Attempt: attempt,
+	})
 }
 
 // addFault adds a fault.
@@ -120,7 +135,9 @@ func TestJudge_FindsEachError(t *testing.T) {
 			r.logs[1].entries[len(r.logs[1].entries)-1].Token = r.history[0].token
 			_ = token
 		}, duplicated, "has 2 executions"},
-		"a task whose submission was rolled back": {func(r *dataBuilder) { r.logs[0].entries[1].Source = "rolled-back-1" }, duplicated, "submission was rolled back"},
+		"a task whose submission was rolled back": {func(r *dataBuilder) {
+			r.logs[0].entries[1].Source = "rolled-back-1"
+		}, duplicated, "submission was rolled back"},
 		"a claim that is not in the history": {func(r *dataBuilder) {
 			r.executes(1, "ingest", 1, 900*ms, 10*ms, endedFailed)
 		}, violation, "is not in the history"},
@@ -131,9 +148,15 @@ func TestJudge_FindsEachError(t *testing.T) {
 		"a completion without an execution": {func(r *dataBuilder) {
 			r.logs[0].entries = r.logs[0].entries[:1]
 		}, violation, "which was not executed"},
-		"a completion by another worker":     {func(r *dataBuilder) { r.history[0].worker = worker2 }, violation, "by another process"},
-		"a completion by an unknown worker":  {func(r *dataBuilder) { r.history[0].worker = store.ID{77} }, violation, "no process has that id"},
-		"a completion of a failed execution": {func(r *dataBuilder) { r.logs[0].entries[2].How = endedFailed }, violation, `ended "failed"`},
+		"a completion by another worker": {func(r *dataBuilder) {
+			r.history[0].worker = worker2
+		}, violation, "by another process"},
+		"a completion by an unknown worker": {func(r *dataBuilder) {
+			r.history[0].worker = store.ID{77}
+		}, violation, "no process has that id"},
+		"a completion of a failed execution": {func(r *dataBuilder) {
+			r.logs[0].entries[2].How = endedFailed
+		}, violation, `ended "failed"`},
 		"a stage that started before the needed stage was completed": {func(r *dataBuilder) {
 			for i := range r.history {
 				if r.history[i].stage == "metadata" {
@@ -155,7 +178,9 @@ func TestJudge_FindsEachError(t *testing.T) {
 			r.reports(1, stages.ClaimRevoked, "ingest", 1, 1600*ms)
 			r.addFault(blackHole, 1, 400*ms, 2*time.Second)
 		}, violation, "by worker 2 had ended"},
-		"an end reported twice": {func(r *dataBuilder) { r.reports(0, stages.ClaimRevoked, "ingest", 1, 3*time.Second) }, violation, "its end was reported 2 times"},
+		"an end reported twice": {func(r *dataBuilder) {
+			r.reports(0, stages.ClaimRevoked, "ingest", 1, 3*time.Second)
+		}, violation, "its end was reported 2 times"},
 		"an end not reported": {func(r *dataBuilder) {
 			token := r.executes(1, "ingest", 1, 500*ms, 10*ms, endedFailed)
 			r.addHistory(token, "ingest", 1, worker2, 600*ms, "failed")
@@ -175,7 +200,7 @@ func TestJudge_FindsEachError(t *testing.T) {
 		}, violation, "reported database_lost twice"},
 		"a missed wake before the first fault": {func(r *dataBuilder) {
 			r.logs[0].entries = append(r.logs[0].entries,
-				logEntry{At: after(-time.Second).UnixMicro(), What: eventEntry, How: string(stages.WakeMissed), Stage: "ingest", Count: 3})
+				missedWake(-time.Second))
 		}, violation, "was not woken for 3 claims"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,9 +245,11 @@ func TestJudge_AcceptsWhatFaultsExcuse(t *testing.T) {
 		},
 		"a missed wake after the first fault": func(r *dataBuilder) {
 			r.logs[0].entries = append(r.logs[0].entries,
-				logEntry{At: after(time.Second).UnixMicro(), What: eventEntry, How: string(stages.WakeMissed), Stage: "ingest", Count: 3})
+				missedWake(time.Second))
 		},
-		"a released claim that was not started": func(r *dataBuilder) { r.reports(1, stages.ClaimReleased, "ingest", 1, 500*ms) },
+		"a released claim that was not started": func(r *dataBuilder) {
+			r.reports(1, stages.ClaimReleased, "ingest", 1, 500*ms)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,9 +269,13 @@ func TestRecoveries_MeasureFromKillToNextAttempt(t *testing.T) {
 		also func(*dataBuilder)
 		want recovery
 	}{
-		"by another worker":             {func(*dataBuilder) {}, recovery{duration: 500 * ms, undisturbed: true}},
-		"after a restart of the server": {func(r *dataBuilder) { r.addFault(restartFast, -1, -9*time.Second, -8*time.Second) }, recovery{duration: 500 * ms}},
-		"long after a restart":          {func(r *dataBuilder) { r.addFault(restartFast, -1, -20*time.Second, -15*time.Second) }, recovery{duration: 500 * ms, undisturbed: true}},
+		"by another worker": {func(*dataBuilder) {}, recovery{duration: 500 * ms, undisturbed: true}},
+		"after a restart of the server": {func(r *dataBuilder) {
+			r.addFault(restartFast, -1, -9*time.Second, -8*time.Second)
+		}, recovery{duration: 500 * ms}},
+		"long after a restart": {func(r *dataBuilder) {
+			r.addFault(restartFast, -1, -20*time.Second, -15*time.Second)
+		}, recovery{duration: 500 * ms, undisturbed: true}},
 		"with the task locked": {func(r *dataBuilder) {
 			r.addFault(lockRows, -1, 600*ms, 700*ms)
 			r.faults[0].tasks = []store.ID{theTask}
@@ -253,8 +284,12 @@ func TestRecoveries_MeasureFromKillToNextAttempt(t *testing.T) {
 			r.addFault(lockRows, -1, 600*ms, 700*ms)
 			r.faults[0].tasks = []store.ID{{44}}
 		}, recovery{duration: 500 * ms, undisturbed: true}},
-		"with the end hidden":     {func(r *dataBuilder) { r.addFault(powerLoss, 1, 400*ms, time.Minute) }, recovery{duration: 500 * ms, undisturbed: true, hidden: true}},
-		"by the restarted worker": {func(r *dataBuilder) { r.logs[0].worker = 1 }, recovery{duration: 500 * ms, undisturbed: true, bySuccessor: true}},
+		"with the end hidden": {func(r *dataBuilder) {
+			r.addFault(powerLoss, 1, 400*ms, time.Minute)
+		}, recovery{duration: 500 * ms, undisturbed: true, hidden: true}},
+		"by the restarted worker": {func(r *dataBuilder) {
+			r.logs[0].worker = 1
+		}, recovery{duration: 500 * ms, undisturbed: true, bySuccessor: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,7 +31,8 @@ func setup(t *testing.T) fixture {
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
 	f := fixture{store.New(pool, g), t, pool, store.ID{}}
-	err := pool.QueryRow(t.Context(), `insert into workers (pipeline, host, pid) values ('video', 'test', 1) returning id`).Scan(&f.worker)
+	const workerSQL = `insert into workers (pipeline, host, pid) values ('video', 'test', 1) returning id`
+	err := pool.QueryRow(t.Context(), workerSQL).Scan(&f.worker)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +141,12 @@ var (
 // two is a limit that three exceeds.
 func two() *int { n := 2; return &n }
 
+// triggersOff allows missing events between the two times, counted from now.
+func triggersOff(from, to time.Duration) invariant.Options {
+	now := time.Now()
+	return invariant.Options{TriggersOff: []invariant.Period{{From: now.Add(from), To: now.Add(to)}}}
+}
+
 // dropGuards drops the triggers and constraints that prevent forbidden states.
 const dropGuards = `
 alter table tasks disable trigger user;
@@ -167,7 +174,8 @@ func TestCheck_FindsEachViolation(t *testing.T) {
 		violated []string
 	}{
 		"an acknowledged submission without a task": {settled,
-			`delete from tasks where source = 'plain'; delete from attempts a where not exists (select from tasks where id = a.task_id)`,
+			`delete from tasks where source = 'plain';
+			 delete from attempts a where not exists (select from tasks where id = a.task_id)`,
 			[]string{"committed"}},
 		"a task of a rolled-back submission": {settled,
 			`update tasks set request_id = 'undone' where source = 'plain'`,
@@ -218,7 +226,8 @@ func TestCheck_FindsEachViolation(t *testing.T) {
 			`update tasks set ingest_status = 'pending' where source = 'plain'`,
 			[]string{"needs-completed"}},
 		"an attempt without the attempt it needs": {settled,
-			`delete from attempts` + plain + ` and stage = 'ingest'; update tasks set ingest_status = 'dead', ingest_attempts = 0 where source = 'plain'`,
+			`delete from attempts` + plain + ` and stage = 'ingest';
+			 update tasks set ingest_status = 'dead', ingest_attempts = 0 where source = 'plain'`,
 			[]string{"needs-completed", "needs-first", "status-matches"}},
 		"an attempt that started before the stage it needs was completed": {settled,
 			`update attempts set started_at = started_at - interval '11 seconds'` + plain + transcode,
@@ -230,10 +239,12 @@ func TestCheck_FindsEachViolation(t *testing.T) {
 		"a fan-in that started twice": {settled,
 			`update tasks set assemble_attempts = 2 where source = 'plain';
 			 insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
-			 select task_id, gen_random_uuid(), stage, 2, worker_id, now(), outcome from attempts` + plain + ` and stage = 'assemble'`,
+			 select task_id, gen_random_uuid(), stage, 2, worker_id, now(), outcome
+			   from attempts` + plain + ` and stage = 'assemble'`,
 			[]string{"completed-once", "completed-stays"}},
 		"a stage completed without an attempt": {settled,
-			`delete from attempts` + plain + ` and stage = 'publish'; update tasks set publish_attempts = 0 where source = 'plain'`,
+			`delete from attempts` + plain + ` and stage = 'publish';
+			 update tasks set publish_attempts = 0 where source = 'plain'`,
 			[]string{"completed-once", "status-matches"}},
 		"a completed stage that was cancelled": {settled,
 			`update tasks set publish_status = 'cancelled' where source = 'plain'`,
@@ -246,7 +257,8 @@ func TestCheck_FindsEachViolation(t *testing.T) {
 			`update tasks set publish_status = 'dead' where source = 'plain'`,
 			[]string{"completed-once", "status-matches"}},
 		"a failure that is not in the history": {busy,
-			`update tasks set transcode_status = 'failed', transcode_token = null, transcode_locked_at = null, transcode_locked_by = null
+			`update tasks
+			    set transcode_status = 'failed', transcode_token = null, transcode_locked_at = null, transcode_locked_by = null
 			  where source = 'held'`,
 			[]string{"attempt-counter", "status-matches"}},
 		"a claim that is missing in the history": {retried,
@@ -268,14 +280,18 @@ func TestCheck_FindsEachViolation(t *testing.T) {
 			`update attempts set attempt = attempt + 1` + bumpy + transcode + ` and outcome <> 'failed';
 			 update tasks set transcode_attempts = 3 where source = 'bumpy';
 			 insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome)
-			 select task_id, gen_random_uuid(), stage, 2, worker_id, started_at, finished_at + interval '1 microsecond', 'expired'
+			 select task_id, gen_random_uuid(), stage, 2, worker_id, started_at,
+			        finished_at + interval '1 microsecond', 'expired'
 			   from attempts` + bumpy + transcode + ` and outcome = 'failed'`,
 			[]string{"attempt-limit"}},
 		"one attempt too many that is due": {busy,
-			`update tasks set transcode_attempts = 2, transcode_status = 'failed', transcode_token = null, transcode_locked_at = null, transcode_locked_by = null
+			`update tasks
+			    set transcode_attempts = 2, transcode_status = 'failed',
+			        transcode_token = null, transcode_locked_at = null, transcode_locked_by = null
 			  where source = 'held';
 			 insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
-			 select id, gen_random_uuid(), 'transcode', n, gen_random_uuid(), now(), 'expired' from tasks, generate_series(1, 2) as n where source = 'held'`,
+			 select id, gen_random_uuid(), 'transcode', n, gen_random_uuid(), now(), 'expired'
+			   from tasks, generate_series(1, 2) as n where source = 'held'`,
 			[]string{"attempt-limit"}},
 		"a history without its task": {settled,
 			`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
@@ -285,19 +301,21 @@ func TestCheck_FindsEachViolation(t *testing.T) {
 			`delete from outbox where type = 'dead'`,
 			[]string{"event-outcome", "event-status"}},
 		"a change without an event while triggers were on": {
-			invariant.Options{TriggersOff: []invariant.Period{{From: time.Now().Add(-2 * time.Hour), To: time.Now().Add(-time.Hour)}}},
+			triggersOff(-2*time.Hour, -time.Hour),
 			`delete from outbox where type = 'dead'`,
 			[]string{"event-outcome", "event-status"}},
 		"a change without an event while triggers were off": {
-			invariant.Options{TriggersOff: []invariant.Period{{From: time.Now().Add(-time.Hour), To: time.Now().Add(time.Hour)}}},
+			triggersOff(-time.Hour, time.Hour),
 			`delete from outbox where type = 'dead'`,
 			nil},
 		"a finished task without an event": {settled,
-			`update outbox set completed = array(select bits & ~(1 << 31) from unnest(completed) as bits) where type = 'exchange';
+			`update outbox set completed = array(select bits & ~(1 << 31) from unnest(completed) as bits)
+			  where type = 'exchange';
 			 delete from outbox where type = 'cancelled'`,
 			[]string{"event-outcome", "event-status"}},
 		"an attempt at an unknown stage": {settled,
-			`update attempts set stage = 'nonsense'` + plain + ` and stage = 'publish'; update tasks set publish_status = 'cancelled', publish_attempts = 0 where source = 'plain'`,
+			`update attempts set stage = 'nonsense'` + plain + ` and stage = 'publish';
+			 update tasks set publish_status = 'cancelled', publish_attempts = 0 where source = 'plain'`,
 			[]string{"valid-history"}},
 		"an attempt that ended before it started": {settled,
 			`update attempts set finished_at = started_at - interval '1 second'` + plain + ` and stage = 'ingest'`,
@@ -344,7 +362,8 @@ func TestCheck_AcceptsOperatorRetries(t *testing.T) {
 			t.Fatalf("after a retry from %q and its work, %v are violated:\n%s", from, violated, strings.Join(details, "\n"))
 		}
 	}
-	if violated, _ := f.check(settled); !slices.Contains(violated, "completed-once") || !slices.Contains(violated, "no-renumbering") {
+	violated, _ := f.check(settled)
+	if !slices.Contains(violated, "completed-once") || !slices.Contains(violated, "no-renumbering") {
 		t.Errorf("with NoRetries, the violated rules are %v; want completed-once and no-renumbering, too", violated)
 	}
 }
@@ -367,7 +386,9 @@ func TestCheck_ChecksCustomPipelines(t *testing.T) {
 		if _, err := s.Submit(t.Context(), store.Submission{Source: "a"}); err != nil {
 			t.Fatal(err)
 		}
-		o := invariant.Options{Settled: true, NoRetries: true, MaxOrphanTime: time.Second, MaxAttempts: make([]int, len(nodes))}
+		o := invariant.Options{
+			Settled: true, NoRetries: true, MaxOrphanTime: time.Second, MaxAttempts: make([]int, len(nodes)),
+		}
 		found, err := invariant.Check(t.Context(), f.pool, g, o)
 		if err != nil || len(found) != 1 || found[0].Rule != "settled" {
 			t.Errorf("found %v, %v; want the one task that is not finished", found, err)
@@ -391,7 +412,8 @@ func TestViolation_NamesRuleAndDetail(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, details := f.check(settledWith(nil))
-	want := "settled: stage ingest of task " + r.ID.String() + " is pending, and could run (once faults have stopped, every task is finished)"
+	want := "settled: stage ingest of task " + r.ID.String() + " is pending, and could run " +
+		"(once faults have stopped, every task is finished)"
 	if !slices.Equal(details, []string{want}) {
 		t.Errorf("details are %q, want %q", details, want)
 	}

@@ -80,12 +80,13 @@ var rules = []rule{
 //   - needs: which stage needs which.
 const commonSQL = `
 with stages as not materialized (
-  select t.id as task, s.stage collate "C", s.status, s.attempts, s.token, s.locked_at, s.locked_by, s.run_at, s.can_start
+  select t.id as task, s.stage collate "C", s.status, s.attempts, s.token,
+         s.locked_at, s.locked_by, s.run_at, s.can_start
     from {{.Tasks}} t
    cross join lateral (values
          {{- range $i, $s := .Stages}}{{if $i}},{{end}}
-         ('{{.Name}}', t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token, t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at,
-          {{.NeedsCompleted}})
+         ('{{.Name}}', t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token,
+          t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at, {{.NeedsCompleted}})
          {{- end}}) as s (stage, status, attempts, token, locked_at, locked_by, run_at, can_start)
 ), tries as (
   select task_id as task, stage collate "C", attempt, token, worker_id, started_at, finished_at, outcome::text
@@ -169,7 +170,8 @@ const needsFirstSQL = `
 select format('attempt %s at stage %s of task %s (%s to %s, %s) %s',
               r.attempt, r.stage, r.task, r.started_at, r.finished_at, r.outcome,
               case when n.outcome is null then format('needs %s, which had no attempt', needs.need)
-                   else format('needs %s, whose attempt %s ended %s at %s', needs.need, n.attempt, n.outcome, n.finished_at) end)
+                   else format('needs %s, whose attempt %s ended %s at %s',
+                               needs.need, n.attempt, n.outcome, n.finished_at) end)
   from tries r
   join needs on needs.stage = r.stage
   left join lateral (select attempt, outcome, finished_at from {{.Attempts}}
@@ -186,12 +188,13 @@ const overtakenSQL = `
   select r.task, r.stage, r.started_at, t.priority,
          greatest(t.created_at, t.ready_at,
                   (select max(n.finished_at) from needs join {{.Attempts}} n on n.stage collate "C" = needs.need
-                    where needs.stage = r.stage and n.task_id = r.task and n.outcome = 'completed' and n.started_at < r.started_at)) as ready
+                    where needs.stage = r.stage and n.task_id = r.task
+                      and n.outcome = 'completed' and n.started_at < r.started_at)) as ready
     from runs r
     join {{.Tasks}} t on t.id = r.task
    where r.attempt_before is null
 )
-select format('stage %s of task %s was ready at %s and started at %s: %s later tasks of its priority started in between',
+select format('stage %s of task %s was ready at %s and started at %s: %s later tasks of its priority overtook it',
               a.stage, a.task, a.ready, a.started_at, overtaking.n)
   from first_tries a
  cross join lateral (select count(*) as n from first_tries b
@@ -202,12 +205,14 @@ select format('stage %s of task %s was ready at %s and started at %s: %s later t
 const completedOnceSQL = `
 select format('stage %s of task %s is %s, and was completed %s times', stage, task, max(status), count(completion))
   from stages
-  left join (select task, stage, token as completion from tries where outcome = 'completed') as completed using (task, stage)
+  left join (select task, stage, token as completion
+               from tries where outcome = 'completed') as completed using (task, stage)
  group by task, stage
 having count(completion) <> (max(status) = 'completed')::int`
 
 const completedStaysSQL = `
-select format('stage %s of task %s was completed, and started again with attempt %s (%s)', stage, task, attempt, outcome)
+select format('stage %s of task %s was completed, and started again with attempt %s (%s)',
+              stage, task, attempt, outcome)
   from runs
  where outcome_before = 'completed' and attempt <> 1`
 
@@ -230,15 +235,18 @@ select format('stage %s of task %s: attempt %s (%s) follows %s', stage, task, at
  where attempt not in (1, coalesce(attempt_before + (outcome_before <> 'released')::int, 1))`
 
 const noRenumberingSQL = `
-select format('stage %s of task %s: attempt 1 (%s) follows attempt %s (%s)', stage, task, outcome, attempt_before, outcome_before)
+select format('stage %s of task %s: attempt 1 (%s) follows attempt %s (%s)',
+              stage, task, outcome, attempt_before, outcome_before)
   from runs
  where attempt = 1 and attempt_before + (outcome_before <> 'released')::int <> 1`
 
 // $1 says that nobody retried anything, so no counter was reset.
 const attemptCounterSQL = `
-select format('stage %s of task %s counts %s attempts, its history %s', stage, task, attempts, coalesce(latest.attempt, 0))
+select format('stage %s of task %s counts %s attempts, its history %s',
+              stage, task, attempts, coalesce(latest.attempt, 0))
   from stages
-  left join (select task, stage, attempt - (outcome = 'released')::int as attempt from runs where is_latest) as latest using (task, stage)
+  left join (select task, stage, attempt - (outcome = 'released')::int as attempt
+               from runs where is_latest) as latest using (task, stage)
  where attempts <> coalesce(latest.attempt, 0) and ($1 or attempts <> 0)`
 
 const attemptLimitSQL = `
@@ -246,7 +254,8 @@ select format('stage %s of task %s %s: attempt %s of at most %s', stage, task, w
   from (select task, stage, attempt as n, 'was tried (' || outcome || ')' as what from tries
          union all
         select task, stage, attempts + 1, 'is due' from stages where status = 'failed') as tried
-  join (values {{- range $i, $s := .Stages}}{{if $i}},{{end}} ('{{.Name}}', ($1::int[])[{{$i}} + 1]){{end}}) as limits (name, allowed) on name collate "C" = stage
+  join (values {{- range $i, $s := .Stages}}{{if $i}},{{end}} ('{{.Name}}', ($1::int[])[{{$i}} + 1]){{end}})
+    as limits (name, allowed) on name collate "C" = stage
  where n > allowed`
 
 const validHistorySQL = `
@@ -259,7 +268,8 @@ select format('attempt %s at stage %s of task %s (%s) %s', attempt, tries.stage,
 // triggersOffSQL is true for a task of which an attempt ended while triggers were disabled.
 const triggersOffSQL = `exists (
        select from {{.Attempts}} a
-         join unnest($1::timestamptz[], $2::timestamptz[]) as triggers_off (since, until) on a.finished_at between since and until
+         join unnest($1::timestamptz[], $2::timestamptz[]) as triggers_off (since, until)
+           on a.finished_at between since and until
         where a.task_id = last_event.task and a.outcome <> 'completed')`
 
 // The last event of each stage, and the status that it leads to. It covers the tasks whose first
@@ -271,15 +281,19 @@ const eventStatusSQL = `
    cross join lateral (
          select unnest(array[{{.NameList}}]), 'pending' where e.type = 'submitted'
           union all
-         select e.stage, case e.type when 'started' then 'inprogress' when 'stage_completed' then 'completed' when 'dead' then 'dead'
-                                     when 'released' then 'pending' when 'retry_scheduled' then 'failed' end
-          where e.type in ('started', 'stage_completed', 'dead', 'released') or e.type = 'retry_scheduled' and not e.data ? 'stages'
+         select e.stage, case e.type when 'started' then 'inprogress' when 'stage_completed' then 'completed'
+                                     when 'dead' then 'dead' when 'released' then 'pending'
+                                     when 'retry_scheduled' then 'failed' end
+          where e.type in ('started', 'stage_completed', 'dead', 'released')
+             or e.type = 'retry_scheduled' and not e.data ? 'stages'
           union all
-         select jsonb_array_elements_text(e.data->'stages'), case e.type when 'retry_scheduled' then 'pending' else 'cancelled' end
+         select jsonb_array_elements_text(e.data->'stages'),
+                case e.type when 'retry_scheduled' then 'pending' else 'cancelled' end
           where e.type in ('retry_scheduled', 'cancelled') and e.data ? 'stages') as effect (stage, status)
    order by 1, 2, e.id desc
 )
-select format('stage %s of task %s is %s, but event %s says %s', s.stage, s.task, s.status, last_event.id, last_event.status)
+select format('stage %s of task %s is %s, but event %s says %s',
+              s.stage, s.task, s.status, last_event.id, last_event.status)
   from stages s
   join last_event on last_event.task = s.task and last_event.stage collate "C" = s.stage
  where last_event.status <> s.status
@@ -290,14 +304,16 @@ const eventOutcomeSQL = `
 , last_event as (
   select distinct on (task_id) task_id as task, type, id
     from {{.Events}}
-   where type in ('submitted', 'completed', 'dead', 'cancelled') or type = 'retry_scheduled' and data ? 'stages'
+   where type in ('submitted', 'completed', 'dead', 'cancelled')
+      or type = 'retry_scheduled' and data ? 'stages'
    order by task_id, id desc
 ), finished as (
   select task, case when bool_or(status = 'dead') then 'dead' when bool_or(status = 'cancelled') then 'cancelled'
                     when bool_and(status = 'completed') then 'completed' end as type
     from stages group by task
 )
-select format('task %s is %s, but its last event of that kind is %s, %s', finished.task, coalesce(finished.type, 'not finished'), last_event.id, last_event.type)
+select format('task %s is %s, but its last event of that kind is %s, %s',
+              finished.task, coalesce(finished.type, 'not finished'), last_event.id, last_event.type)
   from finished
   join last_event on last_event.task = finished.task
  where case when finished.type = 'completed' then last_event.type <> 'completed'

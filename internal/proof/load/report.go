@@ -183,7 +183,8 @@ func (s summary) table() string {
 		{"wait in the other pipeline, p50 ms", s.OtherWaitP50}, {"wait in the other pipeline, p99 ms", s.OtherWaitP99},
 		{"memory of the daemon, MiB", s.Memory}, {"  not backed by files", s.Anonymous},
 		{"  heap in use", s.Heap}, {"  stacks", s.Stacks},
-		{"processors used by the daemon", s.DaemonCPU}, {"  by PostgreSQL", s.PostgresCPU}, {"  by the clients", s.ClientsCPU},
+		{"processors used by the daemon", s.DaemonCPU}, {"  by PostgreSQL", s.PostgresCPU},
+		{"  by the clients", s.ClientsCPU},
 		{"transcode, ms", s.Transcode}, {"events", s.Events},
 	} {
 		fmt.Fprintf(&b, "%-40s %10.2f %10.2f %7.2f\n", row.name, row.Without, row.With, row.Ratio)

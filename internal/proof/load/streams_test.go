@@ -37,7 +37,8 @@ func newTestServer(t *testing.T) testServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := notify.New(pool, notify.Options{Channels: []string{g.Channel("ingest"), g.RecallChannel(), g.EventsChannel()}})
+	channels := []string{g.Channel("ingest"), g.RecallChannel(), g.EventsChannel()}
+	listener := notify.New(pool, notify.Options{Channels: channels})
 	feed := eventfeed.New(eventfeed.Options{Reader: f.Store, Wake: listener})
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
