@@ -182,7 +182,7 @@ func TestOutageLongerThanTheLeaseBurnsNoAttempt(t *testing.T) {
 		r.wait(t, stages.ClaimReleased) // its own heartbeat had stopped it
 		r.wait(t, stages.StageStarted)
 	}
-	tasks, err := b.List(t.Context(), store.Filter{})
+	tasks, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -31,20 +32,20 @@ func TestBoardChoosesAndOrders(t *testing.T) {
 	b.claim(w, ingest)
 	waiting := b.submit()
 	for name, c := range map[string]struct {
-		q    store.BoardQuery
+		q    store.ListQuery
 		want []store.ID
 	}{
-		"all, the newest first": {store.BoardQuery{}, []store.ID{waiting, running, retrying, died}},
-		"the oldest first":      {store.BoardQuery{Oldest: true}, []store.ID{died, retrying, running, waiting}},
-		"running":               {store.BoardQuery{State: store.StateRunning}, []store.ID{running}},
-		"waiting":               {store.BoardQuery{State: store.StateWaiting}, []store.ID{waiting}},
-		"retrying":              {store.BoardQuery{State: store.StateRetrying}, []store.ID{retrying}},
-		"dead":                  {store.BoardQuery{State: store.StateDead}, []store.ID{died}},
-		"the second page":       {store.BoardQuery{Filter: store.Filter{After: running, Limit: 1}}, []store.ID{retrying}},
-		"its counterpart":       {store.BoardQuery{Oldest: true, Filter: store.Filter{After: retrying, Limit: 1}}, []store.ID{running}},
-		"with a filter":         {store.BoardQuery{Oldest: true, Filter: store.Filter{Error: "luck"}}, []store.ID{died, retrying}},
+		"all, the newest first": {store.ListQuery{}, []store.ID{waiting, running, retrying, died}},
+		"the oldest first":      {store.ListQuery{Oldest: true}, []store.ID{died, retrying, running, waiting}},
+		"running":               {store.ListQuery{State: store.StateRunning}, []store.ID{running}},
+		"waiting":               {store.ListQuery{State: store.StateWaiting}, []store.ID{waiting}},
+		"retrying":              {store.ListQuery{State: store.StateRetrying}, []store.ID{retrying}},
+		"dead":                  {store.ListQuery{State: store.StateDead}, []store.ID{died}},
+		"the second page":       {store.ListQuery{Filter: store.Filter{After: running, Limit: 1}}, []store.ID{retrying}},
+		"its counterpart":       {store.ListQuery{Oldest: true, Filter: store.Filter{After: retrying, Limit: 1}}, []store.ID{running}},
+		"with a filter":         {store.ListQuery{Oldest: true, Filter: store.Filter{Error: "luck"}}, []store.ID{died, retrying}},
 	} {
-		tasks, err := b.Board(t.Context(), c.q)
+		tasks, err := b.List(t.Context(), c.q)
 		if got := ids(tasks); err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: got %v, %v; want %v", name, got, err, c.want)
 		}
@@ -59,7 +60,7 @@ func TestBoardChoosesAndOrders(t *testing.T) {
 	if o := strip.Oldest(); o.Stage != "ingest" || o.OldestReady <= 0 || o.OldestReady > time.Minute {
 		t.Errorf("the oldest is %+v", o)
 	}
-	if _, err := b.Board(t.Context(), store.BoardQuery{Filter: store.Filter{Stage: "lunch"}}); !errors.Is(err, store.ErrNoStage) {
+	if _, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{Stage: "lunch"}}); !errors.Is(err, store.ErrNoStage) {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -123,11 +124,11 @@ func TestDeadLettersAreGroupedByStageAndWhatTheirErrorsHaveInCommon(t *testing.T
 	if _, err := b.Override(t.Context(), []store.ID{replaced}, store.Submission{Source: "e.mp4"}); err != nil {
 		t.Fatal(err)
 	}
-	groups, err := b.DeadGroups(t.Context(), store.DeadFilter{}, 0)
-	if err != nil || len(groups.Largest) != 2 || groups.Groups != 2 || groups.Letters != 3 {
+	groups, err := b.DeadGroups(t.Context(), report.DeadFilter{}, 0)
+	if err != nil || len(groups.Largest) != 2 || groups.Groups != 2 || groups.Stages != 3 {
 		t.Fatalf("groups are %+v, %v", groups, err)
 	}
-	if one, err := b.DeadGroups(t.Context(), store.DeadFilter{}, 1); err != nil || len(one.Largest) != 1 || one.Groups != 2 || one.Letters != 3 {
+	if one, err := b.DeadGroups(t.Context(), report.DeadFilter{}, 1); err != nil || len(one.Largest) != 1 || one.Groups != 2 || one.Stages != 3 {
 		t.Errorf("one of the groups is %+v, %v", one, err)
 	}
 	disk, refused := groups.Largest[0], groups.Largest[1]
@@ -141,18 +142,18 @@ func TestDeadLettersAreGroupedByStageAndWhatTheirErrorsHaveInCommon(t *testing.T
 		t.Errorf("the other group is %+v", refused)
 	}
 	for name, c := range map[string]struct {
-		f    store.DeadFilter
+		f    report.DeadFilter
 		want []store.ID
 	}{
-		"all":       {store.DeadFilter{}, []store.ID{other, second, first}},
-		"a group":   {store.DeadFilter{Group: disk.Key}, []store.ID{second, first}},
-		"a source":  {store.DeadFilter{Source: "b."}, []store.ID{second}},
-		"an error":  {store.DeadFilter{Error: "more 1"}, []store.ID{first}},
-		"selected":  {store.DeadFilter{Tasks: []store.ID{first, other}}, []store.ID{other, first}},
-		"of nobody": {store.DeadFilter{UserID: "nobody"}, nil},
-		"a stage":   {store.DeadFilter{Stage: "publish"}, nil},
+		"all":       {report.DeadFilter{}, []store.ID{other, second, first}},
+		"a group":   {report.DeadFilter{Group: disk.Key}, []store.ID{second, first}},
+		"a source":  {report.DeadFilter{Source: "b."}, []store.ID{second}},
+		"an error":  {report.DeadFilter{Error: "more 1"}, []store.ID{first}},
+		"selected":  {report.DeadFilter{Tasks: []store.ID{first, other}}, []store.ID{other, first}},
+		"of nobody": {report.DeadFilter{UserID: "nobody"}, nil},
+		"a stage":   {report.DeadFilter{Stage: "publish"}, nil},
 	} {
-		letters, _, err := b.DeadLetters(t.Context(), c.f, store.ID{}, 0)
+		letters, _, err := b.DeadStages(t.Context(), c.f, store.ID{}, 0)
 		var got []store.ID
 		for _, l := range letters {
 			got = append(got, l.Task)
@@ -162,19 +163,19 @@ func TestDeadLettersAreGroupedByStageAndWhatTheirErrorsHaveInCommon(t *testing.T
 			t.Errorf("%s: got %v and %d, %v, %v; want %v", name, got, n, err, err2, c.want)
 		}
 	}
-	page, _, err := b.DeadLetters(t.Context(), store.DeadFilter{}, other, 1)
+	page, _, err := b.DeadStages(t.Context(), report.DeadFilter{}, other, 1)
 	if err != nil || len(page) != 1 || page[0].Task != second || page[0].DiedAt == nil {
 		t.Errorf("the second page is %+v, %v", page, err)
 	}
-	if r, err := b.RetryDead(t.Context(), store.DeadFilter{Group: disk.Key}, store.RetryAllOptions{}); err != nil || r.Retried != 2 {
+	if r, err := b.retryDead(t.Context(), report.DeadFilter{Group: disk.Key}, store.RetryAllOptions{}); err != nil || r.Retried != 2 {
 		t.Errorf("retried %+v, %v", r, err)
 	}
 	b.want(first, pending, pending, pending, pending, pending)
 	b.want(other, dead, pending, pending, pending, pending)
-	if n, _, err := b.CountDead(t.Context(), store.DeadFilter{}); err != nil || n != 1 {
+	if n, _, err := b.CountDead(t.Context(), report.DeadFilter{}); err != nil || n != 1 {
 		t.Errorf("still dead are %d, %v", n, err)
 	}
-	if _, err := b.RetryDead(t.Context(), store.DeadFilter{Stage: "lunch"}, store.RetryAllOptions{}); !errors.Is(err, store.ErrNoStage) {
+	if _, err := b.retryDead(t.Context(), report.DeadFilter{Stage: "lunch"}, store.RetryAllOptions{}); !errors.Is(err, store.ErrNoStage) {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -203,7 +204,7 @@ func TestLatencyIsOfWaitsAndWorkOverTime(t *testing.T) {
 		b.film(50*time.Minute, 3*time.Second, 20*time.Second)
 	}
 	b.film(2*time.Hour, time.Minute, time.Minute) // before the span
-	got, err := b.Latency(t.Context(), store.LatencyQuery{Span: time.Hour, Points: 6})
+	got, err := b.Latency(t.Context(), report.LatencyQuery{Span: time.Hour, Points: 6})
 	if err != nil || len(got.Points) != 2 || got.Step != 10*time.Minute {
 		t.Fatalf("got %+v, %v", got, err)
 	}
@@ -221,7 +222,7 @@ func TestLatencyIsOfWaitsAndWorkOverTime(t *testing.T) {
 	if got.All.Wait.N != 100 || got.All.Wait.P99.Round(time.Millisecond) != 3*time.Second {
 		t.Errorf("all together is %+v", got.All.Wait)
 	}
-	if _, err := b.Latency(t.Context(), store.LatencyQuery{Points: 501}); err == nil {
+	if _, err := b.Latency(t.Context(), report.LatencyQuery{Points: 501}); err == nil {
 		t.Error("501 points are taken")
 	}
 }
@@ -229,7 +230,7 @@ func TestLatencyIsOfWaitsAndWorkOverTime(t *testing.T) {
 func TestLatencyOfNothingIsEmpty(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	got, err := b.Latency(t.Context(), store.LatencyQuery{})
+	got, err := b.Latency(t.Context(), report.LatencyQuery{})
 	if err != nil || len(got.Points) != 0 || len(got.All.Work) != 5 {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -157,13 +157,6 @@ const matches = `
         or strpos(t.params->>'title', $6) > 0)
    and ($7 = '' or exists (select from {{.Attempts}} a where a.task_id = t.id and strpos(a.error, $7) > 0))`
 
-// List reads tasks, newest first. The next page is that After the last one. Where a
-// condition has no index it looks at all tasks until it has found enough: see
-// [Store.Page].
-func (s *Store) List(ctx context.Context, f Filter) ([]Task, error) {
-	return s.Board(ctx, BoardQuery{Filter: f})
-}
-
 func (f Filter) args(g Graph) []any {
 	stage, ok := g.Stage(f.Stage)
 	if !ok {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -40,11 +41,11 @@ func TestWhatIsNotShownOfASourceIsNotFoundByIt(t *testing.T) {
 	} {
 		for i, shown := range []bool{false, true} {
 			f := store.Filter{Source: part, Shown: shown}
-			listed, err := b.List(t.Context(), f)
+			listed, err := b.List(t.Context(), store.ListQuery{Filter: f})
 			if err != nil {
 				t.Fatal(err)
 			}
-			onBoard, err := b.Board(t.Context(), store.BoardQuery{Filter: f})
+			onBoard, err := b.List(t.Context(), store.ListQuery{Filter: f})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +107,7 @@ func TestPageOfDeadLettersDoesNotEndInsideATask(t *testing.T) {
 	var got []string
 	var after store.ID
 	for range 3 {
-		page, _, err := b.DeadLetters(t.Context(), store.DeadFilter{}, after, 1)
+		page, _, err := b.DeadStages(t.Context(), report.DeadFilter{}, after, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -116,7 +116,7 @@ func (c *crowd) finish() {
 			c.t.Fatal(err)
 		}
 		m.turn(func(cl engine.Claim) engine.Report { return completed(cl) })
-		tasks, err := c.List(ctx, store.Filter{Limit: 1e6})
+		tasks, err := c.List(ctx, store.ListQuery{Filter: store.Filter{Limit: 1e6}})
 		if err != nil {
 			c.t.Fatal(err)
 		}

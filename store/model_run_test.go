@@ -200,7 +200,7 @@ func (p *play) pick(moves []move) func() {
 // compare reads all tasks and looks for a difference.
 func (p *play) compare() {
 	p.t.Helper()
-	tasks, err := p.List(p.t.Context(), store.Filter{Limit: 10000})
+	tasks, err := p.List(p.t.Context(), store.ListQuery{Filter: store.Filter{Limit: 10000}})
 	p.must(err)
 	if len(tasks) != len(p.m.tasks) {
 		p.fatalf("there are %d tasks, want %d", len(tasks), len(p.m.tasks))

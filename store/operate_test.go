@@ -147,7 +147,7 @@ func TestOverriddenTasksAreNeverClaimedAgain(t *testing.T) {
 		if !errors.Is(err, store.ErrOverridden) && !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if left, _ := b.List(ctx, store.Filter{RequestID: name}); len(left) != 0 {
+		if left, _ := b.List(ctx, store.ListQuery{Filter: store.Filter{RequestID: name}}); len(left) != 0 {
 			t.Errorf("%s: the new task is there although nothing was replaced", name)
 		}
 	}
@@ -163,7 +163,7 @@ func TestListPagesThroughAllThatMatchOnce(t *testing.T) {
 	var seen []string
 	f := store.Filter{UserID: "u", Limit: 5}
 	for {
-		page, err := b.List(ctx, f)
+		page, err := b.List(ctx, store.ListQuery{Filter: f})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,11 +187,11 @@ func TestListPagesThroughAllThatMatchOnce(t *testing.T) {
 		"stage":        {store.Filter{Stage: "ingest", StageStatus: pending}, 25},
 		"source":       {store.Filter{Source: "s1"}, 11},
 	} {
-		if got, err := b.List(ctx, c.f); err != nil || len(got) != c.want {
+		if got, err := b.List(ctx, store.ListQuery{Filter: c.f}); err != nil || len(got) != c.want {
 			t.Errorf("%s: %d tasks, %v; want %d", name, len(got), err, c.want)
 		}
 	}
-	if _, err := b.List(ctx, store.Filter{Stage: "nonsense"}); !errors.Is(err, store.ErrNoStage) {
+	if _, err := b.List(ctx, store.ListQuery{Filter: store.Filter{Stage: "nonsense"}}); !errors.Is(err, store.ErrNoStage) {
 		t.Errorf("unknown stage: %v", err)
 	}
 }

@@ -11,6 +11,41 @@ import (
 	"github.com/cuelight/cuelight/internal/statement"
 )
 
+// StateFilter selects tasks by an index, so that they are found as quickly among millions
+// of finished ones. A task may be in several.
+type StateFilter string
+
+// The values of a [StateFilter].
+const (
+	StateRunning   StateFilter = "running"   // a stage is in progress
+	StateWaiting   StateFilter = "waiting"   // a stage is ready
+	StateScheduled StateFilter = "scheduled" // [StatusScheduled]
+	StateRetrying  StateFilter = "retrying"  // a stage failed or waits for a time, and will be retried
+	StateDead      StateFilter = "dead"      // a stage is dead, and the task is not overridden
+)
+
+// ListQuery selects and orders tasks. Its zero value is the newest hundred.
+type ListQuery struct {
+	Filter
+	State  StateFilter
+	Oldest bool // oldest first; After is then the task before the first one
+}
+
+// List reads tasks. Where a condition has no index it reads all tasks until it has found
+// enough; see [Store.Page]. It returns [ErrNoStage].
+func (s *Store) List(ctx context.Context, q ListQuery) ([]Task, error) {
+	q.Limit = cmp.Or(max(q.Limit, 0), 100)
+	var tasks []Task
+	for {
+		page, err := s.Page(ctx, q)
+		tasks = append(tasks, page.Tasks...)
+		if q.Limit -= len(page.Tasks); err != nil || q.Limit <= 0 || page.Next.IsZero() {
+			return tasks, err
+		}
+		q.After = page.Next
+	}
+}
+
 // SearchAtMost is how many tasks a page looks at where a condition has no index.
 const SearchAtMost = 3000
 
@@ -152,7 +187,7 @@ const mixedAtMost = 1000
 
 // sourceOf is where the tasks of a page are looked for, and how many more than asked
 // for are looked at, because not all that is there matches.
-func (q BoardQuery) sourceOf() (from source, more int) {
+func (q ListQuery) sourceOf() (from source, more int) {
 	rest := q.Filter
 	rest.After, rest.Limit, rest.Shown = ID{}, 0, false
 	byUser := q.UserID != "" && slices.Contains([]Status{"", StatusPending, StatusInProgress, StatusCompleted}, q.Status)
@@ -181,12 +216,12 @@ func (q BoardQuery) sourceOf() (from source, more int) {
 
 // Page reads a page of a list. It costs the same however many tasks there are. It
 // returns [ErrNoStage].
-func (s *Store) Page(ctx context.Context, q BoardQuery) (Page, error) {
+func (s *Store) Page(ctx context.Context, q ListQuery) (Page, error) {
 	if _, ok := s.graph.Stage(q.Stage); q.Stage != "" && !ok {
 		return Page{}, fmt.Errorf("list tasks: %w: %q", ErrNoStage, q.Stage)
 	}
 	from, more := q.sourceOf()
-	sql, ok := s.sql.reads.pages[pageKey{from, q.Oldest}]
+	sql, ok := s.sql.pages[pageKey{from, q.Oldest}]
 	if !ok {
 		return Page{}, fmt.Errorf("list tasks: there is no choice %q", from)
 	}

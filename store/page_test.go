@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -44,7 +45,7 @@ func (b bundle) variety(n int, random *rand.Rand) []store.Task {
 		}
 	}
 	b.exec("alter table tasks enable trigger user")
-	tasks, err := b.List(b.t.Context(), store.Filter{Limit: n + 1})
+	tasks, err := b.List(b.t.Context(), store.ListQuery{Filter: store.Filter{Limit: n + 1}})
 	if err != nil || len(tasks) != n {
 		b.t.Fatalf("%d tasks, %v", len(tasks), err)
 	}
@@ -52,7 +53,7 @@ func (b bundle) variety(n int, random *rand.Rand) []store.Task {
 }
 
 // chooses says what a query is to find, by nothing but what a task is.
-func chooses(q store.BoardQuery, t store.Task) bool {
+func chooses(q store.ListQuery, t store.Task) bool {
 	any := func(is func(i int, s store.StageState) bool) bool {
 		for i, s := range t.Stages {
 			if is(i, s) {
@@ -93,14 +94,14 @@ func TestPages_HaveWhatMatchesAndNothingElse(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
 	all := b.variety(150, rand.New(rand.NewPCG(seed, 0)))
-	queries := []store.BoardQuery{{}}
+	queries := []store.ListQuery{{}}
 	for _, only := range []store.StateFilter{store.StateRunning, store.StateWaiting, store.StateScheduled, store.StateRetrying, store.StateDead} {
-		queries = append(queries, store.BoardQuery{State: only})
+		queries = append(queries, store.ListQuery{State: only})
 	}
 	for _, status := range []store.Status{pending, store.StatusScheduled, inprogress, done, failing, dead, cancelled} {
-		queries = append(queries, store.BoardQuery{Filter: store.Filter{Status: status}})
+		queries = append(queries, store.ListQuery{Filter: store.Filter{Status: status}})
 		if status != store.StatusScheduled {
-			queries = append(queries, store.BoardQuery{Filter: store.Filter{Stage: "transcode", StageStatus: status}})
+			queries = append(queries, store.ListQuery{Filter: store.Filter{Stage: "transcode", StageStatus: status}})
 		}
 	}
 	for _, q := range queries {
@@ -121,7 +122,7 @@ func TestPages_HaveWhatMatchesAndNothingElse(t *testing.T) {
 	} {
 		want := 0
 		for _, task := range all {
-			if chooses(store.BoardQuery{State: only}, task) {
+			if chooses(store.ListQuery{State: only}, task) {
 				want++
 			}
 		}
@@ -132,7 +133,7 @@ func TestPages_HaveWhatMatchesAndNothingElse(t *testing.T) {
 }
 
 // pages holds all pages of a query against all tasks.
-func (b bundle) pages(all []store.Task, q store.BoardQuery) {
+func (b bundle) pages(all []store.Task, q store.ListQuery) {
 	b.t.Helper()
 	var want, got []store.ID
 	for _, task := range all {
@@ -166,7 +167,7 @@ func TestPageOfASearch_EndsAfterSomeTasks(t *testing.T) {
 	b.exec("alter table tasks disable trigger user")
 	oldest := b.submission(store.Submission{Source: "/found.mp4"})
 	b.exec("insert into tasks (source) select n::text from generate_series(1, $1) as n", store.SearchAtMost+100)
-	q := store.BoardQuery{Filter: store.Filter{Source: "found", Limit: 10}}
+	q := store.ListQuery{Filter: store.Filter{Source: "found", Limit: 10}}
 	page, err := b.Page(t.Context(), q)
 	if err != nil || len(page.Tasks) != 0 || page.Next.IsZero() {
 		t.Fatalf("the first page has %d tasks, goes on after %s, %v", len(page.Tasks), page.Next, err)
@@ -175,7 +176,7 @@ func TestPageOfASearch_EndsAfterSomeTasks(t *testing.T) {
 	if page, err = b.Page(t.Context(), q); err != nil || fmt.Sprint(ids(page.Tasks)) != fmt.Sprint([]store.ID{oldest}) || !page.Next.IsZero() {
 		t.Errorf("the next page has %v, goes on after %s, %v", ids(page.Tasks), page.Next, err)
 	}
-	tasks, err := b.List(t.Context(), store.Filter{Source: "found"})
+	tasks, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{Source: "found"}})
 	if err != nil || fmt.Sprint(ids(tasks)) != fmt.Sprint([]store.ID{oldest}) {
 		t.Errorf("a list has %v, %v", ids(tasks), err)
 	}
@@ -185,12 +186,12 @@ func TestPageOfASearch_EndsAfterSomeTasks(t *testing.T) {
 func TestStrip_EstimatesALongQueue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	const n = 2 * store.CountAtMost
+	const n = 2 * report.MaxCount
 	b.exec("alter table tasks disable trigger user")
 	b.exec("insert into tasks (source) select n::text from generate_series(1, $1) as n", n)
 	b.exec("insert into tasks (source, ingest_run_at) select n::text, 'tomorrow' from generate_series(1, $1) as n", n)
 	strip, err := b.Stats(t.Context())
-	if err != nil || strip.Waiting < store.CountAtMost || strip.Stages[0].Ready < store.CountAtMost {
+	if err != nil || strip.Waiting < report.MaxCount || strip.Stages[0].Ready < report.MaxCount {
 		t.Errorf("before the table was analyzed: %+v, %v", strip, err)
 	}
 	b.exec("analyze tasks")
@@ -198,8 +199,8 @@ func TestStrip_EstimatesALongQueue(t *testing.T) {
 	if err != nil || strip.Stages[0].Ready < n*9/10 || strip.Stages[0].Ready > n*11/10 || strip.Waiting != strip.Stages[0].Ready {
 		t.Errorf("estimated is %+v, %v", strip, err)
 	}
-	if strip.Scheduled != store.CountAtMost {
-		t.Errorf("%d are scheduled, want %d", strip.Scheduled, store.CountAtMost)
+	if strip.Scheduled != report.MaxCount {
+		t.Errorf("%d are scheduled, want %d", strip.Scheduled, report.MaxCount)
 	}
 }
 
@@ -274,10 +275,10 @@ func TestPostponedTask_IsNotScheduled(t *testing.T) {
 		}
 		slices.SortFunc(all, func(a, b store.Task) int { return bytes.Compare(b.ID[:], a.ID[:]) })
 		for _, only := range []store.StateFilter{store.StateScheduled, store.StateRetrying, store.StateWaiting} {
-			b.pages(all, store.BoardQuery{State: only})
+			b.pages(all, store.ListQuery{State: only})
 		}
 		for _, status := range []store.Status{store.StatusScheduled, pending, cancelled} {
-			b.pages(all, store.BoardQuery{Filter: store.Filter{Status: status}})
+			b.pages(all, store.ListQuery{Filter: store.Filter{Status: status}})
 		}
 	}
 	counts := func(when string, scheduled, retrying, ready int) {

@@ -50,9 +50,9 @@ const retryMatchingSQL = `
 select {{.Function "retry_tasks"}}(array(
        select t.id from {{.Tasks}} t where t.id = any($10::uuid[]) and ` + retryable + ` order by t.id for no key update), $9)`
 
-// retry a batch of dead letters, as far as they are not being done again already.
+// retryDeadSQL retries a batch of tasks, except those that were retried meanwhile.
 const retryDeadSQL = `
-/* retry dead letters */
+/* retry dead tasks */
 select {{.Function "retry_tasks"}}(array(
        select t.id from {{.Tasks}} t where t.id = any($1::uuid[]) and t.overridden_by is null and ({{.Any "t." "dead"}})
         order by t.id for no key update))`
@@ -71,37 +71,32 @@ func (s *Store) RetryAll(ctx context.Context, f Filter, from string, o RetryAllO
 		stage = &from
 	}
 	args := append(f.args(s.graph), stage)
-	r, err := s.retryEach(ctx, s.sql.matching, args, o, func(ids []ID) (string, []any) {
-		return s.sql.retryMatching, append(slices.Clone(args), ids)
-	})
-	return r, s.explain("retry all", err)
-}
-
-// RetryDead is [Store.RetryAll], of what died, failed or was cancelled, for the tasks
-// with dead letters that match. It returns [ErrNoStage].
-func (s *Store) RetryDead(ctx context.Context, f DeadFilter, o RetryAllOptions) (RetryAllResult, error) {
-	if err := s.checkDead(f); err != nil {
-		return RetryAllResult{}, err
-	}
-	r, err := s.retryEach(ctx, s.sql.reads.deadMatching, f.args(), o, func(ids []ID) (string, []any) {
-		return s.sql.retryDead, []any{ids}
-	})
-	return r, s.explain("retry dead letters", err)
-}
-
-// retryEach finds the tasks, and then runs for each batch the statement that batch
-// returns: tasks that die again meanwhile are not taken twice.
-func (s *Store) retryEach(
-	ctx context.Context, find string, args []any, o RetryAllOptions, batch func(ids []ID) (sql string, args []any),
-) (r RetryAllResult, err error) {
 	var all []ID
-	err = s.read(ctx, find, args, func(rows pgx.Rows) (err error) {
+	err := s.read(ctx, s.sql.matching, args, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, pgx.RowTo[ID])
 		return err
 	})
-	if err != nil {
-		return r, err
+	var r RetryAllResult
+	if err == nil {
+		r, err = s.retryBatches(ctx, all, o, func(ids []ID) (string, []any) {
+			return s.sql.retryMatching, append(slices.Clone(args), ids)
+		})
 	}
+	return r, s.explain("retry all", err)
+}
+
+// RetryDead retries the dead, failed and cancelled stages of those tasks that have a dead
+// stage and are not overridden, in batches as [Store.RetryAll] does.
+func (s *Store) RetryDead(ctx context.Context, tasks []ID, o RetryAllOptions) (RetryAllResult, error) {
+	r, err := s.retryBatches(ctx, tasks, o, func(ids []ID) (string, []any) { return s.sql.retryDead, []any{ids} })
+	return r, s.explain("retry dead tasks", err)
+}
+
+// retryBatches runs, for each batch of tasks, the statement that batch returns. A task that
+// dies again meanwhile is not retried twice.
+func (s *Store) retryBatches(
+	ctx context.Context, all []ID, o RetryAllOptions, batch func(ids []ID) (sql string, args []any),
+) (r RetryAllResult, err error) {
 	if len(all) == 0 && o.Audit != nil {
 		return r, s.WithAudit(ctx, func(*Store) (AuditEntry, error) { return o.Audit(0) })
 	}

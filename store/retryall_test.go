@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -22,7 +23,7 @@ func (b bundle) retries() map[string]func(context.Context, store.RetryAllOptions
 			return b.RetryAll(ctx, store.Filter{Status: dead}, "ingest", o)
 		},
 		"dead letters": func(ctx context.Context, o store.RetryAllOptions) (store.RetryAllResult, error) {
-			return b.RetryDead(ctx, store.DeadFilter{Stage: "ingest"}, o)
+			return b.retryDead(ctx, report.DeadFilter{Stage: "ingest"}, o)
 		},
 	}
 }

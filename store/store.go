@@ -54,7 +54,7 @@ type statements struct {
 	retry, cancel, override      string
 	matching, countMatching      string
 	retryMatching, retryDead     string
-	reads                        reads
+	pages                        map[pageKey]string
 }
 
 func newStatements(g Graph) *statements {
@@ -67,6 +67,6 @@ func newStatements(g Graph) *statements {
 		retry: all(retrySQL), cancel: all(cancelSQL), override: all(overrideSQL),
 		matching: all(matchingSQL), countMatching: all(countMatchingSQL),
 		retryMatching: all(retryMatchingSQL), retryDead: all(retryDeadSQL),
-		reads: newReads(g),
+		pages: newPages(g.templateData()),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -23,13 +24,25 @@ const (
 	publish
 )
 
-// tables are a pipeline's tables as embedders and as workers use them.
+// tables are a pipeline's tables as programs, workers and operators use them.
 type tables struct {
 	*store.Store
 	*engine.Engine
+	*report.Reader
 }
 
-func newTables(db store.DB, g store.Graph) tables { return tables{store.New(db, g), engine.New(db, g)} }
+func newTables(db store.DB, g store.Graph) tables {
+	return tables{store.New(db, g), engine.New(db, g), report.New(db, g)}
+}
+
+// retryDead retries the dead tasks that match.
+func (s tables) retryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error) {
+	tasks, err := s.FindDead(ctx, f)
+	if err != nil {
+		return store.RetryAllResult{}, err
+	}
+	return s.RetryDead(ctx, tasks, o)
+}
 
 func (s tables) Graph() store.Graph { return s.Store.Graph() }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -182,7 +183,7 @@ func (s *Server) listStages(_ http.ResponseWriter, r *http.Request) (answer, err
 }
 
 func (s *Server) readStages(ctx context.Context) (stagesBody, error) {
-	strip, err := s.o.Store.Stats(ctx)
+	strip, err := report.New(s.o.Store.DB(), s.o.Store.Graph()).Stats(ctx)
 	if err != nil {
 		return stagesBody{}, err
 	}

@@ -31,7 +31,7 @@ func TestRequestID_IsOfItsKey(t *testing.T) {
 	b.do(call{method: "POST", path: api + "/tasks", as: one, body: map[string]any{"tasks": []any{
 		map[string]any{"source": "https://h/new"}, map[string]any{"source": "https://h/b", "request_id": "film-17"},
 	}}}).problem(http.StatusConflict, "request-id-taken")
-	tasks, err := b.List(t.Context(), store.Filter{})
+	tasks, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{}})
 	if err != nil || len(tasks) != 3 {
 		t.Errorf("there are %d tasks, %v", len(tasks), err)
 	}

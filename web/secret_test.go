@@ -20,7 +20,7 @@ func TestSecretOfASource_IsInNoAnswerToAReader(t *testing.T) {
 	} {
 		b.exec("insert into tasks (source) values ($1)", source)
 	}
-	tasks, err := b.List(t.Context(), store.Filter{})
+	tasks, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{}})
 	if err != nil || len(tasks) != 6 {
 		t.Fatal(tasks, err)
 	}

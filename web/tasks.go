@@ -57,7 +57,7 @@ func (s *Server) found(ctx context.Context, f store.Filter, limit int) (tasks []
 	f.Limit = limit + 1 // one more, to know whether there is a next page
 	f.Shown = access.From(ctx).Scope < access.Admin
 	for began := time.Now(); ; {
-		page, err := s.o.Store.Page(ctx, store.BoardQuery{Filter: f})
+		page, err := s.o.Store.Page(ctx, store.ListQuery{Filter: f})
 		if err != nil {
 			return nil, next, err
 		}

@@ -61,7 +61,7 @@ func TestManyTasksAreSubmittedAllOrNone(t *testing.T) {
 	}
 	b.post(api+"/tasks", tasks("/d", "")).problem(http.StatusUnprocessableEntity, "invalid")
 	b.post(api+"/tasks", tasks("/d", "nonsense")).problem(http.StatusUnprocessableEntity, "invalid")
-	if all, _ := b.List(t.Context(), store.Filter{}); len(all) != 3 {
+	if all, _ := b.List(t.Context(), store.ListQuery{Filter: store.Filter{}}); len(all) != 3 {
 		t.Errorf("there are %d tasks", len(all))
 	}
 	b.post(api+"/tasks", tasks()).problem(http.StatusUnprocessableEntity, "invalid") // null is no list

@@ -51,7 +51,7 @@ func (c *cli) list(ctx context.Context, db *dbconn.Database, f store.Filter, aft
 			return err
 		}
 	}
-	tasks, err := db.Store.List(ctx, f)
+	tasks, err := db.Store.List(ctx, store.ListQuery{Filter: f})
 	if err != nil {
 		return err
 	}

@@ -189,9 +189,9 @@ func (j *oneShot) check() {
 		t, err := j.db.Store.Get(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			err = j.end(j.given[id], report{TaskID: id, Status: store.StatusCancelled})
+			err = j.end(j.given[id], taskReport{TaskID: id, Status: store.StatusCancelled})
 		case err == nil && t.IsFinished(j.db.Store.Graph()):
-			var r report
+			var r taskReport
 			if r, err = reportOn(ctx, j.db.Store, t, "", j.publishDir); err == nil {
 				err = j.end(j.given[id], r)
 			}

@@ -21,7 +21,7 @@ func (j *oneShot) setFooter() {
 }
 
 // end reports on a task, once for every time it was given.
-func (j *oneShot) end(g *given, r report) error {
+func (j *oneShot) end(g *given, r taskReport) error {
 	g.done = true
 	j.open--
 	j.setFooter()
@@ -55,7 +55,7 @@ func (j *oneShot) end(g *given, r report) error {
 
 // tellFailure tells of an end that no event told of: a cancelled task, or one
 // that died with another process.
-func (j *oneShot) tellFailure(g *given, r report) {
+func (j *oneShot) tellFailure(g *given, r taskReport) {
 	switch {
 	case r.Status == store.StatusCancelled:
 		j.progress.say("%s: cancelled", g.label)

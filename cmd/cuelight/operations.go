@@ -9,6 +9,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
@@ -82,7 +83,7 @@ func (o operations) Retry(ctx context.Context, id store.ID, from string) error {
 	})
 }
 
-func (o operations) RetryDead(ctx context.Context, f store.DeadFilter, how store.RetryAllOptions) (store.RetryAllResult, error) {
+func (o operations) RetryDead(ctx context.Context, f report.DeadFilter, how store.RetryAllOptions) (store.RetryAllResult, error) {
 	if err := access.Check(ctx, access.Admin); err != nil {
 		return store.RetryAllResult{}, fmt.Errorf("%w: %w", ui.ErrForbidden, err)
 	}
@@ -92,7 +93,11 @@ func (o operations) RetryDead(ctx context.Context, f store.DeadFilter, how store
 		detail, err := json.Marshal(map[string]any{"filter": written, "tasks": tasks})
 		return store.AuditEntry{Actor: access.From(ctx).Name, Action: "retry_dead", Detail: detail}, err
 	}
-	return o.st.RetryDead(ctx, f, how)
+	tasks, err := report.New(o.st.DB(), o.st.Graph()).FindDead(ctx, f)
+	if err != nil {
+		return store.RetryAllResult{}, err
+	}
+	return o.st.RetryDead(ctx, tasks, how)
 }
 
 func (o operations) Cancel(ctx context.Context, id store.ID) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
@@ -97,7 +98,7 @@ func TestWhatIsDoneByTheDashboardIsAudited(t *testing.T) {
 		{"Retry", func(ctx context.Context) error { return o.Retry(ctx, other, "ingest") },
 			func() entry { return entry{"retry", other.String(), `{"from": "ingest"}`} }},
 		{"RetryDead", func(ctx context.Context) error {
-			_, err := o.RetryDead(ctx, store.DeadFilter{Stage: "ingest", Source: "token=abc"}, store.RetryAllOptions{})
+			_, err := o.RetryDead(ctx, report.DeadFilter{Stage: "ingest", Source: "token=abc"}, store.RetryAllOptions{})
 			return err
 		}, func() entry { return entry{action: "retry_dead", detail: "…"} }},
 		{"Pause", func(ctx context.Context) error { return o.Pause(ctx, pause) },

@@ -114,7 +114,7 @@ func (c *cli) retryAll(ctx context.Context, db *dbconn.Database, filter store.Fi
 	}
 	if !o.yes {
 		filter.Limit = 1000
-		tasks, err := db.Store.List(ctx, filter)
+		tasks, err := db.Store.List(ctx, store.ListQuery{Filter: filter})
 		if err != nil {
 			return err
 		}

@@ -171,7 +171,7 @@ func (b *beside) readiness(d *daemon) []health.Check {
 func (b *beside) dashboard() (*ui.UI, error) {
 	at := showcase{publish: b.config.PublishDir, base: b.o.basePath}
 	return ui.New(ui.Options{
-		Store: b.db.Reads.Store, Actions: operations{b.db.Reads.Store}, Base: b.o.basePath, Version: programVersion(),
+		Store: ui.NewReader(b.db.Reads.Store), Actions: operations{b.db.Reads.Store}, Base: b.o.basePath, Version: programVersion(),
 		Uploads: web.UploadsPath(b.o.basePath), Login: b.o.basePath + "/login", Logout: b.o.basePath + "/logout",
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return b.feed.Subscribe(eventfeed.Now, keep) },
 		Viewer: func(ctx context.Context) ui.Viewer {

@@ -223,10 +223,10 @@ func (c *cli) waitFor(ctx context.Context, db *dbconn.Database, args []string, r
 	}
 }
 
-func reportIfEnded(ctx context.Context, st *store.Store, id store.ID, source, publishDir string) (report, bool, error) {
+func reportIfEnded(ctx context.Context, st *store.Store, id store.ID, source, publishDir string) (taskReport, bool, error) {
 	t, err := st.Get(ctx, id)
 	if err != nil || !t.IsFinished(st.Graph()) {
-		return report{}, false, err
+		return taskReport{}, false, err
 	}
 	r, err := reportOn(ctx, st, t, source, publishDir)
 	return r, err == nil, err
@@ -243,7 +243,7 @@ func verdict(completed, all int) error {
 	return quiet(exitPartial)
 }
 
-func (c *cli) writeEnded(r report) error {
+func (c *cli) writeEnded(r taskReport) error {
 	if c.json {
 		return c.writeJSON(r)
 	}

@@ -12,7 +12,7 @@ const publishStage = "publish"
 
 // report is what became of a task: what `run --json` and `submit --wait
 // --json` write, one line per task.
-type report struct {
+type taskReport struct {
 	TaskID    store.ID             `json:"task_id"`
 	Source    string               `json:"source"` // as it was given; see writable
 	Status    store.Status         `json:"status"`
@@ -31,8 +31,8 @@ type stageReport struct {
 
 // reportOn reads what became of a task. publishDir is where this process
 // publishes; another one that published the task may have another.
-func reportOn(ctx context.Context, st *store.Store, t store.Task, source, publishDir string) (report, error) {
-	r := report{TaskID: t.ID, Source: writable(source, t.Source), Status: t.Status}
+func reportOn(ctx context.Context, st *store.Store, t store.Task, source, publishDir string) (taskReport, error) {
+	r := taskReport{TaskID: t.ID, Source: writable(source, t.Source), Status: t.Status}
 	history, err := st.History(ctx, t.ID)
 	if err != nil {
 		return r, err

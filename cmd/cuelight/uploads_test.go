@@ -69,7 +69,7 @@ func TestUploadOfARevokedKey_BecomesNoTask(t *testing.T) {
 	if r, err := submitUpload(st)(t.Context(), u); !errors.Is(err, upload.ErrRefused) {
 		t.Errorf("it became %+v, %v", r, err)
 	}
-	if tasks, err := st.List(t.Context(), store.Filter{}); err != nil || len(tasks) != 0 {
+	if tasks, err := st.List(t.Context(), store.ListQuery{Filter: store.Filter{}}); err != nil || len(tasks) != 0 {
 		t.Errorf("there are %d tasks, %v", len(tasks), err)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/stages"
-	"github.com/cuelight/cuelight/store"
 )
 
 // wakeups are the latest claims of this process that waited for nothing but the news:
@@ -35,7 +35,7 @@ func (w *wakeups) observe(e stages.Event) {
 }
 
 // within are the percentiles of those of the last stretch of time.
-func (w *wakeups) within(stretch time.Duration) store.Percentiles {
+func (w *wakeups) within(stretch time.Duration) report.Percentiles {
 	w.mu.Lock()
 	var waited []time.Duration
 	for _, one := range w.latest[:min(w.n, len(w.latest))] {
@@ -45,7 +45,7 @@ func (w *wakeups) within(stretch time.Duration) store.Percentiles {
 	}
 	w.mu.Unlock()
 	slices.Sort(waited)
-	p := store.Percentiles{N: len(waited)}
+	p := report.Percentiles{N: len(waited)}
 	if p.N > 0 {
 		at := func(percent int) time.Duration { return waited[(p.N-1)*percent/100] }
 		p.P50, p.P95, p.P99 = at(50), at(95), at(99)

@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/stages"
-	"github.com/cuelight/cuelight/store"
 )
 
 // Work that waited for a busy slot says nothing of how quickly news arrives.
@@ -14,7 +14,7 @@ func TestWakeups_CountWhatWaitedForNothingButTheNews(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var w wakeups
-		if got := w.within(time.Hour); got != (store.Percentiles{}) {
+		if got := w.within(time.Hour); got != (report.Percentiles{}) {
 			t.Errorf("of nothing it is %+v", got)
 		}
 		w.observe(stages.Event{Kind: stages.StageStarted, Waited: time.Second, Woken: true})
@@ -24,7 +24,7 @@ func TestWakeups_CountWhatWaitedForNothingButTheNews(t *testing.T) {
 			w.observe(stages.Event{Kind: stages.StageStarted, Waited: 55 * time.Second})
 			w.observe(stages.Event{Kind: stages.StageCompleted, Waited: 55 * time.Second, Woken: true})
 		}
-		want := store.Percentiles{N: 101, P50: 50 * time.Millisecond, P95: 95 * time.Millisecond, P99: 99 * time.Millisecond}
+		want := report.Percentiles{N: 101, P50: 50 * time.Millisecond, P95: 95 * time.Millisecond, P99: 99 * time.Millisecond}
 		if got := w.within(15 * time.Minute); got != want {
 			t.Errorf("it is %+v, want %+v", got, want)
 		}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/internal/report"
 )
 
 // Figures describe a pipeline, as the database shows it to all processes.
@@ -80,7 +80,7 @@ const (
 
 // CountAtMost is the limit of every count: the cost of counting must not grow with the
 // length of a queue.
-const CountAtMost = store.CountAtMost
+const CountAtMost = report.MaxCount
 
 // figuresSettings make the planner use the indexes for this statement even without
 // statistics, and end the statement when the caller no longer waits.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
 	"github.com/cuelight/cuelight/web/ui/internal/uitest"
@@ -60,7 +61,7 @@ func TestActionsAreFormsThatEndOnAPageWhichShowsWhatBecameOfThem(t *testing.T) {
 	if got := s.status(s.seeded.Dead); got == store.StatusDead {
 		t.Errorf("it is still %s", got)
 	}
-	if n, _, err := s.st.CountDead(t.Context(), store.DeadFilter{}); err != nil || n != 1 {
+	if n, _, err := ui.NewReader(s.st).CountDead(t.Context(), report.DeadFilter{}); err != nil || n != 1 {
 		t.Errorf("%d are dead, %v", n, err)
 	}
 }
@@ -68,7 +69,7 @@ func TestActionsAreFormsThatEndOnAPageWhichShowsWhatBecameOfThem(t *testing.T) {
 func TestQuestionHasTheExactNumber(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
-	groups, err := s.st.DeadGroups(t.Context(), store.DeadFilter{}, 0)
+	groups, err := ui.NewReader(s.st).DeadGroups(t.Context(), report.DeadFilter{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,8 +55,8 @@ func readBoardQuery(v url.Values) listQuery {
 	return q
 }
 
-func (q listQuery) boardQuery() store.BoardQuery {
-	b := store.BoardQuery{Oldest: q.Get("order") == "oldest", Filter: store.Filter{
+func (q listQuery) boardQuery() store.ListQuery {
+	b := store.ListQuery{Oldest: q.Get("order") == "oldest", Filter: store.Filter{
 		Source: q.Get("q"), UserID: q.Get("user"), Stage: q.Get("stage"), Error: q.Get("error"),
 		StageStatus: store.Status(q.Get("status")), After: q.after(), Limit: boardRows,
 	}}
@@ -124,7 +124,7 @@ func (u *UI) loadBoard(ctx context.Context, k viewKey) (screen, error) {
 // findTasks reads the tasks of a board, and after which task its next page starts, if
 // any. A viewer who may not operate sees sources without their secrets; for them a
 // search only matches what they see.
-func (u *UI) findTasks(ctx context.Context, q store.BoardQuery, canOperate bool) (found []store.Task, next store.ID, err error) {
+func (u *UI) findTasks(ctx context.Context, q store.ListQuery, canOperate bool) (found []store.Task, next store.ID, err error) {
 	limit := q.Limit
 	q.Limit, q.Shown = limit+1, !canOperate // one more, to know whether there is a next page
 	for started := time.Now(); ; {

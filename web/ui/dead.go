@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -19,13 +20,13 @@ const (
 
 func readDeadQuery(v url.Values) listQuery { return readListQuery(v, "stage", "group", "q", "error") }
 
-func (q listQuery) deadFilter() store.DeadFilter {
-	return store.DeadFilter{Stage: q.Get("stage"), Group: q.Get("group"), Source: q.Get("q"), Error: q.Get("error")}
+func (q listQuery) deadFilter() report.DeadFilter {
+	return report.DeadFilter{Stage: q.Get("stage"), Group: q.Get("group"), Source: q.Get("q"), Error: q.Get("error")}
 }
 
 // deadGroup is a group of dead stages with similar errors.
 type deadGroup struct {
-	store.DeadGroup
+	report.DeadGroup
 	Videos           []deadVideo
 	HasMore          bool   // than Videos
 	Open, Retry      string // addresses
@@ -61,15 +62,15 @@ func (u *UI) loadDead(ctx context.Context, k viewKey) (screen, error) {
 	if !q.Has("group") {
 		limit = 10 * videosPerPage
 	}
-	videos, next, err := u.o.Store.DeadLetters(ctx, q.deadFilter(), q.after(), limit)
+	videos, next, err := u.o.Store.DeadStages(ctx, q.deadFilter(), q.after(), limit)
 	if err != nil {
 		return screen{}, err
 	}
 	r := u.newRenderer()
 	r.add("dead-head", "", "dead-head", map[string]any{
-		"Tasks": groups.Tasks, "Stages": groups.Letters, "Groups": groups.Groups, "IsPartial": groups.More,
-		"Hidden": groups.Groups - len(groups.Largest), "CanOperate": k.canOperate && groups.Letters > 0,
-		"IsFiltered": q.IsFiltered(), "Counted": store.DeadAtMost, "Retry": q.firstPage().link(u.o.Base + "/dead/retry"),
+		"Tasks": groups.Tasks, "Stages": groups.Stages, "Groups": groups.Groups, "IsPartial": groups.More,
+		"Hidden": groups.Groups - len(groups.Largest), "CanOperate": k.canOperate && groups.Stages > 0,
+		"IsFiltered": q.IsFiltered(), "Counted": report.MaxDead, "Retry": q.firstPage().link(u.o.Base + "/dead/retry"),
 	})
 	for _, g := range groups.Largest {
 		group := u.deadGroup(g, q, videos)
@@ -86,7 +87,7 @@ func (u *UI) loadDead(ctx context.Context, k viewKey) (screen, error) {
 	return r.screen("Dead tasks")
 }
 
-func (u *UI) deadGroup(g store.DeadGroup, q listQuery, videos []store.DeadStage) deadGroup {
+func (u *UI) deadGroup(g report.DeadGroup, q listQuery, videos []report.DeadStage) deadGroup {
 	own := q.firstPage().with("group", g.Key)
 	out := deadGroup{
 		DeadGroup: g, Open: own.link(u.o.Base + "/dead"), Retry: own.link(u.o.Base + "/dead/retry"),

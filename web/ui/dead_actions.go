@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -17,7 +18,7 @@ const retryTime = 15 * time.Second
 
 // retrySelection reads which dead tasks to retry: the selected ones, or all that match
 // the filter. The fields repeat the selection in the form.
-func retrySelection(v url.Values) (f store.DeadFilter, fields []field, err error) {
+func retrySelection(v url.Values) (f report.DeadFilter, fields []field, err error) {
 	if ids := v["task"]; len(ids) > 0 && !v.Has("all") {
 		for _, text := range ids {
 			id, err := store.ParseID(text)
@@ -58,7 +59,7 @@ func confirmRetryDead(u *UI, r *http.Request) (confirmation, error) {
 	case more:
 		c.Button = "Retry all"
 		c.Text = "You are about to retry " + describeSelection(f) + ": " + count(n, "video") + " of the newest " +
-			formatInt(store.DeadAtMost) + " dead tasks, and all matching older ones. Their attempts start from one."
+			formatInt(report.MaxDead) + " dead tasks, and all matching older ones. Their attempts start from one."
 	case n == 0:
 		c.Text = "None of these videos is dead now."
 		return c, nil
@@ -70,7 +71,7 @@ func confirmRetryDead(u *UI, r *http.Request) (confirmation, error) {
 	return c, nil
 }
 
-func describeSelection(f store.DeadFilter) string {
+func describeSelection(f report.DeadFilter) string {
 	if f.Tasks != nil {
 		return "the selected ones"
 	}
@@ -92,7 +93,7 @@ func describeSelection(f store.DeadFilter) string {
 
 // retryDeadCommand returns the shell command for a selection. It returns "" where the
 // command has no such filter: it searches the errors of all attempts.
-func retryDeadCommand(f store.DeadFilter) string {
+func retryDeadCommand(f report.DeadFilter) string {
 	args := []string{"retry"}
 	switch {
 	case f.Group != "", f.Error != "", len(f.Tasks) > 5:

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/web/ui"
 )
 
@@ -26,17 +26,17 @@ func (f *failingReader) fail(err error) {
 	f.err = err
 }
 
-func (f *failingReader) Stats(ctx context.Context) (store.Stats, error) {
+func (f *failingReader) Stats(ctx context.Context) (report.Stats, error) {
 	f.mu.Lock()
 	err := f.err
 	f.mu.Unlock()
 	if err != nil {
-		return store.Stats{}, err
+		return report.Stats{}, err
 	}
 	return f.Reader.Stats(ctx)
 }
 
-func (f *failingReader) CountDead(context.Context, store.DeadFilter) (int, bool, error) {
+func (f *failingReader) CountDead(context.Context, report.DeadFilter) (int, bool, error) {
 	return 0, false, errors.New("no such column")
 }
 

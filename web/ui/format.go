@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -73,13 +74,13 @@ func count(n int, noun string) string {
 	return formatInt(n) + " " + noun + "s"
 }
 
-// approximate formats a count that is exact up to [store.CountAtMost] and an estimate
+// approximate formats a count that is exact up to [report.MaxCount] and an estimate
 // beyond it.
 func approximate(n int) string {
 	switch {
-	case n < store.CountAtMost:
+	case n < report.MaxCount:
 		return formatInt(n)
-	case n == store.CountAtMost:
+	case n == report.MaxCount:
 		return formatInt(n) + "+"
 	}
 	unit := 1

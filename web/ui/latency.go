@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/internal/report"
 )
 
 // timeRange is a choice of the latency page.
@@ -41,10 +41,10 @@ type chart struct {
 	Lines           []chartLine
 	Marks           []tick // of the time axis
 	Levels          []level
-	All             store.Percentiles
+	All             report.Percentiles
 	Label           string
 
-	at        func(store.LatencyPoint) store.Percentiles
+	at        func(report.LatencyPoint) report.Percentiles
 	low, high float64 // of the scale, as powers of ten of a second
 }
 
@@ -68,15 +68,15 @@ func (u *UI) loadLatency(ctx context.Context, k viewKey) (screen, error) {
 	// The end is rounded up to a whole point, so that the chart moves by a point at a time.
 	step := length / chartPoints
 	until := time.Now().Truncate(step).Add(step)
-	l, err := u.o.Store.Latency(ctx, store.LatencyQuery{Until: until, Span: length, Points: chartPoints})
+	l, err := u.o.Store.Latency(ctx, report.LatencyQuery{Until: until, Span: length, Points: chartPoints})
 	if err != nil {
 		return screen{}, err
 	}
 	charts := []chart{newChart(l, length, "Wake latency", "from a stage becoming ready to its claim",
-		func(p store.LatencyPoint) store.Percentiles { return p.Wait })}
+		func(p report.LatencyPoint) report.Percentiles { return p.Wait })}
 	for i, stage := range u.layout.stages {
 		charts = append(charts, newChart(l, length, stage, "completed attempts, from claim to completion",
-			func(p store.LatencyPoint) store.Percentiles { return p.Work[i] }))
+			func(p report.LatencyPoint) report.Percentiles { return p.Work[i] }))
 	}
 	r := u.newRenderer()
 	r.add("numbers", "", "numbers", charts)
@@ -87,7 +87,7 @@ func (u *UI) loadLatency(ctx context.Context, k viewKey) (screen, error) {
 	return r.screen("Latency")
 }
 
-func newChart(l store.Latency, length time.Duration, name, about string, at func(store.LatencyPoint) store.Percentiles) chart {
+func newChart(l report.Latency, length time.Duration, name, about string, at func(report.LatencyPoint) report.Percentiles) chart {
 	c := chart{Name: name, About: about, All: at(l.All), at: at, low: math.Inf(1), high: math.Inf(-1)}
 	c.Label = fmt.Sprintf("%s over time: 50th percentile %s, 95th %s, 99th %s", name,
 		formatDuration(c.All.P50), formatDuration(c.All.P95), formatDuration(c.All.P99))
@@ -109,9 +109,9 @@ func newChart(l store.Latency, length time.Duration, name, about string, at func
 		c.Levels = append(c.Levels, level{percent(c.y(e)), logSecondsText(e)})
 	}
 	c.Lines = []chartLine{
-		c.line(l, length, "p99", func(p store.Percentiles) time.Duration { return p.P99 }),
-		c.line(l, length, "p95", func(p store.Percentiles) time.Duration { return p.P95 }),
-		c.line(l, length, "p50", func(p store.Percentiles) time.Duration { return p.P50 }),
+		c.line(l, length, "p99", func(p report.Percentiles) time.Duration { return p.P99 }),
+		c.line(l, length, "p95", func(p report.Percentiles) time.Duration { return p.P95 }),
+		c.line(l, length, "p50", func(p report.Percentiles) time.Duration { return p.P50 }),
 	}
 	c.Marks = timeMarks(l.All.At, length)
 	return c
@@ -137,7 +137,7 @@ func logSecondsText(exponent float64) string {
 
 // line draws a percentile. It connects a point to the next one if that is one step
 // later.
-func (c chart) line(l store.Latency, length time.Duration, class string, value func(store.Percentiles) time.Duration) chartLine {
+func (c chart) line(l report.Latency, length time.Duration, class string, value func(report.Percentiles) time.Duration) chartLine {
 	out := chartLine{Class: class}
 	var path strings.Builder
 	isConnected := func(i int) bool { // to the point before

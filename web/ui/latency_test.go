@@ -4,20 +4,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/internal/report"
 )
 
 func TestPointOfALineIsWhatWasMeasured(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
-	point := func(minutes int, n int, p50, p95, p99 time.Duration) store.LatencyPoint {
-		return store.LatencyPoint{At: from.Add(time.Duration(minutes) * time.Minute), Wait: store.Percentiles{N: n, P50: p50, P95: p95, P99: p99}}
+	point := func(minutes int, n int, p50, p95, p99 time.Duration) report.LatencyPoint {
+		return report.LatencyPoint{At: from.Add(time.Duration(minutes) * time.Minute), Wait: report.Percentiles{N: n, P50: p50, P95: p95, P99: p99}}
 	}
 	const ms = time.Millisecond
-	l := store.Latency{Step: time.Minute, All: point(0, 3, 10*ms, 100*ms, 700*ms), Points: []store.LatencyPoint{
+	l := report.Latency{Step: time.Minute, All: point(0, 3, 10*ms, 100*ms, 700*ms), Points: []report.LatencyPoint{
 		point(0, 2, 10*ms, 100*ms, 700*ms), point(1, 1, 100*ms, 100*ms, 100*ms), point(5, 1, 10*ms, 10*ms, 10*ms),
 	}}
-	c := newChart(l, 10*time.Minute, "Wake latency", "", func(p store.LatencyPoint) store.Percentiles { return p.Wait })
+	c := newChart(l, 10*time.Minute, "Wake latency", "", func(p report.LatencyPoint) report.Percentiles { return p.Wait })
 	// From 10 ms at the foot to 1 s at the head, in halves; a stretch's point is in its middle.
 	want := map[string]string{"p50": "M50.0 100.00L150.0 50.00", "p95": "M50.0 50.00L150.0 50.00", "p99": "M50.0 7.75L150.0 50.00"}
 	for _, line := range c.Lines {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -13,9 +14,9 @@ const wakeLatencyWindow = 15 * time.Minute
 
 // overview is the totals above the board.
 type overview struct {
-	store.Stats
+	report.Stats
 	current
-	WakeLatency store.Percentiles
+	WakeLatency report.Percentiles
 	OldestReady *time.Time // when the stage that is ready the longest became so
 	OldestStage string
 }

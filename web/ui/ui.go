@@ -7,25 +7,34 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
-// Reader is what the dashboard reads. A *store.Store implements it.
+// Reader reads what the dashboard shows. [NewReader] returns one.
 type Reader interface {
 	Graph() store.Graph
 	Get(ctx context.Context, id store.ID) (store.Task, error)
 	FindNewest(ctx context.Context, text string) (store.ID, error)
 	History(ctx context.Context, id store.ID) ([]store.Attempt, error)
-	Replaced(ctx context.Context, id store.ID) ([]store.ID, error)
-	Page(ctx context.Context, q store.BoardQuery) (store.Page, error)
-	Stats(ctx context.Context) (store.Stats, error)
+	OverriddenBy(ctx context.Context, id store.ID) ([]store.ID, error)
+	Page(ctx context.Context, q store.ListQuery) (store.Page, error)
+	Stats(ctx context.Context) (report.Stats, error)
 	Workers(ctx context.Context, all bool) ([]store.Worker, error)
 	StoppedWorkers(ctx context.Context, before store.ID, limit int) ([]store.Worker, error)
 	Pauses(ctx context.Context) ([]store.Pause, error)
-	DeadGroups(ctx context.Context, f store.DeadFilter, limit int) (store.DeadGroups, error)
-	DeadLetters(ctx context.Context, f store.DeadFilter, after store.ID, limit int) ([]store.DeadStage, store.ID, error)
-	CountDead(ctx context.Context, f store.DeadFilter) (n int, more bool, err error)
-	Latency(ctx context.Context, q store.LatencyQuery) (store.Latency, error)
+	DeadGroups(ctx context.Context, f report.DeadFilter, limit int) (report.DeadGroups, error)
+	DeadStages(ctx context.Context, f report.DeadFilter, after store.ID, limit int) ([]report.DeadStage, store.ID, error)
+	CountDead(ctx context.Context, f report.DeadFilter) (n int, more bool, err error)
+	Latency(ctx context.Context, q report.LatencyQuery) (report.Latency, error)
+}
+
+// NewReader returns the Reader of a pipeline.
+func NewReader(st *store.Store) Reader {
+	return struct {
+		*store.Store
+		*report.Reader
+	}{st, report.New(st.DB(), st.Graph())}
 }
 
 // Actions changes tasks, pauses and workers for a viewer, who is in the context. Pages
@@ -35,7 +44,7 @@ type Actions interface {
 	// Override replaces a task with a new one and returns the new one's id.
 	Override(ctx context.Context, old store.ID, by store.Submission) (store.ID, error)
 	Retry(ctx context.Context, id store.ID, from string) error
-	RetryDead(ctx context.Context, f store.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error)
+	RetryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error)
 	Cancel(ctx context.Context, id store.ID) error
 	Pause(ctx context.Context, p store.Pause) error
 	Resume(ctx context.Context, p store.Pause) error
@@ -80,7 +89,7 @@ type Options struct {
 	Viewer func(ctx context.Context) Viewer
 	// WakeLatency returns the recent wake latency of this process: see the event
 	// Started of package stages. Default: the board does not show it.
-	WakeLatency func(within time.Duration) store.Percentiles
+	WakeLatency func(within time.Duration) report.Percentiles
 	// Poster returns the address of a task's picture. It is called for each row of a
 	// board. Default: no pictures.
 	Poster func(t store.Task) (address string, ok bool)

@@ -163,7 +163,7 @@ func (u *UI) readReplacements(ctx context.Context, t store.Task, h *videoHead) e
 		}
 		by = next.OverriddenBy
 	}
-	replaces, err := u.o.Store.Replaced(ctx, t.ID)
+	replaces, err := u.o.Store.OverriddenBy(ctx, t.ID)
 	for _, id := range replaces {
 		h.Replaces = append(h.Replaces, linkTo(id))
 	}

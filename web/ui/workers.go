@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -39,7 +40,7 @@ type runningAttempt struct {
 
 // stageRow is a stage in the table of stages.
 type stageRow struct {
-	store.StageStats
+	report.StageStats
 	OldestReady *time.Time
 	IsPaused    bool // on all hosts
 	AllPaused   bool // with all other stages

@@ -190,7 +190,7 @@ func (i *injector) readAsOperator(ctx context.Context, conn *pgx.Conn, s step) e
 	i.logStart(s)
 	n := 0
 	for deadline := time.Now().Add(s.duration); time.Now().Before(deadline); n++ {
-		tasks, err := st.List(ctx, store.Filter{Limit: 50})
+		tasks, err := st.List(ctx, store.ListQuery{Filter: store.Filter{Limit: 50}})
 		if err == nil && len(tasks) > 0 {
 			_, err = st.History(ctx, tasks[len(tasks)-1].ID)
 		}

@@ -163,7 +163,7 @@ func (r *rig) waitForWork(ctx context.Context) error {
 		status = store.StatusDead
 	}
 	for {
-		tasks, err := r.videoStore().List(ctx, store.Filter{Status: status, Limit: 1})
+		tasks, err := r.videoStore().List(ctx, store.ListQuery{Filter: store.Filter{Status: status, Limit: 1}})
 		if err != nil || len(tasks) > 0 {
 			return err
 		}

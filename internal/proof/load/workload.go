@@ -116,7 +116,7 @@ func submitVideos(ctx context.Context, st *store.Store, file string) error {
 	for {
 		unfinished := 0
 		for _, status := range []store.Status{store.StatusPending, store.StatusInProgress} {
-			tasks, err := st.List(ctx, store.Filter{Status: status, Source: file, Limit: 3})
+			tasks, err := st.List(ctx, store.ListQuery{Filter: store.Filter{Status: status, Source: file, Limit: 3}})
 			if ctx.Err() != nil {
 				return nil
 			}

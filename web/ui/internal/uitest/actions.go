@@ -3,6 +3,7 @@ package uitest
 import (
 	"context"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -28,4 +29,13 @@ func (a Actions) Resume(ctx context.Context, p store.Pause) error {
 		err = store.ErrNotFound
 	}
 	return err
+}
+
+// RetryDead retries the dead tasks that match.
+func (a Actions) RetryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error) {
+	tasks, err := report.New(a.DB(), a.Graph()).FindDead(ctx, f)
+	if err != nil {
+		return store.RetryAllResult{}, err
+	}
+	return a.Store.RetryDead(ctx, tasks, o)
 }

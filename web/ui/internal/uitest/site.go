@@ -32,7 +32,7 @@ func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, er
 	s := &Site{mux: http.NewServeMux(), feed: eventfeed.New(eventfeed.Options{Reader: st, PollInterval: 50 * time.Millisecond})}
 	var err error
 	s.UI, err = ui.New(ui.Options{
-		Store: st, Actions: Actions{st}, Version: "v0.6.0", Uploads: "/uploads", Logout: "/logout",
+		Store: ui.NewReader(st), Actions: Actions{st}, Version: "v0.6.0", Uploads: "/uploads", Logout: "/logout",
 		Viewer: func(context.Context) ui.Viewer {
 			return ui.Viewer{Name: "operator", Submit: !s.ReadOnly.Load(), Operate: !s.ReadOnly.Load()}
 		},

@@ -1,4 +1,4 @@
-package store
+package report
 
 import (
 	"context"
@@ -115,7 +115,7 @@ var errSpan = errors.New("a span is positive and has 1 to 500 points")
 // that of their submission: a point has what became of the tasks that came
 // then, as far as it has happened. Of many tasks some are looked at, evenly
 // spread.
-func (s *Store) Latency(ctx context.Context, q LatencyQuery) (Latency, error) {
+func (r *Reader) Latency(ctx context.Context, q LatencyQuery) (Latency, error) {
 	if q.Span == 0 {
 		q.Span = time.Hour
 	}
@@ -129,36 +129,36 @@ func (s *Store) Latency(ctx context.Context, q LatencyQuery) (Latency, error) {
 	if !q.Until.IsZero() {
 		until = &q.Until
 	}
-	out := Latency{Step: q.Span / time.Duration(q.Points), All: s.newPoint()}
-	if err := s.db.QueryRow(ctx, latencyFromSQL, until, q.Span.Seconds()).Scan(&out.All.At); err != nil {
-		return Latency{}, s.explain("latency", err)
+	out := Latency{Step: q.Span / time.Duration(q.Points), All: r.newPoint()}
+	if err := r.db.QueryRow(ctx, latencyFromSQL, until, q.Span.Seconds()).Scan(&out.All.At); err != nil {
+		return Latency{}, r.explain("latency", err)
 	}
 	end := out.All.At.Add(q.Span)
 	var stretch *int
 	var kind, n int
 	var at []float64
-	err := s.read(ctx, s.sql.reads.latencyBuckets, []any{end, q.Span.Seconds(), q.Points, latencySlices, latencyPerSlice}, func(rows pgx.Rows) error {
+	err := r.read(ctx, r.latency, []any{end, q.Span.Seconds(), q.Points, latencySlices, latencyPerSlice}, func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&stretch, &kind, &n, &at}, func() error {
-			out.point(s, stretch).put(kind, n, at)
+			out.point(r, stretch).put(kind, n, at)
 			return nil
 		})
 		return err
 	})
-	return out, s.explain("latency", err)
+	return out, r.explain("latency", err)
 }
 
-func (s *Store) newPoint() LatencyPoint {
-	return LatencyPoint{Work: make([]Percentiles, len(s.graph.nodes))}
+func (r *Reader) newPoint() LatencyPoint {
+	return LatencyPoint{Work: make([]Percentiles, len(r.graph.Stages()))}
 }
 
 // point is where a row belongs; rows come in the order of time.
-func (l *Latency) point(s *Store, stretch *int) *LatencyPoint {
+func (l *Latency) point(r *Reader, stretch *int) *LatencyPoint {
 	if stretch == nil {
 		return &l.All
 	}
 	at := l.All.At.Add(time.Duration(*stretch) * l.Step)
 	if n := len(l.Points); n == 0 || !l.Points[n-1].At.Equal(at) {
-		p := s.newPoint()
+		p := r.newPoint()
 		p.At = at
 		l.Points = append(l.Points, p)
 	}

@@ -1,0 +1,152 @@
+package report
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
+	t.Parallel()
+	g := store.Video()
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, sql := range []string{
+		`alter table tasks disable trigger user`,
+		`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
+		 select n::text, 'completed', 'completed', 'completed', 'completed', 'completed' from generate_series(1, 100000) as n`,
+		`insert into tasks (source, ingest_status, transcode_status) select n::text, 'completed', 'dead' from generate_series(1, 500) as n`,
+		`insert into tasks (source, ingest_run_at) select n::text, now() + interval '1 day' from generate_series(1, 500) as n`,
+		`insert into tasks (source) select n::text from generate_series(1, 500) as n`,
+		`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
+		 select id, cuelight_id(), 'ingest', 1, cuelight_id(), now(), 'completed' from tasks where ingest_status = 'completed'`,
+		`insert into tasks (source, user_id, request_id) select n::text, 'u' || n, 'r' || n from generate_series(1, 500) as n`,
+		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at) select n::text, 'failed', 1, now() from generate_series(1, 500) as n`,
+		`insert into workers (pipeline, host, pid, stopped_at) select 'video', 'a', 1, now() from generate_series(1, 20000)`,
+		`analyze`,
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The settings of statement.Read.
+	if _, err := conn.Exec(t.Context(), "set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; set plan_cache_mode = force_generic_plan"); err != nil {
+		t.Fatal(err)
+	}
+	r := New(pool, g)
+	type read struct {
+		sql     string
+		args    int
+		indexes string
+	}
+	reads := map[string]read{
+		"stats":             {r.stats, 0, "tasks_ingest_ready tasks_publish_ready tasks_held tasks_dead tasks_by_status"},
+		"dead groups":       {r.deadGroups[false], 7, "tasks_dead attempts_pkey"},
+		"dead stages":       {r.deadList[false], 8, "tasks_dead attempts_pkey"},
+		"count dead stages": {r.deadCount[false], 6, "tasks_dead"},
+		"named dead stages": {r.deadList[true], 8, "tasks_pkey attempts_pkey"},
+		"retry dead stages": {r.deadMatching, 6, "tasks_dead"},
+		"latency":           {r.latency, 5, "tasks_pkey attempts_pkey"},
+	}
+	for name, c := range reads {
+		values := map[string]string{"latency": "now(), 3600, 60, 8, 25"}[name]
+		if values == "" {
+			values = strings.TrimSuffix(strings.Repeat("null, ", c.args), ", ")
+		}
+		plan := strings.ReplaceAll(explain(t, conn, c.sql, values), "Seq Scan on pg_database", "") // it is small
+		for _, index := range strings.Fields(c.indexes) {
+			if !strings.Contains(plan, index) {
+				t.Errorf("%s does not use %s:\n%s", name, index, plan)
+			}
+		}
+		if strings.Contains(plan, "Seq Scan on") || strings.Contains(plan, "JIT:") {
+			t.Errorf("%s reads a whole table, or is compiled:\n%s", name, plan)
+		}
+	}
+}
+
+// batchesOnly notes what is asked otherwise than in a batch, where settings hold for it.
+type batchesOnly struct {
+	store.DB
+	t *testing.T
+}
+
+func (b batchesOnly) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	b.t.Errorf("asked with the settings of the session: %s", sql)
+	return b.DB.Query(ctx, sql, args...)
+}
+
+// A pool of the caller has the settings of PostgreSQL, which compiles statements
+// that it believes to be expensive.
+func TestReads_DoNotDependOnTheSettingsOfASession(t *testing.T) {
+	t.Parallel()
+	g := store.Video()
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	settings := `select concat_ws(' ', current_setting('jit'), current_setting('enable_seqscan'), current_setting('plan_cache_mode'))`
+	if _, err := tx.Exec(t.Context(), `set jit = on; set jit_above_cost = 0`, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	r := New(batchesOnly{tx, t}, g)
+	var during, after string
+	err = r.read(t.Context(), settings, nil, func(rows pgx.Rows) error {
+		during, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
+		return err
+	})
+	if err != nil || during != "off off force_generic_plan" {
+		t.Errorf("during a read settings are %s, %v", during, err)
+	}
+	if err := tx.QueryRow(t.Context(), settings).Scan(&after); err != nil || after != "on on auto" {
+		t.Errorf("after a read the transaction's settings are %s, %v", after, err)
+	}
+	for name, ask := range map[string]func() error{
+		"stats":         func() error { _, err := r.Stats(t.Context()); return err },
+		"overridden by": func() error { _, err := r.OverriddenBy(t.Context(), store.ID{1}); return err },
+		"dead groups":   func() error { _, err := r.DeadGroups(t.Context(), DeadFilter{}, 0); return err },
+		"dead stages":   func() error { _, _, err := r.DeadStages(t.Context(), DeadFilter{}, store.ID{}, 0); return err },
+		"count dead":    func() error { _, _, err := r.CountDead(t.Context(), DeadFilter{}); return err },
+		"find dead":     func() error { _, err := r.FindDead(t.Context(), DeadFilter{}); return err },
+		"latency":       func() error { _, err := r.Latency(t.Context(), LatencyQuery{}); return err },
+	} {
+		if err := ask(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func explain(t *testing.T, conn *pgxpool.Conn, sql, args string) string {
+	t.Helper()
+	call := "explain (costs off) execute it"
+	if args != "" {
+		call += "(" + args + ")"
+	}
+	if _, err := conn.Exec(t.Context(), "prepare it as "+sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatalf("%v\n%s", err, sql)
+	}
+	rows, err := conn.Query(t.Context(), call, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "deallocate it"); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
