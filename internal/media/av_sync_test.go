@@ -13,7 +13,7 @@ import (
 const syncSignal = "-f lavfi -i color=black:s=128x96:r=25:d=7,noise=alls=30:allf=t,drawbox=c=white:t=fill:enable='between(t\\,5\\,5.2)' " +
 	"-f lavfi -i sine=f=1000:d=7,volume=0:enable='not(between(t\\,5\\,5.2))' "
 
-// flashAndBeep are the times at which a file shows the one and sounds the other.
+// flashAndBeep returns the times of the flash and of the beep in a file.
 func flashAndBeep(t *testing.T, file string) (flash, beep float64) {
 	t.Helper()
 	flash = firstTime(t, file, "0:v", "-vf", "signalstats,metadata=mode=print:key=lavfi.signalstats.YAVG:file=-", 100)
@@ -54,7 +54,7 @@ func TestTranscode_KeepsSyncIfOneStreamStartsLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			src := source(t)
-			// A preset with B-frames: those are what delays a picture.
+			// A preset with B-frames, which delay the picture.
 			r := publishWith(t, Tools{Preset: "veryfast", Threads: 1}, src)
 			wantFlash, wantBeep := flashAndBeep(t, src)
 			flash, beep := flashAndBeep(t, filepath.Join(r.dir, MasterName))
@@ -69,7 +69,7 @@ func TestTranscode_KeepsSyncIfOneStreamStartsLate(t *testing.T) {
 	}
 }
 
-// cutFront cuts a share of a transport stream off its front.
+// cutFront removes a share of a transport stream at the start.
 func cutFront(t *testing.T, file string, share float64) string {
 	t.Helper()
 	const packet = 188

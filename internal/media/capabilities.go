@@ -25,34 +25,26 @@ type capabilities struct {
 }
 
 func (t Tools) capabilities(ctx context.Context, video, audio bool) (capabilities, error) {
-	version, err := t.ffmpegOutput(ctx, "-version")
-	if err != nil {
-		return capabilities{}, err
+	text := map[string]string{}
+	for _, option := range []string{"-version", "-filters", "-encoders", "-decoders"} {
+		var err error
+		if text[option], err = t.ffmpegOutput(ctx, option); err != nil {
+			return capabilities{}, err
+		}
 	}
-	filters, err := t.ffmpegOutput(ctx, "-filters")
-	if err != nil {
-		return capabilities{}, err
-	}
-	codecs, err := t.ffmpegOutput(ctx, "-encoders")
-	if err != nil {
-		return capabilities{}, err
-	}
-	decoders, err := t.ffmpegOutput(ctx, "-decoders")
-	if err != nil {
-		return capabilities{}, err
-	}
-	can, err := t.decoders(ctx)
+	filters, decoders := text["-filters"], text["-decoders"]
+	codecs, err := t.decoders(ctx)
 	if err != nil {
 		return capabilities{}, err
 	}
 	for encoder, needed := range map[string]bool{"libx264": video, "aac": audio} {
-		if needed && !listsName(codecs, encoder) {
+		if needed && !listsName(text["-encoders"], encoder) {
 			return capabilities{}, fmt.Errorf("%w: this ffmpeg has no %s encoder", ErrToolMissing, encoder)
 		}
 	}
 	return capabilities{
-		decoders: can,
-		fpsMode:  hasFPSModeOption(version),
+		decoders: codecs,
+		fpsMode:  hasFPSModeOption(text["-version"]),
 		zscale:   listsName(filters, "zscale") && listsName(filters, "tonemap"),
 		sidedata: listsName(filters, "sidedata"),
 		bwdif:    listsName(filters, "bwdif"),

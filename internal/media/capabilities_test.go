@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// transcodeWith is Transcode with an ffmpeg that can do less.
+// transcodeWith runs Transcode with fewer capabilities.
 func transcodeWith(t *testing.T, src string, c capabilities) result {
 	t.Helper()
 	r := result{src: src, dir: t.TempDir()}
@@ -52,7 +52,7 @@ func TestTranscode_ApproximatesHDRWithoutZscale(t *testing.T) {
 	}
 }
 
-// Before 5.1, ffmpeg had one option for all outputs, and it has not quite gone.
+// Before 5.1, ffmpeg had one option for all outputs. Newer versions still accept it.
 func TestTranscode_WorksWithVsyncOption(t *testing.T) {
 	t.Parallel()
 	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=30:d=1"+h264)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// concatenated is transport streams one after the other, as recorders leave them:
-// clocks jump, and sizes may change.
+// concatenated joins transport streams as recorders do: timestamps jump, and the
+// picture size may change.
 func concatenated(t *testing.T, parts ...string) string {
 	t.Helper()
 	var all []byte
@@ -48,7 +48,7 @@ func TestTranscode_UnifiesChangingPictureSize(t *testing.T) {
 	}
 }
 
-// While frames are repeated, two seconds of them wait in the graph.
+// When frames are repeated, the graph buffers two seconds of them.
 func TestTranscode_KeepsFramesWhenSizeChangesAfterPause(t *testing.T) {
 	t.Parallel()
 	const before = "-f lavfi -i testsrc2=s=320x240:r=10:d=8" + h264
@@ -59,7 +59,7 @@ func TestTranscode_KeepsFramesWhenSizeChangesAfterPause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := publish(t, concatenated(t, before, after))
-			// The pause has one frame more or two, at 8 and at 10 s.
+			// The pause has one or two repeated frames, at 8 and at 10 s.
 			if n := r.out.Expected; r.out.Decoded != 160 || n < 161 || n > 162 || !r.out.Constant || !isNear(r.out.Duration, 20, 0.3) {
 				t.Errorf("of %d frames, %d in %.2f s; want all 160, and up to 2 more, in 20 s", r.out.Decoded, n, r.out.Duration)
 			}

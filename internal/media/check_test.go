@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// transcoded is a sound output of two rungs and sound, three segments each, and its
-// own copy for each test to spoil.
+// transcoded returns a valid output of two video rungs and audio, three segments
+// each. Every test gets a copy to damage.
 func transcoded(t *testing.T) func(t *testing.T) result {
 	t.Helper()
 	r := publish(t, makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=426x360:r=10:d=14 -f lavfi -i sine=d=14"+h264+"-c:a aac"))
@@ -27,7 +27,7 @@ func transcoded(t *testing.T) func(t *testing.T) result {
 		if err := os.CopyFS(c.dir, os.DirFS(r.dir)); err != nil {
 			t.Fatal(err)
 		}
-		// What is stored and read again is as good as what was made.
+		// The output must be valid after a round trip through JSON.
 		c.info, c.out = &Info{}, &Output{}
 		for to, from := range map[any]any{c.info: r.info, c.out: r.out} {
 			b, err := json.Marshal(from)
@@ -151,8 +151,8 @@ func TestCheck_StopsWhenContextEnds(t *testing.T) {
 	}
 }
 
-// An ffmpeg that is told to stop finishes its playlists as if the source ended
-// there. Here its exit code is hidden, too.
+// A terminated ffmpeg finishes its playlists as if the source ended there. This
+// test also hides its exit code.
 func TestCheck_RejectsOutputOfTerminatedFFmpeg(t *testing.T) {
 	t.Parallel()
 	real, err := exec.LookPath("ffmpeg")
@@ -205,7 +205,7 @@ func TestTranscode_LeavesNoProcessWhenCancelled(t *testing.T) {
 	}
 }
 
-// processesIn finds processes by their working folder.
+// processesIn finds processes by their working directory.
 func processesIn(t *testing.T, dir string) []string {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Two processes that use up a processor each, heed no polite signal and say
-// nothing.
+// busyHang starts two processes that each use a full processor, ignore signals and
+// print nothing.
 const busyHang = `trap '' TERM INT HUP QUIT
 (trap '' TERM INT HUP QUIT; while :; do :; done) &
 echo $! > child.pid
@@ -32,8 +32,8 @@ func TestRun_KillsBusyHangingChildAndItsChildren(t *testing.T) {
 	wantGroupGone(t, waitForPid(t, dir, "self.pid"), waitForPid(t, dir, "child.pid"))
 }
 
-// An ffmpeg that is a script, as people write them: the shell is killed, by
-// whomever, or ends, and what it had started must not go on alone.
+// If ffmpeg is a script, the processes that it started must end when the shell is
+// killed or exits.
 func TestRun_KillsProcessesLeftByChild(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]string{"killed": "kill -KILL $$", "ended": "exit 0"} {
@@ -54,7 +54,7 @@ func TestRun_KillsProcessesLeftByChild(t *testing.T) {
 	}
 }
 
-// wantGroupGone does not wait: it is to be so when the call has returned.
+// wantGroupGone checks at once: the processes must be gone when the call returns.
 func wantGroupGone(t *testing.T, leader int, others ...int) {
 	t.Helper()
 	for _, pid := range others {
@@ -107,7 +107,7 @@ func TestStep_IsCalledOnlyForProgress(t *testing.T) {
 	steps = nil
 	still := Tools{FFmpeg: script(t, repeating(t)), Sandbox: SandboxOff, Stall: 2500 * time.Millisecond, Step: tools.Step}
 	_, err := still.withStepCounter().run(ctx, command{tool: "ffmpeg", stdout: newProgressReader(10, nil, time.Now)})
-	// Its beginning is one, its first output, and its end.
+	// Steps: the start, the first output, and the end.
 	if !errors.Is(err, ErrStalled) || len(steps) > 3 {
 		t.Errorf("steps %v of one that stands still, %v", steps, err)
 	}
@@ -124,7 +124,7 @@ func TestRun_KillsChildAboveMemoryLimit(t *testing.T) {
 		t.Skip("this system does not tell how much memory a process takes")
 	}
 	dir := t.TempDir()
-	// In a process below the shell's: scripts count as a whole.
+	// The memory is used by a child of the shell, which must count too.
 	tools := Tools{FFmpeg: script(t, "echo $$ > self.pid\ndd if=/dev/zero of=/dev/null bs=300M\nexit 0\n"), Memory: 100 << 20}
 	_, err := tools.run(t.Context(), command{tool: "ffmpeg", dir: dir})
 	if !errors.Is(err, ErrMemory) || errors.Is(err, context.Canceled) {

@@ -39,7 +39,7 @@ func TestCapabilityCache_QueriesAgainAfterFileChange(t *testing.T) {
 	t.Parallel()
 	asked := filepath.Join(t.TempDir(), "asked")
 	file := script(t, "echo >> '"+asked+"'\necho ' V..... libx264 x'\n")
-	tools := Tools{FFmpeg: file, Cache: new(CapabilityCache), Sandbox: SandboxOff} // it writes elsewhere
+	tools := Tools{FFmpeg: file, Cache: new(CapabilityCache), Sandbox: SandboxOff} // it writes outside its directory
 	times := func() int {
 		t.Helper()
 		if _, err := tools.capabilities(t.Context(), true, false); err != nil {
@@ -63,7 +63,7 @@ func TestCapabilityCache_QueriesAgainAfterFileChange(t *testing.T) {
 	}
 }
 
-// A child whose own child would go on for an hour.
+// ignoresSignals has a child that runs for an hour.
 const ignoresSignals = `trap '' TERM INT HUP
 sleep 3600 &
 echo $! > child.pid
@@ -108,15 +108,15 @@ func TestRun_KillsChildThatRepeatsItsOutput(t *testing.T) {
 	if os.Getenv("CUELIGHT_TEST_REPEATS") != "" {
 		repeatForever()
 	}
-	tools := Tools{FFmpeg: script(t, repeating(t)), Stall: 2 * time.Second, Sandbox: SandboxOff} // it starts this test
+	tools := Tools{FFmpeg: script(t, repeating(t)), Stall: 2 * time.Second, Sandbox: SandboxOff} // it starts the test binary
 	_, err := tools.run(t.Context(), command{tool: "ffmpeg", stdout: newProgressReader(10, nil, time.Now)})
 	if !errors.Is(err, ErrStalled) {
 		t.Errorf("error %v; want ErrStalled", err)
 	}
 }
 
-// repeating is the text of a script that says the same for ever, as an ffmpeg
-// does that waits for itself.
+// repeating returns a script that repeats the same progress forever, like a
+// deadlocked ffmpeg.
 func repeating(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -214,7 +214,7 @@ func waitForPid(t *testing.T, dir, name string) int {
 	return 0
 }
 
-// waitUntilGone takes a process that nobody has waited for yet as gone.
+// waitUntilGone waits until a process has ended. A zombie counts as ended.
 func waitUntilGone(t *testing.T, pid int) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)

@@ -28,7 +28,7 @@ func (o *Output) assessDamage(info *Info, decoded frameList, out stderrReport) e
 	}
 	if share < minReadableShare {
 		return &RejectedError{
-			Reason: fmt.Sprintf("the video is damaged: only %.0f %% of it could be decoded", 100*max(0, share)),
+			Reason: fmt.Sprintf("the video is damaged: only %.0f %% of it could be decoded; send an intact copy", 100*max(0, share)),
 			Detail: out.tail,
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// damageFile is a copy of a file in which a stretch, in shares of its length, is
-// zeros.
+// damageFile copies a file and overwrites a part of it with zeros. The part is given
+// as shares of the length.
 func damageFile(t *testing.T, file string, from, to float64) string {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -33,8 +33,8 @@ func TestTranscode_PublishesDamagedSourceWithWarning(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// With noise, a tenth of the bytes is a tenth of the time, and more than
-			// a demuxer skips of its own accord.
+			// With noise, a tenth of the bytes is a tenth of the time, which is more
+			// than a demuxer skips by itself.
 			whole := makeClip(t, name, "-f lavfi -i testsrc2=s=320x180:r=25:d=20,noise=alls=20 -f lavfi -i sine=d=20 -g 25"+codecs)
 			r := publish(t, damageFile(t, whole, 0.45, 0.55))
 			d := r.out.Damage
@@ -54,7 +54,7 @@ func TestTranscode_PublishesDamagedSourceWithWarning(t *testing.T) {
 	}
 }
 
-// The same share, whether the demuxer or the decoder lacks it.
+// The limit is the same for demuxer and decoder errors.
 func TestTranscode_RejectsMostlyDamagedSource(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a.mp4", "a.ts"} {
@@ -116,7 +116,7 @@ func TestProbe_WarnsOrRejectsUnreadEnd(t *testing.T) {
 
 func TestTranscode_DoesNotCountPausesAsDamage(t *testing.T) {
 	t.Parallel()
-	// 100 frames in pairs, with half a second between the pairs, and one complaint.
+	// 100 frames in pairs, half a second between the pairs, and one error message.
 	v := &Video{Frames: 100, FPS: 4, Duration: 25}
 	if d := measureDamage(v, frameList{frames: 100, end: 25, gaps: 49, gapSeconds: 24}, 1); d.Seconds != 0 || d.Frames != 0 || d.Errors != 1 {
 		t.Errorf("pauses: %+v", d)

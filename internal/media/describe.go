@@ -52,7 +52,7 @@ func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, decoders d
 	}
 	measureDuration(info, raw, tracks)
 	if v := info.Video; v != nil && planTiming(info).dropsFrames && v.MinGap < 1/maxRateWithSlack {
-		info.warn("frames that follow another within less than 1/60 s are left out: the source shows up to %.4g a second", 1/v.MinGap)
+		info.warn("the source shows up to %.4g a second; frames above 60 a second are left out", 1/v.MinGap)
 	}
 	if err := checkDuration(info.Duration, maxDuration); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func formatHours(seconds float64) string {
 func rejectEncrypted(raw *rawProbe) *RejectedError {
 	for _, s := range raw.Streams {
 		if s.Tag == "encv" || s.Tag == "enca" {
-			return &RejectedError{Reason: "the " + s.Type + " is encrypted"}
+			return &RejectedError{Reason: "the " + s.Type + " is encrypted; send a copy without encryption"}
 		}
 	}
 	return nil
@@ -85,14 +85,14 @@ func rejectEncrypted(raw *rawProbe) *RejectedError {
 func rejectNoStreams(raw *rawProbe, decoders decoderSet) *RejectedError {
 	for _, s := range raw.Streams {
 		if name, known := decoders.supports(&s); s.Type == "audio" && !known {
-			return &RejectedError{Reason: fmt.Sprintf("the audio codec %q is not supported", name)}
+			return &RejectedError{Reason: fmt.Sprintf("the audio codec %q is not supported; send AAC, MP3, Opus or FLAC", name)}
 		}
 	}
 	return &RejectedError{Reason: "the file has neither video nor audio"}
 }
 
 func pictureTooLarge(size string) *RejectedError {
-	return &RejectedError{Reason: fmt.Sprintf("the picture is too large: %s pixels; the limit is %d million", size, maxPixels/1_000_000)}
+	return &RejectedError{Reason: fmt.Sprintf("the picture is too large: %s pixels; the limit is %d million; send a smaller version", size, maxPixels/1_000_000)}
 }
 
 func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error) {

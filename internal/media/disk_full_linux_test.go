@@ -27,7 +27,7 @@ func smallDisk(t *testing.T, flags uintptr) string {
 	return dir
 }
 
-// diskReservedForRoot mounts a disk that reserves a fifth of its room for root.
+// diskReservedForRoot mounts a disk that reserves a fifth of its space for root.
 func diskReservedForRoot(t *testing.T) string {
 	t.Helper()
 	if !sandbox.CanChangeUser(DefaultUser) {
@@ -50,7 +50,7 @@ func diskReservedForRoot(t *testing.T) string {
 	return dir
 }
 
-// The child writes as another user, for whom the disk is full before it is so for root.
+// The child writes as another user, for whom the disk is full earlier than for root.
 func TestRun_DetectsDiskFullForUnprivileged(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(diskReservedForRoot(t), "own")
@@ -67,7 +67,7 @@ func TestRun_DetectsDiskFullForUnprivileged(t *testing.T) {
 	}
 }
 
-// Others may have made room before the disk was asked.
+// Space may have been freed before the check.
 func TestTranscode_DoesNotRejectAfterUnconfirmedDiskError(t *testing.T) {
 	t.Parallel()
 	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 -f lavfi -i sine=d=1 "+h264)
@@ -82,7 +82,7 @@ func TestTranscode_DoesNotRejectAfterUnconfirmedDiskError(t *testing.T) {
 	const noSpace = "echo '[out#1/framecrc @ 0x55] [error] write: No space left on device' >&2\n"
 	for name, code := range map[string]string{"code 0": "0", "code 1": "1"} {
 		tools := fastTools
-		// Only what writes into a directory is taken for the real one's.
+		// Only commands with an output directory are replaced.
 		tools.FFmpeg = script(t, "case \"$*\" in *.tap*|*mjpeg*) "+noSpace+": >decoded.tap; : >shown.tap; exit "+code+";; esac\nexec "+real+" \"$@\"\n")
 		_, err := tools.Transcode(t.Context(), src, info, Ladder(info), t.TempDir(), nil)
 		refused := (*RejectedError)(nil)
@@ -107,7 +107,7 @@ func TestRun_ConfirmsDiskErrors(t *testing.T) {
 	for _, c := range []struct {
 		name, dir, script string
 		want              error
-		exit              bool // a bad exit code is told as such
+		exit              bool // a failing exit code is reported as such
 	}{
 		{"full, code 0", full, noSpace + "exit 0", ErrNoSpace, false},
 		{"full, quota, code 1", full, "echo 'Disk quota exceeded' >&2; exit 1", ErrNoSpace, false},

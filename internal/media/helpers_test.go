@@ -17,7 +17,7 @@ import (
 	gohls "github.com/bluenviron/gohlslib/v2/pkg/playlist"
 )
 
-// fastTools is how tests transcode: the checks do not depend on quality.
+// fastTools transcode quickly; no test depends on quality.
 var fastTools = Tools{Preset: "ultrafast", Threads: 1}
 
 // makeClip makes a source with ffmpeg. The arguments come between the global
@@ -72,7 +72,7 @@ func tool(t *testing.T, name string, args ...string) []byte {
 	return out.Bytes()
 }
 
-// result is a source brought all the way.
+// result is a source and its output.
 type result struct {
 	src  string
 	dir  string
@@ -80,8 +80,8 @@ type result struct {
 	out  *Output
 }
 
-// publish runs Probe, Ladder, Transcode, Check, WriteMaster and WriteMPD, and
-// then has others look at what came out.
+// publish runs Probe, Ladder, Transcode, Check, WriteMaster and WriteMPD, and then
+// checks the output with independent programs.
 func publish(t *testing.T, src string) result {
 	t.Helper()
 	return publishWith(t, fastTools, src)
@@ -110,8 +110,8 @@ func publishWith(t *testing.T, tools Tools, src string) result {
 	return r
 }
 
-// independently lets two HLS libraries read all playlists, ffprobe count all
-// frames, and ffmpeg play everything without a complaint.
+// independently checks that two HLS libraries parse all playlists, that ffprobe
+// counts all frames, and that ffmpeg plays everything without errors.
 func (r result) independently(t *testing.T) {
 	t.Helper()
 	lists := []string{MasterName}
@@ -138,7 +138,7 @@ func (r result) independently(t *testing.T) {
 	for _, list := range []string{MasterName, ManifestName} {
 		cmd := exec.CommandContext(t.Context(), "ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-xerror",
 			"-i", list, "-map", "0", "-enc_time_base:v", "1:120000", "-f", "null", "-")
-		// ffmpeg's DASH reader stumbles over some characters in folders' names.
+		// ffmpeg's DASH reader fails with some characters in directory names.
 		cmd.Dir = r.dir
 		if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {
 			t.Errorf("ffmpeg plays %s: %v\n%s", list, err, said)
@@ -216,8 +216,7 @@ func setMatrix(t *testing.T, file string, a, b, c, d int32) {
 	}
 }
 
-// firstTime is the time at which a value that a filter prints first exceeds a
-// limit.
+// firstTime is when a value printed by a filter first exceeds a limit.
 func firstTime(t *testing.T, file, stream, kind, filter string, limit float64) float64 {
 	t.Helper()
 	out := ffmpeg(t, "-copyts", "-i", file, "-map", stream, kind, filter, "-f", "null", "-")
@@ -250,7 +249,7 @@ func names(rungs []Rung) string {
 	return strings.Join(list, " ")
 }
 
-// script makes a program that stands in for ffmpeg.
+// script writes a shell script to run instead of ffmpeg.
 func script(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tool")

@@ -18,7 +18,7 @@ const (
 	testTones    = " -f lavfi -i sine=r=48000:d="
 )
 
-// tailLengths are sources whose last segment would be shorter than a player notices.
+// tailLengths are sources whose last segment would be too short for players.
 func tailLengths() map[string]string {
 	all := map[string]string{
 		"one-frame.mkv":      testPictures + "0.02" + h264,
@@ -92,8 +92,8 @@ func TestTranscode_MergesShortLastSegment(t *testing.T) {
 	}
 }
 
-// wantBrands checks that a segment says what it is, and that its fragments begin
-// right after that.
+// wantBrands checks that a segment has its brands, directly followed by its
+// fragments.
 func wantBrands(t *testing.T, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)

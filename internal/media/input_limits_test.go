@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// bigCover is a sound file of some hundred kilobytes with a cover of 144 million
+// bigCover is an audio file of some hundred kilobytes with a cover of 144 million
 // pixels.
 func bigCover(t *testing.T) string {
 	t.Helper()
@@ -37,7 +37,7 @@ func TestProbe_IgnoresTooLargeCover(t *testing.T) {
 	if info.Cover >= 0 || !strings.Contains(strings.Join(info.Warnings, "\n"), "too large") {
 		t.Errorf("cover %d, warnings %q; want none, and a warning", info.Cover, info.Warnings)
 	}
-	info.Cover = 1 // as an older version would have said
+	info.Cover = 1 // as an older version would report it
 	err = tools.Poster(t.Context(), src, info, filepath.Join(t.TempDir(), "poster.jpg"))
 	if !errors.Is(err, ErrNoPicture) {
 		t.Errorf("poster: %v; want ErrNoPicture", err)
@@ -121,7 +121,7 @@ func TestStringLimiter_KeepsValidJSON(t *testing.T) {
 	}
 }
 
-// asciiJSON writes JSON with escape sequences alone.
+// asciiJSON writes JSON in ASCII, with escape sequences.
 func asciiJSON(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -196,7 +196,7 @@ func TestProbe_IgnoresForgedHeaderDuration(t *testing.T) {
 		t.Fatal(err)
 	}
 	info, err := fastTools.Probe(t.Context(), src)
-	// Newer versions of ffmpeg do not pass on what the header claims.
+	// Newer versions of ffmpeg do not report the claim of the header.
 	if err != nil || info.Duration > 3 || info.HeaderDuration < 3600 && info.HeaderDuration != info.Duration {
 		t.Errorf("%v, %+v; want 2 s although the header claims hours", err, info)
 	}

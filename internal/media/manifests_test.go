@@ -105,7 +105,7 @@ func TestWriteMPD_UsesSegmentsOfPlaylists(t *testing.T) {
 	if len(m.Period.Sets) != 3 || m.Period.Sets[2].Language != "fr" || m.Period.Sets[0].Streams[0].FrameRate != "24000/1001" {
 		t.Errorf("manifest\n%s", text)
 	}
-	// 480 frames are 20.020 s; the sound would be 20.032 s with what primes a decoder.
+	// 480 frames are 20.020 s; the audio would be 20.032 s with the encoder delay.
 	var length float64
 	if _, err := fmt.Sscanf(m.Duration, "PT%fS", &length); err != nil || length < 20.019 || length > 20.022 {
 		t.Errorf("%v: the manifest lasts %s; want PT20.020S", err, m.Duration)
@@ -130,7 +130,7 @@ func TestWriteMPD_UsesSegmentsOfPlaylists(t *testing.T) {
 	}
 }
 
-// A flash and a beep in the third second.
+// The source has a flash and a beep in the third second.
 func TestTranscode_KeepsAudioAndVideoInSync(t *testing.T) {
 	t.Parallel()
 	const frame = 1.0 / 30
@@ -141,7 +141,7 @@ func TestTranscode_KeepsAudioAndVideoInSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	// A preset with B-frames: those are what delays a picture.
+	// A preset with B-frames, which delay the picture.
 	tools := Tools{Preset: "veryfast", Threads: 1}
 	out, err := tools.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/Eyevinn/mp4ff/mp4"
 )
 
-// A header is ffmpeg's, but a full disk may have cut it off.
+// An initialization segment may be cut off on a full disk.
 func FuzzTruncatedInit(f *testing.F) {
 	init := mp4.CreateEmptyInit()
 	init.AddEmptyTrack(90000, "video", "und")
@@ -100,7 +100,7 @@ func FuzzLanguage(f *testing.F) {
 	})
 }
 
-// A header is ffmpeg's, but a disk may have lost some of its blocks.
+// An initialization segment may have lost blocks on a failing disk.
 func FuzzInitWithZeros(f *testing.F) {
 	init := mp4.CreateEmptyInit()
 	init.AddEmptyTrack(90000, "video", "und")

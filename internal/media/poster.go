@@ -98,8 +98,8 @@ func posterRequests(info *Info, c capabilities) []frameRequest {
 	options := append(probedInputOptions(info, c.decoders), alphaDecoder(v, c)...)
 	filter := fmt.Sprintf("thumbnail=n=%d,", posterWindow) + jpegFilter(v, posterSide, c)
 	var list []frameRequest
-	for _, place := range posterPositions {
-		at := v.Start - info.Start + place*v.Duration
+	for _, position := range posterPositions {
+		at := v.Start - info.Start + position*v.Duration
 		if at*v.FPS < posterWindow {
 			// Too short to seek: the last request starts at the beginning.
 			continue
@@ -110,21 +110,17 @@ func posterRequests(info *Info, c capabilities) []frameRequest {
 }
 
 // jpegFilter makes a full-range picture for JPEG, no side longer than maxSide.
-func jpegFilter(v *Video, side int, c capabilities) string {
+func jpegFilter(v *Video, maxSide int, c capabilities) string {
 	w, h := v.Width, v.Height
-	if long := max(w, h); long > side {
-		w, h = max(2, w*side/long), max(2, h*side/long)
+	if longest := max(w, h); longest > maxSide {
+		w, h = max(2, w*maxSide/longest), max(2, h*maxSide/longest)
 	}
-	return jpegFilterSized(v, even(float64(w)), even(float64(h)), c)
-}
-
-func jpegFilterSized(v *Video, w, h int, c capabilities) string {
 	var f []string
 	if v.Interlaced {
 		f = append(f, deinterlacer(v, c, false))
 	}
 	f = append(f, orientationFilters(v)...)
-	f = append(f, colourFilters(v, Rung{Width: w, Height: h}, c)...)
+	f = append(f, colourFilters(v, Rung{Width: even(float64(w)), Height: even(float64(h))}, c)...)
 	return strings.Join(append(f, jpegColours), ",")
 }
 

@@ -109,8 +109,8 @@ func TestPoster_WorksForUnusualSources(t *testing.T) {
 	}
 }
 
-// The picture is red in the first half and blue in the second. Of the long one, only
-// keyframes are decoded.
+// The picture is red in the first half and blue in the second. Only keyframes of the
+// long one are decoded.
 func TestStoryboard_ShowsCorrectTimes(t *testing.T) {
 	t.Parallel()
 	const colour = "-f lavfi -i color=%s:s=%s:r=%d:d=%d"
@@ -182,20 +182,20 @@ func TestStoryboard_Layout(t *testing.T) {
 	}
 }
 
-// ffmpeg reports nothing until each output has begun, and ffmpeg 7 writes nothing of
-// any until each has a frame.
+// ffmpeg reports no progress until each output has started, and ffmpeg 7 buffers all
+// frames until each output has one.
 func TestTranscode_ReportsProgressAndKeepsNoFramesInMemory(t *testing.T) {
 	t.Parallel()
 	tools := fastTools
 	tools.Sandbox = SandboxOff
 	tools.FFmpeg = script(t, `case $* in *-stats_period*) exec ffmpeg -readrate 5 "$@" ;; esac; exec ffmpeg "$@"`)
-	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=1280x720:r=50:d=15"+h264) // 1 GB, decoded
+	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=1280x720:r=50:d=15"+h264) // 1 GB when decoded
 	info, err := tools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tools.Memory = 600 << 20
-	seen := []float64{} // belongs to Transcode until it returns
+	seen := []float64{} // used by Transcode until it returns
 	ladder := Ladder(info)
 	if _, err := tools.Transcode(t.Context(), src, info, ladder[len(ladder)-1:], t.TempDir(), func(p Progress) { seen = append(seen, p.Percent) }); err != nil {
 		t.Fatal(err)
@@ -205,18 +205,18 @@ func TestTranscode_ReportsProgressAndKeepsNoFramesInMemory(t *testing.T) {
 	}
 }
 
-// bitText is bits written as 0 and 1, as H.264 has them in its headers.
+// bitText is a bit string of an H.264 header, written as 0 and 1.
 type bitText string
 
 func (b bitText) u(n int, v uint64) bitText { return b + bitText(fmt.Sprintf("%0*b", n, v)) }
 
-// ue is Golomb's code.
+// ue appends an Exp-Golomb code.
 func (b bitText) ue(v uint64) bitText {
 	n := len(strconv.FormatUint(v+1, 2))
 	return b.u(2*n-1, v+1)
 }
 
-// unit is a NAL unit of the bits and what follows them.
+// unit returns a NAL unit of the bits and the bytes after them.
 func (b bitText) unit(head byte, rest string) string {
 	if rest == "" {
 		b += "1"
@@ -235,15 +235,15 @@ func (b bitText) unit(head byte, rest string) string {
 	return out + rest
 }
 
-// fieldByField is a transport stream of a grey picture of 128x96 pixels, at 25 frames a
-// second, of which each is coded as two fields: libx264 cannot do that.
+// fieldByField is a transport stream of a grey picture of 128x96 pixels, 25 frames a
+// second, each coded as two fields, which libx264 cannot do.
 func fieldByField(t *testing.T, frames int) string {
 	t.Helper()
 	const wide, high = 8, 3 // macroblocks of a field
 	sps := bitText("").u(24, 77<<16|30).ue(0).ue(0).ue(2).ue(1).u(1, 0).ue(wide-1).ue(high-1).u(4, 0b0010).
 		u(6, 0b100001).u(32, 1).u(32, 50).u(5, 0b10000).unit(0x67, "")
 	pps := bitText("").ue(0).ue(0).u(2, 0).ue(0).ue(0).ue(0).u(3, 0).ue(0).ue(0).ue(0).u(3, 0b100).unit(0x68, "")
-	const samples = 384 // of a macroblock that is stored as it is
+	const samples = 384 // of an uncompressed macroblock
 	grey := strings.Repeat("\x60", samples) + strings.Repeat("\x0d\x00"+strings.Repeat("\x60", samples), wide*high-1) + "\x80"
 	var all strings.Builder
 	for i := range 2 * frames {
@@ -254,7 +254,7 @@ func fieldByField(t *testing.T, frames int) string {
 			all.WriteString(sps + pps + head.unit(0x65, grey))
 			continue
 		}
-		// All is as it was.
+		// The field is unchanged.
 		all.WriteString(bitText("").ue(0).ue(5).ue(0).u(4, number).u(2, 0b10|uint64(i%2)).u(1, 0).u(1, 0).u(1, 0).ue(0).ue(1).ue(wide*high).unit(0x61, ""))
 	}
 	raw := filepath.Join(t.TempDir(), "raw.264")

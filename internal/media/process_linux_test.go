@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// helper is set where the test binary plays a process that is killed.
+// helper is the environment variable that makes the test binary run as the process
+// to be killed.
 const helper = "CUELIGHT_TEST_CHILD_OF"
 
 func TestRun_ChildDiesWithParent(t *testing.T) {
@@ -36,7 +37,7 @@ func TestRun_ChildDiesWithParent(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // killed, as it should be
+	_ = cmd.Wait() // it was killed
 	waitUntilGone(t, pid)
 }
 

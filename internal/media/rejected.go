@@ -19,15 +19,15 @@ func rejectUnreadable(path, tail string) *RejectedError {
 			Detail: lastLine}
 	// ffmpeg 7 opens no playlist without a playlist's file name.
 	case strings.Contains(tail, "not on whitelist") || strings.HasPrefix(head, "#EXTM3U"):
-		return &RejectedError{Reason: "the file is a playlist, a script, a picture or text, not a video or audio file", Detail: lastLine}
+		return &RejectedError{Reason: "the file is a playlist, a script, a picture or text; send a video or audio file", Detail: lastLine}
 	case strings.Contains(tail, "encrypt") || hasEncryptedEntry(path):
-		return &RejectedError{Reason: "the video is encrypted", Detail: tail}
+		return &RejectedError{Reason: "the video is encrypted; send a copy without encryption", Detail: tail}
 	case noIndex && isTruncated(path):
 		return &RejectedError{Reason: "the file is truncated: its index (the moov box) is missing; send the complete file", Detail: tail}
 	case noIndex:
 		return &RejectedError{Reason: "the file is incomplete: its index (the moov box) is missing; send the complete file", Detail: tail}
 	}
-	return &RejectedError{Reason: "the file is not a video or audio file, or it is damaged beyond reading", Detail: tail}
+	return &RejectedError{Reason: "the file is not a video or audio file, or it is damaged beyond reading; send an intact video or audio file", Detail: tail}
 }
 
 // beginsWithBox reports whether a file begins like MP4 and QuickTime: with the

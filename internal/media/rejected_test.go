@@ -73,8 +73,8 @@ func TestRejectUnreadable_NamesMissingIndexOnlyForMP4(t *testing.T) {
 	}
 }
 
-// wantRejected wants a *Refused whose reason has a text in it, and whose words
-// show nothing of this host.
+// wantRejected requires a *RejectedError whose reason contains a text and whose texts
+// contain no path of this host.
 func wantRejected(t *testing.T, err error, reason string) {
 	t.Helper()
 	refused := (*RejectedError)(nil)
@@ -221,7 +221,7 @@ func TestTranscode_AcceptsAnySourceAndDirectoryName(t *testing.T) {
 
 func TestProbe_NamesAnimatedPictures(t *testing.T) {
 	t.Parallel()
-	// Of these, ffmpeg reads none as a video, and writes some only where it was built so.
+	// ffmpeg reads none of these as a video, and not every build can write all of them.
 	for name, c := range map[string]struct{ content, want string }{
 		"animated WebP": {"RIFF\x56\x18\x00\x00WEBPVP8X\x0a\x00\x00\x00\x12\x00\x00\x00\x3f\x00\x00\x3f\x00\x00ANIM", "animated WebP"},
 		"still WebP":    {"RIFF\x56\x18\x00\x00WEBPVP8X\x0a\x00\x00\x00\x10\x00\x00\x00\x3f\x00\x00\x3f\x00\x00VP8 ", "a picture"},

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Quarters of the picture: red and green above, blue and white below.
+// The quarters of the picture are red and green above, blue and white below.
 func TestTranscode_AppliesRotationAndMirroring(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -77,11 +77,11 @@ func (t Tools) sampleVideo(ctx context.Context, abs, url string, info *Info) err
 }
 
 func noFrameDecoded(v *Video, tail string) *RejectedError {
-	return &RejectedError{Reason: fmt.Sprintf("not one frame of its %s video could be decoded", v.Codec), Detail: tail}
+	return &RejectedError{Reason: fmt.Sprintf("not one frame of the %s video could be decoded; send an intact copy", v.Codec), Detail: tail}
 }
 
 func noAudioDecoded(tail string) *RejectedError {
-	return &RejectedError{Reason: "its sound could not be decoded", Detail: tail}
+	return &RejectedError{Reason: "the sound could not be decoded; send an intact copy", Detail: tail}
 }
 
 // setFirstDecodable records the first decodable frame if packets begin earlier.

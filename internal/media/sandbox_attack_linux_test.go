@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attackArg makes the test binary, in ffmpeg's place, try all that a decoder that
-// was taken over by a file could try.
+// attackArg makes the test binary run in place of ffmpeg and try everything that a
+// compromised decoder could try.
 const attackArg = "attack"
 
 func init() {
@@ -38,17 +38,17 @@ func init() {
 	}
 }
 
-// attack is what there is to be had.
+// attack lists the targets.
 type attack struct {
 	Parent                                int
 	Nice                                  uintptr // the parent's
-	Secret, Readable, Writable, Directory string  // outside of the child's directory
+	Secret, Readable, Writable, Directory string  // outside the child's directory
 	Unix, TCP                             string
 	Source, Program                       string
 	Own                                   string // the child's directory
 }
 
-// run returns what became of each attempt: "" where it succeeded.
+// run returns the error of each attempt; "" means that it succeeded.
 func (a attack) run() map[string]string {
 	proc := fmt.Sprintf("/proc/%d/", a.Parent)
 	first := func(file string) error {
@@ -129,7 +129,7 @@ func (a attack) run() map[string]string {
 	for name := range tries {
 		names = append(names, name)
 	}
-	slices.Sort(names) // its own file comes first, becoming root before the rest
+	slices.Sort(names) // "own" comes first; becoming root must come before the rest
 	results := map[string]string{}
 	for _, name := range names {
 		results[name] = ""
@@ -159,7 +159,7 @@ func dial(network, address string) error {
 	return err
 }
 
-// queued is the information that a signal of number 0, which is only tried, comes with.
+// queued is the information sent with signal 0, which only tests permission.
 func queued() uintptr {
 	info := &unix.Siginfo{Code: -1} // SI_QUEUE
 	return uintptr(unsafe.Pointer(info))
@@ -268,7 +268,7 @@ func TestSandbox_BlocksAnAttackingProgram(t *testing.T) {
 			t.Errorf("it could %s", name)
 		}
 	}
-	// The attempts are real ones: without confinement they succeed.
+	// Without a sandbox all attempts succeed, which shows that they are real.
 	free := tryAll(t, SandboxOff, a, dir)
 	for _, name := range []string{
 		"read another's readable file", "read the accounts", "list another directory", "write another's writable file", "make a file elsewhere",
@@ -320,7 +320,7 @@ func newAttack(t *testing.T) (attack, string) {
 			t.Fatal(err)
 		}
 	}
-	// Only what confines is to keep it out, not the modes of the test's directories.
+	// Only the sandbox must block access, not the modes of the test's directories.
 	for at := outside; at != filepath.Clean(os.TempDir()); at = filepath.Dir(at) {
 		if err := os.Chmod(at, 0o777); err != nil {
 			t.Fatal(err)
@@ -329,7 +329,7 @@ func newAttack(t *testing.T) (attack, string) {
 	return a, dir
 }
 
-// tryAll runs the test binary in ffmpeg's place, with a source to read.
+// tryAll runs the test binary in place of ffmpeg, with a source to read.
 func tryAll(t *testing.T, mode Sandbox, a attack, dir string) map[string]string {
 	t.Helper()
 	self, err := os.Executable()
@@ -365,8 +365,7 @@ func tryAll(t *testing.T, mode Sandbox, a attack, dir string) map[string]string 
 	return results
 }
 
-// runAsUser runs the test in a process of an ordinary user: most daemons are no
-// root.
+// runAsUser runs the test as an unprivileged user, because most daemons are not root.
 func runAsUser(t *testing.T) {
 	t.Helper()
 	const user = 61001

@@ -13,7 +13,7 @@ import (
 	"github.com/cuelight/cuelight/internal/media/sandbox"
 )
 
-// Where Landlock does not forbid links, what comes after must not follow them.
+// If Landlock does not block links, later steps must not follow them.
 func TestSandbox_DoesNotFollowLinkInOutput(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(dir string) error{
@@ -54,8 +54,8 @@ func TestSandbox_ReturnsDirectoryToParent(t *testing.T) {
 	wantOwnedByProcess(t, dir, "", "sub", "sub/file")
 }
 
-// A network's server that takes root for nobody, and file systems without owners, let
-// nobody give files away; so does a file that cannot be changed.
+// A file server that maps root to nobody, a file system without owners, and an
+// immutable file do not permit changing the owner.
 func TestSandbox_WorksWithoutChown(t *testing.T) {
 	t.Parallel()
 	if !sandbox.CanChangeUser(DefaultUser) {
@@ -97,7 +97,7 @@ func TestSandbox_WorksWithoutChown(t *testing.T) {
 	wantOwnedByProcess(t, dir, "", "fixed")
 }
 
-// wantOwnedByProcess wants files in dir to belong to this process.
+// wantOwnedByProcess requires that files in dir belong to this process.
 func wantOwnedByProcess(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -148,8 +148,8 @@ func TestSandbox_ReportsProgramThatCannotStart(t *testing.T) {
 	}
 }
 
-// A file that changes after it was probed, or that tells demuxers apart from each
-// other, opens nothing that was not seen then.
+// A file that changes after the probe, or that looks different to each demuxer, opens
+// no codec that the probe did not find.
 func TestProbedInputOptions_AllowOnlyProbedCodecs(t *testing.T) {
 	t.Parallel()
 	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)

@@ -41,12 +41,12 @@ func chooseVideo(raw *rawProbe, tracks map[int]*trackTiming, info *Info, decoder
 	case len(candidates) > 0:
 		return mainVideo(candidates, tracks), nil
 	case unsupported != "":
-		return nil, &RejectedError{Reason: fmt.Sprintf("the video codec %q is not supported", unsupported)}
+		return nil, &RejectedError{Reason: fmt.Sprintf("the video codec %q is not supported; send H.264, HEVC, VP9 or AV1", unsupported)}
 	case raw.rejectedSize != "" && hasVideo(false):
 		return nil, pictureTooLarge(raw.rejectedSize)
 	case hasVideo(true):
 		// Publishing the audio alone would surprise the sender.
-		return nil, &RejectedError{Reason: "the video has no frames in it"}
+		return nil, &RejectedError{Reason: "the video has no frames; send an intact copy"}
 	}
 	return nil, nil
 }

@@ -14,10 +14,10 @@ const (
 	tone = " -f lavfi -i sine=r=44100:d=1 "
 )
 
-// sourceKind is a sort of source that cameras, editors and archives produce.
+// sourceKind is a kind of source that cameras, editors and archives produce.
 type sourceKind struct {
 	name, file, args string
-	rungs            string // as Ladder gives them
+	rungs            string // as Ladder returns them
 	want             func(t *testing.T, r result)
 }
 
@@ -181,7 +181,7 @@ func timingKinds() []sourceKind {
 			name: "slide show", file: "a.mkv", rungs: "240p=320x240",
 			args: "-f lavfi -i testsrc2=s=320x240:r=1:d=4 -vf setpts=N*5/TB -fps_mode passthrough -enc_time_base 1:1000" + h264,
 			want: func(t *testing.T, r result) {
-				// One every two seconds, and those at 5 and 15 s.
+				// One every two seconds, and the slides at 5 and 15 s.
 				v, length := r.out.Video[0], r.info.Duration
 				if want := int64(math.Ceil((length-minTailSeconds)/2)) + 2; !r.out.Constant || v.Frames != want || !isNear(v.Duration, length, 0.001) {
 					t.Errorf("%d frames in %.3f s; want %d in %.3f", v.Frames, v.Duration, want, length)
@@ -237,7 +237,7 @@ func timingKinds() []sourceKind {
 			name: "film with a pause", file: "a.mkv", rungs: "240p=320x240",
 			args: "-f lavfi -i testsrc2=s=320x240:r=50:d=2 -vf setpts='(N+0.5+if(gte(N\\,50)\\,251))/50/TB' -fps_mode passthrough -enc_time_base 1:1000" + h264,
 			want: func(t *testing.T, r result) {
-				// The pause has frames of its own at 2, 4 and 6 s.
+				// The pause has repeated frames at 2, 4 and 6 s.
 				if v := r.out.Video[0]; v.Frames != 103 || !isNear(v.Duration, 7.02, 0.1) {
 					t.Errorf("%d frames in %.3f s; want all 100 and 3 more in 7.02 s", v.Frames, v.Duration)
 				}
@@ -355,7 +355,7 @@ func streamKinds() []sourceKind {
 	}
 }
 
-// wantFrameAt checks that frames begin at some times, in seconds.
+// wantFrameAt requires frames that start at the given times, in seconds.
 func wantFrameAt(t *testing.T, file string, times ...float64) {
 	t.Helper()
 	out := string(tool(t, "ffprobe", "-loglevel", "error", "-select_streams", "v:0", "-show_entries", "packet=pts_time", "-of", "csv=p=0", file))
@@ -366,8 +366,8 @@ func wantFrameAt(t *testing.T, file string, times ...float64) {
 	}
 }
 
-// wantSDR checks that a result says BT.709 and that mid grey of HDR, which is
-// bright, is neither black nor white.
+// wantSDR requires that the output is tagged BT.709 and that mid grey of HDR, which
+// is bright, is neither black nor white.
 func wantSDR(t *testing.T, file string) {
 	t.Helper()
 	tags := string(tool(t, "ffprobe", "-loglevel", "error", "-select_streams", "v:0", "-show_entries",

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// recordSpans runs children within a span, and returns theirs.
+// recordSpans runs children within a span and returns their spans.
 func recordSpans(t *testing.T, run func(ctx context.Context)) tracetest.SpanStubs {
 	t.Helper()
 	kept := tracetest.NewInMemoryExporter()
@@ -105,7 +105,7 @@ func TestSpan_RecordsCauseOfCancellation(t *testing.T) {
 	}
 }
 
-// Not parallel: other tests' allocations would count.
+// This test is not parallel, because it counts allocations.
 func TestSpan_CostsNothingWithoutRecording(t *testing.T) {
 	provider := sdk.NewTracerProvider(sdk.WithSampler(sdk.NeverSample()))
 	defer func() { _ = provider.Shutdown(t.Context()) }()

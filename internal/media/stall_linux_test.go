@@ -36,8 +36,8 @@ done
 	}
 }
 
-// Processes of the highest priority that an ordinary account has take one
-// processor, and a child of the lowest may use no other one.
+// Processes of normal priority occupy one processor, and a child of the lowest
+// priority may use only that one.
 func TestWatch_StarvedChildIsNotStalled(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"taskset", "chrt"} {
@@ -47,7 +47,7 @@ func TestWatch_StarvedChildIsNotStalled(t *testing.T) {
 	}
 	cpu := oneProcessor(t)
 	for range 8 {
-		// In sessions of their own: the kernel may share between those first.
+		// Each has its own session, because the kernel may divide processors by session.
 		other := exec.Command("taskset", "-c", fmt.Sprint(cpu), "sh", "-c", "while :; do :; done")
 		other.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 		if err := other.Start(); err != nil {

@@ -11,11 +11,11 @@ func TestStallDetector_DistinguishesIdleBusyAndStarved(t *testing.T) {
 	const look = 250 * time.Millisecond
 	for name, c := range map[string]struct {
 		stall time.Duration
-		cpu   time.Duration // used in each look
-		bytes int64         // read in each look
+		cpu   time.Duration // used per interval
+		bytes int64         // read per interval
 		known bool
 		ready bool
-		after time.Duration // it is ended; 0: not within the hour
+		after time.Duration // until it is killed; 0: not within an hour
 		as    error
 	}{
 		"does nothing":                 {time.Minute, 0, 0, true, false, time.Minute, ErrStalled},

@@ -115,7 +115,7 @@ func unreadBytesAtEnd(path, container string, size, end int64) (int64, error) {
 func checkUnread(info *Info, unread int64) error {
 	share := 1 - float64(unread)/float64(info.Size)
 	if share < minReadableShare {
-		return &RejectedError{Reason: fmt.Sprintf("the file is damaged: only %.0f %% of it can be read", 100*share)}
+		return &RejectedError{Reason: fmt.Sprintf("the file is damaged: only %.0f %% of it can be read; send an intact copy", 100*share)}
 	}
 	if unread > 0 {
 		info.warn("the source is damaged: the last %.0f %% of the file cannot be read", 100*(1-share))

@@ -211,8 +211,8 @@ func TestProgress_HasNoSpeedAtTheStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		duration float64
 		first    float64 // seconds of source in the first second
-		then     float64 // and in each after that
-		known    int     // the second after which the speed is told
+		then     float64 // and in each second after it
+		known    int     // the second after which the speed is known
 	}{
 		"a burst, then steady":        {duration: 100, first: 20, then: 2, known: 2},
 		"slow, of something long":     {duration: 1000, first: 0, then: 2, known: 6},
@@ -276,7 +276,7 @@ func TestBandwidth_IsThatOfTheHighestRun(t *testing.T) {
 	s := &renditionFiles{timescale: 1, target: 6, segments: []segment{
 		{length: 6, bytes: 6000}, {length: 6, bytes: 12000}, {length: 1, bytes: 8000}, {length: 6, bytes: 6000},
 	}}
-	// The short segment counts only together with a neighbour: 20000 B in 7 s.
+	// The short segment counts only with a neighbour: 20000 B in 7 s.
 	peak, average := bandwidth(s)
 	if want := int64(math.Ceil(20000 * 8 / 7.0)); peak != want {
 		t.Errorf("peak %d; want %d", peak, want)

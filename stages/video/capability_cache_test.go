@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Not in parallel: a program that was just written cannot be run while another
-// one is being started.
+// This test is not parallel: a script cannot be executed while a fork of another test
+// still has it open for writing.
 func TestStages_QueryCapabilitiesOnce(t *testing.T) {
 	h := newHarness(t, clips.picture)
 	ffmpeg, err := exec.LookPath("ffmpeg")
@@ -20,7 +20,7 @@ func TestStages_QueryCapabilitiesOnce(t *testing.T) {
 	}
 	asked := filepath.Join(t.TempDir(), "asked")
 	h.Tools.FFmpeg = filepath.Join(t.TempDir(), "ffmpeg")
-	h.Tools.Sandbox = "off" // it writes elsewhere
+	h.Tools.Sandbox = "off" // it writes outside its directory
 	script := "#!/bin/sh\ncase \" $* \" in *' -version '*) echo >> '" + asked + "';; esac\nexec '" + ffmpeg + "' \"$@\"\n"
 	if err := os.WriteFile(h.Tools.FFmpeg, []byte(script), 0o755); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// killedVariable tells a test that it is to be killed, in the midst of what.
+// killedVariable names the step at which the test process will be killed.
 const killedVariable = "CUELIGHT_TEST_KILLED"
 
 func TestCleaner_RemovesOnlyAbandonedFiles(t *testing.T) {
@@ -53,7 +53,7 @@ func TestCleaner_RemovesOnlyAbandonedFiles(t *testing.T) {
 	}
 }
 
-// killAtNote has a process work on a stage, and kills it.
+// killAtNote runs a stage in another process and kills it at a step.
 func killAtNote(t *testing.T, h *harness, stage, note string) {
 	t.Helper()
 	reached := filepath.Join(t.TempDir(), "reached")
@@ -97,8 +97,8 @@ func TestCleaner_KilledAttempt(t *testing.T) {
 	t.Errorf("it was not killed: %v", h.run(t.Context(), order[0], resultsIn(t, h, p.allResults)))
 }
 
-// resultsIn is m with the names of the directories that are there: each
-// process makes a prototype of its own.
+// resultsIn returns m with the names of the existing directories, because each
+// process creates its own prototype.
 func resultsIn(t *testing.T, h *harness, m allResults) allResults {
 	t.Helper()
 	for _, name := range list(t, h.TaskDir(h.job.Task)) {
@@ -117,8 +117,8 @@ func resultsIn(t *testing.T, h *harness, m allResults) allResults {
 	return m
 }
 
-// The moment between two renames: the generation has its name, but nothing
-// leads to it.
+// The process died between two renames: the generation has its name, but no manifest
+// refers to it.
 func TestCleaner_RemovesUnservedGeneration(t *testing.T) {
 	t.Parallel()
 	h, m := readyHarness(t)
@@ -162,7 +162,7 @@ func TestCleaner_KeepsPlayableGenerations(t *testing.T) {
 		age  time.Duration
 		stay bool
 	}{
-		// An hour may be the clock's fault.
+		// A difference of an hour may come from the clock.
 		{0, true}, {day - time.Minute, true}, {day + 59*time.Minute, true}, {-30 * time.Minute, true}, {day + 61*time.Minute, false},
 	} {
 		setAge(t, filepath.Join(h.PublishDir, first.Generation), c.age)
@@ -178,7 +178,7 @@ func TestCleaner_KeepsPlayableGenerations(t *testing.T) {
 		}
 	}
 
-	// From a future that will not come soon: its time begins now.
+	// A time far in the future is set to now.
 	setAge(t, filepath.Join(h.PublishDir, second.Generation), -1000*day)
 	h.mustClean(-1)
 	info, err := os.Stat(filepath.Join(h.PublishDir, second.Generation))
@@ -186,7 +186,7 @@ func TestCleaner_KeepsPlayableGenerations(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 
-	// Without manifests nobody knows what is served.
+	// Without manifests it is unknown which generation is served.
 	for _, name := range []string{media.MasterName, media.ManifestName} {
 		if err := os.Remove(filepath.Join(h.PublishedDir(h.job.Task), name)); err != nil {
 			t.Fatal(err)
@@ -354,7 +354,7 @@ func TestCleaner_NamesMissingDisk(t *testing.T) {
 	}
 }
 
-// Several hosts, as far as one can play them: none shares a lock's owner.
+// Each cleaner and attempt has its own lock owner, like separate hosts.
 func TestCleaner_RunsDuringPublish(t *testing.T) {
 	t.Parallel()
 	h, m := readyHarness(t)
@@ -402,8 +402,8 @@ func TestCleaner_RunsDuringPublish(t *testing.T) {
 	wantPlayable(t, master, m.tr.Output.Video)
 }
 
-// wantCompleteGeneration wants the playlists to be there that a master names. With
-// KeepOld at nothing one may have been replaced, and removed, after it was read.
+// wantCompleteGeneration requires the playlists that a master playlist names. Without
+// KeepOld, a generation may be replaced and removed after it was read.
 func wantCompleteGeneration(t *testing.T, master string) {
 	t.Helper()
 	text := read(t, master)

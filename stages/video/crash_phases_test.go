@@ -16,10 +16,10 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// markerFile is what belongs in both directories.
+// markerFile is the Config.Marker of both directories.
 const markerFile = ".marker"
 
-// snapshot is all that there is, with sizes and which file it is.
+// snapshot lists all files with sizes and inode numbers.
 func snapshot(t *testing.T, dirs ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -41,7 +41,7 @@ func snapshot(t *testing.T, dirs ...string) map[string]string {
 	return all
 }
 
-// run runs one stage as the engine does, with what m has of those before it.
+// run runs one stage as the engine does, with the earlier results in m.
 func (h *harness) run(ctx context.Context, stage string, m allResults) error {
 	h.job.Results = results(m)
 	i := slices.IndexFunc(Stages(h.Config), func(s stages.Stage) bool { return s.Name == stage })
@@ -49,14 +49,14 @@ func (h *harness) run(ctx context.Context, stage string, m allResults) error {
 	return err
 }
 
-// results is how a job reads those of the stages before it.
+// results returns the function with which a job reads earlier results.
 func results(m allResults) func(ctx context.Context, stage string) (json.RawMessage, error) {
 	return func(_ context.Context, stage string) (json.RawMessage, error) {
 		return json.Marshal(map[string]any{ingestStage: m.in, transcodeStage: m.tr, metadataStage: m.md, assembleStage: m.as}[stage])
 	}
 }
 
-// onNote calls do once, when the job is busy with something.
+// onNote calls do once, when the job reports a step with that note.
 func (h *harness) onNote(note string, atOnce bool, do func()) (happened func() bool) {
 	var once sync.Once
 	done := false

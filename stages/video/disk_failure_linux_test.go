@@ -15,8 +15,8 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// mountsVariable tells a test that it may mount disks: it runs in a process of
-// its own, with mounts of its own, which go with it.
+// mountsVariable tells a test that it runs in its own process and mount namespace, so
+// it may mount disks.
 const mountsVariable = "CUELIGHT_TEST_MOUNTS"
 
 func TestStages_SurviveDiskFailures(t *testing.T) {
@@ -38,8 +38,7 @@ func TestStages_SurviveDiskFailures(t *testing.T) {
 	}
 }
 
-// phases are when trouble comes: in the midst of each stage, while it is busy
-// with each of the things it does.
+// phases are the steps of each stage during which a failure is injected.
 var phases = []struct{ stage, note string }{
 	{ingestStage, "fetching"}, {ingestStage, "probing"}, {ingestStage, "syncing"},
 	{transcodeStage, "transcoding"}, {transcodeStage, "checking"}, {transcodeStage, "syncing"},
@@ -48,18 +47,18 @@ var phases = []struct{ stage, note string }{
 	{publishStage, "publishing"}, {publishStage, "checking"}, {publishStage, "syncing"}, {publishStage, "switching"},
 }
 
-// diskFailure is something that befalls a disk, and how it is over.
+// diskFailure is a failure of a disk, and how to repair it.
 type diskFailure struct {
 	message    string
 	begin, end func(d *testDisk) error
-	early      bool     // it cannot come while a file is open for writing
-	tolerated  []string // moments from which a stage may be completed all the same
+	early      bool     // not possible while a file is open for writing
+	tolerated  []string // steps after which a stage may still complete
 }
 
 var diskFailures = map[string]diskFailure{
 	"full": {
 		message: "is full", begin: (*testDisk).fill, end: (*testDisk).makeRoom,
-		// There is nothing to be written any more, or only links.
+		// Nothing more is written, or only links.
 		tolerated: []string{"probing", "checking", "syncing", "linking", "manifest"},
 	},
 	"gone":      {message: "is its disk mounted?", begin: (*testDisk).hide, end: (*testDisk).bringBack},
@@ -100,7 +99,7 @@ func TestStages_WithMountedDisk(t *testing.T) {
 	})
 }
 
-// runWithFailure lets trouble come in the midst of a stage, and go again.
+// runWithFailure injects a failure during a stage, and repairs it.
 func runWithFailure(t *testing.T, trouble diskFailure, stage, note string) {
 	h, m, data, public := onDisks(t)
 	d := data
@@ -146,7 +145,7 @@ func runWithFailure(t *testing.T, trouble diskFailure, stage, note string) {
 	}
 }
 
-// wantDiskError wants an error that says what is to be mended, and a pause.
+// wantDiskError requires an error that says what to repair, and a retry delay.
 func wantDiskError(t *testing.T, err error, says string) {
 	t.Helper()
 	pause, ok := stages.RetryDelay(err)
@@ -155,8 +154,7 @@ func wantDiskError(t *testing.T, err error, says string) {
 	}
 }
 
-// wantNothingNew wants what is there in addition to be what anybody can tell
-// from finished things.
+// wantNothingNew requires that all new files have names of unfinished ones.
 func wantNothingNew(t *testing.T, before, after map[string]string) {
 	t.Helper()
 	for path := range after {
@@ -166,23 +164,23 @@ func wantNothingNew(t *testing.T, before, after map[string]string) {
 	}
 }
 
-// isLeftover reports whether a path's name, or that of a directory it is in,
-// says that it is unfinished.
+// isLeftover reports whether a path, or a directory in it, has the name of an
+// unfinished one.
 func isLeftover(path string) bool {
 	return slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool {
 		return strings.HasSuffix(name, ".tmp") || strings.HasPrefix(name, switchPrefix) || strings.HasPrefix(name, partialDownload)
 	})
 }
 
-// testDisk is a small one of its own.
+// testDisk is a small disk.
 type testDisk struct {
-	real string // what is mounted
-	at   string // where
-	used string // the directory in use there
+	real string // mounted directory
+	at   string // mount point
+	used string // the used directory on it
 }
 
-// onDisks is a house whose directories are on two small disks, with all made
-// that comes before publish.
+// onDisks returns a harness whose directories are on two small disks, with all results
+// before publish.
 func onDisks(t *testing.T) (*harness, allResults, *testDisk, *testDisk) {
 	t.Helper()
 	h, m := readyHarness(t)
@@ -208,11 +206,11 @@ func onDisks(t *testing.T) (*harness, allResults, *testDisk, *testDisk) {
 		*dir, disks[i] = d.used, d
 	}
 	h.Reserve, h.Marker = -1, markerFile
-	// Large enough for something to happen in the midst of its being copied.
+	// Large enough to inject a failure while it is copied.
 	large := read(t, h.job.Source) + "\x00\x40\x00\x00free" + strings.Repeat("x", 4<<20-8)
 	h.job.Source = filepath.Join(t.TempDir(), "large.mp4")
 	write(t, h.job.Source, large)
-	// Slow enough for something to happen in its midst.
+	// Slow enough to inject a failure.
 	h.Tools.FFmpeg = filepath.Join(t.TempDir(), "ffmpeg")
 	write(t, h.Tools.FFmpeg, "#!/bin/sh\nfor a; do [ \"$a\" = shown.tap ] || [ \"$a\" = file:shown.tap ] && exec ffmpeg -re \"$@\"; done\nexec ffmpeg \"$@\"\n")
 	if err := os.Chmod(h.Tools.FFmpeg, 0o755); err != nil {
@@ -227,8 +225,8 @@ func (d *testDisk) unmount() error { return unix.Unmount(d.at, unix.MNT_DETACH) 
 func (d *testDisk) hide() error      { return os.Rename(d.used, d.used+".away") }
 func (d *testDisk) bringBack() error { return os.Rename(d.used+".away", d.used) }
 
-// forbid waits for forks: until they become another program they have every file of
-// this process open, also those that it has written and closed since.
+// forbid waits for forked processes: until they execute their program, they keep
+// every file of this process open.
 func (d *testDisk) forbid() error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -251,8 +249,7 @@ func (d *testDisk) fill() error {
 	}
 }
 
-// makeRoom empties the file first: a child that is being started may have it
-// open for another moment.
+// makeRoom truncates the file first, because a forked process may still have it open.
 func (d *testDisk) makeRoom() error {
 	filler := filepath.Join(d.at, "filler")
 	return errors.Join(os.Truncate(filler, 0), os.Remove(filler))

@@ -4,7 +4,7 @@
 //	ingest ──▶ transcode ──┐
 //	      └──▶ metadata  ──┴──▶ assemble ──▶ publish
 //
-// Start with a [Config] and give its [Stages] to stages.New. To build a pipeline
+// Start with a [Config] and give its [Stages] to [Pipeline]. To build a pipeline
 // of your own, take single stages, such as Config.Ingest. The stages find each
 // other's results by their names here.
 //

@@ -55,8 +55,8 @@ func TestClassify_SeparatesPermanentErrors(t *testing.T) {
 	}
 }
 
-// What concerns every task of this host is not held against one of them; what
-// may be the task's own doing is.
+// An error that affects every task of this host does not count as an attempt. An error
+// that the task may have caused does.
 func TestClassify_PostponesHostErrors(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{syscall.ENOSPC, syscall.EROFS, syscall.EMFILE, &missingError{}, media.ErrToolMissing, media.ErrNoSpace, media.ErrStarved} {
@@ -75,7 +75,7 @@ func TestClassify_PostponesHostErrors(t *testing.T) {
 	}
 }
 
-// A large source that does not fit stops no small one.
+// A large source that does not fit does not stop small ones.
 func TestClassify_OneTaskErrorSuspendsNoStage(t *testing.T) {
 	t.Parallel()
 	closed := fmt.Errorf("%w: %w: %w", media.ErrSandbox, media.ErrSourceNotReadable, fs.ErrPermission)
@@ -116,7 +116,7 @@ func TestFindTaskDir_MissingDirConcernsOneTask(t *testing.T) {
 	}
 }
 
-// A copy or a download that needs more than is free is told from a full disk.
+// A copy or download that needs more than is free differs from a full disk.
 func TestIngest_TooLargeSourceSuspendsNoStage(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, filepath.Join(otherFileSystem(t), "large.mp4"))

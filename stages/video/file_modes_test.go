@@ -15,8 +15,8 @@ import (
 	"github.com/cuelight/cuelight/internal/media/sandbox"
 )
 
-// umaskVariable tells a test that it runs in a process of its own, under the
-// umask that it names: a process has one for all its tests.
+// umaskVariable tells a test that it runs in its own process with that umask, because
+// all tests of a process share one.
 const umaskVariable = "CUELIGHT_TEST_UMASK"
 
 func TestPublish_IsReadableWithAnyUmask(t *testing.T) {
@@ -52,13 +52,13 @@ func TestPublish_InProcessWithUmask(t *testing.T) {
 		h.mustPublish(m)
 		wantServed(t, h.PublishedDir(h.job.Task))
 	})
-	// The child would prove nothing under the usual one.
+	// With the usual umask the test would prove nothing.
 	if usual := syscall.Umask(0); usual == 0o022 {
 		t.Errorf("the umask is %04o", usual)
 	}
 }
 
-// wantServed wants everybody to be able to read all that is in dir.
+// wantServed requires that all accounts can read everything in dir.
 func wantServed(t *testing.T, dir string) {
 	t.Helper()
 	seen := 0
@@ -85,7 +85,7 @@ func wantServed(t *testing.T, dir string) {
 	}
 }
 
-// A source that others may read needs no root to be read, also where it is linked.
+// A source that other users may read is read without root, also if it is linked.
 func TestIngest_ReadsLinkedSourceWithoutRoot(t *testing.T) {
 	t.Parallel()
 	if !sandbox.CanChangeUser(media.DefaultUser) {
@@ -118,7 +118,7 @@ func TestIngest_ReadsLinkedSourceWithoutRoot(t *testing.T) {
 			t.Errorf("the source had mode %v and has %v (%v)", mode, info.Mode().Perm(), err)
 		}
 		if !asRoot {
-			// Another stage, whatever its options.
+			// Another stage does so with other options.
 			if _, err := in.readableSource(h.TaskDir(h.job.Task)); err != nil {
 				t.Error(err)
 			}
@@ -144,7 +144,7 @@ func TestIngest_KeepsModeOfSource(t *testing.T) {
 	if err := os.WriteFile(h.job.Source, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.LinkSources = true // the source in the task's directory may be the very file
+	h.LinkSources = true // the task's directory may contain the same file
 	h.mustIngest()
 	info, err := os.Stat(h.job.Source)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// clips are made once for all tests; empty where there is no ffmpeg.
+// clips are made once for all tests; empty if ffmpeg is not installed.
 var clips struct{ picture, sound string }
 
 func TestMain(m *testing.M) {
@@ -63,7 +63,7 @@ func makeClips(dir string) error {
 	return nil
 }
 
-// harness is a pipeline without an engine: a test calls its stages in turn.
+// harness is a pipeline without an engine: a test calls the stages itself.
 type harness struct {
 	t *testing.T
 	Config
@@ -97,7 +97,7 @@ func (h *harness) mustMetadata(in Ingest) Metadata {
 	return must(h.t)(h.metadata(h.t.Context(), h.job, in)).(Metadata)
 }
 
-// allResults is everything up to publish.
+// allResults are the results of all stages before publish.
 type allResults struct {
 	in Ingest
 	tr Transcode
@@ -115,8 +115,8 @@ func (h *harness) mustMake() allResults {
 	return m
 }
 
-// readyHarness is what mustMake makes of the picture, in a house of its own. It is
-// made once and hard-linked: a test that damages a file must remove it first.
+// readyHarness returns a new harness with the results of mustMake for the picture. They
+// are made once and hard-linked: a test that damages a file must remove it first.
 func readyHarness(t *testing.T) (*harness, allResults) {
 	t.Helper()
 	h := newHarness(t, clips.picture)
@@ -141,7 +141,7 @@ type prototypeResult struct {
 	err error
 }
 
-// prototype is set by TestMain and makes its video when it is first called.
+// prototype is set by TestMain and makes its video on the first call.
 var prototype func() prototypeResult
 
 func makePrototype(dir string) prototypeResult {
@@ -174,8 +174,8 @@ func (h *harness) mustPublish(m allResults) Publish {
 	return must(h.t)(h.tryPublish(m)).(Publish)
 }
 
-// must returns what a stage returned, after the journey through JSON that the
-// engine sends it on.
+// must returns the result of a stage after a round trip through JSON, as in the
+// engine.
 func must(t *testing.T) func(result any, err error) any {
 	t.Helper()
 	return func(result any, err error) any {
@@ -195,7 +195,7 @@ func must(t *testing.T) func(result any, err error) any {
 	}
 }
 
-// settle is what the engine would be told of an error.
+// settle returns the error that the engine would record.
 func settle(err error) error { return classify(context.Background(), err, 1) }
 
 func wantPermanent(t *testing.T, what string, err error) {
@@ -212,7 +212,7 @@ func wantRetry(t *testing.T, what string, err error) {
 	}
 }
 
-// wantPlayable decodes all of a playlist's renditions and wants no complaint.
+// wantPlayable decodes all renditions of a playlist and requires no errors.
 func wantPlayable(t *testing.T, playlist string, renditions []media.Rendition) {
 	t.Helper()
 	for i := range renditions {

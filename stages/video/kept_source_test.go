@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// An upload is deleted once it is ingested, and people put files away: what was
-// taken of them can be worked on again.
+// An upload is deleted after ingest, and other sources may be removed. The kept copy
+// can be processed again.
 func TestIngest_UsesKeptCopyOfMissingSource(t *testing.T) {
 	t.Parallel()
 	source := filepath.Join(t.TempDir(), "film.mp4")

@@ -28,7 +28,7 @@ func FuzzDirName(f *testing.F) {
 		if again, ok := parseDirName(d.String()); !ok || again != d {
 			t.Errorf("%q is %+v, which is written %s", s, d, d)
 		}
-		// Nobody writes a number with more zeros than it needs.
+		// Numbers with extra zeros are never written.
 		if digits := strings.Split(s, "-")[1]; len(digits) == 4 || digits[0] != '0' {
 			if d.String() != s {
 				t.Errorf("%q became %s", s, d)
@@ -56,7 +56,7 @@ func FuzzServedGenerations(f *testing.F) {
 				t.Errorf("generation %d of at most %d is %q", number, newest, name)
 			}
 		}
-		// What publish writes is found again.
+		// The generation that publish writes is found again.
 		if mine > 0 && mine < 1e9 {
 			own := dirName{stage: generationPrefix, number: mine, random: "abcdefghij"}.String()
 			if got := generationPattern.FindString("\n" + own + "/v240/index.m3u8"); got != own {

@@ -26,7 +26,7 @@ func TestPublish_KeepsOldGenerationForViewers(t *testing.T) {
 	}
 	wantPlayable(t, filepath.Join(h.PublishDir, first.Generation, "master.m3u8"), m.tr.Output.Video)
 
-	// What counts is when it was replaced, not when it was made.
+	// The time of the replacement counts, not that of creation.
 	long := time.Now().Add(-48 * time.Hour)
 	for _, p := range []Publish{first, second} {
 		if err := os.Chtimes(filepath.Join(h.PublishDir, p.Generation), long, long); err != nil {
@@ -159,7 +159,7 @@ func TestPublish_ChecksCopiesOnAnotherFileSystem(t *testing.T) {
 	p := h.mustPublish(m)
 	wantPlayable(t, filepath.Join(h.PublishDir, p.Master), m.tr.Output.Video)
 
-	// Files of the right sizes, but not those that were checked.
+	// The files have the right sizes, but are not the checked ones.
 	init := filepath.Join(h.TaskDir(h.job.Task), m.as.Dir, m.tr.Output.Video[0].Init)
 	content := read(t, init)
 	if err := os.Remove(init); err != nil {
@@ -219,7 +219,7 @@ func TestPublish_RemovesOnlyOldGenerations(t *testing.T) {
 			t.Errorf("%s is gone", name)
 		}
 	}
-	// The two that were not there before: the one served, and nothing else.
+	// Of the new directories, only the served one stays.
 	if names := list(t, public); len(names) != len(want)+1 {
 		t.Errorf("there is %q", names)
 	}

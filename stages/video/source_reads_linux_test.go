@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// logReads puts scripts in the place of the programs, which write down how much
-// each of them has read. A shell's count has that of its children in it.
+// logReads replaces the programs by scripts that record how much each has read. The
+// count of a shell includes its children.
 func (h *harness) logReads() (total func() int64) {
 	h.t.Helper()
 	dir := h.t.TempDir()
 	file := filepath.Join(dir, "reads")
-	h.Tools.Sandbox = "off" // the scripts write elsewhere
+	h.Tools.Sandbox = "off" // the scripts write outside their directories
 	for name, program := range map[string]*string{"ffmpeg": &h.Tools.FFmpeg, "ffprobe": &h.Tools.FFprobe} {
 		*program = filepath.Join(dir, name)
 		text := fmt.Sprintf("#!/bin/sh\n%s \"$@\"\ncode=$?\nwhile read -r key n; do [ $key = rchar: ] && echo $n >>%q; done </proc/$$/io\nexit $code\n", name, file)
@@ -36,8 +36,8 @@ func (h *harness) logReads() (total func() int64) {
 	}
 }
 
-// Beside the copy, whose hash is made on the way: once for the packets, once for
-// the frames. A little more is for headers, samples and the poster.
+// In addition to the copy, which is hashed while copying, the source is read once for
+// the packets and once for the frames, and a little for headers, samples and poster.
 func TestStages_ReadSourceTwice(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, clips.picture)
@@ -61,7 +61,7 @@ func TestStages_ReadSourceTwice(t *testing.T) {
 	}
 }
 
-// A task whose stages were run by different versions.
+// Different versions may have run the stages of a task.
 func TestPublish_StoryboardOfAnyStage(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(h *harness, m *allResults){

@@ -32,11 +32,11 @@ func TestStages_AllHaveStall(t *testing.T) {
 	}
 }
 
-// noteLog is what the engine's watchdog goes by.
+// noteLog records what the engine's watchdog observes.
 type noteLog struct {
 	mu    sync.Mutex
 	last  stages.Progress
-	notes map[string]int // the first words, and how often they were another
+	notes map[string]int // number of changes, by the first words of the note
 	at    time.Time
 }
 
@@ -71,7 +71,7 @@ func TestStages_ReportEveryStep(t *testing.T) {
 		for _, phase := range phases {
 			least := 2
 			if phase == "fetching" || phase == "switching" {
-				least = 1 // one piece, one moment
+				least = 1 // it is a single short step
 			}
 			if c.notes[phase] < least {
 				t.Errorf("%s: of %s %d changes were seen, of all %v", stage, phase, c.notes[phase], c.notes)
@@ -102,11 +102,11 @@ func TestIngest_ReportsDownloadOfUnknownLength(t *testing.T) {
 	}
 }
 
-// Two ways to hang: at full speed, and asleep.
+// A program may hang busily, or asleep.
 const busyHang, idleHang = "while :; do :; done", "sleep 3600"
 
-// hangingFFmpeg makes ffmpeg hang as soon as it is to make something, together with a
-// child; neither heeds a polite signal.
+// hangingFFmpeg makes ffmpeg and a child of it hang as soon as it transcodes; both
+// ignore SIGTERM.
 func (h *harness) hangingFFmpeg(how string) (pids string) {
 	h.t.Helper()
 	pids = filepath.Join(h.t.TempDir(), "pids")
@@ -118,7 +118,7 @@ func (h *harness) hangingFFmpeg(how string) (pids string) {
 func (h *harness) script(text string) {
 	h.t.Helper()
 	h.Tools.FFmpeg = filepath.Join(h.t.TempDir(), "ffmpeg")
-	h.Tools.Sandbox = "off" // it may write elsewhere
+	h.Tools.Sandbox = "off" // it may write outside its directory
 	write(h.t, h.Tools.FFmpeg, "#!/bin/sh\n"+text)
 	if err := os.Chmod(h.Tools.FFmpeg, 0o755); err != nil {
 		h.t.Fatal(err)
@@ -150,7 +150,7 @@ func TestStages_RetryAfterHangingFFmpeg(t *testing.T) {
 	}
 }
 
-// The engine's watchdog, where that of ffmpeg alone would not do.
+// The engine's watchdog works even if the one for ffmpeg is off.
 func TestStages_NameLastStepWhenStalled(t *testing.T) {
 	t.Parallel()
 	h, m := readyHarness(t)
@@ -166,7 +166,7 @@ func TestStages_NameLastStepWhenStalled(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	begunToHang := time.Now()
-	time.Sleep(3 * time.Second) // in which nothing is to happen
+	time.Sleep(3 * time.Second) // no step must be reported meanwhile
 	cancel(stages.ErrStalled)
 	err := <-ended
 	if err == nil || !strings.Contains(err.Error(), `the last reported step is "transcoding`) {
@@ -179,7 +179,7 @@ func TestStages_NameLastStepWhenStalled(t *testing.T) {
 	wantSame(t, before, snapshot(t, h.DataDir))
 }
 
-// wantGone wants the processes to be gone by now.
+// wantGone requires that the processes have ended.
 func wantGone(t *testing.T, file string) {
 	t.Helper()
 	for pid := range strings.FieldsSeq(read(t, file)) {
@@ -199,7 +199,7 @@ func TestTranscode_KilledFFmpegCostsOneAttempt(t *testing.T) {
 		pause  bool
 	}{
 		"killed from outside": {`for a; do [ "$a" = -progress ] && kill -KILL $$; done; exec ffmpeg "$@"`, 0, "ffmpeg was killed by another process", false},
-		// Until a limit stops it, as in a container.
+		// It uses memory until a limit stops it, as in a container.
 		"no memory": {`for a; do [ "$a" = -progress ] && { ulimit -v 100000; exec dd if=/dev/zero of=/dev/null bs=300M; }; done; exec ffmpeg "$@"`,
 			0, "ffmpeg ended with code 1: dd: memory exhausted", false},
 		"too much memory": {`for a; do [ "$a" = -progress ] && exec dd if=/dev/zero of=/dev/null bs=300M; done; exec ffmpeg "$@"`,
@@ -226,8 +226,8 @@ func TestTranscode_KilledFFmpegCostsOneAttempt(t *testing.T) {
 	}
 }
 
-// An attempt that was stopped past its lease, and went on: it does not know yet
-// that the claim is another's, and must do no harm.
+// An attempt was stopped for longer than its lease and continues. It does not know yet
+// that another attempt has the claim, and must do no harm.
 func TestStages_LostClaimKeepsOtherResult(t *testing.T) {
 	t.Parallel()
 	h, m := readyHarness(t)
@@ -237,7 +237,7 @@ func TestStages_LostClaimKeepsOtherResult(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Nobody recorded those results. What the recorded ones name is still good.
+	// Those results were not recorded. The recorded ones must still be valid.
 	for _, stage := range []string{transcodeStage, metadataStage, assembleStage, publishStage} {
 		if err := h.run(t.Context(), stage, m); err != nil {
 			t.Errorf("%s: %v", stage, err)
@@ -251,7 +251,7 @@ func TestPublish_OvertakenAttemptPublishesNothing(t *testing.T) {
 	old, p := m, h.mustPublish(m)
 	m.as = must(t)(h.assemble(t.Context(), h.job, m.in, m.tr, m.md)).(Assemble)
 	before := read(t, filepath.Join(h.PublishDir, p.Master))
-	h.job.Results = results(m) // of now
+	h.job.Results = results(m) // current results
 	_, err := h.tryPublish(old)
 	wantRetry(t, "overtaken", err)
 	if err == nil || !strings.Contains(err.Error(), "overtaken") || read(t, filepath.Join(h.PublishDir, p.Master)) != before {

@@ -158,7 +158,7 @@ func work[T any](c Config, do func(ctx context.Context, job *stages.Job) (T, err
 		case err == nil:
 			return result, nil
 		case errors.Is(context.Cause(ctx), stages.ErrStalled):
-			return nil, fmt.Errorf("the last reported step is %q", lastNote())
+			return nil, fmt.Errorf("the last reported step is %q; check the disks and the network of this host", lastNote())
 		}
 		return nil, classify(ctx, c.preferMissingRoot(err, dirs), job.Attempt)
 	}

@@ -76,7 +76,7 @@ func TestStages_PublishVideo(t *testing.T) {
 	if master := read(t, filepath.Join(public, "master.m3u8")); !strings.Contains(master, gen+"/") {
 		t.Errorf("the master playlist does not lead to %s:\n%s", gen, master)
 	}
-	// Nothing is stored twice, and no attempt has left anything.
+	// Nothing is stored twice, and no attempt left files.
 	segment := all[0].Init
 	if !sameFile(t, filepath.Join(h.PublishDir, p.Generation, segment), filepath.Join(h.TaskDir(h.job.Task), m.tr.Dir, segment)) {
 		t.Error("the published files are not those that were transcoded")
@@ -129,7 +129,7 @@ func TestIngest_AcceptsAnyName(t *testing.T) {
 	}
 }
 
-// Each of these makes an unguarded ffmpeg open another file or a connection.
+// Each of these makes an unrestricted ffmpeg open another file or a connection.
 func TestIngest_DisguisedSourceOpensNothingElse(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
@@ -254,10 +254,10 @@ func TestTranscode_LeavesNothingWhenCancelled(t *testing.T) {
 	t.Parallel()
 	h, m := readyHarness(t)
 	in := m.in
-	// An ffmpeg that begins and never ends.
+	// This ffmpeg starts and never ends.
 	started := filepath.Join(t.TempDir(), "started")
 	h.Tools.FFmpeg = filepath.Join(t.TempDir(), "ffmpeg")
-	h.Tools.Sandbox = "off" // it writes elsewhere
+	h.Tools.Sandbox = "off" // it writes outside its directory
 	write(t, h.Tools.FFmpeg, "#!/bin/sh\nfor a; do [ \"$a\" = -progress ] && { : >'"+started+"'; exec sleep 600; }; done\nexec ffmpeg \"$@\"\n")
 	if err := os.Chmod(h.Tools.FFmpeg, 0o755); err != nil {
 		t.Fatal(err)

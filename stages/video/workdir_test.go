@@ -66,7 +66,7 @@ func TestWorkdir_RemovesThoseOfDeadProcesses(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	dead := mustWorkdir(t, parent, "transcode")
-	dead.lock.Close() // what the kernel does for a process that dies
+	dead.lock.Close() // as the kernel does when a process dies
 	zombie := mustWorkdir(t, parent, "transcode")
 	defer zombie.discard()
 	other := mustWorkdir(t, parent, "metadata")
@@ -129,7 +129,7 @@ func TestRemoveOlder_KeepsNewerResults(t *testing.T) {
 		w.lock.Close()
 		dirs = append(dirs, w)
 	}
-	removeOlder(t.Context(), &stages.Job{}, parent, dirs[1].String()) // one that does not know of the newer
+	removeOlder(t.Context(), &stages.Job{}, parent, dirs[1].String()) // an attempt that does not know the newer one
 	if exists(dirs[0].path) || !exists(dirs[1].path) || !exists(dirs[2].path) {
 		t.Errorf("there is %q", list(t, parent))
 	}
@@ -209,7 +209,7 @@ func TestLinker_RejectsSpecialFiles(t *testing.T) {
 	}
 }
 
-// otherFileSystem is a directory that cannot be linked to from TempDir.
+// otherFileSystem returns a directory on another file system than TempDir.
 func otherFileSystem(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "cuelight-test-")
