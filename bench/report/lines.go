@@ -11,17 +11,17 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// series is a line, with a mark at each point, or without marks.
+// series is a line, with a mark at each point if it has a glyph.
 type series struct {
-	name   string
-	paint  paint
-	glyph  draw.GlyphDrawer // nil for none
-	dashes []vg.Length
-	points plotter.XYs
-	lost   plotter.XYs // those of the points that have a cross instead
+	name    string
+	paint   paint
+	glyph   draw.GlyphDrawer
+	dashes  []vg.Length
+	points  plotter.XYs
+	crossed plotter.XYs // those of the points that have a cross instead
 }
 
-// glyphs are the contestants' marks, so that not only colour tells them apart.
+// glyphs distinguish systems by more than their colour.
 var glyphs = map[string]draw.GlyphDrawer{
 	ours:            draw.CircleGlyph{},
 	floor:           draw.PlusGlyph{},
@@ -32,7 +32,7 @@ var glyphs = map[string]draw.GlyphDrawer{
 	"dbos":          draw.TriangleGlyph{},
 }
 
-// Plot is called by the library.
+// Plot draws the series. The library calls it.
 func (s series) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	at := make([]vg.Point, len(s.points))
@@ -41,28 +41,24 @@ func (s series) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	c.StrokeLines(stroke(s.paint, 2, s.dashes...), c.ClipLinesXY(at)...)
 	for i, pt := range at {
-		if slices.Contains(s.lost, s.points[i]) {
-			cross(c, s.paint, pt)
+		if slices.Contains(s.crossed, s.points[i]) {
+			const r = 5
+			c.StrokeLine2(stroke(s.paint, 2), pt.X-r, pt.Y-r, pt.X+r, pt.Y+r)
+			c.StrokeLine2(stroke(s.paint, 2), pt.X-r, pt.Y+r, pt.X+r, pt.Y-r)
 		} else {
-			s.mark(c, s.glyph, pt)
+			s.drawGlyph(c, pt)
 		}
 	}
 }
 
-func cross(c draw.Canvas, p paint, at vg.Point) {
-	const r = 5
-	c.StrokeLine2(stroke(p, 2), at.X-r, at.Y-r, at.X+r, at.Y+r)
-	c.StrokeLine2(stroke(p, 2), at.X-r, at.Y+r, at.X+r, at.Y-r)
-}
-
-func (s series) mark(c draw.Canvas, g draw.GlyphDrawer, at vg.Point) {
-	if g != nil {
-		c.DrawGlyph(draw.GlyphStyle{Color: s.paint.color(), Radius: 4, Shape: g}, at)
+func (s series) drawGlyph(c draw.Canvas, at vg.Point) {
+	if s.glyph != nil {
+		c.DrawGlyph(draw.GlyphStyle{Color: s.paint.color(), Radius: 4, Shape: s.glyph}, at)
 	}
 }
 
-// reach is the range of all points.
-func reach(all []series) (x, y [2]float64) {
+// pointRange returns the range of all points.
+func pointRange(all []series) (x, y [2]float64) {
 	x, y = [2]float64{math.Inf(1), math.Inf(-1)}, [2]float64{math.Inf(1), math.Inf(-1)}
 	for _, s := range all {
 		for _, xy := range s.points {
@@ -73,29 +69,31 @@ func reach(all []series) (x, y [2]float64) {
 	return x, y
 }
 
-// panel is one of the plots side by side.
+// panel is one of several plots side by side.
 type panel struct {
 	heading string
 	plot    *plot.Plot
 	all     []series
 }
 
-// panels draws plots side by side, with one key for all.
-func panels(name, title, below string, height vg.Length, key []series, all ...panel) drawing {
-	rows := keyRows(key)
-	return sheet(name, title, below, height+vg.Length(len(rows))*leading+4, func(c draw.Canvas) {
-		drawKey(c, rows)
-		c = draw.Crop(c, 0, 0, 0, -vg.Length(len(rows))*leading-4)
-		each := (c.Max.X - c.Min.X) / vg.Length(len(all))
-		for i, p := range all {
+// drawPanels draws plots side by side, with one legend for all.
+func drawPanels(name, title, below string, height vg.Length, legend []series, panels ...panel) drawing {
+	rows := legendRows(legend)
+	legendHeight := vg.Length(len(rows))*leading + 4
+	return newDrawing(name, title, below, height+legendHeight, func(c draw.Canvas) {
+		drawLegend(c, rows)
+		c = draw.Crop(c, 0, 0, 0, -legendHeight)
+		each := (c.Max.X - c.Min.X) / vg.Length(len(panels))
+		for i, p := range panels {
 			part := c
 			part.Min.X = c.Min.X + vg.Length(i)*each
 			part.Max.X = part.Min.X + each - 8
 			if p.heading != "" {
-				part.FillText(letters(ink, true, text.XCenter, text.YTop), vg.Point{X: part.Center().X, Y: part.Max.Y}, p.heading)
+				heading := vg.Point{X: part.Center().X, Y: part.Max.Y}
+				part.FillText(letters(ink, true, text.XCenter, text.YTop), heading, p.heading)
 				part.Max.Y -= leading + 4
 			}
-			p.plot.Add(grid{x: true, y: true})
+			p.plot.Add(newGrid(true))
 			for _, s := range p.all {
 				p.plot.Add(s)
 			}
@@ -104,14 +102,13 @@ func panels(name, title, below string, height vg.Length, key []series, all ...pa
 	})
 }
 
-const dash = vg.Length(26) // of a line, in the key
+const legendLine = vg.Length(26) // length of the sample of a line
 
-// keyRows breaks the key where the width ends.
-func keyRows(key []series) [][]series {
-	var rows [][]series
+// legendRows breaks the legend at the width of the drawing.
+func legendRows(legend []series) (rows [][]series) {
 	used := width
-	for _, s := range key {
-		w := keyWidth(s)
+	for _, s := range legend {
+		w := legendWidth(s)
 		if used+w > width-8 {
 			rows, used = append(rows, nil), 0
 		}
@@ -121,18 +118,16 @@ func keyRows(key []series) [][]series {
 	return rows
 }
 
-func keyWidth(s series) vg.Length {
-	return dash + 4 + letters(ink, false, text.XLeft, text.YCenter).Width(s.name) + 14
-}
+func legendWidth(s series) vg.Length { return legendLine + 4 + labelStyle.Width(s.name) + 14 }
 
-func drawKey(c draw.Canvas, rows [][]series) {
+func drawLegend(c draw.Canvas, rows [][]series) {
 	for i, row := range rows {
 		x, y := c.Min.X, c.Max.Y-(vg.Length(i)+0.5)*leading
 		for _, s := range row {
-			c.StrokeLine2(stroke(s.paint, 2, s.dashes...), x, y, x+dash, y)
-			s.mark(c, s.glyph, vg.Point{X: x + dash/2, Y: y})
-			c.FillText(letters(ink, false, text.XLeft, text.YCenter), vg.Point{X: x + dash + 4, Y: y}, s.name)
-			x += keyWidth(s)
+			c.StrokeLine2(stroke(s.paint, 2, s.dashes...), x, y, x+legendLine, y)
+			s.drawGlyph(c, vg.Point{X: x + legendLine/2, Y: y})
+			c.FillText(labelStyle, vg.Point{X: x + legendLine + 4, Y: y}, s.name)
+			x += legendWidth(s)
 		}
 	}
 }

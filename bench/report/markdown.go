@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,82 +11,36 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// page is Markdown that grows.
-type page struct{ bytes.Buffer }
-
-func (p *page) say(format string, args ...any) { fmt.Fprintf(&p.Buffer, format+"\n\n", args...) }
-
-// table writes rows below a head; a head that ends with a colon is of numbers.
-// Columns that have nothing in them are left out.
-func (p *page) table(head []string, rows [][]string) {
-	if len(rows) == 0 {
-		return
-	}
-	var names, rules []string
-	var columns []int
-	for i, name := range head {
-		if !slices.ContainsFunc(rows, func(row []string) bool { return row[i] != "" }) {
-			continue
-		}
-		rule := "---"
-		if n, ok := strings.CutSuffix(name, ":"); ok {
-			name, rule = n, "--:"
-		}
-		names, rules, columns = append(names, name), append(rules, rule), append(columns, i)
-	}
-	p.line(names)
-	p.line(rules)
-	for _, row := range rows {
-		var cells []string
-		for _, i := range columns {
-			cells = append(cells, row[i])
-		}
-		p.line(cells)
-	}
-	p.WriteByte('\n')
-}
-
-func (p *page) line(cells []string) {
-	for _, c := range cells {
-		p.WriteString("| " + cell(c) + " ")
-	}
-	p.WriteString("|\n")
-}
-
-// cell is text that does not end the cell, nor begin an element.
-func cell(s string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s)
-}
-
-// markdown is the report; its plots are beside it, named after it.
+// markdown returns the report. Its plots are files next to it whose names start with name.
 func markdown(r *result.Result, drawn []drawing, name string) []byte {
 	p := &page{}
 	p.say("# Cuelight's benchmark, %s, %s", r.StartedAt.UTC().Format("2 January 2006, 15:04 UTC"), r.Mode)
 	p.say("Made from [%s.json](%[1]s.json), which has the raw figures; [%[1]s.txt](%[1]s.txt) is for benchstat. "+
-		"What is said is the median over the rounds; in brackets is their range. Percentiles are taken round by round.", r.Name())
-	p.machine(r)
-	p.targets(r)
-	p.missing(r)
+		"Values are medians over the rounds, with their range in brackets. Percentiles are taken round by round.", r.Name())
+	p.writeMachine(r)
+	p.writeTargets(r)
+	p.writeMap("## What is missing", []string{"what", "why"}, r.Skipped, func(key string) string { return key })
 	if len(drawn) > 0 {
 		p.say("## Plots")
 	}
 	for _, d := range drawn {
 		p.say("![%s](%s-%s.svg)", d.title, name, d.name)
 	}
-	p.groups(r)
-	p.settings(r)
+	p.writeSections(r)
+	p.writeMap("## Settings", []string{"of", "settings"}, r.Settings, func(key string) string {
+		if key == "postgres" {
+			return "PostgreSQL"
+		}
+		return label(scenarioLabel(key))
+	})
 	return p.Bytes()
 }
 
-func (p *page) machine(r *result.Result) {
+func (p *page) writeMachine(r *result.Result) {
 	m := r.Machine
 	var versions []string
 	for _, program := range sortedKeys(m.Versions) {
 		versions = append(versions, program+" "+strings.TrimPrefix(m.Versions[program], program))
-	}
-	took := ""
-	if r.DurationSeconds > 0 {
-		took = (time.Duration(r.DurationSeconds) * time.Second).String()
 	}
 	rows := [][]string{
 		{"processor", fmt.Sprintf("%s, %d cores", m.CPU, m.Cores)},
@@ -95,58 +50,84 @@ func (p *page) machine(r *result.Result) {
 		{"versions", strings.Join(versions, ", ")},
 		{"commit", r.Commit},
 	}
-	if took != "" {
-		rows = append(rows, []string{"took", took})
+	if r.DurationSeconds > 0 {
+		rows = append(rows, []string{"duration", (time.Duration(r.DurationSeconds) * time.Second).String()})
 	}
-	p.table([]string{"machine", "what"}, rows)
+	p.table([]string{"machine", ""}, rows)
 }
 
-// targets are not judged by a run that has each of their figures from a few
-// samples, if that.
-func (p *page) targets(r *result.Result) {
+func (p *page) writeTargets(r *result.Result) {
 	if !HasTargets(r) {
 		return
 	}
 	p.say("## What it must reach")
 	var rows [][]string
-	for _, v := range CheckTargets(r) {
-		state := string(v.Status)
-		if v.Status == Missed {
-			state = "**no**"
+	for _, t := range CheckTargets(r) {
+		status := string(t.Status)
+		if t.Status == Missed {
+			status = "**no**"
 		}
-		rows = append(rows, []string{v.Figure, v.Bound, v.Measured, state, v.Note})
+		rows = append(rows, []string{t.Figure, t.Bound, t.Measured, status, t.Note})
 	}
-	p.table([]string{"figure", "to reach:", "reached:", "?", ""}, rows)
+	p.table([]string{"figure", "target:", "measured:", "reached", ""}, rows)
 }
 
-// missing says what went wrong, or could not be measured here.
-func (p *page) missing(r *result.Result) {
-	if len(r.Skipped) == 0 {
+// writeMap writes a table of a map, or nothing.
+func (p *page) writeMap(title string, heads []string, m map[string]string, label func(string) string) {
+	if len(m) == 0 {
 		return
 	}
-	p.say("## What is missing")
+	p.say("%s", title)
 	var rows [][]string
-	for _, what := range sortedKeys(r.Skipped) {
-		rows = append(rows, []string{what, r.Skipped[what]})
+	for _, key := range sortedKeys(m) {
+		rows = append(rows, []string{label(key), m[key]})
 	}
-	p.table([]string{"what", "why"}, rows)
+	p.table(heads, rows)
 }
 
-func (p *page) settings(r *result.Result) {
-	if len(r.Settings) == 0 {
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// page is a Markdown text.
+type page struct{ bytes.Buffer }
+
+func (p *page) say(format string, args ...any) { fmt.Fprintf(&p.Buffer, format+"\n\n", args...) }
+
+// table writes rows below heads. A head that ends with a colon is of numbers. Empty columns
+// are omitted.
+func (p *page) table(heads []string, rows [][]string) {
+	if len(rows) == 0 {
 		return
 	}
-	p.say("## Settings")
-	var rows [][]string
-	for _, who := range sortedKeys(r.Settings) {
-		name := label(who)
-		switch {
-		case who == "postgres":
-			name = "PostgreSQL"
-		case name == who:
-			name = scenario(who)
+	var names, rules []string
+	var columns []int
+	for i, name := range heads {
+		if !slices.ContainsFunc(rows, func(row []string) bool { return row[i] != "" }) {
+			continue
 		}
-		rows = append(rows, []string{name, r.Settings[who]})
+		rule := "---"
+		if n, ok := strings.CutSuffix(name, ":"); ok {
+			name, rule = n, "--:"
+		}
+		names, rules, columns = append(names, name), append(rules, rule), append(columns, i)
 	}
-	p.table([]string{"of", "what"}, rows)
+	p.row(names)
+	p.row(rules)
+	for _, row := range rows {
+		var cells []string
+		for _, i := range columns {
+			cells = append(cells, row[i])
+		}
+		p.row(cells)
+	}
+	p.WriteByte('\n')
+}
+
+// escapeCell prevents text from ending the cell or starting an element.
+var escapeCell = strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace
+
+func (p *page) row(cells []string) {
+	for _, c := range cells {
+		p.WriteString("| " + escapeCell(c) + " ")
+	}
+	p.WriteString("|\n")
 }

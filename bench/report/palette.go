@@ -6,20 +6,19 @@ import (
 	"strings"
 )
 
-// paint is a colour in light and in dark. What is drawn is the light one; a
-// style in the SVG puts the dark one in its place.
+// paint is a colour for light and for dark backgrounds. Plots use the light one; a style in
+// the SVG replaces it.
 type paint struct{ light, dark uint32 }
 
-// The inks: of text and axes, of what matters less, and of lines behind.
+// The colours of text and axes, of less important text, and of the grid.
 var (
 	ink   = paint{0x1F2328, 0xE6EDF3}
 	muted = paint{0x59636E, 0x9198A1}
 	faint = paint{0xD1D9E0, 0x30363D}
 )
 
-// paints are the contestants' colours, the same in every plot. They have a
-// contrast of 3:1 or more to the ground, and those that meet in one plot of
-// lines differ for people who do not see red and green; lines have marks, too.
+// paints are the colours of systems in all plots. Their contrast to the background is at least
+// 3:1, and those of one line plot differ for colour-blind readers; lines have marks, too.
 var paints = map[string]paint{
 	ours:              {0x0072B2, 0x58B4F5},
 	floor:             ink,
@@ -35,26 +34,23 @@ var paints = map[string]paint{
 	"ffmpeg_per_rung": {0x8A939C, 0x6E7781},
 }
 
-func paintOf(contestant string) paint {
-	if p, ok := paints[contestant]; ok {
+func paintOf(system string) paint {
+	if p, ok := paints[system]; ok {
 		return p
 	}
 	return muted
 }
 
-func rgb(v uint32) color.NRGBA {
-	return color.NRGBA{R: uint8(v >> 16), G: uint8(v >> 8), B: uint8(v), A: 0xFF}
+func (p paint) color() color.Color {
+	return color.NRGBA{R: uint8(p.light >> 16), G: uint8(p.light >> 8), B: uint8(p.light), A: 0xFF}
 }
-
-func (p paint) color() color.Color { return rgb(p.light) }
 
 func hex(v uint32) string { return fmt.Sprintf("#%06X", v) }
 
-// darkened is the style that puts the dark colours in the places of the light
-// ones that the SVG has: fills and strokes are written into the elements, and
-// only an important rule is stronger than that. Programs that know no such
-// rules show the light ones.
-func darkened(svg string) string {
+// darkStyle returns rules that replace the light colours of an SVG by dark ones. Fills and
+// strokes are attributes of elements, which only important rules override. Programs without
+// support for such rules show the light colours.
+func darkStyle(svg string) string {
 	all := []paint{ink, muted, faint}
 	for _, name := range sortedKeys(paints) {
 		all = append(all, paints[name])
@@ -62,9 +58,9 @@ func darkened(svg string) string {
 	var rules strings.Builder
 	seen := map[uint32]bool{}
 	for _, p := range all {
-		for _, of := range []string{"fill", "stroke"} {
-			if was := of + ":" + hex(p.light); !seen[p.light] && strings.Contains(svg, was) {
-				fmt.Fprintf(&rules, "[style*=%q]{%s:%s!important}", was, of, hex(p.dark))
+		for _, property := range []string{"fill", "stroke"} {
+			if light := property + ":" + hex(p.light); !seen[p.light] && strings.Contains(svg, light) {
+				fmt.Fprintf(&rules, "[style*=%q]{%s:%s!important}", light, property, hex(p.dark))
 			}
 		}
 		seen[p.light] = true

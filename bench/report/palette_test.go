@@ -28,30 +28,30 @@ func TestColours_MapToOneDarkColour(t *testing.T) {
 	dark := map[uint32]uint32{ink.light: ink.dark, muted.light: muted.dark, faint.light: faint.dark}
 	for name, p := range paints {
 		if before, ok := dark[p.light]; ok && before != p.dark {
-			t.Errorf("%s: %06X is %06X in the dark, and %06X elsewhere", name, p.light, p.dark, before)
+			t.Errorf("%s: %06X has the dark colours %06X and %06X", name, p.light, p.dark, before)
 		}
 		dark[p.light] = p.dark
 	}
 }
 
-// What eyes without one kind of cones see, after Machado, Oliveira and
-// Fernandes, 2009, in linear light.
-var eyes = map[string][3][3]float64{
-	"all cones":   {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
+// visions simulate colour blindness in linear light, after Machado, Oliveira and Fernandes,
+// 2009.
+var visions = map[string][3][3]float64{
+	"normal":      {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
 	"protanope":   {{0.152286, 1.052583, -0.204868}, {0.114503, 0.786281, 0.099216}, {-0.003882, -0.048116, 1.051998}},
 	"deuteranope": {{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}},
 }
 
 func TestColours_DifferForColourBlindReaders(t *testing.T) {
 	t.Parallel()
-	const clearly = 11 // in CIE's Lab, where 2 is just to be seen
-	meet := []string{ours, floor, "river_tx", "river_fast", "graphile", "dbos"}
-	for eye, m := range eyes {
-		for i, a := range meet {
-			for _, b := range meet[:i] {
+	const minimum = 11 // in CIE Lab, where 2 is just visible
+	systems := []string{ours, floor, "river_tx", "river_fast", "graphile", "dbos"}
+	for vision, m := range visions {
+		for i, a := range systems {
+			for _, b := range systems[:i] {
 				for _, pair := range [][2]uint32{{paints[a].light, paints[b].light}, {paints[a].dark, paints[b].dark}} {
-					if d := distance(labColor(pair[0], m), labColor(pair[1], m)); d < clearly {
-						t.Errorf("%s: %s and %s, %06X and %06X, are %.1f apart", eye, a, b, pair[0], pair[1], d)
+					if d := distance(labColor(pair[0], m), labColor(pair[1], m)); d < minimum {
+						t.Errorf("%s: %s and %s, %06X and %06X, are %.1f apart", vision, a, b, pair[0], pair[1], d)
 					}
 				}
 			}
@@ -78,8 +78,8 @@ func times(m [3][3]float64, v [3]float64) (out [3]float64) {
 	return out
 }
 
-func labColor(v uint32, eye [3][3]float64) [3]float64 {
-	light := times(eye, linear(v))
+func labColor(v uint32, vision [3][3]float64) [3]float64 {
+	light := times(vision, linear(v))
 	for i := range light {
 		light[i] = min(max(light[i], 0), 1)
 	}
@@ -99,6 +99,6 @@ func distance(a, b [3]float64) float64 {
 }
 
 func contrast(a, b uint32) float64 {
-	bright := func(v uint32) float64 { c := linear(v); return 0.2126*c[0] + 0.7152*c[1] + 0.0722*c[2] + 0.05 }
-	return max(bright(a)/bright(b), bright(b)/bright(a))
+	luminance := func(v uint32) float64 { c := linear(v); return 0.2126*c[0] + 0.7152*c[1] + 0.0722*c[2] + 0.05 }
+	return max(luminance(a)/luminance(b), luminance(b)/luminance(a))
 }

@@ -13,104 +13,112 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// plots draws what there are figures for.
-func plots(r *result.Result) []drawing {
-	var all []drawing
-	for _, draw := range []func(*result.Result) (drawing, bool){latency, throughput, rates, growth, wakeups, waitingOrPolling} {
-		if d, ok := draw(r); ok {
+// plots draws all plots that have figures.
+func plots(r *result.Result) (all []drawing) {
+	for _, plot := range []func(*result.Result) (drawing, bool){
+		plotLatency, plotThroughput, plotRates, plotGrowth, plotHops, plotPolling,
+	} {
+		if d, ok := plot(r); ok {
 			all = append(all, d)
 		}
 	}
 	return all
 }
 
-func idleFigures(r *result.Result) []*result.Figure {
-	return slices.DeleteFunc(r.ForScenario("e2e"), func(f *result.Figure) bool {
-		return f.Case != "idle" || f.Median() <= 0
-	})
+// newBar returns a bar of the median, without a thin line.
+func newBar(f *result.Figure) bar {
+	v := f.Median()
+	return bar{name: label(f.System), paint: paintOf(f.System), value: v, label: formatWithUnit(v, f.Unit)}
 }
 
-// latency is one task's way on an idle system.
-func latency(r *result.Result) (drawing, bool) {
-	figures := idleFigures(r)
-	if len(figures) == 0 {
-		return drawing{}, false
-	}
-	slices.SortStableFunc(figures, func(a, b *result.Figure) int { return cmp.Compare(a.Median(), b.Median()) })
+// newRangeBar returns a bar of the median with a thin line over the range of the rounds.
+func newRangeBar(f *result.Figure) bar {
+	b, s := newBar(f), f.Percentile(50)
+	b.low, b.high = s.Min, s.Max
+	return b
+}
+
+// plotLatency shows one task on an idle system.
+func plotLatency(r *result.Result) (drawing, bool) {
 	var b bars
-	for _, f := range figures {
-		v := f.Median()
-		row := bar{name: label(f.System), paint: paintOf(f.System), value: v, label: formatWithUnit(v, f.Unit)}
+	for _, f := range r.ForScenario("e2e") {
+		if f.Case != "idle" || f.Median() <= 0 {
+			continue
+		}
+		row := newBar(f)
 		if isPercentileSupported(f, 99) {
-			row.low, row.high = v, f.Percentile(99).Median
+			row.low, row.high = row.value, f.Percentile(99).Median
 		}
 		b.all = append(b.all, row)
 	}
-	if f, ok := idle(r, "commits5", floor); ok {
-		b.line = mark{f.Median(), "five dependent commits: " + formatWithUnit(f.Median(), f.Unit)}
+	if len(b.all) == 0 {
+		return drawing{}, false
 	}
-	return barPlot("latency", "One task through five stages, on an idle system",
-		"From before the call that submits it until its last stage is completed: median, and a thin line to p99. Shorter is better.",
-		"ms", true, b), true
+	slices.SortStableFunc(b.all, func(x, y bar) int { return cmp.Compare(x.value, y.value) })
+	if f, ok := findIdle(r, "commits5", floor); ok {
+		b.line = f.Median()
+		b.lineLabel = "five dependent commits: " + formatWithUnit(b.line, f.Unit)
+	}
+	return b.draw("latency", "One task through five stages, on an idle system",
+		"From before the call that submits it until its last stage is completed: median, and a thin line to p99. "+
+			"Shorter is better.", "ms", true), true
 }
 
-// throughput is how fast waiting tasks are drained.
-func throughput(r *result.Result) (drawing, bool) {
-	figures := r.ForScenario("drain")
+// plotThroughput shows how fast waiting tasks are drained.
+func plotThroughput(r *result.Result) (drawing, bool) {
 	var b bars
-	for _, name := range contestants(figures) {
-		f, ok := largest(r, "drain", name, "tasks")
+	for _, name := range systemsOf(r.ForScenario("drain")) {
+		f, ok := findLargest(r, "drain", name, "tasks")
 		if !ok || f.Median() <= 0 {
 			continue
 		}
-		s := f.Percentile(50)
-		b.all = append(b.all, bar{name: label(name), paint: paintOf(name), value: s.Median, low: s.Min, high: s.Max,
-			label: fmt.Sprintf("%s (of %s)", formatWithUnit(s.Median, f.Unit), counted(f.Case[len("tasks="):]))})
+		row := newRangeBar(f)
+		row.label += fmt.Sprintf(" (of %s)", caseNumber(f.Case))
+		b.all = append(b.all, row)
 	}
 	if len(b.all) == 0 {
 		return drawing{}, false
 	}
 	slices.SortStableFunc(b.all, func(x, y bar) int { return cmp.Compare(y.value, x.value) })
-	return barPlot("throughput", "Waiting tasks drained, five stages each",
-		"Tasks per second: median of the rounds, and a thin line over their range. Longer is better.", "tasks/s", true, b), true
+	return b.draw("throughput", "Waiting tasks drained, five stages each",
+		"Tasks per second: median of the rounds, and a thin line over their range. Longer is better.",
+		"tasks/s", true), true
 }
 
-// rates is latency under load.
-func rates(r *result.Result) (drawing, bool) {
-	names := contestants(r.ForScenario("rate"))
-	p50, p99 := rateLines(r, names, 50), rateLines(r, names, 99)
+// plotRates shows latency under load.
+func plotRates(r *result.Result) (drawing, bool) {
+	p50, p99 := rateSeries(r, 50), rateSeries(r, 99)
 	if len(p50) == 0 {
 		return drawing{}, false
 	}
-	x, y := reach(slices.Concat(p50, p99))
-	both := []panel{{heading: "p50", all: p50}, {heading: "p99", all: p99}}
+	x, y := pointRange(slices.Concat(p50, p99))
+	panels := []panel{{heading: "p50", all: p50}, {heading: "p99", all: p99}}
 	if len(p99) == 0 {
-		both = both[:1]
+		panels = panels[:1]
 	}
-	for i := range both {
-		p := bare()
-		logarithmic(&p.X, "tasks/s", x[0], x[1])
-		logarithmic(&p.Y, "ms", y[0], y[1])
+	for i := range panels {
+		p := newPlot()
+		setLogarithmic(&p.X, "tasks/s", x[0], x[1])
+		setLogarithmic(&p.Y, "ms", y[0], y[1])
 		p.X.Label.Text = "tasks offered per second"
-		both[i].plot = p
+		panels[i].plot = p
 	}
-	return panels("rates", "Latency at offered rates",
-		"From a task's time of arrival, in an open loop, until its last stage is completed. × marks a rate that was not kept up with.",
-		190, p50, both...), true
+	return drawPanels("rates", "Latency at offered rates",
+		"From a task's planned arrival, in an open loop, until its last stage is completed. × marks a rate that was not sustained.",
+		190, p50, panels...), true
 }
 
-func rateLines(r *result.Result, names []string, p float64) []series {
-	var all []series
-	for _, name := range names {
+func rateSeries(r *result.Result, percentile float64) (all []series) {
+	for _, name := range systemsOf(r.ForScenario("rate")) {
 		s := series{name: label(name), paint: paintOf(name), glyph: glyphs[name]}
 		for _, step := range r.Steps("rate", name, "rate") {
-			at := plotter.XY{X: step.Value, Y: step.Figure.Percentile(p).Median}
-			if at.X <= 0 || at.Y <= 0 || !isPercentileSupported(step.Figure, p) {
+			at := plotter.XY{X: step.Value, Y: step.Figure.Percentile(percentile).Median}
+			if at.X <= 0 || at.Y <= 0 || !isPercentileSupported(step.Figure, percentile) {
 				continue
 			}
 			s.points = append(s.points, at)
-			if share, ok := kept(r, name, step.Case); ok && share < keepsUp {
-				s.lost = append(s.lost, at)
+			if !isSustained(r, name, step.Case) {
+				s.crossed = append(s.crossed, at)
 			}
 		}
 		if len(s.points) > 0 {
@@ -120,81 +128,76 @@ func rateLines(r *result.Result, names []string, p float64) []series {
 	return all
 }
 
-// growth is what changes throughput.
-func growth(r *result.Result) (drawing, bool) {
+// plotGrowth shows what changes throughput.
+func plotGrowth(r *result.Result) (drawing, bool) {
 	var b bars
-	group := func(heading string, figures []*result.Figure, name func(string) string) {
+	addGroup := func(heading string, name func(string) string, figures []*result.Figure) {
 		if len(figures) < 2 {
 			return
 		}
 		b.all = append(b.all, bar{name: heading})
 		for _, f := range figures {
-			s := f.Percentile(50)
-			b.all = append(b.all, bar{name: name(f.Case), paint: paintOf(f.System), value: s.Median,
-				low: s.Min, high: s.Max, label: formatWithUnit(s.Median, f.Unit)})
+			row := newRangeBar(f)
+			row.name = name(f.Case)
+			b.all = append(b.all, row)
 		}
 	}
-	group("processes", figures(r.Steps("processes", ours, "processes")), after("processes="))
-	group("finished tasks", figures(r.Steps("grown", ours, "finished")), after("finished="))
-	group("a snapshot elsewhere", of(r, "held", ours), caseLabel)
+	steps := func(scenario, parameter string) (figures []*result.Figure) {
+		for _, s := range r.Steps(scenario, ours, parameter) {
+			figures = append(figures, s.Figure)
+		}
+		return figures
+	}
+	addGroup("processes", caseNumber, steps("processes", "processes"))
+	addGroup("finished tasks", caseNumber, steps("grown", "finished"))
+	addGroup("a snapshot elsewhere", caseLabel, figuresOf(r, "held", ours))
 	if len(b.all) == 0 {
 		return drawing{}, false
 	}
-	return barPlot("growth", "Cuelight's throughput, as things grow",
-		"Tasks per second: median of the rounds, and a thin line over their range. Longer is better.", "tasks/s", false, b), true
+	return b.draw("growth", "Cuelight's throughput with more processes, finished tasks and a held snapshot",
+		"Tasks per second: median of the rounds, and a thin line over their range. Longer is better.",
+		"tasks/s", false), true
 }
 
-func figures(steps []result.Step) []*result.Figure {
-	all := make([]*result.Figure, len(steps))
-	for i, s := range steps {
-		all[i] = s.Figure
-	}
-	return all
-}
-
-func after(prefix string) func(string) string {
-	return func(of string) string { return counted(of[len(prefix):]) }
-}
-
-// wakeups is how the hops are distributed.
-func wakeups(r *result.Result) (drawing, bool) {
-	const tooSlow = 50 // ms: the others would have no room beside it
+// plotHops shows the distribution of the hops.
+func plotHops(r *result.Result) (drawing, bool) {
+	const limit = 50 // ms: slower systems would leave no room for the others
 	var all []series
-	below, slow := "On an idle system. To another process: from its completion.", []string{}
+	below, slow := "On an idle system. To another process: from its completion.", 0
 	for _, f := range r.ForScenario("hop") {
 		switch {
 		case f.Case != "idle" && f.Case != "":
-		case f.Median() > tooSlow:
-			slow = append(slow, label(f.System))
+		case f.Median() > limit:
+			slow++
 		default:
 			all = append(all, distribution(f, label(f.System)))
 		}
 	}
-	if len(slow) > 0 {
-		below += fmt.Sprintf(" Not shown, over %d ms: %d others.", tooSlow, len(slow))
+	if slow > 0 {
+		below += fmt.Sprintf(" Not shown, over %d ms: %d others.", limit, slow)
 	}
-	if f, ok := idle(r, "hop_other", ours); ok {
+	if f, ok := findIdle(r, "hop_other", ours); ok {
 		all = append(all, distribution(f, "Cuelight, to another process", 6, 3))
 	}
-	if f, ok := idle(r, "notify", floor); ok {
+	if f, ok := findIdle(r, "notify", floor); ok {
 		all = append(all, distribution(f, "NOTIFY → LISTEN alone", 2, 2))
 	}
 	all = slices.DeleteFunc(all, func(s series) bool { return len(s.points) == 0 })
 	if len(all) == 0 {
 		return drawing{}, false
 	}
-	x, y := reach(all)
-	p := bare()
-	logarithmic(&p.X, "ms", x[0], x[1])
-	p.Y.Tick.Marker = plot.TickerFunc(percent)
+	x, y := pointRange(all)
+	p := newPlot()
+	setLogarithmic(&p.X, "ms", x[0], x[1])
+	p.Y.Tick.Marker = plot.TickerFunc(percentileTicks)
 	p.Y.Min, p.Y.Max = 0, max(y[1], 2)
 	p.Y.Label.Text = "share of the hops"
-	p.X.Label.Text = "took so long at most"
-	return panels("wakeups", "From the end of a stage's work until the next stage begins",
+	p.X.Label.Text = "took at most"
+	return drawPanels("wakeups", "From the end of a stage's work until the next stage starts",
 		below, 200, all, panel{plot: p, all: all}), true
 }
 
-// distribution is a figure's, as many points as can be seen.
+// distribution returns the percentiles of a figure, as many points as are visible.
 func distribution(f *result.Figure, name string, dashes ...vg.Length) series {
 	s := series{name: name, paint: paintOf(f.System), dashes: dashes}
 	n := 0
@@ -215,17 +218,17 @@ func distribution(f *result.Figure, name string, dashes ...vg.Length) series {
 	return s
 }
 
-// waitingOrPolling is what polling costs, on an axis that shows it.
-func waitingOrPolling(r *result.Result) (drawing, bool) {
+// plotPolling shows what polling costs, on a linear axis.
+func plotPolling(r *result.Result) (drawing, bool) {
 	var b bars
 	for _, name := range []string{"polling_5s", "polling_1s", "river_default", ours} {
-		if f, ok := idle(r, "e2e", name); ok {
-			b.all = append(b.all, bar{name: label(name), paint: paintOf(name), value: f.Median(), label: formatWithUnit(f.Median(), f.Unit)})
+		if f, ok := findIdle(r, "e2e", name); ok {
+			b.all = append(b.all, newBar(f))
 		}
 	}
 	if len(b.all) < 2 || b.all[len(b.all)-1].name != label(ours) {
 		return drawing{}, false
 	}
-	return barPlot("polling", "Waiting for a notification, and polling", "One task through five stages, on an idle system, as it passes: median.",
-		"ms", false, b), true
+	return b.draw("polling", "Notifications and polling",
+		"One task through five stages, on an idle system: median.", "ms", false), true
 }

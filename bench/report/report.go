@@ -1,20 +1,18 @@
-// Package report tells what a benchmark run found: a report for people, with
-// tables and plots, the targets and whether they were reached, and one line for
-// programs. All of it is made from a [result.Result] and nothing else, so that
-// a report can be written again from the JSON, years later and elsewhere.
+// Package report presents the result of a benchmark run: a report with tables and plots, the
+// targets, and a summary line for programs. It uses only a [result.Result], so that a report
+// can be written again from the JSON at any time.
 //
 //	path, err := report.Write(r, report.Options{Dir: "bench/results"})
-//	if report.Judges(r) {
+//	if report.HasTargets(r) {
 //		report.PrintTargets(os.Stdout, r)
 //	}
 //	fmt.Printf("%s\n", report.Summary(r))
 //
-// What was not measured is not in it: a table or a plot without figures is left
-// out, a target is "not measured", and a value of the line is null. A figure
-// that this package knows nothing of is in a table of its own at the end.
+// Tables and plots without figures are omitted; a target without figures is "not measured", and
+// a value of the summary is null. Figures of unknown scenarios are in a table at the end.
 //
-// The plots are drawn by gonum.org/v1/plot. They have no ground, and colours
-// that follow the reader's preference for light or dark.
+// The plots are drawn by gonum.org/v1/plot. They have no background, and their colours follow
+// the reader's preference for light or dark.
 package report
 
 import (
@@ -27,20 +25,18 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// Options say where a report goes.
+// Options configure where a report is written.
 type Options struct {
-	// Dir is the directory, which is made if it is missing. The report is
-	// NAME.md in it, where NAME is the result's, and its plots NAME-….svg.
+	// Dir is the directory, which is created if necessary. The report is NAME.md, where NAME is
+	// the result's, and its plots are NAME-….svg.
 	Dir string
 
-	// Latest writes it a second time as latest.md and latest-….svg, for those
-	// who link to it. A plot that this result has no figures for stays as an
-	// earlier one left it.
+	// Latest also writes latest.md and latest-….svg. A plot without figures keeps its earlier
+	// latest version.
 	Latest bool
 }
 
-// Write writes the report and its plots, and returns the report's path. No file
-// is ever there in part.
+// Write writes the report and its plots, and returns the path of the report.
 func Write(r *result.Result, o Options) (string, error) {
 	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
 		return "", err
@@ -56,8 +52,8 @@ func Write(r *result.Result, o Options) (string, error) {
 	return path, nil
 }
 
-// Rewrite writes the report of a result anew, beside its JSON: also as latest.md
-// and latest-….svg if these are of the same result. It returns the report's path.
+// Rewrite writes the report of a JSON file again, next to it, and returns its path. It also
+// writes latest.md and its plots if these belong to the same result.
 func Rewrite(file string) (string, error) {
 	r, err := result.Read(file)
 	if err != nil {
@@ -71,7 +67,7 @@ func Rewrite(file string) (string, error) {
 	return Write(r, Options{Dir: dir, Latest: bytes.Contains(latest, []byte("("+r.Name()+".json)"))})
 }
 
-// write leaves the report for last: when it is there, its plots are.
+// write writes the report last: if it exists, its plots do.
 func write(r *result.Result, drawn []drawing, dir, name string) error {
 	for _, d := range drawn {
 		if err := result.WriteFileAtomically(filepath.Join(dir, name+"-"+d.name+".svg"), d.svg); err != nil {

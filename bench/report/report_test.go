@@ -25,7 +25,7 @@ func TestWrite_LinksExistingPlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	if filepath.Base(path) != "2026-11-20T1805Z-full.md" {
-		t.Errorf("it is called %s", filepath.Base(path))
+		t.Errorf("the file name is %s", filepath.Base(path))
 	}
 	for _, name := range []string{path, filepath.Join(dir, "latest.md")} {
 		text, err := os.ReadFile(name)
@@ -58,7 +58,7 @@ func TestReport_IsReproducibleFromJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(renderAll(read), renderAll(sample())) {
-		t.Error("the JSON's report is another one")
+		t.Error("the report of the JSON differs")
 	}
 }
 
@@ -80,20 +80,20 @@ func TestReport_ContainsEveryFigure(t *testing.T) {
 		without := *r
 		without.Figures = slices.Delete(slices.Clone(r.Figures), i, i+1)
 		if bytes.Equal(markdown(&without, nil, "x"), tables) {
-			t.Errorf("%s is not in it", r.Figures[i].Key())
+			t.Errorf("%s is not in the report", r.Figures[i].Key())
 		}
 	}
 	for _, want := range []string{`| brand_new | 7 deep | some\|body | 31,337 | widgets |`, "| pgboss | no node |"} {
 		if !strings.Contains(whole, want) {
-			t.Errorf("there is no %q", want)
+			t.Errorf("missing: %q", want)
 		}
 	}
 	if strings.Contains(whole, "%!") || strings.Contains(whole, "NaN") || strings.Contains(whole, "Inf") {
-		t.Error("something is written that is no text")
+		t.Error("the report has invalid text")
 	}
 }
 
-// Runs end early, contestants err, machines lack programs.
+// Runs end early, systems fail, and machines lack programs.
 func TestReport_AcceptsPartialResults(t *testing.T) {
 	t.Parallel()
 	whole := sample()
@@ -109,7 +109,7 @@ func TestReport_AcceptsPartialResults(t *testing.T) {
 			part.Figures = slices.DeleteFunc(slices.Clone(whole.Figures), func(f result.Figure) bool { return (f.Scenario == s) != keep })
 			renderAll(&part)
 			if !json.Valid(Summary(&part)) {
-				t.Errorf("the summary with %s alone, or without it, is not JSON", s)
+				t.Errorf("the summary with or without only %s is not JSON", s)
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func TestReport_AcceptsZeroAndNegativeFigures(t *testing.T) {
 		}
 		text := string(renderAll(r))
 		if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
-			t.Errorf("of %v comes something that is no number", v)
+			t.Errorf("values of %v give invalid numbers", v)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func TestPlots_AreWellFormedAndTransparent(t *testing.T) {
 			}
 			text := string(d.svg)
 			if strings.Contains(strings.ToUpper(text), "#FFFFFF") || strings.Contains(text, "Liberation") {
-				t.Error("there is a white ground, or a font by its name")
+				t.Error("the plot has a white background or a font name")
 			}
 			if len(text) > 40_000 {
 				t.Errorf("it has %d bytes", len(text))
@@ -203,16 +203,16 @@ func TestPlots_HaveADarkColourForEveryColour(t *testing.T) {
 		style, body, _ := strings.Cut(string(d.svg), "</style>")
 		used := regexp.MustCompile(`(fill|stroke):(#[0-9A-F]{6})`).FindAllString(body, -1)
 		if len(used) == 0 {
-			t.Errorf("%s has no colour", d.name)
+			t.Errorf("%s has no colours", d.name)
 		}
 		for _, u := range slices.Compact(slices.Sorted(slices.Values(used))) {
 			if !strings.Contains(style, fmt.Sprintf("[style*=%q]{", u)) {
-				t.Errorf("%s: %s has none for the dark", d.name, u)
+				t.Errorf("%s: %s has no dark colour", d.name, u)
 			}
 		}
 		for _, element := range regexp.MustCompile(`<(path|text)[^>]*>`).FindAllString(body, -1) {
 			if !strings.Contains(element, "fill:#") && !strings.Contains(element, "stroke:#") {
-				t.Errorf("%s: %s is black", d.name, element)
+				t.Errorf("%s: %s has no colour", d.name, element)
 			}
 		}
 	}

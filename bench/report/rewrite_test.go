@@ -20,13 +20,13 @@ func TestRewrite_RestoresTheReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(path); err != nil || !bytes.Equal(text, markdown(sample(), plots(sample()), sample().Name())) {
-		t.Errorf("it is another one, or %v", err)
+		t.Errorf("the report differs, or %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "latest.md")); !os.IsNotExist(err) {
-		t.Errorf("it is the latest, which there was not: %v", err)
+		t.Errorf("latest.md was created: %v", err)
 	}
 	if _, err := Rewrite(filepath.Join(dir, "none.json")); err == nil {
-		t.Error("there is a report of nothing")
+		t.Error("Rewrite accepted a missing file")
 	}
 }
 
@@ -55,9 +55,9 @@ func TestRewrite_UpdatesLatestOnlyForItsOwnResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(latest); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("an older result's report is the latest, or %v", err)
+		t.Errorf("latest.md was replaced by an older result, or %v", err)
 	}
-	// As an earlier program might have written it.
+	// An earlier version of the program may have written this.
 	if err := os.WriteFile(latest, []byte("made from [x]("+newer.Name()+".json)"), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -65,19 +65,19 @@ func TestRewrite_UpdatesLatestOnlyForItsOwnResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(latest); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("the latest was not written anew, or %v", err)
+		t.Errorf("latest.md was not written again, or %v", err)
 	}
 }
 
 func TestReport_OmitsTargetsInOnceMode(t *testing.T) {
 	t.Parallel()
 	r := sample()
-	judged := []byte("## What it must reach")
-	if text := markdown(r, nil, "x"); !HasTargets(r) || !bytes.Contains(text, judged) {
-		t.Error("a full run is not judged")
+	heading := []byte("## What it must reach")
+	if text := markdown(r, nil, "x"); !HasTargets(r) || !bytes.Contains(text, heading) {
+		t.Error("a full run has no targets")
 	}
 	r.Mode = "once"
-	if text := markdown(r, nil, "x"); HasTargets(r) || bytes.Contains(text, judged) {
-		t.Error("it is judged")
+	if text := markdown(r, nil, "x"); HasTargets(r) || bytes.Contains(text, heading) {
+		t.Error("a once run has targets")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// sample is a result with every figure there may be. Its values are made up.
+// sample returns a result with every figure, with invented values.
 func sample() *result.Result {
 	r := result.New("full")
 	r.StartedAt = time.Date(2026, 11, 20, 18, 5, 0, 0, time.UTC)
@@ -31,7 +31,7 @@ func sample() *result.Result {
 	s.spread("commits5", floor, "commit_delay=2ms", 12.1)
 	for _, c := range []struct {
 		name         string
-		e2e, keepsUp float64
+		e2e, maxRate float64
 		drain        float64
 	}{
 		{ours, 2.4, 4000, 21_300}, {"river_tx", 6.9, 350, 410}, {"river_fast", 6.5, 900, 1020},
@@ -46,13 +46,13 @@ func sample() *result.Result {
 			s.value("drain", c.name, "tasks=5000", "tasks/s", c.drain)
 		}
 		for _, rate := range []float64{50, 100, 200, 400, 800, 1500, 3000} {
-			if c.keepsUp == 0 || rate > 2*c.keepsUp {
+			if c.maxRate == 0 || rate > 2*c.maxRate {
 				break
 			}
 			of := fmt.Sprintf("rate=%v", rate)
-			s.spread("rate", c.name, of, c.e2e*(1+math.Pow(rate/c.keepsUp, 2)))
+			s.spread("rate", c.name, of, c.e2e*(1+math.Pow(rate/c.maxRate, 2)))
 			r.Add(result.Key{Scenario: "rate_kept", System: c.name, Case: of}, "share",
-				result.FromValue(min(1, c.keepsUp/rate)))
+				result.FromValue(min(1, c.maxRate/rate)))
 		}
 	}
 	s.spread("e2e", ours, "commit_delay=2ms", 13.1)
@@ -92,19 +92,19 @@ type sampler struct {
 	random *rand.Rand
 }
 
-func (s sampler) spread(scenario, contestant, of string, ms float64) {
+func (s sampler) spread(scenario, system, of string, ms float64) {
 	for range rounds {
 		samples := make([]float64, 120)
 		for i := range samples {
 			samples[i] = ms * (0.9 + 0.1*math.Abs(s.random.NormFloat64()) + 0.05*s.random.ExpFloat64())
 		}
-		s.Add(result.Key{Scenario: scenario, System: contestant, Case: of}, "ms", result.FromSamples(samples))
+		s.Add(result.Key{Scenario: scenario, System: system, Case: of}, "ms", result.FromSamples(samples))
 	}
 }
 
-func (s sampler) value(scenario, contestant, of, unit string, v float64) {
+func (s sampler) value(scenario, system, of, unit string, v float64) {
 	for range rounds {
-		s.Add(result.Key{Scenario: scenario, System: contestant, Case: of}, unit,
+		s.Add(result.Key{Scenario: scenario, System: system, Case: of}, unit,
 			result.FromValue(v*(1+0.01*s.random.NormFloat64())))
 	}
 }

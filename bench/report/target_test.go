@@ -16,12 +16,12 @@ func findTarget(t *testing.T, r *result.Result, figure string) TargetResult {
 			return v
 		}
 	}
-	t.Fatalf("there is no target for %q", figure)
+	t.Fatalf("no target for %q", figure)
 	return TargetResult{}
 }
 
-func addRounds(r *result.Result, scenario, contestant, of, unit string, rounds ...result.Round) {
-	r.Add(result.Key{Scenario: scenario, System: contestant, Case: of}, unit, rounds...)
+func addRounds(r *result.Result, scenario, system, of, unit string, rounds ...result.Round) {
+	r.Add(result.Key{Scenario: scenario, System: system, Case: of}, unit, rounds...)
 }
 
 func TestTarget_IsReachedAtItsBound(t *testing.T) {
@@ -83,7 +83,7 @@ func TestTarget_ComparesEqualTaskCounts(t *testing.T) {
 		t.Errorf("%+v, want 300 / 10", v)
 	}
 	if v := findTarget(t, r, "tasks/s drained / River's, transactional"); v.Status != NotMeasured {
-		t.Errorf("%+v, though they had no number of tasks in common", v)
+		t.Errorf("%+v, but no common number of tasks", v)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestTarget_MissesWhenTheRateIsNotSustained(t *testing.T) {
 	}
 	f, _ := findFigure(r, "rate_kept", ours, "rate=400")
 	f.Rounds[0].Value = 0.98
-	if v := findTarget(t, r, "end-to-end p99 at 400"); v.Status != Missed || !strings.Contains(v.Note, "did not keep up") {
+	if v := findTarget(t, r, "end-to-end p99 at 400"); v.Status != Missed || !strings.Contains(v.Note, "not sustained") {
 		t.Errorf("%+v, want no", v)
 	}
 }
@@ -108,7 +108,7 @@ func TestTarget_NeedsEnoughSamplesForAPercentile(t *testing.T) {
 	addRounds(r, "hop_other", ours, "", "ms", result.FromSamples(numbersUpTo(200)))
 	addRounds(r, "notify", floor, "idle", "ms", result.FromSamples(numbersUpTo(99)))
 	if v := findTarget(t, r, "completion → dependent stage"); v.Status != NotMeasured {
-		t.Errorf("%+v, want not measured: the floor has 99 samples", v)
+		t.Errorf("%+v, want not measured, because the floor has 99 samples", v)
 	}
 	addRounds(r, "e2e", ours, "idle", "ms", result.FromSamples(numbersUpTo(99)))
 	if s := string(Summary(r)); !strings.Contains(s, `"e2e_p50_ms":50,"e2e_p99_ms":null`) {
@@ -153,7 +153,7 @@ func TestPrintTargets_WritesOneLinePerTarget(t *testing.T) {
 	if err := PrintTargets(&b, sample()); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Count(b.String(), "\n"), 1+len(targets()); got != want {
+	if got, want := strings.Count(b.String(), "\n"), 1+len(targets); got != want {
 		t.Errorf("%d lines, want %d:\n%s", got, want, &b)
 	}
 }
@@ -196,6 +196,6 @@ func TestSummary_HasEveryFigure(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	if !json.Valid(got) || bytes.ContainsRune(got, '\n') {
-		t.Error("it is not one line of JSON")
+		t.Error("the summary is not one line of JSON")
 	}
 }

@@ -2,166 +2,207 @@ package report
 
 import (
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// targets are what Cuelight is to reach, on two cores, with PostgreSQL's
-// durable settings, and history on.
-func targets() []target {
-	e2e := term{"e2e", ours, "idle", 50}
-	slow := "commit_delay=2ms"
-	return []target{
-		{figure: "idle end-to-end p50 / five dependent commits", bound: 1.5,
-			measure: ratio(e2e, term{"commits5", floor, "idle", 50})},
-		{figure: "the same with commits made slow (commit_delay 2 ms)", bound: 1.15,
-			measure: ratio(term{"e2e", ours, slow, 50}, term{"commits5", floor, slow, 50})},
-		{figure: "idle end-to-end p50 / River's (fetch cooldown 1 ms)", bound: 0.40,
-			measure: ratio(e2e, term{"e2e", "river_tx", "idle", 50}), note: riverDefaults},
-		{figure: "tasks/s drained / River's, transactional form", bound: 20, atLeast: true, measure: drained("river_tx"),
-			note: waiting("river_tx")},
-		{figure: "tasks/s drained / River's, its fastest form", bound: 10, atLeast: true, measure: drained("river_fast"),
-			note: waiting("river_fast")},
-		{figure: "tasks/s drained / Graphile Worker's", bound: 15, atLeast: true, measure: drained("graphile"),
-			note: waiting("graphile")},
-		{figure: "end-to-end p99 at 400 tasks/s offered", bound: 10, unit: "ms",
-			measure: value(term{"rate", ours, "rate=400", 99}), fails: behind, note: atFourHundred},
-		{figure: "completion → dependent stage in another process, p99 / NOTIFY floor p99", bound: 4,
-			measure: ratio(term{"hop_other", ours, "idle", 99}, term{"notify", floor, "idle", 99})},
-		{figure: "tasks/s with 1,000,000 finished tasks / with none", bound: 0.95, atLeast: true,
-			measure: ratio(term{"grown", ours, "finished=1000000", 50}, term{"grown", ours, "finished=0", 50})},
-		{figure: "tasks/s while a snapshot elsewhere holds back vacuum / normally", bound: 0.6, atLeast: true,
-			measure: ratio(term{"held", ours, "held", 50}, term{"held", ours, "free", 50})},
-		{figure: "tasks/s with 8 processes / with 1, no error surfaced", bound: 0.9, atLeast: true,
-			measure: ratio(term{"processes", ours, "processes=8", 50}, term{"processes", ours, "processes=1", 50}),
-			fails:   erred("processes"), note: failure("processes")},
-		{figure: "notifications per task at full load", bound: 0.1,
-			measure: value(term{"notifies", ours, "", 50})},
-		{figure: "triggers, per task that one statement changes", bound: 0.05, unit: "ms",
-			measure: value(term{"bulk", ours, "slowest", 50})},
-		{figure: "20 ms of work per stage, 32 slots: share of the ideal", bound: 0.9, atLeast: true,
-			measure: value(term{"work20ms", ours, "slots=32", 50})},
-		{figure: "a stage with one slot, 600 equal tasks: the most that began before an earlier one", bound: 4, unit: "tasks",
-			measure: value(term{"order", ours, "tasks=600", 50})},
-		{figure: "idle daemon: queries per second", bound: 1, measure: value(term{"idle_daemon", ours, "queries", 50})},
-		{figure: "idle daemon: share of a core", bound: 0.005, measure: value(term{"idle_daemon", ours, "cpu", 50})},
-		{figure: "idle daemon: memory", bound: 40, unit: "MiB", measure: value(term{"idle_daemon", ours, "memory", 50})},
-		{figure: "real transcode / the same ffmpeg bare, CPU", bound: 1.05, measure: worstClip, note: clips},
-	}
+// target is a bound on a value, on two cores with PostgreSQL's durable settings.
+type target struct {
+	name    string
+	bound   string // "≤ 1.5" or "≥ 20"
+	unit    string
+	formula string                           // see value
+	note    func(*result.Result) string      // nil for none
+	failure func(*result.Result) (miss bool) // a further condition for a miss; nil for none
 }
 
-// riverDefaults says what River takes as it comes.
-func riverDefaults(r *result.Result) string {
-	quick, ok := idle(r, "e2e", "river_tx")
-	slow, also := idle(r, "e2e", "river_default")
-	if !ok || !also {
-		return ""
-	}
-	times, ok := result.Ratio(slow, 50, quick, 50)
+var targets = []target{
+	{name: "idle end-to-end p50 / five dependent commits", bound: "≤ 1.5",
+		formula: "e2e/cuelight/idle over commits5/floor/idle"},
+	{name: "the same with commits made slow (commit_delay 2 ms)", bound: "≤ 1.15",
+		formula: "e2e/cuelight/commit_delay=2ms over commits5/floor/commit_delay=2ms"},
+	{name: "idle end-to-end p50 / River's (fetch cooldown 1 ms)", bound: "≤ 0.4",
+		formula: "e2e/cuelight/idle over e2e/river_tx/idle", note: noteRiverDefault},
+	{name: "tasks/s drained / River's, transactional form", bound: "≥ 20",
+		formula: "drain/cuelight/tasks=* over drain/river_tx/tasks=*"},
+	{name: "tasks/s drained / River's, its fastest form", bound: "≥ 10",
+		formula: "drain/cuelight/tasks=* over drain/river_fast/tasks=*"},
+	{name: "tasks/s drained / Graphile Worker's", bound: "≥ 15",
+		formula: "drain/cuelight/tasks=* over drain/graphile/tasks=*"},
+	{name: "end-to-end p99 at 400 tasks/s offered", bound: "≤ 10", unit: "ms",
+		formula: "rate/cuelight/rate=400@99", note: noteRate400,
+		failure: func(r *result.Result) bool { return !isSustained(r, ours, "rate=400") }},
+	{name: "completion → dependent stage in another process, p99 / NOTIFY floor p99", bound: "≤ 4",
+		formula: "hop_other/cuelight/idle@99 over notify/floor/idle@99"},
+	{name: "tasks/s with 1,000,000 finished tasks / with none", bound: "≥ 0.95",
+		formula: "grown/cuelight/finished=1000000 over grown/cuelight/finished=0"},
+	{name: "tasks/s while a snapshot elsewhere holds back vacuum / normally", bound: "≥ 0.6",
+		formula: "held/cuelight/held over held/cuelight/free"},
+	{name: "tasks/s with 8 processes / with 1, without an error", bound: "≥ 0.9",
+		formula: "processes/cuelight/processes=8 over processes/cuelight/processes=1",
+		note:    processesError, failure: func(r *result.Result) bool { return processesError(r) != "" }},
+	{name: "notifications per task under full load", bound: "≤ 0.1", formula: "notifies/cuelight"},
+	{name: "triggers, per task that one statement changes", bound: "≤ 0.05", unit: "ms",
+		formula: "bulk/cuelight/slowest"},
+	{name: "20 ms of work per stage, 32 slots: share of the ideal", bound: "≥ 0.9",
+		formula: "work20ms/cuelight/slots=32"},
+	{name: "a stage with one slot, 600 equal tasks: the most later tasks before an earlier one", bound: "≤ 4",
+		unit: "tasks", formula: "order/cuelight/tasks=600"},
+	{name: "idle daemon: queries per second", bound: "≤ 1", formula: "idle_daemon/cuelight/queries"},
+	{name: "idle daemon: share of a core", bound: "≤ 0.005", formula: "idle_daemon/cuelight/cpu"},
+	{name: "idle daemon: memory", bound: "≤ 40", unit: "MiB", formula: "idle_daemon/cuelight/memory"},
+	{name: "real transcode / the same ffmpeg bare, CPU", bound: "≤ 1.05",
+		formula: "transcode/cuelight/clip=*,cpu over transcode/ffmpeg_bare/clip=*,cpu"},
+}
+
+func noteRiverDefault(r *result.Result) string {
+	v, ok := evaluate(r, "e2e/river_default/idle over e2e/river_tx/idle", false)
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("with its default cooldown River takes %s ms, %s times as long", formatNumber(slow.Median()), formatNumber(times.Median))
+	return fmt.Sprintf("with its default cooldown River takes %s ms, %s times as long",
+		formatNumber(v.figure.Median()), formatNumber(v.Median))
 }
 
-// waiting says how many tasks were compared.
-func waiting(peer string) func(*result.Result) string {
-	return func(r *result.Result) string {
-		f, _, ok := alike(r, "drain", ours, peer, "tasks")
-		if !ok {
-			return ""
-		}
-		return "of " + caseLabel(f.Case)
-	}
-}
-
-// kept is the share of offered tasks that were completed within the run.
-func kept(r *result.Result, contestant, of string) (float64, bool) {
-	f, ok := findFigure(r, "rate_kept", contestant, of)
-	if !ok {
-		return 0, false
-	}
-	return f.Median(), true
-}
-
-// keepsUp is the share from which on a contestant does: below, its latency is
-// that of a queue that grows.
-const keepsUp = 0.99
-
-func behind(r *result.Result) bool {
-	share, ok := kept(r, ours, "rate=400")
-	return ok && share < keepsUp
-}
-
-// atFourHundred says how River does.
-func atFourHundred(r *result.Result) string {
-	var there []string
-	if behind(r) {
-		there = append(there, "it did not keep up")
+func noteRate400(r *result.Result) string {
+	var notes []string
+	if !isSustained(r, ours, "rate=400") {
+		notes = append(notes, "the rate was not sustained")
 	}
 	for _, name := range []string{"river_tx", "river_fast"} {
-		lost := ""
-		if share, ok := kept(r, name, "rate=400"); ok && share < keepsUp {
-			lost = ", not kept up with"
-		}
 		if f, ok := findFigure(r, "rate", name, "rate=400"); ok {
-			there = append(there, fmt.Sprintf("%s: %s ms%s", label(name), formatNumber(f.Percentile(99).Median), lost))
+			note := fmt.Sprintf("%s: %s ms", label(name), formatNumber(f.Percentile(99).Median))
+			if !isSustained(r, name, "rate=400") {
+				note += ", not sustained"
+			}
+			notes = append(notes, note)
 		}
 	}
-	return strings.Join(there, "; ")
+	return strings.Join(notes, "; ")
 }
 
-// erred reports whether Cuelight returned an error there, maybe in one round of
-// several.
-func erred(scenario string) func(*result.Result) bool {
-	return func(r *result.Result) bool { return r.Skipped[scenario+"/"+ours] != "" }
-}
+// processesError returns the error of Cuelight with several processes in any round.
+func processesError(r *result.Result) string { return r.Skipped["processes/"+ours] }
 
-func failure(scenario string) func(*result.Result) string {
-	return func(r *result.Result) string { return r.Skipped[scenario+"/"+ours] }
-}
-
-// eachClip compares with ffmpeg bare, clip by clip.
-func eachClip(r *result.Result) (names []string, ratios []result.Spread) {
-	for _, f := range of(r, "transcode", ours) {
-		clip, what := clip(f.Case)
-		bare, ok := findFigure(r, "transcode", "ffmpeg_bare", f.Case)
-		if what != "cpu" || !ok {
-			continue
+// noteCases lists the cases that a * in the formula found.
+func noteCases(all []value) string {
+	var cases []string
+	for _, v := range all {
+		name := strings.TrimSuffix(strings.TrimPrefix(caseLabel(v.figure.Case), "clip "), ", CPU")
+		if len(all) == 1 {
+			return "of " + name
 		}
-		if s, ok := result.Ratio(f, 50, bare, 50); ok {
-			names, ratios = append(names, clip), append(ratios, s)
+		cases = append(cases, name+" "+formatNumber(v.Median))
+	}
+	if len(cases) == 0 {
+		return ""
+	}
+	return "the worst of " + strings.Join(cases, ", ")
+}
+
+// TargetResult is a target with the measured value.
+type TargetResult struct {
+	Figure   string // the name of the value
+	Bound    string // "≤ 1.5"
+	Measured string // the median over the rounds, with their range; "" if it was not measured
+	Note     string
+	Status   Status
+}
+
+// Status says whether a target is reached.
+type Status string
+
+// The values of Status.
+const (
+	Reached     Status = "yes"
+	Missed      Status = "no"
+	NotMeasured Status = "not measured"
+)
+
+// CheckTargets compares the result with the targets.
+func CheckTargets(r *result.Result) []TargetResult {
+	all := make([]TargetResult, len(targets))
+	for i, t := range targets {
+		all[i] = t.check(r)
+	}
+	return all
+}
+
+func (t target) check(r *result.Result) TargetResult {
+	checked := TargetResult{
+		Figure: t.name, Bound: strings.TrimSpace(t.bound + " " + t.unit), Status: NotMeasured,
+	}
+	number, higher := strings.CutPrefix(t.bound, "≥ ")
+	bound, _ := strconv.ParseFloat(strings.TrimPrefix(number, "≤ "), 64)
+	v, ok := evaluate(r, t.formula, higher)
+	if !ok {
+		return checked
+	}
+	checked.Measured, checked.Status = strings.TrimSpace(formatSpread(v.Spread)+" "+t.unit), Missed
+	reached := v.Median == bound || (v.Median > bound) == higher
+	switch {
+	case reached && (t.failure == nil || !t.failure(r)):
+		checked.Status = Reached
+	case !reached && formatNumber(v.Median) == formatNumber(bound): // show that it is a miss
+		checked.Measured = strings.TrimSpace(fmt.Sprintf("%.6g %s", v.Median, t.unit))
+	}
+	if checked.Note = noteCases(v.all); t.note != nil {
+		checked.Note = t.note(r)
+	}
+	return checked
+}
+
+// HasTargets reports whether the targets apply: "once" has too few samples.
+func HasTargets(r *result.Result) bool { return r.Mode != "once" }
+
+// PrintTargets writes the targets as a table of plain text.
+func PrintTargets(w io.Writer, r *result.Result) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "figure\ttarget\tmeasured\treached")
+	for _, v := range CheckTargets(r) {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", v.Figure, v.Bound, v.Measured, strings.ToUpper(string(v.Status)))
+	}
+	return t.Flush()
+}
+
+// summary has the keys of the summary with their formulas.
+var summary = []struct{ key, formula string }{
+	{"floor5_ms", "commits5/floor/idle"},
+	{"e2e_p50_ms", "e2e/cuelight/idle"},
+	{"e2e_p99_ms", "e2e/cuelight/idle@99"},
+	{"hop_p50_ms", "hop/cuelight/idle"},
+	{"hop_other_process_p99_ms", "hop_other/cuelight/idle@99"},
+	{"tasks_per_s", "drain/cuelight/tasks=max"},
+	{"river_e2e_p50_ms", "e2e/river_tx/idle"},
+	{"river_tasks_per_s", "drain/river_tx/tasks=max"},
+	{"river_fast_tasks_per_s", "drain/river_fast/tasks=max"},
+	{"polling_e2e_p50_ms", "e2e/polling_5s/idle"},
+	{"notifies_per_task", "notifies/cuelight"},
+	{"grown_ratio", "grown/cuelight/finished=max over grown/cuelight/finished=0"},
+}
+
+// Summary returns the run as one line of JSON, without a line end. The keys and their order are
+// fixed. The values are medians over the rounds with four digits, or null.
+//
+//   - floor5_ms is five dependent commits, and e2e_… a task through the five stages, both on an
+//     idle system; river_… is the transactional form, polling_… every 5 s.
+//   - hop_p50_ms is from the end of a stage's work until the next stage starts, and
+//     hop_other_process_p99_ms from its completion until that in another process.
+//   - tasks_per_s is with the largest number of waiting tasks of the system.
+//   - grown_ratio is tasks/s with the largest number of finished tasks over those with none.
+func Summary(r *result.Result) []byte {
+	var pairs []string
+	for _, s := range summary {
+		text := "null"
+		if v, ok := evaluate(r, s.formula, false); ok {
+			rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v.Median, 'g', 4, 64), 64)
+			text = strconv.FormatFloat(rounded, 'f', -1, 64)
 		}
+		pairs = append(pairs, strconv.Quote(s.key)+":"+text)
 	}
-	return names, ratios
-}
-
-// worstClip is the one that has the largest ratio.
-func worstClip(r *result.Result) (worst result.Spread, ok bool) {
-	_, all := eachClip(r)
-	for _, s := range all {
-		if !ok || s.Median > worst.Median {
-			worst, ok = s, true
-		}
-	}
-	return worst, ok
-}
-
-func clips(r *result.Result) string {
-	names, ratios := eachClip(r)
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	var each []string
-	for i, s := range ratios {
-		each = append(each, names[i]+" "+formatNumber(s.Median))
-	}
-	return "the worst of " + strings.Join(each, ", ")
-}
-
-// clip splits "clip=NAME,cpu".
-func clip(of string) (name, what string) {
-	name, what, _ = strings.Cut(strings.TrimPrefix(of, "clip="), ",")
-	return name, what
+	return []byte("{" + strings.Join(pairs, ",") + "}")
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-func key(scenario, contestant, c string) result.Key {
-	return result.Key{Scenario: scenario, System: contestant, Case: c}
+func key(scenario, system, c string) result.Key {
+	return result.Key{Scenario: scenario, System: system, Case: c}
 }
 
 func TestAdd_CollectsRoundsOfAFigure(t *testing.T) {

@@ -41,7 +41,7 @@ func TestCaseLabel_IsReadable(t *testing.T) {
 		"clip=bunny,cpu": "clip bunny, CPU",
 	} {
 		if got := caseLabel(of); got != want {
-			t.Errorf("%q is said %q, want %q", of, got, want)
+			t.Errorf("label of %q is %q, want %q", of, got, want)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestFormatSpread_ShowsTheRange(t *testing.T) {
 	}
 	for _, rounds := range []int{0, 1} {
 		if got := formatSpread(result.Spread{Median: 1.4, Min: 1.4, Max: 1.4, Rounds: rounds}); got != "1.40" {
-			t.Errorf("of %d rounds: %s", rounds, got)
+			t.Errorf("%d rounds: %s", rounds, got)
 		}
 	}
 }
