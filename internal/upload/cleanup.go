@@ -9,65 +9,70 @@ import (
 	"time"
 )
 
-// rubbishAge is how long a directory without a state is left alone: it may be
-// about to get one.
+// orphanAge is how old a directory without a state must be. A new one may get its state
+// at any moment.
 const orphanAge = time.Hour
 
-// Tidied says what [Uploads.Tidy] did.
+// CleanUpResult is the result of [Uploads.CleanUp].
 type CleanUpResult struct {
-	Expired   int   // unfinished uploads deleted, or what was left of some
-	Released  int   // finished files deleted because their tasks need them no more
-	Submitted int   // complete uploads handed over that could not be before
+	Expired   int   // deleted unfinished uploads, or parts of uploads
+	Released  int   // deleted finished uploads
+	Submitted int   // complete uploads that got their tasks
 	Bytes     int64 // deleted
 }
 
-// Tidy deletes what the package's documentation says is deleted by it, and
-// hands over what could not be before. It does as much as it can, whatever the
-// error. Call it every few minutes.
+// CleanUp deletes uploads as the package documentation says, and submits complete uploads
+// whose submission failed. It continues after errors. Call it every few minutes.
 func (u *Uploads) CleanUp(ctx context.Context) (CleanUpResult, error) {
-	var done CleanUpResult
-	ids, err := u.ids(ctx)
+	var result CleanUpResult
+	err := u.forEach(ctx, func(id string) error { return u.cleanUpOne(ctx, id, &result) })
+	return result, err
+}
+
+// forEach calls do for each directory, and joins its errors.
+func (u *Uploads) forEach(ctx context.Context, do func(id string) error) error {
+	ids, err := u.ids()
 	if err != nil {
-		return done, err
+		return err
 	}
 	var errs []error
 	for _, id := range ids {
 		if ctx.Err() != nil {
-			return done, ctx.Err()
+			return ctx.Err()
 		}
-		if err := u.cleanUpOne(ctx, id, &done); err != nil {
+		if err := do(id); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	return done, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-func (u *Uploads) cleanUpOne(ctx context.Context, id string, done *CleanUpResult) error {
-	if rubbish, err := u.deleteOrphan(id); rubbish || err != nil {
+func (u *Uploads) cleanUpOne(ctx context.Context, id string, result *CleanUpResult) error {
+	if isOrphan, err := u.deleteOrphan(id); isOrphan || err != nil {
 		if err == nil {
-			done.Expired++
+			result.Expired++
 		}
 		return err
 	}
-	handed, err := u.submitPending(ctx, id)
-	if handed {
-		done.Submitted++
+	submitted, err := u.submitPending(ctx, id)
+	if submitted {
+		result.Submitted++
 	}
 	if err != nil {
 		return err
 	}
 	err = u.withLock(ctx, id, u.isAbandoned, func(e *record) error {
-		done.Expired++
-		done.Bytes += e.offset
+		result.Expired++
+		result.Bytes += e.offset
 		return u.deleteFiles(id)
 	})
 	if err != nil {
 		return err
 	}
-	return u.releaseUnneeded(ctx, id, done)
+	return u.releaseUnneeded(ctx, id, result)
 }
 
-// tidyRubbish deletes a directory that is no upload.
+// deleteOrphan deletes a directory without a state.
 func (u *Uploads) deleteOrphan(id string) (bool, error) {
 	if _, err := u.root.Lstat(filepath.Join(id, stateFile)); !errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -79,46 +84,45 @@ func (u *Uploads) deleteOrphan(id string) (bool, error) {
 	return true, u.deleteFiles(id)
 }
 
-// expired: nobody has added anything for long.
 func (u *Uploads) isExpired(e *record) bool {
 	return !e.isComplete() && !e.hasAllBytes() && time.Since(e.lastWrite) > u.options.Expiration
 }
 
-// lost: it will not be continued. Of a simple upload that nobody holds there is
-// nobody to.
+// isAbandoned reports whether no client can resume an upload. For a single request that
+// is so as soon as the request is over.
 func (u *Uploads) isAbandoned(e *record) bool {
 	return u.isExpired(e) || e.state.SingleRequest && !e.isComplete()
 }
 
-// tidyFinished asks what became of an upload's task.
-func (u *Uploads) releaseUnneeded(ctx context.Context, id string, done *CleanUpResult) error {
+// releaseUnneeded deletes a finished upload that its task does not need.
+func (u *Uploads) releaseUnneeded(ctx context.Context, id string, result *CleanUpResult) error {
 	return u.withLock(ctx, id, isSubmitted, func(e *record) error {
-		fate, err := u.options.SourceState(ctx, e.Upload)
+		state, err := u.options.SourceState(ctx, e.Upload)
 		if err != nil {
-			return fmt.Errorf("ask for the fate of its task: %w", err)
+			return fmt.Errorf("query its task: %w", err)
 		}
-		gone := e.state.TaskGoneSince
+		since := e.state.TaskGoneSince
+		isGone, wasGone := state == TaskGone, !since.IsZero()
 		switch {
-		case fate == SourceCopied, fate == TaskGone && !gone.IsZero() && time.Since(gone) >= u.options.TaskGoneRetention:
-			done.Released++
-			done.Bytes += e.Size
+		case state == SourceCopied, isGone && wasGone && time.Since(since) >= u.options.TaskGoneRetention:
+			result.Released++
+			result.Bytes += e.Size
 			return u.deleteFiles(id)
-		case fate == TaskGone && gone.IsZero():
+		case isGone == wasGone:
+			return nil
+		case isGone:
 			e.state.TaskGoneSince = time.Now().UTC()
-			return u.save(e)
-		case fate != TaskGone && !gone.IsZero():
+		default:
 			e.state.TaskGoneSince = time.Time{}
-			return u.save(e)
 		}
-		return nil
+		return u.save(e)
 	})
 }
 
 func isSubmitted(e *record) bool { return e.isComplete() && !e.state.SubmittedAt.IsZero() }
 
-// Release deletes a finished upload, whose task the caller knows to need its
-// file no more. Where there is none of that id that was handed over, it returns
-// ErrNotFound.
+// Release deletes a finished upload whose task does not need the file. It returns
+// ErrNotFound if no upload with this id was submitted.
 func (u *Uploads) Release(ctx context.Context, id string) error {
 	released := false
 	err := u.withLock(ctx, id, isSubmitted, func(*record) error {

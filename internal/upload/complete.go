@@ -13,15 +13,14 @@ import (
 	"time"
 )
 
-// handTime is how long OnComplete has.
+// submitTimeout limits OnComplete.
 const submitTimeout = time.Minute
 
-// errLater: the file is complete and safe, but nobody has taken it yet.
-var errNotSubmitted = errors.New("complete upload was not handed over")
+// errNotSubmitted means that the file is complete and on disk, but has no task yet.
+var errNotSubmitted = errors.New("complete upload was not submitted")
 
-// finish makes a complete file of what has come, and hands it over. Each step
-// is done once, whenever the process dies between two. The caller holds the
-// upload.
+// complete completes an upload that has all bytes, and submits it. It continues where an
+// earlier call or process stopped. The caller has locked the upload.
 func (u *Uploads) complete(ctx context.Context, e *record) error {
 	if !e.isComplete() {
 		if err := u.renameToSource(e); err != nil {
@@ -34,7 +33,7 @@ func (u *Uploads) complete(ctx context.Context, e *record) error {
 	return u.submit(ctx, e)
 }
 
-// seal syncs the file and gives it the name of a complete one.
+// renameToSource verifies and syncs the file, and gives it its final name.
 func (u *Uploads) renameToSource(e *record) error {
 	if err := u.verifyAndSync(e); err != nil {
 		return err
@@ -71,84 +70,74 @@ func (u *Uploads) verifyAndSync(e *record) error {
 	return nil
 }
 
-// hand calls OnComplete. The client may be gone by now, and need not wait.
+// submit calls OnComplete and saves its result. It does not depend on the client's
+// connection.
 func (u *Uploads) submit(ctx context.Context, e *record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), submitTimeout)
 	defer cancel()
-	got, err := u.options.OnComplete(ctx, e.Upload)
+	receipt, err := u.options.OnComplete(ctx, e.Upload)
 	switch {
 	case errors.Is(err, ErrRefused):
-		refused := &problem{status: http.StatusUnprocessableEntity, detail: err.Error()}
-		return errors.Join(refused, u.deleteFiles(e.ID))
+		return errors.Join(newProblem(http.StatusUnprocessableEntity, "%v", err), u.deleteFiles(e.ID))
 	case errors.Is(err, ErrRequestTaken):
 		return u.keepForNewRequestID(e, err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", errNotSubmitted, err)
 	}
-	e.Task, e.Existed = got.Task, got.Existed
-	e.state.Task, e.state.Existed, e.state.RequestIDTaken = got.Task, got.Existed, false
+	e.Task, e.Existed = receipt.Task, receipt.Existed
+	e.state.Task, e.state.Existed, e.state.RequestIDTaken = receipt.Task, receipt.Existed, false
 	e.state.SubmittedAt, e.state.Length = time.Now().UTC(), e.Size
 	if err := u.save(e); err != nil {
-		return fmt.Errorf("%w for good: %w", errNotSubmitted, err)
+		return fmt.Errorf("%w: save its task: %w", errNotSubmitted, err)
 	}
 	return nil
 }
 
-// taken keeps a file whose request id is another task's, until the client names
-// another id or deletes it, or that task is gone.
-func (u *Uploads) keepForNewRequestID(e *record, why error) error {
-	refused := &problem{status: http.StatusConflict, kind: kindRequestTaken, detail: why.Error() + "; the file is kept"}
+// keepForNewRequestID keeps a file whose request id belongs to another task, until the
+// client sends another id or deletes the upload, or that task is deleted.
+func (u *Uploads) keepForNewRequestID(e *record, cause error) error {
+	p := newProblem(http.StatusConflict, "%v; the file is kept", cause).as(kindRequestTaken)
 	if e.state.RequestIDTaken {
-		return refused
+		return p
 	}
 	e.state.RequestIDTaken, e.state.Length = true, e.Size
-	return errors.Join(refused, u.save(e))
+	return errors.Join(p, u.save(e))
 }
 
-// Recover hands over what was complete when the process ended before it could.
-// It returns when all has been tried once; what failed is tried again by Tidy.
+// Recover submits the complete uploads that the previous process did not submit. It tries
+// each once. CleanUp tries again.
 func (u *Uploads) Recover(ctx context.Context) error {
-	ids, err := u.ids(ctx)
-	if err != nil {
+	return u.forEach(ctx, func(id string) error {
+		_, err := u.submitPending(ctx, id)
 		return err
-	}
-	var errs []error
-	for _, id := range ids {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if _, err := u.submitPending(ctx, id); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	})
 }
 
-// retake hands an upload over if that is all it waits for.
-func (u *Uploads) submitPending(ctx context.Context, id string) (handed bool, err error) {
-	waits := func(e *record) bool {
+// submitPending submits an upload that has all bytes and is not submitted.
+func (u *Uploads) submitPending(ctx context.Context, id string) (submitted bool, err error) {
+	isPending := func(e *record) bool {
 		return e.state.SubmittedAt.IsZero() && (e.isComplete() || e.hasAllBytes() && !e.state.SingleRequest)
 	}
-	err = u.withLock(ctx, id, waits, func(e *record) error {
+	err = u.withLock(ctx, id, isPending, func(e *record) error {
 		err := u.complete(ctx, e)
-		handed = err == nil
-		if told, ok := errors.AsType[*problem](err); ok && told.kind == kindRequestTaken {
-			return nil // its client was told, and may come back
+		submitted = err == nil
+		if p, ok := errors.AsType[*problem](err); ok && p.kind == kindRequestTaken {
+			return nil // the client knows
 		}
 		return err
 	})
-	return handed, err
+	return submitted, err
 }
 
-// alone does something with an upload that is as it should be, before and after
-// it is held. One that somebody else has is left alone: who has it sees to it.
-func (u *Uploads) withLock(ctx context.Context, id string, like func(*record) bool, do func(*record) error) error {
+// withLock locks an upload and calls do, if condition is true before and after the lock.
+// It skips an upload that another request has locked.
+func (u *Uploads) withLock(ctx context.Context, id string, condition func(*record) bool, do func(*record) error) error {
 	e, err := u.load(id)
-	if err == nil && like(e) {
+	if err == nil && condition(e) {
 		var h *lockedUpload
 		if h, err = u.lock(ctx, id, newActiveRequest(nil, 0), takeoverNever); err == nil {
 			defer h.unlock()
-			if e, err = u.load(id); err == nil && like(e) {
+			if e, err = u.load(id); err == nil && condition(e) {
 				err = do(e)
 			}
 		}

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// What is in an upload's directory, whose name is its id. A directory without
-// a state is rubbish. An upload is complete when it has a source.
+// The files in an upload's directory. The directory's name is the id. A directory without
+// a state is an orphan.
 const (
 	stateFile      = "state.json"
-	partFile       = "part"       // what has come; as long as there is no source
-	unverifiedFile = "unverified" // how much of part is certain, while a checksum is being awaited
-	sourceFile     = "source"     // the complete file; an ending may follow
+	partFile       = "part"       // the received bytes; exists until the file is complete
+	unverifiedFile = "unverified" // the verified offset, while a checksum is pending
+	sourceFile     = "source"     // the complete file; an extension may follow
 )
 
 const (
@@ -28,42 +28,42 @@ const (
 	fileMode = 0o600
 )
 
-// state is what is written down about an upload. It is replaced as a whole.
+// recordState is the content of stateFile.
 type recordState struct {
-	Length         int64             `json:"length"`         // negative: not known
-	MaxLength      int64             `json:"most,omitempty"` // then it is not longer than this
+	Length         int64             `json:"length"`         // negative if unknown
+	MaxLength      int64             `json:"most,omitempty"` // if Length is unknown
 	SingleRequest  bool              `json:"one_shot,omitempty"`
 	Principal      string            `json:"principal"`
 	Metadata       map[string]string `json:"metadata"`
-	MetadataHeader string            `json:"header,omitempty"` // Upload-Metadata as it came
+	MetadataHeader string            `json:"header,omitempty"` // Upload-Metadata, unchanged
 	Created        time.Time         `json:"created"`
-	SubmittedAt    time.Time         `json:"handed,omitzero"` // when OnComplete returned
+	SubmittedAt    time.Time         `json:"handed,omitzero"`
 	Task           string            `json:"task,omitempty"`
 	Existed        bool              `json:"existed,omitempty"`
-	RequestIDTaken bool              `json:"request_taken,omitempty"` // its request id is another task's
-	TaskGoneSince  time.Time         `json:"gone_since,omitzero"`     // when its task was first missed
+	RequestIDTaken bool              `json:"request_taken,omitempty"`
+	TaskGoneSince  time.Time         `json:"gone_since,omitzero"`
 }
 
-// entry is an upload as it is found on disk.
+// record is an upload as read from disk.
 type record struct {
 	Upload
 	state      recordState
-	offset     int64     // how much has come
-	lastWrite  time.Time // when something came last
-	sourceName string    // the complete file's name; empty: not complete
+	offset     int64
+	lastWrite  time.Time
+	sourceName string // of the complete file; empty if it is incomplete
 }
 
 func (e *record) isComplete() bool { return e.sourceName != "" }
 
-// full: all is there, but has not been made a complete file of.
+// hasAllBytes reports whether an incomplete upload needs only to be completed.
 func (e *record) hasAllBytes() bool { return !e.isComplete() && e.offset == e.state.Length }
 
 var idPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
-// newID has 130 random bits.
+// newID returns an id with 130 random bits.
 func newID() string { return rand.Text() }
 
-// load looks an upload up, whoever's it is.
+// load reads an upload of any principal.
 func (u *Uploads) load(id string) (*record, error) {
 	if !idPattern.MatchString(id) {
 		return nil, errNotFound
@@ -83,12 +83,10 @@ func (u *Uploads) load(id string) (*record, error) {
 		return nil, fmt.Errorf("read upload %s: %w", id, err)
 	}
 	e.ID, e.Principal, e.Created = id, e.state.Principal, e.state.Created
-	e.Size, e.Task = e.state.Length, e.state.Task
-	e.Existed = e.state.Existed
+	e.Size, e.Task, e.Existed = e.state.Length, e.state.Task, e.state.Existed
 	return e, u.loadOffset(e)
 }
 
-// measure finds out how much there is.
 func (u *Uploads) loadOffset(e *record) error {
 	found, err := u.findSource(e)
 	if found || err != nil {
@@ -96,7 +94,7 @@ func (u *Uploads) loadOffset(e *record) error {
 	}
 	info, err := u.root.Lstat(filepath.Join(e.ID, partFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		// It was completed between the two looks, or deleted.
+		// The upload was completed or deleted since findSource.
 		if found, err = u.findSource(e); !found && err == nil {
 			err = errNotFound
 		}
@@ -109,13 +107,13 @@ func (u *Uploads) loadOffset(e *record) error {
 	if e.lastWrite.Before(e.Created) {
 		e.lastWrite = e.Created
 	}
-	if certain, ok := u.verifiedOffset(e.ID); ok {
-		e.offset = min(e.offset, certain)
+	if verified, ok := u.verifiedOffset(e.ID); ok {
+		e.offset = min(e.offset, verified)
 	}
 	return nil
 }
 
-// measureSource looks for the complete file.
+// findSource looks for the complete file.
 func (u *Uploads) findSource(e *record) (found bool, err error) {
 	source := sourceFile + safeExtension(e.Name)
 	info, err := u.root.Lstat(filepath.Join(e.ID, source))
@@ -130,19 +128,19 @@ func (u *Uploads) findSource(e *record) (found bool, err error) {
 	return true, nil
 }
 
-// mark reads how much of part is certain, if that is not all.
-func (u *Uploads) verifiedOffset(id string) (certain int64, ok bool) {
+// verifiedOffset returns how many bytes are verified, if a checksum is pending.
+func (u *Uploads) verifiedOffset(id string) (offset int64, ok bool) {
 	raw, err := u.root.ReadFile(filepath.Join(id, unverifiedFile))
 	if err != nil {
 		return 0, false
 	}
-	certain, _ = parseSize(string(raw)) // not ours: nothing is certain
-	return certain, true
+	offset, _ = parseSize(string(raw)) // if it is invalid, no byte is verified
+	return offset, true
 }
 
-// setMark notes, durably, that what comes now may have to go again.
-func (u *Uploads) setVerifiedOffset(id string, certain int64) error {
-	if err := u.replaceFile(id, unverifiedFile, []byte(strconv.FormatInt(certain, 10))); err != nil {
+// setVerifiedOffset records, durably, that later bytes are not verified.
+func (u *Uploads) setVerifiedOffset(id string, offset int64) error {
+	if err := u.replaceFile(id, unverifiedFile, []byte(strconv.FormatInt(offset, 10))); err != nil {
 		return fmt.Errorf("prepare upload: %w", diskError(err))
 	}
 	return nil
@@ -155,8 +153,8 @@ func (u *Uploads) clearVerifiedOffset(id string) error {
 	return nil
 }
 
-// openPart opens what has come for more, without what was never verified. The
-// caller holds the upload.
+// openPart opens the received bytes for appending, and deletes unverified ones. The caller
+// has locked the upload.
 func (u *Uploads) openPart(e *record) (*os.File, error) {
 	f, err := u.root.OpenFile(filepath.Join(e.ID, partFile), os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
@@ -173,9 +171,9 @@ func (u *Uploads) openPart(e *record) (*os.File, error) {
 	return f, nil
 }
 
-// create fills the directory of a new upload, which the caller holds already:
-// one that is there without being held would be taken for what a crash has
-// left. The state comes last. Before that, there is nothing.
+// createFiles creates the files of a new upload. The caller has locked it: otherwise
+// CleanUp would treat it as a leftover of a crash. The state comes last, because it makes
+// the directory an upload.
 func (u *Uploads) createFiles(e *record) error {
 	part, err := u.root.OpenFile(filepath.Join(e.ID, partFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err == nil {
@@ -196,17 +194,16 @@ func (u *Uploads) createFiles(e *record) error {
 // save writes an upload's state.
 func (u *Uploads) save(e *record) error {
 	raw, err := json.Marshal(e.state)
-	if err != nil {
-		return fmt.Errorf("write upload: %w", err)
+	if err == nil {
+		err = u.replaceFile(e.ID, stateFile, raw)
 	}
-	if err := u.replaceFile(e.ID, stateFile, raw); err != nil {
+	if err != nil {
 		return fmt.Errorf("write upload: %w", err)
 	}
 	return nil
 }
 
-// replace writes a small file of an upload's, durably: after a crash it is the
-// old or the new one.
+// replaceFile writes a small file atomically and durably.
 func (u *Uploads) replaceFile(id, name string, content []byte) error {
 	temporary := filepath.Join(id, name+".new")
 	f, err := u.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
@@ -235,20 +232,21 @@ func (u *Uploads) syncDir(name string) error {
 	return d.Sync()
 }
 
-// remove deletes an upload. Its state goes first: what a crash leaves of it is
-// then rubbish, and nothing that could be continued. The caller holds it.
+// deleteFiles deletes an upload, which the caller has locked. It deletes the state first:
+// after a crash the rest is an orphan, and cannot be resumed.
 func (u *Uploads) deleteFiles(id string) error {
-	if err := u.root.Remove(filepath.Join(id, stateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("delete upload: %w", err)
+	err := u.root.Remove(filepath.Join(id, stateFile))
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = u.root.RemoveAll(id)
 	}
-	if err := u.root.RemoveAll(id); err != nil {
+	if err != nil {
 		return fmt.Errorf("delete upload: %w", err)
 	}
 	return nil
 }
 
-// ids lists the directories of uploads, rubbish included.
-func (u *Uploads) ids(ctx context.Context) ([]string, error) {
+// ids returns the names of the uploads' directories, including orphans.
+func (u *Uploads) ids() ([]string, error) {
 	d, err := u.root.Open(".")
 	if err != nil {
 		return nil, fmt.Errorf("list uploads: %w", err)
@@ -264,18 +262,21 @@ func (u *Uploads) ids(ctx context.Context) ([]string, error) {
 			ids = append(ids, name)
 		}
 	}
-	return ids, ctx.Err()
+	return ids, nil
 }
 
-// unfinished reads the uploads that are not complete.
+// unfinished returns the incomplete uploads.
 func (u *Uploads) unfinished(ctx context.Context) ([]*record, error) {
-	ids, err := u.ids(ctx)
+	ids, err := u.ids()
 	if err != nil {
 		return nil, err
 	}
 	var all []*record
 	for _, id := range ids {
-		// Most are complete, and wait for their task: those are not read.
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		// Most uploads are complete, and need not be read.
 		if _, err := u.root.Lstat(filepath.Join(id, partFile)); err != nil {
 			continue
 		}

@@ -2,13 +2,13 @@ package upload
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"hash"
-	"net/http"
 	"path"
 	"regexp"
 	"strconv"
@@ -17,7 +17,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of what clients may say, in bytes.
+// Maximum sizes of client texts, in bytes.
 const (
 	maxMetadata  = 32 << 10 // the header, or one field of a form
 	maxParams    = 10 << 10
@@ -26,67 +26,67 @@ const (
 	maxName      = 255
 )
 
-// parseMetadata reads the header Upload-Metadata: pairs of a key and a value
-// in Base64, which may be missing.
+// parseMetadata parses the header Upload-Metadata: pairs of a key and an optional Base64
+// value.
 func parseMetadata(header string) (map[string]string, error) {
-	said := make(map[string]string)
+	metadata := make(map[string]string)
 	if len(header) > maxMetadata {
-		return nil, newProblem(http.StatusBadRequest, "Upload-Metadata is longer than %d bytes", maxMetadata)
+		return nil, badRequest("Upload-Metadata is longer than %d bytes", maxMetadata)
 	}
 	if strings.TrimSpace(header) == "" {
-		return said, nil
+		return metadata, nil
 	}
 	for pair := range strings.SplitSeq(header, ",") {
-		key, coded, _ := strings.Cut(strings.Trim(pair, " \t"), " ")
+		key, encoded, _ := strings.Cut(strings.Trim(pair, " \t"), " ")
 		if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return nil, newProblem(http.StatusBadRequest, "Upload-Metadata has a key that is empty or not ASCII")
+			return nil, badRequest("Upload-Metadata has a key that is empty or not ASCII")
 		}
-		if _, twice := said[key]; twice {
-			return nil, newProblem(http.StatusBadRequest, "Upload-Metadata has %q twice", key)
+		if _, exists := metadata[key]; exists {
+			return nil, badRequest("Upload-Metadata has %q twice", key)
 		}
-		value, err := base64.StdEncoding.DecodeString(strings.Trim(coded, " \t"))
+		value, err := base64.StdEncoding.DecodeString(strings.Trim(encoded, " \t"))
 		if err != nil {
-			return nil, newProblem(http.StatusBadRequest, "Upload-Metadata: the value of %q is not Base64", key)
+			return nil, badRequest("Upload-Metadata: the value of %q is not Base64", key)
 		}
-		said[key] = string(value)
+		metadata[key] = string(value)
 	}
-	return said, nil
+	return metadata, nil
 }
 
-// describe makes an upload of what a client said about it.
-func newUpload(said map[string]string) (Upload, error) {
-	for key, value := range said {
+// newUpload parses a client's metadata.
+func newUpload(metadata map[string]string) (Upload, error) {
+	for key, value := range metadata {
 		if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
-			return Upload{}, newProblem(http.StatusBadRequest, "%s is not UTF-8 text without NUL", strconv.QuoteToASCII(key))
+			return Upload{}, badRequest("%s is not UTF-8 text without NUL", strconv.QuoteToASCII(key))
 		}
 	}
 	u := Upload{
-		Name:      cleanName(firstNonEmpty(said["filename"], said["name"])),
-		Type:      firstNonEmpty(said["filetype"], said["type"]),
-		UserID:    said["user_id"],
-		RequestID: said["request_id"],
-		SHA256:    strings.ToLower(said["sha256"]),
-		Metadata:  said,
+		Name:      cleanName(cmp.Or(metadata["filename"], metadata["name"])),
+		Type:      cmp.Or(metadata["filetype"], metadata["type"]),
+		UserID:    metadata["user_id"],
+		RequestID: metadata["request_id"],
+		SHA256:    strings.ToLower(metadata["sha256"]),
+		Metadata:  metadata,
 	}
 	if len(u.RequestID) > maxRequestID {
-		return u, newProblem(http.StatusBadRequest, "request_id is longer than %d bytes", maxRequestID)
+		return u, badRequest("request_id is longer than %d bytes", maxRequestID)
 	}
 	if len(u.UserID) > maxUserID {
-		return u, newProblem(http.StatusBadRequest, "user_id is longer than %d bytes", maxUserID)
+		return u, badRequest("user_id is longer than %d bytes", maxUserID)
 	}
-	if text := said["priority"]; text != "" {
+	if text := metadata["priority"]; text != "" {
 		n, err := strconv.ParseInt(text, 10, 16)
 		if err != nil {
-			return u, newProblem(http.StatusBadRequest, "priority is not a number between -32768 and 32767")
+			return u, badRequest("priority is not a number between -32768 and 32767")
 		}
 		u.Priority = int16(n)
 	}
 	if u.SHA256 != "" {
 		if sum, err := hex.DecodeString(u.SHA256); err != nil || len(sum) != sha256.Size {
-			return u, newProblem(http.StatusBadRequest, "sha256 is not 64 hexadecimal digits")
+			return u, badRequest("sha256 is not 64 hexadecimal digits")
 		}
 	}
-	params, err := parseParams(said["params"])
+	params, err := parseParams(metadata["params"])
 	u.Params = params
 	return u, err
 }
@@ -97,23 +97,15 @@ func parseParams(text string) (json.RawMessage, error) {
 	case len(raw) == 0:
 		return nil, nil
 	case len(raw) > maxParams:
-		return nil, newProblem(http.StatusBadRequest, "params are longer than %d bytes", maxParams)
+		return nil, badRequest("params are longer than %d bytes", maxParams)
 	case raw[0] != '{' || !json.Valid(raw):
-		return nil, newProblem(http.StatusBadRequest, "params are not a JSON object")
+		return nil, badRequest("params are not a JSON object")
 	}
 	return raw, nil
 }
 
-func firstNonEmpty(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
-// cleanName makes a name that can be shown: the last element of what may have
-// been a path of any system, without what would not print or would reorder the
-// text around it.
+// cleanName returns a name for display: the last element of a path of any system, without
+// unprintable characters and characters that reorder text.
 func cleanName(name string) string {
 	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
 		name = name[i+1:]
@@ -137,8 +129,8 @@ func cleanName(name string) string {
 
 var extensionPattern = regexp.MustCompile(`^\.[a-z0-9]{1,8}$`)
 
-// safeExtension is the ending of a name, if there is nothing odd about it: all
-// that a path has of what a client says.
+// safeExtension returns the file extension if it is short and alphanumeric. Paths contain
+// no other text from clients.
 func safeExtension(name string) string {
 	ext := strings.ToLower(path.Ext(name))
 	if !extensionPattern.MatchString(ext) {
@@ -147,8 +139,8 @@ func safeExtension(name string) string {
 	return ext
 }
 
-// parseSize reads a header that is a number of bytes: digits only, since what
-// strconv takes besides would be understood differently elsewhere.
+// parseSize parses a number of bytes. It accepts only digits: other programs may not
+// accept the other forms of strconv.
 func parseSize(header string) (int64, bool) {
 	if header == "" || strings.Trim(header, "0123456789") != "" {
 		return 0, false
@@ -157,7 +149,7 @@ func parseSize(header string) (int64, bool) {
 	return n, err == nil
 }
 
-// checksum is what the header Upload-Checksum asks for.
+// checksum is the value of the header Upload-Checksum.
 type checksum struct {
 	hash hash.Hash
 	want []byte
@@ -165,12 +157,12 @@ type checksum struct {
 
 const checksumAlgorithms = "sha1,sha256"
 
-// parseChecksum reads Upload-Checksum. It returns nil where there is none.
+// parseChecksum parses Upload-Checksum. It returns nil for an empty header.
 func parseChecksum(header string) (*checksum, error) {
 	if header == "" {
 		return nil, nil
 	}
-	algorithm, coded, _ := strings.Cut(header, " ")
+	algorithm, encoded, _ := strings.Cut(header, " ")
 	c := &checksum{}
 	switch algorithm {
 	case "sha1":
@@ -178,11 +170,11 @@ func parseChecksum(header string) (*checksum, error) {
 	case "sha256":
 		c.hash = sha256.New()
 	default:
-		return nil, newProblem(http.StatusBadRequest, "Upload-Checksum: the algorithm is none of %s", checksumAlgorithms)
+		return nil, badRequest("Upload-Checksum: unknown algorithm; allowed: %s", checksumAlgorithms)
 	}
-	want, err := base64.StdEncoding.DecodeString(coded)
+	want, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || len(want) != c.hash.Size() {
-		return nil, newProblem(http.StatusBadRequest, "Upload-Checksum is not a checksum in Base64")
+		return nil, badRequest("Upload-Checksum is not a checksum in Base64")
 	}
 	c.want = want
 	return c, nil

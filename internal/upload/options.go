@@ -9,161 +9,148 @@ import (
 	"time"
 )
 
-// Options say where uploads lie and what becomes of them. Dir and OnComplete
-// must be set.
+// Options configure [New]. Dir and OnComplete are required.
 type Options struct {
-	// Dir is a directory, absolute. Uploads are in its subdirectory uploads,
-	// which nobody else writes to.
+	// Dir is a directory. Uploads are in its subdirectory "uploads", to which no other
+	// program may write.
 	Dir string
 
-	// BasePath is the path of the address at which the Uploads are served. It
-	// begins and ends with "/". Default "/uploads/".
+	// BasePath is the URL path of the uploads. It begins and ends with "/". Default
+	// "/uploads/".
 	BasePath string
 
-	// OnComplete is handed a file that is complete, and makes a task of it. It
-	// returns what to call that task. After an error it is called again, by
-	// Recover, by Tidy, or when the client asks again; after one that matches
-	// ErrRefused the file is deleted instead, and the client is told its text,
-	// as it is of one that matches ErrRequestTaken, after which the file is kept.
-	// The context does not end with the request, but after a minute.
+	// OnComplete submits a complete file as a task. After an error, it is called again
+	// by Recover, by CleanUp, or at the client's next request. After an error that
+	// matches ErrRefused, the file is deleted; after ErrRequestTaken, it is kept. The
+	// client gets the message of both. The context ends after a minute, not with the
+	// request.
 	OnComplete func(ctx context.Context, u Upload) (Receipt, error)
 
-	// Principal names who makes a request. Default: everybody is "".
+	// Principal returns the principal of a request. Default "".
 	Principal func(ctx context.Context) string
 
-	// Still says whether who made a request would still be let in, with an error
-	// that matches ErrRevoked where not; any other means that nobody can tell now.
-	// It is asked every AskEvery while something comes, and before a file counts as
-	// complete. Default: everybody is.
-	CheckPrincipal func(ctx context.Context) error
-
-	// AskEvery is how often Still is asked. Default 5 s.
+	// CheckPrincipal returns an error that matches ErrRevoked if the principal of a
+	// request would no longer be authenticated. Other errors mean that this is unknown.
+	// It is called every CheckPrincipalInterval (default 5 s) while data arrives, and
+	// before a file is complete. Default: no principal is revoked.
+	CheckPrincipal         func(ctx context.Context) error
 	CheckPrincipalInterval time.Duration
 
-	// Check refuses an upload when it begins, so that nobody sends gigabytes
-	// for nothing, with an error that matches ErrRefused: the client is told
-	// its text. Default: none is refused.
+	// Check can refuse an upload before its data is sent, with an error that matches
+	// ErrRefused. The client gets its message. Default: no upload is refused.
 	Check func(ctx context.Context, u Upload) error
 
-	// Fate says what became of a finished upload's task; see the package's
+	// SourceState says whether a finished upload's task needs the file; see the package
 	// documentation. Default: finished files are kept.
 	SourceState func(ctx context.Context, u Upload) (SourceState, error)
 
-	// MaxBytes is the largest upload. Default 64 GiB.
+	// MaxBytes is the maximum size of an upload. Default 64 GiB.
 	MaxBytes int64
 
-	// MinFree is how many bytes must stay free on the disk, all uploads that
-	// have begun being complete. Default 1 GiB; negative: none.
+	// MinFree is how many bytes stay free on the disk when all unfinished uploads are
+	// complete. Default 1 GiB; negative: none.
 	MinFree int64
 
-	// MaxReserved is how many bytes may be yet to come of all uploads that
-	// have begun, and MaxReservedEach of those of one principal. One of which
-	// nobody knows how long it is counts as MaxBytes. Default 256 GiB, and half
-	// of MaxReserved; neither is ever less than MaxBytes.
+	// MaxReserved is how many bytes all unfinished uploads may still receive, and
+	// MaxReservedPerPrincipal how many those of one principal may. Defaults 256 GiB and
+	// half of MaxReserved, and at least MaxBytes.
 	MaxReserved, MaxReservedPerPrincipal int64
 
-	// Lapse is for how long room is kept for an upload to which nothing is added.
-	// It can be continued after that, if there is room. Default 15 min.
+	// ReservationTimeout is how long a reservation lasts without new data. Default 15 min.
 	ReservationTimeout time.Duration
 
-	// MaxUnfinished is how many uploads a principal may have begun and not
-	// finished. Default 64.
+	// MaxUnfinished is how many unfinished uploads a principal may have. Default 64.
 	MaxUnfinished int
 
-	// Expire is how long an unfinished upload is kept to which nothing is
-	// added. Default 24 h.
+	// Expiration is how long an unfinished upload is kept without new data. Default 24 h.
 	Expiration time.Duration
 
-	// GoneFor is how long the task of a finished upload must have been gone
-	// until the file is deleted. Default 7 days.
+	// TaskGoneRetention is how long a finished upload is kept after its task was
+	// deleted. Default 7 days.
 	TaskGoneRetention time.Duration
 
-	// Stall is how long a client may send nothing until its connection is
-	// cut. One that is slow is not. Default 1 min.
+	// StallTimeout ends a request whose client sends nothing. Default 1 min.
 	StallTimeout time.Duration
 
-	// Silence is how long a client may send nothing until another request of
-	// the same principal may take the upload over from it: a client that has
-	// lost its connection is often back before the server knows of the loss.
-	// Default 5 s, and never more than Stall.
+	// TakeoverTimeout is how long a client must send nothing until another request of
+	// its principal can take the upload over. A client is often back before the server
+	// notices that its connection is lost. Default 5 s; at most StallTimeout.
 	TakeoverTimeout time.Duration
 
-	// Problems is what the types of problems begin with, such as
-	// "urn:example:problem:". Default: their type is about:blank.
+	// ProblemTypePrefix is the prefix of problem types, such as "urn:example:problem:".
+	// Default: the type of all problems is about:blank.
 	ProblemTypePrefix string
 
-	// Title is that of a kind of problem, the end of its type; empty for one that is
-	// this package's alone. Default: none is known.
+	// ProblemTitle returns the title of a problem type's kind, or "" if the kind is not
+	// shared with other packages. Default: "".
 	ProblemTitle func(kind string) string
 
-	// Trouble is told what goes wrong on this side: an error that a client was
-	// only told of as such, with the upload's id where there is one.
+	// OnError is called with errors that clients see only as internal. The id is empty
+	// if the error concerns no upload.
 	OnError func(id string, err error)
 }
 
-// Fate is what became of the task that was made of an upload.
+// SourceState says whether the task of an upload needs its source file.
 type SourceState int
 
 const (
-	// Needed: the task still needs the file, or nobody knows.
+	// SourceNeeded means that the task needs the file, or that this is unknown.
 	SourceNeeded SourceState = iota
-	// Taken: the task has a copy of its own and will not look for the file
-	// again. Its ingest stage is completed, or its source is another file.
+	// SourceCopied means that the task will not read the file again: its ingest stage is
+	// completed, or it has another source.
 	SourceCopied
-	// Gone: there is no such task any more.
+	// TaskGone means that the task does not exist.
 	TaskGone
 )
 
-// ErrRefused is matched by errors of Options.OnComplete and Options.Check that
-// trying again cannot help. There is then no such upload.
+// ErrRefused matches permanent errors of Options.OnComplete and Options.Check. The upload
+// is deleted or not created.
 var ErrRefused = errors.New("upload is refused")
 
-// ErrRevoked is matched by errors of Options.Still that say that the principal of a
-// request is one no more.
+// ErrRevoked matches errors of Options.CheckPrincipal about a revoked principal.
 var ErrRevoked = errors.New("principal is revoked")
 
-// ErrRequestTaken is matched by errors of Options.OnComplete that say that the
-// upload's RequestID names a task that was made of something else.
+// ErrRequestTaken matches errors of Options.OnComplete that say that the RequestID belongs
+// to the task of another file.
 var ErrRequestTaken = errors.New("the request id names a task of another file")
 
-// Receipt says what became of a complete upload.
-type Receipt struct {
-	Task    string
-	Existed bool // the task was there before, made of the same bytes
-}
-
-// ErrNotFound says that there is no such upload, or that it has not finished.
+// ErrNotFound means that there is no such upload, or that it is not finished.
 var ErrNotFound = errors.New("no such upload")
 
-// Upload is a file that was sent, or is going to be.
+// Receipt is the result of Options.OnComplete.
+type Receipt struct {
+	Task    string
+	Existed bool // the task existed before, and was made of the same bytes
+}
+
+// Upload is a file that was sent, or will be.
 type Upload struct {
 	ID        string            // letters and digits; cannot be guessed
-	Path      string            // where the file is, absolute; empty until it is complete
-	Name      string            // what the client calls it, for people: no path, no control characters, at most 255 bytes
-	Type      string            // the media type according to the client
-	Size      int64             // bytes; negative where that is not known yet
-	SHA256    string            // hexadecimal, if the client gave it: it is then right
-	Principal string            // who began it
+	Path      string            // absolute; empty until the file is complete
+	Name      string            // from the client, for display: no path, no control characters, at most 255 bytes
+	Type      string            // media type, from the client
+	Size      int64             // bytes; negative if unknown
+	SHA256    string            // hexadecimal; empty if the client did not send it; verified when complete
+	Principal string            // who created it
 	Params    json.RawMessage   // a JSON object, or nil
 	Priority  int16             // higher first
-	UserID    string            // whom the client uploads it for, if it says so; at most 2048 bytes
-	RequestID string            // what the client wants the submission known by, if anything
-	Metadata  map[string]string // all that the client said, raw
-	Created   time.Time         // when it began
-	Task      string            // what OnComplete returned; empty before
-	Existed   bool              // and of that
+	UserID    string            // from the client; at most 2048 bytes
+	RequestID string            // from the client; may be empty
+	Metadata  map[string]string // all metadata of the client, unchanged
+	Created   time.Time
+	Task      string // from OnComplete
+	Existed   bool   // from OnComplete
 }
 
 func (o Options) withDefaults() (Options, error) {
+	o.BasePath = cmp.Or(o.BasePath, "/uploads/")
 	switch {
 	case o.Dir == "":
-		return o, errors.New("uploads need a directory")
+		return o, errors.New("uploads: Options.Dir is missing")
 	case o.OnComplete == nil:
-		return o, errors.New("uploads need to be told what to do with a complete file")
-	}
-	o.BasePath = cmp.Or(o.BasePath, "/uploads/")
-	if !strings.HasPrefix(o.BasePath, "/") || !strings.HasSuffix(o.BasePath, "/") {
-		return o, errors.New(`the uploads' base path must begin and end with "/"`)
+		return o, errors.New("uploads: Options.OnComplete is missing")
+	case !strings.HasPrefix(o.BasePath, "/") || !strings.HasSuffix(o.BasePath, "/"):
+		return o, errors.New(`uploads: Options.BasePath must begin and end with "/"`)
 	}
 	if o.ProblemTitle == nil {
 		o.ProblemTitle = func(string) string { return "" }
@@ -193,15 +180,14 @@ func (o Options) withDefaults() (Options, error) {
 	o.CheckPrincipalInterval = positive(o.CheckPrincipalInterval, 5*time.Second)
 	o.StallTimeout = positive(o.StallTimeout, time.Minute)
 	o.TakeoverTimeout = min(positive(o.TakeoverTimeout, 5*time.Second), o.StallTimeout)
-	if o.MinFree == 0 {
-		o.MinFree = 1 << 30
-	}
+	o.MinFree = cmp.Or(o.MinFree, 1<<30)
 	return o, nil
 }
 
-func positive[T int | int64 | time.Duration](given, standard T) T {
-	if given > 0 {
-		return given
+// positive returns value if it is positive, and otherwise the default.
+func positive[T int | int64 | time.Duration](value, defaultValue T) T {
+	if value > 0 {
+		return value
 	}
-	return standard
+	return defaultValue
 }

@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,43 +10,65 @@ import (
 	"syscall"
 )
 
-// statusChecksumMismatch is tus's own.
+// statusChecksumMismatch is a status code of tus.
 const statusChecksumMismatch = 460
 
-// refusal is an error that the client is told.
+// problem is an error that the client gets as problem details (RFC 9457).
 type problem struct {
 	status          int
-	kind            string // of problem; empty: that of the status
+	kind            string // end of the problem type; empty: the status decides
 	detail          string
-	retryAfter      int // seconds, for Retry-After; 0: none
+	retryAfter      int // seconds; 0 for no header
 	closeConnection bool
-	err             error // for this side, if anything
+	err             error // for OnError; the client does not get it
 }
 
-func (r *problem) Error() string { return r.detail }
-func (r *problem) Unwrap() error { return r.err }
+func (p *problem) Error() string { return p.detail }
+func (p *problem) Unwrap() error { return p.err }
+
+// Is makes errNotFound match ErrNotFound.
+func (p *problem) Is(target error) bool { return target == ErrNotFound && p == errNotFound }
 
 func newProblem(status int, format string, args ...any) *problem {
 	return &problem{status: status, detail: fmt.Sprintf(format, args...)}
 }
 
+func badRequest(format string, args ...any) *problem {
+	return newProblem(http.StatusBadRequest, format, args...)
+}
+
+// interruption returns a problem after which the connection is closed.
+func interruption(status int, detail string) *problem {
+	return &problem{status: status, detail: detail, closeConnection: true}
+}
+
+// as sets the kind, and after sets the header Retry-After. Both return p.
+func (p *problem) as(kind string) *problem    { p.kind = kind; return p }
+func (p *problem) after(seconds int) *problem { p.retryAfter = seconds; return p }
+
+// Problems without a body that is still to be read.
 var (
-	errNotFound         = &problem{status: http.StatusNotFound, detail: "there is no such upload", err: ErrNotFound}
-	errBusy             = &problem{status: http.StatusLocked, detail: "another request is adding to this upload", retryAfter: 1}
-	errCompleting       = &problem{status: http.StatusLocked, detail: "all has come, and is being made a file of", retryAfter: 10}
-	errTakenOver        = &problem{status: http.StatusConflict, kind: "upload-taken-over", detail: "another request has taken this upload over", closeConnection: true}
-	errStalled          = &problem{status: http.StatusRequestTimeout, detail: "nothing has come for too long", closeConnection: true}
-	errBodyIncomplete   = &problem{status: http.StatusBadRequest, detail: "the body broke off", closeConnection: true}
-	errRevoked          = &problem{status: http.StatusUnauthorized, kind: "unauthenticated", detail: "the key or session that this upload was sent with is not valid any more; show one that is", closeConnection: true}
-	errClosing          = &problem{status: http.StatusServiceUnavailable, detail: "uploads are being shut down", retryAfter: 5, closeConnection: true}
-	errDiskFull         = &problem{status: http.StatusInsufficientStorage, detail: "there is not enough disk space left", retryAfter: 60}
-	errTooManyBytes     = &problem{status: http.StatusRequestEntityTooLarge, detail: "there is more than was announced", closeConnection: true}
-	errChecksumMismatch = &problem{status: statusChecksumMismatch, detail: "the checksum is another; nothing was added"}
-	errSHA256Mismatch   = &problem{status: statusChecksumMismatch, detail: "the file has another sha256 than was announced; the upload was deleted"}
+	errNotFound         = newProblem(http.StatusNotFound, "there is no such upload")
+	errBusy             = newProblem(http.StatusLocked, "another request is using this upload").after(1)
+	errCompleting       = newProblem(http.StatusLocked, "the upload is being completed").after(10)
+	errDiskFull         = newProblem(http.StatusInsufficientStorage, "there is not enough disk space").after(60)
+	errEmptyFile        = badRequest("the file is empty")
+	errChecksumMismatch = newProblem(statusChecksumMismatch, "the checksum differs; nothing was appended")
+	errSHA256Mismatch   = newProblem(statusChecksumMismatch, "the file has another sha256; the upload was deleted")
 )
 
-// kinds are the kinds of problems that a status says all of. They are part of the API:
-// they do not change.
+// Problems that end the reading of the body.
+var (
+	errTakenOver      = interruption(http.StatusConflict, "another request took this upload over").as("upload-taken-over")
+	errStalled        = interruption(http.StatusRequestTimeout, "no data arrived for too long")
+	errBodyIncomplete = interruption(http.StatusBadRequest, "the body is incomplete")
+	errRevoked        = interruption(http.StatusUnauthorized,
+		"the key or session of this upload is not valid any more; use a valid one").as("unauthenticated")
+	errClosing      = interruption(http.StatusServiceUnavailable, "the server is shutting down").after(5)
+	errTooManyBytes = interruption(http.StatusRequestEntityTooLarge, "the body is longer than announced")
+)
+
+// kindOfStatus contains the default kinds. They are part of the API and must not change.
 var kindOfStatus = map[int]string{
 	http.StatusBadRequest:            "invalid-request",
 	http.StatusNotFound:              "not-found",
@@ -64,18 +87,10 @@ var kindOfStatus = map[int]string{
 	http.StatusInsufficientStorage:   "disk-full",
 }
 
-// kindRequestTaken is that of a request id which names a task of another file.
+// kindRequestTaken is the kind of a request id that belongs to another task.
 const kindRequestTaken = "request-id-taken"
 
-// problemType is the type of a refusal, for clients that tell them apart.
-func (u *Uploads) problemType(r *problem) string {
-	if u.options.ProblemTypePrefix == "" {
-		return "about:blank"
-	}
-	return u.options.ProblemTypePrefix + firstNonEmpty(r.kind, kindOfStatus[r.status])
-}
-
-// diskError lets a client know that a disk is full, and nothing else about it.
+// diskError converts the errors of a full disk to a problem.
 func diskError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
 		full := *errDiskFull
@@ -85,41 +100,46 @@ func diskError(err error) error {
 	return err
 }
 
-// answer tells a client of an error, as RFC 9457 has it.
+// writeProblem writes an error as problem details. It reports internal errors to OnError.
 func (u *Uploads) writeProblem(w http.ResponseWriter, r *http.Request, id string, err error) {
-	var told *problem
-	if !errors.As(err, &told) {
+	p, ok := errors.AsType[*problem](err)
+	if !ok {
 		u.options.OnError(id, err)
-		told = newProblem(http.StatusInternalServerError, "something is wrong on this side")
-	} else if told.err != nil && !errors.Is(told.err, ErrNotFound) {
-		u.options.OnError(id, told.err)
+		p = newProblem(http.StatusInternalServerError, "an internal error occurred")
+	} else if p.err != nil {
+		u.options.OnError(id, p.err)
 	}
 	h := w.Header()
-	if told.retryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(told.retryAfter))
+	if p.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.retryAfter))
 	}
-	if told.status == http.StatusUnauthorized {
+	if p.status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="cuelight"`)
 	}
-	if told.closeConnection && r.ProtoMajor == 1 {
+	if p.closeConnection && r.ProtoMajor == 1 {
 		h.Set("Connection", "close")
 	}
 	if r.Method == http.MethodHead {
-		w.WriteHeader(told.status)
+		w.WriteHeader(p.status)
 		return
 	}
-	title := firstNonEmpty(u.options.ProblemTitle(firstNonEmpty(told.kind, kindOfStatus[told.status])), http.StatusText(told.status))
-	if told.status == statusChecksumMismatch {
+	kind := cmp.Or(p.kind, kindOfStatus[p.status])
+	problemType := "about:blank"
+	if u.options.ProblemTypePrefix != "" {
+		problemType = u.options.ProblemTypePrefix + kind
+	}
+	title := cmp.Or(u.options.ProblemTitle(kind), http.StatusText(p.status))
+	if p.status == statusChecksumMismatch {
 		title = "Checksum Mismatch"
 	}
-	writeJSON(w, told.status, "application/problem+json", map[string]any{
-		"type": u.problemType(told), "title": title, "status": told.status, "detail": told.detail,
+	writeJSON(w, p.status, "application/problem+json", map[string]any{
+		"type": problemType, "title": title, "status": p.status, "detail": p.detail,
 	})
 }
 
 func writeJSON(w http.ResponseWriter, status int, contentType string, value any) {
 	body, err := json.Marshal(value)
-	if err != nil { // none of the values here can
+	if err != nil { // impossible for the values here
 		status, body = http.StatusInternalServerError, nil
 	}
 	h := w.Header()
@@ -127,5 +147,5 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, value any)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that has gone is not told
+	_, _ = w.Write(body) // the client may be gone
 }

@@ -3,7 +3,6 @@ package upload
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"strconv"
@@ -19,71 +18,69 @@ const (
 	existedHeader = "Cuelight-Task-Existed"
 )
 
-// ServeHTTP answers all that is below Options.BasePath.
+// ServeHTTP handles all requests below Options.BasePath.
 func (u *Uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Tus-Resumable", tusVersion)
 	h.Set("X-Content-Type-Options", "nosniff")
-	rest, below := strings.CutPrefix(r.URL.Path, u.options.BasePath)
-	if !below && r.URL.Path+"/" != u.options.BasePath {
-		u.writeProblem(w, r, "", newProblem(http.StatusNotFound, "there is nothing here"))
-		return
+	id, isBelow := strings.CutPrefix(r.URL.Path, u.options.BasePath)
+	if !isBelow {
+		if r.URL.Path+"/" != u.options.BasePath {
+			u.writeProblem(w, r, "", newProblem(http.StatusNotFound, "there is nothing at this path"))
+			return
+		}
+		id = ""
 	}
-	if !below {
-		rest = ""
-	}
-	s := newActiveRequest(http.NewResponseController(w), u.options.StallTimeout)
-	s.bodyEnded = r.ContentLength == 0
-	r.Body = timedBody{r.Body, s}
-	defer s.endReading()
+	a := newActiveRequest(http.NewResponseController(w), u.options.StallTimeout)
+	a.bodyEnded = r.ContentLength == 0
+	r.Body = timedBody{r.Body, a}
+	defer a.endReading()
 	if !u.enterRequest() {
 		u.writeProblem(w, r, "", errClosing)
 		return
 	}
 	defer u.requests.Done()
-	defer u.watchPrincipal(r.Context(), s)()
-	if err := u.route(w, r, s, rest); err != nil {
-		id := ""
-		if idPattern.MatchString(rest) {
-			id = rest
+	defer u.watchPrincipal(r.Context(), a)()
+	if err := u.route(w, r, a, id); err != nil {
+		if !idPattern.MatchString(id) {
+			id = ""
 		}
 		u.writeProblem(w, r, id, err)
 	}
 }
 
-func (u *Uploads) route(w http.ResponseWriter, r *http.Request, s *activeRequest, rest string) error {
+func (u *Uploads) route(w http.ResponseWriter, r *http.Request, a *activeRequest, id string) error {
 	method := r.Method
-	// Some clients cannot send the other methods. A GET stays one, whatever it
-	// says, since that is what those who guard against forged requests let by.
+	// Some clients cannot send the other methods. A GET cannot be overridden, because
+	// protection against cross-site requests permits it.
 	if override := r.Header.Get("X-HTTP-Method-Override"); method == http.MethodPost && override != "" {
 		method = strings.ToUpper(override)
 	}
-	if method == http.MethodOptions {
-		return u.handleOptions(w)
-	}
-	tus := r.Header.Get("Tus-Resumable") != "" || r.Header.Get("Upload-Length") != ""
+	isTus := r.Header.Get("Tus-Resumable") != "" || r.Header.Get("Upload-Length") != ""
 	switch {
-	case method == http.MethodPut, method == http.MethodPost && !tus:
-		return u.handleSingleRequest(w, r, s, rest)
-	case method == http.MethodPost && rest == "":
-		return u.handlePost(w, r, s)
-	case method == http.MethodGet && rest == "":
+	case method == http.MethodOptions:
+		return u.handleOptions(w)
+	case method == http.MethodPut, method == http.MethodPost && !isTus:
+		return u.handleSingleRequest(w, r, a, id)
+	case method == http.MethodPost && id == "":
+		return u.handlePost(w, r, a)
+	case method == http.MethodGet && id == "":
 		return u.handleList(w, r)
 	case method == http.MethodGet:
-		return u.handleGet(w, r, rest)
-	case method == http.MethodHead && rest != "":
-		return u.handleHead(w, r, rest)
-	case method == http.MethodPatch && rest != "":
-		return u.handlePatch(w, r, s, rest)
-	case method == http.MethodDelete && rest != "":
-		return u.handleDelete(w, r, s, rest)
+		return u.handleGet(w, r, id)
+	case method == http.MethodHead && id != "":
+		return u.handleHead(w, r, id)
+	case method == http.MethodPatch && id != "":
+		return u.handlePatch(w, r, a, id)
+	case method == http.MethodDelete && id != "":
+		return u.handleDelete(w, r, a, id)
 	}
-	if rest == "" {
-		w.Header().Set("Allow", "GET, OPTIONS, POST, PUT")
-	} else {
-		w.Header().Set("Allow", "DELETE, GET, HEAD, OPTIONS, PATCH, PUT")
+	allow := "DELETE, GET, HEAD, OPTIONS, PATCH, PUT"
+	if id == "" {
+		allow = "GET, OPTIONS, POST, PUT"
 	}
-	return newProblem(http.StatusMethodNotAllowed, "this cannot be done here")
+	w.Header().Set("Allow", allow)
+	return newProblem(http.StatusMethodNotAllowed, "this method is not allowed here; allowed: %s", allow)
 }
 
 func (u *Uploads) handleOptions(w http.ResponseWriter) error {
@@ -96,7 +93,6 @@ func (u *Uploads) handleOptions(w http.ResponseWriter) error {
 	return nil
 }
 
-// understood refuses versions that are not spoken.
 func checkTusVersion(w http.ResponseWriter, r *http.Request) error {
 	if r.Header.Get("Tus-Resumable") == tusVersion {
 		return nil
@@ -105,7 +101,7 @@ func checkTusVersion(w http.ResponseWriter, r *http.Request) error {
 	return newProblem(http.StatusPreconditionFailed, "Tus-Resumable must be %s", tusVersion)
 }
 
-func (u *Uploads) handlePost(w http.ResponseWriter, r *http.Request, s *activeRequest) error {
+func (u *Uploads) handlePost(w http.ResponseWriter, r *http.Request, a *activeRequest) error {
 	if err := checkTusVersion(w, r); err != nil {
 		return err
 	}
@@ -117,17 +113,17 @@ func (u *Uploads) handlePost(w http.ResponseWriter, r *http.Request, s *activeRe
 	if err != nil {
 		return err
 	}
-	withBody := r.Header.Get("Content-Type") == chunkType
-	if withBody && r.ContentLength > e.state.Length {
+	hasBody := r.Header.Get("Content-Type") == chunkType
+	if hasBody && r.ContentLength > e.state.Length {
 		return errTooManyBytes
 	}
-	h, err := u.createUpload(r.Context(), s, e)
+	h, err := u.createUpload(r.Context(), a, e)
 	if err != nil {
 		return err
 	}
 	defer h.unlock()
 	e.lastWrite = e.Created
-	if withBody {
+	if hasBody {
 		if err := u.appendAndComplete(r, h, e, sum); err != nil {
 			return u.withLocation(w, e, u.discard(e, err))
 		}
@@ -139,46 +135,46 @@ func (u *Uploads) handlePost(w http.ResponseWriter, r *http.Request, s *activeRe
 	return nil
 }
 
-// undo deletes an upload of which its client never hears that it began.
-func (u *Uploads) discard(e *record, why error) error {
-	if e.isComplete() {
-		return why
-	}
-	return errors.Join(why, u.deleteFiles(e.ID))
-}
-
-// announced reads what a client says of an upload that begins.
+// newTusRecord reads the headers of a request that creates an upload.
 func newTusRecord(r *http.Request) (*record, error) {
 	if r.Header.Get("Upload-Concat") != "" {
-		return nil, newProblem(http.StatusBadRequest, "uploads in parallel parts are not supported")
+		return nil, badRequest("the tus extension concatenation is not supported; upload the file in order")
 	}
 	length, ok := parseSize(r.Header.Get("Upload-Length"))
 	switch {
 	case !ok:
-		return nil, newProblem(http.StatusBadRequest, "Upload-Length is missing or not a number of bytes")
+		return nil, badRequest("Upload-Length is missing or not a number of bytes")
 	case length == 0:
-		return nil, newProblem(http.StatusBadRequest, "an empty file is no video")
+		return nil, errEmptyFile
 	}
 	header := r.Header.Get("Upload-Metadata")
-	said, err := parseMetadata(header)
+	metadata, err := parseMetadata(header)
 	if err != nil {
 		return nil, err
 	}
-	return newRecord(recordState{Length: length, Metadata: said, MetadataHeader: header})
+	return newRecord(recordState{Length: length, Metadata: metadata, MetadataHeader: header})
 }
 
 func newRecord(s recordState) (*record, error) {
-	about, err := newUpload(s.Metadata)
+	up, err := newUpload(s.Metadata)
 	if err != nil {
 		return nil, err
 	}
-	about.Created = time.Now().UTC()
-	s.Created = about.Created
-	return &record{Upload: about, state: s}, nil
+	up.Created = time.Now().UTC()
+	s.Created = up.Created
+	return &record{Upload: up, state: s}, nil
 }
 
-// append adds the request's body, and finishes the upload if that was all.
-// What is complete is, even if the client is gone before it was told.
+// discard deletes an incomplete upload whose client does not know its id.
+func (u *Uploads) discard(e *record, err error) error {
+	if e.isComplete() {
+		return err
+	}
+	return errors.Join(err, u.deleteFiles(e.ID))
+}
+
+// appendAndComplete appends the body, and completes the upload if it has all bytes, even
+// if the client is gone.
 func (u *Uploads) appendAndComplete(r *http.Request, h *lockedUpload, e *record, sum *checksum) error {
 	err := u.appendBody(e, r.Body, sum)
 	h.request.endReading()
@@ -188,11 +184,11 @@ func (u *Uploads) appendAndComplete(r *http.Request, h *lockedUpload, e *record,
 	return u.completeAndSubmit(r.Context(), e)
 }
 
-// finishNow finishes as far as that goes now. Who takes the file may not be
-// able to; that is no concern of the client's, who has done its part.
+// completeAndSubmit completes an upload and submits it. If the submission fails, it
+// returns nil: the client is done, and CleanUp tries again.
 func (u *Uploads) completeAndSubmit(ctx context.Context, e *record) error {
 	if !e.isComplete() && errors.Is(u.options.CheckPrincipal(ctx), ErrRevoked) {
-		return errors.Join(errRevoked, u.deleteFiles(e.ID)) // kept, Tidy would take it for complete
+		return errors.Join(errRevoked, u.deleteFiles(e.ID)) // otherwise CleanUp would complete it
 	}
 	err := u.complete(ctx, e)
 	if errors.Is(err, errNotSubmitted) {
@@ -202,7 +198,7 @@ func (u *Uploads) completeAndSubmit(ctx context.Context, e *record) error {
 	return err
 }
 
-func (u *Uploads) handlePatch(w http.ResponseWriter, r *http.Request, s *activeRequest, id string) error {
+func (u *Uploads) handlePatch(w http.ResponseWriter, r *http.Request, a *activeRequest, id string) error {
 	if err := checkTusVersion(w, r); err != nil {
 		return err
 	}
@@ -211,24 +207,17 @@ func (u *Uploads) handlePatch(w http.ResponseWriter, r *http.Request, s *activeR
 	}
 	offset, ok := parseSize(r.Header.Get("Upload-Offset"))
 	if !ok {
-		return newProblem(http.StatusBadRequest, "Upload-Offset is missing or not a number of bytes")
+		return badRequest("Upload-Offset is missing or not a number of bytes")
 	}
 	sum, err := parseChecksum(r.Header.Get("Upload-Checksum"))
 	if err != nil {
 		return err
 	}
-	if _, err := u.find(r.Context(), id); err != nil {
-		return err // before anybody is disturbed
-	}
-	h, err := u.lock(r.Context(), id, s, takeoverSilent)
+	h, e, err := u.findAndLock(r.Context(), id, a, takeoverSilent)
 	if err != nil {
 		return err
 	}
 	defer h.unlock()
-	e, err := u.find(r.Context(), id)
-	if err != nil {
-		return err
-	}
 	if err := u.renewReservation(r.Context(), e); err != nil {
 		return err
 	}
@@ -241,11 +230,11 @@ func (u *Uploads) handlePatch(w http.ResponseWriter, r *http.Request, s *activeR
 	return nil
 }
 
-// continued adds to what has come, if that is where the client thinks.
+// appendAt appends the body if offset is the end of the upload.
 func (u *Uploads) appendAt(r *http.Request, h *lockedUpload, e *record, offset int64, sum *checksum) error {
 	switch {
 	case offset != e.offset:
-		return &problem{status: http.StatusConflict, kind: "upload-offset", detail: fmt.Sprintf("%d bytes have come, not %d", e.offset, offset)}
+		return newProblem(http.StatusConflict, "the upload's offset is %d, not %d", e.offset, offset).as("upload-offset")
 	case r.ContentLength > e.Size-e.offset:
 		return errTooManyBytes
 	case e.isComplete():
@@ -258,7 +247,7 @@ func (u *Uploads) appendAt(r *http.Request, h *lockedUpload, e *record, offset i
 	return u.appendAndComplete(r, h, e, sum)
 }
 
-// rename gives an upload another request id, where the one it had is taken.
+// changeRequestID replaces a request id that belongs to another task.
 func (u *Uploads) changeRequestID(r *http.Request, e *record) error {
 	header := r.Header.Get("Upload-Metadata")
 	if !e.state.RequestIDTaken || header == "" {
@@ -268,13 +257,13 @@ func (u *Uploads) changeRequestID(r *http.Request, e *record) error {
 	if err != nil {
 		return err
 	}
-	said := maps.Clone(e.state.Metadata)
-	said["request_id"] = changed["request_id"] // none is one of the upload's own
-	about, err := newUpload(said)
+	metadata := maps.Clone(e.state.Metadata)
+	metadata["request_id"] = changed["request_id"] // "" removes it
+	up, err := newUpload(metadata)
 	if err != nil {
 		return err
 	}
-	e.state.Metadata, e.state.RequestIDTaken, e.RequestID = said, false, about.RequestID
+	e.state.Metadata, e.state.RequestIDTaken, e.RequestID = metadata, false, up.RequestID
 	return u.save(e)
 }
 
@@ -301,21 +290,14 @@ func (u *Uploads) handleHead(w http.ResponseWriter, r *http.Request, id string) 
 	return nil
 }
 
-func (u *Uploads) handleDelete(w http.ResponseWriter, r *http.Request, s *activeRequest, id string) error {
-	if _, err := u.find(r.Context(), id); err != nil {
-		return err
-	}
-	h, err := u.lock(r.Context(), id, s, takeoverAlways)
+func (u *Uploads) handleDelete(w http.ResponseWriter, r *http.Request, a *activeRequest, id string) error {
+	h, e, err := u.findAndLock(r.Context(), id, a, takeoverAlways)
 	if err != nil {
 		return err
 	}
 	defer h.unlock()
-	e, err := u.find(r.Context(), id)
-	if err != nil {
-		return err
-	}
 	if e.isComplete() && !e.state.RequestIDTaken {
-		return &problem{status: http.StatusConflict, kind: "upload-complete", detail: "the upload is complete and was handed over: cancel its task instead"}
+		return newProblem(http.StatusConflict, "the upload is complete; cancel its task instead").as("upload-complete")
 	}
 	if err := u.deleteFiles(id); err != nil {
 		return err
@@ -324,7 +306,7 @@ func (u *Uploads) handleDelete(w http.ResponseWriter, r *http.Request, s *active
 	return nil
 }
 
-// describeTo says until when an upload is kept, or what became of it.
+// setHeaders sets the expiration time, or the task.
 func (u *Uploads) setHeaders(w http.ResponseWriter, e *record) {
 	if !e.isComplete() {
 		w.Header().Set("Upload-Expires", u.expiresAt(e).UTC().Format(http.TimeFormat))
@@ -337,5 +319,4 @@ func (u *Uploads) setHeaders(w http.ResponseWriter, e *record) {
 	}
 }
 
-// expires: an upload that was added to just now counts from now.
 func (u *Uploads) expiresAt(e *record) time.Time { return e.lastWrite.Add(u.options.Expiration) }

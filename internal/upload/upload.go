@@ -8,29 +8,25 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
-
-	"github.com/cuelight/cuelight/internal/fetch"
 )
 
-// Uploads takes files in. Make one with [New].
+// Uploads receives files. Create one with [New].
 type Uploads struct {
 	options Options
 	root    *os.Root // of dir
 	dir     string   // Options.Dir/uploads
 
-	reserving sync.Mutex // from counting what there is to there being one more
+	reserving sync.Mutex // held from the check of the limits until the upload exists
 
 	mu      sync.Mutex
-	active  map[string]*activeRequest // by upload
+	active  map[string]*activeRequest // by upload id
 	closing bool
 
 	requests sync.WaitGroup
-
-	buffers bufferPool
+	buffers  bufferPool
 }
 
-// New opens the directory of uploads, and makes it if there is none.
+// New opens the directory of uploads, and creates it if necessary.
 func New(o Options) (*Uploads, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -51,21 +47,21 @@ func New(o Options) (*Uploads, error) {
 	return &Uploads{options: o, root: root, dir: dir, active: make(map[string]*activeRequest)}, nil
 }
 
-// Close ends what is under way and waits for it. What has come of resumable
-// uploads stays, and their clients are told to come back. Requests that follow
-// are refused with 503. Recover, Tidy and Release must have returned.
+// Close interrupts the active requests and waits for them. It keeps the data of resumable
+// uploads, and asks their clients to retry. Later requests get 503. Recover, CleanUp and
+// Release must have returned.
 func (u *Uploads) Close() error {
 	u.mu.Lock()
 	u.closing = true
-	for _, s := range u.active {
-		s.interrupt(errClosing)
+	for _, r := range u.active {
+		r.interrupt(errClosing)
 	}
 	u.mu.Unlock()
 	u.requests.Wait()
 	return u.root.Close()
 }
 
-// enterRequest counts a request in, unless it comes too late.
+// enterRequest adds a request to those that Close waits for. It returns false after Close.
 func (u *Uploads) enterRequest() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -75,16 +71,16 @@ func (u *Uploads) enterRequest() bool {
 	return !u.closing
 }
 
-// begin makes a new upload, if there is room for it. Length is negative where
-// that is not known. The caller has it held.
-func (u *Uploads) createUpload(ctx context.Context, s *activeRequest, e *record) (*lockedUpload, error) {
+// createUpload creates and locks an upload, if the limits permit it.
+func (u *Uploads) createUpload(ctx context.Context, r *activeRequest, e *record) (*lockedUpload, error) {
 	if e.state.Length > u.options.MaxBytes {
-		return nil, newProblem(http.StatusRequestEntityTooLarge, "an upload may have %d bytes", u.options.MaxBytes)
+		return nil, u.tooLarge()
 	}
 	e.Size = e.state.Length
-	e.Principal, e.state.Principal = u.options.Principal(ctx), u.options.Principal(ctx)
+	e.Principal = u.options.Principal(ctx)
+	e.state.Principal = e.Principal
 	if err := u.options.Check(ctx, e.Upload); errors.Is(err, ErrRefused) {
-		return nil, &problem{status: http.StatusUnprocessableEntity, detail: err.Error()}
+		return nil, newProblem(http.StatusUnprocessableEntity, "%v", err)
 	} else if err != nil {
 		return nil, fmt.Errorf("check upload: %w", err)
 	}
@@ -97,7 +93,7 @@ func (u *Uploads) createUpload(ctx context.Context, s *activeRequest, e *record)
 	if err := u.root.Mkdir(e.ID, dirMode); err != nil {
 		return nil, fmt.Errorf("create upload: %w", diskError(err))
 	}
-	h, err := u.lock(ctx, e.ID, s, takeoverNever)
+	h, err := u.lock(ctx, e.ID, r, takeoverNever)
 	if err != nil {
 		return nil, errors.Join(err, u.deleteFiles(e.ID))
 	}
@@ -109,89 +105,7 @@ func (u *Uploads) createUpload(ctx context.Context, s *activeRequest, e *record)
 	return h, nil
 }
 
-// admit refuses what would go over a limit. The caller is the only one who admits.
-func (u *Uploads) reserve(ctx context.Context, e *record) error {
-	begun, err := u.unfinished(ctx)
-	if err != nil {
-		return err
-	}
-	unfinished, mine, all, announced := 0, u.remaining(e), u.remaining(e), u.announcedRemaining(e)
-	for _, b := range begun {
-		if b.ID == e.ID {
-			continue
-		}
-		var n int64
-		if !u.isReservationExpired(b) {
-			n = u.remaining(b)
-			announced += u.announcedRemaining(b)
-		}
-		if all += n; b.Principal == e.Principal {
-			unfinished++
-			mine += n
-		}
-	}
-	var r *problem
-	switch {
-	case unfinished >= u.options.MaxUnfinished:
-		r = newProblem(http.StatusTooManyRequests, "%d uploads are begun and not finished: finish or delete one", unfinished)
-	case mine > u.options.MaxReservedPerPrincipal:
-		r = newProblem(http.StatusTooManyRequests, "with this one %d bytes of yours are yet to come, of %d: finish or delete another", mine, u.options.MaxReservedPerPrincipal)
-	case all > u.options.MaxReserved:
-		r = newProblem(http.StatusServiceUnavailable, "too much is being uploaded already")
-		r.kind = "uploads-full"
-	default:
-		return u.checkDisk(announced)
-	}
-	r.retryAfter = 60
-	return r
-}
-
-// yetToCome is how many bytes of an upload are still to be expected.
-func (u *Uploads) remaining(e *record) int64 { return max(u.maxLength(e)-e.offset, 0) }
-
-// announced is yetToCome where that is known. Where not, it may be far less, and whether
-// there is room for it, writing will tell.
-func (u *Uploads) announcedRemaining(e *record) int64 {
-	if e.state.Length < 0 && e.state.MaxLength == 0 {
-		return 0
-	}
-	return u.remaining(e)
-}
-
-// lapsed: no room is kept for it, since nothing was added to it for a while. Whoever
-// begins a lot and sends nothing keeps others out for no longer than that.
-func (u *Uploads) isReservationExpired(e *record) bool {
-	return time.Since(e.lastWrite) > u.options.ReservationTimeout
-}
-
-// readmit gets room for an upload again that has lapsed. The caller holds it.
-func (u *Uploads) renewReservation(ctx context.Context, e *record) error {
-	if e.isComplete() || e.hasAllBytes() || !u.isReservationExpired(e) {
-		return nil
-	}
-	u.reserving.Lock()
-	defer u.reserving.Unlock()
-	if err := u.reserve(ctx, e); err != nil {
-		return err
-	}
-	e.lastWrite = time.Now()
-	if err := u.root.Chtimes(filepath.Join(e.ID, partFile), e.lastWrite, e.lastWrite); err != nil {
-		return fmt.Errorf("continue upload: %w", err)
-	}
-	return nil
-}
-
-// room refuses what would fill the disk. One that cannot say how full it is,
-// is taken to have room: writing will tell.
-func (u *Uploads) checkDisk(toCome int64) error {
-	free, err := fetch.FreeSpace(u.dir)
-	if err != nil || free-toCome >= u.options.MinFree {
-		return nil
-	}
-	return errDiskFull
-}
-
-// own looks up an upload that the principal who asks may see and continue.
+// find returns an upload that the principal of the request may see and resume.
 func (u *Uploads) find(ctx context.Context, id string) (*record, error) {
 	e, err := u.load(id)
 	if err != nil {
@@ -201,7 +115,32 @@ func (u *Uploads) find(ctx context.Context, id string) (*record, error) {
 		return nil, errNotFound
 	}
 	if u.isExpired(e) {
-		return nil, newProblem(http.StatusGone, "nothing was added to this upload for %v", u.options.Expiration)
+		return nil, newProblem(http.StatusGone, "the upload received no data for %v and has expired; create a new one",
+			u.options.Expiration)
 	}
 	return e, nil
+}
+
+// findAndLock returns and locks an upload. It checks the access before it interrupts
+// another request, and reads the upload again after it has the lock.
+func (u *Uploads) findAndLock(
+	ctx context.Context, id string, r *activeRequest, t takeover,
+) (*lockedUpload, *record, error) {
+	if _, err := u.find(ctx, id); err != nil {
+		return nil, nil, err
+	}
+	h, err := u.lock(ctx, id, r, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := u.find(ctx, id)
+	if err != nil {
+		h.unlock()
+		return nil, nil, err
+	}
+	return h, e, nil
+}
+
+func (u *Uploads) tooLarge() *problem {
+	return newProblem(http.StatusRequestEntityTooLarge, "the file exceeds the limit of %d bytes", u.options.MaxBytes)
 }
