@@ -19,63 +19,64 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Keys finds API keys. A *store.Store does.
+// Keys reads API keys. A *store.Store is one.
 type Keys interface {
 	FindKey(ctx context.Context, prefix string) (store.Key, error) // [store.ErrNotFound]
 	UseKey(ctx context.Context, key store.ID) error
 	Keys(ctx context.Context) ([]store.Key, error)
 }
 
-// Options say what a [Guard] lets in. Without Admin, ReadOnly, Keys and NoAuth
-// that is nobody.
+// Options say which credentials a [Guard] accepts. Without Admin, ReadOnly, Keys and
+// NoAuth it accepts none.
 type Options struct {
-	// Admin and ReadOnly are secrets for the scopes Admin and Read. Default:
-	// nobody has one. They may not be the same.
+	// Admin and ReadOnly are secrets for the scopes Admin and Read. Default: none.
+	// They must differ.
 	Admin, ReadOnly Secret
 
-	// Keys finds API keys. Default: there are none.
+	// Keys reads API keys. Default: there are none.
 	Keys Keys
 
-	// NoAuth has everybody be the principal local, with the scope Admin. It is
-	// for loopback addresses, see [CheckListen]: a request must have a loopback
-	// address or the name localhost as its Host, or one of Hosts.
+	// NoAuth gives every request the principal local, with the scope Admin. It is
+	// for loopback addresses, see [CheckListen]: the Host of a request must be a
+	// loopback address, the name localhost, or one of Hosts.
 	NoAuth bool
 	Hosts  []string
 
-	// SessionKey makes the cookies of sessions, see [LoadSecret]. Default: one
-	// that is drawn now, so that sessions end with the process.
+	// SessionKey signs the cookies of sessions, see [LoadSecret]. Default: a random
+	// one, so that sessions end with the process.
 	SessionKey Secret
 
-	// Session is how long a session may go unused, and Longest how long it may
+	// Session is how long a session may be unused, and MaxSession how long it may
 	// last. Default 24 h and 30 days.
-	Session, Longest time.Duration
+	Session, MaxSession time.Duration
 
 	// Path is the path of the cookie, such as "/cuelight/". Default "/".
 	Path string
 
-	// Proxies are the addresses of proxies whose X-Forwarded-For is to be believed.
-	// Default none.
+	// Proxies are the addresses of proxies whose X-Forwarded-For is trusted. Default:
+	// none.
 	Proxies []netip.Prefix
 
-	// Refused is told where credentials come from that are not valid, of IPv6 the
-	// network; not of those that were not looked at, because there had been too
-	// many. It must not block. Default: nobody is.
+	// Refused is called with the address (of IPv6 the network) of a request with
+	// invalid credentials, but not for requests rejected by the limit of failures. It
+	// must not block. Default: no call.
 	Refused func(from netip.Addr)
 }
 
-// Guard finds out who asks. It may be used by many goroutines at once.
+// Guard finds the principal of requests. Its methods may be called from several
+// goroutines at once.
 type Guard struct {
 	o        Options
-	dummy    [sha256.Size]byte // the digest of a key that nobody has
+	dummy    [sha256.Size]byte // compared where no key has the prefix
 	limits   *limits
 	digests  digests
 	sessions *sessions
 }
 
-// lookIn is how long it may take to find out who somebody is.
-const lookIn = 10 * time.Second
+// lookupTimeout limits the queries for one request.
+const lookupTimeout = 10 * time.Second
 
-// New returns a Guard.
+// New returns a Guard with the options.
 func New(o Options) (*Guard, error) {
 	if !o.Admin.IsZero() && o.Admin == o.ReadOnly {
 		return nil, errors.New("the admin secret and the read-only secret are the same")
@@ -88,13 +89,14 @@ func New(o Options) (*Guard, error) {
 	if o.Refused == nil {
 		o.Refused = func(netip.Addr) {}
 	}
-	o.Session, o.Longest = cmp.Or(o.Session, 24*time.Hour), cmp.Or(o.Longest, 30*24*time.Hour)
+	o.Session, o.MaxSession = cmp.Or(o.Session, 24*time.Hour), cmp.Or(o.MaxSession, 30*24*time.Hour)
 	o.Path = cmp.Or(o.Path, "/")
 	g := &Guard{o: o, limits: newLimits(), digests: newDigests(), sessions: newSessions(o.SessionKey)}
 	rand.Read(g.dummy[:])
 	return g, nil
 }
 
+// bit is 1 for true and 0 for false.
 func bit(b bool) int {
 	if b {
 		return 1
@@ -103,10 +105,10 @@ func bit(b bool) int {
 }
 
 // Identify puts the principal into the request's context, for [From], [Check] and
-// [Guard.Still]. It refuses nobody.
+// [Guard.Still]. It rejects no request.
 func (g *Guard) Identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := g.look(r)
+		id := g.identify(r)
 		if id.session != nil {
 			g.renew(w, r, id.session)
 		}
@@ -114,36 +116,36 @@ func (g *Guard) Identify(next http.Handler) http.Handler {
 	})
 }
 
-// look finds out who asks, and by what.
-func (g *Guard) look(r *http.Request) identity {
-	ctx, cancel := context.WithTimeout(r.Context(), lookIn)
+// identify finds the principal of a request and its credential.
+func (g *Guard) identify(r *http.Request) identity {
+	ctx, cancel := context.WithTimeout(r.Context(), lookupTimeout)
 	defer cancel()
 	c, s, err := g.find(ctx, r)
-	return identity{who: c.who, why: err, subject: c.subject, digest: c.digest, session: s}
+	return identity{principal: c.principal, err: err, subject: c.subject, digest: c.digest, session: s}
 }
 
-// Who is the principal of a request. It returns [ErrUnknown], [ErrWrong],
+// Who returns the principal of a request. Its errors are [ErrUnknown], [ErrWrong],
 // [ErrHost], a [*Limited], or an error of the database.
 func (g *Guard) Who(r *http.Request) (Principal, error) {
-	id := g.look(r)
-	return id.who, id.why
+	id := g.identify(r)
+	return id.principal, id.err
 }
 
-// Still returns nil where the principal of a request, whose context [Guard.Identify]
-// has made, would still be let in. Whoever answers for a long time should ask from
-// time to time. It returns [ErrUnknown] or [ErrWrong] where not, or an error of the
-// database. It is no attempt to get in, and counts as none.
+// Still checks whether the credential of a request is still valid; ctx is the context that
+// [Guard.Identify] has made. Handlers of long responses call it from time to time. It
+// returns nil, [ErrUnknown], [ErrWrong], or an error of the database. It does not count as
+// a failure.
 func (g *Guard) Still(ctx context.Context) error {
 	id, _ := ctx.Value(contextKey{}).(identity)
 	switch {
-	case id.who.Scope == None:
+	case id.principal.Scope == None:
 		return ErrUnknown
 	case g.o.NoAuth:
 		return nil
-	case id.session != nil && !g.sessions.lasts(*id.session, time.Now()):
+	case id.session != nil && !g.sessions.isValid(*id.session, time.Now()):
 		return ErrUnknown
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookIn)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	c, err := g.credentialOf(ctx, id.subject)
 	if err == nil && subtle.ConstantTimeCompare(c.digest[:], id.digest[:]) == 0 {
@@ -154,13 +156,13 @@ func (g *Guard) Still(ctx context.Context) error {
 
 func (g *Guard) find(ctx context.Context, r *http.Request) (credential, *session, error) {
 	if g.o.NoAuth {
-		if !g.local(r.Host) {
+		if !g.isLocalHost(r.Host) {
 			return credential{}, nil, ErrHost
 		}
-		return credential{who: Principal{Name: "local", Scope: Admin}}, nil, nil
+		return credential{principal: Principal{Name: "local", Scope: Admin}}, nil, nil
 	}
-	// Other schemes are between the client and a proxy before us. Who shows a bearer
-	// token means it: one that is wrong is not made good by a cookie.
+	// Other schemes are for a proxy before this server. A wrong bearer token is an error
+	// even if the request has a valid cookie.
 	if scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		c, err := g.verify(ctx, r, strings.TrimSpace(text))
 		return c, nil, err
@@ -168,34 +170,34 @@ func (g *Guard) find(ctx context.Context, r *http.Request) (credential, *session
 	return g.session(ctx, r)
 }
 
-// credential is what was shown, and is somebody's.
+// credential is a valid credential and its principal.
 type credential struct {
-	who     Principal
-	subject string // for a session: admin, read, or the prefix of a key
-	digest  [sha256.Size]byte
+	principal Principal
+	subject   string // of its sessions: admin, read, or the prefix of a key
+	digest    [sha256.Size]byte
 }
 
-// verify finds whose a secret or key is.
+// verify checks a secret or key.
 func (g *Guard) verify(ctx context.Context, r *http.Request, text string) (credential, error) {
 	digest := sha256.Sum256([]byte(text))
-	from := remote(r, g.o.Proxies)
-	// Who has a secret or a key is let in whatever others at his address, or in all,
-	// get wrong: they could keep him out for as long as they like, and neither can be
-	// guessed. What is limited is how often strangers have the database asked.
-	secret := g.o.Admin.is(digest) | g.o.ReadOnly.is(digest)
-	if wait := g.limits.wait(from); wait > 0 && secret == 0 && !g.isKey(ctx, digest) {
+	from := clientNetwork(r, g.o.Proxies)
+	// A valid secret or key is accepted regardless of the failures of others, who could
+	// otherwise lock its owner out. Secrets and keys cannot be guessed, so the limit only
+	// protects the database from queries.
+	isSecret := g.o.Admin.is(digest) | g.o.ReadOnly.is(digest)
+	if wait := g.limits.wait(from); wait > 0 && isSecret == 0 && !g.isKey(ctx, digest) {
 		return credential{}, &Limited{After: wait}
 	}
 	c, err := g.match(ctx, text, digest)
 	if errors.Is(err, ErrWrong) {
-		g.limits.wrong(from)
+		g.limits.addFailure(from)
 		g.o.Refused(from)
 	}
 	return c, err
 }
 
-// match does the same work whatever matches. That a text has the form of a key is
-// known to who wrote it.
+// match does the same work whichever credential matches. Only the form of a key, which the
+// client knows, makes a difference.
 func (g *Guard) match(ctx context.Context, text string, digest [sha256.Size]byte) (credential, error) {
 	var key store.Key
 	var scope Scope
@@ -217,21 +219,20 @@ func (g *Guard) match(ctx context.Context, text string, digest [sha256.Size]byte
 	case isReader == 1:
 		return g.secretOf(subjectRead), nil
 	case isKey == 1 && scope > None:
-		g.noteUse(ctx, key)
+		g.recordUse(ctx, key)
 		return keyCredential(key, scope), nil
 	}
 	return credential{}, ErrWrong
 }
 
-// noteUse notes that a key was used, once a minute. That is worth less than that it is
-// let in.
-func (g *Guard) noteUse(ctx context.Context, key store.Key) {
+// recordUse records the use of a key, once a minute. An error does not reject the request.
+func (g *Guard) recordUse(ctx context.Context, key store.Key) {
 	if key.UsedAt == nil || time.Since(*key.UsedAt) > time.Minute {
 		_ = g.o.Keys.UseKey(ctx, key.ID)
 	}
 }
 
-// findKey finds a key that is valid; the scope is None where there is none.
+// findKey finds a valid key. Without one the scope is None.
 func (g *Guard) findKey(ctx context.Context, prefix string) (store.Key, Scope, error) {
 	key, err := g.o.Keys.FindKey(ctx, prefix)
 	if errors.Is(err, store.ErrNotFound) {
@@ -243,7 +244,7 @@ func (g *Guard) findKey(ctx context.Context, prefix string) (store.Key, Scope, e
 	return key, scopeOf(key), nil
 }
 
-// scopeOf is None where a key is not valid.
+// scopeOf is the scope of a valid key, and None for others.
 func scopeOf(key store.Key) Scope {
 	scope, err := ParseScope(key.Scope)
 	if err != nil || key.RevokedAt != nil {
@@ -252,7 +253,7 @@ func scopeOf(key store.Key) Scope {
 	return scope
 }
 
-// The subjects of sessions that are not those of keys, which have eight letters.
+// The subjects of sessions of secrets. Those of keys have eight letters.
 const (
 	subjectAdmin = "admin"
 	subjectRead  = "read"
@@ -265,25 +266,24 @@ func (g *Guard) secretOf(subject string) credential {
 	return credential{Principal{Name: "read-only", Scope: Read}, subject, g.o.ReadOnly.value()}
 }
 
-// keyName is what the name of a key's principal begins with, and no other's.
-const keyName = "key "
+// keyNamePrefix starts the names of principals that are API keys, and no others.
+const keyNamePrefix = "key "
 
 func keyCredential(key store.Key, scope Scope) credential {
-	// The name of a principal is shown in many places, and not every key was made by
-	// a version that is strict about names.
+	// Names are shown on terminals, and older versions accepted unprintable characters.
 	name := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return unicode.ReplacementChar
 	}, key.Name)
-	who := Principal{Name: fmt.Sprintf("%s%s (%s)", keyName, key.Prefix, name), Scope: scope}
-	return credential{who, key.Prefix, key.Digest}
+	principal := Principal{Name: fmt.Sprintf("%s%s (%s)", keyNamePrefix, key.Prefix, name), Scope: scope}
+	return credential{principal, key.Prefix, key.Digest}
 }
 
-// local reports whether a Host header names this host and cannot be a name that
-// somebody else has lead here.
-func (g *Guard) local(host string) bool {
+// isLocalHost reports whether a Host header is a name of this host that another site cannot
+// point to it.
+func (g *Guard) isLocalHost(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		name = h
@@ -292,6 +292,7 @@ func (g *Guard) local(host string) bool {
 	return isLoopbackName(name) || slices.Contains(g.o.Hosts, name)
 }
 
+// isLoopbackName reports whether a name always means a loopback address.
 func isLoopbackName(name string) bool {
 	if name == "localhost" {
 		return true
@@ -300,5 +301,5 @@ func isLoopbackName(name string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// NoAuth reports whether everybody is let in; see [Options].
+// NoAuth reports whether requests need no credentials; see [Options].
 func (g *Guard) NoAuth() bool { return g.o.NoAuth }

@@ -15,26 +15,26 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How often somebody may be wrong: a number at once, and then one every so often.
+// The limits of failures: a burst, and then one in each interval.
 const (
-	addressBurst = 10
-	addressEvery = 6 * time.Second
-	overallBurst = 100
-	overallEvery = time.Second / 2
+	addressBurst    = 10
+	addressInterval = 6 * time.Second
+	overallBurst    = 100
+	overallInterval = time.Second / 2
 
-	// mostAddresses bounds what is remembered of addresses.
-	mostAddresses = 4096
+	// maxAddresses limits the number of addresses in memory.
+	maxAddresses = 4096
 
-	// listFor is for how long it is remembered which keys there are.
-	listFor = 10 * time.Second
+	// digestsMaxAge is how long the list of keys is cached.
+	digestsMaxAge = 10 * time.Second
 )
 
-// Limited says that there were too many failures, so nothing was looked at.
+// Limited is the error after too many failures. The credentials were not checked.
 type Limited struct {
-	After time.Duration // when it may be tried again
+	After time.Duration // the wait before the next try
 }
 
-// Error says when to come back.
+// Error contains the wait.
 func (l *Limited) Error() string {
 	return fmt.Sprintf("too many failures; try again in %v", l.After.Round(time.Second))
 }
@@ -48,32 +48,33 @@ type limits struct {
 
 func newLimits() *limits {
 	return &limits{
-		overall: rate.NewLimiter(rate.Every(overallEvery), overallBurst),
+		overall: rate.NewLimiter(rate.Every(overallInterval), overallBurst),
 		address: make(map[netip.Addr]*rate.Limiter),
 	}
 }
 
-// wait is how long until somebody at addr may be wrong again; 0 for now.
+// wait is the time until the limits allow another failure from addr; 0 for now.
 func (l *limits) wait(addr netip.Addr) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	longest := until(l.overall, now)
+	longest := timeToToken(l.overall, now)
 	if a := l.address[addr]; a != nil {
-		longest = max(longest, until(a, now))
+		longest = max(longest, timeToToken(a, now))
 	}
 	return longest
 }
 
-// until is when the limiter has a whole token.
-func until(l *rate.Limiter, now time.Time) time.Duration {
+// timeToToken is the time until the limiter has a whole token.
+func timeToToken(l *rate.Limiter, now time.Time) time.Duration {
 	if missing := 1 - l.TokensAt(now); missing > 0 {
 		return time.Duration(missing / float64(l.Limit()) * float64(time.Second))
 	}
 	return 0
 }
 
-func (l *limits) wrong(addr netip.Addr) {
+// addFailure counts a failure.
+func (l *limits) addFailure(addr netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -81,16 +82,16 @@ func (l *limits) wrong(addr netip.Addr) {
 	a := l.address[addr]
 	if a == nil {
 		l.makeRoom(now)
-		a = rate.NewLimiter(rate.Every(addressEvery), addressBurst)
+		a = rate.NewLimiter(rate.Every(addressInterval), addressBurst)
 		l.address[addr] = a
 	}
 	a.AllowN(now, 1)
 }
 
-// makeRoom forgets addresses: those that have been quiet for long enough; and
-// where all of these are not, any: the limit for all together holds then.
+// makeRoom deletes addresses: first those without recent failures, and then any. The
+// overall limit still holds for these.
 func (l *limits) makeRoom(now time.Time) {
-	if len(l.address) < mostAddresses {
+	if len(l.address) < maxAddresses {
 		return
 	}
 	for addr, a := range l.address {
@@ -99,48 +100,47 @@ func (l *limits) makeRoom(now time.Time) {
 		}
 	}
 	for addr := range l.address {
-		if len(l.address) < mostAddresses {
+		if len(l.address) < maxAddresses {
 			return
 		}
 		delete(l.address, addr)
 	}
 }
 
-// digests are those of the keys that there are, as they were a moment ago. They tell
-// whoever has a key from strangers where too much was wrong; that it is valid, the
-// database says.
+// digests cache the digests of all valid keys. After too many failures they distinguish
+// keys from other texts without a query; the database then decides whether a key is valid.
 type digests struct {
-	turn chan struct{} // held by whoever looks or reads
+	lock chan struct{} // a mutex whose wait ends with a context
 
 	all map[[sha256.Size]byte]struct{}
-	at  time.Time // when they were read last, or could not be
+	at  time.Time // of the last query, even if it failed
 }
 
-func newDigests() digests { return digests{turn: make(chan struct{}, 1)} }
+func newDigests() digests { return digests{lock: make(chan struct{}, 1)} }
 
-// isKey reports whether what was shown is a key, without asking the database more
-// often than every so often.
+// isKey reports whether a digest is that of a key. It reads the keys once in
+// digestsMaxAge at most.
 func (g *Guard) isKey(ctx context.Context, digest [sha256.Size]byte) bool {
 	d := &g.digests
 	select {
-	case d.turn <- struct{}{}:
-		defer func() { <-d.turn }()
+	case d.lock <- struct{}{}:
+		defer func() { <-d.lock }()
 	case <-ctx.Done():
 		return false
 	}
-	if g.o.Keys != nil && (d.at.IsZero() || time.Since(d.at) >= listFor) {
-		g.readDigests(context.WithoutCancel(ctx)) // they are for others, too
+	if g.o.Keys != nil && (d.at.IsZero() || time.Since(d.at) >= digestsMaxAge) {
+		g.readDigests(context.WithoutCancel(ctx)) // other requests use them, too
 	}
 	_, ok := d.all[digest]
 	return ok
 }
 
 func (g *Guard) readDigests(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookIn)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	keys, err := g.o.Keys.Keys(ctx)
 	if g.digests.at = time.Now(); err != nil {
-		return // as they were
+		return // keep the old ones
 	}
 	g.digests.all = make(map[[sha256.Size]byte]struct{}, len(keys))
 	for _, key := range keys {
@@ -150,16 +150,15 @@ func (g *Guard) readDigests(ctx context.Context) {
 	}
 }
 
-// remote is the address that a request comes from, as far as it tells people
-// apart: of IPv6 the network, of which anybody has 2⁶⁴ addresses. What proxies say
-// counts where they are ours.
-func remote(r *http.Request, proxies []netip.Prefix) netip.Addr {
+// clientNetwork is the address of the client (of IPv6 its network). It uses the headers of
+// trusted proxies.
+func clientNetwork(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	addr := AddrOf(r.RemoteAddr)
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
-		ours := slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
+		isTrusted := slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 		next := AddrOf(strings.TrimSpace(hop))
-		if !ours || !next.IsValid() {
+		if !isTrusted || !next.IsValid() {
 			break
 		}
 		addr = next
@@ -167,8 +166,8 @@ func remote(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	return NetworkOf(addr)
 }
 
-// NetworkOf is what limits per address count by: an IPv4 address itself, and of an
-// IPv6 address its network of 64 bits, all of which one customer may have.
+// NetworkOf is the key of limits per address: an IPv4 address itself, and of an IPv6
+// address the network of 64 bits, because one customer may have all addresses in it.
 func NetworkOf(addr netip.Addr) netip.Addr {
 	if addr.Is6() {
 		if network, err := addr.Prefix(64); err == nil {
@@ -178,8 +177,8 @@ func NetworkOf(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// AddrOf reads an address with or without a port. It returns the zero one for
-// what is neither, such as that of a Unix socket.
+// AddrOf parses an address with or without a port. It returns the zero address for
+// anything else, such as the address of a Unix socket.
 func AddrOf(s string) netip.Addr {
 	if host, _, err := net.SplitHostPort(s); err == nil {
 		s = host

@@ -6,40 +6,41 @@ import (
 	"net"
 )
 
-// CheckListen says whether a server may listen at addr, HOST:PORT:
+// CheckListen returns an error if a server must not listen on addr, HOST:PORT. It may
+// listen
 //
-//   - at a loopback address always;
-//   - at any other only with TLS, or where insecure says that something else, such
-//     as a proxy, protects what goes over the network;
-//   - without authentication at a loopback address only.
+//   - on a loopback address always;
+//   - on any other only with TLS, or if insecure means that something else, such as a
+//     proxy, protects the traffic;
+//   - without authentication on a loopback address only.
 //
-// A name other than localhost is taken for another address, and so is none.
+// An empty host, or a name other than localhost, does not count as loopback.
 func CheckListen(addr string, tls, insecure, noAuth bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return fmt.Errorf("listen at %q: %w", addr, err)
+		return fmt.Errorf("listen on %q: %w", addr, err)
 	}
 	switch {
 	case isLoopbackName(host):
 		return nil
 	case noAuth:
-		return fmt.Errorf("listen at %q: %w", addr, ErrOpenToAll)
+		return fmt.Errorf("listen on %q: %w", addr, ErrOpenToAll)
 	case !tls && !insecure:
-		return fmt.Errorf("listen at %q: %w", addr, ErrPlain)
+		return fmt.Errorf("listen on %q: %w", addr, ErrPlain)
 	}
 	return nil
 }
 
-// Why [CheckListen] refuses an address, to be matched with [errors.Is].
+// The errors of [CheckListen].
 var (
-	// ErrOpenToAll: without authentication, others could do everything.
-	ErrOpenToAll = errors.New("without authentication only a loopback address can be listened at")
-	// ErrPlain: secrets would go over the network in plain text.
+	// ErrOpenToAll means that other hosts could do everything without authentication.
+	ErrOpenToAll = errors.New("a server without authentication can listen on a loopback address only")
+	// ErrPlain means that secrets would go over the network in plain text.
 	ErrPlain = errors.New("an address that is not loopback needs TLS")
 )
 
-// CheckListener says the same of a listener that is open: whatever its name was
-// resolved to.
+// CheckListener is CheckListen for the address of an open listener, after its name was
+// resolved.
 func CheckListener(addr net.Addr, tls, insecure, noAuth bool) error {
 	if addr.Network() == "unix" {
 		return nil

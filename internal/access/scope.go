@@ -10,28 +10,28 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Scope is how much somebody may do. Each includes those before it.
+// Scope is what a principal may do. Each scope includes the lower ones.
 type Scope int
 
-// The scopes. The zero Scope is that of somebody unknown.
+// The scopes. The zero Scope is that of requests without valid credentials.
 const (
 	None   Scope = iota
-	Read         // look at everything but keys, webhooks and the audit
+	Read         // read everything except keys, webhooks and the audit log
 	Submit       // add tasks, and upload files for them
 	Admin        // everything
 )
 
-// ParseScope is the other half of [Scope.String].
+// ParseScope is the inverse of [Scope.String].
 func ParseScope(s string) (Scope, error) {
 	for _, scope := range []Scope{Read, Submit, Admin} {
 		if scope.String() == s {
 			return scope, nil
 		}
 	}
-	return None, fmt.Errorf("there is no scope %q", s)
+	return None, fmt.Errorf("unknown scope %q; allowed: read, submit, admin", s)
 }
 
-// String is the scope's name, the one that keys have in the database.
+// String is the name of the scope, as in the database.
 func (s Scope) String() string {
 	switch s {
 	case Read:
@@ -44,77 +44,75 @@ func (s Scope) String() string {
 	return "none"
 }
 
-// Principal is somebody who asks.
+// Principal is the author of a request.
 type Principal struct {
-	// Name is different for everybody, and for people: admin, read-only, local
-	// where nobody has to say who he is, or, of an API key, its prefix and name,
-	// such as "key k3j9x2mq (build server)". It is empty for somebody unknown.
+	// Name is unique: admin, read-only, local (without authentication), or the prefix
+	// and name of an API key, such as "key k3j9x2mq (build server)". It is empty
+	// without valid credentials.
 	Name  string
 	Scope Scope
 }
 
-// Submitter is what tasks are marked with that somebody submits, see
-// store.Submission: an API key's name. A caller who has the admin secret, or is let in
-// without any, has the database as well, and submits like those who use that: as
-// nobody.
+// Submitter is the submitter of the principal's tasks, see store.Submission: the name of
+// an API key. It is empty for other principals, as for tasks submitted with the command
+// line: these have access to the database, too.
 func (p Principal) Submitter() string {
-	if strings.HasPrefix(p.Name, keyName) {
+	if strings.HasPrefix(p.Name, keyNamePrefix) {
 		return p.Name
 	}
 	return ""
 }
 
-// KeyPrefix is the prefix of the API key that a principal is, from its name.
+// KeyPrefix is the prefix of the principal's API key, from its name.
 func (p Principal) KeyPrefix() (prefix string, ok bool) {
-	rest, ok := strings.CutPrefix(p.Name, keyName)
+	rest, ok := strings.CutPrefix(p.Name, keyNamePrefix)
 	prefix, _, _ = strings.Cut(rest, " ")
 	return prefix, ok
 }
 
-// Why somebody is refused, to be matched with [errors.Is]. A [Limited] is
-// another reason; what is none of these is an error of the database.
+// The reasons for rejecting a request, besides [Limited]. Any other error is one of the
+// database.
 var (
-	// ErrUnknown: there were no credentials, or the session is over.
+	// ErrUnknown means that there were no credentials, or that the session has ended.
 	ErrUnknown = errors.New("credentials are needed")
-	// ErrWrong: the credentials are nobody's.
+	// ErrWrong means that the credentials are not valid.
 	ErrWrong = errors.New("credentials are not valid")
-	// ErrScope: the principal may not do that.
+	// ErrScope means that the principal has too low a scope.
 	ErrScope = errors.New("not allowed")
-	// ErrHost: where nobody has to say who he is, a page of some other site
-	// that has its name lead here is not to be obeyed.
+	// ErrHost means that, without authentication, the request used another host name:
+	// a site could point its own name to this host.
 	ErrHost = errors.New("this is not the name of this host")
 )
 
 type contextKey struct{}
 
-// identity is what [Guard.Identify] found.
+// identity is the result of [Guard.Identify].
 type identity struct {
-	who Principal
-	why error // why it is nobody
+	principal Principal
+	err       error // without a principal
 
-	// By what it was found; see [Guard.Still].
+	// The credential, for [Guard.Still].
 	subject string
 	digest  [sha256.Size]byte
 	session *session
 }
 
-// From is the principal of a request, the zero one for somebody unknown.
+// From is the principal of a request, or the zero Principal without valid credentials.
 func From(ctx context.Context) Principal {
 	id, _ := ctx.Value(contextKey{}).(identity)
-	return id.who
+	return id.principal
 }
 
-// Check returns nil where the principal of a request has the scope, and
-// otherwise why not.
+// Check returns nil if the principal of a request has the scope, otherwise the reason.
 func Check(ctx context.Context, need Scope) error {
 	id, _ := ctx.Value(contextKey{}).(identity)
 	switch {
-	case id.who.Scope >= need:
+	case id.principal.Scope >= need:
 		return nil
-	case id.who.Scope > None:
-		return fmt.Errorf("%w: this needs the scope %s, and %s has %s", ErrScope, need, id.who.Name, id.who.Scope)
-	case id.why != nil:
-		return id.why
+	case id.principal.Scope > None:
+		return fmt.Errorf("%w: this needs the scope %s, and %s has %s", ErrScope, need, id.principal.Name, id.principal.Scope)
+	case id.err != nil:
+		return id.err
 	}
 	return ErrUnknown
 }

@@ -15,26 +15,25 @@ import (
 	"unique"
 )
 
-// MinSecret is how long a secret must be, in bytes.
+// MinSecret is the minimum length of a secret in bytes.
 const MinSecret = 32
 
 const maxSecret = 1024
 
-// Secret is a secret that somebody may show. Only its digest is kept. The zero
-// Secret is one that nobody has.
+// Secret is the digest of a secret. The zero Secret matches nothing.
 type Secret struct {
-	// Behind a handle, so that whoever prints a Secret, in a log for instance, prints
-	// where the digest is and not what.
+	// A handle, so that a printed Secret, in a log for example, shows a pointer and not
+	// the digest.
 	digest unique.Handle[[sha256.Size]byte]
 }
 
 func secretWith(digest [sha256.Size]byte) Secret { return Secret{unique.Make(digest)} }
 
-// NewSecret takes a secret of 32 to 1024 visible ASCII characters: others do not
-// go through an HTTP header.
+// NewSecret accepts a secret of 32 to 1024 visible ASCII characters, which an HTTP header
+// can carry.
 func NewSecret(text string) (Secret, error) {
 	if len(text) < MinSecret {
-		return Secret{}, fmt.Errorf("the secret has %d bytes; %d is the least", len(text), MinSecret)
+		return Secret{}, fmt.Errorf("the secret has %d bytes; the minimum is %d", len(text), MinSecret)
 	}
 	if len(text) > maxSecret {
 		return Secret{}, fmt.Errorf("the secret has more than %d bytes", maxSecret)
@@ -47,10 +46,10 @@ func NewSecret(text string) (Secret, error) {
 	return secretWith(sha256.Sum256([]byte(text))), nil
 }
 
-// IsZero reports whether s is no secret at all.
+// IsZero reports whether s is the zero Secret.
 func (s Secret) IsZero() bool { return s == Secret{} }
 
-// value is the digest; of no secret, one that nothing has.
+// value is the digest; of the zero Secret, one that no text has.
 func (s Secret) value() (digest [sha256.Size]byte) {
 	if !s.IsZero() {
 		digest = s.digest.Value()
@@ -58,26 +57,25 @@ func (s Secret) value() (digest [sha256.Size]byte) {
 	return digest
 }
 
-// is compares in constant time; 1 where digest is that of s.
+// is returns 1 if digest is that of s. It compares in constant time.
 func (s Secret) is(digest [sha256.Size]byte) int {
 	own := s.value()
 	return subtle.ConstantTimeCompare(own[:], digest[:]) & bit(!s.IsZero())
 }
 
-// LoadSecret reads a secret from a file: one line. Where there is no file it
-// draws a secret and makes one with mode 0600, whole or not at all; of several
-// processes that do so at once one wins, and all have its secret. The directory
-// must be there.
+// LoadSecret reads a secret from a file of one line. If there is no file, it creates one
+// with a random secret and mode 0600, completely or not at all. If several processes do
+// that at once, one succeeds and all use its secret. The directory must exist.
 //
-// It refuses a file that others than its owner can write, or that everybody can
-// read. (A group may read it: so it is with systemd's credentials.)
-func LoadSecret(path string) (s Secret, made bool, err error) {
+// LoadSecret rejects a file that users other than the owner can write, or that all users
+// can read. (A group may read it, as with systemd's credentials.)
+func LoadSecret(path string) (s Secret, created bool, err error) {
 	text, err := readSecret(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = makeSecret(path); err == nil {
-			made = true
+		if err = createSecret(path); err == nil {
+			created = true
 		} else if errors.Is(err, fs.ErrExist) {
-			err = nil // somebody was faster
+			err = nil // another process was faster
 		}
 		if err == nil {
 			text, err = readSecret(path)
@@ -89,7 +87,7 @@ func LoadSecret(path string) (s Secret, made bool, err error) {
 	if err != nil {
 		return Secret{}, false, fmt.Errorf("load secret from %q: %w", path, err)
 	}
-	return s, made, nil
+	return s, created, nil
 }
 
 func readSecret(path string) (string, error) {
@@ -103,10 +101,10 @@ func readSecret(path string) (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() {
-		return "", errors.New("this is not a file")
+		return "", errors.New("it is not a regular file")
 	}
 	if info.Mode().Perm()&0o027 != 0 {
-		return "", fmt.Errorf("its mode is %04o, and only its owner may read and write it: chmod 600", info.Mode().Perm())
+		return "", fmt.Errorf("its mode is %04o, but only its owner may access it; run chmod 600", info.Mode().Perm())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSecret+3))
 	if err != nil {
@@ -116,9 +114,9 @@ func readSecret(path string) (string, error) {
 	return string(bytes.TrimSuffix(text, []byte("\r"))), nil
 }
 
-// makeSecret writes a new secret to a file of its own and links it into place,
-// which fails where there is one.
-func makeSecret(path string) error {
+// makeSecret writes a new secret to a temporary file and links it to path, which
+// fails if path exists.
+func createSecret(path string) error {
 	var random [32]byte
 	rand.Read(random[:])                                                      // it never fails
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600

@@ -14,33 +14,33 @@ import (
 	"time"
 )
 
-// session is what a cookie says.
+// session is the content of a cookie.
 type session struct {
 	ID      string `json:"i"`
 	Subject string `json:"s"` // admin, read, or the prefix of a key
-	Bound   []byte `json:"c"` // to the credential that it was given for
-	Began   int64  `json:"b"` // in seconds since 1970
-	Ends    int64  `json:"e"`
+	Bound   []byte `json:"c"` // MAC of the credential that created it
+	Start   int64  `json:"b"` // Unix time
+	End     int64  `json:"e"`
 }
 
-// sessions make and read cookies, and remember which sessions were logged out.
+// sessions sign and verify cookies, and remember logouts.
 type sessions struct {
 	key    [sha256.Size]byte
 	cookie string
 
-	mu  sync.Mutex
-	out map[string]int64 // when those that were logged out would have ended
+	mu        sync.Mutex
+	loggedOut map[string]int64 // the ends of these sessions, by ID
 }
 
-// newSessions names the cookie after the key: a browser sends cookies to all
-// ports of a host, where another daemon may have given its own.
+// newSessions derives the cookie's name from the key: a browser sends cookies to all ports
+// of a host, so another daemon on it needs another name.
 func newSessions(key Secret) *sessions {
-	s := &sessions{key: key.value(), out: make(map[string]int64)}
+	s := &sessions{key: key.value(), loggedOut: make(map[string]int64)}
 	s.cookie = "cuelight_" + hex.EncodeToString(s.mac("cookie", nil)[:4])
 	return s
 }
 
-// mac is a MAC, for one purpose.
+// mac is the MAC of a text for one purpose.
 func (s *sessions) mac(purpose string, text []byte) []byte {
 	h := hmac.New(sha256.New, s.key[:])
 	h.Write([]byte("cuelight " + purpose + "\x00"))
@@ -48,17 +48,19 @@ func (s *sessions) mac(purpose string, text []byte) []byte {
 	return h.Sum(nil)
 }
 
+// bind is the MAC that binds a session to its credential.
 func (s *sessions) bind(digest [sha256.Size]byte) []byte { return s.mac("credential", digest[:])[:16] }
 
+// seal makes the value of a cookie.
 func (s *sessions) seal(in session) string {
 	text, err := json.Marshal(in)
 	if err != nil {
-		panic(err) // it has nothing that JSON has not
+		panic(err) // all fields have a JSON form
 	}
 	return base64.RawURLEncoding.EncodeToString(text) + "." + base64.RawURLEncoding.EncodeToString(s.mac("session", text))
 }
 
-// open reads a cookie, if it is one of ours and neither over nor logged out.
+// open reads the value of a cookie and reports whether it is a valid session.
 func (s *sessions) open(value string, now time.Time) (session, bool) {
 	payload, sum, _ := strings.Cut(value, ".")
 	text, err1 := base64.RawURLEncoding.DecodeString(payload)
@@ -70,30 +72,30 @@ func (s *sessions) open(value string, now time.Time) (session, bool) {
 	if json.Unmarshal(text, &out) != nil {
 		return session{}, false
 	}
-	return out, s.lasts(out, now)
+	return out, s.isValid(out, now)
 }
 
-// lasts reports whether a session is neither over nor logged out.
-func (s *sessions) lasts(in session, now time.Time) bool {
+// isValid reports whether a session has neither ended nor been logged out.
+func (s *sessions) isValid(in session, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, loggedOut := s.out[in.ID]
-	return now.Unix() < in.Ends && !loggedOut
+	_, isLoggedOut := s.loggedOut[in.ID]
+	return now.Unix() < in.End && !isLoggedOut
 }
 
-// forget logs a session out, and all renewals of it.
-func (s *sessions) forget(id string, until time.Time, now time.Time) {
+// logOut ends a session and all its renewals.
+func (s *sessions) logOut(id string, until time.Time, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for other, ends := range s.out {
+	for other, ends := range s.loggedOut {
 		if ends <= now.Unix() {
-			delete(s.out, other)
+			delete(s.loggedOut, other)
 		}
 	}
-	s.out[id] = until.Unix()
+	s.loggedOut[id] = until.Unix()
 }
 
-// session finds the session of a request, and whose it is now.
+// session finds the session of a request and its credential.
 func (g *Guard) session(ctx context.Context, r *http.Request) (credential, *session, error) {
 	cookie, err := r.Cookie(g.sessions.cookie)
 	if err != nil {
@@ -113,8 +115,8 @@ func (g *Guard) session(ctx context.Context, r *http.Request) (credential, *sess
 	return c, &s, nil
 }
 
-// credentialOf is the credential that a subject's sessions are bound to. Who has one
-// by a key uses the key.
+// credentialOf is the credential of a subject's sessions. Using the session of a key counts
+// as a use of the key.
 func (g *Guard) credentialOf(ctx context.Context, subject string) (credential, error) {
 	switch {
 	case subject == subjectAdmin && !g.o.Admin.IsZero(), subject == subjectRead && !g.o.ReadOnly.IsZero():
@@ -129,27 +131,27 @@ func (g *Guard) credentialOf(ctx context.Context, subject string) (credential, e
 	if scope == None {
 		return credential{}, ErrUnknown
 	}
-	g.noteUse(ctx, key)
+	g.recordUse(ctx, key)
 	return keyCredential(key, scope), nil
 }
 
-// Login begins a session for whoever has a secret or an API key, by a cookie. It
-// returns [ErrWrong], a [*Limited], or an error of the database. Where nobody has
-// to say who he is, there are no sessions, and everything is right.
+// Login starts a session for a secret or an API key and sets its cookie. Its errors are
+// [ErrWrong], a [*Limited], or an error of the database. Without authentication there are
+// no sessions, and Login accepts everything.
 func (g *Guard) Login(w http.ResponseWriter, r *http.Request, text string) (Principal, error) {
 	if g.o.NoAuth {
 		return g.Who(r)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), lookIn)
+	ctx, cancel := context.WithTimeout(r.Context(), lookupTimeout)
 	defer cancel()
 	c, err := g.verify(ctx, r, strings.TrimSpace(text))
 	if err != nil {
 		return Principal{}, err
 	}
 	now := time.Now()
-	s := session{ID: rand.Text(), Subject: c.subject, Bound: g.sessions.bind(c.digest), Began: now.Unix()}
-	g.give(w, r, s, now)
-	return c.who, nil
+	s := session{ID: rand.Text(), Subject: c.subject, Bound: g.sessions.bind(c.digest), Start: now.Unix()}
+	g.setSession(w, r, s, now)
+	return c.principal, nil
 }
 
 // Logout ends the session of a request, if it has one.
@@ -160,31 +162,32 @@ func (g *Guard) Logout(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	if s, ok := g.sessions.open(cookie.Value, now); ok {
-		g.sessions.forget(s.ID, now.Add(g.o.Session), now)
+		g.sessions.logOut(s.ID, now.Add(g.o.Session), now)
 	}
-	g.set(w, r, "", -1)
+	g.setCookie(w, r, "", -1)
 }
 
-// renew has a session that is used last longer.
+// renew extends a session in the second half of its time.
 func (g *Guard) renew(w http.ResponseWriter, r *http.Request, s *session) {
 	now := time.Now()
-	if time.Unix(s.Ends, 0).Sub(now) < g.o.Session/2 {
-		g.give(w, r, *s, now)
+	if time.Unix(s.End, 0).Sub(now) < g.o.Session/2 {
+		g.setSession(w, r, *s, now)
 	}
 }
 
-// give sends the cookie of a session that begins or goes on now.
-func (g *Guard) give(w http.ResponseWriter, r *http.Request, s session, now time.Time) {
-	last := time.Unix(s.Began, 0).Add(g.o.Longest)
-	s.Ends = min(now.Add(g.o.Session).Unix(), last.Unix())
-	g.set(w, r, g.sessions.seal(s), int(s.Ends-now.Unix()))
+// setSession sets the cookie of a new or renewed session.
+func (g *Guard) setSession(w http.ResponseWriter, r *http.Request, s session, now time.Time) {
+	latest := time.Unix(s.Start, 0).Add(g.o.MaxSession)
+	s.End = min(now.Add(g.o.Session).Unix(), latest.Unix())
+	g.setCookie(w, r, g.sessions.seal(s), int(s.End-now.Unix()))
 }
 
-func (g *Guard) set(w http.ResponseWriter, r *http.Request, value string, age int) {
+// setCookie sets the session cookie; a negative age deletes it.
+func (g *Guard) setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {
 	http.SetCookie(w, &http.Cookie{
 		Name: g.sessions.cookie, Value: value, Path: g.o.Path, MaxAge: age,
 		HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		// Believed of everybody: who sends the header without a proxy makes his own
+		// The header needs no trusted proxy: a client that sends it only makes its own
 		// cookie safer.
 		Secure: r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
 	})

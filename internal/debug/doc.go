@@ -1,5 +1,5 @@
-// Package debug shows what this process is doing to somebody on the same host:
-// the profiles of net/http/pprof under /debug/pprof/, at a listener of their own.
+// Package debug serves the profiles of net/http/pprof under /debug/pprof/ to clients on
+// the same host, with a listener of its own.
 //
 //	err := debug.Run(ctx, debug.Options{Addr: "127.0.0.1:6060"})
 //
@@ -8,15 +8,15 @@
 //
 // # What it promises
 //
-//   - Nobody on another host gets there: it listens at a loopback address or a
-//     unix socket, which is for this user alone, and at nothing else.
-//   - No page in a browser of this host gets there either, whatever name it gave
-//     that address.
-//   - It is on no other handler, and [http.DefaultServeMux] is not served.
-//   - Run returns when all it has started has ended.
+//   - Other hosts cannot connect: it listens on a loopback address or on a Unix socket
+//     that only this user can open.
+//   - Pages in a browser on this host have no access, whatever host name they use.
+//   - The profiles are on no other handler, and [http.DefaultServeMux] is not served.
+//   - Run returns when everything it has started has ended.
 //
 // # What it does not do
 //
-// It has no authentication: a loopback address is for all users of the host, a
-// socket for one. It does not tell the command line, which may hold a password.
+// It has no authentication: all users of the host can connect to a loopback address,
+// one user to a socket. It does not serve the command line, which may contain a
+// password.
 package debug

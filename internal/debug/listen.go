@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// listen opens the listener of an address, if it is one that only this host can
-// reach.
+// listen opens a listener on an address that only this host can reach.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	if path, ok := socketPath(addr); ok {
-		return listenAtSocket(ctx, &lc, path)
+		return listenOnSocket(ctx, &lc, path)
 	}
 	if err := Check(addr); err != nil {
 		return nil, err
@@ -26,15 +25,15 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The name localhost is what this host's tables say it is.
-	if at, ok := l.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
+	// The host's configuration decides about the address of the name localhost.
+	if tcp, ok := l.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		return nil, errors.Join(ErrNotLocal, l.Close())
 	}
 	return l, nil
 }
 
-// Check says whether an address is one that only this host can reach, without
-// listening at it. Its errors are those of [Run].
+// Check returns an error of [Run] if other hosts can reach the address. It does not
+// listen.
 func Check(addr string) error {
 	if _, ok := socketPath(addr); ok {
 		return nil
@@ -43,12 +42,13 @@ func Check(addr string) error {
 	if err != nil {
 		return err
 	}
-	if host == "" || !localName(host) {
+	if host == "" || !isLocalName(host) {
 		return ErrNotLocal
 	}
 	return nil
 }
 
+// socketPath is the path of a Unix socket, if the address is one.
 func socketPath(addr string) (string, bool) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		return path, path != ""
@@ -56,30 +56,29 @@ func socketPath(addr string) (string, bool) {
 	return addr, strings.HasPrefix(addr, "/")
 }
 
-// socket is a listener at a unix socket. It removes the file that it made.
+// socket is a listener on a Unix socket that removes its own file.
 type socket struct {
 	net.Listener
 	path string
-	made fs.FileInfo
+	file fs.FileInfo
 }
 
-// Addr is where the socket is, not where it was made.
+// Addr is the final path of the socket, not that of its creation.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
 func (s *socket) Close() error {
 	err := s.Listener.Close()
-	// Somebody else may have taken the place.
-	if there, statErr := os.Lstat(s.path); statErr == nil && os.SameFile(there, s.made) {
+	// Another process may have replaced the file.
+	if current, statErr := os.Lstat(s.path); statErr == nil && os.SameFile(current, s.file) {
 		err = errors.Join(err, os.Remove(s.path))
 	}
 	return err
 }
 
-// listenAtSocket makes a socket that is this user's alone from the first moment on:
-// in a directory that nobody else may enter, from which it is moved to its place.
-// One that a process left behind there gives way.
-func listenAtSocket(ctx context.Context, lc *net.ListenConfig, path string) (net.Listener, error) {
-	if err := vacant(ctx, path); err != nil {
+// listenOnSocket creates a socket that only this user can open at any time: in a private
+// directory, from which it is moved to its path. It replaces a stale socket.
+func listenOnSocket(ctx context.Context, lc *net.ListenConfig, path string) (net.Listener, error) {
+	if err := checkPath(ctx, path); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".d")
@@ -87,19 +86,19 @@ func listenAtSocket(ctx context.Context, lc *net.ListenConfig, path string) (net
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	made := filepath.Join(dir, "s")
-	l, err := lc.Listen(ctx, "unix", made)
+	temporary := filepath.Join(dir, "s")
+	l, err := lc.Listen(ctx, "unix", temporary)
 	if err != nil {
 		return nil, err
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	s := &socket{Listener: l, path: path}
-	err = os.Chmod(made, 0o600)
+	err = os.Chmod(temporary, 0o600)
 	if err == nil {
-		s.made, err = os.Lstat(made)
+		s.file, err = os.Lstat(temporary)
 	}
 	if err == nil {
-		err = os.Rename(made, path)
+		err = os.Rename(temporary, path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -107,21 +106,21 @@ func listenAtSocket(ctx context.Context, lc *net.ListenConfig, path string) (net
 	return s, nil
 }
 
-// vacant reports why a socket cannot be made at path.
-func vacant(ctx context.Context, path string) error {
-	there, err := os.Lstat(path)
+// checkPath returns the reason why a socket cannot be created at path.
+func checkPath(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if there.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("%w, and no socket", fs.ErrExist)
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%w and is not a socket", fs.ErrExist)
 	}
 	d := net.Dialer{Timeout: time.Second}
 	if c, err := d.DialContext(ctx, "unix", path); err == nil {
-		return errors.Join(errors.New("another process listens there"), c.Close())
+		return errors.Join(errors.New("another process listens on it"), c.Close())
 	}
 	return nil
 }

@@ -14,40 +14,38 @@ import (
 )
 
 const (
-	headersWithin = 5 * time.Second
-	endWithin     = 5 * time.Second
+	headerTimeout   = 5 * time.Second
+	shutdownTimeout = 5 * time.Second
 )
 
-// ErrNotLocal is why an address is refused that others than this host could reach,
-// to be matched with [errors.Is].
-var ErrNotLocal = errors.New("it is neither a loopback address nor a unix socket")
+// ErrNotLocal means that other hosts could reach the address.
+var ErrNotLocal = errors.New("it is neither a loopback address nor a Unix socket")
 
-// Options say where. Addr must be set.
+// Options say where to listen. Only Addr is required.
 type Options struct {
 	// Addr is a loopback address with a port, such as 127.0.0.1:6060, [::1]:6060
-	// or localhost:0, or the path of a unix socket, such as
+	// or localhost:0, or the path of a Unix socket, such as
 	// /run/cuelight/debug.sock or unix:debug.sock.
 	Addr string
-	// Ready is called with the address, once it is listened at. Default: nobody
-	// is told.
+	// Ready is called with the address when the listener is open. Default: no call.
 	Ready func(net.Addr)
-	// ErrorLog is for errors of connections. Default: they are not logged.
+	// ErrorLog gets the errors of connections. Default: they are not logged.
 	ErrorLog *log.Logger
 }
 
-// Run listens and serves until ctx is done; profiles that are being taken end
-// then. It returns nil after that, an error that matches [ErrNotLocal] for an
-// address that others could reach, and another where it cannot be listened at.
+// Run listens and serves until ctx is done, which ends running profiles, and then
+// returns nil. It returns [ErrNotLocal] for an address that other hosts could reach, and
+// other errors if it cannot listen.
 func Run(ctx context.Context, o Options) error {
 	l, err := listen(ctx, o.Addr)
 	if err != nil {
-		return fmt.Errorf("listen for profiles at %q: %w", o.Addr, err)
+		return fmt.Errorf("listen for profiles on %q: %w", o.Addr, err)
 	}
 	if o.ErrorLog == nil {
 		o.ErrorLog = log.New(io.Discard, "", 0)
 	}
 	srv := &http.Server{
-		Handler: local(handler()), ReadHeaderTimeout: headersWithin, ErrorLog: o.ErrorLog,
+		Handler: rejectPages(handler()), ReadHeaderTimeout: headerTimeout, ErrorLog: o.ErrorLog,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	if o.Ready != nil {
@@ -60,16 +58,16 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("serve profiles: %w", err)
 	case <-ctx.Done():
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if srv.Shutdown(grace) != nil {
-		_ = srv.Close() // a client that does not read has had its time
+		_ = srv.Close() // a client does not read
 	}
 	<-ended
 	return nil
 }
 
-// handler has what there is.
+// handler has the profiles, without the command line.
 func handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -77,22 +75,22 @@ func handler() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol) // of many at once
+	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol) // of several addresses
 	return mux
 }
 
-// local refuses what a page in a browser asks for: by what browsers say of
-// that, and by the name that the page gave this address.
-func local(next http.Handler) http.Handler {
+// rejectPages rejects requests of pages in a browser. It recognises them by the header
+// that browsers add, and by the host name of the request.
+func rejectPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("Sec-Fetch-Site") {
 		case "", "none", "same-origin":
 		default:
-			http.Error(w, "pages of other sites see nothing here", http.StatusForbidden)
+			http.Error(w, "pages of other sites have no access", http.StatusForbidden)
 			return
 		}
-		if !localName(r.Host) {
-			http.Error(w, "this is only here under the name localhost, or a loopback address", http.StatusForbidden)
+		if !isLocalName(r.Host) {
+			http.Error(w, "use the name localhost or a loopback address", http.StatusForbidden)
 			return
 		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -101,9 +99,9 @@ func local(next http.Handler) http.Handler {
 	})
 }
 
-// localName reports whether a host, with or without a port, is this one for
-// certain.
-func localName(host string) bool {
+// isLocalName reports whether a host name, with or without a port, always means this
+// host.
+func isLocalName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

@@ -20,31 +20,31 @@ import (
 )
 
 const (
-	tryAgainAfter  = time.Second
-	tryAgainAtMost = 10 * time.Second
-	// answerMost is how much of an answer is read, in bytes.
-	answerMost = 64 << 10
+	firstRetryDelay = time.Second
+	maxRetryDelay   = 10 * time.Second
+	// maxResponseBytes limits how much of a response is read.
+	maxResponseBytes = 64 << 10
 )
 
 var (
-	errEnding   = errors.New("this process is stopping")
+	errShutdown = errors.New("this process is stopping")
 	errRejected = errors.New("spans were rejected")
 )
 
-// client posts spans as OTLP over HTTP. OpenTelemetry's own does no more, but
-// brings gRPC with it, which is as large as the rest of the program.
+// client sends spans as OTLP over HTTP. OpenTelemetry's own client does the same, but
+// depends on gRPC, which is as large as the rest of the program.
 type client struct {
 	settings
 	http   *http.Client
 	report func(error)
 
-	life   context.Context // of all requests
-	abort  context.CancelCauseFunc
-	ending chan struct{} // closed where nothing is tried twice any more
-	end    sync.Once
+	ctx         context.Context // of all requests
+	abort       context.CancelCauseFunc
+	stopRetries chan struct{} // closed by shutdown
+	stopOnce    sync.Once
 
-	mu     sync.Mutex
-	failed error // the last of what was sent; nil if that arrived
+	mu      sync.Mutex
+	lastErr error // of the last upload
 }
 
 func newClient(s settings, report func(error)) *client {
@@ -53,54 +53,53 @@ func newClient(s settings, report func(error)) *client {
 	if report == nil {
 		report = func(error) {}
 	}
-	c := &client{settings: s, report: report, ending: make(chan struct{})}
-	c.life, c.abort = context.WithCancelCause(context.Background())
+	c := &client{settings: s, report: report, stopRetries: make(chan struct{})}
+	c.ctx, c.abort = context.WithCancelCause(context.Background())
 	c.http = &http.Client{
 		Transport: transport, Timeout: s.timeout,
-		// The headers may hold a secret, which is for nobody else.
+		// The headers may contain a secret for this collector alone.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c
 }
 
-// Start and Stop have nothing to do: the Tracer closes.
+// Start implements otlptrace.Client. It does nothing.
 func (c *client) Start(context.Context) error { return nil }
 
-// Stop is the exporter's, see Start.
+// Stop implements otlptrace.Client. It does nothing: the Tracer closes the client.
 func (c *client) Stop(context.Context) error { return nil }
 
-// hurry ends waiting for better times.
-func (c *client) hurry() { c.end.Do(func() { close(c.ending) }) }
+// noRetries ends the waits for retries, and further ones.
+func (c *client) noRetries() { c.stopOnce.Do(func() { close(c.stopRetries) }) }
 
-// close ends the connections, and returns why what was sent last has not arrived.
+// close closes the connections and returns the error of the last upload.
 func (c *client) close() error {
-	c.abort(errEnding)
+	c.abort(errShutdown)
 	c.http.CloseIdleConnections()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.failed
+	return c.lastErr
 }
 
-// UploadTraces sends spans. What cannot be sent is dropped; that is told here, so
-// that the SDK has no error, which it would print.
+// UploadTraces sends spans, and drops them if that fails. It reports the error itself and
+// returns nil, because the SDK would print an error.
 func (c *client) UploadTraces(ctx context.Context, spans []*collected.ResourceSpans) error {
 	err := c.upload(ctx, spans)
 	if err != nil {
 		err = fmt.Errorf("send spans to %s: %w", c.endpoint.Host, err)
 	}
 	c.mu.Lock()
-	news := (err == nil) != (c.failed == nil)
-	c.failed = err
+	changed := (err == nil) != (c.lastErr == nil)
+	c.lastErr = err
 	c.mu.Unlock()
-	if news {
+	if changed {
 		c.report(err)
 	}
 	return nil
 }
 
 func (c *client) upload(ctx context.Context, spans []*collected.ResourceSpans) error {
-	// What a collector is asked is defined as a message of its own, with the same
-	// one field.
+	// The request message of the protocol has the same single field as TracesData.
 	body, err := proto.Marshal(&collected.TracesData{ResourceSpans: spans})
 	if err == nil && c.gzip {
 		body, err = compress(body)
@@ -110,34 +109,35 @@ func (c *client) upload(ctx context.Context, spans []*collected.ResourceSpans) e
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })()
-	pause := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(tryAgainAfter), backoff.WithMaxInterval(tryAgainAtMost), backoff.WithMaxElapsedTime(0))
+	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
+	delays := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(firstRetryDelay), backoff.WithMaxInterval(maxRetryDelay), backoff.WithMaxElapsedTime(0))
 	for {
 		err := c.post(ctx, body)
-		var later *laterError
-		if err == nil || !errors.As(err, &later) {
+		var retry *retryableError
+		if err == nil || !errors.As(err, &retry) {
 			return err
 		}
-		if !c.wait(ctx, max(pause.NextBackOff(), later.after)) {
+		if !c.wait(ctx, max(delays.NextBackOff(), retry.after)) {
 			return err
 		}
 	}
 }
 
-// wait reports whether there is a point in trying again.
+// wait waits for the next try, and reports whether there should be one.
 func (c *client) wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-c.ending:
+	case <-c.stopRetries:
 	case <-ctx.Done():
 	}
 	return false
 }
 
+// compress compresses with gzip.
 func compress(body []byte) ([]byte, error) {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -146,16 +146,16 @@ func compress(body []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// laterError is one that may go away.
-type laterError struct {
+// retryableError is an error after which the client retries.
+type retryableError struct {
 	err   error
-	after time.Duration // at least
+	after time.Duration // the minimum delay
 }
 
-func (e *laterError) Error() string { return e.err.Error() }
-func (e *laterError) Unwrap() error { return e.err }
+func (e *retryableError) Error() string { return e.err.Error() }
+func (e *retryableError) Unwrap() error { return e.err }
 
-// post sends a request.
+// post sends one request.
 func (c *client) post(ctx context.Context, body []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint.String(), bytes.NewReader(body))
 	if err != nil {
@@ -166,29 +166,30 @@ func (c *client) post(ctx context.Context, body []byte) error {
 	if c.gzip {
 		r.Header.Set("Content-Encoding", "gzip")
 	}
-	answer, err := c.http.Do(r)
-	if why := context.Cause(ctx); err != nil && why != nil {
-		return why
+	resp, err := c.http.Do(r)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
 	}
 	if err != nil {
-		return &laterError{err: errors.Unwrap(err)} // without the address, which is long
+		return &retryableError{err: errors.Unwrap(err)} // without the long address
 	}
-	defer answer.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(answer.Body, answerMost))
-	switch code := answer.StatusCode; {
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes))
+	switch code := resp.StatusCode; {
 	case code >= 200 && code < 300:
-		if err == nil && answer.Header.Get("Content-Type") == "application/x-protobuf" {
-			return rejected(said)
+		if err == nil && resp.Header.Get("Content-Type") == "application/x-protobuf" {
+			return partialSuccess(text)
 		}
 		return nil
-	case code == http.StatusTooManyRequests, code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
-		return &laterError{errors.New(answer.Status), retryAfter(answer.Header)}
+	case code == http.StatusTooManyRequests, code == http.StatusBadGateway,
+		code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
+		return &retryableError{errors.New(resp.Status), retryAfter(resp.Header)}
 	}
-	return errors.New(answer.Status)
+	return errors.New(resp.Status)
 }
 
-// retryAfter is what a collector asks for, in its own words no longer than what
-// somebody would still wait for.
+// retryAfter is the delay in the header Retry-After: a number of seconds below 65536, or a
+// date.
 func retryAfter(h http.Header) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.ParseUint(text, 10, 16); err == nil {
@@ -200,16 +201,16 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// rejected reads an ExportTraceServiceResponse: field 1 of it is a partial
-// success, with the number of spans that were not taken as 1 and a reason as 2.
-func rejected(answer []byte) error {
+// partialSuccess reads an ExportTraceServiceResponse: its field 1 is a partial success, whose
+// field 1 is the number of rejected spans and field 2 the reason.
+func partialSuccess(response []byte) error {
 	var count uint64
 	var reason string
-	err := fields(answer, func(number protowire.Number, _ uint64, partial []byte) error {
+	err := eachField(response, func(number protowire.Number, _ uint64, partial []byte) error {
 		if number != 1 {
 			return nil
 		}
-		return fields(partial, func(number protowire.Number, value uint64, text []byte) error {
+		return eachField(partial, func(number protowire.Number, value uint64, text []byte) error {
 			switch number {
 			case 1:
 				count = value
@@ -220,14 +221,13 @@ func rejected(answer []byte) error {
 		})
 	})
 	if err != nil || count == 0 {
-		return nil // it took them, and says so badly
+		return nil // an invalid response to accepted spans
 	}
 	return fmt.Errorf("%w: %d of them: %q", errRejected, count, reason)
 }
 
-// fields calls each with the fields of a message: with a number's value, or with
-// bytes.
-func fields(message []byte, each func(number protowire.Number, value uint64, text []byte) error) error {
+// eachField calls f with each field of a message: with the value of a number, or with bytes.
+func eachField(message []byte, f func(number protowire.Number, value uint64, text []byte) error) error {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
@@ -247,7 +247,7 @@ func fields(message []byte, each func(number protowire.Number, value uint64, tex
 		if n < 0 {
 			return protowire.ParseError(n)
 		}
-		if err := each(number, value, text); err != nil {
+		if err := f(number, value, text); err != nil {
 			return err
 		}
 		message = message[n:]

@@ -194,7 +194,7 @@ func TestClient_ReportsFailureAndRecoveryOnce(t *testing.T) {
 		_, _ = w.Write(answer)
 	})
 	var told []error
-	s, _, err := settingsOf(vars("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL))
+	s, _, err := readSettings(vars("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestClient_ReportsFailureAndRecoveryOnce(t *testing.T) {
 	if len(told) != 2 || !strings.Contains(told[0].Error(), "401") || told[1] != nil {
 		t.Errorf("told %v", told)
 	}
-	if err := rejected(answer); !errors.Is(err, errRejected) || !strings.Contains(err.Error(), `7 of them: "too old"`) {
+	if err := partialSuccess(answer); !errors.Is(err, errRejected) || !strings.Contains(err.Error(), `7 of them: "too old"`) {
 		t.Errorf("rejection: %v", err)
 	}
 }
@@ -275,7 +275,7 @@ func TestRetryAfter_AcceptsSecondsAndDates(t *testing.T) {
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte{10, 2, 8, 1})
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		if err := rejected(answer); err != nil && !errors.Is(err, errRejected) {
+		if err := partialSuccess(answer); err != nil && !errors.Is(err, errRejected) {
 			t.Error(err)
 		}
 	})

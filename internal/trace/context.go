@@ -14,17 +14,16 @@ import (
 
 const header = "traceparent"
 
-// Traceparent is the header of W3C Trace Context that hands on the span of ctx;
-// empty where there is none.
+// Traceparent is the W3C Trace Context header for the span of ctx, or empty without one.
 func Traceparent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier[header]
 }
 
-// ID is the trace that attempts of a task are in, which was submitted with a
-// traceparent or with none: for log lines of what has no context, and for links.
-// Empty where this is off and the submitter had none either.
+// ID is the trace id of a task's attempts, for log lines and links. The traceparent is that
+// of the submission, or empty. ID is empty if tracing is off and the submission has no
+// traceparent.
 func (t *Tracer) ID(task store.ID, traceparent string) string {
 	if parent := parse(traceparent); parent.IsValid() {
 		return parent.TraceID().String()
@@ -32,10 +31,10 @@ func (t *Tracer) ID(task store.ID, traceparent string) string {
 	if t == nil {
 		return ""
 	}
-	return own(task).String()
+	return traceOf(task).String()
 }
 
-// parse is what a traceparent says; not valid where it is none.
+// parse reads a traceparent. The result of anything else is not valid.
 func parse(traceparent string) api.SpanContext {
 	if traceparent == "" {
 		return api.SpanContext{}
@@ -44,18 +43,17 @@ func parse(traceparent string) api.SpanContext {
 	return api.SpanContextFromContext(ctx)
 }
 
-// within is ctx with the span of a traceparent, if it is one.
-func within(ctx context.Context, traceparent string) context.Context {
+// withParent is ctx with the span of a traceparent, if that is valid.
+func withParent(ctx context.Context, traceparent string) context.Context {
 	if parent := parse(traceparent); parent.IsValid() {
 		return api.ContextWithRemoteSpanContext(ctx, parent)
 	}
 	return ctx
 }
 
-// own is the trace of a task that was submitted without one: the same for all its
-// attempts, on all hosts. Its bits are to look like chance, because samplers go by
-// them, and those of a task's id do not.
-func own(task store.ID) (id api.TraceID) {
+// traceOf is the trace id of a task submitted without one: the same for all its attempts on
+// all hosts. It is a hash, because samplers need random bits, which task ids lack.
+func traceOf(task store.ID) (id api.TraceID) {
 	sum := sha256.Sum256(append([]byte("trace of task "), task[:]...))
 	copy(id[:], sum[:])
 	return id
@@ -64,13 +62,14 @@ func own(task store.ID) (id api.TraceID) {
 // taskKey is the key of the task in the context of a span that has no parent.
 type taskKey struct{}
 
-// ids makes the ids of spans, and those of traces that begin here.
+// ids generates the ids of spans, and of traces that start here.
 type ids struct{}
 
+// NewIDs implements sdk.IDGenerator.
 func (ids) NewIDs(ctx context.Context) (api.TraceID, api.SpanID) {
 	var id api.TraceID
 	if task, ok := ctx.Value(taskKey{}).(store.ID); ok {
-		id = own(task)
+		id = traceOf(task)
 	}
 	for !id.IsValid() {
 		binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
@@ -79,6 +78,7 @@ func (ids) NewIDs(ctx context.Context) (api.TraceID, api.SpanID) {
 	return id, ids{}.NewSpanID(ctx, id)
 }
 
+// NewSpanID implements sdk.IDGenerator.
 func (ids) NewSpanID(context.Context, api.TraceID) (id api.SpanID) {
 	for !id.IsValid() {
 		binary.NativeEndian.PutUint64(id[:], rand.Uint64())

@@ -1,7 +1,6 @@
-// Package trace makes one trace of a video: from the request that submitted it,
-// by way of the task's row, to the last ffmpeg, on whatever host that ran. It
-// speaks OpenTelemetry, and is off unless the usual environment says where to
-// send spans to.
+// Package trace records one trace per video with OpenTelemetry: from the request that
+// submits it, through the row of the task, to the last ffmpeg, on any host. It is off
+// unless the standard environment variables name a collector.
 //
 //	tracer, err := trace.Start(ctx, trace.Options{Service: "cuelight", Version: version})
 //	…
@@ -9,31 +8,29 @@
 //	…
 //	err = tracer.Shutdown(ctx) // within a deadline
 //
-// Who submits puts [Traceparent] of a context into the [store.Submission]: one
-// that [Tracer.Submit] returned, or that of a request which came through
-// [Tracer.Handler].
+// A submitter stores the [Traceparent] of a context in the [store.Submission]: that of the
+// context from [Tracer.Submit], or of a request that has passed [Tracer.Handler].
 //
 // # What it promises
 //
-//   - Off, it starts nothing and costs nothing: a nil *Tracer has all methods,
-//     and hands back what it was given. What the caller said of its own trace
-//     still gets into the row, for the hosts that trace.
-//   - On, it holds nobody up. Spans wait in a queue of bounded length, and are
-//     dropped where that is full.
-//   - There is nothing global: no provider, no propagator, no handler of errors.
-//     Who is within a span finds it, and who made it, in the context.
+//   - Off, it starts nothing and costs nothing: all methods work on a nil *Tracer and
+//     return their arguments unchanged. The caller's trace is still stored in the row, for
+//     hosts that do trace.
+//   - On, it never blocks work. Spans wait in a bounded queue, and are dropped when it is
+//     full.
+//   - Nothing is global: no provider, no propagator, no error handler. The context carries
+//     the span and its tracer.
 //
-// # What a trace has in it
+// # Contents of a trace
 //
-// A span for each attempt of a stage, of kind consumer, whose parent is the
-// submitter's, to which it also has a link. It has the attributes task_id, stage,
-// attempt and outcome, error.type where it did not complete, and the
-// error as its status where it failed. Below it is one for each ffmpeg and
-// ffprobe. The attempts of a task that was submitted without a trace share one
-// all the same, whose id follows from the task's; see [Tracer.ID].
+// Each attempt of a stage is a span of kind consumer. Its parent is the submitter's span,
+// and it links to it. It has the attributes task_id, stage, attempt and outcome, and
+// error.type unless it completed; a failure has the error as its status. Each ffmpeg and
+// ffprobe is a child span. The attempts of a task submitted without a trace share a trace
+// whose id is derived from the task's; see [Tracer.ID].
 //
 // # What it does not do
 //
-// It does not speak gRPC, sends neither metrics nor logs, keeps no tracestate,
-// and makes no spans of requests that only read.
+// It does not support gRPC, metrics, logs or tracestate, and creates no spans for requests
+// that only read.
 package trace

@@ -6,12 +6,12 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 )
 
-// FromContext is the trace and the span that ctx is within, for the keys trace_id
-// and span_id of a log line; empty where there is none.
+// FromContext returns the trace and span ids of ctx, for the keys trace_id
+// and span_id of a log line; empty without a span.
 func FromContext(ctx context.Context) (traceID, spanID string) {
-	within := api.SpanContextFromContext(ctx)
-	if !within.IsValid() {
+	span := api.SpanContextFromContext(ctx)
+	if !span.IsValid() {
 		return "", ""
 	}
-	return within.TraceID().String(), within.SpanID().String()
+	return span.TraceID().String(), span.SpanID().String()
 }

@@ -35,7 +35,7 @@ func TestReadSettings_IsOffByDefault(t *testing.T) {
 		{"no exporter", vars(endpoint, "http://collector:4318", "OTEL_TRACES_EXPORTER", "none"), false},
 		{"nothing but a name", vars("OTEL_SERVICE_NAME", "x", "OTEL_TRACES_SAMPLER", "nonsense"), false},
 	} {
-		if _, on, err := settingsOf(tt.env); on != tt.on || err != nil {
+		if _, on, err := readSettings(tt.env); on != tt.on || err != nil {
 			t.Errorf("%s: on is %v, %v; want %v", tt.name, on, err, tt.on)
 		}
 	}
@@ -43,7 +43,7 @@ func TestReadSettings_IsOffByDefault(t *testing.T) {
 
 func TestReadSettings_PrefersSettingsForTraces(t *testing.T) {
 	t.Parallel()
-	s, _, err := settingsOf(vars(
+	s, _, err := readSettings(vars(
 		"OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4318/base/", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://traces",
 		"OTEL_EXPORTER_OTLP_HEADERS", "a=1", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "Authorization=Basic%20eA==, x-b = 2 ,",
 		"OTEL_EXPORTER_OTLP_TIMEOUT", "1000", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "2500",
@@ -57,7 +57,7 @@ func TestReadSettings_PrefersSettingsForTraces(t *testing.T) {
 		len(s.header) != 2 || s.header.Get("Authorization") != "Basic eA==" || s.header.Get("X-B") != "2" {
 		t.Errorf("got %+v to %s", s, s.endpoint)
 	}
-	s, _, err = settingsOf(vars("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4318/base/"))
+	s, _, err = readSettings(vars("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4318/base/"))
 	if err != nil || s.endpoint.String() != "http://all:4318/base/v1/traces" || s.timeout != 10*time.Second || s.gzip {
 		t.Errorf("got %+v to %s, %v", s, s.endpoint, err)
 	}
@@ -87,13 +87,13 @@ func TestReadSettings_NamesAnInvalidVariableWithoutItsValue(t *testing.T) {
 		{"OTEL_TRACES_SAMPLER", "sometimes"},
 	} {
 		// The first of a name counts.
-		_, _, err := settingsOf(vars(tt[0], tt[1], "OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector"))
+		_, _, err := readSettings(vars(tt[0], tt[1], "OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector"))
 		if err == nil || !strings.Contains(err.Error(), tt[0]) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s=%s: got %v", tt[0], tt[1], err)
 		}
 	}
 	for _, arg := range []string{"often", "-1", "1.1", "NaN"} {
-		_, _, err := settingsOf(vars("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c", "OTEL_TRACES_SAMPLER", "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG", arg))
+		_, _, err := readSettings(vars("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c", "OTEL_TRACES_SAMPLER", "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG", arg))
 		if err == nil || !strings.Contains(err.Error(), "OTEL_TRACES_SAMPLER_ARG") {
 			t.Errorf("ratio %s: got %v", arg, err)
 		}

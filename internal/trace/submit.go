@@ -11,15 +11,15 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 )
 
-// Submit begins a submission: within the span that parent, a traceparent, tells
-// of; else within that of ctx; else as the beginning of a trace. A command line
-// tool finds parent, by convention, in the variable TRACEPARENT. [Traceparent] of
-// the context that it returns is for the row. The function it returns must be
-// called, with what became of the submission.
+// Submit starts the span of a submission: below the span of parent, a traceparent; without
+// parent, below the span of ctx; without either, as a new trace. A command line tool finds
+// parent, by convention, in the variable TRACEPARENT. The [Traceparent] of the returned
+// context belongs into the row. Call the returned function with the result of the
+// submission.
 //
-// Off, the context hands on what parent or ctx says.
+// While tracing is off, the context passes on the span of parent or ctx.
 func (t *Tracer) Submit(ctx context.Context, parent string) (context.Context, func(error)) {
-	ctx = within(ctx, parent)
+	ctx = withParent(ctx, parent)
 	if t == nil {
 		return ctx, func(error) {}
 	}
@@ -32,17 +32,17 @@ func (t *Tracer) Submit(ctx context.Context, parent string) (context.Context, fu
 	}
 }
 
-// Handler is next with a span for each request that may change something; those
-// that only read, and may go on for days, have none. What next finds in the
-// header Traceparent is its own span, and so is what [Traceparent] says of the
-// request's context: off, that of the caller.
+// Handler wraps next with a span for each request that may change something. Requests that
+// only read may last for days and have no span. The header Traceparent that next gets, and
+// the [Traceparent] of the request's context, is that of the span; while tracing is off, it
+// is that of the client.
 func (t *Tracer) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !changes(r.Method) {
+		if !isChange(r.Method) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx := within(r.Context(), r.Header.Get(header))
+		ctx := withParent(r.Context(), r.Header.Get(header))
 		if t != nil {
 			t.serve(ctx, w, r, next)
 			return
@@ -51,7 +51,8 @@ func (t *Tracer) Handler(next http.Handler) http.Handler {
 	})
 }
 
-func changes(method string) bool {
+// isChange reports whether a method may change something.
+func isChange(method string) bool {
 	switch method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
 		return true
@@ -60,26 +61,26 @@ func changes(method string) bool {
 }
 
 func (t *Tracer) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	const pathMost = 200
+	const maxPath = 200
 	ctx, span := t.tracer.Start(ctx, r.Method, api.WithSpanKind(api.SpanKindServer), api.WithAttributes(
 		attribute.String("http.request.method", r.Method),
-		attribute.String("url.path", r.URL.Path[:min(len(r.URL.Path), pathMost)]),
+		attribute.String("url.path", r.URL.Path[:min(len(r.URL.Path), maxPath)]),
 	))
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	r.Header.Set(header, Traceparent(ctx))
-	heard := &listening{ResponseWriter: w}
+	recorder := &statusRecorder{ResponseWriter: w}
 	returned := false
-	defer func() { // whatever becomes of next
-		answered(span, r.Pattern, heard.status, returned)
+	defer func() { // even if next panics
+		setResponse(span, r.Pattern, recorder.status, returned)
 		span.End()
 	}()
-	next.ServeHTTP(heard, r)
+	next.ServeHTTP(recorder, r)
 	returned = true
 }
 
-// answered says what became of a request.
-func answered(span api.Span, route string, status int, returned bool) {
+// setResponse records the response in a span.
+func setResponse(span api.Span, route string, status int, returned bool) {
 	if route != "" {
 		_, path, _ := strings.Cut(route, " ")
 		span.SetName(route)
@@ -95,29 +96,31 @@ func answered(span api.Span, route string, status int, returned bool) {
 	case status >= http.StatusInternalServerError:
 		span.SetStatus(codes.Error, http.StatusText(status))
 	case !returned:
-		span.SetStatus(codes.Error, "the answer was broken off")
+		span.SetStatus(codes.Error, "the response was aborted")
 	}
 }
 
-// listening hears what status a request is answered with.
-type listening struct {
+// statusRecorder records the status of a response.
+type statusRecorder struct {
 	http.ResponseWriter
 	status int
 }
 
-func (l *listening) WriteHeader(status int) {
-	if l.status == 0 && status >= http.StatusOK {
-		l.status = status
+// WriteHeader records the status.
+func (r *statusRecorder) WriteHeader(status int) {
+	if r.status == 0 && status >= http.StatusOK {
+		r.status = status
 	}
-	l.ResponseWriter.WriteHeader(status)
+	r.ResponseWriter.WriteHeader(status)
 }
 
-func (l *listening) Write(b []byte) (int, error) {
-	if l.status == 0 {
-		l.status = http.StatusOK
+// Write records the implicit status 200.
+func (r *statusRecorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
 	}
-	return l.ResponseWriter.Write(b)
+	return r.ResponseWriter.Write(b)
 }
 
-// Unwrap is for [http.ResponseController].
-func (l *listening) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+// Unwrap supports [http.ResponseController].
+func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

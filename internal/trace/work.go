@@ -14,8 +14,8 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// Stages are stages whose Work is traced, see [Tracer.Work]. It leaves all as they
-// are; off, it returns them.
+// Stages returns copies of the stages whose Work is traced, see [Tracer.Work]; while tracing
+// is off, the stages themselves.
 func (t *Tracer) Stages(all []stages.Stage) []stages.Stage {
 	if t == nil {
 		return all
@@ -27,25 +27,26 @@ func (t *Tracer) Stages(all []stages.Stage) []stages.Stage {
 	return all
 }
 
-// Work is work within a span, one for each attempt: below that of the submitter,
-// as the Job's Traceparent has it. The context that work is given holds the span.
+// Work wraps work with a span for each attempt, below that of the submitter in the Job's
+// Traceparent. The context of work has the span.
 func (t *Tracer) Work(work stages.Work) stages.Work {
 	if t == nil {
 		return work
 	}
 	return func(ctx context.Context, job *stages.Job) (result any, err error) {
 		ctx, span := t.attempt(ctx, job)
-		// A panic is for the Runner to catch, which keeps the stack.
-		err = errUnfinished
-		defer func() { conclude(span, redact.Error(err, job.Source), context.Cause(ctx)) }()
+		// The Runner recovers panics, with their stack.
+		err = errNoReturn
+		defer func() { endSpan(span, redact.Error(err, job.Source), context.Cause(ctx)) }()
 		result, err = work(ctx, job)
 		return result, err
 	}
 }
 
-// errUnfinished is what work failed with that did not return.
-var errUnfinished = errors.New("work panicked or ended its goroutine")
+// errNoReturn is the error of work that did not return.
+var errNoReturn = errors.New("work panicked or ended its goroutine")
 
+// attempt starts the span of an attempt.
 func (t *Tracer) attempt(ctx context.Context, job *stages.Job) (context.Context, api.Span) {
 	options := []api.SpanStartOption{
 		api.WithSpanKind(api.SpanKindConsumer),
@@ -65,64 +66,64 @@ func (t *Tracer) attempt(ctx context.Context, job *stages.Job) (context.Context,
 	return t.tracer.Start(ctx, job.Stage+" attempt", options...)
 }
 
-// conclude ends an attempt's span: err is what work returned, and why the cause of
-// its context's end, if it ended.
-func conclude(span api.Span, err, why error) {
+// endSpan ends the span of an attempt: err is the result of work, and cause that of its
+// context, if that has ended.
+func endSpan(span api.Span, err, cause error) {
 	defer span.End()
 	if !span.IsRecording() {
 		return
 	}
-	outcome, kind := judge(err, why)
+	outcome, kind := classify(err, cause)
 	span.SetAttributes(attribute.String("outcome", outcome))
 	if kind == "" {
 		return
 	}
 	span.SetAttributes(attribute.String("error.type", kind))
-	if why != nil {
-		span.SetAttributes(attribute.String("cause", brief(why)))
+	if cause != nil {
+		span.SetAttributes(attribute.String("cause", brief(cause)))
 	}
 	if outcome == "failed" {
 		span.SetStatus(codes.Error, brief(err))
 	}
 }
 
-// judge says what became of an attempt, as far as that is known before the Runner
-// has reported it, and the word for why.
-func judge(err, why error) (outcome, kind string) {
-	_, later := stages.RetryDelay(err)
+// classify is the outcome of an attempt, as far as it is known before the Runner's report,
+// and the type of its error.
+func classify(err, cause error) (outcome, kind string) {
+	_, hasDelay := stages.RetryDelay(err)
 	switch {
 	case err == nil:
 		return "completed", ""
-	case errors.Is(why, stages.ErrDraining):
+	case errors.Is(cause, stages.ErrDraining):
 		return "released", "draining"
-	case errors.Is(why, stages.ErrCancelled):
+	case errors.Is(cause, stages.ErrCancelled):
 		return "released", "cancelled"
-	case errors.Is(why, stages.ErrLeaseLost):
+	case errors.Is(cause, stages.ErrLeaseLost):
 		return "released", "lease_lost"
-	case errors.Is(why, stages.ErrTimeout):
+	case errors.Is(cause, stages.ErrTimeout):
 		return "failed", "timeout"
-	case errors.Is(why, stages.ErrStalled):
+	case errors.Is(cause, stages.ErrStalled):
 		return "failed", "stalled"
-	case why != nil:
+	case cause != nil:
 		return "released", "interrupted"
-	case errors.Is(err, errUnfinished):
+	case errors.Is(err, errNoReturn):
 		return "failed", "panic"
 	case stages.IsPermanent(err):
 		return "failed", "permanent"
 	case stages.IsPostponed(err):
 		return "released", "postponed"
-	case later:
+	case hasDelay:
 		return "failed", "retry_after"
 	}
 	return "failed", "error"
 }
 
-// brief is enough of an error to know it by. All of it is in the task's history.
+// brief is the beginning of an error's text. The history of the task has all of it.
 func brief(err error) string {
-	const most = 1 << 10
+	const limit = 1 << 10
 	text := err.Error()
-	if len(text) > most {
-		text = text[:most] + "…"
+	if len(text) > limit {
+		text = text[:limit] + "…"
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
 }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Loops checks that the loops a process lives by go round; stuck names those that
-// do not.
+// Loops checks that the main loops of the process make progress; stuck returns the
+// names of those that do not.
 func Loops(stuck func() []string) Check {
 	return Check{Name: "loops", Run: func(context.Context) error {
 		if names := stuck(); len(names) > 0 {
@@ -19,28 +19,28 @@ func Loops(stuck func() []string) Check {
 	}}
 }
 
-var errDeaf = errors.New("no notifications come in; only the sweep finds work")
+var errNotListening = errors.New("no notifications arrive; only the sweep finds work")
 
-// Listening checks that notifications come in.
+// Listening checks that notifications arrive.
 func Listening(connected func() bool) Check {
 	return Check{Name: "listener", Run: func(context.Context) error {
 		if !connected() {
-			return errDeaf
+			return errNotListening
 		}
 		return nil
 	}}
 }
 
-// Disk checks that there is room for at least floor bytes, for a process without
-// privileges, on the disk that holds dir. Its name is told to strangers, too.
+// Disk checks that the disk of dir has at least floor bytes free for unprivileged
+// processes. Clients without credentials see the name, too.
 func Disk(name, dir string, floor int64) Check {
 	return Check{Name: name, Run: func(context.Context) error {
 		var st syscall.Statfs_t
 		if err := syscall.Statfs(dir, &st); err != nil {
-			return fmt.Errorf("ask for the room in %s: %w", dir, err)
+			return fmt.Errorf("read the free space of %s: %w", dir, err)
 		}
 		if free := int64(st.Bavail) * int64(st.Bsize); free < floor {
-			return fmt.Errorf("%d MiB are left in %s, less than %d", free>>20, dir, floor>>20)
+			return fmt.Errorf("%[2]s has %[1]d MiB free, less than %[3]d", free>>20, dir, floor>>20)
 		}
 		return nil
 	}}

@@ -1,7 +1,7 @@
-// Package health answers whether a process is alive and whether it is ready, over
-// HTTP and in JSON.
+// Package health reports whether a process is alive and whether it is ready, over HTTP
+// in JSON.
 //
-//	alive := health.New(health.Options{Checks: []health.Check{health.Loops(pulse.stuck)}})
+//	alive := health.New(health.Options{Checks: []health.Check{health.Loops(watchdog.stuck)}})
 //	ready := health.New(health.Options{Checks: []health.Check{
 //		{Name: "schema", Run: st.Check},
 //		health.Listening(listener.Connected),
@@ -10,11 +10,11 @@
 //	mux.Handle("GET /healthz", alive)
 //	mux.Handle("GET /readyz", ready)
 //
-// What is checked is up to the caller: a [Check] is a name and a function. All
-// checks of a Health run at once, each for as long as it may, and what they found
-// is good for a second, however many ask. One that does not heed its context is
-// not waited for, and not begun again before it has come back.
+// The caller supplies the checks: a [Check] is a name and a function. All checks of a
+// Health run concurrently, each with a timeout, and the results are cached for a second.
+// A check that ignores its context is not waited for, and does not run again before it
+// has returned.
 //
-// It does not decide what follows. To be alive should not depend on a database:
-// who is restarted because that is away only makes it worse.
+// The package does not act on a failure. Liveness should not depend on the database:
+// a restart does not help when the database is down.
 package health

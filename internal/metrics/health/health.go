@@ -10,75 +10,75 @@ import (
 	"time"
 )
 
-// Check is one thing that has to be so.
+// Check is a condition that must hold.
 type Check struct {
-	// Name says what, in a word.
+	// Name is one word for the condition.
 	Name string
-	// Run returns nil where it is so, and otherwise why not. It should heed its
-	// context, and may be called by several goroutines, but not at once.
+	// Run returns nil if the condition holds, otherwise the reason. It should end
+	// with its context. It may run on several goroutines, but never concurrently.
 	Run func(context.Context) error
-	// Within is how long it may take. Default that of the [Options].
+	// Within is the timeout. Default: that of the [Options].
 	Within time.Duration
 }
 
 // Options say what a [Health] checks.
 type Options struct {
-	// Checks are what has to be so. Without any, everything is well.
+	// Checks are the conditions. Without any, the status is pass.
 	Checks []Check
 
-	// Within is how long a check may take. Default 2 s.
+	// Within is the timeout of a check. Default 2 s.
 	Within time.Duration
 
-	// Keep is for how long what was found is good. Default 1 s.
+	// Keep is how long results are cached. Default 1 s.
 	Keep time.Duration
 
-	// Detail says who is told why a check failed; others are told only that it
-	// did. Reasons may name hosts and directories. Default nil: everybody.
+	// Detail reports whether a request may see the reasons of failed checks, which
+	// may name hosts and directories. Default nil: every request may.
 	Detail func(*http.Request) bool
 }
 
-// Status is whether something is so.
+// Status is the result of a check, or of all checks.
 type Status string
 
-// A check, and all of them together, pass or fail.
+// Pass and Fail are the only values of Status.
 const (
 	Pass Status = "pass"
 	Fail Status = "fail"
 )
 
-// Report is what was found.
+// Report has the results of all checks.
 type Report struct {
-	Status Status    `json:"status"` // pass if all do
+	Status Status    `json:"status"` // pass if all checks pass
 	At     time.Time `json:"checked_at"`
 	Checks []Result  `json:"checks"` // in the order of the Options
 }
 
-// Result is what a check found.
+// Result is the result of a check.
 type Result struct {
 	Name    string  `json:"name"`
 	Status  Status  `json:"status"`
 	Error   string  `json:"error,omitempty"`
-	Seconds float64 `json:"seconds"` // it took
+	Seconds float64 `json:"seconds"` // duration
 }
 
-// Health runs checks. It is an http.Handler, and may be used by many goroutines at
-// once.
+// Health runs checks and serves their results. Its methods may be called from several
+// goroutines at once.
 type Health struct {
 	o      Options
 	checks []*runner
 
 	mu    sync.Mutex
-	round *round // the latest; nil for none
+	round *round // the latest, or nil
 }
 
 // round is one run of all checks.
 type round struct {
-	done   chan struct{} // closed once the rest is there
-	began  time.Time
+	done   chan struct{} // closed when the report is set
+	start  time.Time
 	report Report
 }
 
-// New returns a Health. It checks nothing until it is asked.
+// New returns a Health, which runs no check yet.
 func New(o Options) *Health {
 	if o.Within <= 0 {
 		o.Within = 2 * time.Second
@@ -96,18 +96,18 @@ func New(o Options) *Health {
 	return h
 }
 
-// Report is what the checks find now, or found within the last second. Whoever
-// asks while they run waits for them; so does whoever has them run, whatever
-// becomes of ctx. It takes as long as the slowest check may.
+// Report runs the checks, or returns the results of the last second. Concurrent callers
+// share a run, which does not end with ctx. Report takes no longer than the largest
+// timeout.
 func (h *Health) Report(ctx context.Context) Report {
 	h.mu.Lock()
 	r := h.round
-	if r != nil && (!r.over() || time.Since(r.began) < h.o.Keep) {
+	if r != nil && (!r.isOver() || time.Since(r.start) < h.o.Keep) {
 		h.mu.Unlock()
 		<-r.done
 		return r.report
 	}
-	r = &round{done: make(chan struct{}), began: time.Now()}
+	r = &round{done: make(chan struct{}), start: time.Now()}
 	h.round = r
 	h.mu.Unlock()
 	r.report = h.run(context.WithoutCancel(ctx))
@@ -115,7 +115,7 @@ func (h *Health) Report(ctx context.Context) Report {
 	return r.report
 }
 
-func (r *round) over() bool {
+func (r *round) isOver() bool {
 	select {
 	case <-r.done:
 		return true
@@ -139,8 +139,8 @@ func (h *Health) run(ctx context.Context) Report {
 	return report
 }
 
-// ServeHTTP answers GET and HEAD with 200 where everything is well, else with 503,
-// and with a [Report].
+// ServeHTTP answers GET and HEAD with a [Report], and with status 200 if it passes or 503
+// if it fails.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -149,7 +149,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	report := h.Report(r.Context())
 	if h.o.Detail != nil && !h.o.Detail(r) {
-		report = report.bare()
+		report = report.withoutReasons()
 	}
 	body, err := json.MarshalIndent(report, "", "  ")
 	if err != nil {
@@ -162,11 +162,11 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if report.Status != Pass {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_, _ = w.Write(append(body, '\n')) // whoever asked has gone
+	_, _ = w.Write(append(body, '\n')) // the client may have disconnected
 }
 
-// bare is the report without reasons.
-func (r Report) bare() Report {
+// withoutReasons is the report without the reasons of failures.
+func (r Report) withoutReasons() Report {
 	checks := make([]Result, len(r.Checks))
 	for i, c := range r.Checks {
 		c.Error = ""
@@ -176,19 +176,19 @@ func (r Report) bare() Report {
 	return r
 }
 
-// runner runs one check, never twice at once.
+// runner runs one check, never concurrently.
 type runner struct {
 	Check
 	mu    sync.Mutex
-	stuck bool // it was not waited for to the end, and has not come back
+	stuck bool // the last run has timed out and not returned
 }
 
-var errStuck = errors.New("has not come back since it was last asked")
+var errStuck = errors.New("the last run has not returned")
 
 func (c *runner) result(ctx context.Context) Result {
-	began := time.Now()
+	start := time.Now()
 	err := c.check(ctx)
-	r := Result{Name: c.Name, Status: Pass, Seconds: time.Since(began).Seconds()}
+	r := Result{Name: c.Name, Status: Pass, Seconds: time.Since(start).Seconds()}
 	if err != nil {
 		r.Status, r.Error = Fail, err.Error()
 	}
@@ -204,30 +204,30 @@ func (c *runner) check(ctx context.Context) error {
 		return errStuck
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Within)
-	found := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		defer cancel()
-		err := c.guarded(ctx)
+		err := c.runRecovered(ctx)
 		c.mu.Lock()
 		c.stuck = false
 		c.mu.Unlock()
-		found <- err
+		result <- err
 	}()
 	select {
-	case err := <-found:
+	case err := <-result:
 		return err
 	case <-ctx.Done():
 	}
 	select {
-	case err := <-found: // it has come back by the end of its time
+	case err := <-result: // it returned at the timeout
 		return err
 	default:
 		return fmt.Errorf("no answer within %s", c.Within)
 	}
 }
 
-// guarded makes of a panic a reason: a check is no reason to end the process.
-func (c *runner) guarded(ctx context.Context) (err error) {
+// runRecovered turns a panic into a reason: a check must not end the process.
+func (c *runner) runRecovered(ctx context.Context) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)
