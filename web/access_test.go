@@ -34,7 +34,7 @@ func needed(route string) string {
 	return "read"
 }
 
-func TestEveryOperationNeedsItsScope(t *testing.T) {
+func TestRoutes_RequireTheirScope(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	rank := map[string]int{"": 0, "read": 1, "submit": 2, "admin": 3}
@@ -66,7 +66,7 @@ func TestEveryOperationNeedsItsScope(t *testing.T) {
 
 // A misspelt parameter is not one that chooses all; what those who are served beside
 // the API and the files make of theirs is their own matter.
-func TestUnknownParameterIsRefusedByEveryOperation(t *testing.T) {
+func TestRoutes_RejectUnknownParameters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, route := range web.Routes(b.server) {
@@ -82,18 +82,18 @@ func TestUnknownParameterIsRefusedByEveryOperation(t *testing.T) {
 			t.Errorf("%s: %d %s", route, got.status, got.body)
 		}
 	}
-	b.post(api+"/pauses?stage=transcode", map[string]any{}).problem(400, "invalid-request")
+	b.post(api+"/pauses?stage=transcode", map[string]any{}).wantProblem(400, "invalid-request")
 	if pauses, err := b.Pauses(t.Context()); err != nil || len(pauses) > 0 {
 		t.Errorf("paused %v, %v", pauses, err)
 	}
 }
 
-func TestWhatIsNotThereIsAProblem(t *testing.T) {
+func TestUnknownPath_IsAProblem(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.get("/api/v1/nothing").problem(404, "not-found")
-	b.get("/api/").problem(404, "not-found")
-	got := b.do(call{method: "PATCH", path: api + "/tasks"}).problem(405, "method-not-allowed")
+	b.get("/api/v1/nothing").wantProblem(404, "not-found")
+	b.get("/api/").wantProblem(404, "not-found")
+	got := b.do(call{method: "PATCH", path: api + "/tasks"}).wantProblem(405, "method-not-allowed")
 	if got.header.Get("Allow") != "GET, HEAD, POST" {
 		t.Errorf("allowed is %q", got.header.Get("Allow"))
 	}
@@ -107,29 +107,29 @@ func TestWhatIsNotThereIsAProblem(t *testing.T) {
 		o.Dashboard, o.Subscribe, o.Webhooks, o.Published, o.Metrics = nil, nil, nil, "", nil
 	})
 	for _, path := range []string{"/", "/nothing", "/metrics", api + "/events/stream", api + "/webhooks"} {
-		b.get(path).problem(404, "not-found")
+		b.get(path).wantProblem(404, "not-found")
 	}
 }
 
-func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
+func TestCrossOriginRequests_ChangeNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *web.Options) { o.Origins = []string{"https://studio.example"} })
-	try := func(header http.Header) got {
+	try := func(header http.Header) testResponse {
 		header.Set("Content-Type", "application/json")
 		return b.do(call{method: "POST", path: api + "/pauses", body: `{}`, header: header})
 	}
-	try(http.Header{"Sec-Fetch-Site": {"cross-site"}}).problem(403, "cross-origin")
-	try(http.Header{"Sec-Fetch-Site": {"same-site"}}).problem(403, "cross-origin")
-	try(http.Header{"Origin": {"https://evil.example"}}).problem(403, "cross-origin")
-	try(http.Header{"Sec-Fetch-Site": {"same-origin"}}).want(200, nil)
-	try(http.Header{"Origin": {b.url}}).want(200, nil)
-	try(http.Header{"Origin": {"https://studio.example"}, "Sec-Fetch-Site": {"cross-site"}}).want(200, nil)
+	try(http.Header{"Sec-Fetch-Site": {"cross-site"}}).wantProblem(403, "cross-origin")
+	try(http.Header{"Sec-Fetch-Site": {"same-site"}}).wantProblem(403, "cross-origin")
+	try(http.Header{"Origin": {"https://evil.example"}}).wantProblem(403, "cross-origin")
+	try(http.Header{"Sec-Fetch-Site": {"same-origin"}}).wantStatus(200, nil)
+	try(http.Header{"Origin": {b.url}}).wantStatus(200, nil)
+	try(http.Header{"Origin": {"https://studio.example"}, "Sec-Fetch-Site": {"cross-site"}}).wantStatus(200, nil)
 	if got := b.do(call{method: "GET", path: api + "/tasks", header: http.Header{"Origin": {"https://evil.example"}}}); got.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("%v", got.header)
 	}
 }
 
-func TestEveryAnswerHasItsHeaders(t *testing.T) {
+func TestResponses_HaveSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, path := range []string{"/", "/login", api + "/tasks", "/nothing", "/healthz", "/openapi.json"} {
@@ -144,7 +144,7 @@ func TestEveryAnswerHasItsHeaders(t *testing.T) {
 	}
 }
 
-func TestSecretsAreInNothingThatIsObserved(t *testing.T) {
+func TestObserve_ReceivesNoSecrets(t *testing.T) {
 	t.Parallel()
 	wrapped := make(chan string, 10)
 	b := setup(t, func(o *web.Options) {
@@ -156,11 +156,11 @@ func TestSecretsAreInNothingThatIsObserved(t *testing.T) {
 		}
 	})
 	key := b.key("read")
-	b.do(call{method: "POST", path: api + "/tasks/" + store.ID{9}.String() + "/cancel", as: "secretguess"}).problem(401, "unauthenticated")
-	b.do(call{method: "GET", path: api + "/tasks?source=secretsource", as: key}).want(200, nil)
-	b.do(call{method: "POST", path: api + "/tasks/" + store.ID{9}.String() + "/cancel"}).problem(404, "not-found")
+	b.do(call{method: "POST", path: api + "/tasks/" + store.ID{9}.String() + "/cancel", as: "secretguess"}).wantProblem(401, "unauthenticated")
+	b.do(call{method: "GET", path: api + "/tasks?source=secretsource", as: key}).wantStatus(200, nil)
+	b.do(call{method: "POST", path: api + "/tasks/" + store.ID{9}.String() + "/cancel"}).wantProblem(404, "not-found")
 	b.do(call{method: "GET", path: "/x?secretquery", as: "-", header: http.Header{"Authorization": {"Bearer secretbearer"}}})
-	requests := b.observed(4)
+	requests := b.waitForRequests(4)
 	if len(wrapped) != 2 { // not for strangers
 		t.Errorf("%d requests are wrapped", len(wrapped))
 	}
@@ -168,29 +168,29 @@ func TestSecretsAreInNothingThatIsObserved(t *testing.T) {
 		t.Errorf("route of what changes something is %q", got)
 	}
 	r := requests[1]
-	if r.Stream || r.Method != "GET" || r.Route != "GET "+api+"/tasks" || r.Status != 200 || r.Bytes == 0 || r.Took <= 0 || !strings.HasPrefix(r.Who, "key ") {
+	if r.Stream || r.Method != "GET" || r.Route != "GET "+api+"/tasks" || r.Status != 200 || r.Bytes == 0 || r.Duration <= 0 || !strings.HasPrefix(r.Principal, "key ") {
 		t.Errorf("%+v", r)
 	}
 	for _, r := range requests {
-		if text := strings.Join([]string{r.Method, r.Route, r.Who}, " "); strings.Contains(text, "secret") || strings.Contains(text, key) {
+		if text := strings.Join([]string{r.Method, r.Route, r.Principal}, " "); strings.Contains(text, "secret") || strings.Contains(text, key) {
 			t.Errorf("%+v", r)
 		}
 	}
 }
 
-func TestHealthIsForEverybodyAndSaysMoreToThoseWhoAreKnown(t *testing.T) {
+func TestHealth_ShowsDetailsToKnownPrincipals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for as, known := range map[string]string{"-": "false", adminText: "true", "wrong": "false"} {
-		if got := b.do(call{method: "GET", path: "/healthz", as: as}).want(200, nil); !strings.Contains(string(got.body), `"known":`+known) {
+		if got := b.do(call{method: "GET", path: "/healthz", as: as}).wantStatus(200, nil); !strings.Contains(string(got.body), `"known":`+known) {
 			t.Errorf("%s", got.body)
 		}
-		b.do(call{method: "GET", path: "/readyz", as: as}).want(503, nil)
+		b.do(call{method: "GET", path: "/readyz", as: as}).wantStatus(503, nil)
 	}
-	b.do(call{method: "GET", path: "/metrics", as: readText}).want(200, nil)
+	b.do(call{method: "GET", path: "/metrics", as: readText}).wantStatus(200, nil)
 }
 
-func TestUploadsGetTheirWholeAddress(t *testing.T) {
+func TestUploads_ReceiveTheWholePath(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *web.Options) {
 		o.BasePath = "/cue"
@@ -199,14 +199,14 @@ func TestUploadsGetTheirWholeAddress(t *testing.T) {
 	at := web.UploadsPath("/cue")
 	for _, c := range []string{"POST " + at, "PATCH " + at + "abc", "HEAD " + at + "abc", "DELETE " + at + "abc", "PUT " + at, "POST " + at + "abc"} {
 		method, path, _ := strings.Cut(c, " ")
-		got := b.do(call{method: method, path: path, body: "x", header: http.Header{"Content-Type": {"application/offset+octet-stream"}}}).want(200, nil)
+		got := b.do(call{method: method, path: path, body: "x", header: http.Header{"Content-Type": {"application/offset+octet-stream"}}}).wantStatus(200, nil)
 		if method != "HEAD" && string(got.body) != c {
 			t.Errorf("%s: %s", c, got.body)
 		}
 	}
 }
 
-func TestWithoutADatabaseIsSaidSo(t *testing.T) {
+func TestRoutes_RespondUnavailableWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.pool.Close()
@@ -221,13 +221,13 @@ func TestWithoutADatabaseIsSaidSo(t *testing.T) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.troubles) == 0 || !strings.Contains(b.troubles[0].Error(), api+"/tasks") {
-		t.Errorf("troubles are %v", b.troubles)
+	if len(b.errors) == 0 || !strings.Contains(b.errors[0].Error(), api+"/tasks") {
+		t.Errorf("troubles are %v", b.errors)
 	}
 }
 
 // browser makes requests as one does, and follows no redirects.
-func (b *bundle) browser(method, path string, form url.Values, cookies ...*http.Cookie) (*http.Response, string) {
+func (b *testServer) browser(method, path string, form url.Values, cookies ...*http.Cookie) (*http.Response, string) {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -253,7 +253,7 @@ func (b *bundle) browser(method, path string, form url.Values, cookies ...*http.
 	return resp, string(body)
 }
 
-func TestBrowserLogsInLooksAroundAndLogsOut(t *testing.T) {
+func TestBrowser_LogsInAndOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *web.Options) { o.BasePath = "/cue" })
 	redirected := func(resp *http.Response, to string) {
@@ -300,29 +300,29 @@ func TestBrowserLogsInLooksAroundAndLogsOut(t *testing.T) {
 	redirected(resp, "/cue/login")
 }
 
-func TestProgramLogsIn(t *testing.T) {
+func TestProgram_LogsIn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
-	got := b.do(call{method: "POST", path: "/login", body: "secret=" + adminText, as: "-", header: form}).want(204, nil)
+	got := b.do(call{method: "POST", path: "/login", body: "secret=" + adminText, as: "-", header: form}).wantStatus(204, nil)
 	if len(got.header.Values("Set-Cookie")) != 1 {
 		t.Errorf("%v", got.header)
 	}
 	for n := range 12 {
 		got = b.do(call{method: "POST", path: "/login", body: "secret=wrong" + strings.Repeat("x", n), as: "-", header: form})
 	}
-	if got.problem(429, "too-many-failures"); got.header.Get("Retry-After") == "" {
+	if got.wantProblem(429, "too-many-failures"); got.header.Get("Retry-After") == "" {
 		t.Errorf("%v", got.header)
 	}
-	b.do(call{method: "POST", path: "/login", body: "secret=" + strings.Repeat("x", 10<<10), as: "-", header: form}).problem(400, "invalid-request")
-	b.do(call{method: "POST", path: "/logout", as: "-"}).want(204, nil)
+	b.do(call{method: "POST", path: "/login", body: "secret=" + strings.Repeat("x", 10<<10), as: "-", header: form}).wantProblem(400, "invalid-request")
+	b.do(call{method: "POST", path: "/logout", as: "-"}).wantStatus(204, nil)
 	resp, _ := b.browser("POST", "/login", url.Values{"secret": {"another"}})
 	if to := resp.Header.Get("Location"); !strings.HasPrefix(to, "/login?failed=limited&wait=") {
 		t.Errorf("to %q", to)
 	}
 }
 
-func TestOnlyTheHostsOwnNamesWorkWithoutAuthentication(t *testing.T) {
+func TestNoAuth_AcceptsLocalHostNamesOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *web.Options) {
 		guard, err := access.New(access.Options{NoAuth: true})
@@ -331,7 +331,7 @@ func TestOnlyTheHostsOwnNamesWorkWithoutAuthentication(t *testing.T) {
 		}
 		o.Guard = guard
 	})
-	b.do(call{method: "GET", path: api + "/tasks", as: "-"}).want(200, nil)
+	b.do(call{method: "GET", path: api + "/tasks", as: "-"}).wantStatus(200, nil)
 	r, err := http.NewRequestWithContext(t.Context(), "GET", b.url+api+"/tasks", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -1,75 +1,68 @@
 package web
 
 import (
-	"context"
 	"crypto/tls"
 	"os"
+	"sync"
 	"time"
 )
 
-// lookAgain is how often the files of a certificate are looked at.
-const lookAgain = 10 * time.Second
+// certificateCheckInterval is how often the server checks whether the files of its certificate changed.
+const certificateCheckInterval = 10 * time.Second
 
-// certificate is read again when its files change.
+// certificate reads a certificate again when its files change.
 type certificate struct {
 	certFile, keyFile string
-	every             time.Duration
-	trouble           func(error)
+	interval          time.Duration
+	onError           func(error)
 
-	memo memo[stamped]
-	told string // of what went wrong, until it goes right
+	mu        sync.Mutex
+	current   *tls.Certificate
+	modified  time.Time // of the files of current
+	checkedAt time.Time
+	lastError string // reported already
 }
 
-// stamped is a certificate and when its files were written.
-type stamped struct {
-	certificate *tls.Certificate
-	modified    time.Time
-}
-
-// get is the certificate as it is now. One that cannot be read, because it is just
-// being replaced, or for good, is served as it was; that is told once.
-func (c *certificate) get(ctx context.Context) (*tls.Certificate, error) {
-	now, err := c.memo.get(ctx, c.every, func(context.Context) (stamped, error) {
-		old := c.memo.value
-		now, err := c.read(old)
-		switch {
-		case err == nil:
-			c.told = ""
-		case old.certificate == nil:
-			return stamped{}, err
-		default:
-			if c.told != err.Error() {
-				c.told = err.Error()
-				c.trouble(err)
-			}
-			return old, nil
-		}
-		return now, nil
-	})
-	return now.certificate, err
-}
-
-// read reads the files, unless they are those of old.
-func (c *certificate) read(old stamped) (stamped, error) {
-	modified, err := c.modified()
-	if err != nil || old.certificate != nil && modified.Equal(old.modified) {
-		return old, err
+// get returns the current certificate. If the files cannot be read, for example because they are being replaced, it
+// returns the previous one and reports the error once.
+func (c *certificate) get() (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil && time.Since(c.checkedAt) < c.interval {
+		return c.current, nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-	return stamped{&pair, modified}, err
+	c.checkedAt = time.Now()
+	err := c.reload()
+	switch {
+	case err == nil:
+		c.lastError = ""
+	case c.current == nil:
+		return nil, err
+	case c.lastError != err.Error():
+		c.lastError = err.Error()
+		c.onError(err)
+	}
+	return c.current, nil
 }
 
-// modified is when the newer of the two was written.
-func (c *certificate) modified() (time.Time, error) {
+func (c *certificate) reload() error {
 	var newest time.Time
 	for _, name := range []string{c.certFile, c.keyFile} {
 		info, err := os.Stat(name)
 		if err != nil {
-			return newest, err
+			return err
 		}
 		if info.ModTime().After(newest) {
 			newest = info.ModTime()
 		}
 	}
-	return newest, nil
+	if c.current != nil && newest.Equal(c.modified) {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return err
+	}
+	c.current, c.modified = &pair, newest
+	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 // Somebody unknown may post to the dashboard, for the theme: what he sends must not
 // be kept, whatever reads it.
-func TestFormOfTheDashboardIsBounded(t *testing.T) {
+func TestDashboardForm_HasASizeLimit(t *testing.T) {
 	t.Parallel()
 	failed := make(chan error, 1)
 	b := setup(t, func(o *web.Options) {
@@ -49,32 +49,32 @@ func TestFormOfTheDashboardIsBounded(t *testing.T) {
 }
 
 // oneKey is the only one there is.
-type oneKey struct {
+type singleKeyStore struct {
 	mu  sync.Mutex
 	key store.Key
 }
 
-func (k *oneKey) FindKey(context.Context, string) (store.Key, error) {
+func (k *singleKeyStore) FindKey(context.Context, string) (store.Key, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.key, nil
 }
 
-func (k *oneKey) UseKey(context.Context, store.ID) error { return nil }
+func (k *singleKeyStore) UseKey(context.Context, store.ID) error { return nil }
 
-func (k *oneKey) Keys(ctx context.Context) ([]store.Key, error) {
+func (k *singleKeyStore) Keys(ctx context.Context) ([]store.Key, error) {
 	key, err := k.FindKey(ctx, "")
 	return []store.Key{key}, err
 }
 
-func (k *oneKey) revoke() {
+func (k *singleKeyStore) revoke() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
 	k.key.RevokedAt = &now
 }
 
-func TestPageThatStaysOpenEndsWithItsKey(t *testing.T) {
+func TestOpenPage_EndsWithItsKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		open    time.Duration
@@ -89,7 +89,7 @@ func TestPageThatStaysOpenEndsWithItsKey(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				text := "cue_aaaaaaaa_" + strings.Repeat("A", 43)
-				keys := &oneKey{key: store.Key{Name: "wall", Scope: store.ScopeRead, Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text))}}
+				keys := &singleKeyStore{key: store.Key{Name: "wall", Scope: store.ScopeRead, Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text))}}
 				ended := follow(t, keys, text)
 				time.Sleep(c.open)
 				if c.revoked {
@@ -116,7 +116,7 @@ func TestPageThatStaysOpenEndsWithItsKey(t *testing.T) {
 // returns what is closed then.
 func follow(t *testing.T, keys access.Keys, text string) <-chan struct{} {
 	t.Helper()
-	o := bare(t)
+	o := minimalOptions(t)
 	var err error
 	if o.Guard, err = access.New(access.Options{Keys: keys}); err != nil {
 		t.Fatal(err)
@@ -136,13 +136,13 @@ func follow(t *testing.T, keys access.Keys, text string) <-chan struct{} {
 	return ended
 }
 
-func TestBasePathThatNobodyCouldAskForIsRefused(t *testing.T) {
+func TestNew_RejectsInvalidBasePaths(t *testing.T) {
 	t.Parallel()
 	for base, ok := range map[string]bool{
 		"": true, "/cue": true, "/media/cue": true,
 		"/": false, "cue": false, "/cue/": false, "//evil.example": false, "/a//b": false, "/a/../b": false, "/.": false, "/{x}": false, "/a b": false,
 	} {
-		o := bare(t)
+		o := minimalOptions(t)
 		o.BasePath = base
 		if _, err := web.New(o); (err == nil) != ok {
 			t.Errorf("%q: %v", base, err)

@@ -1,45 +1,38 @@
-// Package web is the HTTP API of a pipeline, and what it takes to serve it: who
-// may come in, streams of events, what is published, and the dashboard in front.
+// Package web serves a pipeline over HTTP: the JSON API, streams of events, published files, uploads, and the
+// dashboard, all behind authentication.
 //
 //	guard, err := access.New(access.Options{Admin: secret, Keys: st})
 //	server, err := web.New(web.Options{Store: st, Guard: guard, Subscribe: subscribe, Published: dir})
-//	err = server.Serve(ctx, listener)   // until ctx is done; then it drains
+//	err = server.Serve(ctx, listener)   // until ctx is done
 //
-// It is the program's own: what its options take is made by packages that only
-// the program has.
+// The package is for the program cuelight: its options take values of internal packages.
 //
-// The API is under /api/v1 and described by /openapi.json, which tests hold
-// against what the handlers do. Errors are problem details after RFC 9457, whose
-// types are URNs that do not change.
+// The API is under /api/v1 and described by /openapi.json; tests compare the description with the responses. Errors
+// are problem details (RFC 9457), whose types are URNs that do not change.
 //
-// # What it promises
+// # Promises
 //
-//   - Everything needs a principal with the route's scope, save /healthz, /readyz,
-//     and the login page with what it is made of.
-//   - What changes something is no GET, is refused when a page of another site
-//     asks for it, and is written to the audit, in the same transaction wherever
-//     the database is what it changes. An upload is in it once a task is made of it.
-//   - JSON is read strictly: an unknown or repeated member, a second value, too
-//     much of it, or too deep, is refused. So is an unknown query parameter: a
-//     misspelt filter is not one that chooses all.
-//   - Whoever reads a stream on misses no event and gets none twice: it begins with
-//     its place, every event has one, and Last-Event-ID or ?after= goes on from
-//     there. Where that cannot be, because events are deleted or the place is none of
-//     this database, the event resync says so. A slow client holds up nobody else.
-//   - The stream of a task closes when the task has come to an end, and no sooner:
-//     the state has the last word. Asked to go on after that it answers 204, at which
-//     a browser stops asking.
-//   - No query string, header, secret or source's password is in what
-//     Options.Observe hears. Sources have their public form, see internal/redact,
-//     to everybody but the scope admin.
-//   - What stays open, a stream or a page that follows, ends about a minute after the
-//     key or session that opened it.
-//   - What is published is served out of its directory and nothing else is,
-//     whatever a path or a symbolic link says.
+//   - Every route requires a principal with its scope, except /healthz, /readyz, and the login page with its assets.
+//   - A request that changes something is never a GET, is refused if it comes from a page of another site, and is
+//     recorded in the audit log, in the same transaction if it changes the database. An upload is recorded once it
+//     has a task.
+//   - JSON is read strictly: unknown and repeated members, data after the value, and bodies that are too large or
+//     nested too deeply are refused. So are unknown query parameters, because a misspelt filter would match all
+//     tasks.
+//   - A client that resumes a stream misses no event and gets none twice: every event has an id, the stream starts
+//     with its position, and Last-Event-ID or ?after= continues from there. If that is impossible, because events
+//     are pruned or the database does not know the id, the client gets the event resync. A slow client delays no
+//     other.
+//   - The stream of a task closes when the task has ended, and not before: the state of the task decides. A client
+//     that then reconnects gets 204, and a browser stops.
+//   - Options.Observe receives no query string, header, secret or password of a source. Only principals with the
+//     scope admin see whole sources; others see their public form, see internal/redact.
+//   - A stream or an open page ends about a minute after its key or session becomes invalid.
+//   - Only files inside the published directory are served, whatever a path or a symbolic link says.
 //
-// # What it does not do
+// # Limits
 //
-// It limits failures to authenticate, the number of streams and connections, and the
-// size and duration of requests, but not how often somebody with a key asks. It sends no
-// CORS headers: pages of other sites cannot use it. It does not log.
+// The package limits failed logins, open streams, connections, concurrent requests, and the size and duration of
+// requests, but not the rate of requests. It sends no CORS headers, so pages of other sites cannot use the API. It
+// does not log.
 package web

@@ -9,7 +9,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Routes are those of a server, METHOD PATH.
+// Routes lists the routes of a server as METHOD PATH.
 func Routes(s *Server) (routes []string) {
 	for _, r := range s.routes {
 		routes = append(routes, r.method+" "+r.path)
@@ -17,34 +17,32 @@ func Routes(s *Server) (routes []string) {
 	return routes
 }
 
-// What tests hand garbage to.
+// Functions that fuzz tests and tables call directly.
 var (
-	PublishedName = publishedName
-	CheckJSON     = checkJSON
-	IsNotThere    = isNotThere
+	PublishedName  = publishedName
+	CheckJSON      = checkJSON
+	IsFileNotFound = isFileNotFound
+	ParseEventID   = parseEventID
 )
 
-// NextPage is where a login leads to.
+// NextPage returns the page after a login to a server with a base path.
 func NextPage(base, next string) string {
-	s := &Server{o: Options{BasePath: base}}
+	s := &Server{opts: Options{BasePath: base}}
 	return s.nextPage(next)
 }
 
-// Place reads the id of an event.
-func Place(text string) (n int64, given, ok bool) { return parsePlace(text) }
-
-// EventTypes reads a choice of types.
-func EventTypes(text string) error {
-	_, err := eventTypes(text)
+// ParseEventTypes reads a list of event types.
+func ParseEventTypes(text string) error {
+	_, err := parseEventTypes(text)
 	return err
 }
 
-// TaskQuery reads a choice of tasks.
-func TaskQuery(r *http.Request) (store.Filter, int, error) {
-	p := query(r, append(filterNames, "after", "limit")...)
-	given, limit := p.filter(), p.limit()
+// ParseTaskQuery reads the query of a list of tasks.
+func ParseTaskQuery(r *http.Request) (store.Filter, int, error) {
+	p := parseQuery(r, append(filterNames, "after", "limit")...)
+	conditions, limit := p.filter(), p.limit()
 	p.id("after")
-	f, err := given.store()
+	f, err := conditions.toStoreFilter()
 	if p.err != nil {
 		err = p.err
 	}
@@ -53,16 +51,16 @@ func TaskQuery(r *http.Request) (store.Filter, int, error) {
 
 // ReadSubmissions reads the body of a submission.
 func ReadSubmissions(text []byte) (out []store.Submission, err error) {
-	var in submissions
-	if err := unmarshal(text, &in); err != nil {
+	var in submitRequest
+	if err := unmarshalStrict(text, &in); err != nil {
 		return nil, err
 	}
-	all, _, err := in.all()
+	list, _, err := in.list()
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range all {
-		sub, err := s.store()
+	for _, s := range list {
+		sub, err := s.toStoreSubmission()
 		if err != nil {
 			return nil, err
 		}
@@ -71,16 +69,16 @@ func ReadSubmissions(text []byte) (out []store.Submission, err error) {
 	return out, nil
 }
 
-// NewResponse wraps what an answer is written to.
-func NewResponse(w http.ResponseWriter) http.ResponseWriter { return newResponse(w) }
+// NewResponseWriter wraps the writer of a response.
+func NewResponseWriter(w http.ResponseWriter) http.ResponseWriter { return newResponseWriter(w) }
 
-// Certificate reads one from files, and again once so much time has passed.
-func Certificate(certFile, keyFile string, every time.Duration, trouble func(error)) func(context.Context) (*tls.Certificate, error) {
-	c := &certificate{certFile: certFile, keyFile: keyFile, every: every, trouble: trouble}
+// Certificate reads a certificate from files, and again when the interval has passed.
+func Certificate(certFile, keyFile string, interval time.Duration, onError func(error)) func() (*tls.Certificate, error) {
+	c := &certificate{certFile: certFile, keyFile: keyFile, interval: interval, onError: onError}
 	return c.get
 }
 
-// NewRequestLimit bounds the requests of each principal.
-func NewRequestLimit(each int) func(ctx context.Context, who string, wait time.Duration) (release func(), err error) {
-	return newRequestLimit(each).enter
+// NewRequestLimit returns the acquire function of a limit of requests per principal.
+func NewRequestLimit(n int) func(ctx context.Context, principal string, wait time.Duration) (release func(), err error) {
+	return newRequestLimit(n).acquire
 }

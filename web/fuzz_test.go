@@ -62,16 +62,16 @@ func FuzzNextPage(f *testing.F) {
 	})
 }
 
-func FuzzPlacesAndTypes(f *testing.F) {
+func FuzzEventIDsAndTypes(f *testing.F) {
 	for _, seed := range []string{"0", "-1", "9223372036854775807", "9223372036854775808", " 1", "1e3", "+1", "done", "done,,", "done,cancelled"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		n, given, ok := web.Place(text)
+		n, given, ok := web.ParseEventID(text)
 		if n < 0 || ok && !given && text != "" || !ok && n != 0 {
 			t.Errorf("%q is %d, %t, %t", text, n, given, ok)
 		}
-		if web.EventTypes(text) == nil && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz_,") != "" {
+		if web.ParseEventTypes(text) == nil && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz_,") != "" {
 			t.Errorf("%q are types", text)
 		}
 	})
@@ -84,7 +84,7 @@ func FuzzTaskQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, query string) {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.URL.RawQuery = query
-		filter, limit, err := web.TaskQuery(r)
+		filter, limit, err := web.ParseTaskQuery(r)
 		if err != nil {
 			return
 		}

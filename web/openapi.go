@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// openAPI describes the API, for a server at the root.
+// openAPI describes the API of a server without a base path.
 //
 //go:embed openapi.json
 var openAPI []byte
 
-// withServer is a description for a server that is mounted at a path.
-func withServer(text []byte, path string) ([]byte, error) {
+// withServerURL returns a description for a server with a base path.
+func withServerURL(text []byte, path string) ([]byte, error) {
 	var doc map[string]json.RawMessage
 	if err := json.Unmarshal(text, &doc); err != nil {
 		return nil, fmt.Errorf("read openapi.json: %w", err)

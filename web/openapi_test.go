@@ -23,13 +23,13 @@ import (
 
 // description is openapi.json, whose schemas are made to allow nothing that they do
 // not name.
-type description struct {
+type openAPIDocument struct {
 	doc     map[string]any
 	mu      sync.Mutex
 	schemas *jsonschema.Compiler
 }
 
-var readDescription = sync.OnceValues(func() (*description, error) {
+var readOpenAPI = sync.OnceValues(func() (*openAPIDocument, error) {
 	text, err := os.ReadFile("openapi.json")
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ var readDescription = sync.OnceValues(func() (*description, error) {
 		return nil, err
 	}
 	closeSchemas(doc)
-	d := &description{doc: doc.(map[string]any), schemas: jsonschema.NewCompiler()}
+	d := &openAPIDocument{doc: doc.(map[string]any), schemas: jsonschema.NewCompiler()}
 	d.schemas.DefaultDraft(jsonschema.Draft2020)
 	d.schemas.AssertFormat()
 	return d, d.schemas.AddResource("mem:///openapi.json", doc)
@@ -63,19 +63,19 @@ func closeSchemas(v any) {
 	}
 }
 
-func theDescription(t testing.TB) *description {
+func openAPI(t testing.TB) *openAPIDocument {
 	t.Helper()
-	d, err := readDescription()
+	d, err := readOpenAPI()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-func (d *description) paths() map[string]any { return d.doc["paths"].(map[string]any) }
+func (d *openAPIDocument) paths() map[string]any { return d.doc["paths"].(map[string]any) }
 
 // operation finds what is said of a request.
-func (d *description) operation(method, path string) (at string, op map[string]any) {
+func (d *openAPIDocument) operation(method, path string) (at string, op map[string]any) {
 	best := ""
 	for template := range d.paths() {
 		pattern := "^" + regexp.MustCompile(`\\\{path\\\}$`).ReplaceAllString(regexp.QuoteMeta(template), ".+") + "$"
@@ -99,9 +99,9 @@ func escape(s string) string {
 }
 
 // described fails the test where an answer is not what openapi.json says of it.
-func described(t testing.TB, method, path string, resp *http.Response, body []byte) {
+func checkAgainstOpenAPI(t testing.TB, method, path string, resp *http.Response, body []byte) {
 	t.Helper()
-	d := theDescription(t)
+	d := openAPI(t)
 	at, op := d.operation(method, path)
 	if op == nil {
 		return // the dashboard's, or nobody's
@@ -139,7 +139,7 @@ func described(t testing.TB, method, path string, resp *http.Response, body []by
 	}
 }
 
-func (d *description) check(pointer string, body []byte) error {
+func (d *openAPIDocument) check(pointer string, body []byte) error {
 	d.mu.Lock() // compiling is for one at a time
 	schema, err := d.schemas.Compile("mem:///openapi.json#" + pointer)
 	d.mu.Unlock()
@@ -153,14 +153,14 @@ func (d *description) check(pointer string, body []byte) error {
 	return schema.Validate(v)
 }
 
-func TestEveryRouteIsDescribedAndEverythingDescribedIsARoute(t *testing.T) {
+func TestOpenAPI_DescribesExactlyTheRoutes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var routes, described []string
 	for _, r := range web.Routes(b.server) {
 		routes = append(routes, strings.Replace(r, "{path...}", "{path}", 1))
 	}
-	d := theDescription(t)
+	d := openAPI(t)
 	for path, item := range d.paths() {
 		for method := range item.(map[string]any) {
 			described = append(described, strings.ToUpper(method)+" "+path)
@@ -175,7 +175,7 @@ func TestEveryRouteIsDescribedAndEverythingDescribedIsARoute(t *testing.T) {
 
 // What is refused is to be seen in the description: closeSchemas makes up for answers,
 // of which there may be more some day.
-func TestDescribedBodiesAreClosed(t *testing.T) {
+func TestOpenAPI_RequestBodiesAreClosed(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("openapi.json")
 	if err != nil {
@@ -216,7 +216,7 @@ func TestDescribedBodiesAreClosed(t *testing.T) {
 
 // Generators take an object of which nothing is said for one that is empty, and a member
 // with a default for one that is always there.
-func TestDescription_IsReadAlikeByGenerators(t *testing.T) {
+func TestOpenAPI_IsClearToGenerators(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("openapi.json")
 	if err != nil {
@@ -253,9 +253,9 @@ func TestDescription_IsReadAlikeByGenerators(t *testing.T) {
 	check("", doc)
 }
 
-func TestDescriptionIsInOrder(t *testing.T) {
+func TestOpenAPI_IsConsistent(t *testing.T) {
 	t.Parallel()
-	d := theDescription(t)
+	d := openAPI(t)
 	if d.doc["openapi"] != "3.1.0" {
 		t.Errorf("version is %v", d.doc["openapi"])
 	}
@@ -300,9 +300,9 @@ func TestDescriptionIsInOrder(t *testing.T) {
 	}
 }
 
-func TestDescriptionKnowsAllWords(t *testing.T) {
+func TestOpenAPI_ListsAllEnumValues(t *testing.T) {
 	t.Parallel()
-	d := theDescription(t)
+	d := openAPI(t)
 	enum := func(schema, member string) (words []string) {
 		s := d.doc["components"].(map[string]any)["schemas"].(map[string]any)[schema].(map[string]any)
 		if member != "" {
@@ -322,13 +322,13 @@ func TestDescriptionKnowsAllWords(t *testing.T) {
 	}
 }
 
-func TestDescriptionSaysWhereItIsMounted(t *testing.T) {
+func TestOpenAPI_NamesTheBasePath(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *web.Options) { o.BasePath = "/cue" })
 	var doc struct {
 		Servers []struct{ URL string }
 	}
-	b.do(call{method: "GET", path: "/cue/openapi.json", as: readText}).want(200, &doc)
+	b.do(call{method: "GET", path: "/cue/openapi.json", as: readText}).wantStatus(200, &doc)
 	if len(doc.Servers) != 1 || doc.Servers[0].URL != "/cue" {
 		t.Errorf("servers are %v", doc.Servers)
 	}

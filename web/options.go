@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"net/netip"
@@ -17,126 +18,108 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Subscription gives events as they happen. A *eventfeed.Subscription does.
+// Subscription returns events as they happen. A *eventfeed.Subscription does.
 type Subscription interface {
-	// Next waits for events. Where its context has ended it may be called again
-	// with another; after any other error there will be no more.
+	// Next waits for events. If its context ends, it may be called again with another; any other error is permanent.
 	Next(ctx context.Context) ([]store.Event, error)
 	Close()
 }
 
-// Options say what is served. Store and Guard must be set.
+// Options configure a [Server]. Store and Guard are required.
 type Options struct {
 	Store *store.Store
 	Guard *access.Guard
 
-	// Subscribe tells of events after one, those that keep wants. Default:
-	// there are no streams.
+	// Subscribe returns the events after an id for which keep returns true. Default: no streams.
 	Subscribe func(after int64, keep func(store.Event) bool) Subscription
-	// Webhooks are managed under /api/v1/webhooks. Default: there are none.
+	// Webhooks are managed under /api/v1/webhooks. Default: no such routes.
 	Webhooks *webhook.Webhooks
-	// Published is the directory that the pipeline publishes in, in which each
-	// task has one by its id. Default: nothing is served.
+	// Published is the directory to which the pipeline publishes; each task has a subdirectory named by its id.
+	// Default: nothing is served.
 	Published string
-	// CheckSource refuses a source that somebody wants to submit: an error that
-	// matches [access.ErrScope] as forbidden, any other as invalid; its text is
-	// shown. Default: http and https URLs for everybody, absolute paths and file
-	// URLs for the scope admin, because the pipeline would publish any of this
-	// host's videos.
+	// CheckSource refuses a submitted source: an error that matches [access.ErrScope] as forbidden, any other as
+	// invalid. The client gets its text. Default: [CheckSource].
 	CheckSource func(who access.Principal, source string) error
 
-	// Uploads has /api/v1/uploads and all below, its whole address as BasePath
-	// says; see [Server.UploadsPath]. Default: there are no uploads.
+	// Uploads serves /api/v1/uploads and everything below, see [UploadsPath]. Default: no uploads.
 	Uploads http.Handler
-	// Dashboard has / and all below that nothing else has, without BasePath. It
-	// draws GET /login, which has a form that posts the field secret, and next
-	// for where to go then. After a failure that has the query failed=wrong, or
-	// failed=limited and wait= for so many seconds. What it has under /assets/, and
-	// POST /theme, is for everybody. GET /live stays open for as long as a page is,
-	// and counts as a stream. Default: there is none.
+	// Dashboard serves everything that no other route does, with paths that do not include BasePath. Its GET /login
+	// has a form that posts the field secret, and next for the page to open afterwards. After a failure, /login has
+	// the query failed=wrong, or failed=limited and wait= with a number of seconds. Its /assets/ and POST /theme need
+	// no principal. A request of GET /live stays open as long as its page and counts as a stream. Default: none.
 	Dashboard http.Handler
-	// Metrics has /metrics; Healthy and Ready have /healthz and /readyz, for
-	// everybody: whether somebody is known says [access.From]. Default: they are
-	// not there.
+	// Metrics serves /metrics. Healthy and Ready serve /healthz and /readyz without authentication; they can tell a
+	// known principal by [access.From]. Default: no such routes.
 	Metrics, Healthy, Ready http.Handler
 
-	// Wrap is put around what is served to somebody who is known: for tracing.
-	// Default: nothing.
+	// Wrap wraps the handler of requests with a principal, for tracing. Default: none.
 	Wrap func(http.Handler) http.Handler
 
-	// BasePath is the path that everything is under, such as "/cuelight".
-	// Default: none.
+	// BasePath is a prefix of all paths, such as "/cuelight". Default: none.
 	BasePath string
-	// Origins are other origins whose pages may change things, such as
-	// "https://studio.example" where a proxy serves this under that name and
-	// does not hand on the Host header. Default none.
+	// Origins are other origins whose pages may change things, such as "https://studio.example" if a proxy serves
+	// this server under that name and does not pass on the Host header. Default: none.
 	Origins []string
 
-	// CertFile and KeyFile are for TLS; they are read again when they change.
-	// Insecure allows other addresses than loopback without TLS.
+	// CertFile and KeyFile enable TLS. They are read again when they change. Insecure allows addresses other than
+	// loopback without TLS.
 	CertFile, KeyFile string
 	Insecure          bool
-	// Grace is how long requests may go on when Serve is to end. Default 10 s.
+	// Grace is how long requests may take to end when Serve's context is done. Default 10 s.
 	Grace time.Duration
-	// Abort, when closed, makes Serve close all connections and return. Default: Serve ends by its context alone.
+	// Abort, when closed, makes Serve close all connections and return. Default: never.
 	Abort <-chan struct{}
 
-	// Streams is how many streams of events may be open, those of the dashboard's
-	// pages among them, and StreamsEach for one principal. Default 1000, and three
-	// quarters of Streams.
-	Streams, StreamsEach int
-	// Connections is how many may be open at once, whoever has them; more are
-	// closed as they come. Each takes memory and a descriptor, which what else this
-	// process does needs, too. Those of streams count, too. Default 5000.
-	// ConnectionsEach is that for one address, of IPv6 for one network of 64 bits.
-	// Default a tenth of Connections. Loopback addresses and Proxies, from which
-	// everybody may come, have no limit of their own.
-	Connections, ConnectionsEach int
-	Proxies                      []netip.Prefix
-	// RequestsEach is how many requests of one principal may ask the database at
-	// the same time. More wait for up to 5 s, streams for up to 30 s, and are then
-	// answered with 429. It should be less than the connections that Store has, so
-	// that nobody can keep them from all others. Default 4.
-	RequestsEach int
-	// Ping is how often a stream in which nothing happens shows that it is
-	// alive. Default 15 s.
-	Ping time.Duration
+	// MaxStreams is how many streams may be open, including those of the dashboard's pages, and
+	// MaxStreamsPerPrincipal for one principal. Default 1000, and three quarters of MaxStreams.
+	MaxStreams, MaxStreamsPerPrincipal int
+	// MaxConnections is how many connections may be open, including those of streams; the server closes more
+	// connections when they arrive. Each takes memory and a file descriptor. Default 5000.
+	// MaxConnectionsPerAddress is the limit for one address, of IPv6 for one /64 network. Default a tenth of
+	// MaxConnections. It does not apply to loopback addresses and Proxies, which connect for many clients.
+	MaxConnections, MaxConnectionsPerAddress int
+	Proxies                                  []netip.Prefix
+	// MaxRequestsPerPrincipal is how many requests of one principal may use the database at the same time. More
+	// requests wait for up to 5 s, streams for up to 30 s, and then get 429. It should be less than the number of
+	// Store's connections, so that no principal can block all others. Default 4.
+	MaxRequestsPerPrincipal int
+	// PingInterval is how often an idle stream sends a comment. Default 15 s.
+	PingInterval time.Duration
 
-	// Observe hears of each request when it is over. Trouble hears what went
-	// wrong on this side, of which a client was told no details. ErrorLog is
-	// that of the http.Server. They must not block. Default: nobody.
+	// Observe is called for each request when it ends. OnError is called for errors of this server, whose details
+	// the client does not get. ErrorLog is the log of the http.Server. They must not block. Default: ignored.
 	Observe  func(Request)
-	Trouble  func(route string, err error)
+	OnError  func(route string, err error)
 	ErrorLog *log.Logger
 }
 
-// Request is what is known of a request when it is over.
+// Request describes a request that has ended.
 type Request struct {
-	Method string
-	Route  string // the pattern, such as "GET /api/v1/tasks/{id}"
-	Who    string // the principal; empty for somebody unknown
-	Status int
-	Bytes  int64 // of the answer's body
-	Took   time.Duration
-	// Stream says that the response was a stream of events, whose Took says how long it was open.
+	Method    string
+	Route     string // the pattern, such as "GET /api/v1/tasks/{id}"
+	Principal string // its name; empty without authentication
+	Status    int
+	Bytes     int64 // of the response's body
+	Duration  time.Duration
+	// Stream says that the response was a stream of events; its Duration says how long it was open.
 	Stream bool
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Store == nil || o.Guard == nil {
-		return o, errors.New("a store and a guard are needed")
+	switch b := o.BasePath; {
+	case o.Store == nil || o.Guard == nil:
+		return o, errors.New("options need a store and a guard")
+	case b != "" && (!strings.HasPrefix(b, "/") || b == "/" || path.Clean(b) != b || strings.ContainsAny(b, "{} ?#%")):
+		return o, fmt.Errorf("base path %q must start with a slash, must not end with one, and must need no escaping", b)
+	case (o.CertFile == "") != (o.KeyFile == ""):
+		return o, errors.New("a certificate and its key must be given together")
 	}
-	if b := o.BasePath; b != "" && (!strings.HasPrefix(b, "/") || b == "/" || path.Clean(b) != b || strings.ContainsAny(b, "{} ?#%")) {
-		return o, fmt.Errorf("base path %q: it begins with a slash, does not end with one, and is plain", b)
-	}
-	if (o.CertFile == "") != (o.KeyFile == "") {
-		return o, errors.New("a certificate needs its key, and a key its certificate")
-	}
-	o.Grace, o.Ping = cmp.Or(o.Grace, 10*time.Second), cmp.Or(o.Ping, 15*time.Second)
-	o.Streams, o.Connections = cmp.Or(o.Streams, 1000), cmp.Or(o.Connections, 5000)
-	o.ConnectionsEach = cmp.Or(o.ConnectionsEach, max(o.Connections/10, 1))
-	o.RequestsEach = max(cmp.Or(o.RequestsEach, 4), 1)
-	o.StreamsEach = cmp.Or(o.StreamsEach, max(o.Streams*3/4, 1))
+	o.Grace, o.PingInterval = cmp.Or(o.Grace, 10*time.Second), cmp.Or(o.PingInterval, 15*time.Second)
+	o.MaxStreams, o.MaxConnections = cmp.Or(o.MaxStreams, 1000), cmp.Or(o.MaxConnections, 5000)
+	o.MaxConnectionsPerAddress = cmp.Or(o.MaxConnectionsPerAddress, max(o.MaxConnections/10, 1))
+	o.MaxRequestsPerPrincipal = max(cmp.Or(o.MaxRequestsPerPrincipal, 4), 1)
+	o.MaxStreamsPerPrincipal = cmp.Or(o.MaxStreamsPerPrincipal, max(o.MaxStreams*3/4, 1))
+	o.ErrorLog = cmp.Or(o.ErrorLog, log.New(io.Discard, "", 0))
 	if o.CheckSource == nil {
 		o.CheckSource = CheckSource
 	}
@@ -146,15 +129,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Observe == nil {
 		o.Observe = func(Request) {}
 	}
-	if o.Trouble == nil {
-		o.Trouble = func(string, error) {}
-	}
-	if o.ErrorLog == nil {
-		o.ErrorLog = log.New(discard{}, "", 0)
+	if o.OnError == nil {
+		o.OnError = func(string, error) {}
 	}
 	return o, nil
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,82 +20,104 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// problem is an error as a client sees it, after RFC 9457. Its type is the kind
-// as a URN.
+// ProblemTypes is the prefix of the types of problems.
+const ProblemTypes = "urn:cuelight:problem:"
+
+const (
+	// defaultRetryAfter is the Retry-After of errors that suggest no better one.
+	defaultRetryAfter = 5 * time.Second
+	internalDetail    = "an internal error occurred; the server's log has the details"
+	unavailableDetail = "the database is not available; try again later"
+)
+
+// problem is an error response (RFC 9457). Its type is ProblemTypes and the kind.
 type problem struct {
-	kind   kind
-	detail string
-	after  time.Duration // when to try again
+	kind       kind
+	detail     string
+	retryAfter time.Duration
 }
 
 func (p *problem) Error() string { return p.detail }
 
-// kind is a type of problem. Kinds are part of the API: they do not change.
+// kind is a type of problem. Kinds are part of the API and do not change.
 type kind string
 
-// ProblemTypes is what the types of problems begin with.
-const ProblemTypes = "urn:cuelight:problem:"
-
-// The kinds, each with its status and title below.
 const (
-	kindRequest     kind = "invalid-request"
-	kindUnknown     kind = "unauthenticated"
-	kindScope       kind = "forbidden"
-	kindOrigin      kind = "cross-origin"
-	kindNotFound    kind = "not-found"
-	kindMethod      kind = "method-not-allowed"
-	kindOverridden  kind = "overridden"
-	kindRequestID   kind = "request-id-taken"
-	kindEventsGone  kind = "events-gone"
-	kindTooLarge    kind = "too-large"
-	kindMediaType   kind = "unsupported-media-type"
-	kindHost        kind = "misdirected"
-	kindInvalid     kind = "invalid"
-	kindLimited     kind = "too-many-failures"
-	kindStreams     kind = "too-many-streams"
-	kindRequests    kind = "too-many-requests"
-	kindInternal    kind = "internal"
-	kindUnavailable kind = "unavailable"
+	kindInvalidRequest       kind = "invalid-request"
+	kindUnauthenticated      kind = "unauthenticated"
+	kindForbidden            kind = "forbidden"
+	kindCrossOrigin          kind = "cross-origin"
+	kindNotFound             kind = "not-found"
+	kindMethodNotAllowed     kind = "method-not-allowed"
+	kindOverridden           kind = "overridden"
+	kindRequestIDTaken       kind = "request-id-taken"
+	kindEventsGone           kind = "events-gone"
+	kindTooLarge             kind = "too-large"
+	kindUnsupportedMediaType kind = "unsupported-media-type"
+	kindMisdirected          kind = "misdirected"
+	kindInvalid              kind = "invalid"
+	kindTooManyFailures      kind = "too-many-failures"
+	kindTooManyStreams       kind = "too-many-streams"
+	kindTooManyRequests      kind = "too-many-requests"
+	kindInternal             kind = "internal"
+	kindUnavailable          kind = "unavailable"
 )
 
 var kinds = map[kind]struct {
 	status int
 	title  string
 }{
-	kindRequest:     {http.StatusBadRequest, "The request cannot be understood"},
-	kindUnknown:     {http.StatusUnauthorized, "Credentials are needed"},
-	kindScope:       {http.StatusForbidden, "This is not allowed"},
-	kindOrigin:      {http.StatusForbidden, "A page of another site asked for this"},
-	kindNotFound:    {http.StatusNotFound, "This is not there"},
-	kindMethod:      {http.StatusMethodNotAllowed, "This cannot be done here"},
-	kindOverridden:  {http.StatusConflict, "The task was replaced by another"},
-	kindRequestID:   {http.StatusConflict, "The request id names a task with another source"},
-	kindEventsGone:  {http.StatusGone, "What came since then cannot be told"},
-	kindTooLarge:    {http.StatusRequestEntityTooLarge, "The request is too large"},
-	kindMediaType:   {http.StatusUnsupportedMediaType, "The body must be JSON"},
-	kindHost:        {http.StatusMisdirectedRequest, "This host has another name"},
-	kindInvalid:     {http.StatusUnprocessableEntity, "The request is understood, but cannot be done"},
-	kindLimited:     {http.StatusTooManyRequests, "There were too many failures"},
-	kindStreams:     {http.StatusTooManyRequests, "Too many streams are open"},
-	kindRequests:    {http.StatusTooManyRequests, "Too many requests are under way"},
-	kindInternal:    {http.StatusInternalServerError, "Something went wrong here"},
-	kindUnavailable: {http.StatusServiceUnavailable, "This cannot be done right now"},
+	kindInvalidRequest:       {http.StatusBadRequest, "Invalid request"},
+	kindUnauthenticated:      {http.StatusUnauthorized, "Authentication required"},
+	kindForbidden:            {http.StatusForbidden, "Not allowed"},
+	kindCrossOrigin:          {http.StatusForbidden, "Cross-origin request"},
+	kindNotFound:             {http.StatusNotFound, "Not found"},
+	kindMethodNotAllowed:     {http.StatusMethodNotAllowed, "Method not allowed"},
+	kindOverridden:           {http.StatusConflict, "The task is overridden by another task"},
+	kindRequestIDTaken:       {http.StatusConflict, "The request id belongs to a task with another source"},
+	kindEventsGone:           {http.StatusGone, "The events after this id are deleted"},
+	kindTooLarge:             {http.StatusRequestEntityTooLarge, "The request is too large"},
+	kindUnsupportedMediaType: {http.StatusUnsupportedMediaType, "The body must be JSON"},
+	kindMisdirected:          {http.StatusMisdirectedRequest, "The host name is not of this server"},
+	kindInvalid:              {http.StatusUnprocessableEntity, "Invalid values"},
+	kindTooManyFailures:      {http.StatusTooManyRequests, "Too many failed logins"},
+	kindTooManyStreams:       {http.StatusTooManyRequests, "Too many open streams"},
+	kindTooManyRequests:      {http.StatusTooManyRequests, "Too many concurrent requests"},
+	kindInternal:             {http.StatusInternalServerError, "Internal error"},
+	kindUnavailable:          {http.StatusServiceUnavailable, "Temporarily unavailable"},
 }
 
-// ProblemTitle is the title of a kind of problem, the end of its type; empty for one
-// that is not of this package.
-func ProblemTitle(of string) string { return kinds[kind(of)].title }
+// knownErrors are errors whose text a client may see, and their kinds.
+var knownErrors = []struct {
+	err  error
+	kind kind
+}{
+	{access.ErrUnknown, kindUnauthenticated},
+	{access.ErrWrong, kindUnauthenticated},
+	{access.ErrScope, kindForbidden},
+	{access.ErrHost, kindMisdirected},
+	{store.ErrNotFound, kindNotFound},
+	{store.ErrWorkerUnknown, kindNotFound},
+	{webhook.ErrNotFound, kindNotFound},
+	{store.ErrOverridden, kindOverridden},
+	{store.ErrRequestTaken, kindRequestIDTaken},
+	{store.ErrNoStage, kindInvalid},
+	{store.ErrInvalid, kindInvalid},
+	{store.ErrInvalidKey, kindInvalid},
+	{webhook.ErrInvalid, kindInvalid},
+	{store.ErrEventsGone, kindEventsGone},
+}
 
-func refuse(k kind, format string, args ...any) *problem {
+// ProblemTitle returns the title of a problem, given the last part of its type. It returns "" for the problems of
+// other packages.
+func ProblemTitle(name string) string { return kinds[kind(name)].title }
+
+func newProblem(k kind, format string, args ...any) *problem {
 	return &problem{kind: k, detail: fmt.Sprintf(format, args...)}
 }
 
-// retryAfter is what a client is told where nobody knows better.
-const retryAfter = 5 * time.Second
-
-// explain turns an error into what a client is told. What it may not know is left
-// out.
-func explain(err error) *problem {
+// problemOf returns what a client may know of an error.
+func problemOf(err error) *problem {
 	var p *problem
 	var limited *access.Limited
 	var large *http.MaxBytesError
@@ -104,38 +125,30 @@ func explain(err error) *problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &limited):
-		return &problem{kindLimited, "try again later", limited.After}
+		return &problem{kindTooManyFailures, "too many failed logins from this address; try again later", limited.After}
 	case errors.As(err, &large):
-		return refuse(kindTooLarge, "at most %d bytes are read", large.Limit)
+		return newProblem(kindTooLarge, "the body is larger than %d bytes, the limit", large.Limit)
 	}
-	for _, known := range []struct {
-		err  error
-		kind kind
-	}{
-		{access.ErrUnknown, kindUnknown}, {access.ErrWrong, kindUnknown}, {access.ErrScope, kindScope}, {access.ErrHost, kindHost},
-		{store.ErrNotFound, kindNotFound}, {store.ErrWorkerUnknown, kindNotFound}, {webhook.ErrNotFound, kindNotFound}, {store.ErrOverridden, kindOverridden},
-		{store.ErrRequestTaken, kindRequestID},
-		{store.ErrNoStage, kindInvalid}, {store.ErrInvalid, kindInvalid}, {store.ErrInvalidKey, kindInvalid}, {webhook.ErrInvalid, kindInvalid},
-		{store.ErrEventsGone, kindEventsGone},
-	} {
+	for _, known := range knownErrors {
 		if errors.Is(err, known.err) {
 			return &problem{kind: known.kind, detail: err.Error()}
 		}
 	}
-	if away(err) {
-		return &problem{kindUnavailable, "try again later", retryAfter}
+	if isUnavailable(err) {
+		return &problem{kindUnavailable, unavailableDetail, defaultRetryAfter}
 	}
-	return &problem{kind: kindInternal, detail: "what it was is in the log"}
+	return newProblem(kindInternal, internalDetail)
 }
 
-// away reports whether err says that the database cannot do anything for now, in
-// contrast to that one thing.
-func away(err error) bool {
+// isUnavailable reports whether an error says that the database is unavailable, and not that one statement failed.
+func isUnavailable(err error) bool {
 	var network net.Error
 	var connect *pgconn.ConnectError
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code[:min(2, len(pg.Code))] {
-		case "08", "53", "57", "25", "3D", "40": // appendix A: connections, resources, an operator, read only, no database, collisions
+		// Classes of the PostgreSQL manual's appendix A: connection exception, insufficient resources, operator
+		// intervention, invalid transaction state (read-only server), unknown database, transaction rollback.
+		case "08", "53", "57", "25", "3D", "40":
 			return true
 		}
 		return errors.Is(err, store.ErrNoSchema)
@@ -145,11 +158,11 @@ func away(err error) bool {
 		errors.Is(err, store.ErrNoSchema) || pgconn.SafeToRetry(err)
 }
 
-// fail answers with an error.
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p := explain(err)
-	if k := kinds[p.kind]; k.status >= http.StatusInternalServerError && r.Context().Err() == nil {
-		s.o.Trouble(r.Pattern, err)
+// writeError responds with an error, and reports it if it is not the client's.
+func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	if kinds[p.kind].status >= http.StatusInternalServerError && r.Context().Err() == nil {
+		s.opts.OnError(r.Pattern, err)
 	}
 	writeProblem(w, p)
 }
@@ -160,56 +173,20 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	h.Del("Etag")
-	if p.after > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.after.Seconds()))))
+	if p.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.retryAfter.Seconds()))))
 	}
-	if p.kind == kindUnknown {
+	if p.kind == kindUnauthenticated {
 		h.Set("WWW-Authenticate", `Bearer realm="cuelight"`)
 	}
-	var body bytes.Buffer
+	var body bytes.Buffer // writing JSON to it cannot fail
 	_ = writeJSON(&body, struct {
 		Type   string `json:"type"`
 		Title  string `json:"title"`
 		Status int    `json:"status"`
 		Detail string `json:"detail"`
-	}{ProblemTypes + string(p.kind), k.title, k.status, strings.ToValidUTF8(p.detail, "\uFFFD")}) // a buffer takes all
-	h.Set("Content-Length", strconv.Itoa(body.Len())) // so that it is whole where the handler aborts
+	}{ProblemTypes + string(p.kind), k.title, k.status, strings.ToValidUTF8(p.detail, "\uFFFD")})
+	h.Set("Content-Length", strconv.Itoa(body.Len())) // so that the response is complete even if the handler panics
 	w.WriteHeader(k.status)
 	_, _ = w.Write(body.Bytes())
-}
-
-// writeJSON writes one line.
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false) // the type says that it is no page
-	return enc.Encode(v)
-}
-
-// answer is a handler's result: a status, and what is written as JSON; nil for no
-// body.
-type answer struct {
-	status int
-	body   any
-	// location is the address of what was made; link that of the next page.
-	location, link string
-}
-
-func ok(body any) (answer, error) { return answer{status: http.StatusOK, body: body}, nil }
-
-func (a answer) write(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Cache-Control", "no-store")
-	if a.location != "" {
-		h.Set("Location", a.location)
-	}
-	if a.link != "" {
-		h.Set("Link", "<"+a.link+`>; rel="next"`)
-	}
-	if a.body == nil {
-		w.WriteHeader(a.status)
-		return
-	}
-	h.Set("Content-Type", "application/json")
-	w.WriteHeader(a.status)
-	_ = writeJSON(w, a.body) // whoever is gone needs no answer
 }

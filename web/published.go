@@ -14,8 +14,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// mediaTypes are those of what pipelines publish. What else there is, a browser
-// is not to make anything of.
+// mediaTypes are the types of files that pipelines publish. Browsers must not interpret other files.
 var mediaTypes = map[string]string{
 	".m3u8": "application/vnd.apple.mpegurl",
 	".mpd":  "application/dash+xml",
@@ -34,24 +33,25 @@ var mediaTypes = map[string]string{
 	".txt":  "text/plain; charset=utf-8",
 }
 
-// published serves what a task has published, with ranges. A file that is replaced
-// meanwhile is served to its end as it was: it is open.
-func (s *Server) published(w http.ResponseWriter, r *http.Request) {
+var errNoFile = &problem{kind: kindNotFound, detail: "the published file does not exist"}
+
+// servePublished serves a published file, with ranges. The open file stays the same if another replaces it.
+func (s *Server) servePublished(w http.ResponseWriter, r *http.Request) {
 	f, info, err := s.openPublished(r)
 	if err != nil {
-		s.fail(w, r, err)
+		s.writeError(w, r, err)
 		return
 	}
 	defer f.Close()
 	h := w.Header()
-	kind, ok := mediaTypes[strings.ToLower(path.Ext(r.PathValue("path")))]
+	mediaType, ok := mediaTypes[strings.ToLower(path.Ext(r.PathValue("path")))]
 	if !ok {
-		kind = "application/octet-stream"
+		mediaType = "application/octet-stream"
 	}
-	h.Set("Content-Type", kind)
+	h.Set("Content-Type", mediaType)
 	h.Set("Etag", fmt.Sprintf(`"%x-%x"`, info.Size(), info.ModTime().UnixNano()))
-	// It may be kept by who is allowed to see it, and by nobody in between. What is
-	// in the directory of a version never changes; what leads to the newest does.
+	// Only the browser may cache a file, not a proxy. The directory of a generation never changes; the files above
+	// it, which refer to the newest generation, do.
 	h.Set("Cache-Control", "private, no-cache")
 	if strings.Contains(r.PathValue("path"), "/") {
 		h.Set("Cache-Control", "private, max-age=31536000, immutable")
@@ -59,8 +59,7 @@ func (s *Server) published(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", info.ModTime(), f)
 }
 
-// openPublished opens the file that a path names, in the directory of its task and
-// nowhere else.
+// openPublished opens a file in the directory of its task, and never one outside of it.
 func (s *Server) openPublished(r *http.Request) (*os.File, fs.FileInfo, error) {
 	id, err := pathID(r)
 	if err != nil {
@@ -70,15 +69,14 @@ func (s *Server) openPublished(r *http.Request) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// Opened each time: the disk may have been mounted since.
-	root, err := os.OpenRoot(s.o.Published)
+	root, err := os.OpenRoot(s.opts.Published) // each time: the disk may have been mounted since
 	if err != nil {
 		return nil, nil, fmt.Errorf("open published directory: %w", err)
 	}
 	defer root.Close()
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would have us wait
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a named pipe would block
 	if err != nil {
-		if isNotThere(err) {
+		if isFileNotFound(err) {
 			err = errNoFile
 		}
 		return nil, nil, err
@@ -94,20 +92,16 @@ func (s *Server) openPublished(r *http.Request) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// isNotThere reports whether an error of opening says that there is no such file: none
-// of that name, or one that leads out of the directory. A disk that fails, or too many
-// files being open, is another matter.
-func isNotThere(err error) bool {
-	var no syscall.Errno
-	return !errors.As(err, &no) || // what os.Root refuses by itself
-		slices.Contains([]syscall.Errno{syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.ENXIO}, no)
+// isFileNotFound reports whether an error of opening a file says that the file does not exist or is outside of the
+// directory. A failing disk or too many open files are other errors.
+func isFileNotFound(err error) bool {
+	var errno syscall.Errno
+	notFound := []syscall.Errno{syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.ENXIO}
+	return !errors.As(err, &errno) || slices.Contains(notFound, errno) // os.Root refuses paths without an errno
 }
 
-var errNoFile = &problem{kind: kindNotFound, detail: "there is no such file"}
-
-// publishedName is the path of a file below the published directory. What begins
-// with a dot is about to take its place, and what ends in .tmp is not complete or
-// is being removed.
+// publishedName returns the path of a file below the published directory. Names that start with a dot or end in .tmp
+// are of files that are being written or removed.
 func publishedName(task store.ID, name string) (string, error) {
 	full := task.String() + "/" + name
 	if !fs.ValidPath(full) || strings.ContainsAny(name, "\\\x00") {

@@ -14,7 +14,7 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-func TestPublishedFilesHaveTheirTypesAndRanges(t *testing.T) {
+func TestPublished_ServesMediaTypesAndRanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := store.ID{7}
@@ -28,7 +28,7 @@ func TestPublishedFilesHaveTheirTypesAndRanges(t *testing.T) {
 	} {
 		b.publish(id, name, "0123456789")
 		path := at + "/" + strings.NewReplacer("%", "%25", " ", "%20").Replace(name)
-		got := b.do(call{method: "GET", path: path, as: readText}).want(200, nil)
+		got := b.do(call{method: "GET", path: path, as: readText}).wantStatus(200, nil)
 		if got.header.Get("Content-Type") != want || string(got.body) != "0123456789" || got.header.Get("Accept-Ranges") != "bytes" {
 			t.Errorf("%s: %v, %s", name, got.header, got.body)
 		}
@@ -36,26 +36,26 @@ func TestPublishedFilesHaveTheirTypesAndRanges(t *testing.T) {
 		if strings.Contains(name, "/") != strings.Contains(cache, "immutable") || !strings.HasPrefix(cache, "private") {
 			t.Errorf("%s: may be kept as %q", name, cache)
 		}
-		part := b.do(call{method: "GET", path: path, header: http.Header{"Range": {"bytes=3-5"}}}).want(206, nil)
+		part := b.do(call{method: "GET", path: path, header: http.Header{"Range": {"bytes=3-5"}}}).wantStatus(206, nil)
 		if string(part.body) != "345" || part.header.Get("Content-Range") != "bytes 3-5/10" {
 			t.Errorf("%s: %v, %s", name, part.header, part.body)
 		}
-		b.do(call{method: "GET", path: path, header: http.Header{"If-None-Match": {got.header.Get("Etag")}}}).want(304, nil)
-		b.do(call{method: "GET", path: path, header: http.Header{"Range": {"bytes=90-"}}}).want(416, nil)
-		if head := b.do(call{method: "HEAD", path: path}).want(200, nil); len(head.body) != 0 || head.header.Get("Content-Length") != "10" {
+		b.do(call{method: "GET", path: path, header: http.Header{"If-None-Match": {got.header.Get("Etag")}}}).wantStatus(304, nil)
+		b.do(call{method: "GET", path: path, header: http.Header{"Range": {"bytes=90-"}}}).wantStatus(416, nil)
+		if head := b.do(call{method: "HEAD", path: path}).wantStatus(200, nil); len(head.body) != 0 || head.header.Get("Content-Length") != "10" {
 			t.Errorf("%s: %v, %s", name, head.header, head.body)
 		}
 	}
-	b.do(call{method: "GET", path: at + "/master.m3u8", as: "-"}).problem(401, "unauthenticated")
+	b.do(call{method: "GET", path: at + "/master.m3u8", as: "-"}).wantProblem(401, "unauthenticated")
 }
 
-func TestAFileThatIsReplacedIsAnother(t *testing.T) {
+func TestPublished_ReplacedFileHasAnotherETag(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := store.ID{7}
 	path := web.PublishedPath("", id.String()) + "/master.m3u8"
 	b.publish(id, "master.m3u8", "one")
-	tag := b.get(path).want(200, nil).header.Get("Etag")
+	tag := b.get(path).wantStatus(200, nil).header.Get("Etag")
 	b.publish(id, "new", "two")
 	dir := filepath.Join(b.published, id.String())
 	if err := os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "master.m3u8")); err != nil {
@@ -64,13 +64,13 @@ func TestAFileThatIsReplacedIsAnother(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(dir, "master.m3u8"), time.Time{}, time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	got := b.do(call{method: "GET", path: path, header: http.Header{"If-None-Match": {tag}}}).want(200, nil)
+	got := b.do(call{method: "GET", path: path, header: http.Header{"If-None-Match": {tag}}}).wantStatus(200, nil)
 	if string(got.body) != "two" || got.header.Get("Etag") == tag {
 		t.Errorf("%s %v", got.body, got.header)
 	}
 }
 
-func TestNothingButWhatIsPublishedIsServed(t *testing.T) {
+func TestPublished_ServesNothingElse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := store.ID{7}
@@ -108,19 +108,19 @@ func TestNothingButWhatIsPublishedIsServed(t *testing.T) {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
-	got := b.get(base+id.String()+"/gen-0001-aaaaaaaaaa/poster.jpg").want(200, nil)
+	got := b.get(base+id.String()+"/gen-0001-aaaaaaaaaa/poster.jpg").wantStatus(200, nil)
 	if string(got.body) != "poster" {
 		t.Errorf("%s", got.body)
 	}
 }
 
-func TestOnlyWhatIsNotThereIsToldSo(t *testing.T) {
+func TestPublished_DistinguishesMissingFilesFromErrors(t *testing.T) {
 	t.Parallel()
 	for no, want := range map[syscall.Errno]bool{
 		syscall.ENOENT: true, syscall.ENOTDIR: true, syscall.ELOOP: true, syscall.ENAMETOOLONG: true, syscall.ENXIO: true,
 		syscall.EIO: false, syscall.EMFILE: false, syscall.ENFILE: false, syscall.EACCES: false, syscall.ESTALE: false,
 	} {
-		if got := web.IsNotThere(&fs.PathError{Op: "openat", Path: "x", Err: no}); got != want {
+		if got := web.IsFileNotFound(&fs.PathError{Op: "openat", Path: "x", Err: no}); got != want {
 			t.Errorf("%v: %t", no, got)
 		}
 	}
@@ -128,18 +128,18 @@ func TestOnlyWhatIsNotThereIsToldSo(t *testing.T) {
 	id := store.ID{7}
 	at := web.PublishedPath("", id.String())
 	b.publish(id, "gen/a.jpg", "a")
-	b.get(at+"/gen/"+strings.Repeat("x", 300)).problem(404, "not-found")
+	b.get(at+"/gen/"+strings.Repeat("x", 300)).wantProblem(404, "not-found")
 	if os.Geteuid() == 0 {
 		return // who may do everything
 	}
 	if err := os.Chmod(filepath.Join(b.published, id.String(), "gen"), 0); err != nil {
 		t.Fatal(err)
 	}
-	b.get(at+"/gen/a.jpg").problem(500, "internal")
+	b.get(at+"/gen/a.jpg").wantProblem(500, "internal")
 	_ = os.Chmod(filepath.Join(b.published, id.String(), "gen"), 0o755) // so that it can be removed
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.troubles) != 1 {
-		t.Errorf("troubles are %v", b.troubles)
+	if len(b.errors) != 1 {
+		t.Errorf("troubles are %v", b.errors)
 	}
 }

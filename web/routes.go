@@ -10,144 +10,139 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 )
 
-const api = "/api/v1"
+const apiPath = "/api/v1"
 
-// answerIn is how long a handler may take that only asks the database.
-const answerIn = 30 * time.Second
+// handlerTimeout is how long a handler may take that only uses the database.
+const handlerTimeout = 30 * time.Second
 
-// route is one operation: what openapi.json describes, and what the mux knows.
+// route is one operation, as openapi.json describes it and the mux serves it.
 type route struct {
 	method, path string
-	scope        access.Scope // None: for everybody
-	// Either handle, which returns what is to be answered, or raw, which does
-	// everything itself.
-	handle handler
-	raw    http.HandlerFunc
-	// query are the parameters that handle knows. Any other is refused before it is
-	// asked.
+	scope        access.Scope // None: no authentication
+	// Either handle, which returns the response, or serveHTTP, which writes it.
+	handle    handler
+	serveHTTP http.HandlerFunc
+	// query has the names of the parameters that handle accepts. Other parameters are refused before.
 	query []string
 }
 
-// handler returns what is to be answered. The query, it reads with [given].
-type handler func(w http.ResponseWriter, r *http.Request) (answer, error)
+// handler returns a response. It reads the query with [parsedQuery].
+type handler func(w http.ResponseWriter, r *http.Request) (jsonResponse, error)
 
-func answered(method, path string, scope access.Scope, handle handler, query ...string) route {
+func jsonRoute(method, path string, scope access.Scope, handle handler, query ...string) route {
 	return route{method: method, path: path, scope: scope, handle: handle, query: query}
 }
 
-func raw(method, path string, scope access.Scope, h http.HandlerFunc) route {
-	return route{method: method, path: path, scope: scope, raw: h}
+func rawRoute(method, path string, scope access.Scope, h http.HandlerFunc) route {
+	return route{method: method, path: path, scope: scope, serveHTTP: h}
 }
 
-// routing lists the routes that there are with these options.
-func (s *Server) routing() []route {
-	routes := s.taskRoutes()
-	if s.o.Subscribe != nil {
+// buildRoutes lists the routes that the options enable.
+func (s *Server) buildRoutes() []route {
+	routes := s.coreRoutes()
+	if s.opts.Subscribe != nil {
+		events := s.limitRequests(streamWait, http.HandlerFunc(s.streamEvents)).ServeHTTP
+		task := s.limitRequests(streamWait, http.HandlerFunc(s.streamTask)).ServeHTTP
 		routes = append(routes,
-			raw("GET", api+"/events/stream", access.Read, s.limited(streamWait, http.HandlerFunc(s.streamEvents)).ServeHTTP),
-			raw("GET", api+"/tasks/{id}/events", access.Read, s.limited(streamWait, http.HandlerFunc(s.streamTask)).ServeHTTP))
+			rawRoute("GET", apiPath+"/events/stream", access.Read, events),
+			rawRoute("GET", apiPath+"/tasks/{id}/events", access.Read, task))
 	}
-	if s.o.Published != "" {
-		routes = append(routes, raw("GET", api+"/published/{id}/{path...}", access.Read, s.published))
+	if s.opts.Published != "" {
+		routes = append(routes, rawRoute("GET", apiPath+"/published/{id}/{path...}", access.Read, s.servePublished))
 	}
-	if s.o.Webhooks != nil {
+	if s.opts.Webhooks != nil {
 		routes = append(routes, s.webhookRoutes()...)
 	}
-	return append(routes, s.givenRoutes()...)
+	return append(routes, s.optionalRoutes()...)
 }
 
-// taskRoutes are those that are always there.
-func (s *Server) taskRoutes() []route {
+func (s *Server) coreRoutes() []route {
 	read, submit, admin := access.Read, access.Submit, access.Admin
 	return []route{
-		raw("GET", "/openapi.json", read, s.getOpenAPI),
-		raw("POST", "/login", access.None, s.login),
-		raw("POST", "/logout", access.None, s.logout),
-		answered("POST", api+"/tasks", submit, s.submit),
-		answered("GET", api+"/tasks", read, s.listTasks, append(filterNames, "after", "limit")...),
-		answered("POST", api+"/tasks/retry", admin, s.retryAll),
-		answered("GET", api+"/tasks/{id}", read, s.getTask),
-		answered("POST", api+"/tasks/{id}/retry", admin, s.retry),
-		answered("POST", api+"/tasks/{id}/cancel", admin, s.cancel),
-		answered("POST", api+"/tasks/{id}/override", admin, s.override),
-		answered("GET", api+"/workers", read, s.listWorkers, "all", "after", "limit"),
-		answered("POST", api+"/workers/{id}/drain", admin, s.drainWorker),
-		answered("GET", api+"/pauses", read, s.listPauses),
-		answered("POST", api+"/pauses", admin, s.pause),
-		answered("DELETE", api+"/pauses", admin, s.resume, "stage", "host"),
-		answered("GET", api+"/stages", read, s.listStages),
-		raw("GET", api+"/events", read, s.listEvents),
-		answered("GET", api+"/keys", admin, s.listKeys),
-		answered("POST", api+"/keys", admin, s.createKey),
-		answered("DELETE", api+"/keys/{id}", admin, s.revokeKey),
-		answered("GET", api+"/audit", admin, s.listAudit, "after", "limit"),
+		rawRoute("GET", "/openapi.json", read, s.getOpenAPI),
+		rawRoute("POST", "/login", access.None, s.login),
+		rawRoute("POST", "/logout", access.None, s.logout),
+		jsonRoute("POST", apiPath+"/tasks", submit, s.submitTasks),
+		jsonRoute("GET", apiPath+"/tasks", read, s.listTasks, append(filterNames, "after", "limit")...),
+		jsonRoute("POST", apiPath+"/tasks/retry", admin, s.retryTasks),
+		jsonRoute("GET", apiPath+"/tasks/{id}", read, s.getTask),
+		jsonRoute("POST", apiPath+"/tasks/{id}/retry", admin, s.retryTask),
+		jsonRoute("POST", apiPath+"/tasks/{id}/cancel", admin, s.cancelTask),
+		jsonRoute("POST", apiPath+"/tasks/{id}/override", admin, s.overrideTask),
+		jsonRoute("GET", apiPath+"/workers", read, s.listWorkers, "all", "after", "limit"),
+		jsonRoute("POST", apiPath+"/workers/{id}/drain", admin, s.drainWorker),
+		jsonRoute("GET", apiPath+"/pauses", read, s.listPauses),
+		jsonRoute("POST", apiPath+"/pauses", admin, s.pause),
+		jsonRoute("DELETE", apiPath+"/pauses", admin, s.resume, "stage", "host"),
+		jsonRoute("GET", apiPath+"/stages", read, s.listStages),
+		rawRoute("GET", apiPath+"/events", read, s.listEvents),
+		jsonRoute("GET", apiPath+"/keys", admin, s.listKeys),
+		jsonRoute("POST", apiPath+"/keys", admin, s.createKey),
+		jsonRoute("DELETE", apiPath+"/keys/{id}", admin, s.revokeKey),
+		jsonRoute("GET", apiPath+"/audit", admin, s.listAudit, "after", "limit"),
 	}
 }
 
-// givenRoutes are those of the handlers among the options.
-func (s *Server) givenRoutes() (routes []route) {
-	for path, h := range map[string]http.Handler{"/healthz": s.o.Healthy, "/readyz": s.o.Ready} {
+// optionalRoutes lists the routes whose handlers are options.
+func (s *Server) optionalRoutes() (routes []route) {
+	for path, h := range map[string]http.Handler{"/healthz": s.opts.Healthy, "/readyz": s.opts.Ready} {
 		if h != nil {
-			routes = append(routes, raw("GET", path, access.None, h.ServeHTTP))
+			routes = append(routes, rawRoute("GET", path, access.None, h.ServeHTTP))
 		}
 	}
-	if s.o.Metrics != nil {
-		routes = append(routes, raw("GET", "/metrics", access.Read, s.o.Metrics.ServeHTTP))
+	if s.opts.Metrics != nil {
+		routes = append(routes, rawRoute("GET", "/metrics", access.Read, s.opts.Metrics.ServeHTTP))
 	}
-	if h := s.o.Uploads; h != nil {
+	if h := s.opts.Uploads; h != nil {
 		for _, method := range []string{"OPTIONS", "POST", "PUT", "GET"} {
-			routes = append(routes, raw(method, api+"/uploads/", access.Submit, h.ServeHTTP))
+			routes = append(routes, rawRoute(method, apiPath+"/uploads/", access.Submit, h.ServeHTTP))
 		}
 		for _, method := range []string{"HEAD", "GET", "PATCH", "DELETE", "PUT", "OPTIONS", "POST"} {
-			routes = append(routes, raw(method, api+"/uploads/{id}", access.Submit, h.ServeHTTP))
+			routes = append(routes, rawRoute(method, apiPath+"/uploads/{id}", access.Submit, h.ServeHTTP))
 		}
 	}
 	return routes
 }
 
-// mux has the routes, a word for what is asked in the wrong way, and the
-// dashboard.
-func (s *Server) mux() *http.ServeMux {
+// newMux serves the routes, 405 for other methods, 404 for other paths of the API, and the dashboard.
+func (s *Server) newMux() *http.ServeMux {
 	m := http.NewServeMux()
-	base := s.o.BasePath
+	base := s.opts.BasePath
 	methods := make(map[string][]string)
 	for _, r := range s.routes {
 		path := r.path
 		if strings.HasSuffix(path, "/") {
 			path += "{$}"
 		}
-		m.Handle(r.method+" "+base+path, s.serve(r))
+		m.Handle(r.method+" "+base+path, s.routeHandler(r))
 		methods[path] = append(methods[path], r.method)
 	}
 	for path, allowed := range methods {
-		if path == "/login" && s.o.Dashboard != nil {
-			continue // it draws the page
+		if path == "/login" && s.opts.Dashboard != nil {
+			continue // the dashboard serves GET /login
 		}
-		refused := s.wrongMethod(allowed)
-		// One by one: a pattern for all methods would be in the way of more general
-		// ones for some.
+		refuse := s.methodNotAllowed(allowed)
+		// One pattern per method: a pattern for all methods conflicts with more general patterns for some methods.
 		for _, method := range []string{"DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT"} {
 			if !slices.Contains(allowed, method) {
-				m.Handle(method+" "+base+path, refused)
+				m.Handle(method+" "+base+path, refuse)
 			}
 		}
 	}
-	nothing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, refuse(kindNotFound, "there is nothing at this address"))
+	notFound := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.writeError(w, r, newProblem(kindNotFound, "nothing has this address"))
 	})
-	m.Handle(base+"/api/", nothing)
-	home := "/"
-	if s.o.Dashboard != nil {
-		home = base + "/"
-		m.Handle(home, http.StripPrefix(base, s.dashboard()))
+	m.Handle(base+"/api/", notFound)
+	if s.opts.Dashboard != nil {
+		m.Handle(base+"/", http.StripPrefix(base, s.dashboardHandler()))
 	}
-	if home != "/" || s.o.Dashboard == nil {
-		m.Handle("/", nothing)
+	if s.opts.Dashboard == nil || base != "" {
+		m.Handle("/", notFound)
 	}
 	return m
 }
 
-func (s *Server) wrongMethod(allowed []string) http.Handler {
+func (s *Server) methodNotAllowed(allowed []string) http.Handler {
 	allowed = slices.Clone(allowed)
 	if slices.Contains(allowed, "GET") && !slices.Contains(allowed, "HEAD") {
 		allowed = append(allowed, "HEAD")
@@ -156,47 +151,48 @@ func (s *Server) wrongMethod(allowed []string) http.Handler {
 	list := strings.Join(allowed, ", ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", list)
-		s.fail(w, r, refuse(kindMethod, "possible are %s", list))
+		s.writeError(w, r, newProblem(kindMethodNotAllowed, "method %s is not allowed; allowed: %s", r.Method, list))
 	})
 }
 
-// serve checks the scope, and for most routes writes the answer.
-func (s *Server) serve(rt route) http.Handler {
-	if rt.raw != nil { // apart, as what is here stays on the stack of streams
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := access.Check(r.Context(), rt.scope); err != nil {
-				s.fail(w, r, err)
-				return
-			}
-			rt.raw(w, r)
-		})
+// routeHandler checks the scope, and for most routes the query, and writes the response.
+func (s *Server) routeHandler(rt route) http.Handler {
+	serve := rt.serveHTTP
+	if serve == nil {
+		serve = s.serveJSON(rt)
 	}
-	handle := s.limited(requestWait, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), answerIn)
-		defer cancel()
-		a, err := rt.handle(w, r.WithContext(ctx))
-		if err != nil {
-			s.fail(w, r, err)
-			return
-		}
-		a.write(w)
-	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := access.Check(r.Context(), rt.scope); err != nil {
-			s.fail(w, r, err)
+			s.writeError(w, r, err)
 			return
 		}
-		if p := query(r, rt.query...); p.err != nil {
-			s.fail(w, r, p.err)
+		serve(w, r)
+	})
+}
+
+func (s *Server) serveJSON(rt route) http.HandlerFunc {
+	handle := s.limitRequests(requestWait, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), handlerTimeout)
+		defer cancel()
+		response, err := rt.handle(w, r.WithContext(ctx))
+		if err != nil {
+			s.writeError(w, r, err)
+			return
+		}
+		response.write(w)
+	}))
+	return func(w http.ResponseWriter, r *http.Request) {
+		if p := parseQuery(r, rt.query...); p.err != nil {
+			s.writeError(w, r, p.err)
 			return
 		}
 		handle.ServeHTTP(w, r)
-	})
+	}
 }
 
 func (s *Server) getOpenAPI(w http.ResponseWriter, r *http.Request) {
-	if p := query(r); p.err != nil {
-		s.fail(w, r, p.err)
+	if p := parseQuery(r); p.err != nil {
+		s.writeError(w, r, p.err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

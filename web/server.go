@@ -11,94 +11,92 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/web/sse"
 )
 
-// Server serves one pipeline. Make one with [New].
-type Server struct {
-	o        Options
-	routes   []route
-	handler  http.Handler
-	openAPI  []byte
-	strip    memo[stagesBody]
-	streams  streams
-	frames   frames
-	requests *requestLimit
-	// underWay is how many requests are.
-	underWay atomic.Int64
+// contentSecurityPolicy applies to responses that set none of their own, as the dashboard's pages do.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"media-src 'self' blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
-	// live ends when streams are to close.
-	live  context.Context
-	drain context.CancelFunc
+// Server serves one pipeline. Create it with [New].
+type Server struct {
+	opts           Options
+	routes         []route
+	handler        http.Handler
+	openAPI        []byte
+	stageStats     *cached[stagesBody]
+	streamLimit    streamLimit
+	requestLimit   *requestLimit
+	eventCache     sse.Cache
+	activeRequests atomic.Int64
+
+	// streamContext is done when the server drains.
+	streamContext context.Context
+	endStreams    context.CancelFunc
 }
 
-// New makes a server. It reads and opens nothing but what is in this program.
+// New creates a server. It opens no file and no connection.
 func New(o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
 	s := &Server{
-		o: o, streams: streams{most: o.Streams, each: o.StreamsEach, by: make(map[string]int)}, requests: newRequestLimit(o.RequestsEach),
+		opts: o, stageStats: newCached[stagesBody](), requestLimit: newRequestLimit(o.MaxRequestsPerPrincipal),
+		streamLimit: streamLimit{
+			total: o.MaxStreams, perPrincipal: o.MaxStreamsPerPrincipal, byPrincipal: make(map[string]int),
+		},
 	}
-	s.live, s.drain = context.WithCancel(context.Background())
-	s.routes = s.routing()
-	if s.openAPI, err = s.describe(); err != nil {
+	s.streamContext, s.endStreams = context.WithCancel(context.Background())
+	s.routes = s.buildRoutes()
+	if s.openAPI, err = withServerURL(openAPI, cmp.Or(o.BasePath, "/")); err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
-	cross := http.NewCrossOriginProtection()
+	csrf := http.NewCrossOriginProtection()
 	for _, origin := range o.Origins {
-		if err := cross.AddTrustedOrigin(origin); err != nil {
+		if err := csrf.AddTrustedOrigin(origin); err != nil {
 			return nil, fmt.Errorf("web: origin %q: %w", origin, err)
 		}
 	}
-	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, refuse(kindOrigin, "pages of other sites cannot change anything here"))
+	csrf.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.writeError(w, r, newProblem(kindCrossOrigin, "pages of other sites cannot change anything here"))
 	}))
-	s.handler = secure(o.Guard.Identify(wrapped(o.Wrap, s.observe(cross.Handler(s.mux())))))
+	s.handler = withSecurityHeaders(o.Guard.Identify(withMiddleware(o.Wrap, s.observeRequests(csrf.Handler(s.newMux())))))
 	return s, nil
 }
 
-// wrapped wraps what is served to those who are known. It is outside of what hears
-// the route: what is wrapped around may hand on another request.
-func wrapped(wrap func(http.Handler) http.Handler, h http.Handler) http.Handler {
-	around := wrap(h)
+// Handler returns the handler of all routes.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Drain ends all streams and refuses new ones. Clients reconnect, to the process that then serves the address.
+func (s *Server) Drain() { s.endStreams() }
+
+// Streams returns how many streams of events are open, including those of the dashboard's pages.
+func (s *Server) Streams() int { return s.streamLimit.count() }
+
+// UploadsPath returns the path of Options.Uploads on a server with a base path.
+func UploadsPath(basePath string) string { return basePath + apiPath + "/uploads/" }
+
+// PublishedPath returns the URL path of a file, given its path inside the published directory.
+func PublishedPath(basePath, name string) string { return basePath + apiPath + "/published/" + name }
+
+// withMiddleware wraps the handler of requests with a principal. The wrapper may pass on another request, so it
+// must be outside of observeRequests, which reads the route of its own.
+func withMiddleware(wrap func(http.Handler) http.Handler, h http.Handler) http.Handler {
+	wrapped := wrap(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if access.From(r.Context()).Scope == access.None {
 			h.ServeHTTP(w, r)
 			return
 		}
-		around.ServeHTTP(w, r)
+		wrapped.ServeHTTP(w, r)
 	})
 }
 
-// Handler is all of it.
-func (s *Server) Handler() http.Handler { return s.handler }
-
-// Drain closes all streams, and lets none be opened. Their clients come back to
-// whoever is there then.
-func (s *Server) Drain() { s.drain() }
-
-// Streams is how many streams of events are open, those of the dashboard's pages
-// among them.
-func (s *Server) Streams() int { return s.streams.count() }
-
-// UploadsPath is what Options.Uploads of a server with that base path is asked
-// for.
-func UploadsPath(basePath string) string { return basePath + api + "/uploads/" }
-
-// PublishedPath is the address of a file in the published directory, by its path
-// in there.
-func PublishedPath(basePath, name string) string { return basePath + api + "/published/" + name }
-
-// policy is what a page may do that does not say otherwise itself: those of the
-// API are no pages.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; " +
-	"connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-
-func secure(next http.Handler) http.Handler {
+func withSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
+		h.Set("Content-Security-Policy", contentSecurityPolicy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "same-origin")
@@ -112,58 +110,48 @@ func secure(next http.Handler) http.Handler {
 	})
 }
 
-// observe tells of requests, whatever becomes of them, and bounds how long a body
-// may take to come; who takes bodies for longer sets other deadlines.
-func (s *Server) observe(next http.Handler) http.Handler {
+// observeRequests reports each request when it ends, and limits how long its body may take. Handlers that accept
+// longer bodies set other deadlines.
+func (s *Server) observeRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
-		s.underWay.Add(1)
-		defer s.underWay.Add(-1)
-		rec := newResponse(w)
+		start := time.Now()
+		s.activeRequests.Add(1)
+		defer s.activeRequests.Add(-1)
+		rec := newResponseWriter(w)
 		if r.ContentLength != 0 {
-			_ = rec.control.SetReadDeadline(began.Add(readIn))
+			_ = rec.control.SetReadDeadline(start.Add(bodyTimeout))
 		}
 		defer func() {
-			what := recover()
-			if what != nil {
-				s.panicked(rec, r, what)
+			panicked := recover()
+			if panicked != nil {
+				s.reportPanic(rec, r, panicked)
 			}
-			status := rec.status
-			if status == 0 {
-				status = http.StatusOK
-			}
-			s.o.Observe(Request{
-				Method: r.Method, Route: r.Pattern, Who: access.From(r.Context()).Name,
-				Status: status, Bytes: rec.bytes, Took: time.Since(began),
-				Stream: strings.HasPrefix(rec.Header().Get("Content-Type"), eventStream),
+			s.opts.Observe(Request{
+				Method: r.Method, Route: r.Pattern, Principal: access.From(r.Context()).Name,
+				Status: cmp.Or(rec.status, http.StatusOK), Bytes: rec.bytes, Duration: time.Since(start),
+				Stream: strings.HasPrefix(rec.Header().Get("Content-Type"), sse.ContentType),
 			})
-			if what != nil {
-				panic(http.ErrAbortHandler) // what was sent is not all
+			if panicked != nil {
+				panic(http.ErrAbortHandler) // makes net/http cut the connection: the response is incomplete
 			}
 		}()
 		next.ServeHTTP(rec, r)
 	})
 }
 
-// panicked tells of a handler that did not end as it should. One that aborts on
-// purpose has its reasons.
-func (s *Server) panicked(rec *response, r *http.Request, what any) {
-	if what == http.ErrAbortHandler {
+// reportPanic reports a handler that panicked, unless it aborted on purpose.
+func (s *Server) reportPanic(rec *responseWriter, r *http.Request, value any) {
+	if value == http.ErrAbortHandler {
 		return
 	}
-	s.o.Trouble(r.Pattern, fmt.Errorf("panic: %v\n%s", what, debug.Stack()))
+	s.opts.OnError(r.Pattern, fmt.Errorf("panic: %v\n%s", value, debug.Stack()))
 	if rec.status == 0 {
-		writeProblem(rec, &problem{kind: kindInternal, detail: "what it was is in the log"})
+		writeProblem(rec, newProblem(kindInternal, internalDetail))
 		rec.Flush()
 	}
 }
 
-// describe is openapi.json as this server is mounted.
-func (s *Server) describe() ([]byte, error) {
-	return withServer(openAPI, cmp.Or(s.o.BasePath, "/"))
-}
-
-// wantsPage reports whether a browser asks for a page.
-func wantsPage(r *http.Request) bool {
+// acceptsHTML reports whether a browser requests a page.
+func acceptsHTML(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html")
 }

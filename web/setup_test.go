@@ -37,7 +37,7 @@ var (
 )
 
 // bundle is a server in front of a database of its own.
-type bundle struct {
+type testServer struct {
 	*store.Store
 	t         *testing.T
 	pool      *pgxpool.Pool
@@ -47,14 +47,14 @@ type bundle struct {
 
 	mu       sync.Mutex
 	requests []web.Request
-	troubles []error
+	errors   []error
 }
 
-func setup(t *testing.T, change ...func(*web.Options)) *bundle {
+func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 	t.Helper()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	b := &bundle{t: t, pool: pool, Store: store.New(pool, g), published: t.TempDir()}
+	b := &testServer{t: t, pool: pool, Store: store.New(pool, g), published: t.TempDir()}
 	admin, err1 := access.NewSecret(adminText)
 	reader, err2 := access.NewSecret(readText)
 	guard, err3 := access.New(access.Options{Admin: admin, ReadOnly: reader, Keys: b.Store})
@@ -64,18 +64,18 @@ func setup(t *testing.T, change ...func(*web.Options)) *bundle {
 	o := web.Options{
 		Store: b.Store, Guard: guard, Subscribe: b.feed(), Published: b.published,
 		Webhooks: webhook.New(webhook.Options{DB: pool, Store: b.Store}),
-		Metrics:  text("figures 1\n"), Healthy: health(http.StatusOK), Ready: health(http.StatusServiceUnavailable),
-		Uploads:   uploads(t, b.Store),
+		Metrics:  textHandler("figures 1\n"), Healthy: healthHandler(http.StatusOK), Ready: healthHandler(http.StatusServiceUnavailable),
+		Uploads:   newUploadHandler(t, b.Store),
 		Dashboard: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page ", r.URL.Path) }),
 		Observe: func(r web.Request) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.requests = append(b.requests, r)
 		},
-		Trouble: func(route string, err error) {
+		OnError: func(route string, err error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.troubles = append(b.troubles, fmt.Errorf("%s: %w", route, err))
+			b.errors = append(b.errors, fmt.Errorf("%s: %w", route, err))
 		},
 	}
 	for _, c := range change {
@@ -92,7 +92,7 @@ func setup(t *testing.T, change ...func(*web.Options)) *bundle {
 }
 
 // uploads takes files in as the program does: the real thing, behind a server's guard.
-func uploads(t *testing.T, st *store.Store) http.Handler {
+func newUploadHandler(t *testing.T, st *store.Store) http.Handler {
 	t.Helper()
 	u, err := upload.New(upload.Options{
 		Dir: t.TempDir(), BasePath: web.UploadsPath(""), ProblemTypePrefix: web.ProblemTypes, ProblemTitle: web.ProblemTitle, MinFree: -1,
@@ -109,14 +109,14 @@ func uploads(t *testing.T, st *store.Store) http.Handler {
 	return u
 }
 
-func text(s string) http.Handler {
+func textHandler(s string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
 		_, _ = io.WriteString(w, s)
 	})
 }
 
-func health(status int) http.Handler {
+func healthHandler(status int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
@@ -125,7 +125,7 @@ func health(status int) http.Handler {
 }
 
 // feed reads events for a server until the test ends.
-func (b *bundle) feed() func(after int64, keep func(store.Event) bool) web.Subscription {
+func (b *testServer) feed() func(after int64, keep func(store.Event) bool) web.Subscription {
 	f := eventfeed.New(eventfeed.Options{Reader: b.Store, PollInterval: 5 * time.Millisecond})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -146,7 +146,7 @@ type call struct {
 }
 
 // got is its answer.
-type got struct {
+type testResponse struct {
 	t      *testing.T
 	status int
 	header http.Header
@@ -155,7 +155,7 @@ type got struct {
 
 // do makes a request, without following redirects, and holds the answer against
 // the description of the API.
-func (b *bundle) do(c call) got {
+func (b *testServer) do(c call) testResponse {
 	b.t.Helper()
 	var body io.Reader
 	switch v := c.body.(type) {
@@ -195,22 +195,22 @@ func (b *bundle) do(c call) got {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	described(b.t, c.method, r.URL.Path, resp, text)
-	return got{b.t, resp.StatusCode, resp.Header, text}
+	checkAgainstOpenAPI(b.t, c.method, r.URL.Path, resp, text)
+	return testResponse{b.t, resp.StatusCode, resp.Header, text}
 }
 
-func (b *bundle) get(path string) got {
+func (b *testServer) get(path string) testResponse {
 	b.t.Helper()
 	return b.do(call{method: "GET", path: path})
 }
 
-func (b *bundle) post(path string, body any) got {
+func (b *testServer) post(path string, body any) testResponse {
 	b.t.Helper()
 	return b.do(call{method: "POST", path: path, body: body})
 }
 
 // want checks the status, and reads the answer into v unless that is nil.
-func (g got) want(status int, v any) got {
+func (g testResponse) wantStatus(status int, v any) testResponse {
 	g.t.Helper()
 	if g.status != status {
 		g.t.Fatalf("status is %d, want %d: %s", g.status, status, g.body)
@@ -224,14 +224,14 @@ func (g got) want(status int, v any) got {
 }
 
 // problem checks that the answer is one.
-func (g got) problem(status int, kind string) got {
+func (g testResponse) wantProblem(status int, kind string) testResponse {
 	g.t.Helper()
 	var p struct {
 		Type   string
 		Status int
 		Detail string
 	}
-	g.want(status, &p)
+	g.wantStatus(status, &p)
 	if p.Type != "urn:cuelight:problem:"+kind || p.Status != status || p.Detail == "" ||
 		g.header.Get("Content-Type") != "application/problem+json" {
 		g.t.Fatalf("problem is %s (%s), want %s", g.body, g.header.Get("Content-Type"), kind)
@@ -239,7 +239,7 @@ func (g got) problem(status int, kind string) got {
 	return g
 }
 
-func (b *bundle) submitted(source string) store.ID {
+func (b *testServer) submit(source string) store.ID {
 	b.t.Helper()
 	r, err := b.Submit(b.t.Context(), store.Submission{Source: source})
 	if err != nil {
@@ -248,7 +248,7 @@ func (b *bundle) submitted(source string) store.ID {
 	return r.ID
 }
 
-func (b *bundle) status(id store.ID) store.Status {
+func (b *testServer) status(id store.ID) store.Status {
 	b.t.Helper()
 	t, err := b.Get(b.t.Context(), id)
 	if err != nil {
@@ -257,7 +257,7 @@ func (b *bundle) status(id store.ID) store.Status {
 	return t.Status
 }
 
-func (b *bundle) exec(sql string, args ...any) {
+func (b *testServer) exec(sql string, args ...any) {
 	b.t.Helper()
 	if _, err := b.pool.Exec(b.t.Context(), sql, args...); err != nil {
 		b.t.Fatal(err)
@@ -265,7 +265,7 @@ func (b *bundle) exec(sql string, args ...any) {
 }
 
 // key makes an API key.
-func (b *bundle) key(scope string) string {
+func (b *testServer) key(scope string) string {
 	b.t.Helper()
 	_, text, err := b.CreateKey(b.t.Context(), "test "+scope, scope)
 	if err != nil {
@@ -276,7 +276,7 @@ func (b *bundle) key(scope string) string {
 
 // observed waits until so many requests are over, and returns them: an answer may
 // come before its request is.
-func (b *bundle) observed(n int) []web.Request {
+func (b *testServer) waitForRequests(n int) []web.Request {
 	b.t.Helper()
 	for since := time.Now(); ; time.Sleep(time.Millisecond) {
 		b.mu.Lock()
@@ -292,7 +292,7 @@ func (b *bundle) observed(n int) []web.Request {
 }
 
 // audits are the actions in the audit, the newest first.
-func (b *bundle) audits() (actions []string) {
+func (b *testServer) auditActions() (actions []string) {
 	b.t.Helper()
 	entries, err := b.Audits(b.t.Context(), 0, 0)
 	if err != nil {
@@ -305,7 +305,7 @@ func (b *bundle) audits() (actions []string) {
 }
 
 // worker registers a worker that claims one task's first stage and lets it die.
-func (b *bundle) die(id store.ID) {
+func (b *testServer) failTask(id store.ID) {
 	b.t.Helper()
 	w, err := engine.New(b.pool, b.Graph()).RegisterWorker(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
 	if err != nil {
@@ -326,7 +326,7 @@ func (b *bundle) die(id store.ID) {
 }
 
 // publish writes a file below a task's published directory.
-func (b *bundle) publish(id store.ID, name, content string) {
+func (b *testServer) publish(id store.ID, name, content string) {
 	b.t.Helper()
 	path := filepath.Join(b.published, id.String(), name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

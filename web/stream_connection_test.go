@@ -20,12 +20,12 @@ import (
 )
 
 // streaming serves streams without a database.
-func streaming(t *testing.T, sub web.Subscription, ping time.Duration, trouble func(string, error)) *web.Server {
+func newStreamServer(t *testing.T, sub web.Subscription, ping time.Duration, trouble func(string, error)) *web.Server {
 	t.Helper()
-	o := bare(t)
-	o.Store = store.New(placeOnly{}, store.Video())
+	o := minimalOptions(t)
+	o.Store = store.New(watermarkDB{}, store.Video())
 	o.Subscribe = func(int64, func(store.Event) bool) web.Subscription { return sub }
-	o.Ping, o.Trouble = ping, trouble
+	o.PingInterval, o.OnError = ping, trouble
 	s, err := web.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func streaming(t *testing.T, sub web.Subscription, ping time.Duration, trouble f
 }
 
 // waitForOpen waits until that many streams are open.
-func waitForOpen(t *testing.T, s *web.Server, n int) {
+func waitForStreams(t *testing.T, s *web.Server, n int) {
 	t.Helper()
 	for since := time.Now(); s.Streams() != n; time.Sleep(time.Millisecond) {
 		if time.Since(since) > time.Minute {
@@ -44,11 +44,11 @@ func waitForOpen(t *testing.T, s *web.Server, n int) {
 }
 
 // askForStream asks by HTTP/1 for all events, with some more headers.
-func askForStream(to io.Writer, minor int, more string) {
+func requestStream(to io.Writer, minor int, more string) {
 	fmt.Fprintf(to, "GET %s/events/stream HTTP/1.%d\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n", api, minor, adminText, more)
 }
 
-func TestStreamIsShownAliveAndEndsWholeWhateverCarriesIt(t *testing.T) {
+func TestStream_PingsAndEndsOverEveryProtocol(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		tls   bool
@@ -62,7 +62,7 @@ func TestStreamIsShownAliveAndEndsWholeWhateverCarriesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := streaming(t, quiet{}, 20*time.Millisecond, func(route string, err error) { t.Errorf("%s: %v", route, err) })
+			s := newStreamServer(t, idleSubscription{}, 20*time.Millisecond, func(route string, err error) { t.Errorf("%s: %v", route, err) })
 			ts := httptest.NewUnstartedServer(s.Handler())
 			ts.EnableHTTP2 = c.proto == "h2"
 			if c.tls {
@@ -91,7 +91,7 @@ func TestStreamIsShownAliveAndEndsWholeWhateverCarriesIt(t *testing.T) {
 				if c.tls {
 					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{c.proto}})
 				}
-				askForStream(conn, c.minor, "")
+				requestStream(conn, c.minor, "")
 				if resp, err = http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
 					t.Fatal(err)
 				}
@@ -112,17 +112,17 @@ func TestStreamIsShownAliveAndEndsWholeWhateverCarriesIt(t *testing.T) {
 			if err := lines.Err(); err != nil {
 				t.Errorf("it was cut off: %v", err)
 			}
-			waitForOpen(t, s, 0)
+			waitForStreams(t, s, 0)
 		})
 	}
 }
 
-func TestClientThatLeavesIsMissedWhenThereIsNothingToSend(t *testing.T) {
+func TestStream_NoticesADisconnectedIdleClient(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"HTTP", "HTTPS"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := streaming(t, quiet{}, time.Hour, func(route string, err error) { t.Errorf("%s: %v", route, err) })
+			s := newStreamServer(t, idleSubscription{}, time.Hour, func(route string, err error) { t.Errorf("%s: %v", route, err) })
 			ts := httptest.NewUnstartedServer(s.Handler())
 			ask := func() net.Conn {
 				conn, err := net.Dial("tcp", ts.Listener.Addr().String())
@@ -133,7 +133,7 @@ func TestClientThatLeavesIsMissedWhenThereIsNothingToSend(t *testing.T) {
 					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 				}
 				t.Cleanup(func() { conn.Close() })
-				askForStream(conn, 1, "")
+				requestStream(conn, 1, "")
 				if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
 					t.Fatal(err)
 				}
@@ -149,22 +149,22 @@ func TestClientThatLeavesIsMissedWhenThereIsNothingToSend(t *testing.T) {
 			stays := ask()
 			for range 3 { // by turns: who looks for them comes and goes
 				ask().Close()
-				waitForOpen(t, s, 1)
+				waitForStreams(t, s, 1)
 			}
 			stays.Close()
-			waitForOpen(t, s, 0)
+			waitForStreams(t, s, 0)
 			ask() // who comes afterwards is let in
-			waitForOpen(t, s, 1)
+			waitForStreams(t, s, 1)
 		})
 	}
 }
 
 // The body is neither somebody's going away nor another request.
-func TestRequestOfAStreamMayHaveABodyThatComesLate(t *testing.T) {
+func TestStream_AcceptsARequestBodyThatArrivesLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := pipe(t, besideNothing(t, nil, func() web.Subscription { return quiet{} }))
-		askForStream(c, 1, "Content-Length: 2\r\n")
+		c := servePipe(t, newServerWithoutDB(t, nil, func() web.Subscription { return idleSubscription{} }))
+		requestStream(c, 1, "Content-Length: 2\r\n")
 		go func() {
 			time.Sleep(time.Second)
 			_, _ = io.WriteString(c, "{}")
@@ -187,14 +187,16 @@ func TestRequestOfAStreamMayHaveABodyThatComesLate(t *testing.T) {
 }
 
 // dropping is a subscription that has a mistake.
-type dropping struct{ quiet }
+type panickingSubscription struct{ idleSubscription }
 
-func (dropping) Next(context.Context) ([]store.Event, error) { panic("there is a mistake") }
+func (panickingSubscription) Next(context.Context) ([]store.Event, error) {
+	panic("there is a mistake")
+}
 
-func TestPanicInAStreamEndsThatStreamAlone(t *testing.T) {
+func TestStream_PanicEndsThatStreamAlone(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 1)
-	s := streaming(t, dropping{}, 20*time.Millisecond, func(route string, err error) { told <- route + ": " + err.Error() })
+	s := newStreamServer(t, panickingSubscription{}, 20*time.Millisecond, func(route string, err error) { told <- route + ": " + err.Error() })
 	ts := httptest.NewServer(s.Handler())
 	t.Cleanup(ts.Close)
 	conn, err := net.Dial("tcp", ts.Listener.Addr().String())
@@ -202,7 +204,7 @@ func TestPanicInAStreamEndsThatStreamAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	askForStream(conn, 1, "")
+	requestStream(conn, 1, "")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -214,24 +216,24 @@ func TestPanicInAStreamEndsThatStreamAlone(t *testing.T) {
 	if text := <-told; !strings.HasPrefix(text, "GET "+api+"/events/stream: panic: there is a mistake\n") {
 		t.Errorf("told %s", text)
 	}
-	waitForOpen(t, s, 0)
+	waitForStreams(t, s, 0)
 }
 
 // torn is an answer whose writing panics.
-type torn struct{ *httptest.ResponseRecorder }
+type panickingWriter struct{ *httptest.ResponseRecorder }
 
-func (torn) Write([]byte) (int, error) { panic("there is a mistake") }
+func (panickingWriter) Write([]byte) (int, error) { panic("there is a mistake") }
 
-func TestStreamThatPanicsAtItsBeginningGivesItsPlaceBack(t *testing.T) {
+func TestStream_PanicAtItsStartReleasesItsSlot(t *testing.T) {
 	t.Parallel()
-	s := streaming(t, quiet{}, 20*time.Millisecond, func(string, error) {})
+	s := newStreamServer(t, idleSubscription{}, 20*time.Millisecond, func(string, error) {})
 	func() {
 		defer func() {
 			if recover() == nil {
 				t.Error("it did not")
 			}
 		}()
-		s.Handler().ServeHTTP(torn{httptest.NewRecorder()}, bearer(t.Context(), api+"/events/stream", adminText))
+		s.Handler().ServeHTTP(panickingWriter{httptest.NewRecorder()}, authorizedRequest(t.Context(), api+"/events/stream", adminText))
 	}()
 	if open := s.Streams(); open != 0 {
 		t.Errorf("%d are open", open)

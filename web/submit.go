@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	submitMost = 1 << 20 // bytes of a submission
-	tasksMost  = 1000    // tasks of one
-	paramsMost = 10 << 10
+	maxSubmission      = 1 << 20 // bytes of a request
+	maxTasksPerRequest = 1000
+	maxParams          = 10 << 10 // bytes
 )
 
 // submission is a new task as JSON.
@@ -29,38 +29,40 @@ type submission struct {
 	NotBefore *time.Time      `json:"not_before"`
 }
 
-// submissions is one or many of them.
-type submissions struct {
+// submitRequest has either one submission or a list of them.
+type submitRequest struct {
 	submission
 	Tasks []submission `json:"tasks"`
 }
 
-// all are the submissions of a request, and whether they came as a list.
-func (in submissions) all() (all []submission, many bool, err error) {
+func (in submitRequest) list() (all []submission, isList bool, err error) {
 	if in.Tasks == nil {
 		return []submission{in.submission}, false, nil
 	}
 	one := in.submission
-	if one.Source != "" || one.Params != nil || one.Priority != 0 || one.RequestID != "" || one.UserID != "" || one.NotBefore != nil {
-		return nil, true, refuse(kindRequest, "either tasks, or the members of one task")
+	if one.Source != "" || one.Params != nil || one.Priority != 0 || one.RequestID != "" || one.UserID != "" ||
+		one.NotBefore != nil {
+		return nil, true, newProblem(kindInvalidRequest, "the body has both tasks and members of one task")
 	}
-	if len(in.Tasks) == 0 || len(in.Tasks) > tasksMost {
-		return nil, true, refuse(kindRequest, "tasks has 1 to %d tasks", tasksMost)
+	if len(in.Tasks) == 0 || len(in.Tasks) > maxTasksPerRequest {
+		return nil, true, newProblem(kindInvalidRequest, "tasks must have 1 to %d items", maxTasksPerRequest)
 	}
 	return in.Tasks, true, nil
 }
 
-// store is the submission as the store knows it.
-func (in submission) store() (store.Submission, error) {
+func (in submission) toStoreSubmission() (store.Submission, error) {
 	for _, text := range []string{in.Source, in.RequestID, in.UserID} {
-		if len(text) > textMost {
-			return store.Submission{}, refuse(kindInvalid, "source, request_id and user_id have at most %d bytes", textMost)
+		if len(text) > maxText {
+			return store.Submission{}, newProblem(kindInvalid,
+				"source, request_id and user_id can have at most %d bytes", maxText)
 		}
 	}
-	if len(in.Params) > paramsMost {
-		return store.Submission{}, refuse(kindInvalid, "params have at most %d bytes", paramsMost)
+	if len(in.Params) > maxParams {
+		return store.Submission{}, newProblem(kindInvalid, "params can have at most %d bytes", maxParams)
 	}
-	sub := store.Submission{Source: in.Source, Params: in.Params, Priority: in.Priority, RequestID: in.RequestID, UserID: in.UserID}
+	sub := store.Submission{
+		Source: in.Source, Params: in.Params, Priority: in.Priority, RequestID: in.RequestID, UserID: in.UserID,
+	}
 	if string(in.Params) == "null" {
 		sub.Params = nil
 	}
@@ -70,82 +72,78 @@ func (in submission) store() (store.Submission, error) {
 	return sub, nil
 }
 
-// CheckSource is what is done where Options.CheckSource is not set. Sources that
-// make no sense are for the pipeline to refuse.
+// CheckSource is the default of Options.CheckSource. It accepts http and https URLs, and absolute paths and file URLs
+// for the scope admin only, because the pipeline publishes any video of this host that it can read. Other forms are
+// invalid; the pipeline checks the rest.
 func CheckSource(who access.Principal, source string) error {
 	switch scheme, _, ok := strings.Cut(source, "://"); {
 	case ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")):
 		if u, err := url.Parse(source); err != nil || u.Hostname() == "" {
-			return fmt.Errorf("%w: the source is not a URL with a host", store.ErrInvalid)
+			return fmt.Errorf("%w: the source must be a URL with a host", store.ErrInvalid)
 		}
 		return nil
 	case ok && strings.EqualFold(scheme, "file"), strings.HasPrefix(source, "/"):
 		if who.Scope < access.Admin {
-			return fmt.Errorf("%w: files of this host are for the scope admin; upload yours, or name an http or https URL", access.ErrScope)
+			return fmt.Errorf("%w: files of the server require the scope admin; upload the file, or use an http or https URL",
+				access.ErrScope)
 		}
 		return nil
 	}
-	return fmt.Errorf("%w: the source is neither an http or https URL nor an absolute path", store.ErrInvalid)
+	return fmt.Errorf("%w: the source must be an http or https URL or an absolute path", store.ErrInvalid)
 }
 
-// receipt answers a submission.
-type receipt struct {
-	ID      store.ID `json:"task_id"`
-	Existed bool     `json:"existed"`
-}
-
-// accept checks submissions and makes them what the store knows.
-func (s *Server) accept(r *http.Request, in []submission) ([]store.Submission, error) {
+// checkSubmissions converts submissions and checks their sources.
+func (s *Server) checkSubmissions(r *http.Request, in []submission) ([]store.Submission, error) {
 	who := access.From(r.Context())
 	subs := make([]store.Submission, len(in))
 	for i := range in {
 		var err error
-		if subs[i], err = in[i].store(); err != nil {
+		if subs[i], err = in[i].toStoreSubmission(); err != nil {
 			return nil, err
 		}
 		subs[i].SubmittedBy = who.Submitter()
-		subs[i].Traceparent = r.Header.Get("Traceparent") // what is none, the store leaves out
+		subs[i].Traceparent = r.Header.Get("Traceparent") // the store ignores an invalid one
 		if subs[i].Source == "" {
-			continue // the store says so
+			continue // the store refuses it
 		}
-		if err := s.o.CheckSource(who, subs[i].Source); err != nil {
+		if err := s.opts.CheckSource(who, subs[i].Source); err != nil {
 			return nil, err
 		}
 	}
 	return subs, nil
 }
 
-func (s *Server) submit(w http.ResponseWriter, r *http.Request) (answer, error) {
-	var in submissions
-	if err := decode(w, r, submitMost, false, &in); err != nil {
-		return answer{}, err
+func (s *Server) submitTasks(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	var in submitRequest
+	if err := decode(w, r, maxSubmission, false, &in); err != nil {
+		return jsonResponse{}, err
 	}
-	all, many, err := in.all()
+	list, isList, err := in.list()
 	if err != nil {
-		return answer{}, err
+		return jsonResponse{}, err
 	}
-	subs, err := s.accept(r, all)
+	subs, err := s.checkSubmissions(r, list)
 	if err != nil {
-		return answer{}, err
+		return jsonResponse{}, err
 	}
 	var receipts []store.Receipt
-	err = s.o.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
+	err = s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
 		if receipts, err = in.SubmitAll(r.Context(), subs); err != nil {
 			return store.AuditEntry{}, err
 		}
-		return submitEntry(r, subs, receipts), nil
+		return submitAuditEntry(r, subs, receipts), nil
 	})
 	if err != nil {
-		return answer{}, err
+		return jsonResponse{}, err
 	}
-	return s.receipts(receipts, many), nil
+	return s.receiptsResponse(receipts, isList), nil
 }
 
-// submitEntry is the audit's, of what was not there before.
-func submitEntry(r *http.Request, subs []store.Submission, receipts []store.Receipt) store.AuditEntry {
+// submitAuditEntry describes the tasks that did not exist before.
+func submitAuditEntry(r *http.Request, subs []store.Submission, receipts []store.Receipt) store.AuditEntry {
 	var added []int
-	for i, got := range receipts {
-		if !got.Existed {
+	for i, receipt := range receipts {
+		if !receipt.Existed {
 			added = append(added, i)
 		}
 	}
@@ -154,31 +152,37 @@ func submitEntry(r *http.Request, subs []store.Submission, receipts []store.Rece
 		return store.AuditEntry{}
 	case 1:
 		i := added[0]
-		return entry(r, "submit", receipts[i].ID.String(), map[string]any{"source": redact.Source(subs[i].Source)})
+		detail := map[string]any{"source": redact.Source(subs[i].Source)}
+		return newAuditEntry(r, "submit", receipts[i].ID.String(), detail)
 	}
 	first, last := receipts[added[0]].ID, receipts[added[len(added)-1]].ID
-	return entry(r, "submit", "", map[string]any{"tasks": len(added), "first": first, "last": last})
+	return newAuditEntry(r, "submit", "", map[string]any{"tasks": len(added), "first": first, "last": last})
 }
 
-func (s *Server) receipts(receipts []store.Receipt, many bool) answer {
-	a := answer{status: http.StatusOK}
+// receipt is the response to a submission.
+type receipt struct {
+	ID      store.ID `json:"task_id"`
+	Existed bool     `json:"existed"`
+}
+
+func (s *Server) receiptsResponse(receipts []store.Receipt, isList bool) jsonResponse {
+	response := jsonResponse{status: http.StatusOK}
 	list := make([]receipt, len(receipts))
 	for i, r := range receipts {
 		list[i] = receipt{r.ID, r.Existed}
 		if !r.Existed {
-			a.status = http.StatusCreated
+			response.status = http.StatusCreated
 		}
 	}
-	if many {
-		a.body = map[string]any{"tasks": list}
-		return a
+	if isList {
+		response.body = map[string]any{"tasks": list}
+		return response
 	}
-	a.body, a.location = list[0], s.o.BasePath+api+"/tasks/"+list[0].ID.String()
-	return a
+	response.body, response.location = list[0], s.opts.BasePath+apiPath+"/tasks/"+list[0].ID.String()
+	return response
 }
 
-// entry is one for the audit.
-func entry(r *http.Request, action, target string, detail map[string]any) store.AuditEntry {
+func newAuditEntry(r *http.Request, action, target string, detail map[string]any) store.AuditEntry {
 	text, err := json.Marshal(detail)
 	if err != nil || detail == nil {
 		text = nil

@@ -16,16 +16,16 @@ type receipt struct {
 	Existed bool
 }
 
-func TestSubmittingIsDoneOnceHoweverOftenItIsAskedFor(t *testing.T) {
+func TestSubmit_IsIdempotent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := map[string]any{"source": "https://u:p@example.com/a.mp4?sig=x", "params": map[string]any{"title": "A"}, "priority": -3, "request_id": "r1", "user_id": "u"}
 	var first, again receipt
-	got := b.post(api+"/tasks", in).want(http.StatusCreated, &first)
+	got := b.post(api+"/tasks", in).wantStatus(http.StatusCreated, &first)
 	if first.Existed || got.header.Get("Location") != api+"/tasks/"+first.TaskID.String() || got.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%+v, %v", first, got.header)
 	}
-	b.post(api+"/tasks", in).want(http.StatusOK, &again)
+	b.post(api+"/tasks", in).wantStatus(http.StatusOK, &again)
 	if again.TaskID != first.TaskID || !again.Existed {
 		t.Errorf("again: %+v", again)
 	}
@@ -42,7 +42,7 @@ func TestSubmittingIsDoneOnceHoweverOftenItIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestManyTasksAreSubmittedAllOrNone(t *testing.T) {
+func TestSubmit_IsAtomic(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tasks := func(sources ...string) map[string]any {
@@ -53,26 +53,26 @@ func TestManyTasksAreSubmittedAllOrNone(t *testing.T) {
 		return map[string]any{"tasks": list}
 	}
 	var out struct{ Tasks []receipt }
-	b.post(api+"/tasks", tasks("/a", "/b", "/c")).want(http.StatusCreated, &out)
+	b.post(api+"/tasks", tasks("/a", "/b", "/c")).wantStatus(http.StatusCreated, &out)
 	for i, want := range []string{"/a", "/b", "/c"} {
 		if task, err := b.Get(t.Context(), out.Tasks[i].TaskID); err != nil || task.Source != want {
 			t.Errorf("%d is %q, %v", i, task.Source, err)
 		}
 	}
-	b.post(api+"/tasks", tasks("/d", "")).problem(http.StatusUnprocessableEntity, "invalid")
-	b.post(api+"/tasks", tasks("/d", "nonsense")).problem(http.StatusUnprocessableEntity, "invalid")
+	b.post(api+"/tasks", tasks("/d", "")).wantProblem(http.StatusUnprocessableEntity, "invalid")
+	b.post(api+"/tasks", tasks("/d", "nonsense")).wantProblem(http.StatusUnprocessableEntity, "invalid")
 	if all, _ := b.List(t.Context(), store.ListQuery{Filter: store.Filter{}}); len(all) != 3 {
 		t.Errorf("there are %d tasks", len(all))
 	}
-	b.post(api+"/tasks", tasks()).problem(http.StatusUnprocessableEntity, "invalid") // null is no list
-	b.post(api+"/tasks", `{"tasks":[]}`).problem(http.StatusBadRequest, "invalid-request")
-	b.post(api+"/tasks", `{"tasks":[{"source":"/a"}],"source":"/b"}`).problem(http.StatusBadRequest, "invalid-request")
-	if got := b.audits(); len(got) != 1 {
+	b.post(api+"/tasks", tasks()).wantProblem(http.StatusUnprocessableEntity, "invalid") // null is no list
+	b.post(api+"/tasks", `{"tasks":[]}`).wantProblem(http.StatusBadRequest, "invalid-request")
+	b.post(api+"/tasks", `{"tasks":[{"source":"/a"}],"source":"/b"}`).wantProblem(http.StatusBadRequest, "invalid-request")
+	if got := b.auditActions(); len(got) != 1 {
 		t.Errorf("audit is %v", got)
 	}
 }
 
-func TestJSONIsReadStrictly(t *testing.T) {
+func TestJSON_IsReadStrictly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	deep := strings.Repeat("[", 40) + strings.Repeat("]", 40)
@@ -114,12 +114,12 @@ func TestJSONIsReadStrictly(t *testing.T) {
 		}
 	}
 	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
-	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/a"}`, header: form}).problem(415, "unsupported-media-type")
-	b.post(api+"/tasks", `{"source":"/a","params":null,"not_before":null}`).want(http.StatusCreated, nil)
-	b.post(api+"/tasks", `{"source":"/a","params":{"a":1,"A":2,"b":{"C":3}}}`).want(http.StatusCreated, nil)
+	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/a"}`, header: form}).wantProblem(415, "unsupported-media-type")
+	b.post(api+"/tasks", `{"source":"/a","params":null,"not_before":null}`).wantStatus(http.StatusCreated, nil)
+	b.post(api+"/tasks", `{"source":"/a","params":{"a":1,"A":2,"b":{"C":3}}}`).wantStatus(http.StatusCreated, nil)
 }
 
-func TestFilesOfTheHostAreForTheAdmin(t *testing.T) {
+func TestSubmit_LocalFilesRequireAdmin(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.key("submit")
@@ -141,13 +141,13 @@ func TestFilesOfTheHostAreForTheAdmin(t *testing.T) {
 	}
 }
 
-func TestTraceOfTheCallerIsKept(t *testing.T) {
+func TestSubmit_KeepsTheTraceparent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	var got receipt
 	header := http.Header{"Traceparent": {parent}, "Content-Type": {"application/json"}}
-	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/a"}`, header: header}).want(201, &got)
+	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/a"}`, header: header}).wantStatus(201, &got)
 	var kept *string
 	read := func() string {
 		if err := b.pool.QueryRow(t.Context(), "select traceparent from tasks where id = $1", got.TaskID).Scan(&kept); err != nil {
@@ -162,7 +162,7 @@ func TestTraceOfTheCallerIsKept(t *testing.T) {
 		t.Errorf("kept is %q", read())
 	}
 	header.Set("Traceparent", "nonsense")
-	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/b"}`, header: header}).want(201, &got)
+	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/b"}`, header: header}).wantStatus(201, &got)
 	if read() != "" {
 		t.Errorf("kept is %q", read())
 	}
@@ -177,7 +177,7 @@ type page struct {
 	Next string
 }
 
-func TestTasksAreListedPageByPage(t *testing.T) {
+func TestTasks_AreListedByPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for i := range 7 {
@@ -185,12 +185,12 @@ func TestTasksAreListedPageByPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.submitted("/other")
+	b.submit("/other")
 	var seen []string
 	at := api + "/tasks?limit=3&user_id=%C3%BC%26%3D"
 	for at != "" {
 		var p page
-		got := b.get(at).want(200, &p)
+		got := b.get(at).wantStatus(200, &p)
 		for _, task := range p.Tasks {
 			seen = append(seen, task.Source)
 		}
@@ -206,7 +206,7 @@ func TestTasksAreListedPageByPage(t *testing.T) {
 		"status=pending": 8, "status=dead": 0, "stage=ingest&stage_status=pending": 8, "request_id=r3": 1, "source=v": 7, "error=x": 0, "": 8,
 	} {
 		var p page
-		if b.get(api+"/tasks?"+q).want(200, &p); len(p.Tasks) != want {
+		if b.get(api+"/tasks?"+q).wantStatus(200, &p); len(p.Tasks) != want {
 			t.Errorf("%s: %d tasks, want %d", q, len(p.Tasks), want)
 		}
 	}
@@ -222,11 +222,11 @@ func TestTasksAreListedPageByPage(t *testing.T) {
 	}
 }
 
-func TestTaskIsShownInFull(t *testing.T) {
+func TestTask_IsShownWithItsHistory(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.submitted("https://user:secret@example.com/a.mp4?token=secret")
-	b.die(id)
+	id := b.submit("https://user:secret@example.com/a.mp4?token=secret")
+	b.failTask(id)
 	var full struct {
 		page
 		Source   string
@@ -235,7 +235,7 @@ func TestTaskIsShownInFull(t *testing.T) {
 		History  []struct{ Stage, Outcome, Error, Host string }
 		Warnings []string
 	}
-	b.get(api+"/tasks/"+id.String()).want(200, &full)
+	b.get(api+"/tasks/"+id.String()).wantStatus(200, &full)
 	if full.Warnings == nil || len(full.Warnings) != 0 {
 		t.Errorf("warnings %#v; want an empty list", full.Warnings)
 	}
@@ -246,65 +246,65 @@ func TestTaskIsShownInFull(t *testing.T) {
 		t.Errorf("the admin sees %s", full.Source)
 	}
 	for _, path := range []string{api + "/tasks/" + id.String(), api + "/tasks"} {
-		if got := b.do(call{method: "GET", path: path, as: readText}).want(200, nil); strings.Contains(string(got.body), "secret") {
+		if got := b.do(call{method: "GET", path: path, as: readText}).wantStatus(200, nil); strings.Contains(string(got.body), "secret") {
 			t.Errorf("a reader sees %s", got.body)
 		}
 	}
 	for source, want := range map[string]int{"token=sec": 0, "user:": 0, "example.com/a": 1} {
 		var p page
-		b.do(call{method: "GET", path: api + "/tasks?source=" + url.QueryEscape(source), as: readText}).want(200, &p)
+		b.do(call{method: "GET", path: api + "/tasks?source=" + url.QueryEscape(source), as: readText}).wantStatus(200, &p)
 		if len(p.Tasks) != want {
 			t.Errorf("a reader finds %d tasks by %q, want %d", len(p.Tasks), source, want)
 		}
 	}
-	b.get(api+"/tasks/"+store.ID{1}.String()).problem(404, "not-found")
-	b.get(api+"/tasks/nonsense").problem(404, "not-found")
+	b.get(api+"/tasks/"+store.ID{1}.String()).wantProblem(404, "not-found")
+	b.get(api+"/tasks/nonsense").wantProblem(404, "not-found")
 }
 
-func TestTasksAreRetriedCancelledAndReplaced(t *testing.T) {
+func TestTasks_AreRetriedCancelledAndOverridden(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	dead, waiting := b.submitted("/a"), b.submitted("/b")
-	b.die(dead)
+	dead, waiting := b.submit("/a"), b.submit("/b")
+	b.failTask(dead)
 	at := func(id store.ID, verb string) string { return api + "/tasks/" + id.String() + "/" + verb }
 
 	var task struct{ Status string }
-	b.post(at(dead, "retry"), nil).want(200, &task)
+	b.post(at(dead, "retry"), nil).wantStatus(200, &task)
 	if task.Status != "pending" {
 		t.Errorf("after a retry it is %s", task.Status)
 	}
-	b.post(at(waiting, "retry"), map[string]string{"from": "ingest"}).want(200, nil)
-	b.post(at(waiting, "retry"), map[string]string{"from": "nonsense"}).problem(422, "invalid")
-	b.post(at(store.ID{1}, "retry"), nil).problem(404, "not-found")
-	b.post(at(waiting, "cancel"), nil).want(200, &task)
+	b.post(at(waiting, "retry"), map[string]string{"from": "ingest"}).wantStatus(200, nil)
+	b.post(at(waiting, "retry"), map[string]string{"from": "nonsense"}).wantProblem(422, "invalid")
+	b.post(at(store.ID{1}, "retry"), nil).wantProblem(404, "not-found")
+	b.post(at(waiting, "cancel"), nil).wantStatus(200, &task)
 	if task.Status != "cancelled" || b.status(waiting) != "cancelled" {
 		t.Errorf("after a cancel it is %s", task.Status)
 	}
-	b.post(at(waiting, "cancel"), `{"why":"x"}`).problem(400, "invalid-request")
+	b.post(at(waiting, "cancel"), `{"why":"x"}`).wantProblem(400, "invalid-request")
 
 	var by receipt
-	b.post(at(dead, "override"), map[string]any{"source": "/c", "also": []any{waiting}}).want(201, &by)
+	b.post(at(dead, "override"), map[string]any{"source": "/c", "other_task_ids": []any{waiting}}).wantStatus(201, &by)
 	for _, id := range []store.ID{dead, waiting} {
 		if task, err := b.Get(t.Context(), id); err != nil || task.OverriddenBy != by.TaskID {
 			t.Errorf("replaced by %s, %v", task.OverriddenBy, err)
 		}
 	}
-	b.post(at(dead, "retry"), nil).problem(409, "overridden")
-	b.post(at(dead, "override"), map[string]any{"source": "/d"}).problem(409, "overridden")
-	b.post(at(by.TaskID, "override"), map[string]any{"source": "/d", "also": []string{"x"}}).problem(400, "invalid-request")
-	if got, want := b.audits(), []string{"override by admin", "cancel by admin", "retry by admin", "retry by admin"}; !slices.Equal(got, want) {
+	b.post(at(dead, "retry"), nil).wantProblem(409, "overridden")
+	b.post(at(dead, "override"), map[string]any{"source": "/d"}).wantProblem(409, "overridden")
+	b.post(at(by.TaskID, "override"), map[string]any{"source": "/d", "other_task_ids": []string{"x"}}).wantProblem(400, "invalid-request")
+	if got, want := b.auditActions(), []string{"override by admin", "cancel by admin", "retry by admin", "retry by admin"}; !slices.Equal(got, want) {
 		t.Errorf("audit is %v", got)
 	}
 }
 
-func TestAllThatMatchAreCountedAndRetried(t *testing.T) {
+func TestRetryTasks_CountsAndRetriesMatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var ids []store.ID
 	for i := range 4 {
-		ids = append(ids, b.submitted(fmt.Sprint("/v", i)))
+		ids = append(ids, b.submit(fmt.Sprint("/v", i)))
 		if i < 3 {
-			b.die(ids[i])
+			b.failTask(ids[i])
 		}
 	}
 	var out struct {
@@ -312,23 +312,23 @@ func TestAllThatMatchAreCountedAndRetried(t *testing.T) {
 
 		DryRun bool `json:"dry_run"`
 	}
-	b.post(api+"/tasks/retry", map[string]any{"dry_run": true}).want(200, &out)
-	if out.Matched != 3 || out.Retried != 0 || out.Remaining != 3 || !out.DryRun || b.status(ids[0]) != "dead" || len(b.audits()) != 0 {
-		t.Errorf("counted %+v; %v", out, b.audits())
+	b.post(api+"/tasks/retry", map[string]any{"dry_run": true}).wantStatus(200, &out)
+	if out.Matched != 3 || out.Retried != 0 || out.Remaining != 3 || !out.DryRun || b.status(ids[0]) != "dead" || len(b.auditActions()) != 0 {
+		t.Errorf("counted %+v; %v", out, b.auditActions())
 	}
-	b.post(api+"/tasks/retry", map[string]any{"filter": map[string]string{"source": "/v1"}}).want(200, &out)
+	b.post(api+"/tasks/retry", map[string]any{"filter": map[string]string{"source": "/v1"}}).wantStatus(200, &out)
 	if out.Matched != 1 || out.Retried != 1 || b.status(ids[0]) != "dead" || b.status(ids[1]) != "pending" {
 		t.Errorf("retried %+v", out)
 	}
-	b.post(api+"/tasks/retry", map[string]any{}).want(200, &out)
+	b.post(api+"/tasks/retry", map[string]any{}).wantStatus(200, &out)
 	if out.Retried != 2 || out.Remaining != 0 || b.status(ids[0]) != "pending" {
 		t.Errorf("retried %+v", out)
 	}
-	b.post(api+"/tasks/retry", `{"filter":{"satus":"dead"}}`).problem(400, "invalid-request")
-	b.post(api+"/tasks/retry", `{"filter":{"status":"deda"}}`).problem(400, "invalid-request")
-	b.post(api+"/tasks/retry", `{"from":"x","dry_run":true}`).problem(422, "invalid")
-	b.post(api+"/tasks/retry", nil).problem(415, "unsupported-media-type")
-	if got := b.audits(); len(got) != 2 {
+	b.post(api+"/tasks/retry", `{"filter":{"satus":"dead"}}`).wantProblem(400, "invalid-request")
+	b.post(api+"/tasks/retry", `{"filter":{"status":"deda"}}`).wantProblem(400, "invalid-request")
+	b.post(api+"/tasks/retry", `{"from":"x","dry_run":true}`).wantProblem(422, "invalid")
+	b.post(api+"/tasks/retry", nil).wantProblem(415, "unsupported-media-type")
+	if got := b.auditActions(); len(got) != 2 {
 		t.Errorf("audit is %v", got)
 	}
 }

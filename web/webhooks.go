@@ -11,72 +11,79 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
+const (
+	maxCooldown = 7 * 24 * 3600  // seconds
+	maxOverlap  = 30 * 24 * 3600 // seconds
+)
+
 func (s *Server) webhookRoutes() []route {
-	const hooks, deliveries = api + "/webhooks", api + "/deliveries"
+	const hooks, deliveries = apiPath + "/webhooks", apiPath + "/deliveries"
 	admin := access.Admin
 	return []route{
-		answered("GET", hooks, admin, s.listWebhooks),
-		answered("POST", hooks, admin, s.addWebhook),
-		answered("PATCH", hooks+"/{id}", admin, s.changeWebhook),
-		answered("DELETE", hooks+"/{id}", admin, s.removeWebhook),
-		answered("POST", hooks+"/{id}/rotate", admin, s.rotateWebhook),
-		answered("POST", hooks+"/{id}/disable", admin, s.disableWebhook),
-		answered("POST", hooks+"/{id}/enable", admin, s.enableWebhook),
-		answered("POST", hooks+"/{id}/test", admin, s.testWebhook),
-		answered("POST", hooks+"/{id}/redeliver", admin, s.redeliverDead),
-		answered("GET", deliveries, admin, s.listDeliveries, "webhook_id", "status", "after", "limit"),
-		answered("POST", deliveries+"/{id}/redeliver", admin, s.redeliver),
+		jsonRoute("GET", hooks, admin, s.listWebhooks),
+		jsonRoute("POST", hooks, admin, s.createWebhook),
+		jsonRoute("PATCH", hooks+"/{id}", admin, s.updateWebhook),
+		jsonRoute("DELETE", hooks+"/{id}", admin, s.deleteWebhook),
+		jsonRoute("POST", hooks+"/{id}/rotate", admin, s.rotateWebhook),
+		jsonRoute("POST", hooks+"/{id}/disable", admin, s.disableWebhook),
+		jsonRoute("POST", hooks+"/{id}/enable", admin, s.enableWebhook),
+		jsonRoute("POST", hooks+"/{id}/test", admin, s.testWebhook),
+		jsonRoute("POST", hooks+"/{id}/redeliver", admin, s.redeliverDeadDeliveries),
+		jsonRoute("GET", deliveries, admin, s.listDeliveries, "webhook_id", "status", "after", "limit"),
+		jsonRoute("POST", deliveries+"/{id}/redeliver", admin, s.redeliverDelivery),
 	}
 }
 
-func (s *Server) listWebhooks(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	all, err := s.o.Webhooks.List(r.Context())
+func (s *Server) listWebhooks(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	all, err := s.opts.Webhooks.List(r.Context())
 	if err != nil {
-		return answer{}, err
+		return jsonResponse{}, err
 	}
-	return ok(map[string]any{"webhooks": append([]webhook.Webhook{}, all...)})
+	return okResponse(map[string]any{"webhooks": append([]webhook.Webhook{}, all...)})
 }
 
-func (s *Server) addWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
+func (s *Server) createWebhook(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	var in struct {
 		URL      string   `json:"url"`
 		Types    []string `json:"types"`
 		Cooldown *int     `json:"cooldown_s"`
 	}
-	if err := decode(w, r, bodyMost, false, &in); err != nil {
-		return answer{}, err
+	if err := decode(w, r, maxBody, false, &in); err != nil {
+		return jsonResponse{}, err
 	}
 	reg := webhook.Registration{URL: in.URL, Types: in.Types}
 	if in.Cooldown != nil {
 		var err error
-		if reg.Cooldown, err = cooldownOf(*in.Cooldown); err != nil {
-			return answer{}, err
+		if reg.Cooldown, err = parseSeconds("cooldown_s", *in.Cooldown, maxCooldown); err != nil {
+			return jsonResponse{}, err
 		}
 		if reg.Cooldown == 0 {
-			reg.Cooldown = -1 // none, where 0 is the default
+			reg.Cooldown = -1 // none; 0 is the default
 		}
 	}
-	var added webhook.Webhook
-	err := s.o.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
-		if added, err = s.o.Webhooks.WithStore(in).Add(r.Context(), reg); err != nil {
+	var created webhook.Webhook
+	err := s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
+		if created, err = s.opts.Webhooks.WithStore(in).Add(r.Context(), reg); err != nil {
 			return e, err
 		}
-		return entry(r, "webhook_add", added.ID.String(), map[string]any{"url": redact.Source(added.URL), "types": added.Types}), nil
+		detail := map[string]any{"url": redact.Source(created.URL), "types": created.Types}
+		return newAuditEntry(r, "webhook_add", created.ID.String(), detail), nil
 	})
 	if err != nil {
-		return answer{}, err
+		return jsonResponse{}, err
 	}
-	return answer{status: http.StatusCreated, body: added}, nil
+	return jsonResponse{status: http.StatusCreated, body: created}, nil
 }
 
-func cooldownOf(seconds int) (time.Duration, error) {
-	if seconds < 0 || seconds > 7*24*3600 {
-		return 0, refuse(kindInvalid, "cooldown_s is 0 to 604800")
+// parseSeconds converts the member name of a body, a number of seconds.
+func parseSeconds(name string, seconds, most int) (time.Duration, error) {
+	if seconds < 0 || seconds > most {
+		return 0, newProblem(kindInvalid, "%s must be from 0 to %d", name, most)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
 
-func (s *Server) changeWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
+func (s *Server) updateWebhook(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	var in struct {
 		URL      *string  `json:"url"`
 		Types    []string `json:"types"`
@@ -84,153 +91,157 @@ func (s *Server) changeWebhook(w http.ResponseWriter, r *http.Request) (answer, 
 	}
 	id, err := pathID(r)
 	if err != nil {
-		return answer{}, err
+		return jsonResponse{}, err
 	}
-	if err := decode(w, r, bodyMost, false, &in); err != nil {
-		return answer{}, err
+	if err := decode(w, r, maxBody, false, &in); err != nil {
+		return jsonResponse{}, err
 	}
 	detail := map[string]any{}
-	to := webhook.Update{Types: in.Types}
+	update := webhook.Update{Types: in.Types}
 	if in.Types != nil {
 		detail["types"] = in.Types
 	}
 	if in.URL != nil {
-		if to.URL = *in.URL; to.URL == "" { // which would leave it
-			return answer{}, refuse(kindInvalid, "url is empty")
+		if update.URL = *in.URL; update.URL == "" { // would leave it unchanged
+			return jsonResponse{}, newProblem(kindInvalid, "url must not be empty")
 		}
-		detail["url"] = redact.Source(to.URL)
+		detail["url"] = redact.Source(update.URL)
 	}
 	if in.Cooldown != nil {
-		cooldown, err := cooldownOf(*in.Cooldown)
+		cooldown, err := parseSeconds("cooldown_s", *in.Cooldown, maxCooldown)
 		if err != nil {
-			return answer{}, err
+			return jsonResponse{}, err
 		}
-		to.Cooldown, detail["cooldown_s"] = &cooldown, *in.Cooldown
+		update.Cooldown, detail["cooldown_s"] = &cooldown, *in.Cooldown
 	}
-	var changed webhook.Webhook
-	err = s.o.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
-		if changed, err = s.o.Webhooks.WithStore(in).Update(r.Context(), id, to); err != nil {
+	var updated webhook.Webhook
+	err = s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
+		if updated, err = s.opts.Webhooks.WithStore(in).Update(r.Context(), id, update); err != nil {
 			return e, err
 		}
-		return entry(r, "webhook_change", id.String(), detail), nil
+		return newAuditEntry(r, "webhook_change", id.String(), detail), nil
 	})
 	if err != nil {
-		return answer{}, err
+		return jsonResponse{}, err
 	}
-	return ok(changed)
+	return okResponse(updated)
 }
 
-// onWebhook does something to one webhook or delivery, and writes its audit in the
-// same transaction.
-func (s *Server) onWebhook(w http.ResponseWriter, r *http.Request, action string, body any, do func(in *webhook.Webhooks, id store.ID) (any, error)) (answer, error) {
+// changeWebhook changes one webhook or delivery, whose id is in the path, and records it in the audit log. It reads
+// the request's body into body unless that is nil. The response is what change returns; no body if nil.
+func (s *Server) changeWebhook(
+	w http.ResponseWriter, r *http.Request, action string, body any,
+	change func(hooks *webhook.Webhooks, id store.ID) (any, error),
+) (jsonResponse, error) {
 	id, err := pathID(r)
 	if err != nil {
-		return answer{}, err
+		return jsonResponse{}, err
 	}
 	if body == nil {
 		body = &struct{}{}
 	}
-	if err := decode(w, r, bodyMost, true, body); err != nil {
-		return answer{}, err
+	if err := decode(w, r, maxBody, true, body); err != nil {
+		return jsonResponse{}, err
 	}
 	var out any
-	err = s.o.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
-		if out, err = do(s.o.Webhooks.WithStore(in), id); err != nil {
+	err = s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
+		if out, err = change(s.opts.Webhooks.WithStore(in), id); err != nil {
 			return e, err
 		}
-		return entry(r, action, id.String(), nil), nil
+		return newAuditEntry(r, action, id.String(), nil), nil
 	})
 	if err != nil {
-		return answer{}, err
+		return jsonResponse{}, err
 	}
 	if out == nil {
-		return answer{status: http.StatusNoContent}, nil
+		return jsonResponse{status: http.StatusNoContent}, nil
 	}
-	return ok(out)
+	return okResponse(out)
 }
 
-func (s *Server) removeWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
-	return s.onWebhook(w, r, "webhook_remove", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
+func (s *Server) deleteWebhook(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	return s.changeWebhook(w, r, "webhook_remove", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
 		return nil, hooks.Remove(r.Context(), id)
 	})
 }
 
-func (s *Server) rotateWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
+func (s *Server) rotateWebhook(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	var in struct {
 		Overlap *int `json:"overlap_s"`
 	}
-	return s.onWebhook(w, r, "webhook_rotate", &in, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
+	return s.changeWebhook(w, r, "webhook_rotate", &in, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
 		var overlap time.Duration
 		if in.Overlap != nil {
-			if *in.Overlap < 0 || *in.Overlap > 30*24*3600 {
-				return nil, refuse(kindInvalid, "overlap_s is 0 to 2592000")
+			var err error
+			if overlap, err = parseSeconds("overlap_s", *in.Overlap, maxOverlap); err != nil {
+				return nil, err
 			}
-			if overlap = time.Duration(*in.Overlap) * time.Second; overlap == 0 {
-				overlap = -1 // none, where 0 is the default
+			if overlap == 0 {
+				overlap = -1 // none; 0 is the default
 			}
 		}
 		return hooks.RotateSecret(r.Context(), id, overlap)
 	})
 }
 
-func (s *Server) disableWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
+func (s *Server) disableWebhook(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	var in struct {
-		Why string `json:"why"`
+		Reason string `json:"reason"`
 	}
-	return s.onWebhook(w, r, "webhook_disable", &in, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
-		if err := checkText(in.Why); err != nil {
-			return nil, refuse(kindRequest, "why is %v", err)
+	return s.changeWebhook(w, r, "webhook_disable", &in, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
+		if err := checkText("reason", in.Reason); err != nil {
+			return nil, err
 		}
-		return nil, hooks.Disable(r.Context(), id, in.Why)
+		return nil, hooks.Disable(r.Context(), id, in.Reason)
 	})
 }
 
-func (s *Server) enableWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
-	return s.onWebhook(w, r, "webhook_enable", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
+func (s *Server) enableWebhook(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	return s.changeWebhook(w, r, "webhook_enable", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
 		return nil, hooks.Enable(r.Context(), id)
 	})
 }
 
-func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) (answer, error) {
-	// Not in a transaction: the receiver may take its time.
-	var tried webhook.PingResult
+// testWebhook sends the test event before it opens a transaction: the receiver may take long to respond.
+func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	id, err := pathID(r)
-	if err == nil {
-		tried, err = s.o.Webhooks.Test(r.Context(), id)
-	}
 	if err != nil {
-		return answer{}, err
+		return jsonResponse{}, err
 	}
-	return s.onWebhook(w, r, "webhook_test", nil, func(*webhook.Webhooks, store.ID) (any, error) { return tried, nil })
+	result, err := s.opts.Webhooks.Test(r.Context(), id)
+	if err != nil {
+		return jsonResponse{}, err
+	}
+	return s.changeWebhook(w, r, "webhook_test", nil, func(*webhook.Webhooks, store.ID) (any, error) { return result, nil })
 }
 
-func (s *Server) redeliverDead(w http.ResponseWriter, r *http.Request) (answer, error) {
-	return s.onWebhook(w, r, "webhook_redeliver_dead", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
+func (s *Server) redeliverDeadDeliveries(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	return s.changeWebhook(w, r, "webhook_redeliver_dead", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
 		n, err := hooks.RedeliverDead(r.Context(), id)
 		return map[string]int{"deliveries": n}, err
 	})
 }
 
-func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) (answer, error) {
-	return s.onWebhook(w, r, "webhook_redeliver", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
+func (s *Server) redeliverDelivery(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	return s.changeWebhook(w, r, "webhook_redeliver", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
 		return nil, hooks.Redeliver(r.Context(), id)
 	})
 }
 
-func (s *Server) listDeliveries(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	p := given(r)
+func (s *Server) listDeliveries(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	p := parsedQuery(r)
 	f := webhook.DeliveryFilter{Webhook: p.id("webhook_id"), Status: p.text("status"), After: p.id("after")}
 	limit := p.limit()
 	if p.err != nil {
-		return answer{}, p.err
+		return jsonResponse{}, p.err
 	}
-	if known := []string{"", "pending", "delivered", "dead", "suppressed"}; !slices.Contains(known, f.Status) {
-		return answer{}, refuse(kindRequest, "there is no status %q of deliveries", f.Status)
+	if !slices.Contains([]string{"", "pending", "delivered", "dead", "suppressed"}, f.Status) {
+		return jsonResponse{}, newProblem(kindInvalidRequest, "unknown delivery status %q", f.Status)
 	}
 	f.Limit = limit + 1
-	all, err := s.o.Webhooks.Deliveries(r.Context(), f)
+	all, err := s.opts.Webhooks.Deliveries(r.Context(), f)
 	if err != nil {
-		return answer{}, err
+		return jsonResponse{}, err
 	}
 	body := struct {
 		Deliveries []webhook.Delivery `json:"deliveries"`
@@ -238,7 +249,7 @@ func (s *Server) listDeliveries(_ http.ResponseWriter, r *http.Request) (answer,
 	}{Deliveries: append([]webhook.Delivery{}, all...)}
 	if len(all) > limit {
 		body.Deliveries = all[:limit]
-		body.Next = s.next(api+"/deliveries", p, all[limit-1].ID.String())
+		body.Next = s.nextPageURL(apiPath+"/deliveries", p, all[limit-1].ID.String())
 	}
-	return answer{status: http.StatusOK, body: body, link: body.Next}, nil
+	return jsonResponse{status: http.StatusOK, body: body, nextPage: body.Next}, nil
 }

@@ -131,7 +131,7 @@ func (o *frontOptions) forListener() bool {
 // webOptions are those of the server that come from flags.
 func (o *frontOptions) webOptions() web.Options {
 	return web.Options{
-		ConnectionsEach: o.connectionsEach, Proxies: o.trusted,
+		MaxConnectionsPerAddress: o.connectionsEach, Proxies: o.trusted,
 		BasePath: o.basePath, Origins: o.origins, CertFile: o.certFile, KeyFile: o.keyFile, Insecure: o.insecure,
 	}
 }

@@ -125,18 +125,18 @@ func (b *beside) open(ctx context.Context, d *daemon) (err error) {
 		return errors.Join(err, b.uploads.Close())
 	}
 	o := b.o.webOptions()
-	o.RequestsEach = max(int(b.db.Reads.Pool.Config().MaxConns)/2, 1)
+	o.MaxRequestsPerPrincipal = max(int(b.db.Reads.Pool.Config().MaxConns)/2, 1)
 	// To look at them and to change them is not to deliver.
 	receivers := webhooksOf(b.db.Reads.Pool, b.db.Reads.Store, webhookOptions{allow: b.o.allowed, http: b.o.webhookHTTP})
 	o.Store, o.Guard, o.Webhooks, o.Dashboard, o.Published = b.db.Reads.Store, guard, receivers, b.board, b.config.PublishDir
 	o.Subscribe = func(after int64, keep func(store.Event) bool) web.Subscription { return b.feed.Subscribe(after, keep) }
 	o.Wrap, o.Abort = b.tracer.Handler, b.abort
-	o.Observe = func(r web.Request) { b.metrics.HTTPRequest(r.Route, r.Status, r.Took, r.Stream) }
+	o.Observe = func(r web.Request) { b.metrics.HTTPRequest(r.Route, r.Status, r.Duration, r.Stream) }
 	o.Uploads, o.Metrics = b.uploads, b.metrics.Handler()
 	known := func(r *http.Request) bool { return access.Check(r.Context(), access.Read) == nil }
 	o.Healthy = health.New(health.Options{Checks: []health.Check{health.Loops(d.engine.pulse.stuck)}, Detail: known})
 	o.Ready = health.New(health.Options{Checks: b.readiness(d), Detail: known})
-	o.Trouble = func(route string, err error) {
+	o.OnError = func(route string, err error) {
 		b.log.Warn("request failed", zap.String("route", route), zap.Error(err))
 	}
 	o.ErrorLog = zap.NewStdLog(b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel)))

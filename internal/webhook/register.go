@@ -28,7 +28,7 @@ type Webhook struct {
 	Cooldown       int        `json:"cooldown_s"`
 	CreatedAt      time.Time  `json:"created_at"`
 	DisabledAt     *time.Time `json:"disabled_at,omitempty"`
-	DisabledReason string     `json:"disabled_why,omitempty"`
+	DisabledReason string     `json:"disabled_reason,omitempty"`
 	// Pending and Dead are numbers of deliveries, counted up to 100,000.
 	Pending int `json:"pending"`
 	Dead    int `json:"dead"`

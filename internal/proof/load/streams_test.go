@@ -48,7 +48,7 @@ func newTestServer(t *testing.T) testServer {
 	server, err := web.New(web.Options{
 		Store: f.Store, Guard: guard,
 		Subscribe: func(after int64, keep func(store.Event) bool) web.Subscription { return feed.Subscribe(after, keep) },
-		Trouble:   func(route string, err error) { t.Errorf("%s: %v", route, err) },
+		OnError:   func(route string, err error) { t.Errorf("%s: %v", route, err) },
 	})
 	if err != nil {
 		t.Fatal(err)

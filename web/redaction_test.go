@@ -11,7 +11,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestSecretOfASource_IsInNoAnswerToAReader(t *testing.T) {
+func TestSourceSecrets_AreInNoResponseToReaders(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, source := range []string{
@@ -27,15 +27,15 @@ func TestSecretOfASource_IsInNoAnswerToAReader(t *testing.T) {
 	paths := []string{api + "/tasks", api + "/tasks?source=h", api + "/events", api + "/workers", "/metrics"}
 	for _, task := range tasks {
 		paths = append(paths, api+"/tasks/"+task.ID.String())
-		b.die(task.ID)
+		b.failTask(task.ID)
 	}
 	readers := []string{readText, b.key(store.ScopeSubmit)}
 	for _, as := range readers {
 		for _, path := range paths {
-			b.hides(path, string(b.do(call{method: "GET", path: path, as: as}).want(http.StatusOK, nil).body))
+			b.wantNoSecret(path, string(b.do(call{method: "GET", path: path, as: as}).wantStatus(http.StatusOK, nil).body))
 		}
 		for _, path := range []string{api + "/events/stream?after=0", api + "/tasks/" + tasks[0].ID.String() + "/events"} {
-			b.hides(path, b.streamed(path, as))
+			b.wantNoSecret(path, b.readStream(path, as))
 		}
 	}
 	// An older version, or a program of somebody's, has written the source into these.
@@ -43,23 +43,23 @@ func TestSecretOfASource_IsInNoAnswerToAReader(t *testing.T) {
 		b.exec(`update attempts set error = 'open ' || $2, result = jsonb_build_object('from', $2::text) where task_id = $1`, task.ID, task.Source)
 		for _, as := range readers {
 			path := api + "/tasks/" + task.ID.String()
-			b.hides(path, string(b.do(call{method: "GET", path: path, as: as}).want(http.StatusOK, nil).body))
+			b.wantNoSecret(path, string(b.do(call{method: "GET", path: path, as: as}).wantStatus(http.StatusOK, nil).body))
 		}
 	}
 	var whole page
-	b.get(api+"/tasks").want(http.StatusOK, &whole)
+	b.get(api+"/tasks").wantStatus(http.StatusOK, &whole)
 	if !strings.Contains(whole.Tasks[0].Source, "c0ffee") {
 		t.Errorf("the admin is not shown the source: %+v", whole.Tasks[0])
 	}
-	b.post(api+"/tasks", map[string]any{"source": "https://me:c0ffee123@h/a.mp4?c0ffee123#c0ffee123"}).want(http.StatusCreated, nil)
-	audit := b.get(api+"/audit").want(http.StatusOK, nil)
+	b.post(api+"/tasks", map[string]any{"source": "https://me:c0ffee123@h/a.mp4?c0ffee123#c0ffee123"}).wantStatus(http.StatusCreated, nil)
+	audit := b.get(api+"/audit").wantStatus(http.StatusOK, nil)
 	if text := string(audit.body); strings.Contains(text, "c0ffee") || !strings.Contains(text, "https://h/a.mp4") {
 		t.Errorf("the audit has %s", text)
 	}
 }
 
 // hides checks an answer.
-func (b *bundle) hides(path, text string) {
+func (b *testServer) wantNoSecret(path, text string) {
 	b.t.Helper()
 	if i := strings.Index(text, "c0ffee"); i >= 0 {
 		b.t.Errorf("%s shows the secret: %s", path, text[max(i-100, 0):i+6])
@@ -67,7 +67,7 @@ func (b *bundle) hides(path, text string) {
 }
 
 // streamed is the first second of a stream.
-func (b *bundle) streamed(path, as string) string {
+func (b *testServer) readStream(path, as string) string {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 	defer cancel()

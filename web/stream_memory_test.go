@@ -20,43 +20,43 @@ import (
 )
 
 // placeOnly is a database that knows at which event it is, and nothing else.
-type placeOnly struct{ store.DB }
+type watermarkDB struct{ store.DB }
 
-func (placeOnly) QueryRow(context.Context, string, ...any) pgx.Row { return placeOnly{} }
+func (watermarkDB) QueryRow(context.Context, string, ...any) pgx.Row { return watermarkDB{} }
 
-func (placeOnly) Scan(to ...any) error {
+func (watermarkDB) Scan(to ...any) error {
 	*to[0].(*int64) = 1 << 20
 	return nil
 }
 
 // quiet is a subscription in which nothing happens.
-type quiet struct{}
+type idleSubscription struct{}
 
-func (quiet) Close() {}
-func (quiet) Next(ctx context.Context) ([]store.Event, error) {
+func (idleSubscription) Close() {}
+func (idleSubscription) Next(ctx context.Context) ([]store.Event, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
 // all are the events that a client is behind.
-type all struct {
+type eventsThenIdle struct {
 	events []store.Event
-	quiet
+	idleSubscription
 }
 
-func (a *all) Next(ctx context.Context) ([]store.Event, error) {
+func (a *eventsThenIdle) Next(ctx context.Context) ([]store.Event, error) {
 	if events := a.events; events != nil {
 		a.events = nil
 		return events, nil
 	}
-	return a.quiet.Next(ctx)
+	return a.idleSubscription.Next(ctx)
 }
 
 // besideNothing serves streams without a database.
-func besideNothing(t *testing.T, keys access.Keys, sub func() web.Subscription) *web.Server {
+func newServerWithoutDB(t *testing.T, keys access.Keys, sub func() web.Subscription) *web.Server {
 	t.Helper()
-	o := bare(t)
-	o.Store = store.New(placeOnly{}, store.Video())
+	o := minimalOptions(t)
+	o.Store = store.New(watermarkDB{}, store.Video())
 	admin, err := access.NewSecret(adminText)
 	if err != nil {
 		t.Fatal(err)
@@ -72,19 +72,19 @@ func besideNothing(t *testing.T, keys access.Keys, sub func() web.Subscription) 
 	return s
 }
 
-func bearer(ctx context.Context, path, text string) *http.Request {
+func authorizedRequest(ctx context.Context, path, text string) *http.Request {
 	r := httptest.NewRequestWithContext(ctx, "GET", path, nil)
 	r.Header.Set("Authorization", "Bearer "+text)
 	return r
 }
 
-func TestAllStreamsOfARevokedKeyEndAndKeepNobodyOut(t *testing.T) {
+func TestStreams_OfARevokedKeyEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n = 30 // more than anybody may be wrong
 		text := "cue_aaaaaaaa_" + strings.Repeat("A", 43)
-		keys := &oneKey{key: store.Key{Name: "wall", Scope: store.ScopeRead, Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text))}}
-		s := besideNothing(t, keys, func() web.Subscription { return quiet{} })
+		keys := &singleKeyStore{key: store.Key{Name: "wall", Scope: store.ScopeRead, Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text))}}
+		s := newServerWithoutDB(t, keys, func() web.Subscription { return idleSubscription{} })
 		var streams sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -92,7 +92,7 @@ func TestAllStreamsOfARevokedKeyEndAndKeepNobodyOut(t *testing.T) {
 		for range n {
 			streams.Go(func() {
 				w := httptest.NewRecorder()
-				s.Handler().ServeHTTP(w, bearer(ctx, api+"/events/stream", text))
+				s.Handler().ServeHTTP(w, authorizedRequest(ctx, api+"/events/stream", text))
 				ended <- w.Code
 			})
 		}
@@ -108,7 +108,7 @@ func TestAllStreamsOfARevokedKeyEndAndKeepNobodyOut(t *testing.T) {
 			t.Errorf("%d of %d streams have ended", len(ended), n)
 		}
 		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, bearer(ctx, "/openapi.json", "wrong"))
+		s.Handler().ServeHTTP(w, authorizedRequest(ctx, "/openapi.json", "wrong"))
 		if w.Code != http.StatusUnauthorized {
 			t.Errorf("others at the address are answered %d", w.Code)
 		}
@@ -118,30 +118,30 @@ func TestAllStreamsOfARevokedKeyEndAndKeepNobodyOut(t *testing.T) {
 }
 
 // portions notes how much is written at once.
-type portions struct {
+type chunkWriter struct {
 	*httptest.ResponseRecorder
 	most int
 }
 
-func (p *portions) Write(b []byte) (int, error) {
+func (p *chunkWriter) Write(b []byte) (int, error) {
 	p.most = max(p.most, len(b))
 	return p.ResponseRecorder.Write(b)
 }
 
-func TestManyLargeEventsAreSentInPortions(t *testing.T) {
+func TestStream_SendsManyLargeEventsInChunks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n, size = 1000, 4 << 10
-		sub := &all{}
+		sub := &eventsThenIdle{}
 		for i := range n {
 			data := fmt.Appendf(nil, `{"error":%q}`, strings.Repeat("x", size))
 			sub.events = append(sub.events, store.Event{ID: int64(i + 1), Type: store.AttemptFailed, Task: store.ID{1}, Data: data})
 		}
-		s := besideNothing(t, nil, func() web.Subscription { return sub })
-		w := &portions{ResponseRecorder: httptest.NewRecorder()}
+		s := newServerWithoutDB(t, nil, func() web.Subscription { return sub })
+		w := &chunkWriter{ResponseRecorder: httptest.NewRecorder()}
 		ctx, cancel := context.WithCancel(t.Context())
 		var served sync.WaitGroup
-		served.Go(func() { s.Handler().ServeHTTP(w, bearer(ctx, api+"/events/stream", adminText)) })
+		served.Go(func() { s.Handler().ServeHTTP(w, authorizedRequest(ctx, api+"/events/stream", adminText)) })
 		synctest.Wait()
 		cancel()
 		served.Wait()

@@ -9,21 +9,21 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestSecretOfASourceCannotBeFoundByAskingForIt(t *testing.T) {
+func TestSearch_DoesNotMatchHiddenPartsOfSources(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for n := range 3 {
-		b.submitted(fmt.Sprintf("https://user:hunter2@studio.example/%d.mp4?token=abc", n))
+		b.submit(fmt.Sprintf("https://user:hunter2@studio.example/%d.mp4?token=abc", n))
 	}
 	for _, part := range []string{"hunter2", "user:", "token=a"} {
 		for _, limit := range []int{1, 2, 100} {
 			path := fmt.Sprintf("%s/tasks?limit=%d&source=%s", api, limit, url.QueryEscape(part))
 			var hidden, whole page
-			got := b.do(call{method: "GET", path: path, as: readText}).want(200, &hidden)
+			got := b.do(call{method: "GET", path: path, as: readText}).wantStatus(200, &hidden)
 			if len(hidden.Tasks) > 0 || hidden.Next != "" || got.header.Get("Link") != "" {
 				t.Errorf("%s: a reader is told %s, %v", path, got.body, got.header)
 			}
-			b.get(path).want(200, &whole)
+			b.get(path).wantStatus(200, &whole)
 			if len(whole.Tasks) != min(limit, 3) {
 				t.Errorf("%s: the admin is shown %d", path, len(whole.Tasks))
 			}
@@ -31,21 +31,21 @@ func TestSecretOfASourceCannotBeFoundByAskingForIt(t *testing.T) {
 	}
 }
 
-func TestReaderFindsWhatIsShownBehindWhatIsNot(t *testing.T) {
+func TestSearch_ContinuesPastHiddenMatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var want []store.ID
 	for n := range 9 {
 		if n%4 == 0 {
-			want = append([]store.ID{b.submitted(fmt.Sprintf("https://studio.example/key/%d.mp4", n))}, want...)
+			want = append([]store.ID{b.submit(fmt.Sprintf("https://studio.example/key/%d.mp4", n))}, want...)
 		} else {
-			b.submitted(fmt.Sprintf("https://studio.example/%d.mp4?key=1", n))
+			b.submit(fmt.Sprintf("https://studio.example/%d.mp4?key=1", n))
 		}
 	}
 	var got []store.ID
 	for path := api + "/tasks?limit=1&source=key"; path != ""; {
 		var p page
-		b.do(call{method: "GET", path: path, as: readText}).want(200, &p)
+		b.do(call{method: "GET", path: path, as: readText}).wantStatus(200, &p)
 		if len(p.Tasks) != 1 {
 			t.Fatalf("%s has %+v", path, p)
 		}
@@ -56,25 +56,25 @@ func TestReaderFindsWhatIsShownBehindWhatIsNot(t *testing.T) {
 	}
 }
 
-func TestTasksAreFoundByTheirTitle(t *testing.T) {
+func TestSearch_FindsTitles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r, err := b.Submit(t.Context(), store.Submission{Source: "/uploads/1", Params: []byte(`{"title": "Holidays"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.submitted("/uploads/2")
+	b.submit("/uploads/2")
 	var p page
-	b.get(api+"/tasks?source=Holi").want(200, &p)
+	b.get(api+"/tasks?source=Holi").wantStatus(200, &p)
 	if len(p.Tasks) != 1 || p.Tasks[0].TaskID != r.ID {
 		t.Errorf("found %+v", p)
 	}
 }
 
-func TestAuditHasNoPartOfASourceThatMayBeSecret(t *testing.T) {
+func TestAudit_HasNoSecretOfASourceFilter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.post(api+"/tasks/retry", map[string]any{"filter": map[string]any{"source": "token=abc"}}).want(200, nil)
+	b.post(api+"/tasks/retry", map[string]any{"filter": map[string]any{"source": "token=abc"}}).wantStatus(200, nil)
 	entries, err := b.Audits(t.Context(), 0, 0)
 	if err != nil || len(entries) != 1 || strings.Contains(string(entries[0].Detail), "abc") {
 		t.Errorf("%+v, %v", entries, err)

@@ -9,10 +9,10 @@ import (
 )
 
 // Whoever may only look could else have all that can be open.
-func TestOpenPagesCountAsStreams(t *testing.T) {
+func TestOpenPages_CountAsStreams(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *web.Options) {
-		o.Streams, o.StreamsEach = 3, 2
+		o.MaxStreams, o.MaxStreamsPerPrincipal = 3, 2
 		o.Dashboard = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_ = http.NewResponseController(w).Flush() // a client that has gone is not told
 			if r.URL.Path == "/live" {

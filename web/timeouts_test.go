@@ -20,29 +20,29 @@ import (
 )
 
 // piped is a listener for one connection that has no buffers.
-type piped struct {
-	conns chan net.Conn
-	over  chan struct{}
-	once  sync.Once
+type singleConnListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
 }
 
-func (p *piped) Accept() (net.Conn, error) {
+func (p *singleConnListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-p.conns:
 		return c, nil
-	case <-p.over:
+	case <-p.closed:
 		return nil, net.ErrClosed
 	}
 }
 
-func (p *piped) Close() error   { p.once.Do(func() { close(p.over) }); return nil }
-func (p *piped) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+func (p *singleConnListener) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
+func (p *singleConnListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
 // pipe serves at the other end of a connection.
-func pipe(t *testing.T, s *web.Server) net.Conn {
+func servePipe(t *testing.T, s *web.Server) net.Conn {
 	t.Helper()
 	client, server := net.Pipe()
-	l := &piped{conns: make(chan net.Conn, 1), over: make(chan struct{})}
+	l := &singleConnListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
 	l.conns <- server
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -57,10 +57,10 @@ func pipe(t *testing.T, s *web.Server) net.Conn {
 	return client
 }
 
-func TestBodyThatStopsIsAnsweredAfterAWhile(t *testing.T) {
+func TestRequestBody_ThatStallsTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := pipe(t, besideNothing(t, nil, func() web.Subscription { return quiet{} }))
+		c := servePipe(t, newServerWithoutDB(t, nil, func() web.Subscription { return idleSubscription{} }))
 		began := time.Now()
 		fmt.Fprintf(c, "POST %s/pauses HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"sta", api, adminText)
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -75,16 +75,16 @@ func TestBodyThatStopsIsAnsweredAfterAWhile(t *testing.T) {
 }
 
 // events that never end, for a client that takes none.
-type flood struct{ quiet }
+type endlessEvents struct{ idleSubscription }
 
-func (flood) Next(context.Context) ([]store.Event, error) {
+func (endlessEvents) Next(context.Context) ([]store.Event, error) {
 	return []store.Event{{ID: 1 << 21, Type: store.TaskCompleted, Task: store.ID{1}}}, nil
 }
 
-func TestClientOfAStreamThatDoesNotReadIsCut(t *testing.T) {
+func TestStream_DisconnectsAClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := pipe(t, besideNothing(t, nil, func() web.Subscription { return flood{} }))
+		c := servePipe(t, newServerWithoutDB(t, nil, func() web.Subscription { return endlessEvents{} }))
 		fmt.Fprintf(c, "GET %s/events/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", api, adminText)
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
@@ -95,19 +95,19 @@ func TestClientOfAStreamThatDoesNotReadIsCut(t *testing.T) {
 }
 
 // hanging is a database that does not answer.
-type hanging struct{ store.DB }
+type hangingDB struct{ store.DB }
 
-func (hanging) Begin(ctx context.Context) (pgx.Tx, error) {
+func (hangingDB) Begin(ctx context.Context) (pgx.Tx, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func (h hanging) Query(ctx context.Context, _ string, _ ...any) (pgx.Rows, error) {
+func (h hangingDB) Query(ctx context.Context, _ string, _ ...any) (pgx.Rows, error) {
 	_, err := h.Begin(ctx)
 	return nil, err
 }
 
-func (h hanging) SendBatch(ctx context.Context, _ *pgx.Batch) pgx.BatchResults {
+func (h hangingDB) SendBatch(ctx context.Context, _ *pgx.Batch) pgx.BatchResults {
 	_, err := h.Begin(ctx)
 	return batchError{err: err}
 }
@@ -120,18 +120,18 @@ type batchError struct {
 
 func (b batchError) Close() error { return b.err }
 
-func (h hanging) QueryRow(ctx context.Context, _ string, _ ...any) pgx.Row { return h.row(ctx) }
+func (h hangingDB) QueryRow(ctx context.Context, _ string, _ ...any) pgx.Row { return h.row(ctx) }
 
 type rowError struct{ err error }
 
 func (r rowError) Scan(...any) error { return r.err }
 
-func (h hanging) row(ctx context.Context) pgx.Row {
+func (h hangingDB) row(ctx context.Context) pgx.Row {
 	_, err := h.Begin(ctx)
 	return rowError{err}
 }
 
-func TestDatabaseThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
+func TestRoutes_TimeOutWhenTheDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		id := store.ID{1}.String()
@@ -139,9 +139,9 @@ func TestDatabaseThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
 			"/tasks", "/tasks/" + id, "/stages", "/events", "/events?after=7&task_id=" + id, "/events/stream", "/events/stream?after=7",
 			"/tasks/" + id + "/events", "/tasks/" + id + "/events?after=7", "/workers?all=true", "/keys",
 		} {
-			o := bare(t)
-			o.Store = store.New(hanging{}, store.Video())
-			o.Subscribe = func(int64, func(store.Event) bool) web.Subscription { return quiet{} }
+			o := minimalOptions(t)
+			o.Store = store.New(hangingDB{}, store.Video())
+			o.Subscribe = func(int64, func(store.Event) bool) web.Subscription { return idleSubscription{} }
 			s, err := web.New(o)
 			if err != nil {
 				t.Fatal(err)
@@ -149,7 +149,7 @@ func TestDatabaseThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			w := httptest.NewRecorder()
 			began := time.Now()
-			s.Handler().ServeHTTP(w, bearer(ctx, api+path, adminText))
+			s.Handler().ServeHTTP(w, authorizedRequest(ctx, api+path, adminText))
 			if took := time.Since(began); took > time.Minute || w.Code != http.StatusServiceUnavailable {
 				t.Errorf("%s: %d after %v", path, w.Code, took)
 			}
@@ -159,10 +159,10 @@ func TestDatabaseThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
 }
 
 // A browser comes back with what its session was made longer by meanwhile.
-func TestStreamOfASessionEndsWithTheSessionItBeganWith(t *testing.T) {
+func TestStream_EndsWithTheSessionThatOpenedIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := besideNothing(t, nil, func() web.Subscription { return quiet{} })
+		s := newServerWithoutDB(t, nil, func() web.Subscription { return idleSubscription{} })
 		serve := func(r *http.Request) *http.Response {
 			w := httptest.NewRecorder()
 			s.Handler().ServeHTTP(w, r)

@@ -30,7 +30,7 @@ import (
 
 // serve runs a server at a free port until the test ends, or stop is called, which
 // waits.
-func serve(t *testing.T, o web.Options) (addr string, stop func() error) {
+func startServer(t *testing.T, o web.Options) (addr string, stop func() error) {
 	t.Helper()
 	s, err := web.New(o)
 	if err != nil {
@@ -54,7 +54,7 @@ func serve(t *testing.T, o web.Options) (addr string, stop func() error) {
 }
 
 // bare are options that serve without a database.
-func bare(t *testing.T) web.Options {
+func minimalOptions(t *testing.T) web.Options {
 	t.Helper()
 	admin, err := access.NewSecret(adminText)
 	if err != nil {
@@ -64,10 +64,10 @@ func bare(t *testing.T) web.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return web.Options{Store: store.New(nil, store.Video()), Guard: guard, Healthy: text("well"), Grace: 50 * time.Millisecond}
+	return web.Options{Store: store.New(nil, store.Video()), Guard: guard, Healthy: textHandler("well"), Grace: 50 * time.Millisecond}
 }
 
-func TestOptionsThatCannotBeAreRefused(t *testing.T) {
+func TestNew_RejectsInvalidOptions(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*web.Options){
 		"no store":        func(o *web.Options) { o.Store = nil },
@@ -78,7 +78,7 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 		"no key":          func(o *web.Options) { o.CertFile = "x" },
 		"origin":          func(o *web.Options) { o.Origins = []string{"studio.example"} },
 	} {
-		o := bare(t)
+		o := minimalOptions(t)
 		change(&o)
 		if _, err := web.New(o); err == nil {
 			t.Errorf("%s: made", name)
@@ -86,9 +86,9 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-func TestAddressThatIsNotAllowedIsNotServed(t *testing.T) {
+func TestServe_RejectsAPublicAddressWithoutTLS(t *testing.T) {
 	t.Parallel()
-	s, err := web.New(bare(t))
+	s, err := web.New(minimalOptions(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +104,11 @@ func TestAddressThatIsNotAllowedIsNotServed(t *testing.T) {
 	}
 }
 
-func TestConnectionsThatAreTooManyAreClosed(t *testing.T) {
+func TestServe_ClosesConnectionsBeyondTheLimit(t *testing.T) {
 	t.Parallel()
-	o := bare(t)
-	o.Connections = 3
-	addr, _ := serve(t, o)
+	o := minimalOptions(t)
+	o.MaxConnections = 3
+	addr, _ := startServer(t, o)
 	// answered opens a connection and asks for something, which it keeps open.
 	answered := func() (net.Conn, bool) {
 		c, err := net.Dial("tcp", addr)
@@ -140,17 +140,17 @@ func TestConnectionsThatAreTooManyAreClosed(t *testing.T) {
 	}
 }
 
-func TestServerEndsWithItsContextAfterRequestsHaveHadTheirTime(t *testing.T) {
+func TestServe_WaitsForRequestsAtShutdown(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}), make(chan struct{})
-	o := bare(t)
+	o := minimalOptions(t)
 	o.Grace = 10 * time.Second
 	o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(entered)
 		<-release
 		_, _ = io.WriteString(w, "late")
 	})
-	addr, stop := serve(t, o)
+	addr, stop := startServer(t, o)
 	answered := make(chan string, 1)
 	go func() {
 		r, _ := http.NewRequest("GET", "http://"+addr+"/metrics", nil)
@@ -185,9 +185,9 @@ func TestServerEndsWithItsContextAfterRequestsHaveHadTheirTime(t *testing.T) {
 	}
 }
 
-func TestServerDoesNotWaitLongerThanTheGrace(t *testing.T) {
+func TestServe_ClosesConnectionsAfterTheGrace(t *testing.T) {
 	t.Parallel()
-	o := bare(t)
+	o := minimalOptions(t)
 	entered := make(chan struct{})
 	var left atomic.Bool
 	o.Metrics = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -196,7 +196,7 @@ func TestServerDoesNotWaitLongerThanTheGrace(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // it has something to put away
 		left.Store(true)
 	})
-	addr, stop := serve(t, o)
+	addr, stop := startServer(t, o)
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestServerDoesNotWaitLongerThanTheGrace(t *testing.T) {
 
 func TestServe_ClosesConnectionsAtOnceWhenAborted(t *testing.T) {
 	t.Parallel()
-	o := bare(t)
+	o := minimalOptions(t)
 	entered, abort := make(chan struct{}), make(chan struct{})
 	o.Grace, o.Abort = time.Hour, abort
 	o.Metrics = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -222,7 +222,7 @@ func TestServe_ClosesConnectionsAtOnceWhenAborted(t *testing.T) {
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
 	})
-	addr, stop := serve(t, o)
+	addr, stop := startServer(t, o)
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestServe_ClosesConnectionsAtOnceWhenAborted(t *testing.T) {
 }
 
 // certificates writes a certificate and its key, and returns it.
-func certificates(t *testing.T, dir string, serial int64) *x509.Certificate {
+func writeCertificate(t *testing.T, dir string, serial int64) *x509.Certificate {
 	t.Helper()
 	key, err1 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	template := &x509.Certificate{
@@ -257,13 +257,13 @@ func certificates(t *testing.T, dir string, serial int64) *x509.Certificate {
 	return cert
 }
 
-func TestTLSIsOfARecentVersion(t *testing.T) {
+func TestServe_RequiresTLS12(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cert := certificates(t, dir, 1)
-	o := bare(t)
+	cert := writeCertificate(t, dir, 1)
+	o := minimalOptions(t)
 	o.CertFile, o.KeyFile = filepath.Join(dir, "cert"), filepath.Join(dir, "key")
-	addr, _ := serve(t, o)
+	addr, _ := startServer(t, o)
 	roots := x509.NewCertPool()
 	roots.AddCert(cert)
 	for version, ok := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
@@ -295,13 +295,13 @@ func TestTLSIsOfARecentVersion(t *testing.T) {
 	}
 }
 
-func TestCertificateIsReadAgainAndAnOldOneServedWhereThatFails(t *testing.T) {
+func TestCertificate_IsReloadedAndTheOldOneServedOnErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	var told []error
 	get := web.Certificate(cert, key, 0, func(err error) { told = append(told, err) })
-	if _, err := get(t.Context()); err == nil || len(told) > 0 {
+	if _, err := get(); err == nil || len(told) > 0 {
 		t.Errorf("where there is none: %v, told %v", err, told)
 	}
 	then := time.Now().Add(-time.Hour)
@@ -313,7 +313,7 @@ func TestCertificateIsReadAgainAndAnOldOneServedWhereThatFails(t *testing.T) {
 			}
 		}
 		for range 3 {
-			pair, err := get(t.Context())
+			pair, err := get()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -323,9 +323,9 @@ func TestCertificateIsReadAgainAndAnOldOneServedWhereThatFails(t *testing.T) {
 			}
 		}
 	}
-	certificates(t, dir, 1)
+	writeCertificate(t, dir, 1)
 	serial(1, 0)
-	certificates(t, dir, 2)
+	writeCertificate(t, dir, 2)
 	serial(2, time.Minute)
 	if err := os.WriteFile(key, []byte("half of a k"), 0o600); err != nil {
 		t.Fatal(err)
@@ -338,7 +338,7 @@ func TestCertificateIsReadAgainAndAnOldOneServedWhereThatFails(t *testing.T) {
 	if len(told) != 2 { // each once
 		t.Errorf("told %v", told)
 	}
-	certificates(t, dir, 3)
+	writeCertificate(t, dir, 3)
 	serial(3, 4*time.Minute)
 	if err := os.Remove(key); err != nil {
 		t.Fatal(err)
@@ -348,9 +348,9 @@ func TestCertificateIsReadAgainAndAnOldOneServedWhereThatFails(t *testing.T) {
 	}
 }
 
-func TestServerWhoseListenerFailsEndsWhatItServes(t *testing.T) {
+func TestServe_EndsRequestsWhenTheListenerFails(t *testing.T) {
 	t.Parallel()
-	o := bare(t)
+	o := minimalOptions(t)
 	entered, left := make(chan struct{}), make(chan struct{})
 	o.Metrics = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		defer close(left)
@@ -385,9 +385,9 @@ func TestServerWhoseListenerFailsEndsWhatItServes(t *testing.T) {
 	}
 }
 
-func TestHeadersThatDoNotEndAreCut(t *testing.T) {
+func TestServe_DisconnectsAClientWithEndlessHeaders(t *testing.T) {
 	t.Parallel()
-	addr, _ := serve(t, bare(t))
+	addr, _ := startServer(t, minimalOptions(t))
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -400,9 +400,9 @@ func TestHeadersThatDoNotEndAreCut(t *testing.T) {
 	}
 }
 
-func TestLargeFilesArriveWholeOnOneConnection(t *testing.T) {
+func TestPublished_SendsLargeFilesOnOneConnection(t *testing.T) {
 	t.Parallel()
-	o := bare(t)
+	o := minimalOptions(t)
 	o.Published = t.TempDir()
 	id := store.ID{7}
 	if err := os.MkdirAll(filepath.Join(o.Published, id.String(), "gen"), 0o755); err != nil {
@@ -413,7 +413,7 @@ func TestLargeFilesArriveWholeOnOneConnection(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(o.Published, id.String(), "gen", "a.m4s"), content, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	addr, _ := serve(t, o)
+	addr, _ := startServer(t, o)
 	tr := &http.Transport{}
 	defer tr.CloseIdleConnections()
 	for _, span := range []string{"", "bytes=0-", "bytes=1-2097152", "bytes=3000000-"} {

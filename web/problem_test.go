@@ -5,7 +5,7 @@ import (
 )
 
 // One type of problem has one title, whoever answers.
-func TestProblemsOfUploads_HaveTheTitlesOfTheirTypes(t *testing.T) {
+func TestUploadProblems_HaveTheTitlesOfTheirTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	type problem struct{ Type, Title string }
@@ -16,7 +16,7 @@ func TestProblemsOfUploads_HaveTheTitlesOfTheirTypes(t *testing.T) {
 		var api, upload problem
 		for i, to := range []*problem{&api, &upload} {
 			g := b.do(of[i])
-			g.want(g.status, to)
+			g.wantStatus(g.status, to)
 		}
 		if api != upload || api.Type != "urn:cuelight:problem:"+name || api.Title == "" {
 			t.Errorf("%s: the API says %+v, uploads %+v", name, api, upload)

@@ -7,11 +7,11 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestRequestID_IsOfItsKey(t *testing.T) {
+func TestRequestID_BelongsToItsKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	one, two := b.key(store.ScopeSubmit), b.key(store.ScopeSubmit)
-	submit := func(as, source string) got {
+	submit := func(as, source string) testResponse {
 		t.Helper()
 		return b.do(call{method: "POST", path: api + "/tasks", as: as, body: map[string]any{"source": source, "request_id": "film-17"}})
 	}
@@ -19,18 +19,18 @@ func TestRequestID_IsOfItsKey(t *testing.T) {
 		TaskID  store.ID `json:"task_id"`
 		Existed bool
 	}
-	submit(one, "https://h/a").want(http.StatusCreated, &first)
-	submit(one, "https://h/a").want(http.StatusOK, &again)
-	submit(two, "https://h/b").want(http.StatusCreated, &other)
-	submit("", "https://h/c").want(http.StatusCreated, &admins)
+	submit(one, "https://h/a").wantStatus(http.StatusCreated, &first)
+	submit(one, "https://h/a").wantStatus(http.StatusOK, &again)
+	submit(two, "https://h/b").wantStatus(http.StatusCreated, &other)
+	submit("", "https://h/c").wantStatus(http.StatusCreated, &admins)
 	if !again.Existed || again.TaskID != first.TaskID || other.TaskID == first.TaskID || admins.TaskID == first.TaskID {
 		t.Errorf("first %v, again %v, of another key %v, of the admin %v", first, again, other, admins)
 	}
-	submit(one, "https://h/b").problem(http.StatusConflict, "request-id-taken")
+	submit(one, "https://h/b").wantProblem(http.StatusConflict, "request-id-taken")
 	// All or none.
 	b.do(call{method: "POST", path: api + "/tasks", as: one, body: map[string]any{"tasks": []any{
 		map[string]any{"source": "https://h/new"}, map[string]any{"source": "https://h/b", "request_id": "film-17"},
-	}}}).problem(http.StatusConflict, "request-id-taken")
+	}}}).wantProblem(http.StatusConflict, "request-id-taken")
 	tasks, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{}})
 	if err != nil || len(tasks) != 3 {
 		t.Errorf("there are %d tasks, %v", len(tasks), err)

@@ -9,20 +9,20 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-func TestAHandlerThatPanicsIsTold(t *testing.T) {
+func TestHandler_PanicIsReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *web.Options) {
 		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("secret reason") })
 	})
-	b.get("/metrics").problem(500, "internal")
-	b.get(api+"/tasks").want(200, nil) // the others go on
-	requests := b.observed(2)
+	b.get("/metrics").wantProblem(500, "internal")
+	b.get(api+"/tasks").wantStatus(200, nil) // the others go on
+	requests := b.waitForRequests(2)
 	if !slices.ContainsFunc(requests, func(r web.Request) bool { return r.Status == http.StatusInternalServerError }) {
 		t.Errorf("requests are %+v", requests)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.troubles) != 1 || !strings.Contains(b.troubles[0].Error(), "GET /metrics: panic: secret reason") {
-		t.Errorf("troubles are %v", b.troubles)
+	if len(b.errors) != 1 || !strings.Contains(b.errors[0].Error(), "GET /metrics: panic: secret reason") {
+		t.Errorf("troubles are %v", b.errors)
 	}
 }

@@ -10,63 +10,63 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-func TestStreamOfATaskClosesAtItsEndAndNoSooner(t *testing.T) {
+func TestTaskStream_ClosesWhenTheTaskEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.submitted("https://u:secret@example.com/a")
-	l := b.listen("/tasks/"+id.String()+"/events", "")
-	if m := l.want("task"); strings.Contains(m.data, "secret") || !strings.Contains(m.data, `"status":"pending"`) {
+	id := b.submit("https://u:secret@example.com/a")
+	l := b.openStream("/tasks/"+id.String()+"/events", "")
+	if m := l.wantEvents("task"); strings.Contains(m.data, "secret") || !strings.Contains(m.data, `"status":"pending"`) {
 		t.Errorf("%+v", m)
 	}
-	b.submitted("/other")
-	b.die(id)
-	last := l.want("started", "attempt_failed", "dead", "end")
+	b.submit("/other")
+	b.failTask(id)
+	last := l.wantEvents("started", "attempt_failed", "dead", "end")
 
 	// Whoever saw the end is not to come back; whoever did not is shown it.
 	path := "/tasks/" + id.String() + "/events"
-	b.do(call{method: "GET", path: api + path, header: http.Header{"Last-Event-Id": {last.id}}}).want(204, nil)
-	again := b.listen(path, "")
-	if m := again.want("task", "dead"); !strings.Contains(m.data, id.String()) {
+	b.do(call{method: "GET", path: api + path, header: http.Header{"Last-Event-Id": {last.id}}}).wantStatus(204, nil)
+	again := b.openStream(path, "")
+	if m := again.wantEvents("task", "dead"); !strings.Contains(m.data, id.String()) {
 		t.Errorf("%+v", m)
 	}
-	again.want("end")
-	b.listen(path+"?after=0", "").want("submitted", "started", "attempt_failed", "dead", "end")
+	again.wantEvents("end")
+	b.openStream(path+"?after=0", "").wantEvents("submitted", "started", "attempt_failed", "dead", "end")
 
 	// That was not the end if somebody has it done again.
 	if err := b.Retry(t.Context(), id, ""); err != nil {
 		t.Fatal(err)
 	}
-	l = b.listen(path, last.id)
-	l.want("retry_scheduled")
+	l = b.openStream(path, last.id)
+	l.wantEvents("retry_scheduled")
 	if err := b.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	l.want("cancelled", "end")
-	b.listen(path+"?after=0", "").want("submitted", "started", "attempt_failed", "dead", "retry_scheduled", "cancelled", "end")
-	b.get(api+"/tasks/"+store.ID{1}.String()+"/events").problem(404, "not-found")
+	l.wantEvents("cancelled", "end")
+	b.openStream(path+"?after=0", "").wantEvents("submitted", "started", "attempt_failed", "dead", "retry_scheduled", "cancelled", "end")
+	b.get(api+"/tasks/"+store.ID{1}.String()+"/events").wantProblem(404, "not-found")
 }
 
-func TestAnOldEndInTheReplayIsNotTheEnd(t *testing.T) {
+func TestTaskStream_IgnoresAnEarlierEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.submitted("/a")
-	b.die(id)
+	id := b.submit("/a")
+	b.failTask(id)
 	if err := b.Retry(t.Context(), id, ""); err != nil {
 		t.Fatal(err)
 	}
-	l := b.listen("/tasks/"+id.String()+"/events?after=0", "")
-	l.want("submitted", "started", "attempt_failed", "dead", "retry_scheduled")
+	l := b.openStream("/tasks/"+id.String()+"/events?after=0", "")
+	l.wantEvents("submitted", "started", "attempt_failed", "dead", "retry_scheduled")
 	if err := b.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	l.want("cancelled", "end")
+	l.wantEvents("cancelled", "end")
 }
 
-func TestAnEndThatCannotBeShownYetIsWaitedFor(t *testing.T) {
+func TestTaskStream_WaitsForAnEndThatIsNotVisibleYet(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.submitted("/a")
-	begun := b.listen("/tasks/"+id.String()+"/events", "").want("task")
+	id := b.submit("/a")
+	begun := b.openStream("/tasks/"+id.String()+"/events", "").wantEvents("task")
 	tx, err := b.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -79,33 +79,33 @@ func TestAnEndThatCannotBeShownYetIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Behind an open transaction, the event is there and is not told.
-	l := b.listen("/tasks/"+id.String()+"/events", begun.id)
+	l := b.openStream("/tasks/"+id.String()+"/events", begun.id)
 	if l.resp.StatusCode != http.StatusOK {
 		t.Fatalf("status is %d", l.resp.StatusCode)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.want("cancelled", "end")
+	l.wantEvents("cancelled", "end")
 }
 
-func TestStreamOfATaskThatIsReplacedOrDeletedCloses(t *testing.T) {
+func TestTaskStream_ClosesWhenTheTaskIsOverriddenOrDeleted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	replaced, deleted := b.submitted("/a"), b.submitted("/b")
-	one, two := b.listen("/tasks/"+replaced.String()+"/events", ""), b.listen("/tasks/"+deleted.String()+"/events", "")
-	one.want("task")
-	two.want("task")
+	replaced, deleted := b.submit("/a"), b.submit("/b")
+	one, two := b.openStream("/tasks/"+replaced.String()+"/events", ""), b.openStream("/tasks/"+deleted.String()+"/events", "")
+	one.wantEvents("task")
+	two.wantEvents("task")
 	if _, err := b.Override(t.Context(), []store.ID{replaced}, store.Submission{Source: "/c"}); err != nil {
 		t.Fatal(err)
 	}
-	one.want("overridden", "cancelled", "end")
+	one.wantEvents("overridden", "cancelled", "end")
 	b.exec("delete from tasks where id = $1", deleted)
-	two.want("deleted", "end")
+	two.wantEvents("deleted", "end")
 }
 
 // work does a stage of one task, and ends it as told.
-func (b *bundle) work(id store.ID, stage int, report engine.Report) {
+func (b *testServer) completeStage(id store.ID, stage int, report engine.Report) {
 	b.t.Helper()
 	w, err := engine.New(b.pool, b.Graph()).RegisterWorker(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
 	if err != nil {
@@ -125,23 +125,23 @@ func (b *bundle) work(id store.ID, stage int, report engine.Report) {
 	}
 }
 
-func TestStreamOfATaskOfWhichAStageStaysDeadEnds(t *testing.T) {
+func TestTaskStream_EndsWhenAStageStaysDead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.submitted("/a")
+	id := b.submit("/a")
 	done := engine.Report{Outcome: engine.Completed}
 	dead := engine.Report{Outcome: engine.Failed, Dead: true, Class: "transient", Error: "disk 7 broke"}
-	b.work(id, 0, done)
-	b.work(id, 1, dead)
-	b.work(id, 2, dead)
+	b.completeStage(id, 0, done)
+	b.completeStage(id, 1, dead)
+	b.completeStage(id, 2, dead)
 	if err := b.Retry(t.Context(), id, b.Graph().Stages()[1]); err != nil {
 		t.Fatal(err)
 	}
 	path := "/tasks/" + id.String() + "/events"
-	l := b.listen(path+"?after=0", "")
-	l.want("submitted", "started", "stage_completed", "started", "attempt_failed", "dead", "started", "attempt_failed", "dead", "retry_scheduled")
-	b.work(id, 1, done)
-	last := l.want("started", "stage_completed", "dead") // the one that stays, told once more
-	l.want("end")
-	b.do(call{method: "GET", path: api + path, header: http.Header{"Last-Event-Id": {last.id}}}).want(204, nil)
+	l := b.openStream(path+"?after=0", "")
+	l.wantEvents("submitted", "started", "stage_completed", "started", "attempt_failed", "dead", "started", "attempt_failed", "dead", "retry_scheduled")
+	b.completeStage(id, 1, done)
+	last := l.wantEvents("started", "stage_completed", "dead") // the one that stays, told once more
+	l.wantEvents("end")
+	b.do(call{method: "GET", path: api + path, header: http.Header{"Last-Event-Id": {last.id}}}).wantStatus(204, nil)
 }

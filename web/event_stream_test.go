@@ -19,19 +19,19 @@ import (
 )
 
 // sse is one message of a stream.
-type sse struct{ id, event, data, comment string }
+type message struct{ id, event, data, comment string }
 
 // listener is a client of a stream.
-type listener struct {
+type streamClient struct {
 	t        *testing.T
 	resp     *http.Response
-	messages chan sse // closed with the stream
+	messages chan message // closed with the stream
 	cancel   context.CancelFunc
 	retry    atomic.Int64
 }
 
 // listen opens a stream; last is the header Last-Event-ID.
-func (b *bundle) listen(path, last string) *listener {
+func (b *testServer) openStream(path, last string) *streamClient {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
 	r, err := http.NewRequestWithContext(ctx, "GET", b.url+api+path, nil)
@@ -48,7 +48,7 @@ func (b *bundle) listen(path, last string) *listener {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	l := &listener{t: b.t, resp: resp, messages: make(chan sse, 1000), cancel: cancel}
+	l := &streamClient{t: b.t, resp: resp, messages: make(chan message, 1000), cancel: cancel}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -63,19 +63,19 @@ func (b *bundle) listen(path, last string) *listener {
 	return l
 }
 
-func (l *listener) read() {
+func (l *streamClient) read() {
 	defer close(l.messages)
-	var m sse
+	var m message
 	lines := bufio.NewScanner(l.resp.Body)
 	for lines.Scan() {
 		line := lines.Text()
 		name, value, _ := strings.Cut(line, ": ")
 		switch {
 		case line == "":
-			if m != (sse{}) {
+			if m != (message{}) {
 				l.messages <- m
 			}
-			m = sse{}
+			m = message{}
 		case strings.HasPrefix(line, ":"):
 			m.comment = strings.TrimSpace(line[1:])
 		case name == "id":
@@ -92,7 +92,7 @@ func (l *listener) read() {
 }
 
 // next is the next message that is no comment; ok is false at the end.
-func (l *listener) next() (sse, bool) {
+func (l *streamClient) next() (message, bool) {
 	l.t.Helper()
 	enough := time.NewTimer(10 * time.Second)
 	defer enough.Stop()
@@ -110,7 +110,7 @@ func (l *listener) next() (sse, bool) {
 }
 
 // want takes messages and compares their names; "end" is the end.
-func (l *listener) want(names ...string) (last sse) {
+func (l *streamClient) wantEvents(names ...string) (last message) {
 	l.t.Helper()
 	for _, name := range names {
 		m, ok := l.next()
@@ -124,37 +124,37 @@ func (l *listener) want(names ...string) (last sse) {
 	return last
 }
 
-func TestStreamBeginsWithItsPlaceAndGoesOnWithoutAGap(t *testing.T) {
+func TestEventStream_StartsWithItsPositionAndResumes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	before := b.submitted("/before")
-	l := b.listen("/events/stream", "")
+	before := b.submit("/before")
+	l := b.openStream("/events/stream", "")
 	if h := l.resp.Header; l.resp.StatusCode != 200 || h.Get("Content-Type") != "text/event-stream" || h.Get("X-Accel-Buffering") != "no" || h.Get("Cache-Control") != "no-store" {
 		t.Fatalf("%d %v", l.resp.StatusCode, h)
 	}
-	open := l.want("open")
+	open := l.wantEvents("open")
 	if l.retry.Load() != 2000 {
 		t.Errorf("retry is %d", l.retry.Load())
 	}
-	first := b.submitted("/1")
-	m := l.want("submitted")
+	first := b.submit("/1")
+	m := l.wantEvents("submitted")
 	var e store.Event
 	if err := json.Unmarshal([]byte(m.data), &e); err != nil || e.Task != first || strconv.FormatInt(e.ID, 10) != m.id {
 		t.Errorf("%+v, %v; the one before is %s", m, err, before)
 	}
 	l.cancel()
 	for i := range 5 {
-		b.submitted(fmt.Sprint("/away", i))
+		b.submit(fmt.Sprint("/away", i))
 	}
 	// From the first place: all; from the last: what came since.
 	for from, n := range map[string]int{open.id: 7, m.id: 6} {
-		again := b.listen("/events/stream", from)
-		if got := again.want("open"); got.id != from {
+		again := b.openStream("/events/stream", from)
+		if got := again.wantEvents("open"); got.id != from {
 			t.Errorf("begins at %s, want %s", got.id, from)
 		}
 		seen := make(map[string]bool)
 		for range n - 1 {
-			m := again.want("submitted")
+			m := again.wantEvents("submitted")
 			if seen[m.id] {
 				t.Errorf("twice: %+v", m)
 			}
@@ -162,36 +162,36 @@ func TestStreamBeginsWithItsPlaceAndGoesOnWithoutAGap(t *testing.T) {
 		}
 		again.cancel()
 	}
-	query := b.listen("/events/stream?after="+m.id, "")
-	query.want("open", "submitted", "submitted", "submitted", "submitted", "submitted")
+	query := b.openStream("/events/stream?after="+m.id, "")
+	query.wantEvents("open", "submitted", "submitted", "submitted", "submitted", "submitted")
 	if err := b.Cancel(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	query.want("cancelled")
+	query.wantEvents("cancelled")
 }
 
-func TestStreamOfSomeTypes(t *testing.T) {
+func TestEventStream_FiltersTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	l := b.listen("/events/stream?types=cancelled,dead", "")
-	l.want("open")
-	id := b.submitted("/a")
+	l := b.openStream("/events/stream?types=cancelled,dead", "")
+	l.wantEvents("open")
+	id := b.submit("/a")
 	if err := b.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	l.want("cancelled")
+	l.wantEvents("cancelled")
 	// Whoever asks the list for a stream gets one.
-	b.listen("/events", "").want("open")
-	b.get(api+"/events/stream?types=nonsense").problem(400, "invalid-request")
-	b.get(api+"/events/stream?after=x").problem(400, "invalid-request")
-	b.do(call{method: "GET", path: api + "/events/stream", header: http.Header{"Last-Event-Id": {"-4"}}}).problem(400, "invalid-request")
+	b.openStream("/events", "").wantEvents("open")
+	b.get(api+"/events/stream?types=nonsense").wantProblem(400, "invalid-request")
+	b.get(api+"/events/stream?after=x").wantProblem(400, "invalid-request")
+	b.do(call{method: "GET", path: api + "/events/stream", header: http.Header{"Last-Event-Id": {"-4"}}}).wantProblem(400, "invalid-request")
 }
 
-func TestStreamShowsThatItIsAlive(t *testing.T) {
+func TestEventStream_SendsPings(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *web.Options) { o.Ping = 10 * time.Millisecond })
-	l := b.listen("/events/stream", "")
-	l.want("open")
+	b := setup(t, func(o *web.Options) { o.PingInterval = 10 * time.Millisecond })
+	l := b.openStream("/events/stream", "")
+	l.wantEvents("open")
 	for range 3 {
 		select {
 		case m := <-l.messages:
@@ -204,98 +204,100 @@ func TestStreamShowsThatItIsAlive(t *testing.T) {
 	}
 }
 
-func TestWhoWasAwayForTooLongIsToldToLookAnew(t *testing.T) {
+func TestEventStream_SendsResyncForPrunedEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.submitted("/a")
-	old := b.listen("/events/stream", "").want("open")
-	b.submitted("/b")
+	id := b.submit("/a")
+	old := b.openStream("/events/stream", "").wantEvents("open")
+	b.submit("/b")
 	b.exec("update outbox set at = now() - interval '1 day'")
 	if _, err := engine.New(b.pool, b.Graph()).PruneEvents(t.Context(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	l := b.listen("/events/stream", old.id)
-	m := l.want("open", "resync")
-	l.want("end")
+	l := b.openStream("/events/stream", old.id)
+	m := l.wantEvents("open", "resync")
+	l.wantEvents("end")
 	var at struct{ After int64 }
 	if err := json.Unmarshal([]byte(m.data), &at); err != nil || strconv.FormatInt(at.After, 10) != m.id {
 		t.Errorf("%+v, %v", m, err)
 	}
-	b.get(api+"/events?after=1").problem(410, "events-gone")
+	b.get(api+"/events?after=1").wantProblem(410, "events-gone")
 
 	// It goes on from there.
-	l = b.listen("/events/stream", m.id)
-	l.want("open")
-	b.submitted("/c")
-	l.want("submitted")
+	l = b.openStream("/events/stream", m.id)
+	l.wantEvents("open")
+	b.submit("/c")
+	l.wantEvents("submitted")
 
-	b.listen("/tasks/"+id.String()+"/events?after=1", "").want("resync", "end")
+	b.openStream("/tasks/"+id.String()+"/events?after=1", "").wantEvents("resync", "end")
 	if err := b.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	b.listen("/tasks/"+id.String()+"/events", m.id).want("cancelled", "end")
-	b.listen("/tasks/"+id.String()+"/events?after=1", "").want("resync", "end")
-	b.listen("/tasks/"+id.String()+"/events?after=0", "").want("cancelled", "end")
+	b.openStream("/tasks/"+id.String()+"/events", m.id).wantEvents("cancelled", "end")
+	b.openStream("/tasks/"+id.String()+"/events?after=1", "").wantEvents("resync", "end")
+	b.openStream("/tasks/"+id.String()+"/events?after=0", "").wantEvents("cancelled", "end")
 }
 
 // After a backup is brought back, ids are lower than those that clients remember.
-func TestPlaceOfAnotherLifeOfTheDatabaseIsToldToLookAnew(t *testing.T) {
+func TestEventStream_SendsResyncForUnknownEventIDs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.submitted("/a")
-	here := b.listen("/events/stream", "").want("open")
+	id := b.submit("/a")
+	here := b.openStream("/events/stream", "").wantEvents("open")
 	n, err := strconv.ParseInt(here.id, 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	later := strconv.FormatInt(n+1<<20, 10)
 	for _, path := range []string{"/events/stream", "/events/stream?types=completed"} {
-		l := b.listen(path, later)
-		if m := l.want("open", "resync"); m.id != here.id {
+		l := b.openStream(path, later)
+		if m := l.wantEvents("open", "resync"); m.id != here.id {
 			t.Errorf("%s goes on at %s, want %s", path, m.id, here.id)
 		}
-		l.want("end")
+		l.wantEvents("end")
 	}
-	b.listen("/tasks/"+id.String()+"/events", later).want("resync", "end")
-	b.get(api+"/events?after="+later).problem(410, "events-gone")
+	b.openStream("/tasks/"+id.String()+"/events", later).wantEvents("resync", "end")
+	b.get(api+"/events?after="+later).wantProblem(410, "events-gone")
 	if err := b.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	b.listen("/tasks/"+id.String()+"/events", later).want("resync", "end")
-	b.listen("/events/stream", here.id).want("open", "cancelled") // a place that is there
+	b.openStream("/tasks/"+id.String()+"/events", later).wantEvents("resync", "end")
+	b.openStream("/events/stream", here.id).wantEvents("open", "cancelled") // a place that is there
 }
 
 // broken is a subscription that has come to an end.
-type broken struct{ err error }
+type failingSubscription struct{ err error }
 
-func (b broken) Next(context.Context) ([]store.Event, error) { return nil, b.err }
-func (broken) Close()                                        {}
+func (b failingSubscription) Next(context.Context) ([]store.Event, error) { return nil, b.err }
+func (failingSubscription) Close()                                        {}
 
-func TestASlowClientIsToldToLookAnew(t *testing.T) {
+func TestEventStream_SendsResyncToSlowClients(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error][]string{
 		eventfeed.ErrSlow:   {"open", "resync", "end"},
 		eventfeed.ErrClosed: {"open", "end"}, // it goes on from where it was
 	} {
 		b := setup(t, func(o *web.Options) {
-			o.Subscribe = func(int64, func(store.Event) bool) web.Subscription { return broken{fmt.Errorf("read: %w", err)} }
+			o.Subscribe = func(int64, func(store.Event) bool) web.Subscription {
+				return failingSubscription{fmt.Errorf("read: %w", err)}
+			}
 		})
-		b.listen("/events/stream", "").want(want...)
+		b.openStream("/events/stream", "").wantEvents(want...)
 	}
 }
 
-func TestStreamsAreCounted(t *testing.T) {
+func TestStreamLimit_CountsStreams(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *web.Options) { o.Streams, o.StreamsEach = 3, 2 })
-	first := b.listen("/events/stream", "")
-	first.want("open")
-	b.listen("/events/stream", "").want("open")
-	got := b.do(call{method: "GET", path: api + "/events/stream", as: readText}).problem(429, "too-many-streams")
+	b := setup(t, func(o *web.Options) { o.MaxStreams, o.MaxStreamsPerPrincipal = 3, 2 })
+	first := b.openStream("/events/stream", "")
+	first.wantEvents("open")
+	b.openStream("/events/stream", "").wantEvents("open")
+	got := b.do(call{method: "GET", path: api + "/events/stream", as: readText}).wantProblem(429, "too-many-streams")
 	if got.header.Get("Retry-After") == "" {
 		t.Errorf("%v", got.header)
 	}
 	key := b.key("read")
-	l := b.listen("/events/stream", "") // refused, too
+	l := b.openStream("/events/stream", "") // refused, too
 	if l.resp.StatusCode != 429 {
 		t.Errorf("status is %d", l.resp.StatusCode)
 	}
@@ -311,11 +313,11 @@ func TestStreamsAreCounted(t *testing.T) {
 		t.Fatalf("another principal: %v", err)
 	}
 	defer resp.Body.Close()
-	b.get(api+"/events/stream").problem(429, "too-many-streams")
+	b.get(api+"/events/stream").wantProblem(429, "too-many-streams")
 	cancel()
 	first.cancel()
 	for since := time.Now(); ; time.Sleep(time.Millisecond) { // the server learns of it when it does
-		l := b.listen("/events/stream", "")
+		l := b.openStream("/events/stream", "")
 		if l.resp.StatusCode == 200 {
 			break
 		}
@@ -325,26 +327,26 @@ func TestStreamsAreCounted(t *testing.T) {
 	}
 }
 
-func TestStreamsEndWhenTheServerDrains(t *testing.T) {
+func TestStreams_EndWhenTheServerDrains(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.submitted("/a")
-	all, one := b.listen("/events/stream", ""), b.listen("/tasks/"+id.String()+"/events", "")
-	all.want("open")
-	one.want("task")
+	id := b.submit("/a")
+	all, one := b.openStream("/events/stream", ""), b.openStream("/tasks/"+id.String()+"/events", "")
+	all.wantEvents("open")
+	one.wantEvents("task")
 	b.server.Drain()
-	all.want("end")
-	one.want("end")
-	b.get(api+"/events/stream").problem(503, "unavailable")
-	b.get(api+"/tasks").want(200, nil)
+	all.wantEvents("end")
+	one.wantEvents("end")
+	b.get(api+"/events/stream").wantProblem(503, "unavailable")
+	b.get(api+"/tasks").wantStatus(200, nil)
 }
 
-func TestEventsAreReadPageByPage(t *testing.T) {
+func TestEvents_AreListedByPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var ids []store.ID
 	for i := range 5 {
-		ids = append(ids, b.submitted(fmt.Sprint("/", i)))
+		ids = append(ids, b.submit(fmt.Sprint("/", i)))
 	}
 	var page struct {
 		Events []store.Event
@@ -352,7 +354,7 @@ func TestEventsAreReadPageByPage(t *testing.T) {
 	}
 	var seen []store.ID
 	for {
-		b.get(fmt.Sprintf("%s/events?limit=2&after=%d", api, page.After)).want(200, &page)
+		b.get(fmt.Sprintf("%s/events?limit=2&after=%d", api, page.After)).wantStatus(200, &page)
 		if len(page.Events) == 0 {
 			break
 		}
@@ -363,10 +365,10 @@ func TestEventsAreReadPageByPage(t *testing.T) {
 	if fmt.Sprint(seen) != fmt.Sprint(ids) {
 		t.Errorf("saw %v, want %v", seen, ids)
 	}
-	b.get(api+"/events?task_id="+ids[2].String()).want(200, &page)
+	b.get(api+"/events?task_id="+ids[2].String()).wantStatus(200, &page)
 	if len(page.Events) != 1 || page.Events[0].Task != ids[2] {
 		t.Errorf("%+v", page)
 	}
-	b.get(api+"/events?after=-1").problem(400, "invalid-request")
-	b.get(api+"/events?types=completed").problem(400, "invalid-request")
+	b.get(api+"/events?after=-1").wantProblem(400, "invalid-request")
+	b.get(api+"/events?types=completed").wantProblem(400, "invalid-request")
 }

@@ -12,25 +12,25 @@ import (
 )
 
 // watched notes the deadlines that it is given, and how much is written under each.
-type watched struct {
+type recordingWriter struct {
 	*httptest.ResponseRecorder
 	deadlines []time.Time
 	most, now int
 }
 
-func (w *watched) SetWriteDeadline(t time.Time) error {
+func (w *recordingWriter) SetWriteDeadline(t time.Time) error {
 	w.deadlines = append(w.deadlines, t)
 	w.now = 0
 	return nil
 }
 
-func (w *watched) Write(p []byte) (int, error) {
+func (w *recordingWriter) Write(p []byte) (int, error) {
 	w.now += len(p)
 	w.most = max(w.most, w.now)
 	return w.ResponseRecorder.Write(p)
 }
 
-func TestEveryPartOfAnAnswerHasATimeOfItsOwn(t *testing.T) {
+func TestResponseWriter_SetsADeadlinePerChunk(t *testing.T) {
 	t.Parallel()
 	content := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB
 	for name, write := range map[string]func(w io.Writer) error{
@@ -44,8 +44,8 @@ func TestEveryPartOfAnAnswerHasATimeOfItsOwn(t *testing.T) {
 			return err
 		},
 	} {
-		under := &watched{ResponseRecorder: httptest.NewRecorder()}
-		w := web.NewResponse(under)
+		under := &recordingWriter{ResponseRecorder: httptest.NewRecorder()}
+		w := web.NewResponseWriter(under)
 		if err := write(w); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

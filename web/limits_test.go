@@ -18,7 +18,7 @@ import (
 )
 
 // A principal may have so many requests under way; others do not wait for these.
-func TestRequestLimit_IsForEachPrincipal(t *testing.T) {
+func TestRequestLimit_CountsPerPrincipal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		limit := web.NewRequestLimit(2)
@@ -36,7 +36,7 @@ func TestRequestLimit_IsForEachPrincipal(t *testing.T) {
 			other()
 		}
 		began := time.Now()
-		if _, err := enter(t.Context(), "reader"); err == nil || !strings.Contains(err.Error(), "2 requests under way") || time.Since(began) != 5*time.Second {
+		if _, err := enter(t.Context(), "reader"); err == nil || !strings.Contains(err.Error(), "2 active requests") || time.Since(began) != 5*time.Second {
 			t.Errorf("a third request gets %v after %v", err, time.Since(began))
 		}
 		time.AfterFunc(time.Second, func() { release[0](); release[0]() })
@@ -52,9 +52,9 @@ func TestRequestLimit_IsForEachPrincipal(t *testing.T) {
 	})
 }
 
-func TestReaderWhoseRequestsTakeLong_LeavesConnectionsToOthers(t *testing.T) {
+func TestSlowRequestsOfOnePrincipal_DoNotBlockOthers(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *web.Options) { o.RequestsEach = 1 })
+	b := setup(t, func(o *web.Options) { o.MaxRequestsPerPrincipal = 1 })
 	tx, err := b.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +82,8 @@ func TestReaderWhoseRequestsTakeLong_LeavesConnectionsToOthers(t *testing.T) {
 	if waiting := ask[int](b, "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"); waiting != 1 {
 		t.Errorf("the reader holds %d connections, want 1", waiting)
 	}
-	b.get(api+"/keys").want(http.StatusOK, nil)
-	refused := b.do(call{method: "GET", path: api + "/tasks", as: key}).problem(http.StatusTooManyRequests, "too-many-requests")
+	b.get(api+"/keys").wantStatus(http.StatusOK, nil)
+	refused := b.do(call{method: "GET", path: api + "/tasks", as: key}).wantProblem(http.StatusTooManyRequests, "too-many-requests")
 	if refused.header.Get("Retry-After") == "" {
 		t.Error("nothing says when to come back")
 	}
@@ -101,9 +101,9 @@ func TestReaderWhoseRequestsTakeLong_LeavesConnectionsToOthers(t *testing.T) {
 
 // A stream asks only while it begins, so any number of open ones leave the next
 // request its turn.
-func TestOpenStreams_DoNotCountAsRequestsUnderWay(t *testing.T) {
+func TestOpenStreams_DoNotCountAsActiveRequests(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *web.Options) { o.RequestsEach = 1 })
+	b := setup(t, func(o *web.Options) { o.MaxRequestsPerPrincipal = 1 })
 	for range 3 {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+api+"/events/stream", nil)
 		if err != nil {
@@ -119,10 +119,10 @@ func TestOpenStreams_DoNotCountAsRequestsUnderWay(t *testing.T) {
 			t.Fatalf("a stream is answered %d", resp.StatusCode)
 		}
 	}
-	b.do(call{method: "GET", path: api + "/stages", as: readText}).want(http.StatusOK, nil)
+	b.do(call{method: "GET", path: api + "/stages", as: readText}).wantStatus(http.StatusOK, nil)
 }
 
-func ask[T any](b *bundle, sql string) (v T) {
+func ask[T any](b *testServer, sql string) (v T) {
 	b.t.Helper()
 	if err := b.pool.QueryRow(b.t.Context(), sql).Scan(&v); err != nil {
 		b.t.Fatal(err)
@@ -131,30 +131,30 @@ func ask[T any](b *bundle, sql string) (v T) {
 }
 
 // elsewhere has connections come from other addresses than they do.
-type elsewhere struct {
+type remoteListener struct {
 	net.Listener
 	from <-chan string
 }
 
-type fromElsewhere struct {
+type remoteConn struct {
 	net.Conn
 	addr net.Addr
 }
 
-func (c fromElsewhere) RemoteAddr() net.Addr { return c.addr }
+func (c remoteConn) RemoteAddr() net.Addr { return c.addr }
 
-func (l elsewhere) Accept() (net.Conn, error) {
+func (l remoteListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return fromElsewhere{c, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(<-l.from))}, nil
+	return remoteConn{c, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(<-l.from))}, nil
 }
 
-func TestConnectionsOfOneAddress_AreLimited(t *testing.T) {
+func TestConnectionLimit_CountsPerAddress(t *testing.T) {
 	t.Parallel()
-	o := bare(t)
-	o.ConnectionsEach, o.Proxies = 2, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::1/128")}
+	o := minimalOptions(t)
+	o.MaxConnectionsPerAddress, o.Proxies = 2, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::1/128")}
 	s, err := web.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestConnectionsOfOneAddress_AreLimited(t *testing.T) {
 	from := make(chan string, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, elsewhere{l, from}) }()
+	go func() { ended <- s.Serve(ctx, remoteListener{l, from}) }()
 	defer func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-func TestWorkersAreListedAndDrained(t *testing.T) {
+func TestWorkers_AreListedAndDrained(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, err := engine.New(b.pool, b.Graph()).RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
@@ -27,30 +27,30 @@ func TestWorkersAreListedAndDrained(t *testing.T) {
 			Lease   float64 `json:"lease_s"`
 		}
 	}
-	b.get(api+"/workers").want(200, &out)
+	b.get(api+"/workers").wantStatus(200, &out)
 	if len(out.Workers) != 1 || out.Workers[0].ID != id || out.Workers[0].Host != "studio" || out.Workers[0].Lease != 36 || out.Workers[0].DrainAt != nil {
 		t.Errorf("%+v", out)
 	}
-	b.post(api+"/workers/"+id.String()+"/drain", nil).want(http.StatusNoContent, nil)
-	if b.get(api+"/workers").want(200, &out); out.Workers[0].DrainAt == nil {
+	b.post(api+"/workers/"+id.String()+"/drain", nil).wantStatus(http.StatusNoContent, nil)
+	if b.get(api+"/workers").wantStatus(200, &out); out.Workers[0].DrainAt == nil {
 		t.Errorf("not drained: %+v", out)
 	}
-	b.post(api+"/workers/"+store.ID{1}.String()+"/drain", nil).problem(404, "not-found")
+	b.post(api+"/workers/"+store.ID{1}.String()+"/drain", nil).wantProblem(404, "not-found")
 	if err := engine.New(b.pool, b.Graph()).DeregisterWorker(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	for q, want := range map[string]int{"": 0, "?all=false": 0, "?all=true": 1} {
-		if b.get(api+"/workers"+q).want(200, &out); len(out.Workers) != want {
+		if b.get(api+"/workers"+q).wantStatus(200, &out); len(out.Workers) != want {
 			t.Errorf("%q lists %+v", q, out)
 		}
 	}
-	b.get(api+"/workers?all=yes").problem(400, "invalid-request")
-	if got := b.audits(); !slices.Equal(got, []string{"drain by admin"}) {
+	b.get(api+"/workers?all=yes").wantProblem(400, "invalid-request")
+	if got := b.auditActions(); !slices.Equal(got, []string{"drain by admin"}) {
 		t.Errorf("audit is %v", got)
 	}
 }
 
-func TestWorkersThatAreGoneComePageByPage(t *testing.T) {
+func TestStoppedWorkers_AreListedByPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	register := func() store.ID {
@@ -76,7 +76,7 @@ func TestWorkersThatAreGoneComePageByPage(t *testing.T) {
 			}
 			Next string
 		}
-		b.get(path).want(200, &page)
+		b.get(path).wantStatus(200, &page)
 		for _, w := range page.Workers {
 			seen = append(seen, w.ID)
 		}
@@ -85,10 +85,10 @@ func TestWorkersThatAreGoneComePageByPage(t *testing.T) {
 	if !slices.Equal(seen, want) {
 		t.Errorf("saw %v, want %v", seen, want)
 	}
-	b.get(api+"/workers?limit=2").problem(400, "invalid-request")
+	b.get(api+"/workers?limit=2").wantProblem(400, "invalid-request")
 }
 
-func TestPausesHoldUntilTheyAreEnded(t *testing.T) {
+func TestPauses_HoldUntilResumed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var out struct {
@@ -97,39 +97,41 @@ func TestPausesHoldUntilTheyAreEnded(t *testing.T) {
 			By          string `json:"paused_by"`
 		}
 	}
-	b.post(api+"/pauses", map[string]string{"stage": "transcode", "host": "a b"}).want(200, &out)
+	b.post(api+"/pauses", map[string]string{"stage": "transcode", "host": "a b"}).wantStatus(200, &out)
 	if len(out.Pauses) != 1 || out.Pauses[0].Stage != "transcode" || out.Pauses[0].Host != "a b" || out.Pauses[0].By != "admin" {
 		t.Errorf("%+v", out)
 	}
-	b.post(api+"/pauses", map[string]string{}).want(200, nil)
-	b.post(api+"/pauses", map[string]string{"stage": "nonsense"}).problem(422, "invalid")
-	b.post(api+"/pauses", `{"host":"\u0000"}`).problem(400, "invalid-request")
-	b.get(api+"/pauses").want(200, &out)
+	b.post(api+"/pauses", map[string]string{}).wantStatus(200, nil)
+	b.post(api+"/pauses", map[string]string{"stage": "nonsense"}).wantProblem(422, "invalid")
+	b.post(api+"/pauses", `{"host":"\u0000"}`).wantProblem(400, "invalid-request")
+	b.get(api+"/pauses").wantStatus(200, &out)
 	if len(out.Pauses) != 2 {
 		t.Errorf("%+v", out)
 	}
 	var stages struct{ Stages []struct{ Paused bool } }
-	if b.get(api+"/stages").want(200, &stages); !stages.Stages[4].Paused {
+	if b.get(api+"/stages").wantStatus(200, &stages); !stages.Stages[4].Paused {
 		t.Errorf("stages do not say so: %+v", stages)
 	}
-	resume := func(q url.Values) got { return b.do(call{method: "DELETE", path: api + "/pauses?" + q.Encode()}) }
-	resume(url.Values{"stage": {"transcode"}}).problem(404, "not-found")
-	resume(url.Values{"stage": {"transcode"}, "host": {"a b"}}).want(200, &out)
-	resume(nil).want(200, &out)
+	resume := func(q url.Values) testResponse {
+		return b.do(call{method: "DELETE", path: api + "/pauses?" + q.Encode()})
+	}
+	resume(url.Values{"stage": {"transcode"}}).wantProblem(404, "not-found")
+	resume(url.Values{"stage": {"transcode"}, "host": {"a b"}}).wantStatus(200, &out)
+	resume(nil).wantStatus(200, &out)
 	if len(out.Pauses) != 0 {
 		t.Errorf("%+v", out)
 	}
-	if got := b.audits(); len(got) != 4 || got[0] != "resume by admin" || got[3] != "pause by admin" {
+	if got := b.auditActions(); len(got) != 4 || got[0] != "resume by admin" || got[3] != "pause by admin" {
 		t.Errorf("audit is %v", got)
 	}
 }
 
-func TestStagesSayHowTheyStand(t *testing.T) {
+func TestStages_ShowTheirCounts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.die(b.submitted("/a"))
-	b.submitted("/b")
-	b.submitted("/c")
+	b.failTask(b.submit("/a"))
+	b.submit("/b")
+	b.submit("/c")
 	b.exec("update tasks set created_at = now() - interval '90 s'")
 	var out struct {
 		Pipeline             string
@@ -141,7 +143,7 @@ func TestStagesSayHowTheyStand(t *testing.T) {
 			Oldest float64 `json:"oldest_ready_s"`
 		}
 	}
-	b.do(call{method: "GET", path: api + "/stages", as: readText}).want(200, &out)
+	b.do(call{method: "GET", path: api + "/stages", as: readText}).wantStatus(200, &out)
 	if out.Pipeline != "video" || out.Ready != 2 || out.Dead != 1 || len(out.Stages) != 5 || out.Stages[0].Ready != 2 || out.Stages[0].Oldest < 90 {
 		t.Errorf("%+v", out)
 	}
@@ -150,7 +152,7 @@ func TestStagesSayHowTheyStand(t *testing.T) {
 	}
 }
 
-func TestKeysAreShownOnceAndWorkUntilTheyAreRevoked(t *testing.T) {
+func TestKeys_WorkUntilRevoked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var made struct {
@@ -158,28 +160,28 @@ func TestKeysAreShownOnceAndWorkUntilTheyAreRevoked(t *testing.T) {
 		Prefix string
 		Key    string
 	}
-	b.post(api+"/keys", map[string]string{"name": "build", "scope": "submit"}).want(201, &made)
+	b.post(api+"/keys", map[string]string{"name": "build", "scope": "submit"}).wantStatus(201, &made)
 	var got receipt
-	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"https://example.com/a"}`, as: made.Key}).want(201, &got)
-	list := b.get(api+"/keys").want(200, nil)
+	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"https://example.com/a"}`, as: made.Key}).wantStatus(201, &got)
+	list := b.get(api+"/keys").wantStatus(200, nil)
 	if strings.Contains(string(list.body), made.Key) || !strings.Contains(string(list.body), made.Prefix) || !strings.Contains(string(list.body), "used_at") {
 		t.Errorf("keys are %s", list.body)
 	}
-	b.do(call{method: "DELETE", path: api + "/keys/" + made.ID.String()}).want(200, nil)
-	b.do(call{method: "GET", path: api + "/tasks", as: made.Key}).problem(401, "unauthenticated")
-	b.do(call{method: "DELETE", path: api + "/keys/" + store.ID{1}.String()}).problem(404, "not-found")
-	b.post(api+"/keys", map[string]string{"name": "", "scope": "read"}).problem(422, "invalid")
-	b.post(api+"/keys", map[string]string{"name": "x", "scope": "root"}).problem(422, "invalid")
-	if got, want := b.audits(), []string{"key_revoke by admin", "submit by key " + made.Prefix + " (build)", "key_create by admin"}; !slices.Equal(got, want) {
+	b.do(call{method: "DELETE", path: api + "/keys/" + made.ID.String()}).wantStatus(200, nil)
+	b.do(call{method: "GET", path: api + "/tasks", as: made.Key}).wantProblem(401, "unauthenticated")
+	b.do(call{method: "DELETE", path: api + "/keys/" + store.ID{1}.String()}).wantProblem(404, "not-found")
+	b.post(api+"/keys", map[string]string{"name": "", "scope": "read"}).wantProblem(422, "invalid")
+	b.post(api+"/keys", map[string]string{"name": "x", "scope": "root"}).wantProblem(422, "invalid")
+	if got, want := b.auditActions(), []string{"key_revoke by admin", "submit by key " + made.Prefix + " (build)", "key_create by admin"}; !slices.Equal(got, want) {
 		t.Errorf("audit is %v, want %v", got, want)
 	}
 }
 
-func TestAuditIsListedPageByPage(t *testing.T) {
+func TestAudit_IsListedByPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for range 5 {
-		b.post(api+"/pauses", `{}`).want(200, nil)
+		b.post(api+"/pauses", `{}`).wantStatus(200, nil)
 	}
 	n := 0
 	for at := api + "/audit?limit=2"; at != ""; {
@@ -187,7 +189,7 @@ func TestAuditIsListedPageByPage(t *testing.T) {
 			Entries []struct{ Action, Target string }
 			Next    string
 		}
-		b.get(at).want(200, &page)
+		b.get(at).wantStatus(200, &page)
 		n, at = n+len(page.Entries), page.Next
 		if page.Entries[0].Target != "all stages on all hosts" {
 			t.Errorf("%+v", page)
@@ -196,10 +198,10 @@ func TestAuditIsListedPageByPage(t *testing.T) {
 	if n != 5 {
 		t.Errorf("saw %d entries", n)
 	}
-	b.get(api+"/audit?after=-1").problem(400, "invalid-request")
+	b.get(api+"/audit?after=-1").wantProblem(400, "invalid-request")
 }
 
-func TestWebhooksAreManaged(t *testing.T) {
+func TestWebhooks_AreManaged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var hook struct {
@@ -209,66 +211,66 @@ func TestWebhooksAreManaged(t *testing.T) {
 		Cool   int `json:"cooldown_s"`
 	}
 	in := map[string]any{"url": "https://example.com/hook?token=t", "types": []string{"completed", "alert"}, "cooldown_s": 0}
-	b.post(api+"/webhooks", in).want(201, &hook)
+	b.post(api+"/webhooks", in).wantStatus(201, &hook)
 	if !strings.HasPrefix(hook.Secret, "whsec_") || hook.Cool != 0 || len(hook.Types) != 2 {
 		t.Errorf("%+v", hook)
 	}
 	at := api + "/webhooks/" + hook.ID.String()
-	if list := b.get(api+"/webhooks").want(200, nil); strings.Contains(string(list.body), hook.Secret) {
+	if list := b.get(api+"/webhooks").wantStatus(200, nil); strings.Contains(string(list.body), hook.Secret) {
 		t.Errorf("webhooks are %s", list.body)
 	}
 	secret := hook.Secret
-	b.post(at+"/rotate", map[string]int{"overlap_s": 60}).want(200, &hook)
+	b.post(at+"/rotate", map[string]int{"overlap_s": 60}).wantStatus(200, &hook)
 	if hook.Secret == secret {
 		t.Error("the secret is the same")
 	}
-	b.post(at+"/rotate", map[string]int{"overlap_s": -1}).problem(422, "invalid")
+	b.post(at+"/rotate", map[string]int{"overlap_s": -1}).wantProblem(422, "invalid")
 	secret = hook.Secret
-	change := func(body string) got { return b.do(call{method: "PATCH", path: at, body: body}) }
-	change(`{"types": ["completed"], "cooldown_s": 60}`).want(200, &hook)
+	change := func(body string) testResponse { return b.do(call{method: "PATCH", path: at, body: body}) }
+	change(`{"types": ["completed"], "cooldown_s": 60}`).wantStatus(200, &hook)
 	if len(hook.Types) != 1 || hook.Cool != 60 || hook.Secret == secret {
 		t.Errorf("changed to %+v", hook)
 	}
 	for _, bad := range []string{`{"url": "http://127.0.0.1/"}`, `{"url": ""}`, `{"types": ["nonsense"]}`, `{"cooldown_s": -1}`} {
-		change(bad).problem(422, "invalid")
+		change(bad).wantProblem(422, "invalid")
 	}
-	b.post(at+"/disable", map[string]string{"why": "holiday"}).want(204, nil)
-	b.post(at+"/enable", nil).want(204, nil)
-	b.post(at+"/redeliver", nil).want(200, nil)
+	b.post(at+"/disable", map[string]string{"reason": "holiday"}).wantStatus(204, nil)
+	b.post(at+"/enable", nil).wantStatus(204, nil)
+	b.post(at+"/redeliver", nil).wantStatus(200, nil)
 	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status) select $1, n, 'completed', '{}', 'dead' from generate_series(1, 3) n`, hook.ID)
 	var page struct {
 		Deliveries []struct{ ID store.ID }
 		Next       string
 	}
-	b.get(api+"/deliveries?status=dead&limit=2&webhook_id="+hook.ID.String()).want(200, &page)
+	b.get(api+"/deliveries?status=dead&limit=2&webhook_id="+hook.ID.String()).wantStatus(200, &page)
 	if len(page.Deliveries) != 2 || page.Next == "" {
 		t.Errorf("%+v", page)
 	}
-	b.post(api+"/deliveries/"+page.Deliveries[0].ID.String()+"/redeliver", nil).want(204, nil)
-	b.get(page.Next).want(200, nil)
-	b.get(api+"/deliveries?status=lost").problem(400, "invalid-request")
-	b.post(at+"/redeliver", nil).want(200, nil)
-	b.do(call{method: "DELETE", path: at}).want(204, nil)
-	b.do(call{method: "DELETE", path: at}).problem(404, "not-found")
+	b.post(api+"/deliveries/"+page.Deliveries[0].ID.String()+"/redeliver", nil).wantStatus(204, nil)
+	b.get(page.Next).wantStatus(200, nil)
+	b.get(api+"/deliveries?status=lost").wantProblem(400, "invalid-request")
+	b.post(at+"/redeliver", nil).wantStatus(200, nil)
+	b.do(call{method: "DELETE", path: at}).wantStatus(204, nil)
+	b.do(call{method: "DELETE", path: at}).wantProblem(404, "not-found")
 	for _, bad := range []string{`{"url":"http://127.0.0.1/"}`, `{"url":"https://example.com","types":["nonsense"]}`, `{"url":"https://example.com","cooldown_s":-1}`} {
-		b.post(api+"/webhooks", bad).problem(422, "invalid")
+		b.post(api+"/webhooks", bad).wantProblem(422, "invalid")
 	}
 	want := []string{"webhook_remove", "webhook_redeliver_dead", "webhook_redeliver", "webhook_redeliver_dead", "webhook_enable", "webhook_disable", "webhook_change", "webhook_rotate", "webhook_add"}
-	for i, got := range b.audits() {
+	for i, got := range b.auditActions() {
 		if got != want[i]+" by admin" {
 			t.Errorf("audit %d is %s, want %s", i, got, want[i])
 		}
 	}
 }
 
-func TestAPingIsSentAtOnce(t *testing.T) {
+func TestWebhookTest_SendsAPing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var hook struct{ ID store.ID }
 	// A name that is sure not to be there; see RFC 6761.
-	b.post(api+"/webhooks", map[string]any{"url": "https://receiver.invalid/"}).want(201, &hook)
+	b.post(api+"/webhooks", map[string]any{"url": "https://receiver.invalid/"}).wantStatus(201, &hook)
 	var ping struct{ OK bool }
-	if b.post(api+"/webhooks/"+hook.ID.String()+"/test", nil).want(200, &ping); ping.OK {
+	if b.post(api+"/webhooks/"+hook.ID.String()+"/test", nil).wantStatus(200, &ping); ping.OK {
 		t.Error("nobody was there")
 	}
 }

@@ -1,0 +1,50 @@
+package sse
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// Cache keeps the newest events as they are sent, so that each event is encoded once for all streams. Its zero
+// value is ready, and many goroutines may use it.
+type Cache [512]atomic.Pointer[cachedEvent]
+
+type cachedEvent struct {
+	id   int64
+	task store.ID
+	at   time.Time
+	text []byte
+}
+
+// encode returns what is sent of an event. The caller must not change it.
+func (c *Cache) encode(e store.Event) ([]byte, error) {
+	slot := &c[uint64(e.ID>>16+e.ID)%uint64(len(c))]
+	// A database that was created again may use an id a second time, so the id alone does not identify an event.
+	if had := slot.Load(); had != nil && had.id == e.ID && had.task == e.Task && had.at.Equal(e.At) {
+		return had.text, nil
+	}
+	text, err := encode(e.ID, string(e.Type), e)
+	if err == nil {
+		slot.Store(&cachedEvent{e.ID, e.Task, e.At, text})
+	}
+	return text, err
+}
+
+// encode formats one event. Neither JSON nor the names of events contain line breaks.
+func encode(id int64, name string, data any) ([]byte, error) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("encode event %s: %w", name, err)
+	}
+	out := make([]byte, 0, len(text)+len(name)+40)
+	out = append(out, "id: "...)
+	out = strconv.AppendInt(out, id, 10)
+	out = append(append(out, "\nevent: "...), name...)
+	out = append(append(out, "\ndata: "...), text...)
+	return append(out, "\n\n"...), nil
+}

@@ -1,0 +1,89 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// workerBody is a worker as JSON.
+type workerBody struct {
+	ID           store.ID        `json:"worker_id"`
+	Host         string          `json:"host"`
+	PID          int             `json:"pid"`
+	Version      string          `json:"version"`
+	Capabilities json.RawMessage `json:"capabilities"`
+	State        string          `json:"state"`
+	Connected    bool            `json:"connected"`
+	StartedAt    time.Time       `json:"started_at"`
+	HeartbeatAge float64         `json:"heartbeat_age_s"`
+	Lease        float64         `json:"lease_s"`
+	DrainAt      *time.Time      `json:"drain_at,omitempty"`
+	StoppedAt    *time.Time      `json:"stopped_at,omitempty"`
+	LostAt       *time.Time      `json:"lost_at,omitempty"`
+	Running      []store.Running `json:"running"`
+}
+
+func newWorkerBody(w store.Worker) workerBody {
+	return workerBody{
+		ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, Capabilities: w.Capabilities,
+		State: w.State(), Connected: w.Connected, StartedAt: w.StartedAt,
+		HeartbeatAge: w.HeartbeatAge.Seconds(), Lease: w.Lease.Seconds(),
+		DrainAt: w.DrainAt, StoppedAt: w.StoppedAt, LostAt: w.LostAt, Running: append([]store.Running{}, w.Running...),
+	}
+}
+
+// listWorkers lists all working workers and, with all=true, a page of those that stopped or were lost.
+func (s *Server) listWorkers(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	p := parsedQuery(r)
+	all, after, limit := p.flag("all"), p.id("after"), p.limit()
+	switch {
+	case p.err != nil:
+		return jsonResponse{}, p.err
+	case !all && (p.text("after") != "" || p.text("limit") != ""):
+		return jsonResponse{}, newProblem(kindInvalidRequest,
+			"after and limit require all=true: working workers are not listed by pages")
+	}
+	var workers, stopped []store.Worker
+	var err error
+	if after.IsZero() {
+		workers, err = s.opts.Store.Workers(r.Context(), false)
+	}
+	if err == nil && all {
+		stopped, err = s.opts.Store.StoppedWorkers(r.Context(), after, limit+1)
+	}
+	if err != nil {
+		return jsonResponse{}, err
+	}
+	body := struct {
+		Workers []workerBody `json:"workers"`
+		Next    string       `json:"next,omitempty"`
+	}{Workers: []workerBody{}}
+	if len(stopped) > limit {
+		stopped = stopped[:limit]
+		body.Next = s.nextPageURL(apiPath+"/workers", p, stopped[limit-1].ID.String())
+	}
+	for _, w := range append(workers, stopped...) {
+		body.Workers = append(body.Workers, newWorkerBody(w))
+	}
+	return jsonResponse{status: http.StatusOK, body: body, nextPage: body.Next}, nil
+}
+
+func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	id, err := pathID(r)
+	if err != nil {
+		return jsonResponse{}, err
+	}
+	if err := decode(w, r, maxBody, true, &struct{}{}); err != nil {
+		return jsonResponse{}, err
+	}
+	err = s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
+		return newAuditEntry(r, "drain", id.String(), nil), in.DrainWorker(r.Context(), id)
+	})
+	if err != nil {
+		return jsonResponse{}, err
+	}
+	return jsonResponse{status: http.StatusNoContent}, nil
+}
