@@ -29,7 +29,7 @@ func (s *testSite) status(id store.ID) store.Status {
 	return task.Status
 }
 
-func TestActionsAreFormsThatEndOnAPageWhichShowsWhatBecameOfThem(t *testing.T) {
+func TestActions_RedirectToAPageWithTheResult(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	waiting := s.seeded.Waiting
@@ -66,7 +66,7 @@ func TestActionsAreFormsThatEndOnAPageWhichShowsWhatBecameOfThem(t *testing.T) {
 	}
 }
 
-func TestQuestionHasTheExactNumber(t *testing.T) {
+func TestConfirmation_HasTheExactNumber(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	groups, err := ui.NewReader(s.st).DeadGroups(t.Context(), report.DeadFilter{}, 0)
@@ -89,7 +89,7 @@ func TestQuestionHasTheExactNumber(t *testing.T) {
 	}
 }
 
-func TestAScriptIsAnsweredInJSON(t *testing.T) {
+func TestActions_AnswerScriptsWithJSON(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	for path, want := range map[string]int{
@@ -130,7 +130,7 @@ func TestAScriptIsAnsweredInJSON(t *testing.T) {
 	}
 }
 
-func TestWhoMayOnlyLookSeesNoButtonsAndIsForbidden(t *testing.T) {
+func TestReadOnlyViewer_SeesNoButtonsAndIsForbidden(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*ui.Options){
 		"by scope":   func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Name: "guest"} } },
@@ -158,7 +158,7 @@ func TestWhoMayOnlyLookSeesNoButtonsAndIsForbidden(t *testing.T) {
 	}
 }
 
-func TestWhoMaySubmitMayNothingElse(t *testing.T) {
+func TestSubmitter_MayOnlyAdd(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} } })
 	if status, body := s.post("/add", url.Values{"source": {"/srv/new.mp4"}}); status != 200 || !strings.Contains(body, "Added “new.mp4”") {
@@ -176,7 +176,7 @@ func (forbiddingActions) Submit(context.Context, store.Submission) (store.ID, er
 	return store.ID{}, fmt.Errorf("%w: files of this host are not for you", ui.ErrForbidden)
 }
 
-func TestWhatActionsForbidIsSaid(t *testing.T) {
+func TestActions_ShowWhyTheyAreForbidden(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, func(o *ui.Options) {
 		o.Actions = forbiddingActions{o.Actions.(uitest.Actions)}
@@ -190,7 +190,7 @@ func TestWhatActionsForbidIsSaid(t *testing.T) {
 	}
 }
 
-func TestReplacementHasTheParametersOfWhatItReplaces(t *testing.T) {
+func TestOverride_KeepsTheParameters(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	r, err := s.st.Submit(t.Context(), store.Submission{Source: "/srv/uploads/1/source.mp4", Params: []byte(`{"title": "Holiday"}`), Priority: 7, UserID: "ann"})
@@ -266,7 +266,7 @@ func (s *testSite) openStream(query, seen string) (lines *bufio.Scanner, end fun
 	return lines, func() { cancel(); answer.Body.Close() }
 }
 
-func TestStreamBringsAPageUpToDateAndFollows(t *testing.T) {
+func TestStream_SendsMissedAndNewChanges(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	lines, end := s.openStream("page=board&for=state%3Dwaiting&at=old", "")
@@ -301,7 +301,7 @@ func TestStreamBringsAPageUpToDateAndFollows(t *testing.T) {
 	}
 }
 
-func TestVendoredFilesAreThoseOfTheirPackages(t *testing.T) {
+func TestVendoredFiles_MatchTheirChecksums(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("assets/vendor/VENDOR.json")
 	if err != nil {
@@ -346,7 +346,7 @@ func TestVendoredFilesAreThoseOfTheirPackages(t *testing.T) {
 	}
 }
 
-func TestAssetsAreKeptForAsLongAsTheirAddressIsTheSame(t *testing.T) {
+func TestAssets_AreCachedByAddress(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	_, body, _ := s.get("/")

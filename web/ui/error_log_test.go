@@ -40,7 +40,7 @@ func (f *failingReader) CountDead(context.Context, report.DeadFilter) (int, bool
 	return 0, false, errors.New("no such column")
 }
 
-func TestWhatGoesWrongIsToldOnceForAsLongAsItIsTheSame(t *testing.T) {
+func TestOnError_ReportsALastingErrorOnce(t *testing.T) {
 	t.Parallel()
 	reader := &failingReader{err: errors.New("no such function")}
 	var mu sync.Mutex

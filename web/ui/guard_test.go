@@ -19,7 +19,7 @@ import (
 )
 
 // The dashboard behind the server that it is made for, under a path.
-func TestDashboardBehindTheGuard(t *testing.T) {
+func TestDashboard_BehindTheGuard(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))

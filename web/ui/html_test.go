@@ -177,7 +177,7 @@ func hasLabel(doc, n *html.Node) bool {
 	})
 }
 
-func TestEveryPageIsSoundHTML(t *testing.T) {
+func TestPages_AreValidHTML(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	for _, path := range s.pages() {
@@ -245,7 +245,7 @@ func htmlProblems(doc *html.Node) (wrong []string) {
 }
 
 // What a script makes a dialog of must be there without it.
-func TestEveryQuestionIsAPageAndEveryActionAForm(t *testing.T) {
+func TestConfirmationsArePagesAndActionsAreForms(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	asked := make(map[string]bool)
@@ -281,7 +281,7 @@ func TestEveryQuestionIsAPageAndEveryActionAForm(t *testing.T) {
 	}
 }
 
-func TestPagesShowWhatThereIs(t *testing.T) {
+func TestPages_ShowTheSeededData(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	for path, want := range map[string][]string{
@@ -311,7 +311,7 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestWorkersThatAreGoneAreBehindALink(t *testing.T) {
+func TestWorkersPage_ShowsStoppedWorkersOnRequest(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	if _, body, _ := s.get("/workers?gone"); !strings.Contains(body, "No stopped or lost workers.") {
@@ -348,7 +348,7 @@ func TestWorkersThatAreGoneAreBehindALink(t *testing.T) {
 	}
 }
 
-func TestHostileTextStaysText(t *testing.T) {
+func TestPages_EscapeHostileText(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	hostile := `/srv/<script>alert(1)</script>"><img src=x onerror=alert(1)><hx-partial hx-target="body">.mp4`
@@ -368,7 +368,7 @@ func TestHostileTextStaysText(t *testing.T) {
 	}
 }
 
-func TestAddressesAreUnderTheBase(t *testing.T) {
+func TestAddresses_StartWithTheBase(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, func(o *ui.Options) { o.Base, o.Uploads, o.Logout = "/below", "/below/uploads", "/below/logout" })
 	for _, path := range s.pages() {
@@ -386,7 +386,7 @@ func TestAddressesAreUnderTheBase(t *testing.T) {
 	}
 }
 
-func TestLongHistoryIsCutWhereACommandShowsTheRest(t *testing.T) {
+func TestVideoPage_LimitsTheAttempts(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	worker := s.seeded.Workers[0]

@@ -13,7 +13,6 @@ import (
 const (
 	redrawInterval = 250 * time.Millisecond // minimum between two updates of an open page
 	pollInterval   = 2 * time.Second        // for changes without an event
-	queueLength    = 16                     // updates that an open page may lag behind
 )
 
 // readPace groups views by the time that they take to read. Each group has its own

@@ -13,7 +13,7 @@ import (
 
 // Whatever a page shows that comes back while nothing can be read, it is sent
 // everything then.
-func TestPageThatComesBackDuringAnOutageIsSentWhatItMissed(t *testing.T) {
+func TestHub_SendsMissedChangesAfterAReconnectDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"a view that others look at": true, "a view that nobody has read": false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -25,14 +25,14 @@ func TestPageThatComesBackDuringAnOutageIsSentWhatItMissed(t *testing.T) {
 			}
 			s.set("two", nil)
 			if known {
-				if _, _, err := h.subscribe(t.Context(), boardKey, "bob", first.version); err != nil {
+				if _, err := h.subscribe(t.Context(), boardKey, "bob", first.version); err != nil {
 					t.Fatal(err)
 				}
 			}
 			time.Sleep(time.Minute)
 			s.set("", errors.New("no database"))
 			time.Sleep(10 * time.Second)
-			_, p, err := h.subscribe(t.Context(), boardKey, "ann", first.version)
+			p, err := h.subscribe(t.Context(), boardKey, "ann", first.version)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,37 +53,37 @@ func TestPageThatComesBackDuringAnOutageIsSentWhatItMissed(t *testing.T) {
 	}
 }
 
-func TestSlowPageIsToldWhetherItIsStale(t *testing.T) {
+func TestHub_TellsASlowStreamWhetherItIsStale(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakePage{text: "one"}
 		h, _ := runHub(t, s, 10)
-		v, p, err := h.subscribe(t.Context(), boardKey, "ann", "")
+		p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range 2 * queueLength {
+		for i := range 32 {
 			s.set(fmt.Sprint(i), nil)
 			time.Sleep(5 * time.Second)
 		}
 		s.set("", errors.New("no database"))
 		time.Sleep(10 * time.Second)
-		if got, lost := h.resync(v, p); !lost || !strings.HasSuffix(got, "event: stale\ndata: \n\n") {
+		if got := nextMessage(t, p); got != "event: stale\ndata: \n\n" {
 			t.Errorf("while nothing can be read it is told %q", got)
 		}
 		s.set("one", nil)
 		time.Sleep(10 * time.Second)
-		for i := range 2 * queueLength {
+		for i := range 32 {
 			s.set(fmt.Sprint(i), nil)
 			time.Sleep(5 * time.Second)
 		}
-		if got, lost := h.resync(v, p); !lost || !strings.HasSuffix(got, "event: fresh\ndata: \n\n") {
+		if got := nextMessage(t, p); !strings.HasPrefix(got, "event: fresh\ndata: \n\n") || !strings.Contains(got, "31") {
 			t.Errorf("when it can, it is told %q", got)
 		}
 	})
 }
 
-func TestViewThatIsSlowToReadHoldsUpNoOther(t *testing.T) {
+func TestHub_SlowViewDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int32
@@ -94,12 +94,12 @@ func TestViewThatIsSlowToReadHoldsUpNoOther(t *testing.T) {
 			}
 			return newScreen("", []fragment{{"a", "", fmt.Sprintf("<p>%d</p>", n.Load())}}), nil
 		}, 20)
-		_, p, err := h.subscribe(t.Context(), boardKey, "ann", "")
+		p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range 5 {
-			if _, _, err := h.subscribe(t.Context(), viewKey{page: "board", query: fmt.Sprint(i)}, "bob", ""); err != nil {
+			if _, err := h.subscribe(t.Context(), viewKey{page: "board", query: fmt.Sprint(i)}, "bob", ""); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -115,26 +115,26 @@ func TestViewThatIsSlowToReadHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestPageThatIsNotReadAnewInTimeIsToldSo(t *testing.T) {
+func TestHub_ReportsALateView(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub((&fakePage{}).load, func(viewKey, error) {}, 10) // not running
-		v, _, err := h.subscribe(t.Context(), boardKey, "ann", "")
+		p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, late := h.readTime(v); late {
+		if _, late := p.readTime(); late {
 			t.Error("at once it is late")
 		}
 		then := time.Now()
 		time.Sleep(time.Minute)
-		if read, late := h.readTime(v); !late || !read.Equal(then) {
+		if read, late := p.readTime(); !late || !read.Equal(then) {
 			t.Errorf("read at %s, late: %t", read, late)
 		}
 	})
 }
 
-func TestWhoWaitsForAReadIsToldWhatWentWrongWithIt(t *testing.T) {
+func TestHub_AllWaitingCallersGetTheErrorOfARead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakePage{err: errors.New("no database"), takes: readTimeout}
@@ -164,7 +164,7 @@ func TestWhoWaitsForAReadIsToldWhatWentWrongWithIt(t *testing.T) {
 	})
 }
 
-func TestWhatIsReadForSeveralHasTheTimeOfOne(t *testing.T) {
+func TestCache_SharedReadHasOneDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var m cache[int]
@@ -194,26 +194,26 @@ func TestWhatIsReadForSeveralHasTheTimeOfOne(t *testing.T) {
 	})
 }
 
-func TestOneViewerCannotHaveEverythingRead(t *testing.T) {
+func TestHub_LimitsTheViewsOfAViewer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakePage{text: "one"}
 		h, _ := runHub(t, s, 1000)
 		nth := func(i int) viewKey { return viewKey{page: "board", query: fmt.Sprint(i)} }
 		for i := range maxViewsPerViewer {
-			if _, _, err := h.subscribe(t.Context(), nth(i), "mallory", ""); err != nil {
+			if _, err := h.subscribe(t.Context(), nth(i), "mallory", ""); err != nil {
 				t.Fatal(err)
 			}
 		}
 		before := s.loads.Load()
-		if _, _, err := h.subscribe(t.Context(), nth(maxViewsPerViewer), "mallory", ""); !errors.Is(err, errTooManyPages) || s.loads.Load() != before {
+		if _, err := h.subscribe(t.Context(), nth(maxViewsPerViewer), "mallory", ""); !errors.Is(err, errTooManyPages) || s.loads.Load() != before {
 			t.Errorf("one more is followed: %v", err)
 		}
 		if _, err := h.read(t.Context(), nth(maxViewsPerViewer), "mallory"); err != nil {
 			t.Errorf("a page cannot be seen: %v", err)
 		}
 		for _, k := range []viewKey{nth(0), nth(maxViewsPerViewer)} {
-			if _, _, err := h.subscribe(t.Context(), k, "ann", ""); err != nil {
+			if _, err := h.subscribe(t.Context(), k, "ann", ""); err != nil {
 				t.Errorf("another is refused: %v", err)
 			}
 		}

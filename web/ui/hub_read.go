@@ -21,8 +21,8 @@ func (h *hub) read(ctx context.Context, k viewKey, viewer string) (screen, error
 	return h.refresh(ctx, v)
 }
 
-// refresh reads a view and sends the changes to its streams, unless the view was read
-// a moment ago. One caller reads for all that wait; all of them get its error.
+// refresh reads a view and wakes its streams, unless the view was read a moment ago.
+// One caller reads for all that wait; all of them get its error.
 func (h *hub) refresh(ctx context.Context, v *view) (screen, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -30,9 +30,9 @@ func (h *hub) refresh(ctx context.Context, v *view) (screen, error) {
 		}
 		h.mu.Lock()
 		isRecent := time.Since(v.readEnded) < max(redrawInterval, v.readTook)
-		if v.hasScreen && v.err == nil && isRecent && v.readStarted.After(h.lastAction) {
+		if v.screen != nil && v.err == nil && isRecent && v.readStarted.After(h.lastAction) {
 			defer h.mu.Unlock()
-			return v.screen, nil
+			return *v.screen, nil
 		}
 		r := v.inFlight
 		if r == nil {
@@ -70,54 +70,19 @@ func (h *hub) runRead(ctx context.Context, v *view, r *viewRead) {
 	r.screen, r.err = h.load(ctx, v.key)
 }
 
-// finishRead stores the result of a read in its view and sends it to the streams.
+// finishRead stores the result of a read in its view and wakes the streams.
 func (h *hub) finishRead(v *view, r *viewRead) {
 	h.onRead(v.key, r.err)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer close(r.done)
 	v.inFlight, v.readStarted, v.readEnded, v.readTook = nil, r.started, time.Now(), time.Since(r.started)
-	if r.err != nil {
-		if v.err == nil {
-			v.notify("stale")
-		}
-		v.err, v.upToDate = r.err, false
-		return
+	if v.err = r.err; r.err != nil {
+		v.upToDate = false
+	} else {
+		v.setScreen(r.screen)
+		v.lastGood = r.started
 	}
-	if v.err != nil {
-		v.notify("fresh")
-	}
-	v.send(r.screen)
-	v.screen, v.hasScreen, v.err, v.lastGood = r.screen, true, nil, r.started
-}
-
-// notify sends an event without data to the streams of a view.
-func (v *view) notify(event string) {
-	text := message(event, "", "")
-	for s := range v.subscribers {
-		s.enqueue(text)
-	}
-}
-
-// send brings all streams to a new screen. A stream that has the previous screen gets
-// the changes; any other, such as one opened during an outage, gets everything.
-func (v *view) send(next screen) {
-	var changes, full string
-	for s := range v.subscribers {
-		switch {
-		case s.version == next.version:
-			continue
-		case v.hasScreen && s.version == v.screen.version:
-			if changes == "" {
-				changes = message("", next.version, next.changesFrom(v.screen))
-			}
-			s.enqueue(changes)
-		default:
-			if full == "" {
-				full = message("", next.version, next.fullUpdate())
-			}
-			s.enqueue(full)
-		}
-		s.version = next.version
-	}
+	close(v.changed)
+	v.changed = make(chan struct{})
 }

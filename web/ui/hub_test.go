@@ -78,32 +78,27 @@ func runHubWith(t *testing.T, load func(context.Context, viewKey) (screen, error
 func nextMessage(t *testing.T, p *subscriber) string {
 	t.Helper()
 	synctest.Wait()
-	select {
-	case text := <-p.updates:
-		return text
-	default:
-		return ""
-	}
+	text, _ := p.next()
+	return text
 }
 
 var boardKey = viewKey{page: "board"}
 
-func TestFiveHundredPagesCostOneReadPerChange(t *testing.T) {
+func TestHub_ReadsOncePerChangeForManyPages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakePage{text: "one"}
 		h, e := runHub(t, s, 1000)
 		var pages []*subscriber
-		var views []*view
 		for range 500 {
-			v, p, err := h.subscribe(t.Context(), boardKey, "ann", "")
+			p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := nextMessage(t, p); !strings.Contains(got, "one") {
 				t.Fatalf("the first message is %q", got)
 			}
-			pages, views = append(pages, p), append(views, v)
+			pages = append(pages, p)
 		}
 		time.Sleep(time.Second)
 		before := s.loads.Load()
@@ -116,7 +111,7 @@ func TestFiveHundredPagesCostOneReadPerChange(t *testing.T) {
 			if got := nextMessage(t, p); !strings.Contains(got, "two") || nextMessage(t, p) != "" {
 				t.Fatalf("page %d got %q", i, got)
 			}
-			h.unsubscribe(views[i], p)
+			p.close()
 		}
 		if n := s.loads.Load() - before; n > 3 {
 			t.Errorf("it was read %d times", n)
@@ -124,7 +119,7 @@ func TestFiveHundredPagesCostOneReadPerChange(t *testing.T) {
 	})
 }
 
-func TestNobodyLooksAndNothingIsReadOrSubscribedTo(t *testing.T) {
+func TestHub_IsIdleWithoutPages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakePage{}
@@ -133,12 +128,12 @@ func TestNobodyLooksAndNothingIsReadOrSubscribedTo(t *testing.T) {
 		if s.loads.Load() != 0 || e.open.Load() != 0 {
 			t.Errorf("read %d times, subscribed %d times", s.loads.Load(), e.open.Load())
 		}
-		v, p, err := h.subscribe(t.Context(), boardKey, "ann", "")
+		p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		h.unsubscribe(v, p)
+		p.close()
 		time.Sleep(time.Second)
 		if e.open.Load() != 1 || e.closed.Load() != 1 {
 			t.Errorf("subscribed %d times, closed %d times", e.open.Load(), e.closed.Load())
@@ -159,7 +154,7 @@ func TestNobodyLooksAndNothingIsReadOrSubscribedTo(t *testing.T) {
 	})
 }
 
-func TestPageThatComesBackIsSentWhatItMissed(t *testing.T) {
+func TestHub_SendsMissedChangesAfterAReconnect(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakePage{text: "one"}
@@ -168,30 +163,30 @@ func TestPageThatComesBackIsSentWhatItMissed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, p, err := h.subscribe(t.Context(), boardKey, "ann", first.version)
+		p, err := h.subscribe(t.Context(), boardKey, "ann", first.version)
 		if err != nil || nextMessage(t, p) != "" {
 			t.Fatalf("something is sent to who has everything, or %v", err)
 		}
-		h.unsubscribe(v, p)
+		p.close()
 		s.set("two", nil)
 		time.Sleep(time.Second)
-		_, p, err = h.subscribe(t.Context(), boardKey, "ann", first.version)
+		p, err = h.subscribe(t.Context(), boardKey, "ann", first.version)
 		if got := nextMessage(t, p); err != nil || !strings.Contains(got, "two") || !strings.HasPrefix(got, "id: ") {
 			t.Errorf("got %q, %v", got, err)
 		}
 	})
 }
 
-func TestSlowPageIsSentEverythingAndHoldsUpNobody(t *testing.T) {
+func TestHub_SlowStreamCatchesUpAndDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakePage{}
 		h, e := runHub(t, s, 10)
-		v, slow, err := h.subscribe(t.Context(), boardKey, "ann", "")
+		slow, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, quick, err := h.subscribe(t.Context(), boardKey, "ann", "")
+		quick, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,21 +200,21 @@ func TestSlowPageIsSentEverythingAndHoldsUpNobody(t *testing.T) {
 				t.Fatalf("the quick one got %q, want %q", got, text)
 			}
 		}
-		if got, lost := h.resync(v, slow); !lost || !strings.Contains(got, "text 39.") {
+		if got := nextMessage(t, slow); !strings.Contains(got, "text 39.") {
 			t.Errorf("the slow one got %q", got)
 		}
-		if _, lost := h.resync(v, slow); lost || nextMessage(t, slow) != "" {
-			t.Error("the slow one is still behind")
+		if got := nextMessage(t, slow); got != "" {
+			t.Errorf("the slow one is still behind: %q", got)
 		}
 	})
 }
 
-func TestPagesAreToldThatTheyAreStaleAndWhenNotAnyMore(t *testing.T) {
+func TestHub_SendsStaleAndFreshOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakePage{text: "one"}
 		h, _ := runHub(t, s, 10)
-		_, p, err := h.subscribe(t.Context(), boardKey, "ann", "")
+		p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,12 +235,12 @@ func TestPagesAreToldThatTheyAreStaleAndWhenNotAnyMore(t *testing.T) {
 	})
 }
 
-func TestWhatIsSlowToReadIsReadLessOften(t *testing.T) {
+func TestHub_ReadsSlowViewsLessOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakePage{takes: time.Second}
 		h, e := runHub(t, s, 10)
-		if _, _, err := h.subscribe(t.Context(), boardKey, "ann", ""); err != nil {
+		if _, err := h.subscribe(t.Context(), boardKey, "ann", ""); err != nil {
 			t.Fatal(err)
 		}
 		for range 600 {
@@ -258,25 +253,25 @@ func TestWhatIsSlowToReadIsReadLessOften(t *testing.T) {
 	})
 }
 
-func TestTooManyPagesAreRefused(t *testing.T) {
+func TestHub_RefusesStreamsBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := runHub(t, &fakePage{}, 1)
-		v, p, err := h.subscribe(t.Context(), boardKey, "ann", "")
+		p, err := h.subscribe(t.Context(), boardKey, "ann", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.subscribe(t.Context(), boardKey, "ann", ""); !errors.Is(err, errTooManyPages) {
+		if _, err := h.subscribe(t.Context(), boardKey, "ann", ""); !errors.Is(err, errTooManyPages) {
 			t.Errorf("error is %v", err)
 		}
-		h.unsubscribe(v, p)
-		if _, _, err := h.subscribe(t.Context(), boardKey, "ann", ""); err != nil {
+		p.close()
+		if _, err := h.subscribe(t.Context(), boardKey, "ann", ""); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-func TestEventsOfOtherVideosConcernAVideosPageNot(t *testing.T) {
+func TestViewKey_IgnoresEventsOfOtherVideos(t *testing.T) {
 	t.Parallel()
 	mine, theirs := store.ID{1}, store.ID{2}
 	k := viewKey{page: "video", query: "id=" + mine.String()}

@@ -26,10 +26,12 @@ var errTooManyPages = errors.New("too many open pages")
 // fields but key.
 type view struct {
 	key         viewKey
-	owner       string    // the viewer who opened it first
-	inFlight    *viewRead // nil if no read runs
-	screen      screen
-	hasScreen   bool          // screen is set
+	owner       string        // the viewer who opened it first
+	inFlight    *viewRead     // nil if no read runs
+	screen      *screen       // nil before the first successful read
+	previous    *screen       // the screen before
+	changes     string        // the message that leads from previous to screen
+	changed     chan struct{} // closed after each read
 	upToDate    bool          // no event arrived since the last read started
 	readStarted time.Time     // of the last read
 	readEnded   time.Time     // of the last read
@@ -40,11 +42,13 @@ type view struct {
 	subscribers map[*subscriber]struct{}
 }
 
-// subscriber is the open stream of a page.
+// subscriber is the open stream of a page, with what the page shows.
 type subscriber struct {
-	updates    chan string
-	version    string // of the page after all updates are applied
-	overflowed bool   // updates was full: the page needs a full update
+	hub     *hub
+	view    *view
+	version string
+	screen  *screen // nil if only the version is known
+	isStale bool
 }
 
 func (v *view) readPace() readPace {
@@ -88,7 +92,7 @@ func (h *hub) acquire(k viewKey, viewer string) (v *view, kept bool, release fun
 	defer h.mu.Unlock()
 	v, ok := h.views[k]
 	if !ok {
-		v = &view{key: k, owner: viewer, subscribers: make(map[*subscriber]struct{})}
+		v = &view{key: k, owner: viewer, changed: make(chan struct{}), subscribers: make(map[*subscriber]struct{})}
 		if !h.hasRoom(viewer) {
 			return v, false, func() {}
 		}
@@ -135,15 +139,14 @@ func (h *hub) invalidate() {
 	h.redrawAll()
 }
 
-// subscribe adds the stream of a page that shows a version. The queue of the stream
-// starts with what the page needs to be up to date.
-func (h *hub) subscribe(ctx context.Context, k viewKey, viewer, version string) (*view, *subscriber, error) {
+// subscribe adds the stream of a page that shows a version.
+func (h *hub) subscribe(ctx context.Context, k viewKey, viewer, version string) (*subscriber, error) {
 	v, kept, release := h.acquire(k, viewer)
 	defer release()
 	h.mu.Lock()
 	if !kept || h.streams >= h.maxStreams {
 		h.mu.Unlock()
-		return nil, nil, errTooManyPages
+		return nil, errTooManyPages
 	}
 	h.streams++
 	h.mu.Unlock()
@@ -152,26 +155,20 @@ func (h *hub) subscribe(ctx context.Context, k viewKey, viewer, version string) 
 	defer h.mu.Unlock()
 	if err != nil && ctx.Err() != nil {
 		h.streamClosed()
-		return nil, nil, err
+		return nil, err
 	}
-	s := &subscriber{updates: make(chan string, queueLength), version: version}
-	switch { // by the state of the view: another read may have ended since
-	case v.err != nil || !v.hasScreen:
-		s.enqueue(message("stale", "", ""))
-	case v.screen.version != version:
-		s.enqueue(message("", v.screen.version, v.screen.fullUpdate()))
-		s.version = v.screen.version
-	}
+	s := &subscriber{hub: h, view: v, version: version}
 	v.subscribers[s] = struct{}{}
 	signal(h.subscribed)
-	return v, s, nil
+	return s, nil
 }
 
-func (h *hub) unsubscribe(v *view, s *subscriber) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(v.subscribers, s)
-	h.streamClosed()
+// close removes the stream.
+func (s *subscriber) close() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	delete(s.view.subscribers, s)
+	s.hub.streamClosed()
 }
 
 // streamClosed counts a closed stream. The caller holds h.mu.
@@ -181,39 +178,50 @@ func (h *hub) streamClosed() {
 	}
 }
 
-// enqueue adds a message, or notes that the queue is full.
-func (s *subscriber) enqueue(text string) {
-	select {
-	case s.updates <- text:
-	default:
-		s.overflowed = true
+// next returns the messages that bring the page up to date. It returns "" if it is, and
+// a channel that is closed after the next read.
+func (s *subscriber) next() (messages string, changed <-chan struct{}) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	v := s.view
+	if isStale := v.err != nil || v.screen == nil; isStale != s.isStale {
+		messages = message(map[bool]string{true: "stale", false: "fresh"}[isStale], "", "")
+		s.isStale = isStale
 	}
+	if !s.isStale {
+		if s.version != v.screen.version {
+			messages += v.update(s.screen)
+		}
+		s.version, s.screen = v.screen.version, v.screen
+	}
+	return messages, v.changed
 }
 
-// resync replaces the queue of a stream that overflowed with a full update.
-func (h *hub) resync(v *view, s *subscriber) (text string, overflowed bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !s.overflowed {
-		return "", false
-	}
-	for len(s.updates) > 0 {
-		<-s.updates
-	}
-	s.overflowed = false
-	if v.hasScreen {
-		text, s.version = message("", v.screen.version, v.screen.fullUpdate()), v.screen.version
-	}
-	if v.err != nil {
-		return text + message("stale", "", ""), true
-	}
-	return text + message("fresh", "", ""), true
+// setScreen stores a new screen. The changes from the previous one are rendered once
+// for all streams.
+func (v *view) setScreen(next screen) {
+	v.previous, v.screen, v.changes = v.screen, &next, ""
 }
 
-// readTime returns when the screen of a view was read, and whether that is too long
+// update returns the message that leads from a screen, or from any page, to the current
+// screen.
+func (v *view) update(from *screen) string {
+	switch {
+	case from == nil:
+		return message("", v.screen.version, v.screen.fullUpdate())
+	case from != v.previous:
+		return message("", v.screen.version, v.screen.changesFrom(*from))
+	case v.changes == "":
+		v.changes = message("", v.screen.version, v.screen.changesFrom(*from))
+	}
+	return v.changes
+}
+
+// readTime returns when the screen was read, and whether that is too long
 // ago.
-func (h *hub) readTime(v *view) (at time.Time, isLate bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (s *subscriber) readTime() (at time.Time, isLate bool) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	v := s.view
 	return v.lastGood, !v.lastGood.IsZero() && time.Since(v.lastGood) > lateAfter+slowFactor*v.readTook
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/cuelight/cuelight/internal/report"
 )
 
-func TestPointOfALineIsWhatWasMeasured(t *testing.T) {
+func TestChart_DrawsTheMeasuredPoints(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	point := func(minutes int, n int, p50, p95, p99 time.Duration) report.LatencyPoint {

@@ -38,12 +38,6 @@ func (u *UI) permissions(v Viewer) permissions {
 	return permissions{v.Submit && u.o.Actions != nil, v.Operate && u.o.Actions != nil}
 }
 
-// Fragment returns a fragment of the page's screen.
-func (d pageData) Fragment(id string) template.HTML { return d.fragment(id) }
-
-// List returns a list of the page's screen.
-func (d pageData) List(name string) template.HTML { return d.list(name) }
-
 // Title returns the title of the page's screen.
 func (d pageData) Title() string { return d.title }
 

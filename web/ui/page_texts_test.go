@@ -13,7 +13,7 @@ import (
 
 // What is said after an action is what has become of it, also where somebody else
 // was first.
-func TestWhatIsSaidOfAnActionIsTrue(t *testing.T) {
+func TestActions_ReportTheActualResult(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	for _, c := range []struct {
@@ -33,7 +33,7 @@ func TestWhatIsSaidOfAnActionIsTrue(t *testing.T) {
 	}
 }
 
-func TestOlderVersionSaysWhyItIsTheOneThatPlays(t *testing.T) {
+func TestVideoPage_ExplainsAnOlderVersion(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil) // where everything can be played
 	for id, want := range map[store.ID]string{
@@ -47,7 +47,7 @@ func TestOlderVersionSaysWhyItIsTheOneThatPlays(t *testing.T) {
 	}
 }
 
-func TestCommandDoesWhatTheButtonDoes(t *testing.T) {
+func TestConfirmation_ShowsTheSameActionAsACommand(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	add := func(sub store.Submission) string {
@@ -83,7 +83,7 @@ func TestCommandDoesWhatTheButtonDoes(t *testing.T) {
 
 // Whoever is not shown all of a source is not to find out the rest by asking for
 // parts of it.
-func TestReaderFindsByWhatIsShownOnly(t *testing.T) {
+func TestSearch_MatchesOnlyVisiblePartsForReaders(t *testing.T) {
 	t.Parallel()
 	for name, operates := range map[string]bool{"a reader": false, "an operator": true} {
 		s := newTestSite(t, func(o *ui.Options) {
@@ -112,7 +112,7 @@ func TestReaderFindsByWhatIsShownOnly(t *testing.T) {
 	}
 }
 
-func TestVideoIsFoundByTheEndOfItsID(t *testing.T) {
+func TestSearch_FindsAVideoByTheEndOfItsID(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	id := s.seeded.Running.String()
@@ -129,7 +129,7 @@ func TestVideoIsFoundByTheEndOfItsID(t *testing.T) {
 }
 
 // Who counts videos, and who counts what of them is dead, must come to one number.
-func TestVideoThatIsDeadTwiceIsCountedOnce(t *testing.T) {
+func TestDeadPage_CountsAVideoWithTwoDeadStagesOnce(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	if _, err := s.pool.Exec(t.Context(), `update tasks set metadata_status = 'dead' where id = $1`, s.seeded.Dead); err != nil {
@@ -145,7 +145,7 @@ func TestVideoThatIsDeadTwiceIsCountedOnce(t *testing.T) {
 	}
 }
 
-func TestNobodyIsInvitedToWhatCannotBeDone(t *testing.T) {
+func TestPages_OfferUploadsOnlyIfPossible(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*ui.Options){
 		"a reader":   func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{} } },

@@ -34,7 +34,7 @@ func layoutText(t *testing.T, nodes ...store.Node) string {
 	return b.String()
 }
 
-func TestGraphIsDrawnInColumns(t *testing.T) {
+func TestPipelineLayout_PlacesStagesInColumns(t *testing.T) {
 	t.Parallel()
 	got := layoutText(t, store.Node{Name: "ingest"}, store.Node{Name: "transcode", Needs: []string{"ingest"}}, store.Node{Name: "metadata", Needs: []string{"ingest"}},
 		store.Node{Name: "assemble", Needs: []string{"transcode", "metadata"}}, store.Node{Name: "publish", Needs: []string{"assemble"}})
@@ -44,7 +44,7 @@ func TestGraphIsDrawnInColumns(t *testing.T) {
 	}
 }
 
-func TestWiresPassByTheStagesBetween(t *testing.T) {
+func TestPipelineLayout_LeadsWiresThroughColumns(t *testing.T) {
 	t.Parallel()
 	got := layoutText(t, store.Node{Name: "a"}, store.Node{Name: "b", Needs: []string{"a"}}, store.Node{Name: "c", Needs: []string{"b"}},
 		store.Node{Name: "d", Needs: []string{"c", "a"}}, store.Node{Name: "alone"})
@@ -54,7 +54,7 @@ func TestWiresPassByTheStagesBetween(t *testing.T) {
 	}
 }
 
-func TestTimeInWhichNothingHappenedIsLeftOut(t *testing.T) {
+func TestGantt_OmitsTimeWithoutActivity(t *testing.T) {
 	t.Parallel()
 	begun := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
@@ -89,7 +89,7 @@ func TestTimeInWhichNothingHappenedIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestWhatRunsIsDrawnUntilNow(t *testing.T) {
+func TestGantt_DrawsARunningAttemptUntilNow(t *testing.T) {
 	t.Parallel()
 	begun := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	locked := begun.Add(time.Second)

@@ -8,7 +8,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestSecretOfASource_IsOnNoPage(t *testing.T) {
+func TestPages_HideSecretsOfSources(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil) // everybody may do everything
 	exec := func(sql string, args ...any) {

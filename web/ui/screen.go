@@ -43,8 +43,8 @@ func newScreen(title string, fragments []fragment) screen {
 	return screen{title: title, fragments: fragments, version: fmt.Sprintf("%016x", h.Sum64())}
 }
 
-// fragment returns the HTML of a fragment outside of lists.
-func (s screen) fragment(id string) template.HTML {
+// Fragment returns the HTML of a fragment outside of lists.
+func (s screen) Fragment(id string) template.HTML {
 	for _, f := range s.fragments {
 		if f.id == id && f.list == "" {
 			return template.HTML(f.html) // rendered by a template
@@ -53,8 +53,8 @@ func (s screen) fragment(id string) template.HTML {
 	return ""
 }
 
-// list returns the HTML of a list.
-func (s screen) list(name string) template.HTML {
+// List returns the HTML of a list.
+func (s screen) List(name string) template.HTML {
 	var b strings.Builder
 	for _, f := range s.items(name) {
 		b.WriteString(f.html)
@@ -96,7 +96,7 @@ func (s screen) fullUpdate() string {
 		writePartial(&b, f.id, "outerMorph", f.html)
 	}
 	for _, list := range s.lists() {
-		writePartial(&b, list, "innerMorph", string(s.list(list)))
+		writePartial(&b, list, "innerMorph", string(s.List(list)))
 	}
 	return b.String()
 }
@@ -106,7 +106,7 @@ func (s screen) fullUpdate() string {
 func (s screen) changesFrom(old screen) string {
 	var b strings.Builder
 	for _, f := range s.items("") {
-		if string(old.fragment(f.id)) != f.html {
+		if string(old.Fragment(f.id)) != f.html {
 			writePartial(&b, f.id, "outerMorph", f.html)
 		}
 	}

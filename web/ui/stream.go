@@ -34,12 +34,12 @@ func (u *UI) serveStream(w http.ResponseWriter, r *http.Request) {
 	if version = cleanText(version); strings.ContainsAny(version, "\r\n") || len(version) > 64 {
 		version = ""
 	}
-	v, s, err := u.hub.subscribe(r.Context(), k, viewer.Name, version)
+	s, err := u.hub.subscribe(r.Context(), k, viewer.Name, version)
 	if err != nil {
 		u.fail(w, r, err)
 		return
 	}
-	defer u.hub.unsubscribe(v, s)
+	defer s.close()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -47,26 +47,26 @@ func (u *UI) serveStream(w http.ResponseWriter, r *http.Request) {
 	if sendMessage(w, message("hello", version, eventData(map[string]any{"build": u.assets.build}))) != nil {
 		return
 	}
-	u.sendUpdates(w, r, v, s)
+	u.sendUpdates(w, r, s)
 }
 
 // sendUpdates sends the updates of a view until the request or the dashboard ends.
-func (u *UI) sendUpdates(w http.ResponseWriter, r *http.Request, v *view, s *subscriber) {
+func (u *UI) sendUpdates(w http.ResponseWriter, r *http.Request, s *subscriber) {
 	heartbeat := time.NewTicker(heartbeatInterval)
 	defer heartbeat.Stop()
 	for {
-		var text string
-		select {
-		case <-r.Context().Done():
-			return
-		case <-u.hub.stopped:
-			return
-		case <-heartbeat.C:
-			text = message("beat", "", u.heartbeatData(v))
-		case text = <-s.updates:
-		}
-		if full, overflowed := u.hub.resync(v, s); overflowed {
-			text = full
+		text, changed := s.next()
+		if text == "" {
+			select {
+			case <-r.Context().Done():
+				return
+			case <-u.hub.stopped:
+				return
+			case <-changed:
+				continue
+			case <-heartbeat.C:
+				text = message("beat", "", heartbeatData(s))
+			}
 		}
 		if sendMessage(w, text) != nil {
 			return
@@ -74,9 +74,9 @@ func (u *UI) sendUpdates(w http.ResponseWriter, r *http.Request, v *view, s *sub
 	}
 }
 
-// heartbeatData says when the screen of a view was read; 0 is never.
-func (u *UI) heartbeatData(v *view) string {
-	at, isLate := u.hub.readTime(v)
+// heartbeatData says when the screen was read; 0 is never.
+func heartbeatData(s *subscriber) string {
+	at, isLate := s.readTime()
 	read := int64(0)
 	if !at.IsZero() {
 		read = at.UnixMilli()

@@ -26,7 +26,7 @@ import (
 	"github.com/cuelight/cuelight/web/ui/internal/uitest"
 )
 
-func TestDashboardInARealBrowser(t *testing.T) {
+func TestDashboard_InARealBrowser(t *testing.T) {
 	b := browsertest.Need(t)
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
