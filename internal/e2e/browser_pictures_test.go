@@ -13,18 +13,18 @@ import (
 	"github.com/cuelight/cuelight/internal/browsertest"
 )
 
-// TestPicturesForTheReadme makes board.png and video.png in the directory that
-// $CUELIGHT_TEST_README names, on request: they are committed. The sources are shown
-// as /srv/films, which is made for as long as it takes.
-func TestPicturesForTheReadme(t *testing.T) {
+// TestReadme_TakePictures takes board.png and video.png for the README, if
+// $CUELIGHT_TEST_README names a directory. The sources are shown below /srv/videos, a
+// temporary symbolic link.
+func TestReadme_TakePictures(t *testing.T) {
 	to := os.Getenv("CUELIGHT_TEST_README")
 	if to == "" {
-		t.Skip("made on request: CUELIGHT_TEST_README names a directory")
+		t.Skip("CUELIGHT_TEST_README names no directory")
 	}
 	b := browsertest.Need(t)
-	s := newStage(t)
-	const shown = "/srv/films"
-	if err := os.Symlink(s.films, shown); err != nil {
+	s := newDashboardDaemon(t)
+	const shown = "/srv/videos"
+	if err := os.Symlink(s.videos, shown); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -35,9 +35,9 @@ func TestPicturesForTheReadme(t *testing.T) {
 	for name, seed := range map[string]float64{
 		"harbour-morning.mp4": 8, "night-train.mp4": 2, "garden-in-june.mov": 3, "a-walk-along-the-northern-coast-part-2.mp4": 5,
 	} {
-		s.landscape(name, seed, 40*time.Second)
+		s.makeLandscape(name, seed, 40*time.Second)
 	}
-	if err := os.WriteFile(filepath.Join(s.films, "interview-take-3.mp4"), []byte("see the other disk"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(s.videos, "interview-take-3.mp4"), []byte("see the other disk"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	can := s.controls()
@@ -45,7 +45,7 @@ func TestPicturesForTheReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	can["host"] = func(url.Values) (string, error) { // nobody's own
+	can["host"] = func(url.Values) (string, error) { // not of this machine
 		_, err := s.pool.Exec(t.Context(), `
 with renamed as (update workers set host = 'media-1')
 update attempts set error = replace(error, $1, 'media-1') where outcome = 'expired'`, host)
@@ -53,7 +53,7 @@ update attempts set error = replace(error, $1, 'media-1') where outcome = 'expir
 	}
 	dir := t.TempDir()
 	b.Run(t, "pictures.mjs", map[string]any{
-		"url": "http://" + s.address, "control": browsertest.Control(t, can), "films": shown, "admin": s.secret("admin"), "to": dir,
+		"url": "http://" + s.address, "control": browsertest.Control(t, can), "videos": shown, "admin": s.secret("admin"), "to": dir,
 	})
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		t.Fatal(err)
@@ -70,8 +70,8 @@ update attempts set error = replace(error, $1, 'media-1') where outcome = 'expir
 	}
 }
 
-// landscape makes a source that is a way past some hills.
-func (s *stage) landscape(name string, seed float64, length time.Duration) {
+// makeLandscape creates a source that moves past a landscape.
+func (s *dashboardDaemon) makeLandscape(name string, seed float64, length time.Duration) {
 	s.t.Helper()
 	still := filepath.Join(s.t.TempDir(), "still.png")
 	f, err := os.Create(still)
@@ -84,5 +84,5 @@ func (s *stage) landscape(name string, seed float64, length time.Duration) {
 	if err := f.Close(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.film(name, fmt.Sprintf("movie=%s:loop=0,setpts=N/25/TB,crop=1280:720:x='mod(n,640)'", still), length)
+	s.makeVideo(name, fmt.Sprintf("movie=%s:loop=0,setpts=N/25/TB,crop=1280:720:x='mod(n,640)'", still), length)
 }

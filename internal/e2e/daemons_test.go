@@ -28,13 +28,13 @@ type daemon struct {
 }
 
 // serve starts a daemon on a database and reads what it logs.
-func (h home) serve(pool *pgxpool.Pool, args ...string) *daemon {
+func (h environment) serve(pool *pgxpool.Pool, args ...string) *daemon {
 	h.t.Helper()
 	return h.serveWith(nil, pool, args...)
 }
 
-// serveWith is serve with more in its environment.
-func (h home) serveWith(env []string, pool *pgxpool.Pool, args ...string) *daemon {
+// serveWith is serve with additional environment variables.
+func (h environment) serveWith(env []string, pool *pgxpool.Pool, args ...string) *daemon {
 	h.t.Helper()
 	cmd := h.command(append([]string{"serve"}, args...)...)
 	cmd.Env = append(cmd.Env, env...)
@@ -68,7 +68,7 @@ func (d *daemon) read(logs io.Reader) {
 	}
 }
 
-// stop drains the daemon, which must end well.
+// stop drains the daemon, which must exit with 0.
 func (d *daemon) stop() {
 	if d.cmd == nil {
 		return
@@ -88,7 +88,7 @@ func (d *daemon) stop() {
 	d.cmd = nil
 }
 
-// logged are the lines so far with the level.
+// logged returns the log entries of a level so far.
 func (d *daemon) logged(level string) []map[string]any {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,8 +101,8 @@ func (d *daemon) logged(level string) []map[string]any {
 	return found
 }
 
-// migrated is a database of the test's own with Cuelight's tables.
-func (h home) migrated() *pgxpool.Pool {
+// newDatabase creates a database with Cuelight's schema.
+func (h environment) newDatabase() *pgxpool.Pool {
 	h.t.Helper()
 	pool := pgtest.New(h.t, pgtest.Schema{})
 	cmd := h.command("migrate")
@@ -113,7 +113,7 @@ func (h home) migrated() *pgxpool.Pool {
 	return pool
 }
 
-// count asks the database for a number.
+// count returns the number that a query selects.
 func count(t testing.TB, pool *pgxpool.Pool, sql string) (n int) {
 	t.Helper()
 	if err := pool.QueryRow(t.Context(), sql).Scan(&n); err != nil {
@@ -122,8 +122,8 @@ func count(t testing.TB, pool *pgxpool.Pool, sql string) (n int) {
 	return n
 }
 
-// within asks again and again until the number is as wanted.
-func within(t testing.TB, limit time.Duration, pool *pgxpool.Pool, want int, sql string) {
+// awaitCount repeats a query until it selects the wanted number.
+func awaitCount(t testing.TB, limit time.Duration, pool *pgxpool.Pool, want int, sql string) {
 	t.Helper()
 	late := time.Now().Add(limit)
 	for {
@@ -134,24 +134,24 @@ func within(t testing.TB, limit time.Duration, pool *pgxpool.Pool, want int, sql
 		if time.Now().After(late) {
 			t.Fatalf("%d, want %d: %s", got, want, sql)
 		}
-		time.Sleep(10 * time.Millisecond) // between two questions
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-func TestFourDaemonsShareTheWork(t *testing.T) {
+func TestDaemons_ShareTheWork(t *testing.T) {
 	const tasks = 24
-	h := newHome(t)
-	pool := h.migrated()
-	file := clip(t, t.TempDir(), time.Second, "64x48")
+	h := newEnvironment(t)
+	pool := h.newDatabase()
+	file := makeClip(t, t.TempDir(), time.Second, "64x48")
 	var daemons []*daemon
 	for range 4 {
 		daemons = append(daemons, h.serve(pool))
 	}
-	within(t, 30*time.Second, pool, 4, `select count(*) from workers`)
+	awaitCount(t, 30*time.Second, pool, 4, `select count(*) from workers`)
 	if _, err := pool.Exec(t.Context(), `insert into tasks (source) select $1 from generate_series(1, $2)`, file, tasks); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 3*time.Minute, pool, tasks, `select count(*) from tasks where publish_status = 'completed'`)
+	awaitCount(t, 3*time.Minute, pool, tasks, `select count(*) from tasks where publish_status = 'completed'`)
 	for _, d := range daemons {
 		d.stop()
 		if bad := append(d.logged("error"), d.logged("warn")...); len(bad) > 0 {
@@ -162,27 +162,26 @@ func TestFourDaemonsShareTheWork(t *testing.T) {
 		t.Errorf("%d stages were completed, want %d", n, tasks*5)
 	}
 	if n := count(t, pool, `select count(*) from attempts where outcome <> 'completed'`); n != 0 {
-		t.Errorf("%d attempts were in vain", n)
+		t.Errorf("%d attempts were not completed", n)
 	}
 	if n := count(t, pool, `select count(distinct worker_id) from attempts`); n != 4 {
-		t.Errorf("%d of the four did all the work", n)
+		t.Errorf("%d of the four daemons did all the work", n)
 	}
 	if n := count(t, pool, `select count(*) from workers where stopped_at is null`); n != 0 {
-		t.Errorf("%d did not say good-bye", n)
+		t.Errorf("%d workers did not deregister", n)
 	}
 }
 
-// psql as the only client.
-func TestInsertFromPsqlStartsARunningDaemonAtOnce(t *testing.T) {
+func TestInsert_FromPsqlWakesADaemon(t *testing.T) {
 	psql, err := exec.LookPath("psql")
 	if err != nil {
-		t.Skip("there is no psql on this machine")
+		t.Skip("psql is not installed")
 	}
-	h := newHome(t)
-	pool := h.migrated()
+	h := newEnvironment(t)
+	pool := h.newDatabase()
 	h.serve(pool)
-	within(t, 30*time.Second, pool, 1, `select count(*) from workers`)
-	file := clip(t, t.TempDir(), time.Second, "64x48")
+	awaitCount(t, 30*time.Second, pool, 1, `select count(*) from workers`)
+	file := makeClip(t, t.TempDir(), time.Second, "64x48")
 	ask := func(sql string) string {
 		t.Helper()
 		cmd := exec.Command(psql, "-XAtq", "-v", "file="+file, pool.Config().ConnString())
@@ -199,29 +198,28 @@ func TestInsertFromPsqlStartsARunningDaemonAtOnce(t *testing.T) {
 		return strings.TrimSpace(string(out))
 	}
 	id := ask(`insert into tasks (source) values (:'file') returning id`)
-	within(t, time.Minute, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
+	awaitCount(t, time.Minute, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
 	wait := `select (extract(epoch from started_at - created_at) * 1000)::int from attempts join tasks on id = task_id where stage = 'ingest'`
 	if ms := count(t, pool, wait); ms > 500 {
-		t.Errorf("the daemon began %d ms after the insert", ms)
+		t.Errorf("the daemon started %d ms after the insert", ms)
 	}
 	ask(`select cuelight_video_retry('` + id + `', 'transcode')`)
-	within(t, time.Minute, pool, 2, `select count(*) from attempts where stage = 'publish' and outcome = 'completed'`)
+	awaitCount(t, time.Minute, pool, 2, `select count(*) from attempts where stage = 'publish' and outcome = 'completed'`)
 	if n := count(t, pool, `select count(*) from attempts where stage = 'ingest'`); n != 1 {
-		t.Errorf("ingest was done %d times", n)
+		t.Errorf("ingest ran %d times", n)
 	}
 	if got := ask(`update tasks set ingest_status = 'pending'`); !strings.Contains(got, "_needs") {
-		t.Errorf("psql says %q", got)
+		t.Errorf("psql prints %q", got)
 	}
 }
 
-// Two processes with other directories would look in vain for what the other
-// left. A run takes nobody else's tasks, so two of them may differ.
-func TestDaemonsThatDoNotShareTheirDirectoriesAreRefused(t *testing.T) {
-	h, other := newHome(t), newHome(t)
-	pool := h.migrated()
+// Daemons with different directories could not read each other's files.
+func TestDaemon_RefusesOtherDirectories(t *testing.T) {
+	h, other := newEnvironment(t), newEnvironment(t)
+	pool := h.newDatabase()
 	h.serve(pool)
-	within(t, 30*time.Second, pool, 1, `select count(*) from workers`)
-	for _, args := range [][]string{{"serve"}, {"run", clip(t, t.TempDir(), time.Second, "64x48")}} {
+	awaitCount(t, 30*time.Second, pool, 1, `select count(*) from workers`)
+	for _, args := range [][]string{{"serve"}, {"run", makeClip(t, t.TempDir(), time.Second, "64x48")}} {
 		cmd := other.command(args...)
 		cmd.Env = append(cmd.Env, "CUELIGHT_DATABASE_URL="+pool.Config().ConnString())
 		out, _ := cmd.CombinedOutput()

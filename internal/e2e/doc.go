@@ -1,3 +1,3 @@
-// Package e2e holds nothing but tests that know Cuelight only from outside:
-// they build the program and use it as a user or a script does, on real video.
+// Package e2e holds only tests. They build the program and use it as a user or a script
+// does, on real video; they import no package of the product.
 package e2e

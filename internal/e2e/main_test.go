@@ -46,17 +46,16 @@ type outcome struct {
 	} `json:"stages"`
 }
 
-// home is a data and a publish directory for one test, with quick settings.
-type home struct {
+// environment is a data and a publish directory for one test.
+type environment struct {
 	t             testing.TB
 	data, publish string
 }
 
-func newHome(t testing.TB) home {
+func newEnvironment(t testing.TB) environment {
 	t.Helper()
 	needFFmpeg(t)
-	// A test's own temporary directory has its name in it, and is too long for
-	// some sockets; it also hides below a directory only root may enter.
+	// The path of t.TempDir is too long for a socket, and only root may enter it.
 	dir, err := os.MkdirTemp("", "cuelight-e2e-")
 	if err != nil {
 		t.Fatal(err)
@@ -69,22 +68,21 @@ func newHome(t testing.TB) home {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return home{t, filepath.Join(dir, "data"), filepath.Join(dir, "published")}
+	return environment{t, filepath.Join(dir, "data"), filepath.Join(dir, "published")}
 }
 
 func needFFmpeg(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		if os.Getenv("CI") != "" {
-			t.Fatal("there is no ffmpeg on this machine")
+			t.Fatal("ffmpeg is not installed")
 		}
-		t.Skip("there is no ffmpeg on this machine")
+		t.Skip("ffmpeg is not installed")
 	}
 }
 
-// command is one of cuelight's, with this home's directories and no other
-// database than the private one.
-func (h home) command(args ...string) *exec.Cmd {
+// command returns a cuelight command with these directories and the private server.
+func (h environment) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	for _, kv := range os.Environ() {
 		if !bytes.HasPrefix([]byte(kv), []byte("PG")) {
@@ -93,13 +91,12 @@ func (h home) command(args ...string) *exec.Cmd {
 	}
 	cmd.Env = append(cmd.Env,
 		"CUELIGHT_DATA_DIR="+h.data, "CUELIGHT_PUBLISH_DIR="+h.publish, "CUELIGHT_DATABASE_URL=private",
-		"CUELIGHT_PRESET=ultrafast", "CUELIGHT_NICE=0", "CUELIGHT_RESERVE=0") // the other tests are not nice either
+		"CUELIGHT_PRESET=ultrafast", "CUELIGHT_NICE=0", "CUELIGHT_RESERVE=0") // the other tests have the normal priority, too
 	return cmd
 }
 
-// publish runs the files to their end and returns what was printed of each,
-// by source, and the exit code.
-func (h home) run(files ...string) (map[string]outcome, int) {
+// run processes the files and returns the printed outcomes, by source, and the exit code.
+func (h environment) run(files ...string) (map[string]outcome, int) {
 	h.t.Helper()
 	cmd := h.command(append([]string{"run", "--json", "--"}, files...)...)
 	var stdout, stderr bytes.Buffer
@@ -113,7 +110,7 @@ func (h home) run(files ...string) (map[string]outcome, int) {
 	for lines.More() {
 		var o outcome
 		if err := lines.Decode(&o); err != nil {
-			h.t.Fatalf("standard output is not JSON: %v\n%s", err, stderr.Bytes())
+			h.t.Fatalf("the output is not JSON: %v\n%s", err, stderr.Bytes())
 		}
 		all[o.Source] = o
 	}
@@ -123,8 +120,8 @@ func (h home) run(files ...string) (map[string]outcome, int) {
 	return all, cmd.ProcessState.ExitCode()
 }
 
-// clip makes a short video with sound.
-func clip(t testing.TB, dir string, length time.Duration, size string) string {
+// makeClip creates a short video with sound.
+func makeClip(t testing.TB, dir string, length time.Duration, size string) string {
 	t.Helper()
 	file := filepath.Join(dir, "clip.mp4")
 	seconds := fmt.Sprint(length.Seconds())

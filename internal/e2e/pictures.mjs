@@ -1,15 +1,15 @@
-// Makes the pictures for the README.
+// Takes the pictures of the README.
 import { connected, control, done, given, test } from "../browsertest/browser.mjs";
 
 const rowOf = (page, title) => page.locator(".row", { has: page.locator(".name", { hasText: title }) });
 const add = async (page, name) => {
   await page.click("text=Add…");
-  await page.fill("#dialog >> #source", `${given.films}/${name}`);
+  await page.fill("#dialog >> #source", `${given.videos}/${name}`);
   await page.click("#dialog >> button[type=submit]");
   await page.waitForSelector("#dialog:not([open])", { state: "attached" });
   await rowOf(page, name).waitFor();
 };
-// picture has all that is in a page, without its foot.
+// picture takes a picture of a page without its footer.
 const picture = async (page, name) => {
   await page.evaluate(() => document.activeElement.blur());
   await page.mouse.move(0, 0);

@@ -52,17 +52,17 @@ func TestActions_RedirectToAPageWithTheResult(t *testing.T) {
 	} {
 		status, body := s.post(c.path, c.form)
 		if status != http.StatusOK || !strings.Contains(body, c.want) {
-			t.Errorf("%s: status %d, and the page does not say %q", c.path, status, c.want)
+			t.Errorf("%s: status %d, and the page does not show %q", c.path, status, c.want)
 		}
 		if _, again, _ := s.get(page); strings.Contains(again, c.want) {
-			t.Errorf("%s: the next page says it again", c.path)
+			t.Errorf("%s: the next page shows the message again", c.path)
 		}
 	}
 	if got := s.status(s.seeded.Dead); got == store.StatusDead {
-		t.Errorf("it is still %s", got)
+		t.Errorf("the retried video is still %s", got)
 	}
 	if n, _, err := ui.NewReader(s.st).CountDead(t.Context(), report.DeadFilter{}); err != nil || n != 1 {
-		t.Errorf("%d are dead, %v", n, err)
+		t.Errorf("%d tasks are dead, %v", n, err)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestConfirmation_HasTheExactNumber(t *testing.T) {
 		"?task=" + s.seeded.Waiting.String(): "None of these videos is dead now",
 	} {
 		if _, body, _ := s.get("/dead/retry" + query); !strings.Contains(body, want) {
-			t.Errorf("%q: it does not say %q", query, want)
+			t.Errorf("%q: the page does not show %q", query, want)
 		}
 	}
 }
@@ -118,14 +118,14 @@ func TestActions_AnswerScriptsWithJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var said struct {
+		var answered struct {
 			OK   bool
 			Text string
 		}
-		err = json.NewDecoder(answer.Body).Decode(&said)
+		err = json.NewDecoder(answer.Body).Decode(&answered)
 		answer.Body.Close()
-		if err != nil || answer.StatusCode != want || said.OK != (want == 200) || said.Text == "" {
-			t.Errorf("%s: status %d, %+v, %v; want %d", path, answer.StatusCode, said, err, want)
+		if err != nil || answer.StatusCode != want || answered.OK != (want == 200) || answered.Text == "" {
+			t.Errorf("%s: status %d, %+v, %v; want %d", path, answer.StatusCode, answered, err, want)
 		}
 	}
 }
@@ -140,20 +140,20 @@ func TestReadOnlyViewer_SeesNoButtonsAndIsForbidden(t *testing.T) {
 		for _, path := range s.pages()[:16] {
 			_, body, _ := s.get(path)
 			if strings.Contains(body, "data-post") || strings.Contains(body, "data-dialog>") || strings.Contains(body, "data-upload") || strings.Contains(body, `form="selection"`) {
-				t.Errorf("%s, %s: there are buttons", name, path)
+				t.Errorf("%s, %s: the page has buttons", name, path)
 			}
 		}
 		for _, path := range []string{"/videos/" + s.seeded.Waiting.String() + "/cancel", "/videos/" + s.seeded.Waiting.String() + "/retry", "/videos/" + s.seeded.Waiting.String() + "/override", "/dead/retry", "/pause", "/resume",
 			"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add"} {
 			if status, _, _ := s.get(path); status != http.StatusForbidden {
-				t.Errorf("%s: asking for %s is answered with %d", name, path, status)
+				t.Errorf("%s: GET %s: status %d", name, path, status)
 			}
 			if status, _ := s.post(path, url.Values{"all": {"1"}, "source": {"x"}}); status != http.StatusForbidden {
-				t.Errorf("%s: %s is answered with %d", name, path, status)
+				t.Errorf("%s: POST %s: status %d", name, path, status)
 			}
 		}
 		if got := s.status(s.seeded.Waiting); got != store.StatusPending {
-			t.Errorf("%s: it is %s", name, got)
+			t.Errorf("%s: the video is %s", name, got)
 		}
 	}
 }
@@ -162,18 +162,18 @@ func TestSubmitter_MayOnlyAdd(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} } })
 	if status, body := s.post("/add", url.Values{"source": {"/srv/new.mp4"}}); status != 200 || !strings.Contains(body, "Added “new.mp4”") {
-		t.Errorf("adding is answered with %d", status)
+		t.Errorf("POST /add: status %d", status)
 	}
 	if status, _ := s.post("/pause", nil); status != http.StatusForbidden {
-		t.Errorf("pausing is answered with %d", status)
+		t.Errorf("POST /pause: status %d", status)
 	}
 }
 
-// forbidding are actions of somebody whose scope says no more than Viewer does.
+// forbiddingActions refuse a submission that the permissions of the viewer allow.
 type forbiddingActions struct{ uitest.Actions }
 
 func (forbiddingActions) Submit(context.Context, store.Submission) (store.ID, error) {
-	return store.ID{}, fmt.Errorf("%w: files of this host are not for you", ui.ErrForbidden)
+	return store.ID{}, fmt.Errorf("%w: you cannot use files of this host", ui.ErrForbidden)
 }
 
 func TestActions_ShowWhyTheyAreForbidden(t *testing.T) {
@@ -182,11 +182,11 @@ func TestActions_ShowWhyTheyAreForbidden(t *testing.T) {
 		o.Actions = forbiddingActions{o.Actions.(uitest.Actions)}
 		o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} }
 	})
-	if status, body := s.post("/add", url.Values{"source": {"/etc/passwd"}}); status != http.StatusForbidden || !strings.Contains(body, "You do not have permission: files of this host are not for you.") {
-		t.Errorf("it is answered with %d, %s", status, body)
+	if status, body := s.post("/add", url.Values{"source": {"/etc/passwd"}}); status != http.StatusForbidden || !strings.Contains(body, "You do not have permission: you cannot use files of this host.") {
+		t.Errorf("status %d, %s", status, body)
 	}
 	if _, body, _ := s.get("/add"); strings.Contains(body, "path of a file") {
-		t.Error("who may not is asked for a path")
+		t.Error("a viewer without the permission is asked for a path")
 	}
 }
 
@@ -199,28 +199,28 @@ func TestOverride_KeepsTheParameters(t *testing.T) {
 	}
 	page := "/videos/" + r.ID.String()
 	if status, _ := s.post(page+"/override", url.Values{"source": {" "}}); status != http.StatusUnprocessableEntity {
-		t.Errorf("no source is answered with %d", status)
+		t.Errorf("an empty source: status %d", status)
 	}
 	if status, _ := s.post(page+"/override", url.Values{"source": {"/srv/better.mp4"}}); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
 	old, err := s.st.Get(t.Context(), r.ID)
 	if err != nil || old.OverriddenBy.IsZero() {
-		t.Fatalf("it is replaced by %s, %v", old.OverriddenBy, err)
+		t.Fatalf("the replacement is %s, %v", old.OverriddenBy, err)
 	}
 	by, err := s.st.Get(t.Context(), old.OverriddenBy)
 	if err != nil || by.Source != "/srv/better.mp4" || by.Title() != "Holiday" || by.Priority != 7 || by.UserID != "ann" {
-		t.Errorf("it is replaced by %+v, %v", by, err)
+		t.Errorf("the replacement is %+v, %v", by, err)
 	}
 	if status, _ := s.post(page+"/override", url.Values{"source": {"/srv/best.mp4"}}); status != http.StatusConflict {
-		t.Errorf("replacing it again is answered with %d", status)
+		t.Errorf("a second replacement: status %d", status)
 	}
 	if _, body, _ := s.get(page); strings.Contains(body, page+"/override") {
-		t.Error("it could be replaced again")
+		t.Error("the page offers to replace it again")
 	}
 }
 
-// next is the next message of a stream that is not a beat.
+// nextMessage returns the next message of a stream that is not a heartbeat.
 func nextMessage(t *testing.T, lines *bufio.Scanner) (event, id, data string) {
 	t.Helper()
 	for lines.Scan() {
@@ -243,7 +243,7 @@ func nextMessage(t *testing.T, lines *bufio.Scanner) (event, id, data string) {
 	return "", "", ""
 }
 
-// follow opens a stream, of a page that has seen a version, until end.
+// openStream opens a stream for a page with a version. The caller calls end.
 func (s *testSite) openStream(query, seen string) (lines *bufio.Scanner, end func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -259,7 +259,7 @@ func (s *testSite) openStream(query, seen string) (lines *bufio.Scanner, end fun
 		s.t.Fatal(err)
 	}
 	if got := answer.Header.Get("Content-Type"); got != "text/event-stream" {
-		s.t.Fatalf("type is %q", got)
+		s.t.Fatalf("the content type is %q", got)
 	}
 	lines = bufio.NewScanner(answer.Body)
 	lines.Buffer(nil, 1<<20)
@@ -271,18 +271,18 @@ func TestStream_SendsMissedAndNewChanges(t *testing.T) {
 	s := newTestSite(t, nil)
 	lines, end := s.openStream("page=board&for=state%3Dwaiting&at=old", "")
 	if event, id, _ := nextMessage(t, lines); event != "hello" || id != "old" {
-		t.Errorf("first comes %q, %q", event, id)
+		t.Errorf("the first event is %q, id %q", event, id)
 	}
 	_, now, data := nextMessage(t, lines)
 	if now == "" || !strings.Contains(data, "panel-5.mp4") || strings.Contains(data, "lecture") {
-		t.Errorf("then comes %s", data)
+		t.Errorf("the second message is %s", data)
 	}
 	if _, err := s.st.Submit(t.Context(), store.Submission{Source: "/srv/brand-new.mp4"}); err != nil {
 		t.Fatal(err)
 	}
 	_, newer, data := nextMessage(t, lines)
 	if newer == now || !strings.Contains(data, "brand-new.mp4") || strings.Contains(data, "panel-5.mp4") {
-		t.Errorf("after a change comes %s", data)
+		t.Errorf("the message after a change is %s", data)
 	}
 	end()
 	lines, end = s.openStream("page=board&for=state%3Dwaiting&at=old", newer)
@@ -291,13 +291,13 @@ func TestStream_SendsMissedAndNewChanges(t *testing.T) {
 	if err := s.st.Cancel(t.Context(), s.seeded.Waiting); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // the strip may be told first
+	for range 3 { // the overview may change first
 		if _, _, data = nextMessage(t, lines); strings.Contains(data, "t-"+s.seeded.Waiting.String()) {
 			break
 		}
 	}
 	if !strings.Contains(data, "t-"+s.seeded.Waiting.String()) || strings.Contains(data, "brand-new") {
-		t.Errorf("who comes back is told %s", data)
+		t.Errorf("the reconnected page gets %s", data)
 	}
 }
 
@@ -317,7 +317,7 @@ func TestVendoredFiles_MatchTheirChecksums(t *testing.T) {
 	known := map[string]bool{"VENDOR.json": true}
 	for _, p := range packages {
 		if p.Name == "" || p.Version == "" || p.License == "" || !strings.HasPrefix(p.Integrity, "sha512-") {
-			t.Errorf("something is not said of %+v", p)
+			t.Errorf("%+v is incomplete", p)
 		}
 		licensed := false
 		for name, want := range p.Files {
@@ -328,11 +328,11 @@ func TestVendoredFiles_MatchTheirChecksums(t *testing.T) {
 				t.Error(err)
 			}
 			if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != want {
-				t.Errorf("%s is not what VENDOR.json says", name)
+				t.Errorf("%s does not match its checksum in VENDOR.json", name)
 			}
 		}
 		if !licensed {
-			t.Errorf("the licence of %s is not there", p.Name)
+			t.Errorf("%s has no licence", p.Name)
 		}
 	}
 	entries, err := os.ReadDir("assets/vendor")
@@ -341,7 +341,7 @@ func TestVendoredFiles_MatchTheirChecksums(t *testing.T) {
 	}
 	for _, e := range entries {
 		if !known[e.Name()] {
-			t.Errorf("VENDOR.json does not know %s", e.Name())
+			t.Errorf("VENDOR.json does not list %s", e.Name())
 		}
 	}
 }
@@ -366,7 +366,7 @@ func TestAssets_AreCachedByAddress(t *testing.T) {
 		}
 		plain, _, _ := strings.Cut(address, "?")
 		if _, _, h := s.get(plain); strings.Contains(h.Get("Cache-Control"), "immutable") {
-			t.Errorf("%s is kept for ever", plain)
+			t.Errorf("%s without its hash is immutable", plain)
 		}
 	}
 	if !found {

@@ -13,7 +13,7 @@ import (
 	"github.com/cuelight/cuelight/web/ui"
 )
 
-// failing is a reader of which something goes wrong.
+// failingReader is a reader whose totals and counts can fail.
 type failingReader struct {
 	ui.Reader
 	mu  sync.Mutex
@@ -44,41 +44,41 @@ func TestOnError_ReportsALastingErrorOnce(t *testing.T) {
 	t.Parallel()
 	reader := &failingReader{err: errors.New("no such function")}
 	var mu sync.Mutex
-	var told []string
+	var reported []string
 	s := newTestSite(t, func(o *ui.Options) {
 		reader.Reader = o.Store
 		o.Store = reader
 		o.OnError = func(where string, err error) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, where+": "+err.Error())
+			reported = append(reported, where+": "+err.Error())
 		}
 	})
 	expect := func(want ...string) {
 		t.Helper()
 		mu.Lock()
 		defer mu.Unlock()
-		if fmt.Sprint(told) != fmt.Sprint(want) {
-			t.Errorf("told is %q, want %q", told, want)
+		if fmt.Sprint(reported) != fmt.Sprint(want) {
+			t.Errorf("reported %q, want %q", reported, want)
 		}
 	}
 	for range 3 {
 		status, body, header := s.get("/?q=secret")
 		if status != http.StatusServiceUnavailable || strings.Contains(body, "no such function") || header.Get("Refresh") != "10" {
-			t.Errorf("it is answered with %d, %v", status, header)
+			t.Errorf("status %d, %v", status, header)
 		}
 	}
 	expect("board: no such function")
 	reader.fail(fmt.Errorf("read: %w", context.DeadlineExceeded))
 	if _, _, header := s.get("/?q=secret"); header.Get("Refresh") != "60" {
-		t.Errorf("what takes too long is asked for again after %q s", header.Get("Refresh"))
+		t.Errorf("after a timeout the page reloads in %q s", header.Get("Refresh"))
 	}
 	expect("board: no such function", "board: read: context deadline exceeded")
 	reader.fail(nil)
 	if status, _, _ := s.get("/?q=secret"); status != http.StatusOK {
-		t.Errorf("it is answered with %d", status)
+		t.Errorf("status %d", status)
 	}
-	s.get("/videos/" + strings.Repeat("0", 8)) // what people do wrong is theirs
+	s.get("/videos/" + strings.Repeat("0", 8)) // errors of users are not reported
 	s.get("/dead?stage=lunch")
 	expect("board: no such function", "board: read: context deadline exceeded")
 	s.get("/dead/retry")

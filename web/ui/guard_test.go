@@ -18,7 +18,7 @@ import (
 	"github.com/cuelight/cuelight/web/ui/internal/uitest"
 )
 
-// The dashboard behind the server that it is made for, under a path.
+// The dashboard behind package web's server, mounted under a path.
 func TestDashboard_BehindTheGuard(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
@@ -68,17 +68,17 @@ func TestDashboard_BehindTheGuard(t *testing.T) {
 		s.client.Jar = jar
 		answer, err := accept(http.MethodGet, page, "text/html", nil)
 		if err != nil || !strings.HasPrefix(answer.Request.URL.RequestURI(), "/below/login?next=") {
-			t.Fatalf("who is not known is sent to %v, %v", answer.Request.URL, err)
+			t.Fatalf("an unauthenticated request is redirected to %v, %v", answer.Request.URL, err)
 		}
 		answer.Body.Close()
 		answer, err = accept(http.MethodGet, "/below/live?page=board", "text/event-stream", nil)
 		if err != nil || answer.StatusCode != http.StatusUnauthorized {
-			t.Fatalf("a stream of who is not known is answered with %v, %v", answer.Status, err)
+			t.Fatalf("an unauthenticated stream: status %v, %v", answer.Status, err)
 		}
 		answer.Body.Close()
 		answer, err = accept(http.MethodPost, "/below/login", "text/html", url.Values{"secret": {c.secret}, "next": {page}})
 		if err != nil || answer.Request.URL.Path != page || answer.StatusCode != http.StatusOK {
-			t.Fatalf("%s: after the login comes %v, %v", c.name, answer.Request.URL, err)
+			t.Fatalf("%s: the sign-in leads to %v, %v", c.name, answer.Request.URL, err)
 		}
 		answer.Body.Close()
 		answer, err = accept(http.MethodGet, "/below/live?page=board", "text/event-stream", nil)
@@ -86,17 +86,17 @@ func TestDashboard_BehindTheGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 		if event, _, _ := nextMessage(t, bufio.NewScanner(answer.Body)); event != "hello" {
-			t.Errorf("%s: the stream begins with %q", c.name, event)
+			t.Errorf("%s: the first event of the stream is %q", c.name, event)
 		}
 		answer.Body.Close()
 		answer, err = accept(http.MethodPost, page+"/cancel", "application/json", nil)
 		if err != nil || answer.StatusCode != c.cancelled {
-			t.Errorf("%s: cancelling is answered with %v, %v", c.name, answer.Status, err)
+			t.Errorf("%s: cancel: status %v, %v", c.name, answer.Status, err)
 		}
 		answer.Body.Close()
 	}
 	if got := s.status(s.seeded.Waiting); got != store.StatusCancelled {
-		t.Errorf("it is %s", got)
+		t.Errorf("the video is %s", got)
 	}
 }
 

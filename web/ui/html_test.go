@@ -24,7 +24,7 @@ import (
 	"github.com/cuelight/cuelight/web/ui/internal/uitest"
 )
 
-// stand is a dashboard over a database, on an address.
+// testSite is a server of a dashboard over a seeded database.
 type testSite struct {
 	t      *testing.T
 	pool   *pgxpool.Pool
@@ -34,7 +34,7 @@ type testSite struct {
 	client *http.Client
 }
 
-// raise makes a stand; change may alter its options.
+// newTestSite starts a server. change may alter the options.
 func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 	t.Helper()
 	g := store.Video()
@@ -104,8 +104,8 @@ func (s *testSite) get(path string) (status int, text string, header http.Header
 	return answer.StatusCode, string(body), answer.Header
 }
 
-// post sends a form as a browser without scripts does, and returns the page that
-// it ends on.
+// post sends a form as a browser without scripts does, and returns the page after the
+// redirect.
 func (s *testSite) post(path string, form url.Values) (status int, text string) {
 	s.t.Helper()
 	answer, err := s.client.PostForm(s.url+path, form)
@@ -162,7 +162,7 @@ func text(n *html.Node) string {
 	return strings.TrimSpace(b.String())
 }
 
-// named reports whether something that is filled in or pressed says what it is.
+// hasLabel reports whether an input or a button has a label.
 func hasLabel(doc, n *html.Node) bool {
 	if attr(n, "aria-label") != "" || attr(n, "type") == "hidden" || n.DataAtom == atom.Button && text(n) != "" {
 		return true
@@ -183,19 +183,19 @@ func TestPages_AreValidHTML(t *testing.T) {
 	for _, path := range s.pages() {
 		status, body, header := s.get(path)
 		if want := map[bool]int{true: 200, false: 404}[path != "/nowhere"]; status != want {
-			t.Errorf("%s: status is %d", path, status)
+			t.Errorf("%s: status %d", path, status)
 			continue
 		}
 		policy := header.Get("Content-Security-Policy")
 		plays := strings.HasPrefix(path, "/videos/") && strings.Count(path, "/") == 2
 		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(policy, "worker-src blob:") != plays {
-			t.Errorf("%s: policy is %q", path, policy)
+			t.Errorf("%s: the policy is %q", path, policy)
 		}
 		for _, wrong := range htmlProblems(parse(t, body)) {
 			t.Errorf("%s: %s", path, wrong)
 		}
 		if strings.Contains(body, "token=secret") {
-			t.Errorf("%s shows what is secret in an address", path)
+			t.Errorf("%s shows the secret of a source", path)
 		}
 	}
 }
@@ -210,41 +210,41 @@ func htmlProblems(doc *html.Node) (wrong []string) {
 		}
 		if id := attr(n, "id"); id != "" && n.Data != "symbol" {
 			if ids[id] {
-				wrong = append(wrong, "two have the id "+id)
+				wrong = append(wrong, "duplicate id "+id)
 			}
 			ids[id] = true
 		}
 		switch n.DataAtom {
 		case atom.Style:
-			wrong = append(wrong, "there is a style element")
+			wrong = append(wrong, "style element")
 		case atom.Script:
 			if attr(n, "src") == "" || text(n) != "" {
-				wrong = append(wrong, "there is an inline script")
+				wrong = append(wrong, "inline script")
 			}
 		case atom.Img:
 			if !has(n, "alt") {
-				wrong = append(wrong, "an image has no alt")
+				wrong = append(wrong, "image without alt")
 			}
 		case atom.Input, atom.Select, atom.Button, atom.Textarea:
 			if !hasLabel(doc, n) {
-				wrong = append(wrong, fmt.Sprintf("nothing says what <%s name=%q> is", n.Data, attr(n, "name")))
+				wrong = append(wrong, fmt.Sprintf("<%s name=%q> has no label", n.Data, attr(n, "name")))
 			}
 		case atom.Form:
 			if attr(n, "method") != "dialog" && (attr(n, "method") == "" || attr(n, "action") == "") {
-				wrong = append(wrong, "a form has no method or action")
+				wrong = append(wrong, "form without method or action")
 			}
 		}
 	}
 	if n := len(elements(doc, atom.H1)); n != 1 {
-		wrong = append(wrong, fmt.Sprintf("there are %d h1", n))
+		wrong = append(wrong, fmt.Sprintf("%d h1 elements", n))
 	}
 	if n := len(elements(doc, atom.Main)); n != 1 {
-		wrong = append(wrong, fmt.Sprintf("there are %d main", n))
+		wrong = append(wrong, fmt.Sprintf("%d main elements", n))
 	}
 	return wrong
 }
 
-// What a script makes a dialog of must be there without it.
+// Dialogs are confirmation pages that a script loads.
 func TestConfirmationsArePagesAndActionsAreForms(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
@@ -258,13 +258,13 @@ func TestConfirmationsArePagesAndActionsAreForms(t *testing.T) {
 		}
 		for _, n := range elements(parse(t, body), atom.Form) {
 			if has(n, "data-post") && attr(n, "method") != "post" {
-				t.Errorf("%s: a form that does something is sent by %s", path, attr(n, "method"))
+				t.Errorf("%s: the form of an action has the method %s", path, attr(n, "method"))
 			}
 		}
 	}
 	for _, want := range []string{"/add", "/pause", "/dead/retry", "/videos/" + s.seeded.Running.String() + "/cancel"} {
 		if !asked[want] {
-			t.Errorf("nothing asks %s", want)
+			t.Errorf("no page links to %s", want)
 		}
 	}
 	for path := range asked {
@@ -303,11 +303,11 @@ func TestPages_ShowTheSeededData(t *testing.T) {
 		}
 	}
 	if _, body, _ := s.get("/?state=dead"); strings.Contains(body, "lecture") {
-		t.Error("the dead are not alone")
+		t.Error("the filter shows other videos than dead ones")
 	}
 	status, _, header := s.get("/?q=" + s.seeded.Dead.String())
 	if status != 200 || header.Get("Location") != "" {
-		t.Errorf("searching for an id ends with %d", status)
+		t.Errorf("a search for an id: status %d", status)
 	}
 }
 
@@ -315,7 +315,7 @@ func TestWorkersPage_ShowsStoppedWorkersOnRequest(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	if _, body, _ := s.get("/workers?gone"); !strings.Contains(body, "No stopped or lost workers.") {
-		t.Error("there are some already")
+		t.Error("the page shows stopped workers")
 	}
 	left, lost := s.seeded.Workers[0], s.seeded.Workers[1]
 	if err := engine.New(s.st.DB(), s.st.Graph()).DeregisterWorker(t.Context(), left); err != nil {
@@ -328,9 +328,9 @@ func TestWorkersPage_ShowsStoppedWorkersOnRequest(t *testing.T) {
 		_, body, _ := s.get("/workers")
 		return strings.Contains(body, left.String()) || strings.Contains(body, lost.String())
 	}
-	for late := time.Now().Add(10 * time.Second); there(); time.Sleep(10 * time.Millisecond) { // what was read is shown for a moment
+	for late := time.Now().Add(10 * time.Second); there(); time.Sleep(10 * time.Millisecond) { // reads are cached
 		if time.Now().After(late) {
-			t.Fatal("they are still there")
+			t.Fatal("the page still shows the workers")
 		}
 	}
 	_, body, _ := s.get("/workers?gone")
@@ -343,7 +343,7 @@ func TestWorkersPage_ShowsStoppedWorkersOnRequest(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("of %s it is not said that it is %s", id, want)
+			t.Errorf("worker %s is not shown as %s", id, want)
 		}
 	}
 }
@@ -382,7 +382,7 @@ func TestAddresses_StartWithTheBase(t *testing.T) {
 		}
 	}
 	if status, body := s.post("/below/videos/"+s.seeded.Waiting.String()+"/cancel", url.Values{"back": {"/below/videos/" + s.seeded.Waiting.String()}}); status != 200 || !strings.Contains(body, "The video is cancelled.") {
-		t.Errorf("cancelling ends with %d", status)
+		t.Errorf("cancel: status %d", status)
 	}
 }
 
@@ -390,7 +390,7 @@ func TestVideoPage_LimitsTheAttempts(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	worker := s.seeded.Workers[0]
-	r, err := s.st.Submit(t.Context(), store.Submission{Source: "/srv/stubborn.mp4", Priority: 9})
+	r, err := s.st.Submit(t.Context(), store.Submission{Source: "/srv/always-fails.mp4", Priority: 9})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// Whatever a page shows that comes back while nothing can be read, it is sent
-// everything then.
+// A page that reconnects during an outage may show any version.
 func TestHub_SendsMissedChangesAfterAReconnectDuringAnOutage(t *testing.T) {
 	t.Parallel()
-	for name, known := range map[string]bool{"a view that others look at": true, "a view that nobody has read": false} {
+	for name, known := range map[string]bool{"a view with other pages": true, "a view that was not read": false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &fakePage{text: "one"}
 			h, _ := runHub(t, s, 10)
@@ -37,9 +36,9 @@ func TestHub_SendsMissedChangesAfterAReconnectDuringAnOutage(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := nextMessage(t, p); !strings.HasPrefix(got, "event: stale\n") {
-				t.Errorf("%s: first comes %q", name, got)
+				t.Errorf("%s: the first message is %q", name, got)
 			}
-			// Of the view it is the same as before, of the page it is not.
+			// The screen has not changed for the view, but for the page.
 			s.set("two", nil)
 			time.Sleep(time.Minute)
 			var got string
@@ -47,7 +46,7 @@ func TestHub_SendsMissedChangesAfterAReconnectDuringAnOutage(t *testing.T) {
 				got += text
 			}
 			if !strings.Contains(got, "event: fresh\n") || !strings.Contains(got, "<p>two</p>") {
-				t.Errorf("%s: then comes %q", name, got)
+				t.Errorf("%s: after the outage the page gets %q", name, got)
 			}
 		})
 	}
@@ -69,7 +68,7 @@ func TestHub_TellsASlowStreamWhetherItIsStale(t *testing.T) {
 		s.set("", errors.New("no database"))
 		time.Sleep(10 * time.Second)
 		if got := nextMessage(t, p); got != "event: stale\ndata: \n\n" {
-			t.Errorf("while nothing can be read it is told %q", got)
+			t.Errorf("during the outage the page gets %q", got)
 		}
 		s.set("one", nil)
 		time.Sleep(10 * time.Second)
@@ -78,7 +77,7 @@ func TestHub_TellsASlowStreamWhetherItIsStale(t *testing.T) {
 			time.Sleep(5 * time.Second)
 		}
 		if got := nextMessage(t, p); !strings.HasPrefix(got, "event: fresh\ndata: \n\n") || !strings.Contains(got, "31") {
-			t.Errorf("when it can, it is told %q", got)
+			t.Errorf("after the outage the page gets %q", got)
 		}
 	})
 }
@@ -109,7 +108,7 @@ func TestHub_SlowViewDelaysNoOther(t *testing.T) {
 			n.Store(int32(i + 1))
 			time.Sleep(pollInterval + time.Second)
 			if got := nextMessage(t, p); !strings.Contains(got, fmt.Sprintf("<p>%d</p>", i+1)) {
-				t.Fatalf("in round %d it is told %q", i, got)
+				t.Fatalf("in round %d the quick page gets %q", i, got)
 			}
 		}
 	})
@@ -124,7 +123,7 @@ func TestHub_ReportsALateView(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, late := p.readTime(); late {
-			t.Error("at once it is late")
+			t.Error("the view is late at once")
 		}
 		then := time.Now()
 		time.Sleep(time.Minute)
@@ -151,15 +150,15 @@ func TestHub_AllWaitingCallersGetTheErrorOfARead(t *testing.T) {
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := h.read(impatient, boardKey, "ann"); err == nil || time.Since(begun) > 2*time.Second {
-			t.Errorf("who goes is answered with %v after %s", err, time.Since(begun))
+			t.Errorf("the caller with a deadline gets %v after %s", err, time.Since(begun))
 		}
 		for range 10 {
 			if err := <-errs; err == nil {
-				t.Error("it could be read")
+				t.Error("the read did not fail")
 			}
 		}
 		if d := time.Since(begun); d > readTimeout+time.Second {
-			t.Errorf("the last is answered after %s", d)
+			t.Errorf("the last caller waited for %s", d)
 		}
 	})
 }
@@ -185,11 +184,11 @@ func TestCache_SharedReadHasOneDeadline(t *testing.T) {
 		}
 		for range 3 {
 			if err := <-errs; err == nil {
-				t.Error("it could be read")
+				t.Error("the read did not fail")
 			}
 		}
 		if d := time.Since(begun); d != readTimeout {
-			t.Errorf("the last is answered after %s", d)
+			t.Errorf("the last caller waited for %s", d)
 		}
 	})
 }
@@ -207,14 +206,14 @@ func TestHub_LimitsTheViewsOfAViewer(t *testing.T) {
 		}
 		before := s.loads.Load()
 		if _, err := h.subscribe(t.Context(), nth(maxViewsPerViewer), "mallory", ""); !errors.Is(err, errTooManyPages) || s.loads.Load() != before {
-			t.Errorf("one more is followed: %v", err)
+			t.Errorf("a stream beyond the limit: error %v", err)
 		}
 		if _, err := h.read(t.Context(), nth(maxViewsPerViewer), "mallory"); err != nil {
-			t.Errorf("a page cannot be seen: %v", err)
+			t.Errorf("a page beyond the limit: %v", err)
 		}
 		for _, k := range []viewKey{nth(0), nth(maxViewsPerViewer)} {
 			if _, err := h.subscribe(t.Context(), k, "ann", ""); err != nil {
-				t.Errorf("another is refused: %v", err)
+				t.Errorf("the stream of another viewer: %v", err)
 			}
 		}
 	})

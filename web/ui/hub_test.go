@@ -14,7 +14,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// scene is something to look at that can be changed.
+// fakePage is the content of a view, which a test changes.
 type fakePage struct {
 	loads atomic.Int32
 	mu    sync.Mutex
@@ -37,7 +37,7 @@ func (s *fakePage) load(context.Context, viewKey) (screen, error) {
 	return newScreen("", []fragment{{"a", "", "<p>" + s.text + "</p>"}}), s.err
 }
 
-// events are subscriptions to what is sent.
+// fakeEvents is a source of events that counts its subscriptions.
 type fakeEvents struct {
 	sent         chan []store.Event
 	open, closed atomic.Int32
@@ -56,7 +56,7 @@ func (e *fakeEvents) Next(ctx context.Context) ([]store.Event, error) {
 
 func (e *fakeEvents) Close() { e.closed.Add(1) }
 
-// running is a hub at work in a bubble of synctest.
+// runHub runs a hub in a synctest bubble.
 func runHub(t *testing.T, s *fakePage, maxStreams int) (*hub, *fakeEvents) {
 	return runHubWith(t, s.load, maxStreams)
 }
@@ -103,7 +103,7 @@ func TestHub_ReadsOncePerChangeForManyPages(t *testing.T) {
 		time.Sleep(time.Second)
 		before := s.loads.Load()
 		s.set("two", nil)
-		for range 20 { // many events, at once
+		for range 20 { // many events at once
 			e.sent <- []store.Event{{Type: store.StageStarted}}
 		}
 		time.Sleep(600 * time.Millisecond)
@@ -114,7 +114,7 @@ func TestHub_ReadsOncePerChangeForManyPages(t *testing.T) {
 			p.close()
 		}
 		if n := s.loads.Load() - before; n > 3 {
-			t.Errorf("it was read %d times", n)
+			t.Errorf("the view was read %d times", n)
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestHub_IsIdleWithoutPages(t *testing.T) {
 		before := s.loads.Load()
 		time.Sleep(time.Minute)
 		if s.loads.Load() != before {
-			t.Error("it is still read")
+			t.Error("the view is still read")
 		}
 		if _, err := h.read(t.Context(), viewKey{page: "other"}, "ann"); err != nil {
 			t.Fatal(err)
@@ -165,7 +165,7 @@ func TestHub_SendsMissedChangesAfterAReconnect(t *testing.T) {
 		}
 		p, err := h.subscribe(t.Context(), boardKey, "ann", first.version)
 		if err != nil || nextMessage(t, p) != "" {
-			t.Fatalf("something is sent to who has everything, or %v", err)
+			t.Fatalf("a page that is up to date gets a message, or error %v", err)
 		}
 		p.close()
 		s.set("two", nil)
@@ -197,14 +197,14 @@ func TestHub_SlowStreamCatchesUpAndDelaysNoOther(t *testing.T) {
 			e.sent <- []store.Event{{}}
 			time.Sleep(time.Second)
 			if got := nextMessage(t, quick); !strings.Contains(got, text) {
-				t.Fatalf("the quick one got %q, want %q", got, text)
+				t.Fatalf("the quick stream got %q, want %q", got, text)
 			}
 		}
 		if got := nextMessage(t, slow); !strings.Contains(got, "text 39.") {
-			t.Errorf("the slow one got %q", got)
+			t.Errorf("the slow stream got %q", got)
 		}
 		if got := nextMessage(t, slow); got != "" {
-			t.Errorf("the slow one is still behind: %q", got)
+			t.Errorf("the slow stream then got %q", got)
 		}
 	})
 }
@@ -222,10 +222,10 @@ func TestHub_SendsStaleAndFreshOnce(t *testing.T) {
 		s.set("one", errors.New("no database"))
 		time.Sleep(10 * time.Second)
 		if got := nextMessage(t, p); !strings.HasPrefix(got, "event: stale\n") || nextMessage(t, p) != "" {
-			t.Errorf("got %q, and it is told once", got)
+			t.Errorf("got %q, want one event stale", got)
 		}
 		if _, err := h.read(t.Context(), boardKey, "ann"); err == nil {
-			t.Error("who opens a page is shown what may not be so")
+			t.Error("a new page shows outdated content")
 		}
 		s.set("one", nil)
 		time.Sleep(10 * time.Second)
@@ -248,7 +248,7 @@ func TestHub_ReadsSlowViewsLessOften(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if n := s.loads.Load(); n < 4 || n > 8 {
-			t.Errorf("in a minute it was read %d times", n)
+			t.Errorf("the view was read %d times in a minute", n)
 		}
 	})
 }
@@ -262,7 +262,7 @@ func TestHub_RefusesStreamsBeyondTheLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := h.subscribe(t.Context(), boardKey, "ann", ""); !errors.Is(err, errTooManyPages) {
-			t.Errorf("error is %v", err)
+			t.Errorf("error %v", err)
 		}
 		p.close()
 		if _, err := h.subscribe(t.Context(), boardKey, "ann", ""); err != nil {
@@ -276,6 +276,6 @@ func TestViewKey_IgnoresEventsOfOtherVideos(t *testing.T) {
 	mine, theirs := store.ID{1}, store.ID{2}
 	k := viewKey{page: "video", query: "id=" + mine.String()}
 	if !k.isAffectedBy(store.Event{Task: mine}) || k.isAffectedBy(store.Event{Task: theirs}) || !k.isAffectedBy(store.Event{Type: store.WorkerLost}) {
-		t.Error("the wrong events concern it")
+		t.Error("the wrong events affect the view")
 	}
 }

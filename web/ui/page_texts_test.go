@@ -11,8 +11,6 @@ import (
 	"github.com/cuelight/cuelight/web/ui"
 )
 
-// What is said after an action is what has become of it, also where somebody else
-// was first.
 func TestActions_ReportTheActualResult(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
@@ -28,21 +26,21 @@ func TestActions_ReportTheActualResult(t *testing.T) {
 		{"/videos/" + s.seeded.Waiting.String() + "/override", url.Values{"source": {"/srv/" + strings.Repeat("é", 400) + ".mp4"}}, "Replaced with “ééé"},
 	} {
 		if status, body := s.post(c.path, c.form); status != http.StatusOK || !strings.Contains(body, c.want) {
-			t.Errorf("%s: status %d, and the page does not say %q", c.path, status, c.want)
+			t.Errorf("%s: status %d, and the page does not show %q", c.path, status, c.want)
 		}
 	}
 }
 
 func TestVideoPage_ExplainsAnOlderVersion(t *testing.T) {
 	t.Parallel()
-	s := newTestSite(t, nil) // where everything can be played
+	s := newTestSite(t, nil) // every video has a playback
 	for id, want := range map[store.ID]string{
 		s.seeded.Running: "a new version is in progress", s.seeded.Retrying: "a new version is in progress",
 		s.seeded.Dead: "the new version was not published", s.seeded.Cancelled: "the new version was not published", s.seeded.Published: "",
 	} {
 		_, body, _ := s.get("/videos/" + id.String())
 		if got := strings.Contains(body, "previously published"); got != (want != "") || !strings.Contains(body, want) {
-			t.Errorf("%s does not say %q", id, want)
+			t.Errorf("%s does not show %q", id, want)
 		}
 	}
 }
@@ -63,10 +61,10 @@ func TestConfirmation_ShowsTheSameActionAsACommand(t *testing.T) {
 	for path, want := range map[string]string{
 		"/videos/" + whole + "/override": `cuelight submit --replaces ` + whole + ` --params '{"title": "It'\''s"}' --priority=-7 '--user=ann b' SOURCE`,
 		"/videos/" + plain + "/override": `cuelight submit --replaces ` + plain + ` SOURCE`,
-		"/videos/" + odd + "/override":   "", // what one cannot see is not copied
+		"/videos/" + odd + "/override":   "", // has invisible characters
 		"/dead/retry?stage=transcode":    "cuelight retry --all --stage transcode=dead",
 		"/dead/retry?q=flight":           "cuelight retry --all --source flight",
-		"/dead/retry?error=space":        "", // it would be of any attempt
+		"/dead/retry?error=space":        "", // the command searches the errors of all attempts
 	} {
 		_, body, _ := s.get(path)
 		got := ""
@@ -81,8 +79,7 @@ func TestConfirmation_ShowsTheSameActionAsACommand(t *testing.T) {
 	}
 }
 
-// Whoever is not shown all of a source is not to find out the rest by asking for
-// parts of it.
+// A reader must not find the hidden parts of a source by searching for them.
 func TestSearch_MatchesOnlyVisiblePartsForReaders(t *testing.T) {
 	t.Parallel()
 	for name, operates := range map[string]bool{"a reader": false, "an operator": true} {
@@ -92,21 +89,21 @@ func TestSearch_MatchesOnlyVisiblePartsForReaders(t *testing.T) {
 		for part, found := range map[string]bool{"encrypted": true, "token=sec": operates, "ncrypted.mp4?token": operates} {
 			asked := url.Values{"q": {part}}.Encode()
 			if _, body, _ := s.get("/?" + asked); strings.Contains(body, ">encrypted.mp4<") != found {
-				t.Errorf("%s who asks for %q finds it: %t", name, part, !found)
+				t.Errorf("%s, search for %q: found %t", name, part, !found)
 			}
 			lines, end := s.openStream("page=board&for="+url.QueryEscape(asked), "")
 			nextMessage(t, lines) // hello
 			if _, _, data := nextMessage(t, lines); strings.Contains(data, ">encrypted.mp4<") != found {
-				t.Errorf("%s who follows %q finds it: %t", name, part, !found)
+				t.Errorf("%s, stream of the search for %q: found %t", name, part, !found)
 			}
 			end()
 		}
-		// Of the dead a reader is told the same, whatever is asked.
+		// The page of dead tasks ignores the search of a reader.
 		for _, part := range []string{"token=sec", "not there"} {
 			asked := url.Values{"q": {part}}.Encode()
 			_, body, _ := s.get("/dead?" + asked)
 			if told := strings.Contains(body, ">4 dead tasks<"); told == operates {
-				t.Errorf("%s who asks for %q among the dead is shown all: %t", name, part, told)
+				t.Errorf("%s, search for %q among dead tasks: all shown %t", name, part, told)
 			}
 		}
 	}
@@ -118,17 +115,16 @@ func TestSearch_FindsAVideoByTheEndOfItsID(t *testing.T) {
 	id := s.seeded.Running.String()
 	for _, text := range []string{id, id[len(id)-8:], "…" + id[len(id)-8:]} {
 		if _, body, _ := s.get("/?" + url.Values{"q": {text}}.Encode()); !strings.Contains(body, "<h1>Symphony.mkv<") {
-			t.Errorf("%s leads to no video", text)
+			t.Errorf("the search for %q does not lead to the video", text)
 		}
 	}
 	for _, text := range []string{"0123abcd", "lecture", "cafe"} {
 		if status, body, _ := s.get("/?" + url.Values{"q": {text}}.Encode()); status != http.StatusOK || !strings.Contains(body, `id="rows"`) {
-			t.Errorf("%s is not searched for", text)
+			t.Errorf("%q is not searched in the sources", text)
 		}
 	}
 }
 
-// Who counts videos, and who counts what of them is dead, must come to one number.
 func TestDeadPage_CountsAVideoWithTwoDeadStagesOnce(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
@@ -137,11 +133,11 @@ func TestDeadPage_CountsAVideoWithTwoDeadStagesOnce(t *testing.T) {
 	}
 	for path, want := range map[string]string{"/": `<b aria-live="polite">4</b> dead`, "/dead": ">4 dead tasks<", "/dead/retry": "exactly 4 videos"} {
 		if _, body, _ := s.get(path); !strings.Contains(body, want) {
-			t.Errorf("%s does not say %q", path, want)
+			t.Errorf("%s does not show %q", path, want)
 		}
 	}
 	if _, body, _ := s.get("/dead"); !strings.Contains(body, "5 dead stages, 3 groups") || !strings.Contains(body, "Retry all 4…") {
-		t.Error("the page of the dead does not say what they are")
+		t.Error("the page does not show the number of dead stages")
 	}
 }
 
@@ -157,13 +153,13 @@ func TestPages_OfferUploadsOnlyIfPossible(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, body, _ := s.get("/"); strings.Contains(body, "Drop a file here") != (name == "") || !strings.Contains(body, "No videos yet.") {
-			t.Errorf("%q: an empty board invites to drop a file: %t", name, name != "")
+			t.Errorf("%q: the empty board offers to drop a file: %t", name, name != "")
 		}
 		if name == "a reader" {
 			continue
 		}
 		if _, body, _ := s.get("/add"); strings.Contains(body, "drop them on the board") != (name == "") {
-			t.Errorf("%q: the question invites to drop a file: %t", name, name != "")
+			t.Errorf("%q: the confirmation offers to drop a file: %t", name, name != "")
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// drawn is a layout in words: a line per column, with the wires behind it.
+// layoutText formats a layout: a line per column, with the wires to the next one.
 func layoutText(t *testing.T, nodes ...store.Node) string {
 	t.Helper()
 	g, err := store.NewGraph("test", nodes...)
@@ -75,14 +75,14 @@ func TestGantt_OmitsTimeWithoutActivity(t *testing.T) {
 			fmt.Fprintf(&b, "%s %s %s+%s\n", lane.Stage, bar.Kind, bar.X, bar.Width)
 		}
 	}
-	// 14 s are drawn, in 96 percent: 10 s before and 4 s after what is left out.
+	// The chart shows 14 s in 96 percent: 10 s before and 4 s after the gap.
 	want := "ingest wait 0.00%+13.71%\ningest completed 13.71%+13.71%\ningest completed 72.57%+27.43%\n" +
 		"transcode wait 27.43%+6.86%\ntranscode failed 34.29%+34.29%\nmetadata completed 27.43%+13.71%\n"
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
 	}
 	if len(g.Gaps) != 1 || g.Gaps[0].Text != "24 h 59 m without activity" {
-		t.Errorf("left out is %+v", g.Gaps)
+		t.Errorf("gaps are %+v", g.Gaps)
 	}
 	if len(g.Ticks) == 0 || g.Ticks[0].Text != "submitted" {
 		t.Errorf("ticks are %+v", g.Ticks)

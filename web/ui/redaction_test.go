@@ -10,7 +10,7 @@ import (
 
 func TestPages_HideSecretsOfSources(t *testing.T) {
 	t.Parallel()
-	s := newTestSite(t, nil) // everybody may do everything
+	s := newTestSite(t, nil) // with all permissions
 	exec := func(sql string, args ...any) {
 		t.Helper()
 		if _, err := s.pool.Exec(t.Context(), sql, args...); err != nil {
@@ -25,9 +25,9 @@ func TestPages_HideSecretsOfSources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := "open " + source // as an older version has written it down
+		text := "open " + source // as an older version stored it
 		if !strings.Contains(source, "://") {
-			text = redact.Text(text, source) // as this one does
+			text = redact.Text(text, source) // as this version stores it
 		}
 		exec(`update tasks set ingest_status = 'dead', ingest_attempts = 1 where id = $1`, r.ID)
 		exec(`insert into attempts (task_id, stage, attempt, outcome, token, worker_id, started_at, finished_at, error_class, error, result)
@@ -36,7 +36,7 @@ func TestPages_HideSecretsOfSources(t *testing.T) {
 		for _, path := range []string{"/", "/?q=clip", "/dead", "/dead?stage=ingest", video, video + "/retry", video + "/override"} {
 			if _, text, _ := s.get(path); strings.Contains(text, "c0ffee") {
 				at := strings.Index(text, "c0ffee")
-				t.Errorf("%s, of %s: %s", path, source, text[max(at-200, 0):at+20])
+				t.Errorf("%s shows the secret of %s: %s", path, source, text[max(at-200, 0):at+20])
 			}
 		}
 	}

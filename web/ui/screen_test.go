@@ -13,8 +13,7 @@ var instruction = regexp.MustCompile(`<hx-partial hx-target="#([^"]*)" hx-swap="
 
 var element = regexp.MustCompile(`<p id="([^"]*)">[^<]*</p>`)
 
-// browse does with rows what a browser does with the instructions: it looks for all
-// targets first.
+// applyUpdates changes rows as htmx does: it looks up all targets first.
 func applyUpdates(t *testing.T, list string, rows []string, text string) []string {
 	t.Helper()
 	todo := instruction.FindAllStringSubmatch(text, -1)

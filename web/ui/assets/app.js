@@ -1,5 +1,5 @@
-// What the dashboard does in a browser that runs scripts. Everything here makes
-// something nicer that works without it.
+// The scripts of the dashboard. Everything here improves something that also works
+// without scripts.
 (() => {
   "use strict";
   const root = document.documentElement, base = document.body.dataset.base;
@@ -7,8 +7,8 @@
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   root.classList.add("js");
 
-  // Times: what the server writes is the same for everybody; here it becomes how
-  // long ago that was.
+  // Times: the server renders absolute times, the same for all viewers. The script shows
+  // them as ages.
   const span = (seconds) => {
     const s = Math.max(0, Math.round(seconds));
     if (s < 60) return `${s} s`;
@@ -16,10 +16,10 @@
     if (s < 172800) return `${Math.floor(s / 3600)} h ${String(Math.floor(s / 60) % 60).padStart(2, "0")} m`;
     return `${Math.floor(s / 86400)} days`;
   };
-  let ahead = 0; // of the server's clock is the browser's, in ms
+  let clockOffset = 0; // of the browser's clock to the server's, in ms
   const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
-  const tell = () => {
-    const now = Date.now() - ahead;
+  const showTimes = () => {
+    const now = Date.now() - clockOffset;
     for (const t of all("time[datetime]")) {
       const at = Date.parse(t.dateTime), past = (now - at) / 1000;
       if ("age" in t.dataset) put(t, span(past));
@@ -29,10 +29,10 @@
       if (t.dataset.kept !== full) { t.title = full; t.dataset.kept = full; }
     }
   };
-  tell();
-  setInterval(tell, 1000);
+  showTimes();
+  setInterval(showTimes, 1000);
 
-  const say = (text, bad) => {
+  const showMessage = (text, bad) => {
     const p = document.createElement("p");
     p.textContent = text;
     if (bad) p.className = "bad";
@@ -41,15 +41,15 @@
   };
   setTimeout(() => all("#messages p").forEach((p) => p.remove()), 8000);
 
-  // The stream. Its state is connected, paused or stale; since when is told. A page
-  // that is held still by who reads it says so, too.
+  // The stream. The button shows its state, connected, paused or stale, and since when. A
+  // text selection pauses updates, too.
   const live = $("#live"), state = $("#live-state");
   if (live && state) follow();
   function follow() {
-    let connection = null, paused = false, missed = false, pressed = false, stale = "", since = 0, heard = Date.now(), greeted = false;
-    let read = 0, late = false, swapping = false, mended = 0;
+    let connection = null, paused = false, missed = false, pressed = false, stale = "", since = 0, lastHeard = Date.now(), hasStarted = false;
+    let read = 0, late = false, swapping = false, lastRepair = 0;
     const clock = (at) => new Date(at).toLocaleTimeString();
-    const become = (word, at = heard) => {
+    const setStale = (word, at = lastHeard) => {
       if (!stale) since = at;
       stale = word;
       show();
@@ -59,39 +59,39 @@
         paused ? ["paused", "paused", missed ? "updates waiting" : ""] :
         stale ? ["stale", stale, `since ${clock(since)}`] :
         late ? ["stale", "stale", `since ${clock(read)}`] :
-        missed && reading() ? ["paused", "paused", pressed ? "" : "text is selected"] :
-        greeted ? ["connected", "connected", Date.now() - read > 15000 && read ? `as of ${clock(read)}` : ""] : ["connecting", "connecting", ""];
+        missed && isHeld() ? ["paused", "paused", pressed ? "" : "text is selected"] :
+        hasStarted ? ["connected", "connected", Date.now() - read > 15000 && read ? `as of ${clock(read)}` : ""] : ["connecting", "connecting", ""];
       if (state.dataset.state !== now) state.dataset.state = now;
       put($("#live-word"), word);
       put($("#live-since"), more);
       state.title = stale === "signed out" ? "Sign in again" : paused ? "Resume updates (p)" : "Pause updates (p)";
       if (more) state.title = `${word}, ${more}. ${state.title}`;
     };
-    const reading = () => {
+    const isHeld = () => {
       const s = getSelection();
       return pressed || (s && !s.isCollapsed && $("#main").contains(s.anchorNode));
     };
-    const anew = () => { // whatever was missed is sent when the stream begins anew
+    const restart = () => { // the server then sends all missed changes
       missed = false;
       connection.lastEventId = "missed";
       connection.reader?.cancel();
     };
-    const again = () => {
-      if (missed && connection && !paused && !reading()) anew();
+    const resume = () => {
+      if (missed && connection && !paused && !isHeld()) restart();
       show();
     };
-    const told = (at) => { // by the server's clock
-      ahead = Date.now() - at;
-      tell();
+    const setClock = (at) => { // to the server's time
+      clockOffset = Date.now() - at;
+      showTimes();
     };
     const toggle = () => {
       if (stale === "signed out") return location.reload();
-      paused = !paused; again();
+      paused = !paused; resume();
     };
-    const fail = (status) => become(status === 401 || status === 403 ? "signed out" : status === 429 || status === 503 ? "too many pages" : "stale");
-    // A page whose stream never began is none that htmx would begin anew.
+    const fail = (status) => setStale(status === 401 || status === 403 ? "signed out" : status === 429 || status === 503 ? "too many pages" : "stale");
+    // htmx does not reconnect a stream that never started.
     const retry = (e) => {
-      if (greeted || connection) return;
+      if (hasStarted || connection) return;
       fail(e.detail.ctx?.response?.status);
       if (stale !== "signed out") setTimeout(() => window.htmx.ajax("GET", live.getAttribute("hx-sse:connect"), { source: live }), 2000 + 3000 * Math.random());
     };
@@ -102,60 +102,59 @@
     live.addEventListener("htmx:sse:before:connection", (e) => {
       connection = e.detail.connection;
       if (stale === "signed out") connection.cancelled = true;
-      if (greeted && !stale && document.visibilityState === "visible" && Date.now() - heard > 2000) become("stale");
+      if (hasStarted && !stale && document.visibilityState === "visible" && Date.now() - lastHeard > 2000) setStale("stale");
     });
     live.addEventListener("htmx:sse:before:message", (e) => {
       connection = e.detail.connection;
-      heard = Date.now();
+      lastHeard = Date.now();
       if (e.detail.message.event) return;
-      if (paused || reading()) { e.detail.cancelled = true; missed = true; show(); }
+      if (paused || isHeld()) { e.detail.cancelled = true; missed = true; show(); }
     });
     live.addEventListener("htmx:sse:error", (e) => {
-      if (swapping && connection) connection.lastEventId = "missed"; // what came was not put in place
+      if (swapping && connection) connection.lastEventId = "missed"; // the last update was not applied
       swapping = false;
       fail(e.detail.status);
     });
-    // What is to be changed must be there: else the page is not what the server takes
-    // it for, and everything is asked for.
+    // If the target of an update is missing, the page differs from what the server expects:
+    // ask for a full update.
     live.addEventListener("htmx:before:swap", (e) => {
       swapping = true;
-      if (e.detail.tasks?.every((t) => t.target) || Date.now() - mended < 30000) return;
+      if (e.detail.tasks?.every((t) => t.target) || Date.now() - lastRepair < 30000) return;
       swapping = false;
-      mended = Date.now();
+      lastRepair = Date.now();
       e.preventDefault();
-      anew();
+      restart();
     });
-    live.addEventListener("htmx:sse:close", () => become(stale || "stale"));
+    live.addEventListener("htmx:sse:close", () => setStale(stale || "stale"));
     live.addEventListener("hello", (e) => {
       const hello = JSON.parse(e.detail.data);
-      greeted = true; stale = ""; late = false; read = 0; told(hello.now); show();
-      if (hello.build !== document.body.dataset.build) say("Cuelight was updated. Reload this page to get the new version.");
+      hasStarted = true; stale = ""; late = false; read = 0; setClock(hello.now); show();
+      if (hello.build !== document.body.dataset.build) showMessage("Cuelight was updated. Reload this page to get the new version.");
     });
-    live.addEventListener("stale", () => become("stale", Date.now()));
+    live.addEventListener("stale", () => setStale("stale", Date.now()));
     live.addEventListener("fresh", () => { stale = ""; show(); });
     live.addEventListener("beat", (e) => {
       const beat = JSON.parse(e.detail.data);
-      told(beat.now);
-      read = beat.read && beat.read + ahead; late = beat.late; show();
+      setClock(beat.now);
+      read = beat.read && beat.read + clockOffset; late = beat.late; show();
     });
-    live.addEventListener("htmx:after:swap", () => { swapping = false; tell(); });
-    document.addEventListener("selectionchange", again);
-    // A press with another button than the first opens a menu, and may have no end
-    // that a page is told of.
+    live.addEventListener("htmx:after:swap", () => { swapping = false; showTimes(); });
+    document.addEventListener("selectionchange", resume);
+    // Other buttons open a menu. The page may get no event when they are released.
     document.addEventListener("pointerdown", (e) => { if (e.button === 0) pressed = true; });
-    const released = () => { pressed = false; setTimeout(again); };
+    const released = () => { pressed = false; setTimeout(resume); };
     for (const end of ["pointerup", "pointercancel", "dragend", "contextmenu"]) document.addEventListener(end, released);
     addEventListener("blur", released);
     setInterval(() => {
-      if (!stale && greeted && Date.now() - heard > 25000) become("stale");
+      if (!stale && hasStarted && Date.now() - lastHeard > 25000) setStale("stale");
     }, 1000);
-    document.addEventListener("keydown", (e) => { if (e.key === "p" && plain(e)) toggle(); });
+    document.addEventListener("keydown", (e) => { if (e.key === "p" && isShortcut(e)) toggle(); });
     show();
   }
 
-  // Questions become dialogs.
+  // Confirmations open in a dialog.
   const dialog = $("#dialog"), help = $("#help");
-  const ask = async (address) => {
+  const openDialog = async (address) => {
     try {
       const answer = await fetch(address, { headers: { Accept: "text/html" } });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html"), question = $("#confirm", page);
@@ -168,7 +167,7 @@
   dialog.addEventListener("click", (e) => {
     if (e.target === dialog || e.target.closest("[data-close]")) { e.preventDefault(); dialog.close(); }
   });
-  const act = async (form, submitter) => {
+  const postForm = async (form, submitter) => {
     const buttons = all("button", form);
     buttons.forEach((b) => { b.disabled = true; });
     try {
@@ -177,41 +176,41 @@
       });
       if (answer.status === 401) return location.reload();
       const said = await answer.json();
-      say(said.text ?? said.detail ?? said.title ?? `The server answered with status ${answer.status}.`, !answer.ok);
+      showMessage(said.text ?? said.detail ?? said.title ?? `The server answered with status ${answer.status}.`, !answer.ok);
       if (answer.ok && dialog.open) dialog.close();
     } catch {
-      say("The server did not answer. Check whether the action took effect.", true);
+      showMessage("The server did not answer. Check whether the action took effect.", true);
     } finally {
       buttons.forEach((b) => { b.disabled = false; });
     }
   };
   document.addEventListener("click", (e) => {
     const link = e.target.closest?.("a[data-dialog]");
-    if (link && !e.ctrlKey && !e.metaKey && !e.shiftKey && e.button === 0) { e.preventDefault(); ask(link.href); }
+    if (link && !e.ctrlKey && !e.metaKey && !e.shiftKey && e.button === 0) { e.preventDefault(); openDialog(link.href); }
     const copy = e.target.closest?.("[data-copy]");
     if (copy) copyFrom(copy);
     if (e.target.closest?.("[data-help]")) help?.showModal();
   });
-  // The clipboard is for pages that came by TLS or from this machine.
+  // The clipboard is available over TLS or on localhost only.
   const copyFrom = async (button) => {
     try {
       await navigator.clipboard.writeText(button.dataset.copy);
-      say("Copied.");
+      showMessage("Copied.");
     } catch {
       getSelection().selectAllChildren(button.previousElementSibling);
-      say("The command is selected. Press Ctrl+C or ⌘C to copy it.");
+      showMessage("The command is selected. Press Ctrl+C or ⌘C to copy it.");
     }
   };
   document.addEventListener("submit", (e) => {
     const form = e.target;
-    if ("post" in form.dataset) { e.preventDefault(); act(form, e.submitter); }
+    if ("post" in form.dataset) { e.preventDefault(); postForm(form, e.submitter); }
     if ("dialogForm" in form.dataset) {
       e.preventDefault();
-      ask(`${form.action}?${new URLSearchParams(new FormData(form, e.submitter))}`);
+      openDialog(`${form.action}?${new URLSearchParams(new FormData(form, e.submitter))}`);
     }
     if ("themeForm" in form.dataset) { e.preventDefault(); nextTheme($("button", form)); }
   });
-  document.addEventListener("formdata", (e) => { // what is not asked for does not stand in the address
+  document.addEventListener("formdata", (e) => { // leave empty filters out of the address
     if (e.target.method !== "get") return;
     for (const [name, value] of [...e.formData]) if (!value) e.formData.delete(name);
     if (!e.formData.has("stage")) e.formData.delete("status");
@@ -227,47 +226,47 @@
     button.setAttribute("aria-label", `Change theme (now: ${name || "system"})`);
   };
 
-  // Keys. Who speaks to the browser, or whose hand is not steady, can have them off.
-  const keys = $("[data-keys]"), kept = "cuelight_keys";
-  let listens = true;
-  try { listens = localStorage.getItem(kept) !== "off"; } catch { /* it is kept for nobody */ }
-  if (keys) keys.checked = listens;
+  // Keyboard shortcuts. Users of speech input can turn them off.
+  const keys = $("[data-keys]"), keysSetting = "cuelight_keys";
+  let keysOn = true;
+  try { keysOn = localStorage.getItem(keysSetting) !== "off"; } catch { /* storage is not available */ }
+  if (keys) keys.checked = keysOn;
   keys?.addEventListener("change", () => {
-    listens = keys.checked;
-    try { localStorage.setItem(kept, listens ? "on" : "off"); } catch { /* until the next page */ }
+    keysOn = keys.checked;
+    try { localStorage.setItem(keysSetting, keysOn ? "on" : "off"); } catch { /* only for this page */ }
   });
-  function plain(e) {
-    return listens && !e.ctrlKey && !e.metaKey && !e.altKey && !$("dialog[open]") &&
+  function isShortcut(e) {
+    return keysOn && !e.ctrlKey && !e.metaKey && !e.altKey && !$("dialog[open]") &&
       !e.target.closest?.("input:not([type=checkbox], [type=radio]), select, textarea, [contenteditable]");
   }
-  const rowAt = () => document.activeElement.closest("[data-row]");
-  const goTo = (row) => {
+  const currentRow = () => document.activeElement.closest("[data-row]");
+  const focusRow = (row) => {
     ($("[data-open]", row) ?? row).focus({ preventScroll: true });
     row.scrollIntoView({ block: "nearest" });
   };
   document.addEventListener("keydown", (e) => {
-    if (!plain(e)) return;
+    if (!isShortcut(e)) return;
     if (e.key === "/") { const s = $("[data-search]"); if (s) { e.preventDefault(); s.focus(); s.select(); } }
     if (e.key === "?") help?.showModal();
-    if (e.key === "j" || e.key === "k") step(e.key === "j" ? 1 : -1);
-    // Where there are rows it is for the one that was chosen, and for none but that.
-    const within = rowAt() ?? ($("[data-row]") ? null : $("main"));
+    if (e.key === "j" || e.key === "k") moveRow(e.key === "j" ? 1 : -1);
+    // On a page with rows, r only applies to the selected row.
+    const within = currentRow() ?? ($("[data-row]") ? null : $("main"));
     if (e.key === "r" && within) $("[data-retry]", within)?.click();
   });
-  const step = (by) => {
-    const rows = all("[data-row]"), at = rows.indexOf(rowAt());
+  const moveRow = (by) => {
+    const rows = all("[data-row]"), at = rows.indexOf(currentRow());
     const row = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + by, 0), rows.length - 1)];
-    if (row) goTo(row);
+    if (row) focusRow(row);
   };
-  // The row that has the focus may go: then the next one has it.
-  let others = [];
+  // If the focused row disappears, the next one gets the focus.
+  let candidates = [];
   live?.addEventListener("htmx:before:swap", () => {
-    const row = rowAt(), rows = all("[data-row]"), at = rows.indexOf(row);
-    others = row ? [row, ...rows.slice(at + 1), ...rows.slice(0, at).reverse()] : [];
+    const row = currentRow(), rows = all("[data-row]"), at = rows.indexOf(row);
+    candidates = row ? [row, ...rows.slice(at + 1), ...rows.slice(0, at).reverse()] : [];
   });
   live?.addEventListener("htmx:after:swap", () => {
-    const next = others[0]?.isConnected || document.activeElement !== document.body ? null : others.find((r) => r.isConnected);
-    others = [];
-    if (next) goTo(next);
+    const next = candidates[0]?.isConnected || document.activeElement !== document.body ? null : candidates.find((r) => r.isConnected);
+    candidates = [];
+    if (next) focusRow(next);
   });
 })();

@@ -1,4 +1,4 @@
-// Plays the published video. hls.js is fetched only when somebody presses play.
+// Plays the published video. It loads hls.js when the user presses play.
 (() => {
   "use strict";
   const address = document.currentScript.dataset.player;
@@ -10,8 +10,8 @@
     script.onerror = failed;
     document.head.append(script);
   });
-  // What is tried before it is given up: a picture that cannot be decoded may go on
-  // behind it, a segment may come yet. Without a playlist there is nothing to try.
+  // Retries before the player gives up: playback may continue after a frame that cannot be
+  // decoded, and a segment may load later. Without a playlist there is nothing to retry.
   const tries = 2;
   const watch = (hls, giveUp) => {
     const { Events, ErrorTypes } = window.Hls;
@@ -34,11 +34,11 @@
       over = true;
       hls?.destroy();
       video.controls = false;
-      const said = document.createElement("p");
-      said.setAttribute("role", "alert");
-      said.textContent = `The video cannot be played. ${why}`;
+      const alert = document.createElement("p");
+      alert.setAttribute("role", "alert");
+      alert.textContent = `The video cannot be played. ${why}`;
       button.disabled = button.hidden = false;
-      screen.append(said);
+      screen.append(alert);
     };
     try {
       await load();
@@ -49,15 +49,15 @@
         hls.attachMedia(video);
       } else {
         video.onerror = () => giveUp("This browser does not support it, or it was deleted.");
-        video.src = source; // where the browser can do it by itself
+        video.src = source; // the browser plays HLS itself
       }
       video.controls = true;
       button.hidden = true;
       video.focus();
       await video.play();
     } catch (e) {
-      // What was paused before it began has begun all the same, and what the browser
-      // does not begin by itself who looks does.
+      // AbortError: paused before it started. NotAllowedError: the browser blocks autoplay,
+      // and the user starts the video with its controls.
       if (e?.name !== "AbortError" && e?.name !== "NotAllowedError") giveUp("The player could not be loaded.");
     }
   };

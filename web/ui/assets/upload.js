@@ -1,5 +1,5 @@
-// Uploads what is dropped on the board, or chosen, by the tus protocol. An upload
-// that was broken off goes on where it was when the same file is given again.
+// Uploads dropped or selected files with the tus protocol. An interrupted upload continues
+// when the user selects the same file again.
 (() => {
   "use strict";
   const list = document.querySelector("#uploads"), drop = document.querySelector("#drop");
@@ -12,8 +12,7 @@
     return e;
   };
 
-  // The server's own words for why it refuses something, where it gave any: a problem
-  // after RFC 9457.
+  // The server's explanation of an error, if any: problem details of RFC 9457.
   const reason = (response) => {
     try {
       return JSON.parse(response.getBody()).detail ?? "";
@@ -22,12 +21,12 @@
     }
   };
 
-  // A browser has six connections to a place, of which the page needs some: what is
-  // more than this waits.
-  const atOnce = 2, queue = [];
+  // A browser opens six connections to a server, and the page needs some of them. Further
+  // uploads wait in a queue.
+  const maxRunning = 2, queue = [];
   let running = 0;
   const next = () => {
-    while (running < atOnce && queue.length) {
+    while (running < maxRunning && queue.length) {
       running++;
       queue.shift()();
     }
@@ -44,12 +43,12 @@
     row.append(element("span", "name", file.name), state, button, bar, why);
     list.append(row);
     let since = 0, from = 0;
-    // It waits, runs or stands; what it is says the row.
-    const be = (what, word, press) => {
-      if (row.dataset.is === "running") { running--; setTimeout(next); }
-      row.dataset.is = what;
-      state.textContent = word;
-      button.textContent = press;
+    // An upload is waiting, running, stopped or done; data-state has its state.
+    const setState = (name, text, action) => {
+      if (row.dataset.state === "running") { running--; setTimeout(next); }
+      row.dataset.state = name;
+      state.textContent = text;
+      button.textContent = action;
     };
     const upload = new window.tus.Upload(file, {
       endpoint: list.dataset.endpoint,
@@ -63,38 +62,38 @@
           (sent > from && sent < total ? `, ${size(rate)}/s` : "");
       },
       onSuccess: () => {
-        be("done", "uploaded", "");
+        setState("done", "uploaded", "");
         bar.value = bar.max;
         button.remove();
         setTimeout(() => row.remove(), 8000);
       },
       onError: (e) => {
         const status = e.originalResponse?.getStatus();
-        be("standing", status === 507 ? "the server’s disk is full" : status === 413 ? "the file is too large" :
+        setState("stopped", status === 507 ? "the server’s disk is full" : status === 413 ? "the file is too large" :
           status ? `refused (${status})` : "interrupted; resume to continue", "Resume");
         why.textContent = reason(e.originalResponse);
       },
     });
     const start = async () => {
-      row.dataset.is = "running"; // it was counted by who called
+      row.dataset.state = "running"; // the caller has counted it
       state.textContent = "starting";
       why.textContent = "";
       const earlier = await upload.findPreviousUploads().catch(() => []);
-      if (row.dataset.is !== "running") return; // somebody was quick
+      if (row.dataset.state !== "running") return; // paused meanwhile
       if (earlier.length) upload.resumeFromPreviousUpload(earlier[0]);
       since = performance.now();
       from = bar.value;
       upload.start();
     };
     const wait = () => {
-      be("waiting", "queued", "Pause");
+      setState("waiting", "queued", "Pause");
       queue.push(start);
       next();
     };
     button.addEventListener("click", () => {
-      if (row.dataset.is === "standing") return wait();
-      if (row.dataset.is === "waiting") queue.splice(queue.indexOf(start), 1);
-      be("standing", "paused", "Resume");
+      if (row.dataset.state === "stopped") return wait();
+      if (row.dataset.state === "waiting") queue.splice(queue.indexOf(start), 1);
+      setState("stopped", "paused", "Resume");
       upload.abort();
     });
     wait();
@@ -122,6 +121,6 @@
     e.target.value = "";
   });
   addEventListener("beforeunload", (e) => {
-    if (list.querySelector('.upload:not([data-is="done"])')) e.preventDefault();
+    if (list.querySelector('.upload:not([data-state="done"])')) e.preventDefault();
   });
 })();

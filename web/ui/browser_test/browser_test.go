@@ -58,7 +58,7 @@ func TestDashboard_InARealBrowser(t *testing.T) {
 	})
 }
 
-// daemon is the site on an address that stays the same when it is started anew.
+// testDaemon serves the site on an address that survives restarts.
 type testDaemon struct {
 	t      *testing.T
 	site   *uitest.Site
@@ -102,13 +102,13 @@ func (d *testDaemon) stop() {
 	}
 }
 
-// control is what the script cannot do by itself, also while the site is down.
+// control serves what the script cannot do in a page, even while the site is down.
 func (d *testDaemon) control(t *testing.T) string {
 	t.Helper()
 	do := func(act func(form url.Values) error) func(url.Values) (string, error) {
 		return func(form url.Values) (string, error) { return "", act(form) }
 	}
-	hold := func(to bool) func(url.Values) (string, error) {
+	readOnly := func(to bool) func(url.Values) (string, error) {
 		return do(func(url.Values) error { d.site.ReadOnly.Store(to); return nil })
 	}
 	exec := func(sql string) func(url.Values) (string, error) {
@@ -118,21 +118,20 @@ func (d *testDaemon) control(t *testing.T) string {
 		})
 	}
 	return browsertest.Control(t, map[string]func(url.Values) (string, error){
-		"hold": hold(true), "let": hold(false),
-		"out":  do(func(url.Values) error { d.stop(); return d.restart(true) }),
-		"in":   do(func(url.Values) error { d.site.SignedOut.Store(false); return nil }),
-		"stop": do(func(url.Values) error { d.stop(); return nil }), "start": do(func(url.Values) error { return d.restart(false) }),
+		"read-only": readOnly(true), "read-write": readOnly(false),
+		"sign-out": do(func(url.Values) error { d.stop(); return d.restart(true) }),
+		"sign-in":  do(func(url.Values) error { d.site.SignedOut.Store(false); return nil }),
+		"stop":     do(func(url.Values) error { d.stop(); return nil }), "start": do(func(url.Values) error { return d.restart(false) }),
 		"submit": do(func(form url.Values) error {
 			_, err := d.st.Submit(t.Context(), store.Submission{Source: form.Get("source")})
 			return err
 		}),
-		"break": exec("alter table tasks rename to tasks_away"), "mend": exec("alter table tasks_away rename to tasks"),
+		"break-database": exec("alter table tasks rename to tasks_away"), "repair-database": exec("alter table tasks_away rename to tasks"),
 		"finish": do(func(form url.Values) error { return d.finish(t.Context(), form.Get("id")) }),
 	})
 }
 
-// renew starts another: a daemon that was started anew knows nothing of what was
-// before.
+// restart starts a new site, which knows nothing of the one before.
 func (d *testDaemon) restart(out bool) (err error) {
 	if d.site, err = uitest.NewSite(d.st, d.seeded.Published, newMedia(d.t)); err != nil {
 		return err
@@ -143,7 +142,7 @@ func (d *testDaemon) restart(out bool) (err error) {
 	return nil
 }
 
-// finish completes the stages of a task, one after the other, as its worker would.
+// finish completes the stages of a task in order, as its worker would.
 func (d *testDaemon) finish(ctx context.Context, text string) error {
 	id, err := store.ParseID(text)
 	if err != nil {
@@ -182,8 +181,8 @@ func (d *testDaemon) handleUploads() {
 	d.site.Handle("/uploads/", h)
 }
 
-// uploads takes files by as much of the tus protocol as a client that goes on needs,
-// and submits what is complete.
+// uploads implements the parts of the tus protocol that a resuming client needs. It
+// submits complete files.
 func (d *testDaemon) uploads() http.Handler {
 	var mu sync.Mutex
 	sizes, parts := make(map[string]string), make(map[string][]byte)

@@ -1,5 +1,5 @@
-// Uses the dashboard as people do. It is given JSON with addresses and ids, says
-// what it finds, and ends with 1 if any of that is wrong.
+// Uses the dashboard as a user does. It gets JSON with addresses and ids, prints the result
+// of each test, and exits with 1 if one failed.
 import { connected, control, done, drop, given, must, narrow, sound, state, test } from "../../../internal/browsertest/browser.mjs";
 
 const screens = {
@@ -9,7 +9,7 @@ const screens = {
 
 for (const colorScheme of ["light", "dark"]) {
   for (const width of [1280, 360]) {
-    await test(`all screens, ${colorScheme}, ${width} px`, async (page) => {
+    await test(`all pages, ${colorScheme}, ${width} px`, async (page) => {
       for (const [name, path] of Object.entries(screens)) {
         await page.goto(given.url + path);
         if (name !== "login" && name !== "ask") await connected(page);
@@ -24,7 +24,7 @@ for (const colorScheme of ["light", "dark"]) {
   }
 }
 
-await test("chips move without a reload, and nothing is stolen", async (page) => {
+await test("chips update without a reload, and the user keeps focus and input", async (page) => {
   await page.goto(`${given.url}/`);
   await connected(page);
   const row = page.locator(`#t-${given.running}`), word = row.locator(".chip.s-inprogress .chip-word");
@@ -38,15 +38,15 @@ await test("chips move without a reload, and nothing is stolen", async (page) =>
   await page.waitForFunction(([id, was]) => document.querySelector(`#t-${id} .chip.s-inprogress .chip-word`).textContent !== was, [given.running, before]);
   await control("submit", { source: "/srv/inbox/one-more.mp4" });
   await page.waitForSelector("text=one-more.mp4");
-  must(await page.evaluate(() => window.here) === "here", "the page was loaded again");
-  must(await page.inputValue("[data-search]") === "half a wo", "what was typed is gone");
-  must(await page.evaluate(() => document.activeElement.matches("[data-search]")), "the focus was stolen");
+  must(await page.evaluate(() => window.here) === "here", "the page was reloaded");
+  must(await page.inputValue("[data-search]") === "half a wo", "the input is lost");
+  must(await page.evaluate(() => document.activeElement.matches("[data-search]")), "the focus is lost");
   must(await row.evaluate((e) => e.kept) === "kept", "the row was replaced");
   const now = await row.evaluate((e) => e.getBoundingClientRect().top);
-  must(Math.abs(now - at) < 2, `what is looked at moved by ${now - at} px`);
+  must(Math.abs(now - at) < 2, `the row moved by ${now - at} px`);
 });
 
-await test("an open detail stays open and a selection holds the page still", async (page) => {
+await test("an open detail stays open and a selection pauses updates", async (page) => {
   await page.goto(`${given.url}/videos/${given.running}`);
   await connected(page);
   await page.locator("#stages details summary").click();
@@ -61,18 +61,18 @@ await test("an open detail stays open and a selection holds the page still", asy
   });
   before = await word();
   await page.waitForFunction(() => window.held > 1);
-  must(await word() === before, "the page moved under a selection");
-  must(await page.textContent("#live-word") === "paused" && await page.textContent("#live-since") === "text is selected", "it does not say that it stands still");
-  must(await state(page) === "paused", "it looks as if it went on");
+  must(await word() === before, "the page changed during a selection");
+  must(await page.textContent("#live-word") === "paused" && await page.textContent("#live-since") === "text is selected", "the page does not show why it is paused");
+  must(await state(page) === "paused", "the state is not paused");
   await page.evaluate(() => getSelection().removeAllRanges());
   await connected(page);
   await page.waitForFunction((was) => document.querySelector("#stages .chip.s-inprogress .chip-word").textContent !== was, before);
 });
 
-await test("a press of another button than the first holds nothing still", async (page) => {
+await test("a press of another mouse button does not pause updates", async (page) => {
   await page.goto(`${given.url}/`);
   await connected(page);
-  await page.evaluate(() => { // its end is the menu's
+  await page.evaluate(() => { // the menu gets the release
     document.querySelector("main").dispatchEvent(new PointerEvent("pointerdown", { button: 2, bubbles: true }));
     document.querySelector("main").dispatchEvent(new MouseEvent("contextmenu", { button: 2, bubbles: true }));
   });
@@ -80,15 +80,15 @@ await test("a press of another button than the first holds nothing still", async
   await page.waitForSelector("text=after-the-menu.mp4");
 });
 
-await test("a page from which something is missing is made whole", async (page) => {
+await test("a page with a missing element gets a full update", async (page) => {
   await page.goto(`${given.url}/`);
   await connected(page);
   await page.evaluate((id) => document.querySelector(`#t-${id}`).remove(), given.running);
-  await page.waitForSelector(`#t-${given.running}`); // its next percent has nowhere to go
+  await page.waitForSelector(`#t-${given.running}`); // the target of its next update
   await connected(page);
 });
 
-await test("ages are told by the server's clock", async (page) => {
+await test("ages follow the server's clock", async (page) => {
   await page.addInitScript(() => { const now = Date.now; Date.now = () => now() + 3600000; });
   await page.goto(`${given.url}/workers`);
   await connected(page);
@@ -102,22 +102,22 @@ await test("the page can be paused, and catches up", async (page) => {
   must(await state(page) === "paused", "it is not paused");
   await control("submit", { source: "/srv/inbox/while-paused.mp4" });
   await page.waitForSelector("text=updates waiting");
-  must(!(await page.locator("text=while-paused.mp4").count()), "it moved while it was paused");
+  must(!(await page.locator("text=while-paused.mp4").count()), "the paused page changed");
   await page.click("#live-state");
   await page.waitForSelector("text=while-paused.mp4");
-  must(await page.locator("text=while-paused.mp4").count() === 1, "it is there twice");
+  must(await page.locator("text=while-paused.mp4").count() === 1, "the row exists twice");
   await connected(page);
 });
 
-await test("the page recovers when the daemon was away", async (page) => {
+await test("the page recovers after a restart of the daemon", async (page) => {
   await page.goto(`${given.url}/`);
   await connected(page);
   await control("stop");
   try {
     await page.waitForSelector('#live-state[data-state="stale"]');
-    must(/since \d/.test(await page.textContent("#live-since")), "it does not say since when");
+    must(/since \d/.test(await page.textContent("#live-since")), "the page does not show since when it is stale");
     await page.setViewportSize({ width: 360, height: 740 });
-    must(await page.isVisible("#live-since"), "on a phone it does not say since when");
+    must(await page.isVisible("#live-since"), "on a phone the page does not show since when it is stale");
     await narrow(page, "a stale page");
     await page.screenshot({ path: `${given.pictures}/stale-light-360.png` });
     await page.setViewportSize({ width: 1280, height: 860 });
@@ -129,7 +129,7 @@ await test("the page recovers when the daemon was away", async (page) => {
   await page.waitForSelector("text=after.mp4");
 });
 
-await test("a stream that does not begin is begun again", async (page) => {
+await test("a stream that does not start is retried", async (page) => {
   let refused = 0;
   await page.route("**/live?*", (route) => refused++ ? route.continue() : route.abort());
   await page.goto(`${given.url}/`);
@@ -137,16 +137,16 @@ await test("a stream that does not begin is begun again", async (page) => {
   await connected(page);
 });
 
-await test("who is signed out is told so", async (page) => {
+await test("a page shows that its user is signed out", async (page) => {
   await page.goto(`${given.url}/`);
   await connected(page);
   await page.evaluate(() => document.querySelector("#live").addEventListener("htmx:sse:close", () => { window.ended = true; }));
-  await control("out");
+  await control("sign-out");
   try {
     await page.waitForSelector("#live-state >> text=signed out");
-    await page.waitForFunction(() => window.ended); // it is not asked again
-    must(await page.locator("#live-state >> text=signed out").count(), "it is forgotten");
-  } finally { await control("in"); }
+    await page.waitForFunction(() => window.ended); // no further requests
+    must(await page.locator("#live-state >> text=signed out").count(), "the state is lost");
+  } finally { await control("sign-in"); }
   await page.click("#live-state");
   await connected(page);
 });
@@ -158,47 +158,47 @@ await test("files are uploaded by drag and drop", async (page) => {
   await drop(page, [{ name: "holiday.mp4", base64: Buffer.alloc(300000, 7).toString("base64") }]);
   await page.waitForSelector("#uploads >> text=uploaded");
   await page.waitForSelector(".rows >> text=/^[0-9a-f]{16}\\.mp4$/");
-  must(before > 0, "there was nothing");
+  must(before > 0, "the board was empty");
 });
 
-await test("a refused upload says why, in the server's words", async (page) => {
+await test("a refused upload shows the server's reason", async (page) => {
   await page.goto(`${given.url}/`);
   await connected(page);
   await drop(page, [{ name: "refused.mp4", base64: Buffer.alloc(3000, 7).toString("base64") }]);
   await page.waitForSelector("#uploads >> text=this needs the scope submit, and the key has read");
-  must(/refused \(422\)/.test(await page.locator(".upload").textContent()), "the status is not said");
+  must(/refused \(422\)/.test(await page.locator(".upload").textContent()), "the status is not shown");
   for (const width of [1280, 360]) {
     await page.setViewportSize({ width, height: 800 });
     await page.screenshot({ path: `${given.pictures}/upload-refused-light-${width}.png` });
   }
   await sound(page, "refused upload");
-  page.once("dialog", (d) => d.accept()); // it leaves while one stands
+  page.once("dialog", (d) => d.accept()); // the page asks before it closes with a stopped upload
 });
 
-await test("of many files two are uploaded at once", async (page, context) => {
+await test("two files are uploaded at a time", async (page, context) => {
   await page.goto(`${given.url}/`);
   await connected(page);
   const line = await context.newCDPSession(page);
   await line.send("Network.enable");
   await line.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: 20000 });
   await drop(page, [1, 2, 3, 4].map((n) => ({ name: `part-${n}.mp4`, base64: Buffer.alloc(200000, n).toString("base64") })));
-  const are = (what) => page.locator(`.upload[data-is="${what}"]`);
-  await page.waitForFunction(() => document.querySelectorAll('.upload[data-is="running"]').length === 2);
-  must(await are("waiting").count() === 2 && /queued/.test(await are("waiting").first().textContent()), "the others do not wait");
+  const are = (what) => page.locator(`.upload[data-state="${what}"]`);
+  await page.waitForFunction(() => document.querySelectorAll('.upload[data-state="running"]').length === 2);
+  must(await are("waiting").count() === 2 && /queued/.test(await are("waiting").first().textContent()), "the other uploads do not wait");
   await page.screenshot({ path: `${given.pictures}/uploads-light-1280.png` });
   await sound(page, "uploads");
-  await are("waiting").first().locator("button").click(); // the third is put off
-  await are("running").first().locator("button").click(); // and the first
-  await page.waitForFunction(() => [...document.querySelectorAll(".upload")].map((u) => u.dataset.is).join() === "standing,running,standing,running");
+  await are("waiting").first().locator("button").click(); // stop the third
+  await are("running").first().locator("button").click(); // stop the first
+  await page.waitForFunction(() => [...document.querySelectorAll(".upload")].map((u) => u.dataset.state).join() === "stopped,running,stopped,running");
   await line.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: -1 });
   for (const n of [0, 1]) {
     await page.locator(".upload", { hasText: n ? "part-3" : "part-1" }).locator("text=Resume").click();
-    await page.locator('.upload[data-is="done"]', { hasText: n ? "part-3" : "part-1" }).waitFor();
+    await page.locator('.upload[data-state="done"]', { hasText: n ? "part-3" : "part-1" }).waitFor();
   }
-  await page.waitForFunction(() => !document.querySelector('.upload:not([data-is="done"])'));
+  await page.waitForFunction(() => !document.querySelector('.upload:not([data-state="done"])'));
 });
 
-await test("r is for the row that was chosen, and for no other", async (page) => {
+await test("r applies only to the selected row", async (page) => {
   let posts = 0;
   page.on("request", (r) => { if (r.method() === "POST") posts++; });
   for (const path of ["/", "/?state=dead", "/dead"]) {
@@ -206,11 +206,11 @@ await test("r is for the row that was chosen, and for no other", async (page) =>
     await connected(page);
     await page.keyboard.press("r");
     await page.reload();
-    must(!posts, `on ${path} something is done that nobody chose`);
+    must(!posts, `r without a selection acts on ${path}`);
   }
 });
 
-await test("keys can be turned off", async (page) => {
+await test("keyboard shortcuts can be turned off", async (page) => {
   await page.goto(`${given.url}/`);
   await page.keyboard.press("?");
   await page.click("text=Use keyboard shortcuts");
@@ -219,12 +219,12 @@ await test("keys can be turned off", async (page) => {
   for (const how of ["at once", "after a reload"]) {
     await page.locator("main").focus();
     await page.keyboard.press("j");
-    must(await page.evaluate(() => !document.activeElement.closest(".row")), `${how} they work all the same`);
+    must(await page.evaluate(() => !document.activeElement.closest(".row")), `${how} the shortcuts still work`);
     await page.reload();
   }
 });
 
-await test("a command is copied, or selected where the clipboard is not for pages", async (page, context) => {
+await test("a command is copied, or selected without a clipboard", async (page, context) => {
   const command = `cuelight show ${given.retrying}`;
   const copy = async () => {
     await page.goto(`${given.url}/videos/${given.retrying}`);
@@ -234,27 +234,27 @@ await test("a command is copied, or selected where the clipboard is not for page
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await copy();
   await page.waitForSelector("#messages >> text=Copied.");
-  must(await page.evaluate(() => navigator.clipboard.readText()) === command, "something else is copied");
+  must(await page.evaluate(() => navigator.clipboard.readText()) === command, "the clipboard has another text");
   await page.addInitScript(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
   await copy();
   await page.waitForSelector("#messages >> text=The command is selected");
-  must(await page.evaluate(() => String(getSelection())) === command, "something else is selected");
+  must(await page.evaluate(() => String(getSelection())) === command, "the selection has another text");
 });
 
-await test("a video that cannot be played says so", async (page) => {
+await test("a video that cannot be played shows an error", async (page) => {
   await page.goto(`${given.url}/videos/${given.replaced}`);
   await connected(page);
   await page.click(".play");
   await page.waitForSelector('.screen [role="alert"] >> text=It was deleted or replaced.');
-  must(await page.isEnabled(".play"), "it cannot be tried again");
+  must(await page.isEnabled(".play"), "the play button is disabled");
   await page.screenshot({ path: `${given.pictures}/unplayable-light-1280.png` });
   await sound(page, "the player");
   await page.click(".play");
   await page.waitForSelector('.screen [role="alert"]');
-  must(await page.locator('.screen [role="alert"]').count() === 1, "it is said twice");
+  must(await page.locator('.screen [role="alert"]').count() === 1, "the error is shown twice");
 });
 
-await test("one is retried from the dead letters", async (page) => {
+await test("one dead task is retried", async (page) => {
   await page.goto(`${given.url}/dead`);
   await connected(page);
   const count = () => page.locator("#dead-head h1").textContent();
@@ -264,11 +264,11 @@ await test("one is retried from the dead letters", async (page) => {
   await page.keyboard.press("r");
   await page.waitForSelector("text=Retrying the failed stages.");
   await page.waitForFunction((n) => parseInt(document.querySelector("#dead-head h1").textContent) === n - 1, before);
-  must(!(await page.locator("text=flight-3.mov").count()), "it is still there");
-  await page.waitForFunction(() => document.activeElement.textContent === "flight-2.mov"); // the next one has the focus
+  must(!(await page.locator("text=flight-3.mov").count()), "the row is still there");
+  await page.waitForFunction(() => document.activeElement.textContent === "flight-2.mov"); // the next row has the focus
 });
 
-await test("the ticked ones are retried after a question with their exact number", async (page) => {
+await test("the selected tasks are retried after a confirmation with their exact number", async (page) => {
   await page.goto(`${given.url}/dead`);
   await connected(page);
   await page.click("text=Retry selected…");
@@ -277,7 +277,7 @@ await test("the ticked ones are retried after a question with their exact number
   await page.locator("[data-row]", { hasText: "flight-2.mov" }).locator("input").check();
   await page.locator("[data-row]", { hasText: "encrypted.mp4" }).locator("[data-retry]").click();
   await page.waitForFunction(() => !document.body.textContent.includes("encrypted.mp4"));
-  must(await page.locator("[data-row]", { hasText: "flight-2.mov" }).locator("input").isChecked(), "the tick is gone");
+  must(await page.locator("[data-row]", { hasText: "flight-2.mov" }).locator("input").isChecked(), "the selection is lost");
   await page.click("text=Retry selected…");
   await page.waitForSelector("#dialog[open] >> text=exactly 1 video");
   await page.screenshot({ path: `${given.pictures}/dialog-light-1280.png` });
@@ -285,7 +285,7 @@ await test("the ticked ones are retried after a question with their exact number
   await page.click("#dialog >> text=Retry 1 video");
   await page.waitForSelector("text=Retrying 1 video.");
   await page.waitForFunction(() => !document.body.textContent.includes("flight-2.mov"));
-  must(!(await page.locator("#dialog[open]").count()), "the dialog stays");
+  must(!(await page.locator("#dialog[open]").count()), "the dialog is still open");
 });
 
 await test("a stage is paused and resumed", async (page) => {
@@ -304,12 +304,12 @@ await test("a worker is drained, from a phone", async (page) => {
   await page.locator(".worker").last().locator("text=Drain…").click();
   await page.waitForSelector("#dialog[open]");
   await narrow(page, "the dialog");
-  must(await page.locator("#dialog").evaluate((d) => d.scrollWidth <= d.clientWidth), "the dialog is too narrow for what is in it");
+  must(await page.locator("#dialog").evaluate((d) => d.scrollWidth <= d.clientWidth), "the content overflows the dialog");
   await page.screenshot({ path: `${given.pictures}/dialog-light-360.png` });
   await sound(page, "the dialog");
   await page.click("#dialog button >> text=Drain");
   await page.waitForSelector(".worker >> text=drain requested");
-  must(await page.locator("#live-state .live-dot").evaluate((e) => getComputedStyle(e).animationName) === "none", "it moves for who wants no motion");
+  must(await page.locator("#live-state .live-dot").evaluate((e) => getComputedStyle(e).animationName) === "none", "the page is animated despite reduced motion");
 }, { viewport: { width: 360, height: 740 }, reducedMotion: "reduce" });
 
 await test("keys move through the rows", async (page) => {
@@ -326,11 +326,11 @@ await test("keys move through the rows", async (page) => {
   await page.keyboard.press("/");
   must(await page.evaluate(() => document.activeElement.matches("[data-search]")), "/ does not search");
   await page.keyboard.type("jk?");
-  must(await page.inputValue("[data-search]") === "jk?", "keys are eaten in a field");
+  must(await page.inputValue("[data-search]") === "jk?", "shortcuts work in an input");
   await page.locator("h1").first().evaluate((e) => document.activeElement.blur());
   await page.keyboard.press("?");
-  must(await page.isVisible("#help"), "? does not help");
-  await sound(page, "the help");
+  must(await page.isVisible("#help"), "? does not open the list of shortcuts");
+  await sound(page, "the shortcuts");
   await page.keyboard.press("Escape");
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
@@ -344,20 +344,20 @@ await test("the theme is remembered", async (page) => {
   await page.click('[aria-label^="Change theme"]');
   await page.click('[aria-label^="Change theme"]');
   const dark = await background();
-  must(light !== dark, "it does not change");
+  must(light !== dark, "the theme does not change");
   await page.reload();
-  must(await background() === dark, "it is not remembered");
+  must(await background() === dark, "the theme is not remembered");
 }, { colorScheme: "light" });
 
-await test("a page that cannot be read comes back by itself", async (page) => {
+await test("a page that cannot be read reloads itself", async (page) => {
   await page.goto(`${given.url}/`);
   await connected(page);
-  await control("break");
+  await control("break-database");
   try {
     await page.waitForSelector('#live-state[data-state="stale"]', { timeout: 20000 });
     await page.reload();
     await page.waitForSelector("text=The database is not available");
-  } finally { await control("mend"); }
+  } finally { await control("repair-database"); }
   await page.waitForSelector('#live-state[data-state="connected"]', { timeout: 60000 });
 });
 
@@ -370,38 +370,38 @@ await test("a video plays to its end", async (page) => {
   await page.waitForFunction(() => window.ended > 4.5, undefined, { timeout: 30000 });
 });
 
-await test("who may only look sees no buttons", async (page) => {
-  await control("hold");
+await test("a read-only user sees no buttons", async (page) => {
+  await control("read-only");
   try {
     for (const path of ["/", "/dead", "/workers", `/videos/${given.running}`]) {
       await page.goto(given.url + path);
       await connected(page);
-      must(!(await page.locator("[data-post], [data-dialog], [data-dialog-form] button").count()), `there are buttons on ${path}`);
+      must(!(await page.locator("[data-post], [data-dialog], [data-dialog-form] button").count()), `${path} has buttons`);
     }
     const answer = await page.request.post(`${given.url}/videos/${given.waiting}/cancel`);
-    must(answer.status() === 403, `cancelling is answered with ${answer.status()}`);
-  } finally { await control("let"); }
+    must(answer.status() === 403, `cancel: status ${answer.status()}`);
+  } finally { await control("read-write"); }
 });
 
 await test("a video that is published while its page is open can be played", async (page) => {
   await page.goto(`${given.url}/videos/${given.running}`);
   await connected(page);
-  must(!(await page.locator("video").count()), "there is a player already");
+  must(!(await page.locator("video").count()), "the page already has a player");
   await control("finish", { id: given.running });
   await page.waitForSelector(".play");
-  must(await page.locator("#stages .chip.s-completed").count() === 5, "not all chips are done");
+  must(await page.locator("#stages .chip.s-completed").count() === 5, "not all chips are completed");
 });
 
 await test("everything works without scripts", async (page) => {
   for (const path of Object.values(screens)) {
     const answer = await page.goto(given.url + path);
-    must(answer.ok(), `${path} is answered with ${answer.status()}`);
+    must(answer.ok(), `${path}: status ${answer.status()}`);
   }
   await page.goto(`${given.url}/videos/${given.waiting}`);
   await page.click("text=Cancel…");
   await page.click("text=Cancel this video");
   await page.waitForSelector(".messages >> text=The video is cancelled.");
-  must((await page.textContent("#head")).includes("cancelled"), "it is not cancelled");
+  must((await page.textContent("#head")).includes("cancelled"), "the video is not cancelled");
   await page.click("#head >> button >> text=Retry");
   await page.waitForSelector(".messages >> text=Retrying the failed stages.");
   await page.goto(`${given.url}/dead`);

@@ -1,5 +1,5 @@
-// Package browser has the dashboard used by a real browser, over data that is the
-// same each time and an engine that the test plays: see dashboard.mjs, and package
-// browsertest for what it takes. Pictures of every screen are made, in both themes
-// and at two widths. The same against a daemon that does the work is in package e2e.
+// Package browser tests the dashboard in a real browser, over seeded data: see
+// dashboard.mjs, and package browsertest for the requirements. No stage runs; the test
+// reports the outcomes itself. It takes pictures of every page, in both themes and at two
+// widths. Package e2e tests the dashboard of a daemon that does the work.
 package browser

@@ -13,14 +13,14 @@ var mediaDir struct {
 	dir string
 }
 
-// hasMedia reports whether there is an ffmpeg to make something to play with.
+// hasMedia reports whether this machine has ffmpeg to create a video.
 func hasMedia(t *testing.T) bool {
 	t.Helper()
 	_, err := exec.LookPath("ffmpeg")
 	return err == nil
 }
 
-// media serves five seconds of HLS; nil where they cannot be made.
+// media serves five seconds of HLS. It returns nil without ffmpeg.
 func newMedia(t *testing.T) http.Handler {
 	t.Helper()
 	if !hasMedia(t) {
@@ -34,7 +34,7 @@ func newMedia(t *testing.T) http.Handler {
 			"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "25", "-c:a", "aac", "-f", "hls", "-hls_time", "1",
 			"-hls_segment_type", "fmp4", "-hls_playlist_type", "vod", "-master_pl_name", "master.m3u8", filepath.Join(dir, "one.m3u8"))
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("make something to play: %v\n%s", err, out)
+			t.Fatalf("create a video: %v\n%s", err, out)
 		}
 		mediaDir.dir = dir
 	}

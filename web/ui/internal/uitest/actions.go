@@ -7,25 +7,25 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Actions are the ones of a dashboard, done by a Store.
+// Actions implements ui.Actions with a Store.
 type Actions struct{ *store.Store }
 
-// Submit and the others are those of ui.Actions.
+// Submit adds a task.
 func (a Actions) Submit(ctx context.Context, s store.Submission) (store.ID, error) {
 	r, err := a.Store.Submit(ctx, s)
 	return r.ID, err
 }
 
-// Override puts one task in the place of one.
+// Override replaces a task.
 func (a Actions) Override(ctx context.Context, old store.ID, by store.Submission) (store.ID, error) {
 	r, err := a.Store.Override(ctx, []store.ID{old}, by)
 	return r.ID, err
 }
 
-// Resume is the Store's; what is not paused is not found.
+// Resume removes a pause. It returns store.ErrNotFound if there is none.
 func (a Actions) Resume(ctx context.Context, p store.Pause) error {
-	was, err := a.Store.Resume(ctx, p)
-	if err == nil && !was {
+	existed, err := a.Store.Resume(ctx, p)
+	if err == nil && !existed {
 		err = store.ErrNotFound
 	}
 	return err

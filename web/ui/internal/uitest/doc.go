@@ -1,4 +1,5 @@
-// Package uitest fills a database with what a dashboard has to show, the same each
-// time, for the tests of package ui: running, waiting, retrying, dead, cancelled,
-// replaced and published videos, and the workers.
+// Package uitest fills a database for the tests of the dashboard: [Seed] adds workers and
+// running, ready, retrying, dead, cancelled, replaced and published videos. The data is
+// the same each time. [NewSite] serves a dashboard over it, for a browser. Package uitest
+// runs no stage.
 package uitest

@@ -13,14 +13,14 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Seeded are the tasks that tests ask for by name.
+// Seeded has the ids of the seeded tasks and workers. Each field is one task in that state.
 type Seeded struct {
 	Published, Running, Retrying, Dead, Waiting, Replaced, Replacement, Cancelled store.ID
 	Workers                                                                       []store.ID
 	All                                                                           []store.ID
 }
 
-// times are how long a stage waited and was worked on.
+// durations are how long a stage was ready and how long its attempt took.
 type durations struct{ wait, work time.Duration }
 
 type video struct {
@@ -30,14 +30,14 @@ type video struct {
 	over         store.ID
 }
 
-// stage is how a stage of a film came to stand where it does.
+// stage is the history of a stage of a video.
 type stage struct {
 	status store.Status
-	failed []string // errors of attempts in vain
+	failed []string // errors of the failed attempts
 	class  string
 	took   durations
 	result any
-	at     float64 // percent, of what runs
+	at     float64 // percent, if in progress
 	note   string
 }
 
@@ -50,10 +50,10 @@ type seeder struct {
 	running map[store.ID][]store.Running
 }
 
-// names of the stages of the video pipeline.
+// stageNames are the stages of the video pipeline.
 var stageNames = store.Video().Stages()
 
-// id is one that sorts by its time and is the same each time for the rest.
+// id returns an id that sorts by its time. All other bits are the same in each run.
 func (s *seeder) id(at time.Time) (id store.ID) {
 	s.n++
 	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())<<16)

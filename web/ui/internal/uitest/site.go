@@ -17,17 +17,17 @@ import (
 	"github.com/cuelight/cuelight/web/ui"
 )
 
-// Site is a dashboard with all that it needs around it.
+// Site is a dashboard with the other routes that its pages need.
 type Site struct {
 	UI        *ui.UI
-	ReadOnly  atomic.Bool // who looks may not change anything
-	SignedOut atomic.Bool // nobody is known
+	ReadOnly  atomic.Bool // the viewer has no permissions
+	SignedOut atomic.Bool // requests are unauthenticated
 	feed      *eventfeed.Feed
 	mux       *http.ServeMux
 }
 
-// NewSite makes a site over a store. Media has what is published of one task; nil
-// for nothing.
+// NewSite creates a site over a store. Media serves the published files of one task; it
+// may be nil.
 func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, error) {
 	s := &Site{mux: http.NewServeMux(), feed: eventfeed.New(eventfeed.Options{Reader: st, PollInterval: 50 * time.Millisecond})}
 	var err error
@@ -62,7 +62,7 @@ func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, er
 	return s, nil
 }
 
-// Run keeps the site alive until ctx is done.
+// Run updates open pages until ctx is done.
 func (s *Site) Run(ctx context.Context) error {
 	var both errgroup.Group
 	both.Go(func() error { return s.feed.Run(ctx) })
@@ -70,7 +70,7 @@ func (s *Site) Run(ctx context.Context) error {
 	return both.Wait()
 }
 
-// ServeHTTP is the site's handler.
+// ServeHTTP serves the dashboard, the posters and the media.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.SignedOut.Load() && !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		w.WriteHeader(http.StatusUnauthorized)
@@ -79,10 +79,10 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Handle adds something to the site.
+// Handle adds a route.
 func (s *Site) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
 
-// poster draws a landscape that is another one for each name.
+// poster draws a landscape, a different one for each name.
 func poster(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimSuffix(r.PathValue("name"), ".jpg")
 	if len(name) != 36 {
@@ -95,5 +95,5 @@ func poster(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "image/jpeg")
 	w.Header().Set("Cache-Control", "max-age=60")
-	_ = jpeg.Encode(w, browsertest.Landscape(seed, 320, 180), &jpeg.Options{Quality: 88}) // who went away is not told
+	_ = jpeg.Encode(w, browsertest.Landscape(seed, 320, 180), &jpeg.Options{Quality: 88}) // the client may be gone
 }

@@ -33,7 +33,7 @@ func info(duration float64, width, height int) map[string]any {
 	}
 }
 
-// whole is a film that went through all of its stages.
+// completedStages returns the stages of a completed video.
 func completedStages(name string, length float64) [5]stage {
 	return [5]stage{
 		{status: completed, took: durations{8 * time.Millisecond, 900 * time.Millisecond}, result: map[string]any{
@@ -48,7 +48,7 @@ func completedStages(name string, length float64) [5]stage {
 	}
 }
 
-// until is a whole film of which only the first n stages are done.
+// partlyDone returns stages of which the first n are completed, followed by then.
 func partlyDone(n int, name string, length float64, then ...stage) [5]stage {
 	s := completedStages(name, length)
 	for i := n; i < len(s); i++ {
@@ -65,7 +65,7 @@ av_interleaved_write_frame(): No space left on device
 frame=  288 fps= 41 q=27.0 size=N/A time=00:00:11.48 bitrate=N/A speed=1.63x
 Conversion failed!`
 
-// Seed fills a database of the video pipeline.
+// Seed fills a database of the video pipeline, without its triggers.
 func Seed(t testing.TB, pool *pgxpool.Pool) Seeded {
 	t.Helper()
 	s := &seeder{t: t, pool: pool, now: time.Now().Truncate(time.Millisecond), running: make(map[store.ID][]store.Running)}
@@ -92,7 +92,7 @@ func Seed(t testing.TB, pool *pgxpool.Pool) Seeded {
 }
 
 func (s *seeder) videos() (out Seeded) {
-	for i := range 40 { // so that there is some history, and a second page
+	for i := range 40 { // enough for a second page
 		name := fmt.Sprintf("lecture-%02d.mp4", 40-i)
 		out.All = append(out.All, s.add(video{
 			source: "/srv/films/lectures/" + name, age: time.Duration(68-i)*time.Minute + 13*second, stages: completedStages(name, 40+float64(i*7%31)),

@@ -11,8 +11,8 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// Crew beats for the workers of a seeded database, and has their work go on, until
-// ctx is done.
+// RunWorkers sends heartbeats for the workers of a seeded database, with increasing
+// progress, until ctx is done.
 func RunWorkers(ctx context.Context, pool *pgxpool.Pool, workers []store.ID) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -25,7 +25,7 @@ func RunWorkers(ctx context.Context, pool *pgxpool.Pool, workers []store.ID) err
 			return err
 		}
 	}
-	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock_all()") }() // the connection's end does it, too
+	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock_all()") }() // closing the connection unlocks them, too
 	for {
 		for i, id := range workers {
 			if err := heartbeat(ctx, st, id, int64(1000+i)); err != nil && ctx.Err() == nil {
@@ -53,7 +53,7 @@ func heartbeat(ctx context.Context, st *store.Store, id store.ID, session int64)
 	}
 	for i := range running {
 		if r := &running[i]; r.Percent >= 0 {
-			r.Percent, r.ETA = math.Mod(r.Percent+0.7, 99), max(r.ETA-1, 1) // it moves for as long as a slow machine may need
+			r.Percent, r.ETA = math.Mod(r.Percent+0.7, 99), max(r.ETA-1, 1) // wraps around, so that it moves during a slow test
 		}
 	}
 	_, err = engine.New(st.DB(), st.Graph()).Heartbeat(ctx, engine.HeartbeatRequest{Worker: id, Session: session, Running: running})

@@ -1,12 +1,12 @@
-// Vendor fetches the scripts that the dashboard needs from the npm registry and
-// writes them, with their licences and VENDOR.json, into assets/vendor:
+// Vendor downloads the dashboard's third-party scripts from the npm registry and writes
+// them, with their licences and VENDOR.json, into assets/vendor:
 //
 //	go run ./web/ui/internal/vendor web/ui/assets/vendor
 //
-// What is fetched is a list in this file; a new version is a changed line here.
-// Every package is checked against the integrity that the registry states, and
-// VENDOR.json has the SHA-256 of each file, which a test of package ui compares.
-// It needs npm; building and testing Cuelight does not.
+// The list of packages is in this file; to upgrade one, change its version here. Vendor
+// checks every package against the registry's integrity value. VENDOR.json has the
+// SHA-256 of each file, which a test of package ui compares. Vendor needs npm; building
+// and testing Cuelight does not.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 	"strings"
 )
 
-// wanted is a package and what is taken of it: names here by names there.
+// wanted is a package and its files to copy: the name in the package by the name here.
 type wanted struct {
 	name, version string
 	files         map[string]string
@@ -45,12 +45,12 @@ var packages = []wanted{
 	{"tus-js-client", "4.3.1", map[string]string{"tus.min.js": "dist/tus.min.js", "tus.LICENSE": "LICENSE"}},
 }
 
-// vendored is a package in VENDOR.json.
+// vendored is an entry of VENDOR.json.
 type vendored struct {
 	Name      string            `json:"name"`
 	Version   string            `json:"version"`
 	License   string            `json:"license"`
-	Integrity string            `json:"integrity"` // of the package, as the registry states it
+	Integrity string            `json:"integrity"` // of the package, from the registry
 	Files     map[string]string `json:"files"`     // SHA-256 by name
 }
 
@@ -100,32 +100,32 @@ func fetch(ctx context.Context, p wanted) (v vendored, files map[string][]byte, 
 	if err != nil {
 		return v, nil, fmt.Errorf("npm pack: %w", err)
 	}
-	stated, err := statedBy(out)
+	pack, err := parsePack(out)
 	if err != nil {
 		return v, nil, err
 	}
-	packed, err := os.ReadFile(filepath.Join(dir, filepath.Base(stated.Filename)))
+	packed, err := os.ReadFile(filepath.Join(dir, filepath.Base(pack.Filename)))
 	if err != nil {
 		return v, nil, err
 	}
 	sum := sha512.Sum512(packed)
-	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum[:]); got != stated.Integrity {
-		return v, nil, fmt.Errorf("integrity is %s, and the registry states %s", got, stated.Integrity)
+	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum[:]); got != pack.Integrity {
+		return v, nil, fmt.Errorf("integrity is %s, but the registry has %s", got, pack.Integrity)
 	}
-	return unpack(p, stated.Integrity, packed)
+	return unpack(p, pack.Integrity, packed)
 }
 
 type packed struct{ Filename, Integrity string }
 
-// statedBy reads what npm pack says, which is a list, or a map in newer versions.
-func statedBy(out []byte) (packed, error) {
+// parsePack reads the output of npm pack: a list, or in newer versions a map.
+func parsePack(out []byte) (packed, error) {
 	var list []packed
 	if err := json.Unmarshal(out, &list); err == nil && len(list) == 1 {
 		return list[0], nil
 	}
 	var byName map[string]packed
 	if err := json.Unmarshal(out, &byName); err != nil || len(byName) != 1 {
-		return packed{}, fmt.Errorf("npm pack said %q", out)
+		return packed{}, fmt.Errorf("unexpected output of npm pack: %q", out)
 	}
 	for _, p := range byName {
 		return p, nil
@@ -135,7 +135,7 @@ func statedBy(out []byte) (packed, error) {
 
 func unpack(p wanted, integrity string, archive []byte) (vendored, map[string][]byte, error) {
 	v := vendored{Name: p.name, Version: p.version, Integrity: integrity, Files: make(map[string]string)}
-	contents, err := read(archive)
+	contents, err := readArchive(archive)
 	if err != nil {
 		return v, nil, err
 	}
@@ -148,7 +148,7 @@ func unpack(p wanted, integrity string, archive []byte) (vendored, map[string][]
 	for name, from := range p.files {
 		text, ok := contents[from]
 		if !ok {
-			return v, nil, fmt.Errorf("there is no %s in it", from)
+			return v, nil, fmt.Errorf("the package has no file %s", from)
 		}
 		sum := sha256.Sum256(text)
 		files[name], v.Files[name] = text, hex.EncodeToString(sum[:])
@@ -156,8 +156,8 @@ func unpack(p wanted, integrity string, archive []byte) (vendored, map[string][]
 	return v, files, nil
 }
 
-// read is the contents of a package, by their names in it.
-func read(archive []byte) (map[string][]byte, error) {
+// readArchive returns the files of a package by name.
+func readArchive(archive []byte) (map[string][]byte, error) {
 	zipped, err := gzip.NewReader(bytes.NewReader(archive))
 	if err != nil {
 		return nil, err

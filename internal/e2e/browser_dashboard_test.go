@@ -17,33 +17,33 @@ import (
 	"github.com/cuelight/cuelight/internal/browsertest"
 )
 
-// stage is a daemon that listens, with what a script does to it.
-type stage struct {
-	home
+// dashboardDaemon is a daemon with a dashboard, which a script controls.
+type dashboardDaemon struct {
+	environment
 	pool    *pgxpool.Pool
 	daemon  *daemon
 	env     []string
-	address string // the same from the first start on
-	films   string // a directory of sources
+	address string // stays the same after a restart
+	videos  string // a directory of sources
 }
 
-// newStage starts a daemon that takes videos from a directory.
-func newStage(t *testing.T) *stage {
+// newDashboardDaemon starts a daemon that may read a directory of sources.
+func newDashboardDaemon(t *testing.T) *dashboardDaemon {
 	t.Helper()
-	h := newHome(t)
-	s := &stage{home: h, pool: h.migrated(), address: "127.0.0.1:0", films: filepath.Join(filepath.Dir(h.data), "films")}
-	if err := os.Mkdir(s.films, 0o755); err != nil {
+	h := newEnvironment(t)
+	s := &dashboardDaemon{environment: h, pool: h.newDatabase(), address: "127.0.0.1:0", videos: filepath.Join(filepath.Dir(h.data), "videos")}
+	if err := os.Mkdir(s.videos, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.env = []string{"CUELIGHT_FFMPEG=" + s.paced(), "CUELIGHT_SANDBOX=off", "CUELIGHT_ALLOW_NETWORK=127.0.0.0/8", "CUELIGHT_GRACE=1s"}
-	s.pace("100")
+	s.env = []string{"CUELIGHT_FFMPEG=" + s.writeThrottledFFmpeg(), "CUELIGHT_SANDBOX=off", "CUELIGHT_ALLOW_NETWORK=127.0.0.0/8", "CUELIGHT_GRACE=1s"}
+	s.setSpeed("100")
 	s.start()
 	return s
 }
 
-// paced is an ffmpeg that transcodes so many seconds of video in a second as the
-// file beside it says, so that there is something to see on any machine.
-func (s *stage) paced() string {
+// writeThrottledFFmpeg writes an ffmpeg script that transcodes at a speed, in seconds of
+// video per second, so that progress is visible on any machine. See setSpeed.
+func (s *dashboardDaemon) writeThrottledFFmpeg() string {
 	s.t.Helper()
 	real, err := exec.LookPath("ffmpeg")
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *stage) paced() string {
 	return program
 }
 
-func (s *stage) pace(factor string) {
+func (s *dashboardDaemon) setSpeed(factor string) {
 	s.t.Helper()
 	file := filepath.Join(filepath.Dir(s.data), "pace")
 	if err := os.WriteFile(file+".new", []byte(factor), 0o644); err != nil {
@@ -69,11 +69,11 @@ func (s *stage) pace(factor string) {
 	}
 }
 
-// start starts the daemon, and returns when it listens.
-func (s *stage) start() {
+// start starts the daemon and returns when it listens.
+func (s *dashboardDaemon) start() {
 	s.t.Helper()
 	s.daemon = s.serveWith(s.env, s.pool, "--listen", s.address)
-	for late := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) { // between two looks
+	for late := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		for _, l := range s.daemon.logged("info") {
 			if at, ok := l["address"].(string); ok {
 				s.address = strings.Trim(strings.TrimPrefix(at, "http://"), "/")
@@ -86,8 +86,8 @@ func (s *stage) start() {
 	}
 }
 
-// secret is one of those that the daemon made.
-func (s *stage) secret(name string) string {
+// secret returns a secret that the daemon created.
+func (s *dashboardDaemon) secret(name string) string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.data, "secrets", name))
 	if err != nil {
@@ -96,23 +96,23 @@ func (s *stage) secret(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// key makes one for programs that may submit.
-func (s *stage) key() string {
+// createKey creates an API key with the scope submit.
+func (s *dashboardDaemon) createKey() string {
 	s.t.Helper()
 	cmd := s.command("keys", "create", "--scope", "submit", "camera")
 	cmd.Env = append(cmd.Env, "CUELIGHT_DATABASE_URL="+s.pool.Config().ConnString())
 	out, err := cmd.Output()
 	if err != nil {
-		s.t.Fatalf("make a key: %v", err)
+		s.t.Fatalf("create a key: %v", err)
 	}
 	return strings.TrimSpace(string(out))
 }
 
-// film makes a source with sound, of the look that ffmpeg's filters give it.
-func (s *stage) film(name, look string, length time.Duration) string {
+// makeVideo creates a source with sound and with the picture of an ffmpeg filter.
+func (s *dashboardDaemon) makeVideo(name, filter string, length time.Duration) string {
 	s.t.Helper()
-	file := filepath.Join(s.films, name)
-	cmd := exec.Command("ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", look, "-f", "lavfi", "-i", "sine=frequency=220",
+	file := filepath.Join(s.videos, name)
+	cmd := exec.Command("ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", filter, "-f", "lavfi", "-i", "sine=frequency=220",
 		"-t", fmt.Sprint(length.Seconds()), "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", file)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.t.Fatalf("make %s: %v\n%s", name, err, out)
@@ -120,39 +120,39 @@ func (s *stage) film(name, look string, length time.Duration) string {
 	return file
 }
 
-// controls are what a script asks for.
-func (s *stage) controls() map[string]func(url.Values) (string, error) {
-	inFilms := func(form url.Values, name string) string {
-		return filepath.Join(s.films, filepath.Base(form.Get(name)))
+// controls returns the commands of the script.
+func (s *dashboardDaemon) controls() map[string]func(url.Values) (string, error) {
+	inVideos := func(form url.Values, name string) string {
+		return filepath.Join(s.videos, filepath.Base(form.Get(name)))
 	}
 	return map[string]func(url.Values) (string, error){
 		"kill":  func(url.Values) (string, error) { s.daemon.kill(); return "", nil },
 		"start": func(url.Values) (string, error) { s.start(); return "", nil },
-		"pace":  func(form url.Values) (string, error) { s.pace(form.Get("factor")); return "", nil },
+		"pace":  func(form url.Values) (string, error) { s.setSpeed(form.Get("factor")); return "", nil },
 		"read": func(form url.Values) (string, error) {
-			content, err := os.ReadFile(inFilms(form, "name"))
+			content, err := os.ReadFile(inVideos(form, "name"))
 			return base64.StdEncoding.EncodeToString(content), err
 		},
 		"replace": func(form url.Values) (string, error) {
-			content, err := os.ReadFile(inFilms(form, "by"))
-			return "", errors.Join(err, os.WriteFile(inFilms(form, "name"), content, 0o644))
+			content, err := os.ReadFile(inVideos(form, "by"))
+			return "", errors.Join(err, os.WriteFile(inVideos(form, "name"), content, 0o644))
 		},
 	}
 }
 
-func TestDashboardOfADaemonThatDoesTheWork(t *testing.T) {
+func TestDashboard_OfARealDaemon(t *testing.T) {
 	b := browsertest.Need(t)
-	s := newStage(t)
+	s := newDashboardDaemon(t)
 	const picture = "testsrc2=rate=25:size=640x360"
-	s.film("harbour-morning.mp4", picture, 8*time.Second)
-	s.film("night-train.mp4", picture, time.Minute)
+	s.makeVideo("harbour-morning.mp4", picture, 8*time.Second)
+	s.makeVideo("night-train.mp4", picture, time.Minute)
 	for _, name := range []string{"minutes.mp4", "notes.mp4"} {
-		if err := os.WriteFile(filepath.Join(s.films, name), []byte("These are the minutes of the meeting.\n"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(s.videos, name), []byte("These are the minutes of the meeting.\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.Run(t, "board.mjs", map[string]any{
-		"url": "http://" + s.address, "control": browsertest.Control(t, s.controls()), "films": s.films, "admin": s.secret("admin"), "reader": s.secret("read"), "submitter": s.key(),
+	b.Run(t, "dashboard.mjs", map[string]any{
+		"url": "http://" + s.address, "control": browsertest.Control(t, s.controls()), "videos": s.videos, "admin": s.secret("admin"), "reader": s.secret("read"), "submitter": s.createKey(),
 	})
 	s.daemon.stop()
 	expected := map[any]bool{"stage dead": true, "stage failed": true, "worker lost": true, "claims of lost workers freed": true}
@@ -162,6 +162,6 @@ func TestDashboardOfADaemonThatDoesTheWork(t *testing.T) {
 		}
 	}
 	if n := count(t, s.pool, `select count(distinct action) from cuelight_audit where actor = 'admin' and action in ('submit', 'retry', 'cancel', 'override')`); n != 4 {
-		t.Errorf("%d of the four kinds of things that were done are in the audit", n)
+		t.Errorf("the audit log has %d of the four kinds of actions", n)
 	}
 }

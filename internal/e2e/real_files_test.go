@@ -12,25 +12,24 @@ import (
 	"time"
 )
 
-// media is a folder of real files, good and broken: the one that
-// CUELIGHT_TEST_MEDIA names, or one beside the checkout on machines that have it.
-func media() string {
+// mediaDir is a directory of real files, good and broken: $CUELIGHT_TEST_MEDIA, or one next
+// to the checkout.
+func mediaDir() string {
 	return cmp.Or(os.Getenv("CUELIGHT_TEST_MEDIA"), "../../../shared/media")
 }
 
-// unpublishable are the files there of which nothing can be made, by what is
-// wrong with them.
-var unpublishable = map[string]string{
+// rejectReasons says why some of these files cannot be published.
+var rejectReasons = map[string]string{
 	"broken_wrongfile.mp4":        "not a video",
 	"broken_no_moov.mp4":          "its index is missing",
 	"encrypted_cenc_clearkey.mp4": "encrypted",
 }
 
-func TestEveryRealFileIsPublishedOrRefusedWithAReason(t *testing.T) {
+func TestRealFiles_ArePublishedOrRejectedWithAReason(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
 	}
-	found, _ := filepath.Glob(filepath.Join(media(), "*"))
+	found, _ := filepath.Glob(filepath.Join(mediaDir(), "*"))
 	var files []string
 	for _, f := range found {
 		if abs, err := filepath.Abs(f); err == nil && !strings.HasSuffix(f, ".tsv") {
@@ -38,9 +37,9 @@ func TestEveryRealFileIsPublishedOrRefusedWithAReason(t *testing.T) {
 		}
 	}
 	if len(files) == 0 {
-		t.Skip("the folder of real files, " + media() + ", is not on this machine")
+		t.Skip("the directory of real files, " + mediaDir() + ", does not exist")
 	}
-	h := newHome(t)
+	h := newEnvironment(t)
 	began := time.Now()
 	all, code := h.run(files...)
 	published := 0
@@ -52,14 +51,14 @@ func TestEveryRealFileIsPublishedOrRefusedWithAReason(t *testing.T) {
 		case o.Status == "completed":
 			fmt.Fprintf(table, "%-40s published  %6.1f s\n", name, seconds(o))
 			published++
-			playable(t, *o.Published)
+			checkPlayback(t, *o.Published)
 		case o.Status == "dead" && o.Error != nil && len(*o.Error) > 10:
 			fmt.Fprintf(table, "%-40s refused    %s\n", name, *o.Error)
 		default:
 			t.Errorf("%s: %+v", name, o)
 		}
-		if why := unpublishable[name]; why != "" && o.Status == "completed" {
-			t.Errorf("%s was published although it is %s", name, why)
+		if why := rejectReasons[name]; why != "" && o.Status == "completed" {
+			t.Errorf("%s was published, but it is wrong: %s", name, why)
 		}
 	}
 	want := 3 // some are published and some are not
@@ -83,9 +82,8 @@ func seconds(o outcome) float64 {
 	return float64(ms) / 1000
 }
 
-// playable decodes a published video from its stable address, with a program
-// that had no part in making its playlists.
-func playable(t testing.TB, master string) {
+// checkPlayback decodes a published video with ffmpeg.
+func checkPlayback(t testing.TB, master string) {
 	t.Helper()
 	out, err := exec.Command("ffmpeg", "-v", "error", "-nostdin", "-i", master, "-map", "0:v:0?", "-map", "0:a:0?", "-f", "null", "-").CombinedOutput()
 	if err != nil || len(out) > 0 {
@@ -101,6 +99,6 @@ func playable(t testing.TB, master string) {
 	}
 	sort.Strings(names)
 	if s := strings.Join(names, " "); strings.Contains(s, "tmp") || strings.Contains(s, "part") {
-		t.Errorf("left beside %s: %s", master, s)
+		t.Errorf("temporary files next to %s: %s", master, s)
 	}
 }
