@@ -112,7 +112,9 @@ func takeMessage(w http.ResponseWriter, r *http.Request, base string) string {
 	if err != nil {
 		return ""
 	}
-	http.SetCookie(w, &http.Cookie{Name: messageCookie, Path: base + "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	http.SetCookie(w, &http.Cookie{
+		Name: messageCookie, Path: base + "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
 	text, err := base64.RawURLEncoding.DecodeString(c.Value)
 	if err != nil || len(text) > maxMessage {
 		return ""

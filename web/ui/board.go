@@ -124,7 +124,8 @@ func (u *UI) loadBoard(ctx context.Context, k viewKey) (screen, error) {
 // findTasks reads the tasks of a board, and after which task its next page starts, if
 // any. A viewer who may not operate sees sources without their secrets; for them a
 // search only matches what they see.
-func (u *UI) findTasks(ctx context.Context, q store.ListQuery, canOperate bool) (found []store.Task, next store.ID, err error) {
+func (u *UI) findTasks(ctx context.Context, q store.ListQuery, canOperate bool) (
+	found []store.Task, next store.ID, err error) {
 	limit := q.Limit
 	q.Limit, q.Shown = limit+1, !canOperate // one more, to know whether there is a next page
 	for started := time.Now(); ; {
@@ -133,7 +134,7 @@ func (u *UI) findTasks(ctx context.Context, q store.ListQuery, canOperate bool) 
 			return nil, next, err
 		}
 		for _, t := range page.Tasks {
-			if !canOperate && !strings.Contains(publicSource(t.Source), q.Source) && !strings.Contains(t.Title(), q.Source) {
+			if !canOperate && !strings.Contains(publicSource(t.Source)+"\n"+t.Title(), q.Source) {
 				continue
 			}
 			if len(found) == limit {
@@ -164,7 +165,8 @@ type row struct {
 func (u *UI) row(t store.Task, c current, canOperate bool) row {
 	out := row{
 		ID: t.ID.String(), Title: videoTitle(t), Source: publicSource(t.Source), Status: t.Status, Created: t.CreatedAt,
-		User: printable(t.UserID), Priority: t.Priority, IsReplaced: !t.OverriddenBy.IsZero(), Graph: u.layout.graph(t, c),
+		User: printable(t.UserID), Priority: t.Priority, IsReplaced: !t.OverriddenBy.IsZero(),
+		Graph: u.layout.graph(t, c),
 	}
 	out.CanRetry = canOperate && !out.IsReplaced && (t.Status == store.StatusDead || t.Status == store.StatusCancelled)
 	if u.o.Poster != nil {

@@ -103,7 +103,8 @@ func (u *UI) deadGroup(g report.DeadGroup, q listQuery, videos []report.DeadStag
 	}
 	for _, v := range videos {
 		if v.Group == g.Key && len(out.Videos) < limit {
-			out.Videos = append(out.Videos, deadVideo{v.Task.String(), titleOr(v.Title, v.Source), v.DiedAt, v.Attempts})
+			title := titleOr(v.Title, v.Source)
+			out.Videos = append(out.Videos, deadVideo{v.Task.String(), title, v.DiedAt, v.Attempts})
 		}
 	}
 	out.HasMore = g.Count > len(out.Videos)

@@ -59,13 +59,14 @@ func confirmRetryDead(u *UI, r *http.Request) (confirmation, error) {
 	case more:
 		c.Button = "Retry all"
 		c.Text = "You are about to retry " + describeSelection(f) + ": " + count(n, "video") + " of the newest " +
-			formatInt(report.MaxDead) + " dead tasks, and all matching older ones. Their attempts start from one."
+			formatInt(report.MaxDead) + " dead tasks, and all matching older ones. Attempts are counted from one again."
 	case n == 0:
 		c.Text = "None of these videos is dead now."
 		return c, nil
 	default:
 		c.Button = "Retry " + count(n, "video")
-		c.Text = "You are about to retry exactly " + count(n, "video") + ": " + describeSelection(f) + ". Their attempts start from one."
+		c.Text = "You are about to retry exactly " + count(n, "video") + ": " + describeSelection(f) +
+			". Attempts are counted from one again."
 	}
 	c.Command = retryDeadCommand(f)
 	return c, nil
@@ -73,7 +74,7 @@ func confirmRetryDead(u *UI, r *http.Request) (confirmation, error) {
 
 func describeSelection(f report.DeadFilter) string {
 	if f.Tasks != nil {
-		return "the selected ones"
+		return "your selection"
 	}
 	var words []string
 	if f.Stage != "" {

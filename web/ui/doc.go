@@ -1,7 +1,7 @@
 // Package ui is the dashboard: five pages, rendered on the server, that update
 // themselves while they are open.
 //
-//	dashboard, err := ui.New(ui.Options{Store: st, Actions: actions, Subscribe: subscribe})
+//	dashboard, err := ui.New(ui.Options{Store: ui.NewReader(st), Actions: actions, Subscribe: subscribe})
 //	mux.Handle("/", dashboard)   // behind a handler that authenticates
 //	err = dashboard.Run(ctx)     // next to the server: updates open pages
 //

@@ -3,7 +3,6 @@ package ui
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync"
 )
 
@@ -45,7 +44,7 @@ func (u *UI) reportViewError(k viewKey, err error) { u.reportError(k.page+"?"+k.
 func (u *UI) reportError(view, where string, err error) {
 	if err != nil {
 		status, _ := errorResponse(err)
-		if status < http.StatusInternalServerError || errors.Is(err, errTooManyPages) || errors.Is(err, context.Canceled) {
+		if status < 500 || errors.Is(err, errTooManyPages) || errors.Is(err, context.Canceled) {
 			return
 		}
 	}

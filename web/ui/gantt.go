@@ -144,7 +144,11 @@ func (l pipelineLayout) bars(t store.Task, stage int, history []store.Attempt, c
 		}
 	}
 	s := t.Stages[stage]
-	if s.Status == store.StatusCompleted || s.Status == store.StatusDead || s.Status == store.StatusCancelled || !l.isReady(t, stage) {
+	switch s.Status {
+	case store.StatusCompleted, store.StatusDead, store.StatusCancelled:
+		return g.bars
+	}
+	if !l.isReady(t, stage) {
 		return g.bars
 	}
 	ready := l.readyTime(t, stage, history, now, g.bars)
@@ -175,7 +179,8 @@ const maxExchange = 10 * time.Second
 // completed before a time. It returns the zero time if the stage has a later bar. A stage
 // that is claimed in the transaction that completes what it needs has the start of that
 // transaction as its start, shortly before the completion.
-func (l pipelineLayout) readyTime(t store.Task, stage int, history []store.Attempt, before time.Time, bars []bar) time.Time {
+func (l pipelineLayout) readyTime(
+	t store.Task, stage int, history []store.Attempt, before time.Time, bars []bar) time.Time {
 	ready := t.CreatedAt
 	for _, need := range l.needs[stage] {
 		for _, a := range history {

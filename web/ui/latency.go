@@ -87,7 +87,8 @@ func (u *UI) loadLatency(ctx context.Context, k viewKey) (screen, error) {
 	return r.screen("Latency")
 }
 
-func newChart(l report.Latency, length time.Duration, name, about string, at func(report.LatencyPoint) report.Percentiles) chart {
+func newChart(
+	l report.Latency, length time.Duration, name, about string, at func(report.LatencyPoint) report.Percentiles) chart {
 	c := chart{Name: name, About: about, All: at(l.All), at: at, low: math.Inf(1), high: math.Inf(-1)}
 	c.Label = fmt.Sprintf("%s over time: 50th percentile %s, 95th %s, 99th %s", name,
 		formatDuration(c.All.P50), formatDuration(c.All.P95), formatDuration(c.All.P99))
@@ -137,7 +138,8 @@ func logSecondsText(exponent float64) string {
 
 // line draws a percentile. It connects a point to the next one if that is one step
 // later.
-func (c chart) line(l report.Latency, length time.Duration, class string, value func(report.Percentiles) time.Duration) chartLine {
+func (c chart) line(
+	l report.Latency, length time.Duration, class string, value func(report.Percentiles) time.Duration) chartLine {
 	out := chartLine{Class: class}
 	var path strings.Builder
 	isConnected := func(i int) bool { // to the point before

@@ -62,7 +62,9 @@ func readySince(age time.Duration) *time.Time {
 }
 
 func (u *UI) readCurrent(ctx context.Context) (c current, err error) {
-	c.Workers, err = u.workers.get(ctx, func(ctx context.Context) ([]store.Worker, error) { return u.o.Store.Workers(ctx, false) })
+	c.Workers, err = u.workers.get(ctx, func(ctx context.Context) ([]store.Worker, error) {
+		return u.o.Store.Workers(ctx, false)
+	})
 	if err != nil {
 		return c, err
 	}

@@ -76,7 +76,8 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 
 // icon shows one of the symbols of the layout. The text next to it says the same.
 func icon(name any) template.HTML {
-	return template.HTML(`<svg class="icon" aria-hidden="true"><use href="#i-` + template.HTMLEscapeString(fmt.Sprint(name)) + `"/></svg>`)
+	id := "i-" + template.HTMLEscapeString(fmt.Sprint(name))
+	return template.HTML(`<svg class="icon" aria-hidden="true"><use href="#` + id + `"/></svg>`)
 }
 
 // fragmentRenderer renders the fragments of a screen. The first error stops it.
@@ -201,15 +202,18 @@ func errorResponse(err error) (status int, text string) {
 	case errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrInvalid), errors.Is(err, errIncomplete):
 		return http.StatusUnprocessableEntity, "The request is not valid: " + err.Error() + "."
 	case errors.Is(err, ErrForbidden):
-		return http.StatusForbidden, "You do not have permission: " + strings.TrimPrefix(err.Error(), ErrForbidden.Error()+": ") + "."
+		reason := strings.TrimPrefix(err.Error(), ErrForbidden.Error()+": ")
+		return http.StatusForbidden, "You do not have permission: " + reason + "."
 	case errors.Is(err, errTooManyPages):
 		return http.StatusServiceUnavailable, "Too many pages are open. This page does not update by itself."
 	case errors.Is(err, errRender):
-		return http.StatusInternalServerError, "This page could not be rendered. This is a bug in Cuelight; its log has the error."
+		return http.StatusInternalServerError,
+			"This page could not be rendered. This is a bug in Cuelight; its log has the error."
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable, "Reading this page took too long. Try a narrower filter."
 	}
-	return http.StatusServiceUnavailable, "The database is not available. Processing continues when it is available again."
+	return http.StatusServiceUnavailable,
+		"The database is not available. Processing continues when it is available again."
 }
 
 func (u *UI) serveNotFound(w http.ResponseWriter, r *http.Request) { u.fail(w, r, errNoPage) }

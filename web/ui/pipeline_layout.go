@@ -68,7 +68,8 @@ func (l *pipelineLayout) connect(left *column, right column) {
 	for to, r := range right.lanes {
 		for from, s := range left.lanes {
 			if l.isConnected(s, r) {
-				left.wires = append(left.wires, wire{s.from, center(from, len(left.lanes)), center(to, len(right.lanes))})
+				start, end := center(from, len(left.lanes)), center(to, len(right.lanes))
+				left.wires = append(left.wires, wire{s.from, start, end})
 			}
 		}
 	}

@@ -122,7 +122,8 @@ func olderVersionReason(s store.Status) string {
 	return "a new version is in progress"
 }
 
-func (u *UI) videoHead(ctx context.Context, t store.Task, c current, foundName string, canOperate bool) (videoHead, error) {
+func (u *UI) videoHead(
+	ctx context.Context, t store.Task, c current, foundName string, canOperate bool) (videoHead, error) {
 	h := videoHead{row: u.row(t, c, canOperate), Request: printable(t.RequestID)}
 	if p := string(t.Params); p != "{}" {
 		h.Params = printable(p)
@@ -138,7 +139,10 @@ func (u *UI) videoHead(ctx context.Context, t store.Task, c current, foundName s
 	}
 	h.CanRetry = canOperate && hasFailed(t)
 	h.CanRestart = canOperate
-	h.CanCancel = canOperate && (t.Status == store.StatusPending || t.Status == store.StatusInProgress || t.Status == store.StatusFailed)
+	switch t.Status {
+	case store.StatusPending, store.StatusInProgress, store.StatusFailed:
+		h.CanCancel = canOperate
+	}
 	if h.CanRetry {
 		h.Commands = append(h.Commands, shellCommand("retry", h.ID))
 	}

@@ -113,7 +113,8 @@ func (d *videoDetails) addMediaInfo(ingest stageResult) {
 	}
 	var audio []string
 	for _, a := range i.Audio {
-		audio = append(audio, strings.TrimSpace(fmt.Sprintf("%s, %s %s", a.Codec, count(a.Channels, "channel"), a.Language)))
+		text := fmt.Sprintf("%s, %s %s", a.Codec, count(a.Channels, "channel"), a.Language)
+		audio = append(audio, strings.TrimSpace(text))
 	}
 	d.add("Audio", strings.Join(audio, "; "))
 	if n := len(i.Subtitles); n > 0 {

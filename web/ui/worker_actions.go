@@ -32,8 +32,8 @@ func pauseConfirmation(u *UI, r *http.Request, verb string) confirmation {
 		args = append(args, "--host", host)
 	}
 	return confirmation{
-		Title: pauseTarget(stage, host), Action: u.o.Base + "/" + verb, Fields: []field{{"stage", stage}, {"host", host}},
-		Command: shellCommand(args...), Back: u.o.Base + "/workers",
+		Title: pauseTarget(stage, host), Action: u.o.Base + "/" + verb, Command: shellCommand(args...),
+		Fields: []field{{"stage", stage}, {"host", host}}, Back: u.o.Base + "/workers",
 	}
 }
 
@@ -66,7 +66,8 @@ func doResume(u *UI, ctx context.Context, r *http.Request) (string, error) {
 func confirmDrain(u *UI, r *http.Request) (confirmation, error) {
 	id, err := pathID(r)
 	return confirmation{
-		Title: "Drain this worker", Button: "Drain", IsDanger: true, Action: u.o.Base + "/workers/" + id.String() + "/drain",
+		Title: "Drain this worker", Button: "Drain", IsDanger: true,
+		Action: u.o.Base + "/workers/" + id.String() + "/drain",
 		Text: "The worker finishes its running attempts, claims no new work, and stops. " +
 			"A service manager may start it again.",
 		Command: shellCommand("drain", id.String()), Back: u.o.Base + "/workers",

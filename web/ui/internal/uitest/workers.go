@@ -25,7 +25,10 @@ func RunWorkers(ctx context.Context, pool *pgxpool.Pool, workers []store.ID) err
 			return err
 		}
 	}
-	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock_all()") }() // closing the connection unlocks them, too
+	defer func() {
+		// An error means that the connection is closed, which unlocks them, too.
+		_, _ = conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock_all()")
+	}()
 	for {
 		for i, id := range workers {
 			if err := heartbeat(ctx, st, id, int64(1000+i)); err != nil && ctx.Err() == nil {
@@ -53,7 +56,7 @@ func heartbeat(ctx context.Context, st *store.Store, id store.ID, session int64)
 	}
 	for i := range running {
 		if r := &running[i]; r.Percent >= 0 {
-			r.Percent, r.ETA = math.Mod(r.Percent+0.7, 99), max(r.ETA-1, 1) // wraps around, so that it moves during a slow test
+			r.Percent, r.ETA = math.Mod(r.Percent+0.7, 99), max(r.ETA-1, 1) // wraps around in a slow test
 		}
 	}
 	_, err = engine.New(st.DB(), st.Graph()).Heartbeat(ctx, engine.HeartbeatRequest{Worker: id, Session: session, Running: running})
