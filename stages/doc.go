@@ -1,46 +1,43 @@
-// Package stages does the work of a pipeline: it says which stages there are,
-// claims tasks for them, runs Go functions in bounded pools, and reports what
-// became of it.
+// Package stages runs the work of a pipeline: it defines the stages, claims tasks for them,
+// runs Go functions in bounded pools, and reports the outcomes.
 //
 //	p, err := stages.New("podcast",
 //		stages.Stage{Name: "fetch", Work: fetch, MaxAttempts: 5},
 //		stages.Stage{Name: "mix", Needs: []string{"fetch"}, Work: mix, Workers: 2},
 //	)
-//	st := store.New(pool, p.Graph())
-//	l := notify.New(pool, notify.Options{Channels: p.Channels()})
-//	r := stages.Runner{Store: st, Pipeline: p}
-//	err = r.RunWith(ctx, l) // until ctx is done and the work has drained
+//	r := stages.Runner{Pool: pool, Pipeline: p}
+//	err = r.Run(ctx) // until ctx is done and the work has drained
 //
-// A process is one Runner, which is one dispatcher: the only thing that
-// changes tasks. It takes in three kinds of plain values — outcomes of claims,
-// free slots, news of stages — makes one round trip to the database with all
-// of them, and gives out claims. Any number of processes may work on one
-// pipeline.
+// Package store creates the tables and submits tasks. A process has one Runner per pipeline;
+// any number of processes may work on it.
 //
 // # What it promises
 //
-// At most Workers tasks of a stage are worked on at once in a process. A
-// failed attempt is repeated after the stage's Backoff, as often as
-// MaxAttempts allows; [Permanent] and [RetryAfter] say otherwise. A panic is a
-// failed attempt. An attempt that is interrupted by a drain or by a database
-// that is away does not count; one whose process dies does, so that a task
-// which kills its workers comes to an end.
+// At most Workers attempts of a stage run at once in a process. A failed attempt is repeated
+// after the stage's Backoff, up to MaxAttempts; [Permanent] and [RetryAfter] change that. A
+// panic is a failed attempt. An attempt that a drain or an outage of the database interrupts
+// does not count; one whose process dies does, so that a task that kills its workers ends.
 //
-// A stage, a host or everything can be paused, and a process drained, by anybody
-// who has the database (store.Store.Pause, Drain): no more is claimed, what is being
-// worked on goes on, and Run returns nil after a drain.
+// Operators can pause a stage, a host or everything, and drain a process, through package
+// store. Running attempts go on, and Run returns nil after a drain.
 //
-// Work is told when its claim is no longer its own: its context is done, and
-// [context.Cause] says why. Nothing it returns after that is kept.
+// When an attempt loses its claim, its context is done, and [context.Cause] says why. Its
+// outcome is not recorded.
 //
-// # What it tells
+// # Events
 //
-// [Runner].Observe hears what this process does, as it does it. What all processes
-// do, and people by hand, is in the outbox, see store.Store.Events; a Runner deletes
-// from there what is older than its KeepEvents, by default a week.
+// [Runner].Observe receives what this process does. The events of all processes, and of
+// changes by hand, are in the database: see store.Store.Events. A Runner deletes those older
+// than KeepEvents, by default a week.
 //
-// # What it does not
+// # How it works
 //
-// It does not log. It does not kill a function that
-// ignores its context: a slot stays taken until Work returns.
+// A Runner has one dispatcher, the only part that changes tasks: it sends outcomes and free
+// slots to the database in one round trip and receives claims. A heartbeat renews the lease
+// of all claims. See dispatcher.go.
+//
+// # What it does not do
+//
+// It does not log. It does not kill a function that ignores its context: the slot stays in
+// use until Work returns.
 package stages

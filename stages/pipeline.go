@@ -12,9 +12,9 @@ type Pipeline struct {
 	stages []Stage
 }
 
-// New checks the stages of a pipeline and fills in their defaults. Its errors
-// wrap [store.ErrGraph]: an unknown need, a circle, a name that is taken,
-// unusable or too long, a stage without work, a negative number.
+// New checks the stages of a pipeline and sets their defaults. Its errors wrap
+// [store.ErrGraph]: an unknown need, a circle, an invalid or repeated name, a stage without
+// Work, a negative number.
 func New(name string, stages ...Stage) (*Pipeline, error) {
 	p := &Pipeline{stages: make([]Stage, len(stages))}
 	nodes := make([]store.Node, len(stages))
@@ -43,11 +43,11 @@ func (p *Pipeline) WithTablePrefix(prefix string) (*Pipeline, error) {
 	return &Pipeline{graph: graph, stages: p.stages}, err
 }
 
-// Graph is the pipeline's shape, for [store.New].
+// Graph returns the pipeline's graph, for [store.New].
 func (p *Pipeline) Graph() store.Graph { return p.graph }
 
-// Channels are the NOTIFY channels that a [Runner] of this pipeline wants to
-// hear of: not those of stages that it leaves to others.
+// Channels lists the NOTIFY channels of a [Runner] of this pipeline: not those of stages
+// that it leaves to other processes.
 func (p *Pipeline) Channels() []string {
 	channels := []string{p.graph.RecallChannel()}
 	for _, s := range p.stages {

@@ -13,39 +13,38 @@ import (
 	"github.com/cuelight/cuelight/internal/statement"
 )
 
-// AuditEntry says what somebody did.
+// AuditEntry is an operator action.
 type AuditEntry struct {
 	ID     int64     `json:"id"` // grows
 	At     time.Time `json:"at"`
-	Actor  string    `json:"actor"`            // who, as far as it is known
-	Action string    `json:"action"`           // such as retry
+	Actor  string    `json:"actor"`            // user or API key
+	Action string    `json:"action"`           // for example retry
 	Target string    `json:"target,omitempty"` // a task, stage, worker, key or webhook
 	// Detail is a JSON object. Default {}.
 	Detail json.RawMessage `json:"detail"`
 }
 
 const auditSQL = `
-/* write audit */
+/* write audit entry */
 insert into cuelight_audit (pipeline, actor, action, target, detail) values ($1, $2, $3, $4, $5::text::jsonb)`
 
-// Audit keeps what somebody did; ID and At are the database's. [Store.Audited]
-// does both in one.
+// Audit writes an entry; the database sets ID and At. [Store.WithAudit] does it together
+// with the action.
 func (s *Store) Audit(ctx context.Context, e AuditEntry) error {
 	detail := "{}"
 	if len(e.Detail) > 0 {
-		detail = strings.ReplaceAll(string(e.Detail), `\u0000`, `\ufffd`) // jsonb has no zeros
+		detail = strings.ReplaceAll(string(e.Detail), `\u0000`, `\ufffd`) // jsonb cannot store NUL
 	}
 	_, err := s.db.Exec(ctx, auditSQL, s.graph.name, statement.CleanText(e.Actor), statement.CleanText(e.Action), statement.CleanText(e.Target), detail)
-	return s.explain("write audit", err)
+	return s.explain("write audit entry", err)
 }
 
-// auditTries bounds how often Audited begins anew.
+// auditTries is how often WithAudit tries in all.
 const auditTries = 5
 
-// Audited runs do in a transaction and writes down the entry it returns in the
-// same: what was done is never without its entry, nor the other way round. An
-// entry without an Action is not written, for where nothing was done. Where
-// another transaction gets in the way, do is called again, on a new one.
+// WithAudit runs do in a transaction, together with the entry it returns. An entry without
+// an Action is not written. Where the transaction conflicts with another one, do is called
+// again, in a new transaction.
 func (s *Store) WithAudit(ctx context.Context, do func(in *Store) (AuditEntry, error)) error {
 	var err error
 	for range auditTries {
@@ -61,27 +60,27 @@ func (s *Store) WithAudit(ctx context.Context, do func(in *Store) (AuditEntry, e
 			return err
 		}
 	}
-	return fmt.Errorf("after %d times: %w", auditTries, err)
+	return fmt.Errorf("after %d tries: %w", auditTries, err)
 }
 
 const auditsSQL = `
-/* list audit */
+/* list audit entries */
 select id, at, actor, action, target, detail
   from cuelight_audit
  where pipeline = $1 and ($2::bigint = 0 or id < $2)
  order by id desc
  limit $3`
 
-// Audits lists what was done, the newest first: at most limit entries, by default
-// 100, from before the one with the id after; 0 is for the first page.
+// Audits lists audit entries, the newest first: up to limit, by default 100, before the
+// entry with the id after; 0 for the first page.
 func (s *Store) Audits(ctx context.Context, after int64, limit int) ([]AuditEntry, error) {
 	rows, err := s.db.Query(ctx, auditsSQL, s.graph.name, after, cmp.Or(max(limit, 0), 100))
 	if err != nil {
-		return nil, s.explain("list audit", err)
+		return nil, s.explain("list audit entries", err)
 	}
 	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e AuditEntry, err error) {
 		err = row.Scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Target, &e.Detail)
 		return e, err
 	})
-	return entries, s.explain("list audit", err)
+	return entries, s.explain("list audit entries", err)
 }

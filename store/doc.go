@@ -1,63 +1,54 @@
-// Package store keeps the tasks of a pipeline in PostgreSQL: one row per task,
-// with a status column per stage. It is the whole of Cuelight's memory, and
-// what another program embeds to submit tasks and to ask about them.
+// Package store keeps the tasks of a pipeline in PostgreSQL: one row per task, with a
+// status column per stage. Programs embed it to submit tasks, to read them, and to
+// operate on them.
 //
-//	pipeline, err := stages.New("podcast", …)    // or store.Video(), the built-in one
+//	pipeline, err := stages.New("podcast", …)
 //	st := store.New(pool, pipeline.Graph())
-//	_, err = st.Migrate(ctx)                     // once, or by `cuelight migrate`
+//	_, err = st.Migrate(ctx) // creates the tables; `cuelight migrate` does it for the video pipeline
 //
 //	receipt, err := st.WithTx(tx).Submit(ctx, store.Submission{Source: "episode.wav"})
 //
-// Package stages does the work; its Runner is the only user of [Store.Turn],
-// [Store.Beat] and [Store.Sweep]. A complete program with two pipelines of its
-// own stands in docs/example.
+// The Runner of package stages does the work, through package store/engine. docs/example
+// is a complete program with two pipelines.
 //
 // # What it promises
 //
-// A submission is durable once its transaction commits, and was never there
-// when that rolls back: the row is the intent, no second system has to be
-// told. Two submissions of one source with one RequestID make one task.
+// A submission is durable once its transaction commits, and does not exist if it is rolled
+// back. Two submissions of one source with the same RequestID create one task.
 //
-// A stage is completed at most once. Every claim has a token, drawn by the
-// database and never drawn again, and every write of a worker must show the
-// token of a claim that still holds; whoever lost it changes nothing.
+// A stage is completed at most once. Every claim has a unique token, and every write of a
+// worker must match the token of a valid claim; a worker that lost its claim changes nothing.
 //
-// A stage does not begin before all it needs is completed, and where several
-// are needed it begins once. Named constraints say so in the table itself, so
-// they hold for hand-written SQL too, and INSERT and UPDATE from psql are as
-// good a way as any to submit a task or to repeat a stage.
+// A stage does not start before all stages it needs are completed, and then it starts once.
+// Named constraints of the table enforce it, for SQL by hand as well: INSERT and UPDATE in
+// psql may submit tasks and retry stages.
 //
-// Whatever happens to a task is told in the outbox, in the transaction in which it
-// happens, whoever makes it happen. [Store.Events] reads on after the last event
-// that was seen, and misses none: it shows an event only when nothing can come in
-// ahead of it any more. [Store.LastEvent] is where to begin for what happens from
-// now on. A reader need not poll: it listens on the [Graph.EventsChannel] for what
-// workers write, and on the pipeline's other channels for what people do.
+// Every change of a task is recorded as an event, in the transaction that makes it.
+// [Store.Events] reads the events after an id and misses none: it shows an event only when
+// none can appear before it any more. [Store.EventWatermark] is the id to start from for
+// future events. Readers need not poll: the channels of the [Graph] announce events.
 //
-// No transaction is open while a stage works. Every method is one transaction,
-// or part of the caller's; none commits anything else. All times are the
-// database's.
+// No transaction is open while a stage works. Every method is one transaction or part of the
+// caller's. All times are the database's.
 //
-// # What operators do
+// # Operating
 //
-// [Store.Retry], [Store.Cancel] and [Store.Override] change tasks. [Store.Pause]
-// keeps all workers, or those of a host or a stage, from beginning anything new
-// until [Store.Resume]; [Store.Drain] has one worker end its work and stop.
-// [Store.Audited] does any of these and writes down who did it, both or neither.
+// [Store.Retry], [Store.Cancel] and [Store.Override] change tasks. [Store.Pause] stops claims
+// for all workers, a host or a stage until [Store.Resume]; [Store.DrainWorker] makes one
+// worker finish its work and stop. [Store.WithAudit] does any of these together with an
+// entry in the audit log.
 //
-// # What it does not
+// # What it does not do
 //
-// The work of a stage may be done more than once: by a worker that lost its
-// claim without knowing, and by the one that has it now. What is done outside
-// the database must bear that.
+// The work of a stage may run more than once: on a worker that lost its claim without
+// knowing it, and on the one that has the claim now. Its effects outside the database must
+// allow that.
 //
-// No task is deleted. Finished ones and their history stay until somebody deletes
-// the tasks; claiming costs the same however many there are. Events are deleted,
-// after a week or what the Runner's KeepEvents says, so a reader that stays away for
-// longer has to begin anew with what the tasks are then.
+// Tasks and their history are not deleted; the cost of a claim does not grow with them. Events
+// are deleted after a week, or the Runner's KeepEvents; a reader that stays away for longer
+// must read the tasks again.
 //
-// The tables belong to the schema that is first in the connection's
-// search_path. Migrate refuses to touch a table of the same name that is not
-// Cuelight's; a schema of one's own (search_path=cuelight in the connection
-// string) keeps them apart.
+// The tables are in the first schema of the connection's search_path. Migrate refuses tables
+// of the same name that are not Cuelight's; a schema for Cuelight (search_path=cuelight in the
+// connection string) avoids the conflict.
 package store

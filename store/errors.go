@@ -8,43 +8,39 @@ import (
 	"github.com/cuelight/cuelight/internal/statement"
 )
 
-// What a Store's methods may return, to be matched with [errors.Is]. Anything
-// else is the database's own error, wrapped with what was being done.
+// Errors of a Store's methods, for [errors.Is]. Other errors are the database's, wrapped
+// with the act.
 var (
-	// ErrNotFound: there is no such task.
+	// ErrNotFound: the task does not exist.
 	ErrNotFound = errors.New("no such task")
 	// ErrNoStage: the pipeline has no stage of that name.
 	ErrNoStage = errors.New("no such stage")
-	// ErrOverridden: the task was replaced by another and is never worked on
-	// again.
-	ErrOverridden = errors.New("task was replaced by another")
-	// ErrInvalid: a submission that cannot be: no source, parameters that are
-	// not a JSON object, text that PostgreSQL cannot hold. [ErrInvalidKey] is one.
+	// ErrOverridden: another task overrides this one, so it is never worked on again.
+	ErrOverridden = errors.New("task is overridden by another")
+	// ErrInvalid: a submission without a source, with parameters that are not a JSON
+	// object, or with text that PostgreSQL cannot store.
 	ErrInvalid = errors.New("invalid submission")
-	// ErrRequestTaken: the submitter has used the request id for a task with
-	// another source. The [Receipt] names that task.
-	ErrRequestTaken = errors.New("the request id names a task with another source")
-	// ErrNoSchema: the pipeline's tables are not there; see [Store.Migrate].
+	// ErrRequestTaken: the submitter has used the request id for another source. The
+	// [Receipt] has that task's id.
+	ErrRequestTaken = errors.New("request id was used for another source")
+	// ErrNoSchema: the pipeline's tables do not exist; see [Store.Migrate].
 	ErrNoSchema = statement.ErrNoSchema
-	// ErrSchemaOlder: the tables were made by an older version of this
-	// package; see [Store.Migrate].
+	// ErrSchemaOlder: an older version of this package created the tables; see
+	// [Store.Migrate].
 	ErrSchemaOlder = errors.New("tables are older than this program")
-	// ErrSchemaNewer: the tables were made by a newer version of this package.
-	// Nothing was changed.
+	// ErrSchemaNewer: a newer version of this package created the tables.
 	ErrSchemaNewer = errors.New("tables are newer than this program")
-	// ErrSchemaShape: the tables are those of another graph under the same
-	// name. Nothing was changed.
+	// ErrSchemaShape: the tables belong to another graph of the same name.
 	ErrSchemaShape = errors.New("tables belong to a pipeline with other stages")
-	// ErrSchemaBroken: something in the tables is not as this package made it: a
-	// column or a function is missing, or is another.
+	// ErrSchemaBroken: a column or function is missing or was changed.
 	ErrSchemaBroken = statement.ErrSchemaBroken
-	// ErrEventsGone: events after the one given were deleted, or it was never
-	// there; begin anew with what the tasks are now, after [Store.LastEvent].
+	// ErrEventsGone: events after the given id were deleted, or the id does not exist in
+	// this database. Read the tasks, and then the events after [Store.EventWatermark].
 	ErrEventsGone = statement.ErrEventsGone
-	// ErrLocked: somebody else's transaction has a row or a whole table locked, for
-	// longer than is waited for. Nothing was changed.
+	// ErrLocked: another transaction has locked a row or a table for too long. Nothing was
+	// changed.
 	ErrLocked = statement.ErrLocked
-	// ErrWorkerUnknown: the worker is not registered, or was given up.
+	// ErrWorkerUnknown: the worker is not registered, or was lost.
 	ErrWorkerUnknown = errors.New("worker is not registered")
 )
 

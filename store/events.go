@@ -8,23 +8,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// EventType says what an [Event] tells.
+// EventType is the kind of an [Event].
 type EventType string
 
-// What is told in the outbox. A task has come to an end with done, dead or
-// cancelled, see [EventType.Terminal], until somebody has it done again, which
-// retry says. Everything else is on the way: a failed attempt is followed by retry
-// or by dead.
+// The event types. A failed or expired attempt is followed by retry_scheduled or dead. A
+// task ends with completed, dead or cancelled, see [EventType.Terminal], unless somebody
+// retries it, which is a retry_scheduled again.
 const (
 	TaskSubmitted  EventType = "submitted"
 	StageStarted   EventType = "started"         // a stage was claimed
 	StageProgress  EventType = "progress"        // Data: percent, speed, eta_s and note, as in [Running]
 	StageCompleted EventType = "stage_completed" //
 	AttemptFailed  EventType = "attempt_failed"  // Data: error, error_class
-	AttemptExpired EventType = "attempt_expired" // the worker of an attempt went away. Data: error, error_class
-	ClaimReleased  EventType = "released"        // a claim was given back, and is not counted as an attempt. Data: error, error_class
-	RetryScheduled EventType = "retry_scheduled" // to be done again. Data: run_at; and error, error_class, or where somebody asked for it, stages
-	StageDead      EventType = "dead"            // attempts are used up. Data: error, error_class
+	AttemptExpired EventType = "attempt_expired" // the worker of an attempt was lost. Data: error, error_class
+	ClaimReleased  EventType = "released"        // a claim was released; not counted as an attempt. Data: error, error_class
+	RetryScheduled EventType = "retry_scheduled" // a stage will be retried. Data: run_at, and error, error_class; or of a manual retry, stages
+	StageDead      EventType = "dead"            // a stage used up its attempts. Data: error, error_class
 	TaskCancelled  EventType = "cancelled"       // Data: stages
 	TaskOverridden EventType = "overridden"      // Data: overridden_by
 	TaskCompleted  EventType = "completed"       // all stages are completed
@@ -32,10 +31,10 @@ const (
 	WorkerStarted  EventType = "worker_started" // Data: host, pid, version
 	WorkerStopped  EventType = "worker_stopped" // Data: host, pid
 	WorkerLost     EventType = "worker_lost"    // Data: host, pid
-	AlertRaised    EventType = "alert"          // a process has found something wrong. Data: what
+	AlertRaised    EventType = "alert"          // a process reports a problem. Data: what
 )
 
-// EventTypes are all of them.
+// EventTypes lists all event types.
 func EventTypes() []EventType {
 	return []EventType{
 		TaskSubmitted, StageStarted, StageProgress, StageCompleted, AttemptFailed, AttemptExpired, ClaimReleased, RetryScheduled,
@@ -43,15 +42,15 @@ func EventTypes() []EventType {
 	}
 }
 
-// Terminal reports whether nothing more will happen to the event's task by itself.
-// (Stages beside one that died may still be at work.)
+// Terminal reports whether the event's task is finished, unless somebody retries it.
+// Stages parallel to a dead one may still be running.
 func (t EventType) Terminal() bool {
 	return t == TaskCompleted || t == StageDead || t == TaskCancelled
 }
 
-// Event is one change, told in the transaction that made it, whoever did.
+// Event is one change, recorded in the transaction that made it.
 type Event struct {
-	ID      int64           `json:"id"` // grows; gaps mean nothing
+	ID      int64           `json:"id"` // increases, with gaps
 	At      time.Time       `json:"at"`
 	Type    EventType       `json:"type"`
 	Task    ID              `json:"task_id,omitzero"`
@@ -61,11 +60,11 @@ type Event struct {
 	Data    json.RawMessage `json:"data,omitempty"` // an object
 }
 
-// EventQuery chooses events. Its zero value chooses the oldest that are kept.
+// EventQuery selects events. Its zero value selects the oldest.
 type EventQuery struct {
-	After int64 // the last one that was seen
-	Task  ID    // only those of one task
-	Limit int   // at most so many; default 1000
+	After int64 // the id of the last event that was read
+	Task  ID    // only events of this task
+	Limit int   // default 1000
 }
 
 const eventsSQL = `
@@ -73,18 +72,14 @@ const eventsSQL = `
 select id, at, type, task_id, coalesce(stage, ''), coalesce(attempt, 0), worker_id, data
   from {{.Function "events"}}($1, $2, $3)`
 
-// Events reads on from an event that was seen. Whoever goes on after the last one
-// read misses none and gets none twice: an event is not shown before everything
-// that can come in ahead of it is there, and so waits for transactions that wrote
-// theirs earlier and are still open. Submissions in a caller's transaction are
-// among these, so such a transaction should not stay open for long.
+// Events reads the events after an id, in order. A reader that continues after the last
+// event it read misses none and gets none twice: an event is shown only when all events
+// before it are visible. So it waits for open transactions that wrote earlier events, such
+// as submissions in a caller's transaction, which should therefore be short.
 //
-// Those of one task are looked for from its beginning on, and to the end of what is
-// kept.
-//
-// It returns [ErrEventsGone] where events after After were deleted, and where After
-// is a place that was never reached: it is from before the database was restored, or
-// from another. It cannot be used in a transaction of an isolation level above read committed.
+// It returns [ErrEventsGone] where events after After were deleted, or After does not exist
+// in this database, for example after a restore. It needs a transaction of isolation level
+// read committed.
 func (s *Store) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 	if q.Limit <= 0 {
 		q.Limit = 1000
@@ -101,26 +96,26 @@ func (s *Store) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 }
 
 const eventWatermarkSQL = `
-/* find last event */
+/* read event watermark */
 select cuelight_event_watermark(to_regclass($1)) << 16 | 65535`
 
-// LastEvent is a place after all that has happened until now, to read on from with
-// [Store.Events].
+// EventWatermark returns the id up to which all events are visible, to read future events
+// from with [Store.Events].
 func (s *Store) EventWatermark(ctx context.Context) (int64, error) {
 	var id int64
 	err := s.db.QueryRow(ctx, eventWatermarkSQL, s.graph.prefix+"outbox_id").Scan(&id)
-	return id, s.explain("find last event", err)
+	return id, s.explain("read event watermark", err)
 }
 
-const newestEventSQL = `
-/* find newest event */
+const lastAllocatedEventSQL = `
+/* read last allocated event */
 select coalesce(pg_sequence_last_value(to_regclass($1)), 0) << 16 | 65535`
 
-// NewestEvent is a place after every event of a transaction that has committed by
-// now, also those that cannot be shown yet because one that began earlier is still
-// open. Once [Store.LastEvent] has come that far, all of them can be read.
+// LastAllocatedEvent returns an id that no event of a committed transaction exceeds. Some of
+// them may not be visible yet, because an earlier transaction is open. When
+// [Store.EventWatermark] has reached the id, all can be read.
 func (s *Store) LastAllocatedEvent(ctx context.Context) (int64, error) {
 	var id int64
-	err := s.db.QueryRow(ctx, newestEventSQL, s.graph.prefix+"outbox_id").Scan(&id)
-	return id, s.explain("find newest event", err)
+	err := s.db.QueryRow(ctx, lastAllocatedEventSQL, s.graph.prefix+"outbox_id").Scan(&id)
+	return id, s.explain("read last allocated event", err)
 }

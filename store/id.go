@@ -9,10 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// ID names a task, a worker or a claim's token. It is a UUID; the database
-// makes all of them: version 7 for tasks and workers, so that they sort by
-// time, and version 4 for tokens, so that none is ever made twice, not even
-// by a database restored from a backup. The zero ID names nothing.
+// ID identifies a task, a worker or a claim (its token). It is a UUID that the database
+// generates: of version 7 for tasks and workers, so that ids sort by time, and of version 4
+// for tokens, so that a restored database never repeats one. The zero ID is none.
 type ID [16]byte
 
 // ParseID reads the usual text form, with or without dashes.

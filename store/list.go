@@ -11,24 +11,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Status is how far a stage, or a task as a whole, has come.
+// Status is the status of a stage, or of a task as a whole.
 type Status string
 
-// The statuses of a stage. A task as a whole is dead or cancelled when one of
-// its stages is, completed when all are, and in progress once work on it has
-// begun. Only a task as a whole is scheduled: it waits for the time it was
-// submitted for, and nothing of it was ever tried.
+// The statuses. A task as a whole is dead or cancelled when one of its stages is, completed
+// when all are, and in progress once a stage has started. Only a task as a whole is
+// scheduled: it waits for the time it was submitted for, before its first attempt.
 const (
 	StatusScheduled  Status = "scheduled"
 	StatusPending    Status = "pending"
 	StatusInProgress Status = "inprogress"
 	StatusCompleted  Status = "completed"
-	StatusFailed     Status = "failed" // will be tried again
+	StatusFailed     Status = "failed" // will be retried
 	StatusDead       Status = "dead"
 	StatusCancelled  Status = "cancelled"
 )
 
-// Task is a task as it stood when it was read.
+// Task is a task at the time of the read.
 type Task struct {
 	ID           ID              `json:"task_id"`
 	CreatedAt    time.Time       `json:"created_at"`
@@ -43,11 +42,11 @@ type Task struct {
 	Stages       []StageState    `json:"stages"` // in the pipeline's order
 }
 
-// Title is what its submitter calls the task: the parameter title, if it is text.
+// Title is the parameter title, if it is text.
 func (t Task) Title() string {
 	var params struct{ Title string }
 	if json.Unmarshal(t.Params, &params) != nil {
-		return "" // it is something else
+		return "" // title is not text
 	}
 	return params.Title
 }
@@ -63,8 +62,8 @@ type StageState struct {
 	RunAt    *time.Time `json:"run_at,omitempty"`
 }
 
-// Settled reports whether nothing will happen to the task by itself any more:
-// no stage is being worked on, and none that is to be done has all it needs.
+// IsFinished reports whether the task will not change any more unless somebody changes it:
+// no stage is in progress, ready, or waiting for a time.
 func (t Task) IsFinished(g Graph) bool {
 	for i, s := range t.Stages {
 		switch s.Status {
@@ -83,7 +82,7 @@ func (t Task) IsFinished(g Graph) bool {
 	return true
 }
 
-// Attempt is one line of the history: one try of one stage, after it ended.
+// Attempt is a finished attempt at a stage, from the history.
 type Attempt struct {
 	Task       ID              `json:"task_id"`
 	Stage      string          `json:"stage"`
@@ -126,25 +125,24 @@ func (s *Store) Get(ctx context.Context, id ID) (Task, error) {
 	return t, s.explain("get task", err)
 }
 
-// Filter chooses tasks. Its zero value chooses all.
+// Filter selects tasks. Its zero value selects all.
 type Filter struct {
-	Status Status // of the task as a whole
-	Stage  string // with StageStatus: tasks whose stage has that status
-	// StageStatus is the status of Stage.
+	Status      Status // of the task as a whole
+	Stage       string // with StageStatus: tasks whose Stage has it
 	StageStatus Status
 	UserID      string
 	RequestID   string
-	Source      string // part of it, or of the title
-	// Shown looks for Source only in what anybody may see of one that is a URL:
-	// not in its user and password, its query, or its fragment.
+	Source      string // part of the source or the title
+	// Shown searches for Source only in the public part of a URL: not in its user and
+	// password, query or fragment.
 	Shown bool
 	Error string // part of the error of one of the attempts
-	After ID     // only tasks older than this one, for the next page
-	Limit int    // at most so many; default 100
+	After ID     // only tasks older than this one
+	Limit int    // default 100
 }
 
-// matches: the conditions that list and retry-all share. An empty parameter is no
-// condition. What died is looked up in its own index.
+// matches is the condition of a [Filter]. An empty parameter is no condition. Dead tasks
+// have an index of their own.
 const matches = `
        ($1 = '' or {{.StatusOf "t."}} = $1 and ($1 <> 'dead' or {{.Any "t." "dead"}}))
    and ($2 < 0 or $3 = case $2 {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_status::text{{end}} end)
@@ -177,26 +175,24 @@ func (s *Store) scanTask(row pgx.CollectableRow, more ...any) (t Task, err error
 	return t, err
 }
 
-// tailsAtMost is how many ids are compared at once.
-const tailsAtMost = 50_000
+// maxTails is how many ids one statement compares.
+const maxTails = 50_000
 
 const byTailSQL = `
-/* find task by part of its id */
-with looked_at as materialized (
+/* find task by the end of its id */
+with compared as materialized (
   select id from {{.Tasks}} where id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') order by id desc limit $3
 )
-select array(select id from looked_at where replace(id::text, '-', '') like '%' || replace($1, '-', '') limit 2),
-       (select count(*) from looked_at), (select id from looked_at order by id limit 1)`
+select array(select id from compared where replace(id::text, '-', '') like '%' || replace($1, '-', '') limit 2),
+       (select count(*) from compared), (select id from compared order by id limit 1)`
 
 var idTail = regexp.MustCompile(`^[0-9a-f-]{4,36}$`)
 
-// Find resolves what a person typed: an id, or the end of one, at least four
-// digits, that only one task has. (The beginnings are times, and alike.) An end is
-// compared with those of all tasks, the newest first.
+// Find resolves an id, or the last digits of one, at least four, that only one task has. (Ids
+// start with the time, so their first digits are alike.) It compares them with all tasks.
 func (s *Store) Find(ctx context.Context, text string) (ID, error) { return s.find(ctx, text, true) }
 
-// FindNewest is [Store.Find] that compares an end with those of the newest 50,000
-// tasks.
+// FindNewest is [Store.Find] among the newest 50,000 tasks.
 func (s *Store) FindNewest(ctx context.Context, text string) (ID, error) {
 	return s.find(ctx, text, false)
 }
@@ -210,9 +206,9 @@ func (s *Store) find(ctx context.Context, text string, all bool) (ID, error) {
 	}
 	var found []ID
 	var last ID
-	for n := tailsAtMost; n == tailsAtMost && (all || last.IsZero()); {
+	for n := maxTails; n == maxTails && (all || last.IsZero()); {
 		var some []ID
-		err := s.read(ctx, s.sql.byTail, []any{text, last, tailsAtMost}, func(rows pgx.Rows) error {
+		err := s.read(ctx, s.sql.byTail, []any{text, last, maxTails}, func(rows pgx.Rows) error {
 			_, err := pgx.ForEachRow(rows, []any{&some, &n, &last}, func() error { return nil })
 			return err
 		})
@@ -237,8 +233,7 @@ select task_id, stage, attempt, outcome::text, started_at, finished_at, coalesce
  where task_id = $1
  order by started_at, finished_at, token`
 
-// History lists the attempts at a task, oldest first. It returns nothing for a
-// task that is not there.
+// History lists the attempts at a task, oldest first; none for a task that does not exist.
 func (s *Store) History(ctx context.Context, id ID) ([]Attempt, error) {
 	rows, err := s.db.Query(ctx, s.sql.history, id)
 	if err != nil {
@@ -258,7 +253,7 @@ select coalesce(result, 'null') from {{.Attempts}}
  where task_id = $1 and stage = $2 and outcome = 'completed'
  order by finished_at desc limit 1`
 
-// Result reads what a completed stage of a task returned, as JSON. It returns
+// Result returns the result of a completed stage of a task, as JSON. It returns
 // [ErrNotFound] for a stage that was never completed.
 func (s *Store) Result(ctx context.Context, task ID, stage string) (json.RawMessage, error) {
 	var raw json.RawMessage
@@ -276,8 +271,8 @@ select by.stage, by.status::text, count(*)
  cross join lateral (values {{- range $i, $s := .Stages}}{{if $i}},{{end}} ({{$i}}, t.{{.Name}}_status){{end}}) as by (stage, status)
  group by 1, 2`
 
-// Counts counts the tasks per stage, in the pipeline's order, and status. It
-// reads the whole table: it is for people, not for loops.
+// Counts counts the tasks by stage, in the pipeline's order, and status. It reads the whole
+// table.
 func (s *Store) Counts(ctx context.Context) ([]map[Status]int, error) {
 	rows, err := s.db.Query(ctx, s.sql.counts)
 	if err != nil {

@@ -13,11 +13,10 @@ const retrySQL = `
 /* retry task */
 select id from {{.Function "retry"}}($1, $2)`
 
-// Retry does a stage of a task again, and everything after it: their attempts
-// start from one, their results will be replaced, and a worker that is busy
-// with one of them is told to stop. With from empty, only what died, failed or was
-// cancelled is done again; a task that was cancelled before the time it was submitted
-// for waits for that. It returns [ErrNotFound], [ErrNoStage], or
+// Retry retries a stage of a task and all stages after it: their attempts are counted from
+// one, their results are replaced, and claims of them are revoked. With from empty it
+// retries only dead, failed and cancelled stages; a task that was cancelled before its
+// scheduled time waits for that time again. It returns [ErrNotFound], [ErrNoStage] or
 // [ErrOverridden].
 func (s *Store) Retry(ctx context.Context, task ID, from string) error {
 	var stage *string
@@ -34,14 +33,13 @@ const cancelSQL = `
 /* cancel task */
 select id from {{.Function "cancel"}}($1)`
 
-// Cancel ends a task: what is not done will not be, and what is running, on
-// whichever host, is taken from its worker and stopped. What is completed
-// stays so. Cancelling again changes nothing. It returns [ErrNotFound].
+// Cancel cancels the stages of a task that are not completed, and revokes their claims.
+// Cancelling twice changes nothing. It returns [ErrNotFound].
 func (s *Store) Cancel(ctx context.Context, task ID) error {
 	return s.one(ctx, "cancel", s.sql.cancel, task)
 }
 
-// one runs a statement that returns the one task it changed.
+// one runs a statement that returns the id of the task it changed.
 func (s *Store) one(ctx context.Context, act, sql string, args ...any) error {
 	var id ID
 	err := s.db.QueryRow(ctx, sql, args...).Scan(&id)
@@ -66,12 +64,10 @@ update {{.Tasks}} t set
  where id in (select id from {{.Tasks}} where id = any($2::uuid[]) order by id for no key update)
    and id <> $1 and overridden_by is null`
 
-// Override adds a task that replaces old ones: their overridden_by points to
-// it, what was running of them is stopped, and they are never claimed again.
-// Their published videos stay where they are. When the new task is deleted, they stay at
-// rest, and can be retried. It returns [ErrNotFound] when one of
-// the old tasks is not there, and [ErrOverridden] when one was replaced
-// already; then nothing was changed.
+// Override adds a task that overrides old ones: they are cancelled, as far as they are not
+// completed, and never claimed again. What they published stays. When the new task is
+// deleted, the old ones can be retried. It returns [ErrNotFound] where an old task does not
+// exist, and [ErrOverridden] where one is overridden already; then nothing was changed.
 func (s *Store) Override(ctx context.Context, old []ID, by Submission) (Receipt, error) {
 	old = slices.Compact(slices.SortedFunc(slices.Values(old), compareIDs))
 	var receipt Receipt
@@ -90,7 +86,7 @@ func (s *Store) Override(ctx context.Context, old []ID, by Submission) (Receipt,
 	return receipt, s.explain("override", err)
 }
 
-// whyNotOverridden finds the first of the old tasks that cannot be replaced.
+// whyNotOverridden finds the first of the old tasks that cannot be overridden.
 func (s *Store) whyNotOverridden(ctx context.Context, old []ID, by ID) error {
 	for _, id := range old {
 		t, err := s.Get(ctx, id)
@@ -98,7 +94,7 @@ func (s *Store) whyNotOverridden(ctx context.Context, old []ID, by ID) error {
 		case err != nil:
 			return fmt.Errorf("task %s: %w", id, err)
 		case id == by:
-			return fmt.Errorf("%w: task %s cannot replace itself", ErrInvalid, id)
+			return fmt.Errorf("%w: task %s cannot override itself", ErrInvalid, id)
 		case t.OverriddenBy != by:
 			return fmt.Errorf("task %s: %w", id, ErrOverridden)
 		}

@@ -46,15 +46,15 @@ func (s *Store) List(ctx context.Context, q ListQuery) ([]Task, error) {
 	}
 }
 
-// SearchAtMost is how many tasks a page looks at where a condition has no index.
-const SearchAtMost = 3000
+// MaxSearch is how many tasks a page reads where a condition has no index.
+const MaxSearch = 3000
 
 // Page is a part of a list of tasks.
 type Page struct {
 	Tasks []Task
-	// Next is After of the next page, and zero where there is none. A page that had
-	// to look at each task ends after [SearchAtMost] of them: it may have fewer tasks
-	// than its Limit, or none, though there are more.
+	// Next is After of the next page, zero for none. A page that had to read each task
+	// ends after [MaxSearch] of them: it may have fewer tasks than its Limit although
+	// there are more.
 	Next ID
 }
 
@@ -64,11 +64,10 @@ type pageKey struct {
 	oldest bool
 }
 
-// source is where the tasks of a page come from: an index that has them in the order
-// of their ids.
+// source is the index that a page reads, in the order of ids.
 type source string
 
-// The sources beside those of a status of tasks, of [Only], and of stages.
+// The sources apart from those of statuses and of [StateFilter].
 const (
 	sourceAll     source = "all"
 	sourceRequest source = "request"
@@ -79,21 +78,20 @@ func sourceOfStatus(status Status) source  { return source("status " + status) }
 func sourceOfOnly(only StateFilter) source { return source("only " + only) }
 func sourceOfStage(status Status) source   { return source("stage " + status) }
 
-// sourceWords are the conditions of the indexes that a source has its tasks from. A
-// task may be in several of them.
-type sourceWords struct {
+// sourceIndexes are the conditions of a source's indexes. A task may be in several.
+type sourceIndexes struct {
 	templateData
 	Oldest bool
 	Where  []string    // conditions on a row t
 	Ready  []stageData // and what is ready for these stages
 }
 
-// newPages writes the statements for pages.
+// newPages fills the statements for pages.
 func newPages(w templateData) map[pageKey]string {
 	running, died := "("+w.Any("t.", "inprogress")+")", "("+w.Any("t.", "dead")+")"
 	failed := w.indexed("t.", StatusFailed, waitsNot, waitsUntried, waitsTried)
 	cancelled := w.indexed("t.", StatusCancelled, waitsNot, waitsUntried, waitsTried)
-	// exactly leaves out the few that have another status for another of their stages.
+	// exactly excludes tasks that have another status because of another stage.
 	exactly := func(status Status, conditions []string) (all []string) {
 		for _, c := range conditions {
 			all = append(all, c+" and "+w.StatusOf("t.")+" = '"+string(status)+"'")
@@ -109,7 +107,7 @@ func newPages(w templateData) map[pageKey]string {
 		}
 	}
 	pages := make(map[pageKey]string)
-	for of, from := range map[source]sourceWords{
+	for of, from := range map[source]sourceIndexes{
 		sourceAll:                       {Where: []string{"true"}},
 		sourceRequest:                   {Where: []string{"t.request_id = $5"}},
 		sourceUser:                      {Where: []string{"t.user_id = $4"}},
@@ -123,8 +121,8 @@ func newPages(w templateData) map[pageKey]string {
 		sourceOfStatus(StatusFailed):    {Where: exactly(StatusFailed, failed)},
 		sourceOfStatus(StatusDead):      {Where: []string{died}},
 		sourceOfStatus(StatusCancelled): {Where: exactly(StatusCancelled, cancelled)},
-		// These change with every turn, so no index is kept of them. They are found by
-		// those that the turns use, unless they wait for a time.
+		// No index exists for these statuses, because they change with every exchange. The
+		// indexes of exchanges find them, unless they wait for a time.
 		sourceOfStatus(StatusPending):    {Where: w.indexed("t.", StatusPending, waitsTried), Ready: first},
 		sourceOfStatus(StatusInProgress): {Where: append(w.indexed("t.", StatusCompleted, waitsUntried, waitsTried), running), Ready: later},
 		sourceOfStage(StatusInProgress):  {Where: []string{running}},
@@ -140,9 +138,9 @@ func newPages(w templateData) map[pageKey]string {
 	return pages
 }
 
-// page: of what a source has beyond $9, the first $11 are looked at, and of these the
-// first $10 that match are told. Ready tasks are in the order of priority first, so
-// it is read by priority, of which there are few.
+// pageSQL reads the first $11 tasks of a source after $9, and returns the first $10 of them
+// that match. The index of ready tasks is ordered by priority first, so it is read once per
+// priority, of which there are few.
 const pageSQL = `
 /* list tasks */
 {{- define "beyond"}}
@@ -181,12 +179,11 @@ select ` + taskColumns + `, bounds.n, bounds.last
         order by t.{{template "order" .}} limit $10) as t on true
  order by t.{{template "order" .}}`
 
-// mixedAtMost is how many more tasks than asked for are looked at where a source has
-// few that do not match.
-const mixedAtMost = 1000
+// maxMixed is how many more tasks are read where few tasks of a source do not match.
+const maxMixed = 1000
 
-// sourceOf is where the tasks of a page are looked for, and how many more than asked
-// for are looked at, because not all that is there matches.
+// sourceOf returns the source of a page, and how many more tasks than the page has are read
+// from it, because not all match.
 func (q ListQuery) sourceOf() (from source, more int) {
 	rest := q.Filter
 	rest.After, rest.Limit, rest.Shown = ID{}, 0, false
@@ -201,7 +198,7 @@ func (q ListQuery) sourceOf() (from source, more int) {
 	case q.Status != "":
 		from, rest.Status = sourceOfStatus(q.Status), ""
 		if q.Status == StatusPending || q.Status == StatusInProgress {
-			more = mixedAtMost
+			more = maxMixed
 		}
 	case slices.Contains([]Status{StatusInProgress, StatusFailed, StatusDead, StatusCancelled}, q.StageStatus):
 		from = sourceOfStage(q.StageStatus)
@@ -209,13 +206,13 @@ func (q ListQuery) sourceOf() (from source, more int) {
 		from = sourceAll
 	}
 	if rest != (Filter{}) {
-		more = SearchAtMost
+		more = MaxSearch
 	}
 	return from, more
 }
 
-// Page reads a page of a list. It costs the same however many tasks there are. It
-// returns [ErrNoStage].
+// Page reads a page of a list. Its cost does not grow with the number of tasks. It returns
+// [ErrNoStage].
 func (s *Store) Page(ctx context.Context, q ListQuery) (Page, error) {
 	if _, ok := s.graph.Stage(q.Stage); q.Stage != "" && !ok {
 		return Page{}, fmt.Errorf("list tasks: %w: %q", ErrNoStage, q.Stage)
@@ -223,7 +220,7 @@ func (s *Store) Page(ctx context.Context, q ListQuery) (Page, error) {
 	from, more := q.sourceOf()
 	sql, ok := s.sql.pages[pageKey{from, q.Oldest}]
 	if !ok {
-		return Page{}, fmt.Errorf("list tasks: there is no choice %q", from)
+		return Page{}, fmt.Errorf("list tasks: unknown state %q", from)
 	}
 	limit := cmp.Or(max(q.Limit, 0), 100)
 	examined := limit + 1 + more
@@ -250,8 +247,7 @@ func (s *Store) Page(ctx context.Context, q ListQuery) (Page, error) {
 	return page, nil
 }
 
-// scanPage reads a row of a page. Where nothing matches there is one row, without a
-// task.
+// scanPage reads a row of a page. Where no task matches there is one row without a task.
 func (s *Store) scanPage(row pgx.CollectableRow, n *int, last *ID) (Task, error) {
 	if row.RawValues()[0] != nil {
 		return s.scanTask(row, n, last)

@@ -166,7 +166,7 @@ func TestPageOfASearch_EndsAfterSomeTasks(t *testing.T) {
 	b := setup(t)
 	b.exec("alter table tasks disable trigger user")
 	oldest := b.submission(store.Submission{Source: "/found.mp4"})
-	b.exec("insert into tasks (source) select n::text from generate_series(1, $1) as n", store.SearchAtMost+100)
+	b.exec("insert into tasks (source) select n::text from generate_series(1, $1) as n", store.MaxSearch+100)
 	q := store.ListQuery{Filter: store.Filter{Source: "found", Limit: 10}}
 	page, err := b.Page(t.Context(), q)
 	if err != nil || len(page.Tasks) != 0 || page.Next.IsZero() {

@@ -10,13 +10,12 @@ import (
 	"github.com/cuelight/cuelight/internal/statement"
 )
 
-// Pause says that nothing is to be claimed for now. Its zero value is all stages
-// on all hosts.
+// Pause stops claims. Its zero value is for all stages on all hosts.
 type Pause struct {
-	Stage string    `json:"stage,omitempty"` // one stage; empty for all
-	Host  string    `json:"host,omitempty"`  // on one host; empty for all
+	Stage string    `json:"stage,omitempty"` // empty: all stages
+	Host  string    `json:"host,omitempty"`  // empty: all hosts
 	At    time.Time `json:"paused_at"`
-	By    string    `json:"paused_by,omitempty"` // who, as far as it is known
+	By    string    `json:"paused_by,omitempty"` // user or API key
 }
 
 const pauseSQL = `
@@ -24,9 +23,8 @@ const pauseSQL = `
 insert into cuelight_pauses (pipeline, stage, host, paused_by) values ($1, $2, $3, $4)
 on conflict do nothing`
 
-// Pause keeps the workers from claiming, from the next moment on; what is being
-// worked on goes on. It lasts, over restarts too, until [Store.Resume]. Pausing
-// again changes nothing. It returns [ErrNoStage].
+// Pause stops claims until [Store.Resume], even if workers restart. Running attempts go on.
+// Pausing twice changes nothing. It returns [ErrNoStage].
 func (s *Store) Pause(ctx context.Context, p Pause) error {
 	if _, ok := s.graph.Stage(p.Stage); p.Stage != "" && !ok {
 		return fmt.Errorf("pause: %w: %q", ErrNoStage, p.Stage)
@@ -39,8 +37,8 @@ const resumeSQL = `
 /* resume */
 delete from cuelight_pauses where pipeline = $1 and stage = $2 and host = $3`
 
-// Resume ends the very pause that has this Stage and Host; others may still hold.
-// It returns whether there was one.
+// Resume ends the pause of this Stage and Host; others may still apply. It reports whether
+// there was one.
 func (s *Store) Resume(ctx context.Context, p Pause) (bool, error) {
 	tag, err := s.db.Exec(ctx, resumeSQL, s.graph.name, statement.CleanText(p.Stage), statement.CleanText(p.Host))
 	return tag.RowsAffected() > 0, s.explain("resume", err)
@@ -50,7 +48,7 @@ const pausesSQL = `
 /* list pauses */
 select stage, host, paused_at, paused_by from cuelight_pauses where pipeline = $1 order by host, stage`
 
-// Pauses lists what is paused.
+// Pauses lists the pauses.
 func (s *Store) Pauses(ctx context.Context) ([]Pause, error) {
 	rows, err := s.db.Query(ctx, pausesSQL, s.graph.name)
 	if err != nil {
@@ -65,16 +63,16 @@ func (s *Store) Pauses(ctx context.Context) ([]Pause, error) {
 
 const drainSQL = `
 /* drain worker */
-with told as (
+with draining as (
   update workers set drain_at = coalesce(drain_at, now())
    where id = $1 and pipeline = $2 and stopped_at is null and lost_at is null
   returning id
 )
-select id, case when pg_notification_queue_usage() < 0.9 then pg_notify($3, '')::text end from told`
+select id, case when pg_notification_queue_usage() < 0.9 then pg_notify($3, '')::text end from draining`
 
-// Drain tells a worker to claim nothing more, to end its work, however long that
-// takes, and to stop. It hears of it at once, or with its next beat. It returns
-// [ErrWorkerUnknown] where the worker is not there.
+// DrainWorker makes a worker finish its running attempts, however long they take, claim
+// nothing more, and stop. The worker is notified at once, and reads it with its next
+// heartbeat. It returns [ErrWorkerUnknown].
 func (s *Store) DrainWorker(ctx context.Context, worker ID) error {
 	tag, err := s.db.Exec(ctx, drainSQL, worker, s.graph.name, s.graph.RecallChannel())
 	if err == nil && tag.RowsAffected() == 0 {

@@ -9,44 +9,42 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RetryAllOptions are how [Store.RetryAll] and [Store.RetryDead] work. The zero value
-// leaves no audit and takes as long as it takes.
+// RetryAllOptions are options of [Store.RetryAll] and [Store.RetryDead].
 type RetryAllOptions struct {
-	// Audit makes the entry of a batch with so many tasks, which is written in the
-	// transaction of the batch; one of none, where none matches. Default: none is
-	// written.
+	// Audit returns the audit entry of a batch of tasks, which is written in the batch's
+	// transaction; it is called with 0 where no task matches. Default: no entries.
 	Audit func(tasks int) (AuditEntry, error)
-	// Progress is called after each batch. Default: nobody is told.
+	// Progress is called after each batch.
 	Progress func(RetryAllResult)
-	// Until is when no further batch is begun; one always is. Default: never.
+	// Until is when no further batch starts; the first always does. Default: never.
 	Until time.Time
 }
 
-// RetryAllResult is what became of the tasks that matched when it began. Where Retried
-// and Remaining are fewer than Matched, others have changed the rest meanwhile.
+// RetryAllResult counts the tasks that matched at the start. Where Retried and Remaining are
+// fewer than Matched, the others were changed meanwhile.
 type RetryAllResult struct {
 	Matched   int
-	Retried   int // so many are to be done again
-	Remaining int // so many were not come to, and still match
+	Retried   int
+	Remaining int // not reached before Until
 }
 
-// retryBatch is how many tasks are retried in one transaction.
+// retryBatch is how many tasks one transaction retries.
 const retryBatch = 2000
 
-// retryable: what retry all takes. $9 is a stage or null.
+// retryable is the condition of tasks that RetryAll retries. $9 is a stage or null.
 const retryable = `
        t.overridden_by is null
    and ($9::text is not null or {{.Any "t." "dead"}} or {{.Any "t." "failed"}} or {{.Any "t." "cancelled"}})
    and ` + matches
 
 const matchingSQL = `
-/* find what retry all takes */
+/* find tasks to retry */
 select t.id from {{.Tasks}} t where ` + retryable + ` order by t.id`
 
-// retry a batch of them, as far as they still match, in the order of their ids so that
-// two callers do not wait for each other.
+// retryMatchingSQL retries the tasks of a batch that still match, ordered by id so that two
+// callers do not wait for each other.
 const retryMatchingSQL = `
-/* retry all */
+/* retry tasks */
 select {{.Function "retry_tasks"}}(array(
        select t.id from {{.Tasks}} t where t.id = any($10::uuid[]) and ` + retryable + ` order by t.id for no key update), $9)`
 
@@ -57,11 +55,10 @@ select {{.Function "retry_tasks"}}(array(
        select t.id from {{.Tasks}} t where t.id = any($1::uuid[]) and t.overridden_by is null and ({{.Any "t." "dead"}})
         order by t.id for no key update))`
 
-// RetryAll is [Store.Retry] for all tasks that the filter matches when it begins,
-// without regard to its Limit and After, each of them once. They are retried in
-// batches, of which each is a transaction, unless the Store has one already: see
-// [Store.WithTx]. With an error the result says how far it came; calling it again
-// goes on with what still matches.
+// RetryAll is [Store.Retry] for all tasks that the filter matches at the start, each once;
+// it ignores Limit and After. Each batch is a transaction, unless the Store has one, see
+// [Store.WithTx]. With an error, the result says how many were retried; calling it again
+// continues with the tasks that still match.
 func (s *Store) RetryAll(ctx context.Context, f Filter, from string, o RetryAllOptions) (RetryAllResult, error) {
 	var stage *string
 	if from != "" {
@@ -125,11 +122,10 @@ func (s *Store) retryBatches(
 }
 
 const countMatchingSQL = `
-/* count what retry all takes */
+/* count tasks to retry */
 select count(*) from {{.Tasks}} t where ` + retryable
 
-// CountRetries counts the tasks that [Store.RetryAll] with the same arguments
-// would do again.
+// CountRetries counts the tasks that [Store.RetryAll] would retry.
 func (s *Store) CountRetries(ctx context.Context, f Filter, from string) (n int, err error) {
 	for _, stage := range []string{from, f.Stage} {
 		if _, ok := s.graph.Stage(stage); stage != "" && !ok {

@@ -14,43 +14,40 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Submission is what a new task is made of. Only Source must be set.
+// Submission describes a new task. Only Source must be set.
 type Submission struct {
-	// Source says what to work on: for the video pipeline a path or an
-	// http(s) URL, for others whatever their first stage understands.
+	// Source is what to work on: for the video pipeline a path or an http(s) URL, for other
+	// pipelines what their first stage accepts.
 	Source string
 	// Params are the task's parameters, a JSON object. Default {}.
 	Params json.RawMessage
-	// Priority orders waiting tasks, higher first. Default 0.
+	// Priority orders ready tasks, higher first. Default 0.
 	Priority int16
-	// RequestID makes the submission idempotent: a second one with the same
-	// RequestID and SubmittedBy changes nothing and returns the first task, or
-	// [ErrRequestTaken] where that has another Source. Default: none.
+	// RequestID makes the submission idempotent: a second one with the same RequestID and
+	// SubmittedBy returns the first task, or [ErrRequestTaken] if that has another Source.
+	// Default: none.
 	RequestID string
-	// SubmittedBy says who submits, so that the RequestIDs of one do not meet
-	// those of another. The HTTP API sets it to the API key. Default: nobody,
-	// who is one submitter.
+	// SubmittedBy is the submitter; each has RequestIDs of its own. The HTTP API sets it to
+	// the API key. Default: empty, which is one submitter.
 	SubmittedBy string
-	// UserID says whose task it is. Default: nobody's.
+	// UserID is the user that the task belongs to. Default: none.
 	UserID string
-	// Traceparent is the header of W3C Trace Context of the request that this
-	// submission is part of, so that the work can be seen in its trace. Text
-	// that is none is left out. Default: none.
+	// Traceparent is the W3C Trace Context header of the submitting request, so that the
+	// work appears in its trace. An invalid one is ignored. Default: none.
 	Traceparent string
-	// NotBefore is a time before which the task does not start, by the
-	// database's clock. Default: at once.
+	// NotBefore is the scheduled time: the task does not start before it, by the database's
+	// clock. Default: at once.
 	NotBefore time.Time
 }
 
 // Receipt answers a [Submission].
 type Receipt struct {
 	ID      ID
-	Existed bool // the task was there already, by its RequestID and SubmittedBy
+	Existed bool // the RequestID was submitted before
 }
 
-// Submit adds a task. It is durable, and the workers are told, once the
-// surrounding transaction commits: the caller's, see [Store.WithTx], or else
-// one of its own.
+// Submit adds a task. It is durable, and workers are notified, once the transaction
+// commits: the caller's, see [Store.WithTx], or else one of its own.
 func (s *Store) Submit(ctx context.Context, sub Submission) (Receipt, error) {
 	given, err := columnsOf([]Submission{sub})
 	if err != nil {
@@ -71,8 +68,7 @@ func (s *Store) Submit(ctx context.Context, sub Submission) (Receipt, error) {
 
 const actSubmit = "submit"
 
-// submit a task: what most submissions are, for a tenth less of the server's time than
-// a list of one.
+// submitOneSQL submits one task, for a tenth less of the server's time than submitSQL.
 const submitOneSQL = `
 /* submit a task */
 insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent, submitted_by
@@ -82,9 +78,8 @@ values (cuelight_id(), $1, $2::text::jsonb, $3, $4, $5, $7, $8
     on conflict (request_id, (coalesce(submitted_by, ''))) where request_id is not null do nothing
 returning id`
 
-// submit tasks: ids are drawn in the order given, so that the first given is
-// the first claimed; rows are inserted in the order of their request ids, so
-// that two callers with the same ones cannot wait for each other.
+// submitSQL allocates ids in the given order, so that tasks are claimed in it, and inserts
+// rows in the order of request ids, so that two callers cannot wait for each other.
 const submitSQL = `
 /* submit tasks */
 with given as materialized (
@@ -111,11 +106,10 @@ const submittedSQL = `
 select request_id, coalesce(submitted_by, ''), id, source from {{.Tasks}}
  where (request_id, coalesce(submitted_by, '')) in (select * from unnest($1::text[], $2::text[]))`
 
-// SubmitAll adds any number of tasks in one round trip, all of them or none.
-// The receipts are in the order of subs. Where a RequestID was there already, a
-// second round trip finds its task; an error of that one, such as
-// [ErrRequestTaken], leaves the new tasks in place unless the caller's
-// transaction is rolled back, so that submitting again is right.
+// SubmitAll adds tasks in one round trip, all or none. The receipts are in the order of
+// subs. Where RequestIDs were submitted before, a second round trip finds their tasks; an
+// error of that, such as [ErrRequestTaken], does not remove the new tasks unless the caller
+// rolls its transaction back. Submitting again is always right.
 func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, error) {
 	if len(subs) == 0 {
 		return nil, nil
@@ -149,8 +143,8 @@ func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, er
 	return receipts, nil
 }
 
-// findSubmitted looks up the tasks that were there already. It takes a second
-// statement because the first does not see what was committed beside it.
+// findSubmitted finds the tasks of earlier submissions. The first statement cannot: its
+// snapshot does not have what was committed at the same time.
 func (s *Store) findSubmitted(ctx context.Context, subs []Submission, receipts []Receipt) error {
 	type request struct{ id, by string }
 	type submitted struct {
@@ -183,7 +177,7 @@ func (s *Store) findSubmitted(ctx context.Context, subs []Submission, receipts [
 		}
 		t, ok := found[request{subs[i].RequestID, subs[i].SubmittedBy}]
 		if !ok {
-			return fmt.Errorf("find submitted: request %q: %w: it was deleted just now", subs[i].RequestID, ErrNotFound)
+			return fmt.Errorf("find submitted: request %q: %w: it was deleted meanwhile", subs[i].RequestID, ErrNotFound)
 		}
 		receipts[i].ID = t.id
 		if t.source != subs[i].Source && taken == nil {
@@ -193,7 +187,7 @@ func (s *Store) findSubmitted(ctx context.Context, subs []Submission, receipts [
 	return taken
 }
 
-// columns are what submissions have, column by column.
+// columns are the arguments of the statements, by column.
 type columns struct {
 	sources, params               []string
 	priorities                    []int16
@@ -202,7 +196,7 @@ type columns struct {
 	notBefore                     []*time.Time
 }
 
-// columnsOf checks the submissions.
+// columnsOf checks submissions.
 func columnsOf(subs []Submission) (*columns, error) {
 	n := len(subs)
 	c := &columns{
@@ -238,22 +232,22 @@ func columnsOf(subs []Submission) (*columns, error) {
 	return c, nil
 }
 
-// all are the arguments of the statement that submits all.
+// all returns the arguments of submitSQL.
 func (c *columns) all() []any {
 	return []any{c.sources, c.params, c.priorities, c.requests, c.users, c.notBefore, c.traceparents, c.submitters}
 }
 
-// first are those of the statement that submits one, in the same order.
+// first returns the arguments of submitOneSQL.
 func (c *columns) first() []any {
 	return []any{c.sources[0], c.params[0], c.priorities[0], c.requests[0], c.users[0], c.notBefore[0], c.traceparents[0], c.submitters[0]}
 }
 
-// traceparent is the form of the header in version 00 of W3C Trace Context, which
-// later versions begin with.
+// traceparent is the form of the header in version 00 of W3C Trace Context. Later versions
+// start with it.
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,200})?$`)
 
-// isTraceparent also knows what the form does not say: there is no version ff, none
-// of the ids is 0, and version 00 ends there.
+// isTraceparent also checks that the version is not ff, that no id is 0, and that version 00
+// has nothing more.
 func isTraceparent(s string) bool {
 	return traceparent.MatchString(s) && s[:2] != "ff" && (s[:2] != "00" || len(s) == 55) &&
 		strings.Trim(s[3:35], "0") != "" && strings.Trim(s[36:52], "0") != ""
@@ -261,8 +255,8 @@ func isTraceparent(s string) bool {
 
 func (sub *Submission) check() error {
 	for _, given := range [][2]string{{"source", sub.Source}, {"request id", sub.RequestID}, {"user id", sub.UserID}, {"submitter", sub.SubmittedBy}} {
-		if text := given[1]; !utf8.ValidString(text) || strings.ContainsRune(text, 0) { // a source may hold a secret: it is not told
-			return fmt.Errorf("%w: the %s is not UTF-8 text without NUL, which PostgreSQL needs", ErrInvalid, given[0])
+		if text := given[1]; !utf8.ValidString(text) || strings.ContainsRune(text, 0) { // the text is not in the error: a source may contain a secret
+			return fmt.Errorf("%w: the %s must be UTF-8 text without NUL", ErrInvalid, given[0])
 		}
 	}
 	if sub.Source == "" {

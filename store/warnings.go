@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// Warnings are those of a task's stages: of each one's latest result that is a JSON
-// object, the list of strings in its member "warnings". A warning of several stages is
-// there once.
+// Warnings lists the warnings in the latest results of a task's stages, each once. A result
+// may be a JSON object with a member "warnings", a list of strings.
 func Warnings(history []Attempt) []string {
 	latest := map[string]int{}
 	for i, a := range history {
@@ -24,7 +23,7 @@ func Warnings(history []Attempt) []string {
 			Warnings []string `json:"warnings"`
 		}
 		if json.Unmarshal(a.Result, &result) != nil {
-			continue // another form, or none: no warnings
+			continue // no warnings
 		}
 		for _, w := range result.Warnings {
 			if !slices.Contains(all, w) {

@@ -17,24 +17,23 @@ type Worker struct {
 	PID          int
 	Version      string
 	Capabilities json.RawMessage
-	// Lease is how long it may be silent before its claims are anybody's.
-	// Default [DefaultLease].
+	// Lease is how long it may miss its heartbeats before it is lost. Default
+	// [DefaultLease].
 	Lease time.Duration
-	// Place says where it runs: empty, or words that differ from boot to boot,
-	// between namespaces of processes, and between processes that had one id.
+	// ProcessIdentity distinguishes it from other processes of the host with the same PID:
+	// the boot, the process namespace and the start time. Empty where they are not known.
 	ProcessIdentity string
-	Connected       bool // its session is open, as far as the database knows
+	Connected       bool // its database session is open
 	StartedAt       time.Time
 	HeartbeatAt     time.Time
 	HeartbeatAge    time.Duration // by the database's clock
-	StoppedAt       *time.Time    // it said good-bye
-	LostAt          *time.Time    // it was given up
-	DrainAt         *time.Time    // it was told to end its work and stop
+	StoppedAt       *time.Time    // it deregistered
+	LostAt          *time.Time    // its lease ran out
+	DrainAt         *time.Time    // it was asked to drain
 	Running         []Running
 }
 
-// State is what the worker does: working, draining, silent, stopped or lost. One that
-// has work to end after it was told to stop is draining, whoever told it.
+// State is working, draining, silent (it misses heartbeats), stopped or lost.
 func (w Worker) State() string {
 	switch {
 	case w.LostAt != nil:
@@ -49,16 +48,16 @@ func (w Worker) State() string {
 	return "working"
 }
 
-// Running is a claim in progress, as its worker last reported it. Its JSON is for people: the
-// token, which every write of the worker must show, is not in it.
+// Running is an attempt in progress, as its worker last reported it. Its JSON does not
+// contain the fencing token.
 type Running struct {
 	Task    ID      `json:"task_id"`
 	Stage   string  `json:"stage"`
 	Token   ID      `json:"-"`
 	Attempt int     `json:"attempt"`
-	Percent float64 `json:"percent"` // 0 to 100; negative where the end is not known
+	Percent float64 `json:"percent"` // 0 to 100; negative: not known
 	Speed   float64 `json:"speed,omitempty"`
-	ETA     float64 `json:"eta_s,omitempty"` // seconds left; 0 where it is not known
+	ETA     float64 `json:"eta_s,omitempty"` // seconds left; 0: not known
 	Note    string  `json:"note,omitempty"`
 }
 
@@ -94,8 +93,8 @@ select ` + workerColumns + `
  where pipeline = $1 and ($2 or (stopped_at is null and lost_at is null))
  order by id`
 
-// Workers lists the processes that work on the pipeline; with all set, those
-// that no longer do, too. Of these there may be very many: see [Store.StoppedWorkers].
+// Workers lists the workers of the pipeline; with all, stopped and lost ones, too, of which
+// there may be very many: see [Store.StoppedWorkers].
 func (s *Store) Workers(ctx context.Context, all bool) ([]Worker, error) {
 	rows, err := s.db.Query(ctx, s.sql.workers, s.graph.name, all)
 	if err != nil {
@@ -105,7 +104,7 @@ func (s *Store) Workers(ctx context.Context, all bool) ([]Worker, error) {
 	return workers, s.explain("list workers", err)
 }
 
-// stoppedWorkersSQL: along the primary key. Most workers are gone, so few are passed over.
+// stoppedWorkersSQL reads along the primary key, because most workers have stopped.
 const stoppedWorkersSQL = `
 /* list stopped workers */
 select ` + workerColumns + `
@@ -115,9 +114,8 @@ select ` + workerColumns + `
  order by id desc
  limit $3`
 
-// StoppedWorkers lists processes that worked on the pipeline and no longer do, the
-// newest first: at most limit, by default 100, that registered before another. The
-// next page is that before the last one.
+// StoppedWorkers lists stopped and lost workers, the newest first: up to limit, by default
+// 100, that registered before a worker; zero for the first page.
 func (s *Store) StoppedWorkers(ctx context.Context, before ID, limit int) ([]Worker, error) {
 	rows, err := s.db.Query(ctx, s.sql.stoppedWorkers, s.graph.name, before, cmp.Or(max(limit, 0), 100))
 	if err != nil {

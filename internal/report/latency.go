@@ -9,52 +9,48 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Percentiles are those of a number of durations.
+// Percentiles are the percentiles of N durations.
 type Percentiles struct {
 	N             int
 	P50, P95, P99 time.Duration
 }
 
-// LatencyPoint is what happened to the tasks that were submitted in one stretch
-// of time.
+// LatencyPoint describes the tasks submitted in one interval.
 type LatencyPoint struct {
-	At time.Time // where the stretch begins
-	// Wait is from when a stage could begin to when it was claimed. It has the
-	// first attempts of all stages.
+	At time.Time // start of the interval
+	// Wait is the time from ready to claimed, of the first attempts of all stages.
 	Wait Percentiles
-	// Work is how long successful attempts took, by stage in the pipeline's
-	// order.
+	// Work is the duration of successful attempts, by stage in the pipeline's order.
 	Work []Percentiles
 }
 
-// Latency is how long things took.
+// Latency is how long tasks waited and were worked on.
 type Latency struct {
-	// All is as a point that has everything.
+	// All is the whole span.
 	All LatencyPoint
-	// Points are in the order of time. A stretch without tasks has none.
+	// Points are ordered by time. An interval without tasks has none.
 	Points []LatencyPoint
-	Step   time.Duration // from one to the next
+	Step   time.Duration // the interval
 }
 
-// LatencyQuery says of which tasks. Its zero value is the last hour in sixty
-// stretches.
+// LatencyQuery selects tasks by time of submission. Its zero value is the last hour in sixty
+// intervals.
 type LatencyQuery struct {
 	Until  time.Time     // default now, by the database's clock
 	Span   time.Duration // default an hour
 	Points int           // 1 to 500; default 60
 }
 
-// Of a stretch this many tasks are looked at, evenly spread over it, so that what
-// it costs has a bound.
+// The sample of an interval: so many slices with so many tasks each, which limits the cost.
 const (
 	latencySlices   = 8
 	latencyPerSlice = 10
 )
 
-// waits: of tried, the attempts of some tasks, how long each stage waited before its
-// first. It could begin when what it needs was completed for the first time; without
-// needs, when it was submitted, or was due.
-const waits = `
+// waitsSQL computes from tried, the attempts of some tasks, how long each stage waited before
+// its first attempt: since the stages it needs were first completed, or, without needs, since
+// the task was submitted or due.
+const waitsSQL = `
 needs (stage, need) as (values
        {{- range $i, $s := .Stages}}{{range .Needs}}
        ('{{$s.Name}}', '{{.}}'),{{end}}{{end}}
@@ -70,9 +66,9 @@ needs (stage, need) as (values
    group by f.task_id, f.submitted_at, f.ready_at, f.stage, f.started_at
 )`
 
-// latency: ids begin with the time of their submission, so the primary key finds
-// what was submitted when. A row per stretch and kind: -2 is the wait, others are
-// stages; the stretch is null for all together.
+// latencySQL finds tasks by time with the primary key, because ids start with the time of the
+// submission. It returns a row per interval and kind: -2 is the wait, others are stage
+// numbers; the interval is null for the whole span.
 const latencySQL = `
 /* latency */
 with span as (
@@ -91,30 +87,28 @@ with span as (
 ), tried as materialized (
   select a.*, sample.created_at as submitted_at, sample.ready_at
     from sample cross join lateral (select * from {{.Attempts}} where task_id = sample.id offset 0) as a
-), ` + waits + `, measured as (
+), ` + waitsSQL + `, measured as (
   select -2 as kind, submitted_at, seconds from waited
   union all
   select case stage {{range $i, $s := .Stages}}when '{{.Name}}' then {{$i}} {{end}}end, submitted_at, extract(epoch from finished_at - started_at)
     from tried where outcome = 'completed'
 )
-select stretch, kind, count(*), percentile_cont(array[0.5, 0.95, 0.99]) within group (order by seconds)
+select interval, kind, count(*), percentile_cont(array[0.5, 0.95, 0.99]) within group (order by seconds)
   from (select kind, seconds,
-               floor(extract(epoch from submitted_at - span.since) / extract(epoch from span.step))::int as stretch
-          from measured cross join span) as placed
+               floor(extract(epoch from submitted_at - span.since) / extract(epoch from span.step))::int as interval
+          from measured cross join span) as numbered
  where kind is not null
- group by grouping sets ((stretch, kind), (kind))
- order by stretch nulls first, kind`
+ group by grouping sets ((interval, kind), (kind))
+ order by interval nulls first, kind`
 
 const latencyFromSQL = `
-/* beginning of a span */
+/* start of the span */
 select coalesce($1, now()) - make_interval(secs => $2)`
 
-var errSpan = errors.New("a span is positive and has 1 to 500 points")
+var errSpan = errors.New("a span must be positive and have 1 to 500 points")
 
-// Latency says how long tasks waited and were worked on, over time. Time is
-// that of their submission: a point has what became of the tasks that came
-// then, as far as it has happened. Of many tasks some are looked at, evenly
-// spread.
+// Latency returns how long tasks waited and were worked on, over the time of their
+// submission. It reads an even sample of the tasks.
 func (r *Reader) Latency(ctx context.Context, q LatencyQuery) (Latency, error) {
 	if q.Span == 0 {
 		q.Span = time.Hour
@@ -134,12 +128,12 @@ func (r *Reader) Latency(ctx context.Context, q LatencyQuery) (Latency, error) {
 		return Latency{}, r.explain("latency", err)
 	}
 	end := out.All.At.Add(q.Span)
-	var stretch *int
+	var interval *int
 	var kind, n int
 	var at []float64
 	err := r.read(ctx, r.latency, []any{end, q.Span.Seconds(), q.Points, latencySlices, latencyPerSlice}, func(rows pgx.Rows) error {
-		_, err := pgx.ForEachRow(rows, []any{&stretch, &kind, &n, &at}, func() error {
-			out.point(r, stretch).put(kind, n, at)
+		_, err := pgx.ForEachRow(rows, []any{&interval, &kind, &n, &at}, func() error {
+			out.point(r, interval).put(kind, n, at)
 			return nil
 		})
 		return err
@@ -151,12 +145,12 @@ func (r *Reader) newPoint() LatencyPoint {
 	return LatencyPoint{Work: make([]Percentiles, len(r.graph.Stages()))}
 }
 
-// point is where a row belongs; rows come in the order of time.
-func (l *Latency) point(r *Reader, stretch *int) *LatencyPoint {
-	if stretch == nil {
+// point returns the point that a row belongs to; rows are ordered by time.
+func (l *Latency) point(r *Reader, interval *int) *LatencyPoint {
+	if interval == nil {
 		return &l.All
 	}
-	at := l.All.At.Add(time.Duration(*stretch) * l.Step)
+	at := l.All.At.Add(time.Duration(*interval) * l.Step)
 	if n := len(l.Points); n == 0 || !l.Points[n-1].At.Equal(at) {
 		p := r.newPoint()
 		p.At = at
