@@ -196,7 +196,9 @@ func (w *worker) exchange(b *testing.B, n int) {
 }
 
 func (w *worker) request(reports []engine.Report, claimFrom []bool) engine.ExchangeRequest {
-	return engine.ExchangeRequest{Worker: w.id, Reports: reports, FreeSlots: w.free, ClaimFrom: claimFrom, PromoteDue: make([]bool, len(w.free))}
+	return engine.ExchangeRequest{
+		Worker: w.id, Reports: reports, FreeSlots: w.free, ClaimFrom: claimFrom, PromoteDue: make([]bool, len(w.free)),
+	}
 }
 
 // BenchmarkNotify measures the time from before a notification is sent until the listener

@@ -101,7 +101,10 @@ func TestSelectRuns_FiltersAGroup(t *testing.T) {
 
 func TestParseOptions_ReadsAndChecksFlags(t *testing.T) {
 	t.Parallel()
-	o, err := parseOptions([]string{"-quick", "-rounds", "2", "-only", "e2e, floor", "-systems", "cuelight", "-dir", "d", "-out", "", "-cpuprofile", "p", "-cuelight", "c", "-media", "m", "-report", "r"}, io.Discard)
+	o, err := parseOptions([]string{
+		"-quick", "-rounds", "2", "-only", "e2e, floor", "-systems", "cuelight", "-dir", "d", "-out", "",
+		"-cpuprofile", "p", "-cuelight", "c", "-media", "m", "-report", "r",
+	}, io.Discard)
 	must(t, err)
 	want := options{
 		mode: modeQuick, rounds: 2, only: []string{"e2e", "floor"}, systems: []string{"cuelight"}, dir: "d", cpuProfile: "p",
@@ -110,13 +113,14 @@ func TestParseOptions_ReadsAndChecksFlags(t *testing.T) {
 	if !equal(o, want) {
 		t.Errorf("%+v, want %+v", o, want)
 	}
-	if o, err := parseOptions(nil, io.Discard); err != nil || o.mode != modeFull || o.dir == "" || !strings.HasSuffix(o.out, filepath.Join("bench", "results")) {
+	o, err = parseOptions(nil, io.Discard)
+	if err != nil || o.mode != modeFull || o.dir == "" || !strings.HasSuffix(o.out, filepath.Join("bench", "results")) {
 		t.Errorf("without flags: %+v, %v", o, err)
 	}
 	for args, want := range map[string]string{
 		"-quick -once":         "exclude each other",
 		"-only e2e,nothing":    `unknown scenario "nothing"`,
-		"-systems nobody":      `unknown system "nobody"`,
+		"-systems other":       `unknown system "other"`,
 		"-rounds -1":           "negative",
 		"something":            "no arguments",
 		"-frequency 4":         "not defined",
@@ -146,14 +150,17 @@ func TestModulePath_ReadsGoMod(t *testing.T) {
 	}
 }
 
-func TestMeasure_WritesResultAndSummary(t *testing.T) {
+func TestRun_WritesResultAndSummary(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	server.start(t) // skips where there is none
+	server.start(t) // skips without PostgreSQL
 	out := filepath.Join(t.TempDir(), "results")
 	profile := filepath.Join(t.TempDir(), "cpu")
-	o := options{mode: modeQuick, rounds: 1, only: []string{"notify", "drain"}, systems: cuelightOnly, dir: defaultDataDir(), out: out, cpuProfile: profile}
+	o := options{
+		mode: modeQuick, rounds: 1, only: []string{"notify", "drain"}, systems: cuelightOnly,
+		dir: defaultDataDir(), out: out, cpuProfile: profile,
+	}
 	var text bytes.Buffer
 	must(t, withCPUProfile(o.cpuProfile, func() error { return run(t.Context(), o, &text) }))
 
@@ -181,7 +188,7 @@ func TestMeasure_WritesResultAndSummary(t *testing.T) {
 	}
 }
 
-func TestMeasure_OnceModeBuildsTheDaemonAndTranscodes(t *testing.T) {
+func TestRun_OnceModeBuildsTheDaemonAndTranscodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
@@ -201,14 +208,15 @@ func TestMeasure_OnceModeBuildsTheDaemonAndTranscodes(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	if f, ok := r.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: "queries"}); !ok || f.Median() <= 0 || f.Median() > 100 {
+	f, ok := r.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: "queries"})
+	if !ok || f.Median() <= 0 || f.Median() > 100 {
 		t.Errorf("queries of the daemon are %+v", f)
 	}
 	if len(r.ForScenario("transcode")) != 9 || len(r.Skipped) > 0 {
 		t.Errorf("%d figures of transcodes; skipped: %v", len(r.ForScenario("transcode")), r.Skipped)
 	}
 	if strings.Contains(text.String(), "target") {
-		t.Errorf("it prints targets:\n%s", text.String())
+		t.Errorf("a once run printed targets:\n%s", text.String())
 	}
 	if _, err := os.Stat(filepath.Join(out, "latest.md")); !os.IsNotExist(err) {
 		t.Errorf("latest.md exists: %v", err)
@@ -226,7 +234,8 @@ func TestOptions_IsCompleteRun(t *testing.T) {
 		t.Error("a full run is not complete")
 	}
 	for _, o := range []options{
-		{mode: modeQuick}, {mode: modeOnce}, {mode: modeFull, rounds: 1}, {mode: modeFull, only: []string{"e2e"}}, {mode: modeFull, systems: cuelightOnly},
+		{mode: modeQuick}, {mode: modeOnce}, {mode: modeFull, rounds: 1}, {mode: modeFull, only: []string{"e2e"}},
+		{mode: modeFull, systems: cuelightOnly},
 	} {
 		if o.isComplete() {
 			t.Errorf("%+v is complete", o)
@@ -234,7 +243,7 @@ func TestOptions_IsCompleteRun(t *testing.T) {
 	}
 }
 
-func TestMeasure_WritesNothingWhenInterrupted(t *testing.T) {
+func TestRun_WritesNothingWhenInterrupted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}

@@ -33,7 +33,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// diary keeps what happens.
+// recorder keeps all observations.
 type recorder struct {
 	mu  sync.Mutex
 	all []harness.Observation
@@ -83,7 +83,9 @@ func TestWorkers_ShareTheStages(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	var here, there recorder
-	c := start(t, url, harness.Options{Slots: 1, Stages: []harness.Stage{harness.Ingest, harness.Assemble}, Observe: here.observe})
+	c := start(t, url, harness.Options{
+		Slots: 1, Stages: []harness.Stage{harness.Ingest, harness.Assemble}, Observe: here.observe,
+	})
 	other := start(t, url, harness.Options{
 		Slots: 1, Stages: []harness.Stage{harness.Transcode, harness.Metadata, harness.Publish}, Observe: there.observe,
 	})

@@ -19,7 +19,8 @@ const finishedSQL = `
 with worker as (
   insert into workers (pipeline, host, pid, stopped_at) values ('video', 'bench', 1, now()) returning id
 ), made as (
-  select i, now() - interval '1 minute' - ($1::bigint - i) * interval '1 millisecond' as at from generate_series(1, $1::bigint) i
+  select i, now() - interval '1 minute' - ($1::bigint - i) * interval '1 millisecond' as at
+    from generate_series(1, $1::bigint) i
 ), finished as (
   insert into tasks (id, created_at, source,
                      ingest_status, transcode_status, metadata_status, assemble_status, publish_status,
@@ -68,7 +69,8 @@ func (System) AddFinishedTasks(ctx context.Context, url string, n int) error {
 
 // sizesSQL includes the free space in the tables, which later rows will use.
 const sizesSQL = `
-select pg_table_size('tasks'), pg_indexes_size('tasks'), pg_total_relation_size('attempts'), pg_total_relation_size('outbox')`
+select pg_table_size('tasks'), pg_indexes_size('tasks'),
+       pg_total_relation_size('attempts'), pg_total_relation_size('outbox')`
 
 // Sizes returns the bytes that the tasks take.
 func (System) Sizes(ctx context.Context, url string) (s harness.Sizes, err error) {

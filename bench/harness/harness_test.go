@@ -43,7 +43,8 @@ func TestDoWork_LastsAsLongAsConfigured(t *testing.T) {
 	if err := o.DoWork(t.Context(), 1, harness.Ingest); err != nil {
 		t.Fatal(err)
 	}
-	if len(seen) != 2 || seen[0].Kind != harness.Started || seen[1].Kind != harness.Ended || seen[1].At.Sub(seen[0].At) < o.WorkTime {
+	if len(seen) != 2 || seen[0].Kind != harness.Started || seen[1].Kind != harness.Ended ||
+		seen[1].At.Sub(seen[0].At) < o.WorkTime {
 		t.Errorf("observed %v", seen)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

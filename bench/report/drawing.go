@@ -39,7 +39,9 @@ func face(bold bool) font.Font {
 }
 
 func letters(p paint, bold bool, x text.XAlignment, y text.YAlignment) text.Style {
-	return text.Style{Color: p.color(), Font: face(bold), XAlign: x, YAlign: y, Handler: text.Plain{Fonts: font.DefaultCache}}
+	return text.Style{
+		Color: p.color(), Font: face(bold), XAlign: x, YAlign: y, Handler: text.Plain{Fonts: font.DefaultCache},
+	}
 }
 
 func stroke(p paint, w vg.Length, dashes ...vg.Length) draw.LineStyle {

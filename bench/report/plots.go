@@ -104,7 +104,8 @@ func plotRates(r *result.Result) (drawing, bool) {
 		panels[i].plot = p
 	}
 	return drawPanels("rates", "Latency at offered rates",
-		"From a task's planned arrival, in an open loop, until its last stage is completed. × marks a rate that was not sustained.",
+		"From a task's planned arrival, in an open loop, until its last stage is completed. "+
+			"× marks a rate that was not sustained.",
 		190, p50, panels...), true
 }
 

@@ -21,8 +21,8 @@ type section struct {
 // sections are in the order of the benchmark's plan.
 var sections = []section{
 	{title: "Floors", scenarios: []string{"commit", "commits5", "notify"},
-		about: "The times of PostgreSQL alone on this machine. Idle is with a random pause of 5–50 ms before each sample, " +
-			"after which all processes sleep."},
+		about: "The times of PostgreSQL alone on this machine. Idle is with a random pause of 5–50 ms before each " +
+			"sample, after which all processes sleep."},
 	{title: "Wake-up", scenarios: []string{"wake_submit", "hop", "hop_commit", "hop_other"},
 		about: "The time until a stage starts that is ready."},
 	{title: "End to end", scenarios: []string{"e2e"}, selects: isNoPoller, write: writeEndToEnd,
@@ -139,8 +139,8 @@ func writeEndToEnd(p *page, r *result.Result, figures []*result.Figure) {
 		}
 	}
 	if len(rows) > 0 {
-		p.say("At offered rates, in an open loop: tasks arrive at planned times, and their latency counts from these times. " +
-			"A system sustains a rate if it completes at least 99 %% of the tasks within the run.")
+		p.say("At offered rates, in an open loop: tasks arrive at planned times, and their latency counts from these " +
+			"times. A system sustains a rate if it completes at least 99 %% of the tasks within the run.")
 	}
 	p.table(append([]string{"system", "tasks/s:", "completed:", "sustained"}, percentileHeads...), rows)
 }

@@ -4,7 +4,7 @@ import "testing"
 
 func TestFirstVersion_ParsesProgramOutput(t *testing.T) {
 	t.Parallel()
-	for said, want := range map[string]string{
+	for output, want := range map[string]string{
 		"postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n":   "15.18",
 		"ffmpeg version 5.1.9-0+deb12u1 Copyright (c) 2000-2026\n": "5.1.9-0+deb12u1",
 		"ffmpeg version n7.1 Copyright\nbuilt with gcc 14":         "ffmpeg version n7.1 Copyright",
@@ -12,8 +12,8 @@ func TestFirstVersion_ParsesProgramOutput(t *testing.T) {
 		"git version 2.39": "2.39",
 		"":                 "",
 	} {
-		if got := firstVersion(said); got != want {
-			t.Errorf("version(%q) is %q, want %q", said, got, want)
+		if got := firstVersion(output); got != want {
+			t.Errorf("firstVersion(%q) is %q, want %q", output, got, want)
 		}
 	}
 }

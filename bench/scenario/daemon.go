@@ -92,7 +92,8 @@ func startDaemon(ctx context.Context, t *Trial, dir string) (*childproc.Process,
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the daemon does not work after %v", startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
+		fmt.Errorf("the daemon does not work after %v", startTimeout))
 	defer cancel()
 	select {
 	case <-working:

@@ -71,8 +71,7 @@ func (c *fakeWorkers) Stop(context.Context) error {
 	return nil
 }
 
-// twice tells of the end of a stage's work, its completion or its beginning two
-// times.
+// duplicate sends one observation of a kind twice.
 func duplicate(what harness.Kind) func(func(harness.Observation), harness.Observation) {
 	return func(observe func(harness.Observation), m harness.Observation) {
 		observe(m)

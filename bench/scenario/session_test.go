@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// meeting has a server.
+// newSession returns a session with a server.
 func newSession(t *testing.T) *scenario.Session {
 	t.Helper()
 	if testing.Short() {
@@ -51,13 +51,15 @@ func newSession(t *testing.T) *scenario.Session {
 		}
 	})
 	return &scenario.Session{
-		Server: server, Result: result.New("test"), Logf: t.Logf, StartSubprocess: subprocess.Start, DaemonCommand: idleDaemonCommand, ScratchDir: t.TempDir(),
+		Server: server, Result: result.New("test"), Logf: t.Logf, StartSubprocess: subprocess.Start,
+		DaemonCommand: idleDaemonCommand, ScratchDir: t.TempDir(),
 	}
 }
 
-// idler is a daemon that does nothing at all.
+// idleDaemonCommand returns the command of a daemon that does nothing.
 func idleDaemonCommand(context.Context, string, string) (*exec.Cmd, error) {
-	return exec.Command("/bin/sh", "-c", `trap 'exit 0' TERM; echo '{"msg":"working"}' >&2; while :; do sleep 0.01; done`), nil
+	const script = `trap 'exit 0' TERM; echo '{"msg":"working"}' >&2; while :; do sleep 0.01; done`
+	return exec.Command("/bin/sh", "-c", script), nil
 }
 
 func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
@@ -107,12 +109,14 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"bulk/cuelight/cancel", "bulk/cuelight/claim", "bulk/cuelight/fail", "bulk/cuelight/import", "bulk/cuelight/reset", "bulk/cuelight/slowest",
+		"bulk/cuelight/cancel", "bulk/cuelight/claim", "bulk/cuelight/fail", "bulk/cuelight/import",
+		"bulk/cuelight/reset", "bulk/cuelight/slowest",
 		"commit/floor/tight", "commits5/floor/commit_delay=2ms", "commits5/floor/idle",
 		"drain/cuelight/tasks=50", "e2e/cuelight/commit_delay=2ms", "e2e/cuelight/idle", "grown/cuelight/finished=100",
 		"held/cuelight/free", "held/cuelight/held",
 		"hop/cuelight", "hop/cuelight/commit_delay=2ms", "hop_commit/cuelight", "hop_commit/cuelight/commit_delay=2ms",
-		"hop_other/cuelight", "hop_other_ended/cuelight", "notifies/cuelight", "notify/floor/idle", "order/cuelight/tasks=50", "processes/cuelight/processes=2",
+		"hop_other/cuelight", "hop_other_ended/cuelight", "notifies/cuelight", "notify/floor/idle",
+		"order/cuelight/tasks=50", "processes/cuelight/processes=2",
 		"rate/cuelight/rate=50", "rate_kept/cuelight/rate=50",
 		"size/cuelight/history_mib", "size/cuelight/index_mib", "size/cuelight/outbox_mib", "size/cuelight/table_mib",
 		"wake_submit/cuelight", "wake_submit/cuelight/commit_delay=2ms", "work20ms/cuelight/slots=5",
@@ -136,7 +140,10 @@ func TestSession_MeasuresDaemonAndTranscode(t *testing.T) {
 	s := newSession(t)
 	err := s.Run(t.Context(), scenario.Group{Rounds: 1, Runs: []scenario.Run{
 		{Scenario: scenario.IdleDaemon{For: 300 * time.Millisecond}, System: cuelight.System{}},
-		{Scenario: scenario.Transcode{Clips: []scenario.Clip{{Size: "320x180", Rate: 10, For: time.Second}}}, System: cuelight.System{}},
+		{
+			Scenario: scenario.Transcode{Clips: []scenario.Clip{{Size: "320x180", Rate: 10, For: time.Second}}},
+			System:   cuelight.System{},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +151,8 @@ func TestSession_MeasuresDaemonAndTranscode(t *testing.T) {
 	if len(s.Result.Skipped) > 0 {
 		t.Errorf("skipped: %v", s.Result.Skipped)
 	}
-	if f, ok := s.Result.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: "queries"}); !ok || f.Median() != 0 {
+	f, ok := s.Result.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: "queries"})
+	if !ok || f.Median() != 0 {
 		t.Errorf("queries of an idle daemon: %+v", f)
 	}
 	for _, of := range []string{"cpu", "memory"} {
@@ -154,7 +162,8 @@ func TestSession_MeasuresDaemonAndTranscode(t *testing.T) {
 	}
 	for _, system := range []string{"cuelight", "ffmpeg_bare", "ffmpeg_per_rung"} {
 		for _, of := range []string{"cpu", "wall", "memory"} {
-			f, ok := s.Result.Find(result.Key{Scenario: "transcode", System: system, Case: "clip=generated_320x180p10_1s," + of})
+			key := result.Key{Scenario: "transcode", System: system, Case: "clip=generated_320x180p10_1s," + of}
+			f, ok := s.Result.Find(key)
 			if !ok || f.Median() <= 0 {
 				t.Errorf("%s of %s is %+v", of, system, f)
 			}
@@ -205,7 +214,9 @@ func TestSession_LeavesNothingWhenInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	endless := fakeSystem{name: "endless", duration: time.Second, onStart: func() { time.AfterFunc(50*time.Millisecond, cancel) }}
+	endless := fakeSystem{
+		name: "endless", duration: time.Second, onStart: func() { time.AfterFunc(50*time.Millisecond, cancel) },
+	}
 	err := s.Run(ctx, scenario.Group{Rounds: 1, Runs: []scenario.Run{
 		{Scenario: scenario.E2E{Samples: 100, Slots: 5}, System: endless},
 	}})

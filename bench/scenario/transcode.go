@@ -52,8 +52,8 @@ func (m Transcode) Measure(ctx context.Context, t *Trial) error {
 			return fmt.Errorf("%s: %w", c.name(t.MediaDir), err)
 		}
 	}
-	t.Note("transcode", "CPU is that of all processes of the transcode stage, its checks of the renditions and the engine "+
-		"included, without the database; the process has transcoded one clip before, because asking ffmpeg for its "+
+	t.Note("transcode", "CPU is that of all processes of the transcode stage, with its checks of the renditions and "+
+		"the engine, without the database; the process has transcoded one clip before, because asking ffmpeg for its "+
 		"features takes 0.2 s of CPU once")
 	return nil
 }
@@ -64,26 +64,49 @@ func (c Clip) measure(ctx context.Context, t *Trial) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	source, err := c.source(ctx, t.MediaDir, filepath.Join(dir, "clip.mp4"))
+	methods, err := c.prepare(ctx, t, dir)
 	if err != nil {
 		return err
 	}
-	warmup := filepath.Join(dir, "warmup.mp4")
-	if err := warmupClip.generate(ctx, warmup); err != nil {
-		return err
+	for _, i := range rotation(t.Round, len(methods)) {
+		m := methods[i]
+		runDir := filepath.Join(dir, m.system)
+		if err := os.Mkdir(runDir, 0o755); err != nil {
+			return err
+		}
+		cost, err := m.run(runDir)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.system, err)
+		}
+		of := "clip=" + c.name(t.MediaDir) + ","
+		t.RecordFor(m.system, "transcode", of+"cpu", "CPU s", result.FromValue(cost.CPU.Seconds()))
+		t.RecordFor(m.system, "transcode", of+"wall", "wall s", result.FromValue(cost.Wall.Seconds()))
+		t.RecordFor(m.system, "transcode", of+"memory", "MiB", result.FromValue(float64(cost.Memory)/(1<<20)))
 	}
-	recordDir := filepath.Join(dir, "commands")
-	if err := os.Mkdir(recordDir, 0o755); err != nil {
-		return err
+	return nil
+}
+
+// transcodeMethod is one of the three ways to transcode a clip.
+type transcodeMethod struct {
+	system string
+	run    func(dir string) (transcodebench.Cost, error)
+}
+
+// prepare provides the source and the commands for all methods.
+func (c Clip) prepare(ctx context.Context, t *Trial, dir string) ([]transcodeMethod, error) {
+	source, err := c.source(ctx, t.MediaDir, filepath.Join(dir, "clip.mp4"))
+	if err != nil {
+		return nil, err
+	}
+	warmup, recordDir := filepath.Join(dir, "warmup.mp4"), filepath.Join(dir, "commands")
+	if err := errors.Join(warmupClip.generate(ctx, warmup), os.Mkdir(recordDir, 0o755)); err != nil {
+		return nil, err
 	}
 	commands, err := transcodebench.RecordCommands(ctx, source, recordDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	all := []struct {
-		system string
-		run    func(dir string) (transcodebench.Cost, error)
-	}{
+	return []transcodeMethod{
 		{t.systemName, func(dir string) (transcodebench.Cost, error) {
 			job := transcodebench.Job{URL: t.URL, Warmup: warmup, Source: source, Dir: dir}
 			return transcodebench.RunStage(ctx, job, commands.Whole)
@@ -94,22 +117,7 @@ func (c Clip) measure(ctx context.Context, t *Trial) (err error) {
 		{"ffmpeg_per_rung", func(dir string) (transcodebench.Cost, error) {
 			return transcodebench.RunCommands(ctx, commands.Each, dir)
 		}},
-	}
-	for _, i := range rotation(t.Round, len(all)) {
-		runDir := filepath.Join(dir, all[i].system)
-		if err := os.Mkdir(runDir, 0o755); err != nil {
-			return err
-		}
-		cost, err := all[i].run(runDir)
-		if err != nil {
-			return fmt.Errorf("%s: %w", all[i].system, err)
-		}
-		of := "clip=" + c.name(t.MediaDir) + ","
-		t.RecordFor(all[i].system, "transcode", of+"cpu", "CPU s", result.FromValue(cost.CPU.Seconds()))
-		t.RecordFor(all[i].system, "transcode", of+"wall", "wall s", result.FromValue(cost.Wall.Seconds()))
-		t.RecordFor(all[i].system, "transcode", of+"memory", "MiB", result.FromValue(float64(cost.Memory)/(1<<20)))
-	}
-	return nil
+	}, nil
 }
 
 // name returns the name of the clip in results.

@@ -32,7 +32,9 @@ func Main(systems []harness.System) int {
 	return 0
 }
 
-func runChild(ctx context.Context, systems []harness.System, text string, commands io.Reader, records io.Writer) (err error) {
+func runChild(
+	ctx context.Context, systems []harness.System, text string, commands io.Reader, records io.Writer,
+) (err error) {
 	var c config
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return fmt.Errorf("read config: %w", err)

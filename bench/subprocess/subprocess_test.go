@@ -115,7 +115,8 @@ func TestStop_ReturnsAfterAllObservationsArrived(t *testing.T) {
 			task = 100 + int64(i/6) - 1
 		}
 		stage := []harness.Stage{harness.Transcode, harness.Publish}[i%6/3]
-		if m.Task != task || m.Stage != stage || m.Kind != harness.Kind(i%3) || m.At.Before(started.Round(0)) || m.At.After(ended.Round(0)) {
+		if m.Task != task || m.Stage != stage || m.Kind != harness.Kind(i%3) ||
+			m.At.Before(started.Round(0)) || m.At.After(ended.Round(0)) {
 			t.Fatalf("observation %d is %+v; want %v of task %d", i, m, stage, task)
 		}
 	}
@@ -177,7 +178,8 @@ func startSubmitAndStop(ctx context.Context, url string) error {
 // The process ends without Stop, which may need a database that is gone.
 func TestProcess_EndsAtOnceWithoutItsParent(t *testing.T) {
 	t.Parallel()
-	if err := subprocess.RunWithoutParent(fake{}, stopError); err == nil || !strings.Contains(err.Error(), "is gone") || strings.Contains(err.Error(), stopError) {
+	err := subprocess.RunWithoutParent(fake{}, stopError)
+	if err == nil || !strings.Contains(err.Error(), "is gone") || strings.Contains(err.Error(), stopError) {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -52,7 +52,7 @@ func RecordCommands(ctx context.Context, source, dir string) (all Commands, err 
 // runs ffmpeg, except for transcodes in a dry run.
 type recorder struct{ dir, script, file string }
 
-// The script ends each argument with a 0, which no argument contains.
+// recorderScript ends each argument with a 0, which no argument contains.
 const recorderScript = `#!/bin/sh
 case " $* " in *" hls "*) printf '%%s\0' "$@" >>%s%s;; esac
 exec %s "$@"

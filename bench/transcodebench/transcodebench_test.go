@@ -52,7 +52,7 @@ func makeDir(t *testing.T, name string) string {
 	return path
 }
 
-// made are the segments below a directory, by rendition.
+// segmentCounts returns the number of segments below a directory by rendition.
 func segmentCounts(t *testing.T, dir string) map[string]int {
 	t.Helper()
 	files, err := fs.Glob(os.DirFS(dir), "*/seg-*.m4s")

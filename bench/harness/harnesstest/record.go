@@ -94,7 +94,8 @@ func (r *record) stageFaults(task int64, s harness.Stage) (faults []string) {
 	}
 	started, ended := first(s, harness.Started), first(s, harness.Ended)
 	if ended.Before(started) || first(s, harness.Completed).Before(ended) {
-		faults = append(faults, fmt.Sprintf("%v of task %d ended before it started, or was completed before it ended", s, task))
+		faults = append(faults,
+			fmt.Sprintf("%v of task %d ended before it started, or was completed before it ended", s, task))
 	}
 	for _, need := range s.Needs() {
 		if started.Before(first(need, harness.Ended)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/cuelight/cuelight/bench/harness"
 )
 
-// right is what happens when all is well.
+// correctObservations returns the observations of a correct run.
 func correctObservations() []harness.Observation {
 	var all []harness.Observation
 	at := time.Now()
