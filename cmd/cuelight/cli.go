@@ -8,42 +8,44 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 )
 
 // cli is one invocation of the program.
 type cli struct {
-	sig *signals
+	sig *daemon.Signals
 	in  io.Reader
-	out *stream
-	err *stream
+	out *console.Stream
+	err *console.Stream
 
 	dbconn.Options
-	json  bool
-	where string // the flags that say where things are, as they were given
+	json          bool
+	locationFlags string // the flags that select directories and the database, as given
 }
 
-const rootHelp = `Cuelight takes videos through a pipeline of stages, on PostgreSQL alone:
+const rootHelp = `Cuelight takes videos through a pipeline of stages, with PostgreSQL as its only
+service:
 
   ingest -> transcode + metadata -> assemble -> publish
 
-To publish one video:            cuelight run FILE
-To work on videos as they come:  cuelight serve --watch DIR
+To publish one video:  cuelight run FILE
+To run a daemon:       cuelight serve --watch DIR
 
-Settings are taken from the command line, else from the environment variable
-of the same name (--data-dir: CUELIGHT_DATA_DIR), else they have a default.
+A setting comes from the command line, else from the environment variable of the
+same name (--data-dir: CUELIGHT_DATA_DIR), else it has a default.
 
-The database is the one that comes first of
+The database is the first of these that is set:
   1. --database-url
   2. CUELIGHT_DATABASE_URL
   3. DATABASE_URL
-  4. PGHOST, PGSERVICE, PGDATABASE and the other PG* variables, if one of these
-     three is set
-  5. a private PostgreSQL server below the data directory, which cuelight starts,
+  4. PGHOST, PGSERVICE or PGDATABASE, with the other PG* variables
+  5. a private PostgreSQL server in the data directory, which cuelight starts,
      shares with other cuelight commands, and stops
-The word "private" in place of an address chooses the last one at once.
+The word "private" in place of an address selects the last one.
 
-` + exitCodes
+` + exitCodesHelp
 
 const (
 	groupWork    = "work"
@@ -54,27 +56,27 @@ const (
 
 // execute runs the command that args name.
 func (c *cli) execute(args []string) error {
-	root := c.root()
+	root := c.rootCommand()
 	root.SetArgs(args)
-	began := false
+	parsed := false
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := c.readEnvironment(cmd); err != nil {
 			return err
 		}
-		began = true
+		parsed = true
 		return nil
 	}
-	err := root.ExecuteContext(c.sig.ctx)
-	if err != nil && !began {
-		return asUsage(err)
+	err := root.ExecuteContext(c.sig.Ctx)
+	if err != nil && !parsed {
+		return asUsageError(err)
 	}
 	return err
 }
 
-func (c *cli) root() *cobra.Command {
+func (c *cli) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "cuelight",
-		Short:         "Take videos through a pipeline of stages, on PostgreSQL alone",
+		Short:         "Take videos through a pipeline of stages on PostgreSQL",
 		Long:          rootHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -85,12 +87,12 @@ func (c *cli) root() *cobra.Command {
 	root.SetErr(c.err)
 	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(
-		&cobra.Group{ID: groupWork, Title: "Working:"},
+		&cobra.Group{ID: groupWork, Title: "Work:"},
 		&cobra.Group{ID: groupTasks, Title: "Tasks:"},
-		&cobra.Group{ID: groupWorkers, Title: "Workers, and who may look on:"},
-		&cobra.Group{ID: groupMachine, Title: "The machine:"},
+		&cobra.Group{ID: groupWorkers, Title: "Workers and access:"},
+		&cobra.Group{ID: groupMachine, Title: "This machine:"},
 	)
-	root.SetHelpCommand(c.helpCommand(root))
+	root.SetHelpCommand(helpCommand(root))
 	root.SetHelpCommandGroupID(groupMachine)
 	root.SetCompletionCommandGroupID(groupMachine)
 	c.commonFlags(root)
@@ -113,12 +115,11 @@ func (c *cli) versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
+			platform := runtime.GOOS + "/" + runtime.GOARCH
 			if c.json {
-				return c.writeJSON(map[string]string{
-					"version": programVersion(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
-				})
+				return c.writeJSON(map[string]string{"version": programVersion(), "go": runtime.Version(), "platform": platform})
 			}
-			_, err := fmt.Fprintf(c.out, "cuelight %s (%s, %s/%s)\n", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(c.out, "cuelight %s (%s, %s)\n", programVersion(), runtime.Version(), platform)
 			return err
 		},
 	}
@@ -126,8 +127,8 @@ func (c *cli) versionCommand() *cobra.Command {
 	return cmd
 }
 
-// programVersion is what the linker was told, else what the module proxy
-// knows, as after `go install …@version`.
+// programVersion returns the version from the linker, else from the module, as after
+// `go install …@version`.
 func programVersion() string {
 	if version != "" {
 		return version

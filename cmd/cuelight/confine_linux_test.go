@@ -20,7 +20,7 @@ func TestWorkingProcess_IsNotDumpableUnlessTheSandboxIsOff(t *testing.T) {
 		c := &cli{Options: dbconn.Options{DataDir: t.TempDir()}}
 		o := c.workFlags(&cobra.Command{})
 		o.sandbox = mode
-		if _, err := c.prepare(o); err != nil {
+		if _, err := c.prepareWork(o); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || got != want {

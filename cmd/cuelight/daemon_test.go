@@ -20,7 +20,7 @@ type manager struct {
 	lines chan string
 }
 
-func (p *place) manager(watchdog string) *manager {
+func (p *workDir) manager(watchdog string) *manager {
 	p.t.Helper()
 	// Not below p.dir, whose path may be too long for a socket.
 	dir, err := os.MkdirTemp("/tmp", "cuelight-")
@@ -69,7 +69,7 @@ func (m *manager) hears(line string) {
 
 func TestServeWorksOnWhatIsDroppedAndWhatIsInserted(t *testing.T) {
 	t.Parallel()
-	p := newPrivatePlace(t)
+	p := newPrivateWorkDir(t)
 	m := p.manager("300000")
 	box := p.path("box")
 	if err := os.Mkdir(box, 0o755); err != nil {
@@ -127,7 +127,7 @@ func TestServeWorksOnWhatIsDroppedAndWhatIsInserted(t *testing.T) {
 
 func TestServeStopsAtOnceOnTheSecondSignal(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	p.gate()
 	p.run(0, "submit", "clip.mp4")
 	r := p.start("serve", "--grace", "10m")
@@ -144,7 +144,7 @@ func TestServeStopsAtOnceOnTheSecondSignal(t *testing.T) {
 
 func TestCancelStopsWorkInAnotherProcess(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	p.gate()
 	r := p.start("run", "--json", "clip.mp4")
 	p.waitReached()
@@ -164,7 +164,7 @@ func TestCancelStopsWorkInAnotherProcess(t *testing.T) {
 
 func TestWatchAndWaitSeeTheWorkOfOthers(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	daemon := p.start("serve")
 	daemon.says(`"msg":"working"`, 1)
 	waited := p.start("submit", "--wait", "--json", "clip.mp4", "missing.mp4")
@@ -188,7 +188,7 @@ func TestWatchAndWaitSeeTheWorkOfOthers(t *testing.T) {
 
 func TestWatchLooksOnUntilItIsInterrupted(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	p.gate()
 	r := p.start("run", "clip.mp4")
 	p.waitReached()
@@ -203,7 +203,7 @@ func TestWatchLooksOnUntilItIsInterrupted(t *testing.T) {
 
 func TestServeWaitsForADatabaseThatIsAway(t *testing.T) {
 	t.Parallel()
-	p := newPrivatePlace(t)
+	p := newPrivateWorkDir(t)
 	server := pgtest.NewServer(t, pgtest.ServerOptions{})
 	p.env = append(p.env, "DATABASE_URL="+server.URL("postgres"))
 	m := p.manager("")
@@ -229,7 +229,7 @@ func TestServeWaitsForADatabaseThatIsAway(t *testing.T) {
 
 func TestServeGivesUpOnAPasswordThatIsWrong(t *testing.T) {
 	t.Parallel()
-	p := newPrivatePlace(t)
+	p := newPrivateWorkDir(t)
 	server := pgtest.NewServer(t, pgtest.ServerOptions{})
 	p.env = append(p.env, "DATABASE_URL="+server.URL("nowhere"))
 	r := p.run(10, "serve")

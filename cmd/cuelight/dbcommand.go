@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
@@ -99,13 +100,13 @@ func (c *cli) accompany(ctx context.Context, cmd *exec.Cmd) error {
 		case err := <-ended:
 			var exit *exec.ExitError
 			if errors.As(err, &exit) {
-				return quiet(max(exit.ExitCode(), exitFailure))
+				return exitStatus(max(exit.ExitCode(), exitFailure))
 			}
 			return err
 		case <-stop:
 			stop = nil
-			if s, ok := received(ctx); ok && s.signal != syscall.SIGINT {
-				_ = cmd.Process.Signal(os.Signal(s.signal)) // it may have ended just now
+			if s, ok := daemon.Received(ctx); ok && s.Signal != syscall.SIGINT {
+				_ = cmd.Process.Signal(os.Signal(s.Signal)) // it may have ended just now
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
@@ -86,8 +87,8 @@ func (d *doctor) write() error {
 			}
 			continue
 		}
-		colour := map[string]string{fine: green, warning: yellow, wrong: red}[f.Status]
-		text := fmt.Sprintf("%s %-13s %s\n", d.c.out.paint(colour, fmt.Sprintf("%-8s", f.Status)), f.Check, usererr.Printable(f.Detail))
+		colour := map[string]string{fine: console.Green, warning: console.Yellow, wrong: console.Red}[f.Status]
+		text := fmt.Sprintf("%s %-13s %s\n", d.c.out.Paint(colour, fmt.Sprintf("%-8s", f.Status)), f.Check, usererr.Printable(f.Detail))
 		if f.Fix != "" {
 			text += fmt.Sprintf("%22s -> %s\n", "", f.Fix)
 		}
@@ -96,8 +97,8 @@ func (d *doctor) write() error {
 		}
 	}
 	if bad > 0 {
-		fmt.Fprintf(d.c.err, "cuelight: %s wrong\n", plural(bad, "thing"))
-		return quiet(exitFailure)
+		fmt.Fprintf(d.c.err, "cuelight: %s wrong\n", console.Plural(bad, "thing"))
+		return exitStatus(exitFailure)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/usererr"
@@ -84,9 +86,9 @@ func (d *doctor) checkServer(ctx context.Context, db *dbconn.Database) bool {
 	}
 	skew := theirs.Sub(asked.Add(took / 2)).Abs()
 	if skew > skewAtMost+took {
-		d.warn("clock", fmt.Sprintf("this machine's clock and the database's are %s apart", span(skew)), "run a time service (NTP) on both")
+		d.warn("clock", fmt.Sprintf("this machine's clock and the database's are %s apart", console.Duration(skew)), "run a time service (NTP) on both")
 	} else {
-		d.ok("clock", "within %s of the database's", span(skew+took/2))
+		d.ok("clock", "within %s of the database's", console.Duration(skew+took/2))
 	}
 	return true
 }
@@ -110,7 +112,7 @@ func (d *doctor) checkListener(ctx context.Context, db *dbconn.Database) {
 			"LISTEN needs a session of its own: connect to the server itself, not to a pooler in transaction mode. Without, work is found by the sweep, seconds later")
 		return
 	}
-	d.ok("notifications", "arrive within %s", span(took))
+	d.ok("notifications", "arrive within %s", console.Duration(took))
 }
 
 // channel is nobody's but doctor's.
@@ -162,7 +164,7 @@ func (d *doctor) checkWorkers(ctx context.Context, db *dbconn.Database) {
 	}
 	alive := 0
 	for _, w := range workers {
-		if w.HeartbeatAge < silentAfter {
+		if w.HeartbeatAge < daemon.SilentAfter {
 			alive++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/fetch"
 	"github.com/cuelight/cuelight/internal/postgres"
@@ -138,8 +139,8 @@ func (d *doctor) checkPlace(check, dir string) {
 	case err != nil:
 		d.ok(check, "%s%s", dir, note)
 	case free < lowSpace:
-		d.warn(check, fmt.Sprintf("%s%s has %s left", dir, note, bytesText(free)), "make room: sources and their renditions are kept until a task is deleted")
+		d.warn(check, fmt.Sprintf("%s%s has %s left", dir, note, console.Size(free)), "make room: sources and their renditions are kept until a task is deleted")
 	default:
-		d.ok(check, "%s%s, %s free", dir, note, bytesText(free))
+		d.ok(check, "%s%s, %s free", dir, note, console.Size(free))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/media/sandbox"
 	"github.com/cuelight/cuelight/internal/usererr"
@@ -41,7 +42,7 @@ func (d *doctor) checkSandbox(ctx context.Context) {
 	}
 	memory := "any amount of memory"
 	if most := tools.MemoryLimit(); most > 0 {
-		memory = fmt.Sprintf("at most %s of memory (--max-memory)", bytesText(most))
+		memory = fmt.Sprintf("at most %s of memory (--max-memory)", console.Size(most))
 	}
 	d.ok(check, "ffmpeg runs in it as %s, with %s", who, memory)
 }

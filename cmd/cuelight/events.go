@@ -10,104 +10,76 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/eventfeed"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
 )
 
-// newEventFeed is a feed of the pipeline's events. The wakes are those of a listener
-// on eventChannels.
-func newEventFeed(st *store.Store, wakes *notify.Wakes, trouble func(error)) *eventfeed.Feed {
-	return eventfeed.New(eventfeed.Options{Reader: st, Wake: wakes, OnError: trouble})
-}
-
-// eventChannels are all channels on which something is told that leaves an event.
-func eventChannels(g store.Graph) []string {
-	channels := []string{g.RecallChannel(), g.EventsChannel()}
-	for _, stage := range g.Stages() {
-		channels = append(channels, g.Channel(stage))
-	}
-	return channels
-}
-
-// watchEvents prints events as they happen, from after one; of one task until it
-// has come to its end.
+// watchEvents prints events as they happen, from after a position. With the id of a task
+// it prints that task's, and ends with the task.
 func (c *cli) watchEvents(ctx context.Context, db *dbconn.Database, after int64, args []string) error {
-	follow := func(ctx context.Context, f *eventfeed.Feed) error { return c.printEvents(ctx, f, after) }
+	follow := func(ctx context.Context, f *eventfeed.Feed) error {
+		return ops.FollowEvents(ctx, f, after, c.printEvent)
+	}
 	if len(args) > 0 {
 		id, err := db.Store.Find(ctx, strings.ToLower(args[0]))
 		if err != nil {
 			return err
 		}
-		w := &taskEvents{c: c, st: db.Store, id: id, after: max(after, 0)}
-		if over, err := w.past(ctx); over || err != nil {
-			return err
+		w := ops.TaskFollower{Store: db.Store, Task: id, After: max(after, 0), Handle: c.printEvent, HeldUp: c.warnHeldUp}
+		if ended, err := w.Past(ctx); ended || err != nil {
+			return eventsError(err)
 		}
-		follow = w.follow
+		follow = w.Follow
 	} else if after == eventfeed.Now {
 		var err error
 		if after, err = db.Store.EventWatermark(ctx); err != nil {
 			return err
 		}
 	}
-	listener := notify.New(db.Pool, notify.Options{Channels: eventChannels(db.Store.Graph()), ConnConfig: db.NotifyConfig})
-	f := newEventFeed(db.Store, listener.Wakes, nil)
-	g, running := errgroup.WithContext(ctx)
-	inner, stop := context.WithCancel(running)
-	g.Go(func() error { return listener.Run(inner) })
-	g.Go(func() error { return f.Run(inner) })
+	err := withFeed(ctx, db, follow)
+	if _, ok := daemon.Received(ctx); ok && len(args) == 0 {
+		return nil // only a signal ends it
+	}
+	return eventsError(err)
+}
+
+// withFeed runs a feed of the pipeline's events for as long as follow runs.
+func withFeed(ctx context.Context, db *dbconn.Database, follow func(context.Context, *eventfeed.Feed) error) error {
+	listener := notify.New(db.Pool, notify.Options{Channels: ops.EventChannels(db.Store.Graph()), ConnConfig: db.NotifyConfig})
+	f := eventfeed.New(eventfeed.Options{Reader: db.Store, Wake: listener.Wakes})
+	g, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	g.Go(func() error { return listener.Run(ctx) })
+	g.Go(func() error { return f.Run(ctx) })
 	g.Go(func() error {
 		defer stop()
-		return follow(inner, f)
+		return follow(ctx, f)
 	})
-	err := g.Wait()
-	if _, ok := received(ctx); ok && len(args) == 0 {
-		return nil // there is no other way to end it
+	return g.Wait()
+}
+
+func (c *cli) warnHeldUp() {
+	fmt.Fprintln(c.err, "cuelight: an open transaction of another client delays the last events; see docs/events.md")
+}
+
+// eventsError translates the errors of following events.
+func eventsError(err error) error {
+	switch {
+	case errors.Is(err, ops.ErrNotCompleted):
+		return exitStatus(exitFailure)
+	case errors.Is(err, store.ErrEventsGone):
+		return &usererr.Error{
+			Kind: usererr.NotFound, Text: "the events after the given id were pruned, or there never was such an event",
+			Hint: "--after 0 begins with the oldest events",
+		}
 	}
 	return err
-}
-
-func eventsGone(err error) error {
-	if !errors.Is(err, store.ErrEventsGone) {
-		return err
-	}
-	return &usererr.Error{Kind: usererr.NotFound, Text: "the events after the one given are deleted, or it was never there", Hint: "--after 0 begins with the oldest that are kept"}
-}
-
-// printEvents prints what happens after an event.
-func (c *cli) printEvents(ctx context.Context, f *eventfeed.Feed, after int64) error {
-	return insist(ctx, func() error {
-		sub := f.Subscribe(after, nil)
-		defer sub.Close()
-		for {
-			events, err := sub.Next(ctx)
-			if err != nil {
-				return err
-			}
-			for _, e := range events {
-				if err := c.printEvent(e); err != nil {
-					return err
-				}
-				after = e.ID
-			}
-		}
-	})
-}
-
-// insist reads on where the output is taken more slowly than things happen: read
-// begins where it was.
-func insist(ctx context.Context, read func() error) error {
-	for {
-		err := read()
-		switch {
-		case errors.Is(err, eventfeed.ErrClosed):
-			return ctx.Err()
-		case !errors.Is(err, eventfeed.ErrSlow):
-			return eventsGone(err)
-		}
-	}
 }
 
 func (c *cli) printEvent(e store.Event) error {
@@ -146,10 +118,10 @@ func eventWords(e store.Event) string {
 	}
 	switch e.Type {
 	case store.StageProgress:
-		return runningRow(d.Running, "").words()
+		return runningRow(d.Running, "").String()
 	case store.RetryScheduled:
 		if wait := d.RunAt.Sub(e.At); wait > time.Second {
-			return "in " + span(wait)
+			return "in " + console.Duration(wait)
 		}
 		return ""
 	case store.TaskOverridden:

@@ -5,66 +5,73 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// The exit codes, as `cuelight --help` lists them.
+// The exit codes that the help lists.
 const (
-	exitOK          = 0
-	exitFailure     = 1
-	exitUsage       = 2
-	exitPartial     = 3
-	exitNotFound    = 4
-	exitUnreachable = 10
-	exitSchema      = 13
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+	exitPartial = 3
 )
 
-const exitCodes = `Exit codes:
-  0    all went well
-  1    it did not; run: every video failed
-  2    used wrongly, or something is missing on this machine
-  3    some succeeded, some did not
-  4    what was named is not there
-  10   the database does not answer, or refuses
-  13   the database's tables are missing, or of another version
-  129, 130, 143   stopped by SIGHUP, SIGINT, SIGTERM before all was done`
-
-// exitCodeOf has the exit code for every kind of error.
+// exitCodeOf has the exit code of every kind of error.
 var exitCodeOf = map[usererr.Kind]int{
-	usererr.Failure: exitFailure, usererr.Usage: exitUsage, usererr.NotFound: exitNotFound, usererr.Unreachable: exitUnreachable, usererr.Schema: exitSchema,
+	usererr.Failure:     exitFailure,
+	usererr.Usage:       exitUsage,
+	usererr.NotFound:    4,
+	usererr.Unreachable: 10,
+	usererr.Schema:      13,
 }
 
-// quiet is an exit code for which all has been said.
-type quiet int
+const exitCodesHelp = `Exit codes:
+  0    success
+  1    failure; run: every video failed
+  2    wrong usage, or this machine lacks something
+  3    some succeeded, some failed
+  4    the named task, worker, key or webhook does not exist
+  10   the database does not answer, or refuses the connection
+  13   the database's tables are missing, or of another version
+  129, 130, 143   stopped by SIGHUP, SIGINT, SIGTERM before the end`
 
-func (q quiet) Error() string { return fmt.Sprintf("exit code %d", int(q)) }
+// exitStatus is an exit code for an outcome that has been printed already.
+type exitStatus int
 
-// finish says what is wrong, if anything is, and returns the exit code.
+func (s exitStatus) Error() string { return fmt.Sprintf("exit code %d", int(s)) }
+
+// finish prints an error, if there is one to print, and returns the exit code.
 func (c *cli) finish(err error) int {
-	if err == nil {
+	switch {
+	case err == nil:
 		return exitOK
+	case isBrokenPipe(err), errors.Is(err, ops.ErrNotCompleted):
+		return exitFailure
 	}
-	if code, ok := errors.AsType[quiet](err); ok {
-		return int(code)
+	if status, ok := errors.AsType[exitStatus](err); ok {
+		return int(status)
 	}
-	if isBrokenPipe(err) {
-		return exitFailure // nobody is left to be told
+	if s, ok := daemon.Received(c.sig.Ctx); ok && isStopped(err) {
+		return s.ExitCode()
 	}
-	if s, ok := received(c.sig.ctx); ok && isStopped(err) {
-		return s.code()
+	e := dbconn.Explain(err)
+	fmt.Fprintf(c.err, "cuelight: %s\n", e.Text)
+	if e.Hint != "" {
+		fmt.Fprintf(c.err, "  %s\n", strings.ReplaceAll(e.Hint, "\n", "\n  "))
 	}
-	p := dbconn.Explain(err)
-	fmt.Fprintf(c.err, "cuelight: %s\n", p.Text)
-	if p.Hint != "" {
-		fmt.Fprintf(c.err, "  %s\n", strings.ReplaceAll(p.Hint, "\n", "\n  "))
-	}
-	return exitCodeOf[p.Kind]
+	return exitCodeOf[e.Kind]
 }
 
-// isStopped: what broke off because the context ended.
+// isStopped reports whether err comes from a cancelled context.
 func isStopped(err error) bool {
-	_, ok := errors.AsType[signalled](err)
+	_, ok := errors.AsType[daemon.SignalError](err)
 	return ok || errors.Is(err, context.Canceled)
 }
+
+// isBrokenPipe reports whether the reader of the output has closed it.
+func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }

@@ -14,7 +14,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// statuses are those of a stage; a task as a whole has the same, and one more.
+// statuses are the statuses of a stage. A task as a whole can be scheduled as well.
 var statuses = []string{
 	string(store.StatusPending), string(store.StatusInProgress), string(store.StatusCompleted),
 	string(store.StatusFailed), string(store.StatusDead), string(store.StatusCancelled),
@@ -22,12 +22,12 @@ var statuses = []string{
 
 var taskStatuses = append([]string{string(store.StatusScheduled)}, statuses...)
 
-// filterFlags are the flags that choose tasks.
+// filterFlags are the flags that select tasks.
 type filterFlags struct {
 	status, stage, user, request, source, error string
 }
 
-// given is what was asked for, in words, for the audit.
+// given returns the flags that were given, for the audit log.
 func (f *filterFlags) given() map[string]string {
 	given := map[string]string{}
 	for name, value := range map[string]string{
@@ -44,11 +44,11 @@ func addFilterFlags(cmd *cobra.Command) *filterFlags {
 	f := &filterFlags{}
 	flags := cmd.Flags()
 	flags.StringVar(&f.status, "status", "", "only tasks with this status: "+strings.Join(taskStatuses, ", "))
-	flags.StringVar(&f.stage, "stage", "", "only tasks whose STAGE has a STATUS, written STAGE=STATUS")
+	flags.StringVar(&f.stage, "stage", "", "only tasks whose stage has a status: STAGE=STATUS")
 	flags.StringVar(&f.user, "user", "", "only tasks of this user")
 	flags.StringVar(&f.request, "request-id", "", "only the task with this request id")
 	flags.StringVar(&f.source, "source", "", "only tasks whose source contains this")
-	flags.StringVar(&f.error, "error", "", "only tasks of which an error contains this")
+	flags.StringVar(&f.error, "error", "", "only tasks with an error that contains this")
 	complete := func(words []string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 	}
@@ -58,7 +58,7 @@ func addFilterFlags(cmd *cobra.Command) *filterFlags {
 			pairs = append(pairs, stage+"="+status)
 		}
 	}
-	// They only fail for flags that are not there.
+	// They only fail for flags that do not exist.
 	_ = cmd.RegisterFlagCompletionFunc("status", complete(taskStatuses))
 	_ = cmd.RegisterFlagCompletionFunc("stage", complete(pairs))
 	return f
@@ -67,14 +67,14 @@ func addFilterFlags(cmd *cobra.Command) *filterFlags {
 func (f *filterFlags) filter() (store.Filter, error) {
 	out := store.Filter{UserID: f.user, RequestID: f.request, Source: f.source, Error: f.error, Status: store.Status(f.status)}
 	if f.status != "" && !slices.Contains(taskStatuses, f.status) {
-		return out, usererr.Usagef("--status %s: it is one of %s", usererr.Printable(f.status), strings.Join(taskStatuses, ", "))
+		return out, usererr.Usagef("--status %s: it must be one of %s", usererr.Printable(f.status), strings.Join(taskStatuses, ", "))
 	}
 	if f.stage == "" {
 		return out, nil
 	}
 	stage, status, ok := strings.Cut(f.stage, "=")
 	if !ok || !slices.Contains(statuses, status) {
-		return out, usererr.Usagef("--stage %s: it is STAGE=STATUS, where STATUS is one of %s", usererr.Printable(f.stage), strings.Join(statuses, ", "))
+		return out, usererr.Usagef("--stage %s: it must be STAGE=STATUS, where STATUS is one of %s", usererr.Printable(f.stage), strings.Join(statuses, ", "))
 	}
 	if err := checkStage(stage); err != nil {
 		return out, err
@@ -86,12 +86,18 @@ func (f *filterFlags) filter() (store.Filter, error) {
 func checkStage(name string) error {
 	graph := store.Video()
 	if _, ok := graph.Stage(name); !ok {
-		return usererr.Usagef("there is no stage %s; the stages are %s", usererr.Printable(name), strings.Join(graph.Stages(), ", "))
+		return usererr.Usagef("unknown stage %s; allowed: %s", usererr.Printable(name), strings.Join(graph.Stages(), ", "))
 	}
 	return nil
 }
 
-// eachTask does something to every task named.
+// completeStages completes the values of a flag with the names of the stages.
+func completeStages(cmd *cobra.Command, flag string) {
+	// It only fails for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(store.Video().Stages(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// eachTask calls do for the task that each word names.
 func (c *cli) eachTask(ctx context.Context, st *store.Store, words []string, do func(store.ID) error) error {
 	return c.each(ctx, words, func(word string) error {
 		id, err := st.Find(ctx, strings.ToLower(word))
@@ -102,8 +108,7 @@ func (c *cli) eachTask(ctx context.Context, st *store.Store, words []string, do 
 	})
 }
 
-// each does something for every word, and goes on after one that names nothing or
-// does not allow it.
+// each calls do for every word, and continues after an error about a word.
 func (c *cli) each(ctx context.Context, words []string, do func(word string) error) error {
 	failed, last := 0, error(nil)
 	for _, word := range words {
@@ -122,16 +127,16 @@ func (c *cli) each(ctx context.Context, words []string, do func(word string) err
 	case failed == 0:
 		return nil
 	case failed < len(words):
-		return quiet(exitPartial)
+		return exitStatus(exitPartial)
 	}
-	return quiet(exitCodeOf[dbconn.Explain(last).Kind])
+	return exitStatus(exitCodeOf[dbconn.Explain(last).Kind])
 }
 
-// idTail is the end of an id that is worth looking for, as in [store.Store.Find]: what
-// is shorter, or nothing at all, as of a variable that is not set, is nobody's.
+// idTail matches the end of an id that [store.Store.Find] accepts. Shorter words, such as
+// that of a shell variable that is not set, match no id.
 var idTail = regexp.MustCompile(`^[0-9a-f-]{4,36}$`)
 
-// idEndsIn reports whether a person may mean an id by a word.
+// idEndsIn reports whether a word is an id or the end of it.
 func idEndsIn(id store.ID, word string) bool {
 	word = strings.ToLower(word)
 	return idTail.MatchString(word) && strings.HasSuffix(id.String(), word)

@@ -28,9 +28,9 @@ type site struct {
 var addressLogged = regexp.MustCompile(`"address":"(http://[^"]+)"`)
 
 // site waits until the daemon listens, and takes the secret of its admin.
-func (p *place) site(r *process) *site {
+func (p *workDir) site(r *process) *site {
 	p.t.Helper()
-	r.says(`"msg":"listening for people and programs"`, 1)
+	r.says(`"msg":"serving HTTP"`, 1)
 	found := addressLogged.FindStringSubmatch(r.stderr())
 	secret, err := os.ReadFile(p.path("data/secrets/admin"))
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *site) until(path, last string) (types []string) {
 
 func TestServeShowsPeopleAndProgramsHowThingsAre(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	got := make(chan struct{}, 1) // at least once
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Webhook-Signature") == "" {
@@ -164,11 +164,11 @@ func TestServeShowsPeopleAndProgramsHowThingsAre(t *testing.T) {
 
 	guesser := &site{t, s.base, strings.Repeat("guess", 9)}
 	guesser.do(http.StatusUnauthorized, http.MethodGet, "api/v1/tasks", nil)
-	r.says(`"msg":"not let in","address":"127.0.0.1"`, 1)
+	r.says(`"msg":"login failed","address":"127.0.0.1"`, 1)
 
 	r.signal(syscall.SIGTERM)
 	r.end(0)
-	if text := r.stderr(); strings.Contains(text, guesser.secret) || strings.Contains(text, s.secret) || strings.Contains(text, `"level":"error"`) || strings.Count(text, `"msg":"not let in"`) != 1 {
+	if text := r.stderr(); strings.Contains(text, guesser.secret) || strings.Contains(text, s.secret) || strings.Contains(text, `"level":"error"`) || strings.Count(text, `"msg":"login failed"`) != 1 {
 		t.Errorf("it logged\n%s", text)
 	}
 }
@@ -176,7 +176,7 @@ func TestServeShowsPeopleAndProgramsHowThingsAre(t *testing.T) {
 // A drained daemon ends, with the work it was at, and is not there any more.
 func TestServeEndsWhenItIsDrained(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	p.gate()
 	p.run(0, "submit", "clip.mp4")
 	r := p.start("serve", "--grace", "0s", "--listen", "127.0.0.1:0")
@@ -203,7 +203,7 @@ func TestServeEndsWhenItIsDrained(t *testing.T) {
 
 func TestServeDoesNotStartWhereItCannotListen(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	taken := httptest.NewServer(nil)
 	defer taken.Close()
 	if text := p.run(1, "serve", "--listen", taken.Listener.Addr().String()).stderr(); !strings.Contains(text, "address already in use") {

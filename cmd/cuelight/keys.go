@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
@@ -16,10 +17,10 @@ import (
 func (c *cli) keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Make, list and revoke keys for the HTTP API",
-		Long: `Keys are for programs that use the HTTP API of cuelight serve --listen. A key may
-read, submit (and read), or administer, as its --scope says. It is shown once, when
-it is made: the database keeps only its SHA-256.`,
+		Short: "Create, list and revoke API keys",
+		Long: `Keys authenticate programs that use the HTTP API of cuelight serve --listen. The
+scope of a key is read, submit (which includes read) or admin. A key is shown only
+once, when it is created: the database stores its SHA-256.`,
 	}
 	c.onlySubcommands(cmd)
 	cmd.AddCommand(c.keysCreateCommand(), c.keysListCommand(), c.keysRevokeCommand())
@@ -29,35 +30,26 @@ it is made: the database keeps only its SHA-256.`,
 func (c *cli) keysCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a key, and show it",
+		Short: "Create an API key and print it",
 		Args:  exactlyOne("NAME"),
 	}
-	scope := cmd.Flags().String("scope", store.ScopeSubmit, "what it is for: read, submit or admin")
+	scope := cmd.Flags().String("scope", store.ScopeSubmit, "scope of the key: read, submit or admin")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
 		switch *scope {
 		case store.ScopeRead, store.ScopeSubmit, store.ScopeAdmin:
 		default:
-			return usererr.Usagef("--scope %s: it is read, submit or admin", usererr.Printable(*scope))
+			return usererr.Usagef("--scope %s: it must be read, submit or admin", usererr.Printable(*scope))
 		}
-		return c.withDaemons(ctx, func(db *dbconn.Database) error {
-			var key store.Key
-			var text string
-			err := db.Store.WithAudit(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
-				key, text, err = in.CreateKey(ctx, args[0], *scope)
-				return store.AuditEntry{Actor: actor(), Action: "key_create", Target: key.ID.String()}, err
-			})
-			if err != nil {
-				return err
-			}
-			if c.json {
-				return c.writeJSON(struct {
+		return c.withDaemons(cmd.Context(), func(db *dbconn.Database) error {
+			key, text, err := c.actions(db).CreateKey(cmd.Context(), args[0], *scope)
+			if err != nil || c.json {
+				return c.jsonOr(err, struct {
 					store.Key
 					Text string `json:"key"`
 				}{key, text})
 			}
-			fmt.Fprintln(c.err, "cuelight: this is the only time that the key is shown")
+			fmt.Fprintln(c.err, "cuelight: the key is shown only once")
 			_, err = fmt.Fprintln(c.out, text)
 			return err
 		})
@@ -68,7 +60,7 @@ func (c *cli) keysCreateCommand() *cobra.Command {
 func (c *cli) keysListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the keys, without what is secret of them",
+		Short: "List API keys (secrets are not shown)",
 		Args:  noArguments,
 	}
 	c.jsonFlag(cmd)
@@ -78,48 +70,31 @@ func (c *cli) keysListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.listKeys(keys)
+			return printList(c, keys, "keys", []string{"KEY", "BEGINS", "SCOPE", "NAME", "CREATED", "USED", "STATE"}, keyRow)
 		})
 	}
 	return cmd
 }
 
-func (c *cli) listKeys(keys []store.Key) error {
-	if len(keys) == 0 && !c.json {
-		fmt.Fprintln(c.err, "cuelight: no keys")
-		return nil
-	}
+func keyRow(k store.Key) []string {
 	ago := func(t *time.Time) string {
 		if t == nil {
 			return "never"
 		}
-		return span(time.Since(*t)) + " ago"
+		return console.Duration(time.Since(*t)) + " ago"
 	}
-	t := table{to: c.out, head: []string{"KEY", "BEGINS", "SCOPE", "NAME", "MADE", "USED", "STATE"}}
-	for _, k := range keys {
-		if c.json {
-			if err := c.writeJSON(k); err != nil {
-				return err
-			}
-			continue
-		}
-		state := "valid"
-		if k.RevokedAt != nil {
-			state = "revoked " + ago(k.RevokedAt)
-		}
-		t.add(shortID(k.ID), "cue_"+k.Prefix, k.Scope, usererr.Printable(k.Name), ago(&k.CreatedAt), ago(k.UsedAt), state)
+	state := "valid"
+	if k.RevokedAt != nil {
+		state = "revoked " + ago(k.RevokedAt)
 	}
-	if c.json {
-		return nil
-	}
-	return t.write()
+	return []string{shortID(k.ID), "cue_" + k.Prefix, k.Scope, usererr.Printable(k.Name), ago(&k.CreatedAt), ago(k.UsedAt), state}
 }
 
 func (c *cli) keysRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke KEY",
-		Short: "End a key's validity, for good",
-		Long:  `Revoke ends the validity of a key, named by its id, the end of that, or its beginning.`,
+		Short: "Revoke an API key for ever",
+		Long:  `Revoke revokes the key with the given id, end of an id, or beginning of the key.`,
 		Args:  exactlyOne("KEY"),
 	}
 	c.jsonFlag(cmd)
@@ -127,18 +102,11 @@ func (c *cli) keysRevokeCommand() *cobra.Command {
 		ctx := cmd.Context()
 		return c.withTasks(ctx, func(db *dbconn.Database) error {
 			key, err := findKey(ctx, db.Store, args[0])
-			if err != nil {
-				return err
+			if err == nil {
+				key, err = c.actions(db).RevokeKey(ctx, key.ID)
 			}
-			err = c.audited(ctx, db.Store, "key_revoke", key.ID.String(), nil, func(in *store.Store) (err error) {
-				key, err = in.RevokeKey(ctx, key.ID)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			if c.json {
-				return c.writeJSON(key)
+			if err != nil || c.json {
+				return c.jsonOr(err, key)
 			}
 			_, err = fmt.Fprintf(c.out, "%s: revoked\n", usererr.Printable(key.Name))
 			return err
@@ -147,7 +115,7 @@ func (c *cli) keysRevokeCommand() *cobra.Command {
 	return cmd
 }
 
-// findKey finds the one key that a person means.
+// findKey finds a key by its id, the end of that, or the key's prefix.
 func findKey(ctx context.Context, st *store.Store, word string) (store.Key, error) {
 	keys, err := st.Keys(ctx)
 	if err != nil {
@@ -160,9 +128,7 @@ func findKey(ctx context.Context, st *store.Store, word string) (store.Key, erro
 		}
 	}
 	if len(found) != 1 {
-		return store.Key{}, &usererr.Error{
-			Kind: usererr.NotFound, Text: fmt.Sprintf("%s is not one key", usererr.Printable(word)), Hint: "cuelight keys list lists them",
-		}
+		return store.Key{}, noSingle("key", word, len(found), "cuelight keys list")
 	}
 	return found[0], nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
@@ -67,16 +68,16 @@ func (c *cli) list(ctx context.Context, db *dbconn.Database, f store.Filter, aft
 		}
 		return nil
 	}
-	t := table{to: c.out, head: []string{"ID", "AGE", "STATUS", "AT", "SOURCE"}}
+	t := console.Table{Out: c.out, Header: []string{"ID", "AGE", "STATUS", "AT", "SOURCE"}}
 	for _, task := range tasks {
 		id := task.ID.String()
-		if c.out.terminal {
+		if c.out.Terminal {
 			id = shortID(task.ID)
 		}
-		t.add(id, span(time.Since(task.CreatedAt)), string(task.Status), whereabouts(task), shownTask(task))
+		t.Add(id, console.Duration(time.Since(task.CreatedAt)), string(task.Status), whereabouts(task), shownTask(task))
 	}
-	t.paint(2, statusColours)
-	if err := t.write(); err != nil {
+	t.Paint(2, statusColours)
+	if err := t.Write(); err != nil {
 		return err
 	}
 	if len(tasks) == f.Limit {
@@ -124,5 +125,5 @@ func nextStages(t store.Task) (next []string) {
 }
 
 var statusColours = map[string]string{
-	string(store.StatusCompleted): green, string(store.StatusDead): red, string(store.StatusFailed): yellow, string(store.StatusCancelled): dim,
+	string(store.StatusCompleted): console.Green, string(store.StatusDead): console.Red, string(store.StatusFailed): console.Yellow, string(store.StatusCancelled): console.Dim,
 }

@@ -9,13 +9,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/store"
 )
 
 // A script that reads tasks need not know which of the two it asked.
 func TestTaskIsTheSameOnTheCommandLineAndInTheAPI(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	p.run(0, "pause")
 	id := decode[struct {
 		Task store.ID `json:"task_id"`
@@ -46,7 +47,7 @@ func TestTaskIsTheSameOnTheCommandLineAndInTheAPI(t *testing.T) {
 func TestShownTaskHasItsWarnings(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	c := &cli{out: newStream(&b, nil)}
+	c := &cli{out: console.NewStream(&b, nil)}
 	c.head(&b, details{Warnings: []string{"the source is damaged: about 2.0 s of the picture are missing, some 50 frames"}})
 	if !strings.Contains(b.String(), "\nwarning    the source is damaged: about 2.0 s") {
 		t.Errorf("shown: %s", b.String())

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages"
@@ -14,106 +16,104 @@ import (
 )
 
 const (
-	// lookEvery is how often tasks are looked at that somebody else may be
-	// working on; of its own work a run hears at once.
-	lookEvery = time.Second
-	// lookAtMost is how many of them are looked at each time.
-	lookAtMost = 50
-	// askWithin bounds one such look.
-	askWithin = 10 * time.Second
-	// awayAtMost is how long a run waits for a database that went away.
-	awayAtMost = time.Minute
+	// pollInterval is how often tasks are read that another process may be working on.
+	// Events tell of this process's own work at once.
+	pollInterval = time.Second
+	// maxPolled is how many of them are read each time.
+	maxPolled = 50
+	// queryTimeout bounds one poll.
+	queryTimeout = 10 * time.Second
+	// maxOutage is how long a run waits for a database that is away.
+	maxOutage = time.Minute
 )
 
-// oneShot works until some tasks are settled. All of its state belongs to the
-// goroutine that called run.
+// oneShot works until its tasks have ended. Only the goroutine that called run uses it.
 type oneShot struct {
 	c          *cli
 	db         *dbconn.Database
-	given      map[store.ID]*given
+	inputs     map[store.ID]*input
 	publishDir string
-	feed       *feed
+	events     *daemon.EventQueue
 	progress   *progress
 
-	open    int               // tasks that are not settled yet
-	unsure  map[store.ID]bool // of them, those that may be by now
-	done    int               // arguments that were published
-	failed  int               // arguments that were not
-	watched string            // the first published path
+	open      int               // tasks that have not ended
+	unchecked map[store.ID]bool // of these, the ones that may have ended
+	published int               // arguments that were published
+	failed    int               // arguments that were not
+	firstPath string            // of a published video
 
-	lostAt   time.Time // the database is away since then
+	lostAt   time.Time // since when the database is away
 	stopping bool
 	abort    chan struct{}
 	err      error
 }
 
-func newOneShot(c *cli, db *dbconn.Database, all []*given, publishDir string, quietly bool) *oneShot {
+func newOneShot(c *cli, db *dbconn.Database, inputs []*input, publishDir string, quiet bool) *oneShot {
 	j := &oneShot{
-		c: c, db: db, publishDir: publishDir, feed: newFeed(),
-		given: make(map[store.ID]*given), unsure: make(map[store.ID]bool),
-		open: len(all), abort: make(chan struct{}),
+		c: c, db: db, publishDir: publishDir, events: daemon.NewEventQueue(),
+		inputs: make(map[store.ID]*input), unchecked: make(map[store.ID]bool),
+		open: len(inputs), abort: make(chan struct{}),
 	}
-	for _, g := range all {
-		j.given[g.task] = g
+	for _, in := range inputs {
+		j.inputs[in.task] = in
 	}
-	j.progress = newProgress(c.err, quietly, j.label)
+	j.progress = newProgress(c.err, quiet, j.label)
 	j.setFooter()
 	return j
 }
 
 func (j *oneShot) label(task store.ID) string {
-	if g := j.given[task]; g != nil {
-		return g.label
+	if in := j.inputs[task]; in != nil {
+		return in.label
 	}
 	return shortID(task)
 }
 
-// run works with the engine until all is settled, or a signal or an error ends
-// it before.
-func (j *oneShot) run(ctx context.Context, e *engine) error {
+// run works with the engine until all tasks have ended, or a signal or an error stops it.
+func (j *oneShot) run(ctx context.Context, e *daemon.Engine) error {
 	work, stop := context.WithCancel(ctx)
-	e.abort, e.observe = j.abort, j.feed.observe
+	e.Abort, e.Observe = j.abort, j.events.Observe
 	ended := make(chan error, 1)
 	var all sync.WaitGroup
-	all.Go(func() { ended <- e.run(work) })
-	keeping, unkeep := context.WithCancel(context.WithoutCancel(ctx))
-	all.Go(func() { j.db.KeepServer(keeping, func(error) {}) }) // the engine tells of it
+	all.Go(func() { ended <- e.Run(work) })
+	server, stopServer := context.WithCancel(context.WithoutCancel(ctx))
+	all.Go(func() { j.db.KeepServer(server, func(error) {}) }) // the engine reports the outage
 	j.loop(stop, ended)
-	unkeep()
+	stopServer()
 	stop()
 	all.Wait()
-	j.progress.aside()
+	j.progress.clear()
 	return j.result(ctx)
 }
 
-// loop ends when the engine has.
+// loop returns when the engine has ended.
 func (j *oneShot) loop(stop func(), ended <-chan error) {
-	redraw := time.NewTicker(redrawEvery)
+	redraw := time.NewTicker(redrawInterval)
 	defer redraw.Stop()
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	second := j.c.sig.abort
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	secondSignal := j.c.sig.Abort
 	for {
 		select {
 		case err := <-ended:
-			j.events()
-			j.check()
+			j.handleEvents()
+			j.checkTasks()
 			j.fail(err)
 			return
-		case <-j.feed.wake:
-			j.events()
-			j.check()
-		case <-look.C:
-			j.events()
-			j.doubtSome()
-			j.check()
-			j.waitNoLonger()
+		case <-j.events.Wake:
+			j.handleEvents()
+			j.checkTasks()
+		case <-poll.C:
+			j.handleEvents()
+			j.addUnchecked()
+			j.checkTasks()
+			j.checkOutage()
 		case <-redraw.C:
-			j.events()
-			j.progress.goingOn(j.feed.activities())
-		case <-second:
-			second = nil
-			j.progress.say("stopping at once")
+			j.handleEvents()
+			j.progress.showRunning(j.events.Running())
+		case <-secondSignal:
+			secondSignal = nil
+			j.progress.printf("stopping at once")
 			j.halt(stop)
 		}
 		if j.open == 0 || j.err != nil {
@@ -122,7 +122,7 @@ func (j *oneShot) loop(stop func(), ended <-chan error) {
 	}
 }
 
-// halt stops at once. What is being worked on is given back.
+// halt stops at once. The running stages are released.
 func (j *oneShot) halt(stop func()) {
 	if !j.stopping {
 		j.stopping = true
@@ -137,25 +137,25 @@ func (j *oneShot) fail(err error) {
 	}
 }
 
-func (j *oneShot) events() {
-	for _, e := range j.feed.take() {
+func (j *oneShot) handleEvents() {
+	for _, e := range j.events.Take() {
 		switch e.Kind {
 		case stages.DatabaseLost:
 			if dbconn.ExplainSchema(e.Err) != nil {
-				j.fail(e.Err) // waiting does not mend the tables
+				j.fail(e.Err) // waiting does not repair the tables
 				continue
 			}
 			j.lostAt = time.Now()
 		case stages.DatabaseBack:
 			j.lostAt = time.Time{}
 		case stages.StageCompleted, stages.StageDead, stages.ClaimRevoked:
-			if g := j.given[e.Task]; g != nil && !g.done {
-				j.unsure[e.Task] = true
-				g.told = g.told || e.Kind == stages.StageDead
+			if in := j.inputs[e.Task]; in != nil && !in.done {
+				j.unchecked[e.Task] = true
+				in.printed = in.printed || e.Kind == stages.StageDead
 			}
 		case stages.WorkerDraining:
 			if j.stopping {
-				continue // nobody is waited for
+				continue // it does not wait for them
 			}
 		}
 		if j.stopping && e.Kind == stages.ClaimReleased {
@@ -165,54 +165,54 @@ func (j *oneShot) events() {
 	}
 }
 
-// doubtSome has open tasks looked at, some of them each time.
-func (j *oneShot) doubtSome() {
-	for id, g := range j.given {
-		if !g.done {
-			j.unsure[id] = true
+// addUnchecked marks open tasks for a check, some at a time.
+func (j *oneShot) addUnchecked() {
+	for id, in := range j.inputs {
+		if !in.done {
+			j.unchecked[id] = true
 		}
-		if len(j.unsure) >= lookAtMost {
+		if len(j.unchecked) >= maxPolled {
 			return
 		}
 	}
 }
 
-// check looks whether tasks are settled. While the database is away they stay
-// in doubt.
-func (j *oneShot) check() {
-	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+// checkTasks reads unchecked tasks and reports those that have ended. While the database
+// is away they stay unchecked.
+func (j *oneShot) checkTasks() {
+	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 	defer cancel()
-	for id := range j.unsure {
+	for id := range j.unchecked {
 		if !j.lostAt.IsZero() || j.err != nil {
 			return
 		}
 		t, err := j.db.Store.Get(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			err = j.end(j.given[id], taskReport{TaskID: id, Status: store.StatusCancelled})
+			err = j.reportEnd(j.inputs[id], taskReport{TaskID: id, Status: store.StatusCancelled})
 		case err == nil && t.IsFinished(j.db.Store.Graph()):
 			var r taskReport
 			if r, err = reportOn(ctx, j.db.Store, t, "", j.publishDir); err == nil {
-				err = j.end(j.given[id], r)
+				err = j.reportEnd(j.inputs[id], r)
 			}
 		}
 		if err != nil && dbconn.Explain(err).Kind != usererr.Unreachable {
 			j.fail(err)
 		}
 		if err != nil {
-			return // the engine tells of a database that is away
+			return // the engine reports the outage
 		}
-		delete(j.unsure, id)
+		delete(j.unchecked, id)
 	}
 }
 
-// waitNoLonger gives up on a database that has been away for too long.
-func (j *oneShot) waitNoLonger() {
-	if !j.lostAt.IsZero() && time.Since(j.lostAt) > awayAtMost {
+// checkOutage gives up on a database that has been away for too long.
+func (j *oneShot) checkOutage() {
+	if !j.lostAt.IsZero() && time.Since(j.lostAt) > maxOutage {
 		j.fail(&usererr.Error{
 			Kind: usererr.Unreachable,
-			Text: fmt.Sprintf("the database has not answered for %s", span(awayAtMost)),
-			Hint: "the tasks are kept; cuelight serve, or the next run, goes on with them",
+			Text: fmt.Sprintf("the database has not answered for %s", console.Duration(maxOutage)),
+			Hint: "the tasks are kept: cuelight serve, or the next cuelight run, continues with them",
 		})
 	}
 }

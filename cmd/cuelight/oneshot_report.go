@@ -9,33 +9,35 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
-// setFooter says how many are done, where that is worth a line.
+// setFooter shows how many of several tasks have ended.
 func (j *oneShot) setFooter() {
-	if len(j.given) > 1 {
-		j.progress.footer = fmt.Sprintf("%d of %d done", len(j.given)-j.open, len(j.given))
+	if len(j.inputs) > 1 {
+		j.progress.footer = fmt.Sprintf("%d of %d done", len(j.inputs)-j.open, len(j.inputs))
 	}
 }
 
-// end reports on a task, once for every time it was given.
-func (j *oneShot) end(g *given, r taskReport) error {
-	g.done = true
+// reportEnd reports on a task, once for every time that it was given.
+func (j *oneShot) reportEnd(in *input, r taskReport) error {
+	in.done = true
 	j.open--
 	j.setFooter()
-	j.progress.aside()
+	j.progress.clear()
 	if r.Published != nil {
-		j.done += len(g.words)
-		if j.watched == "" {
-			j.watched = *r.Published
+		j.published += len(in.args)
+		if j.firstPath == "" {
+			j.firstPath = *r.Published
 		}
 	} else {
-		j.failed += len(g.words)
-		j.tellFailure(g, r)
+		j.failed += len(in.args)
+		j.printFailure(in, r)
 	}
-	for _, source := range g.words {
+	for _, source := range in.args {
 		r.Source = source
 		if j.c.json {
 			if err := j.c.writeJSON(r); err != nil {
@@ -43,7 +45,7 @@ func (j *oneShot) end(g *given, r taskReport) error {
 			}
 		} else if r.Published != nil {
 			if !j.progress.quiet {
-				j.progress.say("%s: %s", g.label, j.c.err.paint(green, "published"))
+				j.progress.printf("%s: %s", in.label, j.c.err.Paint(console.Green, "published"))
 			}
 			if _, err := fmt.Fprintln(j.c.out, *r.Published); err != nil {
 				return err
@@ -53,74 +55,72 @@ func (j *oneShot) end(g *given, r taskReport) error {
 	return nil
 }
 
-// tellFailure tells of an end that no event told of: a cancelled task, or one
-// that died with another process.
-func (j *oneShot) tellFailure(g *given, r taskReport) {
+// printFailure prints what no event has told: that a task was cancelled, or died in
+// another process.
+func (j *oneShot) printFailure(in *input, r taskReport) {
 	switch {
 	case r.Status == store.StatusCancelled:
-		j.progress.say("%s: cancelled", g.label)
-	case !g.told && r.Error != nil:
-		j.progress.say("%s: %s: %s", g.label, j.c.err.paint(red, "failed"), usererr.FirstLine(*r.Error))
+		j.progress.printf("%s: cancelled", in.label)
+	case !in.printed && r.Error != nil:
+		j.progress.printf("%s: %s: %s", in.label, j.c.err.Paint(console.Red, "failed"), usererr.FirstLine(*r.Error))
 	}
 }
 
-// result is the exit code, after the last words.
+// result prints the summary and returns the exit code.
 func (j *oneShot) result(ctx context.Context) error {
 	if j.err != nil {
 		return j.err
 	}
 	if j.open > 0 {
-		if s, ok := received(ctx); ok {
-			j.leave()
-			return quiet(s.code())
+		if s, ok := daemon.Received(ctx); ok {
+			j.leaveTasks()
+			return exitStatus(s.ExitCode())
 		}
-		return errors.New("the work ended before the tasks did")
+		return errors.New("the workers stopped before the tasks had ended")
 	}
-	if j.watched != "" && !j.c.json && !j.progress.quiet {
-		j.progress.say("\n%s", j.c.howToWatch(j.watched))
+	if j.firstPath != "" && !j.c.json && !j.progress.quiet {
+		j.progress.printf("\n%s", j.c.playbackHint(j.firstPath))
 	}
 	if j.failed > 0 && !j.progress.quiet {
-		j.progress.say("%d of %d not published; cuelight list --status dead lists such tasks, cuelight show ID says more", j.failed, j.failed+j.done)
+		j.progress.printf("%d of %d not published; cuelight list --status dead lists such tasks, cuelight show ID shows the errors",
+			j.failed, j.failed+j.published)
 	}
-	return verdict(j.done, j.done+j.failed)
+	return statusOf(j.published, j.published+j.failed)
 }
 
-const unawaitedSQL = `
-/* nobody waits any more */
-update tasks set priority = 0 where id = any($1::uuid[]) and priority = $2`
-
-// leave says what is left behind, and lets it wait its turn from now on.
-func (j *oneShot) leave() {
+// leaveTasks leaves the unfinished tasks to a daemon, with the default priority.
+func (j *oneShot) leaveTasks() {
 	var left []store.ID
-	for id, g := range j.given {
-		if !g.done {
+	for id, in := range j.inputs {
+		if !in.done {
 			left = append(left, id)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 	defer cancel()
-	// Where that fails they keep their place, which is no harm.
-	_, _ = j.db.Pool.Exec(ctx, unawaitedSQL, left, awaited)
-	j.progress.say("%s not finished; cuelight serve goes on with what is left, cuelight cancel %s drops it",
-		plural(len(left), "task"), shortID(left[0]))
+	// If that fails they keep their priority, which does no harm.
+	_ = j.db.Store.ChangePriority(ctx, left, runPriority, 0)
+	j.progress.printf("%s not finished; cuelight serve continues with the rest, cuelight cancel %s cancels",
+		console.Plural(len(left), "task"), shortID(left[0]))
 }
 
-func (c *cli) howToWatch(path string) string {
+func (c *cli) playbackHint(path string) string {
 	return fmt.Sprintf("Watch it:  ffplay %s\n"+
 		"      or:  mpv, or VLC (Media > Open Network Stream) with %s\n"+
-		"In a browser: %s serve --listen 127.0.0.1:8080%s", shellQuote(path), "file://"+escapePath(path), shellQuote(os.Args[0]), c.where)
+		"In a browser: %s serve --listen 127.0.0.1:8080%s",
+		console.ShellQuote(path), fileURL(path), console.ShellQuote(os.Args[0]), c.locationFlags)
 }
 
-// whereFlags are the flags of a command line that say where things are, for another
-// command that is to find them there.
-func whereFlags(flags *pflag.FlagSet) string {
+// locationFlags returns the flags of a command line that select directories and the
+// database, for another command.
+func locationFlags(flags *pflag.FlagSet) string {
 	var words strings.Builder
 	for _, name := range []string{"data-dir", "publish-dir", "database-url"} {
 		f := flags.Lookup(name)
 		if f == nil || !f.Changed {
 			continue
 		}
-		value := shellQuote(f.Value.String())
+		value := console.ShellQuote(f.Value.String())
 		if name == "database-url" && value != "private" {
 			value = "ADDRESS" // it may have a password
 		}

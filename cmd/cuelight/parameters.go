@@ -10,11 +10,10 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// escapedZero is a zero in a JSON text: the escape itself, not one whose
-// backslash is escaped.
+// escapedZero matches the escape \u0000 in JSON, unless its backslash is escaped.
 var escapedZero = regexp.MustCompile(`(?:^|[^\\])(?:\\\\)*\\u0000`)
 
-// parseParams points at the place where JSON goes wrong, which the database
+// parseParams checks the JSON and reports the position of an error, which the database
 // would not.
 func parseParams(text string) (json.RawMessage, error) {
 	var object map[string]json.RawMessage
@@ -26,16 +25,17 @@ func parseParams(text string) (json.RawMessage, error) {
 		return nil, &usererr.Error{
 			Kind: usererr.Usage,
 			Text: fmt.Sprintf("--params is not JSON: %s, at character %d", syntax, at),
-			Hint: "it is an object, such as '{\"title\": \"Holiday\"}'",
+			Hint: "it must be an object, such as '{\"title\": \"Holiday\"}'",
 		}
 	case err != nil, object == nil:
 		return nil, &usererr.Error{Kind: usererr.Usage, Text: "--params is not a JSON object", Hint: "such as '{\"title\": \"Holiday\"}'"}
 	case escapedZero.MatchString(text):
-		return nil, usererr.Usagef("--params holds \\u0000, which PostgreSQL cannot store")
+		return nil, usererr.Usagef("--params contains \\u0000, which PostgreSQL cannot store")
 	}
 	return json.RawMessage(text), nil
 }
 
+// parseTime parses a time, or a delay from now.
 func parseTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -48,5 +48,5 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usererr.Usagef("--not-before %s: it is a time such as 2030-01-31T08:00:00Z, or a pause such as 90m", usererr.Printable(text))
+	return time.Time{}, usererr.Usagef("--not-before %s: it must be a time such as 2030-01-31T08:00:00Z, or a delay such as 90m", usererr.Printable(text))
 }

@@ -25,27 +25,27 @@ import (
 // up by a test that fails.
 const patience = 60 * time.Second
 
-// place is a directory with a video, in which the program is run.
-type place struct {
+// workDir is a directory with a video, in which the program is run.
+type workDir struct {
 	t   *testing.T
 	dir string
 	env []string
 }
 
-// newPlace is a place with a database on a server that is there, which is much
+// newWorkDir is a place with a database on a server that is there, which is much
 // faster than one with a private server.
-func newPlace(t *testing.T) *place {
+func newWorkDir(t *testing.T) *workDir {
 	t.Helper()
-	p := newPrivatePlace(t)
+	p := newPrivateWorkDir(t)
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
 	p.env = append(p.env, "DATABASE_URL="+pool.Config().ConnString())
 	return p
 }
 
-func newPrivatePlace(t *testing.T) *place {
+func newPrivateWorkDir(t *testing.T) *workDir {
 	t.Helper()
 	needPrograms(t)
-	p := &place{t: t, dir: tempDir(t)}
+	p := &workDir{t: t, dir: tempDir(t)}
 	video, err := sample()
 	if err != nil {
 		t.Fatal(err)
@@ -63,11 +63,11 @@ func newPrivatePlace(t *testing.T) *place {
 	return p
 }
 
-func (p *place) path(name string) string { return filepath.Join(p.dir, name) }
+func (p *workDir) path(name string) string { return filepath.Join(p.dir, name) }
 
 // gate makes an ffmpeg that waits until open is called, and says when it has
 // been reached.
-func (p *place) gate() {
+func (p *workDir) gate() {
 	p.t.Helper()
 	real, err := exec.LookPath("ffmpeg")
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *place) gate() {
 	p.env = append(p.env, "CUELIGHT_FFMPEG="+p.path("ffmpeg"), "CUELIGHT_SANDBOX=off") // it reads and writes files of the test's
 }
 
-func (p *place) open() {
+func (p *workDir) open() {
 	p.t.Helper()
 	if err := os.WriteFile(p.path("open"), nil, 0o644); err != nil {
 		p.t.Fatal(err)
@@ -89,7 +89,7 @@ func (p *place) open() {
 }
 
 // waitReached waits until a stage waits at the gate.
-func (p *place) waitReached() {
+func (p *workDir) waitReached() {
 	p.t.Helper()
 	p.until("the gate is reached", func() bool {
 		text, _ := os.ReadFile(p.path("reached"))
@@ -98,7 +98,7 @@ func (p *place) waitReached() {
 }
 
 // atGate counts the processes that wait at the gate, or are left there.
-func (p *place) atGate() int {
+func (p *workDir) atGate() int {
 	text, err := os.ReadFile(p.path("reached"))
 	if err != nil {
 		p.t.Fatal(err)
@@ -117,7 +117,7 @@ func (p *place) atGate() int {
 }
 
 // until waits for something that nobody tells of.
-func (p *place) until(what string, true func() bool) {
+func (p *workDir) until(what string, true func() bool) {
 	p.t.Helper()
 	for began := time.Now(); !true(); time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > patience {
@@ -138,12 +138,12 @@ type process struct {
 	ended chan error
 }
 
-func (p *place) start(args ...string) *process {
+func (p *workDir) start(args ...string) *process {
 	p.t.Helper()
 	return p.startWith(nil, args...)
 }
 
-func (p *place) startWith(change func(*exec.Cmd), args ...string) *process {
+func (p *workDir) startWith(change func(*exec.Cmd), args ...string) *process {
 	p.t.Helper()
 	r := &process{t: p.t, cmd: exec.Command("cuelight", args...), more: make(chan struct{}, 1), ended: make(chan error, 1)}
 	r.cmd.Dir, r.cmd.Env = p.dir, p.env
@@ -228,7 +228,7 @@ func (r *process) end(code int) {
 }
 
 // run is start and end.
-func (p *place) run(code int, args ...string) *process {
+func (p *workDir) run(code int, args ...string) *process {
 	p.t.Helper()
 	r := p.start(args...)
 	r.end(code)
@@ -268,13 +268,13 @@ type listed struct {
 	} `json:"stages"`
 }
 
-func (p *place) list() []listed {
+func (p *workDir) list() []listed {
 	p.t.Helper()
 	return decode[listed](p.run(0, "list", "--json"))
 }
 
 // noneHeld checks that no stage of any task is claimed.
-func (p *place) noneHeld() {
+func (p *workDir) noneHeld() {
 	p.t.Helper()
 	for _, task := range p.list() {
 		for _, s := range task.Stages {

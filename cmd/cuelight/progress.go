@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages"
@@ -13,130 +15,129 @@ import (
 )
 
 const (
-	redrawEvery = 125 * time.Millisecond // on a terminal
-	lineEvery   = 10 * time.Second       // otherwise, per running stage
+	redrawInterval = 125 * time.Millisecond // on a terminal
+	lineInterval   = 10 * time.Second       // otherwise, for each running stage
 )
 
-// progress tells a person how the work goes: on a terminal with a block of lines
-// that is redrawn in place, otherwise with a line for what happens and one now
-// and then for what goes on.
+// progress shows running stages: on a terminal as lines that are redrawn in place,
+// otherwise as a line for each event and, from time to time, for each running stage.
 type progress struct {
-	to    *stream
-	quiet bool // only what went wrong
+	to    *console.Stream
+	quiet bool // print failures only
 	label func(store.ID) string
 
-	block  *block // nil where there is no terminal
-	footer string // the block's last line, if any
-	told   map[work]time.Time
+	screen  *console.Screen // nil without a terminal
+	footer  string          // the screen's last line, if any
+	printed map[daemon.StageKey]time.Time
 }
 
-func newProgress(to *stream, quiet bool, label func(store.ID) string) *progress {
-	s := &progress{to: to, quiet: quiet, label: label, told: make(map[work]time.Time)}
-	if to.terminal && !quiet {
-		s.block = &block{to: to}
+func newProgress(to *console.Stream, quiet bool, label func(store.ID) string) *progress {
+	p := &progress{to: to, quiet: quiet, label: label, printed: make(map[daemon.StageKey]time.Time)}
+	if to.Terminal && !quiet {
+		p.screen = &console.Screen{Out: to}
 	}
-	return s
+	return p
 }
 
-// say prints a line for good.
-func (p *progress) say(format string, args ...any) {
+// printf prints a line above the running stages.
+func (p *progress) printf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if p.block != nil {
-		p.block.print(text)
+	if p.screen != nil {
+		p.screen.Print(text)
 		return
 	}
 	fmt.Fprintln(p.to, text)
 }
 
-// event tells what happened, if that is worth a line.
+// detail prints a line where the running stages are not drawn.
+func (p *progress) detail(format string, args ...any) {
+	if p.screen == nil && !p.quiet {
+		p.printf(format, args...)
+	}
+}
+
+// event prints an event that is worth a line.
 func (p *progress) event(e stages.Event) {
 	label := ""
 	if !e.Task.IsZero() {
 		label = p.label(e.Task)
 	}
-	again := ""
-	if e.Attempt > 1 {
-		again = fmt.Sprintf(" (attempt %d)", e.Attempt)
-	}
 	switch e.Kind {
 	case stages.StageStarted:
-		p.told[work{e.Task, e.Stage}] = time.Now()
-		p.detail("%s: %s started%s", label, e.Stage, again)
+		p.printed[daemon.StageKey{Task: e.Task, Stage: e.Stage}] = time.Now()
+		attempt := ""
+		if e.Attempt > 1 {
+			attempt = fmt.Sprintf(" (attempt %d)", e.Attempt)
+		}
+		p.detail("%s: %s started%s", label, e.Stage, attempt)
 	case stages.StageCompleted:
-		p.detail("%s: %s completed in %s", label, e.Stage, span(e.Duration))
+		p.detail("%s: %s completed in %s", label, e.Stage, console.Duration(e.Duration))
 	case stages.AttemptFailed:
-		p.say("%s: %s %s, next try in %s: %s", label, e.Stage, p.to.paint(yellow, "failed"), span(e.RetryIn), errorLine(e.Err))
+		p.printf("%s: %s %s, retry in %s: %s", label, e.Stage, p.to.Paint(console.Yellow, "failed"), console.Duration(e.RetryIn), errorLine(e.Err))
 	case stages.StageDead:
-		p.say("%s: %s %s: %s", label, e.Stage, p.to.paint(red, "failed"), errorLine(e.Err))
+		p.printf("%s: %s %s: %s", label, e.Stage, p.to.Paint(console.Red, "failed"), errorLine(e.Err))
 	case stages.ClaimReleased:
-		p.detail("%s: %s given back", label, e.Stage)
+		p.detail("%s: %s released", label, e.Stage)
 	case stages.ClaimRevoked:
-		p.say("%s: %s stopped: the task was cancelled, or given to somebody else", label, e.Stage)
+		p.printf("%s: %s stopped: the task was cancelled, or another worker has it", label, e.Stage)
 	case stages.StageSuspended:
-		p.say("%s waits, and is tried again now and then: %s", e.Stage, errorLine(e.Err))
+		p.printf("%s is suspended and retried from time to time: %s", e.Stage, errorLine(e.Err))
 	case stages.DatabaseLost:
-		p.say("the database %s; waiting for it", dbconn.Unavailability(e.Err))
+		p.printf("the database %s; waiting for it", dbconn.Unavailability(e.Err))
 	case stages.DatabaseBack:
-		p.say("the database is back")
+		p.printf("the database is back")
 	case stages.WorkerDraining:
 		if e.Count > 0 {
-			p.say("waiting for %s; again to stop at once", plural(e.Count, "running stage"))
+			p.printf("waiting for %s; a second signal stops at once", console.Plural(e.Count, "running stage"))
 		}
-	}
-}
-
-// detail is for those who have no block to look at.
-func (p *progress) detail(format string, args ...any) {
-	if p.block == nil && !p.quiet {
-		p.say(format, args...)
 	}
 }
 
 func errorLine(err error) string {
 	if err == nil {
-		return "no reason is known"
+		return "unknown error"
 	}
 	return usererr.FirstLine(err.Error())
 }
 
-// goingOn shows what is being worked on.
-func (p *progress) goingOn(all []activity) {
-	slices.SortFunc(all, func(a, b activity) int {
-		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.stage, b.stage))
+// showRunning shows the running stages.
+func (p *progress) showRunning(all []daemon.Activity) {
+	slices.SortFunc(all, func(a, b daemon.Activity) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Stage, b.Stage))
 	})
 	switch {
-	case p.block != nil:
-		var running []row
+	case p.screen != nil:
+		var running []console.ProgressRow
 		for _, a := range all {
 			running = append(running, p.row(a))
 		}
-		width, _ := p.to.size()
-		lines := p.to.rows(running, width)
+		width, _ := p.to.Size()
+		lines := p.to.Rows(running, width)
 		if p.footer != "" {
 			lines = append(lines, p.footer)
 		}
-		p.block.draw(lines)
+		p.screen.Draw(lines)
 	case !p.quiet:
 		for _, a := range all {
-			if time.Since(p.told[a.work]) >= lineEvery {
-				p.told[a.work] = time.Now()
+			if time.Since(p.printed[a.StageKey]) >= lineInterval {
+				p.printed[a.StageKey] = time.Now()
 				r := p.row(a)
-				p.say("%s: %s %s", r.label, r.stage, r.words())
+				p.printf("%s: %s %s", r.Label, r.Stage, r)
 			}
 		}
 	}
 }
 
-func (p *progress) row(a activity) row {
-	return row{
-		label: p.label(a.task), stage: a.stage, percent: a.progress.Percent, speed: a.progress.Speed,
-		left: a.progress.ETA, note: a.progress.Note, since: time.Since(a.since),
+func (p *progress) row(a daemon.Activity) console.ProgressRow {
+	return console.ProgressRow{
+		Label: p.label(a.Task), Stage: a.Stage, Percent: a.Progress.Percent, Speed: a.Progress.Speed,
+		Remaining: a.Progress.ETA, Note: a.Progress.Note, Elapsed: time.Since(a.Since),
 	}
 }
 
-// aside makes room for something that is not this show's to print.
-func (p *progress) aside() {
-	if p.block != nil {
-		p.block.clear()
+// clear removes the running stages from the terminal, for other output.
+func (p *progress) clear() {
+	if p.screen != nil {
+		p.screen.Clear()
 	}
 }

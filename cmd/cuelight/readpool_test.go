@@ -16,7 +16,7 @@ import (
 )
 
 // address is that of the place's database, with some more parameters.
-func (p *place) address(more url.Values) string {
+func (p *workDir) address(more url.Values) string {
 	p.t.Helper()
 	for _, variable := range p.env {
 		value, ok := strings.CutPrefix(variable, "DATABASE_URL=")
@@ -39,7 +39,7 @@ func (p *place) address(more url.Values) string {
 }
 
 // connect is somebody at the place's database.
-func (p *place) connect() *pgx.Conn {
+func (p *workDir) connect() *pgx.Conn {
 	p.t.Helper()
 	conn, err := pgx.Connect(p.t.Context(), p.address(nil))
 	if err != nil {
@@ -62,7 +62,7 @@ func ask[T any](t *testing.T, conn *pgx.Conn, sql string) (v T) {
 // work goes on.
 func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	const conns = 4
 	address := p.address(url.Values{"pool_max_conns": {fmt.Sprint(conns)}})
 	r := p.start("serve", "--listen", "127.0.0.1:0", "--lease", "5s", "--database-url", address)

@@ -4,13 +4,13 @@ import "testing"
 
 func TestRetryAllSaysHowFarItIs(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	conn := p.connect()
 	if _, err := conn.Exec(t.Context(), `insert into tasks (source, ingest_status) select '/a.mp4', 'dead' from generate_series(1, 4500)`); err != nil {
 		t.Fatal(err)
 	}
 	r := p.run(0, "retry", "--all", "--yes")
-	if want := "2000 of 4500 tasks\n4000 of 4500 tasks"; r.stderr() != want || r.stdout.String() != "4500 tasks to be done again\n" {
+	if want := "2000 of 4500 tasks\n4000 of 4500 tasks"; r.stderr() != want || r.stdout.String() != "4500 tasks scheduled for retry\n" {
 		t.Errorf("it says %q and %q, want %q", r.stderr(), r.stdout.String(), want)
 	}
 	var tasks int

@@ -2,90 +2,75 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/media/sandbox"
-	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
-const runHelp = `Run publishes the given files and addresses, and ends when that is done.
+const runHelp = `Run publishes the given files and URLs, and exits.
 
 It submits them as tasks, works on these tasks alone until each is published, dead
-or cancelled, and prints where each published video lies. Other tasks that wait in
-the database are left to cuelight serve. A file that is given twice is worked on
-once and reported twice.
+or cancelled, and prints the paths of the published videos. It leaves other tasks in
+the database to cuelight serve. A file that is given twice is processed once and
+reported twice.
 
-Its tasks have the priority 1, before the usual 0, because somebody waits.
+Its tasks have the priority 1, before the default 0, because a user waits for them.
 
-The first Ctrl-C lets running stages finish, for as long as --grace; the second
-stops at once. What is not finished stays in the database with the priority 0:
-cuelight serve goes on with it.
+The first Ctrl-C lets running stages finish, for as long as --grace; the second one
+stops at once. Tasks that are not finished stay in the database with the priority 0,
+for cuelight serve.
 
-With --json, standard output has one object per task when it ends, in the order
-in which they end, and nothing else:
+With --json, standard output has one object per task when it ends, in the order in
+which they end, and nothing else:
 
   {"task_id","source","status","published","error","stages":{"ingest":{"status","attempts","duration_ms","error"},...}}
 
-status is completed, dead or cancelled; published is the path of master.m3u8,
-or null; error is null, or what the stage that died had to say; duration_ms is
-the time of all attempts together. The exit code is 0 when all were completed,
-3 when some were, and 1 when none was.`
+status is completed, dead or cancelled; published is the path of master.m3u8, or
+null; error is null or the error of the dead stage; duration_ms is the time of all
+attempts together. The exit code is 0 if all tasks were completed, 3 if some were,
+and 1 if none was.`
 
 func (c *cli) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE|URL...",
-		Short: "Publish files or addresses, and end",
+		Short: "Publish files or URLs, and exit",
 		Long:  runHelp,
 		Args:  atLeastOne("FILE or URL"),
 	}
 	o := c.workFlags(cmd)
 	c.jsonFlag(cmd)
-	quietly := cmd.Flags().BoolP("quiet", "q", false, "no progress, only what goes wrong")
+	quiet := cmd.Flags().BoolP("quiet", "q", false, "print errors only, no progress")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c.where = whereFlags(cmd.Flags())
-		return c.runTasks(cmd.Context(), args, o, *quietly)
+		c.locationFlags = locationFlags(cmd.Flags())
+		return c.runTasks(cmd.Context(), args, o, *quiet)
 	}
 	return cmd
 }
 
-// atLeastOne is cobra.MinimumNArgs in words.
-func atLeastOne(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return &usererr.Error{Kind: usererr.Usage, Text: cmd.CommandPath() + " needs at least one " + what, Hint: "usage: " + cmd.UseLine()}
-		}
-		return nil
+func (c *cli) runTasks(ctx context.Context, args []string, o *workOptions, quiet bool) error {
+	inputs, err := collectSources(args)
+	if err != nil {
+		return err
 	}
+	config, err := c.prepareWork(o)
+	if err != nil {
+		return err
+	}
+	return c.withDatabase(ctx, func(db *dbconn.Database) error {
+		return c.runOn(ctx, db, inputs, config, o, quiet)
+	})
 }
 
-func (c *cli) runTasks(ctx context.Context, args []string, o *workOptions, quietly bool) error {
-	given, err := collectSources(args)
-	if err != nil {
-		return err
-	}
-	config, err := c.prepare(o)
-	if err != nil {
-		return err
-	}
-	db, err := c.Open(ctx)
-	if err != nil {
-		return err
-	}
-	err = c.runOn(ctx, db, given, config, o, quietly)
-	return errors.Join(err, db.Close())
-}
-
-// prepare checks what the work needs before anything is begun, and makes the
-// directories last.
-func (c *cli) prepare(o *workOptions) (video.Config, error) {
+// prepareWork checks everything that the work needs, and creates the directories last.
+func (c *cli) prepareWork(o *workOptions) (video.Config, error) {
 	data, published, err := c.Directories()
 	if err != nil {
 		return video.Config{}, err
@@ -99,87 +84,85 @@ func (c *cli) prepare(o *workOptions) (video.Config, error) {
 	}
 	if config.Tools.Sandbox != media.SandboxOff {
 		if err := sandbox.HideProcess(); err != nil {
-			return config, fmt.Errorf("keep other processes from reading this one: %w", err)
+			return config, fmt.Errorf("protect this process from being read by others: %w", err)
 		}
 	}
 	return config, dbconn.MakeDirectories(data, published)
 }
 
-func (c *cli) runOn(ctx context.Context, db *dbconn.Database, given []*given, config video.Config, o *workOptions, quietly bool) error {
-	mine, err := identify(config)
+func (c *cli) runOn(
+	ctx context.Context, db *dbconn.Database, inputs []*input, config video.Config, o *workOptions, quiet bool,
+) error {
+	workspace, err := daemon.IdentifyWorkspace(config)
 	if err != nil {
 		return err
 	}
-	if err := mine.agrees(ctx, db.Store, true); err != nil {
+	if err := workspace.CheckWorkers(ctx, db.Store, true); err != nil {
 		return err
 	}
-	tracer, stop := c.startTracing(ctx)
-	defer stop()
-	traceparent, done := c.submitting(ctx, tracer)
-	err = submitGiven(ctx, db.Store, given, traceparent)
+	tracer, flush := c.startTracing(ctx)
+	defer flush()
+	traceparent, done := c.traceSubmission(ctx, tracer)
+	tasks, err := submitInputs(ctx, db.Store, inputs, traceparent)
 	done(err)
 	if err != nil {
 		return err
 	}
-	// What others submitted is left to a daemon: it has more patience with
-	// failures, and is still there when this command has what it wants.
-	var only []store.ID
-	for _, g := range given {
-		only = append(only, g.task)
-	}
-	j := newOneShot(c, db, given, config.PublishDir, quietly)
-	return j.run(ctx, &engine{db: db, stages: tracer.Stages(inHaste(pipelineStages(config))), grace: o.grace, lease: o.lease, only: only, mine: mine, keep: db.Source.EventRetention()})
+	// Other tasks are left to a daemon: it retries for longer, and still runs when this
+	// command has ended.
+	return newOneShot(c, db, inputs, config.PublishDir, quiet).run(ctx, &daemon.Engine{
+		DB: db, Stages: tracer.Stages(daemon.LimitRetries(daemon.PipelineStages(config))), OnlyTasks: tasks,
+		Workspace: workspace, Grace: o.grace, Lease: o.lease, KeepEvents: db.Source.EventRetention(), Version: programVersion(),
+	})
 }
 
-// given is a source as it was given, once or several times, and its task.
-type given struct {
+// input is a source that was given, once or several times, and its task.
+type input struct {
 	source string   // as it is submitted
-	words  []string // as it was given
-	label  string   // for people
+	args   []string // as it was given
+	label  string   // for display
 
-	task store.ID
-	told bool // somebody was told why it died
-	done bool
+	task    store.ID
+	printed bool // why it died was printed
+	done    bool
 }
 
-func collectSources(args []string) ([]*given, error) {
+func collectSources(args []string) ([]*input, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("find working directory: %w", err)
 	}
-	var all []*given
-	bySource := make(map[string]*given)
+	var all []*input
+	bySource := make(map[string]*input)
 	for _, arg := range args {
 		source, err := sourceOf(arg, dir)
 		if err != nil {
 			return nil, err
 		}
-		g := bySource[source]
-		if g == nil {
-			g = &given{source: source, label: labelOf(arg)}
-			bySource[source] = g
-			all = append(all, g)
+		in := bySource[source]
+		if in == nil {
+			in = &input{source: source, label: labelOf(arg)}
+			bySource[source] = in
+			all = append(all, in)
 		}
-		g.words = append(g.words, arg)
+		in.args = append(in.args, arg)
 	}
 	return all, nil
 }
 
-// awaited is the priority of tasks that somebody waits for: above the usual 0,
-// so that a daemon on the same database takes them first.
-const awaited = 1
+// runPriority is the priority of tasks that a user waits for: above the default, so that
+// a daemon on the same database takes them first.
+const runPriority = 1
 
-func submitGiven(ctx context.Context, st *store.Store, all []*given, traceparent string) error {
+func submitInputs(ctx context.Context, st *store.Store, all []*input, traceparent string) (tasks []store.ID, err error) {
 	var subs []store.Submission
-	for _, g := range all {
-		subs = append(subs, store.Submission{Source: g.source, Priority: awaited, Traceparent: traceparent})
+	for _, in := range all {
+		subs = append(subs, store.Submission{Source: in.source, Priority: runPriority, Traceparent: traceparent})
 	}
 	receipts, err := st.SubmitAll(ctx, subs)
-	if err != nil {
-		return err
-	}
 	for i, r := range receipts {
 		all[i].task = r.ID
+		tasks = append(tasks, r.ID)
 	}
-	return nil
+	return tasks, err
 }

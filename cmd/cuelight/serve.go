@@ -10,126 +10,136 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/inbox"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
 )
 
-const serveHelp = `Serve works on tasks as they come, until it is stopped. Any number of daemons may
-work on one database.
+const serveHelp = `Serve works on tasks until it is stopped. Any number of daemons can work on one
+database.
 
-With --watch it also submits the files that are dropped into a directory, at any
-depth, once they have stopped growing, and each of them once: a file is known by
-its path, size and modification time, also after a restart and on other hosts.
-Hidden files, empty ones, names such as *.part, *.tmp and *.crdownload, and what is
-no video by its name, such as *.txt, *.srt or *.jpg, are passed over. To upload
-as *.part and rename when all is there is surest, since an upload may stand still
-for longer than --settle. Files are never moved or deleted.
+With --watch it also submits the files that appear in a directory or below, once
+they have stopped growing. Each file is submitted once: its path, size and
+modification time identify it, also after a restart and on other hosts. Hidden
+and empty files, names such as *.part, *.tmp and *.crdownload, and names that are
+not those of videos, such as *.txt, *.srt or *.jpg, are ignored. An upload may
+pause for longer than --settle, so it is safest to upload as *.part and rename the
+complete file. Files are never moved or deleted.
 
-SIGTERM or Ctrl-C once: it takes on nothing more, lets running stages finish for
-as long as --grace, gives back what is left, and exits with 0. A second time: it
-stops at once, gives back all it holds, and exits with 143 or 130.
+The first SIGTERM or Ctrl-C drains: the daemon claims nothing more, lets running
+stages finish for as long as --grace, releases the rest, and exits with 0. The
+second one stops at once, releases everything, and exits with 143 or 130.
 
-It waits for a database that is away, also at the start. It does not change the
+It waits for a database that is away, also at the start. It never changes the
 tables of a database that is not private: see cuelight migrate.
 
-With --listen it serves a dashboard, an HTTP API (described at /openapi.json), the
-events as they happen and metrics for Prometheus at that address. Who may do what
-say two secrets, in files that the first start makes, and keys (cuelight keys).
+With --listen it serves a dashboard, an HTTP API (described at /openapi.json), an
+event stream and Prometheus metrics at that address. Access is controlled by two
+secrets, in files that the first start creates, and by API keys (cuelight keys).
 
-Logs go to standard error: JSON, or plain lines on a terminal. Under systemd, a
-unit may have Type=notify and WatchdogSec.`
+Logs go to standard error: JSON, or plain lines on a terminal. systemd units can
+use Type=notify and WatchdogSec.`
 
 type serveOptions struct {
 	*workOptions
-	watch    []string
-	settle   time.Duration
-	ageAfter time.Duration
-	front    *frontOptions
+	watch      []string
+	settle     time.Duration
+	ageAfter   time.Duration
+	keepEvents time.Duration
+	http       *httpFlags
 }
 
 func (c *cli) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Work on tasks as they come, as a daemon",
+		Short: "Run a daemon that works on tasks",
 		Long:  serveHelp,
 		Args:  noArguments,
 	}
 	o := &serveOptions{workOptions: c.workFlags(cmd)}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.watch, "watch", nil, "submit the files dropped into this directory; repeatable, in the variable separated by \":\"")
-	f.DurationVar(&o.settle, "settle", 10*time.Second, "how long a dropped file must have stayed as it is")
-	f.DurationVar(&o.ageAfter, "age-after", 0, "how long a task may wait for a stage behind others of higher priority before it goes first; 0 for ever")
-	setting(f, "watch", "settle", "age-after")
-	o.front = frontFlags(cmd)
+	f.StringArrayVar(&o.watch, "watch", nil, "submit the files that appear in this directory; repeatable, in the variable separated by \":\"")
+	f.DurationVar(&o.settle, "settle", 10*time.Second, "how long a file must not change before it is submitted")
+	f.DurationVar(&o.ageAfter, "age-after", 0, "how long a task waits for a stage before it precedes tasks of higher priority; 0 for ever")
+	f.DurationVar(&o.keepEvents, "keep-events", 7*24*time.Hour, "how long events are kept; negative for ever")
+	setting(f, "watch", "settle", "age-after", "keep-events")
+	o.http = addHTTPFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), o) }
 	return cmd
 }
 
 func (c *cli) serve(ctx context.Context, o *serveOptions) error {
-	d, err := c.newDaemon(ctx, o)
+	d, db, err := c.newDaemon(ctx, o)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.run(ctx), d.close())
+	err = d.Run(ctx)
+	select {
+	case <-c.sig.Abort:
+		if s, ok := daemon.Received(ctx); ok && err == nil {
+			err = exitStatus(s.ExitCode())
+		}
+	default:
+	}
+	return errors.Join(err, db.Close())
 }
 
-// newDaemon listens already, where it is to; it works when it is run.
-func (c *cli) newDaemon(ctx context.Context, o *serveOptions) (*daemon, error) {
-	boxes, err := o.inboxes()
+// newDaemon checks all flags before it starts anything.
+func (c *cli) newDaemon(ctx context.Context, o *serveOptions) (*daemon.Daemon, *dbconn.Database, error) {
+	watched, err := o.check()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := o.front.check(); err != nil {
-		return nil, err
-	}
-	if o.ageAfter < 0 {
-		return nil, usererr.Usagef("--age-after %s: it must not be negative; 0 lets tasks of lower priority wait for ever", o.ageAfter)
-	}
-	config, err := c.prepare(o.workOptions)
+	config, err := c.prepareWork(o.workOptions)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	mine, err := identify(config)
+	workspace, err := daemon.IdentifyWorkspace(config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	// A watched directory may well hold the data directory; what the work makes
-	// there is not to be worked on.
-	boxes.Skip = []string{filepath.Join(config.DataDir, "tasks"), filepath.Join(config.DataDir, dbconn.PrivateDir), config.PublishDir}
+	// A watched directory may contain the data directory, with files that are no sources.
+	watched.Skip = []string{
+		filepath.Join(config.DataDir, "tasks"), filepath.Join(config.DataDir, dbconn.PrivateDir), config.PublishDir,
+	}
 	db, err := c.Connect(ctx)
 	if err != nil {
+		return nil, nil, err
+	}
+	d, err := c.startDaemon(ctx, db, o, config, workspace, watched)
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return d, db, nil
+}
+
+func (c *cli) startDaemon(
+	ctx context.Context, db *dbconn.Database, o *serveOptions, config video.Config, w daemon.Workspace, watched inbox.Options,
+) (*daemon.Daemon, error) {
+	if err := db.OpenReadPool(ctx); err != nil {
 		return nil, err
 	}
-	if err := db.OpenReadPool(ctx); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	d := &daemon{
-		c: c, db: db, log: newLog(c.err), feed: newFeed(), systemd: newSystemd(c.Env), boxes: boxes,
-		engine: &engine{
-			db: db, stages: pipelineStages(config), mine: mine, grace: o.grace, lease: o.lease, ageAfter: o.ageAfter, abort: c.sig.abort, keep: o.front.keepEvents,
+	return daemon.New(ctx, daemon.Options{
+		DB: db, Config: config, HTTP: o.http.HTTPOptions, Inbox: watched, Log: daemon.NewLog(c.err), Env: c.Env,
+		Engine: &daemon.Engine{
+			DB: db, Stages: daemon.PipelineStages(config), Workspace: w, Grace: o.grace, Lease: o.lease, AgeAfter: o.ageAfter,
+			KeepEvents: o.keepEvents, Version: programVersion(), Abort: c.sig.Abort,
 		},
-		tidying: tidying{tidier: video.Cleaner{Config: config}},
-	}
-	d.untrace = d.trace(ctx)
-	if d.beside, err = d.standBeside(ctx, o.front, config); err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	return d, nil
+	})
 }
 
-func (d *daemon) close() error {
-	d.untrace()
-	d.systemd.close()
-	return d.db.Close()
-}
-
-// inboxes are the directories to watch, which must be there.
-func (o *serveOptions) inboxes() (inbox.Options, error) {
-	boxes := inbox.Options{Settle: o.settle}
-	if o.settle <= 0 {
-		return boxes, usererr.Usagef("--settle %s: it must be more than nothing", o.settle)
+// check checks the flags and returns the directories to watch.
+func (o *serveOptions) check() (inbox.Options, error) {
+	watched := inbox.Options{Settle: o.settle}
+	switch {
+	case o.settle <= 0:
+		return watched, usererr.Usagef("--settle %s: it must be positive", o.settle)
+	case o.ageAfter < 0:
+		return watched, usererr.Usagef("--age-after %s: it must not be negative; 0 disables aging", o.ageAfter)
+	case o.keepEvents == 0:
+		return watched, usererr.Usagef("--keep-events 0s: it must not be zero; -1s keeps events for ever")
 	}
 	for _, dir := range o.watch {
 		abs, err := filepath.Abs(dir)
@@ -137,13 +147,13 @@ func (o *serveOptions) inboxes() (inbox.Options, error) {
 			_, err = os.ReadDir(abs)
 		}
 		if err != nil {
-			return boxes, &usererr.Error{
+			return watched, &usererr.Error{
 				Kind: usererr.Usage,
 				Text: fmt.Sprintf("--watch %s: %s", usererr.Printable(dir), usererr.SystemMessage(err)),
 				Hint: "it must be a directory that this user may read",
 			}
 		}
-		boxes.Dirs = append(boxes.Dirs, abs)
+		watched.Dirs = append(watched.Dirs, abs)
 	}
-	return boxes, nil
+	return watched, o.http.check()
 }

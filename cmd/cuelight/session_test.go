@@ -11,11 +11,11 @@ import (
 )
 
 // behindPooler is a place whose database is reached through PgBouncer.
-func behindPooler(t *testing.T) (p *place, direct string) {
+func behindPooler(t *testing.T) (p *workDir, direct string) {
 	t.Helper()
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
 	_, through := pgtest.NewBouncer(t, pool, "transaction")
-	p = newPrivatePlace(t)
+	p = newPrivateWorkDir(t)
 	cc := through.Config().ConnConfig
 	p.env = append(p.env, fmt.Sprintf("DATABASE_URL=host=%s port=%d user=%s password=%s dbname=%s", cc.Host, cc.Port, cc.User, cc.Password, cc.Database))
 	return p, pool.Config().ConnString()

@@ -13,13 +13,13 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// prefix begins the name of every variable that is a setting.
+// prefix begins the names of the variables that set flags.
 const prefix = "CUELIGHT_"
 
-// fromEnvironment marks a flag that an environment variable can set.
+// fromEnvironment is the annotation of flags that a variable sets.
 const fromEnvironment = "environment"
 
-// setting lets the environment set flags, and says so in their help.
+// setting lets variables set flags, and adds their names to the help.
 func setting(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		f := flags.Lookup(name)
@@ -29,11 +29,11 @@ func setting(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
-// commonFlags are those of every command.
+// commonFlags adds the flags of every command.
 func (c *cli) commonFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.DataDir, "data-dir", "", "where sources, work and the private database are (default "+dbconn.DefaultDataDir(c.Env)+")")
-	flags.StringVar(&c.DatabaseURL, "database-url", "", "address of the PostgreSQL database to use, or \"private\"")
+	flags.StringVar(&c.DataDir, "data-dir", "", "directory for sources, temporary files and the private database (default "+dbconn.DefaultDataDir(c.Env)+")")
+	flags.StringVar(&c.DatabaseURL, "database-url", "", "address of the PostgreSQL database, or \"private\"")
 	setting(flags, "data-dir", "database-url")
 }
 
@@ -41,14 +41,14 @@ func (c *cli) jsonFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.json, "json", false, "write JSON, one object per line")
 }
 
-// readEnvironment gives the flags that were not given on the command line what
-// the environment says, and warns of variables that nobody will read.
+// readEnvironment sets the flags that are not on the command line from the environment,
+// and warns of unknown variables.
 func (c *cli) readEnvironment(cmd *cobra.Command) error {
 	var err error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		names := f.Annotations[fromEnvironment]
 		if err == nil && f.Changed && f.Value.String() == "" && strings.HasSuffix(f.Name, "-dir") {
-			err = usererr.Usagef("--%s is empty: name a directory, or leave it out", f.Name)
+			err = usererr.Usagef("--%s is empty: set a directory, or omit the flag", f.Name)
 		}
 		if err != nil || len(names) == 0 || f.Changed {
 			return
@@ -73,8 +73,8 @@ func (c *cli) readEnvironment(cmd *cobra.Command) error {
 	return err
 }
 
-// warnUnknown finds misspelt variables. It only warns, because other programs
-// may have variables that begin like ours.
+// warnUnknown warns of variables that may be misspelt. They are not errors, because other
+// programs may use the prefix.
 func (c *cli) warnUnknown(root *cobra.Command) {
 	known := []string{"CUELIGHT_PG_BIN", "CUELIGHT_INSTALL"} // read elsewhere
 	collect := func(f *pflag.Flag) { known = append(known, f.Annotations[fromEnvironment]...) }
@@ -92,7 +92,7 @@ func (c *cli) warnUnknown(root *cobra.Command) {
 			continue
 		}
 		hint := ""
-		// Without what they have in common, which would make all alike.
+		// Without the prefix, which makes all names similar.
 		if near := nearest(strings.TrimPrefix(name, prefix), short); near != "" {
 			hint = "; did you mean " + prefix + near + "?"
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
@@ -95,7 +96,7 @@ func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID) error 
 	if _, err := fmt.Fprint(c.out, b.String()); err != nil {
 		return err
 	}
-	if err := c.stageTable(d).write(); err != nil {
+	if err := c.stageTable(d).Write(); err != nil {
 		return err
 	}
 	return c.writeHistory(d.History)
@@ -113,8 +114,8 @@ func (c *cli) head(b *strings.Builder, d details) {
 		line("title", usererr.Printable(title))
 	}
 	line("source", shownSource(d.Source))
-	line("status", c.out.paint(statusColours[string(d.Status)], string(d.Status)))
-	line("submitted", d.CreatedAt.Local().Format(time.DateTime)+" ("+span(time.Since(d.CreatedAt))+" ago)")
+	line("status", c.out.Paint(statusColours[string(d.Status)], string(d.Status)))
+	line("submitted", d.CreatedAt.Local().Format(time.DateTime)+" ("+console.Duration(time.Since(d.CreatedAt))+" ago)")
 	if d.Priority != 0 {
 		line("priority", fmt.Sprint(d.Priority))
 	}
@@ -137,28 +138,28 @@ func (c *cli) head(b *strings.Builder, d details) {
 	}
 }
 
-func (c *cli) stageTable(d details) *table {
-	t := &table{to: c.out, head: []string{"STAGE", "STATUS", "ATTEMPTS", "NOW"}}
+func (c *cli) stageTable(d details) *console.Table {
+	t := &console.Table{Out: c.out, Header: []string{"STAGE", "STATUS", "ATTEMPTS", "NOW"}}
 	for _, s := range d.Stages {
 		now := ""
 		for _, r := range d.Running {
 			if r.Stage == s.Name {
-				now = runningRow(r, "").words()
+				now = runningRow(r, "").String()
 			}
 		}
 		if s.RunAt != nil {
 			now = "not before " + s.RunAt.Local().Format(time.DateTime)
 		}
-		t.add(s.Name, string(s.Status), fmt.Sprint(s.Attempts), now)
+		t.Add(s.Name, string(s.Status), fmt.Sprint(s.Attempts), now)
 	}
-	t.paint(1, statusColours)
+	t.Paint(1, statusColours)
 	return t
 }
 
-func runningRow(r store.Running, label string) row {
-	return row{
-		label: label, stage: r.Stage, percent: r.Percent, speed: r.Speed,
-		left: time.Duration(r.ETA * float64(time.Second)), note: r.Note,
+func runningRow(r store.Running, label string) console.ProgressRow {
+	return console.ProgressRow{
+		Label: label, Stage: r.Stage, Percent: r.Percent, Speed: r.Speed,
+		Remaining: time.Duration(r.ETA * float64(time.Second)), Note: r.Note,
 	}
 }
 
@@ -171,7 +172,7 @@ func (c *cli) writeHistory(history []store.Attempt) error {
 	b.WriteString("\n")
 	for _, a := range history {
 		fmt.Fprintf(&b, "%s  %s, attempt %d: %s after %s on %s (process %d)\n", a.StartedAt.Local().Format(time.DateTime),
-			a.Stage, a.Attempt, a.Outcome, span(a.FinishedAt.Sub(a.StartedAt)), usererr.Printable(a.Host), a.PID)
+			a.Stage, a.Attempt, a.Outcome, console.Duration(a.FinishedAt.Sub(a.StartedAt)), usererr.Printable(a.Host), a.PID)
 		for line := range strings.Lines(a.Error) {
 			fmt.Fprintf(&b, "    %s\n", usererr.Printable(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "  ")))
 		}

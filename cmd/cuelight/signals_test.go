@@ -22,7 +22,7 @@ func TestTheFirstSignalLetsRunningStagesFinish(t *testing.T) {
 	}{{syscall.SIGINT, 130}, {syscall.SIGTERM, 143}} {
 		t.Run(c.signal.String(), func(t *testing.T) {
 			t.Parallel()
-			p := newPlace(t)
+			p := newWorkDir(t)
 			p.gate()
 			r := p.start("run", "--json", "--grace", "10m", "clip.mp4")
 			p.waitReached()
@@ -51,7 +51,7 @@ func TestTheFirstSignalLetsRunningStagesFinish(t *testing.T) {
 // As nohup starts it.
 func TestASignalIgnoredFromTheStartStaysIgnored(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	p.gate()
 	r := p.startWith(func(cmd *exec.Cmd) {
 		cmd.Args = append([]string{"sh", "-c", `trap '' HUP INT; exec "$@"`, "sh", cmd.Path}, cmd.Args[1:]...)
@@ -68,7 +68,7 @@ func TestASignalIgnoredFromTheStartStaysIgnored(t *testing.T) {
 
 func TestTheSecondSignalStopsAtOnce(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	p.gate()
 	r := p.start("run", "--json", "--grace", "10m", "clip.mp4")
 	p.waitReached()
@@ -89,7 +89,7 @@ func TestTheSecondSignalStopsAtOnce(t *testing.T) {
 
 func TestTheGraceEnds(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	p.gate()
 	r := p.start("run", "--json", "--grace", "1s", "clip.mp4")
 	p.waitReached()
@@ -105,7 +105,7 @@ func TestTheGraceEnds(t *testing.T) {
 // working nor is in its way.
 func TestAKilledRunIsRecoveredFrom(t *testing.T) {
 	t.Parallel()
-	p := newPrivatePlace(t)
+	p := newPrivateWorkDir(t)
 	p.gate()
 	killed := p.start("run", "clip.mp4")
 	p.waitReached()
@@ -120,7 +120,7 @@ func TestAKilledRunIsRecoveredFrom(t *testing.T) {
 
 func TestTwoRunsAtOnceShareADataDirectory(t *testing.T) {
 	t.Parallel()
-	p := newPrivatePlace(t)
+	p := newPrivateWorkDir(t)
 	one := p.start("run", "--json", "--publish-dir", "one", "clip.mp4", "missing.mp4")
 	two := p.start("run", "--json", "--publish-dir", "two", "other.mp4")
 	one.end(3)
@@ -144,7 +144,7 @@ func TestTwoRunsAtOnceShareADataDirectory(t *testing.T) {
 
 func TestAReaderThatGoesAwayEndsTheRunInOrder(t *testing.T) {
 	t.Parallel()
-	p := newPrivatePlace(t)
+	p := newPrivateWorkDir(t)
 	nobody, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestAReaderThatGoesAwayEndsTheRunInOrder(t *testing.T) {
 
 func TestARunOutlivesItsPrivateServer(t *testing.T) {
 	t.Parallel()
-	p := newPrivatePlace(t)
+	p := newPrivateWorkDir(t)
 	p.gate()
 	r := p.start("run", "--json", "clip.mp4")
 	p.waitReached()
@@ -183,7 +183,7 @@ func TestARunOutlivesItsPrivateServer(t *testing.T) {
 
 // It is not parallel, so that nothing else comes and goes meanwhile.
 func TestNothingIsLeftWhenTheProgramReturns(t *testing.T) {
-	p := newPrivatePlace(t)
+	p := newPrivateWorkDir(t)
 	before := goleak.IgnoreCurrent()
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"run", "--json", p.path("missing.mp4")}, strings.NewReader(""), &stdout, &stderr, p.env)

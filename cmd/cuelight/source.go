@@ -2,24 +2,26 @@ package main
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/fetch"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
-// sourceOf makes of what a person typed what a task needs: the same file
-// whatever the working directory of those who read it, in UTF-8.
+// sourceOf returns the source of a task for an argument: in UTF-8, and the same file
+// from every working directory.
 func sourceOf(arg, workingDir string) (string, error) {
 	if arg == "" {
 		return "", usererr.Usagef("an empty name is not a file")
 	}
 	if arg == "-" {
-		return "", usererr.Usagef(`standard input cannot be a source: name a file, or ./- for one that is called "-"`)
+		return "", usererr.Usagef(`standard input cannot be a source: name a file, or ./- for a file called "-"`)
 	}
 	if isURL(arg) {
 		source := escapeInvalid(arg)
@@ -30,21 +32,14 @@ func sourceOf(arg, workingDir string) (string, error) {
 	}
 	path := arg
 	if !filepath.IsAbs(path) {
-		// Not cleaned: where "a" is a symbolic link, "a/../b" is not "b".
+		// filepath.Join would clean it: where "a" is a symbolic link, "a/../b" is not "b".
 		path = strings.TrimSuffix(workingDir, "/") + "/" + strings.TrimPrefix(path, "./")
 	}
-	return sourceOfPath(path), nil
+	return daemon.SourceOfPath(path), nil
 }
 
-// sourceOfPath is sourceOf for an absolute path.
-func sourceOfPath(path string) string {
-	if strings.ToValidUTF8(path, "") == path {
-		return path
-	}
-	return "file://" + escapePath(path)
-}
-
-// isURL: a scheme and "://", the same rule by which the ingest stage decides.
+// isURL reports whether s begins with a scheme and "://". The ingest stage decides by the
+// same rule.
 func isURL(s string) bool {
 	scheme, _, ok := strings.Cut(s, "://")
 	if !ok || scheme == "" {
@@ -59,11 +54,10 @@ func isURL(s string) bool {
 	return true
 }
 
-// shownSource is a source's public form, for people.
+// shownSource returns a source without secrets, printable.
 func shownSource(source string) string { return usererr.Printable(redact.Source(source)) }
 
-// shownTask is what a task is called, if its submitter calls it anything, or else
-// its source.
+// shownTask returns a task's title, or its source if it has none.
 func shownTask(t store.Task) string {
 	if title := t.Title(); title != "" {
 		return usererr.Printable(title)
@@ -71,23 +65,11 @@ func shownTask(t store.Task) string {
 	return shownSource(t.Source)
 }
 
-// labelOf is the last part of a source's name, for people.
+// labelOf returns the last part of a source's name.
 func labelOf(source string) string { return usererr.Printable(redact.Name(source)) }
 
-// escapePath percent-encodes all that is not certainly itself in a URL's path.
-func escapePath(path string) string {
-	var b strings.Builder
-	for i := range len(path) {
-		ch := path[i]
-		plain := ch >= 'a' && ch <= 'z' || ch >= 'A' && ch <= 'Z' || ch >= '0' && ch <= '9' || strings.IndexByte("/-._~", ch) >= 0
-		if plain {
-			b.WriteByte(ch)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", ch)
-		}
-	}
-	return b.String()
-}
+// fileURL returns the file URL of a path.
+func fileURL(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
 
 // escapeInvalid percent-encodes the bytes of an address that are not UTF-8.
 func escapeInvalid(address string) string {

@@ -3,20 +3,22 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/cuelight/cuelight/internal/usererr"
 )
 
 // What becomes of a task while it is watched ends the watching when nothing more will
 // happen, and not before.
 func TestTaskIsWatchedToItsEnd(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	conn := p.connect()
 	for name, c := range map[string]struct {
 		code  int
 		steps []string
 		told  string
 	}{
-		"deleted": {exitNotFound, []string{"delete from tasks where id = $1"}, "deleted"},
+		"deleted": {exitCodeOf[usererr.NotFound], []string{"delete from tasks where id = $1"}, "deleted"},
 		"replaced": {exitFailure, []string{`with other as (insert into tasks (source) values ('/films/two.mp4') returning id)
 update tasks set overridden_by = (select id from other), ingest_status = 'cancelled', transcode_status = 'cancelled',
        metadata_status = 'cancelled', assemble_status = 'cancelled', publish_status = 'cancelled' where id = $1`}, "cancelled"},
@@ -34,7 +36,7 @@ update tasks set overridden_by = (select id from other), ingest_status = 'cancel
 		}, "metadata"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &place{t: t, dir: p.dir, env: p.env}
+			p := &workDir{t: t, dir: p.dir, env: p.env}
 			id := ask[string](t, conn, "insert into tasks (source) values ('/films/one.mp4') returning id::text")
 			p.until("nobody else is there", func() bool { return ask[int](t, conn, sessionsSQL) == 0 })
 			r := p.start("watch", "--events", id)

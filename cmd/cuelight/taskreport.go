@@ -2,22 +2,21 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"unicode/utf8"
 
+	"github.com/cuelight/cuelight/internal/daemon"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
-// publishStage is the name of the last stage of the built-in pipeline.
-const publishStage = "publish"
-
-// report is what became of a task: what `run --json` and `submit --wait
-// --json` write, one line per task.
+// taskReport is the outcome of a task, as `run --json` and `submit --wait --json` write it.
 type taskReport struct {
 	TaskID    store.ID             `json:"task_id"`
-	Source    string               `json:"source"` // as it was given; see writable
+	Source    string               `json:"source"` // see validSource
 	Status    store.Status         `json:"status"`
 	Published *string              `json:"published"` // path of master.m3u8
-	Error     *string              `json:"error"`     // of the stage that died
+	Error     *string              `json:"error"`     // of the dead stage
 	Stages    ordered[stageReport] `json:"stages"`
 }
 
@@ -25,43 +24,41 @@ type taskReport struct {
 type stageReport struct {
 	Status     store.Status `json:"status"`
 	Attempts   int          `json:"attempts"`
-	DurationMS int64        `json:"duration_ms"` // of all its attempts together
-	Error      *string      `json:"error"`       // of the last one, unless the stage is completed
+	DurationMS int64        `json:"duration_ms"` // of all attempts together
+	Error      *string      `json:"error"`       // of the last attempt, unless the stage is completed
 }
 
-// reportOn reads what became of a task. publishDir is where this process
-// publishes; another one that published the task may have another.
+// reportOn reads the outcome of a task. publishDir is where this process publishes; the
+// process that published the task may have used another directory.
 func reportOn(ctx context.Context, st *store.Store, t store.Task, source, publishDir string) (taskReport, error) {
-	r := taskReport{TaskID: t.ID, Source: writable(source, t.Source), Status: t.Status}
+	r := taskReport{TaskID: t.ID, Source: validSource(source, t.Source), Status: t.Status}
 	history, err := st.History(ctx, t.ID)
 	if err != nil {
 		return r, err
 	}
 	for _, s := range t.Stages {
-		sr := summarize(s, history)
+		sr := reportOnStage(s, history)
 		if s.Status == store.StatusDead && r.Error == nil {
 			r.Error = sr.Error
 		}
 		r.Stages = append(r.Stages, member[stageReport]{s.Name, sr})
 	}
 	if t.Status == store.StatusCompleted {
-		if r.Published, err = masterPath(ctx, st, t.ID, publishDir); err != nil {
-			return r, err
-		}
+		r.Published, err = daemon.MasterPlaylist(ctx, st, t.ID, publishDir)
 	}
-	return r, nil
+	return r, err
 }
 
-// writable is a source as it was given, or where that is not UTF-8, of which JSON
-// would lose a part, as it is stored.
-func writable(given, stored string) string {
+// validSource returns a source as it was given; as it is stored if JSON would lose bytes
+// that are not UTF-8.
+func validSource(given, stored string) string {
 	if utf8.ValidString(given) {
 		return given
 	}
 	return stored
 }
 
-func summarize(s store.StageState, history []store.Attempt) stageReport {
+func reportOnStage(s store.StageState, history []store.Attempt) stageReport {
 	sr := stageReport{Status: s.Status, Attempts: s.Attempts}
 	for i := range history {
 		a := &history[i]
@@ -77,4 +74,21 @@ func summarize(s store.StageState, history []store.Attempt) stageReport {
 		sr.Error = nil
 	}
 	return sr
+}
+
+// printReport prints the published path of a task, or why there is none.
+func (c *cli) printReport(r taskReport) error {
+	if c.json {
+		return c.writeJSON(r)
+	}
+	if r.Published != nil {
+		_, err := fmt.Fprintln(c.out, *r.Published)
+		return err
+	}
+	reason := string(r.Status)
+	if r.Error != nil {
+		reason = usererr.FirstLine(*r.Error)
+	}
+	_, err := fmt.Fprintf(c.err, "%s: %s\n", labelOf(r.Source), reason)
+	return err
 }

@@ -56,7 +56,7 @@ func newTerminal(t *testing.T) *terminal {
 }
 
 // run runs the program on the terminal to its end, and returns what it wrote.
-func (term *terminal) run(t *testing.T, p *place, code int, args ...string) string {
+func (term *terminal) run(t *testing.T, p *workDir, code int, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("cuelight", args...)
 	cmd.Dir, cmd.Env = p.dir, append(p.env, "TERM=xterm")
@@ -72,7 +72,7 @@ func (term *terminal) run(t *testing.T, p *place, code int, args ...string) stri
 
 func TestOnATerminalProgressIsDrawnInPlaceAndRemoved(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	text := newTerminal(t).run(t, p, 3, "run", "clip.mp4", "missing.mp4")
 	for _, want := range []string{"clip.mp4  transcode  ", "░", "1 of 2 done", "\x1b[31mfailed\x1b[0m", "ffplay"} {
 		if !strings.Contains(text, want) {
@@ -94,7 +94,7 @@ func TestOnATerminalProgressIsDrawnInPlaceAndRemoved(t *testing.T) {
 
 func TestNoColorMeansNoColour(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	p.env = append(p.env, "NO_COLOR=1")
 	if text := newTerminal(t).run(t, p, 1, "run", "missing.mp4"); strings.Contains(text, "\x1b[31m") || !strings.Contains(text, "failed") {
 		t.Errorf("it wrote %q", text)
@@ -103,7 +103,7 @@ func TestNoColorMeansNoColour(t *testing.T) {
 
 func TestOnATerminalListsAreShortened(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	long := strings.Repeat("long", 50) + ".mp4"
 	p.run(0, "submit", long)
 	id := p.list()[0].TaskID
@@ -115,7 +115,7 @@ func TestOnATerminalListsAreShortened(t *testing.T) {
 
 func TestRetryAllAsksFirst(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	p.run(1, "run", "missing.mp4")
 	for _, c := range []struct {
 		answer string

@@ -2,46 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/cuelight/cuelight/internal/fetch"
 )
-
-func TestFitIsExactlyAsWideAsAsked(t *testing.T) {
-	t.Parallel()
-	for _, s := range []string{"", "a", "holiday.mp4", "日本語の動画.mp4", "cafe\u0301 au lait.mp4", strings.Repeat("x", 300) + ".mkv"} {
-		for n := range 40 {
-			if got := textWidth(fit(s, n)); got != n {
-				t.Errorf("fit(%q, %d) is %d columns wide", s, n, got)
-			}
-		}
-	}
-	if got := fit("holiday-in-spain.mp4", 11); got != "holid~n.mp4" && got != "holid~.mp4 " && !strings.HasSuffix(got, ".mp4") {
-		t.Errorf("the ending is lost: %q", got)
-	}
-}
-
-func TestClipIsNeverWider(t *testing.T) {
-	t.Parallel()
-	if got := clip("日本語", 5); got != "日本" {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestShellQuoteIsReadBackByTheShell(t *testing.T) {
-	t.Parallel()
-	for _, s := range []string{"/a/b.m3u8", "", "it's", "a b", `"$HOME" \ *`, "dash-", "é"} {
-		out, err := exec.Command("sh", "-c", "printf %s "+shellQuote(s)).Output()
-		if err != nil || string(out) != s {
-			t.Errorf("the shell makes %q of %s (%v)", out, shellQuote(s), err)
-		}
-	}
-}
 
 func TestSourcesAreAbsoluteAndUTF8(t *testing.T) {
 	t.Parallel()
@@ -103,25 +66,6 @@ func TestTimesAreReadAsTimesOrPauses(t *testing.T) {
 	} {
 		if got, err := parseTime(in, now); err != nil || !got.Equal(want) {
 			t.Errorf("%q is %v, %v; want %v", in, got, err, want)
-		}
-	}
-}
-
-func TestAHastyPauseHeedsAServerWithinReason(t *testing.T) {
-	t.Parallel()
-	away := errors.New("connection reset")
-	for _, c := range []struct {
-		err     error
-		attempt int
-		want    time.Duration
-	}{
-		{away, 1, 2 * time.Second},
-		{away, 2, 4 * time.Second},
-		{fmt.Errorf("x: %w", &fetch.Error{RetryAfter: 10 * time.Second, Err: away}), 1, 10 * time.Second},
-		{&fetch.Error{RetryAfter: time.Hour, Err: away}, 1, 30 * time.Second},
-	} {
-		if got := hasty(c.err, c.attempt); got != c.want {
-			t.Errorf("after attempt %d, %v: %s, want %s", c.attempt, c.err, got, c.want)
 		}
 	}
 }

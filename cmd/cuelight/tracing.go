@@ -2,38 +2,22 @@ package main
 
 import (
 	"context"
-	"sync"
-	"time"
+	"fmt"
 
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/trace"
 )
 
-// tracesWithin is how long the end waits for the last traces to be sent.
-const tracesWithin = 5 * time.Second
+// startTracing starts tracing for a command that exits by itself.
+func (c *cli) startTracing(ctx context.Context) (t *trace.Tracer, flush func()) {
+	return daemon.StartTracing(ctx, programVersion(), c.sig.Abort, nil, func(what string, err error) {
+		fmt.Fprintf(c.err, "cuelight: warning: %s: %s\n", what, err)
+	})
+}
 
-// startTracing begins to trace, where the environment says so; else the Tracer is
-// off. The function it returns must be called: it sends what is left, but gives up
-// when abort is closed. report is told while it goes on, warn at the beginning and
-// at the end.
-func startTracing(ctx context.Context, abort <-chan struct{}, report func(error), warn func(what string, err error)) (t *trace.Tracer, stop func()) {
-	t, err := trace.Start(ctx, trace.Options{Version: programVersion(), Report: report})
-	if err != nil {
-		warn("not tracing", err)
-	}
-	return t, func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesWithin)
-		var watch sync.WaitGroup
-		defer watch.Wait()
-		defer cancel()
-		watch.Go(func() {
-			select {
-			case <-abort:
-				cancel()
-			case <-ctx.Done():
-			}
-		})
-		if err := t.Shutdown(ctx); err != nil {
-			warn("traces were not sent", err)
-		}
-	}
+// traceSubmission begins a span in the trace of the calling program, which passes it in
+// TRACEPARENT. The traceparent returned is for the tasks; done ends the span.
+func (c *cli) traceSubmission(ctx context.Context, t *trace.Tracer) (traceparent string, done func(error)) {
+	ctx, done = t.Submit(ctx, c.Env.Get("TRACEPARENT"))
+	return trace.Traceparent(ctx), done
 }

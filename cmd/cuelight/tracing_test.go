@@ -106,7 +106,7 @@ func (c *collector) videos(n int, from caller, submission collected.Span_SpanKin
 
 func TestRunIsInTheTraceOfItsCaller(t *testing.T) {
 	t.Parallel()
-	p, c, from := newPlace(t), newCollector(t), callerNo(1)
+	p, c, from := newWorkDir(t), newCollector(t), callerNo(1)
 	p.env = append(p.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "TRACEPARENT="+from.traceparent())
 	r := p.run(0, "run", "--json", "clip.mp4", "other.mp4")
 	if n := len(decode[map[string]any](r)); n != 2 {
@@ -121,7 +121,7 @@ func TestRunIsInTheTraceOfItsCaller(t *testing.T) {
 // What was submitted is told before its trace is sent.
 func TestSubmitTellsIDsThoughNobodyTakesItsTrace(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	asked, hung := make(chan struct{}, 100), make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{}; <-hung }))
 	defer slow.Close()
@@ -145,7 +145,7 @@ func TestSubmitTellsIDsThoughNobodyTakesItsTrace(t *testing.T) {
 
 func TestWhatIsSubmittedOverHTTPIsInTheTraceOfItsRequest(t *testing.T) {
 	t.Parallel()
-	p, c := newPlace(t), newCollector(t)
+	p, c := newWorkDir(t), newCollector(t)
 	video, err := sample()
 	if err != nil {
 		t.Fatal(err)

@@ -12,15 +12,25 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// asUsage makes a problem of what cobra found wrong with the command line.
-func asUsage(err error) error {
+// asUsageError translates cobra's error about the command line.
+func asUsageError(err error) error {
 	if p, ok := errors.AsType[*usererr.Error](err); ok {
 		return p
 	}
 	return &usererr.Error{Kind: usererr.Usage, Text: usererr.FirstLine(err.Error()), Hint: "cuelight --help lists the commands"}
 }
 
-// noArguments is for a command that takes flags only.
+// atLeastOne is cobra.MinimumNArgs(1) with an error that names the argument.
+func atLeastOne(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return &usererr.Error{Kind: usererr.Usage, Text: cmd.CommandPath() + " needs at least one " + name, Hint: "usage: " + cmd.UseLine()}
+		}
+		return nil
+	}
+}
+
+// noArguments is for commands that take flags only.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -28,20 +38,20 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return usererr.Usagef("%s takes no arguments, but was given %s", cmd.CommandPath(), usererr.Printable(args[0]))
 }
 
-// exactlyOne is for a command that takes one argument, by its name in the usage.
-func exactlyOne(what string) cobra.PositionalArgs {
+// exactlyOne is cobra.ExactArgs(1) with an error that names the argument.
+func exactlyOne(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch len(args) {
 		case 0:
-			return usererr.Usagef("%s: which %s?", cmd.CommandPath(), what)
+			return usererr.Usagef("%s needs a %s", cmd.CommandPath(), name)
 		case 1:
 			return nil
 		}
-		return usererr.Usagef("%s takes one %s, but was also given %s", cmd.CommandPath(), what, usererr.Printable(args[1]))
+		return usererr.Usagef("%s takes one %s, but was also given %s", cmd.CommandPath(), name, usererr.Printable(args[1]))
 	}
 }
 
-// onlySubcommands is for a command that does nothing by itself.
+// onlySubcommands makes a command print its help if it is called by itself.
 func (c *cli) onlySubcommands(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -56,13 +66,13 @@ func (c *cli) onlySubcommands(cmd *cobra.Command) {
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cmd.SetOut(c.err)
-		_ = cmd.Help() // to standard error, where nothing is ever checked
-		return quiet(exitUsage)
+		_ = cmd.Help() // it writes to standard error, whose errors nobody could see
+		return exitStatus(exitUsage)
 	}
 }
 
-// helpCommand is cobra's, but an unknown command is an error.
-func (c *cli) helpCommand(root *cobra.Command) *cobra.Command {
+// helpCommand is cobra's help command, except that an unknown command is an error.
+func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:               "help [COMMAND]",
 		Short:             "Help about any command",
@@ -80,7 +90,7 @@ func (c *cli) helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// flagError adds what was probably meant.
+// flagError explains an error about a flag, with a suggestion.
 func flagError(cmd *cobra.Command, err error) error {
 	p := usererr.Usagef("%s", usererr.FirstLine(err.Error()))
 	p.Hint = cmd.CommandPath() + " --help lists the flags"
@@ -102,20 +112,19 @@ func flagError(cmd *cobra.Command, err error) error {
 	return p
 }
 
-// wanted says what a flag's value has to be like, where the error of the parser
-// would only say how the parser is called.
+// wanted says name a flag accepts. The parser's own error would name Go functions.
 func wanted(f *pflag.Flag, err error) string {
 	switch f.Value.Type() {
 	case "int":
-		return "it is a whole number"
+		return "it must be an integer"
 	case "int16":
-		return fmt.Sprintf("it is a whole number, %d to %d", math.MinInt16, math.MaxInt16)
+		return fmt.Sprintf("it must be an integer from %d to %d", math.MinInt16, math.MaxInt16)
 	case "duration":
-		return "it is a time span such as 90s, 10m or 1h30m"
+		return "it must be a duration such as 90s, 10m or 1h30m"
 	case "bool":
-		return "it is true or false"
+		return "it must be true or false"
 	case "stringToInt":
-		return "it is STAGE=NUMBER, several separated by commas"
+		return "it must be STAGE=NUMBER, several separated by commas"
 	}
 	return usererr.FirstLine(err.Error())
 }
@@ -134,8 +143,8 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// nearest is the candidate that differs least from word, if it differs little:
-// of a short word, two changes leave nothing.
+// nearest returns the candidate most similar to word; "" if none is similar. Longer words
+// may differ more.
 func nearest(word string, candidates []string) string {
 	best, most := "", 1
 	if len(word) >= 6 {
@@ -151,7 +160,7 @@ func nearest(word string, candidates []string) string {
 	return best
 }
 
-// distance is Levenshtein's.
+// distance is the Levenshtein distance.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

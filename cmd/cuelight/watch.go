@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/usererr"
@@ -15,37 +17,38 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// peekEvery is how often watch looks. Progress comes about once a second.
-const peekEvery = 500 * time.Millisecond
+// watchInterval is how often watch reads. Workers report progress about once a second.
+const watchInterval = 500 * time.Millisecond
 
-// patientLooks is for how many looks a task is followed on which nobody works.
-const patientLooks = 10
+// maxIdleReads is for how many reads a task is followed that no worker works on. Between
+// two stages that is so for a moment.
+const maxIdleReads = 10
 
 func (c *cli) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [ID]",
-		Short: "Look on while tasks are worked on",
+		Short: "Watch running tasks, one task, or all events",
 		Long: `Watch shows what the workers on all hosts are doing, until Ctrl-C. With an id it
-shows that task alone and ends when that has: the exit code is 0 if it was
-completed, and 1 if not.
+shows that task alone, and exits when the task ends: with 0 if it was completed, and
+1 if not.
 
-With --json every line is a running stage that has moved; with an id the last
-line is a report on the task, as cuelight run writes it.
+With --json every line is a running stage whose progress has changed; with an id the
+last line is a report on the task, as cuelight run writes it.
 
-With --events it prints every change as it happens: what was submitted, started,
-completed, has failed, will be tried again. --after goes on after an event that was
-seen; 0 is before the oldest that is kept. No event is missed and none comes twice.`,
+With --events it prints every event as it happens. --after begins after an event that
+was seen before; 0 begins with the oldest that is kept. Each event is printed exactly
+once.`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	events := cmd.Flags().Bool("events", false, "print every change as it happens")
-	after := cmd.Flags().Int64("after", 0, "with --events, begin after the event with this number (default: from now on, or with an ID from its submission)")
+	events := cmd.Flags().Bool("events", false, "print every event as it happens")
+	after := cmd.Flags().Int64("after", 0, "with --events, begin after the event with this id (default: now, or with an ID the task's submission)")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case cmd.Flags().Changed("after") && !*events:
-			return usererr.Usagef("--after is for --events")
+			return usererr.Usagef("--after requires --events")
 		case cmd.Flags().Changed("after") && *after < 0:
-			return usererr.Usagef("--after %d: it is the number of an event, or 0", *after)
+			return usererr.Usagef("--after %d: it must be the id of an event, or 0", *after)
 		case !cmd.Flags().Changed("after"):
 			*after = eventfeed.Now
 		}
@@ -59,19 +62,22 @@ seen; 0 is before the oldest that is kept. No event is missed and none comes twi
 	return cmd
 }
 
-// onlooker watches other processes' work.
-type onlooker struct {
-	c        *cli
-	db       *dbconn.Database
-	only     store.ID // or zero
-	progress *progress
-	tasks    map[store.ID]store.Task // those being worked on, as they were
-	idle     map[store.ID]int        // for how many looks nobody has
-	running  map[work]store.Running
+// watcher shows the work of all processes.
+type watcher struct {
+	c         *cli
+	db        *dbconn.Database
+	only      store.ID // or zero
+	progress  *progress
+	tasks     map[store.ID]store.Task // those being worked on, as last read
+	idleReads map[store.ID]int        // for how many reads no worker has worked on a task
+	running   map[daemon.StageKey]store.Running
 }
 
 func (c *cli) watch(ctx context.Context, db *dbconn.Database, args []string) error {
-	w := &onlooker{c: c, db: db, tasks: make(map[store.ID]store.Task), idle: make(map[store.ID]int), running: make(map[work]store.Running)}
+	w := &watcher{
+		c: c, db: db, tasks: make(map[store.ID]store.Task), idleReads: make(map[store.ID]int),
+		running: make(map[daemon.StageKey]store.Running),
+	}
 	w.progress = newProgress(c.err, c.json, w.label)
 	if len(args) > 0 {
 		id, err := db.Store.Find(ctx, strings.ToLower(args[0]))
@@ -80,17 +86,17 @@ func (c *cli) watch(ctx context.Context, db *dbconn.Database, args []string) err
 		}
 		w.only = id
 	}
-	defer w.progress.aside()
+	defer w.progress.clear()
 	for {
-		settled, err := w.look(ctx)
-		if err == nil && settled {
-			return w.end(ctx)
+		finished, err := w.read(ctx)
+		if err == nil && finished {
+			return w.reportEnd(ctx)
 		}
 		if err == nil {
-			err = pause(ctx, peekEvery)
+			err = ctxsleep.For(ctx, watchInterval)
 		}
-		if _, ok := received(ctx); ok && w.only.IsZero() {
-			return nil // there is no other way to end it
+		if _, ok := daemon.Received(ctx); ok && w.only.IsZero() {
+			return nil // only a signal ends it
 		}
 		if err != nil {
 			return err
@@ -98,7 +104,7 @@ func (c *cli) watch(ctx context.Context, db *dbconn.Database, args []string) err
 	}
 }
 
-func (w *onlooker) label(id store.ID) string {
+func (w *watcher) label(id store.ID) string {
 	if t, ok := w.tasks[id]; ok {
 		if title := t.Title(); title != "" {
 			return usererr.Printable(title)
@@ -108,14 +114,14 @@ func (w *onlooker) label(id store.ID) string {
 	return shortID(id)
 }
 
-// look shows what has changed since the last time, and reports whether the one
-// task is settled.
-func (w *onlooker) look(ctx context.Context) (bool, error) {
+// read shows what has changed since the last time, and reports whether the only task has
+// finished.
+func (w *watcher) read(ctx context.Context) (bool, error) {
 	workers, err := w.db.Store.Workers(ctx, false)
 	if err != nil {
 		return false, err
 	}
-	current := make(map[work]store.Running)
+	current := make(map[daemon.StageKey]store.Running)
 	follow := make(map[store.ID]bool)
 	for id := range w.tasks {
 		follow[id] = true
@@ -126,25 +132,25 @@ func (w *onlooker) look(ctx context.Context) (bool, error) {
 	for _, worker := range workers {
 		for _, r := range worker.Running {
 			if w.only.IsZero() || r.Task == w.only {
-				current[work{r.Task, r.Stage}] = r
+				current[daemon.StageKey{Task: r.Task, Stage: r.Stage}] = r
 				follow[r.Task] = true
 			}
 		}
 	}
-	settled := false
+	finished := false
 	for id := range follow {
-		done, err := w.follow(ctx, id, current)
+		done, err := w.followTask(ctx, id, current)
 		if err != nil {
 			return false, err
 		}
-		settled = settled || done && id == w.only
+		finished = finished || done && id == w.only
 	}
-	return settled, w.show(current)
+	return finished, w.show(current)
 }
 
-// follow tells how a task's stages have changed, and forgets it when nobody has
-// worked on it for a while.
-func (w *onlooker) follow(ctx context.Context, id store.ID, current map[work]store.Running) (settled bool, err error) {
+// followTask prints how a task's stages have changed, and forgets a task that no worker
+// has worked on for a while.
+func (w *watcher) followTask(ctx context.Context, id store.ID, current map[daemon.StageKey]store.Running) (finished bool, err error) {
 	t, err := w.db.Store.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) && id != w.only {
 		w.forget(id)
@@ -157,46 +163,44 @@ func (w *onlooker) follow(ctx context.Context, id store.ID, current map[work]sto
 	w.tasks[id] = t
 	active := id == w.only
 	for i, s := range t.Stages {
-		key := work{id, s.Name}
-		r, runs := current[key]
-		if runs && r.Token != s.Token {
-			delete(current, key) // what a worker says of itself is up to a second old
+		key := daemon.StageKey{Task: id, Stage: s.Name}
+		if r, runs := current[key]; runs && r.Token != s.Token {
+			delete(current, key) // the worker's report is up to a second old
 		}
 		active = active || s.Status == store.StatusInProgress
 		if known && before.Stages[i].Status != s.Status {
-			w.changed(id, s)
+			w.printChange(id, s)
 		}
 	}
-	if w.idle[id]++; active {
-		w.idle[id] = 0
+	if w.idleReads[id]++; active {
+		w.idleReads[id] = 0
 	}
-	// Between two stages nobody may be working on a task for a moment.
-	if w.idle[id] > patientLooks {
+	if w.idleReads[id] > maxIdleReads {
 		w.forget(id)
 	}
 	return t.IsFinished(w.db.Store.Graph()), nil
 }
 
-func (w *onlooker) forget(id store.ID) {
+func (w *watcher) forget(id store.ID) {
 	delete(w.tasks, id)
-	delete(w.idle, id)
+	delete(w.idleReads, id)
 }
 
-func (w *onlooker) changed(id store.ID, s store.StageState) {
+func (w *watcher) printChange(id store.ID, s store.StageState) {
 	switch s.Status {
 	case store.StatusInProgress:
 		w.progress.event(stages.Event{Kind: stages.StageStarted, Task: id, Stage: s.Name, Attempt: s.Attempts})
 	case store.StatusPending:
 	default:
 		if !w.c.json {
-			word := w.c.err.paint(statusColours[string(s.Status)], string(s.Status))
-			w.progress.say("%s: %s %s", w.label(id), s.Name, word)
+			status := w.c.err.Paint(statusColours[string(s.Status)], string(s.Status))
+			w.progress.printf("%s: %s %s", w.label(id), s.Name, status)
 		}
 	}
 }
 
 // show shows the running stages.
-func (w *onlooker) show(current map[work]store.Running) error {
+func (w *watcher) show(current map[daemon.StageKey]store.Running) error {
 	if w.c.json {
 		for key, r := range current {
 			if w.running[key] != r {
@@ -208,25 +212,25 @@ func (w *onlooker) show(current map[work]store.Running) error {
 		w.running = current
 		return nil
 	}
-	var all []activity
+	var all []daemon.Activity
 	for key, r := range current {
-		a := activity{work: key, attempt: r.Attempt, progress: stages.Progress{
+		a := daemon.Activity{StageKey: key, Attempt: r.Attempt, Progress: stages.Progress{
 			Percent: r.Percent, Speed: r.Speed, ETA: time.Duration(r.ETA * float64(time.Second)), Note: r.Note,
 		}}
 		for _, s := range w.tasks[r.Task].Stages {
 			if s.Name == r.Stage && s.LockedAt != nil {
-				a.since = *s.LockedAt
+				a.Since = *s.LockedAt
 			}
 		}
 		all = append(all, a)
 	}
-	w.progress.goingOn(all)
+	w.progress.showRunning(all)
 	return nil
 }
 
-// end reports on the task that was watched.
-func (w *onlooker) end(ctx context.Context) error {
-	w.progress.aside()
+// reportEnd reports on the only task.
+func (w *watcher) reportEnd(ctx context.Context) error {
+	w.progress.clear()
 	published, err := w.c.PublishPath()
 	if err != nil {
 		return err
@@ -239,11 +243,11 @@ func (w *onlooker) end(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.c.writeEnded(r); err != nil {
+	if err := w.c.printReport(r); err != nil {
 		return err
 	}
 	if r.Published == nil {
-		return quiet(exitFailure)
+		return exitStatus(exitFailure)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -11,9 +13,9 @@ func TestWatchJSON_HasTheWordsOfTheAPIAndNoToken(t *testing.T) {
 	t.Parallel()
 	out := &bytes.Buffer{}
 	r := store.Running{Task: store.ID{15: 7}, Stage: "transcode", Token: store.ID{15: 9}, Attempt: 2, Percent: 34.5, ETA: 3, Note: "1080p"}
-	w := &onlooker{c: &cli{out: &stream{Writer: out}, json: true}, running: make(map[work]store.Running)}
+	w := &watcher{c: &cli{out: &console.Stream{Writer: out}, json: true}, running: make(map[daemon.StageKey]store.Running)}
 	for range 2 { // the second time it has not moved
-		if err := w.show(map[work]store.Running{{r.Task, r.Stage}: r}); err != nil {
+		if err := w.show(map[daemon.StageKey]store.Running{{Task: r.Task, Stage: r.Stage}: r}); err != nil {
 			t.Fatal(err)
 		}
 	}

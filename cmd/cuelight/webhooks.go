@@ -4,72 +4,106 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 )
 
-const webhooksHelp = `Webhooks are receivers that are told of events by HTTP, signed after the Standard
-Webhooks specification. Whichever cuelight serve has the time delivers, at least
-once and in order per task; a receiver that is down is tried again for three days.
+const webhooksHelp = `Webhooks receive events by HTTP, signed after the Standard Webhooks specification.
+Any cuelight serve delivers them: at least once, and in order for each task. It
+retries a delivery for three days.
 
-An alert is sent to those who ask for its type: alert.dead,
+Alerts are sent to webhooks that subscribe to their type: alert.dead,
 alert.repeated_failure, alert.worker_lost, alert.listener_down, alert.disk_low, or
 alert for all of them.`
 
 func (c *cli) webhooksCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "webhooks", Short: "Register receivers of events, and see what they got", Long: webhooksHelp}
+	cmd := &cobra.Command{Use: "webhooks", Short: "Manage webhooks and their deliveries", Long: webhooksHelp}
 	c.onlySubcommands(cmd)
 	cmd.AddCommand(
 		c.webhooksAddCommand(), c.webhooksListCommand(), c.webhooksChangeCommand(), c.webhooksRotateCommand(), c.webhooksTestCommand(),
-		c.webhookChange("disable", "Tell a receiver nothing for now", "disabled",
-			func(ctx context.Context, w *webhook.Webhooks, id store.ID) error {
-				return w.Disable(ctx, id, "by "+actor())
+		c.webhookStateCommand("disable", "Stop deliveries to a webhook", "disabled",
+			func(ctx context.Context, in *webhook.Webhooks, id store.ID) error {
+				return in.Disable(ctx, id, "by "+localUser())
 			}),
-		c.webhookChange("enable", "Tell a receiver again, from where it was left", "enabled",
-			func(ctx context.Context, w *webhook.Webhooks, id store.ID) error { return w.Enable(ctx, id) }),
-		c.webhookChange("remove", "Forget a receiver, and what was to be delivered to it", "removed",
-			func(ctx context.Context, w *webhook.Webhooks, id store.ID) error { return w.Remove(ctx, id) }),
+		c.webhookStateCommand("enable", "Resume deliveries to a webhook where they stopped", "enabled",
+			func(ctx context.Context, in *webhook.Webhooks, id store.ID) error { return in.Enable(ctx, id) }),
+		c.webhookStateCommand("remove", "Delete a webhook and its deliveries", "removed",
+			func(ctx context.Context, in *webhook.Webhooks, id store.ID) error { return in.Remove(ctx, id) }),
 		c.webhooksDeliveriesCommand(), c.webhooksRedeliverCommand(),
 	)
 	return cmd
 }
 
-// withWebhooks does something to the webhooks and writes down, in the same
-// transaction, that it was done; nothing, where there is no action. What there is to
-// show is shown after that.
-func (c *cli) withWebhooks(ctx context.Context, action string, o webhookOptions, do func(w *webhook.Webhooks) (target string, show func() error, err error)) error {
-	with := c.withTasks
-	if action == webhookAdd {
-		with = c.withDaemons
+// webhookFlags are the addresses that a webhook may have.
+type webhookFlags struct {
+	allow *[]string
+	http  *bool
+}
+
+// options returns the options of the webhooks; the zero webhookFlags set none.
+func (f webhookFlags) options(db *dbconn.Database) (webhook.Options, error) {
+	o := webhook.Options{DB: db.Pool, Store: db.Store, Pipeline: db.Store.Graph().Name(), UserAgent: "Cuelight/" + programVersion()}
+	var err error
+	if f.allow != nil {
+		o.Allow, err = parseNetworks("--webhook-allow", *f.allow)
 	}
-	return with(ctx, func(db *dbconn.Database) error {
-		var show func() error
-		err := pgx.BeginFunc(ctx, db.Pool, func(tx pgx.Tx) (err error) {
-			in := db.Store.WithTx(tx)
-			var target string
-			if target, show, err = do(webhooksOf(tx, in, o)); err != nil || action == "" {
-				return err
-			}
-			return in.Audit(ctx, store.AuditEntry{Actor: actor(), Action: action, Target: target})
-		})
+	o.AllowHTTP = f.http != nil && *f.http
+	return o, err
+}
+
+func (f webhookFlags) check() error {
+	_, err := parseNetworks("--webhook-allow", *f.allow)
+	return err
+}
+
+// withWebhooks calls do with the webhooks of the database.
+func (c *cli) withWebhooks(ctx context.Context, f webhookFlags, do func(db *dbconn.Database, w *webhook.Webhooks) error) error {
+	return c.withTasks(ctx, func(db *dbconn.Database) error {
+		o, err := f.options(db)
 		if err != nil {
 			return err
 		}
-		return show()
+		return do(db, webhook.New(o))
 	})
 }
 
-// findWebhook finds the one that a person means by its id or the end of it.
+// changeWebhook finds the webhook that a word means, and changes it with an entry in the
+// audit log.
+func (c *cli) changeWebhook(
+	ctx context.Context, action string, f webhookFlags, word string,
+	do func(in *webhook.Webhooks, h webhook.Webhook) (webhook.Webhook, map[string]any, error),
+) (h webhook.Webhook, err error) {
+	err = c.withWebhooks(ctx, f, func(db *dbconn.Database, w *webhook.Webhooks) error {
+		return c.actions(db).ChangeWebhooks(ctx, action, w, func(in *webhook.Webhooks) (target string, detail map[string]any, err error) {
+			if h, err = findWebhook(ctx, in, word); err != nil {
+				return "", nil, err
+			}
+			target = h.ID.String()
+			h, detail, err = do(in, h)
+			return target, detail, explainWebhook(err)
+		})
+	})
+	return h, err
+}
+
+func explainWebhook(err error) error {
+	if errors.Is(err, webhook.ErrInvalid) {
+		return &usererr.Error{Kind: usererr.Usage, Text: err.Error()}
+	}
+	return err
+}
+
+// findWebhook finds a webhook by its id or the end of it.
 func findWebhook(ctx context.Context, w *webhook.Webhooks, word string) (webhook.Webhook, error) {
 	all, err := w.List(ctx)
 	if err != nil {
@@ -77,127 +111,204 @@ func findWebhook(ctx context.Context, w *webhook.Webhooks, word string) (webhook
 	}
 	all = slices.DeleteFunc(all, func(h webhook.Webhook) bool { return !idEndsIn(h.ID, word) })
 	if len(all) != 1 {
-		return webhook.Webhook{}, &usererr.Error{
-			Kind: usererr.NotFound, Text: usererr.Printable(word) + " is not one webhook", Hint: "cuelight webhooks list lists them",
-		}
+		return webhook.Webhook{}, noSingle("webhook", word, len(all), "cuelight webhooks list")
 	}
 	return all[0], nil
 }
-
-const webhookAdd = "webhook_add"
 
 func (c *cli) webhooksAddCommand() *cobra.Command {
 	var r webhook.Registration
 	cmd := &cobra.Command{
 		Use:   "add URL",
-		Short: "Register a receiver, and show the secret it checks signatures with",
-		Long: `Add registers a receiver for what happens from now on, and shows its secret, this
-once. An address that is not public is refused, at once where it is written as
-numbers and else when it is called, unless --webhook-allow of this command and of
-cuelight serve names its network. So is an http one, unless --http lets it be, or it
-is in such a network by its numbers.`,
+		Short: "Add a webhook and print its secret",
+		Long: `Add adds a webhook for events from now on, and prints the secret that signs them.
+The secret is shown only once.
+
+An address that is not public is refused: at once if it is numeric, otherwise at
+each delivery. --webhook-allow permits networks, and must be set for cuelight serve
+too. An http address is refused unless --http permits it, or it is numeric and in a
+permitted network.`,
 		Args: exactlyOne("URL"),
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&r.Types, "type", nil, "an event to tell of, repeatable (default all but progress and alerts)")
-	f.DurationVar(&r.Cooldown, "cooldown", 300*time.Second, "for how long an alert is not repeated")
-	http := f.Bool("http", false, "let it have an http address")
-	allow := allowFlag(cmd)
+	f.StringSliceVar(&r.Types, "type", nil, "event type to deliver; repeatable (default all except progress and alerts)")
+	f.DurationVar(&r.Cooldown, "cooldown", 300*time.Second, "how long an alert is not repeated")
+	flags := addWebhookFlags(cmd)
 	c.jsonFlag(cmd)
-	// It only fails for a flag that is not there.
-	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(webhook.Types(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
+		if err := flags.check(); err != nil {
+			return err
+		}
 		r.URL = args[0]
-		networks, err := networksOf("--webhook-allow", *allow)
+		if r.Cooldown <= 0 {
+			r.Cooldown = -1 // 0 is the default
+		}
+		var h webhook.Webhook
+		err := c.withDaemons(ctx, func(db *dbconn.Database) error {
+			o, err := flags.options(db)
+			if err != nil {
+				return err
+			}
+			return c.actions(db).ChangeWebhooks(ctx, "webhook_add", webhook.New(o), func(in *webhook.Webhooks) (string, map[string]any, error) {
+				var err error
+				h, err = in.Add(ctx, r)
+				return h.ID.String(), map[string]any{"url": redact.Source(h.URL), "types": h.Types}, explainWebhook(err)
+			})
+		})
 		if err != nil {
 			return err
 		}
-		if r.Cooldown <= 0 {
-			r.Cooldown = -1 // its zero is the default, ours is none
-		}
-		o := webhookOptions{http: *http, allow: networks}
-		return c.withWebhooks(ctx, webhookAdd, o, func(w *webhook.Webhooks) (string, func() error, error) {
-			h, err := w.Add(ctx, r)
-			if errors.Is(err, webhook.ErrInvalid) {
-				err = &usererr.Error{Kind: usererr.Usage, Text: err.Error()}
-			}
-			return h.ID.String(), func() error { return c.showSecret(h) }, err
-		})
+		return c.printSecret(h)
 	}
 	return cmd
 }
 
-// showSecret shows a webhook with its new secret.
-func (c *cli) showSecret(h webhook.Webhook) error {
+// addWebhookFlags adds the flags of commands that set a webhook's address.
+func addWebhookFlags(cmd *cobra.Command) webhookFlags {
+	// It only fails for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(webhook.Types(), cobra.ShellCompDirectiveNoFileComp))
+	return webhookFlags{allow: allowFlag(cmd), http: cmd.Flags().Bool("http", false, "allow an http address")}
+}
+
+func allowFlag(cmd *cobra.Command) *[]string {
+	allow := cmd.Flags().StringSlice("webhook-allow", nil, "network that is not public and may have webhooks, such as 10.0.0.0/8; repeatable")
+	setting(cmd.Flags(), "webhook-allow")
+	return allow
+}
+
+// printSecret prints a webhook's new secret.
+func (c *cli) printSecret(h webhook.Webhook) error {
 	if c.json {
 		return c.writeJSON(h)
 	}
-	fmt.Fprintf(c.err, "cuelight: webhook %s; this is the only time that its secret is shown\n", shortID(h.ID))
+	fmt.Fprintf(c.err, "cuelight: webhook %s; its secret is shown only once\n", shortID(h.ID))
 	_, err := fmt.Fprintln(c.out, h.Secret)
 	return err
 }
 
 func (c *cli) webhooksListCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the receivers, and how they fare", Args: noArguments}
+	cmd := &cobra.Command{Use: "list", Short: "List webhooks and their status", Args: noArguments}
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.withWebhooks(cmd.Context(), "", webhookOptions{}, func(w *webhook.Webhooks) (string, func() error, error) {
+		return c.withWebhooks(cmd.Context(), webhookFlags{}, func(_ *dbconn.Database, w *webhook.Webhooks) error {
 			all, err := w.List(cmd.Context())
-			return "", func() error { return c.listWebhooks(all) }, err
+			if err != nil {
+				return err
+			}
+			return printList(c, all, "webhooks", []string{"WEBHOOK", "URL", "EVENTS", "PENDING", "DEAD", "STATE"}, webhookRow)
 		})
 	}
 	return cmd
 }
 
-func (c *cli) listWebhooks(all []webhook.Webhook) error {
-	if len(all) == 0 && !c.json {
-		fmt.Fprintln(c.err, "cuelight: no webhooks")
-		return nil
+func webhookRow(h webhook.Webhook) []string {
+	types, state := "all except progress and alerts", "enabled"
+	if len(h.Types) > 0 {
+		types = strings.Join(h.Types, ", ")
 	}
-	t := table{to: c.out, head: []string{"WEBHOOK", "URL", "EVENTS", "PENDING", "DEAD", "STATE"}}
-	for _, h := range all {
-		if c.json {
-			if err := c.writeJSON(h); err != nil {
-				return err
+	if h.DisabledAt != nil {
+		state = "disabled " + console.Duration(time.Since(*h.DisabledAt)) + " ago: " + usererr.Printable(h.DisabledReason)
+	}
+	return []string{shortID(h.ID), usererr.Printable(h.URL), types, fmt.Sprint(h.Pending), fmt.Sprint(h.Dead), state}
+}
+
+func (c *cli) webhooksChangeCommand() *cobra.Command {
+	var to webhook.Update
+	cmd := &cobra.Command{
+		Use:   "change WEBHOOK",
+		Short: "Change a webhook's address, event types or cooldown",
+		Long: `Change sets what the flags name. Everything else stays, including the secret and
+the pending deliveries, which go to a new address at once. Addresses are checked as
+by cuelight webhooks add.`,
+		Args: exactlyOne("WEBHOOK"),
+	}
+	f := cmd.Flags()
+	f.StringVar(&to.URL, "url", "", "the new address")
+	types := f.StringSlice("type", nil, "event type to deliver from now on; repeatable, '' for all except progress and alerts")
+	cooldown := f.Duration("cooldown", 0, "how long an alert is not repeated")
+	flags := addWebhookFlags(cmd)
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := flags.check(); err != nil {
+			return err
+		}
+		detail := map[string]any{}
+		if f.Changed("url") {
+			if to.URL == "" {
+				return usererr.Usagef("--url is empty")
 			}
-			continue
+			detail["url"] = redact.Source(to.URL)
 		}
-		types, state := "all but progress and alerts", "enabled"
-		if len(h.Types) > 0 {
-			types = strings.Join(h.Types, ", ")
+		if f.Changed("type") {
+			to.Types = append([]string{}, *types...)
+			detail["types"] = to.Types
 		}
-		if h.DisabledAt != nil {
-			state = "disabled " + span(time.Since(*h.DisabledAt)) + " ago: " + usererr.Printable(h.DisabledReason)
+		if f.Changed("cooldown") {
+			to.Cooldown = new(max(*cooldown, time.Duration(0)))
+			detail["cooldown_s"] = to.Cooldown.Seconds()
 		}
-		t.add(shortID(h.ID), usererr.Printable(h.URL), types, fmt.Sprint(h.Pending), fmt.Sprint(h.Dead), state)
+		if len(detail) == 0 {
+			return usererr.Usagef("nothing to change: use --url, --type or --cooldown")
+		}
+		ctx := cmd.Context()
+		h, err := c.changeWebhook(ctx, "webhook_change", flags, args[0],
+			func(in *webhook.Webhooks, h webhook.Webhook) (webhook.Webhook, map[string]any, error) {
+				h, err := in.Update(ctx, h.ID, to)
+				return h, detail, err
+			})
+		if err != nil || c.json {
+			return c.jsonOr(err, h)
+		}
+		_, err = fmt.Fprintf(c.out, "%s: changed\n", usererr.Printable(h.URL))
+		return err
 	}
-	if c.json {
-		return nil
-	}
-	return t.write()
+	return cmd
 }
 
 func (c *cli) webhooksRotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate WEBHOOK",
-		Short: "Give a receiver a new secret, and show it",
+		Short: "Create a new secret for a webhook and print it",
 		Args:  exactlyOne("WEBHOOK"),
 	}
-	overlap := cmd.Flags().Duration("overlap", 24*time.Hour, "for how long the old secret signs, too")
+	overlap := cmd.Flags().Duration("overlap", 24*time.Hour, "how long the old secret signs as well")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		if *overlap <= 0 {
-			*overlap = -1 // its zero is the default, ours is none
+			*overlap = -1 // 0 is the default
 		}
-		return c.withWebhooks(ctx, "webhook_rotate", webhookOptions{}, func(w *webhook.Webhooks) (string, func() error, error) {
-			h, err := findWebhook(ctx, w, args[0])
-			if err == nil {
-				h, err = w.RotateSecret(ctx, h.ID, *overlap)
-			}
-			return h.ID.String(), func() error { return c.showSecret(h) }, err
-		})
+		h, err := c.changeWebhook(ctx, "webhook_rotate", webhookFlags{}, args[0],
+			func(in *webhook.Webhooks, h webhook.Webhook) (webhook.Webhook, map[string]any, error) {
+				h, err := in.RotateSecret(ctx, h.ID, *overlap)
+				return h, nil, err
+			})
+		if err != nil {
+			return err
+		}
+		return c.printSecret(h)
+	}
+	return cmd
+}
+
+// webhookStateCommand returns a command that changes a webhook and prints its new state.
+func (c *cli) webhookStateCommand(
+	name, short, state string, do func(ctx context.Context, in *webhook.Webhooks, id store.ID) error,
+) *cobra.Command {
+	cmd := &cobra.Command{Use: name + " WEBHOOK", Short: short, Args: exactlyOne("WEBHOOK")}
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		h, err := c.changeWebhook(ctx, "webhook_"+name, webhookFlags{}, args[0],
+			func(in *webhook.Webhooks, h webhook.Webhook) (webhook.Webhook, map[string]any, error) {
+				return h, nil, do(ctx, in, h.ID)
+			})
+		if err != nil || c.json {
+			return c.jsonOr(err, map[string]any{"id": h.ID, "state": state})
+		}
+		_, err = fmt.Fprintf(c.out, "%s: %s\n", usererr.Printable(h.URL), state)
+		return err
 	}
 	return cmd
 }
@@ -205,89 +316,41 @@ func (c *cli) webhooksRotateCommand() *cobra.Command {
 func (c *cli) webhooksTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test WEBHOOK",
-		Short: "Send a receiver an event that says it is a test",
+		Short: "Send a test event to a webhook",
 		Args:  exactlyOne("WEBHOOK"),
 	}
-	allow := allowFlag(cmd)
+	flags := webhookFlags{allow: allowFlag(cmd)}
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		networks, err := networksOf("--webhook-allow", *allow)
-		if err != nil {
+		if err := flags.check(); err != nil {
 			return err
 		}
-		return c.withTasks(ctx, func(db *dbconn.Database) error {
-			w := webhooksOf(db.Pool, db.Store, webhookOptions{allow: networks})
+		return c.withWebhooks(ctx, flags, func(_ *dbconn.Database, w *webhook.Webhooks) error {
 			h, err := findWebhook(ctx, w, args[0])
 			if err != nil {
 				return err
 			}
-			a, err := w.Test(ctx, h.ID)
+			r, err := w.Test(ctx, h.ID)
 			if err != nil {
 				return err
 			}
-			return c.tested(a)
+			return c.printPing(r)
 		})
 	}
 	return cmd
 }
 
-func (c *cli) tested(a webhook.PingResult) error {
-	if c.json {
-		if err := c.writeJSON(a); err != nil {
+func (c *cli) printPing(r webhook.PingResult) error {
+	switch {
+	case c.json:
+		if err := c.writeJSON(r); err != nil || r.Error == "" {
 			return err
 		}
-	} else if a.Error == "" {
-		fmt.Fprintf(c.out, "delivered in %s, answer %d\n", a.Duration.Round(time.Millisecond), a.Status)
+		return exitStatus(exitFailure)
+	case r.Error != "":
+		return &usererr.Error{Text: "not delivered: " + usererr.Printable(r.Error)}
 	}
-	if a.Error == "" {
-		return nil
-	}
-	if c.json {
-		return quiet(exitFailure)
-	}
-	return &usererr.Error{Kind: usererr.Failure, Text: "not delivered: " + usererr.Printable(a.Error)}
-}
-
-// webhookChange is a command that changes one webhook.
-func (c *cli) webhookChange(name, short, done string, do func(ctx context.Context, w *webhook.Webhooks, id store.ID) error) *cobra.Command {
-	cmd := &cobra.Command{Use: name + " WEBHOOK", Short: short, Args: exactlyOne("WEBHOOK")}
-	c.jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		return c.withWebhooks(ctx, "webhook_"+name, webhookOptions{}, func(w *webhook.Webhooks) (string, func() error, error) {
-			h, err := findWebhook(ctx, w, args[0])
-			if err == nil {
-				err = do(ctx, w, h.ID)
-			}
-			return h.ID.String(), func() error { return c.changed(h, done) }, err
-		})
-	}
-	return cmd
-}
-
-func (c *cli) changed(h webhook.Webhook, state string) error {
-	if c.json {
-		return c.writeJSON(map[string]any{"id": h.ID, "state": state})
-	}
-	_, err := fmt.Fprintf(c.out, "%s: %s\n", usererr.Printable(h.URL), state)
+	_, err := fmt.Fprintf(c.out, "delivered in %s, response %d\n", r.Duration.Round(time.Millisecond), r.Status)
 	return err
-}
-
-// webhookOptions are the settings of webhooks.
-type webhookOptions struct {
-	allow []netip.Prefix
-	http  bool
-}
-
-func webhooksOf(db store.DB, st *store.Store, o webhookOptions) *webhook.Webhooks {
-	return webhook.New(webhook.Options{
-		DB: db, Store: st, Pipeline: st.Graph().Name(), Allow: o.allow, AllowHTTP: o.http, UserAgent: "Cuelight/" + programVersion(),
-	})
-}
-
-func allowFlag(cmd *cobra.Command) *[]string {
-	allow := cmd.Flags().StringSlice("webhook-allow", nil, "networks, such as 10.0.0.0/8, whose webhooks may be called although they are not public")
-	setting(cmd.Flags(), "webhook-allow")
-	return allow
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // audited are the actions that were written down, in their order.
-func (p *place) audited() (actions []string) {
+func (p *workDir) audited() (actions []string) {
 	p.t.Helper()
 	var address string
 	for _, variable := range p.env {
@@ -37,7 +37,7 @@ func (p *place) audited() (actions []string) {
 // What was done is written down, also where it could not be shown.
 func TestWhatIsDoneToWebhooksIsAudited(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skipf("this system has no disk that is always full: %v", err)
@@ -64,7 +64,7 @@ func TestWhatIsDoneToWebhooksIsAudited(t *testing.T) {
 
 func TestReplacingATaskIsAudited(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newWorkDir(t)
 	p.run(0, "submit", "clip.mp4")
 	p.run(0, "submit", "other.mp4", "--replaces", p.list()[0].TaskID.String())
 	if got, want := fmt.Sprint(p.audited()), "[override]"; got != want {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
@@ -59,7 +60,7 @@ func (c *cli) listWorkers(ctx context.Context, db *dbconn.Database, all bool) er
 		fmt.Fprintln(c.err, "cuelight: no workers")
 		return nil
 	}
-	t := table{to: c.out, head: []string{"WORKER", "HOST", "PROCESS", "VERSION", "STATE", "BEAT", "RUNNING"}}
+	t := console.Table{Out: c.out, Header: []string{"WORKER", "HOST", "PROCESS", "VERSION", "STATE", "BEAT", "RUNNING"}}
 	for _, w := range workers {
 		state := w.State()
 		if c.json {
@@ -74,13 +75,13 @@ func (c *cli) listWorkers(ctx context.Context, db *dbconn.Database, all bool) er
 		}
 		var running []string
 		for _, r := range w.Running {
-			running = append(running, strings.TrimSpace(r.Stage+" "+shortID(r.Task)+" "+runningRow(r, "").words()))
+			running = append(running, strings.TrimSpace(r.Stage+" "+shortID(r.Task)+" "+runningRow(r, "").String()))
 		}
-		t.add(shortID(w.ID), usererr.Printable(w.Host), fmt.Sprint(w.PID), usererr.Printable(w.Version), state,
-			span(w.HeartbeatAge)+" ago", strings.Join(running, "; "))
+		t.Add(shortID(w.ID), usererr.Printable(w.Host), fmt.Sprint(w.PID), usererr.Printable(w.Version), state,
+			console.Duration(w.HeartbeatAge)+" ago", strings.Join(running, "; "))
 	}
 	if c.json {
 		return nil
 	}
-	return t.write()
+	return t.Write()
 }

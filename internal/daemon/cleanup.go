@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/stages/video"
+)
+
+const (
+	// cleanupInterval is the mean time between two runs. It varies, so that daemons
+	// that were started together do not clean up together.
+	cleanupInterval = 10 * time.Minute
+	// cleanupStopTimeout is how long the shutdown waits for a run. Only a disk that
+	// hangs takes that long.
+	cleanupStopTimeout = 10 * time.Second
+)
+
+// cleanup deletes the files that killed attempts have left.
+type cleanup struct {
+	cleaner video.Cleaner
+	log     *zap.Logger
+	failed  bool // the last run failed, which was logged
+}
+
+// start runs the clean-up in the background. The function it returns stops it.
+func (c *cleanup) start() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.run(ctx)
+	}()
+	return func() {
+		cancel()
+		select {
+		case <-ended:
+		case <-time.After(cleanupStopTimeout):
+			c.log.Warn("the disk clean-up does not stop; does a disk hang?")
+		}
+	}
+}
+
+func (c *cleanup) run(ctx context.Context) {
+	for {
+		c.runOnce(ctx)
+		jitter := time.Duration((rand.Float64() - 0.5) * float64(cleanupInterval) / 2)
+		if ctxsleep.For(ctx, cleanupInterval+jitter) != nil {
+			return
+		}
+	}
+}
+
+func (c *cleanup) runOnce(ctx context.Context) {
+	done, err := c.cleaner.Clean(ctx)
+	if done.Removed > 0 {
+		c.log.Info("disk cleaned up", zap.Int("removed", done.Removed), zap.Int64("bytes", done.Bytes))
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	switch failed := err != nil; {
+	case failed && !c.failed:
+		c.log.Warn("disk clean-up is incomplete", zap.Error(err))
+	case !failed && c.failed:
+		c.log.Info("disk clean-up is complete again")
+	}
+	c.failed = err != nil
+}

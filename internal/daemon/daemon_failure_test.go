@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/stages/video"
+)
+
+// A daemon without a web server is useless to its clients but looks healthy to the
+// service manager. So it ends, in order.
+func TestDaemon_EndsWhenTheWebServerFails(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	core, logs := observer.New(zap.InfoLevel)
+	config := video.Config{DataDir: t.TempDir(), PublishDir: t.TempDir()}
+	workspace, err := IdentifyWorkspace(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := (&dbconn.Options{DatabaseURL: pool.Config().ConnString()}).Connect(t.Context())
+	if err == nil {
+		err = db.OpenReadPool(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(t.Context(), Options{
+		DB: db, Config: config, Inbox: inbox.Options{}, Log: zap.New(core),
+		HTTP:   HTTPOptions{Listen: "127.0.0.1:0", ConnectionsPerAddress: 10, MaxUpload: 1 << 20},
+		Engine: &Engine{DB: db, Stages: PipelineStages(config), Workspace: workspace, Version: "test"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(t.Context()) }()
+	testwait.Until(t, "the daemon works", func() bool { return logs.FilterMessage("working").Len() > 0 })
+	if err := d.services.listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil || !strings.HasPrefix(err.Error(), "the web server ended: ") {
+		t.Errorf("the daemon ended with %v", err)
+	}
+	if logs.FilterMessage("stopping: the web server has ended").Len() != 1 {
+		t.Errorf("the daemon logged %v", logs.All())
+	}
+	var workers int
+	if err := pool.QueryRow(t.Context(), "select count(*) from workers where stopped_at is null").Scan(&workers); err != nil || workers != 0 {
+		t.Errorf("%d workers are registered, %v", workers, err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}

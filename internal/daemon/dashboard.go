@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/eventfeed"
+	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/internal/trace"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+	"github.com/cuelight/cuelight/web/ui"
+)
+
+// dashboard returns the dashboard's pages.
+func (s *services) dashboard() (*ui.UI, error) {
+	d, base := s.d, s.d.HTTP.BasePath
+	files := publishedFiles{publish: d.Config.PublishDir, base: base}
+	return ui.New(ui.Options{
+		Store: ui.NewReader(d.DB.Reads.Store), Actions: newDashboardActions(d.DB.Reads.Store), Base: base, Version: d.Engine.Version,
+		Uploads: web.UploadsPath(base), Login: base + "/login", Logout: base + "/logout",
+		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(eventfeed.Now, keep) },
+		Viewer: func(ctx context.Context) ui.Viewer {
+			p := access.From(ctx)
+			return ui.Viewer{Name: p.Name, Submit: p.Scope >= access.Submit, Operate: p.Scope >= access.Admin}
+		},
+		OnError: func(page string, err error) {
+			d.Log.Warn("page cannot be shown", zap.String("page", page), zap.Error(err))
+		},
+		WakeLatency: s.wakeLatency.within,
+		Poster:      func(t store.Task) (string, bool) { return files.newest(t.ID, "poster.jpg") },
+		Playback:    func(_ context.Context, t store.Task) (ui.Playback, bool) { return files.playback(t.ID) },
+	})
+}
+
+// dashboardActions are the actions of the dashboard's operators, who are API principals.
+type dashboardActions struct{ ops.Actions }
+
+func newDashboardActions(st *store.Store) dashboardActions {
+	return dashboardActions{ops.Actions{Store: st, Authorize: func(ctx context.Context, need access.Scope) (string, error) {
+		if err := access.Check(ctx, need); err != nil {
+			return "", fmt.Errorf("%w: %w", ui.ErrForbidden, err)
+		}
+		return access.From(ctx).Name, nil
+	}}}
+}
+
+// Submit submits one task.
+func (a dashboardActions) Submit(ctx context.Context, s store.Submission) (store.ID, error) {
+	if err := prepareSubmission(ctx, &s); err != nil {
+		return store.ID{}, err
+	}
+	receipts, err := a.Actions.Submit(ctx, s)
+	if err != nil {
+		return store.ID{}, err
+	}
+	return receipts[0].ID, nil
+}
+
+// Override replaces a task by a new one.
+func (a dashboardActions) Override(ctx context.Context, old store.ID, by store.Submission) (store.ID, error) {
+	if err := prepareSubmission(ctx, &by); err != nil {
+		return store.ID{}, err
+	}
+	r, err := a.Actions.Override(ctx, []store.ID{old}, by)
+	return r.ID, err
+}
+
+// prepareSubmission checks whether the principal may submit the source, and records who
+// submits it.
+func prepareSubmission(ctx context.Context, s *store.Submission) error {
+	principal := access.From(ctx)
+	err := web.CheckSource(principal, s.Source)
+	if errors.Is(err, access.ErrScope) {
+		return fmt.Errorf("%w: %w", ui.ErrForbidden, err)
+	}
+	s.SubmittedBy = principal.Submitter()
+	s.Traceparent = cmp.Or(s.Traceparent, trace.Traceparent(ctx))
+	return err
+}

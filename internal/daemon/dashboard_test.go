@@ -1,0 +1,173 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/report"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web/ui"
+)
+
+// identified are the contexts of requests with the secrets of an admin and of a reader.
+func identified(t *testing.T) (admin, reader context.Context) {
+	t.Helper()
+	var options access.Options
+	dir := t.TempDir()
+	for name, to := range map[string]*access.Secret{"admin": &options.Admin, "read": &options.ReadOnly, "sessions": &options.SessionKey} {
+		var err error
+		if *to, _, err = access.LoadSecret(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	guard, err := access.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := func(name string) (ctx context.Context) {
+		secret, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(secret)))
+		h := guard.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context() }))
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		return ctx
+	}
+	return as("admin"), as("read")
+}
+
+// Every action of the dashboard leaves an entry in the audit log, unless it is forbidden
+// or fails.
+func TestDashboardActions_AreAudited(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	st := store.New(pool, store.Video())
+	o := newDashboardActions(st)
+	admin, reader := identified(t)
+
+	task := func(ctx context.Context) store.ID {
+		t.Helper()
+		r, err := st.Submit(ctx, store.Submission{Source: "/films/one.mp4"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.ID
+	}
+	old, other := task(t.Context()), task(t.Context())
+	var worker store.ID
+	row := pool.QueryRow(t.Context(), "insert into workers (pipeline, host, pid, version) values ('video', 'h', 1, 'v') returning id")
+	if err := row.Scan(&worker); err != nil {
+		t.Fatal(err)
+	}
+	pause := store.Pause{Stage: "transcode", Host: "h"}
+	var made store.ID
+	type entry struct{ action, target, detail string }
+	acts := []struct {
+		method string
+		act    func(ctx context.Context) error
+		want   func() entry
+	}{
+		{"Submit", func(ctx context.Context) (err error) {
+			made, err = o.Submit(ctx, store.Submission{Source: "https://u:p@example.org/a.mp4?token=abc"})
+			return err
+		}, func() entry { return entry{"submit", made.String(), `{"source": "https://example.org/a.mp4"}`} }},
+		{"Override", func(ctx context.Context) (err error) {
+			made, err = o.Override(ctx, old, store.Submission{Source: "/films/two.mp4"})
+			return err
+		}, func() entry {
+			return entry{"override", old.String(), `{"by": "` + made.String() + `", "tasks": ["` + old.String() + `"], "source": "/films/two.mp4"}`}
+		}},
+		{"Cancel", func(ctx context.Context) error { return o.Cancel(ctx, other) },
+			func() entry { return entry{"cancel", other.String(), `{}`} }},
+		{"Retry", func(ctx context.Context) error { return o.Retry(ctx, other, "ingest") },
+			func() entry { return entry{"retry", other.String(), `{"from": "ingest"}`} }},
+		{"RetryDead", func(ctx context.Context) error {
+			_, err := o.RetryDead(ctx, report.DeadFilter{Stage: "ingest", Source: "token=abc"}, store.RetryAllOptions{})
+			return err
+		}, func() entry { return entry{action: "retry_dead", detail: "…"} }},
+		{"Pause", func(ctx context.Context) error { return o.Pause(ctx, pause) },
+			func() entry { return entry{"pause", "stage transcode on host h", `{}`} }},
+		{"Resume", func(ctx context.Context) error { return o.Resume(ctx, pause) },
+			func() entry { return entry{"resume", "stage transcode on host h", `{}`} }},
+		{"DrainWorker", func(ctx context.Context) error { return o.DrainWorker(ctx, worker) },
+			func() entry { return entry{"drain", worker.String(), `{}`} }},
+	}
+	audit := func() []store.AuditEntry {
+		t.Helper()
+		all, err := st.Audits(t.Context(), 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	known := make(map[string]bool)
+	for _, a := range acts {
+		known[a.method] = true
+		before := len(audit())
+		if err := a.act(reader); !errors.Is(err, ui.ErrForbidden) {
+			t.Errorf("%s by a reader: %v", a.method, err)
+		}
+		if n := len(audit()); n != before {
+			t.Errorf("%s left an entry although it was forbidden", a.method)
+		}
+		if err := a.act(admin); err != nil {
+			t.Errorf("%s: %v", a.method, err)
+			continue
+		}
+		all := audit()
+		if len(all) != before+1 {
+			t.Errorf("%s left %d entries", a.method, len(all)-before)
+			continue
+		}
+		e, want := newest(all), a.want()
+		if e.Actor != "admin" || e.Action != want.action || e.Target != want.target || !sameDetail(t, e.Detail, want.detail) {
+			t.Errorf("%s left %+v, %s; want %+v", a.method, e, e.Detail, want)
+		}
+		if text := string(e.Detail); strings.Contains(text, "abc") {
+			t.Errorf("%s left a secret: %s", a.method, text)
+		}
+	}
+	for m := range reflect.TypeFor[ui.Actions]().Methods() {
+		if !known[m.Name] {
+			t.Errorf("the test does not cover %s", m.Name)
+		}
+	}
+	if err := o.Resume(admin, pause); !errors.Is(err, store.ErrNotFound) || newest(audit()).Action != "drain" {
+		t.Errorf("to resume what is not paused: %v, and left %+v", err, newest(audit()))
+	}
+}
+
+func newest(all []store.AuditEntry) (last store.AuditEntry) {
+	for _, e := range all {
+		if e.ID > last.ID {
+			last = e
+		}
+	}
+	return last
+}
+
+// sameDetail compares objects, or looks for a part that is none.
+func sameDetail(t *testing.T, got json.RawMessage, want string) bool {
+	t.Helper()
+	if !strings.HasPrefix(want, "{") {
+		return strings.Contains(string(got), want)
+	}
+	var a, b any
+	if err := errors.Join(json.Unmarshal(got, &a), json.Unmarshal([]byte(want), &b)); err != nil {
+		t.Fatal(err)
+	}
+	return reflect.DeepEqual(a, b)
+}

@@ -1,0 +1,78 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
+)
+
+// Engine runs the workers of the video pipeline in this process.
+type Engine struct {
+	DB         *dbconn.Database
+	Stages     []stages.Stage
+	OnlyTasks  []store.ID // the tasks to work on; nil for all
+	Workspace  Workspace
+	Grace      time.Duration // how long attempts may go on after ctx is done
+	Lease      time.Duration // 0 for the Runner's default
+	AgeAfter   time.Duration // 0 for never
+	KeepEvents time.Duration // 0 for the Runner's default, negative for ever
+	Version    string
+	Abort      <-chan struct{} // closed to stop at once
+	Observe    func(stages.Event)
+
+	onListening func(connected bool, err error)
+	wakes       []*notify.Wakes // other readers of the listener in this process
+	watchdog    watchdog
+}
+
+// PipelineStages returns the stages of the video pipeline as this program runs them.
+func PipelineStages(config video.Config) []stages.Stage {
+	all := video.Stages(config)
+	for i := range all {
+		if all[i].Name == publishStage {
+			all[i] = recordPublishDir(all[i], config.PublishDir)
+		}
+	}
+	return all
+}
+
+// Run works until ctx is done, and then until the running attempts have ended.
+func (e *Engine) Run(ctx context.Context) error {
+	pipeline, err := video.Pipeline(e.Stages...)
+	if err != nil {
+		return err
+	}
+	channels := pipeline.Channels()
+	if len(e.wakes) > 0 {
+		channels = ops.EventChannels(pipeline.Graph())
+	}
+	listener := notify.New(e.DB.Pool, notify.Options{
+		Channels: channels, Also: e.wakes, ConnConfig: e.DB.NotifyConfig, Keep: e.Lease,
+		OnChange: e.onListening, Alive: func() { e.watchdog.beat("listener") },
+	})
+	runner := stages.Runner{
+		Pool: e.DB.Pool, Pipeline: pipeline, Wakes: listener,
+		OnlyTasks: e.OnlyTasks, Capabilities: e.Workspace.capabilities(e.OnlyTasks != nil),
+		// For the Runner, 0 is the default and a negative grace is none.
+		Grace: cmp.Or(e.Grace, -1), Abort: e.Abort, Lease: e.Lease, AgeAfter: e.AgeAfter, Heartbeat: e.watchdog.beat,
+		Version: e.Version, Observe: e.Observe, KeepEvents: e.KeepEvents,
+	}
+	defer e.watchdog.reset()
+	return runner.Run(ctx)
+}
+
+// slots returns how many attempts of each stage run at once.
+func (e *Engine) slots() map[string]int {
+	slots := make(map[string]int)
+	for _, s := range e.Stages {
+		slots[s.Name] = max(s.Workers, 0)
+	}
+	return slots
+}

@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// EventQueue takes the Runner's events, whose observer must not wait for a terminal or a
+// log, and hands them to one goroutine.
+type EventQueue struct {
+	Wake chan struct{} // receives when Take has events
+
+	mu      sync.Mutex
+	events  []stages.Event
+	running map[StageKey]*Activity
+}
+
+// StageKey identifies a stage of a task.
+type StageKey struct {
+	Task  store.ID
+	Stage string
+}
+
+// Activity is a running attempt.
+type Activity struct {
+	StageKey
+	Attempt  int
+	Since    time.Time
+	Progress stages.Progress
+}
+
+// NewEventQueue returns an empty queue.
+func NewEventQueue() *EventQueue {
+	return &EventQueue{Wake: make(chan struct{}, 1), running: make(map[StageKey]*Activity)}
+}
+
+// Observe adds an event. It is for stages.Runner.
+func (q *EventQueue) Observe(e stages.Event) {
+	q.mu.Lock()
+	key := StageKey{e.Task, e.Stage}
+	switch e.Kind {
+	case stages.StageProgress:
+		// Only the latest progress matters; it is not queued.
+		if a := q.running[key]; a != nil {
+			a.Progress = e.Progress
+		}
+		q.mu.Unlock()
+		return
+	case stages.StageStarted:
+		q.running[key] = &Activity{StageKey: key, Attempt: e.Attempt, Since: time.Now(), Progress: stages.Progress{Percent: -1}}
+	case stages.StageCompleted, stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked:
+		if a := q.running[key]; a != nil && a.Attempt == e.Attempt {
+			delete(q.running, key)
+		}
+	}
+	q.events = append(q.events, e)
+	q.mu.Unlock()
+	select {
+	case q.Wake <- struct{}{}:
+	default:
+	}
+}
+
+// Take returns the events since the last call.
+func (q *EventQueue) Take() []stages.Event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	events := q.events
+	q.events = nil
+	return events
+}
+
+// Running returns the running attempts in no particular order.
+func (q *EventQueue) Running() []Activity {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := make([]Activity, 0, len(q.running))
+	for _, a := range q.running {
+		all = append(all, *a)
+	}
+	return all
+}

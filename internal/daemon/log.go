@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/trace"
+	"github.com/cuelight/cuelight/stages"
+)
+
+// NewLog returns a log on a standard stream: plain lines on a terminal, JSON otherwise.
+func NewLog(to *console.Stream) *zap.Logger {
+	config := zap.NewProductionEncoderConfig()
+	config.EncodeDuration = zapcore.StringDurationEncoder
+	encoder := zapcore.NewJSONEncoder
+	if to.Terminal {
+		encoder = zapcore.NewConsoleEncoder
+		config.EncodeTime = zapcore.TimeEncoderOfLayout(time.TimeOnly)
+		config.EncodeLevel = zapcore.CapitalLevelEncoder
+		if to.Colour {
+			config.EncodeLevel = zapcore.CapitalColorLevelEncoder
+		}
+	} else {
+		config.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	}
+	return zap.New(zapcore.NewCore(encoder(config), zapcore.Lock(zapcore.AddSync(to)), zap.InfoLevel))
+}
+
+// logEvent logs an event of the Runner. A dead stage, which an operator must look at, is
+// an error; a failure that is retried is a warning.
+func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
+	if !e.Task.IsZero() {
+		log = log.With(zap.Stringer("task_id", e.Task), zap.String("stage", e.Stage), zap.Int("attempt", e.Attempt))
+		if id := tracer.ID(e.Task, e.Traceparent); id != "" {
+			log = log.With(zap.String("trace_id", id))
+		}
+	}
+	took := zap.Int64("duration_ms", e.Duration.Milliseconds())
+	switch e.Kind {
+	case stages.StageStarted:
+		if e.Aged {
+			log = log.With(zap.Bool("aged", true), zap.Float64("waited_s", e.Waited.Seconds()))
+		}
+		log.Info("stage started")
+	case stages.StageCompleted:
+		log.Info("stage completed", took)
+	case stages.AttemptFailed:
+		log.Warn("stage failed", took, zap.Float64("retry_in_s", e.RetryIn.Seconds()), zap.Error(e.Err))
+	case stages.StageDead:
+		log.Error("stage dead", took, zap.Error(e.Err))
+	case stages.ClaimReleased:
+		if e.RetryIn > 0 {
+			log.Warn("stage postponed", took, zap.Float64("retry_in_s", e.RetryIn.Seconds()), zap.Error(e.Err))
+			return
+		}
+		log.Info("stage released", took, zap.NamedError("reason", e.Err))
+	case stages.ClaimRevoked:
+		log.Info("claim revoked", took, zap.NamedError("reason", e.Err))
+	case stages.WorkerStarted:
+		log.Info("working", zap.Stringer("worker", e.Worker))
+	case stages.DatabaseLost:
+		if dbconn.ExplainSchema(e.Err) != nil {
+			log.Error("database has the wrong tables", zap.Error(e.Err))
+			return
+		}
+		log.Warn("database away", zap.Error(e.Err))
+	case stages.DatabaseBack:
+		log.Info("database back")
+	case stages.WorkerLost:
+		log.Warn("worker lost", zap.Stringer("worker", e.Gone))
+	case stages.WakeMissed:
+		log.Warn("found by the sweep: its notification was missed", zap.String("stage", e.Stage), zap.Int("count", e.Count))
+	case stages.AttemptsExpired:
+		log.Warn("claims of lost workers expired", zap.Int("count", e.Count))
+	case stages.StageSuspended:
+		log.Warn("stage suspended on this host", zap.String("stage", e.Stage), zap.Error(e.Err))
+	case stages.StagePaused:
+		log.Info("paused", zap.String("stage", e.Stage))
+	case stages.StageResumed:
+		log.Info("resumed", zap.String("stage", e.Stage))
+	case stages.PruneFailed:
+		log.Warn("old events cannot be pruned", zap.Error(e.Err))
+	case stages.ClaimsUnchecked:
+		log.Warn("the heartbeat works, but cancelled tasks and pauses cannot be read", zap.Error(e.Err))
+	case stages.TransactionLeftOpen:
+		log.Warn("a lost worker left a transaction open that this role may not end; end it with pg_terminate_backend",
+			zap.Stringer("worker", e.Gone), zap.String("application_name", "cuelight "+e.Gone.String()))
+	case stages.WorkerDraining:
+		log.Info("draining", zap.Int("running", e.Count))
+	case stages.WorkerStopped:
+		log.Info("stopped", zap.Stringer("worker", e.Worker))
+	}
+}

@@ -1,0 +1,240 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/debug"
+	"github.com/cuelight/cuelight/internal/eventfeed"
+	"github.com/cuelight/cuelight/internal/metrics"
+	"github.com/cuelight/cuelight/internal/metrics/health"
+	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/internal/usererr"
+	"github.com/cuelight/cuelight/internal/webhook"
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
+	"github.com/cuelight/cuelight/web/ui"
+)
+
+// services are what a daemon does besides its work: webhooks and alerts, and if it
+// listens, the API, the dashboard, uploads and metrics.
+type services struct {
+	d *Daemon
+
+	webhooks     *webhook.Webhooks
+	webhookWakes *notify.Wakes
+	alerts       alertChecks
+	workStarted  chan struct{} // closed when the workers are registered
+	failed       chan error    // receives why the web server has ended by itself
+	metrics      *metrics.Metrics
+	wakeLatency  wakeLatency
+
+	// The rest is nil unless the daemon listens.
+	listener  net.Listener // run closes it
+	server    *web.Server
+	board     *ui.UI
+	feed      *eventfeed.Feed
+	feedWakes *notify.Wakes
+	uploads   *upload.Uploads
+}
+
+// newServices prepares the services. Their run, or an error of this, frees what they hold.
+func (d *Daemon) newServices(ctx context.Context) (*services, error) {
+	s := &services{
+		d: d, webhookWakes: notify.NewWakes(), feedWakes: notify.NewWakes(),
+		workStarted: make(chan struct{}), failed: make(chan error, 1),
+	}
+	graph := d.DB.Store.Graph()
+	s.metrics = metrics.New(metrics.Options{
+		Graph: graph, Slots: d.Engine.slots(), Version: d.Engine.Version, Pool: d.DB.Pool,
+		Dirs: []string{d.Config.DataDir, d.Config.PublishDir}, WebhookTypes: webhook.Types(), KeepEvents: d.Engine.KeepEvents,
+		Database: metrics.NewDatabase(d.DB.Reads.Pool, graph, metrics.DatabaseOptions{}),
+	})
+	o := d.webhookOptions()
+	o.DB, o.Store, o.Wake, o.Abort = d.DB.Pool, d.DB.Store, s.webhookWakes.C(), d.Engine.Abort
+	o.OnDelivery = func(r webhook.DeliveryResult) { s.metrics.WebhookDelivery(r.Type, string(r.Outcome)) }
+	o.OnError = d.logTrouble("webhooks cannot be delivered", "webhooks are delivered again")
+	s.webhooks = webhook.New(o)
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	s.alerts = alertChecks{
+		webhooks: s.webhooks, log: d.Log, host: host, listenerHealthy: d.listenerHealthy,
+		disks: health.New(health.Options{Checks: d.diskChecks()}),
+	}
+	if d.HTTP.Listen == "" {
+		return s, nil
+	}
+	return s, s.listen(ctx)
+}
+
+// webhookOptions returns the options that delivery and the API have in common.
+func (d *Daemon) webhookOptions() webhook.Options {
+	return webhook.Options{
+		Pipeline: d.DB.Store.Graph().Name(), UserAgent: "Cuelight/" + d.Engine.Version,
+		Allow: d.HTTP.WebhookAllow, AllowHTTP: d.HTTP.WebhookHTTP,
+	}
+}
+
+// diskChecks check the disks that the work writes to.
+func (d *Daemon) diskChecks() []health.Check {
+	reserve := max(d.Config.Reserve, 0)
+	return []health.Check{
+		health.Disk("data", d.Config.DataDir, reserve),
+		health.Disk("published", d.Config.PublishDir, reserve),
+	}
+}
+
+// listen creates what is served, and opens the listening socket.
+func (s *services) listen(ctx context.Context) (err error) {
+	d, reads := s.d, &s.d.DB.Reads
+	guard, err := d.HTTP.guard(d.Config.DataDir, reads.ReservedStore, d.Log)
+	if err != nil {
+		return err
+	}
+	s.feed = eventfeed.New(eventfeed.Options{
+		Reader: reads.Store, Wake: s.feedWakes, OnError: d.logTrouble("events cannot be read", "events are read again"),
+	})
+	if s.uploads, err = upload.New(d.uploadOptions(guard)); err != nil {
+		return err
+	}
+	if s.board, err = s.dashboard(); err == nil {
+		s.server, err = web.New(s.webOptions(guard))
+	}
+	if err != nil {
+		err = &usererr.Error{Kind: usererr.Usage, Text: err.Error()} // only flags can be wrong
+	} else {
+		s.listener, err = d.HTTP.bind(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, s.uploads.Close())
+	}
+	s.metrics.HTTPStreams(s.server.Streams)
+	return nil
+}
+
+func (d *Daemon) uploadOptions(guard *access.Guard) upload.Options {
+	st := d.DB.Reads.Store
+	return upload.Options{
+		Dir: d.Config.DataDir, BasePath: web.UploadsPath(d.HTTP.BasePath),
+		MaxBytes: d.HTTP.MaxUpload, MinFree: cmp.Or(max(d.Config.Reserve, 0), -1),
+		Principal:         func(ctx context.Context) string { return access.From(ctx).Name },
+		ProblemTypePrefix: web.ProblemTypes, ProblemTitle: web.ProblemTitle,
+		CheckPrincipal: stillAuthorized(guard), Check: checkUploadScope, OnComplete: submitUpload(st), SourceState: uploadSourceState(st),
+		OnError: func(id string, err error) { d.Log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
+	}
+}
+
+func (s *services) webOptions(guard *access.Guard) web.Options {
+	d, reads := s.d, &s.d.DB.Reads
+	hooks := d.webhookOptions()
+	hooks.DB, hooks.Store = reads.Pool, reads.Store // to manage them; s.webhooks delivers
+	o := d.HTTP.webOptions()
+	o.MaxRequestsPerPrincipal = max(int(reads.Pool.Config().MaxConns)/2, 1)
+	o.Store, o.Guard, o.Webhooks = reads.Store, guard, webhook.New(hooks)
+	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.board, d.Config.PublishDir, s.uploads, s.metrics.Handler()
+	o.Subscribe = func(after int64, keep func(store.Event) bool) web.Subscription { return s.feed.Subscribe(after, keep) }
+	o.Wrap, o.Abort = d.tracer.Handler, d.Engine.Abort
+	o.Observe = func(r web.Request) { s.metrics.HTTPRequest(r.Route, r.Status, r.Duration, r.Stream) }
+	known := func(r *http.Request) bool { return access.Check(r.Context(), access.Read) == nil }
+	o.Healthy = health.New(health.Options{Checks: []health.Check{health.Loops(d.Engine.watchdog.stuck)}, Detail: known})
+	o.Ready = health.New(health.Options{Checks: d.readinessChecks(), Detail: known})
+	o.OnError = func(route string, err error) {
+		d.Log.Warn("request failed", zap.String("route", route), zap.Error(err))
+	}
+	o.ErrorLog = zap.NewStdLog(d.Log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel)))
+	return o
+}
+
+func (d *Daemon) readinessChecks() []health.Check {
+	return append([]health.Check{
+		{Name: "database", Run: d.DB.Reads.Reserved.Ping},
+		{Name: "schema", Run: d.DB.Reads.ReservedStore.Check},
+		health.Listening(d.listenerHealthy),
+	}, d.diskChecks()...)
+}
+
+// wakes returns the readers of the listener's notifications.
+func (s *services) wakes() []*notify.Wakes {
+	if s.server == nil {
+		return []*notify.Wakes{s.webhookWakes}
+	}
+	return []*notify.Wakes{s.webhookWakes, s.feedWakes}
+}
+
+// run runs the services until ctx is done, whatever becomes of the web server.
+func (s *services) run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-s.workStarted: // until then there may be no tables
+			_ = s.webhooks.Run(ctx) // returns only what ctx says
+		}
+	})
+	all.Go(func() { s.alerts.run(ctx) })
+	if s.d.HTTP.DebugListen != "" {
+		all.Go(func() { s.serveProfiles(ctx) })
+	}
+	if s.server == nil {
+		return
+	}
+	all.Go(func() { _ = s.feed.Run(ctx) })
+	all.Go(func() { _ = s.board.Run(ctx) })
+	all.Go(func() { s.maintainUploads(ctx) })
+	s.d.Log.Info("serving HTTP", zap.String("address", s.d.HTTP.url(s.listener)))
+	if err := s.server.Serve(ctx, s.listener); err != nil {
+		s.failed <- &usererr.Error{Text: "the web server ended: " + usererr.FirstLine(err.Error())}
+	}
+	<-ctx.Done()
+}
+
+func (s *services) serveProfiles(ctx context.Context) {
+	log := s.d.Log
+	err := debug.Run(ctx, debug.Options{
+		Addr:  s.d.HTTP.DebugListen,
+		Ready: func(a net.Addr) { log.Info("serving profiles", zap.Stringer("address", a)) },
+	})
+	if err != nil {
+		log.Error("profiles cannot be served", zap.Error(err))
+	}
+}
+
+// uploadCleanupInterval is how often uploads that are not needed any more are deleted.
+const uploadCleanupInterval = 5 * time.Minute
+
+// maintainUploads submits the uploads that were complete when the last process ended, and
+// deletes those that are not needed any more.
+func (s *services) maintainUploads(ctx context.Context) {
+	log := s.d.Log
+	if err := s.uploads.Recover(ctx); err != nil && ctx.Err() == nil {
+		log.Warn("uploads cannot be submitted yet", zap.Error(err))
+	}
+	failed := false
+	for ctxsleep.For(ctx, uploadCleanupInterval) == nil {
+		done, err := s.uploads.CleanUp(ctx)
+		if n := done.Expired + done.Released; n > 0 {
+			log.Info("uploads deleted", zap.Int("removed", n), zap.Int64("bytes", done.Bytes))
+		}
+		if err != nil && !failed && ctx.Err() == nil {
+			log.Warn("some uploads cannot be deleted", zap.Error(err))
+		}
+		failed = err != nil
+	}
+	if err := s.uploads.Close(); err != nil {
+		log.Warn("uploads did not end", zap.Error(err))
+	}
+}

@@ -1,0 +1,213 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/trace"
+	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
+)
+
+// submitUpload returns a function that submits an uploaded file as a task. Called again
+// for the same upload, it returns the same task.
+func submitUpload(st *store.Store) func(context.Context, upload.Upload) (upload.Receipt, error) {
+	return func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
+		params, err := uploadParams(u)
+		if err != nil {
+			return upload.Receipt{}, err
+		}
+		var r store.Receipt
+		err = st.WithAudit(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
+			if err := checkKey(ctx, in, u.Principal); err != nil {
+				return e, err
+			}
+			r, err = in.Submit(ctx, store.Submission{
+				Source: u.Path, Params: params, Priority: u.Priority, RequestID: cmp.Or(u.RequestID, "upload:"+u.ID),
+				SubmittedBy: access.Principal{Name: u.Principal}.Submitter(), UserID: cmp.Or(u.UserID, u.Principal),
+				Traceparent: trace.Traceparent(ctx),
+			})
+			if err != nil || r.Existed {
+				return e, err
+			}
+			e = store.AuditEntry{Actor: u.Principal, Action: "submit", Target: r.ID.String()}
+			e.Detail, err = json.Marshal(map[string]any{"upload": u.ID, "name": u.Name, "bytes": u.Size})
+			return e, err
+		})
+		switch {
+		case errors.Is(err, upload.ErrRefused):
+			return upload.Receipt{}, err
+		case errors.Is(err, store.ErrRequestTaken):
+			return repeatedUpload(ctx, st, r.ID, u)
+		case errors.Is(err, store.ErrInvalid) || store.IsRejected(err):
+			return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRefused, err)
+		}
+		return upload.Receipt{Task: r.ID.String()}, err
+	}
+}
+
+// checkKey refuses an upload whose key has been revoked since, also after its request has
+// ended.
+func checkKey(ctx context.Context, st *store.Store, principal string) error {
+	prefix, ok := access.Principal{Name: principal}.KeyPrefix()
+	if !ok {
+		return nil
+	}
+	key, err := st.FindKey(ctx, prefix)
+	if errors.Is(err, store.ErrNotFound) || err == nil && key.RevokedAt != nil {
+		return fmt.Errorf("%w: the API key of the upload has been revoked", upload.ErrRefused)
+	}
+	return err
+}
+
+// stillAuthorized returns a function that asks the guard whether the client of a request
+// is still authorized.
+func stillAuthorized(guard *access.Guard) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := guard.Still(ctx)
+		if errors.Is(err, access.ErrUnknown) || errors.Is(err, access.ErrWrong) {
+			return fmt.Errorf("%w: %w", upload.ErrRevoked, err)
+		}
+		return err
+	}
+}
+
+// uploadParams returns the parameters of an upload's task. The stored file has a random
+// name, so the title keeps the original one.
+func uploadParams(u upload.Upload) (json.RawMessage, error) {
+	params := map[string]json.RawMessage{}
+	if len(u.Params) > 0 {
+		if err := json.Unmarshal(u.Params, &params); err != nil {
+			return nil, fmt.Errorf("%w: params: %w", upload.ErrRefused, err)
+		}
+	}
+	if _, titled := params["title"]; !titled && u.Name != "" {
+		title, err := json.Marshal(u.Name)
+		if err != nil {
+			return nil, err
+		}
+		params["title"] = title
+	}
+	return json.Marshal(params)
+}
+
+// repeatedUpload handles an upload whose request id names a task already. A task of the same
+// bytes is the receipt, for a client that has lost the first response.
+func repeatedUpload(ctx context.Context, st *store.Store, id store.ID, u upload.Upload) (upload.Receipt, error) {
+	t, err := st.Get(ctx, id)
+	if err != nil {
+		return upload.Receipt{}, err
+	}
+	same, err := sameBytes(ctx, st, t, u)
+	if err != nil {
+		return upload.Receipt{}, err
+	}
+	if !same {
+		return upload.Receipt{}, fmt.Errorf("%w: %q is task %s", upload.ErrRequestTaken, u.RequestID, id)
+	}
+	return upload.Receipt{Task: id.String(), Existed: true}, nil
+}
+
+// sameBytes reports whether a task has the bytes of an upload. It compares the digest
+// from ingest, or else the file. If neither exists any more, it returns false.
+func sameBytes(ctx context.Context, st *store.Store, t store.Task, u upload.Upload) (bool, error) {
+	in, err := ingested(ctx, st, t.ID)
+	if err == nil && in.SHA256 == "" && strings.HasPrefix(t.Source, "/") {
+		if in.Bytes, in.SHA256, err = digest(t.Source, u.Size); errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+	}
+	if err != nil || in.SHA256 == "" || in.Bytes != u.Size {
+		return false, err
+	}
+	if u.SHA256 != "" {
+		return in.SHA256 == u.SHA256, nil
+	}
+	_, sum, err := digest(u.Path, u.Size)
+	return sum == in.SHA256, err
+}
+
+// ingested returns the result of a task's ingest stage; it is empty before that is
+// completed.
+func ingested(ctx context.Context, st *store.Store, id store.ID) (in video.Ingest, err error) {
+	raw, err := st.Result(ctx, id, st.Graph().Stages()[0])
+	if errors.Is(err, store.ErrNotFound) {
+		return in, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &in)
+	}
+	return in, err
+}
+
+// digest returns the size and the SHA-256 of a file; only the size if it is not the one
+// wanted.
+func digest(path string, want int64) (size int64, sum string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, "", err
+	}
+	if info.Size() != want || !info.Mode().IsRegular() {
+		return info.Size(), "", nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return 0, "", err
+	}
+	return info.Size(), hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// checkUploadScope refuses principals without the scope submit.
+func checkUploadScope(ctx context.Context, _ upload.Upload) error {
+	if err := access.Check(ctx, access.Submit); err != nil {
+		return fmt.Errorf("%w: %w", upload.ErrRefused, err)
+	}
+	return nil
+}
+
+// uploadSourceState returns a function that reports whether the task of an upload still needs the
+// file. Ingest takes a copy.
+func uploadSourceState(st *store.Store) func(context.Context, upload.Upload) (upload.SourceState, error) {
+	return func(ctx context.Context, u upload.Upload) (upload.SourceState, error) {
+		id, err := store.ParseID(u.Task)
+		if err != nil {
+			return upload.SourceNeeded, err
+		}
+		t, err := st.Get(ctx, id)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return upload.TaskGone, nil
+		case err != nil:
+			return upload.SourceNeeded, err
+		case t.Source != u.Path: // the request id had a task already
+			same, err := sameBytes(ctx, st, t, u)
+			if err != nil || !same {
+				return upload.SourceNeeded, err
+			}
+			return upload.SourceCopied, nil
+		}
+		switch t.Stages[0].Status { // ingest
+		case store.StatusCompleted:
+			return upload.SourceCopied, nil
+		case store.StatusDead, store.StatusCancelled:
+			return upload.TaskGone, nil // operators have some days to retry it
+		}
+		return upload.SourceNeeded, nil
+	}
+}

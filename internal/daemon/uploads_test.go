@@ -1,0 +1,161 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/store"
+)
+
+// sent is an upload with a file.
+func sent(t *testing.T, id, principal, content string) upload.Upload {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), id)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return upload.Upload{ID: id, Path: path, Size: int64(len(content)), Principal: principal, RequestID: "film-17"}
+}
+
+// keyOf is the principal of a new API key.
+func keyOf(t *testing.T, st *store.Store) string {
+	t.Helper()
+	key, _, err := st.CreateKey(t.Context(), "site", store.ScopeSubmit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("key %s (%s)", key.Prefix, key.Name)
+}
+
+func TestUpload_WithARevokedKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	st := store.New(pool, store.Video())
+	guard, err := access.New(access.Options{Keys: st})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, text, err := st.CreateKey(t.Context(), "site", store.ScopeSubmit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var request context.Context
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/", nil)
+	r.Header.Set("Authorization", "Bearer "+text)
+	guard.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { request = r.Context() })).ServeHTTP(httptest.NewRecorder(), r)
+	u := sent(t, "a", access.From(request).Name, "abc")
+	if err := stillAuthorized(guard)(request); err != nil {
+		t.Errorf("before: %v", err)
+	}
+	if _, err := st.RevokeKey(t.Context(), key.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := stillAuthorized(guard)(request); !errors.Is(err, upload.ErrRevoked) {
+		t.Errorf("after: %v", err)
+	}
+	// A later hand-over, after a restart, has no request.
+	if r, err := submitUpload(st)(t.Context(), u); !errors.Is(err, upload.ErrRefused) {
+		t.Errorf("it became %+v, %v", r, err)
+	}
+	if tasks, err := st.List(t.Context(), store.ListQuery{Filter: store.Filter{}}); err != nil || len(tasks) != 0 {
+		t.Errorf("there are %d tasks, %v", len(tasks), err)
+	}
+}
+
+func TestUpload_RequestIDBelongsToTheKeyAndTheBytes(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	st := store.New(pool, store.Video())
+	one, two, three := keyOf(t, st), keyOf(t, st), keyOf(t, st)
+	hand := func(u upload.Upload) (upload.Upload, error) {
+		t.Helper()
+		r, err := submitUpload(st)(t.Context(), u)
+		u.Task, u.Existed = r.Task, r.Existed
+		return u, err
+	}
+	first, err := hand(sent(t, "a", one, "abc"))
+	if err != nil || first.Existed {
+		t.Fatal(first, err)
+	}
+	other, err := hand(sent(t, "b", two, "xyz"))
+	if err != nil || other.Existed || other.Task == first.Task {
+		t.Errorf("another key's became %+v, %v", other, err)
+	}
+	for _, content := range []string{"xyz", "abcd"} {
+		if got, err := hand(sent(t, "c", one, content)); !errors.Is(err, upload.ErrRequestTaken) || got.Task != "" {
+			t.Errorf("with %q it became %+v, %v", content, got, err)
+		}
+	}
+	again, err := hand(sent(t, "d", one, "abc"))
+	if err != nil || !again.Existed || again.Task != first.Task {
+		t.Errorf("the same file again became %+v, %v", again, err)
+	}
+	// Once it is ingested, the uploaded file is gone.
+	sum := sha256.Sum256([]byte("abc"))
+	if _, err := pool.Exec(t.Context(), `insert into attempts (task_id, stage, attempt, outcome, token, worker_id, started_at, finished_at, result)
+		values ($1, 'ingest', 1, 'completed', gen_random_uuid(), gen_random_uuid(), now(), now(), jsonb_build_object('bytes', 3, 'sha256', $2::text))`,
+		first.Task, hex.EncodeToString(sum[:])); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(first.Path); err != nil {
+		t.Fatal(err)
+	}
+	again, err = hand(sent(t, "e", one, "abc"))
+	if err != nil || !again.Existed || again.Task != first.Task {
+		t.Errorf("the same file later became %+v, %v", again, err)
+	}
+	if _, err := hand(sent(t, "f", one, "xyz")); !errors.Is(err, upload.ErrRequestTaken) {
+		t.Errorf("another file later: %v", err)
+	}
+	if state, err := uploadSourceState(st)(t.Context(), again); err != nil || state != upload.SourceCopied {
+		t.Errorf("the second copy is %v, %v", state, err)
+	}
+	// An older version answered with a task that is not of this file.
+	strange := sent(t, "g", three, "xyz")
+	strange.Task = first.Task
+	if state, err := uploadSourceState(st)(t.Context(), strange); err != nil || state != upload.SourceNeeded {
+		t.Errorf("a stranger's file is %v, %v", state, err)
+	}
+}
+
+// The audit log names the principal that uploaded; the task belongs to the user of the
+// upload, or else to the principal.
+func TestUploads_AreAuditedAndHaveAUser(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	st := store.New(pool, store.Video())
+	key := keyOf(t, st)
+	for id, c := range map[string]struct{ user, want string }{"a": {"", key}, "b": {"ann", "ann"}} {
+		u := upload.Upload{ID: id, Path: "/data/uploads/" + id, Name: "holiday.mp4", Size: 7, UserID: c.user, Principal: key}
+		for range 2 {
+			r, err := submitUpload(st)(t.Context(), u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, err := pool.Query(t.Context(), `select user_id || '|' || actor || '|' || action || '|' || detail::text
+  from tasks join cuelight_audit on target = tasks.id::text where tasks.id::text = $1`, r.Task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			want := c.want + `|` + key + `|submit|{"name": "holiday.mp4", "bytes": 7, "upload": "` + id + `"}`
+			if err != nil || len(got) != 1 || got[0] != want {
+				t.Errorf("there is %q, %v, want %q", got, err, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"context"
+	"net/url"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/store"
+)
+
+// watchedFiles submits the files that appear in watched directories.
+type watchedFiles struct {
+	store *store.Store
+	log   *zap.Logger
+}
+
+func (w watchedFiles) run(ctx context.Context, o inbox.Options) error {
+	o.Submit, o.OnError = w.submit, w.logTrouble
+	for _, dir := range o.Dirs {
+		w.log.Info("watching", zap.String("path", dir))
+	}
+	return inbox.Run(ctx, o)
+}
+
+func (w watchedFiles) submit(ctx context.Context, files []inbox.File) error {
+	subs := make([]store.Submission, len(files))
+	for i, f := range files {
+		subs[i] = store.Submission{Source: SourceOfPath(f.Path), RequestID: f.RequestID()}
+	}
+	receipts, err := w.store.SubmitAll(ctx, subs)
+	if err != nil {
+		return err
+	}
+	for i, r := range receipts {
+		if !r.Existed {
+			w.log.Info("file submitted", zap.Stringer("task_id", r.ID), zap.String("path", files[i].Path))
+		}
+	}
+	return nil
+}
+
+// logTrouble logs that a directory, or the database if dir is empty, fails or works again.
+func (w watchedFiles) logTrouble(dir string, err error) {
+	switch {
+	case dir == "" && err != nil:
+		w.log.Warn("files in watched directories cannot be submitted yet", zap.Error(err))
+	case dir == "":
+		w.log.Info("files in watched directories can be submitted again")
+	case err != nil:
+		w.log.Warn("watched directory cannot be read", zap.String("path", dir), zap.Error(err))
+	default:
+		w.log.Info("watched directory can be read again", zap.String("path", dir))
+	}
+}
+
+// SourceOfPath returns the source of a task for an absolute path: the path, or a file URL
+// if the path is not UTF-8, which the database could not store.
+func SourceOfPath(path string) string {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return (&url.URL{Scheme: "file", Path: path}).String()
+}

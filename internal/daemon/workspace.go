@@ -1,0 +1,115 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/usererr"
+	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
+)
+
+// Workspace identifies the directories that a process works in. Processes that take each
+// other's tasks must share them, under any path: otherwise a stage would not find the
+// files of the stage before it, and videos would be published in several directories.
+type Workspace struct {
+	Data         string `json:"data_dir_id"`
+	Published    string `json:"publish_dir_id"`
+	OnlyOwnTasks bool   `json:"only_some_tasks,omitempty"` // the process takes its own tasks only
+}
+
+// SilentAfter is for how long a worker without a heartbeat still counts as alive.
+const SilentAfter = 30 * time.Second
+
+// IDFile is the file that holds a directory's random id.
+const IDFile = ".cuelight-id"
+
+// IdentifyWorkspace reads the ids of the directories, or creates them at the first use.
+func IdentifyWorkspace(c video.Config) (Workspace, error) {
+	var w Workspace
+	for dir, id := range map[string]*string{c.DataDir: &w.Data, c.PublishDir: &w.Published} {
+		var err error
+		if *id, err = dirID(dir); err != nil {
+			return Workspace{}, fmt.Errorf("identify %s: %w", usererr.Printable(dir), err)
+		}
+	}
+	return w, nil
+}
+
+func dirID(dir string) (string, error) {
+	file := filepath.Join(dir, IDFile)
+	for {
+		text, err := os.ReadFile(file)
+		if id := strings.TrimSpace(string(text)); err == nil && id != "" {
+			return id, nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		// The link appears with its content, and only one of several processes creates it.
+		temporary := fmt.Sprintf("%s.%s.tmp", file, rand.Text())
+		if err := os.WriteFile(temporary, []byte(rand.Text()+"\n"), 0o644); err != nil {
+			return "", err
+		}
+		err = os.Link(temporary, file)
+		_ = os.Remove(temporary)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+	}
+}
+
+// capabilities returns what the process's worker publishes about itself.
+func (w Workspace) capabilities(onlyOwnTasks bool) json.RawMessage {
+	w.OnlyOwnTasks = onlyOwnTasks
+	raw, err := json.Marshal(w)
+	if err != nil {
+		panic(err) // it has strings and a bool
+	}
+	return raw
+}
+
+// WorkspaceOf returns the workspace that a worker published; it is empty for workers of
+// other programs.
+func WorkspaceOf(worker store.Worker) (w Workspace) {
+	_ = json.Unmarshal(worker.Capabilities, &w)
+	return w
+}
+
+// CheckWorkers returns an error if a live worker on the same database has other
+// directories and would take this process's tasks, or this process its.
+func (w Workspace) CheckWorkers(ctx context.Context, st *store.Store, onlyOwnTasks bool) error {
+	workers, err := st.Workers(ctx, false)
+	if err != nil {
+		return err
+	}
+	for _, other := range workers {
+		o := WorkspaceOf(other)
+		if o.Data == "" || onlyOwnTasks && o.OnlyOwnTasks || other.HeartbeatAge > SilentAfter {
+			continue
+		}
+		kind := ""
+		switch {
+		case o.Data != w.Data:
+			kind = "data"
+		case o.Published != w.Published:
+			kind = "publish"
+		default:
+			continue
+		}
+		return &usererr.Error{
+			Kind: usererr.Usage,
+			Text: fmt.Sprintf("process %d on %s works on the same database with another %s directory", other.PID, other.Host, kind),
+			Hint: "processes on one database take each other's tasks: give all of them the same directories, or another database",
+		}
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+// Package ops performs the actions of operators: retry, cancel, pause, drain and so on.
+//
+// The command line, the HTTP API and the dashboard call the same [Actions]. Each method
+// checks the operator's scope and commits the action and its entry in the audit log in
+// one transaction: neither exists without the other. An action that fails leaves no
+// entry.
+//
+// [FollowEvents] and [TaskFollower] read events for a client, however slowly it takes
+// them. The package neither decides who an operator is (see package access) nor formats
+// anything for display.
+package ops
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/internal/report"
+	"github.com/cuelight/cuelight/internal/webhook"
+	"github.com/cuelight/cuelight/store"
+)
+
+// Actions are what an operator can do.
+type Actions struct {
+	Store *store.Store
+
+	// Authorize returns the name of the operator that ctx belongs to, for the audit
+	// log, or an error if the operator lacks the scope.
+	Authorize func(ctx context.Context, need access.Scope) (actor string, err error)
+}
+
+// details are the parameters of an action in the audit log.
+type details map[string]any
+
+// Submit submits tasks. Tasks that existed already are not audited.
+func (a Actions) Submit(ctx context.Context, subs ...store.Submission) (receipts []store.Receipt, err error) {
+	err = a.perform(ctx, access.Submit, "submit", func(in *store.Store, _ string) (string, details, error) {
+		if receipts, err = in.SubmitAll(ctx, subs); err != nil {
+			return "", nil, err
+		}
+		var added []int
+		for i, r := range receipts {
+			if !r.Existed {
+				added = append(added, i)
+			}
+		}
+		switch len(added) {
+		case 0:
+			return "", nil, errNothingDone
+		case 1:
+			i := added[0]
+			return receipts[i].ID.String(), details{"source": redact.Source(subs[i].Source)}, nil
+		}
+		first, last := receipts[added[0]].ID, receipts[added[len(added)-1]].ID
+		return "", details{"tasks": len(added), "first": first, "last": last}, nil
+	})
+	return receipts, err
+}
+
+// Override replaces tasks, at least one, by a new one.
+func (a Actions) Override(ctx context.Context, old []store.ID, by store.Submission) (r store.Receipt, err error) {
+	err = a.perform(ctx, access.Admin, "override", func(in *store.Store, _ string) (string, details, error) {
+		r, err = in.Override(ctx, old, by)
+		return old[0].String(), details{"by": r.ID, "tasks": old, "source": redact.Source(by.Source)}, err
+	})
+	return r, err
+}
+
+// Retry retries what failed of a task; with from, that stage and all that depend on it.
+func (a Actions) Retry(ctx context.Context, task store.ID, from string) error {
+	return a.perform(ctx, access.Admin, "retry", func(in *store.Store, _ string) (string, details, error) {
+		d := details{}
+		if from != "" {
+			d["from"] = from
+		}
+		return task.String(), d, in.Retry(ctx, task, from)
+	})
+}
+
+// RetryAll retries the tasks that a filter selects, in batches that are audited each.
+// Filter is for the audit log: it must not hold secrets.
+func (a Actions) RetryAll(
+	ctx context.Context, f store.Filter, from string, filter any, o store.RetryAllOptions,
+) (store.RetryAllResult, error) {
+	if err := a.auditBatches(ctx, "retry_all", details{"filter": filter, "from": from}, &o); err != nil {
+		return store.RetryAllResult{}, err
+	}
+	return a.Store.RetryAll(ctx, f, from, o)
+}
+
+// RetryDead retries the dead stages that a filter selects, in batches that are audited
+// each.
+func (a Actions) RetryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error) {
+	written := f
+	written.Source = redact.Filter(f.Source)
+	if err := a.auditBatches(ctx, "retry_dead", details{"filter": written}, &o); err != nil {
+		return store.RetryAllResult{}, err
+	}
+	tasks, err := report.New(a.Store.DB(), a.Store.Graph()).FindDead(ctx, f)
+	if err != nil {
+		return store.RetryAllResult{}, err
+	}
+	return a.Store.RetryDead(ctx, tasks, o)
+}
+
+// auditBatches authorizes an action that is done in several transactions and makes each
+// write an entry.
+func (a Actions) auditBatches(ctx context.Context, action string, d details, o *store.RetryAllOptions) error {
+	actor, err := a.Authorize(ctx, access.Admin)
+	o.Audit = func(tasks int) (store.AuditEntry, error) {
+		d["tasks"] = tasks
+		return entry(actor, action, "", d)
+	}
+	return err
+}
+
+// Cancel cancels a task.
+func (a Actions) Cancel(ctx context.Context, task store.ID) error {
+	return a.perform(ctx, access.Admin, "cancel", func(in *store.Store, _ string) (string, details, error) {
+		return task.String(), nil, in.Cancel(ctx, task)
+	})
+}
+
+// Pause stops workers from claiming a stage, on a host, or anything.
+func (a Actions) Pause(ctx context.Context, p store.Pause) error {
+	return a.perform(ctx, access.Admin, "pause", func(in *store.Store, actor string) (string, details, error) {
+		p.By = actor
+		return PauseScope(p), nil, in.Pause(ctx, p)
+	})
+}
+
+// Resume ends a pause. It returns store.ErrNotFound if there is no such pause.
+func (a Actions) Resume(ctx context.Context, p store.Pause) error {
+	return a.perform(ctx, access.Admin, "resume", func(in *store.Store, _ string) (string, details, error) {
+		found, err := in.Resume(ctx, p)
+		if err == nil && !found {
+			err = fmt.Errorf("%w: %s is not paused", store.ErrNotFound, PauseScope(p))
+		}
+		return PauseScope(p), nil, err
+	})
+}
+
+// PauseScope says what a pause stops.
+func PauseScope(p store.Pause) string {
+	scope := "everything"
+	if p.Stage != "" {
+		scope = "stage " + p.Stage
+	}
+	if p.Host != "" {
+		scope += " on host " + p.Host
+	}
+	return scope
+}
+
+// DrainWorker makes a worker finish its work and stop.
+func (a Actions) DrainWorker(ctx context.Context, worker store.ID) error {
+	return a.perform(ctx, access.Admin, "drain", func(in *store.Store, _ string) (string, details, error) {
+		return worker.String(), nil, in.DrainWorker(ctx, worker)
+	})
+}
+
+// CreateKey creates an API key and returns it with its text, which is not stored.
+func (a Actions) CreateKey(ctx context.Context, name, scope string) (key store.Key, text string, err error) {
+	err = a.perform(ctx, access.Admin, "key_create", func(in *store.Store, _ string) (string, details, error) {
+		key, text, err = in.CreateKey(ctx, name, scope)
+		return key.Prefix, details{"name": name, "scope": scope}, err
+	})
+	return key, text, err
+}
+
+// RevokeKey revokes an API key.
+func (a Actions) RevokeKey(ctx context.Context, id store.ID) (key store.Key, err error) {
+	err = a.perform(ctx, access.Admin, "key_revoke", func(in *store.Store, _ string) (string, details, error) {
+		key, err = in.RevokeKey(ctx, id)
+		return key.Prefix, details{"name": key.Name}, err
+	})
+	return key, err
+}
+
+// ChangeWebhooks runs do on webhooks within the transaction of the action. It returns
+// what the action was done to and its parameters.
+func (a Actions) ChangeWebhooks(
+	ctx context.Context, action string, hooks *webhook.Webhooks,
+	do func(in *webhook.Webhooks) (target string, detail map[string]any, err error),
+) error {
+	return a.perform(ctx, access.Admin, action, func(in *store.Store, _ string) (string, details, error) {
+		target, detail, err := do(hooks.WithStore(in))
+		return target, detail, err
+	})
+}
+
+// errNothingDone makes perform commit without an entry.
+var errNothingDone = errors.New("nothing done")
+
+// perform authorizes an action, runs it and writes its entry.
+func (a Actions) perform(
+	ctx context.Context, need access.Scope, action string,
+	do func(in *store.Store, actor string) (target string, d details, err error),
+) error {
+	actor, err := a.Authorize(ctx, need)
+	if err != nil {
+		return err
+	}
+	return a.Store.WithAudit(ctx, func(in *store.Store) (store.AuditEntry, error) {
+		target, d, err := do(in, actor)
+		switch {
+		case err == errNothingDone:
+			return store.AuditEntry{}, nil
+		case err != nil:
+			return store.AuditEntry{}, err
+		}
+		return entry(actor, action, target, d)
+	})
+}
+
+func entry(actor, action, target string, d details) (e store.AuditEntry, err error) {
+	e = store.AuditEntry{Actor: actor, Action: action, Target: target}
+	if len(d) > 0 {
+		e.Detail, err = json.Marshal(d)
+	}
+	return e, err
+}
