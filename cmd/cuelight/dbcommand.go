@@ -14,32 +14,31 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// psqlName is the command that hands its arguments on, and the program that gets
-// them.
+// psqlName is the name of the command and of the program that it runs.
 const psqlName = "psql"
 
 func (c *cli) databaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "db",
-		Short: "Reach the database by other means",
+		Short: "Access the database directly",
 	}
 	c.onlySubcommands(cmd)
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:   "url",
-			Short: "Print the address of the database in use",
-			Long: `Url prints the address of the database in use, with its password if it has one.
+			Short: "Print the address of the database",
+			Long: `Url prints the address of the database, including its password.
 
-A private server runs only while some cuelight command uses it: a daemon, or
-"cuelight db psql".`,
+A private server runs only while a cuelight command uses it: a daemon, or "cuelight
+db psql".`,
 			Args: noArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.databaseAddress(cmd.Context()) },
 		},
 		&cobra.Command{
 			Use:   psqlName + " [-- ARGUMENT...]",
-			Short: "Run psql on the database in use",
-			Long: `Psql runs PostgreSQL's own client on the database in use, with the arguments
-after "--". A private server keeps running meanwhile.`,
+			Short: "Run psql on the database",
+			Long: `Psql runs PostgreSQL's command line client on the database, with the arguments after
+"--". A private server runs until it exits.`,
 			RunE: func(cmd *cobra.Command, args []string) error { return c.psql(cmd.Context(), args) },
 		},
 	)
@@ -54,17 +53,16 @@ func (c *cli) databaseAddress(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	address := db.ConnString()
 	if address == "" {
-		address = db.Name // what PG* say, but for the password
+		address = db.Name // what the PG* variables say, without the password
 	}
 	if db.PrivateServer() != nil && !db.PrivateServer().Adopted() {
-		fmt.Fprintln(c.err, "cuelight: nobody else uses this server now, so it stops again: see cuelight db psql")
+		fmt.Fprintln(c.err, "cuelight: no other command uses this server, so it stops now; cuelight db psql keeps it running")
 	}
 	_, err = fmt.Fprintln(c.out, address)
 	return err
 }
 
-// psql runs in the foreground: the terminal's signals are its own, and what it
-// does with them is its decision.
+// psql runs psql in the foreground, where it receives the terminal's signals itself.
 func (c *cli) psql(ctx context.Context, args []string) (err error) {
 	db, err := c.Connect(ctx)
 	if err != nil {
@@ -76,7 +74,7 @@ func (c *cli) psql(ctx context.Context, args []string) (err error) {
 		program = db.PrivateServer().Binaries().Path(program)
 	}
 	if program, err = exec.LookPath(program); err != nil {
-		return &usererr.Error{Kind: usererr.Usage, Text: "psql is not installed", Hint: installLine("postgresql-client")}
+		return &usererr.Error{Kind: usererr.Usage, Text: "psql is not installed", Hint: installHint("postgresql-client")}
 	}
 	if address := db.ConnString(); address != "" {
 		args = append([]string{"--dbname=" + address}, args...)
@@ -87,11 +85,12 @@ func (c *cli) psql(ctx context.Context, args []string) (err error) {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start psql: %w", err)
 	}
-	return c.accompany(ctx, cmd)
+	return c.waitForCommand(ctx, cmd)
 }
 
-// accompany waits for a program, and passes on what only we were sent.
-func (c *cli) accompany(ctx context.Context, cmd *exec.Cmd) error {
+// waitForCommand waits for a program, and forwards signals that the terminal does not send
+// to it.
+func (c *cli) waitForCommand(ctx context.Context, cmd *exec.Cmd) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	stop := ctx.Done()

@@ -11,7 +11,7 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// finding is one thing that doctor looked at.
+// finding is the result of one check.
 type finding struct {
 	Check  string `json:"check"`
 	Status string `json:"status"` // ok, warning or wrong
@@ -25,7 +25,7 @@ const (
 	wrong   = "wrong"
 )
 
-// doctor is what `cuelight doctor` looks at and what it has found.
+// doctor runs the checks of `cuelight doctor`.
 type doctor struct {
 	c     *cli
 	o     workOptions // those of programFlags
@@ -36,17 +36,16 @@ func (c *cli) doctorCommand() *cobra.Command {
 	d := &doctor{c: c}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what is missing or wrong on this machine, and the fix",
-		Long: `Doctor looks at all that cuelight needs: PostgreSQL, ffmpeg with its encoders and
-filters, how far this host can confine them, directories and their free space,
-the database, its tables, its clock, and whether its notifications arrive. It says what is wrong and what to do about
-it, and changes nothing. The exit code is 1 if something is wrong; warnings do
-not count.`,
+		Short: "Check this machine, and suggest fixes",
+		Long: `Doctor checks what cuelight needs: PostgreSQL, ffmpeg with its encoders and filters,
+the sandbox, directories and their free space, the database, its tables, its clock
+and its notifications. It prints what is wrong and how to fix it, and changes nothing.
+The exit code is 1 if a check fails; warnings do not count.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.PublishDir, "publish-dir", "", "where published videos go (default DATA-DIR/published)")
+	f.StringVar(&c.PublishDir, "publish-dir", "", "directory for published videos (default DATA-DIR/published)")
 	d.o.programFlags(f)
 	setting(f, "publish-dir")
 	c.jsonFlag(cmd)
@@ -67,7 +66,7 @@ func (d *doctor) wrong(check, detail, fix string) {
 
 func (d *doctor) run(ctx context.Context) error {
 	d.checkPrograms(ctx)
-	d.checkPlaces()
+	d.checkDirectories()
 	err := d.checkDatabase(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -97,7 +96,7 @@ func (d *doctor) write() error {
 		}
 	}
 	if bad > 0 {
-		fmt.Fprintf(d.c.err, "cuelight: %s wrong\n", console.Plural(bad, "thing"))
+		fmt.Fprintf(d.c.err, "cuelight: %s failed\n", console.Plural(bad, "check"))
 		return exitStatus(exitFailure)
 	}
 	return nil

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// skewAtMost is how far clocks may be apart before times in lists confuse.
-	// The work itself goes by the database's clock alone.
-	skewAtMost = 5 * time.Second
-	// hearWithin is how long a notification may take.
-	hearWithin = 5 * time.Second
+	// maxSkew is the clock difference that is not worth a warning. The work uses the
+	// database's clock only, but commands print times by this one.
+	maxSkew = 5 * time.Second
+	// notifyTimeout is how long a notification may take.
+	notifyTimeout = 5 * time.Second
 )
 
-// checkDatabase returns only errors of the closing.
+// checkDatabase returns only errors of closing the database.
 func (d *doctor) checkDatabase(ctx context.Context) error {
 	choice := d.c.Source()
 	if choice.Private {
 		data, err := d.c.DataPath()
 		if err != nil {
-			return nil // it was said already
+			return nil // it has been reported
 		}
 		if dir := filepath.Join(data, dbconn.PrivateDir); !dbconn.PrivateExists(dir) {
-			d.ok("database", "private, in %s (it will be made); %s", dir, choice.Origin)
+			d.ok("database", "private, in %s (it will be created); %s", dir, choice.Origin)
 			return nil
 		}
 	}
@@ -61,7 +61,7 @@ func (d *doctor) checkServer(ctx context.Context, db *dbconn.Database) bool {
 	var number int
 	var standby bool
 	var theirs time.Time
-	// The first query pays for the connection, which would count as skew.
+	// Connecting takes time, which would count as skew.
 	err := db.Pool.Ping(ctx)
 	asked := time.Now()
 	if err == nil {
@@ -82,11 +82,11 @@ func (d *doctor) checkServer(ctx context.Context, db *dbconn.Database) bool {
 		d.wrong("database", "PostgreSQL "+version+" is too old", "version "+strconv.Itoa(postgres.MinMajor)+" or newer is needed")
 	}
 	if standby {
-		d.wrong("database", "it is a standby, which cannot be written to", "name the primary server")
+		d.wrong("database", "it is a standby, which cannot be written to", "use the address of the primary server")
 	}
 	skew := theirs.Sub(asked.Add(took / 2)).Abs()
-	if skew > skewAtMost+took {
-		d.warn("clock", fmt.Sprintf("this machine's clock and the database's are %s apart", console.Duration(skew)), "run a time service (NTP) on both")
+	if skew > maxSkew+took {
+		d.warn("clock", fmt.Sprintf("the clocks of this machine and the database differ by %s", console.Duration(skew)), "run NTP on both")
 	} else {
 		d.ok("clock", "within %s of the database's", console.Duration(skew+took/2))
 	}
@@ -103,23 +103,22 @@ func (d *doctor) checkTables(ctx context.Context, db *dbconn.Database) {
 	d.wrong("tables", p.Text, p.Hint)
 }
 
-// checkListener connects as the workers do, and waits for the notification
-// that a listener sends to itself.
+// checkListener checks that a notification arrives, on a connection like the workers'.
 func (d *doctor) checkListener(ctx context.Context, db *dbconn.Database) {
-	took, err := hear(ctx, db)
+	took, err := timeNotification(ctx, db)
 	if err != nil {
 		d.wrong("notifications", "they do not arrive: "+usererr.FirstLine(err.Error()),
-			"LISTEN needs a session of its own: connect to the server itself, not to a pooler in transaction mode. Without, work is found by the sweep, seconds later")
+			"use an address that leads to the server itself, not to a pooler in transaction mode, or set --notify-url; until then only the sweep finds work, seconds later")
 		return
 	}
 	d.ok("notifications", "arrive within %s", console.Duration(took))
 }
 
-// channel is nobody's but doctor's.
+// channel is used by doctor only.
 const channel = "cuelight_doctor"
 
-func hear(ctx context.Context, db *dbconn.Database) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, hearWithin)
+func timeNotification(ctx context.Context, db *dbconn.Database) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
 	connected := make(chan error, 8)
 	listener := notify.New(db.Pool, notify.Options{Channels: []string{channel}, OnChange: func(_ bool, err error) { connected <- err }})
@@ -136,7 +135,7 @@ func hear(ctx context.Context, db *dbconn.Database) (time.Duration, error) {
 	case <-ctx.Done():
 		return 0, errors.New("no connection to listen on")
 	}
-	// Being connected counts as news, too.
+	// Connecting wakes the listener too.
 	for range len(listener.C()) {
 		<-listener.C()
 	}
@@ -152,7 +151,7 @@ func hear(ctx context.Context, db *dbconn.Database) (time.Duration, error) {
 				return time.Since(began), nil
 			}
 		case <-ctx.Done():
-			return 0, fmt.Errorf("none within %s", hearWithin)
+			return 0, fmt.Errorf("none within %s", notifyTimeout)
 		}
 	}
 }
@@ -160,7 +159,7 @@ func hear(ctx context.Context, db *dbconn.Database) (time.Duration, error) {
 func (d *doctor) checkWorkers(ctx context.Context, db *dbconn.Database) {
 	workers, err := db.Store.Workers(ctx, false)
 	if err != nil {
-		return // the tables are missing, which was said already
+		return // the tables are missing, which has been reported
 	}
 	alive := 0
 	for _, w := range workers {
@@ -169,7 +168,7 @@ func (d *doctor) checkWorkers(ctx context.Context, db *dbconn.Database) {
 		}
 	}
 	if alive == 0 {
-		d.ok("workers", "none now: tasks wait for cuelight serve or run")
+		d.ok("workers", "none: tasks wait for cuelight serve")
 		return
 	}
 	d.ok("workers", "%d", alive)

@@ -17,7 +17,7 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// What the stages need of ffmpeg, and what they can do without at a price.
+// What the stages require of ffmpeg, and the price of what they can do without.
 var (
 	neededEncoders = []string{"libx264", "aac"}
 	neededFilters  = []string{"scale", "split", "fps", "aresample", "premultiply", "transpose", "yadif"}
@@ -50,19 +50,19 @@ func (d *doctor) checkVersion(ctx context.Context, program string) {
 	check := filepath.Base(program)
 	path, err := exec.LookPath(program)
 	if err != nil {
-		d.wrong(check, program+" is not installed, or cannot be run", installLine("ffmpeg"))
+		d.wrong(check, program+" is not installed or cannot be run", installHint("ffmpeg"))
 		return
 	}
 	out, err := exec.CommandContext(ctx, path, "-version").Output()
 	if err != nil {
-		d.wrong(check, fmt.Sprintf("%s cannot be run: %s", path, usererr.SystemMessage(err)), installLine("ffmpeg"))
+		d.wrong(check, fmt.Sprintf("%s cannot be run: %s", path, usererr.SystemMessage(err)), installHint("ffmpeg"))
 		return
 	}
 	first, _, _ := strings.Cut(string(out), " Copyright")
 	d.ok(check, "%s (%s)", strings.TrimSpace(first), path)
 }
 
-// checkParts looks for encoders and filters.
+// checkParts checks ffmpeg's encoders and filters.
 func (d *doctor) checkParts(ctx context.Context) {
 	offered := func(what string) []string {
 		out, _ := exec.CommandContext(ctx, d.o.ffmpeg, "-nostdin", "-hide_banner", "-loglevel", "error", what).Output()
@@ -92,7 +92,7 @@ func (d *doctor) checkParts(ctx context.Context) {
 	if missing := lacks(filters, neededFilters); len(missing) > 0 {
 		d.wrong("filters", "ffmpeg has no "+strings.Join(missing, ", "), fix)
 	} else {
-		d.ok("filters", "all that are needed")
+		d.ok("filters", "all required filters")
 	}
 	for _, name := range []string{"zscale", "tonemap", "bwdif"} {
 		if !slices.Contains(filters, name) {
@@ -101,37 +101,37 @@ func (d *doctor) checkParts(ctx context.Context) {
 	}
 }
 
-func (d *doctor) checkPlaces() {
+func (d *doctor) checkDirectories() {
 	data, err := d.c.DataPath()
 	if err != nil {
 		p := dbconn.Explain(err)
 		d.wrong("data", p.Text, p.Hint)
 		return
 	}
-	d.checkPlace("data", data)
+	d.checkDirectory("data", data)
 	if published, err := d.c.PublishPath(); err == nil {
-		d.checkPlace("published", published)
+		d.checkDirectory("published", published)
 	}
 }
 
-// lowSpace is where doctor begins to warn.
+// lowSpace is the free space below which doctor warns.
 const lowSpace = 10 << 30
 
-// checkPlace looks at a directory, or at where it would be made.
-func (d *doctor) checkPlace(check, dir string) {
+// checkDirectory checks a directory, or the nearest parent that exists.
+func (d *doctor) checkDirectory(check, dir string) {
 	at, note := dir, ""
 	for {
 		if _, err := os.Stat(at); !errors.Is(err, os.ErrNotExist) || at == filepath.Dir(at) {
 			break
 		}
-		at, note = filepath.Dir(at), " (it will be made)"
+		at, note = filepath.Dir(at), " (it will be created)"
 	}
 	if err := dbconn.CheckWritable(at); err != nil {
 		what := "data"
 		if check == "published" {
 			what = "publish"
 		}
-		d.wrong(check, fmt.Sprintf("%s cannot be written to: %s", at, usererr.SystemMessage(err)), fmt.Sprintf("mend it, or name another directory: --%s-dir", what))
+		d.wrong(check, fmt.Sprintf("%s cannot be written to: %s", at, usererr.SystemMessage(err)), fmt.Sprintf("fix it, or set another directory with --%s-dir", what))
 		return
 	}
 	free, err := fetch.FreeSpace(at)
@@ -139,7 +139,7 @@ func (d *doctor) checkPlace(check, dir string) {
 	case err != nil:
 		d.ok(check, "%s%s", dir, note)
 	case free < lowSpace:
-		d.warn(check, fmt.Sprintf("%s%s has %s left", dir, note, console.Size(free)), "make room: sources and their renditions are kept until a task is deleted")
+		d.warn(check, fmt.Sprintf("%s%s has %s left", dir, note, console.Size(free)), "free some space: sources and renditions are kept until a task is deleted")
 	default:
 		d.ok(check, "%s%s, %s free", dir, note, console.Size(free))
 	}

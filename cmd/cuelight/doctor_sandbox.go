@@ -11,8 +11,8 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// checkSandbox says how far this host can confine ffmpeg, which reads files of
-// strangers, and tries it.
+// checkSandbox checks how far this host can confine ffmpeg, which reads files from
+// strangers, and runs ffmpeg in the sandbox.
 func (d *doctor) checkSandbox(ctx context.Context) {
 	const check = "sandbox"
 	for _, l := range sandbox.Layers() {
@@ -24,16 +24,16 @@ func (d *doctor) checkSandbox(ctx context.Context) {
 	}
 	tools := media.Tools{FFmpeg: d.o.ffmpeg, FFprobe: d.o.ffprobe, Memory: int64(d.o.maxMemory)}
 	if err := d.o.confine(&tools); err != nil {
-		d.wrong(check, err.Error(), "correct the flag, or its variable in the environment")
+		d.wrong(check, err.Error(), "correct the flag or its environment variable")
 		return
 	}
 	if tools.Sandbox == media.SandboxOff {
-		d.warn(check, "ffmpeg is not confined (--sandbox off): a file that takes it over has what cuelight has", "give it what it needs with --media-readable instead")
+		d.warn(check, "ffmpeg is not confined (--sandbox off): a malicious file could do everything that cuelight may do", "use --media-readable to allow what ffmpeg needs")
 		return
 	}
 	if _, err := tools.Version(ctx); err != nil {
 		d.wrong(check, "a confined ffmpeg does not start: "+usererr.FirstLine(err.Error()),
-			"name what it needs with --media-readable, or give up the confinement with --sandbox off")
+			"allow what it needs with --media-readable, or use --sandbox off")
 		return
 	}
 	who := fmt.Sprintf("user %d", os.Geteuid())
@@ -44,7 +44,7 @@ func (d *doctor) checkSandbox(ctx context.Context) {
 	if most := tools.MemoryLimit(); most > 0 {
 		memory = fmt.Sprintf("at most %s of memory (--max-memory)", console.Size(most))
 	}
-	d.ok(check, "ffmpeg runs in it as %s, with %s", who, memory)
+	d.ok(check, "ffmpeg runs as %s with %s", who, memory)
 }
 
 func sandboxFix(layer string) string {

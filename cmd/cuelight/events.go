@@ -96,15 +96,15 @@ func (c *cli) printEvent(e store.Event) error {
 	if e.Attempt > 1 {
 		words = append(words, fmt.Sprintf("attempt %d", e.Attempt))
 	}
-	if more := eventWords(e); more != "" {
+	if more := eventDetail(e); more != "" {
 		words = append(words, usererr.Printable(more))
 	}
 	_, err := fmt.Fprintln(c.out, strings.Join(words, "  "))
 	return err
 }
 
-// eventWords is what an event says beside what it is.
-func eventWords(e store.Event) string {
+// eventDetail returns what an event says besides its type.
+func eventDetail(e store.Event) string {
 	var d struct {
 		store.Running
 		Error string    `json:"error"`

@@ -2,7 +2,8 @@ package main
 
 import "github.com/cuelight/cuelight/store"
 
-// shortID is enough of an id to type: its end, since the beginnings are times.
+// shortID returns the end of an id, which commands accept. The beginning is a time, which
+// many ids share.
 func shortID(id store.ID) string {
 	s := id.String()
 	return s[len(s)-8:]

@@ -18,16 +18,16 @@ func (c *cli) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List tasks, newest first",
-		Long: `List lists tasks, newest first. The last column but one says where a task is: the
-stages that are being worked on, or that failed. With --json every task is one
-line with all there is, as the HTTP API has it.
+		Long: `List lists tasks, newest first. The STAGE column shows the current stage: the stages
+that are running, dead, failed or next. With --json every line is a task, as in the
+HTTP API.
 
-On a terminal ids are shortened; their ends can be used like ids.`,
+On a terminal ids are shortened; commands accept the end of an id.`,
 		Args: noArguments,
 	}
 	filter := addFilterFlags(cmd)
-	limit := cmd.Flags().Int("limit", 100, "at most so many tasks")
-	after := cmd.Flags().String("after", "", "only tasks older than the one with this id, for the next page")
+	limit := cmd.Flags().Int("limit", 100, "maximum number of tasks")
+	after := cmd.Flags().String("after", "", "only tasks before this one, by its id, for the next page")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f, err := filter.filter()
@@ -35,7 +35,7 @@ On a terminal ids are shortened; their ends can be used like ids.`,
 			return err
 		}
 		if *limit < 1 {
-			return usererr.Usagef("--limit %d: it is at least 1", *limit)
+			return usererr.Usagef("--limit %d: it must be at least 1", *limit)
 		}
 		f.Limit = *limit
 		err = c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
@@ -68,35 +68,35 @@ func (c *cli) list(ctx context.Context, db *dbconn.Database, f store.Filter, aft
 		}
 		return nil
 	}
-	t := console.Table{Out: c.out, Header: []string{"ID", "AGE", "STATUS", "AT", "SOURCE"}}
+	t := console.Table{Out: c.out, Header: []string{"ID", "AGE", "STATUS", "STAGE", "SOURCE"}}
 	for _, task := range tasks {
 		id := task.ID.String()
 		if c.out.Terminal {
 			id = shortID(task.ID)
 		}
-		t.Add(id, console.Duration(time.Since(task.CreatedAt)), string(task.Status), whereabouts(task), shownTask(task))
+		t.Add(id, console.Duration(time.Since(task.CreatedAt)), string(task.Status), currentStages(task), shownTask(task))
 	}
 	t.Paint(2, statusColours)
 	if err := t.Write(); err != nil {
 		return err
 	}
 	if len(tasks) == f.Limit {
-		fmt.Fprintf(c.err, "cuelight: there may be more: --limit, or --after %s\n", shortID(tasks[len(tasks)-1].ID))
+		fmt.Fprintf(c.err, "cuelight: there may be more: use --limit, or --after %s\n", shortID(tasks[len(tasks)-1].ID))
 	}
 	return nil
 }
 
-// whereabouts names the stages at which a task is.
-func whereabouts(t store.Task) string {
+// currentStages names the stages that say most about a task's state.
+func currentStages(t store.Task) string {
 	for _, status := range []store.Status{store.StatusDead, store.StatusInProgress, store.StatusFailed} {
-		var at []string
+		var names []string
 		for _, s := range t.Stages {
 			if s.Status == status {
-				at = append(at, s.Name)
+				names = append(names, s.Name)
 			}
 		}
-		if len(at) > 0 {
-			return strings.Join(at, "+")
+		if len(names) > 0 {
+			return strings.Join(names, "+")
 		}
 	}
 	if next := nextStages(t); len(next) > 0 {
@@ -105,7 +105,7 @@ func whereabouts(t store.Task) string {
 	return "-"
 }
 
-// nextStages are those that wait for a worker and nothing else.
+// nextStages returns the stages that are ready to be claimed.
 func nextStages(t store.Task) (next []string) {
 	graph := store.Video()
 	blocked := make(map[int]bool)

@@ -48,7 +48,7 @@ func TestShownTaskHasItsWarnings(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	c := &cli{out: console.NewStream(&b, nil)}
-	c.head(&b, details{Warnings: []string{"the source is damaged: about 2.0 s of the picture are missing, some 50 frames"}})
+	c.writeHead(&b, taskDetails{Warnings: []string{"the source is damaged: about 2.0 s of the picture are missing, some 50 frames"}})
 	if !strings.Contains(b.String(), "\nwarning    the source is damaged: about 2.0 s") {
 		t.Errorf("shown: %s", b.String())
 	}

@@ -15,23 +15,22 @@ import (
 func (c *cli) migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Make the database's tables, or bring them up to date",
-		Long: `Migrate makes the tables of the video pipeline, or brings older ones up to date,
-in one transaction. It is safe to run at any time and from several hosts at
-once. Tables that are newer than this program are left alone (exit code 13).
+		Short: "Create or upgrade the database's tables",
+		Long: `Migrate creates the tables of the video pipeline, or upgrades older ones, in one
+transaction. It can run at any time and on several hosts at once. It does not change
+tables that are newer than this program (exit code 13).
 
-Those of a private database are brought up to date by every command.
+Every command upgrades the tables of a private database.
 
-With --print it writes the SQL that makes the tables, for those who would rather
-load it themselves; with --check it only looks, and exits with 13 when there is
-something to do.`,
+With --print it writes the SQL that creates the tables, to be loaded in another way.
+With --check it changes nothing, and exits with 13 if there is something to do.`,
 		Args: noArguments,
 	}
-	check := cmd.Flags().Bool("check", false, "only look")
-	show := cmd.Flags().Bool("print", false, "write the SQL instead")
+	check := cmd.Flags().Bool("check", false, "check only")
+	show := cmd.Flags().Bool("print", false, "write the SQL only")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *check && *show {
-			return usererr.Usagef("either --check or --print, not both")
+			return usererr.Usagef("--check cannot be combined with --print")
 		}
 		if *show {
 			graph := store.Video()
@@ -72,9 +71,9 @@ func (c *cli) migrate(ctx context.Context, check bool) (err error) {
 	case store.SchemaVersion:
 		fmt.Fprintf(c.err, "cuelight: the tables in %s are up to date (version %d)\n", db.Name, from)
 	case 0:
-		fmt.Fprintf(c.err, "cuelight: made the tables in %s (version %d)\n", db.Name, store.SchemaVersion)
+		fmt.Fprintf(c.err, "cuelight: created the tables in %s (version %d)\n", db.Name, store.SchemaVersion)
 	default:
-		fmt.Fprintf(c.err, "cuelight: brought the tables in %s from version %d to %d\n", db.Name, from, store.SchemaVersion)
+		fmt.Fprintf(c.err, "cuelight: upgraded the tables in %s from version %d to %d\n", db.Name, from, store.SchemaVersion)
 	}
 	return nil
 }

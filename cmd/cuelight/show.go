@@ -17,10 +17,10 @@ import (
 func (c *cli) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID...",
-		Short: "Show tasks in full: stages, attempts, errors, progress",
-		Long: `Show shows all there is to know of tasks: their stages, every attempt with its
-error, and how far the running ones are. An id may be given by its end, four
-digits or more, if no other task's ends like that.`,
+		Short: "Show a task's stages, attempts, errors and progress",
+		Long: `Show shows the stages of tasks, every attempt with its error, and the progress of
+running attempts. The end of an id, four digits or more, selects the task if no other
+task's id ends like that.`,
 		Args: atLeastOne("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
@@ -34,8 +34,8 @@ digits or more, if no other task's ends like that.`,
 	return cmd
 }
 
-// details is a task with all there is to know of it.
-type details struct {
+// taskDetails is what show prints of a task.
+type taskDetails struct {
 	store.Task
 	Published *string         `json:"published"`
 	Error     *string         `json:"error"`
@@ -44,29 +44,29 @@ type details struct {
 	Warnings  []string        `json:"warnings"`
 }
 
-func (c *cli) detailsOf(ctx context.Context, db *dbconn.Database, id store.ID) (details, error) {
+func (c *cli) readDetails(ctx context.Context, db *dbconn.Database, id store.ID) (taskDetails, error) {
 	t, err := db.Store.Get(ctx, id)
 	if err != nil {
-		return details{}, err
+		return taskDetails{}, err
 	}
 	published, err := c.PublishPath()
 	if err != nil {
-		return details{}, err
+		return taskDetails{}, err
 	}
 	r, err := reportOn(ctx, db.Store, t, t.Source, published)
 	if err != nil {
-		return details{}, err
+		return taskDetails{}, err
 	}
-	d := details{Task: t, Published: r.Published, Error: r.Error, Running: []store.Running{}, History: []store.Attempt{}}
+	d := taskDetails{Task: t, Published: r.Published, Error: r.Error, Running: []store.Running{}, History: []store.Attempt{}}
 	history, err := db.Store.History(ctx, id)
 	if err != nil {
-		return details{}, err
+		return taskDetails{}, err
 	}
 	d.History = append(d.History, history...)
 	d.Warnings = store.Warnings(history)
 	workers, err := db.Store.Workers(ctx, false)
 	if err != nil {
-		return details{}, err
+		return taskDetails{}, err
 	}
 	held := make(map[store.ID]bool)
 	for _, s := range t.Stages {
@@ -74,7 +74,7 @@ func (c *cli) detailsOf(ctx context.Context, db *dbconn.Database, id store.ID) (
 	}
 	for _, w := range workers {
 		for _, run := range w.Running {
-			if held[run.Token] { // what a worker says of itself is up to a second old
+			if held[run.Token] { // a worker's report is up to a second old
 				d.Running = append(d.Running, run)
 			}
 		}
@@ -83,7 +83,7 @@ func (c *cli) detailsOf(ctx context.Context, db *dbconn.Database, id store.ID) (
 }
 
 func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID) error {
-	d, err := c.detailsOf(ctx, db, id)
+	d, err := c.readDetails(ctx, db, id)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID) error 
 		return c.writeJSON(d)
 	}
 	var b strings.Builder
-	c.head(&b, d)
+	c.writeHead(&b, d)
 	b.WriteString("\n")
 	if _, err := fmt.Fprint(c.out, b.String()); err != nil {
 		return err
@@ -102,8 +102,8 @@ func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID) error 
 	return c.writeHistory(d.History)
 }
 
-// head is what concerns the task as a whole.
-func (c *cli) head(b *strings.Builder, d details) {
+// writeHead writes what concerns the task as a whole.
+func (c *cli) writeHead(b *strings.Builder, d taskDetails) {
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(b, "%-10s %s\n", name, value)
@@ -138,7 +138,7 @@ func (c *cli) head(b *strings.Builder, d details) {
 	}
 }
 
-func (c *cli) stageTable(d details) *console.Table {
+func (c *cli) stageTable(d taskDetails) *console.Table {
 	t := &console.Table{Out: c.out, Header: []string{"STAGE", "STATUS", "ATTEMPTS", "NOW"}}
 	for _, s := range d.Stages {
 		now := ""
@@ -163,7 +163,7 @@ func runningRow(r store.Running, label string) console.ProgressRow {
 	}
 }
 
-// writeHistory writes an attempt per line, and all of its error below it.
+// writeHistory writes a line for each attempt, and its whole error below it.
 func (c *cli) writeHistory(history []store.Attempt) error {
 	if len(history) == 0 {
 		return nil

@@ -127,7 +127,7 @@ func TestRetryAllAsksFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := term.run(t, p, c.code, "retry", "--all")
-		if !strings.Contains(text, "Do 1 task again? [y/N]") {
+		if !strings.Contains(text, "Retry 1 task? [y/N]") {
 			t.Errorf("it wrote %q", text)
 		}
 		if got := p.list()[0].Status; got != c.status {

@@ -8,22 +8,22 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// checkTools makes sure that the programs the stages run are there.
+// checkTools checks that ffmpeg and ffprobe are installed.
 func (o *workOptions) checkTools() error {
 	for _, program := range []string{o.ffmpeg, o.ffprobe} {
 		if _, err := exec.LookPath(program); err != nil {
 			return &usererr.Error{
 				Kind: usererr.Usage,
-				Text: fmt.Sprintf("%s is not installed, or cannot be run", usererr.Printable(program)),
-				Hint: installLine("ffmpeg"),
+				Text: fmt.Sprintf("%s is not installed or cannot be run", usererr.Printable(program)),
+				Hint: installHint("ffmpeg"),
 			}
 		}
 	}
 	return nil
 }
 
-// installLine is the command that installs a package here.
-func installLine(name string) string {
+// installHint returns the command that installs a package on this system.
+func installHint(name string) string {
 	has := func(program string) bool { _, err := exec.LookPath(program); return err == nil }
 	switch {
 	case runtime.GOOS == "darwin":

@@ -18,14 +18,14 @@ import (
 func (c *cli) workersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "workers",
-		Short: "List the processes that work on the pipeline",
-		Long: `Workers lists the processes that work on the pipeline, on all hosts, and what
-each of them is doing. They give a sign of life every two seconds. One that has
-missed three is silent. If its connection has ended, too, it is given up at once,
-otherwise after its lease (--lease of serve), and its tasks go to others.`,
+		Short: "List worker processes and what they run",
+		Long: `Workers lists the worker processes on all hosts, and the stages that each of them is
+running. A worker sends a heartbeat every two seconds; one that has missed three is
+silent. It is lost, and other workers take its tasks, at once if its connection has
+ended too, otherwise when its lease expires (--lease of serve).`,
 		Args: noArguments,
 	}
-	all := cmd.Flags().Bool("all", false, "also those that stopped or were given up")
+	all := cmd.Flags().Bool("all", false, "include workers that stopped or were lost")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		err := c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
@@ -36,8 +36,8 @@ otherwise after its lease (--lease of serve), and its tasks go to others.`,
 	return cmd
 }
 
-// workerLine is a worker in JSON.
-type workerLine struct {
+// workerJSON is a worker in JSON.
+type workerJSON struct {
 	ID           store.ID        `json:"worker_id"`
 	Host         string          `json:"host"`
 	PID          int             `json:"pid"`
@@ -60,11 +60,11 @@ func (c *cli) listWorkers(ctx context.Context, db *dbconn.Database, all bool) er
 		fmt.Fprintln(c.err, "cuelight: no workers")
 		return nil
 	}
-	t := console.Table{Out: c.out, Header: []string{"WORKER", "HOST", "PROCESS", "VERSION", "STATE", "BEAT", "RUNNING"}}
+	t := console.Table{Out: c.out, Header: []string{"WORKER", "HOST", "PROCESS", "VERSION", "STATE", "HEARTBEAT", "RUNNING"}}
 	for _, w := range workers {
 		state := w.State()
 		if c.json {
-			err := c.writeJSON(workerLine{
+			err := c.writeJSON(workerJSON{
 				ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, State: state, StartedAt: w.StartedAt,
 				BeatAge: w.HeartbeatAge.Seconds(), Lease: w.Lease.Seconds(), Connected: w.Connected, Capabilities: w.Capabilities, Running: w.Running,
 			})
