@@ -27,7 +27,7 @@ func TestTheFirstSignalLetsRunningStagesFinish(t *testing.T) {
 			r := p.start("run", "--json", "--grace", "10m", "clip.mp4")
 			p.waitReached()
 			r.signal(c.signal)
-			r.says("again to stop at once", 1)
+			r.says("a second signal stops at once", 1)
 			p.open()
 			r.end(c.code)
 			if r.stdout.Len() > 0 {
@@ -61,7 +61,7 @@ func TestASignalIgnoredFromTheStartStaysIgnored(t *testing.T) {
 	r.signal(syscall.SIGHUP)
 	r.signal(syscall.SIGINT)
 	r.signal(syscall.SIGTERM)
-	r.says("again to stop at once", 1)
+	r.says("a second signal stops at once", 1)
 	p.open()
 	r.end(143) // neither of the others, and no second signal
 }
@@ -73,7 +73,7 @@ func TestTheSecondSignalStopsAtOnce(t *testing.T) {
 	r := p.start("run", "--json", "--grace", "10m", "clip.mp4")
 	p.waitReached()
 	r.signal(syscall.SIGINT)
-	r.says("again to stop at once", 1)
+	r.says("a second signal stops at once", 1)
 	r.signal(syscall.SIGINT)
 	r.end(130)
 	if n := p.atGate(); n > 0 {
