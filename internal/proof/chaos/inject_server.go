@@ -41,6 +41,8 @@ func (i *injector) injectServerFault(ctx context.Context, s step) error {
 	return nil
 }
 
+// stopServer ends the server, or freezes it. A fast stop that hangs is logged; it is not what this
+// program tests.
 func (i *injector) stopServer(ctx context.Context, kind faultKind) error {
 	switch kind {
 	case killServer:

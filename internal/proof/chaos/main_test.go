@@ -115,8 +115,7 @@ func TestReadLogFile_SkipsIncompleteLastLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := readLogFile(file)
-	if err != nil || len(all) != 1 || all[0].Attempt != 3 || all[0].PID != os.Getpid() ||
-		time.Since(all[0].time()) > time.Minute {
+	if err != nil || len(all) != 1 || all[0].Attempt != 3 || time.Since(all[0].time()) > time.Minute {
 		t.Errorf("%+v, %v", all, err)
 	}
 }

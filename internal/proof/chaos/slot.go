@@ -23,7 +23,7 @@ const drainTimeout = 45 * time.Second
 type slot struct {
 	log     *progresslog.Log
 	name    string
-	command func(n int) (*exec.Cmd, childproc.Options) // of the incarnation, counted from 0
+	command func(n int) *exec.Cmd // of the incarnation, counted from 0
 	watches sync.WaitGroup
 
 	mu           sync.Mutex
@@ -51,14 +51,13 @@ func (s *slot) start() error {
 	if s.isClosing || n > 0 && !s.incarnations[n-1].hasEnded() {
 		return nil
 	}
-	cmd, options := s.command(n)
-	// A session of its own lets proofkit find what the process leaves behind.
-	options.Session, options.LeavesGroup = true, true
+	cmd := s.command(n)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
 	}
-	p, err := childproc.Start(cmd, options)
+	// A session of its own lets proofkit find what the process leaves behind.
+	p, err := childproc.Start(cmd, childproc.Options{Session: true, LeavesGroup: true})
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.name, err)
 	}

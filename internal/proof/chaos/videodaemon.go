@@ -14,7 +14,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
@@ -116,13 +115,13 @@ func (d *videoDaemon) dataDir() string    { return filepath.Join(d.dir, "data") 
 func (d *videoDaemon) publishDir() string { return filepath.Join(d.dir, "published") }
 
 // serve returns the command of the daemon.
-func (d *videoDaemon) serve(int) (*exec.Cmd, childproc.Options) {
+func (d *videoDaemon) serve(int) *exec.Cmd {
 	cmd := exec.Command(d.program, "serve")
 	cmd.Stderr = d.logFile
 	cmd.Env = proofkit.DaemonEnviron(
 		"CUELIGHT_DATABASE_URL="+d.address, "CUELIGHT_DATA_DIR="+d.dataDir(), "CUELIGHT_PUBLISH_DIR="+d.publishDir(),
 		"CUELIGHT_PRESET=ultrafast", "CUELIGHT_RESERVE=0")
-	return cmd, childproc.Options{}
+	return cmd
 }
 
 const anyRetrySQL = `

@@ -30,7 +30,6 @@ type logEntry struct {
 	Stage   string   `json:"stage,omitempty"`
 	Attempt int      `json:"attempt,omitempty"`
 	Token   store.ID `json:"token,omitzero"`
-	PID     int      `json:"pid,omitempty"`
 	How     string   `json:"how,omitempty"` // how an execution ended, or the kind of event
 	Why     string   `json:"why,omitempty"`
 	Worker  store.ID `json:"worker,omitzero"`
@@ -74,7 +73,7 @@ func openLogFile(path string) (*logWriter, error) {
 func (l *logWriter) write(e logEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.At, e.PID = time.Now().UnixMicro(), os.Getpid()
+	e.At = time.Now().UnixMicro()
 	line, err := json.Marshal(e)
 	if err == nil {
 		_, err = l.file.Write(append(line, '\n'))

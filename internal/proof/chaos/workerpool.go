@@ -17,8 +17,11 @@ import (
 
 // workerPool has the worker processes.
 type workerPool struct {
-	dir   string // of the worker logs
-	slots []*workerSlot
+	slots    []*workerSlot
+	dir      string   // of the worker logs
+	program  string   // this one
+	addrs    []string // of the servers
+	ownHosts bool     // each worker has a host name of its own
 }
 
 // workerSlot runs one worker, and has its connection to the server.
@@ -36,50 +39,46 @@ func newWorkerPool(log *progresslog.Log, dir string, size int, addrs ...string) 
 	if err != nil {
 		return nil, err
 	}
-	p := &workerPool{dir: dir}
-	ownHosts := canOwnHostname()
+	p := &workerPool{dir: dir, program: program, addrs: addrs, ownHosts: canOwnHostname()}
 	for i := range size {
 		s := &workerSlot{number: i, registered: make(chan struct{})}
 		s.log, s.name = log, fmt.Sprintf("worker %d", i+1)
-		var once sync.Once
-		onLine := func(text []byte) {
-			line := string(text)
-			if line == registeredLine {
-				once.Do(func() { close(s.registered) })
+		register := sync.OnceFunc(func() { close(s.registered) })
+		onLine := func(line []byte) {
+			if string(line) == registeredLine {
+				register()
 				return
 			}
 			log.Logf("%s %s", s.name, line)
 		}
-		s.command = func(n int) (*exec.Cmd, childproc.Options) {
-			args := []string{program}
-			hostname := ""
-			if ownHosts {
-				args = slices.Concat(ownHostname, args)
-				hostname = fmt.Sprintf("chaos-%d", i+1)
-			}
-			if s.network != nil {
-				args = append(s.network.enter(), args...)
-			}
-			cmd := exec.Command(args[0], args[1:]...)
+		s.command = func(n int) *exec.Cmd {
+			cmd := p.command(s, n)
 			cmd.Stdout, cmd.Stderr = childproc.Lines(onLine), os.Stderr
-			cmd.Env = append(os.Environ(), workerEnv+"=1", hostEnv+"="+hostname,
-				addressEnv+"="+s.address(addrs), logFileEnv+"="+p.logFile(i, n))
-			return cmd, childproc.Options{}
+			return cmd
 		}
 		p.slots = append(p.slots, s)
 	}
 	return p, nil
 }
 
-// address returns the URL of the database, as this worker reaches it.
-func (s *workerSlot) address(addrs []string) string {
+// command returns the command of an incarnation of a worker.
+func (p *workerPool) command(s *workerSlot, n int) *exec.Cmd {
+	args := []string{p.program}
+	addrs, hostname := p.addrs, ""
+	if p.ownHosts {
+		args, hostname = slices.Concat(ownHostname, args), fmt.Sprintf("chaos-%d", s.number+1)
+	}
 	switch {
 	case s.network != nil:
+		args = slices.Concat(s.network.enter(), args)
 		addrs = []string{s.network.address(addrs[0])}
 	case s.proxy != nil:
 		addrs = []string{s.proxy.addr}
 	}
-	return sessionURL(fmt.Sprintf("worker-%d", s.number+1), addrs...)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), workerEnv+"=1", hostEnv+"="+hostname, logFileEnv+"="+p.logFile(s.number, n),
+		addressEnv+"="+sessionURL(fmt.Sprintf("worker-%d", s.number+1), addrs...))
+	return cmd
 }
 
 // interpose puts the network namespace in front of one worker, if there is one, and a proxy in
