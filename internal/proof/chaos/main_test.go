@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -42,14 +41,8 @@ func TestRun_FindsNoErrorUnderFaults(t *testing.T) {
 		t.Errorf("the run had too few tasks, kills or restarts: %v\n%s", sum, &out)
 	}
 	t.Logf("\n%s%v", &out, sum)
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, i := range interfaces {
-		if strings.HasPrefix(i.Name, "chaos") {
-			t.Errorf("network interface %s is left over", i.Name)
-		}
+	if link, err := net.InterfaceByName(hostLinkName()); err == nil {
+		t.Errorf("network interface %s is left over", link.Name)
 	}
 }
 

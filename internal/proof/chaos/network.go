@@ -32,7 +32,7 @@ func newNetworkNamespace(ctx context.Context) (_ *networkNamespace, err error) {
 	block := os.Getpid() % (1 << 14)
 	address := func(last int) string { return fmt.Sprintf("198.18.%d.%d", block>>6, block&63<<2|last) }
 	n := &networkNamespace{
-		hostLink: fmt.Sprintf("chaos%d", os.Getpid()), guestLink: "chaos",
+		hostLink: hostLinkName(), guestLink: "chaos",
 		hostIP: address(1), subnet: address(0) + "/30",
 	}
 	defer func() {
@@ -62,6 +62,9 @@ func newNetworkNamespace(ctx context.Context) (_ *networkNamespace, err error) {
 	}
 	return n, nil
 }
+
+// hostLinkName differs between programs that run at the same time.
+func hostLinkName() string { return fmt.Sprintf("chaos%d", os.Getpid()) }
 
 // enter returns the command that runs another command in the namespace.
 func (n *networkNamespace) enter() []string {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,6 +39,8 @@ type videoDaemon struct {
 	clips                 []string
 	pool                  *pgxpool.Pool
 	store                 *store.Store
+
+	mayBeRetrying atomic.Bool // a stage, as far as the last answer of the server and the faults say
 
 	videosMu sync.Mutex
 	videos   map[string]store.ID // by request id
@@ -132,19 +135,23 @@ select exists (select from tasks
     or assemble_status in ('inprogress', 'failed') and assemble_attempts > 1
     or publish_status in ('inprogress', 'failed') and publish_attempts > 1)`
 
-// waitForNoRetries waits until no stage is being retried. A task that is hit at every attempt dies
-// rightly, and all videos are to be published. It does not wait for a server that is away.
+// waitForNoRetries waits until no stage is being retried, for a fault that makes one fail. A task
+// that is hit at every attempt dies rightly, and all videos are to be published. While the server is
+// away, one such fault is allowed since the last answer.
 func (d *videoDaemon) waitForNoRetries(ctx context.Context, limit time.Duration) error {
 	isFree, err := proofkit.Poll(ctx, limit, 50*ms, func() (bool, error) {
 		queryCtx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		var anyRetry bool
-		err := d.pool.QueryRow(queryCtx, anyRetrySQL).Scan(&anyRetry)
-		return err != nil || !anyRetry, nil
+		if d.pool.QueryRow(queryCtx, anyRetrySQL).Scan(&anyRetry) == nil {
+			d.mayBeRetrying.Store(anyRetry)
+		}
+		return !d.mayBeRetrying.Load(), nil
 	})
 	if err == nil && !isFree {
-		return errors.New("a video is being retried, and another fault could make it dead")
+		return errors.New("a video may be at its second attempt, and another fault could make it dead")
 	}
+	d.mayBeRetrying.Store(true)
 	return err
 }
 
