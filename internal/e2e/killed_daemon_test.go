@@ -129,11 +129,11 @@ func TestKilledDaemon_RestartResumesItsWorkAtOnce(t *testing.T) {
 	pool := h.newDatabase()
 	g, env := h.newGateWithTask(pool)
 	h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool).killAtGate(g)
-	began := time.Now()
+	start := time.Now()
 	again := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool)
 	awaitCount(t, 30*time.Second, pool, 1, `select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`)
 	g.awaitWaiting(1)
-	if took := time.Since(began); took > 4*time.Second {
+	if took := time.Since(start); took > 4*time.Second {
 		t.Errorf("it took %s", took)
 	}
 	g.open()

@@ -40,7 +40,7 @@ func TestRealFiles_ArePublishedOrRejectedWithAReason(t *testing.T) {
 		t.Skip("the directory of real files, " + mediaDir() + ", does not exist")
 	}
 	h := newEnvironment(t)
-	began := time.Now()
+	start := time.Now()
 	all, code := h.run(files...)
 	published := 0
 	table := new(strings.Builder)
@@ -71,7 +71,7 @@ func TestRealFiles_ArePublishedOrRejectedWithAReason(t *testing.T) {
 	if code != want {
 		t.Errorf("exit code is %d, want %d with %d of %d published", code, want, published, len(files))
 	}
-	t.Logf("%d files in %s:\n%s", len(files), time.Since(began).Round(time.Second), table)
+	t.Logf("%d files in %s:\n%s", len(files), time.Since(start).Round(time.Second), table)
 }
 
 func seconds(o outcome) float64 {

@@ -139,7 +139,7 @@ func TestHub_AllWaitingCallersGetTheErrorOfARead(t *testing.T) {
 		s := &fakePage{err: errors.New("no database"), takes: readTimeout}
 		h, _ := runHub(t, s, 10)
 		errs := make(chan error)
-		begun := time.Now()
+		start := time.Now()
 		for range 10 {
 			go func() {
 				_, err := h.read(t.Context(), boardKey, "ann")
@@ -149,15 +149,15 @@ func TestHub_AllWaitingCallersGetTheErrorOfARead(t *testing.T) {
 		synctest.Wait()
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := h.read(impatient, boardKey, "ann"); err == nil || time.Since(begun) > 2*time.Second {
-			t.Errorf("the caller with a deadline gets %v after %s", err, time.Since(begun))
+		if _, err := h.read(impatient, boardKey, "ann"); err == nil || time.Since(start) > 2*time.Second {
+			t.Errorf("the caller with a deadline gets %v after %s", err, time.Since(start))
 		}
 		for range 10 {
 			if err := <-errs; err == nil {
 				t.Error("the read did not fail")
 			}
 		}
-		if d := time.Since(begun); d > readTimeout+time.Second {
+		if d := time.Since(start); d > readTimeout+time.Second {
 			t.Errorf("the last caller waited for %s", d)
 		}
 	})
@@ -170,11 +170,11 @@ func TestCache_SharedReadHasOneDeadline(t *testing.T) {
 		hangs := func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		begun := time.Now()
-		if _, err := m.get(ctx, hangs); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > time.Second {
-			t.Errorf("after %s: %v", time.Since(begun), err)
+		start := time.Now()
+		if _, err := m.get(ctx, hangs); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Second {
+			t.Errorf("after %s: %v", time.Since(start), err)
 		}
-		begun = time.Now()
+		start = time.Now()
 		errs := make(chan error)
 		for range 3 {
 			go func() {
@@ -187,7 +187,7 @@ func TestCache_SharedReadHasOneDeadline(t *testing.T) {
 				t.Error("the read did not fail")
 			}
 		}
-		if d := time.Since(begun); d != readTimeout {
+		if d := time.Since(start); d != readTimeout {
 			t.Errorf("the last caller waited for %s", d)
 		}
 	})

@@ -102,8 +102,8 @@ func TestSearch_MatchesOnlyVisiblePartsForReaders(t *testing.T) {
 		for _, part := range []string{"token=sec", "not there"} {
 			asked := url.Values{"q": {part}}.Encode()
 			_, body, _ := s.get("/dead?" + asked)
-			if told := strings.Contains(body, ">4 dead tasks<"); told == operates {
-				t.Errorf("%s, search for %q among dead tasks: all shown %t", name, part, told)
+			if showsAll := strings.Contains(body, ">4 dead tasks<"); showsAll == operates {
+				t.Errorf("%s, search for %q among dead tasks: all shown %t", name, part, showsAll)
 			}
 		}
 	}

@@ -56,15 +56,15 @@ func TestPipelineLayout_LeadsWiresThroughColumns(t *testing.T) {
 
 func TestGantt_OmitsTimeWithoutActivity(t *testing.T) {
 	t.Parallel()
-	begun := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	history := []store.Attempt{
 		{Stage: "ingest", Attempt: 1, Outcome: "completed", StartedAt: at(2), FinishedAt: at(4)},
 		{Stage: "transcode", Attempt: 1, Outcome: "failed", StartedAt: at(5), FinishedAt: at(10)},
 		{Stage: "metadata", Attempt: 1, Outcome: "completed", StartedAt: at(4), FinishedAt: at(6)},
 		{Stage: "ingest", Attempt: 1, Outcome: "completed", StartedAt: at(90000), FinishedAt: at(90004)},
 	}
-	task := store.Task{CreatedAt: begun}
+	task := store.Task{CreatedAt: start}
 	for i, s := range []store.Status{store.StatusCompleted, store.StatusDead, store.StatusCompleted, store.StatusPending, store.StatusPending} {
 		task.Stages = append(task.Stages, store.StageState{Name: store.Video().Stages()[i], Status: s})
 	}
@@ -91,9 +91,9 @@ func TestGantt_OmitsTimeWithoutActivity(t *testing.T) {
 
 func TestGantt_DrawsARunningAttemptUntilNow(t *testing.T) {
 	t.Parallel()
-	begun := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	locked := begun.Add(time.Second)
-	task := store.Task{CreatedAt: begun}
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	locked := start.Add(time.Second)
+	task := store.Task{CreatedAt: start}
 	for i, name := range store.Video().Stages() {
 		s := store.StageState{Name: name, Status: store.StatusPending}
 		if i == 0 {
@@ -101,7 +101,7 @@ func TestGantt_DrawsARunningAttemptUntilNow(t *testing.T) {
 		}
 		task.Stages = append(task.Stages, s)
 	}
-	g := newPipelineLayout(store.Video()).drawGantt(task, nil, current{}, begun.Add(4*time.Second))
+	g := newPipelineLayout(store.Video()).drawGantt(task, nil, current{}, start.Add(4*time.Second))
 	if bars := g.Lanes[0].Bars; len(bars) != 2 || bars[0].Kind != "wait" || bars[0].Width != "25.00%" || bars[1].Kind != "running" || bars[1].Width != "75.00%" {
 		t.Errorf("bars are %+v", bars)
 	}

@@ -89,10 +89,10 @@ func (s *seeder) add(f video) store.ID {
 				ready = ends[need]
 			}
 		}
-		begun := ready.Add(st.took.wait)
+		started := ready.Add(st.took.wait)
 		worker := s.workers[int(s.n)%len(s.workers)]
 		for n, err := range st.failed {
-			end := begun.Add(st.took.work)
+			end := started.Add(st.took.work)
 			retry := end.Add(20 * time.Second)
 			if n == len(st.failed)-1 && st.status == store.StatusFailed {
 				retry = s.now.Add(90 * time.Second)
@@ -100,27 +100,27 @@ func (s *seeder) add(f video) store.ID {
 			}
 			s.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, retry_at, error_class, error)
 				values ($1, $2, $3, $4, $5, $6, $7, 'failed', $8, $9, $10)`,
-				id, s.id(begun), stageNames[i], n+1, worker, begun, end, retry, st.class, err)
-			begun = retry.Add(st.took.wait)
+				id, s.id(started), stageNames[i], n+1, worker, started, end, retry, st.class, err)
+			started = retry.Add(st.took.wait)
 			columns[i].attempts = n + 1
 		}
-		ends[i] = begun
+		ends[i] = started
 		switch st.status {
 		case store.StatusCompleted:
 			columns[i].attempts++
-			ends[i] = begun.Add(st.took.work)
+			ends[i] = started.Add(st.took.work)
 			result, err := json.Marshal(st.result)
 			if err != nil {
 				s.t.Fatal(err)
 			}
 			s.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, result)
 				values ($1, $2, $3, $4, $5, $6, $7, 'completed', $8::text::jsonb)`,
-				id, s.id(begun), stageNames[i], columns[i].attempts, worker, begun, ends[i], string(result))
+				id, s.id(started), stageNames[i], columns[i].attempts, worker, started, ends[i], string(result))
 		case store.StatusInProgress:
-			token := s.id(begun)
+			token := s.id(started)
 			columns[i].attempts++
-			columns[i].token, columns[i].at, columns[i].by = &token, &begun, &worker
-			eta, speed := s.now.Sub(begun).Seconds()*(100-st.at)/max(st.at, 1), 1.56
+			columns[i].token, columns[i].at, columns[i].by = &token, &started, &worker
+			eta, speed := s.now.Sub(started).Seconds()*(100-st.at)/max(st.at, 1), 1.56
 			if st.at < 0 {
 				eta, speed = 0, 0
 			}
