@@ -191,7 +191,7 @@ func TestAudit_IsListedByPages(t *testing.T) {
 		}
 		b.get(at).wantStatus(200, &page)
 		n, at = n+len(page.Entries), page.Next
-		if page.Entries[0].Target != "all stages on all hosts" {
+		if page.Entries[0].Target != "everything" {
 			t.Errorf("%+v", page)
 		}
 	}

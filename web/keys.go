@@ -3,7 +3,6 @@ package web
 import (
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -28,11 +27,8 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) (jsonResponse
 		store.Key
 		Text string `json:"key"`
 	}
-	err := s.opts.Store.WithAudit(r.Context(), func(st *store.Store) (e store.AuditEntry, err error) {
-		body.Key, body.Text, err = st.CreateKey(r.Context(), in.Name, in.Scope)
-		return newAuditEntry(r, "key_create", body.Prefix, map[string]any{"name": in.Name, "scope": in.Scope}), err
-	})
-	if err != nil {
+	var err error
+	if body.Key, body.Text, err = s.actions().CreateKey(r.Context(), in.Name, in.Scope); err != nil {
 		return jsonResponse{}, err
 	}
 	return jsonResponse{status: http.StatusCreated, body: body}, nil
@@ -43,11 +39,7 @@ func (s *Server) revokeKey(_ http.ResponseWriter, r *http.Request) (jsonResponse
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	var k store.Key
-	err = s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
-		k, err = in.RevokeKey(r.Context(), id)
-		return newAuditEntry(r, "key_revoke", k.Prefix, map[string]any{"name": strings.ToValidUTF8(k.Name, "")}), err
-	})
+	k, err := s.actions().RevokeKey(r.Context(), id)
 	if err != nil {
 		return jsonResponse{}, err
 	}

@@ -1,11 +1,11 @@
 package web
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"net/http"
 
-	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -32,11 +32,8 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (jsonResponse, er
 	if err := checkText("host", in.Host); err != nil {
 		return jsonResponse{}, err
 	}
-	p := store.Pause{Stage: in.Stage, Host: in.Host, By: access.From(r.Context()).Name}
-	err := s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
-		return newAuditEntry(r, "pause", pauseScope(p), nil), in.Pause(r.Context(), p)
-	})
-	if err != nil {
+	p := store.Pause{Stage: in.Stage, Host: in.Host}
+	if err := s.actions().Pause(r.Context(), p); err != nil {
 		return jsonResponse{}, err
 	}
 	return s.pausesResponse(r.Context())
@@ -45,20 +42,12 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) (jsonResponse, er
 func (s *Server) resume(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	q := parsedQuery(r)
 	p := store.Pause{Stage: q.text("stage"), Host: q.text("host")}
-	err := s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
-		existed, err := in.Resume(r.Context(), p)
-		if err == nil && !existed {
-			err = newProblem(kindNotFound, "no pause of %s exists", pauseScope(p))
-		}
-		return newAuditEntry(r, "resume", pauseScope(p), nil), err
-	})
+	err := s.actions().Resume(r.Context(), p)
+	if errors.Is(err, store.ErrNotFound) {
+		err = newProblem(kindNotFound, "no pause of %s exists", ops.PauseScope(p))
+	}
 	if err != nil {
 		return jsonResponse{}, err
 	}
 	return s.pausesResponse(r.Context())
-}
-
-// pauseScope says what a pause applies to, for the audit log.
-func pauseScope(p store.Pause) string {
-	return cmp.Or(p.Stage, "all stages") + " on " + cmp.Or(p.Host, "all hosts")
 }

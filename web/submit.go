@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
-	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -126,37 +127,11 @@ func (s *Server) submitTasks(w http.ResponseWriter, r *http.Request) (jsonRespon
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	var receipts []store.Receipt
-	err = s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
-		if receipts, err = in.SubmitAll(r.Context(), subs); err != nil {
-			return store.AuditEntry{}, err
-		}
-		return submitAuditEntry(r, subs, receipts), nil
-	})
+	receipts, err := s.actions().Submit(r.Context(), subs...)
 	if err != nil {
 		return jsonResponse{}, err
 	}
 	return s.receiptsResponse(receipts, isList), nil
-}
-
-// submitAuditEntry describes the tasks that did not exist before.
-func submitAuditEntry(r *http.Request, subs []store.Submission, receipts []store.Receipt) store.AuditEntry {
-	var added []int
-	for i, receipt := range receipts {
-		if !receipt.Existed {
-			added = append(added, i)
-		}
-	}
-	switch len(added) {
-	case 0:
-		return store.AuditEntry{}
-	case 1:
-		i := added[0]
-		detail := map[string]any{"source": redact.Source(subs[i].Source)}
-		return newAuditEntry(r, "submit", receipts[i].ID.String(), detail)
-	}
-	first, last := receipts[added[0]].ID, receipts[added[len(added)-1]].ID
-	return newAuditEntry(r, "submit", "", map[string]any{"tasks": len(added), "first": first, "last": last})
 }
 
 // receipt is the response to a submission.
@@ -182,10 +157,9 @@ func (s *Server) receiptsResponse(receipts []store.Receipt, isList bool) jsonRes
 	return response
 }
 
-func newAuditEntry(r *http.Request, action, target string, detail map[string]any) store.AuditEntry {
-	text, err := json.Marshal(detail)
-	if err != nil || detail == nil {
-		text = nil
-	}
-	return store.AuditEntry{Actor: access.From(r.Context()).Name, Action: action, Target: target, Detail: text}
+// actions returns the actions of the principal in a request's context.
+func (s *Server) actions() ops.Actions {
+	return ops.Actions{Store: s.opts.Store, Authorize: func(ctx context.Context, need access.Scope) (string, error) {
+		return access.From(ctx).Name, access.Check(ctx, need)
+	}}
 }

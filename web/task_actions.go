@@ -12,22 +12,16 @@ import (
 // request continues.
 const retryTimeout = 15 * time.Second
 
-// changeTask changes one task, records it in the audit log, and returns the changed task.
-func (s *Server) changeTask(
-	r *http.Request, action string, detail map[string]any, change func(in *store.Store, id store.ID) error,
-) (jsonResponse, error) {
+// changeTask changes one task and returns it.
+func (s *Server) changeTask(r *http.Request, change func(id store.ID) error) (jsonResponse, error) {
 	id, err := pathID(r)
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	var task store.Task
-	err = s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
-		if err := change(in, id); err != nil {
-			return store.AuditEntry{}, err
-		}
-		task, err = in.Get(r.Context(), id)
-		return newAuditEntry(r, action, id.String(), detail), err
-	})
+	if err := change(id); err != nil {
+		return jsonResponse{}, err
+	}
+	task, err := s.opts.Store.Get(r.Context(), id)
 	if err != nil {
 		return jsonResponse{}, err
 	}
@@ -41,22 +35,14 @@ func (s *Server) retryTask(w http.ResponseWriter, r *http.Request) (jsonResponse
 	if err := decode(w, r, maxBody, true, &in); err != nil {
 		return jsonResponse{}, err
 	}
-	detail := map[string]any{}
-	if in.From != "" {
-		detail["from"] = in.From
-	}
-	return s.changeTask(r, "retry", detail, func(st *store.Store, id store.ID) error {
-		return st.Retry(r.Context(), id, in.From)
-	})
+	return s.changeTask(r, func(id store.ID) error { return s.actions().Retry(r.Context(), id, in.From) })
 }
 
 func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	if err := decode(w, r, maxBody, true, &struct{}{}); err != nil {
 		return jsonResponse{}, err
 	}
-	return s.changeTask(r, "cancel", nil, func(st *store.Store, id store.ID) error {
-		return st.Cancel(r.Context(), id)
-	})
+	return s.changeTask(r, func(id store.ID) error { return s.actions().Cancel(r.Context(), id) })
 }
 
 // retryTasks retries all tasks that a filter matches; only dead tasks if the filter has neither status nor stage.
@@ -82,12 +68,8 @@ func (s *Server) retryTasks(w http.ResponseWriter, r *http.Request) (jsonRespons
 		result.Remaining = result.Matched
 	} else {
 		in.Filter.Source = redact.Filter(in.Filter.Source)
-		result, err = s.opts.Store.RetryAll(r.Context(), f, in.From, store.RetryAllOptions{
+		result, err = s.actions().RetryAll(r.Context(), f, in.From, in.Filter, store.RetryAllOptions{
 			Until: time.Now().Add(retryTimeout),
-			Audit: func(tasks int) (store.AuditEntry, error) {
-				detail := map[string]any{"filter": in.Filter, "from": in.From, "tasks": tasks}
-				return newAuditEntry(r, "retry_all", "", detail), nil
-			},
 		})
 	}
 	if err != nil {
@@ -119,12 +101,7 @@ func (s *Server) overrideTask(w http.ResponseWriter, r *http.Request) (jsonRespo
 		return jsonResponse{}, err
 	}
 	replaced := append([]store.ID{id}, in.OtherTasks...)
-	var receipt store.Receipt
-	err = s.opts.Store.WithAudit(r.Context(), func(st *store.Store) (store.AuditEntry, error) {
-		receipt, err = st.Override(r.Context(), replaced, subs[0])
-		detail := map[string]any{"by": receipt.ID, "tasks": replaced, "source": redact.Source(subs[0].Source)}
-		return newAuditEntry(r, "override", id.String(), detail), err
-	})
+	receipt, err := s.actions().Override(r.Context(), replaced, subs[0])
 	if err != nil {
 		return jsonResponse{}, err
 	}

@@ -62,13 +62,11 @@ func (s *Server) createWebhook(w http.ResponseWriter, r *http.Request) (jsonResp
 		}
 	}
 	var created webhook.Webhook
-	err := s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
-		if created, err = s.opts.Webhooks.WithStore(in).Add(r.Context(), reg); err != nil {
-			return e, err
-		}
-		detail := map[string]any{"url": redact.Source(created.URL), "types": created.Types}
-		return newAuditEntry(r, "webhook_add", created.ID.String(), detail), nil
-	})
+	err := s.actions().ChangeWebhooks(r.Context(), "webhook_add", s.opts.Webhooks,
+		func(in *webhook.Webhooks) (target string, detail map[string]any, err error) {
+			created, err = in.Add(r.Context(), reg)
+			return created.ID.String(), map[string]any{"url": redact.Source(created.URL), "types": created.Types}, err
+		})
 	if err != nil {
 		return jsonResponse{}, err
 	}
@@ -115,12 +113,12 @@ func (s *Server) updateWebhook(w http.ResponseWriter, r *http.Request) (jsonResp
 		update.Cooldown, detail["cooldown_s"] = &cooldown, *in.Cooldown
 	}
 	var updated webhook.Webhook
-	err = s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
-		if updated, err = s.opts.Webhooks.WithStore(in).Update(r.Context(), id, update); err != nil {
-			return e, err
-		}
-		return newAuditEntry(r, "webhook_change", id.String(), detail), nil
-	})
+	err = s.actions().ChangeWebhooks(r.Context(), "webhook_change", s.opts.Webhooks,
+		func(in *webhook.Webhooks) (string, map[string]any, error) {
+			var err error
+			updated, err = in.Update(r.Context(), id, update)
+			return id.String(), detail, err
+		})
 	if err != nil {
 		return jsonResponse{}, err
 	}
@@ -144,12 +142,12 @@ func (s *Server) changeWebhook(
 		return jsonResponse{}, err
 	}
 	var out any
-	err = s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (e store.AuditEntry, err error) {
-		if out, err = change(s.opts.Webhooks.WithStore(in), id); err != nil {
-			return e, err
-		}
-		return newAuditEntry(r, action, id.String(), nil), nil
-	})
+	err = s.actions().ChangeWebhooks(r.Context(), action, s.opts.Webhooks,
+		func(in *webhook.Webhooks) (string, map[string]any, error) {
+			var err error
+			out, err = change(in, id)
+			return id.String(), nil, err
+		})
 	if err != nil {
 		return jsonResponse{}, err
 	}

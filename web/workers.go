@@ -79,10 +79,7 @@ func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) (jsonRespon
 	if err := decode(w, r, maxBody, true, &struct{}{}); err != nil {
 		return jsonResponse{}, err
 	}
-	err = s.opts.Store.WithAudit(r.Context(), func(in *store.Store) (store.AuditEntry, error) {
-		return newAuditEntry(r, "drain", id.String(), nil), in.DrainWorker(r.Context(), id)
-	})
-	if err != nil {
+	if err := s.actions().DrainWorker(r.Context(), id); err != nil {
 		return jsonResponse{}, err
 	}
 	return jsonResponse{status: http.StatusNoContent}, nil
