@@ -11,7 +11,7 @@ import (
 )
 
 // The process is one for all tests, so this one runs alone.
-func TestWorkingProcess_IsNotDumpableUnlessTheSandboxIsOff(t *testing.T) {
+func TestWorkProcess_IsNotDumpableWithASandbox(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) })
 	for mode, want := range map[string]int{"auto": 0, "off": 1} {
 		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {

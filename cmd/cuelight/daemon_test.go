@@ -14,7 +14,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// manager is a service manager: it hears what a daemon tells.
+// manager is a service manager: it receives a daemon's notifications.
 type manager struct {
 	t     *testing.T
 	lines chan string
@@ -52,7 +52,7 @@ func (m *manager) read(conn net.Conn) {
 	}
 }
 
-// hears waits until it hears a line.
+// hears waits for a line.
 func (m *manager) hears(line string) {
 	m.t.Helper()
 	for deadline := time.After(patience); ; {
@@ -62,12 +62,12 @@ func (m *manager) hears(line string) {
 				return
 			}
 		case <-deadline:
-			m.t.Fatalf("nothing was heard of %s", line)
+			m.t.Fatalf("%s was not received", line)
 		}
 	}
 }
 
-func TestServeWorksOnWhatIsDroppedAndWhatIsInserted(t *testing.T) {
+func TestServe_WorksOnWatchedFilesAndInsertedTasks(t *testing.T) {
 	t.Parallel()
 	p := newPrivateWorkDir(t)
 	m := p.manager("300000")
@@ -75,7 +75,7 @@ func TestServeWorksOnWhatIsDroppedAndWhatIsInserted(t *testing.T) {
 	if err := os.Mkdir(box, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// The data are inside, and must not be taken for something dropped.
+	// The data directory is inside, and its files must not be submitted.
 	p.env = append(p.env, "CUELIGHT_DATA_DIR="+filepath.Join(box, "data"))
 
 	r := p.start("serve", "--watch", "box", "--settle", "300ms")
@@ -97,7 +97,7 @@ func TestServeWorksOnWhatIsDroppedAndWhatIsInserted(t *testing.T) {
 		t.Errorf("standard output has %q", &r.stdout)
 	}
 
-	// A new start submits nothing again: the next thing it hears of is new.
+	// After a restart no file is submitted again: the next file is a new one.
 	again := p.start("serve", "--watch", "box", "--settle", "300ms")
 	again.says(`"msg":"watching"`, 1)
 	video, err := sample()
@@ -125,7 +125,7 @@ func TestServeWorksOnWhatIsDroppedAndWhatIsInserted(t *testing.T) {
 	}
 }
 
-func TestServeStopsAtOnceOnTheSecondSignal(t *testing.T) {
+func TestServe_StopsAtOnceOnTheSecondSignal(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	p.gate()
@@ -142,7 +142,7 @@ func TestServeStopsAtOnceOnTheSecondSignal(t *testing.T) {
 	p.noneHeld()
 }
 
-func TestCancelStopsWorkInAnotherProcess(t *testing.T) {
+func TestCancel_StopsWorkInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	p.gate()
@@ -162,7 +162,7 @@ func TestCancelStopsWorkInAnotherProcess(t *testing.T) {
 	}
 }
 
-func TestWatchAndWaitSeeTheWorkOfOthers(t *testing.T) {
+func TestWatchAndWait_SeeTheWorkOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	daemon := p.start("serve")
@@ -186,7 +186,7 @@ func TestWatchAndWaitSeeTheWorkOfOthers(t *testing.T) {
 	daemon.end(0)
 }
 
-func TestWatchLooksOnUntilItIsInterrupted(t *testing.T) {
+func TestWatch_RunsUntilItIsInterrupted(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	p.gate()
@@ -201,7 +201,7 @@ func TestWatchLooksOnUntilItIsInterrupted(t *testing.T) {
 	w.end(0)
 }
 
-func TestServeWaitsForADatabaseThatIsAway(t *testing.T) {
+func TestServe_WaitsForADatabaseThatIsAway(t *testing.T) {
 	t.Parallel()
 	p := newPrivateWorkDir(t)
 	server := pgtest.NewServer(t, pgtest.ServerOptions{})
@@ -227,7 +227,7 @@ func TestServeWaitsForADatabaseThatIsAway(t *testing.T) {
 	}
 }
 
-func TestServeGivesUpOnAPasswordThatIsWrong(t *testing.T) {
+func TestServe_EndsWhenTheLoginFails(t *testing.T) {
 	t.Parallel()
 	p := newPrivateWorkDir(t)
 	server := pgtest.NewServer(t, pgtest.ServerOptions{})

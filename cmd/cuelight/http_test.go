@@ -18,7 +18,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// site is what a daemon serves, as somebody sees it.
+// site is a client of a daemon's web server.
 type site struct {
 	t      *testing.T
 	base   string
@@ -27,7 +27,7 @@ type site struct {
 
 var addressLogged = regexp.MustCompile(`"address":"(http://[^"]+)"`)
 
-// site waits until the daemon listens, and takes the secret of its admin.
+// site waits until the daemon serves, and reads the admin's secret.
 func (p *workDir) site(r *process) *site {
 	p.t.Helper()
 	r.says(`"msg":"serving HTTP"`, 1)
@@ -93,7 +93,7 @@ func (s *site) until(path, last string) (types []string) {
 	return nil
 }
 
-func TestServeShowsPeopleAndProgramsHowThingsAre(t *testing.T) {
+func TestServe_ServesTheAPIAndTheDashboard(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	got := make(chan struct{}, 1) // at least once
@@ -122,7 +122,7 @@ func TestServeShowsPeopleAndProgramsHowThingsAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	types := s.until(fmt.Sprintf("api/v1/tasks/%s/events", uploaded.Task), "completed")
-	if types[0] != "task" { // how it stands; the rest depends on how soon it was asked
+	if types[0] != "task" { // the state; the rest depends on when the request was made
 		t.Errorf("the stream of the task has %v", types)
 	}
 	kept := s.until(fmt.Sprintf("api/v1/tasks/%s/events?after=0", uploaded.Task), "completed")
@@ -173,8 +173,8 @@ func TestServeShowsPeopleAndProgramsHowThingsAre(t *testing.T) {
 	}
 }
 
-// A drained daemon ends, with the work it was at, and is not there any more.
-func TestServeEndsWhenItIsDrained(t *testing.T) {
+// A drained daemon finishes its work and exits.
+func TestServe_EndsWhenItsWorkerIsDrained(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	p.gate()
@@ -193,7 +193,7 @@ func TestServeEndsWhenItIsDrained(t *testing.T) {
 	s.do(http.StatusOK, http.MethodGet, "", nil)
 	p.run(0, "drain", list.Workers[0].ID.String()[28:])
 	r.says(`"msg":"draining"`, 1)
-	s.do(http.StatusOK, http.MethodGet, "", nil) // one can look on
+	s.do(http.StatusOK, http.MethodGet, "", nil) // the dashboard is still served
 	p.open()
 	r.end(0)
 	if n := strings.Count(r.stderr(), `"msg":"stage completed"`); n == 0 {
@@ -201,7 +201,7 @@ func TestServeEndsWhenItIsDrained(t *testing.T) {
 	}
 }
 
-func TestServeDoesNotStartWhereItCannotListen(t *testing.T) {
+func TestServe_DoesNotStartIfItCannotListen(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	taken := httptest.NewServer(nil)

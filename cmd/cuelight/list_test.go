@@ -13,8 +13,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// A script that reads tasks need not know which of the two it asked.
-func TestTaskIsTheSameOnTheCommandLineAndInTheAPI(t *testing.T) {
+// A script can read tasks from the command line and from the API in the same way.
+func TestListJSON_HasTheSameTasksAsTheAPI(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	p.run(0, "pause")
@@ -44,7 +44,7 @@ func TestTaskIsTheSameOnTheCommandLineAndInTheAPI(t *testing.T) {
 	r.end(0)
 }
 
-func TestShownTaskHasItsWarnings(t *testing.T) {
+func TestShow_PrintsWarnings(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	c := &cli{out: console.NewStream(&b, nil)}

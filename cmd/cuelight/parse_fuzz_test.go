@@ -15,8 +15,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// checkUsage: what a person typed wrongly is answered by one line that a
-// terminal shows as it is.
+// checkUsage checks that err is a usage error of one printable line.
 func checkUsage(t *testing.T, err error) {
 	t.Helper()
 	p, ok := errors.AsType[*usererr.Error](err)

@@ -21,8 +21,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// patience is how long a test waits for what must come. It is only ever used
-// up by a test that fails.
+// patience is how long a test waits for an expected event. Only a failing test waits that
+// long.
 const patience = 60 * time.Second
 
 // workDir is a directory with a video, in which the program is run.
@@ -32,8 +32,8 @@ type workDir struct {
 	env []string
 }
 
-// newWorkDir is a place with a database on a server that is there, which is much
-// faster than one with a private server.
+// newWorkDir returns a directory with a database on a shared server, which is much faster
+// than a private one.
 func newWorkDir(t *testing.T) *workDir {
 	t.Helper()
 	p := newPrivateWorkDir(t)
@@ -55,7 +55,7 @@ func newPrivateWorkDir(t *testing.T) *workDir {
 			t.Fatal(err)
 		}
 	}
-	// Nothing of what this process has, except for what finds programs.
+	// Nothing of this process's environment, except what finds programs.
 	p.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "TMPDIR=" + os.Getenv("TMPDIR"), "LANG=C.UTF-8", raceName + "=" + raceValue,
 		"CUELIGHT_PG_BIN=" + os.Getenv("CUELIGHT_PG_BIN"), "CUELIGHT_DATA_DIR=" + p.path("data"),
@@ -65,8 +65,8 @@ func newPrivateWorkDir(t *testing.T) *workDir {
 
 func (p *workDir) path(name string) string { return filepath.Join(p.dir, name) }
 
-// gate makes an ffmpeg that waits until open is called, and says when it has
-// been reached.
+// gate creates an ffmpeg that waits until open is called, and records that it was
+// started.
 func (p *workDir) gate() {
 	p.t.Helper()
 	real, err := exec.LookPath("ffmpeg")
@@ -116,12 +116,12 @@ func (p *workDir) atGate() int {
 	return n
 }
 
-// until waits for something that nobody tells of.
+// until waits for a condition that nothing announces.
 func (p *workDir) until(what string, true func() bool) {
 	p.t.Helper()
 	for began := time.Now(); !true(); time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > patience {
-			p.t.Fatalf("it never came to be that %s", what)
+			p.t.Fatalf("it did not happen that %s", what)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func (r *process) stderr() string {
 	return strings.Join(r.lines, "\n")
 }
 
-// says waits for a text on standard error, n times.
+// says waits until a text was printed n times on standard error.
 func (r *process) says(text string, n int) {
 	r.t.Helper()
 	deadline := time.After(patience)
@@ -196,9 +196,9 @@ func (r *process) says(text string, n int) {
 		select {
 		case <-r.more:
 		case err := <-r.ended:
-			r.t.Fatalf("it ended (%v) without saying %q; it said\n%s", err, text, r.stderr())
+			r.t.Fatalf("it ended (%v) without printing %q; it printed\n%s", err, text, r.stderr())
 		case <-deadline:
-			r.t.Fatalf("it does not say %q; it said\n%s", text, r.stderr())
+			r.t.Fatalf("it does not print %q; it printed\n%s", text, r.stderr())
 		}
 	}
 }
@@ -220,10 +220,10 @@ func (r *process) end(code int) {
 			r.t.Fatal(err)
 		}
 	case <-time.After(patience):
-		r.t.Fatalf("it does not end; it said\n%s", r.stderr())
+		r.t.Fatalf("it does not end; it printed\n%s", r.stderr())
 	}
 	if got := r.cmd.ProcessState.ExitCode(); got != code {
-		r.t.Errorf("exit code %d, want %d; it said\n%s", got, code, r.stderr())
+		r.t.Errorf("exit code %d, want %d; it printed\n%s", got, code, r.stderr())
 	}
 }
 
@@ -235,7 +235,7 @@ func (p *workDir) run(code int, args ...string) *process {
 	return r
 }
 
-// lines are the JSON objects on standard output.
+// decode returns the JSON objects on standard output.
 func decode[T any](r *process) (all []T) {
 	r.t.Helper()
 	for line := range bytes.Lines(r.stdout.Bytes()) {
@@ -248,14 +248,14 @@ func decode[T any](r *process) (all []T) {
 	return all
 }
 
-// reported is what `run --json` says of a task, and `watch --json` in the end.
+// reported is a task as `run --json` prints it, and `watch --json` at the end.
 type reported struct {
 	TaskID store.ID     `json:"task_id"`
 	Source string       `json:"source"`
 	Status store.Status `json:"status"`
 }
 
-// listed is what `list --json` says of a task.
+// listed is a task as `list --json` prints it.
 type listed struct {
 	TaskID   store.ID     `json:"task_id"`
 	Source   string       `json:"source"`

@@ -15,7 +15,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// address is that of the place's database, with some more parameters.
+// address returns the database's address with more parameters.
 func (p *workDir) address(more url.Values) string {
 	p.t.Helper()
 	for _, variable := range p.env {
@@ -34,11 +34,11 @@ func (p *workDir) address(more url.Values) string {
 		at.RawQuery = parameters.Encode()
 		return at.String()
 	}
-	p.t.Fatal("the place has no database")
+	p.t.Fatal("the directory has no database")
 	return ""
 }
 
-// connect is somebody at the place's database.
+// connect opens a connection to the directory's database.
 func (p *workDir) connect() *pgx.Conn {
 	p.t.Helper()
 	conn, err := pgx.Connect(p.t.Context(), p.address(nil))
@@ -49,7 +49,7 @@ func (p *workDir) connect() *pgx.Conn {
 	return conn
 }
 
-// ask is what the one row says.
+// ask returns the value of a query's single row.
 func ask[T any](t *testing.T, conn *pgx.Conn, sql string) (v T) {
 	t.Helper()
 	if err := conn.QueryRow(t.Context(), sql).Scan(&v); err != nil {
@@ -58,9 +58,8 @@ func ask[T any](t *testing.T, conn *pgx.Conn, sql string) (v T) {
 	return v
 }
 
-// Whoever looks on may take all connections there are for that, and hold them: the
-// work goes on.
-func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
+// Clients may take and hold all of their connections: the work continues.
+func TestServe_WorksWhileClientsHoldAllTheirConnections(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	const conns = 4
@@ -74,7 +73,7 @@ func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What people do, and nothing else, is written into the audit.
+	// Only operators' actions write to the audit log.
 	if _, err := tx.Exec(t.Context(), "lock table cuelight_audit in access exclusive mode"); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +84,7 @@ func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := &site{s.t, s.base, key}
-	for range 3 * conns { // none of them may have all
+	for range 3 * conns { // no principal may have all of them
 		asking.Go(func() { s.insist(over) })
 		asking.Go(func() { other.insist(over) })
 	}
@@ -93,7 +92,7 @@ func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
 	held := func() int {
 		return ask[int](t, seen, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
 	}
-	p.until("they hold all connections", func() bool { return held() == conns })
+	p.until("clients hold all connections", func() bool { return held() == conns })
 
 	other.do(http.StatusOK, http.MethodGet, "openapi.json", nil)
 	(&site{s.t, s.base, strings.Replace(key, key[len(key)-8:], "AAAAAAAA", 1)}).do(http.StatusUnauthorized, http.MethodGet, "openapi.json", nil)
@@ -107,7 +106,7 @@ func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
 		}
 		return beats > 5
 	})
-	p.until("they hold them still", func() bool { return held() == conns })
+	p.until("clients still hold them", func() bool { return held() == conns })
 	close(over)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -120,7 +119,7 @@ func TestWorkGoesOnWhileThoseWhoLookOnHoldAllTheirConnections(t *testing.T) {
 	}
 }
 
-// insist asks for the same thing until over, however often it is refused.
+// insist repeats a request until over is closed, however often it is refused.
 func (s *site) insist(over <-chan struct{}) {
 	for {
 		select {

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-func TestRetryAllSaysHowFarItIs(t *testing.T) {
+func TestRetryAll_PrintsItsProgress(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	conn := p.connect()

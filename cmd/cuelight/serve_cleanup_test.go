@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestServeTidiesWhenItStarts(t *testing.T) {
+func TestServe_CleansUpWhenItStarts(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	left := filepath.Join(p.path("data"), "tasks", "01a1f897-3d3a-79a9-8ad1-302c5e8ba6ae", "transcode-0001-aaaaaaaaaa.tmp")

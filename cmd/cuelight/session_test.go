@@ -10,7 +10,7 @@ import (
 	"github.com/cuelight/cuelight/internal/pgtest"
 )
 
-// behindPooler is a place whose database is reached through PgBouncer.
+// behindPooler returns a directory whose database is behind PgBouncer.
 func behindPooler(t *testing.T) (p *workDir, direct string) {
 	t.Helper()
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
@@ -21,7 +21,7 @@ func behindPooler(t *testing.T) (p *workDir, direct string) {
 	return p, pool.Config().ConnString()
 }
 
-func TestDaemonBehindAPoolerSaysOnceThatItHearsNothingAndWorks(t *testing.T) {
+func TestServe_WorksBehindAPooler(t *testing.T) {
 	t.Parallel()
 	p, _ := behindPooler(t)
 	r := p.start("serve")
@@ -34,7 +34,7 @@ func TestDaemonBehindAPoolerSaysOnceThatItHearsNothingAndWorks(t *testing.T) {
 	r.end(0)
 	text := r.stderr()
 	if n := strings.Count(text, "not listening"); n != 1 || !strings.Contains(text, "pooler in transaction mode") {
-		t.Errorf("it said %d times that it hears nothing:\n%s", n, text)
+		t.Errorf("it logged %d times that it does not listen:\n%s", n, text)
 	}
 	for _, bad := range []string{`"level":"error"`, "database away", "found by the sweep"} {
 		if strings.Contains(text, bad) {
@@ -43,7 +43,7 @@ func TestDaemonBehindAPoolerSaysOnceThatItHearsNothingAndWorks(t *testing.T) {
 	}
 }
 
-func TestNotificationsMayHaveAnAddressOfTheirOwn(t *testing.T) {
+func TestServe_ListensOnTheNotifyURL(t *testing.T) {
 	t.Parallel()
 	p, direct := behindPooler(t)
 	r := p.start("serve", "--notify-url", direct)

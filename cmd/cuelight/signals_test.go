@@ -14,7 +14,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestTheFirstSignalLetsRunningStagesFinish(t *testing.T) {
+func TestRun_FinishesRunningStagesOnTheFirstSignal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		signal syscall.Signal
@@ -49,7 +49,7 @@ func TestTheFirstSignalLetsRunningStagesFinish(t *testing.T) {
 }
 
 // As nohup starts it.
-func TestASignalIgnoredFromTheStartStaysIgnored(t *testing.T) {
+func TestRun_KeepsIgnoringSignalsThatItsParentIgnores(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	p.gate()
@@ -66,7 +66,7 @@ func TestASignalIgnoredFromTheStartStaysIgnored(t *testing.T) {
 	r.end(143) // neither of the others, and no second signal
 }
 
-func TestTheSecondSignalStopsAtOnce(t *testing.T) {
+func TestRun_StopsAtOnceOnTheSecondSignal(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	p.gate()
@@ -87,7 +87,7 @@ func TestTheSecondSignalStopsAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheGraceEnds(t *testing.T) {
+func TestRun_StopsWhenTheGraceEnds(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	p.gate()
@@ -103,7 +103,7 @@ func TestTheGraceEnds(t *testing.T) {
 
 // What a run left behind, however it ended, neither keeps the next from
 // working nor is in its way.
-func TestAKilledRunIsRecoveredFrom(t *testing.T) {
+func TestRun_ContinuesAfterAKilledRun(t *testing.T) {
 	t.Parallel()
 	p := newPrivateWorkDir(t)
 	p.gate()
@@ -118,7 +118,7 @@ func TestAKilledRunIsRecoveredFrom(t *testing.T) {
 	}
 }
 
-func TestTwoRunsAtOnceShareADataDirectory(t *testing.T) {
+func TestRun_SharesADataDirectoryWithAnotherRun(t *testing.T) {
 	t.Parallel()
 	p := newPrivateWorkDir(t)
 	one := p.start("run", "--json", "--publish-dir", "one", "clip.mp4", "missing.mp4")
@@ -142,7 +142,7 @@ func TestTwoRunsAtOnceShareADataDirectory(t *testing.T) {
 	}
 }
 
-func TestAReaderThatGoesAwayEndsTheRunInOrder(t *testing.T) {
+func TestRun_EndsInOrderWhenItsOutputIsClosed(t *testing.T) {
 	t.Parallel()
 	p := newPrivateWorkDir(t)
 	nobody, out, err := os.Pipe()
@@ -159,7 +159,7 @@ func TestAReaderThatGoesAwayEndsTheRunInOrder(t *testing.T) {
 	p.noneHeld()
 }
 
-func TestARunOutlivesItsPrivateServer(t *testing.T) {
+func TestRun_OutlivesItsPrivateServer(t *testing.T) {
 	t.Parallel()
 	p := newPrivateWorkDir(t)
 	p.gate()
@@ -182,7 +182,7 @@ func TestARunOutlivesItsPrivateServer(t *testing.T) {
 }
 
 // It is not parallel, so that nothing else comes and goes meanwhile.
-func TestNothingIsLeftWhenTheProgramReturns(t *testing.T) {
+func TestProgram_LeavesNothingRunning(t *testing.T) {
 	p := newPrivateWorkDir(t)
 	before := goleak.IgnoreCurrent()
 	var stdout, stderr bytes.Buffer

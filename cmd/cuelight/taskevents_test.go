@@ -7,9 +7,8 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// What becomes of a task while it is watched ends the watching when nothing more will
-// happen, and not before.
-func TestTaskIsWatchedToItsEnd(t *testing.T) {
+// Watch ends when nothing more will happen to the task, and not before.
+func TestWatchEvents_EndsWithTheTask(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	conn := p.connect()
@@ -38,9 +37,9 @@ update tasks set overridden_by = (select id from other), ingest_status = 'cancel
 		t.Run(name, func(t *testing.T) {
 			p := &workDir{t: t, dir: p.dir, env: p.env}
 			id := ask[string](t, conn, "insert into tasks (source) values ('/films/one.mp4') returning id::text")
-			p.until("nobody else is there", func() bool { return ask[int](t, conn, sessionsSQL) == 0 })
+			p.until("no other session is open", func() bool { return ask[int](t, conn, sessionsSQL) == 0 })
 			r := p.start("watch", "--events", id)
-			// One reads what has happened; with the second, it listens.
+			// The first session reads past events, the second one listens.
 			p.until("it listens", func() bool { return ask[int](t, conn, sessionsSQL) > 1 })
 			for _, step := range c.steps {
 				if _, err := conn.Exec(t.Context(), step, id); err != nil {

@@ -70,7 +70,7 @@ func (term *terminal) run(t *testing.T, p *workDir, code int, args ...string) st
 	return term.text.String()
 }
 
-func TestOnATerminalProgressIsDrawnInPlaceAndRemoved(t *testing.T) {
+func TestTerminal_ShowsProgressInPlaceAndRemovesIt(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	text := newTerminal(t).run(t, p, 3, "run", "clip.mp4", "missing.mp4")
@@ -92,7 +92,7 @@ func TestOnATerminalProgressIsDrawnInPlaceAndRemoved(t *testing.T) {
 	}
 }
 
-func TestNoColorMeansNoColour(t *testing.T) {
+func TestTerminal_HasNoColoursWithNoColor(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	p.env = append(p.env, "NO_COLOR=1")
@@ -101,7 +101,7 @@ func TestNoColorMeansNoColour(t *testing.T) {
 	}
 }
 
-func TestOnATerminalListsAreShortened(t *testing.T) {
+func TestTerminal_ShortensLists(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	long := strings.Repeat("long", 50) + ".mp4"
@@ -113,7 +113,7 @@ func TestOnATerminalListsAreShortened(t *testing.T) {
 	}
 }
 
-func TestRetryAllAsksFirst(t *testing.T) {
+func TestTerminal_RetryAllAsksForConfirmation(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	p.run(1, "run", "missing.mp4")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestSourcesAreAbsoluteAndUTF8(t *testing.T) {
+func TestSourceOf_ReturnsAbsoluteUTF8(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{
 		"a.mp4":                     "/wd/a.mp4",
@@ -33,7 +33,7 @@ func TestSourcesAreAbsoluteAndUTF8(t *testing.T) {
 	}
 }
 
-func TestSizesAreReadWithTheirUnits(t *testing.T) {
+func TestByteSize_ParsesUnits(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]byteSize{
 		"0": 0, "12": 12, "12B": 12, "1k": 1 << 10, "500M": 500 << 20, "20GiB": 20 << 30, "1.5 GB": 3 << 29, "2T": 2 << 40,
@@ -54,7 +54,7 @@ func TestSizesAreReadWithTheirUnits(t *testing.T) {
 	}
 }
 
-func TestTimesAreReadAsTimesOrPauses(t *testing.T) {
+func TestParseTime_AcceptsTimesAndDelays(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	for in, want := range map[string]time.Time{
@@ -70,7 +70,7 @@ func TestTimesAreReadAsTimesOrPauses(t *testing.T) {
 	}
 }
 
-func TestNearestIsAPlausibleSlip(t *testing.T) {
+func TestNearest_SuggestsSimilarWords(t *testing.T) {
 	t.Parallel()
 	known := []string{"status", "stage", "source", "data-dir"}
 	for word, want := range map[string]string{"statsu": "status", "stag": "stage", "datadir": "data-dir", "colour": "", "x": "", "state": "stage", "sorry": "", "so": ""} {
@@ -80,7 +80,7 @@ func TestNearestIsAPlausibleSlip(t *testing.T) {
 	}
 }
 
-func TestOrderedObjectsKeepTheirOrder(t *testing.T) {
+func TestOrdered_KeepsTheOrderOfMembers(t *testing.T) {
 	t.Parallel()
 	got, err := json.Marshal(ordered[int]{{"z", 1}, {"a", 2}, {`q"`, 3}})
 	if err != nil || string(got) != `{"z":1,"a":2,"q\"":3}` {

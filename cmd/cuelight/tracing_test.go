@@ -104,7 +104,7 @@ func (c *collector) videos(n int, from caller, submission collected.Span_SpanKin
 	}
 }
 
-func TestRunIsInTheTraceOfItsCaller(t *testing.T) {
+func TestRun_JoinsTheTraceOfItsCaller(t *testing.T) {
 	t.Parallel()
 	p, c, from := newWorkDir(t), newCollector(t), callerNo(1)
 	p.env = append(p.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "TRACEPARENT="+from.traceparent())
@@ -119,7 +119,7 @@ func TestRunIsInTheTraceOfItsCaller(t *testing.T) {
 }
 
 // What was submitted is told before its trace is sent.
-func TestSubmitTellsIDsThoughNobodyTakesItsTrace(t *testing.T) {
+func TestSubmit_PrintsIDsWithoutACollector(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	asked, hung := make(chan struct{}, 100), make(chan struct{})
@@ -143,7 +143,7 @@ func TestSubmitTellsIDsThoughNobodyTakesItsTrace(t *testing.T) {
 	r.end(0)
 }
 
-func TestWhatIsSubmittedOverHTTPIsInTheTraceOfItsRequest(t *testing.T) {
+func TestHTTPSubmission_JoinsTheTraceOfItsRequest(t *testing.T) {
 	t.Parallel()
 	p, c := newWorkDir(t), newCollector(t)
 	video, err := sample()

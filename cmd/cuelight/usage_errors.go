@@ -112,7 +112,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return p
 }
 
-// wanted says name a flag accepts. The parser's own error would name Go functions.
+// wanted says what a flag accepts. The parser's own error would name Go functions.
 func wanted(f *pflag.Flag, err error) string {
 	switch f.Value.Type() {
 	case "int":

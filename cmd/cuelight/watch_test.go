@@ -9,7 +9,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestWatchJSON_HasTheWordsOfTheAPIAndNoToken(t *testing.T) {
+func TestWatchJSON_HasTheFieldsOfTheAPIWithoutTheToken(t *testing.T) {
 	t.Parallel()
 	out := &bytes.Buffer{}
 	r := store.Running{Task: store.ID{15: 7}, Stage: "transcode", Token: store.ID{15: 9}, Attempt: 2, Percent: 34.5, ETA: 3, Note: "1080p"}

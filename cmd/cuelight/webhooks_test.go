@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// audited are the actions that were written down, in their order.
+// audited returns the actions in the audit log, oldest first.
 func (p *workDir) audited() (actions []string) {
 	p.t.Helper()
 	var address string
@@ -34,8 +34,8 @@ func (p *workDir) audited() (actions []string) {
 	return actions
 }
 
-// What was done is written down, also where it could not be shown.
-func TestWhatIsDoneToWebhooksIsAudited(t *testing.T) {
+// An action is audited even if its result cannot be printed.
+func TestWebhookCommands_AreAudited(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -62,7 +62,7 @@ func TestWhatIsDoneToWebhooksIsAudited(t *testing.T) {
 	}
 }
 
-func TestReplacingATaskIsAudited(t *testing.T) {
+func TestSubmitReplaces_IsAudited(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	p.run(0, "submit", "clip.mp4")

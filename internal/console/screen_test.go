@@ -55,7 +55,7 @@ func (s *screen) write(t *testing.T, text string) {
 
 func (s *screen) String() string { return strings.TrimRight(strings.Join(s.lines, "\n"), "\n") }
 
-func TestABlockIsRedrawnInPlaceBelowWhatIsPrinted(t *testing.T) {
+func TestScreen_IsRedrawnBelowPrintedText(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	b := &Screen{Out: &Stream{Writer: &out, fd: -1}}
@@ -87,7 +87,7 @@ func TestABlockIsRedrawnInPlaceBelowWhatIsPrinted(t *testing.T) {
 	}
 }
 
-func TestABlockThatIsTheSameIsNotDrawnAgain(t *testing.T) {
+func TestScreen_DoesNotRedrawTheSameLines(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	b := &Screen{Out: &Stream{Writer: &out, fd: -1}}
@@ -100,7 +100,7 @@ func TestABlockThatIsTheSameIsNotDrawnAgain(t *testing.T) {
 	}
 }
 
-func TestABlockStaysWithinTheTerminal(t *testing.T) {
+func TestScreen_StaysWithinTheTerminal(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	b := &Screen{Out: &Stream{Writer: &out, fd: -1}} // 80 by 24
@@ -122,7 +122,7 @@ func TestABlockStaysWithinTheTerminal(t *testing.T) {
 	}
 }
 
-func TestRowsFitEveryWidth(t *testing.T) {
+func TestRows_FitEveryWidth(t *testing.T) {
 	t.Parallel()
 	all := []ProgressRow{
 		{Label: "holiday.mp4", Stage: "transcode", Percent: 42.4, Speed: 1.84, Remaining: 31 * time.Second},

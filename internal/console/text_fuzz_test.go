@@ -32,7 +32,7 @@ var (
 	bytesForm = regexp.MustCompile(`^(-?\d{1,4} B|\d{1,4}\.\d [KMGTPE]iB|-\d+ B)$`)
 )
 
-func FuzzSpansAndSizes(f *testing.F) {
+func FuzzDurationAndSize(f *testing.F) {
 	for _, n := range []int64{0, 1, -1, 999999999, 9999999999, 59999999999, 3599999999999, 1 << 62, -1 << 63, 1<<63 - 1} {
 		f.Add(n)
 	}

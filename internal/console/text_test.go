@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestFitIsExactlyAsWideAsAsked(t *testing.T) {
+func TestFit_ReturnsTheExactWidth(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "a", "holiday.mp4", "日本語の動画.mp4", "cafe\u0301 au lait.mp4", strings.Repeat("x", 300) + ".mkv"} {
 		for n := range 40 {
@@ -20,14 +20,14 @@ func TestFitIsExactlyAsWideAsAsked(t *testing.T) {
 	}
 }
 
-func TestClipIsNeverWider(t *testing.T) {
+func TestClip_IsNeverWider(t *testing.T) {
 	t.Parallel()
 	if got := Clip("日本語", 5); got != "日本" {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestShellQuoteIsReadBackByTheShell(t *testing.T) {
+func TestShellQuote_IsParsedByTheShell(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"/a/b.m3u8", "", "it's", "a b", `"$HOME" \ *`, "dash-", "é"} {
 		out, err := exec.Command("sh", "-c", "printf %s "+ShellQuote(s)).Output()

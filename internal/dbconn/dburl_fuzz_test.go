@@ -8,10 +8,10 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// secret is what must not be shown, whatever stands around it.
+// secret must not be printed in any context.
 const secret = "zTk7Qw9xSecretL2"
 
-func FuzzPasswordsOfDatabasesAreNotShown(f *testing.F) {
+func FuzzRedactedURL(f *testing.F) {
 	f.Add("me", "", "", "db.example:5433", "work", "sslmode=require")
 	f.Add("", "p%2F", "@:?#", "[::1]", "", "application_name=a%20b")
 	f.Add("m@e", "'", "\\", "a,b:1,c", "a/b", "options=-c%20x=1")

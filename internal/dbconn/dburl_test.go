@@ -2,9 +2,9 @@ package dbconn
 
 import "testing"
 
-// For how long events are kept is for the daemons to say, if there may be any; nobody
-// else ever deletes those of a private database that only commands use.
-func TestCommandsThatWorkForAMomentDeleteNoEventsOfOthers(t *testing.T) {
+// Daemons prune the events of a shared database. Only commands prune those of a private
+// one.
+func TestEventRetention_KeepsEventsOfSharedDatabases(t *testing.T) {
 	t.Parallel()
 	for address, none := range map[string]bool{"postgres://u@one/db": true, "private": false, "": false} {
 		if got := (&Options{DatabaseURL: address}).Source().EventRetention(); got < 0 != none || got > 0 {
@@ -13,7 +13,7 @@ func TestCommandsThatWorkForAMomentDeleteNoEventsOfOthers(t *testing.T) {
 	}
 }
 
-func TestDatabasesAreChosenInTheOrderOfTheHelp(t *testing.T) {
+func TestSource_FollowsTheOrderOfTheHelp(t *testing.T) {
 	t.Parallel()
 	all := Environment{"DATABASE_URL=postgres://d/", "PGHOST=/tmp", "PGUSER=u"}
 	for _, c := range []struct {
@@ -35,7 +35,7 @@ func TestDatabasesAreChosenInTheOrderOfTheHelp(t *testing.T) {
 	}
 }
 
-func TestAddressesAreShownWithoutPasswords(t *testing.T) {
+func TestRedactedURL_HasNoPassword(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"postgres://u:secret@h:5433/d?application_name=x": "postgres://u@h:5433/d",

@@ -2,7 +2,7 @@ package dbconn
 
 import "testing"
 
-func TestDefaultDataDirectories(t *testing.T) {
+func TestDefaultDataDir_DependsOnTheUserAndTheSystem(t *testing.T) {
 	t.Parallel()
 	if got := DefaultDataDir(Environment{"HOME=/h", "XDG_DATA_HOME=/x"}); got != "/x/cuelight" && got != "/var/lib/cuelight" &&
 		got != "/h/Library/Application Support/cuelight" {

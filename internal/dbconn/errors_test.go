@@ -13,7 +13,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestAFarEndThatIsNotPostgreSQLIsToldWithTheReason(t *testing.T) {
+func TestExplain_GivesTheReasonOfAServerThatIsNotPostgreSQL(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ answer, mode, want string }{
 		"HangsUp":         {"", "disable", "EOF"},
@@ -33,7 +33,7 @@ func TestAFarEndThatIsNotPostgreSQLIsToldWithTheReason(t *testing.T) {
 	}
 }
 
-// answering is the address of a server that says one thing to everybody.
+// answering returns the address of a server that sends every client the same bytes.
 func answering(t *testing.T, text string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +48,7 @@ func answering(t *testing.T, text string) string {
 			if err != nil {
 				return
 			}
-			// What was asked is read first: closing before would reset.
+			// Closing before reading would reset the connection.
 			_, _ = conn.Read(make([]byte, 1024))
 			_, _ = conn.Write([]byte(text))
 			_ = conn.Close()
@@ -61,7 +61,7 @@ func answering(t *testing.T, text string) string {
 	return listener.Addr().String()
 }
 
-func TestWhatTheDatabaseCannotHoldIsAMistakeOfUse(t *testing.T) {
+func TestExplain_TreatsInvalidSubmissionsAsUsage(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{
 		fmt.Errorf("submit: %w: %w", store.ErrInvalid, &pgconn.PgError{Code: "22P02", Message: "no such number"}): "invalid submission: no such number",

@@ -9,9 +9,9 @@ import (
 	"github.com/cuelight/cuelight/internal/pgtest"
 )
 
-// What nobody waits for any more ends, unless the operator has said when, or the
-// session is a pooler's and others go on to use it.
-func TestStatementsOfThoseWhoLookOnEnd(t *testing.T) {
+// Statements have a timeout, unless the operator has set one, or a pooler shares the
+// session with other clients.
+func TestReadPool_LimitsStatements(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
 	if _, err := pool.Exec(t.Context(), `do $$ begin execute format('alter database %I set jit = on', current_database()); end $$`); err != nil {

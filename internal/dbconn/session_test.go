@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-func TestSeveralHostsMeanTheOneThatCanBeWrittenTo(t *testing.T) {
+func TestPreferPrimary_SelectsTheWritableHost(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]bool{
 		"postgres://u@one/db":                                        false,

@@ -13,11 +13,11 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// happenings are events without a database.
+// happenings are stored events without a database.
 type happenings struct {
 	mu   sync.Mutex
 	last int64
-	read chan int64 // after which one was read
+	read chan int64 // the positions that were read
 }
 
 func (h *happenings) until(last int64) {
@@ -41,7 +41,7 @@ func (h *happenings) Events(ctx context.Context, q store.EventQuery) (events []s
 	return events, nil
 }
 
-// slowReader takes a line when it is let.
+// slowReader accepts a line when the test allows it.
 type slowReader struct {
 	bytes.Buffer
 	asked, let chan struct{}
@@ -58,8 +58,8 @@ func (w *slowReader) Write(line []byte) (int, error) {
 	return w.Buffer.Write(line)
 }
 
-// Whoever reads slowly gets all the same what happened, once.
-func TestWatchedEventsWaitForWhoeverReadsSlowly(t *testing.T) {
+// A slow reader gets each event exactly once.
+func TestFollowEvents_LosesNothingForASlowReader(t *testing.T) {
 	t.Parallel()
 	const lines = 10
 	ctx, end := context.WithCancel(t.Context())
@@ -76,13 +76,13 @@ func TestWatchedEventsWaitForWhoeverReadsSlowly(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	<-h.read // there is nothing yet
+	<-h.read // there are no events yet
 	h.until(1)
 	wakes.Add("news")
 	<-h.read
 	<-out.asked
 	h.until(lines)
-	for after := int64(0); after < lines; { // the feed has gone on while the reader has not
+	for after := int64(0); after < lines; { // the feed has advanced while the reader has not
 		wakes.Add("news")
 		after = <-h.read
 	}

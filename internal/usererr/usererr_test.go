@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestPrintableNeverReachesTheTerminalsControls(t *testing.T) {
+func TestPrintable_QuotesControlSequences(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"holiday.mp4":          "holiday.mp4",
