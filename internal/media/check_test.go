@@ -93,7 +93,7 @@ func TestCheck_FindsDamagedOutput(t *testing.T) {
 		{"all is gone", func(_ *testing.T, r result) { r.out.Video, r.out.Audio = nil, nil }},
 	}
 	if r := fresh(t); fastTools.Check(t.Context(), r.info, r.dir, r.out) != nil {
-		t.Fatal("the copy is not sound")
+		t.Fatal("the copy is damaged")
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -175,11 +175,11 @@ exit 0
 	dir := t.TempDir()
 	out, err := tools.Transcode(t.Context(), src, info, Ladder(info), dir, nil)
 	if err != nil {
-		t.Fatalf("%v; want an output that looks finished", err)
+		t.Fatalf("%v; want output that looks complete", err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, out.Video[0].Playlist))
 	if err != nil || !bytes.Contains(text, []byte("#EXT-X-ENDLIST")) {
-		t.Fatalf("%v: the playlist does not look finished\n%s", err, text)
+		t.Fatalf("%v: the playlist is not complete\n%s", err, text)
 	}
 	if err := tools.Check(t.Context(), info, dir, out); !errors.Is(err, ErrMismatch) {
 		t.Errorf("error %v; want ErrMismatch", err)

@@ -59,11 +59,11 @@ func wantGroupGone(t *testing.T, leader int, others ...int) {
 	t.Helper()
 	for _, pid := range others {
 		if syscall.Kill(pid, 0) == nil && !zombie(pid) {
-			t.Errorf("process %d of the group lives on", pid)
+			t.Errorf("process %d of the group still runs", pid)
 		}
 	}
 	if syscall.Kill(leader, 0) == nil {
-		t.Errorf("the group's leader %d lives on", leader)
+		t.Errorf("the group's leader %d still runs", leader)
 	}
 }
 
@@ -81,11 +81,11 @@ func TestStep_IsCalledOnlyForProgress(t *testing.T) {
 		}
 		for i, n := range steps {
 			if n != int64(i+1) {
-				t.Fatalf("%s told of steps %v", what, steps)
+				t.Fatalf("%s reported steps %v", what, steps)
 			}
 		}
 		if len(steps) == 0 {
-			t.Errorf("%s told of no step", what)
+			t.Errorf("%s reported no step", what)
 		}
 	}
 	dir, ctx := t.TempDir(), t.Context()
@@ -146,7 +146,7 @@ func TestExitError_ReportsOutOfMemory(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if err := exitErrorOf("ffmpeg", killedProcess(t), "", false); errors.Is(err, ErrMemory) {
-		t.Errorf("error %v; nobody said that memory ran out", err)
+		t.Errorf("error %v; want one that does not claim that memory ran out", err)
 	}
 	for _, words := range []string{"Cannot allocate memory", "x264 [error]: malloc of size 7332480 failed"} {
 		out, err := Tools{FFmpeg: script(t, "echo '"+words+"' >&2; exit 1\n")}.run(t.Context(), command{tool: "ffmpeg"})

@@ -53,13 +53,13 @@ func TestCapabilityCache_QueriesAgainAfterFileChange(t *testing.T) {
 	}
 	first, again := times(), times()
 	if first == 0 || again != first {
-		t.Errorf("it was asked %d times, and then %d", first, again)
+		t.Errorf("it was queried %d times, and then %d", first, again)
 	}
 	if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if anew := times(); anew != 2*first {
-		t.Errorf("another file was asked %d times, want %d", anew-first, first)
+	if again := times(); again != 2*first {
+		t.Errorf("after the change the program was queried %d times, want %d", again-first, first)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestProbe_DoesNotRejectWhenFFprobeIsKilled(t *testing.T) {
 	for _, text := range []string{"kill -KILL $$\n", "echo 'Cannot allocate memory' >&2; exit 1\n"} {
 		_, err := Tools{FFprobe: script(t, text)}.Probe(t.Context(), src)
 		if refused := (*RejectedError)(nil); err == nil || errors.As(err, &refused) {
-			t.Errorf("after %q: %v; want an error that is no refusal", text, err)
+			t.Errorf("after %q: %v; want an error that is not a rejection", text, err)
 		}
 	}
 }
@@ -224,7 +224,7 @@ func waitUntilGone(t *testing.T, pid int) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Errorf("process %d lives on", pid)
+	t.Errorf("process %d still runs", pid)
 }
 
 func zombie(pid int) bool {

@@ -63,7 +63,7 @@ func TestRun_DetectsDiskFullForUnprivileged(t *testing.T) {
 		t.Errorf("error %v; want ErrNoSpace", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "roots"), make([]byte, 1<<20), 0o600); err != nil {
-		t.Errorf("root has no room either, so that nothing was shown: %v", err)
+		t.Errorf("root has no space either, so the test shows nothing: %v", err)
 	}
 }
 

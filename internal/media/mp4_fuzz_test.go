@@ -43,7 +43,7 @@ func FuzzTruncatedInit(f *testing.F) {
 		}
 		if err != nil {
 			if !bytes.Equal(after, whole.Bytes()[:cut]) {
-				t.Errorf("a header that was refused became %q", after)
+				t.Errorf("a rejected initialization segment became %q", after)
 			}
 			return
 		}
@@ -126,7 +126,7 @@ func FuzzInitWithZeros(f *testing.F) {
 		_, _ = s.readInit(file)
 		_, _ = readSegment(file, nil)
 		if err := fixInit(file, 1024); err == nil && length >= 4 && from == 0 {
-			t.Error("a header without a beginning was mended")
+			t.Error("an initialization segment without a start was fixed")
 		}
 	})
 }

@@ -47,7 +47,7 @@ func TestPoster_AvoidsBlackAndFitsSize(t *testing.T) {
 		t.Error("it is black")
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("%v, %v beside the poster", err, entries)
+		t.Errorf("error %v; files next to the poster: %v", err, entries)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestProbe_RejectsWhatIsNotMedia(t *testing.T) {
 			info, err := fastTools.Probe(t.Context(), file)
 			wantRejected(t, err, tt.reason)
 			if info != nil {
-				t.Errorf("info %+v beside the error", info)
+				t.Errorf("info %+v in addition to the error", info)
 			}
 		})
 	}
@@ -79,7 +79,7 @@ func wantRejected(t *testing.T, err error, reason string) {
 	t.Helper()
 	refused := (*RejectedError)(nil)
 	if !errors.As(err, &refused) {
-		t.Fatalf("error %v; want it refused", err)
+		t.Fatalf("error %v; want a rejection", err)
 	}
 	if refused.Reason == "" || !strings.Contains(refused.Reason, reason) {
 		t.Errorf("reason %q; want %q in it", refused.Reason, reason)

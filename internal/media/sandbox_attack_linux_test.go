@@ -265,7 +265,7 @@ func TestSandbox_BlocksAnAttackingProgram(t *testing.T) {
 		if mine := strings.HasPrefix(name, "own: "); mine && failure != "" {
 			t.Errorf("%s: %s; want it to work", name, failure)
 		} else if !mine && failure == "" {
-			t.Errorf("it could %s", name)
+			t.Errorf("the attack %s succeeded", name)
 		}
 	}
 	// Without a sandbox all attempts succeed, which shows that they are real.

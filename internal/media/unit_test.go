@@ -177,8 +177,8 @@ func TestTrackTiming_MeasuresPackets(t *testing.T) {
 func TestProgress_IsSmoothedCappedAndIgnoresInvalidLines(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
-	var told []Progress
-	r := newProgressReader(100, func(p Progress) { told = append(told, p) }, func() time.Time { return now })
+	var reports []Progress
+	r := newProgressReader(100, func(p Progress) { reports = append(reports, p) }, func() time.Time { return now })
 	block := func(us, frame string) {
 		now = now.Add(time.Second)
 		fmt.Fprintf(r, "frame=%s\nout_time_us=%s\nout_time_ms=999999999\nspeed=N/A\nprogress=continue\n", frame, us)
@@ -189,18 +189,18 @@ func TestProgress_IsSmoothedCappedAndIgnoresInvalidLines(t *testing.T) {
 	block("-577014", "100")
 	block("1e99", "x")
 	block("200000000", "9999")
-	for _, p := range told {
+	for _, p := range reports {
 		if p.Percent < 0 || p.Percent > 99 || p.ETA < 0 || p.Speed < 0 {
 			t.Errorf("%+v", p)
 		}
 	}
-	if p := told[2]; p.Percent != 4 || p.Position != 4 || p.Frames != 100 || p.ETA < 30*time.Second {
+	if p := reports[2]; p.Percent != 4 || p.Position != 4 || p.Frames != 100 || p.ETA < 30*time.Second {
 		t.Errorf("%+v", p)
 	}
-	if p := told[4]; p.Position != 4 {
+	if p := reports[4]; p.Position != 4 {
 		t.Errorf("%+v; want no step back", p)
 	}
-	if p := told[5]; p.Percent != 99 || p.ETA != 0 {
+	if p := reports[5]; p.Percent != 99 || p.ETA != 0 {
 		t.Errorf("%+v; want 99 %% and nothing left", p)
 	}
 }
@@ -232,10 +232,10 @@ func TestProgress_HasNoSpeedAtTheStart(t *testing.T) {
 			}
 			fmt.Fprintf(r, "out_time_us=%.0f\nprogress=continue\n", at*1e6)
 			want := c.known != never && second >= c.known
-			if told := last.Speed > 0; told != want {
+			if reports := last.Speed > 0; reports != want {
 				t.Errorf("%s: the speed after %d s is %v", name, second, last.Speed)
 			}
-			if told := last.ETA > 0; told != (want && c.duration > 0) {
+			if reports := last.ETA > 0; reports != (want && c.duration > 0) {
 				t.Errorf("%s: the time left after %d s is %v", name, second, last.ETA)
 			}
 		}
@@ -256,12 +256,12 @@ func TestStderrTail_IsShortCleanAndCounted(t *testing.T) {
 	t.Parallel()
 	s := &stderrTail{source: "/media/secret.mp4"}
 	fmt.Fprintf(s, "[h264 @ 0x55d0c0ffee] [error] bad \xff thing\r[mov @ 0x1] [fatal] file:/media/secret.mp4: no\x1b[31m\n%s", strings.Repeat("x", 100000))
-	said := s.report()
-	if said.errors != 2 || s.diskError != nil {
-		t.Errorf("%d errors, trouble %v; want 2 and none", said.errors, s.diskError)
+	report := s.report()
+	if report.errors != 2 || s.diskError != nil {
+		t.Errorf("%d errors, disk error %v; want 2 and none", report.errors, s.diskError)
 	}
-	if !strings.HasPrefix(said.tail, "[h264] bad \uFFFD thing\n[mov] source: no[31m\nxxx") || len(said.tail) > tailBytes {
-		t.Errorf("tail %q", said.tail)
+	if !strings.HasPrefix(report.tail, "[h264] bad \uFFFD thing\n[mov] source: no[31m\nxxx") || len(report.tail) > tailBytes {
+		t.Errorf("tail %q", report.tail)
 	}
 	for range 1000 {
 		fmt.Fprintln(s, strings.Repeat("y", 300))

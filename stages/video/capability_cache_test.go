@@ -38,6 +38,6 @@ func TestStages_QueryCapabilitiesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(text), "\n"); n != 1 {
-		t.Errorf("it was asked for its version %d times", n)
+		t.Errorf("its version was queried %d times", n)
 	}
 }

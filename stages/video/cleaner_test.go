@@ -40,7 +40,7 @@ func TestCleaner_RemovesOnlyAbandonedFiles(t *testing.T) {
 				}
 			}
 			if done := h.mustClean(0); done != (CleanResult{}) {
-				t.Errorf("so soon it removed %+v", done)
+				t.Errorf("too early, it removed %+v", done)
 			}
 			if done := h.mustClean(-1); done.Removed == 0 {
 				t.Errorf("it removed %+v of %d files", done, left)
@@ -133,7 +133,7 @@ func TestCleaner_RemovesUnservedGeneration(t *testing.T) {
 	write(t, filepath.Join(public, switchPrefix+"2", media.ManifestName), halfServed+"/x")
 	write(t, filepath.Join(public, media.ManifestName), halfServed+"/x")
 	if done := h.mustClean(0); done.Removed != 0 {
-		t.Errorf("removed %+v although somebody may be at it, on another host", done)
+		t.Errorf("removed %+v although an attempt on another host may use it", done)
 	}
 	held, err := lockDir(t.Context(), filepath.Join(public, unserved))
 	if err != nil {
@@ -220,7 +220,7 @@ func TestCleaner_KeepsRunningAttempts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if done := h.mustClean(-1); done != (CleanResult{}) {
-		t.Errorf("removed %+v while somebody makes a directory", done)
+		t.Errorf("removed %+v while another process creates a directory", done)
 	}
 	beginning.Close()
 	if done := h.mustClean(0); done.Removed != 1 || exists(dead.path) || !exists(alive.path) || !exists(silent.path) {
@@ -427,8 +427,8 @@ func TestWorkdir_IsTouchedDuringProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.discard()
-		told := 0
-		job := w.withTouch(&stages.Job{OnProgress: func(stages.Progress) { told++ }})
+		reported := 0
+		job := w.withTouch(&stages.Job{OnProgress: func(stages.Progress) { reported++ }})
 		heard := func() bool {
 			old := time.Unix(1, 0)
 			if err := os.Chtimes(w.path, old, old); err != nil {
@@ -445,8 +445,8 @@ func TestWorkdir_IsTouchedDuringProgress(t *testing.T) {
 			t.Error("it is marked although it was made just now")
 		}
 		time.Sleep(touchEvery)
-		if !heard() || heard() || told != 3 {
-			t.Errorf("it is not marked once a minute, or progress is lost: %d", told)
+		if !heard() || heard() || reported != 3 {
+			t.Errorf("it is not marked once a minute, or progress is lost: %d", reported)
 		}
 	})
 }

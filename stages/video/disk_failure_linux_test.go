@@ -70,14 +70,14 @@ func TestStages_WithMountedDisk(t *testing.T) {
 	if os.Getenv(mountsVariable) == "" {
 		t.Skip("TestStages_SurviveDiskFailures runs this")
 	}
-	for name, trouble := range diskFailures {
+	for name, failure := range diskFailures {
 		for _, m := range phases {
-			if trouble.early && m.note == "fetching" {
+			if failure.early && m.note == "fetching" {
 				continue
 			}
 			t.Run(name+"/"+m.stage+"/"+m.note, func(t *testing.T) {
 				t.Parallel()
-				runWithFailure(t, trouble, m.stage, m.note)
+				runWithFailure(t, failure, m.stage, m.note)
 			})
 		}
 	}
@@ -100,7 +100,7 @@ func TestStages_WithMountedDisk(t *testing.T) {
 }
 
 // runWithFailure injects a failure during a stage, and repairs it.
-func runWithFailure(t *testing.T, trouble diskFailure, stage, note string) {
+func runWithFailure(t *testing.T, failure diskFailure, stage, note string) {
 	h, m, data, public := onDisks(t)
 	d := data
 	if stage == publishStage {
@@ -109,8 +109,8 @@ func runWithFailure(t *testing.T, trouble diskFailure, stage, note string) {
 	h.mustPublish(m)
 	before := snapshot(t, h.DataDir, h.PublishDir)
 
-	happened := h.onNote(note, trouble.early, func() {
-		if err := trouble.begin(d); err != nil {
+	happened := h.onNote(note, failure.early, func() {
+		if err := failure.begin(d); err != nil {
 			t.Error(err)
 		}
 	})
@@ -119,14 +119,14 @@ func runWithFailure(t *testing.T, trouble diskFailure, stage, note string) {
 	if !happened() {
 		t.Fatalf("it was never busy with %s: %v", note, err)
 	}
-	if err := trouble.end(d); err != nil {
+	if err := failure.end(d); err != nil {
 		t.Fatal(err)
 	}
-	if err == nil && !slices.Contains(trouble.tolerated, note) {
+	if err == nil && !slices.Contains(failure.tolerated, note) {
 		t.Error("it was completed")
 	}
 	if err != nil {
-		wantDiskError(t, err, trouble.message)
+		wantDiskError(t, err, failure.message)
 		for path, was := range before {
 			if is, ok := snapshot(t, h.DataDir, h.PublishDir)[path]; !ok || is != was {
 				t.Errorf("%s was %s, and is %s", path, was, is)

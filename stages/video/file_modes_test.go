@@ -107,12 +107,12 @@ func TestIngest_ReadsLinkedSourceWithoutRoot(t *testing.T) {
 		in, err := h.ingest(h.t.Context(), h.job)
 		if asRoot {
 			if !ranAsRoot(err) {
-				t.Errorf("%v: %v; nobody but root may read it", mode, err)
+				t.Errorf("%v: %v; only root may read it", mode, err)
 			}
 		} else if err != nil {
 			t.Fatalf("%v: %v", mode, err)
 		} else if in.How != fetch.Link {
-			t.Skipf("sources come by %s here", in.How)
+			t.Skipf("sources are fetched by %s here", in.How)
 		}
 		if info, err := os.Stat(h.job.Source); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("the source had mode %v and has %v (%v)", mode, info.Mode().Perm(), err)

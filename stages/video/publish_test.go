@@ -113,7 +113,7 @@ func TestPublish_SwitchesAtomically(t *testing.T) {
 	}
 	close(stop)
 	if n := <-watched; n < 20 {
-		t.Errorf("looked only %d times", n)
+		t.Errorf("read only %d times", n)
 	}
 }
 
@@ -128,14 +128,14 @@ func TestPublish_OvertakenAttemptDoesNotSwitch(t *testing.T) {
 	p := h.mustPublish(m)
 	before := read(t, filepath.Join(h.PublishDir, p.Master))
 	if !exists(zombie.path) {
-		t.Fatal("an attempt at work has lost its directory")
+		t.Fatal("a running attempt has lost its directory")
 	}
 	s := generationSwitch{publishedDir: public, workdir: zombie, out: m.tr.Output}
 	if err := s.run(t.Context(), h.job); err == nil || s.switched {
 		t.Errorf("got %v, switched %v", err, s.switched)
 	}
 	if read(t, filepath.Join(h.PublishDir, p.Master)) != before {
-		t.Error("the newer generation is not served any more")
+		t.Error("the newer generation is no longer served")
 	}
 }
 

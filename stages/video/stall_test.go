@@ -185,7 +185,7 @@ func wantGone(t *testing.T, file string) {
 	for pid := range strings.FieldsSeq(read(t, file)) {
 		stat, err := os.ReadFile("/proc/" + pid + "/stat")
 		if err == nil && !strings.Contains(string(stat), ") Z ") {
-			t.Errorf("process %s lives on: %s", pid, stat)
+			t.Errorf("process %s still runs: %s", pid, stat)
 		}
 	}
 }

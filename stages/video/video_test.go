@@ -161,7 +161,7 @@ func TestIngest_DisguisedSourceOpensNothingElse(t *testing.T) {
 		}
 	}
 	if n := reached.Load(); n != 0 {
-		t.Errorf("a server was asked %d times", n)
+		t.Errorf("a server got %d requests", n)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestIngest_DownloadsOnlyFromAllowedNetworks(t *testing.T) {
 
 func TestStages_RetryHostErrorsWithAdvice(t *testing.T) {
 	t.Parallel()
-	house, m := readyHarness(t)
+	base, m := readyHarness(t)
 	for name, c := range map[string]struct {
 		change func(c *Config)
 		want   string
@@ -221,7 +221,7 @@ func TestStages_RetryHostErrorsWithAdvice(t *testing.T) {
 		"too little space":       {func(c *Config) { c.Reserve = 1 << 60 }, "not enough disk space"},
 		"data directory a file":  {func(c *Config) { c.DataDir = clips.picture }, "is not a directory"},
 	} {
-		h := *house
+		h := *base
 		c.change(&h.Config)
 		results := map[string]error{}
 		_, results["transcode"] = h.transcode(t.Context(), h.job, m.in)
@@ -235,18 +235,18 @@ func TestStages_RetryHostErrorsWithAdvice(t *testing.T) {
 			}
 		}
 	}
-	if exists(house.DataDir + "/gone") {
+	if exists(base.DataDir + "/gone") {
 		t.Error("a missing data directory was made")
 	}
-	h := *house
+	h := *base
 	h.PublishDir += "/gone"
 	_, err := h.tryPublish(m)
 	wantRetry(t, "no publish directory", err)
 	if exists(h.PublishDir) {
 		t.Error("a missing publish directory was made")
 	}
-	if names := list(t, house.TaskDir(house.job.Task)); len(names) != 4 {
-		t.Errorf("after all that there is %q", names)
+	if names := list(t, base.TaskDir(base.job.Task)); len(names) != 4 {
+		t.Errorf("afterwards there is %q", names)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestWorkdir_RemovesThoseOfDeadProcesses(t *testing.T) {
 		t.Errorf("there is %q", list(t, parent))
 	}
 	if !exists(filepath.Join(parent, "transcode-notes.tmp", "x")) {
-		t.Error("a file of somebody else's was removed")
+		t.Error("a file of another owner was removed")
 	}
 	if w.number <= zombie.number || zombie.number <= dead.number {
 		t.Errorf("numbers %d, %d, %d", dead.number, zombie.number, w.number)
@@ -205,7 +205,7 @@ func TestLinker_RejectsSpecialFiles(t *testing.T) {
 	}
 	var l linker
 	if err := l.add(t.Context(), src, t.TempDir(), servedMode); err == nil {
-		t.Error("a symbolic link was taken along")
+		t.Error("a symbolic link was copied")
 	}
 }
 
