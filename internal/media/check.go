@@ -89,7 +89,7 @@ func checkNames(dir string) error {
 			return err
 		}
 		name := d.Name()
-		if path != dir && (strings.HasSuffix(name, ".tmp") || strings.HasSuffix(name, ".tap") || strings.HasPrefix(name, ".")) {
+		if path != dir && (name[0] == '.' || strings.HasSuffix(name, ".tmp") || strings.HasSuffix(name, ".tap")) {
 			return fmt.Errorf("%w: there is an unfinished file %q", ErrMismatch, name)
 		}
 		return nil
@@ -102,12 +102,14 @@ func checkDecoded(info *Info, out *Output) error {
 	v := info.Video
 	// Limiting the frame rate keeps more than half of the frames up to the limit.
 	kept := min(float64(out.Decoded), maxFrameRate*out.DecodedEnd)
-	if !out.Constant && out.Expected > out.Decoded*v.framesPerDecoded() || float64(out.Expected) < minReadableShare*kept-1 {
+	tooMany := !out.Constant && out.Expected > out.Decoded*v.framesPerDecoded()
+	if tooMany || float64(out.Expected) < minReadableShare*kept-1 {
 		return fmt.Errorf("of %d decoded frames it has %d", out.Decoded, out.Expected)
 	}
 	// A first frame that is shown early may replace the second. Repeated frames are
 	// extra.
-	if all := !planTiming(info).dropsFrames && out.DecodeErrors == 0; all && out.Expected < v.framesPerDecoded()*(out.Distinct-1) {
+	wantAll := !planTiming(info).dropsFrames && out.DecodeErrors == 0
+	if wantAll && out.Expected < v.framesPerDecoded()*(out.Distinct-1) {
 		return fmt.Errorf("of %d decoded frames it has %d", out.Distinct, out.Expected)
 	}
 	if out.DecodeErrors > 0 {
@@ -119,7 +121,8 @@ func checkDecoded(info *Info, out *Output) error {
 	// A decoder that returned a frame for every packet reached the end, however long
 	// the last one lasts.
 	end := v.Start - info.Start + v.Duration
-	if missing := end - out.DecodedEnd; out.Decoded < v.decodableFrames() && missing > max(missingSeconds, missingShare*v.Duration) {
+	missing := end - out.DecodedEnd
+	if out.Decoded < v.decodableFrames() && missing > max(missingSeconds, missingShare*v.Duration) {
 		return fmt.Errorf("it ends %.1f s before the source", missing)
 	}
 	// Hidden frames of VP8, and fields that the probe missed, are packets but not

@@ -1,9 +1,6 @@
 package media
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
 const (
 	// minReadableShare is the share of a source that must be readable and
@@ -27,10 +24,8 @@ func (o *Output) assessDamage(info *Info, decoded frameList, out stderrReport) e
 		share = min(share, float64(o.Decoded)/float64(n))
 	}
 	if share < minReadableShare {
-		return &RejectedError{
-			Reason: fmt.Sprintf("the video is damaged: only %.0f %% of it could be decoded; send an intact copy", 100*max(0, share)),
-			Detail: out.tail,
-		}
+		return reject(out.tail, "the video is damaged: only %.0f %% of it could be decoded; send an intact copy",
+			100*max(0, share))
 	}
 	return nil
 }

@@ -129,7 +129,9 @@ func (t Tools) addAudio(ctx context.Context, m *mpd, dir string, list []Renditio
 		repr.Channels = &mpdValue{"urn:mpeg:dash:23003:3:audio_channel_configuration:2011", strconv.Itoa(r.Channels)}
 		at, ok := bySource[r.Source]
 		if !ok {
-			set := mpdSet{ContentType: "audio", MimeType: "audio/mp4", Language: bcp47(r.Language), Alignment: true, StartsSAP: 1}
+			set := mpdSet{
+				ContentType: "audio", MimeType: "audio/mp4", Language: bcp47(r.Language), Alignment: true, StartsSAP: 1,
+			}
 			role := "alternate"
 			if r.Default {
 				role = "main"

@@ -66,7 +66,7 @@ func checkDuration(seconds, limit float64) error {
 	if seconds <= limit {
 		return nil
 	}
-	return &RejectedError{Reason: fmt.Sprintf("the source lasts %s; the limit is %s", formatHours(seconds), formatHours(limit))}
+	return reject("", "the source lasts %s; the limit is %s", formatHours(seconds), formatHours(limit))
 }
 
 func formatHours(seconds float64) string {
@@ -76,7 +76,7 @@ func formatHours(seconds float64) string {
 func rejectEncrypted(raw *rawProbe) *RejectedError {
 	for _, s := range raw.Streams {
 		if s.Tag == "encv" || s.Tag == "enca" {
-			return &RejectedError{Reason: "the " + s.Type + " is encrypted; send a copy without encryption"}
+			return reject("", "the %s is encrypted; send a copy without encryption", s.Type)
 		}
 	}
 	return nil
@@ -85,14 +85,15 @@ func rejectEncrypted(raw *rawProbe) *RejectedError {
 func rejectNoStreams(raw *rawProbe, decoders decoderSet) *RejectedError {
 	for _, s := range raw.Streams {
 		if name, known := decoders.supports(&s); s.Type == "audio" && !known {
-			return &RejectedError{Reason: fmt.Sprintf("the audio codec %q is not supported; send AAC, MP3, Opus or FLAC", name)}
+			return reject("", "the audio codec %q is not supported; send AAC, MP3, Opus or FLAC", name)
 		}
 	}
-	return &RejectedError{Reason: "the file has neither video nor audio"}
+	return reject("", "the file has neither video nor audio")
 }
 
 func pictureTooLarge(size string) *RejectedError {
-	return &RejectedError{Reason: fmt.Sprintf("the picture is too large: %s pixels; the limit is %d million; send a smaller version", size, maxPixels/1_000_000)}
+	return reject("", "the picture is too large: %s pixels; the limit is %d million; send a smaller version",
+		size, maxPixels/1_000_000)
 }
 
 func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error) {
@@ -102,9 +103,11 @@ func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error)
 	codec, _ := s.codec()
 	v := &Video{
 		Index: s.Index, Codec: codec, Profile: knownValue(s.Profile), CodedWidth: s.Width, CodedHeight: s.Height, SAR: 1,
-		Frames: track.packets, Keyframes: track.keyframes, MaxGap: track.maxGap, MinGap: track.minGap, Start: track.first, Duration: track.duration(),
+		Frames: track.packets, Keyframes: track.keyframes, MaxGap: track.maxGap, MinGap: track.minGap,
+		Start: track.first, Duration: track.duration(),
 		Skipped:     skippedTime(track, info),
-		PixelFormat: knownValue(s.PixelFormat), Matrix: knownValue(s.Matrix), Primaries: knownValue(s.Primaries), Transfer: knownValue(s.Transfer),
+		PixelFormat: knownValue(s.PixelFormat), Matrix: knownValue(s.Matrix),
+		Primaries: knownValue(s.Primaries), Transfer: knownValue(s.Transfer),
 		FullRange: s.Range == "pc" || strings.HasPrefix(s.PixelFormat, "yuvj"),
 	}
 	v.Interlaced = s.FieldOrder != "" && s.FieldOrder != "unknown" && s.FieldOrder != "progressive"
@@ -140,7 +143,8 @@ func applySideData(s *rawStream, v *Video, info *Info) error {
 			}
 		}
 		if d.DoViProfile == 5 || d.DoViProfile > 0 && d.Compatibility != nil && *d.Compatibility == 0 && d.DoViProfile != 7 {
-			return &RejectedError{Reason: fmt.Sprintf("the video is Dolby Vision profile %d, whose colours cannot be converted; send it as HDR10, HLG or SDR", d.DoViProfile)}
+			return reject("", "the video is Dolby Vision profile %d, whose colours cannot be converted; "+
+				"send it as HDR10, HLG or SDR", d.DoViProfile)
 		}
 	}
 	return nil
@@ -167,7 +171,7 @@ func displaySize(s *rawStream, v *Video, info *Info) error {
 	}
 	v.Width, v.Height = w, h
 	if _, _, ok := fitH264(w, h); !ok {
-		return &RejectedError{Reason: fmt.Sprintf("the picture is %dx%d pixels, which is too narrow to encode", w, h)}
+		return reject("", "the picture is %dx%d pixels, which is too narrow to encode", w, h)
 	}
 	return nil
 }

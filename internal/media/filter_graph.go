@@ -23,7 +23,8 @@ func videoGraph(info *Info, rungs []Rung, t timing, c capabilities) string {
 	chain = append(chain, t.repeatFilters()...)
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "[0:%d]%s,split=2[decoded][source];[source]%s,split=%d[shown]", v.Index, uniformFrames(v), strings.Join(chain, ","), len(rungs)+1)
+	fmt.Fprintf(&b, "[0:%d]%s,split=2[decoded][source];[source]%s,split=%d[shown]",
+		v.Index, uniformFrames(v), strings.Join(chain, ","), len(rungs)+1)
 	for i := range rungs {
 		fmt.Fprintf(&b, "[s%d]", i)
 	}
@@ -86,7 +87,8 @@ func orientationFilters(v *Video) []string {
 // show: 8-bit 4:2:0, BT.709, limited range, square pixels.
 func colourFilters(v *Video, top Rung, c capabilities) []string {
 	// ffmpeg 7 tags a rendition like its frames and ignores the encoder's options.
-	end := []string{"format=yuv420p", "setsar=1", "setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709"}
+	end := []string{"format=yuv420p", "setsar=1",
+		"setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709"}
 	if v.HDR != "" && c.zscale {
 		return append(toneMap(v, top, c), end...)
 	}
@@ -100,7 +102,8 @@ func colourFilters(v *Video, top Rung, c capabilities) []string {
 		in = "pc"
 	}
 	if v.HDR != "" {
-		f = append(f, fmt.Sprintf("scale=w=%d:h=%d:in_color_matrix=bt2020:in_range=%s:flags=bicubic", top.Width, top.Height, in))
+		f = append(f, fmt.Sprintf("scale=w=%d:h=%d:in_color_matrix=bt2020:in_range=%s:flags=bicubic",
+			top.Width, top.Height, in))
 		f = append(f, approximateToneMap(v.HDR)...)
 		f = append(f, "scale=out_color_matrix=bt709:out_range=tv")
 		return append(f, end...)
@@ -150,7 +153,8 @@ func toneMap(v *Video, top Rung, c capabilities) []string {
 	f := []string{
 		// zscale rejects subsampled frames of odd sizes.
 		"format=yuv444p10le",
-		fmt.Sprintf("zscale=w=%d:h=%d:f=bicubic:tin=%s:pin=bt2020:min=bt2020nc:rin=%s:t=linear:npl=100", top.Width, top.Height, transfer, in),
+		fmt.Sprintf("zscale=w=%d:h=%d:f=bicubic:tin=%s:pin=bt2020:min=bt2020nc:rin=%s:t=linear:npl=100",
+			top.Width, top.Height, transfer, in),
 		"format=gbrpf32le", "zscale=p=bt709", "tonemap=tonemap=hable:desat=0",
 		"zscale=p=bt709:t=bt709:m=bt709:r=tv",
 	}
@@ -167,7 +171,8 @@ func approximateToneMap(hdr string) []string {
 	// e is the coded value from 0 to 1, which the table may exceed. l is light;
 	// 1 is paper white.
 	const e = "min(1,val/maxval)"
-	l := "(100*pow(max(pow(" + e + ",1/78.84375)-0.8359375,0)/(18.8515625-18.6875*pow(" + e + ",1/78.84375)),1/0.1593017578))"
+	const p = "pow(" + e + ",1/78.84375)"
+	l := "(100*pow(max(" + p + "-0.8359375,0)/(18.8515625-18.6875*" + p + "),1/0.1593017578))"
 	if hdr == "hlg" {
 		l = "(if(lte(" + e + ",0.5)," + e + "*" + e + "/3,(exp((" + e + "-0.55991073)/0.17883277)+0.28466892)/12)*10)"
 	}

@@ -42,7 +42,7 @@ const (
 
 // isEncodable reports whether any level allows such a picture.
 func isEncodable(w, h int) bool {
-	return w <= maxEncodedSide && h <= maxEncodedSide && macroblocks(w)*macroblocks(h) <= h264Levels[len(h264Levels)-1].size
+	return max(w, h) <= maxEncodedSide && macroblocks(w)*macroblocks(h) <= h264Levels[len(h264Levels)-1].size
 }
 
 func macroblocks(pixels int) int { return (pixels + 15) / 16 }

@@ -29,7 +29,8 @@ func mayBeInterlaced(v *Video) bool {
 		return false
 	}
 	switch v.Codec {
-	case "mpeg2video", "h264", "hevc", "mpeg4", "vc1", "dvvideo", "prores", "dnxhd", "mjpeg", "ffv1", "huffyuv", "rawvideo", "v210":
+	case "mpeg2video", "h264", "hevc", "mpeg4", "vc1", "dvvideo", "prores", "dnxhd",
+		"mjpeg", "ffv1", "huffyuv", "rawvideo", "v210":
 		return true
 	}
 	return false

@@ -50,8 +50,10 @@ func multivariantPlaylist(out *Output, prefix string) (string, error) {
 		writeGroup(&b, audio, prefix)
 	}
 	for _, v := range out.Video {
-		fmt.Fprintf(&b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,FRAME-RATE=%.3f,VIDEO-RANGE=SDR",
-			v.PeakBandwidth+audio.peak, v.AverageBandwidth+audio.average, joinCodecs(v.Codecs, audio.codecs), v.Width, v.Height, v.FrameRate)
+		fmt.Fprintf(&b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,"+
+			"FRAME-RATE=%.3f,VIDEO-RANGE=SDR",
+			v.PeakBandwidth+audio.peak, v.AverageBandwidth+audio.average, joinCodecs(v.Codecs, audio.codecs),
+			v.Width, v.Height, v.FrameRate)
 		if audio.name != "" {
 			fmt.Fprintf(&b, ",AUDIO=\"%s\"", audio.name)
 		}
@@ -93,7 +95,8 @@ func writeGroup(b *strings.Builder, g audioGroup, prefix string) {
 		if r.Language != "" {
 			fmt.Fprintf(b, ",LANGUAGE=\"%s\"", bcp47(r.Language))
 		}
-		fmt.Fprintf(b, ",DEFAULT=%s,AUTOSELECT=YES,CHANNELS=\"%d\",URI=\"%s%s\"\n", yesNo(r.Default), r.Channels, prefix, r.Playlist)
+		fmt.Fprintf(b, ",DEFAULT=%s,AUTOSELECT=YES,CHANNELS=\"%d\",URI=\"%s%s\"\n",
+			yesNo(r.Default), r.Channels, prefix, r.Playlist)
 	}
 }
 

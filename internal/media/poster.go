@@ -90,8 +90,8 @@ type frameRequest struct {
 
 func posterRequests(info *Info, c capabilities) []frameRequest {
 	if info.Video == nil {
-		filter := fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:out_range=pc,format=yuvj420p",
-			posterSide)
+		filter := fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:"+
+			"out_range=pc,format=yuvj420p", posterSide)
 		return []frameRequest{{stream: info.Cover, options: probedInputOptions(info, c.decoders), filter: filter}}
 	}
 	v := info.Video
@@ -136,7 +136,8 @@ func (t Tools) writeJPEG(ctx context.Context, abs, url, dir, name string, s fram
 		options = append(options, "-ss", formatSeconds(s.at))
 	}
 	args = append(args, input(url, options...)...)
-	args = append(args, "-map", "0:"+strconv.Itoa(s.stream), "-vf", s.filter, "-frames:v", "1", "-q:v", "3", "-f", "mjpeg", "file:"+name)
+	args = append(args, "-map", "0:"+strconv.Itoa(s.stream), "-vf", s.filter, "-frames:v", "1", "-q:v", "3",
+		"-f", "mjpeg", "file:"+name)
 	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "poster", args: args, dir: dir, source: abs, noProgress: true})
 	return out, ignoreSourceErrors(out, err)
 }

@@ -75,10 +75,10 @@ func checkReadable(path string) (int64, error) {
 		return 0, err
 	}
 	if !st.Mode().IsRegular() {
-		return 0, &RejectedError{Reason: "the source is not a regular file"}
+		return 0, reject("", "the source is not a regular file")
 	}
 	if st.Size() == 0 {
-		return 0, &RejectedError{Reason: "the file is empty"}
+		return 0, reject("", "the file is empty")
 	}
 	if _, err := f.Read(make([]byte, 1)); err != nil {
 		return 0, err
@@ -92,8 +92,9 @@ const probeBytes = 4 << 20
 
 func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, error) {
 	answer := &limitedBuffer{limit: probeBytes}
-	args := append([]string{"-hide_banner", "-loglevel", "repeat+level+error", "-of", "json", "-show_format", "-show_streams"},
-		input(url)...)
+	args := append([]string{
+		"-hide_banner", "-loglevel", "repeat+level+error", "-of", "json", "-show_format", "-show_streams",
+	}, input(url)...)
 	out, err := t.run(ctx, command{
 		tool: "ffprobe", purpose: "streams", args: args, source: abs, stdout: &stringLimiter{next: answer},
 	})
@@ -107,7 +108,7 @@ func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, er
 		return nil, err
 	}
 	if answer.overflowed {
-		return nil, &RejectedError{Reason: "the file's headers are larger than 4 MiB; the file is damaged or forged"}
+		return nil, reject("", "the file's headers are larger than 4 MiB; the file is damaged or forged")
 	}
 	raw, err := parseProbe(answer.Bytes())
 	if err != nil {
@@ -117,7 +118,9 @@ func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, er
 	return raw, nil
 }
 
-func (t Tools) probePackets(ctx context.Context, abs, url, container string) (tracks map[int]*trackTiming, end int64, err error) {
+func (t Tools) probePackets(
+	ctx context.Context, abs, url, container string,
+) (tracks map[int]*trackTiming, end int64, err error) {
 	reader := newPacketReader(hasTimestampJumps(container))
 	args := append([]string{
 		"-hide_banner", "-loglevel", "repeat+level+error", "-of", "compact=p=0:nk=0",

@@ -62,7 +62,8 @@ func (r *progressReader) line(line []byte) {
 	switch string(key) {
 	case "out_time_us":
 		// It is "N/A" until the first packet. out_time_ms also has microseconds.
-		if us, err := strconv.ParseInt(string(value), 10, 64); err == nil && float64(us)/1e6 > r.position && us/1e6 < maxTimestamp {
+		us, err := strconv.ParseInt(string(value), 10, 64)
+		if err == nil && float64(us)/1e6 > r.position && us/1e6 < maxTimestamp {
 			r.position = float64(us) / 1e6
 			r.steps++
 		}

@@ -2,11 +2,17 @@ package media
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
 )
+
+// reject returns a RejectedError with a formatted reason.
+func reject(detail, format string, args ...any) *RejectedError {
+	return &RejectedError{Reason: fmt.Sprintf(format, args...), Detail: detail}
+}
 
 // rejectUnreadable explains why ffprobe could not open a file.
 func rejectUnreadable(path, tail string) *RejectedError {
@@ -15,19 +21,20 @@ func rejectUnreadable(path, tail string) *RejectedError {
 	noIndex := strings.Contains(tail, "moov atom not found") && beginsWithBox(head)
 	switch {
 	case isAnimatedWebP(head):
-		return &RejectedError{Reason: "the file is an animated WebP picture, which ffmpeg cannot read; send it as GIF, APNG or a video",
-			Detail: lastLine}
+		return reject(lastLine, "the file is an animated WebP picture, which ffmpeg cannot read; "+
+			"send it as GIF, APNG or a video")
 	// ffmpeg 7 opens no playlist without a playlist's file name.
 	case strings.Contains(tail, "not on whitelist") || strings.HasPrefix(head, "#EXTM3U"):
-		return &RejectedError{Reason: "the file is a playlist, a script, a picture or text; send a video or audio file", Detail: lastLine}
+		return reject(lastLine, "the file is a playlist, a script, a picture or text; send a video or audio file")
 	case strings.Contains(tail, "encrypt") || hasEncryptedEntry(path):
-		return &RejectedError{Reason: "the video is encrypted; send a copy without encryption", Detail: tail}
+		return reject(tail, "the video is encrypted; send a copy without encryption")
 	case noIndex && isTruncated(path):
-		return &RejectedError{Reason: "the file is truncated: its index (the moov box) is missing; send the complete file", Detail: tail}
+		return reject(tail, "the file is truncated: its index (the moov box) is missing; send the complete file")
 	case noIndex:
-		return &RejectedError{Reason: "the file is incomplete: its index (the moov box) is missing; send the complete file", Detail: tail}
+		return reject(tail, "the file is incomplete: its index (the moov box) is missing; send the complete file")
 	}
-	return &RejectedError{Reason: "the file is not a video or audio file, or it is damaged beyond reading; send an intact video or audio file", Detail: tail}
+	return reject(tail, "the file is not a video or audio file, or it is damaged beyond reading; "+
+		"send an intact video or audio file")
 }
 
 // beginsWithBox reports whether a file begins like MP4 and QuickTime: with the

@@ -82,7 +82,8 @@ func openRendition(dir string, r Rendition) (*renditionReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader := &renditionReader{dir: filepath.Dir(filepath.Join(dir, filepath.FromSlash(r.Playlist))), names: []string{p.init}}
+	renditionDir := filepath.Join(dir, filepath.Dir(filepath.FromSlash(r.Playlist)))
+	reader := &renditionReader{dir: renditionDir, names: []string{p.init}}
 	for _, entry := range p.segments {
 		reader.names = append(reader.names, entry.name)
 	}
@@ -189,7 +190,8 @@ func (s *renditionFiles) readInit(file string) (*mp4.TrexBox, error) {
 		return nil, fmt.Errorf("it does not have exactly one fragmented track")
 	}
 	trak := parsed.Init.Moov.Trak
-	if trak.Mdia == nil || trak.Mdia.Mdhd == nil || trak.Mdia.Minf == nil || trak.Mdia.Minf.Stbl == nil || trak.Mdia.Minf.Stbl.Stsd == nil {
+	if trak.Mdia == nil || trak.Mdia.Mdhd == nil || trak.Mdia.Minf == nil || trak.Mdia.Minf.Stbl == nil ||
+		trak.Mdia.Minf.Stbl.Stsd == nil {
 		return nil, fmt.Errorf("it describes no samples")
 	}
 	if s.timescale = int64(trak.Mdia.Mdhd.Timescale); s.timescale == 0 {
@@ -242,7 +244,8 @@ func readSegment(file string, trex *mp4.TrexBox) (segment, error) {
 }
 
 func (g *segment) add(frag *mp4.Fragment, trex *mp4.TrexBox) error {
-	if frag.Moof == nil || frag.Mdat == nil || len(frag.Moof.Trafs) != 1 || frag.Moof.Traf.Tfdt == nil || frag.Moof.Traf.Tfhd == nil {
+	if frag.Moof == nil || frag.Mdat == nil || len(frag.Moof.Trafs) != 1 ||
+		frag.Moof.Traf.Tfdt == nil || frag.Moof.Traf.Tfhd == nil {
 		return fmt.Errorf("a fragment is incomplete")
 	}
 	traf := frag.Moof.Traf

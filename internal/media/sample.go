@@ -3,7 +3,6 @@ package media
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -77,11 +76,11 @@ func (t Tools) sampleVideo(ctx context.Context, abs, url string, info *Info) err
 }
 
 func noFrameDecoded(v *Video, tail string) *RejectedError {
-	return &RejectedError{Reason: fmt.Sprintf("not one frame of the %s video could be decoded; send an intact copy", v.Codec), Detail: tail}
+	return reject(tail, "not one frame of the %s video could be decoded; send an intact copy", v.Codec)
 }
 
 func noAudioDecoded(tail string) *RejectedError {
-	return &RejectedError{Reason: "the sound could not be decoded; send an intact copy", Detail: tail}
+	return reject(tail, "the sound could not be decoded; send an intact copy")
 }
 
 // setFirstDecodable records the first decodable frame if packets begin earlier.

@@ -61,7 +61,8 @@ func (t Tools) applySandbox(ctx context.Context, cmd *exec.Cmd, c command) (*san
 	}
 	p := sandbox.Policy{
 		ReadOnly: t.readOnlyPaths(cmd.Path), Nice: min(t.Nice, 19), OOMScore: oomScore,
-		FileSize: maxFileSize, Memory: t.addressSpace(), CPU: maxCPUSeconds(ctx), Tasks: maxTasks(), Require: t.Sandbox == SandboxRequire,
+		FileSize: maxFileSize, Memory: t.addressSpace(), CPU: maxCPUSeconds(ctx), Tasks: maxTasks(),
+		Require: t.Sandbox == SandboxRequire,
 	}
 	if c.source != "" {
 		p.ReadOnly = append(p.ReadOnly, c.source)
@@ -104,7 +105,8 @@ func (t Tools) readOnlyPaths(program string) []string {
 		list = append(list, real)
 	}
 	around := filepath.Dir(filepath.Dir(program))
-	candidates := append(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")), filepath.Join(around, "lib"), filepath.Join(around, "lib64"))
+	candidates := append(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")),
+		filepath.Join(around, "lib"), filepath.Join(around, "lib64"))
 	for _, dir := range candidates {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() && filepath.IsAbs(dir) && dir != "/" {
 			list = append(list, dir)

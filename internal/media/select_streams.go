@@ -2,7 +2,6 @@ package media
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -26,7 +25,8 @@ func chooseVideo(raw *rawProbe, tracks map[int]*trackTiming, info *Info, decoder
 			unsupported = codec
 			continue
 		}
-		if s.Disposition.Thumbs != 0 || s.Width <= 0 || s.Height <= 0 || tracks[s.Index] == nil || tracks[s.Index].packets == 0 {
+		track := tracks[s.Index]
+		if s.Disposition.Thumbs != 0 || s.Width <= 0 || s.Height <= 0 || track == nil || track.packets == 0 {
 			continue
 		}
 		candidates = append(candidates, s)
@@ -41,12 +41,12 @@ func chooseVideo(raw *rawProbe, tracks map[int]*trackTiming, info *Info, decoder
 	case len(candidates) > 0:
 		return mainVideo(candidates, tracks), nil
 	case unsupported != "":
-		return nil, &RejectedError{Reason: fmt.Sprintf("the video codec %q is not supported; send H.264, HEVC, VP9 or AV1", unsupported)}
+		return nil, reject("", "the video codec %q is not supported; send H.264, HEVC, VP9 or AV1", unsupported)
 	case raw.rejectedSize != "" && hasVideo(false):
 		return nil, pictureTooLarge(raw.rejectedSize)
 	case hasVideo(true):
 		// Publishing the audio alone would surprise the sender.
-		return nil, &RejectedError{Reason: "the video has no frames; send an intact copy"}
+		return nil, reject("", "the video has no frames; send an intact copy")
 	}
 	return nil, nil
 }
@@ -63,7 +63,8 @@ func mainVideo(candidates []*rawStream, tracks map[int]*trackTiming) *rawStream 
 	candidates = mostOf(candidates, func(s *rawStream) float64 { return float64(tracks[s.Index].packets) })
 	candidates = mostOf(candidates, func(s *rawStream) float64 { return tracks[s.Index].duration() })
 	return slices.MinFunc(candidates, func(a, b *rawStream) int {
-		return cmp.Or(cmp.Compare(b.Disposition.Default, a.Disposition.Default), cmp.Compare(b.Width*b.Height, a.Width*a.Height))
+		return cmp.Or(cmp.Compare(b.Disposition.Default, a.Disposition.Default),
+			cmp.Compare(b.Width*b.Height, a.Width*a.Height))
 	})
 }
 

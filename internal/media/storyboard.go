@@ -69,9 +69,11 @@ func (t Tools) storyboard(ctx context.Context, dir string, info *Info, out *Outp
 	if keyframeSeconds <= b.Interval/2 && !out.Constant {
 		args = append(args, "-skip_frame", "nokey") // otherwise a picture may repeat its neighbour
 	}
-	args = append(args, "-protocol_whitelist", "pipe", "-f", "mov", "-i", "pipe:0", "-vf", b.filters(), "-q:v", "5", "-f", "image2", sheetPattern)
+	args = append(args, "-protocol_whitelist", "pipe", "-f", "mov", "-i", "pipe:0", "-vf", b.filters(),
+		"-q:v", "5", "-f", "image2", sheetPattern)
 	reader := newProgressReader(info.Duration, nil, time.Now)
-	if _, err := t.run(ctx, command{tool: "ffmpeg", purpose: "storyboard", args: args, dir: folder, stdin: frames, stdout: reader}); err != nil {
+	cmd := command{tool: "ffmpeg", purpose: "storyboard", args: args, dir: folder, stdin: frames, stdout: reader}
+	if _, err := t.run(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return b, b.finish(folder, info)
@@ -155,8 +157,8 @@ func (b *Storyboard) webVTT(duration float64) string {
 			to = max(duration, from+0.001)
 		}
 		at := i % perSheet
-		fmt.Fprintf(&s, "\n%s --> %s\n%s#xywh=%d,%d,%d,%d\n", formatTimestamp(from), formatTimestamp(to), b.Sheets[i/perSheet],
-			at%b.Columns*b.Width, at/b.Columns*b.Height, b.Width, b.Height)
+		fmt.Fprintf(&s, "\n%s --> %s\n%s#xywh=%d,%d,%d,%d\n", formatTimestamp(from), formatTimestamp(to),
+			b.Sheets[i/perSheet], at%b.Columns*b.Width, at/b.Columns*b.Height, b.Width, b.Height)
 	}
 	return s.String()
 }
@@ -164,5 +166,6 @@ func (b *Storyboard) webVTT(duration float64) string {
 // formatTimestamp formats a WebVTT timestamp.
 func formatTimestamp(v float64) string {
 	d := time.Duration(v*1000+0.5) * time.Millisecond
-	return fmt.Sprintf("%02d:%02d:%02d.%03d", int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60, d.Milliseconds()%1000)
+	return fmt.Sprintf("%02d:%02d:%02d.%03d", int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60,
+		d.Milliseconds()%1000)
 }

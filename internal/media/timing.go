@@ -99,7 +99,8 @@ func (t timing) repeatFilters() []string {
 	}
 	// Rounding up selects the latest frame at each time, or one that follows within
 	// half a millisecond; then the later of the two is dropped.
-	return []string{fmt.Sprintf("split[own][latest];[latest]settb=1/1000000,setpts=PTS-500,fps=fps=1/%d:start_time=0:round=up,"+
+	return []string{fmt.Sprintf("split[own][latest];[latest]settb=1/1000000,setpts=PTS-500,"+
+		"fps=fps=1/%d:start_time=0:round=up,"+
 		"tpad=stop_mode=clone:stop=-1,trim=end_frame=%d[repeated];[repeated][own]interleave,"+
 		"select='isnan(prev_selected_t)+gt(t-prev_selected_t\\,0.0005)'", keyframeSeconds, t.repeatedFrames)}
 }

@@ -60,7 +60,8 @@ func (t Tools) transcode(
 	plan := planTiming(info)
 	args := t.transcodeArgs(url, info, video, audio, plan, c)
 	reader := newProgressReader(info.Duration, progress, time.Now)
-	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "transcode", args: args, dir: dir, source: abs, stdout: reader})
+	cmd := command{tool: "ffmpeg", purpose: "transcode", args: args, dir: dir, source: abs, stdout: reader}
+	out, err := t.run(ctx, cmd)
 	if err != nil {
 		return nil, out.preferDiskError(explainExit(err, dir, info, len(video) > 0))
 	}
@@ -118,7 +119,8 @@ func explainExit(err error, dir string, info *Info, video bool) error {
 
 // collect measures what ffmpeg wrote.
 func (t Tools) collect(
-	ctx context.Context, dir string, info *Info, video, audio []renditionJob, plan timing, c capabilities, out stderrReport,
+	ctx context.Context, dir string, info *Info, video, audio []renditionJob, plan timing, c capabilities,
+	out stderrReport,
 ) (*Output, error) {
 	o := &Output{
 		Video: []Rendition{}, Audio: []Rendition{}, Constant: plan.repeatedFrames > 0,
@@ -206,7 +208,9 @@ func (o *Output) readFrameLists(dir string, info *Info, plan timing, out stderrR
 
 // finishRendition fixes a rendition's initialization segment, segments and
 // playlist, and measures the result.
-func (t Tools) finishRendition(ctx context.Context, dir string, j renditionJob, info *Info, plan timing) (Rendition, error) {
+func (t Tools) finishRendition(
+	ctx context.Context, dir string, j renditionJob, info *Info, plan timing,
+) (Rendition, error) {
 	playlist := path.Join(j.dir, playlistName)
 	s, err := t.inspect(ctx, dir, playlist)
 	if err != nil {

@@ -47,7 +47,9 @@ func renditionJobs(info *Info, rungs []Rung) (video, audio []renditionJob) {
 // transcodeArgs is the command line of the one ffmpeg that makes all renditions.
 // Output names are relative to the output directory, because ffmpeg would
 // interpret some characters of the directory's own name.
-func (t Tools) transcodeArgs(url string, info *Info, video, audio []renditionJob, plan timing, c capabilities) []string {
+func (t Tools) transcodeArgs(
+	url string, info *Info, video, audio []renditionJob, plan timing, c capabilities,
+) []string {
 	args := []string{
 		"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error", "-progress", "pipe:1", "-stats_period", "1",
 		// Whether there are too many errors is decided from the output.
@@ -122,7 +124,8 @@ func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabil
 		"-enc_time_base", fmt.Sprintf("1:%d", videoTimescale), "-t", formatSeconds(plan.maxSeconds),
 		"-c:v", "libx264", "-preset", preset, "-crf", strconv.Itoa(crf),
 		"-maxrate", strconv.Itoa(r.VideoBitrate), "-bufsize", strconv.Itoa(2*r.VideoBitrate),
-		"-profile:v", "high", "-level:v", h264LevelFor(r.Width, r.Height, maxDecodeRate(v, plan), r.VideoBitrate), "-pix_fmt", "yuv420p",
+		"-profile:v", "high", "-level:v", h264LevelFor(r.Width, r.Height, maxDecodeRate(v, plan), r.VideoBitrate),
+		"-pix_fmt", "yuv420p",
 		"-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709", "-color_range", "tv",
 		"-sc_threshold", "0", "-g", "600", "-force_key_frames", keyframeExpression(every), "-forced-idr", "1",
 	)
@@ -153,7 +156,8 @@ const slideShowCRF = 4
 // keyframeExpression forces a keyframe on the first frame of every so many seconds:
 // at the same frames in all rungs, without drift, and only once after a pause.
 func keyframeExpression(every int) string {
-	return fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gt(floor((t+0.0005)/%[1]d),floor((prev_forced_t+0.0005)/%[1]d)))", every)
+	return fmt.Sprintf("expr:if(isnan(prev_forced_t),1,"+
+		"gt(floor((t+0.0005)/%[1]d),floor((prev_forced_t+0.0005)/%[1]d)))", every)
 }
 
 // maxDecodeRate is the frame rate a decoder must support. For irregular frames it is
@@ -188,7 +192,8 @@ func audioArgs(j renditionJob, info *Info, plan timing) []string {
 		filter += "pan=stereo|c0=c0|c1=c1,"
 	}
 	// Fill gaps with silence, and prevent clipping in the downmix.
-	filter += fmt.Sprintf("aresample=%d:async=1:first_pts=0:rematrix_maxval=1,aformat=sample_fmts=fltp:channel_layouts=stereo", sampleRate)
+	filter += fmt.Sprintf("aresample=%d:async=1:first_pts=0:rematrix_maxval=1,"+
+		"aformat=sample_fmts=fltp:channel_layouts=stereo", sampleRate)
 	if v := info.Video; v != nil {
 		// Pad the audio: players stop at the end of the shorter stream.
 		filter += fmt.Sprintf(",apad=whole_dur=%s", formatSeconds(v.Start-info.Start+v.Duration))

@@ -3,7 +3,6 @@ package media
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"math/bits"
 	"os"
@@ -115,7 +114,7 @@ func unreadBytesAtEnd(path, container string, size, end int64) (int64, error) {
 func checkUnread(info *Info, unread int64) error {
 	share := 1 - float64(unread)/float64(info.Size)
 	if share < minReadableShare {
-		return &RejectedError{Reason: fmt.Sprintf("the file is damaged: only %.0f %% of it can be read; send an intact copy", 100*share)}
+		return reject("", "the file is damaged: only %.0f %% of it can be read; send an intact copy", 100*share)
 	}
 	if unread > 0 {
 		info.warn("the source is damaged: the last %.0f %% of the file cannot be read", 100*(1-share))

@@ -31,7 +31,9 @@ func (t Tools) step() {
 }
 
 // watch cancels the child if it stalls or takes too much memory.
-func (t Tools) watch(ctx context.Context, cancel context.CancelCauseFunc, stdout *stdoutMonitor, noProgress bool, pid int) {
+func (t Tools) watch(
+	ctx context.Context, cancel context.CancelCauseFunc, stdout *stdoutMonitor, noProgress bool, pid int,
+) {
 	detector := stallDetector{stall: t.stall()}
 	interval := watchInterval
 	if detector.stall > 0 {

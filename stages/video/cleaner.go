@@ -132,7 +132,9 @@ func nextTaskNames(tasks *os.Root, after string) ([]string, error) {
 }
 
 // cleanTask cleans one task's directory.
-func cleanTask(ctx context.Context, tasks *os.Root, name string, find func(*removalList) (busy bool, err error), done *CleanResult) error {
+func cleanTask(
+	ctx context.Context, tasks *os.Root, name string, find func(*removalList) (busy bool, err error), done *CleanResult,
+) error {
 	dir, err := openDir(tasks, name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
 		return nil

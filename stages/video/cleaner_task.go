@@ -19,7 +19,8 @@ var partialDownloadFiles = []string{partialDownload + ".json", partialDownload +
 // findAbandonedInTask lists what to remove from DataDir/tasks/<task>.
 func (t *Cleaner) findAbandonedInTask(d *removalList) (busy bool, err error) {
 	entries, err := readDir(d.dir)
-	if err != nil || !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isUnfinishedDir(e) || isPartialDownload(e) }) {
+	isCandidate := func(e fs.DirEntry) bool { return isUnfinishedDir(e) || isPartialDownload(e) }
+	if err != nil || !slices.ContainsFunc(entries, isCandidate) {
 		return false, err
 	}
 	lock, _, err := lockEntry(d.dir, ".")
@@ -51,7 +52,9 @@ func (t *Cleaner) findAbandonedInPublished(d *removalList) (busy bool, err error
 	}
 	defer unlock(lock)
 	t.addAbandoned(d, entries)
-	return false, d.addOldGenerations(t.Config.keepOld(), func(e fs.DirEntry) bool { return t.isAbandoned(d, e, isLocal(lock)) })
+	return false, d.addOldGenerations(t.Config.keepOld(), func(e fs.DirEntry) bool {
+		return t.isAbandoned(d, e, isLocal(lock))
+	})
 }
 
 // isUnfinishedDir reports whether an entry is a working directory, or one in removal.

@@ -61,7 +61,8 @@ func classify(ctx context.Context, err error, attempt int) error {
 	case errors.Is(err, media.ErrStarved):
 		return stages.Postpone(hostRetryDelay, err)
 	case errors.Is(err, media.ErrSandbox):
-		return postpone(hostRetryDelay, fmt.Errorf("%w; run cuelight doctor to see what this host supports, or change --sandbox", err))
+		return postpone(hostRetryDelay,
+			fmt.Errorf("%w; run cuelight doctor to see what this host supports, or change --sandbox", err))
 	case isWholeHost(err):
 		return postpone(hostRetryDelay, explainHostError(err))
 	case isHostError(err):

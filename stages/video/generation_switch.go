@@ -45,7 +45,8 @@ func (s *generationSwitch) run(ctx context.Context, job *stages.Job) error {
 	}
 	defer old.close()
 	var freed int64
-	_, _ = old.remove(ctx, &freed, reportSteps(job, -1, "removing").counter()) // the rest has names of unfinished directories
+	// A later attempt finds the rest by its names of unfinished directories.
+	_, _ = old.remove(ctx, &freed, reportSteps(job, -1, "removing").counter())
 	return nil
 }
 

@@ -108,7 +108,10 @@ func (c Config) probe(ctx context.Context, job *stages.Job, file string) (*media
 		info, err = c.tools(job, -1, "probing again").Probe(ctx, file)
 	}
 	if neverEnds(err) {
-		return nil, &media.RejectedError{Reason: "the file cannot be read to its end: ffmpeg stopped making progress twice; send an intact copy", Detail: err.Error()}
+		return nil, &media.RejectedError{
+			Reason: "the file cannot be read to its end: ffmpeg stopped making progress twice; send an intact copy",
+			Detail: err.Error(),
+		}
 	}
 	return info, err
 }

@@ -52,7 +52,9 @@ func (c Config) Publish() stages.Stage {
 	}
 }
 
-func (c Config) publish(ctx context.Context, job *stages.Job, in Ingest, tr Transcode, md Metadata, as Assemble) (Publish, error) {
+func (c Config) publish(
+	ctx context.Context, job *stages.Job, in Ingest, tr Transcode, md Metadata, as Assemble,
+) (Publish, error) {
 	dir, err := c.findTaskDir(job.Task)
 	if err != nil {
 		return Publish{}, err
@@ -79,7 +81,9 @@ func (c Config) publish(ctx context.Context, job *stages.Job, in Ingest, tr Tran
 	if err := w.sync(ctx, job); err != nil {
 		return Publish{}, err
 	}
-	s := generationSwitch{publishedDir: w.parent, workdir: w, keepOld: c.keepOld(), out: tr.Output, checkCurrent: checkStillCurrent(job, as)}
+	s := generationSwitch{
+		publishedDir: w.parent, workdir: w, keepOld: c.keepOld(), out: tr.Output, checkCurrent: checkStillCurrent(job, as),
+	}
 	if err := s.run(ctx, job); err != nil {
 		return Publish{}, err
 	}
@@ -112,15 +116,19 @@ func checkStillCurrent(job *stages.Job, mine Assemble) func(ctx context.Context)
 
 // linkGeneration links the assembled files into the new generation. Links are the
 // checked files themselves; copies are checked again.
-func (c Config) linkGeneration(ctx context.Context, job *stages.Job, w *workdir, assembled string, in Ingest, tr Transcode, as Assemble) error {
+func (c Config) linkGeneration(
+	ctx context.Context, job *stages.Job, w *workdir, assembled string, in Ingest, tr Transcode, as Assemble,
+) error {
 	l := linker{need: as.Bytes, reserve: c.reserve(), onFile: func(done treeSize) {
-		job.Progress(stages.Progress{Percent: 100 * float64(done.bytes) / float64(max(as.Bytes, 1)), Note: fmt.Sprintf("publishing %d", done.files)})
+		percent := 100 * float64(done.bytes) / float64(max(as.Bytes, 1))
+		job.Progress(stages.Progress{Percent: percent, Note: fmt.Sprintf("publishing %d", done.files)})
 	}}
 	if err := l.add(ctx, assembled, w.path, servedMode); err != nil {
 		return fmt.Errorf("link generation: %w", err)
 	}
 	if l.done.files != as.Files || l.done.bytes != as.Bytes {
-		return fmt.Errorf("link generation: found %d files with %d bytes; %d with %d bytes were assembled; run stage assemble again",
+		return fmt.Errorf("link generation: found %d files with %d bytes; %d with %d bytes were assembled; "+
+			"run stage assemble again",
 			l.done.files, l.done.bytes, as.Files, as.Bytes)
 	}
 	if !l.copying {
