@@ -174,7 +174,7 @@ func TestProbe_DoesNotRejectWhenFFprobeIsKilled(t *testing.T) {
 	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
 	for _, text := range []string{"kill -KILL $$\n", "echo 'Cannot allocate memory' >&2; exit 1\n"} {
 		_, err := Tools{FFprobe: script(t, text)}.Probe(t.Context(), src)
-		if refused := (*RejectedError)(nil); err == nil || errors.As(err, &refused) {
+		if rejected := (*RejectedError)(nil); err == nil || errors.As(err, &rejected) {
 			t.Errorf("after %q: %v; want an error that is not a rejection", text, err)
 		}
 	}

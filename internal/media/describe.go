@@ -33,8 +33,8 @@ func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, decoders d
 		}
 	}
 	info.HeaderDuration, _ = raw.Format.Duration.seconds()
-	if refused := rejectEncrypted(raw); refused != nil {
-		return nil, refused
+	if rejected := rejectEncrypted(raw); rejected != nil {
+		return nil, rejected
 	}
 	video, err := chooseVideo(raw, tracks, info, decoders)
 	if err != nil {

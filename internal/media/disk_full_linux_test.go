@@ -85,8 +85,8 @@ func TestTranscode_DoesNotRejectAfterUnconfirmedDiskError(t *testing.T) {
 		// Only commands with an output directory are replaced.
 		tools.FFmpeg = script(t, "case \"$*\" in *.tap*|*mjpeg*) "+noSpace+": >decoded.tap; : >shown.tap; exit "+code+";; esac\nexec "+real+" \"$@\"\n")
 		_, err := tools.Transcode(t.Context(), src, info, Ladder(info), t.TempDir(), nil)
-		refused := (*RejectedError)(nil)
-		if err == nil || errors.As(err, &refused) || errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), "not one frame") {
+		rejected := (*RejectedError)(nil)
+		if err == nil || errors.As(err, &rejected) || errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), "not one frame") {
 			t.Errorf("%s: transcode: %v; want an ordinary error", name, err)
 		}
 		err = tools.Poster(t.Context(), src, info, filepath.Join(t.TempDir(), "poster.jpg"))

@@ -77,22 +77,22 @@ func TestRejectUnreadable_NamesMissingIndexOnlyForMP4(t *testing.T) {
 // contain no path of this host.
 func wantRejected(t *testing.T, err error, reason string) {
 	t.Helper()
-	refused := (*RejectedError)(nil)
-	if !errors.As(err, &refused) {
+	rejected := (*RejectedError)(nil)
+	if !errors.As(err, &rejected) {
 		t.Fatalf("error %v; want a rejection", err)
 	}
-	if refused.Reason == "" || !strings.Contains(refused.Reason, reason) {
-		t.Errorf("reason %q; want %q in it", refused.Reason, reason)
+	if rejected.Reason == "" || !strings.Contains(rejected.Reason, reason) {
+		t.Errorf("reason %q; want %q in it", rejected.Reason, reason)
 	}
-	if strings.Contains(refused.Reason+refused.Detail, os.TempDir()) {
-		t.Errorf("reason %q, detail %q show a path", refused.Reason, refused.Detail)
+	if strings.Contains(rejected.Reason+rejected.Detail, os.TempDir()) {
+		t.Errorf("reason %q, detail %q show a path", rejected.Reason, rejected.Detail)
 	}
 }
 
 func TestProbe_DoesNotRejectMissingSource(t *testing.T) {
 	t.Parallel()
 	_, err := fastTools.Probe(t.Context(), filepath.Join(t.TempDir(), "none.mp4"))
-	if refused := (*RejectedError)(nil); !errors.Is(err, fs.ErrNotExist) || errors.As(err, &refused) {
+	if rejected := (*RejectedError)(nil); !errors.Is(err, fs.ErrNotExist) || errors.As(err, &rejected) {
 		t.Errorf("error %v; want fs.ErrNotExist", err)
 	}
 	_, err = fastTools.Probe(t.Context(), t.TempDir())
@@ -131,13 +131,13 @@ func TestProbe_HandlesDamagedSources(t *testing.T) {
 			t.Errorf("%d errors, warnings %q", r.out.DecodeErrors, r.out.Warnings)
 		}
 	})
-	t.Run("without its index it is refused", func(t *testing.T) {
+	t.Run("without its index it is rejected", func(t *testing.T) {
 		t.Parallel()
 		at := bytes.Index(content, []byte("moov"))
 		_, err := fastTools.Probe(t.Context(), write(t, content[:at]))
 		wantRejected(t, err, "index")
 	})
-	t.Run("with nothing but noise for frames it is refused", func(t *testing.T) {
+	t.Run("with nothing but noise for frames it is rejected", func(t *testing.T) {
 		t.Parallel()
 		b := bytes.Clone(content)
 		for i := bytes.Index(b, []byte("mdat")) + 4; i < len(b); i++ {
@@ -146,12 +146,12 @@ func TestProbe_HandlesDamagedSources(t *testing.T) {
 		_, err := fastTools.Probe(t.Context(), write(t, b))
 		wantRejected(t, err, "h264")
 	})
-	t.Run("with an unknown codec it is refused by name", func(t *testing.T) {
+	t.Run("with an unknown codec it is rejected by name", func(t *testing.T) {
 		t.Parallel()
 		_, err := fastTools.Probe(t.Context(), write(t, bytes.ReplaceAll(content, []byte("avc1"), []byte("zzz9"))))
 		wantRejected(t, err, `"zzz9"`)
 	})
-	t.Run("encrypted it is refused as that", func(t *testing.T) {
+	t.Run("encrypted it is rejected as that", func(t *testing.T) {
 		t.Parallel()
 		_, err := fastTools.Probe(t.Context(), write(t, bytes.ReplaceAll(content, []byte("avc1"), []byte("encv"))))
 		wantRejected(t, err, "encrypted")

@@ -126,7 +126,7 @@ func TestSandbox_DoesNotGrantRootOnlySource(t *testing.T) {
 	strict := fastTools
 	strict.Sandbox = SandboxRequire
 	if _, err := strict.Probe(t.Context(), src); !errors.Is(err, ErrSandbox) || !errors.Is(err, ErrSourceNotReadable) {
-		t.Errorf("required: %v; want ErrSandbox and ErrClosedSource", err)
+		t.Errorf("required: %v; want ErrSandbox and ErrSourceNotReadable", err)
 	}
 	if info, err := os.Stat(src); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the source's mode is %v (%v)", info.Mode(), err)

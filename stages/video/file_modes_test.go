@@ -130,8 +130,8 @@ func TestIngest_ReadsLinkedSourceWithoutRoot(t *testing.T) {
 }
 
 func ranAsRoot(err error) bool {
-	var refused *media.RejectedError
-	return errors.As(err, &refused) && strings.Contains(refused.Detail, "rights of root")
+	var rejected *media.RejectedError
+	return errors.As(err, &rejected) && strings.Contains(rejected.Detail, "rights of root")
 }
 
 func TestIngest_KeepsModeOfSource(t *testing.T) {
