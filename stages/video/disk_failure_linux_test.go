@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -225,13 +226,21 @@ func (d *testDisk) unmount() error { return unix.Unmount(d.at, unix.MNT_DETACH) 
 func (d *testDisk) hide() error      { return os.Rename(d.used, d.used+".away") }
 func (d *testDisk) bringBack() error { return os.Rename(d.used+".away", d.used) }
 
-// forbid waits for forked processes: until they execute their program, they keep
-// every file of this process open.
-func (d *testDisk) forbid() error {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	return unix.Mount("", d.at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
+// forbid retries while the disk is busy: until a forked process has executed its
+// program, it keeps every file of this process open, also after they were written.
+func (d *testDisk) forbid() (err error) {
+	for range 100 {
+		syscall.ForkLock.RLock()
+		err = unix.Mount("", d.at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
+		syscall.ForkLock.RUnlock()
+		if !errors.Is(err, syscall.EBUSY) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
 }
+
 func (d *testDisk) permit() error { return unix.Mount("", d.at, "", unix.MS_REMOUNT|unix.MS_BIND, "") }
 
 func (d *testDisk) fill() error {
