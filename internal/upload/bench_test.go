@@ -14,8 +14,8 @@ import (
 
 const benchBytes = 64 << 20
 
-// BenchmarkUpload is to be compared with BenchmarkCopy, which does with the
-// same bytes the least that can be done: io.Copy into a file that is synced.
+// BenchmarkUpload is to be compared with BenchmarkCopy, which does the minimum: io.Copy
+// into a file, and a sync.
 func BenchmarkUpload(b *testing.B) {
 	k := &submissions{}
 	u, err := upload.New(upload.Options{Dir: b.TempDir(), MinFree: -1, OnComplete: k.onComplete})

@@ -18,29 +18,29 @@ import (
 func TestCleanUp_SubmitsAnUploadWhoseSubmissionFailed(t *testing.T) {
 	t.Parallel()
 	down := errors.New("the database is down")
-	var told atomic.Pointer[error]
-	s := serve(t, upload.Options{OnError: func(_ string, err error) { told.Store(&err) }})
+	var reported atomic.Pointer[error]
+	s := serve(t, upload.Options{OnError: func(_ string, err error) { reported.Store(&err) }})
 	s.submissions.failWith(down)
 	url := s.create(3)
 	a := s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
-	if a.header.Get("Cuelight-Task") != "" || told.Load() == nil || !errors.Is(*told.Load(), down) {
-		t.Errorf("says %v", a.header)
+	if a.header.Get("Cuelight-Task") != "" || reported.Load() == nil || !errors.Is(*reported.Load(), down) {
+		t.Errorf("headers are %v", a.header)
 	}
 	if strings.Contains(fmt.Sprint(a), "database") {
-		t.Errorf("the client is told %v", a)
+		t.Errorf("the client got %v", a)
 	}
 	if done, err := s.uploads.CleanUp(t.Context()); !errors.Is(err, down) || done.Submitted != 0 {
-		t.Errorf("tidied %+v, %v", done, err)
+		t.Errorf("CleanUp returned %+v, %v", done, err)
 	}
 	s.submissions.failWith(nil)
 	for _, want := range []int{1, 0} {
 		if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Submitted != want {
-			t.Errorf("tidied %+v, %v; want %d", done, err, want)
+			t.Errorf("CleanUp returned %+v, %v; want %d", done, err, want)
 		}
 	}
 	s.checkFile(s.submissions.only(t), []byte("abc"))
 	if a := s.mustSend(http.StatusOK, "HEAD", url, nil); a.header.Get("Cuelight-Task") == "" {
-		t.Errorf("HEAD says %v", a.header)
+		t.Errorf("HEAD returned %v", a.header)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestPatch_SubmitsAgainAfterAFailedSubmission(t *testing.T) {
 	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
 	s.submissions.failWith(nil)
 	if a := s.mustPatch(http.StatusNoContent, url, 3, nil); a.header.Get("Cuelight-Task") == "" {
-		t.Errorf("says %v", a.header)
+		t.Errorf("headers are %v", a.header)
 	}
 	s.submissions.only(t)
 }
@@ -63,60 +63,60 @@ func TestUpload_IsDeletedIfRefused(t *testing.T) {
 	s.submissions.failWith(fmt.Errorf("%w: no such profile", upload.ErrRefused))
 	url := s.create(3)
 	if a := s.mustPatch(http.StatusUnprocessableEntity, url, 0, strings.NewReader("abc")); !strings.Contains(a.body, "no such profile") {
-		t.Errorf("says %s", a.body)
+		t.Errorf("the body is %s", a.body)
 	}
 	s.mustSend(http.StatusUnprocessableEntity, "PUT", "/uploads/a.mp4", strings.NewReader("abc"))
 	if left := s.entries(); len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("remaining: %v", left)
 	}
 }
 
 func TestCleanUp_DeletesAFileItsTaskNoLongerNeeds(t *testing.T) {
 	t.Parallel()
 	var fate atomic.Int32
-	var asked atomic.Pointer[upload.Upload]
-	broken := errors.New("nobody knows")
+	var queried atomic.Pointer[upload.Upload]
+	broken := errors.New("unknown")
 	s := serve(t, upload.Options{TaskGoneRetention: time.Hour, SourceState: func(_ context.Context, u upload.Upload) (upload.SourceState, error) {
-		asked.Store(&u)
+		queried.Store(&u)
 		if f := fate.Load(); f >= 0 {
 			return upload.SourceState(f), nil
 		}
 		return upload.SourceCopied, broken
 	}})
-	tidy := func(f upload.SourceState, want int, wantErr error) {
+	cleanUp := func(f upload.SourceState, want int, wantErr error) {
 		t.Helper()
 		fate.Store(int32(f))
 		done, err := s.uploads.CleanUp(t.Context())
 		if done.Released != want || !errors.Is(err, wantErr) {
-			t.Errorf("fate %d: tidied %+v, %v; want %d released", f, done, err, want)
+			t.Errorf("state %d: CleanUp returned %+v, %v; want %d released", f, done, err, want)
 		}
 	}
 	url := s.create(3)
 	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
 	u := s.submissions.only(t)
-	tidy(upload.SourceNeeded, 0, nil)
-	if got := asked.Load(); got.Task != "task-of-"+u.ID || got.Path != u.Path || got.Size != 3 {
-		t.Errorf("asked about %+v", got)
+	cleanUp(upload.SourceNeeded, 0, nil)
+	if got := queried.Load(); got.Task != "task-of-"+u.ID || got.Path != u.Path || got.Size != 3 {
+		t.Errorf("queried %+v", got)
 	}
-	tidy(-1, 0, broken)
-	tidy(upload.TaskGone, 0, nil)
-	tidy(upload.TaskGone, 0, nil)
+	cleanUp(-1, 0, broken)
+	cleanUp(upload.TaskGone, 0, nil)
+	cleanUp(upload.TaskGone, 0, nil)
 	s.ageTaskGone(url, 2*time.Hour)
-	tidy(upload.SourceNeeded, 0, nil) // it is back, and missing it begins anew
-	tidy(upload.TaskGone, 0, nil)
+	cleanUp(upload.SourceNeeded, 0, nil) // the task exists again
+	cleanUp(upload.TaskGone, 0, nil)
 	s.checkFile(u, []byte("abc"))
 	s.ageTaskGone(url, 2*time.Hour)
-	tidy(upload.TaskGone, 1, nil)
+	cleanUp(upload.TaskGone, 1, nil)
 	if left := s.entries(); len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("remaining: %v", left)
 	}
 	url = s.create(3)
 	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
-	tidy(upload.SourceCopied, 1, nil)
+	cleanUp(upload.SourceCopied, 1, nil)
 	s.mustSend(http.StatusNotFound, "HEAD", url, nil)
 }
 
-// goneFor makes it longer since a task was missed.
+// ageTaskGone moves the time when the task was found gone to the past.
 func (s *testServer) ageTaskGone(url string, long time.Duration) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, "uploads", filepath.Base(url), "state.json")
@@ -126,7 +126,7 @@ func (s *testServer) ageTaskGone(url string, long time.Duration) {
 	}
 	_, after, ok := strings.Cut(string(raw), `"gone_since":"`)
 	if !ok {
-		s.t.Fatalf("the task is not missed: %s", raw)
+		s.t.Fatalf("the task is not gone: %s", raw)
 	}
 	since, _, _ := strings.Cut(after, `"`)
 	then := time.Now().Add(-long).UTC().Format(time.RFC3339)
@@ -141,7 +141,7 @@ func TestCleanUp_DeletesNoFinishedFileByDefault(t *testing.T) {
 	url := s.create(3)
 	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
 	if done, err := s.uploads.CleanUp(t.Context()); err != nil || done != (upload.CleanUpResult{}) {
-		t.Errorf("tidied %+v, %v", done, err)
+		t.Errorf("CleanUp returned %+v, %v", done, err)
 	}
 	s.checkFile(s.submissions.only(t), []byte("abc"))
 }
@@ -159,7 +159,7 @@ func TestRelease_DeletesOnlyFinishedUploads(t *testing.T) {
 	s.submissions.failWith(errors.New("later"))
 	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
 	if err := s.uploads.Release(t.Context(), id); !errors.Is(err, upload.ErrNotFound) {
-		t.Errorf("released before it was handed over: %v", err)
+		t.Errorf("released before the submission: %v", err)
 	}
 	s.submissions.failWith(nil)
 	s.mustPatch(http.StatusNoContent, url, 3, nil)
@@ -167,7 +167,7 @@ func TestRelease_DeletesOnlyFinishedUploads(t *testing.T) {
 		t.Error(err)
 	}
 	if left := s.entries(); len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("remaining: %v", left)
 	}
 }
 
@@ -181,14 +181,14 @@ func TestCleanUp_CompletesAnInterruptedDeletion(t *testing.T) {
 	}
 	s.mustSend(http.StatusNotFound, "HEAD", url, nil)
 	if _, err := s.uploads.CleanUp(t.Context()); err != nil || len(s.entries()) != 1 {
-		t.Errorf("deleted at once, %v: it may be about to begin", err)
+		t.Errorf("deleted a new directory: %v", err)
 	}
 	then := time.Now().Add(-2 * time.Hour)
 	if err := os.Chtimes(dir, then, then); err != nil {
 		t.Fatal(err)
 	}
 	if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Expired != 1 || len(s.entries()) != 0 {
-		t.Errorf("tidied %+v, %v", done, err)
+		t.Errorf("CleanUp returned %+v, %v", done, err)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestCleanUp_IgnoresOtherFiles(t *testing.T) {
 	}
 	a, err := s.send("HEAD", "/uploads/"+filepath.Base(link), nil)
 	if err != nil || a.status == http.StatusOK {
-		t.Errorf("a link out of the directory is followed: %d %v", a.status, err)
+		t.Errorf("a link out of the directory was followed: %d %v", a.status, err)
 	}
 	_, _ = s.uploads.CleanUp(t.Context())
 	if _, err := os.Stat(filepath.Join(outside, "part")); err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/cuelight/cuelight/internal/upload"
 )
 
-// slowPatch is a PATCH whose body is fed by hand.
+// openPatch is a running PATCH. The test writes its body.
 type openPatch struct {
 	body     *io.PipeWriter
-	response chan response // closed without one when the connection broke
+	response chan response // closed without a response if the connection broke
 }
 
 func (s *testServer) startPatch(url string, offset, length int64) *openPatch {
@@ -37,10 +37,10 @@ func (s *testServer) startPatch(url string, offset, length int64) *openPatch {
 	return p
 }
 
-// has waits until an upload has so many bytes.
+// waitForOffset waits until an upload has n bytes.
 func (s *testServer) waitForOffset(url string, n int64) {
 	s.t.Helper()
-	waitFor(s.t, fmt.Sprintf("%d bytes have come", n), func() bool {
+	waitFor(s.t, fmt.Sprintf("offset %d", n), func() bool {
 		a, err := s.send("HEAD", url, nil)
 		return err == nil && a.offset() == n
 	})
@@ -54,7 +54,7 @@ func TestPatch_RefusesAConcurrentRequest(t *testing.T) {
 	io.WriteString(p.body, "abc")
 	s.waitForOffset(url, 3)
 	if a := s.mustPatch(http.StatusLocked, url, 3, strings.NewReader("xxx")); a.header.Get("Retry-After") == "" {
-		t.Errorf("the refusal says %v", a.header)
+		t.Errorf("the headers are %v", a.header)
 	}
 	io.WriteString(p.body, "def")
 	p.body.Close()
@@ -85,7 +85,7 @@ func TestPatch_AcceptsOneOfManyConcurrentRequests(t *testing.T) {
 				rest := want[at:min(at+64<<10, int64(len(want)))]
 				a, err = s.send("PATCH", url, bytes.NewReader(rest), "Content-Type", chunkType, "Upload-Offset", fmt.Sprint(at))
 				if err != nil {
-					continue // turned away while it was still sending
+					continue // refused while it was sending
 				}
 				switch a.status {
 				case http.StatusNoContent, http.StatusConflict, http.StatusLocked:
@@ -97,11 +97,11 @@ func TestPatch_AcceptsOneOfManyConcurrentRequests(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	waitFor(t, "handed over", func() bool { return len(s.submissions.all()) > 0 })
+	waitFor(t, "the submission", func() bool { return len(s.submissions.all()) > 0 })
 	s.checkFile(s.submissions.only(t), want)
 }
 
-// Its connection is dead, but nobody has told the server.
+// The server has not noticed that the connection is dead.
 func TestPatch_TakesOverFromADeadConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{StallTimeout: time.Minute, TakeoverTimeout: 50 * time.Millisecond})
@@ -111,7 +111,7 @@ func TestPatch_TakesOverFromADeadConnection(t *testing.T) {
 		io.WriteString(p.body, "abc")
 		s.waitForOffset(url, 3)
 		if back == "HEAD" {
-			waitFor(t, "the silent one has given way", func() bool {
+			waitFor(t, "the takeover", func() bool {
 				s.mustSend(http.StatusOK, "HEAD", url, nil)
 				select {
 				case a := <-p.response:
@@ -121,13 +121,13 @@ func TestPatch_TakesOverFromADeadConnection(t *testing.T) {
 				}
 			})
 		}
-		waitFor(t, "the rest is taken", func() bool {
+		waitFor(t, "the rest to be accepted", func() bool {
 			a, err := s.send("PATCH", url, strings.NewReader("def"), "Content-Type", chunkType, "Upload-Offset", "3")
 			return err == nil && a.status == http.StatusNoContent
 		})
 	}
 	if n := len(s.submissions.all()); n != 2 {
-		t.Errorf("%d uploads were handed over, want 2", n)
+		t.Errorf("%d uploads were submitted, want 2", n)
 	}
 }
 
@@ -143,13 +143,13 @@ func TestDelete_InterruptsARunningUpload(t *testing.T) {
 		t.Errorf("who was sending got %d %s", a.status, a.body)
 	}
 	if left := s.entries(); len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("remaining: %v", left)
 	}
 }
 
 func TestStallTimeout_InterruptsOnlySilentClients(t *testing.T) {
 	t.Parallel()
-	const stall = 4 * time.Second // far more than a busy machine takes for a byte
+	const stall = 4 * time.Second // much more than a busy host needs for a byte
 	s := serve(t, upload.Options{StallTimeout: stall})
 	slow, stalled := s.create(5), s.create(20)
 	began := time.Now()
@@ -159,7 +159,7 @@ func TestStallTimeout_InterruptsOnlySilentClients(t *testing.T) {
 	defer tick.Stop()
 	for i := range 5 {
 		if _, err := p.body.Write([]byte{'a' + byte(i)}); err != nil {
-			t.Fatalf("cut after %d bytes and %v: %v", i, time.Since(began), err)
+			t.Fatalf("interrupted after %d bytes and %v: %v", i, time.Since(began), err)
 		}
 		<-tick.C
 	}
@@ -168,16 +168,16 @@ func TestStallTimeout_InterruptsOnlySilentClients(t *testing.T) {
 		t.Errorf("the slow one got %d %s", a.status, a.body)
 	}
 	if took := time.Since(began); took < 2*stall {
-		t.Fatalf("it was not slow: %v", took)
+		t.Fatalf("the client was not slow: %v", took)
 	}
 	if a, ok := <-q.response; ok && a.status != http.StatusRequestTimeout {
-		t.Errorf("the stalled one got %d %s", a.status, a.body)
+		t.Errorf("the stalled client got %d %s", a.status, a.body)
 	}
-	s.waitForOffset(stalled, 3) // and nothing is lost
+	s.waitForOffset(stalled, 3) // nothing is lost
 	s.checkFile(s.submissions.only(t), []byte("abcde"))
 }
 
-// A body that nobody reads must not hold the connection either.
+// A body that is not read must not keep the connection open.
 func TestStallTimeout_ClosesRefusedConnections(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{StallTimeout: 200 * time.Millisecond})
@@ -210,7 +210,7 @@ func TestClose_InterruptsRequestsAndKeepsTheirData(t *testing.T) {
 	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "3")
 	again := serve(t, upload.Options{Dir: s.dir})
 	if got := again.mustSend(http.StatusOK, "HEAD", url, nil).offset(); got != 3 {
-		t.Errorf("%d bytes are left, want 3", got)
+		t.Errorf("the offset is %d, want 3", got)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestLimits(t *testing.T) {
 		s.mustPatch(http.StatusNoContent, first, 0, strings.NewReader("abc"), "As", "ann")
 		s.create(3, "As", "ann")
 	})
-	t.Run("bytes to come", func(t *testing.T) {
+	t.Run("reserved bytes", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, upload.Options{MaxBytes: 10, MaxReserved: 15})
 		first := s.create(10)
@@ -273,20 +273,20 @@ func TestLimits(t *testing.T) {
 		s.mustSend(http.StatusInsufficientStorage, "POST", "/uploads/", nil, "Upload-Length", "1")
 		s.mustSend(http.StatusInsufficientStorage, "PUT", "/uploads/a.mp4", strings.NewReader("a"), "Tus-Resumable", "")
 		if left := s.entries(); len(left) > 0 {
-			t.Errorf("%v is left", left)
+			t.Errorf("remaining: %v", left)
 		}
 	})
-	t.Run("disk space that others will take", func(t *testing.T) {
+	t.Run("reserved disk space", func(t *testing.T) {
 		t.Parallel()
 		const large = 1 << 50
 		s := serve(t, upload.Options{MaxBytes: 1 << 60})
 		s.mustSend(http.StatusInsufficientStorage, "POST", "/uploads/", nil, "Upload-Length", fmt.Sprint(int64(large)))
 	})
-	t.Run("what the program says", func(t *testing.T) {
+	t.Run("Options.Check", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, upload.Options{Check: func(_ context.Context, u upload.Upload) error {
 			if u.Name != "a.mp4" || u.Size != 7 || u.Principal != "ann" {
-				t.Errorf("asked about %+v", u)
+				t.Errorf("checked %+v", u)
 			}
 			return fmt.Errorf("%w: ann has had enough", upload.ErrRefused)
 		}})
@@ -340,18 +340,18 @@ func TestHTTP2_BehavesTheSame(t *testing.T) {
 	p := s.startPatch(url, 0, 6)
 	io.WriteString(p.body, "abc")
 	if a, ok := <-p.response; !ok || a.status != http.StatusRequestTimeout {
-		t.Errorf("the stalled one got %d %s", a.status, a.body)
+		t.Errorf("the stalled client got %d %s", a.status, a.body)
 	}
 	s.waitForOffset(url, 3)
 	s.mustPatch(http.StatusNoContent, url, 3, strings.NewReader("def"))
 	s.checkFile(s.submissions.only(t), []byte("abcdef"))
 }
 
-// secured is a server that speaks HTTP/2.
+// newHTTP2Server starts a server with HTTP/2.
 func newHTTP2Server(t *testing.T, h http.Handler) *httptest.Server {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
-			t.Errorf("spoken is %s", r.Proto)
+			t.Errorf("the protocol is %s", r.Proto)
 		}
 		h.ServeHTTP(w, r)
 	}))

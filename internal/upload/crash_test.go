@@ -22,8 +22,7 @@ import (
 
 const childDirVariable = "CUELIGHT_UPLOAD_TEST_DIR"
 
-// child is a process that takes uploads, and is killed in the moment in which
-// it has a complete one and nobody knows of it.
+// runChild serves uploads in a child process, which kills itself before it submits one.
 func runChild(dir string) {
 	u, err := upload.New(upload.Options{Dir: dir, MinFree: -1, OnComplete: func(context.Context, upload.Upload) (upload.Receipt, error) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -40,7 +39,7 @@ func runChild(dir string) {
 	panic(http.Serve(l, u))
 }
 
-// process is such a child.
+// childProcess runs runChild.
 type childProcess struct {
 	*exec.Cmd
 	url string
@@ -83,10 +82,10 @@ func TestRecover_SubmitsACompleteUploadAfterAKill(t *testing.T) {
 	url := s.mustSend(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(len(want)),
 		"Upload-Metadata", metadata("filename", "x.mkv")).header.Get("Location")
 	if _, err := s.send("PATCH", p.url+url, bytes.NewReader(want), "Content-Type", chunkType, "Upload-Offset", "0"); err == nil {
-		t.Fatal("the process was to be killed, and has answered")
+		t.Fatal("the child answered instead of being killed")
 	}
 	p.kill()
-	for range 2 { // the second time there is nothing to do
+	for range 2 { // the second call has nothing to do
 		if err := s.uploads.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -94,11 +93,11 @@ func TestRecover_SubmitsACompleteUploadAfterAKill(t *testing.T) {
 	u := s.submissions.only(t)
 	s.checkFile(u, want)
 	if u.ID != filepath.Base(url) {
-		t.Errorf("handed over as %s, want %s", u.ID, filepath.Base(url))
+		t.Errorf("submitted as %s, want %s", u.ID, filepath.Base(url))
 	}
 }
 
-// The same, but killed before the file had the name of a complete one.
+// The process was killed before it renamed the file.
 func TestRecover_SubmitsAnUploadThatHasAllBytes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
@@ -107,7 +106,7 @@ func TestRecover_SubmitsAnUploadThatHasAllBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(s.submissions.all()) > 0 {
-		t.Fatal("handed over too early")
+		t.Fatal("submitted too early")
 	}
 	if err := s.uploads.Recover(t.Context()); err != nil {
 		t.Fatal(err)
@@ -132,15 +131,15 @@ func TestPatch_ResumesAfterAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	part := filepath.Join(dir, "uploads", filepath.Base(url), "part")
-	waitFor(t, "a part has come", func() bool { i, err := os.Stat(part); return err == nil && i.Size() >= 1<<19 })
-	// This process sees that the other has it.
+	waitFor(t, "some bytes", func() bool { i, err := os.Stat(part); return err == nil && i.Size() >= 1<<19 })
+	// The other process has locked the upload.
 	s.mustPatch(http.StatusLocked, url, s.mustSend(http.StatusOK, "HEAD", url, nil).offset(), strings.NewReader("x"))
 	p.kill()
 	feed.Close()
 	<-ended
 	at := s.mustSend(http.StatusOK, "HEAD", url, nil).offset()
 	if at < 1<<19 {
-		t.Errorf("of %d bytes %d are left", 1<<20, at)
+		t.Errorf("of %d bytes %d exist", 1<<20, at)
 	}
 	s.mustPatch(http.StatusNoContent, url, at, bytes.NewReader(want[at:]))
 	s.checkFile(s.submissions.only(t), want)
@@ -160,7 +159,7 @@ func TestCleanUp_DeletesASingleRequestUploadAfterAKill(t *testing.T) {
 	if _, err := feed.Write(make([]byte, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "a part has come", func() bool {
+	waitFor(t, "some bytes", func() bool {
 		parts, err := filepath.Glob(filepath.Join(dir, "uploads", "*", "part"))
 		if err != nil || len(parts) != 1 {
 			return false
@@ -169,22 +168,22 @@ func TestCleanUp_DeletesASingleRequestUploadAfterAKill(t *testing.T) {
 		return err == nil && i.Size() >= 1<<19
 	})
 	if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Expired != 0 {
-		t.Errorf("tidied %+v, %v while it runs", done, err)
+		t.Errorf("CleanUp returned %+v, %v while the upload runs", done, err)
 	}
 	p.kill()
 	feed.Close()
 	<-ended
 	if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Expired != 1 {
-		t.Errorf("tidied %+v, %v", done, err)
+		t.Errorf("CleanUp returned %+v, %v", done, err)
 	}
 	if left := s.entries(); len(left) > 0 || len(s.submissions.all()) > 0 {
-		t.Errorf("%v is left, %v was handed over", left, s.submissions.all())
+		t.Errorf("%v is left, %v was submitted", left, s.submissions.all())
 	}
 }
 
 func TestPatch_UsesConstantMemory(t *testing.T) {
 	dir := t.TempDir()
-	p := startChild(t, dir) // a process of its own, so that its memory is the upload's
+	p := startChild(t, dir) // its memory is only that of the upload
 	s := serve(t, upload.Options{Dir: dir})
 	const size = 200 << 20
 	url := s.mustSend(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(size)).header.Get("Location")
@@ -193,7 +192,7 @@ func TestPatch_UsesConstantMemory(t *testing.T) {
 	for at := int64(0); at < size; at += 50 << 20 {
 		n := min(50<<20, size-at)
 		if at+n == size {
-			n-- // or it ends itself
+			n-- // the last byte would kill the child
 		}
 		s.mustPatch(http.StatusNoContent, p.url+url, at, io.TeeReader(io.LimitReader(zeroReader{}, n), sum), "Content-Length", strconv.FormatInt(n, 10))
 	}
@@ -221,12 +220,12 @@ func (zeroReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// peak is the most memory a process has had.
+// peakMemory returns the maximum memory of a process.
 func peakMemory(t *testing.T, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		t.Skipf("nothing says how much memory a process has: %v", err)
+		t.Skipf("the memory of a process is unknown: %v", err)
 	}
 	_, rest, _ := strings.Cut(string(status), "VmHWM:")
 	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
@@ -236,19 +235,19 @@ func peakMemory(t *testing.T, pid int) int64 {
 	return kib << 10
 }
 
-// An upload that has just begun must not look like what a crash has left.
+// A new upload must not look like a leftover of a crash.
 func TestCleanUp_DoesNotDisturbNewUploads(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	other := serve(t, upload.Options{Dir: s.dir}) // as another process would
+	other := serve(t, upload.Options{Dir: s.dir}) // like another process
 	over := make(chan struct{})
-	tidied := make(chan struct{})
+	cleanedUp := make(chan struct{})
 	go func() {
-		defer close(tidied)
+		defer close(cleanedUp)
 		for {
 			for _, u := range []*upload.Uploads{s.uploads, other.uploads} {
 				if done, err := u.CleanUp(t.Context()); err != nil || done != (upload.CleanUpResult{}) {
-					t.Errorf("tidied %+v, %v", done, err)
+					t.Errorf("CleanUp returned %+v, %v", done, err)
 				}
 			}
 			select {
@@ -262,8 +261,8 @@ func TestCleanUp_DoesNotDisturbNewUploads(t *testing.T) {
 		s.mustSend(http.StatusCreated, "PUT", "/uploads/a.mp4", strings.NewReader("abc"), "Tus-Resumable", "")
 	}
 	close(over)
-	<-tidied
+	<-cleanedUp
 	if n := len(s.submissions.all()) + len(other.submissions.all()); n != 100 {
-		t.Errorf("%d uploads were handed over, want 100", n)
+		t.Errorf("%d uploads were submitted, want 100", n)
 	}
 }

@@ -23,10 +23,10 @@ func TestPatch_ResumesAfterAFullDisk(t *testing.T) {
 		}
 	})
 	s := serve(t, upload.Options{Dir: dir})
-	t.Cleanup(func() { s.uploads.Close() }) // before the disk goes
+	t.Cleanup(func() { s.uploads.Close() }) // before the unmount
 	want := randomBytes(2 << 20)
 	url := s.create(int64(len(want)), "Upload-Metadata", metadata("sha256", sha256Hex(want)))
-	filler := filepath.Join(dir, "filler") // somebody else's
+	filler := filepath.Join(dir, "filler") // of another program
 	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -37,10 +37,10 @@ func TestPatch_ResumesAfterAFullDisk(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "it goes on from where it was", func() bool {
+	waitFor(t, "the upload to be resumed", func() bool {
 		at := s.mustSend(http.StatusOK, "HEAD", url, nil).offset()
 		if at == 0 || at == int64(len(want)) {
-			t.Fatalf("%d bytes are there", at)
+			t.Fatalf("%d bytes exist", at)
 		}
 		a, err := s.send("PATCH", url, bytes.NewReader(want[at:]), "Content-Type", chunkType, "Upload-Offset", itoa(at))
 		return err == nil && a.status == http.StatusNoContent

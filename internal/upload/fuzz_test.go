@@ -22,27 +22,27 @@ func FuzzParseMetadata(f *testing.F) {
 	f.Add("params eyJhIjoxfQ==,priority LTE=")
 	f.Add("filename Li4vLi4vYQAvYi5tcDQ=")
 	f.Fuzz(func(t *testing.T, header string) {
-		said, err := parseMetadata(header)
+		metadata, err := parseMetadata(header)
 		if err != nil {
 			if r := (&problem{}); !errors.As(err, &r) || r.status != http.StatusBadRequest {
-				t.Fatalf("refused with %v", err)
+				t.Fatalf("got the error %v", err)
 			}
 			return
 		}
 		var pairs []string
-		for key, value := range said {
+		for key, value := range metadata {
 			pairs = append(pairs, key+" "+base64.StdEncoding.EncodeToString([]byte(value)))
 		}
 		again, err := parseMetadata(strings.Join(pairs, ","))
-		if len(header) <= maxMetadata/2 && (err != nil || !maps.Equal(said, again)) {
-			t.Fatalf("%q comes back as %q, %v", said, again, err)
+		if len(header) <= maxMetadata/2 && (err != nil || !maps.Equal(metadata, again)) {
+			t.Fatalf("%q was parsed again as %q, %v", metadata, again, err)
 		}
-		checkUpload(t, said)
+		checkUpload(t, metadata)
 	})
 }
 
-func checkUpload(t *testing.T, said map[string]string) {
-	u, err := newUpload(said)
+func checkUpload(t *testing.T, metadata map[string]string) {
+	u, err := newUpload(metadata)
 	if err != nil {
 		return
 	}
@@ -59,7 +59,7 @@ func checkName(t *testing.T, name string) {
 	}
 	source := sourceFile + safeExtension(name)
 	if filepath.Base(source) != source || len(source) > len(sourceFile)+9 {
-		t.Fatalf("the file of %q would be %q", name, source)
+		t.Fatalf("the file of %q is %q", name, source)
 	}
 }
 
@@ -92,15 +92,14 @@ func FuzzParseHeaders(f *testing.F) {
 	})
 }
 
-// Whatever a path is, nothing outside the directory is looked at, and nobody
-// is told of trouble on this side.
+// No path leads out of the directory or causes an internal error.
 func FuzzServeHTTP_Path(f *testing.F) {
 	f.Add("PATCH", "/uploads/../x", "1", "2")
 	f.Add("POST", "/uploads/", "1", "a b")
 	f.Add("PUT", "/uploads/%2e%2e", "", "")
 	f.Fuzz(func(t *testing.T, method, path, number, header string) {
 		u, err := New(Options{Dir: t.TempDir(), MinFree: -1, OnComplete: acceptAll, OnError: func(id string, err error) {
-			t.Errorf("trouble with %q: %v", id, err)
+			t.Errorf("internal error for %q: %v", id, err)
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// taker is who takes complete uploads.
+// submissions records the submitted uploads.
 type submissions struct {
 	mu      sync.Mutex
 	uploads []upload.Upload
@@ -60,12 +60,12 @@ func (k *submissions) all() []upload.Upload {
 	return slices.Clone(k.uploads)
 }
 
-// only is the one upload that was taken.
+// only returns the only submitted upload.
 func (k *submissions) only(t *testing.T) upload.Upload {
 	t.Helper()
 	all := k.all()
 	if len(all) != 1 {
-		t.Fatalf("%d uploads were handed over, want 1: %+v", len(all), all)
+		t.Fatalf("%d uploads were submitted, want 1: %+v", len(all), all)
 	}
 	return all[0]
 }
@@ -77,7 +77,7 @@ func principal(ctx context.Context) string {
 	return name
 }
 
-// site is a server with uploads.
+// testServer is a server with uploads.
 type testServer struct {
 	*httptest.Server
 	t           *testing.T
@@ -86,7 +86,7 @@ type testServer struct {
 	submissions *submissions
 }
 
-// serve starts one. The principal is whom the header As names.
+// serve starts a server. The header As is the principal.
 func serve(t *testing.T, o upload.Options) *testServer {
 	t.Helper()
 	s := &testServer{t: t, dir: o.Dir, submissions: &submissions{}}
@@ -115,7 +115,7 @@ func serve(t *testing.T, o upload.Options) *testServer {
 	return s
 }
 
-// answer is a response that was read.
+// response is a complete response.
 type response struct {
 	status int
 	header http.Header
@@ -130,7 +130,7 @@ func (a response) offset() int64 {
 	return n
 }
 
-// try makes a request. Headers are pairs.
+// send sends a request. Headers are pairs.
 func (s *testServer) send(method, url string, body io.Reader, headers ...string) (response, error) {
 	if url == "" || url[0] == '/' {
 		url = s.URL + url
@@ -158,7 +158,7 @@ func (s *testServer) send(method, url string, body io.Reader, headers ...string)
 	return response{res.StatusCode, res.Header, string(text)}, err
 }
 
-// do makes a request that must be answered with a status.
+// mustSend sends a request and checks the status.
 func (s *testServer) mustSend(want int, method, url string, body io.Reader, headers ...string) response {
 	s.t.Helper()
 	a, err := s.send(method, url, body, headers...)
@@ -171,7 +171,7 @@ func (s *testServer) mustSend(want int, method, url string, body io.Reader, head
 	return a
 }
 
-// metadata makes an Upload-Metadata of pairs.
+// metadata returns the header Upload-Metadata for pairs.
 func metadata(pairs ...string) string {
 	var b bytes.Buffer
 	for i := 0; i < len(pairs); i += 2 {
@@ -183,7 +183,7 @@ func metadata(pairs ...string) string {
 	return b.String()
 }
 
-// begin begins an upload, and returns its address.
+// create creates an upload, and returns its URL.
 func (s *testServer) create(size int64, headers ...string) string {
 	s.t.Helper()
 	a := s.mustSend(http.StatusCreated, "POST", "/uploads/", nil,
@@ -214,7 +214,7 @@ func sha256Hex(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// sameFile checks what was handed over.
+// checkFile checks the content of a submitted file.
 func (s *testServer) checkFile(u upload.Upload, want []byte) {
 	s.t.Helper()
 	got, err := os.ReadFile(u.Path)
@@ -222,14 +222,14 @@ func (s *testServer) checkFile(u upload.Upload, want []byte) {
 		s.t.Fatal(err)
 	}
 	if sha256Hex(got) != sha256Hex(want) {
-		s.t.Errorf("%d bytes arrived that are not the %d that were sent", len(got), len(want))
+		s.t.Errorf("the file of %d bytes differs from the %d bytes that were sent", len(got), len(want))
 	}
 	if u.Size != int64(len(want)) {
-		s.t.Errorf("the size is said to be %d, want %d", u.Size, len(want))
+		s.t.Errorf("the size is %d, want %d", u.Size, len(want))
 	}
 }
 
-// left lists what is in the directory of uploads.
+// entries lists the directory of uploads.
 func (s *testServer) entries() []string {
 	s.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(s.dir, "uploads"))
@@ -243,19 +243,19 @@ func (s *testServer) entries() []string {
 	return names
 }
 
-// wait waits until something is so.
-func waitFor(t *testing.T, what string, is func() bool) {
+// waitFor waits until ok returns true.
+func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within 20 s", what)
+			t.Fatalf("timeout while waiting for %s", what)
 		}
 	}
 }
 
-var errConnectionLost = errors.New("the connection is cut here")
+var errConnectionLost = errors.New("connection lost")
 
-// cut reads n bytes and then breaks off.
+// brokenReader returns n bytes and then an error.
 func brokenReader(b []byte, n int) io.Reader {
 	return io.MultiReader(bytes.NewReader(b[:n]), errorReader{})
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/cuelight/cuelight/internal/upload"
 )
 
-// taken is a site whose request id "film-17" is the task of another file.
+// newServerWithTakenID starts a server on which the request id "film-17" belongs to another
+// task.
 func newServerWithTakenID(t *testing.T) *testServer {
 	var s *testServer
 	s = serve(t, upload.Options{
@@ -29,7 +30,7 @@ func newServerWithTakenID(t *testing.T) *testServer {
 func (s *testServer) mustCleanUp(released, handed int) {
 	s.t.Helper()
 	if done, err := s.uploads.CleanUp(s.t.Context()); err != nil || done.Released != released || done.Submitted != handed || done.Expired != 0 {
-		s.t.Errorf("tidied %+v, %v; want %d released, %d handed over", done, err, released, handed)
+		s.t.Errorf("CleanUp returned %+v, %v; want %d released, %d submitted", done, err, released, handed)
 	}
 }
 
@@ -42,25 +43,25 @@ func TestTakenRequestID_KeepsTheFile(t *testing.T) {
 	resumed := s.mustPatch(http.StatusConflict, begun, 0, strings.NewReader("abc"))
 	for _, a := range []response{simple, resumed} {
 		if a.kind() != "request-id-taken" || !strings.Contains(a.body, "task 7") || !strings.Contains(a.body, "the file is kept") {
-			t.Errorf("it says %s", a.body)
+			t.Errorf("the body is %s", a.body)
 		}
 	}
 	url := s.URL + simple.header.Get("Location")
 	if simple.header.Get("Location") == "" {
-		t.Fatalf("nobody is told where the file is: %v", simple.header)
+		t.Fatalf("there is no Location: %v", simple.header)
 	}
 	s.mustCleanUp(0, 0)
-	s.mustPatch(http.StatusConflict, url, 3, strings.NewReader("")) // asked again, it is still taken
+	s.mustPatch(http.StatusConflict, url, 3, strings.NewReader("")) // it is still taken
 	a := s.mustPatch(http.StatusNoContent, url, 3, strings.NewReader(""), "Upload-Metadata", metadata("request_id", "film-18"))
 	u := s.submissions.only(t)
 	if a.header.Get("Cuelight-Task") != "task-of-"+u.ID || u.RequestID != "film-18" {
-		t.Errorf("as %q it became %v", u.RequestID, a.header)
+		t.Errorf("with the id %q the headers are %v", u.RequestID, a.header)
 	}
 	s.checkFile(u, []byte("abc"))
 	s.mustSend(http.StatusNoContent, "DELETE", begun, nil)
 	s.mustCleanUp(1, 0)
 	if left := s.entries(); len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("remaining: %v", left)
 	}
 }
 
@@ -87,13 +88,13 @@ func TestUpload_ReportsAnExistingTask(t *testing.T) {
 	}})
 	a := s.mustSendPlain(http.StatusOK, "PUT", "/uploads/a.mp4", strings.NewReader("abc"))
 	if !strings.Contains(a.body, `"task_id":"first","existed":true`) || a.header.Get("Cuelight-Task-Existed") != "true" {
-		t.Errorf("it says %s, %v", a.body, a.header)
+		t.Errorf("the body is %s, %v", a.body, a.header)
 	}
 	url := s.create(3)
 	if a := s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc")); a.header.Get("Cuelight-Task-Existed") != "true" {
-		t.Errorf("it says %v", a.header)
+		t.Errorf("the headers are %v", a.header)
 	}
 	if a := s.mustSend(http.StatusOK, "HEAD", url, nil); a.header.Get("Cuelight-Task-Existed") != "true" {
-		t.Errorf("later it says %v", a.header)
+		t.Errorf("later the headers are %v", a.header)
 	}
 }

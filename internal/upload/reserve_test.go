@@ -13,7 +13,7 @@ import (
 	"github.com/cuelight/cuelight/internal/upload"
 )
 
-// kind is the kind of problem that an answer is.
+// kind returns the kind of a problem.
 func (a response) kind() string {
 	_, kind, _ := strings.Cut(a.body, `"type":"urn:test:`)
 	kind, _, _ = strings.Cut(kind, `"`)
@@ -23,29 +23,29 @@ func (a response) kind() string {
 func TestReservation_ExpiresWithoutData(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{MaxBytes: 10, MaxReserved: 20, ReservationTimeout: time.Hour, ProblemTypePrefix: "urn:test:"})
-	begin := func(want int, length, who string) response {
+	begin := func(want int, length, principal string) response {
 		t.Helper()
-		return s.mustSend(want, "POST", "/uploads/", nil, "Upload-Length", length, "As", who)
+		return s.mustSend(want, "POST", "/uploads/", nil, "Upload-Length", length, "As", principal)
 	}
 	hers := begin(http.StatusCreated, "10", "ann").header.Get("Location")
-	a := begin(http.StatusTooManyRequests, "1", "ann") // half is for others
+	a := begin(http.StatusTooManyRequests, "1", "ann") // the other half is for other principals
 	if a.kind() != "too-many-uploads" || a.header.Get("Retry-After") == "" {
-		t.Errorf("who has all she may is told %v %s", a.header, a.body)
+		t.Errorf("at her limit she got %v %s", a.header, a.body)
 	}
 	his := begin(http.StatusCreated, "10", "bob").header.Get("Location")
 	if a := begin(http.StatusServiceUnavailable, "5", "carl"); a.kind() != "uploads-full" {
-		t.Errorf("with all taken: %s", a.body)
+		t.Errorf("at the total limit: %s", a.body)
 	}
 
 	s.makeOlder(hers, 2*time.Hour)
 	begin(http.StatusCreated, "10", "carl")
 	a = s.mustPatch(http.StatusServiceUnavailable, hers, 0, strings.NewReader("a"), "As", "ann")
 	if a.kind() != "uploads-full" || a.header.Get("Retry-After") == "" {
-		t.Errorf("who comes back too late is told %v %s", a.header, a.body)
+		t.Errorf("after the expiration she got %v %s", a.header, a.body)
 	}
 	s.mustPatch(http.StatusNoContent, his, 0, strings.NewReader("0123456789"), "As", "bob")
 	s.mustPatch(http.StatusNoContent, hers, 0, strings.NewReader("a"), "As", "ann")
-	begin(http.StatusServiceUnavailable, "5", "bob") // it has its room again
+	begin(http.StatusServiceUnavailable, "5", "bob") // the reservation is renewed
 	s.mustPatch(http.StatusNoContent, hers, 1, strings.NewReader("123456789"), "As", "ann")
 }
 
@@ -59,15 +59,14 @@ func TestReservation_CountsTheLengthOfAForm(t *testing.T) {
 		_, _ = s.send("POST", "/uploads/", body, "Tus-Resumable", "", "Content-Length", "900", "Content-Type", "multipart/form-data; boundary=x", "As", "ann")
 	}()
 	fmt.Fprintf(feed, "--x\r\nContent-Disposition: form-data; name=file; filename=a.mp4\r\n\r\nabc")
-	waitFor(t, "it has begun", func() bool { return len(s.entries()) > 0 })
+	waitFor(t, "the upload", func() bool { return len(s.entries()) > 0 })
 	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "700", "As", "bob")
 	s.create(500, "As", "bob")
 	feed.CloseWithError(errors.New("the client is gone"))
 	<-sent
 }
 
-// What comes without a length may be as long as any, but is not refused for want of
-// a disk that would hold that.
+// The disk is smaller than MaxBytes.
 func TestReservation_CountsAnUnknownLengthAsMaxBytes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{MaxBytes: 1 << 60, MaxReserved: 1 << 60, MinFree: 1})
@@ -78,7 +77,7 @@ func TestReservation_CountsAnUnknownLengthAsMaxBytes(t *testing.T) {
 		got <- a
 	}()
 	_, _ = io.WriteString(feed, "abc")
-	waitFor(t, "it has begun", func() bool { return len(s.entries()) > 0 })
+	waitFor(t, "the upload", func() bool { return len(s.entries()) > 0 })
 	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "700", "As", "bob")
 	feed.Close()
 	if a := <-got; a.status != http.StatusCreated {
@@ -89,7 +88,7 @@ func TestReservation_CountsAnUnknownLengthAsMaxBytes(t *testing.T) {
 
 func TestReservation_IgnoresUnknownLengthsForDiskSpace(t *testing.T) {
 	t.Parallel()
-	const more = 1 << 55 // than any disk has
+	const more = 1 << 55 // more than any disk has
 	s := serve(t, upload.Options{MaxBytes: more, MaxReserved: 4 * more, MinFree: 1})
 	body, feed := io.Pipe()
 	got := make(chan response, 1)
@@ -98,7 +97,7 @@ func TestReservation_IgnoresUnknownLengthsForDiskSpace(t *testing.T) {
 		got <- a
 	}()
 	_, _ = io.WriteString(feed, "abc")
-	waitFor(t, "it has begun", func() bool { return len(s.entries()) > 0 })
+	waitFor(t, "the upload", func() bool { return len(s.entries()) > 0 })
 	s.create(700, "As", "bob")
 	s.mustSend(http.StatusInsufficientStorage, "POST", "/uploads/", nil, "Upload-Length", fmt.Sprint(more), "As", "bob")
 	feed.Close()
@@ -131,18 +130,18 @@ func TestProblems_HaveKinds(t *testing.T) {
 	}})
 	url := s.create(3)
 	if a := s.mustPatch(http.StatusConflict, url, 2, strings.NewReader("c")); a.kind() != "upload-offset" {
-		t.Errorf("another place: %s", a.body)
+		t.Errorf("wrong offset: %s", a.body)
 	}
 	patched := make(chan response, 1)
 	go func() {
 		a, _ := s.send("PATCH", url, strings.NewReader("abc"), "Content-Type", chunkType, "Upload-Offset", "0")
 		patched <- a
 	}()
-	<-entered // all has come, and nobody takes it yet: those who want it need not wait for that
+	<-entered // other requests need not wait for the submission
 	for method, header := range map[string]string{"DELETE": "", "PATCH": "3"} {
 		a := s.mustSend(http.StatusLocked, method, url, nil, "Upload-Offset", header, "Content-Type", chunkType)
 		if a.kind() != "upload-busy" || a.header.Get("Retry-After") != "10" {
-			t.Errorf("%s while it is completed: %v %s", method, a.header, a.body)
+			t.Errorf("%s during the completion: %v %s", method, a.header, a.body)
 		}
 	}
 	close(leave)

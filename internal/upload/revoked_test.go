@@ -14,7 +14,7 @@ import (
 	"github.com/cuelight/cuelight/internal/upload"
 )
 
-// revocable is a site whose principals are all revoked once revoke is called.
+// newRevocableServer starts a server. Revoke revokes all principals.
 func newRevocableServer(t *testing.T, askEvery time.Duration) (s *testServer, revoke func()) {
 	t.Helper()
 	var revoked atomic.Bool
@@ -22,7 +22,7 @@ func newRevocableServer(t *testing.T, askEvery time.Duration) (s *testServer, re
 		if revoked.Load() {
 			return fmt.Errorf("%w: credentials are not valid", upload.ErrRevoked)
 		}
-		return errors.New("the database is away")
+		return errors.New("the database is down")
 	}})
 	return s, func() { revoked.Store(true) }
 }
@@ -30,7 +30,7 @@ func newRevocableServer(t *testing.T, askEvery time.Duration) (s *testServer, re
 func (a response) mustBeUnauthenticated(t *testing.T) {
 	t.Helper()
 	if a.status != http.StatusUnauthorized || a.kind() != "unauthenticated" || a.header.Get("WWW-Authenticate") == "" {
-		t.Errorf("it was answered %d %s", a.status, a.body)
+		t.Errorf("got %d %s", a.status, a.body)
 	}
 }
 
@@ -52,12 +52,12 @@ func TestRevokedKey_InterruptsTheUpload(t *testing.T) {
 	revoke()
 	(<-resumable.response).mustBeUnauthenticated(t)
 	(<-simple).mustBeUnauthenticated(t)
-	s.waitForOffset(url, 3) // kept, as if the connection had broken
+	s.waitForOffset(url, 3) // kept, as after a broken connection
 	if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Submitted != 0 || len(s.submissions.all()) != 0 {
 		t.Errorf("%d uploads became tasks; %+v, %v", len(s.submissions.all()), done, err)
 	}
 	if left := s.entries(); len(left) != 1 {
-		t.Errorf("%v is left", left)
+		t.Errorf("remaining: %v", left)
 	}
 }
 
@@ -73,6 +73,6 @@ func TestRevokedKey_IsCheckedBeforeCompletion(t *testing.T) {
 		t.Errorf("%d uploads became tasks; %+v, %v", len(s.submissions.all()), done, err)
 	}
 	if left := s.entries(); len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("remaining: %v", left)
 	}
 }

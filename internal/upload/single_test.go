@@ -14,7 +14,7 @@ import (
 	"github.com/cuelight/cuelight/internal/upload"
 )
 
-// plain makes a request of a client that does not know tus.
+// mustSendPlain sends a request without the headers of tus.
 func (s *testServer) mustSendPlain(want int, method, path string, body io.Reader, headers ...string) response {
 	s.t.Helper()
 	return s.mustSend(want, method, path, body, append([]string{"Tus-Resumable", ""}, headers...)...)
@@ -40,7 +40,7 @@ func TestSingleRequest_AcceptsAFile(t *testing.T) {
 			u := s.submissions.only(t)
 			s.checkFile(u, want)
 			if u.Name != "a film.mp4" || string(u.Params) != `{"a":1}` || u.Priority != 5 || u.RequestID != "r" || u.Type != c.wantType {
-				t.Errorf("%s: handed over as %+v", c.name, u)
+				t.Errorf("%s: submitted as %+v", c.name, u)
 			}
 			var v struct {
 				ID     string `json:"id"`
@@ -48,16 +48,16 @@ func TestSingleRequest_AcceptsAFile(t *testing.T) {
 				Size   int64  `json:"size"`
 			}
 			if err := json.Unmarshal([]byte(a.body), &v); err != nil || v.ID != u.ID || v.TaskID != "task-of-"+u.ID || v.Size != 100_000 {
-				t.Errorf("%s: says %s", c.name, a.body)
+				t.Errorf("%s: the body is %s", c.name, a.body)
 			}
 			if a.header.Get("Location") != "/uploads/"+u.ID || a.header.Get("Cuelight-Task") != v.TaskID {
-				t.Errorf("%s: says %v", c.name, a.header)
+				t.Errorf("%s: the headers are %v", c.name, a.header)
 			}
 		}
 	}
 }
 
-// form makes a form of fields; a field whose name begins with @ is a file's.
+// newForm returns a form. A field whose name begins with @ is a file.
 func newForm(fields ...string) (io.Reader, string) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
@@ -82,11 +82,11 @@ func TestSingleRequest_AcceptsAForm(t *testing.T) {
 	u := s.submissions.only(t)
 	s.checkFile(u, []byte(want))
 	if u.Name != "a film.mp4" || u.Priority != 5 || string(u.Params) != `{"a":1}` || u.Type != "application/octet-stream" {
-		t.Errorf("handed over as %+v", u)
+		t.Errorf("submitted as %+v", u)
 	}
 }
 
-// What a form says before its file is kept in memory, and written down.
+// The fields before the file are kept in memory and saved.
 func TestSingleRequest_LimitsFormFields(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
@@ -105,7 +105,7 @@ func TestSingleRequest_LimitsFormFields(t *testing.T) {
 	body := strings.NewReader(long + "\r\n--y\r\nContent-Disposition: form-data; name=f; filename=a.mp4\r\n\r\nb\r\n--y--\r\n")
 	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", body, "Content-Type", "multipart/form-data; boundary=y")
 	if all := s.submissions.all(); len(all) > 0 || len(s.entries()) > 0 {
-		t.Errorf("%d were handed over, and %v is left", len(all), s.entries())
+		t.Errorf("%d were submitted, remaining: %v", len(all), s.entries())
 	}
 }
 
@@ -143,9 +143,9 @@ func TestSingleRequest_LeavesNothingAfterAnError(t *testing.T) {
 	broken, contentType := newForm("@a", long[:900])
 	half, _ := io.ReadAll(io.LimitReader(broken, 500))
 	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", bytes.NewReader(half), "Content-Type", contentType)
-	waitFor(t, "nothing is left", func() bool { return len(s.entries()) == 0 })
+	waitFor(t, "an empty directory", func() bool { return len(s.entries()) == 0 })
 	if all := s.submissions.all(); len(all) > 0 {
-		t.Errorf("%+v was handed over", all)
+		t.Errorf("%+v was submitted", all)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// submit makes a task of an upload, and the same one however often it is asked.
+// submitTo submits an upload idempotently.
 func submitTo(st *store.Store) func(context.Context, upload.Upload) (upload.Receipt, error) {
 	return func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
 		request := "upload:" + u.ID
@@ -36,7 +36,7 @@ func submitTo(st *store.Store) func(context.Context, upload.Upload) (upload.Rece
 	}
 }
 
-// fate looks the task of an upload up.
+// sourceState queries the task of an upload.
 func sourceState(st *store.Store) func(context.Context, upload.Upload) (upload.SourceState, error) {
 	return func(ctx context.Context, u upload.Upload) (upload.SourceState, error) {
 		id, err := store.ParseID(u.Task)
@@ -67,7 +67,7 @@ func TestRecover_SubmitsTheSameTaskAgain(t *testing.T) {
 	url := s.create(3, "As", "ann", "Upload-Metadata", metadata("params", `{"a": 1}`, "priority", "3"))
 	first := s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"), "As", "ann").header.Get("Cuelight-Task")
 
-	// A crash after the task was committed and before that was written down.
+	// A crash after the commit of the task and before its state was saved.
 	file := filepath.Join(s.dir, "uploads", filepath.Base(url), "state.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -81,25 +81,25 @@ func TestRecover_SubmitsTheSameTaskAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := s.mustSend(http.StatusOK, "HEAD", url, nil, "As", "ann").header.Get("Cuelight-Task"); again != first || first == "" {
-		t.Errorf("first it became task %q, then %q", first, again)
+		t.Errorf("the first task is %q, the second %q", first, again)
 	}
 	var n int
 	if err := pool.QueryRow(t.Context(), "select count(*) from tasks where user_id = 'ann' and priority = 3 and params = '{\"a\": 1}'").Scan(&n); err != nil || n != 1 {
 		t.Errorf("there are %d such tasks, want 1; %v", n, err)
 	}
 
-	tidy := func(want int) {
+	cleanUp := func(want int) {
 		t.Helper()
 		if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Released != want {
-			t.Errorf("tidied %+v, %v; want %d released", done, err, want)
+			t.Errorf("CleanUp returned %+v, %v; want %d released", done, err, want)
 		}
 	}
-	tidy(0)
+	cleanUp(0)
 	if _, err := pool.Exec(t.Context(), "update tasks set ingest_status = 'completed'"); err != nil {
 		t.Fatal(err)
 	}
-	tidy(1)
+	cleanUp(1)
 	if left := s.entries(); len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("remaining: %v", left)
 	}
 }

@@ -28,7 +28,7 @@ func TestPatch_ResumesAnInterruptedUpload(t *testing.T) {
 		for {
 			a := s.mustSend(http.StatusOK, "HEAD", url, nil)
 			if a.header.Get("Cache-Control") != "no-store" || a.header.Get("Upload-Length") != strconv.Itoa(len(want)) {
-				t.Fatalf("HEAD says %v", a.header)
+				t.Fatalf("HEAD returned %v", a.header)
 			}
 			at := int(a.offset())
 			if at == len(want) {
@@ -44,11 +44,11 @@ func TestPatch_ResumesAnInterruptedUpload(t *testing.T) {
 				t.Fatalf("got %d %s", a.status, a.body)
 			}
 		}
-		waitFor(t, "handed over", func() bool { return len(s.submissions.all()) > 0 })
+		waitFor(t, "the submission", func() bool { return len(s.submissions.all()) > 0 })
 		u := s.submissions.only(t)
 		s.checkFile(u, want)
 		if u.Name != "A film.MP4" || u.Type != "video/mp4" || string(u.Params) != `{"a":1}` || u.Priority != -7 || u.RequestID != "r" || u.Metadata["x"] != "y" {
-			t.Errorf("handed over as %+v", u)
+			t.Errorf("submitted as %+v", u)
 		}
 		if filepath.Base(u.Path) != "source.mp4" {
 			t.Errorf("the file is %s", u.Path)
@@ -65,21 +65,21 @@ func TestResponses_ContainTheTask(t *testing.T) {
 	want := s.submissions.only(t)
 	task := "task-of-" + want.ID
 	if a.offset() != 3 || a.header.Get("Cuelight-Task") != task || a.header.Get("Upload-Expires") != "" {
-		t.Errorf("PATCH says %v", a.header)
+		t.Errorf("PATCH returned %v", a.header)
 	}
 	if a := s.mustSend(http.StatusOK, "HEAD", url, nil); a.offset() != 3 || a.header.Get("Cuelight-Task") != task {
-		t.Errorf("HEAD says %v", a.header)
+		t.Errorf("HEAD returned %v", a.header)
 	}
-	// A client that did not hear the answer sends the empty rest again.
+	// A client that missed the response sends an empty PATCH.
 	if a := s.mustPatch(http.StatusNoContent, url, 3, nil); a.header.Get("Cuelight-Task") != task {
-		t.Errorf("the second PATCH says %v", a.header)
+		t.Errorf("the second PATCH returned %v", a.header)
 	}
 	s.submissions.only(t)
 	var v struct {
 		TaskID string `json:"task_id"`
 	}
 	if a := s.mustSend(http.StatusOK, "GET", url, nil); json.Unmarshal([]byte(a.body), &v) != nil || v.TaskID != task {
-		t.Errorf("GET says %s", a.body)
+		t.Errorf("GET returned %s", a.body)
 	}
 	s.mustSend(http.StatusConflict, "DELETE", url, nil)
 	s.checkFile(want, []byte("abc"))
@@ -98,15 +98,15 @@ func TestOptions_DescribesTheProtocol(t *testing.T) {
 		}
 	}
 	if a := s.mustSend(http.StatusPreconditionFailed, "POST", "/uploads/", nil, "Tus-Resumable", "2.0", "Upload-Length", "1"); a.header.Get("Tus-Version") != "1.0.0" {
-		t.Errorf("the refusal says %v", a.header)
+		t.Errorf("the headers are %v", a.header)
 	}
 	a = s.mustSend(http.StatusNotFound, "HEAD", "/uploads/AAAAAAAAAAAAAAAAAAAAAAAAAA", nil)
 	if a.header.Get("Tus-Resumable") != "1.0.0" || a.header.Get("Upload-Offset") != "" {
-		t.Errorf("HEAD of nothing says %v", a.header)
+		t.Errorf("HEAD of a missing upload returned %v", a.header)
 	}
 	a = s.mustSend(http.StatusNotFound, "GET", "/uploads/../etc", nil)
 	if a.header.Get("Content-Type") != "application/problem+json" || !strings.Contains(a.body, `"status":404`) {
-		t.Errorf("GET of nothing says %v %s", a.header, a.body)
+		t.Errorf("GET of a missing upload returned %v %s", a.header, a.body)
 	}
 	s.mustSend(http.StatusMethodNotAllowed, "HEAD", "/uploads/", nil)
 	s.mustSend(http.StatusMethodNotAllowed, "DELETE", "/uploads/", nil)
@@ -128,14 +128,14 @@ func TestCreationWithUpload(t *testing.T) {
 	s := serve(t, upload.Options{})
 	a := s.mustSend(http.StatusCreated, "POST", "/uploads/", strings.NewReader("abc"), "Upload-Length", "5", "Content-Type", chunkType)
 	if a.offset() != 3 || a.header.Get("Upload-Expires") == "" {
-		t.Errorf("says %v", a.header)
+		t.Errorf("headers are %v", a.header)
 	}
 	s.mustPatch(http.StatusNoContent, a.header.Get("Location"), 3, strings.NewReader("de"))
 	s.checkFile(s.submissions.only(t), []byte("abcde"))
 	s.mustSend(http.StatusRequestEntityTooLarge, "POST", "/uploads/", strings.NewReader("abcdef"), "Upload-Length", "5", "Content-Type", chunkType)
 	s.mustSend(460, "POST", "/uploads/", strings.NewReader("abcde"), "Upload-Length", "5", "Content-Type", chunkType, "Upload-Checksum", "sha1 "+base64.StdEncoding.EncodeToString(make([]byte, 20)))
 	_, _ = s.send("POST", "/uploads/", brokenReader([]byte("abcde"), 3), "Content-Length", "5", "Upload-Length", "5", "Content-Type", chunkType)
-	waitFor(t, "what its client does not know of is not kept", func() bool { return len(s.entries()) == 1 })
+	waitFor(t, "the upload to be deleted", func() bool { return len(s.entries()) == 1 })
 }
 
 func TestPost_RejectsInvalidHeaders(t *testing.T) {
@@ -172,7 +172,7 @@ func TestPost_RejectsInvalidHeaders(t *testing.T) {
 		}
 	}
 	if left := s.entries(); len(left) > 0 {
-		t.Errorf("refused uploads left %v", left)
+		t.Errorf("rejected uploads left %v", left)
 	}
 }
 
@@ -189,11 +189,11 @@ func TestPatch_RejectsWrongOffsets(t *testing.T) {
 	}
 	s.mustSend(http.StatusUnsupportedMediaType, "PATCH", url, strings.NewReader("xx"), "Upload-Offset", "4")
 	s.mustSend(http.StatusPreconditionFailed, "PATCH", url, strings.NewReader("xx"), "Upload-Offset", "4", "Content-Type", chunkType, "Tus-Resumable", "")
-	// More than was announced, with and without a Content-Length.
+	// More bytes than announced, with and without Content-Length.
 	s.mustPatch(http.StatusRequestEntityTooLarge, url, 4, strings.NewReader("efghijk"))
 	s.mustPatch(http.StatusRequestEntityTooLarge, url, 4, io.MultiReader(strings.NewReader("efghijk")))
 	if got := s.mustSend(http.StatusOK, "HEAD", url, nil).offset(); got != 4 {
-		t.Fatalf("%d bytes are there, want 4", got)
+		t.Fatalf("%d bytes exist, want 4", got)
 	}
 	s.mustPatch(http.StatusNoContent, url, 4, io.MultiReader(strings.NewReader("efghij")))
 	s.checkFile(s.submissions.only(t), []byte("abcdefghij"))
@@ -211,7 +211,7 @@ func TestPatch_AppendsNothingIfTheChecksumDiffers(t *testing.T) {
 	s.mustPatch(460, url, 2, strings.NewReader("xx"), "Upload-Checksum", sum("cd"))
 	s.mustPatch(460, url, 2, strings.NewReader("xxxx"), "Upload-Checksum", sum("cdef"))
 	_, _ = s.send("PATCH", url, brokenReader([]byte("cdef"), 2), "Content-Length", "4", "Content-Type", chunkType, "Upload-Offset", "2", "Upload-Checksum", sum("cdef"))
-	waitFor(t, "the broken one is forgotten", func() bool {
+	waitFor(t, "the broken request to end", func() bool {
 		a, err := s.send("PATCH", url, strings.NewReader("cd"), "Content-Type", chunkType, "Upload-Offset", "2", "Upload-Checksum", sum("cd"))
 		return err == nil && a.status == http.StatusNoContent
 	})
@@ -235,7 +235,7 @@ func TestRecover_DiscardsUnverifiedBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.mustSend(http.StatusOK, "HEAD", url, nil).offset(); got != 2 {
-		t.Fatalf("%d bytes are there, want 2", got)
+		t.Fatalf("%d bytes exist, want 2", got)
 	}
 	s.mustPatch(http.StatusNoContent, url, 2, strings.NewReader("cdef"))
 	s.checkFile(s.submissions.only(t), []byte("abcdef"))
@@ -247,12 +247,12 @@ func TestUpload_IsDeletedIfItsSHA256Differs(t *testing.T) {
 	url := s.create(3, "Upload-Metadata", metadata("sha256", sha256Hex([]byte("abc"))))
 	s.mustPatch(460, url, 0, strings.NewReader("abd"))
 	if left := s.entries(); len(left) > 0 || len(s.submissions.all()) > 0 {
-		t.Errorf("%v is left, %v was handed over", left, s.submissions.all())
+		t.Errorf("%v is left, %v was submitted", left, s.submissions.all())
 	}
 	url = s.create(3, "Upload-Metadata", metadata("sha256", sha256Hex([]byte("abc"))))
 	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
 	if u := s.submissions.only(t); u.SHA256 != sha256Hex([]byte("abc")) {
-		t.Errorf("handed over as %+v", u)
+		t.Errorf("submitted as %+v", u)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestUpload_IsVisibleOnlyToItsPrincipal(t *testing.T) {
 	}
 	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abcd"), "As", "ann")
 	if u := s.submissions.only(t); u.Principal != "ann" {
-		t.Errorf("handed over as %+v", u)
+		t.Errorf("submitted as %+v", u)
 	}
 	s.mustSend(http.StatusNotFound, "GET", url, nil, "As", "bob")
 }
@@ -288,7 +288,7 @@ func TestDelete_RemovesTheUpload(t *testing.T) {
 	s.mustSend(http.StatusNotFound, "DELETE", url, nil)
 	s.mustPatch(http.StatusNotFound, url, 2, strings.NewReader("cd"))
 	if left := s.entries(); len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("remaining: %v", left)
 	}
 }
 
@@ -306,13 +306,13 @@ func TestUpload_ExpiresWithoutData(t *testing.T) {
 	s.mustPatch(http.StatusGone, url, 2, strings.NewReader("cd"))
 	done, err := s.uploads.CleanUp(t.Context())
 	if err != nil || done != (upload.CleanUpResult{Expired: 1, Bytes: 2}) {
-		t.Errorf("tidied %+v, %v", done, err)
+		t.Errorf("CleanUp returned %+v, %v", done, err)
 	}
 	s.mustSend(http.StatusNotFound, "HEAD", url, nil)
 	s.mustSend(http.StatusOK, "HEAD", kept, nil)
 }
 
-// age makes an upload old.
+// makeOlder moves the times of an upload to the past.
 func (s *testServer) makeOlder(url string, by time.Duration) {
 	s.t.Helper()
 	dir := filepath.Join(s.dir, "uploads", filepath.Base(url))
