@@ -29,7 +29,7 @@ type entry struct {
 
 const (
 	slots      = 100                   // per stage, under full load
-	workTime   = 20 * time.Millisecond // of stages that do not do nothing
+	workTime   = 20 * time.Millisecond // of stages that take time
 	slowCommit = 2 * time.Millisecond  // additional time of a commit on a slow disk
 )
 
