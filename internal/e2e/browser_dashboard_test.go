@@ -155,7 +155,7 @@ func TestDashboard_OfARealDaemon(t *testing.T) {
 		"url": "http://" + s.address, "control": browsertest.Control(t, s.controls()), "videos": s.videos, "admin": s.secret("admin"), "reader": s.secret("read"), "submitter": s.createKey(),
 	})
 	s.daemon.stop()
-	expected := map[any]bool{"stage dead": true, "stage failed": true, "worker lost": true, "claims of lost workers freed": true}
+	expected := map[any]bool{"stage dead": true, "stage failed": true, "worker lost": true, "claims of lost workers expired": true}
 	for _, l := range append(s.daemon.logged("error"), s.daemon.logged("warn")...) {
 		if !expected[l["msg"]] {
 			t.Errorf("logged: %v", l)

@@ -268,7 +268,7 @@ await test("a submitter can add URLs, and nothing else", async (page) => {
   await page.click("text=Add…");
   await page.fill("#dialog >> #source", "/etc/hosts");
   await page.click("#dialog >> button[type=submit]");
-  await page.waitForSelector("#messages >> text=/You do not have permission.*upload yours/");
+  await page.waitForSelector("#messages >> text=/You do not have permission.*upload the file/");
   await page.fill("#dialog >> #source", "http://127.0.0.1:9/from-a-camera.mp4");
   await page.click("#dialog >> button[type=submit]");
   await rowOf(page, "from-a-camera.mp4").waitFor();

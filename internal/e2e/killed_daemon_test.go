@@ -180,7 +180,7 @@ func TestStoppedDaemon_ChangesNothingAfterItsLease(t *testing.T) {
 	other.stop()
 	taken := 0
 	for _, l := range still.logged("info") {
-		if l["stage"] == "transcode" && (l["msg"] == "stage taken back" || l["msg"] == "stage given back") {
+		if l["stage"] == "transcode" && (l["msg"] == "claim revoked" || l["msg"] == "stage released") {
 			taken++
 		}
 	}
