@@ -1,10 +1,9 @@
-// Package redact gives the public form of a task's source: the form that lists,
-// pages, webhooks, logs, traces, errors and the audit show.
+// Package redact removes secrets from the source of a task. Lists, pages, webhooks, logs, traces, errors and the
+// audit log show only the public form that it returns.
 //
-// [Source] removes a URL's user and password, its query and its fragment, for every
-// scheme. [Text] does the same to the URLs in a text, such as an error, and removes
-// the secrets of the task's own source from it. A secret in the path of a URL, or in
-// the name of a file, cannot be told from a name, and stays.
+// [Source] removes the user and password, the query and the fragment of a URL of any scheme. [Text] does this to every
+// URL in a text, such as an error, and also removes the secrets of the task's own source. The package cannot recognise
+// a secret in the path of a URL or in a file name; these stay.
 package redact
 
 import (
@@ -16,14 +15,13 @@ import (
 	"strings"
 )
 
-// hidden stands for what is not shown.
+// hidden replaces a removed part.
 const hidden = "…"
 
 var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 
-// Source is the public form of a source. A path is shown whole: "?" and "#" are
-// letters of a file's name. Where a text cannot be understood and could hold a
-// secret, only its scheme is shown.
+// Source returns the public form of a source. An absolute path stays whole: "?" and "#" are part of a file name. Of a
+// source that is not understood and may contain a secret, only the scheme stays.
 func Source(s string) string {
 	scheme := schemePattern.FindString(s)
 	if rest, ok := strings.CutPrefix(s[len(scheme):], "//"); ok {
@@ -40,8 +38,8 @@ func Source(s string) string {
 	return s
 }
 
-// withAuthority is the public form of a URL with a host. It cuts the text instead of
-// writing the URL anew, so that every letter shown is one of the source's.
+// withAuthority returns the public form of a URL with a host. It cuts the text instead of formatting the parsed URL, so
+// that the remaining characters are those of the source.
 func withAuthority(scheme, rest, s string) string {
 	if _, err := url.Parse(s); err != nil {
 		return scheme + hidden
@@ -55,7 +53,7 @@ func withAuthority(scheme, rest, s string) string {
 	return scheme + rest[strings.LastIndexByte(rest[:end], '@')+1:]
 }
 
-// Name is the last part of a source's public form, to call a task by.
+// Name returns the last path element of a source's public form, as a short name of its task.
 func Name(source string) string {
 	shown := Source(source)
 	base := path.Base(shown)
@@ -70,8 +68,8 @@ func Name(source string) string {
 	return base
 }
 
-// Filter is a part of a source that somebody searched for, as the audit may keep it:
-// nothing of it where it could be part of a secret.
+// Filter returns a search text for sources in the form in which the audit log may keep it: hidden if it may be part of
+// a secret.
 func Filter(part string) string {
 	if part != Source(part) || strings.ContainsAny(part, "?#@=&") {
 		return hidden
@@ -79,7 +77,7 @@ func Filter(part string) string {
 	return part
 }
 
-// Error is err with its message as [Text] has it.
+// Error returns err with a message redacted by [Text].
 func Error(err error, source string) error {
 	if err == nil {
 		return nil
@@ -101,8 +99,7 @@ func (e *redactedError) Unwrap() error { return e.err }
 
 var urlPattern = regexp.MustCompile("[A-Za-z][A-Za-z0-9+.-]*://[^\\s\"'`<>]*")
 
-// Text is a text in which each URL has its public form, and which has none of the
-// secrets of source.
+// Text returns a text with the public form of each URL and without the secrets of source.
 func Text(text, source string) string {
 	secrets := secretsOf(source)
 	if len(secrets) > 0 {
@@ -117,8 +114,8 @@ func Text(text, source string) string {
 	return text
 }
 
-// JSON is a JSON value in which every text is as [Text] has it. Its numbers keep
-// their digits.
+// JSON returns a JSON value in which every string, and every name of a member, is redacted by [Text]. Numbers keep their
+// digits. It returns nil for invalid JSON.
 func JSON(raw json.RawMessage, source string) json.RawMessage {
 	if !strings.Contains(string(raw), "://") && len(secretsOf(source)) == 0 {
 		return raw
@@ -127,67 +124,65 @@ func JSON(raw json.RawMessage, source string) json.RawMessage {
 	d.UseNumber()
 	var value any
 	if err := d.Decode(&value); err != nil {
-		return nil // it is nothing that could be shown in part
+		return nil
 	}
-	public, err := json.Marshal(each(value, source))
+	public, err := json.Marshal(redactValue(value, source))
 	if err != nil {
 		return nil
 	}
 	return public
 }
 
-func each(value any, source string) any {
+func redactValue(value any, source string) any {
 	switch v := value.(type) {
 	case string:
 		return Text(v, source)
 	case []any:
 		for i := range v {
-			v[i] = each(v[i], source)
+			v[i] = redactValue(v[i], source)
 		}
 	case map[string]any:
 		public := make(map[string]any, len(v))
 		for key := range v {
-			public[Text(key, source)] = each(v[key], source)
+			public[Text(key, source)] = redactValue(v[key], source)
 		}
 		return public
 	}
 	return value
 }
 
-// How long a secret must be to be looked for by itself. Shorter ones would be found
-// in other words.
+// Shorter secrets are not searched for in a text, because they would match parts of ordinary words.
 const (
-	passwordLeast = 4
-	valueLeast    = 8
+	minPassword = 4
+	minValue    = 8
 )
 
-// secretsOf is what the public form of a source leaves out, as a whole and in its
-// parts, the longest first.
+// secretsOf returns the parts of a source that its public form leaves out, the longest first.
 func secretsOf(source string) (secrets []string) {
 	if Source(source) == source {
 		return nil
 	}
-	add := func(least int, all ...string) {
+	add := func(minLength int, all ...string) {
 		for _, s := range all {
-			if len(s) >= least && !slices.Contains(secrets, s) {
+			if len(s) >= minLength && !slices.Contains(secrets, s) {
 				secrets = append(secrets, s)
 			}
 		}
 	}
-	add(passwordLeast, source)
+	add(minPassword, source)
 	if u, err := url.Parse(source); err == nil {
 		if u.User != nil {
 			password, _ := u.User.Password()
 			_, escaped, _ := strings.Cut(u.User.String(), ":")
-			add(passwordLeast, password, escaped)
+			add(minPassword, password, escaped)
 		}
-		add(passwordLeast, u.RawQuery, u.Fragment, u.RawFragment)
+		add(minPassword, u.RawQuery, u.Fragment, u.RawFragment)
 		for pair := range strings.SplitSeq(u.RawQuery, "&") {
 			_, value, _ := strings.Cut(pair, "=")
 			decoded, err := url.QueryUnescape(value)
-			add(valueLeast, value)
+			add(minValue, value)
 			if err == nil {
-				add(valueLeast, decoded)
+				add(minValue, decoded)
 			}
 		}
 	}
@@ -197,7 +192,7 @@ func secretsOf(source string) (secrets []string) {
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		_, password, _ := strings.Cut(rest[:at], ":")
-		add(passwordLeast, rest[:at], password)
+		add(minPassword, rest[:at], password)
 	}
 	slices.SortStableFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	return secrets

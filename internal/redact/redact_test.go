@@ -12,7 +12,7 @@ import (
 	"github.com/cuelight/cuelight/internal/redact"
 )
 
-func TestSource_ShowsNoSecret(t *testing.T) {
+func TestSource_RemovesSecretsForEveryScheme(t *testing.T) {
 	t.Parallel()
 	for source, want := range map[string]string{
 		"/videos/a?b#c@d.mp4": "/videos/a?b#c@d.mp4",
@@ -47,12 +47,12 @@ func TestSource_ShowsNoSecret(t *testing.T) {
 		"https//u:p@h/a":                              "…",
 	} {
 		if got := redact.Source(source); got != want {
-			t.Errorf("%q is shown as %q, want %q", source, got, want)
+			t.Errorf("public form of %q is %q, want %q", source, got, want)
 		}
 	}
 }
 
-func TestName_IsTheLastPartOfWhatIsShown(t *testing.T) {
+func TestName_ReturnsTheLastPathElement(t *testing.T) {
 	t.Parallel()
 	for source, want := range map[string]string{
 		"https://u:pw@example.org/d/a%20b.mp4?token=t": "a b.mp4",
@@ -63,24 +63,24 @@ func TestName_IsTheLastPartOfWhatIsShown(t *testing.T) {
 		"/":                                            "/",
 	} {
 		if got := redact.Name(source); got != want {
-			t.Errorf("%q is called %q, want %q", source, got, want)
+			t.Errorf("name of %q is %q, want %q", source, got, want)
 		}
 	}
 }
 
-func TestFilter_KeepsNothingThatCouldBePartOfASecret(t *testing.T) {
+func TestFilter_HidesWhatMayBePartOfASecret(t *testing.T) {
 	t.Parallel()
 	for part, want := range map[string]string{
 		"token=abc": "…", "u:p@h": "…", "https://u:p@h/a?b": "…", "https://h/a?b": "…", "#x": "…",
 		"/films": "/films", "https://h/a": "https://h/a", "": "", "clip 7.mp4": "clip 7.mp4",
 	} {
 		if got := redact.Filter(part); got != want {
-			t.Errorf("%q is written down as %q, want %q", part, got, want)
+			t.Errorf("filter %q becomes %q, want %q", part, got, want)
 		}
 	}
 }
 
-func TestText_HasThePublicFormOfEveryURL(t *testing.T) {
+func TestText_RedactsEveryURL(t *testing.T) {
 	t.Parallel()
 	const source = "https://me:hunter22@h/a.mp4?X-Amz-Signature=c0ffee%2F123&b=1#part"
 	for text, want := range map[string]string{
@@ -95,12 +95,12 @@ func TestText_HasThePublicFormOfEveryURL(t *testing.T) {
 		"https://u:p@other/x?y was moved": "https://other/x was moved",
 	} {
 		if got := redact.Text(text, source); got != want {
-			t.Errorf("%q is shown as %q, want %q", text, got, want)
+			t.Errorf("public form of %q is %q, want %q", text, got, want)
 		}
 	}
 }
 
-func TestError_KeepsWhatItWraps(t *testing.T) {
+func TestError_KeepsTheWrappedError(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no route")
 	err := redact.Error(fmt.Errorf("open s3://b/k?sig=123: %w", cause), "s3://b/k?sig=123")
@@ -108,11 +108,11 @@ func TestError_KeepsWhatItWraps(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if redact.Error(nil, "x") != nil || redact.Error(cause, "s3://b/k?sig=123") != cause {
-		t.Error("what has no secret was changed")
+		t.Error("an error without a secret was changed")
 	}
 }
 
-func TestJSON_HasNoSecretInAnyText(t *testing.T) {
+func TestJSON_RedactsEveryString(t *testing.T) {
 	t.Parallel()
 	const source = `s3://b/k?a=1&sig=c0ffee"12`
 	raw, err := json.Marshal(map[string]any{"from": source, "list": []any{map[string]any{source: 1}, "c0ffee\"12"}, "n": json.Number("12345678901234567890.10")})
@@ -130,16 +130,16 @@ func TestJSON_HasNoSecretInAnyText(t *testing.T) {
 	}
 }
 
-// secret is planted in a source. Its letters need no encoding.
+// secret is part of the sources below. Its characters need no encoding.
 const secret = "c0ffee-S3cret"
 
-func FuzzSecretOfASourceIsNeverShown(f *testing.F) {
+func FuzzSource_NeverShowsASecret(f *testing.F) {
 	f.Add("https", "me", "", "", "example.com", "/a.mp4", "x=1")
 	f.Add("s3", "", "x%", "@", "bucket", "", "&a=b;c")
 	f.Add("HTTPS", "%zz", " ", "\x7f", "[::1]", "//", "")
 	f.Add("a+b", "a", "b", "c", "h:80", "/%41/@b", "?")
 	f.Fuzz(func(t *testing.T, scheme, user, before, after, host, path, query string) {
-		// A secret in the place of a name is not known to be one.
+		// A secret in the host or path cannot be recognised.
 		if strings.ContainsAny(user+before+after+host, "/?#") || strings.ContainsAny(path, "?#") || path != "" && path[0] != '/' {
 			return
 		}
@@ -147,7 +147,7 @@ func FuzzSecretOfASourceIsNeverShown(f *testing.F) {
 			return
 		}
 		if !utf8.ValidString(strings.Join([]string{scheme, user, before, after, host, path, query}, " ")) {
-			return // the database has no such source
+			return // the database stores only UTF-8
 		}
 		for _, source := range []string{
 			scheme + "://" + user + ":" + before + secret + after + "@" + host + path + "?" + query,
