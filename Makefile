@@ -1,5 +1,5 @@
-# `make` alone lists what there is. The work is in internal/setup and
-# internal/tools; what needs more than one line has a script there.
+# `make` alone lists the targets. Longer ones are scripts in internal/setup and
+# internal/tools.
 
 GO      ?= go
 PREFIX  ?= /usr/local
@@ -7,17 +7,17 @@ DESTDIR ?=
 PKG     ?= ./...
 VERSION ?= $(shell GIT_OPTIONAL_LOCKS=0 git describe --tags --always --dirty 2>/dev/null)
 
-# Where Go's own installer puts it, for shells that were not told.
+# The directory of Go's own installer, which may be missing in PATH.
 export PATH := $(PATH):/usr/local/go/bin
 export GO
 
-# A file's name is data: taken as it was typed, with no $ expanded, and handed
-# over in the environment, where no shell reads it.
+# The name of a file is data: make does not expand $ in it, and passes it in the
+# environment, where no shell parses it.
 override VIDEO := $(value VIDEO)
 export VIDEO
 
-# One way to compile for everything but the tests, so that nothing is compiled
-# twice: a program that stands alone, and holds no paths of this machine.
+# The same build settings for everything except tests, so that nothing is compiled
+# twice: a static program without paths of this machine.
 plain = CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath -buildvcs=false"
 tool  = $(plain) $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 
@@ -34,52 +34,51 @@ build: ## compile bin/cuelight
 	@$(plain) $(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/cuelight ./cmd/cuelight
 
 .PHONY: test
-test: needs-test ## run every test, with the race detector (PKG=./store ARGS='-run Claim -v')
+test: needs-test ## run all tests with the race detector (PKG=./store ARGS='-run Claim -v')
 	@internal/setup/test.sh $(ARGS) $(PKG)
 
 .PHONY: test-quick
-test-quick: needs-run ## run the tests without the race detector, and without the long ones
+test-quick: needs-run ## run the short tests without the race detector
 	@$(GO) test -short $(ARGS) $(PKG)
 
 .PHONY: chaos
-chaos: needs-test ## inject faults for DURATION=60s, planned from SEED, and check the result
+chaos: needs-test ## inject random faults for DURATION=60s (SEED=…) and check the result
 	@$(plain) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
 
 .PHONY: failover
-failover: needs-test ## kill the primary under load, promote its standby, and check the result
+failover: needs-test ## kill the primary under load, promote the standby, check the result
 	@$(plain) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos -failover kill -duration 16s $(ARGS)
 
-# A module of its own, so that what it compares with is none of the product's
-# dependencies.
+# A module of its own: the compared systems are no dependencies of the product.
 bench = $(plain) $(GO) build -C bench -o ../bin/bench . && exec bin/bench
 
 .PHONY: bench
-bench: needs-test ## measure latency, throughput and growth, beside peers (under 30 minutes)
+bench: needs-test ## measure latency and throughput next to other queues (30 minutes)
 	@$(bench) $(ARGS)
 
 .PHONY: bench-quick
-bench-quick: needs-test ## the same in three minutes, smaller; the last line is JSON
+bench-quick: needs-test ## a smaller benchmark of three minutes; the last line is JSON
 	@$(bench) -quick $(ARGS)
 
 .PHONY: bench-once
-bench-once: needs-test ## every measurement once and briefly, to see that it works
+bench-once: needs-test ## run every measurement once, briefly, to check that it works
 	@$(bench) -once -out "" $(ARGS)
 
 .PHONY: bench-test
-bench-test: needs-test ## test the benchmark itself
+bench-test: needs-test ## test the benchmark
 	@MODULE=bench internal/setup/test.sh $(ARGS) ./...
 	@cd bench && $(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
 .PHONY: load
-load: needs-test build ## measure what 500 streams and 50 requests a second cost, in four minutes
+load: needs-test build ## measure the cost of 500 streams and 50 requests/s (four minutes)
 	@$(plain) $(GO) build -o bin/load ./internal/proof/load && exec bin/load -program bin/cuelight $(ARGS)
 
 .PHONY: sql
-sql: ## write schema.sql and triggers.sql anew from the generator
+sql: ## generate schema.sql and triggers.sql
 	@$(GO) run ./store/internal/gensql
 
 .PHONY: vendor
-vendor: ## fetch the dashboard's scripts anew, those that web/ui/internal/vendor names
+vendor: ## download the dashboard's scripts listed in web/ui/internal/vendor
 	@$(GO) run ./web/ui/internal/vendor web/ui/assets/vendor
 
 .PHONY: fmt
@@ -87,13 +86,13 @@ fmt: ## format the Go files
 	@gofmt -w .
 
 .PHONY: lint
-lint: fmt-check vet staticcheck deadcode ## all the checks that are not tests
+lint: fmt-check vet staticcheck deadcode ## run all checks that are not tests
 
 .PHONY: fmt-check
 fmt-check:
 	@unformatted=$$(gofmt -l .) && { test -z "$$unformatted" || { echo "make fmt would change:"; echo "$$unformatted"; exit 1; }; }
 
-# The second one is the promise that it compiles on macOS.
+# The second run checks that the code compiles on macOS.
 .PHONY: vet
 vet:
 	@for module in . bench; do \
@@ -101,7 +100,7 @@ vet:
 		GOOS=darwin $(plain) $(GO) vet -C $$module ./... || exit 1; \
 	done
 
-# Beyond the usual: every package and exported name has its comment.
+# Besides the defaults: every package and exported name has a comment.
 .PHONY: staticcheck
 staticcheck:
 	@for module in . bench; do \
@@ -113,23 +112,23 @@ deadcode:
 	@$(plain) internal/tools/deadcode.sh
 
 .PHONY: vulncheck
-vulncheck: ## look for known vulnerabilities in what is called (GOVULNDB=… for another database)
+vulncheck: ## find known vulnerabilities (GOVULNDB=… for another database)
 	@$(plain) internal/tools/vulncheck.sh
 
 .PHONY: check
-check: ## exactly what the automatic checks run
+check: ## run the checks of continuous integration
 	@CI=$${CI:-false} .ci/run
 
 .PHONY: install
 install: ## copy bin/cuelight and its systemd unit (PREFIX, DESTDIR)
-	@test -x bin/cuelight || { echo "cuelight: nothing built yet: make build"; exit 2; }
+	@test -x bin/cuelight || { echo "cuelight: bin/cuelight is missing; run make build"; exit 2; }
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/systemd/system" "$(DESTDIR)$(PREFIX)/lib/sysusers.d"
 	install -m 755 bin/cuelight "$(DESTDIR)$(PREFIX)/bin/cuelight"
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' docs/deploy/cuelight.service >"$(DESTDIR)$(PREFIX)/lib/systemd/system/cuelight.service"
 	install -m 644 docs/deploy/sysusers.conf "$(DESTDIR)$(PREFIX)/lib/sysusers.d/cuelight.conf"
 
 .PHONY: clean
-clean: ## remove what make built (never data)
+clean: ## remove build results (never data)
 	@rm -rf bin
 
 .PHONY: needs-run
@@ -143,4 +142,4 @@ needs-test:
 
 .PHONY: needs-browser
 needs-browser: needs-test
-	@CUELIGHT_TEST_BROWSER=1 $(GO) test -count=1 -run TestBrowserAndWhatScriptsNeedAreHere ./internal/browsertest
+	@CUELIGHT_TEST_BROWSER=1 $(GO) test -count=1 -run TestNeed_FindsBrowserAndModules ./internal/browsertest

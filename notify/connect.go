@@ -12,6 +12,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
 // dialWithin is how long a try to connect to one address may take, where the
@@ -84,8 +86,8 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	for {
 		pause := l.nextPause()
 		l.expect(pause)
-		if err := sleep(ctx, pause); err != nil {
-			return nil, err
+		if ctxsleep.For(ctx, pause) != nil {
+			return nil, ctx.Err()
 		}
 		conn, err := l.open(ctx)
 		if err == nil {
@@ -95,17 +97,6 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 			return nil, ctx.Err()
 		}
 		l.lost(err)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
 }
 

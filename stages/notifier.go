@@ -3,6 +3,8 @@ package stages
 import (
 	"context"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
 // notifyEvents notifies readers of events, in any process, that this one has written
@@ -19,7 +21,7 @@ func (p *process) notifyEvents(ctx context.Context) {
 		sending, cancel := context.WithTimeout(ctx, shutdownTimeout)
 		_ = p.Backend.NotifyEvents(sending) // the dispatcher reports an outage; readers also poll
 		cancel()
-		if !sleep(ctx, interval) {
+		if ctxsleep.For(ctx, interval) != nil {
 			return
 		}
 	}
@@ -34,7 +36,7 @@ func (p *process) pruneEvents(ctx context.Context) {
 		return
 	}
 	failed := false
-	for next := jitter(pruneInterval); sleep(ctx, next); {
+	for next := jitter(pruneInterval); ctxsleep.For(ctx, next) == nil; {
 		pruning, cancel := context.WithTimeout(ctx, exchangeTimeout)
 		more, err := p.Backend.PruneEvents(pruning, p.KeepEvents)
 		cancel()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -198,7 +199,7 @@ func (p *process) result(ctx context.Context, task store.ID, stage string) (json
 			raw, err = p.Backend.Result(ctx, task, stage)
 			return err
 		})
-		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoStage) || !sleep(ctx, pause.NextBackOff()) {
+		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoStage) || ctxsleep.For(ctx, pause.NextBackOff()) != nil {
 			return raw, err
 		}
 	}
@@ -211,20 +212,8 @@ func (p *process) lostClaims(ctx context.Context, c engine.Claim) (lost []engine
 			lost, err = p.Backend.FindLostClaims(ctx, []engine.Claim{c})
 			return err
 		})
-		if !errors.Is(err, store.ErrLocked) && !errors.Is(err, context.DeadlineExceeded) || !sleep(ctx, jitter(lockedPause)) {
+		if !errors.Is(err, store.ErrLocked) && !errors.Is(err, context.DeadlineExceeded) || ctxsleep.For(ctx, jitter(lockedPause)) != nil {
 			return lost, err
 		}
-	}
-}
-
-// sleep waits for d, and reports whether ctx was not done before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

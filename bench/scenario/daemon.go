@@ -15,6 +15,7 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 	"github.com/cuelight/cuelight/bench/usage"
 	"github.com/cuelight/cuelight/internal/childproc"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
 // IdleDaemon measures a daemon without tasks: "idle_daemon", with the statements that it sends
@@ -60,7 +61,7 @@ func (d IdleDaemon) Measure(ctx context.Context, t *Trial) (err error) {
 		defer cancel()
 		err = errors.Join(err, daemon.Stop(ctx, syscall.SIGTERM))
 	}()
-	if err := sleep(ctx, d.Settle); err != nil {
+	if err := ctxsleep.For(ctx, d.Settle); err != nil {
 		return err
 	}
 	return d.measureUsage(ctx, t, daemon.PID())
@@ -117,7 +118,7 @@ func (d IdleDaemon) measureUsage(ctx context.Context, t *Trial, pid int) error {
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, d.For); err != nil {
+	if err := ctxsleep.For(ctx, d.For); err != nil {
 		return err
 	}
 	after, err := takeDaemonSample(t.Server, pid)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
 // E2E takes tasks through an idle system, one after the other. It records, in ms: "e2e", from
@@ -62,7 +63,7 @@ func IdleCase(commitDelay time.Duration) string {
 
 // IdlePause waits for a random 5 to 50 ms, after which all processes sleep.
 func IdlePause(ctx context.Context) error {
-	return sleep(ctx, 5*time.Millisecond+rand.N(45*time.Millisecond))
+	return ctxsleep.For(ctx, 5*time.Millisecond+rand.N(45*time.Millisecond))
 }
 
 // Measure records all four figures.
@@ -137,7 +138,7 @@ func (r *e2eRun) submitSpread(ctx context.Context) (int, error) {
 	var all errgroup.Group
 	for task := range r.submits {
 		all.Go(func() error {
-			err := sleep(ctx, rand.N(r.Spread))
+			err := ctxsleep.For(ctx, rand.N(r.Spread))
 			if err == nil {
 				err = r.submit(ctx, task)
 			}

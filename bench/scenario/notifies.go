@@ -10,6 +10,7 @@ import (
 
 	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
 // Notifies counts the notifications per task of a drain. PostgreSQL merges equal ones of one
@@ -74,7 +75,7 @@ func countNotifications(ctx context.Context, url string, channels []string) (*no
 
 // stop waits a moment for pending notifications and returns the count.
 func (n *notificationCounter) stop(ctx context.Context) (int64, error) {
-	_ = sleep(ctx, 100*time.Millisecond)
+	_ = ctxsleep.For(ctx, 100*time.Millisecond)
 	n.cancel()
 	err := <-n.done
 	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
 // Rate submits tasks at random times, at an average rate, in an open loop: it does not wait
@@ -110,7 +111,7 @@ func (r *rateRun) submit(ctx context.Context) error {
 	var all sync.WaitGroup
 	r.startedAt = time.Now()
 	for i, at := range r.arrivals {
-		if sleep(ctx, at-time.Since(r.startedAt)) != nil {
+		if ctxsleep.For(ctx, at-time.Since(r.startedAt)) != nil {
 			break
 		}
 		all.Go(func() {

@@ -125,18 +125,3 @@ func (t *Trial) Stop(ctx context.Context, err *error, workers ...harness.Workers
 		*err = errors.Join(*err, w.Stop(ctx))
 	}
 }
-
-// sleep waits, or returns why it cannot.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return context.Cause(ctx)
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

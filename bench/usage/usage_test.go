@@ -10,6 +10,7 @@ import (
 
 	"github.com/cuelight/cuelight/bench/usage"
 	"github.com/cuelight/cuelight/internal/childproc"
+	"github.com/cuelight/cuelight/internal/testwait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,22 +22,12 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// waitUntil polls a condition.
-func waitUntil(t *testing.T, condition string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not after 30 s: %s", condition)
-		}
-	}
-}
-
 func TestOfProcess_MeasuresCPUAndMemory(t *testing.T) {
 	t.Parallel()
 	p, err := childproc.Start(exec.Command("/bin/sh", "-c", "while :; do :; done"), childproc.Options{})
 	must(t, err)
 	var u usage.Usage
-	waitUntil(t, "the process has used 50 ms of CPU", func() bool {
+	testwait.Until(t, "the process has used 50 ms of CPU", func() bool {
 		var err error
 		u, err = usage.OfProcess(p.PID())
 		must(t, err)
@@ -68,7 +59,7 @@ func TestOfThisProcess_Rises(t *testing.T) {
 	if before.Memory < 1<<20 {
 		t.Errorf("this process has %d bytes of memory", before.Memory)
 	}
-	waitUntil(t, "the CPU time rises", func() bool {
+	testwait.Until(t, "the CPU time rises", func() bool {
 		after, err := usage.OfThisProcess()
 		must(t, err)
 		return after.CPU > before.CPU

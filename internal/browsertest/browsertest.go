@@ -1,21 +1,20 @@
-// Package browsertest runs scripts that use pages as people do: in Chromium, driven
-// by playwright-core in Node, with axe-core to look for what shuts people out.
+// Package browsertest runs scripts that use pages in a real browser: in Chromium, driven by
+// playwright-core in Node, with axe-core to find accessibility problems.
 //
-// A test calls [Need], which skips it where there is no browser, and then
-// [Browser.Run] with a script that imports browser.mjs of this package. What the
-// script needs is installed by `npm ci` from package-lock.json into the user's cache
-// directory, once per lock file.
+// A test calls [Need], which skips it on a machine without a browser, and then
+// [Browser.Run] with a script that imports browser.mjs of this package. `npm ci` installs
+// the modules of package-lock.json into the user's cache directory, once per lock file.
 //
-// Pictures go to $CUELIGHT_TEST_PICTURES, below which each test has a folder, or with
-// -artifacts to the test's own folder of those; otherwise they are kept only of tests
-// that fail, whose log says where.
+// Screenshots go to $CUELIGHT_TEST_PICTURES, with a directory for each test, or with
+// -artifacts to the test's artifact directory. Without either, only those of failed tests
+// are kept, and the log names their directory.
 package browsertest
 
 import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	_ "embed" // what npm is to install
+	_ "embed" // for the files of npm
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -30,9 +29,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
+
+	"github.com/cuelight/cuelight/internal/childproc"
 )
 
 //go:embed package.json
@@ -41,11 +40,11 @@ var packageJSON []byte
 //go:embed package-lock.json
 var packageLock []byte
 
-// Browser is what scripts are run with.
+// Browser has the programs and modules that scripts need.
 type Browser struct{ chromium, node, modules string }
 
-// Chromium finds the browser alone. It skips the test where there is none, unless
-// $CI is set, or $CUELIGHT_TEST_BROWSER=1: then it fails.
+// Chromium finds the browser alone. Without one it skips the test, or fails it if $CI is
+// set or $CUELIGHT_TEST_BROWSER is 1.
 func Chromium(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -53,13 +52,17 @@ func Chromium(t testing.TB) string {
 			return path
 		}
 	}
-	missing(t)("there is no Chromium on this machine")
+	skipOrFail := t.Skipf
+	if ci := os.Getenv("CI"); isRequired() || ci != "" && ci != "false" {
+		skipOrFail = t.Fatalf
+	}
+	skipOrFail("Chromium is not installed")
 	return ""
 }
 
-// Need finds the browser and Node, and installs what scripts import. It skips the
-// test in short runs and where these cannot be had: Node and the network are not
-// on every machine. With $CUELIGHT_TEST_BROWSER=1 it fails instead.
+// Need finds the browser and Node, and installs the modules for scripts. It skips the test
+// in short runs, and on a machine without Node or the network; if
+// $CUELIGHT_TEST_BROWSER is 1, it fails the test instead.
 func Need(t testing.TB) Browser {
 	t.Helper()
 	if testing.Short() {
@@ -70,34 +73,27 @@ func Need(t testing.TB) Browser {
 	return b
 }
 
-// Node finds Node, and installs what a package.json and its package-lock.json name; it
-// returns the program and the directory that has node_modules. Like [Need] it skips
-// the test, or fails it, where these cannot be had.
+// Node finds Node and installs the modules of a package.json and its package-lock.json. It
+// returns the program and the directory with node_modules. Like [Need] it skips or fails
+// the test if these are not available.
 func Node(t testing.TB, packageJSON, packageLock []byte) (node, modules string) {
 	t.Helper()
-	lacks := t.Skipf
-	if wanted() {
-		lacks = t.Fatalf
+	skipOrFail := t.Skipf
+	if isRequired() {
+		skipOrFail = t.Fatalf
 	}
 	node, err := exec.LookPath("node")
 	if err != nil {
-		lacks("there is no Node on this machine")
+		skipOrFail("Node is not installed")
 	}
 	if modules, err = install(t.Context(), packageJSON, packageLock); err != nil {
-		lacks("install what the script needs: %v", err)
+		skipOrFail("install the modules of the script: %v", err)
 	}
 	return node, modules
 }
 
-func missing(t testing.TB) func(string, ...any) {
-	if ci := os.Getenv("CI"); wanted() || ci != "" && ci != "false" {
-		return t.Fatalf
-	}
-	return t.Skipf
-}
-
-// wanted reports whether somebody said that there is all that is needed.
-func wanted() bool { return os.Getenv("CUELIGHT_TEST_BROWSER") == "1" }
+// isRequired reports whether a test without a browser must fail.
+func isRequired() bool { return os.Getenv("CUELIGHT_TEST_BROWSER") == "1" }
 
 // Module is the path of a file in an installed npm package, such as
 // "hls.js/dist/hls.min.js".
@@ -105,52 +101,49 @@ func (b Browser) Module(file string) string {
 	return filepath.Join(b.modules, "node_modules", filepath.FromSlash(file))
 }
 
-// Run runs a script to its end, and fails the test if that is not a good one. The
-// script finds what it is given, as JSON, in the export of that name of browser.mjs.
-func (b Browser) Run(t testing.TB, script string, given map[string]any) {
+// Run runs a script and fails the test if the script fails. The script finds the input in
+// the export "given" of browser.mjs.
+func (b Browser) Run(t testing.TB, script string, input map[string]any) {
 	t.Helper()
 	path, err := filepath.Abs(script)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := pictures(t)
-	given = maps.Clone(given)
-	given["chromium"], given["pictures"] = b.chromium, dir
-	text, err := json.Marshal(given)
+	dir := screenshotDir(t)
+	input = maps.Clone(input)
+	input["chromium"], input["pictures"] = b.chromium, dir
+	text, err := json.Marshal(input)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), b.node, path, string(text))
+	cmd := exec.Command(b.node, path, string(text))
 	cmd.Env = append(os.Environ(), "CUELIGHT_NODE_MODULES="+b.modules)
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it has children
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 5 * time.Second
-	err = cmd.Run()
-	t.Logf("the browser says:\n%s", out.String())
+	err = childproc.Run(t.Context(), cmd, childproc.Options{})
+	t.Logf("output of the browser:\n%s", out.String())
 	if err != nil {
-		t.Errorf("%v; pictures are in %s", err, dir)
+		t.Errorf("%v; screenshots are in %s", err, dir)
 	}
 }
 
-// Control serves what a script asks for by control, which a page cannot do, and
-// returns its address. An error is shown to the script.
-func Control(t testing.TB, can map[string]func(form url.Values) (string, error)) (address string) {
+// Control serves actions for scripts that a page cannot do itself, and returns their
+// address. The script gets the text or the error of an action.
+func Control(t testing.TB, actions map[string]func(form url.Values) (string, error)) (address string) {
 	t.Helper()
 	mux := http.NewServeMux()
-	for what, do := range can {
-		mux.HandleFunc("POST /test/"+what, func(w http.ResponseWriter, r *http.Request) {
+	for name, action := range actions {
+		mux.HandleFunc("POST /test/"+name, func(w http.ResponseWriter, r *http.Request) {
 			if err := r.ParseForm(); err != nil {
 				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
-			text, err := do(r.PostForm)
+			text, err := action(r.PostForm)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
 			}
-			_, _ = io.WriteString(w, text) // a script that has ended is not told
+			_, _ = io.WriteString(w, text) // the script may have ended
 		})
 	}
 	s := httptest.NewServer(mux)
@@ -158,8 +151,8 @@ func Control(t testing.TB, can map[string]func(form url.Values) (string, error))
 	return s.URL
 }
 
-// pictures is where they go.
-func pictures(t testing.TB) string {
+// screenshotDir is the directory of the test's screenshots.
+func screenshotDir(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("CUELIGHT_TEST_PICTURES"); dir != "" {
 		dir = filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "-"))
@@ -186,8 +179,8 @@ func pictures(t testing.TB) string {
 	return dir
 }
 
-// install has npm install what package-lock.json says, beside its place first, so
-// that it is there whole or not at all.
+// install runs npm in a temporary directory and renames that, so that the modules are
+// there completely or not at all.
 func install(ctx context.Context, packageJSON, packageLock []byte) (dir string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -217,8 +210,8 @@ func install(ctx context.Context, packageJSON, packageLock []byte) (dir string, 
 		return "", fmt.Errorf("npm ci: %w: %s", err, strings.Join(strings.Fields(string(out)), " "))
 	}
 	if err := os.Rename(temporary, dir); err != nil {
-		if _, there := os.Stat(dir); there == nil {
-			return dir, nil // somebody else was first
+		if _, statErr := os.Stat(dir); statErr == nil {
+			return dir, nil // another process was faster
 		}
 		return "", err
 	}

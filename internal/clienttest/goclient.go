@@ -1,7 +1,7 @@
 //go:build generated
 
-// Command client uses the generated client as somebody's program would. It fails where
-// the server answers otherwise than the types say, and prints the task's id.
+// Command client uses the generated client as a user's program would. It fails if a response
+// of the server does not fit the types, and prints the id of the task.
 package main
 
 import (

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -209,7 +210,7 @@ type slowStore struct {
 }
 
 func (f slowStore) Get(ctx context.Context, id store.ID) (store.Task, error) {
-	sleep(ctx, f.delay)
+	_ = ctxsleep.For(ctx, f.delay)
 	return f.Store.Get(ctx, id)
 }
 

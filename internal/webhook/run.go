@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -42,7 +43,7 @@ func (w *Webhooks) Run(ctx context.Context) error {
 		if isHolder {
 			d.runAsLeader(ctx)
 		}
-		sleep(ctx, w.options.leaseDuration/renewalsPerLease)
+		_ = ctxsleep.For(ctx, w.options.leaseDuration/renewalsPerLease)
 	}
 	return nil
 }
@@ -84,7 +85,7 @@ type deliverer struct {
 
 // waitForWebhooks waits until a webhook may exist. Triggers send a wake at a registration.
 func (d *deliverer) waitForWebhooks(ctx context.Context) {
-	sleep(ctx, minIdleWait)
+	_ = ctxsleep.For(ctx, minIdleWait)
 	timer := time.NewTimer(maxIdleWait)
 	defer timer.Stop()
 	select {
@@ -283,14 +284,5 @@ func (d *deliverer) reportError(ctx context.Context, err error) {
 	case err == nil && d.failing:
 		d.failing = false
 		d.webhooks.options.OnError(nil)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -63,7 +64,7 @@ func TestStop_WaitsForTheGrace(t *testing.T) {
 			r := attemptResult{dueDelivery: dueDelivery{id: newID()}, response: response{aborted: true}}
 			d.inFlight = map[store.ID]store.ID{r.id: newID()}
 			d.calls.Go(func() {
-				sleep(calling, c.call)
+				_ = ctxsleep.For(calling, c.call)
 				d.finished <- r
 			})
 			begun := time.Now()
