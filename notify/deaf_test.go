@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
-	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/notify"
 )
 
@@ -49,7 +49,7 @@ func TestDeafConnectionIsFoundOut(t *testing.T) {
 				}
 				fail(old[0])
 				b.back()
-				testwait.Until(t, "the end of the old connection", old[0].gone.Load)
+				waittest.Until(t, "the end of the old connection", old[0].gone.Load)
 			}
 			b.unchanged()
 			if n := len(p.all()); n != 1 {

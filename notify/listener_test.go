@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
-	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/notify"
 )
 
@@ -209,7 +209,7 @@ func TestSessionLockIsSeenWhileTheSessionLasts(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	testwait.Until(t, "the end of the lock", func() bool { return len(b.pids()) == 0 })
+	waittest.Until(t, "the end of the lock", func() bool { return len(b.pids()) == 0 })
 	if other, _ := notify.New(pool, notify.Options{}).Session(); other == first {
 		t.Error("two Listeners have one key")
 	}
@@ -233,7 +233,7 @@ func TestListenerHearsWithoutItsLock(t *testing.T) {
 		_, err := rival.Exec(context.Background(), `select pg_advisory_lock($1)`, key)
 		took <- err
 	}()
-	testwait.Until(t, "the rival's wait", func() (waits bool) {
+	waittest.Until(t, "the rival's wait", func() (waits bool) {
 		row := pool.QueryRow(t.Context(), `select exists (select from pg_locks where pid = $1 and locktype = 'advisory' and not granted)`, rival.PgConn().PID())
 		return row.Scan(&waits) == nil && waits
 	})

@@ -16,7 +16,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/postgres"
-	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/notify"
 )
 
@@ -67,7 +67,7 @@ func TestListenerLeavesASessionThatStandsStill(t *testing.T) {
 		t.Errorf("%d sessions hold the lock, want the still one and the new one", n)
 	}
 	must(t, syscall.Kill(still, syscall.SIGCONT))
-	testwait.Until(t, "the end of the old session", func() bool { return len(b.pids()) == 1 })
+	waittest.Until(t, "the end of the old session", func() bool { return len(b.pids()) == 1 })
 	b.unchanged()
 }
 
@@ -176,7 +176,7 @@ func TestSlowReaderHoldsNothingUp(t *testing.T) {
 		// 25 MB in all, far more than any socket's buffer.
 		b.exec(`select pg_notify('a', i || $1) from generate_series(1, 250) i`, payload)
 	}
-	testwait.Until(t, "the listener's session being idle, with no transaction's snapshot", func() (idle bool) {
+	waittest.Until(t, "the listener's session being idle, with no transaction's snapshot", func() (idle bool) {
 		err := pool.QueryRow(t.Context(), `select state = 'idle' and wait_event = 'ClientRead' and backend_xmin is null
 			and pg_notification_queue_usage() < 0.001 from pg_stat_activity where pid = $1`, pid).Scan(&idle)
 		return err == nil && idle
@@ -265,7 +265,7 @@ func TestListenerComesBackWhenItMayConnectAgain(t *testing.T) {
 		do(away.out)
 		do(`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'work'`)
 		b.change(false)
-		testwait.Until(t, "a refusal", func() bool {
+		waittest.Until(t, "a refusal", func() bool {
 			err := pool.Ping(t.Context())
 			var refused *pgconn.PgError
 			return errors.As(err, &refused) && refused.Code == away.code

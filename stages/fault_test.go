@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -139,7 +139,7 @@ func TestNonsensicalProgressHarmsNobody(t *testing.T) {
 		b.submit()
 		b.start(func(r *stages.Runner) { r.Lease, r.Grace = 600*time.Millisecond, -1 })
 		var last store.Worker
-		testwait.Until(t, "a heartbeat that says what is running", func() bool {
+		waittest.Until(t, "a heartbeat that says what is running", func() bool {
 			all, err := b.Workers(t.Context(), false)
 			if err != nil || len(all) != 1 {
 				t.Fatal(all, err)
@@ -148,7 +148,7 @@ func TestNonsensicalProgressHarmsNobody(t *testing.T) {
 			return len(last.Running) == 2
 		})
 		began := last.HeartbeatAt
-		testwait.Until(t, "further heartbeats", func() bool {
+		waittest.Until(t, "further heartbeats", func() bool {
 			all, err := b.Workers(t.Context(), false)
 			return err == nil && len(all) == 1 && all[0].HeartbeatAt.After(began.Add(time.Second))
 		})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -71,7 +71,7 @@ func TestCompletedWorkSurvivesARestoreOfItsTable(t *testing.T) {
 	r.wait(t, stages.DatabaseLost)
 	exec(`alter table test_tasks_away rename to test_tasks`)
 	r.wait(t, stages.DatabaseBack)
-	testwait.Until(t, "task ended", func() bool { s := b.task(id).Status; return s == "dead" || s == "completed" })
+	waittest.Until(t, "task ended", func() bool { s := b.task(id).Status; return s == "dead" || s == "completed" })
 	if s := b.task(id).Status; s != "completed" {
 		t.Errorf("task is %s: %+v", s, b.history(id))
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cuelight/cuelight/bench/usage"
 	"github.com/cuelight/cuelight/internal/childproc"
-	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +27,7 @@ func TestOfProcess_MeasuresCPUAndMemory(t *testing.T) {
 	p, err := childproc.Start(exec.Command("/bin/sh", "-c", "while :; do :; done"), childproc.Options{})
 	must(t, err)
 	var u usage.Usage
-	testwait.Until(t, "the process has used 50 ms of CPU", func() bool {
+	waittest.Until(t, "the process has used 50 ms of CPU", func() bool {
 		var err error
 		u, err = usage.OfProcess(p.PID())
 		must(t, err)
@@ -59,7 +59,7 @@ func TestOfThisProcess_Rises(t *testing.T) {
 	if before.Memory < 1<<20 {
 		t.Errorf("this process has %d bytes of memory", before.Memory)
 	}
-	testwait.Until(t, "the CPU time rises", func() bool {
+	waittest.Until(t, "the CPU time rises", func() bool {
 		after, err := usage.OfThisProcess()
 		must(t, err)
 		return after.CPU > before.CPU

@@ -242,6 +242,3 @@ func (p *Process) Kill() {
 	_ = p.SignalGroup(syscall.SIGKILL) // the child may have ended just now
 	<-p.done
 }
-
-// Stderr is the end of what the child has written to standard error.
-func (p *Process) Stderr() string { return p.stderr.String() }

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/internal/childproc"
-	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -91,7 +91,7 @@ func TestStop_KillsTheGroupAfterTheGracePeriod(t *testing.T) {
 	if err := p.Stop(ctx, syscall.SIGTERM); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
-	testwait.Until(t, "the group is gone", func() bool { return len(groupMembers(t, p.PID())) == 0 })
+	waittest.Until(t, "the group is gone", func() bool { return len(groupMembers(t, p.PID())) == 0 })
 }
 
 func TestRun_KillsTheChildWhenTheContextIsDone(t *testing.T) {
@@ -168,7 +168,7 @@ func TestChild_AndTheDeathOfThisProgram(t *testing.T) {
 				t.Fatal(err)
 			}
 			var pid int
-			testwait.Until(t, "the child has started", func() bool {
+			waittest.Until(t, "the child has started", func() bool {
 				text, _ := os.ReadFile(filepath.Join(dir, "pid"))
 				pid, err = strconv.Atoi(string(text))
 				return err == nil
@@ -183,7 +183,7 @@ func TestChild_AndTheDeathOfThisProgram(t *testing.T) {
 					t.Errorf("the child did not outlive its parent: %v", err)
 				}
 			}
-			testwait.Until(t, "the child is gone", func() bool { return len(groupMembers(t, pid)) == 0 })
+			waittest.Until(t, "the child is gone", func() bool { return len(groupMembers(t, pid)) == 0 })
 		})
 	}
 }

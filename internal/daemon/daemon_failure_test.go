@@ -11,7 +11,7 @@ import (
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/inbox"
 	"github.com/cuelight/cuelight/internal/pgtest"
-	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/stages/video"
 )
 
@@ -43,7 +43,7 @@ func TestDaemon_EndsWhenTheWebServerFails(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(t.Context()) }()
-	testwait.Until(t, "the daemon works", func() bool { return logs.FilterMessage("working").Len() > 0 })
+	waittest.Until(t, "the daemon works", func() bool { return logs.FilterMessage("working").Len() > 0 })
 	if err := d.services.listener.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -97,6 +97,8 @@ func (b *Bouncer) Start(mode string) {
 		}
 	}
 	cmd := b.account.Command(b.program, filepath.Join(b.dir, "ini"))
+	var stderr childproc.Tail
+	cmd.Stderr = &stderr
 	var err error
 	if b.process, err = childproc.Start(cmd, childproc.Options{Session: true}); err != nil {
 		b.t.Fatal(err)
@@ -109,7 +111,7 @@ func (b *Bouncer) Start(mode string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("PgBouncer does not start:\n%s", b.process.Stderr())
+			b.t.Fatalf("PgBouncer does not start:\n%s", &stderr)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/postgres"
-	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // ephemeralStateEnv makes the test binary a program with a server in some state.
@@ -33,7 +33,7 @@ func TestEphemeral_EndsWithItsProgram(t *testing.T) {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			dir := killProgramWithServer(t, state)
-			testwait.Until(t, dir+" and all processes of the server are gone", func() bool {
+			waittest.Until(t, dir+" and all processes of the server are gone", func() bool {
 				_, err := os.Stat(dir)
 				return os.IsNotExist(err) && !isInCommandLine(dir)
 			})

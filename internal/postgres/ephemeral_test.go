@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/postgres"
-	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 func TestEphemeral_ListensOnlyOnTheGivenAddresses(t *testing.T) {
@@ -102,7 +102,7 @@ func TestStop_SmartWaitsForSessions(t *testing.T) {
 		t.Errorf("with a session: %v", err)
 	}
 	must(t, conn.Close(t.Context()))
-	testwait.Until(t, "the server stops", func() bool {
+	waittest.Until(t, "the server stops", func() bool {
 		return s.Start(t.Context()) == nil // it cannot start while it runs
 	})
 }
@@ -115,11 +115,11 @@ func TestStart_AfterTheServerEndedByItself(t *testing.T) {
 	}
 	// The server may end before it answers.
 	_, _ = queryText(t.Context(), s.URL("postgres"), "copy (select 1 where false) to program 'kill -INT $(head -1 postmaster.pid)'")
-	testwait.Until(t, "it has ended", func() bool {
+	waittest.Until(t, "it has ended", func() bool {
 		_, err := queryText(t.Context(), s.URL("postgres"), "select 'x'")
 		return err != nil
 	})
-	testwait.Until(t, "it can be started", func() bool { return s.Start(t.Context()) == nil })
+	waittest.Until(t, "it can be started", func() bool { return s.Start(t.Context()) == nil })
 	expectText(t, s.URL("postgres"), "select 'x'", "x")
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/postgres"
-	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 func TestPromote_KeepsAcknowledgedCommits(t *testing.T) {
@@ -19,7 +19,7 @@ func TestPromote_KeepsAcknowledgedCommits(t *testing.T) {
 	expectText(t, postgres.TCPURL("postgres", standby.Addr()), "select pg_is_in_recovery()::text || current_setting('work_mem')", "true7MB")
 
 	must(t, primary.Set(t.Context(), "synchronous_standby_names", `"it's two"`))
-	testwait.Until(t, "the standby is synchronous", func() bool {
+	waittest.Until(t, "the standby is synchronous", func() bool {
 		state, _ := queryText(t.Context(), primary.URL("postgres"), "select sync_state from pg_stat_replication")
 		return state == "sync"
 	})

@@ -1,11 +1,11 @@
-// Package testwait waits, in tests, for conditions that nothing announces: a file
+// Package waittest waits, in tests, for conditions that nothing announces: a file
 // that another process writes, a row, the state of a server.
 //
-//	testwait.Until(t, "the worker is registered", func() bool { return workers() == 1 })
+//	waittest.Until(t, "the worker is registered", func() bool { return workers() == 1 })
 //
 // A test that can be told by a channel waits for the channel. Tests under
 // testing/synctest do not need this package: their clock waits by itself.
-package testwait
+package waittest
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package testwait_test
+package waittest_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/testwait"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // recorder is a test that records its failure instead of ending.
@@ -26,16 +26,16 @@ func TestUntil_ReturnsWhenTheConditionIsTrueOrFailsAfterTheLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		testwait.Until(t, "a second has passed", func() bool { return time.Since(start) >= time.Second })
+		waittest.Until(t, "a second has passed", func() bool { return time.Since(start) >= time.Second })
 		if d := time.Since(start); d > 1100*time.Millisecond {
 			t.Errorf("returned after %v", d)
 		}
 		r := &recorder{TB: t}
 		func() {
 			defer func() { _ = recover() }()
-			testwait.Until(r, "pigs fly", func() bool { return false })
+			waittest.Until(r, "pigs fly", func() bool { return false })
 		}()
-		if d := time.Since(start); !strings.Contains(r.failure, "not true") || d < testwait.Limit {
+		if d := time.Since(start); !strings.Contains(r.failure, "not true") || d < waittest.Limit {
 			t.Errorf("failure %q after %v", r.failure, d)
 		}
 	})

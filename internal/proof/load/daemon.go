@@ -100,8 +100,7 @@ func (d *daemon) readLogLine(line string, listening chan<- struct{}) {
 func (d *daemon) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	_ = d.Signal(syscall.SIGTERM) // it may have ended already
-	if err := d.Wait(ctx); errors.Is(err, context.DeadlineExceeded) {
+	if err := d.Stop(ctx, syscall.SIGTERM); errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the daemon did not end within %v", drainTimeout)
 	}
 	return nil // its log says why it ended
