@@ -108,7 +108,8 @@ func (d *doctor) checkListener(ctx context.Context, db *dbconn.Database) {
 	took, err := timeNotification(ctx, db)
 	if err != nil {
 		d.wrong("notifications", "they do not arrive: "+usererr.FirstLine(err.Error()),
-			"use an address that leads to the server itself, not to a pooler in transaction mode, or set --notify-url; until then only the sweep finds work, seconds later")
+			"use an address that leads to the server itself, not to a pooler in transaction mode, "+
+				"or set --notify-url; until then only the sweep finds work, seconds later")
 		return
 	}
 	d.ok("notifications", "arrive within %s", console.Duration(took))

@@ -68,12 +68,9 @@ func (c *cli) warnHeldUp() {
 	fmt.Fprintln(c.err, "cuelight: an open transaction of another client delays the last events; see docs/events.md")
 }
 
-// eventsError translates the errors of following events.
+// eventsError explains that events were pruned.
 func eventsError(err error) error {
-	switch {
-	case errors.Is(err, ops.ErrNotCompleted):
-		return exitStatus(exitFailure)
-	case errors.Is(err, store.ErrEventsGone):
+	if errors.Is(err, store.ErrEventsGone) {
 		return &usererr.Error{
 			Kind: usererr.NotFound, Text: "the events after the given id were pruned, or there never was such an event",
 			Hint: "--after 0 begins with the oldest events",

@@ -50,7 +50,7 @@ func (c *cli) finish(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case isBrokenPipe(err), errors.Is(err, ops.ErrNotCompleted):
+	case isBrokenPipe(err), errors.Is(err, ops.ErrNotCompleted): // the events have shown the outcome
 		return exitFailure
 	}
 	if status, ok := errors.AsType[exitStatus](err); ok {

@@ -125,5 +125,6 @@ func nextStages(t store.Task) (next []string) {
 }
 
 var statusColours = map[string]string{
-	string(store.StatusCompleted): console.Green, string(store.StatusDead): console.Red, string(store.StatusFailed): console.Yellow, string(store.StatusCancelled): console.Dim,
+	string(store.StatusCompleted): console.Green, string(store.StatusDead): console.Red,
+	string(store.StatusFailed): console.Yellow, string(store.StatusCancelled): console.Dim,
 }

@@ -240,14 +240,11 @@ func (w *watcher) reportEnd(ctx context.Context) error {
 		return err
 	}
 	r, err := reportOn(ctx, w.db.Store, t, t.Source, published)
-	if err != nil {
-		return err
+	if err == nil {
+		err = w.c.printReport(r)
 	}
-	if err := w.c.printReport(r); err != nil {
-		return err
+	if err == nil && r.Published == nil {
+		err = exitStatus(exitFailure)
 	}
-	if r.Published == nil {
-		return exitStatus(exitFailure)
-	}
-	return nil
+	return err
 }

@@ -84,14 +84,15 @@ func (c *cli) changeWebhook(
 	do func(in *webhook.Webhooks, h webhook.Webhook) (webhook.Webhook, map[string]any, error),
 ) (h webhook.Webhook, err error) {
 	err = c.withWebhooks(ctx, f, func(db *dbconn.Database, w *webhook.Webhooks) error {
-		return c.actions(db).ChangeWebhooks(ctx, action, w, func(in *webhook.Webhooks) (target string, detail map[string]any, err error) {
-			if h, err = findWebhook(ctx, in, word); err != nil {
-				return "", nil, err
-			}
-			target = h.ID.String()
-			h, detail, err = do(in, h)
-			return target, detail, explainWebhook(err)
-		})
+		return c.actions(db).ChangeWebhooks(ctx, action, w,
+			func(in *webhook.Webhooks) (target string, detail map[string]any, err error) {
+				if h, err = findWebhook(ctx, in, word); err != nil {
+					return "", nil, err
+				}
+				target = h.ID.String()
+				h, detail, err = do(in, h)
+				return target, detail, explainWebhook(err)
+			})
 	})
 	return h, err
 }
@@ -150,11 +151,12 @@ permitted network.`,
 			if err != nil {
 				return err
 			}
-			return c.actions(db).ChangeWebhooks(ctx, "webhook_add", webhook.New(o), func(in *webhook.Webhooks) (string, map[string]any, error) {
-				var err error
-				h, err = in.Add(ctx, r)
-				return h.ID.String(), map[string]any{"url": redact.Source(h.URL), "types": h.Types}, explainWebhook(err)
-			})
+			return c.actions(db).ChangeWebhooks(ctx, "webhook_add", webhook.New(o),
+				func(in *webhook.Webhooks) (string, map[string]any, error) {
+					var err error
+					h, err = in.Add(ctx, r)
+					return h.ID.String(), map[string]any{"url": redact.Source(h.URL), "types": h.Types}, explainWebhook(err)
+				})
 		})
 		if err != nil {
 			return err

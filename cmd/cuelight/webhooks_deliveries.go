@@ -75,16 +75,17 @@ func (c *cli) webhooksRedeliverCommand() *cobra.Command {
 		}
 		n := 1
 		err := c.withWebhooks(ctx, webhookFlags{}, func(db *dbconn.Database, w *webhook.Webhooks) error {
-			return c.actions(db).ChangeWebhooks(ctx, "webhook_redeliver", w, func(in *webhook.Webhooks) (string, map[string]any, error) {
-				if *dead == "" {
-					return args[0], nil, redeliver(ctx, in, args[0])
-				}
-				h, err := findWebhook(ctx, in, *dead)
-				if err == nil {
-					n, err = in.RedeliverDead(ctx, h.ID)
-				}
-				return h.ID.String(), nil, err
-			})
+			return c.actions(db).ChangeWebhooks(ctx, "webhook_redeliver", w,
+				func(in *webhook.Webhooks) (string, map[string]any, error) {
+					if *dead == "" {
+						return args[0], nil, redeliver(ctx, in, args[0])
+					}
+					h, err := findWebhook(ctx, in, *dead)
+					if err == nil {
+						n, err = in.RedeliverDead(ctx, h.ID)
+					}
+					return h.ID.String(), nil, err
+				})
 		})
 		if err != nil || c.json {
 			return c.jsonOr(err, map[string]int{"redelivered": n})

@@ -60,7 +60,8 @@ func (c *cli) listWorkers(ctx context.Context, db *dbconn.Database, all bool) er
 		fmt.Fprintln(c.err, "cuelight: no workers")
 		return nil
 	}
-	t := console.Table{Out: c.out, Header: []string{"WORKER", "HOST", "PROCESS", "VERSION", "STATE", "HEARTBEAT", "RUNNING"}}
+	header := []string{"WORKER", "HOST", "PROCESS", "VERSION", "STATE", "HEARTBEAT", "RUNNING"}
+	t := console.Table{Out: c.out, Header: header}
 	for _, w := range workers {
 		state := w.State()
 		if c.json {
