@@ -86,7 +86,8 @@ func (c *cli) list(ctx context.Context, db *dbconn.Database, f store.Filter, aft
 	return nil
 }
 
-// currentStages names the stages that say most about a task's state.
+// currentStages names the stages that a task is at: those that are dead, running or
+// failed, or the next ones.
 func currentStages(t store.Task) string {
 	for _, status := range []store.Status{store.StatusDead, store.StatusInProgress, store.StatusFailed} {
 		var names []string

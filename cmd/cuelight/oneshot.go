@@ -17,7 +17,7 @@ import (
 
 const (
 	// pollInterval is how often tasks are read that another process may be working on.
-	// Events tell of this process's own work at once.
+	// Events report this process's own work at once.
 	pollInterval = time.Second
 	// maxPolled is how many of them are read each time.
 	maxPolled = 50

@@ -55,8 +55,8 @@ func (j *oneShot) reportEnd(in *input, r taskReport) error {
 	return nil
 }
 
-// printFailure prints what no event has told: that a task was cancelled, or died in
-// another process.
+// printFailure prints failures without an event in this process: the task was cancelled,
+// or died in another process.
 func (j *oneShot) printFailure(in *input, r taskReport) {
 	switch {
 	case r.Status == store.StatusCancelled:

@@ -26,8 +26,8 @@ func (c *cli) retryCommand() *cobra.Command {
 		Use:   "retry ID... | --all",
 		Short: "Retry dead tasks, or a stage and all after it",
 		Long: `Retry retries the dead, failed and cancelled stages of the given tasks; with --from,
-that stage and all that depend on it, whatever their status. A worker that runs one
-of them is told to stop. A published video stays until its new version is complete.
+that stage and all that depend on it, whatever their status. Workers that run one
+of them stop. A published video stays until its new version is complete.
 
 With --all it retries every task that the filters select when it begins, in batches.
 Without --status and --stage these are the dead ones.`,

@@ -1,6 +1,6 @@
-// Package daemon runs `cuelight serve`: the workers of the video pipeline, and beside
-// them the services of a daemon, which are the HTTP server with the API and the
-// dashboard, webhooks, alerts, watched directories, and the clean-up of disks.
+// Package daemon runs `cuelight serve`: the workers of the video pipeline and
+// the services of a daemon, which are the HTTP server with the API and the dashboard,
+// webhooks, alerts, watched directories, and the clean-up of disks.
 //
 // [New] checks the options and opens the listening socket, so that a wrong address fails
 // before any work begins. Daemon.Run blocks until the context is done and the work has
