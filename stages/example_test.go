@@ -1,0 +1,199 @@
+package stages_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// Audio is the result of a stage in these examples.
+type Audio struct{ Seconds int }
+
+func measure(context.Context, *stages.Job) (any, error) { return Audio{Seconds: 90}, nil }
+
+// exampleRun submits one task and runs the pipeline until the stage is completed or dead.
+func exampleRun(p *stages.Pipeline, submission store.Submission, last string) {
+	pool, drop := pgtest.Example(pgtest.Schema{})
+	defer drop()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	st := store.New(pool, p.Graph())
+	check(st.Migrate(ctx))
+	check(st.Submit(ctx, submission))
+	runner := stages.Runner{Pool: pool, Pipeline: p, Observe: func(e stages.Event) {
+		if e.Stage == last && (e.Kind == stages.StageCompleted || e.Kind == stages.StageDead) {
+			stop()
+		}
+	}}
+	if err := runner.Run(ctx); err != nil {
+		panic(err)
+	}
+}
+
+func check[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// A pipeline is a set of named stages. Each may need others; stages that need the same ones
+// run in parallel.
+func Example() {
+	pipeline, err := stages.New("podcast",
+		stages.Stage{Name: "fetch", Work: measure, MaxAttempts: 5},
+		stages.Stage{Name: "speech", Needs: []string{"fetch"}, Work: measure, Workers: 2},
+		stages.Stage{Name: "music", Needs: []string{"fetch"}, Work: measure},
+		stages.Stage{Name: "mix", Needs: []string{"speech", "music"}, Work: func(_ context.Context, job *stages.Job) (any, error) {
+			fmt.Println("mixing", job.Source)
+			return nil, nil
+		}},
+	)
+	if err != nil {
+		panic(err)
+	}
+	exampleRun(pipeline, store.Submission{Source: "episode-1.wav"}, "mix")
+	// Output: mixing episode-1.wav
+}
+
+// A later stage reads the result of an earlier one, with its type.
+func ExampleResult() {
+	pipeline := check(stages.New("podcast",
+		stages.Stage{Name: "measure", Work: measure},
+		stages.Stage{Name: "describe", Needs: []string{"measure"}, Work: func(ctx context.Context, job *stages.Job) (any, error) {
+			audio, err := stages.Result[Audio](ctx, job, "measure")
+			if err != nil {
+				return nil, err
+			}
+			fmt.Println(job.Source, "has", audio.Seconds, "seconds")
+			return nil, nil
+		}},
+	))
+	exampleRun(pipeline, store.Submission{Source: "episode-1.wav"}, "describe")
+	// Output: episode-1.wav has 90 seconds
+}
+
+// A failed attempt is retried after the stage's Backoff, up to MaxAttempts.
+func ExampleStage_retries() {
+	pipeline := check(stages.New("podcast", stages.Stage{
+		Name: "fetch", MaxAttempts: 3, Backoff: stages.Backoff{Base: time.Millisecond},
+		Work: func(_ context.Context, job *stages.Job) (any, error) {
+			fmt.Println("attempt", job.Attempt)
+			if job.Attempt < 3 {
+				return nil, errors.New("connection reset")
+			}
+			return nil, nil
+		},
+	}))
+	exampleRun(pipeline, store.Submission{Source: "https://example.org/episode-1.wav"}, "fetch")
+	// Output:
+	// attempt 1
+	// attempt 2
+	// attempt 3
+}
+
+// Permanent makes a stage dead at once, because a retry cannot help.
+func ExamplePermanent() {
+	pipeline := check(stages.New("podcast", stages.Stage{
+		Name: "fetch", Work: func(_ context.Context, job *stages.Job) (any, error) {
+			fmt.Println("attempt", job.Attempt)
+			return nil, stages.Permanent(errors.New("not an audio file"))
+		},
+	}))
+	exampleRun(pipeline, store.Submission{Source: "notes.txt"}, "fetch")
+	// Output: attempt 1
+}
+
+// Progress is shown in the list of workers, in events and on the dashboard. With
+// Stage.Stall, an attempt that reports none is retried.
+func ExampleJob_Progress() {
+	work := func(_ context.Context, job *stages.Job) (any, error) {
+		for percent := 0.0; percent <= 100; percent += 50 {
+			job.Progress(stages.Progress{Percent: percent, Note: "encoding"})
+		}
+		return nil, nil
+	}
+	job := &stages.Job{OnProgress: func(p stages.Progress) { fmt.Println(p.Percent, p.Note) }}
+	_, _ = work(context.Background(), job)
+	// Output:
+	// 0 encoding
+	// 50 encoding
+	// 100 encoding
+}
+
+// Work is a function: a test calls it with a Job of its own, without a database.
+func ExampleJob() {
+	describe := func(ctx context.Context, job *stages.Job) (any, error) {
+		audio, err := stages.Result[Audio](ctx, job, "measure")
+		return fmt.Sprintf("%s: %d s", job.Source, audio.Seconds), err
+	}
+	result, err := describe(context.Background(), &stages.Job{
+		Source: "episode-1.wav",
+		Results: func(_ context.Context, stage string) (json.RawMessage, error) {
+			return json.Marshal(Audio{Seconds: 90})
+		},
+	})
+	fmt.Println(result, err)
+	// Output: episode-1.wav: 90 s <nil>
+}
+
+// When its context is done, a Runner drains: it claims nothing more and lets attempts finish
+// for up to the Grace.
+func ExampleRunner_Run_drain() {
+	pool, drop := pgtest.Example(pgtest.Schema{})
+	defer drop()
+	ctx, stop := context.WithCancel(context.Background())
+	pipeline := check(stages.New("podcast", stages.Stage{
+		Name: "encode", Work: func(context.Context, *stages.Job) (any, error) {
+			stop() // as a signal would do
+			time.Sleep(10 * time.Millisecond)
+			fmt.Println("the attempt finished")
+			return nil, nil
+		},
+	}))
+	st := store.New(pool, pipeline.Graph())
+	check(st.Migrate(ctx))
+	check(st.Submit(ctx, store.Submission{Source: "episode-1.wav"}))
+	err := stages.Runner{Pool: pool, Pipeline: pipeline, Grace: time.Minute}.Run(ctx)
+	fmt.Println("drained:", err)
+	// Output:
+	// the attempt finished
+	// drained: <nil>
+}
+
+// A task that is cancelled ends the context of its attempts, on every host.
+func ExampleErrCancelled() {
+	pool, drop := pgtest.Example(pgtest.Schema{})
+	defer drop()
+	ctx, stop := context.WithCancel(context.Background())
+	started := make(chan store.ID, 1)
+	pipeline := check(stages.New("podcast", stages.Stage{
+		Name: "encode", Work: func(ctx context.Context, job *stages.Job) (any, error) {
+			started <- job.Task
+			<-ctx.Done()
+			fmt.Println(context.Cause(ctx))
+			stop()
+			return nil, ctx.Err()
+		},
+	}))
+	st := store.New(pool, pipeline.Graph())
+	check(st.Migrate(ctx))
+	check(st.Submit(ctx, store.Submission{Source: "episode-1.wav"}))
+	go cancelWhenStarted(st, started)
+	if err := (stages.Runner{Pool: pool, Pipeline: pipeline}).Run(ctx); err != nil {
+		panic(err)
+	}
+	// Output: task was cancelled: claim was revoked
+}
+
+func cancelWhenStarted(st *store.Store, started <-chan store.ID) {
+	if err := st.Cancel(context.Background(), <-started); err != nil {
+		panic(err)
+	}
+}
