@@ -26,7 +26,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func TestPausedStageBeginsNothingUntilItIsResumed(t *testing.T) {
+func TestPause_StopsClaimsUntilResumed(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()
 	if err != nil {
@@ -45,9 +45,9 @@ func TestPausedStageBeginsNothingUntilItIsResumed(t *testing.T) {
 			must(t, b.Pause(t.Context(), p))
 			for r.wait(t, stages.StagePaused).Stage != "two" {
 			}
-			close(hold) // what goes on goes on
+			close(hold) // the running attempt continues
 			if e := r.wait(t, stages.StageCompleted); e.Stage != "one" {
-				t.Fatalf("completed is %s", e.Stage)
+				t.Fatalf("stage %s was completed", e.Stage)
 			}
 			if s := b.status(id, 1); s != store.StatusPending {
 				t.Errorf("the next stage is %s", s)
@@ -56,13 +56,13 @@ func TestPausedStageBeginsNothingUntilItIsResumed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if e := r.wait(t, stages.StageCompleted); e.Stage != "two" {
-				t.Errorf("completed is %s", e.Stage)
+				t.Errorf("stage %s was completed", e.Stage)
 			}
 		})
 	}
 }
 
-func TestProcessThatStartsPausedBeginsNothing(t *testing.T) {
+func TestPause_HoldsForAWorkerThatStartsLater(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
 	must(t, b.Pause(t.Context(), store.Pause{}))
@@ -76,7 +76,7 @@ func TestProcessThatStartsPausedBeginsNothing(t *testing.T) {
 			}
 		}
 	})
-	for range 3 { // each is looked for, and would be claimed
+	for range 3 { // each causes a wake, and would be claimed
 		b.submit()
 		for enough := rounds.Load() + 5; rounds.Load() < enough; {
 			runtime.Gosched()
@@ -91,7 +91,7 @@ func TestProcessThatStartsPausedBeginsNothing(t *testing.T) {
 	r.wait(t, stages.StageCompleted)
 }
 
-func TestWorkerThatIsDrainedEndsItsWorkAndStops(t *testing.T) {
+func TestDrainWorker_FinishesWorkAndStops(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	b := setup(t, stages.Stage{Name: "one", Workers: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil }})
@@ -118,8 +118,8 @@ func TestWorkerThatIsDrainedEndsItsWorkAndStops(t *testing.T) {
 	}
 }
 
-// Readers in other processes hear of what a worker does, of many things at once.
-func TestReadersAreToldOfWhatAWorkerDoes(t *testing.T) {
+// Event readers in other processes are notified of what a worker does.
+func TestRunner_NotifiesEventReaders(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
 	conn, err := b.pool.Acquire(t.Context())
@@ -142,19 +142,19 @@ func TestReadersAreToldOfWhatAWorkerDoes(t *testing.T) {
 	}
 }
 
-// What somebody takes up again after days has waited since then, and not for days.
-func TestStartOfWhatIsTakenUpAgainSaysForHowLongSinceThen(t *testing.T) {
+// A task that an operator retries after days has waited since the retry only.
+func TestStageStarted_WaitedCountsFromTheRetry(t *testing.T) {
 	t.Parallel()
-	for name, again := range map[string]string{
+	for name, retrySQL := range map[string]string{
 		"by retry": `select id from cuelight_%s_retry((select id from %[1]s_tasks))`,
 		"by hand":  `update %s_tasks set one_status = 'pending', one_attempts = 0`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var good atomic.Bool
+			var succeeds atomic.Bool
 			b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) {
-				if !good.Load() {
-					return nil, stages.Permanent(errors.New("no luck"))
+				if !succeeds.Load() {
+					return nil, stages.Permanent(errors.New("work failed"))
 				}
 				return nil, nil
 			}})
@@ -169,8 +169,8 @@ func TestStartOfWhatIsTakenUpAgainSaysForHowLongSinceThen(t *testing.T) {
 				_, err := b.pool.Exec(t.Context(), fmt.Sprintf(sql, p))
 				must(t, err)
 			}
-			good.Store(true)
-			_, err := b.pool.Exec(t.Context(), fmt.Sprintf(again, p))
+			succeeds.Store(true)
+			_, err := b.pool.Exec(t.Context(), fmt.Sprintf(retrySQL, p))
 			must(t, err)
 			e := r.wait(t, stages.StageStarted)
 			if byRetry := name == "by retry"; e.Attempt != 1 || e.Woken && e.Waited > time.Hour || byRetry && (!e.Woken || e.Waited > time.Hour) {
@@ -180,7 +180,7 @@ func TestStartOfWhatIsTakenUpAgainSaysForHowLongSinceThen(t *testing.T) {
 	}
 }
 
-func TestStartSaysForHowLongItWasWaitedAndForWhat(t *testing.T) {
+func TestStageStarted_ReportsWaitAndWakes(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	b := setup(t,
@@ -192,8 +192,8 @@ func TestStartSaysForHowLongItWasWaitedAndForWhat(t *testing.T) {
 		t.Errorf("on an idle system: woken %v, waited %s", e.Woken, e.Waited)
 	}
 	id := b.submit()
-	began := time.Now()
-	for time.Since(began) < 50*time.Millisecond { // it has to wait for the slot
+	submitted := time.Now()
+	for time.Since(submitted) < 50*time.Millisecond { // it waits for the slot
 		time.Sleep(time.Millisecond)
 	}
 	close(hold)
@@ -201,7 +201,7 @@ func TestStartSaysForHowLongItWasWaitedAndForWhat(t *testing.T) {
 		e := r.wait(t, stages.StageStarted)
 		switch {
 		case e.Stage == "two" && (e.Woken || e.Waited != 0):
-			t.Errorf("claimed with what it needs: woken %v, waited %s", e.Woken, e.Waited)
+			t.Errorf("claimed with the stage it needs: woken %v, waited %s", e.Woken, e.Waited)
 		case e.Stage == "one" && (e.Task != id || e.Woken || e.Waited < 50*time.Millisecond):
 			t.Errorf("without a free slot: woken %v, waited %s", e.Woken, e.Waited)
 		}

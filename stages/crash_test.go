@@ -13,17 +13,16 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// The server is killed, dropped and stopped while tasks are under way. What was
-// acknowledged is there afterwards, everything comes to its end, no stage is
-// completed twice, and a reader of events who remembers the last id it saw has seen
-// every one that is there.
-func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
+// The server is killed, and stopped in two modes, while tasks run. Afterwards every
+// acknowledged task exists and is finished, no stage was completed twice, and a reader
+// of events that continues after the last id it read has read every event.
+func TestRunner_LosesNothingWhenTheServerCrashes(t *testing.T) {
 	t.Parallel()
 	work := func(ctx context.Context, _ *stages.Job) (any, error) {
 		if rand.IntN(20) == 0 {
-			return nil, errors.New("bad luck")
+			return nil, errors.New("work failed")
 		}
-		time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // work takes time
+		time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // the work's duration
 		return nil, nil
 	}
 	p, err := stages.New("test",
@@ -51,18 +50,18 @@ func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := b.readOn()
+	stopFollowing := b.followEvents()
 	acknowledged := map[string]bool{}
-	take := func(n int) {
-		late := time.NewTimer(90 * time.Second)
-		defer late.Stop()
+	waitForCompletions := func(n int) {
+		timeout := time.NewTimer(90 * time.Second)
+		defer timeout.Stop()
 		for n > 0 {
 			var e stages.Event
 			select {
 			case e = <-runners[0].events:
 			case e = <-runners[1].events:
-			case <-late.C:
-				t.Fatalf("%d completions did not come", n)
+			case <-timeout.C:
+				t.Fatalf("%d completions are missing after 90 s", n)
 			}
 			if e.Kind == stages.StageCompleted {
 				key := e.Task.String() + e.Stage
@@ -74,17 +73,17 @@ func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
 			}
 		}
 	}
-	take(tasks / 2)
-	for _, end := range []func(){
+	waitForCompletions(tasks / 2)
+	for _, stop := range []func(){
 		server.Kill,
 		func() { server.Stop(pgtest.Immediate) },
 		func() { server.Stop(pgtest.Fast) },
 	} {
-		end()
+		stop()
 		server.Start()
-		take(tasks / 2)
+		waitForCompletions(tasks / 2)
 	}
-	take(tasks*4 - 4*tasks/2)
+	waitForCompletions(tasks*4 - 4*tasks/2)
 	for _, r := range receipts {
 		completed := map[string]int{}
 		for _, a := range b.history(r.ID) {
@@ -94,46 +93,46 @@ func TestNothingIsLostWhenTheServerCrashes(t *testing.T) {
 		}
 		for _, stage := range []string{"a", "b", "c", "d"} {
 			if completed[stage] != 1 {
-				t.Errorf("stage %s of %s is completed %d times in the history", stage, r.ID, completed[stage])
+				t.Errorf("stage %s of %s was completed %d times, by the history", stage, r.ID, completed[stage])
 			}
 		}
 	}
-	events := seen()
-	var told int
+	events := stopFollowing()
+	var completions int
 	for _, e := range b.events() {
 		if !events[e.ID] {
-			t.Errorf("the reader did not see %+v", e)
+			t.Errorf("the reader missed %+v", e)
 		}
 		if e.Type == store.TaskCompleted {
-			told++
+			completions++
 		}
 	}
-	if told != tasks {
-		t.Errorf("%d tasks are told to be done, want %d", told, tasks)
+	if completions != tasks {
+		t.Errorf("events of %d completed tasks, want %d", completions, tasks)
 	}
 }
 
-// readOn reads events as they come, from after the last one, whatever happens to
-// the database. The returned function ends that once all that is there was read,
-// and returns the ids.
-func (b bundle) readOn() (seen func() map[int64]bool) {
+// followEvents reads events as they are written, each time after the last id, and tries
+// again after errors of the database. The returned function waits until all events are
+// read, ends the reading, and returns the ids.
+func (b bundle) followEvents() (stop func() map[int64]bool) {
 	ids := map[int64]bool{}
 	var last int64
-	over, ended := make(chan struct{}), make(chan struct{})
+	stopping, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		for ending := false; ; {
+		for stopWhenEmpty := false; ; {
 			events, err := b.Events(b.t.Context(), store.EventQuery{After: last, Limit: 100})
 			switch {
 			case err != nil:
 				time.Sleep(10 * time.Millisecond) // the database is away
 				continue
-			case len(events) == 0 && ending:
+			case len(events) == 0 && stopWhenEmpty:
 				return
 			case len(events) == 0:
 				select {
-				case <-over:
-					ending = true
+				case <-stopping:
+					stopWhenEmpty = true
 				case <-time.After(time.Millisecond):
 				}
 			}
@@ -145,10 +144,10 @@ func (b bundle) readOn() (seen func() map[int64]bool) {
 			}
 		}
 	}()
-	return func() map[int64]bool { close(over); <-ended; return ids }
+	return func() map[int64]bool { close(stopping); <-ended; return ids }
 }
 
-// events are all that are there.
+// events returns all events.
 func (b bundle) events() (all []store.Event) {
 	b.t.Helper()
 	for {

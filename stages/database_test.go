@@ -12,8 +12,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// over is the bundle on another pool, to the same database.
-func (b bundle) over(change func(*pgxpool.Config)) bundle {
+// withPool returns the bundle with another pool to the same database.
+func (b bundle) withPool(change func(*pgxpool.Config)) bundle {
 	b.t.Helper()
 	config := b.pool.Config()
 	change(config)
@@ -26,15 +26,15 @@ func (b bundle) over(change func(*pgxpool.Config)) bundle {
 	return b
 }
 
-func TestPoolOfOneConnectionIsEnough(t *testing.T) {
+func TestRunner_WorksWithAPoolOfOneConnection(t *testing.T) {
 	t.Parallel()
 	results := func(ctx context.Context, j *stages.Job) (any, error) {
-		return stages.Result[int](ctx, j, "one") // asks the database, too
+		return stages.Result[int](ctx, j, "one") // also needs a connection
 	}
 	b := setup(t,
 		stages.Stage{Name: "one", Workers: 4, Work: func(context.Context, *stages.Job) (any, error) { return 1, nil }},
 		stages.Stage{Name: "two", Workers: 4, Needs: []string{"one"}, Work: results},
-	).over(func(c *pgxpool.Config) { c.MinConns, c.MaxConns = 0, 1 })
+	).withPool(func(c *pgxpool.Config) { c.MinConns, c.MaxConns = 0, 1 })
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	for range 100 {
 		b.submit()
@@ -46,9 +46,9 @@ func TestPoolOfOneConnectionIsEnough(t *testing.T) {
 	}
 }
 
-// A server that refuses to write is waited for as one that is away: nothing
-// fails, and it is told once.
-func TestReadOnlyDatabaseIsWaitedFor(t *testing.T) {
+// A read-only server is treated like one that cannot be reached: no attempt fails, and
+// it is reported once.
+func TestOutage_IncludesAReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
 	finish := make(chan struct{})
 	b := setup(t, stages.Stage{Name: "one", Workers: 2, MaxAttempts: 1, Work: func(ctx context.Context, _ *stages.Job) (any, error) {
@@ -65,7 +65,7 @@ func TestReadOnlyDatabaseIsWaitedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	worker := b.over(func(*pgxpool.Config) {})
+	worker := b.withPool(func(*pgxpool.Config) {})
 	id := b.submit()
 	r := worker.start(func(r *stages.Runner) { r.Wakes = worker.listening() })
 	r.wait(t, stages.StageStarted)
@@ -75,17 +75,17 @@ func TestReadOnlyDatabaseIsWaitedFor(t *testing.T) {
 	exec(`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`)
 	close(finish)
 	if e := r.wait(t, stages.DatabaseLost); e.Err == nil {
-		t.Error("no reason was given")
+		t.Error("DatabaseLost has no error")
 	}
 	exec(`set default_transaction_read_only = off; do $$ begin
 		execute format('alter database %I reset default_transaction_read_only', current_database()); end $$`)
 	r.wait(t, stages.DatabaseBack)
 	if e := r.wait(t, stages.StageCompleted); e.Task != id {
-		t.Errorf("completed is %s", e.Task)
+		t.Errorf("task %s was completed", e.Task)
 	}
 	for len(r.events) > 0 {
 		if e := <-r.events; e.Kind == stages.DatabaseLost {
-			t.Error("it was told twice")
+			t.Error("DatabaseLost was reported twice")
 		}
 	}
 	if h := b.history(id); len(h) != 1 || h[0].Outcome != "completed" {
@@ -93,7 +93,7 @@ func TestReadOnlyDatabaseIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestResultThatIsTooLargeEndsItsTaskAlone(t *testing.T) {
+func TestResult_TooLargeIsAPermanentError(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Work: func(_ context.Context, j *stages.Job) (any, error) {
 		if j.Source == "large" {
@@ -106,29 +106,29 @@ func TestResultThatIsTooLargeEndsItsTaskAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := r.wait(t, stages.StageDead); !stages.IsPermanent(e.Err) || errors.Unwrap(e.Err) == nil {
-		t.Errorf("it died of %v", e.Err)
+		t.Errorf("the stage is dead because of %v", e.Err)
 	}
 }
 
-// What a stage does outside the database can be tied to its claim.
-func TestEveryAttemptHasATokenOfItsOwn(t *testing.T) {
+// Job.Token names the claim for systems outside the database.
+func TestJob_TokenIsUniquePerAttempt(t *testing.T) {
 	t.Parallel()
 	tokens := make(chan store.ID, 10)
 	b := setup(t, stages.Stage{Name: "one", Backoff: stages.Backoff{Base: time.Millisecond}, MaxAttempts: 3,
 		Work: func(_ context.Context, j *stages.Job) (any, error) {
 			tokens <- j.Token
-			return nil, errors.New("no luck")
+			return nil, errors.New("work failed")
 		}})
 	id := b.submit()
 	b.start(nil).wait(t, stages.StageDead)
 	seen := map[store.ID]bool{}
 	for _, a := range b.history(id) {
 		if token := <-tokens; token != a.Token || seen[token] {
-			t.Errorf("the attempt's token was %s, the history has %s", token, a.Token)
+			t.Errorf("the job's token is %s, the history has %s", token, a.Token)
 		}
 		seen[a.Token] = true
 	}
 	if len(seen) != 3 {
-		t.Errorf("%d attempts", len(seen))
+		t.Errorf("%d attempts, want 3", len(seen))
 	}
 }

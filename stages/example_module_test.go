@@ -9,9 +9,9 @@ import (
 	"github.com/cuelight/cuelight/internal/pgtest"
 )
 
-// The example is a module of its own: what it imports is all that a program
-// which embeds Cuelight needs.
-func TestProgramThatEmbedsCuelightRuns(t *testing.T) {
+// The example is its own module: it imports all that a program which embeds Cuelight
+// needs.
+func TestExampleModule_CompletesItsPipeline(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
 	cmd := exec.Command("go", "run", ".")

@@ -12,82 +12,83 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// fake is a Store without a database, for tests of what depends on time. Its
-// functions answer when they are set; otherwise nothing happens, at once.
-type fake struct {
-	graph store.Graph
-	turn  func(engine.ExchangeRequest) (engine.ExchangeResult, error)
-	beat  func(engine.HeartbeatRequest) (engine.HeartbeatResult, error)
-	sweep func(engine.SweepRequest) (engine.SweepResult, error)
-	held  func() ([]engine.Claim, error)
+// fakeBackend is a stages.Backend without a database, for tests under synctest. A
+// method calls the function of its name if that is set; otherwise it returns an empty
+// result at once.
+type fakeBackend struct {
+	graph     store.Graph
+	exchange  func(engine.ExchangeRequest) (engine.ExchangeResult, error)
+	heartbeat func(engine.HeartbeatRequest) (engine.HeartbeatResult, error)
+	sweep     func(engine.SweepRequest) (engine.SweepResult, error)
+	held      func() ([]engine.Claim, error)
 
-	register func(store.Worker)
-	paused   func() error
-	forget   func(keep time.Duration) (more bool, err error)
+	register    func(store.Worker)
+	paused      func() error
+	pruneEvents func(keep time.Duration) (more bool, err error)
 
-	mu    sync.Mutex
-	turns []engine.ExchangeRequest
-	left  bool
-	told  int // how often readers were, since it left
+	mu            sync.Mutex
+	exchanges     []engine.ExchangeRequest
+	deregistered  bool
+	notifications int // calls of NotifyEvents since the deregistration
 
-	workers []store.Worker
-	givenUp []store.ID
-	asked   int // who is there
+	workers        []store.Worker
+	expiredWorkers []store.ID
+	workerQueries  int // calls of Workers
 }
 
-func (f *fake) Graph() store.Graph { return f.graph }
+func (f *fakeBackend) Graph() store.Graph { return f.graph }
 
-func (f *fake) Check(context.Context) error { return nil }
+func (f *fakeBackend) Check(context.Context) error { return nil }
 
-func (f *fake) RegisterWorker(_ context.Context, w store.Worker) (store.ID, error) {
+func (f *fakeBackend) RegisterWorker(_ context.Context, w store.Worker) (store.ID, error) {
 	if f.register != nil {
 		f.register(w)
 	}
 	return store.ID{1}, nil
 }
 
-func (f *fake) DrainWorker(context.Context, store.ID) error { return nil }
+func (f *fakeBackend) DrainWorker(context.Context, store.ID) error { return nil }
 
-func (f *fake) NotifyEvents(context.Context) error {
+func (f *fakeBackend) NotifyEvents(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.told++
+	f.notifications++
 	return nil
 }
 
-func (f *fake) PruneEvents(_ context.Context, keep time.Duration) (bool, error) {
-	if f.forget != nil {
-		return f.forget(keep)
+func (f *fakeBackend) PruneEvents(_ context.Context, keep time.Duration) (bool, error) {
+	if f.pruneEvents != nil {
+		return f.pruneEvents(keep)
 	}
 	return false, nil
 }
 
-func (f *fake) PausedStages(context.Context, string) ([]bool, error) {
+func (f *fakeBackend) PausedStages(context.Context, string) ([]bool, error) {
 	if f.paused != nil {
 		return nil, f.paused()
 	}
 	return nil, nil
 }
 
-func (f *fake) DeregisterWorker(context.Context, store.ID) error {
+func (f *fakeBackend) DeregisterWorker(context.Context, store.ID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.left, f.told = true, 0
+	f.deregistered, f.notifications = true, 0
 	return nil
 }
 
-func (f *fake) Exchange(_ context.Context, t engine.ExchangeRequest) (engine.ExchangeResult, error) {
+func (f *fakeBackend) Exchange(_ context.Context, t engine.ExchangeRequest) (engine.ExchangeResult, error) {
 	f.mu.Lock()
-	f.turns = append(f.turns, t)
+	f.exchanges = append(f.exchanges, t)
 	f.mu.Unlock()
 	n := len(f.graph.Stages())
-	if f.turn != nil {
-		out, err := f.turn(t)
+	if f.exchange != nil {
+		out, err := f.exchange(t)
 		if out.MoreReady == nil {
 			out.MoreReady = make([]bool, n)
 		}
 		if out.NextDue == nil {
-			out.NextDue = never(n)
+			out.NextDue = noneDue(n)
 		}
 		if out.Requested == nil {
 			out.Requested = t.FreeSlots
@@ -104,69 +105,72 @@ func (f *fake) Exchange(_ context.Context, t engine.ExchangeRequest) (engine.Exc
 		return out, err
 	}
 	return engine.ExchangeResult{
-		MoreReady: make([]bool, n), NextDue: never(n), Requested: t.FreeSlots, Granted: make([]int, n),
+		MoreReady: make([]bool, n), NextDue: noneDue(n), Requested: t.FreeSlots, Granted: make([]int, n),
 		LastPosition: make([]engine.Position, n), NewlyReady: make([]bool, n),
 	}, nil
 }
 
-func (f *fake) FindRecordedOutcomes(context.Context, []engine.Report) (map[store.ID]bool, error) {
+func (f *fakeBackend) FindRecordedOutcomes(context.Context, []engine.Report) (map[store.ID]bool, error) {
 	return nil, nil
 }
 
-func (f *fake) FindHeldClaims(context.Context, store.ID) ([]engine.Claim, error) {
+func (f *fakeBackend) FindHeldClaims(context.Context, store.ID) ([]engine.Claim, error) {
 	if f.held != nil {
 		return f.held()
 	}
 	return nil, nil
 }
 
-func (f *fake) Heartbeat(_ context.Context, b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
-	if f.beat != nil {
-		return f.beat(b)
+func (f *fakeBackend) Heartbeat(_ context.Context, b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+	if f.heartbeat != nil {
+		return f.heartbeat(b)
 	}
 	return engine.HeartbeatResult{Now: time.Now()}, nil
 }
 
-func (f *fake) Workers(context.Context, bool) ([]store.Worker, error) {
+func (f *fakeBackend) Workers(context.Context, bool) ([]store.Worker, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked++
+	f.workerQueries++
 	return f.workers, nil
 }
 
-func (f *fake) FindLostClaims(context.Context, []engine.Claim) ([]engine.LostClaim, error) {
+func (f *fakeBackend) FindLostClaims(context.Context, []engine.Claim) ([]engine.LostClaim, error) {
 	return nil, nil
 }
 
-func (f *fake) ExpireWorkers(_ context.Context, workers []store.ID) ([]store.ID, error) {
+func (f *fakeBackend) ExpireWorkers(_ context.Context, workers []store.ID) ([]store.ID, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.givenUp = append(f.givenUp, workers...)
+	f.expiredWorkers = append(f.expiredWorkers, workers...)
 	return workers, nil
 }
 
-func (f *fake) Sweep(_ context.Context, s engine.SweepRequest) (engine.SweepResult, error) {
+func (f *fakeBackend) Sweep(_ context.Context, s engine.SweepRequest) (engine.SweepResult, error) {
 	n := len(f.graph.Stages())
 	if f.sweep != nil {
 		return f.sweep(s)
 	}
-	return engine.SweepResult{MoreReady: make([]bool, n), NextDue: never(n)}, nil
+	return engine.SweepResult{MoreReady: make([]bool, n), NextDue: noneDue(n)}, nil
 }
 
-func (f *fake) Result(context.Context, store.ID, string) (json.RawMessage, error) { return nil, nil }
+func (f *fakeBackend) Result(context.Context, store.ID, string) (json.RawMessage, error) {
+	return nil, nil
+}
 
-// seen are the turns so far.
-func (f *fake) seen() []engine.ExchangeRequest {
+// requests returns the exchanges so far.
+func (f *fakeBackend) requests() []engine.ExchangeRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]engine.ExchangeRequest(nil), f.turns...)
+	return append([]engine.ExchangeRequest(nil), f.exchanges...)
 }
 
-// claimed hands out the claims once, to the first turn that looks.
-func claimed(claims ...engine.Claim) func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
+// grantOnce returns an exchange function that grants the claims once, to the first
+// request that claims.
+func grantOnce(claims ...engine.Claim) func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
 	return func(t engine.ExchangeRequest) (engine.ExchangeResult, error) {
-		for _, look := range t.ClaimFrom {
-			if look && claims != nil {
+		for _, wanted := range t.ClaimFrom {
+			if wanted && claims != nil {
 				out := engine.ExchangeResult{Claims: claims, Granted: make([]int, len(t.ClaimFrom))}
 				for _, c := range claims {
 					out.Granted[c.Stage]++
@@ -179,7 +183,7 @@ func claimed(claims ...engine.Claim) func(engine.ExchangeRequest) (engine.Exchan
 	}
 }
 
-// pipeline is one of stages without needs, all doing the same.
+// pipeline returns a pipeline of stages without needs that all do the same work.
 func pipeline(t *testing.T, work stages.Work, names ...string) *stages.Pipeline {
 	t.Helper()
 	var list []stages.Stage

@@ -20,34 +20,37 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// ear is Wakes with a session and a connection that may be lost.
-type ear struct {
+// fakeListener is Wakes with a session, and a connection that the test can break.
+type fakeListener struct {
 	*notify.Wakes
-	deaf, proxied atomic.Bool
+	disconnected, proxied atomic.Bool
 }
 
-// newEar has heard of stage one already.
-func newEar() *ear {
-	e := &ear{Wakes: notify.NewWakes()}
+// newFakeListener returns a listener that was notified of stage one.
+func newFakeListener() *fakeListener {
+	e := &fakeListener{Wakes: notify.NewWakes()}
 	e.Add("cuelight_test_one")
 	return e
 }
 
-func (e *ear) Connected() bool        { return !e.deaf.Load() }
-func (e *ear) Direct() bool           { return !e.proxied.Load() }
-func (e *ear) Session() (int64, bool) { return 7, !e.deaf.Load() }
-func oneClaim() engine.Claim          { return engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1} }
-func obedient(why chan<- error) stages.Work {
+func (e *fakeListener) Connected() bool        { return !e.disconnected.Load() }
+func (e *fakeListener) Direct() bool           { return !e.proxied.Load() }
+func (e *fakeListener) Session() (int64, bool) { return 7, !e.disconnected.Load() }
+
+func oneClaim() engine.Claim { return engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1} }
+
+// workUntilCancelled returns work that ends when its context does, and sends the cause.
+func workUntilCancelled(causes chan<- error) stages.Work {
 	return func(ctx context.Context, _ *stages.Job) (any, error) {
 		<-ctx.Done()
-		why <- context.Cause(ctx)
+		causes <- context.Cause(ctx)
 		return nil, ctx.Err()
 	}
 }
 
-// How long work goes on while the database does not answer depends on what the
-// others see meanwhile.
-func TestProcessStopsItsWorkBeforeOthersMayTakeIt(t *testing.T) {
+// How long work continues while the database does not answer depends on what other
+// workers see in that time.
+func TestLease_StopsWorkBeforeOthersMayClaimIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		session     bool
 		err         error
@@ -56,10 +59,10 @@ func TestProcessStopsItsWorkBeforeOthersMayTakeIt(t *testing.T) {
 	}{
 		"session held, no answer":                       {true, context.DeadlineExceeded, 30 * time.Second, 35 * time.Second, false},
 		"session ended, no answer":                      {false, context.DeadlineExceeded, 6 * time.Second, 7 * time.Second, false},
-		"session ended, nobody listens":                 {false, syscall.ECONNREFUSED, 30 * time.Second, 35 * time.Second, false},
-		"session ended, nobody listens at a proxy":      {false, syscall.ECONNREFUSED, 6 * time.Second, 7 * time.Second, true},
+		"session ended, connection refused":             {false, syscall.ECONNREFUSED, 30 * time.Second, 35 * time.Second, false},
+		"session ended, connection to a proxy refused":  {false, syscall.ECONNREFUSED, 6 * time.Second, 7 * time.Second, true},
 		"session ended, server starting behind a proxy": {false, &pgconn.PgError{Code: "57P03"}, 30 * time.Second, 35 * time.Second, true},
-		"session ended, somebody ended our backend":     {false, &pgconn.PgError{Code: "57P01"}, 6 * time.Second, 7 * time.Second, false},
+		"session ended, backend terminated":             {false, &pgconn.PgError{Code: "57P01"}, 6 * time.Second, 7 * time.Second, false},
 		"session ended, server starting":                {false, &pgconn.PgError{Code: "57P03"}, 30 * time.Second, 35 * time.Second, false},
 		"session ended, one of two addresses refuses": {
 			false, errors.Join(syscall.ECONNREFUSED, context.DeadlineExceeded), 6 * time.Second, 7 * time.Second, false},
@@ -68,29 +71,29 @@ func TestProcessStopsItsWorkBeforeOthersMayTakeIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e, why := newEar(), make(chan error, 1)
-				p := pipeline(t, obedient(why), "one")
-				f := &fake{turn: claimed(oneClaim())}
+				e, causes := newFakeListener(), make(chan error, 1)
+				p := pipeline(t, workUntilCancelled(causes), "one")
+				f := &fakeBackend{exchange: grantOnce(oneClaim())}
 				down := atomic.Bool{}
-				f.beat = func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+				f.heartbeat = func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 					if down.Load() {
 						return engine.HeartbeatResult{}, c.err
 					}
 					return engine.HeartbeatResult{Now: time.Now()}, nil
 				}
-				_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
+				_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 				time.Sleep(10 * time.Second)
 				down.Store(true)
-				e.deaf.Store(!c.session)
+				e.disconnected.Store(!c.session)
 				e.proxied.Store(c.proxied)
 				start := time.Now()
-				if err := <-why; !errors.Is(err, stages.ErrLeaseLost) {
+				if err := <-causes; !errors.Is(err, stages.ErrLeaseLost) {
 					t.Errorf("cause is %v", err)
 				}
-				// The last answer came up to three seconds before the first silence,
-				// and nobody waits for a beat that would come too late.
+				// The last answer came up to three seconds before the database went down,
+				// and a heartbeat that would come too late is not waited for.
 				if took := time.Since(start); took < c.least-4*time.Second || took > c.most {
-					t.Errorf("work was stopped after %s of silence", took)
+					t.Errorf("work was stopped after %s without an answer", took)
 				}
 				stop()
 			})
@@ -98,49 +101,49 @@ func TestProcessStopsItsWorkBeforeOthersMayTakeIt(t *testing.T) {
 	}
 }
 
-func TestWorkerThatWentAwayIsSweptForAtOnce(t *testing.T) {
+func TestSweep_RunsAtOnceForAnExpiredWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, gone := newEar(), atomic.Bool{}
+		e, expired := newFakeListener(), atomic.Bool{}
 		var swept []engine.SweepRequest
-		f := &fake{
-			beat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
-				return engine.HeartbeatResult{Now: time.Now(), WorkerExpired: gone.Swap(false)}, nil
+		f := &fakeBackend{
+			heartbeat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+				return engine.HeartbeatResult{Now: time.Now(), WorkerExpired: expired.Swap(false)}, nil
 			},
 			sweep: func(s engine.SweepRequest) (engine.SweepResult, error) {
 				swept = append(swept, s)
-				return engine.SweepResult{MoreReady: make([]bool, 1), NextDue: never(1), ExpiredWorkers: []store.ID{{9}}, ExpiredClaims: 1}, nil
+				return engine.SweepResult{MoreReady: make([]bool, 1), NextDue: noneDue(1), ExpiredWorkers: []store.ID{{9}}, ExpiredClaims: 1}, nil
 			},
 		}
-		events, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
+		events, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		events()
 		before := len(swept)
-		gone.Store(true)
+		expired.Store(true)
 		time.Sleep(3 * time.Second)
 		kinds := events()
 		stop()
 		if before != 1 || len(swept) != 2 || len(kinds) != 2 || kinds[0] != stages.WorkerLost || kinds[1] != stages.AttemptsExpired {
-			t.Fatalf("%d sweeps before, %d after, told %v", before, len(swept), kinds)
+			t.Fatalf("%d sweeps before the expiry, %d in all, observed %v", before, len(swept), kinds)
 		}
 		s := swept[1]
 		if off := time.Since(s.ExpectedClock); s.Credit == nil || *s.Credit != (engine.OutageCredit{}) || off > 4*time.Second {
-			t.Errorf("the sweep judges by %+v, and a clock that is %s off", s.Credit, off)
+			t.Errorf("the sweep's credit is %+v, and its clock is wrong by %s", s.Credit, off)
 		}
 	})
 }
 
-// Whoever was away himself does not hold that time against the others; and
-// nobody is judged by a clock that was changed, or by somebody who just came.
-func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
+// A worker does not count its own outage against others. It lets no worker expire after
+// the database's clock changed, or when it has just started.
+func TestOutageCredit_ExtendsTheLeasesOfOthers(t *testing.T) {
 	const hour = time.Hour
 	for name, c := range map[string]struct {
-		spoil      func(*engine.HeartbeatResult) error
-		when, long time.Duration // the spoilt time
-		// by how long after the start, what is allowed; -1 for judging nobody
+		disturb    func(*engine.HeartbeatResult) error
+		from, last time.Duration // when disturb is called, and for how long
+		// The credit by the time since the start; -1 where no worker may expire.
 		grace, lease map[time.Duration]time.Duration
 	}{
-		"just came": {nil, hour, 0,
+		"just started": {nil, hour, 0,
 			map[time.Duration]time.Duration{3 * time.Second: -1, 10 * time.Second: 0},
 			map[time.Duration]time.Duration{10 * time.Second: -1, 45 * time.Second: 0}},
 		"an outage of 20 s": {func(*engine.HeartbeatResult) error { return context.DeadlineExceeded }, 60 * time.Second, 20 * time.Second,
@@ -156,37 +159,37 @@ func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				heard := map[time.Duration]*engine.OutageCredit{} // by second
-				f := &fake{beat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+				credits := map[time.Duration]*engine.OutageCredit{} // by second
+				f := &fakeBackend{heartbeat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 					at := time.Since(start)
-					heard[at.Truncate(time.Second)] = b.Credit
+					credits[at.Truncate(time.Second)] = b.Credit
 					out := engine.HeartbeatResult{Now: time.Now()}
-					if at >= c.when && at < c.when+c.long {
-						err := c.spoil(&out)
+					if at >= c.from && at < c.from+c.last {
+						err := c.disturb(&out)
 						return out, err
 					}
 					return out, nil
 				}}
-				_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newEar(), hour })
+				_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), hour })
 				time.Sleep(150 * time.Second)
 				stop()
-				near := func(at time.Duration) *engine.OutageCredit {
+				creditAt := func(at time.Duration) *engine.OutageCredit {
 					for d := range 3 {
-						if a, ok := heard[at+time.Duration(d)*time.Second]; ok {
+						if a, ok := credits[at+time.Duration(d)*time.Second]; ok {
 							return a
 						}
 					}
-					t.Fatalf("no beat about %s", at)
+					t.Fatalf("no heartbeat about %s", at)
 					return nil
 				}
 				check := func(what string, want map[time.Duration]time.Duration, of func(*engine.OutageCredit) time.Duration) {
 					t.Helper()
 					for at, want := range want {
 						got := time.Duration(-1)
-						if a := near(at); a != nil && of(a) < 10*hour {
+						if a := creditAt(at); a != nil && of(a) < 10*hour {
 							got = of(a)
 						}
-						// An outage is seen from the last answer before to the first one after.
+						// An outage lasts from the last answer before it to the first one after it.
 						if (want < 0) != (got < 0) || want >= 0 && (got < want || got > want+5*time.Second) {
 							t.Errorf("%s at %s is %s, want %s", what, at, got, want)
 						}
@@ -199,25 +202,25 @@ func TestOthersAreJudgedByTheTimeTheyCouldHaveBeatenIn(t *testing.T) {
 	}
 }
 
-func TestWhatOnlyTheSweepFoundIsCounted(t *testing.T) {
+func TestSweep_ReportsMissedWakes(t *testing.T) {
 	for name, c := range map[string]struct {
-		woken bool // news comes half a second after the sweep
+		woken bool // a notification arrives half a second after the sweep
 		want  int
-	}{"no news": {false, 1}, "news that was on its way": {true, 0}} {
+	}{"without a notification": {false, 1}, "with a late notification": {true, 0}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := &ear{Wakes: notify.NewWakes()}
+				e := &fakeListener{Wakes: notify.NewWakes()}
 				p := pipeline(t, noop, "one")
 				sweeps := 0
-				f := &fake{turn: claimed(oneClaim())}
+				f := &fakeBackend{exchange: grantOnce(oneClaim())}
 				f.sweep = func(engine.SweepRequest) (engine.SweepResult, error) {
 					sweeps++
 					if c.woken && sweeps == 2 {
 						time.AfterFunc(500*time.Millisecond, func() { e.Add(p.Graph().Channel("one")) })
 					}
-					return engine.SweepResult{MoreReady: []bool{sweeps == 2}, NextDue: never(1)}, nil
+					return engine.SweepResult{MoreReady: []bool{sweeps == 2}, NextDue: noneDue(1)}, nil
 				}
-				events, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes = e })
+				events, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes = e })
 				time.Sleep(time.Minute)
 				missed, completed := 0, 0
 				for _, k := range events() {
@@ -237,34 +240,34 @@ func TestWhatOnlyTheSweepFoundIsCounted(t *testing.T) {
 	}
 }
 
-func TestProcessWithoutNewsLooksEveryTwoSeconds(t *testing.T) {
+func TestDispatcher_PollsEveryTwoSecondsWithoutNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEar()
-		e.deaf.Store(true)
-		f := &fake{}
-		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = e })
+		e := newFakeListener()
+		e.disconnected.Store(true)
+		f := &fakeBackend{}
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = e })
 		time.Sleep(time.Minute)
-		deaf := len(f.seen())
-		e.deaf.Store(false)
-		time.Sleep(3 * time.Second) // the last look may have been asked for already
-		back := len(f.seen())
+		disconnected := len(f.requests())
+		e.disconnected.Store(false)
+		time.Sleep(3 * time.Second) // the last poll may be under way
+		before := len(f.requests())
 		time.Sleep(time.Minute)
 		stop()
-		if idle := len(f.seen()) - back; deaf < 15 || deaf > 40 || idle != 0 {
-			t.Errorf("%d looks in a minute without news, and %d in one with", deaf, idle)
+		if idle := len(f.requests()) - before; disconnected < 15 || disconnected > 40 || idle != 0 {
+			t.Errorf("%d exchanges in a minute without a connection, and %d in one with", disconnected, idle)
 		}
 	})
 }
 
-func TestStalledAttemptFailsAndOneThatMovesDoesNot(t *testing.T) {
+func TestStall_FailsAnAttemptWithoutProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEar()
+		e := newFakeListener()
 		work := func(ctx context.Context, j *stages.Job) (any, error) {
 			for i := range 10 {
 				time.Sleep(50 * time.Second)
 				j.Progress(stages.Progress{Percent: float64(i), Speed: 1})
 			}
-			for i := range 10 { // faster and faster, and yet nowhere
+			for i := range 10 { // the speed rises, the progress does not
 				j.Progress(stages.Progress{Percent: 9, Speed: float64(i)})
 				select {
 				case <-ctx.Done():
@@ -279,12 +282,12 @@ func TestStalledAttemptFailsAndOneThatMovesDoesNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		var reports []engine.Report
-		first := claimed(oneClaim())
-		f := &fake{turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		first := grantOnce(oneClaim())
+		f := &fakeBackend{exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			reports = append(reports, in.Reports...)
 			return first(in)
 		}}
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
+		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 		time.Sleep(time.Hour)
 		stop()
 		if len(reports) != 1 || reports[0].Outcome != engine.Failed || reports[0].Class != "stalled" || reports[0].Dead {
@@ -293,9 +296,9 @@ func TestStalledAttemptFailsAndOneThatMovesDoesNot(t *testing.T) {
 	})
 }
 
-// Work that does not return costs a slot, and nothing else: its claim goes on
-// somewhere else.
-func TestWorkThatDoesNotHeedItsContextHoldsUpNothing(t *testing.T) {
+// Work that does not return costs a slot, and nothing else: its attempt is reported, so
+// that another worker can claim the stage.
+func TestTimeout_ReportsWorkThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		p, err := stages.New("test", stages.Stage{Name: "one", Timeout: time.Minute, Workers: 2,
@@ -305,13 +308,13 @@ func TestWorkThatDoesNotHeedItsContextHoldsUpNothing(t *testing.T) {
 		}
 		var reports []engine.Report
 		free := 0
-		first := claimed(oneClaim())
-		f := &fake{turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		first := grantOnce(oneClaim())
+		f := &fakeBackend{exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			reports, free = append(reports, in.Reports...), in.FreeSlots[0]
 			return first(in)
 		}}
-		e := newEar()
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
+		e := newFakeListener()
+		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
 		if len(reports) != 1 || reports[0].Class != "timeout" || free != 1 {
@@ -323,29 +326,29 @@ func TestWorkThatDoesNotHeedItsContextHoldsUpNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if len(reports) != 1 || free != 2 {
-			t.Errorf("after its end %d slots are free, reports are %+v", free, reports)
+			t.Errorf("after the work returned, %d slots are free, reports are %+v", free, reports)
 		}
 		stop()
 	})
 }
 
-func TestDrainGivesBackWhatDoesNotHeedItsContext(t *testing.T) {
+func TestDrain_ReleasesWorkThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
 		p := pipeline(t, func(context.Context, *stages.Job) (any, error) { <-release; return nil, nil }, "one")
 		var reports []engine.Report
-		first := claimed(oneClaim())
-		f := &fake{graph: p.Graph(), turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		first := grantOnce(oneClaim())
+		f := &fakeBackend{graph: p.Graph(), exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			reports = append(reports, in.Reports...)
 			return first(in)
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
-		began := time.Now()
-		err := stages.Runner{Backend: f, Pipeline: p, Wakes: newEar(), Grace: 10 * time.Second}.Run(ctx)
-		took := time.Since(began) - time.Minute
-		if !errors.Is(err, stages.ErrIgnoredCancel) || took < 20*time.Second || took > 40*time.Second || !f.left {
+		started := time.Now()
+		err := stages.Runner{Backend: f, Pipeline: p, Wakes: newFakeListener(), Grace: 10 * time.Second}.Run(ctx)
+		took := time.Since(started) - time.Minute
+		if !errors.Is(err, stages.ErrIgnoredCancel) || took < 20*time.Second || took > 40*time.Second || !f.deregistered {
 			t.Errorf("it ended after %s with %v", took, err)
 		}
 		if len(reports) != 1 || reports[0].Outcome != engine.Released {
@@ -354,69 +357,69 @@ func TestDrainGivesBackWhatDoesNotHeedItsContext(t *testing.T) {
 	})
 }
 
-// A host that starts again takes up its own work at once.
-func TestThoseWhoDiedHereBeforeAreGivenUpAtTheStart(t *testing.T) {
+// A worker that is started again on a host gets the work of its predecessor at once.
+func TestRunner_ExpiresItsDeadPredecessorsAtStart(t *testing.T) {
 	var self store.Worker
-	probe := &fake{register: func(w store.Worker) { self = w }}
+	probe := &fakeBackend{register: func(w store.Worker) { self = w }}
 	synctest.Test(t, func(t *testing.T) {
-		_, stop := run(t, probe, pipeline(t, noop, "one"), nil)
+		_, stop := runFake(t, probe, pipeline(t, noop, "one"), nil)
 		stop()
 	})
 	if self.ProcessIdentity == "//" {
-		t.Skip("this system does not say where a process runs")
+		t.Skip("this system does not identify processes")
 	}
-	boot, space, start := self.ProcessIdentity, "", ""
+	boot, namespace, start := self.ProcessIdentity, "", ""
 	if parts := strings.Split(self.ProcessIdentity, "/"); len(parts) == 3 {
-		boot, space, start = parts[0], parts[1], parts[2]
+		boot, namespace, start = parts[0], parts[1], parts[2]
 	}
-	other := func(id byte, pid int, host, place string) store.Worker {
+	other := func(id byte, pid int, host, identity string) store.Worker {
 		w := self
-		w.ID, w.PID, w.Host, w.ProcessIdentity = store.ID{id}, pid, host, place
+		w.ID, w.PID, w.Host, w.ProcessIdentity = store.ID{id}, pid, host, identity
 		return w
 	}
-	const nobody = 1<<22 + 1 // above any limit
-	here := strings.Join([]string{boot, space, start}, "/")
-	dead := other(2, nobody, self.Host, here)
-	reused := other(3, os.Getpid(), self.Host, boot+"/"+space+"/"+start+"1")
-	alive := other(4, os.Getpid(), self.Host, here)
-	elsewhere := other(5, nobody, "elsewhere", here)
-	otherBoot := other(6, nobody, self.Host, "x/"+space+"/"+start)
-	otherSpace := other(7, nobody, self.Host, boot+"/x/"+start)
-	silent := other(8, nobody, self.Host, "")
+	const unusedPID = 1<<22 + 1 // above any system's limit
+	identity := strings.Join([]string{boot, namespace, start}, "/")
+	dead := other(2, unusedPID, self.Host, identity)
+	reused := other(3, os.Getpid(), self.Host, boot+"/"+namespace+"/"+start+"1")
+	alive := other(4, os.Getpid(), self.Host, identity)
+	otherHost := other(5, unusedPID, "otherHost", identity)
+	otherBoot := other(6, unusedPID, self.Host, "x/"+namespace+"/"+start)
+	otherNamespace := other(7, unusedPID, self.Host, boot+"/x/"+start)
+	unidentified := other(8, unusedPID, self.Host, "")
 	want := []store.ID{dead.ID}
 	if start != "" {
 		want = append(want, reused.ID)
 	}
-	f := &fake{workers: []store.Worker{dead, reused, alive, elsewhere, otherBoot, otherSpace, silent}}
+	f := &fakeBackend{workers: []store.Worker{dead, reused, alive, otherHost, otherBoot, otherNamespace, unidentified}}
 	synctest.Test(t, func(t *testing.T) {
-		_, stop := run(t, f, pipeline(t, noop, "one"), nil)
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), nil)
 		time.Sleep(time.Minute)
 		stop()
 	})
-	if !slices.Equal(f.givenUp, want) {
-		t.Errorf("given up are %v, want the dead one, and the one whose id is somebody else's now: %v", f.givenUp, want)
+	if !slices.Equal(f.expiredWorkers, want) {
+		t.Errorf("expired workers are %v, want the dead one, and the one whose pid was reused: %v", f.expiredWorkers, want)
 	}
-	if f.asked != 1 {
-		t.Errorf("it asked %d times who was there, want once", f.asked)
+	if f.workerQueries != 1 {
+		t.Errorf("it queried the workers %d times, want once", f.workerQueries)
 	}
 }
 
-// While the listener connects for the first time nobody could have been woken.
-func TestNothingIsMissedBeforeTheListenerCouldHear(t *testing.T) {
+// A wake before the listener's first connection is not a missed one.
+func TestSweep_ReportsNoMissedWakeBeforeTheListenerConnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &ear{Wakes: notify.NewWakes()}
-		e.deaf.Store(true)
+		e := &fakeListener{Wakes: notify.NewWakes()}
+		e.disconnected.Store(true)
 		time.AfterFunc(500*time.Millisecond, func() {
-			e.deaf.Store(false)
+			e.disconnected.Store(false)
 			e.Add("cuelight_test_one")
 		})
-		f := &fake{turn: claimed(oneClaim())}
-		events, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = e })
+		f := &fakeBackend{exchange: grantOnce(oneClaim())}
+		events, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = e })
 		time.Sleep(10 * time.Second)
 		kinds := events()
 		stop()
 		if !slices.Contains(kinds, stages.StageCompleted) || slices.Contains(kinds, stages.WakeMissed) {
-			t.Errorf("told %v", kinds)
+			t.Errorf("observed %v", kinds)
 		}
 	})
 }

@@ -13,107 +13,107 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-func TestOldEventsAreForgottenNowAndThen(t *testing.T) {
+func TestPruneEvents_RunsPeriodically(t *testing.T) {
 	week := 7 * 24 * time.Hour
 	for name, c := range map[string]struct {
 		keep, want time.Duration
-	}{"as they are": {0, week}, "for an hour": {time.Hour, time.Hour}, "for ever": {-1, 0}} {
+	}{"by default": {0, week}, "for an hour": {time.Hour, time.Hour}, "for ever": {-1, 0}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var at []time.Time
-				f := &fake{forget: func(keep time.Duration) (bool, error) {
+				f := &fakeBackend{pruneEvents: func(keep time.Duration) (bool, error) {
 					if keep != c.want {
-						t.Errorf("they are kept for %s, want %s", keep, c.want)
+						t.Errorf("events are kept for %s, want %s", keep, c.want)
 					}
 					at = append(at, time.Now())
-					return len(at) == 2, nil // then there are more
+					return len(at) == 2, nil // the second call leaves more events
 				}}
-				_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.KeepEvents = c.keep })
+				_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.KeepEvents = c.keep })
 				time.Sleep(10 * time.Minute)
 				stop()
 				switch n := len(at); {
 				case c.want == 0 && n != 0:
-					t.Errorf("they were deleted %d times", n)
+					t.Errorf("PruneEvents was called %d times, want none", n)
 				case c.want != 0 && (n < 8 || n > 14):
-					t.Errorf("they were looked for %d times in ten minutes", n)
+					t.Errorf("PruneEvents was called %d times in ten minutes", n)
 				case c.want != 0 && at[2].Sub(at[1]) > 2*time.Second:
-					t.Errorf("while there were more they waited for %s", at[2].Sub(at[1]))
+					t.Errorf("the call after one that left more events came after %s", at[2].Sub(at[1]))
 				}
 			})
 		})
 	}
 }
 
-func TestEventsThatCannotBeForgottenAreToldOfOnce(t *testing.T) {
+func TestPruneEvents_ReportsARepeatedErrorOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		away, calls := errors.New("away"), 0
-		f := &fake{forget: func(time.Duration) (bool, error) {
+		unreachable, calls := errors.New("connection refused"), 0
+		f := &fakeBackend{pruneEvents: func(time.Duration) (bool, error) {
 			if calls++; calls == 4 || calls > 7 {
 				return false, nil
 			}
-			return false, away
+			return false, unreachable
 		}}
-		var told []error
-		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
+		var reported []error
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
 			r.Observe = func(e stages.Event) {
 				if e.Kind == stages.PruneFailed {
-					told = append(told, e.Err)
+					reported = append(reported, e.Err)
 				}
 			}
 		})
 		time.Sleep(20 * time.Minute)
 		stop()
-		if !slices.Equal(told, []error{away, away}) || calls < 10 {
-			t.Errorf("of %d tries was told %v; want it twice, for two times of trouble", calls, told)
+		if !slices.Equal(reported, []error{unreachable, unreachable}) || calls < 10 {
+			t.Errorf("after %d calls, reported %v; want one error for each of two outages", calls, reported)
 		}
 	})
 }
 
-func TestReadersAreToldOfWhatAWorkerDidLast(t *testing.T) {
+func TestNotifyEvents_RunsAfterDeregistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{}
-		_, stop := run(t, f, pipeline(t, noop, "one"), nil)
+		f := &fakeBackend{}
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), nil)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if f.told == 0 {
-			t.Error("nobody was told that it has come")
+		if f.notifications == 0 {
+			t.Error("NotifyEvents was not called after the start")
 		}
 		stop()
-		if !f.left || f.told != 1 {
-			t.Errorf("left: %t; told of it %d times", f.left, f.told)
+		if !f.deregistered || f.notifications != 1 {
+			t.Errorf("deregistered: %t; NotifyEvents was called %d times after it, want once", f.deregistered, f.notifications)
 		}
 	})
 }
 
-func TestClaimOfAStageThatIsPausedIsGivenBackForThat(t *testing.T) {
+func TestPause_ReleasesPrefetchedClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var claims []engine.Claim
-		for i := range byte(3) { // of which two can start
+		for i := range byte(3) { // one more than there are slots
 			claims = append(claims, engine.Claim{Task: store.ID{i, 1}, Token: store.ID{i, 2}, Attempt: 1})
 		}
-		hand, asked, beats := claimed(claims...), make(chan struct{}), 0
-		f := &fake{
-			turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
-				<-asked
-				return hand(in)
+		grant, heartbeat, heartbeats := grantOnce(claims...), make(chan struct{}), 0
+		f := &fakeBackend{
+			exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+				<-heartbeat
+				return grant(in)
 			},
-			beat: func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
-				if beats++; beats == 2 {
-					close(asked)
-					time.Sleep(100 * time.Millisecond) // the claims are there, and two have begun
+			heartbeat: func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+				if heartbeats++; heartbeats == 2 {
+					close(heartbeat)
+					time.Sleep(100 * time.Millisecond) // the claims arrive, and two attempts start
 				}
-				return engine.HeartbeatResult{Now: time.Now(), Paused: []bool{beats > 1}}, nil
+				return engine.HeartbeatResult{Now: time.Now(), Paused: []bool{heartbeats > 1}}, nil
 			},
 		}
 		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) { <-ctx.Done(); return nil, ctx.Err() }, "one")
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes = newEar() })
+		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes = newFakeListener() })
 		time.Sleep(5 * time.Second)
-		var back []engine.Report
-		for _, turn := range f.seen() {
-			back = append(back, turn.Reports...)
+		var reports []engine.Report
+		for _, exchange := range f.requests() {
+			reports = append(reports, exchange.Reports...)
 		}
-		if len(back) != 1 || back[0].Outcome != engine.Released || back[0].Error != "stage is paused" || back[0].Class != "interrupted" {
-			t.Errorf("handed in: %+v", back)
+		if len(reports) != 1 || reports[0].Outcome != engine.Released || reports[0].Error != "stage is paused" || reports[0].Class != "interrupted" {
+			t.Errorf("reports are %+v", reports)
 		}
 		stop()
 	})

@@ -14,18 +14,18 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// A process with a long queue goes on from where it was, and must not miss what
-// comes in, or becomes urgent, before that.
-func TestUrgentTaskIsNextHoweverLongTheQueueIs(t *testing.T) {
+// A worker with a long queue continues from its last position. It must not miss a task
+// before that position that is submitted or becomes urgent.
+func TestPriority_UrgentTaskIsNextDespiteALongQueue(t *testing.T) {
 	t.Parallel()
-	submit := func(b bundle, _ store.ID) store.ID {
+	submitUrgent := func(b bundle, _ store.ID) store.ID {
 		urgent, err := b.Submit(t.Context(), store.Submission{Source: "a", Priority: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return urgent.ID
 	}
-	raise := func(b bundle, last store.ID) store.ID {
+	raisePriority := func(b bundle, last store.ID) store.ID {
 		if _, err := b.pool.Exec(t.Context(), "update test_tasks set priority = 1 where id = $1", last); err != nil {
 			t.Fatal(err)
 		}
@@ -33,11 +33,11 @@ func TestUrgentTaskIsNextHoweverLongTheQueueIs(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		listens bool
-		happens func(b bundle, last store.ID) (urgent store.ID)
+		change  func(b bundle, last store.ID) (urgent store.ID)
 	}{
-		"submitted":               {true, submit},
-		"submitted, with no news": {false, submit},
-		"raised by hand":          {true, raise},
+		"submitted":                     {true, submitUrgent},
+		"submitted, without a listener": {false, submitUrgent},
+		"raised by hand":                {true, raisePriority},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,70 +51,70 @@ func TestUrgentTaskIsNextHoweverLongTheQueueIs(t *testing.T) {
 			for range 20 {
 				last = b.submit()
 			}
-			ear := attentive{took: make(chan struct{}, 1)}
+			listener := reportingListener{taken: make(chan struct{}, 1)}
 			r := b.start(func(r *stages.Runner) {
 				if c.listens {
-					ear.runningListener = b.listening()
-					r.Wakes = ear
+					listener.runningListener = b.listening()
+					r.Wakes = listener
 				}
 			})
 			r.wait(t, stages.StageStarted)
 			r.wait(t, stages.StageStarted)
-			for range 6 { // it is in the midst of it
+			for range 6 { // until it continues from a position
 				step <- struct{}{}
 				r.wait(t, stages.StageStarted)
 			}
 			select {
-			case <-ear.took: // what it heard at the beginning
+			case <-listener.taken: // the first notifications
 			default:
 			}
-			urgent := c.happens(b, last)
+			urgent := c.change(b, last)
 			if c.listens {
-				<-ear.took
+				<-listener.taken
 			}
-			for range 3 { // as work this quick has two more claimed ahead, at most
+			for range 3 { // work this quick has at most two claims prefetched
 				step <- struct{}{}
 				if r.wait(t, stages.StageStarted).Task == urgent {
 					return
 				}
 			}
-			t.Error("others were started first")
+			t.Error("three other tasks started first")
 		})
 	}
 }
 
-// attentive says when the news was taken in.
-type attentive struct {
+// reportingListener says when its notifications are taken.
+type reportingListener struct {
 	runningListener
-	took chan struct{}
+	taken chan struct{}
 }
 
-func (a attentive) Take() []string {
-	news := a.runningListener.Take()
+func (a reportingListener) Take() []string {
+	channels := a.runningListener.Take()
 	select {
-	case a.took <- struct{}{}:
+	case a.taken <- struct{}{}:
 	default:
 	}
-	return news
+	return channels
 }
 
-// bottleneck is a pipeline whose second stage has one slot, and whose first is so
-// much quicker that every turn brings tasks for the second.
-func bottleneck(t *testing.T, second stages.Work) bundle {
+// setupBottleneck sets up a pipeline whose second stage has one slot. Its first is so much
+// quicker that every exchange makes tasks ready for the second.
+func setupBottleneck(t *testing.T, second stages.Work) bundle {
 	return setup(t,
-		stages.Stage{Name: "one", Workers: 64, Work: lasting(16 * time.Millisecond)},
+		stages.Stage{Name: "one", Workers: 64, Work: workTaking(16 * time.Millisecond)},
 		stages.Stage{Name: "two", Needs: []string{"one"}, Work: second, Backoff: stages.Backoff{Base: 50 * time.Millisecond}})
 }
 
-func lasting(d time.Duration) stages.Work {
+func workTaking(d time.Duration) stages.Work {
 	return func(context.Context, *stages.Job) (any, error) {
 		time.Sleep(d)
 		return nil, nil
 	}
 }
 
-// queue submits equal tasks, oldest first.
-func (b bundle) queue(n int) []store.ID {
+// submitMany submits n equal tasks and returns their ids, oldest first.
+func (b bundle) submitMany(n int) []store.ID {
 	b.t.Helper()
 	var ids []store.ID
 	receipts, err := b.SubmitAll(b.t.Context(), slices.Repeat([]store.Submission{{Source: "a"}}, n))
@@ -127,40 +127,41 @@ func (b bundle) queue(n int) []store.ID {
 	return ids
 }
 
-// A slot may have two tasks claimed ahead, which begin before what is ready since.
-const claimedAhead = 2
+// maxPrefetched is how many prefetched tasks of a slot start before one that became
+// ready after them.
+const maxPrefetched = 2
 
-func TestEqualTasksBeginInTheirOrderBehindABottleneck(t *testing.T) {
+func TestOrder_IsKeptBehindABottleneck(t *testing.T) {
 	t.Parallel()
-	b := bottleneck(t, lasting(2*time.Millisecond))
-	ids := b.queue(600)
+	b := setupBottleneck(t, workTaking(2*time.Millisecond))
+	ids := b.submitMany(600)
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
-	ready := make(map[store.ID]int) // how many have passed each that is ready
+	ready := make(map[store.ID]int) // how many tasks overtook each ready one
 	most := 0
 	for range ids {
-		began := r.wait2(t, ready)
-		delete(ready, began)
+		next := r.waitForSecondStage(t, ready)
+		delete(ready, next)
 		for id := range ready {
-			if bytes.Compare(id[:], began[:]) < 0 {
+			if bytes.Compare(id[:], next[:]) < 0 {
 				ready[id]++
 				most = max(most, ready[id])
 			}
 		}
 	}
-	if most > claimedAhead {
-		t.Errorf("%d tasks began before one that was submitted earlier and was ready", most)
+	if most > maxPrefetched {
+		t.Errorf("%d tasks started before a ready one that was submitted earlier", most)
 	}
 	r.stop()
-	passed := 0 // by the claims
-	found, err := invariant.Check(t.Context(), b.pool, b.Graph(), invariant.Options{MaxOvertaking: &passed})
+	overtaking := 0 // the limit for claims
+	found, err := invariant.Check(t.Context(), b.pool, b.Graph(), invariant.Options{MaxOvertaking: &overtaking})
 	if err != nil || len(found) > 0 {
 		t.Errorf("%v, %v", found, err)
 	}
 }
 
-// wait2 takes events until a task begins the second stage, and notes those which
-// become ready for it.
-func (r *runner) wait2(t *testing.T, ready map[store.ID]int) store.ID {
+// waitForSecondStage receives events until a task starts the second stage, and adds to
+// ready the tasks that become ready for it.
+func (r *runner) waitForSecondStage(t *testing.T, ready map[store.ID]int) store.ID {
 	t.Helper()
 	late := time.After(30 * time.Second)
 	for {
@@ -173,40 +174,40 @@ func (r *runner) wait2(t *testing.T, ready map[store.ID]int) store.ID {
 				return e.Task
 			}
 		case <-late:
-			t.Fatal("nothing began in time")
+			t.Fatal("no task started within 30 s")
 		}
 	}
 }
 
-// A turn that is under way when a task becomes ready may claim others, which begin
-// before it, and so does what was claimed ahead by then.
-const underWay = 4
+// maxOvertaking is how many tasks may start before an older one that becomes ready: those
+// prefetched, and those of the exchange that is under way.
+const maxOvertaking = 4
 
-func TestRetryThatIsDueBeginsBeforeNewerTasks(t *testing.T) {
+func TestOrder_DueRetryStartsBeforeNewerTasks(t *testing.T) {
 	t.Parallel()
 	var retry store.ID
-	quick := lasting(2 * time.Millisecond)
-	b := bottleneck(t, func(ctx context.Context, j *stages.Job) (any, error) {
+	quick := workTaking(2 * time.Millisecond)
+	b := setupBottleneck(t, func(ctx context.Context, j *stages.Job) (any, error) {
 		if j.Task == retry && j.Attempt == 1 {
-			return nil, errors.New("no luck")
+			return nil, errors.New("work failed")
 		}
 		return quick(ctx, j)
 	})
-	retry = b.queue(2000)[0]
-	passed := b.passed(retry, func(e stages.Event) time.Duration {
+	retry = b.submitMany(2000)[0]
+	overtaking := b.countOvertaking(retry, func(e stages.Event) time.Duration {
 		if e.Kind != stages.AttemptFailed {
 			return -1
 		}
 		return e.RetryIn
 	}, nil)
-	if passed > underWay {
-		t.Errorf("%d newer tasks began after the retry was due", passed)
+	if overtaking > maxOvertaking {
+		t.Errorf("%d newer tasks started after the retry was due", overtaking)
 	}
 }
 
-func TestRescuedTaskBeginsBeforeNewerTasks(t *testing.T) {
+func TestOrder_ExpiredTaskStartsBeforeNewerTasks(t *testing.T) {
 	t.Parallel()
-	b := bottleneck(t, lasting(2*time.Millisecond))
+	b := setupBottleneck(t, workTaking(2*time.Millisecond))
 	rescued := b.submit()
 	dead, err := b.backend.RegisterWorker(t.Context(), store.Worker{Host: "gone", Lease: time.Hour})
 	if err != nil {
@@ -224,8 +225,8 @@ func TestRescuedTaskBeginsBeforeNewerTasks(t *testing.T) {
 		}
 		held = out.Claims
 	}
-	b.queue(2000)
-	passed := b.passed(rescued, func(e stages.Event) time.Duration {
+	b.submitMany(2000)
+	overtaking := b.countOvertaking(rescued, func(e stages.Event) time.Duration {
 		if e.Kind != stages.AttemptsExpired {
 			return -1
 		}
@@ -235,15 +236,16 @@ func TestRescuedTaskBeginsBeforeNewerTasks(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if passed > underWay {
-		t.Errorf("%d newer tasks began after what its worker had held was free", passed)
+	if overtaking > maxOvertaking {
+		t.Errorf("%d newer tasks started after the lost worker's claim had expired", overtaking)
 	}
 }
 
-// passed runs the pipeline and counts the tasks that begin the second stage before a
-// given one does: from when it is ready, which is so long after an event. A few have
-// begun when midst is called.
-func (b bundle) passed(one store.ID, ready func(stages.Event) time.Duration, midst func()) int {
+// countOvertaking runs the pipeline and counts the tasks that start the second stage
+// between the moment when the given task is ready and its start. The task is ready the
+// returned time after the event for which ready returns 0 or more. afterSome, if not
+// nil, is called when 20 tasks have started the second stage.
+func (b bundle) countOvertaking(task store.ID, ready func(stages.Event) time.Duration, afterSome func()) int {
 	type seen struct {
 		stages.Event
 		at time.Time
@@ -258,7 +260,7 @@ func (b bundle) passed(one store.ID, ready func(stages.Event) time.Duration, mid
 		}
 	})
 	var from time.Time
-	begun, passed := 0, 0
+	started, overtaking := 0, 0
 	for late := time.After(time.Minute); ; {
 		select {
 		case e := <-events:
@@ -268,38 +270,38 @@ func (b bundle) passed(one store.ID, ready func(stages.Event) time.Duration, mid
 			if e.Kind != stages.StageStarted || e.Stage != "two" {
 				continue
 			}
-			if begun++; begun == 20 && midst != nil {
-				midst()
+			if started++; started == 20 && afterSome != nil {
+				afterSome()
 			}
 			switch {
 			case from.IsZero():
-			case e.Task == one: // a sweep may have found it before this process knew the time
-				return passed
+			case e.Task == task: // a sweep may have found it before this process knew the time
+				return overtaking
 			case e.at.After(from):
-				passed++
+				overtaking++
 			}
 		case <-late:
-			b.t.Fatal("it did not begin in time")
+			b.t.Fatal("the task did not start within a minute")
 		}
 	}
 }
 
-// Where urgent tasks come faster than they are done, others begin all the same once
-// they have waited for AgeAfter, and never without it.
-func TestAgedTasksBeginThoughUrgentOnesKeepComing(t *testing.T) {
+// Where urgent tasks arrive faster than they are done, others start once they have waited
+// for AgeAfter; without AgeAfter they never do.
+func TestAgeing_StartsTasksDespiteUrgentOnes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ageAfter time.Duration
-		begin    int
+		starts   int
 	}{
 		"with ageing": {300 * time.Millisecond, 20},
 		"without it":  {0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t, stages.Stage{Name: "one", Work: lasting(2 * time.Millisecond)})
+			b := setup(t, stages.Stage{Name: "one", Work: workTaking(2 * time.Millisecond)})
 			low := make(map[store.ID]bool)
-			for _, id := range b.queue(20) {
+			for _, id := range b.submitMany(20) {
 				low[id] = true
 			}
 			urgent := slices.Repeat([]store.Submission{{Source: "u", Priority: 5}}, 2)
@@ -309,39 +311,39 @@ func TestAgedTasksBeginThoughUrgentOnesKeepComing(t *testing.T) {
 			r := b.start(func(r *stages.Runner) {
 				r.Wakes, r.SweepInterval, r.AgeAfter = b.listening(), 100*time.Millisecond, c.ageAfter
 			})
-			begun := 0
+			started := 0
 			for range 400 {
 				e := r.wait(t, stages.StageStarted)
 				if low[e.Task] {
-					begun++
+					started++
 					if !e.Aged || e.Waited < c.ageAfter {
-						t.Errorf("a task of low priority began after %v, aged %t", e.Waited, e.Aged)
+						t.Errorf("a task of low priority started after %v, aged %t", e.Waited, e.Aged)
 					}
 				}
-				if begun == len(low) {
+				if started == len(low) {
 					break
 				}
 				if _, err := b.SubmitAll(t.Context(), urgent); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if begun != c.begin {
-				t.Errorf("%d of %d tasks of low priority began, want %d", begun, len(low), c.begin)
+			if started != c.starts {
+				t.Errorf("%d of %d tasks of low priority started, want %d", started, len(low), c.starts)
 			}
 		})
 	}
 }
 
-// A task that waits in a queue is written once more than one that goes on at once, so
-// where all stages are as quick there should be no queue but the first one's.
-func TestTasksGoOnWithoutQueuesWhereStagesAreAlike(t *testing.T) {
+// A task that waits in a queue costs one more write than a task that continues at once.
+// Where all stages are equally quick, only the first should have a queue.
+func TestContinue_KeepsQueuesShortBetweenEqualStages(t *testing.T) {
 	t.Parallel()
 	const tasks = 4000
 	stage := func(name string, needs ...string) stages.Stage {
 		return stages.Stage{Name: name, Needs: needs, Workers: 100, Work: noop}
 	}
 	b := setup(t, stage("one"), stage("two", "one"), stage("three", "one"), stage("four", "two", "three"), stage("five", "four"))
-	b.queue(tasks)
+	b.submitMany(tasks)
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	for done := 0; done < tasks; {
 		if r.wait(t, stages.StageCompleted).Stage == "five" {
@@ -352,6 +354,6 @@ func TestTasksGoOnWithoutQueuesWhereStagesAreAlike(t *testing.T) {
 	err := b.pool.QueryRow(t.Context(),
 		"select coalesce(sum(cardinality(tasks)), 0) from test_outbox where type = 'started' and stage <> 'one'").Scan(&queued)
 	if err != nil || queued > tasks {
-		t.Errorf("%d claims out of queues behind the first stage for %d tasks, %v", queued, tasks, err)
+		t.Errorf("%d claims from queues after the first stage, for %d tasks, %v", queued, tasks, err)
 	}
 }

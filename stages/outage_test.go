@@ -18,18 +18,18 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// A login that is refused for a while, a privilege or a table that is missing,
-// say nothing of the work that was done.
-func TestCompletedWorkSurvivesWhateverTheDatabaseHasAgainstUs(t *testing.T) {
+// A refused login, a missing privilege or a missing table says nothing about the work:
+// its report is kept and sent again.
+func TestReport_IsSentAgainAfterAccessErrors(t *testing.T) {
 	for _, code := range []string{"28P01", "28000", "3D000", "42501", "42P01"} {
 		t.Run(code, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := pipeline(t, noop, "one")
 				start := time.Now()
 				var last []engine.Report
-				first := claimed(oneClaim())
-				f := &fake{}
-				f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+				first := grantOnce(oneClaim())
+				f := &fakeBackend{}
+				f.exchange = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 					if len(in.Reports) == 0 {
 						return first(in)
 					}
@@ -39,18 +39,18 @@ func TestCompletedWorkSurvivesWhateverTheDatabaseHasAgainstUs(t *testing.T) {
 					last = in.Reports
 					return engine.ExchangeResult{}, nil
 				}
-				_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = newEar(), time.Hour })
+				_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), time.Hour })
 				time.Sleep(2 * time.Minute)
 				stop()
 				if len(last) != 1 || last[0].Outcome != engine.Completed {
-					t.Errorf("handed in: %+v", last)
+					t.Errorf("reports are %+v", last)
 				}
 			})
 		})
 	}
 }
 
-func TestCompletedWorkSurvivesARestoreOfItsTable(t *testing.T) {
+func TestReport_IsSentAgainAfterItsTableWasMissing(t *testing.T) {
 	t.Parallel()
 	finish := make(chan struct{})
 	b := setup(t, stages.Stage{Name: "one", Work: func(ctx context.Context, _ *stages.Job) (any, error) {
@@ -66,7 +66,7 @@ func TestCompletedWorkSurvivesARestoreOfItsTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exec(`alter table test_tasks rename to test_tasks_away`) // a restore under way
+	exec(`alter table test_tasks rename to test_tasks_away`) // as during a restore
 	close(finish)
 	r.wait(t, stages.DatabaseLost)
 	exec(`alter table test_tasks_away rename to test_tasks`)
@@ -77,51 +77,51 @@ func TestCompletedWorkSurvivesARestoreOfItsTable(t *testing.T) {
 	}
 }
 
-// What the database does not take of one task waits by itself.
-func TestRefusedFailureStopsNobodyElse(t *testing.T) {
+// A report that the database rejects waits without delaying anything else.
+func TestReport_RejectedByTheDatabaseDelaysNoClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipeline(t, func(context.Context, *stages.Job) (any, error) { return nil, errors.New("x") }, "one")
-		first := claimed(oneClaim())
-		clean := 0
-		f := &fake{}
-		e := newEar()
-		f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		first := grantOnce(oneClaim())
+		withoutReports := 0
+		f := &fakeBackend{}
+		e := newFakeListener()
+		f.exchange = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			if len(in.Reports) > 0 {
 				return engine.ExchangeResult{}, &pgconn.PgError{Code: "23514"}
 			}
-			clean++
+			withoutReports++
 			return first(in)
 		}
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
+		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		before := clean
+		before := withoutReports
 		for range 60 {
 			e.Add("cuelight_test_one")
 			time.Sleep(10 * time.Second)
 		}
 		stop()
-		if clean == before {
+		if withoutReports == before {
 			t.Errorf("no claim was made for ten minutes because of one refused report")
 		}
 	})
 }
 
-func TestOutageWhileReadingAResultBurnsNoAttempt(t *testing.T) {
+func TestResults_OutageCountsNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipeline(t, func(ctx context.Context, j *stages.Job) (any, error) {
 			_, err := j.Results(ctx, "zero")
 			return nil, err
 		}, "one")
-		first := claimed(oneClaim())
+		first := grantOnce(oneClaim())
 		var reports []engine.Report
-		f := &awayResults{fake: &fake{}, back: time.Now().Add(5 * time.Second)}
-		f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		f := &unreadableResults{fakeBackend: &fakeBackend{}, back: time.Now().Add(5 * time.Second)}
+		f.exchange = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			reports = append(reports, in.Reports...)
 			return first(in)
 		}
 		f.graph = p.Graph()
-		_, stop := run(t, f.fake, p, func(r *stages.Runner) { r.Backend, r.Wakes, r.SweepInterval = f, newEar(), time.Hour })
+		_, stop := runFake(t, f.fakeBackend, p, func(r *stages.Runner) { r.Backend, r.Wakes, r.SweepInterval = f, newFakeListener(), time.Hour })
 		time.Sleep(time.Minute)
 		stop()
 		if len(reports) != 1 || reports[0].Outcome == engine.Failed {
@@ -130,87 +130,88 @@ func TestOutageWhileReadingAResultBurnsNoAttempt(t *testing.T) {
 	})
 }
 
-type awayResults struct {
-	*fake
+// unreadableResults fails to read results until the time back.
+type unreadableResults struct {
+	*fakeBackend
 	back time.Time
 }
 
-func (f *awayResults) Result(context.Context, store.ID, string) (json.RawMessage, error) {
+func (f *unreadableResults) Result(context.Context, store.ID, string) (json.RawMessage, error) {
 	if time.Now().Before(f.back) {
 		return nil, syscall.ECONNREFUSED
 	}
 	return json.RawMessage("1"), nil
 }
 
-// Before the others know of the session, only the lease would show a death.
-func TestSessionIsToldAsSoonAsItIsThere(t *testing.T) {
+// Until others know the session, only the end of the lease would show them a death.
+func TestHeartbeat_ReportsANewSessionAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		var claimedAt, told time.Duration
-		first := claimed(oneClaim())
-		f := &fake{}
-		f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		var claimedAt, reportedAt time.Duration
+		first := grantOnce(oneClaim())
+		f := &fakeBackend{}
+		f.exchange = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			out, err := first(in)
 			if len(out.Claims) > 0 {
 				claimedAt = time.Since(start)
 			}
 			return out, err
 		}
-		f.beat = func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
-			if b.Session != 0 && told == 0 {
-				told = time.Since(start)
+		f.heartbeat = func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+			if b.Session != 0 && reportedAt == 0 {
+				reportedAt = time.Since(start)
 			}
 			return engine.HeartbeatResult{Now: time.Now()}, nil
 		}
-		e := newEar()
-		e.deaf.Store(true)
-		time.AfterFunc(200*time.Millisecond, func() { e.deaf.Store(false) }) // connects
-		_, stop := run(t, f, pipeline(t, obedient(make(chan error, 1)), "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval, r.Grace = e, time.Hour, -1 })
+		e := newFakeListener()
+		e.disconnected.Store(true)
+		time.AfterFunc(200*time.Millisecond, func() { e.disconnected.Store(false) }) // connects
+		_, stop := runFake(t, f, pipeline(t, workUntilCancelled(make(chan error, 1)), "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval, r.Grace = e, time.Hour, -1 })
 		time.Sleep(10 * time.Second)
 		stop()
-		if told-claimedAt > 500*time.Millisecond {
-			t.Errorf("claimed after %s, and told of the session after %s", claimedAt, told)
+		if reportedAt-claimedAt > 500*time.Millisecond {
+			t.Errorf("claimed after %s, and reported the session after %s", claimedAt, reportedAt)
 		}
 	})
 }
 
-func TestSlowBeatIsNoChangedClock(t *testing.T) {
+func TestHeartbeat_SlowOneIsNotTakenForAClockChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		start, n, never, all := time.Now(), 0, 0, 0
-		f := &fake{beat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+		start, n, withoutCredit, all := time.Now(), 0, 0, 0
+		f := &fakeBackend{heartbeat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 			n++
 			if time.Since(start) > time.Minute {
 				all++
 				if b.Credit == nil || b.Credit.Lease > time.Hour {
-					never++
+					withoutCredit++
 				}
 			}
 			if n%10 == 0 {
-				time.Sleep(2500 * time.Millisecond) // until a connection was free
+				time.Sleep(2500 * time.Millisecond) // as if it waited for a connection
 			}
 			return engine.HeartbeatResult{Now: time.Now()}, nil
 		}}
-		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newEar(), time.Hour })
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), time.Hour })
 		time.Sleep(10 * time.Minute)
 		stop()
-		if never > 0 {
-			t.Errorf("%d of %d beats could not judge by the lease", never, all)
+		if withoutCredit > 0 {
+			t.Errorf("%d of %d heartbeats could not let workers expire by their lease", withoutCredit, all)
 		}
 	})
 }
 
-func TestSecondSignalStopsAtOnceAlsoWhileTheDatabaseHangs(t *testing.T) {
+func TestAbort_StopsWhileTheDatabaseHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}, "one")
-		first := claimed(oneClaim())
+		first := grantOnce(oneClaim())
 		var hang atomic.Bool
-		var ended time.Time
-		f := &hanging{fake: &fake{graph: p.Graph()}, hang: &hang}
-		f.fake.turn = first
-		e := newEar()
+
+		f := &hangingBackend{fakeBackend: &fakeBackend{graph: p.Graph()}, hang: &hang}
+		f.fakeBackend.exchange = first
+		e := newFakeListener()
 		abort := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -221,51 +222,57 @@ func TestSecondSignalStopsAtOnceAlsoWhileTheDatabaseHangs(t *testing.T) {
 		hang.Store(true)
 		e.Add("cuelight_test_one")
 		time.Sleep(time.Second)
-		t0 := time.Now()
+		aborted := time.Now()
 		cancel()
 		close(abort)
 		err := <-done
-		ended = time.Now()
-		if ended.Sub(t0) > 20*time.Second {
-			t.Errorf("it ended after %s with %v", ended.Sub(t0), err)
+		if took := time.Since(aborted); took > 20*time.Second {
+			t.Errorf("Run returned after %s: %v", took, err)
 		}
 	})
 }
 
-type hanging struct {
-	*fake
+// hangingBackend does not answer while hang is set.
+type hangingBackend struct {
+	*fakeBackend
 	hang *atomic.Bool
 }
 
-func (h *hanging) stuck(ctx context.Context) error {
+func (h *hangingBackend) waitWhileHanging(ctx context.Context) error {
 	if h.hang.Load() {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	return nil
 }
-func (h *hanging) Exchange(ctx context.Context, in engine.ExchangeRequest) (engine.ExchangeResult, error) {
-	if err := h.stuck(ctx); err != nil {
+
+func (h *hangingBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+	if err := h.waitWhileHanging(ctx); err != nil {
 		return engine.ExchangeResult{}, err
 	}
-	return h.fake.Exchange(ctx, in)
+	return h.fakeBackend.Exchange(ctx, in)
 }
-func (h *hanging) FindHeldClaims(ctx context.Context, w store.ID) ([]engine.Claim, error) {
-	return nil, h.stuck(ctx)
+
+func (h *hangingBackend) FindHeldClaims(ctx context.Context, w store.ID) ([]engine.Claim, error) {
+	return nil, h.waitWhileHanging(ctx)
 }
-func (h *hanging) Heartbeat(ctx context.Context, b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
-	if err := h.stuck(ctx); err != nil {
+
+func (h *hangingBackend) Heartbeat(ctx context.Context, b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+	if err := h.waitWhileHanging(ctx); err != nil {
 		return engine.HeartbeatResult{}, err
 	}
 	return engine.HeartbeatResult{Now: time.Now()}, nil
 }
-func (h *hanging) DeregisterWorker(ctx context.Context, w store.ID) error { return h.stuck(ctx) }
 
-func TestShortLeaseGivesOthersTheirGraceAfterAnOutage(t *testing.T) {
+func (h *hangingBackend) DeregisterWorker(ctx context.Context, w store.ID) error {
+	return h.waitWhileHanging(ctx)
+}
+
+func TestOutageCredit_LastsForTheGraceDespiteAShortLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var at time.Duration
-		f := &fake{beat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+		f := &fakeBackend{heartbeat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 			s := time.Since(start)
 			if s > 60*time.Second && s < 80*time.Second {
 				return engine.HeartbeatResult{}, syscall.ECONNREFUSED
@@ -275,18 +282,18 @@ func TestShortLeaseGivesOthersTheirGraceAfterAnOutage(t *testing.T) {
 			}
 			return engine.HeartbeatResult{Now: time.Now()}, nil
 		}}
-		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
-			r.Wakes, r.SweepInterval, r.Lease = newEar(), time.Hour, 5*time.Second
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
+			r.Wakes, r.SweepInterval, r.Lease = newFakeListener(), time.Hour, 5*time.Second
 		})
 		time.Sleep(2 * time.Minute)
 		stop()
 		if at < 5*time.Second {
-			t.Errorf("%s after an outage, workers with the default lease are judged as if it had not been", at)
+			t.Errorf("%s after an outage there is no credit for workers with the default lease", at)
 		}
 	})
 }
 
-func TestLockedRowOfADeadWorkerStopsNobody(t *testing.T) {
+func TestSweep_LockedRowOfALostWorkerDelaysNoTask(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Workers: 1, Work: noop})
 	dead, err := b.backend.RegisterWorker(t.Context(), store.Worker{Host: "x", PID: 1})
@@ -305,55 +312,55 @@ func TestLockedRowOfADeadWorkerStopsNobody(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "select from workers where id = $1 for no key update", dead); err != nil {
 		t.Fatal(err)
 	}
-	// Long enough for it to be found gone.
-	for late := time.Now().Add(8 * time.Second); time.Now().Before(late); {
-		t0 := time.Now()
+	// Eight seconds are enough to find that the worker is lost.
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
+		submitted := time.Now()
 		b.submit()
 		r.wait(t, stages.StageCompleted)
-		if took := time.Since(t0); took > 5*time.Second {
+		if took := time.Since(submitted); took > 5*time.Second {
 			t.Fatalf("a task took %s", took)
 		}
 	}
 }
 
-func TestWorkerThatIsUnknownStopsItsWorkAndRegistersAnew(t *testing.T) {
+func TestHeartbeat_UnknownWorkerStopsWorkAndRegistersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		why := make(chan error, 1)
+		causes := make(chan error, 1)
 		registered := 0
-		f := &fake{turn: claimed(oneClaim()), register: func(store.Worker) { registered++ }}
+		f := &fakeBackend{exchange: grantOnce(oneClaim()), register: func(store.Worker) { registered++ }}
 		var unknown atomic.Bool
-		f.beat = func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+		f.heartbeat = func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 			if unknown.Swap(false) {
 				return engine.HeartbeatResult{}, store.ErrWorkerUnknown
 			}
 			return engine.HeartbeatResult{Now: time.Now()}, nil
 		}
-		_, stop := run(t, f, pipeline(t, obedient(why), "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newEar(), time.Hour })
+		_, stop := runFake(t, f, pipeline(t, workUntilCancelled(causes), "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), time.Hour })
 		time.Sleep(10 * time.Second)
 		unknown.Store(true)
-		asked := time.Now()
-		if err := <-why; !errors.Is(err, stages.ErrLeaseLost) || time.Since(asked) > 3*time.Second {
-			t.Errorf("after %s the work ended for %v", time.Since(asked), err)
+		answered := time.Now()
+		if err := <-causes; !errors.Is(err, stages.ErrLeaseLost) || time.Since(answered) > 3*time.Second {
+			t.Errorf("the work ended after %s, because of %v", time.Since(answered), err)
 		}
 		stop()
 		if registered != 2 {
-			t.Errorf("it registered %d times", registered)
+			t.Errorf("it registered %d times, want twice", registered)
 		}
 	})
 }
 
-func TestWhatOneSweepCouldNotTakeTheNextTakesSoon(t *testing.T) {
+func TestSweep_RunsAgainSoonAfterLockedRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sweeps []time.Time
-		f := &fake{sweep: func(engine.SweepRequest) (engine.SweepResult, error) {
+		f := &fakeBackend{sweep: func(engine.SweepRequest) (engine.SweepResult, error) {
 			sweeps = append(sweeps, time.Now())
-			out := engine.SweepResult{MoreReady: make([]bool, 1), NextDue: never(1), RowsLocked: len(sweeps) == 1}
+			out := engine.SweepResult{MoreReady: make([]bool, 1), NextDue: noneDue(1), RowsLocked: len(sweeps) == 1}
 			if len(sweeps) == 2 {
 				return out, &pgconn.PgError{Code: "55P03"}
 			}
 			return out, nil
 		}}
-		_, stop := run(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = newEar() })
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = newFakeListener() })
 		time.Sleep(5 * time.Second)
 		stop()
 		if len(sweeps) != 3 || sweeps[2].Sub(sweeps[0]) > time.Second {
@@ -362,43 +369,43 @@ func TestWhatOneSweepCouldNotTakeTheNextTakesSoon(t *testing.T) {
 	})
 }
 
-// checked is an ear that can be doubted.
-type checked struct {
-	*ear
+// checkedListener counts the calls of Check.
+type checkedListener struct {
+	*fakeListener
 	checks atomic.Int64
 }
 
-func (c *checked) Check() { c.checks.Add(1) }
+func (c *checkedListener) Check() { c.checks.Add(1) }
 
-func TestAfterAnOutageEverythingIsLookedAtAndTheListenerDoubted(t *testing.T) {
+func TestOutage_EndChecksEveryStageAndTheListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &checked{ear: newEar()}
+		w := &checkedListener{fakeListener: newFakeListener()}
 		var down atomic.Bool
-		var looks [2]atomic.Int64
-		f := &fake{turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		var claims [2]atomic.Int64
+		f := &fakeBackend{exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			if down.Load() {
 				return engine.ExchangeResult{}, syscall.ECONNREFUSED
 			}
-			for i, look := range in.ClaimFrom {
-				if look {
-					looks[i].Add(1)
+			for i, wanted := range in.ClaimFrom {
+				if wanted {
+					claims[i].Add(1)
 				}
 			}
 			return engine.ExchangeResult{}, nil
 		}}
-		_, stop := run(t, f, pipeline(t, noop, "one", "two"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
+		_, stop := runFake(t, f, pipeline(t, noop, "one", "two"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		time.Sleep(10 * time.Second)
 		down.Store(true)
 		w.Add("cuelight_test_one")
 		time.Sleep(10 * time.Second)
-		if n := w.checks.Load() + looks[1].Load(); n != 0 {
-			t.Errorf("%d checks and looks before the outage", n)
+		if n := w.checks.Load() + claims[1].Load(); n != 0 {
+			t.Errorf("%d checks and claims before the outage", n)
 		}
 		down.Store(false)
 		time.Sleep(10 * time.Second)
 		stop()
-		if w.checks.Load() != 1 || looks[1].Load() != 1 {
-			t.Errorf("%d checks, and stage two was looked at %d times, after the outage", w.checks.Load(), looks[1].Load())
+		if w.checks.Load() != 1 || claims[1].Load() != 1 {
+			t.Errorf("%d checks, and %d claims from stage two, after the outage; want one each", w.checks.Load(), claims[1].Load())
 		}
 	})
 }

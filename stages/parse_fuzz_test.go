@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func FuzzParsePlace(f *testing.F) {
+func FuzzParseIdentity(f *testing.F) {
 	f.Add("2e/4026531836/12345")
 	f.Add("//")
 	f.Add("a/b/c")
@@ -14,7 +14,7 @@ func FuzzParsePlace(f *testing.F) {
 		p, ok := parseIdentity(s)
 		if !ok {
 			if p != (processIdentity{}) || strings.Count(s, "/") == 2 {
-				t.Errorf("%q is %+v, and no place", s, p)
+				t.Errorf("%q is not valid, but parsed as %+v", s, p)
 			}
 			return
 		}

@@ -15,11 +15,11 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-func TestPostponedAttemptDoesNotCountAndWaits(t *testing.T) {
+func TestPostpone_WaitsAndCountsNoAttempt(t *testing.T) {
 	t.Parallel()
-	var mended atomic.Bool
+	var fixed atomic.Bool
 	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Work: func(context.Context, *stages.Job) (any, error) {
-		if mended.Load() {
+		if fixed.Load() {
 			return nil, nil
 		}
 		return nil, stages.Postpone(200*time.Millisecond, errors.New("the disk is full"))
@@ -27,16 +27,16 @@ func TestPostponedAttemptDoesNotCountAndWaits(t *testing.T) {
 	id := b.submit()
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	for range 3 {
-		began := time.Now()
+		start := time.Now()
 		if e := r.wait(t, stages.ClaimReleased); e.RetryIn < 160*time.Millisecond || e.Err == nil {
-			t.Errorf("it waits for %s: %v", e.RetryIn, e.Err)
+			t.Errorf("it is retried after %s: %v", e.RetryIn, e.Err)
 		}
 		r.wait(t, stages.StageStarted)
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("the next attempt began after %s", took)
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("the next attempt started after %s", took)
 		}
 	}
-	mended.Store(true)
+	fixed.Store(true)
 	if e := r.wait(t, stages.StageCompleted); e.Attempt != 1 {
 		t.Errorf("it was attempt %d", e.Attempt)
 	}
@@ -46,9 +46,9 @@ func TestPostponedAttemptDoesNotCountAndWaits(t *testing.T) {
 	}
 }
 
-func TestOutermostMarkOfAnErrorCounts(t *testing.T) {
+func TestPostpone_OutermostWrapperDecides(t *testing.T) {
 	t.Parallel()
-	base := errors.New("no luck")
+	base := errors.New("work failed")
 	for _, c := range []struct {
 		err       error
 		postponed bool
@@ -71,28 +71,28 @@ func TestOutermostMarkOfAnErrorCounts(t *testing.T) {
 	}
 }
 
-func TestClaimCanBeConfirmedBeforeWhatCannotBeTakenBack(t *testing.T) {
+func TestConfirm_FailsForACancelledTask(t *testing.T) {
 	t.Parallel()
-	asked, taken := make(chan struct{}), make(chan struct{})
+	confirmed, cancelled := make(chan struct{}), make(chan struct{})
 	b := setup(t, stages.Stage{Name: "one", Work: func(ctx context.Context, j *stages.Job) (any, error) {
 		if err := j.Confirm(ctx); err != nil {
-			t.Errorf("the claim holds, but: %v", err)
+			t.Errorf("the claim is held, but Confirm returned %v", err)
 		}
-		close(asked)
-		<-taken
+		close(confirmed)
+		<-cancelled
 		err := j.Confirm(context.WithoutCancel(ctx))
 		if !errors.Is(err, stages.ErrCancelled) || !errors.Is(context.Cause(ctx), stages.ErrCancelled) {
-			t.Errorf("of a claim that was taken it is said: %v, and its context ends with %v", err, context.Cause(ctx))
+			t.Errorf("after the cancel Confirm returned %v, and the context's cause is %v", err, context.Cause(ctx))
 		}
 		return nil, err
 	}})
 	id := b.submit()
 	r := b.start(func(r *stages.Runner) { r.Lease = 24 * time.Hour })
-	<-asked
+	<-confirmed
 	if err := b.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	close(taken)
+	close(cancelled)
 	r.wait(t, stages.ClaimRevoked)
 	if err := (&stages.Job{}).Confirm(t.Context()); err != nil {
 		t.Error(err)
@@ -102,14 +102,14 @@ func TestClaimCanBeConfirmedBeforeWhatCannotBeTakenBack(t *testing.T) {
 	}
 }
 
-// endless is a database with ever more tasks to claim.
-func endless() *fake {
+// endlessTasks is a backend that always has more tasks to claim.
+func endlessTasks() *fakeBackend {
 	next := func() (id store.ID) {
 		_, _ = rand.Read(id[:])
 		return id
 	}
-	return &fake{turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
-		out := engine.ExchangeResult{MoreReady: []bool{true}, Requested: []int{in.FreeSlots[0]}, Granted: []int{in.FreeSlots[0]}, NewlyReady: []bool{false}, LastPosition: make([]engine.Position, 1), NextDue: never(1)}
+	return &fakeBackend{exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		out := engine.ExchangeResult{MoreReady: []bool{true}, Requested: []int{in.FreeSlots[0]}, Granted: []int{in.FreeSlots[0]}, NewlyReady: []bool{false}, LastPosition: make([]engine.Position, 1), NextDue: noneDue(1)}
 		if !in.ClaimFrom[0] {
 			return out, nil
 		}
@@ -124,27 +124,27 @@ func TestPostpone_SuspendsTheStageUntilATrySucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wakes := notify.NewWakes()
 		var full atomic.Bool
-		var began atomic.Int64
+		var started atomic.Int64
 		full.Store(true)
 		p := pipeline(t, func(context.Context, *stages.Job) (any, error) {
-			began.Add(1)
+			started.Add(1)
 			if full.Load() {
 				return nil, stages.Postpone(5*time.Minute, errors.New("the disk is full"))
 			}
 			time.Sleep(time.Second)
 			return nil, nil
 		}, "one")
-		events, stop := run(t, endless(), p, func(r *stages.Runner) { r.Wakes = wakes })
+		events, stop := runFake(t, endlessTasks(), p, func(r *stages.Runner) { r.Wakes = wakes })
 		wakes.Add(p.Graph().Channel("one"))
 		time.Sleep(time.Hour)
-		tries := began.Load()
+		tries := started.Load()
 		if tries < 15 || tries > 40 {
-			t.Errorf("%d attempts began in an hour of a full disk; want some 20", tries)
+			t.Errorf("%d attempts started in an hour of a full disk; want about 20", tries)
 		}
 		full.Store(false)
 		time.Sleep(10 * time.Minute)
-		if done := began.Load() - tries; done < 240 {
-			t.Errorf("%d attempts began in the ten minutes after that; want hundreds", done)
+		if done := started.Load() - tries; done < 240 {
+			t.Errorf("%d attempts started in the ten minutes after that; want hundreds", done)
 		}
 		stop()
 		count := make(map[stages.Kind]int)
@@ -157,18 +157,18 @@ func TestPostpone_SuspendsTheStageUntilATrySucceeds(t *testing.T) {
 	})
 }
 
-func TestPostponeTask_LeavesTheOtherTasksAlone(t *testing.T) {
+func TestPostponeTask_SuspendsNoStage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wakes := notify.NewWakes()
-		var began atomic.Int64
+		var started atomic.Int64
 		p := pipeline(t, func(context.Context, *stages.Job) (any, error) {
-			if began.Add(1)%2 == 0 {
-				return nil, stages.PostponeTask(5*time.Minute, errors.New("there is no room for so large a file"))
+			if started.Add(1)%2 == 0 {
+				return nil, stages.PostponeTask(5*time.Minute, errors.New("the file is too large for the disk"))
 			}
 			time.Sleep(time.Second)
 			return nil, nil
 		}, "one")
-		events, stop := run(t, endless(), p, func(r *stages.Runner) { r.Wakes = wakes })
+		events, stop := runFake(t, endlessTasks(), p, func(r *stages.Runner) { r.Wakes = wakes })
 		wakes.Add(p.Graph().Channel("one"))
 		time.Sleep(10 * time.Minute)
 		stop()
@@ -177,7 +177,7 @@ func TestPostponeTask_LeavesTheOtherTasksAlone(t *testing.T) {
 			count[kind]++
 		}
 		if count[stages.StageSuspended] != 0 || count[stages.StageCompleted] < 240 || count[stages.ClaimReleased] < 240 {
-			t.Errorf("%d times suspended, %d completed, %d given back; want hundreds of these", count[stages.StageSuspended], count[stages.StageCompleted], count[stages.ClaimReleased])
+			t.Errorf("%d times suspended, %d completed, %d released; want 0, and hundreds of both others", count[stages.StageSuspended], count[stages.StageCompleted], count[stages.ClaimReleased])
 		}
 	})
 }

@@ -16,12 +16,13 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// queued is a store with many tasks of one stage, and turns that take a while.
-func queued(most *atomic.Int64, turn time.Duration) *fake {
+// manyTasks is a backend with many tasks of one stage, whose exchanges take a while. It
+// stores in most how many claims were held at once.
+func manyTasks(most *atomic.Int64, exchangeTime time.Duration) *fakeBackend {
 	var n uint32
 	var held int
-	return &fake{turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
-		time.Sleep(turn)
+	return &fakeBackend{exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		time.Sleep(exchangeTime)
 		held -= len(in.Reports)
 		out := engine.ExchangeResult{MoreReady: []bool{true}}
 		if in.ClaimFrom[0] {
@@ -40,10 +41,10 @@ func queued(most *atomic.Int64, turn time.Duration) *fake {
 	}}
 }
 
-// firstQuick is work that is quick a hundred times, and then goes on for ever.
-func firstQuick(begun *atomic.Int64) stages.Work {
+// quickThenEndless returns work that is quick a hundred times, and then never ends.
+func quickThenEndless(started *atomic.Int64) stages.Work {
 	return func(ctx context.Context, _ *stages.Job) (any, error) {
-		if begun.Add(1) < 100 {
+		if started.Add(1) < 100 {
 			time.Sleep(time.Millisecond)
 			return nil, nil
 		}
@@ -52,10 +53,10 @@ func firstQuick(begun *atomic.Int64) stages.Work {
 	}
 }
 
-func TestOnlyQuickWorkIsClaimedAheadAndNotFarAhead(t *testing.T) {
+func TestPrefetch_IsLimitedAndOnlyForQuickWork(t *testing.T) {
 	for work, want := range map[time.Duration]int64{
-		50 * time.Millisecond: 2, // what the two slots do
-		time.Millisecond:      4, // and as many again
+		50 * time.Millisecond: 2, // for the two slots
+		time.Millisecond:      4, // and as many prefetched
 	} {
 		t.Run(work.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,20 +65,20 @@ func TestOnlyQuickWorkIsClaimedAheadAndNotFarAhead(t *testing.T) {
 					time.Sleep(work)
 					return nil, nil
 				}, "one")
-				_, stop := run(t, queued(&most, 5*time.Millisecond), p, func(r *stages.Runner) { r.Wakes = newEar() })
+				_, stop := runFake(t, manyTasks(&most, 5*time.Millisecond), p, func(r *stages.Runner) { r.Wakes = newFakeListener() })
 				time.Sleep(2 * time.Second)
 				stop()
 				if n := most.Load(); n != want {
-					t.Errorf("it held %d claims at once, want %d", n, want)
+					t.Errorf("%d claims were held at once, want %d", n, want)
 				}
 			})
 		})
 	}
 }
 
-// A queue behind a stage would only grow by what is claimed ahead before it. A stage in
-// between must have room for what goes on there, else it gets a queue of its own.
-func TestQueueOfALaterStage_EndsClaimingAheadInTheFirstStageAlone(t *testing.T) {
+// Prefetch before a stage with a queue would only make that queue longer. A stage in
+// between must have room for the tasks that continue there, else it gets a queue too.
+func TestPrefetch_StopsInTheFirstStageForALaterQueue(t *testing.T) {
 	for queue, want := range map[bool][]int{false: {2 * 2, 3 * 2}, true: {2, 3 * 2}} {
 		t.Run(fmt.Sprint("queue:", queue), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -90,10 +91,10 @@ func TestQueueOfALaterStage_EndsClaimingAheadInTheFirstStageAlone(t *testing.T) 
 				}
 				most := make([]int, 2)
 				var n byte
-				_, stop := run(t, &fake{graph: p.Graph(), turn: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+				_, stop := runFake(t, &fakeBackend{graph: p.Graph(), exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 					time.Sleep(5 * time.Millisecond)
-					out := engine.ExchangeResult{MoreReady: []bool{true, false, queue}, Granted: in.FreeSlots} // there is always more
-					if n++; n < 20 {                                                                           // until it is known how long the work takes
+					out := engine.ExchangeResult{MoreReady: []bool{true, false, queue}, Granted: in.FreeSlots}
+					if n++; n < 20 { // until the dispatcher knows how long the work takes
 						out.Claims = []engine.Claim{{Task: store.ID{n}, Token: store.ID{n}, Attempt: 1}, {Stage: 1, Task: store.ID{n}, Token: store.ID{n, 1}, Attempt: 1}}
 						return out, nil
 					}
@@ -101,26 +102,26 @@ func TestQueueOfALaterStage_EndsClaimingAheadInTheFirstStageAlone(t *testing.T) 
 						most[i] = max(most[i], in.FreeSlots[i])
 					}
 					return out, nil
-				}}, p, func(r *stages.Runner) { r.Wakes = newEar() })
+				}}, p, func(r *stages.Runner) { r.Wakes = newFakeListener() })
 				time.Sleep(2 * time.Second)
 				stop()
 				if !slices.Equal(most, want) {
-					t.Errorf("it had room for %v tasks, want %v", most, want)
+					t.Errorf("FreeSlots was at most %v, want %v", most, want)
 				}
 			})
 		})
 	}
 }
 
-// What was claimed ahead of work that then takes long is for others to do.
-func TestClaimThatFindsNoSlotIsGivenBackWithoutCountingAsAnAttempt(t *testing.T) {
+// Claims that were prefetched, but whose slots stay in use, are released for others.
+func TestPrefetch_ReleasesClaimsThatFindNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var most, begun atomic.Int64
-		f := queued(&most, 5*time.Millisecond)
-		p := pipeline(t, firstQuick(&begun), "one")
+		var most, started atomic.Int64
+		f := manyTasks(&most, 5*time.Millisecond)
+		p := pipeline(t, quickThenEndless(&started), "one")
 		released := make(chan stages.Event, 10)
-		_, stop := run(t, f, p, func(r *stages.Runner) {
-			r.Wakes = newEar()
+		_, stop := runFake(t, f, p, func(r *stages.Runner) {
+			r.Wakes = newFakeListener()
 			r.Observe = func(e stages.Event) {
 				if e.Kind == stages.ClaimReleased {
 					released <- e
@@ -129,23 +130,23 @@ func TestClaimThatFindsNoSlotIsGivenBackWithoutCountingAsAnAttempt(t *testing.T)
 		})
 		e := <-released
 		if e.Err == nil || errors.Is(e.Err, stages.ErrDraining) || e.Attempt != 1 || e.RetryIn != 0 {
-			t.Errorf("it was released with %+v", e)
+			t.Errorf("released: %+v", e)
 		}
 		stop()
-		if begun.Load() != 101 { // one in each slot for as long as it lasted
-			t.Errorf("%d attempts were begun", begun.Load())
+		if started.Load() != 101 { // 99 quick ones, and then one in each slot
+			t.Errorf("%d attempts were started, want 101", started.Load())
 		}
 	})
 }
 
-// Where turns take long, claims that will not start in time would only be given
-// back, again and again.
-func TestSlowDatabaseIsNotKeptBusyWithClaimsAhead(t *testing.T) {
+// Where exchanges take long, prefetched claims would not start in time, and would be
+// released again and again.
+func TestPrefetch_StopsWithASlowDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var most, begun, released atomic.Int64
-		p := pipeline(t, firstQuick(&begun), "one")
-		_, stop := run(t, queued(&most, 300*time.Millisecond), p, func(r *stages.Runner) {
-			r.Wakes = newEar()
+		var most, started, released atomic.Int64
+		p := pipeline(t, quickThenEndless(&started), "one")
+		_, stop := runFake(t, manyTasks(&most, 300*time.Millisecond), p, func(r *stages.Runner) {
+			r.Wakes = newFakeListener()
 			r.Observe = func(e stages.Event) {
 				if e.Kind == stages.ClaimReleased {
 					released.Add(1)
@@ -154,20 +155,20 @@ func TestSlowDatabaseIsNotKeptBusyWithClaimsAhead(t *testing.T) {
 		})
 		time.Sleep(10 * time.Minute)
 		if n := released.Load(); n > 2 {
-			t.Errorf("%d claims were given back; want no more than there are slots", n)
+			t.Errorf("%d claims were released; want at most one per slot", n)
 		}
 		stop()
 	})
 }
 
-// Work that computes keeps the processors; the dispatcher must get its turn.
-func TestDispatcherGoesOnAmongWorkThatComputes(t *testing.T) {
-	var over atomic.Bool
-	var turns atomic.Int64
+// Work that computes keeps all processors busy; the dispatcher must still run.
+func TestDispatcher_RunsDespiteBusyProcessors(t *testing.T) {
+	var stop atomic.Bool
+	var exchanges atomic.Int64
 	second := make(chan struct{})
-	f := &fake{turn: func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
+	f := &fakeBackend{exchange: func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
 		out := engine.ExchangeResult{MoreReady: []bool{true}}
-		switch turns.Add(1) {
+		switch exchanges.Add(1) {
 		case 1:
 			for i := range byte(8) {
 				out.Claims = append(out.Claims, engine.Claim{Task: store.ID{i, 1}, Token: store.ID{i, 2}, Attempt: 1})
@@ -179,7 +180,7 @@ func TestDispatcherGoesOnAmongWorkThatComputes(t *testing.T) {
 		return out, nil
 	}}
 	p, err := stages.New("test", stages.Stage{Name: "one", Workers: 9, Work: func(context.Context, *stages.Job) (any, error) {
-		for n := 0; !over.Load(); n++ {
+		for n := 0; !stop.Load(); n++ {
 			_ = n * n
 		}
 		return nil, nil
@@ -194,23 +195,23 @@ func TestDispatcherGoesOnAmongWorkThatComputes(t *testing.T) {
 	select {
 	case <-second:
 	case <-time.After(5 * time.Second):
-		t.Error("no second turn in five seconds")
+		t.Error("no second exchange in five seconds")
 	}
-	over.Store(true)
+	stop.Store(true)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }
 
-// A task whose row was locked when a claim came by is behind the place that claims go
-// on from, and nobody is told of it.
-func TestLongQueueIsLookedAtFromItsBeginningNowAndThen(t *testing.T) {
+// A task whose row was locked when its stage was claimed from is before the position
+// from which claims continue, and causes no notification.
+func TestDispatcher_RereadsALongQueueFromItsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{}
-		var last, longest time.Duration // since the beginning was looked at
-		began, n, places := time.Now(), uint32(0), 0
-		f.turn = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		f := &fakeBackend{}
+		var last, longest time.Duration // since an exchange read from the start
+		start, n, continued := time.Now(), uint32(0), 0
+		f.exchange = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			time.Sleep(time.Millisecond)
 			out := engine.ExchangeResult{MoreReady: []bool{true}, LastPosition: make([]engine.Position, 1)}
 			for range in.FreeSlots[0] {
@@ -222,10 +223,10 @@ func TestLongQueueIsLookedAtFromItsBeginningNowAndThen(t *testing.T) {
 				out.LastPosition[0].Task = c.Task
 			}
 			out.Granted, out.Requested = []int{len(out.Claims)}, []int{len(out.Claims)}
-			if now := time.Since(began); in.After[0].Task.IsZero() {
+			if now := time.Since(start); in.After[0].Task.IsZero() {
 				longest, last = max(longest, now-last), now
 			} else {
-				places++
+				continued++
 			}
 			return out, nil
 		}
@@ -233,14 +234,14 @@ func TestLongQueueIsLookedAtFromItsBeginningNowAndThen(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			return nil, nil
 		}, "one")
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes = newEar() })
+		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes = newFakeListener() })
 		time.Sleep(time.Second)
 		stop()
 		if longest = max(longest, time.Second-last); longest > 30*time.Millisecond {
-			t.Errorf("for %v it was not looked at from its beginning", longest)
+			t.Errorf("for %v no exchange read from the start", longest)
 		}
-		if places < 200 {
-			t.Errorf("only %d turns of a second went on from a place", places)
+		if continued < 200 {
+			t.Errorf("only %d exchanges in a second continued from a position", continued)
 		}
 	})
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// A stage of one's own may put its source into anything: net/http does, with the
-// query, in each of its errors.
-func TestSecretOfASource_IsNeitherToldNorKept(t *testing.T) {
+// The work of a stage may put its source anywhere: net/http puts it, with the query,
+// into each of its errors.
+func TestSourceSecrets_AreNeitherReportedNorStored(t *testing.T) {
 	t.Parallel()
 	const source = "s3://key:hunter22@bucket/clip.mp4?X-Amz-Signature=c0ffee123"
 	var b bundle
@@ -38,17 +38,17 @@ func TestSecretOfASource_IsNeitherToldNorKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := b.start(func(r *stages.Runner) {
-		tell := r.Observe
+		observe := r.Observe
 		r.Observe = func(e stages.Event) {
 			if e.Kind == stages.StageProgress {
 				notes <- e.Progress.Note
 			}
-			tell(e)
+			observe(e)
 		}
 	})
-	told := []string{r.wait(t, stages.StageDead).Err.Error(), r.wait(t, stages.StageDead).Err.Error(), <-notes}
+	texts := []string{r.wait(t, stages.StageDead).Err.Error(), r.wait(t, stages.StageDead).Err.Error(), <-notes}
 	for _, a := range b.history(receipt.ID) {
-		told = append(told, a.Error)
+		texts = append(texts, a.Error)
 	}
 	r.stop()
 	events, err := b.Events(t.Context(), store.EventQuery{})
@@ -59,15 +59,15 @@ func TestSecretOfASource_IsNeitherToldNorKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(told) != 5 {
-		t.Fatalf("told %q", told)
+	if len(texts) != 5 {
+		t.Fatalf("found %q", texts)
 	}
-	for _, text := range append(told, string(raw)) {
+	for _, text := range append(texts, string(raw)) {
 		if strings.Contains(text, "c0ffee") || strings.Contains(text, "hunter") {
-			t.Errorf("it is told: %s", text)
+			t.Errorf("the secret is in: %s", text)
 		}
 		if !strings.Contains(text, "s3://bucket/clip.mp4") {
-			t.Errorf("the source is not told: %s", text)
+			t.Errorf("the source is missing from: %s", text)
 		}
 	}
 }

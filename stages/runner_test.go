@@ -13,12 +13,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
 
-// bundle is a database with a pipeline of the test's own.
+// bundle is a test's database with its pipeline.
 type bundle struct {
 	*store.Store
 	backend  stages.Backend
@@ -41,7 +42,7 @@ func newBundle(t testing.TB, pool *pgxpool.Pool, p *stages.Pipeline) bundle {
 	return bundle{store.New(pool, p.Graph()), stages.NewBackend(pool, p.Graph()), t, pool, p}
 }
 
-// runner is one process's worth of Runner, in this process.
+// runner is a running Runner, as one worker process would have it.
 type runner struct {
 	stages.Runner
 	events chan stages.Event
@@ -74,20 +75,21 @@ func (b bundle) start(change func(*stages.Runner)) *runner {
 	return r
 }
 
-// runningListener is a listener that is running already, so that no Runner runs it.
+// runningListener is a listener that is already running, so that the Runner does not
+// run it.
 type runningListener struct{ *notify.Listener }
 
-// Run hides the Listener's.
+// Run hides Listener.Run.
 func (runningListener) Run() {}
 
 // listening starts a listener and waits until it is connected.
 func (b bundle) listening() runningListener {
 	b.t.Helper()
-	hears := make(chan struct{}, 1)
+	connected := make(chan struct{}, 1)
 	l := notify.New(b.pool, notify.Options{Channels: b.pipeline.Channels(), OnChange: func(bool, error) {
 		select {
-		case hears <- struct{}{}:
-		default: // only the first time is waited for
+		case connected <- struct{}{}:
+		default: // only the first connection is waited for
 		}
 	}})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -99,23 +101,23 @@ func (b bundle) listening() runningListener {
 			b.t.Error(err)
 		}
 	})
-	<-hears
+	<-connected
 	return runningListener{l}
 }
 
-// wait takes events until one of the kind comes.
+// wait receives events until one of the kind arrives, and returns it.
 func (r *runner) wait(t testing.TB, kind stages.Kind) stages.Event {
 	t.Helper()
-	late := time.NewTimer(30 * time.Second)
-	defer late.Stop()
+	timeout := time.NewTimer(30 * time.Second)
+	defer timeout.Stop()
 	for {
 		select {
 		case e := <-r.events:
 			if e.Kind == kind {
 				return e
 			}
-		case <-late.C:
-			t.Fatalf("nothing was %s in time", kind)
+		case <-timeout.C:
+			t.Fatalf("no event %s within 30 s", kind)
 		}
 	}
 }
@@ -149,7 +151,7 @@ func (b bundle) history(id store.ID) []store.Attempt {
 
 func noop(context.Context, *stages.Job) (any, error) { return nil, nil }
 
-func TestDependentsReadTheTypedResult(t *testing.T) {
+func TestResult_IsReadByDependentStages(t *testing.T) {
 	t.Parallel()
 	type probe struct{ Width int }
 	got := make(chan probe, 1)
@@ -173,7 +175,7 @@ func TestDependentsReadTheTypedResult(t *testing.T) {
 	}
 }
 
-func TestEverythingWorksThroughTheSweepAlone(t *testing.T) {
+func TestSweep_AloneCompletesAllTasks(t *testing.T) {
 	t.Parallel()
 	b := setup(t,
 		stages.Stage{Name: "one", Work: noop},
@@ -190,19 +192,19 @@ func TestEverythingWorksThroughTheSweepAlone(t *testing.T) {
 	}
 }
 
-func TestPanicIsAFailedAttemptWithItsStack(t *testing.T) {
+func TestPanic_FailsTheAttemptWithItsStack(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Work: func(context.Context, *stages.Job) (any, error) { panic("out of cheese") }})
+	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Work: func(context.Context, *stages.Job) (any, error) { panic("work panicked") }})
 	id := b.submit()
 	r := b.start(nil)
 	r.wait(t, stages.StageDead)
 	h := b.history(id)[0]
-	if h.Class != "panic" || !strings.Contains(h.Error, "out of cheese") || !strings.Contains(h.Error, "runner_test.go") {
+	if h.Class != "panic" || !strings.Contains(h.Error, "work panicked") || !strings.Contains(h.Error, "runner_test.go") {
 		t.Errorf("history has class %q and error %q", h.Class, h.Error)
 	}
 }
 
-func TestWorkThatEndsItsGoroutineIsAFailedAttempt(t *testing.T) {
+func TestGoexit_FailsTheAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Work: func(context.Context, *stages.Job) (any, error) {
 		runtime.Goexit()
@@ -216,14 +218,14 @@ func TestWorkThatEndsItsGoroutineIsAFailedAttempt(t *testing.T) {
 	b.start(nil).wait(t, stages.StageDead)
 }
 
-func TestErrorsDecideAboutTheNextAttempt(t *testing.T) {
+func TestErrors_DecideOnRetries(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		err      error
 		attempts int
 		class    string
 	}{
-		"ordinary":    {errors.New("no luck"), 3, "error"},
+		"ordinary":    {errors.New("work failed"), 3, "error"},
 		"permanent":   {fmt.Errorf("wrapped: %w", stages.Permanent(errors.New("not a video"))), 1, "permanent"},
 		"retry after": {stages.RetryAfter(time.Millisecond, errors.New("busy")), 3, "retry_after"},
 	} {
@@ -246,7 +248,7 @@ func TestErrorsDecideAboutTheNextAttempt(t *testing.T) {
 	}
 }
 
-func TestResultThatCannotBeKeptEndsTheStageOnly(t *testing.T) {
+func TestResult_ThatCannotBeStoredEndsOnlyItsStage(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Workers: 4, Work: func(_ context.Context, j *stages.Job) (any, error) {
 		switch {
@@ -255,7 +257,7 @@ func TestResultThatCannotBeKeptEndsTheStageOnly(t *testing.T) {
 		case strings.Contains(string(j.Params), "2"):
 			return make(chan int), nil
 		case strings.Contains(string(j.Params), "3"):
-			return text("1e400000"), nil // JSON, but beyond PostgreSQL's numeric
+			return rawJSON("1e400000"), nil // JSON, but beyond PostgreSQL's numeric
 		case strings.Contains(string(j.Params), "4"):
 			return `\u0000`, nil // a backslash, and what comes after it
 		}
@@ -277,11 +279,11 @@ func TestResultThatCannotBeKeptEndsTheStageOnly(t *testing.T) {
 	}
 }
 
-type text string
+type rawJSON string
 
-func (j text) MarshalJSON() ([]byte, error) { return []byte(j), nil }
+func (j rawJSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }
 
-func TestTimeoutCancelsTheAttemptWithItsCause(t *testing.T) {
+func TestTimeout_CancelsTheAttemptWithItsCause(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Timeout: 20 * time.Millisecond, Work: func(ctx context.Context, _ *stages.Job) (any, error) {
 		<-ctx.Done()
@@ -294,30 +296,30 @@ func TestTimeoutCancelsTheAttemptWithItsCause(t *testing.T) {
 	}
 }
 
-func TestCancelStopsRunningWorkAtOnce(t *testing.T) {
+func TestCancel_StopsRunningWorkAtOnce(t *testing.T) {
 	t.Parallel()
-	began, why := make(chan struct{}), make(chan error, 1)
+	started, causes := make(chan struct{}), make(chan error, 1)
 	b := setup(t, stages.Stage{Name: "one", Work: func(ctx context.Context, _ *stages.Job) (any, error) {
-		began <- struct{}{}
+		started <- struct{}{}
 		<-ctx.Done()
-		why <- context.Cause(ctx)
+		causes <- context.Cause(ctx)
 		return nil, ctx.Err()
 	}})
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
-	// The heartbeat alone would notice after two seconds, more or less, but
-	// not again and again at once.
+	// The heartbeat alone would notice the cancel after about two seconds, so four
+	// quick cancels in a row need notifications.
 	for range 4 {
 		id := b.submit()
-		<-began
-		asked := time.Now()
+		<-started
+		cancelled := time.Now()
 		if err := b.Cancel(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-why; !errors.Is(err, stages.ErrCancelled) || errors.Is(err, stages.ErrLeaseLost) {
+		if err := <-causes; !errors.Is(err, stages.ErrCancelled) || errors.Is(err, stages.ErrLeaseLost) {
 			t.Errorf("cause is %v", err)
 		}
-		if took := time.Since(asked); took > time.Second {
-			t.Errorf("it took %s", took)
+		if took := time.Since(cancelled); took > time.Second {
+			t.Errorf("the work was stopped after %s", took)
 		}
 		r.wait(t, stages.ClaimRevoked)
 		if s := b.task(id).Status; s != store.StatusCancelled {
@@ -326,12 +328,12 @@ func TestCancelStopsRunningWorkAtOnce(t *testing.T) {
 	}
 }
 
-func TestDrainLetsWorkFinishWithinTheGrace(t *testing.T) {
+func TestDrain_LetsWorkFinishWithinTheGrace(t *testing.T) {
 	t.Parallel()
-	began, finish := make(chan struct{}), make(chan struct{})
+	started, finish := make(chan struct{}), make(chan struct{})
 	b := setup(t,
 		stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) {
-			close(began)
+			close(started)
 			<-finish
 			return nil, nil
 		}},
@@ -339,29 +341,29 @@ func TestDrainLetsWorkFinishWithinTheGrace(t *testing.T) {
 	)
 	id := b.submit()
 	r := b.start(nil)
-	<-began
+	<-started
 	stopped := make(chan struct{})
 	go func() { r.stop(); close(stopped) }()
 	if e := r.wait(t, stages.WorkerDraining); e.Count != 1 {
-		t.Errorf("draining says %d are running, want 1", e.Count)
+		t.Errorf("WorkerDraining says that %d attempts run, want 1", e.Count)
 	}
-	for drains := false; !drains; time.Sleep(time.Millisecond) { // or the test ends by its timeout
+	waittest.Until(t, "the worker is draining", func() bool {
 		workers, err := b.Workers(t.Context(), false)
 		must(t, err)
-		drains = workers[0].State() == "draining"
-	}
+		return workers[0].State() == "draining"
+	})
 	close(finish)
 	<-stopped
 	task := b.task(id)
 	if task.Stages[0].Status != store.StatusCompleted || task.Stages[1].Status != store.StatusPending {
-		t.Errorf("stages are %+v; want one completed, and two not begun", task.Stages)
+		t.Errorf("stages are %+v; want one completed, and two pending", task.Stages)
 	}
 	if left, err := b.Workers(t.Context(), false); err != nil || len(left) != 0 {
 		t.Errorf("%d workers are left, %v", len(left), err)
 	}
 }
 
-func TestWorkThatOutlastsTheGraceIsGivenBackUncounted(t *testing.T) {
+func TestDrain_ReleasesWorkThatOutlastsTheGrace(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*stages.Runner){
 		"grace": func(r *stages.Runner) { r.Grace = 10 * time.Millisecond },
@@ -373,18 +375,18 @@ func TestWorkThatOutlastsTheGraceIsGivenBackUncounted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			began, why := make(chan struct{}), make(chan error, 1)
+			started, causes := make(chan struct{}), make(chan error, 1)
 			b := setup(t, stages.Stage{Name: "one", Work: func(ctx context.Context, _ *stages.Job) (any, error) {
-				close(began)
+				close(started)
 				<-ctx.Done()
-				why <- context.Cause(ctx)
+				causes <- context.Cause(ctx)
 				return nil, ctx.Err()
 			}})
 			id := b.submit()
 			r := b.start(change)
-			<-began
+			<-started
 			r.stop()
-			if err := <-why; !errors.Is(err, stages.ErrDraining) {
+			if err := <-causes; !errors.Is(err, stages.ErrDraining) {
 				t.Errorf("cause is %v", err)
 			}
 			if s := b.task(id).Stages[0]; s.Status != store.StatusPending || s.Attempts != 0 {
@@ -397,7 +399,7 @@ func TestWorkThatOutlastsTheGraceIsGivenBackUncounted(t *testing.T) {
 	}
 }
 
-func TestRunRefusesWhatItCannotRun(t *testing.T) {
+func TestRun_RejectsIncompleteRunners(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Work: noop})
 	other, err := stages.New("other", stages.Stage{Name: "one", Work: noop})
@@ -415,7 +417,7 @@ func TestRunRefusesWhatItCannotRun(t *testing.T) {
 			}
 		}
 		if err := r.Run(t.Context()); err == nil {
-			t.Errorf("%s: it ran", name)
+			t.Errorf("%s: Run returned no error", name)
 		}
 	}
 }

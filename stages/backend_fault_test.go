@@ -17,42 +17,42 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// faulty is a real Store that can be made to fail.
-type faulty struct {
+// faultyBackend is a real backend that can be made to fail.
+type faultyBackend struct {
 	stages.Backend
 	down atomic.Bool
 
-	mu     sync.Mutex
-	turns  int
-	sweeps int
-	turn   func(n int, real func() (engine.ExchangeResult, error)) (engine.ExchangeResult, error) // n is 1 for the first turn
+	mu        sync.Mutex
+	exchanges int
+	sweeps    int
+	exchange  func(n int, real func() (engine.ExchangeResult, error)) (engine.ExchangeResult, error) // n is 1 for the first exchange
 }
 
 var errDown = errors.New("connection refused")
 
-func (f *faulty) Exchange(ctx context.Context, t engine.ExchangeRequest) (engine.ExchangeResult, error) {
+func (f *faultyBackend) Exchange(ctx context.Context, t engine.ExchangeRequest) (engine.ExchangeResult, error) {
 	if f.down.Load() {
 		return engine.ExchangeResult{}, errDown
 	}
 	f.mu.Lock()
-	f.turns++
-	n := f.turns
+	f.exchanges++
+	n := f.exchanges
 	f.mu.Unlock()
 	real := func() (engine.ExchangeResult, error) { return f.Backend.Exchange(ctx, t) }
-	if f.turn != nil {
-		return f.turn(n, real)
+	if f.exchange != nil {
+		return f.exchange(n, real)
 	}
 	return real()
 }
 
-func (f *faulty) Heartbeat(ctx context.Context, b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+func (f *faultyBackend) Heartbeat(ctx context.Context, b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 	if f.down.Load() {
 		return engine.HeartbeatResult{}, errDown
 	}
 	return f.Backend.Heartbeat(ctx, b)
 }
 
-func (f *faulty) Sweep(ctx context.Context, s engine.SweepRequest) (engine.SweepResult, error) {
+func (f *faultyBackend) Sweep(ctx context.Context, s engine.SweepRequest) (engine.SweepResult, error) {
 	if f.down.Load() {
 		return engine.SweepResult{}, errDown
 	}
@@ -62,25 +62,25 @@ func (f *faulty) Sweep(ctx context.Context, s engine.SweepRequest) (engine.Sweep
 	return f.Backend.Sweep(ctx, s)
 }
 
-func (f *faulty) FindHeldClaims(ctx context.Context, w store.ID) ([]engine.Claim, error) {
+func (f *faultyBackend) FindHeldClaims(ctx context.Context, w store.ID) ([]engine.Claim, error) {
 	if f.down.Load() {
 		return nil, errDown
 	}
 	return f.Backend.FindHeldClaims(ctx, w)
 }
 
-func waitForEnd(ctx context.Context, _ *stages.Job) (any, error) {
+func waitForCancel(ctx context.Context, _ *stages.Job) (any, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func TestLostAnswersInARowLeaveNothingBehind(t *testing.T) {
+func TestReconcile_CompletesTasksAfterRepeatedLostResponses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Workers: 2, Work: noop})
-	f := &faulty{Backend: b.backend}
-	f.turn = func(n int, real func() (engine.ExchangeResult, error)) (engine.ExchangeResult, error) {
+	f := &faultyBackend{Backend: b.backend}
+	f.exchange = func(n int, real func() (engine.ExchangeResult, error)) (engine.ExchangeResult, error) {
 		switch n {
-		case 1: // committed, but who knows
+		case 1: // committed, but the response is lost
 			if _, err := real(); err != nil {
 				t.Error(err)
 			}
@@ -102,13 +102,13 @@ func TestLostAnswersInARowLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-func TestProcessHearsItsSignalsAndSweepsUnderFullLoad(t *testing.T) {
+func TestDispatcher_SweepsAndStopsUnderFullLoad(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Workers: 4, Work: noop})
 	if _, err := b.pool.Exec(t.Context(), "insert into test_tasks (source) select 'x' from generate_series(1, 20000)"); err != nil {
 		t.Fatal(err)
 	}
-	f := &faulty{Backend: b.backend}
+	f := &faultyBackend{Backend: b.backend}
 	r := b.start(func(r *stages.Runner) { r.Backend, r.SweepInterval, r.Grace = f, 10*time.Millisecond, -1 })
 	for range 500 {
 		r.wait(t, stages.StageCompleted)
@@ -119,11 +119,11 @@ func TestProcessHearsItsSignalsAndSweepsUnderFullLoad(t *testing.T) {
 	}
 	counts, err := b.Counts(t.Context())
 	if err != nil || counts[0][store.StatusPending] == 0 || counts[0][store.StatusInProgress] != 0 {
-		t.Errorf("after the stop tasks are %v, %v; want some pending and none in progress", counts[0], err)
+		t.Errorf("after the stop: %v, %v; want tasks pending, and none in progress", counts[0], err)
 	}
 }
 
-func TestNonsensicalProgressHarmsNobody(t *testing.T) {
+func TestProgress_InvalidValuesDoNotStopHeartbeats(t *testing.T) {
 	t.Parallel()
 	for _, p := range []stages.Progress{
 		{Speed: math.Inf(1), Percent: math.NaN()},
@@ -132,9 +132,9 @@ func TestNonsensicalProgressHarmsNobody(t *testing.T) {
 		b := setup(t,
 			stages.Stage{Name: "bad", Work: func(ctx context.Context, j *stages.Job) (any, error) {
 				j.Progress(p)
-				return waitForEnd(ctx, j)
+				return waitForCancel(ctx, j)
 			}},
-			stages.Stage{Name: "good", Work: waitForEnd},
+			stages.Stage{Name: "good", Work: waitForCancel},
 		)
 		b.submit()
 		b.start(func(r *stages.Runner) { r.Lease, r.Grace = 600*time.Millisecond, -1 })
@@ -147,22 +147,22 @@ func TestNonsensicalProgressHarmsNobody(t *testing.T) {
 			last = all[0]
 			return len(last.Running) == 2
 		})
-		began := last.HeartbeatAt
+		first := last.HeartbeatAt
 		waittest.Until(t, "further heartbeats", func() bool {
 			all, err := b.Workers(t.Context(), false)
-			return err == nil && len(all) == 1 && all[0].HeartbeatAt.After(began.Add(time.Second))
+			return err == nil && len(all) == 1 && all[0].HeartbeatAt.After(first.Add(time.Second))
 		})
 	}
 }
 
-func TestOutageLongerThanTheLeaseBurnsNoAttempt(t *testing.T) {
+func TestOutage_LongerThanTheLeaseCountsNoAttempt(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Work: waitForEnd})
-	var all []*faulty
+	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Work: waitForCancel})
+	var all []*faultyBackend
 	var runners []*runner
 	for range 3 {
 		b.submit()
-		f := &faulty{Backend: b.backend}
+		f := &faultyBackend{Backend: b.backend}
 		all = append(all, f)
 		runners = append(runners, b.start(func(r *stages.Runner) {
 			r.Backend, r.Lease, r.SweepInterval, r.Grace = f, 900*time.Millisecond, 50*time.Millisecond, -1
@@ -179,7 +179,7 @@ func TestOutageLongerThanTheLeaseBurnsNoAttempt(t *testing.T) {
 		f.down.Store(false)
 	}
 	for _, r := range runners {
-		r.wait(t, stages.ClaimReleased) // its own heartbeat had stopped it
+		r.wait(t, stages.ClaimReleased) // the worker's own heartbeat stopped the attempt
 		r.wait(t, stages.StageStarted)
 	}
 	tasks, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{}})
@@ -193,20 +193,20 @@ func TestOutageLongerThanTheLeaseBurnsNoAttempt(t *testing.T) {
 	}
 }
 
-func TestRowThatSomebodyKeepsLockedHoldsUpNothingElse(t *testing.T) {
+func TestReport_OfALockedRowDelaysNoOtherTask(t *testing.T) {
 	t.Parallel()
-	began, finish := make(chan struct{}), make(chan struct{})
+	first, finish := make(chan struct{}), make(chan struct{})
 	var ran atomic.Int64
 	b := setup(t, stages.Stage{Name: "one", Workers: 2, Work: func(context.Context, *stages.Job) (any, error) {
 		if ran.Add(1) == 1 {
-			close(began)
+			close(first)
 			<-finish
 		}
 		return nil, nil
 	}})
 	id := b.submit()
 	r := b.start(nil)
-	<-began
+	<-first
 	tx, err := b.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -226,16 +226,16 @@ func TestRowThatSomebodyKeepsLockedHoldsUpNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := r.wait(t, stages.StageCompleted); e.Task != id {
-		t.Errorf("completed is %s", e.Task)
+		t.Errorf("task %s was completed", e.Task)
 	}
 }
 
-func TestProcessThatWasGivenUpStopsItsWorkAndRegistersAnew(t *testing.T) {
+func TestRunner_RegistersAgainAfterItWasLost(t *testing.T) {
 	t.Parallel()
 	var ran atomic.Int64
 	b := setup(t, stages.Stage{Name: "one", Work: func(ctx context.Context, j *stages.Job) (any, error) {
 		if ran.Add(1) == 1 {
-			return waitForEnd(ctx, j)
+			return waitForCancel(ctx, j)
 		}
 		return nil, nil
 	}})
@@ -246,21 +246,21 @@ func TestProcessThatWasGivenUpStopsItsWorkAndRegistersAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second := r.wait(t, stages.WorkerStarted).Worker; second == first {
-		t.Error("it registered as what was given up")
+		t.Error("it still uses the id of the lost worker")
 	}
 	r.wait(t, stages.StageCompleted)
-	// Either its own sweep took the claim, or it gave it back before that.
+	// Either its own sweep expired the claim, or it released it before.
 	if h := b.history(id); len(h) != 2 || h[0].Outcome != "expired" && h[0].Outcome != "released" || h[0].Worker != first || h[1].Worker == first {
 		t.Errorf("history is %+v", h)
 	}
 }
 
-func TestDrainEndsThoughTheDatabaseStaysAway(t *testing.T) {
+func TestDrain_EndsDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one")
 		calls := 0
-		f := &fake{turn: func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		f := &fakeBackend{exchange: func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			return engine.ExchangeResult{}, errors.New("broken pipe")
 		}}
 		f.held = func() ([]engine.Claim, error) {
@@ -269,12 +269,12 @@ func TestDrainEndsThoughTheDatabaseStaysAway(t *testing.T) {
 			}
 			return []engine.Claim{{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1}}, nil
 		}
-		_, stop := run(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
+		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
 		time.Sleep(10 * time.Second)
-		began := time.Now()
+		first := time.Now()
 		stop()
-		if took := time.Since(began); took > time.Minute {
+		if took := time.Since(first); took > time.Minute {
 			t.Errorf("stopped after %s", took)
 		}
 	})

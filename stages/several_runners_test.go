@@ -11,7 +11,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestProcessesShareThePipelineByStages(t *testing.T) {
+func TestRunners_MayServeDifferentStages(t *testing.T) {
 	t.Parallel()
 	pipeline := func(first, second int) *stages.Pipeline {
 		p, err := stages.New("test",
@@ -23,38 +23,38 @@ func TestProcessesShareThePipelineByStages(t *testing.T) {
 		return p
 	}
 	b := setup(t, stages.Stage{Name: "one", Work: noop}, stages.Stage{Name: "two", Needs: []string{"one"}, Work: noop})
-	part := func(first, second int, channels ...string) *runner {
-		mine := b
-		mine.pipeline = pipeline(first, second)
-		for i, c := range mine.pipeline.Channels()[1:] {
+	start := func(first, second int, channels ...string) *runner {
+		part := b
+		part.pipeline = pipeline(first, second)
+		for i, c := range part.pipeline.Channels()[1:] {
 			if i >= len(channels) || c != b.Graph().Channel(channels[i]) {
 				t.Errorf("with %d and %d slots it listens on %q", first, second, c)
 			}
 		}
-		return mine.start(func(r *stages.Runner) { r.Wakes = mine.listening() })
+		return part.start(func(r *stages.Runner) { r.Wakes = part.listening() })
 	}
-	ones, twos := part(1, -1, "one"), part(-1, 1, "two")
+	ones, twos := start(1, -1, "one"), start(-1, 1, "two")
 	for range 20 {
 		b.submit()
 	}
-	began := time.Now()
+	submitted := time.Now()
 	for name, r := range map[string]*runner{"one": ones, "two": twos} {
 		for range 20 {
 			if e := r.wait(t, stages.StageCompleted); e.Stage != name {
-				t.Errorf("the one for %s completed %s", name, e.Stage)
+				t.Errorf("the runner for %s completed %s", name, e.Stage)
 			}
 		}
 	}
-	// The sweep comes once an hour.
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it took %s", took)
+	// A sweep would come after an hour.
+	if took := time.Since(submitted); took > 10*time.Second {
+		t.Errorf("the tasks took %s", took)
 	}
 }
 
-// Four processes on one database; no sweep would come in time. Siblings become
-// ready at the same instant on the same row, and whoever misses one because
-// another process has the row locked must not leave it lying.
-func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
+// Four workers share one database, and no sweep would come in time. Siblings become ready
+// at the same instant in the same row: a worker that skips one because another has
+// locked the row must try again.
+func TestRunners_CompleteEveryStageOnceWithoutSweeps(t *testing.T) {
 	t.Parallel()
 	const processes, tasks = 4, 500
 	var ran atomic.Int64
@@ -66,21 +66,21 @@ func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
 		stages.Stage{Name: "d", Workers: 3, Needs: []string{"b", "c"}, Work: work},
 		stages.Stage{Name: "e", Workers: 3, Needs: []string{"d"}, Work: work},
 	)
-	type told struct {
+	type observed struct {
 		process int
 		stages.Event
 	}
-	all := make(chan told, 20*tasks) // what all processes tell
+	all := make(chan observed, 20*tasks) // the events of all workers
 	for i := range processes {
 		b.start(func(r *stages.Runner) {
 			r.Wakes = b.listening()
 			own := r.Observe
-			r.Observe = func(e stages.Event) { own(e); all <- told{i, e} }
+			r.Observe = func(e stages.Event) { own(e); all <- observed{i, e} }
 		})
 	}
-	for there := 0; there < processes; {
+	for started := 0; started < processes; {
 		if e := <-all; e.Kind == stages.WorkerStarted {
-			there++
+			started++
 		}
 	}
 	subs := make([]store.Submission, tasks)
@@ -92,8 +92,8 @@ func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	completed, released, shares := 0, 0, make([]int, processes)
-	late := time.NewTimer(60 * time.Second)
-	defer late.Stop()
+	timeout := time.NewTimer(60 * time.Second)
+	defer timeout.Stop()
 	for completed < tasks*5 {
 		select {
 		case e := <-all:
@@ -105,20 +105,20 @@ func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
 			} else if e.Err != nil {
 				t.Errorf("%s: %v", e.Kind, e.Err)
 			}
-		case <-late.C:
-			t.Fatalf("%d of %d stages were completed; the rest waits for a sweep", completed, tasks*5)
+		case <-timeout.C:
+			t.Fatalf("%d of %d stages were completed; the others wait for a sweep", completed, tasks*5)
 		}
 	}
-	// A claim that finds no slot within 250 ms is given back: on a busy machine, a few.
+	// A claim that finds no slot within 250 ms is released: on a busy machine, a few are.
 	if released > tasks*5/100 {
-		t.Errorf("%d claims were given back, want next to none", released)
+		t.Errorf("%d claims were released, want at most one in a hundred", released)
 	}
 	if ran.Load() != tasks*5 {
 		t.Errorf("work ran %d times, want %d", ran.Load(), tasks*5)
 	}
 	for i, n := range shares {
 		if n == 0 {
-			t.Errorf("process %d had no share: %v", i, shares)
+			t.Errorf("worker %d completed nothing: %v", i, shares)
 		}
 	}
 	for _, receipt := range receipts[:50] {
@@ -134,19 +134,19 @@ func TestManyProcessesCompleteEveryStageOnceAndMissNone(t *testing.T) {
 	}
 }
 
-func TestRunnerOfSomeTasksLeavesTheOthersAlone(t *testing.T) {
+func TestOnlyTasks_LeavesOtherTasksAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t,
 		stages.Stage{Name: "one", Workers: 4, Work: noop},
 		stages.Stage{Name: "two", Needs: []string{"one"}, Workers: 4, Work: noop},
 	)
 	others := b.submit()
-	mine := b.submit()
+	part := b.submit()
 	urgent, err := b.Submit(t.Context(), store.Submission{Source: "a", Priority: 9})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := b.start(func(r *stages.Runner) { r.Wakes, r.OnlyTasks = b.listening(), []store.ID{mine} })
+	r := b.start(func(r *stages.Runner) { r.Wakes, r.OnlyTasks = b.listening(), []store.ID{part} })
 	r.wait(t, stages.StageCompleted)
 	r.wait(t, stages.StageCompleted)
 	r.stop()
@@ -155,7 +155,7 @@ func TestRunnerOfSomeTasksLeavesTheOthersAlone(t *testing.T) {
 			t.Errorf("another task is %s", s)
 		}
 	}
-	if s := b.task(mine).Status; s != store.StatusCompleted {
-		t.Errorf("its own task is %s", s)
+	if s := b.task(part).Status; s != store.StatusCompleted {
+		t.Errorf("the Runner's own task is %s", s)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// locked takes a lock, as VACUUM FULL or ALTER TABLE would, until release is called.
-func (b bundle) locked(sql string) (release func()) {
+// lock takes a lock, as VACUUM FULL or ALTER TABLE would, until release is called.
+func (b bundle) lock(sql string) (release func()) {
 	b.t.Helper()
 	tx, err := b.pool.Begin(context.Background())
 	for err == nil {
@@ -33,11 +33,11 @@ func (b bundle) locked(sql string) (release func()) {
 	}
 }
 
-// A table that is packed or altered for longer than the lease costs no attempt,
-// and no work: it goes on, and is handed in when the lock ends.
+// A table that is locked for longer than the lease costs no attempt and no work: the
+// work continues, and is reported when the lock ends.
 func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 	t.Parallel()
-	const lease = 6 * time.Second // of which a heartbeat has a twelfth: a busy machine needs that
+	const lease = 6 * time.Second // a heartbeat's timeout is a twelfth of it, enough for a busy machine
 	for name, lock := range map[string]string{
 		"attempts":          "lock table test_attempts",
 		"tasks":             "lock table test_tasks",
@@ -50,11 +50,11 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 			t.Parallel()
 			finish := make(chan struct{})
 			b := setup(t, stages.Stage{Name: "one", Workers: 4, MaxAttempts: 1, Work: func(ctx context.Context, job *stages.Job) (any, error) {
-				// Many questions at once must leave the heartbeat a connection.
-				var asking sync.WaitGroup
-				defer asking.Wait()
+				// Many queries at once must leave the heartbeat a connection.
+				var queries sync.WaitGroup
+				defer queries.Wait()
 				for range 12 {
-					asking.Go(func() { queryUntil(ctx, job, finish) })
+					queries.Go(func() { queryUntil(ctx, job, finish) })
 				}
 				select {
 				case <-finish:
@@ -63,23 +63,23 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 					return nil, fmt.Errorf("stopped: %w", context.Cause(ctx))
 				}
 			}})
-			id, own := b.submit(), b.over(func(c *pgxpool.Config) { c.MaxConns = 4 })
+			id, own := b.submit(), b.withPool(func(c *pgxpool.Config) { c.MaxConns = 4 })
 			worker := own.start(func(r *stages.Runner) { r.Wakes, r.SweepInterval, r.Lease = own.listening(), time.Second, lease })
 			worker.wait(t, stages.StageStarted)
-			quit := b.judged()
-			release := b.over(nothing).locked(lock)
+			stopChecking := b.checkNoneExpire()
+			release := b.withPool(samePool).lock(lock)
 			time.Sleep(lease + lease/2)
 			release()
 			time.Sleep(lease / 2)
 			close(finish)
 			if e := worker.wait(t, stages.StageCompleted); e.Task != id {
-				t.Errorf("completed is %s", e.Task)
+				t.Errorf("task %s was completed", e.Task)
 			}
-			quit()
+			stopChecking()
 			for len(worker.events) > 0 {
 				switch e := <-worker.events; e.Kind {
 				case stages.ClaimRevoked, stages.AttemptFailed, stages.StageDead:
-					t.Errorf("told %s: %v", e.Kind, e.Err)
+					t.Errorf("observed %s: %v", e.Kind, e.Err)
 				}
 			}
 			if h := b.history(id); len(h) != 1 || h[0].Outcome != "completed" || h[0].Attempt != 1 {
@@ -89,7 +89,7 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 	}
 }
 
-// queryUntil runs the queries that work may run, again and again.
+// queryUntil repeats the queries that work may make until end is closed.
 func queryUntil(ctx context.Context, job *stages.Job, end <-chan struct{}) {
 	for {
 		_, _ = job.Results(ctx, "one")
@@ -104,28 +104,29 @@ func queryUntil(ctx context.Context, job *stages.Job, end <-chan struct{}) {
 	}
 }
 
-// judged has the workers judged all the time, by somebody who makes no allowance,
-// until quit is called: none is to be given up.
-func (b bundle) judged() (quit func()) {
-	judge, over, ended := b.over(nothing), make(chan struct{}), make(chan struct{})
+// checkNoneExpire sweeps without outage credit until stop is called, and fails the test
+// if a worker or a claim expires.
+func (b bundle) checkNoneExpire() (stop func()) {
+	sweeper, stopping, ended := b.withPool(samePool), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
 			select {
-			case <-over:
+			case <-stopping:
 				return
 			case <-time.After(20 * time.Millisecond):
 			}
-			out, err := judge.backend.Sweep(context.Background(), engine.SweepRequest{Credit: &engine.OutageCredit{}, MaxAttempts: []int{1}})
-			if err != nil && !errors.Is(err, store.ErrLocked) && !store.IsRetryable(err) { // many locks at once may meet a sweep
+			out, err := sweeper.backend.Sweep(context.Background(), engine.SweepRequest{Credit: &engine.OutageCredit{}, MaxAttempts: []int{1}})
+			if err != nil && !errors.Is(err, store.ErrLocked) && !store.IsRetryable(err) { // a sweep may deadlock with many locks
 				b.t.Error(err)
 			}
 			if len(out.ExpiredWorkers) > 0 || out.ExpiredClaims > 0 {
-				b.t.Errorf("%v were given up, and %d claims taken", out.ExpiredWorkers, out.ExpiredClaims)
+				b.t.Errorf("workers %v and %d claims expired", out.ExpiredWorkers, out.ExpiredClaims)
 			}
 		}
 	}()
-	return func() { close(over); <-ended }
+	return func() { close(stopping); <-ended }
 }
 
-func nothing(*pgxpool.Config) {}
+// samePool is for [bundle.withPool]: it keeps the pool's configuration.
+func samePool(*pgxpool.Config) {}
