@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -175,13 +176,14 @@ func containsNUL(raw []byte) bool {
 // conclude decides the outcome of an attempt. cause is that of its context, if it was
 // cancelled.
 func (a *attempt) conclude(result json.RawMessage, err, cause error) finished {
-	f := finished{attempt: a, err: err, report: engine.Report{Task: a.claim.Task, Stage: a.claim.Stage, Token: a.claim.Token}}
+	report := engine.Report{Task: a.claim.Task, Stage: a.claim.Stage, Token: a.claim.Token}
+	f := finished{attempt: a, err: err, report: report}
 	switch {
 	case errors.Is(cause, errRevoked):
 		f.kind, f.dropped, f.err = ClaimRevoked, true, cause
 	case err == nil:
 		f.kind, f.report.Outcome, f.report.Result = StageCompleted, engine.Completed, result
-	case errors.Is(cause, ErrDraining), errors.Is(cause, ErrLeaseLost), errors.Is(cause, errNoSlot), errors.Is(cause, errPaused), errors.Is(cause, errSuspended):
+	case isInterruption(cause):
 		f.kind, f.report.Outcome, f.err = ClaimReleased, engine.Released, cause
 		f.report.Error, f.report.Class = cause.Error(), "interrupted"
 	case IsPostponed(err) && !IsPermanent(err) && cause == nil:
@@ -193,6 +195,12 @@ func (a *attempt) conclude(result json.RawMessage, err, cause error) finished {
 		a.fail(&f, err, cause)
 	}
 	return f
+}
+
+// isInterruption reports whether an attempt was cancelled for a reason that is not the task's.
+func isInterruption(cause error) bool {
+	return slices.ContainsFunc([]error{ErrDraining, ErrLeaseLost, errNoSlot, errPaused, errSuspended},
+		func(err error) bool { return errors.Is(cause, err) })
 }
 
 func (a *attempt) fail(f *finished, err, cause error) {

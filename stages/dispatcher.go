@@ -37,7 +37,10 @@ type dispatcher struct {
 }
 
 func newDispatcher(p *process) *dispatcher {
-	d := &dispatcher{p: p, queues: make([]stageQueue, len(p.Pipeline.stages)), byChannel: make(map[string]int), hurry: context.Background()}
+	d := &dispatcher{
+		p: p, queues: make([]stageQueue, len(p.Pipeline.stages)), byChannel: make(map[string]int),
+		hurry: context.Background(),
+	}
 	for i := range d.queues {
 		d.queues[i].stage = &p.Pipeline.stages[i]
 		d.byChannel[p.Pipeline.graph.Channel(d.queues[i].stage.Name)] = i

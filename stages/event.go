@@ -12,28 +12,46 @@ type Kind string
 
 // The kinds of events. Those about claims are reported once the database has recorded them.
 const (
-	StageStarted   Kind = "started"         // an attempt starts
-	StageProgress  Kind = "progress"        //
-	StageCompleted Kind = "stage_completed" //
-	AttemptFailed  Kind = "attempt_failed"  // RetryIn is the delay of the retry
-	StageDead      Kind = "dead"            // the last allowed attempt failed
-	ClaimReleased  Kind = "released"        // the claim was released, before or after its start; not counted as an attempt; RetryIn is its delay
-	ClaimRevoked   Kind = "revoked"         // the claim was cancelled or lost; its outcome is not recorded
+	// Attempts and claims. StageDead: the last allowed attempt failed. A released claim may
+	// not have started, and is not counted as an attempt; RetryIn is its delay, as that of a
+	// failed attempt. A revoked claim was cancelled or lost; its outcome is not recorded.
+	StageStarted   Kind = "started"
+	StageProgress  Kind = "progress"
+	StageCompleted Kind = "stage_completed"
+	AttemptFailed  Kind = "attempt_failed"
+	StageDead      Kind = "dead"
+	ClaimReleased  Kind = "released"
+	ClaimRevoked   Kind = "revoked"
 
-	WorkerStarted       Kind = "worker_started"   // the process is registered
-	WorkerDraining      Kind = "worker_draining"  // no more claims; Count attempts are running
-	WorkerStopped       Kind = "worker_stopped"   // the process deregistered
-	WorkerLost          Kind = "worker_lost"      // the lease of the worker Gone ran out, or its process ended
-	AttemptsExpired     Kind = "attempts_expired" // Count claims of lost workers were expired
-	WakeMissed          Kind = "wake_missed"      // only the sweep found Count tasks of Stage: no notification announced them
-	StagePaused         Kind = "stage_paused"     // an operator paused Stage
-	StageSuspended      Kind = "stage_suspended"  // claims of Stage stop because of Err, which [Postpone] marked; one task at a time is tried
-	StageResumed        Kind = "stage_resumed"    // after StagePaused or StageSuspended
-	DatabaseLost        Kind = "database_lost"    // requests fail with Err; reported once per outage
-	DatabaseBack        Kind = "database_back"
-	ClaimsUnchecked     Kind = "claims_unchecked"      // the database takes heartbeats but does not check claims, because of Err; reported once
-	TransactionLeftOpen Kind = "transaction_left_open" // the lost worker Gone has an open transaction, with locks, that this role may not end; reported once
-	PruneFailed         Kind = "prune_failed"          // old events could not be deleted, because of Err; reported once
+	// This worker registered, drains (Count attempts are running), or deregistered.
+	WorkerStarted  Kind = "worker_started"
+	WorkerDraining Kind = "worker_draining"
+	WorkerStopped  Kind = "worker_stopped"
+
+	// The lease of the worker Gone ran out, or its process ended; Count claims of lost workers
+	// were expired. TransactionLeftOpen: Gone left a transaction open, with locks, that this
+	// role may not end; reported once.
+	WorkerLost          Kind = "worker_lost"
+	AttemptsExpired     Kind = "attempts_expired"
+	TransactionLeftOpen Kind = "transaction_left_open"
+
+	// Only the sweep found Count tasks of Stage: no notification announced them.
+	WakeMissed Kind = "wake_missed"
+
+	// An operator paused Stage; or it is suspended because of Err, which [Postpone] marked, so
+	// that only one task at a time is tried; or claims go on.
+	StagePaused    Kind = "stage_paused"
+	StageSuspended Kind = "stage_suspended"
+	StageResumed   Kind = "stage_resumed"
+
+	// Requests to the database fail with Err, once per outage, or succeed again.
+	DatabaseLost Kind = "database_lost"
+	DatabaseBack Kind = "database_back"
+
+	// The database takes heartbeats but does not check claims; old events could not be
+	// deleted. Both because of Err, and reported once.
+	ClaimsUnchecked Kind = "claims_unchecked"
+	PruneFailed     Kind = "prune_failed"
 )
 
 // Event is one thing that happened in a Runner. Fields that do not apply are zero.

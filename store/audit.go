@@ -35,7 +35,8 @@ func (s *Store) Audit(ctx context.Context, e AuditEntry) error {
 	if len(e.Detail) > 0 {
 		detail = strings.ReplaceAll(string(e.Detail), `\u0000`, `\ufffd`) // jsonb cannot store NUL
 	}
-	_, err := s.db.Exec(ctx, auditSQL, s.graph.name, statement.CleanText(e.Actor), statement.CleanText(e.Action), statement.CleanText(e.Target), detail)
+	_, err := s.db.Exec(ctx, auditSQL, s.graph.name,
+		statement.CleanText(e.Actor), statement.CleanText(e.Action), statement.CleanText(e.Target), detail)
 	return s.explain("write audit entry", err)
 }
 

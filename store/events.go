@@ -22,7 +22,7 @@ const (
 	AttemptFailed  EventType = "attempt_failed"  // Data: error, error_class
 	AttemptExpired EventType = "attempt_expired" // the worker of an attempt was lost. Data: error, error_class
 	ClaimReleased  EventType = "released"        // a claim was released; not counted as an attempt. Data: error, error_class
-	RetryScheduled EventType = "retry_scheduled" // a stage will be retried. Data: run_at, and error, error_class; or of a manual retry, stages
+	RetryScheduled EventType = "retry_scheduled" // Data: run_at, and error, error_class; or of a manual retry, stages
 	StageDead      EventType = "dead"            // a stage used up its attempts. Data: error, error_class
 	TaskCancelled  EventType = "cancelled"       // Data: stages
 	TaskOverridden EventType = "overridden"      // Data: overridden_by

@@ -101,10 +101,12 @@ type Attempt struct {
 }
 
 const taskColumns = `
-t.id, t.created_at, t.priority, t.source, t.params, coalesce(t.request_id, ''), coalesce(t.user_id, ''), coalesce(t.submitted_by, ''), t.overridden_by,
+t.id, t.created_at, t.priority, t.source, t.params,
+       coalesce(t.request_id, ''), coalesce(t.user_id, ''), coalesce(t.submitted_by, ''), t.overridden_by,
        {{.StatusOf "t."}}
        {{- range .Stages}},
-       t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token, t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at
+       t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token,
+       t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at
        {{- end}}`
 
 const getSQL = `
@@ -165,7 +167,10 @@ func (f Filter) args(g Graph) []any {
 
 func (s *Store) scanTask(row pgx.CollectableRow, more ...any) (t Task, err error) {
 	t.Stages = make([]StageState, len(s.graph.nodes))
-	dest := []any{&t.ID, &t.CreatedAt, &t.Priority, &t.Source, &t.Params, &t.RequestID, &t.UserID, &t.SubmittedBy, &t.OverriddenBy, &t.Status}
+	dest := []any{
+		&t.ID, &t.CreatedAt, &t.Priority, &t.Source, &t.Params,
+		&t.RequestID, &t.UserID, &t.SubmittedBy, &t.OverriddenBy, &t.Status,
+	}
 	for i := range t.Stages {
 		st := &t.Stages[i]
 		st.Name = s.graph.nodes[i].Name

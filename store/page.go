@@ -123,12 +123,14 @@ func newPages(w templateData) map[pageKey]string {
 		sourceOfStatus(StatusCancelled): {Where: exactly(StatusCancelled, cancelled)},
 		// No index exists for these statuses, because they change with every exchange. The
 		// indexes of exchanges find them, unless they wait for a time.
-		sourceOfStatus(StatusPending):    {Where: w.indexed("t.", StatusPending, waitsTried), Ready: first},
-		sourceOfStatus(StatusInProgress): {Where: append(w.indexed("t.", StatusCompleted, waitsUntried, waitsTried), running), Ready: later},
-		sourceOfStage(StatusInProgress):  {Where: []string{running}},
-		sourceOfStage(StatusFailed):      {Where: slices.Concat(failed, cancelled, []string{died})},
-		sourceOfStage(StatusDead):        {Where: []string{died}},
-		sourceOfStage(StatusCancelled):   {Where: cancelled},
+		sourceOfStatus(StatusPending): {Where: w.indexed("t.", StatusPending, waitsTried), Ready: first},
+		sourceOfStatus(StatusInProgress): {
+			Where: append(w.indexed("t.", StatusCompleted, waitsUntried, waitsTried), running), Ready: later,
+		},
+		sourceOfStage(StatusInProgress): {Where: []string{running}},
+		sourceOfStage(StatusFailed):     {Where: slices.Concat(failed, cancelled, []string{died})},
+		sourceOfStage(StatusDead):       {Where: []string{died}},
+		sourceOfStage(StatusCancelled):  {Where: cancelled},
 	} {
 		from.templateData = w
 		for _, from.Oldest = range []bool{false, true} {

@@ -239,7 +239,10 @@ func (c *columns) all() []any {
 
 // first returns the arguments of submitOneSQL.
 func (c *columns) first() []any {
-	return []any{c.sources[0], c.params[0], c.priorities[0], c.requests[0], c.users[0], c.notBefore[0], c.traceparents[0], c.submitters[0]}
+	return []any{
+		c.sources[0], c.params[0], c.priorities[0], c.requests[0], c.users[0],
+		c.notBefore[0], c.traceparents[0], c.submitters[0],
+	}
 }
 
 // traceparent is the form of the header in version 00 of W3C Trace Context. Later versions
@@ -254,8 +257,11 @@ func isTraceparent(s string) bool {
 }
 
 func (sub *Submission) check() error {
-	for _, given := range [][2]string{{"source", sub.Source}, {"request id", sub.RequestID}, {"user id", sub.UserID}, {"submitter", sub.SubmittedBy}} {
-		if text := given[1]; !utf8.ValidString(text) || strings.ContainsRune(text, 0) { // the text is not in the error: a source may contain a secret
+	for _, given := range [][2]string{
+		{"source", sub.Source}, {"request id", sub.RequestID}, {"user id", sub.UserID}, {"submitter", sub.SubmittedBy},
+	} {
+		// The text is not in the error: a source may contain a secret.
+		if text := given[1]; !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 			return fmt.Errorf("%w: the %s must be UTF-8 text without NUL", ErrInvalid, given[0])
 		}
 	}

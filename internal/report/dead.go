@@ -93,7 +93,8 @@ type deadForm struct {
 
 // deadSQL selects the dead stages of these tasks, with the error of their last attempt.
 const deadSQL = `, dead as (
-  select t.id, t.source, coalesce(t.params->>'title', '') as title, coalesce(t.user_id, '') as user_id, by.stage, by.attempts, by.position
+  select t.id, t.source, coalesce(t.params->>'title', '') as title, coalesce(t.user_id, '') as user_id,
+         by.stage, by.attempts, by.position
     from newest t
    cross join lateral (values
          {{- range $i, $s := .Stages}}{{if $i}},{{end}}
@@ -126,7 +127,9 @@ with newest {{template "deadof" .}}` + deadSQL + `
 select key, stage, class, pattern, count(*), min(died_at), max(died_at),
        max(left(error, 4000)) filter (where newest = 1), sum(count(*)) over (), count(*) over (),
        (select count(distinct id) from chosen), (select count(*) from newest)
-  from (select *, row_number() over (partition by stage, class, pattern order by died_at desc nulls last, id desc) as newest from chosen) as ranked
+  from (select *, row_number() over (partition by stage, class, pattern
+                                     order by died_at desc nulls last, id desc) as newest
+          from chosen) as ranked
  group by key, stage, position, class, pattern
  order by count(*) desc, position, key
  limit $7`
@@ -196,7 +199,9 @@ func (r *Reader) DeadGroups(ctx context.Context, f DeadFilter, limit int) (out D
 // tasks older than after, and all others of the last of these tasks. next is after of the
 // next page, zero for none; a page ends after [MaxDead] tasks, whether they match or not.
 // It returns [store.ErrNoStage].
-func (r *Reader) DeadStages(ctx context.Context, f DeadFilter, after store.ID, limit int) (stages []DeadStage, next store.ID, err error) {
+func (r *Reader) DeadStages(
+	ctx context.Context, f DeadFilter, after store.ID, limit int,
+) (stages []DeadStage, next store.ID, err error) {
 	if err := r.check(f); err != nil {
 		return nil, store.ID{}, err
 	}
@@ -207,7 +212,8 @@ func (r *Reader) DeadStages(ctx context.Context, f DeadFilter, after store.ID, l
 			if row.RawValues()[2] == nil { // nothing matches
 				return d, row.Scan(&examined, &last, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil)
 			}
-			err = row.Scan(&examined, &last, &d.Task, &d.Source, &d.Title, &d.UserID, &d.Stage, &d.Attempts, &d.Class, &d.Error, &d.DiedAt, &d.Group)
+			err = row.Scan(&examined, &last, &d.Task, &d.Source, &d.Title, &d.UserID,
+				&d.Stage, &d.Attempts, &d.Class, &d.Error, &d.DiedAt, &d.Group)
 			return d, err
 		})
 		return err

@@ -56,10 +56,13 @@ needs (stage, need) as (values
        ('{{$s.Name}}', '{{.}}'),{{end}}{{end}}
        ('', '')
 ), first as (
-  select task_id, submitted_at, ready_at, stage, min(started_at) as started_at, min(finished_at) filter (where outcome = 'completed') as completed_at
+  select task_id, submitted_at, ready_at, stage, min(started_at) as started_at,
+         min(finished_at) filter (where outcome = 'completed') as completed_at
     from tried group by 1, 2, 3, 4
 ), waited as (
-  select f.submitted_at, extract(epoch from greatest(f.started_at - coalesce(max(n.completed_at), case when f.ready_at <= f.started_at then f.ready_at end, f.submitted_at), '0')) as seconds
+  select f.submitted_at,
+         extract(epoch from greatest(f.started_at - coalesce(
+           max(n.completed_at), case when f.ready_at <= f.started_at then f.ready_at end, f.submitted_at), '0')) as seconds
     from first f
     left join needs on needs.stage = f.stage
     left join first n on n.task_id = f.task_id and n.stage = needs.need
@@ -90,7 +93,8 @@ with span as (
 ), ` + waitsSQL + `, measured as (
   select -2 as kind, submitted_at, seconds from waited
   union all
-  select case stage {{range $i, $s := .Stages}}when '{{.Name}}' then {{$i}} {{end}}end, submitted_at, extract(epoch from finished_at - started_at)
+  select case stage {{range $i, $s := .Stages}}when '{{.Name}}' then {{$i}} {{end}}end, submitted_at,
+         extract(epoch from finished_at - started_at)
     from tried where outcome = 'completed'
 )
 select interval, kind, count(*), percentile_cont(array[0.5, 0.95, 0.99]) within group (order by seconds)

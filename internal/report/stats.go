@@ -95,22 +95,27 @@ select -1 as stage,
        0::bigint, 0::float8
 {{- range $i, $s := .Stages}}
 union all
-select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.With}}) as few), (select count(*) from running where {{.Name}}_running), 0, 0, 0,
+select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.With}}) as few),
+       (select count(*) from running where {{.Name}}_running), 0, 0, 0,
        coalesce((select greatest(reltuples, 0)::bigint from pg_class where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready')), 0),
        coalesce(extract(epoch from now() - (
          with recursive levels (priority) as (
            (select priority from {{$.Tasks}} t where {{.Ready "t."}} order by priority, id desc limit 1)
            union all
-           select (select t.priority from {{$.Tasks}} t where {{.Ready "t."}} and t.priority > l.priority order by t.priority, t.id desc limit 1)
+           select (select t.priority from {{$.Tasks}} t where {{.Ready "t."}} and t.priority > l.priority
+                    order by t.priority, t.id desc limit 1)
              from levels l where l.priority is not null
          )
          select min(since.at)
            from (select next.*
                    from (select priority from levels where priority is not null limit 50) as l
-                  cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as next
+                  cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t
+                                       where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as next
                   limit 1000) as t
           cross join lateral (select greatest(t.created_at, t.ready_at, max(coalesce(a.retry_at, a.finished_at))) as at
-                                from {{$.Attempts}} a where a.task_id = t.id and a.stage in ('{{.Name}}'{{range .Needs}}, '{{.}}'{{end}})) as since)), 0)::float8
+                                from {{$.Attempts}} a
+                               where a.task_id = t.id
+                                 and a.stage in ('{{.Name}}'{{range .Needs}}, '{{.}}'{{end}})) as since)), 0)::float8
 {{- end}}
  order by stage`
 
@@ -123,7 +128,8 @@ func (r *Reader) Stats(ctx context.Context) (out Stats, err error) {
 		_, err := pgx.ForEachRow(rows, []any{&stage, &ready, &running, &scheduled, &retrying, &dead, &estimate, &age}, func() error {
 			ready = atLeast(ready, estimate)
 			if stage < 0 {
-				out.Waiting, out.Running, out.Scheduled, out.Retrying, out.Dead = min(ready, MaxCount), running, scheduled, min(retrying, MaxCount), dead
+				out.Waiting, out.Running, out.Scheduled = min(ready, MaxCount), running, scheduled
+				out.Retrying, out.Dead = min(retrying, MaxCount), dead
 				return nil
 			}
 			out.Waiting = max(out.Waiting, ready)
