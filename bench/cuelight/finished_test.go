@@ -50,14 +50,16 @@ select count(*), (select count(*) from attempts), count(*) filter (where id < $1
        count(*) filter (where cuelight_video_status(t) <> 'completed')
   from tasks t`, firstID(t, pool)).Scan(&count, &attempts, &older, &unfinished))
 	if count != n+20 || attempts != 5*count || older != n || unfinished != 0 {
-		t.Errorf("%d tasks with %d attempts, %d of them older than the run, %d unfinished", count, attempts, older, unfinished)
+		t.Errorf("%d tasks with %d attempts, %d of them older than the run, %d unfinished", count,
+			attempts, older, unfinished)
 	}
 }
 
 // firstID returns the id of the first task of the run.
 func firstID(t *testing.T, pool *pgxpool.Pool) (id string) {
 	t.Helper()
-	must(t, pool.QueryRow(t.Context(), "select id::text from tasks where created_at > now() - interval '55 s' order by id limit 1").Scan(&id))
+	must(t, pool.QueryRow(t.Context(),
+		"select id::text from tasks where created_at > now() - interval '55 s' order by id limit 1").Scan(&id))
 	return id
 }
 

@@ -106,7 +106,8 @@ func TestReport_AcceptsPartialResults(t *testing.T) {
 	for _, s := range scenarios {
 		for _, keep := range []bool{false, true} {
 			part := *whole
-			part.Figures = slices.DeleteFunc(slices.Clone(whole.Figures), func(f result.Figure) bool { return (f.Scenario == s) != keep })
+			part.Figures = slices.DeleteFunc(slices.Clone(whole.Figures),
+				func(f result.Figure) bool { return (f.Scenario == s) != keep })
 			renderAll(&part)
 			if !json.Valid(Summary(&part)) {
 				t.Errorf("the summary with or without only %s is not JSON", s)
@@ -160,7 +161,9 @@ func TestReport_OfAnEmptyResultHasNoTablesOrPlots(t *testing.T) {
 func TestIsPercentileSupported_NeedsASampleBeyondIt(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]string{19: "–", 20: "seen", 100: "seen"} {
-		f := &result.Figure{Rounds: []result.Round{result.FromSamples(make([]float64, 5000)), result.FromSamples(make([]float64, n))}}
+		f := &result.Figure{
+			Rounds: []result.Round{result.FromSamples(make([]float64, 5000)), result.FromSamples(make([]float64, n))},
+		}
 		got := "–"
 		if isPercentileSupported(f, 95) {
 			got = "seen"

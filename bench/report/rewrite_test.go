@@ -19,7 +19,8 @@ func TestRewrite_RestoresTheReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(path); err != nil || !bytes.Equal(text, markdown(sample(), plots(sample()), sample().Name())) {
+	text, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(text, markdown(sample(), plots(sample()), sample().Name())) {
 		t.Errorf("the report differs, or %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "latest.md")); !os.IsNotExist(err) {

@@ -62,7 +62,9 @@ func TestTarget_UsesOnlyItsOwnCase(t *testing.T) {
 	addRounds(r, "commits5", floor, "commit_delay=2ms", "ms", result.FromValue(12))
 	addRounds(r, "grown", ours, "finished=0", "tasks/s", result.FromValue(1))
 	addRounds(r, "grown", ours, "finished=100000", "tasks/s", result.FromValue(1))
-	for _, figure := range []string{"idle end-to-end p50 / five", "idle end-to-end p50 / River", "tasks/s with 1,000,000"} {
+	for _, figure := range []string{
+		"idle end-to-end p50 / five", "idle end-to-end p50 / River", "tasks/s with 1,000,000",
+	} {
 		if v := findTarget(t, r, figure); v.Status != NotMeasured {
 			t.Errorf("%+v, want not measured", v)
 		}
@@ -142,7 +144,8 @@ func TestTarget_UsesTheWorstClip(t *testing.T) {
 		addRounds(r, "transcode", "ffmpeg_bare", "clip="+clip+",cpu", "CPU s", result.FromValue(10))
 		addRounds(r, "transcode", "ffmpeg_bare", "clip="+clip+",wall", "wall s", result.FromValue(1))
 	}
-	if v := findTarget(t, r, "real transcode"); v.Status != Missed || v.Measured != "1.20" || !strings.Contains(v.Note, "b 1.20") {
+	v := findTarget(t, r, "real transcode")
+	if v.Status != Missed || v.Measured != "1.20" || !strings.Contains(v.Note, "b 1.20") {
 		t.Errorf("%+v, want 1.20 of b", v)
 	}
 }

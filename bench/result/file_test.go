@@ -22,7 +22,8 @@ func sample() *result.Result {
 	}
 	r.Settings["cuelight"] = "of [1, 2]\n[3]"
 	r.Skip("graphile", "no node")
-	r.Add(key("e2e", "cuelight", "idle"), "ms", result.FromSamples([]float64{2.5, 3}), result.FromSamples([]float64{1e-7, 4}))
+	r.Add(key("e2e", "cuelight", "idle"), "ms", result.FromSamples([]float64{2.5, 3}),
+		result.FromSamples([]float64{1e-7, 4}))
 	r.Add(key("rate", "river_tx", "rate=400"), "ms", result.FromSamples([]float64{26}))
 	r.Add(key("rate_kept", "river_tx", "rate=400"), "share", result.FromValue(0.99))
 	r.Add(key("idle_daemon", "cuelight", "cpu"), "share of a core", result.FromValue(0.003))

@@ -117,7 +117,8 @@ func TestStageCounter_MeasuresFromFirstWorkToLastCompletion(t *testing.T) {
 		t.Errorf("took %v, want %v", got, want)
 	}
 	c.observe(harness.Observation{Task: 2, Stage: harness.Publish, Kind: harness.Completed, At: ms(300)})
-	if err := c.check(); err == nil || !strings.Contains(err.Error(), "publish of task 2 started 1 times and was completed 2 times") {
+	err := c.check()
+	if err == nil || !strings.Contains(err.Error(), "publish of task 2 started 1 times and was completed 2 times") {
 		t.Errorf("error for a duplicate completion: %v", err)
 	}
 }

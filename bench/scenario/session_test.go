@@ -187,7 +187,10 @@ func TestSession_RecordsFailuresAndContinues(t *testing.T) {
 	drain := scenario.Drain{Tasks: 10, Slots: 1}
 	err := s.Run(t.Context(), scenario.Group{Rounds: 3, Runs: []scenario.Run{
 		{Scenario: drain, System: fakeSystem{name: "good", onStart: starts("good")}},
-		{Scenario: drain, System: fakeSystem{name: "sloppy", onStart: starts("sloppy"), distort: duplicate(harness.Completed)}},
+		{
+			Scenario: drain,
+			System:   fakeSystem{name: "sloppy", onStart: starts("sloppy"), distort: duplicate(harness.Completed)},
+		},
 		{Scenario: drain, System: fakeSystem{name: "absent", onStart: starts("absent"), setup: absent}},
 		{Scenario: drain, System: fakeSystem{name: "fine", onStart: starts("fine")}},
 	}})

@@ -37,8 +37,9 @@ func clip(t *testing.T) string {
 		}
 	}
 	path := filepath.Join(makeDir(t, "it's $HOME"), "clip.mp4")
-	out, err := exec.Command("ffmpeg", "-nostdin", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=s=854x480:r=10:d=1",
-		"-f", "lavfi", "-i", "sine=d=1", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", path).CombinedOutput()
+	out, err := exec.Command("ffmpeg", "-nostdin", "-loglevel", "error",
+		"-f", "lavfi", "-i", "testsrc2=s=854x480:r=10:d=1", "-f", "lavfi", "-i", "sine=d=1",
+		"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", path).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -132,7 +133,8 @@ func TestSourcesThatAreNotMedia_AreErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "ingest") {
 		t.Errorf("error is %v", err)
 	}
-	if _, err := RunCommands(t.Context(), []Command{{"-nostdin", "-i", source, "-f", "null", "-"}}, t.TempDir()); err == nil {
+	_, err = RunCommands(t.Context(), []Command{{"-nostdin", "-i", source, "-f", "null", "-"}}, t.TempDir())
+	if err == nil {
 		t.Error("ffmpeg accepted a text file")
 	}
 }

@@ -63,7 +63,9 @@ func (k *keyring) UseKey(context.Context, store.ID) error {
 
 func (k *keyring) add(prefix, scope string) string {
 	text := "cue_" + prefix + "_" + strings.Repeat("A", 43)
-	k.keys[prefix] = store.Key{ID: store.ID{1}, Name: "n " + scope, Scope: scope, Prefix: prefix, Digest: sha256.Sum256([]byte(text))}
+	k.keys[prefix] = store.Key{
+		ID: store.ID{1}, Name: "n " + scope, Scope: scope, Prefix: prefix, Digest: sha256.Sum256([]byte(text)),
+	}
 	return text
 }
 
@@ -107,7 +109,8 @@ func TestIdentify_FindsThePrincipalOfCredentials(t *testing.T) {
 	t.Parallel()
 	o, k := options(t)
 	g := guard(t, o)
-	reading, submitting, administrating := k.add("readread", "read"), k.add("submitsu", "submit"), k.add("adminadm", "admin")
+	reading, submitting, administrating := k.add("readread", "read"), k.add("submitsu", "submit"),
+		k.add("adminadm", "admin")
 	revoked := k.add("revokedr", "admin")
 	now := time.Now()
 	k.change("revokedr", func(k *store.Key) { k.RevokedAt = &now })
@@ -329,13 +332,25 @@ func TestClientNetwork_TrustsOnlyConfiguredProxies(t *testing.T) {
 			from      func(n int) (addr, forwarded string)
 			separated bool
 		}{
-			"one address":                {func(int) (string, string) { return "192.0.2.1:1", "" }, false},
-			"one network":                {func(n int) (string, string) { return fmt.Sprintf("[2001:db8::%x]:1", n), "" }, false},
-			"a client that says so":      {func(n int) (string, string) { return "192.0.2.1:1", fmt.Sprintf("198.51.100.%d", n) }, false},
-			"a proxy of ours":            {func(n int) (string, string) { return "10.0.0.1:1", fmt.Sprintf("198.51.100.%d", n) }, true},
-			"two proxies":                {func(n int) (string, string) { return "10.0.0.1:1", fmt.Sprintf("198.51.100.%d, 10.0.0.2", n) }, true},
-			"a client before our proxy":  {func(n int) (string, string) { return "10.0.0.1:1", fmt.Sprintf("198.51.100.%d, 192.0.2.1", n) }, false},
-			"nonsense before our proxy":  {func(n int) (string, string) { return "10.0.0.1:1", fmt.Sprint("nonsense", n) }, false},
+			"one address": {func(int) (string, string) { return "192.0.2.1:1", "" }, false},
+			"one network": {
+				func(n int) (string, string) { return fmt.Sprintf("[2001:db8::%x]:1", n), "" }, false,
+			},
+			"a client that says so": {
+				func(n int) (string, string) { return "192.0.2.1:1", fmt.Sprintf("198.51.100.%d", n) }, false,
+			},
+			"a proxy of ours": {
+				func(n int) (string, string) { return "10.0.0.1:1", fmt.Sprintf("198.51.100.%d", n) }, true,
+			},
+			"two proxies": {
+				func(n int) (string, string) { return "10.0.0.1:1", fmt.Sprintf("198.51.100.%d, 10.0.0.2", n) }, true,
+			},
+			"a client before our proxy": {
+				func(n int) (string, string) { return "10.0.0.1:1", fmt.Sprintf("198.51.100.%d, 192.0.2.1", n) }, false,
+			},
+			"nonsense before our proxy": {
+				func(n int) (string, string) { return "10.0.0.1:1", fmt.Sprint("nonsense", n) }, false,
+			},
 			"a proxy that says nothing":  {func(int) (string, string) { return "10.0.0.1:1", "" }, false},
 			"many addresses of one kind": {func(n int) (string, string) { return fmt.Sprintf("198.51.100.%d:1", n), "" }, true},
 		} {
@@ -364,8 +379,10 @@ func TestNoAuth_AcceptsOnlyNamesOfThisHost(t *testing.T) {
 	t.Parallel()
 	g := guard(t, access.Options{NoAuth: true, Hosts: []string{"studio.lan"}})
 	for host, ok := range map[string]bool{
-		"localhost": true, "localhost:8080": true, "LOCALHOST:1": true, "127.0.0.1:8080": true, "127.1.2.3": true, "[::1]:8080": true, "[::1]": true,
-		"studio.lan:80": true, "evil.example": false, "evil.example:8080": false, "localhost.evil.example": false, "192.0.2.1": false, "": false,
+		"localhost": true, "localhost:8080": true, "LOCALHOST:1": true, "127.0.0.1:8080": true, "127.1.2.3": true,
+		"[::1]:8080": true, "[::1]": true,
+		"studio.lan:80": true, "evil.example": false, "evil.example:8080": false, "localhost.evil.example": false,
+		"192.0.2.1": false, "": false,
 		"127.0.0.1.evil.example": false, "[::ffff:127.0.0.1]:1": true, "0.0.0.0": false,
 	} {
 		r := request("")

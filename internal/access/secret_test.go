@@ -111,7 +111,8 @@ func TestSecret_IsNotPrinted(t *testing.T) {
 	} {
 		for _, form := range []string{"%x", "%v", "%#v", "%q", "%d"} {
 			// Part of it is enough, without what stands around it.
-			if d := fmt.Sprintf(form, digest[4:12]); strings.Contains(printed, strings.Trim(strings.TrimPrefix(d, "[]byte"), "[]{}\"")) {
+			d := fmt.Sprintf(form, digest[4:12])
+			if strings.Contains(printed, strings.Trim(strings.TrimPrefix(d, "[]byte"), "[]{}\"")) {
 				t.Errorf("printed as %s", printed)
 			}
 		}

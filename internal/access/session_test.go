@@ -233,7 +233,9 @@ func FuzzCookie(f *testing.F) {
 // identified is the context of a request that was let in.
 func identified(t *testing.T, g *access.Guard, r *http.Request) (ctx context.Context) {
 	t.Helper()
-	g.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context() })).ServeHTTP(httptest.NewRecorder(), r)
+	g.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		ctx = r.Context()
+	})).ServeHTTP(httptest.NewRecorder(), r)
 	if err := access.Check(ctx, access.Read); err != nil {
 		t.Fatal(err)
 	}
@@ -248,18 +250,23 @@ func TestStill_ReportsRevokedAccess(t *testing.T) {
 		key := k.add("aaaaaaaa", "read")
 		c, left := login(t, g, readText), login(t, g, readText)
 		ctxs := map[string]context.Context{
-			"secret": identified(t, g, request(adminText)), "key": identified(t, g, request(key)), "session of a key": identified(t, g, with(login(t, g, key))),
-			"session": identified(t, g, with(c)), "session that is left": identified(t, g, with(left)),
+			"secret": identified(t, g, request(adminText)), "key": identified(t, g, request(key)),
+			"session of a key": identified(t, g, with(login(t, g, key))),
+			"session":          identified(t, g, with(c)), "session that is left": identified(t, g, with(left)),
 		}
 		still := func(want map[string]bool) {
 			t.Helper()
 			for name, ctx := range ctxs {
-				if err := g.Still(ctx); (err == nil) != want[name] || err != nil && !errors.Is(err, access.ErrWrong) && !errors.Is(err, access.ErrUnknown) {
+				err := g.Still(ctx)
+				if (err == nil) != want[name] ||
+					err != nil && !errors.Is(err, access.ErrWrong) && !errors.Is(err, access.ErrUnknown) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
 		}
-		still(map[string]bool{"secret": true, "key": true, "session of a key": true, "session": true, "session that is left": true})
+		still(map[string]bool{
+			"secret": true, "key": true, "session of a key": true, "session": true, "session that is left": true,
+		})
 		now := time.Now()
 		k.change("aaaaaaaa", func(k *store.Key) { k.RevokedAt = &now })
 		g.Logout(httptest.NewRecorder(), with(left))

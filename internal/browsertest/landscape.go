@@ -17,7 +17,8 @@ func Landscape(seed float64, width, height int) image.Image {
 		ridge := [4]float64{}
 		for k := range ridge {
 			f := at * (2.5 + 1.5*float64(k))
-			ridge[k] = 0.5 + 0.12*float64(k) + 0.07*math.Sin(f+seed*float64(k+1)) + 0.03*math.Sin(3.3*f+seed) + 0.012*math.Sin(11*f+2*seed)
+			ridge[k] = 0.5 + 0.12*float64(k) + 0.07*math.Sin(f+seed*float64(k+1)) + 0.03*math.Sin(3.3*f+seed) +
+				0.012*math.Sin(11*f+2*seed)
 		}
 		for y := range height {
 			down := float64(y) / float64(height)

@@ -197,7 +197,9 @@ func playParent(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	cmd.Stderr = null
-	p, err := childproc.Start(cmd, childproc.Options{Session: true, OutlivesParent: os.Getenv(parentEnv+"_OUTLIVES") == "true"})
+	p, err := childproc.Start(cmd, childproc.Options{
+		Session: true, OutlivesParent: os.Getenv(parentEnv+"_OUTLIVES") == "true",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,10 @@ func serve(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := engine.New(st.DB(), st.Graph()).RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"}); err != nil {
+	_, err = engine.New(st.DB(), st.Graph()).RegisterWorker(t.Context(), store.Worker{
+		Host: "studio", PID: 7, Version: "v1",
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return &server{st, t, ts.URL, key}
@@ -138,7 +141,8 @@ func TestGeneratedTypeScriptClient_IsOfUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.describeIn(dir)
-	run(t, dir, node, filepath.Join(modules, "openapi-typescript", "bin", "cli.js"), "openapi.json", "--output", "schema.ts")
+	run(t, dir, node, filepath.Join(modules, "openapi-typescript", "bin", "cli.js"), "openapi.json",
+		"--output", "schema.ts")
 	run(t, dir, node, filepath.Join(modules, "typescript", "bin", "tsc"), "--project", ".")
 	s.hasTask(run(t, dir, node, filepath.Join("built", "client.js"), s.url, s.key, source))
 }
@@ -150,10 +154,13 @@ func TestGeneratedGoClient_IsOfUse(t *testing.T) {
 	}
 	s, dir := serve(t), copyOf(t, "golang")
 	s.describeIn(dir)
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "client.go"), goClient, 0o600), os.Mkdir(filepath.Join(dir, "api"), 0o700)); err != nil {
+	err := errors.Join(os.WriteFile(filepath.Join(dir, "client.go"), goClient, 0o600),
+		os.Mkdir(filepath.Join(dir, "api"), 0o700))
+	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, dir, "go", "tool", "oapi-codegen", "-generate", "types,client", "-package", "api", "-o", "api/api.gen.go", "openapi.json")
+	run(t, dir, "go", "tool", "oapi-codegen", "-generate", "types,client", "-package", "api",
+		"-o", "api/api.gen.go", "openapi.json")
 	program := filepath.Join(dir, "client")
 	run(t, dir, "go", "build", "-trimpath", "-tags", "generated", "-o", program, ".")
 	s.hasTask(run(t, dir, program, s.url, s.key, source))

@@ -41,7 +41,8 @@ func run(ctx context.Context, url, key, source string) error {
 		return fmt.Errorf("the task is not listed: %s", listed.Body)
 	}
 	shown, err := client.GetTaskWithResponse(ctx, id)
-	if err != nil || shown.JSON200 == nil || shown.JSON200.Params["title"] != "A title" || shown.JSON200.Stages[0].Stage != "ingest" {
+	if err != nil || shown.JSON200 == nil || shown.JSON200.Params["title"] != "A title" ||
+		shown.JSON200.Stages[0].Stage != "ingest" {
 		return fmt.Errorf("show: %v, %s", err, shown.Body)
 	}
 	if err := events(ctx, client); err != nil {

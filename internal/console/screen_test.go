@@ -142,7 +142,8 @@ func TestRows_FitEveryWidth(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	s.unicode = true
-	if got := s.Rows(all[:1], 80)[0]; !strings.Contains(got, "████████░░░░░░░░░░░░") {
+	got := s.Rows(all[:1], 80)[0]
+	if !strings.Contains(got, "████████░░░░░░░░░░░░") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -8,14 +8,17 @@ import (
 
 func TestFit_ReturnsTheExactWidth(t *testing.T) {
 	t.Parallel()
-	for _, s := range []string{"", "a", "holiday.mp4", "日本語の動画.mp4", "cafe\u0301 au lait.mp4", strings.Repeat("x", 300) + ".mkv"} {
+	for _, s := range []string{
+		"", "a", "holiday.mp4", "日本語の動画.mp4", "cafe\u0301 au lait.mp4", strings.Repeat("x", 300) + ".mkv",
+	} {
 		for n := range 40 {
 			if got := Width(Fit(s, n)); got != n {
 				t.Errorf("fit(%q, %d) is %d columns wide", s, n, got)
 			}
 		}
 	}
-	if got := Fit("holiday-in-spain.mp4", 11); got != "holid~n.mp4" && got != "holid~.mp4 " && !strings.HasSuffix(got, ".mp4") {
+	got := Fit("holiday-in-spain.mp4", 11)
+	if got != "holid~n.mp4" && got != "holid~.mp4 " && !strings.HasSuffix(got, ".mp4") {
 		t.Errorf("the ending is lost: %q", got)
 	}
 }

@@ -101,8 +101,13 @@ func TestRun_ServesProfilesOnLoopback(t *testing.T) {
 
 func TestRun_RejectsAddressesThatOthersCanReach(t *testing.T) {
 	t.Parallel()
-	for _, addr := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:6060", "example.com:6060", "localhost.example.com:0", "127.0.0.1.example.com:0", "*:0"} {
-		err := debug.Run(t.Context(), debug.Options{Addr: addr, Ready: func(at net.Addr) { t.Errorf("%s: it listens at %s", addr, at) }})
+	for _, addr := range []string{
+		":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:6060", "example.com:6060", "localhost.example.com:0",
+		"127.0.0.1.example.com:0", "*:0",
+	} {
+		err := debug.Run(t.Context(), debug.Options{
+			Addr: addr, Ready: func(at net.Addr) { t.Errorf("%s: it listens at %s", addr, at) },
+		})
 		if !errors.Is(err, debug.ErrNotLocal) {
 			t.Errorf("%s: got %v", addr, err)
 		}

@@ -31,11 +31,16 @@ type dashboardDaemon struct {
 func newDashboardDaemon(t *testing.T) *dashboardDaemon {
 	t.Helper()
 	h := newEnvironment(t)
-	s := &dashboardDaemon{environment: h, pool: h.newDatabase(), address: "127.0.0.1:0", videos: filepath.Join(filepath.Dir(h.data), "videos")}
+	s := &dashboardDaemon{
+		environment: h, pool: h.newDatabase(), address: "127.0.0.1:0", videos: filepath.Join(filepath.Dir(h.data), "videos"),
+	}
 	if err := os.Mkdir(s.videos, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.env = []string{"CUELIGHT_FFMPEG=" + s.writeThrottledFFmpeg(), "CUELIGHT_SANDBOX=off", "CUELIGHT_ALLOW_NETWORK=127.0.0.0/8", "CUELIGHT_GRACE=1s"}
+	s.env = []string{
+		"CUELIGHT_FFMPEG=" + s.writeThrottledFFmpeg(), "CUELIGHT_SANDBOX=off", "CUELIGHT_ALLOW_NETWORK=127.0.0.0/8",
+		"CUELIGHT_GRACE=1s",
+	}
 	s.setSpeed("100")
 	s.start()
 	return s
@@ -50,7 +55,8 @@ func (s *dashboardDaemon) writeThrottledFFmpeg() string {
 		s.t.Fatal(err)
 	}
 	dir := filepath.Dir(s.data)
-	script := fmt.Sprintf("#!/bin/sh\ncase $* in *-stats_period*) exec '%s' -readrate \"$(cat '%s/pace')\" \"$@\" ;; esac\nexec '%s' \"$@\"\n", real, dir, real)
+	script := fmt.Sprintf("#!/bin/sh\ncase $* in *-stats_period*) exec '%s' -readrate \"$(cat '%s/pace')\" \"$@\" ;; esac\nexec '%s' \"$@\"\n",
+		real, dir, real)
 	program := filepath.Join(dir, "ffmpeg")
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 		s.t.Fatal(err)
@@ -112,8 +118,9 @@ func (s *dashboardDaemon) createKey() string {
 func (s *dashboardDaemon) makeVideo(name, filter string, length time.Duration) string {
 	s.t.Helper()
 	file := filepath.Join(s.videos, name)
-	cmd := exec.Command("ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", filter, "-f", "lavfi", "-i", "sine=frequency=220",
-		"-t", fmt.Sprint(length.Seconds()), "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", file)
+	cmd := exec.Command("ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", filter,
+		"-f", "lavfi", "-i", "sine=frequency=220", "-t", fmt.Sprint(length.Seconds()),
+		"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", file)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.t.Fatalf("make %s: %v\n%s", name, err, out)
 	}
@@ -147,21 +154,27 @@ func TestDashboard_OfARealDaemon(t *testing.T) {
 	s.makeVideo("harbour-morning.mp4", picture, 8*time.Second)
 	s.makeVideo("night-train.mp4", picture, time.Minute)
 	for _, name := range []string{"minutes.mp4", "notes.mp4"} {
-		if err := os.WriteFile(filepath.Join(s.videos, name), []byte("These are the minutes of the meeting.\n"), 0o644); err != nil {
+		err := os.WriteFile(filepath.Join(s.videos, name), []byte("These are the minutes of the meeting.\n"), 0o644)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.Run(t, "dashboard.mjs", map[string]any{
-		"url": "http://" + s.address, "control": browsertest.Control(t, s.controls()), "videos": s.videos, "admin": s.secret("admin"), "reader": s.secret("read"), "submitter": s.createKey(),
+		"url": "http://" + s.address, "control": browsertest.Control(t, s.controls()), "videos": s.videos,
+		"admin": s.secret("admin"), "reader": s.secret("read"), "submitter": s.createKey(),
 	})
 	s.daemon.stop()
-	expected := map[any]bool{"stage dead": true, "stage failed": true, "worker lost": true, "claims of lost workers expired": true}
+	expected := map[any]bool{
+		"stage dead": true, "stage failed": true, "worker lost": true, "claims of lost workers expired": true,
+	}
 	for _, l := range append(s.daemon.logged("error"), s.daemon.logged("warn")...) {
 		if !expected[l["msg"]] {
 			t.Errorf("logged: %v", l)
 		}
 	}
-	if n := count(t, s.pool, `select count(distinct action) from cuelight_audit where actor = 'admin' and action in ('submit', 'retry', 'cancel', 'override')`); n != 4 {
+	n := count(t, s.pool,
+		`select count(distinct action) from cuelight_audit where actor = 'admin' and action in ('submit', 'retry', 'cancel', 'override')`)
+	if n != 4 {
 		t.Errorf("the audit log has %d of the four kinds of actions", n)
 	}
 }

@@ -33,11 +33,13 @@ func TestReadme_TakePictures(t *testing.T) {
 		}
 	})
 	for name, seed := range map[string]float64{
-		"harbour-morning.mp4": 8, "night-train.mp4": 2, "garden-in-june.mov": 3, "a-walk-along-the-northern-coast-part-2.mp4": 5,
+		"harbour-morning.mp4": 8, "night-train.mp4": 2, "garden-in-june.mov": 3,
+		"a-walk-along-the-northern-coast-part-2.mp4": 5,
 	} {
 		s.makeLandscape(name, seed, 40*time.Second)
 	}
-	if err := os.WriteFile(filepath.Join(s.videos, "interview-take-3.mp4"), []byte("see the other disk"), 0o644); err != nil {
+	err := os.WriteFile(filepath.Join(s.videos, "interview-take-3.mp4"), []byte("see the other disk"), 0o644)
+	if err != nil {
 		t.Fatal(err)
 	}
 	can := s.controls()
@@ -53,7 +55,8 @@ update attempts set error = replace(error, $1, 'media-1') where outcome = 'expir
 	}
 	dir := t.TempDir()
 	b.Run(t, "pictures.mjs", map[string]any{
-		"url": "http://" + s.address, "control": browsertest.Control(t, can), "videos": shown, "admin": s.secret("admin"), "to": dir,
+		"url": "http://" + s.address, "control": browsertest.Control(t, can), "videos": shown,
+		"admin": s.secret("admin"), "to": dir,
 	})
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		t.Fatal(err)
@@ -61,7 +64,9 @@ update attempts set error = replace(error, $1, 'media-1') where outcome = 'expir
 	for _, name := range []string{"board.png", "video.png"} {
 		file := filepath.Join(to, name)
 		palette := "split[a][b];[a]palettegen=stats_mode=full[p];[b][p]paletteuse=dither=none"
-		if out, err := exec.Command("ffmpeg", "-v", "error", "-y", "-i", filepath.Join(dir, name), "-vf", palette, "-pred", "none", file).CombinedOutput(); err != nil {
+		out, err := exec.Command("ffmpeg", "-v", "error", "-y", "-i", filepath.Join(dir, name), "-vf", palette,
+			"-pred", "none", file).CombinedOutput()
+		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		if info, err := os.Stat(file); err != nil || info.Size() > 150<<10 {

@@ -56,7 +56,8 @@ func TestPublishedVideo_PlaysInABrowser(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	browser := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+	browser := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu",
+		"--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio",
 		"--autoplay-policy=no-user-gesture-required", "--user-data-dir="+t.TempDir(), "--remote-debugging-port=0", server.URL)
 	var stderr bytes.Buffer

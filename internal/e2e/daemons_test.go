@@ -148,7 +148,8 @@ func TestDaemons_ShareTheWork(t *testing.T) {
 		daemons = append(daemons, h.serve(pool))
 	}
 	awaitCount(t, 30*time.Second, pool, 4, `select count(*) from workers`)
-	if _, err := pool.Exec(t.Context(), `insert into tasks (source) select $1 from generate_series(1, $2)`, file, tasks); err != nil {
+	_, err := pool.Exec(t.Context(), `insert into tasks (source) select $1 from generate_series(1, $2)`, file, tasks)
+	if err != nil {
 		t.Fatal(err)
 	}
 	awaitCount(t, 3*time.Minute, pool, tasks, `select count(*) from tasks where publish_status = 'completed'`)

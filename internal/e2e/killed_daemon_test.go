@@ -102,10 +102,12 @@ func TestKilledDaemon_AnotherTakesOverWithinTenSeconds(t *testing.T) {
 	other := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool)
 	awaitCount(t, 30*time.Second, pool, 2, `select count(*) from workers where session is not null`)
 	// A new worker does not expire others yet.
-	awaitCount(t, 30*time.Second, pool, 1, `select count(*) from workers where started_at < now() - interval '9 s' and started_at > (select min(started_at) from workers)`)
+	awaitCount(t, 30*time.Second, pool, 1,
+		`select count(*) from workers where started_at < now() - interval '9 s' and started_at > (select min(started_at) from workers)`)
 	killed := time.Now()
 	first.kill()
-	awaitCount(t, 30*time.Second, pool, 1, `select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`)
+	awaitCount(t, 30*time.Second, pool, 1,
+		`select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`)
 	g.awaitWaiting(1) // of the other daemon: the first one's has died
 	// The guarantee is about the claim, not about the start of ffmpeg on a busy machine.
 	var claimed time.Time
@@ -131,7 +133,8 @@ func TestKilledDaemon_RestartResumesItsWorkAtOnce(t *testing.T) {
 	h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool).killAtGate(g)
 	start := time.Now()
 	again := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool)
-	awaitCount(t, 30*time.Second, pool, 1, `select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`)
+	awaitCount(t, 30*time.Second, pool, 1,
+		`select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`)
 	g.awaitWaiting(1)
 	if took := time.Since(start); took > 4*time.Second {
 		t.Errorf("it took %s", took)

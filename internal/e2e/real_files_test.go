@@ -85,7 +85,8 @@ func seconds(o outcome) float64 {
 // checkPlayback decodes a published video with ffmpeg.
 func checkPlayback(t testing.TB, master string) {
 	t.Helper()
-	out, err := exec.Command("ffmpeg", "-v", "error", "-nostdin", "-i", master, "-map", "0:v:0?", "-map", "0:a:0?", "-f", "null", "-").CombinedOutput()
+	out, err := exec.Command("ffmpeg", "-v", "error", "-nostdin", "-i", master, "-map", "0:v:0?", "-map", "0:a:0?",
+		"-f", "null", "-").CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("%s does not play: %v\n%s", master, err, out)
 	}

@@ -35,7 +35,9 @@ func (s *memoryOutbox) add(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range n {
-		s.events = append(s.events, store.Event{ID: int64(10 * (len(s.events) + 1)), Type: store.TaskSubmitted, Attempt: len(s.events) % 2})
+		s.events = append(s.events, store.Event{
+			ID: int64(10 * (len(s.events) + 1)), Type: store.TaskSubmitted, Attempt: len(s.events) % 2,
+		})
 	}
 }
 

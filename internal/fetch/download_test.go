@@ -104,7 +104,8 @@ func TestFetch_ResumesABrokenDownload(t *testing.T) {
 	if err != nil || f.SHA256 != sha256Hex(content) || readFile(t, dir+"/second") != string(content) {
 		t.Fatalf("got %+v, %v", f, err)
 	}
-	if len(ranges) != 2 || !strings.HasPrefix(ranges[1], "bytes=") || ranges[1] == "bytes=0-|" || !strings.HasSuffix(ranges[1], `|"v1"`) {
+	if len(ranges) != 2 || !strings.HasPrefix(ranges[1], "bytes=") || ranges[1] == "bytes=0-|" ||
+		!strings.HasSuffix(ranges[1], `|"v1"`) {
 		t.Errorf("requests: %q", ranges)
 	}
 	if left := list(t, dir); len(left) != 1 {
@@ -126,11 +127,13 @@ func TestFetch_RestartsADownloadThatCannotBeResumed(t *testing.T) {
 		source   string           // appended to the URL of the second call
 		failures int              // of further calls before one succeeds
 	}{
-		"changed on the server":       {header: http.Header{"Etag": {`"v1"`}}, next: serveFile(fresh, `"v2"`)},
-		"weak validator":              {header: http.Header{"Etag": {`W/"v1"`}}, next: ignoresIfRange},
-		"no validator":                {header: http.Header{}, next: ignoresIfRange},
-		"date within the same minute": {header: http.Header{"Last-Modified": {time.Now().UTC().Format(http.TimeFormat)}}, next: ignoresIfRange},
-		"another source":              {header: http.Header{"Etag": {`"v1"`}}, next: ignoresIfRange, source: "?other"},
+		"changed on the server": {header: http.Header{"Etag": {`"v1"`}}, next: serveFile(fresh, `"v2"`)},
+		"weak validator":        {header: http.Header{"Etag": {`W/"v1"`}}, next: ignoresIfRange},
+		"no validator":          {header: http.Header{}, next: ignoresIfRange},
+		"date within the same minute": {
+			header: http.Header{"Last-Modified": {time.Now().UTC().Format(http.TimeFormat)}}, next: ignoresIfRange,
+		},
+		"another source": {header: http.Header{"Etag": {`"v1"`}}, next: ignoresIfRange, source: "?other"},
 		"server ignores ranges": {header: http.Header{"Etag": {`"v1"`}}, next: func(w http.ResponseWriter, r *http.Request) {
 			w.Write(fresh)
 		}},
@@ -141,37 +144,43 @@ func TestFetch_RestartsADownloadThatCannotBeResumed(t *testing.T) {
 			}
 			w.Write(fresh)
 		}},
-		"another range than requested": {header: http.Header{"Etag": {`"v1"`}}, failures: 1, next: func(w http.ResponseWriter, r *http.Request) {
-			part := fresh
-			if rg := r.Header.Get("Range"); rg != "" {
-				from, _ := strconv.Atoi(strings.Trim(rg, "bytes=-"))
-				part = fresh[:len(fresh)-from]
-				w.Header().Set("Content-Range", fmt.Sprintf("bytes 0-%d/%d", len(part)-1, len(fresh)))
-				w.WriteHeader(http.StatusPartialContent)
-			}
-			w.Write(part)
-		}},
-		"part of a shorter file": {header: http.Header{"Etag": {`"v1"`}}, failures: 1, next: func(w http.ResponseWriter, r *http.Request) {
-			short := fresh[:400_000]
-			if rg := r.Header.Get("Range"); rg != "" {
-				from, _ := strconv.Atoi(strings.Trim(rg, "bytes=-"))
-				from = min(from, len(short)-1)
-				w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(short)-1, len(short)))
-				w.WriteHeader(http.StatusPartialContent)
-				w.Write(short[from:])
-				return
-			}
-			w.Write(fresh)
-		}},
-		"part of a longer file": {header: http.Header{"Etag": {`"v1"`}}, failures: 1, next: func(w http.ResponseWriter, r *http.Request) {
-			if rg := r.Header.Get("Range"); rg != "" {
-				from, _ := strconv.Atoi(strings.Trim(rg, "bytes=-"))
-				w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(fresh), len(fresh)+1))
-				w.WriteHeader(http.StatusPartialContent)
-				w.Write(fresh[from:])
-			}
-			w.Write(fresh)
-		}},
+		"another range than requested": {
+			header: http.Header{"Etag": {`"v1"`}}, failures: 1, next: func(w http.ResponseWriter, r *http.Request) {
+				part := fresh
+				if rg := r.Header.Get("Range"); rg != "" {
+					from, _ := strconv.Atoi(strings.Trim(rg, "bytes=-"))
+					part = fresh[:len(fresh)-from]
+					w.Header().Set("Content-Range", fmt.Sprintf("bytes 0-%d/%d", len(part)-1, len(fresh)))
+					w.WriteHeader(http.StatusPartialContent)
+				}
+				w.Write(part)
+			},
+		},
+		"part of a shorter file": {
+			header: http.Header{"Etag": {`"v1"`}}, failures: 1, next: func(w http.ResponseWriter, r *http.Request) {
+				short := fresh[:400_000]
+				if rg := r.Header.Get("Range"); rg != "" {
+					from, _ := strconv.Atoi(strings.Trim(rg, "bytes=-"))
+					from = min(from, len(short)-1)
+					w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(short)-1, len(short)))
+					w.WriteHeader(http.StatusPartialContent)
+					w.Write(short[from:])
+					return
+				}
+				w.Write(fresh)
+			},
+		},
+		"part of a longer file": {
+			header: http.Header{"Etag": {`"v1"`}}, failures: 1, next: func(w http.ResponseWriter, r *http.Request) {
+				if rg := r.Header.Get("Range"); rg != "" {
+					from, _ := strconv.Atoi(strings.Trim(rg, "bytes=-"))
+					w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(fresh), len(fresh)+1))
+					w.WriteHeader(http.StatusPartialContent)
+					w.Write(fresh[from:])
+				}
+				w.Write(fresh)
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -348,7 +357,8 @@ func TestFetch_ClassifiesResponses(t *testing.T) {
 				Allow: loopback, MaxBytes: 1024, IdleTimeout: 200 * time.Millisecond, Partial: dir + "/part",
 			})
 			var e *Error
-			if !errors.As(err, &e) || e.Permanent != c.permanent || e.RetryAfter != c.after || !strings.Contains(err.Error(), c.want) {
+			if !errors.As(err, &e) || e.Permanent != c.permanent || e.RetryAfter != c.after ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Fatalf("got %+v, want permanent %v, after %v, %q", err, c.permanent, c.after, c.want)
 			}
 			if strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), s.URL+"/v") {

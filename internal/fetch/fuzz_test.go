@@ -59,7 +59,8 @@ func FuzzParseSource_HidesSecrets(f *testing.F) {
 	f.Add("ftp", "a", "b", "c", "h", "/", "")
 	f.Fuzz(func(t *testing.T, scheme, user, before, after, host, path, query string) {
 		// These would move the secret to a part of the URL that is not secret.
-		if strings.ContainsAny(user+before+after+host, "/?#") || strings.ContainsAny(path, "?#") || !schemePattern.MatchString(scheme+"://") {
+		if strings.ContainsAny(user+before+after+host, "/?#") || strings.ContainsAny(path, "?#") ||
+			!schemePattern.MatchString(scheme+"://") {
 			return
 		}
 		if path != "" && path[0] != '/' {
@@ -106,7 +107,8 @@ func FuzzResolveRedirect(f *testing.F) {
 		if to.Scheme != "https" && (to.Scheme != "http" || u.Scheme == "https") || to.Hostname() == "" {
 			t.Errorf("%q redirects %s to %s", location, u, to)
 		}
-		if to.User != nil && u.User != nil && to.User.String() == u.User.String() && to.Host != u.Host && !strings.Contains(location, "@") {
+		if to.User != nil && u.User != nil && to.User.String() == u.User.String() && to.Host != u.Host &&
+			!strings.Contains(location, "@") {
 			t.Errorf("%q sends the user of %s to %s", location, u, to)
 		}
 	})
@@ -132,7 +134,9 @@ func FuzzCheckContent(f *testing.F) {
 	f.Add("multipart/byteranges", "gzip", "", "x", "y")
 	f.Add(`inline; filename="a`, "br", "\x00", "Mon, 02 Jan 2006 15:04:05 GMT", "Mon, 02 Jan 2006 15:04:06 GMT")
 	f.Fuzz(func(t *testing.T, kind, encoding, tag, modified, date string) {
-		h := http.Header{"Content-Type": {kind}, "Content-Encoding": {encoding}, "Etag": {tag}, "Last-Modified": {modified}, "Date": {date}}
+		h := http.Header{
+			"Content-Type": {kind}, "Content-Encoding": {encoding}, "Etag": {tag}, "Last-Modified": {modified}, "Date": {date},
+		}
 		err := checkContent(h)
 		if err != nil && (!utf8.ValidString(err.Error()) || len(err.Error()) > 500) {
 			t.Errorf("error is %q", err)

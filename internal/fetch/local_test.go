@@ -219,7 +219,8 @@ func TestFetch_LeavesNothingOnAFullDisk(t *testing.T) {
 	for _, source := range []string{src, server.URL} {
 		_, err := Fetch(t.Context(), source, dir+"/out", o)
 		var e *Error
-		if !errors.As(err, &e) || e.Permanent || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "is full") {
+		if !errors.As(err, &e) || e.Permanent || !errors.Is(err, syscall.ENOSPC) ||
+			!strings.Contains(err.Error(), "is full") {
 			t.Errorf("%s: got %v", source, err)
 		}
 		if left := list(t, dir); len(left) != 0 {

@@ -53,7 +53,8 @@ func TestFetch_RefusesARedirectToAProhibitedAddress(t *testing.T) {
 	})
 	_, err := Fetch(t.Context(), s.URL, t.TempDir()+"/out", Options{Allow: allowOnly("127.0.0.1/32")})
 	var e *Error
-	if !errors.As(err, &e) || !e.Permanent || !errors.Is(err, ssrf.ErrProhibited) || !strings.Contains(err.Error(), "127.0.0.2") {
+	if !errors.As(err, &e) || !e.Permanent || !errors.Is(err, ssrf.ErrProhibited) ||
+		!strings.Contains(err.Error(), "127.0.0.2") {
 		t.Errorf("got %v", err)
 	}
 	if reached.Load() != 0 {
@@ -105,7 +106,8 @@ func TestFetch_DownloadsNothingIfTheHostsAddressesAreUnknown(t *testing.T) {
 		hostAddresses: func() ([]net.Addr, error) { return nil, syscall.EAFNOSUPPORT },
 	})
 	var e *Error
-	if !errors.As(err, &e) || e.Permanent || !errors.Is(err, syscall.EAFNOSUPPORT) || !strings.Contains(err.Error(), "own addresses") {
+	if !errors.As(err, &e) || e.Permanent || !errors.Is(err, syscall.EAFNOSUPPORT) ||
+		!strings.Contains(err.Error(), "own addresses") {
 		t.Errorf("got %v, want an error that is not permanent", err)
 	}
 	if reached.Load() != 0 {
@@ -160,7 +162,8 @@ func TestFetch_FollowsRedirectsWithinLimitsAndWithoutSecrets(t *testing.T) {
 	} {
 		_, err := Fetch(t.Context(), s.URL+path, t.TempDir()+"/out", Options{Allow: loopback})
 		var e *Error
-		if !errors.As(err, &e) || !e.Permanent || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if !errors.As(err, &e) || !e.Permanent || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got %v, want %q", path, err, want)
 		}
 	}

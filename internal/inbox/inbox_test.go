@@ -217,7 +217,9 @@ func TestRun_IgnoresUnfinishedHiddenAndEmptyFiles(t *testing.T) {
 func TestRun_IgnoresNamesOfOtherFileTypes(t *testing.T) {
 	t.Parallel()
 	b := watch(t, nil)
-	for _, name := range []string{"readme.txt", "README", "film.SRT", "folder.jpg", "film.nfo", "all.zip", "film.md5", "Thumbs.db"} {
+	for _, name := range []string{
+		"readme.txt", "README", "film.SRT", "folder.jpg", "film.nfo", "all.zip", "film.md5", "Thumbs.db",
+	} {
 		b.write(name, "text", longAgo)
 	}
 	b.write("film", "video", longAgo)

@@ -14,7 +14,9 @@ func FuzzIsUnfinished(f *testing.F) {
 	f.Add("~film.mp4~")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, name string) {
-		for _, unfinished := range []string{"." + name, "~" + name, name + "~", name + ".part", name + ".Tmp", name + ".aria2"} {
+		for _, unfinished := range []string{
+			"." + name, "~" + name, name + "~", name + ".part", name + ".Tmp", name + ".aria2",
+		} {
 			if !isUnfinished(unfinished) {
 				t.Errorf("%q counts as complete", unfinished)
 			}

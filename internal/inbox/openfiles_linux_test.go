@@ -43,7 +43,8 @@ func TestRun_WaitsForAWriterInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	b := &testInbox{t: t, dir: t.TempDir(), files: make(chan inbox.File, 10), errors: make(chan error, 10)}
 	b.write("a.mp4", "half", longAgo)
-	writer := exec.CommandContext(t.Context(), "sh", "-c", `exec >>"$0"; echo open >&2; read line`, filepath.Join(b.dir, "a.mp4"))
+	writer := exec.CommandContext(t.Context(), "sh", "-c", `exec >>"$0"; echo open >&2; read line`,
+		filepath.Join(b.dir, "a.mp4"))
 	release, err := writer.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

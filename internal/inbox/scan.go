@@ -146,7 +146,8 @@ func isUnfinished(name string) bool {
 		return true
 	}
 	switch strings.ToLower(filepath.Ext(name)) {
-	case ".part", ".partial", ".filepart", ".tmp", ".temp", ".crdownload", ".download", ".opdownload", ".!ut", ".!qb", ".aria2":
+	case ".part", ".partial", ".filepart", ".tmp", ".temp", ".crdownload", ".download", ".opdownload",
+		".!ut", ".!qb", ".aria2":
 		return true
 	}
 	return false

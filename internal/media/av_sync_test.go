@@ -17,7 +17,9 @@ const syncSignal = "-f lavfi -i color=black:s=128x96:r=25:d=7,noise=alls=30:allf
 func flashAndBeep(t *testing.T, file string) (flash, beep float64) {
 	t.Helper()
 	flash = firstTime(t, file, "0:v", "-vf", "signalstats,metadata=mode=print:key=lavfi.signalstats.YAVG:file=-", 100)
-	beep = firstTime(t, file, "0:a", "-af", "asetnsamples=480,astats=metadata=1:reset=1,ametadata=mode=print:key=lavfi.astats.Overall.RMS_level:file=-", -40)
+	beep = firstTime(t, file, "0:a",
+		"-af", "asetnsamples=480,astats=metadata=1:reset=1,ametadata=mode=print:key=lavfi.astats.Overall.RMS_level:file=-",
+		-40)
 	return flash, beep
 }
 

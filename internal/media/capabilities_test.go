@@ -42,8 +42,10 @@ func transcodeWith(t *testing.T, src string, c capabilities) result {
 func TestTranscode_ApproximatesHDRWithoutZscale(t *testing.T) {
 	t.Parallel()
 	for hdr, transfer := range map[string]string{"pq": "smpte2084", "hlg": "arib-std-b67"} {
-		src := makeClip(t, "a.mkv", "-f lavfi -i color=0x808080:s=320x240:r=10:d=1 -vf format=yuv420p10le,setparams=color_trc="+transfer+
-			":color_primaries=bt2020:colorspace=bt2020nc -color_trc "+transfer+" -color_primaries bt2020 -colorspace bt2020nc"+h264)
+		src := makeClip(t, "a.mkv",
+			"-f lavfi -i color=0x808080:s=320x240:r=10:d=1 -vf format=yuv420p10le,setparams=color_trc="+transfer+
+				":color_primaries=bt2020:colorspace=bt2020nc -color_trc "+transfer+
+				" -color_primaries bt2020 -colorspace bt2020nc"+h264)
 		r := transcodeWith(t, src, capabilities{fpsMode: true})
 		if r.info.Video.HDR != hdr || len(r.out.Warnings) != 1 || !strings.Contains(r.out.Warnings[0], "zscale") {
 			t.Errorf("HDR %q, warnings %q", r.info.Video.HDR, r.out.Warnings)

@@ -60,7 +60,8 @@ func TestTranscode_KeepsFramesWhenSizeChangesAfterPause(t *testing.T) {
 			t.Parallel()
 			r := publish(t, concatenated(t, before, after))
 			// The pause has one or two repeated frames, at 8 and at 10 s.
-			if n := r.out.Expected; r.out.Decoded != 160 || n < 161 || n > 162 || !r.out.Constant || !isNear(r.out.Duration, 20, 0.3) {
+			n := r.out.Expected
+			if r.out.Decoded != 160 || n < 161 || n > 162 || !r.out.Constant || !isNear(r.out.Duration, 20, 0.3) {
 				t.Errorf("of %d frames, %d in %.2f s; want all 160, and up to 2 more, in 20 s", r.out.Decoded, n, r.out.Duration)
 			}
 			r.out.Expected = 141

@@ -67,7 +67,10 @@ func TestCheck_FindsDamagedOutput(t *testing.T) {
 		{"the playlist is missing", func(t *testing.T, r result) { remove(t, filepath.Join(r.dir, "audio/index.m3u8")) }},
 		{"a segment is empty", edit("240p/seg-00002.m4s", func(string) string { return "" })},
 		{"a segment is cut short", edit("240p/seg-00001.m4s", func(s string) string { return s[:len(s)-7] })},
-		{"a segment of sound is cut at a box", edit("audio/seg-00001.m4s", func(s string) string { return s[:strings.Index(s, "mdat")-4] })},
+		{
+			"a segment of sound is cut at a box",
+			edit("audio/seg-00001.m4s", func(s string) string { return s[:strings.Index(s, "mdat")-4] }),
+		},
 		{"a segment is another one", func(t *testing.T, r result) {
 			b, err := os.ReadFile(filepath.Join(r.dir, "360p/seg-00000.m4s"))
 			if err != nil {
@@ -75,12 +78,24 @@ func TestCheck_FindsDamagedOutput(t *testing.T) {
 			}
 			edit("360p/seg-00001.m4s", func(string) string { return string(b) })(t, r)
 		}},
-		{"the playlist has no end", edit("360p/index.m3u8", func(s string) string { return strings.ReplaceAll(s, "#EXT-X-ENDLIST", "") })},
+		{
+			"the playlist has no end",
+			edit("360p/index.m3u8", func(s string) string { return strings.ReplaceAll(s, "#EXT-X-ENDLIST", "") }),
+		},
 		{"the playlist ends early", edit("360p/index.m3u8", dropLast)},
 		{"the playlist of sound ends early", edit("audio/index.m3u8", dropLast)},
-		{"the playlist says other durations", edit("360p/index.m3u8", func(s string) string { return strings.Replace(s, "6.000000", "5.500000", 1) })},
-		{"the playlist leads elsewhere", edit("360p/index.m3u8", func(s string) string { return strings.Replace(s, "seg-00001", "../240p/seg-00001", 1) })},
-		{"the target duration is too low", edit("360p/index.m3u8", func(s string) string { return strings.Replace(s, "DURATION:6", "DURATION:5", 1) })},
+		{
+			"the playlist says other durations",
+			edit("360p/index.m3u8", func(s string) string { return strings.Replace(s, "6.000000", "5.500000", 1) }),
+		},
+		{
+			"the playlist leads elsewhere",
+			edit("360p/index.m3u8", func(s string) string { return strings.Replace(s, "seg-00001", "../240p/seg-00001", 1) }),
+		},
+		{
+			"the target duration is too low",
+			edit("360p/index.m3u8", func(s string) string { return strings.Replace(s, "DURATION:6", "DURATION:5", 1) }),
+		},
 		{"there is an unfinished segment", stray("240p/seg-00003.m4s.tmp")},
 		{"there is an unfinished playlist", stray("240p/index.m3u8.tmp")},
 		{"there is a segment nobody names", stray("240p/seg-00003.m4s")},
@@ -126,7 +141,8 @@ func stray(name string) func(*testing.T, result) {
 func TestCheck_FindsDifferentKeyframes(t *testing.T) {
 	t.Parallel()
 	r := transcoded(t)(t)
-	other := publish(t, makeClip(t, "b.mkv", "-f lavfi -i testsrc2=s=426x240:r=10:d=14 -vf setpts='(N+gte(N\\,5))/(10*TB)' -fps_mode passthrough"+h264))
+	other := publish(t, makeClip(t, "b.mkv",
+		"-f lavfi -i testsrc2=s=426x240:r=10:d=14 -vf setpts='(N+gte(N\\,5))/(10*TB)' -fps_mode passthrough"+h264))
 	if err := os.RemoveAll(filepath.Join(r.dir, "240p")); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +212,8 @@ func TestTranscode_LeavesNoProcessWhenCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("lease lost")
 	dir := t.TempDir()
-	_, err = Tools{Preset: "veryslow", Threads: 1}.Transcode(ctx, src, info, Ladder(info), dir, func(Progress) { cancel(why) })
+	_, err = Tools{Preset: "veryslow", Threads: 1}.Transcode(ctx, src, info, Ladder(info), dir,
+		func(Progress) { cancel(why) })
 	if !errors.Is(err, why) {
 		t.Errorf("error %v; want %v", err, why)
 	}

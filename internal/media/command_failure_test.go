@@ -92,7 +92,8 @@ func TestStep_IsCalledOnlyForProgress(t *testing.T) {
 	var info *Info
 	var out *Output
 	counted("Probe", func() (err error) { info, err = tools.Probe(ctx, src); return err })
-	counted("Transcode", func() (err error) { out, err = tools.Transcode(ctx, src, info, Ladder(info), dir, nil); return err })
+	counted("Transcode",
+		func() (err error) { out, err = tools.Transcode(ctx, src, info, Ladder(info), dir, nil); return err })
 	counted("Check", func() error { return tools.Check(ctx, info, dir, out) })
 	counted("WriteMPD", func() error { return tools.WriteMPD(ctx, dir, out) })
 	counted("Poster", func() error { return tools.Poster(ctx, src, info, dir+"/poster.jpg") })
@@ -113,7 +114,8 @@ func TestStep_IsCalledOnlyForProgress(t *testing.T) {
 	}
 	steps = nil
 	goesOn := Tools{FFmpeg: script(t, "for i in 1 2 3 4 5 6; do echo frame=$i; sleep 0.5; done\n"), Step: tools.Step}
-	if _, err := goesOn.withStepCounter().run(ctx, command{tool: "ffmpeg", stdout: newProgressReader(10, nil, time.Now)}); err != nil || len(steps) < 3 {
+	_, err = goesOn.withStepCounter().run(ctx, command{tool: "ffmpeg", stdout: newProgressReader(10, nil, time.Now)})
+	if err != nil || len(steps) < 3 {
 		t.Errorf("steps %v of one that goes on for 3 s, %v", steps, err)
 	}
 }
@@ -125,7 +127,9 @@ func TestRun_KillsChildAboveMemoryLimit(t *testing.T) {
 	}
 	dir := t.TempDir()
 	// The memory is used by a child of the shell, which must count too.
-	tools := Tools{FFmpeg: script(t, "echo $$ > self.pid\ndd if=/dev/zero of=/dev/null bs=300M\nexit 0\n"), Memory: 100 << 20}
+	tools := Tools{
+		FFmpeg: script(t, "echo $$ > self.pid\ndd if=/dev/zero of=/dev/null bs=300M\nexit 0\n"), Memory: 100 << 20,
+	}
 	_, err := tools.run(t.Context(), command{tool: "ffmpeg", dir: dir})
 	if !errors.Is(err, ErrMemory) || errors.Is(err, context.Canceled) {
 		t.Errorf("error %v; want ErrMemory", err)

@@ -134,7 +134,11 @@ func repeatForever() {
 
 func TestRun_KeepsChildThatMakesProgress(t *testing.T) {
 	t.Parallel()
-	tools := Tools{FFmpeg: script(t, "i=0; while test $i -lt 40; do i=$((i+1)); echo frame=$i; echo progress=continue; sleep 0.1; done\n"), Stall: 3 * time.Second}
+	tools := Tools{
+		FFmpeg: script(t,
+			"i=0; while test $i -lt 40; do i=$((i+1)); echo frame=$i; echo progress=continue; sleep 0.1; done\n"),
+		Stall: 3 * time.Second,
+	}
 	reader := newProgressReader(10, nil, time.Now)
 	if _, err := tools.run(t.Context(), command{tool: "ffmpeg", stdout: reader}); err != nil {
 		t.Error(err)
@@ -185,7 +189,8 @@ func TestRun_PassesMinimalEnvironment(t *testing.T) {
 	t.Setenv("FFREPORT", "file=report.log")
 	t.Setenv("http_proxy", "http://proxy.invalid")
 	buffer := &limitedBuffer{limit: 1 << 16}
-	if _, err := (Tools{FFmpeg: script(t, "env\n")}).run(t.Context(), command{tool: "ffmpeg", stdout: buffer}); err != nil {
+	_, err := (Tools{FFmpeg: script(t, "env\n")}).run(t.Context(), command{tool: "ffmpeg", stdout: buffer})
+	if err != nil {
 		t.Fatal(err)
 	}
 	env := buffer.String()

@@ -35,10 +35,12 @@ func TestTranscode_PublishesDamagedSourceWithWarning(t *testing.T) {
 			t.Parallel()
 			// With noise, a tenth of the bytes is a tenth of the time, which is more
 			// than a demuxer skips by itself.
-			whole := makeClip(t, name, "-f lavfi -i testsrc2=s=320x180:r=25:d=20,noise=alls=20 -f lavfi -i sine=d=20 -g 25"+codecs)
+			whole := makeClip(t, name,
+				"-f lavfi -i testsrc2=s=320x180:r=25:d=20,noise=alls=20 -f lavfi -i sine=d=20 -g 25"+codecs)
 			r := publish(t, damageFile(t, whole, 0.45, 0.55))
 			d := r.out.Damage
-			if d == nil || d.Seconds < 0.05*length || d.Seconds > 0.2*length || math.Abs(float64(d.Frames)-25*d.Seconds) > 4 || d.Errors == 0 {
+			if d == nil || d.Seconds < 0.05*length || d.Seconds > 0.2*length ||
+				math.Abs(float64(d.Frames)-25*d.Seconds) > 4 || d.Errors == 0 {
 				t.Fatalf("damage %+v", d)
 			}
 			if len(r.out.Warnings) != 1 || !strings.Contains(r.out.Warnings[0], "s of the picture are missing") {
@@ -108,7 +110,8 @@ func TestProbe_WarnsOrRejectsUnreadEnd(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if warned := strings.Contains(strings.Join(info.Warnings, "\n"), "% of the file cannot be read"); warned != c.warning {
+		warned := strings.Contains(strings.Join(info.Warnings, "\n"), "% of the file cannot be read")
+		if warned != c.warning {
 			t.Errorf("%s: warnings %q", name, info.Warnings)
 		}
 	}
@@ -118,11 +121,13 @@ func TestTranscode_DoesNotCountPausesAsDamage(t *testing.T) {
 	t.Parallel()
 	// 100 frames in pairs, half a second between the pairs, and one error message.
 	v := &Video{Frames: 100, FPS: 4, Duration: 25}
-	if d := measureDamage(v, frameList{frames: 100, end: 25, gaps: 49, gapSeconds: 24}, 1); d.Seconds != 0 || d.Frames != 0 || d.Errors != 1 {
+	d := measureDamage(v, frameList{frames: 100, end: 25, gaps: 49, gapSeconds: 24}, 1)
+	if d.Seconds != 0 || d.Frames != 0 || d.Errors != 1 {
 		t.Errorf("pauses: %+v", d)
 	}
 	v = &Video{Frames: 500, FPS: 25, Duration: 20}
-	if d := measureDamage(v, frameList{frames: 450, end: 20, gaps: 1, gapSeconds: 2.04}, 9); math.Abs(d.Seconds-2) > 0.01 || d.Frames != 50 {
+	d = measureDamage(v, frameList{frames: 450, end: 20, gaps: 1, gapSeconds: 2.04}, 9)
+	if math.Abs(d.Seconds-2) > 0.01 || d.Frames != 50 {
 		t.Errorf("a hole: %+v", d)
 	}
 	if d := measureDamage(v, frameList{frames: 498, end: 20}, 9); d.Seconds != 0 {

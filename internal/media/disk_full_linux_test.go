@@ -83,10 +83,12 @@ func TestTranscode_DoesNotRejectAfterUnconfirmedDiskError(t *testing.T) {
 	for name, code := range map[string]string{"code 0": "0", "code 1": "1"} {
 		tools := fastTools
 		// Only commands with an output directory are replaced.
-		tools.FFmpeg = script(t, "case \"$*\" in *.tap*|*mjpeg*) "+noSpace+": >decoded.tap; : >shown.tap; exit "+code+";; esac\nexec "+real+" \"$@\"\n")
+		tools.FFmpeg = script(t, "case \"$*\" in *.tap*|*mjpeg*) "+noSpace+": >decoded.tap; : >shown.tap; exit "+code+
+			";; esac\nexec "+real+" \"$@\"\n")
 		_, err := tools.Transcode(t.Context(), src, info, Ladder(info), t.TempDir(), nil)
 		rejected := (*RejectedError)(nil)
-		if err == nil || errors.As(err, &rejected) || errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), "not one frame") {
+		if err == nil || errors.As(err, &rejected) || errors.Is(err, ErrNoSpace) ||
+			!strings.Contains(err.Error(), "not one frame") {
 			t.Errorf("%s: transcode: %v; want an ordinary error", name, err)
 		}
 		err = tools.Poster(t.Context(), src, info, filepath.Join(t.TempDir(), "poster.jpg"))
@@ -111,7 +113,10 @@ func TestRun_ConfirmsDiskErrors(t *testing.T) {
 	}{
 		{"full, code 0", full, noSpace + "exit 0", ErrNoSpace, false},
 		{"full, quota, code 1", full, "echo 'Disk quota exceeded' >&2; exit 1", ErrNoSpace, false},
-		{"read-only, code 0", readOnly, "echo '[error] Failed to open: Read-only file system' >&2; exit 0", syscall.EROFS, false},
+		{
+			"read-only, code 0", readOnly, "echo '[error] Failed to open: Read-only file system' >&2; exit 0", syscall.EROFS,
+			false,
+		},
 		{"roomy, code 0", roomy, noSpace + "exit 0", nil, false},
 		{"roomy, code 1", roomy, noSpace + "exit 1", nil, true},
 		{"nothing is written, code 1", "", noSpace + "exit 1", nil, true},

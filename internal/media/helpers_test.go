@@ -58,7 +58,8 @@ func fields(s string) []string {
 
 func ffmpeg(t *testing.T, args ...string) []byte {
 	t.Helper()
-	return tool(t, "ffmpeg", append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-threads", "1", "-y"}, args...)...)
+	return tool(t, "ffmpeg",
+		append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-threads", "1", "-y"}, args...)...)
 }
 
 func tool(t *testing.T, name string, args ...string) []byte {

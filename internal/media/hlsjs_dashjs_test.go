@@ -21,12 +21,15 @@ const (
 // tailLengths are sources whose last segment would be too short for players.
 func tailLengths() map[string]string {
 	all := map[string]string{
-		"one-frame.mkv":      testPictures + "0.02" + h264,
-		"longer-sound.mkv":   testPictures + "6" + testTones + "6.03" + h264 + "-c:a pcm_s16le",
-		"late-picture.mkv":   "-itsoffset 1.9 " + testPictures + "5" + testTones + "6.9 -c:v libx264 -preset veryfast -c:a aac",
-		"slides.mkv":         "-f lavfi -i testsrc2=s=128x96:r=1:d=2 -itsoffset 0" + testTones + "12.6 -vf setpts=N*5.3/TB -fps_mode passthrough -enc_time_base 1:1000" + h264 + "-c:a aac",
-		"sound-alone.mp3":    testTones + "6.02 -c:a libmp3lame",
-		"eight-tracks.mkv":   testPictures + "6.02" + testTones + "6.02 -map 0" + strings.Repeat(" -map 1", 8) + h264 + "-c:a aac",
+		"one-frame.mkv":    testPictures + "0.02" + h264,
+		"longer-sound.mkv": testPictures + "6" + testTones + "6.03" + h264 + "-c:a pcm_s16le",
+		"late-picture.mkv": "-itsoffset 1.9 " + testPictures + "5" + testTones +
+			"6.9 -c:v libx264 -preset veryfast -c:a aac",
+		"slides.mkv": "-f lavfi -i testsrc2=s=128x96:r=1:d=2 -itsoffset 0" + testTones +
+			"12.6 -vf setpts=N*5.3/TB -fps_mode passthrough -enc_time_base 1:1000" + h264 + "-c:a aac",
+		"sound-alone.mp3": testTones + "6.02 -c:a libmp3lame",
+		"eight-tracks.mkv": testPictures + "6.02" + testTones + "6.02 -map 0" +
+			strings.Repeat(" -map 1", 8) + h264 + "-c:a aac",
 		"flac.mkv":           testPictures + "6" + testTones + "6" + h264 + "-c:a flac",
 		"opus.webm":          testPictures + "6.02" + testTones + "6.02 -c:v libvpx -deadline realtime -c:a libopus",
 		"twelve-seconds.mkv": testPictures + "12.02" + testTones + "12.02" + h264 + "-c:a aac",
@@ -49,7 +52,8 @@ func TestPlayers_ReachTheEndWithAnyTail(t *testing.T) {
 		mux.Handle("GET /"+name+"/", http.StripPrefix("/"+name, http.FileServer(http.Dir(r.dir))))
 	}
 	for name, file := range map[string]string{
-		"/hls.js": browser.Module("hls.js/dist/hls.min.js"), "/dash.js": browser.Module("dashjs/dist/modern/umd/dash.all.min.js"),
+		"/hls.js":       browser.Module("hls.js/dist/hls.min.js"),
+		"/dash.js":      browser.Module("dashjs/dist/modern/umd/dash.all.min.js"),
 		"/hls.light.js": filepath.Join("..", "..", "web", "ui", "assets", "vendor", "hls.light.min.js"),
 	} {
 		mux.HandleFunc("GET "+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })
@@ -76,7 +80,8 @@ func TestTranscode_MergesShortLastSegment(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.length, func(t *testing.T) {
 			t.Parallel()
-			r := publish(t, makeClip(t, "a.mkv", testPictures+tt.length+testTones+tt.length+" -map 0 -map 1 -map 1"+h264+"-c:a pcm_s16le"))
+			r := publish(t,
+				makeClip(t, "a.mkv", testPictures+tt.length+testTones+tt.length+" -map 0 -map 1 -map 1"+h264+"-c:a pcm_s16le"))
 			for _, v := range append(r.out.Video, r.out.Audio...) {
 				if v.Segments != tt.segments {
 					t.Errorf("%s has %d segments; want %d", v.Name, v.Segments, tt.segments)

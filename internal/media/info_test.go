@@ -10,7 +10,8 @@ import (
 func TestInfo_SurvivesJSON(t *testing.T) {
 	t.Parallel()
 	before := &Info{
-		Container: "mov", Size: 1, Duration: 2, Cover: -1, Video: &Video{Codec: "h264", Width: 2, Height: 4, HDR: "pq", Rotation: 90},
+		Container: "mov", Size: 1, Duration: 2, Cover: -1,
+		Video: &Video{Codec: "h264", Width: 2, Height: 4, HDR: "pq", Rotation: 90},
 		Audio: []Audio{{Index: 1, Language: "eng"}}, Subtitles: []Subtitle{}, Warnings: []string{"w"},
 	}
 	b, err := json.Marshal(before)

@@ -21,7 +21,8 @@ func bigCover(t *testing.T) string {
 	picture := filepath.Join(dir, "cover.png")
 	ffmpeg(t, append(fields("-f lavfi -i color=red:s=12000x12000 -frames:v 1 -pix_fmt gray"), picture)...)
 	file := filepath.Join(dir, "a.m4a")
-	ffmpeg(t, append(fields(tone+"-i"), picture, "-map", "0", "-map", "1", "-c:a", "aac", "-c:v", "copy", "-disposition:v", "attached_pic", file)...)
+	ffmpeg(t, append(fields(tone+"-i"), picture, "-map", "0", "-map", "1", "-c:a", "aac", "-c:v", "copy",
+		"-disposition:v", "attached_pic", file)...)
 	return file
 }
 
@@ -113,7 +114,8 @@ func TestStringLimiter_KeepsValidJSON(t *testing.T) {
 					t.Fatalf("%q in pieces of %d: %v", unit, piece, err)
 				}
 				cut, _ := got["long"].(string)
-				if got["short"] != "s" || out.Len() > 4*maxStringBytes || cut == "" || !strings.HasPrefix(long+long, strings.TrimSuffix(cut, "\uFFFD")) {
+				if got["short"] != "s" || out.Len() > 4*maxStringBytes || cut == "" ||
+					!strings.HasPrefix(long+long, strings.TrimSuffix(cut, "\uFFFD")) {
 					t.Fatalf("%q in pieces of %d became %q", unit, piece, out.String())
 				}
 			}
@@ -143,7 +145,10 @@ func TestDescribe_LimitsLists(t *testing.T) {
 	tracks := map[int]*trackTiming{}
 	for i := range 2000 {
 		kind := [...]string{"audio", "subtitle", "video", "subtitle"}[i%4]
-		s := rawStream{Index: i, Type: kind, Codec: map[string]string{"audio": "aac", "subtitle": "subrip", "video": "png"}[kind], Channels: 2, Rate: "48000"}
+		s := rawStream{
+			Index: i, Type: kind, Codec: map[string]string{"audio": "aac", "subtitle": "subrip", "video": "png"}[kind],
+			Channels: 2, Rate: "48000",
+		}
 		s.Disposition.Cover = 1
 		raw.Streams = append(raw.Streams, s)
 		tracks[i] = &trackTiming{packets: 10, end: 1}
@@ -165,7 +170,8 @@ func TestDescribe_LimitsLists(t *testing.T) {
 func TestProbe_RejectsTooLongSource(t *testing.T) {
 	t.Parallel()
 	// One small frame an hour.
-	src := makeClip(t, "a.mkv", "-f lavfi -i color=red:s=32x32:r=1/3600:d=169200 -c:v libx264 -preset ultrafast -pix_fmt yuv420p")
+	src := makeClip(t, "a.mkv",
+		"-f lavfi -i color=red:s=32x32:r=1/3600:d=169200 -c:v libx264 -preset ultrafast -pix_fmt yuv420p")
 	if st, err := os.Stat(src); err != nil || st.Size() > 100<<10 {
 		t.Fatalf("the source is not small: %v %v", st, err)
 	}

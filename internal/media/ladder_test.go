@@ -30,7 +30,8 @@ func TestLadder_FollowsShortSideWithoutUpscaling(t *testing.T) {
 			t.Errorf("%dx%d gives\n %s; want\n %s", tt.w, tt.h, got, tt.want)
 		}
 		for i, r := range rungs {
-			if r.Width%2+r.Height%2 != 0 || !isEncodable(r.Width, r.Height) || i > 0 && r.VideoBitrate >= rungs[i-1].VideoBitrate {
+			if r.Width%2+r.Height%2 != 0 || !isEncodable(r.Width, r.Height) ||
+				i > 0 && r.VideoBitrate >= rungs[i-1].VideoBitrate {
 				t.Errorf("%dx%d: rung %+v", tt.w, tt.h, r)
 			}
 		}

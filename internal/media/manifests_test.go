@@ -15,13 +15,28 @@ import (
 func sampleOutput() *Output {
 	return &Output{
 		Video: []Rendition{
-			{Name: "720p", Playlist: "720p/index.m3u8", Codecs: "avc1.64001f", Width: 1280, Height: 720, FrameRate: 30000.0 / 1001, PeakBandwidth: 2000, AverageBandwidth: 1500},
-			{Name: "240p", Playlist: "240p/index.m3u8", Codecs: "avc1.640015", Width: 426, Height: 240, FrameRate: 30000.0 / 1001, PeakBandwidth: 400, AverageBandwidth: 300},
+			{
+				Name: "720p", Playlist: "720p/index.m3u8", Codecs: "avc1.64001f", Width: 1280, Height: 720,
+				FrameRate: 30000.0 / 1001, PeakBandwidth: 2000, AverageBandwidth: 1500,
+			},
+			{
+				Name: "240p", Playlist: "240p/index.m3u8", Codecs: "avc1.640015", Width: 426, Height: 240,
+				FrameRate: 30000.0 / 1001, PeakBandwidth: 400, AverageBandwidth: 300,
+			},
 		},
 		Audio: []Rendition{
-			{Name: "audio", Group: "audio", Playlist: "audio/index.m3u8", Codecs: "mp4a.40.2", Channels: 2, PeakBandwidth: 130, AverageBandwidth: 128, Default: true, Language: "ger", Title: "Deutsch \"laut\"\n"},
-			{Name: "audio-2", Group: "audio", Playlist: "audio-2/index.m3u8", Codecs: "mp4a.40.2", Channels: 2, PeakBandwidth: 140, AverageBandwidth: 120, Language: "eng"},
-			{Name: "audio-3", Group: "audio", Playlist: "audio-3/index.m3u8", Codecs: "mp4a.40.2", Channels: 2, PeakBandwidth: 140, AverageBandwidth: 120, Language: "eng"},
+			{
+				Name: "audio", Group: "audio", Playlist: "audio/index.m3u8", Codecs: "mp4a.40.2", Channels: 2, PeakBandwidth: 130,
+				AverageBandwidth: 128, Default: true, Language: "ger", Title: "Deutsch \"laut\"\n",
+			},
+			{
+				Name: "audio-2", Group: "audio", Playlist: "audio-2/index.m3u8", Codecs: "mp4a.40.2", Channels: 2,
+				PeakBandwidth: 140, AverageBandwidth: 120, Language: "eng",
+			},
+			{
+				Name: "audio-3", Group: "audio", Playlist: "audio-3/index.m3u8", Codecs: "mp4a.40.2", Channels: 2,
+				PeakBandwidth: 140, AverageBandwidth: 120, Language: "eng",
+			},
 		},
 	}
 }
@@ -55,8 +70,14 @@ g7/240p/index.m3u8
 func TestWriteMaster_ListsAudioAlone(t *testing.T) {
 	t.Parallel()
 	out := &Output{Audio: []Rendition{
-		{Name: "audio", Group: "audio", Playlist: "audio/index.m3u8", Codecs: "mp4a.40.2", PeakBandwidth: 130, AverageBandwidth: 128},
-		{Name: "audio-low", Group: "audio-low", Playlist: "audio-low/index.m3u8", Codecs: "mp4a.40.2", PeakBandwidth: 66, AverageBandwidth: 64},
+		{
+			Name: "audio", Group: "audio", Playlist: "audio/index.m3u8", Codecs: "mp4a.40.2", PeakBandwidth: 130,
+			AverageBandwidth: 128,
+		},
+		{
+			Name: "audio-low", Group: "audio-low", Playlist: "audio-low/index.m3u8", Codecs: "mp4a.40.2", PeakBandwidth: 66,
+			AverageBandwidth: 64,
+		},
 	}}
 	text, err := multivariantPlaylist(out, "")
 	if err != nil {
@@ -93,7 +114,9 @@ func TestManifests_RejectEmptyOutputAndInvalidPrefix(t *testing.T) {
 
 func TestWriteMPD_UsesSegmentsOfPlaylists(t *testing.T) {
 	t.Parallel()
-	r := publish(t, makeClip(t, "a.mkv", "-f lavfi -i testsrc2=s=320x240:r=24000/1001:d=20 -f lavfi -i sine=d=20 -map 0 -map 1 -map 1 -metadata:s:a:1 language=fre"+h264+"-c:a aac"))
+	r := publish(t, makeClip(t, "a.mkv",
+		"-f lavfi -i testsrc2=s=320x240:r=24000/1001:d=20 -f lavfi -i sine=d=20 -map 0 -map 1 -map 1 -metadata:s:a:1 language=fre"+
+			h264+"-c:a aac"))
 	text, err := os.ReadFile(filepath.Join(r.dir, ManifestName))
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +125,8 @@ func TestWriteMPD_UsesSegmentsOfPlaylists(t *testing.T) {
 	if err := xml.Unmarshal(text, &m); err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Period.Sets) != 3 || m.Period.Sets[2].Language != "fr" || m.Period.Sets[0].Streams[0].FrameRate != "24000/1001" {
+	if len(m.Period.Sets) != 3 || m.Period.Sets[2].Language != "fr" ||
+		m.Period.Sets[0].Streams[0].FrameRate != "24000/1001" {
 		t.Errorf("manifest\n%s", text)
 	}
 	// 480 frames are 20.020 s; the audio would be 20.032 s with the encoder delay.
@@ -134,8 +158,9 @@ func TestWriteMPD_UsesSegmentsOfPlaylists(t *testing.T) {
 func TestTranscode_KeepsAudioAndVideoInSync(t *testing.T) {
 	t.Parallel()
 	const frame = 1.0 / 30
-	src := makeClip(t, "a.mp4", "-f lavfi -i color=black:s=320x240:r=30:d=4,drawbox=c=white:t=fill:enable='between(t\\,2\\,2.2)' "+
-		"-f lavfi -i sine=f=1000:d=4,volume=0:enable='not(between(t\\,2\\,2.2))' -c:v libx264 -c:a aac")
+	src := makeClip(t, "a.mp4",
+		"-f lavfi -i color=black:s=320x240:r=30:d=4,drawbox=c=white:t=fill:enable='between(t\\,2\\,2.2)' "+
+			"-f lavfi -i sine=f=1000:d=4,volume=0:enable='not(between(t\\,2\\,2.2))' -c:v libx264 -c:a aac")
 	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
@@ -150,8 +175,11 @@ func TestTranscode_KeepsAudioAndVideoInSync(t *testing.T) {
 	if err := WriteMaster(dir, out, ""); err != nil {
 		t.Fatal(err)
 	}
-	flash := firstTime(t, filepath.Join(dir, MasterName), "0:v", "-vf", "signalstats,metadata=mode=print:key=lavfi.signalstats.YAVG:file=-", 100)
-	beep := firstTime(t, filepath.Join(dir, MasterName), "0:a", "-af", "asetnsamples=480,astats=metadata=1:reset=1,ametadata=mode=print:key=lavfi.astats.Overall.RMS_level:file=-", -40)
+	flash := firstTime(t, filepath.Join(dir, MasterName), "0:v",
+		"-vf", "signalstats,metadata=mode=print:key=lavfi.signalstats.YAVG:file=-", 100)
+	beep := firstTime(t, filepath.Join(dir, MasterName), "0:a",
+		"-af", "asetnsamples=480,astats=metadata=1:reset=1,ametadata=mode=print:key=lavfi.astats.Overall.RMS_level:file=-",
+		-40)
 	if !isNear(flash, beep, frame) || !isNear(flash, 2, 2*frame) {
 		t.Errorf("flash at %.3f s, beep at %.3f s; want both at 2", flash, beep)
 	}

@@ -58,7 +58,8 @@ func FuzzTruncatedInit(f *testing.F) {
 }
 
 func FuzzStderr(f *testing.F) {
-	f.Add([]byte("[h264 @ 0x55d0c8] [error] Invalid NAL unit size (0 > 12).\r\n[fatal] No space left on device\n"), "/srv/a.mp4")
+	f.Add([]byte("[h264 @ 0x55d0c8] [error] Invalid NAL unit size (0 > 12).\r\n[fatal] No space left on device\n"),
+		"/srv/a.mp4")
 	f.Add([]byte("file:/srv/a.mp4: \xff\x00\x1b[31m"), "/srv/a.mp4")
 	f.Add([]byte(strings.Repeat("é", 5000)+"\n"), "")
 	f.Fuzz(func(t *testing.T, b []byte, source string) {
@@ -67,7 +68,8 @@ func FuzzStderr(f *testing.F) {
 			t.Fatalf("Write: %d, %v", n, err)
 		}
 		got := s.report()
-		if !utf8.ValidString(got.tail) || strings.ContainsAny(got.tail, "\x00\x1b\r\x7f") || len(got.tail) > 2*tailBytes || got.errors < 0 {
+		if !utf8.ValidString(got.tail) || strings.ContainsAny(got.tail, "\x00\x1b\r\x7f") ||
+			len(got.tail) > 2*tailBytes || got.errors < 0 {
 			t.Errorf("%q became %q", b, got.tail)
 		}
 	})

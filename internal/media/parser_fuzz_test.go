@@ -40,15 +40,19 @@ func FuzzParseProbe(f *testing.F) {
 }
 
 func FuzzPackets(f *testing.F) {
-	f.Add([]byte("stream_index=0|pts_time=0.1|dts_time=0|duration_time=0.04|flags=K_\nstream_index=1|pts_time=N/A|flags=__\n"), true)
-	f.Add([]byte("stream_index=0|pts_time=1e999|dts_time=-1e308|duration_time=NaN\n|||\nstream_index=99999999999\n"), false)
+	f.Add([]byte("stream_index=0|pts_time=0.1|dts_time=0|duration_time=0.04|flags=K_\nstream_index=1|pts_time=N/A|flags=__\n"),
+		true)
+	f.Add([]byte("stream_index=0|pts_time=1e999|dts_time=-1e308|duration_time=NaN\n|||\nstream_index=99999999999\n"),
+		false)
 	f.Fuzz(func(t *testing.T, b []byte, jumping bool) {
 		r := newPacketReader(jumping)
 		if n, err := r.Write(b); n != len(b) || err != nil {
 			t.Fatalf("Write: %d, %v", n, err)
 		}
 		for i, tr := range r.finish() {
-			if d := tr.duration(); i < 0 || d < 0 || math.IsNaN(d) || math.IsInf(d, 0) || tr.maxGap < 0 || math.IsNaN(tr.maxGap) || tr.keyframes > tr.packets {
+			d := tr.duration()
+			if i < 0 || d < 0 || math.IsNaN(d) || math.IsInf(d, 0) || tr.maxGap < 0 || math.IsNaN(tr.maxGap) ||
+				tr.keyframes > tr.packets {
 				t.Errorf("stream %d: %+v", i, tr)
 			}
 		}
@@ -84,7 +88,8 @@ func FuzzPlaylist(f *testing.F) {
 			t.Errorf("%+v is not complete", p)
 		}
 		for _, s := range p.segments {
-			if !isPlainName(s.name) || strings.Contains(s.name, "/") || s.duration < 0 || math.IsNaN(s.duration) || math.IsInf(s.duration, 0) {
+			if !isPlainName(s.name) || strings.Contains(s.name, "/") || s.duration < 0 || math.IsNaN(s.duration) ||
+				math.IsInf(s.duration, 0) {
 				t.Errorf("segment %+v", s)
 			}
 		}

@@ -29,7 +29,8 @@ func readJPEG(t *testing.T, file string) image.Image {
 
 func TestPoster_AvoidsBlackAndFitsSize(t *testing.T) {
 	t.Parallel()
-	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=1600x200:r=10:d=12 -vf drawbox=c=black:t=fill:enable='lt(t\\,5)' -g 10"+h264)
+	src := makeClip(t, "a.mp4",
+		"-f lavfi -i testsrc2=s=1600x200:r=10:d=12 -vf drawbox=c=black:t=fill:enable='lt(t\\,5)' -g 10"+h264)
 	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +54,9 @@ func TestPoster_AvoidsBlackAndFitsSize(t *testing.T) {
 
 func TestPoster_UsesCoverOfAudio(t *testing.T) {
 	t.Parallel()
-	src := makeClip(t, "a.mp3", tone+"-f lavfi -i color=red:s=64x48:d=0.1:r=10 -map 0 -map 1 -c:v mjpeg -pix_fmt yuvj420p -disposition:v attached_pic -c:a libmp3lame")
+	src := makeClip(t, "a.mp3",
+		tone+
+			"-f lavfi -i color=red:s=64x48:d=0.1:r=10 -map 0 -map 1 -c:v mjpeg -pix_fmt yuvj420p -disposition:v attached_pic -c:a libmp3lame")
 	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +80,8 @@ func TestPoster_AudioWithoutCoverHasNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := fastTools.Poster(t.Context(), src, info, filepath.Join(t.TempDir(), "p.jpg")); !errors.Is(err, ErrNoPicture) {
+	err = fastTools.Poster(t.Context(), src, info, filepath.Join(t.TempDir(), "p.jpg"))
+	if !errors.Is(err, ErrNoPicture) {
 		t.Errorf("error %v; want ErrNoPicture", err)
 	}
 }
@@ -116,7 +120,8 @@ func TestStoryboard_ShowsCorrectTimes(t *testing.T) {
 	const colour = "-f lavfi -i color=%s:s=%s:r=%d:d=%d"
 	halves := func(rate, length int) func(t *testing.T) string {
 		return func(t *testing.T) string {
-			return makeClip(t, "a.mp4", fmt.Sprintf(colour, "red", "320x180", rate, length)+fmt.Sprintf(",drawbox=c=blue:t=fill:enable='gte(t\\,%d)'", length/2)+h264)
+			return makeClip(t, "a.mp4", fmt.Sprintf(colour, "red", "320x180", rate, length)+
+				fmt.Sprintf(",drawbox=c=blue:t=fill:enable='gte(t\\,%d)'", length/2)+h264)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -127,7 +132,8 @@ func TestStoryboard_ShowsCorrectTimes(t *testing.T) {
 		"short": {halves(10, 8), 8, "00:00:03.000 --> 00:00:04.000\nstoryboard-001.jpg#xywh=480,0,160,90\n"},
 		"long":  {halves(2, 480), 100, "00:00:52.800 --> 00:00:57.600\nstoryboard-001.jpg#xywh=160,90,160,90\n"},
 		"another size in the second half": {func(t *testing.T) string {
-			return concatenated(t, fmt.Sprintf(colour, "red", "320x180", 10, 4)+h264, fmt.Sprintf(colour, "blue", "640x360", 10, 4)+" -output_ts_offset 4"+h264)
+			return concatenated(t, fmt.Sprintf(colour, "red", "320x180", 10, 4)+h264,
+				fmt.Sprintf(colour, "blue", "640x360", 10, 4)+" -output_ts_offset 4"+h264)
 		}, 8, "00:00:03.000 --> 00:00:04.000\nstoryboard-001.jpg#xywh=480,0,160,90\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +178,8 @@ func TestStoryboard_Layout(t *testing.T) {
 		count         int
 		columns, rows int
 	}{
-		{0.3, 0.3, 1, 1, 1}, {5, 1, 5, 5, 1}, {30.5, 1, 31, 10, 4}, {100, 1, 100, 10, 10}, {600, 6, 100, 10, 10}, {7200, 10, 720, 10, 10},
+		{0.3, 0.3, 1, 1, 1}, {5, 1, 5, 5, 1}, {30.5, 1, 31, 10, 4}, {100, 1, 100, 10, 10}, {600, 6, 100, 10, 10},
+		{7200, 10, 720, 10, 10},
 	}
 	for _, tt := range tests {
 		b := newStoryboard(tt.duration, 1920, 1080)
@@ -197,7 +204,9 @@ func TestTranscode_ReportsProgressAndKeepsNoFramesInMemory(t *testing.T) {
 	tools.Memory = 600 << 20
 	seen := []float64{} // used by Transcode until it returns
 	ladder := Ladder(info)
-	if _, err := tools.Transcode(t.Context(), src, info, ladder[len(ladder)-1:], t.TempDir(), func(p Progress) { seen = append(seen, p.Percent) }); err != nil {
+	_, err = tools.Transcode(t.Context(), src, info, ladder[len(ladder)-1:], t.TempDir(),
+		func(p Progress) { seen = append(seen, p.Percent) })
+	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(seen, func(percent float64) bool { return percent > 10 && percent < 90 }) {
@@ -244,7 +253,8 @@ func fieldByField(t *testing.T, frames int) string {
 		u(6, 0b100001).u(32, 1).u(32, 50).u(5, 0b10000).unit(0x67, "")
 	pps := bitText("").ue(0).ue(0).u(2, 0).ue(0).ue(0).ue(0).u(3, 0).ue(0).ue(0).ue(0).u(3, 0b100).unit(0x68, "")
 	const samples = 384 // of an uncompressed macroblock
-	grey := strings.Repeat("\x60", samples) + strings.Repeat("\x0d\x00"+strings.Repeat("\x60", samples), wide*high-1) + "\x80"
+	grey := strings.Repeat("\x60", samples) +
+		strings.Repeat("\x0d\x00"+strings.Repeat("\x60", samples), wide*high-1) + "\x80"
 	var all strings.Builder
 	for i := range 2 * frames {
 		number := uint64(i / 2 % 25 % 16)
@@ -255,7 +265,8 @@ func fieldByField(t *testing.T, frames int) string {
 			continue
 		}
 		// The field is unchanged.
-		all.WriteString(bitText("").ue(0).ue(5).ue(0).u(4, number).u(2, 0b10|uint64(i%2)).u(1, 0).u(1, 0).u(1, 0).ue(0).ue(1).ue(wide*high).unit(0x61, ""))
+		all.WriteString(bitText("").ue(0).ue(5).ue(0).u(4, number).u(2, 0b10|uint64(i%2)).
+			u(1, 0).u(1, 0).u(1, 0).ue(0).ue(1).ue(wide*high).unit(0x61, ""))
 	}
 	raw := filepath.Join(t.TempDir(), "raw.264")
 	if err := os.WriteFile(raw, []byte(all.String()), 0o644); err != nil {
@@ -270,11 +281,14 @@ func TestProbe_CountsFieldPacketsAsHalfFrames(t *testing.T) {
 	t.Parallel()
 	src := fieldByField(t, 200)
 	r := publish(t, src)
-	if v := r.info.Video; v.Frames != 200 || !isNear(v.FPS, 25, 0.01) || !v.Interlaced || r.out.Decoded != 200 || r.out.Expected != 400 || r.out.Damage != nil {
+	v := r.info.Video
+	if v.Frames != 200 || !isNear(v.FPS, 25, 0.01) || !v.Interlaced || r.out.Decoded != 200 || r.out.Expected != 400 ||
+		r.out.Damage != nil {
 		t.Errorf("video %+v, output %+v; want 200 frames of two fields", v, r.out)
 	}
 	o := *r.out
-	if err := o.assessDamage(r.info, frameList{frames: 199, distinct: 199, end: 8}, stderrReport{errors: 1}); err != nil || o.Damage.Frames != 0 {
+	err := o.assessDamage(r.info, frameList{frames: 199, distinct: 199, end: 8}, stderrReport{errors: 1})
+	if err != nil || o.Damage.Frames != 0 {
 		t.Errorf("with one complaint: %v, %+v; want it to cost nothing", err, o.Damage)
 	}
 }

@@ -48,16 +48,20 @@ func TestRun_LowersPriority(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = Tools{FFmpeg: script(t, "echo $$ > self.pid\nexec sleep 3600\n"), Nice: 7}.run(ctx, command{tool: "ffmpeg", dir: dir})
+		_, _ = Tools{FFmpeg: script(t, "echo $$ > self.pid\nexec sleep 3600\n"), Nice: 7}.run(ctx, command{
+			tool: "ffmpeg", dir: dir,
+		})
 	}()
 	pid := waitForPid(t, dir, "self.pid")
-	waitForLine(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid), func(s string) bool { return strings.TrimSpace(s) == strconv.Itoa(oomScore) })
+	waitForLine(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid),
+		func(s string) bool { return strings.TrimSpace(s) == strconv.Itoa(oomScore) })
 	waitForLine(t, fmt.Sprintf("/proc/%d/stat", pid), func(s string) bool {
 		fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
 		return len(fields) > 16 && fields[16] == "7" && fields[3] == strconv.Itoa(pid)
 	})
 	if text, _ := os.ReadFile("/proc/self/autogroup"); len(text) > 0 { // the kernel groups processes by session
-		waitForLine(t, fmt.Sprintf("/proc/%d/autogroup", pid), func(s string) bool { return strings.HasSuffix(strings.TrimSpace(s), "nice 7") })
+		waitForLine(t, fmt.Sprintf("/proc/%d/autogroup", pid),
+			func(s string) bool { return strings.HasSuffix(strings.TrimSpace(s), "nice 7") })
 	}
 	cancel(nil)
 	<-done

@@ -23,9 +23,19 @@ func TestProbe_RejectsWhatIsNotMedia(t *testing.T) {
 		{"HLS playlist", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n" + secret + "\n#EXT-X-ENDLIST\n", "playlist"},
 		{"HLS playlist, relative", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nsecret.mp4\n#EXT-X-ENDLIST\n", "playlist"},
 		{"concat script", "ffconcat version 1.0\nfile secret.mp4\n", "playlist"},
-		{"session description", "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n", ""},
-		{"DASH manifest", `<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static"><Period/></MPD>`, ""},
-		{"picture", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde", "picture"},
+		{
+			"session description",
+			"v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n",
+			"",
+		},
+		{
+			"DASH manifest", `<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static"><Period/></MPD>`,
+			"",
+		},
+		{
+			"picture", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde",
+			"picture",
+		},
 		{"subtitles", "WEBVTT\n\n00:00.000 --> 00:01.000\nhello\n", ""},
 		{"noise", strings.Repeat("\x17\xa3\x5c\xf0\x02", 2000), "not a video or audio file"},
 	}
@@ -101,7 +111,8 @@ func TestProbe_DoesNotRejectMissingSource(t *testing.T) {
 
 func TestProbe_HandlesDamagedSources(t *testing.T) {
 	t.Parallel()
-	whole := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=320x240:r=25:d=8 -g 25 -movflags +faststart -preset ultrafast -c:v libx264 -pix_fmt yuv420p")
+	whole := makeClip(t, "a.mp4",
+		"-f lavfi -i testsrc2=s=320x240:r=25:d=8 -g 25 -movflags +faststart -preset ultrafast -c:v libx264 -pix_fmt yuv420p")
 	content, err := os.ReadFile(whole)
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +175,8 @@ func TestProbe_RejectsExtremePictureSizes(t *testing.T) {
 		w, h   int
 		reason string
 	}{
-		{16385, 100, "too large"}, {100, 16385, "too large"}, {12000, 12000, "too large"}, {2, 16384, "too narrow"}, {16384, 2, "too narrow"},
+		{16385, 100, "too large"}, {100, 16385, "too large"}, {12000, 12000, "too large"}, {2, 16384, "too narrow"},
+		{16384, 2, "too narrow"},
 	}
 	for _, tt := range tests {
 		_, err := describeVideo(&rawStream{Codec: "h264", Width: tt.w, Height: tt.h}, &trackTiming{packets: 1}, &Info{})
@@ -174,7 +186,8 @@ func TestProbe_RejectsExtremePictureSizes(t *testing.T) {
 		}
 	}
 	for _, size := range [][2]int{{16384, 6000}, {16, 4000}, {1, 1}, {16384, 8}} {
-		if _, err := describeVideo(&rawStream{Codec: "h264", Width: size[0], Height: size[1]}, &trackTiming{packets: 1}, &Info{}); err != nil {
+		_, err := describeVideo(&rawStream{Codec: "h264", Width: size[0], Height: size[1]}, &trackTiming{packets: 1}, &Info{})
+		if err != nil {
 			t.Errorf("%v: %v", size, err)
 		}
 	}
@@ -184,7 +197,8 @@ func TestTranscode_AcceptsAnySourceAndDirectoryName(t *testing.T) {
 	t.Parallel()
 	plain := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64:r=10:d=1 "+h264)
 	for _, name := range []string{
-		"-i.mp4", "with space.mp4", `quo"te'.mp4`, "50%off.mp4", "%05d.mp4", "new\nline.mp4", "what?.mp4", "a:b.mp4", "http:x.mp4",
+		"-i.mp4", "with space.mp4", `quo"te'.mp4`, "50%off.mp4", "%05d.mp4", "new\nline.mp4", "what?.mp4",
+		"a:b.mp4", "http:x.mp4",
 		"pipe:0", "\xff\xfe.mp4", "concat:a|b.mp4", "-", "*.mp4", "[x],y;z.mp4", "tab\t.mp4",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,8 +237,12 @@ func TestProbe_NamesAnimatedPictures(t *testing.T) {
 	t.Parallel()
 	// ffmpeg reads none of these as a video, and not every build can write all of them.
 	for name, c := range map[string]struct{ content, want string }{
-		"animated WebP": {"RIFF\x56\x18\x00\x00WEBPVP8X\x0a\x00\x00\x00\x12\x00\x00\x00\x3f\x00\x00\x3f\x00\x00ANIM", "animated WebP"},
-		"still WebP":    {"RIFF\x56\x18\x00\x00WEBPVP8X\x0a\x00\x00\x00\x10\x00\x00\x00\x3f\x00\x00\x3f\x00\x00VP8 ", "a picture"},
+		"animated WebP": {
+			"RIFF\x56\x18\x00\x00WEBPVP8X\x0a\x00\x00\x00\x12\x00\x00\x00\x3f\x00\x00\x3f\x00\x00ANIM", "animated WebP",
+		},
+		"still WebP": {
+			"RIFF\x56\x18\x00\x00WEBPVP8X\x0a\x00\x00\x00\x10\x00\x00\x00\x3f\x00\x00\x3f\x00\x00VP8 ", "a picture",
+		},
 	} {
 		file := filepath.Join(t.TempDir(), "a.webp")
 		if err := os.WriteFile(file, []byte(c.content), 0o644); err != nil {

@@ -77,32 +77,52 @@ func (a attack) run() map[string]string {
 		"own: use the null device": func() error { return os.WriteFile("/dev/null", []byte("x"), 0) },
 		"own: run a program":       func() error { return exec.Command("/bin/true").Run() },
 
-		"read the admin's secret":         func() error { return first(a.Secret) },
-		"read another's readable file":    func() error { return first(a.Readable) },
-		"read the accounts":               func() error { return first("/etc/passwd") },
-		"list another directory":          func() error { _, err := os.ReadDir(a.Directory); return err },
-		"read the parent's environment":   func() error { return first(proc + "environ") },
-		"read the parent's memory map":    func() error { return first(proc + "maps") },
-		"open the parent's memory":        func() error { f, err := os.OpenFile(proc+"mem", os.O_RDWR, 0); f.Close(); return err },
-		"list the parent's files":         func() error { _, err := os.ReadDir(proc + "fd"); return err },
-		"write another's writable file":   func() error { f, err := os.OpenFile(a.Writable, os.O_WRONLY, 0); f.Close(); return err },
-		"make a file elsewhere":           func() error { return os.WriteFile(filepath.Join(a.Directory, "mine"), nil, 0o644) },
-		"make a link for others":          func() error { return os.Symlink(a.Secret, filepath.Join(a.Own, "link")) },
-		"make a pipe for others":          func() error { return unix.Mkfifo(filepath.Join(a.Own, "pipe"), 0o644) },
-		"connect to a Unix socket":        func() error { return dial("unix", a.Unix) },
-		"connect over TCP":                func() error { return dial("tcp", a.TCP) },
-		"listen":                          func() error { l, err := net.Listen("tcp", "127.0.0.1:0"); closeIf(l, err); return err },
-		"open a UDP socket":               func() error { return call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM) },
-		"open a netlink socket":           func() error { return call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW) },
-		"trace the parent":                func() error { return call(unix.SYS_PTRACE, unix.PTRACE_SEIZE, parent) },
-		"read the parent's memory":        func() error { return readMemory(a.Parent) },
-		"get hold of the parent":          func() error { return call(unix.SYS_PIDFD_OPEN, parent) },
-		"signal the parent":               func() error { return unix.Kill(a.Parent, 0) },
-		"queue a signal for the parent":   func() error { return call(unix.SYS_RT_SIGQUEUEINFO, parent, 0, queued()) },
-		"queue one for a parent's thread": func() error { return call(unix.SYS_RT_TGSIGQUEUEINFO, parent, parent, 0, queued()) },
-		"change the parent's priority":    func() error { return call(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, parent, a.Nice) },
+		"read the admin's secret":       func() error { return first(a.Secret) },
+		"read another's readable file":  func() error { return first(a.Readable) },
+		"read the accounts":             func() error { return first("/etc/passwd") },
+		"list another directory":        func() error { _, err := os.ReadDir(a.Directory); return err },
+		"read the parent's environment": func() error { return first(proc + "environ") },
+		"read the parent's memory map":  func() error { return first(proc + "maps") },
+		"open the parent's memory": func() error {
+			f, err := os.OpenFile(proc+"mem", os.O_RDWR, 0)
+			f.Close()
+			return err
+		},
+		"list the parent's files": func() error { _, err := os.ReadDir(proc + "fd"); return err },
+		"write another's writable file": func() error {
+			f, err := os.OpenFile(a.Writable, os.O_WRONLY, 0)
+			f.Close()
+			return err
+		},
+		"make a file elsewhere": func() error {
+			return os.WriteFile(filepath.Join(a.Directory, "mine"), nil, 0o644)
+		},
+		"make a link for others":   func() error { return os.Symlink(a.Secret, filepath.Join(a.Own, "link")) },
+		"make a pipe for others":   func() error { return unix.Mkfifo(filepath.Join(a.Own, "pipe"), 0o644) },
+		"connect to a Unix socket": func() error { return dial("unix", a.Unix) },
+		"connect over TCP":         func() error { return dial("tcp", a.TCP) },
+		"listen": func() error {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			closeIf(l, err)
+			return err
+		},
+		"open a UDP socket":             func() error { return call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM) },
+		"open a netlink socket":         func() error { return call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW) },
+		"trace the parent":              func() error { return call(unix.SYS_PTRACE, unix.PTRACE_SEIZE, parent) },
+		"read the parent's memory":      func() error { return readMemory(a.Parent) },
+		"get hold of the parent":        func() error { return call(unix.SYS_PIDFD_OPEN, parent) },
+		"signal the parent":             func() error { return unix.Kill(a.Parent, 0) },
+		"queue a signal for the parent": func() error { return call(unix.SYS_RT_SIGQUEUEINFO, parent, 0, queued()) },
+		"queue one for a parent's thread": func() error {
+			return call(unix.SYS_RT_TGSIGQUEUEINFO, parent, parent, 0, queued())
+		},
+		"change the parent's priority": func() error {
+			return call(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, parent, a.Nice)
+		},
 		"change the parent's IO priority": func() error { return call(unix.SYS_IOPRIO_SET, 1, parent, 0) },
-		"change the parent's limits":      func() error { return unix.Prlimit(a.Parent, unix.RLIMIT_CORE, &unix.Rlimit{}, nil) },
+		"change the parent's limits": func() error {
+			return unix.Prlimit(a.Parent, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
+		},
 		"become root":                     func() error { return becomeRoot() },
 		"have capabilities":               hasCapabilities,
 		"leave the process group":         func() error { return call(unix.SYS_SETPGID) },
@@ -113,11 +133,17 @@ func (a attack) run() map[string]string {
 		"make a ring for asynchronous IO": func() error { return ring() },
 		"watch page faults":               func() error { return call(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|1) },
 		"measure with performance counters": func() error {
-			attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER0, Bits: unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv}
+			attr := unix.PerfEventAttr{
+				Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER0,
+				Bits: unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
+			}
 			_, err := unix.PerfEventOpen(&attr, 0, -1, -1, 0)
 			return err
 		},
-		"read the key ring":              func() error { _, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, true); return err },
+		"read the key ring": func() error {
+			_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, true)
+			return err
+		},
 		"run a program that it wrote":    func() error { return a.runOwn() },
 		"write a file without an end":    func() error { return os.Truncate(filepath.Join(a.Own, "own"), 1<<40) },
 		"start processes without an end": func() error { return unlimited(unix.RLIMIT_NPROC) },
@@ -271,8 +297,10 @@ func TestSandbox_BlocksAnAttackingProgram(t *testing.T) {
 	// Without a sandbox all attempts succeed, which shows that they are real.
 	free := tryAll(t, SandboxOff, a, dir)
 	for _, name := range []string{
-		"read another's readable file", "read the accounts", "list another directory", "write another's writable file", "make a file elsewhere",
-		"make a link for others", "connect to a Unix socket", "connect over TCP", "listen", "open a UDP socket", "signal the parent", "queue a signal for the parent",
+		"read another's readable file", "read the accounts", "list another directory", "write another's writable file",
+		"make a file elsewhere",
+		"make a link for others", "connect to a Unix socket", "connect over TCP", "listen", "open a UDP socket",
+		"signal the parent", "queue a signal for the parent",
 		"queue one for a parent's thread", "change the parent's priority", "change the parent's IO priority",
 		"get hold of the parent", "run a program that it wrote", "write a file without an end",
 	} {
@@ -283,7 +311,10 @@ func TestSandbox_BlocksAnAttackingProgram(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return
 	}
-	for _, name := range []string{"read the admin's secret", "read the parent's environment", "open the parent's memory", "trace the parent", "become root", "have capabilities"} {
+	for _, name := range []string{
+		"read the admin's secret", "read the parent's environment", "open the parent's memory", "trace the parent",
+		"become root", "have capabilities",
+	} {
 		if free[name] != "" {
 			t.Errorf("unconfined it could not %s: %s", name, free[name])
 		}
@@ -309,8 +340,10 @@ func newAttack(t *testing.T) (attack, string) {
 		t.Fatal(err)
 	}
 	a := attack{
-		Parent: os.Getpid(), Nice: uintptr(20 - raw), Directory: outside, Unix: filepath.Join(outside, "s"), TCP: listener.Addr().String(), Own: dir,
-		Secret: filepath.Join(outside, "secret"), Readable: filepath.Join(outside, "readable"), Writable: filepath.Join(outside, "writable"),
+		Parent: os.Getpid(), Nice: uintptr(20 - raw), Directory: outside, Unix: filepath.Join(outside, "s"),
+		TCP: listener.Addr().String(), Own: dir,
+		Secret: filepath.Join(outside, "secret"), Readable: filepath.Join(outside, "readable"),
+		Writable: filepath.Join(outside, "writable"),
 	}
 	for file, mode := range map[string]os.FileMode{a.Secret: 0o600, a.Readable: 0o644, a.Writable: 0o666} {
 		if err := os.WriteFile(file, []byte("hush"), mode); err != nil {

@@ -23,7 +23,8 @@ func TestSandbox_DoesNotFollowLinkInOutput(t *testing.T) {
 	} {
 		k := &sandboxGrant{dir: t.TempDir(), chowned: name == "link"}
 		sub := filepath.Join(k.dir, "720p")
-		if err := errors.Join(os.Mkdir(sub, 0o755), os.WriteFile(filepath.Join(sub, "init.mp4"), nil, 0o644), leave(sub)); err != nil {
+		err := errors.Join(os.Mkdir(sub, 0o755), os.WriteFile(filepath.Join(sub, "init.mp4"), nil, 0o644), leave(sub))
+		if err != nil {
 			t.Fatal(err)
 		}
 		if err := k.release(); !errors.Is(err, ErrMismatch) {

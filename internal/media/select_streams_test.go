@@ -42,8 +42,9 @@ func TestChooseVideo_PrefersFramesThenDefaultThenSize(t *testing.T) {
 
 func TestTranscode_UsesVideoOfMotionPhoto(t *testing.T) {
 	t.Parallel()
-	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=640x480:r=1:d=2 -f lavfi -i testsrc2=s=320x240:r=30:d=1.76 -f lavfi -i sine=d=1.7"+
-		" -map 0 -map 1 -map 2 -disposition:v:0 default -disposition:v:1 0"+h264+"-c:a aac")
+	src := makeClip(t, "a.mp4",
+		"-f lavfi -i testsrc2=s=640x480:r=1:d=2 -f lavfi -i testsrc2=s=320x240:r=30:d=1.76 -f lavfi -i sine=d=1.7"+
+			" -map 0 -map 1 -map 2 -disposition:v:0 default -disposition:v:1 0"+h264+"-c:a aac")
 	r := publish(t, src)
 	if r.info.Video.Index != 1 || r.out.Video[0].Frames != 53 || r.out.Video[0].Height != 240 {
 		t.Errorf("stream %d, %+v", r.info.Video.Index, r.out.Video[0])
@@ -56,12 +57,17 @@ func TestChooseAudio_SortsByRank(t *testing.T) {
 		of   func(s []rawStream, tracks map[int]*trackTiming)
 		want string
 	}{
-		"as they come":          {func([]rawStream, map[int]*trackTiming) {}, "[0 1 2]"},
-		"default first":         {func(s []rawStream, _ map[int]*trackTiming) { s[2].Disposition.Default = 1 }, "[2 0 1]"},
-		"commentary last":       {func(s []rawStream, _ map[int]*trackTiming) { s[0].Disposition.Comment = 1 }, "[1 2 0]"},
-		"description last":      {func(s []rawStream, _ map[int]*trackTiming) { s[0].Disposition.Impaired = 1 }, "[1 2 0]"},
-		"commentary as default": {func(s []rawStream, _ map[int]*trackTiming) { s[1].Disposition.Comment, s[1].Disposition.Default = 1, 1 }, "[1 0 2]"},
-		"a jingle as default":   {func(s []rawStream, t map[int]*trackTiming) { s[0].Disposition.Default, t[0].end = 1, 3 }, "[1 2 0]"},
+		"as they come":     {func([]rawStream, map[int]*trackTiming) {}, "[0 1 2]"},
+		"default first":    {func(s []rawStream, _ map[int]*trackTiming) { s[2].Disposition.Default = 1 }, "[2 0 1]"},
+		"commentary last":  {func(s []rawStream, _ map[int]*trackTiming) { s[0].Disposition.Comment = 1 }, "[1 2 0]"},
+		"description last": {func(s []rawStream, _ map[int]*trackTiming) { s[0].Disposition.Impaired = 1 }, "[1 2 0]"},
+		"commentary as default": {
+			func(s []rawStream, _ map[int]*trackTiming) { s[1].Disposition.Comment, s[1].Disposition.Default = 1, 1 },
+			"[1 0 2]",
+		},
+		"a jingle as default": {
+			func(s []rawStream, t map[int]*trackTiming) { s[0].Disposition.Default, t[0].end = 1, 3 }, "[1 2 0]",
+		},
 	} {
 		raw, tracks := &rawProbe{}, map[int]*trackTiming{}
 		for i := range 3 {
@@ -94,15 +100,19 @@ func TestChooseCover_PrefersDecodableFrontCover(t *testing.T) {
 		covers []cover
 		want   int
 	}{
-		"the first":       {[]cover{{"mjpeg", "", 100}, {"mjpeg", "Other", 200}}, 0},
-		"the front":       {[]cover{{"mjpeg", "Cover (back)", 100}, {"png", "Cover (front)", 100}, {"png", "Cover (front)", 100}}, 1},
+		"the first": {[]cover{{"mjpeg", "", 100}, {"mjpeg", "Other", 200}}, 0},
+		"the front": {
+			[]cover{{"mjpeg", "Cover (back)", 100}, {"png", "Cover (front)", 100}, {"png", "Cover (front)", 100}}, 1,
+		},
 		"one that can be": {[]cover{{"jxl", "Cover (front)", 100}, {"png", "", 100}}, 1},
 		"not too large":   {[]cover{{"png", "Cover (front)", 16000}, {"png", "", 100}}, 1},
 		"none":            {[]cover{{"png", "", 0}}, -1},
 	} {
 		raw := &rawProbe{}
 		for i, x := range c.covers {
-			s := rawStream{Index: i, Type: "video", Codec: x.codec, Width: x.side, Height: x.side, Tags: map[string]string{"comment": x.kind}}
+			s := rawStream{
+				Index: i, Type: "video", Codec: x.codec, Width: x.side, Height: x.side, Tags: map[string]string{"comment": x.kind},
+			}
 			s.Disposition.Cover = 1
 			raw.Streams = append(raw.Streams, s)
 		}

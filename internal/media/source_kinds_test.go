@@ -44,7 +44,8 @@ func pictureKinds() []sourceKind {
 			name: "plain", file: "a.mp4", rungs: "360p=640x360 240p=426x240 audio",
 			args: "-f lavfi -i testsrc2=s=640x360:r=25:d=1 " + tone + h264 + " -c:a aac",
 			want: func(t *testing.T, r result) {
-				if v := r.info.Video; v.Codec != "h264" || v.Frames != 25 || !isNear(v.FPS, 25, 0.01) || v.Interlaced || v.Keyframes != 1 {
+				v := r.info.Video
+				if v.Codec != "h264" || v.Frames != 25 || !isNear(v.FPS, 25, 0.01) || v.Interlaced || v.Keyframes != 1 {
 					t.Errorf("video %+v", v)
 				}
 				if r.out.Decoded != 25 || r.out.Expected != 25 || r.out.DecodeErrors != 0 || len(r.out.Warnings) != 0 {
@@ -115,7 +116,8 @@ func pictureKinds() []sourceKind {
 			name: "transparent white", file: "a.mkv", rungs: "240p=320x240",
 			args: "-f lavfi -i color=white@0.0:s=320x240:r=10:d=1,format=bgra -c:v ffv1",
 			want: func(t *testing.T, r result) {
-				if got := corners(t, filepath.Join(r.dir, r.out.Video[0].Playlist)); got != [4]string{"black", "black", "black", "black"} {
+				got := corners(t, filepath.Join(r.dir, r.out.Video[0].Playlist))
+				if got != [4]string{"black", "black", "black", "black"} {
 					t.Errorf("corners %v; want all black", got)
 				}
 			},
@@ -124,13 +126,15 @@ func pictureKinds() []sourceKind {
 			name: "transparent VP9", file: "a.webm", rungs: "240p=320x240",
 			args: "-f lavfi -i color=white@0.0:s=320x240:r=10:d=1,format=yuva420p -c:v libvpx-vp9 -deadline realtime -auto-alt-ref 0",
 			want: func(t *testing.T, r result) {
-				if got := corners(t, filepath.Join(r.dir, r.out.Video[0].Playlist)); got != [4]string{"black", "black", "black", "black"} {
+				got := corners(t, filepath.Join(r.dir, r.out.Video[0].Playlist))
+				if got != [4]string{"black", "black", "black", "black"} {
 					t.Errorf("corners %v; want all black", got)
 				}
 			},
 		},
 		{
-			name: "RGB", file: "a.mkv", rungs: "240p=320x240", args: "-f lavfi -i " + quarters(320, 240) + ",format=gbrp -c:v ffv1",
+			name: "RGB", file: "a.mkv", rungs: "240p=320x240",
+			args: "-f lavfi -i " + quarters(320, 240) + ",format=gbrp -c:v ffv1",
 			want: func(t *testing.T, r result) {
 				if got := corners(t, filepath.Join(r.dir, r.out.Video[0].Playlist)); got != [4]string{"r", "g", "b", "rgb"} {
 					t.Errorf("corners %v", got)
@@ -144,7 +148,8 @@ func pictureKinds() []sourceKind {
 				if !r.info.Video.FullRange {
 					t.Errorf("video %+v is not seen as full range", r.info.Video)
 				}
-				luma := ffmpeg(t, "-i", filepath.Join(r.dir, r.out.Video[0].Playlist), "-frames:v", "1", "-pix_fmt", "yuv420p", "-f", "rawvideo", "-")
+				luma := ffmpeg(t, "-i", filepath.Join(r.dir, r.out.Video[0].Playlist), "-frames:v", "1", "-pix_fmt", "yuv420p",
+					"-f", "rawvideo", "-")
 				if luma[0] < 230 || luma[0] > 237 {
 					t.Errorf("white has luma %d; want 235", luma[0])
 				}
@@ -159,10 +164,19 @@ func pictureKinds() []sourceKind {
 				}
 			},
 		},
-		{name: "odd size", file: "a.mkv", rungs: "56p=100x56", args: "-f lavfi -i testsrc2=s=101x57:r=10:d=1 -pix_fmt yuv444p -c:v ffv1"},
-		{name: "one pixel", file: "a.mkv", rungs: "2p=2x2", args: "-f lavfi -i color=red:s=2x2:r=10:d=1,format=yuv444p,scale=1:1 -c:v ffv1"},
+		{
+			name: "odd size", file: "a.mkv", rungs: "56p=100x56",
+			args: "-f lavfi -i testsrc2=s=101x57:r=10:d=1 -pix_fmt yuv444p -c:v ffv1",
+		},
+		{
+			name: "one pixel", file: "a.mkv", rungs: "2p=2x2",
+			args: "-f lavfi -i color=red:s=2x2:r=10:d=1,format=yuv444p,scale=1:1 -c:v ffv1",
+		},
 		{name: "very tall", file: "a.mkv", rungs: "16p=16x2000", args: "-f lavfi -i testsrc2=s=16x2000:r=5:d=1 -c:v ffv1"},
-		{name: "nearly 360p", file: "a.mp4", rungs: "360p=638x358 240p=428x240", args: "-f lavfi -i testsrc2=s=638x358:r=10:d=1" + h264},
+		{
+			name: "nearly 360p", file: "a.mp4", rungs: "360p=638x358 240p=428x240",
+			args: "-f lavfi -i testsrc2=s=638x358:r=10:d=1" + h264,
+		},
 	}
 }
 
@@ -170,7 +184,8 @@ func timingKinds() []sourceKind {
 	return []sourceKind{
 		{
 			name: "variable frame rate", file: "a.mkv", rungs: "240p=320x240",
-			args: "-f lavfi -i testsrc2=s=320x240:r=30:d=1 -vf setpts='if(lt(N\\,15)\\,N/30\\,0.5+(N-15)/7)/TB' -fps_mode passthrough -enc_time_base 1:1000" + h264,
+			args: "-f lavfi -i testsrc2=s=320x240:r=30:d=1 -vf setpts='if(lt(N\\,15)\\,N/30\\,0.5+(N-15)/7)/TB' -fps_mode passthrough -enc_time_base 1:1000" +
+				h264,
 			want: func(t *testing.T, r result) {
 				if r.out.Expected != 30 || r.out.Constant {
 					t.Errorf("output %+v; want the 30 frames as they are", r.out)
@@ -183,7 +198,8 @@ func timingKinds() []sourceKind {
 			want: func(t *testing.T, r result) {
 				// One every two seconds, and the slides at 5 and 15 s.
 				v, length := r.out.Video[0], r.info.Duration
-				if want := int64(math.Ceil((length-minTailSeconds)/2)) + 2; !r.out.Constant || v.Frames != want || !isNear(v.Duration, length, 0.001) {
+				want := int64(math.Ceil((length-minTailSeconds)/2)) + 2
+				if !r.out.Constant || v.Frames != want || !isNear(v.Duration, length, 0.001) {
 					t.Errorf("%d frames in %.3f s; want %d in %.3f", v.Frames, v.Duration, want, length)
 				}
 				wantFrameAt(t, filepath.Join(r.dir, v.Playlist), 5, 15)
@@ -191,7 +207,8 @@ func timingKinds() []sourceKind {
 		},
 		{
 			name: "slides at odd times", file: "a.mkv", rungs: "240p=320x240",
-			args: "-f lavfi -i testsrc2=s=320x240:r=1:d=6 -vf settb=1/1000,setpts=N*5.3/TB -fps_mode passthrough -enc_time_base 1:1000" + h264,
+			args: "-f lavfi -i testsrc2=s=320x240:r=1:d=6 -vf settb=1/1000,setpts=N*5.3/TB -fps_mode passthrough -enc_time_base 1:1000" +
+				h264,
 			want: func(t *testing.T, r result) {
 				wantFrameAt(t, filepath.Join(r.dir, r.out.Video[0].Playlist), 5.3, 6, 10.6, 12, 18, 21.2, 24, 26.5)
 			},
@@ -209,7 +226,8 @@ func timingKinds() []sourceKind {
 			name: "one frame with a song", file: "a.ts", rungs: "240p=320x240 audio",
 			args: "-f lavfi -i testsrc2=s=320x240:r=25:d=0.04 -f lavfi -i sine=d=6" + h264 + "-c:a aac",
 			want: func(t *testing.T, r result) {
-				if v, a := r.out.Video[0], r.out.Audio[0]; v.Frames != 3 || !isNear(v.Duration, 6, 0.05) || !isNear(a.Duration, 6, 0.05) {
+				v, a := r.out.Video[0], r.out.Audio[0]
+				if v.Frames != 3 || !isNear(v.Duration, 6, 0.05) || !isNear(a.Duration, 6, 0.05) {
 					t.Errorf("%d frames in %.2f s, sound for %.2f s; want 3 in 6 s", v.Frames, v.Duration, a.Duration)
 				}
 			},
@@ -225,17 +243,20 @@ func timingKinds() []sourceKind {
 		},
 		{
 			name: "short picture with two songs, one shorter", file: "a.mkv", rungs: "240p=320x240 audio",
-			args: "-f lavfi -i testsrc2=s=320x240:r=10:d=10 -f lavfi -i sine=d=30 -f lavfi -i sine=d=20 -map 0 -map 1 -map 2" + h264 + "-c:a aac",
+			args: "-f lavfi -i testsrc2=s=320x240:r=10:d=10 -f lavfi -i sine=d=30 -f lavfi -i sine=d=20 -map 0 -map 1 -map 2" +
+				h264 + "-c:a aac",
 			want: func(t *testing.T, r result) {
 				v, a := r.out.Video[0], r.out.Audio
-				if len(a) != 2 || !isNear(v.Duration, 30, 0.1) || !isNear(a[0].Duration, 30, 0.1) || !isNear(a[1].Duration, 20, 0.1) {
+				if len(a) != 2 || !isNear(v.Duration, 30, 0.1) || !isNear(a[0].Duration, 30, 0.1) ||
+					!isNear(a[1].Duration, 20, 0.1) {
 					t.Errorf("picture for %.2f s, sound %+v; want 30 s, and 30 and 20 s", v.Duration, a)
 				}
 			},
 		},
 		{
 			name: "film with a pause", file: "a.mkv", rungs: "240p=320x240",
-			args: "-f lavfi -i testsrc2=s=320x240:r=50:d=2 -vf setpts='(N+0.5+if(gte(N\\,50)\\,251))/50/TB' -fps_mode passthrough -enc_time_base 1:1000" + h264,
+			args: "-f lavfi -i testsrc2=s=320x240:r=50:d=2 -vf setpts='(N+0.5+if(gte(N\\,50)\\,251))/50/TB' -fps_mode passthrough -enc_time_base 1:1000" +
+				h264,
 			want: func(t *testing.T, r result) {
 				// The pause has repeated frames at 2, 4 and 6 s.
 				if v := r.out.Video[0]; v.Frames != 103 || !isNear(v.Duration, 7.02, 0.1) {
@@ -244,7 +265,8 @@ func timingKinds() []sourceKind {
 			},
 		},
 		{
-			name: "120 frames a second", file: "a.mp4", rungs: "240p=320x240", args: "-f lavfi -i testsrc2=s=320x240:r=120:d=1" + h264,
+			name: "120 frames a second", file: "a.mp4", rungs: "240p=320x240",
+			args: "-f lavfi -i testsrc2=s=320x240:r=120:d=1" + h264,
 			want: func(t *testing.T, r result) {
 				if r.out.Decoded != 120 || r.out.Expected != 60 || r.out.Video[0].FrameRate != 60 {
 					t.Errorf("output %+v; want every other frame", r.out)
@@ -295,7 +317,8 @@ func streamKinds() []sourceKind {
 		{name: "sound only", file: "a.wav", rungs: "audio audio-low", args: tone},
 		{
 			name: "song with cover", file: "a.mp3", rungs: "audio audio-low",
-			args: tone + "-f lavfi -i testsrc2=s=64x64:d=0.1:r=10 -map 0 -map 1 -c:v mjpeg -pix_fmt yuvj420p -disposition:v attached_pic -c:a libmp3lame",
+			args: tone +
+				"-f lavfi -i testsrc2=s=64x64:d=0.1:r=10 -map 0 -map 1 -c:v mjpeg -pix_fmt yuvj420p -disposition:v attached_pic -c:a libmp3lame",
 			want: func(t *testing.T, r result) {
 				if r.info.Video != nil || r.info.Cover != 1 {
 					t.Errorf("info %+v; want a cover and no video", r.info)
@@ -305,9 +328,11 @@ func streamKinds() []sourceKind {
 		{
 			name: "two languages", file: "a.mkv", rungs: "240p=320x240 audio",
 			args: "-f lavfi -i testsrc2=s=320x240:r=10:d=1" + tone + tone +
-				"-map 0 -map 1 -map 2 -metadata:s:a:0 language=ger -metadata:s:a:1 language=eng -disposition:a:0 0 -disposition:a:1 default" + h264 + "-c:a aac",
+				"-map 0 -map 1 -map 2 -metadata:s:a:0 language=ger -metadata:s:a:1 language=eng -disposition:a:0 0 -disposition:a:1 default" +
+				h264 + "-c:a aac",
 			want: func(t *testing.T, r result) {
-				if len(r.out.Audio) != 2 || !r.out.Audio[0].Default || r.out.Audio[0].Language != "eng" || r.out.Audio[1].Language != "ger" {
+				if len(r.out.Audio) != 2 || !r.out.Audio[0].Default || r.out.Audio[0].Language != "eng" ||
+					r.out.Audio[1].Language != "ger" {
 					t.Errorf("audio %+v", r.out.Audio)
 				}
 			},
@@ -336,7 +361,8 @@ func streamKinds() []sourceKind {
 		},
 		{
 			name: "two pictures", file: "a.mkv", rungs: "240p=320x240",
-			args: "-f lavfi -i testsrc2=s=64x64:r=25:d=1 -f lavfi -i testsrc2=s=320x240:r=25:d=1 -map 0 -map 1 -disposition:v 0" + h264,
+			args: "-f lavfi -i testsrc2=s=64x64:r=25:d=1 -f lavfi -i testsrc2=s=320x240:r=25:d=1 -map 0 -map 1 -disposition:v 0" +
+				h264,
 			want: func(t *testing.T, r result) {
 				if r.info.Video.Index != 1 {
 					t.Errorf("stream %d was chosen; want the larger one", r.info.Video.Index)
@@ -345,7 +371,8 @@ func streamKinds() []sourceKind {
 		},
 		{
 			name: "text subtitles", file: "a.mkv", rungs: "240p=320x240",
-			args: "-f lavfi -i testsrc2=s=320x240:r=10:d=1 -f srt -i 'data:,1%0A00:00:00,000%20-->%2000:00:01,000%0Ahello%0A' -map 0 -map 1 -metadata:s:s:0 language=fre" + h264 + "-c:s srt",
+			args: "-f lavfi -i testsrc2=s=320x240:r=10:d=1 -f srt -i 'data:,1%0A00:00:00,000%20-->%2000:00:01,000%0Ahello%0A' -map 0 -map 1 -metadata:s:s:0 language=fre" +
+				h264 + "-c:s srt",
 			want: func(t *testing.T, r result) {
 				if s := r.info.Subtitles; len(s) != 1 || s[0].Codec != "subrip" || s[0].Language != "fre" {
 					t.Errorf("subtitles %+v", s)
@@ -358,7 +385,8 @@ func streamKinds() []sourceKind {
 // wantFrameAt requires frames that start at the given times, in seconds.
 func wantFrameAt(t *testing.T, file string, times ...float64) {
 	t.Helper()
-	out := string(tool(t, "ffprobe", "-loglevel", "error", "-select_streams", "v:0", "-show_entries", "packet=pts_time", "-of", "csv=p=0", file))
+	out := string(tool(t, "ffprobe", "-loglevel", "error", "-select_streams", "v:0", "-show_entries", "packet=pts_time",
+		"-of", "csv=p=0", file))
 	for _, at := range times {
 		if !strings.Contains(out, fmt.Sprintf("%.6f", at)) {
 			t.Errorf("no frame begins at %v s, but at %q", at, out)

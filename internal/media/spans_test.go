@@ -50,7 +50,9 @@ func TestSpan_RecordsHowChildEnded(t *testing.T) {
 		{"kill -SEGV $$", "signal", "segmentation fault", "segmentation fault"},
 	} {
 		spans := recordSpans(t, func(ctx context.Context) {
-			_, _ = Tools{FFmpeg: script(t, tt.text+"\n")}.run(ctx, command{tool: "ffmpeg", purpose: "test", source: "secret.mp4"})
+			_, _ = Tools{FFmpeg: script(t, tt.text+"\n")}.run(ctx, command{
+				tool: "ffmpeg", purpose: "test", source: "secret.mp4",
+			})
 		})
 		if len(spans) != 1 {
 			t.Fatalf("%d spans", len(spans))
@@ -100,7 +102,9 @@ func TestSpan_RecordsCauseOfCancellation(t *testing.T) {
 			t.Error("it was not stopped")
 		}
 	})
-	if s := spans[0]; s.Status.Code != codes.Error || !strings.Contains(s.Status.Description, "lease lost") || textOf(s, "process.exit.code") != "" {
+	s := spans[0]
+	if s.Status.Code != codes.Error || !strings.Contains(s.Status.Description, "lease lost") ||
+		textOf(s, "process.exit.code") != "" {
 		t.Errorf("got %v, %v", s.Status, s.Attributes)
 	}
 }

@@ -51,7 +51,9 @@ const gone = `'00000000-0000-0000-0000-000000000001'`
 func TestFigures_AreZeroForAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
-	want := Figures{Stages: []StageFigures{{Name: "ingest"}, {Name: "transcode"}, {Name: "metadata"}, {Name: "assemble"}, {Name: "publish"}}}
+	want := Figures{Stages: []StageFigures{
+		{Name: "ingest"}, {Name: "transcode"}, {Name: "metadata"}, {Name: "assemble"}, {Name: "publish"},
+	}}
 	if diff := cmp.Diff(want, figures(t, newPool(t, g), g), ignoreWhen, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
@@ -125,7 +127,8 @@ func TestFigures_OldestReadyCountsFromTheLatestCause(t *testing.T) {
 			retry = fmt.Sprintf("now() - interval '%s' + interval '%s'", ago, retryIn)
 		}
 		return fmt.Sprintf(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, retry_at)
-			select id, gen_random_uuid(), '%s', 1, %s, created_at, now() - interval '%s', '%s', %s from tasks`, stage, gone, ago, outcome, retry)
+			select id, gen_random_uuid(), '%s', 1, %s, created_at, now() - interval '%s', '%s', %s from tasks`, stage, gone,
+			ago, outcome, retry)
 	}
 	const old = `insert into tasks (source, created_at, ingest_status) values ('a', now() - interval '10 h', 'completed')`
 	for name, c := range map[string]struct {
@@ -133,16 +136,23 @@ func TestFigures_OldestReadyCountsFromTheLatestCause(t *testing.T) {
 		want time.Duration
 	}{
 		"the submission, where nothing is known but that": {[]string{old}, 10 * time.Hour},
-		"the end of what it needs":                        {[]string{old, attempt("ingest", "completed", "2 h", "")}, 2 * time.Hour},
+		"the end of what it needs": {
+			[]string{old, attempt("ingest", "completed", "2 h", "")}, 2 * time.Hour,
+		},
 		"not the end of what it does not need": {
-			[]string{old, attempt("ingest", "completed", "2 h", ""), attempt("metadata", "completed", "1 h", "")}, 2 * time.Hour},
+			[]string{old, attempt("ingest", "completed", "2 h", ""), attempt("metadata", "completed", "1 h", "")},
+			2 * time.Hour},
 		"the time of its next attempt": {
 			[]string{old, attempt("ingest", "completed", "4 h", ""), attempt("transcode", "failed", "3 h", "2 h")}, time.Hour},
 		"when it was given back": {
-			[]string{old, attempt("ingest", "completed", "4 h", ""), attempt("transcode", "released", "3 h", "")}, 3 * time.Hour},
+			[]string{old, attempt("ingest", "completed", "4 h", ""), attempt("transcode", "released", "3 h", "")},
+			3 * time.Hour},
 		"the lowest priority, too": {
-			[]string{old, `insert into tasks (source, created_at, priority, ingest_status) values ('b', now() - interval '20 h', -5, 'completed'),
-			                                                                               ('c', now() - interval '1 h', 5, 'completed')`}, 20 * time.Hour},
+			[]string{
+				old,
+				`insert into tasks (source, created_at, priority, ingest_status) values ('b', now() - interval '20 h', -5, 'completed'),
+			                                                                               ('c', now() - interval '1 h', 5, 'completed')`,
+			}, 20 * time.Hour},
 		"the lowest of many priorities": {
 			[]string{
 				`insert into tasks (source, created_at, priority, ingest_status)
@@ -205,7 +215,8 @@ func TestFigures_MeasureTheSlowestWebhook(t *testing.T) {
 	if f := figures(t, pool, g); f.OutboxPending != 0 || f.OutboxOldest != 0 {
 		t.Errorf("nobody is told of anything, and yet %d rows wait, for %s", f.OutboxPending, f.OutboxOldest)
 	}
-	exec(t, pool, hook+`('video', 'http://a', '', 9::bigint << 16 | 65535, null), ('video', 'http://b', '', 7::bigint << 16, null),
+	exec(t, pool,
+		hook+`('video', 'http://a', '', 9::bigint << 16 | 65535, null), ('video', 'http://b', '', 7::bigint << 16, null),
 		('video', 'http://off', '', 0, now()), ('other', 'http://c', '', 0, null)`)
 	f := figures(t, pool, g)
 	want := Figures{OutboxPending: 2, OutboxOldest: 2 * time.Hour, OutboxAge: 3 * time.Hour, WebhooksOn: 2, WebhooksOff: 1}
@@ -270,7 +281,8 @@ func TestFigures_ReadNoFinishedTasks(t *testing.T) {
 	exec(t, pool, `alter table tasks disable trigger user`, finished(20_000), `analyze`)
 	plan := explain(t, pool, g, "costs off")
 	for _, index := range []string{
-		"tasks_ingest_ready", "tasks_publish_ready", "tasks_by_status", "tasks_held", "tasks_dead", "attempts_pkey", "workers_alive",
+		"tasks_ingest_ready", "tasks_publish_ready", "tasks_by_status", "tasks_held", "tasks_dead",
+		"attempts_pkey", "workers_alive",
 		"outbox_pkey", "cuelight_deliveries_due", "cuelight_deliveries_dead",
 	} {
 		if !strings.Contains(plan, index) {
@@ -345,7 +357,8 @@ func BenchmarkFigures(b *testing.B) {
 	measure("a million finished")
 	exec(b, pool, `insert into tasks (source) select n::text from generate_series(1, 1000) as n`)
 	measure("and a thousand ready")
-	exec(b, pool, `insert into tasks (source, ingest_status) select n::text, 'completed' from generate_series(1, 300000) as n`)
+	exec(b, pool,
+		`insert into tasks (source, ingest_status) select n::text, 'completed' from generate_series(1, 300000) as n`)
 	measure("and 300 thousand ready for two stages")
 	exec(b, pool, `insert into tasks (source, ingest_status) select n::text, 'dead' from generate_series(1, 20000) as n`)
 	measure("and twenty thousand dead")

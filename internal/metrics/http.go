@@ -19,7 +19,8 @@ type requests struct {
 func (m *Metrics) newRequests() requests {
 	return requests{
 		ended: m.counter("http_requests_total",
-			"Answered HTTP requests by route and class of status, such as 2xx; event streams count when they end.", "route", "code"),
+			"Answered HTTP requests by route and class of status, such as 2xx; event streams count when they end.",
+			"route", "code"),
 		took: m.histogram("http_request_duration_seconds",
 			"Duration of HTTP requests including their bodies, without event streams.", requestBuckets, "route"),
 	}

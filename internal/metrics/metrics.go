@@ -86,7 +86,8 @@ func New(o Options) *Metrics {
 	m.deliveries = m.newDeliveries(o.WebhookTypes)
 	m.requests = m.newRequests()
 	if o.KeepEvents > 0 {
-		m.gauge("events_keep_seconds", "Retention of events in the settings of this process; missing if events are kept forever.").
+		m.gauge("events_keep_seconds",
+			"Retention of events in the settings of this process; missing if events are kept forever.").
 			WithLabelValues().Set(o.KeepEvents.Seconds())
 	}
 	if o.Pool != nil {
@@ -167,7 +168,9 @@ func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVe
 }
 
 func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: name, Help: help, Buckets: buckets,
+	}, labels)
 	m.registry.MustRegister(v)
 	return v
 }

@@ -105,7 +105,8 @@ func TestObserve_CountsClaimsByOutcome(t *testing.T) {
 		want(t, m, 0, "stage_attempts_total", "stage", "ingest", "outcome", outcomes[k])
 	}
 	want(t, m, float64(slices.Index(kinds, stages.AttemptFailed)+1), "retries_total", "stage", "transcode")
-	sum := gathered(t, m.registry, "cuelight_stage_duration_seconds", "stage", "transcode", "outcome", "completed").GetHistogram().GetSampleSum()
+	sum := gathered(t, m.registry, "cuelight_stage_duration_seconds", "stage", "transcode", "outcome",
+		"completed").GetHistogram().GetSampleSum()
 	if want := 60 * float64(slices.Index(kinds, stages.StageCompleted)+1); sum != want {
 		t.Errorf("one minute is %v s", sum)
 	}
@@ -134,7 +135,9 @@ func TestObserve_SlotIsBusyFromStartToEnd(t *testing.T) {
 	slots(1, 1)
 	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "assemble", Task: task(2), Attempt: 1})
 	slots(2, 0)
-	m.Observe(stages.Event{Kind: stages.StageCompleted, Stage: "assemble", Task: task(1), Attempt: 1, Duration: time.Second})
+	m.Observe(stages.Event{
+		Kind: stages.StageCompleted, Stage: "assemble", Task: task(1), Attempt: 1, Duration: time.Second,
+	})
 	slots(1, 1)
 	// The news that an attempt was lost may come when the next one has begun.
 	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "assemble", Task: task(2), Attempt: 2})
@@ -148,7 +151,9 @@ func TestObserve_TakesSpeedFromProgress(t *testing.T) {
 	t.Parallel()
 	m := process()
 	for _, speed := range []float64{0, 3.5, 0, 4.5} {
-		m.Observe(stages.Event{Kind: stages.StageProgress, Stage: "transcode", Task: task(1), Progress: stages.Progress{Speed: speed}})
+		m.Observe(stages.Event{
+			Kind: stages.StageProgress, Stage: "transcode", Task: task(1), Progress: stages.Progress{Speed: speed},
+		})
 	}
 	want(t, m, 2, "ffmpeg_speed_ratio")
 	if sum := gathered(t, m.registry, "cuelight_ffmpeg_speed_ratio").GetHistogram().GetSampleSum(); sum != 8 {
@@ -174,7 +179,9 @@ func TestObserve_MeasuresQueueWaitAndWakeLatency(t *testing.T) {
 	m := process()
 	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "metadata", Task: task(1)}) // claimed with what it needs
 	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "metadata", Task: task(2), Waited: 2 * time.Second})
-	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "metadata", Task: task(3), Waited: 3 * time.Millisecond, Woken: true})
+	m.Observe(stages.Event{
+		Kind: stages.StageStarted, Stage: "metadata", Task: task(3), Waited: 3 * time.Millisecond, Woken: true,
+	})
 	want(t, m, 3, "stage_queue_wait_seconds", "stage", "metadata")
 	want(t, m, 1, "wake_latency_seconds")
 	if sum := gathered(t, m.registry, "cuelight_wake_latency_seconds").GetHistogram().GetSampleSum(); sum != 0.003 {
@@ -214,7 +221,8 @@ func TestObserve_IgnoresUnknownStages(t *testing.T) {
 	t.Parallel()
 	m := process()
 	before := series(t, m)
-	for _, k := range append(slices.Collect(maps.Keys(outcomes)), stages.StageStarted, stages.WakeMissed, stages.StageProgress) {
+	for _, k := range append(slices.Collect(maps.Keys(outcomes)), stages.StageStarted, stages.WakeMissed,
+		stages.StageProgress) {
 		m.Observe(stages.Event{Kind: k, Stage: "elsewhere", Task: task(1), Duration: time.Second})
 	}
 	if after := series(t, m); after != before {
@@ -229,7 +237,9 @@ func TestObserve_CreatesNoSeries(t *testing.T) {
 	before := series(t, m)
 	for n := range uint64(1000) {
 		m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "ingest", Task: task(n), Worker: task(n)})
-		m.Observe(stages.Event{Kind: stages.AttemptFailed, Stage: "ingest", Task: task(n), Worker: task(n), Duration: time.Second, Err: errAway})
+		m.Observe(stages.Event{
+			Kind: stages.AttemptFailed, Stage: "ingest", Task: task(n), Worker: task(n), Duration: time.Second, Err: errAway,
+		})
 	}
 	if after := series(t, m); after != before {
 		t.Errorf("there were %d series, and are %d", before, after)
@@ -338,8 +348,10 @@ func TestHandler_ExportsProcessAndDatabase(t *testing.T) {
 		t.Fatalf("status %d, %v", w.Code, err)
 	}
 	for _, line := range []string{
-		`cuelight_build_info{goversion="`, `version="1.2.3"} 1`, `cuelight_database_up 1`, `cuelight_tasks{stage="ingest",status="ready"} 1`,
-		`cuelight_workers{state="alive"} 1`, `cuelight_workers{state="silent"} 0`, `cuelight_worker_heartbeat_age_seconds{worker="h:1"} `,
+		`cuelight_build_info{goversion="`, `version="1.2.3"} 1`, `cuelight_database_up 1`,
+		`cuelight_tasks{stage="ingest",status="ready"} 1`,
+		`cuelight_workers{state="alive"} 1`, `cuelight_workers{state="silent"} 0`,
+		`cuelight_worker_heartbeat_age_seconds{worker="h:1"} `,
 		`cuelight_pool_connections_max `, `cuelight_disk_free_bytes{dir="`, `go_goroutines `, `process_start_time_seconds `,
 	} {
 		if !strings.Contains(string(body), line) {

@@ -17,14 +17,20 @@ func TestObserve_EventsOfARunnerAddUp(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{}, 100)
 	p, err := stages.New("video",
-		stages.Stage{Name: "first", Workers: 2, MaxAttempts: 3, Backoff: stages.Backoff{Base: time.Millisecond}, Work: func(_ context.Context, j *stages.Job) (any, error) {
-			j.Progress(stages.Progress{Percent: 50, Speed: 2})
-			if j.Attempt == 1 {
-				return nil, errors.New("no luck")
-			}
-			return nil, nil
-		}},
-		stages.Stage{Name: "second", Needs: []string{"first"}, Workers: 2, Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }},
+		stages.Stage{
+			Name: "first", Workers: 2, MaxAttempts: 3, Backoff: stages.Backoff{Base: time.Millisecond},
+			Work: func(_ context.Context, j *stages.Job) (any, error) {
+				j.Progress(stages.Progress{Percent: 50, Speed: 2})
+				if j.Attempt == 1 {
+					return nil, errors.New("no luck")
+				}
+				return nil, nil
+			},
+		},
+		stages.Stage{
+			Name: "second", Needs: []string{"first"}, Workers: 2,
+			Work: func(context.Context, *stages.Job) (any, error) { return nil, nil },
+		},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +44,9 @@ func TestObserve_EventsOfARunnerAddUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := New(Options{Graph: g, Slots: map[string]int{"first": 2, "second": 2}, Database: NewDatabase(pool, g, DatabaseOptions{})})
+	m := New(Options{
+		Graph: g, Slots: map[string]int{"first": 2, "second": 2}, Database: NewDatabase(pool, g, DatabaseOptions{}),
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {

@@ -12,10 +12,14 @@ import (
 // The bounds of the histograms, in seconds. They do not change between versions, so
 // that dashboards can compare versions.
 var (
-	wakeBuckets     = []float64{.0005, .001, .0015, .002, .003, .004, .005, .0075, .01, .02, .05, .1, .25, .5, 1}
-	waitBuckets     = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 15, 60, 300, 600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600}
-	durationBuckets = []float64{.005, .01, .05, .1, .5, 1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 2 * 3600, 4 * 3600, 8 * 3600}
-	speedBuckets    = []float64{.1, .25, .5, .75, 1, 1.5, 2, 3, 5, 8, 12, 20, 40, 80} // a ratio
+	wakeBuckets = []float64{.0005, .001, .0015, .002, .003, .004, .005, .0075, .01, .02, .05, .1, .25, .5, 1}
+	waitBuckets = []float64{
+		.001, .005, .01, .05, .1, .5, 1, 5, 15, 60, 300, 600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600,
+	}
+	durationBuckets = []float64{
+		.005, .01, .05, .1, .5, 1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 2 * 3600, 4 * 3600, 8 * 3600,
+	}
+	speedBuckets = []float64{.1, .25, .5, .75, 1, 1.5, 2, 3, 5, 8, 12, 20, 40, 80} // a ratio
 )
 
 // outcomes are the events that end a claim, with the value of the label outcome.
@@ -45,11 +49,13 @@ type outcomeSeries struct {
 
 func (m *Metrics) newStages(o Options) map[string]*stage {
 	waited := m.histogram("stage_queue_wait_seconds",
-		"Time from ready to the claim whose work started; 0 if it was claimed with the completion of the stage before it.", waitBuckets, "stage")
+		"Time from ready to the claim whose work started; 0 if it was claimed with the completion of the stage before it.",
+		waitBuckets, "stage")
 	took := m.histogram("stage_duration_seconds",
 		"Duration of work on a stage by outcome.", durationBuckets, "stage", "outcome")
 	ended := m.counter("stage_attempts_total",
-		"Ended claims of a stage by outcome; released and revoked ones are not attempts, and may not have started.", "stage", "outcome")
+		"Ended claims of a stage by outcome; released and revoked ones are not attempts, and may not have started.",
+		"stage", "outcome")
 	retries := m.counter("retries_total",
 		"Failed attempts with another one to follow.", "stage")
 	missed := m.counter("sweep_claims_total",

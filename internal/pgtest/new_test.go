@@ -84,7 +84,8 @@ func TestFunc_IsAppliedOncePerKey(t *testing.T) {
 func TestNew_RoleOwnsItsDatabaseAlone(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, items)
-	if _, err := pool.Exec(t.Context(), "create schema s; create function s.f() returns int language sql as 'select 1'"); err != nil {
+	_, err := pool.Exec(t.Context(), "create schema s; create function s.f() returns int language sql as 'select 1'")
+	if err != nil {
 		t.Error(err)
 	}
 	if _, err := pool.Exec(t.Context(), "create role other"); err == nil {

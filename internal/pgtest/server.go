@@ -48,7 +48,9 @@ const stopTimeout = time.Minute
 // only needs a database uses [New].
 func NewServer(t testing.TB, o ServerOptions) *Server {
 	t.Helper()
-	s, err := postgres.StartEphemeral(context.Background(), postgres.EphemeralOptions{Durable: o.Durable, Settings: o.Settings})
+	s, err := postgres.StartEphemeral(context.Background(), postgres.EphemeralOptions{
+		Durable: o.Durable, Settings: o.Settings,
+	})
 	if err != nil {
 		unavailable(t, err)
 	}

@@ -85,7 +85,8 @@ func TestStartEphemeral_NamesAnInvalidSetting(t *testing.T) {
 			must(t, s.Close())
 			continue
 		}
-		if what := strings.Join(append(o.Settings, o.Trust...), ""); !strings.Contains(err.Error(), strings.TrimSuffix(what, "=1")) {
+		what := strings.Join(append(o.Settings, o.Trust...), "")
+		if !strings.Contains(err.Error(), strings.TrimSuffix(what, "=1")) {
 			t.Errorf("the error does not contain %s: %v", what, err)
 		}
 	}
@@ -114,7 +115,8 @@ func TestStart_AfterTheServerEndedByItself(t *testing.T) {
 		t.Error("a running server was started again")
 	}
 	// The server may end before it answers.
-	_, _ = queryText(t.Context(), s.URL("postgres"), "copy (select 1 where false) to program 'kill -INT $(head -1 postmaster.pid)'")
+	_, _ = queryText(t.Context(), s.URL("postgres"),
+		"copy (select 1 where false) to program 'kill -INT $(head -1 postmaster.pid)'")
 	waittest.Until(t, "it has ended", func() bool {
 		_, err := queryText(t.Context(), s.URL("postgres"), "select 'x'")
 		return err != nil
@@ -137,7 +139,8 @@ func TestPause_StopsAnswersUntilResume(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := queryText(ctx, postgres.TCPURL("postgres", s.Addr()), "select 'x'"); !errors.Is(err, context.DeadlineExceeded) {
+	_, err = queryText(ctx, postgres.TCPURL("postgres", s.Addr()), "select 'x'")
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("query in a new session: %v", err)
 	}
 	select {

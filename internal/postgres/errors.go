@@ -56,5 +56,6 @@ func (e *VersionError) Error() string {
 		found = append(found, fmt.Sprintf("%s in %s", b.Version, b.Dir))
 	}
 	return fmt.Sprintf("the database in %s needs PostgreSQL %d, but this machine has %s; "+
-		"%s, or move the data with pg_dump or pg_upgrade", e.Dir, e.Major, strings.Join(found, ", "), installLine(fmt.Sprint(e.Major)))
+		"%s, or move the data with pg_dump or pg_upgrade", e.Dir, e.Major, strings.Join(found, ", "),
+		installLine(fmt.Sprint(e.Major)))
 }

@@ -131,7 +131,8 @@ func inspect(dir string) (Binaries, error) {
 	}
 	version, major := parseVersion(string(out))
 	if major < MinMajor {
-		return Binaries{}, fmt.Errorf("the server in %s is %q, older than the required version %d", dir, bytes.TrimSpace(out), MinMajor)
+		return Binaries{}, fmt.Errorf("the server in %s is %q, older than the required version %d", dir,
+			bytes.TrimSpace(out), MinMajor)
 	}
 	return Binaries{Dir: dir, Version: version, Major: major}, nil
 }
@@ -193,6 +194,7 @@ func installLine(version string) string {
 		}
 		return "install it: apk add postgresql" + version
 	default:
-		return strings.TrimSpace("install PostgreSQL "+version) + fmt.Sprintf(" with your system's packages, or set %s to the directory of its programs", BinEnv)
+		return strings.TrimSpace("install PostgreSQL "+version) +
+			fmt.Sprintf(" with your system's packages, or set %s to the directory of its programs", BinEnv)
 	}
 }

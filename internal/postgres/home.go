@@ -85,9 +85,11 @@ func findHome(dir, elsewhere string, as func() (Account, error), b Binaries) (st
 	}
 	if err != nil {
 		return "", &Error{
-			Problem: fmt.Sprintf("user %q, which must run the server, cannot enter %s, and no other directory is usable: %v", account.Name, dir, err),
-			Advice:  fmt.Sprintf("use a directory that all users may pass through, or allow it: chmod o+x '%s'", account.blockedAt(b, dir)),
-			Err:     ErrAccount,
+			Problem: fmt.Sprintf("user %q, which must run the server, cannot enter %s, and no other directory is usable: %v",
+				account.Name, dir, err),
+			Advice: fmt.Sprintf("use a directory that all users may pass through, or allow it: chmod o+x '%s'",
+				account.blockedAt(b, dir)),
+			Err: ErrAccount,
 		}
 	}
 	// A crash before this line leaves an empty directory, never two homes.

@@ -44,7 +44,8 @@ func FuzzParseVersion(f *testing.F) {
 	f.Add("postgres (EnterpriseDB) 15.1")
 	f.Fuzz(func(t *testing.T, s string) {
 		version, major := parseVersion(s)
-		if major != 0 && (!strings.HasPrefix(strings.TrimLeft(version, "0"), strconv.Itoa(major)) || !strings.Contains(s, version)) {
+		if major != 0 &&
+			(!strings.HasPrefix(strings.TrimLeft(version, "0"), strconv.Itoa(major)) || !strings.Contains(s, version)) {
 			t.Errorf("%q is %q, %d", s, version, major)
 		}
 	})
@@ -76,14 +77,16 @@ func FuzzAddress(f *testing.F) {
 			return
 		}
 		// A comma begins another host; see socketDir, which avoids it.
-		if strings.ContainsAny(socketDir, ",\x00") || strings.ContainsRune(database, 0) || !utf8.ValidString(socketDir+database) {
+		if strings.ContainsAny(socketDir, ",\x00") || strings.ContainsRune(database, 0) ||
+			!utf8.ValidString(socketDir+database) {
 			return
 		}
 		config, err := pgx.ParseConfig(Address(socketDir, port, database))
 		if err != nil {
 			t.Fatalf("%q, %q, %q: %v", socketDir, port, database, err)
 		}
-		if config.Host != socketDir || config.Port != uint16(n) || config.Database != database || config.User != Superuser || config.TLSConfig != nil {
+		if config.Host != socketDir || config.Port != uint16(n) || config.Database != database ||
+			config.User != Superuser || config.TLSConfig != nil {
 			t.Errorf("%q, %q, %q became %q, %d, %q", socketDir, port, database, config.Host, config.Port, config.Database)
 		}
 	})

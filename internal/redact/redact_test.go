@@ -115,7 +115,9 @@ func TestError_KeepsTheWrappedError(t *testing.T) {
 func TestJSON_RedactsEveryString(t *testing.T) {
 	t.Parallel()
 	const source = `s3://b/k?a=1&sig=c0ffee"12`
-	raw, err := json.Marshal(map[string]any{"from": source, "list": []any{map[string]any{source: 1}, "c0ffee\"12"}, "n": json.Number("12345678901234567890.10")})
+	raw, err := json.Marshal(map[string]any{
+		"from": source, "list": []any{map[string]any{source: 1}, "c0ffee\"12"}, "n": json.Number("12345678901234567890.10"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +142,8 @@ func FuzzSource_NeverShowsASecret(f *testing.F) {
 	f.Add("a+b", "a", "b", "c", "h:80", "/%41/@b", "?")
 	f.Fuzz(func(t *testing.T, scheme, user, before, after, host, path, query string) {
 		// A secret in the host or path cannot be recognised.
-		if strings.ContainsAny(user+before+after+host, "/?#") || strings.ContainsAny(path, "?#") || path != "" && path[0] != '/' {
+		if strings.ContainsAny(user+before+after+host, "/?#") || strings.ContainsAny(path, "?#") ||
+			path != "" && path[0] != '/' {
 			return
 		}
 		if u, err := url.Parse(scheme + "://h"); err != nil || u.Scheme == "" {

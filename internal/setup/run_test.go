@@ -86,7 +86,8 @@ func TestMakeRunRefusesAMissingVideoBeforeInstallingAnything(t *testing.T) {
 	m.remove("ffmpeg")
 	cmd := m.makeRun(dir, "VIDEO=nowhere.mp4")
 	out, err := cmd.CombinedOutput()
-	if err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "VIDEO=nowhere.mp4: no such file") {
+	if err == nil || cmd.ProcessState.ExitCode() != 2 ||
+		!strings.Contains(string(out), "VIDEO=nowhere.mp4: no such file") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if calls := m.calls(); calls != "" {

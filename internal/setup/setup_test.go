@@ -93,7 +93,9 @@ func (m *machine) calls() string {
 
 func (m *machine) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(m.dir, name), args...)
-	cmd.Env = []string{"PATH=" + m.dir, "HOME=" + os.Getenv("HOME"), "TMPDIR=" + m.t.TempDir(), "CC=gcc", "CUELIGHT_TEST_POOLER=0"}
+	cmd.Env = []string{
+		"PATH=" + m.dir, "HOME=" + os.Getenv("HOME"), "TMPDIR=" + m.t.TempDir(), "CC=gcc", "CUELIGHT_TEST_POOLER=0",
+	}
 	return cmd
 }
 
@@ -238,10 +240,12 @@ func TestInstallFetchesWhatTheListenersTestsNeedWhereNobodyMustBeAsked(t *testin
 		env            []string
 		want           string
 	}{
-		"as root":           {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=1"}, both},
-		"with sudo":         {"1000", allow, "", []string{"CUELIGHT_TEST_POOLER=1"}, both},
-		"for a check":       {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=", "CI=true"}, both},
-		"one is there":      {"0", refuse, "ip", []string{"CUELIGHT_TEST_POOLER=1"}, "install --no-install-recommends pgbouncer\n"},
+		"as root":     {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=1"}, both},
+		"with sudo":   {"1000", allow, "", []string{"CUELIGHT_TEST_POOLER=1"}, both},
+		"for a check": {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=", "CI=true"}, both},
+		"one is there": {
+			"0", refuse, "ip", []string{"CUELIGHT_TEST_POOLER=1"}, "install --no-install-recommends pgbouncer\n",
+		},
 		"without rights":    {"1000", refuse, "", []string{"CUELIGHT_TEST_POOLER=1"}, ""},
 		"with none allowed": {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=1", "CUELIGHT_INSTALL=no"}, ""},
 		"declined":          {"0", refuse, "", []string{"CI=true"}, ""},

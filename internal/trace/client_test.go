@@ -118,7 +118,8 @@ func within5s(t *testing.T) context.Context {
 func TestStart_SendsSpansAsConfigured(t *testing.T) {
 	c := newCollector(t)
 	tracer := started(t, Options{Service: "own", Version: "v3"},
-		"OTEL_EXPORTER_OTLP_ENDPOINT", c.URL, "OTEL_EXPORTER_OTLP_COMPRESSION", "gzip", "OTEL_EXPORTER_OTLP_HEADERS", "X-Key=k%2C1",
+		"OTEL_EXPORTER_OTLP_ENDPOINT", c.URL, "OTEL_EXPORTER_OTLP_COMPRESSION", "gzip",
+		"OTEL_EXPORTER_OTLP_HEADERS", "X-Key=k%2C1",
 		"OTEL_SERVICE_NAME", "studio", "OTEL_RESOURCE_ATTRIBUTES", "room=3")
 	submitOne(tracer)
 	if err := tracer.Shutdown(within5s(t)); err != nil {
@@ -134,7 +135,8 @@ func TestStart_SendsSpansAsConfigured(t *testing.T) {
 	for _, a := range c.spans[0].GetResource().GetAttributes() {
 		about[a.GetKey()] = a.GetValue().GetStringValue()
 	}
-	if about["service.name"] != "studio" || about["service.version"] != "v3" || about["room"] != "3" || about["host.name"] == "" {
+	if about["service.name"] != "studio" || about["service.version"] != "v3" || about["room"] != "3" ||
+		about["host.name"] == "" {
 		t.Errorf("resource %v", about)
 	}
 	submitOne(tracer) // goes nowhere
@@ -172,7 +174,8 @@ func TestStart_ReturnsNilWithoutConfiguration(t *testing.T) {
 func TestClient_RetriesABusyCollector(t *testing.T) {
 	c := newCollector(t, status(503, "Retry-After", "1"), status(429))
 	var told []error
-	tracer := started(t, Options{Report: func(err error) { told = append(told, err) }}, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL,
+	tracer := started(t, Options{Report: func(err error) { told = append(told, err) }},
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL,
 		"OTEL_BSP_SCHEDULE_DELAY", "1")
 	submitOne(tracer)
 	for ctx := within5s(t); len(c.names()) == 0 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
@@ -210,7 +213,8 @@ func TestClient_ReportsFailureAndRecoveryOnce(t *testing.T) {
 	if len(told) != 2 || !strings.Contains(told[0].Error(), "401") || told[1] != nil {
 		t.Errorf("told %v", told)
 	}
-	if err := partialSuccess(answer); !errors.Is(err, errRejected) || !strings.Contains(err.Error(), `7 of them: "too old"`) {
+	err = partialSuccess(answer)
+	if !errors.Is(err, errRejected) || !strings.Contains(err.Error(), `7 of them: "too old"`) {
 		t.Errorf("rejection: %v", err)
 	}
 }
@@ -264,7 +268,9 @@ func TestRetryAfter_AcceptsSecondsAndDates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat)
-		for text, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, at: 90 * time.Second, "soon": 0, "-1": 0} {
+		for text, want := range map[string]time.Duration{
+			"": 0, "7": 7 * time.Second, at: 90 * time.Second, "soon": 0, "-1": 0,
+		} {
 			if got := retryAfter(http.Header{"Retry-After": {text}}); got != want {
 				t.Errorf("%q: got %s, want %s", text, got, want)
 			}

@@ -64,7 +64,8 @@ func readSettings(env environment) (s settings, on bool, err error) {
 		return s, false, err
 	}
 	if protocol, variable := env.otlp("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
-		return s, false, fmt.Errorf("%s: unsupported protocol %q; use http/protobuf (port 4318 by convention)", variable, protocol)
+		return s, false,
+			fmt.Errorf("%s: unsupported protocol %q; use http/protobuf (port 4318 by convention)", variable, protocol)
 	}
 	if s.endpoint, err = parseEndpoint(endpoint, variable == prefix+"ENDPOINT"); err != nil {
 		return s, false, fmt.Errorf("%s: %w", variable, err)
@@ -97,7 +98,8 @@ func (s *settings) readHeaders(env environment) error {
 		name, value, ok := strings.Cut(pair, "=")
 		name = strings.TrimSpace(name)
 		value, err := url.PathUnescape(strings.TrimSpace(value))
-		if !ok || err != nil || name == "" || strings.ContainsFunc(name, isInvalidInName) || strings.ContainsFunc(value, unicode.IsControl) {
+		if !ok || err != nil || name == "" || strings.ContainsFunc(name, isInvalidInName) ||
+			strings.ContainsFunc(value, unicode.IsControl) {
 			return fmt.Errorf("%s: it must be a list of name=value, separated by commas, with URL-encoded values", variable)
 		}
 		s.header.Set(name, value)
@@ -169,7 +171,8 @@ func (s *settings) readTLS(env environment) error {
 // samplers are the samplers of the SDK, which would print an error about others and use its
 // default.
 var samplers = []string{
-	"", "always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio",
+	"", "always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off",
+	"parentbased_traceidratio",
 }
 
 func (env environment) checkSampler() error {

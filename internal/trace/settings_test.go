@@ -93,7 +93,8 @@ func TestReadSettings_NamesAnInvalidVariableWithoutItsValue(t *testing.T) {
 		}
 	}
 	for _, arg := range []string{"often", "-1", "1.1", "NaN"} {
-		_, _, err := readSettings(vars("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c", "OTEL_TRACES_SAMPLER", "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG", arg))
+		_, _, err := readSettings(vars("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c",
+			"OTEL_TRACES_SAMPLER", "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG", arg))
 		if err == nil || !strings.Contains(err.Error(), "OTEL_TRACES_SAMPLER_ARG") {
 			t.Errorf("ratio %s: got %v", arg, err)
 		}

@@ -34,7 +34,9 @@ func makeClip(t *testing.T) string {
 // work runs the pipeline until the task has ended.
 func work(t *testing.T, tracer *Tracer, submission store.Submission) {
 	t.Helper()
-	config := video.Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Reserve: -1, Tools: video.Tools{Preset: "ultrafast", Threads: 1}}
+	config := video.Config{
+		DataDir: t.TempDir(), PublishDir: t.TempDir(), Reserve: -1, Tools: video.Tools{Preset: "ultrafast", Threads: 1},
+	}
 	pipeline, err := video.Pipeline(tracer.Stages(video.Stages(config))...)
 	if err != nil {
 		t.Fatal(err)
@@ -91,12 +93,14 @@ func TestVideo_IsOneTraceFromSubmissionToFFmpeg(t *testing.T) {
 		case "ffmpeg", "ffprobe":
 			got := values(s)
 			purposes[got["purpose"]] += above.Name
-			if got["process.exit.code"] != "0" || got["cpu_s"] == "" || above.StartTime.After(s.StartTime) || above.EndTime.Before(s.EndTime) {
+			if got["process.exit.code"] != "0" || got["cpu_s"] == "" || above.StartTime.After(s.StartTime) ||
+				above.EndTime.Before(s.EndTime) {
 				t.Errorf("%s below %s: %v", s.Name, above.Name, got)
 			}
 			// The last frame lasts 0.1 s, which ffmpeg 7 leaves out.
 			media, err := strconv.ParseFloat(got["media_s"], 64)
-			if got["purpose"] == "transcode" && (got["speed"] == "" || got["frames"] != "20" || err != nil || media < 1.85 || media > 2.15) {
+			if got["purpose"] == "transcode" &&
+				(got["speed"] == "" || got["frames"] != "20" || err != nil || media < 1.85 || media > 2.15) {
 				t.Errorf("transcode: %v", got)
 			}
 		default:
@@ -124,7 +128,8 @@ func TestVideo_FailureIsInTheTrace(t *testing.T) {
 	if len(spans) != 1 {
 		t.Fatalf("%d spans", len(spans))
 	}
-	if got := values(spans[0]); got["outcome"] != "failed" || got["error.type"] != "permanent" || spans[0].Status.Description == "" {
+	got := values(spans[0])
+	if got["outcome"] != "failed" || got["error.type"] != "permanent" || spans[0].Status.Description == "" {
 		t.Errorf("got %v, %v", got, spans[0].Status)
 	}
 }

@@ -46,13 +46,16 @@ func TestWork_SpanIsChildOfTheSubmitterAndLinked(t *testing.T) {
 	if s.Name != "transcode attempt" || s.SpanKind != api.SpanKindConsumer || s.InstrumentationScope.Version != "v1" {
 		t.Errorf("got %s, %s", s.Name, s.SpanKind)
 	}
-	if s.SpanContext.TraceID().String() != parentTrace || s.Parent.SpanID().String() != parentSpan || !s.Parent.IsRemote() {
+	if s.SpanContext.TraceID().String() != parentTrace || s.Parent.SpanID().String() != parentSpan ||
+		!s.Parent.IsRemote() {
 		t.Errorf("it is in %s, below %s", s.SpanContext.TraceID(), s.Parent.SpanID())
 	}
 	if len(s.Links) != 1 || s.Links[0].SpanContext.SpanID().String() != parentSpan {
 		t.Errorf("links %v", s.Links)
 	}
-	want := map[string]string{"task_id": newJob("").Task.String(), "stage": "transcode", "attempt": "2", "outcome": "completed"}
+	want := map[string]string{
+		"task_id": newJob("").Task.String(), "stage": "transcode", "attempt": "2", "outcome": "completed",
+	}
 	if got := values(s); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v", got)
 	}
@@ -213,7 +216,8 @@ func TestStages_AreUnchangedWhileOff(t *testing.T) {
 		t.Error("work is not what it was")
 	}
 	on, _ := remembering(t)
-	if got := on.Stages(all); &got[0] == &all[0] || reflect.ValueOf(all[0].Work).Pointer() != reflect.ValueOf(nothing).Pointer() {
+	got := on.Stages(all)
+	if &got[0] == &all[0] || reflect.ValueOf(all[0].Work).Pointer() != reflect.ValueOf(nothing).Pointer() {
 		t.Error("the given ones were changed")
 	}
 }
@@ -227,7 +231,10 @@ func BenchmarkAttempt(b *testing.B) {
 		name        string
 		tracer      *Tracer
 		traceparent string
-	}{{"off", nil, parent}, {"on", on, parent}, {"on/without", on, ""}, {"on/unsampled", on, strings.TrimSuffix(parent, "1") + "0"}} {
+	}{
+		{"off", nil, parent}, {"on", on, parent}, {"on/without", on, ""},
+		{"on/unsampled", on, strings.TrimSuffix(parent, "1") + "0"},
+	} {
 		b.Run(tt.name, func(b *testing.B) {
 			work, job := tt.tracer.Work(nothing), newJob(tt.traceparent)
 			b.ReportAllocs()

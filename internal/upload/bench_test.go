@@ -27,7 +27,8 @@ func BenchmarkUpload(b *testing.B) {
 	size := strconv.Itoa(benchBytes)
 	b.SetBytes(benchBytes)
 	for b.Loop() {
-		post(b, s, "POST", "/uploads/", benchBytes, http.StatusCreated, "Tus-Resumable", "1.0.0", "Upload-Length", size, "Content-Type", chunkType)
+		post(b, s, "POST", "/uploads/", benchBytes, http.StatusCreated, "Tus-Resumable", "1.0.0", "Upload-Length", size,
+			"Content-Type", chunkType)
 		for _, done := range k.uploads {
 			if err := u.Release(b.Context(), done.ID); err != nil {
 				b.Fatal(err)

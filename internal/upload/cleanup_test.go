@@ -62,7 +62,8 @@ func TestUpload_IsDeletedIfRefused(t *testing.T) {
 	s := serve(t, upload.Options{})
 	s.submissions.failWith(fmt.Errorf("%w: no such profile", upload.ErrRefused))
 	url := s.create(3)
-	if a := s.mustPatch(http.StatusUnprocessableEntity, url, 0, strings.NewReader("abc")); !strings.Contains(a.body, "no such profile") {
+	a := s.mustPatch(http.StatusUnprocessableEntity, url, 0, strings.NewReader("abc"))
+	if !strings.Contains(a.body, "no such profile") {
 		t.Errorf("the body is %s", a.body)
 	}
 	s.mustSend(http.StatusUnprocessableEntity, "PUT", "/uploads/a.mp4", strings.NewReader("abc"))
@@ -76,13 +77,15 @@ func TestCleanUp_DeletesAFileItsTaskNoLongerNeeds(t *testing.T) {
 	var fate atomic.Int32
 	var queried atomic.Pointer[upload.Upload]
 	broken := errors.New("unknown")
-	s := serve(t, upload.Options{TaskGoneRetention: time.Hour, SourceState: func(_ context.Context, u upload.Upload) (upload.SourceState, error) {
-		queried.Store(&u)
-		if f := fate.Load(); f >= 0 {
-			return upload.SourceState(f), nil
-		}
-		return upload.SourceCopied, broken
-	}})
+	s := serve(t, upload.Options{
+		TaskGoneRetention: time.Hour, SourceState: func(_ context.Context, u upload.Upload) (upload.SourceState, error) {
+			queried.Store(&u)
+			if f := fate.Load(); f >= 0 {
+				return upload.SourceState(f), nil
+			}
+			return upload.SourceCopied, broken
+		},
+	})
 	cleanUp := func(f upload.SourceState, want int, wantErr error) {
 		t.Helper()
 		fate.Store(int32(f))

@@ -28,7 +28,8 @@ func (s *testServer) startPatch(url string, offset, length int64) *openPatch {
 	p := &openPatch{feed, make(chan response, 1)}
 	go func() {
 		defer close(p.response)
-		a, err := s.send("PATCH", url, body, "Content-Length", fmt.Sprint(length), "Content-Type", chunkType, "Upload-Offset", fmt.Sprint(offset))
+		a, err := s.send("PATCH", url, body, "Content-Length", fmt.Sprint(length), "Content-Type", chunkType,
+			"Upload-Offset", fmt.Sprint(offset))
 		if err == nil {
 			p.response <- a
 		}
@@ -186,7 +187,9 @@ func TestStallTimeout_ClosesRefusedConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "PATCH /uploads/%s HTTP/1.1\r\nHost: x\r\nTus-Resumable: 1.0.0\r\nContent-Type: %s\r\nUpload-Offset: 0\r\nContent-Length: 1000\r\n\r\nabc", strings.Repeat("A", 26), chunkType)
+	fmt.Fprintf(conn,
+		"PATCH /uploads/%s HTTP/1.1\r\nHost: x\r\nTus-Resumable: 1.0.0\r\nContent-Type: %s\r\nUpload-Offset: 0\r\nContent-Length: 1000\r\n\r\nabc",
+		strings.Repeat("A", 26), chunkType)
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
 	all, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(all), "HTTP/1.1 404") {
@@ -290,7 +293,8 @@ func TestLimits(t *testing.T) {
 			}
 			return fmt.Errorf("%w: ann has had enough", upload.ErrRefused)
 		}})
-		a := s.mustSend(http.StatusUnprocessableEntity, "POST", "/uploads/", nil, "Upload-Length", "7", "As", "ann", "Upload-Metadata", metadata("filename", "a.mp4"))
+		a := s.mustSend(http.StatusUnprocessableEntity, "POST", "/uploads/", nil, "Upload-Length", "7", "As", "ann",
+			"Upload-Metadata", metadata("filename", "a.mp4"))
 		if !strings.Contains(a.body, "ann has had enough") {
 			t.Errorf("got %s", a.body)
 		}

@@ -24,10 +24,12 @@ const childDirVariable = "CUELIGHT_UPLOAD_TEST_DIR"
 
 // runChild serves uploads in a child process, which kills itself before it submits one.
 func runChild(dir string) {
-	u, err := upload.New(upload.Options{Dir: dir, MinFree: -1, OnComplete: func(context.Context, upload.Upload) (upload.Receipt, error) {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
-	}})
+	u, err := upload.New(upload.Options{
+		Dir: dir, MinFree: -1, OnComplete: func(context.Context, upload.Upload) (upload.Receipt, error) {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		},
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -81,7 +83,8 @@ func TestRecover_SubmitsACompleteUploadAfterAKill(t *testing.T) {
 	want := randomBytes(300_000)
 	url := s.mustSend(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(len(want)),
 		"Upload-Metadata", metadata("filename", "x.mkv")).header.Get("Location")
-	if _, err := s.send("PATCH", p.url+url, bytes.NewReader(want), "Content-Type", chunkType, "Upload-Offset", "0"); err == nil {
+	_, err := s.send("PATCH", p.url+url, bytes.NewReader(want), "Content-Type", chunkType, "Upload-Offset", "0")
+	if err == nil {
 		t.Fatal("the child answered instead of being killed")
 	}
 	p.kill()
@@ -120,12 +123,14 @@ func TestPatch_ResumesAfterAKill(t *testing.T) {
 	p := startChild(t, dir)
 	s := serve(t, upload.Options{Dir: dir})
 	want := randomBytes(3 << 20)
-	url := s.mustSend(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(len(want))).header.Get("Location")
+	url := s.mustSend(http.StatusCreated, "POST", p.url+"/uploads/", nil,
+		"Upload-Length", strconv.Itoa(len(want))).header.Get("Location")
 	pipe, feed := io.Pipe()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = s.send("PATCH", p.url+url, pipe, "Content-Length", strconv.Itoa(len(want)), "Content-Type", chunkType, "Upload-Offset", "0")
+		_, _ = s.send("PATCH", p.url+url, pipe, "Content-Length", strconv.Itoa(len(want)), "Content-Type", chunkType,
+			"Upload-Offset", "0")
 	}()
 	if _, err := feed.Write(want[:1<<20]); err != nil {
 		t.Fatal(err)
@@ -186,7 +191,8 @@ func TestPatch_UsesConstantMemory(t *testing.T) {
 	p := startChild(t, dir) // its memory is only that of the upload
 	s := serve(t, upload.Options{Dir: dir})
 	const size = 200 << 20
-	url := s.mustSend(http.StatusCreated, "POST", p.url+"/uploads/", nil, "Upload-Length", strconv.Itoa(size)).header.Get("Location")
+	url := s.mustSend(http.StatusCreated, "POST", p.url+"/uploads/", nil,
+		"Upload-Length", strconv.Itoa(size)).header.Get("Location")
 	before := peakMemory(t, p.Process.Pid)
 	sum := sha256.New()
 	for at := int64(0); at < size; at += 50 << 20 {
@@ -194,7 +200,8 @@ func TestPatch_UsesConstantMemory(t *testing.T) {
 		if at+n == size {
 			n-- // the last byte would kill the child
 		}
-		s.mustPatch(http.StatusNoContent, p.url+url, at, io.TeeReader(io.LimitReader(zeroReader{}, n), sum), "Content-Length", strconv.FormatInt(n, 10))
+		s.mustPatch(http.StatusNoContent, p.url+url, at, io.TeeReader(io.LimitReader(zeroReader{}, n), sum),
+			"Content-Length", strconv.FormatInt(n, 10))
 	}
 	if after := peakMemory(t, p.Process.Pid); after > before+24<<20 {
 		t.Errorf("the process grew from %d to %d MiB", before>>20, after>>20)

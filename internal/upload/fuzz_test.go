@@ -53,7 +53,8 @@ func checkUpload(t *testing.T, metadata map[string]string) {
 }
 
 func checkName(t *testing.T, name string) {
-	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsAny(name, "/\\\x00") || name == ".." || name == "." ||
+	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsAny(name, "/\\\x00") ||
+		name == ".." || name == "." ||
 		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Fatalf("name %q", name)
 	}
@@ -64,7 +65,10 @@ func checkName(t *testing.T, name string) {
 }
 
 func FuzzCleanName(f *testing.F) {
-	for _, name := range []string{"a.mp4", "../x", `..\x`, "\xff.mp4", strings.Repeat("é", 300) + ".mkv", ".", "a/..", "\u202e", strings.Repeat("é", 127) + " x"} {
+	for _, name := range []string{
+		"a.mp4", "../x", `..\x`, "\xff.mp4", strings.Repeat("é", 300) + ".mkv", ".", "a/..", "\u202e",
+		strings.Repeat("é", 127) + " x",
+	} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

@@ -16,7 +16,9 @@ func newServerWithTakenID(t *testing.T) *testServer {
 	var s *testServer
 	s = serve(t, upload.Options{
 		ProblemTypePrefix: "urn:test:",
-		SourceState:       func(context.Context, upload.Upload) (upload.SourceState, error) { return upload.SourceCopied, nil },
+		SourceState: func(context.Context, upload.Upload) (upload.SourceState, error) {
+			return upload.SourceCopied, nil
+		},
 		OnComplete: func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
 			if u.RequestID == "film-17" {
 				return upload.Receipt{}, fmt.Errorf("%w: it is task 7", upload.ErrRequestTaken)
@@ -29,7 +31,8 @@ func newServerWithTakenID(t *testing.T) *testServer {
 
 func (s *testServer) mustCleanUp(released, handed int) {
 	s.t.Helper()
-	if done, err := s.uploads.CleanUp(s.t.Context()); err != nil || done.Released != released || done.Submitted != handed || done.Expired != 0 {
+	done, err := s.uploads.CleanUp(s.t.Context())
+	if err != nil || done.Released != released || done.Submitted != handed || done.Expired != 0 {
 		s.t.Errorf("CleanUp returned %+v, %v; want %d released, %d submitted", done, err, released, handed)
 	}
 }
@@ -42,7 +45,8 @@ func TestTakenRequestID_KeepsTheFile(t *testing.T) {
 	begun := s.create(3, "Upload-Metadata", metadata("request_id", named, "priority", "3"))
 	resumed := s.mustPatch(http.StatusConflict, begun, 0, strings.NewReader("abc"))
 	for _, a := range []response{simple, resumed} {
-		if a.kind() != "request-id-taken" || !strings.Contains(a.body, "task 7") || !strings.Contains(a.body, "the file is kept") {
+		if a.kind() != "request-id-taken" || !strings.Contains(a.body, "task 7") ||
+			!strings.Contains(a.body, "the file is kept") {
 			t.Errorf("the body is %s", a.body)
 		}
 	}
@@ -52,7 +56,8 @@ func TestTakenRequestID_KeepsTheFile(t *testing.T) {
 	}
 	s.mustCleanUp(0, 0)
 	s.mustPatch(http.StatusConflict, url, 3, strings.NewReader("")) // it is still taken
-	a := s.mustPatch(http.StatusNoContent, url, 3, strings.NewReader(""), "Upload-Metadata", metadata("request_id", "film-18"))
+	a := s.mustPatch(http.StatusNoContent, url, 3, strings.NewReader(""),
+		"Upload-Metadata", metadata("request_id", "film-18"))
 	u := s.submissions.only(t)
 	if a.header.Get("Cuelight-Task") != "task-of-"+u.ID || u.RequestID != "film-18" {
 		t.Errorf("with the id %q the headers are %v", u.RequestID, a.header)
@@ -91,7 +96,8 @@ func TestUpload_ReportsAnExistingTask(t *testing.T) {
 		t.Errorf("the body is %s, %v", a.body, a.header)
 	}
 	url := s.create(3)
-	if a := s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc")); a.header.Get("Cuelight-Task-Existed") != "true" {
+	a = s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	if a.header.Get("Cuelight-Task-Existed") != "true" {
 		t.Errorf("the headers are %v", a.header)
 	}
 	if a := s.mustSend(http.StatusOK, "HEAD", url, nil); a.header.Get("Cuelight-Task-Existed") != "true" {

@@ -22,7 +22,9 @@ func (a response) kind() string {
 
 func TestReservation_ExpiresWithoutData(t *testing.T) {
 	t.Parallel()
-	s := serve(t, upload.Options{MaxBytes: 10, MaxReserved: 20, ReservationTimeout: time.Hour, ProblemTypePrefix: "urn:test:"})
+	s := serve(t, upload.Options{
+		MaxBytes: 10, MaxReserved: 20, ReservationTimeout: time.Hour, ProblemTypePrefix: "urn:test:",
+	})
 	begin := func(want int, length, principal string) response {
 		t.Helper()
 		return s.mustSend(want, "POST", "/uploads/", nil, "Upload-Length", length, "As", principal)
@@ -56,7 +58,8 @@ func TestReservation_CountsTheLengthOfAForm(t *testing.T) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		_, _ = s.send("POST", "/uploads/", body, "Tus-Resumable", "", "Content-Length", "900", "Content-Type", "multipart/form-data; boundary=x", "As", "ann")
+		_, _ = s.send("POST", "/uploads/", body, "Tus-Resumable", "", "Content-Length", "900",
+			"Content-Type", "multipart/form-data; boundary=x", "As", "ann")
 	}()
 	fmt.Fprintf(feed, "--x\r\nContent-Disposition: form-data; name=file; filename=a.mp4\r\n\r\nabc")
 	waitFor(t, "the upload", func() bool { return len(s.entries()) > 0 })
@@ -114,7 +117,8 @@ func TestUpload_HasItsUserAndPrincipal(t *testing.T) {
 	if u := s.submissions.only(t); u.UserID != "user 7" || u.Principal != "ann" {
 		t.Errorf("%+v", u)
 	}
-	a := s.mustSend(http.StatusBadRequest, "POST", "/uploads/", nil, "Upload-Length", "3", "Upload-Metadata", metadata("user_id", strings.Repeat("x", 2049)))
+	a := s.mustSend(http.StatusBadRequest, "POST", "/uploads/", nil, "Upload-Length", "3",
+		"Upload-Metadata", metadata("user_id", strings.Repeat("x", 2049)))
 	if a.kind() != "invalid-request" {
 		t.Errorf("too long: %s", a.body)
 	}
@@ -123,11 +127,13 @@ func TestUpload_HasItsUserAndPrincipal(t *testing.T) {
 func TestProblems_HaveKinds(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s := serve(t, upload.Options{ProblemTypePrefix: "urn:test:", OnComplete: func(context.Context, upload.Upload) (upload.Receipt, error) {
-		close(entered)
-		<-leave
-		return upload.Receipt{Task: "task"}, nil
-	}})
+	s := serve(t, upload.Options{
+		ProblemTypePrefix: "urn:test:", OnComplete: func(context.Context, upload.Upload) (upload.Receipt, error) {
+			close(entered)
+			<-leave
+			return upload.Receipt{Task: "task"}, nil
+		},
+	})
 	url := s.create(3)
 	if a := s.mustPatch(http.StatusConflict, url, 2, strings.NewReader("c")); a.kind() != "upload-offset" {
 		t.Errorf("wrong offset: %s", a.body)

@@ -18,12 +18,14 @@ import (
 func newRevocableServer(t *testing.T, askEvery time.Duration) (s *testServer, revoke func()) {
 	t.Helper()
 	var revoked atomic.Bool
-	s = serve(t, upload.Options{ProblemTypePrefix: "urn:test:", CheckPrincipalInterval: askEvery, CheckPrincipal: func(context.Context) error {
-		if revoked.Load() {
-			return fmt.Errorf("%w: credentials are not valid", upload.ErrRevoked)
-		}
-		return errors.New("the database is down")
-	}})
+	s = serve(t, upload.Options{
+		ProblemTypePrefix: "urn:test:", CheckPrincipalInterval: askEvery, CheckPrincipal: func(context.Context) error {
+			if revoked.Load() {
+				return fmt.Errorf("%w: credentials are not valid", upload.ErrRevoked)
+			}
+			return errors.New("the database is down")
+		},
+	})
 	return s, func() { revoked.Store(true) }
 }
 

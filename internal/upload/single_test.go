@@ -26,7 +26,10 @@ func TestSingleRequest_AcceptsAFile(t *testing.T) {
 	for _, c := range []struct{ name, method, path, contentType, wantType string }{
 		{"curl -T", "PUT", "/uploads/a%20film.mp4" + query, "", ""},
 		{"curl -X POST -T", "POST", "/uploads/a%20film.mp4" + query, "", ""},
-		{"curl --data-binary", "POST", "/uploads/" + query + "&filename=a%20film.mp4", "application/x-www-form-urlencoded", ""},
+		{
+			"curl --data-binary", "POST", "/uploads/" + query + "&filename=a%20film.mp4", "application/x-www-form-urlencoded",
+			"",
+		},
 		{"with a type", "POST", "/uploads" + query + "&filename=a%20film.mp4", "video/mp4", "video/mp4"},
 	} {
 		for _, chunked := range []bool{false, true} {
@@ -39,7 +42,8 @@ func TestSingleRequest_AcceptsAFile(t *testing.T) {
 			a := s.mustSendPlain(http.StatusCreated, c.method, c.path, body, "Content-Type", c.contentType)
 			u := s.submissions.only(t)
 			s.checkFile(u, want)
-			if u.Name != "a film.mp4" || string(u.Params) != `{"a":1}` || u.Priority != 5 || u.RequestID != "r" || u.Type != c.wantType {
+			if u.Name != "a film.mp4" || string(u.Params) != `{"a":1}` || u.Priority != 5 || u.RequestID != "r" ||
+				u.Type != c.wantType {
 				t.Errorf("%s: submitted as %+v", c.name, u)
 			}
 			var v struct {
@@ -47,7 +51,8 @@ func TestSingleRequest_AcceptsAFile(t *testing.T) {
 				TaskID string `json:"task_id"`
 				Size   int64  `json:"size"`
 			}
-			if err := json.Unmarshal([]byte(a.body), &v); err != nil || v.ID != u.ID || v.TaskID != "task-of-"+u.ID || v.Size != 100_000 {
+			err := json.Unmarshal([]byte(a.body), &v)
+			if err != nil || v.ID != u.ID || v.TaskID != "task-of-"+u.ID || v.Size != 100_000 {
 				t.Errorf("%s: the body is %s", c.name, a.body)
 			}
 			if a.header.Get("Location") != "/uploads/"+u.ID || a.header.Get("Cuelight-Task") != v.TaskID {
@@ -94,7 +99,8 @@ func TestSingleRequest_LimitsFormFields(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"a field's name": {long, "v", "@a.mp4", "b"},
 		"a file's name":  {"@" + long + ".mp4", "b"},
-		"many fields":    append(strings.Split(strings.Repeat("k,"+strings.Repeat("v", 30<<10)+",", 10), ",")[:20], "@a.mp4", "b"),
+		"many fields": append(strings.Split(strings.Repeat("k,"+strings.Repeat("v", 30<<10)+",", 10), ",")[:20],
+			"@a.mp4", "b"),
 	} {
 		body, contentType := newForm(fields...)
 		a, err := s.send("POST", "/uploads/", body, "Content-Type", contentType, "Tus-Resumable", "")
@@ -102,7 +108,8 @@ func TestSingleRequest_LimitsFormFields(t *testing.T) {
 			t.Errorf("%s: got %d %.200s %v", name, a.status, a.body, err)
 		}
 	}
-	body := strings.NewReader(long + "\r\n--y\r\nContent-Disposition: form-data; name=f; filename=a.mp4\r\n\r\nb\r\n--y--\r\n")
+	body := strings.NewReader(long +
+		"\r\n--y\r\nContent-Disposition: form-data; name=f; filename=a.mp4\r\n\r\nb\r\n--y--\r\n")
 	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", body, "Content-Type", "multipart/form-data; boundary=y")
 	if all := s.submissions.all(); len(all) > 0 || len(s.entries()) > 0 {
 		t.Errorf("%d were submitted, remaining: %v", len(all), s.entries())
@@ -123,7 +130,8 @@ func TestSingleRequest_LeavesNothingAfterAnError(t *testing.T) {
 		http.StatusRequestEntityTooLarge: {{"@a", long}},
 		http.StatusBadRequest: {
 			{}, {"a", "b"}, {"@a", ""}, {"@a", "b", "priority", "1"}, {"@a", "b", "@c", "d"}, {"params", "[]", "@a", "b"},
-			{"x", strings.Repeat("x", 40<<10), "@a", "b"}, append(strings.Split(strings.Repeat("k,v,", 40), ","), "v", "@a", "b"),
+			{"x", strings.Repeat("x", 40<<10), "@a", "b"},
+			append(strings.Split(strings.Repeat("k,v,", 40), ","), "v", "@a", "b"),
 		},
 	} {
 		for _, fields := range forms {
@@ -137,9 +145,12 @@ func TestSingleRequest_LeavesNothingAfterAnError(t *testing.T) {
 			}
 		}
 	}
-	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", strings.NewReader("x"), "Content-Type", "multipart/form-data; boundary=y")
-	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", strings.NewReader("x"), "Content-Type", "multipart/form-data")
-	_, _ = s.send("PUT", "/uploads/a.mp4", brokenReader(randomBytes(900), 500), "Content-Length", "900", "Tus-Resumable", "")
+	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", strings.NewReader("x"),
+		"Content-Type", "multipart/form-data; boundary=y")
+	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", strings.NewReader("x"),
+		"Content-Type", "multipart/form-data")
+	_, _ = s.send("PUT", "/uploads/a.mp4", brokenReader(randomBytes(900), 500), "Content-Length", "900",
+		"Tus-Resumable", "")
 	broken, contentType := newForm("@a", long[:900])
 	half, _ := io.ReadAll(io.LimitReader(broken, 500))
 	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", bytes.NewReader(half), "Content-Type", contentType)

@@ -80,11 +80,14 @@ func TestRecover_SubmitsTheSameTaskAgain(t *testing.T) {
 	if err := s.uploads.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if again := s.mustSend(http.StatusOK, "HEAD", url, nil, "As", "ann").header.Get("Cuelight-Task"); again != first || first == "" {
+	again := s.mustSend(http.StatusOK, "HEAD", url, nil, "As", "ann").header.Get("Cuelight-Task")
+	if again != first || first == "" {
 		t.Errorf("the first task is %q, the second %q", first, again)
 	}
 	var n int
-	if err := pool.QueryRow(t.Context(), "select count(*) from tasks where user_id = 'ann' and priority = 3 and params = '{\"a\": 1}'").Scan(&n); err != nil || n != 1 {
+	err = pool.QueryRow(t.Context(),
+		"select count(*) from tasks where user_id = 'ann' and priority = 3 and params = '{\"a\": 1}'").Scan(&n)
+	if err != nil || n != 1 {
 		t.Errorf("there are %d such tasks, want 1; %v", n, err)
 	}
 

@@ -23,7 +23,8 @@ func TestPatch_ResumesAnInterruptedUpload(t *testing.T) {
 	s := serve(t, upload.Options{})
 	for range 5 {
 		want := randomBytes(1 + rand.IntN(3<<20))
-		url := s.create(int64(len(want)), "Upload-Metadata", metadata("filename", "A film.MP4", "filetype", "video/mp4", "params", `{"a":1}`, "priority", "-7", "request_id", "r", "x", "y"))
+		url := s.create(int64(len(want)), "Upload-Metadata", metadata("filename", "A film.MP4", "filetype", "video/mp4",
+			"params", `{"a":1}`, "priority", "-7", "request_id", "r", "x", "y"))
 		cuts := 0
 		for {
 			a := s.mustSend(http.StatusOK, "HEAD", url, nil)
@@ -38,7 +39,8 @@ func TestPatch_ResumesAnInterruptedUpload(t *testing.T) {
 				cuts++
 				_, _ = s.send("PATCH", url, brokenReader(rest, rand.IntN(len(rest))), "Content-Length", strconv.Itoa(len(rest)),
 					"Content-Type", chunkType, "Upload-Offset", strconv.Itoa(at))
-			} else if a, err := s.send("PATCH", url, bytes.NewReader(rest), "Content-Type", chunkType, "Upload-Offset", strconv.Itoa(at)); err != nil {
+			} else if a, err := s.send("PATCH", url, bytes.NewReader(rest), "Content-Type", chunkType,
+				"Upload-Offset", strconv.Itoa(at)); err != nil {
 				t.Fatal(err)
 			} else if a.status != http.StatusNoContent && a.status != http.StatusLocked && a.status != http.StatusConflict {
 				t.Fatalf("got %d %s", a.status, a.body)
@@ -47,7 +49,8 @@ func TestPatch_ResumesAnInterruptedUpload(t *testing.T) {
 		waitFor(t, "the submission", func() bool { return len(s.submissions.all()) > 0 })
 		u := s.submissions.only(t)
 		s.checkFile(u, want)
-		if u.Name != "A film.MP4" || u.Type != "video/mp4" || string(u.Params) != `{"a":1}` || u.Priority != -7 || u.RequestID != "r" || u.Metadata["x"] != "y" {
+		if u.Name != "A film.MP4" || u.Type != "video/mp4" || string(u.Params) != `{"a":1}` || u.Priority != -7 ||
+			u.RequestID != "r" || u.Metadata["x"] != "y" {
 			t.Errorf("submitted as %+v", u)
 		}
 		if filepath.Base(u.Path) != "source.mp4" {
@@ -97,7 +100,8 @@ func TestOptions_DescribesTheProtocol(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if a := s.mustSend(http.StatusPreconditionFailed, "POST", "/uploads/", nil, "Tus-Resumable", "2.0", "Upload-Length", "1"); a.header.Get("Tus-Version") != "1.0.0" {
+	a = s.mustSend(http.StatusPreconditionFailed, "POST", "/uploads/", nil, "Tus-Resumable", "2.0", "Upload-Length", "1")
+	if a.header.Get("Tus-Version") != "1.0.0" {
 		t.Errorf("the headers are %v", a.header)
 	}
 	a = s.mustSend(http.StatusNotFound, "HEAD", "/uploads/AAAAAAAAAAAAAAAAAAAAAAAAAA", nil)
@@ -117,7 +121,8 @@ func TestMethodOverride_WorksOnlyForPOST(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
 	url := s.create(4)
-	s.mustSend(http.StatusNoContent, "POST", url, strings.NewReader("ab"), "X-HTTP-Method-Override", "PATCH", "Content-Type", chunkType, "Upload-Offset", "0")
+	s.mustSend(http.StatusNoContent, "POST", url, strings.NewReader("ab"), "X-HTTP-Method-Override", "PATCH",
+		"Content-Type", chunkType, "Upload-Offset", "0")
 	s.mustSend(http.StatusOK, "GET", url, nil, "X-HTTP-Method-Override", "DELETE")
 	s.mustSend(http.StatusNoContent, "POST", url, nil, "X-HTTP-Method-Override", "DELETE")
 	s.mustSend(http.StatusNotFound, "GET", url, nil)
@@ -126,15 +131,19 @@ func TestMethodOverride_WorksOnlyForPOST(t *testing.T) {
 func TestCreationWithUpload(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
-	a := s.mustSend(http.StatusCreated, "POST", "/uploads/", strings.NewReader("abc"), "Upload-Length", "5", "Content-Type", chunkType)
+	a := s.mustSend(http.StatusCreated, "POST", "/uploads/", strings.NewReader("abc"), "Upload-Length", "5",
+		"Content-Type", chunkType)
 	if a.offset() != 3 || a.header.Get("Upload-Expires") == "" {
 		t.Errorf("headers are %v", a.header)
 	}
 	s.mustPatch(http.StatusNoContent, a.header.Get("Location"), 3, strings.NewReader("de"))
 	s.checkFile(s.submissions.only(t), []byte("abcde"))
-	s.mustSend(http.StatusRequestEntityTooLarge, "POST", "/uploads/", strings.NewReader("abcdef"), "Upload-Length", "5", "Content-Type", chunkType)
-	s.mustSend(460, "POST", "/uploads/", strings.NewReader("abcde"), "Upload-Length", "5", "Content-Type", chunkType, "Upload-Checksum", "sha1 "+base64.StdEncoding.EncodeToString(make([]byte, 20)))
-	_, _ = s.send("POST", "/uploads/", brokenReader([]byte("abcde"), 3), "Content-Length", "5", "Upload-Length", "5", "Content-Type", chunkType)
+	s.mustSend(http.StatusRequestEntityTooLarge, "POST", "/uploads/", strings.NewReader("abcdef"), "Upload-Length", "5",
+		"Content-Type", chunkType)
+	s.mustSend(460, "POST", "/uploads/", strings.NewReader("abcde"), "Upload-Length", "5", "Content-Type", chunkType,
+		"Upload-Checksum", "sha1 "+base64.StdEncoding.EncodeToString(make([]byte, 20)))
+	_, _ = s.send("POST", "/uploads/", brokenReader([]byte("abcde"), 3), "Content-Length", "5", "Upload-Length", "5",
+		"Content-Type", chunkType)
 	waitFor(t, "the upload to be deleted", func() bool { return len(s.entries()) == 1 })
 }
 
@@ -160,9 +169,15 @@ func TestPost_RejectsInvalidHeaders(t *testing.T) {
 		{"not UTF-8", 400, []string{"Upload-Length", "1", "Upload-Metadata", metadata("x", "\xff")}},
 		{"huge", 400, []string{"Upload-Length", "1", "Upload-Metadata", metadata("filename", strings.Repeat("x", 50<<10))}},
 		{"params that are a list", 400, []string{"Upload-Length", "1", "Upload-Metadata", metadata("params", "[1]")}},
-		{"params that are long", 400, []string{"Upload-Length", "1", "Upload-Metadata", metadata("params", `{"a":"`+strings.Repeat("x", 11<<10)+`"}`)}},
+		{
+			"params that are long", 400,
+			[]string{"Upload-Length", "1", "Upload-Metadata", metadata("params", `{"a":"`+strings.Repeat("x", 11<<10)+`"}`)},
+		},
 		{"priority out of range", 400, []string{"Upload-Length", "1", "Upload-Metadata", metadata("priority", "32768")}},
-		{"long request_id", 400, []string{"Upload-Length", "1", "Upload-Metadata", metadata("request_id", strings.Repeat("x", 201))}},
+		{
+			"long request_id", 400,
+			[]string{"Upload-Length", "1", "Upload-Metadata", metadata("request_id", strings.Repeat("x", 201))},
+		},
 		{"sha256 that is none", 400, []string{"Upload-Length", "1", "Upload-Metadata", metadata("sha256", "12")}},
 		{"unknown checksum", 400, []string{"Upload-Length", "1", "Content-Type", chunkType, "Upload-Checksum", "md5 abcd"}},
 	} {
@@ -185,10 +200,12 @@ func TestPatch_RejectsWrongOffsets(t *testing.T) {
 		s.mustPatch(http.StatusConflict, url, offset, strings.NewReader("xx"))
 	}
 	for _, offset := range []string{"", "-4", "+4", "4.0", " ", "99999999999999999999"} {
-		s.mustSend(http.StatusBadRequest, "PATCH", url, strings.NewReader("xx"), "Content-Type", chunkType, "Upload-Offset", offset)
+		s.mustSend(http.StatusBadRequest, "PATCH", url, strings.NewReader("xx"), "Content-Type", chunkType,
+			"Upload-Offset", offset)
 	}
 	s.mustSend(http.StatusUnsupportedMediaType, "PATCH", url, strings.NewReader("xx"), "Upload-Offset", "4")
-	s.mustSend(http.StatusPreconditionFailed, "PATCH", url, strings.NewReader("xx"), "Upload-Offset", "4", "Content-Type", chunkType, "Tus-Resumable", "")
+	s.mustSend(http.StatusPreconditionFailed, "PATCH", url, strings.NewReader("xx"), "Upload-Offset", "4",
+		"Content-Type", chunkType, "Tus-Resumable", "")
 	// More bytes than announced, with and without Content-Length.
 	s.mustPatch(http.StatusRequestEntityTooLarge, url, 4, strings.NewReader("efghijk"))
 	s.mustPatch(http.StatusRequestEntityTooLarge, url, 4, io.MultiReader(strings.NewReader("efghijk")))
@@ -210,9 +227,11 @@ func TestPatch_AppendsNothingIfTheChecksumDiffers(t *testing.T) {
 	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("ab"), "Upload-Checksum", sum("ab"))
 	s.mustPatch(460, url, 2, strings.NewReader("xx"), "Upload-Checksum", sum("cd"))
 	s.mustPatch(460, url, 2, strings.NewReader("xxxx"), "Upload-Checksum", sum("cdef"))
-	_, _ = s.send("PATCH", url, brokenReader([]byte("cdef"), 2), "Content-Length", "4", "Content-Type", chunkType, "Upload-Offset", "2", "Upload-Checksum", sum("cdef"))
+	_, _ = s.send("PATCH", url, brokenReader([]byte("cdef"), 2), "Content-Length", "4", "Content-Type", chunkType,
+		"Upload-Offset", "2", "Upload-Checksum", sum("cdef"))
 	waitFor(t, "the broken request to end", func() bool {
-		a, err := s.send("PATCH", url, strings.NewReader("cd"), "Content-Type", chunkType, "Upload-Offset", "2", "Upload-Checksum", sum("cd"))
+		a, err := s.send("PATCH", url, strings.NewReader("cd"), "Content-Type", chunkType, "Upload-Offset", "2",
+			"Upload-Checksum", sum("cd"))
 		return err == nil && a.status == http.StatusNoContent
 	})
 	s.mustPatch(http.StatusNoContent, url, 4, strings.NewReader("ef"))
@@ -265,11 +284,13 @@ func TestUpload_IsVisibleOnlyToItsPrincipal(t *testing.T) {
 		s.mustSend(http.StatusNotFound, "GET", url, nil, "As", other)
 		s.mustSend(http.StatusNotFound, "DELETE", url, nil, "As", other)
 		s.mustPatch(http.StatusNotFound, url, 0, strings.NewReader("ab"), "As", other)
-		if a := s.mustSend(http.StatusOK, "GET", "/uploads/", nil, "As", other); strings.TrimSpace(a.body) != `{"uploads":[]}` {
+		a := s.mustSend(http.StatusOK, "GET", "/uploads/", nil, "As", other)
+		if strings.TrimSpace(a.body) != `{"uploads":[]}` {
 			t.Errorf("%q sees %s", other, a.body)
 		}
 	}
-	if a := s.mustSend(http.StatusOK, "GET", "/uploads/", nil, "As", "ann"); !strings.Contains(a.body, filepath.Base(url)) {
+	a := s.mustSend(http.StatusOK, "GET", "/uploads/", nil, "As", "ann")
+	if !strings.Contains(a.body, filepath.Base(url)) {
 		t.Errorf("ann sees %s", a.body)
 	}
 	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abcd"), "As", "ann")

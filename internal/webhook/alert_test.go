@@ -113,7 +113,8 @@ func TestAlerts_HaveOneCooldownPerHostAndDisk(t *testing.T) {
 	for second := 0; second < 660; second += 30 {
 		for i, data := range []string{
 			`{"what": "disk_low", "host": "a", "disk": "data"}`, `{"what": "disk_low", "host": "a", "disk": "published"}`,
-			`{"what": "disk_low", "host": "b", "disk": "data"}`, `{"what": "listener_down", "host": "a"}`, `{"what": "listener_down", "host": "b"}`,
+			`{"what": "disk_low", "host": "b", "disk": "data"}`, `{"what": "listener_down", "host": "a"}`,
+			`{"what": "listener_down", "host": "b"}`,
 		} {
 			b.exec("insert into outbox (type, at, data) values ('alert', timestamptz '2026-03-01 12:00:00Z' + make_interval(secs => $1), $2)",
 				float64(second)+float64(i)/100, data)

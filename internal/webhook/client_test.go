@@ -83,7 +83,8 @@ func TestClient_RefusesANameThatChangesToAPrivateAddress(t *testing.T) {
 		all := b.deliveries(h)
 		return len(all) == 2 && all[1].Attempts == 1
 	})
-	if d := b.deliveries(h)[1]; d.Status != "pending" || !strings.Contains(d.Error, "127.0.0.2") || strings.Contains(d.Error, "secret") {
+	d := b.deliveries(h)[1]
+	if d.Status != "pending" || !strings.Contains(d.Error, "127.0.0.2") || strings.Contains(d.Error, "secret") {
 		t.Errorf("the row is %+v", d)
 	}
 	if len(outer.requests()) != 1 || len(inner.requests()) != 0 {
@@ -122,7 +123,8 @@ func TestClient_DoesNotCallTheHostsOwnAddress(t *testing.T) {
 func TestClient_CallsNothingIfTheHostsAddressesAreUnknown(t *testing.T) {
 	t.Parallel()
 	rc := newReceiver(t, nil)
-	r := sendOnce(t, Options{Allow: loopback, hostAddresses: func() ([]net.Addr, error) { return nil, syscall.EAFNOSUPPORT }}, rc.URL)
+	r := sendOnce(t,
+		Options{Allow: loopback, hostAddresses: func() ([]net.Addr, error) { return nil, syscall.EAFNOSUPPORT }}, rc.URL)
 	if r.isDelivered() || !strings.Contains(r.failure, "own addresses") || len(rc.requests()) != 0 {
 		t.Errorf("got %+v", r)
 	}
@@ -140,7 +142,8 @@ func TestClient_UsesTheStatusWhateverTheBody(t *testing.T) {
 	} {
 		for status, want := range map[int]bool{200: true, 299: true, 404: false, 500: false} {
 			text := strings.Replace(answer, "%d", fmt.Sprint(status), 1)
-			if r := sendOnce(t, Options{Allow: loopback}, serveRaw(t, text, false)); r.isDelivered() != want || r.status != status {
+			r := sendOnce(t, Options{Allow: loopback}, serveRaw(t, text, false))
+			if r.isDelivered() != want || r.status != status {
 				t.Errorf("%s, %d: %+v", name, status, r)
 			}
 		}
@@ -167,7 +170,8 @@ func TestClient_TreatsAnInvalidResponseAsAFailure(t *testing.T) {
 		"is not there":         unusedAddress(t),
 	} {
 		r := sendOnce(t, Options{Allow: loopback, Timeout: 2 * time.Second}, address+"?key=secret")
-		if r.isDelivered() || r.status != 0 || r.failure == "" || strings.Contains(r.failure, "secret") || len(r.failure) > 600 {
+		if r.isDelivered() || r.status != 0 || r.failure == "" || strings.Contains(r.failure, "secret") ||
+			len(r.failure) > 600 {
 			t.Errorf("%s: %+v", name, r)
 		}
 		if name == "never answers" && r.failure != "no answer within 2s" {

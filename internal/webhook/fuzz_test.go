@@ -13,8 +13,10 @@ import (
 // An accepted address can be requested, and contains no secret and no private address.
 func FuzzCheckAddress(f *testing.F) {
 	for _, s := range []string{
-		"https://example.com/hook?key=a", "http://example.com", "https://127.0.0.1/", "https://[::ffff:127.0.0.1]/", "https://u:p@h/",
-		"https://localhost.:8443/", "https://h:0/", "https://\u202e/", "https:////h", "https://h\\@127.0.0.1/", "https://[fe80::1%25lo]/",
+		"https://example.com/hook?key=a", "http://example.com", "https://127.0.0.1/",
+		"https://[::ffff:127.0.0.1]/", "https://u:p@h/",
+		"https://localhost.:8443/", "https://h:0/", "https://\u202e/", "https:////h", "https://h\\@127.0.0.1/",
+		"https://[fe80::1%25lo]/",
 	} {
 		f.Add(s)
 	}
@@ -44,7 +46,8 @@ func FuzzPayload(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if text := (payload{Data: eventData{Task: publicTask(store.Task{Source: s, UserID: s, RequestID: s})}}).encode(); len(text) > maxPayload {
+		text := (payload{Data: eventData{Task: publicTask(store.Task{Source: s, UserID: s, RequestID: s})}}).encode()
+		if len(text) > maxPayload {
 			t.Errorf("%d bytes of %q", len(text), s)
 		}
 	})

@@ -165,7 +165,9 @@ func TestDeliverer_WritesNothingWithoutTheLease(t *testing.T) {
 		}
 	}
 	// The result of an attempt is also written once.
-	r := attemptResult{dueDelivery: dueDelivery{id: b.deliveries(h)[0].ID, webhook: h.ID}, response: response{status: 500, failure: "no"}}
+	r := attemptResult{
+		dueDelivery: dueDelivery{id: b.deliveries(h)[0].ID, webhook: h.ID}, response: response{status: 500, failure: "no"},
+	}
 	b.classify(&r)
 	for range 2 {
 		must(t, deliverers[1].write(t.Context(), nil, []attemptResult{r}, nil))
@@ -186,7 +188,9 @@ func TestRun_WaitsForTheDatabase(t *testing.T) {
 	rc := newReceiver(t, nil)
 	b.add(rc.URL)
 	c := &severablePool{Pool: b.pool}
-	b.start(b.newWebhooks(Options{DB: c, Store: store.New(c, store.Video()), leaseDuration: 2 * time.Second, OnError: func(err error) { errs <- err }}))
+	b.start(b.newWebhooks(Options{
+		DB: c, Store: store.New(c, store.Video()), leaseDuration: 2 * time.Second, OnError: func(err error) { errs <- err },
+	}))
 	b.submit()
 	rc.waitForRequests(b, 1)
 	c.severed.Store(true)
@@ -219,7 +223,9 @@ func TestRun_KeepsItsLeaseWithASlowDatabase(t *testing.T) {
 	t.Parallel()
 	const tasks, each = 40, 25 * time.Millisecond
 	b := setup(t, Options{Concurrency: tasks, PerWebhook: tasks})
-	b.Webhooks = b.newWebhooks(Options{Store: slowStore{b.store, each}, Concurrency: tasks, PerWebhook: tasks, leaseDuration: tasks * each / 2})
+	b.Webhooks = b.newWebhooks(Options{
+		Store: slowStore{b.store, each}, Concurrency: tasks, PerWebhook: tasks, leaseDuration: tasks * each / 2,
+	})
 	rc := newReceiver(t, nil)
 	b.add(rc.URL, string(store.TaskSubmitted))
 	for range tasks {

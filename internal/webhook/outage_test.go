@@ -37,7 +37,8 @@ func TestRun_DeliversEverythingInOrderAfterAnOutage(t *testing.T) {
 		}
 		if i%4 == 3 { // twenty minutes pass
 			b.waitFor("an attempt for each due delivery", func() bool {
-				return b.count("select count(*) from cuelight_deliveries where status = 'pending' and run_at > now()") == tasks*(i+2)
+				return b.count("select count(*) from cuelight_deliveries where status = 'pending' and run_at > now()") ==
+					tasks*(i+2)
 			})
 			b.exec("update cuelight_deliveries set run_at = run_at - interval '20 min', created_at = created_at - interval '20 min'")
 		}
@@ -154,7 +155,8 @@ func TestStats_CountsUnreadEvents(t *testing.T) {
 	b.submit()
 	b.submit()
 	b.exec("update outbox set at = at - interval '1 hour'")
-	if s, err := b.Stats(t.Context()); err != nil || s.Unread != 2 || s.Pending != 0 || s.OldestAge < time.Hour || s.OldestAge > 2*time.Hour {
+	s, err := b.Stats(t.Context())
+	if err != nil || s.Unread != 2 || s.Pending != 0 || s.OldestAge < time.Hour || s.OldestAge > 2*time.Hour {
 		t.Errorf("stats are %+v, %v", s, err)
 	}
 	stop := b.run()

@@ -20,7 +20,8 @@ func TestPayload_IsSmallJSON(t *testing.T) {
 	text := m.encode()
 	var back payload
 	must(t, json.Unmarshal([]byte(text), &back))
-	if len(text) > maxPayload || !back.Data.Truncated || !strings.Contains(string(back.Data.Details), `"error_class":"exit"`) ||
+	if len(text) > maxPayload || !back.Data.Truncated ||
+		!strings.Contains(string(back.Data.Details), `"error_class":"exit"`) ||
 		!strings.Contains(text, "<&>") || strings.Contains(text, "\uFFFD") {
 		t.Errorf("%d bytes: %.200s", len(text), text)
 	}
@@ -34,7 +35,8 @@ func TestPayload_IsSmallJSON(t *testing.T) {
 	// JSON encodes these characters as six bytes.
 	odd := strings.Repeat("\x01", 2<<10)
 	m.Data.Task = &taskData{ID: newID(), Source: odd, UserID: odd, RequestID: odd, Status: "dead"}
-	if text = m.encode(); len(text) > maxPayload || json.Unmarshal([]byte(text), &back) != nil || back.Data.Task.ID != m.Data.Task.ID ||
+	text = m.encode()
+	if len(text) > maxPayload || json.Unmarshal([]byte(text), &back) != nil || back.Data.Task.ID != m.Data.Task.ID ||
 		back.Data.Task.Status != "dead" || !back.Data.Truncated {
 		t.Errorf("%d bytes: %.200s", len(text), text)
 	}
@@ -45,8 +47,11 @@ func TestPayload_IsSmallJSON(t *testing.T) {
 
 func TestPayload_ContainsNoSecretOfASource(t *testing.T) {
 	t.Parallel()
-	text := (payload{Data: eventData{Task: publicTask(store.Task{Source: "s3://key:hunter22@bucket/clip.mp4?X-Amz-Signature=c0ffee123"})}}).encode()
-	if strings.Contains(text, "c0ffee") || strings.Contains(text, "hunter") || !strings.Contains(text, `"s3://bucket/clip.mp4"`) {
+	text := (payload{
+		Data: eventData{Task: publicTask(store.Task{Source: "s3://key:hunter22@bucket/clip.mp4?X-Amz-Signature=c0ffee123"})},
+	}).encode()
+	if strings.Contains(text, "c0ffee") || strings.Contains(text, "hunter") ||
+		!strings.Contains(text, `"s3://bucket/clip.mp4"`) {
 		t.Error(text)
 	}
 }

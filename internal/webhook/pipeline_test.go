@@ -33,7 +33,8 @@ func TestRun_DeliversOnlyEventsOfThePipeline(t *testing.T) {
 		alert    string
 	}{mine: {video, "video", AlertListenerDown}, theirs: {r.ID, "podcast", AlertDiskLow}} {
 		for _, m := range rc.waitForRequests(b, 2) {
-			if m.Data.Pipeline != want.pipeline || m.Type != "submitted" && m.Type != want.alert || m.Data.Task != nil && m.Data.Task.ID != want.task {
+			if m.Data.Pipeline != want.pipeline || m.Type != "submitted" && m.Type != want.alert ||
+				m.Data.Task != nil && m.Data.Task.ID != want.task {
 				t.Errorf("%s got %s", want.pipeline, m.body)
 			}
 		}

@@ -16,7 +16,9 @@ import (
 
 func TestAdd_RejectsAddressesThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16")}})
+	b := setup(t, Options{
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16")},
+	})
 	for _, url := range []string{
 		"https://example.com/hook?key=a", "https://example.com:8443", "https://93.184.216.34/",
 		"http://127.0.0.1:80/", "http://localhost/", "https://10.1.2.3/", "http://10.1.2.3/", "HTTPS://EXAMPLE.com/",
@@ -53,10 +55,12 @@ func TestAdd_RejectsAddressesThatCannotBeCalled(t *testing.T) {
 			t.Errorf("%q: %v, want %q", url, err, why)
 		}
 	}
-	if _, err := b.newWebhooks(Options{AllowHTTP: true}).Add(t.Context(), Registration{URL: "http://example.com/"}); err != nil {
+	_, err := b.newWebhooks(Options{AllowHTTP: true}).Add(t.Context(), Registration{URL: "http://example.com/"})
+	if err != nil {
 		t.Error(err)
 	}
-	if _, err := b.Add(t.Context(), Registration{URL: "https://example.com/", Types: []string{"completed", "finished"}}); !errors.Is(err, ErrInvalid) {
+	_, err = b.Add(t.Context(), Registration{URL: "https://example.com/", Types: []string{"completed", "finished"}})
+	if !errors.Is(err, ErrInvalid) {
 		t.Errorf("an unknown type: %v", err)
 	}
 	if _, err := b.Add(t.Context(), Registration{URL: "https://example.com/", Types: Types()}); err != nil {
@@ -74,7 +78,8 @@ func TestAdd_ShowsTheSecretOnce(t *testing.T) {
 		t.Fatalf("the secret is %s", h.Secret)
 	}
 	got := b.get(h.ID)
-	if got.Secret != h.Secret[:10]+"…" || got.URL != h.URL || !slices.Equal(got.Types, h.Types) || got.Cooldown != 90 || got.CreatedAt.IsZero() {
+	if got.Secret != h.Secret[:10]+"…" || got.URL != h.URL || !slices.Equal(got.Types, h.Types) ||
+		got.Cooldown != 90 || got.CreatedAt.IsZero() {
 		t.Errorf("listed %+v", got)
 	}
 	if got := maskSecret("short"); got != "whsec_…" {
@@ -164,7 +169,8 @@ func TestWebhooks_ReturnErrNotFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	h := b.add("https://example.com/")
-	b.exec("insert into cuelight_deliveries (webhook_id, event_id, type, payload, status) values ($1, 1, 'completed', '{}', 'dead')", h.ID)
+	b.exec("insert into cuelight_deliveries (webhook_id, event_id, type, payload, status) values ($1, 1, 'completed', '{}', 'dead')",
+		h.ID)
 	delivery := b.deliveries(h)[0].ID
 	other := b.newWebhooks(Options{Pipeline: "podcast"})
 	for name, call := range map[string]func(w *Webhooks, id store.ID) error{
@@ -213,12 +219,14 @@ func TestTest_SendsASignedPing(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	status = http.StatusForbidden
-	if got, err = b.Test(t.Context(), h.ID); err != nil || got.OK || got.Status != 403 || len(got.Error) > 350 || !utf8.ValidString(got.Error) ||
+	got, err = b.Test(t.Context(), h.ID)
+	if err != nil || got.OK || got.Status != 403 || len(got.Error) > 350 || !utf8.ValidString(got.Error) ||
 		!strings.HasPrefix(got.Error, `the answer was 403 Forbidden: {"error": "unknown video"}éé`) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	m := rc.requests()[0]
-	if err := m.verify(h.Secret); err != nil || m.Type != "ping" || m.Data.Webhook != h.ID || m.id() == rc.requests()[1].id() {
+	err = m.verify(h.Secret)
+	if err != nil || m.Type != "ping" || m.Data.Webhook != h.ID || m.id() == rc.requests()[1].id() {
 		t.Errorf("%v: sent %s", err, m.body)
 	}
 	over, cancel := context.WithCancel(t.Context())
@@ -237,7 +245,8 @@ func TestDeliveries_ListsPages(t *testing.T) {
 	h, other := b.add("https://example.com/"), b.add("https://example.com/")
 	for _, id := range []store.ID{h.ID, other.ID} {
 		b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status)
-			select $1, n, 'completed', '{}', case when n % 2 = 0 then 'dead' else 'pending' end from generate_series(1, 10) n`, id)
+			select $1, n, 'completed', '{}', case when n % 2 = 0 then 'dead' else 'pending' end from generate_series(1, 10) n`,
+			id)
 	}
 	var events []int64
 	f := DeliveryFilter{Webhook: h.ID, Status: "dead", Limit: 2}

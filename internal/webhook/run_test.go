@@ -33,7 +33,8 @@ func TestRun_DeliversSignedEventsInOrder(t *testing.T) {
 			t.Errorf("sent %s", m.body)
 		}
 		task := m.Data.Task
-		if task == nil || task.ID != r.ID || task.Source != "https://example.com/a%20b.mp4" || task.UserID != "u-7" || task.RequestID != "r-7" {
+		if task == nil || task.ID != r.ID || task.Source != "https://example.com/a%20b.mp4" || task.UserID != "u-7" ||
+			task.RequestID != "r-7" {
 			t.Errorf("task is %+v", task)
 		}
 		if m.header.Get("User-Agent") != "Test/1" || m.header.Get("Content-Type") != "application/json" {
@@ -43,12 +44,14 @@ func TestRun_DeliversSignedEventsInOrder(t *testing.T) {
 			t.Errorf("sent %s", m.body)
 		}
 	}
-	if last := got[1]; last.Data.Task.Status != store.StatusCancelled || !strings.Contains(string(last.Data.Details), "transcode") {
+	last := got[1]
+	if last.Data.Task.Status != store.StatusCancelled || !strings.Contains(string(last.Data.Details), "transcode") {
 		t.Errorf("sent %s", last.body)
 	}
 	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
 	for _, d := range b.deliveries(h) {
-		if d.Status != "delivered" || d.Attempts != 1 || d.Response != 204 || d.FinishedAt == nil || d.Error != "" || d.Task != r.ID {
+		if d.Status != "delivered" || d.Attempts != 1 || d.Response != 204 || d.FinishedAt == nil ||
+			d.Error != "" || d.Task != r.ID {
 			t.Errorf("the row is %+v", d)
 		}
 	}
@@ -72,7 +75,9 @@ func TestRun_DeliversOnlyRequestedTypes(t *testing.T) {
 	if got := eventTypes(finished.waitForRequests(b, 1)); got != "completed" {
 		t.Errorf("got %s", got)
 	}
-	if got := progress.waitForRequests(b, 1); eventTypes(got) != "progress" || got[0].Data.Stage != "transcode" || !strings.Contains(string(got[0].Data.Details), "2.5") {
+	got := progress.waitForRequests(b, 1)
+	if eventTypes(got) != "progress" || got[0].Data.Stage != "transcode" ||
+		!strings.Contains(string(got[0].Data.Details), "2.5") {
 		t.Errorf("got %v", got)
 	}
 	everything.waitForRequests(b, 3)
@@ -128,7 +133,8 @@ func TestRun_RetriesAFailureBeforeLaterEventsOfTheTask(t *testing.T) {
 		t.Errorf("ids are %s … %s, %s", got[0].id(), got[4].id(), got[5].id())
 	}
 	b.waitFor("both delivered", func() bool { return b.countPending() == 0 })
-	if d := b.deliveries(h)[0]; d.Attempts != 5 || d.Status != "delivered" || d.Error != "" || d.ID.String() != got[0].id() {
+	d := b.deliveries(h)[0]
+	if d.Attempts != 5 || d.Status != "delivered" || d.Error != "" || d.ID.String() != got[0].id() {
 		t.Errorf("the row is %+v", d)
 	}
 }
@@ -171,13 +177,16 @@ func TestRun_ContinuesAfterADeadDelivery(t *testing.T) {
 	b.run()
 	b.waitFor("both finished", func() bool { return b.countPending() == 0 && len(rc.requests()) == 4 })
 	all := b.deliveries(h)
-	if d := all[0]; d.Status != "dead" || d.Attempts != 3 || d.Response != http.StatusTeapot || !strings.Contains(d.Error, "418 I'm a teapot") || d.FinishedAt == nil {
+	d := all[0]
+	if d.Status != "dead" || d.Attempts != 3 || d.Response != http.StatusTeapot ||
+		!strings.Contains(d.Error, "418 I'm a teapot") || d.FinishedAt == nil {
 		t.Errorf("the row is %+v", d)
 	}
 	if d := all[1]; d.Status != "delivered" {
 		t.Errorf("the row is %+v", d)
 	}
-	if got := seen.text(); got != "submitted failed 418, submitted failed 418, submitted dead 418, completed delivered 200" {
+	got := seen.text()
+	if got != "submitted failed 418, submitted failed 418, submitted dead 418, completed delivered 200" {
 		t.Errorf("results are %s", got)
 	}
 	if s, err := b.Stats(t.Context()); err != nil || s.Dead != 1 || s.Pending != 0 || s.OldestAge != 0 {
@@ -213,7 +222,10 @@ func TestRun_HangingReceiverDoesNotDelayOthers(t *testing.T) {
 
 func TestFreeSlots_LimitsFailingReceivers(t *testing.T) {
 	t.Parallel()
-	d := &deliverer{webhooks: New(Options{Concurrency: 8, PerWebhook: 3}), inFlight: map[store.ID]store.ID{}, health: map[store.ID]*endpointHealth{}}
+	d := &deliverer{
+		webhooks: New(Options{Concurrency: 8, PerWebhook: 3}), inFlight: map[store.ID]store.ID{},
+		health: map[store.ID]*endpointHealth{},
+	}
 	var hooks []endpoint
 	for range 7 {
 		hooks = append(hooks, endpoint{id: newID()})

@@ -25,12 +25,15 @@ func (b *fixture) explain(sql string, args []any) string {
 	}
 	var plan []string
 	must(b.t, pgx.BeginFunc(b.t.Context(), b.pool, func(tx pgx.Tx) error {
-		for _, sql := range []string{"set local plan_cache_mode = force_generic_plan", "deallocate prepare all", "prepare it as " + sql} {
+		for _, sql := range []string{
+			"set local plan_cache_mode = force_generic_plan", "deallocate prepare all", "prepare it as " + sql,
+		} {
 			if _, err := tx.Exec(b.t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 				return err
 			}
 		}
-		rows, err := tx.Query(b.t.Context(), "explain (costs off) execute it("+strings.Join(given, ", ")+")", pgx.QueryExecModeSimpleProtocol)
+		rows, err := tx.Query(b.t.Context(), "explain (costs off) execute it("+strings.Join(given, ", ")+")",
+			pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
 			return err
 		}
@@ -64,8 +67,15 @@ func TestStatements_UseIndexes(t *testing.T) {
 	}
 	all := []statement{
 		{"claim", claimSQL, []any{[]store.ID{busy.ID}, []int{4}, []store.ID{}, 16}, "cuelight_deliveries_due"},
-		{"write", insertDeliveriesSQL, []any{busy.ID, 9, []int64{1}, []string{"completed"}, []store.ID{newID()}, []string{"{}"}, []bool{false}}, "cuelight_deliveries_order"},
-		{"finish", finishAttemptSQL, []any{newID(), 1, "delivered", 0.0, 200, "", "https://example.com/"}, "cuelight_deliveries_order"},
+		{
+			"write", insertDeliveriesSQL,
+			[]any{busy.ID, 9, []int64{1}, []string{"completed"}, []store.ID{newID()}, []string{"{}"}, []bool{false}},
+			"cuelight_deliveries_order",
+		},
+		{
+			"finish", finishAttemptSQL, []any{newID(), 1, "delivered", 0.0, 200, "", "https://example.com/"},
+			"cuelight_deliveries_order",
+		},
 		{"outdate", deleteOutdatedProgressSQL, []any{busy.ID, []store.ID{newID()}, []string{"ingest"}, []store.ID{}}, ""},
 		{"back", retryAfterOutageSQL, []any{busy.ID}, "cuelight_deliveries_due"},
 		{"who waits", failedBeforeSQL, []any{"video"}, "cuelight_deliveries_due"},
@@ -73,7 +83,10 @@ func TestStatements_UseIndexes(t *testing.T) {
 		{"redeliver dead", redeliverDeadSQL, []any{busy.ID, "video"}, ""},
 	}
 	for _, status := range []string{"delivered", "suppressed", "dead"} {
-		all = append(all, statement{"sweep " + status, fmt.Sprintf(deleteFinishedSQL, status), []any{"video", 3600.0, maxDeletedRows}, "cuelight_deliveries_finished"})
+		all = append(all, statement{
+			"sweep " + status, fmt.Sprintf(deleteFinishedSQL, status), []any{"video", 3600.0, maxDeletedRows},
+			"cuelight_deliveries_finished",
+		})
 	}
 	for _, status := range []string{"", "delivered"} {
 		sql, args := list(DeliveryFilter{Webhook: still.ID, Status: status})

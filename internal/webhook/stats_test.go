@@ -36,7 +36,8 @@ select waiting.n, unread.n, coalesce(greatest(extract(epoch from now() - least(w
 func (w *Webhooks) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	var oldest float64
-	err := w.db.QueryRow(ctx, fmt.Sprintf(statsSQL, w.tablePrefix()), w.options.Pipeline).Scan(&s.Pending, &s.Unread, &oldest, &s.Dead)
+	err := w.db.QueryRow(ctx, fmt.Sprintf(statsSQL, w.tablePrefix()), w.options.Pipeline).Scan(&s.Pending,
+		&s.Unread, &oldest, &s.Dead)
 	if err != nil {
 		return Stats{}, fmt.Errorf("count deliveries: %w", err)
 	}

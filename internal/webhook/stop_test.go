@@ -152,7 +152,8 @@ func TestCleanup_KeepsARedeliveredDelivery(t *testing.T) {
 			_, err := b.pool.Exec(t.Context(), fmt.Sprintf(deleteFinishedSQL, "dead"), "video", 3600.0, maxDeletedRows)
 			swept <- err
 		}()
-		b.waitFor("the deletion to wait for a lock", func() bool { return b.count("select count(*) from pg_locks where not granted") > 0 })
+		b.waitFor("the deletion to wait for a lock",
+			func() bool { return b.count("select count(*) from pg_locks where not granted") > 0 })
 		return nil
 	}))
 	must(t, <-swept)

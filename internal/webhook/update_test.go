@@ -26,7 +26,8 @@ func TestUpdate_KeepsPendingDeliveries(t *testing.T) {
 	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")
 
 	got, err := b.Update(t.Context(), h.ID, Update{Types: []string{"submitted", "completed"}})
-	if err != nil || got.URL != old.URL || len(got.Types) != 2 || got.Cooldown != 60 || got.Pending != 1 || got.Secret == h.Secret {
+	if err != nil || got.URL != old.URL || len(got.Types) != 2 || got.Cooldown != 60 || got.Pending != 1 ||
+		got.Secret == h.Secret {
 		t.Errorf("changed to %+v, %v", got, err)
 	}
 	got, err = b.Update(t.Context(), h.ID, Update{URL: moved.URL, Cooldown: new(time.Duration(0))})

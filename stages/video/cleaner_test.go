@@ -58,7 +58,8 @@ func killAtNote(t *testing.T, h *harness, stage, note string) {
 	t.Helper()
 	reached := filepath.Join(t.TempDir(), "reached")
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestCleaner_KilledAttempt$")
-	cmd.Env = append(os.Environ(), killedVariable+"="+strings.Join([]string{stage, note, h.DataDir, h.PublishDir, clips.picture, reached}, "|"))
+	cmd.Env = append(os.Environ(),
+		killedVariable+"="+strings.Join([]string{stage, note, h.DataDir, h.PublishDir, clips.picture, reached}, "|"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,8 @@ func TestCleaner_KeepsPlayableGenerations(t *testing.T) {
 		stay bool
 	}{
 		// A difference of an hour may come from the clock.
-		{0, true}, {day - time.Minute, true}, {day + 59*time.Minute, true}, {-30 * time.Minute, true}, {day + 61*time.Minute, false},
+		{0, true}, {day - time.Minute, true}, {day + 59*time.Minute, true}, {-30 * time.Minute, true},
+		{day + 61*time.Minute, false},
 	} {
 		setAge(t, filepath.Join(h.PublishDir, first.Generation), c.age)
 		setAge(t, filepath.Join(h.PublishDir, third.Generation), 100*day)
@@ -210,7 +212,8 @@ func TestCleaner_KeepsRunningAttempts(t *testing.T) {
 	t.Parallel()
 	h, _ := readyHarness(t)
 	dir := h.TaskDir(h.job.Task)
-	alive, silent, dead := mustWorkdir(t, dir, transcodeStage), mustWorkdir(t, dir, transcodeStage), mustWorkdir(t, dir, metadataStage)
+	alive, silent, dead := mustWorkdir(t, dir, transcodeStage), mustWorkdir(t, dir, transcodeStage),
+		mustWorkdir(t, dir, metadataStage)
 	for _, w := range []*workdir{silent, dead} {
 		setAge(t, w.path, 1000*time.Hour)
 	}
@@ -266,21 +269,26 @@ func TestCleaner_KeepsUnknownFiles(t *testing.T) {
 	write(t, filepath.Join(elsewhere, "gen-0001-aaaaaaaaaa.tmp", "x"), "x")
 	task, public := h.TaskDir(h.job.Task), h.PublishedDir(h.job.Task)
 	for _, path := range []string{
-		filepath.Join(task, "notes.tmp", "x"), filepath.Join(task, "other-0001-aaaaaaaaaa.tmp", "x"), filepath.Join(task, "transcode-1-a.tmp", "x"),
-		filepath.Join(task, "transcode-0009-aaaaaaaaaa", "x"), filepath.Join(task, "download.part.bak"), filepath.Join(task, "x.tmp"),
-		filepath.Join(public, "captions.tmp", "x"), filepath.Join(public, "gen-0009-aaaaaaaaaa", "x"), filepath.Join(public, ".htaccess"),
-		filepath.Join(h.DataDir, "tasks", "transcode-0001-aaaaaaaaaa.tmp", "x"), filepath.Join(h.PublishDir, "gen-0001-aaaaaaaaaa.tmp", "x"),
+		filepath.Join(task, "notes.tmp", "x"), filepath.Join(task, "other-0001-aaaaaaaaaa.tmp", "x"),
+		filepath.Join(task, "transcode-1-a.tmp", "x"),
+		filepath.Join(task, "transcode-0009-aaaaaaaaaa", "x"), filepath.Join(task, "download.part.bak"),
+		filepath.Join(task, "x.tmp"),
+		filepath.Join(public, "captions.tmp", "x"), filepath.Join(public, "gen-0009-aaaaaaaaaa", "x"),
+		filepath.Join(public, ".htaccess"),
+		filepath.Join(h.DataDir, "tasks", "transcode-0001-aaaaaaaaaa.tmp", "x"),
+		filepath.Join(h.PublishDir, "gen-0001-aaaaaaaaaa.tmp", "x"),
 		filepath.Join(h.DataDir, "tasks", strings.ToUpper(store.ID{15: 0xaa}.String()), "transcode-0001-aaaaaaaaaa.tmp", "x"),
 		filepath.Join(h.DataDir, "postgres", "transcode-0001-aaaaaaaaaa.tmp", "x"),
 	} {
 		write(t, path, "somebody's")
 	}
 	for link, to := range map[string]string{
-		filepath.Join(h.DataDir, "tasks", store.ID{15: 8}.String()):       elsewhere,
-		filepath.Join(h.PublishDir, store.ID{15: 8}.String()):             elsewhere,
-		filepath.Join(task, "transcode-0001-bbbbbbbbbb.tmp"):              elsewhere,
-		filepath.Join(public, "gen-0000-bbbbbbbbbb"):                      elsewhere,
-		filepath.Join(task, partialDownload):                              filepath.Join(elsewhere, "transcode-0001-aaaaaaaaaa.tmp", "x"),
+		filepath.Join(h.DataDir, "tasks", store.ID{15: 8}.String()): elsewhere,
+		filepath.Join(h.PublishDir, store.ID{15: 8}.String()):       elsewhere,
+		filepath.Join(task, "transcode-0001-bbbbbbbbbb.tmp"):        elsewhere,
+		filepath.Join(public, "gen-0000-bbbbbbbbbb"):                elsewhere,
+		filepath.Join(task, partialDownload): filepath.Join(
+			elsewhere, "transcode-0001-aaaaaaaaaa.tmp", "x"),
 		filepath.Join(task, "metadata-0001-bbbbbbbbbb.tmp", "link", "to"): elsewhere,
 	} {
 		mkdir(t, filepath.Dir(link))
@@ -319,7 +327,8 @@ func TestCleaner_RemovesEmptyTaskDirs(t *testing.T) {
 	if done, err := tidier.Clean(t.Context()); done != (CleanResult{Removed: 4, Bytes: 1}) || err != nil {
 		t.Errorf("removed %+v, %v", done, err)
 	}
-	if a, b := list(t, filepath.Join(h.DataDir, "tasks")), list(t, h.PublishDir); len(a) != 1 || len(b) != 1 || a[0] != fresh.String() {
+	a, b := list(t, filepath.Join(h.DataDir, "tasks")), list(t, h.PublishDir)
+	if len(a) != 1 || len(b) != 1 || a[0] != fresh.String() {
 		t.Errorf("there is %q and %q", a, b)
 	}
 }
@@ -458,7 +467,8 @@ func TestLockDir_TimesOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockDirTimeout(t.Context(), dir, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "held the lock") {
+	_, err = lockDirTimeout(t.Context(), dir, 50*time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), "held the lock") {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

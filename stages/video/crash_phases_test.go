@@ -52,7 +52,9 @@ func (h *harness) run(ctx context.Context, stage string, m allResults) error {
 // results returns the function with which a job reads earlier results.
 func results(m allResults) func(ctx context.Context, stage string) (json.RawMessage, error) {
 	return func(_ context.Context, stage string) (json.RawMessage, error) {
-		return json.Marshal(map[string]any{ingestStage: m.in, transcodeStage: m.tr, metadataStage: m.md, assembleStage: m.as}[stage])
+		return json.Marshal(map[string]any{
+			ingestStage: m.in, transcodeStage: m.tr, metadataStage: m.md, assembleStage: m.as,
+		}[stage])
 	}
 }
 

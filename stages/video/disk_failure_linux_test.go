@@ -28,7 +28,8 @@ func TestStages_SurviveDiskFailures(t *testing.T) {
 	if clips.picture == "" || testing.Short() {
 		t.Skip("there is no ffmpeg here, or no time")
 	}
-	if out, err := exec.Command("unshare", "--mount", "mount", "-t", "tmpfs", "none", t.TempDir()).CombinedOutput(); err != nil {
+	out, err := exec.Command("unshare", "--mount", "mount", "-t", "tmpfs", "none", t.TempDir()).CombinedOutput()
+	if err != nil {
 		t.Skipf("this account may not mount: %v: %s", err, out)
 	}
 	child := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private",
@@ -169,7 +170,8 @@ func wantNothingNew(t *testing.T, before, after map[string]string) {
 // unfinished one.
 func isLeftover(path string) bool {
 	return slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool {
-		return strings.HasSuffix(name, ".tmp") || strings.HasPrefix(name, switchPrefix) || strings.HasPrefix(name, partialDownload)
+		return strings.HasSuffix(name, ".tmp") || strings.HasPrefix(name, switchPrefix) ||
+			strings.HasPrefix(name, partialDownload)
 	})
 }
 
@@ -213,7 +215,8 @@ func onDisks(t *testing.T) (*harness, allResults, *testDisk, *testDisk) {
 	write(t, h.job.Source, large)
 	// Slow enough to inject a failure.
 	h.Tools.FFmpeg = filepath.Join(t.TempDir(), "ffmpeg")
-	write(t, h.Tools.FFmpeg, "#!/bin/sh\nfor a; do [ \"$a\" = shown.tap ] || [ \"$a\" = file:shown.tap ] && exec ffmpeg -re \"$@\"; done\nexec ffmpeg \"$@\"\n")
+	write(t, h.Tools.FFmpeg,
+		"#!/bin/sh\nfor a; do [ \"$a\" = shown.tap ] || [ \"$a\" = file:shown.tap ] && exec ffmpeg -re \"$@\"; done\nexec ffmpeg \"$@\"\n")
 	if err := os.Chmod(h.Tools.FFmpeg, 0o755); err != nil {
 		t.Fatal(err)
 	}

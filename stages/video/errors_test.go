@@ -26,9 +26,11 @@ func TestClassify_SeparatesPermanentErrors(t *testing.T) {
 		permanent bool
 		want      string
 	}{
-		"refused source":      {fmt.Errorf("probe: %w", &media.RejectedError{Reason: "encrypted"}), true, "probe: encrypted"},
-		"missing source":      {&fetch.Error{Source: `"/x"`, Permanent: true, Err: errors.New("none")}, true, "none"},
-		"server has a break":  {&fetch.Error{Source: `"http://x"`, RetryAfter: time.Minute, Err: errors.New("503")}, false, "503"},
+		"refused source": {fmt.Errorf("probe: %w", &media.RejectedError{Reason: "encrypted"}), true, "probe: encrypted"},
+		"missing source": {&fetch.Error{Source: `"/x"`, Permanent: true, Err: errors.New("none")}, true, "none"},
+		"server has a break": {
+			&fetch.Error{Source: `"http://x"`, RetryAfter: time.Minute, Err: errors.New("503")}, false, "503",
+		},
 		"broken connection":   {&fetch.Error{Source: `"http://x"`, Err: syscall.ECONNRESET}, false, "reset"},
 		"unreadable source":   {&fetch.Error{Source: `"/x"`, Err: path(syscall.EACCES)}, false, "fetch"},
 		"full disk in ffmpeg": {fmt.Errorf("run ffmpeg: %w", media.ErrNoSpace), false, "the disk is full: run ffmpeg"},
@@ -41,7 +43,9 @@ func TestClassify_SeparatesPermanentErrors(t *testing.T) {
 		"missing permission":  {path(syscall.EACCES), false, "may not"},
 		"failing disk":        {path(syscall.EIO), false, "this host has a fault"},
 		"no memory":           {fmt.Errorf("run ffmpeg: %w: x", media.ErrMemory), false, "run ffmpeg: not enough memory"},
-		"lost disk":           {fmt.Errorf("%w (%v)", &missingError{what: "the data directory", path: "/x", err: fs.ErrNotExist}, &media.RejectedError{Reason: "damaged"}), false, "is its disk mounted?"},
+		"lost disk": {fmt.Errorf("%w (%v)",
+			&missingError{what: "the data directory", path: "/x", err: fs.ErrNotExist},
+			&media.RejectedError{Reason: "damaged"}), false, "is its disk mounted?"},
 		"missing tool":        {fmt.Errorf("x: %w", media.ErrToolMissing), false, "brew install ffmpeg"},
 		"stalled ffmpeg":      {media.ErrStalled, false, "no progress"},
 		"output is not whole": {media.ErrMismatch, false, "does not match"},
@@ -59,7 +63,10 @@ func TestClassify_SeparatesPermanentErrors(t *testing.T) {
 // that the task may have caused does.
 func TestClassify_PostponesHostErrors(t *testing.T) {
 	t.Parallel()
-	for _, err := range []error{syscall.ENOSPC, syscall.EROFS, syscall.EMFILE, &missingError{}, media.ErrToolMissing, media.ErrNoSpace, media.ErrStarved} {
+	for _, err := range []error{
+		syscall.ENOSPC, syscall.EROFS, syscall.EMFILE, &missingError{}, media.ErrToolMissing, media.ErrNoSpace,
+		media.ErrStarved,
+	} {
 		got := classify(t.Context(), err, 1)
 		if pause, ok := stages.RetryDelay(got); !ok || pause != 5*time.Minute || !stages.IsPostponed(got) {
 			t.Errorf("%v: %s, %t", err, pause, stages.IsPostponed(got))
@@ -135,7 +142,8 @@ func TestIngest_TooLargeSourceSuspendsNoStage(t *testing.T) {
 		h.Reserve = reserve
 		_, err := h.ingest(t.Context(), h.job)
 		if got := classify(t.Context(), err, 1); !stages.IsPostponed(got) || stages.SuspendsStage(got) != suspends {
-			t.Errorf("of %d bytes free, %d to be kept: %v: postponed %t, suspends %t", free, reserve, got, stages.IsPostponed(got), stages.SuspendsStage(got))
+			t.Errorf("of %d bytes free, %d to be kept: %v: postponed %t, suspends %t", free, reserve, got,
+				stages.IsPostponed(got), stages.SuspendsStage(got))
 		}
 	}
 }

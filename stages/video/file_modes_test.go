@@ -28,7 +28,8 @@ func TestPublish_IsReadableWithAnyUmask(t *testing.T) {
 		t.Skip("there is no ffmpeg here")
 	}
 	for _, umask := range []string{"0077", "0000"} {
-		child := exec.CommandContext(t.Context(), "sh", "-c", `umask "$1" && exec "$0" -test.run '^TestPublish_InProcessWithUmask$' -test.v`,
+		child := exec.CommandContext(t.Context(), "sh",
+			"-c", `umask "$1" && exec "$0" -test.run '^TestPublish_InProcessWithUmask$' -test.v`,
 			os.Args[0], umask)
 		child.Env = append(os.Environ(), umaskVariable+"="+umask)
 		if out, err := child.CombinedOutput(); err != nil {
@@ -100,7 +101,8 @@ func TestIngest_ReadsLinkedSourceWithoutRoot(t *testing.T) {
 		}
 		write(t, h.job.Source, read(t, clips.picture))
 		h.Tools.FFprobe = filepath.Join(t.TempDir(), "ffprobe")
-		write(t, h.Tools.FFprobe, "#!/bin/sh\n[ $(id -u) != 0 ] || { echo 'it has the rights of root' >&2; exit 1; }\nexec "+real+" \"$@\"\n")
+		write(t, h.Tools.FFprobe,
+			"#!/bin/sh\n[ $(id -u) != 0 ] || { echo 'it has the rights of root' >&2; exit 1; }\nexec "+real+" \"$@\"\n")
 		if err := errors.Join(os.Chmod(h.Tools.FFprobe, 0o755), os.Chmod(h.job.Source, mode)); err != nil {
 			t.Fatal(err)
 		}

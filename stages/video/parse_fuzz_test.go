@@ -76,7 +76,8 @@ func FuzzSafeExtension(f *testing.F) {
 		if ext == "" {
 			return
 		}
-		if len(ext) > 9 || strings.ContainsFunc(ext[1:], func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) ||
+		if len(ext) > 9 ||
+			strings.ContainsFunc(ext[1:], func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) ||
 			!strings.HasSuffix(strings.ToLower(name), ext) {
 			t.Errorf("the extension of %q is %q", name, ext)
 		}

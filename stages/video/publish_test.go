@@ -21,7 +21,8 @@ func TestPublish_KeepsOldGenerationForViewers(t *testing.T) {
 		t.Fatalf("got %+v, then %+v", first, second)
 	}
 	master := read(t, filepath.Join(h.PublishDir, second.Master))
-	if strings.Contains(master, filepath.Base(first.Generation)) || !strings.Contains(master, filepath.Base(second.Generation)) {
+	if strings.Contains(master, filepath.Base(first.Generation)) ||
+		!strings.Contains(master, filepath.Base(second.Generation)) {
 		t.Errorf("the master playlist leads to:\n%s", master)
 	}
 	wantPlayable(t, filepath.Join(h.PublishDir, first.Generation, "master.m3u8"), m.tr.Output.Video)
@@ -122,7 +123,8 @@ func TestPublish_OvertakenAttemptDoesNotSwitch(t *testing.T) {
 	h, m := readyHarness(t)
 	public := must(t)(h.makePublishedDir(h.job.Task)).(string)
 	zombie := mustWorkdir(t, public, generationPrefix)
-	if err := h.linkGeneration(t.Context(), h.job, zombie, filepath.Join(h.TaskDir(h.job.Task), m.as.Dir), m.in, m.tr, m.as); err != nil {
+	err := h.linkGeneration(t.Context(), h.job, zombie, filepath.Join(h.TaskDir(h.job.Task), m.as.Dir), m.in, m.tr, m.as)
+	if err != nil {
 		t.Fatal(err)
 	}
 	p := h.mustPublish(m)
@@ -193,7 +195,9 @@ func TestPublish_RemovesOnlyOldGenerations(t *testing.T) {
 	h, m := readyHarness(t)
 	h.KeepOld = -1
 	public := h.PublishedDir(h.job.Task)
-	for _, name := range []string{"gen-1", "gen-0001-AAAAAAAAAA", "other-0001-aaaaaaaaaa", "captions", "gen-0999-aaaaaaaaaa"} {
+	for _, name := range []string{
+		"gen-1", "gen-0001-AAAAAAAAAA", "other-0001-aaaaaaaaaa", "captions", "gen-0999-aaaaaaaaaa",
+	} {
 		write(t, filepath.Join(public, name, "x"), "somebody's")
 	}
 	write(t, filepath.Join(public, switchPrefix+"123", "master.m3u8"), "of an attempt that was killed")
@@ -228,8 +232,10 @@ func TestPublish_RemovesOnlyOldGenerations(t *testing.T) {
 func TestWithBaseURL_FollowsSchema(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		`<?xml version="1.0"?><!-- c --><MPD a="b"><Period/></MPD>`:                     `<?xml version="1.0"?><!-- c --><MPD a="b">` + "\n  <BaseURL>g&amp;/</BaseURL><Period/></MPD>",
-		`<MPD><ProgramInformation><Title>t</Title></ProgramInformation><Period/></MPD>`: `<MPD><ProgramInformation><Title>t</Title></ProgramInformation>` + "\n  <BaseURL>g&amp;/</BaseURL><Period/></MPD>",
+		`<?xml version="1.0"?><!-- c --><MPD a="b"><Period/></MPD>`: `<?xml version="1.0"?><!-- c --><MPD a="b">` +
+			"\n  <BaseURL>g&amp;/</BaseURL><Period/></MPD>",
+		`<MPD><ProgramInformation><Title>t</Title></ProgramInformation><Period/></MPD>`: `<MPD><ProgramInformation><Title>t</Title></ProgramInformation>` +
+			"\n  <BaseURL>g&amp;/</BaseURL><Period/></MPD>",
 	} {
 		got, err := withBaseURL([]byte(in), "g&/")
 		if err != nil || string(got) != want {
@@ -244,7 +250,9 @@ func TestWithBaseURL_FollowsSchema(t *testing.T) {
 }
 
 func FuzzWithBaseURL(f *testing.F) {
-	for _, s := range []string{"<MPD><Period/></MPD>", "<MPD><ProgramInformation/><Period/></MPD>", "<MPD", "<a><b><MPD/></b></a>"} {
+	for _, s := range []string{
+		"<MPD><Period/></MPD>", "<MPD><ProgramInformation/><Period/></MPD>", "<MPD", "<a><b><MPD/></b></a>",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -19,7 +19,8 @@ func (h *harness) logReads() (total func() int64) {
 	h.Tools.Sandbox = "off" // the scripts write outside their directories
 	for name, program := range map[string]*string{"ffmpeg": &h.Tools.FFmpeg, "ffprobe": &h.Tools.FFprobe} {
 		*program = filepath.Join(dir, name)
-		text := fmt.Sprintf("#!/bin/sh\n%s \"$@\"\ncode=$?\nwhile read -r key n; do [ $key = rchar: ] && echo $n >>%q; done </proc/$$/io\nexit $code\n", name, file)
+		text := fmt.Sprintf("#!/bin/sh\n%s \"$@\"\ncode=$?\nwhile read -r key n; do [ $key = rchar: ] && echo $n >>%q; done </proc/$$/io\nexit $code\n",
+			name, file)
 		if err := os.WriteFile(*program, []byte(text), 0o755); err != nil {
 			h.t.Fatal(err)
 		}
@@ -42,7 +43,8 @@ func TestStages_ReadSourceTwice(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, clips.picture)
 	h.job.Source = filepath.Join(t.TempDir(), "a.mkv")
-	clip := exec.Command("ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=s=160x120:r=25:d=60,noise=alls=60:allf=t",
+	clip := exec.Command("ffmpeg", "-loglevel", "error", "-f", "lavfi",
+		"-i", "testsrc2=s=160x120:r=25:d=60,noise=alls=60:allf=t",
 		"-c:v", "ffv1", "-pix_fmt", "yuv420p", h.job.Source)
 	if text, err := clip.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
@@ -69,7 +71,9 @@ func TestPublish_StoryboardOfAnyStage(t *testing.T) {
 		"metadata, too": func(h *harness, m *allResults) {
 			m.md.Storyboard = m.tr.Output.Storyboard
 			task := h.TaskDir(h.job.Task)
-			if err := os.CopyFS(filepath.Join(task, m.md.Dir, storyboardDir), os.DirFS(filepath.Join(task, m.tr.Dir, storyboardDir))); err != nil {
+			err := os.CopyFS(filepath.Join(task, m.md.Dir, storyboardDir),
+				os.DirFS(filepath.Join(task, m.tr.Dir, storyboardDir)))
+			if err != nil {
 				h.t.Fatal(err)
 			}
 		},

@@ -173,7 +173,8 @@ func TestStages_NameLastStepWhenStalled(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if c.at.After(begunToHang.Add(time.Second)) {
-		t.Errorf("%v after its begin it hung, and %v after that it showed %+v", begunToHang.Sub(began), c.at.Sub(begunToHang), c.last)
+		t.Errorf("%v after its begin it hung, and %v after that it showed %+v", begunToHang.Sub(began),
+			c.at.Sub(begunToHang), c.last)
 	}
 	wantGone(t, pids)
 	wantSame(t, before, snapshot(t, h.DataDir))
@@ -198,12 +199,19 @@ func TestTranscode_KilledFFmpegCostsOneAttempt(t *testing.T) {
 		says   string
 		pause  bool
 	}{
-		"killed from outside": {`for a; do [ "$a" = -progress ] && kill -KILL $$; done; exec ffmpeg "$@"`, 0, "ffmpeg was killed by another process", false},
+		"killed from outside": {
+			`for a; do [ "$a" = -progress ] && kill -KILL $$; done; exec ffmpeg "$@"`, 0,
+			"ffmpeg was killed by another process", false,
+		},
 		// It uses memory until a limit stops it, as in a container.
-		"no memory": {`for a; do [ "$a" = -progress ] && { ulimit -v 100000; exec dd if=/dev/zero of=/dev/null bs=300M; }; done; exec ffmpeg "$@"`,
-			0, "ffmpeg ended with code 1: dd: memory exhausted", false},
-		"too much memory": {`for a; do [ "$a" = -progress ] && exec dd if=/dev/zero of=/dev/null bs=300M; done; exec ffmpeg "$@"`,
-			100 << 20, "not enough memory: it used", true},
+		"no memory": {
+			`for a; do [ "$a" = -progress ] && { ulimit -v 100000; exec dd if=/dev/zero of=/dev/null bs=300M; }; done; exec ffmpeg "$@"`,
+			0, "ffmpeg ended with code 1: dd: memory exhausted", false,
+		},
+		"too much memory": {
+			`for a; do [ "$a" = -progress ] && exec dd if=/dev/zero of=/dev/null bs=300M; done; exec ffmpeg "$@"`,
+			100 << 20, "not enough memory: it used", true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -254,7 +262,8 @@ func TestPublish_OvertakenAttemptPublishesNothing(t *testing.T) {
 	h.job.Results = results(m) // current results
 	_, err := h.tryPublish(old)
 	wantRetry(t, "overtaken", err)
-	if err == nil || !strings.Contains(err.Error(), "overtaken") || read(t, filepath.Join(h.PublishDir, p.Master)) != before {
+	if err == nil || !strings.Contains(err.Error(), "overtaken") ||
+		read(t, filepath.Join(h.PublishDir, p.Master)) != before {
 		t.Errorf("got %v, and the master playlist is\n%s", err, read(t, filepath.Join(h.PublishDir, p.Master)))
 	}
 	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 3 {

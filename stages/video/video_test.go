@@ -59,7 +59,8 @@ func TestStages_PublishVideo(t *testing.T) {
 		t.Error("the source is not left alone")
 	}
 	public := filepath.Join(h.PublishDir, h.job.Task.String())
-	if p.Master != h.job.Task.String()+"/master.m3u8" || filepath.Dir(filepath.Join(h.PublishDir, p.Generation)) != public {
+	if p.Master != h.job.Task.String()+"/master.m3u8" ||
+		filepath.Dir(filepath.Join(h.PublishDir, p.Generation)) != public {
 		t.Errorf("publish: %+v", p)
 	}
 	for _, file := range []string{p.Master, p.Manifest, p.Metadata, p.Poster, p.Storyboard} {
@@ -78,7 +79,8 @@ func TestStages_PublishVideo(t *testing.T) {
 	}
 	// Nothing is stored twice, and no attempt left files.
 	segment := all[0].Init
-	if !sameFile(t, filepath.Join(h.PublishDir, p.Generation, segment), filepath.Join(h.TaskDir(h.job.Task), m.tr.Dir, segment)) {
+	if !sameFile(t, filepath.Join(h.PublishDir, p.Generation, segment),
+		filepath.Join(h.TaskDir(h.job.Task), m.tr.Dir, segment)) {
 		t.Error("the published files are not those that were transcoded")
 	}
 	for dir, want := range map[string]int{h.TaskDir(h.job.Task): 4, public: 3} {
@@ -87,7 +89,8 @@ func TestStages_PublishVideo(t *testing.T) {
 		}
 	}
 	var d Description
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(h.PublishDir, p.Metadata))), &d); err != nil || d.Info == nil || d.Info.Video.Width != 320 {
+	err := json.Unmarshal([]byte(read(t, filepath.Join(h.PublishDir, p.Metadata))), &d)
+	if err != nil || d.Info == nil || d.Info.Video.Width != 320 {
 		t.Errorf("metadata.json: %+v, %v", d, err)
 	}
 	if strings.Contains(read(t, filepath.Join(h.PublishDir, p.Metadata)), "picture.mp4") {
@@ -139,11 +142,12 @@ func TestIngest_DisguisedSourceOpensNothingElse(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret.mp4")
 	write(t, secret, read(t, probe.job.Source))
 	for name, content := range map[string]string{
-		"playlist.mp4":    "#EXTM3U\n#EXT-X-TARGETDURATION:3\n#EXTINF:3,\n" + secret + "\n#EXT-X-ENDLIST\n",
-		"remote.mp4":      "#EXTM3U\n#EXT-X-TARGETDURATION:3\n#EXTINF:3,\n" + s.URL + "/a.mp4\n#EXT-X-ENDLIST\n",
-		"concat.mp4":      "ffconcat version 1.0\nfile '" + secret + "'\n",
-		"remoteconc.mp4":  "ffconcat version 1.0\nfile '" + s.URL + "/a.mp4'\n",
-		"dash.mp4":        `<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static" mediaPresentationDuration="PT3S"><Period><AdaptationSet mimeType="video/mp4"><Representation id="0" bandwidth="1"><BaseURL>` + s.URL + `/a.mp4</BaseURL></Representation></AdaptationSet></Period></MPD>`,
+		"playlist.mp4":   "#EXTM3U\n#EXT-X-TARGETDURATION:3\n#EXTINF:3,\n" + secret + "\n#EXT-X-ENDLIST\n",
+		"remote.mp4":     "#EXTM3U\n#EXT-X-TARGETDURATION:3\n#EXTINF:3,\n" + s.URL + "/a.mp4\n#EXT-X-ENDLIST\n",
+		"concat.mp4":     "ffconcat version 1.0\nfile '" + secret + "'\n",
+		"remoteconc.mp4": "ffconcat version 1.0\nfile '" + s.URL + "/a.mp4'\n",
+		"dash.mp4": `<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static" mediaPresentationDuration="PT3S"><Period><AdaptationSet mimeType="video/mp4"><Representation id="0" bandwidth="1"><BaseURL>` +
+			s.URL + `/a.mp4</BaseURL></Representation></AdaptationSet></Period></MPD>`,
 		"session.sdp.mp4": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n",
 		"picture%d.mp4":   "\x89PNG\r\n\x1a\n",
 	} {
@@ -214,7 +218,9 @@ func TestStages_RetryHostErrorsWithAdvice(t *testing.T) {
 		change func(c *Config)
 		want   string
 	}{
-		"no tools":               {func(c *Config) { c.Tools.FFmpeg, c.Tools.FFprobe = "/none/a", "/none/b" }, "apt-get install ffmpeg"},
+		"no tools": {
+			func(c *Config) { c.Tools.FFmpeg, c.Tools.FFprobe = "/none/a", "/none/b" }, "apt-get install ffmpeg",
+		},
 		"no data directory":      {func(c *Config) { c.DataDir += "/gone" }, "is its disk mounted?"},
 		"data directory not set": {func(c *Config) { c.DataDir = "" }, "no data directory is configured"},
 		"another host's data":    {func(c *Config) { c.DataDir = t.TempDir() }, "does not exist on this host"},
@@ -258,7 +264,8 @@ func TestTranscode_LeavesNothingWhenCancelled(t *testing.T) {
 	started := filepath.Join(t.TempDir(), "started")
 	h.Tools.FFmpeg = filepath.Join(t.TempDir(), "ffmpeg")
 	h.Tools.Sandbox = "off" // it writes outside its directory
-	write(t, h.Tools.FFmpeg, "#!/bin/sh\nfor a; do [ \"$a\" = -progress ] && { : >'"+started+"'; exec sleep 600; }; done\nexec ffmpeg \"$@\"\n")
+	write(t, h.Tools.FFmpeg,
+		"#!/bin/sh\nfor a; do [ \"$a\" = -progress ] && { : >'"+started+"'; exec sleep 600; }; done\nexec ffmpeg \"$@\"\n")
 	if err := os.Chmod(h.Tools.FFmpeg, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +318,8 @@ func TestWorkdir_IsNotSharedByAttempts(t *testing.T) {
 		t.Errorf("directories %v", dirs)
 	}
 	last := list(t, h.TaskDir(h.job.Task))
-	if err := h.Tools.Check(t.Context(), in.Info, filepath.Join(h.TaskDir(h.job.Task), last[len(last)-1]), results[0].Output); err != nil {
+	err := h.Tools.Check(t.Context(), in.Info, filepath.Join(h.TaskDir(h.job.Task), last[len(last)-1]), results[0].Output)
+	if err != nil {
 		t.Errorf("the newest of %q: %v", last, err)
 	}
 }

@@ -39,7 +39,8 @@ func TestReport_PassesIfAllChecksPass(t *testing.T) {
 	t.Parallel()
 	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: passes}, {Name: "b", Run: passes}}})
 	resp, r := ask(t, h, http.MethodGet)
-	if resp.StatusCode != http.StatusOK || r.Status != health.Pass || len(r.Checks) != 2 || r.Checks[0].Name != "a" || r.Checks[1].Name != "b" {
+	if resp.StatusCode != http.StatusOK || r.Status != health.Pass || len(r.Checks) != 2 || r.Checks[0].Name != "a" ||
+		r.Checks[1].Name != "b" {
 		t.Errorf("status %d, %+v", resp.StatusCode, r)
 	}
 	if resp.Header.Get("Content-Type") != "application/json" || resp.Header.Get("Cache-Control") != "no-store" {
@@ -54,7 +55,8 @@ func TestReport_FailsWithTheReasonOfAFailedCheck(t *testing.T) {
 	if resp.StatusCode != http.StatusServiceUnavailable || r.Status != health.Fail {
 		t.Errorf("status %d, %s", resp.StatusCode, r.Status)
 	}
-	if c := r.Checks; c[0].Status != health.Pass || c[1].Status != health.Fail || c[1].Error != "db.internal does not answer" {
+	c := r.Checks
+	if c[0].Status != health.Pass || c[1].Status != health.Fail || c[1].Error != "db.internal does not answer" {
 		t.Errorf("checks are %+v", c)
 	}
 }
@@ -89,7 +91,8 @@ func TestServeHTTP_AllowsGETAndHEADOnly(t *testing.T) {
 	if resp, _ := ask(t, h, http.MethodHead); resp.StatusCode != http.StatusOK {
 		t.Errorf("HEAD is answered with %d", resp.StatusCode)
 	}
-	if resp, _ := ask(t, h, http.MethodPost); resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") == "" {
+	resp, _ := ask(t, h, http.MethodPost)
+	if resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") == "" {
 		t.Errorf("POST is answered with %d", resp.StatusCode)
 	}
 }
@@ -99,7 +102,9 @@ func TestReport_RunsChecksConcurrentlyAndCachesForASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran atomic.Int32
 		slow := func(context.Context) error { ran.Add(1); time.Sleep(500 * time.Millisecond); return nil }
-		h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: slow}, {Name: "b", Run: slow}, {Name: "c", Run: slow}}})
+		h := health.New(health.Options{
+			Checks: []health.Check{{Name: "a", Run: slow}, {Name: "b", Run: slow}, {Name: "c", Run: slow}},
+		})
 		began := time.Now()
 		for range 20 {
 			go h.Report(t.Context())
@@ -125,7 +130,10 @@ func TestReport_TimesOutASlowCheckAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := health.New(health.Options{Checks: []health.Check{
-			{Name: "slow", Run: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, Within: 300 * time.Millisecond},
+			{
+				Name: "slow", Run: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+				Within: 300 * time.Millisecond,
+			},
 			{Name: "quick", Run: passes},
 		}})
 		began := time.Now()
@@ -145,7 +153,9 @@ func TestReport_DoesNotRepeatAHangingCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun atomic.Int32
 		back := make(chan struct{})
-		h := health.New(health.Options{Checks: []health.Check{{Name: "disk", Run: func(context.Context) error { begun.Add(1); <-back; return nil }}}})
+		h := health.New(health.Options{
+			Checks: []health.Check{{Name: "disk", Run: func(context.Context) error { begun.Add(1); <-back; return nil }}},
+		})
 		for range 5 {
 			if r := h.Report(t.Context()); r.Status != health.Fail || r.Checks[0].Error == "" {
 				t.Errorf("got %+v", r)
@@ -174,7 +184,9 @@ func TestReport_FailsACheckThatPanics(t *testing.T) {
 // A probe that goes away must not be the reason why the next one fails.
 func TestReport_ChecksOutliveTheirCaller(t *testing.T) {
 	t.Parallel()
-	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: func(ctx context.Context) error { return ctx.Err() }}}})
+	h := health.New(health.Options{
+		Checks: []health.Check{{Name: "a", Run: func(ctx context.Context) error { return ctx.Err() }}},
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if r := h.Report(ctx); r.Status != health.Pass {
@@ -189,8 +201,10 @@ func TestChecks_OfAProcess(t *testing.T) {
 		check health.Check
 		want  string // in the error; empty for none
 	}{
-		"loops go round":        {health.Loops(func() []string { return nil }), ""},
-		"loops are stuck":       {health.Loops(func() []string { return []string{"beat", "dispatcher"} }), "beat, dispatcher"},
+		"loops go round": {health.Loops(func() []string { return nil }), ""},
+		"loops are stuck": {
+			health.Loops(func() []string { return []string{"beat", "dispatcher"} }), "beat, dispatcher",
+		},
 		"news comes in":         {health.Listening(func() bool { return true }), ""},
 		"no news comes in":      {health.Listening(func() bool { return false }), "notifications"},
 		"there is room":         {health.Disk("disk", dir, 1), ""},

@@ -90,7 +90,8 @@ await inputEnd;
 
 func TestSubmit_ReturnsTheScriptsError(t *testing.T) {
 	t.Parallel()
-	p := mustStartScript(t, `onRequest = async () => { throw new Error("no such queue"); }; reportReady(); await inputEnd;`, harness.Options{})
+	p := mustStartScript(t,
+		`onRequest = async () => { throw new Error("no such queue"); }; reportReady(); await inputEnd;`, harness.Options{})
 	expect(t, p.Submit(shortContext(t), 0), "no such queue")
 	expect(t, p.Stop(shortContext(t)), "")
 }
@@ -132,7 +133,9 @@ func TestSetup_IsUnavailableWithoutNPM(t *testing.T) {
 	t.Setenv("PATH", "")
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_CACHE_HOME", "")
-	a := App{Name: "test", Files: fstest.MapFS{"package.json": {}, "package-lock.json": {}, "test.mjs": {}}, Script: "test.mjs"}
+	a := App{
+		Name: "test", Files: fstest.MapFS{"package.json": {}, "package-lock.json": {}, "test.mjs": {}}, Script: "test.mjs",
+	}
 	if err := a.Setup(shortContext(t), ""); !errors.Is(err, harness.ErrUnavailable) {
 		t.Errorf("error is %v, want ErrUnavailable", err)
 	}
@@ -145,8 +148,10 @@ func TestInstall_RunsOnceForConcurrentCallers(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_CACHE_HOME", "")
 	files := fstest.MapFS{
-		"package.json":      {Data: []byte(`{"name":"nothing","private":true}`)},
-		"package-lock.json": {Data: []byte(`{"name":"nothing","lockfileVersion":3,"requires":true,"packages":{"":{"name":"nothing"}}}`)},
+		"package.json": {Data: []byte(`{"name":"nothing","private":true}`)},
+		"package-lock.json": {
+			Data: []byte(`{"name":"nothing","lockfileVersion":3,"requires":true,"packages":{"":{"name":"nothing"}}}`),
+		},
 	}
 	var all sync.WaitGroup
 	dirs := make([]string, 3)
