@@ -14,7 +14,7 @@ import _ "embed"
 var Schema string
 
 // Triggers is triggers.sql: the notifications that wake a stage's workers, and
-// the functions for people who have only psql. Applying it again replaces
+// functions for psql. Applying it again replaces
 // them by themselves.
 //
 //go:embed triggers.sql

@@ -144,7 +144,7 @@ func (h *heartbeat) checkUnchecked(err error) {
 // patience is how long this process works without an answer. It must stop before other
 // workers take its claims: they wait for the lease, or for the grace where its session has
 // ended. While the server is down nobody takes claims, and when it returns the lease starts
-// anew.
+// again.
 func (h *heartbeat) patience() time.Duration {
 	if key, held := h.p.session(); key != 0 && !held && (h.err == nil || !isServerDown(h.err, h.p.isDirect())) {
 		return store.Grace(h.p.Lease) * 6 / 7

@@ -17,22 +17,22 @@ import (
 	"github.com/cuelight/cuelight/internal/statement"
 )
 
-// Key is an API key, of which the database knows everything but the key itself.
-// The keys of a schema are those of all its pipelines.
+// Key describes an API key; the database has its digest and not the key. All pipelines of a
+// schema share the keys.
 type Key struct {
 	ID        ID         `json:"id"`
 	Name      string     `json:"name"`
 	Scope     string     `json:"scope"`  // read, submit or admin
-	Prefix    string     `json:"prefix"` // its beginning, which is no secret
+	Prefix    string     `json:"prefix"` // its first characters, not secret
 	CreatedAt time.Time  `json:"created_at"`
-	UsedAt    *time.Time `json:"used_at,omitempty"` // to within a minute
+	UsedAt    *time.Time `json:"used_at,omitempty"` // to the minute
 	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 	// Digest is the SHA-256 of the key's whole text.
 	Digest [sha256.Size]byte `json:"-"`
 }
 
-// ErrInvalidKey says that a key cannot be made: its name is none, or there is no
-// such scope. It matches [ErrInvalid], too.
+// ErrInvalidKey says that the name or the scope of a new key is invalid. It matches
+// [ErrInvalid].
 var ErrInvalidKey error = invalidKey{}
 
 type invalidKey struct{}
@@ -54,8 +54,7 @@ const (
 	keyLen       = len(keyMark) + keyPrefixLen + 1 + 43
 )
 
-// KeyPrefix is the prefix of a text that has the form of an API key, and whether
-// it has.
+// KeyPrefix returns the prefix of an API key, and whether the text has the form of one.
 func KeyPrefix(text string) (string, bool) {
 	if len(text) != keyLen || !strings.HasPrefix(text, keyMark) {
 		return "", false
@@ -73,10 +72,10 @@ func KeyPrefix(text string) (string, bool) {
 	return prefix, true
 }
 
-// newKey draws a key.
+// newKey generates a key.
 func newKey() (prefix, text string) {
 	var random [5 + 32]byte
-	rand.Read(random[:]) // it never fails
+	rand.Read(random[:]) // never fails
 	prefix = strings.ToLower(base32.StdEncoding.EncodeToString(random[:5]))
 	return prefix, keyMark + prefix + "_" + base64.RawURLEncoding.EncodeToString(random[5:])
 }
@@ -90,17 +89,17 @@ returning id, created_at`
 // maxKeyName is how long a key's name may be, in bytes.
 const maxKeyName = 200
 
-// CreateKey makes an API key and returns its text, which nobody can find out
-// again. The name is for people, need not differ from others, and has 1 to 200
-// bytes, all of them of characters that can be printed. It returns [ErrInvalidKey].
+// CreateKey creates an API key and returns its text, which is not stored. The name describes
+// the key, need not be unique, and has 1 to 200 bytes of printable characters. It returns
+// [ErrInvalidKey].
 func (s *Store) CreateKey(ctx context.Context, name, scope string) (k Key, text string, err error) {
 	k = Key{Name: name, Scope: scope}
 	switch {
 	case scope != ScopeRead && scope != ScopeSubmit && scope != ScopeAdmin:
-		err = fmt.Errorf("%w: there is no scope %q", ErrInvalidKey, scope)
+		err = fmt.Errorf("%w: unknown scope %q; allowed: read, submit, admin", ErrInvalidKey, scope)
 	case strings.TrimSpace(name) == "" || len(name) > maxKeyName || statement.CleanText(name) != name,
 		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }): // it is shown on terminals
-		err = fmt.Errorf("%w: a name is text of 1 to %d bytes that can be printed", ErrInvalidKey, maxKeyName)
+		err = fmt.Errorf("%w: a name has 1 to %d bytes of printable characters", ErrInvalidKey, maxKeyName)
 	}
 	if err != nil {
 		return Key{}, "", fmt.Errorf("create key: %w", err)
@@ -110,7 +109,7 @@ func (s *Store) CreateKey(ctx context.Context, name, scope string) (k Key, text 
 		k.Digest = sha256.Sum256([]byte(text))
 		err := s.db.QueryRow(ctx, createKeySQL, name, scope, k.Prefix, k.Digest[:]).Scan(&k.ID, &k.CreatedAt)
 		if errors.Is(err, pgx.ErrNoRows) {
-			continue // one in 10¹² has the prefix
+			continue // the prefix exists already: one in 10¹²
 		}
 		if err != nil {
 			return Key{}, "", s.explain("create key", err)
@@ -125,7 +124,7 @@ const keysSQL = `
 /* list keys */
 select ` + keyColumns + ` from cuelight_keys order by id`
 
-// Keys lists all API keys, the oldest first, with those that were revoked.
+// Keys lists all API keys, also revoked ones, the oldest first.
 func (s *Store) Keys(ctx context.Context) ([]Key, error) {
 	rows, err := s.db.Query(ctx, keysSQL)
 	if err != nil {
@@ -139,8 +138,8 @@ const findKeySQL = `
 /* find key */
 select ` + keyColumns + ` from cuelight_keys where prefix = $1`
 
-// FindKey finds the key with a prefix, also if it was revoked. Whether a caller
-// has that key is for its digest to say. It returns [ErrNotFound].
+// FindKey returns the key with a prefix, also if it was revoked. The caller must compare the
+// digest. It returns [ErrNotFound].
 func (s *Store) FindKey(ctx context.Context, prefix string) (Key, error) {
 	rows, err := s.db.Query(ctx, findKeySQL, prefix)
 	if err != nil {
@@ -169,8 +168,8 @@ update cuelight_keys set used_at = now()
  where id = (select id from cuelight_keys
               where id = $1 and (used_at is null or used_at < now() - interval '1 minute') for no key update skip locked)`
 
-// UseKey notes that a key was used now, once a minute at most. It does not wait for
-// somebody who changes the key at the same time, and notes nothing then.
+// UseKey records the use of a key, at most once a minute. It skips a key that another
+// transaction has locked.
 func (s *Store) UseKey(ctx context.Context, key ID) error {
 	_, err := s.db.Exec(ctx, useKeySQL, key)
 	return s.explain("use key", err)
@@ -181,8 +180,8 @@ const revokeKeySQL = `
 update cuelight_keys set revoked_at = coalesce(revoked_at, now()) where id = $1
 returning ` + keyColumns
 
-// RevokeKey ends a key's validity for good. Revoking it again changes nothing. It
-// returns the key as it is then, or [ErrNotFound].
+// RevokeKey revokes a key for good, and returns it. Revoking twice changes nothing. It
+// returns [ErrNotFound].
 func (s *Store) RevokeKey(ctx context.Context, key ID) (Key, error) {
 	rows, err := s.db.Query(ctx, revokeKeySQL, key)
 	if err != nil {

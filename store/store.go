@@ -43,8 +43,8 @@ func (s *Store) DB() DB { return s.db }
 // Graph returns the pipeline's graph.
 func (s *Store) Graph() Graph { return s.graph }
 
-// statements are the SQL texts of one pipeline, filled from the templates beside the
-// methods that send them.
+// statements are the SQL texts of one pipeline, filled from the templates next to
+// the methods that send them.
 type statements struct {
 	submitOne, submit, submitted string
 	events                       string

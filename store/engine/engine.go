@@ -39,8 +39,8 @@ func New(db store.DB, g store.Graph) *Engine {
 // Graph returns the pipeline's graph.
 func (e *Engine) Graph() store.Graph { return e.graph }
 
-// statements are the SQL texts of one pipeline, filled from the templates beside the
-// methods that send them. Slices are by stage.
+// statements are the SQL texts of one pipeline, filled from the templates next to
+// the methods that send them. Slices are by stage.
 type statements struct {
 	complete, completeRanked                     string
 	claim, claimAfter, claimContinued, claimAged []string
