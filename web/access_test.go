@@ -72,7 +72,8 @@ func TestRoutes_RejectUnknownParameters(t *testing.T) {
 	for _, route := range web.Routes(b.server) {
 		method, path, _ := strings.Cut(route, " ")
 		switch {
-		case strings.HasPrefix(path, api+"/uploads/"), strings.HasPrefix(path, api+"/published/"), strings.HasPrefix(path, "/log"),
+		case strings.HasPrefix(path, api+"/uploads/"), strings.HasPrefix(path, api+"/published/"),
+			strings.HasPrefix(path, "/log"),
 			path == "/metrics", path == "/healthz", path == "/readyz":
 			continue
 		}
@@ -124,7 +125,8 @@ func TestCrossOriginRequests_ChangeNothing(t *testing.T) {
 	try(http.Header{"Sec-Fetch-Site": {"same-origin"}}).wantStatus(200, nil)
 	try(http.Header{"Origin": {b.url}}).wantStatus(200, nil)
 	try(http.Header{"Origin": {"https://studio.example"}, "Sec-Fetch-Site": {"cross-site"}}).wantStatus(200, nil)
-	if got := b.do(call{method: "GET", path: api + "/tasks", header: http.Header{"Origin": {"https://evil.example"}}}); got.header.Get("Access-Control-Allow-Origin") != "" {
+	crossOrigin := call{method: "GET", path: api + "/tasks", header: http.Header{"Origin": {"https://evil.example"}}}
+	if got := b.do(crossOrigin); got.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("%v", got.header)
 	}
 }
@@ -135,7 +137,8 @@ func TestResponses_HaveSecurityHeaders(t *testing.T) {
 	for _, path := range []string{"/", "/login", api + "/tasks", "/nothing", "/healthz", "/openapi.json"} {
 		h := b.get(path).header
 		csp := h.Get("Content-Security-Policy")
-		if !strings.HasPrefix(csp, "default-src 'none';") || strings.Contains(csp, "unsafe") || !strings.Contains(csp, "frame-ancestors 'none'") {
+		if !strings.HasPrefix(csp, "default-src 'none';") || strings.Contains(csp, "unsafe") ||
+			!strings.Contains(csp, "frame-ancestors 'none'") {
 			t.Errorf("%s: policy is %q", path, csp)
 		}
 		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") == "" {
@@ -156,10 +159,14 @@ func TestObserve_ReceivesNoSecrets(t *testing.T) {
 		}
 	})
 	key := b.key("read")
-	b.do(call{method: "POST", path: api + "/tasks/" + store.ID{9}.String() + "/cancel", as: "secretguess"}).wantProblem(401, "unauthenticated")
+	b.do(call{
+		method: "POST", path: api + "/tasks/" + store.ID{9}.String() + "/cancel", as: "secretguess",
+	}).wantProblem(401, "unauthenticated")
 	b.do(call{method: "GET", path: api + "/tasks?source=secretsource", as: key}).wantStatus(200, nil)
 	b.do(call{method: "POST", path: api + "/tasks/" + store.ID{9}.String() + "/cancel"}).wantProblem(404, "not-found")
-	b.do(call{method: "GET", path: "/x?secretquery", as: "-", header: http.Header{"Authorization": {"Bearer secretbearer"}}})
+	b.do(call{
+		method: "GET", path: "/x?secretquery", as: "-", header: http.Header{"Authorization": {"Bearer secretbearer"}},
+	})
 	requests := b.waitForRequests(4)
 	if len(wrapped) != 2 { // not for strangers
 		t.Errorf("%d requests are wrapped", len(wrapped))
@@ -168,11 +175,13 @@ func TestObserve_ReceivesNoSecrets(t *testing.T) {
 		t.Errorf("route of what changes something is %q", got)
 	}
 	r := requests[1]
-	if r.Stream || r.Method != "GET" || r.Route != "GET "+api+"/tasks" || r.Status != 200 || r.Bytes == 0 || r.Duration <= 0 || !strings.HasPrefix(r.Principal, "key ") {
+	if r.Stream || r.Method != "GET" || r.Route != "GET "+api+"/tasks" || r.Status != 200 || r.Bytes == 0 ||
+		r.Duration <= 0 || !strings.HasPrefix(r.Principal, "key ") {
 		t.Errorf("%+v", r)
 	}
 	for _, r := range requests {
-		if text := strings.Join([]string{r.Method, r.Route, r.Principal}, " "); strings.Contains(text, "secret") || strings.Contains(text, key) {
+		if text := strings.Join([]string{r.Method, r.Route, r.Principal}, " "); strings.Contains(text, "secret") ||
+			strings.Contains(text, key) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -182,7 +191,8 @@ func TestHealth_ShowsDetailsToKnownPrincipals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for as, known := range map[string]string{"-": "false", adminText: "true", "wrong": "false"} {
-		if got := b.do(call{method: "GET", path: "/healthz", as: as}).wantStatus(200, nil); !strings.Contains(string(got.body), `"known":`+known) {
+		got := b.do(call{method: "GET", path: "/healthz", as: as}).wantStatus(200, nil)
+		if !strings.Contains(string(got.body), `"known":`+known) {
 			t.Errorf("%s", got.body)
 		}
 		b.do(call{method: "GET", path: "/readyz", as: as}).wantStatus(503, nil)
@@ -194,12 +204,20 @@ func TestUploads_ReceiveTheWholePath(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *web.Options) {
 		o.BasePath = "/cue"
-		o.Uploads = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Method, " ", r.URL.Path) })
+		o.Uploads = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, r.Method, " ", r.URL.Path)
+		})
 	})
 	at := web.UploadsPath("/cue")
-	for _, c := range []string{"POST " + at, "PATCH " + at + "abc", "HEAD " + at + "abc", "DELETE " + at + "abc", "PUT " + at, "POST " + at + "abc"} {
+	for _, c := range []string{
+		"POST " + at, "PATCH " + at + "abc", "HEAD " + at + "abc", "DELETE " + at + "abc", "PUT " + at,
+		"POST " + at + "abc",
+	} {
 		method, path, _ := strings.Cut(c, " ")
-		got := b.do(call{method: method, path: path, body: "x", header: http.Header{"Content-Type": {"application/offset+octet-stream"}}}).wantStatus(200, nil)
+		got := b.do(call{
+			method: method, path: path, body: "x",
+			header: http.Header{"Content-Type": {"application/offset+octet-stream"}},
+		}).wantStatus(200, nil)
 		if method != "HEAD" && string(got.body) != c {
 			t.Errorf("%s: %s", c, got.body)
 		}
@@ -210,7 +228,9 @@ func TestRoutes_RespondUnavailableWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.pool.Close()
-	for _, path := range []string{"/tasks", "/stages", "/events", "/keys", "/tasks/" + store.ID{1}.String() + "/events", "/events/stream"} {
+	for _, path := range []string{
+		"/tasks", "/stages", "/events", "/keys", "/tasks/" + store.ID{1}.String() + "/events", "/events/stream",
+	} {
 		got := b.get(api + path)
 		if got.status != 503 && got.status != 500 {
 			t.Errorf("%s: %d", path, got.status)
@@ -304,7 +324,9 @@ func TestProgram_LogsIn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
-	got := b.do(call{method: "POST", path: "/login", body: "secret=" + adminText, as: "-", header: form}).wantStatus(204, nil)
+	got := b.do(call{
+		method: "POST", path: "/login", body: "secret=" + adminText, as: "-", header: form,
+	}).wantStatus(204, nil)
 	if len(got.header.Values("Set-Cookie")) != 1 {
 		t.Errorf("%v", got.header)
 	}
@@ -314,7 +336,9 @@ func TestProgram_LogsIn(t *testing.T) {
 	if got.wantProblem(429, "too-many-failures"); got.header.Get("Retry-After") == "" {
 		t.Errorf("%v", got.header)
 	}
-	b.do(call{method: "POST", path: "/login", body: "secret=" + strings.Repeat("x", 10<<10), as: "-", header: form}).wantProblem(400, "invalid-request")
+	b.do(call{
+		method: "POST", path: "/login", body: "secret=" + strings.Repeat("x", 10<<10), as: "-", header: form,
+	}).wantProblem(400, "invalid-request")
 	b.do(call{method: "POST", path: "/logout", as: "-"}).wantStatus(204, nil)
 	resp, _ := b.browser("POST", "/login", url.Values{"secret": {"another"}})
 	if to := resp.Header.Get("Location"); !strings.HasPrefix(to, "/login?failed=limited&wait=") {

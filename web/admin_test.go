@@ -14,7 +14,9 @@ import (
 func TestWorkers_AreListedAndDrained(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id, err := engine.New(b.pool, b.Graph()).RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+	id, err := engine.New(b.pool, b.Graph()).RegisterWorker(t.Context(), store.Worker{
+		Host: "studio", PID: 7, Version: "v1",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +30,8 @@ func TestWorkers_AreListedAndDrained(t *testing.T) {
 		}
 	}
 	b.get(api+"/workers").wantStatus(200, &out)
-	if len(out.Workers) != 1 || out.Workers[0].ID != id || out.Workers[0].Host != "studio" || out.Workers[0].Lease != 36 || out.Workers[0].DrainAt != nil {
+	if len(out.Workers) != 1 || out.Workers[0].ID != id || out.Workers[0].Host != "studio" ||
+		out.Workers[0].Lease != 36 || out.Workers[0].DrainAt != nil {
 		t.Errorf("%+v", out)
 	}
 	b.post(api+"/workers/"+id.String()+"/drain", nil).wantStatus(http.StatusNoContent, nil)
@@ -54,7 +57,9 @@ func TestStoppedWorkers_AreListedByPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	register := func() store.ID {
-		id, err := engine.New(b.pool, b.Graph()).RegisterWorker(t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+		id, err := engine.New(b.pool, b.Graph()).RegisterWorker(t.Context(), store.Worker{
+			Host: "studio", PID: 7, Version: "v1",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +103,8 @@ func TestPauses_HoldUntilResumed(t *testing.T) {
 		}
 	}
 	b.post(api+"/pauses", map[string]string{"stage": "transcode", "host": "a b"}).wantStatus(200, &out)
-	if len(out.Pauses) != 1 || out.Pauses[0].Stage != "transcode" || out.Pauses[0].Host != "a b" || out.Pauses[0].By != "admin" {
+	if len(out.Pauses) != 1 || out.Pauses[0].Stage != "transcode" || out.Pauses[0].Host != "a b" ||
+		out.Pauses[0].By != "admin" {
 		t.Errorf("%+v", out)
 	}
 	b.post(api+"/pauses", map[string]string{}).wantStatus(200, nil)
@@ -144,7 +150,8 @@ func TestStages_ShowTheirCounts(t *testing.T) {
 		}
 	}
 	b.do(call{method: "GET", path: api + "/stages", as: readText}).wantStatus(200, &out)
-	if out.Pipeline != "video" || out.Ready != 2 || out.Dead != 1 || len(out.Stages) != 5 || out.Stages[0].Ready != 2 || out.Stages[0].Oldest < 90 {
+	if out.Pipeline != "video" || out.Ready != 2 || out.Dead != 1 || len(out.Stages) != 5 ||
+		out.Stages[0].Ready != 2 || out.Stages[0].Oldest < 90 {
 		t.Errorf("%+v", out)
 	}
 	if needs := out.Stages[3].Needs; !slices.Equal(needs, []string{"transcode", "metadata"}) {
@@ -162,9 +169,12 @@ func TestKeys_WorkUntilRevoked(t *testing.T) {
 	}
 	b.post(api+"/keys", map[string]string{"name": "build", "scope": "submit"}).wantStatus(201, &made)
 	var got receipt
-	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"https://example.com/a"}`, as: made.Key}).wantStatus(201, &got)
+	b.do(call{
+		method: "POST", path: api + "/tasks", body: `{"source":"https://example.com/a"}`, as: made.Key,
+	}).wantStatus(201, &got)
 	list := b.get(api+"/keys").wantStatus(200, nil)
-	if strings.Contains(string(list.body), made.Key) || !strings.Contains(string(list.body), made.Prefix) || !strings.Contains(string(list.body), "used_at") {
+	if strings.Contains(string(list.body), made.Key) || !strings.Contains(string(list.body), made.Prefix) ||
+		!strings.Contains(string(list.body), "used_at") {
 		t.Errorf("keys are %s", list.body)
 	}
 	b.do(call{method: "DELETE", path: api + "/keys/" + made.ID.String()}).wantStatus(200, nil)
@@ -172,7 +182,8 @@ func TestKeys_WorkUntilRevoked(t *testing.T) {
 	b.do(call{method: "DELETE", path: api + "/keys/" + store.ID{1}.String()}).wantProblem(404, "not-found")
 	b.post(api+"/keys", map[string]string{"name": "", "scope": "read"}).wantProblem(422, "invalid")
 	b.post(api+"/keys", map[string]string{"name": "x", "scope": "root"}).wantProblem(422, "invalid")
-	if got, want := b.auditActions(), []string{"key_revoke by admin", "submit by key " + made.Prefix + " (build)", "key_create by admin"}; !slices.Equal(got, want) {
+	want := []string{"key_revoke by admin", "submit by key " + made.Prefix + " (build)", "key_create by admin"}
+	if got := b.auditActions(); !slices.Equal(got, want) {
 		t.Errorf("audit is %v, want %v", got, want)
 	}
 }
@@ -210,7 +221,9 @@ func TestWebhooks_AreManaged(t *testing.T) {
 		Types  []string
 		Cool   int `json:"cooldown_s"`
 	}
-	in := map[string]any{"url": "https://example.com/hook?token=t", "types": []string{"completed", "alert"}, "cooldown_s": 0}
+	in := map[string]any{
+		"url": "https://example.com/hook?token=t", "types": []string{"completed", "alert"}, "cooldown_s": 0,
+	}
 	b.post(api+"/webhooks", in).wantStatus(201, &hook)
 	if !strings.HasPrefix(hook.Secret, "whsec_") || hook.Cool != 0 || len(hook.Types) != 2 {
 		t.Errorf("%+v", hook)
@@ -231,13 +244,16 @@ func TestWebhooks_AreManaged(t *testing.T) {
 	if len(hook.Types) != 1 || hook.Cool != 60 || hook.Secret == secret {
 		t.Errorf("changed to %+v", hook)
 	}
-	for _, bad := range []string{`{"url": "http://127.0.0.1/"}`, `{"url": ""}`, `{"types": ["nonsense"]}`, `{"cooldown_s": -1}`} {
+	for _, bad := range []string{
+		`{"url": "http://127.0.0.1/"}`, `{"url": ""}`, `{"types": ["nonsense"]}`, `{"cooldown_s": -1}`,
+	} {
 		change(bad).wantProblem(422, "invalid")
 	}
 	b.post(at+"/disable", map[string]string{"reason": "holiday"}).wantStatus(204, nil)
 	b.post(at+"/enable", nil).wantStatus(204, nil)
 	b.post(at+"/redeliver", nil).wantStatus(200, nil)
-	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status) select $1, n, 'completed', '{}', 'dead' from generate_series(1, 3) n`, hook.ID)
+	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status)
+		select $1, n, 'completed', '{}', 'dead' from generate_series(1, 3) n`, hook.ID)
 	var page struct {
 		Deliveries []struct{ ID store.ID }
 		Next       string
@@ -252,10 +268,16 @@ func TestWebhooks_AreManaged(t *testing.T) {
 	b.post(at+"/redeliver", nil).wantStatus(200, nil)
 	b.do(call{method: "DELETE", path: at}).wantStatus(204, nil)
 	b.do(call{method: "DELETE", path: at}).wantProblem(404, "not-found")
-	for _, bad := range []string{`{"url":"http://127.0.0.1/"}`, `{"url":"https://example.com","types":["nonsense"]}`, `{"url":"https://example.com","cooldown_s":-1}`} {
+	for _, bad := range []string{
+		`{"url":"http://127.0.0.1/"}`, `{"url":"https://example.com","types":["nonsense"]}`,
+		`{"url":"https://example.com","cooldown_s":-1}`,
+	} {
 		b.post(api+"/webhooks", bad).wantProblem(422, "invalid")
 	}
-	want := []string{"webhook_remove", "webhook_redeliver_dead", "webhook_redeliver", "webhook_redeliver_dead", "webhook_enable", "webhook_disable", "webhook_change", "webhook_rotate", "webhook_add"}
+	want := []string{
+		"webhook_remove", "webhook_redeliver_dead", "webhook_redeliver", "webhook_redeliver_dead", "webhook_enable",
+		"webhook_disable", "webhook_change", "webhook_rotate", "webhook_add",
+	}
 	for i, got := range b.auditActions() {
 		if got != want[i]+" by admin" {
 			t.Errorf("audit %d is %s, want %s", i, got, want[i])

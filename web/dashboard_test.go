@@ -41,7 +41,10 @@ func TestDashboardForm_HasASizeLimit(t *testing.T) {
 		}
 		_, _ = io.WriteString(part, strings.Repeat("x", size)) // a Builder takes all
 		_ = w.Close()
-		b.do(call{method: "POST", path: "/theme", as: "-", body: form.String(), header: http.Header{"Content-Type": {w.FormDataContentType()}}})
+		b.do(call{
+			method: "POST", path: "/theme", as: "-", body: form.String(),
+			header: http.Header{"Content-Type": {w.FormDataContentType()}},
+		})
 		if err := <-failed; (err != nil) != tooMuch {
 			t.Errorf("a form of %d bytes: %v", size, err)
 		}
@@ -89,7 +92,9 @@ func TestOpenPage_EndsWithItsKey(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				text := "cue_aaaaaaaa_" + strings.Repeat("A", 43)
-				keys := &singleKeyStore{key: store.Key{Name: "wall", Scope: store.ScopeRead, Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text))}}
+				keys := &singleKeyStore{key: store.Key{
+					Name: "wall", Scope: store.ScopeRead, Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text)),
+				}}
 				ended := follow(t, keys, text)
 				time.Sleep(c.open)
 				if c.revoked {
@@ -140,7 +145,8 @@ func TestNew_RejectsInvalidBasePaths(t *testing.T) {
 	t.Parallel()
 	for base, ok := range map[string]bool{
 		"": true, "/cue": true, "/media/cue": true,
-		"/": false, "cue": false, "/cue/": false, "//evil.example": false, "/a//b": false, "/a/../b": false, "/.": false, "/{x}": false, "/a b": false,
+		"/": false, "cue": false, "/cue/": false, "//evil.example": false, "/a//b": false, "/a/../b": false,
+		"/.": false, "/{x}": false, "/a b": false,
 	} {
 		o := minimalOptions(t)
 		o.BasePath = base

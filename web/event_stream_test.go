@@ -129,7 +129,8 @@ func TestEventStream_StartsWithItsPositionAndResumes(t *testing.T) {
 	b := setup(t)
 	before := b.submit("/before")
 	l := b.openStream("/events/stream", "")
-	if h := l.resp.Header; l.resp.StatusCode != 200 || h.Get("Content-Type") != "text/event-stream" || h.Get("X-Accel-Buffering") != "no" || h.Get("Cache-Control") != "no-store" {
+	if h := l.resp.Header; l.resp.StatusCode != 200 || h.Get("Content-Type") != "text/event-stream" ||
+		h.Get("X-Accel-Buffering") != "no" || h.Get("Cache-Control") != "no-store" {
 		t.Fatalf("%d %v", l.resp.StatusCode, h)
 	}
 	open := l.wantEvents("open")
@@ -184,7 +185,9 @@ func TestEventStream_FiltersTypes(t *testing.T) {
 	b.openStream("/events", "").wantEvents("open")
 	b.get(api+"/events/stream?types=nonsense").wantProblem(400, "invalid-request")
 	b.get(api+"/events/stream?after=x").wantProblem(400, "invalid-request")
-	b.do(call{method: "GET", path: api + "/events/stream", header: http.Header{"Last-Event-Id": {"-4"}}}).wantProblem(400, "invalid-request")
+	b.do(call{
+		method: "GET", path: api + "/events/stream", header: http.Header{"Last-Event-Id": {"-4"}},
+	}).wantProblem(400, "invalid-request")
 }
 
 func TestEventStream_SendsPings(t *testing.T) {

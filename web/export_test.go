@@ -73,12 +73,16 @@ func ReadSubmissions(text []byte) (out []store.Submission, err error) {
 func NewResponseWriter(w http.ResponseWriter) http.ResponseWriter { return newResponseWriter(w) }
 
 // Certificate reads a certificate from files, and again when the interval has passed.
-func Certificate(certFile, keyFile string, interval time.Duration, onError func(error)) func() (*tls.Certificate, error) {
+func Certificate(
+	certFile, keyFile string, interval time.Duration, onError func(error),
+) func() (*tls.Certificate, error) {
 	c := &certificate{certFile: certFile, keyFile: keyFile, interval: interval, onError: onError}
 	return c.get
 }
 
 // NewRequestLimit returns the acquire function of a limit of requests per principal.
-func NewRequestLimit(n int) func(ctx context.Context, principal string, wait time.Duration) (release func(), err error) {
+func NewRequestLimit(
+	n int,
+) func(ctx context.Context, principal string, wait time.Duration) (release func(), err error) {
 	return newRequestLimit(n).acquire
 }

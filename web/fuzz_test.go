@@ -14,7 +14,9 @@ import (
 )
 
 func FuzzPublishedName(f *testing.F) {
-	for _, seed := range []string{"master.m3u8", "gen-1/a", "../x", "a/../../b", "/etc", ".switch/x", "a.tmp/b", "a//b", "", ".", "a\\b"} {
+	for _, seed := range []string{
+		"master.m3u8", "gen-1/a", "../x", "a/../../b", "/etc", ".switch/x", "a.tmp/b", "a//b", "", ".", "a\\b",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
@@ -23,14 +25,17 @@ func FuzzPublishedName(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !fs.ValidPath(full) || !strings.HasPrefix(full, task.String()+"/") || strings.Contains(full, "/.") || strings.HasSuffix(full, ".tmp") {
+		if !fs.ValidPath(full) || !strings.HasPrefix(full, task.String()+"/") || strings.Contains(full, "/.") ||
+			strings.HasSuffix(full, ".tmp") {
 			t.Errorf("%q leads to %q", name, full)
 		}
 	})
 }
 
 func FuzzCheckJSON(f *testing.F) {
-	for _, seed := range []string{`{"a":1}`, `{"a":1,"a":2}`, `[[[[]]]]`, `{} {}`, `{"a":{"b":[1,"x",null]}}`, `"\ud800"`, `{`, ``} {
+	for _, seed := range []string{
+		`{"a":1}`, `{"a":1,"a":2}`, `[[[[]]]]`, `{} {}`, `{"a":{"b":[1,"x",null]}}`, `"\ud800"`, `{`, ``,
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -41,7 +46,10 @@ func FuzzCheckJSON(f *testing.F) {
 }
 
 func FuzzNextPage(f *testing.F) {
-	for _, seed := range []string{"/cue/", "/cue/x?y", "//evil", "/cue//evil", "https://evil", "/cue/../x", "/cue/%2E%2e/x", "/cue/..", "/cue/\\evil", "/cue/login", "/cue/\t/evil"} {
+	for _, seed := range []string{
+		"/cue/", "/cue/x?y", "//evil", "/cue//evil", "https://evil", "/cue/../x", "/cue/%2E%2e/x", "/cue/..",
+		"/cue/\\evil", "/cue/login", "/cue/\t/evil",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, next string) {
@@ -51,7 +59,8 @@ func FuzzNextPage(f *testing.F) {
 			if err == nil {
 				at, err = at.Parse(to)
 			}
-			if err != nil || at.Host != "host.example" || at.Scheme != "https" || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n") {
+			if err != nil || at.Host != "host.example" || at.Scheme != "https" || strings.HasPrefix(to, "//") ||
+				strings.ContainsAny(to, "\\\r\n") {
 				t.Errorf("%q leads to %q: %v, %v", next, to, at, err)
 			}
 			// Browsers take dots that are encoded for dots.
@@ -63,7 +72,9 @@ func FuzzNextPage(f *testing.F) {
 }
 
 func FuzzEventIDsAndTypes(f *testing.F) {
-	for _, seed := range []string{"0", "-1", "9223372036854775807", "9223372036854775808", " 1", "1e3", "+1", "done", "done,,", "done,cancelled"} {
+	for _, seed := range []string{
+		"0", "-1", "9223372036854775807", "9223372036854775808", " 1", "1e3", "+1", "done", "done,,", "done,cancelled",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -78,7 +89,10 @@ func FuzzEventIDsAndTypes(f *testing.F) {
 }
 
 func FuzzTaskQuery(f *testing.F) {
-	for _, seed := range []string{"status=dead", "limit=5&after=x", "stage=ingest&stage_status=dead", "source=%00", "a=b", ";", "limit=99999999999999999999"} {
+	for _, seed := range []string{
+		"status=dead", "limit=5&after=x", "stage=ingest&stage_status=dead", "source=%00", "a=b", ";",
+		"limit=99999999999999999999",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
@@ -101,8 +115,10 @@ func FuzzTaskQuery(f *testing.F) {
 
 func FuzzSubmission(f *testing.F) {
 	for _, seed := range []string{
-		`{"source":"/a"}`, `{"tasks":[{"source":"/a"},{"source":"/b","params":{}}]}`, `{"tasks":[]}`, `{"tasks":[],"source":"x"}`,
-		`{"source":"/a","not_before":"2030-01-31T08:00:00Z","priority":-32768}`, `{"source":"/a","params":null}`, `null`, `[]`, `7`,
+		`{"source":"/a"}`, `{"tasks":[{"source":"/a"},{"source":"/b","params":{}}]}`, `{"tasks":[]}`,
+		`{"tasks":[],"source":"x"}`,
+		`{"source":"/a","not_before":"2030-01-31T08:00:00Z","priority":-32768}`, `{"source":"/a","params":null}`,
+		`null`, `[]`, `7`,
 	} {
 		f.Add(seed)
 	}

@@ -36,7 +36,8 @@ func TestRequestLimit_CountsPerPrincipal(t *testing.T) {
 			other()
 		}
 		began := time.Now()
-		if _, err := enter(t.Context(), "reader"); err == nil || !strings.Contains(err.Error(), "2 active requests") || time.Since(began) != 5*time.Second {
+		if _, err := enter(t.Context(), "reader"); err == nil ||
+			!strings.Contains(err.Error(), "2 active requests") || time.Since(began) != 5*time.Second {
 			t.Errorf("a third request gets %v after %v", err, time.Since(began))
 		}
 		time.AfterFunc(time.Second, func() { release[0](); release[0]() })
@@ -79,11 +80,14 @@ func TestSlowRequestsOfOnePrincipal_DoNotBlockOthers(t *testing.T) {
 			t.Errorf("a request beyond the limit is answered %d", status)
 		}
 	}
-	if waiting := ask[int](b, "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"); waiting != 1 {
+	waiting := ask[int](b, `select count(*) from pg_stat_activity
+		where wait_event_type = 'Lock' and datname = current_database()`)
+	if waiting != 1 {
 		t.Errorf("the reader holds %d connections, want 1", waiting)
 	}
 	b.get(api+"/keys").wantStatus(http.StatusOK, nil)
-	refused := b.do(call{method: "GET", path: api + "/tasks", as: key}).wantProblem(http.StatusTooManyRequests, "too-many-requests")
+	refused := b.do(call{method: "GET", path: api + "/tasks", as: key}).
+		wantProblem(http.StatusTooManyRequests, "too-many-requests")
 	if refused.header.Get("Retry-After") == "" {
 		t.Error("nothing says when to come back")
 	}
@@ -154,7 +158,9 @@ func (l remoteListener) Accept() (net.Conn, error) {
 func TestConnectionLimit_CountsPerAddress(t *testing.T) {
 	t.Parallel()
 	o := minimalOptions(t)
-	o.MaxConnectionsPerAddress, o.Proxies = 2, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::1/128")}
+	o.MaxConnectionsPerAddress, o.Proxies = 2, []netip.Prefix{
+		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::1/128"),
+	}
 	s, err := web.New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -80,7 +80,8 @@ func (d *openAPIDocument) operation(method, path string) (at string, op map[stri
 	for template := range d.paths() {
 		pattern := "^" + regexp.MustCompile(`\\\{path\\\}$`).ReplaceAllString(regexp.QuoteMeta(template), ".+") + "$"
 		pattern = regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(pattern, "[^/]+")
-		if regexp.MustCompile(pattern).MatchString(path) && (best == "" || strings.Count(template, "{") < strings.Count(best, "{")) {
+		if regexp.MustCompile(pattern).MatchString(path) &&
+			(best == "" || strings.Count(template, "{") < strings.Count(best, "{")) {
 			best = template
 		}
 	}

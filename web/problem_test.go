@@ -10,8 +10,10 @@ func TestUploadProblems_HaveTheTitlesOfTheirTypes(t *testing.T) {
 	b := setup(t)
 	type problem struct{ Type, Title string }
 	for name, of := range map[string][2]call{
-		"invalid-request": {{method: "GET", path: api + "/tasks?stats=x"}, {method: "PUT", path: api + "/uploads/a.mp4", body: ""}},
-		"not-found":       {{method: "GET", path: api + "/tasks/x"}, {method: "GET", path: api + "/uploads/x"}},
+		"invalid-request": {
+			{method: "GET", path: api + "/tasks?stats=x"}, {method: "PUT", path: api + "/uploads/a.mp4", body: ""},
+		},
+		"not-found": {{method: "GET", path: api + "/tasks/x"}, {method: "GET", path: api + "/uploads/x"}},
 	} {
 		var api, upload problem
 		for i, to := range []*problem{&api, &upload} {

@@ -29,7 +29,8 @@ func TestPublished_ServesMediaTypesAndRanges(t *testing.T) {
 		b.publish(id, name, "0123456789")
 		path := at + "/" + strings.NewReplacer("%", "%25", " ", "%20").Replace(name)
 		got := b.do(call{method: "GET", path: path, as: readText}).wantStatus(200, nil)
-		if got.header.Get("Content-Type") != want || string(got.body) != "0123456789" || got.header.Get("Accept-Ranges") != "bytes" {
+		if got.header.Get("Content-Type") != want || string(got.body) != "0123456789" ||
+			got.header.Get("Accept-Ranges") != "bytes" {
 			t.Errorf("%s: %v, %s", name, got.header, got.body)
 		}
 		cache := got.header.Get("Cache-Control")
@@ -40,9 +41,12 @@ func TestPublished_ServesMediaTypesAndRanges(t *testing.T) {
 		if string(part.body) != "345" || part.header.Get("Content-Range") != "bytes 3-5/10" {
 			t.Errorf("%s: %v, %s", name, part.header, part.body)
 		}
-		b.do(call{method: "GET", path: path, header: http.Header{"If-None-Match": {got.header.Get("Etag")}}}).wantStatus(304, nil)
+		b.do(call{
+			method: "GET", path: path, header: http.Header{"If-None-Match": {got.header.Get("Etag")}},
+		}).wantStatus(304, nil)
 		b.do(call{method: "GET", path: path, header: http.Header{"Range": {"bytes=90-"}}}).wantStatus(416, nil)
-		if head := b.do(call{method: "HEAD", path: path}).wantStatus(200, nil); len(head.body) != 0 || head.header.Get("Content-Length") != "10" {
+		if head := b.do(call{method: "HEAD", path: path}).wantStatus(200, nil); len(head.body) != 0 ||
+			head.header.Get("Content-Length") != "10" {
 			t.Errorf("%s: %v, %s", name, head.header, head.body)
 		}
 	}
@@ -86,7 +90,9 @@ func TestPublished_ServesNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(b.published, id.String())
-	for name, to := range map[string]string{"link.json": outside, "up": b.published + "/..", "rel.json": "../../../../../../etc/passwd", "loop": "loop"} {
+	for name, to := range map[string]string{
+		"link.json": outside, "up": b.published + "/..", "rel.json": "../../../../../../etc/passwd", "loop": "loop",
+	} {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -96,11 +102,16 @@ func TestPublished_ServesNothingElse(t *testing.T) {
 	}
 	base := web.PublishedPath("", "")
 	for _, path := range []string{
-		id.String() + "/nothing.json", id.String() + "/", id.String() + "/gen-0001-aaaaaaaaaa", id.String() + "/gen-0001-aaaaaaaaaa/",
-		id.String() + "/link.json", id.String() + "/up/secret.json", id.String() + "/rel.json", id.String() + "/loop", id.String() + "/pipe.json",
-		id.String() + "/.switch-1/master.m3u8", id.String() + "/gen-0002-bbbbbbbbbb.tmp/poster.jpg", "../.cuelight-id", ".cuelight-id",
-		id.String() + "/%2e%2e/.cuelight-id", id.String() + "/..%2f.cuelight-id", id.String() + "/%2e%2e/" + store.ID{8}.String() + "/other.json",
-		id.String() + "/..%2f" + store.ID{8}.String() + "%2fother.json", id.String() + "/%2fetc%2fpasswd", id.String() + "/a%00b", id.String() + "/a%5cb",
+		id.String() + "/nothing.json", id.String() + "/", id.String() + "/gen-0001-aaaaaaaaaa",
+		id.String() + "/gen-0001-aaaaaaaaaa/",
+		id.String() + "/link.json", id.String() + "/up/secret.json", id.String() + "/rel.json", id.String() + "/loop",
+		id.String() + "/pipe.json",
+		id.String() + "/.switch-1/master.m3u8", id.String() + "/gen-0002-bbbbbbbbbb.tmp/poster.jpg",
+		"../.cuelight-id", ".cuelight-id",
+		id.String() + "/%2e%2e/.cuelight-id", id.String() + "/..%2f.cuelight-id",
+		id.String() + "/%2e%2e/" + store.ID{8}.String() + "/other.json",
+		id.String() + "/..%2f" + store.ID{8}.String() + "%2fother.json", id.String() + "/%2fetc%2fpasswd",
+		id.String() + "/a%00b", id.String() + "/a%5cb",
 		"nonsense/x.json", store.ID{}.String() + "/x.json",
 	} {
 		got := b.get(base + path)

@@ -38,9 +38,10 @@ func TestSourceSecrets_AreInNoResponseToReaders(t *testing.T) {
 			b.wantNoSecret(path, b.readStream(path, as))
 		}
 	}
-	// An older version, or a program of somebody's, has written the source into these.
+	// An older version or another program may have written the source into these columns.
 	for _, task := range tasks {
-		b.exec(`update attempts set error = 'open ' || $2, result = jsonb_build_object('from', $2::text) where task_id = $1`, task.ID, task.Source)
+		b.exec(`update attempts set error = 'open ' || $2, result = jsonb_build_object('from', $2::text)
+			where task_id = $1`, task.ID, task.Source)
 		for _, as := range readers {
 			path := api + "/tasks/" + task.ID.String()
 			b.wantNoSecret(path, string(b.do(call{method: "GET", path: path, as: as}).wantStatus(http.StatusOK, nil).body))
@@ -51,7 +52,8 @@ func TestSourceSecrets_AreInNoResponseToReaders(t *testing.T) {
 	if !strings.Contains(whole.Tasks[0].Source, "c0ffee") {
 		t.Errorf("the admin is not shown the source: %+v", whole.Tasks[0])
 	}
-	b.post(api+"/tasks", map[string]any{"source": "https://me:c0ffee123@h/a.mp4?c0ffee123#c0ffee123"}).wantStatus(http.StatusCreated, nil)
+	b.post(api+"/tasks", map[string]any{"source": "https://me:c0ffee123@h/a.mp4?c0ffee123#c0ffee123"}).
+		wantStatus(http.StatusCreated, nil)
 	audit := b.get(api+"/audit").wantStatus(http.StatusOK, nil)
 	if text := string(audit.body); strings.Contains(text, "c0ffee") || !strings.Contains(text, "https://h/a.mp4") {
 		t.Errorf("the audit has %s", text)

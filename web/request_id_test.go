@@ -13,7 +13,10 @@ func TestRequestID_BelongsToItsKey(t *testing.T) {
 	one, two := b.key(store.ScopeSubmit), b.key(store.ScopeSubmit)
 	submit := func(as, source string) testResponse {
 		t.Helper()
-		return b.do(call{method: "POST", path: api + "/tasks", as: as, body: map[string]any{"source": source, "request_id": "film-17"}})
+		return b.do(call{
+			method: "POST", path: api + "/tasks", as: as,
+			body: map[string]any{"source": source, "request_id": "film-17"},
+		})
 	}
 	var first, again, other, admins struct {
 		TaskID  store.ID `json:"task_id"`
@@ -42,7 +45,8 @@ func TestRequestID_BelongsToItsKey(t *testing.T) {
 		t.Errorf("the key's is %+v, %v", task, err)
 	}
 	// Where the admin secret leads, the database does, too.
-	if r, err := b.Submit(t.Context(), store.Submission{Source: "https://h/c", RequestID: "film-17"}); err != nil || r.ID != admins.TaskID {
+	if r, err := b.Submit(t.Context(), store.Submission{Source: "https://h/c", RequestID: "film-17"}); err != nil ||
+		r.ID != admins.TaskID {
 		t.Errorf("by the database it is %+v, %v", r, err)
 	}
 }

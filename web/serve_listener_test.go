@@ -64,7 +64,9 @@ func minimalOptions(t *testing.T) web.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return web.Options{Store: store.New(nil, store.Video()), Guard: guard, Healthy: textHandler("well"), Grace: 50 * time.Millisecond}
+	return web.Options{
+		Store: store.New(nil, store.Video()), Guard: guard, Healthy: textHandler("well"), Grace: 50 * time.Millisecond,
+	}
 }
 
 func TestNew_RejectsInvalidOptions(t *testing.T) {
@@ -249,8 +251,10 @@ func writeCertificate(t *testing.T, dir string, serial int64) *x509.Certificate 
 	der, err2 := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	private, err3 := x509.MarshalPKCS8PrivateKey(key)
 	cert, err4 := x509.ParseCertificate(der)
-	err5 := os.WriteFile(filepath.Join(dir, "cert"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
-	err6 := os.WriteFile(filepath.Join(dir, "key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600)
+	err5 := os.WriteFile(filepath.Join(dir, "cert"),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
+	err6 := os.WriteFile(filepath.Join(dir, "key"),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600)
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +271,10 @@ func TestServe_RequiresTLS12(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(cert)
 	for version, ok := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
-		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: version, MaxVersion: version}, DisableKeepAlives: true, ForceAttemptHTTP2: true}
+		tr := &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: version, MaxVersion: version},
+			DisableKeepAlives: true, ForceAttemptHTTP2: true,
+		}
 		resp, err := (&http.Client{Transport: tr}).Get("https://" + addr + "/healthz")
 		if (err == nil) != ok {
 			t.Errorf("version %x: %v", version, err)

@@ -64,7 +64,8 @@ func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 	o := web.Options{
 		Store: b.Store, Guard: guard, Subscribe: b.feed(), Published: b.published,
 		Webhooks: webhook.New(webhook.Options{DB: pool, Store: b.Store}),
-		Metrics:  textHandler("figures 1\n"), Healthy: healthHandler(http.StatusOK), Ready: healthHandler(http.StatusServiceUnavailable),
+		Metrics:  textHandler("figures 1\n"), Healthy: healthHandler(http.StatusOK),
+		Ready:     healthHandler(http.StatusServiceUnavailable),
 		Uploads:   newUploadHandler(t, b.Store),
 		Dashboard: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page ", r.URL.Path) }),
 		Observe: func(r web.Request) {
@@ -95,7 +96,8 @@ func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 func newUploadHandler(t *testing.T, st *store.Store) http.Handler {
 	t.Helper()
 	u, err := upload.New(upload.Options{
-		Dir: t.TempDir(), BasePath: web.UploadsPath(""), ProblemTypePrefix: web.ProblemTypes, ProblemTitle: web.ProblemTitle, MinFree: -1,
+		Dir: t.TempDir(), BasePath: web.UploadsPath(""), ProblemTypePrefix: web.ProblemTypes,
+		ProblemTitle: web.ProblemTitle, MinFree: -1,
 		Principal: func(ctx context.Context) string { return access.From(ctx).Name },
 		OnComplete: func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
 			r, err := st.Submit(ctx, store.Submission{Source: u.Path, UserID: u.UserID, RequestID: "upload:" + u.ID})
@@ -307,11 +309,16 @@ func (b *testServer) auditActions() (actions []string) {
 // worker registers a worker that claims one task's first stage and lets it die.
 func (b *testServer) failTask(id store.ID) {
 	b.t.Helper()
-	w, err := engine.New(b.pool, b.Graph()).RegisterWorker(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+	w, err := engine.New(b.pool, b.Graph()).RegisterWorker(b.t.Context(), store.Worker{
+		Host: "studio", PID: 7, Version: "v1",
+	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	turn := engine.ExchangeRequest{Worker: w, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{4: false}, PromoteDue: make([]bool, 5), OnlyTasks: []store.ID{id}}
+	turn := engine.ExchangeRequest{
+		Worker: w, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{4: false}, PromoteDue: make([]bool, 5),
+		OnlyTasks: []store.ID{id},
+	}
 	turn.ClaimFrom[0] = true
 	out, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), turn)
 	if err != nil || len(out.Claims) != 1 || out.Claims[0].Task != id {
@@ -319,7 +326,10 @@ func (b *testServer) failTask(id store.ID) {
 	}
 	c := out.Claims[0]
 	turn.FreeSlots[0], turn.ClaimFrom[0] = 0, false
-	turn.Reports = []engine.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Class: "transient", Error: "disk 7 broke"}}
+	turn.Reports = []engine.Report{{
+		Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Class: "transient",
+		Error: "disk 7 broke",
+	}}
 	if _, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), turn); err != nil {
 		b.t.Fatal(err)
 	}

@@ -43,9 +43,10 @@ func waitForStreams(t *testing.T, s *web.Server, n int) {
 	}
 }
 
-// askForStream asks by HTTP/1 for all events, with some more headers.
+// requestStream requests all events by HTTP/1, with the headers in more.
 func requestStream(to io.Writer, minor int, more string) {
-	fmt.Fprintf(to, "GET %s/events/stream HTTP/1.%d\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n", api, minor, adminText, more)
+	fmt.Fprintf(to, "GET %s/events/stream HTTP/1.%d\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n",
+		api, minor, adminText, more)
 }
 
 func TestStream_PingsAndEndsOverEveryProtocol(t *testing.T) {
@@ -62,7 +63,9 @@ func TestStream_PingsAndEndsOverEveryProtocol(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStreamServer(t, idleSubscription{}, 20*time.Millisecond, func(route string, err error) { t.Errorf("%s: %v", route, err) })
+			s := newStreamServer(t, idleSubscription{}, 20*time.Millisecond, func(route string, err error) {
+				t.Errorf("%s: %v", route, err)
+			})
 			ts := httptest.NewUnstartedServer(s.Handler())
 			ts.EnableHTTP2 = c.proto == "h2"
 			if c.tls {
@@ -122,7 +125,9 @@ func TestStream_NoticesADisconnectedIdleClient(t *testing.T) {
 	for _, name := range []string{"HTTP", "HTTPS"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStreamServer(t, idleSubscription{}, time.Hour, func(route string, err error) { t.Errorf("%s: %v", route, err) })
+			s := newStreamServer(t, idleSubscription{}, time.Hour, func(route string, err error) {
+				t.Errorf("%s: %v", route, err)
+			})
 			ts := httptest.NewUnstartedServer(s.Handler())
 			ask := func() net.Conn {
 				conn, err := net.Dial("tcp", ts.Listener.Addr().String())
@@ -196,7 +201,9 @@ func (panickingSubscription) Next(context.Context) ([]store.Event, error) {
 func TestStream_PanicEndsThatStreamAlone(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 1)
-	s := newStreamServer(t, panickingSubscription{}, 20*time.Millisecond, func(route string, err error) { told <- route + ": " + err.Error() })
+	s := newStreamServer(t, panickingSubscription{}, 20*time.Millisecond, func(route string, err error) {
+		told <- route + ": " + err.Error()
+	})
 	ts := httptest.NewServer(s.Handler())
 	t.Cleanup(ts.Close)
 	conn, err := net.Dial("tcp", ts.Listener.Addr().String())
@@ -233,7 +240,8 @@ func TestStream_PanicAtItsStartReleasesItsSlot(t *testing.T) {
 				t.Error("it did not")
 			}
 		}()
-		s.Handler().ServeHTTP(panickingWriter{httptest.NewRecorder()}, authorizedRequest(t.Context(), api+"/events/stream", adminText))
+		s.Handler().ServeHTTP(panickingWriter{httptest.NewRecorder()},
+			authorizedRequest(t.Context(), api+"/events/stream", adminText))
 	}()
 	if open := s.Streams(); open != 0 {
 		t.Errorf("%d are open", open)

@@ -83,7 +83,9 @@ func TestStreams_OfARevokedKeyEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 30 // more than anybody may be wrong
 		text := "cue_aaaaaaaa_" + strings.Repeat("A", 43)
-		keys := &singleKeyStore{key: store.Key{Name: "wall", Scope: store.ScopeRead, Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text))}}
+		keys := &singleKeyStore{key: store.Key{
+			Name: "wall", Scope: store.ScopeRead, Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text)),
+		}}
 		s := newServerWithoutDB(t, keys, func() web.Subscription { return idleSubscription{} })
 		var streams sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
@@ -135,7 +137,9 @@ func TestStream_SendsManyLargeEventsInChunks(t *testing.T) {
 		sub := &eventsThenIdle{}
 		for i := range n {
 			data := fmt.Appendf(nil, `{"error":%q}`, strings.Repeat("x", size))
-			sub.events = append(sub.events, store.Event{ID: int64(i + 1), Type: store.AttemptFailed, Task: store.ID{1}, Data: data})
+			sub.events = append(sub.events, store.Event{
+				ID: int64(i + 1), Type: store.AttemptFailed, Task: store.ID{1}, Data: data,
+			})
 		}
 		s := newServerWithoutDB(t, nil, func() web.Subscription { return sub })
 		w := &chunkWriter{ResponseRecorder: httptest.NewRecorder()}

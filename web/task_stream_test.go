@@ -42,7 +42,8 @@ func TestTaskStream_ClosesWhenTheTaskEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.wantEvents("cancelled", "end")
-	b.openStream(path+"?after=0", "").wantEvents("submitted", "started", "attempt_failed", "dead", "retry_scheduled", "cancelled", "end")
+	b.openStream(path+"?after=0", "").
+		wantEvents("submitted", "started", "attempt_failed", "dead", "retry_scheduled", "cancelled", "end")
 	b.get(api+"/tasks/"+store.ID{1}.String()+"/events").wantProblem(404, "not-found")
 }
 
@@ -93,7 +94,8 @@ func TestTaskStream_ClosesWhenTheTaskIsOverriddenOrDeleted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	replaced, deleted := b.submit("/a"), b.submit("/b")
-	one, two := b.openStream("/tasks/"+replaced.String()+"/events", ""), b.openStream("/tasks/"+deleted.String()+"/events", "")
+	one := b.openStream("/tasks/"+replaced.String()+"/events", "")
+	two := b.openStream("/tasks/"+deleted.String()+"/events", "")
 	one.wantEvents("task")
 	two.wantEvents("task")
 	if _, err := b.Override(t.Context(), []store.ID{replaced}, store.Submission{Source: "/c"}); err != nil {
@@ -107,11 +109,16 @@ func TestTaskStream_ClosesWhenTheTaskIsOverriddenOrDeleted(t *testing.T) {
 // work does a stage of one task, and ends it as told.
 func (b *testServer) completeStage(id store.ID, stage int, report engine.Report) {
 	b.t.Helper()
-	w, err := engine.New(b.pool, b.Graph()).RegisterWorker(b.t.Context(), store.Worker{Host: "studio", PID: 7, Version: "v1"})
+	w, err := engine.New(b.pool, b.Graph()).RegisterWorker(b.t.Context(), store.Worker{
+		Host: "studio", PID: 7, Version: "v1",
+	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	turn := engine.ExchangeRequest{Worker: w, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5), OnlyTasks: []store.ID{id}}
+	turn := engine.ExchangeRequest{
+		Worker: w, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5),
+		OnlyTasks: []store.ID{id},
+	}
 	turn.FreeSlots[stage], turn.ClaimFrom[stage] = 1, true
 	out, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), turn)
 	if err != nil || len(out.Claims) != 1 {
@@ -139,7 +146,8 @@ func TestTaskStream_EndsWhenAStageStaysDead(t *testing.T) {
 	}
 	path := "/tasks/" + id.String() + "/events"
 	l := b.openStream(path+"?after=0", "")
-	l.wantEvents("submitted", "started", "stage_completed", "started", "attempt_failed", "dead", "started", "attempt_failed", "dead", "retry_scheduled")
+	l.wantEvents("submitted", "started", "stage_completed", "started", "attempt_failed", "dead", "started",
+		"attempt_failed", "dead", "retry_scheduled")
 	b.completeStage(id, 1, done)
 	last := l.wantEvents("started", "stage_completed", "dead") // the one that stays, told once more
 	l.wantEvents("end")

@@ -19,10 +19,14 @@ type receipt struct {
 func TestSubmit_IsIdempotent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	in := map[string]any{"source": "https://u:p@example.com/a.mp4?sig=x", "params": map[string]any{"title": "A"}, "priority": -3, "request_id": "r1", "user_id": "u"}
+	in := map[string]any{
+		"source": "https://u:p@example.com/a.mp4?sig=x", "params": map[string]any{"title": "A"}, "priority": -3,
+		"request_id": "r1", "user_id": "u",
+	}
 	var first, again receipt
 	got := b.post(api+"/tasks", in).wantStatus(http.StatusCreated, &first)
-	if first.Existed || got.header.Get("Location") != api+"/tasks/"+first.TaskID.String() || got.header.Get("Cache-Control") != "no-store" {
+	if first.Existed || got.header.Get("Location") != api+"/tasks/"+first.TaskID.String() ||
+		got.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%+v, %v", first, got.header)
 	}
 	b.post(api+"/tasks", in).wantStatus(http.StatusOK, &again)
@@ -30,14 +34,17 @@ func TestSubmit_IsIdempotent(t *testing.T) {
 		t.Errorf("again: %+v", again)
 	}
 	task, err := b.Get(t.Context(), first.TaskID)
-	if err != nil || task.Priority != -3 || task.UserID != "u" || task.Source != in["source"] || string(task.Params) != `{"title": "A"}` {
+	if err != nil || task.Priority != -3 || task.UserID != "u" || task.Source != in["source"] ||
+		string(task.Params) != `{"title": "A"}` {
 		t.Errorf("%+v, %v", task, err)
 	}
 	entries, err := b.Audits(t.Context(), 0, 0)
-	if err != nil || len(entries) != 1 || entries[0].Actor != "admin" || entries[0].Action != "submit" || entries[0].Target != first.TaskID.String() {
+	if err != nil || len(entries) != 1 || entries[0].Actor != "admin" || entries[0].Action != "submit" ||
+		entries[0].Target != first.TaskID.String() {
 		t.Fatalf("audit is %+v, %v", entries, err)
 	}
-	if detail := string(entries[0].Detail); strings.Contains(detail, "sig") || strings.Contains(detail, "u:p") || !strings.Contains(detail, "example.com/a.mp4") {
+	if detail := string(entries[0].Detail); strings.Contains(detail, "sig") || strings.Contains(detail, "u:p") ||
+		!strings.Contains(detail, "example.com/a.mp4") {
 		t.Errorf("audit says %s", detail)
 	}
 }
@@ -114,7 +121,8 @@ func TestJSON_IsReadStrictly(t *testing.T) {
 		}
 	}
 	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
-	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/a"}`, header: form}).wantProblem(415, "unsupported-media-type")
+	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/a"}`, header: form}).
+		wantProblem(415, "unsupported-media-type")
 	b.post(api+"/tasks", `{"source":"/a","params":null,"not_before":null}`).wantStatus(http.StatusCreated, nil)
 	b.post(api+"/tasks", `{"source":"/a","params":{"a":1,"A":2,"b":{"C":3}}}`).wantStatus(http.StatusCreated, nil)
 }
@@ -150,7 +158,8 @@ func TestSubmit_KeepsTheTraceparent(t *testing.T) {
 	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/a"}`, header: header}).wantStatus(201, &got)
 	var kept *string
 	read := func() string {
-		if err := b.pool.QueryRow(t.Context(), "select traceparent from tasks where id = $1", got.TaskID).Scan(&kept); err != nil {
+		row := b.pool.QueryRow(t.Context(), "select traceparent from tasks where id = $1", got.TaskID)
+		if err := row.Scan(&kept); err != nil {
 			t.Fatal(err)
 		}
 		if kept == nil {
@@ -181,7 +190,8 @@ func TestTasks_AreListedByPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for i := range 7 {
-		if _, err := b.Submit(t.Context(), store.Submission{Source: fmt.Sprint("/v", i), UserID: "ü&=", RequestID: fmt.Sprint("r", i)}); err != nil {
+		s := store.Submission{Source: fmt.Sprint("/v", i), UserID: "ü&=", RequestID: fmt.Sprint("r", i)}
+		if _, err := b.Submit(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -203,7 +213,8 @@ func TestTasks_AreListedByPages(t *testing.T) {
 		t.Errorf("saw %v", seen)
 	}
 	for q, want := range map[string]int{
-		"status=pending": 8, "status=dead": 0, "stage=ingest&stage_status=pending": 8, "request_id=r3": 1, "source=v": 7, "error=x": 0, "": 8,
+		"status=pending": 8, "status=dead": 0, "stage=ingest&stage_status=pending": 8, "request_id=r3": 1,
+		"source=v": 7, "error=x": 0, "": 8,
 	} {
 		var p page
 		if b.get(api+"/tasks?"+q).wantStatus(200, &p); len(p.Tasks) != want {
@@ -213,8 +224,9 @@ func TestTasks_AreListedByPages(t *testing.T) {
 	for q, kind := range map[string]string{
 		"statsu=dead": "invalid-request", "status=deda": "invalid-request", "status=dead&status=pending": "invalid-request",
 		"stage=ingest": "invalid-request", "stage_status=dead": "invalid-request", "stage=x&stage_status=dead": "invalid",
-		"limit=0": "invalid-request", "limit=1001": "invalid-request", "limit=x": "invalid-request", "after=x": "invalid-request",
-		"source=%00": "invalid-request", "source=%ff": "invalid-request", "source=%zz": "invalid-request", "a;b": "invalid-request",
+		"limit=0": "invalid-request", "limit=1001": "invalid-request", "limit=x": "invalid-request",
+		"source=%00": "invalid-request", "source=%ff": "invalid-request", "source=%zz": "invalid-request",
+		"after=x": "invalid-request", "a;b": "invalid-request",
 	} {
 		if got := b.get(api + "/tasks?" + q); !strings.Contains(string(got.body), "urn:cuelight:problem:"+kind+`"`) {
 			t.Errorf("%s: %d %s", q, got.status, got.body)
@@ -239,14 +251,16 @@ func TestTask_IsShownWithItsHistory(t *testing.T) {
 	if full.Warnings == nil || len(full.Warnings) != 0 {
 		t.Errorf("warnings %#v; want an empty list", full.Warnings)
 	}
-	if full.Status != "dead" || len(full.Stages) != 5 || len(full.History) != 1 || full.History[0].Error != "disk 7 broke" || full.History[0].Host != "studio" {
+	if full.Status != "dead" || len(full.Stages) != 5 || len(full.History) != 1 ||
+		full.History[0].Error != "disk 7 broke" || full.History[0].Host != "studio" {
 		t.Errorf("%+v", full)
 	}
 	if !strings.Contains(full.Source, "token=secret") {
 		t.Errorf("the admin sees %s", full.Source)
 	}
 	for _, path := range []string{api + "/tasks/" + id.String(), api + "/tasks"} {
-		if got := b.do(call{method: "GET", path: path, as: readText}).wantStatus(200, nil); strings.Contains(string(got.body), "secret") {
+		got := b.do(call{method: "GET", path: path, as: readText}).wantStatus(200, nil)
+		if strings.Contains(string(got.body), "secret") {
 			t.Errorf("a reader sees %s", got.body)
 		}
 	}
@@ -291,8 +305,10 @@ func TestTasks_AreRetriedCancelledAndOverridden(t *testing.T) {
 	}
 	b.post(at(dead, "retry"), nil).wantProblem(409, "overridden")
 	b.post(at(dead, "override"), map[string]any{"source": "/d"}).wantProblem(409, "overridden")
-	b.post(at(by.TaskID, "override"), map[string]any{"source": "/d", "other_task_ids": []string{"x"}}).wantProblem(400, "invalid-request")
-	if got, want := b.auditActions(), []string{"override by admin", "cancel by admin", "retry by admin", "retry by admin"}; !slices.Equal(got, want) {
+	b.post(at(by.TaskID, "override"), map[string]any{"source": "/d", "other_task_ids": []string{"x"}}).
+		wantProblem(400, "invalid-request")
+	want := []string{"override by admin", "cancel by admin", "retry by admin", "retry by admin"}
+	if got := b.auditActions(); !slices.Equal(got, want) {
 		t.Errorf("audit is %v", got)
 	}
 }
@@ -313,7 +329,8 @@ func TestRetryTasks_CountsAndRetriesMatches(t *testing.T) {
 		DryRun bool `json:"dry_run"`
 	}
 	b.post(api+"/tasks/retry", map[string]any{"dry_run": true}).wantStatus(200, &out)
-	if out.Matched != 3 || out.Retried != 0 || out.Remaining != 3 || !out.DryRun || b.status(ids[0]) != "dead" || len(b.auditActions()) != 0 {
+	if out.Matched != 3 || out.Retried != 0 || out.Remaining != 3 || !out.DryRun || b.status(ids[0]) != "dead" ||
+		len(b.auditActions()) != 0 {
 		t.Errorf("counted %+v; %v", out, b.auditActions())
 	}
 	b.post(api+"/tasks/retry", map[string]any{"filter": map[string]string{"source": "/v1"}}).wantStatus(200, &out)

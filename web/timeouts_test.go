@@ -62,7 +62,8 @@ func TestRequestBody_ThatStallsTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := servePipe(t, newServerWithoutDB(t, nil, func() web.Subscription { return idleSubscription{} }))
 		began := time.Now()
-		fmt.Fprintf(c, "POST %s/pauses HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"sta", api, adminText)
+		fmt.Fprintf(c, "POST %s/pauses HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"sta", api, adminText)
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil || resp.StatusCode != http.StatusBadRequest {
 			t.Fatalf("%v, %v", resp, err)
@@ -136,7 +137,8 @@ func TestRoutes_TimeOutWhenTheDatabaseHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		id := store.ID{1}.String()
 		for _, path := range []string{
-			"/tasks", "/tasks/" + id, "/stages", "/events", "/events?after=7&task_id=" + id, "/events/stream", "/events/stream?after=7",
+			"/tasks", "/tasks/" + id, "/stages", "/events", "/events?after=7&task_id=" + id,
+			"/events/stream", "/events/stream?after=7",
 			"/tasks/" + id + "/events", "/tasks/" + id + "/events?after=7", "/workers?all=true", "/keys",
 		} {
 			o := minimalOptions(t)

@@ -27,7 +27,8 @@ func TestUpload_IsResumedByItsKeyAndBecomesATask(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	mine, others, reader := b.key("submit"), b.key("submit"), b.key("read")
-	meta := "filename " + base64.StdEncoding.EncodeToString([]byte("a.mp4")) + ",user_id " + base64.StdEncoding.EncodeToString([]byte("user 7"))
+	meta := "filename " + base64.StdEncoding.EncodeToString([]byte("a.mp4")) +
+		",user_id " + base64.StdEncoding.EncodeToString([]byte("user 7"))
 	begun := b.tus(mine, "POST", api+"/uploads/", "", "Upload-Length", "6", "Upload-Metadata", meta).wantStatus(201, nil)
 	at := begun.header.Get("Location")
 	if !strings.HasPrefix(at, api+"/uploads/") {
@@ -39,7 +40,8 @@ func TestUpload_IsResumedByItsKeyAndBecomesATask(t *testing.T) {
 	// Some clients cannot send PATCH, nor HEAD.
 	b.tus(others, "POST", at, "def", "Upload-Offset", "3", "X-HTTP-Method-Override", "PATCH").wantProblem(404, "not-found")
 	b.tus(others, "HEAD", at, "").wantStatus(404, nil)
-	b.tus(mine, "POST", at, "def", "Upload-Offset", "2", "X-HTTP-Method-Override", "PATCH").wantProblem(409, "upload-offset")
+	b.tus(mine, "POST", at, "def", "Upload-Offset", "2", "X-HTTP-Method-Override", "PATCH").
+		wantProblem(409, "upload-offset")
 	if got := b.tus(mine, "HEAD", at, "").wantStatus(200, nil); got.header.Get("Upload-Offset") != "3" {
 		t.Errorf("there is %v", got.header)
 	}
@@ -69,7 +71,10 @@ func TestUpload_AcceptsAWholeFileByAnyMethod(t *testing.T) {
 			Name string
 			Task store.ID `json:"task_id"`
 		}
-		c := call{method: method, path: api + "/uploads/" + name, body: "film", header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}}
+		c := call{
+			method: method, path: api + "/uploads/" + name, body: "film",
+			header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}},
+		}
 		if b.do(c).wantStatus(201, &got); got.Name != name || got.Task.IsZero() {
 			t.Errorf("%s: %+v", at, got)
 		}

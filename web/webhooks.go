@@ -210,7 +210,9 @@ func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) (jsonRespon
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	return s.changeWebhook(w, r, "webhook_test", nil, func(*webhook.Webhooks, store.ID) (any, error) { return result, nil })
+	return s.changeWebhook(w, r, "webhook_test", nil, func(*webhook.Webhooks, store.ID) (any, error) {
+		return result, nil
+	})
 }
 
 func (s *Server) redeliverDeadDeliveries(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {

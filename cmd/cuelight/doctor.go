@@ -87,7 +87,8 @@ func (d *doctor) write() error {
 			continue
 		}
 		colour := map[string]string{fine: console.Green, warning: console.Yellow, wrong: console.Red}[f.Status]
-		text := fmt.Sprintf("%s %-13s %s\n", d.c.out.Paint(colour, fmt.Sprintf("%-8s", f.Status)), f.Check, usererr.Printable(f.Detail))
+		status := d.c.out.Paint(colour, fmt.Sprintf("%-8s", f.Status))
+		text := fmt.Sprintf("%s %-13s %s\n", status, f.Check, usererr.Printable(f.Detail))
 		if f.Fix != "" {
 			text += fmt.Sprintf("%22s -> %s\n", "", f.Fix)
 		}

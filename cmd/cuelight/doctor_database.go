@@ -54,7 +54,8 @@ func (d *doctor) checkDatabase(ctx context.Context) error {
 
 const serverSQL = `
 /* doctor */
-select current_setting('server_version'), current_setting('server_version_num')::int, pg_is_in_recovery(), clock_timestamp()`
+select current_setting('server_version'), current_setting('server_version_num')::int,
+       pg_is_in_recovery(), clock_timestamp()`
 
 func (d *doctor) checkServer(ctx context.Context, db *dbconn.Database) bool {
 	var version string
@@ -79,14 +80,17 @@ func (d *doctor) checkServer(ctx context.Context, db *dbconn.Database) bool {
 	}
 	d.ok("database", "%s%s, PostgreSQL %s; %s", db.Name, where, version, db.Source.Origin)
 	if number < postgres.MinMajor*10000 {
-		d.wrong("database", "PostgreSQL "+version+" is too old", "version "+strconv.Itoa(postgres.MinMajor)+" or newer is needed")
+		d.wrong("database", "PostgreSQL "+version+" is too old",
+			"version "+strconv.Itoa(postgres.MinMajor)+" or newer is needed")
 	}
 	if standby {
 		d.wrong("database", "it is a standby, which cannot be written to", "use the address of the primary server")
 	}
 	skew := theirs.Sub(asked.Add(took / 2)).Abs()
 	if skew > maxSkew+took {
-		d.warn("clock", fmt.Sprintf("the clocks of this machine and the database differ by %s", console.Duration(skew)), "run NTP on both")
+		d.warn("clock",
+			fmt.Sprintf("the clocks of this machine and the database differ by %s", console.Duration(skew)),
+			"run NTP on both")
 	} else {
 		d.ok("clock", "within %s of the database's", console.Duration(skew+took/2))
 	}
@@ -122,7 +126,9 @@ func timeNotification(ctx context.Context, db *dbconn.Database) (time.Duration, 
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
 	connected := make(chan error, 8)
-	listener := notify.New(db.Pool, notify.Options{Channels: []string{channel}, OnChange: func(_ bool, err error) { connected <- err }})
+	listener := notify.New(db.Pool, notify.Options{
+		Channels: []string{channel}, OnChange: func(_ bool, err error) { connected <- err },
+	})
 	ended := make(chan error, 1)
 	listening, stop := context.WithCancel(ctx)
 	go func() { ended <- listener.Run(listening) }()

@@ -22,7 +22,8 @@ var (
 	neededEncoders = []string{"libx264", "aac"}
 	neededFilters  = []string{"scale", "split", "fps", "aresample", "premultiply", "transpose", "yadif"}
 	betterFilters  = map[string]string{
-		"zscale": "HDR video gets rougher colours", "tonemap": "HDR video gets rougher colours", "bwdif": "interlaced video looks less sharp",
+		"zscale": "HDR video gets rougher colours", "tonemap": "HDR video gets rougher colours",
+		"bwdif": "interlaced video looks less sharp",
 	}
 )
 
@@ -131,7 +132,8 @@ func (d *doctor) checkDirectory(check, dir string) {
 		if check == "published" {
 			what = "publish"
 		}
-		d.wrong(check, fmt.Sprintf("%s cannot be written to: %s", at, usererr.SystemMessage(err)), fmt.Sprintf("fix it, or set another directory with --%s-dir", what))
+		d.wrong(check, fmt.Sprintf("%s cannot be written to: %s", at, usererr.SystemMessage(err)),
+			fmt.Sprintf("fix it, or set another directory with --%s-dir", what))
 		return
 	}
 	free, err := fetch.FreeSpace(at)
@@ -139,7 +141,8 @@ func (d *doctor) checkDirectory(check, dir string) {
 	case err != nil:
 		d.ok(check, "%s%s", dir, note)
 	case free < lowSpace:
-		d.warn(check, fmt.Sprintf("%s%s has %s left", dir, note, console.Size(free)), "free some space: sources and renditions are kept until a task is deleted")
+		d.warn(check, fmt.Sprintf("%s%s has %s left", dir, note, console.Size(free)),
+			"free some space: sources and renditions are kept until a task is deleted")
 	default:
 		d.ok(check, "%s%s, %s free", dir, note, console.Size(free))
 	}

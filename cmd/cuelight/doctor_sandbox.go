@@ -28,7 +28,9 @@ func (d *doctor) checkSandbox(ctx context.Context) {
 		return
 	}
 	if tools.Sandbox == media.SandboxOff {
-		d.warn(check, "ffmpeg is not confined (--sandbox off): a malicious file could do everything that cuelight may do", "use --media-readable to allow what ffmpeg needs")
+		d.warn(check,
+			"ffmpeg is not confined (--sandbox off): a malicious file could do everything that cuelight may do",
+			"use --media-readable to allow what ffmpeg needs")
 		return
 	}
 	if _, err := tools.Version(ctx); err != nil {

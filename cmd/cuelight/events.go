@@ -51,7 +51,9 @@ func (c *cli) watchEvents(ctx context.Context, db *dbconn.Database, after int64,
 
 // withFeed runs a feed of the pipeline's events for as long as follow runs.
 func withFeed(ctx context.Context, db *dbconn.Database, follow func(context.Context, *eventfeed.Feed) error) error {
-	listener := notify.New(db.Pool, notify.Options{Channels: ops.EventChannels(db.Store.Graph()), ConnConfig: db.NotifyConfig})
+	listener := notify.New(db.Pool, notify.Options{
+		Channels: ops.EventChannels(db.Store.Graph()), ConnConfig: db.NotifyConfig,
+	})
 	f := eventfeed.New(eventfeed.Options{Reader: db.Store, Wake: listener.Wakes})
 	g, ctx := errgroup.WithContext(ctx)
 	ctx, stop := context.WithCancel(ctx)

@@ -31,7 +31,8 @@ type filterFlags struct {
 func (f *filterFlags) given() map[string]string {
 	given := map[string]string{}
 	for name, value := range map[string]string{
-		"status": f.status, "stage": f.stage, "user": f.user, "request_id": f.request, "source": redact.Filter(f.source), "error": f.error,
+		"status": f.status, "stage": f.stage, "user": f.user, "request_id": f.request,
+		"source": redact.Filter(f.source), "error": f.error,
 	} {
 		if value != "" {
 			given[name] = value
@@ -65,16 +66,20 @@ func addFilterFlags(cmd *cobra.Command) *filterFlags {
 }
 
 func (f *filterFlags) filter() (store.Filter, error) {
-	out := store.Filter{UserID: f.user, RequestID: f.request, Source: f.source, Error: f.error, Status: store.Status(f.status)}
+	out := store.Filter{
+		UserID: f.user, RequestID: f.request, Source: f.source, Error: f.error, Status: store.Status(f.status),
+	}
 	if f.status != "" && !slices.Contains(taskStatuses, f.status) {
-		return out, usererr.Usagef("--status %s: it must be one of %s", usererr.Printable(f.status), strings.Join(taskStatuses, ", "))
+		return out, usererr.Usagef("--status %s: it must be one of %s",
+			usererr.Printable(f.status), strings.Join(taskStatuses, ", "))
 	}
 	if f.stage == "" {
 		return out, nil
 	}
 	stage, status, ok := strings.Cut(f.stage, "=")
 	if !ok || !slices.Contains(statuses, status) {
-		return out, usererr.Usagef("--stage %s: it must be STAGE=STATUS, where STATUS is one of %s", usererr.Printable(f.stage), strings.Join(statuses, ", "))
+		return out, usererr.Usagef("--stage %s: it must be STAGE=STATUS, where STATUS is one of %s",
+			usererr.Printable(f.stage), strings.Join(statuses, ", "))
 	}
 	if err := checkStage(stage); err != nil {
 		return out, err
@@ -94,7 +99,8 @@ func checkStage(name string) error {
 // completeStages completes the values of a flag with the names of the stages.
 func completeStages(cmd *cobra.Command, flag string) {
 	// It only fails for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(store.Video().Stages(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc(flag,
+		cobra.FixedCompletions(store.Video().Stages(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // eachTask calls do for the task that each word names.

@@ -25,17 +25,24 @@ type httpFlags struct {
 func addHTTPFlags(cmd *cobra.Command) *httpFlags {
 	o := &httpFlags{HTTPOptions: daemon.HTTPOptions{MaxUpload: 64 << 30}}
 	f := cmd.Flags()
-	f.StringVar(&o.Listen, "listen", "", "serve the dashboard, the HTTP API and metrics at this address, such as 127.0.0.1:8080")
+	f.StringVar(&o.Listen, "listen", "",
+		"serve the dashboard, the HTTP API and metrics at this address, such as 127.0.0.1:8080")
 	f.StringVar(&o.CertFile, "tls-cert", "", "TLS certificate for --listen; reloaded when the file changes")
 	f.StringVar(&o.KeyFile, "tls-key", "", "key of --tls-cert")
-	f.BoolVar(&o.Insecure, "insecure", false, "let --listen use an address other than loopback without TLS, if a proxy or the network protects it")
+	f.BoolVar(&o.Insecure, "insecure", false,
+		"let --listen use an address other than loopback without TLS, if a proxy or the network protects it")
 	f.BoolVar(&o.NoAuth, "no-auth", false, "give everyone on this host full access; for loopback addresses only")
 	f.StringVar(&o.BasePath, "base-path", "", "path below which --listen serves everything, such as /cuelight")
-	f.StringSliceVar(&o.Origins, "origin", nil, "public address of a proxy that changes the Host header, such as https://studio.example; repeatable")
-	f.StringSliceVar(&o.proxies, "proxy", nil, "network of trusted proxies, whose X-Forwarded-For and X-Forwarded-Proto are used; repeatable")
-	f.StringVar(&o.AdminFile, "admin-secret-file", "", "file with the secret for full access, created if it does not exist (default DATA-DIR/secrets/admin)")
-	f.StringVar(&o.ReadFile, "read-secret-file", "", "file with the secret for read access (default DATA-DIR/secrets/read)")
-	f.IntVar(&o.ConnectionsPerAddress, "max-connections-per-address", 500, "maximum connections to --listen from one address, except loopback addresses and --proxy")
+	f.StringSliceVar(&o.Origins, "origin", nil,
+		"public address of a proxy that changes the Host header, such as https://studio.example; repeatable")
+	f.StringSliceVar(&o.proxies, "proxy", nil,
+		"network of trusted proxies, whose X-Forwarded-For and X-Forwarded-Proto are used; repeatable")
+	f.StringVar(&o.AdminFile, "admin-secret-file", "",
+		"file with the secret for full access, created if it does not exist (default DATA-DIR/secrets/admin)")
+	f.StringVar(&o.ReadFile, "read-secret-file", "",
+		"file with the secret for read access (default DATA-DIR/secrets/read)")
+	f.IntVar(&o.ConnectionsPerAddress, "max-connections-per-address", 500,
+		"maximum connections to --listen from one address, except loopback addresses and --proxy")
 	f.Var((*byteSize)(&o.MaxUpload), "max-upload", "largest upload")
 	f.StringVar(&o.DebugListen, "debug-listen", "", "serve profiles (pprof) at this loopback address or unix socket")
 	f.BoolVar(&o.WebhookHTTP, "webhook-http", false, "allow http addresses for webhooks that are added through the API")
@@ -58,7 +65,8 @@ func (o *httpFlags) check() (err error) {
 	case (o.CertFile == "") != (o.KeyFile == ""):
 		return usererr.Usagef("--tls-cert and --tls-key require each other")
 	case o.BasePath != "" && (!strings.HasPrefix(o.BasePath, "/") || strings.HasSuffix(o.BasePath, "/")):
-		return usererr.Usagef("--base-path %s: it must begin with a slash and not end with one", usererr.Printable(o.BasePath))
+		return usererr.Usagef("--base-path %s: it must begin with a slash and not end with one",
+			usererr.Printable(o.BasePath))
 	}
 	if o.CertFile != "" {
 		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
@@ -72,7 +80,8 @@ func (o *httpFlags) check() (err error) {
 	}
 	for _, origin := range o.Origins {
 		if http.NewCrossOriginProtection().AddTrustedOrigin(origin) != nil {
-			return usererr.Usagef("--origin %s: it must be an address without a path, such as https://studio.example", usererr.Printable(origin))
+			return usererr.Usagef("--origin %s: it must be an address without a path, such as https://studio.example",
+				usererr.Printable(origin))
 		}
 	}
 	if o.Proxies, err = parseNetworks("--proxy", o.proxies); err != nil {

@@ -109,7 +109,8 @@ func TestServe_ServesTheAPIAndTheDashboard(t *testing.T) {
 	defer receiver.Close()
 	p.run(0, "webhooks", "add", "--type", "completed", "--webhook-allow", "127.0.0.1", receiver.URL)
 
-	r := p.start("serve", "--listen", "127.0.0.1:0", "--webhook-allow", "127.0.0.1", "--debug-listen", p.path("debug.sock"))
+	r := p.start("serve", "--listen", "127.0.0.1:0", "--webhook-allow", "127.0.0.1",
+		"--debug-listen", p.path("debug.sock"))
 	s := p.site(r)
 	video, err := os.ReadFile(p.path("clip.mp4"))
 	if err != nil {
@@ -118,7 +119,8 @@ func TestServe_ServesTheAPIAndTheDashboard(t *testing.T) {
 	var uploaded struct {
 		Task store.ID `json:"task_id"`
 	}
-	if err := json.Unmarshal(s.do(http.StatusCreated, http.MethodPut, "api/v1/uploads/holiday.mp4", video), &uploaded); err != nil {
+	created := s.do(http.StatusCreated, http.MethodPut, "api/v1/uploads/holiday.mp4", video)
+	if err := json.Unmarshal(created, &uploaded); err != nil {
 		t.Fatal(err)
 	}
 	types := s.until(fmt.Sprintf("api/v1/tasks/%s/events", uploaded.Task), "completed")
@@ -139,19 +141,24 @@ func TestServe_ServesTheAPIAndTheDashboard(t *testing.T) {
 	if !strings.Contains(page, "holiday.mp4") || !strings.Contains(page, "poster.jpg") {
 		t.Errorf("the board does not show the video:\n%s", page)
 	}
-	if list := s.do(http.StatusOK, http.MethodGet, fmt.Sprintf("api/v1/published/%s/master.m3u8", uploaded.Task), nil); !bytes.HasPrefix(list, []byte("#EXTM3U")) {
+	master := fmt.Sprintf("api/v1/published/%s/master.m3u8", uploaded.Task)
+	if list := s.do(http.StatusOK, http.MethodGet, master, nil); !bytes.HasPrefix(list, []byte("#EXTM3U")) {
 		t.Errorf("published is %s", list)
 	}
 	s.do(http.StatusOK, http.MethodPost, "api/v1/pauses", []byte(`{"stage": "transcode"}`))
 	r.says(`"msg":"paused","stage":"transcode"`, 1)
 	for _, metric := range []string{
 		`cuelight_stage_attempts_total\{outcome="completed",stage="publish"\} 1`, `cuelight_listener_connected 1`,
-		`cuelight_stage_paused\{stage="transcode"\} 1`, `cuelight_webhook_deliveries_total\{outcome="delivered",type="completed"\} [1-9]`,
-		`cuelight_http_requests_total\{code="2xx",route="PUT /api/v1/uploads/\{id\}"\} 1`, `cuelight_http_streams 0`, `cuelight_events_keep_seconds 604800`,
+		`cuelight_stage_paused\{stage="transcode"\} 1`,
+		`cuelight_webhook_deliveries_total\{outcome="delivered",type="completed"\} [1-9]`,
+		`cuelight_http_requests_total\{code="2xx",route="PUT /api/v1/uploads/\{id\}"\} 1`, `cuelight_http_streams 0`,
+		`cuelight_events_keep_seconds 604800`,
 		`cuelight_http_requests_total\{code="2xx",route="GET /api/v1/tasks/\{id\}/events"\} 2`,
 	} {
 		there := regexp.MustCompile(`(?m)^` + metric)
-		p.until("metrics have "+metric, func() bool { return there.Match(s.do(http.StatusOK, http.MethodGet, "metrics", nil)) })
+		p.until("metrics have "+metric, func() bool {
+			return there.Match(s.do(http.StatusOK, http.MethodGet, "metrics", nil))
+		})
 	}
 	stranger := &site{t, s.base, ""}
 	stranger.do(http.StatusOK, http.MethodGet, "healthz", nil)
@@ -168,7 +175,8 @@ func TestServe_ServesTheAPIAndTheDashboard(t *testing.T) {
 
 	r.signal(syscall.SIGTERM)
 	r.end(0)
-	if text := r.stderr(); strings.Contains(text, guesser.secret) || strings.Contains(text, s.secret) || strings.Contains(text, `"level":"error"`) || strings.Count(text, `"msg":"login failed"`) != 1 {
+	if text := r.stderr(); strings.Contains(text, guesser.secret) || strings.Contains(text, s.secret) ||
+		strings.Contains(text, `"level":"error"`) || strings.Count(text, `"msg":"login failed"`) != 1 {
 		t.Errorf("it logged\n%s", text)
 	}
 }
@@ -187,7 +195,8 @@ func TestServe_EndsWhenItsWorkerIsDrained(t *testing.T) {
 			ID store.ID `json:"worker_id"`
 		} `json:"workers"`
 	}
-	if err := json.Unmarshal(s.do(http.StatusOK, http.MethodGet, "api/v1/workers", nil), &list); err != nil || len(list.Workers) != 1 {
+	if err := json.Unmarshal(s.do(http.StatusOK, http.MethodGet, "api/v1/workers", nil), &list); err != nil ||
+		len(list.Workers) != 1 {
 		t.Fatalf("workers are %+v, %v", list, err)
 	}
 	s.do(http.StatusOK, http.MethodGet, "", nil)
@@ -206,7 +215,8 @@ func TestServe_DoesNotStartIfItCannotListen(t *testing.T) {
 	p := newWorkDir(t)
 	taken := httptest.NewServer(nil)
 	defer taken.Close()
-	if text := p.run(1, "serve", "--listen", taken.Listener.Addr().String()).stderr(); !strings.Contains(text, "address already in use") {
+	text := p.run(1, "serve", "--listen", taken.Listener.Addr().String()).stderr()
+	if !strings.Contains(text, "address already in use") {
 		t.Errorf("it says %q", text)
 	}
 }

@@ -87,7 +87,9 @@ func keyRow(k store.Key) []string {
 	if k.RevokedAt != nil {
 		state = "revoked " + ago(k.RevokedAt)
 	}
-	return []string{shortID(k.ID), "cue_" + k.Prefix, k.Scope, usererr.Printable(k.Name), ago(&k.CreatedAt), ago(k.UsedAt), state}
+	return []string{
+		shortID(k.ID), "cue_" + k.Prefix, k.Scope, usererr.Printable(k.Name), ago(&k.CreatedAt), ago(k.UsedAt), state,
+	}
 }
 
 func (c *cli) keysRevokeCommand() *cobra.Command {

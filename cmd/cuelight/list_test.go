@@ -24,7 +24,8 @@ func TestListJSON_HasTheSameTasksAsTheAPI(t *testing.T) {
 	r := p.start("serve", "--listen", "127.0.0.1:0")
 	s := p.site(r)
 	var api map[string]any
-	if err := json.Unmarshal(s.do(http.StatusOK, http.MethodGet, fmt.Sprintf("api/v1/tasks/%s", id), nil), &api); err != nil {
+	reply := s.do(http.StatusOK, http.MethodGet, fmt.Sprintf("api/v1/tasks/%s", id), nil)
+	if err := json.Unmarshal(reply, &api); err != nil {
 		t.Fatal(err)
 	}
 	listed := decode[map[string]any](p.run(0, "list", "--json"))[0]
@@ -48,7 +49,9 @@ func TestShow_PrintsWarnings(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	c := &cli{out: console.NewStream(&b, nil)}
-	c.writeHead(&b, taskDetails{Warnings: []string{"the source is damaged: about 2.0 s of the picture are missing, some 50 frames"}})
+	c.writeHead(&b, taskDetails{
+		Warnings: []string{"the source is damaged: about 2.0 s of the picture are missing, some 50 frames"},
+	})
 	if !strings.Contains(b.String(), "\nwarning    the source is damaged: about 2.0 s") {
 		t.Errorf("shown: %s", b.String())
 	}

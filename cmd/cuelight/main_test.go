@@ -84,8 +84,10 @@ const raceName, raceValue = "GORACE", "atexit_sleep_ms=10"
 
 // sample is a second of video, made once.
 var sample = sync.OnceValues(func() ([]byte, error) {
-	return exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=128x96:rate=10", "-f", "lavfi", "-i", "sine",
-		"-t", "1", "-c:v", "libx264", "-preset", "ultrafast", "-c:a", "aac", "-movflags", "frag_keyframe+empty_moov", "-f", "mp4", "-").Output()
+	return exec.Command("ffmpeg", "-v", "error",
+		"-f", "lavfi", "-i", "testsrc2=size=128x96:rate=10", "-f", "lavfi", "-i", "sine", "-t", "1",
+		"-c:v", "libx264", "-preset", "ultrafast", "-c:a", "aac",
+		"-movflags", "frag_keyframe+empty_moov", "-f", "mp4", "-").Output()
 })
 
 func setUpScript(t *testing.T, e *testscript.Env) error {

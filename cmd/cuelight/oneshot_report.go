@@ -82,7 +82,8 @@ func (j *oneShot) result(ctx context.Context) error {
 		j.progress.printf("\n%s", j.c.playbackHint(j.firstPath))
 	}
 	if j.failed > 0 && !j.progress.quiet {
-		j.progress.printf("%d of %d not published; cuelight list --status dead lists such tasks, cuelight show ID shows the errors",
+		j.progress.printf("%d of %d not published; "+
+			"cuelight list --status dead lists such tasks, cuelight show ID shows the errors",
 			j.failed, j.failed+j.published)
 	}
 	return statusOf(j.published, j.published+j.failed)

@@ -59,28 +59,37 @@ const (
 func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	o := &workOptions{maxDownload: 100 << 30, reserve: 1 << 30}
 	f := cmd.Flags()
-	f.StringVar(&c.NotifyURL, "notify-url", "", "address of the same database for notifications, if --database-url leads to a pooler in transaction mode")
+	f.StringVar(&c.NotifyURL, "notify-url", "",
+		"address of the same database for notifications, if --database-url leads to a pooler in transaction mode")
 	f.StringVar(&c.PublishDir, "publish-dir", "", "directory for published videos (default DATA-DIR/published)")
 	o.programFlags(f)
 	f.StringVar(&o.preset, "preset", "veryfast", "speed of libx264 against file size, ultrafast to veryslow")
 	f.IntVar(&o.crf, "crf", 23, "quality (CRF) within each rendition's maximum bitrate, 1 (best) to 51")
 	f.IntVar(&o.threads, "threads", 0, "threads of each decoder, filter and encoder; 0 lets ffmpeg choose")
 	f.IntVar(&o.nice, "nice", 10, "CPU priority of ffmpeg, 19 (lowest) to 0 (normal)")
-	f.DurationVar(&o.stall, "stall", 2*time.Minute, "how long ffmpeg may make no progress before it is stopped and the stage retried; 0 for ever")
-	f.StringToIntVar(&o.workers, "workers", nil, "concurrent tasks of each stage (default ingest=4,transcode=1,metadata=2,assemble=2,publish=2)")
+	f.DurationVar(&o.stall, "stall", 2*time.Minute,
+		"how long ffmpeg may make no progress before it is stopped and the stage retried; 0 for ever")
+	f.StringToIntVar(&o.workers, "workers", nil,
+		"concurrent tasks of each stage (default ingest=4,transcode=1,metadata=2,assemble=2,publish=2)")
 	f.Lookup("workers").DefValue = "" // the text has the default
-	f.StringSliceVar(&o.allow, "allow-network", nil, "network that is not public and may be downloaded from, such as 10.0.0.0/8; repeatable")
+	f.StringSliceVar(&o.allow, "allow-network", nil,
+		"network that is not public and may be downloaded from, such as 10.0.0.0/8; repeatable")
 	f.Var(&o.maxDownload, "max-download", "largest download")
 	f.DurationVar(&o.maxDuration, "max-duration", media.DefaultMaxDuration, "longest video that is accepted, up to 168h")
-	f.Float64Var(&o.timeFactor, "time-factor", media.DefaultTimeFactor, "timeout of ffmpeg: half an hour and this many seconds for each second of video")
+	f.Float64Var(&o.timeFactor, "time-factor", media.DefaultTimeFactor,
+		"timeout of ffmpeg: half an hour and this many seconds for each second of video")
 	f.DurationVar(&o.downloadTimeout, "download-timeout", 12*time.Hour, "timeout of a download in one attempt")
 	f.Var(&o.reserve, "reserve", "disk space to keep free; 0 for none")
-	f.DurationVar(&o.keepOld, "keep-old", 24*time.Hour, "how long a replaced version is kept for viewers who are playing it")
-	f.BoolVar(&o.linkSources, "link-sources", false, "hard-link local sources instead of copying them; only if they are never modified")
+	f.DurationVar(&o.keepOld, "keep-old", 24*time.Hour,
+		"how long a replaced version is kept for viewers who are playing it")
+	f.BoolVar(&o.linkSources, "link-sources", false,
+		"hard-link local sources instead of copying them; only if they are never modified")
 	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may continue after the first signal")
-	f.DurationVar(&o.lease, "lease", store.DefaultLease, "how long this process may lose contact with the database before other workers take its tasks")
+	f.DurationVar(&o.lease, "lease", store.DefaultLease,
+		"how long this process may lose contact with the database before other workers take its tasks")
 	setting(f, "publish-dir", "preset", "crf", "threads", "nice", "stall", "workers", "allow-network",
-		"max-download", "max-duration", "time-factor", "download-timeout", "reserve", "keep-old", "link-sources", "grace", "lease", "notify-url")
+		"max-download", "max-duration", "time-factor", "download-timeout", "reserve", "keep-old", "link-sources",
+		"grace", "lease", "notify-url")
 	return o
 }
 
@@ -88,11 +97,15 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 func (o *workOptions) programFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ffmpeg, "ffmpeg", "ffmpeg", "ffmpeg program")
 	f.StringVar(&o.ffprobe, "ffprobe", "ffprobe", "ffprobe program")
-	f.Var(&o.maxMemory, "max-memory", "memory limit of each ffmpeg and ffprobe (default half of the memory of this host or container, at least 1 GiB)")
+	f.Var(&o.maxMemory, "max-memory",
+		"memory limit of each ffmpeg and ffprobe (default half of the memory of this host or container, at least 1 GiB)")
 	f.Lookup("max-memory").DefValue = "" // the text has the default
-	f.StringVar(&o.sandbox, "sandbox", "auto", "sandbox of ffmpeg: auto (what this host supports), require (or refuse to start), off")
-	f.StringVar(&o.mediaUser, "media-user", strconv.Itoa(media.DefaultUser), "user name or id for ffmpeg if cuelight runs as root")
-	f.StringSliceVar(&o.mediaReadable, "media-readable", nil, "file or directory that a sandboxed ffmpeg may read and execute besides the system's; repeatable")
+	f.StringVar(&o.sandbox, "sandbox", "auto",
+		"sandbox of ffmpeg: auto (what this host supports), require (or refuse to start), off")
+	f.StringVar(&o.mediaUser, "media-user", strconv.Itoa(media.DefaultUser),
+		"user name or id for ffmpeg if cuelight runs as root")
+	f.StringSliceVar(&o.mediaReadable, "media-readable", nil,
+		"file or directory that a sandboxed ffmpeg may read and execute besides the system's; repeatable")
 	setting(f, "ffmpeg", "ffprobe", "max-memory", "sandbox", "media-user", "media-readable")
 }
 
@@ -144,7 +157,8 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 	presets := []string{"ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow"}
 	switch {
 	case !slices.Contains(presets, o.preset):
-		return config, usererr.Usagef("--preset %s: it must be one of %s", usererr.Printable(o.preset), strings.Join(presets, ", "))
+		return config, usererr.Usagef("--preset %s: it must be one of %s",
+			usererr.Printable(o.preset), strings.Join(presets, ", "))
 	case o.crf < 1 || o.crf > 51:
 		return config, usererr.Usagef("--crf %d: it must be 1 to 51", o.crf)
 	case o.nice < 0 || o.nice > 19:
@@ -182,7 +196,8 @@ func (o *workOptions) confine(t *video.Tools) error {
 		t.Sandbox = media.SandboxRequire
 		if err := sandbox.Check(); err != nil {
 			return &usererr.Error{
-				Kind: usererr.Usage, Text: "--sandbox require: " + err.Error(), Hint: "cuelight doctor shows what this host supports; --sandbox auto uses that",
+				Kind: usererr.Usage, Text: "--sandbox require: " + err.Error(),
+				Hint: "cuelight doctor shows what this host supports; --sandbox auto uses that",
 			}
 		}
 	case "off":
@@ -234,12 +249,14 @@ func parseNetworks(flag string, texts []string) ([]netip.Prefix, error) {
 
 func (o *workOptions) setWorkers(w *video.Workers) error {
 	fields := map[string]*int{
-		"ingest": &w.Ingest, "transcode": &w.Transcode, "metadata": &w.Metadata, "assemble": &w.Assemble, "publish": &w.Publish,
+		"ingest": &w.Ingest, "transcode": &w.Transcode, "metadata": &w.Metadata, "assemble": &w.Assemble,
+		"publish": &w.Publish,
 	}
 	for stage, n := range o.workers {
 		field := fields[stage]
 		if field == nil {
-			return usererr.Usagef("--workers: unknown stage %s; allowed: %s", usererr.Printable(stage), strings.Join(store.Video().Stages(), ", "))
+			return usererr.Usagef("--workers: unknown stage %s; allowed: %s",
+				usererr.Printable(stage), strings.Join(store.Video().Stages(), ", "))
 		}
 		if n < 1 || n > 1000 {
 			return usererr.Usagef("--workers %s=%d: it must be 1 to 1000", stage, n)

@@ -28,7 +28,9 @@ func parseParams(text string) (json.RawMessage, error) {
 			Hint: "it must be an object, such as '{\"title\": \"Holiday\"}'",
 		}
 	case err != nil, object == nil:
-		return nil, &usererr.Error{Kind: usererr.Usage, Text: "--params is not a JSON object", Hint: "such as '{\"title\": \"Holiday\"}'"}
+		return nil, &usererr.Error{
+			Kind: usererr.Usage, Text: "--params is not a JSON object", Hint: "such as '{\"title\": \"Holiday\"}'",
+		}
 	case escapedZero.MatchString(text):
 		return nil, usererr.Usagef("--params contains \\u0000, which PostgreSQL cannot store")
 	}
@@ -43,10 +45,14 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return now.Add(d), nil
 	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02",
+	} {
 		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
 			return t, nil
 		}
 	}
-	return time.Time{}, usererr.Usagef("--not-before %s: it must be a time such as 2030-01-31T08:00:00Z, or a delay such as 90m", usererr.Printable(text))
+	return time.Time{}, usererr.Usagef(
+		"--not-before %s: it must be a time such as 2030-01-31T08:00:00Z, or a delay such as 90m",
+		usererr.Printable(text))
 }

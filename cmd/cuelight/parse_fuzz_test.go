@@ -19,7 +19,8 @@ import (
 func checkUsage(t *testing.T, err error) {
 	t.Helper()
 	p, ok := errors.AsType[*usererr.Error](err)
-	if !ok || p.Kind != usererr.Usage || p.Text == "" || strings.ContainsFunc(p.Text+p.Hint, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !ok || p.Kind != usererr.Usage || p.Text == "" ||
+		strings.ContainsFunc(p.Text+p.Hint, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("the answer is %#v", err)
 	}
 }
@@ -68,7 +69,10 @@ func holdsNUL(v any) bool {
 }
 
 func FuzzTime(f *testing.F) {
-	for _, s := range []string{"", "90m", "-1h", "2030-01-31T08:00:00Z", "2030-01-31 08:00", "2030-02-31", "9223372036854775807ns", "1e9h", "tomorrow\n"} {
+	for _, s := range []string{
+		"", "90m", "-1h", "2030-01-31T08:00:00Z", "2030-01-31 08:00", "2030-02-31", "9223372036854775807ns", "1e9h",
+		"tomorrow\n",
+	} {
 		f.Add(s)
 	}
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -92,7 +96,9 @@ func FuzzTime(f *testing.F) {
 }
 
 func FuzzByteSize(f *testing.F) {
-	for _, s := range []string{"500M", "20GiB", "0", "1.5k", "-1", "nan", "inf", "1e300P", "4096P", "B", "0x1p4", " 7 ", "9223372036854775807"} {
+	for _, s := range []string{
+		"500M", "20GiB", "0", "1.5k", "-1", "nan", "inf", "1e300P", "4096P", "B", "0x1p4", " 7 ", "9223372036854775807",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -151,7 +157,8 @@ func FuzzFilter(f *testing.F) {
 		if status != "" && !slices.Contains(statuses, string(got.Status)) || string(got.Status) != status {
 			t.Errorf("status %q is %q", status, got.Status)
 		}
-		if _, known := store.Video().Stage(got.Stage); stage != "" && (!known || got.Stage+"="+string(got.StageStatus) != stage) {
+		if _, known := store.Video().Stage(got.Stage); stage != "" &&
+			(!known || got.Stage+"="+string(got.StageStatus) != stage) {
 			t.Errorf("stage %q is %q, %q", stage, got.Stage, got.StageStatus)
 		}
 	})

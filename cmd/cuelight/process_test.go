@@ -57,7 +57,8 @@ func newPrivateWorkDir(t *testing.T) *workDir {
 	}
 	// Nothing of this process's environment, except what finds programs.
 	p.env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "TMPDIR=" + os.Getenv("TMPDIR"), "LANG=C.UTF-8", raceName + "=" + raceValue,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "TMPDIR=" + os.Getenv("TMPDIR"),
+		"LANG=C.UTF-8", raceName + "=" + raceValue,
 		"CUELIGHT_PG_BIN=" + os.Getenv("CUELIGHT_PG_BIN"), "CUELIGHT_DATA_DIR=" + p.path("data"),
 	}
 	return p
@@ -78,7 +79,8 @@ func (p *workDir) gate() {
 	if err := os.WriteFile(p.path("ffmpeg"), []byte(script), 0o755); err != nil {
 		p.t.Fatal(err)
 	}
-	p.env = append(p.env, "CUELIGHT_FFMPEG="+p.path("ffmpeg"), "CUELIGHT_SANDBOX=off") // it reads and writes files of the test's
+	// This ffmpeg reads and writes files of the test, which a sandbox would not allow.
+	p.env = append(p.env, "CUELIGHT_FFMPEG="+p.path("ffmpeg"), "CUELIGHT_SANDBOX=off")
 }
 
 func (p *workDir) open() {

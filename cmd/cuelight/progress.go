@@ -73,7 +73,8 @@ func (p *progress) event(e stages.Event) {
 	case stages.StageCompleted:
 		p.detail("%s: %s completed in %s", label, e.Stage, console.Duration(e.Duration))
 	case stages.AttemptFailed:
-		p.printf("%s: %s %s, retry in %s: %s", label, e.Stage, p.to.Paint(console.Yellow, "failed"), console.Duration(e.RetryIn), errorLine(e.Err))
+		p.printf("%s: %s %s, retry in %s: %s", label, e.Stage, p.to.Paint(console.Yellow, "failed"),
+			console.Duration(e.RetryIn), errorLine(e.Err))
 	case stages.StageDead:
 		p.printf("%s: %s %s: %s", label, e.Stage, p.to.Paint(console.Red, "failed"), errorLine(e.Err))
 	case stages.ClaimReleased:

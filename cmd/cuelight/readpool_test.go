@@ -90,12 +90,14 @@ func TestServe_WorksWhileClientsHoldAllTheirConnections(t *testing.T) {
 	}
 	seen := p.connect()
 	held := func() int {
-		return ask[int](t, seen, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+		return ask[int](t, seen,
+			"select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
 	}
 	p.until("clients hold all connections", func() bool { return held() == conns })
 
 	other.do(http.StatusOK, http.MethodGet, "openapi.json", nil)
-	(&site{s.t, s.base, strings.Replace(key, key[len(key)-8:], "AAAAAAAA", 1)}).do(http.StatusUnauthorized, http.MethodGet, "openapi.json", nil)
+	wrongKey := &site{s.t, s.base, strings.Replace(key, key[len(key)-8:], "AAAAAAAA", 1)}
+	wrongKey.do(http.StatusUnauthorized, http.MethodGet, "openapi.json", nil)
 	p.run(0, "submit", "clip.mp4")
 	r.says(`"stage":"publish","attempt":1,"duration_ms"`, 1)
 	s.do(http.StatusOK, http.MethodGet, "readyz", nil) // not before: it listens since then
@@ -127,7 +129,8 @@ func (s *site) insist(over <-chan struct{}) {
 			return
 		default:
 		}
-		req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.base+"api/v1/pauses", strings.NewReader(`{"host": "nobody's"}`))
+		req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.base+"api/v1/pauses",
+			strings.NewReader(`{"host": "nobody's"}`))
 		if err != nil {
 			s.t.Error(err)
 			return

@@ -116,7 +116,8 @@ func (c *cli) retryAll(ctx context.Context, db *dbconn.Database, filter store.Fi
 	})
 	if err != nil {
 		if r.Retried > 0 {
-			fmt.Fprintf(c.err, "%s scheduled before the error; the same command continues with the rest\n", console.Plural(r.Retried, "task"))
+			fmt.Fprintf(c.err, "%s scheduled before the error; the same command continues with the rest\n",
+				console.Plural(r.Retried, "task"))
 		}
 		return err
 	}

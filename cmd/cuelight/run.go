@@ -112,7 +112,8 @@ func (c *cli) runOn(
 	// command has ended.
 	return newOneShot(c, db, inputs, config.PublishDir, quiet).run(ctx, &daemon.Engine{
 		DB: db, Stages: tracer.Stages(daemon.LimitRetries(daemon.PipelineStages(config))), OnlyTasks: tasks,
-		Workspace: workspace, Grace: o.grace, Lease: o.lease, KeepEvents: db.Source.EventRetention(), Version: programVersion(),
+		Workspace: workspace, Grace: o.grace, Lease: o.lease, KeepEvents: db.Source.EventRetention(),
+		Version: programVersion(),
 	})
 }
 
@@ -154,7 +155,9 @@ func collectSources(args []string) ([]*input, error) {
 // a daemon on the same database takes them first.
 const runPriority = 1
 
-func submitInputs(ctx context.Context, st *store.Store, all []*input, traceparent string) (tasks []store.ID, err error) {
+func submitInputs(
+	ctx context.Context, st *store.Store, all []*input, traceparent string,
+) (tasks []store.ID, err error) {
 	var subs []store.Submission
 	for _, in := range all {
 		subs = append(subs, store.Submission{Source: in.source, Priority: runPriority, Traceparent: traceparent})

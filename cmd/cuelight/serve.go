@@ -60,9 +60,11 @@ func (c *cli) serveCommand() *cobra.Command {
 	}
 	o := &serveOptions{workOptions: c.workFlags(cmd)}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.watch, "watch", nil, "submit the files that appear in this directory; repeatable, in the variable separated by \":\"")
+	f.StringArrayVar(&o.watch, "watch", nil,
+		"submit the files that appear in this directory; repeatable, in the variable separated by \":\"")
 	f.DurationVar(&o.settle, "settle", 10*time.Second, "how long a file must not change before it is submitted")
-	f.DurationVar(&o.ageAfter, "age-after", 0, "how long a task waits for a stage before it precedes tasks of higher priority; 0 for ever")
+	f.DurationVar(&o.ageAfter, "age-after", 0,
+		"how long a task waits for a stage before it precedes tasks of higher priority; 0 for ever")
 	f.DurationVar(&o.keepEvents, "keep-events", 7*24*time.Hour, "how long events are kept; negative for ever")
 	setting(f, "watch", "settle", "age-after", "keep-events")
 	o.http = addHTTPFlags(cmd)
@@ -116,7 +118,8 @@ func (c *cli) newDaemon(ctx context.Context, o *serveOptions) (*daemon.Daemon, *
 }
 
 func (c *cli) startDaemon(
-	ctx context.Context, db *dbconn.Database, o *serveOptions, config video.Config, w daemon.Workspace, watched inbox.Options,
+	ctx context.Context, db *dbconn.Database, o *serveOptions, config video.Config, w daemon.Workspace,
+	watched inbox.Options,
 ) (*daemon.Daemon, error) {
 	if err := db.OpenReadPool(ctx); err != nil {
 		return nil, err

@@ -17,7 +17,8 @@ func behindPooler(t *testing.T) (p *workDir, direct string) {
 	_, through := pgtest.NewBouncer(t, pool, "transaction")
 	p = newPrivateWorkDir(t)
 	cc := through.Config().ConnConfig
-	p.env = append(p.env, fmt.Sprintf("DATABASE_URL=host=%s port=%d user=%s password=%s dbname=%s", cc.Host, cc.Port, cc.User, cc.Password, cc.Database))
+	p.env = append(p.env, fmt.Sprintf("DATABASE_URL=host=%s port=%d user=%s password=%s dbname=%s",
+		cc.Host, cc.Port, cc.User, cc.Password, cc.Database))
 	return p, pool.Config().ConnString()
 }
 

@@ -32,7 +32,8 @@ func setting(flags *pflag.FlagSet, names ...string) {
 // commonFlags adds the flags of every command.
 func (c *cli) commonFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.DataDir, "data-dir", "", "directory for sources, temporary files and the private database (default "+dbconn.DefaultDataDir(c.Env)+")")
+	flags.StringVar(&c.DataDir, "data-dir", "",
+		"directory for sources, temporary files and the private database (default "+dbconn.DefaultDataDir(c.Env)+")")
 	flags.StringVar(&c.DatabaseURL, "database-url", "", "address of the PostgreSQL database, or \"private\"")
 	setting(flags, "data-dir", "database-url")
 }

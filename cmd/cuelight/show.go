@@ -57,7 +57,9 @@ func (c *cli) readDetails(ctx context.Context, db *dbconn.Database, id store.ID)
 	if err != nil {
 		return taskDetails{}, err
 	}
-	d := taskDetails{Task: t, Published: r.Published, Error: r.Error, Running: []store.Running{}, History: []store.Attempt{}}
+	d := taskDetails{
+		Task: t, Published: r.Published, Error: r.Error, Running: []store.Running{}, History: []store.Attempt{},
+	}
 	history, err := db.Store.History(ctx, id)
 	if err != nil {
 		return taskDetails{}, err

@@ -113,7 +113,8 @@ func TestRun_ContinuesAfterAKilledRun(t *testing.T) {
 	killed.end(-1)
 	p.open()
 	r := p.run(0, "run", "--json", "other.mp4")
-	if got := decode[reported](r); len(got) != 1 || got[0].Source != "other.mp4" || got[0].Status != store.StatusCompleted {
+	if got := decode[reported](r); len(got) != 1 || got[0].Source != "other.mp4" ||
+		got[0].Status != store.StatusCompleted {
 		t.Errorf("reports %+v", got)
 	}
 }
@@ -186,7 +187,8 @@ func TestProgram_LeavesNothingRunning(t *testing.T) {
 	p := newPrivateWorkDir(t)
 	before := goleak.IgnoreCurrent()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"run", "--json", p.path("missing.mp4")}, strings.NewReader(""), &stdout, &stderr, p.env)
+	code := run(t.Context(), []string{"run", "--json", p.path("missing.mp4")}, strings.NewReader(""),
+		&stdout, &stderr, p.env)
 	if code != 1 || stdout.Len() == 0 {
 		t.Errorf("exit code %d; it said\n%s", code, &stderr)
 	}

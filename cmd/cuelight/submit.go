@@ -47,9 +47,11 @@ codes of cuelight run.`,
 	f := cmd.Flags()
 	f.StringVar(&o.params, "params", "{}", "parameters, a JSON object")
 	f.Int16Var(&o.priority, "priority", 0, "tasks of higher priority go first")
-	f.StringVar(&o.requestID, "request-id", "", "idempotency key: submitting the source again with the same id returns the first task")
+	f.StringVar(&o.requestID, "request-id", "",
+		"idempotency key: submitting the source again with the same id returns the first task")
 	f.StringVar(&o.user, "user", "", "user that the task belongs to")
-	f.StringVar(&o.notBefore, "not-before", "", "do not start before this time, such as 2030-01-31T08:00:00Z, or delay, such as 90m")
+	f.StringVar(&o.notBefore, "not-before", "",
+		"do not start before this time, such as 2030-01-31T08:00:00Z, or delay, such as 90m")
 	f.StringSliceVar(&o.replaces, "replaces", nil, "ids of tasks that the new one replaces; repeatable")
 	f.BoolVar(&o.wait, "wait", false, "wait until the tasks have ended")
 	c.jsonFlag(cmd)
@@ -212,7 +214,9 @@ func (c *cli) waitForTasks(ctx context.Context, db *dbconn.Database, args []stri
 	}
 }
 
-func reportIfEnded(ctx context.Context, st *store.Store, id store.ID, source, publishDir string) (taskReport, bool, error) {
+func reportIfEnded(
+	ctx context.Context, st *store.Store, id store.ID, source, publishDir string,
+) (taskReport, bool, error) {
 	t, err := st.Get(ctx, id)
 	if err != nil || !t.IsFinished(st.Graph()) {
 		return taskReport{}, false, err

@@ -20,7 +20,8 @@ func TestWatchEvents_EndsWithTheTask(t *testing.T) {
 		"deleted": {exitCodeOf[usererr.NotFound], []string{"delete from tasks where id = $1"}, "deleted"},
 		"replaced": {exitFailure, []string{`with other as (insert into tasks (source) values ('/films/two.mp4') returning id)
 update tasks set overridden_by = (select id from other), ingest_status = 'cancelled', transcode_status = 'cancelled',
-       metadata_status = 'cancelled', assemble_status = 'cancelled', publish_status = 'cancelled' where id = $1`}, "cancelled"},
+       metadata_status = 'cancelled', assemble_status = 'cancelled', publish_status = 'cancelled'
+where id = $1`}, "cancelled"},
 		"dead beside one at work": {exitFailure, []string{
 			"update tasks set ingest_status = 'completed' where id = $1",
 			"update tasks set transcode_status = 'dead' where id = $1",
@@ -55,4 +56,6 @@ update tasks set overridden_by = (select id from other), ingest_status = 'cancel
 	}
 }
 
-const sessionsSQL = "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'cuelight'"
+const sessionsSQL = `
+select count(*) from pg_stat_activity
+where datname = current_database() and application_name = 'cuelight'`

@@ -96,7 +96,8 @@ func TestTerminal_HasNoColoursWithNoColor(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	p.env = append(p.env, "NO_COLOR=1")
-	if text := newTerminal(t).run(t, p, 1, "run", "missing.mp4"); strings.Contains(text, "\x1b[31m") || !strings.Contains(text, "failed") {
+	if text := newTerminal(t).run(t, p, 1, "run", "missing.mp4"); strings.Contains(text, "\x1b[31m") ||
+		!strings.Contains(text, "failed") {
 		t.Errorf("it wrote %q", text)
 	}
 }
@@ -108,7 +109,8 @@ func TestTerminal_ShortensLists(t *testing.T) {
 	p.run(0, "submit", long)
 	id := p.list()[0].TaskID
 	text := newTerminal(t).run(t, p, 0, "list")
-	if !strings.Contains(text, shortID(id)) || strings.Contains(text, id.String()) || strings.Contains(text, long) || !strings.Contains(text, "~") {
+	if !strings.Contains(text, shortID(id)) || strings.Contains(text, id.String()) ||
+		strings.Contains(text, long) || !strings.Contains(text, "~") {
 		t.Errorf("it wrote %q", text)
 	}
 }

@@ -73,7 +73,10 @@ func TestParseTime_AcceptsTimesAndDelays(t *testing.T) {
 func TestNearest_SuggestsSimilarWords(t *testing.T) {
 	t.Parallel()
 	known := []string{"status", "stage", "source", "data-dir"}
-	for word, want := range map[string]string{"statsu": "status", "stag": "stage", "datadir": "data-dir", "colour": "", "x": "", "state": "stage", "sorry": "", "so": ""} {
+	for word, want := range map[string]string{
+		"statsu": "status", "stag": "stage", "datadir": "data-dir", "colour": "", "x": "", "state": "stage",
+		"sorry": "", "so": "",
+	} {
 		if got := nearest(word, known); got != want {
 			t.Errorf("nearest to %q is %q, want %q", word, got, want)
 		}

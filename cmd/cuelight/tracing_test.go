@@ -100,7 +100,8 @@ func (c *collector) videos(n int, from caller, submission collected.Span_SpanKin
 		want = append(want, slices.Repeat([]string{stage}, n)...)
 	}
 	if begin == "" || !slices.Equal(attempts, want) || ffmpegs < n {
-		c.t.Errorf("trace %s has the submission: %v, attempts of %v, %d times ffmpeg", from.trace, begin != "", attempts, ffmpegs)
+		c.t.Errorf("trace %s has the submission: %v, attempts of %v, %d times ffmpeg",
+			from.trace, begin != "", attempts, ffmpegs)
 	}
 }
 

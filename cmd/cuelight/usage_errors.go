@@ -17,14 +17,19 @@ func asUsageError(err error) error {
 	if p, ok := errors.AsType[*usererr.Error](err); ok {
 		return p
 	}
-	return &usererr.Error{Kind: usererr.Usage, Text: usererr.FirstLine(err.Error()), Hint: "cuelight --help lists the commands"}
+	return &usererr.Error{
+		Kind: usererr.Usage, Text: usererr.FirstLine(err.Error()), Hint: "cuelight --help lists the commands",
+	}
 }
 
 // atLeastOne is cobra.MinimumNArgs(1) with an error that names the argument.
 func atLeastOne(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return &usererr.Error{Kind: usererr.Usage, Text: cmd.CommandPath() + " needs at least one " + name, Hint: "usage: " + cmd.UseLine()}
+			return &usererr.Error{
+				Kind: usererr.Usage, Text: cmd.CommandPath() + " needs at least one " + name,
+				Hint: "usage: " + cmd.UseLine(),
+			}
 		}
 		return nil
 	}
@@ -95,7 +100,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	p := usererr.Usagef("%s", usererr.FirstLine(err.Error()))
 	p.Hint = cmd.CommandPath() + " --help lists the flags"
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		p.Text = fmt.Sprintf("--%s %s: %s", value.GetFlag().Name, usererr.Printable(value.GetValue()), wanted(value.GetFlag(), value.Unwrap()))
+		p.Text = fmt.Sprintf("--%s %s: %s", value.GetFlag().Name, usererr.Printable(value.GetValue()),
+			wanted(value.GetFlag(), value.Unwrap()))
 		return p
 	}
 	if cmd.Name() == psqlName {

@@ -41,7 +41,8 @@ once.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	events := cmd.Flags().Bool("events", false, "print every event as it happens")
-	after := cmd.Flags().Int64("after", 0, "with --events, begin after the event with this id (default: now, or with an ID the task's submission)")
+	after := cmd.Flags().Int64("after", 0,
+		"with --events, begin after the event with this id (default: now, or with an ID the task's submission)")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -150,7 +151,9 @@ func (w *watcher) read(ctx context.Context) (bool, error) {
 
 // followTask prints how a task's stages have changed, and forgets a task that no worker
 // has worked on for a while.
-func (w *watcher) followTask(ctx context.Context, id store.ID, current map[daemon.StageKey]store.Running) (finished bool, err error) {
+func (w *watcher) followTask(
+	ctx context.Context, id store.ID, current map[daemon.StageKey]store.Running,
+) (finished bool, err error) {
 	t, err := w.db.Store.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) && id != w.only {
 		w.forget(id)

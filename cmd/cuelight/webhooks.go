@@ -30,7 +30,8 @@ func (c *cli) webhooksCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "webhooks", Short: "Manage webhooks and their deliveries", Long: webhooksHelp}
 	c.onlySubcommands(cmd)
 	cmd.AddCommand(
-		c.webhooksAddCommand(), c.webhooksListCommand(), c.webhooksChangeCommand(), c.webhooksRotateCommand(), c.webhooksTestCommand(),
+		c.webhooksAddCommand(), c.webhooksListCommand(), c.webhooksChangeCommand(), c.webhooksRotateCommand(),
+		c.webhooksTestCommand(),
 		c.webhookStateCommand("disable", "Stop deliveries to a webhook", "disabled",
 			func(ctx context.Context, in *webhook.Webhooks, id store.ID) error {
 				return in.Disable(ctx, id, "by "+localUser())
@@ -52,7 +53,9 @@ type webhookFlags struct {
 
 // options returns the options of the webhooks; the zero webhookFlags set none.
 func (f webhookFlags) options(db *dbconn.Database) (webhook.Options, error) {
-	o := webhook.Options{DB: db.Pool, Store: db.Store, Pipeline: db.Store.Graph().Name(), UserAgent: "Cuelight/" + programVersion()}
+	o := webhook.Options{
+		DB: db.Pool, Store: db.Store, Pipeline: db.Store.Graph().Name(), UserAgent: "Cuelight/" + programVersion(),
+	}
 	var err error
 	if f.allow != nil {
 		o.Allow, err = parseNetworks("--webhook-allow", *f.allow)
@@ -67,7 +70,9 @@ func (f webhookFlags) check() error {
 }
 
 // withWebhooks calls do with the webhooks of the database.
-func (c *cli) withWebhooks(ctx context.Context, f webhookFlags, do func(db *dbconn.Database, w *webhook.Webhooks) error) error {
+func (c *cli) withWebhooks(
+	ctx context.Context, f webhookFlags, do func(db *dbconn.Database, w *webhook.Webhooks) error,
+) error {
 	return c.withTasks(ctx, func(db *dbconn.Database) error {
 		o, err := f.options(db)
 		if err != nil {
@@ -174,7 +179,8 @@ func addWebhookFlags(cmd *cobra.Command) webhookFlags {
 }
 
 func allowFlag(cmd *cobra.Command) *[]string {
-	allow := cmd.Flags().StringSlice("webhook-allow", nil, "network that is not public and may have webhooks, such as 10.0.0.0/8; repeatable")
+	allow := cmd.Flags().StringSlice("webhook-allow", nil,
+		"network that is not public and may have webhooks, such as 10.0.0.0/8; repeatable")
 	setting(cmd.Flags(), "webhook-allow")
 	return allow
 }
@@ -227,7 +233,8 @@ by cuelight webhooks add.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&to.URL, "url", "", "the new address")
-	types := f.StringSlice("type", nil, "event type to deliver from now on; repeatable, '' for all except progress and alerts")
+	types := f.StringSlice("type", nil,
+		"event type to deliver from now on; repeatable, '' for all except progress and alerts")
 	cooldown := f.Duration("cooldown", 0, "how long an alert is not repeated")
 	flags := addWebhookFlags(cmd)
 	c.jsonFlag(cmd)

@@ -22,7 +22,8 @@ func (c *cli) webhooksDeliveriesCommand() *cobra.Command {
 		Short: "List deliveries, of all webhooks or of one",
 		Args:  cobra.MaximumNArgs(1),
 	}
-	cmd.Flags().StringVar(&f.Status, "status", "", "only deliveries with this status: pending, delivered, dead or suppressed")
+	cmd.Flags().StringVar(&f.Status, "status", "",
+		"only deliveries with this status: pending, delivered, dead or suppressed")
 	cmd.Flags().IntVar(&f.Limit, "limit", 100, "maximum number of deliveries, newest first")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -57,7 +58,10 @@ func deliveryRow(d webhook.Delivery) []string {
 	if !d.Task.IsZero() {
 		task = shortID(d.Task)
 	}
-	return []string{d.ID.String(), d.Type, task, d.Status, fmt.Sprint(d.Attempts), console.Duration(time.Since(d.CreatedAt)), response}
+	return []string{
+		d.ID.String(), d.Type, task, d.Status, fmt.Sprint(d.Attempts), console.Duration(time.Since(d.CreatedAt)),
+		response,
+	}
 }
 
 func (c *cli) webhooksRedeliverCommand() *cobra.Command {

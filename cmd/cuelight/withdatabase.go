@@ -45,6 +45,7 @@ func (c *cli) withDaemons(ctx context.Context, do func(db *dbconn.Database) erro
 	}
 	return &usererr.Error{
 		Kind: usererr.NotFound, Text: none.Message.Text,
-		Hint: "--data-dir selects the daemon's directory; cuelight migrate creates a database before the daemon's first start",
+		Hint: "--data-dir selects the daemon's directory; " +
+			"cuelight migrate creates a database before the daemon's first start",
 	}
 }

@@ -67,7 +67,8 @@ func (c *cli) listWorkers(ctx context.Context, db *dbconn.Database, all bool) er
 		if c.json {
 			err := c.writeJSON(workerJSON{
 				ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, State: state, StartedAt: w.StartedAt,
-				BeatAge: w.HeartbeatAge.Seconds(), Lease: w.Lease.Seconds(), Connected: w.Connected, Capabilities: w.Capabilities, Running: w.Running,
+				BeatAge: w.HeartbeatAge.Seconds(), Lease: w.Lease.Seconds(), Connected: w.Connected,
+				Capabilities: w.Capabilities, Running: w.Running,
 			})
 			if err != nil {
 				return err

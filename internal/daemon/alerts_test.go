@@ -23,7 +23,8 @@ func TestAlerts_IgnoreALostListenerBehindAPooler(t *testing.T) {
 	t.Parallel()
 	_, through := pgtest.NewBouncer(t, pgtest.New(t, pgtest.Schema{}), "transaction")
 	cc := through.Config().ConnConfig
-	address := fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=%s", cc.Host, cc.Port, cc.User, cc.Password, cc.Database)
+	address := fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=%s",
+		cc.Host, cc.Port, cc.User, cc.Password, cc.Database)
 	db, err := (&dbconn.Options{DatabaseURL: address}).Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +80,8 @@ func TestAlerts_AreRaisedWhileTheirCauseLasts(t *testing.T) {
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
 	st := store.New(pool, store.Video())
 	hooks := webhook.New(webhook.Options{DB: pool, Store: st})
-	if _, err := hooks.Add(t.Context(), webhook.Registration{URL: "https://example.com/", Types: []string{"alert"}}); err != nil {
+	registration := webhook.Registration{URL: "https://example.com/", Types: []string{"alert"}}
+	if _, err := hooks.Add(t.Context(), registration); err != nil {
 		t.Fatal(err)
 	}
 	healthy, full := false, errors.New("no room")
@@ -100,7 +102,10 @@ func TestAlerts_AreRaisedWhileTheirCauseLasts(t *testing.T) {
 			t.Fatal(err)
 		}
 		var alerts string
-		err := pool.QueryRow(t.Context(), `select coalesce(string_agg(concat_ws(' ', data->>'what', data->>'host', data->>'disk', data->>'error'), ', ' order by id), '') from outbox`).Scan(&alerts)
+		err := pool.QueryRow(t.Context(), `
+			select coalesce(string_agg(
+				concat_ws(' ', data->>'what', data->>'host', data->>'disk', data->>'error'), ', ' order by id), '')
+			from outbox`).Scan(&alerts)
 		if err != nil {
 			t.Fatal(err)
 		}

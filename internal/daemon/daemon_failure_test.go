@@ -54,7 +54,8 @@ func TestDaemon_EndsWhenTheWebServerFails(t *testing.T) {
 		t.Errorf("the daemon logged %v", logs.All())
 	}
 	var workers int
-	if err := pool.QueryRow(t.Context(), "select count(*) from workers where stopped_at is null").Scan(&workers); err != nil || workers != 0 {
+	row := pool.QueryRow(t.Context(), "select count(*) from workers where stopped_at is null")
+	if err := row.Scan(&workers); err != nil || workers != 0 {
 		t.Errorf("%d workers are registered, %v", workers, err)
 	}
 	if err := db.Close(); err != nil {

@@ -22,7 +22,8 @@ func (s *services) dashboard() (*ui.UI, error) {
 	d, base := s.d, s.d.HTTP.BasePath
 	files := publishedFiles{publish: d.Config.PublishDir, base: base}
 	return ui.New(ui.Options{
-		Store: ui.NewReader(d.DB.Reads.Store), Actions: newDashboardActions(d.DB.Reads.Store), Base: base, Version: d.Engine.Version,
+		Store: ui.NewReader(d.DB.Reads.Store), Actions: newDashboardActions(d.DB.Reads.Store), Base: base,
+		Version: d.Engine.Version,
 		Uploads: web.UploadsPath(base), Login: base + "/login", Logout: base + "/logout",
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(eventfeed.Now, keep) },
 		Viewer: func(ctx context.Context) ui.Viewer {
@@ -42,12 +43,13 @@ func (s *services) dashboard() (*ui.UI, error) {
 type dashboardActions struct{ ops.Actions }
 
 func newDashboardActions(st *store.Store) dashboardActions {
-	return dashboardActions{ops.Actions{Store: st, Authorize: func(ctx context.Context, need access.Scope) (string, error) {
+	authorize := func(ctx context.Context, need access.Scope) (string, error) {
 		if err := access.Check(ctx, need); err != nil {
 			return "", fmt.Errorf("%w: %w", ui.ErrForbidden, err)
 		}
 		return access.From(ctx).Name, nil
-	}}}
+	}
+	return dashboardActions{ops.Actions{Store: st, Authorize: authorize}}
 }
 
 // Submit submits one task.

@@ -25,7 +25,9 @@ func identified(t *testing.T) (admin, reader context.Context) {
 	t.Helper()
 	var options access.Options
 	dir := t.TempDir()
-	for name, to := range map[string]*access.Secret{"admin": &options.Admin, "read": &options.ReadOnly, "sessions": &options.SessionKey} {
+	for name, to := range map[string]*access.Secret{
+		"admin": &options.Admin, "read": &options.ReadOnly, "sessions": &options.SessionKey,
+	} {
 		var err error
 		if *to, _, err = access.LoadSecret(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -68,7 +70,8 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 	}
 	old, other := task(t.Context()), task(t.Context())
 	var worker store.ID
-	row := pool.QueryRow(t.Context(), "insert into workers (pipeline, host, pid, version) values ('video', 'h', 1, 'v') returning id")
+	row := pool.QueryRow(t.Context(),
+		"insert into workers (pipeline, host, pid, version) values ('video', 'h', 1, 'v') returning id")
 	if err := row.Scan(&worker); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +91,10 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 			made, err = o.Override(ctx, old, store.Submission{Source: "/films/two.mp4"})
 			return err
 		}, func() entry {
-			return entry{"override", old.String(), `{"by": "` + made.String() + `", "tasks": ["` + old.String() + `"], "source": "/films/two.mp4"}`}
+			return entry{
+				"override", old.String(),
+				`{"by": "` + made.String() + `", "tasks": ["` + old.String() + `"], "source": "/films/two.mp4"}`,
+			}
 		}},
 		{"Cancel", func(ctx context.Context) error { return o.Cancel(ctx, other) },
 			func() entry { return entry{"cancel", other.String(), `{}`} }},

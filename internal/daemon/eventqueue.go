@@ -50,7 +50,9 @@ func (q *EventQueue) Observe(e stages.Event) {
 		q.mu.Unlock()
 		return
 	case stages.StageStarted:
-		q.running[key] = &Activity{StageKey: key, Attempt: e.Attempt, Since: time.Now(), Progress: stages.Progress{Percent: -1}}
+		q.running[key] = &Activity{
+			StageKey: key, Attempt: e.Attempt, Since: time.Now(), Progress: stages.Progress{Percent: -1},
+		}
 	case stages.StageCompleted, stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked:
 		if a := q.running[key]; a != nil && a.Attempt == e.Attempt {
 			delete(q.running, key)

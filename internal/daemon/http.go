@@ -83,7 +83,9 @@ func (o *HTTPOptions) bind(ctx context.Context) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", o.Listen)
 	if err != nil {
-		return nil, &usererr.Error{Text: fmt.Sprintf("--listen %s: %s", usererr.Printable(o.Listen), usererr.SystemMessage(err))}
+		return nil, &usererr.Error{
+			Text: fmt.Sprintf("--listen %s: %s", usererr.Printable(o.Listen), usererr.SystemMessage(err)),
+		}
 	}
 	// The address that a name resolves to may differ from the one that was checked.
 	if err := access.CheckListener(l.Addr(), o.CertFile != "", o.Insecure, o.NoAuth); err != nil {

@@ -132,8 +132,9 @@ func (d *Daemon) uploadOptions(guard *access.Guard) upload.Options {
 		MaxBytes: d.HTTP.MaxUpload, MinFree: cmp.Or(max(d.Config.Reserve, 0), -1),
 		Principal:         func(ctx context.Context) string { return access.From(ctx).Name },
 		ProblemTypePrefix: web.ProblemTypes, ProblemTitle: web.ProblemTitle,
-		CheckPrincipal: stillAuthorized(guard), Check: checkUploadScope, OnComplete: submitUpload(st), SourceState: uploadSourceState(st),
-		OnError: func(id string, err error) { d.Log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
+		CheckPrincipal: stillAuthorized(guard), Check: checkUploadScope, OnComplete: submitUpload(st),
+		SourceState: uploadSourceState(st),
+		OnError:     func(id string, err error) { d.Log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
 	}
 }
 

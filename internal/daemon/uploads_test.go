@@ -56,7 +56,9 @@ func TestUpload_WithARevokedKeyIsRefused(t *testing.T) {
 	var request context.Context
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/", nil)
 	r.Header.Set("Authorization", "Bearer "+text)
-	guard.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { request = r.Context() })).ServeHTTP(httptest.NewRecorder(), r)
+	guard.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		request = r.Context()
+	})).ServeHTTP(httptest.NewRecorder(), r)
 	u := sent(t, "a", access.From(request).Name, "abc")
 	if err := stillAuthorized(guard)(request); err != nil {
 		t.Errorf("before: %v", err)
@@ -106,8 +108,10 @@ func TestUpload_RequestIDBelongsToTheKeyAndTheBytes(t *testing.T) {
 	}
 	// Once it is ingested, the uploaded file is gone.
 	sum := sha256.Sum256([]byte("abc"))
-	if _, err := pool.Exec(t.Context(), `insert into attempts (task_id, stage, attempt, outcome, token, worker_id, started_at, finished_at, result)
-		values ($1, 'ingest', 1, 'completed', gen_random_uuid(), gen_random_uuid(), now(), now(), jsonb_build_object('bytes', 3, 'sha256', $2::text))`,
+	if _, err := pool.Exec(t.Context(), `
+		insert into attempts (task_id, stage, attempt, outcome, token, worker_id, started_at, finished_at, result)
+		values ($1, 'ingest', 1, 'completed', gen_random_uuid(), gen_random_uuid(), now(), now(),
+		        jsonb_build_object('bytes', 3, 'sha256', $2::text))`,
 		first.Task, hex.EncodeToString(sum[:])); err != nil {
 		t.Fatal(err)
 	}

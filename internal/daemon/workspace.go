@@ -107,8 +107,10 @@ func (w Workspace) CheckWorkers(ctx context.Context, st *store.Store, onlyOwnTas
 		}
 		return &usererr.Error{
 			Kind: usererr.Usage,
-			Text: fmt.Sprintf("process %d on %s works on the same database with another %s directory", other.PID, other.Host, kind),
-			Hint: "processes on one database take each other's tasks: give all of them the same directories, or another database",
+			Text: fmt.Sprintf("process %d on %s works on the same database with another %s directory",
+				other.PID, other.Host, kind),
+			Hint: "processes on one database take each other's tasks: " +
+				"give all of them the same directories, or another database",
 		}
 	}
 	return nil

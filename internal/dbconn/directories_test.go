@@ -4,7 +4,8 @@ import "testing"
 
 func TestDefaultDataDir_DependsOnTheUserAndTheSystem(t *testing.T) {
 	t.Parallel()
-	if got := DefaultDataDir(Environment{"HOME=/h", "XDG_DATA_HOME=/x"}); got != "/x/cuelight" && got != "/var/lib/cuelight" &&
+	got := DefaultDataDir(Environment{"HOME=/h", "XDG_DATA_HOME=/x"})
+	if got != "/x/cuelight" && got != "/var/lib/cuelight" &&
 		got != "/h/Library/Application Support/cuelight" {
 		t.Errorf("got %s", got)
 	}

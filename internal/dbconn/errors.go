@@ -34,7 +34,8 @@ func Explain(err error) *usererr.Error {
 		return &usererr.Error{Kind: usererr.NotFound, Text: text, Hint: "cuelight list shows the tasks"}
 	case errors.Is(err, store.ErrInvalid) && errors.As(err, &pg):
 		return &usererr.Error{
-			Kind: usererr.Usage, Text: "invalid submission: " + usererr.FirstLine(pg.Message), Hint: usererr.FirstLine(pg.Detail),
+			Kind: usererr.Usage, Text: "invalid submission: " + usererr.FirstLine(pg.Message),
+			Hint: usererr.FirstLine(pg.Detail),
 		}
 	case errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrRequestTaken):
 		return &usererr.Error{Kind: usererr.Usage, Text: text}

@@ -64,8 +64,9 @@ func answering(t *testing.T, text string) string {
 func TestExplain_TreatsInvalidSubmissionsAsUsage(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{
-		fmt.Errorf("submit: %w: %w", store.ErrInvalid, &pgconn.PgError{Code: "22P02", Message: "no such number"}): "invalid submission: no such number",
-		fmt.Errorf("submit: %w: no source", store.ErrInvalid):                                                     "submit: invalid submission: no source",
+		fmt.Errorf("submit: %w: %w", store.ErrInvalid,
+			&pgconn.PgError{Code: "22P02", Message: "no such number"}): "invalid submission: no such number",
+		fmt.Errorf("submit: %w: no source", store.ErrInvalid): "submit: invalid submission: no source",
 	} {
 		if p := Explain(err); p.Kind != usererr.Usage || p.Text != want {
 			t.Errorf("exit code %d, %s; want %s", p.Kind, p.Text, want)

@@ -79,7 +79,8 @@ func (o *Options) startPrivate(ctx context.Context, db *Database) error {
 		return err
 	}
 	if home := db.server.Dir(); create && home != dir {
-		fmt.Fprintf(o.Notices, "cuelight: its files are in %s, because its server may not enter that directory\n", usererr.Printable(home))
+		fmt.Fprintf(o.Notices, "cuelight: its files are in %s, because its server may not enter that directory\n",
+			usererr.Printable(home))
 	}
 	return nil
 }

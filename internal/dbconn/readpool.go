@@ -36,7 +36,12 @@ const reservedConns = 2
 // not replace an operator's statement_timeout.
 const limitsSQL = `
 /* limit session */
-select set_config('jit', 'off', false), set_config('statement_timeout', case current_setting('statement_timeout') when '0' then '%s' else current_setting('statement_timeout') end, false)`
+select set_config('jit', 'off', false),
+       set_config('statement_timeout',
+                  case current_setting('statement_timeout')
+                      when '0' then '%s'
+                      else current_setting('statement_timeout')
+                  end, false)`
 
 // OpenReadPool creates the pools for clients. They connect at their first use.
 func (db *Database) OpenReadPool(ctx context.Context) error {

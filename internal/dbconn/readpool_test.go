@@ -14,12 +14,14 @@ import (
 func TestReadPool_LimitsStatements(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
-	if _, err := pool.Exec(t.Context(), `do $$ begin execute format('alter database %I set jit = on', current_database()); end $$`); err != nil {
+	if _, err := pool.Exec(t.Context(), `
+		do $$ begin execute format('alter database %I set jit = on', current_database()); end $$`); err != nil {
 		t.Fatal(err)
 	}
 	address := func(pool *pgxpool.Pool, more string) string {
 		cc := pool.Config().ConnConfig
-		return fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=%s %s", cc.Host, cc.Port, cc.User, cc.Password, cc.Database, more)
+		return fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=%s %s",
+			cc.Host, cc.Port, cc.User, cc.Password, cc.Database, more)
 	}
 	for name, c := range map[string]struct{ address, aside string }{
 		"direct":        {address(pool, ""), "45s"},
@@ -45,10 +47,12 @@ func TestReadPool_LimitsStatements(t *testing.T) {
 			}()
 			for range 2 { // the second time on another connection, where that is a pooler's
 				var aside, jit string
-				if err := db.Reads.Pool.QueryRow(t.Context(), "show jit").Scan(&jit); err != nil || (jit == "off") != (name != "pooled") {
+				if err := db.Reads.Pool.QueryRow(t.Context(), "show jit").Scan(&jit); err != nil ||
+					(jit == "off") != (name != "pooled") {
 					t.Errorf("aside jit is %s, %v", jit, err)
 				}
-				if err := db.Reads.Pool.QueryRow(t.Context(), "show statement_timeout").Scan(&aside); err != nil || aside != c.aside {
+				if err := db.Reads.Pool.QueryRow(t.Context(), "show statement_timeout").Scan(&aside); err != nil ||
+					aside != c.aside {
 					t.Errorf("aside it is %s, %v, want %s", aside, err, c.aside)
 				}
 			}

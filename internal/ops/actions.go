@@ -93,7 +93,9 @@ func (a Actions) RetryAll(
 
 // RetryDead retries the dead stages that a filter selects, in batches that are audited
 // each.
-func (a Actions) RetryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error) {
+func (a Actions) RetryDead(
+	ctx context.Context, f report.DeadFilter, o store.RetryAllOptions,
+) (store.RetryAllResult, error) {
 	written := f
 	written.Source = redact.Filter(f.Source)
 	if err := a.auditBatches(ctx, "retry_dead", details{"filter": written}, &o); err != nil {

@@ -46,7 +46,10 @@ func TestActions_RedirectToAPageWithTheResult(t *testing.T) {
 		{"/add", url.Values{"source": {"/srv/new.mp4"}}, "Added “new.mp4”."},
 		{"/pause", url.Values{"stage": {"transcode"}, "back": {"/workers"}}, "Paused: transcode on all hosts."},
 		{"/resume", url.Values{"stage": {"transcode"}, "back": {"/workers"}}, "Resumed: transcode on all hosts."},
-		{"/workers/" + s.seeded.Workers[0].String() + "/drain", url.Values{"back": {"/workers"}}, "The worker stops when its running attempts have finished."},
+		{
+			"/workers/" + s.seeded.Workers[0].String() + "/drain", url.Values{"back": {"/workers"}},
+			"The worker stops when its running attempts have finished.",
+		},
 		{"/dead/retry", url.Values{"task": {s.seeded.Dead.String()}, "back": {"/dead"}}, "Retrying 1 video."},
 		{"/dead/retry", url.Values{"all": {"1"}, "stage": {"transcode"}, "back": {"/dead"}}, "Retrying 2 videos."},
 	} {
@@ -139,12 +142,16 @@ func TestReadOnlyViewer_SeesNoButtonsAndIsForbidden(t *testing.T) {
 		s := newTestSite(t, change)
 		for _, path := range s.pages()[:16] {
 			_, body, _ := s.get(path)
-			if strings.Contains(body, "data-post") || strings.Contains(body, "data-dialog>") || strings.Contains(body, "data-upload") || strings.Contains(body, `form="selection"`) {
+			if strings.Contains(body, "data-post") || strings.Contains(body, "data-dialog>") ||
+				strings.Contains(body, "data-upload") || strings.Contains(body, `form="selection"`) {
 				t.Errorf("%s, %s: the page has buttons", name, path)
 			}
 		}
-		for _, path := range []string{"/videos/" + s.seeded.Waiting.String() + "/cancel", "/videos/" + s.seeded.Waiting.String() + "/retry", "/videos/" + s.seeded.Waiting.String() + "/override", "/dead/retry", "/pause", "/resume",
-			"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add"} {
+		video := "/videos/" + s.seeded.Waiting.String()
+		for _, path := range []string{
+			video + "/cancel", video + "/retry", video + "/override", "/dead/retry", "/pause", "/resume",
+			"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add",
+		} {
 			if status, _, _ := s.get(path); status != http.StatusForbidden {
 				t.Errorf("%s: GET %s: status %d", name, path, status)
 			}
@@ -160,8 +167,11 @@ func TestReadOnlyViewer_SeesNoButtonsAndIsForbidden(t *testing.T) {
 
 func TestSubmitter_MayOnlyAdd(t *testing.T) {
 	t.Parallel()
-	s := newTestSite(t, func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} } })
-	if status, body := s.post("/add", url.Values{"source": {"/srv/new.mp4"}}); status != 200 || !strings.Contains(body, "Added “new.mp4”") {
+	s := newTestSite(t, func(o *ui.Options) {
+		o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} }
+	})
+	if status, body := s.post("/add", url.Values{"source": {"/srv/new.mp4"}}); status != 200 ||
+		!strings.Contains(body, "Added “new.mp4”") {
 		t.Errorf("POST /add: status %d", status)
 	}
 	if status, _ := s.post("/pause", nil); status != http.StatusForbidden {
@@ -182,7 +192,8 @@ func TestActions_ShowWhyTheyAreForbidden(t *testing.T) {
 		o.Actions = forbiddingActions{o.Actions.(uitest.Actions)}
 		o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} }
 	})
-	if status, body := s.post("/add", url.Values{"source": {"/etc/passwd"}}); status != http.StatusForbidden || !strings.Contains(body, "You do not have permission: you cannot use files of this host.") {
+	if status, body := s.post("/add", url.Values{"source": {"/etc/passwd"}}); status != http.StatusForbidden ||
+		!strings.Contains(body, "You do not have permission: you cannot use files of this host.") {
 		t.Errorf("status %d, %s", status, body)
 	}
 	if _, body, _ := s.get("/add"); strings.Contains(body, "path of a file") {
@@ -193,7 +204,9 @@ func TestActions_ShowWhyTheyAreForbidden(t *testing.T) {
 func TestOverride_KeepsTheParameters(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
-	r, err := s.st.Submit(t.Context(), store.Submission{Source: "/srv/uploads/1/source.mp4", Params: []byte(`{"title": "Holiday"}`), Priority: 7, UserID: "ann"})
+	r, err := s.st.Submit(t.Context(), store.Submission{
+		Source: "/srv/uploads/1/source.mp4", Params: []byte(`{"title": "Holiday"}`), Priority: 7, UserID: "ann",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

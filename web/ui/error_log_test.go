@@ -64,7 +64,8 @@ func TestOnError_ReportsALastingErrorOnce(t *testing.T) {
 	}
 	for range 3 {
 		status, body, header := s.get("/?q=secret")
-		if status != http.StatusServiceUnavailable || strings.Contains(body, "no such function") || header.Get("Refresh") != "10" {
+		if status != http.StatusServiceUnavailable || strings.Contains(body, "no such function") ||
+			header.Get("Refresh") != "10" {
 			t.Errorf("status %d, %v", status, header)
 		}
 	}

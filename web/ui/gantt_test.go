@@ -54,14 +54,33 @@ func TestGantt_ShowsWhenAStageWasReady(t *testing.T) {
 		status  store.Status
 		want    string
 	}{
-		"no attempts":                    {nil, store.StatusPending, "wait 0-100"},
-		"delay before a retry":           {[]store.Attempt{attempt("failed", 1, 2, retry(30)), attempt("failed", 31, 32, retry(200))}, store.StatusFailed, "wait 0-1 failed 1-2 rest 2-30 wait 30-31 failed 31-32 rest 32-100"},
-		"retried before the delay ended": {[]store.Attempt{attempt("failed", 1, 2, retry(30)), attempt("completed", 5, 6, nil)}, store.StatusCompleted, "wait 0-1 failed 1-2 rest 2-5 completed 5-6"},
-		"dead, retried later":            {[]store.Attempt{attempt("failed", 1, 2, nil), attempt("completed", 60, 61, nil)}, store.StatusCompleted, "wait 0-1 failed 1-2 completed 60-61"},
-		"dead":                           {[]store.Attempt{attempt("failed", 1, 2, nil)}, store.StatusDead, "wait 0-1 failed 1-2"},
-		"worker lost":                    {[]store.Attempt{attempt("expired", 1, 20, retry(20)), attempt("completed", 22, 30, nil)}, store.StatusCompleted, "wait 0-1 expired 1-20 wait 20-22 completed 22-30"},
-		"released":                       {[]store.Attempt{attempt("released", 1, 2, nil)}, store.StatusPending, "wait 0-1 released 1-2 wait 2-100"},
-		"cancelled, retried later":       {[]store.Attempt{attempt("cancelled", 1, 2, nil), attempt("completed", 50, 51, nil)}, store.StatusCompleted, "wait 0-1 cancelled 1-2 completed 50-51"},
+		"no attempts": {nil, store.StatusPending, "wait 0-100"},
+		"delay before a retry": {
+			[]store.Attempt{attempt("failed", 1, 2, retry(30)), attempt("failed", 31, 32, retry(200))},
+			store.StatusFailed, "wait 0-1 failed 1-2 rest 2-30 wait 30-31 failed 31-32 rest 32-100",
+		},
+		"retried before the delay ended": {
+			[]store.Attempt{attempt("failed", 1, 2, retry(30)), attempt("completed", 5, 6, nil)}, store.StatusCompleted,
+			"wait 0-1 failed 1-2 rest 2-5 completed 5-6",
+		},
+		"dead, retried later": {
+			[]store.Attempt{attempt("failed", 1, 2, nil), attempt("completed", 60, 61, nil)}, store.StatusCompleted,
+			"wait 0-1 failed 1-2 completed 60-61",
+		},
+		"dead": {
+			[]store.Attempt{attempt("failed", 1, 2, nil)}, store.StatusDead, "wait 0-1 failed 1-2",
+		},
+		"worker lost": {
+			[]store.Attempt{attempt("expired", 1, 20, retry(20)), attempt("completed", 22, 30, nil)},
+			store.StatusCompleted, "wait 0-1 expired 1-20 wait 20-22 completed 22-30",
+		},
+		"released": {
+			[]store.Attempt{attempt("released", 1, 2, nil)}, store.StatusPending, "wait 0-1 released 1-2 wait 2-100",
+		},
+		"cancelled, retried later": {
+			[]store.Attempt{attempt("cancelled", 1, 2, nil), attempt("completed", 50, 51, nil)}, store.StatusCompleted,
+			"wait 0-1 cancelled 1-2 completed 50-51",
+		},
 	} {
 		task := store.Task{CreatedAt: start}
 		for _, stage := range store.Video().Stages() {
@@ -81,7 +100,8 @@ func TestGantt_ShowsWhenAStageWasReady(t *testing.T) {
 func TestTickText_UsesTheLargestWholeUnit(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
-		200 * time.Millisecond: "200 ms", 1500 * time.Millisecond: "1.5 s", 2 * time.Second: "2 s", 90 * time.Second: "1 m 30 s", 2 * time.Hour: "2 h",
+		200 * time.Millisecond: "200 ms", 1500 * time.Millisecond: "1.5 s", 2 * time.Second: "2 s",
+		90 * time.Second: "1 m 30 s", 2 * time.Hour: "2 h",
 	} {
 		if got := tickText(d); got != want {
 			t.Errorf("%s is formatted as %q, want %q", d, got, want)

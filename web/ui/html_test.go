@@ -41,8 +41,9 @@ func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
 	s := &testSite{t: t, pool: pool, st: store.New(pool, g), seeded: uitest.Seed(t, pool)}
 	o := ui.Options{
-		Store: ui.NewReader(s.st), Actions: uitest.Actions{Store: s.st}, Uploads: "/uploads", Logout: "/logout", Version: "v1",
-		Poster: func(store.Task) (string, bool) { return "/poster.jpg", true },
+		Store: ui.NewReader(s.st), Actions: uitest.Actions{Store: s.st}, Uploads: "/uploads", Logout: "/logout",
+		Version: "v1",
+		Poster:  func(store.Task) (string, bool) { return "/poster.jpg", true },
 		Playback: func(context.Context, store.Task) (ui.Playback, bool) {
 			return ui.Playback{HLS: "/x.m3u8", DASH: "/x.mpd"}, true
 		},
@@ -82,10 +83,13 @@ func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 func (s *testSite) pages() []string {
 	video := "/videos/" + s.seeded.Waiting.String()
 	return []string{
-		"/", "/?state=dead", "/?state=waiting&order=oldest", "/?q=nothing-like-it", "/videos/" + s.seeded.Published.String(), "/videos/" + s.seeded.Running.String(),
+		"/", "/?state=dead", "/?state=waiting&order=oldest", "/?q=nothing-like-it",
+		"/videos/" + s.seeded.Published.String(), "/videos/" + s.seeded.Running.String(),
 		"/videos/" + s.seeded.Retrying.String(), "/videos/" + s.seeded.Dead.String(), "/videos/" + s.seeded.Replaced.String(),
-		"/workers", "/dead", "/dead?stage=ingest", "/dead?q=nothing-like-it", "/latency", "/latency?span=30d", "/workers?gone", "/login", "/login?failed=wrong&next=%2Fdead", "/login?failed=limited&wait=30",
-		video + "/retry", video + "/cancel", video + "/override", "/dead/retry", "/dead/retry?selected=1", "/pause", "/pause?stage=ingest", "/resume?host=a",
+		"/workers", "/dead", "/dead?stage=ingest", "/dead?q=nothing-like-it", "/latency", "/latency?span=30d",
+		"/workers?gone", "/login", "/login?failed=wrong&next=%2Fdead", "/login?failed=limited&wait=30",
+		video + "/retry", video + "/cancel", video + "/override", "/dead/retry", "/dead/retry?selected=1", "/pause",
+		"/pause?stage=ingest", "/resume?host=a",
 		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere",
 	}
 }
@@ -188,7 +192,8 @@ func TestPages_AreValidHTML(t *testing.T) {
 		}
 		policy := header.Get("Content-Security-Policy")
 		plays := strings.HasPrefix(path, "/videos/") && strings.Count(path, "/") == 2
-		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(policy, "worker-src blob:") != plays {
+		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") ||
+			strings.Contains(policy, "worker-src blob:") != plays {
 			t.Errorf("%s: the policy is %q", path, policy)
 		}
 		for _, wrong := range htmlProblems(parse(t, body)) {
@@ -285,15 +290,29 @@ func TestPages_ShowTheSeededData(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	for path, want := range map[string][]string{
-		"/":                                        {"Symphony No. 9", "34%", "1.56×", "left", "attempt 3", "after 3 attempts", "storyboard", "Next page"},
-		"/?state=dead":                             {"flight-3.mov", "encrypted.mp4"},
-		"/videos/" + s.seeded.Published.String():   {"holiday in norway.mp4", "1920 × 1080, h264, 25 frames/s", "1080p, 720p, 480p", "/x.m3u8", "the sound ends 0.4 s before the picture"},
-		"/videos/" + s.seeded.Retrying.String():    {"av_interleaved_write_frame(): Input/output error", "cuelight retry " + s.seeded.Retrying.String(), "attempt 2", "b-wait", "b-failed", "<li>transcode: waited to retry for 20 s</li>", "<li>transcode, attempt 1: failed after 21 s on media-"},
+		"/": {
+			"Symphony No. 9", "34%", "1.56×", "left", "attempt 3", "after 3 attempts", "storyboard", "Next page",
+		},
+		"/?state=dead": {"flight-3.mov", "encrypted.mp4"},
+		"/videos/" + s.seeded.Published.String(): {
+			"holiday in norway.mp4", "1920 × 1080, h264, 25 frames/s", "1080p, 720p, 480p", "/x.m3u8",
+			"the sound ends 0.4 s before the picture",
+		},
+		"/videos/" + s.seeded.Retrying.String(): {
+			"av_interleaved_write_frame(): Input/output error", "cuelight retry " + s.seeded.Retrying.String(),
+			"attempt 2", "b-wait", "b-failed", "<li>transcode: waited to retry for 20 s</li>",
+			"<li>transcode, attempt 1: failed after 21 s on media-",
+		},
 		"/videos/" + s.seeded.Replaced.String():    {"Replaced by", s.seeded.Replacement.String()},
 		"/videos/" + s.seeded.Replacement.String(): {"Replaces", s.seeded.Replaced.String()},
-		"/workers":                                 {"media-1.example.org", "process 4200", "Symphony No. 9", "keynote.mp4", "h264_nvenc"},
-		"/dead":                                    {"4 dead tasks", "ffmpeg ended with exit code N: …: No space left on device", "no_space", "flight-1.mov", "No space left on device\n[hls @"},
-		"/latency":                                 {"Wake latency", "transcode", "<path class=\"p50\""},
+		"/workers": {
+			"media-1.example.org", "process 4200", "Symphony No. 9", "keynote.mp4", "h264_nvenc",
+		},
+		"/dead": {
+			"4 dead tasks", "ffmpeg ended with exit code N: …: No space left on device", "no_space", "flight-1.mov",
+			"No space left on device\n[hls @",
+		},
+		"/latency": {"Wake latency", "transcode", "<path class=\"p50\""},
 	} {
 		_, body, _ := s.get(path)
 		for _, w := range want {
@@ -352,14 +371,21 @@ func TestPages_EscapeHostileText(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	hostile := `/srv/<script>alert(1)</script>"><img src=x onerror=alert(1)><hx-partial hx-target="body">.mp4`
-	r, err := s.st.Submit(t.Context(), store.Submission{Source: hostile, UserID: hostile, RequestID: hostile, Params: []byte(`{"a": "</code><script>"}`)})
+	r, err := s.st.Submit(t.Context(), store.Submission{
+		Source: hostile, UserID: hostile, RequestID: hostile, Params: []byte(`{"a": "</code><script>"}`),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/", "/?q=" + url.QueryEscape(hostile), "/?user=" + url.QueryEscape(hostile), "/videos/" + r.ID.String(),
-		"/dead?error=" + url.QueryEscape(hostile), "/pause?host=" + url.QueryEscape(hostile), "/login?next=" + url.QueryEscape("//evil.example/"), "/videos/" + r.ID.String() + "/cancel"} {
+	for _, path := range []string{
+		"/", "/?q=" + url.QueryEscape(hostile), "/?user=" + url.QueryEscape(hostile),
+		"/videos/" + r.ID.String(), "/dead?error=" + url.QueryEscape(hostile), "/pause?host=" + url.QueryEscape(hostile),
+		"/login?next=" + url.QueryEscape("//evil.example/"), "/videos/" + r.ID.String() + "/cancel",
+	} {
 		status, body, _ := s.get(path)
-		if status != http.StatusOK || strings.Contains(body, "<script>alert") || strings.Contains(body, "<img src=x") || strings.Contains(body, "<hx-partial") || strings.Contains(body, `"//evil.example`) {
+		if status != http.StatusOK || strings.Contains(body, "<script>alert") ||
+			strings.Contains(body, "<img src=x") || strings.Contains(body, "<hx-partial") ||
+			strings.Contains(body, `"//evil.example`) {
 			t.Errorf("%s: status %d\n%s", path, status, body)
 		}
 		for _, wrong := range htmlProblems(parse(t, body)) {
@@ -375,13 +401,16 @@ func TestAddresses_StartWithTheBase(t *testing.T) {
 		_, body, _ := s.get("/below" + path)
 		for _, n := range elements(parse(t, body)) {
 			for _, name := range []string{"href", "action", "src", "hx-sse:connect"} {
-				if v := attr(n, name); strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "/below/") && !strings.HasPrefix(v, "/x.") && v != "/poster.jpg" {
+				if v := attr(n, name); strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "/below/") &&
+					!strings.HasPrefix(v, "/x.") && v != "/poster.jpg" {
 					t.Errorf("%s: <%s %s=%q>", path, n.Data, name, v)
 				}
 			}
 		}
 	}
-	if status, body := s.post("/below/videos/"+s.seeded.Waiting.String()+"/cancel", url.Values{"back": {"/below/videos/" + s.seeded.Waiting.String()}}); status != 200 || !strings.Contains(body, "The video is cancelled.") {
+	video := "/below/videos/" + s.seeded.Waiting.String()
+	status, body := s.post(video+"/cancel", url.Values{"back": {video}})
+	if status != 200 || !strings.Contains(body, "The video is cancelled.") {
 		t.Errorf("cancel: status %d", status)
 	}
 }
@@ -395,7 +424,10 @@ func TestVideoPage_LimitsTheAttempts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 60 {
-		in := engine.ExchangeRequest{Worker: worker, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{true, false, false, false, false}, PromoteDue: make([]bool, 5)}
+		in := engine.ExchangeRequest{
+			Worker: worker, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{true, false, false, false, false},
+			PromoteDue: make([]bool, 5),
+		}
 		out, err := engine.New(s.st.DB(), s.st.Graph()).Exchange(t.Context(), in)
 		if err != nil || len(out.Claims) != 1 || out.Claims[0].Task != r.ID {
 			t.Fatalf("claimed %+v, %v", out.Claims, err)

@@ -205,7 +205,8 @@ func TestHub_LimitsTheViewsOfAViewer(t *testing.T) {
 			}
 		}
 		before := s.loads.Load()
-		if _, err := h.subscribe(t.Context(), nth(maxViewsPerViewer), "mallory", ""); !errors.Is(err, errTooManyPages) || s.loads.Load() != before {
+		_, err := h.subscribe(t.Context(), nth(maxViewsPerViewer), "mallory", "")
+		if !errors.Is(err, errTooManyPages) || s.loads.Load() != before {
 			t.Errorf("a stream beyond the limit: error %v", err)
 		}
 		if _, err := h.read(t.Context(), nth(maxViewsPerViewer), "mallory"); err != nil {

@@ -275,7 +275,8 @@ func TestViewKey_IgnoresEventsOfOtherVideos(t *testing.T) {
 	t.Parallel()
 	mine, theirs := store.ID{1}, store.ID{2}
 	k := viewKey{page: "video", query: "id=" + mine.String()}
-	if !k.isAffectedBy(store.Event{Task: mine}) || k.isAffectedBy(store.Event{Task: theirs}) || !k.isAffectedBy(store.Event{Type: store.WorkerLost}) {
+	if !k.isAffectedBy(store.Event{Task: mine}) || k.isAffectedBy(store.Event{Task: theirs}) ||
+		!k.isAffectedBy(store.Event{Type: store.WorkerLost}) {
 		t.Error("the wrong events affect the view")
 	}
 }

@@ -11,7 +11,10 @@ func TestChart_DrawsTheMeasuredPoints(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	point := func(minutes int, n int, p50, p95, p99 time.Duration) report.LatencyPoint {
-		return report.LatencyPoint{At: from.Add(time.Duration(minutes) * time.Minute), Wait: report.Percentiles{N: n, P50: p50, P95: p95, P99: p99}}
+		return report.LatencyPoint{
+			At:   from.Add(time.Duration(minutes) * time.Minute),
+			Wait: report.Percentiles{N: n, P50: p50, P95: p95, P99: p99},
+		}
 	}
 	const ms = time.Millisecond
 	l := report.Latency{Step: time.Minute, All: point(0, 3, 10*ms, 100*ms, 700*ms), Points: []report.LatencyPoint{
@@ -19,7 +22,9 @@ func TestChart_DrawsTheMeasuredPoints(t *testing.T) {
 	}}
 	c := newChart(l, 10*time.Minute, "Wake latency", "", func(p report.LatencyPoint) report.Percentiles { return p.Wait })
 	// The scale is from 10 ms at the bottom to 1 s at the top. A point is in the middle of its step.
-	want := map[string]string{"p50": "M50.0 100.00L150.0 50.00", "p95": "M50.0 50.00L150.0 50.00", "p99": "M50.0 7.75L150.0 50.00"}
+	want := map[string]string{
+		"p50": "M50.0 100.00L150.0 50.00", "p95": "M50.0 50.00L150.0 50.00", "p99": "M50.0 7.75L150.0 50.00",
+	}
 	for _, line := range c.Lines {
 		if line.Path != want[line.Class] {
 			t.Errorf("%s is drawn as %s, want %s", line.Class, line.Path, want[line.Class])

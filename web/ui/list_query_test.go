@@ -37,7 +37,8 @@ func TestBoardTabs_KeepTheOtherFilters(t *testing.T) {
 			t.Errorf("%s is current: %t", tab.Word, tab.IsCurrent)
 		}
 	}
-	if links["Dead"] != "/below/?order=oldest&q=norway&state=dead" || links["All"] != "/below/?order=oldest&q=norway" || links["Cancelled"] == "" {
+	if links["Dead"] != "/below/?order=oldest&q=norway&state=dead" ||
+		links["All"] != "/below/?order=oldest&q=norway" || links["Cancelled"] == "" {
 		t.Errorf("links are %v", links)
 	}
 }

@@ -23,7 +23,10 @@ func TestActions_ReportTheActualResult(t *testing.T) {
 		{"/videos/" + s.seeded.Dead.String() + "/cancel", nil, "The video was already dead."},
 		{"/videos/" + s.seeded.Published.String() + "/retry", nil, "there is nothing to retry"},
 		{"/resume", url.Values{"stage": {"transcode"}}, "Not paused: transcode on all hosts."},
-		{"/videos/" + s.seeded.Waiting.String() + "/override", url.Values{"source": {"/srv/" + strings.Repeat("é", 400) + ".mp4"}}, "Replaced with “ééé"},
+		{
+			"/videos/" + s.seeded.Waiting.String() + "/override",
+			url.Values{"source": {"/srv/" + strings.Repeat("é", 400) + ".mp4"}}, "Replaced with “ééé",
+		},
 	} {
 		if status, body := s.post(c.path, c.form); status != http.StatusOK || !strings.Contains(body, c.want) {
 			t.Errorf("%s: status %d, and the page does not show %q", c.path, status, c.want)
@@ -36,7 +39,8 @@ func TestVideoPage_ExplainsAnOlderVersion(t *testing.T) {
 	s := newTestSite(t, nil) // every video has a playback
 	for id, want := range map[store.ID]string{
 		s.seeded.Running: "a new version is in progress", s.seeded.Retrying: "a new version is in progress",
-		s.seeded.Dead: "the new version was not published", s.seeded.Cancelled: "the new version was not published", s.seeded.Published: "",
+		s.seeded.Dead: "the new version was not published", s.seeded.Cancelled: "the new version was not published",
+		s.seeded.Published: "",
 	} {
 		_, body, _ := s.get("/videos/" + id.String())
 		if got := strings.Contains(body, "previously published"); got != (want != "") || !strings.Contains(body, want) {
@@ -55,11 +59,14 @@ func TestConfirmation_ShowsTheSameActionAsACommand(t *testing.T) {
 		}
 		return r.ID.String()
 	}
-	whole := add(store.Submission{Source: "/srv/a.mp4", Params: []byte(`{"title": "It's"}`), Priority: -7, UserID: "ann b"})
+	whole := add(store.Submission{
+		Source: "/srv/a.mp4", Params: []byte(`{"title": "It's"}`), Priority: -7, UserID: "ann b",
+	})
 	plain := add(store.Submission{Source: "/srv/a.mp4"})
 	odd := add(store.Submission{Source: "/srv/a.mp4", UserID: "a\u202eb"})
 	for path, want := range map[string]string{
-		"/videos/" + whole + "/override": `cuelight submit --replaces ` + whole + ` --params '{"title": "It'\''s"}' --priority=-7 '--user=ann b' SOURCE`,
+		"/videos/" + whole + "/override": `cuelight submit --replaces ` + whole +
+			` --params '{"title": "It'\''s"}' --priority=-7 '--user=ann b' SOURCE`,
 		"/videos/" + plain + "/override": `cuelight submit --replaces ` + plain + ` SOURCE`,
 		"/videos/" + odd + "/override":   "", // has invisible characters
 		"/dead/retry?stage=transcode":    "cuelight retry --all --stage transcode=dead",
@@ -119,7 +126,8 @@ func TestSearch_FindsAVideoByTheEndOfItsID(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"0123abcd", "lecture", "cafe"} {
-		if status, body, _ := s.get("/?" + url.Values{"q": {text}}.Encode()); status != http.StatusOK || !strings.Contains(body, `id="rows"`) {
+		if status, body, _ := s.get("/?" + url.Values{"q": {text}}.Encode()); status != http.StatusOK ||
+			!strings.Contains(body, `id="rows"`) {
 			t.Errorf("%q is not searched in the sources", text)
 		}
 	}
@@ -128,15 +136,19 @@ func TestSearch_FindsAVideoByTheEndOfItsID(t *testing.T) {
 func TestDeadPage_CountsAVideoWithTwoDeadStagesOnce(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
-	if _, err := s.pool.Exec(t.Context(), `update tasks set metadata_status = 'dead' where id = $1`, s.seeded.Dead); err != nil {
+	if _, err := s.pool.Exec(t.Context(), `update tasks set metadata_status = 'dead' where id = $1`,
+		s.seeded.Dead); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"/": `<b aria-live="polite">4</b> dead`, "/dead": ">4 dead tasks<", "/dead/retry": "exactly 4 videos"} {
+	for path, want := range map[string]string{
+		"/": `<b aria-live="polite">4</b> dead`, "/dead": ">4 dead tasks<", "/dead/retry": "exactly 4 videos",
+	} {
 		if _, body, _ := s.get(path); !strings.Contains(body, want) {
 			t.Errorf("%s does not show %q", path, want)
 		}
 	}
-	if _, body, _ := s.get("/dead"); !strings.Contains(body, "5 dead stages, 3 groups") || !strings.Contains(body, "Retry all 4…") {
+	if _, body, _ := s.get("/dead"); !strings.Contains(body, "5 dead stages, 3 groups") ||
+		!strings.Contains(body, "Retry all 4…") {
 		t.Error("the page does not show the number of dead stages")
 	}
 }
@@ -152,7 +164,8 @@ func TestPages_OfferUploadsOnlyIfPossible(t *testing.T) {
 		if _, err := s.pool.Exec(t.Context(), `delete from tasks`); err != nil {
 			t.Fatal(err)
 		}
-		if _, body, _ := s.get("/"); strings.Contains(body, "Drop a file here") != (name == "") || !strings.Contains(body, "No videos yet.") {
+		if _, body, _ := s.get("/"); strings.Contains(body, "Drop a file here") != (name == "") ||
+			!strings.Contains(body, "No videos yet.") {
 			t.Errorf("%q: the empty board offers to drop a file: %t", name, name != "")
 		}
 		if name == "a reader" {

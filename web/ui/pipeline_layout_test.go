@@ -36,9 +36,15 @@ func layoutText(t *testing.T, nodes ...store.Node) string {
 
 func TestPipelineLayout_PlacesStagesInColumns(t *testing.T) {
 	t.Parallel()
-	got := layoutText(t, store.Node{Name: "ingest"}, store.Node{Name: "transcode", Needs: []string{"ingest"}}, store.Node{Name: "metadata", Needs: []string{"ingest"}},
-		store.Node{Name: "assemble", Needs: []string{"transcode", "metadata"}}, store.Node{Name: "publish", Needs: []string{"assemble"}})
-	want := "ingest (ingest 50-25) (ingest 50-75) \ntranscode metadata (transcode 25-50) (metadata 75-50) \nassemble (assemble 50-50) \npublish \n"
+	got := layoutText(t,
+		store.Node{Name: "ingest"},
+		store.Node{Name: "transcode", Needs: []string{"ingest"}},
+		store.Node{Name: "metadata", Needs: []string{"ingest"}},
+		store.Node{Name: "assemble", Needs: []string{"transcode", "metadata"}},
+		store.Node{Name: "publish", Needs: []string{"assemble"}})
+	want := "ingest (ingest 50-25) (ingest 50-75) \n" +
+		"transcode metadata (transcode 25-50) (metadata 75-50) \n" +
+		"assemble (assemble 50-50) \npublish \n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
@@ -46,8 +52,12 @@ func TestPipelineLayout_PlacesStagesInColumns(t *testing.T) {
 
 func TestPipelineLayout_LeadsWiresThroughColumns(t *testing.T) {
 	t.Parallel()
-	got := layoutText(t, store.Node{Name: "a"}, store.Node{Name: "b", Needs: []string{"a"}}, store.Node{Name: "c", Needs: []string{"b"}},
-		store.Node{Name: "d", Needs: []string{"c", "a"}}, store.Node{Name: "alone"})
+	got := layoutText(t,
+		store.Node{Name: "a"},
+		store.Node{Name: "b", Needs: []string{"a"}},
+		store.Node{Name: "c", Needs: []string{"b"}},
+		store.Node{Name: "d", Needs: []string{"c", "a"}},
+		store.Node{Name: "alone"})
 	want := "a alone (a 25-25) (a 25-75) \nb | (b 25-25) (a 75-75) \nc | (c 25-50) (a 75-50) \nd \n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -65,7 +75,9 @@ func TestGantt_OmitsTimeWithoutActivity(t *testing.T) {
 		{Stage: "ingest", Attempt: 1, Outcome: "completed", StartedAt: at(90000), FinishedAt: at(90004)},
 	}
 	task := store.Task{CreatedAt: start}
-	for i, s := range []store.Status{store.StatusCompleted, store.StatusDead, store.StatusCompleted, store.StatusPending, store.StatusPending} {
+	for i, s := range []store.Status{
+		store.StatusCompleted, store.StatusDead, store.StatusCompleted, store.StatusPending, store.StatusPending,
+	} {
 		task.Stages = append(task.Stages, store.StageState{Name: store.Video().Stages()[i], Status: s})
 	}
 	g := newPipelineLayout(store.Video()).drawGantt(task, history, current{}, at(100000))
@@ -102,7 +114,8 @@ func TestGantt_DrawsARunningAttemptUntilNow(t *testing.T) {
 		task.Stages = append(task.Stages, s)
 	}
 	g := newPipelineLayout(store.Video()).drawGantt(task, nil, current{}, start.Add(4*time.Second))
-	if bars := g.Lanes[0].Bars; len(bars) != 2 || bars[0].Kind != "wait" || bars[0].Width != "25.00%" || bars[1].Kind != "running" || bars[1].Width != "75.00%" {
+	if bars := g.Lanes[0].Bars; len(bars) != 2 || bars[0].Kind != "wait" || bars[0].Width != "25.00%" ||
+		bars[1].Kind != "running" || bars[1].Width != "75.00%" {
 		t.Errorf("bars are %+v", bars)
 	}
 }

@@ -30,10 +30,14 @@ func TestPages_HideSecretsOfSources(t *testing.T) {
 			text = redact.Text(text, source) // as this version stores it
 		}
 		exec(`update tasks set ingest_status = 'dead', ingest_attempts = 1 where id = $1`, r.ID)
-		exec(`insert into attempts (task_id, stage, attempt, outcome, token, worker_id, started_at, finished_at, error_class, error, result)
-			values ($1, 'ingest', 1, 'failed', gen_random_uuid(), gen_random_uuid(), now(), now(), 'error', $2, jsonb_build_object('from', $3::text))`, r.ID, text, source)
+		exec(`insert into attempts (task_id, stage, attempt, outcome, token, worker_id, started_at, finished_at,
+				error_class, error, result)
+			values ($1, 'ingest', 1, 'failed', gen_random_uuid(), gen_random_uuid(), now(), now(),
+				'error', $2, jsonb_build_object('from', $3::text))`, r.ID, text, source)
 		video := "/videos/" + r.ID.String()
-		for _, path := range []string{"/", "/?q=clip", "/dead", "/dead?stage=ingest", video, video + "/retry", video + "/override"} {
+		for _, path := range []string{
+			"/", "/?q=clip", "/dead", "/dead?stage=ingest", video, video + "/retry", video + "/override",
+		} {
 			if _, text, _ := s.get(path); strings.Contains(text, "c0ffee") {
 				at := strings.Index(text, "c0ffee")
 				t.Errorf("%s shows the secret of %s: %s", path, source, text[max(at-200, 0):at+20])

@@ -10,7 +10,8 @@ import (
 func TestVideoTitle_PrefersTheSubmittersTitle(t *testing.T) {
 	t.Parallel()
 	for params, want := range map[string]string{
-		`{"title": "Holiday"}`: "Holiday", `{}`: "source.mp4", `{"title": 3}`: "source.mp4", `{"title": ""}`: "source.mp4", "{\"title\": \"a\u202eb\"}": "a\uFFFDb",
+		`{"title": "Holiday"}`: "Holiday", `{}`: "source.mp4", `{"title": 3}`: "source.mp4",
+		`{"title": ""}`: "source.mp4", "{\"title\": \"a\u202eb\"}": "a\uFFFDb",
 	} {
 		if got := videoTitle(store.Task{Source: "/srv/uploads/1/source.mp4", Params: []byte(params)}); got != want {
 			t.Errorf("%s has the title %q, want %q", params, got, want)

@@ -21,7 +21,8 @@ func TestWorker_IsPausedWithItsHostAndWithEverything(t *testing.T) {
 		"its host":     {[]store.Pause{{Host: "media-1"}}, "paused", true},
 		"everything":   {[]store.Pause{{}}, "paused", false},
 	} {
-		if got := (&UI{}).worker(t.Context(), w, current{Pauses: c.pauses}); got.Word != c.word || got.IsHostPaused != c.hostPaused {
+		if got := (&UI{}).worker(t.Context(), w, current{Pauses: c.pauses}); got.Word != c.word ||
+			got.IsHostPaused != c.hostPaused {
 			t.Errorf("pause of %s: the worker is %s, its host is paused: %t", name, got.Word, got.IsHostPaused)
 		}
 	}

@@ -121,13 +121,15 @@ func (d *testDaemon) control(t *testing.T) string {
 		"read-only": readOnly(true), "read-write": readOnly(false),
 		"sign-out": do(func(url.Values) error { d.stop(); return d.restart(true) }),
 		"sign-in":  do(func(url.Values) error { d.site.SignedOut.Store(false); return nil }),
-		"stop":     do(func(url.Values) error { d.stop(); return nil }), "start": do(func(url.Values) error { return d.restart(false) }),
+		"stop":     do(func(url.Values) error { d.stop(); return nil }),
+		"start":    do(func(url.Values) error { return d.restart(false) }),
 		"submit": do(func(form url.Values) error {
 			_, err := d.st.Submit(t.Context(), store.Submission{Source: form.Get("source")})
 			return err
 		}),
-		"break-database": exec("alter table tasks rename to tasks_away"), "repair-database": exec("alter table tasks_away rename to tasks"),
-		"finish": do(func(form url.Values) error { return d.finish(t.Context(), form.Get("id")) }),
+		"break-database":  exec("alter table tasks rename to tasks_away"),
+		"repair-database": exec("alter table tasks_away rename to tasks"),
+		"finish":          do(func(form url.Values) error { return d.finish(t.Context(), form.Get("id")) }),
 	})
 }
 
@@ -196,7 +198,8 @@ func (d *testDaemon) uploads() http.Handler {
 			if strings.Contains(r.Header.Get("Upload-Metadata"), base64.StdEncoding.EncodeToString([]byte("refused.mp4"))) {
 				w.Header().Set("Content-Type", "application/problem+json")
 				w.WriteHeader(http.StatusUnprocessableEntity)
-				_, _ = io.WriteString(w, `{"type":"urn:cuelight:problem:invalid","status":422,"detail":"this needs the scope submit, and the key has read"}`)
+				_, _ = io.WriteString(w, `{"type":"urn:cuelight:problem:invalid","status":422,`+
+					`"detail":"this needs the scope submit, and the key has read"}`)
 				return
 			}
 			id = "/uploads/" + hex.EncodeToString([]byte(time.Now().String()))

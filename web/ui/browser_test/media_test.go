@@ -30,9 +30,11 @@ func newMedia(t *testing.T) http.Handler {
 	defer mediaDir.Unlock()
 	if mediaDir.dir == "" {
 		dir := t.TempDir()
-		cmd := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=5", "-f", "lavfi", "-i", "sine=duration=5",
-			"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "25", "-c:a", "aac", "-f", "hls", "-hls_time", "1",
-			"-hls_segment_type", "fmp4", "-hls_playlist_type", "vod", "-master_pl_name", "master.m3u8", filepath.Join(dir, "one.m3u8"))
+		cmd := exec.Command("ffmpeg", "-v", "error",
+			"-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25:duration=5", "-f", "lavfi", "-i", "sine=duration=5",
+			"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "25", "-c:a", "aac",
+			"-f", "hls", "-hls_time", "1", "-hls_segment_type", "fmp4", "-hls_playlist_type", "vod",
+			"-master_pl_name", "master.m3u8", filepath.Join(dir, "one.m3u8"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("create a video: %v\n%s", err, out)
 		}

@@ -32,7 +32,9 @@ func (a Actions) Resume(ctx context.Context, p store.Pause) error {
 }
 
 // RetryDead retries the dead tasks that match.
-func (a Actions) RetryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error) {
+func (a Actions) RetryDead(
+	ctx context.Context, f report.DeadFilter, o store.RetryAllOptions,
+) (store.RetryAllResult, error) {
 	tasks, err := report.New(a.DB(), a.Graph()).FindDead(ctx, f)
 	if err != nil {
 		return store.RetryAllResult{}, err

@@ -98,7 +98,8 @@ func (s *seeder) add(f video) store.ID {
 				retry = s.now.Add(90 * time.Second)
 				columns[i].runAt = &retry
 			}
-			s.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, retry_at, error_class, error)
+			s.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at,
+					outcome, retry_at, error_class, error)
 				values ($1, $2, $3, $4, $5, $6, $7, 'failed', $8, $9, $10)`,
 				id, s.id(started), stageNames[i], n+1, worker, started, end, retry, st.class, err)
 			started = retry.Add(st.took.wait)
@@ -125,7 +126,8 @@ func (s *seeder) add(f video) store.ID {
 				eta, speed = 0, 0
 			}
 			s.running[worker] = append(s.running[worker], store.Running{
-				Task: id, Stage: stageNames[i], Token: token, Attempt: columns[i].attempts, Percent: st.at, Speed: speed, ETA: eta, Note: st.note,
+				Task: id, Stage: stageNames[i], Token: token, Attempt: columns[i].attempts, Percent: st.at,
+				Speed: speed, ETA: eta, Note: st.note,
 			})
 		}
 	}
@@ -136,7 +138,10 @@ func (s *seeder) add(f video) store.ID {
 		for _, col := range []struct {
 			name  string
 			value any
-		}{{"status", f.stages[i].status}, {"attempts", c.attempts}, {"token", c.token}, {"locked_at", c.at}, {"locked_by", c.by}, {"run_at", c.runAt}} {
+		}{
+			{"status", f.stages[i].status}, {"attempts", c.attempts}, {"token", c.token}, {"locked_at", c.at},
+			{"locked_by", c.by}, {"run_at", c.runAt},
+		} {
 			args = append(args, col.value)
 			sql += ", " + stageNames[i] + "_" + col.name
 			values += fmt.Sprintf(", $%d", len(args))

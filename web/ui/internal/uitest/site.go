@@ -29,7 +29,9 @@ type Site struct {
 // NewSite creates a site over a store. Media serves the published files of one task; it
 // may be nil.
 func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, error) {
-	s := &Site{mux: http.NewServeMux(), feed: eventfeed.New(eventfeed.Options{Reader: st, PollInterval: 50 * time.Millisecond})}
+	s := &Site{mux: http.NewServeMux(), feed: eventfeed.New(eventfeed.Options{
+		Reader: st, PollInterval: 50 * time.Millisecond,
+	})}
 	var err error
 	s.UI, err = ui.New(ui.Options{
 		Store: ui.NewReader(st), Actions: Actions{st}, Version: "v0.6.0", Uploads: "/uploads", Logout: "/logout",

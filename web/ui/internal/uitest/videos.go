@@ -120,7 +120,8 @@ func (s *seeder) videos() (out Seeded) {
 		stages: completedStages("Interview – first cut.mov", 95), over: out.Replacement,
 	})
 	out.Published = s.add(video{
-		source: "/srv/films/holiday in norway.mp4", age: 6 * time.Minute, stages: completedStages("holiday in norway.mp4", 74),
+		source: "/srv/films/holiday in norway.mp4", age: 6 * time.Minute,
+		stages: completedStages("holiday in norway.mp4", 74),
 	})
 	s.addUnfinished(&out)
 	out.All = append(out.All, out.Published, out.Replaced, out.Replacement)

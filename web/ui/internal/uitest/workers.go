@@ -59,6 +59,8 @@ func heartbeat(ctx context.Context, st *store.Store, id store.ID, session int64)
 			r.Percent, r.ETA = math.Mod(r.Percent+0.7, 99), max(r.ETA-1, 1) // wraps around in a slow test
 		}
 	}
-	_, err = engine.New(st.DB(), st.Graph()).Heartbeat(ctx, engine.HeartbeatRequest{Worker: id, Session: session, Running: running})
+	_, err = engine.New(st.DB(), st.Graph()).Heartbeat(ctx, engine.HeartbeatRequest{
+		Worker: id, Session: session, Running: running,
+	})
 	return err
 }
