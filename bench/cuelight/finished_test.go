@@ -15,7 +15,8 @@ const (
 	tasksSQL   = `select distinct to_jsonb(t) - '{id,created_at,source}'::text[] from tasks t`
 	historySQL = `
 select distinct to_jsonb(a) - '{task_id,token,worker_id,started_at,finished_at}'::text[]
-       || jsonb_build_object('worker', w.id is not null, 'in order', a.started_at <= a.finished_at and t.created_at <= a.started_at)
+       || jsonb_build_object('worker', w.id is not null, 'in order', a.started_at <= a.finished_at
+         and t.created_at <= a.started_at)
   from attempts a
   left join tasks t on t.id = a.task_id
   left join workers w on w.id = a.worker_id`

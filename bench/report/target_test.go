@@ -163,8 +163,9 @@ func TestPrintTargets_WritesOneLinePerTarget(t *testing.T) {
 
 func TestSummary_IsNullWithoutFigures(t *testing.T) {
 	t.Parallel()
-	const want = `{"floor5_ms":null,"e2e_p50_ms":null,"e2e_p99_ms":null,"hop_p50_ms":null,"hop_other_process_p99_ms":null,` +
-		`"tasks_per_s":null,"river_e2e_p50_ms":null,"river_tasks_per_s":null,"river_fast_tasks_per_s":null,` +
+	const want = `{"floor5_ms":null,"e2e_p50_ms":null,"e2e_p99_ms":null,"hop_p50_ms":null,` +
+		`"hop_other_process_p99_ms":null,"tasks_per_s":null,"river_e2e_p50_ms":null,"river_tasks_per_s":null,` +
+		`"river_fast_tasks_per_s":null,` +
 		`"polling_e2e_p50_ms":null,"notifies_per_task":null,"grown_ratio":null}`
 	if got := string(Summary(result.New("quick"))); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)

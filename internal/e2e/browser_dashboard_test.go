@@ -55,7 +55,8 @@ func (s *dashboardDaemon) writeThrottledFFmpeg() string {
 		s.t.Fatal(err)
 	}
 	dir := filepath.Dir(s.data)
-	script := fmt.Sprintf("#!/bin/sh\ncase $* in *-stats_period*) exec '%s' -readrate \"$(cat '%s/pace')\" \"$@\" ;; esac\nexec '%s' \"$@\"\n",
+	script := fmt.Sprintf("#!/bin/sh\ncase $* in *-stats_period*) "+
+		"exec '%s' -readrate \"$(cat '%s/pace')\" \"$@\" ;; esac\nexec '%s' \"$@\"\n",
 		real, dir, real)
 	program := filepath.Join(dir, "ffmpeg")
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
@@ -173,7 +174,8 @@ func TestDashboard_OfARealDaemon(t *testing.T) {
 		}
 	}
 	n := count(t, s.pool,
-		`select count(distinct action) from cuelight_audit where actor = 'admin' and action in ('submit', 'retry', 'cancel', 'override')`)
+		`select count(distinct action) from cuelight_audit where actor = 'admin'
+		 and action in ('submit', 'retry', 'cancel', 'override')`)
 	if n != 4 {
 		t.Errorf("the audit log has %d of the four kinds of actions", n)
 	}

@@ -61,7 +61,7 @@ func TestPublishedVideo_PlaysInABrowser(t *testing.T) {
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio",
 		"--autoplay-policy=no-user-gesture-required", "--user-data-dir="+t.TempDir(), "--remote-debugging-port=0", server.URL)
 	var stderr bytes.Buffer
-	browser.Stderr = &stderr                                  // shared by its child processes, so that Wait waits for them, too
+	browser.Stderr = &stderr                                  // child processes share it, so Wait waits for them, too
 	browser.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to kill its child processes
 	browser.Cancel = func() error { return syscall.Kill(-browser.Process.Pid, syscall.SIGKILL) }
 	browser.WaitDelay = 5 * time.Second

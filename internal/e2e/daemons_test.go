@@ -200,7 +200,8 @@ func TestInsert_FromPsqlWakesADaemon(t *testing.T) {
 	}
 	id := ask(`insert into tasks (source) values (:'file') returning id`)
 	awaitCount(t, time.Minute, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
-	wait := `select (extract(epoch from started_at - created_at) * 1000)::int from attempts join tasks on id = task_id where stage = 'ingest'`
+	wait := `select (extract(epoch from started_at - created_at) * 1000)::int
+		from attempts join tasks on id = task_id where stage = 'ingest'`
 	if ms := count(t, pool, wait); ms > 500 {
 		t.Errorf("the daemon started %d ms after the insert", ms)
 	}

@@ -103,7 +103,8 @@ func TestKilledDaemon_AnotherTakesOverWithinTenSeconds(t *testing.T) {
 	awaitCount(t, 30*time.Second, pool, 2, `select count(*) from workers where session is not null`)
 	// A new worker does not expire others yet.
 	awaitCount(t, 30*time.Second, pool, 1,
-		`select count(*) from workers where started_at < now() - interval '9 s' and started_at > (select min(started_at) from workers)`)
+		`select count(*) from workers
+		 where started_at < now() - interval '9 s' and started_at > (select min(started_at) from workers)`)
 	killed := time.Now()
 	first.kill()
 	awaitCount(t, 30*time.Second, pool, 1,

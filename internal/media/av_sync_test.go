@@ -10,7 +10,8 @@ import (
 
 // syncSignal is seven seconds of noise and silence with a flash and a beep at 5 s, and a
 // keyframe every two seconds.
-const syncSignal = "-f lavfi -i color=black:s=128x96:r=25:d=7,noise=alls=30:allf=t,drawbox=c=white:t=fill:enable='between(t\\,5\\,5.2)' " +
+const syncSignal = "-f lavfi -i color=black:s=128x96:r=25:d=7,noise=alls=30:allf=t," +
+	"drawbox=c=white:t=fill:enable='between(t\\,5\\,5.2)' " +
 	"-f lavfi -i sine=f=1000:d=7,volume=0:enable='not(between(t\\,5\\,5.2))' "
 
 // flashAndBeep returns the times of the flash and of the beep in a file.
@@ -61,8 +62,8 @@ func TestTranscode_KeepsSyncIfOneStreamStartsLate(t *testing.T) {
 			wantFlash, wantBeep := flashAndBeep(t, src)
 			flash, beep := flashAndBeep(t, filepath.Join(r.dir, MasterName))
 			if off := (flash - beep) - (wantFlash - wantBeep); !isNear(off, 0, 1.0/25) {
-				t.Errorf("the picture is %.3f s later than it was: flash at %.3f s, beep at %.3f s; in the source at %.3f and %.3f s",
-					off, flash, beep, wantFlash, wantBeep)
+				t.Errorf("the picture is %.3f s later than it was: flash at %.3f s, beep at %.3f s; "+
+					"in the source at %.3f and %.3f s", off, flash, beep, wantFlash, wantBeep)
 			}
 			if want := wantFlash - r.info.Start; !isNear(flash, want, 1.5/25) {
 				t.Errorf("flash at %.3f s; want %.3f", flash, want)

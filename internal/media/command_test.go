@@ -108,7 +108,8 @@ func TestRun_KillsChildThatRepeatsItsOutput(t *testing.T) {
 	if os.Getenv("CUELIGHT_TEST_REPEATS") != "" {
 		repeatForever()
 	}
-	tools := Tools{FFmpeg: script(t, repeating(t)), Stall: 2 * time.Second, Sandbox: SandboxOff} // it starts the test binary
+	// No sandbox, because the script starts the test binary.
+	tools := Tools{FFmpeg: script(t, repeating(t)), Stall: 2 * time.Second, Sandbox: SandboxOff}
 	_, err := tools.run(t.Context(), command{tool: "ffmpeg", stdout: newProgressReader(10, nil, time.Now)})
 	if !errors.Is(err, ErrStalled) {
 		t.Errorf("error %v; want ErrStalled", err)

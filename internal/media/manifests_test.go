@@ -50,12 +50,17 @@ func TestWriteMaster_ListsVideoAndAudio(t *testing.T) {
 	want := `#EXTM3U
 #EXT-X-VERSION:7
 #EXT-X-INDEPENDENT-SEGMENTS
-#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="Deutsch laut",LANGUAGE="de",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="g7/audio/index.m3u8"
-#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="eng",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="g7/audio-2/index.m3u8"
-#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="eng (2)",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="g7/audio-3/index.m3u8"
-#EXT-X-STREAM-INF:BANDWIDTH=2140,AVERAGE-BANDWIDTH=1628,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=1280x720,FRAME-RATE=29.970,VIDEO-RANGE=SDR,AUDIO="audio",CLOSED-CAPTIONS=NONE
+#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="Deutsch laut",LANGUAGE="de",DEFAULT=YES,AUTOSELECT=YES,` +
+		`CHANNELS="2",URI="g7/audio/index.m3u8"
+#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="eng",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,` +
+		`CHANNELS="2",URI="g7/audio-2/index.m3u8"
+#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="eng (2)",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,` +
+		`CHANNELS="2",URI="g7/audio-3/index.m3u8"
+#EXT-X-STREAM-INF:BANDWIDTH=2140,AVERAGE-BANDWIDTH=1628,CODECS="avc1.64001f,mp4a.40.2",` +
+		`RESOLUTION=1280x720,FRAME-RATE=29.970,VIDEO-RANGE=SDR,AUDIO="audio",CLOSED-CAPTIONS=NONE
 g7/720p/index.m3u8
-#EXT-X-STREAM-INF:BANDWIDTH=540,AVERAGE-BANDWIDTH=428,CODECS="avc1.640015,mp4a.40.2",RESOLUTION=426x240,FRAME-RATE=29.970,VIDEO-RANGE=SDR,AUDIO="audio",CLOSED-CAPTIONS=NONE
+#EXT-X-STREAM-INF:BANDWIDTH=540,AVERAGE-BANDWIDTH=428,CODECS="avc1.640015,mp4a.40.2",` +
+		`RESOLUTION=426x240,FRAME-RATE=29.970,VIDEO-RANGE=SDR,AUDIO="audio",CLOSED-CAPTIONS=NONE
 g7/240p/index.m3u8
 `
 	if text != want {
@@ -115,7 +120,8 @@ func TestManifests_RejectEmptyOutputAndInvalidPrefix(t *testing.T) {
 func TestWriteMPD_UsesSegmentsOfPlaylists(t *testing.T) {
 	t.Parallel()
 	r := publish(t, makeClip(t, "a.mkv",
-		"-f lavfi -i testsrc2=s=320x240:r=24000/1001:d=20 -f lavfi -i sine=d=20 -map 0 -map 1 -map 1 -metadata:s:a:1 language=fre"+
+		"-f lavfi -i testsrc2=s=320x240:r=24000/1001:d=20 -f lavfi -i sine=d=20 -map 0 -map 1 -map 1 "+
+			"-metadata:s:a:1 language=fre"+
 			h264+"-c:a aac"))
 	text, err := os.ReadFile(filepath.Join(r.dir, ManifestName))
 	if err != nil {

@@ -8,11 +8,13 @@ import (
 )
 
 func FuzzParseProbe(f *testing.F) {
-	f.Add([]byte(`{"streams":[{"index":0,"codec_name":"h264","codec_type":"video","width":320,"height":240,"sample_aspect_ratio":"4:3",` +
+	f.Add([]byte(`{"streams":[{"index":0,"codec_name":"h264","codec_type":"video","width":320,"height":240,` +
+		`"sample_aspect_ratio":"4:3",` +
 		`"side_data_list":[{"displaymatrix":"\n00000000: 0 65536 0\n00000001: -65536 0 0\n00000002: 0 0 1073741824\n"}]},` +
 		`{"index":1,"codec_type":"audio","codec_name":"aac","channels":2,"sample_rate":"48000","tags":{"language":"eng"}}],` +
 		`"format":{"format_name":"mpegts","duration":"1.5","start_time":1.4}}`))
-	f.Add([]byte(`{"streams":[{"index":-1,"codec_type":"video","codec_name":"h264","width":-5,"height":1e9}],"format":{"duration":"1e400"}}`))
+	f.Add([]byte(`{"streams":[{"index":-1,"codec_type":"video","codec_name":"h264","width":-5,"height":1e9}],` +
+		`"format":{"duration":"1e400"}}`))
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		raw, err := parseProbe(b)
@@ -40,7 +42,8 @@ func FuzzParseProbe(f *testing.F) {
 }
 
 func FuzzPackets(f *testing.F) {
-	f.Add([]byte("stream_index=0|pts_time=0.1|dts_time=0|duration_time=0.04|flags=K_\nstream_index=1|pts_time=N/A|flags=__\n"),
+	f.Add([]byte("stream_index=0|pts_time=0.1|dts_time=0|duration_time=0.04|flags=K_\n"+
+		"stream_index=1|pts_time=N/A|flags=__\n"),
 		true)
 	f.Add([]byte("stream_index=0|pts_time=1e999|dts_time=-1e308|duration_time=NaN\n|||\nstream_index=99999999999\n"),
 		false)
@@ -60,7 +63,8 @@ func FuzzPackets(f *testing.F) {
 }
 
 func FuzzProgress(f *testing.F) {
-	f.Add([]byte("frame=1\nout_time_us=N/A\nprogress=continue\nframe= 25\nout_time_us=1000000\ntotal_size=N/A\nprogress=end\n"))
+	f.Add([]byte("frame=1\nout_time_us=N/A\nprogress=continue\nframe= 25\nout_time_us=1000000\ntotal_size=N/A\n" +
+		"progress=end\n"))
 	f.Add([]byte("out_time_us=9223372036854775807\nframe=-1\nprogress=continue\n=\nprogress"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		last := Progress{}
@@ -77,7 +81,8 @@ func FuzzProgress(f *testing.F) {
 }
 
 func FuzzPlaylist(f *testing.F) {
-	f.Add("#EXTM3U\n#EXT-X-TARGETDURATION:6\n#EXT-X-MAP:URI=\"init.mp4\"\n#EXTINF:6.000000,\nseg-00000.m4s\n#EXT-X-ENDLIST\n")
+	f.Add("#EXTM3U\n#EXT-X-TARGETDURATION:6\n#EXT-X-MAP:URI=\"init.mp4\"\n#EXTINF:6.000000,\nseg-00000.m4s\n" +
+		"#EXT-X-ENDLIST\n")
 	f.Add("#EXTM3U\r\n#EXT-X-MAP:URI=\"../x\"\r\n#EXTINF:NaN,\n/etc/passwd\n#EXT-X-ENDLIST")
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := parsePlaylist(text)
@@ -97,7 +102,8 @@ func FuzzPlaylist(f *testing.F) {
 }
 
 func FuzzFrameList(f *testing.F) {
-	f.Add([]byte("#software: Lavf\n#tb 0: 1/120000\n0, 0, 0, 4000, 472, 0x7c0a1850\n0, 4000, 4000, 4000, 472, 0x923418b5\n"))
+	f.Add([]byte("#software: Lavf\n#tb 0: 1/120000\n0, 0, 0, 4000, 472, 0x7c0a1850\n" +
+		"0, 4000, 4000, 4000, 472, 0x923418b5\n"))
 	f.Add([]byte("#tb 0: 0/0\n0,0,-9223372036854775808,9223372036854775807,1,x\n0,1,9223372036854775807,1,1,x"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := newFrameListReader()
@@ -112,7 +118,8 @@ func FuzzFrameList(f *testing.F) {
 }
 
 func FuzzDisplayMatrix(f *testing.F) {
-	f.Add("\n00000000:            0       65536           0\n00000001:       -65536           0           0\n00000002:            0           0  1073741824\n")
+	f.Add("\n00000000:            0       65536           0\n00000001:       -65536           0           0\n" +
+		"00000002:            0           0  1073741824\n")
 	f.Fuzz(func(t *testing.T, matrix string) {
 		if degrees, _, _ := parseDisplayMatrix(matrix); degrees%90 != 0 || degrees < 0 || degrees > 270 {
 			t.Errorf("%d degrees", degrees)

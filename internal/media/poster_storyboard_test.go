@@ -55,8 +55,8 @@ func TestPoster_AvoidsBlackAndFitsSize(t *testing.T) {
 func TestPoster_UsesCoverOfAudio(t *testing.T) {
 	t.Parallel()
 	src := makeClip(t, "a.mp3",
-		tone+
-			"-f lavfi -i color=red:s=64x48:d=0.1:r=10 -map 0 -map 1 -c:v mjpeg -pix_fmt yuvj420p -disposition:v attached_pic -c:a libmp3lame")
+		tone+"-f lavfi -i color=red:s=64x48:d=0.1:r=10 -map 0 -map 1 -c:v mjpeg -pix_fmt yuvj420p "+
+			"-disposition:v attached_pic -c:a libmp3lame")
 	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
@@ -89,10 +89,12 @@ func TestPoster_AudioWithoutCoverHasNone(t *testing.T) {
 func TestPoster_WorksForUnusualSources(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]string{
-		"interlaced.mpg": "-f lavfi -i testsrc2=s=320x240:r=50:d=0.2 -vf tinterlace=interleave_top,fieldorder=tff -flags +ildct+ilme -c:v mpeg2video",
-		"one frame.mkv":  "-f lavfi -i testsrc2=s=320x240:r=1:d=1 -c:v ffv1",
-		"one pixel.mkv":  "-f lavfi -i color=red:s=2x2:r=10:d=1,format=yuv444p,scale=1:1 -c:v ffv1",
-		"hdr.mkv": "-f lavfi -i testsrc2=s=320x240:r=10:d=1 -vf format=yuv420p10le,setparams=color_trc=smpte2084:color_primaries=bt2020:colorspace=bt2020nc " +
+		"interlaced.mpg": "-f lavfi -i testsrc2=s=320x240:r=50:d=0.2 -vf tinterlace=interleave_top,fieldorder=tff " +
+			"-flags +ildct+ilme -c:v mpeg2video",
+		"one frame.mkv": "-f lavfi -i testsrc2=s=320x240:r=1:d=1 -c:v ffv1",
+		"one pixel.mkv": "-f lavfi -i color=red:s=2x2:r=10:d=1,format=yuv444p,scale=1:1 -c:v ffv1",
+		"hdr.mkv": "-f lavfi -i testsrc2=s=320x240:r=10:d=1 " +
+			"-vf format=yuv420p10le,setparams=color_trc=smpte2084:color_primaries=bt2020:colorspace=bt2020nc " +
 			"-color_trc smpte2084 -color_primaries bt2020 -colorspace bt2020nc" + h264,
 	} {
 		t.Run(name, func(t *testing.T) {

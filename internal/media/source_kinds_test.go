@@ -67,7 +67,8 @@ func pictureKinds() []sourceKind {
 		},
 		{
 			name: "interlaced", file: "a.mpg", rungs: "240p=320x240",
-			args: "-f lavfi -i testsrc2=s=320x240:r=50:d=1 -vf tinterlace=interleave_top,fieldorder=tff -flags +ildct+ilme -c:v mpeg2video -b:v 2M",
+			args: "-f lavfi -i testsrc2=s=320x240:r=50:d=1 -vf tinterlace=interleave_top,fieldorder=tff -flags +ildct+ilme " +
+				"-c:v mpeg2video -b:v 2M",
 			want: func(t *testing.T, r result) {
 				if !r.info.Video.Interlaced || !r.info.Video.TopFirst {
 					t.Errorf("video %+v is not seen as interlaced, top field first", r.info.Video)
@@ -92,7 +93,8 @@ func pictureKinds() []sourceKind {
 		},
 		{
 			name: "HDR PQ", file: "a.mkv", rungs: "240p=320x240",
-			args: "-f lavfi -i color=0x808080:s=320x240:r=10:d=1 -vf format=yuv420p10le,setparams=color_trc=smpte2084:color_primaries=bt2020:colorspace=bt2020nc " +
+			args: "-f lavfi -i color=0x808080:s=320x240:r=10:d=1 " +
+				"-vf format=yuv420p10le,setparams=color_trc=smpte2084:color_primaries=bt2020:colorspace=bt2020nc " +
 				"-color_trc smpte2084 -color_primaries bt2020 -colorspace bt2020nc" + h264,
 			want: func(t *testing.T, r result) {
 				if r.info.Video.HDR != "pq" {
@@ -103,7 +105,8 @@ func pictureKinds() []sourceKind {
 		},
 		{
 			name: "HDR HLG", file: "a.mkv", rungs: "240p=320x240",
-			args: "-f lavfi -i color=0x808080:s=320x240:r=10:d=1 -vf format=yuv420p10le,setparams=color_trc=arib-std-b67:color_primaries=bt2020:colorspace=bt2020nc " +
+			args: "-f lavfi -i color=0x808080:s=320x240:r=10:d=1 " +
+				"-vf format=yuv420p10le,setparams=color_trc=arib-std-b67:color_primaries=bt2020:colorspace=bt2020nc " +
 				"-color_trc arib-std-b67 -color_primaries bt2020 -colorspace bt2020nc" + h264,
 			want: func(t *testing.T, r result) {
 				if r.info.Video.HDR != "hlg" {
@@ -124,7 +127,8 @@ func pictureKinds() []sourceKind {
 		},
 		{
 			name: "transparent VP9", file: "a.webm", rungs: "240p=320x240",
-			args: "-f lavfi -i color=white@0.0:s=320x240:r=10:d=1,format=yuva420p -c:v libvpx-vp9 -deadline realtime -auto-alt-ref 0",
+			args: "-f lavfi -i color=white@0.0:s=320x240:r=10:d=1,format=yuva420p -c:v libvpx-vp9 -deadline realtime " +
+				"-auto-alt-ref 0",
 			want: func(t *testing.T, r result) {
 				got := corners(t, filepath.Join(r.dir, r.out.Video[0].Playlist))
 				if got != [4]string{"black", "black", "black", "black"} {
@@ -184,7 +188,8 @@ func timingKinds() []sourceKind {
 	return []sourceKind{
 		{
 			name: "variable frame rate", file: "a.mkv", rungs: "240p=320x240",
-			args: "-f lavfi -i testsrc2=s=320x240:r=30:d=1 -vf setpts='if(lt(N\\,15)\\,N/30\\,0.5+(N-15)/7)/TB' -fps_mode passthrough -enc_time_base 1:1000" +
+			args: "-f lavfi -i testsrc2=s=320x240:r=30:d=1 -vf setpts='if(lt(N\\,15)\\,N/30\\,0.5+(N-15)/7)/TB' " +
+				"-fps_mode passthrough -enc_time_base 1:1000" +
 				h264,
 			want: func(t *testing.T, r result) {
 				if r.out.Expected != 30 || r.out.Constant {
@@ -207,7 +212,8 @@ func timingKinds() []sourceKind {
 		},
 		{
 			name: "slides at odd times", file: "a.mkv", rungs: "240p=320x240",
-			args: "-f lavfi -i testsrc2=s=320x240:r=1:d=6 -vf settb=1/1000,setpts=N*5.3/TB -fps_mode passthrough -enc_time_base 1:1000" +
+			args: "-f lavfi -i testsrc2=s=320x240:r=1:d=6 -vf settb=1/1000,setpts=N*5.3/TB -fps_mode passthrough " +
+				"-enc_time_base 1:1000" +
 				h264,
 			want: func(t *testing.T, r result) {
 				wantFrameAt(t, filepath.Join(r.dir, r.out.Video[0].Playlist), 5.3, 6, 10.6, 12, 18, 21.2, 24, 26.5)
@@ -255,7 +261,8 @@ func timingKinds() []sourceKind {
 		},
 		{
 			name: "film with a pause", file: "a.mkv", rungs: "240p=320x240",
-			args: "-f lavfi -i testsrc2=s=320x240:r=50:d=2 -vf setpts='(N+0.5+if(gte(N\\,50)\\,251))/50/TB' -fps_mode passthrough -enc_time_base 1:1000" +
+			args: "-f lavfi -i testsrc2=s=320x240:r=50:d=2 -vf setpts='(N+0.5+if(gte(N\\,50)\\,251))/50/TB' " +
+				"-fps_mode passthrough -enc_time_base 1:1000" +
 				h264,
 			want: func(t *testing.T, r result) {
 				// The pause has repeated frames at 2, 4 and 6 s.
@@ -318,7 +325,8 @@ func streamKinds() []sourceKind {
 		{
 			name: "song with cover", file: "a.mp3", rungs: "audio audio-low",
 			args: tone +
-				"-f lavfi -i testsrc2=s=64x64:d=0.1:r=10 -map 0 -map 1 -c:v mjpeg -pix_fmt yuvj420p -disposition:v attached_pic -c:a libmp3lame",
+				"-f lavfi -i testsrc2=s=64x64:d=0.1:r=10 -map 0 -map 1 -c:v mjpeg -pix_fmt yuvj420p " +
+				"-disposition:v attached_pic -c:a libmp3lame",
 			want: func(t *testing.T, r result) {
 				if r.info.Video != nil || r.info.Cover != 1 {
 					t.Errorf("info %+v; want a cover and no video", r.info)
@@ -328,7 +336,8 @@ func streamKinds() []sourceKind {
 		{
 			name: "two languages", file: "a.mkv", rungs: "240p=320x240 audio",
 			args: "-f lavfi -i testsrc2=s=320x240:r=10:d=1" + tone + tone +
-				"-map 0 -map 1 -map 2 -metadata:s:a:0 language=ger -metadata:s:a:1 language=eng -disposition:a:0 0 -disposition:a:1 default" +
+				"-map 0 -map 1 -map 2 -metadata:s:a:0 language=ger -metadata:s:a:1 language=eng -disposition:a:0 0 " +
+				"-disposition:a:1 default" +
 				h264 + "-c:a aac",
 			want: func(t *testing.T, r result) {
 				if len(r.out.Audio) != 2 || !r.out.Audio[0].Default || r.out.Audio[0].Language != "eng" ||
@@ -361,8 +370,8 @@ func streamKinds() []sourceKind {
 		},
 		{
 			name: "two pictures", file: "a.mkv", rungs: "240p=320x240",
-			args: "-f lavfi -i testsrc2=s=64x64:r=25:d=1 -f lavfi -i testsrc2=s=320x240:r=25:d=1 -map 0 -map 1 -disposition:v 0" +
-				h264,
+			args: "-f lavfi -i testsrc2=s=64x64:r=25:d=1 -f lavfi -i testsrc2=s=320x240:r=25:d=1 -map 0 -map 1 " +
+				"-disposition:v 0" + h264,
 			want: func(t *testing.T, r result) {
 				if r.info.Video.Index != 1 {
 					t.Errorf("stream %d was chosen; want the larger one", r.info.Video.Index)
@@ -371,7 +380,8 @@ func streamKinds() []sourceKind {
 		},
 		{
 			name: "text subtitles", file: "a.mkv", rungs: "240p=320x240",
-			args: "-f lavfi -i testsrc2=s=320x240:r=10:d=1 -f srt -i 'data:,1%0A00:00:00,000%20-->%2000:00:01,000%0Ahello%0A' -map 0 -map 1 -metadata:s:s:0 language=fre" +
+			args: "-f lavfi -i testsrc2=s=320x240:r=10:d=1 -f srt " +
+				"-i 'data:,1%0A00:00:00,000%20-->%2000:00:01,000%0Ahello%0A' -map 0 -map 1 -metadata:s:s:0 language=fre" +
 				h264 + "-c:s srt",
 			want: func(t *testing.T, r result) {
 				if s := r.info.Subtitles; len(s) != 1 || s[0].Codec != "subrip" || s[0].Language != "fre" {

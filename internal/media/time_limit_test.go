@@ -24,7 +24,9 @@ func TestTimeLimit_StopsEndlessProgress(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, StoryboardDir)); err != nil {
 		t.Fatal(err)
 	}
-	const endless = "case \"$*\" in *-progress*|*show_format*) i=0; while :; do i=$((i+1)); echo frame=$i; sleep 0.05; done;; *) exec ffmpeg \"$@\";; esac\n"
+	const endless = "case \"$*\" in " +
+		"*-progress*|*show_format*) i=0; while :; do i=$((i+1)); echo frame=$i; sleep 0.05; done;; " +
+		"*) exec ffmpeg \"$@\";; esac\n"
 	tools := Tools{FFmpeg: script(t, endless), FFprobe: script(t, endless), TimeFactor: 1, minTimeLimit: 2 * time.Second}
 	if _, err := tools.Transcode(t.Context(), src, info, Ladder(info), t.TempDir(), nil); !errors.Is(err, ErrTooLong) {
 		t.Errorf("transcode: %v; want ErrTooLong", err)

@@ -30,7 +30,8 @@ func newDatabaseCollector(db *Database) *databaseCollector {
 		took: desc("database_snapshot_duration_seconds", "Duration of the query for the figures of the database."),
 		tasks: desc("tasks",
 			"Tasks by stage and its state: ready to be claimed, scheduled for a later time, waiting for the next "+
-				"attempt, inprogress or dead. Exact up to 10000; beyond that, ready is PostgreSQL's estimate and the others are 10000.",
+				"attempt, inprogress or dead. Exact up to 10000; beyond that, ready is PostgreSQL's estimate "+
+				"and the others are 10000.",
 			"stage", "status"),
 		oldest: desc("oldest_ready_seconds",
 			"How long, about, the oldest ready task has been ready for a stage; 0 if none is.", "stage"),

@@ -96,44 +96,53 @@ const figuresSQL = `
 {{- range .Stages}}
 select 'ready' as what, '{{.Name}}' as name,
        case when few.n < {{$.With}} then few.n
-            else greatest(few.n, (select reltuples from pg_class where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready'))) end as n, '' as state
+            else greatest(few.n, (select reltuples from pg_class
+                                   where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready'))) end as n, '' as state
   from (select count(*)::float8 as n from (select from {{$.Tasks}} where {{.Ready ""}} limit {{$.With}}) as few) as few
 {{- if not .Needs}}
 union all
-select 'scheduled', '{{.Name}}', (select count(*) from (select from {{$.Tasks}} where {{$.IsScheduled ""}} limit {{$.With}}) as few), ''
+select 'scheduled', '{{.Name}}',
+       (select count(*) from (select from {{$.Tasks}} where {{$.IsScheduled ""}} limit {{$.With}}) as few), ''
 {{- end}}
 union all
 select 'oldest', '{{.Name}}', extract(epoch from now() - (
   with recursive levels (priority) as (
     (select priority from {{$.Tasks}} where {{.Ready ""}} order by priority, id desc limit 1)
     union all
-    select (select t.priority from {{$.Tasks}} t where {{.Ready "t."}} and t.priority > l.priority order by t.priority, t.id desc limit 1)
+    select (select t.priority from {{$.Tasks}} t where {{.Ready "t."}} and t.priority > l.priority
+             order by t.priority, t.id desc limit 1)
       from levels l where l.priority is not null
   )
   select min(since.at)
     from (select next.*
             from (select priority from levels where priority is not null limit 50) as l
-           cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as next
+           cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t
+                                where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as next
            limit 1000) as t
    cross join lateral (select greatest(t.created_at, t.ready_at, max(greatest(a.finished_at, a.retry_at))) as at
-                         from {{$.Attempts}} a where a.task_id = t.id and a.stage in ('{{.Name}}'{{range .Needs}}, '{{.}}'{{end}})) as since)), ''
+                         from {{$.Attempts}} a
+                        where a.task_id = t.id
+                          and a.stage in ('{{.Name}}'{{range .Needs}}, '{{.}}'{{end}})) as since)), ''
 union all
 {{end -}}
 select 'inprogress', k.name, count(*) filter (where k.status = 'inprogress'), ''
   from (select * from {{.Tasks}} where {{.Any "" "inprogress"}} limit {{.With}}) as t
- cross join lateral (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}('{{.Name}}', t.{{.Name}}_status){{end}}) as k (name, status)
+ cross join lateral (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}
+       ('{{.Name}}', t.{{.Name}}_status){{end}}) as k (name, status)
  group by k.name
 union all
 select 'waiting', k.name, count(k.run_at), ''
   from (
   {{- range $i, $retrying := .Retrying ""}}{{if $i}} union all
         {{end}}(select * from {{$.Tasks}} where {{$retrying}} limit {{$.With}}){{end}}) as t
- cross join lateral (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}('{{.Name}}', t.{{.Name}}_run_at){{end}}) as k (name, run_at)
+ cross join lateral (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}
+       ('{{.Name}}', t.{{.Name}}_run_at){{end}}) as k (name, run_at)
  group by k.name
 union all
 select 'dead', k.name, count(*) filter (where k.status = 'dead'), ''
   from (select * from {{.Tasks}} where ({{.Any "" "dead"}}) and overridden_by is null limit {{.With}}) as t
- cross join lateral (values {{range .Stages}}('{{.Name}}', t.{{.Name}}_status), {{end}}('', 'dead'::cuelight_status)) as k (name, status)
+ cross join lateral (values {{range .Stages}}('{{.Name}}', t.{{.Name}}_status), {{end}}
+       ('', 'dead'::cuelight_status)) as k (name, status)
  group by k.name
 union all
 select 'paused', stage, 1, '' from cuelight_pauses where pipeline = '{{.Name}}' and host = ''
@@ -142,36 +151,44 @@ select 'worker', worker, age, state
   from (select distinct on (worker) worker, age, state
           from (select host || ':' || pid as worker, extract(epoch from now() - heartbeat_at) as age,
                        case when now() - heartbeat_at > lease then '` + workerSilent + `'
-                            when drain_at is not null then '` + workerDraining + `' else '` + workerAlive + `' end as state
+                            when drain_at is not null then '` + workerDraining + `'
+                            else '` + workerAlive + `' end as state
                   from workers where pipeline = '{{.Name}}' and stopped_at is null and lost_at is null) as w
          order by worker, age desc) as each
 union all
 select k.what, '', k.n, ''
-  from (select min(cursor) >> 16 as seen from cuelight_webhooks where pipeline = '{{.Name}}' and disabled_at is null) as c
+  from (select min(cursor) >> 16 as seen from cuelight_webhooks
+         where pipeline = '{{.Name}}' and disabled_at is null) as c
  cross join lateral (values
-       ('outbox_pending', (select count(*) from (select from {{.Outbox}} where id > c.seen limit {{.With}}) as few)::float8),
-       ('outbox_oldest', (select extract(epoch from now() - at) from {{.Outbox}} where id > c.seen order by id limit 1))) as k (what, n)
+       ('outbox_pending',
+        (select count(*) from (select from {{.Outbox}} where id > c.seen limit {{.With}}) as few)::float8),
+       ('outbox_oldest',
+        (select extract(epoch from now() - at) from {{.Outbox}} where id > c.seen order by id limit 1))) as k (what, n)
 union all
 select 'outbox_age', '', (select extract(epoch from now() - at) from {{.Outbox}} order by id limit 1), ''
 union all
 select 'outbox_held', '',
        case when c.place is null then -1
-            else coalesce((select extract(epoch from clock_timestamp() - at) from {{.Outbox}} where id > c.place order by id limit 1), 0) end, ''
+            else coalesce((select extract(epoch from clock_timestamp() - at) from {{.Outbox}}
+                            where id > c.place order by id limit 1), 0) end, ''
   from (select case when current_setting('transaction_isolation') like 'read %' and not pg_is_in_recovery()
                     then cuelight_event_watermark('{{.Outbox}}_id') end as place offset 0) as c
 union all
 select k.what, '', k.n, ''
-  from (select count(*) filter (where w.disabled_at is null)::float8 as on, count(*) filter (where w.disabled_at is not null)::float8 as off,
+  from (select count(*) filter (where w.disabled_at is null)::float8 as on,
+               count(*) filter (where w.disabled_at is not null)::float8 as off,
                sum(p.pending)::float8 as pending, max(p.oldest) as oldest, sum(d.dead)::float8 as dead
           from cuelight_webhooks w
          left join lateral (
                select count(*) as pending, extract(epoch from now() - min(created_at))::float8 as oldest
                  from (select created_at from cuelight_deliveries
-                        where webhook_id = w.id and status = 'pending' order by run_at, event_id limit {{.With}}) as few) as p on w.disabled_at is null
+                        where webhook_id = w.id and status = 'pending'
+                        order by run_at, event_id limit {{.With}}) as few) as p on w.disabled_at is null
          left join lateral (
                select count(*) as dead
                  from (select from cuelight_deliveries
-                        where webhook_id = w.id and status = 'dead' order by id limit {{.With}}) as few) as d on w.disabled_at is null
+                        where webhook_id = w.id and status = 'dead'
+                        order by id limit {{.With}}) as few) as d on w.disabled_at is null
          where w.pipeline = '{{.Name}}') as w
  cross join lateral (values ('webhooks_on', w.on), ('webhooks_off', w.off), ('webhook_pending', w.pending),
                             ('webhook_oldest', w.oldest), ('webhook_dead', w.dead)) as k (what, n)`

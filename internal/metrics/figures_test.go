@@ -65,8 +65,10 @@ func TestFigures_CountUnfinishedTasksOnly(t *testing.T) {
 	pool := newPool(t, g)
 	exec(t, pool,
 		`insert into tasks (source) values ('a'), ('b')`,
-		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at) values ('c', 'failed', 1, now() + interval '1 hour')`,
-		`insert into tasks (source, ingest_status, transcode_status, metadata_status, metadata_token, metadata_locked_at, metadata_locked_by)
+		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at)
+		 values ('c', 'failed', 1, now() + interval '1 hour')`,
+		`insert into tasks (source, ingest_status, transcode_status, metadata_status, metadata_token,
+			metadata_locked_at, metadata_locked_by)
 		 values ('d', 'completed', 'failed', 'inprogress', gen_random_uuid(), now(), `+gone+`)`,
 		`insert into tasks (source, ingest_status, transcode_status, metadata_status)
 		 values ('e', 'completed', 'dead', 'dead'), ('f', 'completed', 'dead', 'pending')`,
@@ -74,7 +76,8 @@ func TestFigures_CountUnfinishedTasksOnly(t *testing.T) {
 		 values ('g', 'completed', 'completed', 'completed', 'completed', 'completed')`,
 		`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
 		 values ('h', 'cancelled', 'cancelled', 'cancelled', 'cancelled', 'cancelled')`,
-		`insert into cuelight_pauses (pipeline, stage, host) values ('video', 'assemble', ''), ('video', 'publish', 'elsewhere'), ('other', 'ingest', '')`,
+		`insert into cuelight_pauses (pipeline, stage, host)
+		 values ('video', 'assemble', ''), ('video', 'publish', 'elsewhere'), ('other', 'ingest', '')`,
 	)
 	want := Figures{
 		Stages: []StageFigures{
@@ -126,7 +129,8 @@ func TestFigures_OldestReadyCountsFromTheLatestCause(t *testing.T) {
 		if retryIn != "" {
 			retry = fmt.Sprintf("now() - interval '%s' + interval '%s'", ago, retryIn)
 		}
-		return fmt.Sprintf(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, retry_at)
+		return fmt.Sprintf(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at,
+				finished_at, outcome, retry_at)
 			select id, gen_random_uuid(), '%s', 1, %s, created_at, now() - interval '%s', '%s', %s from tasks`, stage, gone,
 			ago, outcome, retry)
 	}
@@ -150,8 +154,9 @@ func TestFigures_OldestReadyCountsFromTheLatestCause(t *testing.T) {
 		"the lowest priority, too": {
 			[]string{
 				old,
-				`insert into tasks (source, created_at, priority, ingest_status) values ('b', now() - interval '20 h', -5, 'completed'),
-			                                                                               ('c', now() - interval '1 h', 5, 'completed')`,
+				`insert into tasks (source, created_at, priority, ingest_status)
+				 values ('b', now() - interval '20 h', -5, 'completed'),
+				        ('c', now() - interval '1 h', 5, 'completed')`,
 			}, 20 * time.Hour},
 		"the lowest of many priorities": {
 			[]string{
@@ -210,7 +215,8 @@ func TestFigures_MeasureTheSlowestWebhook(t *testing.T) {
 	pool := newPool(t, g)
 	const hook = `insert into cuelight_webhooks (pipeline, url, secret, cursor, disabled_at) values `
 	exec(t, pool, `delete from outbox`,
-		`insert into outbox (id, at, type) values (7, now() - interval '3 h', 'submitted'), (8, now() - interval '2 h', 'submitted'), (9, now(), 'completed')`,
+		`insert into outbox (id, at, type)
+		 values (7, now() - interval '3 h', 'submitted'), (8, now() - interval '2 h', 'submitted'), (9, now(), 'completed')`,
 		`select setval('outbox_id', 9)`)
 	if f := figures(t, pool, g); f.OutboxPending != 0 || f.OutboxOldest != 0 {
 		t.Errorf("nobody is told of anything, and yet %d rows wait, for %s", f.OutboxPending, f.OutboxOldest)
@@ -225,7 +231,9 @@ func TestFigures_MeasureTheSlowestWebhook(t *testing.T) {
 	}
 	exec(t, pool, `insert into cuelight_deliveries (webhook_id, event_id, type, payload, status, created_at)
 		select w.id, e.id, 'completed', '', e.status, now() - interval '1 min' * e.minutes
-		  from cuelight_webhooks w, (values (1, 'delivered', 60), (2, 'dead', 50), (3, 'pending', 40), (4, 'pending', 30), (5, 'suppressed', 20)) as e (id, status, minutes)
+		  from cuelight_webhooks w,
+		       (values (1, 'delivered', 60), (2, 'dead', 50), (3, 'pending', 40), (4, 'pending', 30),
+		               (5, 'suppressed', 20)) as e (id, status, minutes)
 		 where w.pipeline = 'video'`)
 	f = figures(t, pool, g)
 	want.WebhookPending, want.WebhookOldest, want.WebhookDead = 4, 40*time.Minute, 2
@@ -373,7 +381,8 @@ func TestFigures_DistinguishScheduledTasksFromRetries(t *testing.T) {
 		`insert into tasks (source, ingest_run_at) select 'a', 'tomorrow' from generate_series(1, 3)`,
 		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at) values ('b', 'failed', 1, 'tomorrow')`,
 		`insert into tasks (source, ready_at, ingest_run_at) values ('given back', now(), 'tomorrow')`,
-		`insert into tasks (source, ingest_status, transcode_status, transcode_run_at) values ('c', 'completed', 'failed', 'tomorrow')`)
+		`insert into tasks (source, ingest_status, transcode_status, transcode_run_at)
+		 values ('c', 'completed', 'failed', 'tomorrow')`)
 	f := figures(t, pool, g)
 	if s := f.Stages[0]; s.Scheduled != 3 || s.Waiting != 2 || s.Ready != 0 || s.OldestReady != 0 {
 		t.Errorf("ingest is %+v", s)

@@ -34,7 +34,8 @@ var explanations = []struct {
 	{regexp.MustCompile(`(?i)database files are incompatible with server`),
 		"another version or build of PostgreSQL created the database", "install that version", nil},
 	{
-		regexp.MustCompile(`(?i)could not (create|resize|open) shared memory segment|could not map anonymous shared memory|could not create semaphores`),
+		regexp.MustCompile(`(?i)could not (create|resize|open) shared memory segment|` +
+			`could not map anonymous shared memory|could not create semaphores`),
 		"there is not enough shared memory or semaphores for the server",
 		"free memory, enlarge /dev/shm, or raise the kernel's limits (kernel.shmmax, kernel.sem)", nil,
 	},
@@ -48,11 +49,13 @@ var explanations = []struct {
 	{regexp.MustCompile(`(?i)error while loading shared libraries|library not loaded`),
 		"the PostgreSQL installation is damaged: a library is missing", "install PostgreSQL again", ErrNotInstalled},
 	{
-		regexp.MustCompile(`(?i)unrecognized configuration parameter|invalid value for parameter|syntax error in file|configuration file ".*" contains errors`),
+		regexp.MustCompile(`(?i)unrecognized configuration parameter|invalid value for parameter|` +
+			`syntax error in file|configuration file ".*" contains errors`),
 		"the server's configuration has an error", "correct the line that the log names", nil,
 	},
 	{
-		regexp.MustCompile(`(?i)could not locate a valid checkpoint record|invalid (primary )?checkpoint record|control file appears to be corrupt|could not open file ".*global/pg_control"`),
+		regexp.MustCompile(`(?i)could not locate a valid checkpoint record|invalid (primary )?checkpoint record|` +
+			`control file appears to be corrupt|could not open file ".*global/pg_control"`),
 		"the database is damaged", "restore it from a backup; nothing was changed", nil,
 	},
 }

@@ -114,8 +114,8 @@ func Text(text, source string) string {
 	return text
 }
 
-// JSON returns a JSON value in which every string, and every name of a member, is redacted by [Text]. Numbers keep their
-// digits. It returns nil for invalid JSON.
+// JSON returns a JSON value in which every string, and every name of a member, is redacted
+// by [Text]. Numbers keep their digits. It returns nil for invalid JSON.
 func JSON(raw json.RawMessage, source string) json.RawMessage {
 	if !strings.Contains(string(raw), "://") && len(secretsOf(source)) == 0 {
 		return raw

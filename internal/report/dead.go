@@ -98,7 +98,8 @@ const deadSQL = `, dead as (
     from newest t
    cross join lateral (values
          {{- range $i, $s := .Stages}}{{if $i}},{{end}}
-         ('{{.Name}}', t.{{.Name}}_status, t.{{.Name}}_attempts, {{$i}}){{end}}) as by (stage, status, attempts, position)
+         ('{{.Name}}', t.{{.Name}}_status, t.{{.Name}}_attempts, {{$i}}){{end}})
+         as by (stage, status, attempts, position)
    where by.status = 'dead'
      and ($1 = '' or by.stage = $1)
      and ($3 = '' or t.user_id = $3)
@@ -177,7 +178,8 @@ func (r *Reader) DeadGroups(ctx context.Context, f DeadFilter, limit int) (out D
 		return out, err
 	}
 	examined := 0
-	err = r.read(ctx, r.deadGroups[f.Tasks != nil], append(f.args(), cmp.Or(max(limit, 0), 100)), func(rows pgx.Rows) (err error) {
+	args := append(f.args(), cmp.Or(max(limit, 0), 100))
+	err = r.read(ctx, r.deadGroups[f.Tasks != nil], args, func(rows pgx.Rows) (err error) {
 		out.Largest, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g DeadGroup, err error) {
 			err = row.Scan(&g.Key, &g.Stage, &g.Class, &g.Pattern, &g.Count, &g.Oldest, &g.Newest, &g.Example,
 				&out.Stages, &out.Groups, &out.Tasks, &examined)

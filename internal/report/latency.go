@@ -62,7 +62,8 @@ needs (stage, need) as (values
 ), waited as (
   select f.submitted_at,
          extract(epoch from greatest(f.started_at - coalesce(
-           max(n.completed_at), case when f.ready_at <= f.started_at then f.ready_at end, f.submitted_at), '0')) as seconds
+           max(n.completed_at), case when f.ready_at <= f.started_at then f.ready_at end, f.submitted_at),
+           '0')) as seconds
     from first f
     left join needs on needs.stage = f.stage
     left join first n on n.task_id = f.task_id and n.stage = needs.need
@@ -84,8 +85,10 @@ with span as (
     from slices
    cross join lateral (
          select id, created_at, ready_at from {{.Tasks}}
-          where id >= (lpad(to_hex(floor(extract(epoch from slices.since) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
-            and id < (lpad(to_hex(floor(extract(epoch from slices.until) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
+          where id >= (lpad(to_hex(floor(extract(epoch from slices.since) * 1000)::bigint), 12, '0')
+                       || repeat('0', 20))::uuid
+            and id < (lpad(to_hex(floor(extract(epoch from slices.until) * 1000)::bigint), 12, '0')
+                       || repeat('0', 20))::uuid
           order by id limit $5) as t
 ), tried as materialized (
   select a.*, sample.created_at as submitted_at, sample.ready_at
@@ -135,7 +138,8 @@ func (r *Reader) Latency(ctx context.Context, q LatencyQuery) (Latency, error) {
 	var interval *int
 	var kind, n int
 	var at []float64
-	err := r.read(ctx, r.latency, []any{end, q.Span.Seconds(), q.Points, latencySlices, latencyPerSlice}, func(rows pgx.Rows) error {
+	args := []any{end, q.Span.Seconds(), q.Points, latencySlices, latencyPerSlice}
+	err := r.read(ctx, r.latency, args, func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&interval, &kind, &n, &at}, func() error {
 			out.point(r, interval).put(kind, n, at)
 			return nil

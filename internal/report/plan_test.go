@@ -24,14 +24,20 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	for _, sql := range []string{
 		`alter table tasks disable trigger user`,
 		`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
-		 select n::text, 'completed', 'completed', 'completed', 'completed', 'completed' from generate_series(1, 100000) as n`,
-		`insert into tasks (source, ingest_status, transcode_status) select n::text, 'completed', 'dead' from generate_series(1, 500) as n`,
-		`insert into tasks (source, ingest_run_at) select n::text, now() + interval '1 day' from generate_series(1, 500) as n`,
+		 select n::text, 'completed', 'completed', 'completed', 'completed', 'completed'
+		   from generate_series(1, 100000) as n`,
+		`insert into tasks (source, ingest_status, transcode_status)
+		 select n::text, 'completed', 'dead' from generate_series(1, 500) as n`,
+		`insert into tasks (source, ingest_run_at)
+		 select n::text, now() + interval '1 day' from generate_series(1, 500) as n`,
 		`insert into tasks (source) select n::text from generate_series(1, 500) as n`,
 		`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
-		 select id, cuelight_id(), 'ingest', 1, cuelight_id(), now(), 'completed' from tasks where ingest_status = 'completed'`,
-		`insert into tasks (source, user_id, request_id) select n::text, 'u' || n, 'r' || n from generate_series(1, 500) as n`,
-		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at) select n::text, 'failed', 1, now() from generate_series(1, 500) as n`,
+		 select id, cuelight_id(), 'ingest', 1, cuelight_id(), now(), 'completed'
+		   from tasks where ingest_status = 'completed'`,
+		`insert into tasks (source, user_id, request_id)
+		 select n::text, 'u' || n, 'r' || n from generate_series(1, 500) as n`,
+		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at)
+		 select n::text, 'failed', 1, now() from generate_series(1, 500) as n`,
 		`insert into workers (pipeline, host, pid, stopped_at) select 'video', 'a', 1, now() from generate_series(1, 20000)`,
 		`analyze`,
 	} {
@@ -40,7 +46,9 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		}
 	}
 	// The settings of statement.Read.
-	if _, err := conn.Exec(t.Context(), "set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; set plan_cache_mode = force_generic_plan"); err != nil {
+	_, err = conn.Exec(t.Context(),
+		"set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; set plan_cache_mode = force_generic_plan")
+	if err != nil {
 		t.Fatal(err)
 	}
 	r := New(pool, g)
@@ -97,8 +105,10 @@ func TestReads_DoNotDependOnTheSettingsOfASession(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	settings := `select concat_ws(' ', current_setting('jit'), current_setting('enable_seqscan'), current_setting('plan_cache_mode'))`
-	if _, err := tx.Exec(t.Context(), `set jit = on; set jit_above_cost = 0`, pgx.QueryExecModeSimpleProtocol); err != nil {
+	settings := `select concat_ws(' ', current_setting('jit'), current_setting('enable_seqscan'),
+		current_setting('plan_cache_mode'))`
+	_, err = tx.Exec(t.Context(), `set jit = on; set jit_above_cost = 0`, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
 		t.Fatal(err)
 	}
 	r := New(batchesOnly{tx, t}, g)

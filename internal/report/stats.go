@@ -85,19 +85,21 @@ with running as materialized (
 select -1 as stage,
        (select count(*) from (
         {{- range $i, $s := .Stages}}{{if $i}} union
-                              {{end}}(select id from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.With}}){{end}}) as ready) as ready,
+        {{end}}(select id from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.With}}){{end}}) as ready) as ready,
        (select count(*) from running),
        (select count(*) from (select from {{.Tasks}} t where {{.IsScheduled "t."}} limit {{.With}}) as few),
        (select count(*) from (
         {{- range $i, $retrying := .Retrying "t."}}{{if $i}} union all
-                              {{end}}(select from {{$.Tasks}} t where {{$retrying}} limit {{$.With}}){{end}}) as retrying),
-       (select count(*) from (select from {{.Tasks}} t where ({{.Any "t." "dead"}}) and t.overridden_by is null limit {{.With}}) as few),
+        {{end}}(select from {{$.Tasks}} t where {{$retrying}} limit {{$.With}}){{end}}) as retrying),
+       (select count(*) from (
+        select from {{.Tasks}} t where ({{.Any "t." "dead"}}) and t.overridden_by is null limit {{.With}}) as few),
        0::bigint, 0::float8
 {{- range $i, $s := .Stages}}
 union all
 select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.With}}) as few),
        (select count(*) from running where {{.Name}}_running), 0, 0, 0,
-       coalesce((select greatest(reltuples, 0)::bigint from pg_class where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready')), 0),
+       coalesce((select greatest(reltuples, 0)::bigint from pg_class
+                  where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready')), 0),
        coalesce(extract(epoch from now() - (
          with recursive levels (priority) as (
            (select priority from {{$.Tasks}} t where {{.Ready "t."}} order by priority, id desc limit 1)
@@ -110,7 +112,8 @@ select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "
            from (select next.*
                    from (select priority from levels where priority is not null limit 50) as l
                   cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t
-                                       where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as next
+                                       where {{.Ready "t."}} and t.priority = l.priority
+                                       order by t.id limit 200) as next
                   limit 1000) as t
           cross join lateral (select greatest(t.created_at, t.ready_at, max(coalesce(a.retry_at, a.finished_at))) as at
                                 from {{$.Attempts}} a
@@ -125,7 +128,8 @@ func (r *Reader) Stats(ctx context.Context) (out Stats, err error) {
 	var age float64
 	names := r.graph.Stages()
 	err = r.read(ctx, r.stats, nil, func(rows pgx.Rows) error {
-		_, err := pgx.ForEachRow(rows, []any{&stage, &ready, &running, &scheduled, &retrying, &dead, &estimate, &age}, func() error {
+		columns := []any{&stage, &ready, &running, &scheduled, &retrying, &dead, &estimate, &age}
+		_, err := pgx.ForEachRow(rows, columns, func() error {
 			ready = atLeast(ready, estimate)
 			if stage < 0 {
 				out.Waiting, out.Running, out.Scheduled = min(ready, MaxCount), running, scheduled

@@ -24,7 +24,8 @@ func makeClip(t *testing.T) string {
 		t.Skip("there is no ffmpeg here")
 	}
 	file := filepath.Join(t.TempDir(), "clip.mp4")
-	words := "-nostdin -v error -f lavfi -i sine=d=2 -f lavfi -i testsrc2=s=160x120:r=10:d=2 -c:v libx264 -preset ultrafast -pix_fmt yuv420p"
+	words := "-nostdin -v error -f lavfi -i sine=d=2 -f lavfi -i testsrc2=s=160x120:r=10:d=2 -c:v libx264 " +
+		"-preset ultrafast -pix_fmt yuv420p"
 	if out, err := exec.Command("ffmpeg", append(strings.Fields(words), file)...).CombinedOutput(); err != nil {
 		t.Fatalf("make clip: %v: %s", err, out)
 	}

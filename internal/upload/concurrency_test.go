@@ -188,7 +188,8 @@ func TestStallTimeout_ClosesRefusedConnections(t *testing.T) {
 	}
 	defer conn.Close()
 	fmt.Fprintf(conn,
-		"PATCH /uploads/%s HTTP/1.1\r\nHost: x\r\nTus-Resumable: 1.0.0\r\nContent-Type: %s\r\nUpload-Offset: 0\r\nContent-Length: 1000\r\n\r\nabc",
+		"PATCH /uploads/%s HTTP/1.1\r\nHost: x\r\nTus-Resumable: 1.0.0\r\nContent-Type: %s\r\nUpload-Offset: 0\r\n"+
+			"Content-Length: 1000\r\n\r\nabc",
 		strings.Repeat("A", 26), chunkType)
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
 	all, err := io.ReadAll(conn)

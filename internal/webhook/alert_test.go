@@ -116,11 +116,13 @@ func TestAlerts_HaveOneCooldownPerHostAndDisk(t *testing.T) {
 			`{"what": "disk_low", "host": "b", "disk": "data"}`, `{"what": "listener_down", "host": "a"}`,
 			`{"what": "listener_down", "host": "b"}`,
 		} {
-			b.exec("insert into outbox (type, at, data) values ('alert', timestamptz '2026-03-01 12:00:00Z' + make_interval(secs => $1), $2)",
+			b.exec(`insert into outbox (type, at, data)
+				values ('alert', timestamptz '2026-03-01 12:00:00Z' + make_interval(secs => $1), $2)`,
 				float64(second)+float64(i)/100, data)
 		}
 	}
-	b.exec(`insert into outbox (type, data) values ('worker_lost', '{"host": "a"}'), ('worker_lost', '{"host": "b"}'), ('worker_lost', '{"host": "a"}')`)
+	b.exec(`insert into outbox (type, data) values ('worker_lost', '{"host": "a"}'), ('worker_lost', '{"host": "b"}'),
+		('worker_lost', '{"host": "a"}')`)
 	b.run()
 	got := rc.waitForRequests(b, 17)
 	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })

@@ -30,7 +30,8 @@ type dueDelivery struct {
 const claimSQL = `
 /* claim deliveries */
 select d.id, d.webhook_id, h.url,
-       array_remove(array[h.secret, case when h.old_until > now() then h.old_secret end], null), d.type, d.payload, d.attempts
+       array_remove(array[h.secret, case when h.old_until > now() then h.old_secret end], null),
+       d.type, d.payload, d.attempts
   from unnest($1::uuid[], $2::int[]) as w (id, free)
   join cuelight_webhooks h on h.id = w.id and h.disabled_at is null
  cross join lateral (

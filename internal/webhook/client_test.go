@@ -223,7 +223,11 @@ func TestClient_UsesANewConnectionPerDelivery(t *testing.T) {
 func TestSignatures_FollowStandardWebhooks(t *testing.T) {
 	t.Parallel()
 	// The example in the specification.
-	const secret, id, body = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", `{"test": 2432232314}`
+	const (
+		secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+		id     = "msg_p5jXN8AQM9LWM0D4loKWxJek"
+		body   = `{"test": 2432232314}`
+	)
 	at := time.Unix(1614265330, 0)
 	got, err := signatures([]string{secret}, id, at, body)
 	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; err != nil || got != want {

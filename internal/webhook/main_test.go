@@ -107,7 +107,8 @@ func (b *fixture) submit() store.ID {
 // addEvent writes an event to the outbox.
 func (b *fixture) addEvent(typ store.EventType, task store.ID, stage string, attempt int, data string) {
 	b.t.Helper()
-	b.exec(`insert into outbox (type, task_id, stage, attempt, data) values ($1, $2, nullif($3, ''), nullif($4, 0), nullif($5, '')::jsonb)`,
+	b.exec(`insert into outbox (type, task_id, stage, attempt, data)
+		values ($1, $2, nullif($3, ''), nullif($4, 0), nullif($5, '')::jsonb)`,
 		string(typ), task, stage, attempt, data)
 }
 

@@ -40,7 +40,8 @@ func TestRun_DeliversEverythingInOrderAfterAnOutage(t *testing.T) {
 				return b.count("select count(*) from cuelight_deliveries where status = 'pending' and run_at > now()") ==
 					tasks*(i+2)
 			})
-			b.exec("update cuelight_deliveries set run_at = run_at - interval '20 min', created_at = created_at - interval '20 min'")
+			b.exec(`update cuelight_deliveries
+				set run_at = run_at - interval '20 min', created_at = created_at - interval '20 min'`)
 		}
 	}
 	b.waitFor("all planned", func() bool { return b.countPending() == tasks*13 })

@@ -169,7 +169,8 @@ func TestWebhooks_ReturnErrNotFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	h := b.add("https://example.com/")
-	b.exec("insert into cuelight_deliveries (webhook_id, event_id, type, payload, status) values ($1, 1, 'completed', '{}', 'dead')",
+	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status)
+		values ($1, 1, 'completed', '{}', 'dead')`,
 		h.ID)
 	delivery := b.deliveries(h)[0].ID
 	other := b.newWebhooks(Options{Pipeline: "podcast"})

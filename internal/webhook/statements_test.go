@@ -48,7 +48,8 @@ func TestStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	busy, still := b.add("https://example.com/"), b.add("https://example.org/")
-	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, task_id, payload, status, created_at, finished_at, attempts)
+	b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, task_id, payload, status, created_at,
+		  finished_at, attempts)
 		select case when n % 100 = 0 then $1 else $2 end::uuid, n, 'completed', gen_random_uuid(), repeat('x', 200),
 		       case when n % 1000 = 1 then 'dead' when n % 1000 = 2 then 'pending' else 'delivered' end,
 		       now() - n * interval '10 s', case when n % 1000 <> 2 then now() - n * interval '10 s' end, 1

@@ -29,7 +29,8 @@ with hooks as (
                 (select count(*) from cuelight_deliveries d where d.webhook_id = h.id and d.status = 'dead') as dead
            from cuelight_deliveries d where d.webhook_id = h.id and d.status = 'pending') as p
 )
-select waiting.n, unread.n, coalesce(greatest(extract(epoch from now() - least(waiting.since, unread.since)), 0), 0)::float8, waiting.dead
+select waiting.n, unread.n,
+       coalesce(greatest(extract(epoch from now() - least(waiting.since, unread.since)), 0), 0)::float8, waiting.dead
   from waiting, unread`
 
 // Stats reads only pending and dead deliveries.

@@ -124,7 +124,8 @@ func TestRun_DeletesFinishedDeliveries(t *testing.T) {
 		{"delivered", "6 days"}, {"suppressed", "6 days"}, {"dead", "8 days"}, {"pending", "90 days"},
 	} {
 		b.exec(`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status, created_at, run_at, finished_at)
-			values ($1, $2, 'completed', '{}', $3, now() - $4::interval, now() + interval '1 day', case when $3 <> 'pending' then now() - $4::interval end)`,
+			values ($1, $2, 'completed', '{}', $3, now() - $4::interval, now() + interval '1 day',
+			  case when $3 <> 'pending' then now() - $4::interval end)`,
 			h.ID, i, row.status, row.age)
 	}
 	b.run()

@@ -216,7 +216,8 @@ func onDisks(t *testing.T) (*harness, allResults, *testDisk, *testDisk) {
 	// Slow enough to inject a failure.
 	h.Tools.FFmpeg = filepath.Join(t.TempDir(), "ffmpeg")
 	write(t, h.Tools.FFmpeg,
-		"#!/bin/sh\nfor a; do [ \"$a\" = shown.tap ] || [ \"$a\" = file:shown.tap ] && exec ffmpeg -re \"$@\"; done\nexec ffmpeg \"$@\"\n")
+		"#!/bin/sh\nfor a; do [ \"$a\" = shown.tap ] || [ \"$a\" = file:shown.tap ] && exec ffmpeg -re \"$@\"; done\n"+
+			"exec ffmpeg \"$@\"\n")
 	if err := os.Chmod(h.Tools.FFmpeg, 0o755); err != nil {
 		t.Fatal(err)
 	}

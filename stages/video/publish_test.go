@@ -234,7 +234,8 @@ func TestWithBaseURL_FollowsSchema(t *testing.T) {
 	for in, want := range map[string]string{
 		`<?xml version="1.0"?><!-- c --><MPD a="b"><Period/></MPD>`: `<?xml version="1.0"?><!-- c --><MPD a="b">` +
 			"\n  <BaseURL>g&amp;/</BaseURL><Period/></MPD>",
-		`<MPD><ProgramInformation><Title>t</Title></ProgramInformation><Period/></MPD>`: `<MPD><ProgramInformation><Title>t</Title></ProgramInformation>` +
+		`<MPD><ProgramInformation><Title>t</Title></ProgramInformation><Period/></MPD>`: `<MPD><ProgramInformation>` +
+			`<Title>t</Title></ProgramInformation>` +
 			"\n  <BaseURL>g&amp;/</BaseURL><Period/></MPD>",
 	} {
 		got, err := withBaseURL([]byte(in), "g&/")

@@ -19,7 +19,8 @@ func (h *harness) logReads() (total func() int64) {
 	h.Tools.Sandbox = "off" // the scripts write outside their directories
 	for name, program := range map[string]*string{"ffmpeg": &h.Tools.FFmpeg, "ffprobe": &h.Tools.FFprobe} {
 		*program = filepath.Join(dir, name)
-		text := fmt.Sprintf("#!/bin/sh\n%s \"$@\"\ncode=$?\nwhile read -r key n; do [ $key = rchar: ] && echo $n >>%q; done </proc/$$/io\nexit $code\n",
+		text := fmt.Sprintf("#!/bin/sh\n%s \"$@\"\ncode=$?\n"+
+			"while read -r key n; do [ $key = rchar: ] && echo $n >>%q; done </proc/$$/io\nexit $code\n",
 			name, file)
 		if err := os.WriteFile(*program, []byte(text), 0o755); err != nil {
 			h.t.Fatal(err)

@@ -205,7 +205,8 @@ func TestTranscode_KilledFFmpegCostsOneAttempt(t *testing.T) {
 		},
 		// It uses memory until a limit stops it, as in a container.
 		"no memory": {
-			`for a; do [ "$a" = -progress ] && { ulimit -v 100000; exec dd if=/dev/zero of=/dev/null bs=300M; }; done; exec ffmpeg "$@"`,
+			`for a; do [ "$a" = -progress ] && { ulimit -v 100000; exec dd if=/dev/zero of=/dev/null bs=300M; }; done; exec ` +
+				`ffmpeg "$@"`,
 			0, "ffmpeg ended with code 1: dd: memory exhausted", false,
 		},
 		"too much memory": {

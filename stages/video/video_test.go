@@ -146,10 +146,13 @@ func TestIngest_DisguisedSourceOpensNothingElse(t *testing.T) {
 		"remote.mp4":     "#EXTM3U\n#EXT-X-TARGETDURATION:3\n#EXTINF:3,\n" + s.URL + "/a.mp4\n#EXT-X-ENDLIST\n",
 		"concat.mp4":     "ffconcat version 1.0\nfile '" + secret + "'\n",
 		"remoteconc.mp4": "ffconcat version 1.0\nfile '" + s.URL + "/a.mp4'\n",
-		"dash.mp4": `<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static" mediaPresentationDuration="PT3S"><Period><AdaptationSet mimeType="video/mp4"><Representation id="0" bandwidth="1"><BaseURL>` +
+		"dash.mp4": `<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static" ` +
+			`mediaPresentationDuration="PT3S"><Period><AdaptationSet mimeType="video/mp4"><Representation id="0" ` +
+			`bandwidth="1"><BaseURL>` +
 			s.URL + `/a.mp4</BaseURL></Representation></AdaptationSet></Period></MPD>`,
-		"session.sdp.mp4": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n",
-		"picture%d.mp4":   "\x89PNG\r\n\x1a\n",
+		"session.sdp.mp4": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5004 RTP/AVP 96\n" +
+			"a=rtpmap:96 H264/90000\n",
+		"picture%d.mp4": "\x89PNG\r\n\x1a\n",
 	} {
 		path := filepath.Join(filepath.Dir(secret), name)
 		write(t, path, content)
