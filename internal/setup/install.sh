@@ -1,40 +1,40 @@
 #!/bin/sh
-# Sees to it that the machine has what Cuelight needs besides Go. Says nothing,
-# and calls no package manager, when all is there.
+# Installs the programs that Cuelight needs besides Go. If nothing is missing, it
+# prints nothing and does not call the package manager.
 #
 #   install.sh run    PostgreSQL's server programs, ffmpeg and ffprobe
-#   install.sh test   the same, a C compiler for the race detector, where CI=true
-#                     a browser for the player test, and, on machines with
-#                     apt-get, PgBouncer and ip for tests of the listener
+#   install.sh test   the same, and a C compiler for the race detector; with
+#                     CI=true also a browser for the player test; with apt-get
+#                     also PgBouncer and ip for tests of the listener
 #
-# Without a compiler the tests run without the race detector, and what needs a
-# browser, PgBouncer or ip is skipped; the rest is indispensable. From the
-# environment:
+# Without a compiler the tests run without the race detector. Tests that need a
+# missing browser, PgBouncer or ip are skipped. All other programs are required.
+# Environment variables:
 #
-#   CUELIGHT_PG_BIN        folder of PostgreSQL's programs, if they are elsewhere
-#   CUELIGHT_TEST_BROWSER  1: install a browser here, too; anything else: do not
-#   CUELIGHT_TEST_POOLER   1: install PgBouncer and ip in any case; 0: do not
-#   CUELIGHT_INSTALL       no: install nothing, print the line that would
+#   CUELIGHT_PG_BIN        directory of PostgreSQL's programs, if it is not a usual one
+#   CUELIGHT_TEST_BROWSER  1: install a browser without CI=true, too; other values: never
+#   CUELIGHT_TEST_POOLER   1: always install PgBouncer and ip; 0: never
+#   CUELIGHT_INSTALL       no: install nothing, print the command that would do it
 #
-# Exit codes: 0 what is indispensable is there; 1 installing it failed; 2 it
-# cannot be installed from here, and the line to run was printed.
+# Exit codes: 0 the required programs are installed; 1 their installation failed;
+# 2 this script cannot install them, and has printed the command to run.
 #
-# Lists of parts and packages are words in a string, split where they are used:
+# Lists of parts and packages are strings of words, which are split when used:
 # shellcheck disable=SC2086
 set -u
 
 oldest_postgres=13
 manager=           # the package manager, once something is missing
-log=               # what it said
-cluster_forbidden= # set while our word to Debian's PostgreSQL packages stands
+log=               # file with the package manager's output
+cluster_forbidden= # set while our setting for Debian's PostgreSQL packages exists
 
 say() { printf 'cuelight: %s\n' "$*" >&2; }
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# --- What is there ----------------------------------------------------------
+# --- Missing parts --------------------------------------------------------
 
-# Go fetches the version that go.mod names by itself, from 1.21 on.
+# From 1.21 on, Go downloads the version that go.mod names by itself.
 check_go() {
 	if have go; then
 		case $(cd / && go env GOVERSION) in
@@ -42,18 +42,18 @@ check_go() {
 		*) return ;;
 		esac
 	fi
-	say 'Cuelight is built with Go 1.26 or newer, which is not here: see https://go.dev/dl'
+	say 'building Cuelight needs Go 1.26 or newer, which is not installed; see https://go.dev/dl'
 	exit 2
 }
 
-# postgres_in DIR: a server that is new enough, and the means to make a cluster.
+# postgres_in DIR: DIR contains a server that is new enough, and initdb.
 postgres_in() {
 	[ -x "$1/postgres" ] && [ -x "$1/initdb" ] || return 1
 	major=$("$1/postgres" -V 2>/dev/null | sed -n 's/^postgres (PostgreSQL) \([0-9]*\).*/\1/p')
 	[ "${major:-0}" -ge "$oldest_postgres" ]
 }
 
-# have_postgres looks where internal/postgres looks.
+# have_postgres searches the same directories as internal/postgres.
 have_postgres() {
 	if [ -n "${CUELIGHT_PG_BIN:-}" ]; then
 		postgres_in "$CUELIGHT_PG_BIN"
@@ -83,9 +83,9 @@ wants_browser() {
 	case ${CUELIGHT_TEST_BROWSER:-${CI:-}} in 1 | true) ;; *) return 1 ;; esac
 }
 
-# wants_pooler: PgBouncer and ip, where nobody has to be asked. Debian starts a
-# service together with PgBouncer, so where services run that is only done for
-# automatic checks, or for somebody who says so.
+# wants_pooler: PgBouncer and ip are wanted, and can be installed without a password.
+# Debian starts a service when PgBouncer is installed. So on machines that run
+# services, they are installed only in CI, or if CUELIGHT_TEST_POOLER is 1.
 wants_pooler() {
 	have apt-get && [ "${CUELIGHT_INSTALL:-}" != no ] || return 1
 	case ${CUELIGHT_TEST_POOLER:-${CI:-}} in
@@ -96,11 +96,11 @@ wants_pooler() {
 	[ "$(id -u)" = 0 ] || { have sudo && sudo -n true 2>/dev/null; }
 }
 
-# root_has PROGRAM: it may be where only administrators look.
+# root_has PROGRAM: it may be in a directory that only root has in its PATH.
 root_has() { have "$1" || as_root sh -c "command -v $1" >/dev/null 2>&1; }
 
-# missing_parts run|test: the absent ones of postgres, ffmpeg, compiler, browser,
-# pooler, network.
+# missing_parts run|test: prints those of postgres, ffmpeg, compiler, browser, pooler
+# and network that are missing.
 missing_parts() {
 	have_postgres || echo postgres
 	{ have ffmpeg && have ffprobe; } || echo ffmpeg
@@ -112,7 +112,7 @@ missing_parts() {
 	root_has ip || echo network
 }
 
-# --- What it is called, and how it is installed ------------------------------
+# --- Package managers --------------------------------------------------------
 
 find_manager() {
 	for manager in apt-get dnf apk pacman brew; do
@@ -121,7 +121,7 @@ find_manager() {
 	manager=
 }
 
-# packages_of PART…: their names for this machine's package manager.
+# packages_of PART…: prints the names of the packages for this package manager.
 packages_of() {
 	for part in "$@"; do
 		case $manager:$part in
@@ -141,7 +141,7 @@ packages_of() {
 	done
 }
 
-# line_for PACKAGE…: the line that a person types to install them.
+# line_for PACKAGE…: prints the command that installs them.
 line_for() {
 	sudo=
 	if [ "$(id -u)" != 0 ] && have sudo; then sudo='sudo '; fi
@@ -154,8 +154,8 @@ line_for() {
 	esac
 }
 
-# may_install: we know the package manager well, and are root, or can be without
-# asking anybody who is not there.
+# may_install: this script supports the package manager, and runs as root or can use
+# sudo, without a password or with one typed at this terminal.
 may_install() {
 	[ "${CUELIGHT_INSTALL:-}" != no ] || return 1
 	case $manager in
@@ -179,8 +179,8 @@ apt_get() {
 		apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" </dev/null >"$log" 2>&1
 }
 
-# The lock of the package lists, unlike dpkg's, is not covered by
-# DPkg::Lock::Timeout: wait for another updater here, as long.
+# DPkg::Lock::Timeout does not cover the lock of the package lists. So wait here for
+# another updater, up to the same time.
 apt_update() {
 	waited=0
 	until apt_get update; do
@@ -190,15 +190,15 @@ apt_update() {
 	done
 }
 
-# The lists are renewed only when it shows that they must be: a package is
-# unknown, or the archive has meanwhile replaced its version.
+# The package lists are updated only if the installation fails without that: a package
+# is unknown, or the archive has replaced its version.
 apt_install() {
 	apt_get install --no-install-recommends "$@" && return
 	apt_update && apt_get install --no-install-recommends "$@"
 }
 
-# Debian sets up and starts a server of its own together with the programs,
-# unless told not to. Cuelight has no use for it.
+# Debian's packages create and start a server of their own, unless this setting
+# prevents it. Cuelight does not need that server.
 cluster_conf=/etc/postgresql-common/createcluster.d/cuelight-setup.conf
 
 forbid_cluster() {
@@ -208,14 +208,14 @@ forbid_cluster() {
 		echo 'create_main_cluster = false' | as_root tee "$cluster_conf" >/dev/null
 }
 
-# Nothing of ours stays: the next PostgreSQL is its installer's to set up.
+# The setting is deleted, so that it does not affect later installations of PostgreSQL.
 # shellcheck disable=SC2317 # called by the trap
 clean_up() {
 	if [ -n "$cluster_forbidden" ]; then as_root rm -f "$cluster_conf"; fi
 	rm -f "$log"
 }
 
-# obtain PART…: installs them; says what, how much, and how long it took.
+# obtain PART…: installs them; prints the packages, the download size and the time.
 obtain() {
 	packages=$(packages_of "$@" | tr '\n' ' ')
 	[ -n "$packages" ] || return 1
@@ -224,7 +224,7 @@ obtain() {
 		size=$(apt-get --print-uris -y --no-install-recommends install $packages 2>/dev/null |
 			sed -n 's/^Need to get \([^ /]*\) \([kMG]*B\).*/; \1 \2 to download/p')
 	fi
-	say "installing ${packages% } with $manager, this once$size; it takes a minute or three …"
+	say "installing ${packages% } with $manager, this once$size; this takes one to three minutes …"
 	began=$(date +%s)
 	case $manager in
 	apt-get) apt_install $packages ;;
@@ -237,24 +237,24 @@ obtain() {
 	say "installed in $(($(date +%s) - began)) s"
 }
 
-# --- The plan ----------------------------------------------------------------
+# --- Main --------------------------------------------------------------------
 
-# advise PART…: for a machine on which nothing may be installed from here.
+# advise PART…: prints how to install them, where this script may not.
 advise() {
 	parts=$*
 	say "missing: $parts"
 	packages=$(packages_of "$@" | tr '\n' ' ')
 	if [ -n "$packages" ] && [ -n "$manager" ]; then
-		say "to install, an administrator of this machine runs:"
+		say "to install, run as an administrator:"
 		printf '\n    %s\n\n' "$(line_for ${packages% })" >&2
 	fi
 	case $manager:" $parts " in
 	brew:*' compiler '*) say 'for the C compiler: xcode-select --install' ;;
-	dnf:*' ffmpeg '*) say "ffmpeg must have libx264: RPM Fusion's has, Fedora's own has not" ;;
+	dnf:*' ffmpeg '*) say "ffmpeg needs libx264: RPM Fusion's package has it, Fedora's does not" ;;
 	esac
 }
 
-# provide PART…: installs what is missing, and exits with the script's code.
+# provide PART…: installs them, and exits with the script's exit code.
 provide() {
 	find_manager
 	if ! may_install; then
@@ -268,7 +268,7 @@ provide() {
 	log=$(mktemp "${TMPDIR:-/tmp}/cuelight-setup.XXXXXX") || exit 1
 	case $manager:" $* " in apt-get:*' postgres '*) forbid_cluster || exit 1 ;; esac
 
-	# On their own: where there is no package, the rest must not fail.
+	# Each of these is installed separately: if its package does not exist, the others must not fail.
 	rest=$(printf '%s\n' "$@" | grep -v -e '^browser$' -e '^pooler$' -e '^network$')
 	failed=
 	if [ -n "$rest" ]; then obtain $rest || failed=yes; fi
@@ -279,8 +279,8 @@ provide() {
 	missing=$(missing_parts run | tr '\n' ' ')
 	[ -z "$missing" ] && exit 0
 	if [ -z "$failed" ]; then
-		say "still missing: ${missing% }. Needed are PostgreSQL $oldest_postgres or newer, ffmpeg and ffprobe;"
-		say 'CUELIGHT_PG_BIN names the folder of a PostgreSQL that is installed elsewhere'
+		say "still missing: ${missing% }. Cuelight needs PostgreSQL $oldest_postgres or newer, ffmpeg and ffprobe;"
+		say 'if PostgreSQL is installed in another directory, set CUELIGHT_PG_BIN'
 	fi
 	exit 1
 }
@@ -294,7 +294,7 @@ run | test) ;;
 esac
 check_go
 if [ -n "${CUELIGHT_PG_BIN:-}" ] && ! have_postgres; then
-	say "CUELIGHT_PG_BIN=$CUELIGHT_PG_BIN holds no PostgreSQL $oldest_postgres or newer (postgres, initdb)"
+	say "CUELIGHT_PG_BIN=$CUELIGHT_PG_BIN contains no PostgreSQL $oldest_postgres or newer (postgres, initdb)"
 	exit 2
 fi
 missing=$(missing_parts "$1")

@@ -1,22 +1,22 @@
 #!/bin/sh
-# What `make run` does around the building:
+# The steps of `make run` before and after the build:
 #
-#   run.sh check   refuses a VIDEO that is not there, before anything is installed
-#   run.sh         runs bin/cuelight on VIDEO, or on a sample made on the spot
+#   run.sh check   checks that VIDEO exists, before anything is installed
+#   run.sh         runs bin/cuelight on VIDEO, or on a generated sample
 #
-# VIDEO comes in the environment and is never put into a command's text: it may
-# hold any character a file's name may hold. Exit codes: 2 no such video; else
-# those of ffmpeg or cuelight.
+# VIDEO is an environment variable and never part of a command's text, because a file
+# name may contain any character. Exit codes: 2 if there is no such video, else those
+# of ffmpeg or cuelight.
 set -eu
 cd "$(dirname "$0")/../.."
 
 video=${VIDEO:-}
-sample=bin/sample.mp4 # git does not see it, and `make clean` removes it
+sample=bin/sample.mp4 # git ignores it, and `make clean` deletes it
 
 say() { printf 'cuelight: %s\n' "$*" >&2; }
 
-# Ten seconds with a clock, motion and a tone. Renamed when whole, so that an
-# interrupted run leaves no half of it to the next.
+# Ten seconds with a clock, motion and a tone. The file is renamed when it is complete,
+# so that an interrupted run leaves no incomplete sample.
 make_sample() {
 	[ ! -f "$sample" ] || return 0
 	mkdir -p bin
@@ -44,6 +44,6 @@ fi
 if [ -z "$video" ]; then
 	make_sample
 	video=$sample
-	say "no VIDEO=… given: taking a sample, $sample"
+	say "no VIDEO=… given: using a sample, $sample"
 fi
 exec bin/cuelight run -- "$video"

@@ -1,22 +1,22 @@
 #!/bin/sh
-# What `make test` runs: go test with the race detector, or, where there is none
-# for this machine or no C compiler, without it and saying so.
+# Runs go test with the race detector. Without a C compiler, or on a machine that the
+# race detector does not support, it prints that and runs the tests without it.
 #
 #   test.sh [go test flags] packages…
 #
-# MODULE in the environment is the folder of the module to test, if not this one.
+# The environment variable MODULE is the directory of the module, if not this one.
 set -eu
 cd "$(dirname "$0")/../../${MODULE:-}"
 
 go=${GO:-go}
 
-# Compiling the detector's own package takes everything that it needs.
+# Building the detector's own package needs everything that the detector needs.
 if CGO_ENABLED=1 "$go" build -race runtime/race 2>/dev/null; then
 	export CGO_ENABLED=1
 	set -- -race "$@"
 else
-	echo 'cuelight: no C compiler, or no race detector for this machine: testing without -race' >&2
+	echo 'cuelight: no C compiler, or no race detector for this machine: running the tests without -race' >&2
 fi
-# Longer than any package needs on two busy cores, where ffmpeg has the least
-# priority; short enough that the stacks of one that hangs are still seen.
+# Longer than any package takes on two busy cores, where ffmpeg has the lowest priority.
+# Short enough that a package that hangs still prints its stacks.
 exec "$go" test -timeout 25m "$@"

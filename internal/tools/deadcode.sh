@@ -1,11 +1,10 @@
 #!/bin/sh
-# Fails, and lists the functions, when there is dead code:
+# Lists dead functions, and fails if there are any:
 #
-#   1. anywhere: what no command, test or example reaches. So what is exported
-#      for embedders is alive by being tested;
-#   2. under cmd/ and internal/, where nobody else can import it: what only
-#      tests reach. Packages made for tests, whose names end in "test", are not
-#      asked.
+#   1. anywhere: functions that no command, test or example calls. So exported
+#      functions for embedders must be tested;
+#   2. in cmd/ and internal/, which other modules cannot import: functions that only
+#      tests call. Packages for tests, whose names end in "test", are not checked.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -19,9 +18,9 @@ everywhere=$(deadcode -test -filter "^$module(/|\$)")
 inside=$(deadcode -filter "^$module/(cmd|internal|.*/internal)/" | sed '\|^[^:]*test/|d')
 
 if [ -n "$everywhere" ]; then
-	printf 'no command, test or example reaches:\n%s\n' "$everywhere" >&2
+	printf 'not called by any command, test or example:\n%s\n' "$everywhere" >&2
 fi
 if [ -n "$inside" ]; then
-	printf 'no command reaches, and nobody else can:\n%s\n' "$inside" >&2
+	printf 'internal, and not called by any command:\n%s\n' "$inside" >&2
 fi
 [ -z "$everywhere$inside" ]

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Fails when the Go vulnerability database knows of one in what the code calls, or in
-# the toolchain that go.mod names. Where the database cannot be reached, that is said
-# in one line and nothing fails: a mirror, or a copy, is named by GOVULNDB.
+# Fails if the Go vulnerability database lists a vulnerability in called code, or in the
+# toolchain that go.mod names. If the database cannot be reached, it prints one line and
+# succeeds. GOVULNDB is the address of a mirror or a copy.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
