@@ -92,13 +92,15 @@ lint: fmt-check vet staticcheck deadcode ## run all checks that are not tests
 fmt-check:
 	@unformatted=$$(gofmt -l .) && { test -z "$$unformatted" || { echo "make fmt would change:"; echo "$$unformatted"; exit 1; }; }
 
-# The second run checks that the code compiles on macOS.
+# The second run checks that the code compiles on macOS, the last one that programs which
+# embed Cuelight compile on Windows.
 .PHONY: vet
 vet:
 	@for module in . bench; do \
 		$(plain) $(GO) vet -C $$module ./... && \
 		GOOS=darwin $(plain) $(GO) vet -C $$module ./... || exit 1; \
 	done
+	@GOOS=windows $(plain) $(GO) build ./store/... ./stages ./notify
 
 # Besides the defaults: every package and exported name has a comment.
 .PHONY: staticcheck

@@ -1,10 +1,8 @@
 package stages
 
 import (
-	"errors"
 	"os"
 	"strings"
-	"syscall"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -48,7 +46,7 @@ func hasEnded(pid int, start string) bool {
 	if pid <= 0 {
 		return false
 	}
-	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+	if isGone(pid) {
 		return true
 	}
 	now := processStart(pid)

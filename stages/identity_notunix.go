@@ -1,0 +1,5 @@
+//go:build !unix
+
+package stages
+
+func isGone(int) bool { return false }
