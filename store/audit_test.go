@@ -12,7 +12,7 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-func TestAuditIsListedPageByPageNewestFirst(t *testing.T) {
+func TestAudits_ReturnsPagesNewestFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for i := range 5 {
@@ -44,25 +44,25 @@ func TestAuditIsListedPageByPageNewestFirst(t *testing.T) {
 	}
 }
 
-func TestWhatWasDoneAndItsAuditAreOneTransaction(t *testing.T) {
+func TestWithAudit_CommitsActionAndEntryTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.submit()
-	broken := errors.New("broken")
+	failure := errors.New("failed")
 	err := b.WithAudit(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
 		if err := in.Cancel(t.Context(), id); err != nil {
 			return store.AuditEntry{}, err
 		}
-		return store.AuditEntry{}, broken
+		return store.AuditEntry{}, failure
 	})
-	if !errors.Is(err, broken) || b.get(id).Status != pending {
+	if !errors.Is(err, failure) || b.get(id).Status != pending {
 		t.Errorf("after an error the task is %s: %v", b.get(id).Status, err)
 	}
 	err = b.WithAudit(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
 		return store.AuditEntry{Actor: "x", Action: "cancel", Detail: json.RawMessage(`no JSON`)}, in.Cancel(t.Context(), id)
 	})
 	if err == nil || b.get(id).Status != pending {
-		t.Errorf("without its entry the task was cancelled: %v", err)
+		t.Errorf("the task was cancelled without an audit entry: %v", err)
 	}
 	err = b.WithAudit(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
 		return store.AuditEntry{Actor: "x", Action: "cancel"}, in.Cancel(t.Context(), id)
@@ -76,40 +76,40 @@ func TestWhatWasDoneAndItsAuditAreOneTransaction(t *testing.T) {
 	}
 }
 
-func TestWhatGotInTheWayIsDoneAgain(t *testing.T) {
+func TestWithAudit_RetriesAfterDeadlocks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	tries := 0
+	attempts := 0
 	err := b.WithAudit(t.Context(), func(*store.Store) (store.AuditEntry, error) {
-		if tries++; tries < 3 {
+		if attempts++; attempts < 3 {
 			return store.AuditEntry{}, &pgconn.PgError{Code: "40P01"}
 		}
 		return store.AuditEntry{Action: "x"}, nil
 	})
-	if err != nil || tries != 3 {
-		t.Errorf("after %d tries: %v", tries, err)
+	if err != nil || attempts != 3 {
+		t.Errorf("after %d attempts: %v", attempts, err)
 	}
-	tries = 0
+	attempts = 0
 	err = b.WithAudit(t.Context(), func(*store.Store) (store.AuditEntry, error) {
-		tries++
+		attempts++
 		return store.AuditEntry{}, &pgconn.PgError{Code: "40001"}
 	})
-	if !store.IsRetryable(err) || tries > 10 {
-		t.Errorf("after %d tries: %v", tries, err)
+	if !store.IsRetryable(err) || attempts > 10 {
+		t.Errorf("after %d attempts: %v", attempts, err)
 	}
 }
 
-func TestRetriesAreCountedAsTheyWouldBeDone(t *testing.T) {
+func TestCountRetries_AgreesWithRetryAll(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
 	for i := range 6 {
-		b.submission(store.Submission{Source: fmt.Sprint("v", i), UserID: fmt.Sprint("u", i%2)})
+		b.submitTask(store.Submission{Source: fmt.Sprint("v", i), UserID: fmt.Sprint("u", i%2)})
 	}
-	for i, c := range b.turn(w, 4, nil, ingest).Claims {
+	for i, c := range b.exchange(w, 4, nil, ingest).Claims {
 		r := failed(c, 0)
 		r.Dead = i < 3
-		b.turn(w, 0, []engine.Report{r})
+		b.exchange(w, 0, []engine.Report{r})
 	}
 	for _, c := range []struct {
 		f    store.Filter
@@ -125,14 +125,14 @@ func TestRetriesAreCountedAsTheyWouldBeDone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		undone := errors.New("undone")
+		rollBack := errors.New("roll back")
 		err = b.WithAudit(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
 			if r, err := in.RetryAll(t.Context(), c.f, c.from, store.RetryAllOptions{}); err != nil || r.Retried != n || r.Matched != n {
-				t.Errorf("%+v from %q: counted %d, retried %+v, %v", c.f, c.from, n, r, err)
+				t.Errorf("%+v from %q: CountRetries returned %d, RetryAll %+v, %v", c.f, c.from, n, r, err)
 			}
-			return store.AuditEntry{}, undone
+			return store.AuditEntry{}, rollBack
 		})
-		if !errors.Is(err, undone) {
+		if !errors.Is(err, rollBack) {
 			t.Fatal(err)
 		}
 	}
@@ -143,20 +143,20 @@ func TestRetriesAreCountedAsTheyWouldBeDone(t *testing.T) {
 	}
 }
 
-func TestNewestEventIsAheadOfWhatCanBeShown(t *testing.T) {
+func TestEventWatermark_StaysBehindOpenTransactions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	places := func() (last, newest int64) {
+	positions := func() (watermark, allocated int64) {
 		t.Helper()
-		last, err1 := b.EventWatermark(t.Context())
-		newest, err2 := b.LastAllocatedEvent(t.Context())
+		watermark, err1 := b.EventWatermark(t.Context())
+		allocated, err2 := b.LastAllocatedEvent(t.Context())
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
-		return last, newest
+		return watermark, allocated
 	}
-	if last, newest := places(); last != newest {
-		t.Errorf("with nothing told: %d and %d", last, newest)
+	if watermark, allocated := positions(); watermark != allocated {
+		t.Errorf("without events: watermark %d, allocated %d", watermark, allocated)
 	}
 	tx, err := b.pool.Begin(t.Context())
 	if err != nil {
@@ -166,14 +166,14 @@ func TestNewestEventIsAheadOfWhatCanBeShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.submit()
-	last, newest := places()
-	if last >= newest {
-		t.Errorf("behind an open transaction: %d and %d", last, newest)
+	watermark, allocated := positions()
+	if watermark >= allocated {
+		t.Errorf("with an open transaction: watermark %d, allocated %d", watermark, allocated)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if last, _ := places(); last < newest {
-		t.Errorf("after it: %d, and not yet %d", last, newest)
+	if watermark, _ := positions(); watermark < allocated {
+		t.Errorf("after the commit: watermark %d, want at least %d", watermark, allocated)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// events reads all that are kept after one, a few at a time.
+// events returns all events after an id, read in small pages.
 func (b bundle) events(after int64) []store.Event {
 	b.t.Helper()
 	var all []store.Event
@@ -33,8 +33,8 @@ func (b bundle) events(after int64) []store.Event {
 	}
 }
 
-// told are the events in words, those of workers left out.
-func told(events []store.Event) []string {
+// eventTexts returns the type and stage of the events, without those of workers.
+func eventTexts(events []store.Event) []string {
 	var words []string
 	for _, e := range events {
 		if e.Worker.IsZero() || !e.Task.IsZero() {
@@ -44,38 +44,38 @@ func told(events []store.Event) []string {
 	return words
 }
 
-func wantTold(t *testing.T, events []store.Event, want ...string) {
+func wantEvents(t *testing.T, events []store.Event, want ...string) {
 	t.Helper()
-	if got := told(events); !slices.Equal(got, want) {
-		t.Errorf("told is\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	if got := eventTexts(events); !slices.Equal(got, want) {
+		t.Errorf("events are\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 }
 
-func TestEventsTellTheWayOfATask(t *testing.T) {
+func TestEvents_RecordTheLifeOfATask(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
 	id := b.submit()
-	b.finish(w, b.claim(w, ingest))
+	b.completeAll(w, b.claim(w, ingest))
 	events := b.events(0)
-	wantTold(t, events, "submitted", "started ingest", "stage_completed ingest", "started transcode", "started metadata",
+	wantEvents(t, events, "submitted", "started ingest", "stage_completed ingest", "started transcode", "started metadata",
 		"stage_completed transcode", "stage_completed metadata", "started assemble",
 		"stage_completed assemble", "started publish", "stage_completed publish", "completed")
 	for i, e := range events {
 		if i > 0 && (e.ID <= events[i-1].ID || e.At.Before(events[i-1].At)) {
-			t.Errorf("event %d at %s comes after event %d at %s", e.ID, e.At, events[i-1].ID, events[i-1].At)
+			t.Errorf("event %d at %s follows event %d at %s", e.ID, e.At, events[i-1].ID, events[i-1].At)
 		}
 		ofStage := e.Stage != ""
 		if e.Type != store.WorkerStarted && e.Task != id || ofStage && (e.Worker != w || e.Attempt != 1) {
 			t.Errorf("event of another task, worker or attempt: %+v", e)
 		}
 		if e.Type.Terminal() != (e.Type == store.TaskCompleted) {
-			t.Errorf("%s ends a task: %v", e.Type, e.Type.Terminal())
+			t.Errorf("%s is terminal: %v", e.Type, e.Type.Terminal())
 		}
 	}
 }
 
-func TestAttemptThatIsTriedAgainIsNoEnd(t *testing.T) {
+func TestEvents_FailedAttemptIsNotTerminal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
@@ -84,35 +84,35 @@ func TestAttemptThatIsTriedAgainIsNoEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.turn(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Millisecond)})
+	b.exchange(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Millisecond)})
 	b.exec(`update tasks set ingest_run_at = null`)
 	last := failed(b.claim(w, ingest), 0)
 	last.Dead = true
-	b.turn(w, 0, []engine.Report{last})
+	b.exchange(w, 0, []engine.Report{last})
 	events := b.events(from)
-	wantTold(t, events, "started ingest", "attempt_failed ingest", "retry_scheduled ingest", "started ingest", "attempt_failed ingest", "dead ingest")
+	wantEvents(t, events, "started ingest", "attempt_failed ingest", "retry_scheduled ingest", "started ingest", "attempt_failed ingest", "dead ingest")
 	var when struct {
 		RunAt time.Time `json:"run_at"`
 	}
 	if err := json.Unmarshal(events[2].Data, &when); err != nil || when.RunAt.Sub(events[2].At).Abs() > time.Second {
-		t.Errorf("retry at %s says it is at %s, %v", events[2].At, when.RunAt, err)
+		t.Errorf("a retry recorded at %s has run_at %s, %v", events[2].At, when.RunAt, err)
 	}
-	if want := `"error": "no luck", "run_at": "`; !strings.Contains(string(events[2].Data), want) || !strings.Contains(string(events[2].Data), `"error_class": "error"`) {
-		t.Errorf("retry says %s", events[2].Data)
+	if want := `"error": "work failed", "run_at": "`; !strings.Contains(string(events[2].Data), want) || !strings.Contains(string(events[2].Data), `"error_class": "error"`) {
+		t.Errorf("the retry's data is %s", events[2].Data)
 	}
 	for _, i := range []int{1, 4, 5} {
-		if want := `{"error": "no luck", "error_class": "error"}`; string(events[i].Data) != want {
-			t.Errorf("%s says %s, want %s", events[i].Type, events[i].Data, want)
+		if want := `{"error": "work failed", "error_class": "error"}`; string(events[i].Data) != want {
+			t.Errorf("%s has the data %s, want %s", events[i].Type, events[i].Data, want)
 		}
 	}
 	for i, e := range events {
 		if e.Type.Terminal() != (i == 5) {
-			t.Errorf("%s ends the task: %v", e.Type, e.Type.Terminal())
+			t.Errorf("%s is terminal: %v", e.Type, e.Type.Terminal())
 		}
 	}
 }
 
-func TestEventsTellWhatOperatorsDo(t *testing.T) {
+func TestEvents_RecordOperatorActions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
@@ -122,14 +122,14 @@ func TestEventsTellWhatOperatorsDo(t *testing.T) {
 	must(t, b.Cancel(ctx, id))
 	must(t, b.Cancel(ctx, id))
 	must(t, b.Retry(ctx, id, ""))
-	b.turn(w, 0, []engine.Report{completed(b.claim(w, ingest))})
+	b.exchange(w, 0, []engine.Report{completed(b.claim(w, ingest))})
 	must(t, b.Retry(ctx, id, "metadata"))
 	r, err := b.Override(ctx, []store.ID{id}, store.Submission{Source: "better.mp4"})
 	must(t, err)
 	b.exec(`delete from tasks where overridden_by is not null`)
 	events, err := b.Events(ctx, store.EventQuery{Task: id})
 	must(t, err)
-	wantTold(t, events, "submitted", "started ingest", "cancelled", "retry_scheduled ingest", "started ingest", "stage_completed ingest",
+	wantEvents(t, events, "submitted", "started ingest", "cancelled", "retry_scheduled ingest", "started ingest", "stage_completed ingest",
 		"overridden", "cancelled", "deleted")
 	if c.Task != id {
 		t.Error("another task was claimed")
@@ -140,13 +140,13 @@ func TestEventsTellWhatOperatorsDo(t *testing.T) {
 		7: `{"stages": ["transcode", "metadata", "assemble", "publish"]}`,
 	} {
 		if string(events[i].Data) != want {
-			t.Errorf("%s says %s, want %s", events[i].Type, events[i].Data, want)
+			t.Errorf("%s has the data %s, want %s", events[i].Type, events[i].Data, want)
 		}
 	}
 }
 
-// Whoever changes a row in psql is no less told of.
-func TestEventsTellWhatIsDoneByHand(t *testing.T) {
+// Changes of rows with psql are recorded like others.
+func TestEvents_RecordChangesByHand(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
@@ -158,38 +158,38 @@ func TestEventsTellWhatIsDoneByHand(t *testing.T) {
 	b.exec(`update tasks set publish_status = 'completed'`)
 	b.exec(`update tasks set priority = 3`)
 	b.exec(`update tasks set publish_status = 'pending'`)
-	wantTold(t, b.events(0), "submitted", "started ingest", "stage_completed ingest", "retry_scheduled transcode", "dead metadata",
+	wantEvents(t, b.events(0), "submitted", "started ingest", "stage_completed ingest", "retry_scheduled transcode", "dead metadata",
 		"stage_completed transcode", "stage_completed metadata", "stage_completed assemble", "stage_completed publish", "completed", "retry_scheduled publish")
 }
 
-// Who brings tasks from elsewhere that are on their way, or at its end, is told of
-// as if all of it had happened now.
-func TestEventsTellHowFarABroughtTaskIs(t *testing.T) {
+// For tasks that are imported with stages already completed or dead, the events record
+// the past transitions as happening now.
+func TestEvents_RecordPastTransitionsOfImportedTasks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec(`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
 	        values ('old.mp4', 'completed', 'completed', 'completed', 'completed', 'completed')`)
 	b.exec(`insert into tasks (source, ingest_status) values ('dead.mp4', 'dead'), ('new.mp4', 'pending')`)
-	wantTold(t, b.events(0), "submitted", "stage_completed ingest", "stage_completed transcode", "stage_completed metadata",
+	wantEvents(t, b.events(0), "submitted", "stage_completed ingest", "stage_completed transcode", "stage_completed metadata",
 		"stage_completed assemble", "stage_completed publish", "completed", "submitted", "submitted", "dead ingest")
 }
 
-func TestEventsTellOfWorkersAndWhatTheyLeave(t *testing.T) {
+func TestEvents_RecordWorkersAndTheirClaims(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	lost, leaves, w := b.worker(), b.worker(), b.worker()
+	lost, stopped, w := b.worker(), b.worker(), b.worker()
 	for range 2 {
 		b.submit()
 	}
 	b.claim(lost, ingest)
-	b.claim(leaves, ingest)
+	b.claim(stopped, ingest)
 	from, err := b.EventWatermark(ctx)
 	must(t, err)
 	_, err = b.Heartbeat(ctx, engine.HeartbeatRequest{Worker: lost, Progressed: []store.Running{{Task: store.ID{7}, Stage: "ingest", Attempt: 1, Percent: 12.5, ETA: 4}}})
 	must(t, err)
-	must(t, b.DeregisterWorker(ctx, leaves))
-	must(t, b.DeregisterWorker(ctx, leaves))
+	must(t, b.DeregisterWorker(ctx, stopped))
+	must(t, b.DeregisterWorker(ctx, stopped))
 	_, err = b.ExpireWorkers(ctx, []store.ID{lost})
 	must(t, err)
 	_, err = b.Sweep(ctx, engine.SweepRequest{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}})
@@ -201,25 +201,25 @@ func TestEventsTellOfWorkersAndWhatTheyLeave(t *testing.T) {
 	}
 	want := []string{"progress", "worker_stopped", "worker_lost", "attempt_expired", "retry_scheduled", "released"}
 	if slices.Sort(got[3:]); !slices.Equal(got[:3], want[:3]) || !slices.Equal(got[3:], []string{"attempt_expired", "released", "retry_scheduled"}) {
-		t.Fatalf("told is %v, want %v", got, want)
+		t.Fatalf("events are %v, want %v", got, want)
 	}
 	if e := events[0]; e.Task != (store.ID{7}) || e.Stage != "ingest" || e.Worker != lost || string(e.Data) != `{"eta_s": 4, "percent": 12.5}` {
-		t.Errorf("progress is %+v", e)
+		t.Errorf("the progress event is %+v", e)
 	}
-	for i, who := range map[int]store.ID{1: leaves, 2: lost} {
-		if e := events[i]; e.Worker != who || string(e.Data) != `{"pid": 1, "host": "test"}` {
-			t.Errorf("%s is of %s: %s", e.Type, e.Worker, e.Data)
+	for i, worker := range map[int]store.ID{1: stopped, 2: lost} {
+		if e := events[i]; e.Worker != worker || string(e.Data) != `{"pid": 1, "host": "test"}` {
+			t.Errorf("%s is of worker %s, with the data %s", e.Type, e.Worker, e.Data)
 		}
 	}
 }
 
-// Ids are drawn before transactions commit. What was drawn first and committed
-// last is not missed by a reader who remembers the last id it saw.
-func TestSlowTransactionIsNotMissedByReaders(t *testing.T) {
+// Event ids are allocated before transactions commit. A reader that continues after the
+// last id it read does not miss an event with a lower id that is committed later.
+func TestEvents_WaitForSlowTransactions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	b.submission(store.Submission{Source: "before"})
+	b.submitTask(store.Submission{Source: "before"})
 	slow, err := b.pool.Begin(ctx)
 	must(t, err)
 	_, err = b.WithTx(slow).Submit(ctx, store.Submission{Source: "slow"})
@@ -228,32 +228,32 @@ func TestSlowTransactionIsNotMissedByReaders(t *testing.T) {
 	must(t, err)
 	_, err = b.WithTx(undone).Submit(ctx, store.Submission{Source: "undone"})
 	must(t, err)
-	quick := b.submission(store.Submission{Source: "quick"})
+	quick := b.submitTask(store.Submission{Source: "quick"})
 
 	seen := b.events(0)
-	wantTold(t, seen, "submitted")
-	now, err := b.EventWatermark(ctx)
+	wantEvents(t, seen, "submitted")
+	watermark, err := b.EventWatermark(ctx)
 	must(t, err)
 	must(t, slow.Commit(ctx))
 	more := b.events(seen[0].ID)
-	wantTold(t, more, "submitted")
+	wantEvents(t, more, "submitted")
 	if b.get(more[0].Task).Source != "slow" {
-		t.Error("what was committed later was not told first")
+		t.Error("the event with the lower id does not come first")
 	}
-	if more[0].ID <= now {
-		t.Error("the last event was after one that was still to come")
+	if more[0].ID <= watermark {
+		t.Error("the watermark was above an event that was not visible yet")
 	}
 	must(t, undone.Rollback(ctx))
 	more = b.events(more[0].ID)
-	wantTold(t, more, "submitted")
+	wantEvents(t, more, "submitted")
 	if more[0].Task != quick {
-		t.Error("the last one is another task's")
+		t.Error("the last event is of another task")
 	}
 }
 
-// However many write at once, a reader beside them gets what all of them told,
-// in the order in which it will stand there for ever.
-func TestReaderBesideWritersMissesNothing(t *testing.T) {
+// A reader that runs while many sessions write reads all of their events, in the final
+// order of their ids.
+func TestEvents_ReaderMissesNoneOfConcurrentWriters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const writers, each = 8, 60
@@ -268,18 +268,18 @@ func TestReaderBesideWritersMissesNothing(t *testing.T) {
 						}
 					}
 					if (n+i)%5 == 0 {
-						return errUndone
+						return errRolledBack
 					}
 					return nil
 				})
-				if err != nil && !errors.Is(err, errUndone) {
+				if err != nil && !errors.Is(err, errRolledBack) {
 					t.Error(err)
 				}
 			}
 		})
 	}
-	over := make(chan struct{})
-	go func() { writing.Wait(); close(over) }()
+	written := make(chan struct{})
+	go func() { writing.Wait(); close(written) }()
 	var seen []int64
 	for last := false; ; {
 		var after int64
@@ -295,7 +295,7 @@ func TestReaderBesideWritersMissesNothing(t *testing.T) {
 			break
 		}
 		select {
-		case <-over:
+		case <-written:
 			last = true
 		default:
 		}
@@ -305,14 +305,14 @@ func TestReaderBesideWritersMissesNothing(t *testing.T) {
 	all, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	must(t, err)
 	if !slices.Equal(seen, all) {
-		t.Errorf("the reader saw %d events, there are %d", len(seen), len(all))
+		t.Errorf("the reader read %d events, and there are %d", len(seen), len(all))
 	}
 }
 
-var errUndone = errors.New("undone")
+var errRolledBack = errors.New("rolled back")
 
-// A transaction may tell of any number of things with one lock.
-func TestTransactionTakesOneLockForAllItTells(t *testing.T) {
+// A transaction needs one lock, however many events it records.
+func TestEvents_OneLockPerTransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
@@ -335,17 +335,17 @@ func TestTransactionTakesOneLockForAllItTells(t *testing.T) {
 		var locks int
 		err := tx.QueryRow(ctx, `select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()`).Scan(&locks)
 		if locks != 1 {
-			t.Errorf("it holds %d locks, want 1", locks)
+			t.Errorf("the transaction holds %d locks, want 1", locks)
 		}
 		return err
 	})
 	must(t, err)
 	if n := len(b.events(0)); n != 20 {
-		t.Errorf("%d events are told, want 20", n)
+		t.Errorf("%d events, want 20", n)
 	}
 }
 
-func TestManyTasksAtOnceAreToldOneByOne(t *testing.T) {
+func TestEvents_HaveOneIDPerTask(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
@@ -353,9 +353,9 @@ func TestManyTasksAtOnceAreToldOneByOne(t *testing.T) {
 	b.exec(`insert into tasks (source) select 'a.mp4' from generate_series(1, $1)`, n)
 	var claims []engine.Claim
 	for len(claims) < n {
-		out := b.turn(w, n, nil, ingest)
+		out := b.exchange(w, n, nil, ingest)
 		if len(out.Claims) > 1024 {
-			t.Errorf("one statement claimed %d tasks: an event has no number for the last", len(out.Claims))
+			t.Errorf("one statement claimed %d tasks; a row of the outbox has ids for 1024", len(out.Claims))
 		}
 		claims = append(claims, out.Claims...)
 	}
@@ -363,7 +363,7 @@ func TestManyTasksAtOnceAreToldOneByOne(t *testing.T) {
 	for _, c := range claims {
 		reports = append(reports, completed(c))
 	}
-	b.turn(w, 100, reports)
+	b.exchange(w, 100, reports)
 	b.exec(`delete from tasks`)
 	count := make(map[string]int)
 	ids := make(map[int64]bool)
@@ -382,51 +382,51 @@ func TestManyTasksAtOnceAreToldOneByOne(t *testing.T) {
 	}
 	want := map[string]int{"worker_started": 1, "submitted": n, "started ingest": n, "stage_completed ingest": n, "started transcode": 100, "started metadata": 100, "deleted": n}
 	if fmt.Sprint(count) != fmt.Sprint(want) || len(ids) != 4*n+201 {
-		t.Errorf("told is %v with %d ids, want %v", count, len(ids), want)
+		t.Errorf("events are %v with %d ids, want %v", count, len(ids), want)
 	}
 }
 
-func TestReadersHearOfWhatPeopleDo(t *testing.T) {
+func TestCancel_NotifiesEventReaders(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.submit()
-	heard := b.listen(store.Video().EventsChannel())
+	notified := b.listen(store.Video().EventsChannel())
 	must(t, b.Cancel(t.Context(), id))
-	if channels := heard(); len(channels) != 1 {
-		t.Errorf("heard on %v", channels)
+	if channels := notified(); len(channels) != 1 {
+		t.Errorf("notified on %v, want one channel", channels)
 	}
 }
 
-func TestTruncateIsToldAsDeletion(t *testing.T) {
+func TestEvents_RecordTruncateAsDeletions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
 	ids := []store.ID{b.submit(), b.submit()}
-	b.finish(w, b.claim(w, ingest))
+	b.completeAll(w, b.claim(w, ingest))
 	before, err := b.EventWatermark(t.Context())
 	must(t, err)
 	b.exec(`truncate tasks`)
 	events := b.events(before)
-	wantTold(t, events, "deleted", "deleted")
+	wantEvents(t, events, "deleted", "deleted")
 	if len(events) != 2 || events[0].Task != ids[0] || events[1].Task != ids[1] {
-		t.Fatalf("told is %+v", events)
+		t.Fatalf("events are %+v", events)
 	}
-	if n := b.number(`select count(*) from attempts`); n != 0 {
-		t.Errorf("%d attempts are left of no task", n)
+	if n := b.queryInt(`select count(*) from attempts`); n != 0 {
+		t.Errorf("%d attempts are left", n)
 	}
 	b.exec(`truncate tasks`)
-	wantTold(t, b.events(events[1].ID))
+	wantEvents(t, b.events(events[1].ID))
 }
 
-func TestEventsOfATaskAreAllOfThem(t *testing.T) {
+func TestEvents_OfATaskAreComplete(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
 	other, id := b.submit(), b.submit()
 	for range 2 {
 		c := b.claim(w, ingest)
-		moved := store.Running{Task: c.Task, Stage: "ingest", Token: c.Token, Attempt: 1, Percent: 50}
-		_, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Progressed: []store.Running{moved}})
+		progressed := store.Running{Task: c.Task, Stage: "ingest", Token: c.Token, Attempt: 1, Percent: 50}
+		_, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Progressed: []store.Running{progressed}})
 		must(t, err)
 	}
 	b.submit()
@@ -451,13 +451,13 @@ func TestEventsOfATaskAreAllOfThem(t *testing.T) {
 			got = append(got, next...)
 		}
 		if len(want) != 3 || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("of task %v there is\n\t%+v\nand of all\n\t%+v", task, got, want)
+			t.Errorf("the events of task %v are\n\t%+v\nwant\n\t%+v", task, got, want)
 		}
 	}
 }
 
-// number is a figure from the database.
-func (b bundle) number(sql string) (n int) {
+// queryInt returns the number that a query returns.
+func (b bundle) queryInt(sql string) (n int) {
 	b.t.Helper()
 	must(b.t, b.pool.QueryRow(b.t.Context(), sql).Scan(&n))
 	return n

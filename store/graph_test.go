@@ -9,7 +9,7 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-func TestGraphIsChecked(t *testing.T) {
+func TestNewGraph_RejectsInvalidGraphs(t *testing.T) {
 	t.Parallel()
 	node := func(name string, needs ...string) store.Node { return store.Node{Name: name, Needs: needs} }
 	many := make([]store.Node, 32)
@@ -19,7 +19,7 @@ func TestGraphIsChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		pipeline string
 		nodes    []store.Node
-		says     string
+		message  string
 	}{
 		"no stages":         {"p", nil, "no stages"},
 		"unknown need":      {"p", []store.Node{node("a", "b")}, `needs "b", which is not a stage`},
@@ -39,24 +39,24 @@ func TestGraphIsChecked(t *testing.T) {
 		"long with a table": {strings.Repeat("p", 40), []store.Node{node("transcription")}, "63 bytes"},
 	} {
 		_, err := store.NewGraph(c.pipeline, c.nodes...)
-		if !errors.Is(err, store.ErrGraph) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: error is %v, want one that says %q", name, err, c.says)
+		if !errors.Is(err, store.ErrGraph) || !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%s: error is %v, want one that contains %q", name, err, c.message)
 		}
 	}
 }
 
-func TestStagesMayBeNamedAsSQLsOwnWords(t *testing.T) {
+func TestNewGraph_AcceptsSQLKeywordsAsStageNames(t *testing.T) {
 	t.Parallel()
 	g, err := store.NewGraph("order",
 		store.Node{Name: "select"}, store.Node{Name: "select_wake", Needs: []string{"select"}}, store.Node{Name: "select_insert", Needs: []string{"select"}}, store.Node{Name: "from", Needs: []string{"select"}}, store.Node{Name: "end", Needs: []string{"from", "select"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	flows(t, g)
+	checkCompletesTask(t, g)
 }
 
-// The diamond has seven stages and several ends.
-func TestPipelineOfOnesOwnHasTablesOfItsOwn(t *testing.T) {
+// The graph has seven stages, and two that no other stage needs.
+func TestMigrate_CreatesTablesOfACustomPipeline(t *testing.T) {
 	t.Parallel()
 	g, err := store.NewGraph("podcast",
 		store.Node{Name: "fetch"},
@@ -70,12 +70,12 @@ func TestPipelineOfOnesOwnHasTablesOfItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flows(t, g)
+	checkCompletesTask(t, g)
 }
 
-// flows makes the pipeline's tables beside the video pipeline's and takes a
-// task of it through all stages.
-func flows(t *testing.T, g store.Graph) {
+// checkCompletesTask creates the pipeline's tables in the database of the video pipeline,
+// and takes a task through all stages.
+func checkCompletesTask(t *testing.T, g store.Graph) {
 	t.Helper()
 	b := setup(t)
 	s, e := store.New(b.pool, g), engine.New(b.pool, g)

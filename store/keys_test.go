@@ -9,7 +9,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestKeyIsKeptAsItsDigestOnly(t *testing.T) {
+func TestCreateKey_StoresOnlyTheDigest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	k, text, err := b.CreateKey(t.Context(), "build server", store.ScopeSubmit)
@@ -31,11 +31,11 @@ func TestKeyIsKeptAsItsDigestOnly(t *testing.T) {
 		t.Errorf("the row has the key: %s", row)
 	}
 	if _, err := b.FindKey(t.Context(), "aaaaaaaa"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a prefix that nobody has: %v", err)
+		t.Errorf("an unknown prefix: %v", err)
 	}
 }
 
-func TestKeyOfNoScopeOrNameIsRefused(t *testing.T) {
+func TestCreateKey_RejectsInvalidNamesAndScopes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, c := range []struct{ name, scope string }{
@@ -47,7 +47,7 @@ func TestKeyOfNoScopeOrNameIsRefused(t *testing.T) {
 	}
 }
 
-func TestRevokedKeyStaysRevoked(t *testing.T) {
+func TestRevokeKey_KeepsTheFirstTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	k, _, err := b.CreateKey(t.Context(), "x", store.ScopeRead)
@@ -58,19 +58,19 @@ func TestRevokedKeyStaysRevoked(t *testing.T) {
 	if err != nil || first.RevokedAt == nil {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	again, err := b.RevokeKey(t.Context(), k.ID)
-	if err != nil || !again.RevokedAt.Equal(*first.RevokedAt) {
-		t.Errorf("revoked again: %v, then %v, %v", first.RevokedAt, again.RevokedAt, err)
+	second, err := b.RevokeKey(t.Context(), k.ID)
+	if err != nil || !second.RevokedAt.Equal(*first.RevokedAt) {
+		t.Errorf("revoked at %v, then at %v, %v", first.RevokedAt, second.RevokedAt, err)
 	}
 	if keys, err := b.Keys(t.Context()); err != nil || len(keys) != 1 || keys[0].RevokedAt == nil {
 		t.Errorf("keys are %+v, %v", keys, err)
 	}
 	if _, err := b.RevokeKey(t.Context(), store.ID{1}); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a key that is not there: %v", err)
+		t.Errorf("an unknown key: %v", err)
 	}
 }
 
-func TestUseOfAKeyIsNotedOnceAMinute(t *testing.T) {
+func TestUseKey_RecordsTheTimeOncePerMinute(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	k, _, err := b.CreateKey(t.Context(), "x", store.ScopeRead)
@@ -89,12 +89,12 @@ func TestUseOfAKeyIsNotedOnceAMinute(t *testing.T) {
 		return k
 	}
 	first := used()
-	if again := used(); !again.UsedAt.Equal(*first.UsedAt) {
-		t.Errorf("noted twice within a minute: %v, %v", first.UsedAt, again.UsedAt)
+	if second := used(); !second.UsedAt.Equal(*first.UsedAt) {
+		t.Errorf("recorded twice within a minute: %v, %v", first.UsedAt, second.UsedAt)
 	}
 	b.exec("update cuelight_keys set used_at = now() - interval '61 s'")
 	if later := used(); !later.UsedAt.After(*first.UsedAt) {
-		t.Errorf("not noted after a minute: %v", later.UsedAt)
+		t.Errorf("not recorded after a minute: %v", later.UsedAt)
 	}
 }
 

@@ -8,12 +8,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// session opens a session that holds a worker's lock; the function it returns
-// ends it as a killed process would.
+// session opens a session that holds a worker's lock. The returned function ends it as
+// the death of the process would.
 func (b bundle) session(key int64) (end func()) {
 	b.t.Helper()
 	conn, err := pgx.ConnectConfig(b.t.Context(), b.pool.Config().ConnConfig)
@@ -28,21 +29,17 @@ func (b bundle) session(key int64) (end func()) {
 	return func() {
 		b.t.Helper()
 		conn.PgConn().Conn().Close()
-		late := time.Now().Add(time.Minute)
-		for there := true; there; {
-			if time.Now().After(late) {
-				b.t.Fatal("the session does not end")
-			}
-			row := b.pool.QueryRow(b.t.Context(), `select exists (select from pg_stat_activity where pid = $1)`, pid)
-			if err := row.Scan(&there); err != nil {
-				b.t.Fatal(err)
-			}
-		}
+		waittest.Until(b.t, "the session has ended", func() (ended bool) {
+			row := b.pool.QueryRow(b.t.Context(), `select not exists (select from pg_stat_activity where pid = $1)`, pid)
+			must(b.t, row.Scan(&ended))
+			return ended
+		})
 	}
 }
 
-// lost are the workers that a sweep of somebody who was never away gives up, after change has had its way with it. change may be nil.
-func (b bundle) lost(change func(*engine.SweepRequest)) []store.ID {
+// sweepExpired sweeps without outage credit, and returns the workers that expired. change,
+// if not nil, changes the request.
+func (b bundle) sweepExpired(change func(*engine.SweepRequest)) []store.ID {
 	b.t.Helper()
 	in := engine.SweepRequest{Credit: &engine.OutageCredit{}, MaxAttempts: []int{3, 3, 3, 3, 3}}
 	if change != nil {
@@ -55,14 +52,14 @@ func (b bundle) lost(change func(*engine.SweepRequest)) []store.ID {
 	return out.ExpiredWorkers
 }
 
-// silent makes it so long since the worker's last beat and its last claim.
-func (b bundle) silent(w store.ID, ago string) {
+// setLastHeartbeat sets how long ago the worker's last heartbeat and claims were.
+func (b bundle) setLastHeartbeat(w store.ID, ago string) {
 	b.t.Helper()
 	b.exec("update workers set heartbeat_at = now() - $2::interval where id = $1", w, ago)
 	b.exec("update tasks set ingest_locked_at = now() - $2::interval where ingest_locked_by = $1", w, ago)
 }
 
-func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
+func TestSweep_ExpiresAWorkerWithoutItsSessionAfterTheGrace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const key = 1<<40 + 1<<31 + 7
@@ -72,15 +69,15 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 	if _, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Session: key}); err != nil {
 		t.Fatal(err)
 	}
-	gone := func() bool {
+	expired := func() bool {
 		t.Helper()
 		out, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: other, Credit: &engine.OutageCredit{}})
-		brief, briefErr := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: other, Credit: &engine.OutageCredit{}, SkipChecks: true})
-		if err := errors.Join(err, briefErr); err != nil {
+		unchecked, uncheckedErr := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: other, Credit: &engine.OutageCredit{}, SkipChecks: true})
+		if err := errors.Join(err, uncheckedErr); err != nil {
 			t.Fatal(err)
 		}
-		if brief.WorkerExpired != out.WorkerExpired {
-			t.Errorf("a brief heartbeat says %v, another one %v", brief.WorkerExpired, out.WorkerExpired)
+		if unchecked.WorkerExpired != out.WorkerExpired {
+			t.Errorf("WorkerExpired is %v without checks, and %v with them", unchecked.WorkerExpired, out.WorkerExpired)
 		}
 		return out.WorkerExpired
 	}
@@ -92,53 +89,53 @@ func TestWorkerWhoseSessionEndedIsGivenUpAfterTheGrace(t *testing.T) {
 		}
 		return all[0].Connected
 	}
-	// A beat while the listener connects anew does not make the session forgotten.
-	if _, err := b.beat(w); err != nil {
+	// A heartbeat without a session, while the listener reconnects, keeps the session's key.
+	if _, err := b.heartbeat(w); err != nil {
 		t.Fatal(err)
 	}
-	b.silent(w, "8 s")
-	if lost := b.lost(nil); len(lost) > 0 || gone() || !connected() {
-		t.Errorf("given up although its session is open: %v", lost)
+	b.setLastHeartbeat(w, "8 s")
+	if lost := b.sweepExpired(nil); len(lost) > 0 || expired() || !connected() {
+		t.Errorf("expired although the session is open: %v", lost)
 	}
 	end()
-	b.silent(w, "6 s")
-	if lost := b.lost(nil); len(lost) > 0 || gone() || connected() {
-		t.Errorf("given up within the grace: %v", lost)
+	b.setLastHeartbeat(w, "6 s")
+	if lost := b.sweepExpired(nil); len(lost) > 0 || expired() || connected() {
+		t.Errorf("expired within the grace: %v", lost)
 	}
-	b.silent(w, "8 s")
-	if lost := b.lost(func(s *engine.SweepRequest) { s.Credit.Grace = 2 * time.Second }); len(lost) > 0 {
-		t.Errorf("given up by somebody who was away himself for 2 s of that: %v", lost)
+	b.setLastHeartbeat(w, "8 s")
+	if lost := b.sweepExpired(func(s *engine.SweepRequest) { s.Credit.Grace = 2 * time.Second }); len(lost) > 0 {
+		t.Errorf("expired despite an outage credit of 2 s: %v", lost)
 	}
-	if !gone() {
-		t.Error("others are not told that it is gone")
+	if !expired() {
+		t.Error("other workers' heartbeats do not report the expired worker")
 	}
-	if lost := b.lost(nil); !slices.Equal(lost, []store.ID{w}) {
-		t.Errorf("lost are %v, want %s", lost, w)
+	if lost := b.sweepExpired(nil); !slices.Equal(lost, []store.ID{w}) {
+		t.Errorf("expired workers are %v, want %s", lost, w)
 	}
-	b.want(id, failing, pending, pending, pending, pending)
-	if gone() {
-		t.Error("it is told of twice")
+	b.wantStatuses(id, failing, pending, pending, pending, pending)
+	if expired() {
+		t.Error("the expired worker is reported twice")
 	}
 }
 
-func TestHeartbeat_ThatSkipsChecksIsOneStatementAndASignOfLife(t *testing.T) {
+func TestHeartbeat_WithoutChecksRenewsTheLease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
-	b.silent(w, "6 s")
+	b.setLastHeartbeat(w, "6 s")
 	out, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Credit: &engine.OutageCredit{}, SkipChecks: true})
 	if err != nil || out.Paused != nil || out.Now.IsZero() {
-		t.Errorf("%+v, %v; want nothing of what is paused", out, err)
+		t.Errorf("%+v, %v; want Paused nil, and the time", out, err)
 	}
-	if n := b.number("select count(*) from workers where heartbeat_at > now() - interval '5 s'"); n != 1 {
-		t.Error("it was no sign of life")
+	if n := b.queryInt("select count(*) from workers where heartbeat_at > now() - interval '5 s'"); n != 1 {
+		t.Error("it did not renew the lease")
 	}
 	if out, err = b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Credit: &engine.OutageCredit{}}); err != nil || len(out.Paused) != 5 {
-		t.Errorf("%+v, %v; want which of five stages are paused", out, err)
+		t.Errorf("%+v, %v; want Paused of five stages", out, err)
 	}
 }
 
-func TestWorkerWithoutASessionIsGivenUpAfterItsOwnLease(t *testing.T) {
+func TestSweep_ExpiresAWorkerAfterItsOwnLease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	register := func(lease time.Duration) store.ID {
@@ -149,73 +146,73 @@ func TestWorkerWithoutASessionIsGivenUpAfterItsOwnLease(t *testing.T) {
 		}
 		return id
 	}
-	usual, patient := register(0), register(10*time.Minute)
-	b.silent(usual, "35 s")
-	b.silent(patient, "9 minutes")
-	if lost := b.lost(nil); len(lost) > 0 {
-		t.Errorf("given up within their leases: %v", lost)
+	short, long := register(0), register(10*time.Minute)
+	b.setLastHeartbeat(short, "35 s")
+	b.setLastHeartbeat(long, "9 minutes")
+	if lost := b.sweepExpired(nil); len(lost) > 0 {
+		t.Errorf("expired within their leases: %v", lost)
 	}
-	b.silent(usual, "37 s")
-	if lost := b.lost(func(s *engine.SweepRequest) { s.Credit.Lease = 2 * time.Second }); len(lost) > 0 {
-		t.Errorf("given up by somebody who was away: %v", lost)
+	b.setLastHeartbeat(short, "37 s")
+	if lost := b.sweepExpired(func(s *engine.SweepRequest) { s.Credit.Lease = 2 * time.Second }); len(lost) > 0 {
+		t.Errorf("expired despite an outage credit of 2 s: %v", lost)
 	}
-	if lost := b.lost(func(s *engine.SweepRequest) { s.Credit = nil }); len(lost) > 0 {
-		t.Errorf("given up by somebody who may not: %v", lost)
+	if lost := b.sweepExpired(func(s *engine.SweepRequest) { s.Credit = nil }); len(lost) > 0 {
+		t.Errorf("expired by a sweep that must not expire workers: %v", lost)
 	}
-	if lost := b.lost(nil); !slices.Equal(lost, []store.ID{usual}) {
-		t.Errorf("lost are %v, want %s", lost, usual)
+	if lost := b.sweepExpired(nil); !slices.Equal(lost, []store.ID{short}) {
+		t.Errorf("expired workers are %v, want %s", lost, short)
 	}
-	b.silent(patient, "11 minutes")
-	if lost := b.lost(nil); !slices.Equal(lost, []store.ID{patient}) {
-		t.Errorf("lost are %v, want %s", lost, patient)
+	b.setLastHeartbeat(long, "11 minutes")
+	if lost := b.sweepExpired(nil); !slices.Equal(lost, []store.ID{long}) {
+		t.Errorf("expired workers are %v, want %s", lost, long)
 	}
 }
 
-func TestWorkerThatRegisteredAndNeverBeatIsGivenUp(t *testing.T) {
+func TestSweep_ExpiresAWorkerThatNeverSentAHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
 	b.exec("update workers set started_at = now() - interval '1 minute', heartbeat_at = now() - interval '1 minute' where id = $1", w)
-	if lost := b.lost(nil); !slices.Equal(lost, []store.ID{w}) {
-		t.Errorf("lost are %v", lost)
+	if lost := b.sweepExpired(nil); !slices.Equal(lost, []store.ID{w}) {
+		t.Errorf("expired workers are %v", lost)
 	}
 }
 
-func TestWorkerWithAYoungClaimIsNotGivenUp(t *testing.T) {
+func TestSweep_KeepsAWorkerWithARecentClaim(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.submit()
 	w := b.worker()
 	b.claim(w, ingest)
 	b.exec("update workers set heartbeat_at = now() - interval '1 minute' where id = $1", w)
-	if lost := b.lost(nil); len(lost) > 0 {
-		t.Errorf("given up a moment after it claimed: %v", lost)
+	if lost := b.sweepExpired(nil); len(lost) > 0 {
+		t.Errorf("expired right after it claimed: %v", lost)
 	}
 }
 
-// A clock that was changed makes everybody look silent, or nobody.
-func TestChangedClockOfTheDatabaseGivesUpNobodyWhoLives(t *testing.T) {
+// After a change of the database's clock, heartbeats look too old or too new.
+func TestSweep_ExpiresNoWorkerAfterAClockChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
-	b.silent(w, "1 hour") // as it looks when the clock was put an hour ahead
+	b.setLastHeartbeat(w, "1 hour") // as after the clock was set an hour ahead
 	for _, off := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour} {
-		if lost := b.lost(func(s *engine.SweepRequest) { s.ExpectedClock = time.Now().Add(off) }); len(lost) > 0 {
-			t.Errorf("given up although the clock is %s off", off)
+		if lost := b.sweepExpired(func(s *engine.SweepRequest) { s.ExpectedClock = time.Now().Add(off) }); len(lost) > 0 {
+			t.Errorf("expired although the clock is wrong by %s", off)
 		}
 	}
-	b.silent(w, "-1 hour") // put back after its last beat
-	if lost := b.lost(func(s *engine.SweepRequest) { s.ExpectedClock = time.Now() }); !slices.Equal(lost, []store.ID{w}) {
-		t.Errorf("lost are %v: a beat from the future is none", lost)
+	b.setLastHeartbeat(w, "-1 hour") // as after the clock was set back
+	if lost := b.sweepExpired(func(s *engine.SweepRequest) { s.ExpectedClock = time.Now() }); !slices.Equal(lost, []store.ID{w}) {
+		t.Errorf("expired workers are %v; a heartbeat in the future must not count", lost)
 	}
 }
 
-func TestBeatThatArrivesWhileItsWorkerIsGivenUpWins(t *testing.T) {
+func TestSweep_KeepsAWorkerWithAConcurrentHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
 	b.claim(w, ingest)
-	b.silent(w, "1 minute")
+	b.setLastHeartbeat(w, "1 minute")
 	tx, err := b.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -223,40 +220,40 @@ func TestBeatThatArrivesWhileItsWorkerIsGivenUpWins(t *testing.T) {
 	if _, err := engine.New(tx, b.Graph()).Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w}); err != nil {
 		t.Fatal(err)
 	}
-	if lost := b.lost(nil); len(lost) > 0 {
-		t.Errorf("given up while it beats: %v", lost)
+	if lost := b.sweepExpired(nil); len(lost) > 0 {
+		t.Errorf("expired during its heartbeat: %v", lost)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if lost := b.lost(nil); len(lost) > 0 {
-		t.Errorf("given up after it has beaten: %v", lost)
+	if lost := b.sweepExpired(nil); len(lost) > 0 {
+		t.Errorf("expired after its heartbeat: %v", lost)
 	}
-	b.want(id, inprogress, pending, pending, pending, pending)
+	b.wantStatuses(id, inprogress, pending, pending, pending, pending)
 }
 
-func TestDeadWorkersAreGivenUpOnWord(t *testing.T) {
+func TestExpireWorkers_FreesTheirClaims(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
 	c := b.claim(w, ingest)
 	for _, want := range [][]store.ID{{w}, nil} {
 		if lost, err := b.ExpireWorkers(t.Context(), []store.ID{w}); err != nil || !slices.Equal(lost, want) {
-			t.Errorf("given up are %v, %v; want %v", lost, err, want)
+			t.Errorf("expired workers are %v, %v; want %v", lost, err, want)
 		}
 	}
-	if _, err := b.beat(w); !errors.Is(err, store.ErrWorkerUnknown) {
-		t.Errorf("it may go on: %v", err)
+	if _, err := b.heartbeat(w); !errors.Is(err, store.ErrWorkerUnknown) {
+		t.Errorf("the expired worker's heartbeat returned %v", err)
 	}
-	b.lost(nil)
-	b.want(id, failing, pending, pending, pending, pending)
-	if out := b.turn(w, 0, []engine.Report{completed(c)}); len(out.Stale) != 1 {
-		t.Error("its late report was taken")
+	b.sweepExpired(nil)
+	b.wantStatuses(id, failing, pending, pending, pending, pending)
+	if out := b.exchange(w, 0, []engine.Report{completed(c)}); len(out.Stale) != 1 {
+		t.Error("its late report was accepted")
 	}
 }
 
-// A worker that stops while somebody has the outbox locked has stopped all the same.
-func TestLeave_CountsNoAttemptAlsoWhileTheOutboxIsLocked(t *testing.T) {
+// A worker that stops while the outbox is locked is recorded as stopped.
+func TestDeregisterWorker_CountsNoAttemptWhileTheOutboxIsLocked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
@@ -267,12 +264,12 @@ func TestLeave_CountsNoAttemptAlsoWhileTheOutboxIsLocked(t *testing.T) {
 	must(t, err)
 	must(t, b.DeregisterWorker(t.Context(), w))
 	must(t, tx.Rollback(t.Context()))
-	b.lost(nil)
-	b.want(id, pending, pending, pending, pending, pending)
+	b.sweepExpired(nil)
+	b.wantStatuses(id, pending, pending, pending, pending, pending)
 }
 
-// Whoever sweeps passes over rows that somebody has locked, and says so.
-func TestSweepTellsOfClaimsItCouldNotTake(t *testing.T) {
+// A sweep skips locked rows, and reports that it did.
+func TestSweep_ReportsLockedRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.submit()
@@ -290,17 +287,17 @@ func TestSweepTellsOfClaimsItCouldNotTake(t *testing.T) {
 	}
 	in := engine.SweepRequest{MaxAttempts: []int{3, 3, 3, 3, 3}}
 	if out, err := b.Sweep(t.Context(), in); err != nil || out.ExpiredClaims != 0 || !out.RowsLocked {
-		t.Errorf("swept %+v, %v", out, err)
+		t.Errorf("the sweep returned %+v, %v", out, err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := b.Sweep(t.Context(), in); err != nil || out.ExpiredClaims != 1 || out.RowsLocked {
-		t.Errorf("swept %+v, %v", out, err)
+		t.Errorf("the sweep returned %+v, %v", out, err)
 	}
 }
 
-func TestTurnHasALimitOfItsOwnWhateverTheRoleMayTake(t *testing.T) {
+func TestExchange_IgnoresTheRolesStatementTimeout(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec(`create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(1); return new; end $$`)
@@ -314,35 +311,35 @@ func TestTurnHasALimitOfItsOwnWhateverTheRoleMayTake(t *testing.T) {
 	defer conn.Close(t.Context())
 	s := engine.New(conn, b.Graph())
 	b.submit()
-	if out, err := s.Exchange(t.Context(), turn(b.worker(), 1, nil, ingest)); err != nil || len(out.Claims) != 1 {
+	if out, err := s.Exchange(t.Context(), exchangeRequest(b.worker(), 1, nil, ingest)); err != nil || len(out.Claims) != 1 {
 		t.Errorf("claimed %d, %v", len(out.Claims), err)
 	}
 }
 
-func TestWorkersOfOtherPipelinesAreNobodysBusiness(t *testing.T) {
+func TestSweep_IgnoresWorkersOfOtherPipelines(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w, other := b.worker(), b.worker()
-	b.silent(other, "1 hour")
+	b.setLastHeartbeat(other, "1 hour")
 	b.exec("update workers set pipeline = 'other' where id = $1", other)
-	if lost := b.lost(nil); len(lost) > 0 {
-		t.Errorf("given up are %v", lost)
+	if lost := b.sweepExpired(nil); len(lost) > 0 {
+		t.Errorf("expired workers are %v", lost)
 	}
 	out, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Credit: &engine.OutageCredit{}})
 	if err != nil || out.WorkerExpired {
-		t.Errorf("somebody is told to be gone: %v", err)
+		t.Errorf("a worker of another pipeline is reported: %v", err)
 	}
 }
 
-// Somebody may have set the counter by hand while the stage was running.
-func TestCounterThatWasSetByHandStopsNobody(t *testing.T) {
+// An operator may set the counter of attempts by hand while the stage is running.
+func TestRelease_WorksAfterAttemptsWereSetByHand(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
 	c := b.claim(w, ingest)
 	b.exec("update tasks set ingest_attempts = 0")
 	released := engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Released}
-	if out := b.turn(w, 0, []engine.Report{released}); len(out.Stale) != 0 {
+	if out := b.exchange(w, 0, []engine.Report{released}); len(out.Stale) != 0 {
 		t.Errorf("stale is %v", out.Stale)
 	}
 	b.claim(w, ingest)
@@ -350,6 +347,6 @@ func TestCounterThatWasSetByHandStopsNobody(t *testing.T) {
 	if err := b.DeregisterWorker(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	b.lost(nil)
-	b.want(id, pending, pending, pending, pending, pending)
+	b.sweepExpired(nil)
+	b.wantStatuses(id, pending, pending, pending, pending, pending)
 }

@@ -16,17 +16,17 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-func TestWhatIsNotShownOfASourceIsNotFoundByIt(t *testing.T) {
+func TestList_DoesNotFindHiddenPartsOfASource(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const url = "https://ann:s3cret@tv.example/a@b/clip.mp4?token=t0ken://x#fr4gment"
-	b.submission(store.Submission{Source: url, Params: json.RawMessage(`{"title": "of ann:"}`)})
-	b.submission(store.Submission{Source: "//bob:w0rd@tv.example/http://x"})
-	b.submission(store.Submission{Source: "/films/what?#1 ann@home.mp4"})
+	b.submitTask(store.Submission{Source: url, Params: json.RawMessage(`{"title": "of ann:"}`)})
+	b.submitTask(store.Submission{Source: "//bob:w0rd@tv.example/http://x"})
+	b.submitTask(store.Submission{Source: "/films/what?#1 ann@home.mp4"})
 	for part, want := range map[string][2]int{
 		"":             {3, 3},
 		"clip":         {1, 1},
-		"https://tv":   {0, 0}, // it is in no source, only in what is shown of one
+		"https://tv":   {0, 0}, // in the shown form of a source, but not in the source
 		"tv.example/a": {1, 1},
 		"a@b":          {1, 1},
 		"https":        {1, 1},
@@ -36,35 +36,30 @@ func TestWhatIsNotShownOfASourceIsNotFoundByIt(t *testing.T) {
 		"?token":       {1, 0},
 		"fr4gment":     {1, 0},
 		"w0rd":         {1, 0},
-		"what?#1 ann@": {1, 1}, // no URL
+		"what?#1 ann@": {1, 1}, // not a URL
 		"ann:":         {1, 1}, // the title
 	} {
 		for i, shown := range []bool{false, true} {
-			f := store.Filter{Source: part, Shown: shown}
-			listed, err := b.List(t.Context(), store.ListQuery{Filter: f})
+			listed, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{Source: part, Shown: shown}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			onBoard, err := b.List(t.Context(), store.ListQuery{Filter: f})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(listed) != want[i] || len(onBoard) != want[i] {
-				t.Errorf("%q, shown %t: %d listed, %d on the board, want %d", part, shown, len(listed), len(onBoard), want[i])
+			if len(listed) != want[i] {
+				t.Errorf("%q, shown %t: %d tasks listed, want %d", part, shown, len(listed), want[i])
 			}
 		}
 	}
 }
 
-func TestWorkersThatAreGoneAreListedPageByPage(t *testing.T) {
+func TestStoppedWorkers_ReturnsPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	var gone []store.ID
+	var stopped []store.ID
 	for i := range 5 {
 		id := b.worker()
 		var err error
 		switch i {
-		case 2: // it is there
+		case 2: // it still works
 			continue
 		case 3:
 			_, err = b.ExpireWorkers(t.Context(), []store.ID{id})
@@ -74,9 +69,9 @@ func TestWorkersThatAreGoneAreListedPageByPage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gone = append(gone, id)
+		stopped = append(stopped, id)
 	}
-	slices.Reverse(gone)
+	slices.Reverse(stopped)
 	var listed []store.ID
 	var before store.ID
 	for range 3 {
@@ -86,18 +81,18 @@ func TestWorkersThatAreGoneAreListedPageByPage(t *testing.T) {
 		}
 		for _, w := range page {
 			if w.StoppedAt == nil && w.LostAt == nil || w.Host != "test" {
-				t.Errorf("listed as gone: %+v", w)
+				t.Errorf("listed as stopped: %+v", w)
 			}
 			listed = append(listed, w.ID)
 			before = w.ID
 		}
 	}
-	if !slices.Equal(listed, gone) {
-		t.Errorf("listed %v, want %v", listed, gone)
+	if !slices.Equal(listed, stopped) {
+		t.Errorf("listed %v, want %v", listed, stopped)
 	}
 }
 
-func TestPageOfDeadLettersDoesNotEndInsideATask(t *testing.T) {
+func TestDeadStages_PageEndsBetweenTasks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for range 2 {
@@ -116,24 +111,23 @@ func TestPageOfDeadLettersDoesNotEndInsideATask(t *testing.T) {
 		}
 	}
 	if want := []string{"transcode", "metadata", "transcode", "metadata"}; !slices.Equal(got, want) {
-		t.Errorf("dead letters are those of %v, want %v", got, want)
+		t.Errorf("dead stages are %v, want %v", got, want)
 	}
 }
 
-// What is taken up again, or was to be done later, has not waited for all of that
-// time.
-func TestClaimHasWaitedSinceItCouldBeClaimed(t *testing.T) {
+// The wait of a retried or scheduled task does not count from its submission.
+func TestClaim_WaitedCountsFromWhenItWasReady(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before string // of a task that is two days old
+		before string // SQL on a task that was submitted two days ago
 		least  time.Duration
 		most   time.Duration
 	}{
-		"submitted":                       {`select`, 48 * time.Hour, 49 * time.Hour},
-		"dead, retried":                   {`update tasks set ingest_status = 'dead'; select cuelight_video_retry(id) from tasks`, 0, time.Hour},
-		"retried from it":                 {`select cuelight_video_retry(id, 'ingest') from tasks`, 0, time.Hour},
-		"never begun, cancelled, retried": {`select cuelight_video_cancel(id) from tasks; select cuelight_video_retry(id) from tasks`, 0, time.Hour},
-		"scheduled for an hour ago":       {`update tasks set ingest_run_at = now() - interval '1 hour'`, time.Hour, 2 * time.Hour},
+		"submitted":                         {`select`, 48 * time.Hour, 49 * time.Hour},
+		"dead, retried":                     {`update tasks set ingest_status = 'dead'; select cuelight_video_retry(id) from tasks`, 0, time.Hour},
+		"retried from ingest":               {`select cuelight_video_retry(id, 'ingest') from tasks`, 0, time.Hour},
+		"never started, cancelled, retried": {`select cuelight_video_cancel(id) from tasks; select cuelight_video_retry(id) from tasks`, 0, time.Hour},
+		"scheduled for an hour ago":         {`update tasks set ingest_run_at = now() - interval '1 hour'`, time.Hour, 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -143,23 +137,23 @@ func TestClaimHasWaitedSinceItCouldBeClaimed(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := b.worker()
-			in := turn(w, 1, nil, ingest)
+			in := exchangeRequest(w, 1, nil, ingest)
 			in.PromoteDue[ingest] = true
 			out, err := b.Exchange(t.Context(), in)
 			if err != nil || len(out.Claims) != 1 || out.Claims[0].Waited < c.least || out.Claims[0].Waited > c.most {
-				t.Errorf("claimed %+v, %v", out.Claims, err)
+				t.Errorf("the claims are %+v, %v", out.Claims, err)
 			}
 		})
 	}
 }
 
-// The times at which one stage is tried again say nothing of the others.
-func TestStageHasWaitedWhateverBecameOfAnother(t *testing.T) {
+// The retry of one stage does not change the wait of another.
+func TestClaim_WaitedIgnoresRetriesOfOtherStages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec(`insert into tasks (source, created_at, ingest_status, transcode_status, transcode_attempts, transcode_run_at)
 		values ('a', now() - interval '2 days', 'completed', 'failed', 1, now() - interval '1 minute')`)
-	in := turn(b.worker(), 1, nil, transcode, metadata)
+	in := exchangeRequest(b.worker(), 1, nil, transcode, metadata)
 	in.PromoteDue[transcode] = true
 	out, err := b.Exchange(t.Context(), in)
 	must(t, err)
@@ -168,35 +162,35 @@ func TestStageHasWaitedWhateverBecameOfAnother(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("claimed %+v", out.Claims)
+	t.Errorf("the claims are %+v", out.Claims)
 }
 
-// A claim of one stage that was given back, to be made later, says nothing of the others.
-func TestStageHasWaitedThoughAnotherWasPostponed(t *testing.T) {
+// The postponement of one stage does not change the wait of another.
+func TestClaim_WaitedIgnoresPostponedOtherStages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
 	b.exec(`insert into tasks (source, created_at, ingest_status) values ('a', now() - interval '2 days', 'completed')`)
 	r := failed(b.claim(w, transcode), time.Hour)
 	r.Outcome = engine.Released
-	b.turn(w, 0, []engine.Report{r})
+	b.exchange(w, 0, []engine.Report{r})
 	b.exec("update tasks set transcode_run_at = now() - interval '1 minute'; update attempts set retry_at = now() - interval '1 minute'")
-	in := turn(w, 1, nil, transcode, metadata)
+	in := exchangeRequest(w, 1, nil, transcode, metadata)
 	in.PromoteDue[transcode] = true
 	out, err := b.Exchange(t.Context(), in)
 	must(t, err)
 	if c := out.Claims; len(c) != 2 || c[0].Waited < time.Minute || c[0].Waited > time.Hour || c[1].Waited < 48*time.Hour {
-		t.Errorf("claimed %+v", c)
+		t.Errorf("the claims are %+v", c)
 	}
 }
 
-func TestTraceOfASubmissionIsKeptWhereItIsOne(t *testing.T) {
+func TestSubmit_StoresOnlyValidTraceparents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const id, parent = "0123456789abcdef0123456789abcdef", "0123456789abcdef"
-	for text, kept := range map[string]bool{
+	for text, valid := range map[string]bool{
 		"00-" + id + "-" + parent + "-01":                       true,
-		"cc-" + id + "-" + parent + "-01-what-will-be":          true,
+		"cc-" + id + "-" + parent + "-01-future":                true,
 		"cc-" + id + "-" + parent + "-01":                       true,
 		"00-" + id + "-" + parent + "-01-suffix":                false,
 		"ff-" + id + "-" + parent + "-01":                       false,
@@ -205,17 +199,17 @@ func TestTraceOfASubmissionIsKeptWhereItIsOne(t *testing.T) {
 		"00-" + strings.ToUpper(id) + "-" + parent + "-01":      false,
 	} {
 		got := ""
-		task := b.submission(store.Submission{Source: "a.mp4", Traceparent: text})
+		task := b.submitTask(store.Submission{Source: "a.mp4", Traceparent: text})
 		if err := b.pool.QueryRow(t.Context(), `select coalesce(traceparent, '') from tasks where id = $1`, task).Scan(&got); err != nil {
 			t.Fatal(err)
 		}
-		if (got == text) != kept || !kept && got != "" {
-			t.Errorf("%s is kept as %q", text, got)
+		if (got == text) != valid || !valid && got != "" {
+			t.Errorf("%s is stored as %q", text, got)
 		}
 	}
 }
 
-func TestResult_LeavesTheSettingsOfTheCallersTransaction(t *testing.T) {
+func TestResult_KeepsTheSettingsOfTheCallersTransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.submit()
@@ -230,6 +224,6 @@ func TestResult_LeavesTheSettingsOfTheCallersTransaction(t *testing.T) {
 	}
 	must(t, tx.QueryRow(t.Context(), settings).Scan(&after))
 	if after != before {
-		t.Errorf("settings are %q, and were %q", after, before)
+		t.Errorf("the transaction's settings are %q, and were %q", after, before)
 	}
 }

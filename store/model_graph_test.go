@@ -13,12 +13,12 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// Whatever NewGraph lets pass, PostgreSQL accepts, side by side in one
-// database, and a task flows through it.
-func TestAnyGraphMakesTablesThatWork(t *testing.T) {
+// PostgreSQL accepts the tables of every graph that NewGraph accepts, several in one
+// database, and they work.
+func TestMigrate_CreatesWorkingTablesForRandomGraphs(t *testing.T) {
 	t.Parallel()
 	rng, seed := modelRand()
-	t.Logf("again: -seed %d", seed)
+	t.Logf("repeat with: -seed %d", seed)
 	pool := pgtest.New(t, pgtest.Schema{})
 	for i := range 4 * *roundsFlag {
 		name, nodes := randomGraph(rng, i)
@@ -30,7 +30,7 @@ func TestAnyGraphMakesTablesThatWork(t *testing.T) {
 		if _, err := s.Migrate(t.Context()); err != nil {
 			t.Fatalf("%s: %s: %v", name, g, err)
 		}
-		flowThrough(t, s)
+		checkOperations(t, s)
 		found, err := invariant.Check(t.Context(), pool, g, invariant.Options{Settled: true})
 		if err != nil || len(found) > 0 {
 			t.Errorf("%s: %s: %v, %v", name, g, found, err)
@@ -38,8 +38,8 @@ func TestAnyGraphMakesTablesThatWork(t *testing.T) {
 	}
 }
 
-// randomGraph makes a graph of up to 31 stages, whose names are SQL's words,
-// look like each other's columns, or are as long as can be.
+// randomGraph returns a graph of up to 31 stages. Their names are SQL keywords, look like
+// columns of other stages, or have the maximum length.
 func randomGraph(rng *rand.Rand, i int) (string, []store.Node) {
 	name := fmt.Sprintf("p%d", i)
 	if rng.IntN(2) == 0 {
@@ -71,7 +71,9 @@ func randomGraph(rng *rand.Rand, i int) (string, []store.Node) {
 	return name, nodes
 }
 
-func flowThrough(t *testing.T, s tables) {
+// checkOperations takes a task through all stages, and then retries, cancels and
+// overrides it.
+func checkOperations(t *testing.T, s tables) {
 	t.Helper()
 	ctx := t.Context()
 	r, err := s.Submit(ctx, store.Submission{Source: "a"})
@@ -84,7 +86,7 @@ func flowThrough(t *testing.T, s tables) {
 	}
 	n := len(s.Graph().Stages())
 	in := engine.ExchangeRequest{Worker: w, FreeSlots: slices.Repeat([]int{2}, n), ClaimFrom: slices.Repeat([]bool{true}, n)}
-	for turns := 0; ; turns++ {
+	for {
 		out, err := s.Exchange(ctx, in)
 		if err != nil {
 			t.Fatalf("%s: %v", s.Graph(), err)

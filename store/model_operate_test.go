@@ -8,55 +8,55 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// What operators do, by commands or with psql.
+// The steps of operators, by commands or with psql.
 
-func (p *play) cancelOne() {
-	t := p.someTask()
-	p.say("cancel %s", t.name)
+func (p *simulation) cancelOne() {
+	t := p.anyTask()
+	p.logStep("cancel %s", t.name)
 	if err := p.Cancel(p.t.Context(), t.id); errors.Is(err, store.ErrNotFound) != (t.stages == nil) {
 		p.fatalf("cancel: %v", err)
 	}
-	p.m.cancel(t)
+	p.model.cancel(t)
 }
 
-// fromStage is where to begin again: -1 and "" for whatever is missing.
-func (p *play) fromStage() (int, string) {
+// fromStage returns the stage to retry from: -1 and "" for all that are not completed.
+func (p *simulation) fromStage() (int, string) {
 	if p.chance(50) {
 		return -1, ""
 	}
-	from := p.rng.IntN(len(p.m.stages))
-	return from, p.m.stages[from]
+	from := p.rng.IntN(len(p.model.stages))
+	return from, p.model.stages[from]
 }
 
-func (p *play) retryMany() {
+func (p *simulation) retryMany() {
 	status := pickOne(p, []store.Status{dead, failing, cancelled})
 	from, stage := p.fromStage()
-	p.say("retry all that are %s from %q", status, stage)
+	p.logStep("retry all that are %s from %q", status, stage)
 	want := 0
-	for _, t := range p.m.tasks {
-		if t.by.IsZero() && p.m.status(t) == status {
-			p.m.retry(t, from)
+	for _, t := range p.model.tasks {
+		if t.overriddenBy.IsZero() && p.model.status(t) == status {
+			p.model.retry(t, from)
 			want++
 		}
 	}
 	got, err := p.RetryAll(p.t.Context(), store.Filter{Status: status}, stage, store.RetryAllOptions{})
 	p.must(err)
 	if got.Retried != want {
-		p.fatalf("%+v were retried, want %d", got, want)
+		p.fatalf("RetryAll returned %+v, want %d retried", got, want)
 	}
 }
 
-func (p *play) retryOne() {
-	t := p.someTask()
+func (p *simulation) retryOne() {
+	t := p.anyTask()
 	from, stage := p.fromStage()
-	p.say("retry %s from %q", t.name, stage)
+	p.logStep("retry %s from %q", t.name, stage)
 	err := p.Retry(p.t.Context(), t.id, stage)
 	switch {
 	case t.stages == nil:
 		if !errors.Is(err, store.ErrNotFound) {
 			p.fatalf("retry: %v", err)
 		}
-	case p.m.retry(t, from):
+	case p.model.retry(t, from):
 		p.must(err)
 	default:
 		if !errors.Is(err, store.ErrOverridden) {
@@ -65,19 +65,19 @@ func (p *play) retryOne() {
 	}
 }
 
-func (p *play) overrideSome() {
-	old := []*modelTask{p.someTask()}
+func (p *simulation) overrideSome() {
+	old := []*modelTask{p.anyTask()}
 	if p.chance(50) {
-		old = append(old, p.someTask())
+		old = append(old, p.anyTask())
 	}
-	name, sub := p.submission()
+	name, sub := p.newSubmission()
 	var ids []store.ID
 	ok := true
 	for _, t := range old {
 		ids = append(ids, t.id)
-		ok = ok && t.stages != nil && t.by.IsZero()
+		ok = ok && t.stages != nil && t.overriddenBy.IsZero()
 	}
-	p.say("override %s by %s", names(old), name)
+	p.logStep("override %s by %s", names(old), name)
 	r, err := p.Override(p.t.Context(), ids, sub)
 	if !ok {
 		if !errors.Is(err, store.ErrOverridden) && !errors.Is(err, store.ErrNotFound) {
@@ -87,11 +87,11 @@ func (p *play) overrideSome() {
 		return
 	}
 	p.must(err)
-	p.m.add(r.ID, name, sub)
+	p.model.add(r.ID, name, sub)
 	p.committed = append(p.committed, sub.RequestID)
 	for _, t := range old {
-		p.m.cancel(t)
-		t.by = r.ID
+		p.model.cancel(t)
+		t.overriddenBy = r.ID
 	}
 }
 
@@ -103,16 +103,16 @@ func names(tasks []*modelTask) string {
 	return strings.Join(all, ", ")
 }
 
-// deleteOne takes a task out of the table, as people with psql may.
-func (p *play) deleteOne() {
-	t := p.someTask()
-	for _, other := range p.m.tasks {
-		if other.by == t.id {
-			other.by = store.ID{}
+// deleteOne deletes a task's row, as an operator with psql may.
+func (p *simulation) deleteOne() {
+	t := p.anyTask()
+	for _, other := range p.model.tasks {
+		if other.overriddenBy == t.id {
+			other.overriddenBy = store.ID{}
 		}
 	}
-	p.say("delete %s", t.name)
+	p.logStep("delete %s", t.name)
 	p.exec("delete from PREFIX_tasks where id = $1", t.id)
-	p.m.tasks = slices.DeleteFunc(p.m.tasks, func(other *modelTask) bool { return other == t })
+	p.model.tasks = slices.DeleteFunc(p.model.tasks, func(other *modelTask) bool { return other == t })
 	p.committed = slices.DeleteFunc(p.committed, func(r string) bool { return r == t.request })
 }

@@ -8,46 +8,46 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// read asks the questions whose answers are nowhere else compared.
-func (p *play) read() {
+// read compares the results of queries that no other step compares.
+func (p *simulation) read() {
 	ctx := p.t.Context()
-	w, t := p.someone(), p.m.task(p.someTask().id)
-	p.say("reads, what %s holds among it", w.name)
+	w, t := p.anyWorker(), p.model.task(p.anyTask().id)
+	p.logStep("read, among others the claims of %s", w.name)
 	held, err := p.FindHeldClaims(ctx, w.id)
 	p.must(err)
-	p.same("claims held", tokensOfClaims(held), p.m.held(w.id))
+	p.compareIDs("claims held", tokensOfClaims(held), p.model.held(w.id))
 
-	claims := p.known(5)
+	claims := p.someClaims(5)
 	lost, err := p.FindLostClaims(ctx, claims)
 	p.must(err)
-	p.same("claims lost", tokensOfLost(lost), p.lost(claims))
-	p.readSettled(claims)
+	p.compareIDs("claims lost", tokensOfLost(lost), p.lostClaims(claims))
+	p.compareRecordedOutcomes(claims)
 
 	counts, err := p.Counts(ctx)
 	p.must(err)
-	for i := range p.m.stages {
+	for i := range p.model.stages {
 		for _, status := range []store.Status{pending, inprogress, done, failing, dead, cancelled} {
-			if want := p.m.count(i, status); counts[i][status] != want {
-				p.fatalf("%d tasks are %s in %s, want %d", counts[i][status], status, p.m.stages[i], want)
+			if want := p.model.count(i, status); counts[i][status] != want {
+				p.fatalf("%d tasks are %s in %s, want %d", counts[i][status], status, p.model.stages[i], want)
 			}
 		}
 	}
 	scheduled := 0
-	for _, t := range p.m.tasks {
-		if p.m.status(t) == store.StatusScheduled {
+	for _, t := range p.model.tasks {
+		if p.model.status(t) == store.StatusScheduled {
 			scheduled++
 		}
 	}
-	if strip, err := p.Stats(ctx); err != nil || strip.Scheduled != scheduled {
-		p.fatalf("%d tasks are scheduled, %v; want %d", strip.Scheduled, err, scheduled)
+	if stats, err := p.Stats(ctx); err != nil || stats.Scheduled != scheduled {
+		p.fatalf("%d tasks are scheduled, %v; want %d", stats.Scheduled, err, scheduled)
 	}
 	if t == nil {
 		return
 	}
 	got, err := p.Get(ctx, t.id)
 	p.must(err)
-	if got.Status != p.m.status(t) || got.IsFinished(p.Graph()) == p.m.open(t) {
-		p.fatalf("%s is %s, settled %t; want %s, %t", t.name, got.Status, got.IsFinished(p.Graph()), p.m.status(t), !p.m.open(t))
+	if got.Status != p.model.status(t) || got.IsFinished(p.Graph()) == p.model.isUnfinished(t) {
+		p.fatalf("%s is %s, finished: %t; want %s, %t", t.name, got.Status, got.IsFinished(p.Graph()), p.model.status(t), !p.model.isUnfinished(t))
 	}
 }
 
@@ -67,7 +67,7 @@ func tokensOfClaims(claims []engine.Claim) []store.ID {
 	return all
 }
 
-func (p *play) lost(claims []engine.Claim) []store.ID {
+func (p *simulation) lostClaims(claims []engine.Claim) []store.ID {
 	var all []store.ID
 	for _, c := range claims {
 		if !p.holds(c) {
@@ -77,19 +77,19 @@ func (p *play) lost(claims []engine.Claim) []store.ID {
 	return all
 }
 
-// readSettled: what a worker asks when it does not know whether its report
-// arrived.
-func (p *play) readSettled(claims []engine.Claim) {
+// compareRecordedOutcomes compares what a worker queries when the response to its reports
+// was lost.
+func (p *simulation) compareRecordedOutcomes(claims []engine.Claim) {
 	var reports []engine.Report
 	for _, c := range claims {
 		reports = append(reports, p.report(c))
 	}
-	settled, err := p.FindRecordedOutcomes(p.t.Context(), reports)
+	recorded, err := p.FindRecordedOutcomes(p.t.Context(), reports)
 	p.must(err)
 	for _, r := range reports {
-		t := p.m.task(r.Task)
-		if want := t != nil && t.history[r.Token].outcome == string(r.Outcome); settled[r.Token] != want {
-			p.fatalf("%s is settled: %t, want %t", r.Token, settled[r.Token], want)
+		t := p.model.task(r.Task)
+		if want := t != nil && t.history[r.Token].outcome == string(r.Outcome); recorded[r.Token] != want {
+			p.fatalf("the outcome of %s is recorded: %t, want %t", r.Token, recorded[r.Token], want)
 		}
 	}
 }
@@ -116,15 +116,15 @@ func (m *model) count(stage int, status store.Status) int {
 	return n
 }
 
-// status is how the task as a whole stands.
+// status returns the status of the whole task.
 func (m *model) status(t *modelTask) store.Status {
 	all := make([]string, len(t.stages))
-	begun, scheduled := false, true
+	started, scheduled := false, true
 	for i := range t.stages {
 		s := &t.stages[i]
 		all[i] = string(s.status)
-		begun = begun || s.status == done
-		scheduled = scheduled && s.attempts == 0 && (m.untried(t, i) || len(m.needs[i]) > 0)
+		started = started || s.status == done
+		scheduled = scheduled && s.attempts == 0 && (m.isScheduled(t, i) || len(m.needs[i]) > 0)
 	}
 	for _, first := range []store.Status{dead, cancelled, inprogress, failing} {
 		if slices.Contains(all, string(first)) {
@@ -134,7 +134,7 @@ func (m *model) status(t *modelTask) store.Status {
 	switch {
 	case strings.Count(strings.Join(all, " "), string(done)) == len(all):
 		return done
-	case begun:
+	case started:
 		return inprogress
 	case scheduled:
 		return store.StatusScheduled

@@ -18,10 +18,10 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// A failed run prints its seed, and -seed plays it again; -rounds plays more of
-// them, each with another seed.
+// A failed run prints its seed, and -seed repeats it. -rounds sets the number of rounds,
+// each with another seed.
 var (
-	seedFlag   = flag.Int64("seed", 0, "seed of the first round of the model tests; 0 for one made of the time")
+	seedFlag   = flag.Int64("seed", 0, "seed of the first round of the model tests; 0 for one from the clock")
 	roundsFlag = flag.Int("rounds", 2, "rounds of the model tests, for each graph")
 	stepsFlag  = flag.Int("steps", 250, "steps per round")
 )
@@ -32,7 +32,7 @@ const (
 	modelLease    = time.Minute
 )
 
-// modelRand is the source of all choices, and its seed.
+// modelRand returns the random generator of the tests, and its seed.
 func modelRand() (*rand.Rand, int64) {
 	seed := *seedFlag
 	if seed == 0 {
@@ -41,7 +41,7 @@ func modelRand() (*rand.Rand, int64) {
 	return rand.New(rand.NewPCG(uint64(seed), 0)), seed
 }
 
-// graphs are the shapes the model is played on.
+// graphs returns the graphs of the model tests.
 func graphs(t *testing.T) []store.Graph {
 	t.Helper()
 	diamond, err := store.NewGraph("diamond",
@@ -59,8 +59,8 @@ func graphs(t *testing.T) []store.Graph {
 	return []store.Graph{store.Video(), diamond}
 }
 
-// rounds calls play in a parallel subtest for each graph and seed.
-func rounds(t *testing.T, play func(t *testing.T, g store.Graph, seed int64)) {
+// runRounds calls run in a parallel sub-test for each graph and seed.
+func runRounds(t *testing.T, run func(t *testing.T, g store.Graph, seed int64)) {
 	t.Helper()
 	_, first := modelRand()
 	for _, g := range graphs(t) {
@@ -70,66 +70,66 @@ func rounds(t *testing.T, play func(t *testing.T, g store.Graph, seed int64)) {
 				t.Parallel()
 				t.Cleanup(func() {
 					if t.Failed() {
-						t.Logf("again: go test ./store -run '^%s$' -seed %d -rounds 1 -steps %d",
+						t.Logf("repeat with: go test ./store -run '^%s$' -seed %d -rounds 1 -steps %d",
 							strings.SplitN(t.Name(), "/", 2)[0], seed, *stepsFlag)
 					}
 				})
-				play(t, g, seed)
+				run(t, g, seed)
 			})
 		}
 	}
 }
 
-func TestStoreDoesWhatTheModelDoes(t *testing.T) {
+func TestStore_AgreesWithTheModel(t *testing.T) {
 	t.Parallel()
-	rounds(t, func(t *testing.T, g store.Graph, seed int64) {
-		p := newPlay(t, g, seed)
-		moves := p.moves()
+	runRounds(t, func(t *testing.T, g store.Graph, seed int64) {
+		p := newSimulation(t, g, seed)
+		steps := p.steps()
 		for p.step = range *stepsFlag {
-			p.pick(moves)()
+			p.pickStep(steps)()
 			p.compare()
 			if p.step%20 == 0 {
 				p.compareHistory()
 			}
 		}
-		p.drain()
+		p.completeAll()
 		p.compareHistory()
 		p.checkInvariants()
 	})
 }
 
-// play is one round: the model, the store, and what has been done to both.
-type play struct {
+// simulation is one round: the model, the store, and what has been done to both.
+type simulation struct {
 	tables
-	t       *testing.T
-	pool    *pgxpool.Pool
-	rng     *rand.Rand
-	m       *model
-	workers []*modelWorker // those of now; the model remembers all
-	careful bool           // no operator retries anything
-	prefix  string
-	step    int
-	count   int // of tasks ever
-	log     []string
-	claims  []engine.Claim // every claim there ever was
-	tokens  map[store.ID]bool
+	t         *testing.T
+	pool      *pgxpool.Pool
+	rng       *rand.Rand
+	model     *model
+	workers   []*modelWorker // the current ones; the model has all
+	noRetries bool           // operators retry nothing
+	prefix    string
+	step      int
+	taskCount int // of all tasks ever submitted
+	log       []string
+	claims    []engine.Claim // all claims ever made
+	tokens    map[store.ID]bool
 
 	committed, rolledBack []string // request ids
 }
 
-func newPlay(t *testing.T, g store.Graph, seed int64) *play {
+func newSimulation(t *testing.T, g store.Graph, seed int64) *simulation {
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	p := &play{
-		tables: newTables(pool, g), t: t, pool: pool, m: newModel(g, modelAttempts), prefix: modelPrefix(g),
-		rng: rand.New(rand.NewPCG(uint64(seed), 1)), careful: seed%2 == 0, tokens: make(map[store.ID]bool),
+	p := &simulation{
+		tables: newTables(pool, g), t: t, pool: pool, model: newModel(g, modelAttempts), prefix: modelPrefix(g),
+		rng: rand.New(rand.NewPCG(uint64(seed), 1)), noRetries: seed%2 == 0, tokens: make(map[store.ID]bool),
 	}
 	for i := range modelWorkers {
-		p.workers = append(p.workers, p.join(fmt.Sprint("w", i)))
+		p.workers = append(p.workers, p.register(fmt.Sprint("w", i)))
 	}
 	return p
 }
 
-// modelPrefix is what the names of the pipeline's tables begin with.
+// modelPrefix returns the prefix of the names of the pipeline's tables.
 func modelPrefix(g store.Graph) string {
 	if g.Name() == "video" {
 		return ""
@@ -137,59 +137,58 @@ func modelPrefix(g store.Graph) string {
 	return g.Name() + "_"
 }
 
-// The calls that say who is there, as the model tests make them.
-
 func modelRegister(ctx context.Context, s *engine.Engine) (store.ID, error) {
 	return s.RegisterWorker(ctx, store.Worker{Host: "test", PID: 1, Lease: modelLease})
 }
 
-func modelBeat(ctx context.Context, s *engine.Engine, worker store.ID, claims []engine.Claim) ([]store.ID, error) {
+func modelHeartbeat(ctx context.Context, s *engine.Engine, worker store.ID, claims []engine.Claim) ([]store.ID, error) {
 	out, err := s.Heartbeat(ctx, engine.HeartbeatRequest{Worker: worker, Claims: claims, Credit: &engine.OutageCredit{}})
 	return tokensOfLost(out.LostClaims), err
 }
 
-func modelSweep(ctx context.Context, s *engine.Engine, worker store.ID, judge *engine.OutageCredit) (engine.SweepResult, error) {
+func modelSweep(ctx context.Context, s *engine.Engine, worker store.ID, credit *engine.OutageCredit) (engine.SweepResult, error) {
 	return s.Sweep(ctx, engine.SweepRequest{
-		Worker: worker, Credit: judge, MaxAttempts: slices.Repeat([]int{modelAttempts}, len(s.Graph().Stages())),
+		Worker: worker, Credit: credit, MaxAttempts: slices.Repeat([]int{modelAttempts}, len(s.Graph().Stages())),
 	})
 }
 
-// say writes down what is done; the end of it is shown when a round fails.
-func (p *play) say(format string, args ...any) {
+// logStep logs a step; the last of them are shown when a round fails.
+func (p *simulation) logStep(format string, args ...any) {
 	p.log = append(p.log, fmt.Sprintf("%4d ", p.step)+fmt.Sprintf(format, args...))
 }
 
-func (p *play) fatalf(format string, args ...any) {
+// fatalf fails the test with the last steps.
+func (p *simulation) fatalf(format string, args ...any) {
 	p.t.Helper()
 	p.t.Fatalf("%s\nafter:\n%s", fmt.Sprintf(format, args...), strings.Join(p.log[max(0, len(p.log)-30):], "\n"))
 }
 
-func (p *play) must(err error) {
+func (p *simulation) must(err error) {
 	p.t.Helper()
 	if err != nil {
 		p.fatalf("%v", err)
 	}
 }
 
-func (p *play) exec(sql string, args ...any) {
+func (p *simulation) exec(sql string, args ...any) {
 	p.t.Helper()
 	_, err := p.pool.Exec(p.t.Context(), strings.ReplaceAll(sql, "PREFIX_", p.prefix), args...)
 	p.must(err)
 }
 
-// move is something that may be done next.
-type move struct {
+// step is something that may be done next.
+type step struct {
 	weight int
 	do     func()
 }
 
-func (p *play) pick(moves []move) func() {
+func (p *simulation) pickStep(steps []step) func() {
 	sum := 0
-	for _, m := range moves {
+	for _, m := range steps {
 		sum += m.weight
 	}
 	n := p.rng.IntN(sum)
-	for _, m := range moves {
+	for _, m := range steps {
 		if n -= m.weight; n < 0 {
 			return m.do
 		}
@@ -197,21 +196,21 @@ func (p *play) pick(moves []move) func() {
 	panic("unreachable")
 }
 
-// compare reads all tasks and looks for a difference.
-func (p *play) compare() {
+// compare compares all tasks with the model.
+func (p *simulation) compare() {
 	p.t.Helper()
 	tasks, err := p.List(p.t.Context(), store.ListQuery{Filter: store.Filter{Limit: 10000}})
 	p.must(err)
-	if len(tasks) != len(p.m.tasks) {
-		p.fatalf("there are %d tasks, want %d", len(tasks), len(p.m.tasks))
+	if len(tasks) != len(p.model.tasks) {
+		p.fatalf("there are %d tasks, want %d", len(tasks), len(p.model.tasks))
 	}
 	slices.Reverse(tasks)
-	for i, want := range p.m.tasks {
+	for i, want := range p.model.tasks {
 		got := tasks[i]
-		if got.ID != want.id || got.OverriddenBy != want.by || got.Priority != want.priority || got.RequestID != want.request {
+		if got.ID != want.id || got.OverriddenBy != want.overriddenBy || got.Priority != want.priority || got.RequestID != want.request {
 			p.fatalf("task %s is %+v, want %+v", want.name, got, want)
 		}
-		if status := p.m.status(want); got.Status != status {
+		if status := p.model.status(want); got.Status != status {
 			p.fatalf("%s is %s, want %s", want.name, got.Status, status)
 		}
 		for j, s := range got.Stages {
@@ -222,12 +221,12 @@ func (p *play) compare() {
 	}
 }
 
-func (p *play) describe(s store.StageState) string {
+func (p *simulation) describe(s store.StageState) string {
 	wait := noWait
 	if s.RunAt != nil {
 		wait = waiting
 		if s.RunAt.Before(time.Now()) {
-			wait = waitOver
+			wait = waitDue
 		}
 	}
 	return fmt.Sprintf("%s, %d attempts, claim %s of %s, wait %d", s.Status, s.Attempts, s.Token, s.LockedBy, wait)
@@ -237,18 +236,18 @@ func (s *modelStage) describe() string {
 	return fmt.Sprintf("%s, %d attempts, claim %s of %s, wait %d", s.status, s.attempts, s.token, s.worker, s.wait)
 }
 
-// compareHistory reads all attempts and looks for a difference.
-func (p *play) compareHistory() {
+// compareHistory compares all attempts with the model.
+func (p *simulation) compareHistory() {
 	p.t.Helper()
-	for _, task := range p.m.tasks {
+	for _, task := range p.model.tasks {
 		got, err := p.History(p.t.Context(), task.id)
 		p.must(err)
 		if len(got) != len(task.history) {
 			p.fatalf("history of %s is %+v, want %+v", task.name, got, task.history)
 		}
 		for _, a := range got {
-			if try := (modelTry{a.Stage, a.Attempt, a.Outcome, a.Worker}); try != task.history[a.Token] {
-				p.fatalf("in the history of %s, %s is %+v, want %+v", task.name, a.Token, try, task.history[a.Token])
+			if attempt := (modelAttempt{a.Stage, a.Attempt, a.Outcome, a.Worker}); attempt != task.history[a.Token] {
+				p.fatalf("in the history of %s, %s is %+v, want %+v", task.name, a.Token, attempt, task.history[a.Token])
 			}
 		}
 		for i := range task.stages {
@@ -257,21 +256,21 @@ func (p *play) compareHistory() {
 	}
 }
 
-func (p *play) compareResult(task *modelTask, stage int) {
+func (p *simulation) compareResult(task *modelTask, stage int) {
 	p.t.Helper()
-	raw, err := p.Result(p.t.Context(), task.id, p.m.stages[stage])
+	raw, err := p.Result(p.t.Context(), task.id, p.model.stages[stage])
 	if want := task.stages[stage].result; string(raw) != want || (err == nil) != (want != "") {
-		p.fatalf("result of stage %s of %s is %s, %v; want %q", p.m.stages[stage], task.name, raw, err, want)
+		p.fatalf("result of stage %s of %s is %s, %v; want %q", p.model.stages[stage], task.name, raw, err, want)
 	}
 }
 
-// checkInvariants asks the rules, which know nothing of the model. Claims were
-// made to look older than they are, so their beginnings say nothing.
-func (p *play) checkInvariants() {
+// checkInvariants checks the rules of package invariant, which does not use the model. The
+// test changed the times of claims, so their starts are not checked.
+func (p *simulation) checkInvariants() {
 	p.t.Helper()
 	found, err := invariant.Check(p.t.Context(), p.pool, p.Graph(), invariant.Options{
-		Settled: true, NoRetries: p.careful, MaxOrphanTime: time.Second, MaxTransactionTime: 24 * time.Hour,
-		MaxAttempts: slices.Repeat([]int{modelAttempts}, len(p.m.stages)),
+		Settled: true, NoRetries: p.noRetries, MaxOrphanTime: time.Second, MaxTransactionTime: 24 * time.Hour,
+		MaxAttempts: slices.Repeat([]int{modelAttempts}, len(p.model.stages)),
 		Committed:   p.committed, RolledBack: p.rolledBack,
 	})
 	p.must(err)

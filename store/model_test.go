@@ -8,54 +8,52 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// model is a pipeline as it should be: what the documentation of the store says,
-// once more, in plain Go. It knows nothing of SQL, and learns from the database
-// only what that draws, ids and tokens. Whoever uses it makes the same call to
-// both and compares.
+// model implements in plain Go what the documentation of the store promises. It does not
+// know SQL, and takes from the database only the ids and tokens that it generates. The
+// tests make the same calls to the model and the store, and compare the results.
 type model struct {
-	stages  []string
-	needs   [][]int // by stage
-	feeds   [][]int
-	above   [][]bool // above[i][j]: i is j, or needs it, directly or not
-	max     int      // attempts per stage
-	tasks   []*modelTask
-	workers []*modelWorker
+	stages      []string
+	needs       [][]int // by stage
+	feeds       [][]int
+	upstream    [][]bool // upstream[i][j]: i is j, or needs it, directly or not
+	maxAttempts int      // attempts per stage
+	tasks       []*modelTask
+	workers     []*modelWorker
 }
 
 type modelTask struct {
-	scheduled bool // cancelled while it waited for the time it was submitted for, which is to come
-	wasReady  bool // it could be claimed before: its time came, a claim was given back, or it is done again
-	id        store.ID
-	name      string
-	priority  int16
-	request   string
-	by        store.ID // what replaced it
-	stages    []modelStage
-	history   map[store.ID]modelTry // by token
+	scheduled    bool // cancelled before the time it was submitted for, which is still to come
+	wasReady     bool // it was ready before: its time came, a claim was released, or it was retried
+	id           store.ID
+	name         string
+	priority     int16
+	request      string
+	overriddenBy store.ID // zero for none
+	stages       []modelStage
+	history      map[store.ID]modelAttempt // by token
 }
 
 type modelStage struct {
-	status   store.Status
-	attempts int
-	token    store.ID // of the claim; zero while it is not known yet
-	worker   store.ID
-	young    bool // claimed just now, so that its worker is not given up yet
-	wait     modelWait
-	result   string // of the latest completed attempt
+	status          store.Status
+	attempts        int
+	token           store.ID // of the claim; zero while the test does not know it
+	worker          store.ID
+	recentlyClaimed bool // claimed just now, so that its worker does not expire
+	wait            modelWait
+	result          string // of the latest completed attempt
 }
 
-// modelWait is whether a stage waits for a time: not, for one that has come, or
-// for one that has not.
+// modelWait says whether a stage waits for a time, and whether that has come.
 type modelWait int
 
 const (
 	noWait modelWait = iota
-	waitOver
+	waitDue
 	waiting
 )
 
-// modelTry is a line of the history.
-type modelTry struct {
+// modelAttempt is an attempt in the history.
+type modelAttempt struct {
 	stage   string
 	attempt int
 	outcome string
@@ -63,21 +61,21 @@ type modelTry struct {
 }
 
 type modelWorker struct {
-	id            store.ID
-	name          string
-	stopped, lost bool
-	silent        bool // for longer than its lease
+	id               store.ID
+	name             string
+	stopped, lost    bool
+	missedHeartbeats bool // for longer than its lease
 }
 
 func (w *modelWorker) alive() bool { return !w.stopped && !w.lost }
 
 func newModel(g store.Graph, maxAttempts int) *model {
-	m := &model{stages: g.Stages(), max: maxAttempts}
+	m := &model{stages: g.Stages(), maxAttempts: maxAttempts}
 	n := len(m.stages)
-	m.needs, m.feeds, m.above = make([][]int, n), make([][]int, n), make([][]bool, n)
+	m.needs, m.feeds, m.upstream = make([][]int, n), make([][]int, n), make([][]bool, n)
 	for i := range n {
-		m.above[i] = make([]bool, n)
-		m.above[i][i] = true
+		m.upstream[i] = make([]bool, n)
+		m.upstream[i][i] = true
 		m.feeds[i] = g.Feeds(i)
 		for _, next := range m.feeds[i] {
 			m.needs[next] = append(m.needs[next], i)
@@ -86,8 +84,8 @@ func newModel(g store.Graph, maxAttempts int) *model {
 	for range n {
 		for i := range n {
 			for _, need := range m.needs[i] {
-				for j, is := range m.above[need] {
-					m.above[i][j] = m.above[i][j] || is
+				for j, is := range m.upstream[need] {
+					m.upstream[i][j] = m.upstream[i][j] || is
 				}
 			}
 		}
@@ -96,7 +94,7 @@ func newModel(g store.Graph, maxAttempts int) *model {
 }
 
 func (m *model) add(id store.ID, name string, sub store.Submission) *modelTask {
-	t := &modelTask{id: id, name: name, priority: sub.Priority, request: sub.RequestID, history: make(map[store.ID]modelTry)}
+	t := &modelTask{id: id, name: name, priority: sub.Priority, request: sub.RequestID, history: make(map[store.ID]modelAttempt)}
 	t.stages = make([]modelStage, len(m.stages))
 	for i := range t.stages {
 		t.stages[i].status = pending
@@ -127,8 +125,8 @@ func (m *model) worker(id store.ID) *modelWorker {
 	return nil
 }
 
-// met says that nothing a stage needs is missing, or will be once these are done.
-func (m *model) met(t *modelTask, stage int, these []bool) bool {
+// needsCompleted says that all stages that a stage needs are completed, or are in these.
+func (m *model) needsCompleted(t *modelTask, stage int, these []bool) bool {
 	for _, need := range m.needs[stage] {
 		if t.stages[need].status != done && (these == nil || !these[need]) {
 			return false
@@ -137,14 +135,14 @@ func (m *model) met(t *modelTask, stage int, these []bool) bool {
 	return true
 }
 
-func (s *modelStage) toDo() bool { return s.status == pending || s.status == failing }
+func (s *modelStage) isClaimable() bool { return s.status == pending || s.status == failing }
 
 func (m *model) ready(t *modelTask, stage int) bool {
 	s := &t.stages[stage]
-	return s.toDo() && s.wait == noWait && m.met(t, stage, nil)
+	return s.isClaimable() && s.wait == noWait && m.needsCompleted(t, stage, nil)
 }
 
-// queue is what can be claimed of a stage, in the order in which it is.
+// queue returns the ready tasks of a stage in the order in which they are claimed.
 func (m *model) queue(stage int, only []store.ID) []*modelTask {
 	var all []*modelTask
 	for _, t := range m.tasks {
@@ -152,44 +150,43 @@ func (m *model) queue(stage int, only []store.ID) []*modelTask {
 			all = append(all, t)
 		}
 	}
-	slices.SortFunc(all, inOrder)
+	slices.SortFunc(all, compareByClaimOrder)
 	return all
 }
 
-// claim leaves the token open: the database draws it.
+// claim leaves the token zero: the database generates it.
 func (t *modelTask) claim(stage int, worker store.ID) {
 	s := &t.stages[stage]
-	s.status, s.worker, s.token, s.young = inprogress, worker, store.ID{}, true
+	s.status, s.worker, s.token, s.recentlyClaimed = inprogress, worker, store.ID{}, true
 	s.attempts++
 }
 
-// end writes a claim down and leaves its stage with the given status.
+// end records the end of a claim, and sets the status of its stage.
 func (m *model) end(t *modelTask, stage int, outcome string, status store.Status) {
 	s := &t.stages[stage]
-	t.history[s.token] = modelTry{m.stages[stage], s.attempts, outcome, s.worker}
+	t.history[s.token] = modelAttempt{m.stages[stage], s.attempts, outcome, s.worker}
 	s.status, s.token, s.worker = status, store.ID{}, store.ID{}
 	if outcome == "released" {
 		s.attempts--
 	}
 }
 
-// mature makes ready what waited for a time that has come.
-func (m *model) mature(stage int, but *modelTask) {
+// promoteDue makes the due tasks ready, except one.
+func (m *model) promoteDue(stage int, except *modelTask) {
 	for _, t := range m.tasks {
-		if t != but && t.stages[stage].wait == waitOver {
+		if t != except && t.stages[stage].wait == waitDue {
 			t.stages[stage].wait = noWait
 			t.wasReady = t.wasReady || t.stages[stage].attempts == 0
 		}
 	}
 }
 
-// next is the sign of Next: negative where nothing waits, 0 where a time has
-// come.
-func (m *model) next(stage int) int {
+// nextDue returns the sign of NextDue: negative if no task waits, 0 if one is due.
+func (m *model) nextDue(stage int) int {
 	next := -1
 	for _, t := range m.tasks {
 		switch t.stages[stage].wait {
-		case waitOver:
+		case waitDue:
 			return 0
 		case waiting:
 			next = 1
@@ -198,8 +195,8 @@ func (m *model) next(stage int) int {
 	return next
 }
 
-// rest takes a stage that is not to go on out of its worker's hands.
-func (m *model) rest(t *modelTask, stage int, status store.Status) {
+// stop sets the status of a stage, and revokes its claim.
+func (m *model) stop(t *modelTask, stage int, status store.Status) {
 	s := &t.stages[stage]
 	if s.status == inprogress {
 		m.end(t, stage, "cancelled", status)
@@ -207,8 +204,8 @@ func (m *model) rest(t *modelTask, stage int, status store.Status) {
 	s.status, s.wait = status, noWait
 }
 
-// untried says that a stage waits for the time that the task was submitted for.
-func (m *model) untried(t *modelTask, stage int) bool {
+// isScheduled says that a stage waits for the time that the task was submitted for.
+func (m *model) isScheduled(t *modelTask, stage int) bool {
 	s := &t.stages[stage]
 	return len(m.needs[stage]) == 0 && s.attempts == 0 && s.wait != noWait && !t.wasReady
 }
@@ -217,7 +214,7 @@ func (m *model) cancel(t *modelTask) {
 	// The time that the task was submitted for is kept, for a retry.
 	kept, later := false, false
 	for i, s := range t.stages {
-		if m.untried(t, i) && s.status == pending {
+		if m.isScheduled(t, i) && s.status == pending {
 			kept, later = true, later || s.wait == waiting
 		}
 	}
@@ -226,56 +223,56 @@ func (m *model) cancel(t *modelTask) {
 	}
 	for i := range t.stages {
 		if s := t.stages[i].status; s != done && s != dead {
-			m.rest(t, i, cancelled)
+			m.stop(t, i, cancelled)
 		}
 	}
 }
 
-// retry returns false, and changes nothing, for a task that was replaced.
+// retry returns false, and changes nothing, for a task that was overridden.
 func (m *model) retry(t *modelTask, from int) bool {
-	var again []int
+	var retried []int
 	for i := range t.stages {
 		s := t.stages[i].status
-		if from < 0 && (s == dead || s == failing || s == cancelled) || from >= 0 && m.above[i][from] {
-			again = append(again, i)
+		if from < 0 && (s == dead || s == failing || s == cancelled) || from >= 0 && m.upstream[i][from] {
+			retried = append(retried, i)
 		}
 	}
-	if !t.by.IsZero() && len(again) > 0 {
+	if !t.overriddenBy.IsZero() && len(retried) > 0 {
 		return false
 	}
-	still := true // it is scheduled, as before or once more
+	scheduled := true // the task is still scheduled, or is again
 	for i := range t.stages {
-		still = still && (len(m.needs[i]) > 0 || m.keepsSchedule(t, i, from) || m.untried(t, i) && !slices.Contains(again, i))
+		scheduled = scheduled && (len(m.needs[i]) > 0 || m.keepsSchedule(t, i, from) || m.isScheduled(t, i) && !slices.Contains(retried, i))
 	}
-	for _, i := range again {
+	for _, i := range retried {
 		waits := m.keepsSchedule(t, i, from)
-		m.rest(t, i, pending)
+		m.stop(t, i, pending)
 		t.stages[i].attempts = 0
 		if waits {
 			t.stages[i].wait = waiting
 		}
 	}
-	t.scheduled, t.wasReady = false, !still
+	t.scheduled, t.wasReady = false, !scheduled
 	return true
 }
 
-// keepsSchedule says that a stage that is done again waits for the time kept.
+// keepsSchedule says that a retried stage waits for the time that a cancel kept.
 func (m *model) keepsSchedule(t *modelTask, stage, from int) bool {
 	return from < 0 && t.scheduled && len(m.needs[stage]) == 0 && t.stages[stage].status == cancelled
 }
 
-// modelSwept is what a sweep is expected to say.
-type modelSwept struct {
-	lost    []store.ID
-	expired int
-	left    []bool
-	next    []int
+// modelSweepResult is the expected result of a sweep.
+type modelSweepResult struct {
+	lost      []store.ID
+	expired   int
+	moreReady []bool
+	nextDue   []int
 }
 
-func (m *model) sweep(sweeper store.ID, judges bool) modelSwept {
-	var out modelSwept
+func (m *model) sweep(sweeper store.ID, expires bool) modelSweepResult {
+	var out modelSweepResult
 	for _, w := range m.workers {
-		if judges && w.id != sweeper && w.alive() && w.silent && !m.holdsYoung(w.id) {
+		if expires && w.id != sweeper && w.alive() && w.missedHeartbeats && !m.holdsRecentClaim(w.id) {
 			w.lost = true
 			out.lost = append(out.lost, w.id)
 		}
@@ -291,24 +288,24 @@ func (m *model) sweep(sweeper store.ID, judges bool) modelSwept {
 				continue
 			case !w.lost:
 				m.end(t, i, "released", pending)
-			case s.attempts >= m.max:
+			case s.attempts >= m.maxAttempts:
 				m.end(t, i, "expired", dead)
 			default:
 				m.end(t, i, "expired", failing)
 			}
 			out.expired++
 		}
-		m.mature(i, nil)
-		out.left = append(out.left, len(m.queue(i, nil)) > 0)
-		out.next = append(out.next, m.next(i))
+		m.promoteDue(i, nil)
+		out.moreReady = append(out.moreReady, len(m.queue(i, nil)) > 0)
+		out.nextDue = append(out.nextDue, m.nextDue(i))
 	}
 	return out
 }
 
-func (m *model) holdsYoung(worker store.ID) bool {
+func (m *model) holdsRecentClaim(worker store.ID) bool {
 	for _, t := range m.tasks {
 		for i := range t.stages {
-			if s := &t.stages[i]; s.status == inprogress && s.worker == worker && s.young {
+			if s := &t.stages[i]; s.status == inprogress && s.worker == worker && s.recentlyClaimed {
 				return true
 			}
 		}
@@ -316,11 +313,11 @@ func (m *model) holdsYoung(worker store.ID) bool {
 	return false
 }
 
-// open says that somebody may still work on a task, now or later.
-func (m *model) open(t *modelTask) bool {
+// isUnfinished says that a stage of the task may still run, now or later.
+func (m *model) isUnfinished(t *modelTask) bool {
 	for i := range t.stages {
 		s := &t.stages[i]
-		if s.status == inprogress || s.toDo() && m.met(t, i, nil) {
+		if s.status == inprogress || s.isClaimable() && m.needsCompleted(t, i, nil) {
 			return true
 		}
 	}

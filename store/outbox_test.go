@@ -12,36 +12,37 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// What was drawn by a transaction that did not wait for the disk may be drawn
-// again after a crash, so that is where the next session begins far off.
-func TestIdsAreNotDrawnAgainAfterACrash(t *testing.T) {
+// Ids that were allocated by a transaction with an asynchronous commit could be allocated
+// again after a crash. So the next session leaves a gap.
+func TestEventIDs_AreNotReusedAfterACrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.submit()
 	before, err := b.EventWatermark(t.Context())
 	must(t, err)
-	b.exec(`truncate cuelight_sequence_epoch`) // as recovery does with what is unlogged
+	b.exec(`truncate cuelight_sequence_epoch`) // as recovery does with unlogged tables
 	b.pool.Reset()
 	b.submit()
 	b.submit()
 	events := b.events(before)
 	if len(events) != 2 || events[0].ID < before+1<<16*1_000_000 || events[1].ID != events[0].ID+1<<16 {
-		t.Errorf("after %d there is %+v", before, events)
+		t.Errorf("after event %d there are %+v", before, events)
 	}
 }
 
-// What was drawn after a dump was made is drawn again where it is restored.
-func TestIdsAreNotDrawnAgainAfterARestore(t *testing.T) {
+// Ids that were allocated after a dump could be allocated again where it is restored.
+func TestEventIDs_AreNotReusedAfterARestore(t *testing.T) {
 	t.Parallel()
 	for name, restore := range map[string]string{
 		"in another cluster": `update cuelight_sequence_epoch set server_id = server_id + 1`,
-		"in this one": `create sequence again; select setval('again', (select last_value from outbox_id));
-			alter table outbox alter id set default cuelight_next_event_id('again');
-			drop sequence outbox_id; alter sequence again rename to outbox_id`,
+		"in the same cluster": `create sequence restored; select setval('restored', (select last_value from outbox_id));
+			alter table outbox alter id set default cuelight_next_event_id('restored');
+			drop sequence outbox_id; alter sequence restored rename to outbox_id`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,16 +54,16 @@ func TestIdsAreNotDrawnAgainAfterARestore(t *testing.T) {
 			b.pool.Reset()
 			b.submit()
 			if events := b.events(before); len(events) != 1 || events[0].ID < before+1<<16*1_000_000 {
-				t.Errorf("after %d there is %+v", before, events)
+				t.Errorf("after event %d there are %+v", before, events)
 			}
 		})
 	}
 }
 
-// Where more was drawn after a dump than is left out, and where a database was made
-// anew, readers have places that lie ahead of it. Waiting there for what comes would
-// be for ever, or pass over what comes until then.
-func TestPlaceThatWasNeverReachedIsTold(t *testing.T) {
+// Where more ids were allocated after a dump than the gap holds, and where a database was
+// created again, readers have positions beyond the database. If they waited there, they
+// would miss the events until then.
+func TestEvents_ReportPositionsThatWereNeverReached(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
@@ -73,7 +74,7 @@ func TestPlaceThatWasNeverReachedIsTold(t *testing.T) {
 	must(t, err)
 	newest, err := b.LastAllocatedEvent(ctx)
 	must(t, err)
-	for name, after := range map[string]int64{"the last": seen, "the newest": newest} {
+	for name, after := range map[string]int64{"the watermark": seen, "the last allocated": newest} {
 		if events, err := b.Events(ctx, store.EventQuery{After: after}); err != nil || len(events) != 0 {
 			t.Errorf("after %s: %v, %v", name, events, err)
 		}
@@ -81,18 +82,18 @@ func TestPlaceThatWasNeverReachedIsTold(t *testing.T) {
 	b.exec(`select setval('outbox_id', (select last_value from outbox_id) - 2000000)`)
 	b.exec(`update cuelight_sequence_epoch set server_id = server_id + 1`)
 	b.pool.Reset()
-	for range 2 { // before anything has happened there, and then
+	for range 2 { // before the first event after the restore, and after it
 		for _, q := range []store.EventQuery{{After: seen}, {After: seen, Task: id}, {After: 1 << 62}} {
 			if _, err := b.Events(ctx, q); !errors.Is(err, store.ErrEventsGone) {
-				t.Errorf("after %d, of which there is none: %v", q.After, err)
+				t.Errorf("after %d, which was never allocated: %v", q.After, err)
 			}
 		}
 		b.submit()
 	}
 }
 
-// After a crash what was drawn last may not have been written down, and is left out.
-func TestReaderGoesOnAfterACrash(t *testing.T) {
+// After a crash the ids that were allocated last may not be on disk, and are skipped.
+func TestEvents_ReaderContinuesAfterACrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.submit()
@@ -104,21 +105,21 @@ func TestReaderGoesOnAfterACrash(t *testing.T) {
 	b.exec(`select setval('outbox_id', (select last_value from outbox_id) - 500)`)
 	b.pool.Reset()
 	if events := b.events(seen); len(events) != 0 {
-		t.Errorf("there is %+v", events)
+		t.Errorf("events are %+v", events)
 	}
 	b.submit()
-	wantTold(t, b.events(seen), "submitted")
+	wantEvents(t, b.events(seen), "submitted")
 }
 
-// Sessions that draw their first places after a crash at the same time must not set
-// back the sequence under one another.
-func TestFirstPlacesAfterACrashAreDrawnOnce(t *testing.T) {
+// Sessions that allocate their first ids after a crash at the same time must not set the
+// sequence back for each other.
+func TestEventIDs_AreUniqueForConcurrentSessionsAfterACrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec(`truncate cuelight_sequence_epoch`)
 	const sessions, times = 4, 3000
 	var all sync.WaitGroup
-	drawn := make([][]int64, sessions)
+	allocated := make([][]int64, sessions)
 	for i := range sessions {
 		all.Go(func() {
 			conn, err := b.pool.Acquire(t.Context())
@@ -127,14 +128,14 @@ func TestFirstPlacesAfterACrashAreDrawnOnce(t *testing.T) {
 				return
 			}
 			defer conn.Release()
-			// Rolled back, each time is the first again.
+			// After the rollback, each time is the first.
 			var batch pgx.Batch
 			for range times {
 				batch.Queue(`begin`)
 				batch.Queue(`select cuelight_next_event_id_slow('outbox_id')`).QueryRow(func(row pgx.Row) error {
-					var place int64
-					err := row.Scan(&place)
-					drawn[i] = append(drawn[i], place)
+					var id int64
+					err := row.Scan(&id)
+					allocated[i] = append(allocated[i], id)
 					return err
 				})
 				batch.Queue(`rollback`)
@@ -145,14 +146,14 @@ func TestFirstPlacesAfterACrashAreDrawnOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	places := slices.Concat(drawn...)
-	slices.Sort(places)
-	if once := slices.Compact(slices.Clone(places)); len(once) != sessions*times {
-		t.Errorf("%d places were drawn twice", len(places)-len(once))
+	ids := slices.Concat(allocated...)
+	slices.Sort(ids)
+	if once := slices.Compact(slices.Clone(ids)); len(once) != sessions*times {
+		t.Errorf("%d ids were allocated twice", len(ids)-len(once))
 	}
 }
 
-func TestEventsCannotBeReadFromAnOldSnapshot(t *testing.T) {
+func TestEvents_RejectRepeatableRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	err := pgx.BeginTxFunc(t.Context(), b.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
@@ -164,7 +165,7 @@ func TestEventsCannotBeReadFromAnOldSnapshot(t *testing.T) {
 	}
 }
 
-func TestOldEventsAreForgottenAndReadersToldSo(t *testing.T) {
+func TestPruneEvents_ReportsGapsToReaders(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
@@ -175,27 +176,27 @@ func TestOldEventsAreForgottenAndReadersToldSo(t *testing.T) {
 	seen := b.events(0)[0].ID
 	more, err := b.PruneEvents(ctx, 30*time.Minute)
 	if err != nil || more {
-		t.Fatalf("forget says %v, %v", more, err)
+		t.Fatalf("PruneEvents returned %v, %v", more, err)
 	}
 	if _, err := b.Events(ctx, store.EventQuery{After: seen}); !errors.Is(err, store.ErrEventsGone) {
-		t.Errorf("for a reader who missed one the error is %v", err)
+		t.Errorf("for a reader that missed one the error is %v", err)
 	}
 	left := b.events(0)
 	if len(left) != 1 {
 		t.Fatalf("%d events are left, want 1", len(left))
 	}
-	now, err := b.EventWatermark(ctx)
+	watermark, err := b.EventWatermark(ctx)
 	must(t, err)
 	_, err = b.PruneEvents(ctx, 0)
 	must(t, err)
 	b.submit()
-	if events := b.events(now); len(events) != 1 {
-		t.Errorf("after all that was forgotten there are %d events, want 1", len(events))
+	if events := b.events(watermark); len(events) != 1 {
+		t.Errorf("after the pruned events there are %d events, want 1", len(events))
 	}
 }
 
-// A reader who is about to read what is deleted in this very moment is told so.
-func TestEventsThatAreForgottenWhileTheyAreReadAreNotPassedOver(t *testing.T) {
+// A reader whose next events are pruned while it reads gets an error.
+func TestPruneEvents_DuringAReadIsReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
@@ -213,10 +214,10 @@ func TestEventsThatAreForgottenWhileTheyAreReadAreNotPassedOver(t *testing.T) {
 		_, err := b.Events(ctx, store.EventQuery{After: seen})
 		read <- err
 	}()
-	for waiting := 0; waiting == 0; waiting = b.number(`select count(*) from pg_locks where relation = 'outbox'::regclass and not granted
-		and database = (select oid from pg_database where datname = current_database())`) {
-		time.Sleep(time.Millisecond)
-	}
+	waittest.Until(t, "the reader waits for the lock", func() bool {
+		return b.queryInt(`select count(*) from pg_locks where relation = 'outbox'::regclass and not granted
+			and database = (select oid from pg_database where datname = current_database())`) > 0
+	})
 	_, err = engine.New(tx, b.Graph()).PruneEvents(ctx, 0)
 	must(t, err)
 	must(t, tx.Commit(ctx))
@@ -225,8 +226,8 @@ func TestEventsThatAreForgottenWhileTheyAreReadAreNotPassedOver(t *testing.T) {
 	}
 }
 
-// A reader has missed nothing if the last event it saw is the last that was deleted.
-func TestReaderOfAllThatIsForgottenGoesOn(t *testing.T) {
+// A reader has missed nothing if the last event it read is the last that was pruned.
+func TestPruneEvents_ReaderAtTheEndContinues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.SubmitAll(t.Context(), []store.Submission{{Source: "a"}, {Source: "b"}})
@@ -235,15 +236,15 @@ func TestReaderOfAllThatIsForgottenGoesOn(t *testing.T) {
 	_, err = b.PruneEvents(t.Context(), 0)
 	must(t, err)
 	if _, err := b.Events(t.Context(), store.EventQuery{After: events[0].ID}); !errors.Is(err, store.ErrEventsGone) {
-		t.Errorf("for a reader who missed one the error is %v", err)
+		t.Errorf("for a reader that missed one the error is %v", err)
 	}
 	b.submit()
-	wantTold(t, b.events(events[1].ID), "submitted")
+	wantEvents(t, b.events(events[1].ID), "submitted")
 }
 
-// Of one task, what was told before it was there is not looked at: the outbox may have
-// millions of rows, and has no index for what turns write.
-func TestEventsOfATaskAreFoundFromItsBeginningOn(t *testing.T) {
+// The events of one task are searched only from its submission on: the outbox may have
+// millions of rows, and no index on the tasks of an exchange.
+func TestEvents_OfATaskReadOnlyRowsSinceItsSubmission(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, sql := range []string{
@@ -259,11 +260,11 @@ func TestEventsOfATaskAreFoundFromItsBeginningOn(t *testing.T) {
 	}
 	from, err := b.EventWatermark(t.Context())
 	must(t, err)
-	ids := []store.ID{b.submit(), {0: 1, 6: 0x40}, {0: 0xff, 6: 0x70}} // of which one does not say when, and one is of a clock that is ahead
+	ids := []store.ID{b.submit(), {0: 1, 6: 0x40}, {0: 0xff, 6: 0x70}} // one id has no time, and one is from a clock that is ahead
 	b.exec(`insert into tasks (id, source) select unnest($1::uuid[]), 'a'`, ids[1:])
 	w := b.worker()
 	for range ids {
-		b.finish(w, b.claim(w, ingest))
+		b.completeAll(w, b.claim(w, ingest))
 	}
 	b.exec(`delete from tasks where id = $1`, ids[0])
 	all := b.events(from)
@@ -276,7 +277,7 @@ func TestEventsOfATaskAreFoundFromItsBeginningOn(t *testing.T) {
 		}
 		got, err := b.Events(t.Context(), store.EventQuery{Task: id})
 		if err != nil || len(want) < 10 || !reflect.DeepEqual(got, want) {
-			t.Errorf("of task %s there are %d events, want %d: %v", id, len(got), len(want), err)
+			t.Errorf("task %s has %d events, want %d: %v", id, len(got), len(want), err)
 		}
 	}
 	var plan []struct {
@@ -284,6 +285,6 @@ func TestEventsOfATaskAreFoundFromItsBeginningOn(t *testing.T) {
 	}
 	must(t, b.pool.QueryRow(t.Context(), `explain (analyze, buffers, format json) select * from cuelight_video_events(0, 100, $1)`, ids[0]).Scan(&plan))
 	if n := plan[0].Plan["Shared Hit Blocks"].(float64) + plan[0].Plan["Shared Read Blocks"].(float64); n > 500 {
-		t.Errorf("%.0f blocks were looked at", n)
+		t.Errorf("%.0f blocks were read", n)
 	}
 }

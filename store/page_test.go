@@ -14,12 +14,12 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// states are tasks in every state that a list may ask for, as the columns that differ
-// from those of a new one.
-var states = []string{
+// taskStates are tasks in every state that a list can select, as the columns that differ
+// from those of a new task.
+var taskStates = []string{
 	"", "ingest_run_at = 'tomorrow'",
 	"ingest_status = 'failed', ingest_attempts = 1, ingest_run_at = 'tomorrow'", "ingest_status = 'failed', ingest_attempts = 1",
-	"ingest_run_at = 'tomorrow', ready_at = created_at", // it was claimed, and put off
+	"ingest_run_at = 'tomorrow', ready_at = created_at", // it was claimed, and postponed
 	"ingest_status = 'inprogress', ingest_token = cuelight_id(), ingest_locked_at = now(), ingest_locked_by = cuelight_id()",
 	"ingest_status = 'completed'", "ingest_status = 'completed', transcode_run_at = 'tomorrow'",
 	"ingest_status = 'completed', transcode_status = 'failed', transcode_run_at = 'tomorrow'",
@@ -31,16 +31,15 @@ var states = []string{
 	"ingest_status = 'dead', overridden_by = (select id from tasks order by id limit 1), transcode_status = 'cancelled', metadata_status = 'cancelled', assemble_status = 'cancelled', publish_status = 'cancelled'",
 }
 
-// variety submits so many tasks, each in a state that is drawn, and returns them all,
-// the newest first.
-func (b bundle) variety(n int, random *rand.Rand) []store.Task {
+// submitInRandomStates submits n tasks in random states, and returns them, newest first.
+func (b bundle) submitInRandomStates(n int, random *rand.Rand) []store.Task {
 	b.t.Helper()
 	b.exec("alter table tasks disable trigger user")
 	for range n {
-		id := b.submission(store.Submission{
+		id := b.submitTask(store.Submission{
 			Source: fmt.Sprintf("/%d.mp4", random.IntN(10)), Priority: int16(random.IntN(4) - 1), UserID: []string{"", "ann", "bob"}[random.IntN(3)],
 		})
-		if state := states[random.IntN(len(states))]; state != "" {
+		if state := taskStates[random.IntN(len(taskStates))]; state != "" {
 			b.exec("update tasks set "+state+" where id = $1", id)
 		}
 	}
@@ -52,9 +51,9 @@ func (b bundle) variety(n int, random *rand.Rand) []store.Task {
 	return tasks
 }
 
-// chooses says what a query is to find, by nothing but what a task is.
-func chooses(q store.ListQuery, t store.Task) bool {
-	any := func(is func(i int, s store.StageState) bool) bool {
+// matches says whether a query should find a task.
+func matches(q store.ListQuery, t store.Task) bool {
+	anyStage := func(is func(i int, s store.StageState) bool) bool {
 		for i, s := range t.Stages {
 			if is(i, s) {
 				return true
@@ -63,11 +62,11 @@ func chooses(q store.ListQuery, t store.Task) bool {
 		return false
 	}
 	status := func(want ...store.Status) bool {
-		return any(func(_ int, s store.StageState) bool { return slices.Contains(want, s.Status) })
+		return anyStage(func(_ int, s store.StageState) bool { return slices.Contains(want, s.Status) })
 	}
-	later := any(func(_ int, s store.StageState) bool { return s.RunAt != nil })
-	ready := any(func(i int, s store.StageState) bool {
-		return slices.Contains([]store.Status{pending, failing}, s.Status) && s.RunAt == nil && open(t, i)
+	scheduled := anyStage(func(_ int, s store.StageState) bool { return s.RunAt != nil })
+	ready := anyStage(func(i int, s store.StageState) bool {
+		return slices.Contains([]store.Status{pending, failing}, s.Status) && s.RunAt == nil && hasNeeds(t, i)
 	})
 	stage, _ := store.Video().Stage(q.Stage)
 	return (q.Status == "" || t.Status == q.Status) && (q.UserID == "" || t.UserID == q.UserID) &&
@@ -75,11 +74,11 @@ func chooses(q store.ListQuery, t store.Task) bool {
 		map[store.StateFilter]bool{
 			"": true, store.StateRunning: status(inprogress), store.StateWaiting: ready, store.StateDead: status(dead) && t.OverriddenBy.IsZero(),
 			store.StateScheduled: t.Status == store.StatusScheduled,
-			store.StateRetrying:  (status(failing) || later) && !status(dead, cancelled) && t.Status != store.StatusScheduled,
+			store.StateRetrying:  (status(failing) || scheduled) && !status(dead, cancelled) && t.Status != store.StatusScheduled,
 		}[q.State]
 }
 
-func open(t store.Task, stage int) bool {
+func hasNeeds(t store.Task, stage int) bool {
 	for i := range t.Stages {
 		if slices.Contains(store.Video().Feeds(i), stage) && t.Stages[i].Status != done {
 			return false
@@ -88,15 +87,15 @@ func open(t store.Task, stage int) bool {
 	return true
 }
 
-func TestPages_HaveWhatMatchesAndNothingElse(t *testing.T) {
+func TestPages_ReturnAllMatchesAndNothingElse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
-	all := b.variety(150, rand.New(rand.NewPCG(seed, 0)))
+	all := b.submitInRandomStates(150, rand.New(rand.NewPCG(seed, 0)))
 	queries := []store.ListQuery{{}}
-	for _, only := range []store.StateFilter{store.StateRunning, store.StateWaiting, store.StateScheduled, store.StateRetrying, store.StateDead} {
-		queries = append(queries, store.ListQuery{State: only})
+	for _, state := range []store.StateFilter{store.StateRunning, store.StateWaiting, store.StateScheduled, store.StateRetrying, store.StateDead} {
+		queries = append(queries, store.ListQuery{State: state})
 	}
 	for _, status := range []store.Status{pending, store.StatusScheduled, inprogress, done, failing, dead, cancelled} {
 		queries = append(queries, store.ListQuery{Filter: store.Filter{Status: status}})
@@ -109,35 +108,35 @@ func TestPages_HaveWhatMatchesAndNothingElse(t *testing.T) {
 			for _, user := range []string{"", "ann"} {
 				q.Source, q.UserID = source, user
 				for _, q.Oldest = range []bool{false, true} {
-					b.pages(all, q)
+					b.checkPages(all, q)
 				}
 			}
 		}
 	}
-	strip, err := b.Stats(t.Context())
+	stats, err := b.Stats(t.Context())
 	must(t, err)
-	for only, got := range map[store.StateFilter]int{
-		store.StateRunning: strip.Running, store.StateWaiting: strip.Waiting, store.StateScheduled: strip.Scheduled,
-		store.StateRetrying: strip.Retrying, store.StateDead: strip.Dead,
+	for state, got := range map[store.StateFilter]int{
+		store.StateRunning: stats.Running, store.StateWaiting: stats.Waiting, store.StateScheduled: stats.Scheduled,
+		store.StateRetrying: stats.Retrying, store.StateDead: stats.Dead,
 	} {
 		want := 0
 		for _, task := range all {
-			if chooses(store.ListQuery{State: only}, task) {
+			if matches(store.ListQuery{State: state}, task) {
 				want++
 			}
 		}
 		if got != want {
-			t.Errorf("%d tasks are %s, want %d", got, only, want)
+			t.Errorf("%d tasks are %s, want %d", got, state, want)
 		}
 	}
 }
 
-// pages holds all pages of a query against all tasks.
-func (b bundle) pages(all []store.Task, q store.ListQuery) {
+// checkPages compares all pages of a query with the tasks that match it.
+func (b bundle) checkPages(all []store.Task, q store.ListQuery) {
 	b.t.Helper()
 	var want, got []store.ID
 	for _, task := range all {
-		if chooses(q, task) {
+		if matches(q, task) {
 			want = append(want, task.ID)
 		}
 	}
@@ -159,109 +158,107 @@ func (b bundle) pages(all []store.Task, q store.ListQuery) {
 	}
 }
 
-// A condition without an index is looked for in so many tasks at once, and no page is
-// said to be the last while there are more.
-func TestPageOfASearch_EndsAfterSomeTasks(t *testing.T) {
+// A search without an index reads only MaxSearch tasks per page. A page is not the last as
+// long as there are more tasks.
+func TestPage_SearchStopsAfterMaxSearch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec("alter table tasks disable trigger user")
-	oldest := b.submission(store.Submission{Source: "/found.mp4"})
+	oldest := b.submitTask(store.Submission{Source: "/found.mp4"})
 	b.exec("insert into tasks (source) select n::text from generate_series(1, $1) as n", store.MaxSearch+100)
 	q := store.ListQuery{Filter: store.Filter{Source: "found", Limit: 10}}
 	page, err := b.Page(t.Context(), q)
 	if err != nil || len(page.Tasks) != 0 || page.Next.IsZero() {
-		t.Fatalf("the first page has %d tasks, goes on after %s, %v", len(page.Tasks), page.Next, err)
+		t.Fatalf("the first page has %d tasks, the next starts after %s, %v", len(page.Tasks), page.Next, err)
 	}
 	q.After = page.Next
 	if page, err = b.Page(t.Context(), q); err != nil || fmt.Sprint(ids(page.Tasks)) != fmt.Sprint([]store.ID{oldest}) || !page.Next.IsZero() {
-		t.Errorf("the next page has %v, goes on after %s, %v", ids(page.Tasks), page.Next, err)
+		t.Errorf("the next page has %v, the one after it starts after %s, %v", ids(page.Tasks), page.Next, err)
 	}
 	tasks, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{Source: "found"}})
 	if err != nil || fmt.Sprint(ids(tasks)) != fmt.Sprint([]store.ID{oldest}) {
-		t.Errorf("a list has %v, %v", ids(tasks), err)
+		t.Errorf("List returned %v, %v", ids(tasks), err)
 	}
 }
 
-// A queue that is longer than is counted is estimated.
-func TestStrip_EstimatesALongQueue(t *testing.T) {
+// The length of a queue above MaxCount is estimated.
+func TestStats_EstimatesALongQueue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const n = 2 * report.MaxCount
 	b.exec("alter table tasks disable trigger user")
 	b.exec("insert into tasks (source) select n::text from generate_series(1, $1) as n", n)
 	b.exec("insert into tasks (source, ingest_run_at) select n::text, 'tomorrow' from generate_series(1, $1) as n", n)
-	strip, err := b.Stats(t.Context())
-	if err != nil || strip.Waiting < report.MaxCount || strip.Stages[0].Ready < report.MaxCount {
-		t.Errorf("before the table was analyzed: %+v, %v", strip, err)
+	stats, err := b.Stats(t.Context())
+	if err != nil || stats.Waiting < report.MaxCount || stats.Stages[0].Ready < report.MaxCount {
+		t.Errorf("before the table was analyzed: %+v, %v", stats, err)
 	}
 	b.exec("analyze tasks")
-	strip, err = b.Stats(t.Context())
-	if err != nil || strip.Stages[0].Ready < n*9/10 || strip.Stages[0].Ready > n*11/10 || strip.Waiting != strip.Stages[0].Ready {
-		t.Errorf("estimated is %+v, %v", strip, err)
+	stats, err = b.Stats(t.Context())
+	if err != nil || stats.Stages[0].Ready < n*9/10 || stats.Stages[0].Ready > n*11/10 || stats.Waiting != stats.Stages[0].Ready {
+		t.Errorf("the estimate is %+v, %v", stats, err)
 	}
-	if strip.Scheduled != report.MaxCount {
-		t.Errorf("%d are scheduled, want %d", strip.Scheduled, report.MaxCount)
+	if stats.Scheduled != report.MaxCount {
+		t.Errorf("%d tasks are scheduled, want %d", stats.Scheduled, report.MaxCount)
 	}
 }
 
-func TestTaskThatWaitsForItsTime_IsScheduled(t *testing.T) {
+func TestStatus_IsScheduledUntilItsTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
-	id := b.submission(store.Submission{Source: "a.mp4", NotBefore: time.Now().Add(time.Hour)})
-	is := func(want store.Status) {
+	id := b.submitTask(store.Submission{Source: "a.mp4", NotBefore: time.Now().Add(time.Hour)})
+	wantStatus := func(want store.Status) {
 		t.Helper()
 		task, err := b.Get(t.Context(), id)
 		var inSQL string
 		must(t, b.pool.QueryRow(t.Context(), "select cuelight_video_status(t) from tasks t").Scan(&inSQL))
 		if err != nil || task.Status != want || inSQL != string(want) {
-			t.Errorf("it is %s, in SQL %s, %v; want %s", task.Status, inSQL, err, want)
+			t.Errorf("the status is %s, in SQL %s, %v; want %s", task.Status, inSQL, err, want)
 		}
 	}
-	is(store.StatusScheduled)
-	if strip, err := b.Stats(t.Context()); err != nil || strip.Scheduled != 1 || strip.Retrying+strip.Waiting != 0 || strip.Stages[0].OldestReady != 0 {
-		t.Errorf("strip is %+v, %v", strip, err)
+	wantStatus(store.StatusScheduled)
+	if stats, err := b.Stats(t.Context()); err != nil || stats.Scheduled != 1 || stats.Retrying+stats.Waiting != 0 || stats.Stages[0].OldestReady != 0 {
+		t.Errorf("stats is %+v, %v", stats, err)
 	}
 	b.exec("update tasks set ingest_run_at = null")
-	is(pending)
-	b.turn(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
-	is(failing)
+	wantStatus(pending)
+	b.exchange(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
+	wantStatus(failing)
 }
 
-// postponed is a task of which the first claim was given back, to be made again in an
-// hour.
-func (b bundle) postponed(w store.ID, sub store.Submission) store.ID {
+// submitPostponed submits a task whose first claim is released, to be retried in an hour.
+func (b bundle) submitPostponed(w store.ID, sub store.Submission) store.ID {
 	b.t.Helper()
-	id := b.submission(sub)
+	id := b.submitTask(sub)
 	if !sub.NotBefore.IsZero() {
 		b.exec("update tasks set ingest_run_at = now() - interval '1 s' where id = $1", id)
 	}
-	in := turn(w, 1, nil, ingest)
+	in := exchangeRequest(w, 1, nil, ingest)
 	in.PromoteDue[ingest] = true
 	out, err := b.Exchange(b.t.Context(), in)
 	must(b.t, err)
 	if len(out.Claims) != 1 || out.Claims[0].Task != id {
-		b.t.Fatalf("claimed %+v, want %s", out.Claims, id)
+		b.t.Fatalf("the claims are %+v, want %s", out.Claims, id)
 	}
 	r := failed(out.Claims[0], time.Hour)
 	r.Outcome = engine.Released
-	b.turn(w, 0, []engine.Report{r})
+	b.exchange(w, 0, []engine.Report{r})
 	return id
 }
 
-// A claim that was given back is no attempt, but the task waits for no time that it was
-// submitted for.
-func TestPostponedTask_IsNotScheduled(t *testing.T) {
+// A released claim does not count as an attempt, but its task is not scheduled any more.
+func TestStatus_OfAPostponedTaskIsNotScheduled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
 	tomorrow := time.Now().Add(24 * time.Hour)
 	want := map[store.ID]store.Status{
-		b.postponed(w, store.Submission{Source: "a.mp4"}):                      pending,
-		b.postponed(w, store.Submission{Source: "b.mp4", NotBefore: tomorrow}): pending,
-		b.submission(store.Submission{Source: "c.mp4", NotBefore: tomorrow}):   store.StatusScheduled,
+		b.submitPostponed(w, store.Submission{Source: "a.mp4"}):                      pending,
+		b.submitPostponed(w, store.Submission{Source: "b.mp4", NotBefore: tomorrow}): pending,
+		b.submitTask(store.Submission{Source: "c.mp4", NotBefore: tomorrow}):         store.StatusScheduled,
 	}
-	has := func(when string, want map[store.ID]store.Status) {
+	wantStatuses := func(when string, want map[store.ID]store.Status) {
 		t.Helper()
 		var all []store.Task
 		for id, status := range want {
@@ -274,40 +271,40 @@ func TestPostponedTask_IsNotScheduled(t *testing.T) {
 			all = append(all, task)
 		}
 		slices.SortFunc(all, func(a, b store.Task) int { return bytes.Compare(b.ID[:], a.ID[:]) })
-		for _, only := range []store.StateFilter{store.StateScheduled, store.StateRetrying, store.StateWaiting} {
-			b.pages(all, store.ListQuery{State: only})
+		for _, state := range []store.StateFilter{store.StateScheduled, store.StateRetrying, store.StateWaiting} {
+			b.checkPages(all, store.ListQuery{State: state})
 		}
 		for _, status := range []store.Status{store.StatusScheduled, pending, cancelled} {
-			b.pages(all, store.ListQuery{Filter: store.Filter{Status: status}})
+			b.checkPages(all, store.ListQuery{Filter: store.Filter{Status: status}})
 		}
 	}
-	counts := func(when string, scheduled, retrying, ready int) {
+	wantStats := func(when string, scheduled, retrying, ready int) {
 		t.Helper()
-		if strip, err := b.Stats(t.Context()); err != nil || strip.Scheduled != scheduled || strip.Retrying != retrying || strip.Waiting != ready {
-			t.Errorf("%s, strip is %+v, %v; want %d scheduled, %d retrying, %d waiting", when, strip, err, scheduled, retrying, ready)
+		if stats, err := b.Stats(t.Context()); err != nil || stats.Scheduled != scheduled || stats.Retrying != retrying || stats.Waiting != ready {
+			t.Errorf("%s, stats is %+v, %v; want %d scheduled, %d retrying, %d waiting", when, stats, err, scheduled, retrying, ready)
 		}
 	}
-	has("postponed", want)
-	counts("postponed", 1, 2, 0)
+	wantStatuses("postponed", want)
+	wantStats("postponed", 1, 2, 0)
 	for id := range want {
 		must(t, b.Retry(t.Context(), id, ""))
 	}
-	has("retried while it waits", want)
+	wantStatuses("retried while it waits", want)
 	for id := range want {
 		must(t, b.Cancel(t.Context(), id))
 	}
-	counts("cancelled", 0, 0, 0)
+	wantStats("cancelled", 0, 0, 0)
 	for id := range want {
 		must(t, b.Retry(t.Context(), id, ""))
 	}
-	has("cancelled and retried", want)
-	counts("cancelled and retried", 1, 0, 2)
+	wantStatuses("cancelled and retried", want)
+	wantStats("cancelled and retried", 1, 0, 2)
 	for id, status := range want {
 		if runAt := b.get(id).Stages[ingest].RunAt; (runAt != nil) != (status == store.StatusScheduled) || runAt != nil && !runAt.Equal(tomorrow.Truncate(time.Microsecond)) {
 			t.Errorf("%s waits until %v after it was cancelled and retried", id, runAt)
 		}
 	}
-	if out := b.turn(w, 9, nil, ingest); len(out.Claims) != 2 {
-		t.Errorf("claimed %d tasks, want those 2 that had been postponed", len(out.Claims))
+	if out := b.exchange(w, 9, nil, ingest); len(out.Claims) != 2 {
+		t.Errorf("claimed %d tasks, want the 2 that had been postponed", len(out.Claims))
 	}
 }

@@ -22,17 +22,17 @@ func FuzzParseID(f *testing.F) {
 		id, err := ParseID(s)
 		if err != nil {
 			if !id.IsZero() {
-				t.Errorf("%q is %s and an error", s, id)
+				t.Errorf("%q is parsed as %s, with an error", s, id)
 			}
 			return
 		}
 		text := id.String()
 		if lower := strings.ToLower(s); lower != text && lower != strings.ReplaceAll(text, "-", "") {
-			t.Errorf("%q is %s", s, text)
+			t.Errorf("%q is parsed as %s", s, text)
 		}
-		var again ID
-		if err := again.UnmarshalText([]byte(text)); err != nil || again != id {
-			t.Errorf("%s is read as %s, %v", text, again, err)
+		var parsed ID
+		if err := parsed.UnmarshalText([]byte(text)); err != nil || parsed != id {
+			t.Errorf("%s is parsed as %s, %v", text, parsed, err)
 		}
 		if value, err := id.UUIDValue(); err != nil || value.Valid == id.IsZero() {
 			t.Errorf("%s is sent as %+v, %v", id, value, err)
@@ -40,7 +40,7 @@ func FuzzParseID(f *testing.F) {
 	})
 }
 
-// nodesOf reads "a; b; c a b": stages, each with what it needs.
+// nodesOf parses "a; b; c a b": stages, each with the stages it needs.
 func nodesOf(spec string) []Node {
 	var nodes []Node
 	for part := range strings.SplitSeq(spec, ";") {
@@ -85,7 +85,7 @@ func FuzzGraph(f *testing.F) {
 	})
 }
 
-// checkGraph: what the graph says of itself is what it was made of.
+// checkGraph checks that the graph agrees with its nodes.
 func checkGraph(t *testing.T, g Graph, nodes []Node) {
 	t.Helper()
 	for i, n := range nodes {
@@ -93,19 +93,19 @@ func checkGraph(t *testing.T, g Graph, nodes []Node) {
 			t.Errorf("stage %s is number %d, %t", n.Name, at, ok)
 		}
 		if len(g.Channel(n.Name)) > maxIdentifier || slices.Contains(g.upstream[i], -1) || !slices.Contains(g.upstream[i], i) {
-			t.Errorf("stage %s: channel %s, above %v", n.Name, g.Channel(n.Name), g.upstream[i])
+			t.Errorf("stage %s: channel %s, upstream %v", n.Name, g.Channel(n.Name), g.upstream[i])
 		}
 		for _, need := range n.Needs {
 			j, _ := g.Stage(need)
 			if !slices.Contains(g.Feeds(j), i) || !slices.Contains(g.upstream[i], j) || slices.Contains(g.upstream[j], i) {
-				t.Errorf("%s needs %s: feeds %v, above %v", n.Name, need, g.Feeds(j), g.upstream[i])
+				t.Errorf("%s needs %s: feeds %v, upstream %v", n.Name, need, g.Feeds(j), g.upstream[i])
 			}
 		}
 	}
-	// The shape is compared to tell graphs apart.
-	again := nodesOf(strings.NewReplacer(" needs ", " ", ",", "").Replace(g.String()))
-	if !slices.EqualFunc(again, nodes, func(a, b Node) bool { return a.Name == b.Name && slices.Equal(a.Needs, b.Needs) }) {
-		t.Errorf("shape %q does not say %v", g, nodes)
+	// The text of a graph identifies it.
+	parsed := nodesOf(strings.NewReplacer(" needs ", " ", ",", "").Replace(g.String()))
+	if !slices.EqualFunc(parsed, nodes, func(a, b Node) bool { return a.Name == b.Name && slices.Equal(a.Needs, b.Needs) }) {
+		t.Errorf("the text %q does not describe %v", g, nodes)
 	}
 }
 
@@ -127,7 +127,7 @@ func FuzzSubmission(f *testing.F) {
 			return
 		}
 		if source == "" || !utf8.ValidString(source+request+user) || strings.ContainsRune(source+request+user, 0) {
-			t.Errorf("taken: %q, %q, %q", source, request, user)
+			t.Errorf("accepted: %q, %q, %q", source, request, user)
 		}
 		var object map[string]json.RawMessage
 		if text := given.params[0]; json.Unmarshal([]byte(text), &object) != nil || object == nil {

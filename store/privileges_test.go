@@ -13,8 +13,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// ownServer is the bundle on a server of its own, whose role may do everything.
-func ownServer(t *testing.T, settings ...string) bundle {
+// setupOwnServer returns a bundle on its own server, with a superuser.
+func setupOwnServer(t *testing.T, settings ...string) bundle {
 	t.Helper()
 	g := store.Video()
 	server := pgtest.NewServer(t, pgtest.ServerOptions{Settings: settings})
@@ -22,8 +22,8 @@ func ownServer(t *testing.T, settings ...string) bundle {
 	return newBundle(t, pool, g)
 }
 
-// as is the bundle for another role, which may do what is granted.
-func (b bundle) as(role string, grants ...string) bundle {
+// withRole returns the bundle with a new role that has the grants.
+func (b bundle) withRole(role string, grants ...string) bundle {
 	b.t.Helper()
 	b.exec(`create role ` + role + ` login`)
 	for _, g := range grants {
@@ -37,8 +37,8 @@ func (b bundle) as(role string, grants ...string) bundle {
 	return newBundle(b.t, pool, b.Graph())
 }
 
-// refused runs what is not allowed.
-func (b bundle) refused(sql string, args ...any) {
+// wantPermissionDenied runs SQL that the role may not run.
+func (b bundle) wantPermissionDenied(sql string, args ...any) {
 	b.t.Helper()
 	_, err := b.pool.Exec(b.t.Context(), sql, args...)
 	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "42501" {
@@ -46,12 +46,12 @@ func (b bundle) refused(sql string, args ...any) {
 	}
 }
 
-func TestRoles_NeedNoMoreThanTheDocumentationGrants(t *testing.T) {
+func TestRoles_NeedOnlyTheDocumentedGrants(t *testing.T) {
 	t.Parallel()
-	b := ownServer(t)
-	submitter := b.as("submitter", `select, insert on tasks`)
-	editor := b.as("editor", `select, insert, update, delete on tasks`)
-	reader := b.as("reader", `select on outbox, attempts, events, tasks, cuelight_schema, cuelight_sequence_epoch, outbox_id`)
+	b := setupOwnServer(t)
+	submitter := b.withRole("submitter", `select, insert on tasks`)
+	editor := b.withRole("editor", `select, insert, update, delete on tasks`)
+	reader := b.withRole("reader", `select on outbox, attempts, events, tasks, cuelight_schema, cuelight_sequence_epoch, outbox_id`)
 	w := b.worker()
 	submitter.submit()
 	c := b.claim(w, ingest)
@@ -60,16 +60,16 @@ func TestRoles_NeedNoMoreThanTheDocumentationGrants(t *testing.T) {
 	editor.exec(`delete from tasks where id = $1`, c.Task)
 	events, err := reader.Events(t.Context(), store.EventQuery{})
 	must(t, err)
-	wantTold(t, events, "submitted", "started ingest", "cancelled", "retry_scheduled ingest", "deleted")
+	wantEvents(t, events, "submitted", "started ingest", "cancelled", "retry_scheduled ingest", "deleted")
 	_, err = reader.Events(t.Context(), store.EventQuery{Task: c.Task})
 	must(t, err)
 	for _, role := range []bundle{submitter, editor, reader} {
-		role.refused(`select setval('outbox_id', 1)`)
-		role.refused(`select nextval('outbox_id')`)
-		role.refused(`insert into outbox (type) values ('completed')`)
-		role.refused(`select value from cuelight_secret`)
-		role.refused(`select cuelight_order_secret()`)
-		role.refused(`select cuelight_next_event_id_slow('outbox_id')`)
+		role.wantPermissionDenied(`select setval('outbox_id', 1)`)
+		role.wantPermissionDenied(`select nextval('outbox_id')`)
+		role.wantPermissionDenied(`insert into outbox (type) values ('completed')`)
+		role.wantPermissionDenied(`select value from cuelight_secret`)
+		role.wantPermissionDenied(`select cuelight_order_secret()`)
+		role.wantPermissionDenied(`select cuelight_next_event_id_slow('outbox_id')`)
 	}
 	// The triggers write into the pipeline's own tables.
 	conn, err := submitter.pool.Acquire(t.Context())
@@ -79,23 +79,23 @@ func TestRoles_NeedNoMoreThanTheDocumentationGrants(t *testing.T) {
 		_, err = conn.Exec(t.Context(), sql)
 		must(t, err)
 	}
-	if n := b.number(`select count(*) from outbox where type = 'submitted'`); n != 2 {
+	if n := b.queryInt(`select count(*) from outbox where type = 'submitted'`); n != 2 {
 		t.Errorf("%d submissions are recorded, want 2", n)
 	}
 }
 
-// A session that takes advisory locks holds up neither those who read events nor those who
-// write them: only a transaction that has drawn an id does.
-func TestEvents_AreNotHeldUpByTheLocksOfStrangers(t *testing.T) {
+// A session that takes advisory locks delays neither readers nor writers of events. Only a
+// transaction that has allocated an event id delays readers.
+func TestEvents_AreNotDelayedByOtherAdvisoryLocks(t *testing.T) {
 	t.Parallel()
-	b := ownServer(t, "max_prepared_transactions=2")
-	stranger := b.as("stranger")
+	b := setupOwnServer(t, "max_prepared_transactions=2")
+	other := b.withRole("other")
 	b.submit()
 	ctx := t.Context()
 	const copySQL = `
 select pg_advisory_lock_shared((l.classid::bigint << 32) | l.objid::bigint), pg_advisory_xact_lock_shared((l.classid::bigint << 32) | l.objid::bigint)
   from pg_locks l where l.locktype = 'advisory' and l.objsubid = 1 and l.pid <> pg_backend_pid()`
-	err := pgx.BeginFunc(ctx, stranger.pool, func(held pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, other.pool, func(held pgx.Tx) error {
 		_, err := held.Exec(ctx, `
 			select pg_current_xact_id(), pg_advisory_lock(('outbox_id'::regclass::oid::bigint << 32) | n), pg_advisory_lock_shared('outbox_id'::regclass::oid::int, n)
 			  from generate_series(0, 20) as n`)
@@ -106,24 +106,24 @@ select pg_advisory_lock_shared((l.classid::bigint << 32) | l.objid::bigint), pg_
 		must(t, err)
 		tag, err := held.Exec(ctx, copySQL)
 		if must(t, err); tag.RowsAffected() == 0 {
-			t.Error("there is no lock to copy")
+			t.Error("there is no lock to take")
 		}
 		b.submit()
-		if n := len(told(b.events(0))); n != 1 {
-			t.Errorf("%d events are shown beside a transaction that is open, want 1", n)
+		if n := len(eventTexts(b.events(0))); n != 1 {
+			t.Errorf("%d events are visible during an open transaction, want 1", n)
 		}
-		if n := b.number(`select count(*) from cuelight_open_event_ids('outbox_id')`); n != 1 {
-			t.Errorf("%d transactions are said to be open, want 1", n)
+		if n := b.queryInt(`select count(*) from cuelight_open_event_ids('outbox_id')`); n != 1 {
+			t.Errorf("%d open transactions are reported, want 1", n)
 		}
 		must(t, slow.Commit(ctx))
-		if n := len(told(b.events(0))); n != 3 {
-			t.Errorf("%d events are shown beside a stranger's locks, want 3", n)
+		if n := len(eventTexts(b.events(0))); n != 3 {
+			t.Errorf("%d events are visible with the other role's locks, want 3", n)
 		}
 		return nil
 	})
 	must(t, err)
 
-	// One that is prepared for a commit in two phases is open, too.
+	// A transaction that is prepared for a two-phase commit is open, too.
 	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `insert into outbox (type) values ('alert')`)
 		must(t, err)
@@ -132,43 +132,43 @@ select pg_advisory_lock_shared((l.classid::bigint << 32) | l.objid::bigint), pg_
 	})
 	must(t, err)
 	b.submit()
-	if n := len(told(b.events(0))); n != 3 {
-		t.Errorf("%d events are shown beside a prepared transaction, want 3", n)
+	if n := len(eventTexts(b.events(0))); n != 3 {
+		t.Errorf("%d events are visible during a prepared transaction, want 3", n)
 	}
 	b.exec(`commit prepared 'one'`)
-	if n := len(told(b.events(0))); n != 5 {
-		t.Errorf("%d events are shown after it, want 5", n)
+	if n := len(eventTexts(b.events(0))); n != 5 {
+		t.Errorf("%d events are visible after its commit, want 5", n)
 	}
 }
 
-// A server may refuse to say which one it is, as managed ones do.
-func TestEvents_AreDrawnAndReadWhereTheServerDoesNotSayWhichItIs(t *testing.T) {
+// A server may refuse pg_control_system, as managed servers do.
+func TestEvents_WorkWithoutPgControlSystem(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	server := pgtest.NewServer(t, pgtest.ServerOptions{})
 	pool := server.New(pgtest.SQL(`revoke execute on function pg_control_system() from public`))
 	admin := newBundle(t, pool, g)
-	b := admin.as("managed", `create on schema public`)
-	b.refused(`select * from pg_control_system()`)
+	b := admin.withRole("managed", `create on schema public`)
+	b.wantPermissionDenied(`select * from pg_control_system()`)
 	_, err := b.Migrate(t.Context())
 	must(t, err)
 	b.submit()
 	b.pool.Reset()
 	b.submit()
 	events := b.events(0)
-	if wantTold(t, events, "submitted", "submitted"); events[1].ID != events[0].ID+1<<16 {
-		t.Errorf("without a crash %d comes after %d", events[1].ID, events[0].ID)
+	if wantEvents(t, events, "submitted", "submitted"); events[1].ID != events[0].ID+1<<16 {
+		t.Errorf("without a crash, event %d follows %d", events[1].ID, events[0].ID)
 	}
-	// After a restart it begins farther on, as after a crash; readers go on.
+	// After a restart the ids have a gap, as after a crash. Readers continue.
 	server.Stop(pgtest.Fast)
 	server.Start()
 	b.pool.Reset()
 	if more := b.events(events[1].ID); len(more) != 0 {
-		t.Errorf("told is %+v", more)
+		t.Errorf("events are %+v", more)
 	}
 	b.submit()
 	more := b.events(events[1].ID)
-	if wantTold(t, more, "submitted"); more[0].ID < events[1].ID+1<<16*1_000_000 {
-		t.Errorf("after a restart %d comes after %d", more[0].ID, events[1].ID)
+	if wantEvents(t, more, "submitted"); more[0].ID < events[1].ID+1<<16*1_000_000 {
+		t.Errorf("after a restart, event %d follows %d", more[0].ID, events[1].ID)
 	}
 }

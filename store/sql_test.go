@@ -16,9 +16,9 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// These tests are psql's view of the tables: nothing but SQL.
+// These tests use the tables with SQL alone, as psql does.
 
-func TestGeneratorWritesTheRootFilesToTheLetter(t *testing.T) {
+func TestSQLFiles_AreWhatTheGeneratorWrites(t *testing.T) {
 	g := store.Video()
 	if g.SchemaSQL() != cuelight.Schema {
 		t.Error("schema.sql is not what the generator writes: run make sql")
@@ -31,7 +31,7 @@ func TestGeneratorWritesTheRootFilesToTheLetter(t *testing.T) {
 	}
 }
 
-func TestFilesCanBeAppliedAgain(t *testing.T) {
+func TestSQLFiles_CanBeAppliedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.submit()
@@ -39,14 +39,14 @@ func TestFilesCanBeAppliedAgain(t *testing.T) {
 		b.exec(cuelight.Schema)
 		b.exec(cuelight.Triggers)
 	}
-	b.want(id, pending, pending, pending, pending, pending)
+	b.wantStatuses(id, pending, pending, pending, pending, pending)
 }
 
-// psql goes on after an error, so each file must be all or nothing by itself.
-func TestFilesTouchNothingThatIsNotCuelights(t *testing.T) {
+// psql continues after an error, so each file must change everything or nothing.
+func TestSQLFiles_RejectTablesThatAreNotCuelights(t *testing.T) {
 	t.Parallel()
-	for _, theirs := range []string{"create table tasks (id int)", "create table attempts (id int)", "create table workers (id int)", "create view history as select 1 as one"} {
-		pool := pgtest.New(t, pgtest.SQL(theirs))
+	for _, foreign := range []string{"create table tasks (id int)", "create table attempts (id int)", "create table workers (id int)", "create view history as select 1 as one"} {
+		pool := pgtest.New(t, pgtest.SQL(foreign))
 		for name, sql := range map[string]string{"schema.sql": cuelight.Schema, "triggers.sql": cuelight.Triggers} {
 			conn, err := pool.Acquire(t.Context())
 			if err != nil {
@@ -54,36 +54,36 @@ func TestFilesTouchNothingThatIsNotCuelights(t *testing.T) {
 			}
 			_, err = conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
 			if err == nil || !strings.Contains(err.Error(), "not Cuelight's") {
-				t.Errorf("%s where there is %q: error is %v", name, theirs, err)
+				t.Errorf("%s in a database with %q: error is %v", name, foreign, err)
 			}
 			_, _ = conn.Exec(t.Context(), "rollback")
 			conn.Release()
 		}
-		var things int
-		err := pool.QueryRow(t.Context(), `select count(*) from pg_class where relnamespace = 'public'::regnamespace`).Scan(&things)
-		if err != nil || things != 1 {
-			t.Errorf("where there was %q there are now %d things, %v", theirs, things, err)
+		var relations int
+		err := pool.QueryRow(t.Context(), `select count(*) from pg_class where relnamespace = 'public'::regnamespace`).Scan(&relations)
+		if err != nil || relations != 1 {
+			t.Errorf("the database with %q now has %d relations, %v", foreign, relations, err)
 		}
 	}
 }
 
-func TestTablesWithoutTriggersAreNotComplete(t *testing.T) {
+func TestCheck_RequiresTriggers(t *testing.T) {
 	t.Parallel()
 	s := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema)), store.Video())
 	if err := s.Check(t.Context()); !errors.Is(err, store.ErrNoSchema) {
-		t.Errorf("check says %v", err)
+		t.Errorf("Check returned %v", err)
 	}
 	if from, err := s.Migrate(t.Context()); err != nil || from != 0 {
-		t.Errorf("migrate found %d, %v", from, err)
+		t.Errorf("Migrate returned %d, %v", from, err)
 	}
 	if err := s.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestSchemaOfOnesOwnKeepsTheTablesApart(t *testing.T) {
+func TestMigrate_WorksInAnotherSchema(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.New(t, pgtest.SQL("create schema apart", "create table tasks (theirs int)"))
+	pool := pgtest.New(t, pgtest.SQL("create schema apart", "create table tasks (other int)"))
 	c := pool.Config()
 	c.ConnConfig.RuntimeParams["search_path"] = "apart,public"
 	apart, err := pgxpool.NewWithConfig(t.Context(), c)
@@ -96,7 +96,7 @@ func TestSchemaOfOnesOwnKeepsTheTablesApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, w := b.submit(), b.worker()
-	// Everybody else has another search_path.
+	// Other sessions have another search_path.
 	for _, sql := range []string{
 		"select apart.cuelight_video_status(t) from apart.tasks t",
 		"select apart.cuelight_video_cancel(id) from apart.tasks",
@@ -106,25 +106,25 @@ func TestSchemaOfOnesOwnKeepsTheTablesApart(t *testing.T) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	b.finish(w, b.claim(w, ingest))
-	b.want(id, done, done, done, done, done)
+	b.completeAll(w, b.claim(w, ingest))
+	b.wantStatuses(id, done, done, done, done, done)
 	if _, err := pool.Exec(t.Context(), "delete from apart.tasks"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestInsertFromPsqlIsASubmission(t *testing.T) {
+func TestInsert_FromPsqlIsASubmission(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	heard := b.listen("cuelight_video_ingest", "cuelight_video_transcode")
+	notified := b.listen("cuelight_video_ingest", "cuelight_video_transcode")
 	b.exec("insert into tasks (source) values ('a.mp4')")
-	if got := heard(); !slices.Equal(got, []string{"cuelight_video_ingest"}) {
-		t.Errorf("woken channels are %v, want ingest's", got)
+	if got := notified(); !slices.Equal(got, []string{"cuelight_video_ingest"}) {
+		t.Errorf("notified on %v, want ingest's channel", got)
 	}
-	b.finish(b.worker(), b.claim(b.worker(), ingest))
+	b.completeAll(b.worker(), b.claim(b.worker(), ingest))
 }
 
-func TestImpossibleStatesAreRefusedByName(t *testing.T) {
+func TestConstraints_RejectImpossibleStates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.submit()
@@ -149,12 +149,12 @@ func TestImpossibleStatesAreRefusedByName(t *testing.T) {
 	}
 }
 
-func TestTaskCannotReplaceItself(t *testing.T) {
+func TestConstraints_RejectATaskThatOverridesItself(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
 	b.submit()
-	b.finish(w, b.claim(w, ingest))
+	b.completeAll(w, b.claim(w, ingest))
 	_, err := b.pool.Exec(t.Context(), "update tasks set overridden_by = id")
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.ConstraintName != "tasks_overridden_rests" {
@@ -162,7 +162,7 @@ func TestTaskCannotReplaceItself(t *testing.T) {
 	}
 }
 
-func TestUpdateThatMakesAStageReadyWakesIt(t *testing.T) {
+func TestUpdate_NotifiesStagesThatBecomeReady(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.submit()
@@ -170,10 +170,10 @@ func TestUpdateThatMakesAStageReadyWakesIt(t *testing.T) {
 	for _, s := range store.Video().Stages() {
 		all = append(all, "cuelight_video_"+s)
 	}
-	heard := b.listen(all...)
+	notified := b.listen(all...)
 	for _, step := range []struct {
 		change string
-		woken  []string
+		want   []string
 	}{
 		{"ingest_status = 'completed'", []string{"cuelight_video_metadata", "cuelight_video_transcode"}},
 		{"ingest_status = 'completed'", nil},
@@ -188,37 +188,37 @@ func TestUpdateThatMakesAStageReadyWakesIt(t *testing.T) {
 		{"priority = 2", nil},
 	} {
 		b.exec("update tasks set "+step.change+" where id = $1", id)
-		if got := heard(); !sameSet(got, step.woken) {
-			t.Errorf("%s wakes %v, want %v", step.change, got, step.woken)
+		if got := notified(); !sameSet(got, step.want) {
+			t.Errorf("%s notifies %v, want %v", step.change, got, step.want)
 		}
 	}
 }
 
-func TestStageClaimedInTheSameUpdateWakesNobody(t *testing.T) {
+func TestUpdate_DoesNotNotifyAStageItClaims(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.submit()
 	w := b.worker()
-	heard := b.listen("cuelight_video", "cuelight_video_transcode", "cuelight_video_metadata", "cuelight_video_assemble", "cuelight_video_publish")
-	b.finish(w, b.claim(w, ingest))
-	if got := heard(); len(got) != 0 {
-		t.Errorf("woken: %v", got)
+	notified := b.listen("cuelight_video", "cuelight_video_transcode", "cuelight_video_metadata", "cuelight_video_assemble", "cuelight_video_publish")
+	b.completeAll(w, b.claim(w, ingest))
+	if got := notified(); len(got) != 0 {
+		t.Errorf("notified on %v", got)
 	}
 }
 
-func TestRetryFunctionResetsTheStageAndAllAfterIt(t *testing.T) {
+func TestRetryFunction_ResetsTheStageAndAllAfterIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
-	b.finish(w, b.claim(w, ingest))
-	heard := b.listen("cuelight_video_transcode", "cuelight_video_metadata")
+	b.completeAll(w, b.claim(w, ingest))
+	notified := b.listen("cuelight_video_transcode", "cuelight_video_metadata")
 	b.exec("select cuelight_video_retry($1, 'transcode')", id)
-	b.want(id, done, pending, done, pending, pending)
-	if got := heard(); !slices.Equal(got, []string{"cuelight_video_transcode"}) {
-		t.Errorf("woken: %v, want transcode", got)
+	b.wantStatuses(id, done, pending, done, pending, pending)
+	if got := notified(); !slices.Equal(got, []string{"cuelight_video_transcode"}) {
+		t.Errorf("notified on %v, want transcode", got)
 	}
-	b.finish(w, b.claim(w, transcode))
-	b.want(id, done, done, done, done, done)
+	b.completeAll(w, b.claim(w, transcode))
+	b.wantStatuses(id, done, done, done, done, done)
 
 	_, err := b.pool.Exec(t.Context(), "select cuelight_video_retry($1, 'nonsense')", id)
 	var pg *pgconn.PgError
@@ -227,37 +227,37 @@ func TestRetryFunctionResetsTheStageAndAllAfterIt(t *testing.T) {
 	}
 }
 
-func TestClaimTakenByHandEndsInTheHistory(t *testing.T) {
+func TestUpdate_ByHandRecordsARevokedClaim(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
 	c := b.claim(w, ingest)
-	heard := b.listen("cuelight_video")
+	notified := b.listen("cuelight_video")
 	b.exec("update tasks set ingest_status = 'pending', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null")
-	if got := heard(); len(got) != 1 {
-		t.Errorf("workers were not told to check their claims: %v", got)
+	if got := notified(); len(got) != 1 {
+		t.Errorf("workers were not notified to check their claims: %v", got)
 	}
 	if h := b.history(id); len(h) != 1 || h[0].Outcome != "cancelled" || h[0].Token != c.Token {
 		t.Errorf("history is %+v, want the claim as cancelled", h)
 	}
-	lost, err := b.beat(w, c)
+	lost, err := b.heartbeat(w, c)
 	if err != nil || !slices.Equal(lost, []store.ID{c.Token}) {
-		t.Errorf("beat says %v, %v are lost; want the claim", lost, err)
+		t.Errorf("the heartbeat reports the lost claims %v, %v; want the claim", lost, err)
 	}
 }
 
-func TestDeletingATaskDeletesItsHistory(t *testing.T) {
+func TestDelete_OfATaskDeletesItsHistory(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, w := b.submit(), b.worker()
-	b.finish(w, b.claim(w, ingest))
+	b.completeAll(w, b.claim(w, ingest))
 	b.exec("delete from tasks where id = $1", id)
 	if h := b.history(id); len(h) != 0 {
 		t.Errorf("%d attempts are left", len(h))
 	}
 }
 
-func TestIdsSortByTheTimeTheyWereMade(t *testing.T) {
+func TestIDs_SortByCreationTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var sorted bool

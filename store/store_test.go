@@ -24,7 +24,7 @@ const (
 	publish
 )
 
-// tables are a pipeline's tables as programs, workers and operators use them.
+// tables is a pipeline's tables with all that programs, workers and operators can call.
 type tables struct {
 	*store.Store
 	*engine.Engine
@@ -46,7 +46,7 @@ func (s tables) retryDead(ctx context.Context, f report.DeadFilter, o store.Retr
 
 func (s tables) Graph() store.Graph { return s.Store.Graph() }
 
-// bundle is a database with the video pipeline, for one test.
+// bundle is a test's database with the video pipeline.
 type bundle struct {
 	tables
 	t    testing.TB
@@ -64,9 +64,9 @@ func setup(t testing.TB) bundle {
 	return newBundle(t, pool, g)
 }
 
-// beat is a sign of life of a worker without a session, and what it hears of
-// its claims.
-func (b bundle) beat(w store.ID, claims ...engine.Claim) ([]store.ID, error) {
+// heartbeat sends a heartbeat of a worker without a session, and returns the tokens of
+// the claims that it lost.
+func (b bundle) heartbeat(w store.ID, claims ...engine.Claim) ([]store.ID, error) {
 	out, err := b.Heartbeat(b.t.Context(), engine.HeartbeatRequest{Worker: w, Claims: claims})
 	return tokensOfLost(out.LostClaims), err
 }
@@ -81,13 +81,13 @@ func (b bundle) worker() store.ID {
 	return id
 }
 
-// submit adds a task of which nothing but the source matters.
+// submit adds a task whose details do not matter.
 func (b bundle) submit() store.ID {
 	b.t.Helper()
-	return b.submission(store.Submission{Source: "a.mp4"})
+	return b.submitTask(store.Submission{Source: "a.mp4"})
 }
 
-func (b bundle) submission(s store.Submission) store.ID {
+func (b bundle) submitTask(s store.Submission) store.ID {
 	b.t.Helper()
 	r, err := b.Submit(b.t.Context(), s)
 	if err != nil {
@@ -96,32 +96,32 @@ func (b bundle) submission(s store.Submission) store.ID {
 	return r.ID
 }
 
-// turn makes a turn with the given free slots and reports, looking at the
-// stages given.
-func (b bundle) turn(worker store.ID, free int, reports []engine.Report, look ...int) engine.ExchangeResult {
+// exchange makes an exchange with as many free slots in each stage and the reports. It
+// claims ready tasks from the given stages.
+func (b bundle) exchange(worker store.ID, free int, reports []engine.Report, claimFrom ...int) engine.ExchangeResult {
 	b.t.Helper()
-	out, err := b.Exchange(b.t.Context(), turn(worker, free, reports, look...))
+	out, err := b.Exchange(b.t.Context(), exchangeRequest(worker, free, reports, claimFrom...))
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return out
 }
 
-func turn(worker store.ID, free int, reports []engine.Report, look ...int) engine.ExchangeRequest {
+func exchangeRequest(worker store.ID, free int, reports []engine.Report, claimFrom ...int) engine.ExchangeRequest {
 	in := engine.ExchangeRequest{Worker: worker, Reports: reports, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5)}
 	for i := range in.FreeSlots {
 		in.FreeSlots[i] = free
 	}
-	for _, i := range look {
+	for _, i := range claimFrom {
 		in.ClaimFrom[i] = true
 	}
 	return in
 }
 
-// claim claims one stage of the only ready task.
+// claim claims one stage of the only ready task, and returns the claim.
 func (b bundle) claim(worker store.ID, stage int) engine.Claim {
 	b.t.Helper()
-	out := b.turn(worker, 1, nil, stage)
+	out := b.exchange(worker, 1, nil, stage)
 	if len(out.Claims) != 1 {
 		b.t.Fatalf("claimed %d tasks, want 1", len(out.Claims))
 	}
@@ -133,18 +133,18 @@ func completed(c engine.Claim) engine.Report {
 }
 
 func failed(c engine.Claim, in time.Duration) engine.Report {
-	return engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Error: "no luck", Class: "error", RetryIn: in}
+	return engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Error: "work failed", Class: "error", RetryIn: in}
 }
 
-// finish takes a task from wherever its claims are to the end of its stages.
-func (b bundle) finish(worker store.ID, claims ...engine.Claim) {
+// completeAll completes the claims, and all stages that continue from them.
+func (b bundle) completeAll(worker store.ID, claims ...engine.Claim) {
 	b.t.Helper()
 	for len(claims) > 0 {
 		var reports []engine.Report
 		for _, c := range claims {
 			reports = append(reports, completed(c))
 		}
-		claims = b.turn(worker, 1, reports).Claims
+		claims = b.exchange(worker, 1, reports).Claims
 	}
 }
 
@@ -157,7 +157,7 @@ func (b bundle) get(id store.ID) store.Task {
 	return t
 }
 
-// statuses are those of a task's stages, in order.
+// statuses returns the statuses of a task's stages.
 func (b bundle) statuses(id store.ID) [5]store.Status {
 	b.t.Helper()
 	var s [5]store.Status
@@ -167,7 +167,7 @@ func (b bundle) statuses(id store.ID) [5]store.Status {
 	return s
 }
 
-func (b bundle) want(id store.ID, want ...store.Status) {
+func (b bundle) wantStatuses(id store.ID, want ...store.Status) {
 	b.t.Helper()
 	if got := b.statuses(id); got != [5]store.Status(want) {
 		b.t.Errorf("stages are %v, want %v", got, want)
@@ -190,8 +190,8 @@ func (b bundle) history(id store.ID) []store.Attempt {
 	return h
 }
 
-// listen collects the notifications on the channels from now on; the returned
-// function gives back those that came until now.
+// listen listens on the channels. The returned function returns the channels of the
+// notifications since the last call.
 func (b bundle) listen(channels ...string) func() []string {
 	b.t.Helper()
 	ctx := b.t.Context()

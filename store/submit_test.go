@@ -14,30 +14,30 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestSubmitJoinsTheCallersTransaction(t *testing.T) {
+func TestSubmit_UsesTheCallersTransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	heard := b.listen("cuelight_video_ingest")
-	rolledBack := errors.New("changed my mind")
+	notified := b.listen("cuelight_video_ingest")
+	rollBack := errors.New("roll back")
 	var id store.ID
 	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		r, err := b.WithTx(tx).Submit(ctx, store.Submission{Source: "a"})
 		id = r.ID
-		return errors.Join(err, rolledBack)
+		return errors.Join(err, rollBack)
 	})
-	if !errors.Is(err, rolledBack) {
+	if !errors.Is(err, rollBack) {
 		t.Fatal(err)
 	}
 	if _, err := b.Get(ctx, id); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a submission that was rolled back is there: %v", err)
+		t.Errorf("a submission that was rolled back exists: %v", err)
 	}
-	if got := heard(); len(got) != 0 {
-		t.Errorf("somebody was woken for it: %v", got)
+	if got := notified(); len(got) != 0 {
+		t.Errorf("it caused notifications: %v", got)
 	}
 }
 
-func TestSubmitWithTheSameRequestIDReturnsTheFirstTask(t *testing.T) {
+func TestSubmit_SameRequestIDReturnsTheFirstTask(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, err := b.Submit(t.Context(), store.Submission{Source: "a", RequestID: "r1"})
@@ -62,41 +62,41 @@ func TestSubmitWithTheSameRequestIDReturnsTheFirstTask(t *testing.T) {
 	}
 }
 
-func TestRequestID_OfAnotherSourceIsRefused(t *testing.T) {
+func TestRequestID_RejectsAnotherSource(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, err := b.Submit(t.Context(), store.Submission{Source: "a", RequestID: "r1"})
 	must(t, err)
 	if got, err := b.Submit(t.Context(), store.Submission{Source: "b", RequestID: "r1"}); !errors.Is(err, store.ErrRequestTaken) || got.ID != first.ID {
-		t.Errorf("another source got %+v, %v", got, err)
+		t.Errorf("Submit returned %+v, %v", got, err)
 	}
 	got, err := b.SubmitAll(t.Context(), []store.Submission{{Source: "c", RequestID: "r2"}, {Source: "b", RequestID: "r1"}})
 	if !errors.Is(err, store.ErrRequestTaken) || got[1].ID != first.ID || b.get(got[0].ID).Source != "c" {
-		t.Errorf("among others it got %+v, %v", got, err)
+		t.Errorf("SubmitAll returned %+v, %v", got, err)
 	}
 	if source := b.get(first.ID).Source; source != "a" {
 		t.Errorf("the first task's source became %q", source)
 	}
 }
 
-func TestRequestID_IsOfItsSubmitter(t *testing.T) {
+func TestRequestID_IsPerSubmitter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	seen := make(map[store.ID]bool)
 	for _, by := range []string{"", "key aaaaaaaa (x)", "key bbbbbbbb (x)"} {
-		sub := store.Submission{Source: "of " + by, RequestID: "r1", SubmittedBy: by}
+		sub := store.Submission{Source: "from " + by, RequestID: "r1", SubmittedBy: by}
 		first, err := b.Submit(t.Context(), sub)
 		must(t, err)
 		many, err := b.SubmitAll(t.Context(), []store.Submission{sub})
 		must(t, err)
 		if first.Existed || seen[first.ID] || !many[0].Existed || many[0].ID != first.ID || b.get(first.ID).SubmittedBy != by {
-			t.Errorf("of %q: %+v, then %+v", by, first, many)
+			t.Errorf("submitted by %q: %+v, then %+v", by, first, many)
 		}
 		seen[first.ID] = true
 	}
 }
 
-func TestConcurrentSubmitsOfOneRequestMakeOneTask(t *testing.T) {
+func TestSubmitAll_ConcurrentRequestsCreateOneTask(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	subs := make([]store.Submission, 50)
@@ -111,18 +111,18 @@ func TestConcurrentSubmitsOfOneRequestMakeOneTask(t *testing.T) {
 	ids := make([]map[string]store.ID, 8)
 	for i := range ids {
 		wg.Go(func() {
-			mine := subs
+			own := subs
 			if i%2 == 1 {
-				mine = reversed
+				own = reversed
 			}
-			receipts, err := b.SubmitAll(context.Background(), mine)
+			receipts, err := b.SubmitAll(context.Background(), own)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			ids[i] = make(map[string]store.ID)
 			for j, r := range receipts {
-				ids[i][mine[j].RequestID] = r.ID
+				ids[i][own[j].RequestID] = r.ID
 			}
 		})
 	}
@@ -136,7 +136,7 @@ func TestConcurrentSubmitsOfOneRequestMakeOneTask(t *testing.T) {
 	}
 }
 
-func TestBulkSubmitKeepsTheOrder(t *testing.T) {
+func TestSubmitAll_KeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	subs := make([]store.Submission, 5000)
@@ -148,23 +148,23 @@ func TestBulkSubmitKeepsTheOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := b.worker()
-	for i, c := range b.turn(w, 5, nil, ingest).Claims {
+	for i, c := range b.exchange(w, 5, nil, ingest).Claims {
 		if c.Task != receipts[i].ID || c.Source != fmt.Sprint(i) {
 			t.Errorf("claim %d is of source %s", i, c.Source)
 		}
 	}
 }
 
-func TestTaskIsTheSameSubmittedAloneAndAmongOthers(t *testing.T) {
+func TestSubmitAll_StoresTheSameAsSubmit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sub := store.Submission{
 		Source: "a", Params: raw(`{"title": "t"}`), Priority: 7, RequestID: "alone", UserID: "u",
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", NotBefore: time.Now().Add(time.Hour).Truncate(time.Second),
 	}
-	alone := b.submission(sub)
+	single := b.submitTask(sub)
 	sub.RequestID = "among"
-	among, err := b.SubmitAll(t.Context(), []store.Submission{{Source: "b"}, sub})
+	many, err := b.SubmitAll(t.Context(), []store.Submission{{Source: "b"}, sub})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,30 +175,30 @@ func TestTaskIsTheSameSubmittedAloneAndAmongOthers(t *testing.T) {
 		}
 		return text
 	}
-	if one, other := row(alone), row(among[1].ID); one != other || !strings.Contains(one, sub.Traceparent) || !strings.Contains(one, `"priority": 7`) {
-		t.Errorf("the tasks are\n%s\n%s", one, other)
+	if a, b := row(single), row(many[1].ID); a != b || !strings.Contains(a, sub.Traceparent) || !strings.Contains(a, `"priority": 7`) {
+		t.Errorf("the tasks are\n%s\n%s", a, b)
 	}
-	if got := b.get(alone); got.RequestID != "alone" || got.UserID != "u" {
+	if got := b.get(single); got.RequestID != "alone" || got.UserID != "u" {
 		t.Errorf("%+v", got)
 	}
 }
 
-func TestTaskDoesNotStartBeforeItsTime(t *testing.T) {
+func TestSubmit_NotBeforeDelaysTheClaim(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
-	b.submission(store.Submission{Source: "later", NotBefore: time.Now().Add(time.Hour)})
-	past := b.submission(store.Submission{Source: "past", NotBefore: time.Now().Add(-time.Hour)})
-	out := b.turn(w, 5, nil, ingest)
+	b.submitTask(store.Submission{Source: "later", NotBefore: time.Now().Add(time.Hour)})
+	past := b.submitTask(store.Submission{Source: "past", NotBefore: time.Now().Add(-time.Hour)})
+	out := b.exchange(w, 5, nil, ingest)
 	if len(out.Claims) != 1 || out.Claims[0].Task != past {
-		t.Errorf("claims are %+v, want only the task whose time has come", out.Claims)
+		t.Errorf("claims are %+v, want only the task that is due", out.Claims)
 	}
 	if n := out.NextDue[ingest]; n < 59*time.Minute || n > time.Hour {
-		t.Errorf("next time is in %s, want an hour", n)
+		t.Errorf("NextDue is %s, want an hour", n)
 	}
 }
 
-func TestSubmitRefusesWhatCannotBe(t *testing.T) {
+func TestSubmit_RejectsInvalidSubmissions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, sub := range map[string]store.Submission{

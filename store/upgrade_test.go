@@ -13,7 +13,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestMigrate_RefusesTablesFromBeforeTheFirstRelease(t *testing.T) {
+func TestMigrate_RejectsTablesFromBeforeTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec("update cuelight_schema set version = 5")
@@ -26,14 +26,14 @@ func TestMigrate_RefusesTablesFromBeforeTheFirstRelease(t *testing.T) {
 	}
 }
 
-// deadlocking is a database whose first transactions end in a deadlock.
-type deadlocking struct {
+// deadlockingPool is a database whose first transactions end in a deadlock.
+type deadlockingPool struct {
 	*pgxpool.Pool
-	times int
+	deadlocks int
 }
 
-func (d *deadlocking) Begin(ctx context.Context) (pgx.Tx, error) {
-	if d.times--; d.times >= 0 {
+func (d *deadlockingPool) Begin(ctx context.Context) (pgx.Tx, error) {
+	if d.deadlocks--; d.deadlocks >= 0 {
 		return nil, &pgconn.PgError{Code: "40P01"}
 	}
 	return d.Pool.Begin(ctx)
@@ -41,7 +41,7 @@ func (d *deadlocking) Begin(ctx context.Context) (pgx.Tx, error) {
 
 func TestMigrate_IsRetriedAfterADeadlock(t *testing.T) {
 	t.Parallel()
-	st := store.New(&deadlocking{pgtest.New(t, pgtest.Schema{}), 2}, store.Video())
+	st := store.New(&deadlockingPool{pgtest.New(t, pgtest.Schema{}), 2}, store.Video())
 	if from, err := st.Migrate(t.Context()); err != nil || from != 0 {
 		t.Errorf("migrated from %d: %v", from, err)
 	}

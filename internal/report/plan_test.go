@@ -71,32 +71,33 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		if values == "" {
 			values = strings.TrimSuffix(strings.Repeat("null, ", c.args), ", ")
 		}
-		plan := strings.ReplaceAll(explain(t, conn, c.sql, values), "Seq Scan on pg_database", "") // it is small
+		plan := strings.ReplaceAll(explain(t, conn, c.sql, values), "Seq Scan on pg_database", "") // a small table
 		for _, index := range strings.Fields(c.indexes) {
 			if !strings.Contains(plan, index) {
 				t.Errorf("%s does not use %s:\n%s", name, index, plan)
 			}
 		}
 		if strings.Contains(plan, "Seq Scan on") || strings.Contains(plan, "JIT:") {
-			t.Errorf("%s reads a whole table, or is compiled:\n%s", name, plan)
+			t.Errorf("%s reads a whole table, or is compiled with JIT:\n%s", name, plan)
 		}
 	}
 }
 
-// batchesOnly notes what is asked otherwise than in a batch, where settings hold for it.
+// batchesOnly fails the test for queries outside a batch, which would run with the
+// settings of the session.
 type batchesOnly struct {
 	store.DB
 	t *testing.T
 }
 
 func (b batchesOnly) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	b.t.Errorf("asked with the settings of the session: %s", sql)
+	b.t.Errorf("queried with the settings of the session: %s", sql)
 	return b.DB.Query(ctx, sql, args...)
 }
 
-// A pool of the caller has the settings of PostgreSQL, which compiles statements
-// that it believes to be expensive.
-func TestReads_DoNotDependOnTheSettingsOfASession(t *testing.T) {
+// A caller's pool may use JIT, which is PostgreSQL's default: it compiles statements that
+// look expensive, which takes longer than running them.
+func TestReads_IgnoreSessionSettings(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
@@ -118,12 +119,12 @@ func TestReads_DoNotDependOnTheSettingsOfASession(t *testing.T) {
 		return err
 	})
 	if err != nil || during != "off off force_generic_plan" {
-		t.Errorf("during a read settings are %s, %v", during, err)
+		t.Errorf("during a read the settings are %s, %v", during, err)
 	}
 	if err := tx.QueryRow(t.Context(), settings).Scan(&after); err != nil || after != "on on auto" {
 		t.Errorf("after a read the transaction's settings are %s, %v", after, err)
 	}
-	for name, ask := range map[string]func() error{
+	for name, query := range map[string]func() error{
 		"stats":         func() error { _, err := r.Stats(t.Context()); return err },
 		"overridden by": func() error { _, err := r.OverriddenBy(t.Context(), store.ID{1}); return err },
 		"dead groups":   func() error { _, err := r.DeadGroups(t.Context(), DeadFilter{}, 0); return err },
@@ -132,7 +133,7 @@ func TestReads_DoNotDependOnTheSettingsOfASession(t *testing.T) {
 		"find dead":     func() error { _, err := r.FindDead(t.Context(), DeadFilter{}); return err },
 		"latency":       func() error { _, err := r.Latency(t.Context(), LatencyQuery{}); return err },
 	} {
-		if err := ask(); err != nil {
+		if err := query(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

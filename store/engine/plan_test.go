@@ -11,10 +11,10 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// A statement that cannot use its partial index is as quick as any on a small
-// table and walks all of a large one, so plans are looked at among many
-// finished tasks, and as a turn makes them: without knowing the parameters.
-func TestPlansUseTheirIndexesAmongManyFinishedTasks(t *testing.T) {
+// A statement that cannot use its partial index is quick on a small table, and reads all
+// of a large one. So the test checks the plans with many finished tasks, and with the
+// settings of an exchange: generic plans, without the parameters.
+func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))

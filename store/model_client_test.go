@@ -11,57 +11,57 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// move does something that may be done.
-func (m *member) move() {
+// step makes one random call.
+func (m *concurrentClient) step() {
 	ctx := m.t.Context()
 	switch n := m.rng.IntN(100); {
 	case n < 60:
-		m.turn(m.report)
+		m.exchange(m.report)
 	case n < 70:
-		sub := m.request()
+		sub := m.newSubmission()
 		if r, err := m.Submit(ctx, sub); m.check(err) {
-			m.submitted(r, sub)
+			m.recordSubmitted(r, sub)
 		}
 	case n < 73:
-		m.submitTheSame()
+		m.submitSharedRequest()
 	case n < 76:
 		m.submitAndRollBack()
 	case n < 81:
-		m.beat()
+		m.heartbeat()
 	case n < 85:
 		_, err := modelSweep(ctx, m.Engine, m.worker, &engine.OutageCredit{})
 		m.check(err)
 	case n < 87:
-		_, err := m.ExpireWorkers(ctx, []store.ID{some(m, &m.workers)})
+		_, err := m.ExpireWorkers(ctx, []store.ID{recentOf(m, &m.workers)})
 		m.check(err)
 	case n < 89:
 		m.check(m.DeregisterWorker(ctx, m.worker))
-		m.join()
+		m.register()
 	case n < 92:
-		m.check(m.Cancel(ctx, some(m, &m.tasks)))
+		m.check(m.Cancel(ctx, recentOf(m, &m.tasks)))
 	case n < 94:
-		sub := m.request()
-		if r, err := m.Override(ctx, []store.ID{some(m, &m.tasks)}, sub); m.check(err) {
-			m.submitted(r, sub)
+		sub := m.newSubmission()
+		if r, err := m.Override(ctx, []store.ID{recentOf(m, &m.tasks)}, sub); m.check(err) {
+			m.recordSubmitted(r, sub)
 		}
 	case n < 95:
 		m.delete()
-	case !m.careful:
+	case !m.noRetries:
 		stage := ""
 		if m.chance(50) {
 			stage = pickStage(m)
 		}
-		m.check(m.Retry(ctx, some(m, &m.tasks), stage))
+		m.check(m.Retry(ctx, recentOf(m, &m.tasks), stage))
 	}
 }
 
-func pickStage(m *member) string {
+func pickStage(m *concurrentClient) string {
 	all := m.Graph().Stages()
 	return all[m.rng.IntN(len(all))]
 }
 
-// report ends a claim in any way.
-func (m *member) report(c engine.Claim) engine.Report {
+// report returns a report of the claim with a random outcome.
+func (m *concurrentClient) report(c engine.Claim) engine.Report {
 	r := failed(c, time.Duration(m.rng.IntN(3))*5*time.Millisecond)
 	switch n := m.rng.IntN(100); {
 	case n < 70:
@@ -74,22 +74,22 @@ func (m *member) report(c engine.Claim) engine.Report {
 	return r
 }
 
-// turn reports some of what it holds, and something it does not hold.
-func (m *member) turn(report func(engine.Claim) engine.Report) {
+// exchange reports some of the client's claims, and sometimes one that it does not hold.
+func (m *concurrentClient) exchange(report func(engine.Claim) engine.Report) {
 	n := len(m.Graph().Stages())
 	all := slices.Repeat([]bool{true}, n)
 	in := engine.ExchangeRequest{Worker: m.worker, FreeSlots: make([]int, n), ClaimFrom: all, PromoteDue: all}
 	for i := range n {
 		in.FreeSlots[i] = m.rng.IntN(3)
 	}
-	mine := make(map[store.ID]bool)
+	reported := make(map[store.ID]bool)
 	for _, c := range m.held {
 		if m.chance(80) {
-			mine[c.Token] = true
+			reported[c.Token] = true
 			in.Reports = append(in.Reports, report(c))
 		}
 	}
-	if old := some(m, &m.claims); m.chance(20) && !mine[old.Token] && !old.Token.IsZero() {
+	if old := recentOf(m, &m.claims); m.chance(20) && !reported[old.Token] && !old.Token.IsZero() {
 		in.Reports = append(in.Reports, report(old))
 	}
 	out, err := m.Exchange(m.t.Context(), in)
@@ -98,10 +98,10 @@ func (m *member) turn(report func(engine.Claim) engine.Report) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.settle(in.Reports, out)
+	m.recordAccepted(in.Reports, out)
 	for _, c := range out.Claims {
 		if m.tokens[c.Token] {
-			m.t.Errorf("token %s was drawn before", c.Token)
+			m.t.Errorf("token %s was generated twice", c.Token)
 		}
 		m.tokens[c.Token] = true
 	}
@@ -109,13 +109,13 @@ func (m *member) turn(report func(engine.Claim) engine.Report) {
 	m.held = append(m.held, out.Claims...)
 }
 
-// settle writes down which reports were taken; none is taken twice.
-func (m *member) settle(reports []engine.Report, out engine.ExchangeResult) {
-	is := func(token store.ID) func(engine.Report) bool {
+// recordAccepted records which reports were accepted. None may be accepted twice.
+func (m *concurrentClient) recordAccepted(reports []engine.Report, out engine.ExchangeResult) {
+	hasToken := func(token store.ID) func(engine.Report) bool {
 		return func(r engine.Report) bool { return r.Token == token }
 	}
 	for _, r := range reports {
-		if slices.ContainsFunc(out.Locked, is(r.Token)) {
+		if slices.ContainsFunc(out.Locked, hasToken(r.Token)) {
 			continue
 		}
 		m.held = slices.DeleteFunc(m.held, func(c engine.Claim) bool { return c.Token == r.Token })
@@ -129,8 +129,8 @@ func (m *member) settle(reports []engine.Report, out engine.ExchangeResult) {
 	}
 }
 
-// submitTheSame submits what others submit at the same time.
-func (m *member) submitTheSame() {
+// submitSharedRequest submits a request that other clients submit at the same time.
+func (m *concurrentClient) submitSharedRequest() {
 	sub := store.Submission{Source: "same", RequestID: "same-" + string(rune('a'+m.rng.IntN(26)))}
 	r, err := m.Submit(m.t.Context(), sub)
 	if !m.check(err) {
@@ -147,28 +147,28 @@ func (m *member) submitTheSame() {
 	}
 }
 
-func (m *member) submitAndRollBack() {
-	sub := m.request()
-	changedMind := errors.New("changed my mind")
+func (m *concurrentClient) submitAndRollBack() {
+	sub := m.newSubmission()
+	rollBack := errors.New("roll back")
 	err := pgx.BeginFunc(m.t.Context(), m.pool, func(tx pgx.Tx) error {
 		if _, err := m.WithTx(tx).Submit(m.t.Context(), sub); err != nil {
 			return err
 		}
-		return changedMind
+		return rollBack
 	})
-	if errors.Is(err, changedMind) {
+	if errors.Is(err, rollBack) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.undone[sub.RequestID] = true
+		m.rolledBack[sub.RequestID] = true
 		return
 	}
 	m.check(err)
 }
 
-func (m *member) beat() {
-	lost, err := modelBeat(m.t.Context(), m.Engine, m.worker, m.held)
+func (m *concurrentClient) heartbeat() {
+	lost, err := modelHeartbeat(m.t.Context(), m.Engine, m.worker, m.held)
 	if errors.Is(err, store.ErrWorkerUnknown) {
-		m.join()
+		m.register()
 		return
 	}
 	if m.check(err) {
@@ -176,8 +176,8 @@ func (m *member) beat() {
 	}
 }
 
-func (m *member) delete() {
-	id := some(m, &m.tasks)
+func (m *concurrentClient) delete() {
+	id := recentOf(m, &m.tasks)
 	m.mu.Lock()
 	m.deleted[id] = true
 	m.mu.Unlock()

@@ -19,15 +19,15 @@ func ids(tasks []store.Task) []store.ID {
 	return out
 }
 
-func TestBoardChoosesAndOrders(t *testing.T) {
+func TestList_FiltersAndOrders(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
-	died := b.submit()
+	dead := b.submit()
 	c := b.claim(w, ingest)
-	b.turn(w, 0, []engine.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Error: "no luck"}})
+	b.exchange(w, 0, []engine.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Error: "work failed"}})
 	retrying := b.submit()
-	b.turn(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
+	b.exchange(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
 	running := b.submit()
 	b.claim(w, ingest)
 	waiting := b.submit()
@@ -35,68 +35,68 @@ func TestBoardChoosesAndOrders(t *testing.T) {
 		q    store.ListQuery
 		want []store.ID
 	}{
-		"all, the newest first": {store.ListQuery{}, []store.ID{waiting, running, retrying, died}},
-		"the oldest first":      {store.ListQuery{Oldest: true}, []store.ID{died, retrying, running, waiting}},
-		"running":               {store.ListQuery{State: store.StateRunning}, []store.ID{running}},
-		"waiting":               {store.ListQuery{State: store.StateWaiting}, []store.ID{waiting}},
-		"retrying":              {store.ListQuery{State: store.StateRetrying}, []store.ID{retrying}},
-		"dead":                  {store.ListQuery{State: store.StateDead}, []store.ID{died}},
-		"the second page":       {store.ListQuery{Filter: store.Filter{After: running, Limit: 1}}, []store.ID{retrying}},
-		"its counterpart":       {store.ListQuery{Oldest: true, Filter: store.Filter{After: retrying, Limit: 1}}, []store.ID{running}},
-		"with a filter":         {store.ListQuery{Oldest: true, Filter: store.Filter{Error: "luck"}}, []store.ID{died, retrying}},
+		"all, newest first":    {store.ListQuery{}, []store.ID{waiting, running, retrying, dead}},
+		"all, oldest first":    {store.ListQuery{Oldest: true}, []store.ID{dead, retrying, running, waiting}},
+		"running":              {store.ListQuery{State: store.StateRunning}, []store.ID{running}},
+		"waiting":              {store.ListQuery{State: store.StateWaiting}, []store.ID{waiting}},
+		"retrying":             {store.ListQuery{State: store.StateRetrying}, []store.ID{retrying}},
+		"dead":                 {store.ListQuery{State: store.StateDead}, []store.ID{dead}},
+		"the second page":      {store.ListQuery{Filter: store.Filter{After: running, Limit: 1}}, []store.ID{retrying}},
+		"a page, oldest first": {store.ListQuery{Oldest: true, Filter: store.Filter{After: retrying, Limit: 1}}, []store.ID{running}},
+		"with a filter":        {store.ListQuery{Oldest: true, Filter: store.Filter{Error: "failed"}}, []store.ID{dead, retrying}},
 	} {
 		tasks, err := b.List(t.Context(), c.q)
 		if got := ids(tasks); err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: got %v, %v; want %v", name, got, err, c.want)
 		}
 	}
-	strip, err := b.Stats(t.Context())
+	stats, err := b.Stats(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strip.Running != 1 || strip.Waiting != 1 || strip.Retrying != 1 || strip.Dead != 1 {
-		t.Errorf("strip is %+v", strip)
+	if stats.Running != 1 || stats.Waiting != 1 || stats.Retrying != 1 || stats.Dead != 1 {
+		t.Errorf("stats is %+v", stats)
 	}
-	if o := strip.Oldest(); o.Stage != "ingest" || o.OldestReady <= 0 || o.OldestReady > time.Minute {
-		t.Errorf("the oldest is %+v", o)
+	if o := stats.Oldest(); o.Stage != "ingest" || o.OldestReady <= 0 || o.OldestReady > time.Minute {
+		t.Errorf("the oldest ready stage is %+v", o)
 	}
 	if _, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{Stage: "lunch"}}); !errors.Is(err, store.ErrNoStage) {
 		t.Errorf("error is %v", err)
 	}
 }
 
-func TestOldestReadyCountsFromWhatCameLast(t *testing.T) {
+func TestStats_OldestReadyCountsFromTheLastChange(t *testing.T) {
 	t.Parallel()
-	const transcodeIs = `insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, retry_at)
+	const insertAttempt = `insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, retry_at)
 		select id, cuelight_id(), 'transcode', 1, cuelight_id(), now() - interval '1 hour', now() - interval '30 minutes', `
 	for name, c := range map[string]struct {
-		then string
-		want time.Duration // that transcode has been ready for
+		change string
+		want   time.Duration // how long transcode has been ready
 	}{
-		"what it needs was completed":   {`select`, time.Hour},
-		"an attempt failed":             {transcodeIs + `'failed', now() - interval '10 minutes' from tasks`, 10 * time.Minute},
-		"an attempt was given back":     {transcodeIs + `'released', null from tasks`, 30 * time.Minute},
-		"it was done again by hand":     {`select cuelight_video_retry(id) from tasks`, 0},
-		"a lower priority waits, too":   {`insert into tasks (source, priority, ingest_status, created_at) values ('b', -1, 'completed', now() - interval '2 hours')`, 2 * time.Hour},
-		"a younger id waits for longer": {`insert into tasks (source, ingest_status, created_at) values ('b', 'completed', now() - interval '2 hours')`, 2 * time.Hour},
+		"the needed stage was completed": {`select`, time.Hour},
+		"an attempt failed":              {insertAttempt + `'failed', now() - interval '10 minutes' from tasks`, 10 * time.Minute},
+		"an attempt was released":        {insertAttempt + `'released', null from tasks`, 30 * time.Minute},
+		"retried by hand":                {`select cuelight_video_retry(id) from tasks`, 0},
+		"a lower priority waits too":     {`insert into tasks (source, priority, ingest_status, created_at) values ('b', -1, 'completed', now() - interval '2 hours')`, 2 * time.Hour},
+		"a younger id waits for longer":  {`insert into tasks (source, ingest_status, created_at) values ('b', 'completed', now() - interval '2 hours')`, 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			w := b.worker()
 			b.exec("insert into tasks (source, created_at) values ('a', now() - interval '1 day')")
-			b.turn(w, 0, []engine.Report{completed(b.claim(w, ingest))})
+			b.exchange(w, 0, []engine.Report{completed(b.claim(w, ingest))})
 			b.exec("update attempts set finished_at = now() - interval '1 hour'")
-			b.exec(c.then)
-			strip, err := b.Stats(t.Context())
+			b.exec(c.change)
+			stats, err := b.Stats(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, want := range []time.Duration{0, c.want, max(c.want, time.Hour), 0, 0} {
-				if name == "it was done again by hand" {
+				if name == "retried by hand" {
 					want = 0
 				}
-				if got := strip.Stages[i]; got.OldestReady.Round(time.Minute) != want {
+				if got := stats.Stages[i]; got.OldestReady.Round(time.Minute) != want {
 					t.Errorf("%+v; want %v", got, want)
 				}
 			}
@@ -104,23 +104,23 @@ func TestOldestReadyCountsFromWhatCameLast(t *testing.T) {
 	}
 }
 
-// die submits a task whose first stage dies of the error.
-func (b bundle) die(w store.ID, source, class, err string) store.ID {
+// submitDead submits a task whose first stage dies with the error.
+func (b bundle) submitDead(w store.ID, source, class, err string) store.ID {
 	b.t.Helper()
-	id := b.submission(store.Submission{Source: source})
+	id := b.submitTask(store.Submission{Source: source})
 	c := b.claim(w, ingest)
-	b.turn(w, 0, []engine.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Class: class, Error: err}})
+	b.exchange(w, 0, []engine.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Class: class, Error: err}})
 	return id
 }
 
-func TestDeadLettersAreGroupedByStageAndWhatTheirErrorsHaveInCommon(t *testing.T) {
+func TestDeadGroups_GroupByStageAndErrorPattern(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
-	first := b.die(w, "a.mp4", "error", "disk /srv/1 is full: 12 MB left\nmore 1")
-	second := b.die(w, "b.mp4", "error", "disk /srv/two is full: 3.5 MB left\nmore 2")
-	other := b.die(w, "c.mp4", "refused", "the video is encrypted")
-	replaced := b.die(w, "d.mp4", "refused", "the video is encrypted")
+	first := b.submitDead(w, "a.mp4", "error", "disk /srv/1 is full: 12 MB left\nmore 1")
+	second := b.submitDead(w, "b.mp4", "error", "disk /srv/two is full: 3.5 MB left\nmore 2")
+	other := b.submitDead(w, "c.mp4", "refused", "the video is encrypted")
+	replaced := b.submitDead(w, "d.mp4", "refused", "the video is encrypted")
 	if _, err := b.Override(t.Context(), []store.ID{replaced}, store.Submission{Source: "e.mp4"}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,17 +145,17 @@ func TestDeadLettersAreGroupedByStageAndWhatTheirErrorsHaveInCommon(t *testing.T
 		f    report.DeadFilter
 		want []store.ID
 	}{
-		"all":       {report.DeadFilter{}, []store.ID{other, second, first}},
-		"a group":   {report.DeadFilter{Group: disk.Key}, []store.ID{second, first}},
-		"a source":  {report.DeadFilter{Source: "b."}, []store.ID{second}},
-		"an error":  {report.DeadFilter{Error: "more 1"}, []store.ID{first}},
-		"selected":  {report.DeadFilter{Tasks: []store.ID{first, other}}, []store.ID{other, first}},
-		"of nobody": {report.DeadFilter{UserID: "nobody"}, nil},
-		"a stage":   {report.DeadFilter{Stage: "publish"}, nil},
+		"all":          {report.DeadFilter{}, []store.ID{other, second, first}},
+		"a group":      {report.DeadFilter{Group: disk.Key}, []store.ID{second, first}},
+		"a source":     {report.DeadFilter{Source: "b."}, []store.ID{second}},
+		"an error":     {report.DeadFilter{Error: "more 1"}, []store.ID{first}},
+		"selected":     {report.DeadFilter{Tasks: []store.ID{first, other}}, []store.ID{other, first}},
+		"unknown user": {report.DeadFilter{UserID: "nobody"}, nil},
+		"a stage":      {report.DeadFilter{Stage: "publish"}, nil},
 	} {
-		letters, _, err := b.DeadStages(t.Context(), c.f, store.ID{}, 0)
+		stages, _, err := b.DeadStages(t.Context(), c.f, store.ID{}, 0)
 		var got []store.ID
-		for _, l := range letters {
+		for _, l := range stages {
 			got = append(got, l.Task)
 		}
 		n, _, err2 := b.CountDead(t.Context(), c.f)
@@ -170,24 +170,24 @@ func TestDeadLettersAreGroupedByStageAndWhatTheirErrorsHaveInCommon(t *testing.T
 	if r, err := b.retryDead(t.Context(), report.DeadFilter{Group: disk.Key}, store.RetryAllOptions{}); err != nil || r.Retried != 2 {
 		t.Errorf("retried %+v, %v", r, err)
 	}
-	b.want(first, pending, pending, pending, pending, pending)
-	b.want(other, dead, pending, pending, pending, pending)
+	b.wantStatuses(first, pending, pending, pending, pending, pending)
+	b.wantStatuses(other, dead, pending, pending, pending, pending)
 	if n, _, err := b.CountDead(t.Context(), report.DeadFilter{}); err != nil || n != 1 {
-		t.Errorf("still dead are %d, %v", n, err)
+		t.Errorf("%d stages are still dead, %v", n, err)
 	}
 	if _, err := b.retryDead(t.Context(), report.DeadFilter{Stage: "lunch"}, store.RetryAllOptions{}); !errors.Is(err, store.ErrNoStage) {
 		t.Errorf("error is %v", err)
 	}
 }
 
-// film submits a task an age ago, whose five stages waited and worked in turn,
-// as long as given.
-func (b bundle) film(age, wait, work time.Duration) {
+// submitFinished inserts a completed task of the given age. Each of its stages waited and
+// worked for the given times.
+func (b bundle) submitFinished(age, wait, work time.Duration) {
 	b.t.Helper()
 	b.exec(`with t as (
 	   insert into tasks (id, source, created_at)
 	   values ((lpad(to_hex(floor(extract(epoch from now() - $1::interval) * 1000)::bigint), 12, '0') || '7' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid,
-	           'film', now() - $1::interval)
+	           'a.mp4', now() - $1::interval)
 	   returning id, created_at)
 	 insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome)
 	 select id, gen_random_uuid(), stage, 1, gen_random_uuid(), created_at + n * $2::interval + (n - 1) * $3::interval,
@@ -196,14 +196,14 @@ func (b bundle) film(age, wait, work time.Duration) {
 		age, wait, work)
 }
 
-func TestLatencyIsOfWaitsAndWorkOverTime(t *testing.T) {
+func TestLatency_ReportsWaitAndWorkOverTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for range 10 {
-		b.film(30*time.Minute, time.Second, 10*time.Second)
-		b.film(50*time.Minute, 3*time.Second, 20*time.Second)
+		b.submitFinished(30*time.Minute, time.Second, 10*time.Second)
+		b.submitFinished(50*time.Minute, 3*time.Second, 20*time.Second)
 	}
-	b.film(2*time.Hour, time.Minute, time.Minute) // before the span
+	b.submitFinished(2*time.Hour, time.Minute, time.Minute) // before the query's span
 	got, err := b.Latency(t.Context(), report.LatencyQuery{Span: time.Hour, Points: 6})
 	if err != nil || len(got.Points) != 2 || got.Step != 10*time.Minute {
 		t.Fatalf("got %+v, %v", got, err)
@@ -223,11 +223,11 @@ func TestLatencyIsOfWaitsAndWorkOverTime(t *testing.T) {
 		t.Errorf("all together is %+v", got.All.Wait)
 	}
 	if _, err := b.Latency(t.Context(), report.LatencyQuery{Points: 501}); err == nil {
-		t.Error("501 points are taken")
+		t.Error("a query for 501 points was accepted")
 	}
 }
 
-func TestLatencyOfNothingIsEmpty(t *testing.T) {
+func TestLatency_IsEmptyWithoutTasks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	got, err := b.Latency(t.Context(), report.LatencyQuery{})

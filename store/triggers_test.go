@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -20,19 +21,19 @@ const (
 	failByHand = `update tasks set ingest_status = 'failed', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null`
 )
 
-// The triggers are given as much time as would be enough for ten times the statement;
-// to plan a query for each row takes a hundred times as much, and more.
-func TestTriggersTakeManyRowsAtOnce(t *testing.T) {
+// The triggers may take ten times as long as the statement. If they planned a query for
+// each row, they would take more than a hundred times as long.
+func TestTriggers_RunOncePerStatement(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec(`insert into tasks (source) select 'new.mp4' from generate_series(1, 10000)`)
-	for _, test := range []struct{ name, madeBy, sql string }{
+	for _, test := range []struct{ name, origin, sql string }{
 		{"import", "", insertFinished},
 		{"priority", "", `update tasks set priority = 1`},
 		{"claim by hand", "", claimByHand + ` where source = 'new.mp4'`},
 		{"failed attempts of an exchange", "exchange", failByHand + ` where source = 'new.mp4'`},
 		{"claim of what failed", "", claimByHand + ` where source = 'new.mp4'`},
-		{"lapsed claims of a sweep", "sweep", failByHand + ` where source = 'new.mp4'`},
+		{"expired claims of a sweep", "sweep", failByHand + ` where source = 'new.mp4'`},
 		{"cancel", "", `update tasks set ingest_status = 'cancelled', transcode_status = 'cancelled', metadata_status = 'cancelled',
 		                assemble_status = 'cancelled', publish_status = 'cancelled' where source = 'new.mp4'`},
 	} {
@@ -45,7 +46,7 @@ func TestTriggersTakeManyRowsAtOnce(t *testing.T) {
 			}
 		}
 		must(t, pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), `select set_config('cuelight.origin', $1, true)`, test.madeBy); err != nil {
+			if _, err := tx.Exec(t.Context(), `select set_config('cuelight.origin', $1, true)`, test.origin); err != nil {
 				return err
 			}
 			var out []byte
@@ -57,11 +58,11 @@ func TestTriggersTakeManyRowsAtOnce(t *testing.T) {
 		rows, calls := 10000.0, 0.0
 		for _, trigger := range plans[0].Triggers {
 			if !strings.HasPrefix(trigger.Name, "tasks_") {
-				continue // a foreign key's
+				continue // of a foreign key
 			}
 			calls += trigger.Calls
 			if rest := plans[0].Time - trigger.Time; trigger.Time > 10*rest {
-				t.Errorf("%s: %s takes %.4f ms of each row, and the statement without it %.4f", test.name, trigger.Name, trigger.Time/rows, rest/rows)
+				t.Errorf("%s: %s takes %.4f ms per row, and the statement without it %.4f", test.name, trigger.Name, trigger.Time/rows, rest/rows)
 			}
 		}
 		if calls != 1 {
@@ -70,24 +71,24 @@ func TestTriggersTakeManyRowsAtOnce(t *testing.T) {
 	}
 }
 
-// A statement that changes many tasks makes few rows in the outbox.
-func TestManyTasksChangedAtOnceTakeFewRows(t *testing.T) {
+// A statement that changes many tasks writes few rows to the outbox.
+func TestOutbox_StoresManyTasksPerRow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	before := b.number(`select count(*) from outbox`)
+	before := b.queryInt(`select count(*) from outbox`)
 	b.exec(insertFinished)
 	b.exec(`update tasks set assemble_status = 'pending', publish_status = 'pending'`)
 	b.exec(`update tasks set assemble_status = 'cancelled', publish_status = 'cancelled'`)
-	if n := b.number(`select count(*) from outbox`) - before; n != 9*10 { // a row for 1,024 tasks
+	if n := b.queryInt(`select count(*) from outbox`) - before; n != 9*10 { // a row for 1,024 tasks
 		t.Errorf("%d rows, want 90", n)
 	}
-	if n := b.number(`select count(*) from events`); n != 9*10000 {
+	if n := b.queryInt(`select count(*) from events`); n != 9*10000 {
 		t.Errorf("%d events, want 90,000", n)
 	}
 }
 
-// fates are updates that do all that can be told of, alone and together.
-var fates = []string{
+// taskUpdates are updates that cause every event, one or several at a time.
+var taskUpdates = []string{
 	claimByHand,
 	`update tasks set ingest_status = 'completed', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null, transcode_status = 'dead'`,
 	`update tasks set transcode_status = 'pending', metadata_status = 'failed', metadata_run_at = '2100-01-01'`,
@@ -103,49 +104,49 @@ var fates = []string{
 }
 
 // The events of a task do not depend on how many others the statement changed.
-func TestTaskIsToldTheSameChangedAloneAndAmongOthers(t *testing.T) {
+func TestTriggers_RecordTheSameEventsForOneAndManyTasks(t *testing.T) {
 	t.Parallel()
-	alone, among := setup(t), setup(t)
+	single, many := setup(t), setup(t)
 	const others = 1500 // more than a row of the outbox has
 	var want []string
-	for _, b := range []bundle{alone, among} {
-		b.submission(store.Submission{Source: "new.mp4"})
-		id := b.submission(store.Submission{Source: "one.mp4"})
-		if b == among {
+	for _, b := range []bundle{single, many} {
+		b.submitTask(store.Submission{Source: "new.mp4"})
+		id := b.submitTask(store.Submission{Source: "one.mp4"})
+		if b == many {
 			b.exec(`insert into tasks (source) select 'many.mp4' from generate_series(1, $1)`, others)
 		}
-		for _, sql := range fates {
+		for _, sql := range taskUpdates {
 			b.exec(sql + ` where source <> 'new.mp4'`)
 		}
 		events, err := b.Events(t.Context(), store.EventQuery{Task: id})
 		must(t, err)
-		var words []string
+		var texts []string
 		for _, e := range events {
 			var data map[string]any
 			if len(e.Data) > 0 {
 				must(t, json.Unmarshal(e.Data, &data))
 			}
-			words = append(words, fmt.Sprintln(e.Type, e.Stage, e.Attempt, !e.Worker.IsZero(), data["stages"], data["overridden_by"] != nil, data["run_at"] != nil))
+			texts = append(texts, fmt.Sprintln(e.Type, e.Stage, e.Attempt, !e.Worker.IsZero(), data["stages"], data["overridden_by"] != nil, data["run_at"] != nil))
 		}
-		if b == alone {
-			want = words
-		} else if !slices.Equal(words, want) {
-			t.Errorf("among others:\n%v\nalone:\n%v", words, want)
+		if b == single {
+			want = texts
+		} else if !slices.Equal(texts, want) {
+			t.Errorf("among others:\n%v\nalone:\n%v", texts, want)
 		}
-		if n := b.number(fmt.Sprintf(`select count(*) from attempts where outcome = 'cancelled' and task_id = '%s'`, id)); n != 1 {
-			t.Errorf("%d claims that were taken by hand are in the history, want 1", n)
+		if n := b.queryInt(fmt.Sprintf(`select count(*) from attempts where outcome = 'cancelled' and task_id = '%s'`, id)); n != 1 {
+			t.Errorf("%d claims that were revoked by hand are in the history, want 1", n)
 		}
 	}
 	if len(want) != 17 {
 		t.Errorf("%d events:\n%v", len(want), want)
 	}
-	if n := among.number(`select count(*) from events where type <> 'worker_started'`); n != (others+1)*len(want)+1 {
-		t.Errorf("%d events are told of %d tasks", n, others+1)
+	if n := many.queryInt(`select count(*) from events where type <> 'worker_started'`); n != (others+1)*len(want)+1 {
+		t.Errorf("%d events of %d tasks", n, others+1)
 	}
 }
 
-// Each kind of statement has its rows told once.
-func TestEveryKindOfStatementIsTold(t *testing.T) {
+// Every kind of statement records its rows once.
+func TestTriggers_RecordEveryKindOfStatement(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		sql  string
@@ -173,8 +174,8 @@ func TestEveryKindOfStatementIsTold(t *testing.T) {
 			 update tasks set ingest_status = 'completed' where request_id is null`,
 			[]string{"01 dead ingest", "02 stage_completed ingest"},
 		},
-		"an update undone to a savepoint": {
-			`begin; savepoint here; update tasks set ingest_status = 'dead'; rollback to here;
+		"an update rolled back to a savepoint": {
+			`begin; savepoint before; update tasks set ingest_status = 'dead'; rollback to before;
 			 update tasks set ingest_status = 'completed' where request_id = 'first'; commit`,
 			[]string{"01 stage_completed ingest"},
 		},
@@ -183,8 +184,8 @@ func TestEveryKindOfStatementIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			if name == "merge" && b.number(`select current_setting('server_version_num')::int`) < 150000 {
-				t.Skip("there is no merge before PostgreSQL 15")
+			if name == "merge" && b.queryInt(`select current_setting('server_version_num')::int`) < 150000 {
+				t.Skip("merge is new in PostgreSQL 15")
 			}
 			b.exec(`insert into tasks (id, source, request_id) values
 			        ('01a1fb37-144d-7bf7-bcdd-ebca83785401', 'a', 'first'), ('01a1fb37-144d-7bf7-bcdd-ebca83785402', 'b', null)`)
@@ -199,15 +200,15 @@ func TestEveryKindOfStatementIsTold(t *testing.T) {
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, test.want) {
-				t.Errorf("told is %q, want %q", got, test.want)
+				t.Errorf("events are %q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
-// A statement that takes long hides nothing that happens meanwhile: the ids of its
-// events are drawn when it is through.
-func TestLongStatementDoesNotHoldUpReaders(t *testing.T) {
+// A long statement does not delay the events of others: the ids of its own events are
+// allocated at its end.
+func TestEvents_AreNotDelayedByALongStatement(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec(`insert into tasks (source) select 'many.mp4' from generate_series(1, 10)`)
@@ -220,23 +221,24 @@ func TestLongStatementDoesNotHoldUpReaders(t *testing.T) {
 	}
 	gate("pg_advisory_lock")
 	ended := make(chan error, 1)
-	go func() { // its last row waits
+	go func() { // the statement waits at its last row
 		_, err := b.pool.Exec(t.Context(), `update tasks set priority = 1, ingest_status = 'dead'
 			where source = 'many.mp4' and (id < (select id from tasks order by id desc limit 1) or pg_advisory_xact_lock_shared(4711) is not null)`)
 		ended <- err
 	}()
-	for b.number(`select count(*) from pg_locks where locktype = 'advisory' and objid = 4711 and not granted`) == 0 {
+	waittest.Until(t, "the statement waits for the lock", func() bool {
 		if len(ended) > 0 {
 			t.Fatal("the statement did not wait: ", <-ended)
 		}
-	}
+		return b.queryInt(`select count(*) from pg_locks where locktype = 'advisory' and objid = 4711 and not granted`) > 0
+	})
 	before, err := b.EventWatermark(t.Context())
 	must(t, err)
 	b.submit()
-	wantTold(t, b.events(before), "submitted")
+	wantEvents(t, b.events(before), "submitted")
 	gate("pg_advisory_unlock")
 	must(t, <-ended)
 	if events := b.events(before); len(events) != 11 {
-		t.Errorf("afterwards %d events are told, want 11", len(events))
+		t.Errorf("afterwards there are %d events, want 11", len(events))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cuelight/cuelight/internal/pgtest"
 )
 
-func TestReadsOfTheDashboardUseIndexesAmongManyFinishedTasks(t *testing.T) {
+func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	t.Parallel()
 	g := Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
@@ -70,36 +70,37 @@ func TestReadsOfTheDashboardUseIndexesAmongManyFinishedTasks(t *testing.T) {
 	}
 	for name, c := range reads {
 		values := strings.TrimSuffix(strings.Repeat("null, ", c.args), ", ")
-		plan := strings.ReplaceAll(explain(t, conn, c.sql, values), "Seq Scan on pg_database", "") // it is small
+		plan := strings.ReplaceAll(explain(t, conn, c.sql, values), "Seq Scan on pg_database", "") // a small table
 		for _, index := range strings.Fields(c.indexes) {
 			if !strings.Contains(plan, index) {
 				t.Errorf("%s does not use %s:\n%s", name, index, plan)
 			}
 		}
 		if strings.Contains(plan, "Seq Scan on") || strings.Contains(plan, "JIT:") {
-			t.Errorf("%s reads a whole table, or is compiled:\n%s", name, plan)
+			t.Errorf("%s reads a whole table, or is compiled with JIT:\n%s", name, plan)
 		}
-		// Only rows that were found are sorted, never a whole table.
+		// A page must not sort what it reads in the order of an index.
 		if sorted := regexp.MustCompile(`Sort\n.*Sort Key: .*\n +-> +(Index|Bitmap)[^\n]* on tasks`); strings.HasPrefix(name, "page") && !strings.Contains(name, "request") && sorted.MatchString(plan) {
-			t.Errorf("%s sorts what an index has in no order:\n%s", name, plan)
+			t.Errorf("%s sorts rows from an index:\n%s", name, plan)
 		}
 	}
 }
 
-// batchesOnly notes what is asked otherwise than in a batch, where settings hold for it.
+// batchesOnly fails the test for queries outside a batch, which would run with the
+// settings of the session.
 type batchesOnly struct {
 	DB
 	t *testing.T
 }
 
 func (b batchesOnly) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	b.t.Errorf("asked with the settings of the session: %s", sql)
+	b.t.Errorf("queried with the settings of the session: %s", sql)
 	return b.DB.Query(ctx, sql, args...)
 }
 
-// A pool of the caller has the settings of PostgreSQL, which compiles statements
-// that it believes to be expensive.
-func TestReadsOfTheDashboard_DoNotDependOnTheSettingsOfASession(t *testing.T) {
+// A caller's pool may use JIT, which is PostgreSQL's default: it compiles statements that
+// look expensive, which takes longer than running them.
+func TestReads_IgnoreSessionSettings(t *testing.T) {
 	t.Parallel()
 	g := Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
@@ -119,17 +120,17 @@ func TestReadsOfTheDashboard_DoNotDependOnTheSettingsOfASession(t *testing.T) {
 		return err
 	})
 	if err != nil || during != "off off force_generic_plan" {
-		t.Errorf("during a read settings are %s, %v", during, err)
+		t.Errorf("during a read the settings are %s, %v", during, err)
 	}
 	if err := tx.QueryRow(t.Context(), settings).Scan(&after); err != nil || after != "on on auto" {
 		t.Errorf("after a read the transaction's settings are %s, %v", after, err)
 	}
-	for name, ask := range map[string]func() error{
+	for name, query := range map[string]func() error{
 		"page":      func() error { _, err := s.Page(t.Context(), ListQuery{}); return err },
 		"list":      func() error { _, err := s.List(t.Context(), ListQuery{}); return err },
 		"retry all": func() error { _, err := s.RetryAll(t.Context(), Filter{}, "", RetryAllOptions{}); return err },
 	} {
-		if err := ask(); err != nil {
+		if err := query(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

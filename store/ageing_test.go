@@ -9,12 +9,12 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-func TestSweepFindsTasksThatWaitedTooLongBehindOthers(t *testing.T) {
+func TestSweep_FindsAgedTasks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
 	first, second := b.submit(), b.submit()
-	lower := b.submission(store.Submission{Source: "lower", Priority: -1})
+	lower := b.submitTask(store.Submission{Source: "lower", Priority: -1})
 	young := b.submit()
 	scheduled := b.submit()
 	b.exec("update tasks set created_at = now() - interval '2 h' where id <> $1", young)
@@ -31,24 +31,24 @@ func TestSweepFindsTasksThatWaitedTooLongBehindOthers(t *testing.T) {
 		return out.Aged[ingest]
 	}
 	if got := aged(time.Hour); !slices.Equal(got, []store.ID{lower}) {
-		t.Errorf("aged are %v, want only what is behind others", got)
+		t.Errorf("aged tasks are %v, want only the one behind others", got)
 	}
-	b.submission(store.Submission{Source: "urgent", Priority: 5})
+	b.submitTask(store.Submission{Source: "urgent", Priority: 5})
 	want := []store.ID{first, second, lower}
 	if got := aged(time.Hour); !slices.Equal(got, want) {
-		t.Errorf("aged are %v, want %v", got, want)
+		t.Errorf("aged tasks are %v, want %v", got, want)
 	}
 	if got := aged(0); got != nil {
-		t.Errorf("aged are %v although nobody asked", got)
+		t.Errorf("aged tasks are %v without AgeAfter", got)
 	}
 
-	in := turn(w, 2, nil, ingest)
+	in := exchangeRequest(w, 2, nil, ingest)
 	in.Aged = [][]store.ID{want, nil, nil, nil, nil}
 	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(out.Claims) != 2 || out.Claims[0].Task != first || out.Claims[1].Task != second || !out.Claims[0].Aged || !out.MoreReady[ingest] {
-		t.Errorf("claims are %+v, want the two oldest of the aged ones", out.Claims)
+		t.Errorf("claims are %+v, want the two oldest aged tasks", out.Claims)
 	}
 }

@@ -1,0 +1,492 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+const (
+	pending    = store.StatusPending
+	inprogress = store.StatusInProgress
+	done       = store.StatusCompleted
+	failing    = store.StatusFailed
+	dead       = store.StatusDead
+	cancelled  = store.StatusCancelled
+)
+
+func TestExchange_TakesATaskThroughItsStages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+
+	c := b.claim(w, ingest)
+	if c.Task != id || c.Attempt != 1 || c.Source != "a.mp4" || string(c.Params) != "{}" {
+		t.Errorf("claim is %+v", c)
+	}
+	b.wantStatuses(id, inprogress, pending, pending, pending, pending)
+
+	out := b.exchange(w, 1, []engine.Report{completed(c)})
+	b.wantStatuses(id, done, inprogress, inprogress, pending, pending)
+	if len(out.Claims) != 2 {
+		t.Fatalf("completing ingest claimed %d stages of the task, want transcode and metadata", len(out.Claims))
+	}
+
+	next := b.exchange(w, 1, []engine.Report{completed(out.Claims[0])})
+	b.wantStatuses(id, done, done, inprogress, pending, pending)
+	if len(next.Claims) != 0 {
+		t.Errorf("assemble was claimed before metadata was completed")
+	}
+	b.completeAll(w, out.Claims[1])
+	b.wantStatuses(id, done, done, done, done, done)
+	if got := b.get(id).Status; got != done {
+		t.Errorf("task is %s, want completed", got)
+	}
+	if h := b.history(id); len(h) != 5 {
+		t.Errorf("history has %d attempts, want 5", len(h))
+	}
+}
+
+func TestExchange_StartsFanInOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	siblings := b.exchange(w, 1, []engine.Report{completed(b.claim(w, ingest))}).Claims
+
+	out := b.exchange(w, 5, []engine.Report{completed(siblings[0]), completed(siblings[1])}, assemble)
+	if len(out.Claims) != 1 || out.Claims[0].Stage != assemble {
+		t.Errorf("claims are %+v, want assemble once", out.Claims)
+	}
+	b.wantStatuses(id, done, done, done, inprogress, pending)
+}
+
+func TestExchange_ContinuesOnlyWhileSlotsAreFree(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	for range 3 {
+		b.submit()
+	}
+	first := b.exchange(w, 3, nil, ingest).Claims
+	in := exchangeRequest(w, 0, []engine.Report{completed(first[0]), completed(first[1]), completed(first[2])})
+	in.FreeSlots[transcode] = 2
+	out, err := b.Exchange(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Claims) != 2 || out.Claims[0].Stage != transcode || out.Claims[1].Stage != transcode {
+		t.Errorf("claims are %+v, want two of transcode", out.Claims)
+	}
+	if !out.MoreReady[transcode] || !out.MoreReady[metadata] {
+		t.Errorf("MoreReady is %v, want transcode and metadata", out.MoreReady)
+	}
+}
+
+func TestExchange_IgnoresReportsWithAnotherToken(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	held := b.claim(w, ingest)
+	stale := held
+	stale.Token = store.ID{1}
+
+	for name, report := range map[string]engine.Report{
+		"completed": completed(stale),
+		"failed":    failed(stale, time.Second),
+		"released":  {Task: id, Stage: ingest, Token: stale.Token, Outcome: engine.Released},
+		"no token":  {Task: id, Stage: ingest, Outcome: engine.Completed},
+		"nothing":   {Outcome: engine.Completed},
+	} {
+		out := b.exchange(w, 1, []engine.Report{report})
+		if len(out.Stale) != 1 || len(out.Claims) != 0 {
+			t.Errorf("%s: stale %d, claims %d; want 1 and 0", name, len(out.Stale), len(out.Claims))
+		}
+		b.wantStatuses(id, inprogress, pending, pending, pending, pending)
+	}
+	if h := b.history(id); len(h) != 0 {
+		t.Errorf("history has %d attempts, want none", len(h))
+	}
+	if out := b.exchange(w, 0, []engine.Report{completed(held)}); len(out.Stale) != 0 {
+		t.Error("the report with the right token is stale")
+	}
+	if out := b.exchange(w, 0, []engine.Report{completed(held)}); len(out.Stale) != 1 {
+		t.Error("a report was accepted twice")
+	}
+}
+
+func TestExchange_RetriesAFailedStageWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	b.exchange(w, 1, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
+	b.wantStatuses(id, failing, pending, pending, pending, pending)
+
+	out := b.exchange(w, 1, nil, ingest)
+	if len(out.Claims) != 0 || out.MoreReady[ingest] {
+		t.Errorf("the stage was claimed, or reported as ready, before it was due")
+	}
+	if n := out.NextDue[ingest]; n < 59*time.Minute || n > time.Hour {
+		t.Errorf("NextDue is %s, want an hour", n)
+	}
+
+	b.exec("update tasks set ingest_run_at = now() - interval '1 second'")
+	in := exchangeRequest(w, 1, nil, ingest)
+	in.PromoteDue[ingest] = true
+	second, err := b.Exchange(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(second.Claims) != 1 || second.Claims[0].Attempt != 2 {
+		t.Fatalf("claims are %+v, want the second attempt", second.Claims)
+	}
+	h := b.history(id)
+	if len(h) != 1 || h[0].Outcome != "failed" || h[0].Error != "work failed" || h[0].RetryAt == nil || h[0].Host != "test" {
+		t.Errorf("history is %+v", h)
+	}
+}
+
+func TestExchange_DeadStageLeavesItsSiblingAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	siblings := b.exchange(w, 1, []engine.Report{completed(b.claim(w, ingest))}).Claims
+	r := failed(siblings[0], 0)
+	r.Dead = true
+	b.exchange(w, 1, []engine.Report{r})
+	b.wantStatuses(id, done, dead, inprogress, pending, pending)
+	if task := b.get(id); task.Status != dead || task.IsFinished(b.Graph()) {
+		t.Errorf("task is %s, finished: %t; want dead, and not finished while metadata runs", task.Status, task.IsFinished(b.Graph()))
+	}
+	b.exchange(w, 1, []engine.Report{completed(siblings[1])})
+	b.wantStatuses(id, done, dead, done, pending, pending)
+	if !b.get(id).IsFinished(b.Graph()) {
+		t.Error("no stage can run any more, but the task is not finished")
+	}
+}
+
+func TestExchange_ReleasedClaimDoesNotCountAsAnAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	c := b.claim(w, ingest)
+	b.exchange(w, 0, []engine.Report{{Task: id, Stage: ingest, Token: c.Token, Outcome: engine.Released}})
+	if second := b.claim(w, ingest); second.Attempt != 1 || second.Token == c.Token {
+		t.Errorf("second claim is attempt %d with token reused %t; want 1 and false", second.Attempt, second.Token == c.Token)
+	}
+	if h := b.history(id); len(h) != 1 || h[0].Outcome != "released" {
+		t.Errorf("history is %+v, want one released attempt", h)
+	}
+}
+
+func TestExchange_ClaimsInOrderOfPriorityThenAge(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	low := b.submitTask(store.Submission{Source: "low", Priority: -1})
+	old := b.submitTask(store.Submission{Source: "old"})
+	young := b.submitTask(store.Submission{Source: "young"})
+	high := b.submitTask(store.Submission{Source: "high", Priority: 5})
+	for i, want := range []store.ID{high, old, young, low} {
+		if got := b.claim(w, ingest).Task; got != want {
+			t.Errorf("claim %d is %s, want %s", i, got, want)
+		}
+	}
+}
+
+func TestExchange_PrefersUrgentTasksToContinuing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitTask(store.Submission{Source: "ordinary"})
+	ordinaryClaim := b.claim(w, ingest)
+	urgent := b.submitTask(store.Submission{Source: "urgent", Priority: 1})
+	urgentClaim := b.claim(w, ingest)
+	b.exchange(w, 0, []engine.Report{completed(urgentClaim)}) // no free slots: transcode and metadata of urgent wait
+
+	out := b.exchange(w, 1, []engine.Report{completed(ordinaryClaim)})
+	if len(out.Claims) != 0 {
+		t.Errorf("continued the ordinary task although an urgent one waits: %+v", out.Claims)
+	}
+	if got := b.claim(w, transcode).Task; got != urgent {
+		t.Errorf("next transcode is of %s, want the urgent task", got)
+	}
+}
+
+// Of tasks with one priority the older is claimed first, however it became ready. An
+// exchange that completes a stage of a newer task continues it only if no older task is
+// ready.
+func TestExchange_PrefersOlderReadyTasksToContinuing(t *testing.T) {
+	t.Parallel()
+	type scenario struct {
+		bundle
+		w       store.ID
+		held    []engine.Claim         // ingest of the older and of the newer task
+		request engine.ExchangeRequest // completes ingest of the newer, with one slot for transcode
+	}
+	for name, ready := range map[string]func(v *scenario){
+		"waiting for a slot": func(v *scenario) {
+			v.exchange(v.w, 0, []engine.Report{completed(v.held[0])})
+		},
+		"completed in the same exchange": func(v *scenario) {
+			v.request.Reports = append(v.request.Reports, completed(v.held[0]))
+		},
+		"due for a retry": func(v *scenario) {
+			c := v.exchange(v.w, 1, []engine.Report{completed(v.held[0])}).Claims[0]
+			v.exchange(v.w, 0, []engine.Report{failed(c, time.Hour)})
+			v.exec("update tasks set transcode_run_at = now() - interval '1 s' where transcode_run_at is not null")
+			v.request.PromoteDue[transcode] = true
+		},
+		"retried at once": func(v *scenario) {
+			c := v.exchange(v.w, 1, []engine.Report{completed(v.held[0])}).Claims[0]
+			v.request.Reports = append(v.request.Reports, failed(c, 0))
+		},
+		"released": func(v *scenario) {
+			c := v.exchange(v.w, 1, []engine.Report{completed(v.held[0])}).Claims[0]
+			v.request.Reports = append(v.request.Reports, engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Released})
+		},
+		"before the position to claim after": func(v *scenario) {
+			v.exchange(v.w, 0, []engine.Report{completed(v.held[0])})
+			v.request.After = make([]engine.Position, 5)
+			v.request.After[transcode] = engine.Position{Task: v.held[0].Task}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := scenario{bundle: setup(t)}
+			v.w = v.worker()
+			older, newer := v.submit(), v.submit()
+			v.held = v.exchange(v.w, 2, nil, ingest).Claims
+			v.request = exchangeRequest(v.w, 0, []engine.Report{completed(v.held[1])}, transcode)
+			v.request.FreeSlots[transcode] = 1
+			ready(&v)
+			out, err := v.Exchange(t.Context(), v.request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(out.Claims) != 1 || out.Claims[0].Task != older || out.Claims[0].Stage != transcode {
+				t.Errorf("claims are %+v, want transcode of %s", out.Claims, older)
+			}
+			if !out.MoreReady[transcode] {
+				t.Error("MoreReady does not report the newer task")
+			}
+			v.wantStatuses(newer, done, pending, pending, pending, pending)
+		})
+	}
+}
+
+func TestExchange_ContinuesInSlotsLeftByOlderTasks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	for range 6 {
+		b.submit()
+	}
+	held := b.exchange(w, 6, nil, ingest).Claims
+	b.exchange(w, 0, []engine.Report{completed(held[1]), completed(held[3])})
+	in := exchangeRequest(w, 0, []engine.Report{completed(held[5]), completed(held[4]), completed(held[2]), completed(held[0])}, transcode)
+	in.FreeSlots[transcode] = 5
+	out, err := b.Exchange(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range out.Claims {
+		if c.Task != held[i].Task || c.Stage != transcode {
+			t.Errorf("claim %d is %s, want transcode of %s", i, c.Task, held[i].Task)
+		}
+	}
+	if len(out.Claims) != 5 || out.Granted[transcode] != out.Requested[transcode] {
+		t.Errorf("%d claims, granted %d of %d; want 5, and all that were requested", len(out.Claims), out.Granted[transcode], out.Requested[transcode])
+	}
+}
+
+func TestResult_IsStoredUnchanged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	r := completed(b.claim(w, ingest))
+	r.Result = raw(`{"file": "x", "bytes": 12345678901234567890}`)
+	b.exchange(w, 0, []engine.Report{r})
+	got, err := b.Result(t.Context(), id, "ingest")
+	if err != nil || string(got) != `{"file": "x", "bytes": 12345678901234567890}` {
+		t.Errorf("result is %s, %v", got, err)
+	}
+}
+
+func TestExchange_CleansErrorTexts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	r := failed(b.claim(w, ingest), time.Second)
+	r.Error = "bad \xff bytes and \x00"
+	b.exchange(w, 0, []engine.Report{r})
+	if got := b.history(id)[0].Error; got != "bad \uFFFD bytes and \uFFFD" {
+		t.Errorf("error is %q", got)
+	}
+}
+
+func TestExchange_AppliesAReportBesideAStaleOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	old := b.claim(w, ingest)
+	if err := b.Retry(t.Context(), id, "ingest"); err != nil {
+		t.Fatal(err)
+	}
+	held := b.claim(w, ingest)
+	out := b.exchange(w, 0, []engine.Report{completed(held), completed(old), completed(held)})
+	if len(out.Stale) != 1 || out.Stale[0].Token != old.Token {
+		t.Errorf("Stale is %+v, want the old claim", out.Stale)
+	}
+	b.wantStatuses(id, done, pending, pending, pending, pending)
+}
+
+func TestExchange_SkipsLockedRows(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	w := b.worker()
+	b.submit()
+	b.submit()
+	claims := b.exchange(w, 2, nil, ingest).Claims
+	tx, err := b.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, "select from tasks where id = $1 for update", claims[0].Task); err != nil {
+		t.Fatal(err)
+	}
+	reports := []engine.Report{completed(claims[0]), completed(claims[1]), failed(engine.Claim{Task: store.ID{9}, Token: store.ID{9}}, 0)}
+	out := b.exchange(w, 0, reports)
+	if len(out.Locked) != 1 || out.Locked[0].Task != claims[0].Task {
+		t.Errorf("Locked is %+v, want the first task", out.Locked)
+	}
+	if len(out.Stale) != 1 || out.Stale[0].Task != (store.ID{9}) {
+		t.Errorf("Stale is %+v, want the unknown task", out.Stale)
+	}
+	b.wantStatuses(claims[1].Task, done, pending, pending, pending, pending)
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if out := b.exchange(w, 0, out.Locked); len(out.Locked)+len(out.Stale) != 0 {
+		t.Errorf("the report, sent again, returned %+v", out)
+	}
+}
+
+func TestExchange_NextDueIsZeroWhenDue(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submit()
+	b.exec("update tasks set ingest_run_at = now() - interval '1 hour'")
+	if n := b.exchange(w, 1, nil, ingest).NextDue[ingest]; n != 0 {
+		t.Errorf("NextDue is %s, want 0", n)
+	}
+	b.exec("update tasks set ingest_run_at = '294000-01-01'")
+	if n := b.exchange(w, 1, nil, ingest).NextDue[ingest]; n < 24*time.Hour {
+		t.Errorf("NextDue is %s, want a long time", n)
+	}
+}
+
+func TestExchange_IncompleteFanInIsNotMoreReady(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submit()
+	siblings := b.exchange(w, 1, []engine.Report{completed(b.claim(w, ingest))}).Claims
+	in := exchangeRequest(w, 1, []engine.Report{completed(siblings[0])}, assemble)
+	out, err := b.Exchange(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.MoreReady[assemble] {
+		t.Error("MoreReady reports assemble before metadata is completed")
+	}
+}
+
+func TestExchange_ReportsMoreReadyWhenItDoesNotContinue(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitTask(store.Submission{Source: "ordinary"})
+	ordinaryClaim := b.claim(w, ingest)
+	b.submitTask(store.Submission{Source: "urgent", Priority: 1})
+	b.exchange(w, 0, []engine.Report{completed(b.claim(w, ingest))})
+	if out := b.exchange(w, 1, []engine.Report{completed(ordinaryClaim)}); !out.MoreReady[transcode] || !out.MoreReady[metadata] {
+		t.Errorf("MoreReady is %v, want transcode and metadata", out.MoreReady)
+	}
+}
+
+func TestExchange_ClaimsAfterAPosition(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submit()
+	out := b.exchange(w, 1, nil, ingest)
+	position := out.LastPosition[ingest]
+	if position != (engine.Position{Task: out.Claims[0].Task}) {
+		t.Fatalf("LastPosition is %+v", position)
+	}
+	later := b.submit()
+	b.submitTask(store.Submission{Source: "urgent", Priority: 1})
+	b.submitTask(store.Submission{Source: "low", Priority: -1})
+	b.exec("update tasks set ingest_status = 'pending', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null where ingest_status = 'inprogress'")
+
+	in := exchangeRequest(w, 5, nil, ingest)
+	in.After = make([]engine.Position, 5)
+	in.After[ingest] = position
+	out, err := b.Exchange(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Claims) != 1 || out.Claims[0].Task != later || out.Granted[ingest] != 1 || out.Requested[ingest] != 5 {
+		t.Errorf("claims are %+v, granted %d of %d; want the one submitted later", out.Claims, out.Granted[ingest], out.Requested[ingest])
+	}
+}
+
+func TestExchange_LostWorkerClaimsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submit()
+	held := b.claim(w, ingest)
+	b.submit()
+	b.exec("update workers set lost_at = now()")
+	out := b.exchange(w, 5, []engine.Report{completed(held)}, ingest)
+	if len(out.Claims) != 0 || len(out.Stale) != 0 {
+		t.Errorf("claims are %+v and stale reports %+v; want none", out.Claims, out.Stale)
+	}
+}
+
+func TestExchange_AppliesEveryOutcomeInAOneStagePipeline(t *testing.T) {
+	t.Parallel()
+	g, err := store.NewGraph("single", store.Node{Name: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newTables(pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL())), g)
+	w, err := s.RegisterWorker(t.Context(), store.Worker{Host: "test", PID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []store.ID
+	for range 3 {
+		r, err := s.Submit(t.Context(), store.Submission{Source: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.ID)
+	}
+	in := engine.ExchangeRequest{Worker: w, FreeSlots: []int{3}, ClaimFrom: []bool{true}, OnlyTasks: ids}
+	out, err := s.Exchange(t.Context(), in)
+	if err != nil || len(out.Claims) != 3 {
+		t.Fatalf("%+v, %v", out.Claims, err)
+	}
+	released := engine.Report{Task: ids[2], Token: out.Claims[2].Token, Outcome: engine.Released}
+	in.Reports = []engine.Report{completed(out.Claims[0]), failed(out.Claims[1], 0), released}
+	if out, err = s.Exchange(t.Context(), in); err != nil || len(out.Claims) != 2 || out.Claims[0].Task != ids[1] {
+		t.Errorf("%+v, %v; want the two that were not completed", out.Claims, err)
+	}
+}
