@@ -51,7 +51,7 @@ func TestDashboardForm_HasASizeLimit(t *testing.T) {
 	}
 }
 
-// oneKey is the only one there is.
+// singleKeyStore has one API key.
 type singleKeyStore struct {
 	mu  sync.Mutex
 	key store.Key

@@ -18,10 +18,10 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-// sse is one message of a stream.
+// message is one message of a stream.
 type message struct{ id, event, data, comment string }
 
-// listener is a client of a stream.
+// streamClient is a client of a stream.
 type streamClient struct {
 	t        *testing.T
 	resp     *http.Response
@@ -30,7 +30,7 @@ type streamClient struct {
 	retry    atomic.Int64
 }
 
-// listen opens a stream; last is the header Last-Event-ID.
+// openStream opens a stream; last is the value of the header Last-Event-ID.
 func (b *testServer) openStream(path, last string) *streamClient {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
@@ -109,7 +109,7 @@ func (l *streamClient) next() (message, bool) {
 	}
 }
 
-// want takes messages and compares their names; "end" is the end.
+// wantEvents reads messages and compares their names; "end" stands for the end of the stream.
 func (l *streamClient) wantEvents(names ...string) (last message) {
 	l.t.Helper()
 	for _, name := range names {
@@ -268,7 +268,7 @@ func TestEventStream_SendsResyncForUnknownEventIDs(t *testing.T) {
 	b.openStream("/events/stream", here.id).wantEvents("open", "cancelled") // a place that is there
 }
 
-// broken is a subscription that has come to an end.
+// failingSubscription is a subscription that returns an error.
 type failingSubscription struct{ err error }
 
 func (b failingSubscription) Next(context.Context) ([]store.Event, error) { return nil, b.err }

@@ -115,8 +115,8 @@ func FuzzTaskQuery(f *testing.F) {
 
 func FuzzSubmission(f *testing.F) {
 	for _, seed := range []string{
-		`{"source":"/a"}`, `{"tasks":[{"source":"/a"},{"source":"/b","params":{}}]}`, `{"tasks":[]}`,
-		`{"tasks":[],"source":"x"}`,
+		`{"source":"/a"}`, `{"tasks":[{"source":"/a"},{"source":"/b","params":{}}]}`,
+		`{"tasks":[]}`, `{"tasks":[],"source":"x"}`,
 		`{"source":"/a","not_before":"2030-01-31T08:00:00Z","priority":-32768}`, `{"source":"/a","params":null}`,
 		`null`, `[]`, `7`,
 	} {

@@ -134,7 +134,7 @@ func ask[T any](b *testServer, sql string) (v T) {
 	return v
 }
 
-// elsewhere has connections come from other addresses than they do.
+// remoteListener replaces the remote addresses of its connections.
 type remoteListener struct {
 	net.Listener
 	from <-chan string

@@ -21,8 +21,8 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-// description is openapi.json, whose schemas are made to allow nothing that they do
-// not name.
+// openAPIDocument is openapi.json. Its schemas are changed to reject properties that they
+// do not name.
 type openAPIDocument struct {
 	doc     map[string]any
 	mu      sync.Mutex
@@ -99,16 +99,16 @@ func escape(s string) string {
 	return strings.NewReplacer("{", "%7B", "}", "%7D", "*", "%2A").Replace(s)
 }
 
-// described fails the test where an answer is not what openapi.json says of it.
+// checkAgainstOpenAPI fails the test if openapi.json does not describe the response.
 func checkAgainstOpenAPI(t testing.TB, method, path string, resp *http.Response, body []byte) {
 	t.Helper()
 	d := openAPI(t)
 	at, op := d.operation(method, path)
 	if op == nil {
-		return // the dashboard's, or nobody's
+		return // the path belongs to the dashboard or does not exist
 	}
 	if resp.StatusCode == http.StatusTemporaryRedirect {
-		return // to the path as it is without its dots
+		return // redirects to the path without its dots
 	}
 	responses := op["responses"].(map[string]any)
 	status := strconv.Itoa(resp.StatusCode)

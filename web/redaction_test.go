@@ -60,7 +60,7 @@ func TestSourceSecrets_AreInNoResponseToReaders(t *testing.T) {
 	}
 }
 
-// hides checks an answer.
+// wantNoSecret fails the test if text has the secret.
 func (b *testServer) wantNoSecret(path, text string) {
 	b.t.Helper()
 	if i := strings.Index(text, "c0ffee"); i >= 0 {
@@ -68,7 +68,7 @@ func (b *testServer) wantNoSecret(path, text string) {
 	}
 }
 
-// streamed is the first second of a stream.
+// readStream returns what a stream sends in its first second.
 func (b *testServer) readStream(path, as string) string {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)

@@ -11,7 +11,7 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-// watched notes the deadlines that it is given, and how much is written under each.
+// recordingWriter records its deadlines and the most bytes written under one of them.
 type recordingWriter struct {
 	*httptest.ResponseRecorder
 	deadlines []time.Time

@@ -28,8 +28,8 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-// serve runs a server at a free port until the test ends, or stop is called, which
-// waits.
+// startServer runs a server at a free port until the test ends or calls stop, which waits
+// for the end of the server.
 func startServer(t *testing.T, o web.Options) (addr string, stop func() error) {
 	t.Helper()
 	s, err := web.New(o)
@@ -53,7 +53,7 @@ func startServer(t *testing.T, o web.Options) (addr string, stop func() error) {
 	return l.Addr().String(), stop
 }
 
-// bare are options that serve without a database.
+// minimalOptions returns options for a server without a database.
 func minimalOptions(t *testing.T) web.Options {
 	t.Helper()
 	admin, err := access.NewSecret(adminText)
@@ -241,7 +241,7 @@ func TestServe_ClosesConnectionsAtOnceWhenAborted(t *testing.T) {
 	}
 }
 
-// certificates writes a certificate and its key, and returns it.
+// writeCertificate writes a certificate and its key into dir. It returns the certificate.
 func writeCertificate(t *testing.T, dir string, serial int64) *x509.Certificate {
 	t.Helper()
 	key, err1 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

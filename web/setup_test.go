@@ -36,7 +36,7 @@ var (
 	readText  = strings.Repeat("r", 40)
 )
 
-// bundle is a server in front of a database of its own.
+// testServer is a server with its own database.
 type testServer struct {
 	*store.Store
 	t         *testing.T
@@ -92,7 +92,7 @@ func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 	return b
 }
 
-// uploads takes files in as the program does: the real thing, behind a server's guard.
+// newUploadHandler returns the real upload handler, which takes files as the program does.
 func newUploadHandler(t *testing.T, st *store.Store) http.Handler {
 	t.Helper()
 	u, err := upload.New(upload.Options{
@@ -147,7 +147,7 @@ type call struct {
 	header       http.Header
 }
 
-// got is its answer.
+// testResponse is the response to a call.
 type testResponse struct {
 	t      *testing.T
 	status int
@@ -211,7 +211,7 @@ func (b *testServer) post(path string, body any) testResponse {
 	return b.do(call{method: "POST", path: path, body: body})
 }
 
-// want checks the status, and reads the answer into v unless that is nil.
+// wantStatus checks the status and decodes the body into v, unless v is nil.
 func (g testResponse) wantStatus(status int, v any) testResponse {
 	g.t.Helper()
 	if g.status != status {
@@ -225,7 +225,7 @@ func (g testResponse) wantStatus(status int, v any) testResponse {
 	return g
 }
 
-// problem checks that the answer is one.
+// wantProblem checks that the body is a problem of this kind.
 func (g testResponse) wantProblem(status int, kind string) testResponse {
 	g.t.Helper()
 	var p struct {
@@ -276,8 +276,8 @@ func (b *testServer) key(scope string) string {
 	return text
 }
 
-// observed waits until so many requests are over, and returns them: an answer may
-// come before its request is.
+// waitForRequests waits until n requests have ended and returns them. It waits because a
+// client may have the response before the server has ended the request.
 func (b *testServer) waitForRequests(n int) []web.Request {
 	b.t.Helper()
 	for since := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -293,7 +293,7 @@ func (b *testServer) waitForRequests(n int) []web.Request {
 	}
 }
 
-// audits are the actions in the audit, the newest first.
+// auditActions returns the actions in the audit, newest first.
 func (b *testServer) auditActions() (actions []string) {
 	b.t.Helper()
 	entries, err := b.Audits(b.t.Context(), 0, 0)
@@ -306,7 +306,7 @@ func (b *testServer) auditActions() (actions []string) {
 	return actions
 }
 
-// worker registers a worker that claims one task's first stage and lets it die.
+// failTask registers a worker that claims the task's first stage and reports it as dead.
 func (b *testServer) failTask(id store.ID) {
 	b.t.Helper()
 	w, err := engine.New(b.pool, b.Graph()).RegisterWorker(b.t.Context(), store.Worker{
@@ -315,22 +315,22 @@ func (b *testServer) failTask(id store.ID) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	turn := engine.ExchangeRequest{
+	request := engine.ExchangeRequest{
 		Worker: w, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{4: false}, PromoteDue: make([]bool, 5),
 		OnlyTasks: []store.ID{id},
 	}
-	turn.ClaimFrom[0] = true
-	out, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), turn)
+	request.ClaimFrom[0] = true
+	out, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), request)
 	if err != nil || len(out.Claims) != 1 || out.Claims[0].Task != id {
 		b.t.Fatalf("claims are %+v, %v", out.Claims, err)
 	}
 	c := out.Claims[0]
-	turn.FreeSlots[0], turn.ClaimFrom[0] = 0, false
-	turn.Reports = []engine.Report{{
+	request.FreeSlots[0], request.ClaimFrom[0] = 0, false
+	request.Reports = []engine.Report{{
 		Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Class: "transient",
 		Error: "disk 7 broke",
 	}}
-	if _, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), turn); err != nil {
+	if _, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), request); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-// streaming serves streams without a database.
+// newStreamServer returns a server that serves streams without a database.
 func newStreamServer(t *testing.T, sub web.Subscription, ping time.Duration, trouble func(string, error)) *web.Server {
 	t.Helper()
 	o := minimalOptions(t)
@@ -33,7 +33,7 @@ func newStreamServer(t *testing.T, sub web.Subscription, ping time.Duration, tro
 	return s
 }
 
-// waitForOpen waits until that many streams are open.
+// waitForStreams waits until n streams are open.
 func waitForStreams(t *testing.T, s *web.Server, n int) {
 	t.Helper()
 	for since := time.Now(); s.Streams() != n; time.Sleep(time.Millisecond) {
@@ -191,7 +191,7 @@ func TestStream_AcceptsARequestBodyThatArrivesLate(t *testing.T) {
 	})
 }
 
-// dropping is a subscription that has a mistake.
+// panickingSubscription is a subscription that panics.
 type panickingSubscription struct{ idleSubscription }
 
 func (panickingSubscription) Next(context.Context) ([]store.Event, error) {
@@ -226,7 +226,7 @@ func TestStream_PanicEndsThatStreamAlone(t *testing.T) {
 	waitForStreams(t, s, 0)
 }
 
-// torn is an answer whose writing panics.
+// panickingWriter is a response writer that panics.
 type panickingWriter struct{ *httptest.ResponseRecorder }
 
 func (panickingWriter) Write([]byte) (int, error) { panic("there is a mistake") }

@@ -19,7 +19,7 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-// placeOnly is a database that knows at which event it is, and nothing else.
+// watermarkDB is a database that can only return the event watermark.
 type watermarkDB struct{ store.DB }
 
 func (watermarkDB) QueryRow(context.Context, string, ...any) pgx.Row { return watermarkDB{} }
@@ -29,7 +29,7 @@ func (watermarkDB) Scan(to ...any) error {
 	return nil
 }
 
-// quiet is a subscription in which nothing happens.
+// idleSubscription is a subscription without events.
 type idleSubscription struct{}
 
 func (idleSubscription) Close() {}
@@ -38,7 +38,7 @@ func (idleSubscription) Next(ctx context.Context) ([]store.Event, error) {
 	return nil, ctx.Err()
 }
 
-// all are the events that a client is behind.
+// eventsThenIdle returns the events that a client missed, then none.
 type eventsThenIdle struct {
 	events []store.Event
 	idleSubscription
@@ -52,7 +52,7 @@ func (a *eventsThenIdle) Next(ctx context.Context) ([]store.Event, error) {
 	return a.idleSubscription.Next(ctx)
 }
 
-// besideNothing serves streams without a database.
+// newServerWithoutDB returns a server that serves streams without a database.
 func newServerWithoutDB(t *testing.T, keys access.Keys, sub func() web.Subscription) *web.Server {
 	t.Helper()
 	o := minimalOptions(t)
@@ -119,7 +119,7 @@ func TestStreams_OfARevokedKeyEnd(t *testing.T) {
 	})
 }
 
-// portions notes how much is written at once.
+// chunkWriter records the size of the largest write.
 type chunkWriter struct {
 	*httptest.ResponseRecorder
 	most int

@@ -106,7 +106,7 @@ func TestTaskStream_ClosesWhenTheTaskIsOverriddenOrDeleted(t *testing.T) {
 	two.wantEvents("deleted", "end")
 }
 
-// work does a stage of one task, and ends it as told.
+// completeStage claims one stage of a task and sends the report for it.
 func (b *testServer) completeStage(id store.ID, stage int, report engine.Report) {
 	b.t.Helper()
 	w, err := engine.New(b.pool, b.Graph()).RegisterWorker(b.t.Context(), store.Worker{
@@ -115,19 +115,19 @@ func (b *testServer) completeStage(id store.ID, stage int, report engine.Report)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	turn := engine.ExchangeRequest{
+	request := engine.ExchangeRequest{
 		Worker: w, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5),
 		OnlyTasks: []store.ID{id},
 	}
-	turn.FreeSlots[stage], turn.ClaimFrom[stage] = 1, true
-	out, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), turn)
+	request.FreeSlots[stage], request.ClaimFrom[stage] = 1, true
+	out, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), request)
 	if err != nil || len(out.Claims) != 1 {
 		b.t.Fatalf("claims are %+v, %v", out.Claims, err)
 	}
 	c := out.Claims[0]
 	report.Task, report.Stage, report.Token = c.Task, c.Stage, c.Token
-	turn.FreeSlots[stage], turn.ClaimFrom[stage], turn.Reports = 0, false, []engine.Report{report}
-	if _, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), turn); err != nil {
+	request.FreeSlots[stage], request.ClaimFrom[stage], request.Reports = 0, false, []engine.Report{report}
+	if _, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), request); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-// piped is a listener for one connection that has no buffers.
+// singleConnListener is a listener for one connection without buffers.
 type singleConnListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -38,7 +38,7 @@ func (p *singleConnListener) Accept() (net.Conn, error) {
 func (p *singleConnListener) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
 func (p *singleConnListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// pipe serves at the other end of a connection.
+// servePipe serves one connection and returns its client end.
 func servePipe(t *testing.T, s *web.Server) net.Conn {
 	t.Helper()
 	client, server := net.Pipe()
@@ -75,7 +75,7 @@ func TestRequestBody_ThatStallsTimesOut(t *testing.T) {
 	})
 }
 
-// events that never end, for a client that takes none.
+// endlessEvents always has another event, for a client that does not read.
 type endlessEvents struct{ idleSubscription }
 
 func (endlessEvents) Next(context.Context) ([]store.Event, error) {
@@ -95,7 +95,7 @@ func TestStream_DisconnectsAClientThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// hanging is a database that does not answer.
+// hangingDB is a database that does not answer.
 type hangingDB struct{ store.DB }
 
 func (hangingDB) Begin(ctx context.Context) (pgx.Tx, error) {

@@ -103,10 +103,10 @@ func (c *cli) rootCommand() *cobra.Command {
 		}
 	}
 	add(groupWork, c.runCommand(), c.serveCommand())
-	add(groupTasks, c.submitCommand(), c.listCommand(), c.showCommand(), c.watchCommand(), c.retryCommand(),
-		c.cancelCommand())
-	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(), c.keysCommand(),
-		c.webhooksCommand())
+	add(groupTasks, c.submitCommand(), c.listCommand(), c.showCommand(), c.watchCommand(),
+		c.retryCommand(), c.cancelCommand())
+	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(),
+		c.keysCommand(), c.webhooksCommand())
 	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.versionCommand())
 	return root
 }

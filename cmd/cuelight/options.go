@@ -249,8 +249,8 @@ func parseNetworks(flag string, texts []string) ([]netip.Prefix, error) {
 
 func (o *workOptions) setWorkers(w *video.Workers) error {
 	fields := map[string]*int{
-		"ingest": &w.Ingest, "transcode": &w.Transcode, "metadata": &w.Metadata, "assemble": &w.Assemble,
-		"publish": &w.Publish,
+		"ingest": &w.Ingest, "transcode": &w.Transcode, "metadata": &w.Metadata,
+		"assemble": &w.Assemble, "publish": &w.Publish,
 	}
 	for stage, n := range o.workers {
 		field := fields[stage]

@@ -87,8 +87,8 @@ const (
 
 var tickSteps = []time.Duration{
 	millisecond, 2 * millisecond, 5 * millisecond, 10 * millisecond, 20 * millisecond, 50 * millisecond, 100 * millisecond,
-	200 * millisecond, 500 * millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second,
-	20 * time.Second,
+	200 * millisecond, 500 * millisecond, time.Second, 2 * time.Second, 5 * time.Second,
+	10 * time.Second, 20 * time.Second,
 	30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute,
 	time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day,
 }

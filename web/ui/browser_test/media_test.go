@@ -20,7 +20,7 @@ func hasMedia(t *testing.T) bool {
 	return err == nil
 }
 
-// media serves five seconds of HLS. It returns nil without ffmpeg.
+// newMedia serves five seconds of HLS. It returns nil without ffmpeg.
 func newMedia(t *testing.T) http.Handler {
 	t.Helper()
 	if !hasMedia(t) {
