@@ -267,6 +267,7 @@ func TestRun_WritesNothingWhenInterrupted(t *testing.T) {
 
 type writer func(text string)
 
+// Write calls w with the text.
 func (w writer) Write(b []byte) (int, error) {
 	w(string(b))
 	return len(b), nil

@@ -56,8 +56,10 @@ type errorHandler struct {
 	attrs []slog.Attr
 }
 
+// Enabled reports whether records of the level are errors.
 func (h *errorHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
 
+// Handle adds the record to the list, with the attributes of its logger.
 func (h *errorHandler) Handle(_ context.Context, r slog.Record) error {
 	text, cancelled := r.Message, false
 	add := func(a slog.Attr) bool {
@@ -76,8 +78,10 @@ func (h *errorHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
+// WithAttrs returns a handler that adds attributes to each error.
 func (h *errorHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &errorHandler{list: h.list, attrs: append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
 }
 
+// WithGroup returns the same handler, because the list has no groups.
 func (h *errorHandler) WithGroup(string) slog.Handler { return h }

@@ -104,9 +104,12 @@ type Kind int
 // The kinds, in their order. A system that completes stages in bulk later, and does not
 // report when, sends Completed as soon as the work has ended. That favours it.
 const (
+	// Started means that the work on the stage has begun.
 	Started Kind = iota
+	// Ended means that the work on the stage has ended.
 	Ended
-	Completed // the system has recorded it
+	// Completed means that the system has recorded the end of the stage.
+	Completed
 )
 
 func (k Kind) String() string { return [...]string{"started", "ended", "was completed"}[k] }

@@ -5,11 +5,17 @@ type Stage int
 
 // The stages, in an order in which they can run.
 const (
+	// Ingest is the first stage.
 	Ingest Stage = iota
+	// Transcode follows Ingest.
 	Transcode
+	// Metadata follows Ingest.
 	Metadata
+	// Assemble follows Transcode and Metadata.
 	Assemble
+	// Publish is the last stage.
 	Publish
+	// StageCount is the number of stages.
 	StageCount int = iota
 )
 

@@ -118,8 +118,11 @@ type Status string
 
 // The values of Status.
 const (
-	Reached     Status = "yes"
-	Missed      Status = "no"
+	// Reached means that the measured value is within the target.
+	Reached Status = "yes"
+	// Missed means that the measured value is outside the target.
+	Missed Status = "no"
+	// NotMeasured means that the result lacks a figure that the target needs.
 	NotMeasured Status = "not measured"
 )
 

@@ -19,9 +19,13 @@ type fakeSystem struct {
 	onStart  func() // called for each start
 }
 
-func (f fakeSystem) Name() string     { return f.name }
+// Name is the name of the system.
+func (f fakeSystem) Name() string { return f.name }
+
+// Settings describes the system.
 func (f fakeSystem) Settings() string { return "in memory" }
 
+// Setup calls the setup function, if there is one.
 func (f fakeSystem) Setup(context.Context, string) error {
 	if f.setup != nil {
 		return f.setup()
@@ -31,6 +35,7 @@ func (f fakeSystem) Setup(context.Context, string) error {
 
 func (f fakeSystem) observe(o harness.Options, m harness.Observation) { f.distort(o.Observe, m) }
 
+// Start returns workers that share the settings of f.
 func (f fakeSystem) Start(_ context.Context, _ string, o harness.Options) (harness.Workers, error) {
 	if f.onStart != nil {
 		f.onStart()
@@ -47,6 +52,7 @@ type fakeWorkers struct {
 	all     sync.WaitGroup
 }
 
+// Submit runs all stages of a task.
 func (c *fakeWorkers) Submit(_ context.Context, task int64) error {
 	c.all.Go(func() {
 		time.Sleep(c.duration)
@@ -59,6 +65,7 @@ func (c *fakeWorkers) Submit(_ context.Context, task int64) error {
 	return nil
 }
 
+// SubmitAll submits n tasks one by one.
 func (c *fakeWorkers) SubmitAll(ctx context.Context, first int64, n int) error {
 	for i := range n {
 		_ = c.Submit(ctx, first+int64(i))
@@ -66,6 +73,7 @@ func (c *fakeWorkers) SubmitAll(ctx context.Context, first int64, n int) error {
 	return nil
 }
 
+// Stop waits for all tasks.
 func (c *fakeWorkers) Stop(context.Context) error {
 	c.all.Wait()
 	return nil

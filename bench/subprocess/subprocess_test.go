@@ -34,10 +34,16 @@ const (
 	stopError   = "stop fails"
 )
 
-func (fake) Name() string                        { return "fake" }
-func (fake) Settings() string                    { return "in memory" }
+// Name is the name of the system.
+func (fake) Name() string { return "fake" }
+
+// Settings describes the system.
+func (fake) Settings() string { return "in memory" }
+
+// Setup does nothing.
 func (fake) Setup(context.Context, string) error { return nil }
 
+// Start returns workers unless the URL demands an error.
 func (fake) Start(_ context.Context, url string, o harness.Options) (harness.Workers, error) {
 	if url == startError {
 		return nil, errors.New(url)
@@ -50,8 +56,10 @@ type workers struct {
 	harness.Options
 }
 
+// Submit reports the observations of one task.
 func (w workers) Submit(ctx context.Context, task int64) error { return w.SubmitAll(ctx, task, 1) }
 
+// SubmitAll reports the observations of n tasks, or fails as the URL demands.
 func (w workers) SubmitAll(_ context.Context, first int64, n int) error {
 	switch w.url {
 	case submitError:
@@ -71,6 +79,7 @@ func (w workers) SubmitAll(_ context.Context, first int64, n int) error {
 	return nil
 }
 
+// Stop returns an error if the URL demands one.
 func (w workers) Stop(context.Context) error {
 	if w.url == stopError {
 		return errors.New(w.url)
@@ -194,6 +203,7 @@ func TestStart_RejectsUnknownSystem(t *testing.T) {
 
 type unknown struct{ fake }
 
+// Name is a name that no system is registered with.
 func (unknown) Name() string { return "unknown" }
 
 func TestObservation_SurvivesEncoding(t *testing.T) {

@@ -34,6 +34,7 @@ type keyring struct {
 	err  error
 }
 
+// Keys returns all keys.
 func (k *keyring) Keys(context.Context) (all []store.Key, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -41,6 +42,7 @@ func (k *keyring) Keys(context.Context) (all []store.Key, err error) {
 	return slices.Collect(maps.Values(k.keys)), k.err
 }
 
+// FindKey returns the key with a prefix.
 func (k *keyring) FindKey(_ context.Context, prefix string) (store.Key, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -54,6 +56,7 @@ func (k *keyring) FindKey(_ context.Context, prefix string) (store.Key, error) {
 	return key, nil
 }
 
+// UseKey counts the uses of keys.
 func (k *keyring) UseKey(context.Context, store.ID) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

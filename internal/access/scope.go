@@ -15,10 +15,14 @@ type Scope int
 
 // The scopes. The zero Scope is that of requests without valid credentials.
 const (
-	None   Scope = iota
-	Read         // read everything except keys, webhooks and the audit log
-	Submit       // add tasks, and upload files for them
-	Admin        // everything
+	// None allows nothing.
+	None Scope = iota
+	// Read allows reading everything except keys, webhooks and the audit log.
+	Read
+	// Submit also allows adding tasks, and uploading files for them.
+	Submit
+	// Admin allows everything.
+	Admin
 )
 
 // ParseScope is the inverse of [Scope.String].

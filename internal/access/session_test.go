@@ -287,6 +287,7 @@ func TestStill_ReportsRevokedAccess(t *testing.T) {
 // slow is a database that does not answer.
 type slow struct{ *keyring }
 
+// FindKey waits until ctx is done.
 func (slow) FindKey(ctx context.Context, _ string) (store.Key, error) {
 	<-ctx.Done()
 	return store.Key{}, ctx.Err()

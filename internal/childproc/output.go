@@ -41,6 +41,7 @@ type lines struct {
 	rest []byte
 }
 
+// Write calls f with the lines that b completes, and keeps the rest.
 func (l *lines) Write(b []byte) (int, error) {
 	l.rest = append(l.rest, b...)
 	text := l.rest

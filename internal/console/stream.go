@@ -53,7 +53,8 @@ func (s *Stream) Size() (width, height int) {
 	return 80, 24
 }
 
-// The colours. Output must have the same meaning without them.
+// Red, Green, Yellow and Dim are colours for [Stream.Paint]. Output must have the same
+// meaning without them.
 const (
 	Red    = "31"
 	Green  = "32"

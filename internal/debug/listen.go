@@ -66,6 +66,7 @@ type socket struct {
 // Addr is the final path of the socket, not that of its creation.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
+// Close ends the listener and removes the socket from the file system.
 func (s *socket) Close() error {
 	err := s.Listener.Close()
 	// Another process may have replaced the file.

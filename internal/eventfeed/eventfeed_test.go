@@ -41,6 +41,7 @@ func (s *memoryOutbox) add(n int) {
 	}
 }
 
+// Events returns the events after an id.
 func (s *memoryOutbox) Events(_ context.Context, q store.EventQuery) ([]store.Event, error) {
 	if s.onRead != nil {
 		defer s.onRead(q)
@@ -59,6 +60,7 @@ func (s *memoryOutbox) Events(_ context.Context, q store.EventQuery) ([]store.Ev
 	return slices.Grow(slices.Clone(s.events[i:min(len(s.events), i+q.Limit)]), 100), nil
 }
 
+// EventWatermark returns an id above those of all events.
 func (s *memoryOutbox) EventWatermark(context.Context) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,8 +217,11 @@ func TestSubscriber_MissesNoEventThatArrivesDuringCatchUp(t *testing.T) {
 // wakeChannel is a wake source for tests.
 type wakeChannel chan struct{}
 
+// C returns the channel.
 func (w wakeChannel) C() <-chan struct{} { return w }
-func (w wakeChannel) Take() []string     { return nil }
+
+// Take returns nothing.
+func (w wakeChannel) Take() []string { return nil }
 
 func TestRun_LimitsHowOftenItReads(t *testing.T) {
 	t.Parallel()

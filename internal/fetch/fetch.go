@@ -72,9 +72,13 @@ func (o Options) withDefaults() Options {
 
 // The values of [File.Method].
 const (
-	Reflink  = "reflink"
-	Link     = "link"
-	Copy     = "copy"
+	// Reflink is a copy that shares its blocks with the source.
+	Reflink = "reflink"
+	// Link is a hard link to the source.
+	Link = "link"
+	// Copy is a full copy of a local source.
+	Copy = "copy"
+	// Download is a copy of a source on an HTTP server.
 	Download = "download"
 )
 

@@ -32,6 +32,7 @@ type stringLimiter struct {
 	out      []byte
 }
 
+// Write passes b on, without the bytes that exceed the limit of a string.
 func (c *stringLimiter) Write(b []byte) (int, error) {
 	c.out = c.out[:0]
 	for _, ch := range b {

@@ -7,10 +7,11 @@ import (
 	"unicode"
 )
 
-// MasterName and ManifestName are the files written by [WriteMaster] and
-// [Tools.WriteMPD].
+// The names of the files that players open.
 const (
-	MasterName   = "master.m3u8"
+	// MasterName is the file that [WriteMaster] writes.
+	MasterName = "master.m3u8"
+	// ManifestName is the file that [Tools.WriteMPD] writes.
 	ManifestName = "manifest.mpd"
 )
 

@@ -160,6 +160,7 @@ type limitedBuffer struct {
 	overflowed bool
 }
 
+// Write keeps p unless that exceeds the limit. It never returns an error, so the child can finish.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if b.overflowed = b.overflowed || b.Len()+len(p) > b.limit; b.overflowed {
 		return len(p), nil

@@ -90,6 +90,7 @@ func openRendition(dir string, r Rendition) (*renditionReader, error) {
 	return reader, nil
 }
 
+// Read reads the initialization segment and then every segment, in order.
 func (r *renditionReader) Read(b []byte) (n int, err error) {
 	for {
 		if r.open == nil {

@@ -30,6 +30,7 @@ type stderrTail struct {
 	diskError  error
 }
 
+// Write splits the output into lines. It never returns an error.
 func (s *stderrTail) Write(b []byte) (int, error) {
 	for _, c := range b {
 		if c == '\n' || c == '\r' {

@@ -101,6 +101,7 @@ type stdoutMonitor struct {
 // stepCounter is a writer that knows which output shows progress.
 type stepCounter interface{ stepCount() int64 }
 
+// Write counts b and passes it on.
 func (m *stdoutMonitor) Write(b []byte) (int, error) {
 	m.bytes.Add(int64(len(b)))
 	if m.next == nil {

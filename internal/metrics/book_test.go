@@ -169,22 +169,23 @@ func callProblems(f *dto.MetricFamily, path []parser.Node) []string {
 func TestCatalogue_FindsErrorsInExpressions(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
+	const goneAttempts = `rate(cuelight_stage_attempts_total{outcome=~"dead|gone"}[5m])`
 	for expr, want := range map[string]string{
 		`sum by (stage) (rate(cuelight_retries_total{stage=~".*"}[5m])) > 0`:                    "",
 		`histogram_quantile(0.9, sum by (le) (rate(cuelight_wake_latency_seconds_bucket[5m])))`: "",
-		`sum(cuelight_tasks`:                                            "parse error",
-		`cuelight_taks > 1`:                                             "there is no cuelight_taks",
-		`cuelight_wake_latency_seconds`:                                 "there is no cuelight_wake_latency_seconds",
-		`cuelight_tasks_bucket`:                                         "there is no cuelight_tasks_bucket",
-		`cuelight_tasks{state="ready"}`:                                 "cuelight_tasks has no label state",
-		`cuelight_tasks{status="redy"}`:                                 `no cuelight_tasks has status "redy"`,
-		`rate(cuelight_stage_attempts_total{outcome=~"dead|gone"}[5m])`: `no cuelight_stage_attempts_total has outcome "gone"`,
-		`rate(cuelight_dead_tasks[5m])`:                                 "which is no counter",
-		`delta(cuelight_retries_total[5m])`:                             "which is a counter",
-		`cuelight_retries_total > 0`:                                    "means nothing without a rate",
-		`sum by (worker) (cuelight_tasks)`:                              "nothing in it has a label worker",
-		`cuelight_tasks and on (worker) cuelight_dead_tasks`:            "nothing in it has a label worker",
-		`vector(1)`: "it asks for nothing",
+		`sum(cuelight_tasks`:                                 "parse error",
+		`cuelight_taks > 1`:                                  "there is no cuelight_taks",
+		`cuelight_wake_latency_seconds`:                      "there is no cuelight_wake_latency_seconds",
+		`cuelight_tasks_bucket`:                              "there is no cuelight_tasks_bucket",
+		`cuelight_tasks{state="ready"}`:                      "cuelight_tasks has no label state",
+		`cuelight_tasks{status="redy"}`:                      `no cuelight_tasks has status "redy"`,
+		goneAttempts:                                         `no cuelight_stage_attempts_total has outcome "gone"`,
+		`rate(cuelight_dead_tasks[5m])`:                      "which is no counter",
+		`delta(cuelight_retries_total[5m])`:                  "which is a counter",
+		`cuelight_retries_total > 0`:                         "means nothing without a rate",
+		`sum by (worker) (cuelight_tasks)`:                   "nothing in it has a label worker",
+		`cuelight_tasks and on (worker) cuelight_dead_tasks`: "nothing in it has a label worker",
+		`vector(1)`:                                          "it asks for nothing",
 	} {
 		got := strings.Join(b.problems(expr), "\n")
 		if (got == "") != (want == "") || !strings.Contains(got, want) {

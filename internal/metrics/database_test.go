@@ -21,6 +21,7 @@ type fakeDB struct {
 	answer func(context.Context) error
 }
 
+// SendBatch counts the queries and answers with no rows.
 func (f *fakeDB) SendBatch(ctx context.Context, _ *pgx.Batch) pgx.BatchResults {
 	f.asked.Add(1)
 	if f.answer == nil {
@@ -35,6 +36,7 @@ type fakeResults struct {
 	err error
 }
 
+// Close returns the error of the answer.
 func (r fakeResults) Close() error { return r.err }
 
 var errAway = errors.New("the database is away")
@@ -212,6 +214,7 @@ type slow struct {
 	ctx context.Context
 }
 
+// SendBatch ignores the deadline of its caller.
 func (s slow) SendBatch(_ context.Context, b *pgx.Batch) pgx.BatchResults {
 	return s.DB.SendBatch(s.ctx, b)
 }

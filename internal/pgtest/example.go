@@ -22,14 +22,26 @@ type example struct {
 	cleanups []func()
 }
 
-func (e *example) Helper()             {}
-func (e *example) Cleanup(f func())    { e.cleanups = append(e.cleanups, f) }
-func (e *example) Failed() bool        { return false }
+// Helper does nothing.
+func (e *example) Helper() {}
+
+// Cleanup adds a function for cleanUp.
+func (e *example) Cleanup(f func()) { e.cleanups = append(e.cleanups, f) }
+
+// Failed reports false, because a failure panics.
+func (e *example) Failed() bool { return false }
+
+// Logf drops the message, because the output of an Example function is compared.
 func (e *example) Logf(string, ...any) {}
 
+// Errorf panics with the message.
 func (e *example) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+// Fatalf panics with the message.
 func (e *example) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
-func (e *example) Skipf(format string, args ...any)  { panic(fmt.Sprintf(format, args...)) }
+
+// Skipf panics with the message.
+func (e *example) Skipf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 func (e *example) cleanUp() {
 	for _, f := range slices.Backward(e.cleanups) {

@@ -34,10 +34,11 @@ type Server struct {
 // StopMode is how a server shuts down.
 type StopMode = postgres.StopMode
 
-// Fast ends all sessions and writes everything to disk. Immediate drops everything;
-// the server recovers at its next start.
+// The ways to stop a server.
 const (
-	Fast      = postgres.Fast
+	// Fast ends all sessions and writes everything to disk.
+	Fast = postgres.Fast
+	// Immediate drops everything; the server recovers at its next start.
 	Immediate = postgres.Immediate
 )
 

@@ -13,12 +13,13 @@ import (
 // PostgreSQL manual.
 type StopMode syscall.Signal
 
-// Smart waits until all clients have disconnected. Fast ends all sessions and
-// writes everything to disk. Immediate drops everything; the server recovers at its
-// next start.
+// The ways to stop a server.
 const (
-	Smart     = StopMode(syscall.SIGTERM)
-	Fast      = StopMode(syscall.SIGINT)
+	// Smart waits until all clients have disconnected.
+	Smart = StopMode(syscall.SIGTERM)
+	// Fast ends all sessions and writes everything to disk.
+	Fast = StopMode(syscall.SIGINT)
+	// Immediate drops everything; the server recovers at its next start.
 	Immediate = StopMode(syscall.SIGQUIT)
 )
 

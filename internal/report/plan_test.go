@@ -90,6 +90,7 @@ type batchesOnly struct {
 	t *testing.T
 }
 
+// Query fails the test and runs the query.
 func (b batchesOnly) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	b.t.Errorf("queried with the settings of the session: %s", sql)
 	return b.DB.Query(ctx, sql, args...)

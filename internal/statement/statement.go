@@ -16,7 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Errors that [Wrap] finds; package store documents them.
+// ErrNoSchema, ErrSchemaBroken, ErrEventsGone and ErrLocked are errors that [Wrap] finds.
+// Package store documents them.
 var (
 	ErrNoSchema     = errors.New("tables are missing")
 	ErrSchemaBroken = errors.New("tables differ from those that Cuelight created")
@@ -26,7 +27,9 @@ var (
 
 // SQLSTATEs, see PostgreSQL's appendix A.
 const (
-	CheckViolation    = "23514"
+	// CheckViolation is the SQLSTATE of a row that a check constraint rejects.
+	CheckViolation = "23514"
+
 	undefinedTable    = "42P01"
 	undefinedColumn   = "42703"
 	undefinedFunction = "42883"
@@ -38,7 +41,9 @@ const (
 	readOnly          = "25006" // a standby, or a primary that was set read-only
 	eventsGone        = "CL001" // raised by the events function in triggers.sql
 	tooComplex        = "54001" // JSON nested deeper than the server's stack
-	ClassData         = "22"    // invalid values
+
+	// ClassData begins the SQLSTATEs of invalid values.
+	ClassData = "22"
 )
 
 // State returns the SQLSTATE and the constraint of err, both empty where err is not

@@ -248,8 +248,10 @@ func BenchmarkAttempt(b *testing.B) {
 // dropping is an exporter that keeps nothing.
 type dropping struct{}
 
+// ExportSpans drops the spans.
 func (dropping) ExportSpans(context.Context, []sdk.ReadOnlySpan) error { return nil }
 
+// Shutdown does nothing.
 func (dropping) Shutdown(context.Context) error { return nil }
 
 func TestWork_SpansContainNoSecretOfASource(t *testing.T) {

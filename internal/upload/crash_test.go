@@ -222,6 +222,7 @@ func TestPatch_UsesConstantMemory(t *testing.T) {
 
 type zeroReader struct{}
 
+// Read fills p with zeros.
 func (zeroReader) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil

@@ -66,6 +66,7 @@ type formFieldsReader struct {
 	fileBegan bool
 }
 
+// Read reads the form. It returns an error when the fields before the file exceed the limit.
 func (f *formFieldsReader) Read(p []byte) (int, error) {
 	if f.fileBegan {
 		return f.ReadCloser.Read(p)
@@ -84,6 +85,7 @@ type lastPartReader struct {
 	parts *multipart.Reader
 }
 
+// Read reads the part. At its end it returns an error if another part follows.
 func (f lastPartReader) Read(p []byte) (int, error) {
 	n, err := f.part.Read(p)
 	if err == nil {

@@ -262,4 +262,5 @@ func brokenReader(b []byte, n int) io.Reader {
 
 type errorReader struct{}
 
+// Read returns errConnectionLost.
 func (errorReader) Read([]byte) (int, error) { return 0, errConnectionLost }

@@ -40,6 +40,7 @@ type timedBody struct {
 	request *activeRequest
 }
 
+// Read extends the deadlines of the request and reads its body.
 func (b timedBody) Read(p []byte) (int, error) {
 	if err := b.request.extendDeadlines(); err != nil {
 		return 0, err

@@ -24,11 +24,16 @@ type Kind int
 
 // The kinds of errors.
 const (
-	Failure     Kind = iota // the operation failed
-	Usage                   // a flag or argument is wrong, or this machine lacks something
-	NotFound                // the named task, worker, key or webhook does not exist
-	Unreachable             // the database does not answer or refuses the connection
-	Schema                  // the database's tables are missing or of another version
+	// Failure means that the operation failed.
+	Failure Kind = iota
+	// Usage means that a flag or argument is wrong, or that this machine lacks something.
+	Usage
+	// NotFound means that the named task, worker, key or webhook does not exist.
+	NotFound
+	// Unreachable means that the database does not answer or refuses the connection.
+	Unreachable
+	// Schema means that the database's tables are missing or of another version.
+	Schema
 )
 
 // Error is an error as it is shown.

@@ -15,8 +15,10 @@ type recorder struct {
 	failure string
 }
 
+// Helper does nothing.
 func (r *recorder) Helper() {}
 
+// Fatalf records the format and panics.
 func (r *recorder) Fatalf(format string, _ ...any) {
 	r.failure = format
 	panic(r)

@@ -12,11 +12,17 @@ import (
 
 // The alerts. A webhook requests them by name, or all of them as "alert".
 const (
-	AlertRepeatedFailure = "alert.repeated_failure" // a stage of a task failed for the third time or died for the second
-	AlertWorkerLost      = "alert.worker_lost"
-	AlertDead            = "alert.dead"
-	AlertListenerDown    = "alert.listener_down" // raised by a process
-	AlertDiskLow         = "alert.disk_low"      // raised by a process
+	// AlertRepeatedFailure means that a stage of a task failed for the third time or died
+	// for the second.
+	AlertRepeatedFailure = "alert.repeated_failure"
+	// AlertWorkerLost means that the lease of a worker expired.
+	AlertWorkerLost = "alert.worker_lost"
+	// AlertDead means that a stage of a task has used up its attempts.
+	AlertDead = "alert.dead"
+	// AlertListenerDown is raised by a process that has received no notifications for a minute.
+	AlertListenerDown = "alert.listener_down"
+	// AlertDiskLow is raised by a process that has less disk space than its reserve.
+	AlertDiskLow = "alert.disk_low"
 )
 
 const (

@@ -24,6 +24,7 @@ type severablePool struct {
 
 var errSevered = errors.New("severed")
 
+// Begin fails when the pool is severed.
 func (c *severablePool) Begin(ctx context.Context) (pgx.Tx, error) {
 	if c.severed.Load() {
 		return nil, errSevered
@@ -31,6 +32,7 @@ func (c *severablePool) Begin(ctx context.Context) (pgx.Tx, error) {
 	return c.Pool.Begin(ctx)
 }
 
+// Exec fails when the pool is severed.
 func (c *severablePool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	if c.severed.Load() {
 		return pgconn.CommandTag{}, errSevered
@@ -38,6 +40,7 @@ func (c *severablePool) Exec(ctx context.Context, sql string, args ...any) (pgco
 	return c.Pool.Exec(ctx, sql, args...)
 }
 
+// Query fails when the pool is severed.
 func (c *severablePool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	if c.severed.Load() {
 		return nil, errSevered
@@ -45,6 +48,7 @@ func (c *severablePool) Query(ctx context.Context, sql string, args ...any) (pgx
 	return c.Pool.Query(ctx, sql, args...)
 }
 
+// QueryRow returns a row that fails when the pool is severed.
 func (c *severablePool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	if c.severed.Load() {
 		return severedRow{}
@@ -54,6 +58,7 @@ func (c *severablePool) QueryRow(ctx context.Context, sql string, args ...any) p
 
 type severedRow struct{}
 
+// Scan returns errSevered.
 func (severedRow) Scan(...any) error { return errSevered }
 
 // Each deliverer loses its database during its work. No event is missed.
@@ -213,6 +218,7 @@ type slowStore struct {
 	delay time.Duration
 }
 
+// Get waits before it reads the task.
 func (f slowStore) Get(ctx context.Context, id store.ID) (store.Task, error) {
 	_ = ctxsleep.For(ctx, f.delay)
 	return f.Store.Get(ctx, id)

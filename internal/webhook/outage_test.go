@@ -198,6 +198,7 @@ type brokenStore struct {
 	until int64
 }
 
+// Events fails for events before until.
 func (s brokenStore) Events(ctx context.Context, q store.EventQuery) ([]store.Event, error) {
 	if q.After < s.until {
 		return nil, errSevered

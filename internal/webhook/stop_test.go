@@ -46,6 +46,7 @@ func TestRun_FinishesCallsAndReleasesTheLease(t *testing.T) {
 // noopDB executes nothing.
 type noopDB struct{ store.DB }
 
+// Exec does nothing.
 func (noopDB) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
 	return pgconn.CommandTag{}, nil
 }

@@ -75,12 +75,18 @@ type Outcome string
 
 // The outcomes. Only Failed is not final.
 const (
-	Delivered  Outcome = "delivered"
-	Failed     Outcome = "failed"     // another attempt follows
-	Dead       Outcome = "dead"       // the last attempt failed
-	Gone       Outcome = "gone"       // the receiver answered 410; its webhook is disabled
-	Suppressed Outcome = "suppressed" // an alert within the cooldown of another
-	Missed     Outcome = "missed"     // an unknown number of events was deleted before they were read
+	// Delivered means that the receiver accepted the delivery.
+	Delivered Outcome = "delivered"
+	// Failed means that the attempt failed and another one follows.
+	Failed Outcome = "failed"
+	// Dead means that the last attempt failed.
+	Dead Outcome = "dead"
+	// Gone means that the receiver answered 410. Its webhook is disabled.
+	Gone Outcome = "gone"
+	// Suppressed is an alert within the cooldown of another.
+	Suppressed Outcome = "suppressed"
+	// Missed means that an unknown number of events was deleted before they were read.
+	Missed Outcome = "missed"
 )
 
 // DeliveryResult is the argument of Options.OnDelivery.

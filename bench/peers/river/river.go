@@ -49,7 +49,10 @@ type system struct {
 	cooldown, pollInterval time.Duration // 0 for River's defaults
 }
 
-func (s *system) Name() string     { return s.name }
+// Name is the name of the system in the results.
+func (s *system) Name() string { return s.name }
+
+// Settings describes River's version and settings in the results.
 func (s *system) Settings() string { return s.settings }
 
 const connections = 20
@@ -111,6 +114,7 @@ type jobArgs struct {
 	Stage harness.Stage `json:"stage"`
 }
 
+// Kind is the name of the jobs in River's tables.
 func (jobArgs) Kind() string { return "stage" }
 
 // jobs returns a job for each of the stages.

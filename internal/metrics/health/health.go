@@ -40,9 +40,11 @@ type Options struct {
 // Status is the result of a check, or of all checks.
 type Status string
 
-// Pass and Fail are the only values of Status.
+// The values of Status.
 const (
+	// Pass means that nothing is wrong.
 	Pass Status = "pass"
+	// Fail means that a check returned an error or did not end in time.
 	Fail Status = "fail"
 )
 
