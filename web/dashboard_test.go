@@ -117,8 +117,8 @@ func TestOpenPage_EndsWithItsKey(t *testing.T) {
 	}
 }
 
-// follow opens a page that stays open until the test ends or the server ends it, and
-// returns what is closed then.
+// follow opens a page that stays open until the test or the server ends it. It returns a
+// channel that is closed then.
 func follow(t *testing.T, keys access.Keys, text string) <-chan struct{} {
 	t.Helper()
 	o := minimalOptions(t)

@@ -181,7 +181,7 @@ func TestEventStream_FiltersTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.wantEvents("cancelled")
-	// Whoever asks the list for a stream gets one.
+	// The list also serves a stream if a client accepts one.
 	b.openStream("/events", "").wantEvents("open")
 	b.get(api+"/events/stream?types=nonsense").wantProblem(400, "invalid-request")
 	b.get(api+"/events/stream?after=x").wantProblem(400, "invalid-request")

@@ -8,7 +8,7 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-// Whoever may only look could else have all that can be open.
+// Otherwise a client with read access could use up all connections for streams.
 func TestOpenPages_CountAsStreams(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *web.Options) {

@@ -45,7 +45,7 @@ var readOpenAPI = sync.OnceValues(func() (*openAPIDocument, error) {
 	return d, d.schemas.AddResource("mem:///openapi.json", doc)
 })
 
-// closeSchemas has objects of known members have no others.
+// closeSchemas makes objects with named properties reject all others.
 func closeSchemas(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -74,7 +74,7 @@ func openAPI(t testing.TB) *openAPIDocument {
 
 func (d *openAPIDocument) paths() map[string]any { return d.doc["paths"].(map[string]any) }
 
-// operation finds what is said of a request.
+// operation finds the description of a request.
 func (d *openAPIDocument) operation(method, path string) (at string, op map[string]any) {
 	best := ""
 	for template := range d.paths() {
@@ -141,7 +141,7 @@ func checkAgainstOpenAPI(t testing.TB, method, path string, resp *http.Response,
 }
 
 func (d *openAPIDocument) check(pointer string, body []byte) error {
-	d.mu.Lock() // compiling is for one at a time
+	d.mu.Lock() // the compiler is not safe for concurrent use
 	schema, err := d.schemas.Compile("mem:///openapi.json#" + pointer)
 	d.mu.Unlock()
 	if err != nil {
@@ -174,8 +174,8 @@ func TestOpenAPI_DescribesExactlyTheRoutes(t *testing.T) {
 	}
 }
 
-// What is refused is to be seen in the description: closeSchemas makes up for answers,
-// of which there may be more some day.
+// The description must say that unknown properties of a request are rejected. Responses may
+// get more properties one day, so closeSchemas closes them only for the tests.
 func TestOpenAPI_RequestBodiesAreClosed(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("openapi.json")
@@ -215,8 +215,8 @@ func TestOpenAPI_RequestBodiesAreClosed(t *testing.T) {
 	}
 }
 
-// Generators take an object of which nothing is said for one that is empty, and a member
-// with a default for one that is always there.
+// Generators treat an object without a description as empty, and a property with a default
+// as always present.
 func TestOpenAPI_IsClearToGenerators(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("openapi.json")

@@ -53,7 +53,7 @@ func TestStream_PingsAndEndsOverEveryProtocol(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		tls   bool
-		proto string // by which a client asks that has no choice
+		proto string // the only protocol that the client offers
 		minor int
 	}{
 		"HTTP/1.0": {minor: 0},

@@ -22,7 +22,7 @@ func TestTaskStream_ClosesWhenTheTaskEnds(t *testing.T) {
 	b.failTask(id)
 	last := l.wantEvents("started", "attempt_failed", "dead", "end")
 
-	// Whoever saw the end is not to come back; whoever did not is shown it.
+	// A client that has seen the end gets 204 and does not reconnect; another client gets the end.
 	path := "/tasks/" + id.String() + "/events"
 	b.do(call{method: "GET", path: api + path, header: http.Header{"Last-Event-Id": {last.id}}}).wantStatus(204, nil)
 	again := b.openStream(path, "")
@@ -32,7 +32,7 @@ func TestTaskStream_ClosesWhenTheTaskEnds(t *testing.T) {
 	again.wantEvents("end")
 	b.openStream(path+"?after=0", "").wantEvents("submitted", "started", "attempt_failed", "dead", "end")
 
-	// That was not the end if somebody has it done again.
+	// After a retry the stream continues.
 	if err := b.Retry(t.Context(), id, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -164,8 +164,8 @@ func where(ts *testscript.TestScript, member, value string) map[string]any {
 	return nil
 }
 
-// jsonCommand is `json MEMBER=VALUE path want`: in the object that has the
-// member, what the path leads to is what is wanted.
+// jsonCommand is `json MEMBER=VALUE path want`: it finds the object that has the
+// member and compares the value at the path with want.
 func jsonCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 3 {
 		ts.Fatalf("usage: json member=value path want")

@@ -88,7 +88,7 @@ func FuzzTime(f *testing.F) {
 		if d, err := time.ParseDuration(text); err == nil && !got.Equal(now.Add(d)) {
 			t.Errorf("%q is %s", text, got)
 		}
-		// What PostgreSQL can hold.
+		// PostgreSQL can store these years.
 		if got.Year() < -4712 || got.Year() > 294275 {
 			t.Errorf("%q is in the year %d", text, got.Year())
 		}

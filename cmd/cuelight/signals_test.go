@@ -101,8 +101,7 @@ func TestRun_StopsWhenTheGraceEnds(t *testing.T) {
 	p.noneHeld()
 }
 
-// What a run left behind, however it ended, neither keeps the next from
-// working nor is in its way.
+// The next run works, however the last one ended and whatever files it left.
 func TestRun_ContinuesAfterAKilledRun(t *testing.T) {
 	t.Parallel()
 	p := newPrivateWorkDir(t)

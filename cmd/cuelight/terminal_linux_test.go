@@ -82,7 +82,7 @@ func TestTerminal_ShowsProgressInPlaceAndRemovesIt(t *testing.T) {
 	if strings.Contains(text, "started") {
 		t.Error("lines for files are on a terminal")
 	}
-	// What moves the cursor ends before the last words.
+	// No sequence moves the cursor after the last lines.
 	last := strings.LastIndex(text, "\x1b[J")
 	if rest := text[last:]; last < 0 || !strings.Contains(rest, "Watch it:") {
 		t.Errorf("the block is drawn over the end: %q", rest)

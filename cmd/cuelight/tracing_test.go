@@ -119,7 +119,7 @@ func TestRun_JoinsTheTraceOfItsCaller(t *testing.T) {
 	}
 }
 
-// What was submitted is told before its trace is sent.
+// The command prints the ids before it sends the trace.
 func TestSubmit_PrintsIDsWithoutACollector(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
