@@ -8,121 +8,120 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// check sends notifications to itself, and cuts the connection when one does
-// not come back. That covers whatever makes a connection deaf: a peer that
-// went without a word, a LISTEN that was undone or ended up elsewhere.
+// check sends notifications to itself, and closes the connection when one does not arrive.
+// That covers every reason why a connection receives nothing: a peer that vanished, a
+// LISTEN that was undone or went to another session.
 func (l *Listener) check(ctx context.Context) {
-	tick := time.NewTicker(l.opts.CheckEvery)
+	tick := time.NewTicker(l.options.CheckInterval)
 	defer tick.Stop()
 	for {
-		if l.goesRound() {
-			l.opts.Alive()
+		if l.isAlive() {
+			l.options.OnAlive()
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.fresh:
+		case <-l.checkNow:
 		case <-tick.C:
 		}
-		conn := l.listening()
+		conn := l.listeningConn()
 		if conn == nil {
 			continue
 		}
 		switch l.checkOnce(ctx) {
-		case alive:
+		case checkOK:
 			l.mu.Lock()
-			l.pause.Reset()
+			l.backoff.Reset()
 			l.mu.Unlock()
-		case deaf:
-			l.cut(conn)
+		case checkFailed:
+			l.disconnect(conn)
 		}
 	}
 }
 
-// Check makes the Listener make sure at once that it hears, and not only when
-// it is time to. It does not wait for the answer. It is for those who have a
-// reason to doubt: the database has been away, and what is there now may be
-// another server.
-func (l *Listener) Check() { handleSignal(l.fresh) }
+// Check starts a check of the connection at once, before the next CheckInterval. It does
+// not wait for the result. Call it after an outage of the database: the address may now
+// lead to another server.
+func (l *Listener) Check() { signal(l.checkNow) }
 
-// goesRound: the reader listens, or is not late with its next step.
-func (l *Listener) goesRound() bool {
+// isAlive says that the goroutine that reads listens, or is in time with its next step.
+func (l *Listener) isAlive() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.due.IsZero() || time.Now().Before(l.due)
+	return l.deadline.IsZero() || time.Now().Before(l.deadline)
 }
 
-// listening is the connection, if it hears and has not been cut yet.
-func (l *Listener) listening() *pgx.Conn {
+// listeningConn returns the connection if it listens and was not disconnected; otherwise
+// nil.
+func (l *Listener) listeningConn() *pgx.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.connected || !l.due.IsZero() {
+	if !l.connected || !l.deadline.IsZero() {
 		return nil
 	}
 	return l.conn
 }
 
-type health int
+type checkResult int
 
 const (
-	unknown health = iota // the pool cannot send: that says nothing of the listener
-	alive
-	deaf
+	checkUnknown checkResult = iota // the pool cannot send, so nothing is known of the connection
+	checkOK
+	checkFailed
 )
 
-func (l *Listener) checkOnce(ctx context.Context) health {
+func (l *Listener) checkOnce(ctx context.Context) checkResult {
 	select {
-	case <-l.echo: // a late one, from before
+	case <-l.echo: // a late one of the check before
 	default:
 	}
-	if err := l.notifyOwn(ctx, ""); err != nil {
-		return unknown
+	if err := l.sendEcho(ctx, ""); err != nil {
+		return checkUnknown
 	}
-	// The time that the pool took is not the listener's.
-	late := time.NewTimer(l.opts.CheckWithin)
-	defer late.Stop()
+	// The limit starts here: it does not include the time that the pool took.
+	timeout := time.NewTimer(l.options.CheckTimeout)
+	defer timeout.Stop()
 	select {
 	case <-l.echo:
-		return alive
+		return checkOK
 	case <-ctx.Done():
-		return unknown
-	case <-late.C:
+		return checkUnknown
+	case <-timeout.C:
 	}
-	// A server that stands still as a whole gets better by itself, and is not
-	// helped by everybody connecting anew.
-	ctx, cancel := context.WithTimeout(ctx, l.opts.CheckWithin)
+	// If the whole server hangs, a new connection does not help.
+	ctx, cancel := context.WithTimeout(ctx, l.options.CheckTimeout)
 	defer cancel()
 	if err := l.pool.Ping(ctx); err != nil {
-		return unknown
+		return checkUnknown
 	}
 	select {
 	case <-l.echo:
-		return alive
+		return checkOK
 	default:
-		return deaf
+		return checkFailed
 	}
 }
 
-// notifyOwn sends a notification to itself through the pool. The words are
-// letters and digits. Without parameters nothing has to be prepared, which not
-// every pooler likes.
-func (l *Listener) notifyOwn(ctx context.Context, word string) error {
-	ctx, cancel := context.WithTimeout(ctx, l.opts.CheckWithin)
+// sendEcho sends a notification to itself through the pool. The payload is letters and
+// digits, so that the statement needs no parameters: some poolers do not support prepared
+// statements.
+func (l *Listener) sendEcho(ctx context.Context, payload string) error {
+	ctx, cancel := context.WithTimeout(ctx, l.options.CheckTimeout)
 	defer cancel()
-	_, err := l.pool.Exec(ctx, fmt.Sprintf(`/* check listener */ select pg_notify('%s', '%s')`, l.own, word))
+	_, err := l.pool.Exec(ctx, fmt.Sprintf(`/* check listener */ select pg_notify('%s', '%s')`, l.echoChannel, payload))
 	return err
 }
 
-// cut ends the wait on the connection, by closing its socket, if it is still
-// the one in use.
-func (l *Listener) cut(conn *pgx.Conn) {
+// disconnect closes the connection's socket if it is still the current connection. That
+// ends the wait for notifications.
+func (l *Listener) disconnect(conn *pgx.Conn) {
 	l.mu.Lock()
-	present := l.conn == conn
-	if present {
-		l.due = time.Now().Add(l.opts.CheckWithin)
+	current := l.conn == conn
+	if current {
+		l.deadline = time.Now().Add(l.options.CheckTimeout)
 	}
 	l.mu.Unlock()
-	if present {
-		sever(conn)
+	if current {
+		closeSocket(conn)
 	}
 }

@@ -16,77 +16,77 @@ import (
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
-// dialWithin is how long a try to connect to one address may take, where the
-// connection string does not say (connect_timeout).
-const dialWithin = 10 * time.Second
+// dialTimeout is how long an attempt to connect to one address may take if the connection
+// string has no connect_timeout.
+const dialTimeout = 10 * time.Second
 
-// How both ends of a connection find out that the other is gone without a word:
-// after keepIdle of silence they ask, and go on asking every keepEvery. Without,
-// a server keeps the session of such a peer, with its locks, for two hours.
+// TCP keepalives show both ends that the other has vanished: after keepIdle without data
+// they send probes, one every keepInterval. Without them a server would keep the session
+// of a vanished client, and its locks, for two hours.
 const (
-	keepIdle  = 10 * time.Second
-	keepEvery = 5 * time.Second
-	keepCount = 5 // for this end; the server's has a limit in time
+	keepIdle     = 10 * time.Second
+	keepInterval = 5 * time.Second
+	keepCount    = 5 // on this end; the server's follows from Options.KeepSession
 )
 
-// settleSQL makes a session of our own what it should be, and locks. These are
-// no start-up parameters because poolers refuse those. Nobody should hold the
-// lock exclusively; if somebody does, hearing matters more than being seen.
+// sessionSQL returns the SQL that sets up a session and takes its lock. The settings are
+// not start-up parameters because poolers refuse those. If another session holds the lock
+// exclusively, the Listener works without it: notifications matter more.
 //
-// The limit counts from what was last heard of this end, which may have been
-// keepIdle before it fell silent.
-func (l *Listener) settleSQL() string {
-	every := max(keepEvery, l.opts.Keep/100) // Linux counts to 127
-	return fmt.Sprintf(`/* settle listener */
+// The server's limit counts from the last data of this end, which may be keepIdle before
+// it vanished.
+func (l *Listener) sessionSQL() string {
+	interval := max(keepInterval, l.options.KeepSession/100) // Linux allows 127 probes
+	return fmt.Sprintf(`/* set up listener */
 	select coalesce(host(inet_server_addr()), ''), coalesce(inet_server_port(), 0);
-	select set_config(name, wanted, false) from pg_settings join (values
+	select set_config(name, value, false) from pg_settings join (values
 		('tcp_keepalives_idle', '%d'), ('tcp_keepalives_interval', '%d'), ('tcp_keepalives_count', '%d'),
-		('tcp_user_timeout', '%d'), ('idle_session_timeout', '0')) w(name, wanted) using (name);
+		('tcp_user_timeout', '%d'), ('idle_session_timeout', '0')) s(name, value) using (name);
 	select pg_try_advisory_lock_shared(%d)`,
-		int(keepIdle.Seconds()), int(every.Seconds()), int(l.opts.Keep/every)+1,
-		(l.opts.Keep + keepIdle).Milliseconds(), l.key)
+		int(keepIdle.Seconds()), int(interval.Seconds()), int(l.options.KeepSession/interval)+1,
+		(l.options.KeepSession + keepIdle).Milliseconds(), l.lockKey)
 }
 
-func newPause(atMost time.Duration) *backoff.ExponentialBackOff {
-	const chance = 0.5
-	longest := time.Duration(float64(atMost) / (1 + chance))
+func newBackoff(maxDelay time.Duration) *backoff.ExponentialBackOff {
+	const randomization = 0.5
+	longest := time.Duration(float64(maxDelay) / (1 + randomization))
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(min(50*time.Millisecond, longest)),
 		backoff.WithMaxInterval(longest),
-		backoff.WithRandomizationFactor(chance),
+		backoff.WithRandomizationFactor(randomization),
 		backoff.WithMaxElapsedTime(0),
 	)
 }
 
-// nextPause is nothing for the very first connection and then grows, until a
-// connection proves itself.
-func (l *Listener) nextPause() time.Duration {
+// nextDelay returns the delay before the next attempt to connect: 0 for the first one,
+// then growing until a check of a connection succeeds.
+func (l *Listener) nextDelay() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.tried {
-		l.tried = true
+	if !l.triedOnce {
+		l.triedOnce = true
 		return 0
 	}
-	if l.state == pooled {
-		return time.Duration((0.75 + rand.Float64()/2) * float64(l.pooledPause))
+	if l.state == behindPooler {
+		return time.Duration((0.75 + rand.Float64()/2) * float64(l.poolerRetryDelay))
 	}
-	return l.pause.NextBackOff()
+	return l.backoff.NextBackOff()
 }
 
-// expect says how long the reader may take for its next step.
-func (l *Listener) expect(d time.Duration) {
+// setDeadline sets how long the reading goroutine may take for its next step.
+func (l *Listener) setDeadline(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.due = time.Now().Add(d + l.opts.CheckWithin)
+	l.deadline = time.Now().Add(d + l.options.CheckTimeout)
 }
 
-// connect is called for every connection, the first one too. A connection
-// that proved itself starts the pauses from the beginning.
+// connect returns the next connection. pgxlisten calls it for every connection, including
+// the first.
 func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	for {
-		pause := l.nextPause()
-		l.expect(pause)
-		if ctxsleep.For(ctx, pause) != nil {
+		delay := l.nextDelay()
+		l.setDeadline(delay)
+		if ctxsleep.For(ctx, delay) != nil {
 			return nil, ctx.Err()
 		}
 		conn, err := l.open(ctx)
@@ -96,124 +96,124 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		l.lost(err)
+		l.setDisconnected(err)
 	}
 }
 
-// open returns a connection that is ready for LISTEN and has CheckWithin to
-// answer to it.
+// open returns a connection that is ready for LISTEN. It is closed if it does not answer
+// LISTEN within CheckTimeout.
 func (l *Listener) open(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := l.dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	if err := l.prepare(ctx, conn); err != nil {
-		discard(conn)
+		closeAndWait(conn)
 		return nil, err
 	}
-	l.expect(l.opts.CheckWithin)
+	l.setDeadline(l.options.CheckTimeout)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.conn, l.heard = conn, 0
-	l.answer = time.AfterFunc(l.opts.CheckWithin, func() { sever(conn) })
+	l.conn, l.listeningTo = conn, 0
+	l.listenTimer = time.AfterFunc(l.options.CheckTimeout, func() { closeSocket(conn) })
 	return conn, nil
 }
 
-// dial connects as the options or the pool say.
+// dial connects with the options' or the pool's configuration.
 func (l *Listener) dial(ctx context.Context) (*pgx.Conn, error) {
-	config, before := l.opts.ConnConfig, (func(context.Context, *pgx.ConnConfig) error)(nil)
+	config, before := l.options.ConnConfig, (func(context.Context, *pgx.ConnConfig) error)(nil)
 	if config == nil {
-		of := l.pool.Config()
-		config, before = of.ConnConfig, of.BeforeConnect
+		poolConfig := l.pool.Config()
+		config, before = poolConfig.ConnConfig, poolConfig.BeforeConnect
 	}
 	config = config.Copy()
 	if config.ConnectTimeout <= 0 {
-		config.ConnectTimeout = dialWithin
+		config.ConnectTimeout = dialTimeout
 	}
 	if before != nil {
-		within, cancel := l.step(ctx, config.ConnectTimeout)
+		stepCtx, cancel := l.startStep(ctx, config.ConnectTimeout)
 		defer cancel()
-		if err := before(within, config); err != nil {
+		if err := before(stepCtx, config); err != nil {
 			return nil, err
 		}
 	}
-	config.OnNotification = nil // or pgx would not keep them for us
-	l.bound(config)
+	config.OnNotification = nil // otherwise pgx would not queue notifications
+	l.limitSteps(config)
 	return pgx.ConnectConfig(context.WithValue(ctx, dialing{}, true), config)
 }
 
-// dialing marks the context of a try to connect.
+// dialing marks the context of an attempt to connect.
 type dialing struct{}
 
-// bound limits the time of every step of connecting, and not of all of them
-// together: of several hosts the first may be the one that does not answer.
-func (l *Listener) bound(config *pgx.ConnConfig) {
-	atMost := config.ConnectTimeout
+// limitSteps limits the time of each step of connecting, and not of all steps together:
+// the first of several hosts may be one that does not answer.
+func (l *Listener) limitSteps(config *pgx.ConnConfig) {
+	timeout := config.ConnectTimeout
 	lookup := config.LookupFunc
 	config.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
-		ctx, cancel := l.step(ctx, atMost)
+		ctx, cancel := l.startStep(ctx, timeout)
 		defer cancel()
 		return lookup(ctx, host)
 	}
-	reach := config.DialFunc
+	dial := config.DialFunc
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		// pgx dials once more to cancel a statement when a connection is cut.
-		// Here that is of no use, and would go on for up to 15 s.
+		// pgx dials again to cancel a statement when a connection is closed. That is of
+		// no use here, and could take up to 15 s.
 		if ctx.Value(dialing{}) == nil {
 			return nil, net.ErrClosed
 		}
-		l.expect(atMost) // which ctx has already, for all that is done at this address
-		return reach(ctx, network, address)
+		l.setDeadline(timeout) // ctx has this timeout already, for all of this address
+		return dial(ctx, network, address)
 	}
 	if after := config.AfterConnect; after != nil {
 		config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-			ctx, cancel := l.step(ctx, atMost)
+			ctx, cancel := l.startStep(ctx, timeout)
 			defer cancel()
 			return after(ctx, conn)
 		}
 	}
 }
 
-// step begins a step that may take as long as atMost.
-func (l *Listener) step(ctx context.Context, atMost time.Duration) (context.Context, context.CancelFunc) {
-	l.expect(atMost)
-	return context.WithTimeout(ctx, atMost)
+// startStep starts a step that may take until the timeout.
+func (l *Listener) startStep(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	l.setDeadline(timeout)
+	return context.WithTimeout(ctx, timeout)
 }
 
-// prepare finds out whether the connection leads to PostgreSQL itself: then
-// the process that answers is the one that was announced.
+// prepare sets up the session. A pooler is detected by the process id: it is not the one
+// that was sent at the start of the connection.
 func (l *Listener) prepare(ctx context.Context, conn *pgx.Conn) error {
-	within, cancel := l.step(ctx, l.opts.CheckWithin)
+	stepCtx, cancel := l.startStep(ctx, l.options.CheckTimeout)
 	defer cancel()
 	var pid int32
-	row := conn.QueryRow(within, "select pg_backend_pid()", pgx.QueryExecModeSimpleProtocol)
+	row := conn.QueryRow(stepCtx, "select pg_backend_pid()", pgx.QueryExecModeSimpleProtocol)
 	if err := row.Scan(&pid); err != nil {
-		return fmt.Errorf("ask for the session: %w", err)
+		return fmt.Errorf("query the process id of the session: %w", err)
 	}
 	if uint32(pid) != conn.PgConn().PID() {
-		l.settled(true, false, false)
-		return l.prove(ctx, conn)
+		l.setSession(true, false, false)
+		return l.checkPooler(ctx, conn)
 	}
 	keepAlive(conn)
-	results, err := conn.PgConn().Exec(within, l.settleSQL()).ReadAll()
+	results, err := conn.PgConn().Exec(stepCtx, l.sessionSQL()).ReadAll()
 	if err != nil {
-		return fmt.Errorf("settle the session: %w", err)
+		return fmt.Errorf("set up the session: %w", err)
 	}
 	locked := results[len(results)-1].Rows[0][0]
 	server := net.JoinHostPort(string(results[0].Rows[0][0]), string(results[0].Rows[0][1]))
-	l.settled(false, string(locked) == "t", leadsTo(conn.PgConn().Conn().RemoteAddr(), server))
+	l.setSession(false, string(locked) == "t", isSameAddress(conn.PgConn().Conn().RemoteAddr(), server))
 	return nil
 }
 
-func (l *Listener) settled(pooled, held, direct bool) {
+func (l *Listener) setSession(pooled, held, direct bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pooled, l.held, l.direct = pooled, held, direct
+	l.pooled, l.lockHeld, l.direct = pooled, held, direct
 }
 
-// leadsTo: what we are connected to is the server as it calls itself. A socket
-// in the file system cannot be anything else.
-func leadsTo(remote net.Addr, server string) bool {
+// isSameAddress says that the remote address is the one that the server reports for
+// itself. A socket in the file system always is.
+func isSameAddress(remote net.Addr, server string) bool {
 	if remote == nil || remote.Network() == "unix" {
 		return remote != nil
 	}
@@ -222,56 +222,56 @@ func leadsTo(remote net.Addr, server string) bool {
 	return err1 == nil && err2 == nil && a.Port() == b.Port() && a.Addr().Unmap().WithZone("") == b.Addr().Unmap().WithZone("")
 }
 
-// keepAlive does at this end what settleSQL does at the other. A failure would
-// only cost time, as would a transport that knows no such thing.
+// keepAlive sets the TCP keepalives of this end, as sessionSQL sets those of the server. If
+// it fails, or the transport has none, a vanished server is noticed later.
 func keepAlive(conn *pgx.Conn) {
 	raw := conn.PgConn().Conn()
 	if t, ok := raw.(interface{ NetConn() net.Conn }); ok {
 		raw = t.NetConn()
 	}
 	if t, ok := raw.(*net.TCPConn); ok {
-		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepIdle, Interval: keepEvery, Count: keepCount})
+		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepIdle, Interval: keepInterval, Count: keepCount})
 	}
 }
 
-// sever closes the socket under a connection, which ends whatever waits for it.
-func sever(conn *pgx.Conn) { conn.PgConn().Conn().Close() }
+// closeSocket closes the connection's socket, which ends every wait on it.
+func closeSocket(conn *pgx.Conn) { conn.PgConn().Conn().Close() }
 
-// discard ends a connection and waits until nothing of it is left.
-func discard(conn *pgx.Conn) {
-	sever(conn)
+// closeAndWait closes a connection and waits until its goroutines have ended.
+func closeAndWait(conn *pgx.Conn) {
+	closeSocket(conn)
 	_ = conn.Close(context.Background())
 	<-conn.PgConn().CleanupDone()
 }
 
-// ended is called by pgxlisten: with the end of a connection, which it has
-// closed by then, or while it is open, for a notification that is not ours.
-func (l *Listener) ended(ctx context.Context, err error) {
+// connectionEnded is called by pgxlisten: for a connection that ended, which is closed by
+// then, and for a notification on another channel, while the connection is open.
+func (l *Listener) connectionEnded(ctx context.Context, err error) {
 	l.mu.Lock()
 	conn := l.conn
 	l.mu.Unlock()
 	if conn == nil || !conn.IsClosed() {
 		return
 	}
-	discard(conn)
+	closeAndWait(conn)
 	if ctx.Err() != nil {
 		err = nil
 	}
-	l.lost(err)
+	l.setDisconnected(err)
 }
 
-// lost notes that there is no connection. Without a reason it is not told.
-func (l *Listener) lost(err error) {
+// setDisconnected records that there is no connection. A nil error is not reported.
+func (l *Listener) setDisconnected(err error) {
 	l.mu.Lock()
-	l.connected, l.held, l.conn = false, false, nil
-	if l.answer != nil {
-		l.answer.Stop()
+	l.connected, l.lockHeld, l.conn = false, false, nil
+	if l.listenTimer != nil {
+		l.listenTimer.Stop()
 	}
 	l.mu.Unlock()
 	switch {
 	case errors.Is(err, ErrPooled):
-		l.become(pooled, err)
+		l.setState(behindPooler, err)
 	case err != nil:
-		l.become(lost, err)
+		l.setState(disconnected, err)
 	}
 }

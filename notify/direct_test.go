@@ -12,8 +12,8 @@ import (
 	"github.com/cuelight/cuelight/notify"
 )
 
-// A refused connection means something else where a stand-in refuses it.
-func TestListenerKnowsWhetherItIsConnectedToTheServerItself(t *testing.T) {
+// A refused connection does not mean that the server is away if a proxy refuses it.
+func TestDirect_IsFalseBehindAProxy(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
 	relay, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,10 +42,10 @@ func TestListenerKnowsWhetherItIsConnectedToTheServerItself(t *testing.T) {
 		must(t, err)
 		l := notify.New(pool, notify.Options{Channels: []string{"a"}, ConnConfig: cc})
 		if l.Direct() {
-			t.Error("it knows before it has connected")
+			t.Error("Direct is true before the first connection")
 		}
 		b := listen(t, pool, notify.Options{Channels: []string{"a"}, ConnConfig: cc})
-		b.news()
+		b.takeWakes()
 		if b.Direct() != want {
 			t.Errorf("%s: direct is %t", address, b.Direct())
 		}

@@ -1,7 +1,7 @@
-// Package notify listens for PostgreSQL's notifications and keeps what it
-// heard as one bit per channel: "there was news since you last asked". It is
-// what wakes Cuelight's workers within a millisecond, and nothing depends on
-// it but time: every notification may be lost, forged, late or doubled.
+// Package notify listens for PostgreSQL notifications. It keeps one bit per channel:
+// there was a notification since the reader last asked. It wakes Cuelight's workers
+// within a millisecond. Nothing but speed depends on it: every notification may be
+// lost, forged, late or repeated.
 //
 //	l := notify.New(pool, notify.Options{Channels: channels})
 //	go l.Run(ctx) // and wait for it when ctx is done
@@ -10,24 +10,29 @@
 //		for _, channel := range l.Take() { … }
 //	}
 //
-// A Listener keeps a connection of its own, beside the pool. It comes back by
-// itself when that is lost, with growing pauses, and then counts every channel
-// as news, since nobody knows what was missed. A connection that only looks
-// alive — a firewall forgot it, a proxy hands its LISTEN to somebody else —
-// is found out by a notification which the Listener sends to itself through
-// the pool and which has to come back in time. A pool that is busy or away
-// cannot send it, and that says nothing of the connection, which stays.
+// # Connections
 //
-// The session also shows others that this process is there: it holds an
-// advisory lock, see [Listener.Session], and asks the server to notice, some
-// seconds after Options.Keep, when this machine is gone without a word.
+// A Listener keeps its own connection, apart from the pool. If that is lost, it
+// reconnects with growing delays, and then wakes every channel, because it may have
+// missed notifications. A connection can look alive and receive nothing: a firewall
+// dropped it, or a pooler gave its LISTEN to another client. So the Listener regularly
+// sends a notification to itself through the pool, and reconnects if that does not
+// arrive in time. If the pool is busy or has no server, it cannot send one; the
+// connection is then kept.
 //
-// A pooler between here and PostgreSQL, such as PgBouncer, is recognised. In
-// session mode all but the advisory lock works through it. In transaction mode
-// notifications do not arrive, which [Options.OnChange] is told once, as
-// [ErrPooled]; the Listener then looks once a minute whether that has changed.
-// Give it an address of its own in [Options.ConnConfig], past the pooler.
+// The session shows other processes that this one is alive: it holds an advisory lock
+// (see [Listener.Session]), and makes the server end the session some seconds after
+// Options.KeepSession if this host vanishes.
 //
-// The payloads of notifications are not looked at: any role of the database
-// may send any.
+// # Poolers
+//
+// A Listener detects a pooler such as PgBouncer between itself and PostgreSQL. In session
+// mode everything works except the advisory lock. In transaction mode notifications do
+// not arrive: [Options.OnChange] gets [ErrPooled] once, and the Listener tries again once
+// a minute. [Options.ConnConfig] can give it an address that bypasses the pooler.
+//
+// # What it does not do
+//
+// It ignores the payloads of notifications: any role of the database may send any
+// payload.
 package notify

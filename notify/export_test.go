@@ -2,6 +2,5 @@ package notify
 
 import "time"
 
-// PausePooled sets the pause between tries through a pooler that does not keep
-// sessions.
-func (l *Listener) PausePooled(d time.Duration) { l.pooledPause = d }
+// SetPoolerRetryDelay sets the delay between attempts to connect after ErrPooled.
+func (l *Listener) SetPoolerRetryDelay(d time.Duration) { l.poolerRetryDelay = d }

@@ -18,119 +18,119 @@ import (
 	"github.com/jackc/pgxlisten"
 )
 
-// Options say what a [Listener] listens to. Channels must be set.
+// Options configure a [Listener]. Channels must be set.
 type Options struct {
 	// Channels are the channels to listen to.
 	Channels []string
 
-	// Also are other readers of the same news in this process.
-	Also []*Wakes
+	// AlsoWake are further sets that get the same channels, for other readers in this
+	// process.
+	AlsoWake []*Wakes
 
-	// ConnConfig is how to connect. Default: as the pool does. It is for a pool
-	// that leads through a pooler in transaction mode, and must lead to the
-	// same database.
+	// ConnConfig is the configuration of the connection, for a pool that connects through
+	// a pooler in transaction mode. It must lead to the same database. Default: the
+	// pool's.
 	ConnConfig *pgx.ConnConfig
 
-	// CheckEvery is the time between two notifications to itself. Default 10 s.
-	CheckEvery time.Duration
+	// CheckInterval is the time between two checks of the connection: notifications to
+	// itself. Default 10 s.
+	CheckInterval time.Duration
 
-	// CheckWithin is how long such a notification may take to come back before
-	// the connection is given up, and how long the server may take to answer
-	// to LISTEN. Default 5 s.
-	CheckWithin time.Duration
+	// CheckTimeout is how long such a notification may take before the connection is
+	// closed, and how long the server may take to answer LISTEN. Default 5 s.
+	CheckTimeout time.Duration
 
-	// Keep is for how long, at least, the server keeps the session of a process
-	// that has fallen silent, and at most 15 s longer. It should not be less than
-	// that process' lease, or others will see its session end while it still
-	// works. Only TCP connections need it. Default 36 s.
-	Keep time.Duration
+	// KeepSession is how long the server keeps the session after the host has vanished;
+	// it may be up to 15 s longer. It should be at least the worker's lease, or others
+	// see the session end while the worker still works. It matters for TCP connections
+	// only. Default 36 s.
+	KeepSession time.Duration
 
-	// RetryAtMost is the longest pause between two tries to connect; they
-	// begin at 50 ms, and each is longer or shorter by chance, so that not all
-	// processes return at the same instant. Default 5 s.
-	RetryAtMost time.Duration
+	// MaxRetryDelay is the longest delay between two attempts to connect. The delays
+	// start at 50 ms and grow, each with a random part, so that processes do not
+	// reconnect all at once. Default 5 s.
+	MaxRetryDelay time.Duration
 
-	// OnChange is told when the Listener begins and ceases to hear, and once
-	// if it cannot begin; when it does not hear, with the reason, which may be
-	// [ErrPooled]. It is called from a goroutine of its own, one change after
-	// the other; while it blocks, changes that were undone meanwhile go untold.
+	// OnChange is called when the Listener becomes connected and disconnected, and once
+	// if it cannot connect at first. When it is not connected, err is the reason, which
+	// may be [ErrPooled]. The calls come one after the other from their own goroutine.
+	// While a call blocks, changes that revert each other are left out.
 	OnChange func(connected bool, err error)
 
-	// Alive is called as long as the Listener goes round, whether it hears or
-	// not: at least every CheckEvery + 3*CheckWithin, and no longer once it is
-	// stuck. It is meant for a watchdog and must not block.
-	Alive func()
+	// OnAlive is called at least every CheckInterval + 3*CheckTimeout, whether connected
+	// or not, as long as the Listener is not stuck. It is for a watchdog and must not
+	// block.
+	OnAlive func()
 }
 
-// Listener listens on a connection of its own. Make one with [New]; each reader
-// of news needs Wakes of its own, since [Wakes.Take] empties them: one reads the
-// Listener's, others those of Options.Also.
+// Listener listens on its own connection. Create one with [New]. [Wakes.Take] empties a
+// set, so each reader needs its own: one reads the Listener's, others those of
+// Options.AlsoWake.
 type Listener struct {
 	*Wakes
-	pool  *pgxpool.Pool
-	opts  Options
-	own   string // the channel of its notifications to itself
-	key   int64  // of the session's lock
-	echo  chan struct{}
-	fresh chan struct{} // a connection has just begun to hear, or somebody doubts it
-	turn  chan struct{} // there is something to tell
+	pool        *pgxpool.Pool
+	options     Options
+	echoChannel string // the channel of its notifications to itself
+	lockKey     int64  // of the session's lock
+	echo        chan struct{}
+	checkNow    chan struct{} // asks for a check: after connecting, and by Check
+	changed     chan struct{} // there are pendingChanges
 
-	// The pause between tries while a pooler is in the way.
-	pooledPause time.Duration
+	poolerRetryDelay time.Duration // between attempts to connect after ErrPooled
 
-	mu        sync.Mutex
-	pause     *backoff.ExponentialBackOff
-	tried     bool
-	conn      *pgx.Conn   // nil while there is none
-	answer    *time.Timer // cuts a connection that does not answer to LISTEN
-	heard     int         // how many channels this connection listens to
-	connected bool
-	held      bool      // the session's lock
-	pooled    bool      // the last connection led through a pooler
-	direct    bool      // it led to the server itself
-	due       time.Time // when the next step has to be done; zero while listening
-	state     state
-	untold    []change
+	mu             sync.Mutex
+	backoff        *backoff.ExponentialBackOff
+	triedOnce      bool
+	conn           *pgx.Conn   // nil while there is none
+	listenTimer    *time.Timer // closes a connection that does not answer LISTEN
+	listeningTo    int         // how many channels this connection listens to
+	connected      bool
+	lockHeld       bool      // the session's lock
+	pooled         bool      // the last connection was through a pooler
+	direct         bool      // it was to the server itself
+	deadline       time.Time // of the current step; zero while listening
+	state          state
+	pendingChanges []change
 }
 
 // New returns a Listener that checks itself through the pool. It does nothing
 // before [Listener.Run].
 func New(pool *pgxpool.Pool, o Options) *Listener {
 	o.Channels = slices.Compact(slices.Sorted(slices.Values(o.Channels)))
-	if o.CheckEvery <= 0 {
-		o.CheckEvery = 10 * time.Second
+	if o.CheckInterval <= 0 {
+		o.CheckInterval = 10 * time.Second
 	}
-	if o.CheckWithin <= 0 {
-		o.CheckWithin = 5 * time.Second
+	if o.CheckTimeout <= 0 {
+		o.CheckTimeout = 5 * time.Second
 	}
-	if o.Keep <= 0 {
-		o.Keep = 36 * time.Second
+	if o.KeepSession <= 0 {
+		o.KeepSession = 36 * time.Second
 	}
-	if o.RetryAtMost <= 0 {
-		o.RetryAtMost = 5 * time.Second
+	if o.MaxRetryDelay <= 0 {
+		o.MaxRetryDelay = 5 * time.Second
 	}
 	if o.OnChange == nil {
 		o.OnChange = func(bool, error) {}
 	}
-	if o.Alive == nil {
-		o.Alive = func() {}
+	if o.OnAlive == nil {
+		o.OnAlive = func() {}
 	}
 	return &Listener{
-		Wakes:       NewWakes(),
-		pool:        pool,
-		opts:        o,
-		own:         "cuelight_echo_" + strings.ToLower(rand.Text()),
-		key:         newKey(),
-		pause:       newPause(o.RetryAtMost),
-		pooledPause: time.Minute,
-		echo:        make(chan struct{}, 1),
-		fresh:       make(chan struct{}, 1),
-		turn:        make(chan struct{}, 1),
+		Wakes:            NewWakes(),
+		pool:             pool,
+		options:          o,
+		echoChannel:      "cuelight_echo_" + strings.ToLower(rand.Text()),
+		lockKey:          newLockKey(),
+		backoff:          newBackoff(o.MaxRetryDelay),
+		poolerRetryDelay: time.Minute,
+		echo:             make(chan struct{}, 1),
+		checkNow:         make(chan struct{}, 1),
+		changed:          make(chan struct{}, 1),
 	}
 }
 
-// newKey draws a positive number. Nobody else will draw it.
-func newKey() int64 {
+// newLockKey returns a random positive number, which no other process will choose.
+func newLockKey() int64 {
 	var b [8]byte
 	for {
 		rand.Read(b[:])
@@ -140,32 +140,31 @@ func newKey() int64 {
 	}
 }
 
-// Connected reports whether the Listener hears: it is connected and listens to
-// all its channels. Where it does not, news comes only by other ways.
+// Connected reports whether the Listener is connected and listens to all its channels. If
+// not, no notifications arrive, and its readers must poll.
 func (l *Listener) Connected() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.connected
 }
 
-// Session returns the key of the advisory lock that the Listener's session
-// holds, shared, and whether the present one does hold it. The key stays the
-// same for the Listener's life. The lock ends with the session, so while others
-// see it in pg_locks (locktype advisory, objsubid 1, classid key>>32, objid
-// key&0xffffffff, their own database), this process was there a moment ago.
-// Through a pooler, which would hide the end of the process, no lock is taken,
-// and the key is 0.
+// Session returns the key of the advisory lock that the Listener's session holds, shared,
+// and whether the current session holds it. The key does not change during the Listener's
+// life. The lock ends with the session: while others see it in pg_locks (locktype
+// advisory, objsubid 1, classid key>>32, objid key&0xffffffff, their own database), this
+// process was alive a moment ago. Through a pooler no lock is taken, because the pooler
+// would keep it after the end of the process; the key is then 0.
 func (l *Listener) Session() (key int64, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pooled {
 		return 0, false
 	}
-	return l.key, l.held
+	return l.lockKey, l.lockHeld
 }
 
-// Direct reports whether the last connection led to the server itself, by its
-// own account of its address, and not to a proxy or another stand-in.
+// Direct reports whether the last connection was to the server itself and not to a proxy:
+// whether its address is the one that the server reports for itself.
 func (l *Listener) Direct() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,78 +173,79 @@ func (l *Listener) Direct() bool {
 
 // Run listens until ctx is done, and then returns nil. It must be called once.
 func (l *Listener) Run(ctx context.Context) error {
-	if len(l.opts.Channels) == 0 {
+	if len(l.options.Channels) == 0 {
 		return errors.New("listen: no channels")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	inner := pgxlisten.Listener{
 		Connect:  l.connect,
-		LogError: l.ended,
-		// The pauses are made in connect, where they can grow.
+		LogError: l.connectionEnded,
+		// connect waits between attempts, with growing delays.
 		ReconnectDelay: -1,
 	}
-	for _, c := range l.opts.Channels {
+	for _, c := range l.options.Channels {
 		inner.Handle(c, handler{l})
 	}
-	inner.Handle(l.own, handler{l})
+	inner.Handle(l.echoChannel, handler{l})
 
-	l.expect(0)
-	var others sync.WaitGroup
-	others.Go(func() { l.check(ctx) })
-	others.Go(func() { l.tell(ctx) })
+	l.setDeadline(0)
+	var helpers sync.WaitGroup
+	helpers.Go(func() { l.check(ctx) })
+	helpers.Go(func() { l.reportChanges(ctx) })
 	err := inner.Listen(ctx)
 	cancel()
-	others.Wait()
+	helpers.Wait()
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
 	return fmt.Errorf("listen: %w", err)
 }
 
-// handler keeps what pgxlisten calls off the Listener's public methods.
+// handler has the methods that pgxlisten calls, so that they are not public methods of
+// the Listener.
 type handler struct{ l *Listener }
 
 func (h handler) HandleNotification(_ context.Context, n *pgconn.Notification, _ *pgx.Conn) error {
-	if n.Channel != h.l.own {
-		h.l.spread(n.Channel)
+	if n.Channel != h.l.echoChannel {
+		h.l.wake(n.Channel)
 		return nil
 	}
-	handleSignal(h.l.echo)
+	signal(h.l.echo)
 	return nil
 }
 
-// HandleBacklog is called for each channel once a new connection listens to
-// it. After the last one nothing is missed any more, and whatever was missed
-// before is made good by looking everywhere.
+// HandleBacklog is called for each channel once a new connection listens to it. After the
+// last one no notification is missed any more, and every channel is woken for those that
+// were missed before.
 func (h handler) HandleBacklog(context.Context, string, *pgx.Conn) error {
 	l := h.l
 	l.mu.Lock()
-	l.heard++
-	all := l.heard == len(l.opts.Channels)+1
+	l.listeningTo++
+	all := l.listeningTo == len(l.options.Channels)+1
 	if all {
-		l.connected, l.due = true, time.Time{}
-		l.answer.Stop()
+		l.connected, l.deadline = true, time.Time{}
+		l.listenTimer.Stop()
 	}
 	l.mu.Unlock()
 	if all {
-		l.spread(l.opts.Channels...)
-		l.become(hearing, nil)
-		handleSignal(l.fresh)
+		l.wake(l.options.Channels...)
+		l.setState(listening, nil)
+		signal(l.checkNow)
 	}
 	return nil
 }
 
-// spread notes news for all readers.
-func (l *Listener) spread(channels ...string) {
+// wake adds the channels for all readers.
+func (l *Listener) wake(channels ...string) {
 	l.Add(channels...)
-	for _, w := range l.opts.Also {
+	for _, w := range l.options.AlsoWake {
 		w.Add(channels...)
 	}
 }
 
-// signal leaves one value in c, which has room for one.
-func handleSignal(c chan<- struct{}) {
+// signal puts a value into c, which has room for one, unless it has one.
+func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

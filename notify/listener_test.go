@@ -17,10 +17,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+// testTimeout is how long a test waits for something that must happen.
+const testTimeout = 20 * time.Second
 
-// change is what OnChange was told.
+// change is a call of OnChange.
 type change struct {
 	connected bool
 	err       error
@@ -55,47 +55,47 @@ func start(t testing.TB, pool *pgxpool.Pool, o notify.Options, before ...func(*n
 			t.Error(err)
 		}
 		if _, held := b.Session(); held || b.Connected() {
-			t.Error("it says that it is connected, after its end")
+			t.Error("the listener is connected after its end")
 		}
 	})
 	return b
 }
 
-// listen is start, and waits until the Listener hears.
+// listen starts a Listener and waits until it is connected.
 func listen(t testing.TB, pool *pgxpool.Pool, o notify.Options) bundle {
 	t.Helper()
 	b := start(t, pool, o)
-	b.change(true)
+	b.wantChange(true)
 	return b
 }
 
-// change waits until the Listener says that it hears, or no longer does.
-func (b bundle) change(want bool) error {
+// wantChange waits for a call of OnChange, and returns its error.
+func (b bundle) wantChange(want bool) error {
 	b.t.Helper()
 	select {
 	case got := <-b.changes:
 		if got.connected != want || (got.err == nil) != want {
-			b.t.Fatalf("told connected %t, error %v; want %t", got.connected, got.err, want)
+			b.t.Fatalf("OnChange got connected %t, error %v; want %t", got.connected, got.err, want)
 		}
 		return got.err
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		b.t.Fatalf("connected did not become %t", want)
 		return nil
 	}
 }
 
-// unchanged is for the end of a test: nothing was told that it did not ask for.
-func (b bundle) unchanged() {
+// wantNoChange fails the test if there was another call of OnChange.
+func (b bundle) wantNoChange() {
 	b.t.Helper()
 	select {
 	case got := <-b.changes:
-		b.t.Errorf("told connected %t, error %v, without a change", got.connected, got.err)
+		b.t.Errorf("OnChange got connected %t, error %v, without a change", got.connected, got.err)
 	default:
 	}
 }
 
-// news waits for news and takes it.
-func (b bundle) news() []string {
+// takeWakes waits for notifications and returns their channels.
+func (b bundle) takeWakes() []string {
 	b.t.Helper()
 	for {
 		select {
@@ -103,23 +103,23 @@ func (b bundle) news() []string {
 			if got := b.Take(); got != nil {
 				return got
 			}
-		case <-time.After(patience):
-			b.t.Fatal("no news")
+		case <-time.After(testTimeout):
+			b.t.Fatal("no notification within 20 s")
 		}
 	}
 }
 
-// back waits for the end of the present connection and for the next one, after
-// which everything counts as news, and news arrives again.
-func (b bundle) back() {
+// wantReconnect waits for the end of the connection and for the next one, which must wake
+// every channel and receive notifications.
+func (b bundle) wantReconnect() {
 	b.t.Helper()
-	b.change(false)
-	b.change(true)
-	if got := b.news(); !slices.Equal(got, []string{"a"}) {
-		b.t.Errorf("news is %v, want everything after a reconnect", got)
+	b.wantChange(false)
+	b.wantChange(true)
+	if got := b.takeWakes(); !slices.Equal(got, []string{"a"}) {
+		b.t.Errorf("woken channels are %v, want all after a reconnect", got)
 	}
 	b.exec(`notify a`)
-	b.news()
+	b.takeWakes()
 }
 
 func (b bundle) exec(sql string, args ...any) {
@@ -129,9 +129,8 @@ func (b bundle) exec(sql string, args ...any) {
 	}
 }
 
-// pids are the sessions that hold the lock of the Listener's session, as others
-// find them.
-func (b bundle) pids() []int32 {
+// lockHolders returns the process ids of the sessions that hold the Listener's lock.
+func (b bundle) lockHolders() []int32 {
 	b.t.Helper()
 	key, _ := b.Session()
 	rows, err := b.pool.Query(b.t.Context(), `select pid from pg_locks
@@ -148,80 +147,80 @@ func (b bundle) pids() []int32 {
 	return pids
 }
 
-func TestNewConnectionCountsEverythingAsNews(t *testing.T) {
+func TestListener_WakesEveryChannelAfterConnecting(t *testing.T) {
 	t.Parallel()
 	b := listen(t, pgtest.New(t, pgtest.Schema{}), notify.Options{Channels: []string{"a", "B c", "a"}})
-	if got := b.news(); !slices.Equal(got, []string{"B c", "a"}) {
-		t.Errorf("news is %v, want both channels", got)
+	if got := b.takeWakes(); !slices.Equal(got, []string{"B c", "a"}) {
+		t.Errorf("woken channels are %v, want both", got)
 	}
-	b.exec(`notify a; notify "B c", 'a payload nobody reads'; notify a; notify other`)
-	heard := map[string]bool{} // they arrive one by one
-	for !heard["a"] || !heard["B c"] {
-		for _, channel := range b.news() {
-			heard[channel] = true
+	b.exec(`notify a; notify "B c", 'ignored payload'; notify a; notify other`)
+	woken := map[string]bool{} // they arrive one by one
+	for !woken["a"] || !woken["B c"] {
+		for _, channel := range b.takeWakes() {
+			woken[channel] = true
 		}
 	}
-	if heard["other"] {
-		t.Error("news came of a channel nobody listens to")
+	if woken["other"] {
+		t.Error("a channel that is not listened to was woken")
 	}
 }
 
-func TestListenerComesBackWhenItsSessionIsEnded(t *testing.T) {
+func TestListener_ReconnectsAfterItsSessionEnded(t *testing.T) {
 	t.Parallel()
 	b := listen(t, pgtest.New(t, pgtest.Schema{}), notify.Options{})
-	b.news()
+	b.takeWakes()
 	for range 3 {
-		b.exec(`select pg_terminate_backend($1)`, b.pids()[0])
-		b.back()
+		b.exec(`select pg_terminate_backend($1)`, b.lockHolders()[0])
+		b.wantReconnect()
 	}
-	b.unchanged()
+	b.wantNoChange()
 }
 
-func TestSessionLockIsSeenWhileTheSessionLasts(t *testing.T) {
+func TestSession_LockIsVisibleUntilTheSessionEnds(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	hears := make(chan bool, 10)
+	connected := make(chan bool, 10)
 	b := bundle{t: t, pool: pool}
-	b.Listener = notify.New(pool, notify.Options{Channels: []string{"a"}, OnChange: func(c bool, _ error) { hears <- c }})
+	b.Listener = notify.New(pool, notify.Options{Channels: []string{"a"}, OnChange: func(c bool, _ error) { connected <- c }})
 	first, held := b.Session()
 	if first <= 0 || held {
 		t.Errorf("before it runs: key %d, held %t", first, held)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(ctx) }()
-	<-hears
+	<-connected
 	for range 2 {
 		if key, held := b.Session(); key != first || !held {
 			t.Errorf("key %d, held %t; want %d, true", key, held, first)
 		}
-		pids := b.pids()
+		pids := b.lockHolders()
 		if len(pids) != 1 {
 			t.Fatalf("%d sessions hold the lock, want 1", len(pids))
 		}
 		b.exec(`select pg_terminate_backend($1)`, pids[0])
-		if <-hears || !<-hears {
-			t.Fatal("it did not come back")
+		if <-connected || !<-connected {
+			t.Fatal("the listener did not reconnect")
 		}
 	}
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	waittest.Until(t, "the end of the lock", func() bool { return len(b.pids()) == 0 })
+	waittest.Until(t, "the end of the lock", func() bool { return len(b.lockHolders()) == 0 })
 	if other, _ := notify.New(pool, notify.Options{}).Session(); other == first {
 		t.Error("two Listeners have one key")
 	}
 }
 
-// Somebody who knows the key and takes it exclusively keeps us from being seen,
-// not from hearing.
-func TestListenerHearsWithoutItsLock(t *testing.T) {
+// A session that takes the key's lock exclusively keeps the Listener from holding its
+// lock, but not from receiving notifications.
+func TestListener_WorksWithoutItsLock(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
 	b := listen(t, pool, notify.Options{})
-	b.news()
+	b.takeWakes()
 	key, _ := b.Session()
 	rival, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 	if err != nil {
@@ -237,17 +236,17 @@ func TestListenerHearsWithoutItsLock(t *testing.T) {
 		row := pool.QueryRow(t.Context(), `select exists (select from pg_locks where pid = $1 and locktype = 'advisory' and not granted)`, rival.PgConn().PID())
 		return row.Scan(&waits) == nil && waits
 	})
-	b.exec(`select pg_terminate_backend($1)`, b.pids()[0])
-	b.back()
+	b.exec(`select pg_terminate_backend($1)`, b.lockHolders()[0])
+	b.wantReconnect()
 	if err := <-took; err != nil {
 		t.Fatal(err)
 	}
 	if _, held := b.Session(); held {
-		t.Error("it says that it holds a lock which is somebody else's alone")
+		t.Error("Session reports a lock that another session holds exclusively")
 	}
 }
 
-func TestListenerThatCannotConnectSaysSoOnceAndEndsWithItsContext(t *testing.T) {
+func TestListener_ReportsAFailureToConnectOnce(t *testing.T) {
 	t.Parallel()
 	c, err := pgxpool.ParseConfig("host=" + t.TempDir())
 	if err != nil {
@@ -258,33 +257,33 @@ func TestListenerThatCannotConnectSaysSoOnceAndEndsWithItsContext(t *testing.T) 
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	var told []error
+	var reported []error
 	l := notify.New(pool, notify.Options{
-		Channels: []string{"a"}, RetryAtMost: 5 * time.Millisecond,
-		OnChange: func(_ bool, err error) { told = append(told, err) },
+		Channels: []string{"a"}, MaxRetryDelay: 5 * time.Millisecond,
+		OnChange: func(_ bool, err error) { reported = append(reported, err) },
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := l.Run(ctx); err != nil || l.Connected() {
 		t.Errorf("run returned %v, connected %t", err, l.Connected())
 	}
-	if len(told) != 1 || told[0] == nil {
-		t.Errorf("told %v, want one reason", told)
+	if len(reported) != 1 || reported[0] == nil {
+		t.Errorf("reported %v, want one error", reported)
 	}
 	if err := notify.New(pool, notify.Options{}).Run(t.Context()); err == nil {
 		t.Error("a Listener without channels ran")
 	}
 }
 
-func TestOtherReadersGetTheSameNews(t *testing.T) {
+func TestAlsoWake_ReceivesTheSameChannels(t *testing.T) {
 	t.Parallel()
 	other := notify.NewWakes()
-	b := listen(t, pgtest.New(t, pgtest.Schema{}), notify.Options{Also: []*notify.Wakes{other}})
+	b := listen(t, pgtest.New(t, pgtest.Schema{}), notify.Options{AlsoWake: []*notify.Wakes{other}})
 	both := bundle{Listener: &notify.Listener{Wakes: other}, t: t}
 	for range 2 {
-		for name, got := range map[string][]string{"the listener's": b.news(), "the other's": both.news()} {
+		for name, got := range map[string][]string{"the listener's": b.takeWakes(), "the other's": both.takeWakes()} {
 			if !slices.Equal(got, []string{"a"}) {
-				t.Errorf("%s news is %v", name, got)
+				t.Errorf("%s channels are %v", name, got)
 			}
 		}
 		b.exec(`notify a`)

@@ -14,26 +14,26 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// proxy passes connections on to a server, and may stop without a word.
+// proxy forwards connections to a server, and can drop their data without an error.
 type proxy struct {
-	dir     string       // of its socket
-	target  string       // the server's socket
-	opened  atomic.Int64 // how many connections were made
-	silence atomic.Int64 // how many connections are to fall silent at their first LISTEN
+	dir            string       // of its socket
+	target         string       // the server's socket
+	opened         atomic.Int64 // connections so far
+	freezeAtListen atomic.Int64 // how many connections to freeze at their first LISTEN
 
 	mu    sync.Mutex
-	links []*link
+	conns []*proxiedConn
 }
 
-// link is one connection through a proxy.
-type link struct {
+// proxiedConn is one connection through a proxy.
+type proxiedConn struct {
 	client, server net.Conn
-	// Whether what comes from there is swallowed.
-	deaf, dumb atomic.Bool
-	gone       atomic.Bool
+	// Whether the data in this direction is dropped.
+	dropToClient, dropToServer atomic.Bool
+	closed                     atomic.Bool
 }
 
-// newProxy starts a proxy, and makes a pool whose connections lead through it.
+// newProxy starts a proxy, and returns a pool that connects through it.
 func newProxy(t testing.TB, pool *pgxpool.Pool) (*proxy, *pgxpool.Pool) {
 	t.Helper()
 	p := &proxy{dir: t.TempDir(), target: filepath.Join(pool.Config().ConnConfig.Host, ".s.PGSQL.5432")}
@@ -49,14 +49,14 @@ func newProxy(t testing.TB, pool *pgxpool.Pool) (*proxy, *pgxpool.Pool) {
 				return
 			}
 			if k := p.open(client); k != nil {
-				wg.Go(func() { k.pass(k.client, k.server, &k.deaf) })
-				wg.Go(func() { k.pass(k.server, k.speech(p), &k.dumb) })
+				wg.Go(func() { k.copyData(k.client, k.server, &k.dropToClient) })
+				wg.Go(func() { k.copyData(k.server, k.clientReader(p), &k.dropToServer) })
 			}
 		}
 	})
 	t.Cleanup(func() {
 		l.Close()
-		for _, k := range p.all() {
+		for _, k := range p.openConns() {
 			k.close()
 		}
 		wg.Wait()
@@ -71,46 +71,46 @@ func newProxy(t testing.TB, pool *pgxpool.Pool) (*proxy, *pgxpool.Pool) {
 	return p, through
 }
 
-func (p *proxy) open(client net.Conn) *link {
+func (p *proxy) open(client net.Conn) *proxiedConn {
 	p.opened.Add(1)
 	server, err := net.Dial("unix", p.target)
 	if err != nil {
 		client.Close()
 		return nil
 	}
-	k := &link{client: client, server: server}
+	k := &proxiedConn{client: client, server: server}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.links = append(p.links, k)
+	p.conns = append(p.conns, k)
 	return k
 }
 
-// all are the connections that are open.
-func (p *proxy) all() []*link {
+// openConns returns the open connections.
+func (p *proxy) openConns() []*proxiedConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.links = slices.DeleteFunc(p.links, func(k *link) bool { return k.gone.Load() })
-	return slices.Clone(p.links)
+	p.conns = slices.DeleteFunc(p.conns, func(k *proxiedConn) bool { return k.closed.Load() })
+	return slices.Clone(p.conns)
 }
 
-// speech is what the client says.
-func (k *link) speech(p *proxy) io.Reader {
-	return reader(func(b []byte) (int, error) {
+// clientReader reads what the client sends.
+func (k *proxiedConn) clientReader(p *proxy) io.Reader {
+	return readerFunc(func(b []byte) (int, error) {
 		n, err := k.client.Read(b)
-		if bytes.Contains(b[:n], []byte("listen \"")) && p.silence.Add(-1) >= 0 {
+		if bytes.Contains(b[:n], []byte("listen \"")) && p.freezeAtListen.Add(-1) >= 0 {
 			k.freeze()
 		}
 		return n, err
 	})
 }
 
-type reader func([]byte) (int, error)
+type readerFunc func([]byte) (int, error)
 
-func (r reader) Read(b []byte) (int, error) { return r(b) }
+func (r readerFunc) Read(b []byte) (int, error) { return r(b) }
 
-// pass copies until an end closes, and then closes the other, unless it has
-// fallen silent.
-func (k *link) pass(to io.Writer, from io.Reader, swallow *atomic.Bool) {
+// copyData copies until one end closes, and then closes both. It drops the data while drop
+// is set.
+func (k *proxiedConn) copyData(to io.Writer, from io.Reader, drop *atomic.Bool) {
 	defer k.close()
 	buf := make([]byte, 4096)
 	for {
@@ -118,7 +118,7 @@ func (k *link) pass(to io.Writer, from io.Reader, swallow *atomic.Bool) {
 		if err != nil {
 			return
 		}
-		if swallow.Load() {
+		if drop.Load() {
 			continue
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
@@ -127,21 +127,21 @@ func (k *link) pass(to io.Writer, from io.Reader, swallow *atomic.Bool) {
 	}
 }
 
-func (k *link) close() {
-	k.gone.Store(true)
+func (k *proxiedConn) close() {
+	k.closed.Store(true)
 	k.client.Close()
 	k.server.Close()
 }
 
-// freeze swallows everything from now on, in both directions.
-func (k *link) freeze() {
-	k.deaf.Store(true)
-	k.dumb.Store(true)
+// freeze drops all data from now on, in both directions.
+func (k *proxiedConn) freeze() {
+	k.dropToClient.Store(true)
+	k.dropToServer.Store(true)
 }
 
-// inject says something to the server as if it came from the client, for which
-// an answer out of turn is no news.
-func (k *link) inject(t testing.TB, sql string) {
+// inject sends SQL to the server as if it came from the client, which ignores the
+// unexpected answer.
+func (k *proxiedConn) inject(t testing.TB, sql string) {
 	t.Helper()
 	m := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(4+len(sql)+1))
 	if _, err := k.server.Write(append(append(m, sql...), 0)); err != nil {

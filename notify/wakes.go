@@ -1,53 +1,47 @@
 package notify
 
 import (
+	"maps"
 	"slices"
 	"sync"
 )
 
-// Wakes is a set of channels there was news on. However much news comes, the
-// set holds each channel once, so nothing piles up behind a slow reader. The
-// zero value is not usable; see [NewWakes].
+// Wakes is a set of channels that had notifications. It has each channel once, however
+// many notifications arrive, so a slow reader uses no more memory. Its zero value cannot
+// be used; see [NewWakes].
 type Wakes struct {
-	mu   sync.Mutex
-	news map[string]bool
-	c    chan struct{}
+	mu       sync.Mutex
+	channels map[string]bool
+	c        chan struct{}
 }
 
 // NewWakes returns an empty set.
 func NewWakes() *Wakes {
-	return &Wakes{news: make(map[string]bool), c: make(chan struct{}, 1)}
+	return &Wakes{channels: make(map[string]bool), c: make(chan struct{}, 1)}
 }
 
-// Add notes news on the channels. It never blocks.
+// Add adds channels. It never blocks.
 func (w *Wakes) Add(channels ...string) {
 	w.mu.Lock()
 	for _, c := range channels {
-		w.news[c] = true
+		w.channels[c] = true
 	}
 	w.mu.Unlock()
-	select {
-	case w.c <- struct{}{}:
-	default:
-	}
+	signal(w.c)
 }
 
-// C yields a value when there is news to [Wakes.Take].
+// C yields a value when the set may have channels to [Wakes.Take].
 func (w *Wakes) C() <-chan struct{} { return w.c }
 
-// Take returns the channels there was news on and empties the set. It is empty
-// now and then even after C yielded.
+// Take returns the channels in the set and empties it. The set may be empty even after C
+// yielded a value.
 func (w *Wakes) Take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.news) == 0 {
+	if len(w.channels) == 0 {
 		return nil
 	}
-	channels := make([]string, 0, len(w.news))
-	for c := range w.news {
-		channels = append(channels, c)
-	}
-	clear(w.news)
-	slices.Sort(channels)
+	channels := slices.Sorted(maps.Keys(w.channels))
+	clear(w.channels)
 	return channels
 }

@@ -54,8 +54,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		channels = ops.EventChannels(pipeline.Graph())
 	}
 	listener := notify.New(e.DB.Pool, notify.Options{
-		Channels: channels, Also: e.wakes, ConnConfig: e.DB.NotifyConfig, Keep: e.Lease,
-		OnChange: e.onListening, Alive: func() { e.watchdog.beat("listener") },
+		Channels: channels, AlsoWake: e.wakes, ConnConfig: e.DB.NotifyConfig, KeepSession: e.Lease,
+		OnChange: e.onListening, OnAlive: func() { e.watchdog.beat("listener") },
 	})
 	runner := stages.Runner{
 		Pool: e.DB.Pool, Pipeline: pipeline, Wakes: listener,

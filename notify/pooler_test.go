@@ -13,92 +13,92 @@ import (
 	"github.com/cuelight/cuelight/notify"
 )
 
-func TestPoolerInTransactionModeIsToldOnceUntilItKeepsSessions(t *testing.T) {
+func TestPooler_InTransactionModeIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	p, through := pgtest.NewBouncer(t, pgtest.New(t, pgtest.Schema{}), "transaction")
-	tries := make(chan struct{}, 1000)
-	o := soon()
+	attempts := make(chan struct{}, 1000)
+	o := fastChecks()
 	o.ConnConfig = through.Config().ConnConfig
-	reach := o.ConnConfig.DialFunc
+	dial := o.ConnConfig.DialFunc
 	o.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		tries <- struct{}{}
-		return reach(ctx, network, address)
+		attempts <- struct{}{}
+		return dial(ctx, network, address)
 	}
-	b := start(t, through, o, func(l *notify.Listener) { l.PausePooled(10 * time.Millisecond) })
-	if err := b.change(false); !errors.Is(err, notify.ErrPooled) {
-		t.Fatalf("told %v, want ErrPooled", err)
+	b := start(t, through, o, func(l *notify.Listener) { l.SetPoolerRetryDelay(10 * time.Millisecond) })
+	if err := b.wantChange(false); !errors.Is(err, notify.ErrPooled) {
+		t.Fatalf("OnChange got %v, want ErrPooled", err)
 	}
 	for range 3 {
-		<-tries
+		<-attempts
 	}
 	if key, held := b.Session(); key != 0 || held || b.Connected() {
 		t.Errorf("key %d, held %t, connected %t", key, held, b.Connected())
 	}
-	b.unchanged()
+	b.wantNoChange()
 
 	p.Stop()
 	p.Start("session")
-	b.change(true)
-	b.news()
+	b.wantChange(true)
+	b.takeWakes()
 	b.pool.Reset()
 	b.exec(`notify a`)
-	b.news()
-	b.unchanged()
+	b.takeWakes()
+	b.wantNoChange()
 }
 
-// In transaction mode LISTEN stays behind in a session that others use next.
-func TestTryThroughAPoolerLeavesNoListenBehind(t *testing.T) {
+// In transaction mode a LISTEN would stay active in a session that other clients get.
+func TestPooler_CheckLeavesNoListenBehind(t *testing.T) {
 	t.Parallel()
 	_, through := pgtest.NewBouncer(t, pgtest.New(t, pgtest.Schema{}), "transaction")
-	o := soon()
+	o := fastChecks()
 	b := start(t, through, o)
-	b.change(false)
+	b.wantChange(false)
 	var channels int
 	if err := through.QueryRow(t.Context(), `select count(*) from pg_listening_channels()`).Scan(&channels); err != nil || channels != 0 {
 		t.Errorf("the only session behind the pooler listens to %d channels (%v), want none", channels, err)
 	}
 }
 
-// All but the lock, which the pooler would hold when we are long gone.
-func TestPoolerInSessionModeIsListenedThrough(t *testing.T) {
+// Everything works except the lock, which the pooler would keep after our end.
+func TestPooler_InSessionModeDeliversNotifications(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.New(t, pgtest.Schema{})
 	p, through := pgtest.NewBouncer(t, direct, "session")
-	b := listen(t, through, quick())
-	b.news()
+	b := listen(t, through, fastRetries())
+	b.takeWakes()
 	b.exec(`notify a`)
-	b.news()
+	b.takeWakes()
 	if key, held := b.Session(); key != 0 || held {
 		t.Errorf("key %d, held %t, through a pooler", key, held)
 	}
 	b.pool = direct
 	b.exec(`select pg_terminate_backend(pid) from pg_stat_activity where query ilike 'listen %' and datname = current_database()`)
-	b.back()
+	b.wantReconnect()
 	p.Stop()
-	b.change(false)
+	b.wantChange(false)
 	p.Start("session")
-	b.change(true)
-	b.news()
+	b.wantChange(true)
+	b.takeWakes()
 	b.exec(`notify a`)
-	b.news()
-	b.unchanged()
+	b.takeWakes()
+	b.wantNoChange()
 }
 
-// The pool leads through PgBouncer, the listener past it.
-func TestListenerWithAnAddressOfItsOwnNeedsNoSessionsOfThePool(t *testing.T) {
+// The pool connects through PgBouncer, and the listener directly.
+func TestConnConfig_BypassesThePoolsPooler(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.New(t, pgtest.Schema{})
 	_, through := pgtest.NewBouncer(t, direct, "transaction")
-	o := soon()
+	o := fastChecks()
 	o.ConnConfig = direct.Config().ConnConfig
 	b := listen(t, through, o)
-	b.news()
+	b.takeWakes()
 	if _, held := b.Session(); !held {
 		t.Error("the lock is not held on a direct connection")
 	}
 	if _, err := through.Exec(t.Context(), `select pg_notify('a', '')`, pgx.QueryExecModeExec); err != nil {
 		t.Fatal(err)
 	}
-	b.news()
-	b.unchanged()
+	b.takeWakes()
+	b.wantNoChange()
 }

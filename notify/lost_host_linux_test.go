@@ -18,16 +18,17 @@ import (
 	"github.com/cuelight/cuelight/notify"
 )
 
-// island is a network of two addresses, ours and that of a namespace apart.
-type island struct {
-	t         testing.TB
-	name      string // of the namespace
-	link      string // its end of the cable
-	here      string
-	neighbour string
+// remoteNetwork is a network of two addresses: this host's, and one in a network
+// namespace.
+type remoteNetwork struct {
+	t             testing.TB
+	name          string // of the namespace
+	link          string // the namespace's end of the virtual cable
+	localAddress  string
+	remoteAddress string
 }
 
-func newIsland(t testing.TB) island {
+func newRemoteNetwork(t testing.TB) remoteNetwork {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
@@ -36,10 +37,10 @@ func newIsland(t testing.TB) island {
 		t.Skip(err)
 	}
 	n := os.Getpid()
-	net := fmt.Sprintf("198.18.%d.", n>>6&255) // set aside for tests of networks
-	i := island{
+	net := fmt.Sprintf("198.18.%d.", n>>6&255) // reserved for network tests
+	i := remoteNetwork{
 		t: t, name: fmt.Sprintf("cuelight-%d", n), link: fmt.Sprintf("clb%d", n),
-		here: net + fmt.Sprint(n&63<<2+1), neighbour: net + fmt.Sprint(n&63<<2+2),
+		localAddress: net + fmt.Sprint(n&63<<2+1), remoteAddress: net + fmt.Sprint(n&63<<2+2),
 	}
 	if out, err := exec.Command("ip", "netns", "add", i.name).CombinedOutput(); err != nil {
 		t.Skipf("no network namespaces here: %s", out)
@@ -51,32 +52,32 @@ func newIsland(t testing.TB) island {
 	}
 	i.ip("link", "add", near, "type", "veth", "peer", "name", i.link, "netns", i.name)
 	t.Cleanup(func() { i.ip("link", "del", near) })
-	i.ip("addr", "add", i.here+"/30", "dev", near)
+	i.ip("addr", "add", i.localAddress+"/30", "dev", near)
 	i.ip("link", "set", near, "up")
-	i.ip("-n", i.name, "addr", "add", i.neighbour+"/30", "dev", i.link)
+	i.ip("-n", i.name, "addr", "add", i.remoteAddress+"/30", "dev", i.link)
 	i.up()
 	return i
 }
 
-func (i island) ip(args ...string) {
+func (i remoteNetwork) ip(args ...string) {
 	i.t.Helper()
 	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
 		i.t.Errorf("ip %s: %s", strings.Join(args, " "), out)
 	}
 }
 
-// down makes the network a black hole: nothing arrives, and nothing says so.
-func (i island) down() { i.ip("-n", i.name, "link", "set", i.link, "down") }
-func (i island) up()   { i.ip("-n", i.name, "link", "set", i.link, "up") }
+// down makes the network drop all packets without an error.
+func (i remoteNetwork) down() { i.ip("-n", i.name, "link", "set", i.link, "down") }
+func (i remoteNetwork) up()   { i.ip("-n", i.name, "link", "set", i.link, "up") }
 
-// server starts one that is reached from the namespace.
-func (i island) server(t *testing.T) *postgres.Ephemeral {
+// server starts a server that can be reached from the namespace.
+func (i remoteNetwork) server(t *testing.T) *postgres.Ephemeral {
 	t.Helper()
-	return newServer(t, postgres.EphemeralOptions{Listen: []string{i.here}, Trust: []string{i.neighbour + "/32"}})
+	return newServer(t, postgres.EphemeralOptions{Listen: []string{i.localAddress}, Trust: []string{i.remoteAddress + "/32"}})
 }
 
-// dial makes a socket in the namespace, where it stays.
-func (i island) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// dial connects from the namespace.
+func (i remoteNetwork) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	type result struct {
 		conn net.Conn
 		err  error
@@ -100,17 +101,16 @@ func (i island) dial(ctx context.Context, network, address string) (net.Conn, er
 	return r.conn, r.err
 }
 
-// A machine that loses its network says no farewell. Its sessions, and with
-// them their locks, are there for as long as it may go on working, and then they
-// end, whether the server had something for it or not; without our settings
-// that would take hours.
-func TestSessionOfALostMachineLastsAsLongAsItsLeaseAndThenEnds(t *testing.T) {
+// A host that loses its network closes no connection. Its sessions and their locks last
+// as long as its worker may continue, and then end, whether the server has data to send
+// or not. Without the Listener's settings they would last for hours.
+func TestSession_OfALostHostEndsAfterItsLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
 	const keep = 12 * time.Second
 	t.Parallel()
-	i := newIsland(t)
+	i := newRemoteNetwork(t)
 	s := i.server(t)
 	pool := connect(t, s.URL("postgres"))
 	far, err := pgx.ParseConfig(postgres.TCPURL("postgres", s.Addr()))
@@ -118,20 +118,20 @@ func TestSessionOfALostMachineLastsAsLongAsItsLeaseAndThenEnds(t *testing.T) {
 	far.ConnectTimeout = time.Second
 	far.DialFunc = i.dial
 	listener := func(channel string) bundle {
-		b := listen(t, pool, notify.Options{Channels: []string{channel}, ConnConfig: far, CheckEvery: time.Hour, Keep: keep})
-		b.news()
+		b := listen(t, pool, notify.Options{Channels: []string{channel}, ConnConfig: far, CheckInterval: time.Hour, KeepSession: keep})
+		b.takeWakes()
 		return b
 	}
 	idle, busy := listener("idle"), listener("busy")
-	careless, err := pgx.ConnectConfig(t.Context(), far)
+	withoutSettings, err := pgx.ConnectConfig(t.Context(), far)
 	must(t, err)
-	defer careless.Close(context.Background())
+	defer withoutSettings.Close(context.Background())
 
 	i.down()
 	began := time.Now()
-	busy.exec(`notify busy`) // nobody will acknowledge it
+	busy.exec(`notify busy`) // the notification cannot be acknowledged
 	for name, b := range map[string]bundle{"idle": idle, "busy": busy} {
-		for len(b.pids()) > 0 {
+		for len(b.lockHolders()) > 0 {
 			if time.Since(began) > keep+25*time.Second {
 				t.Fatalf("the session of the %s listener is still there", name)
 			}
@@ -144,15 +144,15 @@ func TestSessionOfALostMachineLastsAsLongAsItsLeaseAndThenEnds(t *testing.T) {
 		}
 	}
 	var there bool
-	err = pool.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pid = $1)`, careless.PgConn().PID()).Scan(&there)
+	err = pool.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pid = $1)`, withoutSettings.PgConn().PID()).Scan(&there)
 	if err != nil || !there {
-		t.Errorf("a session without our settings has ended as well (%v): this test proves nothing", err)
+		t.Errorf("a session without the settings has ended as well (%v): the test proves nothing", err)
 	}
 
-	// The other end has noticed by then, or does so now.
-	idle.change(false)
-	busy.change(false)
+	// The client's end notices it, too.
+	idle.wantChange(false)
+	busy.wantChange(false)
 	i.up()
-	idle.change(true)
-	busy.change(true)
+	idle.wantChange(true)
+	busy.wantChange(true)
 }

@@ -20,74 +20,74 @@ import (
 	"github.com/cuelight/cuelight/notify"
 )
 
-// quick tries again soon.
-func quick() notify.Options {
-	return notify.Options{CheckEvery: 50 * time.Millisecond, CheckWithin: 5 * time.Second, RetryAtMost: 200 * time.Millisecond}
+// fastRetries are options with short delays between attempts to connect.
+func fastRetries() notify.Options {
+	return notify.Options{CheckInterval: 50 * time.Millisecond, CheckTimeout: 5 * time.Second, MaxRetryDelay: 200 * time.Millisecond}
 }
 
-func TestListenerComesBackWithTheServer(t *testing.T) {
+func TestListener_ReconnectsAfterAServerRestart(t *testing.T) {
 	t.Parallel()
 	s := pgtest.NewServer(t, pgtest.ServerOptions{})
-	b := listen(t, s.New(pgtest.Schema{}), quick())
-	b.news()
+	b := listen(t, s.New(pgtest.Schema{}), fastRetries())
+	b.takeWakes()
 	for name, end := range map[string]func(){
 		"fast":      func() { s.Stop(pgtest.Fast) },
 		"immediate": func() { s.Stop(pgtest.Immediate) },
 		"killed":    s.Kill,
 	} {
 		end()
-		if err := b.change(false); err == nil {
-			t.Errorf("%s: no reason was told", name)
+		if err := b.wantChange(false); err == nil {
+			t.Errorf("%s: OnChange got no error", name)
 		}
 		s.Start()
-		b.change(true)
-		b.news()
+		b.wantChange(true)
+		b.takeWakes()
 		b.pool.Reset()
 		b.exec(`notify a`)
-		b.news()
-		if _, held := b.Session(); !held || len(b.pids()) != 1 {
-			t.Errorf("%s: the lock of the session is not back", name)
+		b.takeWakes()
+		if _, held := b.Session(); !held || len(b.lockHolders()) != 1 {
+			t.Errorf("%s: the session's lock is not held again", name)
 		}
 	}
-	b.unchanged()
+	b.wantNoChange()
 }
 
-// Its own process of the server stands still, with the lock: the next session
-// does not wait for it.
-func TestListenerLeavesASessionThatStandsStill(t *testing.T) {
+// The server process of the session is suspended, with the lock. The next session does
+// not wait for it.
+func TestListener_ReplacesASuspendedSession(t *testing.T) {
 	t.Parallel()
 	s := pgtest.NewServer(t, pgtest.ServerOptions{})
-	b := listen(t, s.New(pgtest.Schema{}), soon())
-	b.news()
-	still := int(b.pids()[0])
-	must(t, syscall.Kill(still, syscall.SIGSTOP))
-	t.Cleanup(func() { _ = syscall.Kill(still, syscall.SIGCONT) }) // where the test fails
-	b.back()
-	if n := len(b.pids()); n != 2 {
-		t.Errorf("%d sessions hold the lock, want the still one and the new one", n)
+	b := listen(t, s.New(pgtest.Schema{}), fastChecks())
+	b.takeWakes()
+	suspended := int(b.lockHolders()[0])
+	must(t, syscall.Kill(suspended, syscall.SIGSTOP))
+	t.Cleanup(func() { _ = syscall.Kill(suspended, syscall.SIGCONT) }) // where the test fails
+	b.wantReconnect()
+	if n := len(b.lockHolders()); n != 2 {
+		t.Errorf("%d sessions hold the lock, want the suspended one and the new one", n)
 	}
-	must(t, syscall.Kill(still, syscall.SIGCONT))
-	waittest.Until(t, "the end of the old session", func() bool { return len(b.pids()) == 1 })
-	b.unchanged()
+	must(t, syscall.Kill(suspended, syscall.SIGCONT))
+	waittest.Until(t, "the end of the old session", func() bool { return len(b.lockHolders()) == 1 })
+	b.wantNoChange()
 }
 
-// All of the server stands still: the pool says nothing either, so nobody knows
-// whether the connection is deaf, and it is not.
-func TestServerThatStandsStillIsWaitedFor(t *testing.T) {
+// The whole server is suspended. The pool gets no answer either, so the connection may be
+// intact, and is kept.
+func TestListener_WaitsForASuspendedServer(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, postgres.EphemeralOptions{})
 	pool := connect(t, s.URL("postgres"))
-	alive := make(pulse)
-	b := listen(t, pool, notify.Options{CheckEvery: 50 * time.Millisecond, CheckWithin: time.Second, Alive: alive.beat})
-	b.news()
+	alive := make(aliveSignal)
+	b := listen(t, pool, notify.Options{CheckInterval: 50 * time.Millisecond, CheckTimeout: time.Second, OnAlive: alive.signal})
+	b.takeWakes()
 	must(t, s.Pause())
 	for range 4 {
-		<-alive // it goes round
+		<-alive
 	}
 	must(t, s.Resume())
 	b.exec(`notify a`)
-	b.news()
-	b.unchanged()
+	b.takeWakes()
+	b.wantNoChange()
 }
 
 func newServer(t *testing.T, o postgres.EphemeralOptions) *postgres.Ephemeral {
@@ -116,9 +116,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A pool that has nothing to spare cannot send the check. That is no reason to
-// give up a connection that hears.
-func TestBusyPoolDoesNotMakeTheListenerDeaf(t *testing.T) {
+// A busy pool cannot send the check. The connection must be kept.
+func TestCheck_IgnoresABusyPool(t *testing.T) {
 	t.Parallel()
 	free := pgtest.New(t, pgtest.Schema{})
 	c := free.Config()
@@ -128,8 +127,8 @@ func TestBusyPoolDoesNotMakeTheListenerDeaf(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(one.Close)
-	checks := make(pulse)
-	b := listen(t, one, notify.Options{CheckEvery: 5 * time.Millisecond, CheckWithin: 500 * time.Millisecond, Alive: checks.beat})
+	checks := make(aliveSignal)
+	b := listen(t, one, notify.Options{CheckInterval: 5 * time.Millisecond, CheckTimeout: 500 * time.Millisecond, OnAlive: checks.signal})
 	busy, err := one.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -139,25 +138,25 @@ func TestBusyPoolDoesNotMakeTheListenerDeaf(t *testing.T) {
 	}
 	b.pool = free
 	b.exec(`notify a`)
-	b.news()
+	b.takeWakes()
 	busy.Release()
 	for range 4 {
 		<-checks
 	}
-	b.unchanged()
+	b.wantNoChange()
 }
 
-// However much comes while nobody takes the news, it costs the server nothing:
-// neither waits it for us, nor does it keep old rows because of us.
-func TestSlowReaderHoldsNothingUp(t *testing.T) {
+// A reader that takes nothing costs the server nothing: the server does not wait for it,
+// and vacuum can remove old rows.
+func TestListener_SlowReaderDelaysNothing(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
 	stuck := make(chan struct{})
-	told := make(chan struct{}, 1)
+	called := make(chan struct{}, 1)
 	b := bundle{t: t, pool: pool}
 	b.Listener = notify.New(pool, notify.Options{
 		Channels: []string{"a"},
-		OnChange: func(bool, error) { told <- struct{}{}; <-stuck }, // not even this one
+		OnChange: func(bool, error) { called <- struct{}{}; <-stuck }, // OnChange blocks, too
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -169,8 +168,8 @@ func TestSlowReaderHoldsNothingUp(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	<-told
-	pid := b.pids()[0]
+	<-called
+	pid := b.lockHolders()[0]
 	payload := strings.Repeat("x", 5000)
 	for range 20 {
 		// 25 MB in all, far more than any socket's buffer.
@@ -181,14 +180,14 @@ func TestSlowReaderHoldsNothingUp(t *testing.T) {
 			and pg_notification_queue_usage() < 0.001 from pg_stat_activity where pid = $1`, pid).Scan(&idle)
 		return err == nil && idle
 	})
-	if got := b.news(); len(got) != 1 {
-		t.Errorf("news is %v, want one channel once", got)
+	if got := b.takeWakes(); len(got) != 1 {
+		t.Errorf("woken channels are %v, want one channel once", got)
 	}
 }
 
-// A listening session is idle for as long as nothing happens, and somebody may
-// have decided that idle sessions end.
-func TestListenerOutlastsIdleSessions(t *testing.T) {
+// A listening session is idle while nothing happens. It must not end by
+// idle_session_timeout.
+func TestListener_SurvivesIdleSessionTimeout(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
 	var version int
@@ -205,9 +204,9 @@ func TestListenerOutlastsIdleSessions(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), `alter database `+name+` set idle_session_timeout = '1s'`); err != nil {
 		t.Fatal(err)
 	}
-	b := listen(t, pool, notify.Options{CheckEvery: time.Hour})
-	b.news()
-	// Somebody else who came later is thrown out.
+	b := listen(t, pool, notify.Options{CheckInterval: time.Hour})
+	b.takeWakes()
+	// Another session, opened later, ends by the timeout.
 	other, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 	must(t, err)
 	defer other.Close(context.Background())
@@ -216,23 +215,23 @@ func TestListenerOutlastsIdleSessions(t *testing.T) {
 	}
 	b.pool.Reset()
 	b.exec(`notify a`)
-	b.news()
-	b.unchanged()
+	b.takeWakes()
+	b.wantNoChange()
 }
 
-// Read-only transactions are no obstacle to notifications.
-func TestListenerHearsOfAReadOnlyDatabase(t *testing.T) {
+// Notifications work with read-only transactions.
+func TestListener_WorksWithAReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
 	s := pgtest.NewServer(t, pgtest.ServerOptions{Settings: []string{"default_transaction_read_only=on"}})
-	b := listen(t, connect(t, s.URL("postgres")), quick())
-	b.news()
+	b := listen(t, connect(t, s.URL("postgres")), fastRetries())
+	b.takeWakes()
 	b.exec(`notify a`)
-	b.news()
-	b.unchanged()
+	b.takeWakes()
+	b.wantNoChange()
 }
 
-// While nobody may connect, tries go on, and one reason is told.
-func TestListenerComesBackWhenItMayConnectAgain(t *testing.T) {
+// While connections are refused, the attempts continue, and one error is reported.
+func TestListener_ReconnectsAfterRefusedConnections(t *testing.T) {
 	t.Parallel()
 	s := pgtest.NewServer(t, pgtest.ServerOptions{})
 	admin := connect(t, s.URL("postgres"))
@@ -254,8 +253,8 @@ func TestListenerComesBackWhenItMayConnectAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	b := listen(t, pool, quick())
-	b.news()
+	b := listen(t, pool, fastRetries())
+	b.takeWakes()
 
 	for _, away := range []struct{ code, out, in string }{
 		{"3D000", `drop database work with (force)`, `create database work`},
@@ -264,31 +263,31 @@ func TestListenerComesBackWhenItMayConnectAgain(t *testing.T) {
 	} {
 		do(away.out)
 		do(`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'work'`)
-		b.change(false)
+		b.wantChange(false)
 		waittest.Until(t, "a refusal", func() bool {
 			err := pool.Ping(t.Context())
 			var refused *pgconn.PgError
 			return errors.As(err, &refused) && refused.Code == away.code
 		})
 		do(away.in)
-		b.change(true)
-		b.news()
+		b.wantChange(true)
+		b.takeWakes()
 		b.pool.Reset()
 		b.exec(`notify a`)
-		b.news()
+		b.takeWakes()
 	}
-	b.unchanged()
+	b.wantNoChange()
 }
 
-// Of three hosts the first lets everybody in and says nothing, and the second
-// becomes the one to write to only when the third is gone.
-func TestListenerFollowsTheServerThatMayWrite(t *testing.T) {
+// The first of three hosts accepts connections and does not answer. The second becomes the
+// primary after the third has failed.
+func TestListener_FollowsThePrimary(t *testing.T) {
 	t.Parallel()
 	primary := newServer(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
 	standby, err := primary.Standby(t.Context(), postgres.StandbyOptions{})
 	must(t, err)
 	t.Cleanup(func() { must(t, standby.Close()) })
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel lets them in
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections
 	must(t, err)
 	t.Cleanup(func() { silent.Close() })
 
@@ -298,38 +297,38 @@ func TestListenerFollowsTheServerThatMayWrite(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(t.Context(), c)
 	must(t, err)
 	t.Cleanup(pool.Close)
-	o := quick()
-	o.CheckWithin = 2 * time.Second
+	o := fastRetries()
+	o.CheckTimeout = 2 * time.Second
 	b := listen(t, pool, o)
-	b.news()
+	b.takeWakes()
 	must(t, primary.Kill())
-	b.change(false)
+	b.wantChange(false)
 	must(t, standby.Promote(t.Context()))
-	b.change(true)
-	b.news()
+	b.wantChange(true)
+	b.takeWakes()
 	b.pool.Reset()
 	b.exec(`notify a`)
-	b.news()
-	if _, held := b.Session(); !held || len(b.pids()) != 1 {
+	b.takeWakes()
+	if _, held := b.Session(); !held || len(b.lockHolders()) != 1 {
 		t.Error("the lock of the session is not held on the new server")
 	}
-	b.unchanged()
+	b.wantNoChange()
 }
 
-// On a standby there is nothing to hear, which is said once, and right as soon
-// as it is promoted.
-func TestListenerOnAStandbyHearsFromItsPromotionOn(t *testing.T) {
+// A standby sends no notifications: that is reported once, and the listener connects after
+// the promotion.
+func TestListener_WorksOnAStandbyAfterItsPromotion(t *testing.T) {
 	t.Parallel()
 	primary := newServer(t, postgres.EphemeralOptions{})
 	standby, err := primary.Standby(t.Context(), postgres.StandbyOptions{})
 	must(t, err)
 	t.Cleanup(func() { must(t, standby.Close()) })
-	b := start(t, connect(t, standby.URL("postgres")), quick())
-	b.change(false)
+	b := start(t, connect(t, standby.URL("postgres")), fastRetries())
+	b.wantChange(false)
 	must(t, standby.Promote(t.Context()))
-	b.change(true)
-	b.news()
+	b.wantChange(true)
+	b.takeWakes()
 	b.exec(`notify a`)
-	b.news()
-	b.unchanged()
+	b.takeWakes()
+	b.wantNoChange()
 }
