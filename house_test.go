@@ -92,7 +92,8 @@ func TestExportedNames_HaveAComment(t *testing.T) {
 func undocumented(decl ast.Decl) (names []*ast.Ident) {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
-		if d.Name.IsExported() && !isMethodOfUnexported(d) && !standardMethods[d.Name.Name] && !startsWith(d.Doc, d.Name.Name) {
+		if d.Name.IsExported() && !isMethodOfUnexported(d) && !standardMethods[d.Name.Name] &&
+			!startsWith(d.Doc, d.Name.Name) {
 			names = append(names, d.Name)
 		}
 	case *ast.GenDecl:
@@ -173,7 +174,8 @@ var forbiddenImports = []struct{ from, to, reason string }{
 }
 
 // allowedImports are the exceptions: packages that put everything together.
-var allowedImports = regexp.MustCompile(`^(cmd|bench|internal/(daemon|proof|e2e|clienttest|ops|browsertest|setup)|docs)(/|$)|uitest|browser_test`)
+var allowedImports = regexp.MustCompile(`^(cmd|bench|internal/(daemon|proof|e2e|clienttest|ops|browsertest|setup)` +
+	`|docs)(/|$)|uitest|browser_test`)
 
 func TestImports_PointDown(t *testing.T) {
 	const module = "github.com/cuelight/cuelight/"

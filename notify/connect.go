@@ -219,7 +219,8 @@ func isSameAddress(remote net.Addr, server string) bool {
 	}
 	a, err1 := netip.ParseAddrPort(remote.String())
 	b, err2 := netip.ParseAddrPort(server)
-	return err1 == nil && err2 == nil && a.Port() == b.Port() && a.Addr().Unmap().WithZone("") == b.Addr().Unmap().WithZone("")
+	return err1 == nil && err2 == nil && a.Port() == b.Port() &&
+		a.Addr().Unmap().WithZone("") == b.Addr().Unmap().WithZone("")
 }
 
 // keepAlive sets the TCP keepalives of this end, as sessionSQL sets those of the server. If

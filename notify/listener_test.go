@@ -183,7 +183,9 @@ func TestSession_LockIsVisibleUntilTheSessionEnds(t *testing.T) {
 	defer stop()
 	connected := make(chan bool, 10)
 	b := bundle{t: t, pool: pool}
-	b.Listener = notify.New(pool, notify.Options{Channels: []string{"a"}, OnChange: func(c bool, _ error) { connected <- c }})
+	b.Listener = notify.New(pool, notify.Options{
+		Channels: []string{"a"}, OnChange: func(c bool, _ error) { connected <- c },
+	})
 	first, held := b.Session()
 	if first <= 0 || held {
 		t.Errorf("before it runs: key %d, held %t", first, held)
@@ -233,7 +235,9 @@ func TestListener_WorksWithoutItsLock(t *testing.T) {
 		took <- err
 	}()
 	waittest.Until(t, "the rival's wait", func() (waits bool) {
-		row := pool.QueryRow(t.Context(), `select exists (select from pg_locks where pid = $1 and locktype = 'advisory' and not granted)`, rival.PgConn().PID())
+		row := pool.QueryRow(t.Context(),
+			`select exists (select from pg_locks where pid = $1 and locktype = 'advisory' and not granted)`,
+			rival.PgConn().PID())
 		return row.Scan(&waits) == nil && waits
 	})
 	b.exec(`select pg_terminate_backend($1)`, b.lockHolders()[0])

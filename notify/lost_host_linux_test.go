@@ -73,7 +73,9 @@ func (i remoteNetwork) up()   { i.ip("-n", i.name, "link", "set", i.link, "up") 
 // server starts a server that can be reached from the namespace.
 func (i remoteNetwork) server(t *testing.T) *postgres.Ephemeral {
 	t.Helper()
-	return newServer(t, postgres.EphemeralOptions{Listen: []string{i.localAddress}, Trust: []string{i.remoteAddress + "/32"}})
+	return newServer(t, postgres.EphemeralOptions{
+		Listen: []string{i.localAddress}, Trust: []string{i.remoteAddress + "/32"},
+	})
 }
 
 // dial connects from the namespace.
@@ -118,7 +120,9 @@ func TestSession_OfALostHostEndsAfterItsLease(t *testing.T) {
 	far.ConnectTimeout = time.Second
 	far.DialFunc = i.dial
 	listener := func(channel string) bundle {
-		b := listen(t, pool, notify.Options{Channels: []string{channel}, ConnConfig: far, CheckInterval: time.Hour, KeepSession: keep})
+		b := listen(t, pool, notify.Options{
+			Channels: []string{channel}, ConnConfig: far, CheckInterval: time.Hour, KeepSession: keep,
+		})
 		b.takeWakes()
 		return b
 	}
@@ -144,7 +148,8 @@ func TestSession_OfALostHostEndsAfterItsLease(t *testing.T) {
 		}
 	}
 	var there bool
-	err = pool.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pid = $1)`, withoutSettings.PgConn().PID()).Scan(&there)
+	err = pool.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pid = $1)`,
+		withoutSettings.PgConn().PID()).Scan(&there)
 	if err != nil || !there {
 		t.Errorf("a session without the settings has ended as well (%v): the test proves nothing", err)
 	}

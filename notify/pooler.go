@@ -12,7 +12,8 @@ import (
 
 // ErrPooled says that the Listener is connected through a pooler that does not keep one
 // session for it, so that notifications do not arrive.
-var ErrPooled = errors.New("the connection leads through a pooler in transaction mode, where notifications do not arrive: " +
+var ErrPooled = errors.New("the connection leads through a pooler in transaction mode, where notifications do not " +
+	"arrive: " +
 	"work is found by polling, seconds later; give the listener an address of PostgreSQL itself, " +
 	"or of a pooler in session mode")
 

@@ -54,7 +54,8 @@ func TestPooler_CheckLeavesNoListenBehind(t *testing.T) {
 	b := start(t, through, o)
 	b.wantChange(false)
 	var channels int
-	if err := through.QueryRow(t.Context(), `select count(*) from pg_listening_channels()`).Scan(&channels); err != nil || channels != 0 {
+	err := through.QueryRow(t.Context(), `select count(*) from pg_listening_channels()`).Scan(&channels)
+	if err != nil || channels != 0 {
 		t.Errorf("the only session behind the pooler listens to %d channels (%v), want none", channels, err)
 	}
 }
@@ -72,7 +73,8 @@ func TestPooler_InSessionModeDeliversNotifications(t *testing.T) {
 		t.Errorf("key %d, held %t, through a pooler", key, held)
 	}
 	b.pool = direct
-	b.exec(`select pg_terminate_backend(pid) from pg_stat_activity where query ilike 'listen %' and datname = current_database()`)
+	b.exec(`select pg_terminate_backend(pid) from pg_stat_activity where query ilike 'listen %'
+		and datname = current_database()`)
 	b.wantReconnect()
 	p.Stop()
 	b.wantChange(false)

@@ -22,7 +22,9 @@ import (
 
 // fastRetries are options with short delays between attempts to connect.
 func fastRetries() notify.Options {
-	return notify.Options{CheckInterval: 50 * time.Millisecond, CheckTimeout: 5 * time.Second, MaxRetryDelay: 200 * time.Millisecond}
+	return notify.Options{
+		CheckInterval: 50 * time.Millisecond, CheckTimeout: 5 * time.Second, MaxRetryDelay: 200 * time.Millisecond,
+	}
 }
 
 func TestListener_ReconnectsAfterAServerRestart(t *testing.T) {
@@ -78,7 +80,9 @@ func TestListener_WaitsForASuspendedServer(t *testing.T) {
 	s := newServer(t, postgres.EphemeralOptions{})
 	pool := connect(t, s.URL("postgres"))
 	alive := make(aliveSignal)
-	b := listen(t, pool, notify.Options{CheckInterval: 50 * time.Millisecond, CheckTimeout: time.Second, OnAlive: alive.signal})
+	b := listen(t, pool, notify.Options{
+		CheckInterval: 50 * time.Millisecond, CheckTimeout: time.Second, OnAlive: alive.signal,
+	})
 	b.takeWakes()
 	must(t, s.Pause())
 	for range 4 {
@@ -128,7 +132,9 @@ func TestCheck_IgnoresABusyPool(t *testing.T) {
 	}
 	t.Cleanup(one.Close)
 	checks := make(aliveSignal)
-	b := listen(t, one, notify.Options{CheckInterval: 5 * time.Millisecond, CheckTimeout: 500 * time.Millisecond, OnAlive: checks.signal})
+	b := listen(t, one, notify.Options{
+		CheckInterval: 5 * time.Millisecond, CheckTimeout: 500 * time.Millisecond, OnAlive: checks.signal,
+	})
 	busy, err := one.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +265,10 @@ func TestListener_ReconnectsAfterRefusedConnections(t *testing.T) {
 	for _, away := range []struct{ code, out, in string }{
 		{"3D000", `drop database work with (force)`, `create database work`},
 		{"28000", `drop role worker`, `create role worker login`},
-		{"55000", `update pg_database set datallowconn = false where datname = 'work'`, `update pg_database set datallowconn = true where datname = 'work'`},
+		{
+			"55000", `update pg_database set datallowconn = false where datname = 'work'`,
+			`update pg_database set datallowconn = true where datname = 'work'`,
+		},
 	} {
 		do(away.out)
 		do(`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'work'`)

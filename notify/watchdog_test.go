@@ -28,7 +28,9 @@ func TestOnAlive_IsCalledWithAndWithoutADatabase(t *testing.T) {
 	unreachable, err := pgxpool.New(t.Context(), "host="+t.TempDir())
 	must(t, err)
 	t.Cleanup(unreachable.Close)
-	for name, pool := range map[string]*pgxpool.Pool{"connected": pgtest.New(t, pgtest.Schema{}), "unreachable": unreachable} {
+	for name, pool := range map[string]*pgxpool.Pool{
+		"connected": pgtest.New(t, pgtest.Schema{}), "unreachable": unreachable,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := make(aliveSignal)
@@ -62,7 +64,9 @@ func TestOnAlive_IsNotCalledWhileStuck(t *testing.T) {
 	must(t, err)
 	t.Cleanup(pool.Close)
 	p := make(aliveSignal)
-	start(t, pool, notify.Options{CheckInterval: 10 * time.Millisecond, CheckTimeout: 100 * time.Millisecond, OnAlive: p.signal})
+	start(t, pool, notify.Options{
+		CheckInterval: 10 * time.Millisecond, CheckTimeout: 100 * time.Millisecond, OnAlive: p.signal,
+	})
 	for late, quiet := time.After(testTimeout), false; !quiet; {
 		select {
 		case <-p:

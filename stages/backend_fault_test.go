@@ -105,7 +105,8 @@ func TestReconcile_CompletesTasksAfterRepeatedLostResponses(t *testing.T) {
 func TestDispatcher_SweepsAndStopsUnderFullLoad(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Workers: 4, Work: noop})
-	if _, err := b.pool.Exec(t.Context(), "insert into test_tasks (source) select 'x' from generate_series(1, 20000)"); err != nil {
+	_, err := b.pool.Exec(t.Context(), "insert into test_tasks (source) select 'x' from generate_series(1, 20000)")
+	if err != nil {
 		t.Fatal(err)
 	}
 	f := &faultyBackend{Backend: b.backend}
@@ -250,7 +251,9 @@ func TestRunner_RegistersAgainAfterItWasLost(t *testing.T) {
 	}
 	r.wait(t, stages.StageCompleted)
 	// Either its own sweep expired the claim, or it released it before.
-	if h := b.history(id); len(h) != 2 || h[0].Outcome != "expired" && h[0].Outcome != "released" || h[0].Worker != first || h[1].Worker == first {
+	h := b.history(id)
+	if len(h) != 2 || h[0].Outcome != "expired" && h[0].Outcome != "released" || h[0].Worker != first ||
+		h[1].Worker == first {
 		t.Errorf("history is %+v", h)
 	}
 }

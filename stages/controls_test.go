@@ -38,7 +38,9 @@ func TestPause_StopsClaimsUntilResumed(t *testing.T) {
 			hold := make(chan struct{})
 			b := setup(t,
 				stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil }},
-				stages.Stage{Name: "two", Needs: []string{"one"}, Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
+				stages.Stage{
+					Name: "two", Needs: []string{"one"}, Work: func(context.Context, *stages.Job) (any, error) { return nil, nil },
+				})
 			r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 			id := b.submit()
 			r.wait(t, stages.StageStarted)
@@ -94,14 +96,17 @@ func TestPause_HoldsForAWorkerThatStartsLater(t *testing.T) {
 func TestDrainWorker_FinishesWorkAndStops(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
-	b := setup(t, stages.Stage{Name: "one", Workers: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil }})
+	b := setup(t, stages.Stage{
+		Name: "one", Workers: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil },
+	})
 	l := b.listening()
 	events := make(chan stages.Event, 1000)
 	ended := make(chan error, 1)
 	r := &runner{events: events}
 	go func() {
 		ended <- stages.Runner{
-			Backend: b.backend, Pipeline: b.pipeline, Wakes: l, Grace: time.Nanosecond, Observe: func(e stages.Event) { events <- e },
+			Backend: b.backend, Pipeline: b.pipeline, Wakes: l, Grace: time.Nanosecond,
+			Observe: func(e stages.Event) { events <- e },
 		}.Run(t.Context())
 	}()
 	w := r.wait(t, stages.WorkerStarted).Worker
@@ -173,7 +178,8 @@ func TestStageStarted_WaitedCountsFromTheRetry(t *testing.T) {
 			_, err := b.pool.Exec(t.Context(), fmt.Sprintf(retrySQL, p))
 			must(t, err)
 			e := r.wait(t, stages.StageStarted)
-			if byRetry := name == "by retry"; e.Attempt != 1 || e.Woken && e.Waited > time.Hour || byRetry && (!e.Woken || e.Waited > time.Hour) {
+			byRetry := name == "by retry"
+			if e.Attempt != 1 || e.Woken && e.Waited > time.Hour || byRetry && (!e.Woken || e.Waited > time.Hour) {
 				t.Errorf("woken %v, waited %s", e.Woken, e.Waited)
 			}
 		})
@@ -184,8 +190,13 @@ func TestStageStarted_ReportsWaitAndWakes(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	b := setup(t,
-		stages.Stage{Name: "one", Workers: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil }},
-		stages.Stage{Name: "two", Needs: []string{"one"}, Workers: 2, Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
+		stages.Stage{
+			Name: "one", Workers: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil },
+		},
+		stages.Stage{
+			Name: "two", Needs: []string{"one"}, Workers: 2,
+			Work: func(context.Context, *stages.Job) (any, error) { return nil, nil },
+		})
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	b.submit()
 	if e := r.wait(t, stages.StageStarted); !e.Woken || e.Waited <= 0 || e.Waited > 10*time.Second {

@@ -27,9 +27,18 @@ func TestRunner_LosesNothingWhenTheServerCrashes(t *testing.T) {
 	}
 	p, err := stages.New("test",
 		stages.Stage{Name: "a", Workers: 8, Work: work, MaxAttempts: 20, Backoff: stages.Backoff{Base: time.Millisecond}},
-		stages.Stage{Name: "b", Workers: 8, Needs: []string{"a"}, Work: work, MaxAttempts: 20, Backoff: stages.Backoff{Base: time.Millisecond}},
-		stages.Stage{Name: "c", Workers: 8, Needs: []string{"a"}, Work: work, MaxAttempts: 20, Backoff: stages.Backoff{Base: time.Millisecond}},
-		stages.Stage{Name: "d", Workers: 8, Needs: []string{"b", "c"}, Work: work, MaxAttempts: 20, Backoff: stages.Backoff{Base: time.Millisecond}},
+		stages.Stage{
+			Name: "b", Workers: 8, Needs: []string{"a"}, Work: work, MaxAttempts: 20,
+			Backoff: stages.Backoff{Base: time.Millisecond},
+		},
+		stages.Stage{
+			Name: "c", Workers: 8, Needs: []string{"a"}, Work: work, MaxAttempts: 20,
+			Backoff: stages.Backoff{Base: time.Millisecond},
+		},
+		stages.Stage{
+			Name: "d", Workers: 8, Needs: []string{"b", "c"}, Work: work, MaxAttempts: 20,
+			Backoff: stages.Backoff{Base: time.Millisecond},
+		},
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -51,14 +51,16 @@ func TestRunner_WorksWithAPoolOfOneConnection(t *testing.T) {
 func TestOutage_IncludesAReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
 	finish := make(chan struct{})
-	b := setup(t, stages.Stage{Name: "one", Workers: 2, MaxAttempts: 1, Work: func(ctx context.Context, _ *stages.Job) (any, error) {
-		select {
-		case <-finish:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}})
+	b := setup(t, stages.Stage{
+		Name: "one", Workers: 2, MaxAttempts: 1, Work: func(ctx context.Context, _ *stages.Job) (any, error) {
+			select {
+			case <-finish:
+				return nil, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
+	})
 	exec := func(sql string) {
 		t.Helper()
 		if _, err := b.pool.Exec(t.Context(), sql); err != nil {
@@ -72,7 +74,8 @@ func TestOutage_IncludesAReadOnlyDatabase(t *testing.T) {
 	readOnly := `do $$ begin
 		execute format('alter database %I set default_transaction_read_only = ' || quote_literal('on'), current_database()); end $$`
 	exec(readOnly)
-	exec(`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`)
+	exec(`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()
+		and pid <> pg_backend_pid()`)
 	close(finish)
 	if e := r.wait(t, stages.DatabaseLost); e.Err == nil {
 		t.Error("DatabaseLost has no error")

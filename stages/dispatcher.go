@@ -91,7 +91,8 @@ func (d *dispatcher) receive() {
 	runtime.Gosched() // attempts that end at this instant should be in the same exchange
 	d.receiveEnded()
 	started := time.Now()
-	for i := 0; d.justStarted > 0 && d.justStarted <= maxYieldAttempts && i < maxYields && time.Since(started) < yieldTime; i++ {
+	for i := 0; d.justStarted > 0 && d.justStarted <= maxYieldAttempts && i < maxYields &&
+		time.Since(started) < yieldTime; i++ {
 		runtime.Gosched()
 		d.receiveEnded()
 	}

@@ -28,7 +28,8 @@ func noneDue(n int) []time.Duration {
 
 // runFake starts a Runner on a fake backend. events returns the kinds of the events
 // since its last call; stop drains the Runner and waits for its end.
-func runFake(t *testing.T, f *fakeBackend, p *stages.Pipeline, change func(*stages.Runner)) (events func() []stages.Kind, stop func()) {
+func runFake(t *testing.T, f *fakeBackend, p *stages.Pipeline,
+	change func(*stages.Runner)) (events func() []stages.Kind, stop func()) {
 	t.Helper()
 	f.graph = p.Graph()
 	observed := make(chan stages.Event, 10000)
@@ -128,7 +129,8 @@ func TestDispatcher_ClaimsARetryWhenItIsDue(t *testing.T) {
 		exchanges := f.requests()
 		stop()
 		if before != 1 || len(exchanges) != 2 || !exchanges[1].PromoteDue[0] || !exchanges[1].ClaimFrom[0] {
-			t.Errorf("%d exchanges before the retry was due and %d after; want one, then one that promotes", before, len(exchanges)-before)
+			t.Errorf("%d exchanges before the retry was due and %d after; want one, then one that promotes", before,
+				len(exchanges)-before)
 		}
 	})
 }

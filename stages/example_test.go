@@ -50,10 +50,12 @@ func Example() {
 		stages.Stage{Name: "fetch", Work: measure, MaxAttempts: 5},
 		stages.Stage{Name: "speech", Needs: []string{"fetch"}, Work: measure, Workers: 2},
 		stages.Stage{Name: "music", Needs: []string{"fetch"}, Work: measure},
-		stages.Stage{Name: "mix", Needs: []string{"speech", "music"}, Work: func(_ context.Context, job *stages.Job) (any, error) {
-			fmt.Println("mixing", job.Source)
-			return nil, nil
-		}},
+		stages.Stage{
+			Name: "mix", Needs: []string{"speech", "music"}, Work: func(_ context.Context, job *stages.Job) (any, error) {
+				fmt.Println("mixing", job.Source)
+				return nil, nil
+			},
+		},
 	)
 	if err != nil {
 		panic(err)
@@ -66,14 +68,16 @@ func Example() {
 func ExampleResult() {
 	pipeline := check(stages.New("podcast",
 		stages.Stage{Name: "measure", Work: measure},
-		stages.Stage{Name: "describe", Needs: []string{"measure"}, Work: func(ctx context.Context, job *stages.Job) (any, error) {
-			audio, err := stages.Result[Audio](ctx, job, "measure")
-			if err != nil {
-				return nil, err
-			}
-			fmt.Println(job.Source, "has", audio.Seconds, "seconds")
-			return nil, nil
-		}},
+		stages.Stage{
+			Name: "describe", Needs: []string{"measure"}, Work: func(ctx context.Context, job *stages.Job) (any, error) {
+				audio, err := stages.Result[Audio](ctx, job, "measure")
+				if err != nil {
+					return nil, err
+				}
+				fmt.Println(job.Source, "has", audio.Seconds, "seconds")
+				return nil, nil
+			},
+		},
 	))
 	exampleRun(pipeline, store.Submission{Source: "episode-1.wav"}, "describe")
 	// Output: episode-1.wav has 90 seconds

@@ -78,7 +78,8 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 	claims, running, progressed := h.p.describe()
 	key, held := h.p.session()
 	recall = recall || !h.uncheckedSince.IsZero()
-	if h.err == nil && !recall && len(progressed) == 0 && (!held || key == h.session) && time.Since(h.sent) < h.interval*4/5 {
+	if h.err == nil && !recall && len(progressed) == 0 && (!held || key == h.session) &&
+		time.Since(h.sent) < h.interval*4/5 {
 		return
 	}
 	h.sent = time.Now()
@@ -88,7 +89,9 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 		h.skipped = 0
 	}
 	var out engine.HeartbeatResult
-	out, h.err = h.send(ctx, engine.HeartbeatRequest{Claims: claims, Running: running, Progressed: progressed, SkipChecks: skip})
+	out, h.err = h.send(ctx, engine.HeartbeatRequest{
+		Claims: claims, Running: running, Progressed: progressed, SkipChecks: skip,
+	})
 	if h.err != nil {
 		h.failed(ctx)
 		return

@@ -57,13 +57,25 @@ func TestLease_StopsWorkBeforeOthersMayClaimIt(t *testing.T) {
 		least, most time.Duration
 		proxied     bool
 	}{
-		"session held, no answer":                       {true, context.DeadlineExceeded, 30 * time.Second, 35 * time.Second, false},
-		"session ended, no answer":                      {false, context.DeadlineExceeded, 6 * time.Second, 7 * time.Second, false},
-		"session ended, connection refused":             {false, syscall.ECONNREFUSED, 30 * time.Second, 35 * time.Second, false},
-		"session ended, connection to a proxy refused":  {false, syscall.ECONNREFUSED, 6 * time.Second, 7 * time.Second, true},
-		"session ended, server starting behind a proxy": {false, &pgconn.PgError{Code: "57P03"}, 30 * time.Second, 35 * time.Second, true},
-		"session ended, backend terminated":             {false, &pgconn.PgError{Code: "57P01"}, 6 * time.Second, 7 * time.Second, false},
-		"session ended, server starting":                {false, &pgconn.PgError{Code: "57P03"}, 30 * time.Second, 35 * time.Second, false},
+		"session held, no answer": {
+			true, context.DeadlineExceeded, 30 * time.Second, 35 * time.Second, false,
+		},
+		"session ended, no answer": {
+			false, context.DeadlineExceeded, 6 * time.Second, 7 * time.Second, false,
+		},
+		"session ended, connection refused": {
+			false, syscall.ECONNREFUSED, 30 * time.Second, 35 * time.Second, false,
+		},
+		"session ended, connection to a proxy refused": {
+			false, syscall.ECONNREFUSED, 6 * time.Second, 7 * time.Second, true,
+		},
+		"session ended, server starting behind a proxy": {
+			false, &pgconn.PgError{Code: "57P03"}, 30 * time.Second, 35 * time.Second, true,
+		},
+		"session ended, backend terminated": {false, &pgconn.PgError{Code: "57P01"}, 6 * time.Second, 7 * time.Second, false},
+		"session ended, server starting": {
+			false, &pgconn.PgError{Code: "57P03"}, 30 * time.Second, 35 * time.Second, false,
+		},
 		"session ended, one of two addresses refuses": {
 			false, errors.Join(syscall.ECONNREFUSED, context.DeadlineExceeded), 6 * time.Second, 7 * time.Second, false},
 		"session ended, both refuse": {
@@ -111,10 +123,13 @@ func TestSweep_RunsAtOnceForAnExpiredWorker(t *testing.T) {
 			},
 			sweep: func(s engine.SweepRequest) (engine.SweepResult, error) {
 				swept = append(swept, s)
-				return engine.SweepResult{MoreReady: make([]bool, 1), NextDue: noneDue(1), ExpiredWorkers: []store.ID{{9}}, ExpiredClaims: 1}, nil
+				return engine.SweepResult{
+					MoreReady: make([]bool, 1), NextDue: noneDue(1), ExpiredWorkers: []store.ID{{9}}, ExpiredClaims: 1,
+				}, nil
 			},
 		}
-		events, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
+		events, stop := runFake(t, f, pipeline(t, noop, "one"),
+			func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		events()
@@ -123,11 +138,13 @@ func TestSweep_RunsAtOnceForAnExpiredWorker(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		kinds := events()
 		stop()
-		if before != 1 || len(swept) != 2 || len(kinds) != 2 || kinds[0] != stages.WorkerLost || kinds[1] != stages.AttemptsExpired {
+		if before != 1 || len(swept) != 2 || len(kinds) != 2 || kinds[0] != stages.WorkerLost ||
+			kinds[1] != stages.AttemptsExpired {
 			t.Fatalf("%d sweeps before the expiry, %d in all, observed %v", before, len(swept), kinds)
 		}
 		s := swept[1]
-		if off := time.Since(s.ExpectedClock); s.Credit == nil || *s.Credit != (engine.OutageCredit{}) || off > 4*time.Second {
+		off := time.Since(s.ExpectedClock)
+		if s.Credit == nil || *s.Credit != (engine.OutageCredit{}) || off > 4*time.Second {
 			t.Errorf("the sweep's credit is %+v, and its clock is wrong by %s", s.Credit, off)
 		}
 	})
@@ -146,15 +163,21 @@ func TestOutageCredit_ExtendsTheLeasesOfOthers(t *testing.T) {
 		"just started": {nil, hour, 0,
 			map[time.Duration]time.Duration{3 * time.Second: -1, 10 * time.Second: 0},
 			map[time.Duration]time.Duration{10 * time.Second: -1, 45 * time.Second: 0}},
-		"an outage of 20 s": {func(*engine.HeartbeatResult) error { return context.DeadlineExceeded }, 60 * time.Second, 20 * time.Second,
+		"an outage of 20 s": {
+			func(*engine.HeartbeatResult) error { return context.DeadlineExceeded }, 60 * time.Second, 20 * time.Second,
 			map[time.Duration]time.Duration{55 * time.Second: 0, 84 * time.Second: 20 * time.Second, 115 * time.Second: 0},
-			map[time.Duration]time.Duration{55 * time.Second: 0, 84 * time.Second: 20 * time.Second, 145 * time.Second: 0}},
-		"clock an hour ahead": {func(b *engine.HeartbeatResult) error { b.Now = b.Now.Add(hour); return nil }, 60 * time.Second, hour,
+			map[time.Duration]time.Duration{55 * time.Second: 0, 84 * time.Second: 20 * time.Second, 145 * time.Second: 0},
+		},
+		"clock an hour ahead": {
+			func(b *engine.HeartbeatResult) error { b.Now = b.Now.Add(hour); return nil }, 60 * time.Second, hour,
 			map[time.Duration]time.Duration{55 * time.Second: 0, 65 * time.Second: -1, 72 * time.Second: 0},
-			map[time.Duration]time.Duration{72 * time.Second: -1, 105 * time.Second: 0}},
-		"clock an hour back": {func(b *engine.HeartbeatResult) error { b.Now = b.Now.Add(-hour); return nil }, 60 * time.Second, hour,
+			map[time.Duration]time.Duration{72 * time.Second: -1, 105 * time.Second: 0},
+		},
+		"clock an hour back": {
+			func(b *engine.HeartbeatResult) error { b.Now = b.Now.Add(-hour); return nil }, 60 * time.Second, hour,
 			map[time.Duration]time.Duration{55 * time.Second: 0, 65 * time.Second: -1, 72 * time.Second: 0},
-			map[time.Duration]time.Duration{72 * time.Second: -1, 105 * time.Second: 0}},
+			map[time.Duration]time.Duration{72 * time.Second: -1, 105 * time.Second: 0},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -170,7 +193,8 @@ func TestOutageCredit_ExtendsTheLeasesOfOthers(t *testing.T) {
 					}
 					return out, nil
 				}}
-				_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), hour })
+				_, stop := runFake(t, f, pipeline(t, noop, "one"),
+					func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), hour })
 				time.Sleep(150 * time.Second)
 				stop()
 				creditAt := func(at time.Duration) *engine.OutageCredit {

@@ -112,7 +112,8 @@ func TestPause_ReleasesPrefetchedClaims(t *testing.T) {
 		for _, exchange := range f.requests() {
 			reports = append(reports, exchange.Reports...)
 		}
-		if len(reports) != 1 || reports[0].Outcome != engine.Released || reports[0].Error != "stage is paused" || reports[0].Class != "interrupted" {
+		if len(reports) != 1 || reports[0].Outcome != engine.Released || reports[0].Error != "stage is paused" ||
+			reports[0].Class != "interrupted" {
 			t.Errorf("reports are %+v", reports)
 		}
 		stop()

@@ -217,7 +217,9 @@ func TestOrder_ExpiredTaskStartsBeforeNewerTasks(t *testing.T) {
 	for range 2 { // both stages
 		in := engine.ExchangeRequest{Worker: dead, FreeSlots: []int{1, 1}, ClaimFrom: []bool{len(held) == 0, false}}
 		for _, c := range held {
-			in.Reports = append(in.Reports, engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed})
+			in.Reports = append(in.Reports, engine.Report{
+				Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed,
+			})
 		}
 		out, err := b.backend.Exchange(t.Context(), in)
 		if err != nil || len(out.Claims) != 1 {
@@ -342,7 +344,8 @@ func TestContinue_KeepsQueuesShortBetweenEqualStages(t *testing.T) {
 	stage := func(name string, needs ...string) stages.Stage {
 		return stages.Stage{Name: name, Needs: needs, Workers: 100, Work: noop}
 	}
-	b := setup(t, stage("one"), stage("two", "one"), stage("three", "one"), stage("four", "two", "three"), stage("five", "four"))
+	b := setup(t, stage("one"), stage("two", "one"), stage("three", "one"), stage("four", "two", "three"),
+		stage("five", "four"))
 	b.submitMany(tasks)
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	for done := 0; done < tasks; {

@@ -121,7 +121,8 @@ func TestResults_OutageCountsNoAttempt(t *testing.T) {
 			return first(in)
 		}
 		f.graph = p.Graph()
-		_, stop := runFake(t, f.fakeBackend, p, func(r *stages.Runner) { r.Backend, r.Wakes, r.SweepInterval = f, newFakeListener(), time.Hour })
+		_, stop := runFake(t, f.fakeBackend, p,
+			func(r *stages.Runner) { r.Backend, r.Wakes, r.SweepInterval = f, newFakeListener(), time.Hour })
 		time.Sleep(time.Minute)
 		stop()
 		if len(reports) != 1 || reports[0].Outcome == engine.Failed {
@@ -166,7 +167,8 @@ func TestHeartbeat_ReportsANewSessionAtOnce(t *testing.T) {
 		e := newFakeListener()
 		e.disconnected.Store(true)
 		time.AfterFunc(200*time.Millisecond, func() { e.disconnected.Store(false) }) // connects
-		_, stop := runFake(t, f, pipeline(t, workUntilCancelled(make(chan error, 1)), "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval, r.Grace = e, time.Hour, -1 })
+		_, stop := runFake(t, f, pipeline(t, workUntilCancelled(make(chan error, 1)), "one"),
+			func(r *stages.Runner) { r.Wakes, r.SweepInterval, r.Grace = e, time.Hour, -1 })
 		time.Sleep(10 * time.Second)
 		stop()
 		if reportedAt-claimedAt > 500*time.Millisecond {
@@ -191,7 +193,8 @@ func TestHeartbeat_SlowOneIsNotTakenForAClockChange(t *testing.T) {
 			}
 			return engine.HeartbeatResult{Now: time.Now()}, nil
 		}}
-		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), time.Hour })
+		_, stop := runFake(t, f, pipeline(t, noop, "one"),
+			func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), time.Hour })
 		time.Sleep(10 * time.Minute)
 		stop()
 		if withoutCredit > 0 {
@@ -216,7 +219,9 @@ func TestAbort_StopsWhileTheDatabaseHangs(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
-			done <- stages.Runner{Backend: f, Pipeline: p, Wakes: e, SweepInterval: time.Hour, Abort: abort, Observe: func(ev stages.Event) {}}.Run(ctx)
+			done <- stages.Runner{
+				Backend: f, Pipeline: p, Wakes: e, SweepInterval: time.Hour, Abort: abort, Observe: func(ev stages.Event) {},
+			}.Run(ctx)
 		}()
 		time.Sleep(10 * time.Second)
 		hang.Store(true)
@@ -300,7 +305,8 @@ func TestSweep_LockedRowOfALostWorkerDelaysNoTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.pool.Exec(t.Context(), "update workers set heartbeat_at = now() - interval '1 h' where id = $1", dead); err != nil {
+	_, err = b.pool.Exec(t.Context(), "update workers set heartbeat_at = now() - interval '1 h' where id = $1", dead)
+	if err != nil {
 		t.Fatal(err)
 	}
 	r := b.start(func(r *stages.Runner) { r.Wakes, r.Lease = b.listening(), 5*time.Second })
@@ -335,7 +341,8 @@ func TestHeartbeat_UnknownWorkerStopsWorkAndRegistersAgain(t *testing.T) {
 			}
 			return engine.HeartbeatResult{Now: time.Now()}, nil
 		}
-		_, stop := runFake(t, f, pipeline(t, workUntilCancelled(causes), "one"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), time.Hour })
+		_, stop := runFake(t, f, pipeline(t, workUntilCancelled(causes), "one"),
+			func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), time.Hour })
 		time.Sleep(10 * time.Second)
 		unknown.Store(true)
 		answered := time.Now()
@@ -393,7 +400,8 @@ func TestOutage_EndChecksEveryStageAndTheListener(t *testing.T) {
 			}
 			return engine.ExchangeResult{}, nil
 		}}
-		_, stop := runFake(t, f, pipeline(t, noop, "one", "two"), func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
+		_, stop := runFake(t, f, pipeline(t, noop, "one", "two"),
+			func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		time.Sleep(10 * time.Second)
 		down.Store(true)
 		w.Add("cuelight_test_one")
@@ -405,7 +413,8 @@ func TestOutage_EndChecksEveryStageAndTheListener(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		stop()
 		if w.checks.Load() != 1 || claims[1].Load() != 1 {
-			t.Errorf("%d checks, and %d claims from stage two, after the outage; want one each", w.checks.Load(), claims[1].Load())
+			t.Errorf("%d checks, and %d claims from stage two, after the outage; want one each",
+				w.checks.Load(), claims[1].Load())
 		}
 	})
 }

@@ -41,7 +41,8 @@ func TestPostpone_WaitsAndCountsNoAttempt(t *testing.T) {
 		t.Errorf("it was attempt %d", e.Attempt)
 	}
 	h := b.history(id)
-	if len(h) < 4 || h[0].Outcome != "released" || h[0].Error != "the disk is full" || h[0].Class != "postponed" || h[0].RetryAt == nil {
+	if len(h) < 4 || h[0].Outcome != "released" || h[0].Error != "the disk is full" || h[0].Class != "postponed" ||
+		h[0].RetryAt == nil {
 		t.Errorf("history is %+v", h)
 	}
 }
@@ -62,11 +63,13 @@ func TestPostpone_OutermostWrapperDecides(t *testing.T) {
 		{stages.Postpone(-1, base), true, true, 0},
 	} {
 		after, ok := stages.RetryDelay(c.err)
-		if !ok || after != c.after || stages.IsPostponed(c.err) != c.postponed || stages.SuspendsStage(c.err) != c.suspends || !errors.Is(c.err, base) {
+		if !ok || after != c.after || stages.IsPostponed(c.err) != c.postponed ||
+			stages.SuspendsStage(c.err) != c.suspends || !errors.Is(c.err, base) {
 			t.Errorf("postponed %t, after %s, %t", stages.IsPostponed(c.err), after, ok)
 		}
 	}
-	if stages.Postpone(time.Minute, nil) != nil || stages.PostponeTask(time.Minute, nil) != nil || stages.IsPostponed(base) {
+	if stages.Postpone(time.Minute, nil) != nil || stages.PostponeTask(time.Minute, nil) != nil ||
+		stages.IsPostponed(base) {
 		t.Error("nil or an unmarked error is postponed")
 	}
 }
@@ -109,7 +112,10 @@ func endlessTasks() *fakeBackend {
 		return id
 	}
 	return &fakeBackend{exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
-		out := engine.ExchangeResult{MoreReady: []bool{true}, Requested: []int{in.FreeSlots[0]}, Granted: []int{in.FreeSlots[0]}, NewlyReady: []bool{false}, LastPosition: make([]engine.Position, 1), NextDue: noneDue(1)}
+		out := engine.ExchangeResult{
+			MoreReady: []bool{true}, Requested: []int{in.FreeSlots[0]}, Granted: []int{in.FreeSlots[0]},
+			NewlyReady: []bool{false}, LastPosition: make([]engine.Position, 1), NextDue: noneDue(1),
+		}
 		if !in.ClaimFrom[0] {
 			return out, nil
 		}
@@ -152,7 +158,8 @@ func TestPostpone_SuspendsTheStageUntilATrySucceeds(t *testing.T) {
 			count[kind]++
 		}
 		if count[stages.StageSuspended] != 1 || count[stages.StageResumed] != 1 {
-			t.Errorf("%d times suspended, %d times resumed; want one each", count[stages.StageSuspended], count[stages.StageResumed])
+			t.Errorf("%d times suspended, %d times resumed; want one each", count[stages.StageSuspended],
+				count[stages.StageResumed])
 		}
 	})
 }
@@ -177,7 +184,8 @@ func TestPostponeTask_SuspendsNoStage(t *testing.T) {
 			count[kind]++
 		}
 		if count[stages.StageSuspended] != 0 || count[stages.StageCompleted] < 240 || count[stages.ClaimReleased] < 240 {
-			t.Errorf("%d times suspended, %d completed, %d released; want 0, and hundreds of both others", count[stages.StageSuspended], count[stages.StageCompleted], count[stages.ClaimReleased])
+			t.Errorf("%d times suspended, %d completed, %d released; want 0, and hundreds of both others",
+				count[stages.StageSuspended], count[stages.StageCompleted], count[stages.ClaimReleased])
 		}
 	})
 }

@@ -65,7 +65,8 @@ func TestPrefetch_IsLimitedAndOnlyForQuickWork(t *testing.T) {
 					time.Sleep(work)
 					return nil, nil
 				}, "one")
-				_, stop := runFake(t, manyTasks(&most, 5*time.Millisecond), p, func(r *stages.Runner) { r.Wakes = newFakeListener() })
+				_, stop := runFake(t, manyTasks(&most, 5*time.Millisecond), p,
+					func(r *stages.Runner) { r.Wakes = newFakeListener() })
 				time.Sleep(2 * time.Second)
 				stop()
 				if n := most.Load(); n != want {
@@ -91,18 +92,22 @@ func TestPrefetch_StopsInTheFirstStageForALaterQueue(t *testing.T) {
 				}
 				most := make([]int, 2)
 				var n byte
-				_, stop := runFake(t, &fakeBackend{graph: p.Graph(), exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
-					time.Sleep(5 * time.Millisecond)
-					out := engine.ExchangeResult{MoreReady: []bool{true, false, queue}, Granted: in.FreeSlots}
-					if n++; n < 20 { // until the dispatcher knows how long the work takes
-						out.Claims = []engine.Claim{{Task: store.ID{n}, Token: store.ID{n}, Attempt: 1}, {Stage: 1, Task: store.ID{n}, Token: store.ID{n, 1}, Attempt: 1}}
+				_, stop := runFake(t,
+					&fakeBackend{graph: p.Graph(), exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+						time.Sleep(5 * time.Millisecond)
+						out := engine.ExchangeResult{MoreReady: []bool{true, false, queue}, Granted: in.FreeSlots}
+						if n++; n < 20 { // until the dispatcher knows how long the work takes
+							out.Claims = []engine.Claim{
+								{Task: store.ID{n}, Token: store.ID{n}, Attempt: 1},
+								{Stage: 1, Task: store.ID{n}, Token: store.ID{n, 1}, Attempt: 1},
+							}
+							return out, nil
+						}
+						for i := range most {
+							most[i] = max(most[i], in.FreeSlots[i])
+						}
 						return out, nil
-					}
-					for i := range most {
-						most[i] = max(most[i], in.FreeSlots[i])
-					}
-					return out, nil
-				}}, p, func(r *stages.Runner) { r.Wakes = newFakeListener() })
+					}}, p, func(r *stages.Runner) { r.Wakes = newFakeListener() })
 				time.Sleep(2 * time.Second)
 				stop()
 				if !slices.Equal(most, want) {
@@ -179,12 +184,14 @@ func TestDispatcher_RunsDespiteBusyProcessors(t *testing.T) {
 		}
 		return out, nil
 	}}
-	p, err := stages.New("test", stages.Stage{Name: "one", Workers: 9, Work: func(context.Context, *stages.Job) (any, error) {
-		for n := 0; !stop.Load(); n++ {
-			_ = n * n
-		}
-		return nil, nil
-	}})
+	p, err := stages.New("test", stages.Stage{
+		Name: "one", Workers: 9, Work: func(context.Context, *stages.Job) (any, error) {
+			for n := 0; !stop.Load(); n++ {
+				_ = n * n
+			}
+			return nil, nil
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -199,7 +199,8 @@ func (p *process) result(ctx context.Context, task store.ID, stage string) (json
 			raw, err = p.Backend.Result(ctx, task, stage)
 			return err
 		})
-		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoStage) || ctxsleep.For(ctx, pause.NextBackOff()) != nil {
+		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoStage) ||
+			ctxsleep.For(ctx, pause.NextBackOff()) != nil {
 			return raw, err
 		}
 	}
@@ -212,7 +213,8 @@ func (p *process) lostClaims(ctx context.Context, c engine.Claim) (lost []engine
 			lost, err = p.Backend.FindLostClaims(ctx, []engine.Claim{c})
 			return err
 		})
-		if !errors.Is(err, store.ErrLocked) && !errors.Is(err, context.DeadlineExceeded) || ctxsleep.For(ctx, jitter(lockedPause)) != nil {
+		if !errors.Is(err, store.ErrLocked) && !errors.Is(err, context.DeadlineExceeded) ||
+			ctxsleep.For(ctx, jitter(lockedPause)) != nil {
 			return lost, err
 		}
 	}

@@ -31,7 +31,9 @@ func TestSourceSecrets_AreNeitherReportedNorStored(t *testing.T) {
 			}
 			return nil, err
 		}},
-		stages.Stage{Name: "panics", MaxAttempts: 1, Work: func(_ context.Context, j *stages.Job) (any, error) { panic(j.Source) }},
+		stages.Stage{
+			Name: "panics", MaxAttempts: 1, Work: func(_ context.Context, j *stages.Job) (any, error) { panic(j.Source) },
+		},
 	)
 	receipt, err := b.Submit(t.Context(), store.Submission{Source: source})
 	if err != nil {

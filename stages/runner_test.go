@@ -194,7 +194,9 @@ func TestSweep_AloneCompletesAllTasks(t *testing.T) {
 
 func TestPanic_FailsTheAttemptWithItsStack(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Work: func(context.Context, *stages.Job) (any, error) { panic("work panicked") }})
+	b := setup(t, stages.Stage{
+		Name: "one", MaxAttempts: 1, Work: func(context.Context, *stages.Job) (any, error) { panic("work panicked") },
+	})
 	id := b.submit()
 	r := b.start(nil)
 	r.wait(t, stages.StageDead)
@@ -264,7 +266,8 @@ func TestResult_ThatCannotBeStoredEndsOnlyItsStage(t *testing.T) {
 		return nil, nil
 	}})
 	for i := range 5 {
-		if _, err := b.Submit(t.Context(), store.Submission{Source: "a", Params: fmt.Appendf(nil, `{"n": %d}`, i)}); err != nil {
+		_, err := b.Submit(t.Context(), store.Submission{Source: "a", Params: fmt.Appendf(nil, `{"n": %d}`, i)})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -285,10 +288,13 @@ func (j rawJSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }
 
 func TestTimeout_CancelsTheAttemptWithItsCause(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stages.Stage{Name: "one", MaxAttempts: 1, Timeout: 20 * time.Millisecond, Work: func(ctx context.Context, _ *stages.Job) (any, error) {
-		<-ctx.Done()
-		return nil, context.Cause(ctx)
-	}})
+	b := setup(t, stages.Stage{
+		Name: "one", MaxAttempts: 1, Timeout: 20 * time.Millisecond,
+		Work: func(ctx context.Context, _ *stages.Job) (any, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		},
+	})
 	id := b.submit()
 	b.start(nil).wait(t, stages.StageDead)
 	if h := b.history(id)[0]; h.Class != "timeout" || !strings.Contains(h.Error, "timed out after 20ms") {

@@ -39,7 +39,8 @@ func (d *dispatcher) updateSuspension(q *stageQueue, f finished) {
 	switch {
 	case f.suspends:
 		d.suspend(q, f)
-	case s.active() && f.started.After(s.since) && (f.kind == StageCompleted || f.kind == AttemptFailed || f.kind == StageDead):
+	case s.active() && f.started.After(s.since) &&
+		(f.kind == StageCompleted || f.kind == AttemptFailed || f.kind == StageDead):
 		*s = suspension{}
 		q.wake(false)
 		d.p.observe(Event{Kind: StageResumed, Stage: f.stage.Name})

@@ -69,7 +69,8 @@ func (d *dispatcher) requestSweep(ctx context.Context) (engine.SweepResult, erro
 		}
 	}
 	in := engine.SweepRequest{
-		Worker: d.p.worker.get(), Credit: d.p.contact.credit(d.p.Lease), ExpectedClock: d.p.contact.expectedClock(), OnlyTasks: d.p.OnlyTasks,
+		Worker: d.p.worker.get(), Credit: d.p.contact.credit(d.p.Lease), ExpectedClock: d.p.contact.expectedClock(),
+		OnlyTasks: d.p.OnlyTasks,
 	}
 	if d.p.OnlyTasks == nil {
 		in.AgeAfter = d.p.AgeAfter

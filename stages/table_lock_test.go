@@ -39,32 +39,37 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second // a heartbeat's timeout is a twelfth of it, enough for a busy machine
 	for name, lock := range map[string]string{
-		"attempts":          "lock table test_attempts",
-		"tasks":             "lock table test_tasks",
-		"outbox":            "lock table test_outbox",
-		"workers":           "lock table workers",
-		"all":               "lock table test_tasks, test_attempts, test_outbox, workers, cuelight_pauses, cuelight_sequence_epoch, cuelight_schema",
+		"attempts": "lock table test_attempts",
+		"tasks":    "lock table test_tasks",
+		"outbox":   "lock table test_outbox",
+		"workers":  "lock table workers",
+		"all": "lock table test_tasks, test_attempts, test_outbox, workers, cuelight_pauses, " +
+			"cuelight_sequence_epoch, cuelight_schema",
 		"row of the worker": "select from workers for update",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			finish := make(chan struct{})
-			b := setup(t, stages.Stage{Name: "one", Workers: 4, MaxAttempts: 1, Work: func(ctx context.Context, job *stages.Job) (any, error) {
-				// Many queries at once must leave the heartbeat a connection.
-				var queries sync.WaitGroup
-				defer queries.Wait()
-				for range 12 {
-					queries.Go(func() { queryUntil(ctx, job, finish) })
-				}
-				select {
-				case <-finish:
-					return nil, nil
-				case <-ctx.Done():
-					return nil, fmt.Errorf("stopped: %w", context.Cause(ctx))
-				}
-			}})
+			b := setup(t, stages.Stage{
+				Name: "one", Workers: 4, MaxAttempts: 1, Work: func(ctx context.Context, job *stages.Job) (any, error) {
+					// Many queries at once must leave the heartbeat a connection.
+					var queries sync.WaitGroup
+					defer queries.Wait()
+					for range 12 {
+						queries.Go(func() { queryUntil(ctx, job, finish) })
+					}
+					select {
+					case <-finish:
+						return nil, nil
+					case <-ctx.Done():
+						return nil, fmt.Errorf("stopped: %w", context.Cause(ctx))
+					}
+				},
+			})
 			id, own := b.submit(), b.withPool(func(c *pgxpool.Config) { c.MaxConns = 4 })
-			worker := own.start(func(r *stages.Runner) { r.Wakes, r.SweepInterval, r.Lease = own.listening(), time.Second, lease })
+			worker := own.start(func(r *stages.Runner) {
+				r.Wakes, r.SweepInterval, r.Lease = own.listening(), time.Second, lease
+			})
 			worker.wait(t, stages.StageStarted)
 			stopChecking := b.checkNoneExpire()
 			release := b.withPool(samePool).lock(lock)
@@ -116,7 +121,9 @@ func (b bundle) checkNoneExpire() (stop func()) {
 				return
 			case <-time.After(20 * time.Millisecond):
 			}
-			out, err := sweeper.backend.Sweep(context.Background(), engine.SweepRequest{Credit: &engine.OutageCredit{}, MaxAttempts: []int{1}})
+			out, err := sweeper.backend.Sweep(context.Background(), engine.SweepRequest{
+				Credit: &engine.OutageCredit{}, MaxAttempts: []int{1},
+			})
 			if err != nil && !errors.Is(err, store.ErrLocked) && !store.IsRetryable(err) { // a sweep may deadlock with many locks
 				b.t.Error(err)
 			}

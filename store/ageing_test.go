@@ -48,7 +48,8 @@ func TestSweep_FindsAgedTasks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.Claims) != 2 || out.Claims[0].Task != first || out.Claims[1].Task != second || !out.Claims[0].Aged || !out.MoreReady[ingest] {
+	if len(out.Claims) != 2 || out.Claims[0].Task != first || out.Claims[1].Task != second || !out.Claims[0].Aged ||
+		!out.MoreReady[ingest] {
 		t.Errorf("claims are %+v, want the two oldest aged tasks", out.Claims)
 	}
 }

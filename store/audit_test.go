@@ -16,7 +16,9 @@ func TestAudits_ReturnsPagesNewestFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for i := range 5 {
-		e := store.AuditEntry{Actor: "admin", Action: "retry", Target: fmt.Sprint(i), Detail: json.RawMessage(`{"from":"a\u0000b"}`)}
+		e := store.AuditEntry{
+			Actor: "admin", Action: "retry", Target: fmt.Sprint(i), Detail: json.RawMessage(`{"from":"a\u0000b"}`),
+		}
 		if err := b.Audit(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +129,8 @@ func TestCountRetries_AgreesWithRetryAll(t *testing.T) {
 		}
 		rollBack := errors.New("roll back")
 		err = b.WithAudit(t.Context(), func(in *store.Store) (store.AuditEntry, error) {
-			if r, err := in.RetryAll(t.Context(), c.f, c.from, store.RetryAllOptions{}); err != nil || r.Retried != n || r.Matched != n {
+			r, err := in.RetryAll(t.Context(), c.f, c.from, store.RetryAllOptions{})
+			if err != nil || r.Retried != n || r.Matched != n {
 				t.Errorf("%+v from %q: CountRetries returned %d, RetryAll %+v, %v", c.f, c.from, n, r, err)
 			}
 			return store.AuditEntry{}, rollBack
@@ -137,7 +140,8 @@ func TestCountRetries_AgreesWithRetryAll(t *testing.T) {
 		}
 	}
 	for _, stages := range [][2]string{{"nonsense", ""}, {"", "nonsense"}} {
-		if _, err := b.CountRetries(t.Context(), store.Filter{Stage: stages[0]}, stages[1]); !errors.Is(err, store.ErrNoStage) {
+		_, err := b.CountRetries(t.Context(), store.Filter{Stage: stages[0]}, stages[1])
+		if !errors.Is(err, store.ErrNoStage) {
 			t.Errorf("%v: %v", stages, err)
 		}
 	}

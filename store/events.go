@@ -37,8 +37,10 @@ const (
 // EventTypes lists all event types.
 func EventTypes() []EventType {
 	return []EventType{
-		TaskSubmitted, StageStarted, StageProgress, StageCompleted, AttemptFailed, AttemptExpired, ClaimReleased, RetryScheduled,
-		StageDead, TaskCancelled, TaskOverridden, TaskCompleted, TaskDeleted, WorkerStarted, WorkerStopped, WorkerLost, AlertRaised,
+		TaskSubmitted, StageStarted, StageProgress, StageCompleted, AttemptFailed, AttemptExpired,
+		ClaimReleased, RetryScheduled,
+		StageDead, TaskCancelled, TaskOverridden, TaskCompleted, TaskDeleted, WorkerStarted, WorkerStopped,
+		WorkerLost, AlertRaised,
 	}
 }
 

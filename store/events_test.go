@@ -90,14 +90,17 @@ func TestEvents_FailedAttemptIsNotTerminal(t *testing.T) {
 	last.Dead = true
 	b.exchange(w, 0, []engine.Report{last})
 	events := b.events(from)
-	wantEvents(t, events, "started ingest", "attempt_failed ingest", "retry_scheduled ingest", "started ingest", "attempt_failed ingest", "dead ingest")
+	wantEvents(t, events, "started ingest", "attempt_failed ingest", "retry_scheduled ingest", "started ingest",
+		"attempt_failed ingest", "dead ingest")
 	var when struct {
 		RunAt time.Time `json:"run_at"`
 	}
 	if err := json.Unmarshal(events[2].Data, &when); err != nil || when.RunAt.Sub(events[2].At).Abs() > time.Second {
 		t.Errorf("a retry recorded at %s has run_at %s, %v", events[2].At, when.RunAt, err)
 	}
-	if want := `"error": "work failed", "run_at": "`; !strings.Contains(string(events[2].Data), want) || !strings.Contains(string(events[2].Data), `"error_class": "error"`) {
+	want := `"error": "work failed", "run_at": "`
+	if !strings.Contains(string(events[2].Data), want) ||
+		!strings.Contains(string(events[2].Data), `"error_class": "error"`) {
 		t.Errorf("the retry's data is %s", events[2].Data)
 	}
 	for _, i := range []int{1, 4, 5} {
@@ -129,7 +132,8 @@ func TestEvents_RecordOperatorActions(t *testing.T) {
 	b.exec(`delete from tasks where overridden_by is not null`)
 	events, err := b.Events(ctx, store.EventQuery{Task: id})
 	must(t, err)
-	wantEvents(t, events, "submitted", "started ingest", "cancelled", "retry_scheduled ingest", "started ingest", "stage_completed ingest",
+	wantEvents(t, events, "submitted", "started ingest", "cancelled", "retry_scheduled ingest", "started ingest",
+		"stage_completed ingest",
 		"overridden", "cancelled", "deleted")
 	if c.Task != id {
 		t.Error("another task was claimed")
@@ -151,15 +155,19 @@ func TestEvents_RecordChangesByHand(t *testing.T) {
 	b := setup(t)
 	w := b.worker()
 	b.exec(`insert into tasks (source) values ('a.mp4')`)
-	b.exec(`update tasks set ingest_status = 'inprogress', ingest_attempts = 1, ingest_token = gen_random_uuid(), ingest_locked_at = now(), ingest_locked_by = $1`, w)
+	b.exec(`update tasks set ingest_status = 'inprogress', ingest_attempts = 1, ingest_token = gen_random_uuid(),
+		ingest_locked_at = now(), ingest_locked_by = $1`,
+		w)
 	b.exec(`update tasks set ingest_status = 'completed', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null`)
 	b.exec(`update tasks set transcode_status = 'failed', metadata_status = 'dead'`)
 	b.exec(`update tasks set transcode_status = 'completed', metadata_status = 'completed', assemble_status = 'completed'`)
 	b.exec(`update tasks set publish_status = 'completed'`)
 	b.exec(`update tasks set priority = 3`)
 	b.exec(`update tasks set publish_status = 'pending'`)
-	wantEvents(t, b.events(0), "submitted", "started ingest", "stage_completed ingest", "retry_scheduled transcode", "dead metadata",
-		"stage_completed transcode", "stage_completed metadata", "stage_completed assemble", "stage_completed publish", "completed", "retry_scheduled publish")
+	wantEvents(t, b.events(0), "submitted", "started ingest", "stage_completed ingest",
+		"retry_scheduled transcode", "dead metadata",
+		"stage_completed transcode", "stage_completed metadata", "stage_completed assemble", "stage_completed publish",
+		"completed", "retry_scheduled publish")
 }
 
 // For tasks that are imported with stages already completed or dead, the events record
@@ -170,7 +178,8 @@ func TestEvents_RecordPastTransitionsOfImportedTasks(t *testing.T) {
 	b.exec(`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
 	        values ('old.mp4', 'completed', 'completed', 'completed', 'completed', 'completed')`)
 	b.exec(`insert into tasks (source, ingest_status) values ('dead.mp4', 'dead'), ('new.mp4', 'pending')`)
-	wantEvents(t, b.events(0), "submitted", "stage_completed ingest", "stage_completed transcode", "stage_completed metadata",
+	wantEvents(t, b.events(0), "submitted", "stage_completed ingest", "stage_completed transcode",
+		"stage_completed metadata",
 		"stage_completed assemble", "stage_completed publish", "completed", "submitted", "submitted", "dead ingest")
 }
 
@@ -186,7 +195,9 @@ func TestEvents_RecordWorkersAndTheirClaims(t *testing.T) {
 	b.claim(stopped, ingest)
 	from, err := b.EventWatermark(ctx)
 	must(t, err)
-	_, err = b.Heartbeat(ctx, engine.HeartbeatRequest{Worker: lost, Progressed: []store.Running{{Task: store.ID{7}, Stage: "ingest", Attempt: 1, Percent: 12.5, ETA: 4}}})
+	_, err = b.Heartbeat(ctx, engine.HeartbeatRequest{
+		Worker: lost, Progressed: []store.Running{{Task: store.ID{7}, Stage: "ingest", Attempt: 1, Percent: 12.5, ETA: 4}},
+	})
 	must(t, err)
 	must(t, b.DeregisterWorker(ctx, stopped))
 	must(t, b.DeregisterWorker(ctx, stopped))
@@ -200,10 +211,13 @@ func TestEvents_RecordWorkersAndTheirClaims(t *testing.T) {
 		got = append(got, string(e.Type))
 	}
 	want := []string{"progress", "worker_stopped", "worker_lost", "attempt_expired", "retry_scheduled", "released"}
-	if slices.Sort(got[3:]); !slices.Equal(got[:3], want[:3]) || !slices.Equal(got[3:], []string{"attempt_expired", "released", "retry_scheduled"}) {
+	if slices.Sort(got[3:]); !slices.Equal(got[:3], want[:3]) ||
+		!slices.Equal(got[3:], []string{"attempt_expired", "released", "retry_scheduled"}) {
 		t.Fatalf("events are %v, want %v", got, want)
 	}
-	if e := events[0]; e.Task != (store.ID{7}) || e.Stage != "ingest" || e.Worker != lost || string(e.Data) != `{"eta_s": 4, "percent": 12.5}` {
+	e := events[0]
+	if e.Task != (store.ID{7}) || e.Stage != "ingest" || e.Worker != lost ||
+		string(e.Data) != `{"eta_s": 4, "percent": 12.5}` {
 		t.Errorf("the progress event is %+v", e)
 	}
 	for i, worker := range map[int]store.ID{1: stopped, 2: lost} {
@@ -333,7 +347,8 @@ func TestEvents_OneLockPerTransaction(t *testing.T) {
 			}
 		}
 		var locks int
-		err := tx.QueryRow(ctx, `select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()`).Scan(&locks)
+		err := tx.QueryRow(ctx,
+			`select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()`).Scan(&locks)
 		if locks != 1 {
 			t.Errorf("the transaction holds %d locks, want 1", locks)
 		}
@@ -380,7 +395,10 @@ func TestEvents_HaveOneIDPerTask(t *testing.T) {
 			after = e.ID
 		}
 	}
-	want := map[string]int{"worker_started": 1, "submitted": n, "started ingest": n, "stage_completed ingest": n, "started transcode": 100, "started metadata": 100, "deleted": n}
+	want := map[string]int{
+		"worker_started": 1, "submitted": n, "started ingest": n, "stage_completed ingest": n, "started transcode": 100,
+		"started metadata": 100, "deleted": n,
+	}
 	if fmt.Sprint(count) != fmt.Sprint(want) || len(ids) != 4*n+201 {
 		t.Errorf("events are %v with %d ids, want %v", count, len(ids), want)
 	}

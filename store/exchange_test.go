@@ -143,7 +143,8 @@ func TestExchange_RetriesAFailedStageWhenItIsDue(t *testing.T) {
 		t.Fatalf("claims are %+v, want the second attempt", second.Claims)
 	}
 	h := b.history(id)
-	if len(h) != 1 || h[0].Outcome != "failed" || h[0].Error != "work failed" || h[0].RetryAt == nil || h[0].Host != "test" {
+	if len(h) != 1 || h[0].Outcome != "failed" || h[0].Error != "work failed" || h[0].RetryAt == nil ||
+		h[0].Host != "test" {
 		t.Errorf("history is %+v", h)
 	}
 }
@@ -158,7 +159,8 @@ func TestExchange_DeadStageLeavesItsSiblingAlone(t *testing.T) {
 	b.exchange(w, 1, []engine.Report{r})
 	b.wantStatuses(id, done, dead, inprogress, pending, pending)
 	if task := b.get(id); task.Status != dead || task.IsFinished(b.Graph()) {
-		t.Errorf("task is %s, finished: %t; want dead, and not finished while metadata runs", task.Status, task.IsFinished(b.Graph()))
+		t.Errorf("task is %s, finished: %t; want dead, and not finished while metadata runs", task.Status,
+			task.IsFinished(b.Graph()))
 	}
 	b.exchange(w, 1, []engine.Report{completed(siblings[1])})
 	b.wantStatuses(id, done, dead, done, pending, pending)
@@ -245,7 +247,9 @@ func TestExchange_PrefersOlderReadyTasksToContinuing(t *testing.T) {
 		},
 		"released": func(v *scenario) {
 			c := v.exchange(v.w, 1, []engine.Report{completed(v.held[0])}).Claims[0]
-			v.request.Reports = append(v.request.Reports, engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Released})
+			v.request.Reports = append(v.request.Reports, engine.Report{
+				Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Released,
+			})
 		},
 		"before the position to claim after": func(v *scenario) {
 			v.exchange(v.w, 0, []engine.Report{completed(v.held[0])})
@@ -286,7 +290,8 @@ func TestExchange_ContinuesInSlotsLeftByOlderTasks(t *testing.T) {
 	}
 	held := b.exchange(w, 6, nil, ingest).Claims
 	b.exchange(w, 0, []engine.Report{completed(held[1]), completed(held[3])})
-	in := exchangeRequest(w, 0, []engine.Report{completed(held[5]), completed(held[4]), completed(held[2]), completed(held[0])}, transcode)
+	in := exchangeRequest(w, 0,
+		[]engine.Report{completed(held[5]), completed(held[4]), completed(held[2]), completed(held[0])}, transcode)
 	in.FreeSlots[transcode] = 5
 	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
@@ -298,7 +303,8 @@ func TestExchange_ContinuesInSlotsLeftByOlderTasks(t *testing.T) {
 		}
 	}
 	if len(out.Claims) != 5 || out.Granted[transcode] != out.Requested[transcode] {
-		t.Errorf("%d claims, granted %d of %d; want 5, and all that were requested", len(out.Claims), out.Granted[transcode], out.Requested[transcode])
+		t.Errorf("%d claims, granted %d of %d; want 5, and all that were requested", len(out.Claims),
+			out.Granted[transcode], out.Requested[transcode])
 	}
 }
 
@@ -358,7 +364,9 @@ func TestExchange_SkipsLockedRows(t *testing.T) {
 	if _, err := tx.Exec(ctx, "select from tasks where id = $1 for update", claims[0].Task); err != nil {
 		t.Fatal(err)
 	}
-	reports := []engine.Report{completed(claims[0]), completed(claims[1]), failed(engine.Claim{Task: store.ID{9}, Token: store.ID{9}}, 0)}
+	reports := []engine.Report{
+		completed(claims[0]), completed(claims[1]), failed(engine.Claim{Task: store.ID{9}, Token: store.ID{9}}, 0),
+	}
 	out := b.exchange(w, 0, reports)
 	if len(out.Locked) != 1 || out.Locked[0].Task != claims[0].Task {
 		t.Errorf("Locked is %+v, want the first task", out.Locked)
@@ -414,7 +422,8 @@ func TestExchange_ReportsMoreReadyWhenItDoesNotContinue(t *testing.T) {
 	ordinaryClaim := b.claim(w, ingest)
 	b.submitTask(store.Submission{Source: "urgent", Priority: 1})
 	b.exchange(w, 0, []engine.Report{completed(b.claim(w, ingest))})
-	if out := b.exchange(w, 1, []engine.Report{completed(ordinaryClaim)}); !out.MoreReady[transcode] || !out.MoreReady[metadata] {
+	out := b.exchange(w, 1, []engine.Report{completed(ordinaryClaim)})
+	if !out.MoreReady[transcode] || !out.MoreReady[metadata] {
 		t.Errorf("MoreReady is %v, want transcode and metadata", out.MoreReady)
 	}
 }
@@ -432,7 +441,8 @@ func TestExchange_ClaimsAfterAPosition(t *testing.T) {
 	later := b.submit()
 	b.submitTask(store.Submission{Source: "urgent", Priority: 1})
 	b.submitTask(store.Submission{Source: "low", Priority: -1})
-	b.exec("update tasks set ingest_status = 'pending', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null where ingest_status = 'inprogress'")
+	b.exec(`update tasks set ingest_status = 'pending', ingest_token = null, ingest_locked_at = null,
+		ingest_locked_by = null where ingest_status = 'inprogress'`)
 
 	in := exchangeRequest(w, 5, nil, ingest)
 	in.After = make([]engine.Position, 5)
@@ -442,7 +452,8 @@ func TestExchange_ClaimsAfterAPosition(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(out.Claims) != 1 || out.Claims[0].Task != later || out.Granted[ingest] != 1 || out.Requested[ingest] != 5 {
-		t.Errorf("claims are %+v, granted %d of %d; want the one submitted later", out.Claims, out.Granted[ingest], out.Requested[ingest])
+		t.Errorf("claims are %+v, granted %d of %d; want the one submitted later", out.Claims, out.Granted[ingest],
+			out.Requested[ingest])
 	}
 }
 

@@ -165,7 +165,8 @@ func (g *Graph) addUpstream(i int, path []string) error {
 		return nil
 	}
 	if at := slices.Index(path, g.nodes[i].Name); at >= 0 {
-		return fmt.Errorf("stages need each other in a circle: %s", strings.Join(append(path[at:], g.nodes[i].Name), " needs "))
+		return fmt.Errorf("stages need each other in a circle: %s",
+			strings.Join(append(path[at:], g.nodes[i].Name), " needs "))
 	}
 	path = append(path, g.nodes[i].Name)
 	all := []int{i}

@@ -21,10 +21,12 @@ func TestNewGraph_RejectsInvalidGraphs(t *testing.T) {
 		nodes    []store.Node
 		message  string
 	}{
-		"no stages":         {"p", nil, "no stages"},
-		"unknown need":      {"p", []store.Node{node("a", "b")}, `needs "b", which is not a stage`},
-		"itself":            {"p", []store.Node{node("a", "a")}, "needs itself"},
-		"circle":            {"p", []store.Node{node("a", "c"), node("b", "a"), node("c", "b")}, "circle: a needs c needs b needs a"},
+		"no stages":    {"p", nil, "no stages"},
+		"unknown need": {"p", []store.Node{node("a", "b")}, `needs "b", which is not a stage`},
+		"itself":       {"p", []store.Node{node("a", "a")}, "needs itself"},
+		"circle": {
+			"p", []store.Node{node("a", "c"), node("b", "a"), node("c", "b")}, "circle: a needs c needs b needs a",
+		},
 		"same need twice":   {"p", []store.Node{node("a"), node("b", "a", "a")}, "twice"},
 		"duplicate":         {"p", []store.Node{node("a"), node("a")}, `two stages are named "a"`},
 		"empty name":        {"p", []store.Node{node("")}, "lower-case"},
@@ -48,7 +50,9 @@ func TestNewGraph_RejectsInvalidGraphs(t *testing.T) {
 func TestNewGraph_AcceptsSQLKeywordsAsStageNames(t *testing.T) {
 	t.Parallel()
 	g, err := store.NewGraph("order",
-		store.Node{Name: "select"}, store.Node{Name: "select_wake", Needs: []string{"select"}}, store.Node{Name: "select_insert", Needs: []string{"select"}}, store.Node{Name: "from", Needs: []string{"select"}}, store.Node{Name: "end", Needs: []string{"from", "select"}})
+		store.Node{Name: "select"}, store.Node{Name: "select_wake", Needs: []string{"select"}},
+		store.Node{Name: "select_insert", Needs: []string{"select"}}, store.Node{Name: "from", Needs: []string{"select"}},
+		store.Node{Name: "end", Needs: []string{"from", "select"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +109,9 @@ func checkCompletesTask(t *testing.T, g store.Graph) {
 		in.ClaimFrom, in.Reports = make([]bool, n), nil
 		for _, c := range out.Claims {
 			claimed++
-			in.Reports = append(in.Reports, engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed})
+			in.Reports = append(in.Reports, engine.Report{
+				Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed,
+			})
 		}
 		if len(in.Reports) == 0 {
 			break

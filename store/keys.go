@@ -166,7 +166,8 @@ const useKeySQL = `
 /* use key */
 update cuelight_keys set used_at = now()
  where id = (select id from cuelight_keys
-              where id = $1 and (used_at is null or used_at < now() - interval '1 minute') for no key update skip locked)`
+              where id = $1 and (used_at is null
+                or used_at < now() - interval '1 minute') for no key update skip locked)`
 
 // UseKey records the use of a key, at most once a minute. It skips a key that another
 // transaction has locked.

@@ -20,7 +20,8 @@ func TestCreateKey_StoresOnlyTheDigest(t *testing.T) {
 		t.Errorf("the prefix of %q is %q, %t; the key says %q", text, prefix, ok, k.Prefix)
 	}
 	found, err := b.FindKey(t.Context(), k.Prefix)
-	if err != nil || found.ID != k.ID || found.Digest != sha256.Sum256([]byte(text)) || found.Scope != store.ScopeSubmit || found.RevokedAt != nil {
+	if err != nil || found.ID != k.ID || found.Digest != sha256.Sum256([]byte(text)) ||
+		found.Scope != store.ScopeSubmit || found.RevokedAt != nil {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	var row string
@@ -39,9 +40,11 @@ func TestCreateKey_RejectsInvalidNamesAndScopes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, c := range []struct{ name, scope string }{
-		{"", "read"}, {" ", "read"}, {strings.Repeat("x", 201), "read"}, {"a\x00b", "read"}, {"\xff", "read"}, {"a\x1b[31m", "read"}, {"a\nb", "read"}, {"a\u202eb", "read"}, {"a", "root"}, {"a", ""},
+		{"", "read"}, {" ", "read"}, {strings.Repeat("x", 201), "read"}, {"a\x00b", "read"}, {"\xff", "read"},
+		{"a\x1b[31m", "read"}, {"a\nb", "read"}, {"a\u202eb", "read"}, {"a", "root"}, {"a", ""},
 	} {
-		if _, _, err := b.CreateKey(t.Context(), c.name, c.scope); !errors.Is(err, store.ErrInvalidKey) || !errors.Is(err, store.ErrInvalid) {
+		_, _, err := b.CreateKey(t.Context(), c.name, c.scope)
+		if !errors.Is(err, store.ErrInvalidKey) || !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -22,7 +22,8 @@ func (b bundle) session(key int64) (end func()) {
 		b.t.Fatal(err)
 	}
 	var pid int
-	if err := conn.QueryRow(b.t.Context(), `select pg_backend_pid() from pg_advisory_lock_shared($1)`, key).Scan(&pid); err != nil {
+	err = conn.QueryRow(b.t.Context(), `select pg_backend_pid() from pg_advisory_lock_shared($1)`, key).Scan(&pid)
+	if err != nil {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { _ = conn.Close(b.t.Context()) })
@@ -72,7 +73,9 @@ func TestSweep_ExpiresAWorkerWithoutItsSessionAfterTheGrace(t *testing.T) {
 	expired := func() bool {
 		t.Helper()
 		out, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: other, Credit: &engine.OutageCredit{}})
-		unchecked, uncheckedErr := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: other, Credit: &engine.OutageCredit{}, SkipChecks: true})
+		unchecked, uncheckedErr := b.Heartbeat(t.Context(), engine.HeartbeatRequest{
+			Worker: other, Credit: &engine.OutageCredit{}, SkipChecks: true,
+		})
 		if err := errors.Join(err, uncheckedErr); err != nil {
 			t.Fatal(err)
 		}
@@ -123,14 +126,17 @@ func TestHeartbeat_WithoutChecksRenewsTheLease(t *testing.T) {
 	b := setup(t)
 	w := b.worker()
 	b.setLastHeartbeat(w, "6 s")
-	out, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Credit: &engine.OutageCredit{}, SkipChecks: true})
+	out, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{
+		Worker: w, Credit: &engine.OutageCredit{}, SkipChecks: true,
+	})
 	if err != nil || out.Paused != nil || out.Now.IsZero() {
 		t.Errorf("%+v, %v; want Paused nil, and the time", out, err)
 	}
 	if n := b.queryInt("select count(*) from workers where heartbeat_at > now() - interval '5 s'"); n != 1 {
 		t.Error("it did not renew the lease")
 	}
-	if out, err = b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Credit: &engine.OutageCredit{}}); err != nil || len(out.Paused) != 5 {
+	out, err = b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Credit: &engine.OutageCredit{}})
+	if err != nil || len(out.Paused) != 5 {
 		t.Errorf("%+v, %v; want Paused of five stages", out, err)
 	}
 }
@@ -172,7 +178,8 @@ func TestSweep_ExpiresAWorkerThatNeverSentAHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
-	b.exec("update workers set started_at = now() - interval '1 minute', heartbeat_at = now() - interval '1 minute' where id = $1", w)
+	b.exec(`update workers set started_at = now() - interval '1 minute', heartbeat_at = now() - interval '1 minute'
+		where id = $1`, w)
 	if lost := b.sweepExpired(nil); !slices.Equal(lost, []store.ID{w}) {
 		t.Errorf("expired workers are %v", lost)
 	}
@@ -202,7 +209,8 @@ func TestSweep_ExpiresNoWorkerAfterAClockChange(t *testing.T) {
 		}
 	}
 	b.setLastHeartbeat(w, "-1 hour") // as after the clock was set back
-	if lost := b.sweepExpired(func(s *engine.SweepRequest) { s.ExpectedClock = time.Now() }); !slices.Equal(lost, []store.ID{w}) {
+	lost := b.sweepExpired(func(s *engine.SweepRequest) { s.ExpectedClock = time.Now() })
+	if !slices.Equal(lost, []store.ID{w}) {
 		t.Errorf("expired workers are %v; a heartbeat in the future must not count", lost)
 	}
 }
@@ -311,7 +319,8 @@ func TestExchange_IgnoresTheRolesStatementTimeout(t *testing.T) {
 	defer conn.Close(t.Context())
 	s := engine.New(conn, b.Graph())
 	b.submit()
-	if out, err := s.Exchange(t.Context(), exchangeRequest(b.worker(), 1, nil, ingest)); err != nil || len(out.Claims) != 1 {
+	out, err := s.Exchange(t.Context(), exchangeRequest(b.worker(), 1, nil, ingest))
+	if err != nil || len(out.Claims) != 1 {
 		t.Errorf("claimed %d, %v", len(out.Claims), err)
 	}
 }

@@ -186,7 +186,8 @@ const maxTails = 50_000
 const byTailSQL = `
 /* find task by the end of its id */
 with compared as materialized (
-  select id from {{.Tasks}} where id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') order by id desc limit $3
+  select id from {{.Tasks}} where id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') order by id desc
+    limit $3
 )
 select array(select id from compared where replace(id::text, '-', '') like '%' || replace($1, '-', '') limit 2),
        (select count(*) from compared), (select id from compared order by id limit 1)`
@@ -273,7 +274,8 @@ const countsSQL = `
 /* counts */
 select by.stage, by.status::text, count(*)
   from {{.Tasks}} t
- cross join lateral (values {{- range $i, $s := .Stages}}{{if $i}},{{end}} ({{$i}}, t.{{.Name}}_status){{end}}) as by (stage, status)
+ cross join lateral (values {{- range $i, $s := .Stages}}{{if $i}},{{end}} ({{$i}}, t.{{.Name}}_status){{end}})
+   as by (stage, status)
  group by 1, 2`
 
 // Counts counts the tasks by stage, in the pipeline's order, and status. It reads the whole

@@ -123,11 +123,15 @@ func TestClaim_WaitedCountsFromWhenItWasReady(t *testing.T) {
 		least  time.Duration
 		most   time.Duration
 	}{
-		"submitted":                         {`select`, 48 * time.Hour, 49 * time.Hour},
-		"dead, retried":                     {`update tasks set ingest_status = 'dead'; select cuelight_video_retry(id) from tasks`, 0, time.Hour},
-		"retried from ingest":               {`select cuelight_video_retry(id, 'ingest') from tasks`, 0, time.Hour},
-		"never started, cancelled, retried": {`select cuelight_video_cancel(id) from tasks; select cuelight_video_retry(id) from tasks`, 0, time.Hour},
-		"scheduled for an hour ago":         {`update tasks set ingest_run_at = now() - interval '1 hour'`, time.Hour, 2 * time.Hour},
+		"submitted": {`select`, 48 * time.Hour, 49 * time.Hour},
+		"dead, retried": {
+			`update tasks set ingest_status = 'dead'; select cuelight_video_retry(id) from tasks`, 0, time.Hour,
+		},
+		"retried from ingest": {`select cuelight_video_retry(id, 'ingest') from tasks`, 0, time.Hour},
+		"never started, cancelled, retried": {
+			`select cuelight_video_cancel(id) from tasks; select cuelight_video_retry(id) from tasks`, 0, time.Hour,
+		},
+		"scheduled for an hour ago": {`update tasks set ingest_run_at = now() - interval '1 hour'`, time.Hour, 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -174,7 +178,8 @@ func TestClaim_WaitedIgnoresPostponedOtherStages(t *testing.T) {
 	r := failed(b.claim(w, transcode), time.Hour)
 	r.Outcome = engine.Released
 	b.exchange(w, 0, []engine.Report{r})
-	b.exec("update tasks set transcode_run_at = now() - interval '1 minute'; update attempts set retry_at = now() - interval '1 minute'")
+	b.exec(`update tasks set transcode_run_at = now() - interval '1 minute'; update attempts
+		set retry_at = now() - interval '1 minute'`)
 	in := exchangeRequest(w, 1, nil, transcode, metadata)
 	in.PromoteDue[transcode] = true
 	out, err := b.Exchange(t.Context(), in)
@@ -200,7 +205,8 @@ func TestSubmit_StoresOnlyValidTraceparents(t *testing.T) {
 	} {
 		got := ""
 		task := b.submitTask(store.Submission{Source: "a.mp4", Traceparent: text})
-		if err := b.pool.QueryRow(t.Context(), `select coalesce(traceparent, '') from tasks where id = $1`, task).Scan(&got); err != nil {
+		err := b.pool.QueryRow(t.Context(), `select coalesce(traceparent, '') from tasks where id = $1`, task).Scan(&got)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if (got == text) != valid || !valid && got != "" {

@@ -97,7 +97,8 @@ func (s *Store) migrate(ctx context.Context) (from int, err error) {
 		case from == SchemaVersion:
 			return nil
 		case from > 0:
-			return fmt.Errorf("%w: version %d is older than the first release; use a new schema or database", ErrSchemaOlder, from)
+			return fmt.Errorf("%w: version %d is older than the first release; use a new schema or database",
+				ErrSchemaOlder, from)
 		}
 		return execAll(ctx, tx, s.graph.SchemaSQL(), s.graph.TriggersSQL())
 	})

@@ -18,7 +18,9 @@ import (
 func (p *simulation) exchange() {
 	n := len(p.model.stages)
 	w := p.anyWorker()
-	in := engine.ExchangeRequest{Worker: w.id, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n), PromoteDue: make([]bool, n)}
+	in := engine.ExchangeRequest{
+		Worker: w.id, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n), PromoteDue: make([]bool, n),
+	}
 	for i := range n {
 		in.FreeSlots[i], in.ClaimFrom[i], in.PromoteDue[i] = p.rng.IntN(3), p.chance(60), p.chance(40)
 	}
@@ -49,7 +51,9 @@ func (p *simulation) exchange() {
 
 // report returns a report of the claim with a random outcome.
 func (p *simulation) report(c engine.Claim) engine.Report {
-	r := engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Error: "work failed", Class: "error"}
+	r := engine.Report{
+		Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Error: "work failed", Class: "error",
+	}
 	switch n := p.rng.IntN(100); {
 	case n < 60:
 		r = completed(c)
@@ -90,8 +94,10 @@ func (p *simulation) compareExchange(w *modelWorker, in engine.ExchangeRequest, 
 	p.compareClaims(got.Claims, want.claims)
 	p.compareIDs("stale reports", tokensOfStale(got.Stale), want.stale)
 	p.compareIDs("locked reports", tokensOf(got.Locked), want.locked)
-	if !slices.Equal(got.MoreReady, want.moreReady) || !slices.Equal(got.NewlyReady, want.newlyReady) || !slices.Equal(signs(got.NextDue), want.nextDue) {
-		p.fatalf("MoreReady %v NewlyReady %v NextDue %v, want %v %v %v", got.MoreReady, got.NewlyReady, got.NextDue, want.moreReady, want.newlyReady, want.nextDue)
+	if !slices.Equal(got.MoreReady, want.moreReady) || !slices.Equal(got.NewlyReady, want.newlyReady) ||
+		!slices.Equal(signs(got.NextDue), want.nextDue) {
+		p.fatalf("MoreReady %v NewlyReady %v NextDue %v, want %v %v %v", got.MoreReady, got.NewlyReady, got.NextDue,
+			want.moreReady, want.newlyReady, want.nextDue)
 	}
 	checkUnchanged()
 }
@@ -174,7 +180,8 @@ func (p *simulation) compareClaims(got []engine.Claim, want []modelClaim) {
 		a = append(a, fmt.Sprintf("%s of %s, attempt %d", p.model.stages[c.Stage], c.Source, c.Attempt))
 	}
 	for _, c := range want {
-		b = append(b, fmt.Sprintf("%s of %s, attempt %d", p.model.stages[c.stage], c.task.name, c.task.stages[c.stage].attempts))
+		b = append(b,
+			fmt.Sprintf("%s of %s, attempt %d", p.model.stages[c.stage], c.task.name, c.task.stages[c.stage].attempts))
 	}
 	slices.Sort(a)
 	slices.Sort(b)
@@ -211,7 +218,10 @@ func tokensOfStale(reports []engine.StaleReport) []store.ID {
 func (p *simulation) completeAll() {
 	n := len(p.model.stages)
 	w := p.register("last")
-	in := engine.ExchangeRequest{Worker: w.id, FreeSlots: slices.Repeat([]int{100}, n), ClaimFrom: slices.Repeat([]bool{true}, n), PromoteDue: slices.Repeat([]bool{true}, n)}
+	in := engine.ExchangeRequest{
+		Worker: w.id, FreeSlots: slices.Repeat([]int{100}, n), ClaimFrom: slices.Repeat([]bool{true}, n),
+		PromoteDue: slices.Repeat([]bool{true}, n),
+	}
 	for p.step++; slices.ContainsFunc(p.model.tasks, p.model.isUnfinished); p.step++ {
 		if p.step > *stepsFlag+20*n {
 			p.fatalf("tasks are not finished after %d steps", p.step)

@@ -131,14 +131,16 @@ func (c *concurrentRun) finish() {
 // compareAccepted checks that the history has exactly the accepted reports of completed
 // and failed attempts.
 func (c *concurrentRun) compareAccepted() {
-	rows, err := c.pool.Query(c.t.Context(), "select token, outcome::text from "+modelPrefix(c.Graph())+"attempts where outcome in ('completed', 'failed')")
+	rows, err := c.pool.Query(c.t.Context(),
+		"select token, outcome::text from "+modelPrefix(c.Graph())+"attempts where outcome in ('completed', 'failed')")
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	history := make(map[store.ID]engine.Outcome)
 	var token store.ID
 	var outcome engine.Outcome
-	if _, err := pgx.ForEachRow(rows, []any{&token, &outcome}, func() error { history[token] = outcome; return nil }); err != nil {
+	_, err = pgx.ForEachRow(rows, []any{&token, &outcome}, func() error { history[token] = outcome; return nil })
+	if err != nil {
 		c.t.Fatal(err)
 	}
 	for _, cl := range c.claims {
@@ -147,7 +149,8 @@ func (c *concurrentRun) compareAccepted() {
 			reported = ""
 		}
 		if reported != recorded {
-			c.t.Errorf("claim %s of task %s: the report %q was accepted, and the history has %q", cl.Token, cl.Task, reported, recorded)
+			c.t.Errorf("claim %s of task %s: the report %q was accepted, and the history has %q", cl.Token,
+				cl.Task, reported, recorded)
 		}
 		delete(history, cl.Token)
 	}
@@ -221,7 +224,9 @@ func recentOf[T any](m *concurrentClient, of *[]T) (one T) {
 
 func (m *concurrentClient) newSubmission() store.Submission {
 	m.count++
-	return store.Submission{Source: "a", RequestID: fmt.Sprintf("%s-%d", m.worker, m.count), Priority: int16(m.rng.IntN(3))}
+	return store.Submission{
+		Source: "a", RequestID: fmt.Sprintf("%s-%d", m.worker, m.count), Priority: int16(m.rng.IntN(3)),
+	}
 }
 
 func (m *concurrentClient) recordSubmitted(r store.Receipt, sub store.Submission) {

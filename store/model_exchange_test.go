@@ -36,7 +36,9 @@ type completionRow struct {
 // tokens yet.
 func (m *model) exchange(in engine.ExchangeRequest, lockedTask *modelTask) modelExchangeResult {
 	n := len(m.stages)
-	out := modelExchangeResult{moreReady: make([]bool, n), newlyReady: make([]bool, n), nextDue: slices.Repeat([]int{-1}, n)}
+	out := modelExchangeResult{
+		moreReady: make([]bool, n), newlyReady: make([]bool, n), nextDue: slices.Repeat([]int{-1}, n),
+	}
 	applied := make(map[store.ID]bool)
 	for stage := range n {
 		if in.PromoteDue != nil && in.PromoteDue[stage] {
@@ -127,7 +129,8 @@ func rowFor(rows *[]*completionRow, r engine.Report, n int) *completionRow {
 // exchange claims ready tasks of a stage, the completed tasks continue there that would
 // get a free slot in one queue with the ready ones. Otherwise those continue that come
 // before all ready ones.
-func (m *model) complete(rows []*completionRow, in engine.ExchangeRequest, free []int, lockedTask *modelTask, applied map[store.ID]bool, out *modelExchangeResult) {
+func (m *model) complete(rows []*completionRow, in engine.ExchangeRequest, free []int, lockedTask *modelTask,
+	applied map[store.ID]bool, out *modelExchangeResult) {
 	var changes []func()
 	continuing := make([][]*modelTask, len(m.stages))
 	for _, row := range rows {
@@ -180,7 +183,8 @@ func (m *model) complete(rows []*completionRow, in engine.ExchangeRequest, free 
 
 // becomesReady says that a task becomes ready in a stage when these are completed.
 func (m *model) becomesReady(t *modelTask, stage int, these []bool) bool {
-	return t.stages[stage].isClaimable() && t.stages[stage].wait == noWait && m.needsCompleted(t, stage, these) && !m.needsCompleted(t, stage, nil)
+	return t.stages[stage].isClaimable() && t.stages[stage].wait == noWait && m.needsCompleted(t, stage, these) &&
+		!m.needsCompleted(t, stage, nil)
 }
 
 func compareByClaimOrder(a, b *modelTask) int {
@@ -206,7 +210,8 @@ func (m *model) endReported(r engine.Report, stage int, lockedTask *modelTask, a
 	}
 }
 
-func (m *model) claimReady(stage int, in engine.ExchangeRequest, lockedTask *modelTask, free int, mayBecomeReady bool, out *modelExchangeResult) {
+func (m *model) claimReady(stage int, in engine.ExchangeRequest, lockedTask *modelTask, free int, mayBecomeReady bool,
+	out *modelExchangeResult) {
 	if !in.ClaimFrom[stage] {
 		return
 	}

@@ -45,8 +45,11 @@ func randomGraph(rng *rand.Rand, i int) (string, []store.Node) {
 	if rng.IntN(2) == 0 {
 		name += strings.Repeat("x", 63-len("_tasks_overridden_by_fkey")-len(name))
 	}
-	words := []string{"select", "from", "a", "a_locked", "a_run", "a_done", "a_status", "task", "order", "id", "t", "done", "locked",
-		"next", "open", "request", "overridden", "held", "dead", "source", "x", "user", "table", "case", "null", "true", "wake", "end"}
+	words := []string{
+		"select", "from", "a", "a_locked", "a_run", "a_done", "a_status", "task", "order", "id", "t", "done", "locked",
+		"next", "open", "request", "overridden", "held", "dead", "source", "x", "user", "table", "case", "null",
+		"true", "wake", "end",
+	}
 	rng.Shuffle(len(words), func(i, j int) { words[i], words[j] = words[j], words[i] })
 	var nodes []store.Node
 	for range 1 + rng.IntN(31) {
@@ -85,7 +88,9 @@ func checkOperations(t *testing.T, s tables) {
 		t.Fatal(err)
 	}
 	n := len(s.Graph().Stages())
-	in := engine.ExchangeRequest{Worker: w, FreeSlots: slices.Repeat([]int{2}, n), ClaimFrom: slices.Repeat([]bool{true}, n)}
+	in := engine.ExchangeRequest{
+		Worker: w, FreeSlots: slices.Repeat([]int{2}, n), ClaimFrom: slices.Repeat([]bool{true}, n),
+	}
 	for {
 		out, err := s.Exchange(ctx, in)
 		if err != nil {

@@ -47,7 +47,8 @@ func (p *simulation) read() {
 	got, err := p.Get(ctx, t.id)
 	p.must(err)
 	if got.Status != p.model.status(t) || got.IsFinished(p.Graph()) == p.model.isUnfinished(t) {
-		p.fatalf("%s is %s, finished: %t; want %s, %t", t.name, got.Status, got.IsFinished(p.Graph()), p.model.status(t), !p.model.isUnfinished(t))
+		p.fatalf("%s is %s, finished: %t; want %s, %t", t.name, got.Status, got.IsFinished(p.Graph()), p.model.status(t),
+			!p.model.isUnfinished(t))
 	}
 }
 

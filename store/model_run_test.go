@@ -146,7 +146,8 @@ func modelHeartbeat(ctx context.Context, s *engine.Engine, worker store.ID, clai
 	return tokensOfLost(out.LostClaims), err
 }
 
-func modelSweep(ctx context.Context, s *engine.Engine, worker store.ID, credit *engine.OutageCredit) (engine.SweepResult, error) {
+func modelSweep(ctx context.Context, s *engine.Engine, worker store.ID,
+	credit *engine.OutageCredit) (engine.SweepResult, error) {
 	return s.Sweep(ctx, engine.SweepRequest{
 		Worker: worker, Credit: credit, MaxAttempts: slices.Repeat([]int{modelAttempts}, len(s.Graph().Stages())),
 	})
@@ -207,7 +208,8 @@ func (p *simulation) compare() {
 	slices.Reverse(tasks)
 	for i, want := range p.model.tasks {
 		got := tasks[i]
-		if got.ID != want.id || got.OverriddenBy != want.overriddenBy || got.Priority != want.priority || got.RequestID != want.request {
+		if got.ID != want.id || got.OverriddenBy != want.overriddenBy || got.Priority != want.priority ||
+			got.RequestID != want.request {
 			p.fatalf("task %s is %+v, want %+v", want.name, got, want)
 		}
 		if status := p.model.status(want); got.Status != status {

@@ -202,7 +202,8 @@ func (p *simulation) sweep() {
 	got, err := modelSweep(p.t.Context(), p.Engine, w.id, credit)
 	p.must(err)
 	p.compareIDs("expired workers", got.ExpiredWorkers, want.lost)
-	if got.ExpiredClaims != want.expired || !slices.Equal(got.MoreReady, want.moreReady) || !slices.Equal(signs(got.NextDue), want.nextDue) {
+	if got.ExpiredClaims != want.expired || !slices.Equal(got.MoreReady, want.moreReady) ||
+		!slices.Equal(signs(got.NextDue), want.nextDue) {
 		p.fatalf("the sweep returned %+v, want %+v", got, want)
 	}
 	checkUnchanged()

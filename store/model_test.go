@@ -94,7 +94,9 @@ func newModel(g store.Graph, maxAttempts int) *model {
 }
 
 func (m *model) add(id store.ID, name string, sub store.Submission) *modelTask {
-	t := &modelTask{id: id, name: name, priority: sub.Priority, request: sub.RequestID, history: make(map[store.ID]modelAttempt)}
+	t := &modelTask{
+		id: id, name: name, priority: sub.Priority, request: sub.RequestID, history: make(map[store.ID]modelAttempt),
+	}
 	t.stages = make([]modelStage, len(m.stages))
 	for i := range t.stages {
 		t.stages[i].status = pending
@@ -242,7 +244,8 @@ func (m *model) retry(t *modelTask, from int) bool {
 	}
 	scheduled := true // the task is still scheduled, or is again
 	for i := range t.stages {
-		scheduled = scheduled && (len(m.needs[i]) > 0 || m.keepsSchedule(t, i, from) || m.isScheduled(t, i) && !slices.Contains(retried, i))
+		scheduled = scheduled &&
+			(len(m.needs[i]) > 0 || m.keepsSchedule(t, i, from) || m.isScheduled(t, i) && !slices.Contains(retried, i))
 	}
 	for _, i := range retried {
 		waits := m.keepsSchedule(t, i, from)

@@ -21,7 +21,8 @@ func TestCancel_RevokesRunningClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wantStatuses(id, done, cancelled, cancelled, cancelled, cancelled)
-	if h := b.history(id); len(h) != 3 || h[1].Outcome != "cancelled" || h[2].Outcome != "cancelled" || h[1].Host != "test" {
+	h := b.history(id)
+	if len(h) != 3 || h[1].Outcome != "cancelled" || h[2].Outcome != "cancelled" || h[1].Host != "test" {
 		t.Errorf("history is %+v, want both claims as cancelled", h)
 	}
 	if len(notified()) == 0 {
@@ -30,7 +31,8 @@ func TestCancel_RevokesRunningClaims(t *testing.T) {
 	if lost, err := b.heartbeat(w, siblings...); err != nil || len(lost) != 2 {
 		t.Errorf("the heartbeat reports %d lost claims, want 2: %v", len(lost), err)
 	}
-	if out := b.exchange(w, 1, []engine.Report{completed(siblings[0])}); len(out.Stale) != 1 || !out.Stale[0].Cancelled || len(out.Claims) != 0 {
+	out := b.exchange(w, 1, []engine.Report{completed(siblings[0])})
+	if len(out.Stale) != 1 || !out.Stale[0].Cancelled || len(out.Claims) != 0 {
 		t.Errorf("a report of a cancelled task was accepted: %+v", out)
 	}
 	if task := b.get(id); task.Status != cancelled || !task.IsFinished(b.Graph()) {
@@ -103,10 +105,12 @@ func TestRetryAll_RetriesOnlyMatchingTasks(t *testing.T) {
 		r.Error = fmt.Sprint("disk ", i)
 		b.exchange(w, 0, []engine.Report{r})
 	}
-	if r, err := b.RetryAll(t.Context(), store.Filter{Error: "disk 0"}, "", store.RetryAllOptions{}); err != nil || r.Retried != 1 {
+	r, err := b.RetryAll(t.Context(), store.Filter{Error: "disk 0"}, "", store.RetryAllOptions{})
+	if err != nil || r.Retried != 1 {
 		t.Errorf("retried %+v by error, %v; want 1", r, err)
 	}
-	if r, err := b.RetryAll(t.Context(), store.Filter{Status: dead, UserID: "u1"}, "", store.RetryAllOptions{}); err != nil || r.Retried != 2 {
+	r, err = b.RetryAll(t.Context(), store.Filter{Status: dead, UserID: "u1"}, "", store.RetryAllOptions{})
+	if err != nil || r.Retried != 2 {
 		t.Errorf("retried %+v of the user's dead tasks, %v; want 2", r, err)
 	}
 	if got := b.statuses(ids[2])[ingest]; got != dead {
@@ -237,7 +241,8 @@ func TestSweep_ExpiresWorkersThatMissHeartbeats(t *testing.T) {
 	sweep := engine.SweepRequest{Credit: &engine.OutageCredit{}, MaxAttempts: []int{2, 2, 2, 2, 2}}
 
 	out, err := b.Sweep(ctx, sweep)
-	if err != nil || out.ExpiredClaims != 1 || !slices.Equal(out.ExpiredWorkers, []store.ID{silent}) || !out.MoreReady[ingest] {
+	if err != nil || out.ExpiredClaims != 1 || !slices.Equal(out.ExpiredWorkers, []store.ID{silent}) ||
+		!out.MoreReady[ingest] {
 		t.Fatalf("the sweep returned %+v, %v; want one lost worker and one expired claim", out, err)
 	}
 	b.wantStatuses(id, failing, pending, pending, pending, pending)
@@ -273,7 +278,8 @@ func TestSweep_ReleasesClaimsOfAStoppedWorker(t *testing.T) {
 	if err := b.DeregisterWorker(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := b.Sweep(t.Context(), engine.SweepRequest{MaxAttempts: []int{1, 1, 1, 1, 1}}); err != nil || out.ExpiredClaims != 1 {
+	out, err := b.Sweep(t.Context(), engine.SweepRequest{MaxAttempts: []int{1, 1, 1, 1, 1}})
+	if err != nil || out.ExpiredClaims != 1 {
 		t.Errorf("the claim of a stopped worker was not released: %+v, %v", out, err)
 	}
 	b.wantStatuses(id, pending, pending, pending, pending, pending)

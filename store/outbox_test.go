@@ -249,11 +249,13 @@ func TestEvents_OfATaskReadOnlyRowsSinceItsSubmission(t *testing.T) {
 	b := setup(t)
 	for _, sql := range []string{
 		`insert into outbox (at, type, data)
-		 select now() - interval '1 day', 'progress', jsonb_build_array(jsonb_build_object('task', cuelight_id(), 'stage', 'transcode', 'percent', 50))
+		 select now() - interval '1 day', 'progress', 
+		        jsonb_build_array(jsonb_build_object('task', cuelight_id(), 'stage', 'transcode', 'percent', 50))
 		   from generate_series(1, 50000)`,
 		`select setval('outbox_id', (select last_value from outbox_id) + 1048576)`, // as after a crash
 		`insert into outbox (at, type, tasks, completed, started, attempts)
-		 select now() - interval '2 hours', 'exchange', array[cuelight_id(), cuelight_id()], '{1,1}', '{2,2}', '{1,1,1,1,1,1,1,1,1,1}' from generate_series(1, 50000)`,
+		 select now() - interval '2 hours', 'exchange', array[cuelight_id(), cuelight_id()], '{1,1}', '{2,2}',
+		        '{1,1,1,1,1,1,1,1,1,1}' from generate_series(1, 50000)`,
 		`analyze outbox`,
 	} {
 		b.exec(sql)
@@ -283,7 +285,8 @@ func TestEvents_OfATaskReadOnlyRowsSinceItsSubmission(t *testing.T) {
 	var plan []struct {
 		Plan map[string]any
 	}
-	must(t, b.pool.QueryRow(t.Context(), `explain (analyze, buffers, format json) select * from cuelight_video_events(0, 100, $1)`, ids[0]).Scan(&plan))
+	must(t, b.pool.QueryRow(t.Context(),
+		`explain (analyze, buffers, format json) select * from cuelight_video_events(0, 100, $1)`, ids[0]).Scan(&plan))
 	if n := plan[0].Plan["Shared Hit Blocks"].(float64) + plan[0].Plan["Shared Read Blocks"].(float64); n > 500 {
 		t.Errorf("%.0f blocks were read", n)
 	}

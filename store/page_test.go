@@ -18,17 +18,24 @@ import (
 // from those of a new task.
 var taskStates = []string{
 	"", "ingest_run_at = 'tomorrow'",
-	"ingest_status = 'failed', ingest_attempts = 1, ingest_run_at = 'tomorrow'", "ingest_status = 'failed', ingest_attempts = 1",
+	"ingest_status = 'failed', ingest_attempts = 1, ingest_run_at = 'tomorrow'",
+	"ingest_status = 'failed', ingest_attempts = 1",
 	"ingest_run_at = 'tomorrow', ready_at = created_at", // it was claimed, and postponed
-	"ingest_status = 'inprogress', ingest_token = cuelight_id(), ingest_locked_at = now(), ingest_locked_by = cuelight_id()",
+	"ingest_status = 'inprogress', ingest_token = cuelight_id(), ingest_locked_at = now(), ingest_locked_by = " +
+		"cuelight_id()",
 	"ingest_status = 'completed'", "ingest_status = 'completed', transcode_run_at = 'tomorrow'",
 	"ingest_status = 'completed', transcode_status = 'failed', transcode_run_at = 'tomorrow'",
-	"ingest_status = 'completed', transcode_status = 'dead'", "ingest_status = 'completed', transcode_status = 'dead', metadata_status = 'failed'",
-	"ingest_status = 'completed', transcode_status = 'cancelled', metadata_status = 'cancelled', assemble_status = 'cancelled', publish_status = 'cancelled'",
+	"ingest_status = 'completed', transcode_status = 'dead'",
+	"ingest_status = 'completed', transcode_status = 'dead', metadata_status = 'failed'",
+	"ingest_status = 'completed', transcode_status = 'cancelled', metadata_status = 'cancelled', assemble_status = " +
+		"'cancelled', publish_status = 'cancelled'",
 	"ingest_status = 'completed', transcode_status = 'completed', metadata_status = 'completed'",
-	"ingest_status = 'completed', transcode_status = 'completed', metadata_status = 'completed', assemble_status = 'completed', publish_status = 'failed'",
-	"ingest_status = 'completed', transcode_status = 'completed', metadata_status = 'completed', assemble_status = 'completed', publish_status = 'completed'",
-	"ingest_status = 'dead', overridden_by = (select id from tasks order by id limit 1), transcode_status = 'cancelled', metadata_status = 'cancelled', assemble_status = 'cancelled', publish_status = 'cancelled'",
+	"ingest_status = 'completed', transcode_status = 'completed', metadata_status = 'completed', assemble_status = " +
+		"'completed', publish_status = 'failed'",
+	"ingest_status = 'completed', transcode_status = 'completed', metadata_status = 'completed', assemble_status = " +
+		"'completed', publish_status = 'completed'",
+	"ingest_status = 'dead', overridden_by = (select id from tasks order by id limit 1), transcode_status = " +
+		"'cancelled', metadata_status = 'cancelled', assemble_status = 'cancelled', publish_status = 'cancelled'",
 }
 
 // submitInRandomStates submits n tasks in random states, and returns them, newest first.
@@ -37,7 +44,8 @@ func (b bundle) submitInRandomStates(n int, random *rand.Rand) []store.Task {
 	b.exec("alter table tasks disable trigger user")
 	for i := range n {
 		id := b.submitTask(store.Submission{
-			Source: fmt.Sprintf("/%d.mp4", random.IntN(10)), Priority: int16(random.IntN(4) - 1), UserID: []string{"", "ann", "bob"}[random.IntN(3)],
+			Source: fmt.Sprintf("/%d.mp4", random.IntN(10)), Priority: int16(random.IntN(4) - 1),
+			UserID: []string{"", "ann", "bob"}[random.IntN(3)],
 		})
 		state := taskStates[random.IntN(len(taskStates))]
 		if state != "" && i > 0 { // a task cannot override itself, so the first stays as it is
@@ -71,11 +79,14 @@ func matches(q store.ListQuery, t store.Task) bool {
 	})
 	stage, _ := store.Video().Stage(q.Stage)
 	return (q.Status == "" || t.Status == q.Status) && (q.UserID == "" || t.UserID == q.UserID) &&
-		(q.Source == "" || strings.Contains(t.Source, q.Source)) && (q.Stage == "" || t.Stages[stage].Status == q.StageStatus) &&
+		(q.Source == "" || strings.Contains(t.Source, q.Source)) &&
+		(q.Stage == "" || t.Stages[stage].Status == q.StageStatus) &&
 		map[store.StateFilter]bool{
-			"": true, store.StateRunning: status(inprogress), store.StateWaiting: ready, store.StateDead: status(dead) && t.OverriddenBy.IsZero(),
+			"": true, store.StateRunning: status(inprogress), store.StateWaiting: ready,
+			store.StateDead:      status(dead) && t.OverriddenBy.IsZero(),
 			store.StateScheduled: t.Status == store.StatusScheduled,
-			store.StateRetrying:  (status(failing) || scheduled) && !status(dead, cancelled) && t.Status != store.StatusScheduled,
+			store.StateRetrying: (status(failing) || scheduled) && !status(dead, cancelled) &&
+				t.Status != store.StatusScheduled,
 		}[q.State]
 }
 
@@ -95,7 +106,9 @@ func TestPages_ReturnAllMatchesAndNothingElse(t *testing.T) {
 	t.Log("seed", seed)
 	all := b.submitInRandomStates(150, rand.New(rand.NewPCG(seed, 0)))
 	queries := []store.ListQuery{{}}
-	for _, state := range []store.StateFilter{store.StateRunning, store.StateWaiting, store.StateScheduled, store.StateRetrying, store.StateDead} {
+	for _, state := range []store.StateFilter{
+		store.StateRunning, store.StateWaiting, store.StateScheduled, store.StateRetrying, store.StateDead,
+	} {
 		queries = append(queries, store.ListQuery{State: state})
 	}
 	for _, status := range []store.Status{pending, store.StatusScheduled, inprogress, done, failing, dead, cancelled} {
@@ -173,7 +186,8 @@ func TestPage_SearchStopsAfterMaxSearch(t *testing.T) {
 		t.Fatalf("the first page has %d tasks, the next starts after %s, %v", len(page.Tasks), page.Next, err)
 	}
 	q.After = page.Next
-	if page, err = b.Page(t.Context(), q); err != nil || fmt.Sprint(ids(page.Tasks)) != fmt.Sprint([]store.ID{oldest}) || !page.Next.IsZero() {
+	page, err = b.Page(t.Context(), q)
+	if err != nil || fmt.Sprint(ids(page.Tasks)) != fmt.Sprint([]store.ID{oldest}) || !page.Next.IsZero() {
 		t.Errorf("the next page has %v, the one after it starts after %s, %v", ids(page.Tasks), page.Next, err)
 	}
 	tasks, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{Source: "found"}})
@@ -196,7 +210,8 @@ func TestStats_EstimatesALongQueue(t *testing.T) {
 	}
 	b.exec("analyze tasks")
 	stats, err = b.Stats(t.Context())
-	if err != nil || stats.Stages[0].Ready < n*9/10 || stats.Stages[0].Ready > n*11/10 || stats.Waiting != stats.Stages[0].Ready {
+	if err != nil || stats.Stages[0].Ready < n*9/10 || stats.Stages[0].Ready > n*11/10 ||
+		stats.Waiting != stats.Stages[0].Ready {
 		t.Errorf("the estimate is %+v, %v", stats, err)
 	}
 	if stats.Scheduled != report.MaxCount {
@@ -219,7 +234,8 @@ func TestStatus_IsScheduledUntilItsTime(t *testing.T) {
 		}
 	}
 	wantStatus(store.StatusScheduled)
-	if stats, err := b.Stats(t.Context()); err != nil || stats.Scheduled != 1 || stats.Retrying+stats.Waiting != 0 || stats.Stages[0].OldestReady != 0 {
+	stats, err := b.Stats(t.Context())
+	if err != nil || stats.Scheduled != 1 || stats.Retrying+stats.Waiting != 0 || stats.Stages[0].OldestReady != 0 {
 		t.Errorf("stats is %+v, %v", stats, err)
 	}
 	b.exec("update tasks set ingest_run_at = null")
@@ -267,7 +283,8 @@ func TestStatus_OfAPostponedTaskIsNotScheduled(t *testing.T) {
 			var inSQL string
 			must(t, b.pool.QueryRow(t.Context(), "select cuelight_video_status(t) from tasks t where id = $1", id).Scan(&inSQL))
 			if s := task.Stages[ingest]; task.Status != status || inSQL != string(status) || s.Attempts != 0 {
-				t.Errorf("%s, %s is %s, in SQL %s, after %d attempts; want %s", when, task.Source, task.Status, inSQL, s.Attempts, status)
+				t.Errorf("%s, %s is %s, in SQL %s, after %d attempts; want %s", when, task.Source, task.Status,
+					inSQL, s.Attempts, status)
 			}
 			all = append(all, task)
 		}
@@ -281,8 +298,10 @@ func TestStatus_OfAPostponedTaskIsNotScheduled(t *testing.T) {
 	}
 	wantStats := func(when string, scheduled, retrying, ready int) {
 		t.Helper()
-		if stats, err := b.Stats(t.Context()); err != nil || stats.Scheduled != scheduled || stats.Retrying != retrying || stats.Waiting != ready {
-			t.Errorf("%s, stats is %+v, %v; want %d scheduled, %d retrying, %d waiting", when, stats, err, scheduled, retrying, ready)
+		stats, err := b.Stats(t.Context())
+		if err != nil || stats.Scheduled != scheduled || stats.Retrying != retrying || stats.Waiting != ready {
+			t.Errorf("%s, stats is %+v, %v; want %d scheduled, %d retrying, %d waiting", when, stats, err,
+				scheduled, retrying, ready)
 		}
 	}
 	wantStatuses("postponed", want)
@@ -301,7 +320,9 @@ func TestStatus_OfAPostponedTaskIsNotScheduled(t *testing.T) {
 	wantStatuses("cancelled and retried", want)
 	wantStats("cancelled and retried", 1, 0, 2)
 	for id, status := range want {
-		if runAt := b.get(id).Stages[ingest].RunAt; (runAt != nil) != (status == store.StatusScheduled) || runAt != nil && !runAt.Equal(tomorrow.Truncate(time.Microsecond)) {
+		runAt := b.get(id).Stages[ingest].RunAt
+		if (runAt != nil) != (status == store.StatusScheduled) ||
+			runAt != nil && !runAt.Equal(tomorrow.Truncate(time.Microsecond)) {
 			t.Errorf("%s waits until %v after it was cancelled and retried", id, runAt)
 		}
 	}

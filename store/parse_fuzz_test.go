@@ -62,7 +62,8 @@ func FuzzGraph(f *testing.F) {
 	f.Add("p", "a a")
 	f.Add("p", "a b b; b")
 	f.Add("p'; drop table tasks; --", "a")
-	f.Add(strings.Repeat("p", 30), "a_very_long_name_for_a_stage; another_very_long_name_for_it a_very_long_name_for_a_stage")
+	f.Add(strings.Repeat("p", 30),
+		"a_very_long_name_for_a_stage; another_very_long_name_for_it a_very_long_name_for_a_stage")
 	f.Add("p", "a; b a; c a b; d a b c; e a b c d; f e d; g f a")
 	f.Fuzz(func(t *testing.T, name, spec string) {
 		nodes := nodesOf(spec)
@@ -92,7 +93,8 @@ func checkGraph(t *testing.T, g Graph, nodes []Node) {
 		if at, ok := g.Stage(n.Name); !ok || at != i || g.Stages()[i] != n.Name {
 			t.Errorf("stage %s is number %d, %t", n.Name, at, ok)
 		}
-		if len(g.Channel(n.Name)) > maxIdentifier || slices.Contains(g.upstream[i], -1) || !slices.Contains(g.upstream[i], i) {
+		if len(g.Channel(n.Name)) > maxIdentifier || slices.Contains(g.upstream[i], -1) ||
+			!slices.Contains(g.upstream[i], i) {
 			t.Errorf("stage %s: channel %s, upstream %v", n.Name, g.Channel(n.Name), g.upstream[i])
 		}
 		for _, need := range n.Needs {
@@ -104,7 +106,9 @@ func checkGraph(t *testing.T, g Graph, nodes []Node) {
 	}
 	// The text of a graph identifies it.
 	parsed := nodesOf(strings.NewReplacer(" needs ", " ", ",", "").Replace(g.String()))
-	if !slices.EqualFunc(parsed, nodes, func(a, b Node) bool { return a.Name == b.Name && slices.Equal(a.Needs, b.Needs) }) {
+	if !slices.EqualFunc(parsed, nodes, func(a, b Node) bool {
+		return a.Name == b.Name && slices.Equal(a.Needs, b.Needs)
+	}) {
 		t.Errorf("the text %q does not describe %v", g, nodes)
 	}
 }
@@ -150,7 +154,8 @@ func FuzzCleanText(f *testing.F) {
 		if !utf8.ValidString(got) || strings.ContainsRune(got, 0) || len(got) > 64<<10+len(" …") {
 			t.Errorf("%d times %q is %d bytes, valid %t", times, s, len(got), utf8.ValidString(got))
 		}
-		if utf8.ValidString(whole) && !strings.ContainsRune(whole, 0) && !strings.HasPrefix(whole, strings.TrimSuffix(got, " …")) {
+		if utf8.ValidString(whole) && !strings.ContainsRune(whole, 0) &&
+			!strings.HasPrefix(whole, strings.TrimSuffix(got, " …")) {
 			t.Errorf("%q became %q", whole, got)
 		}
 	})

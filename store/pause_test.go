@@ -34,7 +34,8 @@ func TestPause_NotifiesWorkersAndIsInEveryHeartbeat(t *testing.T) {
 	must(t, b.Pause(ctx, store.Pause{Host: "test"}))
 	want("test", true, true, true, true, true)
 	all, err := b.Pauses(ctx)
-	if err != nil || len(all) != 3 || all[0].Stage != "transcode" || all[0].By != "ann" || all[0].At.IsZero() || all[1].Host != "other" {
+	if err != nil || len(all) != 3 || all[0].Stage != "transcode" || all[0].By != "ann" || all[0].At.IsZero() ||
+		all[1].Host != "other" {
 		t.Errorf("the pauses are %+v, %v", all, err)
 	}
 	for _, want := range []bool{true, false} {

@@ -26,13 +26,16 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		`alter table tasks disable trigger user`,
 		`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
 		 select n::text, 'completed', 'completed', 'completed', 'completed', 'completed' from generate_series(1, 100000) as n`,
-		`insert into tasks (source, ingest_status, transcode_status) select n::text, 'completed', 'dead' from generate_series(1, 500) as n`,
+		`insert into tasks (source, ingest_status, transcode_status) select n::text, 'completed', 'dead'
+		 from generate_series(1, 500) as n`,
 		`insert into tasks (source, ingest_run_at) select n::text, now() + interval '1 day' from generate_series(1, 500) as n`,
 		`insert into tasks (source) select n::text from generate_series(1, 500) as n`,
 		`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
-		 select id, cuelight_id(), 'ingest', 1, cuelight_id(), now(), 'completed' from tasks where ingest_status = 'completed'`,
+		 select id, cuelight_id(), 'ingest', 1, cuelight_id(), now(), 'completed' from tasks
+		   where ingest_status = 'completed'`,
 		`insert into tasks (source, user_id, request_id) select n::text, 'u' || n, 'r' || n from generate_series(1, 500) as n`,
-		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at) select n::text, 'failed', 1, now() from generate_series(1, 500) as n`,
+		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at) select n::text, 'failed', 1, now()
+		 from generate_series(1, 500) as n`,
 		`insert into workers (pipeline, host, pid, stopped_at) select 'video', 'a', 1, now() from generate_series(1, 20000)`,
 		`analyze`,
 	} {
@@ -41,7 +44,9 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		}
 	}
 	// The settings of statement.Read.
-	if _, err := conn.Exec(t.Context(), "set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; set plan_cache_mode = force_generic_plan"); err != nil {
+	_, err = conn.Exec(t.Context(),
+		"set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; set plan_cache_mode = force_generic_plan")
+	if err != nil {
 		t.Fatal(err)
 	}
 	s := New(pool, g)
@@ -58,8 +63,10 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	indexes := map[source]string{
 		sourceAll: "tasks_pkey", sourceRequest: "tasks_request", sourceUser: "tasks_user",
 		sourceOfOnly(StateRunning): "tasks_held", sourceOfOnly(StateDead): "tasks_dead", sourceOfOnly(StateWaiting): ready,
-		sourceOfStatus(StatusPending): "tasks_by_status tasks_ingest_ready", sourceOfStatus(StatusInProgress): "tasks_by_status tasks_held tasks_publish_ready",
-		sourceOfStage(StatusInProgress): "tasks_held", sourceOfStage(StatusDead): "tasks_dead", sourceOfStatus(StatusDead): "tasks_dead",
+		sourceOfStatus(StatusPending):    "tasks_by_status tasks_ingest_ready",
+		sourceOfStatus(StatusInProgress): "tasks_by_status tasks_held tasks_publish_ready",
+		sourceOfStage(StatusInProgress):  "tasks_held", sourceOfStage(StatusDead): "tasks_dead",
+		sourceOfStatus(StatusDead): "tasks_dead",
 	}
 	for key, sql := range s.sql.pages {
 		index := indexes[key.source]
@@ -80,7 +87,8 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 			t.Errorf("%s reads a whole table, or is compiled with JIT:\n%s", name, plan)
 		}
 		// A page must not sort what it reads in the order of an index.
-		if sorted := regexp.MustCompile(`Sort\n.*Sort Key: .*\n +-> +(Index|Bitmap)[^\n]* on tasks`); strings.HasPrefix(name, "page") && !strings.Contains(name, "request") && sorted.MatchString(plan) {
+		sorted := regexp.MustCompile(`Sort\n.*Sort Key: .*\n +-> +(Index|Bitmap)[^\n]* on tasks`)
+		if strings.HasPrefix(name, "page") && !strings.Contains(name, "request") && sorted.MatchString(plan) {
 			t.Errorf("%s sorts rows from an index:\n%s", name, plan)
 		}
 	}
@@ -110,7 +118,8 @@ func TestReads_IgnoreSessionSettings(t *testing.T) {
 	}
 	defer func() { _ = tx.Rollback(t.Context()) }()
 	settings := `select concat_ws(' ', current_setting('jit'), current_setting('enable_seqscan'), current_setting('plan_cache_mode'))`
-	if _, err := tx.Exec(t.Context(), `set jit = on; set jit_above_cost = 0`, pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := tx.Exec(t.Context(), `set jit = on; set jit_above_cost = 0`,
+		pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
 	s := New(batchesOnly{tx, t}, g)

@@ -51,7 +51,8 @@ func TestRoles_NeedOnlyTheDocumentedGrants(t *testing.T) {
 	b := setupOwnServer(t)
 	submitter := b.withRole("submitter", `select, insert on tasks`)
 	editor := b.withRole("editor", `select, insert, update, delete on tasks`)
-	reader := b.withRole("reader", `select on outbox, attempts, events, tasks, cuelight_schema, cuelight_sequence_epoch, outbox_id`)
+	reader := b.withRole("reader",
+		`select on outbox, attempts, events, tasks, cuelight_schema, cuelight_sequence_epoch, outbox_id`)
 	w := b.worker()
 	submitter.submit()
 	c := b.claim(w, ingest)
@@ -75,7 +76,9 @@ func TestRoles_NeedOnlyTheDocumentedGrants(t *testing.T) {
 	conn, err := submitter.pool.Acquire(t.Context())
 	must(t, err)
 	defer conn.Release()
-	for _, sql := range []string{`create temporary table outbox (type text, tasks uuid[])`, `insert into public.tasks (source) values ('b.mp4')`} {
+	for _, sql := range []string{
+		`create temporary table outbox (type text, tasks uuid[])`, `insert into public.tasks (source) values ('b.mp4')`,
+	} {
 		_, err = conn.Exec(t.Context(), sql)
 		must(t, err)
 	}
@@ -93,11 +96,13 @@ func TestEvents_AreNotDelayedByOtherAdvisoryLocks(t *testing.T) {
 	b.submit()
 	ctx := t.Context()
 	const copySQL = `
-select pg_advisory_lock_shared((l.classid::bigint << 32) | l.objid::bigint), pg_advisory_xact_lock_shared((l.classid::bigint << 32) | l.objid::bigint)
+select pg_advisory_lock_shared((l.classid::bigint << 32) | l.objid::bigint),
+       pg_advisory_xact_lock_shared((l.classid::bigint << 32) | l.objid::bigint)
   from pg_locks l where l.locktype = 'advisory' and l.objsubid = 1 and l.pid <> pg_backend_pid()`
 	err := pgx.BeginFunc(ctx, other.pool, func(held pgx.Tx) error {
 		_, err := held.Exec(ctx, `
-			select pg_current_xact_id(), pg_advisory_lock(('outbox_id'::regclass::oid::bigint << 32) | n), pg_advisory_lock_shared('outbox_id'::regclass::oid::int, n)
+			select pg_current_xact_id(), pg_advisory_lock(('outbox_id'::regclass::oid::bigint << 32) | n),
+			       pg_advisory_lock_shared('outbox_id'::regclass::oid::int, n)
 			  from generate_series(0, 20) as n`)
 		must(t, err)
 		slow, err := b.pool.Begin(ctx)

@@ -25,7 +25,9 @@ func TestList_FiltersAndOrders(t *testing.T) {
 	w := b.worker()
 	dead := b.submit()
 	c := b.claim(w, ingest)
-	b.exchange(w, 0, []engine.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Error: "work failed"}})
+	b.exchange(w, 0, []engine.Report{
+		{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Error: "work failed"},
+	})
 	retrying := b.submit()
 	b.exchange(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
 	running := b.submit()
@@ -35,15 +37,17 @@ func TestList_FiltersAndOrders(t *testing.T) {
 		q    store.ListQuery
 		want []store.ID
 	}{
-		"all, newest first":    {store.ListQuery{}, []store.ID{waiting, running, retrying, dead}},
-		"all, oldest first":    {store.ListQuery{Oldest: true}, []store.ID{dead, retrying, running, waiting}},
-		"running":              {store.ListQuery{State: store.StateRunning}, []store.ID{running}},
-		"waiting":              {store.ListQuery{State: store.StateWaiting}, []store.ID{waiting}},
-		"retrying":             {store.ListQuery{State: store.StateRetrying}, []store.ID{retrying}},
-		"dead":                 {store.ListQuery{State: store.StateDead}, []store.ID{dead}},
-		"the second page":      {store.ListQuery{Filter: store.Filter{After: running, Limit: 1}}, []store.ID{retrying}},
-		"a page, oldest first": {store.ListQuery{Oldest: true, Filter: store.Filter{After: retrying, Limit: 1}}, []store.ID{running}},
-		"with a filter":        {store.ListQuery{Oldest: true, Filter: store.Filter{Error: "failed"}}, []store.ID{dead, retrying}},
+		"all, newest first": {store.ListQuery{}, []store.ID{waiting, running, retrying, dead}},
+		"all, oldest first": {store.ListQuery{Oldest: true}, []store.ID{dead, retrying, running, waiting}},
+		"running":           {store.ListQuery{State: store.StateRunning}, []store.ID{running}},
+		"waiting":           {store.ListQuery{State: store.StateWaiting}, []store.ID{waiting}},
+		"retrying":          {store.ListQuery{State: store.StateRetrying}, []store.ID{retrying}},
+		"dead":              {store.ListQuery{State: store.StateDead}, []store.ID{dead}},
+		"the second page":   {store.ListQuery{Filter: store.Filter{After: running, Limit: 1}}, []store.ID{retrying}},
+		"a page, oldest first": {
+			store.ListQuery{Oldest: true, Filter: store.Filter{After: retrying, Limit: 1}}, []store.ID{running},
+		},
+		"with a filter": {store.ListQuery{Oldest: true, Filter: store.Filter{Error: "failed"}}, []store.ID{dead, retrying}},
 	} {
 		tasks, err := b.List(t.Context(), c.q)
 		if got := ids(tasks); err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) {
@@ -60,7 +64,8 @@ func TestList_FiltersAndOrders(t *testing.T) {
 	if o := stats.Oldest(); o.Stage != "ingest" || o.OldestReady <= 0 || o.OldestReady > time.Minute {
 		t.Errorf("the oldest ready stage is %+v", o)
 	}
-	if _, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{Stage: "lunch"}}); !errors.Is(err, store.ErrNoStage) {
+	_, err = b.List(t.Context(), store.ListQuery{Filter: store.Filter{Stage: "lunch"}})
+	if !errors.Is(err, store.ErrNoStage) {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -74,11 +79,17 @@ func TestStats_OldestReadyCountsFromTheLastChange(t *testing.T) {
 		want   time.Duration // how long transcode has been ready
 	}{
 		"the needed stage was completed": {`select`, time.Hour},
-		"an attempt failed":              {insertAttempt + `'failed', now() - interval '10 minutes' from tasks`, 10 * time.Minute},
-		"an attempt was released":        {insertAttempt + `'released', null from tasks`, 30 * time.Minute},
-		"retried by hand":                {`select cuelight_video_retry(id) from tasks`, 0},
-		"a lower priority waits too":     {`insert into tasks (source, priority, ingest_status, created_at) values ('b', -1, 'completed', now() - interval '2 hours')`, 2 * time.Hour},
-		"a younger id waits for longer":  {`insert into tasks (source, ingest_status, created_at) values ('b', 'completed', now() - interval '2 hours')`, 2 * time.Hour},
+		"an attempt failed": {
+			insertAttempt + `'failed', now() - interval '10 minutes' from tasks`, 10 * time.Minute,
+		},
+		"an attempt was released": {insertAttempt + `'released', null from tasks`, 30 * time.Minute},
+		"retried by hand":         {`select cuelight_video_retry(id) from tasks`, 0},
+		"a lower priority waits too": {`insert into tasks (source, priority, ingest_status, created_at)
+			values ('b', -1, 'completed', now() - interval '2 hours')`, 2 * time.Hour},
+		"a younger id waits for longer": {
+			`insert into tasks (source, ingest_status, created_at) values ('b', 'completed', now() - interval '2 hours')`,
+			2 * time.Hour,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +120,9 @@ func (b bundle) submitDead(w store.ID, source, class, err string) store.ID {
 	b.t.Helper()
 	id := b.submitTask(store.Submission{Source: source})
 	c := b.claim(w, ingest)
-	b.exchange(w, 0, []engine.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Class: class, Error: err}})
+	b.exchange(w, 0, []engine.Report{
+		{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Dead: true, Class: class, Error: err},
+	})
 	return id
 }
 
@@ -128,11 +141,13 @@ func TestDeadGroups_GroupByStageAndErrorPattern(t *testing.T) {
 	if err != nil || len(groups.Largest) != 2 || groups.Groups != 2 || groups.Stages != 3 {
 		t.Fatalf("groups are %+v, %v", groups, err)
 	}
-	if one, err := b.DeadGroups(t.Context(), report.DeadFilter{}, 1); err != nil || len(one.Largest) != 1 || one.Groups != 2 || one.Stages != 3 {
+	one, err := b.DeadGroups(t.Context(), report.DeadFilter{}, 1)
+	if err != nil || len(one.Largest) != 1 || one.Groups != 2 || one.Stages != 3 {
 		t.Errorf("one of the groups is %+v, %v", one, err)
 	}
 	disk, refused := groups.Largest[0], groups.Largest[1]
-	if disk.Count != 2 || disk.Stage != "ingest" || disk.Pattern != "disk … is full: N MB left" || disk.Newest.Before(*disk.Oldest) {
+	if disk.Count != 2 || disk.Stage != "ingest" || disk.Pattern != "disk … is full: N MB left" ||
+		disk.Newest.Before(*disk.Oldest) {
 		t.Errorf("the larger group is %+v", disk)
 	}
 	if disk.Example != "disk /srv/two is full: 3.5 MB left\nmore 2" {
@@ -167,7 +182,8 @@ func TestDeadGroups_GroupByStageAndErrorPattern(t *testing.T) {
 	if err != nil || len(page) != 1 || page[0].Task != second || page[0].DiedAt == nil {
 		t.Errorf("the second page is %+v, %v", page, err)
 	}
-	if r, err := b.retryDead(t.Context(), report.DeadFilter{Group: disk.Key}, store.RetryAllOptions{}); err != nil || r.Retried != 2 {
+	r, err := b.retryDead(t.Context(), report.DeadFilter{Group: disk.Key}, store.RetryAllOptions{})
+	if err != nil || r.Retried != 2 {
 		t.Errorf("retried %+v, %v", r, err)
 	}
 	b.wantStatuses(first, pending, pending, pending, pending, pending)
@@ -175,7 +191,8 @@ func TestDeadGroups_GroupByStageAndErrorPattern(t *testing.T) {
 	if n, _, err := b.CountDead(t.Context(), report.DeadFilter{}); err != nil || n != 1 {
 		t.Errorf("%d stages are still dead, %v", n, err)
 	}
-	if _, err := b.retryDead(t.Context(), report.DeadFilter{Stage: "lunch"}, store.RetryAllOptions{}); !errors.Is(err, store.ErrNoStage) {
+	_, err = b.retryDead(t.Context(), report.DeadFilter{Stage: "lunch"}, store.RetryAllOptions{})
+	if !errors.Is(err, store.ErrNoStage) {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -186,13 +203,15 @@ func (b bundle) submitFinished(age, wait, work time.Duration) {
 	b.t.Helper()
 	b.exec(`with t as (
 	   insert into tasks (id, source, created_at)
-	   values ((lpad(to_hex(floor(extract(epoch from now() - $1::interval) * 1000)::bigint), 12, '0') || '7' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid,
+	   values ((lpad(to_hex(floor(extract(epoch
+	     from now() - $1::interval) * 1000)::bigint), 12, '0') || '7' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid,
 	           'a.mp4', now() - $1::interval)
 	   returning id, created_at)
 	 insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome)
 	 select id, gen_random_uuid(), stage, 1, gen_random_uuid(), created_at + n * $2::interval + (n - 1) * $3::interval,
 	        created_at + n * ($2::interval + $3::interval), 'completed'
-	   from t cross join (values ('ingest', 1), ('transcode', 2), ('metadata', 2), ('assemble', 3), ('publish', 4)) as s (stage, n)`,
+	   from t cross join (values ('ingest', 1), ('transcode', 2), ('metadata', 2), ('assemble', 3), ('publish', 4))
+	     as s (stage, n)`,
 		age, wait, work)
 }
 
@@ -208,9 +227,12 @@ func TestLatency_ReportsWaitAndWorkOverTime(t *testing.T) {
 	if err != nil || len(got.Points) != 2 || got.Step != 10*time.Minute {
 		t.Fatalf("got %+v, %v", got, err)
 	}
-	for i, want := range []struct{ wait, work time.Duration }{{3 * time.Second, 20 * time.Second}, {time.Second, 10 * time.Second}} {
+	for i, want := range []struct{ wait, work time.Duration }{
+		{3 * time.Second, 20 * time.Second}, {time.Second, 10 * time.Second},
+	} {
 		p := got.Points[i]
-		if p.Wait.N != 50 || p.Wait.P50.Round(time.Millisecond) != want.wait || p.Wait.P99.Round(time.Millisecond) != want.wait {
+		if p.Wait.N != 50 || p.Wait.P50.Round(time.Millisecond) != want.wait ||
+			p.Wait.P99.Round(time.Millisecond) != want.wait {
 			t.Errorf("point %d: wait is %+v, want %v", i, p.Wait, want.wait)
 		}
 		for _, w := range p.Work {

@@ -21,7 +21,9 @@ func TestRestore_ReleasesClaimsAndCountsNoAttempt(t *testing.T) {
 	id, w := b.submit(), b.worker()
 	b.claim(w, ingest)
 	dump := runClient(t, "pg_dump", "", pool.Config().ConnString())
-	for name, server := range map[string]*pgtest.Server{"in the same cluster": sameServer, "in another cluster": otherServer} {
+	for name, server := range map[string]*pgtest.Server{
+		"in the same cluster": sameServer, "in another cluster": otherServer,
+	} {
 		t.Run(name, func(t *testing.T) {
 			restored := server.New(pgtest.Schema{})
 			runClient(t, "psql", dump, restored.Config().ConnString(), "-q", "-v", "ON_ERROR_STOP=1")

@@ -32,7 +32,9 @@ func TestDelete_OfAReplacementKeepsTheOldTaskCancelled(t *testing.T) {
 	_, err = b.Override(ctx, []store.ID{old}, store.Submission{Source: "best.mp4"})
 	must(t, err)
 	b.exec(`delete from tasks`) // both tasks at once
-	if _, err := b.pool.Exec(ctx, `insert into tasks (source, ingest_status, overridden_by) values ('a', 'cancelled', $1)`, by.ID); err == nil {
+	_, err = b.pool.Exec(ctx, `insert into tasks (source, ingest_status, overridden_by) values ('a', 'cancelled', $1)`,
+		by.ID)
+	if err == nil {
 		t.Error("a task is overridden by one that does not exist")
 	}
 }

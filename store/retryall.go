@@ -46,7 +46,8 @@ select t.id from {{.Tasks}} t where ` + retryable + ` order by t.id`
 const retryMatchingSQL = `
 /* retry tasks */
 select {{.Function "retry_tasks"}}(array(
-       select t.id from {{.Tasks}} t where t.id = any($10::uuid[]) and ` + retryable + ` order by t.id for no key update), $9)`
+       select t.id from {{.Tasks}} t where t.id = any($10::uuid[]) and ` + retryable +
+	` order by t.id for no key update), $9)`
 
 // retryDeadSQL retries a batch of tasks, except those that were retried meanwhile.
 const retryDeadSQL = `

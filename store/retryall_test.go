@@ -43,7 +43,8 @@ func TestRetryAll_RetriesEachTaskOnceInBatches(t *testing.T) {
 			},
 			Progress: func(r store.RetryAllResult) {
 				steps = append(steps, r)
-				if n := b.queryInt(`select count(*) from tasks where ingest_status = 'dead'`); n != r.Remaining+2000*(len(steps)-1) {
+				n := b.queryInt(`select count(*) from tasks where ingest_status = 'dead'`)
+				if n != r.Remaining+2000*(len(steps)-1) {
 					t.Errorf("%s: %d tasks are dead after %+v", name, n, r)
 				}
 				if n := b.queryInt(`select count(*) from cuelight_audit`); n != len(steps) {
@@ -72,7 +73,8 @@ func TestRetryAll_ContinuesAfterAnInterruption(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		r, err = retry(ctx, store.RetryAllOptions{Progress: func(store.RetryAllResult) { cancel() }})
-		if want := (store.RetryAllResult{Matched: 2500, Retried: 2000, Remaining: 500}); !errors.Is(err, context.Canceled) || r != want {
+		want := (store.RetryAllResult{Matched: 2500, Retried: 2000, Remaining: 500})
+		if !errors.Is(err, context.Canceled) || r != want {
 			t.Errorf("%s: cancelled it returned %+v, %v, want %+v", name, r, err, want)
 		}
 		r, err = retry(t.Context(), store.RetryAllOptions{})

@@ -45,7 +45,10 @@ func TestSQLFiles_CanBeAppliedAgain(t *testing.T) {
 // psql continues after an error, so each file must change everything or nothing.
 func TestSQLFiles_RejectTablesThatAreNotCuelights(t *testing.T) {
 	t.Parallel()
-	for _, foreign := range []string{"create table tasks (id int)", "create table attempts (id int)", "create table workers (id int)", "create view history as select 1 as one"} {
+	for _, foreign := range []string{
+		"create table tasks (id int)", "create table attempts (id int)", "create table workers (id int)",
+		"create view history as select 1 as one",
+	} {
 		pool := pgtest.New(t, pgtest.SQL(foreign))
 		for name, sql := range map[string]string{"schema.sql": cuelight.Schema, "triggers.sql": cuelight.Triggers} {
 			conn, err := pool.Acquire(t.Context())
@@ -60,7 +63,8 @@ func TestSQLFiles_RejectTablesThatAreNotCuelights(t *testing.T) {
 			conn.Release()
 		}
 		var relations int
-		err := pool.QueryRow(t.Context(), `select count(*) from pg_class where relnamespace = 'public'::regnamespace`).Scan(&relations)
+		err := pool.QueryRow(t.Context(),
+			`select count(*) from pg_class where relnamespace = 'public'::regnamespace`).Scan(&relations)
 		if err != nil || relations != 1 {
 			t.Errorf("the database with %q now has %d relations, %v", foreign, relations, err)
 		}
@@ -199,7 +203,8 @@ func TestUpdate_DoesNotNotifyAStageItClaims(t *testing.T) {
 	b := setup(t)
 	b.submit()
 	w := b.worker()
-	notified := b.listen("cuelight_video", "cuelight_video_transcode", "cuelight_video_metadata", "cuelight_video_assemble", "cuelight_video_publish")
+	notified := b.listen("cuelight_video", "cuelight_video_transcode", "cuelight_video_metadata",
+		"cuelight_video_assemble", "cuelight_video_publish")
 	b.completeAll(w, b.claim(w, ingest))
 	if got := notified(); len(got) != 0 {
 		t.Errorf("notified on %v", got)

@@ -94,7 +94,9 @@ func (b bundle) sendPartially(request func(context.Context) error) {
 func (b bundle) sweepUntil(condition string, isTrue func(engine.SweepResult) bool) {
 	b.t.Helper()
 	waittest.Until(b.t, condition, func() bool {
-		out, err := b.Sweep(b.t.Context(), engine.SweepRequest{Credit: &engine.OutageCredit{}, MaxAttempts: []int{3, 3, 3, 3, 3}})
+		out, err := b.Sweep(b.t.Context(), engine.SweepRequest{
+			Credit: &engine.OutageCredit{}, MaxAttempts: []int{3, 3, 3, 3, 3},
+		})
 		must(b.t, err)
 		return isTrue(out)
 	})
@@ -189,7 +191,9 @@ func (b bundle) hasEventOf(task store.ID) bool {
 func TestSweep_IgnoresSessionsOfOtherApplications(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, name := range []string{strings.Repeat("-", 36), strings.Repeat("0", 36), "01a2037a-04ec-76e1-88a6-47847a9c449b"} {
+	for _, name := range []string{
+		strings.Repeat("-", 36), strings.Repeat("0", 36), "01a2037a-04ec-76e1-88a6-47847a9c449b",
+	} {
 		stranger, err := pgx.ConnectConfig(t.Context(), b.pool.Config().ConnConfig)
 		must(t, err)
 		defer stranger.Close(context.Background())
@@ -225,8 +229,10 @@ func TestSweep_ReportsATransactionItMayNotEnd(t *testing.T) {
 	must(t, err)
 	defer otherPool.Close()
 	other := newBundle(t, otherPool, g)
-	other.sweepUntil("the transaction is reported", func(out engine.SweepResult) bool { return slices.Equal(out.OpenTransactions, []store.ID{w}) })
-	b.sweepUntil("a sweep of its own role expires the worker", func(out engine.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
+	other.sweepUntil("the transaction is reported",
+		func(out engine.SweepResult) bool { return slices.Equal(out.OpenTransactions, []store.ID{w}) })
+	b.sweepUntil("a sweep of its own role expires the worker",
+		func(out engine.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
 }
 
 // PostgreSQL 17 can limit the time of a transaction: it ends that of a stopped process

@@ -36,7 +36,8 @@ func newTables(db store.DB, g store.Graph) tables {
 }
 
 // retryDead retries the dead tasks that match.
-func (s tables) retryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error) {
+func (s tables) retryDead(ctx context.Context, f report.DeadFilter,
+	o store.RetryAllOptions) (store.RetryAllResult, error) {
 	tasks, err := s.FindDead(ctx, f)
 	if err != nil {
 		return store.RetryAllResult{}, err
@@ -108,7 +109,9 @@ func (b bundle) exchange(worker store.ID, free int, reports []engine.Report, cla
 }
 
 func exchangeRequest(worker store.ID, free int, reports []engine.Report, claimFrom ...int) engine.ExchangeRequest {
-	in := engine.ExchangeRequest{Worker: worker, Reports: reports, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5)}
+	in := engine.ExchangeRequest{
+		Worker: worker, Reports: reports, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5),
+	}
 	for i := range in.FreeSlots {
 		in.FreeSlots[i] = free
 	}
@@ -133,7 +136,10 @@ func completed(c engine.Claim) engine.Report {
 }
 
 func failed(c engine.Claim, in time.Duration) engine.Report {
-	return engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Error: "work failed", Class: "error", RetryIn: in}
+	return engine.Report{
+		Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Error: "work failed", Class: "error",
+		RetryIn: in,
+	}
 }
 
 // completeAll completes the claims, and all stages that continue from them.

@@ -67,10 +67,13 @@ func TestRequestID_RejectsAnotherSource(t *testing.T) {
 	b := setup(t)
 	first, err := b.Submit(t.Context(), store.Submission{Source: "a", RequestID: "r1"})
 	must(t, err)
-	if got, err := b.Submit(t.Context(), store.Submission{Source: "b", RequestID: "r1"}); !errors.Is(err, store.ErrRequestTaken) || got.ID != first.ID {
+	if got, err := b.Submit(t.Context(), store.Submission{
+		Source: "b", RequestID: "r1",
+	}); !errors.Is(err, store.ErrRequestTaken) || got.ID != first.ID {
 		t.Errorf("Submit returned %+v, %v", got, err)
 	}
-	got, err := b.SubmitAll(t.Context(), []store.Submission{{Source: "c", RequestID: "r2"}, {Source: "b", RequestID: "r1"}})
+	got, err := b.SubmitAll(t.Context(),
+		[]store.Submission{{Source: "c", RequestID: "r2"}, {Source: "b", RequestID: "r1"}})
 	if !errors.Is(err, store.ErrRequestTaken) || got[1].ID != first.ID || b.get(got[0].ID).Source != "c" {
 		t.Errorf("SubmitAll returned %+v, %v", got, err)
 	}
@@ -89,7 +92,8 @@ func TestRequestID_IsPerSubmitter(t *testing.T) {
 		must(t, err)
 		many, err := b.SubmitAll(t.Context(), []store.Submission{sub})
 		must(t, err)
-		if first.Existed || seen[first.ID] || !many[0].Existed || many[0].ID != first.ID || b.get(first.ID).SubmittedBy != by {
+		if first.Existed || seen[first.ID] || !many[0].Existed || many[0].ID != first.ID ||
+			b.get(first.ID).SubmittedBy != by {
 			t.Errorf("submitted by %q: %+v, then %+v", by, first, many)
 		}
 		seen[first.ID] = true
@@ -160,7 +164,8 @@ func TestSubmitAll_StoresTheSameAsSubmit(t *testing.T) {
 	b := setup(t)
 	sub := store.Submission{
 		Source: "a", Params: raw(`{"title": "t"}`), Priority: 7, RequestID: "alone", UserID: "u",
-		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", NotBefore: time.Now().Add(time.Hour).Truncate(time.Second),
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		NotBefore:   time.Now().Add(time.Hour).Truncate(time.Second),
 	}
 	single := b.submitTask(sub)
 	sub.RequestID = "among"
@@ -170,12 +175,15 @@ func TestSubmitAll_StoresTheSameAsSubmit(t *testing.T) {
 	}
 	row := func(id store.ID) string {
 		var text string
-		if err := b.DB().QueryRow(t.Context(), "select (to_jsonb(t) - '{id,request_id,created_at}'::text[])::text from tasks t where id = $1", id).Scan(&text); err != nil {
+		err := b.DB().QueryRow(t.Context(),
+			"select (to_jsonb(t) - '{id,request_id,created_at}'::text[])::text from tasks t where id = $1", id).Scan(&text)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return text
 	}
-	if a, b := row(single), row(many[1].ID); a != b || !strings.Contains(a, sub.Traceparent) || !strings.Contains(a, `"priority": 7`) {
+	if a, b := row(single),
+		row(many[1].ID); a != b || !strings.Contains(a, sub.Traceparent) || !strings.Contains(a, `"priority": 7`) {
 		t.Errorf("the tasks are\n%s\n%s", a, b)
 	}
 	if got := b.get(single); got.RequestID != "alone" || got.UserID != "u" {

@@ -203,7 +203,8 @@ const (
 // WaitsFor is the first column of the index of statuses. It is short because
 // PostgreSQL copies the text of an index for every statement that changes a task.
 func (d templateData) WaitsFor(row string) string {
-	return "(case when coalesce(" + d.Each(row, "_run_at") + ") is null then 0\n        when " + d.Untried(row) + " then 1 else 2 end)"
+	return "(case when coalesce(" + d.Each(row, "_run_at") + ") is null then 0\n        when " + d.Untried(row) +
+		" then 1 else 2 end)"
 }
 
 // Furthest is the second column of the index of statuses: the last of the stages'
@@ -228,7 +229,8 @@ func (d templateData) IsScheduled(row string) string {
 // index serves each.
 func (d templateData) Retrying(row string) []string {
 	return slices.Concat(
-		d.indexed(row, StatusFailed, waitsNot, waitsUntried, waitsTried), d.indexed(row, StatusCompleted, waitsUntried, waitsTried),
+		d.indexed(row, StatusFailed, waitsNot, waitsUntried, waitsTried),
+		d.indexed(row, StatusCompleted, waitsUntried, waitsTried),
 		d.indexed(row, StatusInProgress, waitsUntried, waitsTried), d.indexed(row, StatusPending, waitsTried))
 }
 
@@ -255,7 +257,8 @@ func (d templateData) Grace(row string) string { return "least(" + row + "lease 
 // that a stopped process left open.
 func (d templateData) TransactionLimits(lockWait, worker string) string {
 	return "set_config('lock_timeout', " + lockWait + ", true),\n" +
-		"          set_config('application_name', coalesce('cuelight ' || " + worker + ", current_setting('application_name')), true),\n" +
+		"          set_config('application_name', coalesce('cuelight ' || " + worker +
+		", current_setting('application_name')), true),\n" +
 		"          case when current_setting('server_version_num')::integer >= 170000\n" +
 		"               then set_config('transaction_timeout', '30s', true) end"
 }
@@ -310,7 +313,9 @@ func (s stageData) Ready(row string) string {
 func (s stageData) Waited(attempts string) string {
 	return fmt.Sprintf(`now() - greatest(t.created_at, t.ready_at,
               (select max(coalesce(retry_at, finished_at)) from %s a
-                where a.task_id = t.id and a.stage in ('%s')))`, attempts, strings.Join(append([]string{s.Name}, s.Needs...), "', '"))
+                where a.task_id = t.id and a.stage in ('%s')))`, attempts, strings.Join(append([]string{
+		s.Name,
+	}, s.Needs...), "', '"))
 }
 
 // UpstreamList lists the stage and all it needs as SQL strings.

@@ -15,7 +15,8 @@ import (
 
 const (
 	insertFinished = `insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
-	                  select 'old.mp4', 'completed', 'completed', 'completed', 'completed', 'completed' from generate_series(1, 10000)`
+	                  select 'old.mp4', 'completed', 'completed', 'completed', 'completed', 'completed'
+	                    from generate_series(1, 10000)`
 	claimByHand = `update tasks set ingest_status = 'inprogress', ingest_attempts = 1, ingest_token = gen_random_uuid(),
 	                      ingest_locked_at = now(), ingest_locked_by = '01a1fb35-c5c4-727e-8318-8e1283a4ffd4'`
 	failByHand = `update tasks set ingest_status = 'failed', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null`
@@ -34,8 +35,11 @@ func TestTriggers_RunOncePerStatement(t *testing.T) {
 		{"failed attempts of an exchange", "exchange", failByHand + ` where source = 'new.mp4'`},
 		{"claim of what failed", "", claimByHand + ` where source = 'new.mp4'`},
 		{"expired claims of a sweep", "sweep", failByHand + ` where source = 'new.mp4'`},
-		{"cancel", "", `update tasks set ingest_status = 'cancelled', transcode_status = 'cancelled', metadata_status = 'cancelled',
-		                assemble_status = 'cancelled', publish_status = 'cancelled' where source = 'new.mp4'`},
+		{
+			"cancel", "",
+			`update tasks set ingest_status = 'cancelled', transcode_status = 'cancelled', metadata_status = 'cancelled',
+		                assemble_status = 'cancelled', publish_status = 'cancelled' where source = 'new.mp4'`,
+		},
 	} {
 		var plans []struct {
 			Time     float64 `json:"Execution Time"`
@@ -62,7 +66,8 @@ func TestTriggers_RunOncePerStatement(t *testing.T) {
 			}
 			calls += trigger.Calls
 			if rest := plans[0].Time - trigger.Time; trigger.Time > 10*rest {
-				t.Errorf("%s: %s takes %.4f ms per row, and the statement without it %.4f", test.name, trigger.Name, trigger.Time/rows, rest/rows)
+				t.Errorf("%s: %s takes %.4f ms per row, and the statement without it %.4f", test.name, trigger.Name,
+					trigger.Time/rows, rest/rows)
 			}
 		}
 		if calls != 1 {
@@ -90,7 +95,8 @@ func TestOutbox_StoresManyTasksPerRow(t *testing.T) {
 // taskUpdates are updates that cause every event, one or several at a time.
 var taskUpdates = []string{
 	claimByHand,
-	`update tasks set ingest_status = 'completed', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null, transcode_status = 'dead'`,
+	`update tasks set ingest_status = 'completed', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null,
+	                  transcode_status = 'dead'`,
 	`update tasks set transcode_status = 'pending', metadata_status = 'failed', metadata_run_at = '2100-01-01'`,
 	`update tasks set transcode_status = 'inprogress', transcode_token = gen_random_uuid(), transcode_locked_at = now(),
 	        transcode_locked_by = '01a1fb35-c5c4-727e-8318-8e1283a4ffd4', metadata_run_at = null, metadata_status = 'cancelled'`,
@@ -99,7 +105,8 @@ var taskUpdates = []string{
 	`update tasks set transcode_status = 'completed', assemble_status = 'completed', publish_status = 'completed'`,
 	`update tasks set ingest_status = 'pending', transcode_status = 'pending', metadata_status = 'pending', assemble_status = 'pending',
 	        publish_status = 'pending'`,
-	`update tasks set ingest_status = 'cancelled', transcode_status = 'cancelled', metadata_status = 'cancelled', assemble_status = 'cancelled',
+	`update tasks set ingest_status = 'cancelled', transcode_status = 'cancelled', metadata_status = 'cancelled',
+	                  assemble_status = 'cancelled',
 	        publish_status = 'cancelled', overridden_by = (select id from tasks where source = 'new.mp4')`,
 }
 
@@ -126,14 +133,16 @@ func TestTriggers_RecordTheSameEventsForOneAndManyTasks(t *testing.T) {
 			if len(e.Data) > 0 {
 				must(t, json.Unmarshal(e.Data, &data))
 			}
-			texts = append(texts, fmt.Sprintln(e.Type, e.Stage, e.Attempt, !e.Worker.IsZero(), data["stages"], data["overridden_by"] != nil, data["run_at"] != nil))
+			texts = append(texts, fmt.Sprintln(e.Type, e.Stage, e.Attempt, !e.Worker.IsZero(), data["stages"],
+				data["overridden_by"] != nil, data["run_at"] != nil))
 		}
 		if b == single {
 			want = texts
 		} else if !slices.Equal(texts, want) {
 			t.Errorf("among others:\n%v\nalone:\n%v", texts, want)
 		}
-		if n := b.queryInt(fmt.Sprintf(`select count(*) from attempts where outcome = 'cancelled' and task_id = '%s'`, id)); n != 1 {
+		n := b.queryInt(fmt.Sprintf(`select count(*) from attempts where outcome = 'cancelled' and task_id = '%s'`, id))
+		if n != 1 {
 			t.Errorf("%d claims that were revoked by hand are in the history, want 1", n)
 		}
 	}
@@ -153,13 +162,16 @@ func TestTriggers_RecordEveryKindOfStatement(t *testing.T) {
 		want []string
 	}{
 		"an update of the ids": {
-			`update tasks set id = case id when '01a1fb37-144d-7bf7-bcdd-ebca83785401' then '01a1fb37-144d-7bf7-bcdd-ebca83785499'::uuid
+			`update tasks set id = case id
+			 when '01a1fb37-144d-7bf7-bcdd-ebca83785401' then '01a1fb37-144d-7bf7-bcdd-ebca83785499'::uuid
 			                               else '01a1fb37-144d-7bf7-bcdd-ebca83785498' end,
-			        ingest_status = case id when '01a1fb37-144d-7bf7-bcdd-ebca83785401' then 'dead'::cuelight_status else 'completed' end`,
+			        ingest_status = case id
+			          when '01a1fb37-144d-7bf7-bcdd-ebca83785401' then 'dead'::cuelight_status else 'completed' end`,
 			[]string{"98 stage_completed ingest", "99 dead ingest"},
 		},
 		"a submission that becomes an update": {
-			`insert into tasks (id, source) values ('01a1fb37-144d-7bf7-bcdd-ebca83785401', 'c'), ('01a1fb37-144d-7bf7-bcdd-ebca83785403', 'c')
+			`insert into tasks (id, source) values ('01a1fb37-144d-7bf7-bcdd-ebca83785401', 'c'),
+			 ('01a1fb37-144d-7bf7-bcdd-ebca83785403', 'c')
 			 on conflict (id) do update set ingest_status = 'dead'`,
 			[]string{"01 dead ingest", "03 submitted"},
 		},
@@ -223,7 +235,8 @@ func TestEvents_AreNotDelayedByALongStatement(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { // the statement waits at its last row
 		_, err := b.pool.Exec(t.Context(), `update tasks set priority = 1, ingest_status = 'dead'
-			where source = 'many.mp4' and (id < (select id from tasks order by id desc limit 1) or pg_advisory_xact_lock_shared(4711) is not null)`)
+			where source = 'many.mp4' and (id < (select id from tasks order by id desc limit 1)
+			  or pg_advisory_xact_lock_shared(4711) is not null)`)
 		ended <- err
 	}()
 	waittest.Until(t, "the statement waits for the lock", func() bool {

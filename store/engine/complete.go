@@ -73,7 +73,8 @@ with me as materialized (
            then ` + freeSlots + `[{{arg 1 $i}}]
            when ` + claimsHere + `[{{arg 1 $i}}]
            then ` + freeSlots + `[{{arg 1 $i}}]
-                - (select count(*) from (select from ` + waitingSQL + ` limit ` + freeSlots + `[{{arg 1 $i}}]) as before)
+                - (select count(*) from (select from ` + waitingSQL + ` limit ` + freeSlots + `[{{arg 1 $i}}]) as ` +
+	`before)
            else 0 end
            {{- end}} as {{.Name}}_continues
          {{- end}}

@@ -28,7 +28,8 @@ with locked as materialized (
          {{.Stage.Name}}_token     = null,
          {{.Stage.Name}}_locked_at = null,
          {{.Stage.Name}}_locked_by = null,
-         {{.Stage.Name}}_run_at    = case when failed.retry_in > 0 then now() + make_interval(secs => failed.retry_in) end,
+         {{.Stage.Name}}_run_at    =
+           case when failed.retry_in > 0 then now() + make_interval(secs => failed.retry_in) end,
          ready_at = coalesce(t.ready_at, t.created_at)
     from failed
    where t.id = failed.id
@@ -66,7 +67,8 @@ func (x *exchange) queueFailures(stage int, reports []*Report) {
 		classes, errs = append(classes, r.Class), append(errs, statement.CleanText(r.Error))
 	}
 	x.queueOrigin(originExchange)
-	x.batch.Queue(x.sql.fail[stage], ids, tokens, outcomes, statuses, retryIn, classes, errs).Query(func(rows pgx.Rows) error {
+	x.batch.Queue(x.sql.fail[stage], ids, tokens, outcomes, statuses, retryIn, classes,
+		errs).Query(func(rows pgx.Rows) error {
 		var token store.ID
 		_, err := pgx.ForEachRow(rows, []any{&token}, func() error {
 			x.applied[token] = true

@@ -29,14 +29,16 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
 		 select n::text, 'completed', 'completed', 'completed', 'completed', 'completed' from generate_series(1, 100000) as n`,
 		`insert into tasks (source) select n::text from generate_series(1, 500) as n`,
-		`insert into tasks (source, ingest_run_at) select n::text, now() + interval '1 day' from generate_series(1, 5000) as n`,
+		`insert into tasks (source, ingest_run_at) select n::text, now() + interval '1 day' from generate_series(1, 5000)
+		 as n`,
 		`analyze`,
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	settings := strings.NewReplacer("true", "false", "$1", "false", "$2", "'exchange'", "$3", "null", "$4", "'2s'").Replace(e.sql.exchangeSettings)
+	settings := strings.NewReplacer("true", "false", "$1", "false", "$2", "'exchange'", "$3", "null", "$4",
+		"'2s'").Replace(e.sql.exchangeSettings)
 	if _, err := conn.Exec(t.Context(), settings); err != nil {
 		t.Fatal(err)
 	}

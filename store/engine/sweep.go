@@ -142,7 +142,8 @@ const surveySQL = `
 /* survey */
 select exists (select from {{.Tasks}} t where ({{.Any "t." "inprogress"}})
                   and ({{range $i, $s := .Stages}}{{if $i}}
-                    or {{end}}t.{{.Name}}_status = 'inprogress' and not {{$.Alive (print "t." .Name "_locked_by")}}{{end}}))
+                    or {{end}}t.{{.Name}}_status = 'inprogress'
+                      and not {{$.Alive (print "t." .Name "_locked_by")}}{{end}}))
        {{- range .Stages}},` + readyColumnsSQL + `{{end}}`
 
 // agedSQL finds the ready tasks that have waited too long behind tasks of higher priority,
@@ -161,7 +162,8 @@ with recursive classes as (
 )
 select t.id
   from classes
- cross join lateral (select id, created_at, ready_at from {{.Tasks}} where {{.Stage.Ready ""}} and priority = classes.priority
+ cross join lateral (select id, created_at, ready_at from {{.Tasks}} where {{.Stage.Ready ""}}
+   and priority = classes.priority
                       order by id limit $2) as t
  where classes.priority < (select priority from {{.Tasks}} where {{.Stage.Ready ""}} order by priority desc, id limit 1)
    and {{.Stage.Waited .Attempts}} > make_interval(secs => $1)

@@ -20,7 +20,8 @@ returning id`
 const workerStartedSQL = `
 /* record that a worker started */
 insert into {{.Outbox}} (type, worker_id, data)
-select 'worker_started', id, jsonb_build_object('host', host, 'pid', pid, 'version', version) from workers where id = $1`
+select 'worker_started', id, jsonb_build_object('host', host, 'pid', pid, 'version', version) from workers
+  where id = $1`
 
 // RegisterWorker adds a worker; only a registered worker may claim. Every start of a
 // process registers a new one, so that a restarted host is not taken for the lost one.
