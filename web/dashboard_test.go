@@ -54,10 +54,10 @@ func TestDashboardForm_HasASizeLimit(t *testing.T) {
 // singleKeyStore has one API key.
 type singleKeyStore struct {
 	mu  sync.Mutex
-	key store.Key
+	key access.Key
 }
 
-func (k *singleKeyStore) FindKey(context.Context, string) (store.Key, error) {
+func (k *singleKeyStore) FindKey(context.Context, string) (access.Key, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.key, nil
@@ -65,9 +65,9 @@ func (k *singleKeyStore) FindKey(context.Context, string) (store.Key, error) {
 
 func (k *singleKeyStore) UseKey(context.Context, store.ID) error { return nil }
 
-func (k *singleKeyStore) Keys(ctx context.Context) ([]store.Key, error) {
+func (k *singleKeyStore) Keys(ctx context.Context) ([]access.Key, error) {
 	key, err := k.FindKey(ctx, "")
-	return []store.Key{key}, err
+	return []access.Key{key}, err
 }
 
 func (k *singleKeyStore) revoke() {
@@ -92,8 +92,8 @@ func TestOpenPage_EndsWithItsKey(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				text := "cue_aaaaaaaa_" + strings.Repeat("A", 43)
-				keys := &singleKeyStore{key: store.Key{
-					Name: "wall", Scope: store.ScopeRead, Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text)),
+				keys := &singleKeyStore{key: access.Key{
+					Name: "wall", Scope: access.Read.String(), Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text)),
 				}}
 				ended := follow(t, keys, text)
 				time.Sleep(c.open)

@@ -1,7 +1,7 @@
 // Package web serves a pipeline over HTTP: the JSON API, streams of events, published files, uploads, and the
 // dashboard, all behind authentication.
 //
-//	guard, err := access.New(access.Options{Admin: secret, Keys: st})
+//	guard, err := access.New(access.Options{Admin: secret, Keys: access.NewKeyStore(pool)})
 //	server, err := web.New(web.Options{Store: st, Guard: guard, Subscribe: subscribe, Published: dir})
 //	err = server.Serve(ctx, listener)   // until ctx is done
 //

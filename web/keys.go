@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/store"
 )
 
 func (s *Server) listKeys(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	keys, err := s.opts.Store.Keys(r.Context())
+	keys, err := access.NewKeyStore(s.opts.Store.DB()).Keys(r.Context())
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	return okResponse(map[string]any{"keys": append([]store.Key{}, keys...)})
+	return okResponse(map[string]any{"keys": append([]access.Key{}, keys...)})
 }
 
 func (s *Server) createKey(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
@@ -24,7 +25,7 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) (jsonResponse
 		return jsonResponse{}, err
 	}
 	var body struct {
-		store.Key
+		access.Key
 		Text string `json:"key"`
 	}
 	var err error

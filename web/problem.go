@@ -103,7 +103,7 @@ var knownErrors = []struct {
 	{store.ErrRequestTaken, kindRequestIDTaken},
 	{store.ErrNoStage, kindInvalid},
 	{store.ErrInvalid, kindInvalid},
-	{store.ErrInvalidKey, kindInvalid},
+	{access.ErrInvalidKey, kindInvalid},
 	{webhook.ErrInvalid, kindInvalid},
 	{store.ErrEventsGone, kindEventsGone},
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -29,7 +30,7 @@ func TestSourceSecrets_AreInNoResponseToReaders(t *testing.T) {
 		paths = append(paths, api+"/tasks/"+task.ID.String())
 		b.failTask(task.ID)
 	}
-	readers := []string{readText, b.key(store.ScopeSubmit)}
+	readers := []string{readText, b.key(access.Submit.String())}
 	for _, as := range readers {
 		for _, path := range paths {
 			b.wantNoSecret(path, string(b.do(call{method: "GET", path: path, as: as}).wantStatus(http.StatusOK, nil).body))

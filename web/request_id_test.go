@@ -4,13 +4,14 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/store"
 )
 
 func TestRequestID_BelongsToItsKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	one, two := b.key(store.ScopeSubmit), b.key(store.ScopeSubmit)
+	one, two := b.key(access.Submit.String()), b.key(access.Submit.String())
 	submit := func(as, source string) testResponse {
 		t.Helper()
 		return b.do(call{

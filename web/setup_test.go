@@ -57,7 +57,7 @@ func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 	b := &testServer{t: t, pool: pool, Store: store.New(pool, g), published: t.TempDir()}
 	admin, err1 := access.NewSecret(adminText)
 	reader, err2 := access.NewSecret(readText)
-	guard, err3 := access.New(access.Options{Admin: admin, ReadOnly: reader, Keys: b.Store})
+	guard, err3 := access.New(access.Options{Admin: admin, ReadOnly: reader, Keys: access.NewKeyStore(b.pool)})
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func (b *testServer) exec(sql string, args ...any) {
 // key makes an API key.
 func (b *testServer) key(scope string) string {
 	b.t.Helper()
-	_, text, err := b.CreateKey(b.t.Context(), "test "+scope, scope)
+	_, text, err := access.NewKeyStore(b.pool).CreateKey(b.t.Context(), "test "+scope, scope)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -83,8 +83,8 @@ func TestStreams_OfARevokedKeyEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 30 // more than anybody may be wrong
 		text := "cue_aaaaaaaa_" + strings.Repeat("A", 43)
-		keys := &singleKeyStore{key: store.Key{
-			Name: "wall", Scope: store.ScopeRead, Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text)),
+		keys := &singleKeyStore{key: access.Key{
+			Name: "wall", Scope: access.Read.String(), Prefix: "aaaaaaaa", Digest: sha256.Sum256([]byte(text)),
 		}}
 		s := newServerWithoutDB(t, keys, func() web.Subscription { return idleSubscription{} })
 		var streams sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/usererr"
@@ -33,11 +34,11 @@ func (c *cli) keysCreateCommand() *cobra.Command {
 		Short: "Create an API key and print it",
 		Args:  exactlyOne("NAME"),
 	}
-	scope := cmd.Flags().String("scope", store.ScopeSubmit, "scope of the key: read, submit or admin")
+	scope := cmd.Flags().String("scope", access.Submit.String(), "scope of the key: read, submit or admin")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch *scope {
-		case store.ScopeRead, store.ScopeSubmit, store.ScopeAdmin:
+		case access.Read.String(), access.Submit.String(), access.Admin.String():
 		default:
 			return usererr.Usagef("--scope %s: it must be read, submit or admin", usererr.Printable(*scope))
 		}
@@ -45,7 +46,7 @@ func (c *cli) keysCreateCommand() *cobra.Command {
 			key, text, err := c.actions(db).CreateKey(cmd.Context(), args[0], *scope)
 			if err != nil || c.json {
 				return c.jsonOr(err, struct {
-					store.Key
+					access.Key
 					Text string `json:"key"`
 				}{key, text})
 			}
@@ -66,7 +67,7 @@ func (c *cli) keysListCommand() *cobra.Command {
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
-			keys, err := db.Store.Keys(cmd.Context())
+			keys, err := access.NewKeyStore(db.Store.DB()).Keys(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -76,7 +77,7 @@ func (c *cli) keysListCommand() *cobra.Command {
 	return cmd
 }
 
-func keyRow(k store.Key) []string {
+func keyRow(k access.Key) []string {
 	ago := func(t *time.Time) string {
 		if t == nil {
 			return "never"
@@ -118,19 +119,19 @@ func (c *cli) keysRevokeCommand() *cobra.Command {
 }
 
 // findKey finds a key by its id, the end of that, or the key's prefix.
-func findKey(ctx context.Context, st *store.Store, word string) (store.Key, error) {
-	keys, err := st.Keys(ctx)
+func findKey(ctx context.Context, st *store.Store, word string) (access.Key, error) {
+	keys, err := access.NewKeyStore(st.DB()).Keys(ctx)
 	if err != nil {
-		return store.Key{}, err
+		return access.Key{}, err
 	}
-	var found []store.Key
+	var found []access.Key
 	for _, k := range keys {
 		if idEndsIn(k.ID, word) || strings.TrimPrefix(word, "cue_") == k.Prefix {
 			found = append(found, k)
 		}
 	}
 	if len(found) != 1 {
-		return store.Key{}, noSingle("key", word, len(found), "cuelight keys list")
+		return access.Key{}, noSingle("key", word, len(found), "cuelight keys list")
 	}
 	return found[0], nil
 }

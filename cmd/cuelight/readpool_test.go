@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/internal/access"
 )
 
 // address returns the database's address with more parameters.
@@ -79,7 +79,7 @@ func TestServe_WorksWhileClientsHoldAllTheirConnections(t *testing.T) {
 	}
 	over := make(chan struct{})
 	var asking sync.WaitGroup
-	_, key, err := store.New(conn, store.Video()).CreateKey(t.Context(), "another", store.ScopeAdmin)
+	_, key, err := access.NewKeyStore(conn).CreateKey(t.Context(), "another", access.Admin.String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Package access authenticates HTTP requests and authorises them by scope.
 //
 //	admin, _, err := access.LoadSecret(filepath.Join(dir, "admin-secret"))
-//	guard, err := access.New(access.Options{Admin: admin, Keys: st})
+//	guard, err := access.New(access.Options{Admin: admin, Keys: access.NewKeyStore(pool)})
 //	handler := guard.Identify(mux)
 //
 //	// in a handler
@@ -11,7 +11,7 @@
 // A request carries one of these credentials:
 //
 //   - the admin secret or the read-only secret, as a bearer token;
-//   - an API key, as a bearer token (see store.CreateKey), with the key's scope;
+//   - an API key, as a bearer token (see [KeyStore.CreateKey]), with the key's scope;
 //   - a session cookie, which [Guard.Login] creates for either.
 //
 // # What it promises

@@ -19,11 +19,11 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Keys reads API keys. A *store.Store is one.
+// Keys reads API keys. A [KeyStore] is one.
 type Keys interface {
-	FindKey(ctx context.Context, prefix string) (store.Key, error) // [store.ErrNotFound]
+	FindKey(ctx context.Context, prefix string) (Key, error) // [store.ErrNotFound]
 	UseKey(ctx context.Context, key store.ID) error
-	Keys(ctx context.Context) ([]store.Key, error)
+	Keys(ctx context.Context) ([]Key, error)
 }
 
 // Options say which credentials a [Guard] accepts. Without Admin, ReadOnly, Keys and
@@ -199,10 +199,10 @@ func (g *Guard) verify(ctx context.Context, r *http.Request, text string) (crede
 // match does the same work whichever credential matches. Only the form of a key, which the
 // client knows, makes a difference.
 func (g *Guard) match(ctx context.Context, text string, digest [sha256.Size]byte) (credential, error) {
-	var key store.Key
+	var key Key
 	var scope Scope
 	stored := g.dummy
-	if prefix, ok := store.KeyPrefix(text); ok && g.o.Keys != nil {
+	if prefix, ok := KeyPrefix(text); ok && g.o.Keys != nil {
 		var err error
 		if key, scope, err = g.findKey(ctx, prefix); err != nil {
 			return credential{}, err
@@ -226,26 +226,26 @@ func (g *Guard) match(ctx context.Context, text string, digest [sha256.Size]byte
 }
 
 // recordUse records the use of a key, once a minute. An error does not reject the request.
-func (g *Guard) recordUse(ctx context.Context, key store.Key) {
+func (g *Guard) recordUse(ctx context.Context, key Key) {
 	if key.UsedAt == nil || time.Since(*key.UsedAt) > time.Minute {
 		_ = g.o.Keys.UseKey(ctx, key.ID)
 	}
 }
 
 // findKey finds a valid key. Without one the scope is None.
-func (g *Guard) findKey(ctx context.Context, prefix string) (store.Key, Scope, error) {
+func (g *Guard) findKey(ctx context.Context, prefix string) (Key, Scope, error) {
 	key, err := g.o.Keys.FindKey(ctx, prefix)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.Key{}, None, nil
+		return Key{}, None, nil
 	}
 	if err != nil {
-		return store.Key{}, None, err
+		return Key{}, None, err
 	}
 	return key, scopeOf(key), nil
 }
 
 // scopeOf is the scope of a valid key, and None for others.
-func scopeOf(key store.Key) Scope {
+func scopeOf(key Key) Scope {
 	scope, err := ParseScope(key.Scope)
 	if err != nil || key.RevokedAt != nil {
 		return None
@@ -269,7 +269,7 @@ func (g *Guard) secretOf(subject string) credential {
 // keyNamePrefix starts the names of principals that are API keys, and no others.
 const keyNamePrefix = "key "
 
-func keyCredential(key store.Key, scope Scope) credential {
+func keyCredential(key Key, scope Scope) credential {
 	// Names are shown on terminals, and older versions accepted unprintable characters.
 	name := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

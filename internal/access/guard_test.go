@@ -28,14 +28,14 @@ var (
 // keyring is a table of keys.
 type keyring struct {
 	mu   sync.Mutex
-	keys map[string]store.Key
+	keys map[string]access.Key
 	used int
 	read int // how often they were listed
 	err  error
 }
 
 // Keys returns all keys.
-func (k *keyring) Keys(context.Context) (all []store.Key, err error) {
+func (k *keyring) Keys(context.Context) (all []access.Key, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.read++
@@ -43,15 +43,15 @@ func (k *keyring) Keys(context.Context) (all []store.Key, err error) {
 }
 
 // FindKey returns the key with a prefix.
-func (k *keyring) FindKey(_ context.Context, prefix string) (store.Key, error) {
+func (k *keyring) FindKey(_ context.Context, prefix string) (access.Key, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, ok := k.keys[prefix]
 	if k.err != nil {
-		return store.Key{}, k.err
+		return access.Key{}, k.err
 	}
 	if !ok {
-		return store.Key{}, store.ErrNotFound
+		return access.Key{}, store.ErrNotFound
 	}
 	return key, nil
 }
@@ -66,13 +66,13 @@ func (k *keyring) UseKey(context.Context, store.ID) error {
 
 func (k *keyring) add(prefix, scope string) string {
 	text := "cue_" + prefix + "_" + strings.Repeat("A", 43)
-	k.keys[prefix] = store.Key{
+	k.keys[prefix] = access.Key{
 		ID: store.ID{1}, Name: "n " + scope, Scope: scope, Prefix: prefix, Digest: sha256.Sum256([]byte(text)),
 	}
 	return text
 }
 
-func (k *keyring) change(prefix string, change func(*store.Key)) {
+func (k *keyring) change(prefix string, change func(*access.Key)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key := k.keys[prefix]
@@ -87,7 +87,7 @@ func options(t testing.TB) (access.Options, *keyring) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	k := &keyring{keys: make(map[string]store.Key)}
+	k := &keyring{keys: make(map[string]access.Key)}
 	return access.Options{Admin: admin, ReadOnly: reader, Keys: k}, k
 }
 
@@ -116,7 +116,7 @@ func TestIdentify_FindsThePrincipalOfCredentials(t *testing.T) {
 		k.add("adminadm", "admin")
 	revoked := k.add("revokedr", "admin")
 	now := time.Now()
-	k.change("revokedr", func(k *store.Key) { k.RevokedAt = &now })
+	k.change("revokedr", func(k *access.Key) { k.RevokedAt = &now })
 	unknownScope := k.add("oddoddod", "root")
 	for _, c := range []struct {
 		bearer string
@@ -162,7 +162,7 @@ func TestPrincipal_NameIsPrintable(t *testing.T) {
 	t.Parallel()
 	o, k := options(t)
 	text := k.add("aaaaaaaa", "read")
-	k.change("aaaaaaaa", func(k *store.Key) { k.Name = "a\x1b[2J\u202eb" })
+	k.change("aaaaaaaa", func(k *access.Key) { k.Name = "a\x1b[2J\u202eb" })
 	who, err := guard(t, o).Who(request(text))
 	if want := "key aaaaaaaa (a\ufffd[2J\ufffdb)"; err != nil || who.Name != want {
 		t.Errorf("it is %q, %v; want %q", who.Name, err, want)
@@ -234,7 +234,7 @@ func TestIdentify_RecordsTheUseOfAKeyOnceAMinute(t *testing.T) {
 		want int
 	}{{2 * time.Minute, 1}, {time.Second, 1}, {time.Hour, 2}} {
 		at := time.Now().Add(-c.ago)
-		k.change("aaaaaaaa", func(k *store.Key) { k.UsedAt = &at })
+		k.change("aaaaaaaa", func(k *access.Key) { k.UsedAt = &at })
 		if _, err := g.Who(request(text)); err != nil || k.used != c.want {
 			t.Errorf("%d: noted %d times, want %d, %v", i, k.used, c.want, err)
 		}
@@ -244,7 +244,7 @@ func TestIdentify_RecordsTheUseOfAKeyOnceAMinute(t *testing.T) {
 	}
 	c := login(t, g, text)
 	used := k.used
-	k.change("aaaaaaaa", func(k *store.Key) { k.UsedAt = nil })
+	k.change("aaaaaaaa", func(k *access.Key) { k.UsedAt = nil })
 	if _, err := g.Who(with(c)); err != nil || k.used != used+1 {
 		t.Errorf("the use by a session is not noted: %v", err)
 	}
@@ -291,7 +291,7 @@ func TestIdentify_LimitsFailuresByAddress(t *testing.T) {
 			t.Errorf("the keys were read %d times", k.read)
 		}
 		now := time.Now()
-		k.change("aaaaaaaa", func(k *store.Key) { k.RevokedAt = &now })
+		k.change("aaaaaaaa", func(k *access.Key) { k.RevokedAt = &now })
 		if who, err := g.Who(request(key)); err == nil {
 			t.Errorf("by a key that was revoked: %+v", who)
 		}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/cuelight/cuelight/store"
 )
 
 // Scope is what a principal may do. Each scope includes the lower ones.
@@ -39,11 +37,11 @@ func ParseScope(s string) (Scope, error) {
 func (s Scope) String() string {
 	switch s {
 	case Read:
-		return store.ScopeRead
+		return "read"
 	case Submit:
-		return store.ScopeSubmit
+		return "submit"
 	case Admin:
-		return store.ScopeAdmin
+		return "admin"
 	}
 	return "none"
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
-	"github.com/cuelight/cuelight/store"
 )
 
 func sessionKey(t testing.TB, letter string) access.Secret {
@@ -88,7 +87,7 @@ func TestSession_OutlivesTheProcessAndEndsWithItsCredential(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	k.change("aaaaaaaa", func(k *store.Key) { k.RevokedAt = &now })
+	k.change("aaaaaaaa", func(k *access.Key) { k.RevokedAt = &now })
 	if _, err := again.Who(with(ofKey)); !errors.Is(err, access.ErrUnknown) {
 		t.Errorf("with its key revoked: %v", err)
 	}
@@ -268,7 +267,7 @@ func TestStill_ReportsRevokedAccess(t *testing.T) {
 			"secret": true, "key": true, "session of a key": true, "session": true, "session that is left": true,
 		})
 		now := time.Now()
-		k.change("aaaaaaaa", func(k *store.Key) { k.RevokedAt = &now })
+		k.change("aaaaaaaa", func(k *access.Key) { k.RevokedAt = &now })
 		g.Logout(httptest.NewRecorder(), with(left))
 		for range 30 { // none of it is an attempt to get in
 			still(map[string]bool{"secret": true, "session": true})
@@ -288,9 +287,9 @@ func TestStill_ReportsRevokedAccess(t *testing.T) {
 type slow struct{ *keyring }
 
 // FindKey waits until ctx is done.
-func (slow) FindKey(ctx context.Context, _ string) (store.Key, error) {
+func (slow) FindKey(ctx context.Context, _ string) (access.Key, error) {
 	<-ctx.Done()
-	return store.Key{}, ctx.Err()
+	return access.Key{}, ctx.Err()
 }
 
 func TestIdentify_EndsAfterTheTimeout(t *testing.T) {

@@ -46,7 +46,7 @@ type server struct {
 func serve(t *testing.T) *server {
 	t.Helper()
 	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
-	guard, err := access.New(access.Options{Keys: st})
+	guard, err := access.New(access.Options{Keys: access.NewKeyStore(st.DB())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func serve(t *testing.T) *server {
 	ts := httptest.NewServer(s.Handler())
 	t.Cleanup(ts.Close)
 	t.Cleanup(s.Drain)
-	_, key, err := st.CreateKey(t.Context(), "generated client", store.ScopeSubmit)
+	_, key, err := access.NewKeyStore(st.DB()).CreateKey(t.Context(), "generated client", access.Submit.String())
 	if err != nil {
 		t.Fatal(err)
 	}

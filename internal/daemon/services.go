@@ -100,7 +100,7 @@ func (d *Daemon) diskChecks() []health.Check {
 // listen creates what is served, and opens the listening socket.
 func (s *services) listen(ctx context.Context) (err error) {
 	d, reads := s.d, &s.d.DB.Reads
-	guard, err := d.HTTP.guard(d.Config.DataDir, reads.ReservedStore, d.Log)
+	guard, err := d.HTTP.guard(d.Config.DataDir, access.NewKeyStore(reads.ReservedStore.DB()), d.Log)
 	if err != nil {
 		return err
 	}

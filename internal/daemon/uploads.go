@@ -64,7 +64,7 @@ func checkKey(ctx context.Context, st *store.Store, principal string) error {
 	if !ok {
 		return nil
 	}
-	key, err := st.FindKey(ctx, prefix)
+	key, err := access.NewKeyStore(st.DB()).FindKey(ctx, prefix)
 	if errors.Is(err, store.ErrNotFound) || err == nil && key.RevokedAt != nil {
 		return fmt.Errorf("%w: the API key of the upload has been revoked", upload.ErrRefused)
 	}

@@ -34,7 +34,7 @@ func sent(t *testing.T, id, principal, content string) upload.Upload {
 // keyOf is the principal of a new API key.
 func keyOf(t *testing.T, st *store.Store) string {
 	t.Helper()
-	key, _, err := st.CreateKey(t.Context(), "site", store.ScopeSubmit)
+	key, _, err := access.NewKeyStore(st.DB()).CreateKey(t.Context(), "site", access.Submit.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,11 +45,11 @@ func TestUpload_WithARevokedKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
 	st := store.New(pool, store.Video())
-	guard, err := access.New(access.Options{Keys: st})
+	guard, err := access.New(access.Options{Keys: access.NewKeyStore(st.DB())})
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, text, err := st.CreateKey(t.Context(), "site", store.ScopeSubmit)
+	key, text, err := access.NewKeyStore(st.DB()).CreateKey(t.Context(), "site", access.Submit.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestUpload_WithARevokedKeyIsRefused(t *testing.T) {
 	if err := stillAuthorized(guard)(request); err != nil {
 		t.Errorf("before: %v", err)
 	}
-	if _, err := st.RevokeKey(t.Context(), key.ID); err != nil {
+	if _, err := access.NewKeyStore(st.DB()).RevokeKey(t.Context(), key.ID); err != nil {
 		t.Fatal(err)
 	}
 	if err := stillAuthorized(guard)(request); !errors.Is(err, upload.ErrRevoked) {

@@ -1,4 +1,4 @@
-package store_test
+package access_test
 
 import (
 	"crypto/sha256"
@@ -6,22 +6,39 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 )
 
+// keyFixture is the keys of a database.
+type keyFixture struct {
+	*access.KeyStore
+	pool *pgxpool.Pool
+}
+
+func newKeyFixture(t *testing.T) keyFixture {
+	t.Helper()
+	g := store.Video()
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	return keyFixture{access.NewKeyStore(pool), pool}
+}
+
 func TestCreateKey_StoresOnlyTheDigest(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	k, text, err := b.CreateKey(t.Context(), "build server", store.ScopeSubmit)
+	b := newKeyFixture(t)
+	k, text, err := b.CreateKey(t.Context(), "build server", access.Submit.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if prefix, ok := store.KeyPrefix(text); !ok || prefix != k.Prefix {
+	if prefix, ok := access.KeyPrefix(text); !ok || prefix != k.Prefix {
 		t.Errorf("the prefix of %q is %q, %t; the key says %q", text, prefix, ok, k.Prefix)
 	}
 	found, err := b.FindKey(t.Context(), k.Prefix)
 	if err != nil || found.ID != k.ID || found.Digest != sha256.Sum256([]byte(text)) ||
-		found.Scope != store.ScopeSubmit || found.RevokedAt != nil {
+		found.Scope != access.Submit.String() || found.RevokedAt != nil {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	var row string
@@ -38,13 +55,13 @@ func TestCreateKey_StoresOnlyTheDigest(t *testing.T) {
 
 func TestCreateKey_RejectsInvalidNamesAndScopes(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := newKeyFixture(t)
 	for _, c := range []struct{ name, scope string }{
 		{"", "read"}, {" ", "read"}, {strings.Repeat("x", 201), "read"}, {"a\x00b", "read"}, {"\xff", "read"},
 		{"a\x1b[31m", "read"}, {"a\nb", "read"}, {"a\u202eb", "read"}, {"a", "root"}, {"a", ""},
 	} {
 		_, _, err := b.CreateKey(t.Context(), c.name, c.scope)
-		if !errors.Is(err, store.ErrInvalidKey) || !errors.Is(err, store.ErrInvalid) {
+		if !errors.Is(err, access.ErrInvalidKey) || !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -52,8 +69,8 @@ func TestCreateKey_RejectsInvalidNamesAndScopes(t *testing.T) {
 
 func TestRevokeKey_KeepsTheFirstTime(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	k, _, err := b.CreateKey(t.Context(), "x", store.ScopeRead)
+	b := newKeyFixture(t)
+	k, _, err := b.CreateKey(t.Context(), "x", access.Read.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,12 +92,12 @@ func TestRevokeKey_KeepsTheFirstTime(t *testing.T) {
 
 func TestUseKey_RecordsTheTimeOncePerMinute(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	k, _, err := b.CreateKey(t.Context(), "x", store.ScopeRead)
+	b := newKeyFixture(t)
+	k, _, err := b.CreateKey(t.Context(), "x", access.Read.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := func() store.Key {
+	used := func() access.Key {
 		t.Helper()
 		if err := b.UseKey(t.Context(), k.ID); err != nil {
 			t.Fatal(err)
@@ -95,7 +112,9 @@ func TestUseKey_RecordsTheTimeOncePerMinute(t *testing.T) {
 	if second := used(); !second.UsedAt.Equal(*first.UsedAt) {
 		t.Errorf("recorded twice within a minute: %v, %v", first.UsedAt, second.UsedAt)
 	}
-	b.exec("update cuelight_keys set used_at = now() - interval '61 s'")
+	if _, err := b.pool.Exec(t.Context(), "update cuelight_keys set used_at = now() - interval '61 s'"); err != nil {
+		t.Fatal(err)
+	}
 	if later := used(); !later.UsedAt.After(*first.UsedAt) {
 		t.Errorf("not recorded after a minute: %v", later.UsedAt)
 	}
@@ -108,7 +127,7 @@ func FuzzKeyPrefix(f *testing.F) {
 	f.Add("cue_")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
-		prefix, ok := store.KeyPrefix(text)
+		prefix, ok := access.KeyPrefix(text)
 		if ok != (prefix != "") {
 			t.Fatalf("%q: %q, %t", text, prefix, ok)
 		}

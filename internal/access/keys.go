@@ -1,4 +1,4 @@
-package store
+package access
 
 import (
 	"context"
@@ -15,12 +15,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/statement"
+	"github.com/cuelight/cuelight/store"
 )
 
 // Key describes an API key; the database has its digest and not the key. All pipelines of a
 // schema share the keys.
 type Key struct {
-	ID        ID         `json:"id"`
+	ID        store.ID   `json:"id"`
 	Name      string     `json:"name"`
 	Scope     string     `json:"scope"`  // read, submit or admin
 	Prefix    string     `json:"prefix"` // its first characters, not secret
@@ -32,20 +33,19 @@ type Key struct {
 }
 
 // ErrInvalidKey says that the name or the scope of a new key is invalid. It matches
-// [ErrInvalid].
+// [store.ErrInvalid].
 var ErrInvalidKey error = invalidKey{}
 
 type invalidKey struct{}
 
 func (invalidKey) Error() string        { return "invalid key" }
-func (invalidKey) Is(target error) bool { return target == ErrInvalid }
+func (invalidKey) Is(target error) bool { return target == store.ErrInvalid }
 
-// The scopes of a [Key]. Each includes those before it.
-const (
-	ScopeRead   = "read"
-	ScopeSubmit = "submit"
-	ScopeAdmin  = "admin"
-)
+// KeyStore reads and writes the API keys in a database. It has no state of its own.
+type KeyStore struct{ db store.DB }
+
+// NewKeyStore returns the KeyStore of a database, or of a transaction.
+func NewKeyStore(db store.DB) *KeyStore { return &KeyStore{db} }
 
 // A key's text is cue_, its prefix, an underscore, and 256 random bits.
 const (
@@ -92,11 +92,12 @@ const maxKeyName = 200
 // CreateKey creates an API key and returns its text, which is not stored. The name describes
 // the key, need not be unique, and has 1 to 200 bytes of printable characters. It returns
 // [ErrInvalidKey].
-func (s *Store) CreateKey(ctx context.Context, name, scope string) (k Key, text string, err error) {
-	k = Key{Name: name, Scope: scope}
+func (k *KeyStore) CreateKey(ctx context.Context, name, scope string) (key Key, text string, err error) {
+	key = Key{Name: name, Scope: scope}
+	_, err = ParseScope(scope)
 	switch {
-	case scope != ScopeRead && scope != ScopeSubmit && scope != ScopeAdmin:
-		err = fmt.Errorf("%w: unknown scope %q; allowed: read, submit, admin", ErrInvalidKey, scope)
+	case err != nil:
+		err = fmt.Errorf("%w: %w", ErrInvalidKey, err)
 	case strings.TrimSpace(name) == "" || len(name) > maxKeyName || statement.CleanText(name) != name,
 		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }): // it is shown on terminals
 		err = fmt.Errorf("%w: a name has 1 to %d bytes of printable characters", ErrInvalidKey, maxKeyName)
@@ -105,16 +106,16 @@ func (s *Store) CreateKey(ctx context.Context, name, scope string) (k Key, text 
 		return Key{}, "", fmt.Errorf("create key: %w", err)
 	}
 	for {
-		k.Prefix, text = newKey()
-		k.Digest = sha256.Sum256([]byte(text))
-		err := s.db.QueryRow(ctx, createKeySQL, name, scope, k.Prefix, k.Digest[:]).Scan(&k.ID, &k.CreatedAt)
+		key.Prefix, text = newKey()
+		key.Digest = sha256.Sum256([]byte(text))
+		err := k.db.QueryRow(ctx, createKeySQL, name, scope, key.Prefix, key.Digest[:]).Scan(&key.ID, &key.CreatedAt)
 		if errors.Is(err, pgx.ErrNoRows) {
 			continue // the prefix exists already: one in 10¹²
 		}
 		if err != nil {
-			return Key{}, "", s.explain("create key", err)
+			return Key{}, "", statement.Wrap(k.db, "create key", err)
 		}
-		return k, text, nil
+		return key, text, nil
 	}
 }
 
@@ -125,13 +126,13 @@ const keysSQL = `
 select ` + keyColumns + ` from cuelight_keys order by id`
 
 // Keys lists all API keys, also revoked ones, the oldest first.
-func (s *Store) Keys(ctx context.Context) ([]Key, error) {
-	rows, err := s.db.Query(ctx, keysSQL)
+func (k *KeyStore) Keys(ctx context.Context) ([]Key, error) {
+	rows, err := k.db.Query(ctx, keysSQL)
 	if err != nil {
-		return nil, s.explain("list keys", err)
+		return nil, statement.Wrap(k.db, "list keys", err)
 	}
 	keys, err := pgx.CollectRows(rows, scanKey)
-	return keys, s.explain("list keys", err)
+	return keys, statement.Wrap(k.db, "list keys", err)
 }
 
 const findKeySQL = `
@@ -139,17 +140,17 @@ const findKeySQL = `
 select ` + keyColumns + ` from cuelight_keys where prefix = $1`
 
 // FindKey returns the key with a prefix, also if it was revoked. The caller must compare the
-// digest. It returns [ErrNotFound].
-func (s *Store) FindKey(ctx context.Context, prefix string) (Key, error) {
-	rows, err := s.db.Query(ctx, findKeySQL, prefix)
+// digest. It returns [store.ErrNotFound].
+func (k *KeyStore) FindKey(ctx context.Context, prefix string) (Key, error) {
+	rows, err := k.db.Query(ctx, findKeySQL, prefix)
 	if err != nil {
-		return Key{}, s.explain("find key", err)
+		return Key{}, statement.Wrap(k.db, "find key", err)
 	}
-	k, err := pgx.CollectExactlyOneRow(rows, scanKey)
+	found, err := pgx.CollectExactlyOneRow(rows, scanKey)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrNotFound
+		err = store.ErrNotFound
 	}
-	return k, s.explain("find key", err)
+	return found, statement.Wrap(k.db, "find key", err)
 }
 
 func scanKey(row pgx.CollectableRow) (k Key, err error) {
@@ -171,9 +172,9 @@ update cuelight_keys set used_at = now()
 
 // UseKey records the use of a key, at most once a minute. It skips a key that another
 // transaction has locked.
-func (s *Store) UseKey(ctx context.Context, key ID) error {
-	_, err := s.db.Exec(ctx, useKeySQL, key)
-	return s.explain("use key", err)
+func (k *KeyStore) UseKey(ctx context.Context, key store.ID) error {
+	_, err := k.db.Exec(ctx, useKeySQL, key)
+	return statement.Wrap(k.db, "use key", err)
 }
 
 const revokeKeySQL = `
@@ -182,15 +183,15 @@ update cuelight_keys set revoked_at = coalesce(revoked_at, now()) where id = $1
 returning ` + keyColumns
 
 // RevokeKey revokes a key for good, and returns it. Revoking twice changes nothing. It
-// returns [ErrNotFound].
-func (s *Store) RevokeKey(ctx context.Context, key ID) (Key, error) {
-	rows, err := s.db.Query(ctx, revokeKeySQL, key)
+// returns [store.ErrNotFound].
+func (k *KeyStore) RevokeKey(ctx context.Context, key store.ID) (Key, error) {
+	rows, err := k.db.Query(ctx, revokeKeySQL, key)
 	if err != nil {
-		return Key{}, s.explain("revoke key", err)
+		return Key{}, statement.Wrap(k.db, "revoke key", err)
 	}
-	k, err := pgx.CollectExactlyOneRow(rows, scanKey)
+	found, err := pgx.CollectExactlyOneRow(rows, scanKey)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrNotFound
+		err = store.ErrNotFound
 	}
-	return k, s.explain("revoke key", err)
+	return found, statement.Wrap(k.db, "revoke key", err)
 }
