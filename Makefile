@@ -74,7 +74,7 @@ load: needs-test build ## measure the cost of 500 streams and 50 requests/s (fou
 	@$(plain) $(GO) build -o bin/load ./internal/proof/load && exec bin/load -program bin/cuelight $(ARGS)
 
 .PHONY: sql
-sql: ## generate schema.sql and triggers.sql
+sql: ## generate schema.sql, triggers.sql and store/engine/video.sql
 	@$(GO) run ./store/internal/gensql
 
 .PHONY: vendor

@@ -182,16 +182,25 @@ create index if not exists tasks_user on tasks (user_id, id) where user_id is no
 -- Ready tasks per stage, in the order they are claimed. Finished tasks are in
 -- none of these indexes, so the cost of a claim does not grow with them.
 create index if not exists tasks_ingest_ready on tasks (priority desc, id)
-  where ingest_status in ('pending', 'failed') and ingest_run_at is null;
+  where ingest_status in ('pending', 'failed')
+    and ingest_run_at is null;
 create index if not exists tasks_transcode_ready on tasks (priority desc, id)
-  where transcode_status in ('pending', 'failed') and ingest_status = 'completed' and transcode_run_at is null;
+  where transcode_status in ('pending', 'failed')
+    and ingest_status = 'completed'
+    and transcode_run_at is null;
 create index if not exists tasks_metadata_ready on tasks (priority desc, id)
-  where metadata_status in ('pending', 'failed') and ingest_status = 'completed' and metadata_run_at is null;
+  where metadata_status in ('pending', 'failed')
+    and ingest_status = 'completed'
+    and metadata_run_at is null;
 create index if not exists tasks_assemble_ready on tasks (priority desc, id)
-  where assemble_status in ('pending', 'failed') and transcode_status = 'completed'
-    and metadata_status = 'completed' and assemble_run_at is null;
+  where assemble_status in ('pending', 'failed')
+    and transcode_status = 'completed'
+    and metadata_status = 'completed'
+    and assemble_run_at is null;
 create index if not exists tasks_publish_ready on tasks (priority desc, id)
-  where publish_status in ('pending', 'failed') and assemble_status = 'completed' and publish_run_at is null;
+  where publish_status in ('pending', 'failed')
+    and assemble_status = 'completed'
+    and publish_run_at is null;
 
 -- Tasks that wait for a time.
 create index if not exists tasks_ingest_waiting on tasks (ingest_run_at)

@@ -40,11 +40,15 @@ begin
          bool_or(greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) > 'pending'
                  or overridden_by is not null) as imported,
          bool_or(ingest_status in ('pending', 'failed')) as ingest_open,
-         bool_or(transcode_status in ('pending', 'failed') and ingest_status = 'completed') as transcode_open,
-         bool_or(metadata_status in ('pending', 'failed') and ingest_status = 'completed') as metadata_open,
-         bool_or(assemble_status in ('pending', 'failed') and transcode_status = 'completed'
+         bool_or(transcode_status in ('pending', 'failed')
+    and ingest_status = 'completed') as transcode_open,
+         bool_or(metadata_status in ('pending', 'failed')
+    and ingest_status = 'completed') as metadata_open,
+         bool_or(assemble_status in ('pending', 'failed')
+    and transcode_status = 'completed'
     and metadata_status = 'completed') as assemble_open,
-         bool_or(publish_status in ('pending', 'failed') and assemble_status = 'completed') as publish_open
+         bool_or(publish_status in ('pending', 'failed')
+    and assemble_status = 'completed') as publish_open
     into inserted from new_rows;
   if inserted.ingest_open then
     perform pg_notify('cuelight_video_ingest', '') where pg_notification_queue_usage() < 0.9;
@@ -296,22 +300,30 @@ begin
            and (not (o.ingest_status in ('pending', 'failed'))
                 or n.ingest_run_at is distinct from o.ingest_run_at
                 or n.priority > o.priority)) as ingest_open,
-         bool_or(n.transcode_status in ('pending', 'failed') and n.ingest_status = 'completed'
-           and (not (o.transcode_status in ('pending', 'failed') and o.ingest_status = 'completed')
+         bool_or(n.transcode_status in ('pending', 'failed')
+    and n.ingest_status = 'completed'
+           and (not (o.transcode_status in ('pending', 'failed')
+    and o.ingest_status = 'completed')
                 or n.transcode_run_at is distinct from o.transcode_run_at
                 or n.priority > o.priority)) as transcode_open,
-         bool_or(n.metadata_status in ('pending', 'failed') and n.ingest_status = 'completed'
-           and (not (o.metadata_status in ('pending', 'failed') and o.ingest_status = 'completed')
+         bool_or(n.metadata_status in ('pending', 'failed')
+    and n.ingest_status = 'completed'
+           and (not (o.metadata_status in ('pending', 'failed')
+    and o.ingest_status = 'completed')
                 or n.metadata_run_at is distinct from o.metadata_run_at
                 or n.priority > o.priority)) as metadata_open,
-         bool_or(n.assemble_status in ('pending', 'failed') and n.transcode_status = 'completed'
+         bool_or(n.assemble_status in ('pending', 'failed')
+    and n.transcode_status = 'completed'
     and n.metadata_status = 'completed'
-           and (not (o.assemble_status in ('pending', 'failed') and o.transcode_status = 'completed'
+           and (not (o.assemble_status in ('pending', 'failed')
+    and o.transcode_status = 'completed'
     and o.metadata_status = 'completed')
                 or n.assemble_run_at is distinct from o.assemble_run_at
                 or n.priority > o.priority)) as assemble_open,
-         bool_or(n.publish_status in ('pending', 'failed') and n.assemble_status = 'completed'
-           and (not (o.publish_status in ('pending', 'failed') and o.assemble_status = 'completed')
+         bool_or(n.publish_status in ('pending', 'failed')
+    and n.assemble_status = 'completed'
+           and (not (o.publish_status in ('pending', 'failed')
+    and o.assemble_status = 'completed')
                 or n.publish_run_at is distinct from o.publish_run_at
                 or n.priority > o.priority)) as publish_open
     into effects

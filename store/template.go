@@ -236,7 +236,7 @@ func (d templateData) Retrying(row string) []string {
 
 // Alive is the condition that the worker is registered and not lost.
 func (d templateData) Alive(worker string) string {
-	return "exists (select from workers where id = " + worker + " and stopped_at is null and lost_at is null)"
+	return "exists (select from workers\n                    where id = " + worker + " and stopped_at is null and lost_at is null)"
 }
 
 // Connected is the condition that the session of a row of workers is open.
@@ -272,7 +272,7 @@ func (d templateData) AnyContinued() string {
 			parts = append(parts, s.Name+"_continues")
 		}
 	}
-	return strings.Join(append(parts, "false"), " or ")
+	return strings.Join(append(parts, "false"), "\n                or ")
 }
 
 // NeedsText names the stages that a stage needs, with a verb.
@@ -297,14 +297,14 @@ func (s stageData) NeedsCompleted(row string) string {
 func (s stageData) Open(row string) string {
 	open := row + s.Name + "_status in ('pending', 'failed')"
 	if len(s.Needs) > 0 {
-		open += " and " + s.NeedsCompleted(row)
+		open += "\n    and " + s.NeedsCompleted(row)
 	}
 	return open
 }
 
 // Ready is the condition that a stage can be claimed.
 func (s stageData) Ready(row string) string {
-	return s.Open(row) + " and " + row + s.Name + "_run_at is null"
+	return s.Open(row) + "\n    and " + row + s.Name + "_run_at is null"
 }
 
 // Waited is how long the task t has been ready: since it was submitted, became due or

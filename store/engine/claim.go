@@ -31,7 +31,8 @@ with claimed as (
             {{- end}}
           order by {{if not .With.Aged}}priority desc, {{end}}id
           limit {{if .With.Continued -}}
-                greatest($2 - coalesce((nullif(current_setting('cuelight.continued', true), '')::int4[])[{{.Position}}], 0), 0)
+                greatest($2 - coalesce(
+                  (nullif(current_setting('cuelight.continued', true), '')::int4[])[{{.Position}}], 0), 0)
                 {{- else}}$2{{end}}
             for no key update skip locked))
   returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt,
@@ -49,7 +50,8 @@ select * from claimed`
 const promoteSQL = `
 /* promote due {{.Stage.Name}} */
 update {{.Tasks}} set {{.Stage.Name}}_run_at = null,
-       ready_at = case when {{.Stage.Name}}_attempts = 0 then coalesce(ready_at, {{.Stage.Name}}_run_at) else ready_at end
+       ready_at = case when {{.Stage.Name}}_attempts = 0
+                       then coalesce(ready_at, {{.Stage.Name}}_run_at) else ready_at end
  where id in (select id from {{.Tasks}}
                where {{.Stage.Name}}_run_at <= now()
                order by {{.Stage.Name}}_run_at

@@ -31,18 +31,21 @@ with me as materialized (
 ), locked as materialized (
   select ctid as row_ctid, id, priority
          {{- range .Stages}},
-         {{.Name}}_status, {{.Name}}_attempts, {{.Name}}_token, {{.Name}}_locked_at, {{.Name}}_locked_by, {{.Name}}_run_at
+         {{.Name}}_status, {{.Name}}_attempts, {{.Name}}_run_at,
+         {{.Name}}_token, {{.Name}}_locked_at, {{.Name}}_locked_by
          {{- end}}
     from {{.Tasks}} where id = any($2::uuid[]) for no key update skip locked
 ), matched as (
   select row_ctid, id, priority
-         {{- range .Stages}}, {{.Name}}_status, {{.Name}}_run_at,
-         coalesce({{.Name}}_token = {{.Name}}_reported, false) as {{.Name}}_done
+         {{- range .Stages}},
+         {{.Name}}_status, {{.Name}}_run_at, coalesce({{.Name}}_token = {{.Name}}_reported, false) as {{.Name}}_done
          {{- end}}
     from locked
     join unnest($2::uuid[]{{range $i, $s := .Stages}}, ${{arg 3 $i}}::uuid[]{{end}})
-         as r (task{{range .Stages}}, {{.Name}}_reported{{end}}) on r.task = locked.id
-   where {{range $i, $s := .Stages}}{{if $i}} or {{end}}{{.Name}}_token = {{.Name}}_reported{{end}}
+         as r (task{{range .Stages}}, {{.Name}}_reported{{end}})
+      on r.task = locked.id
+   where {{range $i, $s := .Stages}}{{if $i}}
+      or {{end}}{{.Name}}_token = {{.Name}}_reported{{end}}
 ), opened as (
   select matched.*
          {{- range .Stages}}{{if .Needs}},
@@ -64,11 +67,13 @@ with me as materialized (
   {{- end}}
 ), step as materialized (
   select row_ctid
-         {{- range $i, $s := .Stages}}, {{.Name}}_done
+         {{- range $i, $s := .Stages}},
+         {{.Name}}_done
          {{- if .Needs}}, {{.Name}}_ready,
          {{.Name}}_ready and
            {{- if $.With.Ranked}} {{.Name}}_rank <= case when{{end}}
-           coalesce((-priority::int, id) < (select -waiting.priority::int, waiting.id from ` + waitingSQL + ` limit 1), true)
+           coalesce((-priority::int, id) < (
+             select -waiting.priority::int, waiting.id from ` + waitingSQL + ` limit 1), true)
            {{- if $.With.Ranked}}
            then ` + freeSlots + `[{{arg 1 $i}}]
            when ` + claimsHere + `[{{arg 1 $i}}]
@@ -103,15 +108,21 @@ with me as materialized (
     from step
    where t.ctid = step.row_ctid
   returning t.id,
-         0 {{- range .Stages}} + {{.Name}}_done::int * {{.Bit}}{{end}} as done,
-         0 {{- range .Stages}}{{if .Needs}} + {{.Name}}_continues::int * {{.Bit}}{{end}}{{end}} as started,
+         0 {{- range .Stages}}
+           + {{.Name}}_done::int * {{.Bit}}{{end}} as done,
+         0 {{- range .Stages}}{{if .Needs}}
+           + {{.Name}}_continues::int * {{.Bit}}{{end}}{{end}} as started,
          0 {{- range .Stages}}{{if .Needs}}
            + ({{.Name}}_ready and not {{.Name}}_continues)::int * {{.Bit}}{{end}}{{end}} as left_ready,
          t.priority,
-         case when {{.AnyContinued}} then t.source else '' end,
-         case when {{.AnyContinued}} then t.params end,
-         coalesce(case when {{.AnyContinued}} then t.user_id end, ''),
-         coalesce(case when {{.AnyContinued}} then t.traceparent end, ''),
+         case when {{.AnyContinued}}
+              then t.source else '' end,
+         case when {{.AnyContinued}}
+              then t.params end,
+         coalesce(case when {{.AnyContinued}}
+                       then t.user_id end, ''),
+         coalesce(case when {{.AnyContinued}}
+                       then t.traceparent end, ''),
          case when {{range $i, $s := .Stages}}{{if $i}}
                and {{end}}t.{{.Name}}_status = 'completed'{{end}} then 1 << 31 else 0 end as task_done,
          array[{{.Each "t." "_attempts"}}] as attempts,
@@ -127,10 +138,14 @@ with me as materialized (
 ), history as (
   insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome, result)
   select locked.id, r.token,
-         case r.stage{{range $i, $s := .Stages}} when {{$i}} then '{{.Name}}'{{end}} end,
-         case r.stage{{range $i, $s := .Stages}} when {{$i}} then locked.{{.Name}}_attempts{{end}} end,
-         case r.stage{{range $i, $s := .Stages}} when {{$i}} then locked.{{.Name}}_locked_by{{end}} end,
-         case r.stage{{range $i, $s := .Stages}} when {{$i}} then locked.{{.Name}}_locked_at{{end}} end,
+         case r.stage{{range $i, $s := .Stages}}
+              when {{$i}} then '{{.Name}}'{{end}} end,
+         case r.stage{{range $i, $s := .Stages}}
+              when {{$i}} then locked.{{.Name}}_attempts{{end}} end,
+         case r.stage{{range $i, $s := .Stages}}
+              when {{$i}} then locked.{{.Name}}_locked_by{{end}} end,
+         case r.stage{{range $i, $s := .Stages}}
+              when {{$i}} then locked.{{.Name}}_locked_at{{end}} end,
          'completed', r.result::jsonb
     from updated
     join locked on locked.id = updated.id
@@ -138,11 +153,13 @@ with me as materialized (
                 ${{arg 5 (len .Stages)}}::uuid[], ${{arg 6 (len .Stages)}}::text[])
          as r (task, stage, token, result)
       on r.task = locked.id
-     and r.token = case r.stage{{range $i, $s := .Stages}} when {{$i}} then locked.{{.Name}}_token{{end}} end
+     and r.token = case r.stage{{range $i, $s := .Stages}}
+                        when {{$i}} then locked.{{.Name}}_token{{end}} end
 ), notified as materialized (
   select count(pg_notify(channel, ''))
     from (select bit_or(to_notify) as to_notify from updated) as all_tasks
-    join (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}('{{.Channel}}', {{.Bit}}){{end}}) as stage (channel, bit)
+    join (values {{range $i, $s := .Stages}}{{if $i}},
+                 {{end}}('{{.Channel}}', {{.Bit}}){{end}}) as stage (channel, bit)
       on to_notify & bit <> 0
    where pg_notification_queue_usage() < 0.9
 )
@@ -150,7 +167,8 @@ select updated.* from updated cross join notified
 {{- if .With.Ranked}}
  where not true = any(` + claimsHere + `)
     or (select set_config('cuelight.continued', array[
-         {{- range $i, $s := .Stages}}{{if $i}}, {{end}}count(*) filter (where started & {{.Bit}} <> 0){{end}}]::text, true)
+         {{- range $i, $s := .Stages}}{{if $i}},{{end}}
+         count(*) filter (where started & {{.Bit}} <> 0){{end}}]::text, true)
           from updated) is not null
 {{- end}}`
 
@@ -162,8 +180,10 @@ type completeVariant struct{ Ranked bool }
 const (
 	freeSlots  = `(${{arg 7 (len $.Stages)}}::int4[])`
 	claimsHere = `(${{arg 8 (len $.Stages)}}::bool[])`
-	waitingSQL = `{{$.Tasks}} waiting where {{$s.Ready "waiting."}}
-             {{- if $.With.Ranked}} and (${{arg 9 (len $.Stages)}}::uuid[] is null or waiting.id = any(${{arg 9 (len $.Stages)}})){{end}}
+	waitingSQL = `{{$.Tasks}} waiting
+             where {{$s.Ready "waiting."}}
+             {{- if $.With.Ranked}}
+               and (${{arg 9 (len $.Stages)}}::uuid[] is null or waiting.id = any(${{arg 9 (len $.Stages)}})){{end}}
              order by waiting.priority desc, waiting.id`
 )
 

@@ -34,7 +34,8 @@ with locked as materialized (
     from failed
    where t.id = failed.id
 ), history as (
-  insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome, retry_at, error_class, error)
+  insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome,
+                            retry_at, error_class, error)
   select id, token, '{{.Stage.Name}}', attempt, locked_by, locked_at, outcome,
          case when status = 'failed' or retry_in > 0 then now() + make_interval(secs => retry_in) end, class, error
     from failed

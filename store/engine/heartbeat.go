@@ -45,7 +45,8 @@ const expiredSQL = `(
      and not exists (
             select from pg_stat_activity b
              where b.datname = current_database() and b.usename = current_user
-               and b.application_name = 'cuelight ' || w.id and b.xact_start > clock_timestamp() - {{.Grace "w."}}))`
+               and b.application_name = 'cuelight ' || w.id
+               and b.xact_start > clock_timestamp() - {{.Grace "w."}}))`
 
 // OutageCredit is how much longer than their grace and lease workers may miss heartbeats
 // before they are lost, because the worker that decides had no connection to the database

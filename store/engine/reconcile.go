@@ -19,7 +19,8 @@ select r.token,
   from unnest($1::uuid[], $2::int4[], $3::uuid[]) as r (id, stage, token)
   left join {{.Tasks}} t on t.id = r.id
  where (r.token = case r.stage
-       {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_token{{end}} end) is not true`
+       {{- range $i, $s := .Stages}}
+         when {{$i}} then t.{{.Name}}_token{{end}} end) is not true`
 
 // LostClaim is a claim that its worker no longer holds.
 type LostClaim struct {
@@ -49,7 +50,8 @@ func (e *Engine) queueFindLost(batch *pgx.Batch, claims []Claim, lost *[]LostCla
 
 const findHeldSQL = `
 /* find held claims */
-select t.id, held.stage, held.token, held.attempt, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, '')
+select t.id, held.stage, held.token, held.attempt, t.source, t.params,
+       coalesce(t.user_id, ''), coalesce(t.traceparent, '')
   from {{.Tasks}} t
  cross join lateral (values
        {{- range $i, $s := .Stages}}{{if $i}},{{end}}

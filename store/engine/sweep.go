@@ -63,7 +63,8 @@ select w.id, case when (pg_has_role(b.usesysid, 'usage') or pg_has_role('pg_sign
   join pg_roles theirs on theirs.oid = b.usesysid
   join pg_roles me on me.rolname = current_user
  where w.pipeline = $2 and w.id is distinct from $1
-   and (w.stopped_at is not null or w.lost_at is not null or ` + expiredSQL + ` and ` + clockExpectedSQL + `)
+   and (w.stopped_at is not null or w.lost_at is not null or ` + expiredSQL + `
+        and ` + clockExpectedSQL + `)
    and coalesce(b.xact_start < clock_timestamp() - {{.Grace "w."}}, true)`
 
 // clockExpectedSQL is false also for a request that had to wait.
@@ -84,7 +85,8 @@ with lost as (
             and not exists (select from {{.Tasks}} t
                              where ({{.Any "t." "inprogress"}})
                                and ({{range $i, $s := .Stages}}{{if $i}}
-                                 or {{end}}t.{{.Name}}_locked_by = w.id and t.{{.Name}}_locked_at > now() - {{$.Grace "w."}}{{end}}))
+                                 or {{end}}t.{{.Name}}_locked_by = w.id
+                                    and t.{{.Name}}_locked_at > now() - {{$.Grace "w."}}{{end}}))
             for no key update skip locked)
   returning id, host, pid
 ), recorded as (` + workerLostSQL + `)
@@ -103,7 +105,8 @@ with orphaned as materialized (
            or coalesce(w.registered_in <> (select cuelight_database_id()), false) as released,
          case when w.id is null then 'the worker was lost'
               when w.registered_in <> (select cuelight_database_id())
-              then format('the worker, process %s on %s, used the database that this one was restored from', w.pid, w.host)
+              then format('the worker, process %s on %s, used the database that this one was restored from',
+                          w.pid, w.host)
               when w.lost_at is null then format('the worker, process %s on %s, stopped', w.pid, w.host)
               else format('the worker, process %s on %s, was lost', w.pid, w.host) end as error
     from {{.Tasks}} t
@@ -128,7 +131,8 @@ with orphaned as materialized (
     from expired
    where t.id = expired.id and t.{{.Stage.Name}}_token = expired.token
 ), history as (
-  insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome, retry_at, error_class, error)
+  insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome,
+                            retry_at, error_class, error)
   select id, token, '{{.Stage.Name}}', attempt, locked_by, locked_at,
          case when released then 'released' else 'expired' end::cuelight_outcome,
          case when not released and attempt < $1 then now() end, case when not released then 'expired' end, error

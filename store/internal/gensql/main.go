@@ -1,5 +1,5 @@
-// Command gensql rewrites schema.sql and triggers.sql, in the folder it is
-// started in, from the templates that make the tables of any pipeline.
+// Command gensql writes schema.sql, triggers.sql and store/engine/video.sql, below the
+// current directory, from the templates of all pipelines.
 package main
 
 import (
@@ -7,11 +7,14 @@ import (
 	"os"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func main() {
 	g := store.Video()
-	for file, sql := range map[string]string{"schema.sql": g.SchemaSQL(), "triggers.sql": g.TriggersSQL()} {
+	for file, sql := range map[string]string{
+		"schema.sql": g.SchemaSQL(), "triggers.sql": g.TriggersSQL(), "store/engine/video.sql": engine.Statements(g),
+	} {
 		if err := os.WriteFile(file, []byte(sql), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, "gensql:", err)
 			os.Exit(1)
