@@ -21,6 +21,7 @@ type tree struct {
 	fset     *token.FileSet
 	packages map[string]map[string]*ast.File // directory → file → syntax
 	sql      []string
+	texts    []string // documents, scripts, templates
 }
 
 var skippedDirs = map[string]bool{"vendor": true, "testdata": true, "bin": true, "node_modules": true}
@@ -38,6 +39,8 @@ func parseTree(t *testing.T) tree {
 		switch filepath.Ext(path) {
 		case ".sql", ".tmpl":
 			found.sql = append(found.sql, path)
+		case ".md", ".sh", ".txtar", ".html":
+			found.texts = append(found.texts, path)
 		case ".go":
 			file, err := parser.ParseFile(found.fset, path, nil, parser.ParseComments)
 			if err != nil {
@@ -202,4 +205,44 @@ func TestImports_PointDown(t *testing.T) {
 // inside reports whether a path is the directory or below it; every path is inside "".
 func inside(path, dir string) bool {
 	return dir == "" || path == dir || strings.HasPrefix(path, dir+"/")
+}
+
+// forbiddenWords are words with the ones to use instead. Tests may still have some.
+var forbiddenWords = map[string]string{
+	"told": "recorded, notified, printed, asked", "beside": "next to, parallel to", "people": "operators, users",
+	"whoever": "a named subject", "anew": "again", "haste": "shutdown", "stubborn": "ignored its cancel",
+	"given back": "released", "gives back": "releases", "comes to an end": "ends", "looks on": "reads",
+	"dead letter": "dead task", "torment": "fault", "theatre": "harness", "laborer": "worker", "testimony": "log",
+	"crew": "workers", "sighting": "observation", "lookout": "queue",
+}
+
+func TestWords_AreThoseOfTheGlossary(t *testing.T) {
+	found := parseTree(t)
+	paths := append(found.sql, found.texts...)
+	for _, files := range found.packages {
+		for path := range files {
+			if !strings.HasSuffix(path, "_test.go") {
+				paths = append(paths, path)
+			}
+		}
+	}
+	var words []string
+	for word := range forbiddenWords {
+		words = append(words, word)
+	}
+	forbidden := regexp.MustCompile(`(?i)\b(` + strings.Join(words, "|") + `)\b`)
+	for _, path := range paths {
+		if strings.HasPrefix(path, "bench/results/") {
+			continue // published as they were measured
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, line := range strings.Split(string(text), "\n") {
+			for _, word := range forbidden.FindAllString(line, -1) {
+				t.Errorf("%s:%d: %q; use: %s (see docs/glossary.md)", path, n+1, word, forbiddenWords[strings.ToLower(word)])
+			}
+		}
+	}
 }

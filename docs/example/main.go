@@ -1,5 +1,5 @@
 // Command podcast is a complete program that embeds Cuelight: two pipelines
-// of its own, in one database, beside whatever else is in it.
+// of its own, in one database, next to its other tables.
 //
 //	DATABASE_URL=postgres://… go run .
 //

@@ -30,7 +30,7 @@ func NewLog(to *console.Stream) *zap.Logger {
 	return zap.New(zapcore.NewCore(encoder(config), zapcore.Lock(zapcore.AddSync(to)), zap.InfoLevel))
 }
 
-// logEvent logs an event of the Runner. A dead stage, which an operator must look at, is
+// logEvent logs an event of the Runner. A dead stage, which an operator must see, is
 // an error; a failure that is retried is a warning.
 func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
 	if !e.Task.IsZero() {

@@ -1,4 +1,4 @@
-// Package report reads what operators look at: counts per stage, dead tasks grouped by
+// Package report reads what operators need to see: counts per stage, dead tasks grouped by
 // error, and latencies. The dashboard, the HTTP API and the metrics share it. All reads
 // have a bounded cost, however many tasks there are.
 package report

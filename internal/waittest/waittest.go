@@ -3,7 +3,7 @@
 //
 //	waittest.Until(t, "the worker is registered", func() bool { return workers() == 1 })
 //
-// A test that can be told by a channel waits for the channel. Tests under
+// A test that can wait for a channel does that instead. Tests under
 // testing/synctest do not need this package: their clock waits by itself.
 package waittest
 

@@ -14,7 +14,7 @@ import (
 
 const (
 	boardRows  = 50
-	searchTime = 2 * time.Second // of a board that must look at each task
+	searchTime = 2 * time.Second // of a board that must read each task
 )
 
 // stateTabs are the filters by state that have a link.

@@ -35,7 +35,7 @@ func (h *harness) judge(ctx context.Context, firstFault time.Time) (f findings, 
 			return f, err
 		}
 	}
-	h.Logf("the workers are told to end")
+	h.Logf("stopping the workers")
 	f.violations = h.workers.drain()
 	h.Logf("the workers have ended")
 	d, err := h.readRunData(ctx, firstFault)

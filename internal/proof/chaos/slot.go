@@ -108,7 +108,7 @@ func (s *slot) drain(signal syscall.Signal) []string {
 	s.mu.Unlock()
 	if i := s.current(); !i.hasEnded() {
 		if err := i.stop(signal); err != nil {
-			violations = append(violations, fmt.Sprintf("%s was told to end, and ended with %v", s.name, err))
+			violations = append(violations, fmt.Sprintf("%s ended with %v after it was asked to stop", s.name, err))
 		}
 	}
 	return violations

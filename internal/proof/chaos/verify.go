@@ -206,7 +206,7 @@ func (v *verifier) startedTooEarly() (found []string) {
 
 // overlapping: no two executions of a stage overlap. There are three excuses for the first one: its
 // process was frozen and could not know; a crash undid its claim; or the server ended the session
-// of its process while that was cut off, so that it looked dead to the others.
+// of its process while that was cut off, so that the others took it for dead.
 func (v *verifier) overlapping() (found []string) {
 	for _, executions := range v.byStage {
 		for i, first := range executions {
