@@ -150,4 +150,4 @@ func (t *commandsTask) run(ctx context.Context) (cost Cost, err error) {
 }
 
 // errUnexpectedCommand says that the measured command is not the one to compare with.
-var errUnexpectedCommand = errors.New("Cuelight ran another ffmpeg command than expected")
+var errUnexpectedCommand = errors.New("cuelight ran another ffmpeg command than expected")
