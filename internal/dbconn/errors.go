@@ -60,7 +60,9 @@ func ExplainSchema(err error) *usererr.Error {
 	case errors.Is(err, store.ErrNoSchema):
 		e.Text, e.Hint = "the database has no Cuelight tables", "create them: cuelight migrate"
 	case errors.Is(err, store.ErrSchemaOlder):
-		e.Text, e.Hint = "the database's tables are older than this program", "upgrade them: cuelight migrate"
+		e.Text = "the database's tables are from before the first release and cannot be upgraded; nothing was changed"
+		e.Hint = "use another database, or another schema (search_path in its address); for a private database, " +
+			"move postgres in the data directory away"
 	case errors.Is(err, store.ErrSchemaNewer):
 		e.Text = "the database's tables are newer than this program; nothing was changed"
 		e.Hint = "use the version of cuelight that created them, or a later one"
