@@ -17,7 +17,7 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// What the stages require of ffmpeg, and the price of what they can do without.
+// The parts of ffmpeg that the stages require, and the consequence of each missing optional part.
 var (
 	neededEncoders = []string{"libx264", "aac"}
 	neededFilters  = []string{"scale", "split", "fps", "aresample", "premultiply", "transpose", "yadif"}

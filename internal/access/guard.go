@@ -124,9 +124,9 @@ func (g *Guard) identify(r *http.Request) identity {
 	return identity{principal: c.principal, err: err, subject: c.subject, digest: c.digest, session: s}
 }
 
-// Who returns the principal of a request. Its errors are [ErrUnknown], [ErrWrong],
+// Authenticate returns the principal of a request. Its errors are [ErrUnknown], [ErrWrong],
 // [ErrHost], a [*Limited], or an error of the database.
-func (g *Guard) Who(r *http.Request) (Principal, error) {
+func (g *Guard) Authenticate(r *http.Request) (Principal, error) {
 	id := g.identify(r)
 	return id.principal, id.err
 }

@@ -135,25 +135,25 @@ func TestIdentify_FindsThePrincipalOfCredentials(t *testing.T) {
 		{adminText + "a", access.Principal{}, access.ErrWrong},
 		{"", access.Principal{}, access.ErrUnknown},
 	} {
-		who, err := g.Who(request(c.bearer))
+		who, err := g.Authenticate(request(c.bearer))
 		if who != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%q is %+v, %v; want %+v, %v", c.bearer, who, err, c.want, c.err)
 		}
 	}
 	basic := request("")
 	basic.SetBasicAuth("admin", adminText)
-	if _, err := g.Who(basic); !errors.Is(err, access.ErrUnknown) {
+	if _, err := g.Authenticate(basic); !errors.Is(err, access.ErrUnknown) {
 		t.Errorf("basic authentication: %v", err)
 	}
 	// That of a proxy says nothing of who is logged in here; a bearer token does.
 	c := login(t, g, readText)
 	basic.AddCookie(c)
-	if who, err := g.Who(basic); err != nil || who.Name != "read-only" {
+	if who, err := g.Authenticate(basic); err != nil || who.Name != "read-only" {
 		t.Errorf("a session behind a proxy with basic authentication: %+v, %v", who, err)
 	}
 	wrong := request("wrong")
 	wrong.AddCookie(c)
-	if _, err := g.Who(wrong); !errors.Is(err, access.ErrWrong) {
+	if _, err := g.Authenticate(wrong); !errors.Is(err, access.ErrWrong) {
 		t.Errorf("a wrong token with a session: %v", err)
 	}
 }
@@ -163,7 +163,7 @@ func TestPrincipal_NameIsPrintable(t *testing.T) {
 	o, k := options(t)
 	text := k.add("aaaaaaaa", "read")
 	k.change("aaaaaaaa", func(k *access.Key) { k.Name = "a\x1b[2J\u202eb" })
-	who, err := guard(t, o).Who(request(text))
+	who, err := guard(t, o).Authenticate(request(text))
 	if want := "key aaaaaaaa (a\ufffd[2J\ufffdb)"; err != nil || who.Name != want {
 		t.Errorf("it is %q, %v; want %q", who.Name, err, want)
 	}
@@ -173,7 +173,7 @@ func TestIdentify_RejectsEmptyCredentials(t *testing.T) {
 	t.Parallel()
 	g := guard(t, access.Options{})
 	for _, bearer := range []string{"", "x", strings.Repeat("\x00", 32), "cue_aaaaaaaa_" + strings.Repeat("A", 43)} {
-		if who, err := g.Who(request(bearer)); err == nil {
+		if who, err := g.Authenticate(request(bearer)); err == nil {
 			t.Errorf("%q is %+v", bearer, who)
 		}
 	}
@@ -235,17 +235,17 @@ func TestIdentify_RecordsTheUseOfAKeyOnceAMinute(t *testing.T) {
 	}{{2 * time.Minute, 1}, {time.Second, 1}, {time.Hour, 2}} {
 		at := time.Now().Add(-c.ago)
 		k.change("aaaaaaaa", func(k *access.Key) { k.UsedAt = &at })
-		if _, err := g.Who(request(text)); err != nil || k.used != c.want {
+		if _, err := g.Authenticate(request(text)); err != nil || k.used != c.want {
 			t.Errorf("%d: noted %d times, want %d, %v", i, k.used, c.want, err)
 		}
 	}
-	if _, err := g.Who(request(strings.Replace(text, "AAA", "AAB", 1))); err == nil || k.used != 2 {
+	if _, err := g.Authenticate(request(strings.Replace(text, "AAA", "AAB", 1))); err == nil || k.used != 2 {
 		t.Errorf("another's use was noted, %v", err)
 	}
 	c := login(t, g, text)
 	used := k.used
 	k.change("aaaaaaaa", func(k *access.Key) { k.UsedAt = nil })
-	if _, err := g.Who(with(c)); err != nil || k.used != used+1 {
+	if _, err := g.Authenticate(with(c)); err != nil || k.used != used+1 {
 		t.Errorf("the use by a session is not noted: %v", err)
 	}
 }
@@ -259,7 +259,7 @@ func TestIdentify_LimitsFailuresByAddress(t *testing.T) {
 		var limited *access.Limited
 		fails := 0
 		for ; fails < 1000; fails++ {
-			_, err := g.Who(request(fmt.Sprint("guess", fails)))
+			_, err := g.Authenticate(request(fmt.Sprint("guess", fails)))
 			if errors.As(err, &limited) {
 				break
 			}
@@ -268,7 +268,7 @@ func TestIdentify_LimitsFailuresByAddress(t *testing.T) {
 			t.Errorf("refused after %d failures, for %v", fails, limited.After)
 		}
 		for _, text := range []string{adminText, readText, key} {
-			if _, err := g.Who(request(text)); err != nil {
+			if _, err := g.Authenticate(request(text)); err != nil {
 				t.Errorf("who has a secret or a key is kept out: %v", err)
 			}
 		}
@@ -278,13 +278,13 @@ func TestIdentify_LimitsFailuresByAddress(t *testing.T) {
 		made := k.add("bbbbbbbb", "read")
 		k.mu.Unlock()
 		for n := range 1000 {
-			_, _ = g.Who(request(fmt.Sprint("another guess", n)))
+			_, _ = g.Authenticate(request(fmt.Sprint("another guess", n)))
 		}
 		time.Sleep(10 * time.Second)
 		for range 2 { // to be limited again
-			_, _ = g.Who(request("guess"))
+			_, _ = g.Authenticate(request("guess"))
 		}
-		if _, err := g.Who(request(made)); err != nil {
+		if _, err := g.Authenticate(request(made)); err != nil {
 			t.Errorf("who has a new key is kept out: %v", err)
 		}
 		if k.read > 2 {
@@ -292,17 +292,17 @@ func TestIdentify_LimitsFailuresByAddress(t *testing.T) {
 		}
 		now := time.Now()
 		k.change("aaaaaaaa", func(k *access.Key) { k.RevokedAt = &now })
-		if who, err := g.Who(request(key)); err == nil {
+		if who, err := g.Authenticate(request(key)); err == nil {
 			t.Errorf("by a key that was revoked: %+v", who)
 		}
-		if _, err := g.Who(request("")); !errors.Is(err, access.ErrUnknown) {
+		if _, err := g.Authenticate(request("")); !errors.Is(err, access.ErrUnknown) {
 			t.Errorf("without credentials: %v", err)
 		}
-		if _, err := g.Who(request("guess")); !errors.As(err, &limited) {
+		if _, err := g.Authenticate(request("guess")); !errors.As(err, &limited) {
 			t.Errorf("a guess after those who were let in: %v", err)
 		}
 		time.Sleep(limited.After)
-		if _, err := g.Who(request("guess")); !errors.Is(err, access.ErrWrong) {
+		if _, err := g.Authenticate(request("guess")); !errors.Is(err, access.ErrWrong) {
 			t.Errorf("after the time it said: %v", err)
 		}
 	})
@@ -318,7 +318,7 @@ func TestIdentify_LimitsFailuresOfAllAddresses(t *testing.T) {
 			r := request(fmt.Sprint("guess", n))
 			r.RemoteAddr = fmt.Sprintf("[2001:db8:%x::1]:99", n)
 			var limited *access.Limited
-			if _, err := g.Who(r); errors.As(err, &limited) {
+			if _, err := g.Authenticate(r); errors.As(err, &limited) {
 				break
 			}
 		}
@@ -368,7 +368,7 @@ func TestClientNetwork_TrustsOnlyConfiguredProxies(t *testing.T) {
 					r.Header.Set("X-Forwarded-For", forwarded)
 				}
 				var limited *access.Limited
-				_, err := g.Who(r)
+				_, err := g.Authenticate(r)
 				refused = refused || errors.As(err, &limited)
 			}
 			if refused == c.separated {
@@ -390,7 +390,7 @@ func TestNoAuth_AcceptsOnlyNamesOfThisHost(t *testing.T) {
 	} {
 		r := request("")
 		r.Host = host
-		who, err := g.Who(r)
+		who, err := g.Authenticate(r)
 		if ok && (err != nil || who.Scope != access.Admin) || !ok && !errors.Is(err, access.ErrHost) {
 			t.Errorf("%q: %+v, %v", host, who, err)
 		}

@@ -140,7 +140,7 @@ func (g *Guard) credentialOf(ctx context.Context, subject string) (credential, e
 // no sessions, and Login accepts everything.
 func (g *Guard) Login(w http.ResponseWriter, r *http.Request, text string) (Principal, error) {
 	if g.o.NoAuth {
-		return g.Who(r)
+		return g.Authenticate(r)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), lookupTimeout)
 	defer cancel()

@@ -51,7 +51,7 @@ func TestLogin_SessionHasThePrincipalOfTheCredential(t *testing.T) {
 		adminText: access.Admin, readText + "\n": access.Read, k.add("submitsu", "submit"): access.Submit,
 	} {
 		c := login(t, g, text)
-		if who, err := g.Who(with(c)); err != nil || who.Scope != want {
+		if who, err := g.Authenticate(with(c)); err != nil || who.Scope != want {
 			t.Errorf("session of %s is %+v, %v", want, who, err)
 		}
 		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure || c.Path != "/" || c.MaxAge != 24*3600 {
@@ -82,27 +82,27 @@ func TestSession_OutlivesTheProcessAndEndsWithItsCredential(t *testing.T) {
 
 	again := guard(t, o)
 	for _, c := range []*http.Cookie{ofAdmin, ofKey} {
-		if _, err := again.Who(with(c)); err != nil {
+		if _, err := again.Authenticate(with(c)); err != nil {
 			t.Errorf("after a restart: %v", err)
 		}
 	}
 	now := time.Now()
 	k.change("aaaaaaaa", func(k *access.Key) { k.RevokedAt = &now })
-	if _, err := again.Who(with(ofKey)); !errors.Is(err, access.ErrUnknown) {
+	if _, err := again.Authenticate(with(ofKey)); !errors.Is(err, access.ErrUnknown) {
 		t.Errorf("with its key revoked: %v", err)
 	}
 	o.Admin = sessionKey(t, "n")
-	if _, err := guard(t, o).Who(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
+	if _, err := guard(t, o).Authenticate(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
 		t.Errorf("with another admin secret: %v", err)
 	}
 	o.Admin = access.Secret{}
-	if _, err := guard(t, o).Who(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
+	if _, err := guard(t, o).Authenticate(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
 		t.Errorf("without an admin secret: %v", err)
 	}
 	o, _ = options(t)
 	for name, other := range map[string]access.Secret{"another": sessionKey(t, "z"), "none": {}} {
 		o.SessionKey = other
-		if _, err := guard(t, o).Who(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
+		if _, err := guard(t, o).Authenticate(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
 			t.Errorf("%s session key: %v", name, err)
 		}
 	}
@@ -118,9 +118,9 @@ func TestLogin_WorksWhileOthersFail(t *testing.T) {
 	c := login(t, guard(t, o), key)
 	again := guard(t, o)
 	for n := range 20 {
-		_, _ = again.Who(request(fmt.Sprint("guess", n))) // somebody behind the same address
+		_, _ = again.Authenticate(request(fmt.Sprint("guess", n))) // somebody behind the same address
 	}
-	if _, err := again.Who(with(c)); err != nil {
+	if _, err := again.Authenticate(with(c)); err != nil {
 		t.Fatalf("by the session: %v", err)
 	}
 	if _, err := again.Login(httptest.NewRecorder(), request(""), key); err != nil {
@@ -138,7 +138,7 @@ func TestSession_RejectsAForgedCookie(t *testing.T) {
 		b := []byte(c.Value)
 		b[i] ^= 1
 		forged.Value = string(b)
-		who, err := g.Who(with(&forged))
+		who, err := g.Authenticate(with(&forged))
 		// The last letter of base64 has bits that mean nothing.
 		if err == nil && i != len(b)-1 && b[min(i+1, len(b)-1)] != '.' {
 			t.Fatalf("with letter %d changed it is %+v", i, who)
@@ -147,7 +147,7 @@ func TestSession_RejectsAForgedCookie(t *testing.T) {
 	for _, value := range []string{"", ".", "e30.", "e30", c.Value + "x", strings.Split(c.Value, ".")[0] + "."} {
 		forged := *c
 		forged.Value = value
-		if who, err := g.Who(with(&forged)); err == nil {
+		if who, err := g.Authenticate(with(&forged)); err == nil {
 			t.Errorf("%q is %+v", value, who)
 		}
 	}
@@ -163,10 +163,10 @@ func TestLogout_EndsTheSession(t *testing.T) {
 	if c := w.Result().Cookies(); len(c) != 1 || c[0].MaxAge >= 0 || c[0].Name != mine.Name {
 		t.Errorf("cookies are %v", c)
 	}
-	if _, err := g.Who(with(mine)); !errors.Is(err, access.ErrUnknown) {
+	if _, err := g.Authenticate(with(mine)); !errors.Is(err, access.ErrUnknown) {
 		t.Errorf("after logging out: %v", err)
 	}
-	if _, err := g.Who(with(others)); err != nil {
+	if _, err := g.Authenticate(with(others)); err != nil {
 		t.Errorf("another session ended, too: %v", err)
 	}
 }
@@ -223,7 +223,7 @@ func FuzzCookie(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string) {
 		r := request("")
 		r.Header.Set("Cookie", c.Name+"="+value)
-		if who, err := g.Who(r); err == nil && who.Scope != access.Admin {
+		if who, err := g.Authenticate(r); err == nil && who.Scope != access.Admin {
 			t.Errorf("%q is %+v", value, who)
 		}
 	})
@@ -272,7 +272,7 @@ func TestStill_ReportsRevokedAccess(t *testing.T) {
 		for range 30 { // none of it is an attempt to get in
 			still(map[string]bool{"secret": true, "session": true})
 		}
-		if _, err := g.Who(request("wrong")); !errors.Is(err, access.ErrWrong) {
+		if _, err := g.Authenticate(request("wrong")); !errors.Is(err, access.ErrWrong) {
 			t.Errorf("others at the address: %v", err)
 		}
 		time.Sleep(25 * time.Hour) // nobody made it longer
@@ -299,7 +299,7 @@ func TestIdentify_EndsAfterTheTimeout(t *testing.T) {
 		o.Keys = slow{k}
 		g := guard(t, o)
 		for name, ask := range map[string]func() error{
-			"key": func() error { _, err := g.Who(request("cue_aaaaaaaa_" + strings.Repeat("A", 43))); return err },
+			"key": func() error { _, err := g.Authenticate(request("cue_aaaaaaaa_" + strings.Repeat("A", 43))); return err },
 			"login": func() error {
 				_, err := g.Login(httptest.NewRecorder(), request(""), "cue_aaaaaaaa_"+strings.Repeat("A", 43))
 				return err

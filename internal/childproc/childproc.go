@@ -13,7 +13,7 @@
 //
 // [Run] starts a child and waits for it in one call.
 //
-// What it promises:
+// The package promises:
 //
 //   - A child leads a process group of its own: a Ctrl-C in the terminal does not
 //     reach it, and a signal reaches the children of the child, too.

@@ -13,7 +13,7 @@
 //	defer srv.Close()
 //	pool, err := pgxpool.New(ctx, srv.URL())
 //
-// What it promises:
+// The package promises:
 //
 //   - Start never deletes or overwrites anything in the directory. It creates a
 //     cluster once, under a temporary name, and renames the cluster when it is
@@ -53,7 +53,7 @@
 //	defer s.Close()
 //	pool, err := pgxpool.New(ctx, s.URL("postgres"))
 //
-// What it promises:
+// The package promises:
 //
 //   - No process and no file remains after [Ephemeral.Close], or after the death of
 //     this program, whatever its cause. Two shells wait for the end of their
