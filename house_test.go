@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -26,8 +28,19 @@ type tree struct {
 
 var skippedDirs = map[string]bool{"vendor": true, "testdata": true, "bin": true, "node_modules": true}
 
+// parsed is the tree, read once for all rules.
+var parsed = sync.OnceValues(readTree)
+
 func parseTree(t *testing.T) tree {
 	t.Helper()
+	found, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func readTree() (tree, error) {
 	found := tree{fset: token.NewFileSet(), packages: make(map[string]map[string]*ast.File)}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -54,10 +67,7 @@ func parseTree(t *testing.T) tree {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	return found, err
 }
 
 func TestPackages_HaveADoc(t *testing.T) {
@@ -141,7 +151,7 @@ func isMethodOfUnexported(d *ast.FuncDecl) bool {
 
 func TestLines_AreShort(t *testing.T) {
 	found := parseTree(t)
-	paths := found.sql
+	paths := slices.Clone(found.sql)
 	for _, files := range found.packages {
 		for path := range files {
 			paths = append(paths, path)
@@ -162,7 +172,7 @@ func TestLines_AreShort(t *testing.T) {
 	}
 }
 
-// imports lists the packages that a directory must not import, with the reason.
+// forbiddenImports lists the packages that a directory must not import, with the reason.
 var forbiddenImports = []struct{ from, to, reason string }{
 	{"", "cmd", "nothing imports the command"},
 	{"store", "stages", "data moves down: the store does not know who works"},
@@ -218,7 +228,7 @@ var forbiddenWords = map[string]string{
 
 func TestWords_AreThoseOfTheGlossary(t *testing.T) {
 	found := parseTree(t)
-	paths := append(found.sql, found.texts...)
+	paths := slices.Concat(found.sql, found.texts)
 	for _, files := range found.packages {
 		for path := range files {
 			if !strings.HasSuffix(path, "_test.go") {
