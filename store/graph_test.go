@@ -47,6 +47,34 @@ func TestNewGraph_RejectsInvalidGraphs(t *testing.T) {
 	}
 }
 
+func TestGraphWithTablePrefix_NamesTablesAndRejectsInvalidPrefixes(t *testing.T) {
+	t.Parallel()
+	g, err := store.NewGraph("podcast", store.Node{Name: "fetch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for prefix, accepted := range map[string]bool{
+		"": true, "media_": true, "m2": true,
+		"Media": false, "2m": false, "a b": false, `a"; --`: false, strings.Repeat("p", 60): false,
+	} {
+		other, err := g.WithTablePrefix(prefix)
+		switch {
+		case !accepted && !errors.Is(err, store.ErrGraph):
+			t.Errorf("%q: error is %v, want ErrGraph", prefix, err)
+		case accepted && (err != nil || other.TablePrefix() != prefix):
+			t.Errorf("%q: prefix is %q, error %v", prefix, other.TablePrefix(), err)
+		}
+	}
+	if g.TablePrefix() != "podcast_" {
+		t.Errorf("prefix of the first graph is %q now, want %q", g.TablePrefix(), "podcast_")
+	}
+	other, err := g.WithTablePrefix("media_")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkCompletesTask(t, other)
+}
+
 func TestNewGraph_AcceptsSQLKeywordsAsStageNames(t *testing.T) {
 	t.Parallel()
 	g, err := store.NewGraph("order",
