@@ -15,12 +15,14 @@ var ddlTemplates = template.Must(template.ParseFS(ddlFiles, "ddl/*.tmpl"))
 
 // SchemaSQL returns the DDL of a pipeline's tables, constraints and indexes. For
 // [Video] it equals schema.sql.
-func (g Graph) SchemaSQL() string { return g.render("schema.sql.tmpl") }
+func (g Graph) SchemaSQL() string { return g.render("schema.sql.tmpl", nil) }
 
 // TriggersSQL returns the DDL of a pipeline's triggers and functions. For [Video] it
 // equals triggers.sql.
-func (g Graph) TriggersSQL() string { return g.render("triggers.sql.tmpl") }
+func (g Graph) TriggersSQL() string { return g.render("triggers.sql.tmpl", nil) }
 
-func (g Graph) render(name string) string {
-	return execute(ddlTemplates.Lookup(name), g.templateData())
+func (g Graph) render(name string, with any) string {
+	d := g.templateData()
+	d.With = with
+	return execute(ddlTemplates.Lookup(name), d)
 }

@@ -4,7 +4,7 @@
 //
 //	pipeline, err := stages.New("podcast", …)
 //	st := store.New(pool, pipeline.Graph())
-//	_, err = st.Migrate(ctx) // creates the tables; `cuelight migrate` does it for the video pipeline
+//	_, err = st.Migrate(ctx) // creates the tables or adds stages; `cuelight migrate` for the video pipeline
 //
 //	receipt, err := st.WithTx(tx).Submit(ctx, store.Submission{Source: "episode.wav"})
 //

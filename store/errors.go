@@ -30,8 +30,9 @@ var (
 	ErrSchemaOlder = errors.New("tables are older than this program")
 	// ErrSchemaNewer: a newer version of this package created the tables.
 	ErrSchemaNewer = errors.New("tables are newer than this program")
-	// ErrSchemaShape: the tables belong to another graph of the same name.
-	ErrSchemaShape = errors.New("tables belong to a pipeline with other stages")
+	// ErrSchemaShape: the tables belong to another graph of the same name; see
+	// [Store.Migrate], which can add stages.
+	ErrSchemaShape = errors.New("tables have other stages than the program")
 	// ErrSchemaBroken: a column or function is missing or was changed.
 	ErrSchemaBroken = statement.ErrSchemaBroken
 	// ErrEventsGone: events after the given id were deleted, or the id does not exist in

@@ -111,8 +111,8 @@ func checkCompletesTask(t *testing.T, g store.Graph) {
 	t.Helper()
 	b := setup(t)
 	s, e := store.New(b.pool, g), engine.New(b.pool, g)
-	if from, err := s.Migrate(t.Context()); err != nil || from != 0 {
-		t.Fatal(from, err)
+	if r, err := s.Migrate(t.Context()); err != nil || r.From != 0 {
+		t.Fatal(r, err)
 	}
 	r, err := s.Submit(t.Context(), store.Submission{Source: "a"})
 	if err != nil {

@@ -23,11 +23,7 @@ select version, shape from cuelight_schema where pipeline = $1`
 // nothing. It returns [ErrNoSchema], [ErrSchemaOlder], [ErrSchemaNewer],
 // [ErrSchemaShape] or [ErrSchemaBroken].
 func (s *Store) Check(ctx context.Context) error {
-	version, err := s.version(ctx)
-	if err == nil && version < SchemaVersion {
-		err = fmt.Errorf("%w: version %d, this program needs %d", ErrSchemaOlder, version, SchemaVersion)
-	}
-	if err != nil {
+	if _, err := s.version(ctx); err != nil {
 		return fmt.Errorf("check tables of pipeline %s: %w", s.graph.name, err)
 	}
 	return nil
@@ -52,6 +48,9 @@ func (s *Store) version(ctx context.Context) (int, error) {
 		return 0, s.explain("read version", err)
 	case version > SchemaVersion:
 		return version, fmt.Errorf("%w: version %d, this program supports %d", ErrSchemaNewer, version, SchemaVersion)
+	case version < SchemaVersion:
+		return version, fmt.Errorf("%w: version %d is from before the first release; use a new schema or database",
+			ErrSchemaOlder, version)
 	case shape != s.graph.String():
 		return version, fmt.Errorf("%w: the database has %q, the program %q", ErrSchemaShape, shape, s.graph.String())
 	}
@@ -62,47 +61,60 @@ const migrateLockSQL = `
 /* lock migrations */
 select pg_advisory_xact_lock(hashtext('cuelight migrate'))`
 
-// Migrate creates the pipeline's tables, in one transaction; any number of
-// processes may call it at once. It changes nothing where they exist, and returns
-// [ErrSchemaOlder], [ErrSchemaNewer] or [ErrSchemaShape] where they are not those
-// of this program.
+// MigrateResult says what [Store.Migrate] found and changed.
+type MigrateResult struct {
+	From  int      // version of the tables before; 0: there were none
+	Added []string // stages added to existing tables
+}
+
+// Migrate creates the pipeline's tables, or adds to them the stages that the graph has
+// and they have not, in one transaction; any number of processes may call it at once.
+// Otherwise it changes nothing. It returns [ErrSchemaOlder], [ErrSchemaNewer] or
+// [ErrSchemaShape] where the tables are not those of this program.
 //
-// It reports the version it found, 0 for no tables.
-func (s *Store) Migrate(ctx context.Context) (from int, err error) {
+// A task that has completed all stages counts an added stage as completed, without a
+// result; so does one that has started a stage behind the added one. Other tasks run it,
+// unless they are cancelled. To run it for completed tasks, retry them from it:
+//
+//	st.RetryAll(ctx, store.Filter{Status: store.StatusCompleted}, "subtitles", store.RetryAllOptions{})
+//
+// What existing stages need may change as well.
+//
+// Migrate does not remove or rename stages, because their status and history would be
+// lost, and does not change stages while a worker of the pipeline runs: both are
+// ErrSchemaShape. While it adds stages, it holds the table of tasks locked and reads it
+// once or twice, some seconds for a million tasks.
+func (s *Store) Migrate(ctx context.Context) (r MigrateResult, err error) {
 	for range migrateTries {
 		// A worker may lock the tables in another order, which ends in a deadlock.
-		if from, err = s.migrate(ctx); !IsRetryable(err) {
+		if r, err = s.migrate(ctx); !IsRetryable(err) {
 			break
 		}
 	}
 	if err != nil {
-		return from, fmt.Errorf("migrate pipeline %s: %w", s.graph.name, err)
+		return r, fmt.Errorf("migrate pipeline %s: %w", s.graph.name, err)
 	}
-	return from, nil
+	return r, nil
 }
 
 // migrateTries is how often Migrate tries in all.
 const migrateTries = 5
 
-func (s *Store) migrate(ctx context.Context) (from int, err error) {
+func (s *Store) migrate(ctx context.Context) (r MigrateResult, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, migrateLockSQL); err != nil {
 			return err
 		}
-		from, err = s.WithTx(tx).version(ctx)
-		if err != nil && !errors.Is(err, ErrNoSchema) {
-			return err
-		}
+		r.From, err = s.WithTx(tx).version(ctx)
 		switch {
-		case from == SchemaVersion:
-			return nil
-		case from > 0:
-			return fmt.Errorf("%w: version %d is older than the first release; use a new schema or database",
-				ErrSchemaOlder, from)
+		case errors.Is(err, ErrNoSchema):
+			return execAll(ctx, tx, s.graph.SchemaSQL(), s.graph.TriggersSQL())
+		case errors.Is(err, ErrSchemaShape):
+			r.Added, err = s.changeStages(ctx, tx)
 		}
-		return execAll(ctx, tx, s.graph.SchemaSQL(), s.graph.TriggersSQL())
+		return err
 	})
-	return from, err
+	return r, err
 }
 
 // execAll runs files of many statements, which needs the simple protocol. Each is a

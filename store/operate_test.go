@@ -327,11 +327,11 @@ func TestMigrate_CreatesTheTablesOnce(t *testing.T) {
 	versions := make(chan int, 6)
 	for range cap(versions) {
 		go func() {
-			from, err := s.Migrate(ctx)
+			r, err := s.Migrate(ctx)
 			if err != nil {
 				t.Error(err)
 			}
-			versions <- from
+			versions <- r.From
 		}()
 	}
 	var from []int
@@ -357,7 +357,8 @@ func TestMigrate_RejectsTablesOfAnotherVersionOrShape(t *testing.T) {
 		want   error
 	}{
 		{"version = 99", store.ErrSchemaNewer},
-		{"version = 1, shape = 'ingest'", store.ErrSchemaShape},
+		{"version = 1, shape = 'ingest'", store.ErrSchemaOlder},
+		{"version = 6, shape = 'first'", store.ErrSchemaShape},
 	} {
 		b.exec("update cuelight_schema set " + c.change)
 		if err := b.Check(ctx); !errors.Is(err, c.want) {

@@ -77,8 +77,8 @@ func TestCheck_RequiresTriggers(t *testing.T) {
 	if err := s.Check(t.Context()); !errors.Is(err, store.ErrNoSchema) {
 		t.Errorf("Check returned %v", err)
 	}
-	if from, err := s.Migrate(t.Context()); err != nil || from != 0 {
-		t.Errorf("Migrate returned %d, %v", from, err)
+	if r, err := s.Migrate(t.Context()); err != nil || r.From != 0 {
+		t.Errorf("Migrate returned %+v, %v", r, err)
 	}
 	if err := s.Check(t.Context()); err != nil {
 		t.Error(err)

@@ -62,6 +62,7 @@ type templateData struct {
 
 type stageData struct {
 	Name     string
+	Tasks    string // the table
 	Channel  string
 	Needs    []string
 	Feeds    []string
@@ -75,7 +76,7 @@ func (g Graph) templateData() templateData {
 		Shape: g.String(), RecallChannel: g.RecallChannel(), EventsChannel: g.EventsChannel(), Version: SchemaVersion,
 	}
 	for i, n := range g.nodes {
-		s := stageData{Name: n.Name, Channel: g.Channel(n.Name), Needs: n.Needs, Bit: 1 << i}
+		s := stageData{Name: n.Name, Tasks: d.Tasks, Channel: g.Channel(n.Name), Needs: n.Needs, Bit: 1 << i}
 		for _, j := range g.feeds[i] {
 			s.Feeds = append(s.Feeds, g.nodes[j].Name)
 		}

@@ -17,9 +17,9 @@ func TestMigrate_RejectsTablesFromBeforeTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec("update cuelight_schema set version = 5")
-	from, err := b.Migrate(t.Context())
-	if from != 5 || !errors.Is(err, store.ErrSchemaOlder) {
-		t.Errorf("migrated from %d: %v", from, err)
+	r, err := b.Migrate(t.Context())
+	if r.From != 5 || !errors.Is(err, store.ErrSchemaOlder) {
+		t.Errorf("Migrate returned %+v, %v", r, err)
 	}
 	if err := b.Check(t.Context()); !errors.Is(err, store.ErrSchemaOlder) {
 		t.Errorf("check returned %v", err)
@@ -42,8 +42,8 @@ func (d *deadlockingPool) Begin(ctx context.Context) (pgx.Tx, error) {
 func TestMigrate_IsRetriedAfterADeadlock(t *testing.T) {
 	t.Parallel()
 	st := store.New(&deadlockingPool{pgtest.New(t, pgtest.Schema{}), 2}, store.Video())
-	if from, err := st.Migrate(t.Context()); err != nil || from != 0 {
-		t.Errorf("migrated from %d: %v", from, err)
+	if r, err := st.Migrate(t.Context()); err != nil || r.From != 0 {
+		t.Errorf("Migrate returned %+v, %v", r, err)
 	}
 	must(t, st.Check(t.Context()))
 }

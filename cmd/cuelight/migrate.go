@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,9 +17,13 @@ func (c *cli) migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create or upgrade the database's tables",
-		Long: `Migrate creates the tables of the video pipeline, or upgrades older ones, in one
-transaction. It can run at any time and on several hosts at once. It does not change
-tables that are newer than this program (exit code 13).
+		Long: `Migrate creates the tables of the video pipeline, or adds stages that this program has
+and the tables have not, in one transaction. It can run on several hosts at once. Before
+it adds stages, stop all workers. Finished tasks count an added stage as completed; to
+run it for them, too: cuelight retry --all --status completed --from STAGE.
+
+Migrate does not change tables that are newer than this program, or that have a stage
+which this program lacks (exit code 13).
 
 Every command upgrades the tables of a private database.
 
@@ -63,17 +68,17 @@ func (c *cli) migrate(ctx context.Context, check bool) (err error) {
 		fmt.Fprintf(c.err, "cuelight: the tables in %s are up to date (version %d)\n", db.Name, store.SchemaVersion)
 		return nil
 	}
-	from, err := db.Store.Migrate(ctx)
+	r, err := db.Store.Migrate(ctx)
 	if err != nil {
 		return db.Describe(err)
 	}
-	switch from {
-	case store.SchemaVersion:
-		fmt.Fprintf(c.err, "cuelight: the tables in %s are up to date (version %d)\n", db.Name, from)
-	case 0:
-		fmt.Fprintf(c.err, "cuelight: created the tables in %s (version %d)\n", db.Name, store.SchemaVersion)
-	default:
-		fmt.Fprintf(c.err, "cuelight: upgraded the tables in %s from version %d to %d\n", db.Name, from, store.SchemaVersion)
+	done := "are up to date"
+	switch {
+	case r.From == 0:
+		done = "were created"
+	case len(r.Added) > 0:
+		done = "now have the stages " + strings.Join(r.Added, ", ")
 	}
+	fmt.Fprintf(c.err, "cuelight: the tables in %s %s (version %d)\n", db.Name, done, store.SchemaVersion)
 	return nil
 }

@@ -67,8 +67,10 @@ func ExplainSchema(err error) *usererr.Error {
 		e.Text = "the database's tables are newer than this program; nothing was changed"
 		e.Hint = "use the version of cuelight that created them, or a later one"
 	case errors.Is(err, store.ErrSchemaShape):
-		e.Text = "the database's tables belong to a pipeline with other stages; nothing was changed"
-		e.Hint = "use another database, or another schema (search_path in its address)"
+		_, detail, _ := strings.Cut(err.Error(), store.ErrSchemaShape.Error())
+		e.Text = "the database's " + store.ErrSchemaShape.Error() + detail + "; nothing was changed"
+		e.Hint = "if stages were added to the program, stop all workers and run: cuelight migrate; otherwise use another " +
+			"database, or another schema (search_path in its address)"
 	case errors.Is(err, store.ErrSchemaBroken):
 		e.Text = "the database's tables have been altered: " + Reason(err)
 		e.Hint = "restore them from a backup, or use another database"

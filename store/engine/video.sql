@@ -798,8 +798,11 @@ select a.token
   join attempts a on a.task_id = r.id and a.token = r.token and a.outcome::text = r.outcome;
 
 /* register worker */
+with shape as (
+  select from cuelight_schema where pipeline = $1 and shape = $8 for key share
+)
 insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, registered_in)
-values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, cuelight_database_id())
+select $1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, cuelight_database_id() from shape
 returning id;
 
 /* limits of a transaction */

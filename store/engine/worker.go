@@ -11,10 +11,15 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
+// registerSQL waits for a Migrate that adds stages, and then inserts nothing for a worker
+// with the previous stages.
 const registerSQL = `
 /* register worker */
+with shape as (
+  select from cuelight_schema where pipeline = $1 and shape = $8 for key share
+)
 insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, registered_in)
-values ($1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, cuelight_database_id())
+select $1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, cuelight_database_id() from shape
 returning id`
 
 const workerStartedSQL = `
@@ -23,7 +28,8 @@ insert into {{.Outbox}} (type, worker_id, data)
 select 'worker_started', id, jsonb_build_object('host', host, 'pid', pid, 'version', version) from workers
   where id = $1`
 
-// RegisterWorker adds a worker; only a registered worker may claim. Every start of a
+// RegisterWorker adds a worker; only a registered worker may claim. It returns
+// [store.ErrSchemaShape] if the tables are for other stages. Every start of a
 // process registers a new one, so that a restarted host is not taken for the lost one.
 //
 // The event is written in a second transaction, which has the worker's name: if this
@@ -39,7 +45,10 @@ func (e *Engine) RegisterWorker(ctx context.Context, w store.Worker) (store.ID, 
 	}
 	var id store.ID
 	err := e.db.QueryRow(ctx, registerSQL, e.graph.Name(), w.Host, w.PID, w.Version, capabilities,
-		w.Lease.Seconds(), w.ProcessIdentity).Scan(&id)
+		w.Lease.Seconds(), w.ProcessIdentity, e.graph.String()).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = store.ErrSchemaShape
+	}
 	if err != nil {
 		return store.ID{}, e.explain("register worker", err)
 	}
