@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
-	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 )
@@ -61,12 +61,7 @@ func (s *Server) createWebhook(w http.ResponseWriter, r *http.Request) (jsonResp
 			reg.Cooldown = -1 // none; 0 is the default
 		}
 	}
-	var created webhook.Webhook
-	err := s.actions().ChangeWebhooks(r.Context(), "webhook_add", s.opts.Webhooks,
-		func(in *webhook.Webhooks) (target string, detail map[string]any, err error) {
-			created, err = in.Add(r.Context(), reg)
-			return created.ID.String(), map[string]any{"url": redact.Source(created.URL), "types": created.Types}, err
-		})
+	created, err := s.webhookActions().Add(r.Context(), reg)
 	if err != nil {
 		return jsonResponse{}, err
 	}
@@ -94,42 +89,35 @@ func (s *Server) updateWebhook(w http.ResponseWriter, r *http.Request) (jsonResp
 	if err := decode(w, r, maxBody, false, &in); err != nil {
 		return jsonResponse{}, err
 	}
-	detail := map[string]any{}
 	update := webhook.Update{Types: in.Types}
-	if in.Types != nil {
-		detail["types"] = in.Types
-	}
 	if in.URL != nil {
 		if update.URL = *in.URL; update.URL == "" { // would leave it unchanged
 			return jsonResponse{}, newProblem(kindInvalid, "url must not be empty")
 		}
-		detail["url"] = redact.Source(update.URL)
 	}
 	if in.Cooldown != nil {
 		cooldown, err := parseSeconds("cooldown_s", *in.Cooldown, maxCooldown)
 		if err != nil {
 			return jsonResponse{}, err
 		}
-		update.Cooldown, detail["cooldown_s"] = &cooldown, *in.Cooldown
+		update.Cooldown = &cooldown
 	}
-	var updated webhook.Webhook
-	err = s.actions().ChangeWebhooks(r.Context(), "webhook_change", s.opts.Webhooks,
-		func(in *webhook.Webhooks) (string, map[string]any, error) {
-			var err error
-			updated, err = in.Update(r.Context(), id, update)
-			return id.String(), detail, err
-		})
+	updated, err := s.webhookActions().Update(r.Context(), id, update)
 	if err != nil {
 		return jsonResponse{}, err
 	}
 	return okResponse(updated)
 }
 
-// changeWebhook changes one webhook or delivery, whose id is in the path, and records it in the audit log. It reads
-// the request's body into body unless that is nil. The response is what change returns; no body if nil.
+// webhookActions returns the actions of the principal in a request's context.
+func (s *Server) webhookActions() ops.WebhookActions {
+	return ops.WebhookActions{Actions: s.actions(), Hooks: s.opts.Webhooks}
+}
+
+// changeWebhook changes one webhook or delivery, whose id is in the path. It reads the request's body into body unless
+// that is nil. The response is what change returns; no body if nil.
 func (s *Server) changeWebhook(
-	w http.ResponseWriter, r *http.Request, action string, body any,
-	change func(hooks *webhook.Webhooks, id store.ID) (any, error),
+	w http.ResponseWriter, r *http.Request, body any, change func(a ops.WebhookActions, id store.ID) (any, error),
 ) (jsonResponse, error) {
 	id, err := pathID(r)
 	if err != nil {
@@ -141,25 +129,19 @@ func (s *Server) changeWebhook(
 	if err := decode(w, r, maxBody, true, body); err != nil {
 		return jsonResponse{}, err
 	}
-	var out any
-	err = s.actions().ChangeWebhooks(r.Context(), action, s.opts.Webhooks,
-		func(in *webhook.Webhooks) (string, map[string]any, error) {
-			var err error
-			out, err = change(in, id)
-			return id.String(), nil, err
-		})
-	if err != nil {
+	out, err := change(s.webhookActions(), id)
+	switch {
+	case err != nil:
 		return jsonResponse{}, err
-	}
-	if out == nil {
+	case out == nil:
 		return jsonResponse{status: http.StatusNoContent}, nil
 	}
 	return okResponse(out)
 }
 
 func (s *Server) deleteWebhook(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	return s.changeWebhook(w, r, "webhook_remove", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
-		return nil, hooks.Remove(r.Context(), id)
+	return s.changeWebhook(w, r, nil, func(a ops.WebhookActions, id store.ID) (any, error) {
+		return nil, a.Remove(r.Context(), id)
 	})
 }
 
@@ -167,7 +149,7 @@ func (s *Server) rotateWebhook(w http.ResponseWriter, r *http.Request) (jsonResp
 	var in struct {
 		Overlap *int `json:"overlap_s"`
 	}
-	return s.changeWebhook(w, r, "webhook_rotate", &in, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
+	return s.changeWebhook(w, r, &in, func(a ops.WebhookActions, id store.ID) (any, error) {
 		var overlap time.Duration
 		if in.Overlap != nil {
 			var err error
@@ -178,7 +160,7 @@ func (s *Server) rotateWebhook(w http.ResponseWriter, r *http.Request) (jsonResp
 				overlap = -1 // none; 0 is the default
 			}
 		}
-		return hooks.RotateSecret(r.Context(), id, overlap)
+		return a.RotateSecret(r.Context(), id, overlap)
 	})
 }
 
@@ -186,45 +168,36 @@ func (s *Server) disableWebhook(w http.ResponseWriter, r *http.Request) (jsonRes
 	var in struct {
 		Reason string `json:"reason"`
 	}
-	return s.changeWebhook(w, r, "webhook_disable", &in, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
+	return s.changeWebhook(w, r, &in, func(a ops.WebhookActions, id store.ID) (any, error) {
 		if err := checkText("reason", in.Reason); err != nil {
 			return nil, err
 		}
-		return nil, hooks.Disable(r.Context(), id, in.Reason)
+		return nil, a.Disable(r.Context(), id, in.Reason)
 	})
 }
 
 func (s *Server) enableWebhook(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	return s.changeWebhook(w, r, "webhook_enable", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
-		return nil, hooks.Enable(r.Context(), id)
+	return s.changeWebhook(w, r, nil, func(a ops.WebhookActions, id store.ID) (any, error) {
+		return nil, a.Enable(r.Context(), id)
 	})
 }
 
-// testWebhook sends the test event before it opens a transaction: the receiver may take long to respond.
 func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	id, err := pathID(r)
-	if err != nil {
-		return jsonResponse{}, err
-	}
-	result, err := s.opts.Webhooks.Test(r.Context(), id)
-	if err != nil {
-		return jsonResponse{}, err
-	}
-	return s.changeWebhook(w, r, "webhook_test", nil, func(*webhook.Webhooks, store.ID) (any, error) {
-		return result, nil
+	return s.changeWebhook(w, r, nil, func(a ops.WebhookActions, id store.ID) (any, error) {
+		return a.Test(r.Context(), id)
 	})
 }
 
 func (s *Server) redeliverDeadDeliveries(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	return s.changeWebhook(w, r, "webhook_redeliver_dead", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
-		n, err := hooks.RedeliverDead(r.Context(), id)
+	return s.changeWebhook(w, r, nil, func(a ops.WebhookActions, id store.ID) (any, error) {
+		n, err := a.RedeliverDead(r.Context(), id)
 		return map[string]int{"deliveries": n}, err
 	})
 }
 
 func (s *Server) redeliverDelivery(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	return s.changeWebhook(w, r, "webhook_redeliver", nil, func(hooks *webhook.Webhooks, id store.ID) (any, error) {
-		return nil, hooks.Redeliver(r.Context(), id)
+	return s.changeWebhook(w, r, nil, func(a ops.WebhookActions, id store.ID) (any, error) {
+		return nil, a.Redeliver(r.Context(), id)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/stages/video"
@@ -28,22 +29,13 @@ func submitUpload(st *store.Store) func(context.Context, upload.Upload) (upload.
 		if err != nil {
 			return upload.Receipt{}, err
 		}
-		var r store.Receipt
-		err = st.WithAudit(ctx, func(in *store.Store) (e store.AuditEntry, err error) {
-			if err := checkKey(ctx, in, u.Principal); err != nil {
-				return e, err
-			}
-			r, err = in.Submit(ctx, store.Submission{
-				Source: u.Path, Params: params, Priority: u.Priority, RequestID: cmp.Or(u.RequestID, "upload:"+u.ID),
-				SubmittedBy: access.Principal{Name: u.Principal}.Submitter(), UserID: cmp.Or(u.UserID, u.Principal),
-				Traceparent: trace.Traceparent(ctx),
-			})
-			if err != nil || r.Existed {
-				return e, err
-			}
-			e = store.AuditEntry{Actor: u.Principal, Action: "submit", Target: r.ID.String()}
-			e.Detail, err = json.Marshal(map[string]any{"upload": u.ID, "name": u.Name, "bytes": u.Size})
-			return e, err
+		actions := ops.Actions{Store: st, Authorize: func(ctx context.Context, _ access.Scope) (string, error) {
+			return u.Principal, checkKey(ctx, st, u.Principal) // checkUploadScope has checked the scope
+		}}
+		r, err := actions.SubmitUpload(ctx, u, store.Submission{
+			Source: u.Path, Params: params, Priority: u.Priority, RequestID: cmp.Or(u.RequestID, "upload:"+u.ID),
+			SubmittedBy: access.Principal{Name: u.Principal}.Submitter(), UserID: cmp.Or(u.UserID, u.Principal),
+			Traceparent: trace.Traceparent(ctx),
 		})
 		switch {
 		case errors.Is(err, upload.ErrRefused):

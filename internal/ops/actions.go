@@ -1,7 +1,7 @@
 // Package ops performs the actions of operators: retry, cancel, pause, drain and so on.
 //
-// The command line, the HTTP API and the dashboard call the same [Actions]. Each method
-// checks the operator's scope and commits the action and its entry in the audit log in
+// The command line, the HTTP API and the dashboard call the same [Actions] and
+// [WebhookActions]. Each method checks the operator's scope and commits the action and its entry in the audit log in
 // one transaction: neither exists without the other. An action that fails leaves no
 // entry.
 //
@@ -19,6 +19,7 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/report"
+	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 )
@@ -58,6 +59,18 @@ func (a Actions) Submit(ctx context.Context, subs ...store.Submission) (receipts
 		return "", details{"tasks": len(added), "first": first, "last": last}, nil
 	})
 	return receipts, err
+}
+
+// SubmitUpload submits an uploaded file. The entry has the name that its sender gave it,
+// because the path of an upload is random. A task that existed already is not audited.
+func (a Actions) SubmitUpload(ctx context.Context, u upload.Upload, sub store.Submission) (r store.Receipt, err error) {
+	err = a.perform(ctx, access.Submit, "submit", func(in *store.Store, _ string) (string, details, error) {
+		if r, err = in.Submit(ctx, sub); err == nil && r.Existed {
+			err = errNothingDone
+		}
+		return r.ID.String(), details{"upload": u.ID, "name": u.Name, "bytes": u.Size}, err
+	})
+	return r, err
 }
 
 // Override replaces tasks, at least one, by a new one.
