@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
@@ -118,11 +117,8 @@ func (c *cli) versionCommand() *cobra.Command {
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			platform := runtime.GOOS + "/" + runtime.GOARCH
-			if c.json {
-				return c.writeJSON(map[string]string{"version": programVersion(), "go": runtime.Version(), "platform": platform})
-			}
-			_, err := fmt.Fprintf(c.out, "cuelight %s (%s, %s)\n", programVersion(), runtime.Version(), platform)
-			return err
+			return c.print(map[string]string{"version": programVersion(), "go": runtime.Version(), "platform": platform},
+				"cuelight %s (%s, %s)", programVersion(), runtime.Version(), platform)
 		},
 	}
 	c.jsonFlag(cmd)

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// finding is the result of one check.
+// finding is one result of a check.
 type finding struct {
 	Check  string `json:"check"`
 	Status string `json:"status"` // ok, warning or wrong
@@ -19,17 +22,60 @@ type finding struct {
 	Fix    string `json:"fix,omitempty"`
 }
 
-const (
-	fine    = "ok"
-	warning = "warning"
-	wrong   = "wrong"
-)
+func ok(format string, args ...any) []finding {
+	return []finding{{Status: "ok", Detail: fmt.Sprintf(format, args...)}}
+}
+
+func warning(detail, fix string) []finding {
+	return []finding{{Status: "warning", Detail: detail, Fix: fix}}
+}
+
+func wrong(detail, fix string) []finding {
+	return []finding{{Status: "wrong", Detail: detail, Fix: fix}}
+}
+
+// failed is the finding of an error.
+func failed(err error) []finding {
+	e := dbconn.Explain(err)
+	return wrong(e.Text, e.Hint)
+}
 
 // doctor runs the checks of `cuelight doctor`.
 type doctor struct {
-	c     *cli
-	o     workOptions // those of programFlags
-	found []finding
+	c      *cli
+	o      workOptions // those of machineFlags
+	db     *dbconn.Database
+	server *dbconn.ServerInfo // nil unless checkDatabase has reached it
+}
+
+type check struct {
+	name string
+	when func() bool // nil for always
+	run  func(ctx context.Context) []finding
+}
+
+func (d *doctor) checks() []check {
+	isPrivate := func() bool { return d.c.Source().Private }
+	hasFFmpeg := func() bool { _, err := exec.LookPath(d.o.ffmpeg); return err == nil }
+	hasServer := func() bool { return d.server != nil }
+	program := func(name string) check {
+		return check{filepath.Base(name), nil, func(ctx context.Context) []finding { return checkProgram(ctx, name) }}
+	}
+	return []check{
+		{"postgresql", isPrivate, checkPostgreSQL},
+		program(d.o.ffmpeg),
+		program(d.o.ffprobe),
+		{"encoders", hasFFmpeg, d.checkEncoders},
+		{"filters", hasFFmpeg, d.checkFilters},
+		{"sandbox", hasFFmpeg, d.checkSandbox},
+		{"data", nil, d.checkDataDir},
+		{"published", nil, d.checkPublishDir},
+		{"database", nil, d.checkDatabase},
+		{"clock", hasServer, d.checkClock},
+		{"tables", hasServer, d.checkTables},
+		{"notifications", hasServer, d.checkNotifications},
+		{"workers", hasServer, d.checkWorkers},
+	}
 }
 
 func (c *cli) doctorCommand() *cobra.Command {
@@ -44,56 +90,33 @@ The exit code is 1 if a check fails; warnings do not count.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
 	}
-	f := cmd.Flags()
-	f.StringVar(&c.PublishDir, "publish-dir", "", "directory for published videos (default DATA-DIR/published)")
-	d.o.programFlags(f)
-	setting(f, "publish-dir")
+	c.machineFlags(cmd.Flags(), &d.o)
 	c.jsonFlag(cmd)
 	return cmd
 }
 
-func (d *doctor) ok(check, format string, args ...any) {
-	d.found = append(d.found, finding{check, fine, fmt.Sprintf(format, args...), ""})
-}
-
-func (d *doctor) warn(check, detail, fix string) {
-	d.found = append(d.found, finding{check, warning, detail, fix})
-}
-
-func (d *doctor) wrong(check, detail, fix string) {
-	d.found = append(d.found, finding{check, wrong, detail, fix})
-}
-
-func (d *doctor) run(ctx context.Context) error {
-	d.checkPrograms(ctx)
-	d.checkDirectories()
-	err := d.checkDatabase(ctx)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return errors.Join(d.write(), err)
-}
-
-func (d *doctor) write() error {
-	bad := 0
-	for _, f := range d.found {
-		if f.Status == wrong {
-			bad++
+func (d *doctor) run(ctx context.Context) (err error) {
+	defer func() {
+		if d.db != nil {
+			err = errors.Join(err, d.db.Close())
 		}
-		if d.c.json {
-			if err := d.c.writeJSON(f); err != nil {
-				return err
-			}
+	}()
+	bad := 0
+	for _, check := range d.checks() {
+		if check.when != nil && !check.when() {
 			continue
 		}
-		colour := map[string]string{fine: console.Green, warning: console.Yellow, wrong: console.Red}[f.Status]
-		status := d.c.out.Paint(colour, fmt.Sprintf("%-8s", f.Status))
-		text := fmt.Sprintf("%s %-13s %s\n", status, f.Check, usererr.Printable(f.Detail))
-		if f.Fix != "" {
-			text += fmt.Sprintf("%22s -> %s\n", "", f.Fix)
-		}
-		if _, err := fmt.Fprint(d.c.out, text); err != nil {
-			return err
+		for _, f := range check.run(ctx) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			f.Check = check.name
+			if f.Status == "wrong" {
+				bad++
+			}
+			if err := d.print(f); err != nil {
+				return err
+			}
 		}
 	}
 	if bad > 0 {
@@ -101,4 +124,14 @@ func (d *doctor) write() error {
 		return exitStatus(exitFailure)
 	}
 	return nil
+}
+
+func (d *doctor) print(f finding) error {
+	colour := map[string]string{"ok": console.Green, "warning": console.Yellow, "wrong": console.Red}[f.Status]
+	fix := ""
+	if f.Fix != "" {
+		fix = fmt.Sprintf("\n%22s -> %s", "", f.Fix)
+	}
+	return d.c.print(f, "%s %-13s %s%s",
+		d.c.out.Paint(colour, fmt.Sprintf("%-8s", f.Status)), f.Check, usererr.Printable(f.Detail), fix)
 }

@@ -13,113 +13,153 @@ import (
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/fetch"
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/internal/media/sandbox"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// The parts of ffmpeg that the stages require, and the consequence of each missing optional part.
-var (
-	neededEncoders = []string{"libx264", "aac"}
-	neededFilters  = []string{"scale", "split", "fps", "aresample", "premultiply", "transpose", "yadif"}
-	betterFilters  = map[string]string{
-		"zscale": "HDR video gets rougher colours", "tonemap": "HDR video gets rougher colours",
-		"bwdif": "interlaced video looks less sharp",
+func checkPostgreSQL(context.Context) (found []finding) {
+	programs, err := postgres.Find("")
+	if err != nil {
+		return failed(err)
 	}
-)
-
-func (d *doctor) checkPrograms(ctx context.Context) {
-	if d.c.Source().Private {
-		bins, err := postgres.Find("")
-		if err != nil {
-			p := dbconn.Explain(err)
-			d.wrong("postgresql", p.Text, p.Hint)
-		}
-		for _, b := range bins {
-			d.ok("postgresql", "%s in %s", b.Version, b.Dir)
-		}
+	for _, p := range programs {
+		found = append(found, ok("%s in %s", p.Version, p.Dir)...)
 	}
-	for _, program := range []string{d.o.ffmpeg, d.o.ffprobe} {
-		d.checkVersion(ctx, program)
-	}
-	if _, err := exec.LookPath(d.o.ffmpeg); err == nil {
-		d.checkParts(ctx)
-		d.checkSandbox(ctx)
-	}
+	return found
 }
 
-func (d *doctor) checkVersion(ctx context.Context, program string) {
-	check := filepath.Base(program)
+func checkProgram(ctx context.Context, program string) []finding {
 	path, err := exec.LookPath(program)
 	if err != nil {
-		d.wrong(check, program+" is not installed or cannot be run", installHint("ffmpeg"))
-		return
+		return wrong(program+" is not installed or cannot be run", installHint("ffmpeg"))
 	}
 	out, err := exec.CommandContext(ctx, path, "-version").Output()
 	if err != nil {
-		d.wrong(check, fmt.Sprintf("%s cannot be run: %s", path, usererr.SystemMessage(err)), installHint("ffmpeg"))
-		return
+		return wrong(fmt.Sprintf("%s cannot be run: %s", path, usererr.SystemMessage(err)), installHint("ffmpeg"))
 	}
 	first, _, _ := strings.Cut(string(out), " Copyright")
-	d.ok(check, "%s (%s)", strings.TrimSpace(first), path)
+	return ok("%s (%s)", strings.TrimSpace(first), path)
 }
 
-// checkParts checks ffmpeg's encoders and filters.
-func (d *doctor) checkParts(ctx context.Context) {
-	offered := func(what string) []string {
-		out, _ := exec.CommandContext(ctx, d.o.ffmpeg, "-nostdin", "-hide_banner", "-loglevel", "error", what).Output()
-		var names []string
-		for line := range strings.Lines(string(out)) {
-			if fields := strings.Fields(line); len(fields) > 1 {
-				names = append(names, strings.Split(fields[1], ",")...)
-			}
-		}
-		return names
+// The parts of ffmpeg that the stages require, and those that improve the result.
+var (
+	neededEncoders = []string{"libx264", "aac"}
+	neededFilters  = []string{"scale", "split", "fps", "aresample", "premultiply", "transpose", "yadif"}
+	betterFilters  = []struct{ name, without string }{
+		{"zscale", "HDR video gets rougher colours"}, {"tonemap", "HDR video gets rougher colours"},
+		{"bwdif", "interlaced video looks less sharp"},
 	}
-	lacks := func(names, needed []string) (missing []string) {
-		for _, n := range needed {
-			if !slices.Contains(names, n) {
-				missing = append(missing, n)
-			}
-		}
-		return missing
-	}
-	const fix = "use an ffmpeg that is built with it: your system's full package, or one from ffmpeg.org (--ffmpeg)"
-	if missing := lacks(offered("-encoders"), neededEncoders); len(missing) > 0 {
-		d.wrong("encoders", "ffmpeg has no "+strings.Join(missing, ", "), fix)
-	} else {
-		d.ok("encoders", "%s", strings.Join(neededEncoders, ", "))
-	}
-	filters := offered("-filters")
-	if missing := lacks(filters, neededFilters); len(missing) > 0 {
-		d.wrong("filters", "ffmpeg has no "+strings.Join(missing, ", "), fix)
-	} else {
-		d.ok("filters", "all required filters")
-	}
-	for _, name := range []string{"zscale", "tonemap", "bwdif"} {
-		if !slices.Contains(filters, name) {
-			d.warn("filters", "ffmpeg has no "+name+": "+betterFilters[name], fix)
-		}
-	}
+)
+
+const partFix = "use an ffmpeg that is built with it: your system's full package, or one from ffmpeg.org (--ffmpeg)"
+
+func (d *doctor) checkEncoders(ctx context.Context) []finding {
+	return checkParts(d.parts(ctx, "-encoders"), neededEncoders, strings.Join(neededEncoders, ", "))
 }
 
-func (d *doctor) checkDirectories() {
-	data, err := d.c.DataPath()
+func (d *doctor) checkFilters(ctx context.Context) []finding {
+	parts := d.parts(ctx, "-filters")
+	found := checkParts(parts, neededFilters, "all required filters")
+	for _, f := range betterFilters {
+		if !parts[f.name] {
+			found = append(found, warning("ffmpeg has no "+f.name+": "+f.without, partFix)...)
+		}
+	}
+	return found
+}
+
+// parts returns the names that ffmpeg lists for an option.
+func (d *doctor) parts(ctx context.Context, option string) map[string]bool {
+	out, _ := exec.CommandContext(ctx, d.o.ffmpeg, "-nostdin", "-hide_banner", "-loglevel", "error", option).Output()
+	names := make(map[string]bool)
+	for line := range strings.Lines(string(out)) {
+		if fields := strings.Fields(line); len(fields) > 1 {
+			for name := range strings.SplitSeq(fields[1], ",") {
+				names[name] = true
+			}
+		}
+	}
+	return names
+}
+
+func checkParts(parts map[string]bool, needed []string, complete string) []finding {
+	missing := slices.DeleteFunc(slices.Clone(needed), func(name string) bool { return parts[name] })
+	if len(missing) > 0 {
+		return wrong("ffmpeg has no "+strings.Join(missing, ", "), partFix)
+	}
+	return ok("%s", complete)
+}
+
+// checkSandbox checks how far this host can confine ffmpeg, which reads files from
+// strangers, and runs ffmpeg in the sandbox.
+func (d *doctor) checkSandbox(ctx context.Context) (found []finding) {
+	for _, l := range sandbox.Layers() {
+		result := ok("%s: %s", l.Name, l.Detail)
+		if !l.Offered {
+			result = warning(l.Name+": "+l.Detail, sandboxFix(l.Name))
+		}
+		found = append(found, result...)
+	}
+	tools := media.Tools{FFmpeg: d.o.ffmpeg, FFprobe: d.o.ffprobe, Memory: int64(d.o.maxMemory)}
+	if err := d.o.confine(&tools); err != nil {
+		return append(found, wrong(err.Error(), "correct the flag or its environment variable")...)
+	}
+	return append(found, checkConfinedStart(ctx, tools)...)
+}
+
+func checkConfinedStart(ctx context.Context, tools media.Tools) []finding {
+	if tools.Sandbox == media.SandboxOff {
+		return warning("ffmpeg is not confined (--sandbox off): a malicious file could do everything that cuelight may do",
+			"use --media-readable to allow what ffmpeg needs")
+	}
+	if _, err := tools.Version(ctx); err != nil {
+		return wrong("a confined ffmpeg does not start: "+usererr.FirstLine(err.Error()),
+			"allow what it needs with --media-readable, or use --sandbox off")
+	}
+	who := fmt.Sprintf("user %d", os.Geteuid())
+	if sandbox.CanChangeUser(tools.User) {
+		who = fmt.Sprintf("user %d (--media-user)", tools.User)
+	}
+	memory := "any amount of memory"
+	if most := tools.MemoryLimit(); most > 0 {
+		memory = fmt.Sprintf("at most %s of memory (--max-memory)", console.Size(most))
+	}
+	return ok("ffmpeg runs as %s with %s", who, memory)
+}
+
+func sandboxFix(layer string) string {
+	switch layer {
+	case "Landlock":
+		return "use Linux 5.13 or newer with Landlock on; in a container, a seccomp profile that allows it"
+	case "account":
+		return "run cuelight as a user of its own, or give its container the capabilities back"
+	}
+	return "use Linux on x86-64 or ARM64"
+}
+
+func (d *doctor) checkDataDir(context.Context) []finding {
+	dir, err := d.c.DataPath()
 	if err != nil {
-		p := dbconn.Explain(err)
-		d.wrong("data", p.Text, p.Hint)
-		return
+		return failed(err)
 	}
-	d.checkDirectory("data", data)
-	if published, err := d.c.PublishPath(); err == nil {
-		d.checkDirectory("published", published)
+	return checkDirectory("data", dir)
+}
+
+func (d *doctor) checkPublishDir(context.Context) []finding {
+	dir, err := d.c.PublishPath()
+	if err != nil {
+		return failed(err)
 	}
+	return checkDirectory("publish", dir)
 }
 
 // lowSpace is the free space below which doctor warns.
 const lowSpace = 10 << 30
 
 // checkDirectory checks a directory, or the nearest parent that exists.
-func (d *doctor) checkDirectory(check, dir string) {
+func checkDirectory(kind, dir string) []finding {
 	at, note := dir, ""
 	for {
 		if _, err := os.Stat(at); !errors.Is(err, os.ErrNotExist) || at == filepath.Dir(at) {
@@ -128,22 +168,16 @@ func (d *doctor) checkDirectory(check, dir string) {
 		at, note = filepath.Dir(at), " (it will be created)"
 	}
 	if err := dbconn.CheckWritable(at); err != nil {
-		what := "data"
-		if check == "published" {
-			what = "publish"
-		}
-		d.wrong(check, fmt.Sprintf("%s cannot be written to: %s", at, usererr.SystemMessage(err)),
-			fmt.Sprintf("fix it, or set another directory with --%s-dir", what))
-		return
+		return wrong(fmt.Sprintf("%s cannot be written to: %s", at, usererr.SystemMessage(err)),
+			fmt.Sprintf("fix it, or set another directory with --%s-dir", kind))
 	}
 	free, err := fetch.FreeSpace(at)
 	switch {
 	case err != nil:
-		d.ok(check, "%s%s", dir, note)
+		return ok("%s%s", dir, note)
 	case free < lowSpace:
-		d.warn(check, fmt.Sprintf("%s%s has %s left", dir, note, console.Size(free)),
+		return warning(fmt.Sprintf("%s%s has %s left", dir, note, console.Size(free)),
 			"free some space: sources and renditions are kept until a task is deleted")
-	default:
-		d.ok(check, "%s%s, %s free", dir, note, console.Size(free))
 	}
+	return ok("%s%s, %s free", dir, note, console.Size(free))
 }

@@ -117,7 +117,7 @@ func eventDetail(e store.Event) string {
 	}
 	switch e.Type {
 	case store.StageProgress:
-		return runningRow(d.Running, "").String()
+		return progressRow(d.Running, "").String()
 	case store.RetryScheduled:
 		if wait := d.RunAt.Sub(e.At); wait > time.Second {
 			return "in " + console.Duration(wait)

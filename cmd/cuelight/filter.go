@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
@@ -50,18 +47,14 @@ func addFilterFlags(cmd *cobra.Command) *filterFlags {
 	flags.StringVar(&f.request, "request-id", "", "only the task with this request id")
 	flags.StringVar(&f.source, "source", "", "only tasks whose source contains this")
 	flags.StringVar(&f.error, "error", "", "only tasks with an error that contains this")
-	complete := func(words []string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
-	}
 	var pairs []string
 	for _, stage := range store.Video().Stages() {
 		for _, status := range statuses {
 			pairs = append(pairs, stage+"="+status)
 		}
 	}
-	// They only fail for flags that do not exist.
-	_ = cmd.RegisterFlagCompletionFunc("status", complete(taskStatuses))
-	_ = cmd.RegisterFlagCompletionFunc("stage", complete(pairs))
+	completeWith(cmd, "status", taskStatuses)
+	completeWith(cmd, "stage", pairs)
 	return f
 }
 
@@ -96,54 +89,8 @@ func checkStage(name string) error {
 	return nil
 }
 
-// completeStages completes the values of a flag with the names of the stages.
-func completeStages(cmd *cobra.Command, flag string) {
+// completeWith makes the shell complete the values of a flag.
+func completeWith(cmd *cobra.Command, flag string, values []string) {
 	// It only fails for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc(flag,
-		cobra.FixedCompletions(store.Video().Stages(), cobra.ShellCompDirectiveNoFileComp))
-}
-
-// eachTask calls do for the task that each word names.
-func (c *cli) eachTask(ctx context.Context, st *store.Store, words []string, do func(store.ID) error) error {
-	return c.each(ctx, words, func(word string) error {
-		id, err := st.Find(ctx, strings.ToLower(word))
-		if err == nil {
-			err = do(id)
-		}
-		return err
-	})
-}
-
-// each calls do for every word, and continues after an error about a word.
-func (c *cli) each(ctx context.Context, words []string, do func(word string) error) error {
-	failed, last := 0, error(nil)
-	for _, word := range words {
-		err := do(word)
-		if err == nil {
-			continue
-		}
-		p := dbconn.Explain(err)
-		if p.Kind == usererr.Unreachable || ctx.Err() != nil || isBrokenPipe(err) || len(words) == 1 {
-			return err
-		}
-		failed, last = failed+1, p
-		c.finish(&usererr.Error{Kind: p.Kind, Text: usererr.Printable(word) + ": " + p.Text})
-	}
-	switch {
-	case failed == 0:
-		return nil
-	case failed < len(words):
-		return exitStatus(exitPartial)
-	}
-	return exitStatus(exitCodeOf[dbconn.Explain(last).Kind])
-}
-
-// idTail matches the end of an id that [store.Store.Find] accepts. Shorter words, such as
-// that of a shell variable that is not set, match no id.
-var idTail = regexp.MustCompile(`^[0-9a-f-]{4,36}$`)
-
-// idEndsIn reports whether a word is an id or the end of it.
-func idEndsIn(id store.ID, word string) bool {
-	word = strings.ToLower(word)
-	return idTail.MatchString(word) && strings.HasSuffix(id.String(), word)
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/daemon"
@@ -16,15 +16,10 @@ import (
 )
 
 // httpFlags are the flags of what a daemon serves and sends by HTTP.
-type httpFlags struct {
-	daemon.HTTPOptions
-	proxies      []string
-	webhookAllow *[]string
-}
+type httpFlags struct{ daemon.HTTPOptions }
 
-func addHTTPFlags(cmd *cobra.Command) *httpFlags {
-	o := &httpFlags{HTTPOptions: daemon.HTTPOptions{MaxUpload: 64 << 30}}
-	f := cmd.Flags()
+func addHTTPFlags(f *pflag.FlagSet) *httpFlags {
+	o := &httpFlags{daemon.HTTPOptions{MaxUpload: 64 << 30}}
 	f.StringVar(&o.Listen, "listen", "",
 		"serve the dashboard, the HTTP API and metrics at this address, such as 127.0.0.1:8080")
 	f.StringVar(&o.CertFile, "tls-cert", "", "TLS certificate for --listen; reloaded when the file changes")
@@ -35,7 +30,7 @@ func addHTTPFlags(cmd *cobra.Command) *httpFlags {
 	f.StringVar(&o.BasePath, "base-path", "", "path below which --listen serves everything, such as /cuelight")
 	f.StringSliceVar(&o.Origins, "origin", nil,
 		"public address of a proxy that changes the Host header, such as https://studio.example; repeatable")
-	f.StringSliceVar(&o.proxies, "proxy", nil,
+	f.Var((*networks)(&o.Proxies), "proxy",
 		"network of trusted proxies, whose X-Forwarded-For and X-Forwarded-Proto are used; repeatable")
 	f.StringVar(&o.AdminFile, "admin-secret-file", "",
 		"file with the secret for full access, created if it does not exist (default DATA-DIR/secrets/admin)")
@@ -46,14 +41,12 @@ func addHTTPFlags(cmd *cobra.Command) *httpFlags {
 	f.Var((*byteSize)(&o.MaxUpload), "max-upload", "largest upload")
 	f.StringVar(&o.DebugListen, "debug-listen", "", "serve profiles (pprof) at this loopback address or unix socket")
 	f.BoolVar(&o.WebhookHTTP, "webhook-http", false, "allow http addresses for webhooks that are added through the API")
-	setting(f, "listen", "tls-cert", "tls-key", "insecure", "no-auth", "base-path", "origin", "proxy", "admin-secret-file",
-		"read-secret-file", "max-connections-per-address", "max-upload", "debug-listen", "webhook-http")
-	o.webhookAllow = allowFlag(cmd)
+	webhookAllowFlag(f, &o.WebhookAllow)
 	return o
 }
 
-// check checks the flags by themselves and against each other, and parses networks.
-func (o *httpFlags) check() (err error) {
+// check checks the flags by themselves and against each other.
+func (o *httpFlags) check() error {
 	switch {
 	case o.Listen == "" && o.hasListenFlags():
 		return usererr.Usagef("--tls-cert, --tls-key, --no-auth, --insecure, --base-path, --origin, --proxy, " +
@@ -84,19 +77,13 @@ func (o *httpFlags) check() (err error) {
 				usererr.Printable(origin))
 		}
 	}
-	if o.Proxies, err = parseNetworks("--proxy", o.proxies); err != nil {
-		return err
-	}
-	if o.WebhookAllow, err = parseNetworks("--webhook-allow", *o.webhookAllow); err != nil {
-		return err
-	}
 	return o.checkListen()
 }
 
 // hasListenFlags reports whether flags were given that only matter with --listen.
 func (o *httpFlags) hasListenFlags() bool {
 	return o.CertFile != "" || o.KeyFile != "" || o.NoAuth || o.Insecure || o.BasePath != "" ||
-		len(o.Origins) > 0 || len(o.proxies) > 0 || o.AdminFile != "" || o.ReadFile != ""
+		len(o.Origins) > 0 || len(o.Proxies) > 0 || o.AdminFile != "" || o.ReadFile != ""
 }
 
 // checkListen refuses an address that is not safe to listen on.

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cuelight/cuelight/internal/access"
-	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
@@ -37,22 +36,21 @@ func (c *cli) keysCreateCommand() *cobra.Command {
 	scope := cmd.Flags().String("scope", access.Submit.String(), "scope of the key: read, submit or admin")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		switch *scope {
-		case access.Read.String(), access.Submit.String(), access.Admin.String():
-		default:
+		if _, err := access.ParseScope(*scope); err != nil {
 			return usererr.Usagef("--scope %s: it must be read, submit or admin", usererr.Printable(*scope))
 		}
 		return c.withDaemons(cmd.Context(), func(db *dbconn.Database) error {
 			key, text, err := c.actions(db).CreateKey(cmd.Context(), args[0], *scope)
-			if err != nil || c.json {
-				return c.jsonOr(err, struct {
-					access.Key
-					Text string `json:"key"`
-				}{key, text})
+			if err != nil {
+				return err
 			}
-			fmt.Fprintln(c.err, "cuelight: the key is shown only once")
-			_, err = fmt.Fprintln(c.out, text)
-			return err
+			if !c.json {
+				fmt.Fprintln(c.err, "cuelight: the key is shown only once")
+			}
+			return c.print(struct {
+				access.Key
+				Text string `json:"key"`
+			}{key, text}, "%s", text)
 		})
 	}
 	return cmd
@@ -71,7 +69,7 @@ func (c *cli) keysListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printList(c, keys, "keys", []string{"KEY", "BEGINS", "SCOPE", "NAME", "CREATED", "USED", "STATE"}, keyRow)
+			return printList(c, keys, "keys", "KEY BEGINS SCOPE NAME CREATED USED STATE", keyRow)
 		})
 	}
 	return cmd
@@ -82,7 +80,7 @@ func keyRow(k access.Key) []string {
 		if t == nil {
 			return "never"
 		}
-		return console.Duration(time.Since(*t)) + " ago"
+		return age(*t) + " ago"
 	}
 	state := "valid"
 	if k.RevokedAt != nil {
@@ -108,11 +106,10 @@ func (c *cli) keysRevokeCommand() *cobra.Command {
 			if err == nil {
 				key, err = c.actions(db).RevokeKey(ctx, key.ID)
 			}
-			if err != nil || c.json {
-				return c.jsonOr(err, key)
+			if err != nil {
+				return err
 			}
-			_, err = fmt.Fprintf(c.out, "%s: revoked\n", usererr.Printable(key.Name))
-			return err
+			return c.print(key, "%s: revoked", usererr.Printable(key.Name))
 		})
 	}
 	return cmd
@@ -124,14 +121,7 @@ func findKey(ctx context.Context, st *store.Store, word string) (access.Key, err
 	if err != nil {
 		return access.Key{}, err
 	}
-	var found []access.Key
-	for _, k := range keys {
-		if idEndsIn(k.ID, word) || strings.TrimPrefix(word, "cue_") == k.Prefix {
-			found = append(found, k)
-		}
-	}
-	if len(found) != 1 {
-		return access.Key{}, noSingle("key", word, len(found), "cuelight keys list")
-	}
-	return found[0], nil
+	return findOne(keys, "key", word, "cuelight keys list", func(k access.Key) bool {
+		return idEndsIn(k.ID, word) || strings.TrimPrefix(word, "cue_") == k.Prefix
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -56,34 +55,17 @@ func (c *cli) list(ctx context.Context, db *dbconn.Database, f store.Filter, aft
 	if err != nil {
 		return err
 	}
-	if len(tasks) == 0 {
-		fmt.Fprintln(c.err, "cuelight: no tasks")
-		return nil
-	}
-	if c.json {
-		for _, t := range tasks {
-			if err := c.writeJSON(t); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	t := console.Table{Out: c.out, Header: []string{"ID", "AGE", "STATUS", "STAGE", "SOURCE"}}
-	for _, task := range tasks {
-		id := task.ID.String()
+	err = printList(c, tasks, "tasks", "ID AGE STATUS STAGE SOURCE", func(t store.Task) []string {
+		id := t.ID.String()
 		if c.out.Terminal {
-			id = shortID(task.ID)
+			id = shortID(t.ID)
 		}
-		t.Add(id, console.Duration(time.Since(task.CreatedAt)), string(task.Status), currentStages(task), shownTask(task))
-	}
-	t.Paint(2, statusColours)
-	if err := t.Write(); err != nil {
-		return err
-	}
-	if len(tasks) == f.Limit {
+		return []string{id, age(t.CreatedAt), string(t.Status), currentStages(t), shownTask(t)}
+	})
+	if err == nil && len(tasks) == f.Limit && !c.json {
 		fmt.Fprintf(c.err, "cuelight: there may be more: use --limit, or --after %s\n", shortID(tasks[len(tasks)-1].ID))
 	}
-	return nil
+	return err
 }
 
 // currentStages names the stages that a task is at: those that are dead, running or

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"net/netip"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -31,7 +29,7 @@ type workOptions struct {
 	nice            int
 	stall           time.Duration
 	workers         map[string]int
-	allow           []string
+	allow           networks
 	maxDownload     byteSize
 	maxDuration     time.Duration
 	maxMemory       byteSize
@@ -61,8 +59,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f := cmd.Flags()
 	f.StringVar(&c.NotifyURL, "notify-url", "",
 		"address of the same database for notifications, if --database-url leads to a pooler in transaction mode")
-	f.StringVar(&c.PublishDir, "publish-dir", "", "directory for published videos (default DATA-DIR/published)")
-	o.programFlags(f)
+	c.machineFlags(f, o)
 	f.StringVar(&o.preset, "preset", "veryfast", "speed of libx264 against file size, ultrafast to veryslow")
 	f.IntVar(&o.crf, "crf", 23, "quality (CRF) within each rendition's maximum bitrate, 1 (best) to 51")
 	f.IntVar(&o.threads, "threads", 0, "threads of each decoder, filter and encoder; 0 lets ffmpeg choose")
@@ -72,7 +69,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.StringToIntVar(&o.workers, "workers", nil,
 		"concurrent tasks of each stage (default ingest=4,transcode=1,metadata=2,assemble=2,publish=2)")
 	f.Lookup("workers").DefValue = "" // the text has the default
-	f.StringSliceVar(&o.allow, "allow-network", nil,
+	f.Var(&o.allow, "allow-network",
 		"network that is not public and may be downloaded from, such as 10.0.0.0/8; repeatable")
 	f.Var(&o.maxDownload, "max-download", "largest download")
 	f.DurationVar(&o.maxDuration, "max-duration", media.DefaultMaxDuration, "longest video that is accepted, up to 168h")
@@ -87,14 +84,14 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may continue after the first signal")
 	f.DurationVar(&o.lease, "lease", store.DefaultLease,
 		"how long this process may lose contact with the database before other workers take its tasks")
-	setting(f, "publish-dir", "preset", "crf", "threads", "nice", "stall", "workers", "allow-network",
-		"max-download", "max-duration", "time-factor", "download-timeout", "reserve", "keep-old", "link-sources",
-		"grace", "lease", "notify-url")
+	settings(f)
 	return o
 }
 
-// programFlags adds the flags that select ffmpeg and its sandbox.
-func (o *workOptions) programFlags(f *pflag.FlagSet) {
+// machineFlags adds the flags that `cuelight doctor` checks: the directory of published
+// videos, ffmpeg and its sandbox.
+func (c *cli) machineFlags(f *pflag.FlagSet, o *workOptions) {
+	f.StringVar(&c.PublishDir, "publish-dir", "", "directory for published videos (default DATA-DIR/published)")
 	f.StringVar(&o.ffmpeg, "ffmpeg", "ffmpeg", "ffmpeg program")
 	f.StringVar(&o.ffprobe, "ffprobe", "ffprobe", "ffprobe program")
 	f.Var(&o.maxMemory, "max-memory",
@@ -106,32 +103,7 @@ func (o *workOptions) programFlags(f *pflag.FlagSet) {
 		"user name or id for ffmpeg if cuelight runs as root")
 	f.StringSliceVar(&o.mediaReadable, "media-readable", nil,
 		"file or directory that a sandboxed ffmpeg may read and execute besides the system's; repeatable")
-	setting(f, "ffmpeg", "ffprobe", "max-memory", "sandbox", "media-user", "media-readable")
-}
-
-// byteSize is a flag value for a number of bytes: 500M, 20GiB.
-type byteSize int64
-
-func (b *byteSize) Type() string { return "size" }
-func (b *byteSize) String() string {
-	return strings.ReplaceAll(strings.ReplaceAll(console.Size(int64(*b)), " ", ""), ".0", "")
-}
-
-// Set parses a number with a unit. KB, KiB and K are all 1024 bytes.
-func (b *byteSize) Set(s string) error {
-	upper := strings.ToUpper(strings.TrimSpace(s))
-	number := strings.TrimRight(upper, "BI")
-	shift := 0
-	if i := strings.IndexAny(number, "KMGTPE"); i >= 0 && i == len(number)-1 {
-		shift = 10 * (1 + strings.IndexByte("KMGTPE", number[i]))
-		number = number[:i]
-	}
-	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if err != nil || !(v >= 0) || v*float64(int64(1)<<shift) > 1<<62 {
-		return errors.New("it must be a size such as 500M or 20G")
-	}
-	*b = byteSize(v * float64(int64(1)<<shift))
-	return nil
+	settings(f)
 }
 
 // config checks the flags and returns the configuration of the stages.
@@ -143,7 +115,7 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 			Stall: o.stall, MaxDuration: o.maxDuration, TimeFactor: o.timeFactor, Memory: int64(o.maxMemory),
 		},
 		MaxDownload: int64(o.maxDownload), DownloadTimeout: o.downloadTimeout,
-		LinkSources: o.linkSources, Marker: daemon.IDFile, Reserve: int64(o.reserve), KeepOld: o.keepOld,
+		AllowNetworks: o.allow, LinkSources: o.linkSources, Marker: daemon.IDFile, Reserve: int64(o.reserve), KeepOld: o.keepOld,
 	}
 	if o.stall == 0 {
 		config.Tools.Stall = -1
@@ -177,10 +149,6 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		return config, usererr.Usagef("--time-factor %v: it must be at least 1", o.timeFactor)
 	case o.maxDownload <= 0, o.downloadTimeout <= 0:
 		return config, usererr.Usagef("--max-download and --download-timeout must be positive")
-	}
-	var err error
-	if config.AllowNetworks, err = parseNetworks("--allow-network", o.allow); err != nil {
-		return config, err
 	}
 	if err := o.confine(&config.Tools); err != nil {
 		return config, err
@@ -224,27 +192,6 @@ func (o *workOptions) confine(t *video.Tools) error {
 	}
 	t.Readable = o.mediaReadable
 	return nil
-}
-
-// parseNetwork parses a network or a single address.
-func parseNetwork(s string) (netip.Prefix, error) {
-	if addr, err := netip.ParseAddr(s); err == nil {
-		return addr.Prefix(addr.BitLen())
-	}
-	return netip.ParsePrefix(s)
-}
-
-// parseNetworks parses the networks of a flag.
-func parseNetworks(flag string, texts []string) ([]netip.Prefix, error) {
-	var networks []netip.Prefix
-	for _, text := range texts {
-		network, err := parseNetwork(text)
-		if err != nil {
-			return nil, usererr.Usagef("%s %s: it must be a network, such as 10.0.0.0/8", flag, usererr.Printable(text))
-		}
-		networks = append(networks, network)
-	}
-	return networks, nil
 }
 
 func (o *workOptions) setWorkers(w *video.Workers) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -123,7 +122,7 @@ func addPauseFlags(cmd *cobra.Command, p *store.Pause) {
 	f := cmd.Flags()
 	f.StringVar(&p.Stage, "stage", "", "only this stage")
 	f.StringVar(&p.Host, "host", "", "only this host, by its name in cuelight workers")
-	completeStages(cmd, "stage")
+	completeWith(cmd, "stage", store.Video().Stages())
 }
 
 func checkPause(p store.Pause) error {
@@ -135,11 +134,7 @@ func checkPause(p store.Pause) error {
 
 func (c *cli) printPause(p store.Pause, state string) error {
 	scope := usererr.Printable(ops.PauseScope(p))
-	if c.json {
-		return c.writeJSON(map[string]string{state: scope, "stage": p.Stage, "host": p.Host})
-	}
-	_, err := fmt.Fprintf(c.out, "%s: %s\n", scope, state)
-	return err
+	return c.print(map[string]string{state: scope, "stage": p.Stage, "host": p.Host}, "%s: %s", scope, state)
 }
 
 func (c *cli) listPauses(ctx context.Context, st *store.Store) error {
@@ -147,10 +142,8 @@ func (c *cli) listPauses(ctx context.Context, st *store.Store) error {
 	if err != nil {
 		return err
 	}
-	return printList(c, pauses, "pauses", []string{"PAUSED", "SINCE", "BY"}, func(p store.Pause) []string {
-		return []string{
-			usererr.Printable(ops.PauseScope(p)), console.Duration(time.Since(p.At)) + " ago", usererr.Printable(p.By),
-		}
+	return printList(c, pauses, "pauses", "PAUSED SINCE BY", func(p store.Pause) []string {
+		return []string{usererr.Printable(ops.PauseScope(p)), age(p.At) + " ago", usererr.Printable(p.By)}
 	})
 }
 
@@ -179,19 +172,20 @@ func (c *cli) drainOne(ctx context.Context, db *dbconn.Database, word string) er
 	if err != nil {
 		return err
 	}
-	workers = slices.DeleteFunc(workers, func(w store.Worker) bool { return !idEndsIn(w.ID, word) })
-	if len(workers) != 1 {
-		return noSingle("worker", word, len(workers), "cuelight workers")
+	w, err := findOne(workers, "worker", word, "cuelight workers", func(w store.Worker) bool {
+		return idEndsIn(w.ID, word)
+	})
+	if err != nil {
+		return err
 	}
-	w := workers[0]
 	err = c.actions(db).DrainWorker(ctx, w.ID)
-	switch {
-	case errors.Is(err, store.ErrWorkerUnknown):
-		return &usererr.Error{Kind: usererr.NotFound, Text: "worker " + w.ID.String() + " has stopped already"}
-	case err != nil || c.json:
-		return c.jsonOr(err, map[string]any{"worker_id": w.ID, "running": len(w.Running)})
+	if errors.Is(err, store.ErrWorkerUnknown) {
+		err = &usererr.Error{Kind: usererr.NotFound, Text: "worker " + w.ID.String() + " has stopped already"}
 	}
-	_, err = fmt.Fprintf(c.out, "%s, process %d on %s: finishes %s and stops\n",
+	if err != nil {
+		return err
+	}
+	return c.print(map[string]any{"worker_id": w.ID, "running": len(w.Running)},
+		"%s, process %d on %s: finishes %s and stops",
 		w.ID, w.PID, usererr.Printable(w.Host), console.Plural(len(w.Running), "stage"))
-	return err
 }

@@ -41,7 +41,7 @@ Without --status and --stage these are the dead ones.`,
 	f.BoolVar(&o.all, "all", false, "retry all tasks that the filters select")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	c.jsonFlag(cmd)
-	completeStages(cmd, "from")
+	completeWith(cmd, "from", store.Video().Stages())
 	return cmd
 }
 
@@ -121,11 +121,7 @@ func (c *cli) retryAll(ctx context.Context, db *dbconn.Database, filter store.Fi
 		}
 		return err
 	}
-	if c.json {
-		return c.writeJSON(map[string]int{"retried": r.Retried})
-	}
-	_, err = fmt.Fprintf(c.out, "%s scheduled for retry\n", console.Plural(r.Retried, "task"))
-	return err
+	return c.print(map[string]int{"retried": r.Retried}, "%s scheduled for retry", console.Plural(r.Retried, "task"))
 }
 
 // confirmRetryAll asks the user, with the number of tasks.
@@ -184,9 +180,5 @@ cancelled task.`,
 
 // printResult prints what an action did to a task.
 func (c *cli) printResult(id store.ID, result string) error {
-	if c.json {
-		return c.writeJSON(map[string]store.ID{"task_id": id})
-	}
-	_, err := fmt.Fprintf(c.out, "%s: %s\n", id, result)
-	return err
+	return c.print(map[string]store.ID{"task_id": id}, "%s: %s", id, result)
 }

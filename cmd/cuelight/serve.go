@@ -66,8 +66,8 @@ func (c *cli) serveCommand() *cobra.Command {
 	f.DurationVar(&o.ageAfter, "age-after", 0,
 		"how long a task waits for a stage before it precedes tasks of higher priority; 0 for ever")
 	f.DurationVar(&o.keepEvents, "keep-events", 7*24*time.Hour, "how long events are kept; negative for ever")
-	setting(f, "watch", "settle", "age-after", "keep-events")
-	o.http = addHTTPFlags(cmd)
+	o.http = addHTTPFlags(f)
+	settings(f)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), o) }
 	return cmd
 }

@@ -19,14 +19,16 @@ const prefix = "CUELIGHT_"
 // fromEnvironment is the annotation of flags that a variable sets.
 const fromEnvironment = "environment"
 
-// setting lets variables set flags, and adds their names to the help.
-func setting(flags *pflag.FlagSet, names ...string) {
-	for _, name := range names {
-		f := flags.Lookup(name)
-		variable := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-		f.Annotations = map[string][]string{fromEnvironment: {variable}}
-		f.Usage += " [" + variable + "]"
-	}
+// settings lets variables set the flags that have been added so far, and adds their names
+// to the help.
+func settings(flags *pflag.FlagSet) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[fromEnvironment] == nil {
+			variable := prefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+			f.Annotations = map[string][]string{fromEnvironment: {variable}}
+			f.Usage += " [" + variable + "]"
+		}
+	})
 }
 
 // commonFlags adds the flags of every command.
@@ -35,7 +37,7 @@ func (c *cli) commonFlags(root *cobra.Command) {
 	flags.StringVar(&c.DataDir, "data-dir", "",
 		"directory for sources, temporary files and the private database (default "+dbconn.DefaultDataDir(c.Env)+")")
 	flags.StringVar(&c.DatabaseURL, "database-url", "", "address of the PostgreSQL database, or \"private\"")
-	setting(flags, "data-dir", "database-url")
+	settings(flags)
 }
 
 func (c *cli) jsonFlag(cmd *cobra.Command) {

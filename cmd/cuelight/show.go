@@ -146,7 +146,7 @@ func (c *cli) stageTable(d taskDetails) *console.Table {
 		now := ""
 		for _, r := range d.Running {
 			if r.Stage == s.Name {
-				now = runningRow(r, "").String()
+				now = progressRow(r, "").String()
 			}
 		}
 		if s.RunAt != nil {
@@ -158,7 +158,7 @@ func (c *cli) stageTable(d taskDetails) *console.Table {
 	return t
 }
 
-func runningRow(r store.Running, label string) console.ProgressRow {
+func progressRow(r store.Running, label string) console.ProgressRow {
 	return console.ProgressRow{
 		Label: label, Stage: r.Stage, Percent: r.Percent, Speed: r.Speed,
 		Remaining: time.Duration(r.ETA * float64(time.Second)), Note: r.Note,

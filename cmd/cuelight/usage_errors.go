@@ -22,39 +22,31 @@ func asUsageError(err error) error {
 	}
 }
 
-// atLeastOne is cobra.MinimumNArgs(1) with an error that names the argument.
-func atLeastOne(name string) cobra.PositionalArgs {
+// arguments accepts from least to most arguments; name is what one of them is called.
+func arguments(least, most int, name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return &usererr.Error{
-				Kind: usererr.Usage, Text: cmd.CommandPath() + " needs at least one " + name,
-				Hint: "usage: " + cmd.UseLine(),
-			}
+		switch command := cmd.CommandPath(); {
+		case len(args) < least && most == 1:
+			return usererr.Usagef("%s needs a %s", command, name)
+		case len(args) < least:
+			e := usererr.Usagef("%s needs at least one %s", command, name)
+			e.Hint = "usage: " + cmd.UseLine()
+			return e
+		case most == 0 && len(args) > 0:
+			return usererr.Usagef("%s takes no arguments, but was given %s", command, usererr.Printable(args[0]))
+		case len(args) > most:
+			return usererr.Usagef("%s takes one %s, but was also given %s", command, name, usererr.Printable(args[most]))
 		}
 		return nil
 	}
 }
 
 // noArguments is for commands that take flags only.
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return usererr.Usagef("%s takes no arguments, but was given %s", cmd.CommandPath(), usererr.Printable(args[0]))
-}
+var noArguments = arguments(0, 0, "")
 
-// exactlyOne is cobra.ExactArgs(1) with an error that names the argument.
-func exactlyOne(name string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch len(args) {
-		case 0:
-			return usererr.Usagef("%s needs a %s", cmd.CommandPath(), name)
-		case 1:
-			return nil
-		}
-		return usererr.Usagef("%s takes one %s, but was also given %s", cmd.CommandPath(), name, usererr.Printable(args[1]))
-	}
-}
+func atMostOne(name string) cobra.PositionalArgs  { return arguments(0, 1, name) }
+func exactlyOne(name string) cobra.PositionalArgs { return arguments(1, 1, name) }
+func atLeastOne(name string) cobra.PositionalArgs { return arguments(1, math.MaxInt, name) }
 
 // onlySubcommands makes a command print its help if it is called by itself.
 func (c *cli) onlySubcommands(cmd *cobra.Command) {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cuelight/cuelight/internal/console"
-	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
@@ -20,7 +18,7 @@ func (c *cli) webhooksDeliveriesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deliveries [WEBHOOK]",
 		Short: "List deliveries, of all webhooks or of one",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  atMostOne("WEBHOOK"),
 	}
 	cmd.Flags().StringVar(&f.Status, "status", "",
 		"only deliveries with this status: pending, delivered, dead or suppressed")
@@ -28,23 +26,22 @@ func (c *cli) webhooksDeliveriesCommand() *cobra.Command {
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		return c.withWebhooks(ctx, webhookFlags{}, func(_ *dbconn.Database, w *webhook.Webhooks) error {
+		return c.withWebhooks(ctx, webhookFlags{}, func(w ops.WebhookActions) error {
 			if len(args) > 0 {
-				h, err := findWebhook(ctx, w, args[0])
+				h, err := findWebhook(ctx, w.Hooks, args[0])
 				if err != nil {
 					return err
 				}
 				f.Webhook = h.ID
 			}
-			all, err := w.Deliveries(ctx, f)
+			all, err := w.Hooks.Deliveries(ctx, f)
 			if errors.Is(err, webhook.ErrInvalid) {
 				err = usererr.Usagef("--status %s: it must be pending, delivered, dead or suppressed", usererr.Printable(f.Status))
 			}
 			if err != nil {
 				return err
 			}
-			head := []string{"DELIVERY", "EVENT", "TASK", "STATUS", "ATTEMPTS", "AGE", "RESPONSE"}
-			return printList(c, all, "deliveries", head, deliveryRow)
+			return printList(c, all, "deliveries", "DELIVERY EVENT TASK STATUS ATTEMPTS AGE RESPONSE", deliveryRow)
 		})
 	}
 	return cmd
@@ -59,7 +56,7 @@ func deliveryRow(d webhook.Delivery) []string {
 		task = shortID(d.Task)
 	}
 	return []string{
-		d.ID.String(), d.Type, task, d.Status, fmt.Sprint(d.Attempts), console.Duration(time.Since(d.CreatedAt)),
+		d.ID.String(), d.Type, task, d.Status, fmt.Sprint(d.Attempts), age(d.CreatedAt),
 		response,
 	}
 }
@@ -68,7 +65,7 @@ func (c *cli) webhooksRedeliverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redeliver DELIVERY | --dead WEBHOOK",
 		Short: "Repeat a delivery, or all dead deliveries of a webhook",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  atMostOne("DELIVERY"),
 	}
 	dead := cmd.Flags().String("dead", "", "repeat all dead deliveries of this webhook")
 	c.jsonFlag(cmd)
@@ -77,42 +74,36 @@ func (c *cli) webhooksRedeliverCommand() *cobra.Command {
 		if (len(args) == 0) == (*dead == "") {
 			return usererr.Usagef("either the id of a delivery or --dead WEBHOOK is required")
 		}
-		n := 1
-		err := c.withWebhooks(ctx, webhookFlags{}, func(db *dbconn.Database, w *webhook.Webhooks) error {
-			return c.actions(db).ChangeWebhooks(ctx, "webhook_redeliver", w,
-				func(in *webhook.Webhooks) (string, map[string]any, error) {
-					if *dead == "" {
-						return args[0], nil, redeliver(ctx, in, args[0])
-					}
-					h, err := findWebhook(ctx, in, *dead)
-					if err == nil {
-						n, err = in.RedeliverDead(ctx, h.ID)
-					}
-					return h.ID.String(), nil, err
-				})
+		return c.withWebhooks(ctx, webhookFlags{}, func(w ops.WebhookActions) error {
+			n, err := redeliver(ctx, w, args, *dead)
+			if err != nil {
+				return err
+			}
+			deliveries := "1 delivery"
+			if n != 1 {
+				deliveries = fmt.Sprintf("%d deliveries", n)
+			}
+			return c.print(map[string]int{"redelivered": n}, "%s scheduled", deliveries)
 		})
-		if err != nil || c.json {
-			return c.jsonOr(err, map[string]int{"redelivered": n})
-		}
-		deliveries := "1 delivery"
-		if n != 1 {
-			deliveries = fmt.Sprintf("%d deliveries", n)
-		}
-		_, err = fmt.Fprintf(c.out, "%s scheduled\n", deliveries)
-		return err
 	}
 	return cmd
 }
 
-func redeliver(ctx context.Context, in *webhook.Webhooks, word string) error {
-	id, err := store.ParseID(word)
-	if err != nil {
-		err = webhook.ErrNotFound
-	} else {
-		err = in.Redeliver(ctx, id)
+// redeliver repeats the dead deliveries of a webhook, or the delivery that args name.
+func redeliver(ctx context.Context, w ops.WebhookActions, args []string, dead string) (n int, err error) {
+	if dead != "" {
+		h, err := findWebhook(ctx, w.Hooks, dead)
+		if err != nil {
+			return 0, err
+		}
+		return w.RedeliverDead(ctx, h.ID)
 	}
-	if errors.Is(err, webhook.ErrNotFound) {
-		return noSingle("delivery", word, 0, "cuelight webhooks deliveries")
+	id, err := store.ParseID(args[0])
+	if err == nil {
+		err = w.Redeliver(ctx, id)
 	}
-	return err
+	if err != nil && (id.IsZero() || errors.Is(err, webhook.ErrNotFound)) {
+		return 0, noSingle("delivery", args[0], 0, "cuelight webhooks deliveries")
+	}
+	return 1, err
 }

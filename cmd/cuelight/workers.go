@@ -44,7 +44,7 @@ type workerJSON struct {
 	Version      string          `json:"version"`
 	State        string          `json:"state"` // working, draining, silent, stopped or lost
 	StartedAt    time.Time       `json:"started_at"`
-	BeatAge      float64         `json:"heartbeat_age_s"`
+	HeartbeatAge float64         `json:"heartbeat_age_s"`
 	Lease        float64         `json:"lease_s"`
 	Connected    bool            `json:"connected"` // its session is open
 	Capabilities json.RawMessage `json:"capabilities"`
@@ -56,34 +56,24 @@ func (c *cli) listWorkers(ctx context.Context, db *dbconn.Database, all bool) er
 	if err != nil {
 		return err
 	}
-	if len(workers) == 0 {
-		fmt.Fprintln(c.err, "cuelight: no workers")
-		return nil
-	}
-	header := []string{"WORKER", "HOST", "PROCESS", "VERSION", "STATE", "HEARTBEAT", "RUNNING"}
-	t := console.Table{Out: c.out, Header: header}
+	var shown []workerJSON
 	for _, w := range workers {
-		state := w.State()
-		if c.json {
-			err := c.writeJSON(workerJSON{
-				ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, State: state, StartedAt: w.StartedAt,
-				BeatAge: w.HeartbeatAge.Seconds(), Lease: w.Lease.Seconds(), Connected: w.Connected,
-				Capabilities: w.Capabilities, Running: w.Running,
-			})
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		var running []string
-		for _, r := range w.Running {
-			running = append(running, strings.TrimSpace(r.Stage+" "+shortID(r.Task)+" "+runningRow(r, "").String()))
-		}
-		t.Add(shortID(w.ID), usererr.Printable(w.Host), fmt.Sprint(w.PID), usererr.Printable(w.Version), state,
-			console.Duration(w.HeartbeatAge)+" ago", strings.Join(running, "; "))
+		shown = append(shown, workerJSON{
+			ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, State: w.State(), StartedAt: w.StartedAt,
+			HeartbeatAge: w.HeartbeatAge.Seconds(), Lease: w.Lease.Seconds(), Connected: w.Connected,
+			Capabilities: w.Capabilities, Running: w.Running,
+		})
 	}
-	if c.json {
-		return nil
+	return printList(c, shown, "workers", "WORKER HOST PROCESS VERSION STATE HEARTBEAT RUNNING", workerRow)
+}
+
+func workerRow(w workerJSON) []string {
+	var running []string
+	for _, r := range w.Running {
+		running = append(running, strings.TrimSpace(r.Stage+" "+shortID(r.Task)+" "+progressRow(r, "").String()))
 	}
-	return t.Write()
+	return []string{
+		shortID(w.ID), usererr.Printable(w.Host), fmt.Sprint(w.PID), usererr.Printable(w.Version), w.State,
+		console.Duration(seconds(w.HeartbeatAge)) + " ago", strings.Join(running, "; "),
+	}
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/internal/upload"
-	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -193,18 +192,6 @@ func (a Actions) RevokeKey(ctx context.Context, id store.ID) (key access.Key, er
 		return key.Prefix, details{"name": key.Name}, err
 	})
 	return key, err
-}
-
-// ChangeWebhooks runs do on webhooks within the transaction of the action. It returns
-// what the action was done to and its parameters.
-func (a Actions) ChangeWebhooks(
-	ctx context.Context, action string, hooks *webhook.Webhooks,
-	do func(in *webhook.Webhooks) (target string, detail map[string]any, err error),
-) error {
-	return a.perform(ctx, access.Admin, action, func(in *store.Store, _ string) (string, details, error) {
-		target, detail, err := do(hooks.WithStore(in))
-		return target, detail, err
-	})
 }
 
 // errNothingDone makes perform commit without an entry.

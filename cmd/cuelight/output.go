@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/console"
 )
@@ -20,35 +23,39 @@ func (c *cli) writeJSON(v any) error {
 	return err
 }
 
-// jsonOr returns err, or writes v if there is none.
-func (c *cli) jsonOr(err error, v any) error {
-	if err != nil {
-		return err
+// print writes v with --json, and else a line of text.
+func (c *cli) print(v any, format string, args ...any) error {
+	if c.json {
+		return c.writeJSON(v)
 	}
-	return c.writeJSON(v)
+	_, err := fmt.Fprintf(c.out, format+"\n", args...)
+	return err
 }
 
-// printList prints items as a table or, with --json, one per line. An empty table is a
-// message that there are none of what the items are called.
-func printList[T any](c *cli, all []T, name string, header []string, row func(T) []string) error {
-	if c.json {
-		for _, item := range all {
-			if err := c.writeJSON(item); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+// printList prints items as a table or, with --json, one per line. The name is what the
+// items are called.
+func printList[T any](c *cli, all []T, name, columns string, row func(T) []string) error {
 	if len(all) == 0 {
 		fmt.Fprintf(c.err, "cuelight: no %s\n", name)
 		return nil
 	}
-	t := console.Table{Out: c.out, Header: header}
+	t := console.Table{Out: c.out, Header: strings.Fields(columns)}
+	t.Paint(slices.Index(t.Header, "STATUS"), statusColours)
 	for _, item := range all {
-		t.Add(row(item)...)
+		if !c.json {
+			t.Add(row(item)...)
+		} else if err := c.writeJSON(item); err != nil {
+			return err
+		}
 	}
 	return t.Write()
 }
+
+// age returns the time since t.
+func age(t time.Time) string { return console.Duration(time.Since(t)) }
+
+// seconds is the duration of a JSON number.
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 // ordered is a JSON object whose members keep their order; a map would not keep that of
 // the stages.

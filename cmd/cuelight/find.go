@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/usererr"
+	"github.com/cuelight/cuelight/store"
+)
+
+// shortID returns the end of an id, which commands accept. The beginning is a time, which
+// many ids share.
+func shortID(id store.ID) string {
+	s := id.String()
+	return s[len(s)-8:]
+}
+
+// eachTask calls do for the task that each word names.
+func (c *cli) eachTask(ctx context.Context, st *store.Store, words []string, do func(store.ID) error) error {
+	return c.each(ctx, words, func(word string) error {
+		id, err := st.Find(ctx, strings.ToLower(word))
+		if err == nil {
+			err = do(id)
+		}
+		return err
+	})
+}
+
+// each calls do for every word, and continues after an error about a word.
+func (c *cli) each(ctx context.Context, words []string, do func(word string) error) error {
+	failed, last := 0, error(nil)
+	for _, word := range words {
+		err := do(word)
+		if err == nil {
+			continue
+		}
+		p := dbconn.Explain(err)
+		if p.Kind == usererr.Unreachable || ctx.Err() != nil || isBrokenPipe(err) || len(words) == 1 {
+			return err
+		}
+		failed, last = failed+1, p
+		c.finish(&usererr.Error{Kind: p.Kind, Text: usererr.Printable(word) + ": " + p.Text})
+	}
+	switch {
+	case failed == 0:
+		return nil
+	case failed < len(words):
+		return exitStatus(exitPartial)
+	}
+	return exitStatus(exitCodeOf[dbconn.Explain(last).Kind])
+}
+
+// idTail matches the end of an id that [store.Store.Find] accepts. Shorter words, such as
+// that of a shell variable that is not set, match no id.
+var idTail = regexp.MustCompile(`^[0-9a-f-]{4,36}$`)
+
+// idEndsIn reports whether a word is an id or the end of it.
+func idEndsIn(id store.ID, word string) bool {
+	word = strings.ToLower(word)
+	return idTail.MatchString(word) && strings.HasSuffix(id.String(), word)
+}
+
+// findOne returns the only item that a word matches. The command listCommand lists them.
+func findOne[T any](all []T, kind, word, listCommand string, matches func(T) bool) (found T, err error) {
+	all = slices.DeleteFunc(all, func(item T) bool { return !matches(item) })
+	if len(all) != 1 {
+		return found, noSingle(kind, word, len(all), listCommand)
+	}
+	return all[0], nil
+}
+
+// noSingle says that a word does not name exactly one thing of a kind.
+func noSingle(kind, word string, matches int, listCommand string) error {
+	text := fmt.Sprintf("no %s has the id %q, or one that ends in it", kind, word)
+	if matches > 1 {
+		text = fmt.Sprintf("%d %ss have an id that ends in %q", matches, kind, word)
+	}
+	return &usererr.Error{Kind: usererr.NotFound, Text: text, Hint: listCommand + " lists the ids"}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/cuelight/cuelight/internal/console"
+)
+
+// byteSize is a flag value for a number of bytes: 500M, 20GiB.
+type byteSize int64
+
+func (b *byteSize) Type() string { return "size" }
+func (b *byteSize) String() string {
+	return strings.ReplaceAll(strings.ReplaceAll(console.Size(int64(*b)), " ", ""), ".0", "")
+}
+
+// Set parses a number with a unit. KB, KiB and K are all 1024 bytes.
+func (b *byteSize) Set(s string) error {
+	upper := strings.ToUpper(strings.TrimSpace(s))
+	number := strings.TrimRight(upper, "BI")
+	shift := 0
+	if i := strings.IndexAny(number, "KMGTPE"); i >= 0 && i == len(number)-1 {
+		shift = 10 * (1 + strings.IndexByte("KMGTPE", number[i]))
+		number = number[:i]
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !(v >= 0) || v*float64(int64(1)<<shift) > 1<<62 {
+		return errors.New("it must be a size such as 500M or 20G")
+	}
+	*b = byteSize(v * float64(int64(1)<<shift))
+	return nil
+}
+
+// networks is a flag value for networks and single addresses: 10.0.0.0/8,10.1.2.3. The
+// flag is repeatable.
+type networks []netip.Prefix
+
+func (n *networks) Type() string   { return "strings" }
+func (n *networks) String() string { return "" } // the default is none
+
+// Set adds networks.
+func (n *networks) Set(list string) error {
+	for text := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' }) {
+		network, err := parseNetwork(text)
+		if err != nil {
+			return errors.New("it must be a network, such as 10.0.0.0/8")
+		}
+		*n = append(*n, network)
+	}
+	return nil
+}
+
+// parseNetwork parses a network or a single address.
+func parseNetwork(s string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(s); err == nil {
+		return addr.Prefix(addr.BitLen())
+	}
+	return netip.ParsePrefix(s)
+}
